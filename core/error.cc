@@ -1,0 +1,36 @@
+#include "core/error.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace laconic {
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({substitute, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string nearest(const std::string& word, const char* const* candidates, std::size_t count) {
+  std::string best;
+  std::size_t best_distance = word.size() / 2 + 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t d = edit_distance(word, candidates[i]);
+    if (d < best_distance) best = candidates[i], best_distance = d;
+  }
+  return best;
+}
+
+}  // namespace laconic

@@ -1,0 +1,66 @@
+#pragma once
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace laconic {
+
+/// Base of everything laconic throws. The text is one sentence: where, what with the actual numbers, and what to do.
+/// An app prints it as `laconic: error: TEXT` and leaves with exit code 1 (2 for UsageError).
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Shapes, types or calls that do not fit together: fix the program.
+class ShapeError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A file, a message or a value from outside is wrong: fix the file or the flag.
+class DataError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// An option is unknown or out of range: fix the command line. Apps leave with exit code 2.
+class UsageError : public DataError {
+ public:
+  using DataError::DataError;
+};
+
+/// A rank or the network failed: restart from the checkpoint. The text names rank and peer.
+class CommError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// All arguments written one after another with operator<<.
+template <class... Parts>
+std::string concat(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return std::move(out).str();
+}
+
+/// Throws E with the concatenated parts unless ok. The parts are only formatted on failure.
+template <class E, class... Parts>
+void require(bool ok, const Parts&... parts) {
+  if (!ok) [[unlikely]]
+    throw E(concat(parts...));
+}
+
+/// The candidate that is nearest to `word` by edit distance, or "" if none is near (more than half of the word differs).
+std::string nearest(const std::string& word, const char* const* candidates, std::size_t count);
+template <class Container>
+std::string nearest(const std::string& word, const Container& candidates) {
+  std::vector<const char*> names;
+  for (const auto& c : candidates) names.push_back(std::string_view(c).data());
+  return nearest(word, names.data(), names.size());
+}
+
+}  // namespace laconic
