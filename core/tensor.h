@@ -89,6 +89,9 @@ class Tensor {
   /// `count` elements from element `first`, as a 1-d tensor that shares memory.
   Tensor range(std::int64_t first, std::int64_t count) const;
 
+  /// The same memory said to be in another layout: only where both orders coincide (raw::to_layout knows).
+  Tensor relabelled(Layout layout) const;
+
   /// Host copies in plain order whatever the layout and device.
   std::vector<float> to_vector() const;  ///< converts integers
   float item() const;                    ///< the only element
@@ -120,8 +123,6 @@ class Tensor {
   /// Runs autograd from this one-element tensor: see core/autograd.h.
   void backward() const;
 
-  /// Moves the tensor (all handles of it, not its views) to other memory of the same size; the value is copied.
-  void rebase(std::shared_ptr<Storage> storage, std::size_t offset_bytes) const;
 
  private:
   struct Impl {

@@ -1,0 +1,195 @@
+#include "core/autograd.h"
+
+#include <algorithm>
+
+#include "core/raw.h"
+
+namespace laconic {
+namespace {
+
+const std::string kNoLayer;
+thread_local bool is_recording = true;
+thread_local std::uint64_t sequence_counter = 0;
+thread_local std::uint64_t walk_counter = 0;
+thread_local const std::string* layer = &kNoLayer;
+thread_local BackwardWatch* backward_watch = nullptr;
+
+}  // namespace
+
+std::uint64_t Node::next_sequence() { return ++sequence_counter; }
+
+bool recording() { return is_recording; }
+NoGrad::NoGrad() : before_(is_recording) { is_recording = false; }
+NoGrad::~NoGrad() { is_recording = before_; }
+
+LayerScope::LayerScope(const std::string& name) : before_(layer) { layer = &name; }
+LayerScope::~LayerScope() { layer = before_; }
+const std::string& current_layer() { return *layer; }
+void set_backward_watch(BackwardWatch* watch) { backward_watch = watch; }
+
+bool wants_gradient(std::initializer_list<std::reference_wrapper<const Tensor>> inputs) {
+  if (!is_recording) return false;
+  return std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.node() != nullptr; });
+}
+
+Grads::Target Grads::into(int i, const Shape& shape, Device device) {
+  Node& target = *node_.inputs_[i];
+  if (target.is_leaf()) {
+    auto& leaf = static_cast<Leaf&>(target);
+    if (!leaf.grad.defined()) leaf.grad = Tensor::empty(shape, DType::f32, device);
+    require<ShapeError>(leaf.grad.shape() == shape, node_.operation_, ": a gradient of shape ", shape, " for a parameter of shape ",
+                        leaf.grad.shape(), ".");
+    const bool add = std::exchange(leaf.written, true);
+    return {leaf.grad, add};
+  }
+  Tensor& pending = target.pending_;
+  if (!pending.defined()) {
+    pending = Tensor::empty(shape, DType::f32, device);
+    return {pending, false};
+  }
+  if (!pending.sole_owner() || pending.layout() != Layout::plain) {
+    Tensor own = Tensor::empty(shape, DType::f32, device);
+    own.copy_from(pending);
+    pending = own;
+  }
+  return {pending, true};
+}
+
+void Grads::put(int i, Tensor gradient) {
+  Node& target = *node_.inputs_[i];
+  if (target.is_leaf()) {
+    auto& leaf = static_cast<Leaf&>(target);
+    if (!leaf.grad.defined()) leaf.grad = Tensor::empty(gradient.shape(), DType::f32, gradient.device());
+    if (std::exchange(leaf.written, true)) {
+      raw::add_into(leaf.grad, gradient);
+    } else {
+      leaf.grad.copy_from(gradient);
+    }
+    return;
+  }
+  if (!target.pending_.defined()) {
+    target.pending_ = std::move(gradient);
+  } else if (target.backward_pair_ && !target.pending_second_.defined()) {
+    target.pending_second_ = std::move(gradient);
+  } else {
+    // The pending tensor may also be another input's gradient (an addition hands the same one to both): then it must
+    // not be written into.
+    if (!target.pending_.sole_owner()) {
+      Tensor copy = Tensor::empty(target.pending_.shape(), DType::f32, target.pending_.device(), target.pending_.layout());
+      copy.copy_from(target.pending_);
+      target.pending_ = std::move(copy);
+    }
+    raw::add_into(target.pending_, gradient);
+  }
+}
+
+/// The walk over a recorded graph.
+class Tape {
+ public:
+  static Tensor attach(const char* operation, const Tensor& y, std::vector<std::shared_ptr<Node>> inputs, Backward backward,
+                       BackwardPair pair) {
+    auto node = std::make_shared<Node>(operation);
+    node->scope_ = layer;
+    node->inputs_ = std::move(inputs);
+    node->backward_ = std::move(backward);
+    node->backward_pair_ = std::move(pair);
+    return y.with_node(std::move(node));
+  }
+
+  static void backward(const Tensor& loss, float scale) {
+    require<ShapeError>(loss.defined() && loss.elements() == 1, "backward: the loss has shape ",
+                        loss.defined() ? loss.shape() : Shape{}, ", not one element. Reduce it first, for example with a mean.");
+    require<ShapeError>(loss.node() != nullptr,
+                        "backward: the loss has no history. Was it computed under NoGrad, or from no parameter?");
+    const std::vector<std::shared_ptr<Node>> order = collect(loss.node());
+    NoGrad no_grad;
+    loss.node()->pending_ = Tensor::full(loss.shape(), scale, loss.device());
+    for (const auto& node : order) {
+      if (!node->is_leaf()) run(*node);
+    }
+  }
+
+ private:
+  static std::vector<std::shared_ptr<Node>> collect(const std::shared_ptr<Node>& root) {
+    const std::uint64_t walk = ++walk_counter;
+    std::vector<std::shared_ptr<Node>> order{root};
+    root->visited_ = walk;
+    for (std::size_t next = 0; next < order.size(); ++next) {
+      const std::shared_ptr<Node> node = order[next];
+      if (node->is_leaf()) continue;
+      require<Error>(node->backward_ || node->backward_pair_, "backward: the graph of '", node->operation_,
+                     "' was already used and freed. Run the forward pass again before a second backward.");
+      for (const auto& input : node->inputs_) {
+        if (!input) continue;
+        const bool seen = std::exchange(input->visited_, walk) == walk;
+        if (!seen) order.push_back(input);
+        if (input->is_leaf()) {
+          auto& leaf = static_cast<Leaf&>(*input);
+          leaf.uses_ = seen ? leaf.uses_ + 1 : 1;
+        }
+      }
+    }
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a->sequence_ > b->sequence_; });
+    return order;
+  }
+
+  static void run(Node& node) {
+    const Tensor dy = std::exchange(node.pending_, {}), dy2 = std::exchange(node.pending_second_, {});
+    Grads grads(node);
+    if (dy.defined()) {
+      const std::string* outer = std::exchange(layer, node.scope_ ? node.scope_ : &kNoLayer);
+      if (backward_watch) backward_watch->before(node.operation_, *layer);
+      if (node.backward_pair_) {
+        std::exchange(node.backward_pair_, nullptr)(dy, dy2, grads);
+      } else {
+        std::exchange(node.backward_, nullptr)(dy, grads);
+      }
+      if (backward_watch) backward_watch->after();
+      layer = outer;
+    }
+    node.backward_ = nullptr;
+    node.backward_pair_ = nullptr;
+    for (auto& input : std::exchange(node.inputs_, {})) {
+      if (!input || !input->is_leaf()) continue;
+      auto& leaf = static_cast<Leaf&>(*input);
+      if (--leaf.uses_ == 0) leaf.complete();
+    }
+  }
+};
+
+Tensor record(const char* operation, const Tensor& y, std::initializer_list<std::reference_wrapper<const Tensor>> inputs,
+              Backward backward) {
+  if (!wants_gradient(inputs)) return y;
+  std::vector<std::shared_ptr<Node>> nodes;
+  nodes.reserve(inputs.size());
+  for (const Tensor& t : inputs) nodes.push_back(t.node());
+  return Tape::attach(operation, y, std::move(nodes), std::move(backward), nullptr);
+}
+
+Tensor record(const char* operation, const Tensor& y, const std::vector<Tensor>& inputs, Backward backward) {
+  std::vector<std::shared_ptr<Node>> nodes;
+  bool wanted = false;
+  for (const Tensor& t : inputs) {
+    nodes.push_back(t.node());
+    wanted |= t.node() != nullptr;
+  }
+  if (!wanted || !is_recording) return y;
+  return Tape::attach(operation, y, std::move(nodes), std::move(backward), nullptr);
+}
+
+Tensor record_pair(const char* operation, const Tensor& y, std::initializer_list<std::reference_wrapper<const Tensor>> inputs,
+                   BackwardPair backward) {
+  if (!wants_gradient(inputs)) return y;
+  std::vector<std::shared_ptr<Node>> nodes;
+  nodes.reserve(inputs.size());
+  for (const Tensor& t : inputs) nodes.push_back(t.node());
+  return Tape::attach(operation, y, std::move(nodes), nullptr, std::move(backward));
+}
+
+Tensor with_gradient(const Tensor& value, std::shared_ptr<Leaf> leaf) { return value.with_node(std::move(leaf)); }
+
+void backward(const Tensor& loss, float scale) { Tape::backward(loss, scale); }
+
+void Tensor::backward() const { laconic::backward(*this); }
+
+}  // namespace laconic

@@ -1,0 +1,135 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace laconic {
+
+class Grads;
+
+/// One recorded operation, or a leaf whose gradient is wanted. Operations make nodes through record(); users never see
+/// them. A node owns what its backward needs and the nodes of its inputs, until its backward has run.
+class Node {
+ public:
+  explicit Node(const char* operation) : operation_(operation), sequence_(next_sequence()) {}
+  virtual ~Node() = default;
+  virtual bool is_leaf() const { return false; }
+  const char* operation() const { return operation_; }
+
+ private:
+  friend class Grads;
+  friend class Tape;
+  static std::uint64_t next_sequence();
+
+  const char* operation_;
+  std::uint64_t sequence_;                      // made later = used later: descending order is a valid backward order
+  const std::string* scope_ = nullptr;          // the layer that was running, for traces; owned by the module
+  std::vector<std::shared_ptr<Node>> inputs_;   // null where no gradient is wanted
+  std::function<void(const Tensor&, Grads&)> backward_;
+  std::function<void(const Tensor&, const Tensor&, Grads&)> backward_pair_;
+  Tensor pending_, pending_second_;             // what consumers have contributed so far
+  std::uint64_t visited_ = 0;
+};
+
+/// A leaf: where a gradient is collected. The first use in a step WRITES, later uses ADD, so that nobody has to zero
+/// gradients; accumulation over several backward passes is the same rule.
+class Leaf : public Node {
+ public:
+  Leaf() : Node("leaf") {}
+  bool is_leaf() const override { return true; }
+  Tensor grad;           ///< allocated at first use unless set before
+  bool written = false;  ///< false: the next contribution overwrites
+  /// Called by Tape at the last use in a backward pass. Uses are counted over the part of the graph that is walked.
+  virtual void complete() {}
+
+ private:
+  friend class Tape;
+  int uses_ = 0;
+};
+
+/// Where a backward function puts the gradients of its operation's inputs, by their number in record().
+class Grads {
+ public:
+  explicit Grads(Node& node) : node_(node) {}
+  bool wants(int i) const { return node_.inputs_[i] != nullptr; }
+
+  struct Target {
+    Tensor tensor;  ///< plain layout, float32
+    bool add;       ///< false: overwrite; true: add to what is there
+  };
+  /// Memory for the gradient of input i, for kernels that can write or add in place: a parameter's slice of the
+  /// gradient arena. Throws ShapeError if the leaf's gradient has another shape.
+  Target into(int i, const Shape& shape, Device device);
+  /// Hands over a gradient in memory of its own; kept without a copy where possible.
+  void put(int i, Tensor gradient);
+
+ private:
+  Node& node_;
+};
+
+using Backward = std::function<void(const Tensor& dy, Grads& grads)>;
+using BackwardPair = std::function<void(const Tensor& dy, const Tensor& dy2, Grads& grads)>;
+
+/// True while operations are being recorded on this thread (not inside NoGrad).
+bool recording();
+/// While one lives, nothing is recorded on this thread.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// True if any of these wants a gradient now: what an operation asks before it keeps values for its backward.
+bool wants_gradient(std::initializer_list<std::reference_wrapper<const Tensor>> inputs);
+
+/// Declares y = operation(inputs) with its derivative: `backward(dy, grads)` puts dL/d(input i) for every i with
+/// grads.wants(i). It captures values (Tensor::value()), never nodes: one that holds its own output would never be
+/// freed. Returns y with its history, or plain y if no gradient is wanted.
+Tensor record(const char* operation, const Tensor& y, std::initializer_list<std::reference_wrapper<const Tensor>> inputs, Backward backward);
+Tensor record(const char* operation, const Tensor& y, const std::vector<Tensor>& inputs, Backward backward);
+/// The same for an operation that can take dL/dy as two unsummed parts (dy2 may be undefined): where a value was used
+/// twice, the sum is then fused into the operation's own pass over memory.
+Tensor record_pair(const char* operation, const Tensor& y, std::initializer_list<std::reference_wrapper<const Tensor>> inputs,
+                   BackwardPair backward);
+
+/// A tensor whose gradient is collected in `leaf`, for experiments and tests (models use core/parameter.h).
+Tensor with_gradient(const Tensor& value, std::shared_ptr<Leaf> leaf);
+
+/// Runs the tape backward from `loss` (one element), whose own gradient is `scale`. Order: reverse topological,
+/// deterministic. Frees the graph on the way. Cost: each recorded operation once.
+/// Throws Error if the graph was already used, ShapeError if loss has more than one element or no history.
+void backward(const Tensor& loss, float scale = 1.0f);
+
+/// Names the layer that runs on this thread, for traces and messages; nests. Made by Module. The string must outlive
+/// the graph.
+class LayerScope {
+ public:
+  explicit LayerScope(const std::string& name);
+  ~LayerScope();
+  LayerScope(const LayerScope&) = delete;
+  LayerScope& operator=(const LayerScope&) = delete;
+
+ private:
+  const std::string* before_;
+};
+/// The innermost layer running on this thread, in forward or backward, or "".
+const std::string& current_layer();
+
+/// Called around each operation's backward on this thread while set (traces); null: nothing.
+struct BackwardWatch {
+  virtual ~BackwardWatch() = default;
+  virtual void before(const char* operation, const std::string& layer) = 0;
+  virtual void after() = 0;
+};
+void set_backward_watch(BackwardWatch* watch);
+
+}  // namespace laconic

@@ -1,0 +1,169 @@
+#include "core/memory.h"
+
+#include <sys/mman.h>
+
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+#include <vector>
+
+#include "core/error.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define LACONIC_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LACONIC_ASAN 1
+#endif
+#endif
+
+namespace laconic {
+namespace {
+
+constexpr std::size_t kAlign = 64, kSlab = std::size_t{32} << 20, kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kTrapReserve = std::size_t{4} << 30;
+
+/// Sizes are rounded up to eighths of a power of two (at most 12.5 % waste), so that the sizes of a step recur.
+std::size_t size_class(std::size_t bytes) {
+  if (bytes <= 8 * kAlign) return (bytes + kAlign - 1) / kAlign * kAlign;
+  const std::size_t step = std::bit_floor(bytes) / 8;
+  return (bytes + step - 1) / step * step;
+}
+
+std::byte* map(std::size_t bytes, int protection) {
+  void* p = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) throw std::bad_alloc();
+  return static_cast<std::byte*>(p);
+}
+
+/// Size-keyed pool over large slabs in huge pages. The most recently freed block of a size is handed out first: its
+/// lines are the likeliest to be in cache.
+class Pool {
+ public:
+  explicit Pool(bool trap) : trap_(trap) {}
+
+  std::byte* take(std::size_t bytes) {
+    const std::size_t size = size_class(bytes);
+    std::lock_guard lock(mutex_);
+    ++stats_.allocations;
+    stats_.in_use_bytes += size;
+    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.in_use_bytes);
+    auto& free_blocks = free_[size];
+    if (!free_blocks.empty()) {
+      std::byte* p = free_blocks.back();
+      free_blocks.pop_back();
+      return p;
+    }
+    ++stats_.from_system;
+    return carve(size);
+  }
+
+  void give_back(std::byte* p, std::size_t bytes) {
+    const std::size_t size = size_class(bytes);
+    std::lock_guard lock(mutex_);
+    stats_.in_use_bytes -= size;
+    free_[size].push_back(p);
+  }
+
+  MemoryStats stats() {
+    std::lock_guard lock(mutex_);
+    return stats_;
+  }
+
+  void open() {
+    std::lock_guard lock(mutex_);
+    if (depth_++ == 0 && begin_) mprotect(begin_, kTrapReserve, PROT_READ | PROT_WRITE);
+  }
+  void close() {
+    std::lock_guard lock(mutex_);
+    if (--depth_ == 0 && begin_) mprotect(begin_, kTrapReserve, PROT_NONE);
+  }
+
+ private:
+  std::byte* carve(std::size_t size) {
+    if (trap_ && !begin_) {
+      begin_ = next_ = map(kTrapReserve, depth_ ? PROT_READ | PROT_WRITE : PROT_NONE);
+      end_ = begin_ + kTrapReserve;
+    }
+    if (static_cast<std::size_t>(end_ - next_) < size) {
+      if (trap_) throw std::bad_alloc();
+      if (size > kSlab / 2) return huge(size);
+      next_ = huge(kSlab);
+      end_ = next_ + kSlab;
+    }
+    std::byte* p = next_;
+    next_ += size;
+    return p;
+  }
+
+  std::byte* huge(std::size_t size) {
+    const std::size_t whole = (size + kHugePage - 1) / kHugePage * kHugePage;
+    std::byte* p = map(whole + kHugePage, PROT_READ | PROT_WRITE);
+    p += -reinterpret_cast<std::uintptr_t>(p) & (kHugePage - 1);
+    madvise(p, whole, MADV_HUGEPAGE);
+    stats_.reserved_bytes += whole;
+    return p;
+  }
+
+  const bool trap_;
+  std::mutex mutex_;
+  std::unordered_map<std::size_t, std::vector<std::byte*>> free_;
+  std::byte *next_ = nullptr, *end_ = nullptr;
+  std::byte* begin_ = nullptr;  // trap only: the reserved range
+  int depth_ = 0;               // trap only: HostAccess objects alive
+  MemoryStats stats_;
+};
+
+/// The one pool of a device. Deliberately never destroyed: tensors may outlive main.
+Pool& pool(Device device) {
+  static Pool& cpu = *new Pool(false);
+  static Pool& trap = *new Pool(true);
+  return device.kind == Device::Kind::trap ? trap : cpu;
+}
+
+void require_supported(Device device) {
+  require<Error>(device.kind != Device::Kind::cuda, "device ", device, ": this build has no CUDA. Use cpu.");
+}
+
+}  // namespace
+
+std::string to_string(Device device) {
+  switch (device.kind) {
+    case Device::Kind::cpu: return "cpu";
+    case Device::Kind::trap: return "trap";
+    case Device::Kind::cuda: break;
+  }
+  return concat("cuda:", device.index);
+}
+
+Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(device) {
+  require_supported(device);
+#ifdef LACONIC_ASAN
+  // A pool would hide reads past the end and after the release from the sanitizer.
+  if (device.kind == Device::Kind::cpu) {
+    data_ = static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{kAlign}));
+    return;
+  }
+#endif
+  data_ = pool(device).take(bytes);
+}
+
+Storage::~Storage() {
+#ifdef LACONIC_ASAN
+  if (device_.kind == Device::Kind::cpu) return ::operator delete(data_, std::align_val_t{kAlign});
+#endif
+  pool(device_).give_back(data_, bytes_);
+}
+
+MemoryStats memory_stats(Device device) { return pool(device).stats(); }
+
+HostAccess::HostAccess(Device device) : trap_(device.kind == Device::Kind::trap) {
+  if (trap_) pool(device).open();
+}
+HostAccess::~HostAccess() {
+  if (trap_) pool(kTrap).close();
+}
+
+}  // namespace laconic

@@ -1,0 +1,118 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/autograd.h"
+#include "core/slice.h"
+#include "core/tensor.h"
+
+namespace laconic {
+
+/// What a parameter is for. Optimisers (no decay on norms), compressors (dispatch by kind) and plans read it; nobody
+/// needs to know the layer.
+enum class Role : std::uint8_t { conv, linear, recurrent, embedding, norm, bias };
+const char* to_string(Role role);
+
+/// Rows [first, first + count) of a parameter's outermost dimension.
+struct Rows {
+  std::int64_t first = 0, count = 0;
+};
+
+/// A description that travels without the memory.
+struct ParameterInfo {
+  std::string name;           ///< as in checkpoints, for example "features.0.weight"
+  Shape shape;
+  Role role = Role::linear;
+  bool output = false;        ///< belongs to the layer that makes the predictions (never quantised by some methods)
+  int index = -1;             ///< position in the arena: 0 is used last in forward and ready first in backward
+  std::int64_t elements = 0;
+  std::int64_t offset = -1;   ///< first element in the arena, a multiple of 16 (64 bytes)
+};
+
+class Parameter;
+
+/// Told when gradients are complete and asked before values are used: a strategy (dist/sync) or the plain optimiser
+/// loop. All calls come on the compute thread.
+class ParameterListener {
+ public:
+  virtual ~ParameterListener() = default;
+  /// These rows of the gradient are final for this step. O(1), or one pass over them.
+  virtual void gradient_ready(Parameter& parameter, Rows rows) = 0;
+  /// These rows of the value are about to be read by a forward pass: returns when they are fresh.
+  virtual void before_forward(Parameter& parameter, Rows rows) = 0;
+};
+
+/// A trained tensor: value, gradient and description. Made by a Module, shared where layers tie weights, and moved into
+/// an arena before training.
+class Parameter {
+ public:
+  Parameter(const Shape& shape, Role role);
+
+  ParameterInfo info;
+  /// The value as a leaf of the tape: what operations take.
+  Tensor tensor() const { return value_.with_node(leaf_); }
+  const Tensor& value() const { return value_; }
+  /// The gradient of this step; undefined before the first backward unless in an arena.
+  const Tensor& grad() const { return leaf_->grad; }
+  bool grad_written() const { return leaf_->written; }
+  Rows all_rows() const { return {0, info.shape.rank() ? info.shape[0] : 1}; }
+
+  /// Waits until the value may be read (listener), then returns tensor(). Called by layers in forward.
+  Tensor fresh();
+
+ private:
+  friend class ParameterArena;
+  struct ParameterLeaf final : Leaf {
+    Parameter* owner = nullptr;
+    void complete() override;
+  };
+  Tensor value_;
+  std::shared_ptr<ParameterLeaf> leaf_;
+  class ParameterArena* arena_ = nullptr;
+  bool announced_ = false;
+};
+
+/// All parameters of one model in one piece of memory, their gradients in another, both in the same order: the reverse
+/// of registration, so that what backward finishes together lies together. Each parameter starts on 64 bytes; the
+/// padding between is zero and belongs to no count. Fusing neighbours costs no copy; the optimiser, a checksum or a
+/// checkpoint is one walk.
+class ParameterArena {
+ public:
+  /// Moves the parameters (in order of registration, duplicates allowed: tied weights) and keeps their values.
+  explicit ParameterArena(const std::vector<std::shared_ptr<Parameter>>& registered, Device device = kCpu);
+  ~ParameterArena();
+  ParameterArena(const ParameterArena&) = delete;
+  ParameterArena& operator=(const ParameterArena&) = delete;
+
+  const std::vector<std::shared_ptr<Parameter>>& parameters() const { return parameters_; }  ///< in arena order
+  std::int64_t elements() const { return elements_; }   ///< trained numbers, without padding
+  std::int64_t size() const { return size_; }           ///< with padding
+  const Tensor& values() const { return values_; }      ///< [size()]
+  const Tensor& gradients() const { return gradients_; }
+  /// Zeros laid out like the arena, for momentum, residuals, …   Parameter p's part: state.range(p.offset, p.elements)
+  Tensor make_state() const;
+
+  void set_listener(ParameterListener* listener) { listener_ = listener; }  ///< null: none. Not owned
+
+  /// Forgets the gradients of the last step (writes nothing: the first use overwrites).
+  void begin_step();
+  /// Backward from loss. With last = true each parameter's gradient_ready fires at its last use; earlier micro-batches
+  /// of an accumulated step pass false.
+  void backward(const Tensor& loss, float scale = 1.0f, bool last = true);
+  /// Ends the step's gradients: what no use has written is zeroed, what was not announced is announced, in arena order,
+  /// so that no collective is missing on any rank. An idle rank calls only this.
+  void finish_gradients();
+
+ private:
+  friend class Parameter;
+  void announce(Parameter& p);
+  std::vector<std::shared_ptr<Parameter>> parameters_;
+  Tensor values_, gradients_;
+  std::int64_t elements_ = 0, size_ = 0;
+  ParameterListener* listener_ = nullptr;
+  bool last_ = true;
+};
+
+}  // namespace laconic

@@ -1,0 +1,24 @@
+#pragma once
+#include "core/tensor.h"
+
+/// Kernels that compute and record nothing: what the differentiable operations (core/ops) are made of. They run where
+/// the memory lies (core/dispatch.h). Float32 unless said otherwise.
+namespace laconic::raw {
+
+void fill(const Tensor& y, float value);                 ///< y = value
+void add_into(const Tensor& y, const Tensor& x);         ///< y += x; any layouts, same shape
+void axpy(const Tensor& y, float a, const Tensor& x);    ///< y += a x; same layout
+void scale(const Tensor& y, float a);                    ///< y *= a
+Tensor add(const Tensor& a, const Tensor& b);            ///< in a's layout
+
+/// x in another layout: x itself if it has that layout, a copy otherwise (free where both orders are the same memory:
+/// one channel, or 1x1 images). Throws ShapeError for blocked16 if the channels are not a multiple of 16.
+Tensor to_layout(const Tensor& x, Layout layout);
+
+/// True if every element is finite. One pass.
+bool all_finite(const Tensor& x);
+
+/// sum of x[i]^2 in double, added in chunks of fixed size: the same for any number of threads.
+double sum_of_squares(const Tensor& x);
+
+}  // namespace laconic::raw

@@ -1,0 +1,156 @@
+#include "core/tensor.h"
+
+#include <cstring>
+
+#include "core/dispatch.h"
+#include "core/raw.h"
+
+namespace laconic {
+
+std::size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+    case DType::i32: return 4;
+    case DType::i64: return 8;
+    case DType::u8: break;
+  }
+  return 1;
+}
+
+const char* to_string(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "float32";
+    case DType::i32: return "int32";
+    case DType::i64: return "int64";
+    case DType::u8: break;
+  }
+  return "uint8";
+}
+
+const char* to_string(Layout layout) {
+  switch (layout) {
+    case Layout::plain: return "plain";
+    case Layout::channels_last: return "channels_last";
+    case Layout::blocked16: break;
+  }
+  return "blocked16";
+}
+
+Tensor Tensor::make(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape, DType dtype, Layout layout) {
+  Tensor t;
+  t.impl_ = std::make_shared<Impl>();
+  t.impl_->storage = std::move(storage);
+  t.impl_->offset_bytes = offset_bytes;
+  t.impl_->shape = shape;
+  t.impl_->elements = shape.elements();
+  t.impl_->dtype = dtype;
+  t.impl_->layout = layout;
+  return t;
+}
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Layout layout) {
+  return make(std::make_shared<Storage>(static_cast<std::size_t>(shape.elements()) * size_of(dtype), device), 0, shape, dtype, layout);
+}
+
+Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
+  Tensor t = empty(shape, dtype, device);
+  on_device(device, [&] { std::memset(t.raw_data(), 0, t.bytes()); });
+  return t;
+}
+
+Tensor Tensor::full(const Shape& shape, float value, Device device) {
+  Tensor t = empty(shape, DType::f32, device);
+  raw::fill(t, value);
+  return t;
+}
+
+template <class T>
+static Tensor from_host(const Shape& shape, std::span<const T> values, Device device) {
+  require<ShapeError>(static_cast<std::int64_t>(values.size()) == shape.elements(), "tensor: ", values.size(),
+                      " values do not fill shape ", shape, ".");
+  Tensor t = Tensor::empty(shape, kDTypeOf<T>, device);
+  if (!values.empty()) on_device(device, [&] { std::memcpy(t.raw_data(), values.data(), values.size_bytes()); });
+  return t;
+}
+Tensor Tensor::of(const Shape& shape, std::span<const float> values, Device device) { return from_host(shape, values, device); }
+Tensor Tensor::of(const Shape& shape, std::span<const std::int64_t> values, Device device) {
+  return from_host(shape, values, device);
+}
+
+Tensor Tensor::view(const Shape& shape) const {
+  require<ShapeError>(layout() == Layout::plain, "view: the tensor is in layout ", layout(), "; convert it with raw::to_layout first.");
+  require<ShapeError>(shape.elements() == elements(), "view: ", this->shape(), " has ", elements(), " elements, ", shape, " has ",
+                      shape.elements(), ".");
+  return make(impl_->storage, impl_->offset_bytes, shape, dtype(), layout());
+}
+
+Tensor Tensor::view(std::initializer_list<std::int64_t> dims) const {
+  std::array<std::int64_t, Shape::kMaxRank> known{};
+  require<ShapeError>(dims.size() <= known.size(), "view: at most ", known.size(), " extents.");
+  std::int64_t product = 1;
+  int open = -1, i = 0;
+  for (std::int64_t d : dims) {
+    if (d == -1) {
+      require<ShapeError>(open < 0, "view: only one extent may be -1.");
+      open = i;
+    } else {
+      product *= d;
+    }
+    known[i++] = d;
+  }
+  if (open >= 0) {
+    require<ShapeError>(product > 0 && elements() % product == 0, "view: ", elements(), " elements are not a multiple of ", product, ".");
+    known[open] = elements() / product;
+  }
+  return view(Shape(std::span<const std::int64_t>(known.data(), dims.size())));
+}
+
+Tensor Tensor::rows(std::int64_t first, std::int64_t count) const {
+  require<ShapeError>(rank() >= 1 && first >= 0 && count >= 0 && first + count <= dim(0), "rows: [", first, ", ", first, " + ", count,
+                      ") is not inside ", shape(), ".");
+  const std::size_t row_bytes = dim(0) ? bytes() / static_cast<std::size_t>(dim(0)) : 0;
+  return make(impl_->storage, impl_->offset_bytes + static_cast<std::size_t>(first) * row_bytes, shape().with(0, count), dtype(), layout());
+}
+
+Tensor Tensor::range(std::int64_t first, std::int64_t count) const {
+  require<ShapeError>(first >= 0 && count >= 0 && first + count <= elements(), "range: [", first, ", ", first, " + ", count,
+                      ") is not inside ", elements(), " elements.");
+  return make(impl_->storage, impl_->offset_bytes + static_cast<std::size_t>(first) * size_of(dtype()), {count}, dtype(), Layout::plain);
+}
+
+Tensor Tensor::relabelled(Layout layout) const { return make(impl_->storage, impl_->offset_bytes, shape(), dtype(), layout); }
+
+std::vector<float> Tensor::to_vector() const {
+  const Tensor plain = layout() == Layout::plain ? value() : raw::to_layout(value(), Layout::plain);
+  std::vector<float> out(static_cast<std::size_t>(elements()));
+  on_device(device(), [&] {
+    const auto convert = [&](auto* p) { std::copy(p, p + out.size(), out.begin()); };
+    switch (dtype()) {
+      case DType::f32: return convert(plain.data<float>());
+      case DType::i32: return convert(plain.data<std::int32_t>());
+      case DType::i64: return convert(plain.data<std::int64_t>());
+      case DType::u8: return convert(plain.data<std::uint8_t>());
+    }
+  });
+  return out;
+}
+
+float Tensor::item() const {
+  require<ShapeError>(elements() == 1, "item: the tensor has shape ", shape(), ", not one element.");
+  return to_vector()[0];
+}
+
+void Tensor::copy_from(const Tensor& other) const {
+  require<ShapeError>(other.shape() == shape() && other.dtype() == dtype(), "copy: ", other.shape(), " ", other.dtype(), " into ", shape(),
+                      " ", dtype(), ".");
+  const Tensor source = other.layout() == layout() ? other.value() : raw::to_layout(other, layout());
+  HostAccess from(source.device()), to(device());
+  if (bytes()) std::memcpy(raw_data(), source.raw_data(), bytes());
+  bump_version();
+}
+
+void Tensor::wrong_dtype(DType asked) const {
+  throw ShapeError(concat("tensor: holds ", dtype(), " but was read as ", asked, "."));
+}
+
+}  // namespace laconic
