@@ -27,7 +27,8 @@ struct Inside {
 };
 
 template <int V>
-LACONIC_INLINE void max_lanes(float* y, std::uint8_t* index, const float* x, std::int64_t row, std::int64_t pixel, int kernel, Inside in) {
+LACONIC_INLINE void max_lanes(float* y, std::uint8_t* index, const float* x, std::int64_t row, std::int64_t pixel,
+                              int kernel, Inside in) {
   using L = Lanes<V>;
   typename L::F best = *reinterpret_cast<const typename L::F*>(x + in.h0 * row + in.w0 * pixel);
   typename L::I at = typename L::I{} + (in.h0 * kernel + in.w0);
@@ -42,7 +43,8 @@ LACONIC_INLINE void max_lanes(float* y, std::uint8_t* index, const float* x, std
   if (index) *reinterpret_cast<typename L::B*>(index) = __builtin_convertvector(at, typename L::B);
 }
 
-LACONIC_INLINE void max_one(float* y, std::uint8_t* index, const float* x, std::int64_t row, std::int64_t pixel, int kernel, Inside in) {
+LACONIC_INLINE void max_one(float* y, std::uint8_t* index, const float* x, std::int64_t row, std::int64_t pixel,
+                            int kernel, Inside in) {
   float best = x[in.h0 * row + in.w0 * pixel];
   int at = in.h0 * kernel + in.w0;
   for (int i = in.h0; i < in.h1; ++i)
@@ -56,8 +58,8 @@ LACONIC_INLINE void max_one(float* y, std::uint8_t* index, const float* x, std::
 
 /// All channels of one output pixel. A last part of fewer than 8 channels is also done 8 at a time where that stays
 /// inside x and inside this output row: what spills over is written again by the next pixel.
-LACONIC_INLINE void max_pixel(float* y, std::uint8_t* index, const float* x, std::int64_t row, std::int64_t width, int kernel, Inside in,
-                              const float* x_end, const float* y_row_end) {
+LACONIC_INLINE void max_pixel(float* y, std::uint8_t* index, const float* x, std::int64_t row, std::int64_t width,
+                              int kernel, Inside in, const float* x_end, const float* y_row_end) {
   std::int64_t c = 0;
   for (; c + 16 <= width; c += 16) max_lanes<16>(y + c, index ? index + c : nullptr, x + c, row, width, kernel, in);
   const std::int64_t last = (in.h1 - 1) * row + (in.w1 - 1) * width + 8;
@@ -66,17 +68,19 @@ LACONIC_INLINE void max_pixel(float* y, std::uint8_t* index, const float* x, std
   for (; c < width; ++c) max_one(y + c, index ? index + c : nullptr, x + c, row, width, kernel, in);
 }
 
-LACONIC_MULTIVERSION void max_forward_part(float* y, std::uint8_t* index, const float* x, const PoolShape s, std::int64_t images,
-                                           const float* x_end) {
+LACONIC_MULTIVERSION void max_forward_part(float* y, std::uint8_t* index, const float* x, const PoolShape s,
+                                           std::int64_t images, const float* x_end) {
   const std::int64_t row = s.w * s.width;
   for (std::int64_t n = 0; n < images; ++n, x += s.h * row)
     for (std::int64_t oh = 0; oh < s.out_h; ++oh) {
       const std::int64_t top = oh * s.stride - s.pad;
-      const int h0 = static_cast<int>(std::max<std::int64_t>(0, -top)), h1 = static_cast<int>(std::min<std::int64_t>(s.kernel, s.h - top));
+      const int h0 = static_cast<int>(std::max<std::int64_t>(0, -top)),
+                h1 = static_cast<int>(std::min<std::int64_t>(s.kernel, s.h - top));
       const float* const y_row_end = y + s.out_w * s.width;
       for (std::int64_t ow = 0; ow < s.out_w; ++ow, y += s.width, index += index ? s.width : 0) {
         const std::int64_t left = ow * s.stride - s.pad;
-        const int w0 = static_cast<int>(std::max<std::int64_t>(0, -left)), w1 = static_cast<int>(std::min<std::int64_t>(s.kernel, s.w - left));
+        const int w0 = static_cast<int>(std::max<std::int64_t>(0, -left)),
+                  w1 = static_cast<int>(std::min<std::int64_t>(s.kernel, s.w - left));
         const float* corner = x + top * row + left * s.width;
         if (s.kernel == 2 && h0 == 0 && w0 == 0 && h1 == 2 && w1 == 2)
           max_pixel(y, index, corner, row, s.width, 2, {0, 2, 0, 2}, x_end, y_row_end);  // constants: unrolled
@@ -101,8 +105,8 @@ LACONIC_INLINE void route_lanes(float* dx, const float* dy, const std::uint8_t* 
 }
 
 /// Windows that neither overlap nor leave the image: every dx is written once, row by row.
-LACONIC_MULTIVERSION void max_backward_disjoint(float* dx, const float* dy, const std::uint8_t* index, const PoolShape s,
-                                                std::int64_t images, const float* dy_end) {
+LACONIC_MULTIVERSION void max_backward_disjoint(float* dx, const float* dy, const std::uint8_t* index,
+                                                const PoolShape s, std::int64_t images, const float* dy_end) {
   const std::int64_t row = s.w * s.width, out_row = s.out_w * s.width, covered = s.out_w * s.kernel * s.width;
   for (std::int64_t n = 0; n < images; ++n) {
     for (std::int64_t oh = 0; oh < s.out_h; ++oh, dy += out_row, index += out_row)
@@ -116,7 +120,8 @@ LACONIC_MULTIVERSION void max_backward_disjoint(float* dx, const float* dy, cons
             std::int64_t c = 0;
             for (; c + 16 <= s.width; c += 16) route_lanes<16, false>(out + c, g + c, at + c, q);
             // As in max_pixel: what spills over is written again by the next pixel of this row.
-            for (; c < s.width && out + c + 8 <= dx + covered && g + c + 8 <= dy_end; c += 8) route_lanes<8, false>(out + c, g + c, at + c, q);
+            for (; c < s.width && out + c + 8 <= dx + covered && g + c + 8 <= dy_end; c += 8)
+              route_lanes<8, false>(out + c, g + c, at + c, q);
             for (; c < s.width; ++c) out[c] = at[c] == q ? g[c] : 0.0f;
           }
         std::fill(dx + covered, dx + row, 0.0f);
@@ -148,8 +153,8 @@ LACONIC_MULTIVERSION void max_backward_general(float* dx, const float* dy, const
       }
 }
 
-LACONIC_INLINE void average_lanes(float* y, const float* x, std::int64_t row, std::int64_t pixel, const Span& rows, const Span& columns,
-                                  float factor) {
+LACONIC_INLINE void average_lanes(float* y, const float* x, std::int64_t row, std::int64_t pixel, const Span& rows,
+                                  const Span& columns, float factor) {
   using F = Lanes<16>::F;
   F even{}, odd{};  // two sums: an addition waits for the one before it
   for (std::int64_t i = rows.begin; i < rows.end; ++i) {
@@ -164,8 +169,9 @@ LACONIC_INLINE void average_lanes(float* y, const float* x, std::int64_t row, st
   *reinterpret_cast<F*>(y) = (even + odd) * factor;
 }
 
-LACONIC_MULTIVERSION void average_forward_part(float* y, const float* x, std::int64_t images, std::int64_t h, std::int64_t w,
-                                               std::int64_t width, const std::vector<Span>& rows, const std::vector<Span>& columns) {
+LACONIC_MULTIVERSION void average_forward_part(float* y, const float* x, std::int64_t images, std::int64_t h,
+                                               std::int64_t w, std::int64_t width, const std::vector<Span>& rows,
+                                               const std::vector<Span>& columns) {
   const std::int64_t row = w * width;
   for (std::int64_t n = 0; n < images; ++n, x += h * row)
     for (const Span& r : rows)
@@ -183,13 +189,14 @@ LACONIC_MULTIVERSION void average_forward_part(float* y, const float* x, std::in
       }
 }
 
-LACONIC_MULTIVERSION void average_backward_part(float* dx, const float* dy, std::int64_t images, std::int64_t h, std::int64_t w,
-                                                std::int64_t width, const std::vector<Span>& rows, const std::vector<Span>& columns) {
+LACONIC_MULTIVERSION void average_backward_part(float* dx, const float* dy, std::int64_t images, std::int64_t h,
+                                                std::int64_t w, std::int64_t width, const std::vector<Span>& rows,
+                                                const std::vector<Span>& columns) {
   using F = Lanes<16>::F;
   const std::int64_t row = w * width;
   // One window that is the whole image writes each dx once; otherwise windows may overlap or leave gaps.
-  const bool whole = rows.size() == 1 && columns.size() == 1 && rows[0].begin == 0 && rows[0].end == h && columns[0].begin == 0 &&
-                     columns[0].end == w;
+  const bool whole = rows.size() == 1 && columns.size() == 1 && rows[0].begin == 0 && rows[0].end == h &&
+                     columns[0].begin == 0 && columns[0].end == w;
   if (!whole) std::fill(dx, dx + images * h * row, 0.0f);
   for (std::int64_t n = 0; n < images; ++n, dx += h * row)
     for (const Span& r : rows)
@@ -235,16 +242,16 @@ void max_pool_backward(float* dx, const float* dy, const std::uint8_t* index, co
   });
 }
 
-void average_pool_forward(float* y, const float* x, std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t width,
-                          const std::vector<Span>& rows, const std::vector<Span>& columns) {
+void average_pool_forward(float* y, const float* x, std::int64_t images, std::int64_t h, std::int64_t w,
+                          std::int64_t width, const std::vector<Span>& rows, const std::vector<Span>& columns) {
   const std::int64_t image = h * w * width, out = static_cast<std::int64_t>(rows.size() * columns.size()) * width;
   parallel_for(images, grain(image), [&](std::int64_t b, std::int64_t e) {
     average_forward_part(y + b * out, x + b * image, e - b, h, w, width, rows, columns);
   });
 }
 
-void average_pool_backward(float* dx, const float* dy, std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t width,
-                           const std::vector<Span>& rows, const std::vector<Span>& columns) {
+void average_pool_backward(float* dx, const float* dy, std::int64_t images, std::int64_t h, std::int64_t w,
+                           std::int64_t width, const std::vector<Span>& rows, const std::vector<Span>& columns) {
   const std::int64_t image = h * w * width, out = static_cast<std::int64_t>(rows.size() * columns.size()) * width;
   parallel_for(images, grain(image), [&](std::int64_t b, std::int64_t e) {
     average_backward_part(dx + b * image, dy + b * out, e - b, h, w, width, rows, columns);

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <vector>
 
-/// Pooling kernels over [images][h][w][width] (core/cpu/layout.h, ChannelView: images = outer * groups), vectorised over
-/// the channel, which varies fastest.
+/// Pooling kernels over [images][h][w][width] (core/cpu/layout.h, ChannelView: images = outer * groups), vectorised
+/// over the channel, which varies fastest.
 namespace laconic::cpu {
 
 struct PoolShape {
@@ -21,9 +21,9 @@ struct Span {
   std::int64_t begin, end, extent;
 };
 /// y[i, j] = sum of x over rows[i] x columns[j], divided by the product of their extents.
-void average_pool_forward(float* y, const float* x, std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t width,
-                          const std::vector<Span>& rows, const std::vector<Span>& columns);
-void average_pool_backward(float* dx, const float* dy, std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t width,
-                           const std::vector<Span>& rows, const std::vector<Span>& columns);
+void average_pool_forward(float* y, const float* x, std::int64_t images, std::int64_t h, std::int64_t w,
+                          std::int64_t width, const std::vector<Span>& rows, const std::vector<Span>& columns);
+void average_pool_backward(float* dx, const float* dy, std::int64_t images, std::int64_t h, std::int64_t w,
+                           std::int64_t width, const std::vector<Span>& rows, const std::vector<Span>& columns);
 
 }  // namespace laconic::cpu

@@ -7,7 +7,9 @@
 
 namespace laconic::cpu {
 namespace {
-std::int64_t grain(std::int64_t classes) { return std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(classes, 1)); }
+std::int64_t grain(std::int64_t classes) {
+  return std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(classes, 1));
+}
 }  // namespace
 
 std::int64_t first_bad_label(const std::int64_t* labels, std::int64_t rows, std::int64_t classes) {
@@ -16,8 +18,8 @@ std::int64_t first_bad_label(const std::int64_t* labels, std::int64_t rows, std:
   return -1;
 }
 
-void softmax_cross_entropy(double* loss, float* p, const float* x, const std::int64_t* labels, std::int64_t rows, std::int64_t classes,
-                           float smoothing) {
+void softmax_cross_entropy(double* loss, float* p, const float* x, const std::int64_t* labels, std::int64_t rows,
+                           std::int64_t classes, float smoothing) {
   parallel_for(rows, grain(classes), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const float* row = x + i * classes;
@@ -44,8 +46,8 @@ void softmax_cross_entropy(double* loss, float* p, const float* x, const std::in
   });
 }
 
-void softmax_cross_entropy_backward(float* dx, const float* p, const std::int64_t* labels, std::int64_t rows, std::int64_t classes,
-                                    float smoothing, float scale) {
+void softmax_cross_entropy_backward(float* dx, const float* p, const std::int64_t* labels, std::int64_t rows,
+                                    std::int64_t classes, float smoothing, float scale) {
   const float everywhere = smoothing / static_cast<float>(classes);
   parallel_for(rows, grain(classes), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -61,7 +63,8 @@ std::int64_t count_correct(const float* x, const std::int64_t* labels, std::int6
     const float* row = x + i * classes;
     const std::int64_t label = labels[i];
     std::int64_t better = 0;
-    for (std::int64_t c = 0; c < classes; ++c) better += c != label && !(row[c] < row[label]) && !(row[c] == row[label] && c > label);
+    for (std::int64_t c = 0; c < classes; ++c)
+      better += c != label && !(row[c] < row[label]) && !(row[c] == row[label] && c > label);
     correct += row[label] == row[label] && better < k;
   }
   return correct;

@@ -10,16 +10,18 @@ namespace laconic::ops {
 namespace {
 
 void check(const char* what, const Tensor& logits, const Tensor& labels) {
-  require<ShapeError>(logits.rank() == 2 && logits.dim(1) >= 1 && labels.rank() == 1 && labels.dim(0) == logits.dim(0), what,
-                      ": logits are ", logits.shape(), " and labels ", labels.shape(), "; they must be [N, K] and [N].");
+  require<ShapeError>(logits.rank() == 2 && logits.dim(1) >= 1 && labels.rank() == 1 && labels.dim(0) == logits.dim(0),
+                      what, ": logits are ", logits.shape(), " and labels ", labels.shape(),
+                      "; they must be [N, K] and [N].");
   require<ShapeError>(logits.dim(0) >= 1, what, ": no rows. A worker without samples must not compute a loss.");
   const std::int64_t row = on_device(labels.device(), [&] {
     return cpu::first_bad_label(labels.data<std::int64_t>(), labels.elements(), logits.dim(1));
   });
   if (row < 0) return;
   const std::int64_t label = on_device(labels.device(), [&] { return labels.data<std::int64_t>()[row]; });
-  throw DataError(concat(what, ": label ", label, " in row ", row, " is not one of the ", logits.dim(1), " classes 0 … ",
-                         logits.dim(1) - 1, ". Check the data, or build the model with more classes."));
+  throw DataError(concat(what, ": label ", label, " in row ", row, " is not one of the ", logits.dim(1),
+                         " classes 0 … ", logits.dim(1) - 1,
+                         ". Check the data, or build the model with more classes."));
 }
 
 double sum(const std::vector<double>& losses) {
@@ -38,14 +40,16 @@ Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, float s
   Tensor p = wanted ? Tensor::empty(logits.shape(), DType::f32, logits.device()) : Tensor();
   std::vector<double> losses(static_cast<std::size_t>(n));
   on_device(logits.device(), [&] {
-    cpu::softmax_cross_entropy(losses.data(), wanted ? p.data<float>() : nullptr, logits.data<float>(), labels.data<std::int64_t>(), n, k, s);
+    cpu::softmax_cross_entropy(losses.data(), wanted ? p.data<float>() : nullptr, logits.data<float>(),
+                               labels.data<std::int64_t>(), n, k, s);
   });
   const Tensor loss = Tensor::full({1}, static_cast<float>(sum(losses) / static_cast<double>(n)), logits.device());
   return record("cross_entropy", loss, {logits}, [p, labels = labels.value(), n, k, s](const Tensor& dy, Grads& grads) {
     Tensor dx = Tensor::empty(p.shape(), DType::f32, p.device());
     const float scale = dy.item() / static_cast<float>(n);
     on_device(p.device(), [&] {
-      cpu::softmax_cross_entropy_backward(dx.data<float>(), p.data<float>(), labels.data<std::int64_t>(), n, k, s, scale);
+      cpu::softmax_cross_entropy_backward(dx.data<float>(), p.data<float>(), labels.data<std::int64_t>(), n, k, s,
+                                          scale);
     });
     grads.put(0, std::move(dx));
   });
@@ -55,7 +59,8 @@ double sum_of_cross_entropy(const Tensor& logits, const Tensor& labels) {
   check("cross_entropy", logits, labels);
   std::vector<double> losses(static_cast<std::size_t>(logits.dim(0)));
   on_device(logits.device(), [&] {
-    cpu::softmax_cross_entropy(losses.data(), nullptr, logits.data<float>(), labels.data<std::int64_t>(), logits.dim(0), logits.dim(1), 0);
+    cpu::softmax_cross_entropy(losses.data(), nullptr, logits.data<float>(), labels.data<std::int64_t>(), logits.dim(0),
+                               logits.dim(1), 0);
   });
   return sum(losses);
 }

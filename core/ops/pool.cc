@@ -13,10 +13,12 @@ namespace {
 PoolOptions checked(const char* what, const Tensor& x, PoolOptions o) {
   if (o.stride == 0) o.stride = o.kernel;
   require_images(what, x);
-  require<ShapeError>(o.kernel >= 1 && o.stride >= 1 && o.pad >= 0 && o.pad <= o.kernel / 2, what, ": kernel ", o.kernel, ", stride ",
-                      o.stride, ", pad ", o.pad, ": pad may be at most half of the kernel, and stride at least 1.");
-  require<ShapeError>(x.dim(2) + 2 * o.pad >= o.kernel && x.dim(3) + 2 * o.pad >= o.kernel, what, ": a window of ", o.kernel, " x ",
-                      o.kernel, " does not fit into x ", x.shape(), " with pad ", o.pad, ". Use a smaller kernel or more padding.");
+  require<ShapeError>(o.kernel >= 1 && o.stride >= 1 && o.pad >= 0 && o.pad <= o.kernel / 2, what, ": kernel ",
+                      o.kernel, ", stride ", o.stride, ", pad ", o.pad,
+                      ": pad may be at most half of the kernel, and stride at least 1.");
+  require<ShapeError>(x.dim(2) + 2 * o.pad >= o.kernel && x.dim(3) + 2 * o.pad >= o.kernel, what, ": a window of ",
+                      o.kernel, " x ", o.kernel, " does not fit into x ", x.shape(), " with pad ", o.pad,
+                      ". Use a smaller kernel or more padding.");
   return o;
 }
 
@@ -52,15 +54,19 @@ Tensor average(const char* what, const Tensor& x0, std::vector<cpu::Span> rows, 
   const Tensor x = channelwise(x0);
   const cpu::ChannelView v = cpu::channel_view(x);
   const std::int64_t images = v.outer * v.groups, h = x.dim(2), w = x.dim(3);
-  const Shape shape{x.dim(0), x.dim(1), static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns.size())};
+  const Shape shape{x.dim(0), x.dim(1), static_cast<std::int64_t>(rows.size()),
+                    static_cast<std::int64_t>(columns.size())};
   const Tensor y = Tensor::empty(shape, DType::f32, x.device(), x.layout());
-  on_device(x.device(), [&] { cpu::average_pool_forward(y.data<float>(), x.data<float>(), images, h, w, v.width, rows, columns); });
+  on_device(x.device(),
+            [&] { cpu::average_pool_forward(y.data<float>(), x.data<float>(), images, h, w, v.width, rows, columns); });
   return record(what, y, {x0},
-                [=, rows = std::move(rows), columns = std::move(columns), layout = x.layout(), in = x.shape()](const Tensor& dy0, Grads& grads) {
+                [=, rows = std::move(rows), columns = std::move(columns), layout = x.layout(), in = x.shape()](
+                    const Tensor& dy0, Grads& grads) {
                   const Tensor dy = raw::to_layout(dy0, layout);
                   Tensor dx = Tensor::empty(in, DType::f32, dy.device(), layout);
                   on_device(dy.device(), [&] {
-                    cpu::average_pool_backward(dx.data<float>(), dy.data<float>(), images, h, w, v.width, rows, columns);
+                    cpu::average_pool_backward(dx.data<float>(), dy.data<float>(), images, h, w, v.width, rows,
+                                               columns);
                   });
                   grads.put(0, std::move(dx));
                 });
@@ -84,7 +90,8 @@ Tensor max_pool2d(const Tensor& x0, const PoolOptions& options) {
   return record("max_pool2d", y, {x0}, [index, s, in = x.shape()](const Tensor& dy0, Grads& grads) {
     const Tensor dy = raw::to_layout(dy0, index.layout());
     Tensor dx = Tensor::empty(in, DType::f32, dy.device(), index.layout());
-    on_device(dy.device(), [&] { cpu::max_pool_backward(dx.data<float>(), dy.data<float>(), index.data<std::uint8_t>(), s); });
+    on_device(dy.device(),
+              [&] { cpu::max_pool_backward(dx.data<float>(), dy.data<float>(), index.data<std::uint8_t>(), s); });
     grads.put(0, std::move(dx));
   });
 }
@@ -96,8 +103,8 @@ Tensor avg_pool2d(const Tensor& x, const PoolOptions& options) {
 
 Tensor adaptive_avg_pool2d(const Tensor& x, int out_h, int out_w) {
   require_images("adaptive_avg_pool2d", x);
-  require<ShapeError>(out_h >= 1 && out_w >= 1 && x.dim(2) >= 1 && x.dim(3) >= 1, "adaptive_avg_pool2d: cannot average x ", x.shape(),
-                      " to ", out_h, " x ", out_w, ".");
+  require<ShapeError>(out_h >= 1 && out_w >= 1 && x.dim(2) >= 1 && x.dim(3) >= 1,
+                      "adaptive_avg_pool2d: cannot average x ", x.shape(), " to ", out_h, " x ", out_w, ".");
   return average("adaptive_avg_pool2d", x, adaptive_spans(x.dim(2), out_h), adaptive_spans(x.dim(3), out_w));
 }
 

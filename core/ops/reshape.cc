@@ -5,11 +5,12 @@
 namespace laconic::ops {
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
-  require<ShapeError>(shape.elements() == x.elements(), "reshape: x ", x.shape(), " has ", x.elements(), " elements, ", shape, " has ",
-                      shape.elements(), ".");
-  return record("reshape", raw::to_layout(x, Layout::plain).view(shape), {x}, [from = x.shape()](const Tensor& dy, Grads& grads) {
-    grads.put(0, raw::to_layout(dy, Layout::plain).view(from));
-  });
+  require<ShapeError>(shape.elements() == x.elements(), "reshape: x ", x.shape(), " has ", x.elements(), " elements, ",
+                      shape, " has ", shape.elements(), ".");
+  return record("reshape", raw::to_layout(x, Layout::plain).view(shape), {x},
+                [from = x.shape()](const Tensor& dy, Grads& grads) {
+                  grads.put(0, raw::to_layout(dy, Layout::plain).view(from));
+                });
 }
 
 Tensor flatten(const Tensor& x) {
