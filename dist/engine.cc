@@ -137,6 +137,14 @@ void Engine::drain() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
+void Engine::halt() noexcept {
+  std::unique_lock lock(mutex_);
+  if (open_ == 0 || failure_) return;
+  halt_asked_ = true;
+  transport_->wake();
+  changed_.wait(lock, [&] { return failure_ != nullptr; });
+}
+
 void Engine::abort(const std::string& reason, int exit_code) noexcept {
   try {
     std::unique_lock lock(mutex_);
@@ -201,6 +209,7 @@ bool Engine::take_submitted() {
     std::lock_guard lock(mutex_);
     if (stop_) return false;
     if (abort_asked_) throw CommError(abort_reason_);
+    if (halt_asked_) throw CommError("engine: halted while operations were under way");
     if (std::exchange(check_time_, false)) {
       const Clock::time_point quiet_since = std::max(waiting_since_, last_progress_);
       if (seconds(Clock::now() - quiet_since) >= 0.999 * options_.timeout_seconds) throw CommError(describe());

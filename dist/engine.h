@@ -84,6 +84,11 @@ class Engine {
   /// Waits for everything submitted so far.
   void drain();
 
+  /// Cancels everything under way on this rank, for good: afterwards the engine touches no memory of its operations any
+  /// more. Whoever owns such memory calls it from its destructor, in case an exception unwinds past it; does nothing
+  /// if nothing is under way.
+  void halt() noexcept;
+
   /// Ends all ranks with this sentence, quickly. Under MPI it prints the sentence and ends the processes; between
   /// threads it makes every wait on every rank throw CommError with it.
   void abort(const std::string& reason, int exit_code = 1) noexcept;
@@ -122,7 +127,7 @@ class Engine {
   RunningList submitted_;
   std::size_t open_ = 0;  // submitted and not ended
   std::exception_ptr failure_;
-  bool stop_ = false;
+  bool stop_ = false, halt_asked_ = false;
   bool abort_asked_ = false, abort_done_ = false;
   std::string abort_reason_;
   int abort_code_ = 1;
