@@ -85,6 +85,18 @@ std::string device(const std::string& text, const std::string& option) {
   refuse("unknown device '" + text + "'", option, "this build has cpu");
 }
 
+/// "a, b, c", broken into lines that fit beside the options' names.
+std::string wrapped(const std::vector<std::string>& words) {
+  std::string text;
+  std::size_t line = 0;
+  for (const auto& word : words) {
+    if (!text.empty()) text += line + word.size() > 48 ? (line = 0, ",\n") : ", ";
+    text += word;
+    line += word.size() + 2;
+  }
+  return text;
+}
+
 /// Adds options to one group at a time. Values come as text, so that what is wrong with one is said in our words.
 class Adder {
  public:
@@ -171,7 +183,7 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   Adder add(app);
 
   add.group(kModelGroup);
-  add.value("--model", "NAME", join(defaults.models, ", ") + "\n[" + o.model + "]",
+  add.value("--model", "NAME", wrapped(defaults.models) + " [" + o.model + "]",
             [&o, models = defaults.models](const std::string& text, const std::string& option) {
               o.model = one_of(text, option, models, "model");
             });

@@ -302,7 +302,7 @@ TEST_F(RequireMatch, NamesBothShapes) {
 }
 TEST_F(RequireMatch, NamesBothDtypes) {
   found_.set("fc.bias", Tensor::zeros({2}, DType::i64));
-  expect_refused("'fc.bias' is i64 in the file but lenet expects f32");
+  expect_refused("'fc.bias' is int64 in the file but lenet expects float32");
 }
 TEST_F(RequireMatch, NamesWhatIsNotExpected) {
   found_.set("fc2.bias", Tensor::zeros({2}));

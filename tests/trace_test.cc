@@ -17,7 +17,8 @@ using Json = nlohmann::json;
 
 std::vector<Json> events(Trace& trace, const std::string& phase) {
   std::vector<Json> found;
-  for (const Json& event : Json::parse(trace.json())["traceEvents"])
+  const Json all = Json::parse(trace.json());
+  for (const Json& event : all["traceEvents"])
     if (event["ph"] == phase) found.push_back(event);
   return found;
 }

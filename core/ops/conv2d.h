@@ -1,0 +1,22 @@
+#pragma once
+#include "core/autograd.h"
+
+namespace laconic::ops {
+
+struct Conv2dOptions {
+  int stride = 1, pad = 0, dilation = 1, groups = 1;
+  bool relu = false;  ///< max(·, 0) of the result in the same pass
+};
+
+/// 2-d convolution (cross-correlation).
+///   y[n,o,i,j] = b[o] + sum_{c,u,v} w[o,c,u,v] * x[n, c, i*stride + u*dilation - pad, j*stride + v*dilation - pad]
+///   x : [N, C, H, W]   w : [out, C/groups, kh, kw]   b : [out] or undefined   ->   y : [N, out, H', W'],
+///   H' = (H + 2 pad - dilation (kh - 1) - 1) / stride + 1, rounded down; W' likewise.
+///   With groups, output channels of group g see the input channels of group g only.
+/// Layouts: the result is blocked16 where the processor has AVX-512 and all channels are multiples of 16 (an image may
+/// come in plain), channels_last otherwise. 3x3 stride-1 convolutions use Winograd F(4x4, 3x3) by a rule on shapes
+/// (core/cpu/conv.cc), never by timing, so that all ranks compute the same bits.
+/// Throws ShapeError if x is not 4-d, channels and groups do not fit, or the kernel is larger than the padded image.
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options);
+
+}  // namespace laconic::ops

@@ -1,0 +1,30 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace laconic {
+
+/// Images of one split in host memory, one after the other.
+struct ImageSplit {
+  std::vector<std::uint8_t> pixels;  ///< [n, channels, height, width], plane after plane, row-major
+  std::vector<std::int32_t> labels;  ///< [n], each in 0 … classes-1
+  std::int64_t size() const { return static_cast<std::int64_t>(labels.size()); }
+};
+
+/// A labelled image data set with its training and test split. Never changed once read, so that any number of workers
+/// and data threads share one.
+struct ImageDataset {
+  std::string name;  ///< "mnist", "fashion-mnist", "cifar-10", "cifar-100", "synthetic"
+  int channels = 0, height = 0, width = 0, classes = 0;
+  std::vector<float> mean, std;  ///< per channel, of pixels / 255: what a network sees is (x/255 - mean) / std
+  ImageSplit train, test;
+
+  std::int64_t image_bytes() const { return std::int64_t{channels} * height * width; }
+};
+
+/// A number that differs (but for chance, 2^-64) between data sets of different content, name, shape or constants:
+/// ranks compare it before they train together. Cost: one pass, about 1 GB/s.
+std::uint64_t fingerprint(const ImageDataset& data);
+
+}  // namespace laconic

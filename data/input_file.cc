@@ -1,0 +1,79 @@
+#include "data/input_file.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "core/error.h"
+
+namespace laconic {
+namespace fs = std::filesystem;
+
+InputFile::InputFile(const std::string& path) : path_(path), file_(nullptr) {
+  std::error_code ignored;
+  require<DataError>(!fs::is_directory(path, ignored), path, " is a folder, a file is expected. Correct the path.");
+  errno = 0;
+  file_ = gzopen(path.c_str(), "rb");
+  require<DataError>(file_ != nullptr, path, " cannot be opened: ", std::strerror(errno ? errno : ENOMEM),
+                     ". Check the path and its permissions.");
+  gzbuffer(file_, 1 << 18);
+}
+
+InputFile::~InputFile() {
+  if (file_) gzclose(file_);
+}
+
+std::vector<std::uint8_t> InputFile::read(std::uint64_t count) {
+  constexpr std::uint64_t kFirstChunk = 1 << 16, kLargestChunk = 1 << 28;  // gzread counts in unsigned int
+  std::vector<std::uint8_t> bytes;
+  std::uint64_t chunk = kFirstChunk;
+  while (bytes.size() < count) {
+    const std::size_t have = bytes.size();
+    const std::uint64_t want = std::min(count - have, chunk);
+    if (bytes.capacity() < have + want) bytes.reserve(std::min<std::uint64_t>(count, 2 * (have + want)));
+    bytes.resize(have + want);
+    const int got = gzread(file_, bytes.data() + have, static_cast<unsigned>(want));
+    if (got < static_cast<int>(want)) {
+      int code = Z_OK;
+      const std::string what = gzerror(file_, &code);
+      require<DataError>(code != Z_BUF_ERROR, path_, " ends in the middle of its gzip stream, after ",
+                         grouped(bytes_read_ + static_cast<std::uint64_t>(std::max(got, 0))),
+                         " unpacked bytes. The download was cut; fetch it again.");
+      require<DataError>(code == Z_OK && got >= 0, path_, " cannot be read after ",
+                         grouped(bytes_read_ + static_cast<std::uint64_t>(std::max(got, 0))),
+                         " unpacked bytes: ", code == Z_ERRNO ? std::strerror(errno) : what,
+                         ". The file is damaged; fetch it again.");
+    }
+    bytes.resize(have + static_cast<std::size_t>(got));
+    bytes_read_ += static_cast<std::uint64_t>(got);
+    if (got < static_cast<int>(want)) break;
+    chunk = std::min(2 * chunk, kLargestChunk);
+  }
+  return bytes;
+}
+
+std::string grouped(std::uint64_t number) {
+  const std::string digits = std::to_string(number);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string find_file(const std::vector<std::string>& folders, const std::vector<std::string>& names) {
+  for (const std::string& folder : folders)
+    for (const std::string& name : names)
+      for (const char* suffix : {"", ".gz"}) {
+        const fs::path path = fs::path(folder) / (name + suffix);
+        std::error_code ignored;
+        if (fs::is_regular_file(path, ignored)) return path.string();
+      }
+  return "";
+}
+
+}  // namespace laconic

@@ -1,0 +1,147 @@
+#include "data/loader.h"
+
+#include <utility>
+
+#include "core/error.h"
+
+namespace laconic {
+namespace {
+
+Shape batch_shape(std::int64_t samples, const Shape& image) {
+  std::vector<std::int64_t> dims = {samples};
+  dims.insert(dims.end(), image.dims().begin(), image.dims().end());
+  return Shape(std::span<const std::int64_t>(dims));
+}
+
+ReadSample reader(std::shared_ptr<const ImageDataset> data, Split which, const Augment& augment, std::uint64_t seed) {
+  const ImageSplit& split = which == Split::train ? data->train : data->test;
+  return [data, &split, transform = ImageTransform(*data, augment, seed)](std::int64_t epoch, std::int64_t sample,
+                                                                          float* pixels) -> std::int64_t {
+    transform(split.pixels.data() + sample * data->image_bytes(), epoch, sample, pixels);
+    return split.labels[static_cast<std::size_t>(sample)];
+  };
+}
+
+DataLoader::Options with_size(DataLoader::Options options, const ImageDataset& data, Split which) {
+  options.sampler.samples = (which == Split::train ? data.train : data.test).size();
+  return options;
+}
+
+}  // namespace
+
+DataLoader::DataLoader(std::shared_ptr<const ImageDataset> data, Split split, const Augment& augment, Options options)
+    : DataLoader({data->channels, data->height, data->width}, reader(data, split, augment, options.sampler.seed),
+                 with_size(options, *data, split)) {}
+
+DataLoader::DataLoader(const Shape& image, ReadSample read, const Options& options)
+    : sampler_(options.sampler),
+      image_(image),
+      read_(std::move(read)),
+      end_epoch_(options.epochs < 0 ? -1 : options.first_epoch + options.epochs),
+      epoch_(options.first_epoch),
+      step_(options.first_step),
+      slots_(static_cast<std::size_t>(options.threads) + 1) {
+  require<UsageError>(options.threads >= 0 && options.threads <= 1024, "loader: ", options.threads,
+                      " data threads, expected 0 to 1024. Correct --data-threads.");
+  require<ShapeError>(epoch_ >= 0 && step_ >= 0 && step_ <= steps_per_epoch(), "loader: cannot start at epoch ", epoch_,
+                      ", step ", step_, ": an epoch has ", steps_per_epoch(), " steps.");
+  for (std::size_t i = 0; i < slots_.size(); ++i) issue();
+  try {
+    for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (...) {
+    // The destructor does not run for a half-made object, and a running thread must not outlive it.
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& t : threads_) t.join();
+    throw;
+  }
+}
+
+DataLoader::~DataLoader() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  work_.notify_all();
+  for (std::thread& t : threads_) t.join();
+}
+
+void DataLoader::issue() {
+  if (steps_per_epoch() == 0) return;
+  if (step_ == steps_per_epoch()) ++epoch_, step_ = 0, order_.clear();
+  if (end_epoch_ >= 0 && epoch_ >= end_epoch_) return;
+  if (order_.empty()) order_ = sampler_.order(epoch_);
+
+  const ShardedSampler::Part part = sampler_.part(step_);
+  Slot& slot = slots_[static_cast<std::size_t>(issued_) % slots_.size()];  // only this thread writes issued_
+  slot.samples.assign(order_.begin() + part.first, order_.begin() + part.first + part.count);
+  slot.batch = {.images = Tensor::empty(batch_shape(part.count, image_)),
+                .labels = Tensor::empty({part.count}, DType::i64),
+                .samples = part.count,
+                .global_samples = part.global_count,
+                .first_global_position = part.first,
+                .epoch = epoch_,
+                .step_in_epoch = step_++};
+  slot.ready = false;
+  slot.error = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    ++issued_;
+  }
+  work_.notify_one();
+}
+
+void DataLoader::fill(Slot& slot) const try {
+  float* pixels = slot.batch.images.data<float>();
+  std::int64_t* label = slot.batch.labels.data<std::int64_t>();
+  for (const std::uint32_t sample : slot.samples) {
+    if (stop_.load(std::memory_order_relaxed)) return;
+    *label++ = read_(slot.batch.epoch, sample, pixels);
+    pixels += image_.elements();
+  }
+} catch (...) {
+  slot.error = std::current_exception();
+}
+
+void DataLoader::work() {
+  for (;;) {
+    Slot* slot = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      work_.wait(lock, [&] { return stop_ || claimed_ < issued_; });
+      if (stop_) return;
+      slot = &slots_[static_cast<std::size_t>(claimed_++) % slots_.size()];
+    }
+    fill(*slot);
+    {
+      std::lock_guard lock(mutex_);
+      slot->ready = true;
+    }
+    ready_.notify_one();
+  }
+}
+
+bool DataLoader::next(Batch& batch) {
+  if (failed_) std::rethrow_exception(failed_);
+  if (taken_ == issued_) return false;
+  Slot& slot = slots_[static_cast<std::size_t>(taken_) % slots_.size()];
+  if (threads_.empty()) {
+    fill(slot);
+  } else {
+    std::unique_lock lock(mutex_);
+    ready_.wait(lock, [&] { return slot.ready; });
+  }
+  ++taken_;
+  if (slot.error) {
+    failed_ = slot.error;
+    std::rethrow_exception(failed_);
+  }
+  batch = std::move(slot.batch);
+  issue();
+  return true;
+}
+
+}  // namespace laconic

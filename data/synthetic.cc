@@ -1,0 +1,113 @@
+#include "data/synthetic.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <numbers>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace laconic {
+namespace {
+
+constexpr char kName[] = "synthetic";
+constexpr int kWaves = 3;                                      // cosines in a pattern
+constexpr int kMaxShift = 3;                                   // pixels, either way
+constexpr std::uint64_t kPatterns = 0, kTrain = 1, kTest = 2;  // first part of the random key
+
+/// [channels, side, side], each value in [-127, 127]. Periodic, so that a shift may wrap round. Integers from here on,
+/// so that no compiler's rounding changes a byte.
+std::vector<int> make_pattern(const ImageDataset& data, std::uint64_t seed, int label) {
+  Random random(seed, Purpose::synthetic, kPatterns, static_cast<std::uint64_t>(label));
+  std::vector<float> pattern(static_cast<std::size_t>(data.image_bytes()));
+  for (int c = 0; c < data.channels; ++c)
+    for (int w = 0; w < kWaves; ++w) {
+      const auto fy = static_cast<float>(random.below(4)), fx = static_cast<float>(1 + random.below(3));
+      const float phase = random.uniform();
+      for (int y = 0; y < data.height; ++y)
+        for (int x = 0; x < data.width; ++x)
+          pattern[static_cast<std::size_t>((c * data.height + y) * data.width + x)] +=
+              std::cos(2 * std::numbers::pi_v<float> *
+                       (fy * static_cast<float>(y) / static_cast<float>(data.height) +
+                        fx * static_cast<float>(x) / static_cast<float>(data.width) + phase)) /
+              kWaves;
+    }
+  std::vector<int> rounded;
+  for (const float v : pattern) rounded.push_back(static_cast<int>(std::lround(127 * v)));
+  return rounded;
+}
+
+ImageSplit make_split(const ImageDataset& data, const std::vector<std::vector<int>>& patterns, std::int64_t count,
+                      std::uint64_t seed, std::uint64_t part) {
+  ImageSplit split;
+  split.pixels.resize(static_cast<std::size_t>(count * data.image_bytes()));
+  split.labels.resize(static_cast<std::size_t>(count));
+  std::uint8_t* out = split.pixels.data();
+  for (std::int64_t i = 0; i < count; ++i) {
+    Random random(seed, Purpose::synthetic, part, static_cast<std::uint64_t>(i));
+    const auto label = static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(data.classes)));
+    const int dy = static_cast<int>(random.below(2 * kMaxShift + 1)) - kMaxShift + data.height;
+    const int dx = static_cast<int>(random.below(2 * kMaxShift + 1)) - kMaxShift + data.width;
+    const int contrast = 40 + static_cast<int>(random.below(51));
+    split.labels[static_cast<std::size_t>(i)] = label;
+
+    const int* pattern = patterns[static_cast<std::size_t>(label)].data();
+    std::uint32_t noise = 0;
+    int left = 0;
+    for (int c = 0; c < data.channels; ++c)
+      for (int y = 0; y < data.height; ++y) {
+        const int* row = pattern + (c * data.height + (y + dy) % data.height) * data.width;
+        for (int x = 0, from = dx % data.width; x < data.width; ++x) {
+          if (left == 0) noise = random.bits(), left = 4;
+          const int value = 128 + contrast * row[from] / 127 + 3 * (static_cast<int>(noise & 255u) - 128) / 8;
+          *out++ = static_cast<std::uint8_t>(std::clamp(value, 0, 255));
+          noise >>= 8, --left;
+          if (++from == data.width) from = 0;
+        }
+      }
+  }
+  return split;
+}
+
+ImageDataset make(int channels, int side, int classes, const SyntheticOptions& options) {
+  require<UsageError>(options.train >= 1 && options.test >= 1, "synthetic: ", options.train, " training and ",
+                      options.test, " test images asked for, at least 1 of each is needed.");
+  ImageDataset data;
+  data.name = kName;
+  data.channels = channels, data.height = data.width = side, data.classes = classes;
+  data.mean.assign(static_cast<std::size_t>(channels), 0.5f);
+  data.std.assign(static_cast<std::size_t>(channels), 0.25f);
+  std::vector<std::vector<int>> patterns;
+  for (int label = 0; label < classes; ++label) patterns.push_back(make_pattern(data, options.seed, label));
+  data.train = make_split(data, patterns, options.train, options.seed, kTrain);
+  data.test = make_split(data, patterns, options.test, options.seed, kTest);
+  return data;
+}
+
+}  // namespace
+
+ImageDataset synthetic_mnist(const SyntheticOptions& options) { return make(1, 28, 10, options); }
+ImageDataset synthetic_cifar10(const SyntheticOptions& options) { return make(3, 32, 10, options); }
+ImageDataset synthetic_cifar100(const SyntheticOptions& options) { return make(3, 32, 100, options); }
+
+bool is_synthetic(const std::string& data) { return data == kName || data.starts_with(std::string(kName) + ":"); }
+
+SyntheticOptions synthetic_sizes(const std::string& data, const SyntheticOptions& whole) {
+  if (data == kName) return whole;
+  const char *at = data.data() + sizeof kName, *end = data.data() + data.size();  // behind "synthetic:"
+  const auto number = [&](std::int64_t& value) {
+    const auto [next, error] = std::from_chars(at, end, value);
+    at = next;
+    return error == std::errc() && value >= 1 && value <= 1000000;
+  };
+  SyntheticOptions sizes = whole;
+  const bool ok = number(sizes.train) && at != end && *at++ == ',' && number(sizes.test) && at == end;
+  require<UsageError>(
+      ok, "--data: ", data,
+      " is not synthetic:TRAIN,TEST with two numbers of images from 1 to 1,000,000. Example: synthetic:2000,500.");
+  return sizes;
+}
+
+}  // namespace laconic

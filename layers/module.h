@@ -1,0 +1,128 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/parameter.h"
+#include "core/random.h"
+
+namespace laconic {
+
+/// Fills a new parameter: receives its memory as host values and a stream of its own.
+using Initializer = std::function<void(std::span<float> values, Random& random)>;
+
+/// What a forward pass may depend on besides its input. One per model replica; the trainer sets it before each forward.
+struct ForwardContext {
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;          ///< updates made so far: dropout draws anew each step
+  std::int64_t first_sample = 0;  ///< position of row 0 in the global batch: masks do not depend on the number of workers
+  bool dropout = true;            ///< false: --no-dropout
+};
+
+/// Called after each layer's forward on this model, with its path and output (search for the first NaN, traces).
+using ForwardWatch = std::function<void(const std::string& path, const Tensor& output)>;
+
+/// A part of a model: named parameters, buffers and children, and a forward pass.
+///
+/// Build: a constructor calls parameter(), buffer(), child(). Then initialize(seed) once on the root, or load values.
+/// Call: module(x); never forward(x) directly. Backward needs nothing from a module: its operations are recorded.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  /// Runs forward under this module's name.
+  Tensor operator()(const Tensor& x) {
+    return call([&] { return forward(x); });
+  }
+
+  /// Names from the root, in order of registration, own before children: "layer1.0.conv1.weight". A parameter that two
+  /// modules share appears once per use, under both names.
+  struct NamedParameter {
+    std::string name;
+    std::shared_ptr<Parameter> parameter;
+  };
+  struct NamedBuffer {
+    std::string name;
+    Tensor tensor;
+  };
+  std::vector<NamedParameter> named_parameters() const;
+  std::vector<NamedBuffer> named_buffers() const;   ///< state that is not trained: running statistics
+  std::vector<std::shared_ptr<Parameter>> parameters() const;
+  std::int64_t parameter_count() const;             ///< trained numbers, shared ones once
+
+  /// Draws all initial values, each parameter from its own stream (seed, position); names everything. On the root.
+  void initialize(std::uint64_t seed);
+  /// Moves buffers to a device (parameters move with their arena).
+  void to(Device device);
+  void train(bool on = true);                       ///< recursively; new modules are in training mode
+  void eval() { train(false); }
+  bool training() const { return training_; }
+  /// Shares a context with all children; null: the default one (seed 0, step 0). Not owned.
+  void set_context(const ForwardContext* context);
+  void set_watch(const ForwardWatch* watch);        ///< recursively; null: none. Not owned
+  const std::string& path() const { return path_; }
+
+ protected:
+  virtual Tensor forward(const Tensor& x) = 0;
+
+  /// Registers a parameter of this module. `initializer` runs in initialize().
+  std::shared_ptr<Parameter> parameter(const std::string& name, const Shape& shape, Role role, Initializer initializer);
+  /// Registers a parameter that another module made (weight tying).
+  void share(const std::string& name, const std::shared_ptr<Parameter>& parameter);
+  Tensor buffer(const std::string& name, const Tensor& initial);
+  template <class M>
+  std::shared_ptr<M> child(const std::string& name, std::shared_ptr<M> module) {
+    children_.push_back({name, module});
+    return module;
+  }
+
+  const ForwardContext& context() const;
+  int position() const { return position_; }        ///< unique in the model, the same on every rank: keys dropout
+
+  /// Runs f as this module's forward: names it for traces and messages, then shows the output to the watch.
+  template <class F>
+  Tensor call(F&& f) {
+    LayerScope scope(path_);
+    Tensor y = f();
+    if (watch_ && children_.empty()) (*watch_)(path_, y);
+    return y;
+  }
+
+ private:
+  struct OwnParameter {
+    std::string name;
+    std::shared_ptr<Parameter> parameter;
+    Initializer initializer;  // empty: shared
+  };
+  struct Child {
+    std::string name;
+    std::shared_ptr<Module> module;
+  };
+  template <class F>
+  void walk(const std::string& path, F&& f) const;  // f(module, path), parents first
+  void name_all();
+
+  std::vector<OwnParameter> parameters_;
+  std::vector<NamedBuffer> buffers_;
+  std::vector<Child> children_;
+  std::string path_;
+  int position_ = 0;
+  bool training_ = true;
+  const ForwardContext* context_ = nullptr;
+  const ForwardWatch* watch_ = nullptr;
+};
+
+/// A layer that can apply the ReLU which follows it in the same pass over memory. Sequential asks.
+class FusesRelu {
+ public:
+  virtual ~FusesRelu() = default;
+  virtual Tensor forward_relu(const Tensor& x) = 0;
+};
+
+}  // namespace laconic
