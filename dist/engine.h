@@ -20,8 +20,8 @@ namespace laconic::dist {
 /// so a lambda with captures may be the coroutine itself. Memory that it works on is left alone until waited for.
 struct Operation {
   std::string name{};  ///< for errors: "allreduce conv1.weight"
-  int slot = 0;      ///< the same on every rank: Engine::reserve_slots
-  int priority = 0;  ///< larger goes first
+  int slot = 0;        ///< the same on every rank: Engine::reserve_slots
+  int priority = 0;    ///< larger goes first
   std::function<Task<>(Communicator&)> body{};
 };
 
