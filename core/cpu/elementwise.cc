@@ -19,25 +19,31 @@ LACONIC_MULTIVERSION void add_part(float* LACONIC_RESTRICT y, const float* LACON
   for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
 LACONIC_MULTIVERSION void sum_part(float* y, const float* a, const float* b, std::int64_t n) {
+  LACONIC_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
 }
 LACONIC_MULTIVERSION void axpy_part(float* LACONIC_RESTRICT y, float a, const float* LACONIC_RESTRICT x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] += a * x[i];
 }
 LACONIC_MULTIVERSION void scale_part(float* y, float a, std::int64_t n) {
+  LACONIC_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) y[i] *= a;
 }
 // NaN stays NaN (as in PyTorch), so that a broken layer is seen and not hidden.
 LACONIC_MULTIVERSION void relu_part(float* y, std::int64_t n) {
+  LACONIC_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) y[i] = y[i] < 0.0f ? 0.0f : y[i];
 }
 LACONIC_MULTIVERSION void relu_backward_part(float* dx, const float* dy, const float* y, std::int64_t n) {
+  LACONIC_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
 }
 LACONIC_MULTIVERSION void tanh_backward_part(float* dx, const float* dy, const float* y, std::int64_t n) {
+  LACONIC_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * (1.0f - y[i] * y[i]);
 }
 LACONIC_MULTIVERSION void sigmoid_backward_part(float* dx, const float* dy, const float* y, std::int64_t n) {
+  LACONIC_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * y[i] * (1.0f - y[i]);
 }
 LACONIC_MULTIVERSION std::uint32_t largest_exponent_part(const float* x, std::int64_t n) {

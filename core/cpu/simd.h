@@ -11,3 +11,10 @@
 #endif
 
 #define LACONIC_RESTRICT __restrict__
+
+// Before a loop whose iterations are independent although its pointers may be equal (in-place operations).
+#if defined(__clang__)
+#define LACONIC_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LACONIC_INDEPENDENT _Pragma("GCC ivdep")
+#endif

@@ -1,0 +1,238 @@
+#include "core/cpu/batch_norm.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/cpu/simd.h"
+#include "core/parallel.h"
+
+namespace laconic::cpu {
+namespace {
+
+// Rows are contiguous runs of `width` channels. Width 16 (blocked layouts, narrow layers) keeps its sums in registers;
+// other widths go through L1. `always_inline`: the instantiations belong to the multiversioned callers.
+template <int W>
+[[gnu::always_inline]] inline void statistics_rows(float* LACONIC_RESTRICT sum, float* LACONIC_RESTRICT square, const float* LACONIC_RESTRICT x,
+                                                   std::int64_t rows, std::int64_t width, const float* LACONIC_RESTRICT shift) {
+  if constexpr (W > 0) {
+    float s[W] = {}, q[W] = {}, m[W];
+    for (int c = 0; c < W; ++c) m[c] = shift[c];
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (int c = 0; c < W; ++c) {
+        const float d = x[r * W + c] - m[c];
+        s[c] += d;
+        q[c] += d * d;
+      }
+    for (int c = 0; c < W; ++c) sum[c] = s[c], square[c] = q[c];
+  } else {
+    for (std::int64_t c = 0; c < width; ++c) sum[c] = square[c] = 0.0f;
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < width; ++c) {
+        const float d = x[r * width + c] - shift[c];
+        sum[c] += d;
+        square[c] += d * d;
+      }
+  }
+}
+LACONIC_MULTIVERSION void statistics_part(float* sum, float* square, const float* x, std::int64_t rows, std::int64_t width, const float* shift) {
+  if (width == 16) return statistics_rows<16>(sum, square, x, rows, width, shift);
+  statistics_rows<0>(sum, square, x, rows, width, shift);
+}
+
+template <int W, bool Relu, bool Residual>
+[[gnu::always_inline]] inline void apply_rows(float* y, const float* x, std::int64_t rows, std::int64_t width, const float* scale,
+                                              const float* offset, const float* residual) {
+  const std::int64_t w = W > 0 ? W : width;
+  for (std::int64_t r = 0; r < rows; ++r)
+    LACONIC_INDEPENDENT
+    for (std::int64_t c = 0; c < w; ++c) {
+      float value = x[r * w + c] * scale[c] + offset[c];
+      if (Residual) value += residual[r * w + c];
+      if (Relu) value = value < 0.0f ? 0.0f : value;
+      y[r * w + c] = value;
+    }
+}
+template <bool Relu, bool Residual>
+[[gnu::always_inline]] inline void apply_width(float* y, const float* x, std::int64_t rows, std::int64_t width, const float* scale,
+                                               const float* offset, const float* residual) {
+  if (width == 16) {
+    float s[16], o[16];  // copies: the compiler then knows that y does not overwrite them
+    std::copy_n(scale, 16, s);
+    std::copy_n(offset, 16, o);
+    return apply_rows<16, Relu, Residual>(y, x, rows, width, s, o, residual);
+  }
+  apply_rows<0, Relu, Residual>(y, x, rows, width, scale, offset, residual);
+}
+LACONIC_MULTIVERSION void apply_part(float* y, const float* x, std::int64_t rows, std::int64_t width, const float* LACONIC_RESTRICT scale,
+                                     const float* LACONIC_RESTRICT offset, const float* residual, bool relu) {
+  if (relu && residual) return apply_width<true, true>(y, x, rows, width, scale, offset, residual);
+  if (relu) return apply_width<true, false>(y, x, rows, width, scale, offset, residual);
+  if (residual) return apply_width<false, true>(y, x, rows, width, scale, offset, residual);
+  apply_width<false, false>(y, x, rows, width, scale, offset, residual);
+}
+
+template <int W, bool Pair, bool Relu>
+[[gnu::always_inline]] inline void sums_rows(float* g, float* LACONIC_RESTRICT sum_g, float* LACONIC_RESTRICT sum_gx, const float* dy, const float* dy2,
+                                             const float* y, const float* x, std::int64_t rows, std::int64_t width,
+                                             const float* LACONIC_RESTRICT mean) {
+  const std::int64_t w = W > 0 ? W : width;
+  float s_register[W > 0 ? W : 1] = {}, q_register[W > 0 ? W : 1] = {}, m_register[W > 0 ? W : 1];
+  float *s = s_register, *q = q_register;
+  const float* m = m_register;
+  if constexpr (W > 0) {
+    for (int c = 0; c < W; ++c) m_register[c] = mean[c];
+  } else {
+    s = sum_g, q = sum_gx, m = mean;
+    for (std::int64_t c = 0; c < w; ++c) s[c] = q[c] = 0.0f;
+  }
+  for (std::int64_t r = 0; r < rows; ++r)
+    LACONIC_INDEPENDENT
+    for (std::int64_t c = 0; c < w; ++c) {
+      const std::int64_t i = r * w + c;
+      float value = dy[i];
+      if (Pair) value += dy2[i];
+      if (Relu) value = y[i] > 0.0f ? value : 0.0f;
+      g[i] = value;
+      s[c] += value;
+      q[c] += value * (x[i] - m[c]);
+    }
+  if constexpr (W > 0)
+    for (int c = 0; c < W; ++c) sum_g[c] = s_register[c], sum_gx[c] = q_register[c];
+}
+template <bool Pair, bool Relu>
+[[gnu::always_inline]] inline void sums_width(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y,
+                                              const float* x, std::int64_t rows, std::int64_t width, const float* mean) {
+  if (width == 16) return sums_rows<16, Pair, Relu>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
+  sums_rows<0, Pair, Relu>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
+}
+LACONIC_MULTIVERSION void sums_part(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y, const float* x,
+                                    std::int64_t rows, std::int64_t width, const float* mean) {
+  if (dy2 && y) return sums_width<true, true>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
+  if (dy2) return sums_width<true, false>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
+  if (y) return sums_width<false, true>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
+  sums_width<false, false>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
+}
+
+LACONIC_MULTIVERSION void data_part(float* dx, const float* g, const float* x, std::int64_t rows, std::int64_t width,
+                                    const float* LACONIC_RESTRICT a, const float* LACONIC_RESTRICT b, const float* LACONIC_RESTRICT d) {
+  if (width == 16) {
+    float aa[16], bb[16], dd[16];
+    std::copy_n(a, 16, aa), std::copy_n(b, 16, bb), std::copy_n(d, 16, dd);
+    for (std::int64_t r = 0; r < rows; ++r)
+      LACONIC_INDEPENDENT
+      for (int c = 0; c < 16; ++c) dx[r * 16 + c] = aa[c] * g[r * 16 + c] + (bb[c] * x[r * 16 + c] + dd[c]);
+    return;
+  }
+  for (std::int64_t r = 0; r < rows; ++r)
+    LACONIC_INDEPENDENT
+    for (std::int64_t c = 0; c < width; ++c) dx[r * width + c] = a[c] * g[r * width + c] + (b[c] * x[r * width + c] + d[c]);
+}
+
+/// A piece of consecutive rows of one (outer, group), small enough to keep float sums exact and threads busy.
+struct Chunks {
+  explicit Chunks(const ChannelView& v) : v_(v) {
+    // Where an outer holds one short group only (channels_last images, [N, C]) its rows follow the previous outer's.
+    if (v.groups == 1) v_ = {1, 1, v.outer * v.rows, v.width};
+    rows_ = std::clamp<std::int64_t>(16384 / v_.width, 1, 1024);
+    per_group_ = (v_.rows + rows_ - 1) / rows_;
+  }
+  std::int64_t count() const { return v_.outer * v_.groups * per_group_; }
+  struct Chunk {
+    std::int64_t offset, rows, channel;
+  };
+  Chunk operator[](std::int64_t i) const {
+    const std::int64_t group = i / per_group_, first = i % per_group_ * rows_;
+    return {(group * v_.rows + first) * v_.width, std::min(rows_, v_.rows - first), group % v_.groups * v_.width};
+  }
+  /// Calls f(chunk, number) for all chunks, in parallel.
+  template <class F>
+  void each(F&& f) const {
+    parallel_for(count(), 2, [&](std::int64_t b, std::int64_t e) {
+      for (std::int64_t i = b; i < e; ++i) f((*this)[i], i);
+    });
+  }
+  std::int64_t width() const { return v_.width; }
+  std::int64_t channels() const { return v_.groups * v_.width; }
+  std::int64_t values_per_channel() const { return v_.outer * v_.rows; }
+
+ private:
+  ChannelView v_;
+  std::int64_t rows_, per_group_;
+};
+
+/// total[c] = sum over chunks, in order, of partial[chunk][c]
+void add_up(std::vector<double>& total, const Chunks& chunks, const std::vector<float>& partial) {
+  total.assign(static_cast<std::size_t>(chunks.channels()), 0.0);
+  for (std::int64_t i = 0; i < chunks.count(); ++i) {
+    double* t = total.data() + chunks[i].channel;
+    const float* p = partial.data() + i * chunks.width();
+    for (std::int64_t c = 0; c < chunks.width(); ++c) t[c] += p[c];
+  }
+}
+
+/// Per-thread room for partial sums, kept: a step needs the same sizes again.
+struct Room {
+  std::vector<float> first, second;
+  std::vector<double> first_total, second_total;
+};
+Room& room(const Chunks& chunks) {
+  thread_local Room r;
+  const auto n = static_cast<std::size_t>(chunks.count() * chunks.width());
+  if (r.first.size() < n) r.first.resize(n), r.second.resize(n);
+  return r;
+}
+
+}  // namespace
+
+void batch_norm_statistics(float* mean, float* variance, const float* x, const ChannelView& v, const float* shift) {
+  const Chunks chunks(v);
+  Room& r = room(chunks);
+  float *sum = r.first.data(), *square = r.second.data();
+  const std::int64_t width = chunks.width();
+  chunks.each([&](const Chunks::Chunk& c, std::int64_t i) {
+    statistics_part(sum + i * width, square + i * width, x + c.offset, c.rows, width, shift + c.channel);
+  });
+  add_up(r.first_total, chunks, r.first);
+  add_up(r.second_total, chunks, r.second);
+  const double n = static_cast<double>(chunks.values_per_channel());
+  for (std::int64_t c = 0; c < chunks.channels(); ++c) {
+    const double d = r.first_total[c] / n;
+    mean[c] = static_cast<float>(shift[c] + d);
+    variance[c] = static_cast<float>(std::max(0.0, r.second_total[c] / n - d * d));
+  }
+}
+
+void batch_norm_apply(float* y, const float* x, const ChannelView& v, const float* scale, const float* offset, const float* residual, bool relu) {
+  const Chunks chunks(v);
+  chunks.each([&](const Chunks::Chunk& c, std::int64_t) {
+    apply_part(y + c.offset, x + c.offset, c.rows, chunks.width(), scale + c.channel, offset + c.channel,
+               residual ? residual + c.offset : nullptr, relu);
+  });
+}
+
+void batch_norm_backward_sums(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y, const float* x,
+                              const ChannelView& v, const float* mean) {
+  const Chunks chunks(v);
+  Room& r = room(chunks);
+  float *first = r.first.data(), *second = r.second.data();
+  const std::int64_t width = chunks.width();
+  chunks.each([&](const Chunks::Chunk& c, std::int64_t i) {
+    sums_part(g + c.offset, first + i * width, second + i * width, dy + c.offset, dy2 ? dy2 + c.offset : nullptr, y ? y + c.offset : nullptr,
+              x + c.offset, c.rows, width, mean + c.channel);
+  });
+  add_up(r.first_total, chunks, r.first);
+  add_up(r.second_total, chunks, r.second);
+  for (std::int64_t c = 0; c < chunks.channels(); ++c) {
+    sum_g[c] = static_cast<float>(r.first_total[c]);
+    sum_gx[c] = static_cast<float>(r.second_total[c]);
+  }
+}
+
+void batch_norm_backward_data(float* dx, const float* g, const float* x, const ChannelView& v, const float* a, const float* b, const float* d) {
+  const Chunks chunks(v);
+  chunks.each([&](const Chunks::Chunk& c, std::int64_t) {
+    data_part(dx + c.offset, g + c.offset, x + c.offset, c.rows, chunks.width(), a + c.channel, b + c.channel, d + c.channel);
+  });
+}
+
+}  // namespace laconic::cpu

@@ -1,0 +1,70 @@
+#include "core/cpu/matmul.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "core/cpu/elementwise.h"
+#include "core/cpu/onednn.h"
+#include "core/parallel.h"
+
+namespace laconic::cpu {
+namespace {
+
+void check(dnnl_status_t status) { require<Error>(status == dnnl_success, "matmul: oneDNN's sgemm failed with status ", static_cast<int>(status), "."); }
+
+/// y = x w' + b (+ ReLU) as one primitive, plain weights.
+struct Forward {
+  using memory = dnnl::memory;
+  BoundPrimitive primitive;
+  Forward(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias, bool relu) {
+    const auto f32 = memory::data_type::f32;
+    const memory::desc x({rows, in}, f32, memory::format_tag::ab), w({in, out}, f32, memory::format_tag::ba),
+        y({rows, out}, f32, memory::format_tag::ab), b({1, out}, f32, memory::format_tag::ab);
+    dnnl::primitive_attr attributes = onednn_attributes();
+    if (relu) {
+      dnnl::post_ops ops;
+      ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+      attributes.set_post_ops(ops);
+    }
+    const auto d = bias ? dnnl::matmul::desc(x, w, b, y) : dnnl::matmul::desc(x, w, y);
+    primitive = BoundPrimitive("linear forward", dnnl::matmul::primitive_desc(d, attributes, onednn_engine()));
+    primitive.bind(DNNL_ARG_SRC, x);
+    primitive.bind(DNNL_ARG_WEIGHTS, w);
+    primitive.bind(DNNL_ARG_DST, y);
+    if (bias) primitive.bind(DNNL_ARG_BIAS, b);
+  }
+};
+
+}  // namespace
+
+void linear_forward(float* y, const float* x, const float* w, const float* b, std::int64_t rows, std::int64_t in, std::int64_t out, bool relu) {
+  constexpr std::int64_t kMatmulRows = 256;
+  if (rows <= kMatmulRows) {
+    using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, int>;
+    thread_local std::map<Key, std::unique_ptr<Forward>> made;
+    auto& slot = made[Key{rows, in, out, b != nullptr, relu, kernel_threads()}];
+    if (!slot) slot = std::make_unique<Forward>(rows, in, out, b != nullptr, relu);
+    BoundPrimitive& p = slot->primitive;
+    p.set(DNNL_ARG_SRC, x);
+    p.set(DNNL_ARG_WEIGHTS, w);
+    p.set(DNNL_ARG_DST, y);
+    if (b) p.set(DNNL_ARG_BIAS, b);
+    return p.run();
+  }
+  if (b)
+    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(b, out, y + i * out);
+  check(dnnl_sgemm('N', 'T', rows, out, in, 1.0f, x, in, w, in, b ? 1.0f : 0.0f, y, out));
+  if (relu) cpu::relu(y, rows * out);
+}
+
+void linear_backward_data(float* dx, bool add, const float* dy, const float* w, std::int64_t rows, std::int64_t in, std::int64_t out) {
+  check(dnnl_sgemm('N', 'N', rows, in, out, 1.0f, dy, out, w, in, add ? 1.0f : 0.0f, dx, in));
+}
+
+void linear_backward_weights(float* dw, bool add, const float* x, const float* dy, std::int64_t rows, std::int64_t in, std::int64_t out) {
+  check(dnnl_sgemm('T', 'N', out, in, rows, 1.0f, dy, out, x, in, add ? 1.0f : 0.0f, dw, in));
+}
+
+}  // namespace laconic::cpu

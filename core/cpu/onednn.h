@@ -1,0 +1,52 @@
+#pragma once
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/tensor.h"
+
+/// What the files that use oneDNN share. Everything here belongs to the calling thread: a primitive is only ever run by
+/// the worker that made it.
+namespace laconic::cpu {
+
+const dnnl::engine& onednn_engine();
+dnnl::stream& onednn_stream();
+
+/// True on processors with AVX-512 (F, BW, VL, DQ): blocked layouts and Winograd pay only there.
+bool has_avx512();
+
+/// Attributes with the scratchpad handed over by the caller: a primitive that keeps its own crashes when another thread
+/// runs it.
+dnnl::primitive_attr onednn_attributes();
+
+/// A primitive with its arguments bound once; only the addresses change from call to call.
+class BoundPrimitive {
+ public:
+  BoundPrimitive() = default;
+  /// `what` and the implementation's name go to onednn_implementations().
+  BoundPrimitive(std::string what, const dnnl::primitive_desc_base& description);
+  explicit operator bool() const { return static_cast<bool>(primitive_.get(true)); }
+  void bind(int argument, const dnnl::memory::desc& description);
+  void set(int argument, const void* data);
+  void run();
+  const std::string& implementation() const { return implementation_; }
+
+ private:
+  dnnl::primitive primitive_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+  std::size_t scratch_bytes_ = 0;
+  std::string implementation_;
+};
+
+/// Copies between two descriptions of the same elements, adding to what is there if asked. Prepared reorders are kept.
+void reorder(const dnnl::memory::desc& from, const void* in, const dnnl::memory::desc& to, void* out, bool add = false);
+
+/// What this thread has created so far, as "conv forward: brgconv:avx512_core". A name with `ref` is a kernel hundreds
+/// of times too slow; a test forbids it for the models of the zoo.
+struct OnednnImplementation {
+  std::string what, name;
+};
+const std::vector<OnednnImplementation>& onednn_implementations();
+
+}  // namespace laconic::cpu

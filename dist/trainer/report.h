@@ -1,0 +1,70 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace laconic {
+
+/// What is known when training starts.
+struct RunInfo {
+  std::string model;            ///< "lenet"
+  std::string data;             ///< "Fashion-MNIST, /usr/share/datasets/fashion-mnist" or "synthetic"
+  std::string strategy;         ///< "allreduce, ring" or "none"
+  std::string transport;        ///< "threads" or "mpi"
+  std::int64_t parameters = 0;  ///< elements
+  std::int64_t train_samples = 0, test_samples = 0;
+  int workers = 1;
+  int threads = 1;  ///< kernel threads per worker
+  int batch = 0;    ///< per worker
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t total_steps = 0;  ///< counted from the start of training
+  std::int64_t first_step = 0;   ///< updates made before (a resumed run), else 0
+};
+
+/// One step, as rank 0 saw it. What each figure counts: docs/architecture.md, "Log".
+struct StepReport {
+  std::int64_t step = 0;   ///< updates made so far, this one included: first 1
+  std::int64_t epoch = 1;  ///< from 1
+  double loss = 0;         ///< mean over the global batch
+  double lr = 0;
+  double samples_per_s = 0;         ///< of all workers together
+  std::int64_t bytes_sent = 0;      ///< by this rank in this step: payload and our headers
+  std::int64_t bytes_sent_sum = 0;  ///< by all ranks
+  std::int64_t bytes_dense = 0;     ///< what a dense ring would have sent from this rank
+  double forward_ms = 0, backward_ms = 0, select_ms = 0, comm_ms = 0, update_ms = 0;
+  double exposed_ms = 0;  ///< the compute thread was blocked by communication
+};
+
+/// One pass over the test set.
+struct EvalReport {
+  std::int64_t epoch = 0;  ///< epochs trained
+  double loss = 0;
+  double top1_error = 0;              ///< per cent
+  std::optional<double> top5_error;   ///< per cent; for more than 5 classes
+  double seconds = 0;                 ///< since the start of training
+  std::int64_t bytes_sent_total = 0;  ///< bytes_sent_sum added since the start
+};
+
+/// What is known at the end.
+struct RunSummary {
+  std::int64_t steps = 0;  ///< updates made since the start of training
+  double seconds = 0;
+  double samples_per_s = 0;            ///< trained samples over training time, evaluation left out
+  double exposed_share = 0;            ///< of the steps' time, 0 … 1
+  std::int64_t bytes_sent_total = 0;   ///< all ranks
+  std::int64_t bytes_dense_total = 0;  ///< what dense rings would have sent, all ranks
+  std::optional<EvalReport> last_eval;
+  std::string stopped;  ///< why it ended early; empty if it did not
+};
+
+/// Watches a run: a progress bar, a log. The trainer calls it on rank 0, from one thread.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void on_start(const RunInfo&) {}
+  virtual void on_step(const StepReport&) {}
+  virtual void on_eval(const EvalReport&) {}
+  virtual void on_end(const RunSummary&) {}
+};
+
+}  // namespace laconic
