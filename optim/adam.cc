@@ -29,6 +29,6 @@ void Adam::apply(Parameter& p, const Tensor& gradient, double lr, double gradien
              .keep = o_.decoupled ? static_cast<float>(1 - lr * decay) : 1.0f});
 }
 
-std::vector<OptimizerState> Adam::arenas() const { return {{"first_moment", first_}, {"second_moment", second_}}; }
+std::vector<StateDict::Entry> Adam::arenas() const { return {{"first_moment", first_}, {"second_moment", second_}}; }
 
 }  // namespace laconic

@@ -21,10 +21,18 @@ void Optimizer::update_all(double lr, double gradient_scale) {
   for (const auto& p : arena_.parameters()) update(*p, lr, gradient_scale);
 }
 
-std::vector<OptimizerState> Optimizer::state() const {
-  std::vector<OptimizerState> all = arenas();
-  all.insert(all.begin(), {"updates", updates_});
-  return all;
+void Optimizer::save(StateDict& state) const {
+  state.set("updates", updates_);
+  for (const auto& [name, tensor] : arenas()) state.set(name, tensor);
+}
+
+void Optimizer::load(const StateDict& state) {
+  std::vector<StateDict::Entry> mine = arenas();
+  mine.insert(mine.begin(), {"updates", updates_});
+  std::vector<ExpectedTensor> expected;
+  for (const auto& [entry, tensor] : mine) expected.push_back({entry, tensor.shape(), tensor.dtype()});
+  require_match(expected, state, "checkpoint", name());
+  for (const auto& [entry, tensor] : mine) tensor.copy_from(state.at(entry));
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const ParameterArena& arena, const OptimizerOptions& o) {

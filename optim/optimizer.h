@@ -4,15 +4,9 @@
 #include <vector>
 
 #include "core/parameter.h"
+#include "core/state.h"
 
 namespace laconic {
-
-/// Something an optimiser remembers, under its name. Shares memory with the optimiser: copy out to save, copy in to
-/// load.
-struct OptimizerState {
-  std::string name;
-  Tensor value;
-};
 
 /// Turns gradients into new values, one parameter at a time and in any order, as soon as its gradient has arrived. What
 /// is remembered lies in flat tensors laid out like the parameter arena. How many updates a parameter has had is
@@ -39,9 +33,11 @@ class Optimizer {
   /// Every parameter, in arena order.
   void update_all(double lr, double gradient_scale = 1);
 
-  /// Everything that later updates depend on, in a fixed order: always "updates" (int64, one count for each parameter
-  /// in arena order, host memory), and the arenas of the method.
-  std::vector<OptimizerState> state() const;
+  /// Everything that later updates depend on: always "updates" (int64, one count for each parameter in arena order),
+  /// and the arenas of the method. save() shares memory with the optimiser: write it out before the next update.
+  void save(StateDict& state) const;
+  /// throws DataError: a tensor is missing or does not fit this arena and method
+  void load(const StateDict& state);
 
   virtual const char* name() const = 0;  ///< as in --optimizer
   const ParameterArena& arena() const { return arena_; }
@@ -51,7 +47,8 @@ class Optimizer {
   /// t : the number of this update of the parameter, first 1
   virtual void apply(Parameter& parameter, const Tensor& gradient, double lr, double gradient_scale,
                      std::int64_t t) = 0;
-  virtual std::vector<OptimizerState> arenas() const = 0;
+  /// What the method remembers, under its names; sharing memory.
+  virtual std::vector<StateDict::Entry> arenas() const = 0;
 
  private:
   const ParameterArena& arena_;
@@ -79,7 +76,7 @@ class Sgd final : public Optimizer {
 
  private:
   void apply(Parameter&, const Tensor&, double, double, std::int64_t) override;
-  std::vector<OptimizerState> arenas() const override;
+  std::vector<StateDict::Entry> arenas() const override;
   Options o_;
   Tensor momentum_;
 };
@@ -102,7 +99,7 @@ class Adam final : public Optimizer {
 
  private:
   void apply(Parameter&, const Tensor&, double, double, std::int64_t) override;
-  std::vector<OptimizerState> arenas() const override;
+  std::vector<StateDict::Entry> arenas() const override;
   Options o_;
   Tensor first_, second_;
 };

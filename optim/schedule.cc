@@ -1,6 +1,7 @@
 #include "optim/schedule.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <numbers>
@@ -143,7 +144,7 @@ double Schedule::factor(std::int64_t iteration, const Horizon& h) const {
       break;
     }
     case Kind::plateau:
-      f = std::pow(base_, static_cast<double>(state_.reductions));
+      f = std::pow(base_, static_cast<double>(reductions_));
       break;
   }
   return ramp * f;
@@ -152,13 +153,31 @@ double Schedule::factor(std::int64_t iteration, const Horizon& h) const {
 void Schedule::end_epoch(double metric) {
   if (kind_ != Kind::plateau) return;
   // PyTorch's min mode, threshold 1e-4 relative: better means below best (1 - 1e-4). NaN never is.
-  if (metric < state_.best * (1 - kThreshold)) {
-    state_.best = metric;
-    state_.bad_epochs = 0;
-  } else if (++state_.bad_epochs > static_cast<std::int64_t>(counts_[0].value)) {
-    ++state_.reductions;
-    state_.bad_epochs = 0;
+  if (metric < best_ * (1 - kThreshold)) {
+    best_ = metric;
+    bad_epochs_ = 0;
+  } else if (++bad_epochs_ > static_cast<std::int64_t>(counts_[0].value)) {
+    ++reductions_;
+    bad_epochs_ = 0;
   }
+}
+
+void Schedule::save(StateDict& state) const {
+  state.set("schedule",
+            Tensor::of({3}, std::vector<std::int64_t>{std::bit_cast<std::int64_t>(best_), bad_epochs_, reductions_}));
+}
+
+void Schedule::load(const StateDict& state) {
+  const Tensor& t = state.at("schedule");
+  require<DataError>(t.dtype() == DType::i64 && t.shape() == Shape{3}, "schedule: the checkpoint's state is ",
+                     t.shape(), " ", t.dtype(),
+                     ", expected [3] int64. It is of another version or damaged; take an older checkpoint.");
+  const Slice<std::int64_t> values = t.slice<std::int64_t>();
+  const double best = std::bit_cast<double>(values[0]);
+  require<DataError>(!std::isnan(best) && values[1] >= 0 && values[2] >= 0,
+                     "schedule: the checkpoint says best metric ", best, ", ", values[1], " bad epochs, ", values[2],
+                     " reductions, which cannot be. Take an older checkpoint.");
+  best_ = best, bad_epochs_ = values[1], reductions_ = values[2];
 }
 
 }  // namespace laconic

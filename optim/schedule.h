@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "core/state.h"
+
 namespace laconic {
 
 /// The learning rate over a run, as a factor on --lr. Made from the text of `--schedule`:
@@ -41,13 +43,11 @@ class Schedule {
   void end_epoch(double metric);
   bool needs_metric() const { return kind_ == Kind::plateau; }
 
-  /// What end_epoch has learnt; everything else is a function of the iteration.
-  struct State {
-    double best = std::numeric_limits<double>::infinity();
-    std::int64_t bad_epochs = 0, reductions = 0;
-  };
-  const State& state() const { return state_; }
-  void set_state(const State& state) { state_ = state; }
+  /// What end_epoch has learnt; everything else is a function of the iteration. Saves "schedule" (int64 [3]: the bits
+  /// of the best metric, bad epochs in a row, reductions).
+  void save(StateDict& state) const;
+  /// throws DataError: missing, of another shape, or impossible numbers
+  void load(const StateDict& state);
 
   const std::string& text() const { return text_; }  ///< as parsed: for logs and manifests
 
@@ -66,7 +66,8 @@ class Schedule {
   std::vector<Count> counts_;   // EVERY; A, B, ..; PATIENCE
   double base_ = 1;             // FACTOR or F
   bool per_iteration_ = false;  // exp:Fit
-  State state_;
+  double best_ = std::numeric_limits<double>::infinity();
+  std::int64_t bad_epochs_ = 0, reductions_ = 0;
 };
 
 }  // namespace laconic

@@ -29,7 +29,7 @@ void Sgd::apply(Parameter& p, const Tensor& gradient, double lr, double gradient
             .first = t == 1});
 }
 
-std::vector<OptimizerState> Sgd::arenas() const {
+std::vector<StateDict::Entry> Sgd::arenas() const {
   if (!momentum_.defined()) return {};
   return {{"momentum", momentum_}};
 }

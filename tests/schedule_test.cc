@@ -74,12 +74,24 @@ TEST(Schedule, PlateauContinuesFromItsState) {
     whole.end_epoch(metrics[e]);
     if (e < 4) first.end_epoch(metrics[e]);
   }
-  second.set_state(first.state());
+  StateDict state;
+  first.save(state);
+  second.load(state);
   for (int e = 4; e < 9; ++e) second.end_epoch(metrics[e]);
   EXPECT_EQ(whole.factor(0, kTwelveEpochs), 0.125);  // after 3; after 4; after 0.7
   EXPECT_EQ(second.factor(0, kTwelveEpochs), 0.125);
   EXPECT_TRUE(whole.needs_metric());
   EXPECT_FALSE(Schedule::parse("cosine").needs_metric());
+}
+
+TEST(Schedule, RefusesAStateThatCannotBe) {
+  Schedule s = Schedule::parse("plateau:1,0.5");
+  StateDict state;
+  EXPECT_THROW(s.load(state), DataError);
+  state.set("schedule", Tensor::of({2}, std::vector<std::int64_t>{0, 0}));
+  EXPECT_THROW(s.load(state), DataError);
+  state.set("schedule", Tensor::of({3}, std::vector<std::int64_t>{0, -1, 0}));
+  EXPECT_THROW(s.load(state), DataError);
 }
 
 TEST(Schedule, SaysWhichPartIsWrong) {
