@@ -3,7 +3,7 @@
 #   bash apps/setup.sh           say what is missing, install it, or print the line that does
 set -u
 
-required="g++ meson ninja-build pkg-config python3 libdnnl-dev libopenmpi-dev openmpi-bin libgtest-dev libcli11-dev
+required="g++ meson ninja-build pkg-config python3 libdnnl-dev libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev libcli11-dev
           libfmt-dev nlohmann-json3-dev zlib1g-dev"
 nice="dataset-fashion-mnist"   # real images for the first run; without them it trains on synthetic ones
 

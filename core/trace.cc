@@ -10,7 +10,7 @@
 namespace laconic {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -57,13 +57,13 @@ std::string Trace::json() {
     fmt::format_to(to,
                    "\n"
                    R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
-                   pid, tid, quoted(row.thread_ + dropped));
+                   pid, tid, json_string(row.thread_ + dropped));
     separator = ",\n";
     for (const Event& event : row.events_) {
       const double begin = microseconds(event.begin.time_since_epoch()), length = microseconds(event.end - event.begin);
       const std::string args = event.bytes >= 0 ? fmt::format(R"(,"args":{{"bytes":{}}})", event.bytes) : "";
-      const std::string what =
-          fmt::format(R"("name":{},"cat":{},"pid":{},"tid":{})", quoted(event.name), quoted(event.category), pid, tid);
+      const std::string what = fmt::format(R"("name":{},"cat":{},"pid":{},"tid":{})", json_string(event.name),
+                                           json_string(event.category), pid, tid);
       if (event.overlapping) {
         fmt::format_to(to,
                        ",\n"

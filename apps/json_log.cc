@@ -1,0 +1,113 @@
+#include "apps/json_log.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace laconic {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Six significant digits say all that a clock can; sums of them stay readable.
+double rounded(double value) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double scale = std::pow(10.0, 5 - std::floor(std::log10(std::abs(value))));
+  return std::isfinite(scale) ? std::round(value * scale) / scale : value;
+}
+
+/// A float written with the digits it has, not those of its double.
+double shortest(double value) {
+  const float single = static_cast<float>(value);
+  if (!std::isfinite(single) || static_cast<double>(single) != value) return value;
+  char text[32];
+  for (int digits = 6; digits <= 9; ++digits) {
+    std::snprintf(text, sizeof text, "%.*g", digits, value);
+    if (std::strtof(text, nullptr) == single) break;
+  }
+  return std::strtod(text, nullptr);
+}
+
+Json object(const EvalReport& r) {
+  Json eval = {{"epoch", r.epoch}, {"loss", shortest(r.loss)}, {"top1_error", shortest(rounded(r.top1_error))}};
+  if (r.top5_error) eval["top5_error"] = shortest(rounded(*r.top5_error));
+  eval["seconds"] = rounded(r.seconds);
+  eval["bytes_sent_total"] = r.bytes_sent_total;
+  return eval;
+}
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+std::string to_json(const StepReport& r) {
+  return Json{{"step", r.step},
+              {"epoch", r.epoch},
+              {"loss", shortest(r.loss)},
+              {"lr", shortest(r.lr)},
+              {"samples_per_s", rounded(r.samples_per_s)},
+              {"bytes_sent", r.bytes_sent},
+              {"bytes_sent_sum", r.bytes_sent_sum},
+              {"bytes_dense", r.bytes_dense},
+              {"forward_ms", rounded(r.forward_ms)},
+              {"backward_ms", rounded(r.backward_ms)},
+              {"select_ms", rounded(r.select_ms)},
+              {"comm_ms", rounded(r.comm_ms)},
+              {"exposed_ms", rounded(r.exposed_ms)},
+              {"update_ms", rounded(r.update_ms)}}
+      .dump();
+}
+
+std::string to_json(const EvalReport& r) { return Json{{"eval", object(r)}}.dump(); }
+
+std::string to_json(const RunInfo& info, const RunSummary& s) {
+  Json all = {{"model", info.model},
+              {"data", info.data},
+              {"parameters", info.parameters},
+              {"strategy", info.strategy},
+              {"transport", info.transport},
+              {"workers", info.workers},
+              {"threads", info.threads},
+              {"batch", info.batch},
+              {"steps", s.steps},
+              {"seconds", rounded(s.seconds)},
+              {"samples_per_s", rounded(s.samples_per_s)},
+              {"exposed_share", rounded(s.exposed_share)},
+              {"bytes_sent_total", s.bytes_sent_total},
+              {"bytes_dense_total", s.bytes_dense_total}};
+  if (s.last_eval) all["eval"] = object(*s.last_eval);
+  if (!s.stopped.empty()) all["stopped"] = s.stopped;
+  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+JsonLog::JsonLog(std::string path, bool append)
+    : path_(std::move(path)), file_(std::fopen(path_.c_str(), append ? "ae" : "we")), flushed_(now_seconds()) {
+  require<DataError>(file_ != nullptr, path_, ": the log could not be opened: ", std::strerror(errno),
+                     ". Check the path of --log.");
+}
+
+void JsonLog::line(std::string text, bool now) {
+  text += '\n';
+  bool ok = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size();
+  if (const double time = now_seconds(); ok && (now || time - flushed_ > 0.5)) {
+    ok = std::fflush(file_.get()) == 0;
+    flushed_ = time;
+  }
+  require<DataError>(ok, path_, ": the log could not be written: ", std::strerror(errno),
+                     ". Free some space, or leave --log out.");
+}
+
+void JsonLog::on_step(const StepReport& report) { line(to_json(report), false); }
+void JsonLog::on_eval(const EvalReport& report) { line(to_json(report), true); }
+void JsonLog::on_end(const RunSummary&) {
+  require<DataError>(std::fflush(file_.get()) == 0, path_, ": the log could not be written: ", std::strerror(errno),
+                     ". Free some space, or leave --log out.");
+}
+
+}  // namespace laconic

@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "dist/trainer/report.h"
+
+namespace laconic {
+
+/// {"step":1,"epoch":1,"loss":2.3,"lr":0.1,"samples_per_s":...,"bytes_sent":...,"bytes_sent_sum":...,"bytes_dense":...,
+///  "forward_ms":...,"backward_ms":...,"select_ms":...,"comm_ms":...,"exposed_ms":...,"update_ms":...}
+/// Without line break. Numbers that are not finite become null.
+std::string to_json(const StepReport& report);
+
+/// {"eval":{"epoch":1,"loss":...,"top1_error":...,"top5_error":...,"seconds":...,"bytes_sent_total":...}}
+/// top5_error only where there is one.
+std::string to_json(const EvalReport& report);
+
+/// The object that --json prints on the last line: what ran, and what came of it.
+std::string to_json(const RunInfo& info, const RunSummary& summary);
+
+/// Writes a line of JSON for each step and each evaluation (JSONL): the file of --log. What was written is in the
+/// file after each evaluation and at the latest half a second later.
+/// Throws DataError if the file cannot be written.
+class JsonLog final : public Observer {
+ public:
+  /// A resumed run appends; any other starts the file anew.
+  explicit JsonLog(std::string path, bool append = false);
+  void on_step(const StepReport& report) override;
+  void on_eval(const EvalReport& report) override;
+  void on_end(const RunSummary& summary) override;
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  void line(std::string text, bool now);
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+  double flushed_ = 0;  // s
+};
+
+}  // namespace laconic

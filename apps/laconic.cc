@@ -1,0 +1,60 @@
+// laconic: the tools that go with the training programs.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "apps/launch.h"
+#include "apps/main.h"
+#include "apps/options.h"
+#include "core/error.h"
+
+namespace {
+
+struct Tool {
+  const char* name;
+  const char* usage;
+  const char* what;
+  int (*run)(const std::vector<std::string>& arguments);
+};
+
+constexpr Tool kTools[] = {
+    {"launch", "launch -n N [--hosts A,B] APP ...", "run N processes of APP that train together, over MPI",
+     laconic::launch},
+};
+
+int help() {
+  std::printf("laconic %s: tools for training together.\n\nUsage: laconic TOOL ...\n\n", laconic::version());
+  for (const Tool& tool : kTools) std::printf("  %-36s %s\n", tool.usage, tool.what);
+  std::printf(
+      "\nlaunch:\n"
+      "  -n N                                 processes in all\n"
+      "  --hosts A,B                          machines to put them on, in turn [this one]\n"
+      "  --mca NAME VALUE                     a setting of Open MPI\n"
+      "  --dry-run                            print the command that would run, and leave\n"
+      "\nThe training programs: mnist, cifar10; each tells its options with --help.\n");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return laconic::run_main([&] {
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") return help();
+    if (arguments[0] == "--version") {
+      std::printf("laconic %s\n", laconic::version());
+      return 0;
+    }
+    std::vector<std::string> names;
+    for (const Tool& tool : kTools) {
+      if (arguments[0] == tool.name) {
+        if (arguments.size() > 1 && (arguments[1] == "--help" || arguments[1] == "-h")) return help();
+        return tool.run({arguments.begin() + 1, arguments.end()});
+      }
+      names.push_back(tool.name);
+    }
+    const std::string close = laconic::nearest(arguments[0], names);
+    throw laconic::UsageError("unknown tool '" + arguments[0] + "' (command line): " +
+                              (close.empty() ? "see laconic --help" : "did you mean " + close + "?"));
+  });
+}

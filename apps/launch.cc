@@ -1,0 +1,181 @@
+#include "apps/launch.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "apps/text.h"
+#include "core/error.h"
+
+extern char** environ;
+
+namespace laconic {
+namespace {
+
+constexpr const char* kUsage = "as laconic launch -n 4 mnist --epochs 1";
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t from = 0;
+  while (true) {
+    const auto to = text.find(separator, from);
+    parts.push_back(text.substr(from, to - from));
+    if (to == std::string::npos) return parts;
+    from = to + 1;
+  }
+}
+
+bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
+
+int available_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+}
+
+bool is_program(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
+}
+
+/// Where execvp would find `name`, or "".
+std::string in_path(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  for (const auto& directory : split(path ? path : "/usr/bin:/bin", ':'))
+    if (!directory.empty() && is_program(directory + "/" + name)) return directory + "/" + name;
+  return "";
+}
+
+std::string find_app(const std::string& app) {
+  if (app.find('/') != std::string::npos) {
+    require<UsageError>(is_program(app), "there is no program ", app, " (launch): check the path");
+    return app;
+  }
+  std::error_code error;
+  const auto beside = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  if (!error && is_program(beside / app)) return beside / app;
+  if (const std::string found = in_path(app); !found.empty()) return found;
+  std::vector<std::string> names;
+  for (const char* name : {"mnist", "cifar10"})
+    if (is_program(beside / name)) names.push_back(name);
+  const std::string close = nearest(app, names);
+  throw UsageError(
+      concat("there is no program '", app, "' (launch): ",
+             close.empty() ? "give a path, or the name of a program beside laconic" : "did you mean " + close + "?"));
+}
+
+std::string shell_word(const std::string& word) {
+  if (!word.empty() &&
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%") ==
+          std::string::npos)
+    return word;
+  std::string quoted = "'";
+  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace
+
+LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
+  LaunchOptions o;
+  std::size_t i = 0;
+  const auto value = [&](const std::string& option) {
+    require<UsageError>(i + 1 < arguments.size(), "a value is missing (", option, "): give one, ", kUsage);
+    return arguments[++i];
+  };
+  for (; i < arguments.size() && starts_with(arguments[i], "-"); ++i) {
+    const std::string& option = arguments[i];
+    if (option == "-n" || option == "-np" || option == "--workers") {
+      const std::string text = value(option);
+      const auto result = std::from_chars(text.data(), text.data() + text.size(), o.ranks);
+      require<UsageError>(result.ec == std::errc() && result.ptr == text.data() + text.size() && o.ranks >= 1, "'",
+                          text, "' is not a whole number of at least 1 (", option, "): give the number of processes, ",
+                          kUsage);
+    } else if (option == "--hosts") {
+      o.hosts = split(value(option), ',');
+      for (const auto& host : o.hosts)
+        require<UsageError>(!host.empty(),
+                            "a host has no name (--hosts): give names with commas between, as --hosts a,b");
+    } else if (option == "--mca") {
+      const std::string name = value(option);
+      o.mca.emplace_back(name, value(option));
+    } else if (option == "--dry-run") {
+      o.dry_run = true;
+    } else {
+      const std::vector<std::string> known = {"-n", "--hosts", "--mca", "--dry-run"};
+      const std::string close = nearest(option, known);
+      throw UsageError(concat("unknown option '", option,
+                              "' (launch): ", close.empty() ? "" : "did you mean " + close + "? ",
+                              "Options of the app come after its name, ", kUsage));
+    }
+  }
+  require<UsageError>(o.ranks > 0, "the number of processes is missing (launch): give it, ", kUsage);
+  require<UsageError>(i < arguments.size(), "the program is missing (launch): give it, ", kUsage);
+  o.app = arguments[i];
+  o.app_arguments.assign(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
+  return o;
+}
+
+LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path, int cores, bool root,
+                             const std::vector<std::string>& environment) {
+  LaunchCommand command;
+  for (const auto& entry : environment)
+    for (const char* prefix : {"OPENBLAS_", "OMP_", "OMPI_", "PMIX_"})
+      if (starts_with(entry, prefix)) command.unset.push_back(entry.substr(0, entry.find('=')));
+
+  const int hosts = std::max<int>(1, static_cast<int>(o.hosts.size()));
+  const int on_this_host = (o.ranks + hosts - 1) / hosts;
+  auto& set = command.set;
+  set["OMP_NUM_THREADS"] = std::to_string(std::max(1, cores / on_this_host));
+  if (root) set["OMPI_ALLOW_RUN_AS_ROOT"] = set["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
+  if (on_this_host > cores) set["OMPI_MCA_mpi_yield_when_idle"] = "1";
+
+  auto& words = command.words;
+  words = {"mpirun", "--quiet", "-n", std::to_string(o.ranks), "--bind-to", "none"};
+  // Open MPI counts cores, and a host of --hosts as one slot; which ranks share cores was decided above.
+  if (on_this_host > cores || hosts > 1) words.push_back("--oversubscribe");
+  if (!o.hosts.empty())
+    words.insert(words.end(), {"--host", join(o.hosts, ","), "--map-by", "node", "-x", "OMP_NUM_THREADS"});
+  for (const auto& [name, value] : o.mca) words.insert(words.end(), {"--mca", name, value});
+  words.push_back(app_path);
+  words.insert(words.end(), o.app_arguments.begin(), o.app_arguments.end());
+  return command;
+}
+
+int launch(const std::vector<std::string>& arguments) {
+  const LaunchOptions options = parse_launch(arguments);
+  const std::string app = find_app(options.app);
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
+  LaunchCommand command = launch_command(options, app, available_cores(), ::geteuid() == 0, environment);
+
+  if (options.dry_run) {
+    std::string line = "env";
+    for (const auto& name : command.unset) line += " -u " + shell_word(name);
+    for (const auto& [name, value] : command.set) line += " " + name + "=" + shell_word(value);
+    for (const auto& word : command.words) line += " " + shell_word(word);
+    fmt::print("{}\n", line);
+    return 0;
+  }
+  require<Error>(
+      !in_path("mpirun").empty(),
+      "launch: mpirun is not installed. Install Open MPI (Debian: apt-get install openmpi-bin), or train with "
+      "threads of one process: ",
+      options.app, " --workers ", options.ranks, ".");
+  for (const auto& name : command.unset) ::unsetenv(name.c_str());
+  for (const auto& [name, value] : command.set) ::setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> argv;
+  for (auto& word : command.words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  throw Error(concat("launch: mpirun could not be started: ", std::strerror(errno), "."));
+}
+
+}  // namespace laconic

@@ -1,0 +1,39 @@
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+namespace laconic {
+
+/// `laconic launch -n N [--hosts a,b] APP options...`: N processes of APP that work together over MPI.
+struct LaunchOptions {
+  int ranks = 0;
+  std::vector<std::string> hosts;                        ///< empty: this machine
+  std::vector<std::pair<std::string, std::string>> mca;  ///< settings for Open MPI, --mca NAME VALUE
+  bool dry_run = false;                                  ///< print the command line, and leave
+  std::string app;
+  std::vector<std::string> app_arguments;
+};
+
+/// Reads what follows "launch". Everything from APP on is the app's. Throws UsageError.
+LaunchOptions parse_launch(const std::vector<std::string>& arguments);
+
+/// The command that starts the run, its words and what to set and unset in its environment.
+struct LaunchCommand {
+  std::vector<std::string> words;  ///< words[0] is mpirun
+  std::map<std::string, std::string> set;
+  std::vector<std::string> unset;
+};
+/// What suits the machine: as many kernel threads per rank as there are cores for it; no binding to cores; ranks that
+/// share cores give way while they wait; root is let in. OPENBLAS_*, OMP_*, OMPI_* and PMIX_* of the caller are
+/// dropped: they were meant for another program, or another run.
+///   cores        of one host
+///   environment  the caller's, as "NAME=value"
+LaunchCommand launch_command(const LaunchOptions& options, const std::string& app_path, int cores, bool root,
+                             const std::vector<std::string>& environment);
+
+/// Finds APP (a path, or the name of a program next to this one), and becomes mpirun: its exit code and the signals it
+/// gets are those of this process. Returns only for --dry-run. Throws UsageError, or Error if mpirun is missing.
+int launch(const std::vector<std::string>& arguments);
+
+}  // namespace laconic

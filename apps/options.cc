@@ -1,0 +1,302 @@
+#include "apps/options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <iostream>
+#include <limits>
+
+#include "apps/text.h"
+#include "core/error.h"
+
+namespace laconic {
+namespace {
+
+constexpr auto kModelGroup = "Model and data", kTrainGroup = "Training", kNetGroup = "Workers and network",
+               kSaveGroup = "Saving", kOutputGroup = "Output";
+
+[[noreturn]] void refuse(const std::string& what, const std::string& where, const std::string& advice) {
+  throw UsageError(what + " (" + where + "): " + advice);
+}
+
+template <class T>
+std::optional<T> number_from(const std::string& text) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, value);
+  if (text.empty() || result.ec != std::errc() || result.ptr != end) return std::nullopt;
+  if constexpr (std::is_floating_point_v<T>)
+    if (!std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+/// A whole number of at least `least`.
+template <class T>
+T whole(const std::string& text, const std::string& option, T least) {
+  const auto value = number_from<T>(text);
+  if (!value || *value < least)
+    refuse(fmt::format("'{}' is not a whole number of at least {}", text, least), option,
+           "give one, as " + option + " " + std::to_string(std::max<T>(least, 4)));
+  return *value;
+}
+
+/// A number in [low, high], or (low, high] if `open`.
+double real(const std::string& text, const std::string& option, double low, double high, const std::string& example) {
+  const auto value = number_from<double>(text);
+  if (!value) refuse("'" + text + "' is not a number", option, "give one, as " + option + " " + example);
+  if (*value < low || *value > high)
+    refuse(text + " is out of range", option,
+           std::isinf(high) ? fmt::format("give a number of at least {}, as {} {}", low, option, example)
+                            : fmt::format("give a number from {} to {}, as {} {}", low, high, option, example));
+  return *value;
+}
+
+std::string one_of(const std::string& text, const std::string& option, const std::vector<std::string>& choices,
+                   const std::string& kind = "") {
+  for (const auto& choice : choices)
+    if (text == choice) return text;
+  const std::string close = nearest(text, choices);
+  refuse(kind.empty() ? "unknown value '" + text + "'" : "unknown " + kind + " '" + text + "'", option,
+         (close.empty() ? "" : "did you mean " + close + "? ") + fmt::format("There are {}.", join(choices, ", ")));
+}
+
+Every every(const std::string& text, const std::string& option) {
+  const bool in_steps = text.size() > 2 && text.compare(text.size() - 2, 2, "it") == 0;
+  const auto count = number_from<std::int64_t>(in_steps ? text.substr(0, text.size() - 2) : text);
+  if (!count || *count < 1) refuse("'" + text + "' is not a period", option, "give epochs, as 2, or steps, as 200it");
+  return {*count, in_steps};
+}
+
+Clip clip(const std::string& text, const std::string& option) {
+  const auto colon = text.find(':');
+  const std::string kind = text.substr(0, colon);
+  const auto limit = colon == std::string::npos ? std::nullopt : number_from<float>(text.substr(colon + 1));
+  if ((kind != "norm" && kind != "value") || !limit || *limit <= 0)
+    refuse("'" + text + "' is not a clipping rule", option, "give norm:X or value:X with X above 0, as norm:5");
+  return {kind == "norm" ? Clip::Kind::norm : Clip::Kind::value, *limit};
+}
+
+std::string device(const std::string& text, const std::string& option) {
+  if (text == "cpu") return text;
+  if (text == "cuda" || (text.rfind("cuda:", 0) == 0 && number_from<int>(text.substr(5)).value_or(-1) >= 0))
+    refuse("this build has no CUDA", option, "use --device cpu");
+  refuse("unknown device '" + text + "'", option, "this build has cpu");
+}
+
+/// "a, b, c", broken into lines that fit beside the options' names.
+std::string wrapped(const std::vector<std::string>& words) {
+  std::string text;
+  std::size_t line = 0;
+  for (const auto& word : words) {
+    if (!text.empty()) text += line + word.size() > 48 ? (line = 0, ",\n") : ", ";
+    text += word;
+    line += word.size() + 2;
+  }
+  return text;
+}
+
+/// Adds options to one group at a time. Values come as text, so that what is wrong with one is said in our words.
+class Adder {
+ public:
+  explicit Adder(CLI::App& app) : app_(app) {}
+  void group(const char* name) { group_ = name; }
+
+  /// `read(text, "--name")` stores the value or throws UsageError.
+  template <class Read>
+  CLI::Option* value(const std::string& name, const std::string& type, const std::string& help, Read read) {
+    CLI::Option* option = app_.add_option_function<std::string>(
+        name, [read, name](const std::string& text) { read(text, name); }, help);
+    return option->type_name(type)->group(group_)->take_last();
+  }
+  CLI::Option* text(const std::string& name, const std::string& type, std::string& target, const std::string& help) {
+    return value(name, type, help, [&target](const std::string& text, const std::string& option) {
+      if (text.empty()) refuse("the value is empty", option, "give one, or leave the option out");
+      target = text;
+    });
+  }
+  CLI::Option* choice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
+                      const std::string& help) {
+    return value(name, join(choices, "|"), with_default(help, target),
+                 [&target, choices](const std::string& text, const std::string& option) {
+                   target = one_of(text, option, choices);
+                 });
+  }
+  template <class T>
+  CLI::Option* whole_number(const std::string& name, const std::string& type, T& target, T least,
+                            const std::string& help, bool show = true) {
+    return value(name, type, show ? with_default(help, fmt::format("{}", target)) : help,
+                 [&target, least](const std::string& text, const std::string& option) {
+                   target = whole<T>(text, option, least);
+                 });
+  }
+  template <class T>
+  CLI::Option* real_number(const std::string& name, const std::string& type, T& target, double low, double high,
+                           const std::string& example, const std::string& help) {
+    return value(name, type, with_default(help, fmt::format("{}", target)),
+                 [&target, low, high, example](const std::string& text, const std::string& option) {
+                   target = static_cast<T>(real(text, option, low, high, example));
+                 });
+  }
+  CLI::Option* flag(const std::string& name, bool& target, const std::string& help) {
+    return app_.add_flag(name, target, help)->group(group_);
+  }
+
+ private:
+  static std::string with_default(const std::string& help, const std::string& value) {
+    return (help.empty() ? "" : help + " ") + "[" + value + "]";
+  }
+  CLI::App& app_;
+  std::string group_;
+};
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+[[noreturn]] void unknown(const CLI::App& app, const std::string& word, const std::string& where) {
+  if (word.rfind('-', 0) != 0)
+    refuse("'" + word + "' belongs to no option", where, "options look like --epochs 3; see --help");
+  const std::string name = word.substr(0, word.find('='));
+  const std::string close = nearest(name, option_names(app));
+  refuse("unknown option '" + name + "'", where,
+         close.empty() ? "see --help" : "did you mean " + close + "? See --help");
+}
+
+/// The option that a message of CLI11 speaks of.
+std::string option_in(const std::string& text) {
+  const auto at = text.find("--");
+  if (at == std::string::npos) return "command line";
+  return text.substr(at, text.find_first_of(" :,=", at) - at);
+}
+
+}  // namespace
+
+const char* version() { return LACONIC_VERSION; }
+
+void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
+  const double inf = std::numeric_limits<double>::infinity();
+  Adder add(app);
+
+  add.group(kModelGroup);
+  add.value("--model", "NAME", wrapped(defaults.models) + " [" + o.model + "]",
+            [&o, models = defaults.models](const std::string& text, const std::string& option) {
+              o.model = one_of(text, option, models, "model");
+            });
+  add.text("--data", "DIR|FILE|synthetic", o.data, "where the images are; synthetic: made up here\n[" + o.data + "]");
+  add.text("--init", "FILE", o.init, "start from these weights (safetensors)");
+  add.flag("--no-shuffle", o.no_shuffle, "read the samples in the order of the file");
+  add.flag("--no-augment", o.no_augment, "do not crop and flip images");
+  add.flag("--no-dropout", o.no_dropout, "keep every activation while training");
+
+  add.group(kTrainGroup);
+  add.whole_number<std::int64_t>("--epochs", "E", o.epochs, 0, "passes over the training set");
+  add.value(
+      "--steps", "S", "updates since the start of training; instead of --epochs",
+      [&o](const std::string& text, const std::string& option) { o.steps = whole<std::int64_t>(text, option, 0); });
+  add.whole_number<int>("--batch", "B", o.batch, 1, "samples per worker and step");
+  add.choice("--optimizer", o.optimizer, {"sgd", "adam", "adamw"}, "update rule");
+  add.real_number("--lr", "X", o.lr, 0, inf, "0.1", "learning rate");
+  add.real_number("--momentum", "X", o.momentum, 0, 1, "0.9", "of sgd's velocity");
+  add.flag("--nesterov", o.nesterov, "look ahead along the momentum");
+  add.real_number("--weight-decay", "X", o.weight_decay, 0, inf, "5e-4", "pull of the weights to zero");
+  add.flag("--no-decay-norm-bias", o.no_decay_norm_bias, "no weight decay on biases and normalisation");
+  add.real_number("--label-smoothing", "X", o.label_smoothing, 0, 1, "0.1", "spread over the other classes");
+  add.value("--clip", "norm:X|value:X", "limit the gradient's length, or each of its elements",
+            [&o](const std::string& text, const std::string& option) { o.clip = clip(text, option); });
+  add.text("--schedule", "RULE", o.schedule,
+           "const, step:EVERY,FACTOR, multistep:A,B,..,FACTOR, exp:F, cosine,\n"
+           "plateau:PATIENCE,FACTOR; warmup:W+ in front;\n"
+           "in epochs, or in steps as 500it [" +
+               o.schedule + "]");
+  add.whole_number<int>("--accumulate", "K", o.accumulate, 1, "micro-batches per update");
+  add.whole_number<std::uint64_t>("--seed", "N", o.seed, 0, "of all random numbers");
+  add.choice("--on-nan", o.on_nan, {"stop", "skip"}, "when the loss is not a number");
+  add.whole_number<int>("--repeat", "R", o.repeat, 1, "runs with seeds N, N+1, ...");
+
+  add.group(kNetGroup);
+  add.value("--workers", "N", "threads that train together [1]; processes: laconic launch",
+            [&o](const std::string& text, const std::string& option) { o.workers = whole<int>(text, option, 1); });
+  add.choice("--sync", o.sync, {"none", "allreduce"}, "how gradients are joined; none: each worker alone");
+  add.choice("--allreduce", o.allreduce, {"ring", "butterfly"}, "how sums travel");
+  add.choice("--reduce", o.reduce, {"mean", "sum"}, "of the workers' gradients");
+  add.whole_number<int>("--threads", "T", o.threads, 1, "kernel threads per worker [cores / workers here]", false);
+  add.whole_number<int>("--data-threads", "D", o.data_threads, 0, "threads per worker that prepare batches");
+  add.value("--device", "cpu|cuda[:i]", "where tensors live [cpu]",
+            [&o](const std::string& text, const std::string& option) { o.device = device(text, option); });
+  add.value("--audit", "[K]", "check every K steps [1] that all workers hold the same bits",
+            [&o](const std::string& text, const std::string& option) {
+              o.audit = text.empty() ? 1 : whole<std::int64_t>(text, option, 1);
+            })
+      ->expected(0, 1);
+  add.real_number("--timeout", "S", o.timeout, 0.001, 1e9, "300", "seconds until a silent worker counts as lost");
+
+  add.group(kSaveGroup);
+  add.text("--save", "DIR", o.save, "write weights and a checkpoint there at the end");
+  add.value("--save-every", "K[it]", "and every K epochs, or K steps",
+            [&o](const std::string& text, const std::string& option) { o.save_every = every(text, option); });
+  add.value("--resume", "[PATH]", "go on from this checkpoint, or from the newest in --save",
+            [&o](const std::string& text, const std::string&) { o.resume = true, o.resume_path = text; })
+      ->expected(0, 1);
+  add.flag("--eval-only", o.eval_only, "measure the weights of --init or --resume, and leave");
+
+  add.group(kOutputGroup);
+  add.text("--log", "FILE", o.log, "one line of JSON per step");
+  add.text("--trace", "FILE", o.trace, "what ran when, for ui.perfetto.dev");
+  add.flag("--quiet", o.quiet, "no progress");
+  add.flag("--json", o.json, "the result as one JSON object, on the last line");
+  add.flag("--dry-run", o.dry_run, "say what would be done, and leave");
+  app.set_config("--config", "", "options from a TOML file, by the same names")->type_name("FILE")->group(kOutputGroup);
+  app.set_version_flag("--version", std::string("laconic ") + version())
+      ->description("which laconic this is")
+      ->group(kOutputGroup);
+  app.set_help_flag("-h,--help", "this text")->group(kOutputGroup);
+}
+
+std::optional<TrainOptions> parse_options(int argc, const char* const* argv, const AppDefaults& defaults) {
+  TrainOptions options = defaults.options;
+  CLI::App app(defaults.description, defaults.program);
+  app.get_formatter()->column_width(34);
+  app.footer(defaults.footer);
+  app.allow_extras();  // refused below, with a suggestion
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  add_options(app, options, defaults);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::string help = app.help();
+    for (std::size_t at; (at = help.find("\n\n\n")) != std::string::npos;) help.erase(at, 1);
+    std::cout << help;
+    return std::nullopt;
+  } catch (const CLI::Success& done) {
+    app.exit(done, std::cout, std::cerr);
+    return std::nullopt;
+  } catch (const CLI::FileError&) {
+    refuse("the file of options could not be read", "--config", "check the path");
+  } catch (const CLI::ConfigError& e) {
+    const std::string text = e.what();
+    unknown(app, "--" + text.substr(text.rfind(' ') + 1), "--config");
+  } catch (const CLI::ArgumentMismatch& e) {
+    refuse("a value is missing", option_in(e.what()), "give one; see --help");
+  } catch (const CLI::ParseError& e) {
+    refuse(e.what(), option_in(e.what()), "see --help");
+  }
+  const auto extras = app.remaining();
+  if (!extras.empty()) unknown(app, extras.front(), "command line");
+
+  if (options.resume && options.resume_path.empty() && options.save.empty())
+    refuse("there is no place to resume from", "--resume", "give a checkpoint, or --save DIR to take its newest");
+  if (options.resume && !options.init.empty())
+    refuse("weights come from a checkpoint or from a file", "--resume and --init", "leave one of them out");
+  if (options.save_every && options.save.empty())
+    refuse("there is no place to save to", "--save-every", "add --save DIR");
+  if (options.eval_only && options.init.empty() && !options.resume)
+    refuse("there are no weights to measure", "--eval-only", "add --init FILE or --resume PATH");
+  return options;
+}
+
+}  // namespace laconic

@@ -1,0 +1,90 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace laconic {
+
+/// A period in epochs, or in steps with the suffix "it": "2", "200it".
+struct Every {
+  std::int64_t count = 0;
+  bool in_steps = false;
+};
+
+/// "norm:X" or "value:X".
+struct Clip {
+  enum class Kind { none, norm, value } kind = Kind::none;
+  float limit = 0;
+};
+
+/// Everything an app can be told. Names are those of the options; what each means stands in --help.
+struct TrainOptions {
+  // Model and data
+  std::string model;
+  std::string data;  ///< a directory, a file, or "synthetic"
+  std::string init;  ///< weights to start from; empty for random ones
+  bool no_shuffle = false, no_augment = false, no_dropout = false;
+
+  // Training
+  std::int64_t epochs = 0;
+  std::optional<std::int64_t> steps;  ///< counts from the start of training; overrides epochs
+  int batch = 0;                      ///< per worker
+  std::string optimizer = "sgd";      ///< sgd | adam | adamw
+  float lr = 0, momentum = 0, weight_decay = 0, label_smoothing = 0;
+  bool nesterov = false, no_decay_norm_bias = false;
+  Clip clip;
+  std::string schedule = "const";  ///< the grammar of optim/schedule.h
+  int accumulate = 1;
+  std::uint64_t seed = 0;
+  std::string on_nan = "stop";  ///< stop | skip
+  int repeat = 1;               ///< runs with seeds seed, seed + 1, ...
+
+  // Workers and network
+  std::optional<int> workers;  ///< threads of this process; under mpirun the world decides
+  int threads = 0;             ///< kernel threads per worker; 0: cores / ranks on this host
+  int data_threads = 1;
+  std::string device = "cpu";
+  std::string sync = "allreduce";     ///< none | allreduce
+  std::string allreduce = "ring";     ///< ring | butterfly
+  std::string reduce = "mean";        ///< mean | sum
+  std::optional<std::int64_t> audit;  ///< compare checksums over ranks every so many steps
+  double timeout = 300;               ///< s
+
+  // Saving
+  std::string save;  ///< a directory
+  std::optional<Every> save_every;
+  bool resume = false;
+  std::string resume_path;  ///< empty: the newest checkpoint in `save`
+  bool eval_only = false;
+
+  // Output
+  std::string log, trace;
+  bool quiet = false, json = false, dry_run = false;
+};
+
+/// What differs from app to app: its name and the values that its options start from.
+struct AppDefaults {
+  std::string program;      ///< "mnist"
+  std::string description;  ///< the first line of --help
+  std::string footer;       ///< examples at the end of --help
+  std::vector<std::string> models;
+  TrainOptions options;
+};
+
+/// Adds every option to `app`, to be parsed into `options`, which must outlive it. Values are checked while parsing.
+/// Throws UsageError from parse() as "WHAT (OPTION): WHAT TO DO".
+void add_options(CLI::App& app, TrainOptions& options, const AppDefaults& defaults);
+
+/// Parses a command line. Returns nothing if that was all (--help and --version print and are done).
+/// Throws UsageError with the text "WHAT (WHERE): WHAT TO DO", naming the nearest option or value if one is near.
+std::optional<TrainOptions> parse_options(int argc, const char* const* argv, const AppDefaults& defaults);
+
+/// The version of this build, "0.1.0".
+const char* version();
+
+}  // namespace laconic

@@ -1,0 +1,156 @@
+#include "apps/progress.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "apps/text.h"
+
+namespace laconic {
+namespace {
+
+constexpr double kRedrawSeconds = 0.1, kPlainSeconds = 10;
+
+int terminal_width() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+bool utf8_locale() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"})
+    if (const char* value = std::getenv(name); value && *value)
+      return std::strstr(value, "UTF-8") || std::strstr(value, "utf8") || std::strstr(value, "utf-8");
+  return false;
+}
+
+std::string bar(double done, int columns, bool utf8) {
+  const int full = std::clamp(static_cast<int>(std::lround(done * columns)), 0, columns);
+  std::string text;
+  for (int i = 0; i < columns; ++i) text += i < full ? (utf8 ? "━" : "=") : (utf8 ? "─" : "-");
+  return text;
+}
+
+std::string accuracy(const EvalReport& eval) { return fmt::format("test accuracy {:.2f} %", 100 - eval.top1_error); }
+
+}  // namespace
+
+std::string render(const ProgressLine& line, int width, bool with_bar, bool utf8) {
+  const int digits = static_cast<int>(fmt::formatted_size("{}", line.epochs));
+  const std::string head = fmt::format("epoch {:>{}}/{}", line.epoch, digits, line.epochs);
+  std::vector<std::string> figures = {fmt::format("{:3.0f} %", std::floor(100 * line.done)),
+                                      fmt::format("loss {:.3f}", line.loss),
+                                      fmt::format("{}/s", human_count(line.samples_per_s))};
+  if (line.communicates) {
+    figures.push_back(human_bytes(line.bytes_per_step) + "/step");
+    figures.push_back(fmt::format("exposed {:.0f} %", 100 * line.exposed));
+  }
+  std::string text = head.substr(0, static_cast<std::size_t>(std::max(width, 0)));
+  std::string tail;
+  int used = static_cast<int>(head.size());
+  for (const auto& figure : figures) {
+    if (used + 2 + static_cast<int>(figure.size()) > width) break;
+    tail += "  " + figure;
+    used += 2 + static_cast<int>(figure.size());
+  }
+  const int columns = std::min(width - used - 1, 32);
+  if (with_bar && columns >= 6) text += " " + bar(line.done, columns, utf8);
+  return text + tail;
+}
+
+Progress::Options Progress::for_stdout() {
+  const char* term = std::getenv("TERM");
+  return {.terminal = ::isatty(STDOUT_FILENO) == 1 && !(term && std::strcmp(term, "dumb") == 0),
+          .utf8 = utf8_locale(),
+          .width = terminal_width,
+          .seconds = {}};
+}
+
+Progress::Progress(std::ostream& out, Options options) : out_(out), options_(std::move(options)) {
+  if (!options_.width) options_.width = [] { return 80; };
+  if (!options_.seconds)
+    options_.seconds = [] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    };
+}
+
+Progress::~Progress() {
+  if (line_open_) out_ << "\n" << std::flush;
+}
+
+void Progress::on_start(const RunInfo& info) {
+  info_ = info;
+  out_ << fmt::format("{}: {} parameters, on {} ({} training, {} test images)\n", info.model, info.parameters,
+                      info.data, info.train_samples, info.test_samples);
+  out_ << fmt::format("{} worker{} ({}), {} images each a step, {} thread{} each, {}\n", info.workers,
+                      info.workers == 1 ? "" : "s", info.transport, info.batch, info.threads,
+                      info.threads == 1 ? "" : "s", info.strategy);
+  if (info.first_step > 0) out_ << fmt::format("going on after step {}\n", info.first_step);
+  out_ << std::flush;
+  shown_ = options_.seconds();
+}
+
+void Progress::on_step(const StepReport& step) {
+  sum_.loss += step.loss, sum_.samples_per_s += step.samples_per_s, sum_.bytes += step.bytes_sent, ++sum_.steps;
+  sum_.exposed_ms += step.exposed_ms;
+  sum_.busy_ms += step.forward_ms + step.backward_ms + step.select_ms + step.update_ms;
+  if (options_.seconds() - shown_ >= (options_.terminal ? kRedrawSeconds : kPlainSeconds)) show(step);
+}
+
+void Progress::show(const StepReport& last) {
+  const auto n = static_cast<double>(sum_.steps);
+  const std::int64_t per_epoch = std::max<std::int64_t>(info_.steps_per_epoch, 1);
+  const std::int64_t in_epoch = last.step - (last.epoch - 1) * per_epoch;
+  const double total_ms = sum_.busy_ms + sum_.exposed_ms;
+  const ProgressLine line{.epoch = last.epoch,
+                          .epochs = std::max((info_.total_steps + per_epoch - 1) / per_epoch, last.epoch),
+                          .done = std::clamp(static_cast<double>(in_epoch) / static_cast<double>(per_epoch), 0.0, 1.0),
+                          .loss = sum_.loss / n,
+                          .samples_per_s = sum_.samples_per_s / n,
+                          .bytes_per_step = static_cast<double>(sum_.bytes) / n,
+                          .exposed = total_ms > 0 ? sum_.exposed_ms / total_ms : 0,
+                          .communicates = info_.workers > 1};
+  if (options_.terminal) {
+    // One column stays free: a full line would wrap on some terminals.
+    out_ << "\r" << render(line, options_.width() - 1, true, options_.utf8) << "\x1b[K" << std::flush;
+    line_open_ = true;
+  } else {
+    out_ << render(line, 200, false, options_.utf8) << "\n" << std::flush;
+  }
+  shown_ = options_.seconds();
+  sum_ = {};
+}
+
+void Progress::clear() {
+  if (line_open_) out_ << "\r\x1b[K";
+  line_open_ = false;
+}
+
+void Progress::on_eval(const EvalReport& eval) {
+  clear();
+  out_ << fmt::format("epoch {:>2}  {}, loss {:.4f}, after {}", eval.epoch, accuracy(eval), eval.loss,
+                      human_seconds(eval.seconds));
+  if (info_.workers > 1) out_ << ", " << human_bytes(static_cast<double>(eval.bytes_sent_total)) << " sent";
+  out_ << "\n" << std::flush;
+}
+
+void Progress::on_end(const RunSummary& summary) {
+  clear();
+  if (!summary.stopped.empty()) out_ << "stopped: " << summary.stopped << "\n";
+  if (summary.last_eval) out_ << accuracy(*summary.last_eval) << " after ";
+  out_ << fmt::format("{} steps in {}, {} images/s", summary.steps, human_seconds(summary.seconds),
+                      human_count(summary.samples_per_s));
+  if (info_.workers > 1)
+    out_ << fmt::format("; {} sent by {} workers, {:.0f} % of the time waiting for it",
+                        human_bytes(static_cast<double>(summary.bytes_sent_total)), info_.workers,
+                        100 * summary.exposed_share);
+  out_ << "\n" << std::flush;
+}
+
+}  // namespace laconic

@@ -1,0 +1,42 @@
+#include "apps/text.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+
+namespace laconic {
+namespace {
+
+std::string scaled(double value, const std::vector<const char*>& units, double factor) {
+  if (!std::isfinite(value)) return fmt::format("{}{}", value, units[0]);
+  std::size_t unit = 0;
+  while (std::abs(value) >= factor * 0.9995 && unit + 1 < units.size()) value /= factor, ++unit;
+  if (unit == 0) return fmt::format("{:.0f}{}", value, units[0]);
+  const int decimals = std::abs(value) < 9.995 ? 2 : std::abs(value) < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f}{}", value, decimals, units[unit]);
+}
+
+}  // namespace
+
+std::string human_bytes(double bytes) { return scaled(bytes, {" B", " kB", " MB", " GB", " TB", " PB"}, 1000); }
+std::string human_count(double count) { return scaled(count, {"", " k", " M", " G"}, 1000); }
+
+std::string human_seconds(double time) {
+  if (!(time < 1e9)) return "?";
+  if (time < 99.95) return fmt::format("{:.1f} s", time);
+  const auto s = static_cast<std::int64_t>(std::lround(time));
+  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
+  return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
+}
+
+std::string join(const std::vector<std::string>& words, const char* separator) {
+  std::string text;
+  for (const auto& word : words) {
+    if (!text.empty()) text += separator;
+    text += word;
+  }
+  return text;
+}
+
+}  // namespace laconic

@@ -1,0 +1,121 @@
+// The programs as a user meets them: exit codes, and what stands on stdout and stderr.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "tests/temporary.h"
+
+namespace laconic {
+namespace {
+
+struct Result {
+  int exit_code;
+  std::string out, err;
+};
+
+/// Runs PROGRAM ARGUMENTS of this build through the shell; no longer than a minute.
+Result run(const std::string& command) {
+  static const TemporaryDirectory dir;
+  const std::string out = dir.path() + "/out", err = dir.path() + "/err";
+  const std::string line = "timeout 60 " LACONIC_APPS "/" + command + " >" + out + " 2>" + err + " </dev/null";
+  const int status = std::system(line.c_str());
+  const auto text = [](const std::string& path) {
+    std::ifstream in(path);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text(out), text(err)};
+}
+
+TEST(CommandLine, HelpListsItsGroupsInOrder) {
+  for (const char* program : {"mnist", "cifar10"}) {
+    const Result r = run(std::string(program) + " --help");
+    EXPECT_EQ(r.exit_code, 0);
+    EXPECT_EQ(r.err, "");
+    std::size_t at = 0;
+    for (const char* group : {"Usage: ", "\nModel and data:\n", "\nTraining:\n", "\nWorkers and network:\n",
+                              "\nSaving:\n", "\nOutput:\n", "\nExamples:\n"}) {
+      const auto found = r.out.find(group, at);
+      ASSERT_NE(found, std::string::npos) << program << " " << group;
+      at = found;
+    }
+    std::size_t begin = 0;
+    for (std::size_t end; (end = r.out.find('\n', begin)) != std::string::npos; begin = end + 1)
+      EXPECT_LE(end - begin, 100u) << r.out.substr(begin, end - begin);
+  }
+}
+
+TEST(CommandLine, VersionIsOneLine) {
+  for (const char* program : {"mnist", "cifar10", "laconic"}) {
+    const Result r = run(std::string(program) + " --version");
+    EXPECT_EQ(r.exit_code, 0);
+    EXPECT_EQ(r.out, "laconic " LACONIC_VERSION "\n");
+  }
+}
+
+TEST(CommandLine, AWrongOptionIsOneSentenceAndExitCode2) {
+  const Result r = run("cifar10 --modl resnet20");
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_EQ(r.out, "");
+  EXPECT_EQ(r.err, "laconic: error: unknown option '--modl' (command line): did you mean --model? See --help\n");
+}
+
+TEST(CommandLine, AWrongModelNamesTheNearest) {
+  const Result r = run("cifar10 --model resnet21");
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_EQ(r.err.rfind("laconic: error: unknown model 'resnet21' (--model): did you mean resnet20? ", 0), 0u) << r.err;
+}
+
+TEST(CommandLine, LaconicListsItsTools) {
+  const Result r = run("laconic --help");
+  EXPECT_EQ(r.exit_code, 0);
+  EXPECT_NE(r.out.find("launch -n N"), std::string::npos);
+  EXPECT_EQ(run("laconic").out, r.out);
+}
+
+TEST(CommandLine, AnUnknownToolNamesTheNearest) {
+  const Result r = run("laconic lunch -n 4 mnist");
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_EQ(r.err, "laconic: error: unknown tool 'lunch' (command line): did you mean launch?\n");
+}
+
+TEST(CommandLine, LaunchFindsTheAppBesideItself) {
+  const Result r = run("laconic launch --dry-run -n 3 mnist --data 'a b'");
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_NE(r.out.find("mpirun"), std::string::npos);
+  EXPECT_NE(r.out.find("/mnist --data 'a b'\n"), std::string::npos) << r.out;
+}
+
+TEST(CommandLine, LaunchSaysWhenThereIsNoSuchApp) {
+  const Result r = run("laconic launch -n 3 mnits");
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_EQ(r.err, "laconic: error: there is no program 'mnits' (launch): did you mean mnist?\n");
+}
+
+TEST(CommandLine, LaunchSaysWhenMpirunIsMissing) {
+  const Result r =
+      run("laconic launch --dry-run -n 1 mnist >/dev/null; PATH=/nowhere " LACONIC_APPS "/laconic launch -n 2 mnist");
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_EQ(r.err.rfind("laconic: error: launch: mpirun is not installed. ", 0), 0u) << r.err;
+}
+
+TEST(CommandLine, LaunchPassesOnTheExitCodeAndTheCleanEnvironment) {
+  if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "mpirun is not installed";
+  TemporaryDirectory dir;
+  const std::string script = dir.path() + "/app";
+  std::ofstream(script)
+      << "#!/bin/sh\necho \"rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE, $OPENBLAS_CORETYPE, $1\"\n"
+         "exit $2\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const Result r = run("laconic launch -n 3 " + script + " 'x y' 0");
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  for (const char* rank : {"0", "1", "2"})
+    EXPECT_NE(r.out.find(std::string("rank ") + rank + " of 3, , x y\n"), std::string::npos) << r.out;
+  EXPECT_EQ(run("laconic launch -n 2 " + script + " x 7").exit_code, 7);
+}
+
+}  // namespace
+}  // namespace laconic

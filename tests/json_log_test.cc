@@ -1,0 +1,98 @@
+#include "apps/json_log.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "tests/temporary.h"
+
+namespace laconic {
+namespace {
+
+StepReport step(std::int64_t n) {
+  StepReport r;
+  r.step = n, r.epoch = 2, r.loss = 0.1f, r.lr = 0.05f, r.samples_per_s = 12345.678, r.bytes_sent = 10,
+  r.bytes_sent_sum = 40, r.bytes_dense = 20, r.forward_ms = 1.23456789, r.backward_ms = 2, r.select_ms = 0,
+  r.comm_ms = 0.5, r.exposed_ms = 0.25, r.update_ms = 0.125;
+  return r;
+}
+
+TEST(JsonLog, AStepIsExactlyThisLine) {
+  EXPECT_EQ(
+      to_json(step(7)),
+      R"({"step":7,"epoch":2,"loss":0.1,"lr":0.05,"samples_per_s":12345.7,"bytes_sent":10,"bytes_sent_sum":40,)"
+      R"("bytes_dense":20,"forward_ms":1.23457,"backward_ms":2.0,"select_ms":0.0,"comm_ms":0.5,"exposed_ms":0.25,)"
+      R"("update_ms":0.125})");
+}
+
+TEST(JsonLog, AnEvaluationIsExactlyThisLine) {
+  const EvalReport r{
+      .epoch = 3, .loss = 0.5, .top1_error = 9.87, .top5_error = 0.2, .seconds = 12.5, .bytes_sent_total = 99};
+  EXPECT_EQ(
+      to_json(r),
+      R"({"eval":{"epoch":3,"loss":0.5,"top1_error":9.87,"top5_error":0.2,"seconds":12.5,"bytes_sent_total":99}})");
+}
+
+TEST(JsonLog, ALossKeepsEveryBitOfItsFloat) {
+  for (float loss : {2.302585f, 1e-30f, 0.33333334f, 3.4028235e38f, 1.17549435e-38f}) {
+    StepReport r = step(1);
+    r.loss = loss;
+    EXPECT_EQ(static_cast<float>(nlohmann::json::parse(to_json(r))["loss"].get<double>()), loss);
+  }
+}
+
+TEST(JsonLog, WhatIsNotANumberIsNull) {
+  StepReport r = step(1);
+  r.loss = NAN;
+  EXPECT_TRUE(nlohmann::json::parse(to_json(r))["loss"].is_null());
+}
+
+TEST(JsonLog, TheFileHasOneLineEach) {
+  TemporaryDirectory dir;
+  const std::string path = dir.path() + "/log.jsonl";
+  const auto lines = [&] {
+    std::ifstream in(path);
+    std::vector<std::string> all;
+    for (std::string line; std::getline(in, line);) all.push_back(line);
+    return all;
+  };
+  {
+    JsonLog log(path);
+    log.on_step(step(1));
+    log.on_eval({});
+    EXPECT_EQ(lines().size(), 2u);  // there after an evaluation, with the log still open
+    log.on_step(step(2));
+    log.on_end({});
+    EXPECT_EQ(lines().size(), 3u);
+  }
+  { JsonLog(path, true).on_step(step(3)); }
+  ASSERT_EQ(lines().size(), 4u);
+  EXPECT_EQ(lines()[3], to_json(step(3)));
+  { JsonLog(path).on_step(step(1)); }
+  EXPECT_EQ(lines().size(), 1u);
+}
+
+TEST(JsonLog, APathThatCannotBeWrittenIsSaid) {
+  EXPECT_THROW(JsonLog("/no/such/place/log.jsonl"), DataError);
+  JsonLog full("/dev/full");
+  EXPECT_THROW(full.on_eval({}), DataError);
+}
+
+TEST(JsonLog, TheSummaryIsOneObject) {
+  RunInfo info;
+  info.model = "lenet", info.workers = 4;
+  RunSummary summary;
+  summary.steps = 5, summary.last_eval = EvalReport{.epoch = 1, .loss = 1, .top1_error = 10, .top5_error = {}};
+  const auto object = nlohmann::json::parse(to_json(info, summary));
+  EXPECT_EQ(object["model"], "lenet");
+  EXPECT_EQ(object["workers"], 4);
+  EXPECT_EQ(object["steps"], 5);
+  EXPECT_EQ(object["eval"]["top1_error"], 10);
+  EXPECT_FALSE(object.contains("stopped"));
+}
+
+}  // namespace
+}  // namespace laconic

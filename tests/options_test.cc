@@ -1,0 +1,233 @@
+#include "apps/options.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "tests/temporary.h"
+
+namespace laconic {
+namespace {
+
+AppDefaults defaults() {
+  AppDefaults app;
+  app.program = "mnist";
+  app.models = {"lenet", "hdc"};
+  app.options.model = "lenet";
+  app.options.data = "somewhere";
+  app.options.epochs = 10;
+  app.options.batch = 64;
+  app.options.lr = 0.1f;
+  return app;
+}
+
+TrainOptions parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "mnist");
+  return parse_options(static_cast<int>(arguments.size()), arguments.data(), defaults()).value();
+}
+
+void expect_refused(std::vector<const char*> arguments, const std::string& sentence) {
+  try {
+    parse(arguments);
+    ADD_FAILURE() << "accepted, but should say: " << sentence;
+  } catch (const UsageError& e) {
+    EXPECT_EQ(e.what(), sentence);
+  }
+}
+
+TEST(Options, WithoutArgumentsAreTheAppsDefaults) {
+  const TrainOptions o = parse({});
+  EXPECT_EQ(o.model, "lenet");
+  EXPECT_EQ(o.data, "somewhere");
+  EXPECT_EQ(o.epochs, 10);
+  EXPECT_EQ(o.batch, 64);
+  EXPECT_FLOAT_EQ(o.lr, 0.1f);
+  EXPECT_EQ(o.sync, "allreduce");
+  EXPECT_EQ(o.allreduce, "ring");
+  EXPECT_EQ(o.reduce, "mean");
+  EXPECT_EQ(o.timeout, 300);
+  EXPECT_EQ(o.clip.kind, Clip::Kind::none);
+  EXPECT_FALSE(o.workers || o.steps || o.audit || o.save_every || o.resume);
+}
+
+TEST(Options, EveryOptionIsRead) {
+  const TrainOptions o = parse({"--model",
+                                "hdc",
+                                "--data",
+                                "synthetic",
+                                "--init",
+                                "w.safetensors",
+                                "--no-shuffle",
+                                "--no-augment",
+                                "--no-dropout",
+                                "--epochs",
+                                "3",
+                                "--steps",
+                                "50",
+                                "--batch",
+                                "16",
+                                "--optimizer",
+                                "adamw",
+                                "--lr",
+                                "5e-4",
+                                "--momentum",
+                                ".5",
+                                "--nesterov",
+                                "--weight-decay",
+                                "0.01",
+                                "--no-decay-norm-bias",
+                                "--label-smoothing",
+                                "0.1",
+                                "--clip",
+                                "norm:2.5",
+                                "--schedule",
+                                "warmup:2+cosine",
+                                "--accumulate",
+                                "2",
+                                "--seed",
+                                "18446744073709551615",
+                                "--on-nan",
+                                "skip",
+                                "--repeat",
+                                "3",
+                                "--workers",
+                                "4",
+                                "--threads",
+                                "2",
+                                "--data-threads",
+                                "0",
+                                "--device",
+                                "cpu",
+                                "--sync",
+                                "none",
+                                "--allreduce",
+                                "butterfly",
+                                "--reduce",
+                                "sum",
+                                "--audit",
+                                "10",
+                                "--timeout",
+                                "2.5",
+                                "--save",
+                                "out",
+                                "--save-every",
+                                "200it",
+                                "--log",
+                                "l.jsonl",
+                                "--trace",
+                                "t.json",
+                                "--quiet",
+                                "--json",
+                                "--dry-run"});
+  EXPECT_EQ(o.model, "hdc");
+  EXPECT_EQ(o.data, "synthetic");
+  EXPECT_EQ(o.init, "w.safetensors");
+  EXPECT_TRUE(o.no_shuffle && o.no_augment && o.no_dropout && o.nesterov && o.no_decay_norm_bias);
+  EXPECT_EQ(o.epochs, 3);
+  EXPECT_EQ(o.steps, 50);
+  EXPECT_EQ(o.batch, 16);
+  EXPECT_EQ(o.optimizer, "adamw");
+  EXPECT_FLOAT_EQ(o.lr, 5e-4f);
+  EXPECT_FLOAT_EQ(o.momentum, 0.5f);
+  EXPECT_FLOAT_EQ(o.weight_decay, 0.01f);
+  EXPECT_FLOAT_EQ(o.label_smoothing, 0.1f);
+  EXPECT_EQ(o.clip.kind, Clip::Kind::norm);
+  EXPECT_FLOAT_EQ(o.clip.limit, 2.5f);
+  EXPECT_EQ(o.schedule, "warmup:2+cosine");
+  EXPECT_EQ(o.accumulate, 2);
+  EXPECT_EQ(o.seed, 18446744073709551615u);
+  EXPECT_EQ(o.on_nan, "skip");
+  EXPECT_EQ(o.repeat, 3);
+  EXPECT_EQ(o.workers, 4);
+  EXPECT_EQ(o.threads, 2);
+  EXPECT_EQ(o.data_threads, 0);
+  EXPECT_EQ(o.sync, "none");
+  EXPECT_EQ(o.allreduce, "butterfly");
+  EXPECT_EQ(o.reduce, "sum");
+  EXPECT_EQ(o.audit, 10);
+  EXPECT_EQ(o.timeout, 2.5);
+  EXPECT_EQ(o.save, "out");
+  EXPECT_EQ(o.save_every->count, 200);
+  EXPECT_TRUE(o.save_every->in_steps);
+  EXPECT_EQ(o.log, "l.jsonl");
+  EXPECT_EQ(o.trace, "t.json");
+  EXPECT_TRUE(o.quiet && o.json && o.dry_run);
+}
+
+TEST(Options, ResumeAndAuditMayStandWithoutAValue) {
+  TrainOptions o = parse({"--audit", "--save", "out", "--resume", "--eval-only"});
+  EXPECT_EQ(o.audit, 1);
+  EXPECT_TRUE(o.resume);
+  EXPECT_EQ(o.resume_path, "");
+  EXPECT_TRUE(o.eval_only);
+  o = parse({"--resume", "out/step-5"});
+  EXPECT_EQ(o.resume_path, "out/step-5");
+}
+
+TEST(Options, TheLastOfTwoCounts) {
+  const TrainOptions o = parse({"--epochs", "3", "--lr=1", "--epochs", "5", "--clip", "value:1", "--lr", "0.5"});
+  EXPECT_EQ(o.epochs, 5);
+  EXPECT_FLOAT_EQ(o.lr, 0.5f);
+  EXPECT_EQ(o.clip.kind, Clip::Kind::value);
+}
+
+TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
+  expect_refused({"--epoch", "3"}, "unknown option '--epoch' (command line): did you mean --epochs? See --help");
+  expect_refused({"--wrkers=3"}, "unknown option '--wrkers' (command line): did you mean --workers? See --help");
+  expect_refused({"--xyzzyplugh"}, "unknown option '--xyzzyplugh' (command line): see --help");
+  expect_refused({"extra"}, "'extra' belongs to no option (command line): options look like --epochs 3; see --help");
+  expect_refused({"--lr"}, "a value is missing (--lr): give one; see --help");
+  expect_refused({"--model", "lenett"}, "unknown model 'lenett' (--model): did you mean lenet? There are lenet, hdc.");
+  expect_refused({"--sync", "redsink"}, "unknown value 'redsink' (--sync): There are none, allreduce.");
+  expect_refused({"--batch", "0"}, "'0' is not a whole number of at least 1 (--batch): give one, as --batch 4");
+  expect_refused({"--batch", "4.5"}, "'4.5' is not a whole number of at least 1 (--batch): give one, as --batch 4");
+  expect_refused({"--batch", "99999999999"},
+                 "'99999999999' is not a whole number of at least 1 (--batch): give one, as --batch 4");
+  expect_refused({"--lr", "-1"}, "-1 is out of range (--lr): give a number of at least 0, as --lr 0.1");
+  expect_refused({"--lr", "nan"}, "'nan' is not a number (--lr): give one, as --lr 0.1");
+  expect_refused({"--momentum", "2"}, "2 is out of range (--momentum): give a number from 0 to 1, as --momentum 0.9");
+  expect_refused({"--clip", "norm:0"},
+                 "'norm:0' is not a clipping rule (--clip): give norm:X or value:X with X above 0, as norm:5");
+  expect_refused({"--save-every", "2ep", "--save", "x"},
+                 "'2ep' is not a period (--save-every): give epochs, as 2, or steps, as 200it");
+  expect_refused({"--device", "cuda:1"}, "this build has no CUDA (--device): use --device cpu");
+  expect_refused({"--device", "tpu"}, "unknown device 'tpu' (--device): this build has cpu");
+  expect_refused({"--log", ""}, "the value is empty (--log): give one, or leave the option out");
+}
+
+TEST(Options, CombinationsThatMakeNoSenseAreRefused) {
+  expect_refused({"--resume"},
+                 "there is no place to resume from (--resume): give a checkpoint, or --save DIR to take its newest");
+  expect_refused({"--save-every", "2"}, "there is no place to save to (--save-every): add --save DIR");
+  expect_refused({"--eval-only"}, "there are no weights to measure (--eval-only): add --init FILE or --resume PATH");
+  expect_refused({"--resume", "a", "--init", "b"},
+                 "weights come from a checkpoint or from a file (--resume and --init): leave one of them out");
+}
+
+TEST(Options, AFileOfOptionsHasTheSameNamesAndTheCommandLineWins) {
+  TemporaryDirectory dir;
+  const std::string path = dir.path() + "/run.toml";
+  std::ofstream(path) << "model = \"hdc\"\nepochs = 7\nlr = 0.25\nnesterov = true\nschedule = \"step:2,0.1\"\n";
+  const TrainOptions o = parse({"--config", path.c_str(), "--lr", "0.5"});
+  EXPECT_EQ(o.model, "hdc");
+  EXPECT_EQ(o.epochs, 7);
+  EXPECT_FLOAT_EQ(o.lr, 0.5f);
+  EXPECT_TRUE(o.nesterov);
+  EXPECT_EQ(o.schedule, "step:2,0.1");
+}
+
+TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
+  TemporaryDirectory dir;
+  const std::string path = dir.path() + "/run.toml";
+  std::ofstream(path) << "epoch = 7\n";
+  expect_refused({"--config", path.c_str()}, "unknown option '--epoch' (--config): did you mean --epochs? See --help");
+  std::ofstream(path) << "batch = -7\n";
+  expect_refused({"--config", path.c_str()},
+                 "'-7' is not a whole number of at least 1 (--batch): give one, as --batch 4");
+  expect_refused({"--config", (dir.path() + "/no").c_str()},
+                 "the file of options could not be read (--config): check the path");
+}
+
+}  // namespace
+}  // namespace laconic

@@ -1,0 +1,143 @@
+#include "apps/progress.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "apps/text.h"
+
+namespace laconic {
+namespace {
+
+int columns(const std::string& text) {  // letters, not bytes
+  int n = 0;
+  for (unsigned char c : text) n += (c & 0xC0) != 0x80;
+  return n;
+}
+
+TEST(Text, HasThreeFiguresAndAUnit) {
+  EXPECT_EQ(human_bytes(0), "0 B");
+  EXPECT_EQ(human_bytes(999), "999 B");
+  EXPECT_EQ(human_bytes(1000), "1.00 kB");
+  EXPECT_EQ(human_bytes(1480000), "1.48 MB");
+  EXPECT_EQ(human_bytes(99960), "100 kB");
+  EXPECT_EQ(human_bytes(999999), "1.00 MB");
+  EXPECT_EQ(human_count(61300), "61.3 k");
+  EXPECT_EQ(human_count(12), "12");
+  EXPECT_EQ(human_seconds(8.24), "8.2 s");
+  EXPECT_EQ(human_seconds(185), "3 min 05 s");
+  EXPECT_EQ(human_seconds(7800), "2 h 10 min");
+  EXPECT_EQ(join({"a", "b"}, ", "), "a, b");
+}
+
+const ProgressLine kLine{.epoch = 3,
+                         .epochs = 10,
+                         .done = 0.5,
+                         .loss = 0.4118,
+                         .samples_per_s = 61300,
+                         .bytes_per_step = 1.48e6,
+                         .exposed = 0.12,
+                         .communicates = true};
+
+TEST(ProgressLine, ShowsAllFiguresWhereThereIsRoom) {
+  EXPECT_EQ(render(kLine, 200, false, false), "epoch  3/10   50 %  loss 0.412  61.3 k/s  1.48 MB/step  exposed 12 %");
+  EXPECT_EQ(render(kLine, 79, true, false),
+            "epoch  3/10 =====-----   50 %  loss 0.412  61.3 k/s  1.48 MB/step  exposed 12 %");
+}
+
+TEST(ProgressLine, OneWorkerShowsNoCommunication) {
+  ProgressLine line = kLine;
+  line.communicates = false;
+  EXPECT_EQ(render(line, 200, false, false), "epoch  3/10   50 %  loss 0.412  61.3 k/s");
+}
+
+TEST(ProgressLine, FitsEveryWidth) {
+  for (int width = 0; width <= 200; ++width)
+    for (bool utf8 : {false, true}) EXPECT_LE(columns(render(kLine, width, true, utf8)), width) << width;
+}
+
+class ProgressTest : public ::testing::Test {
+ protected:
+  std::ostringstream out_;
+  double now_ = 0;
+  Progress::Options options(bool terminal) {
+    return {.terminal = terminal, .utf8 = false, .width = [] { return 100; }, .seconds = [this] { return now_; }};
+  }
+  static RunInfo info() {
+    RunInfo info;
+    info.model = "lenet", info.data = "synthetic", info.strategy = "allreduce, ring", info.transport = "threads";
+    info.parameters = 61706, info.train_samples = 600, info.test_samples = 100;
+    info.workers = 4, info.batch = 16, info.steps_per_epoch = 10, info.total_steps = 20;
+    return info;
+  }
+  static StepReport step(int n) {
+    StepReport s;
+    s.step = n, s.epoch = (n - 1) / 10 + 1, s.loss = 2, s.samples_per_s = 1000, s.bytes_sent = 5000;
+    s.forward_ms = 6, s.backward_ms = 3, s.exposed_ms = 1;
+    return s;
+  }
+  static EvalReport eval() {
+    return {.epoch = 1, .loss = 0.5, .top1_error = 11.5, .top5_error = {}, .seconds = 3, .bytes_sent_total = 2000000};
+  }
+};
+
+TEST_F(ProgressTest, ATerminalIsRedrawnAtMostTenTimesASecond) {
+  Progress progress(out_, options(true));
+  progress.on_start(info());
+  out_.str("");
+  for (int n = 1; n <= 20; ++n) now_ += 0.03, progress.on_step(step(n));  // 0.6 s
+  int redraws = 0;
+  for (char c : out_.str()) redraws += c == '\r';
+  EXPECT_GE(redraws, 4);
+  EXPECT_LE(redraws, 6);
+  EXPECT_NE(out_.str().find("exposed 10 %"), std::string::npos) << out_.str();
+  EXPECT_EQ(out_.str().find('\n'), std::string::npos);
+}
+
+TEST_F(ProgressTest, APipeGetsNoControlCharactersAndALineEveryTenSeconds) {
+  Progress progress(out_, options(false));
+  progress.on_start(info());
+  out_.str("");
+  for (int n = 1; n <= 20; ++n) now_ += 1.1, progress.on_step(step(n));  // 22 s
+  EXPECT_EQ(out_.str(),
+            "epoch 1/2  100 %  loss 2.000  1.00 k/s  5.00 kB/step  exposed 10 %\n"
+            "epoch 2/2  100 %  loss 2.000  1.00 k/s  5.00 kB/step  exposed 10 %\n");
+  EXPECT_EQ(out_.str().find('\r'), std::string::npos);
+}
+
+TEST_F(ProgressTest, AnEvaluationIsALastingLine) {
+  Progress progress(out_, options(true));
+  progress.on_start(info());
+  now_ = 1;
+  progress.on_step(step(1));
+  out_.str("");
+  progress.on_eval(eval());
+  EXPECT_EQ(out_.str(), "\r\x1b[Kepoch  1  test accuracy 88.50 %, loss 0.5000, after 3.0 s, 2.00 MB sent\n");
+}
+
+TEST_F(ProgressTest, TheEndNamesAccuracyBytesAndWhyItStopped) {
+  Progress progress(out_, options(false));
+  progress.on_start(info());
+  out_.str("");
+  RunSummary summary;
+  summary.steps = 20, summary.seconds = 65, summary.samples_per_s = 61000, summary.exposed_share = 0.05;
+  summary.bytes_sent_total = 8000000, summary.last_eval = eval(), summary.stopped = "the loss is not a number";
+  progress.on_end(summary);
+  EXPECT_EQ(out_.str(),
+            "stopped: the loss is not a number\n"
+            "test accuracy 88.50 % after 20 steps in 65.0 s, 61.0 k images/s; 8.00 MB sent by 4 workers, 5 % of the "
+            "time waiting for it\n");
+}
+
+TEST_F(ProgressTest, AnInterruptedLineIsEnded) {
+  {
+    Progress progress(out_, options(true));
+    progress.on_start(info());
+    now_ = 1;
+    progress.on_step(step(1));
+  }
+  EXPECT_EQ(out_.str().back(), '\n');
+}
+
+}  // namespace
+}  // namespace laconic

@@ -1,0 +1,319 @@
+#include "core/state.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "core/atomic_file.h"
+#include "tests/temporary.h"
+
+namespace laconic {
+namespace {
+
+Tensor bytes_tensor(std::initializer_list<std::uint8_t> values) {
+  Tensor t = Tensor::empty({static_cast<std::int64_t>(values.size())}, DType::u8);
+  std::copy(values.begin(), values.end(), t.data<std::uint8_t>());
+  return t;
+}
+
+/// A file with this header and these many zero bytes of data.
+std::string file_of(const std::string& header, std::size_t data_bytes, std::uint64_t says = ~std::uint64_t{0}) {
+  const std::uint64_t n = says == ~std::uint64_t{0} ? header.size() : says;
+  return std::string(reinterpret_cast<const char*>(&n), 8) + header + std::string(data_bytes, '\0');
+}
+
+class Safetensors : public ::testing::Test {
+ protected:
+  TemporaryDirectory dir_;
+  std::string path_ = dir_.path() + "/w.safetensors";
+
+  void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
+  std::string read() const {
+    std::ifstream in(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  /// Loading must fail with a sentence that holds both the path and `part`.
+  void expect_refused(const std::string& bytes, const std::string& part) {
+    write(bytes);
+    try {
+      load_safetensors(path_);
+      ADD_FAILURE() << "accepted, but should complain of: " << part;
+    } catch (const DataError& e) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+      EXPECT_EQ(std::string(e.what()).rfind(path_, 0), 0u) << e.what();
+    }
+  }
+};
+
+TEST(StateDict, KeepsTheOrderOfInsertionAndReplacesInPlace) {
+  StateDict s;
+  s.set("z", Tensor::of({1}, {1}));
+  s.set("a", Tensor::of({1}, {2}));
+  s.set("z", Tensor::of({1}, {3}));
+  ASSERT_EQ(s.size(), 2u);
+  EXPECT_EQ(s.begin()->first, "z");
+  EXPECT_EQ(s.at("z").item(), 3);
+  EXPECT_EQ(s.find("b"), nullptr);
+  EXPECT_THROW(s.set("", Tensor::of({1}, {1})), DataError);
+  EXPECT_THROW(s.set("__metadata__", Tensor::of({1}, {1})), DataError);
+}
+
+TEST(StateDict, NamesTheNearestTensorWhenOneIsMissing) {
+  StateDict s;
+  s.set("conv1.weight", Tensor::of({1}, {1}));
+  try {
+    s.at("conv2.weight");
+    FAIL();
+  } catch (const DataError& e) {
+    EXPECT_NE(std::string(e.what()).find("'conv1.weight'"), std::string::npos) << e.what();
+  }
+}
+
+TEST(StateDict, APartIsWhatWasMergedUnderAPrefix) {
+  StateDict inner, all;
+  inner.set("momentum", Tensor::of({2}, {1, 2}));
+  inner.set_text("kind", "sgd");
+  all.set("model.w", Tensor::of({1}, {5}));
+  all.merge(inner, "optimizer.");
+  EXPECT_EQ(all.at("optimizer.momentum").to_vector(), (std::vector<float>{1, 2}));
+  const StateDict back = all.part("optimizer.");
+  EXPECT_EQ(back.size(), 1u);
+  EXPECT_EQ(back.at("momentum").to_vector(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(back.text("kind"), "sgd");
+  EXPECT_THROW(back.text("lr"), DataError);
+}
+
+TEST_F(Safetensors, WritesTheseBytes) {
+  StateDict s;
+  s.set("w", Tensor::of({1, 2}, {1.0f, -2.0f}));
+  s.set("u", bytes_tensor({7, 8, 9}));
+  s.set_text("by", "me");
+  save_safetensors(s, path_);
+  std::string header = R"({"__metadata__":{"by":"me"},"w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},)"
+                       R"("u":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})";
+  while (header.size() % 8) header += ' ';
+  std::string expected = {static_cast<char>(header.size()), 0, 0, 0, 0, 0, 0, 0};
+  expected += header;
+  expected += std::string("\x00\x00\x80\x3f\x00\x00\x00\xc0\x07\x08\x09", 11);
+  EXPECT_EQ(read(), expected);
+}
+
+TEST_F(Safetensors, ReadsTheseBytesWhateverTheOrderOfTheHeader) {
+  const std::string header =
+      R"({"b":{"dtype":"I64","shape":[],"data_offsets":[4,12]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  const std::uint64_t n = header.size();
+  write(std::string(reinterpret_cast<const char*>(&n), 8) + header + std::string("\x00\x00\x00\x3f", 4) +
+        std::string("\x2a\0\0\0\0\0\0\0", 8));
+  const StateDict s = load_safetensors(path_);
+  ASSERT_EQ(s.size(), 2u);
+  EXPECT_EQ(s.at("a").item(), 0.5f);
+  EXPECT_EQ(s.at("b").rank(), 0);
+  EXPECT_EQ(*s.at("b").data<std::int64_t>(), 42);
+}
+
+TEST_F(Safetensors, GivesBackEveryDtypeShapeAndText) {
+  StateDict s;
+  std::vector<float> values(2 * 3 * 4);
+  std::iota(values.begin(), values.end(), -3.5f);
+  s.set("f", Tensor::of({2, 3, 4}, std::span<const float>(values)));
+  s.set("empty", Tensor::empty({0, 5}));
+  Tensor i = Tensor::empty({2}, DType::i32);
+  i.data<std::int32_t>()[0] = -1, i.data<std::int32_t>()[1] = 1 << 30;
+  s.set("i", i);
+  const std::int64_t big[] = {std::int64_t{1} << 60};
+  s.set("l", Tensor::of({1}, std::span<const std::int64_t>(big)));
+  s.set("weights of \"é\"", bytes_tensor({255}));
+  s.set_text("step", "12\n");
+  save_safetensors(s, path_);
+  const StateDict back = load_safetensors(path_);
+  ASSERT_EQ(back.size(), s.size());
+  EXPECT_EQ(back.at("f").to_vector(), values);
+  EXPECT_EQ(back.at("f").shape(), Shape({2, 3, 4}));
+  EXPECT_EQ(back.at("empty").shape(), Shape({0, 5}));
+  EXPECT_EQ(back.at("i").data<std::int32_t>()[1], 1 << 30);
+  EXPECT_EQ(*back.at("l").data<std::int64_t>(), std::int64_t{1} << 60);
+  EXPECT_EQ(*back.at("weights of \"é\"").data<std::uint8_t>(), 255);
+  EXPECT_EQ(back.text("step"), "12\n");
+  EXPECT_EQ(back.begin()->first, "f");
+}
+
+TEST_F(Safetensors, AnEmptyStateIsAFileToo) {
+  save_safetensors({}, path_);
+  EXPECT_TRUE(load_safetensors(path_).empty());
+}
+
+TEST_F(Safetensors, WritesMemoryOfTheTrapDevice) {
+  StateDict s;
+  s.set("w", Tensor::of({2}, {3, 4}, kTrap));
+  save_safetensors(s, path_);
+  EXPECT_EQ(load_safetensors(path_).at("w").to_vector(), (std::vector<float>{3, 4}));
+}
+
+TEST_F(Safetensors, RefusesEveryTruncation) {
+  StateDict s;
+  s.set("w", Tensor::of({3}, {1, 2, 3}));
+  save_safetensors(s, path_);
+  const std::string whole = read();
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    write(whole.substr(0, n));
+    EXPECT_THROW(load_safetensors(path_), DataError) << n << " of " << whole.size() << " bytes";
+  }
+}
+
+TEST_F(Safetensors, SurvivesEveryChangedByteOfTheHeader) {
+  StateDict s;
+  s.set("w", Tensor::of({3}, {1, 2, 3}));
+  s.set("v", bytes_tensor({1, 2}));
+  save_safetensors(s, path_);
+  const std::string whole = read();
+  for (std::size_t i = 0; i < whole.size() - 14; ++i)
+    for (int change : {1, 4, 0x80}) {
+      std::string bad = whole;
+      bad[i] = static_cast<char>(bad[i] ^ change);
+      write(bad);
+      try {
+        load_safetensors(path_);  // some changes only rename
+      } catch (const DataError&) {
+      }
+    }
+}
+
+TEST_F(Safetensors, RefusesHostileHeaders) {
+  const auto one = [](const std::string& dtype, const std::string& shape, const std::string& offsets) {
+    return R"({"w":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
+  };
+  const std::string f = "\"F32\"";
+  expect_refused(file_of("{}", 0, std::uint64_t{1} << 63), "says its header has 9223372036854775808");
+  expect_refused(file_of("{}", 0, 3), "says its header has 3");
+  expect_refused(file_of("{", 0), "not JSON");
+  expect_refused(file_of("[1]", 0), "not a JSON object");
+  expect_refused(file_of(std::string(100000, '['), 0), "nested too deeply");
+  expect_refused(file_of("{\"w\":\"\xff\"}", 0), "not JSON");
+  expect_refused(file_of("{}", 3), "last 3 bytes");
+  expect_refused(file_of(R"({"w":3})", 0), "'w' is not described");
+  expect_refused(file_of(R"({"w":{"dtype":"F32","shape":[1]}})", 4), "no \"data_offsets\"");
+  expect_refused(file_of(one("3", "[1]", "[0,4]"), 4), "\"dtype\" is not a string");
+  expect_refused(file_of(one("\"F16\"", "[2]", "[0,4]"), 4), "F16");
+  expect_refused(file_of(one(f, "1", "[0,4]"), 4), "\"shape\"");
+  expect_refused(file_of(one(f, "[-1]", "[0,4]"), 4), "-1");
+  expect_refused(file_of(one(f, "[1.0]", "[0,4]"), 4), "1.0");
+  expect_refused(file_of(one(f, "[1,1,1,1,1,1,1]", "[0,4]"), 4), "at most 6");
+  expect_refused(file_of(one(f, "[1]", "[4,0]"), 4), "[4, 0)");
+  expect_refused(file_of(one(f, "[1]", "[-4,0]"), 4), "-4");
+  expect_refused(file_of(one(f, "[1]", "[0,4,8]"), 4), "not a pair");
+  expect_refused(file_of(one(f, "[2]", "[0,8]"), 4), "holds 4 bytes");
+  expect_refused(file_of(one(f, "[2]", "[0,4]"), 4), "does not fill");
+  expect_refused(file_of(one(f, "[4611686018427387904,4]", "[0,0]"), 0), "does not fill");  // 2^64 bytes
+  expect_refused(file_of(one(f, "[0,18446744073709551615]", "[0,0]"), 0), "does not fill");
+  const std::string v = R"("v":{"dtype":"F32","shape":[1],"data_offsets":)";
+  const std::string w = R"("w":{"dtype":"F32","shape":[1],"data_offsets":)";
+  expect_refused(file_of("{" + v + "[0,4]}," + w + "[2,6]}}", 6), "overlaps");
+  expect_refused(file_of("{" + v + "[0,4]}," + w + "[0,4]}}", 4), "overlaps");
+  expect_refused(file_of("{" + v + "[0,4]}," + w + "[8,12]}}", 12), "4 bytes before 'w'");
+  expect_refused(file_of("{" + v + "[0,4]}," + v + "[4,8]}}", 8), "'v' twice");
+  expect_refused(file_of(R"({"__metadata__":[]})", 0), "__metadata__");
+  expect_refused(file_of(R"({"__metadata__":{"a":1}})", 0), "'a'");
+  expect_refused(file_of(R"({"":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})", 0), "no name");
+}
+
+TEST_F(Safetensors, SaysWhatIsWrongWithThePath) {
+  EXPECT_THROW(load_safetensors(path_), DataError);
+  EXPECT_THROW(load_safetensors(dir_.path()), DataError);
+  EXPECT_THROW(save_safetensors({}, dir_.path() + "/no/such/place"), DataError);
+  EXPECT_THROW(save_safetensors({}, dir_.path()), DataError);  // a directory stands there
+}
+
+TEST_F(Safetensors, ANameThatIsNotUtf8IsRefusedAndNothingWritten) {
+  StateDict s;
+  s.set("\xff", Tensor::of({1}, {1}));
+  EXPECT_THROW(save_safetensors(s, path_), DataError);
+  EXPECT_TRUE(std::filesystem::is_empty(dir_.path()));
+}
+
+TEST_F(Safetensors, ADiskThatFillsUpLeavesTheOldFileAndNoOther) {
+  StateDict s;
+  s.set("w", Tensor::of({1}, {1}));
+  save_safetensors(s, path_);
+  const std::string before = read();
+  s.set("w", Tensor::zeros({1 << 20}));
+  // A limit on the size of files fails in the same place as a full disk.
+  rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = old;
+  small.rlim_cur = 1 << 20;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(save_safetensors(s, path_), DataError);
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(read(), before);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_.path()), {}), 1);
+}
+
+TEST(AtomicFile, IsNotThereBeforeCommitAndGoneWithoutIt) {
+  TemporaryDirectory dir;
+  const std::string path = dir.path() + "/f";
+  {
+    AtomicFile file(path);
+    file.write("abc");
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+  AtomicFile file(path);
+  file.write("abc");
+  file.commit();
+  EXPECT_EQ(std::filesystem::file_size(path), 3u);
+}
+
+class RequireMatch : public ::testing::Test {
+ protected:
+  const std::vector<ExpectedTensor> expected_ = {{"fc.weight", {2, 3}}, {"fc.bias", {2}}};
+  StateDict found_;
+  void SetUp() override {
+    found_.set("fc.bias", Tensor::zeros({2}));
+    found_.set("fc.weight", Tensor::zeros({2, 3}));
+  }
+  void expect_refused(const std::string& part) {
+    try {
+      require_match(expected_, found_, "w.safetensors", "lenet");
+      ADD_FAILURE() << "accepted, but should complain of: " << part;
+    } catch (const DataError& e) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  }
+};
+
+TEST_F(RequireMatch, AcceptsTheSameTensorsInAnyOrder) {
+  EXPECT_NO_THROW(require_match(expected_, found_, "w", "lenet"));
+  const std::int64_t zero[] = {0};
+  found_.set("bn.num_batches_tracked", Tensor::of({}, std::span<const std::int64_t>(zero)));
+  EXPECT_NO_THROW(require_match(expected_, found_, "w", "lenet"));
+}
+TEST_F(RequireMatch, NamesBothShapes) {
+  found_.set("fc.weight", Tensor::zeros({3, 2}));
+  expect_refused("w.safetensors: 'fc.weight' is [3, 2] in the file but lenet expects [2, 3]");
+}
+TEST_F(RequireMatch, NamesBothDtypes) {
+  found_.set("fc.bias", Tensor::zeros({2}, DType::i64));
+  expect_refused("'fc.bias' is int64 in the file but lenet expects float32");
+}
+TEST_F(RequireMatch, NamesWhatIsNotExpected) {
+  found_.set("fc2.bias", Tensor::zeros({2}));
+  expect_refused("'fc2.bias' [2] is in the file but lenet has nothing of that name");
+}
+TEST_F(RequireMatch, NamesWhatIsMissingAndWhatIsNear) {
+  StateDict other;
+  other.set("fc.weights", Tensor::zeros({2, 3}));
+  found_ = other;
+  expect_refused("'fc.weight' [2, 3] of lenet is not in the file. The nearest name there is 'fc.weights'");
+}
+
+}  // namespace
+}  // namespace laconic
