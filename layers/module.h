@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,9 +19,10 @@ using Initializer = std::function<void(std::span<float> values, Random& random)>
 /// What a forward pass may depend on besides its input. One per model replica; the trainer sets it before each forward.
 struct ForwardContext {
   std::uint64_t seed = 0;
-  std::int64_t step = 0;          ///< updates made so far: dropout draws anew each step
-  std::int64_t first_sample = 0;  ///< position of row 0 in the global batch: masks do not depend on the number of workers
-  bool dropout = true;            ///< false: --no-dropout
+  std::int64_t step = 0;  ///< updates made so far: dropout draws anew each step
+  std::int64_t first_sample =
+      0;                ///< position of row 0 in the global batch: masks do not depend on the number of workers
+  bool dropout = true;  ///< false: --no-dropout
 };
 
 /// Called after each layer's forward on this model, with its path and output (search for the first NaN, traces).
@@ -52,20 +55,23 @@ class Module {
     Tensor tensor;
   };
   std::vector<NamedParameter> named_parameters() const;
-  std::vector<NamedBuffer> named_buffers() const;   ///< state that is not trained: running statistics
+  std::vector<NamedBuffer> named_buffers() const;  ///< state that is not trained: running statistics
   std::vector<std::shared_ptr<Parameter>> parameters() const;
-  std::int64_t parameter_count() const;             ///< trained numbers, shared ones once
+  std::int64_t parameter_count() const;  ///< trained numbers, shared ones once
 
-  /// Draws all initial values, each parameter from its own stream (seed, position); names everything. On the root.
+  /// Gives every module its path and position and every parameter its name. On the root; initialize(), set_context()
+  /// and set_watch() do it too.
+  void name_all();
+  /// Draws all initial values, each parameter from its own stream (seed, position). On the root.
   void initialize(std::uint64_t seed);
   /// Moves buffers to a device (parameters move with their arena).
   void to(Device device);
-  void train(bool on = true);                       ///< recursively; new modules are in training mode
+  void train(bool on = true);  ///< recursively; new modules are in training mode
   void eval() { train(false); }
   bool training() const { return training_; }
   /// Shares a context with all children; null: the default one (seed 0, step 0). Not owned.
   void set_context(const ForwardContext* context);
-  void set_watch(const ForwardWatch* watch);        ///< recursively; null: none. Not owned
+  void set_watch(const ForwardWatch* watch);  ///< recursively; null: none. Not owned
   const std::string& path() const { return path_; }
 
  protected:
@@ -75,15 +81,21 @@ class Module {
   std::shared_ptr<Parameter> parameter(const std::string& name, const Shape& shape, Role role, Initializer initializer);
   /// Registers a parameter that another module made (weight tying).
   void share(const std::string& name, const std::shared_ptr<Parameter>& parameter);
-  Tensor buffer(const std::string& name, const Tensor& initial);
+  /// Registers a buffer; the reference stays valid and follows to().
+  const Tensor& buffer(const std::string& name, const Tensor& initial);
   template <class M>
   std::shared_ptr<M> child(const std::string& name, std::shared_ptr<M> module) {
     children_.push_back({name, module});
     return module;
   }
+  /// Makes and registers a layer: child<Linear>("fc", {.in = 84, .out = 10}).
+  template <class M>
+  std::shared_ptr<M> child(const std::string& name, typename M::Options options) {
+    return child(name, std::make_shared<M>(options));
+  }
 
   const ForwardContext& context() const;
-  int position() const { return position_; }        ///< unique in the model, the same on every rank: keys dropout
+  int position() const { return position_; }  ///< unique in the model, the same on every rank: keys dropout
 
   /// Runs f as this module's forward: names it for traces and messages, then shows the output to the watch.
   template <class F>
@@ -106,10 +118,9 @@ class Module {
   };
   template <class F>
   void walk(const std::string& path, F&& f) const;  // f(module, path), parents first
-  void name_all();
 
   std::vector<OwnParameter> parameters_;
-  std::vector<NamedBuffer> buffers_;
+  std::deque<NamedBuffer> buffers_;  // a deque: buffer() hands out references
   std::vector<Child> children_;
   std::string path_;
   int position_ = 0;
@@ -117,6 +128,12 @@ class Module {
   const ForwardContext* context_ = nullptr;
   const ForwardWatch* watch_ = nullptr;
 };
+
+/// make<Conv2d>({.in = 3, .out = 64, .pad = 1}): a layer for a Sequential.
+template <class M>
+std::shared_ptr<M> make(typename M::Options options = {}) {
+  return std::make_shared<M>(options);
+}
 
 /// A layer that can apply the ReLU which follows it in the same pass over memory. Sequential asks.
 class FusesRelu {

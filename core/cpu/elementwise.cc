@@ -34,6 +34,9 @@ LACONIC_MULTIVERSION void relu_part(float* y, std::int64_t n) {
   LACONIC_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) y[i] = y[i] < 0.0f ? 0.0f : y[i];
 }
+LACONIC_MULTIVERSION void relu_copy_part(float* LACONIC_RESTRICT y, const float* LACONIC_RESTRICT x, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
 LACONIC_MULTIVERSION void relu_backward_part(float* dx, const float* dy, const float* y, std::int64_t n) {
   LACONIC_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
@@ -90,6 +93,9 @@ void scale(float* y, float a, std::int64_t n) {
 }
 void relu(float* y, std::int64_t n) {
   parallel_for(n, kGrain, [=](std::int64_t b, std::int64_t e) { relu_part(y + b, e - b); });
+}
+void relu(float* y, const float* x, std::int64_t n) {
+  parallel_for(n, kGrain, [=](std::int64_t b, std::int64_t e) { relu_copy_part(y + b, x + b, e - b); });
 }
 void relu_backward(float* dx, const float* dy, const float* y, std::int64_t n) {
   parallel_for(n, kGrain, [=](std::int64_t b, std::int64_t e) { relu_backward_part(dx + b, dy + b, y + b, e - b); });

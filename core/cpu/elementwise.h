@@ -13,6 +13,7 @@ void add(float* y, const float* a, const float* b, std::int64_t n);   ///< y = a
 void axpy(float* y, float a, const float* x, std::int64_t n);         ///< y += a x
 void scale(float* y, float a, std::int64_t n);
 void relu(float* y, std::int64_t n);                                  ///< y = max(y, 0)
+void relu(float* y, const float* x, std::int64_t n);                  ///< y = max(x, 0)
 /// dx = y > 0 ? dy : 0, where y is ReLU's output. dx may be dy.
 void relu_backward(float* dx, const float* dy, const float* y, std::int64_t n);
 void tanh_forward(float* y, const float* x, std::int64_t n);

@@ -1,0 +1,14 @@
+#pragma once
+#include <vector>
+
+namespace laconic {
+
+/// A median with its 95 % confidence interval from order statistics: no assumption about the distribution.
+/// With n values the interval goes from the k-th smallest to the k-th largest, k the largest number for which
+/// 2 P(Binomial(n, 1/2) < k) <= 5 %; below 6 values it is the whole range.
+struct Median {
+  double value = 0, low = 0, high = 0;
+};
+Median median(std::vector<double> values);
+
+}  // namespace laconic

@@ -1,0 +1,148 @@
+"""The models of the zoo in PyTorch, for comparison: `laconic bench step --against torch` and tests/parity.py use them.
+
+As a program it answers commands on stdin, one JSON object a line on stdout:
+    python3 torch_peer.py MODEL BATCH THREADS LAYOUT      LAYOUT: contiguous | channels_last
+    run N     N training steps (forward, backward, SGD with momentum 0.9)   -> {"seconds": s, "rss_bytes": b}
+"""
+import json
+import resource
+import sys
+import time
+
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class LeNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
+        self.fc1, self.fc2, self.fc3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1)
+        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
+
+
+class Hdc(nn.Module):
+    def __init__(self, hidden):
+        super().__init__()
+        sizes = [784] + [500] * hidden + [10]
+        self.depth = len(sizes) - 1
+        for i in range(self.depth):
+            setattr(self, f'fc{i + 1}', nn.Linear(sizes[i], sizes[i + 1]))
+
+    def forward(self, x):
+        x = x.flatten(1)
+        for i in range(1, self.depth):
+            x = F.relu(getattr(self, f'fc{i}')(x))
+        return getattr(self, f'fc{self.depth}')(x)
+
+
+class Classifier(nn.Module):
+    """features, flatten, classifier: AlexNet-32 and VGG16-32."""
+
+    def __init__(self, features, classifier):
+        super().__init__()
+        self.features, self.classifier = nn.Sequential(*features), nn.Sequential(*classifier)
+
+    def forward(self, x):
+        return self.classifier(self.features(x).flatten(1))
+
+
+def alexnet_32():
+    conv = lambda i, o, s=1: nn.Conv2d(i, o, 3, s, 1)
+    relu, pool = nn.ReLU, lambda: nn.MaxPool2d(2)
+    return Classifier(
+        [conv(3, 64, 2), relu(), pool(), conv(64, 192), relu(), pool(), conv(192, 384), relu(), conv(384, 256), relu(),
+         conv(256, 256), relu(), pool()],
+        [nn.Dropout(), nn.Linear(1024, 4096), relu(), nn.Dropout(), nn.Linear(4096, 4096), relu(), nn.Linear(4096, 10)])
+
+
+def vgg16_32():
+    features, channels = [], 3
+    for c in [64, 64, 'M', 128, 128, 'M', 256, 256, 256, 'M', 512, 512, 512, 'M', 512, 512, 512, 'M']:
+        if c == 'M':
+            features.append(nn.MaxPool2d(2))
+        else:
+            features += [nn.Conv2d(channels, c, 3, padding=1), nn.BatchNorm2d(c), nn.ReLU()]
+            channels = c
+    return Classifier(features, [nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)])
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs)
+        self.conv2, self.bn2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs)
+        self.stride, self.padding = stride, (outputs - inputs) // 2
+
+    def forward(self, x):
+        shortcut = x
+        if self.stride != 1 or self.padding:   # option A: subsample, zero channels half before, half after
+            shortcut = F.pad(x[:, :, ::self.stride, ::self.stride], (0, 0, 0, 0, self.padding, self.padding))
+        y = F.relu(self.bn1(self.conv1(x)))
+        return F.relu(self.bn2(self.conv2(y)) + shortcut)
+
+
+class CifarResNet(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)
+        inputs = 16
+        for stage, channels in enumerate([16, 32, 64], 1):
+            blocks = []
+            for b in range(n):
+                blocks.append(BasicBlock(inputs, channels, 2 if stage > 1 and b == 0 else 1))
+                inputs = channels
+            setattr(self, f'layer{stage}', nn.Sequential(*blocks))
+        self.fc = nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = self.layer3(self.layer2(self.layer1(x)))
+        return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+MODELS = {
+    'lenet': (LeNet, (1, 28, 28)),
+    'hdc': (lambda: Hdc(4), (1, 28, 28)),
+    'hdc-2.5mb': (lambda: Hdc(2), (1, 28, 28)),
+    'alexnet-32': (alexnet_32, (3, 32, 32)),
+    'vgg16-32': (vgg16_32, (3, 32, 32)),
+    'resnet20': (lambda: CifarResNet(3), (3, 32, 32)),
+    'resnet32': (lambda: CifarResNet(5), (3, 32, 32)),
+    'resnet44': (lambda: CifarResNet(7), (3, 32, 32)),
+    'resnet56': (lambda: CifarResNet(9), (3, 32, 32)),
+}
+
+
+def main():
+    name, batch, threads, layout = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    make, image = MODELS[name]
+    model, x = make(), torch.randn(batch, *image)
+    if layout == 'channels_last':
+        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    y = torch.randint(0, 10, (batch,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    print(json.dumps({'ready': True, 'version': torch.__version__, 'parameters': sum(p.numel() for p in model.parameters())}), flush=True)
+    for line in sys.stdin:
+        steps = int(line.split()[1])
+        start = time.perf_counter()
+        for _ in range(steps):
+            optimizer.zero_grad(set_to_none=True)
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            loss.item()
+        seconds = time.perf_counter() - start
+        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps({'seconds': seconds, 'rss_bytes': rss}), flush=True)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,20 @@
+#pragma once
+#include "core/autograd.h"
+
+namespace laconic::ops {
+
+/// Mean over rows of the cross entropy between softmax(logits) and the labels.
+///   loss = -1/N sum_n sum_k t[n, k] log p[n, k],  p = softmax(logits),  t = (1 - s) [k = label n] + s / K
+///   logits : [N, K]   labels : int64 [N]   s : label smoothing in [0, 1)   ->   loss : [1]
+///   dlogits = (p - t) / N.   Summed over rows in order, in double: the same for any number of threads.
+///   source   Szegedy et al. 2016 (smoothing); PyTorch's semantics
+/// Throws ShapeError if shapes do not fit, DataError if a label is not 0 … K - 1 (names the row).
+Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, float label_smoothing = 0);
+
+/// For evaluation, recorded nowhere. Errors as above.
+/// Sum (not mean) over rows of the cross entropy, so that batches of any size add up.
+double sum_of_cross_entropy(const Tensor& logits, const Tensor& labels);
+/// Rows whose label is among the k largest logits: k = 1 for top-1, 5 for top-5.
+std::int64_t count_correct(const Tensor& logits, const Tensor& labels, int k = 1);
+
+}  // namespace laconic::ops

@@ -1,0 +1,28 @@
+#pragma once
+#include "core/autograd.h"
+
+namespace laconic::ops {
+
+struct PoolOptions {
+  int kernel = 2;
+  int stride = 0;  ///< 0: the same as kernel
+  int pad = 0;
+  bool ceil_mode = false;         ///< round the number of windows up: the last may hang over the edge
+  bool count_include_pad = true;  ///< averages only: zeros of the padding count as values
+};
+
+/// Largest value of each kernel x kernel window.   x : [N, C, H, W]  ->  y : [N, C, H', W'],
+///   H' = (H + 2 pad - kernel) / stride + 1, rounded down (up with ceil_mode, but no window starts in the right
+///   padding) dx : dy goes to the first largest element of each window.   Saves one byte per output.   Keeps the
+///   layout. source   PyTorch's semantics.
+/// Throws ShapeError if x is not 4-d, pad > kernel / 2, kernel > 16, or the kernel is larger than the padded image.
+Tensor max_pool2d(const Tensor& x, const PoolOptions& options);
+
+/// Mean of each window; shapes and errors as max_pool2d.
+Tensor avg_pool2d(const Tensor& x, const PoolOptions& options);
+
+/// Mean over windows chosen so that the output is [N, C, out_h, out_w]: output i takes inputs
+/// floor(i H / out_h) … ceil((i + 1) H / out_h) - 1, likewise for columns.   source: PyTorch's semantics
+Tensor adaptive_avg_pool2d(const Tensor& x, int out_h, int out_w);
+
+}  // namespace laconic::ops

@@ -1,0 +1,25 @@
+#pragma once
+#include "dist/collective/cost.h"
+#include "dist/communicator.h"
+
+namespace laconic::dist {
+
+/// Butterfly (Rabenseifner) allreduce: afterwards x holds the sum over ranks, on every rank, bit for bit the same.
+///
+///   Reduce-scatter by halving: in each of lg N steps a rank swaps with the partner whose number differs in one bit,
+///   keeps the half of its range that the bit names, gives the other half away, and adds what comes. Then allgather by
+///   doubling: the same partners backwards, each passing on all that it holds. Blocks held, for N = 4:
+///                     start     partner r^2   partner r^1 | partner r^1   partner r^2
+///            rank 0   0 1 2 3   0 1           0           | 0 1           0 1 2 3
+///            rank 1   0 1 2 3   0 1             1         | 0 1           0 1 2 3
+///            rank 2   0 1 2 3       2 3           2       |     2 3       0 1 2 3
+///            rank 3   0 1 2 3       2 3             3     |     2 3       0 1 2 3
+///   With p the largest power of two in N and N = p + e, the first 2e ranks work in pairs: the even one adds its x to
+///   its right neighbour's, sits out, and gets the result at the end. cost     2 lg p alpha + 2(p-1)/p n beta + (p-1)/p
+///   n gamma; if e > 0 also 2 alpha + 2 n beta + n gamma   n bytes instead  ring_allreduce for large x that does not
+///   divide well: it has no pairs, and talks to two neighbours only source   Rabenseifner 2004; Thakur, Rabenseifner &
+///   Gropp 2005; HybridAR eq. 2 throws   CommError if a partner is lost or sends another length
+Task<> butterfly_allreduce(Communicator& comm, Slice<float> x);
+Cost butterfly_allreduce_cost(int N, double bytes);
+
+}  // namespace laconic::dist

@@ -1,0 +1,16 @@
+#pragma once
+
+namespace laconic::dist {
+
+/// What a collective takes, as its docstring says it: time = messages alpha + bytes beta + bytes_added gamma.
+/// The first three count what happens one after another on the busiest rank; the last two count what is handed to the
+/// network by all ranks together, which is what the accounting sees.
+struct Cost {
+  double messages = 0;     ///< one after another
+  double bytes = 0;        ///< sent (or received, whichever is more) one after another
+  double bytes_added = 0;  ///< summed up
+  double all_messages = 0;
+  double all_bytes = 0;
+};
+
+}  // namespace laconic::dist

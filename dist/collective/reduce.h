@@ -1,0 +1,48 @@
+#pragma once
+#include "core/error.h"
+#include "dist/communicator.h"
+
+namespace laconic::dist {
+
+/// What adding costs on a simulated clock (gamma): two streams in, one out, at 10 GB/s.
+inline constexpr double kAddSecondsPerByte = 1e-10;
+
+/// sum[i] += addend[i]. Both of the same length; a slice without memory (of a simulation) is left alone.
+inline void add_in_place(Slice<float> sum, Slice<const float> addend) {
+  float* __restrict s = sum.data();
+  const float* __restrict a = addend.data();
+  if (s == nullptr || a == nullptr) return;
+  const std::size_t n = sum.size();
+  for (std::size_t i = 0; i < n; ++i) s[i] += a[i];
+}
+
+/// sum += addend, its time charged to the communicator's clock.
+inline Task<> add(Communicator& comm, Slice<float> sum, Slice<const float> addend) {
+  add_in_place(sum, addend);
+  co_await comm.work(static_cast<double>(sum.size_bytes()) * kAddSecondsPerByte);
+}
+
+/// Receives exactly `in` from a rank. Throws CommError if something else came: then the ranks run different programs.
+inline Task<> recv_exactly(Communicator& comm, int from, Slice<std::byte> in) {
+  const std::size_t came = co_await comm.recv(from, in);
+  require<CommError>(came == in.size(), "rank ", comm.rank(), " expected ", in.size(), " bytes from rank ", from,
+                     " but ", came, " came. Do all ranks run the same model and options?");
+}
+
+/// Sends `out` to one rank while receiving exactly `in` from another (or the same) one. Throws CommError as above.
+template <class T>
+Task<> exchange(Communicator& comm, int to, Slice<T> out, int from, Slice<T> in) {
+  const Transfer receiving = comm.recv(from, in.bytes());
+  const Transfer sending = comm.send(to, out.bytes());
+  try {
+    const std::size_t came = co_await receiving;
+    require<CommError>(came == in.size_bytes(), "rank ", comm.rank(), " expected ", in.size_bytes(),
+                       " bytes from rank ", from, " but ", came, " came. Do all ranks run the same model and options?");
+    co_await sending;
+  } catch (...) {
+    comm.cancel();  // the other transfer must not outlive the caller's memory
+    throw;
+  }
+}
+
+}  // namespace laconic::dist

@@ -1,0 +1,25 @@
+#pragma once
+#include "dist/collective/cost.h"
+#include "dist/communicator.h"
+
+namespace laconic::dist {
+
+/// Ring allreduce: afterwards x holds the sum over ranks, on every rank, bit for bit the same.
+///
+///   x is cut into N blocks. Block b starts at rank b and moves right, one addend per hop; after N-1 steps rank r holds
+///   the finished block r+1, and N-1 more steps pass those round. Which block each rank sends, for N = 4:
+///                    reduce-scatter     allgather
+///            step      0  1  2           3  4  5
+///            rank 0    0  3  2           1  0  3        every message is n/N bytes; every link works in every step;
+///            rank 1    1  0  3           2  1  0        a rank talks to its two neighbours only
+///            rank 2    2  1  0           3  2  1
+///            rank 3    3  2  1           0  3  2
+///   cost     2(N-1) alpha + 2(N-1)/N n beta + (N-1)/N n gamma            n bytes
+///   instead  butterfly_allreduce for small x: 2 lg N messages
+///   source   Patarasuk & Yuan 2009; HybridAR eq. 1; Inceptionn Algorithm 1, whose second loop is printed one block too
+///            far (a rank would forward a block it has not finished): its text (P2) is right and is what stands here
+///   throws   CommError if a neighbour is lost or sends another length
+Task<> ring_allreduce(Communicator& comm, Slice<float> x);
+Cost ring_allreduce_cost(int N, double bytes);
+
+}  // namespace laconic::dist

@@ -1,0 +1,138 @@
+#pragma once
+#include <coroutine>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/slice.h"
+#include "dist/task.h"
+
+namespace laconic::dist {
+
+class RequestPool;
+
+/// One transfer under way. Belongs to the communicator that posted it; transports fill it in and call complete().
+struct Request {
+  enum class Kind : unsigned char { send, recv };
+  Kind kind = Kind::send;
+  int peer = 0;               ///< world rank on the other side
+  int slot = 0;               ///< which operation of the plan
+  std::byte* data = nullptr;  ///< only read if kind is send
+  std::size_t size = 0;       ///< bytes to send, or room for what comes
+  std::size_t moved = 0;      ///< bytes that were sent or came
+  bool done = false;
+  std::exception_ptr error;
+  std::coroutine_handle<> waiter;
+  Scheduler* scheduler = nullptr;
+  RequestPool* pool = nullptr;
+
+  /// Only on the thread that runs the waiting coroutine.
+  void complete(std::size_t bytes, std::exception_ptr failure = nullptr) {
+    moved = bytes;
+    error = std::move(failure);
+    done = true;
+    if (waiter) scheduler->later(std::exchange(waiter, {}));
+  }
+};
+
+/// The requests of one communicator, used again and again; addresses are stable.
+class RequestPool {
+ public:
+  Request& take(Request::Kind kind, int peer, int slot, std::byte* data, std::size_t size) {
+    if (free_.empty()) free_.push_back(&requests_.emplace_back());
+    Request& r = *free_.back();
+    free_.pop_back();
+    r = Request{
+        .kind = kind, .peer = peer, .slot = slot, .data = data, .size = size, .error = {}, .waiter = {}, .pool = this};
+    live_.push_back(&r);
+    return r;
+  }
+  void give_back(Request& r) {
+    (r.kind == Request::Kind::send ? sent_bytes_ : received_bytes_) += r.moved;
+    std::erase(live_, &r);
+    free_.push_back(&r);
+  }
+  std::span<Request* const> live() const { return live_; }  ///< posted and not yet awaited to the end
+  std::size_t sent_bytes() const { return sent_bytes_; }
+  std::size_t received_bytes() const { return received_bytes_; }
+
+ private:
+  std::deque<Request> requests_;
+  std::vector<Request*> free_, live_;
+  std::size_t sent_bytes_ = 0, received_bytes_ = 0;
+};
+
+/// What send, recv and work return: co_await it once; it yields the bytes that were moved, or throws CommError.
+/// The transfer is under way from the call on, so two of them may be awaited one after the other.
+class [[nodiscard]] Transfer {  // trivially destructible: see task.h
+ public:
+  Transfer() = default;  ///< finished already, 0 bytes
+  explicit Transfer(Request& request) : request_(&request) {}
+
+  bool await_ready() const noexcept { return request_ == nullptr || request_->done; }
+  template <class Promise>
+  void await_suspend(std::coroutine_handle<Promise> coroutine) const noexcept {
+    request_->scheduler = coroutine.promise().scheduler;
+    request_->waiter = coroutine;
+  }
+  std::size_t await_resume() const {
+    if (request_ == nullptr) return 0;
+    const std::exception_ptr error = std::move(request_->error);
+    const std::size_t moved = request_->moved;
+    request_->pool->give_back(*request_);
+    if (error) std::rethrow_exception(error);
+    return moved;
+  }
+
+ private:
+  Request* request_ = nullptr;
+};
+
+/// A group of ranks that talk within one operation. MPI, threads of one process and a simulator's clock implement these
+/// calls and nothing else, so every collective runs on all of them. A communicator is a view: transport, group, slot,
+/// priority; making one costs little and sends nothing. Used by one thread only.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;  ///< 0 .. size()-1
+  virtual int size() const = 0;  ///< N >= 1
+
+  /// Transfers; leave the memory alone until they were awaited. Messages of one operation between two ranks keep their
+  /// order; those of other operations never mix with them.
+  virtual Transfer send(int to, Slice<const std::byte> bytes) = 0;
+  virtual Transfer recv(int from, Slice<std::byte> bytes) = 0;  ///< may be shorter; yields what came, in bytes
+  virtual Transfer work(double seconds) = 0;  ///< what a computation costs: advances a virtual clock only
+
+  /// The same operation among some ranks of this communicator, in this order; own rank among them. Local: sends nothing
+  /// (collective/split.h agrees on groups). Messages of both between two ranks share one order.
+  virtual std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) = 0;
+
+  /// Forgets every transfer that was not awaited to its end; afterwards nobody touches the memory they were given.
+  virtual void cancel() = 0;
+};
+
+/// Memory for messages on their way, contents undefined. Cancels what its communicator has under way before it goes, so
+/// that a coroutine that ends by an exception never leaves a transfer behind that writes into freed memory.
+template <class T>
+class Scratch {
+ public:
+  Scratch(Communicator& comm, std::size_t elements)
+      : comm_(comm), memory_(std::make_unique_for_overwrite<T[]>(elements)), elements_(elements) {}
+  ~Scratch() { comm_.cancel(); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  Slice<T> slice() const { return {memory_.get(), elements_}; }
+  Slice<T> first(std::size_t count) const { return slice().first(count); }
+
+ private:
+  Communicator& comm_;
+  std::unique_ptr<T[]> memory_;
+  std::size_t elements_;
+};
+
+}  // namespace laconic::dist

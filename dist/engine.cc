@@ -1,0 +1,311 @@
+#include "dist/engine.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace laconic::dist {
+namespace {
+
+double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+}  // namespace
+
+Engine::Engine(std::function<std::unique_ptr<Transport>()> make, Options options) : options_(options) {
+  std::exception_ptr error;
+  bool ready = false;
+  thread_ = std::thread([&, this, make = std::move(make)] {
+    pthread_setname_np(pthread_self(), "laconic-comm");
+    try {
+      transport_ = make();
+      rank_ = transport_->rank();
+      size_ = transport_->size();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const bool usable = error == nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      ready = true;
+      changed_.notify_all();
+    }  // from here on the constructor's variables may be gone
+    if (usable) serve_until_stopped();
+    transport_.reset();
+  });
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return ready; });
+  lock.unlock();
+  if (error) {
+    thread_.join();
+    std::rethrow_exception(error);
+  }
+}
+
+Engine::~Engine() {
+  {
+    std::lock_guard lock(mutex_);  // the thread destroys the transport once it has seen stop_, not before
+    stop_ = true;
+    changed_.notify_all();
+    transport_->wake();
+  }
+  thread_.join();
+}
+
+int Engine::reserve_slots(int count) { return std::exchange(next_slot_, next_slot_ + count); }
+
+// ---- compute thread ----
+
+Ticket Engine::submit(Operation operation) {
+  auto running = std::make_unique<Running>();
+  running->operation = std::move(operation);
+  running->ticket = std::make_shared<Ticket::State>();
+  const Ticket ticket(running->ticket);
+  if (size_ == 1) {
+    run_here(*running);
+    return ticket;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+    submitted_.push_back(std::move(running));
+    if (open_++ == 0) busy_since_ = Clock::now();
+  }
+  transport_->wake();
+  return ticket;
+}
+
+void Engine::run_here(Running& running) {
+  {
+    std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+  }
+  Scheduler here;
+  std::vector<Running*> finished;
+  running.comm =
+      std::make_unique<TransportCommunicator>(*transport_, running.operation.slot, running.operation.priority);
+  running.task = supervise(running, finished);
+  running.task.start(here);
+  here.run();
+  const bool done = running.task.done();
+  running.comm->cancel();
+  running.task = {};
+  running.ticket->done = true;
+  running.ticket->error = running.error;
+  if (!done)
+    running.ticket->error = std::make_exception_ptr(
+        CommError(concat(running.operation.name, ": waits for a message, but this is the only rank.")));
+}
+
+void Engine::wait(const Ticket& ticket) { wait_for(ticket, true); }
+
+void Engine::run(std::string name, std::function<Task<>(Communicator&)> body) {
+  wait_for(submit({.name = std::move(name), .slot = 0, .priority = 0, .body = std::move(body)}), false);
+}
+
+void Engine::wait_for(const Ticket& ticket, bool exposed) {
+  if (!ticket.valid()) return;
+  std::unique_lock lock(mutex_);
+  const Ticket::State& state = *ticket.state_;
+  if (!state.done && !failure_) {
+    const Clock::time_point begin = waiting_since_ = Clock::now();
+    const auto patience = std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(std::min(options_.timeout_seconds, 1e8)));
+    while (!changed_.wait_for(lock, patience, [&] { return state.done || failure_; })) {
+      check_time_ = true;  // the communication thread knows whether anything moved meanwhile, and what is missing
+      lock.unlock();
+      transport_->wake();
+      lock.lock();
+    }
+    if (exposed) exposed_seconds_ += seconds(Clock::now() - begin);
+  }
+  if (state.done && state.error) std::rethrow_exception(state.error);
+  if (!state.done) std::rethrow_exception(failure_);
+}
+
+void Engine::drain() {
+  std::unique_lock lock(mutex_);
+  waiting_since_ = Clock::now();
+  const auto patience = std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double>(std::min(options_.timeout_seconds, 1e8)));
+  while (!changed_.wait_for(lock, patience, [&] { return open_ == 0 || failure_; })) {
+    check_time_ = true;
+    lock.unlock();
+    transport_->wake();
+    lock.lock();
+  }
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void Engine::halt() noexcept {
+  std::unique_lock lock(mutex_);
+  if (open_ == 0 || failure_) return;
+  halt_asked_ = true;
+  transport_->wake();
+  changed_.wait(lock, [&] { return failure_ != nullptr; });
+}
+
+void Engine::abort(const std::string& reason, int exit_code) noexcept {
+  try {
+    std::unique_lock lock(mutex_);
+    if (!abort_asked_) {
+      abort_asked_ = true;
+      abort_reason_ = reason;
+      abort_code_ = exit_code;
+    }
+    changed_.notify_all();
+    transport_->wake();
+    changed_.wait_for(lock, std::chrono::seconds(10), [&] { return abort_done_; });
+  } catch (...) {  // out of memory while ending: the others find out by their time-out
+  }
+}
+
+EngineCounters Engine::counters() const {
+  std::lock_guard lock(mutex_);
+  const double running = open_ > 0 ? seconds(Clock::now() - busy_since_) : 0;
+  return {transport_->traffic(), comm_seconds_ + running, exposed_seconds_};
+}
+
+// ---- communication thread ----
+
+void Engine::serve_until_stopped() {
+  try {
+    serve();
+  } catch (...) {
+    fail(std::current_exception());
+  }
+  // After a failure only an abort is still of interest.
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stop_ || (abort_asked_ && !abort_done_); });
+    if (!abort_asked_ || abort_done_) break;
+    const std::string reason = abort_reason_;
+    lock.unlock();
+    transport_->abort(reason, abort_code_);
+    lock.lock();
+    abort_done_ = true;
+    changed_.notify_all();
+  }
+  lock.unlock();
+  fail(nullptr);  // whatever was still under way
+}
+
+void Engine::serve() {
+  last_progress_ = Clock::now();
+  while (take_submitted()) {
+    scheduler_.run();
+    finish();
+    if (transport_->progress() > 0) {
+      last_progress_ = Clock::now();
+      continue;
+    }
+    transport_->wait();
+  }
+}
+
+bool Engine::take_submitted() {
+  RunningList taken;
+  {
+    std::lock_guard lock(mutex_);
+    if (stop_) return false;
+    if (abort_asked_) throw CommError(abort_reason_);
+    if (halt_asked_) throw CommError("engine: halted while operations were under way");
+    if (std::exchange(check_time_, false)) {
+      const Clock::time_point quiet_since = std::max(waiting_since_, last_progress_);
+      if (seconds(Clock::now() - quiet_since) >= 0.999 * options_.timeout_seconds) throw CommError(describe());
+    }
+    taken.swap(submitted_);
+  }
+  std::vector<Running*> startable;
+  for (auto& running : taken) {
+    RunningList& queue = slots_[running->operation.slot];
+    queue.push_back(std::move(running));
+    if (queue.size() == 1) startable.push_back(queue.front().get());
+  }
+  std::stable_sort(startable.begin(), startable.end(),
+                   [](const Running* a, const Running* b) { return a->operation.priority > b->operation.priority; });
+  for (Running* running : startable) start(*running);
+  return true;
+}
+
+void Engine::start(Running& running) {
+  running.comm =
+      std::make_unique<TransportCommunicator>(*transport_, running.operation.slot, running.operation.priority);
+  running.task = supervise(running, finished_);
+  running.task.start(scheduler_);
+}
+
+Task<> Engine::supervise(Running& running, std::vector<Running*>& finished) {
+  try {
+    co_await running.operation.body(*running.comm);
+  } catch (...) {
+    running.error = std::current_exception();
+  }
+  finished.push_back(&running);
+}
+
+void Engine::finish() {
+  while (!finished_.empty()) {
+    std::vector<Running*> ended;
+    ended.swap(finished_);
+    RunningList dead;  // destroyed without the lock
+    for (Running* running : ended) {
+      RunningList& queue = slots_[running->operation.slot];
+      dead.push_back(std::move(queue.front()));
+      queue.erase(queue.begin());
+      if (!queue.empty()) start(*queue.front());
+    }
+    for (auto& running : dead) {
+      running->comm->cancel();
+      running->task = {};
+      running->operation.body = nullptr;  // what it captured must not outlive the wait
+    }
+    {
+      std::lock_guard lock(mutex_);
+      for (auto& running : dead) {
+        running->ticket->error = running->error;
+        running->ticket->done = true;
+      }
+      open_ -= dead.size();
+      if (open_ == 0) comm_seconds_ += seconds(Clock::now() - busy_since_);
+      changed_.notify_all();
+    }
+    scheduler_.run();
+  }
+}
+
+void Engine::fail(std::exception_ptr error) {
+  scheduler_.clear();
+  for (auto& [slot, queue] : slots_)
+    for (auto& running : queue) {
+      if (running->comm) running->comm->cancel();
+      running->task = {};
+    }
+  slots_.clear();
+  finished_.clear();
+  std::lock_guard lock(mutex_);
+  submitted_.clear();
+  open_ = 0;
+  if (error && !failure_) failure_ = error;
+  if (!failure_) failure_ = std::make_exception_ptr(CommError("engine: stopped"));
+  changed_.notify_all();
+}
+
+std::string Engine::describe() const {
+  std::string first;
+  int others = 0;
+  for (const auto& [slot, queue] : slots_)
+    for (const auto& running : queue) {
+      const std::string waits = running->comm ? running->comm->waits_for() : "";
+      if (!waits.empty() && first.empty())
+        first = concat(running->operation.name, " ", waits);
+      else
+        ++others;
+    }
+  if (first.empty()) first = "no operation has a transfer under way";
+  return concat("engine: rank ", rank_, " of ", size_, " saw nothing move for ", options_.timeout_seconds,
+                " s: ", first, others > 0 ? concat("; and ", others, " more operations wait") : "",
+                ". Is that rank alive? Raise --timeout if it is slow.");
+}
+
+}  // namespace laconic::dist

@@ -1,0 +1,150 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dist/transport/transport.h"
+
+namespace laconic::dist {
+
+/// What the communication thread is asked to do. `body` makes the coroutine; it is kept until the coroutine has ended,
+/// so a lambda with captures may be the coroutine itself. Memory that it works on is left alone until waited for.
+struct Operation {
+  std::string name{};  ///< for errors: "allreduce conv1.weight"
+  int slot = 0;        ///< the same on every rank: Engine::reserve_slots
+  int priority = 0;    ///< larger goes first
+  std::function<Task<>(Communicator&)> body{};
+};
+
+/// Stands for an operation that was submitted. Copies stand for the same one.
+class Ticket {
+ public:
+  Ticket() = default;  ///< of nothing: finished
+  bool valid() const { return state_ != nullptr; }
+
+ private:
+  friend class Engine;
+  struct State {
+    bool done = false;
+    std::exception_ptr error;
+  };
+  explicit Ticket(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
+/// How much an engine did since it was made; a step's share is the difference of two readings.
+struct EngineCounters {
+  Traffic sent;
+  double comm_seconds = 0;     ///< at least one operation was under way
+  double exposed_seconds = 0;  ///< the compute thread was blocked in wait
+};
+
+/// The communication thread of one rank. The compute thread hands it operations; it keeps all of them in flight at
+/// once, resuming whichever can go on, and sleeps when none is there (an idle engine costs nothing). Only this thread
+/// touches the transport; the transport is made and destroyed on it too, as MPI wants. Operations with different slots
+/// may be submitted in different orders on different ranks. Those of one slot run one after the other, in the order of
+/// submission, which must be the same everywhere. With one rank operations run at once in the calling thread: they have
+/// nobody to wait for. One compute thread uses it; abort() may come from any thread.
+class Engine {
+ public:
+  struct Options {
+    double timeout_seconds = 300;  ///< a wait ends with CommError after so long without anything arriving or leaving
+  };
+
+  /// `make` runs on the communication thread. Throws what it throws.
+  explicit Engine(std::function<std::unique_ptr<Transport>()> make) : Engine(std::move(make), Options{}) {}
+  Engine(std::function<std::unique_ptr<Transport>()> make, Options options);
+  /// Cancels what is still under way (drain() first to let it end).
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// `count` fresh slots, first one returned. Every rank asks in the same order. Slot 0 is the engine's own, for run().
+  int reserve_slots(int count);
+
+  /// Hands over an operation: one lock and one wake-up. Throws CommError if the engine has failed.
+  Ticket submit(Operation operation);
+  /// Blocks until the operation has ended; rethrows what it threw. Throws CommError if nothing moves for the time-out
+  /// (names operation, peer and bytes so far), or if another rank aborted (its sentence).
+  void wait(const Ticket& ticket);
+  /// submit and wait, on slot 0: for broadcasts, checks and evaluation. Not counted as exposed.
+  void run(std::string name, std::function<Task<>(Communicator&)> body);
+  /// Waits for everything submitted so far.
+  void drain();
+
+  /// Cancels everything under way on this rank, for good: afterwards the engine touches no memory of its operations any
+  /// more. Whoever owns such memory calls it from its destructor, in case an exception unwinds past it; does nothing
+  /// if nothing is under way.
+  void halt() noexcept;
+
+  /// Ends all ranks with this sentence, quickly. Under MPI it prints the sentence and ends the processes; between
+  /// threads it makes every wait on every rank throw CommError with it.
+  void abort(const std::string& reason, int exit_code = 1) noexcept;
+
+  EngineCounters counters() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Running {  // one operation; belongs to the communication thread once it was taken
+    Operation operation;
+    std::shared_ptr<Ticket::State> ticket;
+    std::unique_ptr<TransportCommunicator> comm;
+    Task<> task;
+    std::exception_ptr error;
+  };
+  using RunningList = std::vector<std::unique_ptr<Running>>;
+
+  void run_here(Running& running);
+  void serve_until_stopped();
+  void serve();
+  bool take_submitted();
+  void start(Running& running);
+  static Task<> supervise(Running& running, std::vector<Running*>& finished);
+  void finish();
+  void fail(std::exception_ptr error);
+  void wait_for(const Ticket& ticket, bool exposed);
+  std::string describe() const;
+
+  const Options options_;
+  int rank_ = 0, size_ = 1;
+  int next_slot_ = 1;
+
+  // Between the two threads, under mutex_.
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // of tickets, failure, requests: both threads look again
+  RunningList submitted_;
+  std::size_t open_ = 0;  // submitted and not ended
+  std::exception_ptr failure_;
+  bool stop_ = false, halt_asked_ = false;
+  bool abort_asked_ = false, abort_done_ = false;
+  std::string abort_reason_;
+  int abort_code_ = 1;
+  bool check_time_ = false;
+  Clock::time_point waiting_since_;
+  double exposed_seconds_ = 0;
+  double comm_seconds_ = 0;
+  Clock::time_point busy_since_;
+
+  // The communication thread's own.
+  std::unique_ptr<Transport> transport_;
+  Scheduler scheduler_;
+  std::map<int, RunningList> slots_;  // the first of each list is under way, the others wait for their slot
+  std::vector<Running*> finished_;
+  Clock::time_point last_progress_;
+
+  std::thread thread_;
+};
+
+}  // namespace laconic::dist

@@ -1,0 +1,13 @@
+#pragma once
+#include <string>
+
+#include "dist/engine.h"
+
+namespace laconic::dist {
+
+/// Checks before step 0 that all ranks run the same thing. `mine` is lines of "key=value": model, options, sizes of the
+/// data, the plan. Every rank compares all of them with rank 0's.
+/// Throws CommError on all ranks, with the same sentence: the first rank and line that differ, and both values.
+void check_fingerprint(Engine& engine, const std::string& mine);
+
+}  // namespace laconic::dist

@@ -1,0 +1,55 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+
+#include "core/parameter.h"
+#include "core/state.h"
+
+namespace laconic::dist {
+
+/// What a step's updates need to know, captured when its gradients are handed over: with overlap the update happens
+/// when the next step has already begun.
+struct StepContext {
+  std::int64_t step = 1;  ///< of the update, first 1
+  double lr = 0;
+};
+
+/// Applies the gradient that stands in parameter.grad(), for these rows. Runs on the compute thread. Made by the
+/// trainer from an optimiser.
+using Update = std::function<void(Parameter&, Rows, const StepContext&)>;
+
+/// What a step cost between ranks, of this rank. Bytes are payload and headers of our own.
+struct StepStats {
+  std::uint64_t bytes_sent = 0;   ///< handed to the network since the last end_step
+  std::uint64_t bytes_dense = 0;  ///< what a dense ring sends a step
+  double select_ms = 0;           ///< choosing what to send
+  double comm_ms = 0;             ///< at least one operation was under way
+  double exposed_ms = 0;          ///< the compute thread was blocked; belongs to the step whose forward it blocked
+  double update_ms = 0;           ///< in the update callback
+};
+
+/// How the gradients of all ranks become one update: everything that a paper changes is in here. One object per rank,
+/// called on its compute thread; hung into the arena as its listener. A step is
+///
+///   begin_step(context)      lr and step of the updates that this step's gradients will make
+///   before_forward(p, rows)  as forward reaches them: waits until p is fresh, and applies its pending update
+///   gradient_ready(p, rows)  as backward finishes them; rows of all parameters, each row once a step
+///   end_step(stats)          after backward
+///
+/// A parameter's pending update is applied before its gradient is written again, because its forward comes first.
+class Strategy : public ParameterListener {
+ public:
+  virtual void begin_step(const StepContext& context) = 0;
+  void gradient_ready(Parameter& parameter, Rows rows) override = 0;
+  void before_forward(Parameter& parameter, Rows rows) override = 0;
+  virtual void end_step(StepStats& stats) = 0;
+  /// Waits for and applies everything pending: before evaluation, save, audit and stop. Every rank calls it at the same
+  /// step. Afterwards all ranks hold the same bits (where the strategy promises that).
+  virtual void flush() = 0;
+
+  /// What has to be in a checkpoint besides parameters and optimiser, after a flush. Names begin with the strategy's.
+  virtual void save(StateDict&) const {}
+  virtual void load(const StateDict&) {}
+};
+
+}  // namespace laconic::dist

@@ -1,0 +1,67 @@
+#include "dist/trainer/image_classification.h"
+
+#include "core/ops/cross_entropy.h"
+
+namespace laconic {
+
+ImageClassification::ImageClassification(std::shared_ptr<Module> model, std::shared_ptr<const ImageDataset> data, int rank, int workers,
+                                         const Options& options)
+    : model_(std::move(model)), data_(std::move(data)), rank_(rank), workers_(workers), o_(options), data_fingerprint_(laconic::fingerprint(*data_)) {}
+
+DataLoader::Options ImageClassification::loader_options() const {
+  DataLoader::Options options;
+  options.sampler = {.samples = data_->train.size(), .ranks = workers_, .rank = rank_, .batch = o_.batch, .shuffle = o_.shuffle, .seed = o_.seed};
+  options.threads = o_.data_threads;
+  return options;
+}
+
+std::int64_t ImageClassification::batches_per_epoch() const { return ShardedSampler(loader_options().sampler).steps_per_epoch(); }
+
+void ImageClassification::start(std::int64_t epoch, std::int64_t batch) {
+  DataLoader::Options options = loader_options();
+  options.first_epoch = epoch;
+  options.first_step = batch;
+  batch_ = {};
+  loader_.reset();
+  loader_ = std::make_unique<DataLoader>(data_, Split::train, o_.augment, options);
+}
+
+Share ImageClassification::load() {
+  if (!loader_) start(0, 0);
+  batch_ = {};  // its buffer may be used again
+  require<Error>(loader_->next(batch_), "training data: no further batch.");
+  return {batch_.samples, batch_.global_samples, batch_.first_global_position};
+}
+
+Tensor ImageClassification::loss() {
+  return ops::softmax_cross_entropy((*model_)(batch_.images), batch_.labels, o_.label_smoothing);
+}
+
+EvalSums ImageClassification::evaluate() {
+  const NoGrad no_grad;
+  const bool was_training = model_->training();
+  model_->eval();
+  DataLoader::Options options;
+  options.sampler = {.samples = data_->test.size(), .ranks = workers_, .rank = rank_, .batch = o_.eval_batch, .shuffle = false, .share = true};
+  options.threads = o_.data_threads;
+  options.epochs = 1;
+  DataLoader loader(data_, Split::test, kNoAugment, options);
+  EvalSums sums;
+  for (Batch batch; loader.next(batch); batch = {}) {
+    if (batch.samples == 0) continue;
+    const Tensor logits = (*model_)(batch.images);
+    sums.samples += static_cast<double>(batch.samples);
+    sums.loss += ops::sum_of_cross_entropy(logits, batch.labels);
+    sums.wrong_top1 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.labels, 1));
+    if (has_top5()) sums.wrong_top5 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.labels, 5));
+  }
+  model_->train(was_training);
+  return sums;
+}
+
+std::string ImageClassification::fingerprint() const {
+  return concat("data=", data_->name, " content=", data_fingerprint_, " train=", data_->train.size(), " test=", data_->test.size(), " batch=", o_.batch,
+                " shuffle=", o_.shuffle, " seed=", o_.seed, " augment=", o_.augment.pad, ",", o_.augment.flip, " smoothing=", o_.label_smoothing);
+}
+
+}  // namespace laconic

@@ -1,0 +1,46 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "layers/module.h"
+
+namespace laconic {
+
+/// One worker's part of one micro-batch.
+struct Share {
+  std::int64_t samples = 0;         ///< of this worker; may be 0 in the last step of an epoch
+  std::int64_t global_samples = 0;  ///< of all workers
+  std::int64_t first_sample = 0;    ///< position of this worker's first sample in the epoch's order
+};
+
+/// Sums over evaluated samples: they add up over batches and workers.
+struct EvalSums {
+  double samples = 0, loss = 0, wrong_top1 = 0, wrong_top5 = 0;
+};
+
+/// What a trainer trains: a model, where its batches come from, what their loss is, and how well it does. One object per
+/// worker. Image classification is one (image_classification.h).
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  virtual Module& model() = 0;
+  virtual std::int64_t batches_per_epoch() const = 0;  ///< the same on every worker
+  /// Positions the data: the next load() gives batch `batch` of `epoch` (both from 0; batch may be the epoch's number
+  /// of batches: the next epoch's first).
+  virtual void start(std::int64_t epoch, std::int64_t batch) = 0;
+  /// Fetches the next micro-batch; at the end of an epoch the next one begins.
+  virtual Share load() = 0;
+  /// Forward pass of the loaded micro-batch in training mode: its mean loss [1], recorded. Only if it has samples.
+  virtual Tensor loss() = 0;
+  /// Evaluates this worker's share of the test set with the model as it is, in evaluation mode.
+  virtual EvalSums evaluate() = 0;
+  virtual bool has_top5() const { return false; }
+  /// Names data and options that all workers must agree on.
+  virtual std::string fingerprint() const = 0;
+  virtual std::string data_name() const = 0;
+  virtual std::int64_t train_samples() const = 0;
+  virtual std::int64_t test_samples() const = 0;
+};
+
+}  // namespace laconic

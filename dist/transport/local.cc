@@ -1,0 +1,105 @@
+#include "dist/transport/local.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace laconic::dist {
+namespace {
+
+std::uint64_t key(int sender, int slot) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(sender)) << 32 | static_cast<std::uint32_t>(slot);
+}
+
+}  // namespace
+
+LocalHub::LocalHub(int size) {
+  require<UsageError>(size >= 1, "local transport: ", size, " workers make no group. Ask for at least 1.");
+  for (int r = 0; r < size; ++r) ranks_.push_back(std::make_unique<Rank>());
+}
+
+LocalTransport::LocalTransport(std::shared_ptr<LocalHub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+
+void LocalTransport::post(Request& request, int) {
+  const bool sending = request.kind == Request::Kind::send;
+  if (sending) count_sent(request.size);
+  const int receiver = sending ? request.peer : rank_, sender = sending ? rank_ : request.peer;
+  LocalHub::Rank& peer = *hub_->ranks_[static_cast<std::size_t>(request.peer)];
+  Request* other;
+  {
+    std::lock_guard lock(hub_->mutex_);
+    LocalHub::Channel& channel = hub_->ranks_[static_cast<std::size_t>(receiver)]->incoming[key(sender, request.slot)];
+    auto& theirs = sending ? channel.receives : channel.sends;
+    if (theirs.empty()) {
+      (sending ? channel.sends : channel.receives).push_back(&request);
+      return;
+    }
+    other = theirs.front();
+    theirs.pop_front();
+  }
+  // Both requests are out of the queues: until the completion is entered below, cancel() waits for it.
+  Request& from = sending ? request : *other;
+  Request& to = sending ? *other : request;
+  const std::size_t bytes = from.size;
+  std::exception_ptr error;
+  if (bytes > to.size)
+    error = std::make_exception_ptr(CommError(
+        concat("local transport: rank ", sender, " sent ", bytes, " bytes to rank ", receiver, ", which has room for ",
+               to.size, " (slot ", request.slot, "). Do all ranks run the same model and options?")));
+  else if (bytes > 0)
+    std::memcpy(to.data, from.data, bytes);
+  {
+    std::lock_guard lock(hub_->mutex_);
+    peer.completed.push_back({other, bytes, sending ? error : nullptr});
+    peer.changed.notify_all();
+  }
+  request.complete(bytes, sending ? nullptr : error);
+}
+
+void LocalTransport::cancel(Request& request) {
+  const bool sending = request.kind == Request::Kind::send;
+  const int receiver = sending ? request.peer : rank_, sender = sending ? rank_ : request.peer;
+  LocalHub::Rank& own = *hub_->ranks_[static_cast<std::size_t>(rank_)];
+  std::unique_lock lock(hub_->mutex_);
+  LocalHub::Channel& channel = hub_->ranks_[static_cast<std::size_t>(receiver)]->incoming[key(sender, request.slot)];
+  if (std::erase(sending ? channel.sends : channel.receives, &request) > 0) return;
+  const auto mine = [&](const LocalHub::Completion& c) { return c.request == &request; };
+  own.changed.wait(lock, [&] { return std::any_of(own.completed.begin(), own.completed.end(), mine); });
+  std::erase_if(own.completed, mine);
+}
+
+int LocalTransport::progress() {
+  LocalHub::Rank& own = *hub_->ranks_[static_cast<std::size_t>(rank_)];
+  {
+    std::lock_guard lock(hub_->mutex_);
+    if (hub_->aborted_) throw CommError(hub_->reason_);
+    taken_.swap(own.completed);
+  }
+  for (LocalHub::Completion& c : taken_) c.request->complete(c.bytes, std::move(c.error));
+  const int count = static_cast<int>(taken_.size());
+  taken_.clear();
+  return count;
+}
+
+void LocalTransport::wait() {
+  LocalHub::Rank& own = *hub_->ranks_[static_cast<std::size_t>(rank_)];
+  std::unique_lock lock(hub_->mutex_);
+  own.changed.wait(lock, [&] { return own.woken || hub_->aborted_ || !own.completed.empty(); });
+  own.woken = false;
+}
+
+void LocalTransport::wake() {
+  LocalHub::Rank& own = *hub_->ranks_[static_cast<std::size_t>(rank_)];
+  std::lock_guard lock(hub_->mutex_);
+  own.woken = true;
+  own.changed.notify_all();
+}
+
+void LocalTransport::abort(const std::string& reason, int) {
+  std::lock_guard lock(hub_->mutex_);
+  if (hub_->aborted_) return;
+  hub_->aborted_ = true;
+  hub_->reason_ = reason;
+  for (auto& rank : hub_->ranks_) rank->changed.notify_all();
+}
+
+}  // namespace laconic::dist

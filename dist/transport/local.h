@@ -1,0 +1,63 @@
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "dist/transport/transport.h"
+
+namespace laconic::dist {
+
+/// What N workers that are threads of one process share: for teaching, tests, and workers that share one device.
+/// A receive and a send of the same (sender, receiver, slot) are matched under one lock and copied outside of it, by
+/// the thread that came second, straight from the sender's memory: nothing is buffered. Any thread.
+class LocalHub {
+ public:
+  explicit LocalHub(int size);
+  int size() const { return static_cast<int>(ranks_.size()); }
+
+ private:
+  friend class LocalTransport;
+  struct Completion {
+    Request* request;
+    std::size_t bytes;
+    std::exception_ptr error;
+  };
+  struct Channel {  // of one (sender, receiver, slot): at most one of the two holds anything
+    std::deque<Request*> sends, receives;
+  };
+  struct Rank {
+    std::condition_variable changed;
+    std::unordered_map<std::uint64_t, Channel> incoming;  // by sender and slot
+    std::vector<Completion> completed;                    // by others, for this rank's thread to take
+    bool woken = false;
+  };
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  bool aborted_ = false;
+  std::string reason_;
+};
+
+/// Rank `rank` of a hub.
+class LocalTransport final : public Transport {
+ public:
+  LocalTransport(std::shared_ptr<LocalHub> hub, int rank);
+  int rank() const override { return rank_; }
+  int size() const override { return hub_->size(); }
+  void post(Request& request, int priority) override;
+  void cancel(Request& request) override;
+  int progress() override;
+  void wait() override;
+  void wake() override;
+  void abort(const std::string& reason, int exit_code) override;
+
+ private:
+  std::shared_ptr<LocalHub> hub_;
+  int rank_;
+  std::vector<LocalHub::Completion> taken_;
+};
+
+}  // namespace laconic::dist

@@ -1,0 +1,170 @@
+#include "dist/transport/mpi.h"
+
+#define OMPI_SKIP_MPICXX 1  // the C interface only: the old C++ one does not pass -Wextra
+#include <mpi.h>
+#include <sched.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace laconic::dist {
+namespace {
+
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw CommError(concat("mpi: ", call, " failed: ", std::string(text, static_cast<std::size_t>(length)),
+                         ". Look at mpirun's own messages."));
+}
+
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport() {
+    int provided = 0;
+    // The thread that initialises is MPI's main thread, so FUNNELED is all that one communication thread needs.
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+  }
+  ~MpiTransport() override {
+    MPI_Comm_free(&comm_);
+    MPI_Finalize();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void post(Request& request, int) override {
+    require<CommError>(request.size <= static_cast<std::size_t>(std::numeric_limits<int>::max()), "mpi: a message of ",
+                       request.size, " bytes is above MPI's 2 GiB. Use a collective that cuts it.");
+    const int count = static_cast<int>(request.size);
+    MPI_Request handle;
+    if (request.kind == Request::Kind::send) {
+      check(MPI_Isend(request.data, count, MPI_BYTE, request.peer, request.slot, comm_, &handle), "MPI_Isend");
+      count_sent(request.size);
+    } else {
+      check(MPI_Irecv(request.data, count, MPI_BYTE, request.peer, request.slot, comm_, &handle), "MPI_Irecv");
+    }
+    handles_.push_back(handle);
+    requests_.push_back(&request);
+  }
+
+  void cancel(Request& request) override {
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i] != &request) continue;
+      // Open MPI cancels receives only. A send that nobody takes is left to MPI: its memory must stay, which holds
+      // because a failed rank ends the processes.
+      if (request.kind == Request::Kind::recv) {
+        MPI_Cancel(&handles_[i]);
+        MPI_Wait(&handles_[i], MPI_STATUS_IGNORE);
+      } else {
+        MPI_Request_free(&handles_[i]);
+      }
+      forget(i);
+      return;
+    }
+  }
+
+  int progress() override { return std::exchange(found_, 0) + test(); }
+
+  void wait() override {
+    if (requests_.empty()) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return woken_.load(); });
+    } else {
+      // A yield after every test costs 1.5 times on small messages; timed sleeps cost the compute thread more.
+      for (int i = 0; i < 32 && found_ == 0 && !woken_.load(std::memory_order_relaxed); ++i) found_ += test();
+      if (found_ == 0 && !woken_.load(std::memory_order_relaxed)) sched_yield();
+    }
+    woken_.store(false);
+  }
+
+  void wake() override {
+    std::lock_guard lock(mutex_);
+    woken_.store(true);
+    changed_.notify_all();
+  }
+
+  void abort(const std::string& reason, int exit_code) override {
+    // Several ranks may fail with the same sentence at once (a check that all of them make): the lowest speaks first,
+    // and its MPI_Abort ends the others before they do.
+    std::this_thread::sleep_for(std::chrono::milliseconds(rank_ == 0 ? 0 : 200));
+    std::fprintf(stderr, "laconic: error: %s\n", reason.c_str());
+    std::fflush(stderr);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // let mpirun pass it on before its own message
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+  }
+
+ private:
+  /// Completes the requests that MPI has finished; how many.
+  int test() {
+    if (requests_.empty()) return 0;
+    indices_.resize(requests_.size());
+    statuses_.resize(requests_.size());
+    int count = 0;
+    const int code =
+        MPI_Testsome(static_cast<int>(handles_.size()), handles_.data(), &count, indices_.data(), statuses_.data());
+    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
+    if (count == MPI_UNDEFINED || count == 0) return 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      const auto at = static_cast<std::size_t>(indices_[i]);
+      Request& request = *std::exchange(requests_[at], nullptr);
+      const int error = code == MPI_ERR_IN_STATUS ? statuses_[i].MPI_ERROR : MPI_SUCCESS;
+      int bytes = static_cast<int>(request.size);
+      if (request.kind == Request::Kind::recv && error == MPI_SUCCESS) MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes);
+      if (error == MPI_SUCCESS)
+        request.complete(static_cast<std::size_t>(bytes));
+      else
+        request.complete(0, failure(request, error));
+    }
+    for (std::size_t i = requests_.size(); i-- > 0;)
+      if (requests_[i] == nullptr) forget(i);
+    return count;
+  }
+
+  std::exception_ptr failure(const Request& request, int error) const {
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(error, text, &length);
+    return std::make_exception_ptr(CommError(concat(
+        "mpi: rank ", rank_, request.kind == Request::Kind::recv ? " could not receive up to " : " could not send ",
+        request.size, " bytes, peer rank ", request.peer, " (slot ", request.slot,
+        "): ", std::string(text, static_cast<std::size_t>(length)), ". Do all ranks run the same model and options?")));
+  }
+
+  void forget(std::size_t i) {
+    handles_[i] = handles_.back();
+    handles_.pop_back();
+    requests_[i] = requests_.back();
+    requests_.pop_back();
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+  int found_ = 0;                     // completed by wait(), not reported yet
+  std::vector<MPI_Request> handles_;  // the same order as requests_
+  std::vector<Request*> requests_;
+  std::vector<int> indices_;
+  std::vector<MPI_Status> statuses_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<bool> woken_{false};
+};
+
+}  // namespace
+
+bool mpi_built_in() { return true; }
+
+std::unique_ptr<Transport> make_mpi_transport() { return std::make_unique<MpiTransport>(); }
+
+}  // namespace laconic::dist

@@ -1,0 +1,13 @@
+#include "dist/transport/mpi.h"
+
+namespace laconic::dist {
+
+bool mpi_built_in() { return false; }
+
+std::unique_ptr<Transport> make_mpi_transport() {
+  throw UsageError(
+      "mpi: this program was started by mpirun but built without MPI. Install libopenmpi-dev and configure again, or "
+      "use --workers N for threads of one process.");
+}
+
+}  // namespace laconic::dist

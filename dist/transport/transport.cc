@@ -1,0 +1,79 @@
+#include "dist/transport/transport.h"
+
+#include <algorithm>
+
+namespace laconic::dist {
+
+TransportCommunicator::TransportCommunicator(Transport& transport, int slot, int priority)
+    : transport_(transport), rank_(transport.rank()), slot_(slot), priority_(priority) {}
+
+TransportCommunicator::TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank)
+    : transport_(parent.transport_),
+      parent_(&parent),
+      group_(std::move(group)),
+      rank_(rank),
+      slot_(parent.slot_),
+      priority_(parent.priority_) {
+  parent.children_.push_back(this);
+}
+
+TransportCommunicator::~TransportCommunicator() {
+  cancel();
+  if (parent_ != nullptr) std::erase(parent_->children_, this);
+  for (TransportCommunicator* child : children_) child->parent_ = nullptr;
+}
+
+Transfer TransportCommunicator::post(Request::Kind kind, int peer, std::byte* data, std::size_t size) {
+  require<CommError>(peer >= 0 && peer < this->size(), "communicator: rank ", rank_, " of ", this->size(),
+                     " was asked to talk to rank ", peer, ". Ranks are 0 to ", this->size() - 1, ".");
+  const int world = group_.empty() ? peer : group_[static_cast<std::size_t>(peer)];
+  Request& request = pool_.take(kind, world, slot_, data, size);
+  transport_.post(request, priority_);
+  return Transfer(request);
+}
+
+Transfer TransportCommunicator::send(int to, Slice<const std::byte> bytes) {
+  // A request describes both directions; the memory of a send is only read.
+  return post(Request::Kind::send, to, const_cast<std::byte*>(bytes.data()), bytes.size());
+}
+
+Transfer TransportCommunicator::recv(int from, Slice<std::byte> bytes) {
+  return post(Request::Kind::recv, from, bytes.data(), bytes.size());
+}
+
+std::unique_ptr<Communicator> TransportCommunicator::subgroup(std::span<const int> ranks) {
+  std::vector<int> group;
+  int own = -1;
+  for (int r : ranks) {
+    require<CommError>(r >= 0 && r < size(), "subgroup: there is no rank ", r, " among ", size(), ".");
+    if (r == rank_) own = static_cast<int>(group.size());
+    group.push_back(group_.empty() ? r : group_[static_cast<std::size_t>(r)]);
+  }
+  require<CommError>(own >= 0, "subgroup: rank ", rank_, " is not a member of the group it asked for.");
+  return std::unique_ptr<Communicator>(new TransportCommunicator(*this, std::move(group), own));
+}
+
+void TransportCommunicator::cancel() {
+  for (TransportCommunicator* child : children_) child->cancel();
+  while (!pool_.live().empty()) {
+    Request& request = *pool_.live().back();
+    if (!request.done) transport_.cancel(request);
+    pool_.give_back(request);
+  }
+}
+
+std::string TransportCommunicator::waits_for() const {
+  std::string text;
+  for (const Request* r : pool_.live()) {
+    if (r->done) continue;
+    if (!text.empty()) text += ", ";
+    text += r->kind == Request::Kind::recv ? concat("waits for rank ", r->peer, " (up to ", r->size, " bytes to come)")
+                                           : concat("sends ", r->size, " bytes that rank ", r->peer, " does not take");
+  }
+  for (const TransportCommunicator* child : children_)
+    if (std::string theirs = child->waits_for(); !theirs.empty()) return theirs;
+  if (text.empty()) return text;
+  return concat(text, "; ", pool_.received_bytes(), " bytes came and ", pool_.sent_bytes(), " went so far");
+}
+
+}  // namespace laconic::dist

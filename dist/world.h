@@ -1,0 +1,31 @@
+#pragma once
+#include <functional>
+#include <string>
+
+#include "dist/engine.h"
+
+namespace laconic::dist {
+
+/// One rank, as its compute thread sees it.
+struct Worker {
+  int rank;
+  int size;
+  Engine& engine;
+};
+
+struct WorldOptions {
+  int workers = 0;  ///< threads of this process; 0: as many as mpirun started, else 1
+  double timeout_seconds = 300;
+};
+
+/// How many ranks mpirun (Open MPI) started, this process being one of them; 0 if it did not start this process.
+int ranks_under_mpirun();
+
+/// Runs `body` once per rank: on `workers` threads of this process (rank 0 in the calling one), or, under mpirun, once
+/// here as the rank that mpirun says. Returns when every rank of this process has ended.
+/// If one throws, all ranks end quickly: here the first error is rethrown; under mpirun its sentence is printed once
+/// and the processes end with exit code 2 for UsageError, else 1. Throws UsageError if `workers` contradicts mpirun, or
+/// if mpirun is there but this build has no MPI.
+void run_workers(const WorldOptions& options, const std::function<void(Worker&)>& body);
+
+}  // namespace laconic::dist

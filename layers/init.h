@@ -1,0 +1,18 @@
+#pragma once
+#include <cstdint>
+
+#include "layers/module.h"
+
+/// How new parameters are filled.
+namespace laconic::init {
+
+/// Uniform(-k, k), k = 1 / sqrt(fan_in): PyTorch's default for weights and biases of linear and convolution layers.
+/// fan_in = inputs that one output sums: in, or in / groups * kernel^2.
+Initializer uniform_fan_in(std::int64_t fan_in);
+
+/// Normal(0, 2 / fan).   source: He et al. 2015, "Delving deep into rectifiers", eq. 10 (fan_in) and 14 (fan_out)
+Initializer he_normal(std::int64_t fan);
+
+Initializer constant(float value);
+
+}  // namespace laconic::init

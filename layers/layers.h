@@ -1,0 +1,11 @@
+#pragma once
+
+/// Every layer and loss: what a program that defines its own model includes.
+#include "layers/activation.h"
+#include "layers/batch_norm.h"
+#include "layers/conv2d.h"
+#include "layers/flatten.h"
+#include "layers/linear.h"
+#include "layers/loss.h"
+#include "layers/pool.h"
+#include "layers/sequential.h"

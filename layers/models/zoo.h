@@ -1,0 +1,29 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "layers/module.h"
+
+namespace laconic {
+
+/// A model that apps know by name.
+struct ModelInfo {
+  std::string name;
+  Shape input;       ///< of one sample, for example [3, 32, 32]
+  int classes = 10;  ///< outputs unless asked otherwise
+  std::shared_ptr<Module> (*build)(int classes);
+};
+
+/// All of them, in the order of docs.
+const std::vector<ModelInfo>& models_of_zoo();
+/// Throws UsageError for an unknown name, with the nearest known one.
+const ModelInfo& model_info(const std::string& name);
+
+struct ModelOptions {
+  int classes = 0;  ///< 0: the model's own
+};
+/// A new model; parameters are undefined until initialize(seed) or until weights are loaded.
+std::shared_ptr<Module> make_model(const std::string& name, const ModelOptions& options = {});
+
+}  // namespace laconic

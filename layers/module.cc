@@ -1,0 +1,123 @@
+#include "layers/module.h"
+
+#include <unordered_set>
+
+namespace laconic {
+
+template <class F>
+void Module::walk(const std::string& path, F&& f) const {
+  f(const_cast<Module&>(*this), path);
+  for (const Child& c : children_) c.module->walk(path.empty() ? c.name : path + "." + c.name, f);
+}
+
+static std::string join(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
+
+std::vector<Module::NamedParameter> Module::named_parameters() const {
+  std::vector<NamedParameter> all;
+  walk("", [&](Module& m, const std::string& path) {
+    for (const OwnParameter& p : m.parameters_) all.push_back({join(path, p.name), p.parameter});
+  });
+  return all;
+}
+
+std::vector<Module::NamedBuffer> Module::named_buffers() const {
+  std::vector<NamedBuffer> all;
+  walk("", [&](Module& m, const std::string& path) {
+    for (const NamedBuffer& b : m.buffers_) all.push_back({join(path, b.name), b.tensor});
+  });
+  return all;
+}
+
+std::vector<std::shared_ptr<Parameter>> Module::parameters() const {
+  std::vector<std::shared_ptr<Parameter>> all;
+  for (const NamedParameter& p : named_parameters()) all.push_back(p.parameter);
+  return all;
+}
+
+std::int64_t Module::parameter_count() const {
+  std::unordered_set<const Parameter*> seen;
+  std::int64_t count = 0;
+  for (const NamedParameter& p : named_parameters())
+    if (seen.insert(p.parameter.get()).second) count += p.parameter->info.elements;
+  return count;
+}
+
+void Module::name_all() {
+  int position = 0;
+  std::unordered_set<const void*> seen;  // what is used twice keeps its first name
+  walk("", [&](Module& m, const std::string& path) {
+    if (!seen.insert(&m).second) return;
+    m.path_ = path;
+    m.position_ = position++;
+    for (const OwnParameter& p : m.parameters_)
+      if (seen.insert(p.parameter.get()).second) p.parameter->info.name = join(path, p.name);
+  });
+}
+
+void Module::initialize(std::uint64_t seed) {
+  name_all();
+  std::unordered_set<const Module*> seen;
+  std::uint64_t stream = 0;
+  walk("", [&](Module& m, const std::string&) {
+    if (!seen.insert(&m).second) return;
+    for (const OwnParameter& p : m.parameters_) {
+      if (!p.initializer) continue;  // shared: its owner draws
+      Random random(seed, Purpose::init, stream++);
+      std::vector<float> values(static_cast<std::size_t>(p.parameter->info.elements));
+      p.initializer(values, random);
+      const Tensor& place = p.parameter->value();
+      place.copy_from(Tensor::of(place.shape(), values));
+    }
+  });
+}
+
+void Module::to(Device device) {
+  walk("", [&](Module& m, const std::string&) {
+    for (NamedBuffer& b : m.buffers_) {
+      if (b.tensor.device() == device) continue;
+      const Tensor moved = Tensor::empty(b.tensor.shape(), b.tensor.dtype(), device);
+      moved.copy_from(b.tensor);
+      b.tensor = moved;
+    }
+  });
+}
+
+void Module::train(bool on) {
+  walk("", [&](Module& m, const std::string&) { m.training_ = on; });
+}
+
+void Module::set_context(const ForwardContext* context) {
+  name_all();
+  walk("", [&](Module& m, const std::string&) { m.context_ = context; });
+}
+
+void Module::set_watch(const ForwardWatch* watch) {
+  name_all();
+  walk("", [&](Module& m, const std::string&) { m.watch_ = watch; });
+}
+
+std::shared_ptr<Parameter> Module::parameter(const std::string& name, const Shape& shape, Role role,
+                                             Initializer initializer) {
+  auto p = std::make_shared<Parameter>(shape, role);
+  p->info.name = name;
+  parameters_.push_back({name, p, std::move(initializer)});
+  return p;
+}
+
+void Module::share(const std::string& name, const std::shared_ptr<Parameter>& parameter) {
+  parameters_.push_back({name, parameter, nullptr});
+}
+
+const Tensor& Module::buffer(const std::string& name, const Tensor& initial) {
+  buffers_.push_back({name, initial});
+  return buffers_.back().tensor;
+}
+
+const ForwardContext& Module::context() const {
+  static const ForwardContext kDefault;
+  return context_ ? *context_ : kDefault;
+}
+
+}  // namespace laconic

@@ -1,0 +1,73 @@
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/state.h"
+
+namespace laconic {
+
+/// The learning rate over a run, as a factor on --lr. Made from the text of `--schedule`:
+///
+///   [warmup:W+]MAIN        W: a number above 0, for example warmup:5+cosine or
+///   warmup:400it+multistep:32000it,48000it,0.1 const                  1 step:EVERY,FACTOR      FACTOR^floor(t / EVERY)
+///   multistep:A,B,..,FACTOR   FACTOR^(how many of A < B < .. are <= t)
+///   exp:F                  F^(whole epochs so far); exp:F with the suffix it on F: F^t, t in iterations
+///   cosine                 (1 + cos(pi (t - W) / (T - W))) / 2, T: the end of training; changes every iteration and
+///   agrees
+///                          with PyTorch's closed form at the start of each epoch
+///   plateau:PATIENCE,FACTOR   times FACTOR whenever the metric has not become lower by 1e-4 of itself for more than
+///                          PATIENCE epochs in a row (PyTorch's ReduceLROnPlateau)
+///
+/// t counts from the start of the run, warm-up included, in epochs, or in iterations where a count has the suffix `it`.
+/// During the first W the factor is also multiplied by (iteration + 1) / (W in iterations): the last warm-up iteration
+/// is the first at the full rate. source: warm-up: Goyal et al. 2017, section 2.2; cosine: Loshchilov & Hutter 2017,
+/// eq. 5, without restarts.
+class Schedule {
+ public:
+  /// How long an epoch and the run are.
+  struct Horizon {
+    std::int64_t steps_per_epoch = 1, total_steps = 1;
+  };
+
+  Schedule() = default;  ///< const
+  /// throws UsageError: says which part is wrong, suggests the nearest name, gives an example
+  static Schedule parse(const std::string& text);
+
+  /// The factor for update `iteration` (from 0).
+  double factor(std::int64_t iteration, const Horizon& horizon) const;
+
+  /// Tells the metric of an epoch that has just ended, lower is better. Only plateau listens. A metric that is NaN is
+  /// bad.
+  void end_epoch(double metric);
+  bool needs_metric() const { return kind_ == Kind::plateau; }
+
+  /// What end_epoch has learnt; everything else is a function of the iteration. Saves "schedule" (int64 [3]: the bits
+  /// of the best metric, bad epochs in a row, reductions).
+  void save(StateDict& state) const;
+  /// throws DataError: missing, of another shape, or impossible numbers
+  void load(const StateDict& state);
+
+  const std::string& text() const { return text_; }  ///< as parsed: for logs and manifests
+
+ private:
+  enum class Kind { constant, step, multistep, exponential, cosine, plateau };
+  struct Count {
+    double value = 0;
+    bool iterations = false;
+    double in_steps(const Horizon& h) const {
+      return iterations ? value : value * static_cast<double>(h.steps_per_epoch);
+    }
+  };
+  std::string text_ = "const";
+  Kind kind_ = Kind::constant;
+  Count warmup_;
+  std::vector<Count> counts_;   // EVERY; A, B, ..; PATIENCE
+  double base_ = 1;             // FACTOR or F
+  bool per_iteration_ = false;  // exp:Fit
+  double best_ = std::numeric_limits<double>::infinity();
+  std::int64_t bad_epochs_ = 0, reductions_ = 0;
+};
+
+}  // namespace laconic

@@ -1,0 +1,192 @@
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "dist/collective/allgather.h"
+#include "dist/collective/barrier.h"
+#include "dist/collective/broadcast.h"
+#include "dist/collective/butterfly_allreduce.h"
+#include "dist/collective/ring_allreduce.h"
+#include "tests/on_ranks.h"
+
+namespace laconic::dist {
+namespace {
+
+using Allreduce = Task<> (*)(Communicator&, Slice<float>);
+using AllreduceCost = Cost (*)(int, double);
+struct Algorithm {
+  const char* name;
+  Allreduce run;
+  AllreduceCost cost;
+};
+const Algorithm kAlgorithms[] = {{"ring", ring_allreduce, ring_allreduce_cost},
+                                 {"butterfly", butterfly_allreduce, butterfly_allreduce_cost}};
+
+std::vector<float> values_of(int rank, std::size_t n) {
+  std::mt19937 random(static_cast<unsigned>(1000 + rank));
+  std::normal_distribution<float> normal;
+  std::vector<float> x(n);
+  for (float& v : x) v = normal(random);
+  return x;
+}
+
+class EveryAllreduce : public ::testing::TestWithParam<Algorithm> {};
+
+TEST_P(EveryAllreduce, IsTheNaiveSumAndTheSameBitsOnAllRanksForAnyNAndLength) {
+  for (int N = 1; N <= 9; ++N)
+    for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{7}, static_cast<std::size_t>(N - 1),
+                          std::size_t{1000}, std::size_t{1003}}) {
+      std::vector<double> oracle(n, 0.0);
+      std::vector<double> scale(n, 0.0);
+      for (int r = 0; r < N; ++r) {
+        const auto x = values_of(r, n);
+        for (std::size_t i = 0; i < n; ++i) oracle[i] += x[i], scale[i] += std::abs(x[i]);
+      }
+      std::vector<std::vector<float>> result(static_cast<std::size_t>(N));
+      on_ranks(N, [&](Worker& w) {
+        std::vector<float>& x = result[static_cast<std::size_t>(w.rank)] = values_of(w.rank, n);
+        w.engine.run("allreduce", [&](Communicator& comm) { return GetParam().run(comm, slice(x)); });
+      });
+      for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(result[0][i], oracle[i], 1e-6 * scale[i]) << N << " ranks, " << n;
+      for (int r = 1; r < N; ++r)
+        ASSERT_EQ(std::memcmp(result[static_cast<std::size_t>(r)].data(), result[0].data(), n * sizeof(float)), 0)
+            << "rank " << r << " of " << N << ", " << n << " elements";
+    }
+}
+
+TEST_P(EveryAllreduce, SendsExactlyWhatItsCostFormulaSays) {
+  for (int N = 1; N <= 9; ++N)
+    for (std::size_t n : {0, 1, 7, 1000}) {
+      std::vector<Traffic> sent(static_cast<std::size_t>(N));
+      on_ranks(N, [&](Worker& w) {
+        std::vector<float> x(n, 1.0f);
+        w.engine.run("allreduce", [&](Communicator& comm) { return GetParam().run(comm, slice(x)); });
+        for (float v : x) EXPECT_EQ(v, static_cast<float>(N));
+        sent[static_cast<std::size_t>(w.rank)] = w.engine.counters().sent;
+      });
+      const Cost cost = GetParam().cost(N, 4.0 * static_cast<double>(n));
+      Traffic all;
+      for (const Traffic& t : sent) {
+        all.messages += t.messages, all.bytes += t.bytes;
+        EXPECT_LE(static_cast<double>(t.messages), cost.messages);
+      }
+      EXPECT_EQ(static_cast<double>(all.messages), cost.all_messages) << N << " ranks, " << n;
+      EXPECT_NEAR(static_cast<double>(all.bytes), cost.all_bytes, 1e-6) << N << " ranks, " << n;
+    }
+}
+
+TEST_P(EveryAllreduce, BusiestRankSendsTheBytesOfTheFormulaWhenBlocksAreEven) {
+  for (int N : {2, 4, 8}) {
+    const std::size_t n = 8 * 64;
+    on_ranks(N, [&](Worker& w) {
+      std::vector<float> x(n, 1.0f);
+      w.engine.run("allreduce", [&](Communicator& comm) { return GetParam().run(comm, slice(x)); });
+      const Cost cost = GetParam().cost(N, 4.0 * n);
+      EXPECT_EQ(static_cast<double>(w.engine.counters().sent.bytes), cost.bytes);
+      EXPECT_EQ(static_cast<double>(w.engine.counters().sent.messages), cost.messages);
+    });
+  }
+}
+
+TEST_P(EveryAllreduce, RepeatsToTheSameBits) {
+  const std::size_t n = 1003;
+  std::vector<float> first, second;
+  for (std::vector<float>* result : {&first, &second})
+    on_ranks(5, [&](Worker& w) {
+      std::vector<float> x = values_of(w.rank, n);
+      w.engine.run("allreduce", [&](Communicator& comm) { return GetParam().run(comm, slice(x)); });
+      if (w.rank == 3) *result = x;
+    });
+  EXPECT_EQ(std::memcmp(first.data(), second.data(), n * sizeof(float)), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Collectives, EveryAllreduce, ::testing::ValuesIn(kAlgorithms),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Allreduce, LengthsThatDifferBetweenRanksEndInASentenceAndNotInAHang) {
+  for (const Algorithm& algorithm : kAlgorithms) try {
+      on_ranks(2, [&](Worker& w) {
+        std::vector<float> x(w.rank == 0 ? 100 : 200, 1.0f);
+        w.engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
+      });
+      FAIL() << algorithm.name;
+    } catch (const CommError& e) {
+      EXPECT_NE(std::string(e.what()).find("Do all ranks run the same model"), std::string::npos) << e.what();
+    }
+}
+
+TEST(Broadcast, GivesEveryRankTheRootsBytesForAnyRoot) {
+  for (int N = 1; N <= 9; ++N)
+    for (int root = 0; root < N; ++root) {
+      std::vector<Traffic> sent(static_cast<std::size_t>(N));
+      on_ranks(N, [&](Worker& w) {
+        std::vector<float> x(33, static_cast<float>(w.rank));
+        w.engine.run("broadcast", [&](Communicator& comm) { return broadcast(comm, slice(x).bytes(), root); });
+        for (float v : x) EXPECT_EQ(v, static_cast<float>(root));
+        sent[static_cast<std::size_t>(w.rank)] = w.engine.counters().sent;
+      });
+      Traffic all;
+      for (const Traffic& t : sent) all.messages += t.messages, all.bytes += t.bytes;
+      const Cost cost = broadcast_cost(N, 33 * 4);
+      EXPECT_EQ(static_cast<double>(all.messages), cost.all_messages);
+      EXPECT_EQ(static_cast<double>(all.bytes), cost.all_bytes);
+    }
+}
+
+TEST(Barrier, LetsNobodyLeaveBeforeEverybodyCame) {
+  for (int N = 1; N <= 9; ++N) {
+    std::atomic<int> came{0};
+    on_ranks(N, [&](Worker& w) {
+      for (int round = 1; round <= 20; ++round) {
+        came.fetch_add(1);
+        w.engine.run("barrier", barrier);
+        EXPECT_GE(came.load(), round * N);
+      }
+      EXPECT_EQ(static_cast<double>(w.engine.counters().sent.messages), 20 * barrier_cost(N).messages);
+    });
+  }
+}
+
+TEST(AllgatherBlobs, GivesEveryRankEveryBlobAlsoEmptyOnes) {
+  for (int N = 1; N <= 9; ++N)
+    on_ranks(N, [&](Worker& w) {
+      const auto blob = [](int r) {
+        return std::string(static_cast<std::size_t>(r % 3) * 1000, static_cast<char>('a' + r));
+      };
+      const std::string mine = blob(w.rank);
+      std::vector<std::string> all;
+      w.engine.run("allgather", [&](Communicator& comm) { return allgather_blobs(comm, mine, all); });
+      ASSERT_EQ(all.size(), static_cast<std::size_t>(N));
+      for (int r = 0; r < N; ++r) EXPECT_EQ(all[static_cast<std::size_t>(r)], blob(r));
+    });
+}
+
+TEST(SumOverRanks, AddsInRankOrderSoThatAllRanksHoldTheSameBits) {
+  const double values[] = {1e16, 1.0, -1e16, 0.5, 3.0};
+  double expected = 0;
+  for (double v : values) expected += v;
+  on_ranks(5, [&](Worker& w) {
+    double x[] = {values[w.rank], 1.0};
+    w.engine.run("sum", [&](Communicator& comm) { return sum_over_ranks(comm, {x, 2}); });
+    EXPECT_EQ(x[0], expected);
+    EXPECT_EQ(x[1], 5.0);
+  });
+}
+
+TEST(Subgroup, RunsCollectivesAmongItsMembersOnly) {
+  on_ranks(6, [&](Worker& w) {
+    float x = 1.0f + static_cast<float>(w.rank);
+    w.engine.run("groups", [&](Communicator& comm) -> Task<> {
+      const std::vector<int> group = w.rank % 2 == 0 ? std::vector<int>{0, 2, 4} : std::vector<int>{5, 3, 1};
+      const std::unique_ptr<Communicator> mine = comm.subgroup(group);
+      EXPECT_EQ(group[static_cast<std::size_t>(mine->rank())], w.rank);
+      const Slice<float> one(&x, 1);
+      co_await butterfly_allreduce(*mine, one);
+    });
+    EXPECT_EQ(x, w.rank % 2 == 0 ? 9.0f : 12.0f);
+  });
+}
+
+}  // namespace
+}  // namespace laconic::dist

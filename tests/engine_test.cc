@@ -1,0 +1,206 @@
+#include "dist/engine.h"
+
+#include <cstring>
+#include <numeric>
+
+#include "dist/collective/barrier.h"
+#include "dist/collective/butterfly_allreduce.h"
+#include "dist/collective/ring_allreduce.h"
+#include "tests/on_ranks.h"
+
+namespace laconic::dist {
+namespace {
+
+Task<> barrier_of_one(Communicator&) { co_return; }
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Engine, KeepsManyCollectivesInFlightWhateverTheOrderOfSubmission) {
+  constexpr int kOperations = 60;
+  for (int N : {1, 2, 3, 5})
+    on_ranks(N, [&](Worker& w) {
+      const int slots = w.engine.reserve_slots(kOperations);
+      for (int round = 0; round < 3; ++round) {
+        std::vector<std::vector<float>> x(kOperations);
+        std::vector<Ticket> tickets(kOperations);
+        for (int j = 0; j < kOperations; ++j) {
+          const int i =
+              (j * 7 + w.rank * 13) % kOperations;  // another order on every rank: 7 and 60 have no factor in common
+          auto& mine = x[static_cast<std::size_t>(i)];
+          mine.assign(static_cast<std::size_t>(17 * i), static_cast<float>(i + w.rank));
+          tickets[static_cast<std::size_t>(i)] = w.engine.submit(
+              {.name = "allreduce", .slot = slots + i, .priority = i * w.rank, .body = [&mine, i](Communicator& comm) {
+                 return i % 2 == 0 ? ring_allreduce(comm, slice(mine)) : butterfly_allreduce(comm, slice(mine));
+               }});
+        }
+        for (int i = kOperations - 1; i >= 0; --i) {
+          w.engine.wait(tickets[static_cast<std::size_t>(i)]);
+          for (float v : x[static_cast<std::size_t>(i)])
+            ASSERT_EQ(v, static_cast<float>(N * i + N * (N - 1) / 2)) << "operation " << i;
+        }
+      }
+    });
+}
+
+TEST(Engine, RunsOperationsOfOneSlotInTheOrderOfSubmission) {
+  on_ranks(3, [&](Worker& w) {
+    const int slot = w.engine.reserve_slots(1);
+    std::vector<int> order;
+    std::vector<std::vector<float>> x(20, std::vector<float>(100, 1.0f));
+    for (int i = 0; i < 20; ++i)
+      (void)w.engine.submit(
+          {.name = "same slot", .slot = slot, .priority = i, .body = [&, i](Communicator& comm) -> Task<> {
+             const Slice<float> mine = slice(x[static_cast<std::size_t>(i)]);
+             co_await ring_allreduce(comm, mine);
+             order.push_back(i);
+           }});
+    w.engine.drain();
+    std::vector<int> expected(20);
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(order, expected);
+  });
+}
+
+TEST(Engine, OperationsThatNeedEachOtherInOppositePrioritiesDoNotDeadlock) {
+  on_ranks(4, [&](Worker& w) {
+    const int slots = w.engine.reserve_slots(2);
+    std::vector<float> a(50'000, 1.0f), b(50'000, 2.0f);
+    const int sign = w.rank % 2 == 0 ? 1 : -1;
+    const Ticket first =
+        w.engine.submit({.name = "a", .slot = slots, .priority = sign, .body = [&](Communicator& comm) {
+                           return ring_allreduce(comm, slice(a));
+                         }});
+    const Ticket second =
+        w.engine.submit({.name = "b", .slot = slots + 1, .priority = -sign, .body = [&](Communicator& comm) {
+                           return ring_allreduce(comm, slice(b));
+                         }});
+    w.engine.wait(second);
+    w.engine.wait(first);
+    EXPECT_EQ(a[49'999], 4.0f);
+    EXPECT_EQ(b[0], 8.0f);
+  });
+}
+
+TEST(Engine, HandsTheExceptionOfAnOperationToWhoeverWaits) {
+  on_ranks(2, [&](Worker& w) {
+    const Ticket ticket =
+        w.engine.submit({.name = "bad", .slot = 0, .priority = 0, .body = [](Communicator&) -> Task<> {
+                           throw DataError("the packet is torn");
+                           co_return;
+                         }});
+    EXPECT_EQ(error_of([&] { w.engine.wait(ticket); }), "the packet is torn");
+    w.engine.run("barrier", barrier);  // the engine itself goes on
+  });
+}
+
+TEST(Engine, OneRanksErrorEndsAllRanksWithItsSentence) {
+  for (int N : {1, 2, 4}) {
+    std::atomic<int> told{0};
+    const std::string sentence = error_of([&] {
+      on_ranks(N, [&](Worker& w) {
+        if (w.rank == N - 1) throw DataError("batch 7 has a label out of range");
+        const std::string seen = error_of([&] { w.engine.run("barrier", barrier); });
+        if (seen == "batch 7 has a label out of range") ++told;
+        throw CommError(seen);
+      });
+    });
+    EXPECT_EQ(sentence, "batch 7 has a label out of range");
+    EXPECT_EQ(told, N - 1);
+  }
+}
+
+TEST(Engine, ARankThatLeavesByAnExceptionFreesEveryTransferBeforeTheMemoryGoes) {
+  // Half-finished rings of all sizes; the address and thread sanitizers watch.
+  for (int repeat = 0; repeat < 10; ++repeat)
+    EXPECT_EQ(error_of([&] {
+                on_ranks(3, [&](Worker& w) {
+                  const int slots = w.engine.reserve_slots(8);
+                  std::vector<std::vector<float>> x(8);
+                  struct Guard {  // as a strategy does
+                    Engine& engine;
+                    ~Guard() { engine.halt(); }
+                  } guard{w.engine};
+                  for (int i = 0; i < 8; ++i) {
+                    if (w.rank == 2 && i == 5) throw DataError("enough");
+                    auto& mine = x[static_cast<std::size_t>(i)];
+                    mine.assign(100'000, 1.0f);
+                    (void)w.engine.submit(
+                        {.name = "ring", .slot = slots + i, .priority = 0, .body = [&mine](Communicator& comm) {
+                           return ring_allreduce(comm, slice(mine));
+                         }});
+                  }
+                  w.engine.drain();
+                });
+              }),
+              "enough");
+}
+
+TEST(Engine, SaysAfterTheTimeOutWhatItWaitsFor) {
+  const std::string sentence = error_of([&] {
+    on_ranks(
+        2,
+        [&](Worker& w) {
+          if (w.rank == 1) {  // alive, and never takes part until it is told to leave
+            while (error_of([&] {
+                     (void)w.engine.submit({.name = "look", .slot = 0, .priority = 0, .body = barrier_of_one});
+                   }).empty())
+              std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            return;
+          }
+          std::vector<float> x(100, 1.0f);
+          const int slot = w.engine.reserve_slots(1);
+          const Ticket ticket = w.engine.submit(
+              {.name = "allreduce conv1.weight", .slot = slot, .priority = 0, .body = [&](Communicator& comm) {
+                 return ring_allreduce(comm, slice(x));
+               }});
+          w.engine.wait(ticket);
+        },
+        0.3);
+  });
+  EXPECT_NE(sentence.find("rank 0 of 2"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("allreduce conv1.weight waits for rank 1"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("--timeout"), std::string::npos) << sentence;
+}
+
+TEST(Engine, CountsWhatWasSentAndHowLongTheComputeThreadWasBlocked) {
+  on_ranks(2, [&](Worker& w) {
+    std::vector<float> x(1000, 1.0f);
+    const EngineCounters before = w.engine.counters();
+    const int slot = w.engine.reserve_slots(1);
+    if (w.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    w.engine.wait(w.engine.submit({.name = "ring", .slot = slot, .priority = 0, .body = [&](Communicator& comm) {
+                                     return ring_allreduce(comm, slice(x));
+                                   }}));
+    const EngineCounters after = w.engine.counters();
+    EXPECT_EQ(after.sent.bytes - before.sent.bytes, 4000u);
+    EXPECT_GT(after.exposed_seconds, before.exposed_seconds);
+    if (w.rank == 0) {
+      EXPECT_GE(after.exposed_seconds, 0.025);
+      EXPECT_GE(after.comm_seconds, 0.025);
+    }
+  });
+}
+
+TEST(Engine, ThrowsFromItsConstructorWhatTheTransportThrows) {
+  EXPECT_EQ(
+      error_of([] { Engine engine([]() -> std::unique_ptr<Transport> { throw UsageError("no network here"); }); }),
+      "no network here");
+}
+
+TEST(World, AContradictionWithMpirunIsAUsageError) {
+  setenv("OMPI_COMM_WORLD_SIZE", "3", 1);
+  EXPECT_EQ(ranks_under_mpirun(), 3);
+  EXPECT_THROW(run_workers({.workers = 2}, [](Worker&) {}), UsageError);
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+  EXPECT_EQ(ranks_under_mpirun(), 0);
+}
+
+}  // namespace
+}  // namespace laconic::dist

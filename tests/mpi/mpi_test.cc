@@ -1,0 +1,156 @@
+// Run by mpirun with 2, 3, 4 ranks: every collective over MPI against the naive sums, and against threads bit for bit.
+// Prints one line and exits with 0 if all holds on this rank; anything else ends all ranks.
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "dist/collective/allgather.h"
+#include "dist/collective/barrier.h"
+#include "dist/collective/broadcast.h"
+#include "dist/collective/butterfly_allreduce.h"
+#include "dist/collective/ring_allreduce.h"
+#include "dist/fingerprint.h"
+#include "dist/transport/local.h"
+#include "dist/world.h"
+
+namespace laconic::dist {
+namespace {
+
+std::vector<float> values_of(int rank, std::size_t n) {
+  std::mt19937 random(static_cast<unsigned>(1000 + rank));
+  std::normal_distribution<float> normal;
+  std::vector<float> x(n);
+  for (float& v : x) v = normal(random);
+  return x;
+}
+
+template <class... Parts>
+void expect(bool ok, const Parts&... what) {
+  require<Error>(ok, what...);
+}
+
+using Allreduce = Task<> (*)(Communicator&, Slice<float>);
+struct Algorithm {
+  const char* name;
+  Allreduce run;
+  Cost (*cost)(int, double);
+};
+const Algorithm kAlgorithms[] = {{"ring", ring_allreduce, ring_allreduce_cost},
+                                 {"butterfly", butterfly_allreduce, butterfly_allreduce_cost}};
+
+/// What rank 0 of N threads gets: the same algorithm over the other transport.
+std::vector<float> over_threads(int N, const Algorithm& algorithm, std::size_t n) {
+  const auto hub = std::make_shared<LocalHub>(N);
+  std::vector<float> result;
+  std::vector<std::thread> threads;
+  for (int r = 0; r < N; ++r)
+    threads.emplace_back([&, r] {
+      Engine engine([&] { return std::make_unique<LocalTransport>(hub, r); });
+      std::vector<float> x = values_of(r, n);
+      engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
+      if (r == 0) result = x;
+    });
+  for (auto& t : threads) t.join();
+  return result;
+}
+
+void allreduce_matches(Worker& w) {
+  for (const Algorithm& algorithm : kAlgorithms)
+    for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{7}, static_cast<std::size_t>(w.size - 1),
+                          std::size_t{1000}, std::size_t{1003}, std::size_t{300'001}}) {
+      std::vector<double> oracle(n, 0.0), scale(n, 0.0);
+      for (int r = 0; r < w.size; ++r) {
+        const auto x = values_of(r, n);
+        for (std::size_t i = 0; i < n; ++i) oracle[i] += x[i], scale[i] += std::abs(x[i]);
+      }
+      std::vector<float> x = values_of(w.rank, n);
+      const Traffic before = w.engine.counters().sent;
+      w.engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
+      const Traffic after = w.engine.counters().sent;
+      for (std::size_t i = 0; i < n; ++i)
+        expect(std::abs(x[i] - oracle[i]) <= 1e-6 * scale[i], algorithm.name, " of ", n, ": element ", i, " is ", x[i],
+               " not ", oracle[i]);
+      const std::vector<float> threads = over_threads(w.size, algorithm, n);
+      expect(std::memcmp(threads.data(), x.data(), n * sizeof(float)) == 0, algorithm.name, " of ", n,
+             ": MPI and threads differ");
+      double sent[] = {static_cast<double>(after.messages - before.messages),
+                       static_cast<double>(after.bytes - before.bytes)};
+      w.engine.run("sum", [&](Communicator& comm) { return sum_over_ranks(comm, {sent, 2}); });
+      const Cost cost = algorithm.cost(w.size, 4.0 * static_cast<double>(n));
+      expect(sent[0] == cost.all_messages && std::abs(sent[1] - cost.all_bytes) < 1e-6, algorithm.name, " of ", n,
+             ": sent ", sent[0], " messages and ", sent[1], " bytes, not ", cost.all_messages, " and ", cost.all_bytes);
+    }
+}
+
+void many_in_flight(Worker& w) {
+  constexpr int kOperations = 40;
+  const int slots = w.engine.reserve_slots(kOperations);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::vector<float>> x(kOperations);
+    for (int j = 0; j < kOperations; ++j) {
+      const int i = (j * 7 + w.rank * 13) % kOperations;  // another order on every rank
+      auto& mine = x[static_cast<std::size_t>(i)];
+      mine.assign(static_cast<std::size_t>(1000 * i), static_cast<float>(i + w.rank));
+      (void)w.engine.submit(
+          {.name = "allreduce", .slot = slots + i, .priority = i, .body = [&mine, i](Communicator& comm) {
+             return i % 2 == 0 ? ring_allreduce(comm, slice(mine)) : butterfly_allreduce(comm, slice(mine));
+           }});
+    }
+    w.engine.drain();
+    for (int i = 0; i < kOperations; ++i)
+      for (float v : x[static_cast<std::size_t>(i)])
+        expect(v == static_cast<float>(w.size * i + w.size * (w.size - 1) / 2), "operation ", i, " holds ", v);
+  }
+}
+
+void small_collectives(Worker& w) {
+  for (int root = 0; root < w.size; ++root) {
+    std::vector<float> x(1000, static_cast<float>(w.rank));
+    w.engine.run("broadcast", [&](Communicator& comm) { return broadcast(comm, slice(x).bytes(), root); });
+    for (float v : x) expect(v == static_cast<float>(root), "broadcast from ", root, " left ", v);
+  }
+  for (int i = 0; i < 10; ++i) w.engine.run("barrier", barrier);
+  check_fingerprint(w.engine, "the same on all ranks");
+}
+
+void scenario(const std::string& name, Worker& w) {
+  if (name == "fingerprint") {
+    check_fingerprint(w.engine, concat("batch=", w.rank == 1 ? 16 : 32));
+  } else if (name == "error") {
+    if (w.rank == w.size - 1) throw DataError("batch 7 has a label out of range");
+    w.engine.run("barrier", barrier);
+  } else if (name == "timeout") {
+    if (w.rank == 0) {
+      w.engine.run("waiting in vain", barrier);
+    } else {
+      std::this_thread::sleep_for(std::chrono::seconds(60));
+    }
+  } else {
+    allreduce_matches(w);
+    many_in_flight(w);
+    small_collectives(w);
+  }
+}
+
+}  // namespace
+}  // namespace laconic::dist
+
+int main(int argc, char** argv) {
+  using namespace laconic::dist;
+  const std::string name = argc > 1 ? argv[1] : "all";
+  try {
+    int rank = 0;
+    run_workers({.workers = 0, .timeout_seconds = name == "timeout" ? 1.0 : 60.0}, [&](Worker& w) {
+      rank = w.rank;
+      scenario(name, w);
+    });
+    if (rank == 0) std::puts("ok");
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "laconic: error: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Runs the MPI test program under mpirun: run.py PROGRAM RANKS SCENARIO. Exit code 77 (skipped) without mpirun.
+
+all           must print ok and exit with 0
+fingerprint, error, timeout   must end all ranks: non-zero exit, and the first line on stderr is the expected sentence
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+EXPECTED = {
+    "fingerprint": r"laconic: error: fingerprint: rank 1 has 'batch=16' where rank 0 has 'batch=32'",
+    "error": r"laconic: error: batch 7 has a label out of range$",
+    "timeout": r"laconic: error: engine: rank 0 of \d saw nothing move for 1 s: waiting in vain waits for rank \d",
+}
+
+program, ranks, scenario = sys.argv[1], sys.argv[2], sys.argv[3]
+if not shutil.which("mpirun"):
+    print("skipped: no mpirun in the path; Debian's package is openmpi-bin")
+    sys.exit(77)
+
+environment = dict(
+    os.environ,
+    OMPI_ALLOW_RUN_AS_ROOT="1",
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+    OMPI_MCA_mpi_yield_when_idle="1",
+    OMPI_MCA_btl_vader_single_copy_mechanism="none",  # containers forbid process_vm_readv
+    OMP_NUM_THREADS="1",
+)
+run = subprocess.Popen(["mpirun", "--oversubscribe", "-n", ranks, program, scenario], env=environment, text=True,
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+try:
+    out, err = run.communicate(timeout=240)
+except subprocess.TimeoutExpired:
+    os.killpg(run.pid, signal.SIGKILL)
+    out, err = run.communicate()
+    err += "\nrun.py: mpirun still ran after 240 s"
+print(out, err, sep="\n")
+if scenario not in EXPECTED:
+    sys.exit(0 if run.returncode == 0 and out.strip() == "ok" else 1)
+first = next((line for line in err.splitlines() if line.strip()), "")
+if run.returncode == 0 or not re.match(EXPECTED[scenario], first):
+    sys.exit(f"run.py: exit code {run.returncode}, first line '{first}', expected /{EXPECTED[scenario]}/")
+if len(re.findall(r"laconic: error:", err)) != 1:
+    sys.exit("run.py: the sentence was printed more than once")
