@@ -152,7 +152,10 @@ Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(devi
 
 Storage::~Storage() {
 #ifdef LACONIC_ASAN
-  if (device_.kind == Device::Kind::cpu) return ::operator delete(data_, std::align_val_t{kAlign});
+  if (device_.kind == Device::Kind::cpu) {
+    ::operator delete(data_, std::align_val_t{kAlign});
+    return;
+  }
 #endif
   pool(device_).give_back(data_, bytes_);
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/memory.h"
 #include "core/slice.h"
 #include "dist/task.h"
 
@@ -23,6 +24,7 @@ struct Request {
   int slot = 0;               ///< which operation of the plan
   std::byte* data = nullptr;  ///< only read if kind is send
   std::size_t size = 0;       ///< bytes to send, or room for what comes
+  Device device{};            ///< where `data` lies
   std::size_t moved = 0;      ///< bytes that were sent or came
   bool done = false;
   std::exception_ptr error;
@@ -42,12 +44,18 @@ struct Request {
 /// The requests of one communicator, used again and again; addresses are stable.
 class RequestPool {
  public:
-  Request& take(Request::Kind kind, int peer, int slot, std::byte* data, std::size_t size) {
+  Request& take(Request::Kind kind, int peer, int slot, Slice<std::byte> memory) {
     if (free_.empty()) free_.push_back(&requests_.emplace_back());
     Request& r = *free_.back();
     free_.pop_back();
-    r = Request{
-        .kind = kind, .peer = peer, .slot = slot, .data = data, .size = size, .error = {}, .waiter = {}, .pool = this};
+    r = Request{};
+    r.kind = kind;
+    r.peer = peer;
+    r.slot = slot;
+    r.data = memory.data();
+    r.size = memory.size();
+    r.device = memory.device();
+    r.pool = this;
     live_.push_back(&r);
     return r;
   }
@@ -115,23 +123,24 @@ class Communicator {
   virtual void cancel() = 0;
 };
 
-/// Memory for messages on their way, contents undefined. Cancels what its communicator has under way before it goes, so
-/// that a coroutine that ends by an exception never leaves a transfer behind that writes into freed memory.
+/// Memory for messages on their way, from the caching allocator, contents undefined. Cancels what its communicator has
+/// under way before it goes, so that a coroutine that ends by an exception never leaves a transfer behind that writes
+/// into freed memory.
 template <class T>
 class Scratch {
  public:
-  Scratch(Communicator& comm, std::size_t elements)
-      : comm_(comm), memory_(std::make_unique_for_overwrite<T[]>(elements)), elements_(elements) {}
+  Scratch(Communicator& comm, std::size_t elements, Device device)
+      : comm_(comm), storage_(elements * sizeof(T), device), elements_(elements) {}
   ~Scratch() { comm_.cancel(); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  Slice<T> slice() const { return {memory_.get(), elements_}; }
+  Slice<T> slice() const { return {reinterpret_cast<T*>(storage_.data()), elements_, storage_.device()}; }
   Slice<T> first(std::size_t count) const { return slice().first(count); }
 
  private:
   Communicator& comm_;
-  std::unique_ptr<T[]> memory_;
+  Storage storage_;
   std::size_t elements_;
 };
 

@@ -1,6 +1,4 @@
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <random>
 
 #include "dist/collective/allgather.h"
@@ -50,7 +48,7 @@ TEST_P(EveryAllreduce, IsTheNaiveSumAndTheSameBitsOnAllRanksForAnyNAndLength) {
       });
       for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(result[0][i], oracle[i], 1e-6 * scale[i]) << N << " ranks, " << n;
       for (int r = 1; r < N; ++r)
-        ASSERT_EQ(std::memcmp(result[static_cast<std::size_t>(r)].data(), result[0].data(), n * sizeof(float)), 0)
+        ASSERT_TRUE(same_bits(result[static_cast<std::size_t>(r)], result[0]))
             << "rank " << r << " of " << N << ", " << n << " elements";
     }
 }
@@ -98,7 +96,7 @@ TEST_P(EveryAllreduce, RepeatsToTheSameBits) {
       w.engine.run("allreduce", [&](Communicator& comm) { return GetParam().run(comm, slice(x)); });
       if (w.rank == 3) *result = x;
     });
-  EXPECT_EQ(std::memcmp(first.data(), second.data(), n * sizeof(float)), 0);
+  EXPECT_TRUE(same_bits(first, second));
 }
 
 INSTANTIATE_TEST_SUITE_P(Collectives, EveryAllreduce, ::testing::ValuesIn(kAlgorithms),

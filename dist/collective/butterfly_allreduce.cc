@@ -18,7 +18,7 @@ Task<> butterfly_allreduce(Communicator& comm, Slice<float> x) {
     co_await recv_exactly(comm, r + 1, x.bytes());
     co_return;
   }
-  Scratch<float> inbox(comm, paired ? x.size() : x.size() / 2 + static_cast<std::size_t>(p));
+  Scratch<float> inbox(comm, paired ? x.size() : x.size() / 2 + static_cast<std::size_t>(p), x.device());
   if (paired) {
     const Slice<float> theirs = inbox.first(x.size());
     co_await recv_exactly(comm, r - 1, theirs.bytes());

@@ -7,14 +7,9 @@ namespace laconic::dist {
 /// What adding costs on a simulated clock (gamma): two streams in, one out, at 10 GB/s.
 inline constexpr double kAddSecondsPerByte = 1e-10;
 
-/// sum[i] += addend[i]. Both of the same length; a slice without memory (of a simulation) is left alone.
-inline void add_in_place(Slice<float> sum, Slice<const float> addend) {
-  float* __restrict s = sum.data();
-  const float* __restrict a = addend.data();
-  if (s == nullptr || a == nullptr) return;
-  const std::size_t n = sum.size();
-  for (std::size_t i = 0; i < n; ++i) s[i] += a[i];
-}
+/// sum[i] += addend[i]. Both of the same length, on the same device; a slice without memory (of a simulation) is left
+/// alone.
+void add_in_place(Slice<float> sum, Slice<const float> addend);
 
 /// sum += addend, its time charged to the communicator's clock.
 inline Task<> add(Communicator& comm, Slice<float> sum, Slice<const float> addend) {

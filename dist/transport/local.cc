@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/dispatch.h"
+
 namespace laconic::dist {
 namespace {
 
@@ -46,7 +48,7 @@ void LocalTransport::post(Request& request, int) {
         concat("local transport: rank ", sender, " sent ", bytes, " bytes to rank ", receiver, ", which has room for ",
                to.size, " (slot ", request.slot, "). Do all ranks run the same model and options?")));
   else if (bytes > 0)
-    std::memcpy(to.data, from.data, bytes);
+    on_device(from.device, [&] { on_device(to.device, [&] { std::memcpy(to.data, from.data, bytes); }); });
   {
     std::lock_guard lock(hub_->mutex_);
     peer.completed.push_back({other, bytes, sending ? error : nullptr});

@@ -47,6 +47,8 @@ class MpiTransport final : public Transport {
   void post(Request& request, int) override {
     require<CommError>(request.size <= static_cast<std::size_t>(std::numeric_limits<int>::max()), "mpi: a message of ",
                        request.size, " bytes is above MPI's 2 GiB. Use a collective that cuts it.");
+    require<CommError>(request.device == kCpu, "mpi: memory on ", request.device,
+                       " does not travel. Use --device cpu.");
     const int count = static_cast<int>(request.size);
     MPI_Request handle;
     if (request.kind == Request::Kind::send) {

@@ -23,22 +23,22 @@ TransportCommunicator::~TransportCommunicator() {
   for (TransportCommunicator* child : children_) child->parent_ = nullptr;
 }
 
-Transfer TransportCommunicator::post(Request::Kind kind, int peer, std::byte* data, std::size_t size) {
+Transfer TransportCommunicator::post(Request::Kind kind, int peer, Slice<std::byte> memory) {
   require<CommError>(peer >= 0 && peer < this->size(), "communicator: rank ", rank_, " of ", this->size(),
                      " was asked to talk to rank ", peer, ". Ranks are 0 to ", this->size() - 1, ".");
   const int world = group_.empty() ? peer : group_[static_cast<std::size_t>(peer)];
-  Request& request = pool_.take(kind, world, slot_, data, size);
+  Request& request = pool_.take(kind, world, slot_, memory);
   transport_.post(request, priority_);
   return Transfer(request);
 }
 
 Transfer TransportCommunicator::send(int to, Slice<const std::byte> bytes) {
   // A request describes both directions; the memory of a send is only read.
-  return post(Request::Kind::send, to, const_cast<std::byte*>(bytes.data()), bytes.size());
+  return post(Request::Kind::send, to, {const_cast<std::byte*>(bytes.data()), bytes.size(), bytes.device()});
 }
 
 Transfer TransportCommunicator::recv(int from, Slice<std::byte> bytes) {
-  return post(Request::Kind::recv, from, bytes.data(), bytes.size());
+  return post(Request::Kind::recv, from, bytes);
 }
 
 std::unique_ptr<Communicator> TransportCommunicator::subgroup(std::span<const int> ranks) {

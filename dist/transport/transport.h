@@ -70,7 +70,7 @@ class TransportCommunicator final : public Communicator {
 
  private:
   TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank);
-  Transfer post(Request::Kind kind, int peer, std::byte* data, std::size_t size);
+  Transfer post(Request::Kind kind, int peer, Slice<std::byte> memory);
 
   Transport& transport_;
   TransportCommunicator* parent_ = nullptr;
