@@ -1,6 +1,7 @@
 // Trains on CIFAR-10 (32 x 32 colour images, 10 classes).
 #include "apps/main.h"
 #include "apps/train.h"
+#include "data/cifar.h"
 
 namespace {
 
@@ -22,6 +23,9 @@ laconic::AppDefaults defaults() {
   app.options.momentum = 0.9f;
   app.options.weight_decay = 5e-4f;
   app.options.schedule = "warmup:2+cosine";
+  app.aliases = {{"alexnet", "alexnet-32"}, {"vgg16", "vgg16-32"}};
+  app.crops_and_flips = true;
+  app.load = [](const std::string& data) { return laconic::load_cifar10(data); };
   return app;
 }
 

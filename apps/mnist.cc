@@ -1,6 +1,7 @@
 // Trains on MNIST or Fashion-MNIST (28 x 28 grey images, 10 classes).
 #include "apps/main.h"
 #include "apps/train.h"
+#include "data/mnist.h"
 
 namespace {
 
@@ -22,6 +23,7 @@ laconic::AppDefaults defaults() {
   app.options.momentum = 0.9f;
   app.options.weight_decay = 5e-4f;
   app.options.schedule = "cosine";
+  app.load = [](const std::string& data) { return laconic::load_mnist(data); };
   return app;
 }
 

@@ -1,26 +1,20 @@
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "data/image_dataset.h"
+#include "dist/trainer/trainer.h"
 
 namespace CLI {
 class App;
 }
 
 namespace laconic {
-
-/// A period in epochs, or in steps with the suffix "it": "2", "200it".
-struct Every {
-  std::int64_t count = 0;
-  bool in_steps = false;
-};
-
-/// "norm:X" or "value:X".
-struct Clip {
-  enum class Kind { none, norm, value } kind = Kind::none;
-  float limit = 0;
-};
 
 /// Everything an app can be told. Names are those of the options; what each means stands in --help.
 struct TrainOptions {
@@ -73,6 +67,9 @@ struct AppDefaults {
   std::string description;  ///< the first line of --help
   std::string footer;       ///< examples at the end of --help
   std::vector<std::string> models;
+  std::map<std::string, std::string> aliases{};  ///< other names of models, as the app takes them
+  std::function<ImageDataset(const std::string& data)> load{};  ///< reads what --data names
+  bool crops_and_flips = false;  ///< augmentation unless --no-augment
   TrainOptions options;
 };
 

@@ -1,11 +1,214 @@
 #include "apps/train.h"
 
-#include "core/error.h"
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <atomic>
+#include <cmath>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "apps/json_log.h"
+#include "apps/progress.h"
+#include "dist/collective/allgather.h"
+#include "dist/trainer/image_classification.h"
+#include "layers/models/zoo.h"
 
 namespace laconic {
+namespace {
 
-int run_training(const TrainOptions&, const AppDefaults& defaults) {
-  throw Error(defaults.program + ": training is not part of this build yet");
+std::atomic<int> interrupts{0};
+
+/// Ctrl-C and SIGTERM ask for an orderly end: the step is finished, evaluated and saved. A second one ends at once.
+extern "C" void on_interrupt(int signal_number) {
+  if (interrupts.fetch_add(1) > 0) {
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+  }
+}
+
+class Observers final : public Observer {
+ public:
+  void add(std::unique_ptr<Observer> o) { all_.push_back(std::move(o)); }
+  void on_start(const RunInfo& info) override {
+    info_ = info;
+    for (auto& o : all_) o->on_start(info);
+  }
+  void on_step(const StepReport& r) override {
+    for (auto& o : all_) o->on_step(r);
+  }
+  void on_eval(const EvalReport& r) override {
+    for (auto& o : all_) o->on_eval(r);
+  }
+  void on_end(const RunSummary& s) override {
+    for (auto& o : all_) o->on_end(s);
+  }
+  const RunInfo& info() const { return info_; }
+
+ private:
+  std::vector<std::unique_ptr<Observer>> all_;
+  RunInfo info_;
+};
+
+/// Read once by whichever worker of this process comes first.
+class SharedData {
+ public:
+  explicit SharedData(std::function<ImageDataset()> load) : load_(std::move(load)) {}
+  std::shared_ptr<const ImageDataset> get() {
+    std::lock_guard lock(mutex_);
+    if (!data_) data_ = std::make_shared<const ImageDataset>(load_());
+    return data_;
+  }
+
+ private:
+  std::function<ImageDataset()> load_;
+  std::mutex mutex_;
+  std::shared_ptr<const ImageDataset> data_;
+};
+
+int default_threads(int workers) {
+  const int cores = std::max(1u, std::thread::hardware_concurrency());
+  const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  const int here = local ? std::max(1, std::atoi(local)) : workers;
+  return std::max(1, cores / here);
+}
+
+/// "log.jsonl" -> "log-seed7.jsonl" where one name serves several runs.
+std::string with_seed(const std::string& path, std::uint64_t seed) {
+  const auto slash = path.rfind('/'), dot = path.rfind('.');
+  const bool extension = dot != std::string::npos && dot > 0 && (slash == std::string::npos || dot > slash + 1);
+  const std::size_t at = extension ? dot : path.size();
+  return fmt::format("{}-seed{}{}", path.substr(0, at), seed, path.substr(at));
+}
+
+TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::string& model) {
+  TrainerOptions t;
+  t.model_name = model;
+  t.epochs = o.epochs;
+  t.steps = o.steps;
+  t.lr = o.lr;
+  t.optimizer = {.name = o.optimizer,
+                 .momentum = o.optimizer == "sgd" ? o.momentum : 0.0,
+                 .dampening = 0,
+                 .nesterov = o.nesterov,
+                 .decay = {.weight_decay = o.weight_decay, .norm_and_bias = !o.no_decay_norm_bias}};
+  t.schedule = Schedule::parse(o.schedule);
+  t.clip = o.clip;
+  t.accumulate = o.accumulate;
+  t.seed = o.seed;
+  t.dropout = !o.no_dropout;
+  t.sync = o.sync;
+  t.plan.algorithm = dist::algorithm_named(o.allreduce);
+  t.mean = o.reduce == "mean";
+  t.threads = o.threads > 0 ? o.threads : default_threads(workers);
+  t.skip_nan = o.on_nan == "skip";
+  t.audit_every = o.audit.value_or(0);
+  t.init = o.init;
+  t.save = o.save;
+  t.save_every = o.save_every;
+  if (o.resume) t.resume = o.resume_path.empty() ? o.save : o.resume_path;
+  t.stop_requested = [] { return interrupts.load() > 0; };
+  return t;
+}
+
+void require_fit(const ModelInfo& model, const ImageDataset& data, const std::string& where) {
+  const Shape image{data.channels, data.height, data.width};
+  require<UsageError>(model.input == image, "the model ", model.name, " takes images of ", model.input, ", but ", where, " has ", image,
+                      " (--model, --data): choose a model and data that fit");
+}
+
+/// Under MPI the traces of all ranks are brought together in one file.
+void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
+  if (dist::ranks_under_mpirun() == 0) {
+    worker.engine.run("meeting before the trace is written", [](dist::Communicator& comm) -> dist::Task<> {
+      std::vector<double> nothing{0.0};
+      co_await dist::sum_over_ranks(comm, slice(nothing));
+    });
+    if (worker.rank == 0) trace.write(path);
+    return;
+  }
+  std::vector<std::string> all;
+  const std::string mine = trace.json();
+  worker.engine.run("gathering of traces", [&](dist::Communicator& comm) { return dist::allgather_blobs(comm, mine, all); });
+  if (worker.rank == 0) write_merged_traces(all, path);
+}
+
+RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData& shared, Observers& observers) {
+  const auto alias = app.aliases.find(o.model);
+  const std::string model_name = alias == app.aliases.end() ? o.model : alias->second;
+  const int ranks = dist::ranks_under_mpirun();
+  Trace trace;
+  RunSummary summary;
+  dist::run_workers({.workers = o.workers.value_or(ranks > 0 ? 0 : 1), .timeout_seconds = o.timeout}, [&](dist::Worker& worker) {
+    const std::shared_ptr<const ImageDataset> data = shared.get();
+    require_fit(model_info(model_name), *data, o.data);
+    const ImageClassification::Options task{.batch = o.batch,
+                                            .shuffle = !o.no_shuffle,
+                                            .augment = app.crops_and_flips && !o.no_augment ? kPadCropFlip : kNoAugment,
+                                            .label_smoothing = o.label_smoothing,
+                                            .data_threads = o.data_threads,
+                                            .seed = o.seed};
+    ImageClassification workload(make_model(model_name, {.classes = data->classes}), data, worker.rank, worker.size, task);
+    TrainerOptions options = trainer_options(o, worker.size, model_name);
+    if (!o.trace.empty()) {
+      options.trace = &trace;
+      worker.engine.set_trace(&trace.row(worker.rank, "communication"));
+    }
+    Trainer trainer(worker, workload, options, &observers);
+    if (o.dry_run) {
+      if (worker.rank == 0) fmt::print("{}", trainer.description());
+      return;
+    }
+    if (o.eval_only) {
+      if (worker.rank == 0) observers.on_start(trainer.info());
+      const EvalReport report = trainer.evaluate();
+      if (worker.rank == 0) summary.last_eval = report, summary.steps = trainer.step();
+      return;
+    }
+    const RunSummary done = trainer.run();
+    if (worker.rank == 0) summary = done;
+    if (!o.trace.empty()) write_trace(trace, worker, o.trace);
+  });
+  return summary;
+}
+
+}  // namespace
+
+int run_training(const TrainOptions& options, const AppDefaults& app) {
+  Schedule::parse(options.schedule);  // wrong options are said before anything is read
+  struct sigaction action = {};
+  action.sa_handler = on_interrupt;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+
+  SharedData data([&] { return app.load(options.data); });
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const bool speaks = !rank || std::string(rank) == "0";
+  std::vector<double> accuracies;
+  for (int run = 0; run < options.repeat && interrupts == 0; ++run) {
+    TrainOptions o = options;
+    o.seed += static_cast<std::uint64_t>(run);
+    if (options.repeat > 1)
+      for (std::string* path : {&o.save, &o.log, &o.trace})
+        if (!path->empty()) *path = with_seed(*path, o.seed);
+    Observers observers;
+    if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
+    if (speaks && !o.log.empty() && !o.dry_run) observers.add(std::make_unique<JsonLog>(o.log, o.resume));
+    const RunSummary summary = train_once(o, app, data, observers);
+    if (summary.last_eval) accuracies.push_back(100 - summary.last_eval->top1_error);
+    if (speaks && !o.dry_run && !o.quiet && !o.log.empty() && !o.eval_only) fmt::print("log: {}\n", o.log);
+    if (speaks && o.json) fmt::print("{}\n", to_json(observers.info(), summary));
+    std::fflush(stdout);
+  }
+  if (speaks && options.repeat > 1 && !options.quiet && !accuracies.empty()) {
+    double mean = 0, squares = 0;
+    for (double a : accuracies) mean += a / static_cast<double>(accuracies.size());
+    for (double a : accuracies) squares += (a - mean) * (a - mean);
+    const double spread = accuracies.size() > 1 ? std::sqrt(squares / static_cast<double>(accuracies.size() - 1)) : 0;
+    fmt::print("test accuracy over {} seeds: {:.2f} % +- {:.2f}\n", accuracies.size(), mean, spread);
+  }
+  return 0;
 }
 
 }  // namespace laconic

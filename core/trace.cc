@@ -67,12 +67,12 @@ std::string Trace::json() {
       if (event.overlapping) {
         fmt::format_to(to,
                        ",\n"
-                       R"({{"ph":"b",{},"id":{},"ts":{:.3f}{}}})",
-                       what, ++id, begin, args);
+                       R"({{"ph":"b",{},"id":"{}.{}","ts":{:.3f}{}}})",
+                       what, pid, ++id, begin, args);
         fmt::format_to(to,
                        ",\n"
-                       R"({{"ph":"e",{},"id":{},"ts":{:.3f}}})",
-                       what, id, begin + length);
+                       R"({{"ph":"e",{},"id":"{}.{}","ts":{:.3f}}})",
+                       what, pid, id, begin + length);
       } else {
         fmt::format_to(to,
                        ",\n"
@@ -88,6 +88,20 @@ std::string Trace::json() {
 void Trace::write(const std::string& path) {
   AtomicFile file(path);
   file.write(json());
+  file.commit();
+}
+
+void write_merged_traces(const std::vector<std::string>& jsons, const std::string& path) {
+  AtomicFile file(path);
+  file.write("{\"traceEvents\":[\n");
+  bool first = true;
+  for (const std::string& json : jsons) {
+    const auto open = json.find('['), close = json.rfind(']');
+    if (open == std::string::npos || close == std::string::npos || json.find('{', open) == std::string::npos) continue;
+    if (!std::exchange(first, false)) file.write(",");
+    file.write(std::string_view(json).substr(open + 1, close - open - 1));
+  }
+  file.write("]}\n");
   file.commit();
 }
 

@@ -101,4 +101,7 @@ class Trace {
   std::list<Row> rows_;
 };
 
+/// Joins the JSON of several traces (of processes of one host) into one file. Throws DataError.
+void write_merged_traces(const std::vector<std::string>& jsons, const std::string& path);
+
 }  // namespace laconic

@@ -236,11 +236,13 @@ void Engine::start(Running& running) {
 }
 
 Task<> Engine::supervise(Running& running, std::vector<Running*>& finished) {
+  const auto begin = Clock::now();
   try {
     co_await running.operation.body(*running.comm);
   } catch (...) {
     running.error = std::current_exception();
   }
+  if (Trace::Row* row = trace_.load()) row->add(running.operation.name, "message", begin, Clock::now(), -1, true);
   finished.push_back(&running);
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/trace.h"
 #include "dist/transport/transport.h"
 
 namespace laconic::dist {
@@ -95,6 +96,9 @@ class Engine {
 
   EngineCounters counters() const;
 
+  /// From now on operations are drawn there; null: nowhere. The row must outlive the engine's work.
+  void set_trace(Trace::Row* row) { trace_ = row; }
+
  private:
   using Clock = std::chrono::steady_clock;
   struct Running {  // one operation; belongs to the communication thread once it was taken
@@ -111,7 +115,7 @@ class Engine {
   void serve();
   bool take_submitted();
   void start(Running& running);
-  static Task<> supervise(Running& running, std::vector<Running*>& finished);
+  Task<> supervise(Running& running, std::vector<Running*>& finished);
   void finish();
   void fail(std::exception_ptr error);
   void wait_for(const Ticket& ticket, bool exposed);
@@ -120,6 +124,8 @@ class Engine {
   const Options options_;
   int rank_ = 0, size_ = 1;
   int next_slot_ = 1;
+
+  std::atomic<Trace::Row*> trace_{nullptr};
 
   // Between the two threads, under mutex_.
   mutable std::mutex mutex_;

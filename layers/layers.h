@@ -3,9 +3,12 @@
 /// Every layer and loss: what a program that defines its own model includes.
 #include "layers/activation.h"
 #include "layers/batch_norm.h"
+#include "layers/branches.h"
 #include "layers/conv2d.h"
+#include "layers/dropout.h"
 #include "layers/flatten.h"
 #include "layers/linear.h"
+#include "layers/local_response_norm.h"
 #include "layers/loss.h"
 #include "layers/pool.h"
 #include "layers/sequential.h"

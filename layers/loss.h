@@ -1,5 +1,7 @@
 #pragma once
 #include "core/ops/cross_entropy.h"
+#include "core/ops/reduce.h"
+#include "layers/module.h"
 
 namespace laconic {
 
@@ -14,13 +16,17 @@ class CrossEntropy {
   CrossEntropy() = default;
   explicit CrossEntropy(Options o) : o_(o) {}
   Tensor operator()(const Tensor& logits, const Tensor& labels) const {
-    static const std::string kName = "loss";
-    LayerScope scope(kName);
     return ops::softmax_cross_entropy(logits, labels, o_.label_smoothing);
   }
 
  private:
   Options o_;
+};
+
+/// Mean of (prediction - target)^2 over all elements -> [1].   Throws ShapeError if the shapes differ.
+class MSE {
+ public:
+  Tensor operator()(const Tensor& prediction, const Tensor& target) const { return ops::mse(prediction, target); }
 };
 
 }  // namespace laconic

@@ -34,7 +34,7 @@ def main(build, status):
     lines = open(log, encoding="utf-8").read().splitlines() if os.path.exists(log) else []
     for line in lines:
         test = json.loads(line)
-        name = re.split(r"[ :/]+", test["name"])[-1]
+        name = test["name"].rsplit(" / ", 1)[-1].rsplit(":", 1)[-1]
         p, f, s = cases(os.path.join(build, name + ".xml"))
         if test["result"] == "SKIP":
             s = s or 1

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "core/cpu/simd.h"
@@ -130,6 +131,17 @@ double sum_of_squares(const float* x, std::int64_t n) {
   double sum = 0;
   for (double s : sums) sum += s;
   return sum;
+}
+
+double sum(const float* x, std::int64_t n) {
+  constexpr std::int64_t kChunk = 65536;
+  const std::int64_t chunks = (n + kChunk - 1) / kChunk;
+  std::vector<double> sums(static_cast<std::size_t>(chunks));
+  parallel_for(chunks, 1, [&](std::int64_t b, std::int64_t e) {
+    for (std::int64_t c = b; c < e; ++c)
+      sums[static_cast<std::size_t>(c)] = std::accumulate(x + c * kChunk, x + std::min(n, (c + 1) * kChunk), 0.0);
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 void sum_rows(float* b, const float* x, std::int64_t rows, std::int64_t columns, bool add) {

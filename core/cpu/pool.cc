@@ -14,12 +14,22 @@ namespace {
 // how they are passed depends on the instruction set.
 template <int V>
 struct Lanes {
-  typedef float F __attribute__((vector_size(V * 4), aligned(4), may_alias));
+  typedef float F __attribute__((vector_size(V * 4)));
   typedef std::int32_t I __attribute__((vector_size(V * 4)));
-  typedef std::uint8_t B __attribute__((vector_size(V), aligned(1), may_alias));
+  typedef std::uint8_t B __attribute__((vector_size(V)));
 };
 
 #define LACONIC_INLINE inline __attribute__((always_inline))
+
+/// Unaligned moves.
+template <class Vector>
+LACONIC_INLINE void load(Vector& v, const void* from) {
+  __builtin_memcpy(&v, from, sizeof v);
+}
+template <class Vector>
+LACONIC_INLINE void store(void* to, const Vector& v) {
+  __builtin_memcpy(to, &v, sizeof v);
+}
 
 /// The part of a window that is inside the image.
 struct Inside {
@@ -30,17 +40,18 @@ template <int V>
 LACONIC_INLINE void max_lanes(float* y, std::uint8_t* index, const float* x, std::int64_t row, std::int64_t pixel,
                               int kernel, Inside in) {
   using L = Lanes<V>;
-  typename L::F best = *reinterpret_cast<const typename L::F*>(x + in.h0 * row + in.w0 * pixel);
+  typename L::F best, v;
+  load(best, x + in.h0 * row + in.w0 * pixel);
   typename L::I at = typename L::I{} + (in.h0 * kernel + in.w0);
   for (int i = in.h0; i < in.h1; ++i)
     for (int j = in.w0; j < in.w1; ++j) {
-      const typename L::F v = *reinterpret_cast<const typename L::F*>(x + i * row + j * pixel);
+      load(v, x + i * row + j * pixel);
       const auto better = (v > best) | (v != v);
       best = better ? v : best;
       at = better ? typename L::I{} + (i * kernel + j) : at;
     }
-  *reinterpret_cast<typename L::F*>(y) = best;
-  if (index) *reinterpret_cast<typename L::B*>(index) = __builtin_convertvector(at, typename L::B);
+  store(y, best);
+  if (index) store(index, __builtin_convertvector(at, typename L::B));
 }
 
 LACONIC_INLINE void max_one(float* y, std::uint8_t* index, const float* x, std::int64_t row, std::int64_t pixel,
@@ -93,15 +104,18 @@ LACONIC_MULTIVERSION void max_forward_part(float* y, std::uint8_t* index, const 
 template <int V, bool kAdd>
 LACONIC_INLINE void route_lanes(float* dx, const float* dy, const std::uint8_t* index, int q) {
   using L = Lanes<V>;
-  const typename L::F g = *reinterpret_cast<const typename L::F*>(dy);
-  const typename L::B at = *reinterpret_cast<const typename L::B*>(index);
+  typename L::F g, sum;
+  typename L::B at;
+  load(g, dy);
+  load(at, index);
   const typename L::I here = __builtin_convertvector(at, typename L::I) == q;
   const typename L::F routed = here ? g : typename L::F{};
-  auto* out = reinterpret_cast<typename L::F*>(dx);
-  if (kAdd)
-    *out += routed;
-  else
-    *out = routed;
+  if (kAdd) {
+    load(sum, dx);
+    store(dx, sum + routed);
+  } else {
+    store(dx, routed);
+  }
 }
 
 /// Windows that neither overlap nor leave the image: every dx is written once, row by row.
@@ -156,17 +170,22 @@ LACONIC_MULTIVERSION void max_backward_general(float* dx, const float* dy, const
 LACONIC_INLINE void average_lanes(float* y, const float* x, std::int64_t row, std::int64_t pixel, const Span& rows,
                                   const Span& columns, float factor) {
   using F = Lanes<16>::F;
-  F even{}, odd{};  // two sums: an addition waits for the one before it
+  F even{}, odd{}, v;  // two sums: an addition waits for the one before it
   for (std::int64_t i = rows.begin; i < rows.end; ++i) {
     const float* p = x + i * row + columns.begin * pixel;
     std::int64_t j = columns.begin;
     for (; j + 2 <= columns.end; j += 2, p += 2 * pixel) {
-      even += *reinterpret_cast<const F*>(p);
-      odd += *reinterpret_cast<const F*>(p + pixel);
+      load(v, p);
+      even += v;
+      load(v, p + pixel);
+      odd += v;
     }
-    if (j < columns.end) even += *reinterpret_cast<const F*>(p);
+    if (j < columns.end) {
+      load(v, p);
+      even += v;
+    }
   }
-  *reinterpret_cast<F*>(y) = (even + odd) * factor;
+  store(y, (even + odd) * factor);
 }
 
 LACONIC_MULTIVERSION void average_forward_part(float* y, const float* x, std::int64_t images, std::int64_t h,
@@ -204,11 +223,18 @@ LACONIC_MULTIVERSION void average_backward_part(float* dx, const float* dy, std:
         const float factor = 1.0f / static_cast<float>(r.extent * q.extent);
         std::int64_t c = 0;
         for (; c + 16 <= width; c += 16) {
-          const F g = *reinterpret_cast<const F*>(dy + c) * factor;
+          F g, sum;
+          load(g, dy + c);
+          g *= factor;
           for (std::int64_t i = r.begin; i < r.end; ++i)
             for (std::int64_t j = q.begin; j < q.end; ++j) {
-              F& out = *reinterpret_cast<F*>(dx + i * row + j * width + c);
-              out = whole ? g : out + g;
+              float* out = dx + i * row + j * width + c;
+              if (whole) {
+                store(out, g);
+              } else {
+                load(sum, out);
+                store(out, sum + g);
+              }
             }
         }
         for (std::int64_t i = r.begin; i < r.end; ++i)

@@ -17,6 +17,8 @@ DataLoader::Options ImageClassification::loader_options() const {
 
 std::int64_t ImageClassification::batches_per_epoch() const { return ShardedSampler(loader_options().sampler).steps_per_epoch(); }
 
+std::int64_t ImageClassification::global_batch(std::int64_t batch) const { return ShardedSampler(loader_options().sampler).part(batch).global_count; }
+
 void ImageClassification::start(std::int64_t epoch, std::int64_t batch) {
   DataLoader::Options options = loader_options();
   options.first_epoch = epoch;

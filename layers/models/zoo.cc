@@ -1,12 +1,26 @@
 #include "layers/models/zoo.h"
 
+#include "layers/models/alexnet32.h"
+#include "layers/models/hdc.h"
 #include "layers/models/lenet.h"
+#include "layers/models/resnet_cifar.h"
+#include "layers/models/vgg16_32.h"
 
 namespace laconic {
+namespace {
+template <int n>
+std::shared_ptr<Module> resnet(int classes) {
+  return models::resnet_cifar(n, classes);
+}
+}  // namespace
 
 const std::vector<ModelInfo>& models_of_zoo() {
   static const std::vector<ModelInfo> kModels = {
-      {"lenet", {1, 28, 28}, 10, models::lenet},
+      {"lenet", {1, 28, 28}, 10, models::lenet},         {"hdc", {1, 28, 28}, 10, models::hdc},
+      {"hdc-2.5mb", {1, 28, 28}, 10, models::hdc_2_5mb}, {"alexnet-32", {3, 32, 32}, 10, models::alexnet32},
+      {"vgg16-32", {3, 32, 32}, 10, models::vgg16_32},   {"resnet20", {3, 32, 32}, 10, resnet<3>},
+      {"resnet32", {3, 32, 32}, 10, resnet<5>},          {"resnet44", {3, 32, 32}, 10, resnet<7>},
+      {"resnet56", {3, 32, 32}, 10, resnet<9>},
   };
   return kModels;
 }

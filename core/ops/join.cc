@@ -1,0 +1,85 @@
+#include "core/ops/join.h"
+
+#include <algorithm>
+
+#include "core/cpu/join.h"
+#include "core/dispatch.h"
+#include "core/ops/images.h"
+
+namespace laconic::ops {
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  return record("add", raw::add(a, b), {a, b}, [](const Tensor& dy, Grads& grads) {
+    for (int i : {0, 1})
+      if (grads.wants(i)) grads.put(i, dy);
+  });
+}
+
+Tensor concat_channels(const std::vector<Tensor>& inputs) {
+  require<ShapeError>(!inputs.empty(), "concat: nothing to join.");
+  const Tensor& first = inputs.front();
+  require<ShapeError>(first.rank() == 2 || first.rank() == 4, "concat: ", first.shape(),
+                      " is neither [N, C] nor [N, C, H, W].");
+  std::int64_t channels = 0;
+  bool blocked = true;
+  for (const Tensor& x : inputs) {
+    require<ShapeError>(x.rank() == first.rank() && x.shape().with(1, 0) == first.shape().with(1, 0),
+                        "concat: ", first.shape(), " and ", x.shape(), " differ in more than their channels.");
+    channels += x.dim(1);
+    blocked &= x.layout() == Layout::blocked16;
+  }
+  const Layout layout = first.rank() == 2 ? Layout::plain : blocked ? Layout::blocked16 : Layout::channels_last;
+  // Joined runs: all of a sample where channels come in blocks (or there is one pixel), one pixel's channels otherwise.
+  const std::int64_t pixels = first.rank() == 2 ? 1 : first.dim(2) * first.dim(3);
+  const std::int64_t rows = layout == Layout::channels_last ? first.dim(0) * pixels : first.dim(0);
+  const std::int64_t per_channel = layout == Layout::channels_last ? 1 : pixels;
+  const std::int64_t stride = channels * per_channel;
+
+  const Tensor y = Tensor::empty(first.shape().with(1, channels), DType::f32, first.device(), layout);
+  std::vector<Shape> shapes;
+  std::int64_t at = 0;
+  for (const Tensor& x0 : inputs) {
+    const Tensor x = raw::to_layout(x0, layout);
+    const std::int64_t width = x.dim(1) * per_channel;
+    on_device(y.device(), [&] { cpu::copy_rows(y.data<float>() + at, stride, x.data<float>(), width, rows, width); });
+    at += width;
+    shapes.push_back(x.shape());
+  }
+  return record("concat", y, inputs, [=](const Tensor& dy0, Grads& grads) {
+    const Tensor dy = raw::to_layout(dy0, layout);
+    std::int64_t from = 0;
+    for (int i = 0; i < static_cast<int>(shapes.size()); ++i) {
+      const Shape& shape = shapes[static_cast<std::size_t>(i)];
+      const std::int64_t width = shape[1] * per_channel;
+      if (grads.wants(i)) {
+        Tensor dx = Tensor::empty(shape, DType::f32, dy.device(), layout);
+        on_device(dy.device(),
+                  [&] { cpu::copy_rows(dx.data<float>(), width, dy.data<float>() + from, stride, rows, width); });
+        grads.put(i, std::move(dx));
+      }
+      from += width;
+    }
+  });
+}
+
+Tensor pad_shortcut(const Tensor& x0, std::int64_t channels) {
+  require_images("pad_shortcut", x0);
+  require<ShapeError>(channels >= x0.dim(1), "pad_shortcut: x ", x0.shape(), " has more than ", channels, " channels.");
+  const Tensor x = channelwise(x0);
+  const std::int64_t h = x.dim(2), w = x.dim(3), shift = (channels - x.dim(1)) / 2;
+  const Layout layout =
+      x.layout() == Layout::blocked16 && channels % 16 == 0 ? Layout::blocked16 : Layout::channels_last;
+  const Tensor y = Tensor::empty({x.dim(0), channels, (h + 1) / 2, (w + 1) / 2}, DType::f32, x.device(), layout);
+  const cpu::ChannelView in = cpu::channel_view(x), out = cpu::channel_view(y);
+  on_device(x.device(), [&] { cpu::shortcut_forward(y.data<float>(), x.data<float>(), out, in, h, w, shift); });
+  return record("pad_shortcut", y, {x0},
+                [=, shape = x.shape(), in_layout = x.layout()](const Tensor& dy0, Grads& grads) {
+                  const Tensor dy = raw::to_layout(dy0, layout);
+                  Tensor dx = Tensor::empty(shape, DType::f32, dy.device(), in_layout);
+                  on_device(dy.device(),
+                            [&] { cpu::shortcut_backward(dx.data<float>(), dy.data<float>(), out, in, h, w, shift); });
+                  grads.put(0, std::move(dx));
+                });
+}
+
+}  // namespace laconic::ops

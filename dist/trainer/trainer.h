@@ -1,0 +1,139 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/trace.h"
+#include "dist/plan.h"
+#include "dist/sync/strategy.h"
+#include "dist/trainer/checkpoint.h"
+#include "dist/trainer/report.h"
+#include "dist/trainer/workload.h"
+#include "dist/world.h"
+#include "optim/clip.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+namespace laconic {
+
+/// A period in epochs, or in steps: "2", "200it".
+struct Every {
+  std::int64_t count = 0;
+  bool in_steps = false;
+};
+
+/// How to train. The same on every rank.
+struct TrainerOptions {
+  std::string model_name = "model";        ///< for messages and checkpoints
+  std::int64_t epochs = 1;
+  std::optional<std::int64_t> steps;       ///< stop after so many updates since the start of training
+  double lr = 0.1;
+  OptimizerOptions optimizer{};
+  Schedule schedule{};
+  Clip clip{};
+  std::int64_t accumulate = 1;             ///< micro-batches per update
+  std::uint64_t seed = 0;                  ///< of initial weights and dropout
+  bool dropout = true;
+  std::string sync = "allreduce";          ///< none | allreduce
+  dist::PlanOptions plan{};
+  bool mean = true;                        ///< --reduce mean: gradients are divided by the number of workers
+  int threads = 1;                         ///< kernel threads of this worker
+  Device device = kCpu;
+  bool skip_nan = false;                   ///< --on-nan skip: no update in a step whose loss is not finite on any rank
+  std::int64_t audit_every = 0;            ///< compare all ranks' bits every so many steps; 0: never
+  std::string init;                        ///< weights to start from (safetensors); empty: random ones
+  std::string save;                        ///< directory for weights and checkpoints; empty: none
+  std::optional<Every> save_every;
+  std::string resume;                      ///< checkpoint, or directory whose newest one is taken; empty: start anew
+  Trace* trace = nullptr;
+  std::function<bool()> stop_requested;    ///< asked once a step; all ranks then stop after the same step
+};
+
+/// The loop: forward, backward, exchange, update, evaluation, checkpoints. One per rank, on its compute thread. It is the
+/// one place that sees everything; what a method changes is in its strategy.
+///
+///   run_workers({.workers = 4}, [&](dist::Worker& worker) {
+///     ImageClassification task(make_model("lenet"), data, worker.rank, worker.size, {.batch = 16});
+///     Trainer(worker, task, {.epochs = 2, .lr = 0.05}).run();
+///   });
+///
+/// Every batch weighs by its samples: worker k's mean gradient counts n_k N / n in a global batch of n (settled for short
+/// last batches), so that the update is the gradient of the mean over the global batch whatever the number of workers.
+///
+/// throws UsageError, DataError   options, weights or checkpoints that do not fit
+///        CommError               a rank was lost, or ranks were started with different options
+///        Error                   the loss is not finite (names the step and the first layer where it shows)
+class Trainer {
+ public:
+  /// Initialises or loads the model and makes all ranks equal. `observer` (may be null) is told by rank 0 only.
+  Trainer(dist::Worker& worker, Workload& workload, TrainerOptions options, Observer* observer = nullptr);
+  ~Trainer();
+
+  /// Trains to the end, evaluating after every epoch, and saves. May be called once.
+  RunSummary run();
+  /// Flushes and evaluates on all ranks; the figures are the same on every rank.
+  EvalReport evaluate();
+  /// Writes weights and a checkpoint of the present state. All ranks call it.
+  void save();
+
+  std::int64_t step() const { return step_; }            ///< updates made since the start of training
+  const ParameterArena& arena() const { return *arena_; }
+  RunInfo info() const;
+  /// What travels how, memory, and bytes per step, for --dry-run.
+  std::string description() const;
+
+ private:
+  struct StepClock;
+  struct BackwardSpans;
+  void make_equal();
+  void restore();
+  void load_init();
+  std::string fingerprint() const;
+  std::int64_t steps_per_epoch() const;
+  std::int64_t last_step() const;
+
+  void train_step();
+  bool finite_everywhere(float loss);
+  [[noreturn]] void report_non_finite(float loss);
+  void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
+  void apply_clipped();
+  void finish_report();
+  void flush();
+  void audit();
+  /// The model's running statistics replaced by their mean over ranks while it lives.
+  class MeanBuffers;
+
+  dist::Worker& worker_;
+  Workload& workload_;
+  TrainerOptions o_;
+  Observer* observer_;
+  ForwardContext context_;
+  std::unique_ptr<ParameterArena> arena_;
+  std::unique_ptr<Optimizer> optimizer_;
+  dist::Plan plan_;
+  std::unique_ptr<dist::Strategy> strategy_;
+
+  std::int64_t step_ = 0;
+  bool stop_ = false;
+  double update_seconds_ = 0;
+  std::vector<Parameter*> arrived_;  // with --clip norm: reduced gradients that wait for their common norm
+  double arrived_lr_ = 0;
+
+  // The figures of the last step travel while the next one runs.
+  struct Pending {
+    bool any = false;
+    StepReport report;
+    std::vector<double> sums;
+    dist::Ticket ticket;
+  };
+  Pending pending_;
+  int figures_slot_ = 0;
+  RunSummary summary_;
+  double training_seconds_ = 0, exposed_seconds_ = 0, trained_samples_ = 0;
+  double seconds_before_ = 0;  // of earlier runs of a resumed training
+  std::unique_ptr<StepClock> clock_;
+};
+
+}  // namespace laconic

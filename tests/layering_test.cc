@@ -1,0 +1,80 @@
+// Each folder includes only those below it: the arrows of docs/architecture.md, checked against the source.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+
+namespace laconic {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder, and all that its files may include from.
+const std::map<std::string, std::set<std::string>> kMayUse = {
+    {"core", {"core"}},
+    {"layers", {"layers", "core"}},
+    {"optim", {"optim", "core"}},
+    {"data", {"data", "core"}},
+    {"compress", {"compress", "core"}},
+    {"dist", {"dist", "compress", "core"}},
+    {"dist/trainer", {"dist/trainer", "dist", "compress", "data", "optim", "layers", "core"}},
+    {"apps", {"apps", "dist/trainer", "dist", "compress", "data", "optim", "layers", "core"}},
+};
+
+/// "core" for "core/cpu/conv.h", "dist/trainer" for "dist/trainer/report.h", "" for anything that is not ours.
+std::string folder_of(const std::string& path) {
+  if (path.rfind("dist/trainer/", 0) == 0) return "dist/trainer";
+  const std::string first = path.substr(0, path.find('/'));
+  return path.find('/') != std::string::npos && (kMayUse.count(first) || first == "tests") ? first : "";
+}
+
+TEST(Layering, NoFolderIncludesOneAboveIt) {
+  const std::regex include(R"re(^\s*#\s*include\s*["<]([^">]+)[">])re");
+  const fs::path root = LACONIC_SOURCE;
+  int includes = 0;
+  for (const char* top : {"core", "layers", "optim", "data", "compress", "dist", "apps"}) {
+    if (!fs::exists(root / top)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(root / top)) {
+      const auto extension = entry.path().extension();
+      if (extension != ".h" && extension != ".cc") continue;
+      const std::string file = fs::relative(entry.path(), root).generic_string();
+      const std::set<std::string>& allowed = kMayUse.at(folder_of(file));
+      std::ifstream in(entry.path());
+      int number = 0;
+      for (std::string line; std::getline(in, line);) {
+        ++number;
+        std::smatch match;
+        if (!std::regex_search(line, match, include)) continue;
+        const std::string used = folder_of(match[1].str());
+        if (used.empty()) continue;
+        ++includes;
+        EXPECT_TRUE(allowed.count(used)) << file << ":" << number << " includes " << match[1].str() << ", but "
+                                         << folder_of(file) << " may not use " << used;
+      }
+    }
+  }
+  EXPECT_GT(includes, 50) << "nothing was read: is " << root << " the source?";
+}
+
+/// Outside of the kernels nobody includes a device's own headers: the door for another device stays open.
+TEST(Layering, OnlyCoreKnowsItsKernels) {
+  const std::regex include(R"re(^\s*#\s*include\s*["<](core/cpu/|core/cuda/|dnnl|oneapi/))re");
+  const fs::path root = LACONIC_SOURCE;
+  for (const char* top : {"layers", "optim", "data", "compress", "dist", "apps"}) {
+    if (!fs::exists(root / top)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(root / top)) {
+      const auto extension = entry.path().extension();
+      if (extension != ".h" && extension != ".cc") continue;
+      std::ifstream in(entry.path());
+      for (std::string line; std::getline(in, line);)
+        EXPECT_FALSE(std::regex_search(line, include)) << entry.path() << ": " << line;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace laconic
