@@ -81,6 +81,8 @@ void ParameterArena::finish_gradients() {
   last_ = true;
   for (const auto& p : parameters_) {
     if (!p->leaf_->written) {
+      // No forward has asked for this parameter in this step, so an update of the last one may still be on its way.
+      if (listener_) listener_->before_forward(*p, p->all_rows());
       raw::fill(p->leaf_->grad, 0.0f);
       p->leaf_->written = true;
     }

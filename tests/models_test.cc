@@ -13,8 +13,9 @@ namespace {
 
 TEST(Zoo, HasTheParameterCountsOfItsPapers) {
   const std::vector<std::pair<std::string, std::int64_t>> expected = {
-      {"lenet", 61706},      {"hdc", 1149010},     {"hdc-2.5mb", 648010}, {"alexnet-32", 23272266}, {"vgg16-32", 15253578},
-      {"resnet20", 269722}, {"resnet32", 464154}, {"resnet44", 658586},  {"resnet56", 853018}};
+      {"lenet", 61706},         {"hdc", 1149010},       {"hdc-2.5mb", 648010},
+      {"alexnet-32", 23272266}, {"vgg16-32", 15253578}, {"resnet20", 269722},
+      {"resnet32", 464154},     {"resnet44", 658586},   {"resnet56", 853018}};
   ASSERT_EQ(models_of_zoo().size(), expected.size());
   for (const auto& [name, count] : expected) EXPECT_EQ(make_model(name)->parameter_count(), count) << name;
 }
@@ -28,23 +29,25 @@ std::set<std::string> names_of(const std::string& model) {
 }
 
 TEST(Zoo, UsesPyTorchsNames) {
-  EXPECT_EQ(names_of("lenet"), (std::set<std::string>{"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc1.weight", "fc1.bias",
-                                                      "fc2.weight", "fc2.bias", "fc3.weight", "fc3.bias"}));
+  EXPECT_EQ(names_of("lenet"),
+            (std::set<std::string>{"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc1.weight", "fc1.bias",
+                                   "fc2.weight", "fc2.bias", "fc3.weight", "fc3.bias"}));
   const auto hdc = names_of("hdc");
   EXPECT_EQ(hdc.size(), 10u);
   EXPECT_TRUE(hdc.count("fc5.bias"));
   const auto alexnet = names_of("alexnet-32");
   EXPECT_EQ(alexnet.size(), 16u);
-  for (const char* n : {"features.0.weight", "features.3.weight", "features.6.weight", "features.8.weight", "features.10.bias",
-                        "classifier.1.weight", "classifier.4.weight", "classifier.6.bias"})
+  for (const char* n : {"features.0.weight", "features.3.weight", "features.6.weight", "features.8.weight",
+                        "features.10.bias", "classifier.1.weight", "classifier.4.weight", "classifier.6.bias"})
     EXPECT_TRUE(alexnet.count(n)) << n;
   const auto vgg = names_of("vgg16-32");
-  for (const char* n : {"features.0.weight", "features.1.running_mean", "features.7.weight", "features.40.weight", "features.41.weight",
-                        "features.41.num_batches_tracked", "classifier.0.weight", "classifier.2.weight", "classifier.4.bias"})
+  for (const char* n :
+       {"features.0.weight", "features.1.running_mean", "features.7.weight", "features.40.weight", "features.41.weight",
+        "features.41.num_batches_tracked", "classifier.0.weight", "classifier.2.weight", "classifier.4.bias"})
     EXPECT_TRUE(vgg.count(n)) << n;
   const auto resnet = names_of("resnet20");
-  for (const char* n : {"conv1.weight", "bn1.weight", "layer1.0.conv1.weight", "layer2.0.bn2.running_var", "layer3.2.conv2.weight",
-                        "layer3.2.bn2.bias", "fc.weight", "fc.bias"})
+  for (const char* n : {"conv1.weight", "bn1.weight", "layer1.0.conv1.weight", "layer2.0.bn2.running_var",
+                        "layer3.2.conv2.weight", "layer3.2.bn2.bias", "fc.weight", "fc.bias"})
     EXPECT_TRUE(resnet.count(n)) << n;
   EXPECT_FALSE(resnet.count("conv1.bias"));
 }

@@ -1,0 +1,191 @@
+// Every layer and loss against the values that PyTorch computed (tests/golden/layers.py), in every layout.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/raw.h"
+#include "core/state.h"
+#include "layers/layers.h"
+
+namespace laconic {
+namespace {
+
+using nlohmann::json;
+
+/// What has no layer of its own.
+class Function final : public Module {
+ public:
+  explicit Function(std::function<Tensor(const Tensor&)> f) : f_(std::move(f)) {}
+
+ protected:
+  Tensor forward(const Tensor& x) override { return f_(x); }
+
+ private:
+  std::function<Tensor(const Tensor&)> f_;
+};
+
+std::shared_ptr<Module> build(const std::string& layer, const json& o) {
+  const auto number = [&](const char* name, int otherwise) { return o.value(name, otherwise); };
+  const auto real = [&](const char* name, double otherwise) { return static_cast<float>(o.value(name, otherwise)); };
+  if (layer == "Conv2d")
+    return make<Conv2d>({.in = o.at("in"),
+                         .out = o.at("out"),
+                         .kernel = o.at("kernel"),
+                         .stride = number("stride", 1),
+                         .pad = number("pad", 0),
+                         .dilation = number("dilation", 1),
+                         .groups = number("groups", 1),
+                         .bias = o.value("bias", true)});
+  if (layer == "Linear") return make<Linear>({.in = o.at("in"), .out = o.at("out"), .bias = o.at("bias")});
+  if (layer == "BatchNorm1d") return make<BatchNorm1d>({.channels = o.at("channels")});
+  if (layer == "BatchNorm2d")
+    return make<BatchNorm2d>(
+        {.channels = o.at("channels"), .momentum = real("momentum", 0.1), .epsilon = real("epsilon", 1e-5)});
+  if (layer == "MaxPool2d")
+    return make<MaxPool2d>(
+        {.kernel = o.at("kernel"), .stride = o.at("stride"), .pad = o.at("pad"), .ceil_mode = o.at("ceil_mode")});
+  if (layer == "AvgPool2d")
+    return make<AvgPool2d>({.kernel = o.at("kernel"),
+                            .stride = o.at("stride"),
+                            .pad = o.at("pad"),
+                            .ceil_mode = o.at("ceil_mode"),
+                            .count_include_pad = o.at("count_include_pad")});
+  if (layer == "AdaptiveAvgPool2d") return make<AdaptiveAvgPool2d>({.out_h = o.at("out_h"), .out_w = o.at("out_w")});
+  if (layer == "ReLU") return make<ReLU>();
+  if (layer == "Tanh") return make<Tanh>();
+  if (layer == "Sigmoid") return make<Sigmoid>();
+  if (layer == "Flatten") return make<Flatten>();
+  if (layer == "LocalResponseNorm")
+    return make<LocalResponseNorm>(
+        {.size = o.at("size"), .alpha = real("alpha", 0), .beta = real("beta", 0), .k = real("k", 0)});
+  if (layer == "PadShortcut") {
+    const int channels = o.at("channels");
+    return std::make_shared<Function>([channels](const Tensor& x) { return ops::pad_shortcut(x, channels); });
+  }
+  if (layer == "AddRotated")
+    return std::make_shared<Add>(std::vector<std::shared_ptr<Module>>{make<Identity>(), make<Tanh>()});
+  if (layer == "ConcatTwice")
+    return std::make_shared<Concat>(
+        std::vector<std::shared_ptr<Module>>{make<Identity>(), make<Tanh>(), make<Identity>()});
+  throw DataError("golden: unknown layer " + layer);
+}
+
+/// Largest difference, in parts of the largest expected magnitude (at least 1).
+void expect_close(const Tensor& got, const Tensor& expected, float tolerance, const std::string& what) {
+  ASSERT_TRUE(got.defined()) << what;
+  ASSERT_EQ(got.shape(), expected.shape()) << what;
+  const std::vector<float> a = got.to_vector(), b = expected.to_vector();
+  float largest = 1, worst = 0;
+  for (float v : b) largest = std::max(largest, std::abs(v));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    worst = std::isfinite(a[i]) ? std::max(worst, std::abs(a[i] - b[i])) : INFINITY;
+  EXPECT_LE(worst, tolerance * largest) << what;
+}
+
+class Golden : public ::testing::Test {
+ protected:
+  Golden()
+      : file_(load_safetensors(std::string(LACONIC_SOURCE) + "/tests/golden/layers.safetensors")),
+        cases_(json::parse(file_.text("cases"))) {}
+
+  /// Runs all cases whose layer is one of `layers` in every layout that x and dy can have.
+  void run(const std::vector<std::string>& layers, float tolerance = 2e-5f) {
+    int count = 0;
+    for (std::size_t i = 0; i < cases_.size(); ++i) {
+      const std::string layer = cases_[i].at("layer");
+      if (std::find(layers.begin(), layers.end(), layer) == layers.end()) continue;
+      const StateDict values = file_.part(std::to_string(i) + ".");
+      for (Layout x : layouts(values.at("x").shape()))
+        for (Layout dy : layouts(values.at("dy").shape())) {
+          const std::string what = concat("case ", i, " ", layer, cases_[i].at("options").dump(), " x ",
+                                          values.at("x").shape(), " ", x, ", dy ", dy);
+          SCOPED_TRACE(what);
+          compare(cases_[i], values, x, dy, tolerance);
+          ++count;
+        }
+    }
+    EXPECT_GT(count, 0);
+  }
+
+  static std::vector<Layout> layouts(const Shape& s) {
+    if (s.rank() != 4) return {Layout::plain};
+    if (s[1] % 16 == 0) return {Layout::plain, Layout::channels_last, Layout::blocked16};
+    return {Layout::plain, Layout::channels_last};
+  }
+
+  void compare(const json& c, const StateDict& v, Layout x_layout, Layout dy_layout, float tolerance) {
+    const json& options = c.at("options");
+    auto layer = build(c.at("layer"), options);
+    layer->train(c.at("training"));
+    for (const auto& p : layer->named_parameters()) p.parameter->value().copy_from(v.at("p." + p.name));
+    for (const auto& b : layer->named_buffers()) b.tensor.copy_from(v.at("b." + b.name));
+    auto leaf = std::make_shared<Leaf>(), residual_leaf = std::make_shared<Leaf>();
+    const Tensor x = with_gradient(raw::to_layout(v.at("x"), x_layout), leaf);
+    Tensor y;
+    if (options.value("residual", false)) {
+      const Tensor r = with_gradient(raw::to_layout(v.at("r"), x_layout), residual_leaf);
+      y = dynamic_cast<BatchNorm&>(*layer).forward_add_relu(x, r);
+    } else if (options.value("relu", false)) {
+      y = dynamic_cast<FusesRelu&>(*layer).forward_relu(x);
+    } else {
+      y = (*layer)(x);
+    }
+    expect_close(y, v.at("y"), tolerance, "y");
+    // A scalar whose gradient with respect to y is dy.
+    Tensor dy = raw::to_layout(v.at("dy"), dy_layout);
+    const Tensor loss =
+        record("dot", Tensor::full({1}, 0), {y}, [dy](const Tensor&, Grads& grads) { grads.put(0, dy); });
+    loss.backward();
+    expect_close(dy, v.at("dy"), 0, "dy, which others hold, was overwritten");
+    expect_close(x, v.at("x"), 0, "x was overwritten");
+    expect_close(leaf->grad, v.at("dx"), tolerance, "dx");
+    if (options.value("residual", false)) expect_close(residual_leaf->grad, v.at("dr"), tolerance, "dr");
+    for (const auto& p : layer->named_parameters())
+      expect_close(p.parameter->grad(), v.at("g." + p.name), tolerance, "gradient of " + p.name);
+    for (const auto& b : layer->named_buffers())
+      expect_close(b.tensor, v.at("a." + b.name), tolerance, b.name + " afterwards");
+  }
+
+  StateDict file_;
+  json cases_;
+};
+
+TEST_F(Golden, Convolution) { run({"Conv2d"}, 2e-4f); }  // Winograd's transforms cost two digits
+TEST_F(Golden, Linear) { run({"Linear"}); }
+TEST_F(Golden, BatchNorm) { run({"BatchNorm1d", "BatchNorm2d"}, 5e-5f); }
+TEST_F(Golden, MaxPoolAlsoAmongEqualValues) { run({"MaxPool2d"}, 1e-6f); }
+TEST_F(Golden, AveragePools) { run({"AvgPool2d", "AdaptiveAvgPool2d"}, 1e-6f); }
+TEST_F(Golden, Activations) { run({"ReLU", "Tanh", "Sigmoid"}, 1e-6f); }
+TEST_F(Golden, Flatten) { run({"Flatten"}, 0); }
+TEST_F(Golden, LocalResponseNorm) { run({"LocalResponseNorm"}, 2e-6f); }
+TEST_F(Golden, ShortcutOptionA) { run({"PadShortcut"}, 0); }
+TEST_F(Golden, AddAndConcat) { run({"AddRotated", "ConcatTwice"}, 1e-6f); }
+
+TEST_F(Golden, Losses) {
+  int count = 0;
+  for (std::size_t i = 0; i < cases_.size(); ++i) {
+    const std::string layer = cases_[i].at("layer");
+    if (layer != "CrossEntropy" && layer != "MSE") continue;
+    ++count;
+    SCOPED_TRACE(concat("case ", i));
+    const StateDict v = file_.part(std::to_string(i) + ".");
+    auto leaf = std::make_shared<Leaf>();
+    const Tensor x = with_gradient(v.at("x"), leaf);
+    const Tensor loss = layer == "MSE" ? MSE()(x, v.at("target"))
+                                       : CrossEntropy({.label_smoothing = cases_[i]["options"].at("label_smoothing")})(
+                                             x, v.at("labels"));
+    expect_close(loss, v.at("y"), 2e-6f, "loss");
+    loss.backward();
+    expect_close(leaf->grad, v.at("dx"), 1e-6f, "dx");
+    if (layer == "CrossEntropy" && cases_[i]["options"].at("label_smoothing") == 0) {
+      EXPECT_NEAR(ops::sum_of_cross_entropy(v.at("x"), v.at("labels")) / static_cast<double>(x.dim(0)), loss.item(),
+                  2e-5 * std::max(1.0f, loss.item()));
+    }
+  }
+  EXPECT_EQ(count, 7);
+}
+
+}  // namespace
+}  // namespace laconic
