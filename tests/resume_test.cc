@@ -1,0 +1,170 @@
+// Stop + resume = no stop, bit for bit. A strategy that is new joins by a line in kCases.
+#include <gtest/gtest.h>
+
+#include "tests/temp_folder.h"
+#include "tests/training.h"
+
+namespace laconic {
+namespace {
+
+struct Case {
+  const char* name;
+  std::function<std::shared_ptr<Module>()> model;
+  std::function<void(TrainerOptions&)> set;
+};
+
+const std::vector<Case> kCases = {
+    {"plain sgd", perceptron, [](TrainerOptions&) {}},
+    {"momentum, cosine, batch norm", normalized,
+     [](TrainerOptions& o) { o.optimizer.momentum = 0.9, o.schedule = Schedule::parse("warmup:4it+cosine"); }},
+    {"nesterov, plateau", convolutional,
+     [](TrainerOptions& o) {
+       o.optimizer = {.momentum = 0.9, .nesterov = true, .decay = {.weight_decay = 1e-3}};
+       o.schedule = Schedule::parse("plateau:0,0.3");
+       o.lr = 1;  // bad enough that the plateau is reached
+     }},
+    {"adam, accumulated", convolutional,
+     [](TrainerOptions& o) { o.optimizer.name = "adam", o.lr = 0.01, o.accumulate = 2, o.epochs = 6; }},
+    {"adamw, butterfly, clipped", normalized,
+     [](TrainerOptions& o) {
+       o.optimizer.name = "adamw", o.lr = 0.01;
+       o.plan = {.algorithm = dist::Algorithm::butterfly, .bucket_bytes = 0};
+       o.clip = Clip::parse("norm:0.5");
+     }},
+    {"a sum of gradients, not-a-number passed over", perceptron,
+     [](TrainerOptions& o) { o.mean = false, o.skip_nan = true, o.lr = 0.03; }},
+    {"no exchange", normalized, [](TrainerOptions& o) { o.sync = "none", o.optimizer.momentum = 0.9; }},
+};
+
+/// Every tensor of two checkpoints, and every text but the time that was taken.
+void expect_same_state(const std::string& a, const std::string& b, int workers) {
+  for (int rank = 0; rank < workers; ++rank) {
+    const StateDict one = CheckpointStore::read_rank(a, rank), other = CheckpointStore::read_rank(b, rank);
+    EXPECT_EQ(one.size(), other.size());
+    for (const auto& [name, tensor] : one) {
+      const Tensor& same = other.at(name);
+      ASSERT_EQ(tensor.bytes(), same.bytes()) << name;
+      EXPECT_EQ(std::memcmp(tensor.raw_data(), same.raw_data(), tensor.bytes()), 0) << name << " of rank " << rank;
+    }
+    for (const auto& [name, text] : one.texts()) {
+      if (name != "run/seconds") {
+        EXPECT_EQ(text, other.text(name)) << name;
+      }
+    }
+  }
+}
+
+void expect_same_steps(const std::vector<StepReport>& all, const std::vector<StepReport>& later, std::size_t skipped) {
+  ASSERT_EQ(all.size(), later.size() + skipped);
+  for (std::size_t i = 0; i < later.size(); ++i) {
+    const StepReport &a = all[i + skipped], &b = later[i];
+    EXPECT_EQ(a.step, b.step);
+    EXPECT_EQ(a.epoch, b.epoch);
+    EXPECT_EQ(a.loss, b.loss) << "step " << a.step;
+    EXPECT_EQ(a.lr, b.lr) << "step " << a.step;
+  }
+}
+
+Recipe recipe_of(const Case& c, int workers) {
+  Recipe recipe(c.model, workers);
+  recipe.data = tiny_images(100, 30);
+  recipe.task.batch = workers == 1 ? 24 : 8;
+  recipe.task.augment = kPadCropFlip;  // 5 batches an epoch, the last one short
+  recipe.trainer.epochs = 3;
+  c.set(recipe.trainer);
+  return recipe;
+}
+
+TEST(Resume, GoesOnAsIfNothingHadHappened) {
+  for (const Case& c : kCases)
+    for (int workers : {1, 3}) {
+      Recipe recipe = recipe_of(c, workers);
+      TempFolder whole;
+      recipe.trainer.save = whole.path();
+      const Outcome straight = train(recipe);
+      const std::size_t per_epoch = recipe.trainer.accumulate == 2 ? 3 : 5;
+      ASSERT_EQ(straight.steps.size(), per_epoch * static_cast<std::size_t>(recipe.trainer.epochs));
+      for (std::size_t stop : {per_epoch + 2, 2 * per_epoch}) {  // within an epoch, and at the end of one
+        SCOPED_TRACE(concat(c.name, ", ", workers, " workers, stopped after step ", stop));
+        TempFolder parts;
+        recipe.trainer.save = parts.path();
+        recipe.trainer.steps = stop;
+        const Outcome first = train(recipe);
+        expect_same_steps({straight.steps.begin(), straight.steps.begin() + static_cast<std::ptrdiff_t>(stop)},
+                          first.steps, 0);
+        recipe.trainer.steps.reset();
+        recipe.trainer.resume = parts.path();
+        const Outcome second = train(recipe);
+        recipe.trainer.resume.clear();
+
+        expect_same_steps(straight.steps, second.steps, stop);
+        for (std::size_t r = 0; r < second.parameters.size(); ++r) {
+          EXPECT_TRUE(dist::same_bits(second.parameters[r], straight.parameters[r])) << "rank " << r;
+          EXPECT_EQ(second.buffers[r], straight.buffers[r]) << "rank " << r;
+        }
+        EXPECT_EQ(second.evals.back().loss, straight.evals.back().loss);
+        EXPECT_EQ(second.evals.back().bytes_sent_total, straight.evals.back().bytes_sent_total);
+        expect_same_state(CheckpointStore::newest(whole.path()), CheckpointStore::newest(parts.path()), workers);
+      }
+    }
+}
+
+TEST(Resume, APlateauIsReachedInTheCaseAbove) {
+  const Outcome outcome = train(recipe_of(kCases[2], 1));
+  EXPECT_LT(outcome.steps.back().lr, outcome.steps.front().lr);
+}
+
+TEST(Resume, FromACheckpointOnTheWay) {
+  for (int workers : {1, 3}) {
+    Recipe recipe = recipe_of(kCases[1], workers);
+    const Outcome undisturbed = train(recipe);
+    TempFolder folder;
+    recipe.trainer.save = folder.path();
+    recipe.trainer.save_every = Every{4, true};
+    const Outcome saving = train(recipe);  // 15 steps: checkpoints 4, 8, 12, 15, of which two are kept
+    EXPECT_TRUE(dist::same_bits(saving.parameters[0], undisturbed.parameters[0])) << "saving is not to disturb";
+    expect_same_steps(undisturbed.steps, saving.steps, 0);
+    EXPECT_TRUE(std::filesystem::exists(folder / "checkpoint-000000000012"));
+
+    std::filesystem::remove_all(folder / "checkpoint-000000000015");  // as if the run had been killed before
+    recipe.trainer.resume = folder.path();
+    const Outcome resumed = train(recipe);
+    expect_same_steps(undisturbed.steps, resumed.steps, 12);
+    EXPECT_TRUE(dist::same_bits(resumed.parameters[0], undisturbed.parameters[0]));
+    EXPECT_EQ(resumed.buffers, undisturbed.buffers);
+  }
+}
+
+TEST(Resume, AfterAnInterrupt) {
+  Recipe recipe = recipe_of(kCases[1], 3);
+  const Outcome undisturbed = train(recipe);
+  TempFolder folder;
+  recipe.trainer.save = folder.path();
+  recipe.per_rank = [](TrainerOptions& options, int rank) {
+    if (rank == 1) options.stop_requested = [calls = 0]() mutable { return ++calls >= 6; };
+  };
+  const Outcome interrupted = train(recipe);
+  EXPECT_EQ(interrupted.summary.stopped, "interrupted");
+  ASSERT_LT(interrupted.steps.size(), 10u);
+  recipe.per_rank = {};
+  recipe.trainer.resume = folder.path();
+  const Outcome resumed = train(recipe);
+  EXPECT_EQ(resumed.summary.stopped, "");
+  expect_same_steps(undisturbed.steps, resumed.steps, interrupted.steps.size());
+  EXPECT_TRUE(dist::same_bits(resumed.parameters[0], undisturbed.parameters[0]));
+}
+
+TEST(Resume, ARunThatIsCompleteStaysAsItIs) {
+  TempFolder folder;
+  Recipe recipe = recipe_of(kCases[1], 3);
+  recipe.trainer.save = folder.path();
+  const Outcome done = train(recipe);
+  recipe.trainer.resume = folder.path();
+  const Outcome again = train(recipe);
+  EXPECT_TRUE(again.steps.empty());
+  EXPECT_TRUE(dist::same_bits(again.parameters[0], done.parameters[0]));
+  EXPECT_EQ(again.buffers, done.buffers);
+}
+
+}  // namespace
+}  // namespace laconic

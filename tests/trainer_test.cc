@@ -1,0 +1,418 @@
+// The training loop: what N workers compute together, accumulation, clipping, losses that are no numbers, failures.
+#include "dist/trainer/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "data/mnist.h"
+#include "data/synthetic.h"
+#include "layers/models/zoo.h"
+#include "tests/temp_folder.h"
+#include "tests/training.h"
+
+namespace laconic {
+namespace {
+
+constexpr auto kRing = dist::Algorithm::ring, kButterfly = dist::Algorithm::butterfly;
+
+void expect_same_bits_everywhere(const Outcome& outcome) {
+  for (std::size_t r = 1; r < outcome.parameters.size(); ++r)
+    EXPECT_TRUE(dist::same_bits(outcome.parameters[r], outcome.parameters[0])) << "rank " << r;
+}
+
+void expect_nearly(const Outcome& a, const Outcome& b, double tolerance) {
+  EXPECT_LT(relative_difference(a.parameters[0], b.parameters[0]), tolerance);
+  ASSERT_EQ(a.steps.size(), b.steps.size());
+  for (std::size_t i = 0; i < a.steps.size(); ++i)
+    EXPECT_NEAR(a.steps[i].loss, b.steps[i].loss, 1e-4 * a.steps[i].loss) << i;
+  ASSERT_EQ(a.evals.size(), b.evals.size());
+  for (std::size_t i = 0; i < a.evals.size(); ++i)
+    EXPECT_NEAR(a.evals[i].loss, b.evals[i].loss, 1e-4 * a.evals[i].loss) << i;
+}
+
+// A global batch of 60 out of 150 samples: the last one of an epoch has 30, so that with 5 workers two are empty.
+TEST(Trainer, NWorkersComputeWhatOneComputesWithTheGlobalBatch) {
+  for (const auto& model : {perceptron, convolutional})
+    for (bool dropout : {true, false}) {
+      Recipe recipe(model);
+      recipe.task.batch = 60;
+      recipe.task.augment = kPadCropFlip;
+      recipe.trainer.dropout = dropout;
+      recipe.trainer.optimizer.momentum = 0.9;
+      const Outcome alone = train(recipe);
+      ASSERT_EQ(alone.steps.size(), 6u);
+      for (int N : {2, 3, 4, 5})
+        for (auto algorithm : {kRing, kButterfly}) {
+          SCOPED_TRACE(concat(N, " workers, ", dist::to_string(algorithm), dropout ? ", dropout" : ""));
+          recipe.workers = N;
+          recipe.task.batch = 60 / N;
+          recipe.trainer.plan.algorithm = algorithm;
+          const Outcome together = train(recipe);
+          expect_same_bits_everywhere(together);
+          expect_nearly(alone, together, 1e-5);
+        }
+    }
+}
+
+TEST(Trainer, DropoutIsNotTheSameWithoutIt) {  // or the test above would prove nothing about masks
+  Recipe recipe;
+  const Outcome with = train(recipe);
+  recipe.trainer.dropout = false;
+  EXPECT_GT(relative_difference(with.parameters[0], train(recipe).parameters[0]), 1e-3);
+}
+
+TEST(Trainer, FourTimesSixteenLenetIsOnceSixtyFour) {
+  Recipe recipe([] { return make_model("lenet"); });
+  recipe.data = std::make_shared<const ImageDataset>(load_mnist("synthetic:150,20"));
+  recipe.task.batch = 64;
+  recipe.trainer.epochs = 1;
+  const Outcome alone = train(recipe);
+  recipe.workers = 4;
+  recipe.task.batch = 16;
+  expect_nearly(alone, train(recipe), 1e-5);
+}
+
+TEST(Trainer, AllRanksHoldTheSameBitsWithBatchNorm) {
+  for (int N : {3, 4}) {
+    Recipe recipe(normalized, N);
+    recipe.task.augment = kPadCropFlip;
+    expect_same_bits_everywhere(train(recipe));  // audited after every step, too
+  }
+  Recipe recipe([] { return make_model("resnet20"); }, 2);
+  recipe.data = std::make_shared<const ImageDataset>(synthetic_cifar10({.train = 20, .test = 4}));
+  recipe.task.batch = 4;
+  recipe.trainer.epochs = 1;
+  expect_same_bits_everywhere(train(recipe));
+}
+
+TEST(Trainer, TheAuditFindsARankThatDiffers) {
+  struct Tampering final : Passing {
+    using Passing::Passing;
+    Share load() override {
+      if (++loads == 3) model().parameters()[0]->value().data<float>()[0] += 1;
+      return Passing::load();
+    }
+    int loads = 0;
+  };
+  Recipe recipe(perceptron, 3);
+  recipe.wrap = [](std::unique_ptr<Workload> task, const dist::Worker& worker) -> std::unique_ptr<Workload> {
+    if (worker.rank != 2) return task;
+    return std::make_unique<Tampering>(std::move(task));
+  };
+  const std::string error = error_of<CommError>([&] { train(recipe); });
+  EXPECT_NE(error.find("rank 2"), std::string::npos) << error;
+  EXPECT_NE(error.find("parameters after step 3"), std::string::npos) << error;
+}
+
+TEST(Trainer, TheSameRunGivesTheSameBits) {
+  Recipe recipe(normalized, 3);
+  EXPECT_TRUE(dist::same_bits(train(recipe).parameters[0], train(recipe).parameters[0]));
+  const auto seeded = train(recipe).parameters[0];
+  recipe.trainer.seed = 4;
+  EXPECT_FALSE(dist::same_bits(train(recipe).parameters[0], seeded));
+}
+
+TEST(Trainer, KMicroBatchesAreOneBatchOfKTimesAsMany) {
+  for (int N : {1, 3}) {
+    Recipe recipe(convolutional, N);
+    recipe.task.batch = 24;
+    recipe.trainer.optimizer.momentum = 0.9;
+    const Outcome whole = train(recipe);
+    recipe.task.batch = 8;
+    recipe.trainer.accumulate = 3;
+    SCOPED_TRACE(N);
+    expect_nearly(whole, train(recipe), 1e-5);
+  }
+}
+
+TEST(Trainer, ReduceSumIsNTimesTheMean) {
+  Recipe recipe(perceptron, 3);
+  recipe.trainer.steps = 0;
+  const auto before = train(recipe).parameters[0];
+  recipe.trainer.steps = 1;
+  const auto mean = train(recipe).parameters[0];
+  recipe.trainer.mean = false;
+  const auto sum = train(recipe).parameters[0];
+  for (std::size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(sum[i] - before[i], 3 * (mean[i] - before[i]), 1e-6);
+}
+
+/// The gradient of the first step, from plain SGD's first update with lr = 1.
+struct FirstStep {
+  std::vector<float> before, update;  // before - after
+};
+FirstStep first_step(Recipe recipe) {
+  recipe.trainer.lr = 1;
+  recipe.trainer.steps = 0;
+  FirstStep s{train(recipe).parameters[0], {}};
+  recipe.trainer.steps = 1;
+  const auto after = train(recipe).parameters[0];
+  for (std::size_t i = 0; i < after.size(); ++i) s.update.push_back(s.before[i] - after[i]);
+  return s;
+}
+
+TEST(Trainer, ClipValueBoundsEachElementOfTheGlobalGradient) {
+  for (int N : {1, 3}) {
+    Recipe recipe(perceptron, N);
+    const FirstStep free = first_step(recipe);
+    recipe.trainer.clip = Clip::parse("value:0.01");
+    const FirstStep clipped = first_step(recipe);
+    int bounded = 0;
+    for (std::size_t i = 0; i < free.update.size(); ++i) {
+      EXPECT_NEAR(clipped.update[i], std::min(0.01f, std::max(-0.01f, free.update[i])), 1e-6);
+      bounded += std::abs(free.update[i]) > 0.01f;
+    }
+    EXPECT_GT(bounded, 10);
+  }
+}
+
+TEST(Trainer, ClipNormBoundsTheLengthOfTheGlobalGradient) {
+  for (int N : {1, 3})
+    for (const char* limit : {"norm:0.1", "norm:100"}) {
+      Recipe recipe(perceptron, N);
+      const FirstStep free = first_step(recipe);
+      double squares = 0;
+      for (float g : free.update) squares += double{g} * g;
+      ASSERT_GT(std::sqrt(squares), 0.2);
+      recipe.trainer.clip = Clip::parse(limit);
+      const double scale = std::min(1.0, recipe.trainer.clip.limit / (std::sqrt(squares) + 1e-6));
+      const FirstStep clipped = first_step(recipe);
+      for (std::size_t i = 0; i < free.update.size(); ++i) EXPECT_NEAR(clipped.update[i], scale * free.update[i], 1e-6);
+    }
+}
+
+/// A loss that is not a number, on one rank, in one step.
+struct Poison final : Passing {
+  Poison(std::unique_ptr<Workload> inner, int at) : Passing(std::move(inner)), at_(at) {}
+  Share load() override {
+    ++loads_;
+    return Passing::load();
+  }
+  Tensor loss() override {
+    Tensor loss = Passing::loss();
+    if (loads_ == at_) loss.value().data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+    return loss;
+  }
+
+ private:
+  const int at_;
+  int loads_ = 0;
+};
+
+auto poison(int at_rank, int at_load) {
+  return [=](std::unique_ptr<Workload> task, const dist::Worker& worker) -> std::unique_ptr<Workload> {
+    if (worker.rank != at_rank) return task;
+    return std::make_unique<Poison>(std::move(task), at_load);
+  };
+}
+
+TEST(Trainer, OnNanSkipLeavesAllAsItWasOnEveryRank) {
+  for (int N : {1, 3})
+    for (const char* clip : {"none", "norm:0.5"}) {
+      SCOPED_TRACE(concat(N, " workers, clip ", clip));
+      Recipe recipe(normalized, N);
+      recipe.trainer.skip_nan = true;
+      recipe.trainer.optimizer.momentum = 0.9;
+      recipe.trainer.clip = Clip::parse(clip);
+      recipe.trainer.accumulate = 2;
+      recipe.trainer.steps = 3;
+      const Outcome three = train(recipe);
+      recipe.wrap = poison(N - 1, 8);  // the second micro-batch of the fourth step
+      recipe.trainer.steps = 4;
+      recipe.trainer.epochs = 3;
+      const Outcome skipped = train(recipe);
+      for (std::size_t r = 0; r < skipped.parameters.size(); ++r) {
+        EXPECT_TRUE(dist::same_bits(skipped.parameters[r], three.parameters[r])) << r;
+        EXPECT_EQ(skipped.buffers[r], three.buffers[r]) << r;
+      }
+      ASSERT_EQ(skipped.steps.size(), 4u);
+      EXPECT_TRUE(std::isnan(skipped.steps[3].loss)) << skipped.steps[3].loss;
+      EXPECT_EQ(skipped.steps[2].loss, three.steps[2].loss);
+      // And it goes on.
+      recipe.trainer.steps = 6;
+      const Outcome on = train(recipe);
+      ASSERT_EQ(on.steps.size(), 6u);
+      EXPECT_TRUE(std::isfinite(on.steps[5].loss));
+      EXPECT_FALSE(dist::same_bits(on.parameters[0], skipped.parameters[0]));
+      expect_same_bits_everywhere(on);
+    }
+}
+
+/// Hands its input on, in step `at` (of updates made) with a value that is not finite.
+class Spoil final : public Module {
+ public:
+  struct Options {
+    std::int64_t at = 0;
+  };
+  explicit Spoil(Options o) : o_(o) {}
+
+ protected:
+  Tensor forward(const Tensor& x) override {
+    if (context().step == o_.at) x.value().data<float>()[0] = std::numeric_limits<float>::infinity();
+    return x;
+  }
+
+ private:
+  Options o_;
+};
+
+TEST(Trainer, ALossThatIsNoNumberNamesStepAndLayer) {
+  for (int N : {1, 3}) {
+    Recipe recipe(perceptron, N);
+    recipe.model = [] {
+      return sequential({{"flatten", make<Flatten>()},
+                         {"fc1", make<Linear>({.in = 192, .out = 24})},
+                         {"tanh", make<Tanh>()},
+                         {"spoil", make<Spoil>({.at = 3})},
+                         {"fc2", make<Linear>({.in = 24, .out = 7})}});
+    };
+    const std::string error = error_of<Error>([&] { train(recipe); });
+    EXPECT_NE(error.find("step 4"), std::string::npos) << error;
+    EXPECT_NE(error.find("layer spoil."), std::string::npos) << error;
+  }
+}
+
+TEST(Trainer, ParametersThatAreNoNumbersAreNamed) {
+  for (int N : {1, 2}) {
+    Recipe recipe(convolutional, N);
+    recipe.trainer.lr = std::numeric_limits<float>::infinity();
+    const std::string error = error_of<Error>([&] { train(recipe); });
+    EXPECT_NE(error.find("step 2"), std::string::npos) << error;
+    EXPECT_NE(error.find("conv.weight"), std::string::npos) << error;
+  }
+}
+
+TEST(Trainer, AWorkerThatThrowsEndsAllWithItsSentence) {
+  struct Throwing final : Passing {
+    using Passing::Passing;
+    Tensor loss() override {
+      require<DataError>(++calls < 4, "the disk of this worker caught fire.");
+      return Passing::loss();
+    }
+    int calls = 0;
+  };
+  for (const char* sync : {"allreduce", "none"}) {
+    dist::Watchdog watchdog(30);  // far below the time-out of a lost rank
+    Recipe recipe(perceptron, 4);
+    recipe.trainer.sync = sync;
+    recipe.wrap = [](std::unique_ptr<Workload> task, const dist::Worker& worker) -> std::unique_ptr<Workload> {
+      if (worker.rank != 2) return task;
+      return std::make_unique<Throwing>(std::move(task));
+    };
+    EXPECT_EQ(error_of<DataError>([&] { train(recipe); }), "the disk of this worker caught fire.");
+  }
+}
+
+TEST(Trainer, RanksWithOtherOptionsAreRefused) {
+  Recipe recipe(perceptron, 3);
+  recipe.per_rank = [](TrainerOptions& options, int rank) {
+    if (rank == 1) options.lr = 0.2;
+  };
+  const std::string error = error_of<CommError>([&] { train(recipe); });
+  EXPECT_NE(error.find("rank 1 has 'lr=0.2' where rank 0 has 'lr=0.1'"), std::string::npos) << error;
+}
+
+TEST(Trainer, AStopRequestOfOneRankEndsAllAfterTheSameStep) {
+  Recipe recipe(perceptron, 3);
+  recipe.trainer.epochs = 100;
+  recipe.per_rank = [](TrainerOptions& options, int rank) {
+    if (rank == 2) options.stop_requested = [calls = 0]() mutable { return ++calls >= 3; };
+  };
+  const Outcome outcome = train(recipe);
+  EXPECT_LE(outcome.summary.steps, 5);
+  EXPECT_EQ(outcome.summary.stopped, "interrupted");
+  EXPECT_EQ(outcome.steps.size(), static_cast<std::size_t>(outcome.summary.steps));
+  expect_same_bits_everywhere(outcome);
+}
+
+TEST(Trainer, AloneAStopRequestEndsAtOnceWithEveryStrategy) {
+  for (const char* sync : {"allreduce", "none"}) {
+    Recipe recipe;
+    recipe.trainer.epochs = 100;
+    recipe.trainer.sync = sync;
+    recipe.trainer.stop_requested = [calls = 0]() mutable { return ++calls >= 3; };
+    EXPECT_LE(train(recipe).summary.steps, 5) << sync;
+  }
+}
+
+TEST(Trainer, LogsStepsFromOneAndTheMeanLossOfTheGlobalBatch) {
+  Recipe recipe(perceptron, 4);
+  recipe.trainer.lr = 0;
+  recipe.trainer.dropout = false;
+  recipe.task.shuffle = false;
+  const Outcome outcome = train(recipe);
+  ASSERT_EQ(outcome.steps.size(), 6u);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(outcome.steps[i].step, static_cast<std::int64_t>(i) + 1);
+    EXPECT_EQ(outcome.steps[i].epoch, i < 3 ? 1 : 2);
+    EXPECT_EQ(outcome.steps[i].loss, outcome.steps[i % 3].loss);
+    EXPECT_EQ(outcome.steps[i].bytes_sent_sum >= 4 * outcome.steps[i].bytes_sent / 2, true);
+    EXPECT_GT(outcome.steps[i].bytes_sent, 0);
+  }
+  recipe.workers = 1;
+  recipe.task.batch = 64;
+  const Outcome alone = train(recipe);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(alone.steps[i].loss, outcome.steps[i].loss, 1e-6);
+}
+
+TEST(Trainer, EvaluatesEveryTestSampleOnceForAnyNumberOfWorkers) {
+  for (int N : {1, 2, 3, 5}) {
+    Recipe recipe(perceptron, N);
+    recipe.trainer.steps = 1, recipe.trainer.lr = 0;
+    recipe.task.eval_batch = 7;
+    const Outcome outcome = train(recipe);
+    ASSERT_EQ(outcome.evals.size(), 1u);
+    static EvalReport alone = outcome.evals[0];
+    EXPECT_NEAR(outcome.evals[0].loss, alone.loss, 1e-6);
+    EXPECT_DOUBLE_EQ(outcome.evals[0].top1_error, alone.top1_error);
+    EXPECT_DOUBLE_EQ(*outcome.evals[0].top5_error, *alone.top5_error);
+  }
+}
+
+TEST(Trainer, EvaluationAndWeightsUseTheMeanOfTheRunningStatistics) {
+  TempFolder folder;
+  Recipe recipe(normalized, 3);
+  recipe.trainer.save = folder.path();
+  const Outcome outcome = train(recipe);
+  EXPECT_NE(outcome.buffers[0].at("bn.running_mean"), outcome.buffers[1].at("bn.running_mean"));
+
+  const StateDict weights = load_safetensors(folder / "weights.safetensors");
+  for (const char* name : {"bn.running_mean", "bn.running_var"}) {
+    const auto mean = weights.at(name).to_vector();
+    for (std::size_t c = 0; c < mean.size(); ++c) {
+      double sum = 0;
+      for (int r = 0; r < 3; ++r) sum += outcome.buffers[static_cast<std::size_t>(r)].at(name)[c];
+      EXPECT_FLOAT_EQ(mean[c], static_cast<float>(sum / 3));
+    }
+  }
+  for (int r = 0; r < 3; ++r) {
+    const StateDict own = CheckpointStore::read_rank(CheckpointStore::newest(folder.path()), r);
+    EXPECT_EQ(own.at("model/bn.running_mean").to_vector(),
+              outcome.buffers[static_cast<std::size_t>(r)].at("bn.running_mean"));
+  }
+
+  // One worker with these weights measures the same.
+  Recipe again(normalized);
+  again.trainer.init = folder / "weights.safetensors";
+  dist::on_ranks(1, [&](dist::Worker& worker) {
+    ImageClassification task(again.model(), again.data, 0, 1, again.task);
+    const EvalReport report = Trainer(worker, task, again.trainer).evaluate();
+    EXPECT_NEAR(report.loss, outcome.evals.back().loss, 1e-6);
+    EXPECT_DOUBLE_EQ(report.top1_error, outcome.evals.back().top1_error);
+  });
+}
+
+TEST(Trainer, LeavesAModelThatWorksWithoutIt) {
+  const auto model = perceptron();
+  const auto data = tiny_images(40, 10);
+  dist::on_ranks(1, [&](dist::Worker& worker) {
+    ImageClassification task(model, data, 0, 1, {.batch = 8});
+    Trainer(worker, task, {.epochs = 1}).run();
+  });
+  const Tensor x = Tensor::full({2, 3, 8, 8}, 0.5f);
+  EXPECT_EQ((*model)(x).shape(), (Shape{2, 7}));  // its context and its arena's listener are gone
+}
+
+}  // namespace
+}  // namespace laconic

@@ -1,0 +1,79 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/trainer/image_classification.h"
+#include "dist/trainer/trainer.h"
+#include "layers/layers.h"
+#include "tests/on_ranks.h"
+
+namespace laconic {
+
+/// 3 x 8 x 8 images of 7 classes: a bright square whose place and colour tell the class, and noise.
+std::shared_ptr<const ImageDataset> tiny_images(std::int64_t train, std::int64_t test);
+
+/// Models for those images.
+std::shared_ptr<Module> perceptron();     ///< with dropout
+std::shared_ptr<Module> convolutional();  ///< with dropout
+std::shared_ptr<Module> normalized();     ///< with batch norm and dropout
+
+/// One training run of N workers that are threads, small enough for a test: two epochs of 150 images, audited after
+/// every step.
+struct Recipe {
+  explicit Recipe(std::function<std::shared_ptr<Module>()> model = perceptron, int workers = 1);
+  Recipe(const Recipe&);
+  ~Recipe();
+  Recipe& operator=(const Recipe&) = default;
+
+  std::function<std::shared_ptr<Module>()> model;
+  int workers;
+  std::shared_ptr<const ImageDataset> data;
+  ImageClassification::Options task;
+  TrainerOptions trainer;
+  /// May stand between the trainer and its task: the loss of one rank that is not a number, a worker that throws.
+  std::function<std::unique_ptr<Workload>(std::unique_ptr<Workload>, const dist::Worker&)> wrap;
+  std::function<void(TrainerOptions&, int rank)> per_rank;
+};
+
+struct Outcome {
+  std::vector<std::vector<float>> parameters;                      ///< by rank, in arena order
+  std::vector<std::map<std::string, std::vector<float>>> buffers;  ///< by rank
+  std::vector<StepReport> steps;
+  std::vector<EvalReport> evals;
+  RunSummary summary;
+};
+
+/// In arena order.
+std::vector<float> parameters_of(const Trainer& trainer);
+
+/// Runs it, from the weights to the end.
+Outcome train(const Recipe& recipe);
+
+/// A workload that hands everything on to another one: a test overrides what it needs.
+class Passing : public Workload {
+ public:
+  explicit Passing(std::unique_ptr<Workload> inner) : inner_(std::move(inner)) {}
+  Module& model() override { return inner_->model(); }
+  std::int64_t batches_per_epoch() const override { return inner_->batches_per_epoch(); }
+  std::int64_t global_batch(std::int64_t batch) const override { return inner_->global_batch(batch); }
+  void start(std::int64_t epoch, std::int64_t batch) override { inner_->start(epoch, batch); }
+  Share load() override { return inner_->load(); }
+  Tensor loss() override { return inner_->loss(); }
+  EvalSums evaluate() override { return inner_->evaluate(); }
+  bool has_top5() const override { return inner_->has_top5(); }
+  std::string fingerprint() const override { return inner_->fingerprint(); }
+  std::string data_name() const override { return inner_->data_name(); }
+  std::int64_t train_samples() const override { return inner_->train_samples(); }
+  std::int64_t test_samples() const override { return inner_->test_samples(); }
+
+ private:
+  std::unique_ptr<Workload> inner_;
+};
+
+/// The largest |a - b| over the largest |a|.
+double relative_difference(const std::vector<float>& a, const std::vector<float>& b);
+
+}  // namespace laconic
