@@ -25,7 +25,7 @@ struct RunInfo {
 struct StepReport {
   std::int64_t step = 0;   ///< updates made so far, this one included: first 1
   std::int64_t epoch = 1;  ///< from 1
-  double loss = 0;         ///< mean over the global batch
+  double loss = 0;         ///< mean over the global batch; NaN for a step that was passed over (--on-nan skip)
   double lr = 0;
   double samples_per_s = 0;         ///< of all workers together
   std::int64_t bytes_sent = 0;      ///< by this rank in this step: payload and our headers

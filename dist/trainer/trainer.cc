@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/parallel.h"
 #include "core/raw.h"
@@ -184,6 +185,12 @@ void Trainer::train_step() {
   double forward_seconds = 0, backward_seconds = 0, loss_sum = 0;
   std::int64_t own = 0, global = 0;
   bool skipped = false;
+  std::vector<std::pair<Tensor, Tensor>> buffers_before;  // with --on-nan skip: running statistics, and a copy
+  if (o_.skip_nan)
+    for (const auto& [name, tensor] : workload_.model().named_buffers()) {
+      buffers_before.emplace_back(tensor, Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device()));
+      buffers_before.back().second.copy_from(tensor);
+    }
 
   strategy_->begin_step({.step = step_ + 1, .lr = lr});
   arena_->begin_step();
@@ -205,7 +212,10 @@ void Trainer::train_step() {
     forward_seconds += seconds_since(forward_start) - (worker_.engine.counters().exposed_seconds + update_seconds_ - blocked);
     if (o_.skip_nan) {
       skipped = !finite_everywhere(value);
-      if (skipped) continue;
+      if (skipped) {
+        for (const auto& [tensor, copy] : buffers_before) tensor.copy_from(copy);
+        continue;
+      }
     } else if (!std::isfinite(value)) {
       report_non_finite(value);
     }
@@ -269,6 +279,7 @@ void Trainer::finish_report() {
   const std::vector<double>& sums = pending_.sums;
   StepReport& r = pending_.report;
   r.loss = sums[kSamples] > 0 ? sums[kLoss] / sums[kSamples] : 0;
+  if (sums[kSkipped] > 0) r.loss = std::numeric_limits<double>::quiet_NaN();
   r.bytes_sent_sum = static_cast<std::int64_t>(sums[kBytes]);
   if (sums[kStop] > 0 && o_.sync != "none") stop_ = true;
   summary_.bytes_sent_total += r.bytes_sent_sum;

@@ -41,7 +41,7 @@ struct TrainerOptions {
   bool mean = true;                        ///< --reduce mean: gradients are divided by the number of workers
   int threads = 1;                         ///< kernel threads of this worker
   Device device = kCpu;
-  bool skip_nan = false;                   ///< --on-nan skip: no update in a step whose loss is not finite on any rank
+  bool skip_nan = false;                   ///< --on-nan skip: neither update nor new running statistics if a loss is not finite on any rank
   std::int64_t audit_every = 0;            ///< compare all ranks' bits every so many steps; 0: never
   std::string init{};                      ///< weights to start from (safetensors); empty: random ones
   std::string save{};                      ///< directory for weights and checkpoints; empty: none
