@@ -281,7 +281,7 @@ void Trainer::finish_report() {
   r.loss = sums[kSamples] > 0 ? sums[kLoss] / sums[kSamples] : 0;
   if (sums[kSkipped] > 0) r.loss = std::numeric_limits<double>::quiet_NaN();
   r.bytes_sent_sum = static_cast<std::int64_t>(sums[kBytes]);
-  if (sums[kStop] > 0 && o_.sync != "none") stop_ = true;
+  if (sums[kStop] > 0 && (o_.sync != "none" || worker_.size == 1)) stop_ = true;  // else: all stop after an evaluation
   summary_.bytes_sent_total += r.bytes_sent_sum;
   summary_.bytes_dense_total += r.bytes_dense * worker_.size;
   if (observer_) observer_->on_step(r);
@@ -391,7 +391,7 @@ RunSummary Trainer::run() {
   flush();
   if (!evaluated && step_ > began) evaluate();
   if (!o_.save.empty()) save();
-  if (stop_) summary_.stopped = "interrupted";
+  if (stop_ && step_ < end) summary_.stopped = "interrupted";
   summary_.steps = step_;
   summary_.seconds = seconds_before_ + seconds_since(clock_->run_start);
   summary_.samples_per_s = training_seconds_ > 0 ? trained_samples_ / training_seconds_ : 0;
