@@ -105,6 +105,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
 Trainer::~Trainer() {
   // An exception may pass while figures are under way: the engine must not write into pending_ any more.
   if (pending_.any) worker_.engine.halt();
+  workload_.model().set_context(nullptr);
 }
 
 void Trainer::load_init() {
