@@ -234,6 +234,7 @@ void Trainer::train_step() {
 
   if (o_.clip.kind == Clip::Kind::norm && !skipped) apply_clipped();
   dist::StepStats stats;
+  if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one
   strategy_->end_step(stats);
   ++step_;
 
