@@ -22,6 +22,7 @@ class ImageClassification final : public Workload {
   ImageClassification(std::shared_ptr<Module> model, std::shared_ptr<const ImageDataset> data, int rank, int workers, const Options& options);
 
   Module& model() override { return *model_; }
+  std::int64_t batch() const override { return o_.batch; }
   std::int64_t batches_per_epoch() const override;
   std::int64_t global_batch(std::int64_t batch) const override;
   void start(std::int64_t epoch, std::int64_t batch) override;

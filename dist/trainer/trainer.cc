@@ -148,7 +148,7 @@ RunInfo Trainer::info() const {
   info.test_samples = workload_.test_samples();
   info.workers = worker_.size;
   info.threads = o_.threads;
-  info.batch = static_cast<int>((info.train_samples + steps_per_epoch() * worker_.size - 1) / std::max<std::int64_t>(1, steps_per_epoch() * worker_.size));
+  info.batch = static_cast<int>(workload_.batch());
   info.steps_per_epoch = steps_per_epoch();
   info.total_steps = last_step();
   info.first_step = step_;

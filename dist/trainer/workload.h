@@ -25,6 +25,7 @@ class Workload {
  public:
   virtual ~Workload() = default;
   virtual Module& model() = 0;
+  virtual std::int64_t batch() const = 0;              ///< samples per worker and micro-batch, but for short ones
   virtual std::int64_t batches_per_epoch() const = 0;  ///< the same on every worker
   /// Samples of all workers in batch `batch` of an epoch.
   virtual std::int64_t global_batch(std::int64_t batch) const = 0;
