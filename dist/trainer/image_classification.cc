@@ -62,8 +62,9 @@ EvalSums ImageClassification::evaluate() {
 }
 
 std::string ImageClassification::fingerprint() const {
-  return concat("data=", data_->name, " content=", data_fingerprint_, " train=", data_->train.size(), " test=", data_->test.size(), " batch=", o_.batch,
-                " shuffle=", o_.shuffle, " seed=", o_.seed, " augment=", o_.augment.pad, ",", o_.augment.flip, " smoothing=", o_.label_smoothing);
+  return concat("data=", data_->name, "\ntrain=", data_->train.size(), "\ntest=", data_->test.size(), "\ncontent of the data=", data_fingerprint_,
+                "\nbatch=", o_.batch, "\nshuffle=", o_.shuffle, "\ndata seed=", o_.seed, "\naugment=", o_.augment.pad, ",", o_.augment.flip,
+                "\nsmoothing=", o_.label_smoothing);
 }
 
 }  // namespace laconic

@@ -126,7 +126,7 @@ void Trainer::make_equal() {
 
 std::string Trainer::fingerprint() const {
   const OptimizerOptions& opt = o_.optimizer;
-  return concat("model=", o_.model_name, "\nparameters=", arena_->elements(), "\nworkload=", workload_.fingerprint(), "\nseed=", o_.seed,
+  return concat("model=", o_.model_name, "\nparameters=", arena_->elements(), "\n", workload_.fingerprint(), "\nseed=", o_.seed,
                 "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov, " decay=", opt.decay.weight_decay, " ",
                 opt.decay.norm_and_bias, "\nlr=", o_.lr, "\nschedule=", o_.schedule.text(), "\nclip=", static_cast<int>(o_.clip.kind), ":",
                 o_.clip.limit, "\naccumulate=", o_.accumulate, "\ndropout=", o_.dropout, "\nsync=", o_.sync, "\nmean=", o_.mean,

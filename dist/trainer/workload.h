@@ -39,7 +39,7 @@ class Workload {
   /// Evaluates this worker's share of the test set with the model as it is, in evaluation mode.
   virtual EvalSums evaluate() = 0;
   virtual bool has_top5() const { return false; }
-  /// Names data and options that all workers must agree on.
+  /// Names data and options that all workers must agree on, one a line.
   virtual std::string fingerprint() const = 0;
   virtual std::string data_name() const = 0;
   virtual std::int64_t train_samples() const = 0;
