@@ -63,6 +63,7 @@ void CheckpointStore::prepare(std::int64_t step) const {
   std::error_code error;
   fs::create_directories(folder(step), error);
   require<DataError>(!error, "save: cannot make the directory ", folder(step), " (", error.message(), "). Choose another --save.");
+  fs::remove(folder(step) + kManifest, error);  // of another run
 }
 
 void CheckpointStore::write_rank(std::int64_t step, int rank, const StateDict& state) const {
@@ -80,12 +81,14 @@ void CheckpointStore::complete(const Manifest& m) const {
   AtomicFile file(folder(m.step) + kManifest);
   file.write(j.dump(2) + "\n");
   file.commit();
+  const auto remove = [](const fs::path& checkpoint) {
+    std::error_code ignored;
+    fs::remove(checkpoint.string() + kManifest, ignored);  // first: a half-removed checkpoint must not count
+    fs::remove_all(checkpoint, ignored);
+  };
   auto all = complete_checkpoints(directory_);
-  std::error_code ignored;
-  for (std::size_t i = 0; i + 2 < all.size(); ++i) {
-    fs::remove(all[i].string() + kManifest, ignored);  // first: a half-removed checkpoint must not count
-    fs::remove_all(all[i], ignored);
-  }
+  for (; !all.empty() && all.back() != fs::path(folder(m.step)); all.pop_back()) remove(all.back());
+  for (std::size_t i = 0; i + 2 < all.size(); ++i) remove(all[i]);
 }
 
 std::string CheckpointStore::newest(const std::string& path) {

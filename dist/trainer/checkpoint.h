@@ -38,10 +38,11 @@ class CheckpointStore {
   explicit CheckpointStore(std::string directory) : directory_(std::move(directory)) {}
 
   std::string weights_path() const { return directory_ + "/weights.safetensors"; }
-  /// Makes the directories. throws DataError
+  /// Makes the directories; a checkpoint of this step that is there no longer counts. throws DataError
   void prepare(std::int64_t step) const;
   void write_rank(std::int64_t step, int rank, const StateDict& state) const;
-  /// Completes the checkpoint of this step and removes all but the two newest. After all ranks have written.
+  /// Completes the checkpoint of this step and removes all but the two newest, and those of later steps: they are of
+  /// a training that this one has replaced. After all ranks have written.
   void complete(const Manifest& manifest) const;
 
   /// The newest complete checkpoint in `path`, or `path` itself if it is one: its folder.

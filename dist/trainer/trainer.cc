@@ -392,7 +392,7 @@ RunSummary Trainer::run() {
   }
   flush();
   if (!evaluated && step_ > began) evaluate();
-  if (!o_.save.empty()) save();
+  if (!o_.save.empty() && saved_step_ != step_) save();
   if (stop_ && step_ < end) summary_.stopped = "interrupted";
   summary_.steps = step_;
   summary_.seconds = seconds_before_ + seconds_since(clock_->run_start);
@@ -431,7 +431,9 @@ EvalReport Trainer::evaluate() {
 void Trainer::save() {
   flush();
   const CheckpointStore store(o_.save);
+  const auto meet = [&](const char* when) { worker_.engine.run(when, [](dist::Communicator& comm) { return dist::barrier(comm); }); };
   store.prepare(step_);
+  meet("meeting before a checkpoint");  // an older one of this step no longer counts while its files are replaced
   StateDict state;
   state.merge(weights_of(workload_.model()), "model/");
   StateDict part;
@@ -451,8 +453,7 @@ void Trainer::save() {
     const MeanBuffers mean(*this);
     if (worker_.rank == 0) save_safetensors(weights_of(workload_.model()), store.weights_path());
   }
-  const auto meet = [&] { worker_.engine.run("meeting after a checkpoint", [](dist::Communicator& comm) { return dist::barrier(comm); }); };
-  meet();  // every rank has written: now it may count
+  meet("meeting in a checkpoint");  // every rank has written: now it may count
   if (worker_.rank == 0)
     store.complete({.step = step_,
                     .workers = worker_.size,
@@ -460,7 +461,8 @@ void Trainer::save() {
                     .instruction_set = instruction_set(),
                     .fingerprint = fingerprint(),
                     .plan = plan_.table()});
-  meet();
+  meet("meeting after a checkpoint");
+  saved_step_ = step_;
 }
 
 void Trainer::restore() {

@@ -116,6 +116,7 @@ class Trainer {
   std::unique_ptr<dist::Strategy> strategy_;
 
   std::int64_t step_ = 0;
+  std::int64_t saved_step_ = -1;  // of the last checkpoint
   bool stop_ = false;
   double update_seconds_ = 0;
   std::vector<Parameter*> arrived_;  // with --clip norm: reduced gradients that wait for their common norm
