@@ -212,6 +212,7 @@ TEST(Trainer, OnNanSkipLeavesAllAsItWasOnEveryRank) {
     for (const char* clip : {"none", "norm:0.5"}) {
       SCOPED_TRACE(concat(N, " workers, clip ", clip));
       Recipe recipe(normalized, N);
+      recipe.data = tiny_images(400, 20);
       recipe.trainer.skip_nan = true;
       recipe.trainer.optimizer.momentum = 0.9;
       recipe.trainer.clip = Clip::parse(clip);
@@ -220,7 +221,6 @@ TEST(Trainer, OnNanSkipLeavesAllAsItWasOnEveryRank) {
       const Outcome three = train(recipe);
       recipe.wrap = poison(N - 1, 8);  // the second micro-batch of the fourth step
       recipe.trainer.steps = 4;
-      recipe.trainer.epochs = 3;
       const Outcome skipped = train(recipe);
       for (std::size_t r = 0; r < skipped.parameters.size(); ++r) {
         EXPECT_TRUE(dist::same_bits(skipped.parameters[r], three.parameters[r])) << r;
@@ -347,7 +347,7 @@ TEST(Trainer, LogsStepsFromOneAndTheMeanLossOfTheGlobalBatch) {
     EXPECT_EQ(outcome.steps[i].step, static_cast<std::int64_t>(i) + 1);
     EXPECT_EQ(outcome.steps[i].epoch, i < 3 ? 1 : 2);
     EXPECT_EQ(outcome.steps[i].loss, outcome.steps[i % 3].loss);
-    EXPECT_EQ(outcome.steps[i].bytes_sent_sum >= 4 * outcome.steps[i].bytes_sent / 2, true);
+    EXPECT_GT(outcome.steps[i].bytes_sent_sum, outcome.steps[i].bytes_sent);
     EXPECT_GT(outcome.steps[i].bytes_sent, 0);
   }
   recipe.workers = 1;

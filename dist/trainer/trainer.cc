@@ -488,6 +488,8 @@ void Trainer::restore() {
   summary_.bytes_dense_total = bytes.data<std::int64_t>()[1];
   seconds_before_ = std::atof(state.text("run/seconds").c_str());
   step_ = manifest.step;
+  // Also a meeting: nobody writes, or removes what is old, while others still read.
+  dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_));
 }
 
 }  // namespace laconic
