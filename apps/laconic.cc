@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/bench/bench.h"
 #include "apps/launch.h"
 #include "apps/main.h"
 #include "apps/options.h"
@@ -20,6 +21,7 @@ struct Tool {
 constexpr Tool kTools[] = {
     {"launch", "launch -n N [--hosts A,B] APP ...", "run N processes of APP that train together, over MPI",
      laconic::launch},
+    {"bench", "bench step --model M --against torch", "training throughput, alone or paired with PyTorch", laconic::bench},
 };
 
 int help() {
@@ -48,7 +50,7 @@ int main(int argc, char** argv) {
     std::vector<std::string> names;
     for (const Tool& tool : kTools) {
       if (arguments[0] == tool.name) {
-        if (arguments.size() > 1 && (arguments[1] == "--help" || arguments[1] == "-h")) return help();
+        if (arguments.size() > 1 && tool.run == laconic::launch && (arguments[1] == "--help" || arguments[1] == "-h")) return help();
         return tool.run({arguments.begin() + 1, arguments.end()});
       }
       names.push_back(tool.name);

@@ -115,8 +115,8 @@ class Communicator {
   virtual Transfer recv(int from, Slice<std::byte> bytes) = 0;  ///< may be shorter; yields what came, in bytes
   virtual Transfer work(double seconds) = 0;  ///< what a computation costs: advances a virtual clock only
 
-  /// The same operation among some ranks of this communicator, in this order; own rank among them. Local: sends nothing
-  /// (collective/split.h agrees on groups). Messages of both between two ranks share one order.
+  /// The same operation among some ranks of this communicator, in this order; own rank among them. Local: sends
+  /// nothing, so every member must name the same ranks. Messages of both between two ranks share one order.
   virtual std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) = 0;
 
   /// Forgets every transfer that was not awaited to its end; afterwards nobody touches the memory they were given.

@@ -1,0 +1,16 @@
+#pragma once
+#include <string>
+#include <vector>
+
+namespace laconic {
+
+/// `laconic bench WHAT ...`: measurements, paired with a peer where there is one. Returns the exit code.
+int bench(const std::vector<std::string>& arguments);
+
+/// `laconic bench step`: training throughput of a model of the zoo; see its --help.
+int bench_step(const std::vector<std::string>& arguments);
+
+/// What bench_step runs beside the peer: `MODEL BATCH THREADS`, then the commands of torch_peer.py on standard input.
+int bench_step_child(const std::vector<std::string>& arguments);
+
+}  // namespace laconic

@@ -1,0 +1,246 @@
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "apps/bench/bench.h"
+#include "apps/bench/child_process.h"
+#include "apps/bench/statistics.h"
+#include "apps/torch_peer_source.h"
+#include "apps/options.h"
+#include "core/ops/cross_entropy.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "dist/trainer/checkpoint.h"
+#include "layers/models/zoo.h"
+#include "optim/optimizer.h"
+
+namespace laconic {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct StepBenchOptions {
+  std::vector<std::string> models{"resnet20"};
+  std::vector<int> batches{32}, threads{1};
+  std::string against;
+  int blocks = 15;
+  double block_seconds = 0.4;
+  bool json = false, markdown = false;
+};
+
+/// One program under test, ours or the peer's, and what it did block by block.
+struct Contestant {
+  std::string label;
+  std::unique_ptr<ChildProcess> process;
+  int steps = 1;                    ///< per block
+  std::vector<double> step_seconds{};  ///< by block
+  double rss_bytes = 0;
+
+  void run_block(bool count) {
+    const auto answer = nlohmann::json::parse(process->ask(fmt::format("run {}", steps)));
+    if (!count) return;
+    step_seconds.push_back(answer.at("seconds").get<double>() / steps);
+    rss_bytes = answer.at("rss_bytes").get<double>();
+  }
+  /// Finds out how many steps fill a block; the first ones also warm up.
+  void calibrate(double block_seconds) {
+    run_block(false);
+    for (int round = 0; round < 2; ++round) {
+      const auto answer = nlohmann::json::parse(process->ask(fmt::format("run {}", steps)));
+      const double each = answer.at("seconds").get<double>() / steps;
+      steps = std::clamp(static_cast<int>(block_seconds / each), 1, 100000);
+    }
+  }
+};
+
+/// The first Python that can import torch: of LACONIC_PYTHON, python3, /usr/bin/python3.
+std::string python_with_torch() {
+  std::vector<std::string> candidates{"python3", "/usr/bin/python3"};
+  if (const char* own = std::getenv("LACONIC_PYTHON")) candidates = {own};
+  for (const auto& python : candidates)
+    if (succeeds({python, "-c", "import torch"})) return python;
+  throw DataError("bench: no Python that can import torch was found (--against torch): install it, or name one in LACONIC_PYTHON");
+}
+
+ChildProcess::Environment thread_environment(int threads) {
+  ChildProcess::Environment e{{"OMP_NUM_THREADS", std::to_string(threads)}};
+  if (threads > 1) e.insert(e.end(), {{"OMP_PROC_BIND", "close"}, {"OMP_PLACES", "cores"}});
+  return e;
+}
+
+/// PyTorch at its best: blocks of memory kept instead of given back, OpenBLAS on OpenMP where it is installed.
+ChildProcess::Environment torch_environment(int threads) {
+  auto e = thread_environment(threads);
+  e.insert(e.end(), {{"MALLOC_MMAP_THRESHOLD_", "33554432"}, {"MALLOC_TRIM_THRESHOLD_", "8589934592"}, {"MALLOC_TOP_PAD_", "67108864"}});
+  const std::string openblas = "/usr/lib/x86_64-linux-gnu/openblas-openmp";
+  std::error_code ignored;
+  if (std::filesystem::exists(openblas, ignored)) e.emplace_back("LD_LIBRARY_PATH", openblas);
+  return e;
+}
+
+Contestant start(const std::string& label, const std::vector<std::string>& command, const ChildProcess::Environment& environment) {
+  Contestant c{label, std::make_unique<ChildProcess>(command, environment)};
+  c.process->receive();  // {"ready": ...}
+  return c;
+}
+
+struct Result {
+  std::string model;
+  int batch = 0, threads = 0;
+  double rate = 0, rss_bytes = 0;
+  struct Peer {
+    std::string label;
+    double rate, rss_bytes;
+    Median ratio;  ///< our rate / the peer's, by blocks side by side
+  };
+  std::vector<Peer> peers;  ///< the best first
+};
+
+Result measure(const StepBenchOptions& o, const std::string& model, int batch, int threads, const std::string& python) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::vector<Contestant> all;
+  all.push_back(start("laconic", {self, "bench", "step-child", model, std::to_string(batch), std::to_string(threads)}, thread_environment(threads)));
+  if (!python.empty())
+    for (const std::string layout : {"contiguous", "channels_last"})
+      all.push_back(start("PyTorch " + layout, {python, "-c", kTorchPeerSource, model, std::to_string(batch), std::to_string(threads), layout},
+                          torch_environment(threads)));
+  for (auto& c : all) c.calibrate(o.block_seconds);
+  for (int block = 0; block < o.blocks; ++block)
+    for (auto& c : all) c.run_block(true);
+
+  Result r{model, batch, threads, batch / median(all[0].step_seconds).value, all[0].rss_bytes, {}};
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    std::vector<double> ratios;
+    for (std::size_t b = 0; b < all[0].step_seconds.size(); ++b) ratios.push_back(all[i].step_seconds[b] / all[0].step_seconds[b]);
+    r.peers.push_back({all[i].label, batch / median(all[i].step_seconds).value, all[i].rss_bytes, median(ratios)});
+  }
+  std::sort(r.peers.begin(), r.peers.end(), [](const auto& a, const auto& b) { return a.rate > b.rate; });
+  return r;
+}
+
+std::string machine() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string line, cpu = "unknown processor";
+  while (std::getline(in, line))
+    if (line.rfind("model name", 0) == 0) {
+      cpu = line.substr(line.find(':') + 2);
+      break;
+    }
+  return fmt::format("{}, {} cores, {}; g++ {}", cpu, std::thread::hardware_concurrency(), instruction_set(), __VERSION__);
+}
+
+std::string row(const Result& r, bool markdown) {
+  const double mb = 1e-6;
+  std::string text;
+  if (markdown) {
+    text = fmt::format("| {} | {} | {} | {:.0f} |", r.model, r.batch, r.threads, r.rate);
+    if (!r.peers.empty())
+      text += fmt::format(" {:.0f} | {:.0f} | {:.2f} ({:.2f} … {:.2f}) | {:.0f} / {:.0f} |", r.peers[0].label == "PyTorch contiguous" ? r.peers[0].rate : r.peers[1].rate,
+                          r.peers[0].label == "PyTorch contiguous" ? r.peers[1].rate : r.peers[0].rate, r.peers[0].ratio.value, r.peers[0].ratio.low,
+                          r.peers[0].ratio.high, r.rss_bytes * mb, r.peers[0].rss_bytes * mb);
+    return text;
+  }
+  text = fmt::format("{}, batch {}, {} thread{}: {:.0f} images/s, {:.0f} MB", r.model, r.batch, r.threads, r.threads == 1 ? "" : "s", r.rate, r.rss_bytes * mb);
+  for (const auto& p : r.peers)
+    text += fmt::format("\n    {:<22} {:>8.0f} images/s, {:.0f} MB: we are {:.2f} times as fast (95 %: {:.2f} … {:.2f})", p.label, p.rate, p.rss_bytes * mb,
+                        p.ratio.value, p.ratio.low, p.ratio.high);
+  return text;
+}
+
+nlohmann::json to_json(const Result& r) {
+  nlohmann::json j = {{"model", r.model}, {"batch", r.batch}, {"threads", r.threads}, {"rate", r.rate}, {"unit", "images/s"}, {"rss_bytes", r.rss_bytes}};
+  for (const auto& p : r.peers)
+    j["peers"].push_back({{"name", p.label}, {"rate", p.rate}, {"rss_bytes", p.rss_bytes}, {"ratio", p.ratio.value}, {"ratio_low", p.ratio.low}, {"ratio_high", p.ratio.high}});
+  return j;
+}
+
+}  // namespace
+
+int bench_step(const std::vector<std::string>& arguments) {
+  StepBenchOptions o;
+  CLI::App app("Training throughput: forward, backward and SGD with momentum on one batch, again and again.", "laconic bench step");
+  app.add_option("--model", o.models, "models of the zoo, with commas between")->delimiter(',')->type_name("M,..");
+  app.add_option("--batch", o.batches, "batch sizes [32]")->delimiter(',')->type_name("B,..")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--threads", o.threads, "kernel threads [1]")->delimiter(',')->type_name("T,..")->check(CLI::Range(1, 1024));
+  app.add_option("--against", o.against, "run it in PyTorch too, in turns with ours: LACONIC_PYTHON, python3 or /usr/bin/python3")
+      ->type_name("torch")
+      ->check(CLI::IsMember({"torch"}));
+  app.add_option("--blocks", o.blocks, "turns per program [15]")->check(CLI::Range(1, 10000));
+  app.add_option("--block-seconds", o.block_seconds, "length of a turn [0.4]")->check(CLI::PositiveNumber);
+  app.add_flag("--json", o.json, "one object, on the last line");
+  app.add_flag("--markdown", o.markdown, "a table for docs");
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+  } catch (const CLI::Success& done) {
+    return app.exit(done, std::cout, std::cerr);
+  } catch (const CLI::ParseError& e) {
+    throw UsageError(concat(e.what(), " (laconic bench step): see --help"));
+  }
+  for (const auto& model : o.models) model_info(model);
+  const std::string python = o.against.empty() ? "" : python_with_torch();
+  if (!o.json) fmt::print("{}\n", machine());
+  if (o.markdown)
+    fmt::print("\n| model | batch | threads | laconic, images/s |{}\n|---|---|---|---|{}\n",
+               python.empty() ? "" : " PyTorch contiguous | PyTorch channels-last | ratio to the better (95 %) | MB, ours / PyTorch |",
+               python.empty() ? "" : "---|---|---|---|");
+  nlohmann::json all = nlohmann::json::array();
+  for (const auto& model : o.models)
+    for (int batch : o.batches)
+      for (int threads : o.threads) {
+        const Result r = measure(o, model, batch, threads, python);
+        all.push_back(to_json(r));
+        if (!o.json) fmt::print("{}\n", row(r, o.markdown));
+        std::fflush(stdout);
+      }
+  if (o.json) fmt::print("{}\n", all.size() == 1 ? all[0].dump() : nlohmann::json{{"results", all}}.dump());
+  return 0;
+}
+
+int bench_step_child(const std::vector<std::string>& arguments) {
+  require<UsageError>(arguments.size() == 3, "bench step-child: MODEL BATCH THREADS");
+  const ModelInfo& info = model_info(arguments[0]);
+  const std::int64_t batch = std::atoll(arguments[1].c_str());
+  set_kernel_threads(std::atoi(arguments[2].c_str()));
+  const auto model = make_model(info.name);
+  model->initialize(0);
+  ParameterArena arena(model->parameters());
+  Sgd sgd(arena, {.momentum = 0.9});
+  Random random(0, Purpose::test);
+  std::vector<float> pixels(static_cast<std::size_t>(batch * info.input.elements()));
+  for (float& p : pixels) p = random.normal();
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(batch));
+  for (auto& l : labels) l = random.below(static_cast<std::uint32_t>(info.classes));
+  const Tensor x = Tensor::of({batch, info.input[0], info.input[1], info.input[2]}, pixels);
+  const Tensor y = Tensor::of({batch}, std::span<const std::int64_t>(labels));
+  std::cout << "{\"ready\": true}" << std::endl;
+  for (std::string line; std::getline(std::cin, line);) {
+    const int steps = std::atoi(line.substr(line.find(' ') + 1).c_str());
+    const auto start = Clock::now();
+    for (int i = 0; i < steps; ++i) {
+      arena.begin_step();
+      const Tensor loss = ops::softmax_cross_entropy((*model)(x), y);
+      arena.backward(loss);
+      arena.finish_gradients();
+      sgd.update_all(1e-3);
+      loss.item();
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    std::cout << fmt::format("{{\"seconds\": {:.9f}, \"rss_bytes\": {}}}", seconds, usage.ru_maxrss * 1024L) << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace laconic
