@@ -1,0 +1,112 @@
+#include "core/cpu/pool_avx512.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+
+#define LACONIC_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+
+namespace laconic::cpu {
+namespace {
+
+/// The channels from c that one vector holds: fewer than 16 at the end.
+LACONIC_AVX512 inline __mmask16 lanes(std::int64_t width, std::int64_t c) {
+  return width - c >= 16 ? __mmask16(0xFFFF) : __mmask16((1u << (width - c)) - 1);
+}
+
+/// One output pixel. Constant bounds unroll the loops.
+LACONIC_AVX512 inline __attribute__((always_inline)) void max_pixel(float* y, std::uint8_t* index, const float* x,
+                                                                    std::int64_t row, std::int64_t width, int kernel,
+                                                                    int h0, int h1, int w0, int w1) {
+  for (std::int64_t c = 0; c < width; c += 16) {
+    const __mmask16 m = lanes(width, c);
+    __m512 best = _mm512_maskz_loadu_ps(m, x + h0 * row + w0 * width + c);
+    __m512i at = _mm512_set1_epi32(h0 * kernel + w0);
+    for (int i = h0; i < h1; ++i)
+      for (int j = w0; j < w1; ++j) {
+        const __m512 v = _mm512_maskz_loadu_ps(m, x + i * row + j * width + c);
+        const __mmask16 better = _mm512_cmp_ps_mask(v, best, _CMP_GT_OQ) | _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+        best = _mm512_mask_mov_ps(best, better, v);
+        at = _mm512_mask_mov_epi32(at, better, _mm512_set1_epi32(i * kernel + j));
+      }
+    _mm512_mask_storeu_ps(y + c, m, best);
+    if (index) _mm512_mask_cvtepi32_storeu_epi8(index + c, m, at);
+  }
+}
+
+/// dx (+)= dy where the largest was at place q of the window, for all channels of one input pixel.
+LACONIC_AVX512 inline __attribute__((always_inline)) void route(float* dx, const float* dy, const std::uint8_t* index,
+                                                                std::int64_t width, int q, bool add) {
+  for (std::int64_t c = 0; c < width; c += 16) {
+    const __mmask16 m = lanes(width, c);
+    const __m512i at = _mm512_maskz_cvtepu8_epi32(m, _mm_maskz_loadu_epi8(m, index + c));
+    __m512 g = _mm512_maskz_loadu_ps(m & _mm512_cmpeq_epi32_mask(at, _mm512_set1_epi32(q)), dy + c);
+    if (add) g = _mm512_add_ps(g, _mm512_maskz_loadu_ps(m, dx + c));
+    _mm512_mask_storeu_ps(dx + c, m, g);
+  }
+}
+
+}  // namespace
+
+LACONIC_AVX512 void max_forward_avx512(float* y, std::uint8_t* index, const float* x, const PoolShape& s,
+                                       std::int64_t images) {
+  const std::int64_t row = s.w * s.width;
+  for (std::int64_t n = 0; n < images; ++n, x += s.h * row)
+    for (std::int64_t oh = 0; oh < s.out_h; ++oh) {
+      const std::int64_t top = oh * s.stride - s.pad;
+      const int h0 = static_cast<int>(std::max<std::int64_t>(0, -top)),
+                h1 = static_cast<int>(std::min<std::int64_t>(s.kernel, s.h - top));
+      for (std::int64_t ow = 0; ow < s.out_w; ++ow) {
+        const std::int64_t left = ow * s.stride - s.pad;
+        const int w0 = static_cast<int>(std::max<std::int64_t>(0, -left)),
+                  w1 = static_cast<int>(std::min<std::int64_t>(s.kernel, s.w - left));
+        const float* corner = x + top * row + left * s.width;
+        if (s.kernel == 2 && h1 - h0 == 2 && w1 - w0 == 2)
+          max_pixel(y, index, corner, row, s.width, 2, 0, 2, 0, 2);
+        else if (s.kernel == 3 && h1 - h0 == 3 && w1 - w0 == 3)
+          max_pixel(y, index, corner, row, s.width, 3, 0, 3, 0, 3);
+        else
+          max_pixel(y, index, corner, row, s.width, s.kernel, h0, h1, w0, w1);
+        y += s.width;
+        if (index) index += s.width;
+      }
+    }
+}
+
+LACONIC_AVX512 void max_backward_avx512(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s,
+                                        std::int64_t images) {
+  const std::int64_t row = s.w * s.width, out_row = s.out_w * s.width;
+  // Windows that neither overlap nor leave the image write every dx once, row by row.
+  const bool disjoint = s.pad == 0 && s.stride == s.kernel && s.out_h * s.kernel <= s.h && s.out_w * s.kernel <= s.w;
+  if (!disjoint) std::fill(dx, dx + images * s.h * row, 0.0f);
+  for (std::int64_t n = 0; n < images; ++n, dx += s.h * row)
+    for (std::int64_t oh = 0; oh < s.out_h; ++oh, dy += out_row, index += out_row) {
+      const std::int64_t top = oh * s.stride - s.pad;
+      for (std::int64_t i = std::max<std::int64_t>(0, -top); i < std::min<std::int64_t>(s.kernel, s.h - top); ++i) {
+        float* out = dx + (top + i) * row;
+        for (std::int64_t ow = 0; ow < s.out_w; ++ow) {
+          const std::int64_t left = ow * s.stride - s.pad;
+          for (std::int64_t j = std::max<std::int64_t>(0, -left); j < std::min<std::int64_t>(s.kernel, s.w - left);
+               ++j) {
+            const int q = static_cast<int>(i * s.kernel + j);
+            if (disjoint)
+              route(out + (left + j) * s.width, dy + ow * s.width, index + ow * s.width, s.width, q, false);
+            else
+              route(out + (left + j) * s.width, dy + ow * s.width, index + ow * s.width, s.width, q, true);
+          }
+        }
+        if (disjoint) std::fill(out + s.out_w * s.kernel * s.width, out + row, 0.0f);
+      }
+      if (disjoint && oh == s.out_h - 1) std::fill(dx + s.out_h * s.kernel * row, dx + s.h * row, 0.0f);
+    }
+}
+
+}  // namespace laconic::cpu
+
+#else  // never called: has_avx512() is false
+namespace laconic::cpu {
+void max_forward_avx512(float*, std::uint8_t*, const float*, const PoolShape&, std::int64_t) {}
+void max_backward_avx512(float*, const float*, const std::uint8_t*, const PoolShape&, std::int64_t) {}
+}  // namespace laconic::cpu
+#endif
