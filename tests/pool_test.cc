@@ -1,10 +1,11 @@
 // The fast max-pooling against the definition, over many shapes, layouts, and among equal values and NaN.
-#include "core/ops/pool.h"
+#include "core/cpu/pool.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "core/ops/pool.h"
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/raw.h"
@@ -71,6 +72,28 @@ TEST(MaxPool, IsWhatItsDefinitionSaysForEveryWidthAndLayout) {
           const auto again = ops::max_pool2d(x, o).to_vector();
           for (std::size_t i = 0; i < got.size(); ++i) ASSERT_TRUE(got[i] == again[i] || std::isnan(got[i])) << i;
         }
+}
+
+TEST(MaxPool, HasAFastVersionThatAgreesWithTheSimpleOneBitForBit) {
+  Random random(3, Purpose::test);
+  for (std::int64_t width : {1, 4, 6, 8, 11, 16, 40})
+    for (const cpu::PoolShape& s : {cpu::PoolShape{3, 8, 10, 4, 5, width, 2, 2, 0},
+                                    {2, 5, 7, 2, 3, width, 2, 2, 0},
+                                    {2, 6, 6, 3, 3, width, 3, 2, 1}}) {
+      const std::size_t in = static_cast<std::size_t>(s.images * s.h * s.w * width),
+                        out = static_cast<std::size_t>(s.images * s.out_h * s.out_w * width);
+      std::vector<float> x(in), y[2], dx[2];
+      std::vector<std::uint8_t> index[2];
+      for (float& v : x) v = static_cast<float>(random.below(5));
+      for (int i = 0; i < 2; ++i) y[i].resize(out), index[i].resize(out), dx[i].resize(in, NAN);
+      cpu::max_pool_forward(y[0].data(), index[0].data(), x.data(), s);
+      cpu::max_pool_backward(dx[0].data(), y[0].data(), index[0].data(), s);
+      cpu::max_forward_simple(y[1].data(), index[1].data(), x.data(), s, s.images);
+      cpu::max_backward_simple(dx[1].data(), y[1].data(), index[1].data(), s, s.images);
+      EXPECT_EQ(y[0], y[1]) << width;
+      EXPECT_EQ(index[0], index[1]) << width;
+      EXPECT_EQ(dx[0], dx[1]) << width;
+    }
 }
 
 TEST(Pools, GiveTheSameBitsForAnyNumberOfThreads) {

@@ -37,41 +37,6 @@ Inside inside(const PoolShape& s, std::int64_t top, std::int64_t left) {
           std::max<std::int64_t>(0, -left), std::min<std::int64_t>(s.kernel, s.w - left)};
 }
 
-// The simple versions: what core/cpu/pool_avx512.cc must agree with, bit for bit.
-void max_forward_part(float* y, std::uint8_t* index, const float* x, const PoolShape& s, std::int64_t images) {
-  const std::int64_t row = s.w * s.width;
-  for (std::int64_t n = 0; n < images; ++n, x += s.h * row)
-    for (std::int64_t oh = 0; oh < s.out_h; ++oh)
-      for (std::int64_t ow = 0; ow < s.out_w; ++ow) {
-        const std::int64_t top = oh * s.stride - s.pad, left = ow * s.stride - s.pad;
-        const Inside in = inside(s, top, left);
-        for (std::int64_t c = 0; c < s.width; ++c) {
-          float best = x[(top + in.h0) * row + (left + in.w0) * s.width + c];
-          std::int64_t at = in.h0 * s.kernel + in.w0;
-          for (std::int64_t i = in.h0; i < in.h1; ++i)
-            for (std::int64_t j = in.w0; j < in.w1; ++j) {
-              const float v = x[(top + i) * row + (left + j) * s.width + c];
-              if (v > best || v != v) best = v, at = i * s.kernel + j;
-            }
-          *y++ = best;
-          if (index) *index++ = static_cast<std::uint8_t>(at);
-        }
-      }
-}
-
-void max_backward_part(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s, std::int64_t images) {
-  const std::int64_t row = s.w * s.width;
-  std::fill(dx, dx + images * s.h * row, 0.0f);
-  for (std::int64_t n = 0; n < images; ++n, dx += s.h * row)
-    for (std::int64_t oh = 0; oh < s.out_h; ++oh)
-      for (std::int64_t ow = 0; ow < s.out_w; ++ow)
-        for (std::int64_t c = 0; c < s.width; ++c, ++dy, ++index) {
-          const std::int64_t h = oh * s.stride - s.pad + *index / s.kernel,
-                             w = ow * s.stride - s.pad + *index % s.kernel;
-          dx[h * row + w * s.width + c] += *dy;
-        }
-}
-
 LACONIC_INLINE void average_lanes(float* y, const float* x, std::int64_t row, std::int64_t pixel, const Span& rows,
                                   const Span& columns, float factor) {
   using F = Lanes;
@@ -155,9 +120,44 @@ std::int64_t grain(std::int64_t image) { return std::max<std::int64_t>(1, 32768 
 
 }  // namespace
 
+void max_forward_simple(float* y, std::uint8_t* index, const float* x, const PoolShape& s, std::int64_t images) {
+  const std::int64_t row = s.w * s.width;
+  for (std::int64_t n = 0; n < images; ++n, x += s.h * row)
+    for (std::int64_t oh = 0; oh < s.out_h; ++oh)
+      for (std::int64_t ow = 0; ow < s.out_w; ++ow) {
+        const std::int64_t top = oh * s.stride - s.pad, left = ow * s.stride - s.pad;
+        const Inside in = inside(s, top, left);
+        for (std::int64_t c = 0; c < s.width; ++c) {
+          float best = x[(top + in.h0) * row + (left + in.w0) * s.width + c];
+          std::int64_t at = in.h0 * s.kernel + in.w0;
+          for (std::int64_t i = in.h0; i < in.h1; ++i)
+            for (std::int64_t j = in.w0; j < in.w1; ++j) {
+              const float v = x[(top + i) * row + (left + j) * s.width + c];
+              if (v > best || v != v) best = v, at = i * s.kernel + j;
+            }
+          *y++ = best;
+          if (index) *index++ = static_cast<std::uint8_t>(at);
+        }
+      }
+}
+
+void max_backward_simple(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s,
+                         std::int64_t images) {
+  const std::int64_t row = s.w * s.width;
+  std::fill(dx, dx + images * s.h * row, 0.0f);
+  for (std::int64_t n = 0; n < images; ++n, dx += s.h * row)
+    for (std::int64_t oh = 0; oh < s.out_h; ++oh)
+      for (std::int64_t ow = 0; ow < s.out_w; ++ow)
+        for (std::int64_t c = 0; c < s.width; ++c, ++dy, ++index) {
+          const std::int64_t h = oh * s.stride - s.pad + *index / s.kernel,
+                             w = ow * s.stride - s.pad + *index % s.kernel;
+          dx[h * row + w * s.width + c] += *dy;
+        }
+}
+
 void max_pool_forward(float* y, std::uint8_t* index, const float* x, const PoolShape& s) {
   const std::int64_t image = s.h * s.w * s.width, out = s.out_h * s.out_w * s.width;
-  const auto part = has_avx512() ? max_forward_avx512 : max_forward_part;
+  const auto part = has_avx512() ? max_forward_avx512 : max_forward_simple;
   parallel_for(s.images, grain(image), [=](std::int64_t b, std::int64_t e) {
     part(y + b * out, index ? index + b * out : nullptr, x + b * image, s, e - b);
   });
@@ -165,7 +165,7 @@ void max_pool_forward(float* y, std::uint8_t* index, const float* x, const PoolS
 
 void max_pool_backward(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s) {
   const std::int64_t image = s.h * s.w * s.width, out = s.out_h * s.out_w * s.width;
-  const auto part = has_avx512() ? max_backward_avx512 : max_backward_part;
+  const auto part = has_avx512() ? max_backward_avx512 : max_backward_simple;
   parallel_for(s.images, grain(image),
                [=](std::int64_t b, std::int64_t e) { part(dx + b * image, dy + b * out, index + b * out, s, e - b); });
 }

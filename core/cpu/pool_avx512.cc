@@ -35,23 +35,20 @@ LACONIC_AVX512 inline __attribute__((always_inline)) void max_pixel(float* y, st
   }
 }
 
-/// dx (+)= dy where the largest was at place q of the window, for all channels of one input pixel.
-LACONIC_AVX512 inline __attribute__((always_inline)) void route(float* dx, const float* dy, const std::uint8_t* index,
-                                                                std::int64_t width, int q, bool add) {
-  for (std::int64_t c = 0; c < width; c += 16) {
-    const __mmask16 m = first_lanes(width - c);
-    const __m512i at = _mm512_maskz_cvtepu8_epi32(m, _mm_maskz_loadu_epi8(m, index + c));
-    __m512 g = _mm512_maskz_loadu_ps(m & _mm512_cmpeq_epi32_mask(at, _mm512_set1_epi32(q)), dy + c);
-    if (add) g = _mm512_add_ps(g, _mm512_maskz_loadu_ps(m, dx + c));
-    _mm512_mask_storeu_ps(dx + c, m, g);
-  }
+/// dy where the largest was at place q of the window, else 0.
+LACONIC_AVX512 inline __attribute__((always_inline)) __m512 routed(__m512 dy, __m512i at, int q) {
+  return _mm512_maskz_mov_ps(_mm512_cmpeq_epi32_mask(at, _mm512_set1_epi32(q)), dy);
+}
+LACONIC_AVX512 inline __attribute__((always_inline)) __m512i load_index(__mmask16 m, const std::uint8_t* index) {
+  return _mm512_maskz_cvtepu8_epi32(m, _mm_maskz_loadu_epi8(m, index));
+}
+
+/// 2x2 windows that neither overlap nor leave the image: every dx is written once.
+bool disjoint(const PoolShape& s) {
+  return s.kernel == 2 && s.stride == 2 && s.pad == 0 && 2 * s.out_w <= s.w && 2 * s.out_h <= s.h;
 }
 
 // 2x2 windows over few channels (LeNet's 6): vectors that hold several pixels, permuted into place.
-
-bool narrow(const PoolShape& s) {
-  return s.width <= 8 && s.kernel == 2 && s.stride == 2 && s.pad == 0 && 2 * s.out_w <= s.w && 2 * s.out_h <= s.h;
-}
 
 /// `per` windows at once: their outputs fill one vector, their inputs two per row.
 LACONIC_AVX512 void max_forward_narrow(float* y, std::uint8_t* index, const float* x, const PoolShape& s,
@@ -121,12 +118,10 @@ LACONIC_AVX512 void max_backward_narrow(float* dx, const float* dy, const std::u
         const __mmask16 in = first_lanes(out_row - piece.base), out = first_lanes(covered - done);
         const __m512i from = _mm512_loadu_si512(piece.from), column = _mm512_loadu_si512(piece.column);
         const __m512 g = _mm512_maskz_permutexvar_ps(0xFFFF, from, _mm512_maskz_loadu_ps(in, dy + piece.base));
-        const __m512i at = _mm512_maskz_permutexvar_epi32(
-            0xFFFF, from, _mm512_maskz_cvtepu8_epi32(0xFFFF, _mm_maskz_loadu_epi8(in, index + piece.base)));
-        for (int i = 0; i < 2; ++i) {
-          const __mmask16 here = _mm512_cmpeq_epi32_mask(at, _mm512_add_epi32(column, _mm512_set1_epi32(2 * i)));
-          _mm512_mask_storeu_ps(top + i * row + done, out, _mm512_maskz_mov_ps(here, g));
-        }
+        const __m512i at = _mm512_maskz_permutexvar_epi32(0xFFFF, from, load_index(in, index + piece.base));
+        const __m512i mine = _mm512_sub_epi32(at, column);  // 0 or 2 where it is this column's
+        _mm512_mask_storeu_ps(top + done, out, routed(g, mine, 0));
+        _mm512_mask_storeu_ps(top + row + done, out, routed(g, mine, 2));
       }
       for (int i = 0; i < 2; ++i) std::fill(top + i * row + covered, top + (i + 1) * row, 0.0f);
     }
@@ -134,11 +129,36 @@ LACONIC_AVX512 void max_backward_narrow(float* dx, const float* dy, const std::u
   }
 }
 
+LACONIC_AVX512 void max_backward_disjoint(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s,
+                                          std::int64_t images) {
+  const std::int64_t row = s.w * s.width, covered = 2 * s.out_w * s.width;
+  for (std::int64_t n = 0; n < images; ++n) {
+    for (std::int64_t oh = 0; oh < s.out_h; ++oh, dx += 2 * row) {
+      float* out = dx;
+      for (std::int64_t ow = 0; ow < s.out_w; ++ow, out += 2 * s.width, dy += s.width, index += s.width)
+        for (std::int64_t c = 0; c < s.width; c += 16) {
+          const __mmask16 m = first_lanes(s.width - c);
+          const __m512i at = load_index(m, index + c);
+          const __m512 g = _mm512_maskz_loadu_ps(m, dy + c);
+          _mm512_mask_storeu_ps(out + c, m, routed(g, at, 0));
+          _mm512_mask_storeu_ps(out + s.width + c, m, routed(g, at, 1));
+          _mm512_mask_storeu_ps(out + row + c, m, routed(g, at, 2));
+          _mm512_mask_storeu_ps(out + row + s.width + c, m, routed(g, at, 3));
+        }
+      std::fill(dx + covered, dx + row, 0.0f);
+      std::fill(dx + row + covered, dx + 2 * row, 0.0f);
+    }
+    const std::int64_t rest = (s.h - 2 * s.out_h) * row;
+    std::fill(dx, dx + rest, 0.0f);
+    dx += rest;
+  }
+}
+
 }  // namespace
 
 LACONIC_AVX512 void max_forward_avx512(float* y, std::uint8_t* index, const float* x, const PoolShape& s,
                                        std::int64_t images) {
-  if (narrow(s)) return max_forward_narrow(y, index, x, s, images);
+  if (disjoint(s) && s.width <= 8) return max_forward_narrow(y, index, x, s, images);
   const std::int64_t row = s.w * s.width;
   for (std::int64_t n = 0; n < images; ++n, x += s.h * row)
     for (std::int64_t oh = 0; oh < s.out_h; ++oh) {
@@ -164,31 +184,31 @@ LACONIC_AVX512 void max_forward_avx512(float* y, std::uint8_t* index, const floa
 
 LACONIC_AVX512 void max_backward_avx512(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s,
                                         std::int64_t images) {
-  if (narrow(s)) return max_backward_narrow(dx, dy, index, s, images);
-  const std::int64_t row = s.w * s.width, out_row = s.out_w * s.width;
-  // Windows that neither overlap nor leave the image write every dx once, row by row.
-  const bool disjoint = s.pad == 0 && s.stride == s.kernel && s.out_h * s.kernel <= s.h && s.out_w * s.kernel <= s.w;
-  if (!disjoint) std::fill(dx, dx + images * s.h * row, 0.0f);
+  if (disjoint(s))
+    return s.width <= 8 ? max_backward_narrow(dx, dy, index, s, images)
+                        : max_backward_disjoint(dx, dy, index, s, images);
+  const std::int64_t row = s.w * s.width;
+  std::fill(dx, dx + images * s.h * row, 0.0f);
   for (std::int64_t n = 0; n < images; ++n, dx += s.h * row)
-    for (std::int64_t oh = 0; oh < s.out_h; ++oh, dy += out_row, index += out_row) {
-      const std::int64_t top = oh * s.stride - s.pad;
-      for (std::int64_t i = std::max<std::int64_t>(0, -top); i < std::min<std::int64_t>(s.kernel, s.h - top); ++i) {
-        float* out = dx + (top + i) * row;
-        for (std::int64_t ow = 0; ow < s.out_w; ++ow) {
-          const std::int64_t left = ow * s.stride - s.pad;
-          for (std::int64_t j = std::max<std::int64_t>(0, -left); j < std::min<std::int64_t>(s.kernel, s.w - left);
-               ++j) {
-            const int q = static_cast<int>(i * s.kernel + j);
-            if (disjoint)
-              route(out + (left + j) * s.width, dy + ow * s.width, index + ow * s.width, s.width, q, false);
-            else
-              route(out + (left + j) * s.width, dy + ow * s.width, index + ow * s.width, s.width, q, true);
-          }
+    for (std::int64_t oh = 0; oh < s.out_h; ++oh)
+      for (std::int64_t ow = 0; ow < s.out_w; ++ow, dy += s.width, index += s.width) {
+        const std::int64_t top = oh * s.stride - s.pad, left = ow * s.stride - s.pad;
+        const int h0 = static_cast<int>(std::max<std::int64_t>(0, -top)),
+                  h1 = static_cast<int>(std::min<std::int64_t>(s.kernel, s.h - top));
+        const int w0 = static_cast<int>(std::max<std::int64_t>(0, -left)),
+                  w1 = static_cast<int>(std::min<std::int64_t>(s.kernel, s.w - left));
+        for (std::int64_t c = 0; c < s.width; c += 16) {
+          const __mmask16 m = first_lanes(s.width - c);
+          const __m512i at = load_index(m, index + c);
+          const __m512 g = _mm512_maskz_loadu_ps(m, dy + c);
+          for (int i = h0; i < h1; ++i)
+            for (int j = w0; j < w1; ++j) {
+              float* out = dx + (top + i) * row + (left + j) * s.width + c;
+              _mm512_mask_storeu_ps(out, m,
+                                    _mm512_add_ps(_mm512_maskz_loadu_ps(m, out), routed(g, at, s.kernel * i + j)));
+            }
         }
-        if (disjoint) std::fill(out + s.out_w * s.kernel * s.width, out + row, 0.0f);
       }
-      if (disjoint && oh == s.out_h - 1) std::fill(dx + s.out_h * s.kernel * row, dx + s.h * row, 0.0f);
-    }
 }
 
 }  // namespace laconic::cpu
