@@ -67,6 +67,19 @@ class Pool {
     free_[size].push_back(p);
   }
 
+  void release_unused() {
+    std::lock_guard lock(mutex_);
+    if (trap_) return;
+    for (auto& [size, blocks] : free_)
+      if (size >= kHugePage / 2)
+        for (std::byte* p : blocks) {
+          // Whole pages only: what lies beside the block is in use.
+          const auto begin = (reinterpret_cast<std::uintptr_t>(p) + 4095) & ~std::uintptr_t{4095};
+          const auto end = (reinterpret_cast<std::uintptr_t>(p) + size) & ~std::uintptr_t{4095};
+          if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+        }
+  }
+
   MemoryStats stats() {
     std::lock_guard lock(mutex_);
     return stats_;
@@ -161,6 +174,8 @@ Storage::~Storage() {
 }
 
 MemoryStats memory_stats(Device device) { return pool(device).stats(); }
+
+void release_unused_memory(Device device) { pool(device).release_unused(); }
 
 HostAccess::HostAccess(Device device) : trap_(device.kind == Device::Kind::trap) {
   if (trap_) pool(device).open();

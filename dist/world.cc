@@ -54,8 +54,13 @@ void run_threads(int workers, const Engine::Options& options, const std::functio
   const auto hub = std::make_shared<LocalHub>(workers);
   FirstError first;
   const auto rank_main = [&](int rank) {
-    Engine engine([&] { return std::make_unique<LocalTransport>(hub, rank); }, options);
-    run_rank(engine, body, first);
+    try {
+      Engine engine([&] { return std::make_unique<LocalTransport>(hub, rank); }, options);
+      run_rank(engine, body, first);
+    } catch (const std::exception& e) {  // no engine, for want of threads or memory
+      first.set(std::current_exception());
+      LocalTransport(hub, rank).abort(e.what(), 1);
+    }
   };
   std::vector<std::thread> threads;
   for (int rank = 1; rank < workers; ++rank)

@@ -1,8 +1,10 @@
 #include "dist/sync/strategy.h"
 
+#include <atomic>
 #include <cmath>
 
 #include "core/raw.h"
+#include "dist/collective/barrier.h"
 #include "dist/fingerprint.h"
 #include "dist/sync/allreduce.h"
 #include "dist/sync/none.h"
@@ -171,6 +173,26 @@ TEST(AllreduceSync, AnExceptionOfTheWorkerLeavesNoOperationInFreedMemory) {
                           sync.flush();
                         }),
                DataError);
+}
+
+TEST(AllreduceSync, GoneAfterAFlushLeavesOperationsOfOthersAlone) {
+  std::atomic<bool> gone{false};
+  on_ranks(2, [&](Worker& w) {
+    const auto meet = [&] { return w.engine.submit({.name = "meeting", .slot = 0, .priority = 0, .body = barrier}); };
+    Ticket meeting;
+    {
+      const ParameterArena arena(some_parameters());
+      AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), {}), sgd);
+      train(sync, arena, w.rank, 1, 2);
+      if (w.rank == 0) meeting = meet();
+    }
+    if (w.rank == 0)
+      gone = true;
+    else
+      while (!gone) std::this_thread::yield();
+    if (w.rank == 1) meeting = meet();
+    w.engine.wait(meeting);
+  });
 }
 
 TEST(AllreduceSync, SaysSoWhenAGradientComesTwiceBeforeItsUpdate) {

@@ -1,5 +1,6 @@
 #include "dist/sync/allreduce.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -37,6 +38,10 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
   require<Error>(plan_.bucket_of.size() == arena.parameters().size(), "allreduce: the plan is for ",
                  plan_.bucket_of.size(), " parameters, the arena has ", arena.parameters().size(), ".");
   for (std::size_t b = 0; b < states_.size(); ++b) states_[b].waits_for = elements_of(plan_.buckets[b], arena);
+}
+
+AllreduceSync::~AllreduceSync() {
+  if (std::any_of(states_.begin(), states_.end(), [](const State& s) { return s.pending; })) engine_.halt();
 }
 
 void AllreduceSync::gradient_ready(Parameter& p, Rows rows) {

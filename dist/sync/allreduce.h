@@ -22,7 +22,8 @@ class AllreduceSync final : public Strategy {
   AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update)
       : AllreduceSync(arena, engine, std::move(plan), std::move(update), Options{}) {}
   AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options);
-  ~AllreduceSync() override { engine_.halt(); }  // if an exception passes: the engine works in the arena
+  /// Halts the engine if gradients are still under way (an exception passes): it must not work in a freed arena.
+  ~AllreduceSync() override;
 
   const Plan& plan() const { return plan_; }
 

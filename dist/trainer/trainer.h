@@ -28,7 +28,7 @@ struct Every {
 struct TrainerOptions {
   std::string model_name = "model";        ///< for messages and checkpoints
   std::int64_t epochs = 1;
-  std::optional<std::int64_t> steps;       ///< stop after so many updates since the start of training
+  std::optional<std::int64_t> steps{};       ///< stop after so many updates since the start of training
   double lr = 0.1;
   OptimizerOptions optimizer{};
   Schedule schedule{};
@@ -43,12 +43,12 @@ struct TrainerOptions {
   Device device = kCpu;
   bool skip_nan = false;                   ///< --on-nan skip: no update in a step whose loss is not finite on any rank
   std::int64_t audit_every = 0;            ///< compare all ranks' bits every so many steps; 0: never
-  std::string init;                        ///< weights to start from (safetensors); empty: random ones
-  std::string save;                        ///< directory for weights and checkpoints; empty: none
-  std::optional<Every> save_every;
-  std::string resume;                      ///< checkpoint, or directory whose newest one is taken; empty: start anew
+  std::string init{};                        ///< weights to start from (safetensors); empty: random ones
+  std::string save{};                        ///< directory for weights and checkpoints; empty: none
+  std::optional<Every> save_every{};
+  std::string resume{};                      ///< checkpoint, or directory whose newest one is taken; empty: start anew
   Trace* trace = nullptr;
-  std::function<bool()> stop_requested;    ///< asked once a step; all ranks then stop after the same step
+  std::function<bool()> stop_requested{};    ///< asked once a step; all ranks then stop after the same step
 };
 
 /// The loop: forward, backward, exchange, update, evaluation, checkpoints. One per rank, on its compute thread. It is the
