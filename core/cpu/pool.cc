@@ -12,22 +12,6 @@
 namespace laconic::cpu {
 namespace {
 
-// Small vectors of the compiler: the same code for every instruction set. Only as locals, never passed by value, since
-// how they are passed depends on the instruction set; and only additions, which are fast on all.
-typedef float Lanes __attribute__((vector_size(64)));
-
-#define LACONIC_INLINE inline __attribute__((always_inline))
-
-/// Unaligned moves.
-template <class Vector>
-LACONIC_INLINE void load(Vector& v, const void* from) {
-  __builtin_memcpy(&v, from, sizeof v);
-}
-template <class Vector>
-LACONIC_INLINE void store(void* to, const Vector& v) {
-  __builtin_memcpy(to, &v, sizeof v);
-}
-
 /// The part of a window that is inside the image.
 struct Inside {
   std::int64_t h0, h1, w0, w1;
