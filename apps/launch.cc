@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "apps/progress.h"
 #include "apps/text.h"
 #include "core/error.h"
 
@@ -123,7 +124,7 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
   return o;
 }
 
-LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path, int cores, bool root,
+LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path, int cores, int columns, bool root,
                              const std::vector<std::string>& environment) {
   LaunchCommand command;
   for (const auto& entry : environment)
@@ -134,6 +135,7 @@ LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path
   const int on_this_host = (o.ranks + hosts - 1) / hosts;
   auto& set = command.set;
   set["OMP_NUM_THREADS"] = std::to_string(std::max(1, cores / on_this_host));
+  set["LACONIC_COLUMNS"] = std::to_string(columns);
   if (root) set["OMPI_ALLOW_RUN_AS_ROOT"] = set["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
   if (on_this_host > cores) set["OMPI_MCA_mpi_yield_when_idle"] = "1";
 
@@ -142,7 +144,8 @@ LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path
   // Open MPI counts cores, and a host of --hosts as one slot; which ranks share cores was decided above.
   if (on_this_host > cores || hosts > 1) words.push_back("--oversubscribe");
   if (!o.hosts.empty())
-    words.insert(words.end(), {"--host", join(o.hosts, ","), "--map-by", "node", "-x", "OMP_NUM_THREADS"});
+    words.insert(words.end(),
+                 {"--host", join(o.hosts, ","), "--map-by", "node", "-x", "OMP_NUM_THREADS", "-x", "LACONIC_COLUMNS"});
   for (const auto& [name, value] : o.mca) words.insert(words.end(), {"--mca", name, value});
   words.push_back(app_path);
   words.insert(words.end(), o.app_arguments.begin(), o.app_arguments.end());
@@ -154,7 +157,8 @@ int launch(const std::vector<std::string>& arguments) {
   const std::string app = find_app(options.app);
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
-  LaunchCommand command = launch_command(options, app, available_cores(), ::geteuid() == 0, environment);
+  LaunchCommand command =
+      launch_command(options, app, available_cores(), terminal_columns(), ::geteuid() == 0, environment);
 
   if (options.dry_run) {
     std::string line = "env";

@@ -28,9 +28,12 @@ struct LaunchCommand {
 /// share cores give way while they wait; root is let in. OPENBLAS_*, OMP_*, OMPI_* and PMIX_* of the caller are
 /// dropped: they were meant for another program, or another run.
 ///   cores        of one host
+///   columns      of the terminal that mpirun writes to, 0 if it is none: mpirun gives every rank a terminal of its
+///   own,
+///                so that the ranks cannot tell (LACONIC_COLUMNS)
 ///   environment  the caller's, as "NAME=value"
-LaunchCommand launch_command(const LaunchOptions& options, const std::string& app_path, int cores, bool root,
-                             const std::vector<std::string>& environment);
+LaunchCommand launch_command(const LaunchOptions& options, const std::string& app_path, int cores, int columns,
+                             bool root, const std::vector<std::string>& environment);
 
 /// Finds APP (a path, or the name of a program next to this one), and becomes mpirun: its exit code and the signals it
 /// gets are those of this process. Returns only for --dry-run. Throws UsageError, or Error if mpirun is missing.

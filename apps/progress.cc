@@ -18,11 +18,6 @@ namespace {
 
 constexpr double kRedrawSeconds = 0.1, kPlainSeconds = 10;
 
-int terminal_width() {
-  winsize size{};
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
 bool utf8_locale() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"})
     if (const char* value = std::getenv(name); value && *value)
@@ -40,6 +35,13 @@ std::string bar(double done, int columns, bool utf8) {
 std::string accuracy(const EvalReport& eval) { return fmt::format("test accuracy {:.2f} %", 100 - eval.top1_error); }
 
 }  // namespace
+
+int terminal_columns() {
+  const char* term = std::getenv("TERM");
+  if (::isatty(STDOUT_FILENO) != 1 || (term && std::strcmp(term, "dumb") == 0)) return 0;
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
 
 std::string render(const ProgressLine& line, int width, bool with_bar, bool utf8) {
   const int digits = static_cast<int>(fmt::formatted_size("{}", line.epochs));
@@ -65,10 +67,14 @@ std::string render(const ProgressLine& line, int width, bool with_bar, bool utf8
 }
 
 Progress::Options Progress::for_stdout() {
-  const char* term = std::getenv("TERM");
-  return {.terminal = ::isatty(STDOUT_FILENO) == 1 && !(term && std::strcmp(term, "dumb") == 0),
+  if (std::getenv("OMPI_COMM_WORLD_RANK")) {
+    const char* said = std::getenv("LACONIC_COLUMNS");
+    const int columns = said ? std::atoi(said) : 0;
+    return {.terminal = columns > 0, .utf8 = utf8_locale(), .width = [columns] { return columns; }, .seconds = {}};
+  }
+  return {.terminal = terminal_columns() > 0,
           .utf8 = utf8_locale(),
-          .width = terminal_width,
+          .width = [] { return std::max(terminal_columns(), 1); },
           .seconds = {}};
 }
 
@@ -147,7 +153,7 @@ void Progress::on_end(const RunSummary& summary) {
   out_ << fmt::format("{} steps in {}, {} images/s", summary.steps, human_seconds(summary.seconds),
                       human_count(summary.samples_per_s));
   if (info_.workers > 1)
-    out_ << fmt::format("; {} sent by {} workers, {:.0f} % of the time waiting for it",
+    out_ << fmt::format("; {} sent by {} workers, {:.0f} % of the time spent waiting for one another",
                         human_bytes(static_cast<double>(summary.bytes_sent_total)), info_.workers,
                         100 * summary.exposed_share);
   out_ << "\n" << std::flush;

@@ -22,7 +22,8 @@ class Progress final : public Observer {
     std::function<int()> width;       ///< columns of the terminal, asked before each redraw; default 80
     std::function<double()> seconds;  ///< a clock; default the steady one
   };
-  /// What fits standard output: a terminal or not, its present width, the locale's encoding.
+  /// What fits standard output: a terminal or not, its present width, the locale's encoding. Under mpirun it is what
+  /// `laconic launch` says in LACONIC_COLUMNS; without that, plain lines.
   static Options for_stdout();
 
   Progress(std::ostream& out, Options options);
@@ -47,6 +48,9 @@ class Progress final : public Observer {
   double shown_ = 0;        // when, s
   bool line_open_ = false;  // a redrawn line is on the screen
 };
+
+/// Columns of the terminal that standard output is; 0 if it is none (or a dumb one).
+int terminal_columns();
 
 /// The figures of one progress line.
 struct ProgressLine {

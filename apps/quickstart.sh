@@ -16,11 +16,11 @@ quietly() {   # runs a command with its output in the log; shows the end of it i
 }
 mkdir -p "$build" && : >"$log"
 [ -f "$build/build.ninja" ] || { echo "Configuring ..."; quietly meson setup "$build"; }
-echo "Building (the first time takes a minute or two) ..."
-if [ -t 1 ]; then
-  ninja -C "$build" apps/mnist apps/laconic || exit 1
-else
-  quietly ninja -C "$build" apps/mnist apps/laconic
+if ! ninja -C "$build" -n apps/mnist apps/laconic 2>/dev/null | grep -q "no work to do"; then
+  echo "Building (a few minutes the first time) ..."
+  if [ -t 1 ]; then ninja -C "$build" apps/mnist apps/laconic || exit 1
+  else quietly ninja -C "$build" apps/mnist apps/laconic
+  fi
 fi
 
 data=/usr/share/datasets/fashion-mnist

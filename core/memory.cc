@@ -2,11 +2,12 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <new>
-#include <unordered_map>
 #include <vector>
 
 #include "core/error.h"
@@ -44,27 +45,32 @@ class Pool {
  public:
   explicit Pool(bool trap) : trap_(trap) {}
 
-  std::byte* take(std::size_t bytes) {
+  struct Block {
+    std::byte* data;
+    std::size_t size;
+  };
+
+  Block take(std::size_t bytes) {
     const std::size_t size = size_class(bytes);
     std::lock_guard lock(mutex_);
     ++stats_.allocations;
-    stats_.in_use_bytes += size;
-    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.in_use_bytes);
-    auto& free_blocks = free_[size];
-    if (!free_blocks.empty()) {
-      std::byte* p = free_blocks.back();
-      free_blocks.pop_back();
-      return p;
+    // A larger free block serves too, if not more than half of it is wasted: fewer pages in all, warmer ones.
+    for (auto it = free_.lower_bound(size); it != free_.end() && it->first <= size + size / 2; ++it) {
+      if (it->second.empty()) continue;
+      const Block block{it->second.back(), it->first};
+      it->second.pop_back();
+      count(block.size);
+      return block;
     }
     ++stats_.from_system;
-    return carve(size);
+    count(size);
+    return {carve(size), size};
   }
 
-  void give_back(std::byte* p, std::size_t bytes) {
-    const std::size_t size = size_class(bytes);
+  void give_back(Block block) {
     std::lock_guard lock(mutex_);
-    stats_.in_use_bytes -= size;
-    free_[size].push_back(p);
+    stats_.in_use_bytes -= block.size;
+    free_[block.size].push_back(block.data);
   }
 
   void release_unused() {
@@ -95,6 +101,11 @@ class Pool {
   }
 
  private:
+  void count(std::size_t size) {
+    stats_.in_use_bytes += size;
+    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.in_use_bytes);
+  }
+
   std::byte* carve(std::size_t size) {
     if (trap_ && !begin_) {
       begin_ = next_ = map(kTrapReserve, depth_ ? PROT_READ | PROT_WRITE : PROT_NONE);
@@ -102,7 +113,7 @@ class Pool {
     }
     if (static_cast<std::size_t>(end_ - next_) < size) {
       if (trap_) throw std::bad_alloc();
-      if (size > kSlab / 2) return huge(size);
+      if (size > kSlab / 8) return huge(size);  // what a new slab leaves unused of the old one stays small
       next_ = huge(kSlab);
       end_ = next_ + kSlab;
     }
@@ -122,7 +133,7 @@ class Pool {
 
   const bool trap_;
   std::mutex mutex_;
-  std::unordered_map<std::size_t, std::vector<std::byte*>> free_;
+  std::map<std::size_t, std::vector<std::byte*>> free_;
   std::byte *next_ = nullptr, *end_ = nullptr;
   std::byte* begin_ = nullptr;  // trap only: the reserved range
   int depth_ = 0;               // trap only: HostAccess objects alive
@@ -160,7 +171,9 @@ Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(devi
     return;
   }
 #endif
-  data_ = pool(device).take(bytes);
+  const Pool::Block block = pool(device).take(bytes);
+  data_ = block.data;
+  capacity_ = block.size;
 }
 
 Storage::~Storage() {
@@ -170,7 +183,7 @@ Storage::~Storage() {
     return;
   }
 #endif
-  pool(device_).give_back(data_, bytes_);
+  pool(device_).give_back({data_, capacity_});
 }
 
 MemoryStats memory_stats(Device device) { return pool(device).stats(); }

@@ -23,6 +23,7 @@ class Storage {
  private:
   std::byte* data_;
   std::size_t bytes_;
+  std::size_t capacity_ = 0;  // of the pool's block
   Device device_;
 };
 

@@ -117,5 +117,12 @@ TEST(CommandLine, LaunchPassesOnTheExitCodeAndTheCleanEnvironment) {
   EXPECT_EQ(run("laconic launch -n 2 " + script + " x 7").exit_code, 7);
 }
 
+TEST(CommandLine, AWrongOptionUnderLaunchIsSaidOnce) {
+  if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "mpirun is not installed";
+  const Result r = run("laconic launch -n 3 mnist --epochs x");
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_EQ(r.err, "laconic: error: 'x' is not a whole number of at least 0 (--epochs): give one, as --epochs 4\n");
+}
+
 }  // namespace
 }  // namespace laconic

@@ -40,7 +40,7 @@ TEST(Launch, WhatIsWrongIsAUsageError) {
 
 TEST(Launch, CoresAreSharedAmongTheRanksOfAHost) {
   const auto with = [](std::vector<std::string> arguments, int cores) {
-    return launch_command(parse_launch(arguments), "/bin/mnist", cores, false, {});
+    return launch_command(parse_launch(arguments), "/bin/mnist", cores, 0, false, {});
   };
   LaunchCommand c = with({"-n", "2", "mnist"}, 8);
   EXPECT_EQ(line(c), "mpirun --quiet -n 2 --bind-to none /bin/mnist");
@@ -53,18 +53,19 @@ TEST(Launch, CoresAreSharedAmongTheRanksOfAHost) {
   EXPECT_EQ(c.set.at("OMPI_MCA_mpi_yield_when_idle"), "1");
 
   c = with({"-n", "4", "--hosts", "a,b", "mnist"}, 4);
-  EXPECT_EQ(
-      line(c),
-      "mpirun --quiet -n 4 --bind-to none --oversubscribe --host a,b --map-by node -x OMP_NUM_THREADS /bin/mnist");
+  EXPECT_EQ(line(c),
+            "mpirun --quiet -n 4 --bind-to none --oversubscribe --host a,b --map-by node -x OMP_NUM_THREADS -x "
+            "LACONIC_COLUMNS /bin/mnist");
   EXPECT_EQ(c.set.at("OMP_NUM_THREADS"), "2");
 }
 
 TEST(Launch, SettingsOfTheCallerForOtherProgramsAreDropped) {
-  const LaunchCommand c = launch_command(parse_launch({"-n", "1", "mnist"}), "mnist", 1, true,
+  const LaunchCommand c = launch_command(parse_launch({"-n", "1", "mnist"}), "mnist", 1, 77, true,
                                          {"OMP_NUM_THREADS=7", "OPENBLAS_CORETYPE=Haswell", "OMPI_COMM_WORLD_RANK=1",
                                           "PATH=/bin", "COMPILER=x", "PMIX_RANK=0"});
   EXPECT_EQ(c.unset,
             (std::vector<std::string>{"OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}));
+  EXPECT_EQ(c.set.at("LACONIC_COLUMNS"), "77");
   EXPECT_EQ(c.set.at("OMPI_ALLOW_RUN_AS_ROOT"), "1");
   EXPECT_EQ(c.set.at("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1");
 }

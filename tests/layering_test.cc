@@ -60,9 +60,10 @@ TEST(Layering, NoFolderIncludesOneAboveIt) {
   EXPECT_GT(includes, 50) << "nothing was read: is " << root << " the source?";
 }
 
-/// Outside of the kernels nobody includes a device's own headers: the door for another device stays open.
-TEST(Layering, OnlyCoreKnowsItsKernels) {
-  const std::regex include(R"re(^\s*#\s*include\s*["<](core/cpu/|core/cuda/|dnnl|oneapi/))re");
+/// Outside of core nobody includes a device's own headers: the door for another device stays open. (core/cpu/simd.h is
+/// no kernel: it says how a loop is compiled.)
+TEST(Layering, OnlyCoreIncludesKernels) {
+  const std::regex include(R"re(^\s*#\s*include\s*["<](core/cpu/(?!simd\.h)|core/cuda/|dnnl|oneapi/))re");
   const fs::path root = LACONIC_SOURCE;
   for (const char* top : {"layers", "optim", "data", "compress", "dist", "apps"}) {
     if (!fs::exists(root / top)) continue;

@@ -126,7 +126,7 @@ TEST_F(ProgressTest, TheEndNamesAccuracyBytesAndWhyItStopped) {
   EXPECT_EQ(out_.str(),
             "stopped: the loss is not a number\n"
             "test accuracy 88.50 % after 20 steps in 65.0 s, 61.0 k images/s; 8.00 MB sent by 4 workers, 5 % of the "
-            "time waiting for it\n");
+            "time spent waiting for one another\n");
 }
 
 TEST_F(ProgressTest, AnInterruptedLineIsEnded) {

@@ -9,38 +9,49 @@
 namespace laconic::cpu {
 namespace {
 
-// Rows are contiguous runs of `width` channels. Width 16 (blocked layouts, narrow layers) keeps its sums in registers;
-// other widths go through L1. `always_inline`: the instantiations belong to the multiversioned callers.
-template <int W>
-[[gnu::always_inline]] inline void statistics_rows(float* LACONIC_RESTRICT sum, float* LACONIC_RESTRICT square, const float* LACONIC_RESTRICT x,
-                                                   std::int64_t rows, std::int64_t width, const float* LACONIC_RESTRICT shift) {
-  if constexpr (W > 0) {
-    float s[W] = {}, q[W] = {}, m[W];
-    for (int c = 0; c < W; ++c) m[c] = shift[c];
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (int c = 0; c < W; ++c) {
-        const float d = x[r * W + c] - m[c];
-        s[c] += d;
-        q[c] += d * d;
-      }
-    for (int c = 0; c < W; ++c) sum[c] = s[c], square[c] = q[c];
-  } else {
-    for (std::int64_t c = 0; c < width; ++c) sum[c] = square[c] = 0.0f;
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t c = 0; c < width; ++c) {
-        const float d = x[r * width + c] - shift[c];
-        sum[c] += d;
-        square[c] += d * d;
-      }
+// Rows are contiguous runs of `width` channels. Sums go 16 channels at a time down the rows, in registers; what is left
+// of a width that is no multiple of 16 goes channel by channel.
+
+/// sum[c] = sum over rows of d, square[c] = of d^2, d = x - shift. Two rows at a time: an addition waits for the one
+/// before it.
+LACONIC_INLINE void statistics_lanes(float* sum, float* square, const float* x, std::int64_t rows, std::int64_t width, const float* shift) {
+  Lanes m, d, e, s0{}, s1{}, q0{}, q1{};
+  load(m, shift);
+  std::int64_t r = 0;
+  for (; r + 2 <= rows; r += 2) {
+    load(d, x + r * width);
+    load(e, x + (r + 1) * width);
+    d -= m;
+    e -= m;
+    s0 += d;
+    s1 += e;
+    q0 += d * d;
+    q1 += e * e;
   }
+  if (r < rows) {
+    load(d, x + r * width);
+    d -= m;
+    s0 += d;
+    q0 += d * d;
+  }
+  store(sum, s0 + s1);
+  store(square, q0 + q1);
 }
 LACONIC_MULTIVERSION void statistics_part(float* sum, float* square, const float* x, std::int64_t rows, std::int64_t width, const float* shift) {
-  if (width == 16) return statistics_rows<16>(sum, square, x, rows, width, shift);
-  statistics_rows<0>(sum, square, x, rows, width, shift);
+  std::int64_t c = 0;
+  for (; c + 16 <= width; c += 16) statistics_lanes(sum + c, square + c, x + c, rows, width, shift + c);
+  const std::int64_t first = c;
+  for (c = first; c < width; ++c) sum[c] = square[c] = 0.0f;
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (c = first; c < width; ++c) {
+      const float d = x[r * width + c] - shift[c];
+      sum[c] += d;
+      square[c] += d * d;
+    }
 }
 
 template <int W, bool Relu, bool Residual>
-[[gnu::always_inline]] inline void apply_rows(float* y, const float* x, std::int64_t rows, std::int64_t width, const float* scale,
+LACONIC_INLINE void apply_rows(float* y, const float* x, std::int64_t rows, std::int64_t width, const float* scale,
                                               const float* offset, const float* residual) {
   const std::int64_t w = W > 0 ? W : width;
   for (std::int64_t r = 0; r < rows; ++r)
@@ -53,7 +64,7 @@ template <int W, bool Relu, bool Residual>
     }
 }
 template <bool Relu, bool Residual>
-[[gnu::always_inline]] inline void apply_width(float* y, const float* x, std::int64_t rows, std::int64_t width, const float* scale,
+LACONIC_INLINE void apply_width(float* y, const float* x, std::int64_t rows, std::int64_t width, const float* scale,
                                                const float* offset, const float* residual) {
   if (width == 16) {
     float s[16], o[16];  // copies: the compiler then knows that y does not overwrite them
@@ -71,39 +82,49 @@ LACONIC_MULTIVERSION void apply_part(float* y, const float* x, std::int64_t rows
   apply_width<false, false>(y, x, rows, width, scale, offset, residual);
 }
 
-template <int W, bool Pair, bool Relu>
-[[gnu::always_inline]] inline void sums_rows(float* g, float* LACONIC_RESTRICT sum_g, float* LACONIC_RESTRICT sum_gx, const float* dy, const float* dy2,
-                                             const float* y, const float* x, std::int64_t rows, std::int64_t width,
-                                             const float* LACONIC_RESTRICT mean) {
-  const std::int64_t w = W > 0 ? W : width;
-  float s_register[W > 0 ? W : 1] = {}, q_register[W > 0 ? W : 1] = {}, m_register[W > 0 ? W : 1];
-  float *s = s_register, *q = q_register;
-  const float* m = m_register;
-  if constexpr (W > 0) {
-    for (int c = 0; c < W; ++c) m_register[c] = mean[c];
-  } else {
-    s = sum_g, q = sum_gx, m = mean;
-    for (std::int64_t c = 0; c < w; ++c) s[c] = q[c] = 0.0f;
+/// g = (dy + dy2) where y > 0;   sum_g = sum over rows of g,   sum_gx = of g (x - mean)
+template <bool Pair, bool Relu>
+LACONIC_INLINE void sums_lanes(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y, const float* x,
+                               std::int64_t rows, std::int64_t width, const float* mean) {
+  Lanes m, s{}, q{}, value, other, pixel;
+  load(m, mean);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t i = r * width;
+    load(value, dy + i);
+    if (Pair) {
+      load(other, dy2 + i);
+      value += other;
+    }
+    if (Relu) {
+      load(other, y + i);
+      value = other > 0.0f ? value : Lanes{};
+    }
+    store(g + i, value);
+    load(pixel, x + i);
+    s += value;
+    q += value * (pixel - m);
   }
+  store(sum_g, s);
+  store(sum_gx, q);
+}
+template <bool Pair, bool Relu>
+LACONIC_INLINE void sums_width(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y, const float* x,
+                               std::int64_t rows, std::int64_t width, const float* mean) {
+  std::int64_t c = 0;
+  for (; c + 16 <= width; c += 16)
+    sums_lanes<Pair, Relu>(g + c, sum_g + c, sum_gx + c, dy + c, Pair ? dy2 + c : nullptr, Relu ? y + c : nullptr, x + c, rows, width, mean + c);
+  const std::int64_t first = c;
+  for (c = first; c < width; ++c) sum_g[c] = sum_gx[c] = 0.0f;
   for (std::int64_t r = 0; r < rows; ++r)
-    LACONIC_INDEPENDENT
-    for (std::int64_t c = 0; c < w; ++c) {
-      const std::int64_t i = r * w + c;
+    for (c = first; c < width; ++c) {
+      const std::int64_t i = r * width + c;
       float value = dy[i];
       if (Pair) value += dy2[i];
       if (Relu) value = y[i] > 0.0f ? value : 0.0f;
       g[i] = value;
-      s[c] += value;
-      q[c] += value * (x[i] - m[c]);
+      sum_g[c] += value;
+      sum_gx[c] += value * (x[i] - mean[c]);
     }
-  if constexpr (W > 0)
-    for (int c = 0; c < W; ++c) sum_g[c] = s_register[c], sum_gx[c] = q_register[c];
-}
-template <bool Pair, bool Relu>
-[[gnu::always_inline]] inline void sums_width(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y,
-                                              const float* x, std::int64_t rows, std::int64_t width, const float* mean) {
-  if (width == 16) return sums_rows<16, Pair, Relu>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
-  sums_rows<0, Pair, Relu>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
 }
 LACONIC_MULTIVERSION void sums_part(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y, const float* x,
                                     std::int64_t rows, std::int64_t width, const float* mean) {

@@ -47,14 +47,10 @@ Tag tag_of(Layout layout) {
   return Tag::nChw16c;
 }
 
-/// A weight in the forms that oneDNN's kernels want, each with the version that it was made from.
+/// A weight in the form that a kernel wants.
 struct ConvWeights final : Derived {
-  struct Form {
-    memory::desc description;
-    Tensor values;
-    std::uint64_t version;
-  };
-  std::vector<Form> forms;
+  memory::desc description;
+  Tensor values;
 };
 
 class Convolution {
@@ -89,7 +85,8 @@ class Convolution {
       if (g_.bias) forward_.bind(DNNL_ARG_BIAS, b_);
     }
     forward_.set(DNNL_ARG_SRC, x.raw_data());
-    forward_.set(DNNL_ARG_WEIGHTS, weights(w, forward_description_.weights_desc()));
+    const Tensor form = weights(w, forward_description_.weights_desc(), true);
+    forward_.set(DNNL_ARG_WEIGHTS, form.raw_data());
     forward_.set(DNNL_ARG_DST, y.raw_data());
     if (g_.bias) forward_.set(DNNL_ARG_BIAS, b.raw_data());
     forward_.run();
@@ -108,7 +105,8 @@ class Convolution {
       data_.bind(DNNL_ARG_DIFF_DST, y_);
     }
     data_.set(DNNL_ARG_DIFF_SRC, dx.raw_data());
-    data_.set(DNNL_ARG_WEIGHTS, weights(w, data_description_.weights_desc()));
+    const Tensor form = weights(w, data_description_.weights_desc(), false);
+    data_.set(DNNL_ARG_WEIGHTS, form.raw_data());
     data_.set(DNNL_ARG_DIFF_DST, dy.raw_data());
     data_.run();
   }
@@ -166,26 +164,24 @@ class Convolution {
   }
   Forward::primitive_desc hint() { return forward_with(dnnl::algorithm::convolution_direct, onednn_attributes()); }
 
-  /// w in the form asked for: remade only if its value has changed since.
-  const void* weights(const Tensor& w, const memory::desc& wanted) {
-    if (wanted == w_plain_) return w.raw_data();
+  /// w in the form asked for. Forward keeps its form until the value changes (evaluation uses it again and again);
+  /// backward borrows that one if it fits, which Winograd's does, else makes its own for the moment: the value changes
+  /// every step anyway.
+  Tensor weights(const Tensor& w, const memory::desc& wanted, bool keep) {
+    if (wanted == w_plain_) return w;
     auto* cache = dynamic_cast<ConvWeights*>(w.derived().get());
-    if (!cache) {
-      w.derived() = std::make_shared<ConvWeights>();
-      cache = static_cast<ConvWeights*>(w.derived().get());
+    if (cache && cache->version == w.version() && cache->description == wanted) return cache->values;
+    const bool reuse = keep && cache && cache->description == wanted;
+    const Tensor values = reuse ? cache->values : Tensor::empty({static_cast<std::int64_t>(wanted.get_size() / sizeof(float))});
+    reorder(w_plain_, w.raw_data(), wanted, values.raw_data());
+    if (keep) {
+      auto made = std::make_shared<ConvWeights>();
+      made->version = w.version();
+      made->description = wanted;
+      made->values = values;
+      w.derived() = std::move(made);
     }
-    ConvWeights::Form* form = nullptr;
-    for (auto& f : cache->forms)
-      if (f.description == wanted) form = &f;
-    if (!form) {
-      cache->forms.push_back({wanted, Tensor::empty({static_cast<std::int64_t>(wanted.get_size() / sizeof(float))}), w.version() + 1});
-      form = &cache->forms.back();
-    }
-    if (form->version != w.version()) {
-      reorder(w_plain_, w.raw_data(), wanted, form->values.raw_data());
-      form->version = w.version();
-    }
-    return form->values.raw_data();
+    return values;
   }
 
   Geometry g_;

@@ -16,6 +16,11 @@ void max_pool_forward(float* y, std::uint8_t* index, const float* x, const PoolS
 /// dx[where the largest was] = dy (sums where windows overlap), 0 elsewhere.
 void max_pool_backward(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s);
 
+/// The simple versions, on one thread: what runs without AVX-512, and what core/cpu/pool_avx512.cc must agree with.
+void max_forward_simple(float* y, std::uint8_t* index, const float* x, const PoolShape& s, std::int64_t images);
+void max_backward_simple(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s,
+                         std::int64_t images);
+
 /// One output coordinate of an averaging pool along one axis: inputs [begin, end), divided by `extent`.
 struct Span {
   std::int64_t begin, end, extent;

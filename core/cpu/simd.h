@@ -18,3 +18,23 @@
 #else
 #define LACONIC_INDEPENDENT _Pragma("GCC ivdep")
 #endif
+
+namespace laconic::cpu {
+
+#define LACONIC_INLINE inline __attribute__((always_inline))
+
+/// 16 floats, a vector of the compiler: the same code for every instruction set. Where loops over plain arrays are
+/// compiled badly. Only as locals, never passed by value (how depends on the instruction set).
+typedef float Lanes __attribute__((vector_size(64)));
+
+/// Unaligned moves.
+template <class Vector>
+LACONIC_INLINE void load(Vector& v, const void* from) {
+  __builtin_memcpy(&v, from, sizeof v);
+}
+template <class Vector>
+LACONIC_INLINE void store(void* to, const Vector& v) {
+  __builtin_memcpy(to, &v, sizeof v);
+}
+
+}  // namespace laconic::cpu

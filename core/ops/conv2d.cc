@@ -21,7 +21,9 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOpt
     return room / o.stride + 1;
   };
   const Shape shape{x.dim(0), w.dim(0), extent(x.dim(2), w.dim(2)), extent(x.dim(3), w.dim(3))};
-  const cpu::ConvLayouts layouts = cpu::conv_layouts(x, w.dim(0), o.groups);
+  // An image in plain order is read as it comes, but oneDNN has no fast kernel that writes a gradient in that order.
+  cpu::ConvLayouts layouts = cpu::conv_layouts(x, w.dim(0), o.groups);
+  if (layouts.input == Layout::plain && wants_gradient({x})) layouts = {Layout::channels_last, Layout::channels_last};
   const Tensor in = raw::to_layout(x.value(), layouts.input);
   const Tensor y = Tensor::empty(shape, DType::f32, x.device(), layouts.output);
   if (y.elements() > 0) on_device(x.device(), [&] { cpu::conv2d_forward(y, in, w, b, o); });

@@ -1,0 +1,239 @@
+// Every operation's backward against central differences of its forward, in every layout.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/ops/activation.h"
+#include "core/ops/batch_norm.h"
+#include "core/ops/conv2d.h"
+#include "core/ops/cross_entropy.h"
+#include "core/ops/dropout.h"
+#include "core/ops/join.h"
+#include "core/ops/linear.h"
+#include "core/ops/local_response_norm.h"
+#include "core/ops/pool.h"
+#include "core/ops/reduce.h"
+#include "core/ops/reshape.h"
+#include "core/random.h"
+#include "core/raw.h"
+
+namespace laconic {
+namespace {
+
+using Op = std::function<Tensor(const std::vector<Tensor>&)>;
+
+Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
+  Random random(seed, Purpose::test);
+  std::vector<float> v(static_cast<std::size_t>(shape.elements()));
+  for (float& x : v) x = random.normal();
+  return Tensor::of(shape, v);
+}
+
+/// All values different by at least 0.05, so that a small change does not change which one is the largest.
+Tensor spaced_tensor(const Shape& shape, std::uint64_t seed) {
+  Random random(seed, Purpose::test);
+  std::vector<float> v(static_cast<std::size_t>(shape.elements()));
+  for (std::size_t i = 0; i < v.size(); ++i)
+    v[i] = 0.05f * static_cast<float>(i) - 0.025f * static_cast<float>(v.size()) + 0.02f;
+  for (std::size_t i = v.size(); i > 1; --i) std::swap(v[i - 1], v[random.below(static_cast<std::uint32_t>(i))]);
+  return Tensor::of(shape, v);
+}
+
+double dot(const Tensor& y, const Tensor& dy) {
+  const std::vector<float> a = y.to_vector(), b = dy.to_vector();
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+/// dL/dx of L = sum(dy * op(x)) by backward and by (L(x + e) - L(x - e)) / 2e, for every element of every input.
+/// An element at a kink (the two one-sided differences disagree) proves nothing and is left out; at most 1 in 10 may
+/// be.
+void check(const char* name, const Op& op, const std::vector<Tensor>& inputs, double tolerance = 1e-2,
+           float e = 4e-3f) {
+  SCOPED_TRACE(name);
+  std::vector<std::shared_ptr<Leaf>> leaves;
+  std::vector<Tensor> x;
+  for (const Tensor& t : inputs) {
+    leaves.push_back(std::make_shared<Leaf>());
+    x.push_back(with_gradient(t, leaves.back()));
+  }
+  const Tensor y = op(x);
+  const Tensor dy = random_tensor(y.shape(), 99);
+  record("dot", Tensor::full({1}, 0), {y}, [&dy](const Tensor&, Grads& grads) { grads.put(0, dy.value()); }).backward();
+  int checked = 0, kinks = 0;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    ASSERT_TRUE(leaves[k]->grad.defined()) << "input " << k << " got no gradient";
+    const std::vector<float> gradient = leaves[k]->grad.to_vector();
+    double largest = 1;
+    for (float g : gradient) largest = std::max<double>(largest, std::abs(g));
+    const auto at = [&](std::size_t i, float change) {
+      std::vector<float> values = inputs[k].to_vector();
+      values[i] += change;
+      std::vector<Tensor> moved = inputs;
+      moved[k] = raw::to_layout(Tensor::of(inputs[k].shape(), values), inputs[k].layout());
+      return dot(op(moved), dy);
+    };
+    const double here = dot(y, dy);
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      const double up = at(i, e), down = at(i, -e);
+      ++checked;
+      if (std::abs((up - here) - (here - down)) / e > 0.1 * largest) {
+        ++kinks;
+        continue;
+      }
+      EXPECT_NEAR(gradient[i], (up - down) / (2.0 * e), tolerance * largest) << "input " << k << ", element " << i;
+    }
+  }
+  EXPECT_LE(kinks * 10, checked);
+}
+
+/// The same with the first input, and those of its shape, in each layout it can have.
+void check_layouts(const char* name, const Op& op, const std::vector<Tensor>& inputs, double tolerance = 1e-2) {
+  const Shape shape = inputs[0].shape();
+  for (Layout layout : {Layout::plain, Layout::channels_last, Layout::blocked16}) {
+    if (layout == Layout::blocked16 && shape[1] % 16) continue;
+    SCOPED_TRACE(to_string(layout));
+    std::vector<Tensor> laid = inputs;
+    for (Tensor& t : laid)
+      if (t.rank() == 4 && t.shape() == shape) t = raw::to_layout(t, layout);
+    check(name, op, laid, tolerance);
+  }
+}
+
+TEST(Gradient, Linear) {
+  const std::vector<Tensor> inputs = {random_tensor({3, 5}, 1), random_tensor({4, 5}, 2), random_tensor({4}, 3)};
+  check(
+      "linear", [](const auto& x) { return ops::linear(x[0], x[1], x[2]); }, inputs);
+  check(
+      "linear with relu", [](const auto& x) { return ops::linear(x[0], x[1], x[2], true); }, inputs);
+  check("linear without bias", [](const auto& x) { return ops::linear(x[0], x[1], {}); }, {inputs[0], inputs[1]});
+}
+
+TEST(Gradient, Convolution) {
+  struct Case {
+    Shape x, w;
+    ops::Conv2dOptions o;
+  };
+  for (const Case& c :
+       {Case{{2, 1, 6, 5}, {3, 1, 3, 3}, {.pad = 1}},
+        Case{{2, 3, 5, 5}, {4, 3, 3, 3}, {.stride = 2, .pad = 1, .relu = true}},
+        Case{{1, 4, 5, 5}, {6, 2, 3, 3}, {.pad = 1, .groups = 2}}, Case{{1, 3, 6, 6}, {2, 3, 2, 2}, {.dilation = 2}},
+        Case{{1, 16, 5, 4}, {16, 16, 1, 1}, {}}, Case{{1, 16, 4, 4}, {16, 16, 3, 3}, {.pad = 1}}}) {
+    SCOPED_TRACE(concat(c.x, " * ", c.w));
+    check_layouts(
+        "conv2d", [&](const auto& x) { return ops::conv2d(x[0], x[1], x[2], c.o); },
+        {random_tensor(c.x, 1), random_tensor(c.w, 2), random_tensor({c.w[0]}, 3)}, 2e-2);
+  }
+}
+
+TEST(Gradient, BatchNorm) {
+  for (const Shape& shape : {Shape{3, 3, 2, 2}, Shape{2, 16, 2, 1}, Shape{5, 4}}) {
+    const std::int64_t channels = shape[1];
+    const Tensor gamma = random_tensor({channels}, 2), beta = random_tensor({channels}, 3), x = random_tensor(shape, 1);
+    for (bool training : {true, false})
+      for (bool relu : {true, false}) {
+        SCOPED_TRACE(concat(shape, " training ", training, " relu ", relu));
+        const auto norm = [&](const Tensor& in, const Tensor& g, const Tensor& b, const Tensor& residual) {
+          const Tensor mean = Tensor::full({channels}, 0.1f), var = Tensor::full({channels}, 0.8f);
+          return ops::batch_norm(in, g, b, mean, var, {.training = training, .relu = relu}, residual);
+        };
+        const Op alone = [&](const auto& t) { return norm(t[0], t[1], t[2], {}); };
+        const Op added = [&](const auto& t) { return norm(t[0], t[1], t[2], t[3]); };
+        if (shape.rank() == 4) {
+          check_layouts("batch_norm", alone, {x, gamma, beta});
+          check_layouts("batch_norm with residual", added, {x, gamma, beta, random_tensor(shape, 4)});
+        } else {
+          check("batch_norm", alone, {x, gamma, beta});
+        }
+      }
+  }
+}
+
+TEST(Gradient, BatchNormOfAValueThatIsUsedTwice) {  // dy comes as two parts
+  check_layouts("diamond",
+                [](const auto& t) {
+                  const Tensor mean = Tensor::full({4}, 0), var = Tensor::full({4}, 1);
+                  const Tensor y = ops::batch_norm(t[0], t[1], t[2], mean, var, {.relu = true});
+                  return ops::add(ops::add(ops::tanh(y), ops::sigmoid(y)), y);
+                },
+                {random_tensor({2, 4, 2, 2}, 1), random_tensor({4}, 2), random_tensor({4}, 3)});
+}
+
+TEST(Gradient, Activations) {
+  for (const Shape& shape : {Shape{2, 3, 3, 2}, Shape{1, 16, 2, 2}}) {
+    check_layouts("relu", [](const auto& x) { return ops::relu(x[0]); }, {spaced_tensor(shape, 1)});
+    check_layouts("tanh", [](const auto& x) { return ops::tanh(x[0]); }, {random_tensor(shape, 1)});
+    check_layouts("sigmoid", [](const auto& x) { return ops::sigmoid(x[0]); }, {random_tensor(shape, 1)});
+  }
+}
+
+TEST(Gradient, Pooling) {
+  for (const Shape& shape : {Shape{2, 3, 6, 5}, Shape{1, 16, 5, 5}, Shape{1, 20, 4, 4}, Shape{2, 6, 4, 6}})
+    for (const ops::PoolOptions& o : {ops::PoolOptions{.kernel = 2},
+                                      {.kernel = 3, .stride = 2, .pad = 1},
+                                      {.kernel = 2, .ceil_mode = true},
+                                      {.kernel = 3, .stride = 1, .pad = 1, .count_include_pad = false}}) {
+      SCOPED_TRACE(concat(shape, " kernel ", o.kernel));
+      check_layouts("max_pool2d", [&](const auto& x) { return ops::max_pool2d(x[0], o); }, {spaced_tensor(shape, 1)});
+      check_layouts("avg_pool2d", [&](const auto& x) { return ops::avg_pool2d(x[0], o); }, {random_tensor(shape, 1)});
+    }
+  for (const Shape& shape : {Shape{2, 3, 6, 5}, Shape{1, 32, 3, 3}})
+    for (int out : {1, 2, 4}) {
+      check_layouts("adaptive_avg_pool2d", [&](const auto& x) { return ops::adaptive_avg_pool2d(x[0], out, 3); },
+                    {random_tensor(shape, 1)});
+    }
+}
+
+TEST(Gradient, Dropout) {
+  for (const Shape& shape : {Shape{2, 3, 3, 2}, Shape{1, 16, 3, 3}})
+    check_layouts("dropout", [](const auto& x) { return ops::dropout(x[0], 0.4f, {.seed = 5, .layer = 2}); },
+                  {random_tensor(shape, 1)});
+}
+
+TEST(Gradient, LocalResponseNorm) {
+  for (const Shape& shape : {Shape{2, 3, 2, 2}, Shape{1, 16, 2, 2}, Shape{1, 32, 1, 2}})
+    for (int size : {1, 3, 4, 5})
+      for (float beta : {0.75f, 0.5f})
+        check_layouts(
+            "local_response_norm",
+            [&](const auto& x) { return ops::local_response_norm(x[0], {.size = size, .alpha = 0.5f, .beta = beta}); },
+            {random_tensor(shape, 1)});
+}
+
+TEST(Gradient, ShapesAndJoins) {
+  for (const Shape& shape : {Shape{2, 3, 3, 2}, Shape{1, 16, 3, 3}}) {
+    const Tensor x = random_tensor(shape, 1), other = random_tensor(shape, 2);
+    check_layouts("flatten", [](const auto& t) { return ops::flatten(t[0]); }, {x});
+    check_layouts("add", [](const auto& t) { return ops::add(t[0], t[1]); }, {x, other});
+    check_layouts("x + x", [](const auto& t) { return ops::add(t[0], t[0]); }, {x});
+    check_layouts("concat",
+                  [](const auto& t) {
+                    return ops::concat_channels({t[0], t[1], t[2]});
+                  },
+                  {x, random_tensor(shape.with(1, 5), 3), other});
+    check_layouts("pad_shortcut", [&](const auto& t) { return ops::pad_shortcut(t[0], 2 * shape[1]); }, {x});
+  }
+  check_layouts("concat of blocks",
+                [](const auto& t) {
+                  return ops::concat_channels({t[0], t[1]});
+                },
+                {random_tensor({2, 16, 2, 2}, 1), random_tensor({2, 16, 2, 2}, 2)});
+  check("reshape", [](const auto& t) { return ops::reshape(t[0], {6}); }, {random_tensor({2, 3}, 1)});
+  check("concat [N, C]", [](const auto& t) { return ops::concat_channels(t); },
+        {random_tensor({2, 3}, 1), random_tensor({2, 5}, 2)});
+}
+
+TEST(Gradient, LossesAndSums) {
+  const Tensor labels = Tensor::of({3}, std::vector<std::int64_t>{0, 3, 1});
+  for (float smoothing : {0.0f, 0.2f})
+    check("cross_entropy", [&](const auto& x) { return ops::softmax_cross_entropy(x[0], labels, smoothing); },
+          {random_tensor({3, 4}, 1)});
+  const Tensor a = random_tensor({2, 3, 2, 2}, 1), b = random_tensor({2, 3, 2, 2}, 2);
+  check_layouts("mse", [](const auto& x) { return ops::mse(x[0], x[1]); }, {a, b});
+  check_layouts("sum", [](const auto& x) { return ops::sum(x[0]); }, {a});
+  check_layouts("mean", [](const auto& x) { return ops::mean(x[0]); }, {a});
+}
+
+}  // namespace
+}  // namespace laconic

@@ -1,0 +1,235 @@
+// Modules: names, modes, contexts, and the errors that a newcomer meets.
+#include "layers/layers.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/raw.h"
+#include "layers/models/zoo.h"
+
+namespace laconic {
+namespace {
+
+Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
+  Random random(seed, Purpose::test);
+  std::vector<float> v(static_cast<std::size_t>(shape.elements()));
+  for (float& x : v) x = random.normal();
+  return Tensor::of(shape, v);
+}
+
+template <class E, class F>
+void expect_message(F&& f, std::initializer_list<const char*> parts) {
+  try {
+    f();
+    FAIL() << "nothing was thrown";
+  } catch (const E& e) {
+    for (const char* part : parts) EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+  }
+}
+
+TEST(Sequential, FusesTheReluThatFollowsAndChangesNothingElse) {
+  Sequential fused({make<Conv2d>({.in = 3, .out = 4, .pad = 1}), make<ReLU>(), make<BatchNorm2d>({.channels = 4}),
+                    make<ReLU>(), make<Flatten>(), make<Linear>({.in = 64, .out = 5}), make<ReLU>(), make<ReLU>()});
+  fused.initialize(1);
+  fused.eval();
+  const Tensor x = random_tensor({2, 3, 4, 4}, 2);
+  // The same layers called one by one: nothing can be fused.
+  const auto conv = make<Conv2d>({.in = 3, .out = 4, .pad = 1});
+  const auto bn = make<BatchNorm2d>({.channels = 4});
+  const auto fc = make<Linear>({.in = 64, .out = 5});
+  bn->eval();
+  const auto from = fused.named_parameters();
+  std::size_t i = 0;
+  for (const std::shared_ptr<Module>& m :
+       {std::shared_ptr<Module>(conv), std::shared_ptr<Module>(bn), std::shared_ptr<Module>(fc)})
+    for (const auto& p : m->named_parameters()) p.parameter->value().copy_from(from[i++].parameter->value());
+  const Tensor y = ops::relu((*fc)(ops::flatten(ops::relu((*bn)(ops::relu((*conv)(x)))))));
+  const auto a = fused(x).to_vector(), b = y.to_vector();
+  for (std::size_t k = 0; k < a.size(); ++k) EXPECT_NEAR(a[k], b[k], 1e-5f);
+  EXPECT_EQ(from[2].name, "2.weight");
+  EXPECT_EQ(from[4].name, "5.weight");
+}
+
+TEST(Module, NamesBuffersAndCountsSharedParametersOnce) {
+  struct Tied final : Module {
+    Tied() {
+      const auto a = child<Linear>("a", {.in = 3, .out = 3, .bias = false});
+      share("tied.weight", a->weight());
+    }
+    Tensor forward(const Tensor& x) override { return x; }
+  };
+  Tied tied;
+  tied.initialize(1);
+  std::vector<std::string> names;
+  for (const auto& p : tied.named_parameters()) names.push_back(p.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"tied.weight", "a.weight"}));
+  EXPECT_EQ(tied.parameter_count(), 9);
+  Sequential s({make<BatchNorm1d>({.channels = 2})});
+  const auto buffers = s.named_buffers();
+  ASSERT_EQ(buffers.size(), 3u);
+  EXPECT_EQ(buffers[0].name, "0.running_mean");
+  EXPECT_EQ(buffers[2].name, "0.num_batches_tracked");
+  EXPECT_EQ(buffers[2].tensor.dtype(), DType::i64);
+}
+
+TEST(Module, TellsParametersTheirNamesAndRoles) {
+  const auto model = make_model("resnet20");
+  for (const auto& p : model->named_parameters()) EXPECT_EQ(p.parameter->info.name, p.name);
+  EXPECT_EQ(model->named_parameters()[0].parameter->info.role, Role::conv);
+  EXPECT_EQ(model->named_parameters()[1].parameter->info.role, Role::norm);
+  EXPECT_EQ(model->named_parameters().back().parameter->info.role, Role::bias);
+}
+
+TEST(Module, SwitchesModesRecursively) {
+  const auto model = make_model("resnet20");
+  EXPECT_TRUE(model->training());
+  model->initialize(1);
+  const auto tracked = [&] {
+    return model->named_buffers()[2].tensor.item();  // bn1.num_batches_tracked
+  };
+  const Tensor x = random_tensor({2, 3, 32, 32}, 1);
+  NoGrad no_grad;
+  (*model)(x);
+  EXPECT_EQ(tracked(), 1);
+  model->eval();
+  (*model)(x);
+  EXPECT_EQ(tracked(), 1);
+  model->train();
+  (*model)(x);
+  EXPECT_EQ(tracked(), 2);
+}
+
+TEST(Module, ShowsEachLayersOutputToTheWatchWithItsPath) {
+  const auto model = make_model("lenet");
+  model->initialize(1);
+  std::vector<std::string> paths;
+  const ForwardWatch watch = [&](const std::string& path, const Tensor& output) {
+    EXPECT_TRUE(raw::all_finite(output));
+    paths.push_back(path);
+  };
+  model->set_watch(&watch);
+  const Tensor x = Tensor::zeros({1, 1, 28, 28});
+  (*model)(x);
+  EXPECT_EQ(paths, (std::vector<std::string>{"conv1", "pool1", "conv2", "pool2", "flatten", "fc1", "fc2", "fc3"}));
+  model->set_watch(nullptr);
+  (*model)(x);
+  EXPECT_EQ(paths.size(), 8u);
+}
+
+TEST(Module, RunsForwardAndBackwardUnderTheLayersName) {
+  Sequential model({make<Linear>({.in = 2, .out = 2}), make<Tanh>()});
+  model.initialize(1);
+  struct Watch final : BackwardWatch {
+    void before(const char* operation, const std::string& layer) override {
+      seen.push_back(std::string(operation) + " " + layer);
+    }
+    void after() override {}
+    std::vector<std::string> seen;
+  } watch;
+  const Tensor loss = ops::sum(model(Tensor::zeros({1, 2})));
+  set_backward_watch(&watch);
+  loss.backward();
+  set_backward_watch(nullptr);
+  EXPECT_EQ(watch.seen, (std::vector<std::string>{"sum ", "tanh 1", "linear 0"}));
+}
+
+TEST(Module, MovesBuffersAndTheLayersThatUseThem) {
+  Sequential model({make<BatchNorm1d>({.channels = 2})});
+  model.initialize(1);
+  ParameterArena arena(model.parameters(), kTrap);
+  model.to(kTrap);
+  const Tensor y = model(Tensor::of({2, 2}, {1, 2, 3, 4}, kTrap));
+  EXPECT_EQ(y.device(), kTrap);
+  EXPECT_FLOAT_EQ(model.named_buffers()[0].tensor.to_vector()[0], 0.2f);  // 0.1 * mean 2
+}
+
+TEST(Initialization, IsPyTorchsDefault) {
+  const auto conv = make<Conv2d>({.in = 8, .out = 64, .kernel = 3});
+  conv->initialize(4);
+  const float bound = 1 / std::sqrt(72.0f);
+  double sum_of_squares = 0;
+  const auto w = conv->parameters()[0]->value().to_vector();
+  for (float v : w) {
+    EXPECT_LE(std::abs(v), bound);
+    sum_of_squares += v * v;
+  }
+  EXPECT_NEAR(sum_of_squares / static_cast<double>(w.size()), bound * bound / 3, 0.1 * bound * bound / 3);
+  for (float v : conv->parameters()[1]->value().to_vector()) EXPECT_LE(std::abs(v), bound);
+}
+
+TEST(Initialization, OfCifarResNetsIsHes) {
+  const auto model = make_model("resnet20");
+  model->initialize(4);
+  for (const auto& p : model->named_parameters()) {
+    if (p.name != "layer3.2.conv2.weight") continue;
+    const auto w = p.parameter->value().to_vector();
+    double sum_of_squares = 0;
+    for (float v : w) sum_of_squares += v * v;
+    EXPECT_NEAR(sum_of_squares / static_cast<double>(w.size()), 2.0 / 576, 0.05 * 2.0 / 576);
+    return;
+  }
+  FAIL() << "no such parameter";
+}
+
+TEST(Initialization, GivesEachParameterAStreamOfItsOwn) {
+  Sequential small({make<Linear>({.in = 4, .out = 4}), make<Linear>({.in = 4, .out = 4})});
+  small.initialize(1);
+  EXPECT_NE(small.parameters()[0]->value().to_vector(), small.parameters()[2]->value().to_vector());
+}
+
+TEST(Loss, CountsWhatIsAmongTheLargest) {
+  const Tensor logits = Tensor::of({3, 4}, {1, 2, 3, 4, 4, 3, 2, 1, 5, 5, 0, 0});
+  const Tensor labels = Tensor::of({3}, std::vector<std::int64_t>{2, 0, 1});
+  EXPECT_EQ(ops::count_correct(logits, labels, 1), 1);  // of equals the lower class counts as larger
+  EXPECT_EQ(ops::count_correct(logits, labels, 2), 3);
+  const Tensor broken = Tensor::full({3, 4}, NAN);
+  EXPECT_EQ(ops::count_correct(broken, labels, 4), 0);
+}
+
+TEST(Loss, NamesTheRowOfABadLabel) {
+  const Tensor logits = Tensor::zeros({3, 4});
+  for (std::int64_t bad : {-1, 4, 1000})
+    expect_message<DataError>(
+        [&] {
+          CrossEntropy()(logits, Tensor::of({3}, std::vector<std::int64_t>{0, 1, bad}));
+        },
+        {"row 2", std::to_string(bad).c_str(), "4 classes"});
+}
+
+TEST(Loss, StaysFiniteForHugeLogits) {
+  const Tensor logits = Tensor::of({2, 2}, {1e30f, -1e30f, 3e4f, 2e4f});
+  const Tensor labels = Tensor::of({2}, std::vector<std::int64_t>{0, 0});
+  EXPECT_FLOAT_EQ(CrossEntropy()(logits, labels).item(), 0);
+}
+
+TEST(Loss, ShowsNaNInsteadOfHidingIt) {
+  const Tensor logits = Tensor::of({1, 3}, {1, NAN, 2});
+  EXPECT_TRUE(std::isnan(CrossEntropy()(logits, Tensor::of({1}, std::vector<std::int64_t>{0})).item()));
+  EXPECT_TRUE(std::isnan(ops::max_pool2d(Tensor::of({1, 1, 2, 2}, {1, NAN, 2, 3}), {.kernel = 2}).item()));
+  EXPECT_TRUE(std::isnan(ops::relu(Tensor::of({1}, {NAN})).item()));
+}
+
+TEST(Errors, SayWhatDoesNotFitWithTheNumbers) {
+  const Tensor image = Tensor::zeros({2, 3, 8, 8});
+  expect_message<ShapeError>([&] { (*make<Linear>({.in = 10, .out = 2}))(image); }, {"[2, 3, 8, 8]", "Flatten"});
+  expect_message<ShapeError>([&] { (*make<Conv2d>({.in = 4, .out = 2}))(image); }, {"[2, 3, 8, 8]", "4 channels"});
+  expect_message<ShapeError>([&] { (*make<BatchNorm2d>({.channels = 5}))(image); }, {"[2, 3, 8, 8]", "5"});
+  expect_message<ShapeError>([&] { (*make<BatchNorm1d>({.channels = 3}))(image); }, {"BatchNorm1d"});
+  expect_message<ShapeError>([&] { (*make<MaxPool2d>({.kernel = 9}))(image); }, {"9 x 9", "[2, 3, 8, 8]"});
+  expect_message<ShapeError>([&] { (*make<MaxPool2d>({.kernel = 3, .pad = 2}))(image); }, {"pad 2"});
+  expect_message<ShapeError>([&] { (*make<MaxPool2d>())(Tensor::zeros({2, 3})); }, {"[2, 3]", "[N, C, H, W]"});
+  expect_message<ShapeError>([&] { make<Conv2d>({.in = 4, .out = 6, .groups = 4}); }, {"groups = 4"});
+  expect_message<ShapeError>([&] { ops::add(image, Tensor::zeros({2, 3, 8, 7})); }, {"[2, 3, 8, 8]", "[2, 3, 8, 7]"});
+  expect_message<ShapeError>([&] { ops::concat_channels({image, Tensor::zeros({2, 3, 8, 7})}); }, {"[2, 3, 8, 7]"});
+  expect_message<ShapeError>([&] { ops::reshape(image, {5}); }, {"384", "5"});
+  expect_message<ShapeError>([&] { MSE()(image, Tensor::zeros({2})); }, {"[2, 3, 8, 8]", "[2]"});
+  expect_message<ShapeError>(
+      [&] {
+        CrossEntropy()(image, Tensor::of({2}, std::vector<std::int64_t>{0, 0}));
+      },
+      {"[N, K]"});
+}
+
+}  // namespace
+}  // namespace laconic
