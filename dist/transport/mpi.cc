@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <limits>
 #include <mutex>
@@ -99,7 +100,8 @@ class MpiTransport final : public Transport {
 
   void abort(const std::string& reason, int exit_code) override {
     // Several ranks may fail with the same sentence at once (a check that all of them make): the lowest speaks first,
-    // and its MPI_Abort ends the others before they do.
+    // and its MPI_Abort ends the others before they do. An app may have taken SIGTERM for an orderly end: that is over.
+    std::signal(SIGTERM, SIG_DFL);
     std::this_thread::sleep_for(std::chrono::milliseconds(rank_ == 0 ? 0 : 200));
     std::fprintf(stderr, "laconic: error: %s\n", reason.c_str());
     std::fflush(stderr);
