@@ -298,7 +298,7 @@ bool Trainer::finite_everywhere(float loss) {
 
 void Trainer::report_non_finite(float loss) {
   const auto fail = [&](const std::string& where) {
-    throw Error(concat("training: the loss is ", loss, " at step ", step_ + 1, "; ", where,
+    throw Error(concat("training: the loss is ", std::isnan(loss) ? "not a number" : "infinite", " at step ", step_ + 1, "; ", where,
                        ". Lower --lr, clip gradients (--clip norm:5), or pass over such steps (--on-nan skip)."));
   };
   for (auto it = arena_->parameters().rbegin(); it != arena_->parameters().rend(); ++it)
