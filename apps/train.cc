@@ -181,6 +181,7 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  signal(SIGXFSZ, SIG_IGN);  // a file that would become too large: write() says so
 
   SharedData data([&] { return app.load(options.data); });
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");

@@ -1,34 +1,13 @@
 // The programs as a user meets them: exit codes, and what stands on stdout and stderr.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <string>
 
-#include "tests/temporary.h"
+#include "tests/program.h"
 
 namespace laconic {
 namespace {
-
-struct Result {
-  int exit_code;
-  std::string out, err;
-};
-
-/// Runs PROGRAM ARGUMENTS of this build through the shell; no longer than a minute.
-Result run(const std::string& command) {
-  static const TemporaryDirectory dir;
-  const std::string out = dir.path() + "/out", err = dir.path() + "/err";
-  const std::string line = "timeout 60 " LACONIC_APPS "/" + command + " >" + out + " 2>" + err + " </dev/null";
-  const int status = std::system(line.c_str());
-  const auto text = [](const std::string& path) {
-    std::ifstream in(path);
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  };
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text(out), text(err)};
-}
 
 TEST(CommandLine, HelpListsItsGroupsInOrder) {
   for (const char* program : {"mnist", "cifar10"}) {

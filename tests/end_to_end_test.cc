@@ -1,0 +1,366 @@
+// Whole training runs of the programs: what they compute, write and say, alone, as threads, and under mpirun.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/state.h"
+#include "tests/program.h"
+
+namespace laconic {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+bool mpirun_is_there() { return std::system("command -v mpirun >/dev/null") == 0; }
+#define NEEDS_MPIRUN() \
+  if (!mpirun_is_there()) GTEST_SKIP() << "mpirun is not installed (Debian: openmpi-bin)"
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<Json> log_of(const std::string& path) {
+  std::vector<Json> log;
+  for (const auto& line : lines_of(text_of(path))) log.push_back(Json::parse(line));
+  return log;
+}
+
+/// The losses of its steps, by step, as written.
+std::map<std::int64_t, std::string> losses_in(const std::string& path) {
+  std::map<std::int64_t, std::string> losses;
+  for (const auto& line : log_of(path))
+    if (line.contains("step")) losses[line["step"]] = line["loss"].dump();
+  return losses;
+}
+
+/// One line on stderr that begins with our words, and the exit code.
+void expect_sentence(const Result& r, int exit_code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(r.exit_code, exit_code) << r.err;
+  const auto lines = lines_of(r.err);
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines[0].rfind("laconic: error: ", 0), 0u) << r.err;
+  EXPECT_EQ(std::count_if(lines.begin(), lines.end(), [](const auto& l) { return has(l, "laconic: error"); }), 1)
+      << r.err;
+  for (const auto& part : parts) EXPECT_TRUE(has(lines[0], part)) << part << " in: " << r.err;
+}
+
+TEST(EndToEnd, ThreadsAndProcessesGiveTheSameBits) {
+  NEEDS_MPIRUN();
+  TemporaryDirectory dir;
+  const std::string common = " --data synthetic:101,20 --batch 2 --steps 50 --threads 1 --audit 10 --quiet";
+  const Result threads =
+      run("cifar10 --workers 4 --save " + dir.path() + "/a --log " + dir.path() + "/a.jsonl" + common);
+  ASSERT_EQ(threads.exit_code, 0) << threads.err;
+  const Result processes =
+      run("laconic launch -n 4 cifar10 --save " + dir.path() + "/b --log " + dir.path() + "/b.jsonl" + common);
+  ASSERT_EQ(processes.exit_code, 0) << processes.err;
+
+  const std::string weights = text_of(dir.path() + "/a/weights.safetensors");
+  EXPECT_GT(weights.size(), 4u * 269722);
+  EXPECT_TRUE(weights == text_of(dir.path() + "/b/weights.safetensors"));
+  const auto losses = losses_in(dir.path() + "/a.jsonl");
+  EXPECT_EQ(losses.size(), 50u);
+  EXPECT_EQ(losses, losses_in(dir.path() + "/b.jsonl"));
+  for (int rank = 0; rank < 4; ++rank) {  // optimiser and running statistics of every rank, too
+    const auto state = [&](const std::string& run) {
+      return load_safetensors(dir.path() + "/" + run + "/checkpoint-000000000050/rank-" + std::to_string(rank) +
+                              ".safetensors");
+    };
+    const StateDict a = state("a"), b = state("b");
+    for (const auto& [name, tensor] : a)
+      if (name != "run/bytes") {
+        EXPECT_EQ(tensor.to_vector(), b.at(name).to_vector()) << name;
+      }
+  }
+}
+
+TEST(EndToEnd, EveryLogLineHasTheFieldsPromised) {
+  TemporaryDirectory dir;
+  const std::string log = dir.path() + "/log.jsonl";
+  ASSERT_EQ(run("mnist --data synthetic:100,20 --workers 2 --batch 10 --epochs 2 --quiet --log " + log).exit_code, 0);
+  int steps = 0, evals = 0;
+  for (const Json& line : log_of(log)) {
+    if (line.contains("eval")) {
+      ++evals;
+      for (const char* name : {"epoch", "loss", "top1_error", "top5_error", "seconds", "bytes_sent_total"})
+        EXPECT_TRUE(line["eval"].contains(name)) << name;
+      EXPECT_EQ(line["eval"]["epoch"], evals);
+      continue;
+    }
+    ++steps;
+    for (const char* name :
+         {"step", "epoch", "loss", "lr", "samples_per_s", "bytes_sent", "bytes_sent_sum", "bytes_dense", "forward_ms",
+          "backward_ms", "select_ms", "comm_ms", "exposed_ms", "update_ms"})
+      EXPECT_TRUE(line.contains(name)) << name;
+    EXPECT_EQ(line["step"], steps);
+    EXPECT_EQ(line["epoch"], (steps + 4) / 5);
+  }
+  EXPECT_EQ(steps, 10);
+  EXPECT_EQ(evals, 2);
+}
+
+TEST(EndToEnd, AnInterruptEndsInOrderAndCanBeResumed) {
+  TemporaryDirectory dir;
+  const std::string common =
+      "mnist --data synthetic:200,20 --workers 2 --batch 8 --schedule const --epochs 100000 --threads 1";
+  const std::string log = dir.path() + "/log.jsonl", save = " --save " + dir.path() + "/s";
+  Background training(common + save + " --log " + log);
+  ASSERT_TRUE(eventually([&] { return !text_of(log).empty(); }));
+  training.signal(SIGINT);
+  const Result interrupted = training.wait();
+  EXPECT_EQ(interrupted.exit_code, 0) << interrupted.err;
+  EXPECT_TRUE(has(interrupted.out, "stopped: interrupted")) << interrupted.out;
+
+  const std::int64_t done = losses_in(log).rbegin()->first;
+  const std::string until = " --quiet --steps " + std::to_string(done + 30);
+  const Result resumed = run(common + save + until + " --resume --log " + log);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  const Result undisturbed = run(common + until + " --save " + dir.path() + "/u --log " + dir.path() + "/u.jsonl");
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
+  EXPECT_TRUE(text_of(dir.path() + "/s/weights.safetensors") == text_of(dir.path() + "/u/weights.safetensors"));
+  EXPECT_EQ(losses_in(log), losses_in(dir.path() + "/u.jsonl"));
+}
+
+TEST(EndToEnd, StepsZeroWritesTheInitialWeights) {
+  TemporaryDirectory dir;
+  const auto write = [&](const std::string& name, const std::string& more) {
+    const Result r = run("cifar10 --data synthetic:10,10 --steps 0 --quiet --save " + dir.path() + "/" + name + more);
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    return load_safetensors(dir.path() + "/" + name + "/weights.safetensors");
+  };
+  const StateDict a = write("a", ""), b = write("b", " --workers 2"), c = write("c", " --seed 5");
+  std::int64_t trained = 0;
+  for (const auto& [name, tensor] : a)
+    if (!has(name, "running_") && !has(name, "num_batches")) trained += tensor.elements();
+  EXPECT_EQ(trained, 269722);
+  EXPECT_EQ(a.at("layer1.0.conv1.weight").to_vector(), b.at("layer1.0.conv1.weight").to_vector());
+  EXPECT_NE(a.at("layer1.0.conv1.weight").to_vector(), c.at("layer1.0.conv1.weight").to_vector());
+}
+
+TEST(EndToEnd, InitTakesWeightsAndEvalOnlyMeasuresThem) {
+  TemporaryDirectory dir;
+  const std::string common = "mnist --data synthetic:200,50 --quiet --json ";
+  const Result trained = run(common + "--epochs 1 --batch 20 --workers 2 --save " + dir.path());
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const Json before = Json::parse(lines_of(trained.out).back());
+  for (const std::string& from :
+       {"--init " + dir.path() + "/weights.safetensors", "--resume " + dir.path() + " --workers 2 --batch 20"}) {
+    const Result measured = run(common + "--eval-only " + from);
+    ASSERT_EQ(measured.exit_code, 0) << measured.err;
+    const Json after = Json::parse(lines_of(measured.out).back());
+    EXPECT_NEAR(after["eval"]["loss"], before["eval"]["loss"], 1e-6);
+    EXPECT_EQ(after["eval"]["top1_error"], before["eval"]["top1_error"]);
+  }
+}
+
+TEST(EndToEnd, WeightsOfAnotherModelNameTheFirstMismatch) {
+  TemporaryDirectory dir;
+  ASSERT_EQ(run("mnist --model hdc --data synthetic:10,10 --steps 0 --quiet --save " + dir.path()).exit_code, 0);
+  const std::string init = " --data synthetic:10,10 --quiet --init " + dir.path() + "/weights.safetensors";
+  expect_sentence(run("mnist --model hdc-2.5mb" + init), 1,
+                  {"hdc-2.5mb", "fc3.weight", "[10, 500]", "[500, 500]", "weights.safetensors"});
+  expect_sentence(run("mnist --model lenet --workers 3" + init), 1, {"lenet", "conv1.weight"});
+  std::ofstream(dir.path() + "/weights.safetensors") << "damaged";
+  expect_sentence(run("mnist --model hdc" + init), 1, {"weights.safetensors"});
+  expect_sentence(run("mnist --init /nowhere/w.safetensors --data synthetic:10,10 --quiet"), 1,
+                  {"/nowhere/w.safetensors"});
+}
+
+TEST(EndToEnd, DryRunSaysThePlanAndWritesNothing) {
+  TemporaryDirectory dir;
+  const Result r = run("cifar10 --model alexnet --data synthetic:100,10 --workers 4 --batch 5 --dry-run --save " +
+                       dir.path() + "/s --log " + dir.path() + "/l --trace " + dir.path() + "/t");
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  for (const char* part :
+       {"23272266 parameters", "4 workers", "5 steps per epoch", "classifier.1.weight", "memory", "bytes sent", "ring"})
+    EXPECT_TRUE(has(r.out, part)) << part << " in\n" << r.out;
+  EXPECT_TRUE(fs::is_empty(dir.path()));
+}
+
+void expect_trace_of_two_ranks(const std::string& path) {
+  const Json trace = Json::parse(text_of(path));
+  std::map<std::pair<int, int>, std::string> threads;  // (process, thread) -> name
+  for (const auto& event : trace["traceEvents"])
+    if (event["ph"] == "M" && event["name"] == "thread_name")
+      threads[{event["pid"], event["tid"]}] = event["args"]["name"];
+  std::map<std::string, std::set<std::string>> spans;  // "0 compute forward" -> names
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    EXPECT_GE(event["dur"].get<double>(), 0);
+    spans[std::to_string(event["pid"].get<int>()) + " " + event.value("cat", "")].insert(event["name"]);
+  }
+  for (const char* number : {"0", "1"}) {
+    const std::string rank = number;
+    int rows = 0;
+    for (const auto& [id, name] : threads)
+      rows += std::to_string(id.first) == rank && (name == "compute" || name == "communication");
+    EXPECT_GE(rows, 2) << "rank " << rank;
+    for (const char* layer : {"conv1", "conv2", "fc1", "fc2", "fc3"}) {
+      EXPECT_TRUE(spans[rank + " forward"].count(layer)) << layer;
+      EXPECT_TRUE(spans[rank + " backward"].count(layer)) << layer;
+    }
+    EXPECT_FALSE(spans[rank + " message"].empty());
+  }
+}
+
+TEST(EndToEnd, TheTraceHasARowForEachRankAndThread) {
+  TemporaryDirectory dir;
+  const std::string common = "mnist --data synthetic:100,20 --batch 4 --steps 4 --quiet --trace " + dir.path();
+  ASSERT_EQ(run(common + "/threads.json --workers 2").exit_code, 0);
+  expect_trace_of_two_ranks(dir.path() + "/threads.json");
+  if (!mpirun_is_there()) return;
+  ASSERT_EQ(run("laconic launch -n 2 " + common + "/mpi.json").exit_code, 0);
+  expect_trace_of_two_ranks(dir.path() + "/mpi.json");
+}
+
+TEST(EndToEnd, TheLastLineOfJsonIsTheResult) {
+  std::vector<std::string> commands = {"mnist --workers 2", "mnist --quiet --workers 2"};
+  if (mpirun_is_there()) commands.push_back("laconic launch -n 2 mnist");
+  for (const auto& command : commands) {
+    const Result r = run(command + " --data synthetic:50,20 --batch 10 --epochs 1 --json");
+    ASSERT_EQ(r.exit_code, 0) << r.err;
+    const Json result = Json::parse(lines_of(r.out).back());
+    EXPECT_EQ(result["model"], "lenet");
+    EXPECT_EQ(result["workers"], 2);
+    EXPECT_EQ(result["batch"], 10);
+    EXPECT_EQ(result["steps"], 3);
+    EXPECT_GE(result["bytes_sent_total"], result["bytes_dense_total"]);
+    EXPECT_TRUE(result["eval"].contains("top1_error"));
+    EXPECT_EQ(has(command, "--quiet") ? 1u : 0u, lines_of(r.out).size() == 1 ? 1u : 0u) << r.out;
+  }
+}
+
+TEST(EndToEnd, RepeatRunsWithSeveralSeeds) {
+  TemporaryDirectory dir;
+  const Result r = run("mnist --data synthetic:50,20 --batch 10 --epochs 1 --seed 7 --repeat 2 --log " + dir.path() +
+                       "/log.jsonl --save " + dir.path() + "/s");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_TRUE(has(r.out, "over 2 seeds")) << r.out;
+  EXPECT_NE(losses_in(dir.path() + "/log-seed7.jsonl"), losses_in(dir.path() + "/log-seed8.jsonl"));
+  EXPECT_TRUE(fs::exists(dir.path() + "/s-seed7/weights.safetensors"));
+  EXPECT_TRUE(fs::exists(dir.path() + "/s-seed8/weights.safetensors"));
+}
+
+TEST(EndToEnd, OptionsComeFromAFile) {
+  TemporaryDirectory dir;
+  const std::string file = dir.path() + "/o.toml";
+  std::ofstream(file) << "data = \"synthetic:50,20\"\nbatch = 10\nlr = 0.25\nschedule = \"const\"\nworkers = 2\nquiet "
+                         "= true\njson = true\nsteps = 2\n";
+  const std::string log = dir.path() + "/log.jsonl";
+  const Result r = run("mnist --config " + file + " --steps 1 --log " + log);  // the command line wins
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_EQ(Json::parse(r.out)["workers"], 2);
+  EXPECT_EQ(Json::parse(r.out)["steps"], 1);
+  EXPECT_EQ(log_of(log)[0]["lr"], 0.25);
+  std::ofstream(file) << "btach = 10\n";
+  expect_sentence(run("mnist --config " + file), 2, {"--btach", "--batch"});
+  expect_sentence(run("mnist --config /nowhere/o.toml"), 2, {"--config"});
+}
+
+TEST(EndToEnd, DataThatIsMissingOrCutIsOneSentence) {
+  TemporaryDirectory dir;
+  expect_sentence(run("mnist --data " + dir.path()), 1,
+                  {dir.path(), "train-images-idx3-ubyte", "dataset-fashion-mnist"});
+  expect_sentence(run("cifar10 --workers 3 --data " + dir.path()), 1, {dir.path(), "data_batch_1.bin"});
+  std::ofstream(dir.path() + "/data_batch_1.bin") << std::string(3073 * 2 - 100, '\1');
+  std::ofstream(dir.path() + "/test_batch.bin") << std::string(3073, '\1');
+  expect_sentence(run("cifar10 --data " + dir.path()), 1, {"data_batch_1.bin", "6,046", "3,073"});
+  std::ofstream(dir.path() + "/data_batch_1.bin") << std::string(3073, '\x0b');
+  expect_sentence(run("cifar10 --data " + dir.path()), 1, {"data_batch_1.bin", "11"});
+  expect_sentence(run("mnist --data synthetic:1"), 2, {"synthetic"});
+  if (!mpirun_is_there()) return;
+  expect_sentence(run("laconic launch -n 3 mnist --data /nowhere"), 1, {"/nowhere"});
+}
+
+TEST(EndToEnd, OptionsThatContradictAreUsageErrors) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> wrong = {
+      {"mnist --model lenett", {"lenett", "lenet"}},
+      {"mnist --sync redsink", {"redsink"}},
+      {"mnist --schedule cosin", {"cosin"}},
+      {"mnist --clip norm:-1", {"norm:-1"}},
+      {"mnist --resume", {"--resume"}},
+      {"mnist --eval-only", {"--eval-only", "--init"}},
+      {"mnist --nesterov --momentum 0 --data synthetic:20,10", {"nesterov", "momentum"}},
+      {"mnist --workers 0", {"--workers"}},
+      {"mnist --save-every 2", {"--save"}},
+  };
+  for (const auto& [command, parts] : wrong) {
+    SCOPED_TRACE(command);
+    expect_sentence(run(command + " --quiet"), 2, parts);
+  }
+  if (!mpirun_is_there()) return;
+  expect_sentence(run("laconic launch -n 3 mnist --workers 2 --data synthetic:20,10 --quiet"), 2,
+                  {"--workers 2", "3 ranks"});
+  expect_sentence(run("laconic launch -n 3 mnist --modle lenet"), 2, {"--modle", "--model"});
+}
+
+TEST(EndToEnd, APlaceThatCannotBeWrittenIsOneSentence) {
+  TemporaryDirectory dir;
+  std::ofstream(dir.path() + "/file") << "x";
+  const std::string small = " --data synthetic:20,10 --epochs 1 --batch 10 --quiet ";
+  for (const char* option : {"--log", "--save", "--trace"})
+    expect_sentence(run("mnist --workers 2" + small + option + " " + dir.path() + "/file/below"), 1,
+                    {dir.path() + "/file/below"});
+  if (!mpirun_is_there()) return;
+  expect_sentence(run("laconic launch -n 2 mnist" + small + "--log " + dir.path() + "/file/below"), 1,
+                  {dir.path() + "/file/below"});
+  expect_sentence(run("laconic launch -n 2 mnist" + small + "--save " + dir.path() + "/file/below"), 1,
+                  {dir.path() + "/file/below"});
+}
+
+// A file may not grow beyond 100 KiB: as a disk that is full.
+TEST(EndToEnd, ADiskThatIsFullLeavesTheOldCheckpointAndNoHalfFile) {
+  TemporaryDirectory dir;
+  const std::string common = "mnist --data synthetic:40,10 --batch 10 --epochs 1 --quiet --save " + dir.path();
+  ASSERT_EQ(run(common + " --steps 2").exit_code, 0);
+  const std::string before = text_of(dir.path() + "/weights.safetensors");
+  expect_sentence(run(common + " --resume --steps 4", "ulimit -f 200;"), 1, {dir.path(), "could not be written"});
+  EXPECT_TRUE(text_of(dir.path() + "/weights.safetensors") == before);
+  for (const auto& entry : fs::recursive_directory_iterator(dir.path()))
+    EXPECT_FALSE(has(entry.path().string(), ".tmp")) << entry.path();
+  EXPECT_EQ(run(common + " --resume --steps 4").exit_code, 0);
+}
+
+TEST(EndToEnd, ALossThatIsNoNumberNamesStepAndLayer) {
+  const std::string common = " --data synthetic:100,20 --lr 1e20 --schedule const --batch 4 --quiet ";
+  expect_sentence(run("mnist" + common), 1, {"not a number", "step ", "conv1.weight"});
+  expect_sentence(run("cifar10 --workers 3" + common), 1, {"step 2", "layer "});
+  const Result skipping = run("mnist --on-nan skip --epochs 1 --workers 2" + common);
+  EXPECT_EQ(skipping.exit_code, 0) << skipping.err;
+  if (!mpirun_is_there()) return;
+  expect_sentence(run("laconic launch -n 3 mnist" + common), 1, {"step ", "conv1.weight"});
+}
+
+TEST(EndToEnd, AKilledProcessEndsTheOthers) {
+  NEEDS_MPIRUN();
+  TemporaryDirectory dir;
+  const std::string app = dir.path() + "/app";  // says who it is, then becomes the program
+  std::ofstream(app) << "#!/bin/sh\necho $$ >" << dir.path()
+                     << "/pid.$OMPI_COMM_WORLD_RANK\nexec " LACONIC_APPS "/mnist \"$@\"\n";
+  fs::permissions(app, fs::perms::owner_all);
+  const std::string log = dir.path() + "/log.jsonl";
+  Background training("laconic launch -n 3 " + app +
+                      " --data synthetic:100,20 --batch 4 --epochs 1000000 --quiet --log " + log);
+  ASSERT_TRUE(eventually([&] { return !text_of(log).empty(); }));
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 3; ++rank) pids.push_back(std::stoi(text_of(dir.path() + "/pid." + std::to_string(rank))));
+  ::kill(pids[1], SIGKILL);
+  const Result r = training.wait();
+  EXPECT_NE(r.exit_code, 0);
+  EXPECT_NE(r.exit_code, 124) << "they would have gone on";
+  for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return ::kill(pid, 0) != 0; })) << pid;
+}
+
+}  // namespace
+}  // namespace laconic

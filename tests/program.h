@@ -1,0 +1,84 @@
+#pragma once
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <thread>
+
+#include "tests/temporary.h"
+
+namespace laconic {
+
+/// How a program ended, and what it wrote.
+struct Result {
+  int exit_code;  ///< -1: by a signal; 124: after a minute
+  std::string out, err;
+};
+
+inline std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+/// Runs PROGRAM ARGUMENTS of this build through the shell; no longer than a minute. `before` stands in front of it:
+/// "VARIABLE=value ", "cd somewhere; ".
+inline Result run(const std::string& command, const std::string& before = "") {
+  const TemporaryDirectory dir;
+  const std::string out = dir.path() + "/out", err = dir.path() + "/err";
+  const std::string line =
+      "{ " + before + " timeout 60 " LACONIC_APPS "/" + command + "; } >" + out + " 2>" + err + " </dev/null";
+  const int status = std::system(line.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), text_of(err)};
+}
+
+/// A program of this build that runs beside the test. Killed at the end of its life.
+class Background {
+ public:
+  explicit Background(const std::string& command) {
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::setpgid(0, 0);
+    const std::string line = "exec timeout --foreground 60 " LACONIC_APPS "/" + command;
+    for (auto [fd, name] : {std::pair{1, "/out"}, std::pair{2, "/err"}})
+      ::dup2(::open((dir_.path() + name).c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), fd);
+    ::execl("/bin/sh", "sh", "-c", line.c_str(), static_cast<char*>(nullptr));
+    ::_exit(127);
+  }
+  ~Background() {
+    if (running_) ::kill(-pid_, SIGKILL), ::waitpid(pid_, nullptr, 0);
+  }
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+
+  /// To the program and all that it started.
+  void signal(int number) const { ::kill(-pid_, number); }
+  Result wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    running_ = false;
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(dir_.path() + "/out"), text_of(dir_.path() + "/err")};
+  }
+
+ private:
+  const TemporaryDirectory dir_;
+  pid_t pid_ = -1;
+  bool running_ = true;
+};
+
+/// Waits until it is true, up to half a minute.
+inline bool eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 3000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+}  // namespace laconic
