@@ -118,6 +118,7 @@ TEST(EndToEnd, AnInterruptEndsInOrderAndCanBeResumed) {
   Background training(common + save + " --log " + log);
   ASSERT_TRUE(eventually([&] { return !text_of(log).empty(); }));
   training.signal(SIGINT);
+  training.signal(SIGINT);  // as a launcher does that passes on what the terminal has sent already
   const Result interrupted = training.wait();
   EXPECT_EQ(interrupted.exit_code, 0) << interrupted.err;
   EXPECT_TRUE(has(interrupted.out, "stopped: interrupted")) << interrupted.out;
@@ -179,11 +180,11 @@ TEST(EndToEnd, WeightsOfAnotherModelNameTheFirstMismatch) {
 
 TEST(EndToEnd, DryRunSaysThePlanAndWritesNothing) {
   TemporaryDirectory dir;
-  const Result r = run("cifar10 --model alexnet --data synthetic:100,10 --workers 4 --batch 5 --dry-run --save " +
+  const Result r = run("cifar10 --model alexnet --data synthetic:100,10 --workers 2 --batch 10 --dry-run --save " +
                        dir.path() + "/s --log " + dir.path() + "/l --trace " + dir.path() + "/t");
   EXPECT_EQ(r.exit_code, 0) << r.err;
   for (const char* part :
-       {"23272266 parameters", "4 workers", "5 steps per epoch", "classifier.1.weight", "memory", "bytes sent", "ring"})
+       {"23272266 parameters", "2 workers", "5 steps per epoch", "classifier.1.weight", "memory", "bytes sent", "ring"})
     EXPECT_TRUE(has(r.out, part)) << part << " in\n" << r.out;
   EXPECT_TRUE(fs::is_empty(dir.path()));
 }
@@ -196,8 +197,10 @@ void expect_trace_of_two_ranks(const std::string& path) {
       threads[{event["pid"], event["tid"]}] = event["args"]["name"];
   std::map<std::string, std::set<std::string>> spans;  // "0 compute forward" -> names
   for (const auto& event : trace["traceEvents"]) {
-    if (event["ph"] != "X") continue;
-    EXPECT_GE(event["dur"].get<double>(), 0);
+    if (event["ph"] != "X" && event["ph"] != "b") continue;  // a span, or one of several at the same time
+    if (event["ph"] == "X") {
+      EXPECT_GE(event["dur"].get<double>(), 0);
+    }
     spans[std::to_string(event["pid"].get<int>()) + " " + event.value("cat", "")].insert(event["name"]);
   }
   for (const char* number : {"0", "1"}) {
@@ -243,8 +246,8 @@ TEST(EndToEnd, TheLastLineOfJsonIsTheResult) {
 
 TEST(EndToEnd, RepeatRunsWithSeveralSeeds) {
   TemporaryDirectory dir;
-  const Result r = run("mnist --data synthetic:50,20 --batch 10 --epochs 1 --seed 7 --repeat 2 --log " + dir.path() +
-                       "/log.jsonl --save " + dir.path() + "/s");
+  const Result r = run("mnist --data synthetic:50,20 --batch 10 --epochs 1 --threads 1 --seed 7 --repeat 2 --log " +
+                       dir.path() + "/log.jsonl --save " + dir.path() + "/s");
   ASSERT_EQ(r.exit_code, 0) << r.err;
   EXPECT_TRUE(has(r.out, "over 2 seeds")) << r.out;
   EXPECT_NE(losses_in(dir.path() + "/log-seed7.jsonl"), losses_in(dir.path() + "/log-seed8.jsonl"));

@@ -38,6 +38,15 @@ inline Result run(const std::string& command, const std::string& before = "") {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), text_of(err)};
 }
 
+/// Waits until it is true, up to half a minute.
+inline bool eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 3000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
 /// A program of this build that runs beside the test. Killed at the end of its life.
 class Background {
  public:
@@ -45,7 +54,7 @@ class Background {
     pid_ = ::fork();
     if (pid_ != 0) return;
     ::setpgid(0, 0);
-    const std::string line = "exec timeout --foreground 60 " LACONIC_APPS "/" + command;
+    const std::string line = "exec " LACONIC_APPS "/" + command;
     for (auto [fd, name] : {std::pair{1, "/out"}, std::pair{2, "/err"}})
       ::dup2(::open((dir_.path() + name).c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), fd);
     ::execl("/bin/sh", "sh", "-c", line.c_str(), static_cast<char*>(nullptr));
@@ -57,11 +66,11 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  /// To the program and all that it started.
-  void signal(int number) const { ::kill(-pid_, number); }
+  void signal(int number) const { ::kill(pid_, number); }
+  /// Its end; after half a minute its exit code is 124.
   Result wait() {
     int status = 0;
-    ::waitpid(pid_, &status, 0);
+    if (!eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; })) return {124, "", "still running"};
     running_ = false;
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(dir_.path() + "/out"), text_of(dir_.path() + "/err")};
   }
@@ -71,14 +80,5 @@ class Background {
   pid_t pid_ = -1;
   bool running_ = true;
 };
-
-/// Waits until it is true, up to half a minute.
-inline bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 3000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
 
 }  // namespace laconic

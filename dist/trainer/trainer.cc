@@ -43,6 +43,17 @@ struct Trainer::BackwardSpans final : BackwardWatch {
   Clock::time_point begin;
 };
 
+/// Draws every layer's forward into the trace: what happened since the layer before it, or since begin().
+struct Trainer::ForwardSpans {
+  void begin() { last = Clock::now(); }
+  Clock::time_point last;
+  ForwardWatch watch = [this](const std::string& layer, const Tensor&) {
+    const Clock::time_point now = Clock::now();
+    if (Trace::Row* row = Trace::current()) row->add(layer, "forward", last, now);
+    last = now;
+  };
+};
+
 class Trainer::MeanBuffers {
  public:
   explicit MeanBuffers(Trainer& t) {
@@ -207,6 +218,7 @@ void Trainer::train_step() {
     const auto forward_start = Clock::now();
     const double blocked = worker_.engine.counters().exposed_seconds + update_seconds_;
     if (share.samples > 0) {
+      if (forward_spans_) forward_spans_->begin();
       loss = workload_.loss();
       value = loss.item();
     }
@@ -366,10 +378,16 @@ RunSummary Trainer::run() {
   if (o_.trace) {
     traced.emplace(o_.trace->row(worker_.rank, "compute"));
     set_backward_watch(&spans);
+    forward_spans_ = std::make_unique<ForwardSpans>();
+    workload_.model().set_watch(&forward_spans_->watch);
   }
   struct Unwatch {
-    ~Unwatch() { set_backward_watch(nullptr); }
-  } unwatch;
+    ~Unwatch() {
+      set_backward_watch(nullptr);
+      model.set_watch(nullptr);
+    }
+    Module& model;
+  } unwatch{workload_.model()};
 
   if (observer_) observer_->on_start(info());
   if (step_ < end) workload_.start(step_ / per_epoch, step_ % per_epoch * o_.accumulate);
@@ -408,7 +426,9 @@ EvalReport Trainer::evaluate() {
   EvalSums sums;
   {
     const MeanBuffers mean(*this);
+    workload_.model().set_watch(nullptr);  // one span for all of it
     sums = workload_.evaluate();
+    if (forward_spans_) workload_.model().set_watch(&forward_spans_->watch);
   }
   std::vector<double> all{sums.samples, sums.loss, sums.wrong_top1, sums.wrong_top5, o_.stop_requested && o_.stop_requested() ? 1.0 : 0.0};
   worker_.engine.run("sum of the evaluation", [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(all)); });

@@ -87,6 +87,7 @@ class Trainer {
  private:
   struct StepClock;
   struct BackwardSpans;
+  struct ForwardSpans;
   void make_equal();
   void restore();
   void load_init();
@@ -135,6 +136,7 @@ class Trainer {
   double training_seconds_ = 0, exposed_seconds_ = 0, trained_samples_ = 0;
   double seconds_before_ = 0;  // of earlier runs of a resumed training
   std::unique_ptr<StepClock> clock_;
+  std::unique_ptr<ForwardSpans> forward_spans_;  // while a trace is drawn
 };
 
 }  // namespace laconic
