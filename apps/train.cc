@@ -19,17 +19,17 @@
 namespace laconic {
 namespace {
 
-std::atomic<bool> interrupted{false};
-timespec interrupted_at;
+std::atomic<std::int64_t> first_interrupt{0};  // when, in ns
+bool interrupted() { return first_interrupt != 0; }
 
 /// Ctrl-C and SIGTERM ask for an orderly end: the step is finished, evaluated and saved. A second one ends at once; but
 /// what comes within half a second is the same one, passed on by a launcher that got it from the terminal too.
 extern "C" void on_interrupt(int signal_number) {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  if (!interrupted.exchange(true)) {
-    interrupted_at = now;
-  } else if (static_cast<double>(now.tv_sec - interrupted_at.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec - interrupted_at.tv_nsec) > 0.5) {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  const std::int64_t now = std::int64_t{time.tv_sec} * 1000000000 + time.tv_nsec;
+  std::int64_t first = 0;
+  if (!first_interrupt.compare_exchange_strong(first, now) && now - first > 500000000) {
     signal(signal_number, SIG_DFL);
     raise(signal_number);
   }
@@ -115,7 +115,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.save = o.save;
   t.save_every = o.save_every;
   if (o.resume) t.resume = o.resume_path.empty() ? o.save : o.resume_path;
-  t.stop_requested = [] { return interrupted.load(); };
+  t.stop_requested = [] { return interrupted(); };
   return t;
 }
 
@@ -194,7 +194,7 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";
   std::vector<double> accuracies;
-  for (int run = 0; run < options.repeat && !interrupted; ++run) {
+  for (int run = 0; run < options.repeat && !interrupted(); ++run) {
     TrainOptions o = options;
     o.seed += static_cast<std::uint64_t>(run);
     if (options.repeat > 1)
