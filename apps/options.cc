@@ -200,7 +200,10 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
       [&o](const std::string& text, const std::string& option) { o.steps = whole<std::int64_t>(text, option, 0); });
   add.whole_number<int>("--batch", "B", o.batch, 1, "samples per worker and step");
   add.choice("--optimizer", o.optimizer, {"sgd", "adam", "adamw"}, "update rule");
-  add.real_number("--lr", "X", o.lr, 0, inf, "0.1", "learning rate");
+  add.value("--lr", "X", fmt::format("learning rate [{}; 0.001 with adam, adamw]", *defaults.options.lr),
+            [&o, inf](const std::string& text, const std::string& option) {
+              o.lr = static_cast<float>(real(text, option, 0, inf, "0.1"));
+            });
   add.real_number("--momentum", "X", o.momentum, 0, 1, "0.9", "of sgd's velocity");
   add.flag("--nesterov", o.nesterov, "look ahead along the momentum");
   add.real_number("--weight-decay", "X", o.weight_decay, 0, inf, "5e-4", "pull of the weights to zero");
@@ -259,6 +262,7 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
 
 std::optional<TrainOptions> parse_options(int argc, const char* const* argv, const AppDefaults& defaults) {
   TrainOptions options = defaults.options;
+  options.lr.reset();
   CLI::App app(defaults.description, defaults.program);
   app.get_formatter()->column_width(34);
   app.footer(defaults.footer);
@@ -287,6 +291,8 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
   }
   const auto extras = app.remaining();
   if (!extras.empty()) unknown(app, extras.front(), "command line");
+
+  if (!options.lr) options.lr = options.optimizer == "sgd" ? *defaults.options.lr : 0.001f;
 
   if (options.resume && options.resume_path.empty() && options.save.empty())
     refuse("there is no place to resume from", "--resume", "give a checkpoint, or --save DIR to take its newest");

@@ -29,7 +29,8 @@ struct TrainOptions {
   std::optional<std::int64_t> steps;  ///< counts from the start of training; overrides epochs
   int batch = 0;                      ///< per worker
   std::string optimizer = "sgd";      ///< sgd | adam | adamw
-  float lr = 0, momentum = 0, weight_decay = 0, label_smoothing = 0;
+  std::optional<float> lr;            ///< the app's own for sgd, 0.001 for the others, unless given
+  float momentum = 0, weight_decay = 0, label_smoothing = 0;
   bool nesterov = false, no_decay_norm_bias = false;
   Clip clip;
   std::string schedule = "const";  ///< the grammar of optim/schedule.h

@@ -153,7 +153,7 @@ void Progress::on_end(const RunSummary& summary) {
   out_ << fmt::format("{} steps in {}, {} images/s", summary.steps, human_seconds(summary.seconds),
                       human_count(summary.samples_per_s));
   if (info_.workers > 1)
-    out_ << fmt::format("; {} sent by {} workers, {:.0f} % of the time spent waiting for one another",
+    out_ << fmt::format("\n{} sent by {} workers, {:.0f} % of the time spent waiting for one another",
                         human_bytes(static_cast<double>(summary.bytes_sent_total)), info_.workers,
                         100 * summary.exposed_share);
   out_ << "\n" << std::flush;

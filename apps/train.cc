@@ -94,7 +94,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.model_name = model;
   t.epochs = o.epochs;
   t.steps = o.steps;
-  t.lr = o.lr;
+  t.lr = *o.lr;
   t.optimizer = {.name = o.optimizer,
                  .momentum = o.optimizer == "sgd" ? o.momentum : 0.0,
                  .dampening = 0,

@@ -8,17 +8,17 @@
 
 namespace laconic {
 
-/// The learning rate over a run, as a factor on --lr. Made from the text of `--schedule`:
+/// The learning rate over a run, as a factor on --lr. Made from the text of `--schedule`: [warmup:W+]MAIN, for example
+/// `warmup:5+cosine` or `warmup:400it+multistep:32000it,48000it,0.1`, with W a number above 0 and MAIN one of
 ///
-///   [warmup:W+]MAIN        W: a number above 0, for example warmup:5+cosine or
-///   warmup:400it+multistep:32000it,48000it,0.1 const                  1 step:EVERY,FACTOR      FACTOR^floor(t / EVERY)
+///   const                     1
+///   step:EVERY,FACTOR         FACTOR^floor(t / EVERY)
 ///   multistep:A,B,..,FACTOR   FACTOR^(how many of A < B < .. are <= t)
-///   exp:F                  F^(whole epochs so far); exp:F with the suffix it on F: F^t, t in iterations
-///   cosine                 (1 + cos(pi (t - W) / (T - W))) / 2, T: the end of training; changes every iteration and
-///   agrees
-///                          with PyTorch's closed form at the start of each epoch
+///   exp:F                     F^(whole epochs so far); exp:Fit: F^t, t in iterations
+///   cosine                    (1 + cos(pi (t - W) / (T - W))) / 2, T: the end of training. Changes every iteration; at the
+///                             start of each epoch it agrees with PyTorch's closed form
 ///   plateau:PATIENCE,FACTOR   times FACTOR whenever the metric has not become lower by 1e-4 of itself for more than
-///                          PATIENCE epochs in a row (PyTorch's ReduceLROnPlateau)
+///                             PATIENCE epochs in a row (PyTorch's ReduceLROnPlateau)
 ///
 /// t counts from the start of the run, warm-up included, in epochs, or in iterations where a count has the suffix `it`.
 /// During the first W the factor is also multiplied by (iteration + 1) / (W in iterations): the last warm-up iteration

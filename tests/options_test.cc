@@ -42,13 +42,18 @@ TEST(Options, WithoutArgumentsAreTheAppsDefaults) {
   EXPECT_EQ(o.data, "somewhere");
   EXPECT_EQ(o.epochs, 10);
   EXPECT_EQ(o.batch, 64);
-  EXPECT_FLOAT_EQ(o.lr, 0.1f);
+  EXPECT_FLOAT_EQ(*o.lr, 0.1f);
   EXPECT_EQ(o.sync, "allreduce");
   EXPECT_EQ(o.allreduce, "ring");
   EXPECT_EQ(o.reduce, "mean");
   EXPECT_EQ(o.timeout, 300);
   EXPECT_EQ(o.clip.kind, Clip::Kind::none);
   EXPECT_FALSE(o.workers || o.steps || o.audit || o.save_every || o.resume);
+}
+
+TEST(Options, AdamStartsFromALearningRateOfItsOwn) {
+  EXPECT_FLOAT_EQ(*parse({"--optimizer", "adam"}).lr, 0.001f);
+  EXPECT_FLOAT_EQ(*parse({"--optimizer", "adamw", "--lr", "0.01"}).lr, 0.01f);
 }
 
 TEST(Options, EveryOptionIsRead) {
@@ -128,7 +133,7 @@ TEST(Options, EveryOptionIsRead) {
   EXPECT_EQ(o.steps, 50);
   EXPECT_EQ(o.batch, 16);
   EXPECT_EQ(o.optimizer, "adamw");
-  EXPECT_FLOAT_EQ(o.lr, 5e-4f);
+  EXPECT_FLOAT_EQ(*o.lr, 5e-4f);
   EXPECT_FLOAT_EQ(o.momentum, 0.5f);
   EXPECT_FLOAT_EQ(o.weight_decay, 0.01f);
   EXPECT_FLOAT_EQ(o.label_smoothing, 0.1f);
@@ -168,7 +173,7 @@ TEST(Options, ResumeAndAuditMayStandWithoutAValue) {
 TEST(Options, TheLastOfTwoCounts) {
   const TrainOptions o = parse({"--epochs", "3", "--lr=1", "--epochs", "5", "--clip", "value:1", "--lr", "0.5"});
   EXPECT_EQ(o.epochs, 5);
-  EXPECT_FLOAT_EQ(o.lr, 0.5f);
+  EXPECT_FLOAT_EQ(*o.lr, 0.5f);
   EXPECT_EQ(o.clip.kind, Clip::Kind::value);
 }
 
@@ -212,7 +217,7 @@ TEST(Options, AFileOfOptionsHasTheSameNamesAndTheCommandLineWins) {
   const TrainOptions o = parse({"--config", path.c_str(), "--lr", "0.5"});
   EXPECT_EQ(o.model, "hdc");
   EXPECT_EQ(o.epochs, 7);
-  EXPECT_FLOAT_EQ(o.lr, 0.5f);
+  EXPECT_FLOAT_EQ(*o.lr, 0.5f);
   EXPECT_TRUE(o.nesterov);
   EXPECT_EQ(o.schedule, "step:2,0.1");
 }

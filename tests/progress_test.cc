@@ -125,7 +125,7 @@ TEST_F(ProgressTest, TheEndNamesAccuracyBytesAndWhyItStopped) {
   progress.on_end(summary);
   EXPECT_EQ(out_.str(),
             "stopped: the loss is not a number\n"
-            "test accuracy 88.50 % after 20 steps in 65.0 s, 61.0 k images/s; 8.00 MB sent by 4 workers, 5 % of the "
+            "test accuracy 88.50 % after 20 steps in 65.0 s, 61.0 k images/s\n8.00 MB sent by 4 workers, 5 % of the "
             "time spent waiting for one another\n");
 }
 

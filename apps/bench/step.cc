@@ -81,7 +81,7 @@ ChildProcess::Environment thread_environment(int threads) {
 /// PyTorch at its best: blocks of memory kept instead of given back, OpenBLAS on OpenMP where it is installed.
 ChildProcess::Environment torch_environment(int threads) {
   auto e = thread_environment(threads);
-  e.insert(e.end(), {{"MALLOC_MMAP_THRESHOLD_", "33554432"}, {"MALLOC_TRIM_THRESHOLD_", "8589934592"}, {"MALLOC_TOP_PAD_", "67108864"}});
+  e.insert(e.end(), {{"MALLOC_MMAP_THRESHOLD_", "1073741824"}, {"MALLOC_TRIM_THRESHOLD_", "8589934592"}});
   const std::string openblas = "/usr/lib/x86_64-linux-gnu/openblas-openmp";
   std::error_code ignored;
   if (std::filesystem::exists(openblas, ignored)) e.emplace_back("LD_LIBRARY_PATH", openblas);

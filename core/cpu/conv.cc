@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "core/cpu/conv_weights.h"
 #include "core/cpu/elementwise.h"
 #include "core/cpu/onednn.h"
 #include "core/parallel.h"
@@ -64,6 +65,10 @@ class Convolution {
                                             : memory::dims{g.groups, g.out / g.groups, g.c / g.groups, g.kh, g.kw};
     w_plain_ = memory::desc(dims, f32, g.groups == 1 ? Tag::oihw : Tag::goihw);
     w_any_ = memory::desc(dims, f32, Tag::any);
+    if (has_avx512() && g.groups == 1 && g.c % 16 == 0 && g.out % 16 == 0) {
+      w_16i16o_ = memory::desc(dims, f32, Tag::OIhw16i16o);
+      w_16o16i_ = memory::desc(dims, f32, Tag::OIhw16o16i);
+    }
     strides_ = {g.stride, g.stride};
     dilations_ = {g.dilation - 1, g.dilation - 1};
     padding_ = {g.pad, g.pad};
@@ -134,7 +139,11 @@ class Convolution {
     weights_.set(DNNL_ARG_DIFF_DST, dy.raw_data());
     if (g_.bias) weights_.set(DNNL_ARG_DIFF_BIAS, bias.raw_data());
     weights_.run();
-    if (!direct) reorder(found, blocked.raw_data(), w_plain_, dw.raw_data(), add_dw);
+    if (found == w_16i16o_) {
+      unpack_16i16o(dw.data<float>(), blocked.data<float>(), g_.out, g_.c, g_.kh * g_.kw, add_dw);
+    } else if (!direct) {
+      reorder(found, blocked.raw_data(), w_plain_, dw.raw_data(), add_dw);
+    }
     if (g_.bias && add_db) cpu::add(db.data<float>(), bias.data<float>(), g_.out);
   }
 
@@ -173,7 +182,13 @@ class Convolution {
     if (cache && cache->version == w.version() && cache->description == wanted) return cache->values;
     const bool reuse = keep && cache && cache->description == wanted;
     const Tensor values = reuse ? cache->values : Tensor::empty({static_cast<std::int64_t>(wanted.get_size() / sizeof(float))});
-    reorder(w_plain_, w.raw_data(), wanted, values.raw_data());
+    if (wanted == w_16i16o_) {
+      pack_16i16o(values.data<float>(), w.data<float>(), g_.out, g_.c, g_.kh * g_.kw);
+    } else if (cache && cache->version == w.version() && wanted == w_16o16i_ && cache->description == w_16i16o_) {
+      transpose_16i16o_to_16o16i(values.data<float>(), cache->values.data<float>(), g_.out, g_.c, g_.kh * g_.kw);
+    } else {
+      reorder(w_plain_, w.raw_data(), wanted, values.raw_data());
+    }
     if (keep) {
       auto made = std::make_shared<ConvWeights>();
       made->version = w.version();
@@ -186,6 +201,7 @@ class Convolution {
 
   Geometry g_;
   memory::desc x_, y_, b_, w_plain_, w_any_;
+  memory::desc w_16i16o_, w_16o16i_;  // the orders that we convert ourselves; empty where they do not apply
   memory::dims strides_, dilations_, padding_;
   Forward::primitive_desc forward_description_;
   dnnl::convolution_backward_data::primitive_desc data_description_;
