@@ -1,11 +1,11 @@
 #include "apps/text.h"
 
-#include "core/error.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstdint>
+
+#include "core/error.h"
 
 namespace laconic {
 namespace {
