@@ -26,14 +26,14 @@ using Clock = std::chrono::steady_clock;
 /// Gives every moment of a step to the layer that is at work, as the hooks of forward, backward and arena tell.
 class Stopwatch final : public BackwardWatch, public ParameterListener {
  public:
-  explicit Stopwatch(const ParameterArena& arena) : chunks_(arena.parameters().size()) {}
+  explicit Stopwatch(const ParameterArena& arena) : ready_(arena.parameters().size()), chunks_(ready_.size()) {}
 
   struct Part {
     std::string name;
-    double forward = 0, backward = 0, ready = 0;  // ms; ready: of backward, until the last gradient was handed over
+    double forward = 0, backward = 0;  // ms
   };
   void begin_step() {
-    for (Part& p : parts_) p.forward = p.backward = p.ready = 0;
+    for (Part& p : parts_) p.forward = p.backward = 0;
     std::fill(chunks_.begin(), chunks_.end(), 0);
     mark_ = Clock::now();
   }
@@ -41,7 +41,8 @@ class Stopwatch final : public BackwardWatch, public ParameterListener {
   void end_forward() { part("loss").forward += lap(); }
   void end_backward() { parts_[current_].backward += lap(); }
   const std::vector<Part>& parts() const { return parts_; }
-  int chunks(int parameter) const { return chunks_[static_cast<std::size_t>(parameter)]; }
+  double ready(std::size_t parameter) const { return ready_[parameter]; }  // ms into its layer's backward
+  int chunks(std::size_t parameter) const { return chunks_[parameter]; }
 
   const ForwardWatch forward_watch = [this](const std::string& layer, const Tensor&) { part(layer).forward += lap(); };
   void before(const char*, const std::string& layer) override {
@@ -54,7 +55,7 @@ class Stopwatch final : public BackwardWatch, public ParameterListener {
   void gradient_ready(Parameter& p, Rows) override {
     Part& now = parts_[current_];
     now.backward += lap();
-    now.ready = now.backward;
+    ready_[static_cast<std::size_t>(p.info.index)] = now.backward;
     ++chunks_[static_cast<std::size_t>(p.info.index)];
   }
   void before_forward(Parameter&, Rows) override {}
@@ -72,6 +73,7 @@ class Stopwatch final : public BackwardWatch, public ParameterListener {
   }
   std::vector<Part> parts_;  // in the order of forward
   std::map<std::string, std::size_t> place_;
+  std::vector<double> ready_;  // by place in the arena
   std::vector<int> chunks_;
   std::size_t current_ = 0;
   Clock::time_point mark_;
@@ -90,21 +92,23 @@ void print(const LayerTimes& times, bool markdown) {
   };
   line("layer", {"forward ms", "backward ms", "of it ready ms", "update ms", "parameters", "chunks"});
   if (markdown) fmt::print("|---|---|---|---|---|---|---|\n");
-  LayerTimes::Layer sum{"sum", 0, 0, 0, {}};
+  LayerTimes::Layer sum{"sum", 0, 0, {}};
   double updates = 0;
   std::int64_t elements = 0;
   for (const auto& l : times.layers) {
-    double update = 0;
+    double update = 0, ready = 0;
     std::int64_t own = 0;
     int chunks = 0;
-    for (const auto& p : l.parameters) update += p.update_ms, own += p.elements, chunks = std::max(chunks, p.chunks);
-    line(l.name, {fmt::format("{:.3f}", l.forward_ms), fmt::format("{:.3f}", l.ready_ms + l.rest_ms),
-                  own ? fmt::format("{:.3f}", l.ready_ms) : "", own ? fmt::format("{:.3f}", update) : "",
+    for (const auto& p : l.parameters)
+      update += p.update_ms, ready = std::max(ready, p.ready_ms), own += p.elements,
+                             chunks = std::max(chunks, p.chunks);
+    line(l.name, {fmt::format("{:.3f}", l.forward_ms), fmt::format("{:.3f}", l.backward_ms),
+                  own ? fmt::format("{:.3f}", ready) : "", own ? fmt::format("{:.3f}", update) : "",
                   own ? fmt::format("{}", own) : "", own ? fmt::format("{}", chunks) : ""});
-    sum.forward_ms += l.forward_ms, sum.ready_ms += l.ready_ms + l.rest_ms;
+    sum.forward_ms += l.forward_ms, sum.backward_ms += l.backward_ms;
     updates += update, elements += own;
   }
-  line("sum", {fmt::format("{:.3f}", sum.forward_ms), fmt::format("{:.3f}", sum.ready_ms), "",
+  line("sum", {fmt::format("{:.3f}", sum.forward_ms), fmt::format("{:.3f}", sum.backward_ms), "",
                fmt::format("{:.3f}", updates), fmt::format("{}", elements), ""});
 }
 
@@ -136,7 +140,7 @@ LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int
   } restore{*model, arena};
 
   const std::size_t parameters = arena.parameters().size();
-  std::vector<std::vector<double>> forward, ready, rest, update(parameters);
+  std::vector<std::vector<double>> forward, backward, ready(parameters), update(parameters);
   std::vector<double> whole;
   constexpr int kWarmUp = 3;
   for (int step = 0; step < kWarmUp + steps; ++step) {
@@ -158,28 +162,29 @@ LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int
     if (step < kWarmUp) continue;
     whole.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     const auto& parts = watch.parts();
-    forward.resize(parts.size()), ready.resize(parts.size()), rest.resize(parts.size());
+    forward.resize(parts.size()), backward.resize(parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
       forward[i].push_back(parts[i].forward);
-      ready[i].push_back(parts[i].ready);
-      rest[i].push_back(parts[i].backward - parts[i].ready);
+      backward[i].push_back(parts[i].backward);
     }
-    for (std::size_t i = 0; i < parameters; ++i) update[i].push_back(updates[i]);
+    for (std::size_t i = 0; i < parameters; ++i) {
+      ready[i].push_back(watch.ready(i));
+      update[i].push_back(updates[i]);
+    }
   }
 
   LayerTimes times;
   times.step_ms = median(whole).value;
   for (std::size_t i = 0; i < watch.parts().size(); ++i)
-    times.layers.push_back(
-        {watch.parts()[i].name, median(forward[i]).value, median(ready[i]).value, median(rest[i]).value, {}});
+    times.layers.push_back({watch.parts()[i].name, median(forward[i]).value, median(backward[i]).value, {}});
   for (std::size_t i = parameters; i-- > 0;) {  // the arena holds them in backward's order
     const ParameterInfo& p = arena.parameters()[i]->info;
     const auto layer = std::find_if(times.layers.begin(), times.layers.end(),
                                     [name = layer_of(p.name)](const auto& l) { return l.name == name; });
     require<Error>(layer != times.layers.end(), "bench layers: parameter ", p.name, " belongs to no layer of ",
                    model_name, ".");
-    layer->parameters.push_back(
-        {p.name, p.elements, median(update[i]).value, std::max(1, watch.chunks(static_cast<int>(i)))});
+    layer->parameters.push_back({p.name, p.elements, std::min(median(ready[i]).value, layer->backward_ms),
+                                 median(update[i]).value, std::max(1, watch.chunks(i))});
   }
   return times;
 }
@@ -189,13 +194,13 @@ std::string to_json(const LayerTimes& times) {
   for (const auto& l : times.layers) {
     auto parameters = nlohmann::ordered_json::array();
     for (const auto& p : l.parameters)
-      parameters.push_back(
-          {{"name", p.name}, {"elements", p.elements}, {"update_ms", p.update_ms}, {"chunks", p.chunks}});
-    layers.push_back({{"name", l.name},
-                      {"forward_ms", l.forward_ms},
-                      {"ready_ms", l.ready_ms},
-                      {"rest_ms", l.rest_ms},
-                      {"parameters", parameters}});
+      parameters.push_back({{"name", p.name},
+                            {"elements", p.elements},
+                            {"ready_ms", p.ready_ms},
+                            {"update_ms", p.update_ms},
+                            {"chunks", p.chunks}});
+    layers.push_back(
+        {{"name", l.name}, {"forward_ms", l.forward_ms}, {"backward_ms", l.backward_ms}, {"parameters", parameters}});
   }
   return nlohmann::ordered_json{{"step_ms", times.step_ms}, {"layers", layers}}.dump();
 }
@@ -206,9 +211,10 @@ LayerTimes layer_times_from(const std::string& text) {
     const auto json = nlohmann::json::parse(text);
     times.step_ms = json.at("step_ms");
     for (const auto& l : json.at("layers")) {
-      times.layers.push_back({l.at("name"), l.at("forward_ms"), l.at("ready_ms"), l.at("rest_ms"), {}});
+      times.layers.push_back({l.at("name"), l.at("forward_ms"), l.at("backward_ms"), {}});
       for (const auto& p : l.at("parameters"))
-        times.layers.back().parameters.push_back({p.at("name"), p.at("elements"), p.at("update_ms"), p.at("chunks")});
+        times.layers.back().parameters.push_back(
+            {p.at("name"), p.at("elements"), p.at("ready_ms"), p.at("update_ms"), p.at("chunks")});
     }
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat("bench layers: its answer cannot be read (", e.what(), ")"));

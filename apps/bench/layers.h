@@ -11,14 +11,13 @@ struct LayerTimes {
   struct Parameter {
     std::string name;
     std::int64_t elements = 0;
+    double ready_ms = 0;  ///< into its layer's backward, when the last of its gradient was handed over
     double update_ms = 0;
     int chunks = 1;  ///< of rows, in which its gradient was handed over
   };
   struct Layer {
     std::string name;
-    double forward_ms = 0;
-    double ready_ms = 0;  ///< of its backward, until the last of its gradients was handed over
-    double rest_ms = 0;   ///< of its backward, after that
+    double forward_ms = 0, backward_ms = 0;
     std::vector<Parameter> parameters;
   };
   std::vector<Layer> layers;

@@ -110,7 +110,7 @@ std::optional<dist::Replay> bound_of(const LayerTimes& times, const Exchange& e,
 
   double measured_ms = 0;
   for (const auto& l : times.layers) {
-    measured_ms += l.forward_ms + l.ready_ms + l.rest_ms;
+    measured_ms += l.forward_ms + l.backward_ms;
     for (const auto& p : l.parameters) measured_ms += p.update_ms;
   }
   const double scale = measured_ms > 0 ? compute_seconds / measured_ms : 0;  // ms to s, and to all workers at work
@@ -120,15 +120,17 @@ std::optional<dist::Replay> bound_of(const LayerTimes& times, const Exchange& e,
   // Neighbours join, last layer first, while their bucket is not too large: the plan's rule.
   double bucket_bytes = 0;
   const auto bytes_of = [](const LayerTimes::Parameter& p) { return 4.0 * static_cast<double>(p.elements); };
-  for (const auto& l : times.layers)
-    layers.push_back({l.name, scale * l.forward_ms, scale * l.ready_ms, scale * l.rest_ms});
+  for (const auto& l : times.layers) layers.push_back({l.name, scale * l.forward_ms, scale * l.backward_ms});
   std::vector<double> bytes;
   for (std::size_t i = times.layers.size(); i-- > 0;)
     for (auto p = times.layers[i].parameters.rbegin(); p != times.layers[i].parameters.rend(); ++p) {
       const bool joins = !messages.empty() && bucket_bytes + bytes_of(*p) <= e.bucket_bytes;
-      if (!joins) messages.push_back({p->name, 0, 0, 0, 0, p->chunks, 1}), bytes.push_back(0), bucket_bytes = 0;
+      if (!joins) messages.push_back({p->name, 0, 0, 0, 0, 0, p->chunks, 1}), bytes.push_back(0), bucket_bytes = 0;
       dist::ReplayMessage& m = messages.back();
       if (joins) m.name += ".." + p->name, m.chunks = 1;
+      // The bucket is ready with the last of its first layer's gradients.
+      m.ready_seconds = m.layer == static_cast<int>(i) && joins ? std::max(m.ready_seconds, scale * p->ready_ms)
+                                                                : scale * p->ready_ms;
       m.layer = static_cast<int>(i);
       m.update_seconds += scale * p->update_ms;
       bytes.back() += bytes_of(*p);

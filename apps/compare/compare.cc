@@ -26,6 +26,8 @@
 namespace laconic {
 namespace {
 
+constexpr int kComputingSteps = 40;
+
 std::atomic<bool> interrupted{false};
 extern "C" void on_compare_interrupt(int) { interrupted = true; }
 
@@ -122,7 +124,8 @@ std::string text_of(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-/// What a set computes, without the options that say how gradients travel.
+/// What a set computes, without the options that say how gradients travel. The link stays: workers compute at another
+/// priority beside an emulated one.
 std::vector<std::string> without_exchange(const std::vector<std::string>& words) {
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -153,12 +156,14 @@ class Comparison {
         trials_(o_.sets.size()) {}
 
   int run(const std::string& again) {
-    for (int r = 0; r < o_.repeat; ++r)
-      for (std::size_t s = 0; s < o_.sets.size() && !interrupted; ++s) {
-        const std::uint64_t seed = o_.seed + static_cast<std::uint64_t>(r);
-        const std::string name = fmt::format("[{}/{}] {}, seed {}", r * o_.sets.size() + s + 1,
-                                             o_.sets.size() * o_.repeat, o_.sets[s].label, seed);
-        trials_[s].push_back(run_one(o_, o_.sets[s], seed, name));
+    const std::vector<Turn> turns = all_turns();
+    const std::size_t n = turns.size();
+    for (std::size_t r = 0; r < static_cast<std::size_t>(o_.repeat); ++r)
+      for (std::size_t i = 0; i < n && !interrupted; ++i) {
+        const Turn& turn = turns[(i + r) % n];  // another one begins each time
+        const std::uint64_t seed = o_.seed + r;
+        turn.trials->push_back(run_one(
+            turn, seed, fmt::format("[{}/{}] {}, seed {}", r * n + i + 1, n * o_.repeat, turn.set.label, seed)));
       }
     std::vector<Row> rows = summarise(trials_, o_.warm_up, o_.target_accuracy);
     for (std::size_t s = 0; s < rows.size(); ++s) {
@@ -174,9 +179,40 @@ class Comparison {
   }
 
  private:
-  Trial run_one(const CompareOptions& o, const OptionSet& set, std::uint64_t seed, const std::string& name) {
-    const std::string base = folder_ / fmt::format("{}-{}-seed{}", &set - o_.sets.data(), file_name(set.label), seed);
-    return run_command(command_of(o, set, app_, self_, seed, base + ".jsonl"), base, name);
+  /// One of the things that run in turn: a set, or the computing of a set whose schedule is to be replayed.
+  struct Turn {
+    std::vector<std::string> common;
+    OptionSet set;
+    std::string name;  ///< of its files
+    std::vector<Trial>* trials;
+  };
+
+  std::vector<Turn> all_turns() {
+    std::vector<Turn> turns;
+    for (std::size_t s = 0; s < o_.sets.size(); ++s)
+      turns.push_back({o_.common, o_.sets[s], fmt::format("{}-{}", s + 1, file_name(o_.sets[s].label)), &trials_[s]});
+    for (const OptionSet& set : o_.sets) {
+      const std::vector<std::string> words = joined(o_.common, set.words);
+      if (!o_.bound || !knows_link(words)) continue;
+      const auto [it, is_new] = computing_.try_emplace(without_exchange(words));
+      if (!is_new) continue;
+      const std::string steps =
+          std::to_string(std::min(kComputingSteps, std::atoi(value_of(words, "--steps").value_or("1000000").c_str())));
+      turns.push_back({it->first,
+                       {"computing alone", {"--sync", "none", "--steps", steps}},
+                       fmt::format("computing-{}", computing_.size()),
+                       &it->second});
+    }
+    return turns;
+  }
+
+  bool knows_link(const std::vector<std::string>& words) const { return o_.rate || value_of(words, "--link"); }
+
+  Trial run_one(const Turn& turn, std::uint64_t seed, const std::string& name) {
+    CompareOptions o = o_;
+    o.common = turn.common;
+    const std::string base = folder_ / fmt::format("{}-seed{}", turn.name, seed);
+    return run_command(command_of(o, turn.set, app_, self_, seed, base + ".jsonl"), base, name);
   }
 
   Trial run_command(const std::vector<std::string>& command, const std::string& base, const std::string& name) {
@@ -203,39 +239,21 @@ class Comparison {
     return trial;
   }
 
-  /// Measures computing alone and the layers, once for all sets that compute the same, and replays the schedule.
+  /// Replays the schedule of a set with the times of its layers, as fast as it computes alone.
   void add_bound(Row& row, std::size_t s) {
     const auto trial =
         std::find_if(trials_[s].begin(), trials_[s].end(), [](const Trial& t) { return t.error.empty(); });
     const std::vector<std::string> words = joined(o_.common, o_.sets[s].words);
-    const Exchange exchange = exchange_of(words, trial->workers, o_.rate);
-    if (!exchange.link) return;
-    const auto compute = compute_ms(words, *trial);
-    const auto times = layers(*trial);
-    if (!compute || !times) return;
-    row.compute_ms = compute;
-    if (const auto replay = bound_of(*times, exchange, *compute / 1e3)) {
+    const auto computing = computing_.find(without_exchange(words));
+    if (computing == computing_.end()) return;
+    const Row alone = summarise({computing->second}, o_.warm_up, std::nullopt)[0];
+    const auto times = alone.runs > 0 ? layers(*trial) : std::nullopt;
+    if (!times) return;
+    row.compute_ms = alone.step_ms.value;
+    if (const auto replay = bound_of(*times, exchange_of(words, trial->workers, o_.rate), *row.compute_ms / 1e3)) {
       row.bound_ms = 1e3 * replay->step_seconds;
       row.exchange_ms = 1e3 * replay->exchange_seconds;
     }
-  }
-
-  std::optional<double> compute_ms(const std::vector<std::string>& words, const Trial&) {
-    const std::vector<std::string> kept = without_exchange(words);
-    const auto [it, is_new] = compute_.emplace(kept, std::nullopt);
-    if (!is_new) return it->second;
-    CompareOptions alone = o_;
-    alone.common = kept;
-    const OptionSet set{"computing alone", {"--sync", "none", "--steps", "25"}};
-    const std::string base = folder_ / fmt::format("computing-alone-{}", compute_.size());
-    const Trial trial =
-        run_command(command_of(alone, set, app_, self_, o_.seed, base + ".jsonl"), base, set.label + ", for the bound");
-    if (trial.error.empty()) {
-      std::vector<double> ms;
-      for (std::size_t i = 5; i < trial.steps.size(); ++i) ms.push_back(trial.steps[i].ms);
-      if (!ms.empty()) it->second = median(ms).value;
-    }
-    return it->second;
   }
 
   std::optional<LayerTimes> layers(const Trial& trial) {
@@ -274,8 +292,8 @@ class Comparison {
   std::string app_, self_;
   Folder folder_;
   ProgressOfRuns progress_;
-  std::vector<std::vector<Trial>> trials_;  // [set][run]
-  std::map<std::vector<std::string>, std::optional<double>> compute_;
+  std::vector<std::vector<Trial>> trials_;                            // [set][run]
+  std::map<std::vector<std::string>, std::vector<Trial>> computing_;  // by its options
   std::map<std::tuple<std::string, int, int>, std::optional<LayerTimes>> layers_;
 };
 
