@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace laconic::dist {
@@ -52,7 +53,12 @@ Engine::~Engine() {
   thread_.join();
 }
 
-int Engine::reserve_slots(int count) { return std::exchange(next_slot_, next_slot_ + count); }
+int Engine::reserve_slots(int count) {
+  constexpr int kMost = std::numeric_limits<int>::max() / TransportCommunicator::kSlotsPerOperation;
+  require<Error>(count >= 0 && count <= kMost - next_slot_, "engine: ", count, " more slots after ", next_slot_,
+                 " are too many: there are ", kMost, " in all. Reserve them once and use them again.");
+  return std::exchange(next_slot_, next_slot_ + count);
+}
 
 // ---- compute thread ----
 
@@ -163,7 +169,7 @@ void Engine::abort(const std::string& reason, int exit_code) noexcept {
 EngineCounters Engine::counters() const {
   std::lock_guard lock(mutex_);
   const double running = open_ > 0 ? seconds(Clock::now() - busy_since_) : 0;
-  return {transport_->traffic(), comm_seconds_ + running, exposed_seconds_};
+  return {transport_->traffic(), comm_seconds_ + running, exposed_seconds_, transport_->peak_buffer_bytes()};
 }
 
 // ---- communication thread ----

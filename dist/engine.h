@@ -45,8 +45,9 @@ class Ticket {
 /// How much an engine did since it was made; a step's share is the difference of two readings.
 struct EngineCounters {
   Traffic sent;
-  double comm_seconds = 0;     ///< at least one operation was under way
-  double exposed_seconds = 0;  ///< the compute thread was blocked in wait
+  double comm_seconds = 0;              ///< at least one operation was under way
+  double exposed_seconds = 0;           ///< the compute thread was blocked in wait
+  std::uint64_t peak_buffer_bytes = 0;  ///< the most memory that operations held at once for messages on their way
 };
 
 /// The communication thread of one rank. The compute thread hands it operations; it keeps all of them in flight at

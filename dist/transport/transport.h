@@ -65,6 +65,16 @@ class Transport {
     return {messages_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed)};
   }
 
+  /// Memory of messages on their way: alive now is tracked here, the most at any time is told to any thread.
+  void count_buffer(std::ptrdiff_t bytes) {
+    buffer_bytes_ += bytes;
+    if (buffer_bytes_ > peak_buffer_bytes_.load(std::memory_order_relaxed))
+      peak_buffer_bytes_.store(buffer_bytes_, std::memory_order_relaxed);
+  }
+  std::uint64_t peak_buffer_bytes() const {
+    return static_cast<std::uint64_t>(peak_buffer_bytes_.load(std::memory_order_relaxed));
+  }
+
  protected:
   /// Hand a message to the network; offer memory to it. May complete the request at once. Requests of one (peer, slot)
   /// come in the order in which they match.
@@ -88,11 +98,15 @@ class Transport {
   std::vector<Request*> placed_;  // large sends that hold a place, the oldest first
   Clock::time_point moved_{};     // when a place was last taken or given back
   std::atomic<std::uint64_t> messages_{0}, bytes_{0};
+  std::ptrdiff_t buffer_bytes_ = 0;
+  std::atomic<std::ptrdiff_t> peak_buffer_bytes_{0};
 };
 
 /// One operation's view of a transport: all of its ranks, or some (subgroup).
 class TransportCommunicator final : public Communicator {
  public:
+  static constexpr int kSlotsPerOperation = kChannels + 1;
+  /// `slot`: the operation's, 0 <= slot < 2^31 / kSlotsPerOperation.
   TransportCommunicator(Transport& transport, int slot, int priority);
   ~TransportCommunicator() override;
 
@@ -102,20 +116,24 @@ class TransportCommunicator final : public Communicator {
   Transfer recv(int from, Slice<std::byte> bytes) override;
   Transfer work(double) override { return {}; }  // real time passes by itself
   std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override;
+  std::unique_ptr<Communicator> channel(int index) override;
+  void end(std::exception_ptr error) override;
+  void count_buffer(std::ptrdiff_t bytes) override { transport_.count_buffer(bytes); }
   void cancel() override;
 
   /// "waits for rank 3 (4,096 bytes to come), 8,192 bytes came so far"; "" if no transfer is under way.
   std::string waits_for() const;
 
  private:
-  TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank);
+  TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank, int slot);
   Transfer post(Request::Kind kind, int peer, Slice<std::byte> memory);
 
   Transport& transport_;
   TransportCommunicator* parent_ = nullptr;
-  std::vector<TransportCommunicator*> children_;  // subgroups alive: cancel() reaches them too
+  std::vector<TransportCommunicator*> children_;  // subgroups and channels alive: cancel() reaches them too
   std::vector<int> group_;                        // world ranks; empty: all
-  int rank_, slot_, priority_;
+  int rank_, slot_, priority_;                    // slot_: the operation's times kSlotsPerOperation, plus 1 + channel
+  std::exception_ptr ended_;
   RequestPool pool_;
 };
 
