@@ -6,6 +6,7 @@
 #include "dist/collective/barrier.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/transport/local.h"
 #include "tests/on_ranks.h"
 
 namespace laconic::dist {
@@ -85,6 +86,69 @@ TEST(Engine, OperationsThatNeedEachOtherInOppositePrioritiesDoNotDeadlock) {
     w.engine.wait(first);
     EXPECT_EQ(a[49'999], 4.0f);
     EXPECT_EQ(b[0], 8.0f);
+  });
+}
+
+/// As on_ranks, with this window in front of the network between threads.
+void on_windowed_ranks(int N, SendWindow window, const std::function<void(Engine&)>& f) {
+  Watchdog watchdog(120);
+  const auto hub = std::make_shared<LocalHub>(N);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < N; ++r)
+    threads.emplace_back([&, r] {
+      Engine engine([&] {
+        auto transport = std::make_unique<LocalTransport>(hub, r);
+        transport->set_window(window);
+        return transport;
+      });
+      f(engine);
+      engine.drain();
+    });
+  for (std::thread& t : threads) t.join();
+}
+
+TEST(Engine, AnyOrderOfSubmissionEndsBehindASendWindow) {
+  // Each rank submits in its own order and waits for each operation before it submits the next but two, so that sends
+  // of some hold the places while their receivers wait for others.
+  constexpr int kOperations = 7;
+  for (int places : {1, 2})
+    for (int N : {2, 3, 4})
+      on_windowed_ranks(N, {.messages = places, .small_bytes = 0, .stall_seconds = 0.002}, [&](Engine& engine) {
+        const int slots = engine.reserve_slots(kOperations);
+        std::vector<std::vector<float>> x(kOperations);
+        std::vector<Ticket> tickets(kOperations);
+        for (int j = 0; j < kOperations; ++j) {
+          const auto i = static_cast<std::size_t>((j * 3 + engine.rank() * 2) % kOperations);
+          x[i].assign(100'000 + i, static_cast<float>(engine.rank() + 1));
+          tickets[static_cast<std::size_t>(j)] = engine.submit(
+              {.name = "ring", .slot = slots + static_cast<int>(i), .priority = j, .body = [&, i](Communicator& comm) {
+                 return ring_allreduce(comm, slice(x[i]), {.count = 5});
+               }});
+        }
+        engine.drain();
+        for (const auto& v : x) EXPECT_EQ(v.back(), static_cast<float>(N * (N + 1) / 2));
+      });
+}
+
+TEST(Engine, ASendWhoseReceiverWaitsForAnotherOperationFirstGivesItsPlaceAway) {
+  on_windowed_ranks(2, {.messages = 1, .small_bytes = 0, .stall_seconds = 0.002}, [](Engine& engine) {
+    const int slots = engine.reserve_slots(2);
+    std::vector<float> a(1000, 1.0f), b(1000, 2.0f);
+    const auto submit = [&](int slot, std::vector<float>& x) {
+      return engine.submit({.name = "ring", .slot = slot, .priority = 0, .body = [&x](Communicator& comm) {
+                              return ring_allreduce(comm, slice(x));
+                            }});
+    };
+    if (engine.rank() == 0) {
+      const Ticket first = submit(slots, a);  // holds the only place
+      engine.wait(submit(slots + 1, b));
+      engine.wait(first);
+    } else {
+      engine.wait(submit(slots + 1, b));
+      engine.wait(submit(slots, a));
+    }
+    EXPECT_EQ(a[0], 2.0f);
+    EXPECT_EQ(b[999], 4.0f);
   });
 }
 
