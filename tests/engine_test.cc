@@ -206,31 +206,84 @@ TEST(Engine, ARankThatLeavesByAnExceptionFreesEveryTransferBeforeTheMemoryGoes) 
               "enough");
 }
 
-TEST(Engine, SaysAfterTheTimeOutWhatItWaitsFor) {
+/// Takes part in nothing until another rank has ended all.
+void stay_away(Worker& w) {
+  while (error_of([&] {
+           (void)w.engine.submit({.name = "look", .slot = 0, .priority = 0, .body = barrier_of_one});
+         }).empty())
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
+void reduce_one(Worker& w, int slot, const std::string& name) {
+  std::vector<float> x(100, 1.0f);
+  struct Guard {
+    Engine& engine;
+    ~Guard() { engine.halt(); }
+  } guard{w.engine};
+  const Ticket ticket = w.engine.submit({.name = name, .slot = slot, .priority = 0, .body = [&](Communicator& comm) {
+                                           return ring_allreduce(comm, slice(x));
+                                         }});
+  w.engine.wait(ticket);
+}
+
+TEST(Engine, SaysAfterTheTimeOutWhatEveryRankWaitsForAndWhoIsMissing) {
+  const std::string sentence = error_of([&] {
+    on_ranks(
+        3,
+        [&](Worker& w) {
+          const int slot = w.engine.reserve_slots(1);
+          w.engine.run("hello", barrier);
+          if (w.rank == 1)
+            stay_away(w);  // alive
+          else
+            reduce_one(w, slot, "allreduce conv1.weight");
+        },
+        2.0);
+  });
+  EXPECT_TRUE(sentence.find("engine: rank 0 of 3") == 0 || sentence.find("engine: rank 2 of 3") == 0) << sentence;
+  EXPECT_NE(sentence.find("allreduce conv1.weight waits for rank"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find(". Rank 1 computes; its last operation, "), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("--timeout"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("\n  rank 0: allreduce conv1.weight waits for rank 2 (up to"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("\n  rank 1: computes"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("\n  rank 2: allreduce conv1.weight waits for rank 1 (up to"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find(" bytes came and "), std::string::npos) << sentence;
+}
+
+TEST(Engine, SaysAfterTheTimeOutWhichRankIsAtAnotherOperation) {
   const std::string sentence = error_of([&] {
     on_ranks(
         2,
         [&](Worker& w) {
-          if (w.rank == 1) {  // alive, and never takes part until it is told to leave
-            while (error_of([&] {
-                     (void)w.engine.submit({.name = "look", .slot = 0, .priority = 0, .body = barrier_of_one});
-                   }).empty())
-              std::this_thread::sleep_for(std::chrono::milliseconds(10));
-            return;
-          }
-          std::vector<float> x(100, 1.0f);
-          const int slot = w.engine.reserve_slots(1);
-          const Ticket ticket = w.engine.submit(
-              {.name = "allreduce conv1.weight", .slot = slot, .priority = 0, .body = [&](Communicator& comm) {
-                 return ring_allreduce(comm, slice(x));
-               }});
-          w.engine.wait(ticket);
+          const int slots = w.engine.reserve_slots(2);
+          reduce_one(w, slots + w.rank, w.rank == 0 ? "allreduce fc1" : "allreduce fc2");
         },
-        0.3);
+        2.0);
   });
-  EXPECT_NE(sentence.find("rank 0 of 2"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("allreduce conv1.weight waits for rank 1"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("--timeout"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find(sentence.find("rank 0 of 2") == 8 ? "Rank 1 is at another operation: allreduce fc2"
+                                                            : "Rank 0 is at another operation: allreduce fc1"),
+            std::string::npos)
+      << sentence;
+}
+
+TEST(Engine, SaysAfterTheTimeOutWhoGivesNoSignOfLife) {
+  const std::string sentence = error_of([&] {
+    on_ranks(
+        2,
+        [&](Worker& w) {
+          const int slots = w.engine.reserve_slots(2);
+          if (w.rank == 0) return reduce_one(w, slots, "allreduce fc1");
+          // This one's communication thread hangs, as that of a stopped process does.
+          w.engine.run("hang", [](Communicator&) -> Task<> {
+            std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+            co_return;
+          });
+        },
+        1.0);
+  });
+  EXPECT_EQ(sentence.find("engine: rank 0 of 2"), 0u) << sentence;
+  EXPECT_NE(sentence.find("There is no sign of life from rank 1 since 1 s."), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("\n  rank 1: says nothing"), std::string::npos) << sentence;
 }
 
 TEST(Engine, CountsWhatWasSentAndHowLongTheComputeThreadWasBlocked) {

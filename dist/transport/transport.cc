@@ -19,8 +19,7 @@ void Transport::post(Request& request, int priority) {
 }
 
 void Transport::hand_over(Request& request) {
-  messages_.fetch_add(1, std::memory_order_relaxed);
-  bytes_.fetch_add(request.size, std::memory_order_relaxed);
+  count_sent(request.size);
   try {
     start_send(request);
   } catch (...) {
@@ -144,18 +143,30 @@ void TransportCommunicator::cancel() {
   }
 }
 
-std::string TransportCommunicator::waits_for() const {
-  std::string text;
+TransportCommunicator::Waiting TransportCommunicator::waiting() const {
+  Waiting all{.received_bytes = pool_.received_bytes(), .sent_bytes = pool_.sent_bytes()};
   for (const Request* r : pool_.live()) {
     if (r->done) continue;
-    if (!text.empty()) text += ", ";
-    text += r->kind == Request::Kind::recv ? concat("waits for rank ", r->peer, " (up to ", r->size, " bytes to come)")
-                                           : concat("sends ", r->size, " bytes that rank ", r->peer, " does not take");
+    if (all.count++ > 0) continue;
+    all.first = r->kind == Request::Kind::recv
+                    ? concat("waits for rank ", r->peer, " (up to ", r->size, " bytes to come)")
+                    : concat("sends ", r->size, " bytes that rank ", r->peer, " does not take");
   }
-  for (const TransportCommunicator* child : children_)
-    if (std::string theirs = child->waits_for(); !theirs.empty()) return theirs;
-  if (text.empty()) return text;
-  return concat(text, "; ", pool_.received_bytes(), " bytes came and ", pool_.sent_bytes(), " went so far");
+  for (const TransportCommunicator* child : children_) {
+    const Waiting theirs = child->waiting();
+    if (all.first.empty()) all.first = theirs.first;
+    all.count += theirs.count;
+    all.received_bytes += theirs.received_bytes;
+    all.sent_bytes += theirs.sent_bytes;
+  }
+  return all;
+}
+
+std::string TransportCommunicator::waits_for() const {
+  const Waiting all = waiting();
+  if (all.count == 0) return "";
+  return concat(all.first, all.count > 1 ? concat(" and ", all.count - 1, " more transfers") : "", "; ",
+                all.received_bytes, " bytes came and ", all.sent_bytes, " went so far");
 }
 
 }  // namespace laconic::dist

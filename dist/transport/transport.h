@@ -5,6 +5,7 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,11 @@ namespace laconic::dist {
 struct Traffic {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
+};
+
+struct Note {
+  int from = 0;
+  std::string text{};
 };
 
 /// Which sends the network gets, and when. What it has got cannot be overtaken any more, so large messages wait here,
@@ -58,6 +64,15 @@ class Transport {
   /// One rank's error ends all ranks with this sentence. From any thread; may end the process with `exit_code`.
   virtual void abort(const std::string& reason, int exit_code) = 0;
 
+  /// Notes: a few lines to another rank beside all messages, so that ranks that wait too long tell each other why
+  /// (Engine). They may be lost. No wait() ends for one: whoever expects them looks from time to time.
+  virtual bool can_tell() const { return false; }
+  void tell(int rank, const std::string& note) {
+    count_sent(note.size());
+    start_tell(rank, note);
+  }
+  virtual std::optional<Note> hear() { return {}; }  ///< one that came, or none
+
   static constexpr double kForever = std::numeric_limits<double>::infinity();
 
   /// Handed to the network so far. From any thread.
@@ -81,6 +96,7 @@ class Transport {
   virtual void start_send(Request& request) = 0;
   virtual void start_recv(Request& request) = 0;
   virtual void cancel_started(Request& request) = 0;
+  virtual void start_tell(int, const std::string&) {}
   virtual int poll() = 0;                          ///< progress()
   virtual void sleep(double at_most_seconds) = 0;  ///< wait(); kForever: no limit
 
@@ -90,6 +106,10 @@ class Transport {
     Request* request;
     int priority;
   };
+  void count_sent(std::size_t bytes) {
+    messages_.fetch_add(1, std::memory_order_relaxed);
+    bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
   void hand_over(Request& request);
   void refill();
 
@@ -121,10 +141,17 @@ class TransportCommunicator final : public Communicator {
   void count_buffer(std::ptrdiff_t bytes) override { transport_.count_buffer(bytes); }
   void cancel() override;
 
-  /// "waits for rank 3 (4,096 bytes to come), 8,192 bytes came so far"; "" if no transfer is under way.
+  /// "waits for rank 3 (up to 4096 bytes to come) and 2 more transfers; 8192 bytes came and 0 went so far"; "" if no
+  /// transfer is under way.
   std::string waits_for() const;
 
  private:
+  struct Waiting {
+    std::string first{};  // transfer that is not done
+    int count = 0;
+    std::size_t received_bytes = 0, sent_bytes = 0;
+  };
+  Waiting waiting() const;  // children included
   TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank, int slot);
   Transfer post(Request::Kind kind, int peer, Slice<std::byte> memory);
 
