@@ -10,9 +10,12 @@
 #include <cstdio>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "dist/transport/mpi_native.h"
 
 namespace laconic::dist {
 namespace {
@@ -26,7 +29,7 @@ void check(int code, const char* call) {
                          ". Look at mpirun's own messages."));
 }
 
-class MpiTransport final : public Transport {
+class MpiTransport final : public Transport, public NativeCollectives {
  public:
   MpiTransport() {
     int provided = 0;
@@ -36,8 +39,10 @@ class MpiTransport final : public Transport {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
+    native_.emplace(comm_);
   }
   ~MpiTransport() override {
+    native_.reset();
     MPI_Comm_free(&comm_);
     MPI_Finalize();
   }
@@ -60,6 +65,16 @@ class MpiTransport final : public Transport {
     }
     handles_.push_back(handle);
     requests_.push_back(&request);
+  }
+
+  void prepare(int first, int count, const std::string& algorithm) override {
+    native_->prepare(first, count, algorithm);
+  }
+  void allreduce(Request& request) override {
+    if (const MPI_Request handle = native_->start(request); !request.done) {
+      handles_.push_back(handle);
+      requests_.push_back(&request);
+    }
   }
 
   void cancel(Request& request) override {
@@ -154,6 +169,7 @@ class MpiTransport final : public Transport {
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;
+  std::optional<MpiNative> native_;
   int rank_ = 0, size_ = 1;
   int found_ = 0;                     // completed by wait(), not reported yet
   std::vector<MPI_Request> handles_;  // the same order as requests_

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "dist/communicator.h"
+#include "dist/transport/native.h"
 
 namespace laconic::dist {
 
@@ -64,6 +65,11 @@ class TransportCommunicator final : public Communicator {
   Transfer work(double) override { return {}; }  // real time passes by itself
   std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override;
   void cancel() override;
+
+  /// The transport's own collectives; see dist/collective/native_allreduce.h. Throws UsageError if it has none, or if
+  /// this is a subgroup.
+  NativeCollectives& native() const;
+  Transfer native_allreduce(Slice<float> x);
 
   /// "waits for rank 3 (4,096 bytes to come), 8,192 bytes came so far"; "" if no transfer is under way.
   std::string waits_for() const;
