@@ -250,9 +250,6 @@ TEST(LinkModel, NeverTellsAnEventLaterThanItsPredictionAndNeverExceedsTheRate) {
         if (s.from == s.to) continue;
         EXPECT_GE(link.events[i].at, *next);  // what was predicted was not too late
       }
-      if (wakes > 200 && wakes < 300)
-        printf("%d now %ld next %ld size %zu ev %zu\n", wakes, now.count(), (*next - at(0ns)).count(), all.size(),
-               link.events.size());
       ASSERT_LT(++wakes, 10'000);
     }
     EXPECT_EQ(link.events.size(), 2 * all.size());
