@@ -80,7 +80,8 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
               {"samples_per_s", rounded(s.samples_per_s)},
               {"exposed_share", rounded(s.exposed_share)},
               {"bytes_sent_total", s.bytes_sent_total},
-              {"bytes_dense_total", s.bytes_dense_total}};
+              {"bytes_dense_total", s.bytes_dense_total},
+              {"bytes_network_total", s.bytes_network_total}};
   if (s.last_eval) all["eval"] = object(*s.last_eval);
   if (!s.stopped.empty()) all["stopped"] = s.stopped;
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);

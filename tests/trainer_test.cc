@@ -347,6 +347,7 @@ TEST(Trainer, LogsStepsFromOneAndTheMeanLossOfTheGlobalBatch) {
     EXPECT_EQ(outcome.steps[i].step, static_cast<std::int64_t>(i) + 1);
     EXPECT_EQ(outcome.steps[i].epoch, i < 3 ? 1 : 2);
     EXPECT_EQ(outcome.steps[i].loss, outcome.steps[i % 3].loss);
+    if (i == 0) continue;  // its messages may all go while the next one runs
     EXPECT_GT(outcome.steps[i].bytes_sent_sum, outcome.steps[i].bytes_sent);
     EXPECT_GT(outcome.steps[i].bytes_sent, 0);
   }
@@ -354,6 +355,45 @@ TEST(Trainer, LogsStepsFromOneAndTheMeanLossOfTheGlobalBatch) {
   recipe.task.batch = 64;
   const Outcome alone = train(recipe);
   for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(alone.steps[i].loss, outcome.steps[i].loss, 1e-6);
+}
+
+TEST(Trainer, StepsAndWhatBelongsToNoneMakeUpAllBytes) {
+  std::int64_t besides[2], i = 0;
+  for (int steps : {2, 6}) {  // 6: two epochs, so one more evaluation
+    Recipe recipe(perceptron, 4);
+    recipe.trainer.audit_every = 0;
+    recipe.trainer.steps = steps;
+    const Outcome outcome = train(recipe);
+    std::int64_t sum = 0;
+    for (const StepReport& r : outcome.steps) sum += r.bytes_sent_sum;
+    EXPECT_EQ(sum, outcome.summary.bytes_sent_total);
+    EXPECT_GE(sum, outcome.summary.bytes_dense_total);
+    EXPECT_LE(static_cast<double>(sum), 1.02 * static_cast<double>(outcome.summary.bytes_dense_total) + 4096);
+    besides[i++] = outcome.summary.bytes_network_total - sum;
+  }
+  EXPECT_GT(besides[0], 0);           // the weights at the start
+  EXPECT_GT(besides[1], besides[0]);  // the second evaluation
+  EXPECT_LT(besides[1], besides[0] + 4096);
+}
+
+TEST(Trainer, AloneNothingIsSent) {
+  const Outcome outcome = train(Recipe());
+  EXPECT_EQ(outcome.summary.bytes_network_total, 0);
+  for (const StepReport& r : outcome.steps) EXPECT_EQ(r.bytes_sent, 0);
+}
+
+TEST(Trainer, IsNeverBlockedLongerThanAStepTakes) {
+  Recipe recipe(normalized, 3);
+  const Outcome outcome = train(recipe);
+  const double global[] = {48, 48, 48, 6};  // of 150 images
+  for (const StepReport& r : outcome.steps) {
+    const double step_ms = 1e3 * global[(r.step - 1) % 4] / r.samples_per_s;
+    EXPECT_GE(r.exposed_ms, 0);
+    EXPECT_LE(r.exposed_ms, step_ms);
+    EXPECT_GE(r.comm_ms, 0);
+    EXPECT_LE(r.forward_ms + r.backward_ms, 1.001 * step_ms);
+  }
+  EXPECT_LE(outcome.summary.exposed_share, 1);
 }
 
 TEST(Trainer, EvaluatesEveryTestSampleOnceForAnyNumberOfWorkers) {

@@ -52,6 +52,9 @@ struct RunSummary {
   double samples_per_s = 0;            ///< trained samples over training time, evaluation left out
   double exposed_share = 0;            ///< of the steps' time, 0 … 1
   std::int64_t bytes_sent_total = 0;   ///< all ranks
+  /// Everything that all ranks handed to the network in this run: the steps, and besides them the weights at the start,
+  /// evaluation, checkpoints and agreements.
+  std::int64_t bytes_network_total = 0;
   std::int64_t bytes_dense_total = 0;  ///< what dense rings would have sent, all ranks
   std::optional<EvalReport> last_eval;
   std::string stopped;  ///< why it ended early; empty if it did not

@@ -54,6 +54,24 @@ struct Trainer::ForwardSpans {
   };
 };
 
+/// What is sent while it lives belongs to no step: weights at the start, evaluation, checkpoints. Nothing else may be
+/// under way when it begins.
+class Trainer::OutsideSteps {
+ public:
+  explicit OutsideSteps(Trainer& t) : t_(t), begin_(t.worker_.engine.counters()) {}
+  ~OutsideSteps() {
+    const dist::EngineCounters end = t_.worker_.engine.counters();
+    t_.counted_.sent.bytes += end.sent.bytes - begin_.sent.bytes;
+    t_.counted_.comm_seconds += end.comm_seconds - begin_.comm_seconds;
+  }
+  OutsideSteps(const OutsideSteps&) = delete;
+  OutsideSteps& operator=(const OutsideSteps&) = delete;
+
+ private:
+  Trainer& t_;
+  const dist::EngineCounters begin_;
+};
+
 class Trainer::MeanBuffers {
  public:
   explicit MeanBuffers(Trainer& t) {
@@ -85,7 +103,7 @@ class Trainer::MeanBuffers {
 };
 
 Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions options, Observer* observer)
-    : worker_(worker), workload_(workload), o_(std::move(options)), observer_(worker.rank == 0 ? observer : nullptr), clock_(std::make_unique<StepClock>()) {
+    : worker_(worker), workload_(workload), o_(std::move(options)), observer_(worker.rank == 0 ? observer : nullptr), clock_(std::make_unique<StepClock>()), bytes_before_(worker.engine.counters().sent.bytes) {
   set_kernel_threads(o_.threads);
   Module& model = workload_.model();
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
@@ -111,6 +129,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   } else {
     restore();
   }
+  counted_ = worker_.engine.counters();
 }
 
 Trainer::~Trainer() {
@@ -178,10 +197,10 @@ std::string Trainer::description() const {
   }();
   const double dense = worker_.size > 1 && o_.sync != "none" ? 2.0 * (worker_.size - 1) / worker_.size * static_cast<double>(arena_->elements()) * sizeof(float) : 0;
   return fmt::format(
-      "{}: {} parameters, {} workers, {} steps per epoch, {} steps\n"
+      "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
       "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB, and activations\n"
       "bytes sent per worker and step: about {:.2f} MB\n{}",
-      o_.model_name, arena_->elements(), worker_.size, steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib, dense / 1e6,
+      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib, dense / 1e6,
       o_.sync == "none" ? std::string("no exchange (--sync none)\n") : plan_.table());
 }
 
@@ -257,15 +276,17 @@ void Trainer::train_step() {
   r.lr = lr;
   const double seconds = seconds_since(clock_->step_start);
   clock_->step_start = Clock::now();
+  const dist::EngineCounters now = worker_.engine.counters();
   r.samples_per_s = static_cast<double>(global) / seconds;
-  r.bytes_sent = static_cast<std::int64_t>(stats.bytes_sent);
+  r.bytes_sent = static_cast<std::int64_t>(now.sent.bytes - counted_.sent.bytes);
   r.bytes_dense = static_cast<std::int64_t>(stats.bytes_dense);
   r.forward_ms = 1e3 * forward_seconds;
   r.backward_ms = 1e3 * backward_seconds;
   r.select_ms = stats.select_ms;
-  r.comm_ms = stats.comm_ms;
-  r.exposed_ms = 1e3 * (worker_.engine.counters().exposed_seconds - exposed_before);
+  r.comm_ms = 1e3 * (now.comm_seconds - counted_.comm_seconds);
+  r.exposed_ms = 1e3 * (now.exposed_seconds - exposed_before);
   r.update_ms = stats.update_ms;
+  counted_ = now;
   training_seconds_ += seconds;
   exposed_seconds_ += r.exposed_ms / 1e3;
   trained_samples_ += static_cast<double>(global);
@@ -276,6 +297,7 @@ void Trainer::train_step() {
   pending_.sums[kBytes] = static_cast<double>(r.bytes_sent);
   pending_.sums[kStop] = o_.stop_requested && o_.stop_requested() ? 1 : 0;
   pending_.sums[kSkipped] = skipped ? 1 : 0;
+  pending_.seconds = seconds;
   pending_.any = true;
   // `none` sends nothing: each worker then reports of itself.
   if (o_.sync != "none")
@@ -353,7 +375,20 @@ void Trainer::apply_clipped() {
 }
 
 void Trainer::flush() {
+  const double exposed_before = worker_.engine.counters().exposed_seconds;
+  const auto start = Clock::now();
   strategy_->flush();
+  if (pending_.any) {  // what had to be waited for and updated here is time of the step just made
+    StepReport& r = pending_.report;
+    const dist::EngineCounters now = worker_.engine.counters();
+    const double extra = seconds_since(start), exposed = now.exposed_seconds - exposed_before;
+    r.samples_per_s /= 1 + extra / pending_.seconds;
+    r.exposed_ms += 1e3 * exposed;
+    r.comm_ms += 1e3 * (now.comm_seconds - std::exchange(counted_.comm_seconds, now.comm_seconds));
+    pending_.seconds += extra;
+    training_seconds_ += extra;
+    exposed_seconds_ += exposed;
+  }
   finish_report();
 }
 
@@ -411,6 +446,9 @@ RunSummary Trainer::run() {
   flush();
   if (!evaluated && step_ > began) evaluate();
   if (!o_.save.empty() && saved_step_ != step_) save();
+  std::vector<double> network{static_cast<double>(worker_.engine.counters().sent.bytes - bytes_before_)};
+  worker_.engine.run("sum of all bytes", [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
+  summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   if (stop_ && step_ < end) summary_.stopped = "interrupted";
   summary_.steps = step_;
   summary_.seconds = seconds_before_ + seconds_since(clock_->run_start);
@@ -422,6 +460,7 @@ RunSummary Trainer::run() {
 
 EvalReport Trainer::evaluate() {
   flush();
+  const OutsideSteps outside(*this);
   const Trace::Span span("evaluation", "evaluation");
   EvalSums sums;
   {
@@ -450,6 +489,7 @@ EvalReport Trainer::evaluate() {
 
 void Trainer::save() {
   flush();
+  const OutsideSteps outside(*this);
   const CheckpointStore store(o_.save);
   const auto meet = [&](const char* when) { worker_.engine.run(when, [](dist::Communicator& comm) { return dist::barrier(comm); }); };
   store.prepare(step_);

@@ -105,6 +105,7 @@ class Trainer {
   void audit();
   /// The model's running statistics replaced by their mean over ranks while it lives.
   class MeanBuffers;
+  class OutsideSteps;
 
   dist::Worker& worker_;
   Workload& workload_;
@@ -127,6 +128,7 @@ class Trainer {
   struct Pending {
     bool any = false;
     StepReport report;
+    double seconds = 0;  // how long the step took
     std::vector<double> sums;
     dist::Ticket ticket;
   };
@@ -136,6 +138,8 @@ class Trainer {
   double training_seconds_ = 0, exposed_seconds_ = 0, trained_samples_ = 0;
   double seconds_before_ = 0;  // of earlier runs of a resumed training
   std::unique_ptr<StepClock> clock_;
+  std::uint64_t bytes_before_;                   // the engine's, when this trainer was made
+  dist::EngineCounters counted_;                 // in the log up to here; what passed outside of steps is skipped
   std::unique_ptr<ForwardSpans> forward_spans_;  // while a trace is drawn
 };
 
