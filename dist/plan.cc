@@ -17,8 +17,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kAlgorithms[] = {"ring", "butterfly", "doubling", "hierarchical", "mpi"};
 constexpr std::int64_t kPieceBytes = 1 << 20;
-constexpr std::int64_t kSmallBytes = 64 << 10;    // up to here butterfly's fewer messages win whatever the layer
-constexpr std::int64_t kLargeBytes = 4 << 20;     // from here two ranks exchanging large messages lose bandwidth
+constexpr std::int64_t kSmallBytes = 64 << 10;  // up to here butterfly's fewer messages win whatever the layer
+constexpr std::int64_t kLargeBytes = 4 << 20;   // from here two ranks exchanging large messages lose bandwidth
 constexpr std::int64_t kRowMultiple = 16;
 constexpr double kMaxSize = 1e15;
 
@@ -26,21 +26,23 @@ const ParameterInfo& info_of(const Parameters& parameters, int place) {
   return parameters[static_cast<std::size_t>(place)]->info;
 }
 
-/// "64KiB", "1MiB", "25MB", "4096": bytes.
-std::optional<std::size_t> size_from(const std::string& text) {
+/// "64KiB", "1MiB", "25MB", "4096": bytes, at least 1; 0 if it is no size.
+std::size_t size_from(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || !std::isfinite(value) || value < 0) return std::nullopt;
+  if (error != std::errc() || !std::isfinite(value) || value < 0) return 0;
   const std::string unit(end, text.data() + text.size());
-  constexpr std::pair<const char*, double> units[] = {{"", 1},         {"B", 1},      {"kB", 1e3},    {"KB", 1e3},         {"MB", 1e6},
-                                                      {"GB", 1e9},     {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+  constexpr std::pair<const char*, double> units[] = {{"", 1},       {"B", 1},         {"kB", 1e3},
+                                                      {"KB", 1e3},   {"MB", 1e6},      {"GB", 1e9},
+                                                      {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
   for (const auto& [name, bytes] : units)
     if (unit == name && value * bytes <= kMaxSize) return static_cast<std::size_t>(value * bytes);
-  return std::nullopt;
+  return 0;
 }
 
 std::string size_text(std::size_t bytes) {
-  for (const auto& [name, unit] : {std::pair{"GiB", std::size_t{1} << 30}, {"MiB", std::size_t{1} << 20}, {"KiB", std::size_t{1} << 10}})
+  for (const auto& [name, unit] :
+       {std::pair{"GiB", std::size_t{1} << 30}, {"MiB", std::size_t{1} << 20}, {"KiB", std::size_t{1} << 10}})
     if (bytes >= unit && bytes % unit == 0) return fmt::format("{}{}", bytes / unit, name);
   return fmt::format("{}", bytes);
 }
@@ -59,7 +61,8 @@ std::optional<std::pair<Algorithm, int>> algorithm_from(const std::string& text)
   for (int i = 0; i < static_cast<int>(std::size(kAlgorithms)); ++i) {
     if (name != kAlgorithms[i]) continue;
     const auto algorithm = static_cast<Algorithm>(i);
-    if (algorithm != Algorithm::hierarchical) return colon == std::string::npos ? std::optional{std::pair{algorithm, 0}} : std::nullopt;
+    if (algorithm != Algorithm::hierarchical)
+      return colon == std::string::npos ? std::optional{std::pair{algorithm, 0}} : std::nullopt;
     if (colon == std::string::npos) return std::nullopt;
     int group = 0;
     const char* end = text.data() + text.size();
@@ -157,8 +160,9 @@ void set_allreduce(PlanOptions& options, const std::string& text) {
   const char* const names[] = {"ring", "butterfly", "doubling", "hierarchical:G", "mpi", "hybrid", "hybrid-printed"};
   if (text.rfind("hierarchical", 0) == 0) refuse(text, "--allreduce", "give the size of a group, as hierarchical:2");
   const std::string near = nearest(text, names, std::size(names));
-  refuse(text, "--allreduce", concat(near.empty() ? "" : concat("did you mean ", near, "? "),
-                                     "There are ring, butterfly, doubling, hierarchical:G, mpi, hybrid, hybrid-printed."));
+  refuse(text, "--allreduce",
+         concat(near.empty() ? "" : concat("did you mean ", near, "? "),
+                "There are ring, butterfly, doubling, hierarchical:G, mpi, hybrid, hybrid-printed."));
 }
 
 void set_fusion(PlanOptions& options, const std::string& text) {
@@ -169,22 +173,26 @@ void set_fusion(PlanOptions& options, const std::string& text) {
     options.bucket_bytes = 0;
     return;
   }
-  const auto size = colon == std::string::npos ? std::nullopt : size_from(text.substr(colon + 1));
-  if ((kind != "copy" && kind != "lazy") || !size || *size == 0)
+  const std::size_t size = colon == std::string::npos ? 0 : size_from(text.substr(colon + 1));
+  if ((kind != "copy" && kind != "lazy") || size == 0)
     refuse(text, "--fusion", "give none, lazy:SIZE or copy:SIZE, as lazy:1MiB or copy:25MB");
-  options.bucket_bytes = *size;
+  options.bucket_bytes = size;
 }
 
 void set_chunk(PlanOptions& options, const std::string& text) {
-  const auto size = text == "none" ? std::optional<std::size_t>{0} : size_from(text);
-  if (!size || (*size == 0 && text != "none")) refuse(text, "--chunk", "give none or a size, as 4MiB");
-  options.chunk_bytes = *size;
+  const std::size_t size = text == "none" ? 0 : size_from(text);
+  if (size == 0 && text != "none") refuse(text, "--chunk", "give none or a size, as 4MiB");
+  options.chunk_bytes = size;
+}
+
+std::string allreduce_text(const PlanOptions& o) {
+  return o.choice == PlanOptions::Choice::hybrid           ? "hybrid"
+         : o.choice == PlanOptions::Choice::hybrid_printed ? "hybrid-printed"
+                                                           : algorithm_text(o.algorithm, o.group);
 }
 
 std::string to_string(const PlanOptions& o) {
-  std::string text = o.choice == PlanOptions::Choice::hybrid           ? "hybrid"
-                     : o.choice == PlanOptions::Choice::hybrid_printed ? "hybrid-printed"
-                                                                       : algorithm_text(o.algorithm, o.group);
+  std::string text = allreduce_text(o);
   if (o.bucket_bytes == 0)
     text += ", no fusion";
   else
@@ -240,10 +248,11 @@ std::int64_t Plan::copied_bytes(const Parameters& parameters) const {
 }
 
 std::string Plan::table() const {
-  std::string text = fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}\n", "bucket", "parameters", "bytes", "algorithm", "pieces");
+  std::string text =
+      fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}\n", "bucket", "parameters", "bytes", "algorithm", "pieces");
   for (const Bucket& b : buckets)
-    text += fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}{}\n", b.name, b.count, b.elements * 4, algorithm_text(b.algorithm, b.group),
-                        b.pieces, b.copied ? "  copied" : "");
+    text += fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}{}\n", b.name, b.count, b.elements * 4,
+                        algorithm_text(b.algorithm, b.group), b.pieces, b.copied ? "  copied" : "");
   return text;
 }
 
@@ -253,7 +262,8 @@ std::string Plan::json() const {
   Json list = Json::array();
   for (const Bucket& b : buckets) {
     Json j;
-    j["parameters"] = std::vector<std::string>(parameter_names.begin() + b.first, parameter_names.begin() + b.first + b.count);
+    j["parameters"] =
+        std::vector<std::string>(parameter_names.begin() + b.first, parameter_names.begin() + b.first + b.count);
     if (b.chunk()) j["rows"] = {b.rows.first, b.rows.count};
     j["algorithm"] = algorithm_text(b.algorithm, b.group);
     j["pieces"] = b.pieces;
@@ -270,16 +280,17 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
   try {
     Json j = Json::parse(text);
     if (j.is_object() && j.contains("plan")) j = Json(j["plan"]);  // of --dry-run --json, or of a checkpoint's manifest
-    check(j.is_object() && j.contains("format") && j.contains("buckets"), "this is no plan. Let --dry-run --json write one");
+    check(j.is_object() && j.contains("format") && j.contains("buckets"),
+          "this is no plan. Let --dry-run --json write one");
     check(j.at("format") == 1, "the format is ", j.at("format").dump(), ", this version reads 1");
     check(j.at("buckets").is_array() && j.at("buckets").size() <= 1000000, "'buckets' is no list");
-    int next = 0;             // the first parameter that no bucket holds yet
+    int next = 0;               // the first parameter that no bucket holds yet
     std::int64_t next_row = 0;  // of it
     for (const Json& entry : j.at("buckets")) {
       check(next < static_cast<int>(parameters.size()), "there are more buckets than parameters");
       const auto names = entry.at("parameters").get<std::vector<std::string>>();
-      check(!names.empty() && names.size() <= parameters.size() - static_cast<std::size_t>(next), "a bucket holds ", names.size(),
-            " parameters where ", parameters.size() - static_cast<std::size_t>(next), " are left");
+      check(!names.empty() && names.size() <= parameters.size() - static_cast<std::size_t>(next), "a bucket holds ",
+            names.size(), " parameters where ", parameters.size() - static_cast<std::size_t>(next), " are left");
       Bucket bucket{.first = next, .count = static_cast<int>(names.size())};
       for (int i = 0; i < bucket.count; ++i)
         check(names[static_cast<std::size_t>(i)] == info_of(parameters, next + i).name, "parameter ", next + i, " is '",
@@ -290,8 +301,8 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
         const auto rows = entry.at("rows").get<std::vector<std::int64_t>>();
         const std::int64_t all = info.shape.rank() > 0 ? info.shape[0] : 1;
         check(bucket.count == 1 && rows.size() == 2, "rows belong to one parameter, as [first, count]");
-        check(rows[0] == next_row && rows[1] >= 1 && rows[1] <= all - next_row, "the rows of ", info.name, " go on with [", rows[0], ", ",
-              rows[1], "] where row ", next_row, " of ", all, " comes next");
+        check(rows[0] == next_row && rows[1] >= 1 && rows[1] <= all - next_row, "the rows of ", info.name,
+              " go on with [", rows[0], ", ", rows[1], "] where row ", next_row, " of ", all, " comes next");
         if (rows[1] < all) bucket.rows = {rows[0], rows[1]};
         next_row = rows[0] + rows[1] == all ? 0 : rows[0] + rows[1];
         if (next_row == 0) ++next;
@@ -303,7 +314,8 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
       check(algorithm.has_value(), "there is no algorithm ", entry.at("algorithm").dump());
       std::tie(bucket.algorithm, bucket.group) = *algorithm;
       bucket.pieces = entry.value("pieces", 1);
-      check(bucket.pieces >= 1 && bucket.pieces <= kMaxPieces, "a bucket has ", bucket.pieces, " pieces, 1 to ", kMaxPieces, " are possible");
+      check(bucket.pieces >= 1 && bucket.pieces <= kMaxPieces, "a bucket has ", bucket.pieces, " pieces, 1 to ",
+            kMaxPieces, " are possible");
       bucket.copied = entry.value("copied", false);
       check(!bucket.copied || !bucket.chunk(), "rows cannot be copied; leave 'copied' out");
       locate(bucket, parameters);

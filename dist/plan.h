@@ -37,7 +37,9 @@ void set_allreduce(PlanOptions& options, const std::string& text);
 void set_fusion(PlanOptions& options, const std::string& text);
 /// "none" or SIZE, as in --chunk.   throws UsageError
 void set_chunk(PlanOptions& options, const std::string& text);
-/// The three of them, as the options have it: "ring, lazy:1MiB, chunks of 4MiB".
+/// "hierarchical:2", as in --allreduce.
+std::string allreduce_text(const PlanOptions& options);
+/// All of them: "ring, lazy:1MiB, chunks of 4MiB".
 std::string to_string(const PlanOptions& options);
 
 /// What travels as one message: neighbours in the arena, or some rows of one large parameter. Elements

@@ -35,11 +35,14 @@ std::int64_t elements_of(const Bucket& bucket, const ParameterArena& arena) {
 
 Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket) {
   switch (bucket.algorithm) {
-    case Algorithm::butterfly: return butterfly_allreduce(comm, x);
-    case Algorithm::ring: return ring_allreduce(comm, x);
+    case Algorithm::butterfly:
+      return butterfly_allreduce(comm, x);
+    case Algorithm::ring:
+      return ring_allreduce(comm, x);
     case Algorithm::doubling:
     case Algorithm::hierarchical:
-    case Algorithm::mpi: break;
+    case Algorithm::mpi:
+      break;
   }
   throw UsageError(concat("--allreduce ", to_string(bucket.algorithm), " is not in this version"));
 }
@@ -52,7 +55,8 @@ Overlap overlap_named(const std::string& name) {
   for (int i = 0; i < static_cast<int>(std::size(kOverlaps)); ++i)
     if (name == kOverlaps[i]) return static_cast<Overlap>(i);
   const std::string near = nearest(name, kOverlaps, std::size(kOverlaps));
-  throw UsageError(concat("unknown value '", name, "' (--overlap): ", near.empty() ? "" : concat("did you mean ", near, "? "),
+  throw UsageError(concat("unknown value '", name,
+                          "' (--overlap): ", near.empty() ? "" : concat("did you mean ", near, "? "),
                           "There are none, backward, forward."));
 }
 
@@ -108,7 +112,8 @@ void AllreduceSync::gradient_ready(Parameter& p, Rows rows) {
 /// Where a bucket's gradients stand as one vector: in the arena, or in a buffer that they are copied into.
 Slice<float> AllreduceSync::gathered(const Bucket& bucket, State& state) {
   if (!bucket.copied)
-    return arena_.gradients().slice().sub(static_cast<std::size_t>(bucket.offset), static_cast<std::size_t>(bucket.elements));
+    return arena_.gradients().slice().sub(static_cast<std::size_t>(bucket.offset),
+                                          static_cast<std::size_t>(bucket.elements));
   state.buffer = Tensor::empty({elements_of(bucket, arena_)}, DType::f32, arena_.gradients().device());
   copied_bytes_ += state.buffer.bytes();
   copied_bytes_peak_ = std::max(copied_bytes_peak_, copied_bytes_);

@@ -18,12 +18,12 @@ const char* to_string(Overlap overlap);
 Overlap overlap_named(const std::string& name);
 
 /// Dense gradient exchange, hidden behind backward and the next forward: a bucket of the plan is handed to the engine
-/// when the gradients of all its rows are ready, straight from the arena (or copied into a buffer, if the plan says so);
-/// before a parameter's next forward the compute thread waits for its bucket only, and updates the bucket's parameters.
-/// The sum stays a sum: 1/N is a factor of the update. Large weights are finished and awaited in chunks of rows.
-/// After a flush all ranks hold the same bits, if they began with the same.
-/// throws  CommError from before_forward, end_step or flush if a rank is lost
-/// source  HybridAR (overlap through the next forward); PyTorch DDP (buckets)
+/// when the gradients of all its rows are ready, straight from the arena (or copied into a buffer, if the plan says
+/// so); before a parameter's next forward the compute thread waits for its bucket only, and updates the bucket's
+/// parameters. The sum stays a sum: 1/N is a factor of the update. Large weights are finished and awaited in chunks of
+/// rows. After a flush all ranks hold the same bits, if they began with the same. throws  CommError from
+/// before_forward, end_step or flush if a rank is lost source  HybridAR (overlap through the next forward); PyTorch DDP
+/// (buckets)
 class AllreduceSync final : public Strategy {
  public:
   struct Options {
@@ -47,12 +47,12 @@ class AllreduceSync final : public Strategy {
   void flush() override;
 
  private:
-  struct State {                                     // of one bucket
+  struct State {  // of one bucket
     enum class Phase : std::uint8_t { filling, ready, under_way } phase = Phase::filling;
-    std::int64_t waits_for = 0;                      // elements whose gradient is not ready yet
+    std::int64_t waits_for = 0;  // elements whose gradient is not ready yet
     Ticket ticket;
     StepContext context;
-    Tensor buffer;                                   // of a bucket that is copied, while under way
+    Tensor buffer;  // of a bucket that is copied, while under way
   };
   void submit(std::size_t bucket);
   void apply(std::size_t bucket);
