@@ -84,7 +84,8 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
               {"exposed_share", rounded(s.exposed_share)},
               {"bytes_sent_total", s.bytes_sent_total},
               {"bytes_dense_total", s.bytes_dense_total},
-              {"bytes_network_total", s.bytes_network_total}};
+              {"bytes_network_total", s.bytes_network_total},
+              {"buffer_bytes_peak", s.buffer_bytes_peak}};
   if (s.last_eval) all["eval"] = object(*s.last_eval);
   if (!s.stopped.empty()) all["stopped"] = s.stopped;
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -19,6 +19,7 @@ std::shared_ptr<const ImageDataset> tiny_images(std::int64_t train, std::int64_t
 std::shared_ptr<Module> perceptron();     ///< with dropout
 std::shared_ptr<Module> convolutional();  ///< with dropout
 std::shared_ptr<Module> normalized();     ///< with batch norm and dropout
+std::shared_ptr<Module> mixed();          ///< convolution, batch norm, a larger linear layer, one used twice, dropout
 
 /// One training run of N workers that are threads, small enough for a test: two epochs of 150 images, audited after
 /// every step.
