@@ -197,10 +197,10 @@ std::string Trainer::description() const {
   }();
   const double dense = worker_.size > 1 && o_.sync != "none" ? 2.0 * (worker_.size - 1) / worker_.size * static_cast<double>(arena_->elements()) * sizeof(float) : 0;
   return fmt::format(
-      "{}: {} parameters, {} workers, {} steps per epoch, {} steps\n"
+      "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
       "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB, and activations\n"
       "bytes sent per worker and step: about {:.2f} MB\n{}",
-      o_.model_name, arena_->elements(), worker_.size, steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib, dense / 1e6,
+      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib, dense / 1e6,
       o_.sync == "none" ? std::string("no exchange (--sync none)\n") : plan_.table());
 }
 

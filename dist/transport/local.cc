@@ -21,9 +21,8 @@ LocalHub::LocalHub(int size) {
 
 LocalTransport::LocalTransport(std::shared_ptr<LocalHub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
 
-void LocalTransport::post(Request& request, int) {
+void LocalTransport::start(Request& request) {
   const bool sending = request.kind == Request::Kind::send;
-  if (sending) count_sent(request.size);
   const int receiver = sending ? request.peer : rank_, sender = sending ? rank_ : request.peer;
   LocalHub::Rank& peer = *hub_->ranks_[static_cast<std::size_t>(request.peer)];
   Request* other;
@@ -57,7 +56,7 @@ void LocalTransport::post(Request& request, int) {
   request.complete(bytes, sending ? nullptr : error);
 }
 
-void LocalTransport::cancel(Request& request) {
+void LocalTransport::cancel_started(Request& request) {
   const bool sending = request.kind == Request::Kind::send;
   const int receiver = sending ? request.peer : rank_, sender = sending ? rank_ : request.peer;
   LocalHub::Rank& own = *hub_->ranks_[static_cast<std::size_t>(rank_)];
@@ -69,7 +68,7 @@ void LocalTransport::cancel(Request& request) {
   std::erase_if(own.completed, mine);
 }
 
-int LocalTransport::progress() {
+int LocalTransport::poll() {
   LocalHub::Rank& own = *hub_->ranks_[static_cast<std::size_t>(rank_)];
   {
     std::lock_guard lock(hub_->mutex_);
@@ -82,10 +81,14 @@ int LocalTransport::progress() {
   return count;
 }
 
-void LocalTransport::wait() {
+void LocalTransport::sleep(double at_most_seconds) {
   LocalHub::Rank& own = *hub_->ranks_[static_cast<std::size_t>(rank_)];
   std::unique_lock lock(hub_->mutex_);
-  own.changed.wait(lock, [&] { return own.woken || hub_->aborted_ || !own.completed.empty(); });
+  const auto something = [&] { return own.woken || hub_->aborted_ || !own.completed.empty(); };
+  if (at_most_seconds == kForever)
+    own.changed.wait(lock, something);
+  else
+    own.changed.wait_for(lock, std::chrono::duration<double>(at_most_seconds), something);
   own.woken = false;
 }
 

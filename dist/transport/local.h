@@ -47,14 +47,17 @@ class LocalTransport final : public Transport {
   LocalTransport(std::shared_ptr<LocalHub> hub, int rank);
   int rank() const override { return rank_; }
   int size() const override { return hub_->size(); }
-  void post(Request& request, int priority) override;
-  void cancel(Request& request) override;
-  int progress() override;
-  void wait() override;
   void wake() override;
   void abort(const std::string& reason, int exit_code) override;
 
  private:
+  void start_send(Request& request) override { start(request); }
+  void start_recv(Request& request) override { start(request); }
+  void cancel_started(Request& request) override;
+  int poll() override;
+  void sleep(double at_most_seconds) override;
+  void start(Request& request);
+
   std::shared_ptr<LocalHub> hub_;
   int rank_;
   std::vector<LocalHub::Completion> taken_;

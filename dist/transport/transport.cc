@@ -4,6 +4,67 @@
 
 namespace laconic::dist {
 
+void Transport::post(Request& request, int priority) {
+  if (request.kind == Request::Kind::recv) return start_recv(request);
+  const auto same_order = [&](const Queued& q) {
+    return q.request->peer == request.peer && q.request->slot == request.slot;
+  };
+  const bool waits_for_none = window_.messages == 0 || (request.size <= window_.small_bytes &&
+                                                        std::none_of(queue_.begin(), queue_.end(), same_order));
+  if (waits_for_none) return hand_over(request);
+  const auto behind = std::upper_bound(queue_.begin(), queue_.end(), priority,
+                                       [](int p, const Queued& other) { return p > other.priority; });
+  queue_.insert(behind, {&request, priority});
+  refill();
+}
+
+void Transport::hand_over(Request& request) {
+  messages_.fetch_add(1, std::memory_order_relaxed);
+  bytes_.fetch_add(request.size, std::memory_order_relaxed);
+  try {
+    start_send(request);
+  } catch (...) {
+    request.complete(0, std::current_exception());
+  }
+}
+
+/// Hands over what now has a place. Comes after every call that may have completed sends, before their coroutines go
+/// on.
+void Transport::refill() {
+  const auto now = [] { return Clock::now(); };
+  if (std::erase_if(placed_, [](const Request* r) { return r->done; }) > 0) moved_ = now();
+  while (!queue_.empty()) {
+    const bool large = queue_.front().request->size > window_.small_bytes;  // small ones are here to keep their order
+    if (large && static_cast<int>(placed_.size()) >= window_.messages) {
+      if (std::chrono::duration<double>(now() - moved_).count() < window_.stall_seconds) return;
+      placed_.erase(placed_.begin());
+    }
+    Request& next = *queue_.front().request;
+    queue_.pop_front();
+    hand_over(next);
+    if (!large) continue;
+    moved_ = now();
+    if (!next.done) placed_.push_back(&next);
+  }
+}
+
+void Transport::cancel(Request& request) {
+  if (std::erase_if(queue_, [&](const Queued& q) { return q.request == &request; }) > 0) return;
+  std::erase(placed_, &request);
+  cancel_started(request);
+}
+
+int Transport::progress() {
+  const int count = poll();
+  refill();
+  return count;
+}
+
+void Transport::wait(double at_most_seconds) {
+  sleep(queue_.empty() ? at_most_seconds : std::min(at_most_seconds, window_.stall_seconds));
+  refill();
+}
+
 TransportCommunicator::TransportCommunicator(Transport& transport, int slot, int priority)
     : transport_(transport), rank_(transport.rank()), slot_(slot), priority_(priority) {}
 

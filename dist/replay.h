@@ -1,0 +1,63 @@
+#pragma once
+#include <string>
+#include <vector>
+
+namespace laconic::dist {
+
+/// One layer on the compute thread, in seconds a step. In the order of forward.
+struct ReplayLayer {
+  std::string name;
+  double forward_seconds = 0;
+  double ready_seconds = 0;  ///< of its backward, until its gradients are handed over: its weight gradient
+  double rest_seconds = 0;   ///< of its backward, after that: its data gradient, where that comes second
+};
+
+/// What is exchanged as one: a bucket of the plan. It is ready when the gradient of its first layer (in forward's
+/// order) is, which comes last in backward, and that layer's next forward is the first to need it.
+struct ReplayMessage {
+  std::string name;
+  int layer = 0;              ///< that first layer, by its place in forward
+  double link_seconds = 0;    ///< the link is busy with it: bytes sent by this rank / rate
+  double delay_seconds = 0;   ///< from the end of that to its arrival, while others may be sent: messages x latency
+  double update_seconds = 0;  ///< on the compute thread, once it has arrived
+  int chunks = 1;             ///< of rows: each is sent when its part of the weight gradient exists, and the next
+                              ///< forward waits for it, updates and multiplies chunk by chunk
+  int pieces = 1;             ///< in which each chunk may be overtaken
+};
+
+struct ReplayOptions {
+  enum class Overlap {
+    none,      ///< everything is sent after the whole backward
+    backward,  ///< sent when ready; all are waited for before the update
+    forward    ///< sent when ready; a layer waits for its own before its next forward
+  };
+  Overlap overlap = Overlap::forward;
+  bool priority = true;  ///< of what is ready, the next forward's first need is sent first; else what was ready first
+};
+
+/// One step of training in the steady state, as a perfect engine would run it.
+struct Replay {
+  double step_seconds = 0;
+  double compute_seconds = 0;   ///< layers and updates: a step without exchange
+  double exchange_seconds = 0;  ///< the link's: a step without computing
+  double exposed_seconds() const { return step_seconds - compute_seconds; }
+
+  /// When a message (its first and last chunk) was ready, sent and needed, in seconds since its step's forward began;
+  /// what lies beyond step_seconds happens in the next step.
+  struct Sent {
+    std::string name;
+    double ready = 0, begin = 0, end = 0;
+  };
+  std::vector<Sent> messages;  ///< in the order given
+};
+
+/// The SCHEDULE's bound: the step time that per-layer times, bytes and the link's rate allow, whatever the engine. One
+/// compute thread runs forward and backward layer by layer; one link sends one piece at a time, the most urgent that is
+/// ready; nothing else costs time. It is above max(computing, exchanging) when the link must wait for a gradient, or a
+/// layer for its message: between a large layer's backward and its next forward there may be nothing to send.
+///   cost     O(steps x pieces^2), some ms
+///   throws   Error if a message names no layer, or a number is negative
+Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMessage>& messages,
+              const ReplayOptions& options);
+
+}  // namespace laconic::dist
