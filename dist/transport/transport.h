@@ -104,6 +104,9 @@ class TransportCommunicator final : public Communicator {
   std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override;
   void cancel() override;
 
+  /// From now on what is sent and received is told there; null: nowhere. Before any subgroup is made.
+  void set_trace(HopTrace* trace) { trace_ = trace; }
+
   /// "waits for rank 3 (4,096 bytes to come), 8,192 bytes came so far"; "" if no transfer is under way.
   std::string waits_for() const;
 
@@ -116,6 +119,7 @@ class TransportCommunicator final : public Communicator {
   std::vector<TransportCommunicator*> children_;  // subgroups alive: cancel() reaches them too
   std::vector<int> group_;                        // world ranks; empty: all
   int rank_, slot_, priority_;
+  HopTrace* trace_ = nullptr;
   RequestPool pool_;
 };
 
