@@ -51,6 +51,7 @@ std::string to_json(const StepReport& r) {
               {"epoch", r.epoch},
               {"loss", shortest(r.loss)},
               {"lr", shortest(r.lr)},
+              {"step_ms", rounded(r.step_ms)},
               {"samples_per_s", rounded(r.samples_per_s)},
               {"bytes_sent", r.bytes_sent},
               {"bytes_sent_sum", r.bytes_sent_sum},

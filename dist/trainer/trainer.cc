@@ -276,6 +276,7 @@ void Trainer::train_step() {
   r.lr = lr;
   const double seconds = seconds_since(clock_->step_start);
   clock_->step_start = Clock::now();
+  r.step_ms = 1e3 * seconds;
   const dist::EngineCounters now = worker_.engine.counters();
   r.samples_per_s = static_cast<double>(global) / seconds;
   r.bytes_sent = static_cast<std::int64_t>(now.sent.bytes - counted_.sent.bytes);
