@@ -105,6 +105,21 @@ Transfer TransportCommunicator::recv(int from, Slice<std::byte> bytes) {
   return post(Request::Kind::recv, from, bytes);
 }
 
+NativeCollectives& TransportCommunicator::native() const {
+  auto* const native = dynamic_cast<NativeCollectives*>(&transport_);
+  require<UsageError>(native != nullptr && group_.empty(),
+                      "allreduce mpi: workers that are threads of one process, and groups of ranks, have no collectives "
+                      "of MPI. Start the program by laconic launch, or use --allreduce ring.");
+  return *native;
+}
+
+Transfer TransportCommunicator::native_allreduce(Slice<float> x) {
+  NativeCollectives& collectives = native();
+  Request& request = pool_.take(Request::Kind::send, rank_, slot_, x.bytes());
+  collectives.allreduce(request);
+  return Transfer(request);
+}
+
 std::unique_ptr<Communicator> TransportCommunicator::subgroup(std::span<const int> ranks) {
   std::vector<int> group;
   int own = -1;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dist/communicator.h"
+#include "dist/transport/native.h"
 
 namespace laconic::dist {
 
@@ -140,6 +141,11 @@ class TransportCommunicator final : public Communicator {
   void end(std::exception_ptr error) override;
   void count_buffer(std::ptrdiff_t bytes) override { transport_.count_buffer(bytes); }
   void cancel() override;
+
+  /// The transport's own collectives; see dist/collective/native_allreduce.h. Throws UsageError if it has none, or if
+  /// this is a subgroup.
+  NativeCollectives& native() const;
+  Transfer native_allreduce(Slice<float> x);
 
   /// "waits for rank 3 (up to 4096 bytes to come) and 2 more transfers; 8192 bytes came and 0 went so far"; "" if no
   /// transfer is under way.
