@@ -117,7 +117,7 @@ void Engine::run(std::string name, std::function<Task<>(Communicator&)> body) {
   Operation operation{.name = std::move(name), .slot = 0, .priority = 0, .body = std::move(body)};
   {
     std::lock_guard lock(mutex_);
-    borrowed_ = idle_ && open_ == 0 && !failure_ && !stop_ && !abort_asked_;
+    borrowed_ = transport_->any_thread() && idle_ && open_ == 0 && !failure_ && !stop_ && !abort_asked_;
   }
   if (!borrowed_) return wait_for(submit(std::move(operation)), false);  // only this thread changes borrowed_
   wait_working(submit(std::move(operation)));
