@@ -64,6 +64,8 @@ class LinkedHub {
     bool woken = false;
   };
 
+  std::vector<std::byte> take_buffer();
+  void give_back(std::vector<std::byte>& buffer);
   void advance(LinkTime now);
   void deliver(std::map<LinkModel::Id, Flight>::iterator flight);
 
@@ -72,6 +74,7 @@ class LinkedHub {
   LinkModel model_;
   std::vector<LinkModel::Event> events_;
   std::map<LinkModel::Id, Flight> flights_;
+  std::vector<std::vector<std::byte>> buffers_;  // to be used again: fresh memory costs more than the copy
   LinkUse use_;
   bool aborted_ = false;
   std::string reason_;
