@@ -234,7 +234,17 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.value("--workers", "N", "threads that train together [1]; processes: laconic launch",
             [&o](const std::string& text, const std::string& option) { o.workers = whole<int>(text, option, 1); });
   add.choice("--sync", o.sync, {"none", "allreduce"}, "how gradients are joined; none: each worker alone");
-  add.choice("--allreduce", o.allreduce, {"ring", "butterfly"}, "how sums travel");
+  add.value("--allreduce", "NAME",
+            "how sums travel: ring, butterfly, doubling,\nhierarchical:G (groups of G), mpi, hybrid (butterfly for\n"
+            "convolutions and small ones), hybrid-printed [ring]",
+            [&o](const std::string& text, const std::string&) { dist::set_allreduce(o.plan, text); });
+  add.value("--overlap", "none|backward|forward", "sums travel after backward, during it, or also\nduring the next forward [forward]",
+            [&o](const std::string& text, const std::string&) { o.overlap = dist::overlap_named(text); });
+  add.value("--fusion", "none|copy:SIZE|lazy:SIZE", "small neighbours travel together, copied or not\n[lazy:1MiB]",
+            [&o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
+  add.value("--chunk", "none|SIZE", "larger linear weights travel in chunks of rows [4MiB]",
+            [&o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
+  add.text("--plan", "FILE", o.plan_file, "what travels how, instead of by these options;\n--dry-run --json writes one");
   add.choice("--reduce", o.reduce, {"mean", "sum"}, "of the workers' gradients");
   add.whole_number<int>("--threads", "T", o.threads, 1, "kernel threads per worker [cores / workers here]", false);
   add.whole_number<int>("--data-threads", "D", o.data_threads, 0, "threads per worker that prepare batches");

@@ -46,7 +46,9 @@ struct TrainOptions {
   int data_threads = 1;
   std::string device = "cpu";
   std::string sync = "allreduce";     ///< none | allreduce
-  std::string allreduce = "ring";     ///< ring | butterfly
+  dist::PlanOptions plan;             ///< --allreduce, --fusion, --chunk
+  std::string plan_file;              ///< what travels how, instead of by these
+  dist::Overlap overlap = dist::Overlap::forward;
   std::string reduce = "mean";        ///< mean | sum
   std::optional<std::int64_t> audit;  ///< compare checksums over ranks every so many steps
   double timeout = 300;               ///< s

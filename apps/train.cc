@@ -106,7 +106,9 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.seed = o.seed;
   t.dropout = !o.no_dropout;
   t.sync = o.sync;
-  t.plan.algorithm = dist::algorithm_named(o.allreduce);
+  t.plan = o.plan;
+  t.plan_file = o.plan_file;
+  t.overlap = o.overlap;
   t.mean = o.reduce == "mean";
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
   t.skip_nan = o.on_nan == "skip";
@@ -178,6 +180,7 @@ RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData&
     Trainer trainer(worker, workload, options, &observers);
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());
+      if (worker.rank == 0 && o.json) fmt::print("{{\"plan\": {}}}\n", trainer.plan().json());
       return;
     }
     if (o.eval_only) {
@@ -220,7 +223,7 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
     const RunSummary summary = train_once(o, app, data, observers);
     if (summary.last_eval) accuracies.push_back(100 - summary.last_eval->top1_error);
     if (speaks && !o.dry_run && !o.quiet && !o.log.empty() && !o.eval_only) fmt::print("log: {}\n", o.log);
-    if (speaks && o.json) fmt::print("{}\n", to_json(observers.info(), summary));
+    if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
     std::fflush(stdout);
   }
   if (speaks && options.repeat > 1 && !options.quiet && !accuracies.empty()) {

@@ -44,7 +44,9 @@ TEST(Options, WithoutArgumentsAreTheAppsDefaults) {
   EXPECT_EQ(o.batch, 64);
   EXPECT_FLOAT_EQ(*o.lr, 0.1f);
   EXPECT_EQ(o.sync, "allreduce");
-  EXPECT_EQ(o.allreduce, "ring");
+  EXPECT_EQ(dist::to_string(o.plan), "ring, lazy:1MiB, chunks of 4MiB");
+  EXPECT_EQ(o.overlap, dist::Overlap::forward);
+  EXPECT_EQ(o.plan_file, "");
   EXPECT_EQ(o.reduce, "mean");
   EXPECT_EQ(o.timeout, 300);
   EXPECT_EQ(o.clip.kind, Clip::Kind::none);
@@ -108,6 +110,14 @@ TEST(Options, EveryOptionIsRead) {
                                 "none",
                                 "--allreduce",
                                 "butterfly",
+                                "--overlap",
+                                "backward",
+                                "--fusion",
+                                "copy:25MiB",
+                                "--chunk",
+                                "8MiB",
+                                "--plan",
+                                "p.json",
                                 "--reduce",
                                 "sum",
                                 "--audit",
@@ -154,7 +164,9 @@ TEST(Options, EveryOptionIsRead) {
   EXPECT_EQ(o.threads, 2);
   EXPECT_EQ(o.data_threads, 0);
   EXPECT_EQ(o.sync, "none");
-  EXPECT_EQ(o.allreduce, "butterfly");
+  EXPECT_EQ(dist::to_string(o.plan), "butterfly, copy:25MiB, chunks of 8MiB");
+  EXPECT_EQ(o.overlap, dist::Overlap::backward);
+  EXPECT_EQ(o.plan_file, "p.json");
   EXPECT_EQ(o.reduce, "sum");
   EXPECT_EQ(o.audit, 10);
   EXPECT_EQ(o.timeout, 2.5);
@@ -193,6 +205,16 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   expect_refused({"extra"}, "'extra' belongs to no option (command line): options look like --epochs 3; see --help");
   expect_refused({"--lr"}, "a value is missing (--lr): give one; see --help");
   expect_refused({"--model", "lenett"}, "unknown model 'lenett' (--model): did you mean lenet? There are lenet, hdc.");
+  expect_refused({"--allreduce", "hybird"},
+                 "unknown value 'hybird' (--allreduce): did you mean hybrid? There are ring, butterfly, doubling, "
+                 "hierarchical:G, mpi, hybrid, hybrid-printed.");
+  expect_refused({"--allreduce", "hierarchical"},
+                 "unknown value 'hierarchical' (--allreduce): give the size of a group, as hierarchical:2");
+  expect_refused({"--overlap", "forwards"},
+                 "unknown value 'forwards' (--overlap): did you mean forward? There are none, backward, forward.");
+  expect_refused({"--fusion", "lazy"},
+                 "unknown value 'lazy' (--fusion): give none, lazy:SIZE or copy:SIZE, as lazy:1MiB or copy:25MB");
+  expect_refused({"--chunk", "big"}, "unknown value 'big' (--chunk): give none or a size, as 4MiB");
   expect_refused({"--sync", "redsink"}, "unknown value 'redsink' (--sync): There are none, allreduce.");
   expect_refused({"--batch", "0"}, "'0' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "4.5"}, "'4.5' is not a whole number of at least 1 (--batch): give one, as --batch 4");
