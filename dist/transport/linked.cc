@@ -20,8 +20,8 @@ std::uint64_t key(int sender, int slot) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(sender)) << 32 | static_cast<std::uint32_t>(slot);
 }
 
-/// With a slice of 0.1 ms a thread that wakes displaces one that computes at once (Linux 6.12; older ones take no notice).
-/// Needs no privilege.
+/// With a slice of 0.1 ms a thread that wakes displaces one that computes at once (Linux 6.12; older ones take no
+/// notice). Needs no privilege.
 void ask_for_short_slices() {
   struct {
     std::uint32_t size, policy;
@@ -35,11 +35,6 @@ void ask_for_short_slices() {
   attributes.nice = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
   attributes.runtime = 100'000;  // ns
   syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
-
-void copy(std::byte* to, Device to_device, const std::byte* from, Device from_device, std::size_t bytes) {
-  if (bytes == 0) return;
-  on_device(from_device, [&] { on_device(to_device, [&] { std::memcpy(to, from, bytes); }); });
 }
 
 std::exception_ptr too_long(const Request& receive, std::size_t bytes, int receiver) {
@@ -110,7 +105,15 @@ LinkedTransport::LinkedTransport(std::shared_ptr<LinkedHub> hub, int rank) : hub
 
 LinkTime LinkedTransport::stamp() const {
   const LinkTime now = std::chrono::steady_clock::now();
-  return due_ && now - *due_ < kLate ? *due_ : now;
+  return due_ && now - *due_ - copying_ < kLate ? *due_ : now - copying_;
+}
+
+void LinkedTransport::copy(std::byte* to, Device to_device, const std::byte* from, Device from_device,
+                           std::size_t bytes) {
+  if (bytes == 0) return;
+  const LinkTime begin = std::chrono::steady_clock::now();
+  on_device(from_device, [&] { on_device(to_device, [&] { std::memcpy(to, from, bytes); }); });
+  copying_ += std::chrono::steady_clock::now() - begin;
 }
 
 void LinkedTransport::start_send(Request& request) {
@@ -230,6 +233,7 @@ void LinkedTransport::sleep(double at_most_seconds) {
                                                                       std::chrono::duration<double>(at_most_seconds))
                              : LinkTime::max();
   due_.reset();
+  copying_ = LinkDuration(0);
   std::unique_lock lock(hub_->mutex_);
   while (!own().woken && !hub_->aborted_) {
     const LinkTime now = std::chrono::steady_clock::now();

@@ -101,10 +101,12 @@ class LinkedTransport final : public Transport {
 
   LinkedHub::Rank& own() const { return *hub_->ranks_[static_cast<std::size_t>(rank_)]; }
   LinkTime stamp() const;
+  void copy(std::byte* to, Device to_device, const std::byte* from, Device from_device, std::size_t bytes);
 
   std::shared_ptr<LinkedHub> hub_;
   int rank_;
   std::optional<LinkTime> due_;  // of what was completed last, until the thread sleeps
+  LinkDuration copying_{0};      // since it slept: a network card's work, that must not make the thread late
 };
 
 }  // namespace laconic::dist
