@@ -21,7 +21,7 @@ struct Tool {
 constexpr Tool kTools[] = {
     {"launch", "launch -n N [--hosts A,B] APP ...", "run N processes of APP that train together, over MPI",
      laconic::launch},
-    {"bench", "bench step --model M --against torch", "training throughput, alone or paired with PyTorch", laconic::bench},
+    {"bench", "bench step|allreduce ...", "measurements, paired with PyTorch or with MPI", laconic::bench},
 };
 
 int help() {

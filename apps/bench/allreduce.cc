@@ -58,8 +58,12 @@ struct Contestant {
 
 Contestant contestant(const std::string& name) {
   using namespace dist;
-  if (name == "ring") return {name, ring_allreduce, ring_allreduce_cost};
-  if (name == "butterfly") return {name, butterfly_allreduce, butterfly_allreduce_cost};
+  if (name == "ring")
+    return {name, [](Communicator& comm, Slice<float> x) { return ring_allreduce(comm, x); },
+            [](int N, double bytes) { return ring_allreduce_cost(N, bytes); }};
+  if (name == "butterfly")
+    return {name, [](Communicator& comm, Slice<float> x) { return butterfly_allreduce(comm, x); },
+            [](int N, double bytes) { return butterfly_allreduce_cost(N, bytes); }};
   if (name == "doubling")
     return {name, [](Communicator& comm, Slice<float> x) { return doubling_allreduce(comm, x); },
             doubling_allreduce_cost};
