@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "apps/bench/bench.h"
+#include "apps/compare/compare.h"
 #include "apps/launch.h"
 #include "apps/main.h"
 #include "apps/options.h"
@@ -21,7 +22,9 @@ struct Tool {
 constexpr Tool kTools[] = {
     {"launch", "launch -n N [--hosts A,B] APP ...", "run N processes of APP that train together, over MPI",
      laconic::launch},
-    {"bench", "bench step|allreduce ...", "measurements, paired with PyTorch or with MPI", laconic::bench},
+    {"compare", "compare APP --vs \"...\" --vs \"...\"", "train with several option sets in turns; one table",
+     laconic::compare},
+    {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one", laconic::bench},
 };
 
 int help() {

@@ -5,18 +5,37 @@
 #include "core/error.h"
 
 namespace laconic {
+namespace {
+
+struct Benchmark {
+  const char* name;
+  const char* what;  ///< nullptr: an inner part of another one, not shown
+  int (*run)(const std::vector<std::string>& arguments);
+};
+
+constexpr Benchmark kBenchmarks[] = {
+    {"step", "training steps per second, alone or paired with PyTorch", bench_step},
+    {"step-child", nullptr, bench_step_child},
+    {"layers", "time of each layer in a training step", bench_layers},
+    {"allreduce", "our allreduces and MPI's in turns, over threads or MPI", bench_allreduce},
+    {"link", "how well the emulated link keeps its times", bench_link},
+};
+
+}  // namespace
 
 int bench(const std::vector<std::string>& arguments) {
-  const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
-  if (!arguments.empty() && arguments[0] == "step") return bench_step(rest);
-  if (!arguments.empty() && arguments[0] == "step-child") return bench_step_child(rest);
-  if (!arguments.empty() && arguments[0] == "allreduce") return bench_allreduce(rest);
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
-    std::printf("Usage: laconic bench step ...    training steps per second, alone or paired with PyTorch; --help tells its options\n"
-                "       laconic bench allreduce ...    our collectives and MPI's in turns; --help tells its options\n");
+    std::printf("Usage: laconic bench NAME ...; each tells its options with --help.\n\n");
+    for (const Benchmark& b : kBenchmarks)
+      if (b.what) std::printf("  %-12s %s\n", b.name, b.what);
     return 0;
   }
-  throw UsageError("unknown benchmark '" + arguments[0] + "' (laconic bench): there are step and allreduce");
+  std::string names;
+  for (const Benchmark& b : kBenchmarks) {
+    if (arguments[0] == b.name) return b.run({arguments.begin() + 1, arguments.end()});
+    if (b.what) names += (names.empty() ? "" : ", ") + std::string(b.name);
+  }
+  throw UsageError("unknown benchmark '" + arguments[0] + "' (laconic bench): there are " + names);
 }
 
 }  // namespace laconic

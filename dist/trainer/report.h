@@ -27,6 +27,7 @@ struct StepReport {
   std::int64_t epoch = 1;  ///< from 1
   double loss = 0;         ///< mean over the global batch; NaN for a step that was passed over (--on-nan skip)
   double lr = 0;
+  double step_ms = 0;               ///< wall time, from the end of the step before; evaluations left out
   double samples_per_s = 0;         ///< of all workers together
   std::int64_t bytes_sent = 0;      ///< by this rank in this step: payload and our headers
   std::int64_t bytes_sent_sum = 0;  ///< by all ranks
@@ -55,6 +56,7 @@ struct RunSummary {
   /// Everything that all ranks handed to the network in this run: the steps, and besides them the weights at the start,
   /// evaluation, checkpoints and agreements.
   std::int64_t bytes_network_total = 0;
+  std::int64_t buffer_bytes_peak = 0;  ///< of communication buffers, rank 0's
   std::int64_t bytes_dense_total = 0;  ///< what dense rings would have sent, all ranks
   std::optional<EvalReport> last_eval;
   std::string stopped;  ///< why it ended early; empty if it did not
