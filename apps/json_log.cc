@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -51,6 +53,7 @@ std::string to_json(const StepReport& r) {
               {"epoch", r.epoch},
               {"loss", shortest(r.loss)},
               {"lr", shortest(r.lr)},
+              {"step_ms", rounded(r.step_ms)},
               {"samples_per_s", rounded(r.samples_per_s)},
               {"bytes_sent", r.bytes_sent},
               {"bytes_sent_sum", r.bytes_sent_sum},
@@ -89,9 +92,24 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
 }
 
 JsonLog::JsonLog(std::string path, bool append)
-    : path_(std::move(path)), file_(std::fopen(path_.c_str(), append ? "ae" : "we")), flushed_(now_seconds()) {
+    : path_(std::move(path)), append_(append), file_(std::fopen(path_.c_str(), append ? "ae" : "we")), flushed_(now_seconds()) {
   require<DataError>(file_ != nullptr, path_, ": the log could not be opened: ", std::strerror(errno),
                      ". Check the path of --log.");
+}
+
+void JsonLog::on_start(const RunInfo& info) {
+  if (!append_) return;
+  std::ifstream in(path_);
+  std::uint64_t keep = 0;
+  for (std::string text; std::getline(in, text); keep += text.size() + 1) {
+    const Json object = Json::parse(text, nullptr, false);
+    if (object.is_discarded() || in.eof()) break;  // cut off in the middle of a line
+    if (object.contains("step") && object["step"].is_number_integer() && object["step"] > info.first_step) break;
+  }
+  in.close();
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path_, error)) std::filesystem::resize_file(path_, keep, error);
+  require<DataError>(!error, path_, ": the log could not be shortened: ", error.message(), ". Check the path of --log.");
 }
 
 void JsonLog::line(std::string text, bool now) {

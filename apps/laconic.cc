@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "apps/bench/bench.h"
+#include "apps/compare/compare.h"
 #include "apps/launch.h"
 #include "apps/main.h"
 #include "apps/options.h"
@@ -21,6 +22,8 @@ struct Tool {
 constexpr Tool kTools[] = {
     {"launch", "launch -n N [--hosts A,B] APP ...", "run N processes of APP that train together, over MPI",
      laconic::launch},
+    {"compare", "compare APP --vs \"...\" --vs \"...\"", "train with several option sets in turns; one table",
+     laconic::compare},
     {"bench", "bench step --model M --against torch", "training throughput, alone or paired with PyTorch", laconic::bench},
 };
 

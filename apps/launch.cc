@@ -54,9 +54,11 @@ std::string in_path(const std::string& name) {
   return "";
 }
 
-std::string find_app(const std::string& app) {
+}  // namespace
+
+std::string find_app(const std::string& app, const std::string& tool) {
   if (app.find('/') != std::string::npos) {
-    require<UsageError>(is_program(app), "there is no program ", app, " (launch): check the path");
+    require<UsageError>(is_program(app), "there is no program ", app, " (", tool, "): check the path");
     return app;
   }
   std::error_code error;
@@ -68,21 +70,9 @@ std::string find_app(const std::string& app) {
     if (is_program(beside / name)) names.push_back(name);
   const std::string close = nearest(app, names);
   throw UsageError(
-      concat("there is no program '", app, "' (launch): ",
+      concat("there is no program '", app, "' (", tool, "): ",
              close.empty() ? "give a path, or the name of a program beside laconic" : "did you mean " + close + "?"));
 }
-
-std::string shell_word(const std::string& word) {
-  if (!word.empty() &&
-      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%") ==
-          std::string::npos)
-    return word;
-  std::string quoted = "'";
-  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-}  // namespace
 
 LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
   LaunchOptions o;
@@ -154,7 +144,7 @@ LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path
 
 int launch(const std::vector<std::string>& arguments) {
   const LaunchOptions options = parse_launch(arguments);
-  const std::string app = find_app(options.app);
+  const std::string app = find_app(options.app, "launch");
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
   LaunchCommand command =

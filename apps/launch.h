@@ -35,6 +35,10 @@ struct LaunchCommand {
 LaunchCommand launch_command(const LaunchOptions& options, const std::string& app_path, int cores, int columns,
                              bool root, const std::vector<std::string>& environment);
 
+/// The path of APP: a path, or the name of a program beside this one or in PATH. Throws UsageError in the name of
+/// `tool`.
+std::string find_app(const std::string& app, const std::string& tool);
+
 /// Finds APP (a path, or the name of a program next to this one), and becomes mpirun: its exit code and the signals it
 /// gets are those of this process. Returns only for --dry-run. Throws UsageError, or Error if mpirun is missing.
 int launch(const std::vector<std::string>& arguments);

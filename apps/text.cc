@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/error.h"
+
 namespace laconic {
 namespace {
 
@@ -37,6 +39,38 @@ std::string join(const std::vector<std::string>& words, const char* separator) {
     text += word;
   }
   return text;
+}
+
+std::string shell_word(const std::string& word) {
+  if (!word.empty() &&
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%") ==
+          std::string::npos)
+    return word;
+  std::string quoted = "'";
+  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::vector<std::string> shell_words(const std::string& text, const std::string& where) {
+  std::vector<std::string> words;
+  bool open = false;  // a word has begun
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote ? c == quote : c == '\'' || c == '"') {
+      quote = quote ? 0 : c;
+      if (!open) words.emplace_back();
+      open = true;
+    } else if (!quote && (c == ' ' || c == '\t' || c == '\n')) {
+      open = false;
+    } else {
+      if (!open) words.emplace_back();
+      open = true;
+      words.back() += c == '\\' && quote != '\'' && i + 1 < text.size() ? text[++i] : c;
+    }
+  }
+  require<UsageError>(!quote, "a quote is not closed in \"", text, "\" (", where, "): close it");
+  return words;
 }
 
 }  // namespace laconic

@@ -11,4 +11,10 @@ std::string human_seconds(double time);  ///< "8.2 s", "3 min 05 s", "2 h 10 min
 /// "a, b, c"
 std::string join(const std::vector<std::string>& words, const char* separator);
 
+/// The word as one types it in a shell: in quotes if it needs them.
+std::string shell_word(const std::string& word);
+/// The words of a text as a shell would split it: at blanks, with '...', "..." and \ keeping them together.
+/// Throws UsageError in the name of `where` if a quote is not closed.
+std::vector<std::string> shell_words(const std::string& text, const std::string& where);
+
 }  // namespace laconic

@@ -61,9 +61,9 @@ class Link {
   std::map<int, Chunk> chunks_;
 };
 
-/// One chunk of a message: what part of its layer's work stands before it.
+/// One chunk of a message, and the seconds of its layer's forward or backward that stand before it.
 struct Event {
-  double fraction;
+  double at;
   int message, chunk, id;
 };
 
@@ -74,10 +74,9 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
   using Overlap = ReplayOptions::Overlap;
   Replay result;
   for (const auto& l : layers) {
-    require<Error>(l.forward_seconds >= 0 && l.ready_seconds >= 0 && l.rest_seconds >= 0, "replay: layer ", l.name,
-                   " takes ", l.forward_seconds, ", ", l.ready_seconds, " and ", l.rest_seconds,
-                   " s. Times cannot be negative.");
-    result.compute_seconds += l.forward_seconds + l.ready_seconds + l.rest_seconds;
+    require<Error>(l.forward_seconds >= 0 && l.backward_seconds >= 0, "replay: layer ", l.name, " takes ",
+                   l.forward_seconds, " and ", l.backward_seconds, " s. Times cannot be negative.");
+    result.compute_seconds += l.forward_seconds + l.backward_seconds;
   }
   // The chunks of each layer, as forward needs them and as backward finishes them.
   std::vector<std::vector<Event>> needed(layers.size()), finished(layers.size());
@@ -87,19 +86,25 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
     const ReplayMessage& message = messages[static_cast<std::size_t>(m)];
     require<Error>(message.layer >= 0 && message.layer < static_cast<int>(layers.size()), "replay: message ",
                    message.name, " belongs to layer ", message.layer, " of ", layers.size(), ".");
+    require<Error>(
+        message.ready_seconds >= 0 &&
+            message.ready_seconds <= 1.000001 * layers[static_cast<std::size_t>(message.layer)].backward_seconds,
+        "replay: message ", message.name, " is ready ", message.ready_seconds, " s into a backward of ",
+        layers[static_cast<std::size_t>(message.layer)].backward_seconds, " s.");
     require<Error>(message.chunks >= 1 && message.pieces >= 1 && message.link_seconds >= 0 &&
                        message.delay_seconds >= 0 && message.update_seconds >= 0,
                    "replay: message ", message.name, " has ", message.chunks, " chunks of ", message.pieces,
                    " pieces and takes ", message.link_seconds, " s. Give at least one of each, and times from 0 up.");
     first_id.push_back(ids);
+    const auto l = static_cast<std::size_t>(message.layer);
     for (int c = 0; c < message.chunks; ++c, ++ids) {
-      needed[static_cast<std::size_t>(message.layer)].push_back({double(c) / message.chunks, m, c, ids});
-      finished[static_cast<std::size_t>(message.layer)].push_back({double(c + 1) / message.chunks, m, c, ids});
+      needed[l].push_back({layers[l].forward_seconds * c / message.chunks, m, c, ids});
+      finished[l].push_back({message.ready_seconds * (c + 1) / message.chunks, m, c, ids});
     }
     result.exchange_seconds += message.link_seconds;
     result.compute_seconds += message.update_seconds;
   }
-  const auto earlier = [](const Event& a, const Event& b) { return a.fraction < b.fraction; };
+  const auto earlier = [](const Event& a, const Event& b) { return a.at < b.at; };
   for (auto* events : {&needed, &finished})
     for (auto& of_layer : *events) std::stable_sort(of_layer.begin(), of_layer.end(), earlier);
 
@@ -124,21 +129,21 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
       double done = 0;
       if (options.overlap == Overlap::forward && step > 0)
         for (const Event& e : needed[l]) {
-          now += (e.fraction - done) * layers[l].forward_seconds;
-          done = e.fraction;
+          now += e.at - done;
+          done = e.at;
           wait(e);
           update(e);
         }
-      now += (1 - done) * layers[l].forward_seconds;
+      now += layers[l].forward_seconds - done;
     }
     for (std::size_t l = layers.size(); l-- > 0;) {
       double done = 0;
       for (const Event& e : finished[l]) {
-        now += (e.fraction - done) * layers[l].ready_seconds;
-        done = e.fraction;
+        now += e.at - done;
+        done = e.at;
         if (options.overlap != Overlap::none) submit(e);
       }
-      now += (1 - done) * layers[l].ready_seconds + layers[l].rest_seconds;
+      now += layers[l].backward_seconds - done;
     }
     if (options.overlap == Overlap::none)
       for (std::size_t l = layers.size(); l-- > 0;)

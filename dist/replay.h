@@ -8,8 +8,7 @@ namespace laconic::dist {
 struct ReplayLayer {
   std::string name;
   double forward_seconds = 0;
-  double ready_seconds = 0;  ///< of its backward, until its gradients are handed over: its weight gradient
-  double rest_seconds = 0;   ///< of its backward, after that: its data gradient, where that comes second
+  double backward_seconds = 0;
 };
 
 /// What is exchanged as one: a bucket of the plan. It is ready when the gradient of its first layer (in forward's
@@ -17,6 +16,8 @@ struct ReplayLayer {
 struct ReplayMessage {
   std::string name;
   int layer = 0;              ///< that first layer, by its place in forward
+  double ready_seconds = 0;   ///< of the layer's backward, until it is handed over: less than all of it where the
+                              ///< weight gradient comes before the data gradient
   double link_seconds = 0;    ///< the link is busy with it: bytes sent by this rank / rate
   double delay_seconds = 0;   ///< from the end of that to its arrival, while others may be sent: messages x latency
   double update_seconds = 0;  ///< on the compute thread, once it has arrived

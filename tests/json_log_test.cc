@@ -14,7 +14,7 @@ namespace {
 
 StepReport step(std::int64_t n) {
   StepReport r;
-  r.step = n, r.epoch = 2, r.loss = 0.1f, r.lr = 0.05f, r.samples_per_s = 12345.678, r.bytes_sent = 10,
+  r.step = n, r.epoch = 2, r.loss = 0.1f, r.lr = 0.05f, r.step_ms = 81, r.samples_per_s = 12345.678, r.bytes_sent = 10,
   r.bytes_sent_sum = 40, r.bytes_dense = 20, r.forward_ms = 1.23456789, r.backward_ms = 2, r.select_ms = 0,
   r.comm_ms = 0.5, r.exposed_ms = 0.25, r.update_ms = 0.125;
   return r;
@@ -23,8 +23,8 @@ StepReport step(std::int64_t n) {
 TEST(JsonLog, AStepIsExactlyThisLine) {
   EXPECT_EQ(
       to_json(step(7)),
-      R"({"step":7,"epoch":2,"loss":0.1,"lr":0.05,"samples_per_s":12345.7,"bytes_sent":10,"bytes_sent_sum":40,)"
-      R"("bytes_dense":20,"forward_ms":1.23457,"backward_ms":2.0,"select_ms":0.0,"comm_ms":0.5,"exposed_ms":0.25,)"
+      R"({"step":7,"epoch":2,"loss":0.1,"lr":0.05,"step_ms":81.0,"samples_per_s":12345.7,"bytes_sent":10,)"
+      R"("bytes_sent_sum":40,"bytes_dense":20,"forward_ms":1.23457,"backward_ms":2.0,"select_ms":0.0,"comm_ms":0.5,"exposed_ms":0.25,)"
       R"("update_ms":0.125})");
 }
 
@@ -69,6 +69,17 @@ TEST(JsonLog, TheFileHasOneLineEach) {
     EXPECT_EQ(lines().size(), 3u);
   }
   { JsonLog(path, true).on_step(step(3)); }
+  ASSERT_EQ(lines().size(), 4u);
+  EXPECT_EQ(lines()[3], to_json(step(3)));
+  {
+    std::ofstream(path, std::ios::app) << "{\"step\":5,\"lo";  // cut off while being written
+    JsonLog resumed(path, true);
+    RunInfo info;
+    info.first_step = 2;
+    resumed.on_start(info);
+    EXPECT_EQ(lines().size(), 3u);  // two steps and the evaluation between them; step 3 is done again
+    resumed.on_step(step(3));
+  }
   ASSERT_EQ(lines().size(), 4u);
   EXPECT_EQ(lines()[3], to_json(step(3)));
   { JsonLog(path).on_step(step(1)); }

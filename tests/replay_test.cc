@@ -30,9 +30,10 @@ Case alexnet32(double compute_ms, double exchange_ms, Order order) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const double third = compute_ms / 3 * multiply_adds[i] / all_multiply_adds * 1e-3;
     const bool first = order == Order::data_gradient_first;
-    c.layers.push_back({std::to_string(i), third, first ? 2 * third : third, first ? 0 : third});
+    c.layers.push_back({std::to_string(i), third, 2 * third});
     const int pieces = static_cast<int>(std::ceil(parameters[i] / (1 << 20)));  // at a quarter of the size, in MiB
-    ReplayMessage m{std::to_string(i), static_cast<int>(i), exchange_ms * parameters[i] / all_parameters * 1e-3};
+    ReplayMessage m{std::to_string(i), static_cast<int>(i), first ? 2 * third : third,
+                    exchange_ms * parameters[i] / all_parameters * 1e-3};
     (order == Order::chunks ? m.chunks : m.pieces) = pieces;
     c.messages.push_back(m);
   }
@@ -83,8 +84,8 @@ TEST(Replay, IsNeverBelowComputingOrExchangingNorAboveTheirSum) {
 }
 
 // Two layers of 1 s forward and 1 s backward each; a message of 3 s for each.
-std::vector<ReplayLayer> two_layers() { return {{"a", 1, 1, 0}, {"b", 1, 1, 0}}; }
-std::vector<ReplayMessage> two_messages() { return {{"a.weight", 0, 3}, {"b.weight", 1, 3}}; }
+std::vector<ReplayLayer> two_layers() { return {{"a", 1, 1}, {"b", 1, 1}}; }
+std::vector<ReplayMessage> two_messages() { return {{"a.weight", 0, 1, 3}, {"b.weight", 1, 1, 3}}; }
 
 TEST(Replay, TellsWhenEachMessageWasSent) {
   const Replay r = replay(two_layers(), two_messages(), {Overlap::backward, true});
@@ -132,8 +133,9 @@ TEST(Replay, WithoutMessagesAStepIsItsComputing) {
 }
 
 TEST(Replay, RefusesAMessageWithoutLayer) {
-  EXPECT_THROW(replay(two_layers(), {{"c", 2, 1}}, {}), Error);
-  EXPECT_THROW(replay(two_layers(), {{"c", 1, -1}}, {}), Error);
+  EXPECT_THROW(replay(two_layers(), {{"c", 2, 1, 1}}, {}), Error);
+  EXPECT_THROW(replay(two_layers(), {{"c", 1, 2, 1}}, {}), Error);  // ready after its backward
+  EXPECT_THROW(replay(two_layers(), {{"c", 1, 1, -1}}, {}), Error);
 }
 
 }  // namespace

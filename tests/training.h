@@ -60,7 +60,7 @@ class Passing : public Workload {
   Module& model() override { return inner_->model(); }
   std::int64_t batch() const override { return inner_->batch(); }
   std::int64_t batches_per_epoch() const override { return inner_->batches_per_epoch(); }
-  std::int64_t global_batch(std::int64_t batch) const override { return inner_->global_batch(batch); }
+  Share share(std::int64_t batch) const override { return inner_->share(batch); }
   void start(std::int64_t epoch, std::int64_t batch) override { inner_->start(epoch, batch); }
   Share load() override { return inner_->load(); }
   Tensor loss() override { return inner_->loss(); }

@@ -10,6 +10,9 @@ int bench(const std::vector<std::string>& arguments);
 /// `laconic bench step`: training throughput of a model of the zoo; see its --help.
 int bench_step(const std::vector<std::string>& arguments);
 
+/// `laconic bench layers`: where the time of a training step goes; see its --help.
+int bench_layers(const std::vector<std::string>& arguments);
+
 /// What bench_step runs beside the peer: `MODEL BATCH THREADS`, then the commands of torch_peer.py on standard input.
 int bench_step_child(const std::vector<std::string>& arguments);
 

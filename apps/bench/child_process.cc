@@ -110,4 +110,23 @@ bool succeeds(const std::vector<std::string>& command) {
   return !failed && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
+                 const std::function<bool()>& watch) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, out_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_addopen(&actions, 2, err_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  int pid = -1, status = 0;
+  const int failed = spawn(command, {}, actions, &pid);
+  posix_spawn_file_actions_destroy(&actions);
+  require<Error>(!failed, "cannot start ", command[0], " (", std::strerror(failed), ").");
+  bool asked = false;
+  for (int rounds = 0; waitpid(pid, &status, WNOHANG) == 0; ++rounds) {
+    usleep(20'000);
+    if (rounds % 10 == 9 && !watch() && !std::exchange(asked, true)) kill(pid, SIGTERM);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 }  // namespace laconic

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,5 +34,11 @@ class ChildProcess {
 
 /// Runs a command to its end with the same cleaned environment and tells whether it succeeded; output thrown away.
 bool succeeds(const std::vector<std::string>& command);
+
+/// Runs a command to its end with the same cleaned environment and its output in files. `watch` is called five times a
+/// second; once it returns false, the command is asked to stop (SIGTERM) and waited for. Returns the exit code, or 128
+/// and the signal that ended it. throws Error if it cannot be started
+int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
+                 const std::function<bool()>& watch);
 
 }  // namespace laconic

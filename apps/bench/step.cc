@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +13,7 @@
 
 #include "apps/bench/bench.h"
 #include "apps/bench/child_process.h"
+#include "apps/bench/machine.h"
 #include "apps/bench/statistics.h"
 #include "apps/torch_peer_source.h"
 #include "apps/options.h"
@@ -126,17 +126,6 @@ Result measure(const StepBenchOptions& o, const std::string& model, int batch, i
   }
   std::sort(r.peers.begin(), r.peers.end(), [](const auto& a, const auto& b) { return a.rate > b.rate; });
   return r;
-}
-
-std::string machine() {
-  std::ifstream in("/proc/cpuinfo");
-  std::string line, cpu = "unknown processor";
-  while (std::getline(in, line))
-    if (line.rfind("model name", 0) == 0) {
-      cpu = line.substr(line.find(':') + 2);
-      break;
-    }
-  return fmt::format("{}, {} cores, {}; g++ {}", cpu, std::thread::hardware_concurrency(), instruction_set(), __VERSION__);
 }
 
 std::string row(const Result& r, bool markdown) {

@@ -27,6 +27,7 @@ struct StepReport {
   std::int64_t epoch = 1;  ///< from 1
   double loss = 0;         ///< mean over the global batch; NaN for a step that was passed over (--on-nan skip)
   double lr = 0;
+  double step_ms = 0;               ///< wall time, from the end of the step before; evaluations left out
   double samples_per_s = 0;         ///< of all workers together
   std::int64_t bytes_sent = 0;      ///< by this rank in this step: payload and our headers
   std::int64_t bytes_sent_sum = 0;  ///< by all ranks

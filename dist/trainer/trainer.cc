@@ -159,7 +159,7 @@ void Trainer::agree_on_plan() {
   std::string text, where = "the plan of rank 0";
   if (worker_.rank == 0) {
     if (o_.plan_file.empty()) {
-      text = dist::make_plan(arena_->parameters(), options).json();
+      text = dist::make_plan(arena_->parameters(), options, worker_.size).json();
     } else {
       text = dist::Plan::from_json(read(o_.plan_file), arena_->parameters(), o_.plan_file).json();
     }
@@ -269,7 +269,7 @@ void Trainer::train_step() {
   const double exposed_before = worker_.engine.counters().exposed_seconds;
   update_seconds_ = 0;
   double forward_seconds = 0, backward_seconds = 0, loss_sum = 0;
-  std::int64_t own = 0, global = 0;
+  std::int64_t own = 0, own_in_step = 0, global = 0;
   bool skipped = false;
   std::vector<std::pair<Tensor, Tensor>> buffers_before;  // with --on-nan skip: running statistics, and a copy
   if (o_.skip_nan)
@@ -281,7 +281,11 @@ void Trainer::train_step() {
   strategy_->begin_step({.step = step_ + 1, .lr = lr});
   arena_->begin_step();
   context_.step = step_;
-  for (std::int64_t m = 0; m < micro_batches; ++m) global += workload_.global_batch(first_batch + m);
+  for (std::int64_t m = 0; m < micro_batches; ++m) {
+    const Share share = workload_.share(first_batch + m);
+    global += share.global_samples;
+    own_in_step += share.samples;
+  }
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     const Share share = workload_.load();
     if (skipped) continue;  // the data goes on
@@ -311,7 +315,9 @@ void Trainer::train_step() {
     const bool last = m + 1 == micro_batches;
     if (share.samples > 0) {
       // n_k N / n: the mean over the global batch, however unevenly a short batch is spread (workers add up, then / N).
-      const double weight = static_cast<double>(share.samples) * worker_.size / static_cast<double>(global);
+      // Computing alone, each worker follows the mean over its own samples.
+      const double weight = o_.sync == "none" ? static_cast<double>(share.samples) / static_cast<double>(own_in_step)
+                                              : static_cast<double>(share.samples) * worker_.size / static_cast<double>(global);
       arena_->backward(loss, static_cast<float>(weight), last);
     }
     if (last) arena_->finish_gradients();
@@ -331,6 +337,7 @@ void Trainer::train_step() {
   r.lr = lr;
   const double seconds = seconds_since(clock_->step_start);
   clock_->step_start = Clock::now();
+  r.step_ms = 1e3 * seconds;
   const dist::EngineCounters now = worker_.engine.counters();
   r.samples_per_s = static_cast<double>(global) / seconds;
   r.bytes_sent = static_cast<std::int64_t>(now.sent.bytes - counted_.sent.bytes);
@@ -406,6 +413,13 @@ void Trainer::report_non_finite(float loss) {
   model.set_watch(nullptr);
   fail(first.empty() ? "every layer's output is finite, the loss itself is not" : "it shows first in the output of layer " + first);
   std::abort();  // not reached
+}
+
+/// The last update may have broken the model: then there is nothing worth evaluating or saving.
+void Trainer::require_finite_parameters() const {
+  for (const auto& p : arena_->parameters())
+    require<Error>(raw::all_finite(p->value()), "training: after step ", step_, " the parameter ", p->info.name,
+                   " is not finite. Lower --lr, or clip gradients (--clip norm:5).");
 }
 
 void Trainer::apply(Parameter& p, Rows rows, const dist::StepContext& context) {
@@ -520,6 +534,7 @@ RunSummary Trainer::run() {
 
 EvalReport Trainer::evaluate() {
   flush();
+  if (!o_.skip_nan) require_finite_parameters();
   const OutsideSteps outside(*this);
   const Trace::Span span("evaluation", "evaluation");
   EvalSums sums;

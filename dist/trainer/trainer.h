@@ -104,6 +104,7 @@ class Trainer {
   bool finite_everywhere(float loss);
   [[noreturn]] void report_non_finite(float loss);
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
+  void require_finite_parameters() const;
   void apply_clipped();
   void finish_report();
   void flush();

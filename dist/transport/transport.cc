@@ -19,8 +19,7 @@ void Transport::post(Request& request, int priority) {
 }
 
 void Transport::hand_over(Request& request) {
-  messages_.fetch_add(1, std::memory_order_relaxed);
-  bytes_.fetch_add(request.size, std::memory_order_relaxed);
+  count_sent(request.size);
   try {
     start_send(request);
   } catch (...) {
@@ -66,15 +65,16 @@ void Transport::wait(double at_most_seconds) {
 }
 
 TransportCommunicator::TransportCommunicator(Transport& transport, int slot, int priority)
-    : transport_(transport), rank_(transport.rank()), slot_(slot), priority_(priority) {}
+    : transport_(transport), rank_(transport.rank()), slot_(slot * kSlotsPerOperation), priority_(priority) {}
 
-TransportCommunicator::TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank)
+TransportCommunicator::TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank, int slot)
     : transport_(parent.transport_),
       parent_(&parent),
       group_(std::move(group)),
       rank_(rank),
-      slot_(parent.slot_),
-      priority_(parent.priority_) {
+      slot_(slot),
+      priority_(parent.priority_),
+      ended_(parent.ended_) {
   parent.children_.push_back(this);
 }
 
@@ -89,7 +89,10 @@ Transfer TransportCommunicator::post(Request::Kind kind, int peer, Slice<std::by
                      " was asked to talk to rank ", peer, ". Ranks are 0 to ", this->size() - 1, ".");
   const int world = group_.empty() ? peer : group_[static_cast<std::size_t>(peer)];
   Request& request = pool_.take(kind, world, slot_, memory);
-  transport_.post(request, priority_);
+  if (ended_)
+    request.complete(0, ended_);
+  else
+    transport_.post(request, priority_);
   return Transfer(request);
 }
 
@@ -111,7 +114,24 @@ std::unique_ptr<Communicator> TransportCommunicator::subgroup(std::span<const in
     group.push_back(group_.empty() ? r : group_[static_cast<std::size_t>(r)]);
   }
   require<CommError>(own >= 0, "subgroup: rank ", rank_, " is not a member of the group it asked for.");
-  return std::unique_ptr<Communicator>(new TransportCommunicator(*this, std::move(group), own));
+  return std::unique_ptr<Communicator>(new TransportCommunicator(*this, std::move(group), own, slot_));
+}
+
+std::unique_ptr<Communicator> TransportCommunicator::channel(int index) {
+  require<Error>(index >= 0 && index < kChannels, "communicator: there is no channel ", index, " among ", kChannels,
+                 ".");
+  require<Error>(slot_ % kSlotsPerOperation == 0, "communicator: a channel has no channels of its own.");
+  return std::unique_ptr<Communicator>(new TransportCommunicator(*this, group_, rank_, slot_ + 1 + index));
+}
+
+void TransportCommunicator::end(std::exception_ptr error) {
+  ended_ = error;
+  for (TransportCommunicator* child : children_) child->end(error);
+  for (Request* request : pool_.live()) {
+    if (request->done) continue;
+    transport_.cancel(*request);
+    request->complete(0, error);
+  }
 }
 
 void TransportCommunicator::cancel() {
@@ -123,18 +143,30 @@ void TransportCommunicator::cancel() {
   }
 }
 
-std::string TransportCommunicator::waits_for() const {
-  std::string text;
+TransportCommunicator::Waiting TransportCommunicator::waiting() const {
+  Waiting all{.received_bytes = pool_.received_bytes(), .sent_bytes = pool_.sent_bytes()};
   for (const Request* r : pool_.live()) {
     if (r->done) continue;
-    if (!text.empty()) text += ", ";
-    text += r->kind == Request::Kind::recv ? concat("waits for rank ", r->peer, " (up to ", r->size, " bytes to come)")
-                                           : concat("sends ", r->size, " bytes that rank ", r->peer, " does not take");
+    if (all.count++ > 0) continue;
+    all.first = r->kind == Request::Kind::recv
+                    ? concat("waits for rank ", r->peer, " (up to ", r->size, " bytes to come)")
+                    : concat("sends ", r->size, " bytes that rank ", r->peer, " does not take");
   }
-  for (const TransportCommunicator* child : children_)
-    if (std::string theirs = child->waits_for(); !theirs.empty()) return theirs;
-  if (text.empty()) return text;
-  return concat(text, "; ", pool_.received_bytes(), " bytes came and ", pool_.sent_bytes(), " went so far");
+  for (const TransportCommunicator* child : children_) {
+    const Waiting theirs = child->waiting();
+    if (all.first.empty()) all.first = theirs.first;
+    all.count += theirs.count;
+    all.received_bytes += theirs.received_bytes;
+    all.sent_bytes += theirs.sent_bytes;
+  }
+  return all;
+}
+
+std::string TransportCommunicator::waits_for() const {
+  const Waiting all = waiting();
+  if (all.count == 0) return "";
+  return concat(all.first, all.count > 1 ? concat(" and ", all.count - 1, " more transfers") : "", "; ",
+                all.received_bytes, " bytes came and ", all.sent_bytes, " went so far");
 }
 
 }  // namespace laconic::dist

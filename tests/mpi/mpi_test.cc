@@ -1,6 +1,7 @@
 // Run by mpirun with 2, 3, 4 ranks: every collective over MPI against the naive sums, and against threads bit for bit.
 // Prints one line and exits with 0 if all holds on this rank; anything else ends all ranks.
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <random>
@@ -128,6 +129,10 @@ void scenario(const std::string& name, Worker& w) {
     } else {
       std::this_thread::sleep_for(std::chrono::seconds(60));
     }
+  } else if (name == "stopped" || name == "killed") {
+    w.engine.run("hello", barrier);
+    if (w.rank == w.size - 1) raise(name == "stopped" ? SIGSTOP : SIGKILL);
+    w.engine.run("waiting in vain", barrier);
   } else {
     allreduce_matches(w);
     many_in_flight(w);
@@ -143,10 +148,14 @@ int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "all";
   try {
     int rank = 0;
-    run_workers({.workers = 0, .timeout_seconds = name == "timeout" ? 1.0 : 60.0}, [&](Worker& w) {
-      rank = w.rank;
-      scenario(name, w);
-    });
+    run_workers({.workers = 0,
+                 .timeout_seconds = name == "timeout"   ? 1.0
+                                    : name == "stopped" ? 3.0
+                                                        : 60.0},
+                [&](Worker& w) {
+                  rank = w.rank;
+                  scenario(name, w);
+                });
     if (rank == 0) std::puts("ok");
     return 0;
   } catch (const std::exception& e) {

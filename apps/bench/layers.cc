@@ -1,0 +1,255 @@
+#include "apps/bench/layers.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench/bench.h"
+#include "apps/bench/machine.h"
+#include "apps/bench/statistics.h"
+#include "core/error.h"
+#include "core/ops/cross_entropy.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "layers/models/zoo.h"
+#include "optim/optimizer.h"
+
+namespace laconic {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Gives every moment of a step to the layer that is at work, as the hooks of forward, backward and arena tell.
+class Stopwatch final : public BackwardWatch, public ParameterListener {
+ public:
+  explicit Stopwatch(const ParameterArena& arena) : ready_(arena.parameters().size()), chunks_(ready_.size()) {}
+
+  struct Part {
+    std::string name;
+    double forward = 0, backward = 0;  // ms
+  };
+  void begin_step() {
+    for (Part& p : parts_) p.forward = p.backward = 0;
+    std::fill(chunks_.begin(), chunks_.end(), 0);
+    mark_ = Clock::now();
+  }
+  /// What came after the last layer is the loss.
+  void end_forward() { part("loss").forward += lap(); }
+  void end_backward() { parts_[current_].backward += lap(); }
+  const std::vector<Part>& parts() const { return parts_; }
+  double ready(std::size_t parameter) const { return ready_[parameter]; }  // ms into its layer's backward
+  int chunks(std::size_t parameter) const { return chunks_[parameter]; }
+
+  const ForwardWatch forward_watch = [this](const std::string& layer, const Tensor&) { part(layer).forward += lap(); };
+  void before(const char*, const std::string& layer) override {
+    // The tape's own work, and what a block of layers does (a sum of branches), counts for the layer before it.
+    parts_[current_].backward += lap();
+    const auto found = place_.find(layer.empty() ? "loss" : layer);
+    if (found != place_.end()) current_ = found->second;
+  }
+  void after() override {}
+  void gradient_ready(Parameter& p, Rows) override {
+    Part& now = parts_[current_];
+    now.backward += lap();
+    ready_[static_cast<std::size_t>(p.info.index)] = now.backward;
+    ++chunks_[static_cast<std::size_t>(p.info.index)];
+  }
+  void before_forward(Parameter&, Rows) override {}
+
+ private:
+  double lap() {
+    const auto now = Clock::now();
+    return std::chrono::duration<double, std::milli>(now - std::exchange(mark_, now)).count();
+  }
+  Part& part(const std::string& name) {
+    const auto [it, is_new] = place_.emplace(name, parts_.size());
+    if (is_new) parts_.push_back({name});
+    current_ = it->second;
+    return parts_[it->second];
+  }
+  std::vector<Part> parts_;  // in the order of forward
+  std::map<std::string, std::size_t> place_;
+  std::vector<double> ready_;  // by place in the arena
+  std::vector<int> chunks_;
+  std::size_t current_ = 0;
+  Clock::time_point mark_;
+};
+
+/// "conv1" of "conv1.weight".
+std::string layer_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
+
+void print(const LayerTimes& times, bool markdown) {
+  std::size_t width = 5;
+  for (const auto& l : times.layers) width = std::max(width, l.name.size());
+  const auto line = [&](const std::string& name, const std::vector<std::string>& cells) {
+    std::string text = markdown ? "| " + name + " |" : fmt::format("{:<{}}", name, width);
+    for (const auto& c : cells) text += markdown ? " " + c + " |" : fmt::format(" {:>14}", c);
+    fmt::print("{}\n", text);
+  };
+  line("layer", {"forward ms", "backward ms", "of it ready ms", "update ms", "parameters", "chunks"});
+  if (markdown) fmt::print("|---|---|---|---|---|---|---|\n");
+  LayerTimes::Layer sum{"sum", 0, 0, {}};
+  double updates = 0;
+  std::int64_t elements = 0;
+  for (const auto& l : times.layers) {
+    double update = 0, ready = 0;
+    std::int64_t own = 0;
+    int chunks = 0;
+    for (const auto& p : l.parameters)
+      update += p.update_ms, ready = std::max(ready, p.ready_ms), own += p.elements,
+                             chunks = std::max(chunks, p.chunks);
+    line(l.name, {fmt::format("{:.3f}", l.forward_ms), fmt::format("{:.3f}", l.backward_ms),
+                  own ? fmt::format("{:.3f}", ready) : "", own ? fmt::format("{:.3f}", update) : "",
+                  own ? fmt::format("{}", own) : "", own ? fmt::format("{}", chunks) : ""});
+    sum.forward_ms += l.forward_ms, sum.backward_ms += l.backward_ms;
+    updates += update, elements += own;
+  }
+  line("sum", {fmt::format("{:.3f}", sum.forward_ms), fmt::format("{:.3f}", sum.backward_ms), "",
+               fmt::format("{:.3f}", updates), fmt::format("{}", elements), ""});
+}
+
+}  // namespace
+
+LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int threads, int steps) {
+  const ModelInfo& info = model_info(model_name);
+  set_kernel_threads(threads);
+  const auto model = make_model(info.name);
+  model->initialize(0);
+  ParameterArena arena(model->parameters());
+  Sgd sgd(arena, {.momentum = 0.9});
+  Random random(0, Purpose::test);
+  std::vector<float> pixels(static_cast<std::size_t>(batch * info.input.elements()));
+  for (float& p : pixels) p = random.normal();
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(batch));
+  for (auto& l : labels) l = random.below(static_cast<std::uint32_t>(info.classes));
+  const Tensor x = Tensor::of({batch, info.input[0], info.input[1], info.input[2]}, pixels);
+  const Tensor y = Tensor::of({batch}, std::span<const std::int64_t>(labels));
+
+  Stopwatch watch(arena);
+  model->set_watch(&watch.forward_watch);
+  arena.set_listener(&watch);
+  set_backward_watch(&watch);
+  struct Restore {  // on the way out, whichever it is
+    ~Restore() { set_backward_watch(nullptr), model.set_watch(nullptr), arena.set_listener(nullptr); }
+    Module& model;
+    ParameterArena& arena;
+  } restore{*model, arena};
+
+  const std::size_t parameters = arena.parameters().size();
+  std::vector<std::vector<double>> forward, backward, ready(parameters), update(parameters);
+  std::vector<double> whole;
+  constexpr int kWarmUp = 3;
+  for (int step = 0; step < kWarmUp + steps; ++step) {
+    const auto start = Clock::now();
+    watch.begin_step();
+    arena.begin_step();
+    const Tensor loss = ops::softmax_cross_entropy((*model)(x), y);
+    loss.item();
+    watch.end_forward();
+    arena.backward(loss);
+    arena.finish_gradients();
+    watch.end_backward();
+    std::vector<double> updates;
+    for (const auto& p : arena.parameters()) {
+      const auto begin = Clock::now();
+      sgd.update(*p, 1e-3);
+      updates.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+    }
+    if (step < kWarmUp) continue;
+    whole.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    const auto& parts = watch.parts();
+    forward.resize(parts.size()), backward.resize(parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      forward[i].push_back(parts[i].forward);
+      backward[i].push_back(parts[i].backward);
+    }
+    for (std::size_t i = 0; i < parameters; ++i) {
+      ready[i].push_back(watch.ready(i));
+      update[i].push_back(updates[i]);
+    }
+  }
+
+  LayerTimes times;
+  times.step_ms = median(whole).value;
+  for (std::size_t i = 0; i < watch.parts().size(); ++i)
+    times.layers.push_back({watch.parts()[i].name, median(forward[i]).value, median(backward[i]).value, {}});
+  for (std::size_t i = parameters; i-- > 0;) {  // the arena holds them in backward's order
+    const ParameterInfo& p = arena.parameters()[i]->info;
+    const auto layer = std::find_if(times.layers.begin(), times.layers.end(),
+                                    [name = layer_of(p.name)](const auto& l) { return l.name == name; });
+    require<Error>(layer != times.layers.end(), "bench layers: parameter ", p.name, " belongs to no layer of ",
+                   model_name, ".");
+    layer->parameters.push_back({p.name, p.elements, std::min(median(ready[i]).value, layer->backward_ms),
+                                 median(update[i]).value, std::max(1, watch.chunks(i))});
+  }
+  return times;
+}
+
+std::string to_json(const LayerTimes& times) {
+  auto layers = nlohmann::ordered_json::array();
+  for (const auto& l : times.layers) {
+    auto parameters = nlohmann::ordered_json::array();
+    for (const auto& p : l.parameters)
+      parameters.push_back({{"name", p.name},
+                            {"elements", p.elements},
+                            {"ready_ms", p.ready_ms},
+                            {"update_ms", p.update_ms},
+                            {"chunks", p.chunks}});
+    layers.push_back(
+        {{"name", l.name}, {"forward_ms", l.forward_ms}, {"backward_ms", l.backward_ms}, {"parameters", parameters}});
+  }
+  return nlohmann::ordered_json{{"step_ms", times.step_ms}, {"layers", layers}}.dump();
+}
+
+LayerTimes layer_times_from(const std::string& text) {
+  LayerTimes times;
+  try {
+    const auto json = nlohmann::json::parse(text);
+    times.step_ms = json.at("step_ms");
+    for (const auto& l : json.at("layers")) {
+      times.layers.push_back({l.at("name"), l.at("forward_ms"), l.at("backward_ms"), {}});
+      for (const auto& p : l.at("parameters"))
+        times.layers.back().parameters.push_back(
+            {p.at("name"), p.at("elements"), p.at("ready_ms"), p.at("update_ms"), p.at("chunks")});
+    }
+  } catch (const nlohmann::json::exception& e) {
+    throw DataError(concat("bench layers: its answer cannot be read (", e.what(), ")"));
+  }
+  return times;
+}
+
+int bench_layers(const std::vector<std::string>& arguments) {
+  std::string model = "alexnet-32";
+  int batch = 32, threads = 1, steps = 15;
+  bool json = false, markdown = false;
+  CLI::App app("Time of each layer in a training step, and when its gradients are ready.", "laconic bench layers");
+  app.add_option("--model", model, "a model of the zoo [alexnet-32]")->type_name("M");
+  app.add_option("--batch", batch, "samples [32]")->check(CLI::Range(1, 1 << 20))->type_name("B");
+  app.add_option("--threads", threads, "kernel threads [1]")->check(CLI::Range(1, 1024))->type_name("T");
+  app.add_option("--steps", steps, "measured steps, after 3 more [15]")->check(CLI::Range(1, 100000))->type_name("S");
+  app.add_flag("--json", json, "one object, on the last line");
+  app.add_flag("--markdown", markdown, "a table for docs");
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+  } catch (const CLI::Success& done) {
+    return app.exit(done, std::cout, std::cerr);
+  } catch (const CLI::ParseError& e) {
+    throw UsageError(concat(e.what(), " (laconic bench layers): see --help"));
+  }
+  const LayerTimes times = measure_layers(model, batch, threads, steps);
+  if (json) {
+    fmt::print("{}\n", to_json(times));
+    return 0;
+  }
+  fmt::print("{}\n{}, batch {}, {} thread{}: {:.3f} ms a step (medians of {} steps)\n\n", machine(), model, batch,
+             threads, threads == 1 ? "" : "s", times.step_ms, steps);
+  print(times, markdown);
+  return 0;
+}
+
+}  // namespace laconic

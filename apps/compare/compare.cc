@@ -1,0 +1,325 @@
+#include "apps/compare/compare.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <tuple>
+
+#include "apps/bench/child_process.h"
+#include "apps/bench/machine.h"
+#include "apps/compare/options.h"
+#include "apps/compare/table.h"
+#include "apps/launch.h"
+#include "apps/text.h"
+#include "core/error.h"
+
+namespace laconic {
+namespace {
+
+constexpr int kComputingSteps = 40;
+
+std::atomic<bool> interrupted{false};
+extern "C" void on_compare_interrupt(int) { interrupted = true; }
+
+int help() {
+  fmt::print(
+      "Trains with several option sets on the same data and seeds, in turns, and prints one table.\n\n"
+      "Usage: laconic compare APP [options of APP for all] --vs \"[LABEL: ]OPTIONS\" --vs ... [options]\n\n"
+      "  --vs \"LABEL: OPTIONS\"      a set: options of APP after the common ones; the first is what others are "
+      "compared with\n"
+      "  --repeat R                 runs of every set, with seeds S, S+1, ... (S: --seed of APP) [1]\n"
+      "  --warm-up K                steps of each run that do not count [a fifth, at most 20]\n"
+      "  --target-accuracy X        also: seconds until the test accuracy is X %\n"
+      "  --launch N                 run APP as N processes under laconic launch, instead of --workers N of APP\n"
+      "  --through \"WORDS\"          put these in front of every command, such as a script that shapes a network\n"
+      "  --rate RATE[,LATENCY]      of the workers' link where --link of APP does not say it, for the bound\n"
+      "  --no-bound                 do not measure computing alone and the layers, which the bound needs\n"
+      "  --keep DIR                 keep the log of every run there\n"
+      "  --markdown, --json         the table for docs; one object on the last line\n"
+      "  --quiet                    no progress\n"
+      "  --dry-run                  print the commands, and leave\n\n"
+      "Example:\n"
+      "  laconic compare mnist --workers 4 --epochs 2 --repeat 3 --vs \"ring: --allreduce ring\" --vs \"butterfly: "
+      "--allreduce butterfly\"\n");
+  return 0;
+}
+
+/// A folder for the runs' files: the user's, or one that goes with the object.
+class Folder {
+ public:
+  explicit Folder(const std::string& keep) : path_(keep), own_(keep.empty()) {
+    std::error_code failed;
+    if (own_) {
+      std::string name = (std::filesystem::temp_directory_path() / "laconic-compare-XXXXXX").string();
+      require<DataError>(mkdtemp(name.data()) != nullptr,
+                         "compare: no temporary folder could be made: ", std::strerror(errno),
+                         ". Set TMPDIR, or give --keep DIR.");
+      path_ = name;
+    } else {
+      std::filesystem::create_directories(path_, failed);
+      require<DataError>(!failed, "compare: the folder ", path_, " could not be made: ", failed.message(),
+                         ". Check the path of --keep.");
+    }
+  }
+  ~Folder() {
+    std::error_code ignored;
+    if (own_) std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+  bool own_;
+};
+
+/// "overlap-none" of "overlap: none".
+std::string file_name(const std::string& label) {
+  std::string name;
+  for (char c : label) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_';
+    if (plain) name += c;
+    if (!plain && !name.empty() && name.back() != '-') name += '-';
+  }
+  return name.substr(0, 40);
+}
+
+/// One line on stderr: redrawn on a terminal, else one per run.
+class ProgressOfRuns {
+ public:
+  explicit ProgressOfRuns(bool quiet) : quiet_(quiet), terminal_(isatty(2) == 1) {}
+  ~ProgressOfRuns() { clear(); }
+  void show(const std::string& text) {
+    if (quiet_ || !terminal_) return;
+    fmt::print(stderr, "\r{}\033[K", text);
+    open_ = true;
+  }
+  void line(const std::string& text) {
+    if (quiet_) return;
+    clear();
+    fmt::print(stderr, "{}\n", text);
+  }
+  void clear() {
+    if (open_) fmt::print(stderr, "\r\033[K");
+    open_ = false;
+  }
+
+ private:
+  bool quiet_, terminal_, open_ = false;
+};
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+/// What a set computes, without the options that say how gradients travel. The link stays: workers compute at another
+/// priority beside an emulated one.
+std::vector<std::string> without_exchange(const std::vector<std::string>& words) {
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string option = words[i].substr(0, words[i].find('='));
+    bool drop = false;
+    for (const char* name : {"--sync", "--allreduce", "--overlap", "--fusion", "--plan", "--link", "--link-of",
+                             "--trace", "--save", "--save-every", "--steps", "--epochs"})
+      drop |= option == name;
+    if (!drop) kept.push_back(words[i]);
+    if (drop && words[i].find('=') == std::string::npos) ++i;  // its value
+  }
+  return kept;
+}
+
+std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class Comparison {
+ public:
+  Comparison(CompareOptions o, std::string app, std::string self)
+      : o_(std::move(o)),
+        app_(std::move(app)),
+        self_(std::move(self)),
+        folder_(o_.keep),
+        progress_(o_.quiet),
+        trials_(o_.sets.size()) {}
+
+  int run(const std::string& again) {
+    const std::vector<Turn> turns = all_turns();
+    const std::size_t n = turns.size();
+    for (std::size_t r = 0; r < static_cast<std::size_t>(o_.repeat); ++r)
+      for (std::size_t i = 0; i < n && !interrupted; ++i) {
+        const Turn& turn = turns[(i + r) % n];  // another one begins each time
+        const std::uint64_t seed = o_.seed + r;
+        turn.trials->push_back(run_one(
+            turn, seed, fmt::format("[{}/{}] {}, seed {}", r * n + i + 1, n * o_.repeat, turn.set.label, seed)));
+      }
+    std::vector<Row> rows = summarise(trials_, o_.warm_up, o_.target_accuracy);
+    for (std::size_t s = 0; s < rows.size(); ++s) {
+      rows[s].label = o_.sets[s].label, rows[s].options = join(o_.sets[s].words, " ");
+      if (o_.bound && rows[s].runs > 0 && !interrupted) add_bound(rows[s], s);
+    }
+    progress_.clear();
+    const TableHead head{machine(), what(), again, o_.target_accuracy, o_.repeat};
+    if (!o_.json || o_.markdown) fmt::print("{}", o_.markdown ? table_markdown(head, rows) : table_text(head, rows));
+    if (o_.json) fmt::print("{}\n", table_json(head, rows));
+    if (interrupted) fmt::print(stderr, "laconic: error: compare was interrupted: the table has the runs until then\n");
+    return interrupted || std::any_of(rows.begin(), rows.end(), [](const Row& r) { return !r.error.empty(); }) ? 1 : 0;
+  }
+
+ private:
+  /// One of the things that run in turn: a set, or the computing of a set whose schedule is to be replayed.
+  struct Turn {
+    std::vector<std::string> common;
+    OptionSet set;
+    std::string name;  ///< of its files
+    std::vector<Trial>* trials;
+  };
+
+  std::vector<Turn> all_turns() {
+    std::vector<Turn> turns;
+    for (std::size_t s = 0; s < o_.sets.size(); ++s)
+      turns.push_back({o_.common, o_.sets[s], fmt::format("{}-{}", s + 1, file_name(o_.sets[s].label)), &trials_[s]});
+    for (const OptionSet& set : o_.sets) {
+      const std::vector<std::string> words = joined(o_.common, set.words);
+      if (!o_.bound || !knows_link(words)) continue;
+      const auto [it, is_new] = computing_.try_emplace(without_exchange(words));
+      if (!is_new) continue;
+      const std::string steps =
+          std::to_string(std::min(kComputingSteps, std::atoi(value_of(words, "--steps").value_or("1000000").c_str())));
+      turns.push_back({it->first,
+                       {"computing alone", {"--sync", "none", "--steps", steps}},
+                       fmt::format("computing-{}", computing_.size()),
+                       &it->second});
+    }
+    return turns;
+  }
+
+  bool knows_link(const std::vector<std::string>& words) const { return o_.rate || value_of(words, "--link"); }
+
+  Trial run_one(const Turn& turn, std::uint64_t seed, const std::string& name) {
+    CompareOptions o = o_;
+    o.common = turn.common;
+    const std::string base = folder_ / fmt::format("{}-seed{}", turn.name, seed);
+    return run_command(command_of(o, turn.set, app_, self_, seed, base + ".jsonl"), base, name);
+  }
+
+  Trial run_command(const std::vector<std::string>& command, const std::string& base, const std::string& name) {
+    progress_.show(name);
+    const std::string log = base + ".jsonl";
+    std::error_code ignored;
+    std::filesystem::remove(log, ignored);  // of a comparison before this one
+    const int code = run_to_files(command, base + ".out", base + ".err", [&] {
+      if (const auto last = last_step(log))
+        progress_.show(fmt::format("{}: step {}, {:.1f} ms", name, last->step, last->ms));
+      return !interrupted;
+    });
+    Trial trial = read_trial(log, base + ".out", base + ".err", code);
+    if (interrupted && trial.error.empty()) trial.error = "interrupted";
+    std::vector<double> ms;
+    for (const auto& s : trial.steps) ms.push_back(s.ms);
+    progress_.line(name + ": " +
+                   (trial.error.empty()
+                        ? fmt::format("{} steps, {:.1f} ms each{}", ms.size(), median(ms).value,
+                                      trial.evaluations.empty()
+                                          ? ""
+                                          : fmt::format(", accuracy {:.2f} %", trial.evaluations.back().accuracy))
+                        : "failed: " + trial.error));
+    return trial;
+  }
+
+  /// Replays the schedule of a set with the times of its layers, as fast as it computes alone.
+  void add_bound(Row& row, std::size_t s) {
+    const auto trial =
+        std::find_if(trials_[s].begin(), trials_[s].end(), [](const Trial& t) { return t.error.empty(); });
+    const std::vector<std::string> words = joined(o_.common, o_.sets[s].words);
+    const auto computing = computing_.find(without_exchange(words));
+    if (computing == computing_.end()) return;
+    const Row alone = summarise({computing->second}, o_.warm_up, std::nullopt)[0];
+    const auto times = alone.runs > 0 ? layers(*trial) : std::nullopt;
+    if (!times) return;
+    row.compute_ms = alone.step_ms.value;
+    if (const auto replay = bound_of(*times, exchange_of(words, trial->workers, o_.rate), *row.compute_ms / 1e3)) {
+      row.bound_ms = 1e3 * replay->step_seconds;
+      row.exchange_ms = 1e3 * replay->exchange_seconds;
+    }
+  }
+
+  std::optional<LayerTimes> layers(const Trial& trial) {
+    const auto [it, is_new] = layers_.emplace(std::tuple{trial.model, trial.batch, trial.threads}, std::nullopt);
+    if (!is_new) return it->second;
+    progress_.show("layers of " + trial.model + ", for the bound");
+    const std::string out = folder_ / "layers.json", err = folder_ / "layers.err";
+    const std::vector<std::string> command{self_,
+                                           "bench",
+                                           "layers",
+                                           "--model",
+                                           trial.model,
+                                           "--batch",
+                                           std::to_string(trial.batch),
+                                           "--threads",
+                                           std::to_string(trial.threads),
+                                           "--steps",
+                                           "8",
+                                           "--json"};
+    if (run_to_files(command, out, err, [] { return !interrupted.load(); }) == 0)
+      it->second = layer_times_from(text_of(out));
+    return it->second;
+  }
+
+  std::string what() const {
+    for (const auto& runs : trials_)
+      for (const Trial& t : runs)
+        if (t.error.empty())
+          return fmt::format("{}: {}, {} worker{}{}, {} thread{} each, batch {} per worker, {} seed{}", o_.app, t.model,
+                             t.workers, t.workers == 1 ? "" : "s", o_.launch > 0 ? " as processes" : "", t.threads,
+                             t.threads == 1 ? "" : "s", t.batch, o_.repeat, o_.repeat == 1 ? "" : "s");
+    return o_.app;
+  }
+
+  CompareOptions o_;
+  std::string app_, self_;
+  Folder folder_;
+  ProgressOfRuns progress_;
+  std::vector<std::vector<Trial>> trials_;                            // [set][run]
+  std::map<std::vector<std::string>, std::vector<Trial>> computing_;  // by its options
+  std::map<std::tuple<std::string, int, int>, std::optional<LayerTimes>> layers_;
+};
+
+}  // namespace
+
+int compare(const std::vector<std::string>& arguments) {
+  const CompareOptions o = parse_compare(arguments);
+  if (o.help) return help();
+  const std::string app = find_app(o.app, "compare"), self = std::filesystem::read_symlink("/proc/self/exe").string();
+  if (o.dry_run) {
+    for (int r = 0; r < o.repeat; ++r)
+      for (const auto& set : o.sets) {
+        std::vector<std::string> words;
+        for (const auto& word : command_of(o, set, app, self, o.seed + static_cast<std::uint64_t>(r), "LOG"))
+          words.push_back(shell_word(word));
+        fmt::print("{}\n", join(words, " "));
+      }
+    return 0;
+  }
+  struct sigaction action = {};
+  action.sa_handler = on_compare_interrupt;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  std::string again = "laconic compare";
+  for (const auto& word : arguments) again += " " + shell_word(word);
+  return Comparison(o, app, self).run(again);
+}
+
+}  // namespace laconic

@@ -1,0 +1,86 @@
+#include "apps/compare/trial.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace laconic {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::ifstream in(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);)
+    if (!line.empty()) lines.push_back(line);
+  return lines;
+}
+
+nlohmann::json parsed(const std::string& line) { return nlohmann::json::parse(line, nullptr, false); }
+
+double number(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+/// What went wrong in one line: our sentence if there is one, else the last words.
+std::string error_in(const std::string& err, int exit_code) {
+  const std::string prefix = "laconic: error: ";
+  const auto lines = lines_of(err);
+  for (const auto& line : lines)
+    if (line.rfind(prefix, 0) == 0) return line.substr(prefix.size());
+  if (!lines.empty()) return fmt::format("exit code {}: {}", exit_code, lines.back());
+  return fmt::format("it ended with exit code {} and said nothing", exit_code);
+}
+
+}  // namespace
+
+Trial read_trial(const std::string& log, const std::string& out, const std::string& err, int exit_code) {
+  Trial t;
+  if (exit_code != 0) {
+    t.error = error_in(err, exit_code);
+    return t;
+  }
+  for (const auto& line : lines_of(out)) {
+    const auto summary = parsed(line);
+    if (!summary.is_object() || !summary.contains("model")) continue;
+    t.model = summary.value("model", "");
+    t.workers = summary.value("workers", 0), t.threads = summary.value("threads", 0),
+    t.batch = summary.value("batch", 0);
+    if (summary.contains("stopped")) t.error = "stopped early: " + summary["stopped"].get<std::string>();
+  }
+  for (const auto& line : lines_of(log)) {
+    const auto entry = parsed(line);
+    if (!entry.is_object()) continue;
+    if (entry.contains("eval"))
+      t.evaluations.push_back({number(entry["eval"], "seconds"), 100 - number(entry["eval"], "top1_error")});
+    else if (entry.contains("step"))
+      t.steps.push_back({number(entry, "step_ms"), number(entry, "exposed_ms"), number(entry, "bytes_sent"),
+                         number(entry, "bytes_dense")});
+  }
+  if (t.error.empty() && t.model.empty())
+    t.error = "its output has no line of JSON at the end: is it a training program of laconic?";
+  if (t.error.empty() && t.steps.empty()) t.error = "it made no step: give it --steps or --epochs";
+  return t;
+}
+
+std::optional<LastStep> last_step(const std::string& log) {
+  std::ifstream in(log, std::ios::binary | std::ios::ate);
+  if (!in) return std::nullopt;
+  constexpr std::streamoff kTail = 4096;
+  const std::streamoff size = in.tellg();
+  in.seekg(std::max<std::streamoff>(0, size - kTail));
+  const std::string tail(std::istreambuf_iterator<char>(in), {});
+  for (std::size_t end = tail.rfind('\n'); end != std::string::npos && end > 0;) {
+    const std::size_t begin = tail.rfind('\n', end - 1);
+    const auto entry = parsed(
+        tail.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1)));
+    if (entry.is_object() && entry.contains("step"))
+      return LastStep{static_cast<long long>(number(entry, "step")), number(entry, "step_ms")};
+    end = begin;
+  }
+  return std::nullopt;
+}
+
+}  // namespace laconic
