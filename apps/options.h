@@ -9,6 +9,7 @@
 
 #include "data/image_dataset.h"
 #include "dist/trainer/trainer.h"
+#include "dist/transport/link.h"
 
 namespace CLI {
 class App;
@@ -51,6 +52,8 @@ struct TrainOptions {
   std::string reduce = "mean";        ///< mean | sum
   std::optional<std::int64_t> audit;  ///< compare checksums over ranks every so many steps
   double timeout = 300;               ///< s
+  std::optional<dist::LinkSpec> link;         ///< emulated between the workers
+  std::map<int, dist::LinkSpec> link_of;      ///< exceptions, by rank
 
   // Saving
   std::string save;  ///< a directory

@@ -129,6 +129,7 @@ void require_fit(const ModelInfo& model, const ImageDataset& data, const std::st
 
 /// Under MPI the traces of all ranks are brought together in one file.
 void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
+  worker.engine.set_trace(nullptr);
   if (dist::ranks_under_mpirun() == 0) {
     worker.engine.run("meeting before the trace is written", [](dist::Communicator& comm) -> dist::Task<> {
       std::vector<double> nothing{0.0};
@@ -143,13 +144,26 @@ void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
   if (worker.rank == 0) write_merged_traces(all, path);
 }
 
+/// What the emulated network was, and whether it was what limited the run.
+void print_link(const TrainOptions& o, const dist::LinkUse& use) {
+  fmt::print("link: {} (emulated), {} messages, {:.1f} % of them late by more than 2 ms\n", o.link->to_string(), use.deliveries,
+             100 * use.late_share());
+  if (use.late_share() > 0.05)
+    fmt::print(stderr,
+               "laconic: warning: {:.0f} % of the messages were taken more than 2 ms after the emulated link had delivered them: this machine "
+               "was the limit, not the link. Use fewer --workers, less --threads, or a slower --link.\n",
+               100 * use.late_share());
+}
+
 RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData& shared, Observers& observers) {
   const auto alias = app.aliases.find(o.model);
   const std::string model_name = alias == app.aliases.end() ? o.model : alias->second;
   const int ranks = dist::ranks_under_mpirun();
   Trace trace;
   RunSummary summary;
-  dist::run_workers({.workers = o.workers.value_or(ranks > 0 ? 0 : 1), .timeout_seconds = o.timeout}, [&](dist::Worker& worker) {
+  dist::WorldOptions world{.workers = o.workers.value_or(ranks > 0 ? 0 : 1), .timeout_seconds = o.timeout};
+  if (o.link) world.link = dist::LinkOptions{.all = *o.link, .of = o.link_of};
+  const dist::WorldReport report = dist::run_workers(world, [&](dist::Worker& worker) {
     const std::shared_ptr<const ImageDataset> data = shared.get();
     require_fit(model_info(model_name), *data, o.data);
     const ImageClassification::Options task{.batch = o.batch,
@@ -180,6 +194,7 @@ RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData&
     if (worker.rank == 0) summary = done;
     if (!o.trace.empty()) write_trace(trace, worker, o.trace);
   });
+  if (o.link && !o.dry_run && !o.quiet) print_link(o, report.link);
   return summary;
 }
 

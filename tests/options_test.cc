@@ -122,6 +122,12 @@ TEST(Options, EveryOptionIsRead) {
                                 "sum",
                                 "--audit",
                                 "10",
+                                "--link",
+                                "100mbit,1ms,10us",
+                                "--link-of",
+                                "2=10mbit,5ms",
+                                "--link-of",
+                                "3=1gbit,0",
                                 "--timeout",
                                 "2.5",
                                 "--save",
@@ -164,6 +170,9 @@ TEST(Options, EveryOptionIsRead) {
   EXPECT_EQ(o.reduce, "sum");
   EXPECT_EQ(o.audit, 10);
   EXPECT_EQ(o.timeout, 2.5);
+  EXPECT_EQ(o.link->to_string(), "100 Mbit/s, 1 ms + 0 to 10 us");
+  EXPECT_EQ(o.link_of.size(), 2u);
+  EXPECT_EQ(o.link_of.at(2).to_string(), "10 Mbit/s, 5 ms");
   EXPECT_EQ(o.save, "out");
   EXPECT_EQ(o.save_every->count, 200);
   EXPECT_TRUE(o.save_every->in_steps);
@@ -227,6 +236,15 @@ TEST(Options, CombinationsThatMakeNoSenseAreRefused) {
   expect_refused({"--resume"},
                  "there is no place to resume from (--resume): give a checkpoint, or --save DIR to take its newest");
   expect_refused({"--save-every", "2"}, "there is no place to save to (--save-every): add --save DIR");
+  expect_refused({"--workers", "4", "--link", "fast"},
+                 "'fast' is not a link (--link): give RATE,LATENCY or RATE,LATENCY,JITTER, as 100mbit,1ms or 1gbit,50us,10us");
+  expect_refused({"--link", "1gbit,50us"}, "one worker has nobody to talk to (--link): add --workers 4");
+  expect_refused({"--workers", "4", "--link-of", "2=1gbit,50us"},
+                 "there is no link to make an exception from (--link-of): add --link, as --link 100mbit,1ms");
+  expect_refused({"--workers", "4", "--link", "1gbit,1ms", "--link-of", "1gbit,50us"},
+                 "'1gbit,50us' names no worker (--link-of): give RANK=RATE,LATENCY, as 2=10mbit,5ms");
+  expect_refused({"--workers", "4", "--link", "1gbit,1ms", "--link-of", "4=1gbit,50us"},
+                 "there is no worker 4 (--link-of): ranks are 0 to 3");
   expect_refused({"--eval-only"}, "there are no weights to measure (--eval-only): add --init FILE or --resume PATH");
   expect_refused({"--resume", "a", "--init", "b"},
                  "weights come from a checkpoint or from a file (--resume and --init): leave one of them out");

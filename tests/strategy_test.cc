@@ -106,7 +106,7 @@ TEST(AllreduceSync, TrainsWithTheMeanGradientAndEndsWithTheSameBitsOnAllRanks) {
 }
 
 /// Every algorithm that runs without MPI.
-std::vector<std::string> algorithms() { return {"ring", "butterfly", "hybrid", "hybrid-printed"}; }
+std::vector<std::string> algorithms() { return {"ring", "butterfly", "doubling", "hierarchical:2", "hybrid", "hybrid-printed"}; }
 
 PlanOptions plan_options(const std::string& allreduce, const std::string& fusion, std::size_t chunk_bytes) {
   PlanOptions options;

@@ -374,6 +374,7 @@ void Trainer::train_step() {
 void Trainer::finish_report() {
   if (!pending_.any) return;
   worker_.engine.wait(std::exchange(pending_.ticket, {}));
+  if (Trace::Row* row = Trace::current()) row->forget_arrows();
   pending_.any = false;
   const std::vector<double>& sums = pending_.sums;
   StepReport& r = pending_.report;
