@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -82,16 +84,32 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
               {"exposed_share", rounded(s.exposed_share)},
               {"bytes_sent_total", s.bytes_sent_total},
               {"bytes_dense_total", s.bytes_dense_total},
-              {"bytes_network_total", s.bytes_network_total}};
+              {"bytes_network_total", s.bytes_network_total},
+              {"buffer_bytes_peak", s.buffer_bytes_peak}};
   if (s.last_eval) all["eval"] = object(*s.last_eval);
   if (!s.stopped.empty()) all["stopped"] = s.stopped;
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 JsonLog::JsonLog(std::string path, bool append)
-    : path_(std::move(path)), file_(std::fopen(path_.c_str(), append ? "ae" : "we")), flushed_(now_seconds()) {
+    : path_(std::move(path)), append_(append), file_(std::fopen(path_.c_str(), append ? "ae" : "we")), flushed_(now_seconds()) {
   require<DataError>(file_ != nullptr, path_, ": the log could not be opened: ", std::strerror(errno),
                      ". Check the path of --log.");
+}
+
+void JsonLog::on_start(const RunInfo& info) {
+  if (!append_) return;
+  std::ifstream in(path_);
+  std::uint64_t keep = 0;
+  for (std::string text; std::getline(in, text); keep += text.size() + 1) {
+    const Json object = Json::parse(text, nullptr, false);
+    if (object.is_discarded() || in.eof()) break;  // cut off in the middle of a line
+    if (object.contains("step") && object["step"].is_number_integer() && object["step"] > info.first_step) break;
+  }
+  in.close();
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path_, error)) std::filesystem::resize_file(path_, keep, error);
+  require<DataError>(!error, path_, ": the log could not be shortened: ", error.message(), ". Check the path of --log.");
 }
 
 void JsonLog::line(std::string text, bool now) {

@@ -26,6 +26,8 @@ class JsonLog final : public Observer {
  public:
   /// A resumed run appends; any other starts the file anew.
   explicit JsonLog(std::string path, bool append = false);
+  /// A resumed run goes on after the checkpoint's step: lines of later steps, of a run that was cut off, are dropped.
+  void on_start(const RunInfo& info) override;
   void on_step(const StepReport& report) override;
   void on_eval(const EvalReport& report) override;
   void on_end(const RunSummary& summary) override;
@@ -36,6 +38,7 @@ class JsonLog final : public Observer {
   };
   void line(std::string text, bool now);
   std::string path_;
+  bool append_;
   std::unique_ptr<std::FILE, Close> file_;
   double flushed_ = 0;  // s
 };

@@ -110,6 +110,15 @@ class Adder {
         name, [read, name](const std::string& text) { read(text, name); }, help);
     return option->type_name(type)->group(group_)->take_last();
   }
+  /// The same for an option that may be given again: `read` for each.
+  template <class Read>
+  CLI::Option* values(const std::string& name, const std::string& type, const std::string& help, Read read) {
+    CLI::Option* option = app_.add_option_function<std::vector<std::string>>(
+        name, [read, name](const std::vector<std::string>& texts) {
+          for (const std::string& text : texts) read(text, name);
+        }, help);
+    return option->type_name(type)->group(group_)->allow_extra_args(false);
+  }
   CLI::Option* text(const std::string& name, const std::string& type, std::string& target, const std::string& help) {
     return value(name, type, help, [&target](const std::string& text, const std::string& option) {
       if (text.empty()) refuse("the value is empty", option, "give one, or leave the option out");
@@ -225,7 +234,17 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.value("--workers", "N", "threads that train together [1]; processes: laconic launch",
             [&o](const std::string& text, const std::string& option) { o.workers = whole<int>(text, option, 1); });
   add.choice("--sync", o.sync, {"none", "allreduce"}, "how gradients are joined; none: each worker alone");
-  add.choice("--allreduce", o.allreduce, {"ring", "butterfly"}, "how sums travel");
+  add.value("--allreduce", "NAME",
+            "how sums travel: ring, butterfly, doubling,\nhierarchical:G (groups of G), mpi, hybrid (butterfly for\n"
+            "convolutions and small ones), hybrid-printed [ring]",
+            [&o](const std::string& text, const std::string&) { dist::set_allreduce(o.plan, text); });
+  add.value("--overlap", "none|backward|forward", "sums travel after backward, during it, or also\nduring the next forward [forward]",
+            [&o](const std::string& text, const std::string&) { o.overlap = dist::overlap_named(text); });
+  add.value("--fusion", "none|copy:SIZE|lazy:SIZE", "small neighbours travel together, copied or not\n[lazy:1MiB]",
+            [&o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
+  add.value("--chunk", "none|SIZE", "larger linear weights travel in chunks of rows [4MiB]",
+            [&o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
+  add.text("--plan", "FILE", o.plan_file, "what travels how, instead of by these options;\n--dry-run --json writes one");
   add.choice("--reduce", o.reduce, {"mean", "sum"}, "of the workers' gradients");
   add.whole_number<int>("--threads", "T", o.threads, 1, "kernel threads per worker [cores / workers here]", false);
   add.whole_number<int>("--data-threads", "D", o.data_threads, 0, "threads per worker that prepare batches");
@@ -236,6 +255,16 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
               o.audit = text.empty() ? 1 : whole<std::int64_t>(text, option, 1);
             })
       ->expected(0, 1);
+  add.value("--link", "RATE,LATENCY[,JITTER]", "emulate a network between the workers, as 100mbit,1ms",
+            [&o](const std::string& text, const std::string& option) { o.link = dist::LinkSpec::parse(text, option); });
+  add.values("--link-of", "RANK=RATE,LATENCY", "another link for this worker; may be given again",
+            [&o](const std::string& text, const std::string& option) {
+              const auto equals = text.find('=');
+              const auto rank = number_from<int>(text.substr(0, equals));
+              if (equals == std::string::npos || !rank || *rank < 0)
+                refuse("'" + text + "' names no worker", option, "give RANK=RATE,LATENCY, as 2=10mbit,5ms");
+              o.link_of[*rank] = dist::LinkSpec::parse(text.substr(equals + 1), option);
+            });
   add.real_number("--timeout", "S", o.timeout, 0.001, 1e9, "300", "seconds until a silent worker counts as lost");
 
   add.group(kSaveGroup);
@@ -294,6 +323,16 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
 
   if (!options.lr) options.lr = options.optimizer == "sgd" ? *defaults.options.lr : 0.001f;
 
+  if (options.link_of.size() > 0 && !options.link)
+    refuse("there is no link to make an exception from", "--link-of", "add --link, as --link 100mbit,1ms");
+  if (options.link && dist::ranks_under_mpirun() > 0)
+    refuse("a link is emulated between threads only, and these are MPI processes", "--link",
+           "use --workers without mpirun, or a real network");
+  if (options.link && options.workers.value_or(1) == 1)
+    refuse("one worker has nobody to talk to", "--link", "add --workers 4");
+  for (const auto& [rank, spec] : options.link_of)
+    if (rank >= *options.workers)
+      refuse(fmt::format("there is no worker {}", rank), "--link-of", fmt::format("ranks are 0 to {}", *options.workers - 1));
   if (options.resume && options.resume_path.empty() && options.save.empty())
     refuse("there is no place to resume from", "--resume", "give a checkpoint, or --save DIR to take its newest");
   if (options.resume && !options.init.empty())

@@ -9,6 +9,7 @@
 
 #include "data/image_dataset.h"
 #include "dist/trainer/trainer.h"
+#include "dist/transport/link.h"
 
 namespace CLI {
 class App;
@@ -45,10 +46,14 @@ struct TrainOptions {
   int data_threads = 1;
   std::string device = "cpu";
   std::string sync = "allreduce";     ///< none | allreduce
-  std::string allreduce = "ring";     ///< ring | butterfly
+  dist::PlanOptions plan;             ///< --allreduce, --fusion, --chunk
+  std::string plan_file;              ///< what travels how, instead of by these
+  dist::Overlap overlap = dist::Overlap::forward;
   std::string reduce = "mean";        ///< mean | sum
   std::optional<std::int64_t> audit;  ///< compare checksums over ranks every so many steps
   double timeout = 300;               ///< s
+  std::optional<dist::LinkSpec> link;         ///< emulated between the workers
+  std::map<int, dist::LinkSpec> link_of;      ///< exceptions, by rank
 
   // Saving
   std::string save;  ///< a directory

@@ -106,7 +106,9 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.seed = o.seed;
   t.dropout = !o.no_dropout;
   t.sync = o.sync;
-  t.plan.algorithm = dist::algorithm_named(o.allreduce);
+  t.plan = o.plan;
+  t.plan_file = o.plan_file;
+  t.overlap = o.overlap;
   t.mean = o.reduce == "mean";
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
   t.skip_nan = o.on_nan == "skip";
@@ -142,13 +144,26 @@ void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
   if (worker.rank == 0) write_merged_traces(all, path);
 }
 
+/// What the emulated network was, and whether it was what limited the run.
+void print_link(const TrainOptions& o, const dist::LinkUse& use) {
+  fmt::print("link: {} (emulated), {} messages, {:.1f} % of them late by more than 2 ms\n", o.link->to_string(), use.deliveries,
+             100 * use.late_share());
+  if (use.late_share() > 0.05)
+    fmt::print(stderr,
+               "laconic: warning: {:.0f} % of the messages were taken more than 2 ms after the emulated link had delivered them: this machine "
+               "was the limit, not the link. Use fewer --workers, less --threads, or a slower --link.\n",
+               100 * use.late_share());
+}
+
 RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData& shared, Observers& observers) {
   const auto alias = app.aliases.find(o.model);
   const std::string model_name = alias == app.aliases.end() ? o.model : alias->second;
   const int ranks = dist::ranks_under_mpirun();
   Trace trace;
   RunSummary summary;
-  dist::run_workers({.workers = o.workers.value_or(ranks > 0 ? 0 : 1), .timeout_seconds = o.timeout}, [&](dist::Worker& worker) {
+  dist::WorldOptions world{.workers = o.workers.value_or(ranks > 0 ? 0 : 1), .timeout_seconds = o.timeout};
+  if (o.link) world.link = dist::LinkOptions{.all = *o.link, .of = o.link_of};
+  const dist::WorldReport report = dist::run_workers(world, [&](dist::Worker& worker) {
     const std::shared_ptr<const ImageDataset> data = shared.get();
     require_fit(model_info(model_name), *data, o.data);
     const ImageClassification::Options task{.batch = o.batch,
@@ -166,6 +181,7 @@ RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData&
     Trainer trainer(worker, workload, options, &observers);
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());
+      if (worker.rank == 0 && o.json) fmt::print("{{\"plan\": {}}}\n", trainer.plan().json());
       return;
     }
     if (o.eval_only) {
@@ -178,6 +194,7 @@ RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData&
     if (worker.rank == 0) summary = done;
     if (!o.trace.empty()) write_trace(trace, worker, o.trace);
   });
+  if (o.link && !o.dry_run && !o.quiet) print_link(o, report.link);
   return summary;
 }
 
@@ -207,7 +224,7 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
     const RunSummary summary = train_once(o, app, data, observers);
     if (summary.last_eval) accuracies.push_back(100 - summary.last_eval->top1_error);
     if (speaks && !o.dry_run && !o.quiet && !o.log.empty() && !o.eval_only) fmt::print("log: {}\n", o.log);
-    if (speaks && o.json) fmt::print("{}\n", to_json(observers.info(), summary));
+    if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
     std::fflush(stdout);
   }
   if (speaks && options.repeat > 1 && !options.quiet && !accuracies.empty()) {

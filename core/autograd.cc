@@ -83,6 +83,17 @@ void Grads::put(int i, Tensor gradient) {
   }
 }
 
+std::int64_t Grads::chunk_rows(int i) const {
+  const Node& target = *node_.inputs_[i];
+  if (!target.is_leaf()) return 0;
+  const auto& leaf = static_cast<const Leaf&>(target);
+  return leaf.uses_ == 1 ? leaf.chunk_rows() : 0;
+}
+
+void Grads::complete_rows(int i, std::int64_t first, std::int64_t count) {
+  static_cast<Leaf&>(*node_.inputs_[i]).complete_rows(first, count);
+}
+
 /// The walk over a recorded graph.
 class Tape {
  public:

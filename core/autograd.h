@@ -45,8 +45,13 @@ class Leaf : public Node {
   bool written = false;  ///< false: the next contribution overwrites
   /// Called by Tape at the last use in a backward pass. Uses are counted over the part of the graph that is walked.
   virtual void complete() {}
+  /// Rows in which an operation that can should finish this gradient, telling complete_rows after each; 0: at once.
+  virtual std::int64_t chunk_rows() const { return 0; }
+  /// Rows [first, first + count) of grad are final: no use of them is left. complete() still follows.
+  virtual void complete_rows(std::int64_t /*first*/, std::int64_t /*count*/) {}
 
  private:
+  friend class Grads;
   friend class Tape;
   int uses_ = 0;
 };
@@ -66,6 +71,11 @@ class Grads {
   Target into(int i, const Shape& shape, Device device);
   /// Hands over a gradient in memory of its own; kept without a copy where possible.
   void put(int i, Tensor gradient);
+
+  /// Rows in which the gradient of input i is wanted, because it travels so; 0: as a whole, also at any use but the
+  /// last, which alone makes rows final. An operation that goes by it calls complete_rows after each chunk.
+  std::int64_t chunk_rows(int i) const;
+  void complete_rows(int i, std::int64_t first, std::int64_t count);
 
  private:
   Node& node_;

@@ -32,9 +32,21 @@ void Parameter::ParameterLeaf::complete() {
   if (owner->arena_) owner->arena_->announce(*owner);
 }
 
+std::int64_t Parameter::ParameterLeaf::chunk_rows() const {
+  return owner->arena_ && owner->arena_->last_ ? owner->chunk_rows_ : 0;
+}
+
+void Parameter::ParameterLeaf::complete_rows(std::int64_t first, std::int64_t count) {
+  if (owner->arena_) owner->arena_->announce(*owner, {first, count});
+}
+
 Tensor Parameter::fresh() {
-  if (arena_ && arena_->listener_) arena_->listener_->before_forward(*this, all_rows());
+  refresh(all_rows());
   return tensor();
+}
+
+void Parameter::refresh(Rows rows) {
+  if (arena_ && arena_->listener_) arena_->listener_->before_forward(*this, rows);
 }
 
 ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& registered, Device device) {
@@ -70,7 +82,7 @@ ParameterArena::~ParameterArena() {
 Tensor ParameterArena::make_state() const { return Tensor::zeros({size_}, DType::f32, values_.device()); }
 
 void ParameterArena::begin_step() {
-  for (const auto& p : parameters_) p->leaf_->written = p->announced_ = false;
+  for (const auto& p : parameters_) p->leaf_->written = false, p->announced_rows_ = 0;
 }
 
 void ParameterArena::backward(const Tensor& loss, float scale, bool last) {
@@ -92,9 +104,13 @@ void ParameterArena::finish_gradients() {
 }
 
 void ParameterArena::announce(Parameter& p) {
-  if (!last_ || p.announced_) return;
-  p.announced_ = true;
-  if (listener_) listener_->gradient_ready(p, p.all_rows());
+  if (p.announced_rows_ == 0) announce(p, p.all_rows());
+}
+
+void ParameterArena::announce(Parameter& p, Rows rows) {
+  if (!last_) return;
+  p.announced_rows_ += rows.count;
+  if (listener_) listener_->gradient_ready(p, rows);
 }
 
 }  // namespace laconic

@@ -61,17 +61,27 @@ class Parameter {
 
   /// Waits until the value may be read (listener), then returns tensor(). Called by layers in forward.
   Tensor fresh();
+  /// Waits for these rows alone.
+  void refresh(Rows rows);
+
+  /// Rows in which operations that can (ops::linear) finish the gradient and await the value, so that a large weight
+  /// travels while it is computed; 0: as a whole. Set by a strategy from its plan: the products' bits may depend on it.
+  std::int64_t chunk_rows() const { return chunk_rows_; }
+  void set_chunk_rows(std::int64_t rows) { chunk_rows_ = rows; }
 
  private:
   friend class ParameterArena;
   struct ParameterLeaf final : Leaf {
     Parameter* owner = nullptr;
     void complete() override;
+    std::int64_t chunk_rows() const override;
+    void complete_rows(std::int64_t first, std::int64_t count) override;
   };
   Tensor value_;
   std::shared_ptr<ParameterLeaf> leaf_;
   class ParameterArena* arena_ = nullptr;
-  bool announced_ = false;
+  std::int64_t chunk_rows_ = 0;
+  std::int64_t announced_rows_ = 0;  // of this step's gradient: all, none, or while chunks are finished some
 };
 
 /// All parameters of one model in one piece of memory, their gradients in another, both in the same order: the reverse
@@ -108,6 +118,7 @@ class ParameterArena {
  private:
   friend class Parameter;
   void announce(Parameter& p);
+  void announce(Parameter& p, Rows rows);
   std::vector<std::shared_ptr<Parameter>> parameters_;
   Tensor values_, gradients_;
   std::int64_t elements_ = 0, size_ = 0;

@@ -23,7 +23,7 @@ struct Request {
   enum class Kind : unsigned char { send, recv };
   Kind kind = Kind::send;
   int peer = 0;               ///< world rank on the other side
-  int slot = 0;               ///< which operation of the plan
+  int slot = 0;               ///< which operation of the plan, and which channel of it: what messages match by
   std::byte* data = nullptr;  ///< only read if kind is send
   std::size_t size = 0;       ///< bytes to send, or room for what comes
   Device device{};            ///< where `data` lies
@@ -127,6 +127,18 @@ class Communicator {
   /// nothing, so every member must name the same ranks. Messages of both between two ranks share one order.
   virtual std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) = 0;
 
+  /// The same ranks with a message order of their own, so that parts of one operation may run beside each other
+  /// (collective/pieces.h). 0 <= index < kChannels; of a channel there are no further ones. Local: sends nothing.
+  virtual std::unique_ptr<Communicator> channel(int index) = 0;
+  static constexpr int kChannels = 15;
+
+  /// Ends every transfer under way, and those still to come, with this error, so that all coroutines that use this
+  /// communicator or views of it come to their end.
+  virtual void end(std::exception_ptr error) = 0;
+
+  /// Scratch memory that came (or, if negative, went), for the counters.
+  virtual void count_buffer(std::ptrdiff_t bytes) = 0;
+
   /// Forgets every transfer that was not awaited to its end; afterwards nobody touches the memory they were given.
   virtual void cancel() = 0;
 };
@@ -138,8 +150,13 @@ template <class T>
 class Scratch {
  public:
   Scratch(Communicator& comm, std::size_t elements, Device device)
-      : comm_(comm), storage_(elements * sizeof(T), device), elements_(elements) {}
-  ~Scratch() { comm_.cancel(); }
+      : comm_(comm), storage_(elements * sizeof(T), device), elements_(elements) {
+    comm_.count_buffer(bytes());
+  }
+  ~Scratch() {
+    comm_.cancel();
+    comm_.count_buffer(-bytes());
+  }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
@@ -147,6 +164,8 @@ class Scratch {
   Slice<T> first(std::size_t count) const { return slice().first(count); }
 
  private:
+  std::ptrdiff_t bytes() const { return static_cast<std::ptrdiff_t>(elements_ * sizeof(T)); }
+
   Communicator& comm_;
   Storage storage_;
   std::size_t elements_;

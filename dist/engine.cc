@@ -3,6 +3,8 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 namespace laconic::dist {
@@ -12,7 +14,10 @@ double seconds(std::chrono::steady_clock::duration d) { return std::chrono::dura
 
 }  // namespace
 
-Engine::Engine(std::function<std::unique_ptr<Transport>()> make, Options options) : options_(options) {
+Engine::Engine(std::function<std::unique_ptr<Transport>()> make, Options options)
+    : options_(options),
+      beat_seconds_(std::min(2.0, options.timeout_seconds / 8)),
+      quiet_seconds_(std::min(5.0, options.timeout_seconds / 4)) {
   std::exception_ptr error;
   bool ready = false;
   thread_ = std::thread([&, this, make = std::move(make)] {
@@ -21,6 +26,7 @@ Engine::Engine(std::function<std::unique_ptr<Transport>()> make, Options options
       transport_ = make();
       rank_ = transport_->rank();
       size_ = transport_->size();
+      signs_.resize(static_cast<std::size_t>(size_));
     } catch (...) {
       error = std::current_exception();
     }
@@ -52,7 +58,12 @@ Engine::~Engine() {
   thread_.join();
 }
 
-int Engine::reserve_slots(int count) { return std::exchange(next_slot_, next_slot_ + count); }
+int Engine::reserve_slots(int count) {
+  constexpr int kMost = std::numeric_limits<int>::max() / TransportCommunicator::kSlotsPerOperation;
+  require<Error>(count >= 0 && count <= kMost - next_slot_, "engine: ", count, " more slots after ", next_slot_,
+                 " are too many: there are ", kMost, " in all. Reserve them once and use them again.");
+  return std::exchange(next_slot_, next_slot_ + count);
+}
 
 // ---- compute thread ----
 
@@ -113,15 +124,10 @@ void Engine::wait_for(const Ticket& ticket, bool exposed) {
   std::unique_lock lock(mutex_);
   const Ticket::State& state = *ticket.state_;
   if (!state.done && !failure_) {
-    const Clock::time_point begin = waiting_since_ = Clock::now();
-    const auto patience = std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double>(std::min(options_.timeout_seconds, 1e8)));
-    while (!changed_.wait_for(lock, patience, [&] { return state.done || failure_; })) {
-      check_time_ = true;  // the communication thread knows whether anything moved meanwhile, and what is missing
-      lock.unlock();
-      transport_->wake();
-      lock.lock();
-    }
+    const Clock::time_point begin = Clock::now();
+    waiting_since_ = begin;
+    changed_.wait(lock, [&] { return state.done || failure_; });  // the communication thread watches the time-out
+    waiting_since_.reset();
     const Clock::time_point end = Clock::now();
     if (exposed) exposed_seconds_ += seconds(end - begin);
     if (Trace::Row* row = Trace::current(); row && state.arrow)
@@ -139,14 +145,8 @@ void Engine::wait_for(const Ticket& ticket, bool exposed) {
 void Engine::drain() {
   std::unique_lock lock(mutex_);
   waiting_since_ = Clock::now();
-  const auto patience = std::chrono::duration_cast<Clock::duration>(
-      std::chrono::duration<double>(std::min(options_.timeout_seconds, 1e8)));
-  while (!changed_.wait_for(lock, patience, [&] { return open_ == 0 || failure_; })) {
-    check_time_ = true;
-    lock.unlock();
-    transport_->wake();
-    lock.lock();
-  }
+  changed_.wait(lock, [&] { return open_ == 0 || failure_; });
+  waiting_since_.reset();
   if (failure_) std::rethrow_exception(failure_);
 }
 
@@ -176,7 +176,7 @@ void Engine::abort(const std::string& reason, int exit_code) noexcept {
 EngineCounters Engine::counters() const {
   std::lock_guard lock(mutex_);
   const double running = open_ > 0 ? seconds(Clock::now() - busy_since_) : 0;
-  return {transport_->traffic(), comm_seconds_ + running, exposed_seconds_};
+  return {transport_->traffic(), comm_seconds_ + running, exposed_seconds_, transport_->peak_buffer_bytes()};
 }
 
 // ---- communication thread ----
@@ -208,11 +208,10 @@ void Engine::serve() {
   while (take_submitted()) {
     scheduler_.run();
     finish();
-    if (transport_->progress() > 0) {
-      last_progress_ = Clock::now();
-      continue;
-    }
-    transport_->wait();
+    const bool moved = transport_->progress() > 0;
+    if (moved) last_progress_ = Clock::now();
+    beat();
+    if (!moved) transport_->wait(size_ > 1 ? beat_seconds_ : Transport::kForever);
   }
 }
 
@@ -223,12 +222,10 @@ bool Engine::take_submitted() {
     if (stop_) return false;
     if (abort_asked_) throw CommError(abort_reason_);
     if (halt_asked_) throw CommError("engine: halted while operations were under way");
-    if (std::exchange(check_time_, false)) {
-      const Clock::time_point quiet_since = std::max(waiting_since_, last_progress_);
-      if (seconds(Clock::now() - quiet_since) >= 0.999 * options_.timeout_seconds) throw CommError(describe());
-    }
     taken.swap(submitted_);
   }
+  if (taken.empty()) return true;
+  last_progress_ = Clock::now();
   std::vector<Running*> startable;
   for (auto& running : taken) {
     RunningList& queue = slots_[running->operation.slot];
@@ -276,6 +273,8 @@ void Engine::finish() {
       queue.erase(queue.begin());
       if (!queue.empty()) start(*queue.front());
     }
+    last_operation_ = dead.back()->operation.name;
+    last_ended_ = Clock::now();
     for (auto& running : dead) {
       running->comm->cancel();
       running->task = {};
@@ -312,21 +311,86 @@ void Engine::fail(std::exception_ptr error) {
   changed_.notify_all();
 }
 
-std::string Engine::describe() const {
-  std::string first;
-  int others = 0;
+// ---- what is missing when nothing moves ----
+
+/// Now and then: listens to the notes of other ranks, tells them what this one waits for if it waits long already, and
+/// ends a wait that is over its time. A note that begins with '?' asks for one that begins with '='.
+void Engine::beat() {
+  const Clock::time_point now = Clock::now();
+  if (seconds(now - last_beat_) < beat_seconds_) return;
+  last_beat_ = now;
+  while (const std::optional<Note> note = transport_->hear()) {
+    if (note->text.empty()) continue;
+    signs_[static_cast<std::size_t>(note->from)] = {now, note->text.substr(1)};
+    if (note->text[0] == '?') transport_->tell(note->from, "=" + status());
+  }
+  if (first_operation().empty() || seconds(now - last_progress_) < quiet_seconds_) return;
+  for (int r = 0; r < size_; ++r)
+    if (r != rank_ && transport_->can_tell()) transport_->tell(r, "?" + status());
+  std::lock_guard lock(mutex_);
+  if (waiting_since_ && seconds(now - std::max(*waiting_since_, last_progress_)) >= options_.timeout_seconds)
+    throw CommError(describe());
+}
+
+/// The first one under way, by slot; "" if none is.
+std::string Engine::first_operation() const {
+  for (const auto& [slot, queue] : slots_)
+    if (!queue.empty()) return queue.front()->operation.name;
+  return "";
+}
+
+/// "allreduce conv1.weight waits for rank 2 (...); ..., allreduce fc waits for ..." or "computes; ..."
+std::string Engine::status() const {
+  constexpr int kNamed = 4;
+  std::string text;
+  int count = 0;
   for (const auto& [slot, queue] : slots_)
     for (const auto& running : queue) {
+      if (++count > kNamed) continue;
       const std::string waits = running->comm ? running->comm->waits_for() : "";
-      if (!waits.empty() && first.empty())
-        first = concat(running->operation.name, " ", waits);
-      else
-        ++others;
+      text += concat(text.empty() ? "" : ", ", running->operation.name, waits.empty() ? "" : " ", waits);
     }
-  if (first.empty()) first = "no operation has a transfer under way";
-  return concat("engine: rank ", rank_, " of ", size_, " saw nothing move for ", options_.timeout_seconds,
-                " s: ", first, others > 0 ? concat("; and ", others, " more operations wait") : "",
-                ". Is that rank alive? Raise --timeout if it is slow.");
+  if (count > kNamed) text += concat(" and ", count - kNamed, " more operations");
+  if (count > 0) return text;
+  if (last_operation_.empty()) return "computes; it has communicated nothing so far";
+  return concat("computes; its last operation, ", last_operation_, ", ended ",
+                std::lround(seconds(Clock::now() - last_ended_)), " s ago");
+}
+
+/// Who keeps the others waiting, as far as the notes tell: a silent rank before one that computes before one that is
+/// somewhere else.
+std::string Engine::verdict() const {
+  if (!transport_->can_tell()) return "Is that rank alive? ";
+  const Clock::time_point now = Clock::now();
+  const std::string mine = first_operation();
+  std::string computing, elsewhere;
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    const Sign& sign = signs_[static_cast<std::size_t>(r)];
+    const double silent_seconds = seconds(now - std::max(sign.heard, last_progress_));
+    if (silent_seconds > options_.timeout_seconds / 2)
+      return concat("There is no sign of life from rank ", r, " since ", std::lround(silent_seconds), " s. ");
+    if (computing.empty() && sign.status.starts_with("computes"))
+      computing = concat("Rank ", r, " ", sign.status, ". ");
+    else if (elsewhere.empty() && sign.status.find(mine) == std::string::npos)
+      elsewhere = concat("Rank ", r, " is at another operation: ", sign.status, ". ");
+  }
+  if (!computing.empty()) return computing;
+  return elsewhere.empty() ? "All ranks wait for it. " : elsewhere;
+}
+
+std::string Engine::describe() const {
+  std::string text = concat("engine: rank ", rank_, " of ", size_, " saw nothing move for ", options_.timeout_seconds,
+                            " s: ", status(), ". ", verdict(), "Raise --timeout if that is only slow.");
+  for (int r = 0; r < size_; ++r) {
+    const Sign& sign = signs_[static_cast<std::size_t>(r)];
+    const bool recent = sign.heard > last_progress_;
+    if (r == rank_)
+      text += concat("\n  rank ", r, ": ", status());
+    else if (transport_->can_tell())
+      text += concat("\n  rank ", r, ": ", recent ? sign.status : "says nothing");
+  }
+  return text;
 }
 
 }  // namespace laconic::dist

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,8 +49,9 @@ class Ticket {
 /// How much an engine did since it was made; a step's share is the difference of two readings.
 struct EngineCounters {
   Traffic sent;
-  double comm_seconds = 0;     ///< at least one operation was under way
-  double exposed_seconds = 0;  ///< the compute thread was blocked in wait
+  double comm_seconds = 0;              ///< at least one operation was under way
+  double exposed_seconds = 0;           ///< the compute thread was blocked in wait
+  std::uint64_t peak_buffer_bytes = 0;  ///< the most memory that operations held at once for messages on their way
 };
 
 /// The communication thread of one rank. The compute thread hands it operations; it keeps all of them in flight at
@@ -61,7 +63,10 @@ struct EngineCounters {
 class Engine {
  public:
   struct Options {
-    double timeout_seconds = 300;  ///< a wait ends with CommError after so long without anything arriving or leaving
+    /// A wait ends with CommError after so long without anything arriving or leaving. From a quarter of it on (or 5 s)
+    /// the ranks that wait tell each other for what, so that the sentence says who is missing: a rank that gives no
+    /// sign of life, one that computes, or one at another operation; and a line for each rank follows.
+    double timeout_seconds = 300;
   };
 
   /// `make` runs on the communication thread. Throws what it throws.
@@ -81,7 +86,7 @@ class Engine {
   /// Hands over an operation: one lock and one wake-up. Throws CommError if the engine has failed.
   Ticket submit(Operation operation);
   /// Blocks until the operation has ended; rethrows what it threw. Throws CommError if nothing moves for the time-out
-  /// (names operation, peer and bytes so far), or if another rank aborted (its sentence).
+  /// (operation, peer and bytes so far, of every rank), or if another rank aborted (its sentence).
   void wait(const Ticket& ticket);
   /// submit and wait, on slot 0: for broadcasts, checks and evaluation. Not counted as exposed.
   void run(std::string name, std::function<Task<>(Communicator&)> body);
@@ -123,9 +128,14 @@ class Engine {
   void finish();
   void fail(std::exception_ptr error);
   void wait_for(const Ticket& ticket, bool exposed);
+  void beat();
+  std::string first_operation() const;
+  std::string status() const;
+  std::string verdict() const;
   std::string describe() const;
 
   const Options options_;
+  const double beat_seconds_, quiet_seconds_;  // how often ranks that wait speak, and after how long
   int rank_ = 0, size_ = 1;
   int next_slot_ = 1;
 
@@ -143,8 +153,7 @@ class Engine {
   bool abort_asked_ = false, abort_done_ = false;
   std::string abort_reason_;
   int abort_code_ = 1;
-  bool check_time_ = false;
-  Clock::time_point waiting_since_;
+  std::optional<Clock::time_point> waiting_since_;  // the compute thread is blocked
   double exposed_seconds_ = 0;
   double comm_seconds_ = 0;
   Clock::time_point busy_since_;
@@ -154,7 +163,15 @@ class Engine {
   Scheduler scheduler_;
   std::map<int, RunningList> slots_;  // the first of each list is under way, the others wait for their slot
   std::vector<Running*> finished_;
-  Clock::time_point last_progress_;
+  Clock::time_point last_progress_;  // something came, left or was submitted
+  Clock::time_point last_beat_;
+  std::string last_operation_;  // that ended
+  Clock::time_point last_ended_;
+  struct Sign {  // of life: what a rank last told about itself
+    Clock::time_point heard{};
+    std::string status{};
+  };
+  std::vector<Sign> signs_;  // by rank
 
   std::thread thread_;
 };

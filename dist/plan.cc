@@ -2,55 +2,332 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 namespace laconic::dist {
 namespace {
-constexpr const char* kNames[] = {"ring", "butterfly"};
+
+using Parameters = std::vector<std::shared_ptr<Parameter>>;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kAlgorithms[] = {"ring", "butterfly", "doubling", "hierarchical", "mpi"};
+constexpr std::int64_t kPieceBytes = 1 << 20;
+constexpr std::int64_t kSmallBytes = 64 << 10;  // up to here butterfly's fewer messages win whatever the layer
+constexpr std::int64_t kLargeBytes = 4 << 20;   // from here two ranks exchanging large messages lose bandwidth
+constexpr std::int64_t kRowMultiple = 16;
+constexpr double kMaxSize = 1e15;
+
+const ParameterInfo& info_of(const Parameters& parameters, int place) {
+  return parameters[static_cast<std::size_t>(place)]->info;
 }
 
-const char* to_string(Algorithm algorithm) { return kNames[static_cast<int>(algorithm)]; }
-
-Algorithm algorithm_named(const std::string& name) {
-  for (int i = 0; i < static_cast<int>(std::size(kNames)); ++i)
-    if (name == kNames[i]) return static_cast<Algorithm>(i);
-  const std::string near = nearest(name, kNames, std::size(kNames));
-  throw UsageError(concat("--allreduce ", name, ": there is no such algorithm. ",
-                          near.empty() ? "Use ring or butterfly." : concat("Did you mean ", near, "?")));
+/// "64KiB", "1MiB", "25MB", "4096": bytes, at least 1; 0 if it is no size.
+std::size_t size_from(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || !std::isfinite(value) || value < 0) return 0;
+  const std::string unit(end, text.data() + text.size());
+  constexpr std::pair<const char*, double> units[] = {{"", 1},       {"B", 1},         {"kB", 1e3},
+                                                      {"KB", 1e3},   {"MB", 1e6},      {"GB", 1e9},
+                                                      {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+  for (const auto& [name, bytes] : units)
+    if (unit == name && value * bytes <= kMaxSize) return static_cast<std::size_t>(value * bytes);
+  return 0;
 }
 
-Plan make_plan(const std::vector<std::shared_ptr<Parameter>>& parameters, const PlanOptions& options) {
+std::string size_text(std::size_t bytes) {
+  for (const auto& [name, unit] :
+       {std::pair{"GiB", std::size_t{1} << 30}, {"MiB", std::size_t{1} << 20}, {"KiB", std::size_t{1} << 10}})
+    if (bytes >= unit && bytes % unit == 0) return fmt::format("{}{}", bytes / unit, name);
+  return fmt::format("{}", bytes);
+}
+
+[[noreturn]] void refuse(const std::string& text, const char* option, const std::string& advice) {
+  throw UsageError(concat("unknown value '", text, "' (", option, "): ", advice));
+}
+
+std::string algorithm_text(Algorithm algorithm, int group) {
+  return algorithm == Algorithm::hierarchical ? fmt::format("hierarchical:{}", group) : to_string(algorithm);
+}
+
+std::optional<std::pair<Algorithm, int>> algorithm_from(const std::string& text) {
+  const auto colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  for (int i = 0; i < static_cast<int>(std::size(kAlgorithms)); ++i) {
+    if (name != kAlgorithms[i]) continue;
+    const auto algorithm = static_cast<Algorithm>(i);
+    if (algorithm != Algorithm::hierarchical)
+      return colon == std::string::npos ? std::optional{std::pair{algorithm, 0}} : std::nullopt;
+    if (colon == std::string::npos) return std::nullopt;
+    int group = 0;
+    const char* end = text.data() + text.size();
+    const auto result = std::from_chars(text.data() + colon + 1, end, group);
+    if (result.ec != std::errc() || result.ptr != end || group < 1) return std::nullopt;
+    return std::pair{algorithm, group};
+  }
+  return std::nullopt;
+}
+
+/// Whether HybridAR would send this bucket by butterfly: small, or a convolution's. A fused bucket is what its largest
+/// parameter is.
+bool short_window(const Bucket& bucket, const Parameters& parameters) {
+  const std::int64_t bytes = bucket.elements * 4;
+  if (bytes <= kSmallBytes) return true;
+  if (bytes >= kLargeBytes || bucket.chunk()) return false;
+  const ParameterInfo* largest = &info_of(parameters, bucket.first);
+  for (int i = bucket.first; i < bucket.first + bucket.count; ++i)
+    if (info_of(parameters, i).elements > largest->elements) largest = &info_of(parameters, i);
+  return largest->role == Role::conv || largest->role == Role::norm || largest->role == Role::bias;
+}
+
+Algorithm choose(const Bucket& bucket, const Parameters& parameters, const PlanOptions& options) {
+  if (options.choice == PlanOptions::Choice::fixed) return options.algorithm;
+  const bool printed = options.choice == PlanOptions::Choice::hybrid_printed;
+  return short_window(bucket, parameters) != printed ? Algorithm::butterfly : Algorithm::ring;
+}
+
+std::int64_t wire_elements(const Bucket& bucket, const Parameters& parameters) {
+  if (!bucket.copied) return bucket.elements;
+  std::int64_t n = 0;
+  for (int i = bucket.first; i < bucket.first + bucket.count; ++i) n += info_of(parameters, i).elements;
+  return n;
+}
+
+/// The place in the arena of what a bucket covers: a chunk's rows, else from its first parameter to its last.
+void locate(Bucket& bucket, const Parameters& parameters) {
+  const ParameterInfo& first = info_of(parameters, bucket.first);
+  const ParameterInfo& last = info_of(parameters, bucket.first + bucket.count - 1);
+  bucket.offset = first.offset;
+  bucket.elements = last.offset + last.elements - first.offset;
+  bucket.name = first.name;
+  if (bucket.count > 1) bucket.name += ".." + last.name;
+  if (bucket.chunk()) {
+    const std::int64_t row = first.elements / first.shape[0];
+    bucket.offset += bucket.rows.first * row;
+    bucket.elements = bucket.rows.count * row;
+    bucket.name += fmt::format("[{}:{}]", bucket.rows.first, bucket.rows.first + bucket.rows.count);
+  }
+}
+
+/// What follows from the buckets: where parameters are found, and what goes first. The arena ends with what the next
+/// forward reads first, so the last bucket is the most urgent; but a weight that comes in chunks needs its first rows
+/// first, and before them its bias, which lies before the weight.
+void complete(Plan& plan, const Parameters& parameters) {
+  for (const auto& p : parameters) plan.parameter_names.push_back(p->info.name);
+  plan.bucket_of.assign(parameters.size(), -1);
+  const int n = static_cast<int>(plan.buckets.size());
+  for (int b = n; b-- > 0;) {
+    const Bucket& bucket = plan.buckets[static_cast<std::size_t>(b)];
+    for (int i = bucket.first; i < bucket.first + bucket.count; ++i) plan.bucket_of[static_cast<std::size_t>(i)] = b;
+  }
+  int priority = n;
+  for (int b = n; b-- > 0;) {
+    const Bucket& last = plan.buckets[static_cast<std::size_t>(b)];
+    int from = b;
+    if (last.chunk()) {
+      from = plan.bucket_of[static_cast<std::size_t>(last.first)];
+      const bool bias = from > 0 && info_of(parameters, last.first - 1).role == Role::bias &&
+                        !plan.buckets[static_cast<std::size_t>(from - 1)].chunk();
+      if (bias) plan.buckets[static_cast<std::size_t>(from - 1)].priority = --priority;
+      for (int c = from; c <= b; ++c) plan.buckets[static_cast<std::size_t>(c)].priority = --priority;
+      b = bias ? from - 1 : from;
+    } else {
+      plan.buckets[static_cast<std::size_t>(b)].priority = --priority;
+    }
+  }
+}
+
+}  // namespace
+
+const char* to_string(Algorithm algorithm) { return kAlgorithms[static_cast<int>(algorithm)]; }
+
+void set_allreduce(PlanOptions& options, const std::string& text) {
+  options.choice = text == "hybrid"           ? PlanOptions::Choice::hybrid
+                   : text == "hybrid-printed" ? PlanOptions::Choice::hybrid_printed
+                                              : PlanOptions::Choice::fixed;
+  options.algorithm = Algorithm::ring;
+  options.group = 0;
+  if (options.choice != PlanOptions::Choice::fixed) return;
+  if (const auto found = algorithm_from(text)) {
+    std::tie(options.algorithm, options.group) = *found;
+    return;
+  }
+  const char* const names[] = {"ring", "butterfly", "doubling", "hierarchical:G", "mpi", "hybrid", "hybrid-printed"};
+  if (text.rfind("hierarchical", 0) == 0) refuse(text, "--allreduce", "give the size of a group, as hierarchical:2");
+  const std::string near = nearest(text, names, std::size(names));
+  refuse(text, "--allreduce",
+         concat(near.empty() ? "" : concat("did you mean ", near, "? "),
+                "There are ring, butterfly, doubling, hierarchical:G, mpi, hybrid, hybrid-printed."));
+}
+
+void set_fusion(PlanOptions& options, const std::string& text) {
+  const auto colon = text.find(':');
+  const std::string kind = text.substr(0, colon);
+  options.fusion = kind == "copy" ? PlanOptions::Fusion::copy : PlanOptions::Fusion::lazy;
+  if (text == "none") {
+    options.bucket_bytes = 0;
+    return;
+  }
+  const std::size_t size = colon == std::string::npos ? 0 : size_from(text.substr(colon + 1));
+  if ((kind != "copy" && kind != "lazy") || size == 0)
+    refuse(text, "--fusion", "give none, lazy:SIZE or copy:SIZE, as lazy:1MiB or copy:25MB");
+  options.bucket_bytes = size;
+}
+
+void set_chunk(PlanOptions& options, const std::string& text) {
+  const std::size_t size = text == "none" ? 0 : size_from(text);
+  if (size == 0 && text != "none") refuse(text, "--chunk", "give none or a size, as 4MiB");
+  options.chunk_bytes = size;
+}
+
+std::string allreduce_text(const PlanOptions& o) {
+  return o.choice == PlanOptions::Choice::hybrid           ? "hybrid"
+         : o.choice == PlanOptions::Choice::hybrid_printed ? "hybrid-printed"
+                                                           : algorithm_text(o.algorithm, o.group);
+}
+
+std::string to_string(const PlanOptions& o) {
+  std::string text = allreduce_text(o);
+  if (o.bucket_bytes == 0)
+    text += ", no fusion";
+  else
+    text += concat(", ", o.fusion == PlanOptions::Fusion::copy ? "copy:" : "lazy:", size_text(o.bucket_bytes));
+  return text + (o.chunk_bytes == 0 ? ", no chunks" : concat(", chunks of ", size_text(o.chunk_bytes)));
+}
+
+Plan make_plan(const Parameters& parameters, const PlanOptions& options) {
   const auto limit = static_cast<std::int64_t>(options.bucket_bytes / sizeof(float));
+  const auto chunk_limit = static_cast<std::int64_t>(options.chunk_bytes / sizeof(float));
   Plan plan;
   for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
-    const ParameterInfo& info = parameters[static_cast<std::size_t>(i)]->info;
+    const ParameterInfo& info = info_of(parameters, i);
     require<Error>(info.index == i && info.offset >= 0, "plan: parameter ", info.name,
                    " is not in the arena that the plan is made for. Make the arena first.");
-    Bucket* last = plan.buckets.empty() ? nullptr : &plan.buckets.back();
-    if (last != nullptr && info.offset + info.elements - last->offset <= limit) {
-      last->elements = info.offset + info.elements - last->offset;
-      ++last->count;
-    } else {
-      plan.buckets.push_back({.first = i, .count = 1, .offset = info.offset, .elements = info.elements, .name = {}});
+    if (chunk_limit > 0 && info.role == Role::linear && info.shape.rank() == 2 && info.elements > chunk_limit) {
+      const std::int64_t all = info.shape[0], row = info.elements / all;
+      const std::int64_t rows = std::max(kRowMultiple, chunk_limit / row / kRowMultiple * kRowMultiple);
+      if (rows < all) {
+        for (std::int64_t first = 0; first < all; first += rows)
+          plan.buckets.push_back({.first = i, .count = 1, .rows = {first, std::min(rows, all - first)}});
+        continue;
+      }
     }
-    plan.bucket_of.push_back(static_cast<int>(plan.buckets.size()) - 1);
+    Bucket* last = plan.buckets.empty() || plan.buckets.back().chunk() ? nullptr : &plan.buckets.back();
+    const std::int64_t from = last == nullptr ? 0 : info_of(parameters, last->first).offset;
+    if (last != nullptr && info.offset + info.elements - from <= limit)
+      ++last->count;
+    else
+      plan.buckets.push_back({.first = i, .count = 1});
   }
-  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
-    Bucket& bucket = plan.buckets[b];
-    bucket.algorithm = options.algorithm;
-    bucket.priority = static_cast<int>(b);  // the arena ends with what the next forward reads first
-    bucket.name = parameters[static_cast<std::size_t>(bucket.first)]->info.name;
-    if (bucket.count > 1)
-      bucket.name += ".." + parameters[static_cast<std::size_t>(bucket.first + bucket.count - 1)]->info.name;
+  for (Bucket& bucket : plan.buckets) {
+    locate(bucket, parameters);
+    bucket.copied = options.fusion == PlanOptions::Fusion::copy && bucket.count > 1;
+    bucket.algorithm = choose(bucket, parameters, options);
+    bucket.group = bucket.algorithm == Algorithm::hierarchical ? options.group : 0;
+    bucket.pieces = static_cast<int>((bucket.elements * 4 + kPieceBytes - 1) / kPieceBytes);
+    bucket.pieces = std::max(1, bucket.pieces);
   }
+  complete(plan, parameters);
   return plan;
 }
 
-std::string Plan::table() const {
-  std::string text = fmt::format("{:<52} {:>10} {:>14} {:>10}\n", "bucket", "parameters", "bytes", "algorithm");
+std::int64_t Plan::chunk_rows(int place) const {
+  return buckets[static_cast<std::size_t>(bucket_of[static_cast<std::size_t>(place)])].rows.count;
+}
+
+std::int64_t Plan::copied_bytes(const Parameters& parameters) const {
+  std::int64_t bytes = 0;
   for (const Bucket& b : buckets)
-    text += fmt::format("{:<52} {:>10} {:>14} {:>10}\n", b.name, b.count, b.elements * 4, to_string(b.algorithm));
+    if (b.copied) bytes += wire_elements(b, parameters) * 4;
+  return bytes;
+}
+
+std::string Plan::table() const {
+  std::string text =
+      fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}\n", "bucket", "parameters", "bytes", "algorithm", "pieces");
+  for (const Bucket& b : buckets)
+    text += fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}{}\n", b.name, b.count, b.elements * 4,
+                        algorithm_text(b.algorithm, b.group), b.pieces, b.copied ? "  copied" : "");
   return text;
+}
+
+// --------------------------------------------------------------------------------------------------------- as text
+
+std::string Plan::json() const {
+  Json list = Json::array();
+  for (const Bucket& b : buckets) {
+    Json j;
+    j["parameters"] =
+        std::vector<std::string>(parameter_names.begin() + b.first, parameter_names.begin() + b.first + b.count);
+    if (b.chunk()) j["rows"] = {b.rows.first, b.rows.count};
+    j["algorithm"] = algorithm_text(b.algorithm, b.group);
+    j["pieces"] = b.pieces;
+    if (b.copied) j["copied"] = true;
+    list.push_back(std::move(j));
+  }
+  return Json{{"format", 1}, {"buckets", list}}.dump();
+}
+
+Plan Plan::from_json(const std::string& text, const Parameters& parameters, const std::string& where) {
+  constexpr int kMaxPieces = 1 << 16;
+  const auto check = [&](bool ok, const auto&... what) { require<DataError>(ok, "plan: ", where, ": ", what..., "."); };
+  Plan plan;
+  try {
+    Json j = Json::parse(text);
+    if (j.is_object() && j.contains("plan")) j = Json(j["plan"]);  // of --dry-run --json, or of a checkpoint's manifest
+    check(j.is_object() && j.contains("format") && j.contains("buckets"),
+          "this is no plan. Let --dry-run --json write one");
+    check(j.at("format") == 1, "the format is ", j.at("format").dump(), ", this version reads 1");
+    check(j.at("buckets").is_array() && j.at("buckets").size() <= 1000000, "'buckets' is no list");
+    int next = 0;               // the first parameter that no bucket holds yet
+    std::int64_t next_row = 0;  // of it
+    for (const Json& entry : j.at("buckets")) {
+      check(next < static_cast<int>(parameters.size()), "there are more buckets than parameters");
+      const auto names = entry.at("parameters").get<std::vector<std::string>>();
+      check(!names.empty() && names.size() <= parameters.size() - static_cast<std::size_t>(next), "a bucket holds ",
+            names.size(), " parameters where ", parameters.size() - static_cast<std::size_t>(next), " are left");
+      Bucket bucket{.first = next, .count = static_cast<int>(names.size())};
+      for (int i = 0; i < bucket.count; ++i)
+        check(names[static_cast<std::size_t>(i)] == info_of(parameters, next + i).name, "parameter ", next + i, " is '",
+              names[static_cast<std::size_t>(i)], "', this model has '", info_of(parameters, next + i).name,
+              "' there. Make the plan for this model, in the order that --dry-run shows");
+      const ParameterInfo& info = info_of(parameters, next);
+      if (entry.contains("rows")) {
+        const auto rows = entry.at("rows").get<std::vector<std::int64_t>>();
+        const std::int64_t all = info.shape.rank() > 0 ? info.shape[0] : 1;
+        check(bucket.count == 1 && rows.size() == 2, "rows belong to one parameter, as [first, count]");
+        check(rows[0] == next_row && rows[1] >= 1 && rows[1] <= all - next_row, "the rows of ", info.name,
+              " go on with [", rows[0], ", ", rows[1], "] where row ", next_row, " of ", all, " comes next");
+        if (rows[1] < all) bucket.rows = {rows[0], rows[1]};
+        next_row = rows[0] + rows[1] == all ? 0 : rows[0] + rows[1];
+        if (next_row == 0) ++next;
+      } else {
+        check(next_row == 0, "rows ", next_row, " and on of ", info.name, " are missing");
+        next += bucket.count;
+      }
+      const auto algorithm = algorithm_from(entry.at("algorithm").get<std::string>());
+      check(algorithm.has_value(), "there is no algorithm ", entry.at("algorithm").dump());
+      std::tie(bucket.algorithm, bucket.group) = *algorithm;
+      bucket.pieces = entry.value("pieces", 1);
+      check(bucket.pieces >= 1 && bucket.pieces <= kMaxPieces, "a bucket has ", bucket.pieces, " pieces, 1 to ",
+            kMaxPieces, " are possible");
+      bucket.copied = entry.value("copied", false);
+      check(!bucket.copied || !bucket.chunk(), "rows cannot be copied; leave 'copied' out");
+      locate(bucket, parameters);
+      plan.buckets.push_back(std::move(bucket));
+    }
+    check(next == static_cast<int>(parameters.size()) && next_row == 0, "it ends before ",
+          next < static_cast<int>(parameters.size()) ? info_of(parameters, next).name : "its end");
+  } catch (const nlohmann::json::exception& e) {
+    throw DataError(concat("plan: ", where, ": not readable (", e.what(), "). Let --dry-run --json write one."));
+  }
+  complete(plan, parameters);
+  return plan;
 }
 
 }  // namespace laconic::dist

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,37 +9,79 @@
 
 namespace laconic::dist {
 
-enum class Algorithm { ring, butterfly };
+enum class Algorithm : std::uint8_t { ring, butterfly, doubling, hierarchical, mpi };
 const char* to_string(Algorithm algorithm);
-/// Throws UsageError for an unknown name, with the nearest.
-Algorithm algorithm_named(const std::string& name);
 
-/// Parameters that travel as one message: neighbours in the arena, elements [offset, offset + elements) of it, the
-/// padding between them included.
-struct Bucket {
-  int first = 0, count = 0;  ///< parameters, by their place in the arena
-  std::int64_t offset = 0, elements = 0;
+/// How a model is to be cut into messages; make_plan goes by it.
+struct PlanOptions {
+  /// Whether every bucket travels by `algorithm`, or as the HybridAR paper does it: butterfly for convolutions and what
+  /// is small, ring for fully connected layers and what is large; `hybrid_printed` the other way round, as its Table 4
+  /// has it by a misprint.
+  enum class Choice : std::uint8_t { fixed, hybrid, hybrid_printed };
+  /// How neighbours become one message: adjacent memory as it lies (the padding between travels too), or copied into a
+  /// buffer and back.
+  enum class Fusion : std::uint8_t { lazy, copy };
+
   Algorithm algorithm = Algorithm::ring;
-  int priority = 0;  ///< larger goes first: what the next forward needs first
-  std::string name;  ///< "conv1.weight" or "bn2.weight..conv1.weight"
+  int group = 0;  ///< of Algorithm::hierarchical: ranks per group
+  Choice choice = Choice::fixed;
+  Fusion fusion = Fusion::lazy;
+  std::size_t bucket_bytes = 1 << 20;  ///< neighbours join while their bucket is not larger; 0: every parameter alone
+  std::size_t chunk_bytes = 4 << 20;   ///< larger linear weights travel in chunks of rows of about this size; 0: whole
 };
 
-struct PlanOptions {
+/// "ring", "butterfly", "doubling", "hierarchical:G", "mpi", "hybrid", "hybrid-printed", as in --allreduce.
+/// throws UsageError (suggests the nearest)
+void set_allreduce(PlanOptions& options, const std::string& text);
+/// "none", "copy:SIZE", "lazy:SIZE", as in --fusion.   throws UsageError
+void set_fusion(PlanOptions& options, const std::string& text);
+/// "none" or SIZE, as in --chunk.   throws UsageError
+void set_chunk(PlanOptions& options, const std::string& text);
+/// "hierarchical:2", as in --allreduce.
+std::string allreduce_text(const PlanOptions& options);
+/// All of them: "ring, lazy:1MiB, chunks of 4MiB".
+std::string to_string(const PlanOptions& options);
+
+/// What travels as one message: neighbours in the arena, or some rows of one large parameter. Elements
+/// [offset, offset + elements) of the arena; of neighbours with the padding between them, unless they are copied.
+struct Bucket {
+  int first = 0, count = 0;  ///< parameters, by their place in the arena
+  Rows rows{};               ///< of the only one, if it travels in several buckets; else count 0: all rows
+  std::int64_t offset = 0, elements = 0;
   Algorithm algorithm = Algorithm::ring;
-  std::size_t bucket_bytes = 1 << 20;  ///< neighbours join while their bucket is not larger; 0: every parameter alone
+  int group = 0;        ///< of Algorithm::hierarchical
+  int pieces = 1;       ///< of about 1 MiB each, so that what is more urgent can overtake. Moves no block boundary
+  bool copied = false;  ///< through a buffer of its own, without padding
+  int priority = 0;     ///< larger goes first: what the next forward needs first
+  std::string name{};   ///< "conv1.weight", "bn2.weight..conv1.weight" or "fc2.weight[256:512]"
+
+  bool chunk() const { return rows.count > 0; }
 };
 
 /// How every parameter of a model travels. Fixed before step 1, by sizes and never by timing, and equal on all ranks:
 /// block boundaries decide the order of additions, so an equal plan means equal bits.
 struct Plan {
-  std::vector<Bucket> buckets;  ///< in arena order, every parameter in exactly one
-  std::vector<int> bucket_of;   ///< by a parameter's place in the arena
+  std::vector<Bucket> buckets;  ///< in arena order, every row of every parameter in exactly one; rows ascending
+  std::vector<int> bucket_of;   ///< the first bucket of a parameter, by its place in the arena
 
-  /// One line a bucket: name, parameters, bytes, algorithm.
+  /// Rows of a parameter in its first chunk; 0 if it travels whole.
+  std::int64_t chunk_rows(int place) const;
+  /// Bytes of the buffers that buckets are copied into, if all are under way at once.
+  std::int64_t copied_bytes(const std::vector<std::shared_ptr<Parameter>>& parameters) const;
+
+  /// One line a bucket: name, parameters, bytes, algorithm, pieces.
   std::string table() const;
+  /// For checkpoints, --plan FILE, and the other ranks: {"format": 1, "buckets": [{"parameters": [...], ...}]}.
+  std::string json() const;
+  /// throws DataError naming `where` if the text is no plan, or not one for these parameters
+  static Plan from_json(const std::string& text, const std::vector<std::shared_ptr<Parameter>>& parameters,
+                        const std::string& where);
+
+  std::vector<std::string> parameter_names{};  ///< by place in the arena
 };
 
-/// Buckets of arena neighbours. A parameter above bucket_bytes travels alone.
+/// Buckets of arena neighbours. A parameter above bucket_bytes travels alone, a linear weight above chunk_bytes in
+/// chunks of rows: a multiple of 16, so that vectors stay aligned.
 Plan make_plan(const std::vector<std::shared_ptr<Parameter>>& parameters, const PlanOptions& options);
 
 }  // namespace laconic::dist

@@ -121,6 +121,18 @@ class [[nodiscard]] Task {
   };
   Awaiter operator co_await() const noexcept { return {handle_}; }
 
+  struct Joiner {
+    std::coroutine_handle<promise_type> child;
+    bool await_ready() const noexcept { return child.done(); }
+    template <class Parent>
+    void await_suspend(std::coroutine_handle<Parent> parent) const noexcept {
+      child.promise().waiting = parent;
+    }
+    T await_resume() const { return child.promise().take(); }
+  };
+  /// Awaits a task that was started: so several run beside each other. Once.
+  Joiner join() const noexcept { return {handle_}; }
+
  private:
   void reset() {
     if (handle_) std::exchange(handle_, {}).destroy();
@@ -135,5 +147,17 @@ Task<T> detail::Promise<T>::get_return_object() {
 inline Task<void> detail::Promise<void>::get_return_object() {
   return Task<void>(std::coroutine_handle<Promise>::from_promise(*this));
 }
+
+/// `Scheduler& scheduler = co_await CurrentScheduler{};`   the run queue that this coroutine runs in.
+struct CurrentScheduler {
+  Scheduler* scheduler = nullptr;
+  bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  bool await_suspend(std::coroutine_handle<Promise> coroutine) noexcept {
+    scheduler = coroutine.promise().scheduler;
+    return false;
+  }
+  Scheduler& await_resume() const noexcept { return *scheduler; }
+};
 
 }  // namespace laconic::dist

@@ -1,11 +1,14 @@
 #include "dist/world.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <thread>
 #include <vector>
 
+#include "dist/transport/linked.h"
 #include "dist/transport/local.h"
 #include "dist/transport/mpi.h"
 
@@ -50,6 +53,32 @@ void run_rank(Engine& engine, const std::function<void(Worker&)>& body, FirstErr
   }
 }
 
+/// This thread gives way to communication threads at once. Needs no privilege; there is no way back without one.
+void lower_priority() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19); }
+
+/// A network emulated between threads.
+WorldReport run_linked_threads(int workers, const Engine::Options& options, const LinkOptions& link,
+                               const std::function<void(Worker&)>& body) {
+  const auto hub = std::make_shared<LinkedHub>(link, workers);
+  FirstError first;
+  std::vector<std::thread> threads;  // rank 0 too: the calling thread keeps its priority
+  for (int rank = 0; rank < workers; ++rank)
+    threads.emplace_back([&, rank] {
+      pthread_setname_np(pthread_self(), concat("laconic-", rank).c_str());
+      try {
+        Engine engine([&] { return std::make_unique<LinkedTransport>(hub, rank); }, options);
+        lower_priority();  // after the engine has started its thread, which would inherit it
+        run_rank(engine, body, first);
+      } catch (const std::exception& e) {  // no engine, for want of threads or memory
+        first.set(std::current_exception());
+        LinkedTransport(hub, rank).abort(e.what(), 1);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  first.rethrow();
+  return {hub->use()};
+}
+
 void run_threads(int workers, const Engine::Options& options, const std::function<void(Worker&)>& body) {
   const auto hub = std::make_shared<LocalHub>(workers);
   FirstError first;
@@ -80,10 +109,20 @@ int ranks_under_mpirun() {
   return size == nullptr ? 0 : std::atoi(size);
 }
 
-void run_workers(const WorldOptions& options, const std::function<void(Worker&)>& body) {
+WorldReport run_workers(const WorldOptions& options, const std::function<void(Worker&)>& body) {
   const Engine::Options engine_options{.timeout_seconds = options.timeout_seconds};
   const int ranks = ranks_under_mpirun();
-  if (ranks == 0) return run_threads(options.workers == 0 ? 1 : options.workers, engine_options, body);
+  const int workers = options.workers == 0 ? 1 : options.workers;
+  if (options.link) {
+    require<UsageError>(ranks == 0, "a link is emulated between threads only, and these are ", ranks,
+                        " MPI processes (--link): use --workers without mpirun, or a real network");
+    require<UsageError>(workers > 1, "one worker has nobody to talk to (--link): add --workers 4");
+    return run_linked_threads(workers, engine_options, *options.link, body);
+  }
+  if (ranks == 0) {
+    run_threads(workers, engine_options, body);
+    return {};
+  }
 
   require<UsageError>(options.workers == 0 || options.workers == ranks, "--workers ", options.workers,
                       ": mpirun started ", ranks, " ranks. Leave --workers out, or give both the same number.");
@@ -93,6 +132,7 @@ void run_workers(const WorldOptions& options, const std::function<void(Worker&)>
     run_rank(engine, body, first);
   }
   first.rethrow();
+  return {};
 }
 
 }  // namespace laconic::dist

@@ -1,8 +1,10 @@
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "dist/engine.h"
+#include "dist/transport/linked.h"
 
 namespace laconic::dist {
 
@@ -16,16 +18,24 @@ struct Worker {
 struct WorldOptions {
   int workers = 0;  ///< threads of this process; 0: as many as mpirun started, else 1
   double timeout_seconds = 300;
+  /// A network emulated between the threads. Their compute threads then run at nice 19 (kernel and data threads inherit
+  /// it), the communication threads do not: with busy cores messages would else be late by the scheduler's tick.
+  std::optional<LinkOptions> link{};
+};
+
+/// What is known when all ranks of this process have ended.
+struct WorldReport {
+  LinkUse link{};  ///< of the emulated network
 };
 
 /// How many ranks mpirun (Open MPI) started, this process being one of them; 0 if it did not start this process.
 int ranks_under_mpirun();
 
-/// Runs `body` once per rank: on `workers` threads of this process (rank 0 in the calling one), or, under mpirun, once
-/// here as the rank that mpirun says. Returns when every rank of this process has ended.
-/// If one throws, all ranks end quickly: here the first error is rethrown; under mpirun its sentence is printed once
-/// and the processes end with exit code 2 for UsageError, else 1. Throws UsageError if `workers` contradicts mpirun, or
-/// if mpirun is there but this build has no MPI.
-void run_workers(const WorldOptions& options, const std::function<void(Worker&)>& body);
+/// Runs `body` once per rank: on `workers` threads of this process (rank 0 in the calling one, unless a link is
+/// emulated), or, under mpirun, once here as the rank that mpirun says. Returns when every rank of this process has
+/// ended. If one throws, all ranks end quickly: here the first error is rethrown; under mpirun its sentence is printed
+/// once and the processes end with exit code 2 for UsageError, else 1. Throws UsageError if `workers` contradicts
+/// mpirun, or if mpirun is there but this build has no MPI, or for a link between MPI processes or of one worker.
+WorldReport run_workers(const WorldOptions& options, const std::function<void(Worker&)>& body);
 
 }  // namespace laconic::dist

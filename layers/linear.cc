@@ -13,10 +13,10 @@ Linear::Linear(Options o) {
   if (b_) b_->info.output = o.output;
 }
 
-Tensor Linear::forward(const Tensor& x) { return ops::linear(x, w_->fresh(), b_ ? b_->fresh() : Tensor()); }
+Tensor Linear::forward(const Tensor& x) { return ops::linear(x, *w_, b_ ? b_->fresh() : Tensor()); }
 
 Tensor Linear::forward_relu(const Tensor& x) {
-  return call([&] { return ops::linear(x, w_->fresh(), b_ ? b_->fresh() : Tensor(), true); });
+  return call([&] { return ops::linear(x, *w_, b_ ? b_->fresh() : Tensor(), true); });
 }
 
 }  // namespace laconic

@@ -15,10 +15,9 @@ Adam::Adam(const ParameterArena& arena, const Options& o)
                       o.decay.weight_decay, ", it must be 0 or more. Correct --weight-decay.");
 }
 
-void Adam::apply(Parameter& p, const Tensor& gradient, double lr, double gradient_scale, std::int64_t t) {
-  const double decay = o_.decay.of(p.info);
-  raw::adam(p.value(), gradient, first_.range(p.info.offset, p.info.elements),
-            second_.range(p.info.offset, p.info.elements),
+void Adam::apply(const Part& part, double lr, double gradient_scale, std::int64_t t) {
+  const double decay = o_.decay.of(part.info);
+  raw::adam(part.value, part.gradient, part.of(first_), part.of(second_),
             {.gradient_scale = static_cast<float>(gradient_scale),
              .weight_decay = o_.decoupled ? 0.0f : static_cast<float>(decay),
              .beta1 = static_cast<float>(o_.beta1),

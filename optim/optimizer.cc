@@ -5,16 +5,46 @@
 namespace laconic {
 
 Optimizer::Optimizer(const ParameterArena& arena)
-    : arena_(arena), updates_(Tensor::zeros({static_cast<std::int64_t>(arena.parameters().size())}, DType::i64)) {}
+    : arena_(arena),
+      updates_(Tensor::zeros({static_cast<std::int64_t>(arena.parameters().size())}, DType::i64)),
+      rows_updated_(arena.parameters().size()) {}
 
-void Optimizer::update(Parameter& parameter, const Tensor& gradient, double lr, double gradient_scale) {
+void Optimizer::require_mine(const Parameter& parameter) const {
   const int index = parameter.info.index;
   require<Error>(index >= 0 && index < static_cast<int>(arena_.parameters().size()) &&
                      arena_.parameters()[static_cast<std::size_t>(index)].get() == &parameter,
                  "optimizer: parameter ", parameter.info.name,
                  " is not in the arena that this optimizer was made for.");
-  const std::int64_t t = ++updates_.data<std::int64_t>()[index];
-  apply(parameter, gradient, lr, gradient_scale, t);
+}
+
+/// The number of the update that these rows belong to.
+std::int64_t Optimizer::begin_update(const Parameter& parameter, std::int64_t rows) {
+  const auto i = static_cast<std::size_t>(parameter.info.index);
+  const std::int64_t all = parameter.all_rows().count;
+  std::int64_t& count = updates_.data<std::int64_t>()[i];
+  if (rows_updated_[i] == 0) ++count;
+  rows_updated_[i] += rows;
+  require<Error>(rows_updated_[i] <= all, "optimizer: ", rows, " more rows of ", parameter.info.name, " after ",
+                 rows_updated_[i] - rows, " of ", all, " in the same update. Each row has to come once.");
+  if (rows_updated_[i] == all) rows_updated_[i] = 0;
+  return count;
+}
+
+void Optimizer::update(Parameter& parameter, const Tensor& gradient, double lr, double gradient_scale) {
+  require_mine(parameter);
+  const std::int64_t t = begin_update(parameter, parameter.all_rows().count);
+  apply({parameter.info, parameter.value(), gradient, parameter.info.offset}, lr, gradient_scale, t);
+}
+
+void Optimizer::update(Parameter& parameter, Rows rows, double lr, double gradient_scale) {
+  if (rows.count == parameter.all_rows().count) return update(parameter, lr, gradient_scale);
+  require_mine(parameter);
+  const std::int64_t row = parameter.info.elements / parameter.all_rows().count;
+  const std::int64_t t = begin_update(parameter, rows.count);
+  apply({parameter.info, parameter.value().rows(rows.first, rows.count), parameter.grad().rows(rows.first, rows.count),
+         parameter.info.offset + rows.first * row},
+        lr, gradient_scale, t);
+  parameter.value().bump_version();
 }
 
 void Optimizer::update_all(double lr, double gradient_scale) {
@@ -22,6 +52,9 @@ void Optimizer::update_all(double lr, double gradient_scale) {
 }
 
 void Optimizer::save(StateDict& state) const {
+  for (std::size_t i = 0; i < rows_updated_.size(); ++i)
+    require<Error>(rows_updated_[i] == 0, "optimizer: ", arena_.parameters()[i]->info.name,
+                   " is in the middle of an update by rows and cannot be saved. Flush first.");
   state.set("updates", updates_);
   for (const auto& [name, tensor] : arenas()) state.set(name, tensor);
 }

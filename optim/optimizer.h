@@ -30,6 +30,9 @@ class Optimizer {
   }
   /// The same from a gradient that lies elsewhere. gradient : as many elements as the parameter
   void update(Parameter& parameter, const Tensor& gradient, double lr, double gradient_scale = 1);
+  /// These rows' share of one update, from parameter.grad(). The parts of an update come in any order and hold each row
+  /// once; they count as one update together, and give the bits of a whole one.
+  void update(Parameter& parameter, Rows rows, double lr, double gradient_scale = 1);
   /// Every parameter, in arena order.
   void update_all(double lr, double gradient_scale = 1);
 
@@ -43,16 +46,27 @@ class Optimizer {
   const ParameterArena& arena() const { return arena_; }
 
  protected:
+  /// Some neighbouring elements of a parameter.
+  struct Part {
+    const ParameterInfo& info;
+    Tensor value, gradient;
+    std::int64_t offset;  ///< of the first one in the arena
+    Tensor of(const Tensor& state) const { return state.range(offset, value.elements()); }
+  };
+
   explicit Optimizer(const ParameterArena& arena);
   /// t : the number of this update of the parameter, first 1
-  virtual void apply(Parameter& parameter, const Tensor& gradient, double lr, double gradient_scale,
-                     std::int64_t t) = 0;
+  virtual void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) = 0;
   /// What the method remembers, under its names; sharing memory.
   virtual std::vector<StateDict::Entry> arenas() const = 0;
 
  private:
+  void require_mine(const Parameter& parameter) const;
+  std::int64_t begin_update(const Parameter& parameter, std::int64_t rows);
+
   const ParameterArena& arena_;
   Tensor updates_;
+  std::vector<std::int64_t> rows_updated_;  // of the update that a parameter is in; 0 between updates
 };
 
 /// Stochastic gradient descent.
@@ -75,7 +89,7 @@ class Sgd final : public Optimizer {
   const Tensor& momentum() const { return momentum_; }
 
  private:
-  void apply(Parameter&, const Tensor&, double, double, std::int64_t) override;
+  void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) override;
   std::vector<StateDict::Entry> arenas() const override;
   Options o_;
   Tensor momentum_;
@@ -98,7 +112,7 @@ class Adam final : public Optimizer {
   const char* name() const override { return o_.decoupled ? "adamw" : "adam"; }
 
  private:
-  void apply(Parameter&, const Tensor&, double, double, std::int64_t) override;
+  void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) override;
   std::vector<StateDict::Entry> arenas() const override;
   Options o_;
   Tensor first_, second_;

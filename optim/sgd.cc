@@ -17,12 +17,11 @@ Sgd::Sgd(const ParameterArena& arena, const Options& o) : Optimizer(arena), o_(o
   if (o.momentum > 0) momentum_ = arena.make_state();
 }
 
-void Sgd::apply(Parameter& p, const Tensor& gradient, double lr, double gradient_scale, std::int64_t t) {
-  const Tensor buffer = momentum_.defined() ? momentum_.range(p.info.offset, p.info.elements) : Tensor();
-  raw::sgd(p.value(), gradient, buffer,
+void Sgd::apply(const Part& part, double lr, double gradient_scale, std::int64_t t) {
+  raw::sgd(part.value, part.gradient, momentum_.defined() ? part.of(momentum_) : Tensor(),
            {.lr = static_cast<float>(lr),
             .gradient_scale = static_cast<float>(gradient_scale),
-            .weight_decay = static_cast<float>(o_.decay.of(p.info)),
+            .weight_decay = static_cast<float>(o_.decay.of(part.info)),
             .momentum = static_cast<float>(o_.momentum),
             .dampening = static_cast<float>(o_.dampening),
             .nesterov = o_.nesterov,

@@ -172,6 +172,70 @@ TEST(Arena, AnnouncesATiedParameterOnceAfterBothUses) {
   EXPECT_EQ(notes.names.size(), 1u);
 }
 
+/// What is asked and announced of a weight that comes in chunks of rows: "<0:2" awaited, ">0:2" ready.
+struct RowNotes final : ParameterListener {
+  void gradient_ready(Parameter& p, Rows rows) override {
+    said += concat(">", p.info.name, rows.first, ":", rows.count, " ");
+    const Tensor part = p.grad().rows(rows.first, rows.count);
+    for (const float g : part.to_vector()) gradients.push_back(g);
+  }
+  void before_forward(Parameter& p, Rows rows) override {
+    said += concat("<", p.info.name, rows.first, ":", rows.count, " ");
+    if (fresh) raw::fill(p.value().rows(rows.first, rows.count), static_cast<float>(rows.first + 1));
+  }
+  std::string said;
+  std::vector<float> gradients;
+  bool fresh = false;  // rows become fresh only when they are asked for
+};
+
+TEST(Arena, AWeightInChunksIsAwaitedAndAnnouncedByRows) {
+  const auto w = parameter("w", {5, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+  ParameterArena arena({w});
+  RowNotes notes;
+  notes.fresh = true;
+  arena.set_listener(&notes);
+  w->set_chunk_rows(2);
+  arena.begin_step();
+  const Tensor x = Tensor::of({3, 2}, {1, 1, 1, 2, 2, 2}), b = Tensor::of({5}, {0, 10, 20, 30, -99});
+  const Tensor y = ops::linear(x, *w, b, true);
+  EXPECT_EQ(notes.said, "<w0:2 <w2:2 <w4:1 ");
+  EXPECT_EQ(y.to_vector(), (std::vector<float>{2, 12, 26, 36, 0, 3, 13, 29, 39, 0, 4, 14, 32, 42, 0}));
+  notes.said.clear();
+  arena.backward(ops::sum(y));
+  EXPECT_EQ(notes.said, ">w0:2 >w2:2 >w4:1 ");
+  EXPECT_EQ(notes.gradients, (std::vector<float>{4, 5, 4, 5, 4, 5, 4, 5, 0, 0}));
+  EXPECT_EQ(w->grad().to_vector(), notes.gradients);
+  arena.finish_gradients();
+  EXPECT_EQ(notes.said, ">w0:2 >w2:2 >w4:1 ");
+  notes.said.clear();
+  const NoGrad no_grad;
+  ops::linear(x, *w, b);
+  EXPECT_EQ(notes.said, "<w0:5 ");  // evaluation needs no chunks
+}
+
+TEST(Arena, ATiedOrAccumulatedWeightComesInChunksAtItsLastUseOnly) {
+  const auto run = [](std::int64_t chunk, std::string& said) {
+    const auto w = parameter("w", {3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+    ParameterArena arena({w, w});
+    RowNotes notes;
+    arena.set_listener(&notes);
+    w->set_chunk_rows(chunk);
+    arena.begin_step();
+    for (const bool last : {false, true}) {
+      const Tensor y = ops::linear(ops::linear(Tensor::of({1, 3}, {1, 1, -2}), *w, {}), *w, {});
+      notes.said.clear();
+      arena.backward(ops::sum(y), 1.0f, last);
+      EXPECT_EQ(notes.said.empty(), !last);
+    }
+    said = notes.said;
+    return w->grad().to_vector();
+  };
+  std::string whole, chunks;
+  EXPECT_EQ(run(0, whole), run(2, chunks));
+  EXPECT_EQ(whole, ">w0:3 ");
+  EXPECT_EQ(chunks, ">w0:2 >w2:1 ");
+}
+
 TEST(Arena, AnnouncesInTheOrderInWhichBackwardFinishes) {
   const auto w1 = parameter("w1", {1, 1}, {2}), w2 = parameter("w2", {1, 1}, {3}), w3 = parameter("w3", {1, 1}, {4});
   ParameterArena arena({w1, w2, w3});

@@ -6,6 +6,7 @@
 #include "dist/collective/barrier.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/transport/local.h"
 #include "tests/on_ranks.h"
 
 namespace laconic::dist {
@@ -88,6 +89,69 @@ TEST(Engine, OperationsThatNeedEachOtherInOppositePrioritiesDoNotDeadlock) {
   });
 }
 
+/// As on_ranks, with this window in front of the network between threads.
+void on_windowed_ranks(int N, SendWindow window, const std::function<void(Engine&)>& f) {
+  Watchdog watchdog(120);
+  const auto hub = std::make_shared<LocalHub>(N);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < N; ++r)
+    threads.emplace_back([&, r] {
+      Engine engine([&] {
+        auto transport = std::make_unique<LocalTransport>(hub, r);
+        transport->set_window(window);
+        return transport;
+      });
+      f(engine);
+      engine.drain();
+    });
+  for (std::thread& t : threads) t.join();
+}
+
+TEST(Engine, AnyOrderOfSubmissionEndsBehindASendWindow) {
+  // Each rank submits in its own order and waits for each operation before it submits the next but two, so that sends
+  // of some hold the places while their receivers wait for others.
+  constexpr int kOperations = 7;
+  for (int places : {1, 2})
+    for (int N : {2, 3, 4})
+      on_windowed_ranks(N, {.messages = places, .small_bytes = 0, .stall_seconds = 0.002}, [&](Engine& engine) {
+        const int slots = engine.reserve_slots(kOperations);
+        std::vector<std::vector<float>> x(kOperations);
+        std::vector<Ticket> tickets(kOperations);
+        for (int j = 0; j < kOperations; ++j) {
+          const auto i = static_cast<std::size_t>((j * 3 + engine.rank() * 2) % kOperations);
+          x[i].assign(100'000 + i, static_cast<float>(engine.rank() + 1));
+          tickets[static_cast<std::size_t>(j)] = engine.submit(
+              {.name = "ring", .slot = slots + static_cast<int>(i), .priority = j, .body = [&, i](Communicator& comm) {
+                 return ring_allreduce(comm, slice(x[i]), {.count = 5});
+               }});
+        }
+        engine.drain();
+        for (const auto& v : x) EXPECT_EQ(v.back(), static_cast<float>(N * (N + 1) / 2));
+      });
+}
+
+TEST(Engine, ASendWhoseReceiverWaitsForAnotherOperationFirstGivesItsPlaceAway) {
+  on_windowed_ranks(2, {.messages = 1, .small_bytes = 0, .stall_seconds = 0.002}, [](Engine& engine) {
+    const int slots = engine.reserve_slots(2);
+    std::vector<float> a(1000, 1.0f), b(1000, 2.0f);
+    const auto submit = [&](int slot, std::vector<float>& x) {
+      return engine.submit({.name = "ring", .slot = slot, .priority = 0, .body = [&x](Communicator& comm) {
+                              return ring_allreduce(comm, slice(x));
+                            }});
+    };
+    if (engine.rank() == 0) {
+      const Ticket first = submit(slots, a);  // holds the only place
+      engine.wait(submit(slots + 1, b));
+      engine.wait(first);
+    } else {
+      engine.wait(submit(slots + 1, b));
+      engine.wait(submit(slots, a));
+    }
+    EXPECT_EQ(a[0], 2.0f);
+    EXPECT_EQ(b[999], 4.0f);
+  });
+}
+
 TEST(Engine, HandsTheExceptionOfAnOperationToWhoeverWaits) {
   on_ranks(2, [&](Worker& w) {
     const Ticket ticket =
@@ -142,31 +206,84 @@ TEST(Engine, ARankThatLeavesByAnExceptionFreesEveryTransferBeforeTheMemoryGoes) 
               "enough");
 }
 
-TEST(Engine, SaysAfterTheTimeOutWhatItWaitsFor) {
+/// Takes part in nothing until another rank has ended all.
+void stay_away(Worker& w) {
+  while (error_of([&] {
+           (void)w.engine.submit({.name = "look", .slot = 0, .priority = 0, .body = barrier_of_one});
+         }).empty())
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
+void reduce_one(Worker& w, int slot, const std::string& name) {
+  std::vector<float> x(100, 1.0f);
+  struct Guard {
+    Engine& engine;
+    ~Guard() { engine.halt(); }
+  } guard{w.engine};
+  const Ticket ticket = w.engine.submit({.name = name, .slot = slot, .priority = 0, .body = [&](Communicator& comm) {
+                                           return ring_allreduce(comm, slice(x));
+                                         }});
+  w.engine.wait(ticket);
+}
+
+TEST(Engine, SaysAfterTheTimeOutWhatEveryRankWaitsForAndWhoIsMissing) {
+  const std::string sentence = error_of([&] {
+    on_ranks(
+        3,
+        [&](Worker& w) {
+          const int slot = w.engine.reserve_slots(1);
+          w.engine.run("hello", barrier);
+          if (w.rank == 1)
+            stay_away(w);  // alive
+          else
+            reduce_one(w, slot, "allreduce conv1.weight");
+        },
+        2.0);
+  });
+  EXPECT_TRUE(sentence.find("engine: rank 0 of 3") == 0 || sentence.find("engine: rank 2 of 3") == 0) << sentence;
+  EXPECT_NE(sentence.find("allreduce conv1.weight waits for rank"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find(". Rank 1 computes; its last operation, "), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("--timeout"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("\n  rank 0: allreduce conv1.weight waits for rank 2 (up to"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("\n  rank 1: computes"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("\n  rank 2: allreduce conv1.weight waits for rank 1 (up to"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find(" bytes came and "), std::string::npos) << sentence;
+}
+
+TEST(Engine, SaysAfterTheTimeOutWhichRankIsAtAnotherOperation) {
   const std::string sentence = error_of([&] {
     on_ranks(
         2,
         [&](Worker& w) {
-          if (w.rank == 1) {  // alive, and never takes part until it is told to leave
-            while (error_of([&] {
-                     (void)w.engine.submit({.name = "look", .slot = 0, .priority = 0, .body = barrier_of_one});
-                   }).empty())
-              std::this_thread::sleep_for(std::chrono::milliseconds(10));
-            return;
-          }
-          std::vector<float> x(100, 1.0f);
-          const int slot = w.engine.reserve_slots(1);
-          const Ticket ticket = w.engine.submit(
-              {.name = "allreduce conv1.weight", .slot = slot, .priority = 0, .body = [&](Communicator& comm) {
-                 return ring_allreduce(comm, slice(x));
-               }});
-          w.engine.wait(ticket);
+          const int slots = w.engine.reserve_slots(2);
+          reduce_one(w, slots + w.rank, w.rank == 0 ? "allreduce fc1" : "allreduce fc2");
         },
-        0.3);
+        2.0);
   });
-  EXPECT_NE(sentence.find("rank 0 of 2"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("allreduce conv1.weight waits for rank 1"), std::string::npos) << sentence;
-  EXPECT_NE(sentence.find("--timeout"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find(sentence.find("rank 0 of 2") == 8 ? "Rank 1 is at another operation: allreduce fc2"
+                                                            : "Rank 0 is at another operation: allreduce fc1"),
+            std::string::npos)
+      << sentence;
+}
+
+TEST(Engine, SaysAfterTheTimeOutWhoGivesNoSignOfLife) {
+  const std::string sentence = error_of([&] {
+    on_ranks(
+        2,
+        [&](Worker& w) {
+          const int slots = w.engine.reserve_slots(2);
+          if (w.rank == 0) return reduce_one(w, slots, "allreduce fc1");
+          // This one's communication thread hangs, as that of a stopped process does.
+          w.engine.run("hang", [](Communicator&) -> Task<> {
+            std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+            co_return;
+          });
+        },
+        1.0);
+  });
+  EXPECT_EQ(sentence.find("engine: rank 0 of 2"), 0u) << sentence;
+  EXPECT_NE(sentence.find("There is no sign of life from rank 1 since 1 s."), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("\n  rank 1: says nothing"), std::string::npos) << sentence;
 }
 
 TEST(Engine, CountsWhatWasSentAndHowLongTheComputeThreadWasBlocked) {

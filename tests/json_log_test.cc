@@ -71,6 +71,17 @@ TEST(JsonLog, TheFileHasOneLineEach) {
   { JsonLog(path, true).on_step(step(3)); }
   ASSERT_EQ(lines().size(), 4u);
   EXPECT_EQ(lines()[3], to_json(step(3)));
+  {
+    std::ofstream(path, std::ios::app) << "{\"step\":5,\"lo";  // cut off while being written
+    JsonLog resumed(path, true);
+    RunInfo info;
+    info.first_step = 2;
+    resumed.on_start(info);
+    EXPECT_EQ(lines().size(), 3u);  // two steps and the evaluation between them; step 3 is done again
+    resumed.on_step(step(3));
+  }
+  ASSERT_EQ(lines().size(), 4u);
+  EXPECT_EQ(lines()[3], to_json(step(3)));
   { JsonLog(path).on_step(step(1)); }
   EXPECT_EQ(lines().size(), 1u);
 }

@@ -277,5 +277,41 @@ TEST(Clip, ValueKeepsNaN) {
   EXPECT_TRUE(std::isnan(y[4]));
 }
 
+TEST(Optimizer, AnUpdateInPartsOfRowsIsOneUpdateBitForBit) {
+  for (const OptimizerOptions& options :
+       {OptimizerOptions{}, OptimizerOptions{.momentum = 0.9, .dampening = 0.3}, OptimizerOptions{.name = "adam"},
+        OptimizerOptions{.name = "adamw", .decay = {.weight_decay = 0.05}}}) {
+    const auto run = [&](bool parts) {
+      const auto w = std::make_shared<Parameter>(Shape{5, 3}, Role::linear);
+      Two::fill(w->value(), 0, [](int i) { return std::cos(0.5 * i); });
+      ParameterArena arena({w});
+      const auto optimizer = make_optimizer(arena, options);
+      for (int k = 0; k < 3; ++k) {
+        Two::fill(w->grad(), 0, [k](int i) { return std::sin(0.7 * i + 1.3 * k); });
+        if (parts)
+          for (const Rows rows : {Rows{3, 2}, Rows{0, 1}, Rows{1, 2}}) optimizer->update(*w, rows, 0.1, 0.25);
+        else
+          optimizer->update(*w, 0.1, 0.25);
+      }
+      StateDict state;
+      optimizer->save(state);
+      EXPECT_EQ(state.at("updates").data<std::int64_t>()[0], 3);
+      return w->value().to_vector();
+    };
+    EXPECT_EQ(run(true), run(false)) << options.name;
+  }
+}
+
+TEST(Optimizer, RowsThatComeTwiceAndStatesInTheMiddleOfAnUpdateAreRefused) {
+  const auto w = std::make_shared<Parameter>(Shape{5, 3}, Role::linear);
+  ParameterArena arena({w});
+  raw::fill(w->grad(), 1);
+  const auto optimizer = make_optimizer(arena, {});
+  optimizer->update(*w, Rows{0, 3}, 0.1);
+  StateDict state;
+  EXPECT_THROW(optimizer->save(state), Error);
+  EXPECT_THROW(optimizer->update(*w, Rows{0, 3}, 0.1), Error);
+}
+
 }  // namespace
 }  // namespace laconic

@@ -44,7 +44,9 @@ TEST(Options, WithoutArgumentsAreTheAppsDefaults) {
   EXPECT_EQ(o.batch, 64);
   EXPECT_FLOAT_EQ(*o.lr, 0.1f);
   EXPECT_EQ(o.sync, "allreduce");
-  EXPECT_EQ(o.allreduce, "ring");
+  EXPECT_EQ(dist::to_string(o.plan), "ring, lazy:1MiB, chunks of 4MiB");
+  EXPECT_EQ(o.overlap, dist::Overlap::forward);
+  EXPECT_EQ(o.plan_file, "");
   EXPECT_EQ(o.reduce, "mean");
   EXPECT_EQ(o.timeout, 300);
   EXPECT_EQ(o.clip.kind, Clip::Kind::none);
@@ -108,10 +110,24 @@ TEST(Options, EveryOptionIsRead) {
                                 "none",
                                 "--allreduce",
                                 "butterfly",
+                                "--overlap",
+                                "backward",
+                                "--fusion",
+                                "copy:25MiB",
+                                "--chunk",
+                                "8MiB",
+                                "--plan",
+                                "p.json",
                                 "--reduce",
                                 "sum",
                                 "--audit",
                                 "10",
+                                "--link",
+                                "100mbit,1ms,10us",
+                                "--link-of",
+                                "2=10mbit,5ms",
+                                "--link-of",
+                                "3=1gbit,0",
                                 "--timeout",
                                 "2.5",
                                 "--save",
@@ -148,10 +164,15 @@ TEST(Options, EveryOptionIsRead) {
   EXPECT_EQ(o.threads, 2);
   EXPECT_EQ(o.data_threads, 0);
   EXPECT_EQ(o.sync, "none");
-  EXPECT_EQ(o.allreduce, "butterfly");
+  EXPECT_EQ(dist::to_string(o.plan), "butterfly, copy:25MiB, chunks of 8MiB");
+  EXPECT_EQ(o.overlap, dist::Overlap::backward);
+  EXPECT_EQ(o.plan_file, "p.json");
   EXPECT_EQ(o.reduce, "sum");
   EXPECT_EQ(o.audit, 10);
   EXPECT_EQ(o.timeout, 2.5);
+  EXPECT_EQ(o.link->to_string(), "100 Mbit/s, 1 ms + 0 to 10 us");
+  EXPECT_EQ(o.link_of.size(), 2u);
+  EXPECT_EQ(o.link_of.at(2).to_string(), "10 Mbit/s, 5 ms");
   EXPECT_EQ(o.save, "out");
   EXPECT_EQ(o.save_every->count, 200);
   EXPECT_TRUE(o.save_every->in_steps);
@@ -184,6 +205,16 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   expect_refused({"extra"}, "'extra' belongs to no option (command line): options look like --epochs 3; see --help");
   expect_refused({"--lr"}, "a value is missing (--lr): give one; see --help");
   expect_refused({"--model", "lenett"}, "unknown model 'lenett' (--model): did you mean lenet? There are lenet, hdc.");
+  expect_refused({"--allreduce", "hybird"},
+                 "unknown value 'hybird' (--allreduce): did you mean hybrid? There are ring, butterfly, doubling, "
+                 "hierarchical:G, mpi, hybrid, hybrid-printed.");
+  expect_refused({"--allreduce", "hierarchical"},
+                 "unknown value 'hierarchical' (--allreduce): give the size of a group, as hierarchical:2");
+  expect_refused({"--overlap", "forwards"},
+                 "unknown value 'forwards' (--overlap): did you mean forward? There are none, backward, forward.");
+  expect_refused({"--fusion", "lazy"},
+                 "unknown value 'lazy' (--fusion): give none, lazy:SIZE or copy:SIZE, as lazy:1MiB or copy:25MB");
+  expect_refused({"--chunk", "big"}, "unknown value 'big' (--chunk): give none or a size, as 4MiB");
   expect_refused({"--sync", "redsink"}, "unknown value 'redsink' (--sync): There are none, allreduce.");
   expect_refused({"--batch", "0"}, "'0' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "4.5"}, "'4.5' is not a whole number of at least 1 (--batch): give one, as --batch 4");
@@ -205,6 +236,15 @@ TEST(Options, CombinationsThatMakeNoSenseAreRefused) {
   expect_refused({"--resume"},
                  "there is no place to resume from (--resume): give a checkpoint, or --save DIR to take its newest");
   expect_refused({"--save-every", "2"}, "there is no place to save to (--save-every): add --save DIR");
+  expect_refused({"--workers", "4", "--link", "fast"},
+                 "'fast' is not a link (--link): give RATE,LATENCY or RATE,LATENCY,JITTER, as 100mbit,1ms or 1gbit,50us,10us");
+  expect_refused({"--link", "1gbit,50us"}, "one worker has nobody to talk to (--link): add --workers 4");
+  expect_refused({"--workers", "4", "--link-of", "2=1gbit,50us"},
+                 "there is no link to make an exception from (--link-of): add --link, as --link 100mbit,1ms");
+  expect_refused({"--workers", "4", "--link", "1gbit,1ms", "--link-of", "1gbit,50us"},
+                 "'1gbit,50us' names no worker (--link-of): give RANK=RATE,LATENCY, as 2=10mbit,5ms");
+  expect_refused({"--workers", "4", "--link", "1gbit,1ms", "--link-of", "4=1gbit,50us"},
+                 "there is no worker 4 (--link-of): ranks are 0 to 3");
   expect_refused({"--eval-only"}, "there are no weights to measure (--eval-only): add --init FILE or --resume PATH");
   expect_refused({"--resume", "a", "--init", "b"},
                  "weights come from a checkpoint or from a file (--resume and --init): leave one of them out");

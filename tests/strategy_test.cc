@@ -33,21 +33,27 @@ float gradient_at(int rank, int step, std::size_t i, float value) {
 }
 
 void sgd(Parameter& p, Rows rows, const StepContext& context) {
-  EXPECT_EQ(rows.count, p.all_rows().count);
-  const auto lr = static_cast<float>(context.lr);
+  const auto lr = static_cast<float>(context.lr * context.gradient_scale);
   float* value = p.value().data<float>();
   const float* grad = p.grad().data<float>();
-  for (std::int64_t i = 0; i < p.info.elements; ++i) value[i] -= lr * grad[i];
+  const std::int64_t row = p.info.elements / p.all_rows().count;
+  for (std::int64_t i = rows.first * row; i < (rows.first + rows.count) * row; ++i) value[i] -= lr * grad[i];
 }
 
 double lr_of(int step) { return 0.1 / step; }
 
-/// Forward asks for every parameter, first to last; backward finishes them last to first, in two halves of their rows.
+/// Forward asks for every parameter, first to last, large ones by chunks; backward finishes them last to first, in two
+/// halves of their rows.
 void train(Strategy& sync, const ParameterArena& arena, int rank, int from, int to, StepStats* stats = nullptr) {
   const auto& parameters = arena.parameters();
   for (int step = from; step <= to; ++step) {
     sync.begin_step({.step = step, .lr = lr_of(step)});
-    for (std::size_t i = parameters.size(); i-- > 0;) sync.before_forward(*parameters[i], parameters[i]->all_rows());
+    for (std::size_t i = parameters.size(); i-- > 0;) {
+      Parameter& p = *parameters[i];
+      const std::int64_t all = p.all_rows().count, chunk = p.chunk_rows() > 0 ? p.chunk_rows() : all;
+      for (std::int64_t first = 0; first < all; first += chunk)
+        sync.before_forward(p, {first, std::min(chunk, all - first)});
+    }
     for (const auto& p : parameters) {
       const float* value = p->value().data<float>();
       float* grad = p->grad().data<float>();
@@ -97,6 +103,88 @@ TEST(AllreduceSync, TrainsWithTheMeanGradientAndEndsWithTheSameBitsOnAllRanks) {
         for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(values[0][i], expected[i], 1e-4) << N << " ranks";
         for (const auto& v : values) ASSERT_TRUE(same_bits(v, values[0]));
       }
+}
+
+/// Every algorithm that runs without MPI.
+std::vector<std::string> algorithms() { return {"ring", "butterfly", "hybrid", "hybrid-printed"}; }
+
+PlanOptions plan_options(const std::string& allreduce, const std::string& fusion, std::size_t chunk_bytes) {
+  PlanOptions options;
+  set_allreduce(options, allreduce);
+  set_fusion(options, fusion);
+  options.chunk_bytes = chunk_bytes;
+  return options;
+}
+
+// {64, 100} and {60, 100} are 25,600 and 24,000 bytes: with chunks of 7,000 bytes, rows 0, 16, 32, 48.
+TEST(AllreduceSync, AnEqualPlanGivesTheSameBitsWithEveryOverlapOnEveryRank) {
+  for (int N : {1, 2, 3, 4})
+    for (const std::string& allreduce : algorithms())
+      for (const char* fusion : {"none", "lazy:10KiB", "lazy:1MiB", "copy:10kB", "copy:1GiB"})
+        for (const std::size_t chunk : {std::size_t{0}, std::size_t{7000}}) {
+          SCOPED_TRACE(concat(N, " ranks, ", allreduce, ", ", fusion, ", chunks of ", chunk));
+          std::vector<float> first;
+          std::vector<double> expected;
+          for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward}) {
+            std::vector<std::vector<float>> values(static_cast<std::size_t>(N));
+            on_ranks(N, [&](Worker& w) {
+              const ParameterArena arena(some_parameters());
+              if (w.rank == 0 && expected.empty()) expected = oracle(arena, N, 3, N);
+              AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), plan_options(allreduce, fusion, chunk)),
+                                 sgd, {.overlap = overlap});
+              EXPECT_EQ(arena.parameters()[5]->chunk_rows(), chunk == 0 ? 0 : 16);
+              train(sync, arena, w.rank, 1, 3);
+              values[static_cast<std::size_t>(w.rank)] = arena.values().to_vector();
+            });
+            if (first.empty()) {
+              first = values[0];
+              for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(first[i], expected[i], 1e-4);
+            }
+            for (const auto& v : values) ASSERT_TRUE(same_bits(v, first)) << to_string(overlap);
+          }
+        }
+}
+
+TEST(AllreduceSync, WithoutOverlapWithForwardAllIsUpdatedAtTheEndOfTheStep) {
+  for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward})
+    on_ranks(2, [&](Worker& w) {
+      const ParameterArena arena(some_parameters());
+      int updates = 0, before_end = 0;
+      AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), {}),
+                         [&](Parameter&, Rows, const StepContext&) { ++updates; }, {.overlap = overlap});
+      sync.begin_step({});
+      const std::uint64_t silent = w.engine.counters().sent.messages;
+      for (const auto& p : arena.parameters()) sync.gradient_ready(*p, p->all_rows());
+      if (overlap == Overlap::none) {
+        EXPECT_EQ(w.engine.counters().sent.messages, silent);
+      }
+      before_end = updates;
+      StepStats stats;
+      sync.end_step(stats);
+      EXPECT_EQ(before_end, 0);
+      EXPECT_EQ(updates, overlap == Overlap::forward ? 0 : 8);
+      sync.flush();
+      EXPECT_EQ(updates, 8);
+    });
+}
+
+TEST(AllreduceSync, CountsTheBuffersThatItCopiesInto) {
+  const auto peak = [](const char* fusion, Overlap overlap) {
+    std::uint64_t bytes = 0;
+    on_ranks(2, [&](Worker& w) {
+      const ParameterArena arena(some_parameters());
+      AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), plan_options("ring", fusion, 0)), sgd,
+                         {.overlap = overlap});
+      StepStats stats;
+      train(sync, arena, w.rank, 1, 2, &stats);
+      if (w.rank == 0) bytes = stats.buffer_bytes_peak;
+    });
+    return bytes;
+  };
+  const std::uint64_t all = 4 * (15 + 7 + 6400 + 1 + 6000 + 17 + 330 + 10);
+  const std::uint64_t lazy = peak("lazy:1MiB", Overlap::none);
+  EXPECT_EQ(peak("none", Overlap::none), lazy);
+  EXPECT_EQ(peak("copy:1MiB", Overlap::none) - lazy, all);  // what collectives need besides is the same
 }
 
 TEST(AllreduceSync, LeavesTheSumWhenAsked) {
@@ -209,12 +297,19 @@ TEST(AllreduceSync, SaysSoWhenAGradientComesTwiceBeforeItsUpdate) {
 
 TEST(AllreduceSync, LeavesDeviceMemoryToTheKernelsOfCore) {
   // The trap device faults when anything above core/ follows a pointer.
-  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::butterfly})
-    on_ranks(3, [&](Worker& w) {
+  for (const auto& [allreduce, fusion, overlap] : {std::tuple{"ring", "lazy:1MiB", Overlap::forward},
+                                                   {"butterfly", "lazy:10KiB", Overlap::none},
+                                                   {"ring", "copy:1MiB", Overlap::backward},
+                                                   {"butterfly", "copy:10KiB", Overlap::forward}})
+    on_ranks(3, [&, allreduce = allreduce, fusion = fusion, overlap = overlap](Worker& w) {
       const ParameterArena arena(some_parameters(), kTrap);
       const std::vector<float> start = arena.values().to_vector();
-      AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), {.algorithm = algorithm}),
-                         [](Parameter& p, Rows, const StepContext&) { raw::axpy(p.value(), -1.0f, p.grad()); });
+      AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), plan_options(allreduce, fusion, 0)),
+                         [](Parameter& p, Rows, const StepContext& c) {
+                           raw::axpy(p.value(), -static_cast<float>(c.gradient_scale), p.grad());
+                         },
+                         {.overlap = overlap});
+      sync.begin_step({});
       for (const auto& p : arena.parameters()) {
         raw::fill(p->grad(), static_cast<float>(w.rank));
         sync.gradient_ready(*p, p->all_rows());
@@ -223,7 +318,7 @@ TEST(AllreduceSync, LeavesDeviceMemoryToTheKernelsOfCore) {
       const std::vector<float> values = arena.values().to_vector();
       for (const auto& p : arena.parameters()) {
         const auto i = static_cast<std::size_t>(p->info.offset);
-        EXPECT_EQ(values[i], start[i] - 1.0f);
+        EXPECT_NEAR(values[i], start[i] - 1.0f, 1e-5);
       }
     });
 }
@@ -241,6 +336,24 @@ TEST(NoSync, UpdatesEachWorkerAlone) {
         ASSERT_FLOAT_EQ(values[i], start[i] - 0.1f * gradient_at(w.rank, 1, i, start[i]));
     EXPECT_EQ(w.engine.counters().sent.messages, 0u);
   });
+}
+
+TEST(NoSync, UpdatesEveryRowOnceWhenItIsAskedFor) {
+  std::string said;
+  const auto p = std::make_shared<Parameter>(Shape{10, 2}, Role::linear);
+  const ParameterArena arena({p});
+  NoSync sync(arena, [&](Parameter&, Rows rows, const StepContext& c) {
+    EXPECT_EQ(c.gradient_scale, 1);
+    said += concat(rows.first, ":", rows.count, " ");
+  });
+  sync.begin_step({});
+  for (const Rows rows : {Rows{4, 6}, Rows{0, 3}, Rows{3, 1}}) sync.gradient_ready(*p, rows);
+  sync.before_forward(*p, {2, 4});
+  EXPECT_EQ(said, "4:2 2:2 ");
+  sync.before_forward(*p, {2, 4});
+  EXPECT_EQ(said, "4:2 2:2 ");
+  sync.flush();
+  EXPECT_EQ(said, "4:2 2:2 6:4 0:2 ");
 }
 
 TEST(Plan, PutsEveryParameterIntoOneBucketOfArenaNeighbours) {
@@ -268,14 +381,135 @@ TEST(Plan, PutsEveryParameterIntoOneBucketOfArenaNeighbours) {
   }
 }
 
+/// conv 3 MB, fc1 32 MB in 8 chunks, fc1's bias, fc2 0.2 MB, fc2's bias; first to last.
+ParameterArena some_model() {
+  std::vector<std::shared_ptr<Parameter>> parameters;
+  const std::vector<std::tuple<const char*, Shape, Role>> of = {{"conv.weight", {256, 3072}, Role::conv},
+                                                                {"fc1.weight", {4096, 2048}, Role::linear},
+                                                                {"fc1.bias", {4096}, Role::bias},
+                                                                {"fc2.weight", {12, 4096}, Role::linear},
+                                                                {"fc2.bias", {12}, Role::bias}};
+  for (const auto& [name, shape, role] : of) {
+    parameters.push_back(std::make_shared<Parameter>(shape, role));
+    parameters.back()->info.name = name;
+  }
+  return ParameterArena(parameters);
+}
+
+TEST(Plan, ALargeLinearWeightTravelsInChunksOfRowsTheFirstRowsAndTheirBiasFirst) {
+  const ParameterArena arena = some_model();
+  const Plan plan = make_plan(arena.parameters(), {});
+  ASSERT_EQ(plan.buckets.size(), 10u);
+  EXPECT_EQ(plan.buckets[0].name, "fc2.bias..fc1.bias");
+  EXPECT_EQ(plan.buckets[1].name, "fc1.weight[0:512]");
+  EXPECT_EQ(plan.buckets[8].name, "fc1.weight[3584:4096]");
+  EXPECT_EQ(plan.buckets[8].offset - plan.buckets[1].offset, std::int64_t{3584} * 2048);
+  EXPECT_EQ(plan.buckets[1].pieces, 4);
+  EXPECT_EQ(plan.buckets[9].pieces, 3);
+  EXPECT_EQ(plan.bucket_of, (std::vector<int>{0, 0, 0, 1, 9}));
+  EXPECT_EQ(plan.chunk_rows(3), 512);
+  EXPECT_EQ(plan.chunk_rows(4), 0);
+  std::vector<std::string> by_priority(10);
+  for (const Bucket& b : plan.buckets) by_priority[static_cast<std::size_t>(9 - b.priority)] = b.name;
+  EXPECT_EQ(by_priority[0], "conv.weight");
+  EXPECT_EQ(by_priority[1], "fc2.bias..fc1.bias");
+  EXPECT_EQ(by_priority[2], "fc1.weight[0:512]");
+  EXPECT_EQ(by_priority[9], "fc1.weight[3584:4096]");
+  EXPECT_EQ(make_plan(arena.parameters(), {.chunk_bytes = 0}).buckets.size(), 3u);
+}
+
+TEST(Plan, HybridSendsConvolutionsAndSmallOnesByButterflyAndPrintedTheOtherWayRound) {
+  const ParameterArena arena = some_model();
+  for (const bool printed : {false, true}) {
+    PlanOptions options = plan_options(printed ? "hybrid-printed" : "hybrid", "none", 4 << 20);
+    const Algorithm small = printed ? Algorithm::ring : Algorithm::butterfly;
+    const Algorithm large = printed ? Algorithm::butterfly : Algorithm::ring;
+    for (const Bucket& b : make_plan(arena.parameters(), options).buckets)
+      EXPECT_EQ(b.algorithm, b.name.find("fc1.weight") == 0 || b.name == "fc2.weight" ? large : small) << b.name;
+  }
+}
+
+TEST(Plan, IsTheSameAfterWritingAndReading) {
+  const ParameterArena arena = some_model();
+  for (const char* allreduce : {"ring", "hierarchical:3", "hybrid"})
+    for (const char* fusion : {"none", "copy:1MiB", "lazy:64KiB"}) {
+      const Plan plan = make_plan(arena.parameters(), plan_options(allreduce, fusion, 4 << 20));
+      const Plan read = Plan::from_json(plan.json(), arena.parameters(), "here");
+      EXPECT_EQ(read.json(), plan.json());
+      EXPECT_EQ(read.table(), plan.table());
+      EXPECT_EQ(read.bucket_of, plan.bucket_of);
+      for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+        EXPECT_EQ(read.buckets[b].priority, plan.buckets[b].priority);
+        EXPECT_EQ(read.buckets[b].offset, plan.buckets[b].offset);
+        EXPECT_EQ(read.buckets[b].elements, plan.buckets[b].elements);
+        EXPECT_EQ(read.buckets[b].copied, plan.buckets[b].copied);
+      }
+    }
+}
+
+TEST(Plan, ABadTextIsRefusedWithASentence) {
+  const ParameterArena arena = some_model();
+  const std::string good = make_plan(arena.parameters(), {}).json();
+  const auto refusal = [&](const std::string& text) {
+    try {
+      Plan::from_json(text, arena.parameters(), "plan.json");
+    } catch (const DataError& e) {
+      return std::string(e.what());
+    }
+    return std::string("taken");
+  };
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const auto at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return refusal(text.replace(at, from.size(), to));
+  };
+  EXPECT_EQ(refusal(good), "taken");
+  for (std::size_t n = 0; n < good.size(); ++n) EXPECT_NE(refusal(good.substr(0, n)), "taken") << n;
+  for (const char* text :
+       {"", "[]", "{}", "7", "{\"plan\":{}}", "{\"format\":1,\"buckets\":{}}", "{\"format\":1,\"buckets\":[]}",
+        "{\"format\":1,\"buckets\":[7]}", "{\"format\":1,\"buckets\":[{\"parameters\":[]}]}"})
+    EXPECT_EQ(refusal(text).find("plan: plan.json: "), 0u) << text << ": " << refusal(text);
+  EXPECT_NE(with("\"format\":1", "\"format\":2").find("format is 2"), std::string::npos);
+  EXPECT_NE(with("fc2.weight", "fc3.weight").find("'fc3.weight', this model has 'fc2.weight'"), std::string::npos);
+  EXPECT_NE(with("[512,512]", "[512,511]").find("row 1023"), std::string::npos);
+  EXPECT_NE(with("[0,512]", "[0,-512]").find("[0, -512]"), std::string::npos);
+  EXPECT_NE(with("[3584,512]", "[3584,9223372036854775807]").find("go on with"), std::string::npos);
+  EXPECT_NE(with("\"ring\"", "\"rink\"").find("no algorithm \"rink\""), std::string::npos);
+  EXPECT_NE(with("\"pieces\":4", "\"pieces\":0").find("0 pieces"), std::string::npos);
+}
+
+TEST(Plan, OptionsAreReadAndWrongOnesRefused) {
+  PlanOptions o = plan_options("hierarchical:4", "copy:25MB", 0);
+  EXPECT_EQ(o.algorithm, Algorithm::hierarchical);
+  EXPECT_EQ(o.group, 4);
+  EXPECT_EQ(o.fusion, PlanOptions::Fusion::copy);
+  EXPECT_EQ(o.bucket_bytes, 25'000'000u);
+  EXPECT_EQ(to_string(PlanOptions{}), "ring, lazy:1MiB, chunks of 4MiB");
+  set_fusion(o, "lazy:64KiB");
+  EXPECT_EQ(o.bucket_bytes, 65536u);
+  set_chunk(o, "none");
+  EXPECT_EQ(o.chunk_bytes, 0u);
+  for (const char* text :
+       {"", "hierarchical", "hierarchical:", "hierarchical:0", "hierarchical:2x", "ring:2", "hybird"})
+    EXPECT_THROW(set_allreduce(o, text), UsageError) << text;
+  for (const char* text : {"", "lazy", "copy:", "copy:0", "lazy:-1", "lazy:1MX", "lazy:nan", "copy:1e30", "some:1MiB"})
+    EXPECT_THROW(set_fusion(o, text), UsageError) << text;
+  for (const char* text : {"", "0", "x", "-4MiB"}) EXPECT_THROW(set_chunk(o, text), UsageError) << text;
+  EXPECT_EQ(overlap_named("backward"), Overlap::backward);
+  EXPECT_THROW(overlap_named("forwards"), UsageError);
+}
+
 TEST(Plan, NamesTheNearestAlgorithm) {
+  PlanOptions options;
   try {
-    algorithm_named("buterfly");
+    set_allreduce(options, "buterfly");
     FAIL();
   } catch (const UsageError& e) {
     EXPECT_NE(std::string(e.what()).find("butterfly"), std::string::npos);
   }
-  EXPECT_EQ(algorithm_named("ring"), Algorithm::ring);
+  set_allreduce(options, "ring");
+  EXPECT_EQ(options.algorithm, Algorithm::ring);
 }
 
 TEST(Fingerprint, PassesWhenAllRanksRunTheSame) {

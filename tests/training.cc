@@ -52,6 +52,22 @@ std::shared_ptr<Module> normalized() {
                      {"fc", make<Linear>({.in = 256, .out = 7})}});
 }
 
+std::shared_ptr<Module> mixed() {
+  const auto twice = make<Linear>({.in = 64, .out = 64});
+  return sequential({{"conv", make<Conv2d>({.in = 3, .out = 16, .pad = 1, .bias = false})},
+                     {"bn", make<BatchNorm2d>({.channels = 16})},
+                     {"relu", make<ReLU>()},
+                     {"pool", make<MaxPool2d>({.kernel = 2})},
+                     {"flatten", make<Flatten>()},
+                     {"large", make<Linear>({.in = 256, .out = 64})},
+                     {"relu1", make<ReLU>()},
+                     {"first", twice},
+                     {"relu2", make<ReLU>()},
+                     {"second", twice},
+                     {"drop", make<Dropout>({.p = 0.2f})},
+                     {"fc", make<Linear>({.in = 64, .out = 7})}});
+}
+
 Recipe::Recipe(std::function<std::shared_ptr<Module>()> m, int n)
     : model(std::move(m)), workers(n), data(tiny_images(150, 60)) {
   task.batch = 16;

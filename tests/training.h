@@ -19,6 +19,7 @@ std::shared_ptr<const ImageDataset> tiny_images(std::int64_t train, std::int64_t
 std::shared_ptr<Module> perceptron();     ///< with dropout
 std::shared_ptr<Module> convolutional();  ///< with dropout
 std::shared_ptr<Module> normalized();     ///< with batch norm and dropout
+std::shared_ptr<Module> mixed();          ///< convolution, batch norm, a larger linear layer, one used twice, dropout
 
 /// One training run of N workers that are threads, small enough for a test: two epochs of 150 images, audited after
 /// every step.
@@ -59,7 +60,7 @@ class Passing : public Workload {
   Module& model() override { return inner_->model(); }
   std::int64_t batch() const override { return inner_->batch(); }
   std::int64_t batches_per_epoch() const override { return inner_->batches_per_epoch(); }
-  std::int64_t global_batch(std::int64_t batch) const override { return inner_->global_batch(batch); }
+  Share share(std::int64_t batch) const override { return inner_->share(batch); }
   void start(std::int64_t epoch, std::int64_t batch) override { inner_->start(epoch, batch); }
   Share load() override { return inner_->load(); }
   Tensor loss() override { return inner_->loss(); }

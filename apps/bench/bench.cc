@@ -5,19 +5,36 @@
 #include "core/error.h"
 
 namespace laconic {
+namespace {
+
+struct Benchmark {
+  const char* name;
+  const char* what;  ///< nullptr: an inner part of another one, not shown
+  int (*run)(const std::vector<std::string>& arguments);
+};
+
+constexpr Benchmark kBenchmarks[] = {
+    {"step", "training steps per second, alone or paired with PyTorch", bench_step},
+    {"step-child", nullptr, bench_step_child},
+    {"layers", "time of each layer in a training step", bench_layers},
+    {"link", "how well the emulated link keeps its times", bench_link},
+};
+
+}  // namespace
 
 int bench(const std::vector<std::string>& arguments) {
-  const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
-  if (!arguments.empty() && arguments[0] == "step") return bench_step(rest);
-  if (!arguments.empty() && arguments[0] == "step-child") return bench_step_child(rest);
-  if (!arguments.empty() && arguments[0] == "layers") return bench_layers(rest);
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
-    std::printf(
-        "Usage: laconic bench step ...    training steps per second, alone or paired with PyTorch; --help tells its options\n"
-        "       laconic bench layers ...  time of each layer in a training step\n");
+    std::printf("Usage: laconic bench NAME ...; each tells its options with --help.\n\n");
+    for (const Benchmark& b : kBenchmarks)
+      if (b.what) std::printf("  %-12s %s\n", b.name, b.what);
     return 0;
   }
-  throw UsageError("unknown benchmark '" + arguments[0] + "' (laconic bench): there are step and layers");
+  std::string names;
+  for (const Benchmark& b : kBenchmarks) {
+    if (arguments[0] == b.name) return b.run({arguments.begin() + 1, arguments.end()});
+    if (b.what) names += (names.empty() ? "" : ", ") + std::string(b.name);
+  }
+  throw UsageError("unknown benchmark '" + arguments[0] + "' (laconic bench): there are " + names);
 }
 
 }  // namespace laconic

@@ -12,6 +12,8 @@ int bench_step(const std::vector<std::string>& arguments);
 
 /// `laconic bench layers`: where the time of a training step goes; see its --help.
 int bench_layers(const std::vector<std::string>& arguments);
+/// `laconic bench link`: how well the emulated link keeps its times; see its --help.
+int bench_link(const std::vector<std::string>& arguments);
 
 /// What bench_step runs beside the peer: `MODEL BATCH THREADS`, then the commands of torch_peer.py on standard input.
 int bench_step_child(const std::vector<std::string>& arguments);

@@ -63,8 +63,9 @@ void linear_backward_data(float* dx, bool add, const float* dy, const float* w, 
   check(dnnl_sgemm('N', 'N', rows, in, out, 1.0f, dy, out, w, in, add ? 1.0f : 0.0f, dx, in));
 }
 
-void linear_backward_weights(float* dw, bool add, const float* x, const float* dy, std::int64_t rows, std::int64_t in, std::int64_t out) {
-  check(dnnl_sgemm('T', 'N', out, in, rows, 1.0f, dy, out, x, in, add ? 1.0f : 0.0f, dw, in));
+void linear_backward_weights(float* dw, bool add, const float* x, const float* dy, std::int64_t rows, std::int64_t in, std::int64_t out,
+                             std::int64_t stride) {
+  check(dnnl_sgemm('T', 'N', out, in, rows, 1.0f, dy, stride, x, in, add ? 1.0f : 0.0f, dw, in));
 }
 
 }  // namespace laconic::cpu

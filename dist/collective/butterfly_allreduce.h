@@ -15,10 +15,14 @@ namespace laconic::dist {
 ///            rank 2   0 1 2 3       2 3           2       |     2 3       0 1 2 3
 ///            rank 3   0 1 2 3       2 3             3     |     2 3       0 1 2 3
 ///   With p the largest power of two in N and N = p + e, the first 2e ranks work in pairs: the even one adds its x to
-///   its right neighbour's, sits out, and gets the result at the end. cost     2 lg p alpha + 2(p-1)/p n beta + (p-1)/p
-///   n gamma; if e > 0 also 2 alpha + 2 n beta + n gamma   n bytes instead  ring_allreduce for large x that does not
-///   divide well: it has no pairs, and talks to two neighbours only source   Rabenseifner 2004; Thakur, Rabenseifner &
-///   Gropp 2005; HybridAR eq. 2 throws   CommError if a partner is lost or sends another length
+///   its right neighbour's, sits out, and gets the result at the end.
+///   Messages are cut at 256 KiB: larger ones, in both directions of one pair at once, lose up to half of a TCP link.
+///   cost     2 lg p alpha + 2(p-1)/p n beta + (p-1)/p n gamma; if e > 0 also 2 alpha + 2 n beta + n gamma      n
+///   bytes;
+///            one alpha a message, more where they are cut
+///   instead  ring_allreduce for large x, or N not a power of two: it has no pairs, and talks to two neighbours only
+///   source   Rabenseifner 2004; Thakur, Rabenseifner & Gropp 2005; HybridAR eq. 2
+///   throws   CommError if a partner is lost or sends another length
 Task<> butterfly_allreduce(Communicator& comm, Slice<float> x);
 Cost butterfly_allreduce_cost(int N, double bytes);
 

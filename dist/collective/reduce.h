@@ -17,11 +17,17 @@ inline Task<> add(Communicator& comm, Slice<float> sum, Slice<const float> adden
   co_await comm.work(static_cast<double>(sum.size_bytes()) * kAddSecondsPerByte);
 }
 
-/// Receives exactly `in` from a rank. Throws CommError if something else came: then the ranks run different programs.
+/// Awaits a receive of exactly `bytes`. Throws CommError if something else came: then the ranks run different programs.
+inline Task<> all_of(Communicator& comm, Transfer receiving, int from, std::size_t bytes) {
+  const std::size_t came = co_await receiving;
+  require<CommError>(came == bytes, "rank ", comm.rank(), " expected ", bytes, " bytes from rank ", from, " but ", came,
+                     " came. Do all ranks run the same model and options?");
+}
+
+/// Receives exactly `in` from a rank. Throws CommError as above.
 inline Task<> recv_exactly(Communicator& comm, int from, Slice<std::byte> in) {
-  const std::size_t came = co_await comm.recv(from, in);
-  require<CommError>(came == in.size(), "rank ", comm.rank(), " expected ", in.size(), " bytes from rank ", from,
-                     " but ", came, " came. Do all ranks run the same model and options?");
+  const Transfer receiving = comm.recv(from, in);
+  co_await all_of(comm, receiving, from, in.size());
 }
 
 /// Sends `out` to one rank while receiving exactly `in` from another (or the same) one. Throws CommError as above.
@@ -30,9 +36,7 @@ Task<> exchange(Communicator& comm, int to, Slice<T> out, int from, Slice<T> in)
   const Transfer receiving = comm.recv(from, in.bytes());
   const Transfer sending = comm.send(to, out.bytes());
   try {
-    const std::size_t came = co_await receiving;
-    require<CommError>(came == in.size_bytes(), "rank ", comm.rank(), " expected ", in.size_bytes(),
-                       " bytes from rank ", from, " but ", came, " came. Do all ranks run the same model and options?");
+    co_await all_of(comm, receiving, from, in.size_bytes());
     co_await sending;
   } catch (...) {
     comm.cancel();  // the other transfer must not outlive the caller's memory

@@ -1,5 +1,6 @@
 #pragma once
 #include "dist/collective/cost.h"
+#include "dist/collective/pieces.h"
 #include "dist/communicator.h"
 
 namespace laconic::dist {
@@ -14,12 +15,18 @@ namespace laconic::dist {
 ///            rank 1    1  0  3           2  1  0        a rank talks to its two neighbours only
 ///            rank 2    2  1  0           3  2  1
 ///            rank 3    3  2  1           0  3  2
-///   cost     2(N-1) alpha + 2(N-1)/N n beta + (N-1)/N n gamma            n bytes
-///   instead  butterfly_allreduce for small x: 2 lg N messages
-///   source   Patarasuk & Yuan 2009; HybridAR eq. 1; Inceptionn Algorithm 1, whose second loop is printed one block too
+///   A large x travels as P pieces in flight at once, each a ring of its own. Piece j is the j-th part of every block:
+///   so every element meets the same addends in the same order for any P, and all P give the same bits. Every receive
+///   is posted as soon as its memory is free: those of the first loop at once, into an inbox of N-1 parts; those of the
+///   second when the send of the block that they overwrite has ended. A rank that is ahead never waits for the memory
+///   of a slower one. cost     2(N-1)P alpha + 2(N-1)/N n beta + (N-1)/N n gamma            n bytes;   memory (N-1)/N
+///   of pieces in flight instead  butterfly_allreduce for small x: 2 lg N messages source   Patarasuk & Yuan 2009;
+///   HybridAR eq. 1; Inceptionn Algorithm 1, whose second loop is printed one block too
 ///            far (a rank would forward a block it has not finished): its text (P2) is right and is what stands here
 ///   throws   CommError if a neighbour is lost or sends another length
-Task<> ring_allreduce(Communicator& comm, Slice<float> x);
+Task<> ring_allreduce(Communicator& comm, Slice<float> x, Pieces pieces);
+Task<> ring_allreduce(Communicator& comm, Slice<float> x);  ///< pieces_of(x.size_bytes(), N)
+Cost ring_allreduce_cost(int N, double bytes, Pieces pieces);
 Cost ring_allreduce_cost(int N, double bytes);
 
 }  // namespace laconic::dist

@@ -1,4 +1,5 @@
 #pragma once
+#include <string>
 #include <vector>
 
 #include "dist/engine.h"
@@ -7,18 +8,30 @@
 
 namespace laconic::dist {
 
+/// When gradients travel and updates are made. It changes no bit: the messages are the plan's.
+///   none      all after the whole backward
+///   backward  each as soon as it is ready, all waited for at the end of the step (as PyTorch's DDP does)
+///   forward   each as soon as it is ready, waited for before its parameters' next forward (HybridAR)
+enum class Overlap : std::uint8_t { none, backward, forward };
+const char* to_string(Overlap overlap);
+/// throws UsageError (suggests the nearest)
+Overlap overlap_named(const std::string& name);
+
 /// Dense gradient exchange, hidden behind backward and the next forward: a bucket of the plan is handed to the engine
-/// when the gradients of all its parameters are ready, straight from the arena; before a parameter's next forward the
-/// compute thread waits for its bucket only, divides by N, and updates the bucket's parameters.
-/// After a flush all ranks hold the same bits, if they began with the same.
-/// throws  CommError from before_forward, end_step or flush if a rank is lost
-/// source  HybridAR (overlap through the next forward); PyTorch DDP (buckets)
+/// when the gradients of all its rows are ready, straight from the arena (or copied into a buffer, if the plan says
+/// so); before a parameter's next forward the compute thread waits for its bucket only, and updates the bucket's
+/// parameters. The sum stays a sum: 1/N is a factor of the update. Large weights are finished and awaited in chunks of
+/// rows. After a flush all ranks hold the same bits, if they began with the same. throws  CommError from
+/// before_forward, end_step or flush if a rank is lost source  HybridAR (overlap through the next forward); PyTorch DDP
+/// (buckets)
 class AllreduceSync final : public Strategy {
  public:
   struct Options {
-    bool mean = true;  ///< --reduce mean: the sum over ranks is divided by N; else it is left a sum
+    bool mean = true;  ///< --reduce mean: updates take the sum over ranks divided by N; else the sum
+    Overlap overlap = Overlap::forward;
   };
-  /// Arena and engine must outlive the strategy. Takes one slot of the engine per bucket.
+  /// Arena and engine must outlive the strategy. Takes one slot of the engine per bucket, and tells the parameters the
+  /// rows in which they are to come (Parameter::set_chunk_rows).
   AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update)
       : AllreduceSync(arena, engine, std::move(plan), std::move(update), Options{}) {}
   AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options);
@@ -27,21 +40,28 @@ class AllreduceSync final : public Strategy {
 
   const Plan& plan() const { return plan_; }
 
-  void begin_step(const StepContext& context) override { context_ = context; }
+  void begin_step(const StepContext& context) override;
   void gradient_ready(Parameter& parameter, Rows rows) override;
   void before_forward(Parameter& parameter, Rows rows) override;
   void end_step(StepStats& stats) override;
   void flush() override;
 
  private:
-  struct State {                 // of one bucket
+  struct State {  // of one bucket
+    enum class Phase : std::uint8_t { filling, ready, under_way } phase = Phase::filling;
     std::int64_t waits_for = 0;  // elements whose gradient is not ready yet
-    bool pending = false;        // handed to the engine, not applied
     Ticket ticket;
     StepContext context;
+    Tensor buffer;  // of a bucket that is copied, while under way
   };
   void submit(std::size_t bucket);
   void apply(std::size_t bucket);
+  void submit_ready();
+  Slice<float> gathered(const Bucket& bucket, State& state);
+  void scatter(const Bucket& bucket, State& state);
+  /// f(bucket) for every bucket that holds some of these rows.
+  template <class F>
+  void for_buckets(const Parameter& parameter, Rows rows, F f);
   Parameter& parameter(int place) const { return *arena_.parameters()[static_cast<std::size_t>(place)]; }
 
   const ParameterArena& arena_;
@@ -55,6 +75,7 @@ class AllreduceSync final : public Strategy {
   std::uint64_t dense_bytes_;
   EngineCounters seen_;  // at the last end_step
   double update_seconds_ = 0;
+  std::uint64_t copied_bytes_ = 0, copied_bytes_peak_ = 0;
 };
 
 }  // namespace laconic::dist

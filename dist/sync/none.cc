@@ -1,5 +1,6 @@
 #include "dist/sync/none.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace laconic::dist {
@@ -9,16 +10,30 @@ NoSync::NoSync(const ParameterArena& arena, Update update)
 
 void NoSync::gradient_ready(Parameter& parameter, Rows rows) {
   Pending& pending = pending_[static_cast<std::size_t>(parameter.info.index)];
-  pending.rows += rows.count;
+  if (!pending.rows.empty() && pending.rows.back().first + pending.rows.back().count == rows.first)
+    pending.rows.back().count += rows.count;
+  else
+    pending.rows.push_back(rows);
   pending.context = context_;
 }
 
-void NoSync::before_forward(Parameter& parameter, Rows) {
+void NoSync::before_forward(Parameter& parameter, Rows rows) {
   Pending& pending = pending_[static_cast<std::size_t>(parameter.info.index)];
-  if (pending.rows < parameter.all_rows().count) return;
-  pending.rows = 0;
+  if (pending.rows.empty()) return;
   const auto begin = std::chrono::steady_clock::now();
-  update_(parameter, parameter.all_rows(), pending.context);
+  std::vector<Rows> rest;
+  const std::int64_t end = rows.first + rows.count;
+  for (const Rows ready : std::exchange(pending.rows, {})) {
+    const std::int64_t from = std::max(ready.first, rows.first), to = std::min(ready.first + ready.count, end);
+    if (from >= to) {
+      rest.push_back(ready);
+      continue;
+    }
+    if (ready.first < from) rest.push_back({ready.first, from - ready.first});
+    if (to < ready.first + ready.count) rest.push_back({to, ready.first + ready.count - to});
+    update_(parameter, {from, to - from}, pending.context);
+  }
+  pending.rows = std::move(rest);
   update_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 

@@ -6,8 +6,8 @@
 
 namespace laconic::dist {
 
-/// Computing alone: no messages, each worker its own update. An update waits for the next forward of its parameter, as
-/// in the strategies that communicate, so that step times compare.
+/// Computing alone: no messages, each worker its own update. An update waits for the next forward of its rows, as in
+/// the strategies that communicate, so that step times compare.
 class NoSync final : public Strategy {
  public:
   /// The arena must outlive the strategy.
@@ -21,7 +21,7 @@ class NoSync final : public Strategy {
 
  private:
   struct Pending {
-    std::int64_t rows = 0;  // ready and not applied
+    std::vector<Rows> rows;  // ready and not applied
     StepContext context;
   };
   const ParameterArena& arena_;

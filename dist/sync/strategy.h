@@ -12,10 +12,11 @@ namespace laconic::dist {
 struct StepContext {
   std::int64_t step = 1;  ///< of the update, first 1
   double lr = 0;
+  double gradient_scale = 1;  ///< set by the strategy: 1/N where parameter.grad() holds a sum over ranks to be averaged
 };
 
-/// Applies the gradient that stands in parameter.grad(), for these rows. Runs on the compute thread. Made by the
-/// trainer from an optimiser.
+/// Applies the gradient that stands in parameter.grad(), times context.gradient_scale, for these rows: of each update
+/// every row once. Runs on the compute thread. Made by the trainer from an optimiser.
 using Update = std::function<void(Parameter&, Rows, const StepContext&)>;
 
 /// What a step cost between ranks, of this rank. Bytes are payload and headers of our own.
@@ -26,6 +27,7 @@ struct StepStats {
   double comm_ms = 0;             ///< at least one operation was under way
   double exposed_ms = 0;          ///< the compute thread was blocked; belongs to the step whose forward it blocked
   double update_ms = 0;           ///< in the update callback
+  std::uint64_t buffer_bytes_peak = 0;  ///< of communication buffers, the most at any time since the start
 };
 
 /// How the gradients of all ranks become one update: everything that a paper changes is in here. One object per rank,

@@ -77,7 +77,7 @@ void CheckpointStore::complete(const Manifest& m) const {
                             {"threads", m.threads},
                             {"instruction_set", m.instruction_set},
                             {"fingerprint", m.fingerprint},
-                            {"plan", m.plan}};
+                            {"plan", nlohmann::json::parse(m.plan)}};
   AtomicFile file(folder(m.step) + kManifest);
   file.write(j.dump(2) + "\n");
   file.commit();
@@ -112,7 +112,7 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
     j.at("threads").get_to(m.threads);
     j.at("instruction_set").get_to(m.instruction_set);
     j.at("fingerprint").get_to(m.fingerprint);
-    j.at("plan").get_to(m.plan);
+    m.plan = j.at("plan").dump();
     require<DataError>(m.step >= 0 && m.workers >= 1, "resume: ", path, " holds step ", m.step, " of ", m.workers, " workers.");
     return m;
   } catch (const nlohmann::json::exception& e) {

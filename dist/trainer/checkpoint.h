@@ -29,7 +29,7 @@ struct Manifest {
   int threads = 1;              ///< kernel threads per worker: other numbers may give other last bits
   std::string instruction_set;  ///< likewise
   std::string fingerprint;      ///< model, data and options that must not change
-  std::string plan;             ///< what travels how; a resumed run uses it again
+  std::string plan;             ///< what travels how (JSON); a resumed run uses it again
 };
 
 /// The part of one directory that a trainer writes to and resumes from. All file names are made here.

@@ -17,7 +17,10 @@ DataLoader::Options ImageClassification::loader_options() const {
 
 std::int64_t ImageClassification::batches_per_epoch() const { return ShardedSampler(loader_options().sampler).steps_per_epoch(); }
 
-std::int64_t ImageClassification::global_batch(std::int64_t batch) const { return ShardedSampler(loader_options().sampler).part(batch).global_count; }
+Share ImageClassification::share(std::int64_t batch) const {
+  const ShardedSampler::Part part = ShardedSampler(loader_options().sampler).part(batch);
+  return {part.count, part.global_count, part.first};
+}
 
 void ImageClassification::start(std::int64_t epoch, std::int64_t batch) {
   DataLoader::Options options = loader_options();

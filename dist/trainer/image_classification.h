@@ -24,7 +24,7 @@ class ImageClassification final : public Workload {
   Module& model() override { return *model_; }
   std::int64_t batch() const override { return o_.batch; }
   std::int64_t batches_per_epoch() const override;
-  std::int64_t global_batch(std::int64_t batch) const override;
+  Share share(std::int64_t batch) const override;
   void start(std::int64_t epoch, std::int64_t batch) override;
   Share load() override;
   Tensor loss() override;

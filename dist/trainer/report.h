@@ -56,6 +56,7 @@ struct RunSummary {
   /// Everything that all ranks handed to the network in this run: the steps, and besides them the weights at the start,
   /// evaluation, checkpoints and agreements.
   std::int64_t bytes_network_total = 0;
+  std::int64_t buffer_bytes_peak = 0;  ///< of communication buffers, rank 0's
   std::int64_t bytes_dense_total = 0;  ///< what dense rings would have sent, all ranks
   std::optional<EvalReport> last_eval;
   std::string stopped;  ///< why it ended early; empty if it did not

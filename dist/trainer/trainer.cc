@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
+#include <sstream>
 
 #include "core/parallel.h"
 #include "core/raw.h"
@@ -113,17 +115,17 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   model.to(o_.device);
   arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
   optimizer_ = make_optimizer(*arena_, o_.optimizer);
-  plan_ = dist::make_plan(arena_->parameters(), o_.plan);
+  dist::check_fingerprint(worker_.engine, fingerprint());
+  agree_on_plan();
   const dist::Update update = [this](Parameter& p, Rows rows, const dist::StepContext& context) { apply(p, rows, context); };
   if (o_.sync == "none") {
     strategy_ = std::make_unique<dist::NoSync>(*arena_, update);
   } else {
     require<UsageError>(o_.sync == "allreduce", "unknown strategy '", o_.sync, "' (--sync): there are none and allreduce");
-    strategy_ = std::make_unique<dist::AllreduceSync>(*arena_, worker_.engine, plan_, update, dist::AllreduceSync::Options{.mean = o_.mean});
+    strategy_ = std::make_unique<dist::AllreduceSync>(*arena_, worker_.engine, plan_, update, dist::AllreduceSync::Options{.mean = o_.mean, .overlap = o_.overlap});
   }
   arena_->set_listener(strategy_.get());
   figures_slot_ = worker_.engine.reserve_slots(1);
-  dist::check_fingerprint(worker_.engine, fingerprint());
   if (o_.resume.empty()) {
     make_equal();
   } else {
@@ -140,6 +142,53 @@ Trainer::~Trainer() {
 
 void Trainer::load_init() {
   if (worker_.rank == 0) load_weights(workload_.model(), load_safetensors(o_.init), o_.init, o_.model_name);
+}
+
+/// Rank 0 decides what travels how: as the checkpoint says that is resumed, or a file, or the options.
+void Trainer::agree_on_plan() {
+  constexpr std::uint64_t kMaxPlanBytes = std::uint64_t{1} << 30;
+  dist::PlanOptions options = o_.plan;
+  if (worker_.size == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
+  const auto read = [](const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    require<DataError>(in.good() && text.good(), "plan: cannot read ", path, " (--plan). Check the path.");
+    return text.str();
+  };
+  std::string text, where = "the plan of rank 0";
+  if (worker_.rank == 0) {
+    if (o_.plan_file.empty()) {
+      text = dist::make_plan(arena_->parameters(), options).json();
+    } else {
+      text = dist::Plan::from_json(read(o_.plan_file), arena_->parameters(), o_.plan_file).json();
+    }
+  }
+  if (!o_.resume.empty()) {
+    const std::string checkpoint = CheckpointStore::newest(o_.resume);
+    const Manifest manifest = CheckpointStore::read_manifest(checkpoint);
+    require_same_training(manifest, checkpoint);
+    if (worker_.rank == 0) {
+      const std::string stored = dist::Plan::from_json(manifest.plan, arena_->parameters(), checkpoint).json();
+      if (stored != text && o_.sync != "none")
+        fmt::print(stderr, "laconic: note: messages travel by the plan that is stored in {}, not by the one of these options\n", checkpoint);
+      text = stored;
+    }
+  }
+  if (worker_.size > 1) {
+    std::uint64_t size = text.size();
+    const auto send = [&](Slice<std::byte> bytes) {
+      worker_.engine.run("broadcast of the plan", [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); });
+    };
+    send(Slice<std::uint64_t>(&size, 1).bytes());
+    require<CommError>(size <= kMaxPlanBytes, "plan: rank 0 announces ", size, " bytes. Start all ranks with the same program.");
+    text.resize(size);
+    send(Slice<char>(text.data(), text.size()).bytes());
+  }
+  plan_ = dist::Plan::from_json(text, arena_->parameters(), where);
+  for (const dist::Bucket& bucket : plan_.buckets)
+    require<UsageError>(bucket.algorithm != dist::Algorithm::mpi || o_.sync == "none" || dist::ranks_under_mpirun() > 0,
+                        "the algorithm mpi needs ranks that MPI has started (--allreduce): start them with laconic launch -n N, or use ring");
 }
 
 /// Rank 0's parameters and buffers on every rank.
@@ -160,7 +209,7 @@ std::string Trainer::fingerprint() const {
                 "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov, " decay=", opt.decay.weight_decay, " ",
                 opt.decay.norm_and_bias, "\nlr=", o_.lr, "\nschedule=", o_.schedule.text(), "\nclip=", static_cast<int>(o_.clip.kind), ":",
                 o_.clip.limit, "\naccumulate=", o_.accumulate, "\ndropout=", o_.dropout, "\nsync=", o_.sync, "\nmean=", o_.mean,
-                "\non-nan=", o_.skip_nan, "\nplan=", o_.plan.bucket_bytes, " ", dist::to_string(o_.plan.algorithm));
+                "\non-nan=", o_.skip_nan, "\nplan=", o_.plan_file.empty() ? dist::to_string(o_.plan) : "of a file");
 }
 
 std::int64_t Trainer::steps_per_epoch() const { return (workload_.batches_per_epoch() + o_.accumulate - 1) / o_.accumulate; }
@@ -171,7 +220,11 @@ RunInfo Trainer::info() const {
   RunInfo info;
   info.model = o_.model_name;
   info.data = workload_.data_name();
-  info.strategy = o_.sync == "allreduce" ? concat("allreduce, ", dist::to_string(o_.plan.algorithm)) : o_.sync;
+  info.strategy = o_.sync != "allreduce"      ? o_.sync
+                  : o_.plan_file.empty() ? concat("allreduce, ", dist::allreduce_text(o_.plan))
+                                         : concat("allreduce by ", o_.plan_file);
+  if (o_.sync == "allreduce" && o_.overlap != dist::Overlap::forward)
+    info.strategy += o_.overlap == dist::Overlap::none ? ", no overlap" : ", overlap with backward only";
   info.transport = dist::ranks_under_mpirun() > 0 ? "mpi" : "threads";
   info.parameters = arena_->elements();
   info.train_samples = workload_.train_samples();
@@ -199,8 +252,10 @@ std::string Trainer::description() const {
   return fmt::format(
       "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
       "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB, and activations\n"
-      "bytes sent per worker and step: about {:.2f} MB\n{}",
+      "bytes sent per worker and step: about {:.2f} MB\n"
+      "buffers that messages are copied into: {:.2f} MB\n{}",
       o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib, dense / 1e6,
+      o_.sync == "none" ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
       o_.sync == "none" ? std::string("no exchange (--sync none)\n") : plan_.table());
 }
 
@@ -214,7 +269,7 @@ void Trainer::train_step() {
   const double exposed_before = worker_.engine.counters().exposed_seconds;
   update_seconds_ = 0;
   double forward_seconds = 0, backward_seconds = 0, loss_sum = 0;
-  std::int64_t own = 0, global = 0;
+  std::int64_t own = 0, own_in_step = 0, global = 0;
   bool skipped = false;
   std::vector<std::pair<Tensor, Tensor>> buffers_before;  // with --on-nan skip: running statistics, and a copy
   if (o_.skip_nan)
@@ -226,7 +281,11 @@ void Trainer::train_step() {
   strategy_->begin_step({.step = step_ + 1, .lr = lr});
   arena_->begin_step();
   context_.step = step_;
-  for (std::int64_t m = 0; m < micro_batches; ++m) global += workload_.global_batch(first_batch + m);
+  for (std::int64_t m = 0; m < micro_batches; ++m) {
+    const Share share = workload_.share(first_batch + m);
+    global += share.global_samples;
+    own_in_step += share.samples;
+  }
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     const Share share = workload_.load();
     if (skipped) continue;  // the data goes on
@@ -256,7 +315,9 @@ void Trainer::train_step() {
     const bool last = m + 1 == micro_batches;
     if (share.samples > 0) {
       // n_k N / n: the mean over the global batch, however unevenly a short batch is spread (workers add up, then / N).
-      const double weight = static_cast<double>(share.samples) * worker_.size / static_cast<double>(global);
+      // Computing alone, each worker follows the mean over its own samples.
+      const double weight = o_.sync == "none" ? static_cast<double>(share.samples) / static_cast<double>(own_in_step)
+                                              : static_cast<double>(share.samples) * worker_.size / static_cast<double>(global);
       arena_->backward(loss, static_cast<float>(weight), last);
     }
     if (last) arena_->finish_gradients();
@@ -287,6 +348,7 @@ void Trainer::train_step() {
   r.comm_ms = 1e3 * (now.comm_seconds - counted_.comm_seconds);
   r.exposed_ms = 1e3 * (now.exposed_seconds - exposed_before);
   r.update_ms = stats.update_ms;
+  summary_.buffer_bytes_peak = static_cast<std::int64_t>(stats.buffer_bytes_peak);
   counted_ = now;
   training_seconds_ += seconds;
   exposed_seconds_ += r.exposed_ms / 1e3;
@@ -354,25 +416,36 @@ void Trainer::report_non_finite(float loss) {
   std::abort();  // not reached
 }
 
-void Trainer::apply(Parameter& p, Rows, const dist::StepContext& context) {
+/// The last update may have broken the model: then there is nothing worth evaluating or saving.
+void Trainer::require_finite_parameters() const {
+  for (const auto& p : arena_->parameters())
+    require<Error>(raw::all_finite(p->value()), "training: after step ", step_, " the parameter ", p->info.name,
+                   " is not finite. Lower --lr, or clip gradients (--clip norm:5).");
+}
+
+void Trainer::apply(Parameter& p, Rows rows, const dist::StepContext& context) {
   const auto start = Clock::now();
   if (o_.clip.kind == Clip::Kind::norm) {
-    arrived_.push_back(&p);
-    arrived_lr_ = context.lr;
+    arrived_.emplace_back(&p, rows);
+    arrived_context_ = context;
     return;
   }
   Trace::Span span(p.info.name, "update");
-  if (o_.clip.kind == Clip::Kind::value) clip_value(p.grad(), o_.clip.limit);
-  optimizer_->update(p, context.lr);
+  if (o_.clip.kind == Clip::Kind::value) {
+    const bool all = rows.count == p.all_rows().count;
+    clip_value(all ? p.grad() : p.grad().rows(rows.first, rows.count), o_.clip.limit / context.gradient_scale);
+  }
+  optimizer_->update(p, rows, context.lr, context.gradient_scale);
   update_seconds_ += seconds_since(start);
 }
 
 /// --clip norm: all gradients must have arrived before the first update, which ends the overlap with the next forward.
 void Trainer::apply_clipped() {
   strategy_->flush();
-  const double scale = clip_scale(gradient_sum_of_squares(*arena_), o_.clip.limit);
+  const double mean = arrived_context_.gradient_scale;  // the arena holds sums
+  const double scale = mean * clip_scale(mean * mean * gradient_sum_of_squares(*arena_), o_.clip.limit);
   const auto start = Clock::now();
-  for (Parameter* p : std::exchange(arrived_, {})) optimizer_->update(*p, arrived_lr_, scale);
+  for (const auto& [p, rows] : std::exchange(arrived_, {})) optimizer_->update(*p, rows, arrived_context_.lr, scale);
   update_seconds_ += seconds_since(start);
 }
 
@@ -462,6 +535,7 @@ RunSummary Trainer::run() {
 
 EvalReport Trainer::evaluate() {
   flush();
+  if (!o_.skip_nan) require_finite_parameters();
   const OutsideSteps outside(*this);
   const Trace::Span span("evaluation", "evaluation");
   EvalSums sums;
@@ -522,20 +596,23 @@ void Trainer::save() {
                     .threads = o_.threads,
                     .instruction_set = instruction_set(),
                     .fingerprint = fingerprint(),
-                    .plan = plan_.table()});
+                    .plan = plan_.json()});
   meet("meeting after a checkpoint");
   saved_step_ = step_;
+}
+
+void Trainer::require_same_training(const Manifest& manifest, const std::string& checkpoint) const {
+  require<DataError>(manifest.workers == worker_.size, "resume: ", checkpoint, " is of ", manifest.workers, " workers, this run has ", worker_.size,
+                     ". Start as many.");
+  std::istringstream then(manifest.fingerprint), now(fingerprint());
+  for (std::string a, b; std::getline(then, a) && std::getline(now, b);)
+    require<DataError>(a == b || a.starts_with("plan="), "resume: ", checkpoint, " was trained with ", a, ", this run has ", b,
+                       ". Give the same options.");
 }
 
 void Trainer::restore() {
   const std::string checkpoint = CheckpointStore::newest(o_.resume);
   const Manifest manifest = CheckpointStore::read_manifest(checkpoint);
-  require<DataError>(manifest.workers == worker_.size, "resume: ", checkpoint, " is of ", manifest.workers, " workers, this run has ", worker_.size,
-                     ". Start as many.");
-  std::istringstream then(manifest.fingerprint), now(fingerprint());
-  for (std::string a, b; std::getline(then, a) && std::getline(now, b);)
-    require<DataError>(a == b, "resume: ", checkpoint, " was trained with ", a, ", this run has ", b, ". Give the same options.");
-  require<DataError>(manifest.plan == plan_.table(), "resume: ", checkpoint, " was trained with another plan of messages. Use the version that wrote it.");
   if (worker_.rank == 0 && (manifest.threads != o_.threads || manifest.instruction_set != instruction_set()))
     fmt::print(stderr, "laconic: warning: the checkpoint was written with {} threads on {}, this run has {} on {}: the last bits may differ\n",
                manifest.threads, manifest.instruction_set, o_.threads, instruction_set());

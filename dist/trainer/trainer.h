@@ -7,7 +7,7 @@
 
 #include "core/trace.h"
 #include "dist/plan.h"
-#include "dist/sync/strategy.h"
+#include "dist/sync/allreduce.h"
 #include "dist/trainer/checkpoint.h"
 #include "dist/trainer/report.h"
 #include "dist/trainer/workload.h"
@@ -38,6 +38,8 @@ struct TrainerOptions {
   bool dropout = true;
   std::string sync = "allreduce";          ///< none | allreduce
   dist::PlanOptions plan{};
+  std::string plan_file{};                 ///< what travels how, instead of by `plan` (JSON, as plan().json())
+  dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
   bool mean = true;                        ///< --reduce mean: gradients are divided by the number of workers
   int threads = 1;                         ///< kernel threads of this worker
   Device device = kCpu;
@@ -80,6 +82,7 @@ class Trainer {
 
   std::int64_t step() const { return step_; }            ///< updates made since the start of training
   const ParameterArena& arena() const { return *arena_; }
+  const dist::Plan& plan() const { return plan_; }
   RunInfo info() const;
   /// What travels how, memory, and bytes per step, for --dry-run.
   std::string description() const;
@@ -89,6 +92,8 @@ class Trainer {
   struct BackwardSpans;
   struct ForwardSpans;
   void make_equal();
+  void agree_on_plan();
+  void require_same_training(const Manifest& manifest, const std::string& checkpoint) const;
   void restore();
   void load_init();
   std::string fingerprint() const;
@@ -99,6 +104,7 @@ class Trainer {
   bool finite_everywhere(float loss);
   [[noreturn]] void report_non_finite(float loss);
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
+  void require_finite_parameters() const;
   void apply_clipped();
   void finish_report();
   void flush();
@@ -121,8 +127,8 @@ class Trainer {
   std::int64_t saved_step_ = -1;  // of the last checkpoint
   bool stop_ = false;
   double update_seconds_ = 0;
-  std::vector<Parameter*> arrived_;  // with --clip norm: reduced gradients that wait for their common norm
-  double arrived_lr_ = 0;
+  std::vector<std::pair<Parameter*, Rows>> arrived_;  // with --clip norm: sums that wait for their common norm
+  dist::StepContext arrived_context_;
 
   // The figures of the last step travel while the next one runs.
   struct Pending {

@@ -27,8 +27,8 @@ class Workload {
   virtual Module& model() = 0;
   virtual std::int64_t batch() const = 0;              ///< samples per worker and micro-batch, but for short ones
   virtual std::int64_t batches_per_epoch() const = 0;  ///< the same on every worker
-  /// Samples of all workers in batch `batch` of an epoch.
-  virtual std::int64_t global_batch(std::int64_t batch) const = 0;
+  /// How batch `batch` of an epoch is shared out.
+  virtual Share share(std::int64_t batch) const = 0;
   /// Positions the data: the next load() gives batch `batch` of `epoch` (both from 0; batch may be the epoch's number
   /// of batches: the next epoch's first).
   virtual void start(std::int64_t epoch, std::int64_t batch) = 0;

@@ -99,6 +99,20 @@ void LocalTransport::wake() {
   own.changed.notify_all();
 }
 
+void LocalTransport::start_tell(int rank, const std::string& note) {
+  std::lock_guard lock(hub_->mutex_);
+  hub_->ranks_[static_cast<std::size_t>(rank)]->notes.push_back({rank_, note});
+}
+
+std::optional<Note> LocalTransport::hear() {
+  std::deque<Note>& notes = hub_->ranks_[static_cast<std::size_t>(rank_)]->notes;
+  std::lock_guard lock(hub_->mutex_);
+  if (notes.empty()) return {};
+  Note note = std::move(notes.front());
+  notes.pop_front();
+  return note;
+}
+
 void LocalTransport::abort(const std::string& reason, int) {
   std::lock_guard lock(hub_->mutex_);
   if (hub_->aborted_) return;

@@ -33,6 +33,7 @@ class LocalHub {
     std::condition_variable changed;
     std::unordered_map<std::uint64_t, Channel> incoming;  // by sender and slot
     std::vector<Completion> completed;                    // by others, for this rank's thread to take
+    std::deque<Note> notes;
     bool woken = false;
   };
   std::mutex mutex_;
@@ -49,8 +50,11 @@ class LocalTransport final : public Transport {
   int size() const override { return hub_->size(); }
   void wake() override;
   void abort(const std::string& reason, int exit_code) override;
+  bool can_tell() const override { return true; }
+  std::optional<Note> hear() override;
 
  private:
+  void start_tell(int rank, const std::string& note) override;
   void start_send(Request& request) override { start(request); }
   void start_recv(Request& request) override { start(request); }
   void cancel_started(Request& request) override;

@@ -21,8 +21,7 @@ void Transport::post(Request& request, int priority) {
 }
 
 void Transport::hand_over(Request& request) {
-  messages_.fetch_add(1, std::memory_order_relaxed);
-  bytes_.fetch_add(request.size, std::memory_order_relaxed);
+  count_sent(request.size);
   if (request.hops) request.hops->handed_over(request);
   try {
     start_send(request);
@@ -69,15 +68,16 @@ void Transport::wait(double at_most_seconds) {
 }
 
 TransportCommunicator::TransportCommunicator(Transport& transport, int slot, int priority)
-    : transport_(transport), rank_(transport.rank()), slot_(slot), priority_(priority) {}
+    : transport_(transport), rank_(transport.rank()), slot_(slot * kSlotsPerOperation), priority_(priority) {}
 
-TransportCommunicator::TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank)
+TransportCommunicator::TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank, int slot)
     : transport_(parent.transport_),
       parent_(&parent),
       group_(std::move(group)),
       rank_(rank),
-      slot_(parent.slot_),
+      slot_(slot),
       priority_(parent.priority_),
+      ended_(parent.ended_),
       trace_(parent.trace_) {
   parent.children_.push_back(this);
 }
@@ -93,8 +93,12 @@ Transfer TransportCommunicator::post(Request::Kind kind, int peer, Slice<std::by
                      " was asked to talk to rank ", peer, ". Ranks are 0 to ", this->size() - 1, ".");
   const int world = group_.empty() ? peer : group_[static_cast<std::size_t>(peer)];
   Request& request = pool_.take(kind, world, slot_, memory);
-  if (trace_) trace_->posted(request);
-  transport_.post(request, priority_);
+  if (ended_) {
+    request.complete(0, ended_);
+  } else {
+    if (trace_) trace_->posted(request);
+    transport_.post(request, priority_);
+  }
   return Transfer(request);
 }
 
@@ -107,6 +111,21 @@ Transfer TransportCommunicator::recv(int from, Slice<std::byte> bytes) {
   return post(Request::Kind::recv, from, bytes);
 }
 
+NativeCollectives& TransportCommunicator::native() const {
+  auto* const native = dynamic_cast<NativeCollectives*>(&transport_);
+  require<UsageError>(native != nullptr && group_.empty(),
+                      "allreduce mpi: workers that are threads of one process, and groups of ranks, have no collectives "
+                      "of MPI. Start the program by laconic launch, or use --allreduce ring.");
+  return *native;
+}
+
+Transfer TransportCommunicator::native_allreduce(Slice<float> x) {
+  NativeCollectives& collectives = native();
+  Request& request = pool_.take(Request::Kind::send, rank_, slot_, x.bytes());
+  collectives.allreduce(request);
+  return Transfer(request);
+}
+
 std::unique_ptr<Communicator> TransportCommunicator::subgroup(std::span<const int> ranks) {
   std::vector<int> group;
   int own = -1;
@@ -116,7 +135,24 @@ std::unique_ptr<Communicator> TransportCommunicator::subgroup(std::span<const in
     group.push_back(group_.empty() ? r : group_[static_cast<std::size_t>(r)]);
   }
   require<CommError>(own >= 0, "subgroup: rank ", rank_, " is not a member of the group it asked for.");
-  return std::unique_ptr<Communicator>(new TransportCommunicator(*this, std::move(group), own));
+  return std::unique_ptr<Communicator>(new TransportCommunicator(*this, std::move(group), own, slot_));
+}
+
+std::unique_ptr<Communicator> TransportCommunicator::channel(int index) {
+  require<Error>(index >= 0 && index < kChannels, "communicator: there is no channel ", index, " among ", kChannels,
+                 ".");
+  require<Error>(slot_ % kSlotsPerOperation == 0, "communicator: a channel has no channels of its own.");
+  return std::unique_ptr<Communicator>(new TransportCommunicator(*this, group_, rank_, slot_ + 1 + index));
+}
+
+void TransportCommunicator::end(std::exception_ptr error) {
+  ended_ = error;
+  for (TransportCommunicator* child : children_) child->end(error);
+  for (Request* request : pool_.live()) {
+    if (request->done) continue;
+    transport_.cancel(*request);
+    request->complete(0, error);
+  }
 }
 
 void TransportCommunicator::cancel() {
@@ -128,18 +164,30 @@ void TransportCommunicator::cancel() {
   }
 }
 
-std::string TransportCommunicator::waits_for() const {
-  std::string text;
+TransportCommunicator::Waiting TransportCommunicator::waiting() const {
+  Waiting all{.received_bytes = pool_.received_bytes(), .sent_bytes = pool_.sent_bytes()};
   for (const Request* r : pool_.live()) {
     if (r->done) continue;
-    if (!text.empty()) text += ", ";
-    text += r->kind == Request::Kind::recv ? concat("waits for rank ", r->peer, " (up to ", r->size, " bytes to come)")
-                                           : concat("sends ", r->size, " bytes that rank ", r->peer, " does not take");
+    if (all.count++ > 0) continue;
+    all.first = r->kind == Request::Kind::recv
+                    ? concat("waits for rank ", r->peer, " (up to ", r->size, " bytes to come)")
+                    : concat("sends ", r->size, " bytes that rank ", r->peer, " does not take");
   }
-  for (const TransportCommunicator* child : children_)
-    if (std::string theirs = child->waits_for(); !theirs.empty()) return theirs;
-  if (text.empty()) return text;
-  return concat(text, "; ", pool_.received_bytes(), " bytes came and ", pool_.sent_bytes(), " went so far");
+  for (const TransportCommunicator* child : children_) {
+    const Waiting theirs = child->waiting();
+    if (all.first.empty()) all.first = theirs.first;
+    all.count += theirs.count;
+    all.received_bytes += theirs.received_bytes;
+    all.sent_bytes += theirs.sent_bytes;
+  }
+  return all;
+}
+
+std::string TransportCommunicator::waits_for() const {
+  const Waiting all = waiting();
+  if (all.count == 0) return "";
+  return concat(all.first, all.count > 1 ? concat(" and ", all.count - 1, " more transfers") : "", "; ",
+                all.received_bytes, " bytes came and ", all.sent_bytes, " went so far");
 }
 
 }  // namespace laconic::dist

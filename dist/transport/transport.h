@@ -5,10 +5,12 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "dist/communicator.h"
+#include "dist/transport/native.h"
 
 namespace laconic::dist {
 
@@ -16,6 +18,11 @@ namespace laconic::dist {
 struct Traffic {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
+};
+
+struct Note {
+  int from = 0;
+  std::string text{};
 };
 
 /// Which sends the network gets, and when. What it has got cannot be overtaken any more, so large messages wait here,
@@ -58,11 +65,30 @@ class Transport {
   /// One rank's error ends all ranks with this sentence. From any thread; may end the process with `exit_code`.
   virtual void abort(const std::string& reason, int exit_code) = 0;
 
+  /// Notes: a few lines to another rank beside all messages, so that ranks that wait too long tell each other why
+  /// (Engine). They may be lost. No wait() ends for one: whoever expects them looks from time to time.
+  virtual bool can_tell() const { return false; }
+  void tell(int rank, const std::string& note) {
+    count_sent(note.size());
+    start_tell(rank, note);
+  }
+  virtual std::optional<Note> hear() { return {}; }  ///< one that came, or none
+
   static constexpr double kForever = std::numeric_limits<double>::infinity();
 
   /// Handed to the network so far. From any thread.
   Traffic traffic() const {
     return {messages_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed)};
+  }
+
+  /// Memory of messages on their way: alive now is tracked here, the most at any time is told to any thread.
+  void count_buffer(std::ptrdiff_t bytes) {
+    buffer_bytes_ += bytes;
+    if (buffer_bytes_ > peak_buffer_bytes_.load(std::memory_order_relaxed))
+      peak_buffer_bytes_.store(buffer_bytes_, std::memory_order_relaxed);
+  }
+  std::uint64_t peak_buffer_bytes() const {
+    return static_cast<std::uint64_t>(peak_buffer_bytes_.load(std::memory_order_relaxed));
   }
 
  protected:
@@ -71,6 +97,7 @@ class Transport {
   virtual void start_send(Request& request) = 0;
   virtual void start_recv(Request& request) = 0;
   virtual void cancel_started(Request& request) = 0;
+  virtual void start_tell(int, const std::string&) {}
   virtual int poll() = 0;                          ///< progress()
   virtual void sleep(double at_most_seconds) = 0;  ///< wait(); kForever: no limit
 
@@ -80,6 +107,10 @@ class Transport {
     Request* request;
     int priority;
   };
+  void count_sent(std::size_t bytes) {
+    messages_.fetch_add(1, std::memory_order_relaxed);
+    bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
   void hand_over(Request& request);
   void refill();
 
@@ -88,11 +119,15 @@ class Transport {
   std::vector<Request*> placed_;  // large sends that hold a place, the oldest first
   Clock::time_point moved_{};     // when a place was last taken or given back
   std::atomic<std::uint64_t> messages_{0}, bytes_{0};
+  std::ptrdiff_t buffer_bytes_ = 0;
+  std::atomic<std::ptrdiff_t> peak_buffer_bytes_{0};
 };
 
 /// One operation's view of a transport: all of its ranks, or some (subgroup).
 class TransportCommunicator final : public Communicator {
  public:
+  static constexpr int kSlotsPerOperation = kChannels + 1;
+  /// `slot`: the operation's, 0 <= slot < 2^31 / kSlotsPerOperation.
   TransportCommunicator(Transport& transport, int slot, int priority);
   ~TransportCommunicator() override;
 
@@ -102,23 +137,39 @@ class TransportCommunicator final : public Communicator {
   Transfer recv(int from, Slice<std::byte> bytes) override;
   Transfer work(double) override { return {}; }  // real time passes by itself
   std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override;
+  std::unique_ptr<Communicator> channel(int index) override;
+  void end(std::exception_ptr error) override;
+  void count_buffer(std::ptrdiff_t bytes) override { transport_.count_buffer(bytes); }
   void cancel() override;
 
   /// From now on what is sent and received is told there; null: nowhere. Before any subgroup is made.
   void set_trace(HopTrace* trace) { trace_ = trace; }
 
-  /// "waits for rank 3 (4,096 bytes to come), 8,192 bytes came so far"; "" if no transfer is under way.
+  /// The transport's own collectives; see dist/collective/native_allreduce.h. Throws UsageError if it has none, or if
+  /// this is a subgroup.
+  NativeCollectives& native() const;
+  Transfer native_allreduce(Slice<float> x);
+
+  /// "waits for rank 3 (up to 4096 bytes to come) and 2 more transfers; 8192 bytes came and 0 went so far"; "" if no
+  /// transfer is under way.
   std::string waits_for() const;
 
  private:
-  TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank);
+  struct Waiting {
+    std::string first{};  // transfer that is not done
+    int count = 0;
+    std::size_t received_bytes = 0, sent_bytes = 0;
+  };
+  Waiting waiting() const;  // children included
+  TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank, int slot);
   Transfer post(Request::Kind kind, int peer, Slice<std::byte> memory);
 
   Transport& transport_;
   TransportCommunicator* parent_ = nullptr;
-  std::vector<TransportCommunicator*> children_;  // subgroups alive: cancel() reaches them too
+  std::vector<TransportCommunicator*> children_;  // subgroups and channels alive: cancel() reaches them too
   std::vector<int> group_;                        // world ranks; empty: all
-  int rank_, slot_, priority_;
+  int rank_, slot_, priority_;                    // slot_: the operation's times kSlotsPerOperation, plus 1 + channel
+  std::exception_ptr ended_;
   HopTrace* trace_ = nullptr;
   RequestPool pool_;
 };

@@ -2,7 +2,7 @@
 """Runs the MPI test program under mpirun: run.py PROGRAM RANKS SCENARIO. Exit code 77 (skipped) without mpirun.
 
 all           must print ok and exit with 0
-fingerprint, error, timeout   must end all ranks: non-zero exit, and the first line on stderr is the expected sentence
+fingerprint, error, timeout, stopped, killed   must end all ranks: non-zero exit, and the first line on stderr is the expected sentence
 """
 import os
 import re
@@ -14,7 +14,11 @@ import sys
 EXPECTED = {
     "fingerprint": r"laconic: error: fingerprint: rank 1 has 'batch=16' where rank 0 has 'batch=32'",
     "error": r"laconic: error: batch 7 has a label out of range$",
-    "timeout": r"laconic: error: engine: rank 0 of \d saw nothing move for 1 s: waiting in vain waits for rank \d",
+    "timeout": r"laconic: error: engine: rank 0 of \d saw nothing move for 1 s: waiting in vain waits for rank \d .*"
+               r"\. Rank 1 computes; ",
+    "stopped": r"laconic: error: engine: rank \d of \d saw nothing move for 3 s: waiting in vain waits for rank \d .*"
+               r"There is no sign of life from rank 2 since 3 s",
+    "killed": r"",  # mpirun sees it at once, ends the others, and says so
 }
 
 program, ranks, scenario = sys.argv[1], sys.argv[2], sys.argv[3]
@@ -46,5 +50,7 @@ if scenario not in EXPECTED:
 first = next((line for line in err.splitlines() if line.strip()), "")
 if run.returncode == 0 or not re.match(EXPECTED[scenario], first):
     sys.exit(f"run.py: exit code {run.returncode}, first line '{first}', expected /{EXPECTED[scenario]}/")
-if len(re.findall(r"laconic: error:", err)) != 1:
+if scenario in ("timeout", "stopped") and len(re.findall(r"^  rank \d: ", err, re.M)) != int(ranks):
+    sys.exit("run.py: the list does not name every rank")
+if scenario != "killed" and len(re.findall(r"laconic: error:", err)) != 1:
     sys.exit("run.py: the sentence was printed more than once")

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "compress/bytes.h"
+#include "core/slice.h"
+
+namespace laconic::compress {
+
+/// What a codec that rounds at random draws its numbers from, together with the index of the element: never a generator
+/// with hidden state, so that a resumed run draws the same, and ranks that must encode alike do.
+struct Key {
+  std::uint64_t seed = 0, step = 0;
+  std::uint32_t operation = 0;  ///< which message of the plan
+  std::uint32_t hop = 0;        ///< which step of the collective
+  std::uint32_t rank = 0;       ///< who encodes; the first of them where several encode the same
+};
+
+/// Turns floats into fewer bytes and back, with no memory of its own: same floats and same key, same bytes. (What
+/// remembers what it has not sent yet is a compressor.) Any thread.
+class Codec {
+ public:
+  virtual ~Codec() = default;
+  /// No payload of so many elements is longer: so that a receiver can size its buffer.
+  virtual std::size_t max_bytes(std::size_t elements) const = 0;
+  /// Appends x to payload.
+  virtual void encode(Slice<const float> x, const Key& key, Bytes& payload) const = 0;
+  /// x becomes what the payload says, all of it. Throws DataError if the payload is not one of x.size() elements.
+  virtual void decode(Slice<const std::byte> payload, Slice<float> x) const = 0;
+  /// About how long a payload is, for a simulator that has no values.
+  virtual double expected_bytes(std::size_t elements) const = 0;
+};
+
+}  // namespace laconic::compress

@@ -1,0 +1,146 @@
+#include "dist/collective/allgatherv.h"
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "core/dispatch.h"
+#include "dist/collective/reduce.h"
+
+namespace laconic::dist {
+namespace {
+
+constexpr std::size_t kHeader = sizeof(std::uint32_t);
+static_assert(std::endian::native == std::endian::little, "lengths travel as they lie in memory");
+
+}  // namespace
+
+std::vector<std::size_t> part_lengths(Slice<const std::byte> message, int count, std::size_t most_bytes, int from) {
+  std::vector<std::size_t> lengths;
+  std::size_t at = 0;
+  for (int i = 0; i < count; ++i) {
+    require<CommError>(message.size() - at >= kHeader, "allgatherv: rank ", from, " sent ", message.size(),
+                       " bytes, which end before part ", i + 1, " of ", count, ". Do all ranks run the same program?");
+    std::uint32_t length;
+    std::memcpy(&length, message.data() + at, kHeader);
+    at += kHeader;
+    require<CommError>(length <= most_bytes && length <= message.size() - at, "allgatherv: rank ", from, " sent part ",
+                       i + 1, " of ", count, " with a length of ", length, " where ", message.size() - at,
+                       " bytes follow and ", most_bytes, " are the most. Do all ranks run the same program?");
+    at += length;
+    lengths.push_back(length);
+  }
+  require<CommError>(at == message.size(), "allgatherv: rank ", from, " sent ", message.size() - at,
+                     " bytes more than the ", count, " parts that were due. Do all ranks run the same program?");
+  return lengths;
+}
+
+/// The parts that this rank holds so far, as they travel.
+class Records {
+ public:
+  Records(Communicator& comm, std::size_t most_bytes, Gathered& all)
+      : comm_(comm), most_bytes_(most_bytes), all_(all) {}
+  ~Records() { comm_.cancel(); }  // the memory is the caller's
+  Records(const Records&) = delete;
+  Records& operator=(const Records&) = delete;
+
+  void start(Slice<const std::byte> mine) {
+    const auto N = static_cast<std::size_t>(comm_.size());
+    require<UsageError>(most_bytes_ <= std::numeric_limits<std::uint32_t>::max(), "allgatherv: parts of up to ",
+                        most_bytes_, " bytes: their length has 4 bytes. Cut them.");
+    require<UsageError>(mine.size() <= most_bytes_, "allgatherv: rank ", comm_.rank(), " gives ", mine.size(),
+                        " bytes where ", most_bytes_, " are the most. Raise most_bytes on all ranks.");
+    require<CommError>(mine.device() == kCpu, "allgatherv: parts on ", mine.device(), " do not travel. Use cpu.");
+    all_.parts_.assign(N, {});
+    all_.bytes_.clear();
+    all_.bytes_.reserve(N * (kHeader + most_bytes_));
+    const auto length = static_cast<std::uint32_t>(mine.size());
+    std::memcpy(all_.bytes_.append(kHeader).data(), &length, kHeader);
+    if (length > 0) std::memcpy(all_.bytes_.append(length).data(), mine.data(), length);
+    note(comm_.rank(), length);
+  }
+
+  int count() const { return static_cast<int>(ends_.size()); }
+
+  /// Sends parts [first, first + out), in the order in which they came, and appends `owners.size()` parts that come.
+  Task<> exchange_parts(int to, int first, int out, int from, const std::vector<int>& owners) {
+    const std::size_t begin = first == 0 ? 0 : ends_[static_cast<std::size_t>(first - 1)];
+    const std::size_t end = ends_[static_cast<std::size_t>(first + out - 1)], had = all_.bytes_.size();
+    const Slice<std::byte> inbox = all_.bytes_.append(owners.size() * (kHeader + most_bytes_));
+    const Slice<std::byte> outbox = all_.bytes_.slice().sub(begin, end - begin);
+    const Transfer receiving = comm_.recv(from, inbox);
+    const Transfer sending = comm_.send(to, outbox);
+    const std::size_t came = co_await receiving;  // if this throws, ~Records cancels the other
+    co_await sending;
+    all_.bytes_.resize(had + came);
+    const Slice<const std::byte> message = inbox.first(came);
+    const std::vector<std::size_t> lengths = part_lengths(message, static_cast<int>(owners.size()), most_bytes_, from);
+    for (std::size_t i = 0; i < owners.size(); ++i) note(owners[i], lengths[i]);
+  }
+
+ private:
+  void note(int owner, std::size_t length) {
+    const std::size_t offset = (ends_.empty() ? 0 : ends_.back()) + kHeader;
+    all_.parts_[static_cast<std::size_t>(owner)] = {offset, length};
+    ends_.push_back(offset + length);
+  }
+
+  Communicator& comm_;
+  const std::size_t most_bytes_;
+  Gathered& all_;
+  std::vector<std::size_t> ends_;  // of the parts that came, in order
+};
+
+Task<> doubling_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all) {
+  const int N = comm.size(), r = comm.rank();
+  require<UsageError>(std::has_single_bit(static_cast<unsigned>(N)), "doubling_allgatherv: ", N,
+                      " ranks are no power of two. Take bruck_allgatherv.");
+  Records records(comm, most_bytes, all);
+  records.start(mine);
+  for (int have = 1; have < N; have *= 2) {
+    std::vector<int> owners;
+    for (int j = have; j < 2 * have; ++j) owners.push_back(r ^ j);  // the j-th part of rank v is that of v ^ j
+    co_await records.exchange_parts(r ^ have, 0, have, r ^ have, owners);
+  }
+}
+
+Task<> bruck_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all) {
+  const int N = comm.size(), r = comm.rank();
+  Records records(comm, most_bytes, all);
+  records.start(mine);
+  for (int have = 1; have < N; have *= 2) {
+    std::vector<int> owners;
+    for (int j = have; j < std::min(2 * have, N); ++j) owners.push_back((r + j) % N);  // the j-th is that of r + j
+    const int to = (r - have + N) % N, from = (r + have) % N, out = static_cast<int>(owners.size());
+    co_await records.exchange_parts(to, 0, out, from, owners);
+  }
+}
+
+Task<> ring_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all) {
+  const int N = comm.size(), r = comm.rank(), left = (r + N - 1) % N, right = (r + 1) % N;
+  Records records(comm, most_bytes, all);
+  records.start(mine);
+  for (int s = 0; s < N - 1; ++s) {
+    const std::vector<int> owner{(r - s - 1 + N) % N};
+    co_await records.exchange_parts(right, s, 1, left, owner);
+  }
+}
+
+Task<> allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all) {
+  return std::has_single_bit(static_cast<unsigned>(comm.size())) ? doubling_allgatherv(comm, mine, most_bytes, all)
+                                                                 : bruck_allgatherv(comm, mine, most_bytes, all);
+}
+
+Cost allgatherv_cost(int N, double mean_bytes) {
+  const double n = N, steps = std::bit_width(static_cast<unsigned>(N - 1)), others = (n - 1) * (mean_bytes + kHeader);
+  return {.messages = steps, .bytes = others, .bytes_added = 0, .all_messages = n * steps, .all_bytes = n * others};
+}
+
+Cost ring_allgatherv_cost(int N, double mean_bytes) {
+  Cost cost = allgatherv_cost(N, mean_bytes);
+  cost.messages = N - 1;
+  cost.all_messages = static_cast<double>(N) * (N - 1);
+  return cost;
+}
+
+}  // namespace laconic::dist

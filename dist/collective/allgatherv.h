@@ -1,0 +1,63 @@
+#pragma once
+#include <vector>
+
+#include "compress/bytes.h"
+#include "dist/collective/cost.h"
+#include "dist/communicator.h"
+
+namespace laconic::dist {
+
+/// What every rank gave to an allgatherv, by rank.
+class Gathered {
+ public:
+  int size() const { return static_cast<int>(parts_.size()); }
+  /// What rank r gave, until the next allgatherv into this object. Aligned to 4 bytes if all lengths are multiples
+  /// of 4.
+  Slice<const std::byte> operator[](int r) const {
+    const Part& part = parts_.at(static_cast<std::size_t>(r));
+    return bytes_.slice().sub(part.offset, part.size);
+  }
+
+ private:
+  friend class Records;
+  struct Part {
+    std::size_t offset = 0, size = 0;
+  };
+  compress::Bytes bytes_;
+  std::vector<Part> parts_;
+};
+
+/// Allgather of parts whose lengths differ and are known to their owners only: afterwards all[r] is what rank r gave,
+/// on every rank. One exchange carries the lengths too; no rank may give more than `most_bytes`, which is the same
+/// everywhere and sizes the buffers (N (most_bytes + 4) bytes in `all`). `mine` may be empty.
+///
+///     message, little-endian      offset 0             4
+///                                        n : u32       | part : n bytes         again for every part; never padded
+///
+///   A rank keeps its parts as they travel, one after the other in the order in which they came, so that every message
+///   is a stretch of that memory and what comes is appended. Whose parts rank 0 holds, for N = 4:
+///                     doubling: r^2^s     Bruck: from r + 2^s     ring: from r - 1
+///            start    0                   0                       0
+///            step 0   0 1                 0 1                     0 3
+///            step 1   0 1 2 3             0 1 2 3                 0 3 2
+///            step 2                                               0 3 2 1
+///   cost     doubling, Bruck: ceil(lg N) alpha, ring: (N-1) alpha;  each + (N-1)(n + 4) beta     n bytes: mean of a
+///   part instead  ring_allgather or doubling_allgather for floats of known lengths source   Bruck et al. 1997; Thakur,
+///   Rabenseifner & Gropp 2005; RedSync 2.2 (sparse synchronisation) throws   CommError if a rank is lost, or if a
+///   message is not the parts that it must be (then nothing is read outside
+///            of it); UsageError if `mine` is longer than most_bytes, or most_bytes 4 GiB or more
+Task<> allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes,
+                  Gathered& all);  ///< doubling for powers of two, else Bruck
+Task<> doubling_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes,
+                           Gathered& all);  ///< throws UsageError unless N is a power of two
+Task<> bruck_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all);
+Task<> ring_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all);
+
+Cost allgatherv_cost(int N, double mean_bytes);  ///< of doubling and Bruck
+Cost ring_allgatherv_cost(int N, double mean_bytes);
+
+/// Cuts a message into exactly `count` parts and gives their lengths. Throws CommError ("rank 2 sent ...") if a length
+/// is above most_bytes, the message ends inside of a part, or goes on after the last.
+std::vector<std::size_t> part_lengths(Slice<const std::byte> message, int count, std::size_t most_bytes, int from);
+
+}  // namespace laconic::dist

@@ -1,0 +1,58 @@
+#include "dist/collective/doubling_allreduce.h"
+
+#include <bit>
+#include <cmath>
+
+#include "dist/collective/reduce.h"
+
+namespace laconic::dist {
+
+Task<> doubling_allreduce(Communicator& comm, Slice<float> x, Hops hops) {
+  const int N = comm.size(), r = comm.rank();
+  if (N == 1) co_return;
+  const int p = static_cast<int>(std::bit_floor(static_cast<unsigned>(N))), extra = N - p;
+  const int steps = std::bit_width(static_cast<unsigned>(p)) - 1;
+  const bool paired = r < 2 * extra;
+  Hop hop(comm, hops, x.size(), x.device());
+
+  if (paired && r % 2 == 0) {  // sits out: the right neighbour takes x along
+    hop.load(x, 0, r);
+    co_await hop.send(r + 1);
+    co_await hop.recv(r + 1, x);
+    co_return;
+  }
+  Scratch<float> inbox(comm, x.size(), x.device());
+  const Slice<float> theirs = inbox.slice();
+  if (paired) {
+    co_await hop.recv(r - 1, theirs);
+    co_await add(comm, x, theirs);
+  }
+
+  // The p ranks that are left, numbered without gaps.
+  const int v = paired ? r / 2 : r - extra;
+  const auto rank_of = [&](int w) { return w < extra ? 2 * w + 1 : w + extra; };
+  for (int s = 0; s < steps; ++s) {
+    const int bit = 1 << s, partner = rank_of(v ^ bit), first_of_equals = rank_of(v & ~(bit - 1));
+    hop.load(x, s + 1, first_of_equals);
+    hop.settle(x);
+    co_await hop.swap(partner, partner, theirs);
+    co_await add(comm, x, theirs);
+  }
+  if (extra > 0) {  // everyone settles on what those who sat out will decode
+    hop.load(x, steps + 1, rank_of(0));
+    hop.settle(x);
+    if (paired) co_await hop.send(r - 1);
+  }
+}
+
+Cost doubling_allreduce_cost(int N, double bytes) {
+  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(N)));
+  const double p = power, extra = N - power, steps = std::log2(p), folded = extra > 0 ? 1 : 0;
+  return {.messages = steps + 2 * folded,
+          .bytes = (steps + 2 * folded) * bytes,
+          .bytes_added = (steps + folded) * bytes,
+          .all_messages = steps * p + 2 * extra,
+          .all_bytes = (steps * p + 2 * extra) * bytes};
+}
+
+}  // namespace laconic::dist

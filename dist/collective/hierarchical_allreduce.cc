@@ -1,0 +1,62 @@
+#include "dist/collective/hierarchical_allreduce.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "dist/collective/reduce.h"
+#include "dist/collective/reduce_scatter.h"
+#include "dist/collective/ring_allgather.h"
+#include "dist/collective/ring_allreduce.h"
+
+namespace laconic::dist {
+
+Task<> hierarchical_allreduce(Communicator& comm, Slice<float> x, int G) {
+  require<UsageError>(G >= 1, "hierarchical allreduce: groups of ", G, " ranks. Give a size of at least 1.");
+  const int N = comm.size(), r = comm.rank();
+  if (N == 1) co_return;
+  const int leader = r / G * G, k = std::min(G, N - leader), me = r - leader;
+  const auto block = [&](int b) { return x.part(static_cast<std::size_t>(b), static_cast<std::size_t>(k)); };
+
+  std::vector<int> members(static_cast<std::size_t>(k));
+  std::iota(members.begin(), members.end(), leader);
+  const std::unique_ptr<Communicator> group = comm.subgroup(members);
+  co_await reduce_scatter(*group, x);
+  if (me != 0) {
+    const Slice<float> mine = block(me);
+    co_await group->send(0, mine.bytes());
+    co_await recv_exactly(*group, 0, mine.bytes());
+  } else {
+    for (int m = 1; m < k; ++m) {
+      const Slice<float> theirs = block(m);
+      co_await recv_exactly(*group, m, theirs.bytes());
+    }
+    std::vector<int> leading;
+    for (int first = 0; first < N; first += G) leading.push_back(first);
+    const std::unique_ptr<Communicator> leaders = comm.subgroup(leading);
+    co_await ring_allreduce(*leaders, x);
+    for (int m = 1; m < k; ++m) {
+      const Slice<float> theirs = block(m);
+      co_await group->send(m, theirs.bytes());
+    }
+  }
+  co_await ring_allgather(*group, x);
+}
+
+Cost hierarchical_allreduce_cost(int N, double bytes, int G) {
+  const int size = std::min(G, N);
+  const double k = size, g = (N + G - 1) / G;
+  Cost cost{.messages = 4 * (k - 1) + 2 * (g - 1),
+            .bytes = (4 * (k - 1) / k + 2 * (g - 1) / g) * bytes,
+            .bytes_added = ((k - 1) / k + (g - 1) / g) * bytes,
+            .all_messages = 2 * (g - 1) * g,
+            .all_bytes = 2 * (g - 1) * bytes};
+  for (int first = 0; first < N; first += G) {
+    const double m = std::min(G, N - first);  // this group: two rings, and to the leader and back
+    cost.all_messages += 2 * m * (m - 1) + 2 * (m - 1);
+    cost.all_bytes += (2 * (m - 1) + 2 * (m - 1) / m) * bytes;
+  }
+  return cost;
+}
+
+}  // namespace laconic::dist

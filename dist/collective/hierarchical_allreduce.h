@@ -1,0 +1,24 @@
+#pragma once
+#include "dist/collective/cost.h"
+#include "dist/communicator.h"
+
+namespace laconic::dist {
+
+/// Hierarchical allreduce over groups of G neighbours: afterwards x holds the sum over ranks, on every rank, bit for
+/// bit the same. The first rank of a group leads it; the last group is smaller if G does not divide N.
+///
+///   N = 8, G = 4, k = 4 ranks in a group, two leaders L:
+///            reduce inside       ring reduce-scatter, then 1 2 3 -> L, 5 6 7 -> L       2(k-1) messages at a leader
+///            ring of leaders     L0 <-> L4                                              2(ceil(N/k)-1)
+///            broadcast inside    L -> 1 2 3, L -> 5 6 7, then a ring allgather          2(k-1)
+///   cost     (4(k-1) + 2(g-1)) alpha + (4(k-1)/k + 2(g-1)/g) n beta + ((k-1)/k + (g-1)/g) n gamma
+///            n bytes, k = min(G, N), g = ceil(N/G)
+///   instead  ring_allreduce or butterfly_allreduce where all links are alike: this one pays where those inside of a
+///            group are much faster than those between groups
+///   source   Jia et al. 2018 (arXiv 1807.11205); HybridAR eq. 3
+///   settled  eq. 3 prints 4(k-1) + 2(p/k-1) steps with its letters mislabelled: k is the size of a group, p is N
+///   throws   CommError if a neighbour is lost or sends another length; UsageError if G < 1
+Task<> hierarchical_allreduce(Communicator& comm, Slice<float> x, int G);
+Cost hierarchical_allreduce_cost(int N, double bytes, int G);
+
+}  // namespace laconic::dist

@@ -1,0 +1,76 @@
+#include "dist/collective/hop.h"
+
+#include <utility>
+
+#include "dist/collective/reduce.h"
+
+namespace laconic::dist {
+
+Hop::Hop(Communicator& comm, const Hops& hops, std::size_t most_elements, Device device)
+    : comm_(comm), hops_(hops), out_(device), in_(device) {
+  if (hops_.codec == nullptr) return;
+  room_ = hops_.codec->max_bytes(most_elements);
+  out_.reserve(room_);
+  in_.reserve(room_);
+}
+
+void Hop::load(Slice<float> x, int hop, int rank) {
+  plain_ = x;
+  if (hops_.codec == nullptr) return;
+  compress::Key key = hops_.key;
+  key.hop = static_cast<std::uint32_t>(hop);
+  key.rank = static_cast<std::uint32_t>(rank);
+  out_.clear();
+  hops_.codec->encode(x, key, out_);
+}
+
+void Hop::settle(Slice<float> x) const {
+  if (hops_.codec != nullptr) hops_.codec->decode(out_.slice(), x);
+}
+
+void Hop::decode(int from, std::size_t came, Slice<float> x) {
+  in_.resize(came);
+  try {
+    hops_.codec->decode(in_.slice(), x);
+  } catch (const DataError& e) {
+    throw CommError(concat("rank ", comm_.rank(), " cannot read what rank ", from, " sent: ", e.what()));
+  }
+}
+
+Task<> Hop::swap(int to, int from, Slice<float> x) {
+  if (hops_.codec == nullptr) {
+    co_await exchange(comm_, to, plain_, from, x);
+    co_return;
+  }
+  in_.resize(room_);
+  const Slice<std::byte> in = in_.slice(), out = out_.slice();
+  const Transfer receiving = comm_.recv(from, in);
+  const Transfer sending = comm_.send(to, out);
+  const std::size_t came = co_await receiving;  // if this throws, ~Hop cancels the other
+  co_await sending;
+  decode(from, came, x);
+}
+
+Task<> Hop::send(int to) {
+  const Slice<std::byte> out = hops_.codec == nullptr ? plain_.bytes() : out_.slice();
+  co_await comm_.send(to, out);
+}
+
+Task<> Hop::recv(int from, Slice<float> x) {
+  if (hops_.codec == nullptr) {
+    const Slice<std::byte> in = x.bytes();
+    co_await recv_exactly(comm_, from, in);
+    co_return;
+  }
+  in_.resize(room_);
+  const Slice<std::byte> in = in_.slice();
+  const std::size_t came = co_await comm_.recv(from, in);
+  decode(from, came, x);
+}
+
+void Hop::forward(Slice<float> x) {
+  plain_ = x;
+  std::swap(out_, in_);
+}
+
+}  // namespace laconic::dist

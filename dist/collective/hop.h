@@ -1,0 +1,52 @@
+#pragma once
+#include <cstddef>
+
+#include "compress/codec.h"
+#include "dist/communicator.h"
+
+namespace laconic::dist {
+
+/// How blocks of floats travel from rank to rank inside a collective: as they are, or through a codec.
+struct Hops {
+  const compress::Codec* codec = nullptr;  ///< null: plain floats. Outlives the operation
+  compress::Key key{};                     ///< seed, step, operation; the collective fills in hop and rank
+};
+
+/// One rank's way of passing blocks on, the same calls whether there is a codec or not. Send first what was loaded:
+///
+///     hop.load(x, 3, r);                      encode x (plain: remember where it lies)
+///     hop.settle(x);                          if x stays here: make it what the others will read
+///     co_await hop.swap(right, left, y);      send it, and y becomes what came
+///     hop.forward(y);                         next time send what came, the same bytes: never encoded twice
+///
+/// Throws CommError if what comes is no payload of that many elements.
+class Hop {
+ public:
+  /// `most_elements`: of the longest block. Without a codec it takes no memory.
+  Hop(Communicator& comm, const Hops& hops, std::size_t most_elements, Device device);
+  ~Hop() { comm_.cancel(); }  // nothing may be under way when the buffers go
+  Hop(const Hop&) = delete;
+  Hop& operator=(const Hop&) = delete;
+
+  /// x is what goes out next. `rank`: of the key; who must come to the same bytes names the same one.
+  void load(Slice<float> x, int hop, int rank);
+  /// x, which was just loaded, becomes what its receivers decode.
+  void settle(Slice<float> x) const;
+  /// What was loaded goes to one rank while `x` comes from another.
+  Task<> swap(int to, int from, Slice<float> x);
+  Task<> send(int to);
+  Task<> recv(int from, Slice<float> x);
+  /// The bytes that came last, which were decoded to x, go out next.
+  void forward(Slice<float> x);
+
+ private:
+  void decode(int from, std::size_t came, Slice<float> x);
+
+  Communicator& comm_;
+  const Hops hops_;
+  Slice<float> plain_;        // what goes out, without a codec
+  compress::Bytes out_, in_;  // with one
+  std::size_t room_ = 0;
+};
+
+}  // namespace laconic::dist

@@ -1,0 +1,46 @@
+#include "dist/collective/pieces.h"
+
+#include <algorithm>
+#include <exception>
+#include <vector>
+
+namespace laconic::dist {
+namespace {
+
+Task<> one_after_another(Communicator& comm, int first, Pieces pieces,
+                         const std::function<Task<>(Communicator&, int)>& body, std::exception_ptr& error) {
+  try {
+    const std::unique_ptr<Communicator> channel = comm.channel(first);
+    for (int j = first; j < pieces.count; j += pieces.in_flight) co_await body(*channel, j);
+  } catch (...) {
+    if (error == nullptr) {
+      error = std::current_exception();
+      comm.end(error);
+    }
+  }
+}
+
+}  // namespace
+
+Pieces pieces_of(std::size_t bytes, int N) {
+  const std::size_t piece = std::max(std::size_t{1} << 20, static_cast<std::size_t>(N) << 16);
+  return {.count = std::max(1, static_cast<int>((bytes + piece - 1) / piece))};
+}
+
+Task<> in_pieces(Communicator& comm, Pieces pieces, std::function<Task<>(Communicator&, int)> body) {
+  if (pieces.count == 1) {
+    co_await body(comm, 0);
+    co_return;
+  }
+  Scheduler& scheduler = co_await CurrentScheduler{};
+  std::exception_ptr error;
+  std::vector<Task<>> running;
+  for (int first = 0; first < std::min(pieces.in_flight, pieces.count); ++first) {
+    running.push_back(one_after_another(comm, first, pieces, body, error));
+    running.back().start(scheduler);
+  }
+  for (const Task<>& task : running) co_await task.join();
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace laconic::dist

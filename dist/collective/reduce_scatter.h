@@ -1,0 +1,26 @@
+#pragma once
+#include "dist/collective/cost.h"
+#include "dist/collective/hop.h"
+#include "dist/communicator.h"
+
+namespace laconic::dist {
+
+/// Ring reduce-scatter: afterwards rank r's r-th of N nearly equal blocks of x holds the sum over ranks; its other
+/// blocks hold partial sums that mean nothing.
+///
+///   Block b starts at rank b+1 and moves right, one addend per hop, until it is at rank b. Which block each rank
+///   sends, for N = 4:
+///            step      0  1  2
+///            rank 0    3  2  1        every message is n/N bytes; every link works in every step
+///            rank 1    0  3  2
+///            rank 2    1  0  3
+///            rank 3    2  1  0
+///   With a codec every hop is encoded and decoded once: the sum carries up to N-1 of its errors.
+///   cost     (N-1) alpha + (N-1)/N n beta + (N-1)/N n gamma             n bytes, without a codec
+///   instead  ring_allreduce if everyone needs everything
+///   source   Thakur, Rabenseifner & Gropp 2005 (there: pairwise exchange)
+///   throws   CommError if a neighbour is lost or sends another length
+Task<> reduce_scatter(Communicator& comm, Slice<float> x, Hops hops = {});
+Cost reduce_scatter_cost(int N, double bytes);
+
+}  // namespace laconic::dist

@@ -1,0 +1,242 @@
+#include "dist/transport/link.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <functional>
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace laconic::dist {
+namespace {
+
+struct Unit {
+  const char* name;
+  double factor;
+};
+
+/// A number and a unit. Nothing if it is not that.
+template <std::size_t N>
+std::optional<double> with_unit(const std::string& text, const Unit (&units)[N]) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value, std::chars_format::general);
+  if (error != std::errc() || !std::isfinite(value) || value < 0) return std::nullopt;
+  for (const Unit& unit : units)
+    if (std::string(rest, end) == unit.name) return value * unit.factor;
+  return std::nullopt;
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::string& where) {
+  throw UsageError(
+      concat(what, " (", where, "): give RATE,LATENCY or RATE,LATENCY,JITTER, as 100mbit,1ms or 1gbit,50us,10us"));
+}
+
+LinkDuration time_from(const std::string& text, const char* what, const std::string& where) {
+  constexpr Unit kUnits[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"", 1e9}};
+  const auto ns = with_unit(text, kUnits);
+  if (!ns) refuse(concat("'", text, "' is not a ", what), where);
+  if (*ns > 60e9) refuse(concat("a ", what, " of ", text, " is above 60 s"), where);
+  return LinkDuration(std::llround(*ns));
+}
+
+std::int64_t segment_ns(std::size_t bytes, std::int64_t rate) {  // rounded up; no overflow up to 64 KiB
+  return (static_cast<std::int64_t>(bytes) * 8'000'000'000 + rate - 1) / rate;
+}
+
+/// How long a port needs for bytes that come in segments.
+LinkDuration wire_time(std::size_t bytes, std::size_t segment, std::int64_t rate) {
+  return LinkDuration(static_cast<std::int64_t>(bytes / segment) * segment_ns(segment, rate) +
+                      segment_ns(bytes % segment, rate));
+}
+
+}  // namespace
+
+LinkSpec LinkSpec::parse(const std::string& text, const std::string& where) {
+  std::vector<std::string> parts{""};
+  for (char c : text)
+    if (c == ',')
+      parts.emplace_back();
+    else
+      parts.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (parts.size() < 2 || parts.size() > 3) refuse(concat("'", text, "' is not a link"), where);
+  constexpr Unit kRates[] = {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"", 1}};
+  const auto rate = with_unit(parts[0], kRates);
+  if (!rate) refuse(concat("'", parts[0], "' is not a rate"), where);
+  if (*rate < 1000 || *rate > 1e13)
+    refuse(concat("a rate of ", parts[0], " is not between 1kbit and 10000gbit"), where);
+  LinkSpec spec{.bits_per_second = std::llround(*rate), .latency = time_from(parts[1], "latency", where)};
+  if (parts.size() == 3) spec.jitter = time_from(parts[2], "jitter", where);
+  return spec;
+}
+
+std::string LinkSpec::to_string() const {
+  const auto scaled = [](double value, std::initializer_list<Unit> units) {
+    for (const Unit& u : units)
+      if (value >= u.factor) return fmt::format("{:.4g} {}", value / u.factor, u.name);
+    return fmt::format("{:.4g} {}", value, std::data(units)[units.size() - 1].name);
+  };
+  const std::initializer_list<Unit> times{{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}};
+  std::string text =
+      scaled(static_cast<double>(bits_per_second), {{"Gbit/s", 1e9}, {"Mbit/s", 1e6}, {"kbit/s", 1e3}, {"bit/s", 1}}) +
+      ", " + scaled(static_cast<double>(latency.count()), times);
+  if (jitter.count() > 0) text += " + 0 to " + scaled(static_cast<double>(jitter.count()), times);
+  return text;
+}
+
+std::vector<LinkSpec> LinkOptions::ports(int workers) const {
+  std::vector<LinkSpec> ports(static_cast<std::size_t>(workers), all);
+  for (const auto& [rank, spec] : of) {
+    require<UsageError>(rank >= 0 && rank < workers, "there is no worker ", rank, " (--link-of): ranks are 0 to ",
+                        workers - 1);
+    ports[static_cast<std::size_t>(rank)] = spec;
+  }
+  return ports;
+}
+
+LinkModel::LinkModel(std::vector<LinkSpec> ports) {
+  for (LinkSpec& spec : ports) {
+    const std::int64_t segment = std::clamp<std::int64_t>(spec.bits_per_second / 8 / 4000, 1500, 64 << 10);
+    ports_.push_back(
+        {.spec = spec, .segment = static_cast<std::size_t>(segment), .send_free = {}, .receive_free = {}, .turns = {}});
+  }
+}
+
+LinkDuration LinkModel::delay(int from, int to) {
+  const LinkSpec &a = ports_[static_cast<std::size_t>(from)].spec, &b = ports_[static_cast<std::size_t>(to)].spec;
+  const LinkDuration latency = std::max(a.latency, b.latency), jitter = std::max(a.jitter, b.jitter);
+  if (jitter.count() == 0) return latency;
+  const std::uint64_t number = count_[{from, to}]++;  // the draw depends on nothing else
+  const auto random = philox({static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32),
+                              static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)},
+                             {0x6c696e6b, 0});
+  return latency + LinkDuration(std::llround(static_cast<double>(jitter.count()) * to_unit_float(random[0])));
+}
+
+LinkModel::Id LinkModel::send(int from, int to, std::size_t bytes, LinkTime stamp) {
+  const Id id = next_id_++;
+  if (from == to) {
+    at_once_.push_back({id, Event::Kind::sent, stamp});
+    at_once_.push_back({id, Event::Kind::due, stamp});
+    return id;
+  }
+  Message message{
+      .from = from, .to = to, .unsent = bytes, .unarrived = bytes, .stamp = stamp, .delay = delay(from, to)};
+  messages_.emplace(id, message);
+  ports_[static_cast<std::size_t>(from)].turns.push_back(id);
+  return id;
+}
+
+void LinkModel::cancel(Id message) {
+  std::erase_if(at_once_, [&](const Event& e) { return e.message == message; });
+  const auto found = messages_.find(message);
+  if (found == messages_.end()) return;
+  std::erase(ports_[static_cast<std::size_t>(found->second.from)].turns, message);
+  messages_.erase(found);
+}
+
+std::optional<LinkTime> LinkModel::next_start(const Port& port) const {
+  if (port.turns.empty()) return std::nullopt;
+  LinkTime first = LinkTime::max();
+  for (Id id : port.turns) first = std::min(first, messages_.at(id).stamp);
+  return std::max(first, port.send_free);
+}
+
+void LinkModel::start_segment(Port& port, LinkTime at, std::vector<Event>& events) {
+  const auto turn =
+      std::find_if(port.turns.begin(), port.turns.end(), [&](Id id) { return messages_.at(id).stamp <= at; });
+  const Id id = *turn;
+  port.turns.erase(turn);
+  Message& m = messages_.at(id);
+  const std::size_t bytes = std::min(m.unsent, port.segment);
+  m.unsent -= bytes;
+  m.left = m.unsent == 0;
+  port.send_free = at + LinkDuration(segment_ns(bytes, port.spec.bits_per_second));
+  arrivals_.push({.head = at + m.delay,
+                  .tail = port.send_free + m.delay,
+                  .number = next_number_++,
+                  .message = id,
+                  .to = m.to,
+                  .bytes = bytes,
+                  .last = m.left});
+  if (!m.started) m.first_head = at + m.delay;
+  m.started = true;
+  m.last_head = at + m.delay;
+  m.last_tail = port.send_free + m.delay;
+  m.last_bytes = bytes;
+  if (m.left)
+    events.push_back({id, Event::Kind::sent, port.send_free});
+  else
+    port.turns.push_back(id);
+}
+
+void LinkModel::arrive(const Arrival& segment, std::vector<Event>& events) {
+  Port& port = ports_[static_cast<std::size_t>(segment.to)];
+  port.receive_free =
+      std::max(port.receive_free, segment.head) + LinkDuration(segment_ns(segment.bytes, port.spec.bits_per_second));
+  const auto found = messages_.find(segment.message);
+  if (found == messages_.end()) return;  // cancelled
+  found->second.unarrived -= segment.bytes;
+  if (!segment.last) return;
+  events.push_back({segment.message, Event::Kind::due, std::max(port.receive_free, segment.tail)});
+  messages_.erase(found);
+}
+
+void LinkModel::advance(LinkTime now, std::vector<Event>& events) {
+  events.insert(events.end(), at_once_.begin(), at_once_.end());
+  at_once_.clear();
+  while (true) {
+    LinkTime first = LinkTime::max();
+    Port* starts = nullptr;
+    for (Port& port : ports_)
+      if (const auto at = next_start(port); at && *at < first) first = *at, starts = &port;
+    if (!arrivals_.empty() && arrivals_.top().head <= first) {
+      const Arrival segment = arrivals_.top();
+      if (segment.head > now) return;
+      arrivals_.pop();
+      arrive(segment, events);
+    } else if (starts != nullptr && first <= now) {
+      start_segment(*starts, first, events);
+    } else {
+      return;
+    }
+  }
+}
+
+LinkTime LinkModel::earliest_sent(const Message& m) const {
+  const Port& port = ports_[static_cast<std::size_t>(m.from)];
+  return std::max(port.send_free, m.stamp) + wire_time(m.unsent, port.segment, port.spec.bits_per_second);
+}
+
+LinkTime LinkModel::earliest_due(const Message& m) const {
+  const Port &from = ports_[static_cast<std::size_t>(m.from)], &to = ports_[static_cast<std::size_t>(m.to)];
+  const auto service = [&](std::size_t bytes) { return wire_time(bytes, from.segment, to.spec.bits_per_second); };
+  const LinkTime head = m.started ? m.first_head : std::max(from.send_free, m.stamp) + m.delay;
+  const LinkTime served = std::max(to.receive_free, head) + service(m.unarrived);
+  if (!m.left) return std::max(served, earliest_sent(m) + m.delay);
+  return std::max({served, m.last_head + service(m.last_bytes), m.last_tail});
+}
+
+LinkTime LinkModel::earliest_due(Id message) const {
+  const auto found = messages_.find(message);
+  return found == messages_.end() ? LinkTime::min() : earliest_due(found->second);
+}
+
+std::optional<LinkTime> LinkModel::next_event(int rank) const {
+  std::optional<LinkTime> first;
+  const auto consider = [&](LinkTime t) {
+    if (!first || t < *first) first = t;
+  };
+  for (const Event& e : at_once_) consider(e.at);
+  for (const auto& [id, m] : messages_) {
+    if (m.from == rank && !m.left) consider(earliest_sent(m));
+    if (m.to == rank) consider(earliest_due(m));
+  }
+  return first;
+}
+
+}  // namespace laconic::dist

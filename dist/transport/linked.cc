@@ -1,0 +1,230 @@
+#include "dist/transport/linked.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/dispatch.h"
+
+namespace laconic::dist {
+namespace {
+
+constexpr LinkDuration kLate = std::chrono::milliseconds(2);
+
+std::uint64_t key(int sender, int slot) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(sender)) << 32 | static_cast<std::uint32_t>(slot);
+}
+
+void copy(std::byte* to, Device to_device, const std::byte* from, Device from_device, std::size_t bytes) {
+  if (bytes == 0) return;
+  on_device(from_device, [&] { on_device(to_device, [&] { std::memcpy(to, from, bytes); }); });
+}
+
+std::exception_ptr too_long(const Request& receive, std::size_t bytes, int receiver) {
+  return std::make_exception_ptr(CommError(concat(
+      "emulated link: rank ", receive.peer, " sent ", bytes, " bytes to rank ", receiver, ", which has room for ",
+      receive.size, " (slot ", receive.slot, "). Do all ranks run the same model and options?")));
+}
+
+}  // namespace
+
+LinkedHub::LinkedHub(const LinkOptions& options, int size) : model_(options.ports(size)) {
+  for (int r = 0; r < size; ++r) ranks_.push_back(std::make_unique<Rank>());
+}
+
+LinkUse LinkedHub::use() const {
+  std::lock_guard lock(mutex_);
+  return use_;
+}
+
+/// A flight that is due and whose bytes lie with the receiver.
+void LinkedHub::deliver(std::map<LinkModel::Id, Flight>::iterator found) {
+  Flight& flight = found->second;
+  if (flight.receive.request != nullptr)
+    ranks_[static_cast<std::size_t>(flight.receiver)]->completions.emplace(
+        std::max(*flight.due, flight.receive.stamp),
+        Completion{flight.receive.request, flight.bytes, std::move(flight.error)});
+  flights_.erase(found);
+}
+
+/// Nobody needs to be woken for what comes out: every rank sleeps no longer than until its own next event.
+void LinkedHub::advance(LinkTime now) {
+  model_.advance(now, events_);
+  for (const LinkModel::Event& event : events_) {
+    const auto found = flights_.find(event.message);
+    if (found == flights_.end()) continue;
+    Flight& flight = found->second;
+    if (event.kind == LinkModel::Event::Kind::sent) {
+      if (Request* send = std::exchange(flight.send, nullptr))
+        ranks_[static_cast<std::size_t>(flight.sender)]->completions.emplace(event.at,
+                                                                             Completion{send, flight.bytes, nullptr});
+    } else {
+      flight.due = event.at;
+      if (flight.receive.request != nullptr || flight.dropped) deliver(found);
+    }
+  }
+  events_.clear();
+}
+
+LinkedTransport::LinkedTransport(std::shared_ptr<LinkedHub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {
+  prctl(PR_SET_TIMERSLACK, 1);
+  // Every send ends when the port has sent it, whatever its receiver does: places come back without a time limit.
+  set_window({.messages = 2, .small_bytes = 4096, .stall_seconds = kForever});
+}
+
+LinkTime LinkedTransport::stamp() const {
+  const LinkTime now = std::chrono::steady_clock::now();
+  return due_ && now - *due_ < kLate ? *due_ : now;
+}
+
+void LinkedTransport::start_send(Request& request) {
+  const LinkTime stamp = this->stamp();
+  LinkedHub::Flight flight{.sender = rank_, .receiver = request.peer, .bytes = request.size, .send = &request};
+  LinkedHub::Rank& receiver = *hub_->ranks_[static_cast<std::size_t>(request.peer)];
+  std::unique_lock lock(hub_->mutex_);
+  LinkedHub::Channel& channel = receiver.incoming[key(rank_, request.slot)];
+  const std::byte* from = request.data;
+  Device device = request.device;
+  for (int attempt = 0; attempt < 2 && flight.receive.request == nullptr; ++attempt) {
+    if (!channel.receives.empty()) {
+      flight.receive = channel.receives.front();
+      channel.receives.pop_front();
+      const Request& to =
+          *flight.receive.request;  // out of the queue: until it is in a flight, its cancel() waits for us
+      lock.unlock();
+      if (request.size > to.size)
+        flight.error = too_long(to, request.size, request.peer);
+      else
+        copy(to.data, to.device, from, device, request.size);
+      lock.lock();
+    } else if (attempt == 0) {
+      lock.unlock();
+      flight.buffer.resize(request.size);
+      copy(flight.buffer.data(), kCpu, from, device, request.size);
+      from = flight.buffer.data(), device = kCpu;
+      lock.lock();  // the receiver may have come meanwhile
+    }
+  }
+  if (flight.receive.request != nullptr) flight.buffer = {};
+  const bool matched = flight.receive.request != nullptr;
+  const LinkModel::Id id = hub_->model_.send(rank_, request.peer, request.size, stamp);
+  if (!matched) channel.sends.push_back(id);
+  hub_->flights_.emplace(id, std::move(flight));
+  if (matched || hub_->model_.earliest_due(id) < receiver.sleeps_until) receiver.changed.notify_all();
+}
+
+void LinkedTransport::start_recv(Request& request) {
+  const LinkedHub::Receive receive{&request, stamp()};
+  std::unique_lock lock(hub_->mutex_);
+  LinkedHub::Channel& channel = own().incoming[key(request.peer, request.slot)];
+  if (channel.sends.empty()) {
+    channel.receives.push_back(receive);
+    return;
+  }
+  const auto found = hub_->flights_.find(channel.sends.front());
+  channel.sends.pop_front();
+  LinkedHub::Flight& flight = found->second;  // stays: it has neither receive nor dropped
+  lock.unlock();
+  std::exception_ptr error;
+  if (flight.bytes > request.size)
+    error = too_long(request, flight.bytes, rank_);
+  else
+    copy(request.data, request.device, flight.buffer.data(), kCpu, flight.bytes);
+  lock.lock();
+  flight.buffer = {};
+  flight.error = std::move(error);
+  flight.receive = receive;
+  if (flight.due) hub_->deliver(found);
+}
+
+void LinkedTransport::cancel_started(Request& request) {
+  const bool sending = request.kind == Request::Kind::send;
+  std::unique_lock lock(hub_->mutex_);
+  const auto forget = [&] {
+    if (std::erase_if(own().completions, [&](const auto& c) { return c.second.request == &request; }) > 0) return true;
+    const int receiver = sending ? request.peer : rank_, sender = sending ? rank_ : request.peer;
+    LinkedHub::Channel& channel = hub_->ranks_[static_cast<std::size_t>(receiver)]->incoming[key(sender, request.slot)];
+    if (!sending && std::erase_if(channel.receives, [&](const auto& r) { return r.request == &request; }) > 0)
+      return true;
+    for (auto& [id, flight] : hub_->flights_) {
+      if (sending ? flight.send != &request : flight.receive.request != &request) continue;
+      if (!sending) {
+        flight.receive = {};
+        flight.dropped = true;
+      } else if (std::erase(channel.sends, id) > 0) {  // nobody waits for it
+        hub_->model_.cancel(id);
+        hub_->flights_.erase(id);
+      } else {
+        flight.send = nullptr;
+      }
+      return true;
+    }
+    return false;  // the sender's thread is copying into it
+  };
+  own().changed.wait(lock, forget);
+}
+
+int LinkedTransport::poll() {
+  LinkedHub::Completion next;
+  {
+    std::lock_guard lock(hub_->mutex_);
+    if (hub_->aborted_) throw CommError(hub_->reason_);
+    const LinkTime now = std::chrono::steady_clock::now();
+    hub_->advance(now);
+    auto& completions = own().completions;
+    due_.reset();
+    if (completions.empty() || completions.begin()->first > now) return 0;
+    due_ = completions.begin()->first;
+    next = std::move(completions.begin()->second);
+    completions.erase(completions.begin());
+    if (next.request->kind == Request::Kind::recv) {
+      ++hub_->use_.deliveries;
+      if (now - *due_ > kLate) ++hub_->use_.late;
+    }
+  }
+  // One at a time: what is posted in consequence is stamped with its time.
+  next.request->complete(next.bytes, std::move(next.error));
+  return 1;
+}
+
+void LinkedTransport::sleep(double at_most_seconds) {
+  const LinkTime limit = at_most_seconds < 1e8
+                             ? std::chrono::steady_clock::now() + std::chrono::duration_cast<LinkDuration>(
+                                                                      std::chrono::duration<double>(at_most_seconds))
+                             : LinkTime::max();
+  due_.reset();
+  std::unique_lock lock(hub_->mutex_);
+  while (!own().woken && !hub_->aborted_) {
+    const LinkTime now = std::chrono::steady_clock::now();
+    hub_->advance(now);
+    LinkTime next = limit;
+    if (!own().completions.empty()) next = std::min(next, own().completions.begin()->first);
+    if (const auto event = hub_->model_.next_event(rank_)) next = std::min(next, *event);
+    if (next <= now) break;
+    own().sleeps_until = next;
+    if (next == LinkTime::max())
+      own().changed.wait(lock);
+    else
+      own().changed.wait_until(lock, next);
+    own().sleeps_until = LinkTime::min();
+  }
+  own().woken = false;
+}
+
+void LinkedTransport::wake() {
+  std::lock_guard lock(hub_->mutex_);
+  own().woken = true;
+  own().changed.notify_all();
+}
+
+void LinkedTransport::abort(const std::string& reason, int) {
+  std::lock_guard lock(hub_->mutex_);
+  if (hub_->aborted_) return;
+  hub_->aborted_ = true;
+  hub_->reason_ = reason;
+  for (auto& rank : hub_->ranks_) rank->changed.notify_all();
+}
+
+}  // namespace laconic::dist

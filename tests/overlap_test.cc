@@ -1,0 +1,188 @@
+// Training under every overlap, fusion and algorithm: the same bits on all ranks, and over overlaps for an equal plan.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "tests/temp_folder.h"
+#include "tests/training.h"
+
+namespace laconic {
+namespace {
+
+using dist::Overlap;
+
+constexpr Overlap kOverlaps[] = {Overlap::none, Overlap::backward, Overlap::forward};
+const char* const kFusions[] = {"none", "lazy:2KiB", "lazy:1MiB", "copy:2KiB", "copy:1MiB"};
+const char* const kAlgorithms[] = {"ring", "butterfly", "hybrid", "hybrid-printed"};
+const char* const kChunks[] = {"8KiB", "none"};  // 16 rows of `large`, one chunk short of all of the tied one
+
+struct Extra {
+  const char* name;
+  std::function<void(Recipe&)> set;
+};
+
+/// The loss of the last rank is not a number at its sixth load.
+struct Poison final : Passing {
+  using Passing::Passing;
+  Share load() override {
+    ++loads;
+    return Passing::load();
+  }
+  Tensor loss() override {
+    Tensor loss = Passing::loss();
+    if (loads == 6) loss.value().data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+    return loss;
+  }
+  int loads = 0;
+};
+
+const Extra kExtras[] = {
+    {"plain", [](Recipe&) {}},
+    {"clip norm", [](Recipe& r) { r.trainer.clip = Clip::parse("norm:0.5"); }},
+    {"clip value", [](Recipe& r) { r.trainer.clip = Clip::parse("value:0.01"); }},
+    {"accumulated", [](Recipe& r) { r.trainer.accumulate = 2; }},
+    {"adam", [](Recipe& r) { r.trainer.optimizer = {.name = "adam"}, r.trainer.lr = 0.01; }},
+    {"not-a-number passed over",
+     [](Recipe& r) {
+       r.trainer.skip_nan = true;
+       r.wrap = [](std::unique_ptr<Workload> task, const dist::Worker& worker) -> std::unique_ptr<Workload> {
+         if (worker.rank != worker.size - 1) return task;
+         return std::make_unique<Poison>(std::move(task));
+       };
+     }},
+    {"sum", [](Recipe& r) { r.trainer.mean = false, r.trainer.lr = 0.02; }},
+};
+
+/// 50 images in batches of 8 per worker: with 4 workers two are empty in the last batch of an epoch.
+Recipe recipe_of(int workers, const char* allreduce, const char* fusion, const char* chunk) {
+  Recipe recipe(mixed, workers);
+  recipe.data = tiny_images(50, 8);
+  recipe.task.batch = 8;
+  recipe.trainer.optimizer.momentum = 0.9;
+  recipe.trainer.lr = 0.02;
+  dist::set_allreduce(recipe.trainer.plan, allreduce);
+  dist::set_fusion(recipe.trainer.plan, fusion);
+  dist::set_chunk(recipe.trainer.plan, chunk);
+  return recipe;
+}
+
+template <std::size_t n, class T>
+T& pick(T (&list)[n], std::size_t i) {
+  return list[i % n];
+}
+
+// Every pair of (workers, algorithm, fusion, chunks, extra) occurs within a few dozen rows; each runs all overlaps.
+TEST(Overlap, AnEqualPlanTrainsToTheSameBitsOnAllRanksWithEveryOverlap) {
+  std::size_t row = 0;
+  for (std::size_t a = 0; a < std::size(kAlgorithms); ++a)
+    for (std::size_t f = 0; f < std::size(kFusions); ++f, ++row) {
+      const int workers = static_cast<int>((a + f + row / 7) % 4) + 1;
+      const Extra& extra = pick(kExtras, a * 2 + f);
+      const char* chunk = pick(kChunks, (row + row / 3) % 2);
+      SCOPED_TRACE(
+          concat(workers, " workers, ", kAlgorithms[a], ", ", kFusions[f], ", chunks ", chunk, ", ", extra.name));
+      Recipe recipe = recipe_of(workers, kAlgorithms[a], kFusions[f], chunk);
+      extra.set(recipe);
+      Outcome first;
+      for (const Overlap overlap : kOverlaps) {
+        recipe.trainer.overlap = overlap;
+        const Outcome outcome = train(recipe);  // audited after every step
+        for (const auto& parameters : outcome.parameters)
+          ASSERT_TRUE(dist::same_bits(parameters, outcome.parameters[0])) << to_string(overlap);
+        if (overlap == kOverlaps[0]) first = outcome;
+        ASSERT_TRUE(dist::same_bits(outcome.parameters[0], first.parameters[0])) << to_string(overlap);
+        EXPECT_EQ(outcome.buffers, first.buffers);
+        EXPECT_EQ(outcome.evals.back().loss, first.evals.back().loss);
+        for (const float v : outcome.parameters[0]) ASSERT_TRUE(std::isfinite(v));
+      }
+    }
+}
+
+TEST(Overlap, ChunksChangeNothingButTheLastBits) {
+  for (const int workers : {2, 3})
+    for (const Extra& extra : kExtras) {
+      SCOPED_TRACE(extra.name);
+      Recipe whole = recipe_of(workers, "ring", "lazy:1MiB", "none"),
+             chunks = recipe_of(workers, "ring", "lazy:1MiB", "8KiB");
+      extra.set(whole), extra.set(chunks);
+      if (whole.trainer.optimizer.name == "adam") continue;  // its first steps divide rounding errors by themselves
+      EXPECT_LT(relative_difference(train(whole).parameters[0], train(chunks).parameters[0]), 1e-4);
+    }
+}
+
+TEST(Overlap, ChunksOfOneWeightReallyTravelAlone) {
+  dist::on_ranks(2, [](dist::Worker& worker) {
+    const Recipe recipe = recipe_of(2, "ring", "lazy:1MiB", "8KiB");
+    ImageClassification task(mixed(), recipe.data, worker.rank, worker.size, recipe.task);
+    const Trainer trainer(worker, task, recipe.trainer);
+    int large = 0, tied = 0;
+    for (const dist::Bucket& b : trainer.plan().buckets) {
+      large += b.name.starts_with("large.weight[");
+      tied += b.chunk() && !b.name.starts_with("large");
+    }
+    EXPECT_EQ(large, 4);
+    EXPECT_GE(tied, 2);
+  });
+}
+
+TEST(Overlap, NoExchangeTrainsWithChunkOptionsToo) {
+  Recipe recipe = recipe_of(2, "ring", "lazy:1MiB", "8KiB");
+  recipe.trainer.sync = "none", recipe.trainer.audit_every = 0;
+  const auto a = train(recipe).parameters;
+  dist::set_chunk(recipe.trainer.plan, "none");
+  const auto b = train(recipe).parameters;
+  for (std::size_t r = 0; r < a.size(); ++r) EXPECT_TRUE(dist::same_bits(a[r], b[r]));
+}
+
+TEST(StoredPlan, AResumedRunUsesItWhateverTheOptionsSay) {
+  Recipe recipe = recipe_of(3, "butterfly", "lazy:2KiB", "8KiB");
+  const Outcome straight = train(recipe);
+  TempFolder folder;
+  recipe.trainer.save = folder.path();
+  recipe.trainer.steps = 4;
+  train(recipe);
+  recipe.trainer.resume = folder.path();
+  recipe.trainer.steps.reset();
+  recipe.trainer.plan = {};
+  recipe.trainer.overlap = Overlap::backward;
+  ::testing::internal::CaptureStderr();
+  const Outcome resumed = train(recipe);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(dist::same_bits(resumed.parameters[0], straight.parameters[0]));
+  EXPECT_NE(said.find("laconic: note: messages travel by the plan that is stored in"), std::string::npos) << said;
+}
+
+TEST(StoredPlan, AFileSaysWhatTravelsHow) {
+  TempFolder folder;
+  const std::string path = folder / "plan.json";
+  std::string json;
+  dist::on_ranks(3, [&](dist::Worker& worker) {
+    const Recipe recipe = recipe_of(3, "butterfly", "copy:2KiB", "8KiB");
+    ImageClassification task(mixed(), recipe.data, worker.rank, worker.size, recipe.task);
+    const Trainer trainer(worker, task, recipe.trainer);
+    if (worker.rank == 0) json = trainer.plan().json();
+  });
+  std::ofstream(path) << "{\"plan\": " << json << "}";
+  Recipe recipe = recipe_of(3, "ring", "lazy:1MiB", "none");
+  const auto other = train(recipe).parameters[0];
+  recipe.per_rank = [&](TrainerOptions& o, int rank) { o.plan_file = rank == 0 ? path : "only rank 0 reads it"; };
+  const auto by_file = train(recipe).parameters[0];
+  EXPECT_TRUE(dist::same_bits(by_file, train(recipe_of(3, "butterfly", "copy:2KiB", "8KiB")).parameters[0]));
+  EXPECT_FALSE(dist::same_bits(by_file, other));
+
+  std::ofstream(path) << "{\"plan\": 7}";
+  EXPECT_NE(error_of<DataError>([&] { train(recipe); }).find("plan: " + path), std::string::npos);
+  std::filesystem::remove(path);
+  EXPECT_NE(error_of<DataError>([&] { train(recipe); }).find("cannot read " + path), std::string::npos);
+}
+
+TEST(StoredPlan, TheAlgorithmOfMpiNeedsMpi) {
+  const std::string error = error_of<UsageError>([&] { train(recipe_of(2, "mpi", "none", "none")); });
+  EXPECT_NE(error.find("laconic launch"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace laconic

@@ -1,0 +1,72 @@
+#include "dist/transport/socket_watch.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+namespace laconic::dist {
+namespace {
+
+/// Two ends of one TCP connection in this process.
+struct Connection {
+  Connection() {
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(listener, 1), 0);
+    EXPECT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    near = socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(connect(near, reinterpret_cast<sockaddr*>(&address), size), 0);
+    far = accept(listener, nullptr, nullptr);
+    close(listener);
+  }
+  ~Connection() {
+    close(near);
+    close(far);
+  }
+  int near = -1, far = -1;
+};
+
+TEST(SocketWatch, FindsTheConnectionsOpenedAfterItAndNoOthers) {
+  const Connection before;
+  SocketWatch watch;
+  EXPECT_EQ(watch.look(), 0);
+  const Connection after;
+  EXPECT_EQ(watch.look(), 2);
+  EXPECT_EQ(watch.look(), 2);
+}
+
+TEST(SocketWatch, SleepsUntilSomethingComesEvenIfItCameBefore) {
+  SocketWatch watch;
+  const Connection connection;
+  ASSERT_EQ(watch.look(), 2);
+  watch.sleep(60);  // a fresh connection can be written to: that is an edge too
+  watch.sleep(0);   // the other end's, if it was not taken along
+  ASSERT_EQ(write(connection.near, "x", 1), 1);
+  watch.sleep(60);  // returns: else the test program's time-out ends it
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(write(connection.far, "y", 1), 1);
+  });
+  watch.sleep(60);
+  later.join();
+}
+
+TEST(SocketWatch, WakesWhenAskedTo) {
+  SocketWatch watch;
+  watch.wake();
+  watch.sleep(60);
+  std::thread later([&] { watch.wake(); });
+  watch.sleep(60);
+  later.join();
+}
+
+}  // namespace
+}  // namespace laconic::dist

@@ -1,0 +1,17 @@
+#pragma once
+#include <cstddef>
+#include <random>
+#include <vector>
+
+namespace laconic {
+
+/// The same normal numbers for the same rank, always.
+inline std::vector<float> values_of(int rank, std::size_t n) {
+  std::mt19937 random(static_cast<unsigned>(1000 + rank));
+  std::normal_distribution<float> normal;
+  std::vector<float> x(n);
+  for (float& v : x) v = normal(random);
+  return x;
+}
+
+}  // namespace laconic
