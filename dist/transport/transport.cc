@@ -122,7 +122,8 @@ NativeCollectives& TransportCommunicator::native() const {
 
 Transfer TransportCommunicator::native_allreduce(Slice<float> x) {
   NativeCollectives& collectives = native();
-  Request& request = pool_.take(Request::Kind::send, rank_, slot_, x.bytes());
+  // Prepared by operation, not by channel.
+  Request& request = pool_.take(Request::Kind::send, rank_, slot_ / kSlotsPerOperation, x.bytes());
   collectives.allreduce(request);
   return Transfer(request);
 }
