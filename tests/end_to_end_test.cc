@@ -217,6 +217,37 @@ void expect_trace_of_two_ranks(const std::string& path) {
   }
 }
 
+TEST(EndToEnd, APlanThatADryRunWroteIsUsed) {
+  TemporaryDirectory dir;
+  const std::string common = "mnist --data synthetic:40,10 --batch 4 --steps 2 --workers 3 --quiet";
+  const Result dry = run(common + " --allreduce butterfly --fusion copy:20KiB --chunk 32KiB --dry-run --json");
+  ASSERT_EQ(dry.exit_code, 0) << dry.err;
+  const std::string plan = dry.out.substr(dry.out.rfind("\n", dry.out.size() - 2) + 1);
+  ASSERT_TRUE(has(plan, "\"plan\"") && has(plan, "butterfly") && has(plan, "\"copied\":true")) << dry.out;
+  std::ofstream(dir.path() + "/plan.json") << plan;
+  const auto weights = [&](const std::string& options, const std::string& to) {
+    const Result r = run(common + " " + options + " --save " + dir.path() + to);
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    std::ifstream file(dir.path() + to + "/weights.safetensors", std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string by_file = weights("--plan " + dir.path() + "/plan.json --overlap none", "/a");
+  EXPECT_EQ(by_file, weights("--allreduce butterfly --fusion copy:20KiB --chunk 32KiB", "/b"));
+  EXPECT_NE(by_file, weights("", "/c"));
+  std::ofstream(dir.path() + "/plan.json") << plan.substr(0, plan.size() / 2);
+  expect_sentence(run(common + " --plan " + dir.path() + "/plan.json"), 1, {"plan.json", "not readable"});
+  expect_sentence(run(common + " --allreduce mpi"), 2, {"--allreduce", "laconic launch"});
+}
+
+TEST(EndToEnd, MpisOwnAllreduceTrainsToo) {
+  if (!mpirun_is_there()) GTEST_SKIP() << "no mpirun";
+  const Result r =
+      run("laconic launch -n 3 mnist --data synthetic:40,10 --batch 4 --steps 3 --allreduce mpi --fusion none --audit "
+          "--json --quiet");
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_TRUE(has(r.out, "allreduce, mpi")) << r.out;
+}
+
 TEST(EndToEnd, TheTraceHasARowForEachRankAndThread) {
   TemporaryDirectory dir;
   const std::string common = "mnist --data synthetic:100,20 --batch 4 --steps 4 --quiet --trace " + dir.path();
