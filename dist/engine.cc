@@ -72,6 +72,11 @@ Ticket Engine::submit(Operation operation) {
   running->operation = std::move(operation);
   running->ticket = std::make_shared<Ticket::State>();
   const Ticket ticket(running->ticket);
+  if (Trace::Row* row = Trace::current(); row && trace_.load()) {
+    running->ticket->name = running->operation.name;
+    running->ticket->arrow = Trace::arrow_id({static_cast<std::uint64_t>(rank_), ++arrows_});
+    row->arrow_leaves(running->ticket->arrow);
+  }
   if (size_ == 1) {
     run_here(*running);
     return ticket;
@@ -152,8 +157,16 @@ void Engine::wait_for(const Ticket& ticket, bool exposed) {
     waiting_since_ = begin;
     changed_.wait(lock, [&] { return state.done || failure_; });  // the communication thread watches the time-out
     waiting_since_.reset();
-    if (exposed) exposed_seconds_ += seconds(Clock::now() - begin);
+    const Clock::time_point end = Clock::now();
+    if (exposed) exposed_seconds_ += seconds(end - begin);
+    if (Trace::Row* row = Trace::current(); row && state.arrow)
+      row->add({.name = "waits for " + state.name,
+                .category = "wait",
+                .begin = begin,
+                .end = end,
+                .arrows = {{state.arrow, end}}});
   }
+  if (Trace::Row* row = Trace::current(); row && state.arrow) row->arrow_arrives(state.arrow);
   if (state.done && state.error) std::rethrow_exception(state.error);
   if (!state.done) std::rethrow_exception(failure_);
 }
@@ -289,6 +302,11 @@ bool Engine::take_submitted() {
 void Engine::start(Running& running) {
   running.comm =
       std::make_unique<TransportCommunicator>(*transport_, running.operation.slot, running.operation.priority);
+  if (trace_.load()) {
+    const int slot = running.operation.slot;
+    running.hops = std::make_unique<HopTrace>(rank_, slot, ++traced_runs_[slot]);
+    running.comm->set_trace(running.hops.get());
+  }
   running.task = supervise(running, finished_);
   running.task.start(scheduler_);
 }
@@ -300,7 +318,8 @@ Task<> Engine::supervise(Running& running, std::vector<Running*>& finished) {
   } catch (...) {
     running.error = std::current_exception();
   }
-  if (Trace::Row* row = trace_.load()) row->add(running.operation.name, "message", begin, Clock::now(), -1, true);
+  if (Trace::Row* row = trace_.load(); row && running.hops)
+    row->add(running.hops->event(running.operation.name, begin, running.ticket->arrow));
   finished.push_back(&running);
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/trace.h"
+#include "dist/hop_trace.h"
 #include "dist/transport/transport.h"
 
 namespace laconic::dist {
@@ -38,6 +39,8 @@ class Ticket {
   struct State {
     bool done = false;
     std::exception_ptr error;
+    std::string name;         // for a trace
+    std::uint64_t arrow = 0;  // of a trace; 0: none
   };
   explicit Ticket(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
@@ -112,6 +115,7 @@ class Engine {
   struct Running {  // one operation; belongs to the communication thread once it was taken
     Operation operation;
     std::shared_ptr<Ticket::State> ticket;
+    std::unique_ptr<HopTrace> hops;  // while a trace is drawn
     std::unique_ptr<TransportCommunicator> comm;
     Task<> task;
     std::exception_ptr error;
@@ -142,6 +146,8 @@ class Engine {
   int next_slot_ = 1;
 
   std::atomic<Trace::Row*> trace_{nullptr};
+  std::uint64_t arrows_ = 0;                  // the compute thread's
+  std::map<int, std::uint64_t> traced_runs_;  // by slot: the communication thread's
 
   // Between the two threads, under mutex_.
   mutable std::mutex mutex_;

@@ -65,6 +65,8 @@ class LinkedHub {
     bool woken = false;
   };
 
+  std::vector<std::byte> take_buffer();
+  void give_back(std::vector<std::byte>& buffer);
   void advance(LinkTime now);
   void deliver(std::map<LinkModel::Id, Flight>::iterator flight);
 
@@ -74,6 +76,7 @@ class LinkedHub {
   LinkModel model_;
   std::vector<LinkModel::Event> events_;
   std::map<LinkModel::Id, Flight> flights_;
+  std::vector<std::vector<std::byte>> buffers_;  // to be used again: fresh memory costs more than the copy
   LinkUse use_;
   bool aborted_ = false;
   std::string reason_;
@@ -104,10 +107,12 @@ class LinkedTransport final : public Transport {
 
   LinkedHub::Rank& own() const { return *hub_->ranks_[static_cast<std::size_t>(rank_)]; }
   LinkTime stamp() const;
+  void copy(std::byte* to, Device to_device, const std::byte* from, Device from_device, std::size_t bytes);
 
   std::shared_ptr<LinkedHub> hub_;
   int rank_;
   std::optional<LinkTime> due_;  // of what was completed last, until the thread sleeps
+  LinkDuration copying_{0};      // since it slept: a network card's work, that must not make the thread late
 };
 
 }  // namespace laconic::dist
