@@ -122,7 +122,8 @@ NativeCollectives& TransportCommunicator::native() const {
 
 Transfer TransportCommunicator::native_allreduce(Slice<float> x) {
   NativeCollectives& collectives = native();
-  Request& request = pool_.take(Request::Kind::send, rank_, slot_, x.bytes());
+  const int operation = slot_ / kSlotsPerOperation;  // as prepare() was told
+  Request& request = pool_.take(Request::Kind::send, rank_, operation, x.bytes());
   collectives.allreduce(request);
   return Transfer(request);
 }
