@@ -129,6 +129,7 @@ void require_fit(const ModelInfo& model, const ImageDataset& data, const std::st
 
 /// Under MPI the traces of all ranks are brought together in one file.
 void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
+  worker.engine.set_trace(nullptr);
   if (dist::ranks_under_mpirun() == 0) {
     worker.engine.run("meeting before the trace is written", [](dist::Communicator& comm) -> dist::Task<> {
       std::vector<double> nothing{0.0};

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -10,27 +11,45 @@
 
 namespace laconic {
 
-/// What ran when: named spans of time, one row per rank and thread, as Chrome trace JSON (ui.perfetto.dev opens it).
+/// What ran when: named spans of time, one row per rank and thread, as Chrome trace JSON (ui.perfetto.dev opens it),
+/// and arrows between spans where one made the other possible.
 ///
 ///   Trace trace;                                        // one per run; a run without one pays a pointer test a span
 ///   Trace::Thread here(trace.row(rank, "compute"));     // this thread now records there, until `here` goes
 ///   { Trace::Span span("conv1", "forward"); ... }       // anywhere below on the call stack
 ///   trace.write("trace.json");
 ///
-/// All functions may be called from any thread. About 60 ns and 60 bytes a span; a row keeps its first 1,000,000 and
+/// Spans of one line nest or lie side by side; what overlaps otherwise (messages in flight) gets lines of its own. An
+/// exchange of gradients is one chain of arrows: the backward that finished them, the operation, the wait for it where
+/// there was one, the updates, the forward that needed them. A message is an arrow between two ranks.
+/// All functions may be called from any thread. About 100 ns and 120 bytes a span; a row keeps its first 1,000,000 and
 /// counts the rest.
 class Trace {
  public:
   using Clock = std::chrono::steady_clock;  // the same on all processes of a host, so that their traces line up
   static constexpr std::size_t kMaxEventsPerRow = 1'000'000;
 
-  struct Event {
-    std::string name;
-    const char* category;  ///< a literal: "forward", "backward", "select", "message", ...
-    Clock::time_point begin, end;
-    std::int64_t bytes;  ///< shown as an argument; -1 for none
-    bool overlapping;    ///< others may begin inside and end outside of it
+  /// A place that an arrow passes. All that have one id, in any row, are one arrow in the order of time (`passes`), or
+  /// the two ends of a message, which two processes may have recorded.
+  struct Arrow {
+    enum class Kind : unsigned char { passes, leaves, arrives };
+    std::uint64_t id;
+    Clock::time_point at;  ///< within the span that has it
+    Kind kind = Kind::passes;
   };
+
+  struct Event {
+    std::string name{};
+    const char* category = "";  ///< a literal: "forward", "backward", "wait", "update", "message", "hop", ...
+    Clock::time_point begin{}, end{};
+    std::int64_t bytes = -1;   ///< shown as an argument; -1 for none
+    bool overlapping = false;  ///< others may begin inside and end outside of it
+    std::vector<Arrow> arrows{};
+    std::vector<Event> parts{};  ///< spans inside of it, that do not overlap
+  };
+
+  /// Mixes numbers into an id for arrows.
+  static std::uint64_t arrow_id(std::initializer_list<std::uint64_t> numbers);
 
   /// One line of the picture. Owned by the trace.
   class Row {
@@ -40,13 +59,27 @@ class Trace {
     /// lines of their own.
     void add(std::string_view name, const char* category, Clock::time_point begin, Clock::time_point end,
              std::int64_t bytes = -1, bool overlapping = false);
+    void add(Event event);
+
+    /// An arrow begins here: in the span that is open now, or else in the last one.
+    void arrow_leaves(std::uint64_t id);
+    /// An arrow has come: it goes on to the spans of category "update" that follow, and to the "forward" around them.
+    void arrow_arrives(std::uint64_t id);
+    /// What has come so far goes no further.
+    void forget_arrows();
 
    private:
+    struct Leaving {
+      Arrow arrow;
+      std::size_t before;  // the spans known then
+    };
     friend class Trace;
     const int rank_;
     const std::string thread_;
     std::mutex mutex_;  // uncontended except while writing
     std::vector<Event> events_;
+    std::vector<Leaving> leaving_;  // whose span has not ended yet, or never will
+    std::vector<Arrow> arrived_;
     std::uint64_t dropped_ = 0;
   };
 
@@ -96,6 +129,7 @@ class Trace {
   void write(const std::string& path);
 
  private:
+  class Writer;
   static thread_local constinit Row* current_;
   std::mutex mutex_;
   std::list<Row> rows_;

@@ -1,6 +1,7 @@
 #pragma once
 #include <coroutine>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -14,6 +15,7 @@
 
 namespace laconic::dist {
 
+class HopTrace;
 class RequestPool;
 
 /// One transfer under way. Belongs to the communicator that posted it; transports fill it in and call complete().
@@ -31,14 +33,20 @@ struct Request {
   std::coroutine_handle<> waiter;
   Scheduler* scheduler = nullptr;
   RequestPool* pool = nullptr;
+  HopTrace* hops = nullptr;  ///< told of it, for a trace
+  std::uint32_t number = 0;  ///< among those of its operation in this direction with this peer, for a trace
 
   /// Only on the thread that runs the waiting coroutine.
   void complete(std::size_t bytes, std::exception_ptr failure = nullptr) {
     moved = bytes;
     error = std::move(failure);
     done = true;
+    if (hops) [[unlikely]] tell_trace();
     if (waiter) scheduler->later(std::exchange(waiter, {}));
   }
+
+ private:
+  void tell_trace() const;  // hop_trace.cc
 };
 
 /// The requests of one communicator, used again and again; addresses are stable.

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
@@ -70,19 +72,111 @@ TEST(Trace, RowsAreNamedByRankAndThread) {
   EXPECT_EQ(lines.size(), 3u);
 }
 
-TEST(Trace, OverlappingSpansBecomePairsWithTheirOwnIds) {
+TEST(Trace, OverlappingSpansGetLinesOfTheirOwn) {
   Trace trace;
   const auto t = Trace::Clock::now();
   const auto ms = [&](int n) { return t + std::chrono::milliseconds(n); };
-  trace.row(0, "communication").add("fc1", "message", ms(0), ms(2), 100, true);
-  trace.row(0, "communication").add("fc2", "message", ms(1), ms(3), 50, true);
-  const auto begins = events(trace, "b"), ends = events(trace, "e");
-  ASSERT_EQ(begins.size(), 2u);
-  ASSERT_EQ(ends.size(), 2u);
-  EXPECT_NE(begins[0]["id"], begins[1]["id"]);
-  EXPECT_EQ(begins[1]["id"], ends[1]["id"]);
-  EXPECT_NEAR(ends[1]["ts"].get<double>() - begins[1]["ts"].get<double>(), 2000, 0.01);
-  EXPECT_EQ(begins[1]["args"]["bytes"], 50);
+  Trace::Row& row = trace.row(0, "communication");
+  row.add("fc1", "message", ms(0), ms(2), 100, true);
+  row.add("fc2", "message", ms(1), ms(3), 50, true);
+  row.add("conv1", "message", ms(2), ms(4), 7, true);
+  const auto spans = events(trace, "X");
+  ASSERT_EQ(spans.size(), 3u);
+  std::map<std::string, Json> by_name;
+  for (const Json& span : spans) by_name[span["name"]] = span;
+  EXPECT_NE(by_name["fc1"]["tid"], by_name["fc2"]["tid"]);
+  EXPECT_EQ(by_name["fc1"]["tid"], by_name["conv1"]["tid"]);  // the first line is free again
+  EXPECT_NEAR(by_name["fc2"]["dur"].get<double>(), 2000, 0.01);
+  EXPECT_EQ(by_name["fc2"]["args"]["bytes"], 50);
+}
+
+TEST(Trace, PartsLieOnTheLineOfTheirSpan) {
+  Trace trace;
+  const auto t = Trace::Clock::now();
+  const auto ms = [&](int n) { return t + std::chrono::milliseconds(n); };
+  Trace::Row& row = trace.row(0, "communication");
+  row.add("fc1", "message", ms(0), ms(4), 100, true);
+  row.add({.name = "fc2",
+           .category = "message",
+           .begin = ms(1),
+           .end = ms(3),
+           .overlapping = true,
+           .parts = {{.name = "from rank 1", .category = "hop", .begin = ms(1), .end = ms(2), .bytes = 9}}});
+  const auto spans = events(trace, "X");
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_EQ(spans[2]["name"], "from rank 1");
+  EXPECT_EQ(spans[2]["tid"], spans[1]["tid"]);
+  EXPECT_NE(spans[2]["tid"], spans[0]["tid"]);
+}
+
+/// "s x1, t y2": the phases of an arrow's places and the spans that they lie in, in the order of time.
+std::string arrow(Trace& trace) {
+  std::vector<std::pair<double, std::string>> places;
+  const auto spans = events(trace, "X");
+  std::set<std::string> ids;
+  for (const char* phase : {"s", "t", "f"})
+    for (const Json& place : events(trace, phase)) {
+      ids.insert(place["id"].get<std::string>());
+      const double ts = place["ts"];
+      std::string in = "nowhere";
+      double longest = 1e30;
+      for (const Json& span : spans) {
+        const double begin = span["ts"], length = span["dur"];
+        if (span["tid"] == place["tid"] && begin <= ts && ts <= begin + length && length < longest)
+          in = span["name"].get<std::string>(), longest = length;
+      }
+      places.emplace_back(ts, std::string(phase) + " " + in);
+    }
+  EXPECT_LE(ids.size(), 1u);
+  std::sort(places.begin(), places.end());
+  std::string text;
+  for (const auto& [ts, place] : places) text += (text.empty() ? "" : ", ") + place;
+  return text;
+}
+
+TEST(Trace, AnArrowLeadsFromBackwardThroughMessageAndUpdateToForward) {
+  for (const bool inside : {true, false}) {  // submitted while the layer's backward still runs, or just after it
+    Trace trace;
+    Trace::Row &compute = trace.row(0, "compute"), &communication = trace.row(0, "communication");
+    const auto now = [] {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      return Trace::Clock::now();
+    };
+    const std::uint64_t id = Trace::arrow_id({1, 2});
+    compute.add("fc2", "backward", now(), now());
+    const auto backward = now();
+    if (inside) compute.arrow_leaves(id);
+    compute.add("fc1", "backward", backward, now());
+    if (!inside) compute.arrow_leaves(id);
+    const auto message = now();
+    communication.add({.name = "allreduce fc1",
+                       .category = "message",
+                       .begin = message,
+                       .end = now(),
+                       .overlapping = true,
+                       .arrows = {{id, message}}});
+    compute.add("conv1", "forward", now(), now());
+    const auto forward = now();
+    compute.arrow_arrives(id);
+    const auto update = now();
+    compute.add("fc1.weight", "update", update, now());
+    now();
+    compute.add("fc1 ", "forward", forward, now());
+    compute.add("fc2", "forward", now(), now());
+    EXPECT_EQ(arrow(trace), "s fc1, t allreduce fc1, t fc1.weight, f fc1 ") << inside;
+  }
+}
+
+TEST(Trace, AnArrowThatGoesNowhereIsNotDrawn) {
+  Trace trace;
+  Trace::Row& row = trace.row(0, "compute");
+  row.add("fc1", "backward", Trace::Clock::now(), Trace::Clock::now());
+  row.arrow_leaves(7);
+  row.arrow_arrives(8);
+  row.forget_arrows();
+  const auto begin = Trace::Clock::now();
+  row.add("fc1", "forward", begin, Trace::Clock::now());
+  EXPECT_EQ(arrow(trace), "");
 }
 
 TEST(Trace, ThreadRowsNestAndEndWithTheirScope) {
@@ -121,7 +215,7 @@ TEST(Trace, WritesItsJsonToAFile) {
   trace.row(0, "compute").add("a", "forward", Trace::Clock::now(), Trace::Clock::now());
   trace.write(dir.path() + "/trace.json");
   std::ifstream in(dir.path() + "/trace.json");
-  EXPECT_EQ(Json::parse(in)["traceEvents"].size(), 4u);
+  EXPECT_EQ(Json::parse(in)["traceEvents"].size(), 5u);
   EXPECT_THROW(trace.write(dir.path() + "/no/trace.json"), DataError);
 }
 

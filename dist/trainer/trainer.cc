@@ -159,7 +159,7 @@ void Trainer::agree_on_plan() {
   std::string text, where = "the plan of rank 0";
   if (worker_.rank == 0) {
     if (o_.plan_file.empty()) {
-      text = dist::make_plan(arena_->parameters(), options).json();
+      text = dist::make_plan(arena_->parameters(), options, worker_.size).json();
     } else {
       text = dist::Plan::from_json(read(o_.plan_file), arena_->parameters(), o_.plan_file).json();
     }
@@ -374,6 +374,7 @@ void Trainer::train_step() {
 void Trainer::finish_report() {
   if (!pending_.any) return;
   worker_.engine.wait(std::exchange(pending_.ticket, {}));
+  if (Trace::Row* row = Trace::current()) row->forget_arrows();
   pending_.any = false;
   const std::vector<double>& sums = pending_.sums;
   StepReport& r = pending_.report;

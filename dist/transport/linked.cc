@@ -45,7 +45,7 @@ std::exception_ptr too_long(const Request& receive, std::size_t bytes, int recei
 
 }  // namespace
 
-LinkedHub::LinkedHub(const LinkOptions& options, int size) : model_(options.ports(size)) {
+LinkedHub::LinkedHub(const LinkOptions& options, int size) : notes_(size), model_(options.ports(size)) {
   for (int r = 0; r < size; ++r) ranks_.push_back(std::make_unique<Rank>());
 }
 

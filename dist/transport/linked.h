@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dist/transport/link.h"
+#include "dist/transport/note_board.h"
 #include "dist/transport/transport.h"
 
 namespace laconic::dist {
@@ -69,6 +70,7 @@ class LinkedHub {
   void advance(LinkTime now);
   void deliver(std::map<LinkModel::Id, Flight>::iterator flight);
 
+  NoteBoard notes_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   LinkModel model_;
@@ -91,8 +93,12 @@ class LinkedTransport final : public Transport {
   int size() const override { return hub_->size(); }
   void wake() override;
   void abort(const std::string& reason, int exit_code) override;
+  bool any_thread() const override { return false; }  // others have not the timer slack, and are nicer
+  bool can_tell() const override { return true; }
+  std::optional<Note> hear() override { return hub_->notes_.take(rank_); }
 
  private:
+  void start_tell(int rank, const std::string& note) override { hub_->notes_.put(rank, {rank_, note}); }
   void start_send(Request& request) override;
   void start_recv(Request& request) override;
   void cancel_started(Request& request) override;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "dist/hop_trace.h"
+
 namespace laconic::dist {
 
 void Transport::post(Request& request, int priority) {
@@ -20,6 +22,7 @@ void Transport::post(Request& request, int priority) {
 
 void Transport::hand_over(Request& request) {
   count_sent(request.size);
+  if (request.hops) request.hops->handed_over(request);
   try {
     start_send(request);
   } catch (...) {
@@ -74,7 +77,8 @@ TransportCommunicator::TransportCommunicator(TransportCommunicator& parent, std:
       rank_(rank),
       slot_(slot),
       priority_(parent.priority_),
-      ended_(parent.ended_) {
+      ended_(parent.ended_),
+      trace_(parent.trace_) {
   parent.children_.push_back(this);
 }
 
@@ -89,10 +93,12 @@ Transfer TransportCommunicator::post(Request::Kind kind, int peer, Slice<std::by
                      " was asked to talk to rank ", peer, ". Ranks are 0 to ", this->size() - 1, ".");
   const int world = group_.empty() ? peer : group_[static_cast<std::size_t>(peer)];
   Request& request = pool_.take(kind, world, slot_, memory);
-  if (ended_)
+  if (ended_) {
     request.complete(0, ended_);
-  else
+  } else {
+    if (trace_) trace_->posted(request);
     transport_.post(request, priority_);
+  }
   return Transfer(request);
 }
 
@@ -107,9 +113,10 @@ Transfer TransportCommunicator::recv(int from, Slice<std::byte> bytes) {
 
 NativeCollectives& TransportCommunicator::native() const {
   auto* const native = dynamic_cast<NativeCollectives*>(&transport_);
-  require<UsageError>(native != nullptr && group_.empty(),
-                      "allreduce mpi: workers that are threads of one process, and groups of ranks, have no collectives "
-                      "of MPI. Start the program by laconic launch, or use --allreduce ring.");
+  require<UsageError>(
+      native != nullptr && group_.empty(),
+      "allreduce mpi: workers that are threads of one process, and groups of ranks, have no collectives "
+      "of MPI. Start the program by laconic launch, or use --allreduce ring.");
   return *native;
 }
 

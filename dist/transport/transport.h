@@ -46,6 +46,8 @@ class Transport {
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Whether another thread may do the communication thread's work for a while; never two at once.
+  virtual bool any_thread() const { return true; }
 
   /// Before the first send. A transport sets what suits its network; tests and benches try others.
   void set_window(SendWindow window) { window_ = window; }
@@ -142,6 +144,9 @@ class TransportCommunicator final : public Communicator {
   void count_buffer(std::ptrdiff_t bytes) override { transport_.count_buffer(bytes); }
   void cancel() override;
 
+  /// From now on what is sent and received is told there; null: nowhere. Before any subgroup is made.
+  void set_trace(HopTrace* trace) { trace_ = trace; }
+
   /// The transport's own collectives; see dist/collective/native_allreduce.h. Throws UsageError if it has none, or if
   /// this is a subgroup.
   NativeCollectives& native() const;
@@ -167,6 +172,7 @@ class TransportCommunicator final : public Communicator {
   std::vector<int> group_;                        // world ranks; empty: all
   int rank_, slot_, priority_;                    // slot_: the operation's times kSlotsPerOperation, plus 1 + channel
   std::exception_ptr ended_;
+  HopTrace* trace_ = nullptr;
   RequestPool pool_;
 };
 

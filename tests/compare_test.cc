@@ -1,0 +1,267 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench/layers.h"
+#include "apps/compare/bound.h"
+#include "apps/compare/options.h"
+#include "apps/compare/table.h"
+#include "apps/text.h"
+#include "core/error.h"
+#include "tests/program.h"
+
+namespace laconic {
+namespace {
+
+using Overlap = dist::ReplayOptions::Overlap;
+
+Trial trial(const std::vector<double>& ms, double accuracy = 0) {
+  Trial t;
+  t.model = "lenet";
+  for (double m : ms) t.steps.push_back({m, m / 2, 1000, 4000});
+  if (accuracy > 0) t.evaluations = {{1, accuracy / 2}, {2, accuracy}};
+  return t;
+}
+
+std::string error_in(const std::vector<std::string>& arguments) {
+  try {
+    parse_compare(arguments);
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(CompareOptions, OwnOptionsMayStandAnywhereAndTheRestIsTheAppsInItsOrder) {
+  const CompareOptions o = parse_compare(
+      {"--repeat=3", "mnist", "--data", "a b", "--vs", "ring: --allreduce ring --lr '0.1'", "--workers", "2", "--vs",
+       "--allreduce butterfly", "--seed", "7", "--launch", "2", "--vs", "", "--through", "env A=b"});
+  EXPECT_EQ(o.app, "mnist");
+  EXPECT_EQ(o.common, (std::vector<std::string>{"--data", "a b", "--workers", "2", "--seed", "7"}));
+  ASSERT_EQ(o.sets.size(), 3u);
+  EXPECT_EQ(o.sets[0].label, "ring");
+  EXPECT_EQ(o.sets[0].words, (std::vector<std::string>{"--allreduce", "ring", "--lr", "0.1"}));
+  EXPECT_EQ(o.sets[1].label, "--allreduce butterfly");
+  EXPECT_EQ(o.sets[2].label, "as is");
+  EXPECT_EQ(o.repeat, 3);
+  EXPECT_EQ(o.seed, 7u);
+  EXPECT_EQ(join(command_of(o, o.sets[0], "/bin/mnist", "/bin/laconic", 8, "l.jsonl"), " "),
+            "env A=b /bin/laconic launch -n 2 /bin/mnist --data a b --workers 2 --seed 7 --allreduce ring --lr 0.1 "
+            "--seed 8 --log l.jsonl "
+            "--quiet --json");
+}
+
+TEST(CompareOptions, ValuesWithAColonAreNoLabels) {
+  EXPECT_EQ(parse_compare({"mnist", "--vs", "--fusion lazy: 1"}).sets[0].words.size(), 3u);
+  EXPECT_EQ(parse_compare({"mnist", "--vs", "--clip norm:5"}).sets[0].label, "--clip norm:5");
+}
+
+TEST(CompareOptions, SayWhatIsWrong) {
+  EXPECT_EQ(error_in({}).rfind("the program is missing (compare): ", 0), 0u);
+  EXPECT_EQ(error_in({"mnist"}).rfind("there is nothing to compare (compare): ", 0), 0u);
+  EXPECT_EQ(error_in({"--bogus", "mnist"}).rfind("unknown option '--bogus' (compare): ", 0), 0u);
+  EXPECT_EQ(error_in({"mnist", "--vs", "--log x"}).rfind("--log has no place here (--vs '--log x'): ", 0), 0u);
+  EXPECT_EQ(error_in({"mnist", "--vs", "a: --seed 3"}).rfind("--seed has no place here (--vs a): ", 0), 0u);
+  EXPECT_EQ(error_in({"mnist", "--vs", "a: --lr 1", "--vs", "a: --lr 2"}).rfind("two sets are called 'a' (--vs): ", 0),
+            0u);
+  EXPECT_EQ(error_in({"mnist", "--vs", "butterfly"}).rfind("'butterfly' belongs to no option ", 0), 0u);
+  EXPECT_EQ(error_in({"mnist", "--repeat", "0"}).rfind("'0' is not a number of at least 1 (--repeat): ", 0), 0u);
+  EXPECT_EQ(error_in({"mnist", "--vs", "a: --data 'x"}).rfind("a quote is not closed", 0), 0u);
+}
+
+TEST(CompareTable, RatiosArePairedWithTheFirstSetSoThatADriftOfTheMachineCancels) {
+  std::vector<std::vector<Trial>> trials(2);
+  for (int run = 0; run < 8; ++run) {
+    const double drift = 1 + 0.2 * run;
+    trials[0].push_back(trial(std::vector<double>(30, 10 * drift)));
+    trials[1].push_back(trial(std::vector<double>(30, 9 * drift)));
+  }
+  const std::vector<Row> rows = summarise(trials, std::nullopt, std::nullopt);
+  EXPECT_FALSE(rows[0].ratio);
+  ASSERT_TRUE(rows[1].ratio);
+  EXPECT_NEAR(rows[1].ratio->value, 0.9, 1e-9);
+  EXPECT_NEAR(rows[1].ratio->low, 0.9, 1e-9);
+  EXPECT_NEAR(rows[1].ratio->high, 0.9, 1e-9);
+  EXPECT_EQ(rows[1].blocks, 8u) << "six runs and more: a block each";
+  EXPECT_LT(rows[0].step_ms.low, rows[0].step_ms.value);
+  EXPECT_EQ(table_text({}, rows).find("not resolved"), std::string::npos);
+}
+
+TEST(CompareTable, WhatIsNotResolvedIsCalledSo) {
+  std::vector<double> a, b;
+  for (int i = 0; i < 100; ++i) a.push_back(10), b.push_back(i / 10 % 2 ? 11 : 9);
+  const std::vector<Row> rows = summarise({{trial(a)}, {trial(b)}}, 0, std::nullopt);
+  EXPECT_EQ(rows[0].blocks, 15u);
+  EXPECT_NE(table_text({}, rows).find(" not resolved"), std::string::npos);
+  EXPECT_FALSE(nlohmann::json::parse(table_json({}, rows))["sets"][1]["ratio"]["resolved"].get<bool>());
+}
+
+TEST(CompareTable, TheFirstStepsDoNotCount) {
+  std::vector<double> ms(50, 10);
+  for (int i = 0; i < 10; ++i) ms[static_cast<std::size_t>(i)] = 1000;
+  EXPECT_EQ(summarise({{trial(ms)}}, std::nullopt, std::nullopt)[0].step_ms.high, 10);
+  EXPECT_EQ(summarise({{trial(ms)}}, 0, std::nullopt)[0].step_ms.high, 1000);
+  EXPECT_EQ(summarise({{trial({5})}}, 100, std::nullopt)[0].step_ms.value, 5) << "at least one step counts";
+}
+
+TEST(CompareTable, AccuraciesAreMeanAndSpreadOverSeedsAndTimesToATargetMedians) {
+  const std::vector<Row> rows =
+      summarise({{trial({1}, 90), trial({1}, 92)}, {trial({1}, 80), trial({1}, 95)}}, std::nullopt, 85);
+  EXPECT_DOUBLE_EQ(*rows[0].accuracy, 91);
+  EXPECT_NEAR(*rows[0].accuracy_spread, std::sqrt(2.0), 1e-12);
+  EXPECT_DOUBLE_EQ(*rows[0].seconds_to_target, 2);
+  EXPECT_FALSE(rows[1].seconds_to_target);
+  EXPECT_EQ(rows[1].reached_target, 1);
+  TableHead head;
+  head.target_accuracy = 85;
+  EXPECT_NE(table_text(head, rows).find("reached by 1 of 2"), std::string::npos);
+}
+
+TEST(CompareTable, AFailedSetIsNamedAndTheOthersAreShown) {
+  Trial failed;
+  failed.error = "it does not work (--x): leave it out";
+  std::vector<Row> rows = summarise({{failed}, {trial({3, 3, 3})}}, std::nullopt, std::nullopt);
+  rows[0].label = "one", rows[1].label = "two";
+  const std::string text = table_text({}, rows), markdown = table_markdown({}, rows);
+  EXPECT_NE(text.find("one failed: it does not work (--x): leave it out\n"), std::string::npos);
+  EXPECT_NE(text.find("3.00 (3.00 … 3.00)"), std::string::npos) << text;
+  EXPECT_NE(markdown.find("| two | 3.00 (3.00 … 3.00) | – | 0.001 | 25.0 % | 1.50 |\n"), std::string::npos) << markdown;
+  EXPECT_EQ(nlohmann::json::parse(table_json({}, rows))["sets"][0]["error"], failed.error);
+}
+
+TEST(CompareBound, ReadsLinks) {
+  EXPECT_DOUBLE_EQ(link_speed("100mbit,1ms", "--link").bytes_per_second, 12.5e6);
+  EXPECT_DOUBLE_EQ(link_speed("100mbit,1ms", "--link").latency_seconds, 1e-3);
+  EXPECT_DOUBLE_EQ(link_speed("1gbit,50us,10us", "--link").latency_seconds, 50e-6);
+  EXPECT_DOUBLE_EQ(link_speed("119.5MB/s", "--rate").bytes_per_second, 119.5e6);
+  for (const char* wrong : {"", "fast", "100", "0mbit", "1gbit,x", "-1mbit"})
+    EXPECT_THROW(link_speed(wrong, "--rate"), UsageError) << wrong;
+}
+
+/// One layer with a weight of 1 MB: 10 ms forward, 20 ms backward.
+LayerTimes one_layer() {
+  LayerTimes times;
+  times.layers.push_back({"fc", 10, 20, {{"fc.weight", 250'000, 20, 0, 1}}});
+  return times;
+}
+
+TEST(CompareBound, AddsWhatTheLinkTakesToComputing) {
+  // 4 ranks in a ring send 1.5 MB each: 12 ms at 1 gbit, and 6 hops of 1 ms.
+  const Exchange none = exchange_of({"--overlap", "none", "--link", "1gbit,1ms"}, 4, std::nullopt);
+  const auto bound = bound_of(one_layer(), none, 0.060);
+  ASSERT_TRUE(bound);
+  EXPECT_NEAR(bound->compute_seconds, 0.060, 1e-12) << "the layers' times are scaled to what all workers take";
+  EXPECT_NEAR(bound->exchange_seconds, 0.012, 1e-12);
+  EXPECT_NEAR(bound->step_seconds, 0.060 + 0.012 + 0.006, 1e-12);
+  EXPECT_NEAR(bound_of(one_layer(), exchange_of({"--sync", "none"}, 4, std::nullopt), 0.060)->step_seconds, 0.060,
+              1e-12);
+}
+
+TEST(CompareBound, ASlowWorkerSetsThePaceOfTheRing) {
+  const Exchange e = exchange_of({"--link", "1gbit,1ms", "--link-of", "2=100mbit,2ms"}, 4, std::nullopt);
+  EXPECT_NEAR(bound_of(one_layer(), e, 0.060)->exchange_seconds, 0.12, 1e-12);
+}
+
+TEST(CompareBound, IsSilentWhereItKnowsNoLinkOrNoFormula) {
+  EXPECT_FALSE(bound_of(one_layer(), exchange_of({}, 4, std::nullopt), 0.060));
+  EXPECT_FALSE(bound_of(one_layer(), exchange_of({"--allreduce", "mpi"}, 4, LinkSpeed{1e8, 0}), 0.060));
+  EXPECT_TRUE(bound_of(one_layer(), exchange_of({}, 4, LinkSpeed{1e8, 0}), 0.060));
+}
+
+TEST(BenchLayers, CoversEveryParameterOfTheModelOnce) {
+  const LayerTimes times = measure_layers("lenet", 4, 1, 3);
+  std::int64_t elements = 0;
+  double sum = 0;
+  for (const auto& layer : times.layers) {
+    EXPECT_GE(layer.forward_ms, 0);
+    sum += layer.forward_ms + layer.backward_ms;
+    for (const auto& p : layer.parameters) {
+      elements += p.elements;
+      EXPECT_EQ(p.name.rfind(layer.name + ".", 0), 0u);
+      EXPECT_GT(p.ready_ms, 0) << p.name;
+      EXPECT_LE(p.ready_ms, layer.backward_ms) << p.name;
+    }
+  }
+  EXPECT_EQ(elements, 61706);
+  EXPECT_GT(sum, 0);
+  EXPECT_EQ(times.layers.front().name, "conv1");
+  EXPECT_EQ(times.layers.back().name, "loss");
+  EXPECT_EQ(to_json(layer_times_from(to_json(times))), to_json(times));
+  EXPECT_THROW(layer_times_from("{}"), DataError);
+}
+
+// The program as a user meets it.
+
+constexpr const char* kRun = "laconic compare mnist --data synthetic --workers 2 --batch 16 --steps 12 ";
+
+TEST(Compare, PrintsOneTableAndNamesTheSetThatFailed) {
+  const Result r =
+      run(std::string(kRun) +
+          "--repeat 2 --vs 'ring: --allreduce ring' --vs 'wrong: --allreduce rung' --vs 'alone: --sync none'");
+  EXPECT_EQ(r.exit_code, 1) << r.err;
+  EXPECT_NE(r.out.find("mnist: lenet, 2 workers, "), std::string::npos)
+      << r.out;
+  EXPECT_NE(r.out.find("\nring "), std::string::npos);
+  EXPECT_NE(r.out.find("\nalone "), std::string::npos);
+  EXPECT_NE(r.out.find("\nwrong failed: unknown value 'rung' (--allreduce): did you mean ring?"), std::string::npos)
+      << r.out;
+  EXPECT_NE(r.out.find("\nAgain: laconic compare mnist --data synthetic"), std::string::npos);
+  EXPECT_EQ(r.out.find("bound"), std::string::npos) << "no link is known";
+  EXPECT_NE(r.err.find("[1/6] ring, seed 0: 12 steps, "), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find(", seed 1: 12 steps, "), std::string::npos) << r.err;
+}
+
+TEST(Compare, JsonIsTheLastLineAndHoldsTheBound) {
+  const TemporaryDirectory dir;
+  const Result r = run(std::string(kRun) + "--json --quiet --rate 100mbit,1ms --keep " + dir.path() +
+                       "/kept --vs 'ring: --allreduce ring'");
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_EQ(r.err, "");
+  const auto json = nlohmann::json::parse(r.out);
+  const auto& set = json["sets"][0];
+  EXPECT_EQ(set["label"], "ring");
+  EXPECT_GT(set["step_ms"]["median"].get<double>(), 0);
+  EXPECT_GT(set["accuracy"].get<double>(), 0);
+  EXPECT_GE(set["bytes_sent"].get<double>(), 61706 * 4);  // 2 ranks send half of everything twice
+  EXPECT_NEAR(set["exchange_ms"].get<double>(), 61706 * 4 / 12.5e3, 0.01);
+  EXPECT_GT(set["bound_ms"].get<double>(), set["exchange_ms"].get<double>());
+  EXPECT_TRUE(std::filesystem::exists(dir.path() + "/kept/1-ring-seed0.jsonl"));
+}
+
+TEST(Compare, DryRunPrintsTheCommandsInTurn) {
+  const Result r = run("laconic compare mnist --dry-run --launch 2 --repeat 2 --vs 'a: --lr 1' --vs 'b: --lr 2'");
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_EQ(std::count(r.out.begin(), r.out.end(), '\n'), 4);
+  EXPECT_NE(r.out.find(" launch -n 2 "), std::string::npos);
+  EXPECT_NE(r.out.find("--lr 2 --seed 1 --log LOG --quiet --json\n"), std::string::npos) << r.out;
+}
+
+TEST(Compare, RunsUnderLaunch) {
+  if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "mpirun is not installed";
+  const Result r = run(
+      "laconic compare mnist --data synthetic --batch 16 --steps 6 --quiet --launch 2 --vs 'ring: --allreduce ring'");
+  EXPECT_EQ(r.exit_code, 0) << r.out << r.err;
+  EXPECT_NE(r.out.find("2 workers as processes"), std::string::npos) << r.out;
+}
+
+TEST(Compare, HelpAndUnknownPrograms) {
+  EXPECT_EQ(run("laconic compare --help").exit_code, 0);
+  const Result r = run("laconic compare mnits --vs '--lr 1'");
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_EQ(r.err, "laconic: error: there is no program 'mnits' (compare): did you mean mnist?\n");
+}
+
+TEST(Compare, AnInterruptStopsTheRunAndShowsWhatThereIs) {
+  const Background compare(
+      "laconic compare mnist --data synthetic --epochs 1000 --vs 'a: --lr 0.1' --vs 'b: --lr 0.2'");
+  ::sleep(2);
+  compare.signal(SIGTERM);
+  const Result r = const_cast<Background&>(compare).wait();
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_NE(r.out.find("\na failed: "), std::string::npos) << r.out;
+  EXPECT_NE(r.err.find("laconic: error: compare was interrupted"), std::string::npos) << r.err;
+}
+
+}  // namespace
+}  // namespace laconic

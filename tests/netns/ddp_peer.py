@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Data-parallel training in PyTorch (DistributedDataParallel over gloo), to compare ours with: one process per host,
+
+    netns.sh all python3 ddp_peer.py --model alexnet-32 --batch 32 --steps 20 --threads 1 [--hook none|fp16|powersgd]
+
+A step is what a step of ours is: forward, backward, exchange, SGD with momentum 0.9 and weight decay 5e-4, on a batch of
+random images, and the loss read at the end. Turns of computing alone (no_sync) and of training alternate, so that both see the
+same machine. Rank 0 prints one JSON object: seconds per step of each turn, "alone" and "ddp".
+
+PyTorch at its best: gradients live in DDP's buckets, no broadcast of running statistics; the faster of plain
+and channels-last layout, by a trial before (--layout auto). The environment (malloc, OpenBLAS) is the caller's: compare_ddp.py
+sets it.
+"""
+import argparse
+import contextlib
+import json
+import pathlib
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'apps' / 'bench'))
+from torch_peer import MODELS  # noqa: E402
+
+
+def seconds_per_step(model, optimizer, x, y, steps, exchange):
+    dist.barrier()
+    with contextlib.nullcontext() if exchange else model.no_sync():
+        start = time.perf_counter()
+        for _ in range(steps):
+            optimizer.zero_grad(set_to_none=not exchange)
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            loss.item()
+        return (time.perf_counter() - start) / steps
+
+
+def build(options, layout):
+    torch.manual_seed(0)
+    make, image = MODELS[options.model]
+    network = make()
+    torch.manual_seed(1 + dist.get_rank())
+    x, y = torch.randn(options.batch, *image), torch.randint(0, 10, (options.batch,))
+    if layout == 'channels_last':
+        network, x = network.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    buckets = {}
+    if options.hook == 'powersgd':  # one bucket: with several, gloo's threads start its allreduces in different orders on the ranks
+        dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 40
+        buckets['bucket_cap_mb'] = 1 << 20
+    model = torch.nn.parallel.DistributedDataParallel(network, broadcast_buffers=False, gradient_as_bucket_view=True, **buckets)
+    if options.hook == 'fp16':
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+        model.register_comm_hook(None, fp16_compress_hook)
+    elif options.hook == 'powersgd':
+        from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+        state = powerSGD_hook.PowerSGDState(process_group=None, matrix_approximation_rank=options.rank, start_powerSGD_iter=2)
+        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4), x, y
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--model', choices=list(MODELS), default='alexnet-32')
+    parser.add_argument('--batch', type=int, default=32, help='of each rank')
+    parser.add_argument('--steps', type=int, default=10, help='of each turn')
+    parser.add_argument('--turns', type=int, default=1)
+    parser.add_argument('--warmup', type=int, default=3, help='steps before the first turn; DDP arranges its buckets in them')
+    parser.add_argument('--threads', type=int, default=1)
+    parser.add_argument('--layout', choices=['auto', 'contiguous', 'channels_last'], default='auto')
+    parser.add_argument('--hook', choices=['none', 'fp16', 'powersgd'], default='none')
+    parser.add_argument('--rank', type=int, default=1, help="of PowerSGD's matrices")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    dist.init_process_group('gloo')
+
+    layout, trial = options.layout, {}
+    if layout == 'auto':
+        for candidate in ('contiguous', 'channels_last'):
+            network = build(options, candidate)
+            seconds_per_step(*network, 2, False)
+            trial[candidate] = seconds_per_step(*network, 5, False)
+        choice = torch.tensor([trial['channels_last'] < trial['contiguous']], dtype=torch.int64)
+        dist.broadcast(choice, 0)
+        layout = 'channels_last' if choice.item() else 'contiguous'
+        del network
+    network = build(options, layout)
+    seconds_per_step(*network, options.warmup, True)
+    alone, ddp = [], []
+    for _ in range(options.turns):
+        alone.append(seconds_per_step(*network, options.steps, False))
+        ddp.append(seconds_per_step(*network, options.steps, True))
+    dist.barrier()
+    if dist.get_rank() == 0:
+        print(json.dumps({'model': options.model, 'batch': options.batch, 'ranks': dist.get_world_size(), 'threads': options.threads,
+                          'version': torch.__version__, 'layout': layout, 'hook': options.hook, 'alone': alone, 'ddp': ddp}), flush=True)
+
+
+if __name__ == '__main__':
+    main()
