@@ -121,7 +121,7 @@ NativeCollectives& TransportCommunicator::native() const {
 
 Transfer TransportCommunicator::native_allreduce(Slice<float> x) {
   NativeCollectives& collectives = native();
-  Request& request = pool_.take(Request::Kind::send, rank_, slot_, x.bytes());
+  Request& request = pool_.take(Request::Kind::send, rank_, slot_ / kSlotsPerOperation, x.bytes());
   collectives.allreduce(request);
   return Transfer(request);
 }
