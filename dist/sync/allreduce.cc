@@ -192,7 +192,7 @@ void AllreduceSync::end_step(StepStats& stats) {
            .comm_ms = 1e3 * (now.comm_seconds - seen_.comm_seconds),
            .exposed_ms = 1e3 * (now.exposed_seconds - seen_.exposed_seconds),
            .update_ms = 1e3 * std::exchange(update_seconds_, 0.0),
-           .buffer_bytes_peak = copied_bytes_peak_};
+           .buffer_bytes_peak = copied_bytes_peak_ + now.peak_buffer_bytes};
   seen_ = now;
 }
 

@@ -27,7 +27,9 @@ struct StepStats {
   double comm_ms = 0;             ///< at least one operation was under way
   double exposed_ms = 0;          ///< the compute thread was blocked; belongs to the step whose forward it blocked
   double update_ms = 0;           ///< in the update callback
-  std::uint64_t buffer_bytes_peak = 0;  ///< of communication buffers, the most at any time since the start
+  /// Memory of communication buffers since the start: the most that buckets were copied into at once, and the most that
+  /// operations held for messages on their way.
+  std::uint64_t buffer_bytes_peak = 0;
 };
 
 /// How the gradients of all ranks become one update: everything that a paper changes is in here. One object per rank,

@@ -122,8 +122,8 @@ NativeCollectives& TransportCommunicator::native() const {
 
 Transfer TransportCommunicator::native_allreduce(Slice<float> x) {
   NativeCollectives& collectives = native();
-  const int operation = slot_ / kSlotsPerOperation;  // as prepare() was told
-  Request& request = pool_.take(Request::Kind::send, rank_, operation, x.bytes());
+  // Prepared by operation, not by channel.
+  Request& request = pool_.take(Request::Kind::send, rank_, slot_ / kSlotsPerOperation, x.bytes());
   collectives.allreduce(request);
   return Transfer(request);
 }
