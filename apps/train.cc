@@ -177,6 +177,7 @@ RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData&
     TrainerOptions options = trainer_options(o, worker.size, model_name);
     if (!o.trace.empty()) {
       options.trace = &trace;
+      trace.row(worker.rank, "compute");  // the upper line
       worker.engine.set_trace(&trace.row(worker.rank, "communication"));
     }
     Trainer trainer(worker, workload, options, &observers);
