@@ -147,6 +147,13 @@ std::vector<std::string> joined(std::vector<std::string> a, const std::vector<st
   return a;
 }
 
+/// The machine, and how busy it was before anything ran here.
+std::string where() {
+  double load[1];
+  const bool known = getloadavg(load, 1) == 1;
+  return machine() + (known ? fmt::format("; load {:.1f} before", load[0]) : "");
+}
+
 class Comparison {
  public:
   Comparison(CompareOptions o, std::string app, std::string self)
@@ -158,6 +165,7 @@ class Comparison {
         trials_(o_.sets.size()) {}
 
   int run(const std::string& again) {
+    const std::string place = where();
     const std::vector<Turn> turns = all_turns();
     const std::size_t n = turns.size();
     for (std::size_t r = 0; r < static_cast<std::size_t>(o_.repeat); ++r)
@@ -173,7 +181,7 @@ class Comparison {
       if (o_.bound && rows[s].runs > 0 && !interrupted) add_bound(rows[s], s);
     }
     progress_.clear();
-    const TableHead head{machine(), what(), again, o_.target_accuracy, o_.repeat};
+    const TableHead head{place, what(), again, o_.target_accuracy, o_.repeat};
     if (!o_.json || o_.markdown) fmt::print("{}", o_.markdown ? table_markdown(head, rows) : table_text(head, rows));
     if (o_.json) fmt::print("{}\n", table_json(head, rows));
     if (interrupted) fmt::print(stderr, "laconic: error: compare was interrupted: the table has the runs until then\n");
