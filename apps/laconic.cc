@@ -24,7 +24,7 @@ constexpr Tool kTools[] = {
      laconic::launch},
     {"compare", "compare APP --vs \"...\" --vs \"...\"", "train with several option sets in turns; one table",
      laconic::compare},
-    {"bench", "bench step --model M --against torch", "training throughput, alone or paired with PyTorch", laconic::bench},
+    {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one", laconic::bench},
 };
 
 int help() {

@@ -81,13 +81,16 @@ Ticket Engine::submit(Operation operation) {
     run_here(*running);
     return ticket;
   }
+  bool asleep;
   {
     std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
     submitted_.push_back(std::move(running));
     if (open_++ == 0) busy_since_ = Clock::now();
+    asleep = idle_ && !borrowed_;
+    if (asleep) changed_.notify_all();
   }
-  transport_->wake();
+  if (!asleep) transport_->wake();
   return ticket;
 }
 
@@ -116,7 +119,32 @@ void Engine::run_here(Running& running) {
 void Engine::wait(const Ticket& ticket) { wait_for(ticket, true); }
 
 void Engine::run(std::string name, std::function<Task<>(Communicator&)> body) {
-  wait_for(submit({.name = std::move(name), .slot = 0, .priority = 0, .body = std::move(body)}), false);
+  Operation operation{.name = std::move(name), .slot = 0, .priority = 0, .body = std::move(body)};
+  {
+    std::lock_guard lock(mutex_);
+    borrowed_ = transport_->any_thread() && idle_ && open_ == 0 && !failure_ && !stop_ && !abort_asked_;
+  }
+  if (!borrowed_) return wait_for(submit(std::move(operation)), false);  // only this thread changes borrowed_
+  wait_working(submit(std::move(operation)));
+}
+
+/// Does the communication thread's work until the operation has ended, then gives everything back.
+void Engine::wait_working(const Ticket& ticket) {
+  {
+    std::lock_guard lock(mutex_);
+    waiting_since_ = Clock::now();
+  }
+  try {
+    while (!ticket.state_->done) turn();
+  } catch (...) {
+    fail(std::current_exception());
+  }
+  std::lock_guard lock(mutex_);
+  waiting_since_.reset();
+  borrowed_ = false;
+  if (failure_) changed_.notify_all();
+  if (ticket.state_->error) std::rethrow_exception(ticket.state_->error);
+  if (!ticket.state_->done) std::rethrow_exception(failure_);
 }
 
 void Engine::wait_for(const Ticket& ticket, bool exposed) {
@@ -205,14 +233,45 @@ void Engine::serve_until_stopped() {
 
 void Engine::serve() {
   last_progress_ = Clock::now();
-  while (take_submitted()) {
-    scheduler_.run();
-    finish();
-    const bool moved = transport_->progress() > 0;
-    if (moved) last_progress_ = Clock::now();
-    beat();
-    if (!moved) transport_->wait(size_ > 1 ? beat_seconds_ : Transport::kForever);
+  while (sleep_while_idle() && turn()) {
   }
+}
+
+/// False if the engine failed while the compute thread worked.
+bool Engine::sleep_while_idle() {
+  std::unique_lock lock(mutex_);
+  if (open_ == 0) {
+    idle_ = true;
+    const auto asked = [&] {
+      return !borrowed_ && (stop_ || abort_asked_ || halt_asked_ || failure_ || !submitted_.empty());
+    };
+    // Wakes now and then to hear what other ranks ask.
+    const std::chrono::duration<double> beat(std::min(beat_seconds_, 1e8));
+    if (size_ == 1) changed_.wait(lock, asked);
+    while (!changed_.wait_for(lock, beat, asked) && borrowed_) {
+    }
+    idle_ = false;
+  }
+  return failure_ == nullptr;
+}
+
+/// One round of the communication thread's work; false if it is told to stop.
+bool Engine::turn() {
+  if (!take_submitted()) return false;
+  scheduler_.run();
+  finish();
+  const bool moved = transport_->progress() > 0;
+  if (moved) last_progress_ = Clock::now();
+  beat();
+  scheduler_.run();
+  finish();
+  bool under_way;
+  {
+    std::lock_guard lock(mutex_);
+    under_way = open_ > 0 && submitted_.empty();
+  }
+  if (!moved && under_way) transport_->wait(beat_seconds_);
+  return true;
 }
 
 bool Engine::take_submitted() {

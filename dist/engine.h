@@ -56,7 +56,8 @@ struct EngineCounters {
 
 /// The communication thread of one rank. The compute thread hands it operations; it keeps all of them in flight at
 /// once, resuming whichever can go on, and sleeps when none is there (an idle engine costs nothing). Only this thread
-/// touches the transport; the transport is made and destroyed on it too, as MPI wants. Operations with different slots
+/// touches the transport (or, while it sleeps, the compute thread in run()); the transport is made and destroyed on it,
+/// as MPI wants. Operations with different slots
 /// may be submitted in different orders on different ranks. Those of one slot run one after the other, in the order of
 /// submission, which must be the same everywhere. With one rank operations run at once in the calling thread: they have
 /// nobody to wait for. One compute thread uses it; abort() may come from any thread.
@@ -88,7 +89,9 @@ class Engine {
   /// Blocks until the operation has ended; rethrows what it threw. Throws CommError if nothing moves for the time-out
   /// (operation, peer and bytes so far, of every rank), or if another rank aborted (its sentence).
   void wait(const Ticket& ticket);
-  /// submit and wait, on slot 0: for broadcasts, checks and evaluation. Not counted as exposed.
+  /// submit and wait, on slot 0: for broadcasts, checks and evaluation. Not counted as exposed. While nothing else is
+  /// under way the calling thread does the work itself: handing it over and back would cost as much as a small
+  /// exchange.
   void run(std::string name, std::function<Task<>(Communicator&)> body);
   /// Waits for everything submitted so far.
   void drain();
@@ -122,6 +125,9 @@ class Engine {
   void run_here(Running& running);
   void serve_until_stopped();
   void serve();
+  bool turn();
+  bool sleep_while_idle();
+  void wait_working(const Ticket& ticket);
   bool take_submitted();
   void start(Running& running);
   Task<> supervise(Running& running, std::vector<Running*>& finished);
@@ -149,6 +155,8 @@ class Engine {
   RunningList submitted_;
   std::size_t open_ = 0;  // submitted and not ended
   std::exception_ptr failure_;
+  bool idle_ = false;      // the communication thread sleeps, with nothing under way: what is its own may be borrowed
+  bool borrowed_ = false;  // by the compute thread, in run()
   bool stop_ = false, halt_asked_ = false;
   bool abort_asked_ = false, abort_done_ = false;
   std::string abort_reason_;
@@ -158,7 +166,7 @@ class Engine {
   double comm_seconds_ = 0;
   Clock::time_point busy_since_;
 
-  // The communication thread's own.
+  // The communication thread's own; the compute thread's while borrowed_.
   std::unique_ptr<Transport> transport_;
   Scheduler scheduler_;
   std::map<int, RunningList> slots_;  // the first of each list is under way, the others wait for their slot

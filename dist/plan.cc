@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "dist/collective/pieces.h"
+
 namespace laconic::dist {
 namespace {
 
@@ -16,10 +18,10 @@ using Parameters = std::vector<std::shared_ptr<Parameter>>;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kAlgorithms[] = {"ring", "butterfly", "doubling", "hierarchical", "mpi"};
-constexpr std::int64_t kPieceBytes = 1 << 20;
 constexpr std::int64_t kSmallBytes = 64 << 10;  // up to here butterfly's fewer messages win whatever the layer
 constexpr std::int64_t kLargeBytes = 4 << 20;   // from here two ranks exchanging large messages lose bandwidth
 constexpr std::int64_t kRowMultiple = 16;
+constexpr std::int64_t kCrumbs = 16;  // a bucket so many times smaller than allowed joins whatever comes next
 constexpr double kMaxSize = 1e15;
 
 const ParameterInfo& info_of(const Parameters& parameters, int place) {
@@ -200,7 +202,7 @@ std::string to_string(const PlanOptions& o) {
   return text + (o.chunk_bytes == 0 ? ", no chunks" : concat(", chunks of ", size_text(o.chunk_bytes)));
 }
 
-Plan make_plan(const Parameters& parameters, const PlanOptions& options) {
+Plan make_plan(const Parameters& parameters, const PlanOptions& options, int workers) {
   const auto limit = static_cast<std::int64_t>(options.bucket_bytes / sizeof(float));
   const auto chunk_limit = static_cast<std::int64_t>(options.chunk_bytes / sizeof(float));
   Plan plan;
@@ -219,7 +221,10 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options) {
     }
     Bucket* last = plan.buckets.empty() || plan.buckets.back().chunk() ? nullptr : &plan.buckets.back();
     const std::int64_t from = last == nullptr ? 0 : info_of(parameters, last->first).offset;
-    if (last != nullptr && info.offset + info.elements - from <= limit)
+    const bool fits = info.offset + info.elements - from <= limit;
+    // A few bytes before a large parameter, as its bias, are not worth messages of their own.
+    const bool crumbs = options.fusion == PlanOptions::Fusion::lazy && info.offset - from <= limit / kCrumbs;
+    if (last != nullptr && (fits || crumbs))
       ++last->count;
     else
       plan.buckets.push_back({.first = i, .count = 1});
@@ -229,8 +234,8 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options) {
     bucket.copied = options.fusion == PlanOptions::Fusion::copy && bucket.count > 1;
     bucket.algorithm = choose(bucket, parameters, options);
     bucket.group = bucket.algorithm == Algorithm::hierarchical ? options.group : 0;
-    bucket.pieces = static_cast<int>((bucket.elements * 4 + kPieceBytes - 1) / kPieceBytes);
-    bucket.pieces = std::max(1, bucket.pieces);
+    bucket.pieces =
+        pieces_of(static_cast<std::size_t>(wire_elements(bucket, parameters)) * sizeof(float), workers).count;
   }
   complete(plan, parameters);
   return plan;

@@ -80,8 +80,9 @@ struct Plan {
   std::vector<std::string> parameter_names{};  ///< by place in the arena
 };
 
-/// Buckets of arena neighbours. A parameter above bucket_bytes travels alone, a linear weight above chunk_bytes in
-/// chunks of rows: a multiple of 16, so that vectors stay aligned.
-Plan make_plan(const std::vector<std::shared_ptr<Parameter>>& parameters, const PlanOptions& options);
+/// Buckets of arena neighbours. A parameter above bucket_bytes travels alone, or with little that comes before it (its
+/// bias); a linear weight above chunk_bytes in chunks of rows: a multiple of 16, so that vectors stay aligned.
+/// The number of workers decides how large pieces are (pieces_of), nothing else.
+Plan make_plan(const std::vector<std::shared_ptr<Parameter>>& parameters, const PlanOptions& options, int workers = 1);
 
 }  // namespace laconic::dist

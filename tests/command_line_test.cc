@@ -61,6 +61,31 @@ TEST(CommandLine, AnUnknownToolNamesTheNearest) {
   EXPECT_EQ(r.err, "laconic: error: unknown tool 'lunch' (command line): did you mean launch?\n");
 }
 
+TEST(CommandLine, BenchAllreducePrintsARowPerSizeAndAlgorithmAndTheFittedModel) {
+  const Result r = run("laconic bench allreduce --workers 3 --sizes 4KiB,400B --algorithms ring,doubling --blocks 2 "
+                       "--block-seconds 0.001 --json");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  EXPECT_EQ(j.at("ranks"), 3);
+  EXPECT_GE(j.at("alpha_seconds").get<double>(), 0);
+  ASSERT_EQ(j.at("rows").size(), 4u);
+  EXPECT_EQ(j["rows"][3].at("bytes"), 400);
+  EXPECT_EQ(j["rows"][3].at("algorithm"), "doubling");
+  EXPECT_GT(j["rows"][3].at("seconds").at("median").get<double>(), 0);
+}
+
+TEST(CommandLine, BenchAllreduceSaysWhatItCannotRun) {
+  EXPECT_EQ(run("laconic bench allreduce --workers 2 --sizes 3KB").exit_code, 2);
+  EXPECT_EQ(run("laconic bench allreduce --workers 2 --algorithms star").exit_code, 2);
+  EXPECT_EQ(run("laconic bench allreduce --workers 2 --algorithms hierarchical:0").exit_code, 2);
+  const Result alone = run("laconic bench allreduce");
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_NE(alone.err.find("laconic launch -n 4"), std::string::npos) << alone.err;
+  const Result mpi = run("laconic bench allreduce --workers 2 --algorithms mpi");
+  EXPECT_EQ(mpi.exit_code, 2);
+  EXPECT_NE(mpi.err.find("needs MPI"), std::string::npos) << mpi.err;
+}
+
 TEST(CommandLine, LaunchFindsTheAppBesideItself) {
   const Result r = run("laconic launch --dry-run -n 3 mnist --data 'a b'");
   EXPECT_EQ(r.exit_code, 0) << r.err;

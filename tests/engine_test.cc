@@ -206,6 +206,38 @@ TEST(Engine, ARankThatLeavesByAnExceptionFreesEveryTransferBeforeTheMemoryGoes) 
               "enough");
 }
 
+TEST(Engine, AnUrgentOperationOvertakesALargeOneBetweenItsPieces) {
+  Watchdog watchdog(120);
+  const LinkOptions link{.all = LinkSpec::parse("200mbit,50us", "--link")};
+  run_workers({.workers = 2, .timeout_seconds = 60, .link = link}, [](Worker& w) {
+    const int slots = w.engine.reserve_slots(2);
+    std::vector<float> large(3 << 20, 1.0f), small(64 << 10, 1.0f);  // 12 pieces, messages of 512 KiB; 128 KiB
+    std::vector<std::string> ended;
+    std::uint64_t bytes_before = 0, bytes_after = 0;
+    (void)w.engine.submit({.name = "large", .slot = slots, .priority = 0, .body = [&](Communicator& comm) -> Task<> {
+                             const Slice<float> x = slice(large);
+                             co_await ring_allreduce(comm, x);
+                             ended.push_back("large");
+                           }});
+    (void)w.engine.submit(
+        {.name = "urgent", .slot = slots + 1, .priority = 1, .body = [&](Communicator& comm) -> Task<> {
+           const Slice<float> x = slice(small);
+           co_await barrier(comm);  // now both are here
+           bytes_before = w.engine.counters().sent.bytes;
+           co_await ring_allreduce(comm, x);
+           bytes_after = w.engine.counters().sent.bytes;
+           ended.push_back("urgent");
+         }});
+    w.engine.drain();
+    EXPECT_EQ(ended, (std::vector<std::string>{"urgent", "large"}));
+    EXPECT_EQ(large.back(), 2.0f);
+    EXPECT_EQ(small.back(), 2.0f);
+    // Its own two messages, and for each of them two places and what came after them. First come, first served would be
+    // eight pieces under way before each of the two.
+    EXPECT_LE(bytes_after - bytes_before, 256u * 1024 + 7 * 512 * 1024);
+  });
+}
+
 /// Takes part in nothing until another rank has ended all.
 void stay_away(Worker& w) {
   while (error_of([&] {

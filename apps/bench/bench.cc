@@ -17,6 +17,7 @@ constexpr Benchmark kBenchmarks[] = {
     {"step", "training steps per second, alone or paired with PyTorch", bench_step},
     {"step-child", nullptr, bench_step_child},
     {"layers", "time of each layer in a training step", bench_layers},
+    {"allreduce", "our allreduces and MPI's in turns, over threads or MPI", bench_allreduce},
     {"link", "how well the emulated link keeps its times", bench_link},
 };
 

@@ -10,6 +10,8 @@ int bench(const std::vector<std::string>& arguments);
 /// `laconic bench step`: training throughput of a model of the zoo; see its --help.
 int bench_step(const std::vector<std::string>& arguments);
 
+/// `laconic bench allreduce`: collectives over threads or MPI; see its --help.
+int bench_allreduce(const std::vector<std::string>& arguments);
 /// `laconic bench layers`: where the time of a training step goes; see its --help.
 int bench_layers(const std::vector<std::string>& arguments);
 /// `laconic bench link`: how well the emulated link keeps its times; see its --help.

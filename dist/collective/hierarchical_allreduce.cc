@@ -44,13 +44,13 @@ Task<> hierarchical_allreduce(Communicator& comm, Slice<float> x, int G) {
 }
 
 Cost hierarchical_allreduce_cost(int N, double bytes, int G) {
-  const int size = std::min(G, N);
-  const double k = size, g = (N + G - 1) / G;
-  Cost cost{.messages = 4 * (k - 1) + 2 * (g - 1),
-            .bytes = (4 * (k - 1) / k + 2 * (g - 1) / g) * bytes,
-            .bytes_added = ((k - 1) / k + (g - 1) / g) * bytes,
-            .all_messages = 2 * (g - 1) * g,
-            .all_bytes = 2 * (g - 1) * bytes};
+  const Cost ring = ring_allreduce_cost((N + G - 1) / G, bytes);
+  const double k = std::min(G, N), there_and_back = 4 * (k - 1) / k * bytes;
+  Cost cost{.messages = 4 * (k - 1) + ring.messages,
+            .bytes = there_and_back + ring.bytes,
+            .bytes_added = (k - 1) / k * bytes + ring.bytes_added,
+            .all_messages = ring.all_messages,
+            .all_bytes = ring.all_bytes};
   for (int first = 0; first < N; first += G) {
     const double m = std::min(G, N - first);  // this group: two rings, and to the leader and back
     cost.all_messages += 2 * m * (m - 1) + 2 * (m - 1);

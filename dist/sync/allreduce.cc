@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <iterator>
 #include <utility>
 
 #include "dist/collective/butterfly_allreduce.h"
+#include "dist/collective/doubling_allreduce.h"
+#include "dist/collective/hierarchical_allreduce.h"
+#include "dist/collective/native_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
 
 namespace laconic::dist {
@@ -38,13 +42,15 @@ Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket) {
     case Algorithm::butterfly:
       return butterfly_allreduce(comm, x);
     case Algorithm::ring:
-      return ring_allreduce(comm, x);
+      return ring_allreduce(comm, x, {.count = bucket.pieces});
     case Algorithm::doubling:
+      return doubling_allreduce(comm, x);
     case Algorithm::hierarchical:
+      return hierarchical_allreduce(comm, x, bucket.group);
     case Algorithm::mpi:
-      break;
+      return native_allreduce(comm, x);
   }
-  throw UsageError(concat("--allreduce ", to_string(bucket.algorithm), " is not in this version"));
+  std::abort();  // not reached
 }
 
 }  // namespace
@@ -74,6 +80,11 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
   require<Error>(plan_.bucket_of.size() == arena.parameters().size(), "allreduce: the plan is for ",
                  plan_.bucket_of.size(), " parameters, the arena has ", arena.parameters().size(), ".");
   for (std::size_t b = 0; b < states_.size(); ++b) states_[b].waits_for = elements_of(plan_.buckets[b], arena);
+  const auto native = [](const Bucket& b) { return b.algorithm == Algorithm::mpi; };
+  if (engine.size() > 1 && std::any_of(plan_.buckets.begin(), plan_.buckets.end(), native))
+    engine.run("preparing MPI's allreduce", [this](Communicator& comm) {
+      return prepare_native(comm, first_slot_, static_cast<int>(plan_.buckets.size()));
+    });
   for (const auto& p : arena.parameters()) p->set_chunk_rows(plan_.chunk_rows(p->info.index));
 }
 

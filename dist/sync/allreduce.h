@@ -19,11 +19,12 @@ Overlap overlap_named(const std::string& name);
 
 /// Dense gradient exchange, hidden behind backward and the next forward: a bucket of the plan is handed to the engine
 /// when the gradients of all its rows are ready, straight from the arena (or copied into a buffer, if the plan says
-/// so); before a parameter's next forward the compute thread waits for its bucket only, and updates the bucket's
-/// parameters. The sum stays a sum: 1/N is a factor of the update. Large weights are finished and awaited in chunks of
-/// rows. After a flush all ranks hold the same bits, if they began with the same. throws  CommError from
-/// before_forward, end_step or flush if a rank is lost source  HybridAR (overlap through the next forward); PyTorch DDP
-/// (buckets)
+/// so); before a parameter's next forward the compute thread waits for its bucket only, and updates what it holds.
+/// The sum stays a sum: 1/N is a factor of the update. Large weights are finished and awaited in chunks of rows.
+/// After a flush all ranks hold the same bits, if they began with the same.
+/// throws  UsageError if the plan wants MPI's own allreduce and MPI has not started the ranks
+///         CommError from before_forward, end_step or flush if a rank is lost
+/// source  HybridAR (overlap through the next forward); PyTorch DDP (buckets)
 class AllreduceSync final : public Strategy {
  public:
   struct Options {

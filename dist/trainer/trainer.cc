@@ -159,7 +159,7 @@ void Trainer::agree_on_plan() {
   std::string text, where = "the plan of rank 0";
   if (worker_.rank == 0) {
     if (o_.plan_file.empty()) {
-      text = dist::make_plan(arena_->parameters(), options).json();
+      text = dist::make_plan(arena_->parameters(), options, worker_.size).json();
     } else {
       text = dist::Plan::from_json(read(o_.plan_file), arena_->parameters(), o_.plan_file).json();
     }

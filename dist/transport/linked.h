@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dist/transport/link.h"
+#include "dist/transport/note_board.h"
 #include "dist/transport/transport.h"
 
 namespace laconic::dist {
@@ -64,14 +65,18 @@ class LinkedHub {
     bool woken = false;
   };
 
+  std::vector<std::byte> take_buffer();
+  void give_back(std::vector<std::byte>& buffer);
   void advance(LinkTime now);
   void deliver(std::map<LinkModel::Id, Flight>::iterator flight);
 
+  NoteBoard notes_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   LinkModel model_;
   std::vector<LinkModel::Event> events_;
   std::map<LinkModel::Id, Flight> flights_;
+  std::vector<std::vector<std::byte>> buffers_;  // to be used again: fresh memory costs more than the copy
   LinkUse use_;
   bool aborted_ = false;
   std::string reason_;
@@ -88,8 +93,12 @@ class LinkedTransport final : public Transport {
   int size() const override { return hub_->size(); }
   void wake() override;
   void abort(const std::string& reason, int exit_code) override;
+  bool any_thread() const override { return false; }  // others have not the timer slack, and are nicer
+  bool can_tell() const override { return true; }
+  std::optional<Note> hear() override { return hub_->notes_.take(rank_); }
 
  private:
+  void start_tell(int rank, const std::string& note) override { hub_->notes_.put(rank, {rank_, note}); }
   void start_send(Request& request) override;
   void start_recv(Request& request) override;
   void cancel_started(Request& request) override;
@@ -98,10 +107,12 @@ class LinkedTransport final : public Transport {
 
   LinkedHub::Rank& own() const { return *hub_->ranks_[static_cast<std::size_t>(rank_)]; }
   LinkTime stamp() const;
+  void copy(std::byte* to, Device to_device, const std::byte* from, Device from_device, std::size_t bytes);
 
   std::shared_ptr<LinkedHub> hub_;
   int rank_;
   std::optional<LinkTime> due_;  // of what was completed last, until the thread sleeps
+  LinkDuration copying_{0};      // since it slept: a network card's work, that must not make the thread late
 };
 
 }  // namespace laconic::dist

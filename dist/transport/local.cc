@@ -14,7 +14,7 @@ std::uint64_t key(int sender, int slot) {
 
 }  // namespace
 
-LocalHub::LocalHub(int size) {
+LocalHub::LocalHub(int size) : notes_(size) {
   require<UsageError>(size >= 1, "local transport: ", size, " workers make no group. Ask for at least 1.");
   for (int r = 0; r < size; ++r) ranks_.push_back(std::make_unique<Rank>());
 }
@@ -97,20 +97,6 @@ void LocalTransport::wake() {
   std::lock_guard lock(hub_->mutex_);
   own.woken = true;
   own.changed.notify_all();
-}
-
-void LocalTransport::start_tell(int rank, const std::string& note) {
-  std::lock_guard lock(hub_->mutex_);
-  hub_->ranks_[static_cast<std::size_t>(rank)]->notes.push_back({rank_, note});
-}
-
-std::optional<Note> LocalTransport::hear() {
-  std::deque<Note>& notes = hub_->ranks_[static_cast<std::size_t>(rank_)]->notes;
-  std::lock_guard lock(hub_->mutex_);
-  if (notes.empty()) return {};
-  Note note = std::move(notes.front());
-  notes.pop_front();
-  return note;
 }
 
 void LocalTransport::abort(const std::string& reason, int) {

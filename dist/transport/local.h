@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dist/transport/note_board.h"
 #include "dist/transport/transport.h"
 
 namespace laconic::dist {
@@ -33,9 +34,9 @@ class LocalHub {
     std::condition_variable changed;
     std::unordered_map<std::uint64_t, Channel> incoming;  // by sender and slot
     std::vector<Completion> completed;                    // by others, for this rank's thread to take
-    std::deque<Note> notes;
     bool woken = false;
   };
+  NoteBoard notes_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   bool aborted_ = false;
@@ -51,10 +52,10 @@ class LocalTransport final : public Transport {
   void wake() override;
   void abort(const std::string& reason, int exit_code) override;
   bool can_tell() const override { return true; }
-  std::optional<Note> hear() override;
+  std::optional<Note> hear() override { return hub_->notes_.take(rank_); }
 
  private:
-  void start_tell(int rank, const std::string& note) override;
+  void start_tell(int rank, const std::string& note) override { hub_->notes_.put(rank, {rank_, note}); }
   void start_send(Request& request) override { start(request); }
   void start_recv(Request& request) override { start(request); }
   void cancel_started(Request& request) override;

@@ -37,8 +37,10 @@ class MpiTransport final : public Transport, public NativeCollectives {
  public:
   MpiTransport() {
     int provided = 0;
-    // The thread that initialises is MPI's main thread, so FUNNELED is all that one communication thread needs.
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    // The engine lets one thread in at a time: mostly its own, now and then the compute thread.
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    require<CommError>(provided >= MPI_THREAD_SERIALIZED,
+                       "mpi: this library lets one thread only use it. Install one built with thread support.");
     watch_ = std::make_unique<SocketWatch>();  // before this rank first talks to another
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &notes_), "MPI_Comm_dup");

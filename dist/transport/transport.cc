@@ -113,9 +113,10 @@ Transfer TransportCommunicator::recv(int from, Slice<std::byte> bytes) {
 
 NativeCollectives& TransportCommunicator::native() const {
   auto* const native = dynamic_cast<NativeCollectives*>(&transport_);
-  require<UsageError>(native != nullptr && group_.empty(),
-                      "allreduce mpi: workers that are threads of one process, and groups of ranks, have no collectives "
-                      "of MPI. Start the program by laconic launch, or use --allreduce ring.");
+  require<UsageError>(
+      native != nullptr && group_.empty(),
+      "allreduce mpi: workers that are threads of one process, and groups of ranks, have no collectives "
+      "of MPI. Start the program by laconic launch, or use --allreduce ring.");
   return *native;
 }
 

@@ -46,6 +46,8 @@ class Transport {
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Whether another thread may do the communication thread's work for a while; never two at once.
+  virtual bool any_thread() const { return true; }
 
   /// Before the first send. A transport sets what suits its network; tests and benches try others.
   void set_window(SendWindow window) { window_ = window; }

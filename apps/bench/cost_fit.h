@@ -1,0 +1,28 @@
+#pragma once
+#include <vector>
+
+#include "dist/collective/cost.h"
+
+namespace laconic {
+
+/// The model of a network: time = messages alpha + bytes beta + bytes_added gamma.
+struct LinkModel {
+  double alpha = 0;  ///< s per message
+  double beta = 0;   ///< s per byte sent
+  double gamma = 0;  ///< s per byte added
+  double seconds(const dist::Cost& cost) const {
+    return cost.messages * alpha + cost.bytes * beta + cost.bytes_added * gamma;
+  }
+};
+
+/// Something that was timed and has a cost function.
+struct Timed {
+  dist::Cost cost;
+  double seconds = 0;
+};
+
+/// The alpha, beta, gamma >= 0 with the least sum of squared RELATIVE errors, so that microseconds count as much as
+/// milliseconds. Where the measurements do not tell two of them apart, one may be 0. Of nothing: all 0.
+LinkModel fit_link(const std::vector<Timed>& measured);
+
+}  // namespace laconic
