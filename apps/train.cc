@@ -146,7 +146,8 @@ void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
 
 /// What the emulated network was, and whether it was what limited the run.
 void print_link(const TrainOptions& o, const dist::LinkUse& use) {
-  fmt::print("link: {} (emulated), {} messages, {:.1f} % of them late by more than 2 ms\n", o.link->to_string(), use.deliveries,
+  if (!o.quiet)
+    fmt::print("link: {} (emulated), {} messages, {:.1f} % of them late by more than 2 ms\n", o.link->to_string(), use.deliveries,
              100 * use.late_share());
   if (use.late_share() > 0.05)
     fmt::print(stderr,
@@ -176,6 +177,7 @@ RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData&
     TrainerOptions options = trainer_options(o, worker.size, model_name);
     if (!o.trace.empty()) {
       options.trace = &trace;
+      trace.row(worker.rank, "compute");  // the upper line
       worker.engine.set_trace(&trace.row(worker.rank, "communication"));
     }
     Trainer trainer(worker, workload, options, &observers);
@@ -194,7 +196,7 @@ RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData&
     if (worker.rank == 0) summary = done;
     if (!o.trace.empty()) write_trace(trace, worker, o.trace);
   });
-  if (o.link && !o.dry_run && !o.quiet) print_link(o, report.link);
+  if (o.link && !o.dry_run) print_link(o, report.link);
   return summary;
 }
 

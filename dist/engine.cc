@@ -52,7 +52,7 @@ Engine::~Engine() {
   {
     std::lock_guard lock(mutex_);  // the thread destroys the transport once it has seen stop_, not before
     stop_ = true;
-    changed_.notify_all();
+    asked_.notify_all();
     transport_->wake();
   }
   thread_.join();
@@ -81,16 +81,17 @@ Ticket Engine::submit(Operation operation) {
     run_here(*running);
     return ticket;
   }
-  bool asleep;
+  bool asleep = false, working = false;
   {
     std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
     submitted_.push_back(std::move(running));
     if (open_++ == 0) busy_since_ = Clock::now();
     asleep = idle_ && !borrowed_;
-    if (asleep) changed_.notify_all();
+    working = borrowed_;  // in run(): this thread sees it itself
+    if (asleep) asked_.notify_all();
   }
-  if (!asleep) transport_->wake();
+  if (!asleep && !working) transport_->wake();
   return ticket;
 }
 
@@ -142,7 +143,7 @@ void Engine::wait_working(const Ticket& ticket) {
   std::lock_guard lock(mutex_);
   waiting_since_.reset();
   borrowed_ = false;
-  if (failure_) changed_.notify_all();
+  if (failure_) asked_.notify_all();
   if (ticket.state_->error) std::rethrow_exception(ticket.state_->error);
   if (!ticket.state_->done) std::rethrow_exception(failure_);
 }
@@ -182,6 +183,7 @@ void Engine::halt() noexcept {
   std::unique_lock lock(mutex_);
   if (open_ == 0 || failure_) return;
   halt_asked_ = true;
+  asked_.notify_all();
   transport_->wake();
   changed_.wait(lock, [&] { return failure_ != nullptr; });
 }
@@ -194,7 +196,7 @@ void Engine::abort(const std::string& reason, int exit_code) noexcept {
       abort_reason_ = reason;
       abort_code_ = exit_code;
     }
-    changed_.notify_all();
+    asked_.notify_all();
     transport_->wake();
     changed_.wait_for(lock, std::chrono::seconds(10), [&] { return abort_done_; });
   } catch (...) {  // out of memory while ending: the others find out by their time-out
@@ -218,7 +220,7 @@ void Engine::serve_until_stopped() {
   // After a failure only an abort is still of interest.
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stop_ || (abort_asked_ && !abort_done_); });
+    asked_.wait(lock, [&] { return stop_ || (abort_asked_ && !abort_done_); });
     if (!abort_asked_ || abort_done_) break;
     const std::string reason = abort_reason_;
     lock.unlock();
@@ -247,8 +249,8 @@ bool Engine::sleep_while_idle() {
     };
     // Wakes now and then to hear what other ranks ask.
     const std::chrono::duration<double> beat(std::min(beat_seconds_, 1e8));
-    if (size_ == 1) changed_.wait(lock, asked);
-    while (!changed_.wait_for(lock, beat, asked) && borrowed_) {
+    if (size_ == 1) asked_.wait(lock, asked);
+    while (!asked_.wait_for(lock, beat, asked) && borrowed_) {
     }
     idle_ = false;
   }

@@ -151,7 +151,8 @@ class Engine {
 
   // Between the two threads, under mutex_.
   mutable std::mutex mutex_;
-  std::condition_variable changed_;  // of tickets, failure, requests: both threads look again
+  std::condition_variable changed_;  // tickets, failure: the compute thread looks again
+  std::condition_variable asked_;    // requests: the communication thread looks again, if it sleeps here
   RunningList submitted_;
   std::size_t open_ = 0;  // submitted and not ended
   std::exception_ptr failure_;

@@ -17,9 +17,9 @@ class Link {
  public:
   explicit Link(bool priority) : priority_(priority) {}
 
-  /// A chunk in `pieces` parts; a smaller rank is more urgent. Times of calls do not decrease.
-  void submit(int id, double ready, int rank, int pieces, double seconds) {
-    for (int i = 0; i < pieces; ++i) queue_.push_back({id, ready, rank, seconds / pieces});
+  /// A chunk in `pieces` parts; a smaller `need` is more urgent. Times of calls do not decrease.
+  void submit(int id, double ready, double need, int pieces, double seconds) {
+    for (int i = 0; i < pieces; ++i) queue_.push_back({id, ready, need, seconds / pieces});
     chunks_[id] = {ready, std::numeric_limits<double>::infinity(), 0, pieces};
   }
   /// When the last piece of that chunk has left.
@@ -37,17 +37,17 @@ class Link {
   struct Piece {
     int id;
     double ready;
-    int rank;
+    double need;
     double seconds;
   };
 
   void serve() {
-    // Pieces stand in the order of being ready; of equal rank the first wins.
+    // Pieces stand in the order of being ready; of equal need the first wins.
     auto best = queue_.begin();
     free_ = std::max(free_, best->ready);
     if (priority_)
       for (auto it = best; it != queue_.end() && it->ready <= free_; ++it)
-        if (it->rank < best->rank) best = it;
+        if (it->need < best->need) best = it;
     Chunk& chunk = chunks_.at(best->id);
     chunk.begin = std::min(chunk.begin, free_);
     free_ += best->seconds;
@@ -116,7 +116,7 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
   const auto submit = [&](const Event& e) {
     const ReplayMessage& m = message_of(e);
     // Urgency: the layer's place in forward, then the rows' in the layer.
-    link.submit(e.id, now, m.layer, m.pieces, m.link_seconds / m.chunks);
+    link.submit(e.id, now, m.layer + static_cast<double>(e.chunk) / m.chunks, m.pieces, m.link_seconds / m.chunks);
   };
   const auto wait = [&](const Event& e) { now = std::max(now, link.sent(e.id) + message_of(e).delay_seconds); };
   const auto update = [&](const Event& e) { now += message_of(e).update_seconds / message_of(e).chunks; };

@@ -55,6 +55,27 @@ void expect_sentence(const Result& r, int exit_code, const std::vector<std::stri
   for (const auto& part : parts) EXPECT_TRUE(has(lines[0], part)) << part << " in: " << r.err;
 }
 
+TEST(EndToEnd, AnEmulatedLinkChangesNoBit) {
+  TemporaryDirectory dir;
+  const std::string common =
+      "mnist --model lenet --data synthetic:101,20 --batch 2 --steps 20 --threads 1 --workers 3 ";
+  const Result plain = run(common + "--quiet --save " + dir.path() + "/a");
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  const Result linked = run(common + "--link 1gbit,100us,200us --link-of 2=500mbit,1ms --save " + dir.path() + "/b");
+  ASSERT_EQ(linked.exit_code, 0) << linked.err;
+  const std::string weights = text_of(dir.path() + "/a/weights.safetensors");
+  EXPECT_GT(weights.size(), 4u * 61706);
+  EXPECT_TRUE(weights == text_of(dir.path() + "/b/weights.safetensors"));
+  EXPECT_TRUE(has(linked.out, "link: 1 Gbit/s, 100 us + 0 to 200 us (emulated), ")) << linked.out;
+}
+
+TEST(EndToEnd, ALinkUnderMpiIsRefused) {
+  NEEDS_MPIRUN();
+  expect_sentence(
+      run("laconic launch -n 2 mnist --data synthetic:10,10 --steps 1 --link 1gbit,1ms"), 2,
+      {"a link is emulated between threads only, and these are MPI processes (--link): use --workers without mpirun"});
+}
+
 TEST(EndToEnd, ThreadsAndProcessesGiveTheSameBits) {
   NEEDS_MPIRUN();
   TemporaryDirectory dir;

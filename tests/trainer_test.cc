@@ -389,6 +389,7 @@ TEST(Trainer, IsNeverBlockedLongerThanAStepTakes) {
   for (const StepReport& r : outcome.steps) {
     const double step_ms = 1e3 * global[(r.step - 1) % 4] / r.samples_per_s;
     EXPECT_GE(r.exposed_ms, 0);
+    EXPECT_NEAR(r.step_ms, step_ms, 1e-6 * step_ms);
     EXPECT_LE(r.exposed_ms, step_ms);
     EXPECT_GE(r.comm_ms, 0);
     EXPECT_LE(r.forward_ms + r.backward_ms, 1.001 * step_ms);

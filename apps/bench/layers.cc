@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,7 @@
 #include "core/ops/cross_entropy.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "dist/plan.h"
 #include "layers/models/zoo.h"
 #include "optim/optimizer.h"
 
@@ -114,12 +116,17 @@ void print(const LayerTimes& times, bool markdown) {
 
 }  // namespace
 
-LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int threads, int steps) {
+LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int threads, int steps,
+                          const std::string& plan_json) {
   const ModelInfo& info = model_info(model_name);
   set_kernel_threads(threads);
   const auto model = make_model(info.name);
   model->initialize(0);
   ParameterArena arena(model->parameters());
+  if (!plan_json.empty()) {
+    const auto plan = dist::Plan::from_json(plan_json, arena.parameters(), "--plan");
+    for (const auto& p : arena.parameters()) p->set_chunk_rows(plan.chunk_rows(p->info.index));
+  }
   Sgd sgd(arena, {.momentum = 0.9});
   Random random(0, Purpose::test);
   std::vector<float> pixels(static_cast<std::size_t>(batch * info.input.elements()));
@@ -223,7 +230,7 @@ LayerTimes layer_times_from(const std::string& text) {
 }
 
 int bench_layers(const std::vector<std::string>& arguments) {
-  std::string model = "alexnet-32";
+  std::string model = "alexnet-32", plan;
   int batch = 32, threads = 1, steps = 15;
   bool json = false, markdown = false;
   CLI::App app("Time of each layer in a training step, and when its gradients are ready.", "laconic bench layers");
@@ -231,6 +238,8 @@ int bench_layers(const std::vector<std::string>& arguments) {
   app.add_option("--batch", batch, "samples [32]")->check(CLI::Range(1, 1 << 20))->type_name("B");
   app.add_option("--threads", threads, "kernel threads [1]")->check(CLI::Range(1, 1024))->type_name("T");
   app.add_option("--steps", steps, "measured steps, after 3 more [15]")->check(CLI::Range(1, 100000))->type_name("S");
+  app.add_option("--plan", plan, "large weights in the chunks of this plan: what --dry-run --json of an app prints")
+      ->type_name("FILE");
   app.add_flag("--json", json, "one object, on the last line");
   app.add_flag("--markdown", markdown, "a table for docs");
   try {
@@ -241,7 +250,13 @@ int bench_layers(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& e) {
     throw UsageError(concat(e.what(), " (laconic bench layers): see --help"));
   }
-  const LayerTimes times = measure_layers(model, batch, threads, steps);
+  std::string plan_json;
+  if (!plan.empty()) {
+    std::ifstream in(plan);
+    for (std::string line; std::getline(in, line);) plan_json = line;  // the last
+    require<DataError>(!plan_json.empty(), plan, " could not be read or is empty (--plan): check the path");
+  }
+  const LayerTimes times = measure_layers(model, batch, threads, steps, plan_json);
   if (json) {
     fmt::print("{}\n", to_json(times));
     return 0;

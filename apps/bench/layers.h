@@ -25,8 +25,11 @@ struct LayerTimes {
 };
 
 /// Trains a model of the zoo on one batch of noise, with SGD and momentum, and takes the median of `steps` steps for
-/// each part. Sets the kernel threads. throws UsageError for an unknown model
-LayerTimes measure_layers(const std::string& model, std::int64_t batch, int threads, int steps);
+/// each part. Sets the kernel threads.
+///   plan   JSON of a plan (--dry-run --json of an app) by whose chunks large weights are computed; empty: whole
+/// throws UsageError for an unknown model, DataError for a plan of another one
+LayerTimes measure_layers(const std::string& model, std::int64_t batch, int threads, int steps,
+                          const std::string& plan = "");
 
 /// {"model":...,"step_ms":...,"layers":[{"name":...,"forward_ms":...,"parameters":[...]}, ...]}, and back.
 std::string to_json(const LayerTimes& times);

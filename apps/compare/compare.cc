@@ -11,12 +11,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <tuple>
 
 #include "apps/bench/child_process.h"
 #include "apps/bench/machine.h"
+#include "apps/compare/bound.h"
 #include "apps/compare/options.h"
 #include "apps/compare/table.h"
 #include "apps/launch.h"
@@ -119,9 +119,11 @@ class ProgressOfRuns {
   bool quiet_, terminal_, open_ = false;
 };
 
-std::string text_of(const std::string& path) {
+std::string last_line(const std::string& path) {
   std::ifstream in(path);
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  std::string last;
+  for (std::string line; std::getline(in, line);) last = line;
+  return last;
 }
 
 /// What a set computes, without the options that say how gradients travel. The link stays: workers compute at another
@@ -131,8 +133,8 @@ std::vector<std::string> without_exchange(const std::vector<std::string>& words)
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string option = words[i].substr(0, words[i].find('='));
     bool drop = false;
-    for (const char* name : {"--sync", "--allreduce", "--overlap", "--fusion", "--plan", "--link", "--link-of",
-                             "--trace", "--save", "--save-every", "--steps", "--epochs"})
+    for (const char* name : {"--sync", "--allreduce", "--overlap", "--fusion", "--chunk", "--plan", "--link",
+                             "--link-of", "--trace", "--save", "--save-every", "--steps", "--epochs"})
       drop |= option == name;
     if (!drop) kept.push_back(words[i]);
     if (drop && words[i].find('=') == std::string::npos) ++i;  // its value
@@ -143,6 +145,13 @@ std::vector<std::string> without_exchange(const std::vector<std::string>& words)
 std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+/// The machine, and how busy it was before anything ran here.
+std::string where() {
+  double load[1];
+  const bool known = getloadavg(load, 1) == 1;
+  return machine() + (known ? fmt::format("; load {:.1f} before", load[0]) : "");
 }
 
 class Comparison {
@@ -156,6 +165,7 @@ class Comparison {
         trials_(o_.sets.size()) {}
 
   int run(const std::string& again) {
+    const std::string place = where();
     const std::vector<Turn> turns = all_turns();
     const std::size_t n = turns.size();
     for (std::size_t r = 0; r < static_cast<std::size_t>(o_.repeat); ++r)
@@ -171,7 +181,7 @@ class Comparison {
       if (o_.bound && rows[s].runs > 0 && !interrupted) add_bound(rows[s], s);
     }
     progress_.clear();
-    const TableHead head{machine(), what(), again, o_.target_accuracy, o_.repeat};
+    const TableHead head{place, what(), again, o_.target_accuracy, o_.repeat};
     if (!o_.json || o_.markdown) fmt::print("{}", o_.markdown ? table_markdown(head, rows) : table_text(head, rows));
     if (o_.json) fmt::print("{}\n", table_json(head, rows));
     if (interrupted) fmt::print(stderr, "laconic: error: compare was interrupted: the table has the runs until then\n");
@@ -247,20 +257,32 @@ class Comparison {
     const auto computing = computing_.find(without_exchange(words));
     if (computing == computing_.end()) return;
     const Row alone = summarise({computing->second}, o_.warm_up, std::nullopt)[0];
-    const auto times = alone.runs > 0 ? layers(*trial) : std::nullopt;
-    if (!times) return;
+    if (alone.runs == 0) return;
     row.compute_ms = alone.step_ms.value;
-    if (const auto replay = bound_of(*times, exchange_of(words, trial->workers, o_.rate), *row.compute_ms / 1e3)) {
+    const std::string plan = folder_ / fmt::format("{}-plan.json", s + 1);
+    const auto times = plan_of(o_.sets[s], plan) ? layers(*trial, plan) : std::nullopt;
+    if (!times) return;
+    if (const auto replay =
+            bound_of(*times, last_line(plan), exchange_of(words, trial->workers, o_.rate), *row.compute_ms / 1e3)) {
       row.bound_ms = 1e3 * replay->step_seconds;
       row.exchange_ms = 1e3 * replay->exchange_seconds;
     }
   }
 
-  std::optional<LayerTimes> layers(const Trial& trial) {
-    const auto [it, is_new] = layers_.emplace(std::tuple{trial.model, trial.batch, trial.threads}, std::nullopt);
+  /// Lets the app write what travels how; false if it has no plan.
+  bool plan_of(const OptionSet& set, const std::string& path) {
+    auto command = command_of(o_, set, app_, self_, o_.seed, folder_ / "none.jsonl");
+    command.push_back("--dry-run");
+    return run_to_files(command, path, folder_ / "plan.err", [] { return !interrupted.load(); }) == 0 &&
+           last_line(path).rfind("{\"plan\"", 0) == 0;
+  }
+
+  std::optional<LayerTimes> layers(const Trial& trial, const std::string& plan) {
+    const auto [it, is_new] =
+        layers_.emplace(std::tuple{trial.model, trial.batch, trial.threads, last_line(plan)}, std::nullopt);
     if (!is_new) return it->second;
     progress_.show("layers of " + trial.model + ", for the bound");
-    const std::string out = folder_ / "layers.json", err = folder_ / "layers.err";
+    const std::string out = folder_ / "layers.json";
     const std::vector<std::string> command{self_,
                                            "bench",
                                            "layers",
@@ -272,9 +294,11 @@ class Comparison {
                                            std::to_string(trial.threads),
                                            "--steps",
                                            "8",
+                                           "--plan",
+                                           plan,
                                            "--json"};
-    if (run_to_files(command, out, err, [] { return !interrupted.load(); }) == 0)
-      it->second = layer_times_from(text_of(out));
+    if (run_to_files(command, out, folder_ / "layers.err", [] { return !interrupted.load(); }) == 0)
+      it->second = layer_times_from(last_line(out));
     return it->second;
   }
 
@@ -294,7 +318,7 @@ class Comparison {
   ProgressOfRuns progress_;
   std::vector<std::vector<Trial>> trials_;                            // [set][run]
   std::map<std::vector<std::string>, std::vector<Trial>> computing_;  // by its options
-  std::map<std::tuple<std::string, int, int>, std::optional<LayerTimes>> layers_;
+  std::map<std::tuple<std::string, int, int, std::string>, std::optional<LayerTimes>> layers_;
 };
 
 }  // namespace

@@ -46,13 +46,18 @@ void refuse(const std::vector<std::string>& words, const std::string& where) {
 
 }  // namespace
 
-std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& option) {
-  std::optional<std::string> value;
+std::vector<std::string> values_of(const std::vector<std::string>& words, const std::string& option) {
+  std::vector<std::string> values;
   for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == option && i + 1 < words.size()) value = words[i + 1];
-    if (words[i].rfind(option + "=", 0) == 0) value = words[i].substr(option.size() + 1);
+    if (words[i] == option && i + 1 < words.size()) values.push_back(words[i + 1]);
+    if (words[i].rfind(option + "=", 0) == 0) values.push_back(words[i].substr(option.size() + 1));
   }
-  return value;
+  return values;
+}
+
+std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& option) {
+  const auto values = values_of(words, option);
+  return values.empty() ? std::nullopt : std::optional(values.back());
 }
 
 CompareOptions parse_compare(const std::vector<std::string>& arguments) {
@@ -78,7 +83,8 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
     } else if (option == "--warm-up") {
       o.warm_up = number<int>(value(), option, 0);
     } else if (option == "--rate") {
-      o.rate = link_speed(value(), option);
+      const std::string text = value();
+      o.rate = dist::LinkSpec::parse(text.find(',') == std::string::npos ? text + ",0s" : text, option);
     } else if (option == "--keep") {
       o.keep = value();
     } else if (option == "--no-bound") {

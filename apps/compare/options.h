@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/compare/bound.h"
+#include "dist/transport/link.h"
 
 namespace laconic {
 
@@ -25,7 +25,7 @@ struct CompareOptions {
   std::vector<std::string> through;       ///< words that stand in front of the command
   std::optional<double> target_accuracy;  ///< per cent
   std::optional<int> warm_up;             ///< steps of each run that are not counted
-  std::optional<LinkSpeed> rate;          ///< of the link that the workers have, where no --link tells it
+  std::optional<dist::LinkSpec> rate;     ///< of the link that the workers have, where no --link tells it
   std::string keep;                       ///< a directory for the logs; empty: thrown away
   bool bound = true, markdown = false, json = false, quiet = false, dry_run = false, help = false;
 };
@@ -34,7 +34,8 @@ struct CompareOptions {
 /// UsageError.
 CompareOptions parse_compare(const std::vector<std::string>& arguments);
 
-/// The last value of an option in a command line of an app: "--name value" or "--name=value".
+/// All values of an option, and the last one, in a command line of an app: "--name value" or "--name=value".
+std::vector<std::string> values_of(const std::vector<std::string>& words, const std::string& option);
 std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& option);
 
 /// The command that runs a set with a seed, its log in that file. `self`: the path of laconic

@@ -11,7 +11,7 @@
 namespace laconic {
 namespace {
 
-constexpr std::size_t kBlocks = 15, kLeastSteps = 5;  // in all runs of a set together; steps of a block
+constexpr std::size_t kBlocks = 15, kLeastSteps = 3;  // in all runs of a set together; steps of a block
 
 std::size_t warm_up_of(std::size_t steps, std::optional<int> given) {
   const std::size_t n = given ? static_cast<std::size_t>(*given) : std::min<std::size_t>(20, steps / 5);
@@ -34,6 +34,10 @@ std::vector<double> parts_of(const std::vector<Trial::Step>& steps, std::size_t 
     medians.push_back(median_of({begin, end}, &Trial::Step::ms));
   }
   return medians;
+}
+
+bool resolved(const Row& r) {
+  return r.blocks >= static_cast<std::size_t>(kRunsForInterval) && (r.ratio->low > 1 || r.ratio->high < 1);
 }
 
 std::string interval(const Median& m, int decimals) {
@@ -67,9 +71,8 @@ Cells cells(const TableHead& head, const std::vector<Row>& rows) {
     }
     line.push_back(interval(r.step_ms, decimals_for(r.step_ms.value)));
     line.push_back(&r == &rows[0] ? "1"
-                   : !r.ratio
-                       ? "–"
-                       : interval(*r.ratio, 3) + (r.ratio->low <= 1 && r.ratio->high >= 1 ? " not resolved" : ""));
+                   : !r.ratio     ? "–"
+                                  : interval(*r.ratio, 3) + (resolved(r) ? "" : " not resolved"));
     line.push_back(fmt::format("{:.3f}", r.bytes_sent / 1e6));
     line.push_back(r.bytes_dense > 0 ? fmt::format("{:.1f} %", 100 * r.bytes_sent / r.bytes_dense) : "–");
     line.push_back(fmt::format("{:.{}f}", r.exposed_ms, decimals_for(r.step_ms.value)));
@@ -101,9 +104,11 @@ std::string notes(const TableHead& head, const std::vector<Row>& rows) {
         "Intervals are over {} blocks of steps{}; whole runs may differ by more: --repeat {} or more shows it.", blocks,
         head.repeat > 1 ? fmt::format(" of {} runs of each set in turns", head.repeat) : " of one run of each set",
         kRunsForInterval);
-  if (std::any_of(rows.begin(), rows.end(),
-                  [](const Row& r) { return r.ratio && r.ratio->low <= 1 && r.ratio->high >= 1; }))
-    text += " Not resolved: the interval holds 1, so this table does not tell which is faster.";
+  if (std::any_of(rows.begin(), rows.end(), [](const Row& r) { return r.ratio && !resolved(r); }))
+    text += fmt::format(
+        " Not resolved: the interval holds 1 or is over fewer than {} blocks, so this table does not tell which is "
+        "faster.",
+        kRunsForInterval);
   if (std::any_of(rows.begin(), rows.end(), [](const Row& r) { return r.bound_ms.has_value(); }))
     text += " Bound: the step that per-layer times, bytes and the link's rate allow.";
   return text;
@@ -222,7 +227,7 @@ std::string table_json(const TableHead& head, const std::vector<Row>& rows) {
       set["blocks"] = r.blocks;
       if (r.ratio) {
         set["ratio"] = to_json(*r.ratio);
-        set["ratio"]["resolved"] = r.ratio->low > 1 || r.ratio->high < 1;
+        set["ratio"]["resolved"] = resolved(r);
       }
       set["bytes_sent"] = r.bytes_sent, set["bytes_dense"] = r.bytes_dense, set["exposed_ms"] = r.exposed_ms;
       if (r.accuracy) set["accuracy"] = *r.accuracy;

@@ -457,6 +457,7 @@ void Trainer::flush() {
     StepReport& r = pending_.report;
     const dist::EngineCounters now = worker_.engine.counters();
     const double extra = seconds_since(start), exposed = now.exposed_seconds - exposed_before;
+    r.step_ms += 1e3 * extra;
     r.samples_per_s /= 1 + extra / pending_.seconds;
     r.exposed_ms += 1e3 * exposed;
     r.comm_ms += 1e3 * (now.comm_seconds - std::exchange(counted_.comm_seconds, now.comm_seconds));

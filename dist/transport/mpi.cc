@@ -157,7 +157,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
  private:
   // Open MPI looks at its sockets in every eighth progress call only. In shared memory a yield after every test
   // costs 1.5 times on small messages, and timed sleeps cost the compute thread more.
-  static constexpr int kTestsPerPass = 32;
+  static constexpr int kTestsPerPass = 16;
   static constexpr int kPassesBeforeSleep = 4;     // small messages over an idle network come back sooner than a sleep
   static constexpr std::size_t kNoteBytes = 2000;  // goes out at once: below every eager limit
   static constexpr double kSafetySeconds = 1e-3;   // an edge that was missed is made up for

@@ -174,16 +174,18 @@ void native(Worker& w) {
     const int slots = w.engine.reserve_slots(kOperations);
     w.engine.run("prepare", [&](Communicator& comm) { return prepare_native(comm, slots, kOperations, algorithm); });
     std::vector<std::vector<float>> x(kOperations);
+    std::vector<Ticket> tickets;
     for (int j = 0; j < kOperations; ++j) {
       const bool blocking = *algorithm != 0;  // those must start in one order
       const int i = blocking ? j : (j * 7 + w.rank * 5) % kOperations;
       auto& mine = x[static_cast<std::size_t>(i)];
       mine.assign(static_cast<std::size_t>(1000 * i), static_cast<float>(i + w.rank));
-      (void)w.engine.submit({.name = "mpi", .slot = slots + i, .priority = 0, .body = [&mine](Communicator& comm) {
-                               return native_allreduce(comm, slice(mine));
-                             }});
+      tickets.push_back(
+          w.engine.submit({.name = "mpi", .slot = slots + i, .priority = 0, .body = [&mine](Communicator& comm) {
+                             return native_allreduce(comm, slice(mine));
+                           }}));
     }
-    w.engine.drain();
+    for (const Ticket& ticket : tickets) w.engine.wait(ticket);
     for (int i = 0; i < kOperations; ++i)
       for (float v : x[static_cast<std::size_t>(i)])
         expect(v == static_cast<float>(w.size * i + w.size * (w.size - 1) / 2), "MPI ", algorithm, " ", i, " holds ",
