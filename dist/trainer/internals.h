@@ -1,0 +1,92 @@
+#pragma once
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dist/collective/allgather.h"
+#include "dist/trainer/trainer.h"
+
+/// What the trainer's own files share: trainer.cc (set-up and the run), step.cc (one step), restart.cc (checkpoints).
+namespace laconic {
+
+using Clock = std::chrono::steady_clock;
+inline double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+struct Trainer::StepClock {
+  Clock::time_point run_start = Clock::now(), step_start = Clock::now();
+};
+
+/// Draws every operation's backward into the trace.
+struct Trainer::BackwardSpans final : BackwardWatch {
+  void before(const char* operation, const std::string& layer) override {
+    name = layer.empty() ? operation : layer;
+    begin = Clock::now();
+  }
+  void after() override {
+    if (Trace::Row* row = Trace::current()) row->add(name, "backward", begin, Clock::now());
+  }
+  std::string name;
+  Clock::time_point begin;
+};
+
+/// Draws every layer's forward into the trace: what happened since the layer before it, or since begin().
+struct Trainer::ForwardSpans {
+  void begin() { last = Clock::now(); }
+  Clock::time_point last;
+  ForwardWatch watch = [this](const std::string& layer, const Tensor&) {
+    const Clock::time_point now = Clock::now();
+    if (Trace::Row* row = Trace::current()) row->add(layer, "forward", last, now);
+    last = now;
+  };
+};
+
+/// What is sent while it lives belongs to no step: weights at the start, evaluation, checkpoints. Nothing else may be
+/// under way when it begins.
+class Trainer::OutsideSteps {
+ public:
+  explicit OutsideSteps(Trainer& t) : t_(t), begin_(t.worker_.engine.counters()) {}
+  ~OutsideSteps() {
+    const dist::EngineCounters end = t_.worker_.engine.counters();
+    t_.counted_.sent.bytes += end.sent.bytes - begin_.sent.bytes;
+    t_.counted_.comm_seconds += end.comm_seconds - begin_.comm_seconds;
+  }
+  OutsideSteps(const OutsideSteps&) = delete;
+  OutsideSteps& operator=(const OutsideSteps&) = delete;
+
+ private:
+  Trainer& t_;
+  const dist::EngineCounters begin_;
+};
+
+class Trainer::MeanBuffers {
+ public:
+  explicit MeanBuffers(Trainer& t) {
+    if (t.worker_.size == 1) return;
+    std::vector<double> sums;
+    for (const auto& [name, tensor] : t.workload_.model().named_buffers()) {
+      if (tensor.dtype() != DType::f32) continue;
+      own_.emplace_back(tensor, tensor.to_vector());
+      sums.insert(sums.end(), own_.back().second.begin(), own_.back().second.end());
+    }
+    if (own_.empty()) return;
+    t.worker_.engine.run("mean of running statistics",
+                         [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(sums)); });
+    std::size_t next = 0;
+    for (const auto& [tensor, values] : own_) {
+      std::vector<float> mean(values.size());
+      for (float& m : mean) m = static_cast<float>(sums[next++] / t.worker_.size);
+      tensor.copy_from(Tensor::of(tensor.shape(), mean));
+    }
+  }
+  ~MeanBuffers() {
+    for (const auto& [tensor, values] : own_) tensor.copy_from(Tensor::of(tensor.shape(), values));
+  }
+  MeanBuffers(const MeanBuffers&) = delete;
+  MeanBuffers& operator=(const MeanBuffers&) = delete;
+
+ private:
+  std::vector<std::pair<Tensor, std::vector<float>>> own_;
+};
+
+}  // namespace laconic
