@@ -377,14 +377,7 @@ int bench_allreduce(const std::vector<std::string>& arguments) {
   app.add_option("--block-seconds", o.block_seconds, "length of a turn [0.05]")->check(CLI::PositiveNumber);
   app.add_flag("--json", o.json, "one object, on the last line");
   app.add_flag("--markdown", o.markdown, "a table for docs");
-  try {
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-    app.parse(reversed);
-  } catch (const CLI::Success& done) {
-    return app.exit(done, std::cout, std::cerr);
-  } catch (const CLI::ParseError& e) {
-    throw UsageError(concat(e.what(), " (laconic bench allreduce): see --help"));
-  }
+  if (const auto done = parse_bench(app, arguments)) return *done;
   const bool mpi = dist::ranks_under_mpirun() > 0;
   if (o.algorithms.empty()) {
     o.algorithms = {"ring", "butterfly", "doubling", "hierarchical:2"};

@@ -1,6 +1,8 @@
 #include "apps/bench/bench.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
 
 #include "core/error.h"
 
@@ -22,6 +24,18 @@ constexpr Benchmark kBenchmarks[] = {
 };
 
 }  // namespace
+
+std::optional<int> parse_bench(CLI::App& app, const std::vector<std::string>& arguments) {
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+    return std::nullopt;
+  } catch (const CLI::Success& done) {
+    return app.exit(done, std::cout, std::cerr);
+  } catch (const CLI::ParseError& e) {
+    throw UsageError(concat(e.what(), " (", app.get_name(), "): see --help"));
+  }
+}
 
 int bench(const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {

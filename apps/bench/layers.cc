@@ -242,14 +242,7 @@ int bench_layers(const std::vector<std::string>& arguments) {
       ->type_name("FILE");
   app.add_flag("--json", json, "one object, on the last line");
   app.add_flag("--markdown", markdown, "a table for docs");
-  try {
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-    app.parse(reversed);
-  } catch (const CLI::Success& done) {
-    return app.exit(done, std::cout, std::cerr);
-  } catch (const CLI::ParseError& e) {
-    throw UsageError(concat(e.what(), " (laconic bench layers): see --help"));
-  }
+  if (const auto done = parse_bench(app, arguments)) return *done;
   std::string plan_json;
   if (!plan.empty()) {
     std::ifstream in(plan);

@@ -146,14 +146,7 @@ int bench_link(const std::vector<std::string>& arguments) {
   app.add_option("--seconds", o.seconds, "for each line; 3 rings at least [3]")->check(CLI::PositiveNumber);
   app.add_flag("--json", o.json, "one object, on the last line");
   app.add_flag("--markdown", o.markdown, "a table for docs");
-  try {
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-    app.parse(reversed);
-  } catch (const CLI::Success& done) {
-    return app.exit(done, std::cout, std::cerr);
-  } catch (const CLI::ParseError& e) {
-    throw UsageError(concat(e.what(), " (laconic bench link): see --help"));
-  }
+  if (const auto done = parse_bench(app, arguments)) return *done;
   if (o.links.empty()) o.links = {"1gbit,50us", "100mbit,1ms"};
   if (o.sizes.empty()) o.sizes = {"64KiB", "4MiB", "64MiB"};
   for (const auto& link : o.links) dist::LinkSpec::parse(link, "--link");

@@ -168,14 +168,7 @@ int bench_step(const std::vector<std::string>& arguments) {
   app.add_option("--block-seconds", o.block_seconds, "length of a turn [0.4]")->check(CLI::PositiveNumber);
   app.add_flag("--json", o.json, "one object, on the last line");
   app.add_flag("--markdown", o.markdown, "a table for docs");
-  try {
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-    app.parse(reversed);
-  } catch (const CLI::Success& done) {
-    return app.exit(done, std::cout, std::cerr);
-  } catch (const CLI::ParseError& e) {
-    throw UsageError(concat(e.what(), " (laconic bench step): see --help"));
-  }
+  if (const auto done = parse_bench(app, arguments)) return *done;
   for (const auto& model : o.models) model_info(model);
   const std::string python = o.against.empty() ? "" : python_with_torch();
   if (!o.json) fmt::print("{}\n", machine());
