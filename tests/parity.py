@@ -161,7 +161,7 @@ def largest_difference(losses, others):
 
 
 def main():
-    models = ['lenet', 'hdc', 'hdc-2.5mb', 'alexnet-32', 'vgg16-32', 'resnet20', 'resnet44']
+    models = ['lenet', 'hdc', 'hdc-2.5mb', 'alexnet-32', 'vgg16-32', 'resnet20', 'resnet32', 'resnet44', 'resnet56']
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('apps', type=pathlib.Path)
     parser.add_argument('--model', action='append', choices=list(torch_peer.MODELS))
