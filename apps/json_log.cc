@@ -86,6 +86,7 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
               {"bytes_dense_total", s.bytes_dense_total},
               {"bytes_network_total", s.bytes_network_total},
               {"buffer_bytes_peak", s.buffer_bytes_peak}};
+  if (s.link_late_share) all["link_late_share"] = rounded(*s.link_late_share);
   if (s.last_eval) all["eval"] = object(*s.last_eval);
   if (!s.stopped.empty()) all["stopped"] = s.stopped;
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);

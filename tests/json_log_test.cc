@@ -103,6 +103,9 @@ TEST(JsonLog, TheSummaryIsOneObject) {
   EXPECT_EQ(object["steps"], 5);
   EXPECT_EQ(object["eval"]["top1_error"], 10);
   EXPECT_FALSE(object.contains("stopped"));
+  EXPECT_FALSE(object.contains("link_late_share"));
+  summary.link_late_share = 0.0125;
+  EXPECT_EQ(nlohmann::json::parse(to_json(info, summary))["link_late_share"], 0.0125);
 }
 
 }  // namespace

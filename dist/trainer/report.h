@@ -58,6 +58,8 @@ struct RunSummary {
   std::int64_t bytes_network_total = 0;
   std::int64_t buffer_bytes_peak = 0;  ///< of communication buffers, rank 0's
   std::int64_t bytes_dense_total = 0;  ///< what dense rings would have sent, all ranks
+  /// Of the messages, 0 … 1: taken more than 2 ms after an emulated link had delivered them. Only where there is one.
+  std::optional<double> link_late_share;
   std::optional<EvalReport> last_eval;
   std::string stopped;  ///< why it ended early; empty if it did not
 };
