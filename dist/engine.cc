@@ -400,7 +400,8 @@ std::string Engine::first_operation() const {
   return "";
 }
 
-/// "allreduce conv1.weight waits for rank 2 (...); ..., allreduce fc waits for ..." or "computes; ..."
+/// "allreduce conv1.weight waits for rank 2 (...); ..., allreduce fc waits for ..." or "computes, last seen in backward
+/// at conv3.weight; ..."
 std::string Engine::status() const {
   constexpr int kNamed = 4;
   std::string text;
@@ -413,9 +414,21 @@ std::string Engine::status() const {
     }
   if (count > kNamed) text += concat(" and ", count - kNamed, " more operations");
   if (count > 0) return text;
-  if (last_operation_.empty()) return "computes; it has communicated nothing so far";
-  return concat("computes; its last operation, ", last_operation_, ", ended ",
+  text = "computes";
+  {
+    std::lock_guard lock(place_mutex_);
+    if (const std::string* const place = place_.load(std::memory_order_acquire))
+      text += concat(", last seen in ",
+                     phase_.load(std::memory_order_relaxed) == Phase::forward ? "forward" : "backward", " at ", *place);
+  }
+  if (last_operation_.empty()) return text + "; it has communicated nothing so far";
+  return concat(text, "; its last operation, ", last_operation_, ", ended ",
                 std::lround(seconds(Clock::now() - last_ended_)), " s ago");
+}
+
+void Engine::forget_place() {
+  std::lock_guard lock(place_mutex_);
+  place_ = nullptr;
 }
 
 /// Who keeps the others waiting, as far as the notes tell: a silent rank before one that computes before one that is

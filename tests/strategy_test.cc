@@ -264,6 +264,35 @@ TEST(AllreduceSync, AnExceptionOfTheWorkerLeavesNoOperationInFreedMemory) {
                DataError);
 }
 
+TEST(AllreduceSync, ATimeOutSaysAtWhatParameterARankComputes) {
+  for (const bool forward : {false, true}) try {
+      on_ranks(
+          2,
+          [&](Worker& w) {
+            const ParameterArena arena(some_parameters());
+            AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), {.bucket_bytes = 0}), sgd);
+            sync.begin_step({});
+            for (const auto& p : arena.parameters()) {
+              if (w.rank == 1 && p->info.name == "p4") break;
+              sync.gradient_ready(*p, p->all_rows());
+            }
+            if (w.rank == 0) return sync.flush();
+            if (forward) sync.before_forward(*arena.parameters()[1], arena.parameters()[1]->all_rows());
+            const auto nothing = [](Communicator&) -> Task<> { co_return; };
+            while (true) {  // until rank 0 has ended all
+              (void)w.engine.submit({.name = "nothing", .slot = 0, .priority = 0, .body = nothing});
+              std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            }
+          },
+          1.0);
+      FAIL();
+    } catch (const CommError& e) {
+      const std::string expected = concat("Rank 1 computes, last seen in ", forward ? "forward at p6" : "backward at p5",
+                                          "; its last operation, ");
+      EXPECT_NE(std::string(e.what()).find(expected), std::string::npos) << e.what();
+    }
+}
+
 TEST(AllreduceSync, GoneAfterAFlushLeavesOperationsOfOthersAlone) {
   std::atomic<bool> gone{false};
   on_ranks(2, [&](Worker& w) {

@@ -91,6 +91,7 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
 AllreduceSync::~AllreduceSync() {
   if (std::any_of(states_.begin(), states_.end(), [](const State& s) { return s.phase == State::Phase::under_way; }))
     engine_.halt();
+  engine_.forget_place();
   for (const auto& p : arena_.parameters()) p->set_chunk_rows(0);
 }
 
@@ -108,6 +109,7 @@ void AllreduceSync::for_buckets(const Parameter& p, Rows rows, F f) {
 }
 
 void AllreduceSync::gradient_ready(Parameter& p, Rows rows) {
+  engine_.at(Engine::Phase::backward, p.info.name);
   for_buckets(p, rows, [&](std::size_t b, Rows part) {
     State& state = states_[b];
     require<Error>(state.phase == State::Phase::filling, "allreduce: the gradient of ", p.info.name,
@@ -166,6 +168,7 @@ void AllreduceSync::submit_ready() {
 }
 
 void AllreduceSync::before_forward(Parameter& p, Rows rows) {
+  engine_.at(Engine::Phase::forward, p.info.name);
   for_buckets(p, rows, [&](std::size_t b, Rows) {
     if (states_[b].phase == State::Phase::ready) submit_ready();
     if (states_[b].phase == State::Phase::under_way) apply(b);
