@@ -131,6 +131,7 @@ class Engine {
   };
   using RunningList = std::vector<std::unique_ptr<Running>>;
 
+  static double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
   void run_here(Running& running);
   void serve_until_stopped();
   void serve();
@@ -143,6 +144,8 @@ class Engine {
   void finish();
   void fail(std::exception_ptr error);
   void wait_for(const Ticket& ticket, bool exposed);
+
+  // engine_watch.cc
   void beat();
   std::string first_operation() const;
   std::string status() const;
