@@ -226,7 +226,7 @@ TEST(Compare, PrintsOneTableAndNamesTheSetThatFailed) {
 }
 
 TEST(Compare, JsonIsTheLastLineAndHoldsTheBound) {
-  const TemporaryDirectory dir;
+  const TempFolder dir;
   const Result r = run(std::string(kRun) + "--json --quiet --rate 100mbit,1ms --keep " + dir.path() +
                        "/kept --vs 'ring: --allreduce ring'");
   EXPECT_EQ(r.exit_code, 0) << r.err;

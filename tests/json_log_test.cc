@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "tests/temporary.h"
+#include "tests/temp_folder.h"
 
 namespace laconic {
 namespace {
@@ -51,7 +51,7 @@ TEST(JsonLog, WhatIsNotANumberIsNull) {
 }
 
 TEST(JsonLog, TheFileHasOneLineEach) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string path = dir.path() + "/log.jsonl";
   const auto lines = [&] {
     std::ifstream in(path);
