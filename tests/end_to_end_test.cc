@@ -265,11 +265,16 @@ TEST(EndToEnd, APlanThatADryRunWroteIsUsed) {
 
 TEST(EndToEnd, MpisOwnAllreduceTrainsToo) {
   if (!mpirun_is_there()) GTEST_SKIP() << "no mpirun";
-  const Result r =
-      run("laconic launch -n 3 mnist --data synthetic:40,10 --batch 4 --steps 3 --allreduce mpi --fusion none --audit "
-          "--json --quiet");
+  const std::string command =
+      "laconic launch -n 3 mnist --data synthetic:40,10 --batch 4 --steps 3 --allreduce mpi --fusion none --audit "
+      "--json ";
+  const Result r = run(command + "--quiet");
   EXPECT_EQ(r.exit_code, 0) << r.err;
   EXPECT_TRUE(has(r.out, "allreduce, mpi")) << r.out;
+  const Json result = Json::parse(lines_of(r.out).back());
+  EXPECT_TRUE(result.at("bytes_sent_total").is_null()) << "MPI does not say what it sent: " << r.out;
+  const Result dry = run(command + "--dry-run");
+  EXPECT_TRUE(has(dry.out, "bytes sent per worker and step: not counted, MPI's own allreduce moves them\n")) << dry.out;
 }
 
 TEST(EndToEnd, TheTraceHasARowForEachRankAndThread) {
