@@ -108,7 +108,7 @@ class Engine {
   EngineCounters counters() const;
 
   /// Where the compute thread is now, for what a time-out says of a rank that computes: two stores. `name` lives until
-  /// another call, or until after forget_place().
+  /// after forget_place().
   enum class Phase : std::uint8_t { forward, backward };
   void at(Phase phase, const std::string& name) {
     phase_.store(phase, std::memory_order_relaxed);
