@@ -50,7 +50,7 @@ struct Bucket {
   std::int64_t offset = 0, elements = 0;
   Algorithm algorithm = Algorithm::ring;
   int group = 0;        ///< of Algorithm::hierarchical
-  int pieces = 1;       ///< of about 1 MiB each, so that what is more urgent can overtake. Moves no block boundary
+  int pieces = 1;       ///< of about 256 KiB each, so that what is more urgent can overtake. Moves no block boundary
   bool copied = false;  ///< through a buffer of its own, without padding
   int priority = 0;     ///< larger goes first: what the next forward needs first
   std::string name{};   ///< "conv1.weight", "bn2.weight..conv1.weight" or "fc2.weight[256:512]"
