@@ -45,7 +45,9 @@ struct TrainOptions {
   int threads = 0;             ///< kernel threads per worker; 0: cores / ranks on this host
   int data_threads = 1;
   std::string device = "cpu";
-  std::string sync = "allreduce";     ///< none | allreduce
+  std::string sync = "allreduce";     ///< none | allreduce | a name of dist::sparse_methods()
+  dist::SparseOptions sparse;         ///< of those
+  bool no_mask = false;               ///< of sparse
   dist::PlanOptions plan;             ///< --allreduce, --fusion, --chunk
   std::string plan_file;              ///< what travels how, instead of by these
   dist::Overlap overlap = dist::Overlap::forward;

@@ -106,6 +106,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.seed = o.seed;
   t.dropout = !o.no_dropout;
   t.sync = o.sync;
+  t.sparse = o.sparse;
   t.plan = o.plan;
   t.plan_file = o.plan_file;
   t.overlap = o.overlap;

@@ -51,6 +51,13 @@ class Strategy : public ParameterListener {
   /// step. Afterwards all ranks hold the same bits (where the strategy promises that).
   virtual void flush() = 0;
 
+  /// What a strategy itself has computed so far, inside the calls above: choosing what to send, and updates that it
+  /// makes without the callback.
+  struct Work {
+    double select_seconds = 0, update_seconds = 0;
+  };
+  virtual Work work() const { return {}; }
+
   /// What has to be in a checkpoint besides parameters and optimiser, after a flush. Names begin with the strategy's.
   virtual void save(StateDict&) const {}
   virtual void load(const StateDict&) {}

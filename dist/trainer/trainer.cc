@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -13,9 +14,19 @@
 #include "dist/trainer/internals.h"
 
 namespace laconic {
+namespace {
+
+/// "redsync, 0.1 % by paper", "strom, threshold 0.01", "topk, 1 %"
+std::string strategy_text(const dist::SparseMethod& method, const dist::SparseOptions& o) {
+  if (!method.has_density) return o.threshold > 0 ? fmt::format("{}, threshold {:g}", method.name, o.threshold) : method.name;
+  return fmt::format("{}, {:g} %{}{}", method.name, 100 * o.density, method.method ? "" : " by " + o.selector, o.quantised ? ", signs" : "");
+}
+
+}  // namespace
 
 Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions options, Observer* observer)
     : worker_(worker), workload_(workload), o_(std::move(options)), observer_(worker.rank == 0 ? observer : nullptr), clock_(std::make_unique<StepClock>()), bytes_before_(worker.engine.counters().sent.bytes) {
+  require_sparse_sense();
   set_kernel_threads(o_.threads);
   Module& model = workload_.model();
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
@@ -27,13 +38,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   optimizer_ = make_optimizer(*arena_, o_.optimizer);
   dist::check_fingerprint(worker_.engine, fingerprint());
   agree_on_plan();
-  const dist::Update update = [this](Parameter& p, Rows rows, const dist::StepContext& context) { apply(p, rows, context); };
-  if (o_.sync == "none") {
-    strategy_ = std::make_unique<dist::NoSync>(*arena_, update);
-  } else {
-    require<UsageError>(o_.sync == "allreduce", "unknown strategy '", o_.sync, "' (--sync): there are none and allreduce");
-    strategy_ = std::make_unique<dist::AllreduceSync>(*arena_, worker_.engine, plan_, update, dist::AllreduceSync::Options{.mean = o_.mean, .overlap = o_.overlap});
-  }
+  make_strategy();
   arena_->set_listener(strategy_.get());
   figures_slot_ = worker_.engine.reserve_slots(1);
   if (o_.resume.empty()) {
@@ -50,6 +55,48 @@ Trainer::~Trainer() {
   workload_.model().set_context(nullptr);
 }
 
+void Trainer::make_strategy() {
+  const dist::Update update = [this](Parameter& p, Rows rows, const dist::StepContext& context) { apply(p, rows, context); };
+  const dist::SparseMethod* method = dist::sparse_method(o_.sync);
+  require<UsageError>(method != nullptr || !plan_.sparse(), "the plan sends a choice of some parameters, and --sync ", o_.sync,
+                      " sends all of them (--plan): take the strategy that it was made for");
+  if (o_.sync == "none") {
+    strategy_ = std::make_unique<dist::NoSync>(*arena_, update);
+    return;
+  }
+  if (o_.sync == "allreduce") {
+    strategy_ = std::make_unique<dist::AllreduceSync>(*arena_, worker_.engine, plan_, update, dist::AllreduceSync::Options{.mean = o_.mean, .overlap = o_.overlap});
+    return;
+  }
+  require<UsageError>(method != nullptr, "unknown strategy '", o_.sync, "' (--sync): see --help");
+  dist::RedSync::Options options = dist::redsync_options(*method, o_.sparse, steps_per_epoch());
+  options.mean = o_.mean;
+  options.overlap = o_.overlap;
+  options.rules.seed = o_.seed;
+  const double root = std::sqrt(static_cast<double>(worker_.size));
+  if (o_.clip.kind == Clip::Kind::norm) options.clip_norm = o_.mean ? o_.clip.limit * root : o_.clip.limit / root;
+  Tensor velocity;
+  if (const auto* sgd = dynamic_cast<const Sgd*>(optimizer_.get()); sgd != nullptr && method->corrects) {
+    velocity = sgd->momentum();
+    options.rules.momentum = static_cast<float>(o_.optimizer.momentum);
+    options.rules.nesterov = o_.optimizer.nesterov;
+    options.weight_decay = [decay = o_.optimizer.decay](const ParameterInfo& p) { return decay.of(p); };
+  }
+  strategy_ = std::make_unique<dist::RedSync>(*arena_, worker_.engine, plan_, update, velocity, std::move(options));
+}
+
+/// What a strategy that sends a choice of elements can work with.
+void Trainer::require_sparse_sense() const {
+  const dist::SparseMethod* method = dist::sparse_method(o_.sync);
+  if (method == nullptr) return;
+  dist::require_sensible(*method, o_.sparse);
+  require<UsageError>(!method->corrects || (o_.optimizer.name == "sgd" && o_.optimizer.dampening == 0), "--sync ", o_.sync,
+                      " corrects the momentum of sgd on every worker, ", o_.optimizer.name,
+                      " has none of that kind (--optimizer): take --optimizer sgd, or --sync topk");
+  require<UsageError>(o_.clip.kind != Clip::Kind::value, "--sync ", o_.sync,
+                      " limits the length of each worker's gradient, not its elements (--clip): give --clip norm:X");
+}
+
 void Trainer::load_init() {
   if (worker_.rank == 0) load_weights(workload_.model(), load_safetensors(o_.init), o_.init, o_.model_name);
 }
@@ -58,6 +105,7 @@ void Trainer::load_init() {
 void Trainer::agree_on_plan() {
   constexpr std::uint64_t kMaxPlanBytes = std::uint64_t{1} << 30;
   dist::PlanOptions options = o_.plan;
+  if (const dist::SparseMethod* method = dist::sparse_method(o_.sync)) options.sparse = dist::dispatch_of(*method, o_.sparse);
   if (worker_.size == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
   const auto read = [](const std::string& path) {
     std::ifstream in(path, std::ios::binary);
@@ -119,7 +167,7 @@ std::string Trainer::fingerprint() const {
                 "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov, " decay=", opt.decay.weight_decay, " ",
                 opt.decay.norm_and_bias, "\nlr=", o_.lr, "\nschedule=", o_.schedule.text(), "\nclip=", static_cast<int>(o_.clip.kind), ":",
                 o_.clip.limit, "\naccumulate=", o_.accumulate, "\ndropout=", o_.dropout, "\nsync=", o_.sync, "\nmean=", o_.mean,
-                "\non-nan=", o_.skip_nan, "\nplan=", o_.plan_file.empty() ? dist::to_string(o_.plan) : "of a file");
+                "\non-nan=", o_.skip_nan, dist::sparse_method(o_.sync) ? "\nsparse=" + dist::to_string(*dist::sparse_method(o_.sync), o_.sparse) : "", "\nplan=", o_.plan_file.empty() ? dist::to_string(o_.plan) : "of a file");
 }
 
 std::int64_t Trainer::steps_per_epoch() const { return (workload_.batches_per_epoch() + o_.accumulate - 1) / o_.accumulate; }
@@ -130,10 +178,12 @@ RunInfo Trainer::info() const {
   RunInfo info;
   info.model = o_.model_name;
   info.data = workload_.data_name();
-  info.strategy = o_.sync != "allreduce"      ? o_.sync
+  const dist::SparseMethod* method = dist::sparse_method(o_.sync);
+  info.strategy = method                      ? strategy_text(*method, o_.sparse)
+                  : o_.sync != "allreduce"    ? o_.sync
                   : o_.plan_file.empty() ? concat("allreduce, ", dist::allreduce_text(o_.plan))
                                          : concat("allreduce by ", o_.plan_file);
-  if (o_.sync == "allreduce" && o_.overlap != dist::Overlap::forward)
+  if ((o_.sync == "allreduce" || method) && o_.overlap != dist::Overlap::forward)
     info.strategy += o_.overlap == dist::Overlap::none ? ", no overlap" : ", overlap with backward only";
   info.transport = dist::ranks_under_mpirun() > 0 ? "mpi" : "threads";
   info.parameters = arena_->elements();
@@ -158,13 +208,17 @@ std::string Trainer::description() const {
     for (const auto& [name, tensor] : s) total += static_cast<double>(tensor.bytes());
     return total;
   }();
-  const double dense = worker_.size > 1 && o_.sync != "none" ? 2.0 * (worker_.size - 1) / worker_.size * static_cast<double>(arena_->elements()) * sizeof(float) : 0;
+  const double sent = worker_.size == 1 || o_.sync == "none" ? 0.0
+                      : dist::sparse_method(o_.sync)
+                          ? dist::expected_bytes(plan_, arena_->parameters(), o_.sparse, worker_.size)
+                          : 2.0 * (worker_.size - 1) / worker_.size * static_cast<double>(arena_->elements()) * sizeof(float);
+  const std::string residual = dist::sparse_method(o_.sync) ? fmt::format(", residual {:.1f} MiB", bytes * mib) : "";
   return fmt::format(
       "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
-      "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB, and activations\n"
+      "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB{}, and activations\n"
       "bytes sent per worker and step: about {:.2f} MB\n"
       "buffers that messages are copied into: {:.2f} MB\n{}",
-      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib, dense / 1e6,
+      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib, residual, sent / 1e6,
       o_.sync == "none" ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
       o_.sync == "none" ? std::string("no exchange (--sync none)\n") : plan_.table());
 }

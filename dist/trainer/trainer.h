@@ -8,6 +8,7 @@
 #include "core/trace.h"
 #include "dist/plan.h"
 #include "dist/sync/allreduce.h"
+#include "dist/sync/methods.h"
 #include "dist/trainer/checkpoint.h"
 #include "dist/trainer/report.h"
 #include "dist/trainer/workload.h"
@@ -36,7 +37,8 @@ struct TrainerOptions {
   std::int64_t accumulate = 1;             ///< micro-batches per update
   std::uint64_t seed = 0;                  ///< of initial weights and dropout
   bool dropout = true;
-  std::string sync = "allreduce";          ///< none | allreduce
+  std::string sync = "allreduce";          ///< none | allreduce | a name of dist::sparse_methods()
+  dist::SparseOptions sparse{};            ///< of those
   dist::PlanOptions plan{};
   std::string plan_file{};                 ///< what travels how, instead of by `plan` (JSON, as plan().json())
   dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
@@ -99,8 +101,12 @@ class Trainer {
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
   std::int64_t last_step() const;
+  /// Whether the norm of the joined gradient is limited here; strategies that send a choice limit each worker's own.
+  bool clips_norm() const { return o_.clip.kind == Clip::Kind::norm && dist::sparse_method(o_.sync) == nullptr; }
 
   void train_step();
+  void make_strategy();
+  void require_sparse_sense() const;
   bool finite_everywhere(float loss);
   [[noreturn]] void report_non_finite(float loss);
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
