@@ -33,12 +33,14 @@ ResidualStats run(const cpu::ResidualPass& pass, std::size_t n, std::uint32_t fi
   std::vector<Found> found(emits ? chunks : 0);
   parallel_for(static_cast<std::int64_t>(chunks), 1, [&](std::int64_t begin, std::int64_t end) {
     cpu::Emission e;
-    std::unique_ptr<std::uint32_t[]> indices;
-    std::unique_ptr<float[]> values;
+    // A thread keeps its memory for what it finds in a chunk: mapping it anew would cost as much as small tensors do.
+    thread_local std::unique_ptr<std::uint32_t[]> indices;
+    thread_local std::unique_ptr<float[]> values;
     if (emits) {
-      const std::size_t room = std::min(n, cpu::kChunk) + 16;
-      indices = std::make_unique_for_overwrite<std::uint32_t[]>(room);
-      values = std::make_unique_for_overwrite<float[]>(room);
+      if (!indices) {
+        indices = std::make_unique_for_overwrite<std::uint32_t[]>(cpu::kChunk + 16);
+        values = std::make_unique_for_overwrite<float[]>(cpu::kChunk + 16);
+      }
       e.sign = candidates->sign(), e.floor = key_from(candidates->floor(), e.sign);
       e.indices = indices.get(), e.values = values.get();
     }

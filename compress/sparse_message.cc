@@ -2,121 +2,182 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
+#include "compress/cpu/scatter.h"
+#include "compress/cpu/unpack.h"
 #include "core/dispatch.h"
+#include "core/parallel.h"
 
 namespace laconic::compress {
 namespace {
 
-constexpr std::size_t kBlock = 128;
+using cpu::kBlock;
 
 std::size_t blocks_of(std::size_t count) { return (count + kBlock - 1) / kBlock; }
+std::size_t length_of(std::size_t block, std::size_t count) { return std::min(kBlock, count - block * kBlock); }
 std::size_t padded(std::size_t bytes) { return (bytes + 3) / 4 * 4; }
-std::uint32_t low_bits(std::uint32_t value, unsigned width) {
-  return width >= 32 ? value : value & ((std::uint32_t{1} << width) - 1);
+
+/// The low `width` bits (0 to 32) of each number, lowest first, filled up to a byte. Returns the end.
+std::byte* pack(const std::uint32_t* numbers, std::size_t count, unsigned width, std::byte* to) {
+  const std::uint64_t mask = (std::uint64_t{1} << width) - 1;
+  std::uint64_t held = 0;
+  unsigned bits = 0;
+  for (std::size_t j = 0; j < count; ++j) {
+    held |= (numbers[j] & mask) << bits;
+    bits += width;
+    if (bits < 32) continue;
+    std::memcpy(to, &held, 4);
+    to += 4, held >>= 32, bits -= 32;
+  }
+  std::memcpy(to, &held, (bits + 7) / 8);
+  return to + (bits + 7) / 8;
 }
 
-/// Bits, lowest first.
-class BitWriter {
- public:
-  explicit BitWriter(std::byte* to) : to_(to) {}
-  void put(std::uint32_t value, unsigned width) {
-    held_ |= std::uint64_t{value} << bits_;
-    bits_ += width;
-    while (bits_ >= 8) {
-      *to_++ = static_cast<std::byte>(held_);
-      held_ >>= 8, bits_ -= 8;
-    }
-  }
-  void zeros(std::uint64_t count) {
-    for (; count >= 32; count -= 32) put(0, 32);
-    put(0, static_cast<unsigned>(count));
-  }
-  std::byte* finish() {
-    if (bits_ > 0) *to_++ = static_cast<std::byte>(held_);
-    held_ = 0, bits_ = 0;
-    return to_;
-  }
-
- private:
-  std::byte* to_;
-  std::uint64_t held_ = 0;
-  unsigned bits_ = 0;
-};
-
-/// The parameter with which `count` gaps take the fewest bits, and how many those are.
-struct Rice {
-  unsigned p = 0;
-  std::uint64_t bits = 0;
-};
-Rice best_rice(const std::uint32_t* gaps, std::size_t count) {
-  Rice best{0, ~std::uint64_t{0}};
-  for (unsigned p = 0; p < 32; ++p) {
-    std::uint64_t bits = count * (p + 1);
-    for (std::size_t j = 0; j < count; ++j) bits += gaps[j] >> p;
-    if (bits < best.bits) best = {p, bits};
-  }
-  return best;
+/// How many 0 bits Rice's code of these gaps has with p low bits.
+std::uint64_t quotients(const std::uint32_t* gaps, std::size_t count, unsigned p) {
+  std::uint64_t sum = 0;
+  for (std::size_t j = 0; j < count; ++j) sum += gaps[j] >> p;
+  return sum;
 }
 
-std::vector<std::uint32_t> gaps_of(Slice<const std::uint32_t> indices) {
-  std::vector<std::uint32_t> gaps(indices.size());
-  std::uint32_t next = 0;
-  for (std::size_t j = 0; j < gaps.size(); ++j) {
-    gaps[j] = indices[j] - next;
-    next = indices[j] + 1;
-  }
-  return gaps;
+/// The p with which they take the fewest bits, the smallest of equal ones. From p to p + 1 each gap gains a bit and the
+/// quotients shrink by less and less, so that there is one valley.
+unsigned best_rice(const std::uint32_t* gaps, std::size_t count) {
+  const auto bits = [&](unsigned p) { return quotients(gaps, count, p) + count * p; };
+  unsigned p = static_cast<unsigned>(std::bit_width(quotients(gaps, count, 0) / count));
+  std::uint64_t best = bits(p = std::min(p, 31u));
+  for (std::uint64_t next; p < 31 && (next = bits(p + 1)) < best; ++p) best = next;
+  for (std::uint64_t next; p > 0 && (next = bits(p - 1)) <= best; --p) best = next;
+  return p;
 }
 
-void put_indices(IndexCoding coding, Slice<const std::uint32_t> indices, Bytes& payload) {
+void put_gaps(IndexCoding coding, Slice<const std::uint32_t> indices, Bytes& payload) {
   const std::size_t count = indices.size(), blocks = blocks_of(count);
-  if (count == 0) return;
-  if (coding == IndexCoding::raw) {
-    std::memcpy(payload.append(indices.size_bytes()).data(), indices.data(), indices.size_bytes());
-    return;
-  }
-  const std::vector<std::uint32_t> gaps = gaps_of(indices);
+  std::vector<std::uint32_t> gaps(count);
+  gaps[0] = indices[0];
+  for (std::size_t j = 1; j < count; ++j) gaps[j] = indices[j] - indices[j - 1] - 1;
   std::vector<std::uint8_t> widths(blocks);
   std::size_t bytes = blocks;
-  std::uint64_t unary = 0;
+  std::uint64_t unary = coding == IndexCoding::rice ? count : 0;
   for (std::size_t b = 0; b < blocks; ++b) {
     const std::uint32_t* const block = gaps.data() + b * kBlock;
-    const std::size_t length = std::min(kBlock, count - b * kBlock);
+    const std::size_t length = length_of(b, count);
     if (coding == IndexCoding::packed) {
-      widths[b] = static_cast<std::uint8_t>(std::bit_width(*std::max_element(block, block + length)));
+      std::uint32_t all = 0;
+      for (std::size_t j = 0; j < length; ++j) all |= block[j];
+      widths[b] = static_cast<std::uint8_t>(std::bit_width(all));
     } else {
-      const Rice rice = best_rice(block, length);
-      widths[b] = static_cast<std::uint8_t>(rice.p);
-      unary += rice.bits - length * rice.p;
+      widths[b] = static_cast<std::uint8_t>(best_rice(block, length));
+      unary += quotients(block, length, widths[b]);
     }
     bytes += (length * widths[b] + 7) / 8;
   }
-  bytes += static_cast<std::size_t>((unary + 7) / 8);
-  const Slice<std::byte> out = payload.append(padded(bytes));
-  std::fill(out.end() - std::min<std::size_t>(out.size(), 4), out.end(), std::byte{0});
+  const auto unary_bytes = static_cast<std::size_t>((unary + 7) / 8);
+  const Slice<std::byte> out = payload.append(padded(bytes + unary_bytes));
   std::memcpy(out.data(), widths.data(), blocks);
   std::byte* to = out.data() + blocks;
-  for (std::size_t b = 0; b < blocks; ++b) {
-    BitWriter bits(to);
-    for (std::size_t j = b * kBlock; j < std::min(count, (b + 1) * kBlock); ++j)
-      bits.put(low_bits(gaps[j], widths[b]), widths[b]);
-    to = bits.finish();
-  }
+  for (std::size_t b = 0; b < blocks; ++b) to = pack(gaps.data() + b * kBlock, length_of(b, count), widths[b], to);
+  std::memset(to, 0, static_cast<std::size_t>(out.end() - to));
   if (coding == IndexCoding::packed) return;
-  BitWriter bits(to);
-  for (std::size_t j = 0; j < count; ++j) {
-    bits.zeros(gaps[j] >> widths[j / kBlock]);
-    bits.put(1, 1);
+  std::uint64_t at = 0;
+  for (std::size_t j = 0; j < count; ++j, ++at) {
+    at += gaps[j] >> widths[j / kBlock];
+    to[at / 8] |= static_cast<std::byte>(1u << (at % 8));
   }
-  bits.finish();
 }
 
-std::uint32_t get_u32(const std::byte* from) {
-  std::uint32_t value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
+/// Reads gaps from [from, end) into `indices`, which has room for whole blocks. nullptr, or what is wrong.
+const char* get_gaps(IndexCoding coding, const std::byte* from, const std::byte* end, std::size_t count, std::size_t n,
+                     std::uint32_t* indices) {
+  constexpr const char* kShort = "end before their indices";
+  constexpr const char* kOutside = "have an index outside";
+  const std::size_t blocks = blocks_of(count);
+  const bool rice = coding == IndexCoding::rice;
+  if (static_cast<std::size_t>(end - from) < blocks) return kShort;
+  const std::byte* const widths = from;
+  const auto width_of = [&](std::size_t b) { return static_cast<unsigned>(widths[b]); };
+  std::uint64_t low_bytes = 0;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    if (width_of(b) > 32) return "have a block of more than 32 bits";
+    low_bytes += (length_of(b, count) * width_of(b) + 7) / 8;
+  }
+  from += blocks;
+  if (static_cast<std::uint64_t>(end - from) < low_bytes) return kShort;
+  std::uint64_t next = 0;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const std::size_t length = length_of(b, count);
+    cpu::unpack(from, end, width_of(b), length, indices + b * kBlock);
+    from += (length * width_of(b) + 7) / 8;
+    if (!rice) next = cpu::add_up(indices + b * kBlock, length, next);
+  }
+  if (rice) {
+    const auto bytes = static_cast<std::size_t>(end - from);
+    std::size_t j = 0, at = 0;  // of the bytes, those before `at` have been read
+    std::uint64_t before = 0;   // bits up to the last 1, with it
+    for (; j < count && at < bytes; at += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, from + at, std::min<std::size_t>(8, bytes - at));
+      for (; word != 0 && j < count; word &= word - 1, ++j) {
+        const std::uint64_t position =
+            8 * static_cast<std::uint64_t>(at) + static_cast<unsigned>(std::countr_zero(word));
+        const std::uint64_t quotient = position - before;
+        before = position + 1;
+        if (quotient >= n) return kOutside;
+        const std::uint64_t index = next + (quotient << width_of(j / kBlock)) + indices[j];
+        if (index >= n) return kOutside;
+        indices[j] = static_cast<std::uint32_t>(index);
+        next = index + 1;
+      }
+    }
+    if (j < count) return kShort;
+    from += (before + 7) / 8;
+  }
+  if (next > n) return kOutside;
+  return padded(static_cast<std::size_t>(from - widths)) == static_cast<std::size_t>(end - widths)
+             ? nullptr
+             : "are not as long as they announce";
+}
+
+/// What scatter_add reads of a message. With one_value it is in `factor`, and values is null.
+struct Addend {
+  const std::uint32_t* indices;
+  const float* values;
+  std::size_t count;
+  float factor;
+};
+
+void add_all(const std::vector<Addend>& addends, Slice<float> dense) {
+  std::size_t count = 0;
+  for (const Addend& a : addends) {
+    require<ShapeError>(a.count == 0 || a.indices[a.count - 1] < dense.size(), "scatter_add: index ",
+                        a.count ? a.indices[a.count - 1] : 0, " of ", dense.size(), " elements.");
+    count += a.count;
+  }
+  if (count == 0) return;
+  constexpr std::size_t kWorthAThread = 8192;
+  const auto n = static_cast<std::int64_t>(dense.size());
+  const auto parts = static_cast<std::int64_t>(count / kWorthAThread);
+  on_device(dense.device(), [&] {
+    parallel_for(n, parts > 1 ? n / parts : n, [&](std::int64_t begin, std::int64_t end) {
+      for (const Addend& a : addends) {
+        const std::uint32_t *first = a.indices, *last = a.indices + a.count;
+        if (begin > 0) first = std::lower_bound(first, last, static_cast<std::uint64_t>(begin));
+        if (end < n) last = std::lower_bound(first, last, static_cast<std::uint64_t>(end));
+        const auto length = static_cast<std::size_t>(last - first);
+        if (a.values)
+          cpu::add_at(dense.data(), first, length, a.factor, a.values + (first - a.indices));
+        else
+          cpu::add_at(dense.data(), first, length, 1.0f, a.factor);
+      }
+    });
+  });
+}
+
+Addend addend_of(const SparseView& m, float factor) {
+  const bool single = m.one_value() && m.size() > 0;
+  return {m.indices().data(), single ? nullptr : m.values().data(), m.size(), single ? factor * m.value(0) : factor};
 }
 
 }  // namespace
@@ -124,11 +185,31 @@ std::uint32_t get_u32(const std::byte* from) {
 std::size_t max_sparse_bytes(SparseFormat format, std::size_t count, std::size_t n) {
   count = std::min(count, n);
   const std::size_t head = 4 + (format.one_value ? 4 : 4 * count);
-  if (count == 0) return format.one_value ? 8 : 4;
-  if (format.coding == IndexCoding::raw) return head + 4 * count;
-  // A gap is below n. Rice with p = the width of the largest gap of a block takes one bit more each.
-  const std::size_t width = static_cast<std::size_t>(std::bit_width(n - 1)) + (format.coding == IndexCoding::rice);
-  return head + padded(2 * blocks_of(count) + (count * std::min<std::size_t>(width, 33) + 7) / 8 + 1);
+  if (count == 0 || format.coding == IndexCoding::raw) return head + 4 * count;
+  const auto blocks = static_cast<double>(blocks_of(count)), k = static_cast<double>(count),
+             all = static_cast<double>(n);
+  // The gaps sum up to less than n. packed: a sum of logarithms is largest where the largest gaps of all blocks are
+  // equal. rice: no worse than one p for all.
+  double bits = 0;
+  if (format.coding == IndexCoding::packed) {
+    bits = std::min(k * std::bit_width(n - 1), 128 * blocks * (std::log2(all / blocks + 1) + 1));
+  } else {
+    const double p = std::floor(std::log2(all / k));
+    bits = k * (p + 1) + all / std::exp2(p);
+  }
+  return head + padded(2 * blocks_of(count) + static_cast<std::size_t>(bits) / 8 + 2);
+}
+
+double expected_sparse_bytes(SparseFormat format, std::size_t count, std::size_t n) {
+  const auto k = static_cast<double>(std::min(count, n));
+  const double head = format.one_value ? 8 : 4 + 4 * k;
+  if (k == 0) return head;
+  const double gap = static_cast<double>(n) / k;
+  // packed: the largest of 128 exponential gaps is 5.4 of them, and a block's bits are rounded up.
+  const double bits = format.coding == IndexCoding::raw      ? 32
+                      : format.coding == IndexCoding::packed ? std::log2(1 + 5.4 * (gap - 1)) + 0.6
+                                                             : std::log2(gap) + 1.55;
+  return head + k * bits / 8;
 }
 
 void encode_sparse(SparseFormat format, Slice<const std::uint32_t> indices, Slice<const float> values, std::size_t n,
@@ -139,111 +220,80 @@ void encode_sparse(SparseFormat format, Slice<const std::uint32_t> indices, Slic
   require<ShapeError>(count == 0 || indices[count - 1] < n, "sparse message: index ", count ? indices[count - 1] : 0,
                       " of ", n, " elements.");
   const HostAccess access(payload.device());
-  payload.reserve(payload.size() + max_sparse_bytes(format, count, n));
+  const auto put = [&](const void* from, std::size_t bytes) { std::memcpy(payload.append(bytes).data(), from, bytes); };
   const auto head = static_cast<std::uint32_t>(count);
-  std::memcpy(payload.append(4).data(), &head, 4);
+  put(&head, 4);
   if (format.one_value) {
     const float value = values.empty() ? 0.0f : values[0];
-    std::memcpy(payload.append(4).data(), &value, 4);
+    put(&value, 4);
   }
-  put_indices(format.coding, indices, payload);
-  if (!format.one_value && count > 0)
-    std::memcpy(payload.append(values.size_bytes()).data(), values.data(), values.size_bytes());
+  if (count == 0) return;
+  if (format.coding == IndexCoding::raw)
+    put(indices.data(), indices.size_bytes());
+  else
+    put_gaps(format.coding, indices, payload);
+  if (!format.one_value) put(values.data(), values.size_bytes());
 }
 
 void SparseView::read(SparseFormat format, Slice<const std::byte> payload, std::size_t n) {
   const HostAccess access(payload.device());
-  const auto check = [&](bool ok, const char* what) {
-    require<DataError>(ok, "sparse message: ", payload.size(), " bytes about ", n, " elements ", what,
-                       ". Do all ranks use the same options?");
+  const auto check = [&](const char* wrong) {
+    require<DataError>(wrong == nullptr, "sparse message: ", payload.size(), " bytes about ", n, " elements ",
+                       wrong ? wrong : "", ". Do all ranks use the same options?");
   };
+  constexpr const char* kLength = "are not as long as they announce";
   const std::size_t head = format.one_value ? 8 : 4;
-  check(payload.size() >= head && payload.size() % 4 == 0, "are no whole message");
-  const std::size_t count = get_u32(payload.data());
-  const std::size_t value_bytes = format.one_value ? 0 : 4 * count;
-  check(count <= n && payload.size() - head >= value_bytes, "cannot hold what they announce");
-  const std::byte* from = payload.data() + head;
-  const std::byte* const end = payload.end() - value_bytes;
-  decoded_.resize(count);
-  if (format.coding == IndexCoding::raw) {
-    check(static_cast<std::size_t>(end - from) == 4 * count, "are not as long as they announce");
-    if (count > 0) std::memcpy(decoded_.data(), from, 4 * count);
-  } else if (count == 0) {
-    check(from == end, "are not as long as they announce");
+  size_ = 0;
+  check(payload.size() >= head && payload.size() % 4 == 0 ? nullptr : "are no whole message");
+  std::uint32_t announced;
+  std::memcpy(&announced, payload.data(), 4);
+  const std::size_t count = announced, rest = payload.size() - head, value_bytes = format.one_value ? 0 : 4 * count;
+  check(count <= n && rest >= value_bytes ? nullptr : "cannot hold what they announce");
+  const std::byte *const from = payload.data() + head, *const end = payload.end() - value_bytes;
+  // In place where it can be: indices and values of 4 bytes.
+  const auto in_place = [&](const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at) % 4 == 0; };
+  if (format.coding == IndexCoding::raw || count == 0) {
+    check(static_cast<std::size_t>(end - from) == 4 * count ? nullptr : kLength);
+    indices_ = reinterpret_cast<const std::uint32_t*>(from);
+    if (!in_place(from)) {
+      decoded_.resize(count);
+      std::memcpy(decoded_.data(), from, 4 * count);
+      indices_ = decoded_.data();
+    }
+    check(count == 0 || (cpu::ascend(indices_, count) && indices_[count - 1] < n)
+              ? nullptr
+              : "have indices that do not ascend or are outside");
   } else {
-    const std::size_t blocks = blocks_of(count);
-    check(static_cast<std::size_t>(end - from) >= blocks, "end before their indices");
-    const std::byte* const widths = from;
-    from += blocks;
-    std::uint64_t low_bytes = 0;
-    for (std::size_t b = 0; b < blocks; ++b) {
-      const unsigned width = static_cast<unsigned>(widths[b]);
-      check(width <= 32, "have a block of more than 32 bits");
-      low_bytes += (std::min(kBlock, count - b * kBlock) * width + 7) / 8;
-    }
-    check(static_cast<std::uint64_t>(end - from) >= low_bytes, "end before their indices");
-    const std::byte* unary = from + low_bytes;
-    const std::uint64_t unary_bits = static_cast<std::uint64_t>(end - unary) * 8;
-    std::uint64_t next = 0, at = 0;
-    for (std::size_t j = 0; j < count; ++j) {
-      const unsigned width = static_cast<unsigned>(widths[j / kBlock]);
-      const std::size_t first_bit = (j % kBlock) * width;
-      std::uint64_t gap = 0;
-      for (unsigned bit = 0; bit < width; ++bit)
-        gap |= std::uint64_t{(static_cast<unsigned>(from[(first_bit + bit) / 8]) >> ((first_bit + bit) % 8)) & 1}
-               << bit;
-      if (format.coding == IndexCoding::rice) {
-        std::uint64_t quotient = 0;
-        for (;; ++quotient, ++at) {
-          check(at < unary_bits, "end before their indices");
-          if ((static_cast<unsigned>(unary[at / 8]) >> (at % 8)) & 1) break;
-        }
-        ++at;
-        check(quotient < (std::uint64_t{1} << 32), "have an index outside");
-        gap += quotient << width;
-      }
-      check(gap < n && next + gap < n, "have an index outside");
-      decoded_[j] = static_cast<std::uint32_t>(next + gap);
-      next += gap + 1;
-      if (j % kBlock == kBlock - 1 || j + 1 == count) from += ((j % kBlock + 1) * width + 7) / 8;
-    }
-    const std::byte* const stop = format.coding == IndexCoding::rice ? unary + (at + 7) / 8 : from;
-    check(padded(static_cast<std::size_t>(stop - widths)) == static_cast<std::size_t>(end - widths),
-          "are not as long as they announce");
+    // Each block takes a byte at least, so that a short message gets no large memory.
+    check(static_cast<std::size_t>(end - from) >= blocks_of(count) ? nullptr : kLength);
+    decoded_.resize(blocks_of(count) * kBlock);
+    check(get_gaps(format.coding, from, end, count, n, decoded_.data()));
+    indices_ = decoded_.data();
   }
-  for (std::size_t j = 0; j < count; ++j)
-    check(decoded_[j] < n && (j == 0 || decoded_[j - 1] < decoded_[j]),
-          "have indices that do not ascend or are outside");
-  copied_.resize(format.one_value ? 1 : count);
-  if (!copied_.empty()) std::memcpy(copied_.data(), format.one_value ? payload.data() + 4 : end, 4 * copied_.size());
+  const std::byte* const values = format.one_value ? payload.data() + 4 : end;
+  values_ = reinterpret_cast<const float*>(values);
+  if (!in_place(values)) {
+    copied_.resize(format.one_value ? 1 : count);
+    if (!copied_.empty()) std::memcpy(copied_.data(), values, 4 * copied_.size());
+    values_ = copied_.data();
+  }
   size_ = count, one_value_ = format.one_value;
-  indices_ = decoded_.data(), values_ = copied_.data();
 }
 
 void scatter_add(const SparseView& message, float factor, Slice<float> dense) {
-  const auto indices = message.indices();
-  require<ShapeError>(indices.empty() || indices[indices.size() - 1] < dense.size(), "scatter_add: index ",
-                      indices.empty() ? 0 : indices[indices.size() - 1], " of ", dense.size(), " elements.");
-  on_device(dense.device(), [&] {
-    for (std::size_t j = 0; j < indices.size(); ++j) dense[indices[j]] += factor * message.value(j);
-  });
+  add_all({addend_of(message, factor)}, dense);
 }
 
 void scatter_add(const std::vector<SparseView>& messages, float factor, Slice<float> dense) {
-  for (const SparseView& m : messages)
-    require<ShapeError>(m.size() == 0 || m.indices()[m.size() - 1] < dense.size(), "scatter_add: index ",
-                        m.size() ? m.indices()[m.size() - 1] : 0, " of ", dense.size(), " elements.");
-  for (const SparseView& m : messages) scatter_add(m, factor, dense);
+  std::vector<Addend> addends;
+  for (const SparseView& m : messages) addends.push_back(addend_of(m, factor));
+  add_all(addends, dense);
 }
 
 void scatter_add(Slice<const std::uint32_t> indices, Slice<const float> values, float factor, Slice<float> dense) {
   require<ShapeError>(values.size() == indices.size(), "scatter_add: ", values.size(), " values for ", indices.size(),
                       " indices.");
-  require<ShapeError>(indices.empty() || indices[indices.size() - 1] < dense.size(), "scatter_add: index ",
-                      indices.empty() ? 0 : indices[indices.size() - 1], " of ", dense.size(), " elements.");
-  on_device(dense.device(), [&] {
-    for (std::size_t j = 0; j < indices.size(); ++j) dense[indices[j]] += factor * values[j];
-  });
+  add_all({{indices.data(), values.data(), indices.size(), factor}}, dense);
 }
 
 void scatter_add(SparseFormat format, Slice<const std::byte> payload, float factor, Slice<float> dense) {

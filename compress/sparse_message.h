@@ -24,6 +24,9 @@ struct SparseFormat {
 /// No message of at most `count` elements of a tensor of n is longer: for a receiver to size its buffer.
 std::size_t max_sparse_bytes(SparseFormat format, std::size_t count, std::size_t n);
 
+/// About how long such a message is if the indices are drawn evenly; with what clusters it is shorter.
+double expected_sparse_bytes(SparseFormat format, std::size_t count, std::size_t n);
+
 /// Appends a message to payload. Its length is a multiple of 4; an empty selection takes 4 bytes (one_value: 8).
 ///
 ///     little-endian   count : u32 | value : f32 (one_value) | indices | 0 to 3 zero bytes | value : f32 count
@@ -49,6 +52,7 @@ class SparseView {
   SparseView& operator=(SparseView&&) = default;
 
   /// Reads a message about a tensor of n elements. Every length and index is checked first.
+  /// What is stored as it is used (values, raw indices) is not copied if the payload is aligned to 4 bytes.
   /// throws DataError if it is none: too short or too long, indices that do not ascend or are n or more
   void read(SparseFormat format, Slice<const std::byte> payload, std::size_t n);
 

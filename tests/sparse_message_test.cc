@@ -128,6 +128,8 @@ TEST(SparseMessage, TakesFewBitsAtAThousandth) {
   };
   EXPECT_LE(bits(IndexCoding::packed), 13.1);
   EXPECT_LE(bits(IndexCoding::rice), 11.6);
+  for (const IndexCoding coding : kCodings)
+    EXPECT_NEAR(bits(coding), 8 * (expected_sparse_bytes({coding, true}, indices.size(), 20'000'000) - 8) / static_cast<double>(indices.size()), 0.2);
 }
 
 TEST(SparseMessage, IsAppended) {
