@@ -174,14 +174,19 @@ void refuse_strangers(const CLI::App& app, const std::string& sync) {
   check("--density", advice + "redsync", [](const Method& m) { return m.has_density; });
   check("--selector", advice + "redsync", chooses);
   check("--qrgc", advice + "redsync", chooses);
-  check("--qrgc-feedback", advice + "redsync", chooses);
+  for (const char* name : {"--qrgc-feedback", "--no-qrgc-feedback"}) {
+    check(name, advice + "redsync", chooses);
+    if (given(name) && !given("--qrgc"))
+      refuse("without one sign at a time nothing is left out", name, "add --qrgc, or leave it out");
+  }
+  if (given("--qrgc-feedback") && given("--no-qrgc-feedback"))
+    refuse("the two contradict each other", "--qrgc-feedback and --no-qrgc-feedback", "leave one of them out");
+  check("--ledger", advice + "redsync", [](const Method&) { return true; });
   check("--no-mask", advice + "redsync", [](const Method& m) { return m.corrects; });
   check("--warmup", advice + "redsync", [](const Method&) { return true; });
   check("--index-coding", advice + "redsync", has_indices);
   check("--sparse-reduce", advice + "redsync", has_indices);
   check("--threshold", advice + "strom", [](const Method& m) { return m.method == compress::Method::fixed; });
-  if (given("--qrgc-feedback") && !given("--qrgc"))
-    refuse("without one sign at a time nothing is left out", "--qrgc-feedback", "add --qrgc, or leave it out");
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {
@@ -298,9 +303,10 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.group(kSparseGroup);
   add.real_number("--density", "D", sparse.density, 0, 1, "0.001", "share of a tensor's elements that is sent");
   add.choice("--selector", sparse.selector, {"paper", "auto", "radix", "trimmed", "search", "sampled", "exact"},
-             "by what they are\nchosen; paper: by layer; auto: by what takes less time\n");
+             "how they are chosen; paper: by layer; auto: where it\ntakes less time than sending all");
   add.flag("--qrgc", sparse.quantised, "one sign at a time, all by one value (not the output layer)");
-  add.flag("--qrgc-feedback,!--no-qrgc-feedback", sparse.feedback, "what that value leaves out is kept [on]");
+  add.flag("--qrgc-feedback", sparse.feedback, "what that value leaves out is kept (the default)");
+  add.flag("--no-qrgc-feedback", o.no_feedback, "it is lost, as in the paper");
   add.flag("--no-mask", o.no_mask, "what was sent keeps its momentum");
   add.value("--warmup", "none|dense:E|ramp:E", "in the first E epochs dense gradients, or densities\nfrom 25 % down [none; dgc: ramp:4]",
             [&o](const std::string& text, const std::string& option) { o.sparse.warmup = dist::Warmup::parse(text, option); });
@@ -312,6 +318,12 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
             });
   add.value("--threshold", "T", "what strom sends, as T or -T",
             [&o](const std::string& text, const std::string& option) { o.sparse.threshold = real(text, option, 0, 1e30, "0.01"); });
+
+  add.value("--ledger", "[K]", "where the bytes of each layer go, measured every K\nsteps [100], as a table at the end and in --log, --json",
+            [&o](const std::string& text, const std::string& option) {
+              o.ledger = text.empty() ? 100 : whole<std::int64_t>(text, option, 1);
+            })
+      ->expected(0, 1);
 
   add.group(kSaveGroup);
   add.text("--save", "DIR", o.save, "write weights and a checkpoint there at the end");
@@ -325,6 +337,9 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.group(kOutputGroup);
   add.text("--log", "FILE", o.log, "one line of JSON per step");
   add.text("--trace", "FILE", o.trace, "what ran when, for ui.perfetto.dev");
+  add.text("--dump-gradients", "DIR", o.dump_gradients,
+           "worker 0's own gradients, and residuals that elements\nare chosen from, at steps 1, 10, 100, ...: a file of\n"
+           "float32 for each parameter, DIR/step-000100/NAME.f32");
   add.flag("--quiet", o.quiet, "no progress");
   add.flag("--json", o.json, "the result as one JSON object, on the last line");
   add.flag("--dry-run", o.dry_run, "say what would be done, and leave");
@@ -372,11 +387,12 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
   refuse_strangers(app, options.sync);
   if (const dist::SparseMethod* method = dist::sparse_method(options.sync)) {
     options.sparse.masking = !options.no_mask;
+    options.sparse.feedback = !options.no_feedback;
     if (options.link) {
       options.sparse.latency_seconds = std::chrono::duration<double>(options.link->latency).count();
       options.sparse.seconds_per_byte = 8.0 / static_cast<double>(options.link->bits_per_second);
     }
-    dist::require_sensible(*method, options.sparse);
+    dist::require_sensible(*method, options.sparse, options.optimizer, options.clip.kind == Clip::Kind::value);
   }
   if (options.link_of.size() > 0 && !options.link)
     refuse("there is no link to make an exception from", "--link-of", "add --link, as --link 100mbit,1ms");

@@ -64,6 +64,7 @@ struct Training {
     std::function<std::optional<double>(std::int64_t)> density{};
     std::function<void(const Parameter&, Slice<const float>)> watch{};
     Device device = kCpu;
+    std::int64_t ledger_every = 0;
   };
 
   Training(Worker& w, Settings settings)
@@ -76,6 +77,7 @@ struct Training {
     options.overlap = s.overlap;
     options.clip_norm = s.clip;
     options.watch = s.watch;
+    options.ledger_every = s.ledger_every;
     options.rules.seed = 9;
     if (s.density) options.density = s.density;
     if (method.corrects) {
@@ -512,6 +514,84 @@ TEST(RedSync, StatesTheBytesThatItHandsToTheNetwork) {
     // Owners whose range few chose from return less than their share.
     EXPECT_NEAR(static_cast<double>(after), expected, (split ? 0.3 : 0.05) * expected) << split;
   }
+}
+
+LedgerRow row_of(const std::vector<LedgerRow>& rows, const std::string& parameter) {
+  const auto found =
+      std::find_if(rows.begin(), rows.end(), [&](const LedgerRow& r) { return r.parameter == parameter; });
+  EXPECT_NE(found, rows.end()) << parameter;
+  return found == rows.end() ? LedgerRow{} : *found;
+}
+
+/// The ledger of rank 0 and all bytes that all ranks have sent in 20 steps.
+std::pair<std::vector<LedgerRow>, double> ledger_of(int N, Settings s) {
+  s.ledger_every = 5;
+  std::vector<LedgerRow> rows;
+  double bytes = 0;
+  on_ranks(N, [&](Worker& w) {
+    Training t(w, s);
+    const std::uint64_t before = w.engine.counters().sent.bytes;
+    t.steps(1, 20);
+    std::vector<double> sum{static_cast<double>(w.engine.counters().sent.bytes - before)};
+    double own = 0;
+    for (const LedgerRow& r : t.sync->ledger()) own += r.bytes;
+    sum.push_back(own);
+    w.engine.run("sum", [&](Communicator& comm) { return sum_over_ranks(comm, slice(sum)); });
+    if (w.rank != 0) return;
+    rows = t.sync->ledger();
+    bytes = sum[0];
+    EXPECT_NEAR(sum[1], sum[0], 1e-3 * sum[0]) << "what the ledgers say is what was sent";
+  });
+  return {rows, bytes};
+}
+
+// RedSync's facts: an allgather's traffic grows with the ranks, the union of their choices nearly so.
+TEST(RedSync, AllgatherTrafficGrowsWithTheRanksAndThatOfASplitDoesNot) {
+  constexpr double k = 128;  // of fc1.weight's 6,400 elements
+  double last_union = 0;
+  for (const int N : {2, 3, 4, 8, 16}) {
+    SCOPED_TRACE(N);
+    Settings s;
+    s.sparse.density = 0.02;
+    const LedgerRow gathered = row_of(ledger_of(N, s).first, "fc1.weight");
+    EXPECT_EQ(gathered.exchanges, 20);
+    EXPECT_EQ(gathered.measured, 4);
+    EXPECT_EQ(gathered.sent, k);
+    EXPECT_EQ(gathered.bytes / 20, (N - 1) * (8 * k + 8));
+    EXPECT_GT(gathered.union_density, last_union);
+    EXPECT_LE(gathered.union_density, N * 0.02);
+    last_union = gathered.union_density;
+    s.sparse.split = true;
+    const LedgerRow split = row_of(ledger_of(N, s).first, "fc1.weight");
+    EXPECT_LE(split.bytes / 20, 6 * 4 * k + 12 * (N - 1)) << "6 k words, and headers";
+  }
+  EXPECT_GT(last_union, 0.1);
+}
+
+TEST(RedSync, TheLedgerSaysWhatWasSentAndWhatWaits) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const auto [rows, bytes] = ledger_of(3, settings_of(c));
+    EXPECT_EQ(rows.back().parameter, "(others)");
+    EXPECT_EQ(rows.front().parameter, "conv");
+    for (const LedgerRow& r : rows) {
+      if (r.choice == "all") continue;
+      EXPECT_EQ(r.exchanges, 20);
+      EXPECT_NEAR(r.energy_sent + r.energy_held, 1, 1e-9);
+      EXPECT_GT(r.energy_sent, 0);
+      EXPECT_GT(r.energy_held, 0);
+      EXPECT_GE(r.oldest, 1);
+      EXPECT_LE(r.oldest, 20);
+    }
+  }
+}
+
+TEST(RedSync, TheOldestIsTheOneThatNoStepHasChosen) {
+  Settings s{.sync = "randomk"};
+  s.sparse.density = 1;
+  EXPECT_EQ(row_of(ledger_of(2, s).first, "odd").oldest, 0);
+  s.sync = "strom", s.sparse.density = 1e-3, s.sparse.threshold = 1e6;
+  EXPECT_EQ(row_of(ledger_of(2, s).first, "odd").oldest, 20);
 }
 
 TEST(RedSync, OfOneRankSendsNothing) {

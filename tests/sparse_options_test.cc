@@ -91,6 +91,19 @@ TEST(SparseOptions, ThatMakeNoSenseTogetherAreRefused) {
   EXPECT_EQ(sparse_method("allreduce"), nullptr);
 }
 
+TEST(SparseOptions, AMethodFitsThePlansThatAreMadeForIt) {
+  const SparseMethod &redsync = *sparse_method("redsync"), &strom = *sparse_method("strom");
+  EXPECT_TRUE(fits(redsync, {}));
+  EXPECT_TRUE(fits(redsync, {Method::trimmed, true}));
+  EXPECT_TRUE(fits(redsync, {Method::sampled, false}));
+  EXPECT_FALSE(fits(redsync, {Method::sampled, true}));
+  EXPECT_FALSE(fits(redsync, {std::nullopt, true}));
+  for (const Method method : {Method::fixed, Method::dropping, Method::dgc, Method::adacomp, Method::random})
+    EXPECT_FALSE(fits(redsync, {method, false}));
+  EXPECT_TRUE(fits(strom, {Method::fixed, false}));
+  EXPECT_FALSE(fits(strom, {Method::exact, false}));
+}
+
 /// conv 144 KiB, its norm, a large linear weight of 3 chunks, its bias, the output layer.
 ParameterArena some_model() {
   std::vector<std::shared_ptr<Parameter>> parameters;

@@ -39,7 +39,12 @@ const SparseMethod* sparse_method(const std::string& sync) {
   return nullptr;
 }
 
-void require_sensible(const SparseMethod& m, const SparseOptions& o) {
+void require_sensible(const SparseMethod& m, const SparseOptions& o, const std::string& optimizer, bool clips_values) {
+  require<UsageError>(!m.corrects || optimizer == "sgd", "--sync ", m.name,
+                      " corrects the momentum of sgd on every worker, ", optimizer,
+                      " has none of that kind (--optimizer): take --optimizer sgd, or --sync topk");
+  require<UsageError>(!clips_values, "--sync ", m.name,
+                      " limits the length of each worker's gradient, not its elements (--clip): give --clip norm:X");
   require<UsageError>(o.density > 0 && o.density <= 1, "a share of ", o.density,
                       " of the elements is not to be had (--density): give more than 0 and at most 1, as 0.001");
   require<UsageError>(!(o.quantised && o.selector == "sampled"),
@@ -55,8 +60,26 @@ void require_sensible(const SparseMethod& m, const SparseOptions& o) {
   if (!m.method) dispatch_of(m, o);
 }
 
+bool fits(const SparseMethod& m, const Choice& choice) {
+  if (!choice.method) return !choice.quantised;
+  if (m.method) return choice.method == m.method && !choice.quantised;
+  switch (*choice.method) {
+    case Method::fixed:
+    case Method::dropping:
+    case Method::dgc:
+    case Method::adacomp:
+    case Method::random:
+      return false;
+    case Method::sampled:
+      return !choice.quantised;
+    default:
+      return true;
+  }
+}
+
 Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o) {
-  Dispatch d{.kind = Dispatch::Kind::fixed, .quantised = o.quantised, .density = o.density};
+  Dispatch d{
+      .kind = Dispatch::Kind::fixed, .quantised = o.quantised, .density = o.density, .dense_below = o.dense_below};
   if (o.latency_seconds) d.latency_seconds = *o.latency_seconds;
   if (o.seconds_per_byte) d.seconds_per_byte = *o.seconds_per_byte;
   if (m.method) {

@@ -31,22 +31,28 @@ const SparseMethod* sparse_method(const std::string& sync);
 
 /// What the command line says about them.
 struct SparseOptions {
-  double density = 1e-3;           ///< --density: (0, 1]
-  std::string selector = "paper";  ///< --selector: paper | auto | radix | trimmed | search | sampled | exact
-  bool quantised = false;          ///< --qrgc
-  bool feedback = true;            ///< --qrgc-feedback
-  bool masking = true;             ///< no --no-mask
-  std::optional<Warmup> warmup{};  ///< --warmup; nothing: the method's own
-  bool delta = false;              ///< --index-coding delta
-  bool split = false;              ///< --sparse-reduce split
-  double threshold = 0;            ///< --threshold, of strom
+  double density = 1e-3;                 ///< --density: (0, 1]
+  std::string selector = "paper";        ///< --selector: paper | auto | radix | trimmed | search | sampled | exact
+  bool quantised = false;                ///< --qrgc
+  bool feedback = true;                  ///< --qrgc-feedback
+  bool masking = true;                   ///< no --no-mask
+  std::optional<Warmup> warmup{};        ///< --warmup; nothing: the method's own
+  std::int64_t dense_below = 128 << 10;  ///< bytes: smaller parameters travel whole
+  bool delta = false;                    ///< --index-coding delta
+  bool split = false;                    ///< --sparse-reduce split
+  double threshold = 0;                  ///< --threshold, of strom
   /// Of the network, where it is known: for --selector auto, and for how small indices are to be written.
   std::optional<double> latency_seconds{}, seconds_per_byte{};
 };
 
-/// throws UsageError where these options make no sense together: a density out of range, the sampled search with one
-/// sign, ...
-void require_sensible(const SparseMethod& method, const SparseOptions& options);
+/// optimizer : sgd, adam, adamw.   clips_values : --clip value
+/// throws UsageError where these make no sense together: a density out of range, the sampled search with one sign,
+/// momentum correction of an optimiser that has no such momentum, ...
+void require_sensible(const SparseMethod& method, const SparseOptions& options, const std::string& optimizer = "sgd",
+                      bool clips_values = false);
+
+/// Whether a plan for this method may have that choice: a plan may come from a file.
+bool fits(const SparseMethod& method, const Choice& choice);
 
 /// What the plan is to send of which parameters.
 Dispatch dispatch_of(const SparseMethod& method, const SparseOptions& options);

@@ -42,6 +42,9 @@ RedSync::RedSync(const ParameterArena& arena, Engine& engine, Plan plan, Update 
     layer = std::make_unique<Layer>(*p, ResidualTensor(*p, bucket.choice, options_.rules, decay,
                                                        options_.rules.momentum != 0 ? velocity_ : Tensor(), residual_));
     layer->slot = engine.reserve_slots(1);
+    layer->row.parameter = p->info.name;
+    layer->row.choice = to_string(bucket.choice);
+    layer->row.elements = p->info.elements;
     layer->priority = bucket.priority;
     if (options_.split)
       layer->split =
@@ -61,6 +64,9 @@ void RedSync::begin_step(const StepContext& context) {
   if (sparse() != was_sparse_) change_phase(sparse());
   was_sparse_ = sparse();
   dense_.begin_step(context);
+  for (const Bucket& b : plan().buckets)
+    if (!sparse() || !b.sparse())
+      dense_bytes_ += ring_allreduce_cost(engine_.size(), static_cast<double>(b.elements) * 4).bytes;
 }
 
 /// To sparse: U is what every worker would hold if it had seen the mean of all gradients so far. To dense: V is sent at
@@ -120,18 +126,49 @@ void RedSync::ready(Parameter& p, Rows rows, float factor) {
     layer->context = context_;
   }
   tensor.gather(rows, factor);
-  if (tensor.complete()) {
-    if (options_.watch) options_.watch(p, tensor.residual());
-    tensor.choose(context_.step);
-    layer->packet.clear();
-    if (layer->split)
-      layer->split->load(tensor.indices(), tensor.values(), tensor.k(), tensor.most());
-    else if (!shares_indices(tensor))
-      tensor.wire().encode(tensor.indices(), tensor.values(), tensor.elements(), layer->packet);
-    layer->phase = Layer::Phase::chosen;
-  }
   work_.select_seconds += seconds_since(begin);
-  if (layer->phase == Layer::Phase::chosen && options_.overlap != Overlap::none) submit(*layer);
+  if (!tensor.complete()) return;
+  choose(*layer);
+  if (options_.overlap != Overlap::none) submit(*layer);
+}
+
+void RedSync::choose(Layer& layer) {
+  ResidualTensor& tensor = layer.tensor;
+  if (options_.watch) options_.watch(layer.parameter, tensor.residual());
+  layer.measured = options_.ledger_every > 0 && context_.step % options_.ledger_every == 0;
+  const Tensor residual = residual_.range(layer.parameter.info.offset, layer.parameter.info.elements);
+  const double energy = layer.measured ? raw::sum_of_squares(residual) : 0;
+  const auto begin = Clock::now();
+  tensor.choose(context_.step);
+  layer.packet.clear();
+  if (layer.split)
+    layer.split->load(tensor.indices(), tensor.values(), tensor.k(), tensor.most());
+  else if (!shares_indices(tensor))
+    tensor.wire().encode(tensor.indices(), tensor.values(), tensor.elements(), layer.packet);
+  layer.phase = Layer::Phase::chosen;
+  work_.select_seconds += seconds_since(begin);
+  if (options_.ledger_every > 0) account(layer, energy);
+}
+
+/// What was chosen; what the exchange adds, follows in apply().
+void RedSync::account(Layer& layer, double energy_before) {
+  const auto step = static_cast<std::int32_t>(context_.step);
+  const Slice<const std::uint32_t> chosen = layer.tensor.indices();
+  if (layer.last_chosen.empty()) layer.last_chosen.assign(layer.tensor.elements(), step - 1);
+  for (const std::uint32_t i : chosen) layer.last_chosen[i] = step;
+  ++layer.row.exchanges;
+  layer.row.sent += static_cast<double>(chosen.size());
+  const double N = engine_.size();
+  if (shares_indices(layer.tensor))
+    layer.row.bytes += 2 * (N - 1) / N * 4 * static_cast<double>(chosen.size());
+  else if (!layer.split)
+    layer.row.bytes += (N - 1) * static_cast<double>(layer.packet.size() + sizeof(std::uint32_t));
+  if (!layer.measured) return;
+  ++layer.row.measured;
+  const ParameterInfo& info = layer.parameter.info;
+  const double after = raw::sum_of_squares(residual_.range(info.offset, info.elements));
+  layer.row.energy_held += energy_before > 0 ? after / energy_before : 1;
+  layer.row.oldest = step - *std::min_element(layer.last_chosen.begin(), layer.last_chosen.end());
 }
 
 void RedSync::submit(Layer& layer) {
@@ -204,7 +241,11 @@ void RedSync::apply(Layer& layer) {
 /// dense += factor times everything that was sent, in rank order.
 void RedSync::add_received(Layer& layer, float factor, Slice<float> dense) {
   ResidualTensor& tensor = layer.tensor;
-  if (shares_indices(tensor)) return compress::scatter_add(tensor.indices(), tensor.values(), factor, dense);
+  if (shares_indices(tensor)) {
+    if (std::exchange(layer.measured, false))
+      layer.row.union_density += static_cast<double>(tensor.k()) / static_cast<double>(tensor.elements());
+    return compress::scatter_add(tensor.indices(), tensor.values(), factor, dense);
+  }
   const Gathered& all = layer.split ? layer.split->all() : layer.gathered;
   const SparseWire& wire = layer.split ? layer.split->wire() : tensor.wire();
   std::size_t views = 0;
@@ -218,9 +259,40 @@ void RedSync::add_received(Layer& layer, float factor, Slice<float> dense) {
   }
   views_.resize(views);
   compress::scatter_add(views_, factor, dense);
+  if (std::exchange(layer.measured, false)) {
+    std::vector<std::uint32_t> united;
+    for (const compress::SparseView& view : views_)
+      united.insert(united.end(), view.indices().begin(), view.indices().end());
+    std::sort(united.begin(), united.end());
+    const auto end = std::unique(united.begin(), united.end());
+    layer.row.union_density += static_cast<double>(end - united.begin()) / static_cast<double>(tensor.elements());
+  }
   if (!layer.split) return;
+  if (options_.ledger_every > 0) layer.row.bytes += static_cast<double>(layer.split->own_bytes());
   compress::scatter_add(slice(layer.split->dropped_indices()), slice(layer.split->dropped_values()), 1.0f,
                         tensor.residual());
+}
+
+std::vector<LedgerRow> RedSync::ledger() const {
+  std::vector<LedgerRow> rows;
+  if (options_.ledger_every == 0) return rows;
+  LedgerRow others{.parameter = "(others)", .choice = "all"};
+  for (const auto& p : arena_.parameters())
+    if (!layers_[static_cast<std::size_t>(p->info.index)]) others.elements += p->info.elements;
+  others.bytes = dense_bytes_;
+  rows.push_back(others);
+  for (const auto& layer : layers_) {
+    if (!layer) continue;
+    LedgerRow row = layer->row;
+    const double exchanges = std::max<double>(1, static_cast<double>(row.exchanges));
+    const double measured = std::max<double>(1, static_cast<double>(row.measured));
+    row.sent /= exchanges;
+    row.energy_held /= measured, row.union_density /= measured;
+    row.energy_sent = row.measured > 0 ? 1 - row.energy_held : 0;
+    rows.push_back(row);
+  }
+  std::reverse(rows.begin(), rows.end());  // the arena ends with what forward reaches first
+  return rows;
 }
 
 void RedSync::end_step(StepStats& stats) {

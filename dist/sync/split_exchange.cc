@@ -50,6 +50,13 @@ Task<> SplitExchange::run(Communicator& comm) {
   co_await allgatherv(comm, kept_.slice(), most_sum_bytes_, all_);
 }
 
+std::size_t SplitExchange::own_bytes() const {
+  std::size_t bytes = static_cast<std::size_t>(workers_ - 1) * (kept_.size() + sizeof(std::uint32_t));
+  for (int d = 0; d < workers_; ++d)
+    if (d != rank_) bytes += parts_[static_cast<std::size_t>(d)].size();
+  return bytes;
+}
+
 /// Adds up in rank order, keeps the `share_` largest sums (of equal ones those with the lowest indices).
 void SplitExchange::merge() {
   indices_.clear(), values_.clear(), dropped_indices_.clear(), dropped_values_.clear();

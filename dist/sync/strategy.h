@@ -1,9 +1,11 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "core/parameter.h"
 #include "core/state.h"
+#include "dist/sync/ledger.h"
 
 namespace laconic::dist {
 
@@ -57,6 +59,9 @@ class Strategy : public ParameterListener {
     double select_seconds = 0, update_seconds = 0;
   };
   virtual Work work() const { return {}; }
+
+  /// Where the bytes of each parameter went, as forward reaches them; empty if the strategy keeps no account.
+  virtual std::vector<LedgerRow> ledger() const { return {}; }
 
   /// What has to be in a checkpoint besides parameters and optimiser, after a flush. Names begin with the strategy's.
   virtual void save(StateDict&) const {}

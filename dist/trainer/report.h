@@ -2,6 +2,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "dist/sync/ledger.h"
 
 namespace laconic {
 
@@ -46,6 +49,12 @@ struct EvalReport {
   std::int64_t bytes_sent_total = 0;  ///< bytes_sent_sum added since the start
 };
 
+/// Where the bytes of each parameter went so far, on rank 0.
+struct LedgerReport {
+  std::int64_t step = 0;  ///< updates made
+  std::vector<dist::LedgerRow> rows;
+};
+
 /// What is known at the end.
 struct RunSummary {
   std::int64_t steps = 0;  ///< updates made since the start of training
@@ -59,6 +68,7 @@ struct RunSummary {
   std::int64_t buffer_bytes_peak = 0;  ///< of communication buffers, rank 0's
   std::int64_t bytes_dense_total = 0;  ///< what dense rings would have sent, all ranks
   std::optional<EvalReport> last_eval;
+  std::vector<dist::LedgerRow> ledger;  ///< rank 0's; empty without --ledger
   std::string stopped;  ///< why it ended early; empty if it did not
 };
 
@@ -69,6 +79,7 @@ class Observer {
   virtual void on_start(const RunInfo&) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_eval(const EvalReport&) {}
+  virtual void on_ledger(const LedgerReport&) {}  ///< with --ledger, after every evaluation
   virtual void on_end(const RunSummary&) {}
 };
 

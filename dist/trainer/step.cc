@@ -32,6 +32,7 @@ void Trainer::train_step() {
     }
 
   strategy_->begin_step({.step = step_ + 1, .lr = lr});
+  if (dump_) dump_->begin_step(step_ + 1);
   arena_->begin_step();
   context_.step = step_;
   for (std::int64_t m = 0; m < micro_batches; ++m) {

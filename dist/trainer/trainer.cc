@@ -26,7 +26,10 @@ std::string strategy_text(const dist::SparseMethod& method, const dist::SparseOp
 
 Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions options, Observer* observer)
     : worker_(worker), workload_(workload), o_(std::move(options)), observer_(worker.rank == 0 ? observer : nullptr), clock_(std::make_unique<StepClock>()), bytes_before_(worker.engine.counters().sent.bytes) {
-  require_sparse_sense();
+  if (const dist::SparseMethod* method = dist::sparse_method(o_.sync)) {
+    dist::require_sensible(*method, o_.sparse, o_.optimizer.name, o_.clip.kind == Clip::Kind::value);
+    require<UsageError>(o_.optimizer.dampening == 0, "--sync ", o_.sync, " knows no dampening: leave it out");
+  }
   set_kernel_threads(o_.threads);
   Module& model = workload_.model();
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
@@ -39,7 +42,8 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   dist::check_fingerprint(worker_.engine, fingerprint());
   agree_on_plan();
   make_strategy();
-  arena_->set_listener(strategy_.get());
+  if (!o_.dump_gradients.empty() && worker_.rank == 0) dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
+  arena_->set_listener(dump_ ? static_cast<ParameterListener*>(dump_.get()) : strategy_.get());
   figures_slot_ = worker_.engine.reserve_slots(1);
   if (o_.resume.empty()) {
     make_equal();
@@ -69,10 +73,18 @@ void Trainer::make_strategy() {
     return;
   }
   require<UsageError>(method != nullptr, "unknown strategy '", o_.sync, "' (--sync): see --help");
+  for (const dist::Bucket& bucket : plan_.buckets)
+    require<UsageError>(dist::fits(*method, bucket.choice), "the plan chooses from ", bucket.name, " by '", dist::to_string(bucket.choice),
+                        "', which is not for --sync ", o_.sync, " (--plan): make the plan for this strategy");
   dist::RedSync::Options options = dist::redsync_options(*method, o_.sparse, steps_per_epoch());
   options.mean = o_.mean;
   options.overlap = o_.overlap;
   options.rules.seed = o_.seed;
+  options.ledger_every = o_.ledger_every;
+  if (!o_.dump_gradients.empty())
+    options.watch = [this](const Parameter& p, Slice<const float> residual) {
+      if (dump_) dump_->residual(p, residual);
+    };
   const double root = std::sqrt(static_cast<double>(worker_.size));
   if (o_.clip.kind == Clip::Kind::norm) options.clip_norm = o_.mean ? o_.clip.limit * root : o_.clip.limit / root;
   Tensor velocity;
@@ -83,18 +95,6 @@ void Trainer::make_strategy() {
     options.weight_decay = [decay = o_.optimizer.decay](const ParameterInfo& p) { return decay.of(p); };
   }
   strategy_ = std::make_unique<dist::RedSync>(*arena_, worker_.engine, plan_, update, velocity, std::move(options));
-}
-
-/// What a strategy that sends a choice of elements can work with.
-void Trainer::require_sparse_sense() const {
-  const dist::SparseMethod* method = dist::sparse_method(o_.sync);
-  if (method == nullptr) return;
-  dist::require_sensible(*method, o_.sparse);
-  require<UsageError>(!method->corrects || (o_.optimizer.name == "sgd" && o_.optimizer.dampening == 0), "--sync ", o_.sync,
-                      " corrects the momentum of sgd on every worker, ", o_.optimizer.name,
-                      " has none of that kind (--optimizer): take --optimizer sgd, or --sync topk");
-  require<UsageError>(o_.clip.kind != Clip::Kind::value, "--sync ", o_.sync,
-                      " limits the length of each worker's gradient, not its elements (--clip): give --clip norm:X");
 }
 
 void Trainer::load_init() {
@@ -267,6 +267,7 @@ RunSummary Trainer::run() {
   worker_.engine.run("sum of all bytes", [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   if (stop_ && step_ < end) summary_.stopped = "interrupted";
+  summary_.ledger = strategy_->ledger();
   summary_.steps = step_;
   summary_.seconds = seconds_before_ + seconds_since(clock_->run_start);
   summary_.samples_per_s = training_seconds_ > 0 ? trained_samples_ / training_seconds_ : 0;
@@ -299,7 +300,10 @@ EvalReport Trainer::evaluate() {
   report.seconds = seconds_before_ + seconds_since(clock_->run_start);
   report.bytes_sent_total = summary_.bytes_sent_total;
   summary_.last_eval = report;
-  if (observer_) observer_->on_eval(report);
+  if (observer_) {
+    observer_->on_eval(report);
+    if (const auto rows = strategy_->ledger(); !rows.empty()) observer_->on_ledger({.step = step_, .rows = rows});
+  }
   return report;
 }
 

@@ -10,6 +10,7 @@
 #include "dist/sync/allreduce.h"
 #include "dist/sync/methods.h"
 #include "dist/trainer/checkpoint.h"
+#include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/report.h"
 #include "dist/trainer/workload.h"
 #include "dist/world.h"
@@ -39,6 +40,7 @@ struct TrainerOptions {
   bool dropout = true;
   std::string sync = "allreduce";          ///< none | allreduce | a name of dist::sparse_methods()
   dist::SparseOptions sparse{};            ///< of those
+  std::int64_t ledger_every = 0;           ///< of those: measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan{};
   std::string plan_file{};                 ///< what travels how, instead of by `plan` (JSON, as plan().json())
   dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
@@ -50,6 +52,8 @@ struct TrainerOptions {
   std::string init{};                      ///< weights to start from (safetensors); empty: random ones
   std::string save{};                      ///< directory for weights and checkpoints; empty: none
   std::optional<Every> save_every{};
+  /// A directory for rank 0's own gradients, and what has been gathered when elements are chosen, at steps 1, 10, 100, …
+  std::string dump_gradients{};
   std::string resume{};                    ///< checkpoint, or directory whose newest one is taken; empty: start anew
   Trace* trace = nullptr;
   std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step
@@ -106,7 +110,6 @@ class Trainer {
 
   void train_step();
   void make_strategy();
-  void require_sparse_sense() const;
   bool finite_everywhere(float loss);
   [[noreturn]] void report_non_finite(float loss);
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
@@ -128,6 +131,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   dist::Plan plan_;
   std::unique_ptr<dist::Strategy> strategy_;
+  std::unique_ptr<GradientDump> dump_;  // between the arena and the strategy; null: nothing is
 
   std::int64_t step_ = 0;
   std::int64_t saved_step_ = -1;  // of the last checkpoint
