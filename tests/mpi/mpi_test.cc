@@ -214,6 +214,7 @@ std::vector<float> trained(Engine& engine, const std::string& sync, const Sparse
   for (const std::int64_t rows : {40, 7, 90}) {
     parameters.push_back(std::make_shared<Parameter>(Shape{rows, 50}, Role::linear));
     parameters.back()->info.name = concat("p", rows);
+    std::fill_n(parameters.back()->value().data<float>(), rows * 50, 1.0f);
   }
   const ParameterArena arena(parameters);
   PlanOptions options{.sparse = dispatch_of(*sparse_method(sync), sparse)};
