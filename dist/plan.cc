@@ -258,6 +258,10 @@ bool Plan::sparse() const {
   return std::any_of(buckets.begin(), buckets.end(), [](const Bucket& b) { return b.sparse(); });
 }
 
+bool Plan::has(Algorithm algorithm) const {
+  return std::any_of(buckets.begin(), buckets.end(), [&](const Bucket& b) { return b.algorithm == algorithm; });
+}
+
 std::int64_t Plan::copied_bytes(const Parameters& parameters) const {
   std::int64_t bytes = 0;
   for (const Bucket& b : buckets)
