@@ -150,6 +150,7 @@ LACONIC_AVX512 void emit_chunk_avx512(const float* values, std::size_t n, bool d
   std::size_t i = 0;
   if (dense) {
     for (; i + kLanes <= n; i += kLanes) {
+      _mm_prefetch(reinterpret_cast<const char*>(values + i + 1024), _MM_HINT_T0);
       const __m512 v = _mm512_loadu_ps(values + i);
       keep(_mm512_cmpge_epi32_mask(key(v), floor), v, e.first + static_cast<std::uint32_t>(i), e);
     }
