@@ -16,7 +16,7 @@
 namespace laconic::compress::fast {
 namespace {
 
-constexpr std::size_t kLine = 16, kBins = 4096, kDense = 700;
+constexpr std::size_t kLine = 16, kBins = 4096, kDense = 32;
 
 void require_numbers(std::int32_t largest_key) { require<DataError>(largest_key <= kInfinityKey, kNaNSentence); }
 
@@ -161,7 +161,7 @@ Kept filter(const Request& r, std::int32_t floor, Scratch& scratch) {
 struct Cut {
   std::int32_t key = 0;    ///< those above it are in
   std::size_t equal = 0;   ///< and the first so many of those that have it
-  std::int32_t floor = 0;  ///< about `target` reach this; -1 if there are not so many
+  std::int32_t floor = 0;  ///< about `target` reach this, or would
 };
 
 /// 1 <= k <= n. Bins between the smallest and the largest, nth_element inside of one.
@@ -177,9 +177,18 @@ Cut cut(const std::vector<std::int32_t>& keys, std::size_t k, std::size_t target
     for (above = 0; above + counts[bin] < rank; --bin) above += counts[bin];
     return static_cast<std::int32_t>(bin);
   };
-  Cut result{.floor = -1};
+  Cut result;
   std::size_t above = 0;
-  if (target <= keys.size()) result.floor = smallest + (bin_of(target, above) << shift);
+  if (target <= keys.size()) {
+    result.floor = smallest + (bin_of(target, above) << shift);
+  } else {
+    // Tails fall about as exponentials do: as far down again as from the middle for each doubling.
+    const float floor = magnitude_of(std::max(smallest, 0));
+    const float middle = magnitude_of(std::max(smallest + (bin_of((keys.size() + 1) / 2, above) << shift), 0));
+    const double doublings = std::log2(static_cast<double>(target) / static_cast<double>(keys.size()));
+    const auto down = static_cast<float>(doublings) * (middle - floor);
+    result.floor = key_of(down < 0.2f * floor ? floor - down : 0.8f * floor, Sign::any);
+  }
   const std::int32_t bin = bin_of(k, above);
   line.clear();
   for (const std::int32_t key : keys)
@@ -190,11 +199,8 @@ Cut cut(const std::vector<std::int32_t>& keys, std::size_t k, std::size_t target
   return result;
 }
 
-/// A floor for the next step, from what this one has seen.
-float next_floor(const Cut& c, const Kept& kept) {
-  const std::int32_t key = c.floor >= 0 ? c.floor : key_of(0.9f * magnitude_of(kept.floor), Sign::any);
-  return magnitude_of(std::max(key, 1));
-}
+/// A floor for the next step: zeros are never worth keeping.
+float next_floor(const Cut& c) { return magnitude_of(std::max(c.floor, 1)); }
 
 /// Adds the first `count` elements whose key is `key` to out, which has none of them.
 void merge_ties(Slice<const float> values, Sign sign, std::int32_t key, std::size_t count, Selection& out) {
@@ -231,7 +237,7 @@ float top_of(const Request& r, const Kept& kept, std::size_t k, std::size_t targ
     const Cut c = cut(scratch.keys, k, target, scratch.line);
     take(kept, scratch.keys, c.key, c.equal, k, out);
     out.threshold = magnitude_of(c.key);
-    return next_floor(c, kept);
+    return next_floor(c);
   }
   out.indices.assign(kept.indices, kept.indices + kept.size);
   out.values.assign(kept.values, kept.values + kept.size);
@@ -317,7 +323,7 @@ float search(const Request& r, std::size_t k, std::size_t target, const Residual
   }
   out.threshold = threshold;
   if (kept.size == 0) return -1;
-  return next_floor(cut(scratch.keys, 1, target, scratch.line), kept);
+  return next_floor(cut(scratch.keys, 1, target, scratch.line));
 }
 
 void collect(Slice<const float> values, Sign sign, std::int32_t key, std::size_t most, Scratch& scratch,
