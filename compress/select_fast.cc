@@ -34,7 +34,7 @@ std::int32_t sampled_floor(const Request& r, double aim, std::vector<std::int32_
   const std::size_t n = r.values.size(), lines = n / kLine;
   const std::int32_t lowest = lowest_key(r.sign);
   if (lines == 0) return lowest;
-  const std::size_t sample = std::min(std::clamp<std::size_t>(n / 1024, 256, 4096), lines);
+  const std::size_t sample = std::min(std::clamp<std::size_t>(n / 2048, 256, 4096), lines);
   const double expected = aim * static_cast<double>(r.need) * static_cast<double>(sample) / static_cast<double>(lines);
   // Neighbours are alike: so many hits in clusters of c vary as if they were 1/c as many.
   const auto rank_for = [&](double cluster) {
@@ -247,24 +247,6 @@ float top_of(const Request& r, const Kept& kept, std::size_t k, std::size_t targ
 }
 
 }  // namespace
-
-void Elements::reserve(std::size_t room) {
-  if (room <= room_) return;
-  room_ = std::max(room, 2 * room_);
-  const auto grow = [&](auto& memory) {
-    auto larger = std::make_unique_for_overwrite<std::remove_reference_t<decltype(memory[0])>[]>(room_);
-    std::copy_n(memory.get(), size_, larger.get());
-    memory = std::move(larger);
-  };
-  grow(indices_), grow(values_);
-}
-
-void Elements::append(const Elements& other) {
-  reserve(size_ + other.size());
-  std::copy_n(other.indices(), other.size(), indices() + size_);
-  std::copy_n(other.values(), other.size(), values() + size_);
-  size_ += other.size();
-}
 
 Kept keep(const Request& r, Scratch& scratch, Selection& out) {
   const std::int32_t lowest = lowest_key(r.sign);

@@ -109,6 +109,7 @@ nlohmann::json bench_residual(const SparseBenchOptions& o) {
                  .run = [&] { pass(candidates, &candidates.candidates); },
                  .before = send});
   run_in_turns(all, o.rounds);
+  all.back().name += fmt::format(" ({} of them)", candidates.candidates.count());
   print(o, "residual", "of the dense update", all);
   return results(o, "residual", all);
 }

@@ -44,22 +44,33 @@ LACONIC_AVX512_INLINE void flush(__m512 lanes, __m512d (&sum)[2]) {
   sum[1] = _mm512_add_pd(sum[1], _mm512_cvtps_pd(_mm512_extractf32x8_ps(lanes, 1)));
 }
 
-template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay>
-LACONIC_AVX512_INLINE __m512 step(const ResidualPass& p, std::size_t i, __mmask16 in) {
-  __m512 v = _mm512_maskz_loadu_ps(in, p.residual + i);
+/// A vector from memory and back: whole, or its first lanes. (A mask that is all ones costs: nothing is forwarded from
+/// masked stores to loads.)
+struct Whole {
+  LACONIC_AVX512_INLINE __m512 load(const float* from) const { return _mm512_loadu_ps(from); }
+  LACONIC_AVX512_INLINE void store(float* to, __m512 v) const { _mm512_storeu_ps(to, v); }
+};
+struct Begun {
+  __mmask16 in;
+  LACONIC_AVX512_INLINE __m512 load(const float* from) const { return _mm512_maskz_loadu_ps(in, from); }
+  LACONIC_AVX512_INLINE void store(float* to, __m512 v) const { _mm512_mask_storeu_ps(to, in, v); }
+};
+
+template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay, class Access>
+LACONIC_AVX512_INLINE __m512 step(const ResidualPass& p, std::size_t i, const Access& access) {
+  __m512 v = access.load(p.residual + i);
   if constexpr (!kGradient) return v;
-  __m512 g = _mm512_mul_ps(_mm512_set1_ps(p.factor), _mm512_maskz_loadu_ps(in, p.gradient + i));
-  if constexpr (kDecay)
-    g = _mm512_add_ps(g, _mm512_mul_ps(_mm512_set1_ps(p.decay), _mm512_maskz_loadu_ps(in, p.weight + i)));
+  __m512 g = _mm512_mul_ps(_mm512_set1_ps(p.factor), access.load(p.gradient + i));
+  if constexpr (kDecay) g = _mm512_add_ps(g, _mm512_mul_ps(_mm512_set1_ps(p.decay), access.load(p.weight + i)));
   if constexpr (kVelocity) {
     const __m512 m = _mm512_set1_ps(p.momentum);
-    const __m512 u = _mm512_add_ps(_mm512_mul_ps(m, _mm512_maskz_loadu_ps(in, p.velocity + i)), g);
-    _mm512_mask_storeu_ps(p.velocity + i, in, u);
+    const __m512 u = _mm512_add_ps(_mm512_mul_ps(m, access.load(p.velocity + i)), g);
+    access.store(p.velocity + i, u);
     v = _mm512_add_ps(v, kNesterov ? _mm512_add_ps(_mm512_mul_ps(m, u), g) : u);
   } else {
     v = _mm512_add_ps(v, g);
   }
-  _mm512_mask_storeu_ps(p.residual + i, in, v);
+  access.store(p.residual + i, v);
   return v;
 }
 
@@ -81,9 +92,9 @@ LACONIC_AVX512 void tiles(const ResidualPass& p, std::size_t n, Emission& e, Sum
     std::size_t i = begin;
 #pragma GCC unroll 4
     for (; i + kPair <= end; i += kPair) {
-      const __m512 v0 = step<kGradient, kVelocity, kNesterov, kDecay>(p, i, 0xFFFF);
+      const __m512 v0 = step<kGradient, kVelocity, kNesterov, kDecay>(p, i, Whole{});
       note(v0);
-      const __m512 v1 = step<kGradient, kVelocity, kNesterov, kDecay>(p, i + kLanes, 0xFFFF);
+      const __m512 v1 = step<kGradient, kVelocity, kNesterov, kDecay>(p, i + kLanes, Whole{});
       note(v1);
       if constexpr (kEmit) {
         const __mmask16 hits0 = _mm512_cmpge_epi32_mask(key(v0), floor),
@@ -95,7 +106,7 @@ LACONIC_AVX512 void tiles(const ResidualPass& p, std::size_t n, Emission& e, Sum
       }
     }
     const std::size_t rest = i;
-    for (; i < end; i += kLanes) note(step<kGradient, kVelocity, kNesterov, kDecay>(p, i, first_lanes(end - i)));
+    for (; i < end; i += kLanes) note(step<kGradient, kVelocity, kNesterov, kDecay>(p, i, Begun{first_lanes(end - i)}));
     if constexpr (kEmit)
       if (rest < end)
         keep_rest(p.residual + rest, end - rest, e.first + static_cast<std::uint32_t>(rest), key, floor, e);
