@@ -44,8 +44,7 @@ LACONIC_AVX512_INLINE void flush(__m512 lanes, __m512d (&sum)[2]) {
   sum[1] = _mm512_add_pd(sum[1], _mm512_cvtps_pd(_mm512_extractf32x8_ps(lanes, 1)));
 }
 
-/// A vector from memory and back: whole, or its first lanes. (A mask that is all ones costs: nothing is forwarded from
-/// masked stores to loads.)
+/// A vector from memory and back: whole, or its first lanes.
 struct Whole {
   LACONIC_AVX512_INLINE __m512 load(const float* from) const { return _mm512_loadu_ps(from); }
   LACONIC_AVX512_INLINE void store(float* to, __m512 v) const { _mm512_storeu_ps(to, v); }
@@ -56,23 +55,34 @@ struct Begun {
   LACONIC_AVX512_INLINE void store(float* to, __m512 v) const { _mm512_mask_storeu_ps(to, in, v); }
 };
 
-template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay, class Access>
-LACONIC_AVX512_INLINE __m512 step(const ResidualPass& p, std::size_t i, const Access& access) {
-  __m512 v = access.load(p.residual + i);
-  if constexpr (!kGradient) return v;
-  __m512 g = _mm512_mul_ps(_mm512_set1_ps(p.factor), access.load(p.gradient + i));
-  if constexpr (kDecay) g = _mm512_add_ps(g, _mm512_mul_ps(_mm512_set1_ps(p.decay), access.load(p.weight + i)));
-  if constexpr (kVelocity) {
-    const __m512 m = _mm512_set1_ps(p.momentum);
-    const __m512 u = _mm512_add_ps(_mm512_mul_ps(m, access.load(p.velocity + i)), g);
-    access.store(p.velocity + i, u);
-    v = _mm512_add_ps(v, kNesterov ? _mm512_add_ps(_mm512_mul_ps(m, u), g) : u);
-  } else {
-    v = _mm512_add_ps(v, g);
+/// 16 values of the pass, which are loaded, changed and stored at different times: loads that wait behind stores cost
+/// up to a sixth of the pass.
+template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay>
+struct Step {
+  __m512 v, u, g;
+
+  template <class Access>
+  LACONIC_AVX512_INLINE void load(const ResidualPass& p, std::size_t i, const Access& access) {
+    v = access.load(p.residual + i);
+    if constexpr (kGradient) g = _mm512_mul_ps(_mm512_set1_ps(p.factor), access.load(p.gradient + i));
+    if constexpr (kDecay) g = _mm512_add_ps(g, _mm512_mul_ps(_mm512_set1_ps(p.decay), access.load(p.weight + i)));
+    if constexpr (kVelocity) u = access.load(p.velocity + i);
   }
-  access.store(p.residual + i, v);
-  return v;
-}
+  LACONIC_AVX512_INLINE void change(const ResidualPass& p) {
+    if constexpr (kVelocity) {
+      const __m512 m = _mm512_set1_ps(p.momentum);
+      u = _mm512_add_ps(_mm512_mul_ps(m, u), g);
+      v = _mm512_add_ps(v, kNesterov ? _mm512_add_ps(_mm512_mul_ps(m, u), g) : u);
+    } else if constexpr (kGradient) {
+      v = _mm512_add_ps(v, g);
+    }
+  }
+  template <class Access>
+  LACONIC_AVX512_INLINE void store(const ResidualPass& p, std::size_t i, const Access& access) const {
+    if constexpr (kVelocity) access.store(p.velocity + i, u);
+    if constexpr (kGradient) access.store(p.residual + i, v);
+  }
+};
 
 template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay, bool kEmit>
 LACONIC_AVX512 void tiles(const ResidualPass& p, std::size_t n, Emission& e, Sums& sums) {
@@ -90,11 +100,16 @@ LACONIC_AVX512 void tiles(const ResidualPass& p, std::size_t n, Emission& e, Sum
       sums.smallest = _mm512_min_ps(v, sums.smallest);
     };
     std::size_t i = begin;
-#pragma GCC unroll 4
+    Step<kGradient, kVelocity, kNesterov, kDecay> s0, s1;
     for (; i + kPair <= end; i += kPair) {
-      const __m512 v0 = step<kGradient, kVelocity, kNesterov, kDecay>(p, i, Whole{});
+      s0.load(p, i, Whole{});
+      s1.load(p, i + kLanes, Whole{});
+      s0.change(p);
+      s1.change(p);
+      s0.store(p, i, Whole{});
+      s1.store(p, i + kLanes, Whole{});
+      const __m512 v0 = s0.v, v1 = s1.v;
       note(v0);
-      const __m512 v1 = step<kGradient, kVelocity, kNesterov, kDecay>(p, i + kLanes, Whole{});
       note(v1);
       if constexpr (kEmit) {
         const __mmask16 hits0 = _mm512_cmpge_epi32_mask(key(v0), floor),
@@ -106,7 +121,13 @@ LACONIC_AVX512 void tiles(const ResidualPass& p, std::size_t n, Emission& e, Sum
       }
     }
     const std::size_t rest = i;
-    for (; i < end; i += kLanes) note(step<kGradient, kVelocity, kNesterov, kDecay>(p, i, Begun{first_lanes(end - i)}));
+    for (; i < end; i += kLanes) {
+      const Begun begun{first_lanes(end - i)};
+      s0.load(p, i, begun);
+      s0.change(p);
+      s0.store(p, i, begun);
+      note(s0.v);
+    }
     if constexpr (kEmit)
       if (rest < end)
         keep_rest(p.residual + rest, end - rest, e.first + static_cast<std::uint32_t>(rest), key, floor, e);
