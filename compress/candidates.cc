@@ -12,43 +12,37 @@ void Candidates::disable() {
 void Candidates::begin(float floor, Sign sign, std::size_t most) {
   active_ = true, sign_ = sign, floor_ = floor, most_ = most;
   elements_ = count_ = 0;
-  indices_.clear(), values_.clear(), runs_.clear();
+  found_.resize(0);
+  runs_.clear();
 }
 
-void Candidates::add(std::uint32_t first, std::uint64_t elements, std::uint64_t count, const std::uint32_t* indices,
-                     const float* values, std::size_t kept) {
-  kept = std::min(kept, room());
+void Candidates::note(std::uint32_t first, std::uint64_t elements, std::uint64_t count, std::size_t kept) {
   elements_ += elements, count_ += count;
-  if (kept == 0) return;
-  runs_.push_back({first, indices_.size(), indices_.size() + kept});
-  indices_.insert(indices_.end(), indices, indices + kept);
-  values_.insert(values_.end(), values, values + kept);
+  if (kept > 0) runs_.push_back({first, found_.size() - kept, found_.size()});
 }
 
 Slice<const std::uint32_t> Candidates::indices() {
   order();
-  return {indices_.data(), indices_.size()};
+  return {found_.indices(), found_.size()};
 }
 
 Slice<const float> Candidates::values() {
   order();
-  return {values_.data(), values_.size()};
+  return {found_.values(), found_.size()};
 }
 
 void Candidates::order() {
   const auto before = [](const Run& a, const Run& b) { return a.first < b.first; };
-  if (!std::is_sorted(runs_.begin(), runs_.end(), before)) {
-    std::sort(runs_.begin(), runs_.end(), before);
-    std::vector<std::uint32_t> indices;
-    std::vector<float> values;
-    indices.reserve(indices_.size()), values.reserve(values_.size());
-    for (const Run& r : runs_) {
-      indices.insert(indices.end(), indices_.data() + r.begin, indices_.data() + r.end);
-      values.insert(values.end(), values_.data() + r.begin, values_.data() + r.end);
-    }
-    indices_.swap(indices), values_.swap(values);
+  if (std::is_sorted(runs_.begin(), runs_.end(), before)) return;
+  std::sort(runs_.begin(), runs_.end(), before);
+  Elements ordered;
+  ordered.reserve(found_.size());
+  for (Run& r : runs_) {
+    const std::size_t count = r.end - r.begin;
+    ordered.append(found_.indices() + r.begin, found_.values() + r.begin, count);
+    r.begin = ordered.size() - count, r.end = ordered.size();
   }
-  runs_.assign(1, {0, 0, indices_.size()});
+  std::swap(found_, ordered);
 }
 
 }  // namespace laconic::compress

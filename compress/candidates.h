@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "compress/elements.h"
 #include "compress/selection.h"
 #include "core/slice.h"
 
@@ -25,17 +26,18 @@ class Candidates {
   std::uint64_t elements() const { return elements_; }  ///< that were looked at
   std::uint64_t count() const { return count_; }        ///< of them at or above the floor
   /// All of them are kept.
-  bool complete() const { return active_ && count_ == indices_.size(); }
+  bool complete() const { return active_ && count_ == found_.size(); }
 
   /// Ascending by index. Cost: a sort of the parts if they did not come in order.
   Slice<const std::uint32_t> indices();
   Slice<const float> values();
 
-  /// One part of the tensor, from its element `first`: what was found in it, ascending, kept or not. For
-  /// accumulate_residual.
-  void add(std::uint32_t first, std::uint64_t elements, std::uint64_t count, const std::uint32_t* indices,
-           const float* values, std::size_t kept);
-  std::size_t room() const { return most_ - indices_.size(); }
+  /// For accumulate_residual: one part of the tensor, from its element `first`, of which `count` are at or above the
+  /// floor; the last `kept` of found() are they, ascending. kept is count, or 0 where there was no room.
+  void note(std::uint32_t first, std::uint64_t elements, std::uint64_t count, std::size_t kept);
+  Elements& found() { return found_; }
+  std::vector<Elements>& scratch() { return scratch_; }  ///< for further threads
+  std::size_t most() const { return most_; }
 
  private:
   struct Run {
@@ -49,8 +51,8 @@ class Candidates {
   float floor_ = 0;
   std::size_t most_ = 0;
   std::uint64_t elements_ = 0, count_ = 0;
-  std::vector<std::uint32_t> indices_;
-  std::vector<float> values_;
+  Elements found_;
+  std::vector<Elements> scratch_;
   std::vector<Run> runs_;
 };
 

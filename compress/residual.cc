@@ -20,52 +20,51 @@ void require_same(const char* what, std::size_t size, Device device, const Slice
                       ", the residual on ", residual.device(), ".");
 }
 
-/// Runs the pass chunk after chunk, on kernel_threads() threads. Each gathers what it emits; put together in order.
+/// Runs the pass chunk after chunk, on kernel_threads() threads. The first of them puts what it finds where it stays.
 ResidualStats run(const cpu::ResidualPass& pass, std::size_t n, std::uint32_t first, Candidates* candidates) {
   const std::size_t chunks = (n + cpu::kChunk - 1) / cpu::kChunk;
-  const bool emits = candidates && candidates->active();
-  struct Found {
-    std::uint64_t count = 0;
-    std::vector<std::uint32_t> indices;
-    std::vector<float> values;
+  if (candidates && !candidates->active()) candidates = nullptr;
+  struct Part {  // by its first chunk
+    std::uint64_t elements = 0, count = 0;
+    std::size_t kept = 0;
   };
+  std::vector<Part> parts(candidates ? chunks : 0);
+  if (candidates && candidates->scratch().size() < chunks) candidates->scratch().resize(chunks);
   std::vector<ResidualStats> stats(chunks);
-  std::vector<Found> found(emits ? chunks : 0);
   parallel_for(static_cast<std::int64_t>(chunks), 1, [&](std::int64_t begin, std::int64_t end) {
-    cpu::Emission e;
-    // A thread keeps its memory for what it finds in a chunk: mapping it anew would cost as much as small tensors do.
-    thread_local std::unique_ptr<std::uint32_t[]> indices;
-    thread_local std::unique_ptr<float[]> values;
-    if (emits) {
-      if (!indices) {
-        indices = std::make_unique_for_overwrite<std::uint32_t[]>(cpu::kChunk + 16);
-        values = std::make_unique_for_overwrite<float[]>(cpu::kChunk + 16);
-      }
-      e.sign = candidates->sign(), e.floor = key_from(candidates->floor(), e.sign);
-      e.indices = indices.get(), e.values = values.get();
-    }
-    for (auto c = static_cast<std::size_t>(begin); c < static_cast<std::size_t>(end); ++c) {
-      const std::size_t at = c * cpu::kChunk;
+    const auto b = static_cast<std::size_t>(begin);
+    Elements* const found = !candidates ? nullptr : b == 0 ? &candidates->found() : &candidates->scratch()[b];
+    const std::size_t before = found && b == 0 ? found->size() : 0;
+    if (found) found->resize(before);
+    for (auto c = b; c < static_cast<std::size_t>(end); ++c) {
+      const std::size_t at = c * cpu::kChunk, length = std::min(cpu::kChunk, n - at);
       const auto from = [&](auto* p) { return p ? p + at : nullptr; };
       cpu::ResidualPass part = pass;
       part.gradient = from(pass.gradient), part.weight = from(pass.weight), part.velocity = from(pass.velocity);
       part.residual = pass.residual + at;
-      e.first = first + static_cast<std::uint32_t>(at), e.count = 0;
-      stats[c] = cpu::residual_chunk(part, std::min(cpu::kChunk, n - at), e);
-      if (!emits) continue;
-      found[c].count = e.count;
-      if (e.count > candidates->room()) continue;  // they could not be kept anyway
-      found[c].indices.assign(e.indices, e.indices + e.count);
-      found[c].values.assign(e.values, e.values + e.count);
+      cpu::Emission e;
+      if (found) {
+        found->reserve(found->size() + length + 16);
+        e = {.sign = candidates->sign(),
+             .floor = key_from(candidates->floor(), candidates->sign()),
+             .first = first + static_cast<std::uint32_t>(at),
+             .indices = found->indices() + found->size(),
+             .values = found->values() + found->size()};
+      }
+      stats[c] = cpu::residual_chunk(part, length, e);
+      if (!found) continue;
+      parts[b].elements += length, parts[b].count += e.count;
+      if (found->size() + e.count <= candidates->most()) found->resize(found->size() + e.count);
     }
+    if (found) parts[b].kept = found->size() - before;
   });
   ResidualStats all;
   for (const ResidualStats& s : stats) all += s;
-  for (std::size_t c = 0; c < found.size(); ++c) {
-    const Found& f = found[c];
-    const std::size_t at = c * cpu::kChunk;
-    candidates->add(first + static_cast<std::uint32_t>(at), std::min(cpu::kChunk, n - at), f.count, f.indices.data(),
-                    f.values.data(), f.indices.size());
+  for (std::size_t b = 0; b < parts.size(); ++b) {
+    if (parts[b].elements == 0) continue;
+    if (b > 0) candidates->found().append(candidates->scratch()[b]);
+    candidates->note(first + static_cast<std::uint32_t>(b * cpu::kChunk), parts[b].elements, parts[b].count,
+                     parts[b].kept);
   }
   return all;
 }

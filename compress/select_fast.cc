@@ -16,7 +16,7 @@
 namespace laconic::compress::fast {
 namespace {
 
-constexpr std::size_t kLine = 16, kBins = 4096;
+constexpr std::size_t kLine = 16, kBins = 4096, kDense = 32;
 
 void require_numbers(std::int32_t largest_key) { require<DataError>(largest_key <= kInfinityKey, kNaNSentence); }
 
@@ -27,31 +27,46 @@ std::int32_t key_of_rank(std::vector<std::int32_t>& keys, std::size_t r) {
   return *at;
 }
 
-/// A key that probably some more than `need` of the values reach, from the largest of some lines of 16 neighbours each:
-/// where large values cluster, lines count too few of them, which errs on the safe side. The lowest key where that says
-/// nothing.
+/// A key that probably some more than `need` of the values reach, from lines of 16 neighbours spread over the tensor;
+/// the lowest key where they say nothing. Of the lines only the largest keys are ordered, and then what is above a
+/// floor that these give: 16 times less than ordering all.
 std::int32_t sampled_floor(const Request& r, double aim, std::vector<std::int32_t>& keys) {
   const std::size_t n = r.values.size(), lines = n / kLine;
   const std::int32_t lowest = lowest_key(r.sign);
   if (lines == 0) return lowest;
-  const std::size_t sample = std::min(std::clamp<std::size_t>(n / 1024, 256, 4096), lines);
+  const std::size_t sample = std::min(std::clamp<std::size_t>(n / 2048, 256, 4096), lines);
   const double expected = aim * static_cast<double>(r.need) * static_cast<double>(sample) / static_cast<double>(lines);
-  std::size_t rank = static_cast<std::size_t>(1.2 * expected + 3 * std::sqrt(expected)) + 2;
-  if (sample == lines && aim == 1) rank = r.need;  // so many lines have one each
+  // Neighbours are alike: so many hits in clusters of c vary as if they were 1/c as many.
+  const auto rank_for = [&](double cluster) {
+    return static_cast<std::size_t>(1.1 * expected + 3 * std::sqrt(cluster * expected)) + 2;
+  };
   const std::size_t stride = lines / sample;
   const auto line = [&](std::size_t j) {
     const std::size_t first = j * lines / sample;
     return r.values.data() + kLine * (first + (j * 0x9E3779B9u >> 7) % stride);
   };
-  if (rank <= sample / 2) {
-    keys.resize(sample);
-    for (std::size_t j = 0; j < sample; ++j) keys[j] = cpu::largest_of_line(line(j), r.sign);
-  } else {
+  std::size_t rank = rank_for(1);
+  if (rank > sample / 2) {
     keys.resize(sample * kLine);
     if (rank > keys.size()) return lowest;
     for (std::size_t j = 0; j < sample; ++j) cpu::to_keys(line(j), kLine, r.sign, keys.data() + j * kLine);
+    return std::max(lowest, key_of_rank(keys, rank - 1));
   }
-  return std::max(lowest, key_of_rank(keys, rank - 1));
+  keys.resize(sample);
+  for (std::size_t j = 0; j < sample; ++j) keys[j] = cpu::largest_of_line(line(j), r.sign);
+  const std::vector<std::int32_t> largest = keys;
+  const std::int32_t floor = std::max(lowest, key_of_rank(keys, rank - 1));
+  keys.clear();
+  std::int32_t of_line[kLine];
+  for (std::size_t j = 0; j < sample; ++j) {
+    if (largest[j] < floor) continue;
+    cpu::to_keys(line(j), kLine, r.sign, of_line);
+    for (const std::int32_t key : of_line)
+      if (key >= floor) keys.push_back(key);
+  }
+  if (keys.size() <= rank) return floor;
+  rank = std::min(rank_for(static_cast<double>(keys.size()) / static_cast<double>(rank)), keys.size());
+  return key_of_rank(keys, rank - 1);
 }
 
 /// A key that at least `need` of the values reach, and few more octaves than needed; the lowest if fewer compete.
@@ -85,7 +100,7 @@ void prune(Elements& part, Sign sign, std::size_t need, std::int32_t& floor, boo
 Kept filter(const Request& r, std::int32_t floor, Scratch& scratch) {
   const std::size_t n = r.values.size(), chunks = (n + cpu::kChunk - 1) / cpu::kChunk;
   const std::size_t most = std::max<std::size_t>(8 * r.need, cpu::kChunk);
-  const bool dense = r.need > n / 128;
+  const bool dense = r.need > n / kDense;
   struct Part {
     std::int32_t floor = 0;
     bool ties = false, used = false;
@@ -146,7 +161,7 @@ Kept filter(const Request& r, std::int32_t floor, Scratch& scratch) {
 struct Cut {
   std::int32_t key = 0;    ///< those above it are in
   std::size_t equal = 0;   ///< and the first so many of those that have it
-  std::int32_t floor = 0;  ///< about `target` reach this; -1 if there are not so many
+  std::int32_t floor = 0;  ///< about `target` reach this, or would
 };
 
 /// 1 <= k <= n. Bins between the smallest and the largest, nth_element inside of one.
@@ -162,9 +177,18 @@ Cut cut(const std::vector<std::int32_t>& keys, std::size_t k, std::size_t target
     for (above = 0; above + counts[bin] < rank; --bin) above += counts[bin];
     return static_cast<std::int32_t>(bin);
   };
-  Cut result{.floor = -1};
+  Cut result;
   std::size_t above = 0;
-  if (target <= keys.size()) result.floor = smallest + (bin_of(target, above) << shift);
+  if (target <= keys.size()) {
+    result.floor = smallest + (bin_of(target, above) << shift);
+  } else {
+    // Tails fall about as exponentials do: as far down again as from the middle for each doubling.
+    const float floor = magnitude_of(std::max(smallest, 0));
+    const float middle = magnitude_of(std::max(smallest + (bin_of((keys.size() + 1) / 2, above) << shift), 0));
+    const double doublings = std::log2(static_cast<double>(target) / static_cast<double>(keys.size()));
+    const auto down = static_cast<float>(doublings) * (middle - floor);
+    result.floor = key_of(down < 0.2f * floor ? floor - down : 0.8f * floor, Sign::any);
+  }
   const std::int32_t bin = bin_of(k, above);
   line.clear();
   for (const std::int32_t key : keys)
@@ -175,11 +199,8 @@ Cut cut(const std::vector<std::int32_t>& keys, std::size_t k, std::size_t target
   return result;
 }
 
-/// A floor for the next step, from what this one has seen.
-float next_floor(const Cut& c, const Kept& kept) {
-  const std::int32_t key = c.floor >= 0 ? c.floor : key_of(0.9f * magnitude_of(kept.floor), Sign::any);
-  return magnitude_of(std::max(key, 1));
-}
+/// A floor for the next step: zeros are never worth keeping.
+float next_floor(const Cut& c) { return magnitude_of(std::max(c.floor, 1)); }
 
 /// Adds the first `count` elements whose key is `key` to out, which has none of them.
 void merge_ties(Slice<const float> values, Sign sign, std::int32_t key, std::size_t count, Selection& out) {
@@ -216,7 +237,7 @@ float top_of(const Request& r, const Kept& kept, std::size_t k, std::size_t targ
     const Cut c = cut(scratch.keys, k, target, scratch.line);
     take(kept, scratch.keys, c.key, c.equal, k, out);
     out.threshold = magnitude_of(c.key);
-    return next_floor(c, kept);
+    return next_floor(c);
   }
   out.indices.assign(kept.indices, kept.indices + kept.size);
   out.values.assign(kept.values, kept.values + kept.size);
@@ -226,24 +247,6 @@ float top_of(const Request& r, const Kept& kept, std::size_t k, std::size_t targ
 }
 
 }  // namespace
-
-void Elements::reserve(std::size_t room) {
-  if (room <= room_) return;
-  room_ = std::max(room, 2 * room_);
-  const auto grow = [&](auto& memory) {
-    auto larger = std::make_unique_for_overwrite<std::remove_reference_t<decltype(memory[0])>[]>(room_);
-    std::copy_n(memory.get(), size_, larger.get());
-    memory = std::move(larger);
-  };
-  grow(indices_), grow(values_);
-}
-
-void Elements::append(const Elements& other) {
-  reserve(size_ + other.size());
-  std::copy_n(other.indices(), other.size(), indices() + size_);
-  std::copy_n(other.values(), other.size(), values() + size_);
-  size_ += other.size();
-}
 
 Kept keep(const Request& r, Scratch& scratch, Selection& out) {
   const std::int32_t lowest = lowest_key(r.sign);
@@ -285,9 +288,9 @@ float search(const Request& r, std::size_t k, std::size_t target, const Residual
              Selection& out) {
   const Kept kept = keep(r, scratch, out);
   const std::size_t n = r.values.size();
-  // Below the floor there are more than 2k in any case, or nothing more.
+  // Down from the key below the floor there are at least as many as were needed: more than 2k, or all.
   const auto count = [&](std::int32_t key) {
-    if (key < kept.floor && kept.floor > lowest_key(r.sign)) return n + 1;
+    if (key < kept.floor && kept.floor > lowest_key(r.sign)) return r.need < n ? n + 1 : n;
     return cpu::count_from(scratch.keys.data(), kept.size, key);
   };
   const float threshold = steps::bisect(k, r.sign, stats, count);
@@ -302,7 +305,7 @@ float search(const Request& r, std::size_t k, std::size_t target, const Residual
   }
   out.threshold = threshold;
   if (kept.size == 0) return -1;
-  return next_floor(cut(scratch.keys, 1, target, scratch.line), kept);
+  return next_floor(cut(scratch.keys, 1, target, scratch.line));
 }
 
 void collect(Slice<const float> values, Sign sign, std::int32_t key, std::size_t most, Scratch& scratch,

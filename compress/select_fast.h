@@ -1,10 +1,10 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "compress/candidates.h"
+#include "compress/elements.h"
 #include "compress/residual.h"
 #include "compress/selection.h"
 #include "core/slice.h"
@@ -16,22 +16,6 @@ namespace laconic::compress::fast {
 
 inline constexpr const char* kNaNSentence =
     "selection: a value to choose from is not a number (NaN). Has the training diverged? Lower --lr, or see --on-nan";
-
-/// Elements of a tensor, ascending; memory that grows and is not initialised.
-class Elements {
- public:
-  std::uint32_t* indices() const { return indices_.get(); }
-  float* values() const { return values_.get(); }
-  std::size_t size() const { return size_; }
-  void resize(std::size_t size) { size_ = size; }  ///< within what was reserved
-  void reserve(std::size_t room);
-  void append(const Elements& other);
-
- private:
-  std::unique_ptr<std::uint32_t[]> indices_;
-  std::unique_ptr<float[]> values_;
-  std::size_t size_ = 0, room_ = 0;
-};
 
 /// Memory of a selector, kept from step to step.
 struct Scratch {

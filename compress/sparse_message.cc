@@ -108,9 +108,11 @@ const char* get_gaps(IndexCoding coding, const std::byte* from, const std::byte*
   std::uint64_t next = 0;
   for (std::size_t b = 0; b < blocks; ++b) {
     const std::size_t length = length_of(b, count);
-    cpu::unpack(from, end, width_of(b), length, indices + b * kBlock);
+    if (rice)
+      cpu::unpack(from, end, width_of(b), length, indices + b * kBlock);
+    else
+      next = cpu::unpack_indices(from, end, width_of(b), length, next, indices + b * kBlock);
     from += (length * width_of(b) + 7) / 8;
-    if (!rice) next = cpu::add_up(indices + b * kBlock, length, next);
   }
   if (rice) {
     const auto bytes = static_cast<std::size_t>(end - from);

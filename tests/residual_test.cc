@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "compress/cpu/isa.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -141,6 +143,30 @@ TEST(AccumulateResidual, GivesTheSameBitsOnOneThreadAndOnThree) {
   const auto i = of_one.indices(), j = of_three.indices();
   EXPECT_TRUE(std::equal(i.begin(), i.end(), j.begin(), j.end()));
   EXPECT_GT(i.size(), 100u);
+}
+
+TEST(AccumulateResidual, GivesTheSameBitsWithAndWithoutAvx512) {
+  for (const std::size_t n : kSizes)
+    for (const bool nesterov : {false, true})
+      for (const bool decay : {false, true})
+        for (const Sign sign : {Sign::any, Sign::positive, Sign::negative}) {
+          Case wide(n), portable(n);
+          const MomentumRule rule{0.9f, decay ? 0.01f : 0.0f, nesterov};
+          Candidates of_wide, of_portable;
+          of_wide.begin(2, sign, n), of_portable.begin(2, sign, n);
+          const ResidualStats a = accumulate_residual(wide.whole(), rule, 0.3f, &of_wide);
+          cpu::allow_avx512(false);
+          const ResidualStats b = accumulate_residual(portable.whole(), rule, 0.3f, &of_portable);
+          cpu::allow_avx512(true);
+          ASSERT_EQ(wide.residual, portable.residual);
+          ASSERT_EQ(wide.velocity, portable.velocity);
+          EXPECT_EQ(a.sum_positive, b.sum_positive);
+          EXPECT_EQ(a.sum_negative, b.sum_negative);
+          EXPECT_EQ(a.max_positive, b.max_positive);
+          EXPECT_EQ(a.max_negative, b.max_negative);
+          const auto i = of_wide.indices(), j = of_portable.indices();
+          EXPECT_TRUE(std::equal(i.begin(), i.end(), j.begin(), j.end()));
+        }
 }
 
 TEST(AccumulateResidual, CountsCandidatesThatItHasNoRoomFor) {

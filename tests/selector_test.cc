@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "compress/cpu/isa.h"
 #include "compress/select_steps.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -94,7 +95,7 @@ std::map<std::string, Values> hostile(std::size_t n) {
 }
 
 std::vector<std::size_t> counts_for(std::size_t n) {
-  std::vector<std::size_t> ks{0, 1, n / 1000, n / 4, n - 1, n};
+  std::vector<std::size_t> ks{0, 1, n / 1000, n / 4, n / 2, n - 1, n};
   std::sort(ks.begin(), ks.end());
   ks.erase(std::unique(ks.begin(), ks.end()), ks.end());
   while (!ks.empty() && ks.back() > n) ks.pop_back();  // n - 1 of n = 0
@@ -291,6 +292,21 @@ TEST(Selector, ChoosesAlikeOnAnyNumberOfThreads) {
       EXPECT_EQ(each[0].indices, each[2].indices) << to_string(method);
       EXPECT_EQ(each[0].threshold, each[2].threshold) << to_string(method);
     }
+}
+
+TEST(Selector, ChoosesAlikeWithAndWithoutAvx512) {
+  for (const std::size_t n : {100, 5000, 70'001})
+    for (const auto& [name, x] : hostile(n))
+      for (const Method method : {Method::exact, Method::search})
+        for (const std::size_t k : counts_for(n))
+          for (const Sign sign : kSigns) {
+            const Selection wide = chosen(method, x, k, sign);
+            cpu::allow_avx512(false);
+            const Selection portable = chosen(method, x, k, sign);
+            cpu::allow_avx512(true);
+            ASSERT_EQ(wide.indices, portable.indices) << to_string(method) << " " << name << " " << k << " of " << n;
+            ASSERT_EQ(wide.threshold, portable.threshold);
+          }
 }
 
 TEST(Selector, RefusesNaNWhereverItStands) {

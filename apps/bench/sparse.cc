@@ -8,7 +8,6 @@
 #include "apps/bench/select_data.h"
 #include "compress/selector.h"
 #include "compress/sparse_message.h"
-#include "core/random.h"
 #include "core/update.h"
 
 namespace laconic {
@@ -20,18 +19,24 @@ std::size_t count_of(const SparseBenchOptions& o) {
   return static_cast<std::size_t>(std::max(1.0, std::ceil(o.density * static_cast<double>(o.elements))));
 }
 
-/// k ascending indices below n: drawn evenly, or all from a sixteenth of the tensor that lies in runs of 4096.
-std::vector<std::uint32_t> indices_of(std::size_t k, std::int64_t n, bool clustered, std::uint64_t worker) {
-  constexpr std::uint32_t kRun = 4096, kEvery = 16;
-  clustered = clustered && n >= kRun * kEvery;
-  const std::int64_t range = clustered ? n / (kRun * kEvery) * kRun : n;
-  const Tensor zeros = Tensor::zeros({range});
-  compress::SelectionInput input{.values = zeros.slice(), .k = std::min(k, static_cast<std::size_t>(range))};
-  input.key.seed = worker;
-  auto indices = compress::Selector({.method = compress::Method::random}).select(input).indices;
-  if (clustered)
-    for (std::uint32_t& i : indices) i = i / kRun * kRun * kEvery + i % kRun;
-  return indices;
+/// k ascending indices below n: drawn evenly; or those of the largest values where neighbours are alike, for each
+/// worker others of the same places.
+std::vector<std::uint32_t> indices_of(std::size_t k, std::int64_t n, bool clustered, std::uint32_t worker) {
+  if (!clustered) {
+    const Tensor zeros = Tensor::zeros({n});
+    compress::SelectionInput input{.values = zeros.slice(), .k = k};
+    input.key.seed = worker;
+    return compress::Selector({.method = compress::Method::random}).select(input).indices;
+  }
+  static std::vector<std::uint32_t> indices;
+  static std::int64_t of = 0;
+  if (std::exchange(of, n) != n)
+    indices = compress::Selector().select({.values = select_data("heavy", n).slice(), .k = k}).indices;
+  auto mine = indices;
+  for (std::uint32_t& i : mine)
+    if ((i | 4095) < n) i ^= 64 * worker;
+  std::sort(mine.begin(), mine.end());
+  return mine;
 }
 
 nlohmann::json to_json(const Contender& c, const Contender& base) {
@@ -58,20 +63,22 @@ nlohmann::json results(const SparseBenchOptions& o, const char* what, const std:
 
 nlohmann::json bench_residual(const SparseBenchOptions& o) {
   const std::size_t k = count_of(o);
-  const Tensor g = select_data("normal", o.elements);
+  // Every step takes its gradient from another place, so that they differ.
+  constexpr std::int64_t kShift = 4096, kShifts = 64;
+  const Tensor g = select_data("normal", o.elements + kShift * kShifts);
   const Tensor w = select_data("uniform", o.elements), u = Tensor::zeros({o.elements});
   struct State {
     Tensor u, v;
     compress::Selector selector{};
     compress::Candidates candidates{};
     compress::ResidualStats stats{};
-    float turn = 1;
+    std::int64_t turn = 0;
   };
   State plain{Tensor::zeros({o.elements}), Tensor::zeros({o.elements})};
   State candidates{Tensor::zeros({o.elements}), Tensor::zeros({o.elements})};
   const auto pass = [&](State& s, compress::Candidates* c) {
-    s.turn = -s.turn;  // so that the residual does not grow without end
-    s.stats = compress::accumulate_residual({g.slice(), {}, s.u.slice(), s.v.slice(), 0}, {0.9f, 0, false}, s.turn, c);
+    const Tensor now = g.range(kShift * (s.turn++ * 13 % kShifts), o.elements);
+    s.stats = compress::accumulate_residual({now.slice(), {}, s.u.slice(), s.v.slice(), 0}, {0.9f, 0, false}, 1.0f, c);
   };
   // As in training: what was found is sent before the next pass.
   const auto send = [&] {
@@ -90,23 +97,25 @@ nlohmann::json bench_residual(const SparseBenchOptions& o) {
                           .dampening = 0,
                           .nesterov = false,
                           .first = false};
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 20; ++i) {
     send();
     pass(candidates, &candidates.candidates);
   }
   std::vector<Contender> all;
-  all.push_back({.name = "dense update, SGD with momentum", .run = [&] { raw::sgd(w, g, u, step); }});
+  const Tensor first = g.range(0, o.elements);
+  all.push_back({.name = "dense update, SGD with momentum", .run = [&] { raw::sgd(w, first, u, step); }});
   all.push_back({.name = "residual pass with statistics", .run = [&] { pass(plain, nullptr); }});
   all.push_back({.name = "the same, candidates emitted",
                  .run = [&] { pass(candidates, &candidates.candidates); },
                  .before = send});
   run_in_turns(all, o.rounds);
+  all.back().name += fmt::format(" ({} of them)", candidates.candidates.count());
   print(o, "residual", "of the dense update", all);
   return results(o, "residual", all);
 }
 
 nlohmann::json bench_scatter(const SparseBenchOptions& o) {
-  constexpr std::uint64_t kWorkers = 16;
+  constexpr std::uint32_t kWorkers = 16;
   const std::size_t k = count_of(o);
   const auto n = static_cast<std::size_t>(o.elements);
   const Tensor w = select_data("uniform", o.elements), u = Tensor::zeros({o.elements});
@@ -120,7 +129,7 @@ nlohmann::json bench_scatter(const SparseBenchOptions& o) {
   for (const bool clustered : {false, true}) {
     for (const IndexCoding coding : {IndexCoding::raw, IndexCoding::packed}) {
       if (coding == IndexCoding::packed) first_packed.push_back(payloads.size());
-      for (std::uint64_t worker = 0; worker < kWorkers; ++worker) {
+      for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
         const auto indices = indices_of(k, o.elements, clustered, worker);
         const std::vector<float> values(indices.size(), 1e-9f);
         compress::encode_sparse({coding, false}, slice(indices), slice(values), n, payloads.emplace_back());

@@ -36,7 +36,7 @@ ResidualStats residual_chunk(const ResidualPass& pass, std::size_t n, Emission& 
 ResidualStats residual_chunk_portable(const ResidualPass& pass, std::size_t n, Emission& emission);
 ResidualStats residual_chunk_avx512(const ResidualPass& pass, std::size_t n, Emission& emission);
 
-/// The emission alone. `dense`: where more than about one in 64 will be kept.
+/// The emission alone. `dense`: where so many will be kept that to look for them group by group does not pay.
 void emit_chunk(const float* values, std::size_t n, bool dense, Emission& emission);
 void emit_chunk_portable(const float* values, std::size_t n, Emission& emission);
 void emit_chunk_avx512(const float* values, std::size_t n, bool dense, Emission& emission);

@@ -11,6 +11,10 @@ inline constexpr std::size_t kBlock = 128;
 /// and nothing at or after `end`; writes 128 numbers, those after `count` undefined.
 void unpack(const std::byte* from, const std::byte* end, unsigned width, std::size_t count, std::uint32_t* numbers);
 
+/// unpack and then add_up, in one go.
+std::uint64_t unpack_indices(const std::byte* from, const std::byte* end, unsigned width, std::size_t count,
+                             std::uint64_t next, std::uint32_t* indices);
+
 /// From gaps to indices, in place: index j = next + gap j, next = index j + 1. Of 128 numbers the first `count`; writes
 /// all. Returns next, which does not wrap at 32 bits as the indices do.
 std::uint64_t add_up(std::uint32_t* gaps, std::size_t count, std::uint64_t next);
