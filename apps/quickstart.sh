@@ -58,7 +58,7 @@ echo "Why: drag $build/overlap-none.json and $build/overlap-forward.json into ht
 # The third act: RedSync sends of each large tensor only what has grown large, and keeps the rest for later.
 echo
 echo "And HDC (2.6 MB of weights) over the same network, with all gradients, and with the one in a hundred that has grown"
-echo "largest since it was last sent (--sync redsync):"
+echo "largest since it was last sent (--sync redsync); half a minute:"
 "$build/apps/laconic" compare "$build/apps/mnist" --model hdc-2.5mb --data $data --workers 4 --batch 256 --epochs 1 \
   --lr 0.05 --link 100mbit,1ms --no-bound --quiet --target-accuracy 75 --vs "all: --sync allreduce" \
   --vs "RedSync: --sync redsync --density 0.01" --vs "four epochs of it: --sync redsync --density 0.01 --epochs 4" >"$build/redsync.out" || { cat "$build/redsync.out" >&2; exit 1; }

@@ -508,7 +508,7 @@ TEST(RedSync, StatesTheBytesThatItHandsToTheNetwork) {
       w.engine.run("sum", [&](Communicator& comm) { return sum_over_ranks(comm, slice(sum)); });
       if (w.rank == 0) {
         after = static_cast<std::uint64_t>(sum[0] / 40);
-        expected = expected_bytes(t.sync->plan(), t.arena.parameters(), s.sparse, 4);
+        expected = expected_bytes(t.sync->plan(), t.arena.parameters(), s.sparse, 4).value();
       }
     });
     // Owners whose range few chose from return less than their share.
@@ -669,7 +669,7 @@ TEST(RedSync, AMessageThatIsNoneEndsWithTheRankThatSentIt) {
           for (int i = 0; i < 7; ++i) slot += t.sync->plan().sparse(i);
           const std::vector<std::byte> garbage(length, std::byte{0xEE});
           std::vector<compress::Bytes> parts(2);
-          std::memcpy(parts[0].append(length).data(), garbage.data(), length);
+          std::copy(garbage.begin(), garbage.end(), parts[0].append(length).begin());
           Gathered all;
           const std::size_t most = SparseWire{}.max_bytes(640, 6400);
           const Ticket ticket = w.engine.submit({.name = "garbage", .slot = slot, .body = [&](Communicator& comm) {

@@ -495,6 +495,23 @@ TEST(Trainer, WritesItsOwnGradientsAtStepsOneTenAndSoOn) {
   EXPECT_NE(error_of<DataError>([&] { train(recipe); }).find("--dump-gradients"), std::string::npos);
 }
 
+TEST(Trainer, ADescriptionSaysOfEachParameterHowItTravels) {
+  dist::on_ranks(2, [&](dist::Worker& worker) {
+    Recipe recipe(mixed, 2);
+    recipe.trainer.sparse.dense_below = 1024, recipe.trainer.sparse.threshold = 1;
+    for (const auto& [sync, choice, bytes] : {std::tuple{"redsync", "trimmed", "about 0.00 MB"},
+                                              {"strom", "fixed", "as the gradients come"},
+                                              {"allreduce", "ring", "about 0.09 MB"}}) {
+      recipe.trainer.sync = sync;
+      ImageClassification task(mixed(), recipe.data, worker.rank, worker.size, recipe.task);
+      const std::string text = Trainer(worker, task, recipe.trainer).description();
+      EXPECT_NE(text.find(choice), std::string::npos) << text;
+      EXPECT_NE(text.find(bytes), std::string::npos) << text;
+      EXPECT_EQ(text.find("residual") != std::string::npos, std::string(sync) != "allreduce");
+    }
+  });
+}
+
 TEST(Trainer, StrategiesThatSendLittleRefuseWhatTheyCannotDo) {
   Recipe recipe(perceptron, 2);
   recipe.trainer.sync = "redsync";

@@ -120,8 +120,8 @@ std::string to_string(const SparseMethod& m, const SparseOptions& o) {
                 " split=", o.split, " threshold=", o.threshold);
 }
 
-double expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
-                      const SparseOptions& o, int workers) {
+std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
+                                     const SparseOptions& o, int workers) {
   const double N = workers, index = !o.delta ? 4 : coding_of(o) == IndexCoding::rice ? kRiceBytes : kPackedBytes;
   double bytes = 0;
   for (const Bucket& b : plan.buckets) {
@@ -130,6 +130,7 @@ double expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parame
       continue;
     }
     if (b.rows.first > 0) continue;  // a chunk of what was counted
+    if (b.choice.method == Method::fixed || b.choice.method == Method::adacomp) return std::nullopt;
     const std::int64_t n = parameters[static_cast<std::size_t>(b.first)]->info.elements;
     const auto k = static_cast<double>(elements_to_send(n, o.density));
     const double own = b.choice.quantised ? index : index + 4;

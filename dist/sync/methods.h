@@ -64,8 +64,9 @@ RedSync::Options redsync_options(const SparseMethod& method, const SparseOptions
 /// On one line, all that decides about results: for fingerprints.
 std::string to_string(const SparseMethod& method, const SparseOptions& options);
 
-/// About how many bytes a rank sends in a step by this plan, once the density is the one that is kept.
-double expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
-                      const SparseOptions& options, int workers);
+/// About how many bytes a rank sends in a step by this plan, once the density is the one that is kept; nothing for a
+/// method without one, where the gradients decide.
+std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
+                                     const SparseOptions& options, int workers);
 
 }  // namespace laconic::dist

@@ -223,7 +223,9 @@ std::string Trainer::description() const {
       "bytes sent per worker and step: {}\n"
       "buffers that messages are copied into: {:.2f} MB\n{}",
       o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib, residual,
-      sent ? fmt::format("about {:.2f} MB", *sent / 1e6) : "not counted, MPI's own allreduce moves them",
+      sent                             ? fmt::format("about {:.2f} MB", *sent / 1e6)
+      : dist::sparse_method(o_.sync)   ? "as the gradients come"
+                                       : "not counted, MPI's own allreduce moves them",
       o_.sync == "none" ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
       o_.sync == "none" ? std::string("no exchange (--sync none)\n") : plan_.table());
 }
