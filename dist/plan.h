@@ -52,7 +52,7 @@ struct Bucket {
   std::int64_t offset = 0, elements = 0;
   Algorithm algorithm = Algorithm::ring;
   int group = 0;        ///< of Algorithm::hierarchical
-  int pieces = 1;       ///< of about 1 MiB each, so that what is more urgent can overtake. Moves no block boundary
+  int pieces = 1;       ///< of about 256 KiB each, so that what is more urgent can overtake. Moves no block boundary
   bool copied = false;  ///< through a buffer of its own, without padding
   /// What is sent of the only parameter. Unless that is all, the bucket's other fields say how all of it travels in a
   /// phase that is dense, and its chunks the rows in which its gradient comes; their messages are one.

@@ -460,8 +460,8 @@ TEST(Plan, ALargeLinearWeightTravelsInChunksOfRowsTheFirstRowsAndTheirBiasFirst)
   EXPECT_EQ(plan.buckets[1].name, "fc1.weight[0:512]");
   EXPECT_EQ(plan.buckets[8].name, "fc1.weight[3584:4096]");
   EXPECT_EQ(plan.buckets[8].offset - plan.buckets[1].offset, std::int64_t{3584} * 2048);
-  EXPECT_EQ(plan.buckets[1].pieces, 4);
-  EXPECT_EQ(plan.buckets[9].pieces, 3);
+  EXPECT_EQ(plan.buckets[1].pieces, 16);
+  EXPECT_EQ(plan.buckets[9].pieces, 12);
   EXPECT_EQ(plan.bucket_of, (std::vector<int>{0, 0, 0, 1, 9}));
   EXPECT_EQ(plan.chunk_rows(3), 512);
   EXPECT_EQ(plan.chunk_rows(4), 0);
@@ -532,7 +532,7 @@ TEST(Plan, ABadTextIsRefusedWithASentence) {
   EXPECT_NE(with("[0,512]", "[0,-512]").find("[0, -512]"), std::string::npos);
   EXPECT_NE(with("[3584,512]", "[3584,9223372036854775807]").find("go on with"), std::string::npos);
   EXPECT_NE(with("\"ring\"", "\"rink\"").find("no algorithm \"rink\""), std::string::npos);
-  EXPECT_NE(with("\"pieces\":4", "\"pieces\":0").find("0 pieces"), std::string::npos);
+  EXPECT_NE(with("\"pieces\":16", "\"pieces\":0").find("0 pieces"), std::string::npos);
 }
 
 TEST(Plan, OptionsAreReadAndWrongOnesRefused) {

@@ -17,7 +17,7 @@ namespace {
 /// What a message of so many bytes takes; nothing for an algorithm without a formula.
 std::optional<dist::Cost> cost_of(const std::string& algorithm, int workers, double bytes) {
   const std::string hierarchical = "hierarchical:";
-  if (algorithm == "ring") return dist::ring_allreduce_cost(workers, bytes);
+  if (algorithm == "ring") return dist::ring_allreduce_cost(workers, bytes, {.count = 1});  // pieces wait together
   if (algorithm == "butterfly") return dist::butterfly_allreduce_cost(workers, bytes);
   if (algorithm == "doubling") return dist::doubling_allreduce_cost(workers, bytes);
   if (algorithm.rfind(hierarchical, 0) == 0)

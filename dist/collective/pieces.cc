@@ -23,7 +23,7 @@ Task<> one_after_another(Communicator& comm, int first, Pieces pieces,
 }  // namespace
 
 Pieces pieces_of(std::size_t bytes, int N) {
-  const std::size_t piece = std::max(std::size_t{1} << 20, static_cast<std::size_t>(N) << 16);
+  const std::size_t piece = std::max(std::size_t{256} << 10, static_cast<std::size_t>(N) << 16);
   return {.count = std::max(1, static_cast<int>((bytes + piece - 1) / piece))};
 }
 

@@ -52,7 +52,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
     MPI_Comm_size(comm_, &size_);
     meet_everybody();
     native_.emplace(comm_);
-    set_window({.messages = 2});  // four share the socket and delay each other (110 instead of 119 MB/s at 1 Gb/s)
+    set_window({.messages = 6, .small_bytes = 16 << 10});  // six of a ring's 64 KiB keep the kernel busy
   }
   ~MpiTransport() override {
     native_.reset();
@@ -149,7 +149,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
     // Several ranks may fail with the same sentence at once (a check that all of them make): the lowest speaks first,
     // and its MPI_Abort ends the others before they do. An app may have taken SIGTERM for an orderly end: that is over.
     std::signal(SIGTERM, SIG_DFL);
-    std::this_thread::sleep_for(std::chrono::milliseconds(rank_ == 0 ? 0 : 200));
+    std::this_thread::sleep_for(std::chrono::milliseconds(rank_ == 0 ? 0 : 1000));
     std::fprintf(stderr, "laconic: error: %s\n", reason.c_str());
     std::fflush(stderr);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // let mpirun pass it on before its own message
@@ -167,8 +167,8 @@ class MpiTransport final : public Transport, public NativeCollectives {
       setenv(concat("OMPI_MCA_btl_tcp_", name).c_str(), bytes.c_str(), 0);
   }
 
-  // A ring's piece of 1 MiB has blocks of up to 512 KiB; MPI adds a header.
-  static constexpr int kSentAtOnce = (512 << 10) + 4096;
+  // The largest messages of our dense collectives, a butterfly's, have 256 KiB; MPI adds a header.
+  static constexpr int kSentAtOnce = (256 << 10) + 4096;
 
   // Open MPI looks at its sockets in every eighth progress call only. In shared memory a yield after every test
   // costs 1.5 times on small messages, and timed sleeps cost the compute thread more.
