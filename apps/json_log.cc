@@ -34,11 +34,13 @@ double shortest(double value) {
   return std::strtod(text, nullptr);
 }
 
+Json counted(std::int64_t bytes, bool they_are) { return they_are ? Json(bytes) : Json(); }
+
 Json object(const EvalReport& r) {
   Json eval = {{"epoch", r.epoch}, {"loss", shortest(r.loss)}, {"top1_error", shortest(rounded(r.top1_error))}};
   if (r.top5_error) eval["top5_error"] = shortest(rounded(*r.top5_error));
   eval["seconds"] = rounded(r.seconds);
-  eval["bytes_sent_total"] = r.bytes_sent_total;
+  eval["bytes_sent_total"] = counted(r.bytes_sent_total, r.bytes_counted);
   return eval;
 }
 
@@ -55,8 +57,8 @@ std::string to_json(const StepReport& r) {
               {"lr", shortest(r.lr)},
               {"step_ms", rounded(r.step_ms)},
               {"samples_per_s", rounded(r.samples_per_s)},
-              {"bytes_sent", r.bytes_sent},
-              {"bytes_sent_sum", r.bytes_sent_sum},
+              {"bytes_sent", counted(r.bytes_sent, r.bytes_counted)},
+              {"bytes_sent_sum", counted(r.bytes_sent_sum, r.bytes_counted)},
               {"bytes_dense", r.bytes_dense},
               {"forward_ms", rounded(r.forward_ms)},
               {"backward_ms", rounded(r.backward_ms)},
@@ -82,10 +84,11 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
               {"seconds", rounded(s.seconds)},
               {"samples_per_s", rounded(s.samples_per_s)},
               {"exposed_share", rounded(s.exposed_share)},
-              {"bytes_sent_total", s.bytes_sent_total},
+              {"bytes_sent_total", counted(s.bytes_sent_total, info.bytes_counted)},
               {"bytes_dense_total", s.bytes_dense_total},
-              {"bytes_network_total", s.bytes_network_total},
+              {"bytes_network_total", counted(s.bytes_network_total, info.bytes_counted)},
               {"buffer_bytes_peak", s.buffer_bytes_peak}};
+  if (s.link_late_share) all["link_late_share"] = rounded(*s.link_late_share);
   if (s.last_eval) all["eval"] = object(*s.last_eval);
   if (!s.stopped.empty()) all["stopped"] = s.stopped;
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);

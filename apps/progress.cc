@@ -50,7 +50,7 @@ std::string render(const ProgressLine& line, int width, bool with_bar, bool utf8
                                       fmt::format("loss {:.3f}", line.loss),
                                       fmt::format("{}/s", human_count(line.samples_per_s))};
   if (line.communicates) {
-    figures.push_back(human_bytes(line.bytes_per_step) + "/step");
+    if (line.bytes_per_step >= 0) figures.push_back(human_bytes(line.bytes_per_step) + "/step");
     figures.push_back(fmt::format("exposed {:.0f} %", 100 * line.exposed));
   }
   std::string text = head.substr(0, static_cast<std::size_t>(std::max(width, 0)));
@@ -119,7 +119,7 @@ void Progress::show(const StepReport& last) {
                           .done = std::clamp(static_cast<double>(in_epoch) / static_cast<double>(per_epoch), 0.0, 1.0),
                           .loss = sum_.loss / n,
                           .samples_per_s = sum_.samples_per_s / n,
-                          .bytes_per_step = static_cast<double>(sum_.bytes) / n,
+                          .bytes_per_step = info_.bytes_counted ? static_cast<double>(sum_.bytes) / n : -1,
                           .exposed = total_ms > 0 ? sum_.exposed_ms / total_ms : 0,
                           .communicates = info_.workers > 1};
   if (options_.terminal) {
@@ -142,7 +142,8 @@ void Progress::on_eval(const EvalReport& eval) {
   clear();
   out_ << fmt::format("epoch {:>2}  {}, loss {:.4f}, after {}", eval.epoch, accuracy(eval), eval.loss,
                       human_seconds(eval.seconds));
-  if (info_.workers > 1) out_ << ", " << human_bytes(static_cast<double>(eval.bytes_sent_total)) << " sent";
+  if (info_.workers > 1 && info_.bytes_counted)
+    out_ << ", " << human_bytes(static_cast<double>(eval.bytes_sent_total)) << " sent";
   out_ << "\n" << std::flush;
 }
 
@@ -153,8 +154,10 @@ void Progress::on_end(const RunSummary& summary) {
   out_ << fmt::format("{} steps in {}, {} images/s", summary.steps, human_seconds(summary.seconds),
                       human_count(summary.samples_per_s));
   if (info_.workers > 1)
-    out_ << fmt::format("\n{} sent by {} workers, {:.0f} % of the time spent waiting for one another",
-                        human_bytes(static_cast<double>(summary.bytes_sent_total)), info_.workers,
+    out_ << "\n"
+         << (info_.bytes_counted ? human_bytes(static_cast<double>(summary.bytes_sent_total)) + " sent by "
+                                 : "bytes not counted (MPI moved them), ")
+         << fmt::format("{} workers, {:.0f} % of the time spent waiting for one another", info_.workers,
                         100 * summary.exposed_share);
   out_ << "\n" << std::flush;
 }

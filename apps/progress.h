@@ -56,7 +56,7 @@ int terminal_columns();
 struct ProgressLine {
   std::int64_t epoch = 1, epochs = 1;
   double done = 0;                                                      ///< of this epoch, 0 … 1
-  double loss = 0, samples_per_s = 0, bytes_per_step = 0, exposed = 0;  ///< exposed: 0 … 1
+  double loss = 0, samples_per_s = 0, bytes_per_step = 0, exposed = 0;  ///< exposed: 0 … 1; bytes < 0: not counted
   bool communicates = true;                                             ///< false leaves bytes and exposed out
 };
 /// One line of at most `width` columns (UTF-8 letters count one), with a bar if `bar`.

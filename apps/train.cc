@@ -196,7 +196,10 @@ RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData&
     if (worker.rank == 0) summary = done;
     if (!o.trace.empty()) write_trace(trace, worker, o.trace);
   });
-  if (o.link && !o.dry_run) print_link(o, report.link);
+  if (o.link && !o.dry_run) {
+    print_link(o, report.link);
+    summary.link_late_share = report.link.late_share();
+  }
   return summary;
 }
 

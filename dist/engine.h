@@ -107,6 +107,15 @@ class Engine {
 
   EngineCounters counters() const;
 
+  /// Where the compute thread is now, for what a time-out says of a rank that computes: two stores. `name` lives until
+  /// after forget_place().
+  enum class Phase : std::uint8_t { forward, backward };
+  void at(Phase phase, const std::string& name) {
+    phase_.store(phase, std::memory_order_relaxed);
+    place_.store(&name, std::memory_order_release);
+  }
+  void forget_place();
+
   /// From now on operations are drawn there; null: nowhere. The row must outlive the engine's work.
   void set_trace(Trace::Row* row) { trace_ = row; }
 
@@ -122,6 +131,7 @@ class Engine {
   };
   using RunningList = std::vector<std::unique_ptr<Running>>;
 
+  static double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
   void run_here(Running& running);
   void serve_until_stopped();
   void serve();
@@ -134,6 +144,8 @@ class Engine {
   void finish();
   void fail(std::exception_ptr error);
   void wait_for(const Ticket& ticket, bool exposed);
+
+  // engine_watch.cc
   void beat();
   std::string first_operation() const;
   std::string status() const;
@@ -146,6 +158,9 @@ class Engine {
   int next_slot_ = 1;
 
   std::atomic<Trace::Row*> trace_{nullptr};
+  std::atomic<Phase> phase_{Phase::forward};
+  std::atomic<const std::string*> place_{nullptr};
+  mutable std::mutex place_mutex_;            // while the name is read
   std::uint64_t arrows_ = 0;                  // the compute thread's
   std::map<int, std::uint64_t> traced_runs_;  // by slot: the communication thread's
 

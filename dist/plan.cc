@@ -245,6 +245,10 @@ std::int64_t Plan::chunk_rows(int place) const {
   return buckets[static_cast<std::size_t>(bucket_of[static_cast<std::size_t>(place)])].rows.count;
 }
 
+bool Plan::has(Algorithm algorithm) const {
+  return std::any_of(buckets.begin(), buckets.end(), [&](const Bucket& b) { return b.algorithm == algorithm; });
+}
+
 std::int64_t Plan::copied_bytes(const Parameters& parameters) const {
   std::int64_t bytes = 0;
   for (const Bucket& b : buckets)

@@ -66,6 +66,8 @@ struct Plan {
 
   /// Rows of a parameter in its first chunk; 0 if it travels whole.
   std::int64_t chunk_rows(int place) const;
+  /// Whether some bucket travels by it. What travels by Algorithm::mpi is in no count of bytes.
+  bool has(Algorithm algorithm) const;
   /// Bytes of the buffers that buckets are copied into, if all are under way at once.
   std::int64_t copied_bytes(const std::vector<std::shared_ptr<Parameter>>& parameters) const;
 

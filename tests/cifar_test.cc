@@ -7,6 +7,8 @@
 
 #include "core/error.h"
 #include "data/synthetic.h"
+#include "tests/error_of.h"
+#include "tests/gzip.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {

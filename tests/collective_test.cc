@@ -28,9 +28,10 @@ Algorithm hierarchical() {
 }
 const Algorithm kAlgorithms[] = {
     {"ring", ring_allreduce, ring_allreduce_cost},
-    {"butterfly", butterfly_allreduce, butterfly_allreduce_cost},
+    {"butterfly", [](Communicator& comm, Slice<float> x) { return butterfly_allreduce(comm, x); },
+     [](int N, double bytes) { return butterfly_allreduce_cost(N, bytes); }},
     {"doubling", [](Communicator& comm, Slice<float> x) { return doubling_allreduce(comm, x); },
-     doubling_allreduce_cost},
+     [](int N, double bytes) { return doubling_allreduce_cost(N, bytes); }},
     hierarchical<1>(),
     hierarchical<2>(),
     hierarchical<3>(),

@@ -109,7 +109,7 @@ TEST(CommandLine, LaunchSaysWhenMpirunIsMissing) {
 
 TEST(CommandLine, LaunchPassesOnTheExitCodeAndTheCleanEnvironment) {
   if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "mpirun is not installed";
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string script = dir.path() + "/app";
   std::ofstream(script)
       << "#!/bin/sh\necho \"rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE, $OPENBLAS_CORETYPE, $1\"\n"

@@ -16,6 +16,8 @@ namespace {
 
 using Overlap = dist::ReplayOptions::Overlap;
 
+std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
 Trial trial(const std::vector<double>& ms, double accuracy = 0) {
   Trial t;
   t.model = "lenet";
@@ -131,6 +133,21 @@ TEST(CompareTable, AFailedSetIsNamedAndTheOthersAreShown) {
   EXPECT_EQ(nlohmann::json::parse(table_json({}, rows))["sets"][0]["error"], failed.error);
 }
 
+TEST(CompareTable, BytesThatAreNotCountedAreNoNumber) {
+  const TempFolder dir;
+  dir.write("log", bytes_of(R"({"step":1,"step_ms":3.0,"exposed_ms":1.5,"bytes_sent":null,"bytes_dense":4000})"));
+  dir.write("out", bytes_of(R"({"model":"lenet"})"));
+  dir.write("err", {});
+  const Trial uncounted = read_trial(dir / "log", dir / "out", dir / "err", 0);
+  ASSERT_EQ(uncounted.error, "");
+  std::vector<Row> rows = summarise({{uncounted}, {trial({3, 3, 3})}}, std::nullopt, std::nullopt);
+  rows[0].label = "mpi", rows[1].label = "ring";
+  const std::string markdown = table_markdown({}, rows);
+  EXPECT_NE(markdown.find("| mpi | 3.00 (3.00 … 3.00) | 1 | not counted | – | 1.50 |\n"), std::string::npos)
+      << markdown;
+  EXPECT_TRUE(nlohmann::json::parse(table_json({}, rows))["sets"][0]["bytes_sent"].is_null());
+}
+
 /// One layer with a weight of 1 MB: 10 ms forward, 20 ms backward; and how it travels.
 LayerTimes one_layer() {
   LayerTimes times;
@@ -226,7 +243,7 @@ TEST(Compare, PrintsOneTableAndNamesTheSetThatFailed) {
 }
 
 TEST(Compare, JsonIsTheLastLineAndHoldsTheBound) {
-  const TemporaryDirectory dir;
+  const TempFolder dir;
   const Result r = run(std::string(kRun) + "--json --quiet --rate 100mbit,1ms --keep " + dir.path() +
                        "/kept --vs 'ring: --allreduce ring'");
   EXPECT_EQ(r.exit_code, 0) << r.err;

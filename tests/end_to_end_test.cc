@@ -56,17 +56,20 @@ void expect_sentence(const Result& r, int exit_code, const std::vector<std::stri
 }
 
 TEST(EndToEnd, AnEmulatedLinkChangesNoBit) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string common =
       "mnist --model lenet --data synthetic:101,20 --batch 2 --steps 20 --threads 1 --workers 3 ";
   const Result plain = run(common + "--quiet --save " + dir.path() + "/a");
   ASSERT_EQ(plain.exit_code, 0) << plain.err;
-  const Result linked = run(common + "--link 1gbit,100us,200us --link-of 2=500mbit,1ms --save " + dir.path() + "/b");
+  const Result linked =
+      run(common + "--link 1gbit,100us,200us --link-of 2=500mbit,1ms --json --save " + dir.path() + "/b");
   ASSERT_EQ(linked.exit_code, 0) << linked.err;
   const std::string weights = text_of(dir.path() + "/a/weights.safetensors");
   EXPECT_GT(weights.size(), 4u * 61706);
   EXPECT_TRUE(weights == text_of(dir.path() + "/b/weights.safetensors"));
   EXPECT_TRUE(has(linked.out, "link: 1 Gbit/s, 100 us + 0 to 200 us (emulated), ")) << linked.out;
+  const double late = nlohmann::json::parse(lines_of(linked.out).back()).at("link_late_share").get<double>();
+  EXPECT_TRUE(late >= 0 && late <= 1) << linked.out;
 }
 
 TEST(EndToEnd, ALinkUnderMpiIsRefused) {
@@ -78,7 +81,7 @@ TEST(EndToEnd, ALinkUnderMpiIsRefused) {
 
 TEST(EndToEnd, ThreadsAndProcessesGiveTheSameBits) {
   NEEDS_MPIRUN();
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string common = " --data synthetic:101,20 --batch 2 --steps 50 --threads 1 --audit 10 --quiet";
   const Result threads =
       run("cifar10 --workers 4 --save " + dir.path() + "/a --log " + dir.path() + "/a.jsonl" + common);
@@ -107,7 +110,7 @@ TEST(EndToEnd, ThreadsAndProcessesGiveTheSameBits) {
 }
 
 TEST(EndToEnd, EveryLogLineHasTheFieldsPromised) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string log = dir.path() + "/log.jsonl";
   ASSERT_EQ(run("mnist --data synthetic:100,20 --workers 2 --batch 10 --epochs 2 --quiet --log " + log).exit_code, 0);
   int steps = 0, evals = 0;
@@ -132,7 +135,7 @@ TEST(EndToEnd, EveryLogLineHasTheFieldsPromised) {
 }
 
 TEST(EndToEnd, AnInterruptEndsInOrderAndCanBeResumed) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string common =
       "mnist --data synthetic:200,20 --workers 2 --batch 8 --schedule const --epochs 100000 --threads 1";
   const std::string log = dir.path() + "/log.jsonl", save = " --save " + dir.path() + "/s";
@@ -155,7 +158,7 @@ TEST(EndToEnd, AnInterruptEndsInOrderAndCanBeResumed) {
 }
 
 TEST(EndToEnd, StepsZeroWritesTheInitialWeights) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const auto write = [&](const std::string& name, const std::string& more) {
     const Result r = run("cifar10 --data synthetic:10,10 --steps 0 --quiet --save " + dir.path() + "/" + name + more);
     EXPECT_EQ(r.exit_code, 0) << r.err;
@@ -171,7 +174,7 @@ TEST(EndToEnd, StepsZeroWritesTheInitialWeights) {
 }
 
 TEST(EndToEnd, InitTakesWeightsAndEvalOnlyMeasuresThem) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string common = "mnist --data synthetic:200,50 --quiet --json ";
   const Result trained = run(common + "--epochs 1 --batch 20 --workers 2 --save " + dir.path());
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
@@ -187,7 +190,7 @@ TEST(EndToEnd, InitTakesWeightsAndEvalOnlyMeasuresThem) {
 }
 
 TEST(EndToEnd, WeightsOfAnotherModelNameTheFirstMismatch) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   ASSERT_EQ(run("mnist --model hdc --data synthetic:10,10 --steps 0 --quiet --save " + dir.path()).exit_code, 0);
   const std::string init = " --data synthetic:10,10 --quiet --init " + dir.path() + "/weights.safetensors";
   expect_sentence(run("mnist --model hdc-2.5mb" + init), 1,
@@ -200,7 +203,7 @@ TEST(EndToEnd, WeightsOfAnotherModelNameTheFirstMismatch) {
 }
 
 TEST(EndToEnd, DryRunSaysThePlanAndWritesNothing) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const Result r = run("cifar10 --model alexnet --data synthetic:100,10 --workers 2 --batch 10 --dry-run --save " +
                        dir.path() + "/s --log " + dir.path() + "/l --trace " + dir.path() + "/t");
   EXPECT_EQ(r.exit_code, 0) << r.err;
@@ -239,7 +242,7 @@ void expect_trace_of_two_ranks(const std::string& path) {
 }
 
 TEST(EndToEnd, APlanThatADryRunWroteIsUsed) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string common = "mnist --data synthetic:40,10 --batch 4 --steps 2 --workers 3 --quiet";
   const Result dry = run(common + " --allreduce butterfly --fusion copy:20KiB --chunk 32KiB --dry-run --json");
   ASSERT_EQ(dry.exit_code, 0) << dry.err;
@@ -262,15 +265,20 @@ TEST(EndToEnd, APlanThatADryRunWroteIsUsed) {
 
 TEST(EndToEnd, MpisOwnAllreduceTrainsToo) {
   if (!mpirun_is_there()) GTEST_SKIP() << "no mpirun";
-  const Result r =
-      run("laconic launch -n 3 mnist --data synthetic:40,10 --batch 4 --steps 3 --allreduce mpi --fusion none --audit "
-          "--json --quiet");
+  const std::string command =
+      "laconic launch -n 3 mnist --data synthetic:40,10 --batch 4 --steps 3 --allreduce mpi --fusion none --audit "
+      "--json ";
+  const Result r = run(command + "--quiet");
   EXPECT_EQ(r.exit_code, 0) << r.err;
   EXPECT_TRUE(has(r.out, "allreduce, mpi")) << r.out;
+  const Json result = Json::parse(lines_of(r.out).back());
+  EXPECT_TRUE(result.at("bytes_sent_total").is_null()) << "MPI does not say what it sent: " << r.out;
+  const Result dry = run(command + "--dry-run");
+  EXPECT_TRUE(has(dry.out, "bytes sent per worker and step: not counted, MPI's own allreduce moves them\n")) << dry.out;
 }
 
 TEST(EndToEnd, TheTraceHasARowForEachRankAndThread) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string common = "mnist --data synthetic:100,20 --batch 4 --steps 4 --quiet --trace " + dir.path();
   ASSERT_EQ(run(common + "/threads.json --workers 2").exit_code, 0);
   expect_trace_of_two_ranks(dir.path() + "/threads.json");
@@ -297,7 +305,7 @@ TEST(EndToEnd, TheLastLineOfJsonIsTheResult) {
 }
 
 TEST(EndToEnd, RepeatRunsWithSeveralSeeds) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const Result r = run("mnist --data synthetic:50,20 --batch 10 --epochs 1 --threads 1 --seed 7 --repeat 2 --log " +
                        dir.path() + "/log.jsonl --save " + dir.path() + "/s");
   ASSERT_EQ(r.exit_code, 0) << r.err;
@@ -308,7 +316,7 @@ TEST(EndToEnd, RepeatRunsWithSeveralSeeds) {
 }
 
 TEST(EndToEnd, OptionsComeFromAFile) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string file = dir.path() + "/o.toml";
   std::ofstream(file) << "data = \"synthetic:50,20\"\nbatch = 10\nlr = 0.25\nschedule = \"const\"\nworkers = 2\nquiet "
                          "= true\njson = true\nsteps = 2\n";
@@ -324,7 +332,7 @@ TEST(EndToEnd, OptionsComeFromAFile) {
 }
 
 TEST(EndToEnd, DataThatIsMissingOrCutIsOneSentence) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   expect_sentence(run("mnist --data " + dir.path()), 1,
                   {dir.path(), "train-images-idx3-ubyte", "dataset-fashion-mnist"});
   expect_sentence(run("cifar10 --workers 3 --data " + dir.path()), 1, {dir.path(), "data_batch_1.bin"});
@@ -361,7 +369,7 @@ TEST(EndToEnd, OptionsThatContradictAreUsageErrors) {
 }
 
 TEST(EndToEnd, APlaceThatCannotBeWrittenIsOneSentence) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   std::ofstream(dir.path() + "/file") << "x";
   const std::string small = " --data synthetic:20,10 --epochs 1 --batch 10 --quiet ";
   for (const char* option : {"--log", "--save", "--trace"})
@@ -376,7 +384,7 @@ TEST(EndToEnd, APlaceThatCannotBeWrittenIsOneSentence) {
 
 // A file may not grow beyond 100 KiB: as a disk that is full.
 TEST(EndToEnd, ADiskThatIsFullLeavesTheOldCheckpointAndNoHalfFile) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string common = "mnist --data synthetic:40,10 --batch 10 --epochs 1 --quiet --save " + dir.path();
   ASSERT_EQ(run(common + " --steps 2").exit_code, 0);
   const std::string before = text_of(dir.path() + "/weights.safetensors");
@@ -399,7 +407,7 @@ TEST(EndToEnd, ALossThatIsNoNumberNamesStepAndLayer) {
 
 TEST(EndToEnd, AKilledProcessEndsTheOthers) {
   NEEDS_MPIRUN();
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string app = dir.path() + "/app";  // says who it is, then becomes the program
   std::ofstream(app) << "#!/bin/sh\necho $$ >" << dir.path()
                      << "/pid.$OMPI_COMM_WORLD_RANK\nexec " LACONIC_APPS "/mnist \"$@\"\n";

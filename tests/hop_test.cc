@@ -1,12 +1,22 @@
 // Collectives whose hops pass through a codec.
+#include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <mutex>
+#include <set>
+#include <utility>
 
 #include "compress/identity.h"
 #include "core/random.h"
+#include "dist/collective/allgatherv.h"
+#include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/doubling_allreduce.h"
+#include "dist/collective/hierarchical_allreduce.h"
 #include "dist/collective/reduce_scatter.h"
 #include "dist/collective/ring_allgather.h"
+#include "dist/collective/ring_allreduce.h"
 #include "tests/on_ranks.h"
 #include "tests/values_of.h"
 
@@ -15,7 +25,7 @@ namespace {
 
 /// Rounds at random, by its key, to multiples of 1/256, in one 16-bit number each, and leaves out zeros at the end: a
 /// codec that changes values and whose payloads differ in length.
-class Dither final : public compress::Codec {
+class Dither : public compress::Codec {
  public:
   std::size_t max_bytes(std::size_t elements) const override { return 2 * elements; }
   void encode(Slice<const float> x, const compress::Key& key, compress::Bytes& payload) const override {
@@ -39,12 +49,70 @@ class Dither final : public compress::Codec {
   double expected_bytes(std::size_t elements) const override { return 2.0 * static_cast<double>(elements); }
 };
 
+/// The upper halves of floats behind three bytes: a length that a formula can tell.
+class Upper final : public compress::Codec {
+ public:
+  std::size_t max_bytes(std::size_t elements) const override { return 3 + 2 * elements; }
+  void encode(Slice<const float> x, const compress::Key&, compress::Bytes& payload) const override {
+    std::byte* out = payload.append(3 + 2 * x.size()).data();
+    std::memset(out, 7, 3);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto upper = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x[i]) >> 16);
+      std::memcpy(out + 3 + 2 * i, &upper, 2);
+    }
+  }
+  void decode(Slice<const std::byte> payload, Slice<float> x) const override {
+    require<DataError>(payload.size() == 3 + 2 * x.size() && payload[0] == std::byte{7}, "upper: no such payload");
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      std::uint16_t upper;
+      std::memcpy(&upper, payload.data() + 3 + 2 * i, 2);
+      x[i] = std::bit_cast<float>(std::uint32_t{upper} << 16);
+    }
+  }
+  double expected_bytes(std::size_t elements) const override { return 3 + 2.0 * static_cast<double>(elements); }
+};
+
 using Collective = Task<> (*)(Communicator&, Slice<float>, Hops);
-const struct {
+using CollectiveCost = Cost (*)(int N, double bytes, const compress::Codec*);
+struct Named {
   const char* name;
   Collective run;
-} kCollectives[] = {
-    {"reduce-scatter", reduce_scatter}, {"allgather", ring_allgather}, {"doubling", doubling_allreduce}};
+  CollectiveCost cost;
+};
+template <int P>
+Task<> ring_in_pieces(Communicator& comm, Slice<float> x, Hops hops) {
+  return ring_allreduce(comm, x, {.count = P, .in_flight = 2}, hops);
+}
+template <int P>
+Cost ring_in_pieces_cost(int N, double bytes, const compress::Codec* codec) {
+  return ring_allreduce_cost(N, bytes, {.count = P, .in_flight = 2}, codec);
+}
+template <int G>
+Task<> in_groups(Communicator& comm, Slice<float> x, Hops hops) {
+  return hierarchical_allreduce(comm, x, G, hops);
+}
+template <int G>
+Cost in_groups_cost(int N, double bytes, const compress::Codec* codec) {
+  return hierarchical_allreduce_cost(N, bytes, G, codec);
+}
+const std::vector<Named> kAllreduces = {
+    {"doubling", doubling_allreduce, doubling_allreduce_cost},
+    {"ring", ring_in_pieces<1>, ring_in_pieces_cost<1>},
+    {"ring in 3 pieces", ring_in_pieces<3>, ring_in_pieces_cost<3>},
+    {"butterfly", butterfly_allreduce, butterfly_allreduce_cost},
+    {"groups of 1", in_groups<1>, in_groups_cost<1>},
+    {"groups of 2", in_groups<2>, in_groups_cost<2>},
+    {"groups of 3", in_groups<3>, in_groups_cost<3>},
+    {"groups of 20", in_groups<20>, in_groups_cost<20>},
+};
+const std::vector<Named> kCollectives = [] {
+  std::vector<Named> all = kAllreduces;
+  all.push_back({"reduce-scatter", reduce_scatter, reduce_scatter_cost});
+  all.push_back({"allgather", ring_allgather, ring_allgather_cost});
+  return all;
+}();
+/// Blocks of a group differ by an element, and its leader keeps one of the longer ones.
+bool counts_to_the_byte(const Named& c) { return std::string(c.name).rfind("groups", 0) != 0; }
 
 std::vector<std::vector<float>> run_all(int N, std::size_t n, Collective collective, const Hops& hops) {
   std::vector<std::vector<float>> result(static_cast<std::size_t>(N));
@@ -67,13 +135,114 @@ TEST(Hop, IdentityCodecGivesTheSameBitsAsNone) {
       }
 }
 
+TEST(Hop, IdentityCodecGivesTheSameBitsAsNoneAlsoWhereALargeOperationIsCut) {
+  const compress::Identity identity;
+  const std::size_t n = 600'011;  // of a butterfly 5 pieces, of a ring of leaders 3
+  for (Collective collective : {Collective{butterfly_allreduce}, Collective{in_groups<2>}})
+    for (int N : {3, 4, 5}) {
+      const auto plain = run_all(N, n, collective, {}), coded = run_all(N, n, collective, {.codec = &identity});
+      for (std::size_t r = 0; r < plain.size(); ++r) ASSERT_TRUE(same_bits(plain[r], coded[r])) << r << " of " << N;
+    }
+}
+
 TEST(Hop, CodecThatRoundsAtRandomStillLeavesTheSameBitsOnAllRanks) {
   const Dither dither;
-  for (Collective collective : {ring_allgather, doubling_allreduce})
-    for (int N = 1; N <= 9; ++N) {
-      const auto all = run_all(N, 203, collective, {.codec = &dither, .key = {.seed = 3, .step = 5, .operation = 2}});
-      for (std::size_t r = 1; r < all.size(); ++r) EXPECT_TRUE(same_bits(all[0], all[r])) << r << " of " << N;
+  std::vector<Named> everywhere = kAllreduces;
+  everywhere.push_back({"allgather", ring_allgather, ring_allgather_cost});
+  for (const auto& collective : everywhere)
+    for (int N = 1; N <= 9; ++N)
+      for (std::size_t n : {0, 1, 203}) {
+        const auto all =
+            run_all(N, n, collective.run, {.codec = &dither, .key = {.seed = 3, .step = 5, .operation = 2}});
+        for (std::size_t r = 1; r < all.size(); ++r)
+          EXPECT_TRUE(same_bits(all[0], all[r])) << collective.name << ", rank " << r << " of " << N << ", " << n;
+      }
+}
+
+TEST(Hop, AllreduceCarriesNoMoreErrorsThanMessagesWereEncodedOnTheWay) {
+  const Dither dither;
+  for (const auto& collective : kAllreduces)
+    for (int N = 2; N <= 9; ++N) {
+      const std::size_t n = 203;
+      const auto exact = run_all(N, n, collective.run, {}), coded = run_all(N, n, collective.run, {.codec = &dither});
+      // A sum of N has at most N messages behind it, one of them finished; by groups each one's to its leader too; by
+      // doubling both partners', which is all that was sent.
+      const std::string name = collective.name;
+      const double errors = name == "doubling" ? 2.0 * N : counts_to_the_byte(collective) ? N : 2.0 * N;
+      for (std::size_t i = 0; i < n; ++i)
+        ASSERT_NEAR(exact[0][i], coded[0][i], errors / 256 + 1e-5) << name << ", " << N << " ranks";
+      EXPECT_FALSE(same_bits(exact[0], coded[0])) << name << ": nothing went through the codec";
     }
+}
+
+TEST(Hop, SendsWhatTheCostFormulaExpectsOfTheCodec) {
+  const Upper upper;
+  for (const auto& collective : kCollectives)
+    for (int N = 1; N <= 9; ++N)
+      for (std::size_t n : {0, 1, 7, 1003}) {
+        std::vector<Traffic> sent(static_cast<std::size_t>(N));
+        on_ranks(N, [&](Worker& w) {
+          std::vector<float> x(n, 1.0f);
+          w.engine.run("it", [&](Communicator& comm) { return collective.run(comm, slice(x), {.codec = &upper}); });
+          sent[static_cast<std::size_t>(w.rank)] = w.engine.counters().sent;
+        });
+        const Cost cost = collective.cost(N, 4.0 * static_cast<double>(n), &upper);
+        Traffic all;
+        std::uint64_t busiest = 0;
+        for (const Traffic& t : sent) {
+          all.messages += t.messages, all.bytes += t.bytes, busiest = std::max(busiest, t.bytes);
+          EXPECT_LE(static_cast<double>(t.messages), cost.messages) << collective.name;
+        }
+        const std::string which = concat(collective.name, ", ", N, " ranks, ", n);
+        EXPECT_EQ(static_cast<double>(all.messages), cost.all_messages) << which;
+        EXPECT_NEAR(static_cast<double>(all.bytes), cost.all_bytes, counts_to_the_byte(collective) ? 1e-6 : 4.0 * N)
+            << which;
+        EXPECT_LE(static_cast<double>(busiest), cost.bytes + 4.0 * N) << which;  // some blocks are longer
+      }
+}
+
+/// Notes with which keys it was asked to encode.
+class Noting final : public Dither {
+ public:
+  void encode(Slice<const float> x, const compress::Key& key, compress::Bytes& payload) const override {
+    {
+      std::lock_guard lock(mutex_);
+      keys_.insert({key.hop, key.rank});
+      ++count_;
+    }
+    Dither::encode(x, key, payload);
+  }
+  std::size_t count() const { return count_; }
+  std::size_t different() const { return keys_.size(); }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::set<std::pair<std::uint32_t, std::uint32_t>> keys_;
+  mutable std::size_t count_ = 0;
+};
+
+TEST(Hop, EveryBlockThatIsDoneIsEncodedOnceAndNoTwoMessagesHaveTheSameKey) {
+  const auto noting = [](int N, std::size_t n, Collective collective) {
+    Noting codec;
+    run_all(N, n, collective, {.codec = &codec});
+    EXPECT_EQ(codec.count(), codec.different()) << N << " ranks, " << n;
+    return codec.count();
+  };
+  for (std::size_t N = 2; N <= 9; ++N) {
+    const int ranks = static_cast<int>(N);
+    const std::size_t p = std::bit_floor(N), steps = static_cast<std::size_t>(std::bit_width(p)) - 1;
+    EXPECT_EQ(noting(ranks, 100, ring_in_pieces<1>), N * (N - 1) + N);
+    EXPECT_EQ(noting(ranks, 100, ring_in_pieces<3>), 3 * (N * (N - 1) + N));
+    EXPECT_EQ(noting(ranks, 100, butterfly_allreduce), N - p + p * steps + p);
+    std::size_t inside = 0;  // groups of 3: their rings, and to the leader
+    for (std::size_t first = 0; first < N; first += 3) {
+      const std::size_t k = std::min<std::size_t>(3, N - first);
+      inside += k * (k - 1) + k - 1;
+    }
+    const std::size_t g = (N + 2) / 3;
+    EXPECT_EQ(noting(ranks, 100, in_groups<3>), inside + g * (g - 1) + g);
+  }
+  EXPECT_EQ(noting(3, 300'000, butterfly_allreduce), 3u * (1 + 2 + 2));  // pieces of at most 512 KiB
 }
 
 TEST(Hop, ReduceScatterCarriesAtMostNMinusOneErrorsOfItsCodec) {
@@ -96,11 +265,13 @@ TEST(Hop, ReduceScatterCarriesAtMostNMinusOneErrorsOfItsCodec) {
 
 TEST(Hop, AnotherStepDrawsOtherNumbersAndTheSameStepTheSame) {
   const Dither dither;
-  const auto at = [&](std::uint64_t step) {
-    return run_all(3, 100, doubling_allreduce, {.codec = &dither, .key = {.step = step}})[0];
-  };
-  EXPECT_TRUE(same_bits(at(1), at(1)));
-  EXPECT_FALSE(same_bits(at(1), at(2)));
+  for (const auto& collective : kAllreduces) {
+    const auto at = [&](std::uint64_t step) {
+      return run_all(3, 100, collective.run, {.codec = &dither, .key = {.step = step}})[0];
+    };
+    EXPECT_TRUE(same_bits(at(1), at(1))) << collective.name;
+    EXPECT_FALSE(same_bits(at(1), at(2))) << collective.name;
+  }
 }
 
 TEST(Hop, SendsWhatTheCodecWroteAndNoMore) {
@@ -114,6 +285,94 @@ TEST(Hop, SendsWhatTheCodecWroteAndNoMore) {
                  [&](Communicator& comm) { return ring_allgather(comm, slice(zeros), {.codec = &dither}); });
     EXPECT_LE(w.engine.counters().sent.bytes, 3u * 100 * 2 + 3 * 200);
   });
+}
+
+/// Goes wrong at the `when`-th message that it encodes.
+class Torn final : public Dither {
+ public:
+  explicit Torn(int when) : when_(when) {}
+  void encode(Slice<const float> x, const compress::Key& key, compress::Bytes& payload) const override {
+    if (made_++ != when_) return Dither::encode(x, key, payload);
+    payload.append(1);
+  }
+  bool went_wrong() const { return made_ > when_; }
+
+ private:
+  const int when_;
+  mutable std::atomic<int> made_{0};
+};
+
+TEST(Hop, APayloadThatIsNoneEndsEveryRankAtWhateverStepItComes) {
+  for (const auto& collective : kCollectives)
+    for (int N : {2, 3, 4, 5})
+      for (int when = 0;; ++when) {
+        ASSERT_LT(when, 100);
+        const Torn torn(when);
+        const Dither dither;
+        try {
+          on_ranks(N, [&](Worker& w) {
+            std::vector<float> x(100, 1.0f);
+            const Hops hops{.codec = w.rank == 1 ? static_cast<const compress::Codec*>(&torn) : &dither};
+            w.engine.run("it", [&](Communicator& comm) { return collective.run(comm, slice(x), hops); });
+          });
+          EXPECT_FALSE(torn.went_wrong()) << collective.name << ", message " << when << " of rank 1 of " << N;
+        } catch (const CommError& e) {
+          EXPECT_NE(std::string(e.what()).find("cannot read what rank"), std::string::npos) << e.what();
+        } catch (const DataError& e) {  // of rank 1 itself, which reads what it gives to all
+          EXPECT_NE(std::string(e.what()).find("dither"), std::string::npos) << e.what();
+        }
+        if (!torn.went_wrong()) {
+          EXPECT_GT(when, 0) << collective.name << ": rank 1 encoded nothing";
+          break;
+        }
+      }
+}
+
+TEST(Hop, PayloadsThatCameTogetherAreReadOnlyAsFarAsTheyGo) {
+  const Dither dither;
+  const Hops hops{.codec = &dither};
+  // All of them together, or the stretch of one rank: both are lists of lengths and bytes.
+  for (const std::size_t wrong : {0, 1, 3, 5, 9, 99}) {
+    std::vector<std::byte> bad(wrong, std::byte{0xff}), room(2000);
+    const Slice<std::byte> in = slice(room), out = slice(bad);
+    try {
+      on_ranks(3, [&](Worker& w) {
+        w.engine.run("butterfly", [&](Communicator& comm) -> Task<> {
+          if (w.rank == 0) {
+            std::vector<float> x(100, 1.0f);
+            co_await butterfly_allreduce(comm, slice(x), hops);
+          } else if (w.rank == 1) {
+            co_await comm.recv(0, in);
+            co_await comm.send(0, out);
+          }
+        });
+      });
+      ADD_FAILURE() << "butterfly, " << wrong;
+    } catch (const CommError& e) {
+      EXPECT_NE(std::string(e.what()).find("rank 1 sent"), std::string::npos) << e.what();
+    }
+    try {
+      on_ranks(2, [&](Worker& w) {
+        w.engine.run("groups", [&](Communicator& comm) -> Task<> {
+          if (w.rank == 1) {
+            std::vector<float> x(100, 1.0f);
+            co_await hierarchical_allreduce(comm, slice(x), 2, hops);
+          } else {
+            const Slice<std::byte> nothing = out.first(0);  // zeros
+            co_await comm.recv(1, in);
+            co_await comm.send(1, nothing);
+            co_await comm.recv(1, in);
+            co_await comm.send(1, out);
+            Gathered all;
+            co_await ring_allgatherv(comm, out, 1000, all);
+          }
+        });
+      });
+      ADD_FAILURE() << "groups, " << wrong;
+    } catch (const CommError& e) {
+      EXPECT_NE(std::string(e.what()).find("rank 0 sent"), std::string::npos) << e.what();
+    }
+  }
 }
 
 TEST(Hop, PayloadThatIsNoneEndsInASentenceThatNamesTheSender) {

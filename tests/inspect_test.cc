@@ -10,7 +10,7 @@
 namespace laconic {
 namespace {
 
-std::string raw_file(const TemporaryDirectory& dir, const std::vector<float>& values) {
+std::string raw_file(const TempFolder& dir, const std::vector<float>& values) {
   const std::string path = dir.path() + "/x.f32";
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(4 * values.size()));
@@ -24,7 +24,7 @@ std::vector<float> descending(int n) {
 }
 
 TEST(InspectSelect, TellsWhatEveryMethodChooses) {
-  const TemporaryDirectory dir;
+  const TempFolder dir;
   const std::string file = raw_file(dir, descending(1000));
   double all = 0, three = 0;
   for (int i = 1; i <= 1000; ++i) all += static_cast<double>(i) * i, three += i > 997 ? static_cast<double>(i) * i : 0;
@@ -50,7 +50,7 @@ TEST(InspectSelect, TellsWhatEveryMethodChooses) {
 }
 
 TEST(InspectSelect, ReadsATensorOfASafetensorsFile) {
-  const TemporaryDirectory dir;
+  const TempFolder dir;
   StateDict state;
   state.set("a", Tensor::of({4}, {1, 2, 3, 4}));
   state.set("b", Tensor::of({2, 2}, {0, 0, -5, 0}));
@@ -67,7 +67,7 @@ TEST(InspectSelect, ReadsATensorOfASafetensorsFile) {
 }
 
 TEST(InspectSelect, SaysWhatIsWrongInOneSentence) {
-  const TemporaryDirectory dir;
+  const TempFolder dir;
   const std::string file = raw_file(dir, descending(10)), nan = dir.path() + "/nan.f32", odd = dir.path() + "/odd.f32";
   const float not_a_number = std::nanf("");
   std::ofstream(nan, std::ios::binary).write(reinterpret_cast<const char*>(&not_a_number), 4);
@@ -92,7 +92,7 @@ TEST(InspectSelect, SaysWhatIsWrongInOneSentence) {
 }
 
 TEST(BenchSelect, MeasuresEveryPart) {
-  const TemporaryDirectory dir;
+  const TempFolder dir;
   const std::string file = raw_file(dir, descending(5000));
   const Result r =
       run("laconic bench select --elements 2^12,5000 --data normal," + file + " --rounds 2 --threads 1,2 --json");

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "tests/temporary.h"
+#include "tests/temp_folder.h"
 
 namespace laconic {
 namespace {
@@ -36,6 +36,22 @@ TEST(JsonLog, AnEvaluationIsExactlyThisLine) {
       R"({"eval":{"epoch":3,"loss":0.5,"top1_error":9.87,"top5_error":0.2,"seconds":12.5,"bytes_sent_total":99}})");
 }
 
+TEST(JsonLog, BytesThatAreNotCountedAreNull) {
+  StepReport r = step(1);
+  r.bytes_counted = false;
+  const auto line = nlohmann::json::parse(to_json(r));
+  EXPECT_TRUE(line.at("bytes_sent").is_null() && line.at("bytes_sent_sum").is_null());
+  EXPECT_EQ(line.at("bytes_dense"), 20);
+  RunInfo info;
+  info.bytes_counted = false;
+  RunSummary summary;
+  summary.last_eval = EvalReport{};
+  summary.last_eval->bytes_counted = false;
+  const auto end = nlohmann::json::parse(to_json(info, summary));
+  EXPECT_TRUE(end.at("bytes_sent_total").is_null() && end.at("bytes_network_total").is_null());
+  EXPECT_TRUE(end.at("eval").at("bytes_sent_total").is_null());
+}
+
 TEST(JsonLog, ALossKeepsEveryBitOfItsFloat) {
   for (float loss : {2.302585f, 1e-30f, 0.33333334f, 3.4028235e38f, 1.17549435e-38f}) {
     StepReport r = step(1);
@@ -51,7 +67,7 @@ TEST(JsonLog, WhatIsNotANumberIsNull) {
 }
 
 TEST(JsonLog, TheFileHasOneLineEach) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string path = dir.path() + "/log.jsonl";
   const auto lines = [&] {
     std::ifstream in(path);
@@ -103,6 +119,9 @@ TEST(JsonLog, TheSummaryIsOneObject) {
   EXPECT_EQ(object["steps"], 5);
   EXPECT_EQ(object["eval"]["top1_error"], 10);
   EXPECT_FALSE(object.contains("stopped"));
+  EXPECT_FALSE(object.contains("link_late_share"));
+  summary.link_late_share = 0.0125;
+  EXPECT_EQ(nlohmann::json::parse(to_json(info, summary))["link_late_share"], 0.0125);
 }
 
 }  // namespace

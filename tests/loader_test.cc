@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "data/synthetic.h"
-#include "tests/temp_folder.h"
+#include "tests/error_of.h"
 
 namespace laconic {
 namespace {

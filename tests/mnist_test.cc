@@ -11,6 +11,8 @@
 #include "data/idx.h"
 #include "data/input_file.h"
 #include "data/synthetic.h"
+#include "tests/error_of.h"
+#include "tests/gzip.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {

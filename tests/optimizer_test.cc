@@ -14,7 +14,7 @@
 #include "core/raw.h"
 #include "core/update.h"
 #include "optim/clip.h"
-#include "tests/temp_folder.h"
+#include "tests/error_of.h"
 
 namespace laconic {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "tests/temporary.h"
+#include "tests/temp_folder.h"
 
 namespace laconic {
 namespace {
@@ -251,7 +251,7 @@ TEST(Options, CombinationsThatMakeNoSenseAreRefused) {
 }
 
 TEST(Options, AFileOfOptionsHasTheSameNamesAndTheCommandLineWins) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string path = dir.path() + "/run.toml";
   std::ofstream(path) << "model = \"hdc\"\nepochs = 7\nlr = 0.25\nnesterov = true\nschedule = \"step:2,0.1\"\n";
   const TrainOptions o = parse({"--config", path.c_str(), "--lr", "0.5"});
@@ -263,7 +263,7 @@ TEST(Options, AFileOfOptionsHasTheSameNamesAndTheCommandLineWins) {
 }
 
 TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string path = dir.path() + "/run.toml";
   std::ofstream(path) << "epoch = 7\n";
   expect_refused({"--config", path.c_str()}, "unknown option '--epoch' (--config): did you mean --epochs? See --help");

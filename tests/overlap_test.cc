@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 
+#include "tests/error_of.h"
 #include "tests/temp_folder.h"
 #include "tests/training.h"
 

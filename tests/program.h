@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "tests/temporary.h"
+#include "tests/temp_folder.h"
 
 namespace laconic {
 
@@ -35,7 +35,7 @@ inline std::string environment_of(const std::string& command) {
 /// Runs PROGRAM ARGUMENTS of this build through the shell; no longer than a minute. `before` stands in front of it:
 /// "VARIABLE=value ", "cd somewhere; ".
 inline Result run(const std::string& command, const std::string& before = "") {
-  const TemporaryDirectory dir;
+  const TempFolder dir;
   const std::string out = dir.path() + "/out", err = dir.path() + "/err";
   const std::string line = "{ " + before + " " + environment_of(command) + "timeout 60 " LACONIC_APPS "/" + command +
                            "; } >" + out + " 2>" + err + " </dev/null";
@@ -81,7 +81,7 @@ class Background {
   }
 
  private:
-  const TemporaryDirectory dir_;
+  const TempFolder dir_;
   pid_t pid_ = -1;
   bool running_ = true;
 };

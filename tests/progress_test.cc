@@ -129,6 +129,25 @@ TEST_F(ProgressTest, TheEndNamesAccuracyBytesAndWhyItStopped) {
             "time spent waiting for one another\n");
 }
 
+TEST_F(ProgressTest, BytesThatAreNotCountedAreNotShown) {
+  Progress progress(out_, options(false));
+  RunInfo uncounted = info();
+  uncounted.bytes_counted = false;
+  progress.on_start(uncounted);
+  out_.str("");
+  now_ = 11;
+  progress.on_step(step(1));
+  progress.on_eval(eval());
+  RunSummary summary;
+  summary.steps = 20, summary.seconds = 65, summary.samples_per_s = 61000, summary.exposed_share = 0.05;
+  progress.on_end(summary);
+  EXPECT_EQ(out_.str(),
+            "epoch 1/2   10 %  loss 2.000  1.00 k/s  exposed 10 %\n"
+            "epoch  1  test accuracy 88.50 %, loss 0.5000, after 3.0 s\n"
+            "20 steps in 65.0 s, 61.0 k images/s\n"
+            "bytes not counted (MPI moved them), 4 workers, 5 % of the time spent waiting for one another\n");
+}
+
 TEST_F(ProgressTest, AnInterruptedLineIsEnded) {
   {
     Progress progress(out_, options(true));

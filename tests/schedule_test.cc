@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "tests/temp_folder.h"
+#include "tests/error_of.h"
 
 namespace laconic {
 namespace {

@@ -12,7 +12,7 @@
 #include <numeric>
 
 #include "core/atomic_file.h"
-#include "tests/temporary.h"
+#include "tests/temp_folder.h"
 
 namespace laconic {
 namespace {
@@ -31,7 +31,7 @@ std::string file_of(const std::string& header, std::size_t data_bytes, std::uint
 
 class Safetensors : public ::testing::Test {
  protected:
-  TemporaryDirectory dir_;
+  TempFolder dir_;
   std::string path_ = dir_.path() + "/w.safetensors";
 
   void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
@@ -258,7 +258,7 @@ TEST_F(Safetensors, ADiskThatFillsUpLeavesTheOldFileAndNoOther) {
 }
 
 TEST(AtomicFile, IsNotThereBeforeCommitAndGoneWithoutIt) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   const std::string path = dir.path() + "/f";
   {
     AtomicFile file(path);

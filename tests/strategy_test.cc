@@ -106,7 +106,9 @@ TEST(AllreduceSync, TrainsWithTheMeanGradientAndEndsWithTheSameBitsOnAllRanks) {
 }
 
 /// Every algorithm that runs without MPI.
-std::vector<std::string> algorithms() { return {"ring", "butterfly", "doubling", "hierarchical:2", "hybrid", "hybrid-printed"}; }
+std::vector<std::string> algorithms() {
+  return {"ring", "butterfly", "doubling", "hierarchical:2", "hybrid", "hybrid-printed"};
+}
 
 PlanOptions plan_options(const std::string& allreduce, const std::string& fusion, std::size_t chunk_bytes) {
   PlanOptions options;
@@ -249,6 +251,28 @@ TEST(AllreduceSync, StatesTheBytesThatItHandedToTheNetwork) {
   });
 }
 
+TEST(AllreduceSync, TellsBeforehandWhatAStepWillSend) {
+  const ParameterArena arena(some_parameters());
+  for (const std::string& allreduce : algorithms())
+    for (int N : {1, 3, 4}) {
+      const Plan plan = make_plan(arena.parameters(), plan_options(allreduce, "lazy:10KiB", 0), N);
+      std::atomic<std::uint64_t> sent{0};
+      on_ranks(N, [&](Worker& w) {
+        const ParameterArena own(some_parameters());
+        AllreduceSync sync(own, w.engine, plan, sgd);
+        train(sync, own, w.rank, 1, 1);
+        sent += w.engine.counters().sent.bytes;
+      });
+      const double blocks_of_a_leader = 8.0 * N * static_cast<double>(plan.buckets.size());
+      EXPECT_NEAR(static_cast<double>(sent), N * bytes_of_step(plan, N).value(), blocks_of_a_leader) << allreduce;
+      EXPECT_GE(N * bytes_of_step(plan, N).value(), (N - 1) * 4.0 * 12'000) << allreduce;
+    }
+  Plan by_mpi = make_plan(arena.parameters(), plan_options("mpi", "none", 0), 2);
+  EXPECT_FALSE(bytes_of_step(by_mpi, 2).has_value());
+  by_mpi.buckets.front().algorithm = Algorithm::ring;
+  EXPECT_FALSE(bytes_of_step(by_mpi, 2).has_value()) << "some of it";
+}
+
 TEST(AllreduceSync, AnExceptionOfTheWorkerLeavesNoOperationInFreedMemory) {
   EXPECT_THROW(on_ranks(3,
                         [&](Worker& w) {
@@ -262,6 +286,35 @@ TEST(AllreduceSync, AnExceptionOfTheWorkerLeavesNoOperationInFreedMemory) {
                           sync.flush();
                         }),
                DataError);
+}
+
+TEST(AllreduceSync, ATimeOutSaysAtWhatParameterARankComputes) {
+  for (const bool forward : {false, true}) try {
+      on_ranks(
+          2,
+          [&](Worker& w) {
+            const ParameterArena arena(some_parameters());
+            AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), {.bucket_bytes = 0}), sgd);
+            sync.begin_step({});
+            for (const auto& p : arena.parameters()) {
+              if (w.rank == 1 && p->info.name == "p4") break;
+              sync.gradient_ready(*p, p->all_rows());
+            }
+            if (w.rank == 0) return sync.flush();
+            if (forward) sync.before_forward(*arena.parameters()[1], arena.parameters()[1]->all_rows());
+            const auto nothing = [](Communicator&) -> Task<> { co_return; };
+            while (true) {  // until rank 0 has ended all
+              (void)w.engine.submit({.name = "nothing", .slot = 0, .priority = 0, .body = nothing});
+              std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            }
+          },
+          1.0);
+      FAIL();
+    } catch (const CommError& e) {
+      const std::string expected = concat("Rank 1 computes, last seen in ",
+                                          forward ? "forward at p6" : "backward at p5", "; its last operation, ");
+      EXPECT_NE(std::string(e.what()).find(expected), std::string::npos) << e.what();
+    }
 }
 
 TEST(AllreduceSync, GoneAfterAFlushLeavesOperationsOfOthersAlone) {

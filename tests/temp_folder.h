@@ -1,10 +1,9 @@
 #pragma once
-#include <stdlib.h>
-#include <zlib.h>
-
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -14,8 +13,9 @@ namespace laconic {
 class TempFolder {
  public:
   TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "laconic_test_XXXXXX").string();
-    path_ = mkdtemp(name.data());
+    std::string name = std::filesystem::temp_directory_path() / "laconic_test_XXXXXX";
+    if (!::mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
+    path_ = name;
   }
   ~TempFolder() {
     std::error_code ignored;
@@ -37,30 +37,5 @@ class TempFolder {
  private:
   std::string path_;
 };
-
-inline std::vector<std::uint8_t> gzip(const std::vector<std::uint8_t>& bytes) {
-  z_stream stream{};
-  deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);  // + 16: a gzip header
-  std::vector<std::uint8_t> packed(deflateBound(&stream, bytes.size()) + 32);
-  stream.next_in = const_cast<Bytef*>(bytes.data());
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  stream.next_out = packed.data();
-  stream.avail_out = static_cast<uInt>(packed.size());
-  deflate(&stream, Z_FINISH);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
-}
-
-/// The text of the exception of type E that f throws; "" if it throws none.
-template <class E, class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "";
-}
 
 }  // namespace laconic

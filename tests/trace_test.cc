@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "core/error.h"
-#include "tests/temporary.h"
+#include "tests/temp_folder.h"
 
 namespace laconic {
 namespace {
@@ -210,7 +210,7 @@ TEST(Trace, ManyThreadsRecordWhileItIsWritten) {
 }
 
 TEST(Trace, WritesItsJsonToAFile) {
-  TemporaryDirectory dir;
+  TempFolder dir;
   Trace trace;
   trace.row(0, "compute").add("a", "forward", Trace::Clock::now(), Trace::Clock::now());
   trace.write(dir.path() + "/trace.json");

@@ -9,6 +9,7 @@
 #include "data/mnist.h"
 #include "data/synthetic.h"
 #include "layers/models/zoo.h"
+#include "tests/error_of.h"
 #include "tests/temp_folder.h"
 #include "tests/training.h"
 

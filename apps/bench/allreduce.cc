@@ -66,7 +66,7 @@ Contestant contestant(const std::string& name) {
             [](int N, double bytes) { return butterfly_allreduce_cost(N, bytes); }};
   if (name == "doubling")
     return {name, [](Communicator& comm, Slice<float> x) { return doubling_allreduce(comm, x); },
-            doubling_allreduce_cost};
+            [](int N, double bytes) { return doubling_allreduce_cost(N, bytes); }};
   if (name.rfind("hierarchical:", 0) == 0) {
     const int G = std::atoi(name.c_str() + 13);
     require<UsageError>(G >= 1, "'", name, "' has no group size of at least 1 (--algorithms): write hierarchical:2");

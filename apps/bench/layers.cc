@@ -12,10 +12,10 @@
 #include "apps/bench/bench.h"
 #include "apps/bench/machine.h"
 #include "apps/bench/statistics.h"
+#include "apps/bench/synthetic_batch.h"
 #include "core/error.h"
 #include "core/ops/cross_entropy.h"
 #include "core/parallel.h"
-#include "core/random.h"
 #include "dist/plan.h"
 #include "layers/models/zoo.h"
 #include "optim/optimizer.h"
@@ -128,13 +128,7 @@ LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int
     for (const auto& p : arena.parameters()) p->set_chunk_rows(plan.chunk_rows(p->info.index));
   }
   Sgd sgd(arena, {.momentum = 0.9});
-  Random random(0, Purpose::test);
-  std::vector<float> pixels(static_cast<std::size_t>(batch * info.input.elements()));
-  for (float& p : pixels) p = random.normal();
-  std::vector<std::int64_t> labels(static_cast<std::size_t>(batch));
-  for (auto& l : labels) l = random.below(static_cast<std::uint32_t>(info.classes));
-  const Tensor x = Tensor::of({batch, info.input[0], info.input[1], info.input[2]}, pixels);
-  const Tensor y = Tensor::of({batch}, std::span<const std::int64_t>(labels));
+  const auto [x, y] = synthetic_batch(info, batch);
 
   Stopwatch watch(arena);
   model->set_watch(&watch.forward_watch);

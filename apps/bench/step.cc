@@ -14,12 +14,12 @@
 #include "apps/bench/child_process.h"
 #include "apps/bench/machine.h"
 #include "apps/bench/statistics.h"
+#include "apps/bench/synthetic_batch.h"
 #include "apps/bench/torch.h"
 #include "apps/torch_peer_source.h"
 #include "apps/options.h"
 #include "core/ops/cross_entropy.h"
 #include "core/parallel.h"
-#include "core/random.h"
 #include "dist/trainer/checkpoint.h"
 #include "layers/models/zoo.h"
 #include "optim/optimizer.h"
@@ -173,13 +173,7 @@ int bench_step_child(const std::vector<std::string>& arguments) {
   model->initialize(0);
   ParameterArena arena(model->parameters());
   Sgd sgd(arena, {.momentum = 0.9});
-  Random random(0, Purpose::test);
-  std::vector<float> pixels(static_cast<std::size_t>(batch * info.input.elements()));
-  for (float& p : pixels) p = random.normal();
-  std::vector<std::int64_t> labels(static_cast<std::size_t>(batch));
-  for (auto& l : labels) l = random.below(static_cast<std::uint32_t>(info.classes));
-  const Tensor x = Tensor::of({batch, info.input[0], info.input[1], info.input[2]}, pixels);
-  const Tensor y = Tensor::of({batch}, std::span<const std::int64_t>(labels));
+  const auto [x, y] = synthetic_batch(info, batch);
   std::cout << "{\"ready\": true}" << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     const int steps = std::atoi(line.substr(line.find(' ') + 1).c_str());

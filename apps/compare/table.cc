@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "apps/text.h"
@@ -21,7 +22,7 @@ std::size_t warm_up_of(std::size_t steps, std::optional<int> given) {
 template <class Value>
 double median_of(const std::vector<Trial::Step>& steps, Value value) {
   std::vector<double> values;
-  for (const auto& s : steps) values.push_back(s.*value);
+  for (const auto& s : steps) values.push_back(std::invoke(value, s));
   return median(values).value;
 }
 
@@ -73,8 +74,9 @@ Cells cells(const TableHead& head, const std::vector<Row>& rows) {
     line.push_back(&r == &rows[0] ? "1"
                    : !r.ratio     ? "–"
                                   : interval(*r.ratio, 3) + (resolved(r) ? "" : " not resolved"));
-    line.push_back(fmt::format("{:.3f}", r.bytes_sent / 1e6));
-    line.push_back(r.bytes_dense > 0 ? fmt::format("{:.1f} %", 100 * r.bytes_sent / r.bytes_dense) : "–");
+    line.push_back(r.bytes_sent ? fmt::format("{:.3f}", *r.bytes_sent / 1e6) : "not counted");
+    line.push_back(r.bytes_sent && r.bytes_dense > 0 ? fmt::format("{:.1f} %", 100 * *r.bytes_sent / r.bytes_dense)
+                                                     : "–");
     line.push_back(fmt::format("{:.{}f}", r.exposed_ms, decimals_for(r.step_ms.value)));
     if (accuracy)
       line.push_back(!r.accuracy         ? "–"
@@ -172,7 +174,8 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
     row.blocks = blocks.size();
     row.step_ms = median(blocks);
     if (!ratios.empty()) row.ratio = median(ratios);
-    row.bytes_sent = median_of(all, &Trial::Step::bytes_sent);
+    if (std::all_of(all.begin(), all.end(), [](const auto& s) { return s.bytes_sent.has_value(); }))
+      row.bytes_sent = median_of(all, [](const auto& s) { return *s.bytes_sent; });
     row.bytes_dense = median_of(all, &Trial::Step::bytes_dense);
     row.exposed_ms = median_of(all, &Trial::Step::exposed_ms);
     if (row.reached_target == row.runs) row.seconds_to_target = median(times).value;
@@ -229,7 +232,8 @@ std::string table_json(const TableHead& head, const std::vector<Row>& rows) {
         set["ratio"] = to_json(*r.ratio);
         set["ratio"]["resolved"] = resolved(r);
       }
-      set["bytes_sent"] = r.bytes_sent, set["bytes_dense"] = r.bytes_dense, set["exposed_ms"] = r.exposed_ms;
+      set["bytes_sent"] = r.bytes_sent ? nlohmann::ordered_json(*r.bytes_sent) : nlohmann::ordered_json();
+      set["bytes_dense"] = r.bytes_dense, set["exposed_ms"] = r.exposed_ms;
       if (r.accuracy) set["accuracy"] = *r.accuracy;
       if (r.accuracy_spread) set["accuracy_spread"] = *r.accuracy_spread;
       if (head.target_accuracy) set["reached_target"] = r.reached_target;

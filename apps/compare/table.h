@@ -11,12 +11,13 @@ namespace laconic {
 /// What the runs of one option set came to.
 struct Row {
   std::string label, options;
-  std::string error;            ///< of the first run that failed; the figures are then of the others
-  int runs = 0;                 ///< that ended well
-  std::size_t blocks = 0;       ///< that step_ms was taken over
-  Median step_ms;               ///< over blocks of steps, or over runs where there are at least kRunsForInterval
-  std::optional<Median> ratio;  ///< its step time / that of the first set, block by block or run by run
-  double bytes_sent = 0, bytes_dense = 0, exposed_ms = 0;  ///< median of a step
+  std::string error;                 ///< of the first run that failed; the figures are then of the others
+  int runs = 0;                      ///< that ended well
+  std::size_t blocks = 0;            ///< that step_ms was taken over
+  Median step_ms;                    ///< over blocks of steps, or over runs where there are at least kRunsForInterval
+  std::optional<Median> ratio;       ///< its step time / that of the first set, block by block or run by run
+  std::optional<double> bytes_sent;  ///< median of a step; none if it was not counted
+  double bytes_dense = 0, exposed_ms = 0;           ///< median of a step
   std::optional<double> accuracy, accuracy_spread;  ///< per cent at the end; mean and standard deviation over seeds
   int reached_target = 0;
   std::optional<double> seconds_to_target;  ///< median over the runs that reached it; only if all did

@@ -56,7 +56,10 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
     if (entry.contains("eval"))
       t.evaluations.push_back({number(entry["eval"], "seconds"), 100 - number(entry["eval"], "top1_error")});
     else if (entry.contains("step"))
-      t.steps.push_back({number(entry, "step_ms"), number(entry, "exposed_ms"), number(entry, "bytes_sent"),
+      t.steps.push_back({number(entry, "step_ms"), number(entry, "exposed_ms"),
+                         entry.contains("bytes_sent") && entry["bytes_sent"].is_null()
+                             ? std::nullopt
+                             : std::optional(number(entry, "bytes_sent")),
                          number(entry, "bytes_dense")});
   }
   if (t.error.empty() && t.model.empty())

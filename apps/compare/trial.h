@@ -11,7 +11,9 @@ struct Trial {
   std::string model;
   int workers = 0, threads = 0, batch = 0;
   struct Step {
-    double ms = 0, exposed_ms = 0, bytes_sent = 0, bytes_dense = 0;
+    double ms = 0, exposed_ms = 0;
+    std::optional<double> bytes_sent;  ///< none: not counted
+    double bytes_dense = 0;
   };
   std::vector<Step> steps;  ///< in their order
   struct Evaluation {

@@ -10,7 +10,6 @@
 namespace laconic::dist {
 namespace {
 
-constexpr std::size_t kHeader = sizeof(std::uint32_t);
 static_assert(std::endian::native == std::endian::little, "lengths travel as they lie in memory");
 
 }  // namespace
@@ -19,11 +18,11 @@ std::vector<std::size_t> part_lengths(Slice<const std::byte> message, int count,
   std::vector<std::size_t> lengths;
   std::size_t at = 0;
   for (int i = 0; i < count; ++i) {
-    require<CommError>(message.size() - at >= kHeader, "allgatherv: rank ", from, " sent ", message.size(),
+    require<CommError>(message.size() - at >= kPartHeader, "allgatherv: rank ", from, " sent ", message.size(),
                        " bytes, which end before part ", i + 1, " of ", count, ". Do all ranks run the same program?");
     std::uint32_t length;
-    std::memcpy(&length, message.data() + at, kHeader);
-    at += kHeader;
+    std::memcpy(&length, message.data() + at, kPartHeader);
+    at += kPartHeader;
     require<CommError>(length <= most_bytes && length <= message.size() - at, "allgatherv: rank ", from, " sent part ",
                        i + 1, " of ", count, " with a length of ", length, " where ", message.size() - at,
                        " bytes follow and ", most_bytes, " are the most. Do all ranks run the same program?");
@@ -33,6 +32,24 @@ std::vector<std::size_t> part_lengths(Slice<const std::byte> message, int count,
   require<CommError>(at == message.size(), "allgatherv: rank ", from, " sent ", message.size() - at,
                      " bytes more than the ", count, " parts that were due. Do all ranks run the same program?");
   return lengths;
+}
+
+std::vector<Slice<const std::byte>> parts_of(Slice<const std::byte> message, int count, std::size_t most_bytes,
+                                             int from) {
+  std::vector<Slice<const std::byte>> parts;
+  std::size_t at = 0;
+  for (const std::size_t length : part_lengths(message, count, most_bytes, from)) {
+    parts.push_back(message.sub(at + kPartHeader, length));
+    at += kPartHeader + length;
+  }
+  return parts;
+}
+
+void append_part(compress::Bytes& message, Slice<const std::byte> part) {
+  require<CommError>(part.device() == kCpu, "allgatherv: parts on ", part.device(), " do not travel. Use cpu.");
+  const auto length = static_cast<std::uint32_t>(part.size());
+  std::memcpy(message.append(kPartHeader).data(), &length, kPartHeader);
+  if (length > 0) std::memcpy(message.append(length).data(), part.data(), length);
 }
 
 /// The parts that this rank holds so far, as they travel.
@@ -50,14 +67,11 @@ class Records {
                         most_bytes_, " bytes: their length has 4 bytes. Cut them.");
     require<UsageError>(mine.size() <= most_bytes_, "allgatherv: rank ", comm_.rank(), " gives ", mine.size(),
                         " bytes where ", most_bytes_, " are the most. Raise most_bytes on all ranks.");
-    require<CommError>(mine.device() == kCpu, "allgatherv: parts on ", mine.device(), " do not travel. Use cpu.");
     all_.parts_.assign(N, {});
     all_.bytes_.clear();
-    all_.bytes_.reserve(N * (kHeader + most_bytes_));
-    const auto length = static_cast<std::uint32_t>(mine.size());
-    std::memcpy(all_.bytes_.append(kHeader).data(), &length, kHeader);
-    if (length > 0) std::memcpy(all_.bytes_.append(length).data(), mine.data(), length);
-    note(comm_.rank(), length);
+    all_.bytes_.reserve(N * (kPartHeader + most_bytes_));
+    append_part(all_.bytes_, mine);
+    note(comm_.rank(), mine.size());
   }
 
   int count() const { return static_cast<int>(ends_.size()); }
@@ -66,7 +80,7 @@ class Records {
   Task<> exchange_parts(int to, int first, int out, int from, const std::vector<int>& owners) {
     const std::size_t begin = first == 0 ? 0 : ends_[static_cast<std::size_t>(first - 1)];
     const std::size_t end = ends_[static_cast<std::size_t>(first + out - 1)], had = all_.bytes_.size();
-    const Slice<std::byte> inbox = all_.bytes_.append(owners.size() * (kHeader + most_bytes_));
+    const Slice<std::byte> inbox = all_.bytes_.append(owners.size() * (kPartHeader + most_bytes_));
     const Slice<std::byte> outbox = all_.bytes_.slice().sub(begin, end - begin);
     const Transfer receiving = comm_.recv(from, inbox);
     const Transfer sending = comm_.send(to, outbox);
@@ -80,7 +94,7 @@ class Records {
 
  private:
   void note(int owner, std::size_t length) {
-    const std::size_t offset = (ends_.empty() ? 0 : ends_.back()) + kHeader;
+    const std::size_t offset = (ends_.empty() ? 0 : ends_.back()) + kPartHeader;
     all_.parts_[static_cast<std::size_t>(owner)] = {offset, length};
     ends_.push_back(offset + length);
   }
@@ -132,7 +146,8 @@ Task<> allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t m
 }
 
 Cost allgatherv_cost(int N, double mean_bytes) {
-  const double n = N, steps = std::bit_width(static_cast<unsigned>(N - 1)), others = (n - 1) * (mean_bytes + kHeader);
+  const double n = N, steps = std::bit_width(static_cast<unsigned>(N - 1)),
+               others = (n - 1) * (mean_bytes + kPartHeader);
   return {.messages = steps, .bytes = others, .bytes_added = 0, .all_messages = n * steps, .all_bytes = n * others};
 }
 

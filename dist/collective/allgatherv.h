@@ -44,8 +44,8 @@ class Gathered {
 ///   cost     doubling, Bruck: ceil(lg N) alpha, ring: (N-1) alpha;  each + (N-1)(n + 4) beta     n bytes: mean of a
 ///   part instead  ring_allgather or doubling_allgather for floats of known lengths source   Bruck et al. 1997; Thakur,
 ///   Rabenseifner & Gropp 2005; RedSync 2.2 (sparse synchronisation) throws   CommError if a rank is lost, or if a
-///   message is not the parts that it must be (then nothing is read outside
-///            of it); UsageError if `mine` is longer than most_bytes, or most_bytes 4 GiB or more
+///   message is not the parts that it must be (then nothing is read
+///            outside of it); UsageError if `mine` is longer than most_bytes, or most_bytes 4 GiB or more
 Task<> allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes,
                   Gathered& all);  ///< doubling for powers of two, else Bruck
 Task<> doubling_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes,
@@ -56,8 +56,16 @@ Task<> ring_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::siz
 Cost allgatherv_cost(int N, double mean_bytes);  ///< of doubling and Bruck
 Cost ring_allgatherv_cost(int N, double mean_bytes);
 
+/// Before every part: its length.
+inline constexpr std::size_t kPartHeader = sizeof(std::uint32_t);
+
 /// Cuts a message into exactly `count` parts and gives their lengths. Throws CommError ("rank 2 sent ...") if a length
 /// is above most_bytes, the message ends inside of a part, or goes on after the last.
 std::vector<std::size_t> part_lengths(Slice<const std::byte> message, int count, std::size_t most_bytes, int from);
+/// The same, as the parts themselves.
+std::vector<Slice<const std::byte>> parts_of(Slice<const std::byte> message, int count, std::size_t most_bytes,
+                                             int from);
+/// Appends a part of less than 4 GiB to such a message. Throws CommError unless it lies on the CPU.
+void append_part(compress::Bytes& message, Slice<const std::byte> part);
 
 }  // namespace laconic::dist

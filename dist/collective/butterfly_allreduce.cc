@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "dist/collective/allgatherv.h"
+#include "dist/collective/pieces.h"
 #include "dist/collective/reduce.h"
 
 namespace laconic::dist {
@@ -16,6 +18,33 @@ constexpr std::size_t kMessageBytes = 256 << 10;
 std::size_t messages_of(std::size_t bytes) {
   return std::max<std::size_t>(1, (bytes + kMessageBytes - 1) / kMessageBytes);
 }
+
+/// Who works with whom: the p ranks that do not sit out, numbered without gaps.
+struct Halving {
+  explicit Halving(const Communicator& comm)
+      : p(static_cast<int>(std::bit_floor(static_cast<unsigned>(comm.size())))),
+        extra(comm.size() - p),
+        paired(comm.rank() < 2 * extra),
+        sits_out(paired && comm.rank() % 2 == 0),
+        v(paired ? comm.rank() / 2 : comm.rank() - extra) {}
+
+  int rank_of(int w) const { return w < extra ? 2 * w + 1 : w + extra; }
+  /// `count` of the p nearly equal blocks of x.
+  Slice<float> blocks(Slice<float> x, int first, int count) const {
+    const std::size_t parts = static_cast<std::size_t>(p), longer = x.size() % parts, base = x.size() / parts;
+    const auto start = [&](int b) {
+      const std::size_t i = static_cast<std::size_t>(b);
+      return i * base + std::min(i, longer);
+    };
+    return x.sub(start(first), start(first + count) - start(first));
+  }
+  /// The longest message in elements.
+  std::size_t longest(Slice<float> x) const { return paired ? x.size() : x.size() / 2 + static_cast<std::size_t>(p); }
+
+  const int p, extra;
+  const bool paired, sits_out;
+  const int v;  // own number, unless it sits out
+};
 
 /// Sends `out` and receives `in`, in as many messages as it takes; either may be missing (send only, receive only).
 /// Adds what comes to `sum`, part by part, if that is not empty.
@@ -41,65 +70,138 @@ Task<> swap_with(Communicator& comm, int partner, Slice<const float> out, bool s
   }
 }
 
-}  // namespace
-
-Task<> butterfly_allreduce(Communicator& comm, Slice<float> x) {
-  const int N = comm.size(), r = comm.rank();
-  if (N == 1) co_return;
-  const int p = static_cast<int>(std::bit_floor(static_cast<unsigned>(N))), extra = N - p;
-  const bool paired = r < 2 * extra;
+Task<> plain_butterfly(Communicator& comm, Slice<float> x) {
+  const int r = comm.rank();
+  const Halving halving(comm);
+  const int p = halving.p, v = halving.v;
   const Slice<float> none;
 
-  if (paired && r % 2 == 0) {  // sits out: the right neighbour takes x along
+  if (halving.sits_out) {  // the right neighbour takes x along
     co_await swap_with(comm, r + 1, x, true, none, false, none);
     co_await swap_with(comm, r + 1, none, false, x, true, none);
     co_return;
   }
-  Scratch<float> inbox(comm, paired ? x.size() : x.size() / 2 + static_cast<std::size_t>(p), x.device());
-  if (paired) {
+  Scratch<float> inbox(comm, halving.longest(x), x.device());
+  if (halving.paired) {
     const Slice<float> theirs = inbox.first(x.size());
     co_await swap_with(comm, r - 1, none, false, theirs, true, x);
   }
-
-  // The p ranks that are left, numbered without gaps.
-  const int v = paired ? r / 2 : r - extra;
-  const auto rank_of = [&](int w) { return w < extra ? 2 * w + 1 : w + extra; };
-  const auto blocks = [&](int first, int count) {
-    const std::size_t parts = static_cast<std::size_t>(p), longer = x.size() % parts, base = x.size() / parts;
-    const auto start = [&](int b) {
-      const std::size_t i = static_cast<std::size_t>(b);
-      return i * base + std::min(i, longer);
-    };
-    return x.sub(start(first), start(first + count) - start(first));
-  };
   for (int half = p / 2; half >= 1; half /= 2) {
     const int range = v & ~(2 * half - 1);  // first of the 2 half blocks held now
     const int keep = range + (v & half), give = range + (~v & half);
-    const int partner = rank_of(v ^ half);
-    const Slice<float> out = blocks(give, half), mine = blocks(keep, half), theirs = inbox.first(mine.size());
+    const int partner = halving.rank_of(v ^ half);
+    const Slice<float> out = halving.blocks(x, give, half), mine = halving.blocks(x, keep, half),
+                       theirs = inbox.first(mine.size());
     co_await swap_with(comm, partner, out, true, theirs, true, mine);
   }
   for (int half = 1; half < p; half *= 2) {
     const int range = v & ~(2 * half - 1), have = range + (v & half), lack = range + (~v & half);
-    const int partner = rank_of(v ^ half);
-    const Slice<float> out = blocks(have, half), in = blocks(lack, half);
+    const int partner = halving.rank_of(v ^ half);
+    const Slice<float> out = halving.blocks(x, have, half), in = halving.blocks(x, lack, half);
     co_await swap_with(comm, partner, out, true, in, true, none);
   }
-
-  if (paired) co_await swap_with(comm, r - 1, x, true, none, false, none);
+  if (halving.paired) co_await swap_with(comm, r - 1, x, true, none, false, none);
 }
 
-Cost butterfly_allreduce_cost(int N, double bytes) {
+Task<> coded_butterfly(Communicator& comm, Slice<float> x, Hops hops) {
+  const int r = comm.rank();
+  const Halving halving(comm);
+  const int p = halving.p, v = halving.v;
+  const auto block = [&](int b) { return halving.blocks(x, b, 1); };
+  const std::size_t most_bytes = hops.codec->max_bytes(block(0).size());
+  Hop hop(comm, hops, halving.longest(x), x.device());
+
+  if (halving.sits_out) {
+    hop.load(x, 0, r);
+    co_await hop.send(r + 1);
+    Scratch<std::byte> message(comm, static_cast<std::size_t>(p) * (kPartHeader + most_bytes), x.device());
+    const Slice<std::byte> in = message.slice();
+    const std::size_t came = co_await comm.recv(r + 1, in);
+    const std::vector<Slice<const std::byte>> payloads = parts_of(in.first(came), p, most_bytes, r + 1);
+    for (int b = 0; b < p; ++b) hop.read(payloads[static_cast<std::size_t>(b)], r + 1, block(b));
+    co_return;
+  }
+  Scratch<float> inbox(comm, halving.longest(x), x.device());
+  if (halving.paired) {
+    const Slice<float> theirs = inbox.first(x.size());
+    co_await hop.recv(r - 1, theirs);
+    co_await add(comm, x, theirs);
+  }
+  int step = 1;
+  for (int half = p / 2; half >= 1; half /= 2) {
+    const int range = v & ~(2 * half - 1);
+    const int keep = range + (v & half), give = range + (~v & half);
+    const int partner = halving.rank_of(v ^ half);
+    const Slice<float> mine = halving.blocks(x, keep, half), theirs = inbox.first(mine.size());
+    hop.load(halving.blocks(x, give, half), step++, r);
+    co_await hop.swap(partner, partner, theirs);
+    co_await add(comm, mine, theirs);
+  }
+  hop.load(block(v), step, r);
+  hop.settle(block(v));
+
+  std::vector<int> working;
+  for (int w = 0; w < p; ++w) working.push_back(halving.rank_of(w));
+  const std::unique_ptr<Communicator> others = comm.subgroup(working);
+  const Slice<const std::byte> mine = hop.payload();
+  Gathered all;
+  co_await doubling_allgatherv(*others, mine, most_bytes, all);
+  for (int b = 0; b < p; ++b)
+    if (b != v) hop.read(all[b], halving.rank_of(b), block(b));
+
+  if (halving.paired) {
+    compress::Bytes message;
+    for (int b = 0; b < p; ++b) append_part(message, all[b]);
+    const Slice<std::byte> out = message.slice();
+    co_await comm.send(r - 1, out);
+  }
+}
+
+/// So that no message of a swap is longer than kMessageBytes before it is encoded.
+Pieces coded_pieces(std::size_t bytes) { return {.count = static_cast<int>(messages_of((bytes + 1) / 2))}; }
+
+}  // namespace
+
+Task<> butterfly_allreduce(Communicator& comm, Slice<float> x, Hops hops) {
+  if (comm.size() == 1) co_return;
+  if (hops.codec == nullptr) {
+    co_await plain_butterfly(comm, x);
+    co_return;
+  }
+  const Pieces pieces = coded_pieces(x.size_bytes());
+  const std::function<Task<>(Communicator&, int)> piece = [x, hops, P = pieces.count](Communicator& channel, int j) {
+    Hops mine = hops;
+    mine.key.hop += static_cast<std::uint32_t>(j * (std::bit_width(static_cast<unsigned>(channel.size())) + 1));
+    return coded_butterfly(channel, x.part(static_cast<std::size_t>(j), static_cast<std::size_t>(P)), mine);
+  };
+  co_await in_pieces(comm, pieces, piece);
+}
+
+Cost butterfly_allreduce_cost(int N, double bytes, const compress::Codec* codec) {
   const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(N)));
   const double p = power, extra = N - power, folded = extra > 0 ? 1 : 0;
-  const auto messages = [](double n) { return std::max(1.0, std::ceil(n / static_cast<double>(kMessageBytes))); };
-  double steps = 0;  // messages of one loop
-  for (int half = power / 2; half >= 1; half /= 2) steps += messages(bytes * half / p);
-  return {.messages = 2 * steps + 2 * folded * messages(bytes),
-          .bytes = 2 * (p - 1) / p * bytes + 2 * folded * bytes,
-          .bytes_added = (p - 1) / p * bytes + folded * bytes,
-          .all_messages = 2 * steps * p + 2 * extra * messages(bytes),
-          .all_bytes = 2 * (p - 1) * bytes + 2 * extra * bytes};
+  const double added = (p - 1) / p * bytes + folded * bytes;
+  if (codec == nullptr) {
+    const auto messages = [](double n) { return std::max(1.0, std::ceil(n / static_cast<double>(kMessageBytes))); };
+    double steps = 0;  // messages of one loop
+    for (int half = power / 2; half >= 1; half /= 2) steps += messages(bytes * half / p);
+    return {.messages = 2 * steps + 2 * folded * messages(bytes),
+            .bytes = 2 * (p - 1) / p * bytes + 2 * folded * bytes,
+            .bytes_added = added,
+            .all_messages = 2 * steps * p + 2 * extra * messages(bytes),
+            .all_bytes = 2 * (p - 1) * bytes + 2 * extra * bytes};
+  }
+  if (N == 1) return {};
+  const int S = coded_pieces(static_cast<std::size_t>(bytes)).count;
+  const double payloads = wire_bytes(codec, bytes, S * power) + 4.0 * S * p;  // of the second loop, with their lengths
+  const double there_and_back = wire_bytes(codec, bytes, S) + payloads;
+  double swapped = (p - 1) / p * payloads;
+  for (int half = power / 2; half >= 1; half /= 2) swapped += wire_bytes(codec, bytes, S * power / half) * half / p;
+  return {.messages = 2 * S * (std::log2(p) + folded),
+          .bytes = swapped + folded * there_and_back,
+          .bytes_added = added,
+          .all_messages = 2 * S * (std::log2(p) * p + extra),
+          .all_bytes = p * swapped + extra * there_and_back};
 }
 
 }  // namespace laconic::dist

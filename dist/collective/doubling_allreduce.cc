@@ -45,14 +45,15 @@ Task<> doubling_allreduce(Communicator& comm, Slice<float> x, Hops hops) {
   }
 }
 
-Cost doubling_allreduce_cost(int N, double bytes) {
+Cost doubling_allreduce_cost(int N, double bytes, const compress::Codec* codec) {
   const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(N)));
-  const double p = power, extra = N - power, steps = std::log2(p), folded = extra > 0 ? 1 : 0;
+  const double p = power, extra = N - power, steps = std::log2(p), folded = extra > 0 ? 1 : 0,
+               wire = wire_bytes(codec, bytes, 1);
   return {.messages = steps + 2 * folded,
-          .bytes = (steps + 2 * folded) * bytes,
+          .bytes = (steps + 2 * folded) * wire,
           .bytes_added = (steps + folded) * bytes,
           .all_messages = steps * p + 2 * extra,
-          .all_bytes = (steps * p + 2 * extra) * bytes};
+          .all_bytes = (steps * p + 2 * extra) * wire};
 }
 
 }  // namespace laconic::dist

@@ -1,5 +1,6 @@
 #pragma once
 #include "dist/collective/cost.h"
+#include "dist/collective/hop.h"
 #include "dist/communicator.h"
 
 namespace laconic::dist {
@@ -11,14 +12,20 @@ namespace laconic::dist {
 ///            reduce inside       ring reduce-scatter, then 1 2 3 -> L, 5 6 7 -> L       2(k-1) messages at a leader
 ///            ring of leaders     L0 <-> L4                                              2(ceil(N/k)-1)
 ///            broadcast inside    L -> 1 2 3, L -> 5 6 7, then a ring allgather          2(k-1)
+///   With a codec what is added up is encoded and decoded at every hop. Finished blocks are encoded once, in the ring
+///   of leaders; the payloads are what the broadcast passes on, cut into k equal stretches of bytes, however long each
+///   payload is. All ranks read the same payloads, also in groups of other sizes: they hold the same bits, and an
+///   addend passes through the codec up to k + ceil(N/k) times.
 ///   cost     (4(k-1) + 2(g-1)) alpha + (4(k-1)/k + 2(g-1)/g) n beta + ((k-1)/k + (g-1)/g) n gamma
-///            n bytes, k = min(G, N), g = ceil(N/G)
+///            n bytes, k = min(G, N), g = ceil(N/G); with a codec beta as wire_bytes, and 4 bytes more for every
+///            payload and stretch of the broadcast
 ///   instead  ring_allreduce or butterfly_allreduce where all links are alike: this one pays where those inside of a
 ///            group are much faster than those between groups
 ///   source   Jia et al. 2018 (arXiv 1807.11205); HybridAR eq. 3
 ///   settled  eq. 3 prints 4(k-1) + 2(p/k-1) steps with its letters mislabelled: k is the size of a group, p is N
-///   throws   CommError if a neighbour is lost or sends another length; UsageError if G < 1
-Task<> hierarchical_allreduce(Communicator& comm, Slice<float> x, int G);
-Cost hierarchical_allreduce_cost(int N, double bytes, int G);
+///   throws   CommError if a neighbour is lost, sends another length, or what is no payload of the codec; with a codec
+///            also unless x lies on the CPU. UsageError if G < 1
+Task<> hierarchical_allreduce(Communicator& comm, Slice<float> x, int G, Hops hops = {});
+Cost hierarchical_allreduce_cost(int N, double bytes, int G, const compress::Codec* codec = nullptr);
 
 }  // namespace laconic::dist

@@ -1,10 +1,21 @@
 #include "dist/collective/hop.h"
 
+#include <cmath>
+#include <cstring>
 #include <utility>
 
+#include "core/dispatch.h"
 #include "dist/collective/reduce.h"
 
 namespace laconic::dist {
+
+double wire_bytes(const compress::Codec* codec, double bytes, int blocks) {
+  if (codec == nullptr) return bytes;
+  const auto elements = static_cast<std::size_t>(std::llround(bytes / sizeof(float)));
+  const auto n = static_cast<std::size_t>(blocks), base = elements / n, longer = elements % n;
+  const double of_longer = longer > 0 ? codec->expected_bytes(base + 1) : 0;
+  return static_cast<double>(longer) * of_longer + static_cast<double>(n - longer) * codec->expected_bytes(base);
+}
 
 Hop::Hop(Communicator& comm, const Hops& hops, std::size_t most_elements, Device device)
     : comm_(comm), hops_(hops), out_(device), in_(device) {
@@ -12,14 +23,20 @@ Hop::Hop(Communicator& comm, const Hops& hops, std::size_t most_elements, Device
   room_ = hops_.codec->max_bytes(most_elements);
   out_.reserve(room_);
   in_.reserve(room_);
+  comm_.count_buffer(2 * static_cast<std::ptrdiff_t>(room_));
+}
+
+Hop::~Hop() {
+  comm_.cancel();  // nothing may be under way when the buffers go
+  comm_.count_buffer(-2 * static_cast<std::ptrdiff_t>(room_));
 }
 
 void Hop::load(Slice<float> x, int hop, int rank) {
   plain_ = x;
   if (hops_.codec == nullptr) return;
   compress::Key key = hops_.key;
-  key.hop = static_cast<std::uint32_t>(hop);
-  key.rank = static_cast<std::uint32_t>(rank);
+  key.hop += static_cast<std::uint32_t>(hop);
+  key.rank += static_cast<std::uint32_t>(rank);
   out_.clear();
   hops_.codec->encode(x, key, out_);
 }
@@ -46,9 +63,9 @@ Task<> Hop::swap(int to, int from, Slice<float> x) {
   const Slice<std::byte> in = in_.slice(), out = out_.slice();
   const Transfer receiving = comm_.recv(from, in);
   const Transfer sending = comm_.send(to, out);
-  const std::size_t came = co_await receiving;  // if this throws, ~Hop cancels the other
+  const std::size_t came = co_await receiving;
+  decode(from, came, x);  // if this throws, ~Hop cancels the other
   co_await sending;
-  decode(from, came, x);
 }
 
 Task<> Hop::send(int to) {
@@ -66,6 +83,12 @@ Task<> Hop::recv(int from, Slice<float> x) {
   const Slice<std::byte> in = in_.slice();
   const std::size_t came = co_await comm_.recv(from, in);
   decode(from, came, x);
+}
+
+void Hop::read(Slice<const std::byte> payload, int from, Slice<float> x) {
+  in_.resize(payload.size());  // where it is aligned
+  if (!payload.empty()) on_device(payload.device(), [&] { std::memcpy(in_.data(), payload.data(), payload.size()); });
+  decode(from, payload.size(), x);
 }
 
 void Hop::forward(Slice<float> x) {

@@ -6,11 +6,15 @@
 
 namespace laconic::dist {
 
-/// How blocks of floats travel from rank to rank inside a collective: as they are, or through a codec.
+/// How blocks of floats travel from rank to rank inside a collective: as they are, or through a codec. A collective of
+/// collectives gives each a key that begins at other hops or ranks, so that no two messages have the same.
 struct Hops {
   const compress::Codec* codec = nullptr;  ///< null: plain floats. Outlives the operation
-  compress::Key key{};                     ///< seed, step, operation; the collective fills in hop and rank
+  compress::Key key{};                     ///< seed, step, operation; the collective adds its hop and rank
 };
+
+/// What x, so many bytes of plain floats, is expected to be on the wire when it travels as so many nearly equal blocks.
+double wire_bytes(const compress::Codec* codec, double bytes, int blocks);
 
 /// One rank's way of passing blocks on, the same calls whether there is a codec or not. Send first what was loaded:
 ///
@@ -24,7 +28,7 @@ class Hop {
  public:
   /// `most_elements`: of the longest block. Without a codec it takes no memory.
   Hop(Communicator& comm, const Hops& hops, std::size_t most_elements, Device device);
-  ~Hop() { comm_.cancel(); }  // nothing may be under way when the buffers go
+  ~Hop();
   Hop(const Hop&) = delete;
   Hop& operator=(const Hop&) = delete;
 
@@ -38,6 +42,11 @@ class Hop {
   Task<> recv(int from, Slice<float> x);
   /// The bytes that came last, which were decoded to x, go out next.
   void forward(Slice<float> x);
+
+  /// What was loaded, as it travels, until the next load or forward. With a codec only.
+  Slice<const std::byte> payload() const { return out_.slice(); }
+  /// x becomes what a payload says that came from a rank in a message of another form. With a codec only.
+  void read(Slice<const std::byte> payload, int from, Slice<float> x);
 
  private:
   void decode(int from, std::size_t came, Slice<float> x);

@@ -21,13 +21,13 @@ Task<> reduce_scatter(Communicator& comm, Slice<float> x, Hops hops) {
   }
 }
 
-Cost reduce_scatter_cost(int N, double bytes) {
-  const double n = N, moved = (n - 1) / n * bytes;
+Cost reduce_scatter_cost(int N, double bytes, const compress::Codec* codec) {
+  const double n = N, wire = wire_bytes(codec, bytes, N);
   return {.messages = n - 1,
-          .bytes = moved,
-          .bytes_added = moved,
+          .bytes = (n - 1) / n * wire,
+          .bytes_added = (n - 1) / n * bytes,
           .all_messages = n * (n - 1),
-          .all_bytes = (n - 1) * bytes};
+          .all_bytes = (n - 1) * wire};
 }
 
 }  // namespace laconic::dist

@@ -16,11 +16,11 @@ namespace laconic::dist {
 ///            rank 2    1  0  3
 ///            rank 3    2  1  0
 ///   With a codec every hop is encoded and decoded once: the sum carries up to N-1 of its errors.
-///   cost     (N-1) alpha + (N-1)/N n beta + (N-1)/N n gamma             n bytes, without a codec
+///   cost     (N-1) alpha + (N-1)/N n beta + (N-1)/N n gamma             n bytes; beta as wire_bytes with a codec
 ///   instead  ring_allreduce if everyone needs everything
 ///   source   Thakur, Rabenseifner & Gropp 2005 (there: pairwise exchange)
-///   throws   CommError if a neighbour is lost or sends another length
+///   throws   CommError if a neighbour is lost, sends another length, or what is no payload of the codec
 Task<> reduce_scatter(Communicator& comm, Slice<float> x, Hops hops = {});
-Cost reduce_scatter_cost(int N, double bytes);
+Cost reduce_scatter_cost(int N, double bytes, const compress::Codec* codec = nullptr);
 
 }  // namespace laconic::dist

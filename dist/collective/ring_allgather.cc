@@ -17,13 +17,13 @@ Task<> ring_allgather(Communicator& comm, Slice<float> x, Hops hops) {
   }
 }
 
-Cost ring_allgather_cost(int N, double bytes) {
-  const double n = N;
+Cost ring_allgather_cost(int N, double bytes, const compress::Codec* codec) {
+  const double n = N, wire = wire_bytes(codec, bytes, N);
   return {.messages = n - 1,
-          .bytes = (n - 1) / n * bytes,
+          .bytes = (n - 1) / n * wire,
           .bytes_added = 0,
           .all_messages = n * (n - 1),
-          .all_bytes = (n - 1) * bytes};
+          .all_bytes = (n - 1) * wire};
 }
 
 }  // namespace laconic::dist

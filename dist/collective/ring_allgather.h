@@ -14,10 +14,11 @@ namespace laconic::dist {
 ///            rank 2    2  1  0
 ///            rank 3    3  2  1
 ///   With a codec a block is encoded once, by the rank that brings it, and passed on as bytes; that rank replaces its
-///   own block by what the others read, so that all ranks hold the same bits. cost     (N-1) alpha + (N-1)/N n beta n
-///   bytes of x, without a codec instead  doubling_allgather for small x; allgatherv for parts of any length throws
-///   CommError if a neighbour is lost or sends another length
+///   own block by what the others read, so that all ranks hold the same bits.
+///   cost     (N-1) alpha + (N-1)/N n beta                               n bytes of x; beta as wire_bytes with a codec
+///   instead  doubling_allgather for small x; allgatherv for parts of any length
+///   throws   CommError if a neighbour is lost, sends another length, or what is no payload of the codec
 Task<> ring_allgather(Communicator& comm, Slice<float> x, Hops hops = {});
-Cost ring_allgather_cost(int N, double bytes);
+Cost ring_allgather_cost(int N, double bytes, const compress::Codec* codec = nullptr);
 
 }  // namespace laconic::dist

@@ -1,20 +1,23 @@
 #include "dist/collective/ring_allreduce.h"
 
-#include <vector>
+#include <cstring>
 
+#include "core/dispatch.h"
 #include "dist/collective/reduce.h"
 
 namespace laconic::dist {
 namespace {
 
+/// No piece of a block is longer.
+std::size_t longest_of(Slice<float> x, int N, int P) {
+  return (x.size() / static_cast<std::size_t>(N) + 1) / static_cast<std::size_t>(P) + 1;
+}
+
 /// The ring over the j-th of P parts of every block.
 Task<> ring_of_piece(Communicator& comm, Slice<float> x, int j, int P) {
   const int N = comm.size(), r = comm.rank(), left = (r + N - 1) % N, right = (r + 1) % N, last = N - 2;
-  const auto block = [&](int b) {
-    return x.part(static_cast<std::size_t>((b + N) % N), static_cast<std::size_t>(N))
-        .part(static_cast<std::size_t>(j), static_cast<std::size_t>(P));
-  };
-  const std::size_t longest = (x.size() / static_cast<std::size_t>(N) + 1) / static_cast<std::size_t>(P) + 1;
+  const auto block = [&](int b) { return ring_block(x, (b + N) % N, N, j, P); };
+  const std::size_t longest = longest_of(x, N, P);
   Scratch<float> inbox(comm, longest * static_cast<std::size_t>(N - 1), x.device());
   const auto addend = [&](int s) {
     return inbox.slice().sub(longest * static_cast<std::size_t>(s), block(r - s - 1).size());
@@ -42,12 +45,51 @@ Task<> ring_of_piece(Communicator& comm, Slice<float> x, int j, int P) {
   for (std::size_t i = static_cast<std::size_t>(N) - 1; i < sending.size(); ++i) co_await sending[i];
 }
 
+void copy(Slice<const std::byte> payload, compress::Bytes& to) {
+  to = compress::Bytes(payload.device());
+  if (payload.empty()) return;
+  const Slice<std::byte> out = to.append(payload.size());
+  on_device(payload.device(), [&] { std::memcpy(out.data(), payload.data(), payload.size()); });
+}
+
+/// The same with every block as a payload of a codec.
+Task<> coded_ring_of_piece(Communicator& comm, Slice<float> x, int j, int P, Hops hops,
+                           std::vector<compress::Bytes>* payloads) {
+  const int N = comm.size(), r = comm.rank(), left = (r + N - 1) % N, right = (r + 1) % N;
+  const auto block = [&](int b) { return ring_block(x, (b + N) % N, N, j, P); };
+  hops.key.hop += static_cast<std::uint32_t>(j * N);  // N of every piece
+  Scratch<float> inbox(comm, longest_of(x, N, P), x.device());
+  Hop hop(comm, hops, longest_of(x, N, P), x.device());
+  const auto keep = [&](int b) {
+    if (payloads) copy(hop.payload(), (*payloads)[static_cast<std::size_t>((b + N) % N * P + j)]);
+  };
+
+  for (int s = 0; s < N - 1; ++s) {
+    const Slice<float> mine = block(r - s - 1), theirs = inbox.first(mine.size());
+    hop.load(block(r - s), s, r);
+    co_await hop.swap(right, left, theirs);
+    co_await add(comm, mine, theirs);
+  }
+  hop.load(block(r + 1), N - 1, r);
+  hop.settle(block(r + 1));
+  keep(r + 1);
+  for (int s = 0; s < N - 1; ++s) {
+    const Slice<float> in = block(r - s);
+    co_await hop.swap(right, left, in);
+    hop.forward(in);
+    keep(r - s);
+  }
+}
+
 }  // namespace
 
-Task<> ring_allreduce(Communicator& comm, Slice<float> x, Pieces pieces) {
-  if (comm.size() == 1) co_return;
-  const std::function<Task<>(Communicator&, int)> piece = [x, P = pieces.count](Communicator& channel, int j) {
-    return ring_of_piece(channel, x, j, P);
+Task<> ring_allreduce(Communicator& comm, Slice<float> x, Pieces pieces, Hops hops,
+                      std::vector<compress::Bytes>* payloads) {
+  if (comm.size() == 1 && payloads == nullptr) co_return;
+  if (payloads) payloads->resize(static_cast<std::size_t>(comm.size() * pieces.count));
+  const std::function<Task<>(Communicator&, int)> piece = [x, P = pieces.count, hops, payloads](Communicator& channel,
+                                                                                                int j) {
+    return hops.codec ? coded_ring_of_piece(channel, x, j, P, hops, payloads) : ring_of_piece(channel, x, j, P);
   };
   co_await in_pieces(comm, pieces, piece);
 }
@@ -56,13 +98,13 @@ Task<> ring_allreduce(Communicator& comm, Slice<float> x) {
   return ring_allreduce(comm, x, pieces_of(x.size_bytes(), comm.size()));
 }
 
-Cost ring_allreduce_cost(int N, double bytes, Pieces pieces) {
-  const double n = N, P = pieces.count;
+Cost ring_allreduce_cost(int N, double bytes, Pieces pieces, const compress::Codec* codec) {
+  const double n = N, P = pieces.count, wire = wire_bytes(codec, bytes, N * pieces.count);
   return {.messages = 2 * (n - 1) * P,
-          .bytes = 2 * (n - 1) / n * bytes,
+          .bytes = 2 * (n - 1) / n * wire,
           .bytes_added = (n - 1) / n * bytes,
           .all_messages = 2 * (n - 1) * n * P,
-          .all_bytes = 2 * (n - 1) * bytes};
+          .all_bytes = 2 * (n - 1) * wire};
 }
 
 Cost ring_allreduce_cost(int N, double bytes) {

@@ -1,5 +1,9 @@
 #pragma once
+#include <vector>
+
+#include "compress/bytes.h"
 #include "dist/collective/cost.h"
+#include "dist/collective/hop.h"
 #include "dist/collective/pieces.h"
 #include "dist/communicator.h"
 
@@ -19,14 +23,30 @@ namespace laconic::dist {
 ///   so every element meets the same addends in the same order for any P, and all P give the same bits. Every receive
 ///   is posted as soon as its memory is free: those of the first loop at once, into an inbox of N-1 parts; those of the
 ///   second when the send of the block that they overwrite has ended. A rank that is ahead never waits for the memory
-///   of a slower one. cost     2(N-1)P alpha + 2(N-1)/N n beta + (N-1)/N n gamma            n bytes;   memory (N-1)/N
-///   of pieces in flight instead  butterfly_allreduce for small x: 2 lg N messages source   Patarasuk & Yuan 2009;
-///   HybridAR eq. 1; Inceptionn Algorithm 1, whose second loop is printed one block too
+///   of a slower one.
+///   With a codec every hop of the first loop is encoded and decoded, while other pieces travel. A finished piece is
+///   encoded once, by the rank that holds it, which replaces it by what the others read, and is passed on as bytes: all
+///   ranks hold the same bits, and an addend passes through the codec up to N times. P belongs to the result if the
+///   codec looks at more than one element at once. A receive is posted when its step begins.
+///   cost     2(N-1)P alpha + 2(N-1)/N n beta + (N-1)/N n gamma            n bytes; beta as wire_bytes with a codec
+///   memory   (N-1)/N of pieces in flight; with a codec 1/N of them and two payloads each
+///   instead  butterfly_allreduce for small x: 2 lg N messages
+///   source   Patarasuk & Yuan 2009; HybridAR eq. 1; Inceptionn Algorithm 1, whose second loop is printed one block too
 ///            far (a rank would forward a block it has not finished): its text (P2) is right and is what stands here
-///   throws   CommError if a neighbour is lost or sends another length
-Task<> ring_allreduce(Communicator& comm, Slice<float> x, Pieces pieces);
+///   throws   CommError if a neighbour is lost, sends another length, or what is no payload of the codec
+///
+/// `payloads`: null, or with a codec becomes what every block was decoded from, the same on every rank: piece j of
+/// block b at b*P + j (ring_block). A single rank encodes for this alone.
+Task<> ring_allreduce(Communicator& comm, Slice<float> x, Pieces pieces, Hops hops = {},
+                      std::vector<compress::Bytes>* payloads = nullptr);
 Task<> ring_allreduce(Communicator& comm, Slice<float> x);  ///< pieces_of(x.size_bytes(), N)
-Cost ring_allreduce_cost(int N, double bytes, Pieces pieces);
+Cost ring_allreduce_cost(int N, double bytes, Pieces pieces, const compress::Codec* codec = nullptr);
 Cost ring_allreduce_cost(int N, double bytes);
+
+/// Piece j of P of block b of N.
+inline Slice<float> ring_block(Slice<float> x, int b, int N, int j, int P) {
+  return x.part(static_cast<std::size_t>(b), static_cast<std::size_t>(N))
+      .part(static_cast<std::size_t>(j), static_cast<std::size_t>(P));
+}
 
 }  // namespace laconic::dist

@@ -53,7 +53,32 @@ Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket) {
   std::abort();  // not reached
 }
 
+Cost cost_of(const Bucket& bucket, int N) {
+  const double bytes = static_cast<double>(bucket.elements) * sizeof(float);
+  switch (bucket.algorithm) {
+    case Algorithm::butterfly:
+      return butterfly_allreduce_cost(N, bytes);
+    case Algorithm::ring:
+      return ring_allreduce_cost(N, bytes, {.count = bucket.pieces});
+    case Algorithm::doubling:
+      return doubling_allreduce_cost(N, bytes);
+    case Algorithm::hierarchical:
+      return hierarchical_allreduce_cost(N, bytes, bucket.group);
+    case Algorithm::mpi:
+      break;
+  }
+  std::abort();  // not reached
+}
+
 }  // namespace
+
+std::optional<double> bytes_of_step(const Plan& plan, int N) {
+  if (N == 1) return 0;
+  if (plan.has(Algorithm::mpi)) return std::nullopt;
+  double bytes = 0;
+  for (const Bucket& bucket : plan.buckets) bytes += cost_of(bucket, N).all_bytes;
+  return bytes / N;
+}
 
 const char* to_string(Overlap overlap) { return kOverlaps[static_cast<int>(overlap)]; }
 
@@ -80,8 +105,7 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
   require<Error>(plan_.bucket_of.size() == arena.parameters().size(), "allreduce: the plan is for ",
                  plan_.bucket_of.size(), " parameters, the arena has ", arena.parameters().size(), ".");
   for (std::size_t b = 0; b < states_.size(); ++b) states_[b].waits_for = elements_of(plan_.buckets[b], arena);
-  const auto native = [](const Bucket& b) { return b.algorithm == Algorithm::mpi; };
-  if (engine.size() > 1 && std::any_of(plan_.buckets.begin(), plan_.buckets.end(), native))
+  if (engine.size() > 1 && plan_.has(Algorithm::mpi))
     engine.run("preparing MPI's allreduce", [this](Communicator& comm) {
       return prepare_native(comm, first_slot_, static_cast<int>(plan_.buckets.size()));
     });
@@ -91,6 +115,7 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
 AllreduceSync::~AllreduceSync() {
   if (std::any_of(states_.begin(), states_.end(), [](const State& s) { return s.phase == State::Phase::under_way; }))
     engine_.halt();
+  engine_.forget_place();
   for (const auto& p : arena_.parameters()) p->set_chunk_rows(0);
 }
 
@@ -108,6 +133,7 @@ void AllreduceSync::for_buckets(const Parameter& p, Rows rows, F f) {
 }
 
 void AllreduceSync::gradient_ready(Parameter& p, Rows rows) {
+  engine_.at(Engine::Phase::backward, p.info.name);
   for_buckets(p, rows, [&](std::size_t b, Rows part) {
     State& state = states_[b];
     require<Error>(state.phase == State::Phase::filling, "allreduce: the gradient of ", p.info.name,
@@ -166,6 +192,7 @@ void AllreduceSync::submit_ready() {
 }
 
 void AllreduceSync::before_forward(Parameter& p, Rows rows) {
+  engine_.at(Engine::Phase::forward, p.info.name);
   for_buckets(p, rows, [&](std::size_t b, Rows) {
     if (states_[b].phase == State::Phase::ready) submit_ready();
     if (states_[b].phase == State::Phase::under_way) apply(b);

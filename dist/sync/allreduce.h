@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ enum class Overlap : std::uint8_t { none, backward, forward };
 const char* to_string(Overlap overlap);
 /// throws UsageError (suggests the nearest)
 Overlap overlap_named(const std::string& name);
+
+/// What the gradients of a step are on the network, the mean over N ranks; nothing if MPI's own allreduce moves some.
+std::optional<double> bytes_of_step(const Plan& plan, int N);
 
 /// Dense gradient exchange, hidden behind backward and the next forward: a bucket of the plan is handed to the engine
 /// when the gradients of all its rows are ready, straight from the arena (or copied into a buffer, if the plan says

@@ -21,7 +21,7 @@ using Update = std::function<void(Parameter&, Rows, const StepContext&)>;
 
 /// What a step cost between ranks, of this rank. Bytes are payload and headers of our own.
 struct StepStats {
-  std::uint64_t bytes_sent = 0;   ///< handed to the network since the last end_step
+  std::uint64_t bytes_sent = 0;   ///< handed to the network since the last end_step; not what MPI's own allreduce moves
   std::uint64_t bytes_dense = 0;  ///< what a dense ring sends a step
   double select_ms = 0;           ///< choosing what to send
   double comm_ms = 0;             ///< at least one operation was under way

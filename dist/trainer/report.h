@@ -19,6 +19,8 @@ struct RunInfo {
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;  ///< counted from the start of training
   std::int64_t first_step = 0;   ///< updates made before (a resumed run), else 0
+  /// False where MPI's own allreduce moves gradients: what was sent is then not known, here and in all reports.
+  bool bytes_counted = true;
 };
 
 /// One step, as rank 0 saw it. What each figure counts: docs/architecture.md, "Log".
@@ -32,6 +34,7 @@ struct StepReport {
   std::int64_t bytes_sent = 0;      ///< by this rank in this step: payload and our headers
   std::int64_t bytes_sent_sum = 0;  ///< by all ranks
   std::int64_t bytes_dense = 0;     ///< what a dense ring would have sent from this rank
+  bool bytes_counted = true;        ///< see RunInfo
   double forward_ms = 0, backward_ms = 0, select_ms = 0, comm_ms = 0, update_ms = 0;
   double exposed_ms = 0;  ///< the compute thread was blocked by communication
 };
@@ -44,6 +47,7 @@ struct EvalReport {
   std::optional<double> top5_error;   ///< per cent; for more than 5 classes
   double seconds = 0;                 ///< since the start of training
   std::int64_t bytes_sent_total = 0;  ///< bytes_sent_sum added since the start
+  bool bytes_counted = true;          ///< see RunInfo
 };
 
 /// What is known at the end.
@@ -58,6 +62,8 @@ struct RunSummary {
   std::int64_t bytes_network_total = 0;
   std::int64_t buffer_bytes_peak = 0;  ///< of communication buffers, rank 0's
   std::int64_t bytes_dense_total = 0;  ///< what dense rings would have sent, all ranks
+  /// Of the messages, 0 … 1: taken more than 2 ms after an emulated link had delivered them. Only where there is one.
+  std::optional<double> link_late_share;
   std::optional<EvalReport> last_eval;
   std::string stopped;  ///< why it ended early; empty if it did not
 };

@@ -95,6 +95,7 @@ void Trainer::train_step() {
   r.samples_per_s = static_cast<double>(global) / seconds;
   r.bytes_sent = static_cast<std::int64_t>(now.sent.bytes - counted_.sent.bytes);
   r.bytes_dense = static_cast<std::int64_t>(stats.bytes_dense);
+  r.bytes_counted = bytes_counted();
   r.forward_ms = 1e3 * forward_seconds;
   r.backward_ms = 1e3 * backward_seconds;
   r.select_ms = stats.select_ms;

@@ -96,9 +96,8 @@ void Trainer::agree_on_plan() {
     send(Slice<char>(text.data(), text.size()).bytes());
   }
   plan_ = dist::Plan::from_json(text, arena_->parameters(), where);
-  for (const dist::Bucket& bucket : plan_.buckets)
-    require<UsageError>(bucket.algorithm != dist::Algorithm::mpi || o_.sync == "none" || dist::ranks_under_mpirun() > 0,
-                        "the algorithm mpi needs ranks that MPI has started (--allreduce): start them with laconic launch -n N, or use ring");
+  require<UsageError>(!plan_.has(dist::Algorithm::mpi) || o_.sync == "none" || dist::ranks_under_mpirun() > 0,
+                      "the algorithm mpi needs ranks that MPI has started (--allreduce): start them with laconic launch -n N, or use ring");
 }
 
 /// Rank 0's parameters and buffers on every rank.
@@ -126,6 +125,10 @@ std::int64_t Trainer::steps_per_epoch() const { return (workload_.batches_per_ep
 
 std::int64_t Trainer::last_step() const { return o_.steps ? *o_.steps : o_.epochs * steps_per_epoch(); }
 
+bool Trainer::bytes_counted() const {
+  return worker_.size == 1 || o_.sync == "none" || !plan_.has(dist::Algorithm::mpi);
+}
+
 RunInfo Trainer::info() const {
   RunInfo info;
   info.model = o_.model_name;
@@ -145,6 +148,7 @@ RunInfo Trainer::info() const {
   info.steps_per_epoch = steps_per_epoch();
   info.total_steps = last_step();
   info.first_step = step_;
+  info.bytes_counted = bytes_counted();
   return info;
 }
 
@@ -158,13 +162,14 @@ std::string Trainer::description() const {
     for (const auto& [name, tensor] : s) total += static_cast<double>(tensor.bytes());
     return total;
   }();
-  const double dense = worker_.size > 1 && o_.sync != "none" ? 2.0 * (worker_.size - 1) / worker_.size * static_cast<double>(arena_->elements()) * sizeof(float) : 0;
+  const std::optional<double> sent = o_.sync == "none" ? 0.0 : dist::bytes_of_step(plan_, worker_.size);
   return fmt::format(
       "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
       "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB, and activations\n"
-      "bytes sent per worker and step: about {:.2f} MB\n"
+      "bytes sent per worker and step: {}\n"
       "buffers that messages are copied into: {:.2f} MB\n{}",
-      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib, dense / 1e6,
+      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib,
+      sent ? fmt::format("about {:.2f} MB", *sent / 1e6) : "not counted, MPI's own allreduce moves them",
       o_.sync == "none" ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
       o_.sync == "none" ? std::string("no exchange (--sync none)\n") : plan_.table());
 }
@@ -244,6 +249,7 @@ EvalReport Trainer::evaluate() {
   if (workload_.has_top5()) report.top5_error = 100 * all[3] / n;
   report.seconds = seconds_before_ + seconds_since(clock_->run_start);
   report.bytes_sent_total = summary_.bytes_sent_total;
+  report.bytes_counted = bytes_counted();
   summary_.last_eval = report;
   if (observer_) observer_->on_eval(report);
   return report;

@@ -83,6 +83,7 @@ class Trainer {
   std::int64_t step() const { return step_; }            ///< updates made since the start of training
   const ParameterArena& arena() const { return *arena_; }
   const dist::Plan& plan() const { return plan_; }
+  bool bytes_counted() const;  ///< see RunInfo
   RunInfo info() const;
   /// What travels how, memory, and bytes per step, for --dry-run.
   std::string description() const;

@@ -1,6 +1,8 @@
 #include "dist/transport/socket_watch.h"
 
 #include <dirent.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -13,6 +15,9 @@
 
 namespace laconic::dist {
 namespace {
+
+// What the kernel holds but has not sent yet cannot be overtaken by something more urgent: it takes no more than this.
+constexpr int kUnsentBytes = 128 << 10;
 
 bool is_tcp_connection(int fd) {
   int type = 0;
@@ -59,6 +64,7 @@ int SocketWatch::look() {
     const auto place = std::lower_bound(known_.begin(), known_.end(), fd);
     if (place != known_.end() && *place == fd) continue;
     known_.insert(place, fd);
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof kUnsentBytes);
     epoll_event event{};
     event.events = EPOLLIN | EPOLLOUT | EPOLLET;
     event.data.fd = fd;

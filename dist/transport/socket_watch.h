@@ -6,7 +6,8 @@ namespace laconic::dist {
 /// Sleeps until something happens on the TCP connections that a library (Open MPI) opened for itself, so that waiting
 /// for a message needs no polling. The library goes on reading and writing them: only edges are watched here, in an
 /// epoll set of our own, so an edge that the library has dealt with already costs one wake-up for nothing and none is
-/// lost. Used by one thread, but for wake().
+/// lost. The connections are also told to keep little in the kernel that is not sent yet, so that what is handed over
+/// last does not wait long. Used by one thread, but for wake().
 class SocketWatch {
  public:
   /// Connections open now are somebody else's (mpirun's): they are never watched.

@@ -124,6 +124,7 @@ Transfer TransportCommunicator::native_allreduce(Slice<float> x) {
   NativeCollectives& collectives = native();
   // Prepared by operation, not by channel.
   Request& request = pool_.take(Request::Kind::send, rank_, slot_ / kSlotsPerOperation, x.bytes());
+  if (trace_) trace_->not_counted();
   collectives.allreduce(request);
   return Transfer(request);
 }

@@ -42,9 +42,10 @@ struct Algorithm {
 };
 const Algorithm kAlgorithms[] = {
     {"ring", ring_allreduce, ring_allreduce_cost},
-    {"butterfly", butterfly_allreduce, butterfly_allreduce_cost},
+    {"butterfly", [](Communicator& comm, Slice<float> x) { return butterfly_allreduce(comm, x); },
+     [](int N, double bytes) { return butterfly_allreduce_cost(N, bytes); }},
     {"doubling", [](Communicator& comm, Slice<float> x) { return doubling_allreduce(comm, x); },
-     doubling_allreduce_cost},
+     [](int N, double bytes) { return doubling_allreduce_cost(N, bytes); }},
     {"hierarchical:2", [](Communicator& comm, Slice<float> x) { return hierarchical_allreduce(comm, x, 2); },
      [](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, 2); }}};
 

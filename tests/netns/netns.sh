@@ -20,12 +20,15 @@
 # Reading times taken here:
 #  - After a pause a cable lets its bucket (LACONIC_NET_BURST, 1mb) pass at full speed: time many steps in a row.
 #  - The hosts share the machine's cores. One thread a rank (--threads 1) where ranks are as many as cores or more.
+#  - TCP's congestion control is cubic or, where hosts may not choose it, reno (LACONIC_NET_CONTROL names others). BBR,
+#    some machines' own, lets every connection nearly rest for 200 ms every 10 s, and with it the whole ring.
 #  - mpirun may use TCP on these cables only: the ranks would otherwise find shared memory, and no rate would apply.
 set -uo pipefail
 
 NET=${LACONIC_NET:-lacnet}
 PREFIX=10.41.0
 BURST=${LACONIC_NET_BURST:-1mb}
+CONTROL=${LACONIC_NET_CONTROL:-cubic reno}
 SWITCH=$NET-switch
 AGENT=/run/$NET-agent
 
@@ -74,7 +77,7 @@ rate() {
 }
 
 up() {
-  local n=$1 k
+  local n=$1 k control
   [[ $n =~ ^[1-9][0-9]?$ ]] || fail "the number of hosts is 1 to 99, not '$n'"
   down
   ip netns add "$SWITCH" 2>/dev/null || lacking "this machine does not allow network namespaces"
@@ -85,6 +88,9 @@ up() {
   ip -n "$SWITCH" link set hub up
   for ((k = 1; k <= n; k++)); do
     ip netns add "$NET-$k" || fail "host $k could not be made"
+    for control in $CONTROL; do
+      ip netns exec "$NET-$k" sysctl -qw "net.ipv4.tcp_congestion_control=$control" 2>/dev/null && break
+    done
     ip link add eth0 netns "$NET-$k" type veth peer name "port$k" netns "$SWITCH" || lacking "the kernel has no veth"
     ip -n "$NET-$k" addr add "$PREFIX.$k/24" dev eth0
     ip -n "$NET-$k" link set lo up

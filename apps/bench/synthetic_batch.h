@@ -1,0 +1,17 @@
+#pragma once
+#include <cstdint>
+
+#include "core/tensor.h"
+#include "layers/models/zoo.h"
+
+namespace laconic {
+
+/// What benchmarks train on: the same values always, which no model can learn.
+struct SyntheticBatch {
+  Tensor images;  ///< [batch, C, H, W], normal
+  Tensor labels;  ///< [batch], even over the model's classes
+};
+
+SyntheticBatch synthetic_batch(const ModelInfo& model, std::int64_t batch);
+
+}  // namespace laconic
