@@ -199,6 +199,14 @@ Cut cut(const std::vector<std::int32_t>& keys, std::size_t k, std::size_t target
   return result;
 }
 
+/// How many elements the next floor should aim at.
+std::size_t next_target(const Request& r, const Kept& kept, std::size_t target) {
+  if (!kept.remembered || kept.size <= target) return target;
+  const auto less = static_cast<std::size_t>(static_cast<double>(target) * static_cast<double>(target) /
+                                             static_cast<double>(kept.size));
+  return std::max(less, r.need + (target - r.need) / 4);
+}
+
 /// A floor for the next step: zeros are never worth keeping.
 float next_floor(const Cut& c) { return magnitude_of(std::max(c.floor, 1)); }
 
@@ -234,7 +242,7 @@ float top_of(const Request& r, const Kept& kept, std::size_t k, std::size_t targ
   k = std::min(k, kept.ties ? k : kept.size);
   if (k == 0) return -1;
   if (kept.size >= k) {
-    const Cut c = cut(scratch.keys, k, target, scratch.line);
+    const Cut c = cut(scratch.keys, k, next_target(r, kept, target), scratch.line);
     take(kept, scratch.keys, c.key, c.equal, k, out);
     out.threshold = magnitude_of(c.key);
     return next_floor(c);
@@ -261,6 +269,7 @@ Kept keep(const Request& r, Scratch& scratch, Selection& out) {
   if (Candidates* c = r.candidates; complete(c, r.values.size(), r.sign)) {
     kept.indices = c->indices().data(), kept.values = c->values().data(), kept.size = c->indices().size();
     kept.floor = key_from(c->floor(), r.sign);
+    kept.remembered = true;
     if (enough()) return with_keys();
     if (c->floor() <= floor) floor = -1;
   }
@@ -275,6 +284,7 @@ Kept keep(const Request& r, Scratch& scratch, Selection& out) {
       ++out.passes;
     }
     kept = filter(r, key, scratch);
+    kept.remembered = attempt == 0;
     ++out.passes;
     if (enough()) return with_keys();
   }
@@ -305,7 +315,7 @@ float search(const Request& r, std::size_t k, std::size_t target, const Residual
   }
   out.threshold = threshold;
   if (kept.size == 0) return -1;
-  return next_floor(cut(scratch.keys, 1, target, scratch.line));
+  return next_floor(cut(scratch.keys, 1, next_target(r, kept, target), scratch.line));
 }
 
 void collect(Slice<const float> values, Sign sign, std::int32_t key, std::size_t most, Scratch& scratch,

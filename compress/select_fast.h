@@ -41,12 +41,15 @@ struct Kept {
   std::int32_t floor = 0;
   /// Fewer than were needed are above it, but with those that have the key floor - 1 there are enough.
   bool ties = false;
+  bool remembered = false;  ///< the floor was that of an earlier step
 };
 
 /// At least `need` elements, or all that compete. Keys go to scratch.keys.
 Kept keep(const Request& request, Scratch& scratch, Selection& out);
 
-/// The top k, exact, into out. Returns a floor for the next step: about `target` elements reach it.
+/// The top k, exact, into out. Returns a floor for the next step: about `target` elements reach it, fewer (but somewhat
+/// more than are needed) where the floor before has let in more than it aimed at, because values grow from step to
+/// step.
 float top(const Request& request, std::size_t k, std::size_t target, Scratch& scratch, Selection& out);
 
 /// The set of steps::search, into out; request.need > 2k, or all. Returns a floor for the next step.
