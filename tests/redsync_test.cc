@@ -186,7 +186,7 @@ void expect_near(const std::vector<float>& values, const std::vector<double>& ex
 }
 
 TEST(RedSync, WithAllElementsAndNoMaskingIsDenseMomentumSgd) {
-  for (const int N : {1, 2, 3})
+  for (const int N : {1, 3})
     for (const bool mean : {true, false})
       for (const auto& [momentum, nesterov] : {std::pair{0.0f, false}, {0.9f, false}, {0.9f, true}})
         for (const float decay : {0.0f, 0.01f}) {
@@ -284,6 +284,7 @@ TEST(RedSync, WhatWasSentPlusWhatIsOwedIsWhatWasGathered) {
   constexpr int kSteps = 200;
   for (const Case& c : kCases)
     for (const int N : {1, 3}) {
+      if (N == 1 && &c > &kCases[2]) continue;  // the exchange is what differs
       SCOPED_TRACE(concat(c.name, ", ", N, " ranks"));
       Settings s = settings_of(c);
       if (s.clip > 0) continue;  // what was gathered is not known here

@@ -221,6 +221,7 @@ void RedSync::before_forward(Parameter& p, Rows rows) {
 void RedSync::apply(Layer& layer) {
   engine_.wait(std::exchange(layer.ticket, {}));
   layer.phase = Layer::Phase::idle;
+  layer.buffer_bytes = layer.packet.size() + (layer.split ? layer.split->buffer_bytes() : layer.gathered.capacity());
   const auto begin = Clock::now();
   Parameter& p = layer.parameter;
   if (options_.corrects) {
@@ -302,10 +303,7 @@ void RedSync::end_step(StepStats& stats) {
   stats.select_ms = 1e3 * (work_.select_seconds - seen_.select_seconds);
   stats.update_ms += 1e3 * (work_.update_seconds - seen_.update_seconds + std::exchange(callback_seconds_, 0.0));
   seen_ = work_;
-  for_layers([&](const Layer& layer) {
-    stats.buffer_bytes_peak += layer.packet.size() + layer.gathered.capacity();
-    if (layer.split) stats.buffer_bytes_peak += layer.split->buffer_bytes();
-  });
+  for_layers([&](const Layer& layer) { stats.buffer_bytes_peak += layer.buffer_bytes; });
 }
 
 void RedSync::flush() {

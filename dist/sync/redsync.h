@@ -93,6 +93,7 @@ class RedSync final : public Strategy {
     Gathered gathered;
     std::unique_ptr<SplitExchange> split;
     Ticket ticket;
+    std::size_t buffer_bytes = 0;           // that messages took; of the last exchange that has ended
     LedgerRow row;                          // sums; ledger() divides
     std::vector<std::int32_t> last_chosen;  // step, of every element; empty without a ledger
     bool measured = false;                  // this step is
