@@ -44,6 +44,23 @@ Json object(const EvalReport& r) {
   return eval;
 }
 
+Json array(const std::vector<dist::LedgerRow>& rows) {
+  Json list = Json::array();
+  for (const dist::LedgerRow& r : rows)
+    list.push_back({{"parameter", r.parameter},
+                    {"choice", r.choice},
+                    {"elements", r.elements},
+                    {"exchanges", r.exchanges},
+                    {"bytes", rounded(r.bytes)},
+                    {"sent", rounded(r.sent)},
+                    {"measured", r.measured},
+                    {"energy_sent", rounded(r.energy_sent)},
+                    {"energy_held", rounded(r.energy_held)},
+                    {"union_density", rounded(r.union_density)},
+                    {"oldest", r.oldest}});
+  return list;
+}
+
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -71,6 +88,10 @@ std::string to_json(const StepReport& r) {
 
 std::string to_json(const EvalReport& r) { return Json{{"eval", object(r)}}.dump(); }
 
+std::string to_json(const LedgerReport& r) {
+  return Json{{"ledger", {{"step", r.step}, {"parameters", array(r.rows)}}}}.dump();
+}
+
 std::string to_json(const RunInfo& info, const RunSummary& s) {
   Json all = {{"model", info.model},
               {"data", info.data},
@@ -90,6 +111,7 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
               {"buffer_bytes_peak", s.buffer_bytes_peak}};
   if (s.link_late_share) all["link_late_share"] = rounded(*s.link_late_share);
   if (s.last_eval) all["eval"] = object(*s.last_eval);
+  if (!s.ledger.empty()) all["ledger"] = array(s.ledger);
   if (!s.stopped.empty()) all["stopped"] = s.stopped;
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -128,6 +150,7 @@ void JsonLog::line(std::string text, bool now) {
 
 void JsonLog::on_step(const StepReport& report) { line(to_json(report), false); }
 void JsonLog::on_eval(const EvalReport& report) { line(to_json(report), true); }
+void JsonLog::on_ledger(const LedgerReport& report) { line(to_json(report), true); }
 void JsonLog::on_end(const RunSummary&) {
   require<DataError>(std::fflush(file_.get()) == 0, path_, ": the log could not be written: ", std::strerror(errno),
                      ". Free some space, or leave --log out.");

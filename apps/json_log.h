@@ -16,6 +16,11 @@ std::string to_json(const StepReport& report);
 /// top5_error only where there is one.
 std::string to_json(const EvalReport& report);
 
+/// {"ledger":{"step":100,"parameters":[{"parameter":"fc1.weight","choice":"trimmed","elements":...,"exchanges":...,
+///  "bytes":...,"sent":...,"measured":...,"energy_sent":...,"energy_held":...,"union_density":...,"oldest":...}]}}
+/// What the figures are: dist/sync/ledger.h.
+std::string to_json(const LedgerReport& report);
+
 /// The object that --json prints on the last line: what ran, and what came of it.
 std::string to_json(const RunInfo& info, const RunSummary& summary);
 
@@ -30,6 +35,7 @@ class JsonLog final : public Observer {
   void on_start(const RunInfo& info) override;
   void on_step(const StepReport& report) override;
   void on_eval(const EvalReport& report) override;
+  void on_ledger(const LedgerReport& report) override;
   void on_end(const RunSummary& summary) override;
 
  private:

@@ -5,6 +5,7 @@
 
 #include "apps/bench/bench.h"
 #include "apps/compare/compare.h"
+#include "apps/inspect.h"
 #include "apps/launch.h"
 #include "apps/main.h"
 #include "apps/options.h"
@@ -25,6 +26,7 @@ constexpr Tool kTools[] = {
     {"compare", "compare APP --vs \"...\" --vs \"...\"", "train with several option sets in turns; one table",
      laconic::compare},
     {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one", laconic::bench},
+    {"inspect", "inspect select ... FILE", "what a method of compression makes of given values", laconic::inspect},
 };
 
 int help() {

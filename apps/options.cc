@@ -15,7 +15,7 @@ namespace laconic {
 namespace {
 
 constexpr auto kModelGroup = "Model and data", kTrainGroup = "Training", kNetGroup = "Workers and network",
-               kSaveGroup = "Saving", kOutputGroup = "Output";
+               kSparseGroup = "Sending little (--sync redsync and its neighbours)", kSaveGroup = "Saving", kOutputGroup = "Output";
 
 [[noreturn]] void refuse(const std::string& what, const std::string& where, const std::string& advice) {
   throw UsageError(what + " (" + where + "): " + advice);
@@ -160,6 +160,35 @@ class Adder {
   std::string group_;
 };
 
+/// Options of strategies that send little, where --sync names another one, or one that has no use for them.
+void refuse_strangers(const CLI::App& app, const std::string& sync) {
+  const dist::SparseMethod* method = dist::sparse_method(sync);
+  const auto given = [&](const char* name) { return app.get_option(name)->count() > 0; };
+  const auto check = [&](const char* name, const std::string& advice, auto has) {
+    if (given(name) && (method == nullptr || !has(*method))) refuse("--sync " + sync + " has no use for it", name, advice);
+  };
+  using Method = dist::SparseMethod;
+  const std::string advice = "leave it out, or add --sync ";
+  const auto chooses = [](const Method& m) { return !m.method.has_value(); };
+  const auto has_indices = [](const Method& m) { return m.method != compress::Method::random; };
+  check("--density", advice + "redsync", [](const Method& m) { return m.has_density; });
+  check("--selector", advice + "redsync", chooses);
+  check("--qrgc", advice + "redsync", chooses);
+  for (const char* name : {"--qrgc-feedback", "--no-qrgc-feedback"}) {
+    check(name, advice + "redsync", chooses);
+    if (given(name) && !given("--qrgc"))
+      refuse("without one sign at a time nothing is left out", name, "add --qrgc, or leave it out");
+  }
+  if (given("--qrgc-feedback") && given("--no-qrgc-feedback"))
+    refuse("the two contradict each other", "--qrgc-feedback and --no-qrgc-feedback", "leave one of them out");
+  check("--ledger", advice + "redsync", [](const Method&) { return true; });
+  check("--no-mask", advice + "redsync", [](const Method& m) { return m.corrects; });
+  check("--warmup", advice + "redsync", [](const Method&) { return true; });
+  check("--index-coding", advice + "redsync", has_indices);
+  check("--sparse-reduce", advice + "redsync", has_indices);
+  check("--threshold", advice + "strom", [](const Method& m) { return m.method == compress::Method::fixed; });
+}
+
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
@@ -233,7 +262,10 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.group(kNetGroup);
   add.value("--workers", "N", "threads that train together [1]; processes: laconic launch",
             [&o](const std::string& text, const std::string& option) { o.workers = whole<int>(text, option, 1); });
-  add.choice("--sync", o.sync, {"none", "allreduce"}, "how gradients are joined; none: each worker alone");
+  std::vector<std::string> syncs{"none", "allreduce"};
+  for (const dist::SparseMethod& method : dist::sparse_methods()) syncs.push_back(method.name);
+  add.value("--sync", "NAME", wrapped(syncs) + ":\nhow gradients are joined; none: each worker alone [" + o.sync + "]",
+            [&o, syncs](const std::string& text, const std::string& option) { o.sync = one_of(text, option, syncs); });
   add.value("--allreduce", "NAME",
             "how sums travel: ring, butterfly, doubling,\nhierarchical:G (groups of G), mpi, hybrid (butterfly for\n"
             "convolutions and small ones), hybrid-printed [ring]",
@@ -267,6 +299,32 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
             });
   add.real_number("--timeout", "S", o.timeout, 0.001, 1e9, "300", "seconds until a silent worker counts as lost");
 
+  dist::SparseOptions& sparse = o.sparse;
+  add.group(kSparseGroup);
+  add.real_number("--density", "D", sparse.density, 0, 1, "0.001", "share of a tensor's elements that is sent");
+  add.choice("--selector", sparse.selector, {"paper", "auto", "radix", "trimmed", "search", "sampled", "exact"},
+             "how they are chosen; paper: by layer; auto: where it\ntakes less time than sending all");
+  add.flag("--qrgc", sparse.quantised, "one sign at a time, all by one value (not the output layer)");
+  add.flag("--qrgc-feedback", sparse.feedback, "what that value leaves out is kept (the default)");
+  add.flag("--no-qrgc-feedback", o.no_feedback, "it is lost, as in the paper");
+  add.flag("--no-mask", o.no_mask, "what was sent keeps its momentum");
+  add.value("--warmup", "none|dense:E|ramp:E", "in the first E epochs dense gradients, or densities\nfrom 25 % down [none; dgc: ramp:4]",
+            [&o](const std::string& text, const std::string& option) { o.sparse.warmup = dist::Warmup::parse(text, option); });
+  add.value("--index-coding", "raw|delta", "4 bytes an index, or the gaps between them [raw]",
+            [&o](const std::string& text, const std::string& option) { o.sparse.delta = one_of(text, option, {"raw", "delta"}) == "delta"; });
+  add.value("--sparse-reduce", "allgather|split", "all send all to all; or each adds up a range of the\nelements and returns the largest [allgather]",
+            [&o](const std::string& text, const std::string& option) {
+              o.sparse.split = one_of(text, option, {"allgather", "split"}) == "split";
+            });
+  add.value("--threshold", "T", "what strom sends, as T or -T",
+            [&o](const std::string& text, const std::string& option) { o.sparse.threshold = real(text, option, 0, 1e30, "0.01"); });
+
+  add.value("--ledger", "[K]", "where the bytes of each layer go, measured every K\nsteps [100], as a table at the end and in --log, --json",
+            [&o](const std::string& text, const std::string& option) {
+              o.ledger = text.empty() ? 100 : whole<std::int64_t>(text, option, 1);
+            })
+      ->expected(0, 1);
+
   add.group(kSaveGroup);
   add.text("--save", "DIR", o.save, "write weights and a checkpoint there at the end");
   add.value("--save-every", "K[it]", "and every K epochs, or K steps",
@@ -279,6 +337,9 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.group(kOutputGroup);
   add.text("--log", "FILE", o.log, "one line of JSON per step");
   add.text("--trace", "FILE", o.trace, "what ran when, for ui.perfetto.dev");
+  add.text("--dump-gradients", "DIR", o.dump_gradients,
+           "worker 0's own gradients, and residuals that elements\nare chosen from, at steps 1, 10, 100, ...: a file of\n"
+           "float32 for each parameter, DIR/step-000100/NAME.f32");
   add.flag("--quiet", o.quiet, "no progress");
   add.flag("--json", o.json, "the result as one JSON object, on the last line");
   add.flag("--dry-run", o.dry_run, "say what would be done, and leave");
@@ -323,6 +384,16 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
 
   if (!options.lr) options.lr = options.optimizer == "sgd" ? *defaults.options.lr : 0.001f;
 
+  refuse_strangers(app, options.sync);
+  if (const dist::SparseMethod* method = dist::sparse_method(options.sync)) {
+    options.sparse.masking = !options.no_mask;
+    options.sparse.feedback = !options.no_feedback;
+    if (options.link) {
+      options.sparse.latency_seconds = std::chrono::duration<double>(options.link->latency).count();
+      options.sparse.seconds_per_byte = 8.0 / static_cast<double>(options.link->bits_per_second);
+    }
+    dist::require_sensible(*method, options.sparse, options.optimizer, options.clip.kind == Clip::Kind::value);
+  }
   if (options.link_of.size() > 0 && !options.link)
     refuse("there is no link to make an exception from", "--link-of", "add --link, as --link 100mbit,1ms");
   if (options.link && dist::ranks_under_mpirun() > 0)

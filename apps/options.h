@@ -45,7 +45,10 @@ struct TrainOptions {
   int threads = 0;             ///< kernel threads per worker; 0: cores / ranks on this host
   int data_threads = 1;
   std::string device = "cpu";
-  std::string sync = "allreduce";     ///< none | allreduce
+  std::string sync = "allreduce";     ///< none | allreduce | a name of dist::sparse_methods()
+  dist::SparseOptions sparse;         ///< of those
+  bool no_mask = false, no_feedback = false;  ///< of sparse
+  std::int64_t ledger = 0;            ///< measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan;             ///< --allreduce, --fusion, --chunk
   std::string plan_file;              ///< what travels how, instead of by these
   dist::Overlap overlap = dist::Overlap::forward;
@@ -64,6 +67,7 @@ struct TrainOptions {
 
   // Output
   std::string log, trace;
+  std::string dump_gradients;  ///< a directory
   bool quiet = false, json = false, dry_run = false;
 };
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # From a fresh clone to a trained network: installs what is missing, builds, and lets four workers train LeNet-5 on
-# Fashion-MNIST together; then twice over an emulated slow network, to show what overlap saves. Options given here go to
-# the first training:  bash apps/quickstart.sh --epochs 3
+# Fashion-MNIST together; then twice over an emulated slow network, to show what overlap saves; then a larger network twice,
+# with all gradients and with one in a hundred. Options given here go to the first training:  bash apps/quickstart.sh --epochs 3
 set -u
 cd "$(dirname "$0")/.." || exit 1
 unset ${!OPENBLAS_@} ${!OMP_@}
@@ -54,6 +54,15 @@ cmp -s "$build/overlap-none/weights.safetensors" "$build/overlap-forward/weights
   echo ", and the weights are the same to the last bit." || echo "."
 echo "Why: drag $build/overlap-none.json and $build/overlap-forward.json into https://ui.perfetto.dev, and see where the" \
   "messages lie beside the layers."
+
+# The third act: RedSync sends of each large tensor only what has grown large, and keeps the rest for later.
+echo
+echo "And HDC (2.6 MB of weights) over the same network, with all gradients, and with the one in a hundred that has grown"
+echo "largest since it was last sent (--sync redsync); half a minute:"
+"$build/apps/laconic" compare "$build/apps/mnist" --model hdc-2.5mb --data $data --workers 4 --batch 256 --epochs 1 \
+  --lr 0.05 --link 100mbit,1ms --no-bound --quiet --target-accuracy 75 --vs "all: --sync allreduce" \
+  --vs "RedSync: --sync redsync --density 0.01" --vs "four epochs of it: --sync redsync --density 0.01 --epochs 4" >"$build/redsync.out" || { cat "$build/redsync.out" >&2; exit 1; }
+sed -n '/^set /,/^$/p' "$build/redsync.out" | sed '/^$/d; s/^/  /'
 echo
 echo "Every step is a line of JSON in $build/quickstart.jsonl. More to try:"
 echo "  $build/apps/mnist --help"

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "apps/json_log.h"
+#include "apps/ledger_table.h"
 #include "apps/progress.h"
 #include "dist/collective/allgather.h"
 #include "dist/trainer/image_classification.h"
@@ -47,6 +48,9 @@ class Observers final : public Observer {
   }
   void on_eval(const EvalReport& r) override {
     for (auto& o : all_) o->on_eval(r);
+  }
+  void on_ledger(const LedgerReport& r) override {
+    for (auto& o : all_) o->on_ledger(r);
   }
   void on_end(const RunSummary& s) override {
     for (auto& o : all_) o->on_end(s);
@@ -106,6 +110,9 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.seed = o.seed;
   t.dropout = !o.no_dropout;
   t.sync = o.sync;
+  t.sparse = o.sparse;
+  t.ledger_every = o.ledger;
+  t.dump_gradients = o.dump_gradients;
   t.plan = o.plan;
   t.plan_file = o.plan_file;
   t.overlap = o.overlap;
@@ -221,13 +228,14 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
     TrainOptions o = options;
     o.seed += static_cast<std::uint64_t>(run);
     if (options.repeat > 1)
-      for (std::string* path : {&o.save, &o.log, &o.trace})
+      for (std::string* path : {&o.save, &o.log, &o.trace, &o.dump_gradients})
         if (!path->empty()) *path = with_seed(*path, o.seed);
     Observers observers;
     if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
     if (speaks && !o.log.empty() && !o.dry_run) observers.add(std::make_unique<JsonLog>(o.log, o.resume));
     const RunSummary summary = train_once(o, app, data, observers);
     if (summary.last_eval) accuracies.push_back(100 - summary.last_eval->top1_error);
+    if (speaks && !o.quiet && !summary.ledger.empty()) fmt::print("{}", ledger_table(summary.ledger));
     if (speaks && !o.dry_run && !o.quiet && !o.log.empty() && !o.eval_only) fmt::print("log: {}\n", o.log);
     if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
     std::fflush(stdout);

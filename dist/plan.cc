@@ -205,9 +205,12 @@ std::string to_string(const PlanOptions& o) {
 Plan make_plan(const Parameters& parameters, const PlanOptions& options, int workers) {
   const auto limit = static_cast<std::int64_t>(options.bucket_bytes / sizeof(float));
   const auto chunk_limit = static_cast<std::int64_t>(options.chunk_bytes / sizeof(float));
+  const bool recurrent =
+      std::any_of(parameters.begin(), parameters.end(), [](const auto& p) { return p->info.role == Role::recurrent; });
   Plan plan;
   for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
     const ParameterInfo& info = info_of(parameters, i);
+    const Choice choice = choice_of(info, recurrent, options.sparse, workers);
     require<Error>(info.index == i && info.offset >= 0, "plan: parameter ", info.name,
                    " is not in the arena that the plan is made for. Make the arena first.");
     if (chunk_limit > 0 && info.role == Role::linear && info.shape.rank() == 2 && info.elements > chunk_limit) {
@@ -215,11 +218,17 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
       const std::int64_t rows = std::max(kRowMultiple, chunk_limit / row / kRowMultiple * kRowMultiple);
       if (rows < all) {
         for (std::int64_t first = 0; first < all; first += rows)
-          plan.buckets.push_back({.first = i, .count = 1, .rows = {first, std::min(rows, all - first)}});
+          plan.buckets.push_back(
+              {.first = i, .count = 1, .rows = {first, std::min(rows, all - first)}, .choice = choice});
         continue;
       }
     }
-    Bucket* last = plan.buckets.empty() || plan.buckets.back().chunk() ? nullptr : &plan.buckets.back();
+    if (choice.method) {
+      plan.buckets.push_back({.first = i, .count = 1, .choice = choice});
+      continue;
+    }
+    const bool alone = plan.buckets.empty() || plan.buckets.back().chunk() || plan.buckets.back().sparse();
+    Bucket* last = alone ? nullptr : &plan.buckets.back();
     const std::int64_t from = last == nullptr ? 0 : info_of(parameters, last->first).offset;
     const bool fits = info.offset + info.elements - from <= limit;
     // A few bytes before a large parameter, as its bias, are not worth messages of their own.
@@ -245,6 +254,10 @@ std::int64_t Plan::chunk_rows(int place) const {
   return buckets[static_cast<std::size_t>(bucket_of[static_cast<std::size_t>(place)])].rows.count;
 }
 
+bool Plan::sparse() const {
+  return std::any_of(buckets.begin(), buckets.end(), [](const Bucket& b) { return b.sparse(); });
+}
+
 bool Plan::has(Algorithm algorithm) const {
   return std::any_of(buckets.begin(), buckets.end(), [&](const Bucket& b) { return b.algorithm == algorithm; });
 }
@@ -261,7 +274,8 @@ std::string Plan::table() const {
       fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}\n", "bucket", "parameters", "bytes", "algorithm", "pieces");
   for (const Bucket& b : buckets)
     text += fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}{}\n", b.name, b.count, b.elements * 4,
-                        algorithm_text(b.algorithm, b.group), b.pieces, b.copied ? "  copied" : "");
+                        b.sparse() ? to_string(b.choice) : algorithm_text(b.algorithm, b.group), b.pieces,
+                        b.copied ? "  copied" : "");
   return text;
 }
 
@@ -277,6 +291,8 @@ std::string Plan::json() const {
     j["algorithm"] = algorithm_text(b.algorithm, b.group);
     j["pieces"] = b.pieces;
     if (b.copied) j["copied"] = true;
+    if (b.sparse()) j["choice"] = compress::to_string(*b.choice.method);
+    if (b.choice.quantised) j["quantised"] = true;
     list.push_back(std::move(j));
   }
   return Json{{"format", 1}, {"buckets", list}}.dump();
@@ -327,6 +343,14 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
             kMaxPieces, " are possible");
       bucket.copied = entry.value("copied", false);
       check(!bucket.copied || !bucket.chunk(), "rows cannot be copied; leave 'copied' out");
+      if (entry.contains("choice")) {
+        bucket.choice = {compress::method_from(entry.at("choice").get<std::string>(), where),
+                         entry.value("quantised", false)};
+        check(bucket.count == 1 && !bucket.copied, "a choice is made of one parameter, and not copied");
+      }
+      const bool goes_on = bucket.rows.first > 0;
+      check(!goes_on || plan.buckets.back().choice == bucket.choice, "the rows of ", info.name,
+            " differ in their choice");
       locate(bucket, parameters);
       plan.buckets.push_back(std::move(bucket));
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/parameter.h"
+#include "dist/choice.h"
 
 namespace laconic::dist {
 
@@ -28,6 +29,7 @@ struct PlanOptions {
   Fusion fusion = Fusion::lazy;
   std::size_t bucket_bytes = 1 << 20;  ///< neighbours join while their bucket is not larger; 0: every parameter alone
   std::size_t chunk_bytes = 4 << 20;   ///< larger linear weights travel in chunks of rows of about this size; 0: whole
+  Dispatch sparse{};                   ///< which parameters send but a choice of their elements
 };
 
 /// "ring", "butterfly", "doubling", "hierarchical:G", "mpi", "hybrid", "hybrid-printed", as in --allreduce.
@@ -52,10 +54,14 @@ struct Bucket {
   int group = 0;        ///< of Algorithm::hierarchical
   int pieces = 1;       ///< of about 256 KiB each, so that what is more urgent can overtake. Moves no block boundary
   bool copied = false;  ///< through a buffer of its own, without padding
-  int priority = 0;     ///< larger goes first: what the next forward needs first
-  std::string name{};   ///< "conv1.weight", "bn2.weight..conv1.weight" or "fc2.weight[256:512]"
+  /// What is sent of the only parameter. Unless that is all, the bucket's other fields say how all of it travels in a
+  /// phase that is dense, and its chunks the rows in which its gradient comes; their messages are one.
+  Choice choice{};
+  int priority = 0;    ///< larger goes first: what the next forward needs first
+  std::string name{};  ///< "conv1.weight", "bn2.weight..conv1.weight" or "fc2.weight[256:512]"
 
   bool chunk() const { return rows.count > 0; }
+  bool sparse() const { return choice.method.has_value(); }
 };
 
 /// How every parameter of a model travels. Fixed before step 1, by sizes and never by timing, and equal on all ranks:
@@ -66,12 +72,17 @@ struct Plan {
 
   /// Rows of a parameter in its first chunk; 0 if it travels whole.
   std::int64_t chunk_rows(int place) const;
+  /// Whether some parameter sends but a choice of its elements, and whether this one does.
+  bool sparse() const;
+  bool sparse(int place) const {
+    return buckets[static_cast<std::size_t>(bucket_of[static_cast<std::size_t>(place)])].sparse();
+  }
   /// Whether some bucket travels by it. What travels by Algorithm::mpi is in no count of bytes.
   bool has(Algorithm algorithm) const;
   /// Bytes of the buffers that buckets are copied into, if all are under way at once.
   std::int64_t copied_bytes(const std::vector<std::shared_ptr<Parameter>>& parameters) const;
 
-  /// One line a bucket: name, parameters, bytes, algorithm, pieces.
+  /// One line a bucket: name, parameters, bytes, algorithm or choice, pieces.
   std::string table() const;
   /// For checkpoints, --plan FILE, and the other ranks: {"format": 1, "buckets": [{"parameters": [...], ...}]}.
   std::string json() const;
@@ -84,7 +95,8 @@ struct Plan {
 
 /// Buckets of arena neighbours. A parameter above bucket_bytes travels alone, or with little that comes before it (its
 /// bias); a linear weight above chunk_bytes in chunks of rows: a multiple of 16, so that vectors stay aligned.
-/// The number of workers decides how large pieces are (pieces_of), nothing else.
+/// A parameter of which a choice is sent travels alone. The number of workers decides how large pieces are (pieces_of),
+/// and what an automatic dispatch finds cheaper, nothing else.
 Plan make_plan(const std::vector<std::shared_ptr<Parameter>>& parameters, const PlanOptions& options, int workers = 1);
 
 }  // namespace laconic::dist

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/ledger_table.h"
 #include "core/error.h"
 #include "tests/temp_folder.h"
 
@@ -122,6 +123,23 @@ TEST(JsonLog, TheSummaryIsOneObject) {
   EXPECT_FALSE(object.contains("link_late_share"));
   summary.link_late_share = 0.0125;
   EXPECT_EQ(nlohmann::json::parse(to_json(info, summary))["link_late_share"], 0.0125);
+}
+
+TEST(JsonLog, ALedgerIsALineAndPartOfTheSummary) {
+  const dist::LedgerRow row{.parameter = "fc1.weight", .choice = "trimmed", .elements = 1000, .exchanges = 7, .measured = 2,
+                            .sent = 1, .bytes = 336, .energy_sent = 0.25, .energy_held = 0.75, .union_density = 0.004,
+                            .oldest = 6};
+  const auto line = nlohmann::json::parse(to_json(LedgerReport{.step = 7, .rows = {row}}));
+  EXPECT_FALSE(line.contains("step"));  // it is no step
+  EXPECT_EQ(line["ledger"]["step"], 7);
+  EXPECT_EQ(line["ledger"]["parameters"][0]["parameter"], "fc1.weight");
+  EXPECT_EQ(line["ledger"]["parameters"][0]["union_density"], 0.004);
+  RunSummary summary;
+  EXPECT_FALSE(nlohmann::json::parse(to_json(RunInfo{}, summary)).contains("ledger"));
+  summary.ledger = {row};
+  EXPECT_EQ(nlohmann::json::parse(to_json(RunInfo{}, summary))["ledger"][0]["oldest"], 6);
+  EXPECT_NE(ledger_table(summary.ledger).find("fc1.weight"), std::string::npos);
+  EXPECT_NE(ledger_table(summary.ledger).find("336 B"), std::string::npos) << ledger_table(summary.ledger);
 }
 
 }  // namespace

@@ -215,7 +215,9 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   expect_refused({"--fusion", "lazy"},
                  "unknown value 'lazy' (--fusion): give none, lazy:SIZE or copy:SIZE, as lazy:1MiB or copy:25MB");
   expect_refused({"--chunk", "big"}, "unknown value 'big' (--chunk): give none or a size, as 4MiB");
-  expect_refused({"--sync", "redsink"}, "unknown value 'redsink' (--sync): There are none, allreduce.");
+  expect_refused({"--sync", "redsink"},
+                 "unknown value 'redsink' (--sync): did you mean redsync? There are none, allreduce, redsync, dgc, topk, "
+                 "gradient-dropping, adacomp, strom, randomk.");
   expect_refused({"--batch", "0"}, "'0' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "4.5"}, "'4.5' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "99999999999"},
@@ -272,6 +274,59 @@ TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
                  "'-7' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--config", (dir.path() + "/no").c_str()},
                  "the file of options could not be read (--config): check the path");
+}
+
+TEST(Options, OfStrategiesThatSendLittleAreRead) {
+  const TrainOptions o = parse({"--sync", "redsync", "--density", "0.01", "--selector", "search", "--qrgc",
+                                "--no-qrgc-feedback", "--no-mask", "--warmup", "ramp:3", "--index-coding", "delta",
+                                "--sparse-reduce", "split", "--ledger", "--dump-gradients", "dump", "--workers", "2",
+                                "--link", "100mbit,1ms"});
+  EXPECT_EQ(o.sync, "redsync");
+  EXPECT_DOUBLE_EQ(o.sparse.density, 0.01);
+  EXPECT_EQ(o.sparse.selector, "search");
+  EXPECT_TRUE(o.sparse.quantised && o.sparse.delta && o.sparse.split);
+  EXPECT_FALSE(o.sparse.feedback || o.sparse.masking);
+  EXPECT_EQ(o.sparse.warmup->to_string(), "ramp:3");
+  EXPECT_DOUBLE_EQ(*o.sparse.seconds_per_byte, 8e-8);
+  EXPECT_EQ(o.ledger, 100);
+  EXPECT_EQ(o.dump_gradients, "dump");
+  const TrainOptions d = parse({"--sync", "redsync"});
+  EXPECT_DOUBLE_EQ(d.sparse.density, 0.001);
+  EXPECT_EQ(d.sparse.selector, "paper");
+  EXPECT_TRUE(d.sparse.feedback && d.sparse.masking);
+  EXPECT_FALSE(d.sparse.quantised || d.sparse.delta || d.sparse.split || d.sparse.warmup || d.ledger);
+  EXPECT_DOUBLE_EQ(parse({"--sync", "strom", "--threshold", "0.5"}).sparse.threshold, 0.5);
+  EXPECT_EQ(parse({"--sync", "dgc", "--ledger", "7"}).ledger, 7);
+}
+
+TEST(Options, OfStrategiesThatSendLittleAreRefusedElsewhere) {
+  expect_refused({"--density", "0.01"},
+                 "--sync allreduce has no use for it (--density): leave it out, or add --sync redsync");
+  for (const char* option : {"--qrgc", "--no-mask", "--ledger"})
+    expect_refused({option}, std::string("--sync allreduce has no use for it (") + option +
+                                 "): leave it out, or add --sync redsync");
+  expect_refused({"--sync", "topk", "--selector", "exact"},
+                 "--sync topk has no use for it (--selector): leave it out, or add --sync redsync");
+  expect_refused({"--sync", "topk", "--no-mask"},
+                 "--sync topk has no use for it (--no-mask): leave it out, or add --sync redsync");
+  expect_refused({"--sync", "randomk", "--index-coding", "delta"},
+                 "--sync randomk has no use for it (--index-coding): leave it out, or add --sync redsync");
+  expect_refused({"--sync", "redsync", "--threshold", "1"},
+                 "--sync redsync has no use for it (--threshold): leave it out, or add --sync strom");
+  expect_refused({"--sync", "redsync", "--no-qrgc-feedback"},
+                 "without one sign at a time nothing is left out (--no-qrgc-feedback): add --qrgc, or leave it out");
+  expect_refused({"--sync", "redsync", "--qrgc", "--qrgc-feedback", "--no-qrgc-feedback"},
+                 "the two contradict each other (--qrgc-feedback and --no-qrgc-feedback): leave one of them out");
+  expect_refused({"--sync", "redsync", "--density", "0"},
+                 "a share of 0 of the elements is not to be had (--density): give more than 0 and at most 1, as 0.001");
+  expect_refused({"--sync", "redsync", "--warmup", "slow:3"},
+                 "'slow:3' is no warm-up (--warmup): give none, dense:E or ramp:E with E epochs, as ramp:4");
+  expect_refused({"--sync", "redsync", "--optimizer", "adam"},
+                 "--sync redsync corrects the momentum of sgd on every worker, adam has none of that kind "
+                 "(--optimizer): take --optimizer sgd, or --sync topk");
+  expect_refused({"--sync", "topk", "--clip", "value:1"},
+                 "--sync topk limits the length of each worker's gradient, not its elements (--clip): give --clip "
+                 "norm:X");
 }
 
 }  // namespace

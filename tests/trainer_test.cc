@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 
 #include "data/mnist.h"
@@ -443,6 +446,84 @@ TEST(Trainer, EvaluationAndWeightsUseTheMeanOfTheRunningStatistics) {
     EXPECT_NEAR(report.loss, outcome.evals.back().loss, 1e-6);
     EXPECT_DOUBLE_EQ(report.top1_error, outcome.evals.back().top1_error);
   });
+}
+
+std::vector<float> floats_in(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::vector<char> bytes(std::istreambuf_iterator<char>(in), {});
+  std::vector<float> values(bytes.size() / 4);
+  std::memcpy(values.data(), bytes.data(), values.size() * 4);
+  return values;
+}
+
+TEST(Trainer, WritesItsOwnGradientsAtStepsOneTenAndSoOn) {
+  for (const char* sync : {"allreduce", "redsync"}) {
+    TempFolder folder;
+    Recipe recipe(mixed, 2);
+    dist::set_chunk(recipe.trainer.plan, "8KiB");
+    recipe.trainer.sync = sync;
+    recipe.trainer.sparse.dense_below = 1024;
+    recipe.trainer.steps = 11;
+    recipe.trainer.dump_gradients = folder / "deep/er";
+    const FirstStep alone = [] {
+      Recipe one(mixed);  // worker 0's share of the first global batch
+      dist::set_chunk(one.trainer.plan, "8KiB");
+      return first_step(one);
+    }();
+    train(recipe);
+    std::vector<float> dumped;
+    dist::on_ranks(1, [&](dist::Worker& worker) {
+      ImageClassification task(mixed(), recipe.data, 0, 1, recipe.task);
+      const Trainer trainer(worker, task, Recipe(mixed).trainer);
+      for (const auto& p : trainer.arena().parameters()) {
+        const auto values = floats_in(folder / "deep/er/step-000001/" + p->info.name + ".f32");
+        ASSERT_EQ(values.size(), static_cast<std::size_t>(p->info.elements)) << p->info.name;
+        dumped.insert(dumped.end(), values.begin(), values.end());
+        const bool residual = std::string(sync) == "redsync" && p->info.elements >= 256;
+        for (const char* step : {"step-000001", "step-000010"})
+          EXPECT_EQ(floats_in(folder / concat("deep/er/", step, "/", p->info.name, ".residual.f32")).size(),
+                    residual ? static_cast<std::size_t>(p->info.elements) : 0u)
+              << p->info.name;
+      }
+    });
+    for (std::size_t i = 0; i < dumped.size(); ++i) ASSERT_NEAR(dumped[i], alone.update[i], 1e-5) << i;
+    EXPECT_TRUE(std::filesystem::exists(folder / "deep/er/step-000010"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "deep/er/step-000011"));
+  }
+  Recipe recipe(perceptron);
+  recipe.trainer.dump_gradients = "/dev/null/x";
+  EXPECT_NE(error_of<DataError>([&] { train(recipe); }).find("--dump-gradients"), std::string::npos);
+}
+
+TEST(Trainer, ADescriptionSaysOfEachParameterHowItTravels) {
+  dist::on_ranks(2, [&](dist::Worker& worker) {
+    Recipe recipe(mixed, 2);
+    recipe.trainer.sparse.dense_below = 1024, recipe.trainer.sparse.threshold = 1;
+    for (const auto& [sync, choice, bytes] : {std::tuple{"redsync", "trimmed", "about 0.00 MB"},
+                                              {"strom", "fixed", "as the gradients come"},
+                                              {"allreduce", "ring", "about 0.09 MB"}}) {
+      recipe.trainer.sync = sync;
+      ImageClassification task(mixed(), recipe.data, worker.rank, worker.size, recipe.task);
+      const std::string text = Trainer(worker, task, recipe.trainer).description();
+      EXPECT_NE(text.find(choice), std::string::npos) << text;
+      EXPECT_NE(text.find(bytes), std::string::npos) << text;
+      EXPECT_EQ(text.find("residual") != std::string::npos, std::string(sync) != "allreduce");
+    }
+  });
+}
+
+TEST(Trainer, StrategiesThatSendLittleRefuseWhatTheyCannotDo) {
+  Recipe recipe(perceptron, 2);
+  recipe.trainer.sync = "redsync";
+  recipe.trainer.optimizer.name = "adam";
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("--optimizer"), std::string::npos);
+  recipe.trainer.optimizer = {.dampening = 0.5};
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("dampening"), std::string::npos);
+  recipe.trainer.optimizer = {};
+  recipe.trainer.clip = Clip::parse("value:1");
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("--clip"), std::string::npos);
+  recipe.trainer.sync = "redsink";
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("unknown strategy 'redsink'"), std::string::npos);
 }
 
 TEST(Trainer, LeavesAModelThatWorksWithoutIt) {

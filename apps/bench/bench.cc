@@ -20,6 +20,7 @@ constexpr Benchmark kBenchmarks[] = {
     {"step-child", nullptr, bench_step_child},
     {"layers", "time of each layer in a training step", bench_layers},
     {"allreduce", "our allreduces and MPI's in turns, over threads or MPI", bench_allreduce},
+    {"select", "choosing what to send, and packing it, in passes over the tensor", bench_select},
     {"link", "how well the emulated link keeps its times", bench_link},
 };
 

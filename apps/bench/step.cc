@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -16,6 +15,7 @@
 #include "apps/bench/machine.h"
 #include "apps/bench/statistics.h"
 #include "apps/bench/synthetic_batch.h"
+#include "apps/bench/torch.h"
 #include "apps/torch_peer_source.h"
 #include "apps/options.h"
 #include "core/ops/cross_entropy.h"
@@ -62,31 +62,6 @@ struct Contestant {
     }
   }
 };
-
-/// The first Python that can import torch: of LACONIC_PYTHON, python3, /usr/bin/python3.
-std::string python_with_torch() {
-  std::vector<std::string> candidates{"python3", "/usr/bin/python3"};
-  if (const char* own = std::getenv("LACONIC_PYTHON")) candidates = {own};
-  for (const auto& python : candidates)
-    if (succeeds({python, "-c", "import torch"})) return python;
-  throw DataError("bench: no Python that can import torch was found (--against torch): install it, or name one in LACONIC_PYTHON");
-}
-
-ChildProcess::Environment thread_environment(int threads) {
-  ChildProcess::Environment e{{"OMP_NUM_THREADS", std::to_string(threads)}};
-  if (threads > 1) e.insert(e.end(), {{"OMP_PROC_BIND", "close"}, {"OMP_PLACES", "cores"}});
-  return e;
-}
-
-/// PyTorch at its best: blocks of memory kept instead of given back, OpenBLAS on OpenMP where it is installed.
-ChildProcess::Environment torch_environment(int threads) {
-  auto e = thread_environment(threads);
-  e.insert(e.end(), {{"MALLOC_MMAP_THRESHOLD_", "1073741824"}, {"MALLOC_TRIM_THRESHOLD_", "8589934592"}});
-  const std::string openblas = "/usr/lib/x86_64-linux-gnu/openblas-openmp";
-  std::error_code ignored;
-  if (std::filesystem::exists(openblas, ignored)) e.emplace_back("LD_LIBRARY_PATH", openblas);
-  return e;
-}
 
 Contestant start(const std::string& label, const std::vector<std::string>& command, const ChildProcess::Environment& environment) {
   Contestant c{label, std::make_unique<ChildProcess>(command, environment)};

@@ -132,12 +132,17 @@ std::vector<std::string> without_exchange(const std::vector<std::string>& words)
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string option = words[i].substr(0, words[i].find('='));
-    bool drop = false;
+    bool drop = false, value = words[i].find('=') == std::string::npos;
     for (const char* name : {"--sync", "--allreduce", "--overlap", "--fusion", "--chunk", "--plan", "--link",
-                             "--link-of", "--trace", "--save", "--save-every", "--steps", "--epochs"})
+                             "--link-of", "--trace", "--save", "--save-every", "--steps", "--epochs",
+                             "--density", "--selector", "--warmup", "--index-coding", "--sparse-reduce", "--threshold",
+                             "--dump-gradients"})
       drop |= option == name;
+    for (const char* name : {"--qrgc", "--qrgc-feedback", "--no-qrgc-feedback", "--no-mask"})
+      if (option == name) drop = true, value = false;
+    if (option == "--ledger") drop = true, value &= i + 1 < words.size() && words[i + 1].rfind('-', 0) != 0;
     if (!drop) kept.push_back(words[i]);
-    if (drop && words[i].find('=') == std::string::npos) ++i;  // its value
+    if (drop && value) ++i;
   }
   return kept;
 }

@@ -1,5 +1,6 @@
 #include "dist/collective/allgatherv.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -34,6 +35,14 @@ std::vector<std::size_t> part_lengths(Slice<const std::byte> message, int count,
   return lengths;
 }
 
+Slice<std::byte> Gathered::reset(int N, std::size_t most_bytes) {
+  parts_.assign(static_cast<std::size_t>(N), {});
+  bytes_.clear();
+  bytes_.resize(static_cast<std::size_t>(N) * most_bytes);
+  capacity_ = std::max(capacity_, bytes_.size());
+  return bytes_.slice();
+}
+
 std::vector<Slice<const std::byte>> parts_of(Slice<const std::byte> message, int count, std::size_t most_bytes,
                                              int from) {
   std::vector<Slice<const std::byte>> parts;
@@ -62,14 +71,12 @@ class Records {
   Records& operator=(const Records&) = delete;
 
   void start(Slice<const std::byte> mine) {
-    const auto N = static_cast<std::size_t>(comm_.size());
     require<UsageError>(most_bytes_ <= std::numeric_limits<std::uint32_t>::max(), "allgatherv: parts of up to ",
                         most_bytes_, " bytes: their length has 4 bytes. Cut them.");
     require<UsageError>(mine.size() <= most_bytes_, "allgatherv: rank ", comm_.rank(), " gives ", mine.size(),
                         " bytes where ", most_bytes_, " are the most. Raise most_bytes on all ranks.");
-    all_.parts_.assign(N, {});
+    all_.reset(comm_.size(), kPartHeader + most_bytes_);
     all_.bytes_.clear();
-    all_.bytes_.reserve(N * (kPartHeader + most_bytes_));
     append_part(all_.bytes_, mine);
     note(comm_.rank(), mine.size());
   }
@@ -95,7 +102,7 @@ class Records {
  private:
   void note(int owner, std::size_t length) {
     const std::size_t offset = (ends_.empty() ? 0 : ends_.back()) + kPartHeader;
-    all_.parts_[static_cast<std::size_t>(owner)] = {offset, length};
+    all_.note(owner, offset, length);
     ends_.push_back(offset + length);
   }
 

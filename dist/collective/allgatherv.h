@@ -7,16 +7,22 @@
 
 namespace laconic::dist {
 
-/// What every rank gave to an allgatherv, by rank.
+/// What every rank gave to an allgatherv or an alltoallv, by rank.
 class Gathered {
  public:
   int size() const { return static_cast<int>(parts_.size()); }
-  /// What rank r gave, until the next allgatherv into this object. Aligned to 4 bytes if all lengths are multiples
+  /// What rank r gave, until the next operation into this object. Aligned to 4 bytes if all lengths are multiples
   /// of 4.
   Slice<const std::byte> operator[](int r) const {
     const Part& part = parts_.at(static_cast<std::size_t>(r));
     return bytes_.slice().sub(part.offset, part.size);
   }
+
+  std::size_t capacity() const { return capacity_; }  ///< bytes that are kept for it
+
+  /// For the collectives: no parts, room for N of so many bytes; and where in it a part lies.
+  Slice<std::byte> reset(int N, std::size_t most_bytes);
+  void note(int r, std::size_t offset, std::size_t size) { parts_[static_cast<std::size_t>(r)] = {offset, size}; }
 
  private:
   friend class Records;
@@ -25,6 +31,7 @@ class Gathered {
   };
   compress::Bytes bytes_;
   std::vector<Part> parts_;
+  std::size_t capacity_ = 0;
 };
 
 /// Allgather of parts whose lengths differ and are known to their owners only: afterwards all[r] is what rank r gave,

@@ -1,9 +1,11 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "core/parameter.h"
 #include "core/state.h"
+#include "dist/sync/ledger.h"
 
 namespace laconic::dist {
 
@@ -50,6 +52,16 @@ class Strategy : public ParameterListener {
   /// Waits for and applies everything pending: before evaluation, save, audit and stop. Every rank calls it at the same
   /// step. Afterwards all ranks hold the same bits (where the strategy promises that).
   virtual void flush() = 0;
+
+  /// What a strategy itself has computed so far, inside the calls above: choosing what to send, and updates that it
+  /// makes without the callback.
+  struct Work {
+    double select_seconds = 0, update_seconds = 0;
+  };
+  virtual Work work() const { return {}; }
+
+  /// Where the bytes of each parameter went, as forward reaches them; empty if the strategy keeps no account.
+  virtual std::vector<LedgerRow> ledger() const { return {}; }
 
   /// What has to be in a checkpoint besides parameters and optimiser, after a flush. Names begin with the strategy's.
   virtual void save(StateDict&) const {}

@@ -2,6 +2,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "dist/sync/ledger.h"
 
 namespace laconic {
 
@@ -50,6 +53,12 @@ struct EvalReport {
   bool bytes_counted = true;          ///< see RunInfo
 };
 
+/// Where the bytes of each parameter went so far, on rank 0.
+struct LedgerReport {
+  std::int64_t step = 0;  ///< updates made
+  std::vector<dist::LedgerRow> rows;
+};
+
 /// What is known at the end.
 struct RunSummary {
   std::int64_t steps = 0;  ///< updates made since the start of training
@@ -65,6 +74,7 @@ struct RunSummary {
   /// Of the messages, 0 … 1: taken more than 2 ms after an emulated link had delivered them. Only where there is one.
   std::optional<double> link_late_share;
   std::optional<EvalReport> last_eval;
+  std::vector<dist::LedgerRow> ledger;  ///< rank 0's; empty without --ledger
   std::string stopped;  ///< why it ended early; empty if it did not
 };
 
@@ -75,6 +85,7 @@ class Observer {
   virtual void on_start(const RunInfo&) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_eval(const EvalReport&) {}
+  virtual void on_ledger(const LedgerReport&) {}  ///< with --ledger, after every evaluation
   virtual void on_end(const RunSummary&) {}
 };
 

@@ -32,6 +32,7 @@ void Trainer::train_step() {
     }
 
   strategy_->begin_step({.step = step_ + 1, .lr = lr});
+  if (dump_) dump_->begin_step(step_ + 1);
   arena_->begin_step();
   context_.step = step_;
   for (std::int64_t m = 0; m < micro_batches; ++m) {
@@ -47,13 +48,16 @@ void Trainer::train_step() {
     Tensor loss;
     float value = 0;
     const auto forward_start = Clock::now();
-    const double blocked = worker_.engine.counters().exposed_seconds + update_seconds_;
+    const auto waiting_and_updating = [&] {
+      return worker_.engine.counters().exposed_seconds + update_seconds_ + strategy_->work().update_seconds;
+    };
+    const double blocked = waiting_and_updating();
     if (share.samples > 0) {
       if (forward_spans_) forward_spans_->begin();
       loss = workload_.loss();
       value = loss.item();
     }
-    forward_seconds += seconds_since(forward_start) - (worker_.engine.counters().exposed_seconds + update_seconds_ - blocked);
+    forward_seconds += seconds_since(forward_start) - (waiting_and_updating() - blocked);
     if (o_.skip_nan) {
       skipped = !finite_everywhere(value);
       if (skipped) {
@@ -65,6 +69,7 @@ void Trainer::train_step() {
     }
     loss_sum += static_cast<double>(value) * static_cast<double>(share.samples);
     const auto backward_start = Clock::now();
+    const double selecting = strategy_->work().select_seconds;
     const bool last = m + 1 == micro_batches;
     if (share.samples > 0) {
       // n_k N / n: the mean over the global batch, however unevenly a short batch is spread (workers add up, then / N).
@@ -74,10 +79,10 @@ void Trainer::train_step() {
       arena_->backward(loss, static_cast<float>(weight), last);
     }
     if (last) arena_->finish_gradients();
-    backward_seconds += seconds_since(backward_start);
+    backward_seconds += seconds_since(backward_start) - (strategy_->work().select_seconds - selecting);
   }
 
-  if (o_.clip.kind == Clip::Kind::norm && !skipped) apply_clipped();
+  if (clips_norm() && !skipped) apply_clipped();
   dist::StepStats stats;
   if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one
   strategy_->end_step(stats);
@@ -179,7 +184,7 @@ void Trainer::require_finite_parameters() const {
 
 void Trainer::apply(Parameter& p, Rows rows, const dist::StepContext& context) {
   const auto start = Clock::now();
-  if (o_.clip.kind == Clip::Kind::norm) {
+  if (clips_norm()) {
     arrived_.emplace_back(&p, rows);
     arrived_context_ = context;
     return;

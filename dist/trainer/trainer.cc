@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -13,9 +14,22 @@
 #include "dist/trainer/internals.h"
 
 namespace laconic {
+namespace {
+
+/// "redsync, 0.1 % by paper", "strom, threshold 0.01", "topk, 1 %"
+std::string strategy_text(const dist::SparseMethod& method, const dist::SparseOptions& o) {
+  if (!method.has_density) return o.threshold > 0 ? fmt::format("{}, threshold {:g}", method.name, o.threshold) : method.name;
+  return fmt::format("{}, {:g} %{}{}", method.name, 100 * o.density, method.method ? "" : " by " + o.selector, o.quantised ? ", signs" : "");
+}
+
+}  // namespace
 
 Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions options, Observer* observer)
     : worker_(worker), workload_(workload), o_(std::move(options)), observer_(worker.rank == 0 ? observer : nullptr), clock_(std::make_unique<StepClock>()), bytes_before_(worker.engine.counters().sent.bytes) {
+  if (const dist::SparseMethod* method = dist::sparse_method(o_.sync)) {
+    dist::require_sensible(*method, o_.sparse, o_.optimizer.name, o_.clip.kind == Clip::Kind::value);
+    require<UsageError>(o_.optimizer.dampening == 0, "--sync ", o_.sync, " knows no dampening: leave it out");
+  }
   set_kernel_threads(o_.threads);
   Module& model = workload_.model();
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
@@ -27,14 +41,9 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   optimizer_ = make_optimizer(*arena_, o_.optimizer);
   dist::check_fingerprint(worker_.engine, fingerprint());
   agree_on_plan();
-  const dist::Update update = [this](Parameter& p, Rows rows, const dist::StepContext& context) { apply(p, rows, context); };
-  if (o_.sync == "none") {
-    strategy_ = std::make_unique<dist::NoSync>(*arena_, update);
-  } else {
-    require<UsageError>(o_.sync == "allreduce", "unknown strategy '", o_.sync, "' (--sync): there are none and allreduce");
-    strategy_ = std::make_unique<dist::AllreduceSync>(*arena_, worker_.engine, plan_, update, dist::AllreduceSync::Options{.mean = o_.mean, .overlap = o_.overlap});
-  }
-  arena_->set_listener(strategy_.get());
+  make_strategy();
+  if (!o_.dump_gradients.empty() && worker_.rank == 0) dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
+  arena_->set_listener(dump_ ? static_cast<ParameterListener*>(dump_.get()) : strategy_.get());
   figures_slot_ = worker_.engine.reserve_slots(1);
   if (o_.resume.empty()) {
     make_equal();
@@ -50,6 +59,44 @@ Trainer::~Trainer() {
   workload_.model().set_context(nullptr);
 }
 
+void Trainer::make_strategy() {
+  const dist::Update update = [this](Parameter& p, Rows rows, const dist::StepContext& context) { apply(p, rows, context); };
+  const dist::SparseMethod* method = dist::sparse_method(o_.sync);
+  require<UsageError>(method != nullptr || !plan_.sparse(), "the plan sends a choice of some parameters, and --sync ", o_.sync,
+                      " sends all of them (--plan): take the strategy that it was made for");
+  if (o_.sync == "none") {
+    strategy_ = std::make_unique<dist::NoSync>(*arena_, update);
+    return;
+  }
+  if (o_.sync == "allreduce") {
+    strategy_ = std::make_unique<dist::AllreduceSync>(*arena_, worker_.engine, plan_, update, dist::AllreduceSync::Options{.mean = o_.mean, .overlap = o_.overlap});
+    return;
+  }
+  require<UsageError>(method != nullptr, "unknown strategy '", o_.sync, "' (--sync): see --help");
+  for (const dist::Bucket& bucket : plan_.buckets)
+    require<UsageError>(dist::fits(*method, bucket.choice), "the plan chooses from ", bucket.name, " by '", dist::to_string(bucket.choice),
+                        "', which is not for --sync ", o_.sync, " (--plan): make the plan for this strategy");
+  dist::RedSync::Options options = dist::redsync_options(*method, o_.sparse, steps_per_epoch());
+  options.mean = o_.mean;
+  options.overlap = o_.overlap;
+  options.rules.seed = o_.seed;
+  options.ledger_every = o_.ledger_every;
+  if (!o_.dump_gradients.empty())
+    options.watch = [this](const Parameter& p, Slice<const float> residual) {
+      if (dump_) dump_->residual(p, residual);
+    };
+  const double root = std::sqrt(static_cast<double>(worker_.size));
+  if (o_.clip.kind == Clip::Kind::norm) options.clip_norm = o_.mean ? o_.clip.limit * root : o_.clip.limit / root;
+  Tensor velocity;
+  if (const auto* sgd = dynamic_cast<const Sgd*>(optimizer_.get()); sgd != nullptr && method->corrects) {
+    velocity = sgd->momentum();
+    options.rules.momentum = static_cast<float>(o_.optimizer.momentum);
+    options.rules.nesterov = o_.optimizer.nesterov;
+    options.weight_decay = [decay = o_.optimizer.decay](const ParameterInfo& p) { return decay.of(p); };
+  }
+  strategy_ = std::make_unique<dist::RedSync>(*arena_, worker_.engine, plan_, update, velocity, std::move(options));
+}
+
 void Trainer::load_init() {
   if (worker_.rank == 0) load_weights(workload_.model(), load_safetensors(o_.init), o_.init, o_.model_name);
 }
@@ -58,6 +105,7 @@ void Trainer::load_init() {
 void Trainer::agree_on_plan() {
   constexpr std::uint64_t kMaxPlanBytes = std::uint64_t{1} << 30;
   dist::PlanOptions options = o_.plan;
+  if (const dist::SparseMethod* method = dist::sparse_method(o_.sync)) options.sparse = dist::dispatch_of(*method, o_.sparse);
   if (worker_.size == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
   const auto read = [](const std::string& path) {
     std::ifstream in(path, std::ios::binary);
@@ -118,7 +166,7 @@ std::string Trainer::fingerprint() const {
                 "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov, " decay=", opt.decay.weight_decay, " ",
                 opt.decay.norm_and_bias, "\nlr=", o_.lr, "\nschedule=", o_.schedule.text(), "\nclip=", static_cast<int>(o_.clip.kind), ":",
                 o_.clip.limit, "\naccumulate=", o_.accumulate, "\ndropout=", o_.dropout, "\nsync=", o_.sync, "\nmean=", o_.mean,
-                "\non-nan=", o_.skip_nan, "\nplan=", o_.plan_file.empty() ? dist::to_string(o_.plan) : "of a file");
+                "\non-nan=", o_.skip_nan, dist::sparse_method(o_.sync) ? "\nsparse=" + dist::to_string(*dist::sparse_method(o_.sync), o_.sparse) : "", "\nplan=", o_.plan_file.empty() ? dist::to_string(o_.plan) : "of a file");
 }
 
 std::int64_t Trainer::steps_per_epoch() const { return (workload_.batches_per_epoch() + o_.accumulate - 1) / o_.accumulate; }
@@ -133,10 +181,12 @@ RunInfo Trainer::info() const {
   RunInfo info;
   info.model = o_.model_name;
   info.data = workload_.data_name();
-  info.strategy = o_.sync != "allreduce"      ? o_.sync
+  const dist::SparseMethod* method = dist::sparse_method(o_.sync);
+  info.strategy = method                      ? strategy_text(*method, o_.sparse)
+                  : o_.sync != "allreduce"    ? o_.sync
                   : o_.plan_file.empty() ? concat("allreduce, ", dist::allreduce_text(o_.plan))
                                          : concat("allreduce by ", o_.plan_file);
-  if (o_.sync == "allreduce" && o_.overlap != dist::Overlap::forward)
+  if ((o_.sync == "allreduce" || method) && o_.overlap != dist::Overlap::forward)
     info.strategy += o_.overlap == dist::Overlap::none ? ", no overlap" : ", overlap with backward only";
   info.transport = dist::ranks_under_mpirun() > 0 ? "mpi" : "threads";
   info.parameters = arena_->elements();
@@ -162,14 +212,20 @@ std::string Trainer::description() const {
     for (const auto& [name, tensor] : s) total += static_cast<double>(tensor.bytes());
     return total;
   }();
-  const std::optional<double> sent = o_.sync == "none" ? 0.0 : dist::bytes_of_step(plan_, worker_.size);
+  const std::optional<double> sent = o_.sync == "none" || worker_.size == 1 ? 0.0
+                                     : dist::sparse_method(o_.sync)
+                                         ? dist::expected_bytes(plan_, arena_->parameters(), o_.sparse, worker_.size)
+                                         : dist::bytes_of_step(plan_, worker_.size);
+  const std::string residual = dist::sparse_method(o_.sync) ? fmt::format(", residual {:.1f} MiB", bytes * mib) : "";
   return fmt::format(
       "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
-      "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB, and activations\n"
+      "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB{}, and activations\n"
       "bytes sent per worker and step: {}\n"
       "buffers that messages are copied into: {:.2f} MB\n{}",
-      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib,
-      sent ? fmt::format("about {:.2f} MB", *sent / 1e6) : "not counted, MPI's own allreduce moves them",
+      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib, residual,
+      sent                             ? fmt::format("about {:.2f} MB", *sent / 1e6)
+      : dist::sparse_method(o_.sync)   ? "as the gradients come"
+                                       : "not counted, MPI's own allreduce moves them",
       o_.sync == "none" ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
       o_.sync == "none" ? std::string("no exchange (--sync none)\n") : plan_.table());
 }
@@ -218,6 +274,7 @@ RunSummary Trainer::run() {
   worker_.engine.run("sum of all bytes", [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   if (stop_ && step_ < end) summary_.stopped = "interrupted";
+  summary_.ledger = strategy_->ledger();
   summary_.steps = step_;
   summary_.seconds = seconds_before_ + seconds_since(clock_->run_start);
   summary_.samples_per_s = training_seconds_ > 0 ? trained_samples_ / training_seconds_ : 0;
@@ -251,7 +308,10 @@ EvalReport Trainer::evaluate() {
   report.bytes_sent_total = summary_.bytes_sent_total;
   report.bytes_counted = bytes_counted();
   summary_.last_eval = report;
-  if (observer_) observer_->on_eval(report);
+  if (observer_) {
+    observer_->on_eval(report);
+    if (const auto rows = strategy_->ledger(); !rows.empty()) observer_->on_ledger({.step = step_, .rows = rows});
+  }
   return report;
 }
 

@@ -8,7 +8,9 @@
 #include "core/trace.h"
 #include "dist/plan.h"
 #include "dist/sync/allreduce.h"
+#include "dist/sync/methods.h"
 #include "dist/trainer/checkpoint.h"
+#include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/report.h"
 #include "dist/trainer/workload.h"
 #include "dist/world.h"
@@ -36,7 +38,9 @@ struct TrainerOptions {
   std::int64_t accumulate = 1;             ///< micro-batches per update
   std::uint64_t seed = 0;                  ///< of initial weights and dropout
   bool dropout = true;
-  std::string sync = "allreduce";          ///< none | allreduce
+  std::string sync = "allreduce";          ///< none | allreduce | a name of dist::sparse_methods()
+  dist::SparseOptions sparse{};            ///< of those
+  std::int64_t ledger_every = 0;           ///< of those: measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan{};
   std::string plan_file{};                 ///< what travels how, instead of by `plan` (JSON, as plan().json())
   dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
@@ -48,6 +52,8 @@ struct TrainerOptions {
   std::string init{};                      ///< weights to start from (safetensors); empty: random ones
   std::string save{};                      ///< directory for weights and checkpoints; empty: none
   std::optional<Every> save_every{};
+  /// A directory for rank 0's own gradients, and what has been gathered when elements are chosen, at steps 1, 10, 100, …
+  std::string dump_gradients{};
   std::string resume{};                    ///< checkpoint, or directory whose newest one is taken; empty: start anew
   Trace* trace = nullptr;
   std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step
@@ -100,8 +106,11 @@ class Trainer {
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
   std::int64_t last_step() const;
+  /// Whether the norm of the joined gradient is limited here; strategies that send a choice limit each worker's own.
+  bool clips_norm() const { return o_.clip.kind == Clip::Kind::norm && dist::sparse_method(o_.sync) == nullptr; }
 
   void train_step();
+  void make_strategy();
   bool finite_everywhere(float loss);
   [[noreturn]] void report_non_finite(float loss);
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
@@ -123,6 +132,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   dist::Plan plan_;
   std::unique_ptr<dist::Strategy> strategy_;
+  std::unique_ptr<GradientDump> dump_;  // between the arena and the strategy; null: nothing is
 
   std::int64_t step_ = 0;
   std::int64_t saved_step_ = -1;  // of the last checkpoint

@@ -22,6 +22,7 @@
 #include "dist/collective/ring_allgather.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/fingerprint.h"
+#include "dist/sync/methods.h"
 #include "dist/transport/local.h"
 #include "dist/world.h"
 #include "tests/values_of.h"
@@ -208,6 +209,67 @@ void native(Worker& w) {
   }
 }
 
+/// Twelve steps of a strategy that sends a choice of elements; the parameters that they lead to.
+std::vector<float> trained(Engine& engine, const std::string& sync, const SparseOptions& sparse) {
+  std::vector<std::shared_ptr<Parameter>> parameters;
+  for (const std::int64_t rows : {40, 7, 90}) {
+    parameters.push_back(std::make_shared<Parameter>(Shape{rows, 50}, Role::linear));
+    parameters.back()->info.name = concat("p", rows);
+    std::fill_n(parameters.back()->value().data<float>(), rows * 50, 1.0f);
+  }
+  const ParameterArena arena(parameters);
+  PlanOptions options{.sparse = dispatch_of(*sparse_method(sync), sparse)};
+  RedSync::Options o = redsync_options(*sparse_method(sync), sparse, 4);
+  o.rules.momentum = o.corrects ? 0.9f : 0.0f;
+  RedSync strategy(arena, engine, make_plan(arena.parameters(), options, engine.size()),
+                   [](Parameter& p, Rows, const StepContext& c) {
+                     for (std::int64_t i = 0; i < p.info.elements; ++i)
+                       p.value().data<float>()[i] -=
+                           static_cast<float>(c.lr * c.gradient_scale) * p.grad().data<float>()[i];
+                   },
+                   o.corrects ? arena.make_state() : Tensor(), o);
+  for (int step = 1; step <= 12; ++step) {
+    strategy.begin_step({.step = step, .lr = 0.1});
+    for (auto p = arena.parameters().rbegin(); p != arena.parameters().rend(); ++p)
+      strategy.before_forward(**p, (*p)->all_rows());
+    for (const auto& p : arena.parameters()) {
+      const auto n = static_cast<std::size_t>(p->info.elements);
+      const auto g = values_of(engine.rank() * 1000 + step, n);
+      std::copy(g.begin(), g.end(), p->grad().data<float>());
+      strategy.gradient_ready(*p, p->all_rows());
+    }
+    StepStats stats;
+    strategy.end_step(stats);
+  }
+  strategy.flush();
+  return arena.values().to_vector();
+}
+
+/// Over MPI and over threads the same bits, on all ranks.
+void sparse_strategies(Worker& w) {
+  SparseOptions plain{.density = 0.02, .selector = "exact", .dense_below = 2000}, packed = plain, split = plain,
+                signs = plain;
+  packed.delta = true, packed.selector = "sampled", split.split = true, signs.quantised = true;
+  signs.warmup = Warmup::parse("dense:1", "");
+  for (const auto& [sync, sparse] : {std::pair{"redsync", plain}, {"redsync", packed}, {"redsync", split},
+                                     {"redsync", signs}, {"dgc", plain}, {"topk", split}, {"randomk", plain}}) {
+    const std::vector<float> mine = trained(w.engine, sync, sparse);
+    std::vector<float> local;
+    const auto hub = std::make_shared<LocalHub>(w.size);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < w.size; ++r)
+      threads.emplace_back([&, r, sync = sync, &sparse = sparse] {
+        Engine engine([&] { return std::make_unique<LocalTransport>(hub, r); });
+        const auto values = trained(engine, sync, sparse);
+        if (r == 0) local = values;
+        engine.drain();
+      });
+    for (auto& t : threads) t.join();
+    expect(local.size() == mine.size() && std::memcmp(local.data(), mine.data(), mine.size() * sizeof(float)) == 0, sync,
+           ": MPI and threads differ");
+  }
+}
+
 void scenario(const std::string& name, Worker& w) {
   if (name == "fingerprint") {
     check_fingerprint(w.engine, concat("batch=", w.rank == 1 ? 16 : 32));
@@ -230,6 +292,7 @@ void scenario(const std::string& name, Worker& w) {
     small_collectives(w);
     parts(w);
     native(w);
+    sparse_strategies(w);
   }
 }
 

@@ -1,0 +1,37 @@
+#include "apps/bench/paired.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace laconic {
+namespace {
+
+double timed(const Contender& c) {
+  if (c.before) c.before();
+  const auto begin = std::chrono::steady_clock::now();
+  c.run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+void run_in_turns(std::vector<Contender>& all, int rounds, double least_seconds) {
+  for (Contender& c : all) timed(c);
+  for (int round = 0; round < rounds; ++round)
+    for (Contender& c : all) {
+      if (round >= c.most_rounds) continue;
+      double sum = 0;
+      int runs = 0;
+      for (; runs == 0 || sum < least_seconds; ++runs) sum += timed(c);
+      c.seconds.push_back(sum / runs);
+    }
+}
+
+Median ratio(const Contender& a, const Contender& b) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < std::min(a.seconds.size(), b.seconds.size()); ++i)
+    ratios.push_back(a.seconds[i] / b.seconds[i]);
+  return median(ratios);
+}
+
+}  // namespace laconic

@@ -1,0 +1,29 @@
+#pragma once
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "apps/bench/statistics.h"
+
+namespace laconic {
+
+/// Something that is timed in turns with others.
+struct Contender {
+  std::string name;
+  std::function<void()> run;
+  std::function<void()> before{};  ///< not timed; before each run
+  int most_rounds = std::numeric_limits<int>::max();
+  std::vector<double> seconds{};  ///< of one run, by round
+
+  double milliseconds() const { return 1e3 * median(seconds).value; }
+};
+
+/// Runs all of them one after another, `rounds` times, after once untimed. Of what takes less than `least_seconds` a
+/// round has several runs.
+void run_in_turns(std::vector<Contender>& all, int rounds, double least_seconds = 2e-4);
+
+/// What a took divided by what b took, by rounds side by side.
+Median ratio(const Contender& a, const Contender& b);
+
+}  // namespace laconic

@@ -1,0 +1,303 @@
+#include "apps/bench/select.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "apps/bench/bench.h"
+#include "apps/bench/cost_fit.h"
+#include "apps/bench/machine.h"
+#include "apps/bench/select_data.h"
+#include "apps/bench/torch.h"
+#include "apps/torch_topk_source.h"
+#include "compress/selector.h"
+#include "core/cpu/simd.h"
+#include "core/error.h"
+#include "core/parallel.h"
+#include "dist/collective/ring_allreduce.h"
+#include "dist/transport/link.h"
+
+namespace laconic {
+namespace {
+
+using compress::Method;
+
+struct SelectBenchOptions {
+  std::vector<std::string> elements{"2^20", "2^24", "2^26"}, data;
+  std::vector<std::string> parts{"selection", "residual", "scatter", "coding"};
+  std::vector<int> threads{1};
+  double density = 0.001;
+  int rounds = 15, workers = 4;
+  std::string against, link = "1gbit,50us";
+  bool baselines = true, json = false, markdown = false;
+};
+
+LACONIC_MULTIVERSION void sum_of_magnitudes(const float* x, std::int64_t n, float* sums) {
+  cpu::Lanes lanes[4] = {};
+  const cpu::Lanes zero{};
+  for (std::int64_t i = 0; i + 64 <= n; i += 64)
+    for (int l = 0; l < 4; ++l) {
+      cpu::Lanes v;
+      cpu::load(v, x + i + 16 * l);
+      lanes[l] = lanes[l] + (v < zero ? -v : v);
+    }
+  cpu::store(sums, lanes[0] + lanes[1] + lanes[2] + lanes[3]);
+}
+
+std::int64_t elements_from(const std::string& text) {
+  std::size_t end = 0;
+  double value = 0;
+  try {
+    value = text.rfind("2^", 0) == 0 ? std::exp2(std::stod(text.substr(2), &end)) : std::stod(text, &end);
+    end += text.rfind("2^", 0) == 0 ? 2 : 0;
+  } catch (const std::exception&) {
+    end = 0;
+  }
+  require<UsageError>(end > 0 && end == text.size() && value >= 16 && value < 4294967296.0, "'", text,
+                      "' is no number of elements (--elements): give one from 16 to 2^31, as 1000000 or 2^20");
+  return static_cast<std::int64_t>(value);
+}
+
+/// A file that lasts as long as the object.
+class TemporaryFile {
+ public:
+  TemporaryFile() : path_((std::filesystem::temp_directory_path() / "laconic-select-XXXXXX").string()) {
+    const int fd = ::mkstemp(path_.data());
+    require<DataError>(fd >= 0, path_, " could not be made (--against): is the disk full?");
+    ::close(fd);
+  }
+  ~TemporaryFile() { std::remove(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// One way to select: a selector in a given state of knowledge, and what it chose last.
+struct Way {
+  compress::Selector selector;
+  compress::Candidates candidates{};
+  compress::Selection chosen{};
+  StateDict fresh{};
+};
+
+nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& data, std::int64_t elements, int threads,
+                               const std::string& python) {
+  const Tensor v = select_data(data, elements);
+  const std::int64_t n = v.elements();
+  const auto k = static_cast<std::size_t>(std::max(1.0, std::ceil(o.density * static_cast<double>(n))));
+  const compress::ResidualStats stats = compress::residual_stats(v.slice());
+
+  std::vector<Contender> all;
+  std::vector<std::unique_ptr<Way>> ways;
+  all.push_back({.name = "read pass", .run = [&] { read_pass(v.data<float>(), n); }});
+  // prior: 0 nothing known, 1 the floor of an earlier step, 2 candidates out of the residual pass
+  const auto add = [&](const std::string& name, Method method, int prior, int most_rounds = 1 << 20) {
+    Way& way = *ways.emplace_back(std::make_unique<Way>(Way{compress::Selector({.method = method})}));
+    way.selector.save(way.fresh);
+    const auto select = [&way, &v, &stats, k, prior] {
+      way.selector.select(
+          {.values = v.slice(), .k = k, .stats = &stats, .candidates = prior == 2 ? &way.candidates : nullptr},
+          way.chosen);
+    };
+    if (prior > 0) select();
+    if (prior == 2) {
+      // The residual pass with a gradient of zeros: the same values again.
+      const Tensor zeros = Tensor::zeros({n}), copy = Tensor::empty({n});
+      copy.copy_from(v);
+      way.selector.prepare(way.candidates, k);
+      compress::accumulate_residual({zeros.slice(), {}, {}, copy.slice(), 0}, {}, 1.0f, &way.candidates);
+    }
+    Contender c{.name = name, .run = select, .most_rounds = most_rounds};
+    if (prior == 0) c.before = [&way] { way.selector.load(way.fresh); };
+    all.push_back(std::move(c));
+  };
+  add("exact, candidates from the residual pass", Method::exact, 2);
+  add("exact, floor of an earlier step", Method::exact, 1);
+  add("exact, nothing known", Method::exact, 0);
+  add("Algorithm 3, candidates from the residual pass", Method::search, 2);
+  add("Algorithm 3, floor of an earlier step", Method::search, 1);
+  add("Algorithm 3, nothing known", Method::search, 0);
+  {
+    // The reuse step alone: the selector that has just searched.
+    Way& way = *ways.emplace_back(std::make_unique<Way>(Way{compress::Selector({.method = Method::sampled})}));
+    const auto select = [&way, &v, &stats, k] {
+      way.selector.select({.values = v.slice(), .k = k, .stats = &stats}, way.chosen);
+    };
+    select();
+    way.selector.save(way.fresh);
+    all.push_back(
+        {.name = "sampled, threshold reused", .run = select, .before = [&way] { way.selector.load(way.fresh); }});
+  }
+  std::unique_ptr<ChildProcess> torch;
+  std::vector<double> torch_seconds;
+  if (o.baselines) {
+    const int few = n > (1 << 22) ? 3 : 5;
+    add("Algorithm 2 step by step", Method::trimmed_steps, 0, few);
+    add("Algorithm 3 step by step", Method::search_steps, 0, few);
+    add("radix select, scan and scatter", Method::radix, 0, few);
+    add("radix select, histograms", Method::radix_histogram, 0, few);
+    add("std::nth_element", Method::nth_element, 0, few);
+  }
+  if (!python.empty()) {
+    const TemporaryFile file;
+    std::ofstream(file.path(), std::ios::binary)
+        .write(reinterpret_cast<const char*>(v.data<float>()), static_cast<std::streamsize>(v.bytes()));
+    torch = std::make_unique<ChildProcess>(
+        std::vector<std::string>{python, "-c", kTorchTopkSource, std::to_string(threads)}, torch_environment(threads));
+    torch->receive();  // {"ready": ...}
+    torch->ask("load " + file.path());
+    all.push_back({.name = "torch.topk",
+                   .run =
+                       [&] {
+                         torch_seconds.push_back(
+                             nlohmann::json::parse(torch->ask(fmt::format("run {}", k))).at("seconds"));
+                       },
+                   .most_rounds = 5});
+  }
+  run_in_turns(all, o.rounds);
+  if (torch) {
+    // By its own clock: without the pipe between us.
+    all.back().seconds.assign(
+        torch_seconds.end() - static_cast<std::ptrdiff_t>(std::min<std::size_t>(5, torch_seconds.size())),
+        torch_seconds.end());
+  }
+
+  const dist::LinkSpec link = dist::LinkSpec::parse(o.link, "--link");
+  const LinkModel model{.alpha = 1e-9 * static_cast<double>(link.latency.count()),
+                        .beta = 8.0 / static_cast<double>(link.bits_per_second)};
+  const double dense = 1e3 * model.seconds(dist::ring_allreduce_cost(o.workers, 4.0 * static_cast<double>(n)));
+  const BenchTable table({"method", "ms", "read passes (95 %)", "tensor read", "chosen"}, o.markdown);
+  if (!o.json)
+    table.title(fmt::format("{}, {} elements, top {}, {} thread{}", data, n, k, threads, threads == 1 ? "" : "s"));
+  auto list = nlohmann::json::array();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Contender& c = all[i];
+    const Median passes = ratio(c, all[0]);
+    const Way* const way = i > 0 && i - 1 < ways.size() ? ways[i - 1].get() : nullptr;
+    list.push_back({{"name", c.name},
+                    {"ms", c.milliseconds()},
+                    {"passes", passes.value},
+                    {"passes_low", passes.low},
+                    {"passes_high", passes.high}});
+    if (way) list.back().update({{"tensor_read", way->chosen.passes}, {"chosen", way->chosen.size()}});
+    if (!o.json)
+      table.row({c.name, fmt::format("{:.3f}", c.milliseconds()), with_interval(passes),
+                 way ? fmt::format("{}", way->chosen.passes) : "", way ? fmt::format("{}", way->chosen.size()) : ""});
+  }
+  if (!o.json)
+    table.row({fmt::format("dense ring, {} ranks, {} (computed)", o.workers, link.to_string()),
+               fmt::format("{:.3f}", dense), fmt::format("{:.1f}", dense / all[0].milliseconds()), "", ""});
+  return {{"what", "selection"}, {"data", data},           {"elements", n},  {"k", k},
+          {"threads", threads},  {"dense_ring_ms", dense}, {"results", list}};
+}
+
+}  // namespace
+
+void BenchTable::title(const std::string& text) const {
+  fmt::print("\n{}{}\n", markdown_ ? "**" : "", markdown_ ? text + "**\n" : text);
+  row(columns_);
+  if (!markdown_) return;
+  std::string line = "|";
+  for (std::size_t i = 0; i < columns_.size(); ++i) line += "---|";
+  fmt::print("{}\n", line);
+}
+
+void BenchTable::row(const std::vector<std::string>& cells) const {
+  std::string line = markdown_ ? "|" : "";
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    line += markdown_ ? " " + cells[i] + " |"
+            : i == 0  ? fmt::format("{:<58}", cells[i])
+                      : fmt::format(" {:>22}", cells[i]);
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+std::string with_interval(const Median& m) {
+  return m.value < 0.995 ? fmt::format("{:.3f} ({:.3f} … {:.3f})", m.value, m.low, m.high)
+                         : fmt::format("{:.2f} ({:.2f} … {:.2f})", m.value, m.low, m.high);
+}
+
+double read_pass(const float* x, std::int64_t n) {
+  constexpr std::int64_t kChunk = 65536;
+  const std::int64_t chunks = (n + kChunk - 1) / kChunk;
+  std::vector<float> sums(static_cast<std::size_t>(16 * chunks));
+  parallel_for(chunks, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t c = begin; c < end; ++c)
+      sum_of_magnitudes(x + c * kChunk, std::min(kChunk, n - c * kChunk), sums.data() + 16 * c);
+  });
+  double sum = 0;
+  for (const float s : sums) sum += static_cast<double>(s);
+  return sum;
+}
+
+int bench_select(const std::vector<std::string>& arguments) {
+  SelectBenchOptions o;
+  CLI::App app(
+      "Choosing what to send, and packing it: time in passes that only read the tensor, in turns with such a pass.",
+      "laconic bench select");
+  app.add_option("--elements", o.elements, "sizes of the tensor [2^20,2^24,2^26]")->delimiter(',')->type_name("N,..");
+  app.add_option("--data", o.data,
+                 "uniform, normal, laplace, heavy, a file of float32, or FILE.safetensors:TENSOR [the four]")
+      ->delimiter(',')
+      ->type_name("X,..");
+  app.add_option("--part", o.parts, "selection, residual, scatter, coding [all]")
+      ->delimiter(',')
+      ->type_name("P,..")
+      ->check(CLI::IsMember({"selection", "residual", "scatter", "coding"}));
+  app.add_option("--density", o.density, "share to choose [0.001]")->check(CLI::Range(1e-9, 1.0))->type_name("D");
+  app.add_option("--threads", o.threads, "kernel threads [1]")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024))
+      ->type_name("T,..");
+  app.add_option("--rounds", o.rounds, "turns; slow methods take 3 to 5 [15]")
+      ->check(CLI::Range(1, 100000))
+      ->type_name("R");
+  app.add_flag("--baselines,!--no-baselines", o.baselines, "what is written down in papers, step by step [on]");
+  app.add_option("--against", o.against,
+                 "torch.topk too, in turns with ours: LACONIC_PYTHON, python3 or /usr/bin/python3")
+      ->type_name("torch")
+      ->check(CLI::IsMember({"torch"}));
+  app.add_option("--link", o.link, "RATE,LATENCY of the dense exchange that it stands beside [1gbit,50us]")
+      ->type_name("LINK");
+  app.add_option("--workers", o.workers, "ranks of that exchange [4]")->check(CLI::Range(2, 1 << 20))->type_name("N");
+  app.add_flag("--json", o.json, "one object, on the last line");
+  app.add_flag("--markdown", o.markdown, "tables for docs");
+  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (o.data.empty()) o.data = select_distributions();
+  std::vector<std::int64_t> sizes;
+  for (const auto& e : o.elements) sizes.push_back(elements_from(e));
+  dist::LinkSpec::parse(o.link, "--link");
+  const std::string python = o.against.empty() ? "" : python_with_torch();
+  const auto wants = [&](const char* part) { return std::find(o.parts.begin(), o.parts.end(), part) != o.parts.end(); };
+  if (!o.json) fmt::print("{}\n", machine());
+  auto all = nlohmann::json::array();
+  for (const int threads : o.threads) {
+    set_kernel_threads(threads);
+    for (const std::int64_t n : sizes) {
+      if (wants("selection"))
+        for (const auto& data : o.data) all.push_back(bench_selection(o, data, n, threads, python));
+      const SparseBenchOptions sparse{
+          .elements = n, .density = o.density, .rounds = o.rounds, .json = o.json, .markdown = o.markdown};
+      const auto add = [&](nlohmann::json part) {
+        part["threads"] = threads;
+        all.push_back(std::move(part));
+      };
+      if (wants("residual")) add(bench_residual(sparse));
+      if (wants("scatter")) add(bench_scatter(sparse));
+      if (wants("coding")) add(bench_codings(sparse));
+    }
+  }
+  if (o.json) fmt::print("{}\n", nlohmann::json{{"results", all}}.dump());
+  return 0;
+}
+
+}  // namespace laconic

@@ -1,0 +1,93 @@
+#include "apps/bench/select_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <numbers>
+
+#include "apps/text.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "core/state.h"
+
+namespace laconic {
+namespace {
+
+constexpr std::int64_t kBlock = 4096;  // values that are drawn with one key
+
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+void draw(const std::string& name, std::int64_t block, float* x, std::int64_t count) {
+  Random random(0, Purpose::test, static_cast<std::uint64_t>(block), static_cast<std::uint64_t>(name[0]));
+  const float factor = name == "heavy" ? std::exp(2 * random.normal()) : 1.0f;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (name == "uniform") {
+      x[i] = random.uniform(-1, 1);
+    } else if (name == "laplace") {
+      const float u = random.uniform() - 0.5f;
+      x[i] = std::copysign(std::log(std::max(1 - 2 * std::abs(u), 0x1p-24f)), u);
+    } else {
+      x[i] = factor * random.normal();
+    }
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& select_distributions() {
+  static const std::vector<std::string> names{"uniform", "normal", "laplace", "heavy"};
+  return names;
+}
+
+Tensor read_values(const std::string& path, const std::string& name) {
+  if (ends_with(path, ".safetensors")) {
+    const StateDict all = load_safetensors(path);
+    std::vector<std::string> names;
+    for (const auto& [n, tensor] : all) names.push_back(n);
+    require<DataError>(!name.empty() || names.size() == 1, path, " has ", names.size(),
+                       " tensors (--tensor): name one of ", join(names, ", "));
+    const Tensor& found = name.empty() ? all.begin()->second : all.at(name);
+    require<DataError>(found.dtype() == DType::f32, path, ": ", name, " is ", found.dtype(),
+                       " (--tensor): give one of float32");
+    return found;
+  }
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  require<DataError>(!error, path, " cannot be read (", error.message(), "): check the path");
+  require<DataError>(name.empty(), path, " is no safetensors file (--tensor): it has no names");
+  require<DataError>(bytes % 4 == 0 && bytes > 0, path, " has ", bytes,
+                     " bytes: it must be float32 values, 4 bytes each, or end in .safetensors");
+  Tensor x = Tensor::empty({static_cast<std::int64_t>(bytes / 4)});
+  std::ifstream in(path, std::ios::binary);
+  in.read(reinterpret_cast<char*>(x.data<float>()), static_cast<std::streamsize>(bytes));
+  require<DataError>(in.gcount() == static_cast<std::streamsize>(bytes), path,
+                     " could not be read to its end: check the disk");
+  return x;
+}
+
+Tensor select_data(const std::string& name, std::int64_t elements) {
+  const auto& names = select_distributions();
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    const auto colon = name.find(".safetensors:");
+    const auto end = colon == std::string::npos ? name.size() : colon + 12;
+    if (!std::filesystem::exists(name.substr(0, end))) {
+      const std::string close = nearest(name, names);
+      throw UsageError(concat("'", name, "' is neither a distribution nor a file (--data): ",
+                              close.empty() ? "there are " + join(names, ", ") : "did you mean " + close + "?"));
+    }
+    const Tensor x = read_values(name.substr(0, end), end < name.size() ? name.substr(end + 1) : "");
+    require<DataError>(elements <= x.elements(), name, " has ", x.elements(), " values (--elements): ask for no more");
+    return elements == 0 ? x : x.range(0, elements);
+  }
+  Tensor x = Tensor::empty({elements});
+  float* const to = x.data<float>();
+  parallel_for((elements + kBlock - 1) / kBlock, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) draw(name, b, to + b * kBlock, std::min(kBlock, elements - b * kBlock));
+  });
+  return x;
+}
+
+}  // namespace laconic

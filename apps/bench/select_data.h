@@ -1,0 +1,28 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace laconic {
+
+/// What a selection is measured on, by name:
+///   uniform     [-1, 1)
+///   normal      mean 0, variance 1
+///   laplace     mean 0, scale 1
+///   heavy       normal, times a factor for each 4096 neighbours whose logarithm is normal with deviation 2: as layers
+///               and filters differ
+///   a path      float32 values as they lie in the file, or the tensor TENSOR of FILE.safetensors as
+///               FILE.safetensors:TENSOR (of one tensor without its name)
+/// Drawn values depend on (name, n) alone. elements 0: as many as the file has. Runs on kernel_threads() threads.
+/// throws UsageError: unknown name; DataError: the file cannot be read, has fewer elements, or none
+Tensor select_data(const std::string& name, std::int64_t elements);
+
+/// "uniform", "normal", "laplace", "heavy"
+const std::vector<std::string>& select_distributions();
+
+/// The float32 values of a file: raw, or a tensor of a safetensors file.
+/// throws DataError: not there, of a length that is no multiple of 4, no such tensor, not float32
+Tensor read_values(const std::string& path, const std::string& tensor);
+
+}  // namespace laconic

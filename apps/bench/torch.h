@@ -1,0 +1,17 @@
+#pragma once
+#include <string>
+
+#include "apps/bench/child_process.h"
+
+namespace laconic {
+
+/// The first Python that can import torch: of LACONIC_PYTHON, or of python3 and /usr/bin/python3.
+/// throws DataError if there is none
+std::string python_with_torch();
+
+/// For a program that computes on so many threads.
+ChildProcess::Environment thread_environment(int threads);
+/// PyTorch at its best: blocks of memory kept instead of given back, OpenBLAS on OpenMP where it is installed.
+ChildProcess::Environment torch_environment(int threads);
+
+}  // namespace laconic

@@ -1,0 +1,122 @@
+#include "apps/inspect.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "apps/bench/bench.h"
+#include "apps/bench/select_data.h"
+#include "apps/bench/statistics.h"
+#include "compress/selector.h"
+#include "core/error.h"
+#include "core/parallel.h"
+#include "core/raw.h"
+
+namespace laconic {
+namespace {
+
+constexpr int kTimed = 5;  // selections; the median is told
+
+int inspect_select(const std::vector<std::string>& arguments) {
+  std::string file, tensor, method = "search", sign = "any";
+  std::optional<std::int64_t> k;
+  std::optional<double> density;
+  compress::SelectorOptions options;
+  int threads = 1;
+  bool json = false;
+  CLI::App app("What a selector chooses of the values in a file, and how much of them that is.",
+               "laconic inspect select");
+  app.add_option("file", file, "float32 values as they lie in memory, or a .safetensors file")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("--tensor", tensor, "which one of a .safetensors file")->type_name("NAME");
+  app.add_option(
+         "--method", method,
+         "exact, radix, radix-histogram, nth-element, trimmed, trimmed-steps, search, search-steps, sampled, fixed, "
+         "dropping, dgc, random [search]")
+      ->type_name("M");
+  const auto count = app.add_option("--k", k, "how many to choose")->check(CLI::NonNegativeNumber)->type_name("K");
+  app.add_option("--density", density, "instead: the share, k = max(1, ceil(D n)) [0.001]")
+      ->check(CLI::Range(0.0, 1.0))
+      ->type_name("D")
+      ->excludes(count);
+  app.add_option("--threshold", options.threshold, "of fixed")->check(CLI::NonNegativeNumber)->type_name("X");
+  app.add_option("--sign", sign, "any, positive, negative [any]")
+      ->check(CLI::IsMember({"any", "positive", "negative"}))
+      ->type_name("S");
+  app.add_option("--threads", threads, "kernel threads [1]")->check(CLI::Range(1, 1024))->type_name("T");
+  app.add_flag("--json", json, "one object");
+  if (const auto done = parse_bench(app, arguments)) return *done;
+  options.method = compress::method_from(method, "--method");
+  require<UsageError>(options.method != compress::Method::adacomp,
+                      "adacomp goes by the last gradient besides (--method): choose another");
+  set_kernel_threads(threads);
+  const Tensor x = read_values(file, tensor);
+  const auto n = x.elements();
+  if (!k)
+    k = std::max<std::int64_t>(1,
+                               static_cast<std::int64_t>(std::ceil(density.value_or(0.001) * static_cast<double>(n))));
+  require<UsageError>(*k <= n, "there are ", n, " values (--k): choose no more of them than that, not ", *k);
+  require<UsageError>(options.method != compress::Method::random || sign == "any",
+                      "random does not choose by sign (--sign): leave it out");
+
+  const compress::SelectionInput input{.values = x.slice(),
+                                       .k = static_cast<std::size_t>(*k),
+                                       .sign = sign == "any"        ? compress::Sign::any
+                                               : sign == "positive" ? compress::Sign::positive
+                                                                    : compress::Sign::negative};
+  compress::Selection s;
+  std::vector<double> ms;
+  for (int i = 0; i < kTimed; ++i) {
+    compress::Selector selector(options);  // one that knows nothing yet
+    const auto begin = std::chrono::steady_clock::now();
+    selector.select(input, s);
+    ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  }
+  double chosen = 0;
+  for (const float v : s.values) chosen += static_cast<double>(v) * v;
+  const double all = raw::sum_of_squares(x);
+  const double captured = all > 0 ? std::sqrt(chosen / all) : 0;
+  const double time = median(ms).value;
+  if (json) {
+    fmt::print("{}\n", nlohmann::ordered_json{{"method", method},
+                                              {"elements", n},
+                                              {"k", *k},
+                                              {"nnz", s.size()},
+                                              {"threshold", s.threshold},
+                                              {"passes", s.passes},
+                                              {"ms", time},
+                                              {"captured_l2", captured}}
+                           .dump());
+    return 0;
+  }
+  fmt::print("{} of {} values\n", method, n);
+  fmt::print("  k          {:<14} asked for\n", *k);
+  fmt::print("  nnz        {:<14} chosen\n", s.size());
+  fmt::print("  threshold  {:<14.6g} the smallest magnitude let in\n", s.threshold);
+  fmt::print("  passes     {:<14} over all values\n", s.passes);
+  fmt::print("  time       {:<14} ms, nothing known before, {} thread{}\n", fmt::format("{:.3f}", time), threads,
+             threads == 1 ? "" : "s");
+  fmt::print("  captured   {:<14} of the L2 norm\n", fmt::format("{:.2f} %", 100 * captured));
+  return 0;
+}
+
+}  // namespace
+
+int inspect(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
+    std::printf(
+        "Usage: laconic inspect NAME ...; each tells its options with --help.\n\n"
+        "  select       what a selector chooses of given values\n");
+    return 0;
+  }
+  if (arguments[0] == "select") return inspect_select({arguments.begin() + 1, arguments.end()});
+  throw UsageError("cannot inspect '" + arguments[0] + "' (laconic inspect): there is select");
+}
+
+}  // namespace laconic

@@ -1,0 +1,12 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "dist/sync/ledger.h"
+
+namespace laconic {
+
+/// One line a parameter: what is chosen, bytes, shares of the energy, union density, age. For --ledger.
+std::string ledger_table(const std::vector<dist::LedgerRow>& rows);
+
+}  // namespace laconic

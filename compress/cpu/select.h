@@ -1,0 +1,23 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "compress/selection.h"
+
+/// Loops of selection over host memory, on one thread. Keys are those of compress/magnitude.h.
+namespace laconic::compress::cpu {
+
+/// keys[j] = key_of(values[j]); returns the largest (INT32_MIN of none).
+std::int32_t to_keys(const float* values, std::size_t n, Sign sign, std::int32_t* keys);
+
+/// The largest key among the 16 values from `values`.
+std::int32_t largest_of_line(const float* values, Sign sign);
+
+std::size_t count_from(const std::int32_t* keys, std::size_t n, std::int32_t from);
+
+/// Of n elements those with a key above `key`, and the first `equal` of those that have it, to out_indices and
+/// out_values, where there is room for 16 more than come out. Returns how many that are.
+std::size_t compact(const std::uint32_t* indices, const float* values, const std::int32_t* keys, std::size_t n,
+                    std::int32_t key, std::size_t equal, std::uint32_t* out_indices, float* out_values);
+
+}  // namespace laconic::compress::cpu

@@ -1,0 +1,78 @@
+#pragma once
+#include <cstdint>
+
+#include "compress/candidates.h"
+#include "compress/selection.h"
+#include "core/slice.h"
+
+namespace laconic::compress {
+
+/// What a worker does to its gradient before compressing it: as optim's Sgd does, without dampening.
+struct MomentumRule {
+  float momentum = 0, weight_decay = 0;
+  bool nesterov = false;
+};
+
+/// What selection asks about a residual V. Those of the parts of a tensor add up to those of the tensor.
+struct ResidualStats {
+  std::uint64_t elements = 0;
+  double sum_positive = 0;                   ///< of the values above 0
+  double sum_negative = 0;                   ///< of -x over the values x below 0
+  float max_positive = 0, max_negative = 0;  ///< the largest x, and the largest -x; 0 if there is none
+  bool nan = false;                          ///< there was one; the other figures leave it out, or not
+
+  /// Of |x|, of max(x, 0), or of max(-x, 0), over all elements.
+  double mean(Sign sign) const {
+    if (elements == 0) return 0;
+    const double sum = sign == Sign::any        ? sum_positive + sum_negative
+                       : sign == Sign::positive ? sum_positive
+                                                : sum_negative;
+    return sum / static_cast<double>(elements);
+  }
+  float max(Sign sign) const {
+    if (sign != Sign::any) return sign == Sign::positive ? max_positive : max_negative;
+    return max_positive > max_negative ? max_positive : max_negative;
+  }
+  ResidualStats& operator+=(const ResidualStats& other);
+};
+
+/// Some neighbouring elements of one tensor, all of one length on one device.
+struct ResidualPart {
+  Slice<const float> gradient;
+  Slice<const float> weight;  ///< may be empty without weight decay
+  Slice<float> velocity;      ///< U; empty: no momentum, V += G
+  Slice<float> residual;      ///< V
+  std::uint32_t first = 0;    ///< index in the tensor of the first of them
+};
+
+/// One pass over a part of a tensor, in any order of parts:
+///
+///     g = gradient_factor gradient + weight_decay weight
+///     U = momentum U + g                        (no U: V += g, and momentum must be 0)
+///     V = V + U,   Nesterov: V + momentum U + g
+///
+/// and what selection needs to know about the new V, for nothing. `candidates`, if active, gets what stands in V above
+/// its floor. Element-wise, so U and V depend on no cutting into parts; the sums do in their last bits, but not on the
+/// number of threads.
+/// source: RedSync Algorithm 4 (settled: printed Nesterov runs both lines and gives momentum U + 2g)
+/// cost    reads 3 (weight decay: 4) and writes 2 values per element, as dense momentum SGD does
+/// throws  ShapeError if lengths or devices differ, or something is missing that the rule needs
+ResidualStats accumulate_residual(const ResidualPart& part, const MomentumRule& rule, float gradient_factor = 1.0f,
+                                  Candidates* candidates = nullptr);
+
+/// The same figures about any values, in one pass that changes nothing.
+ResidualStats residual_stats(Slice<const float> values);
+
+/// After sending: V[S] = 0, and with `mask` U[S] = 0 (factor masking: the momentum of what was sent ends with it).
+/// velocity may be empty. indices : ascending. Cost: what lies at the indices, fetched ahead.
+/// throws ShapeError if an index is outside
+void clear_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices, bool mask);
+
+/// The same where all were sent as one `value`: V[S] -= value keeps what that left out (--qrgc-feedback).
+void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices, float value,
+                   bool mask);
+/// V[S[j]] -= values[j]: where each was sent as another value than it had (Strom, AdaComp).
+void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices,
+                   Slice<const float> values, bool mask);
+
+}  // namespace laconic::compress

@@ -1,0 +1,70 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "compress/candidates.h"
+#include "compress/elements.h"
+#include "compress/residual.h"
+#include "compress/selection.h"
+#include "core/slice.h"
+
+/// Selection in about one pass: a floor that some more than k elements reach, one filter (or the residual pass) that
+/// keeps those, and everything else on what was kept. Host memory; kernel_threads() threads. NaNs above the floor are
+/// found and thrown as DataError.
+namespace laconic::compress::fast {
+
+inline constexpr const char* kNaNSentence =
+    "selection: a value to choose from is not a number (NaN). Has the training diverged? Lower --lr, or see --on-nan";
+
+/// Memory of a selector, kept from step to step.
+struct Scratch {
+  std::vector<Elements> parts;  ///< by thread
+  Elements kept;
+  std::vector<std::int32_t> keys, line;
+};
+
+/// What is chosen from, how many elements must be known at least, and what helps.
+struct Request {
+  Slice<const float> values;
+  Sign sign = Sign::any;
+  std::size_t need = 0;
+  Candidates* candidates = nullptr;
+  float floor = -1;  ///< of an earlier step; below 0: not known
+};
+
+/// All elements whose key is at least `floor`.
+struct Kept {
+  const std::uint32_t* indices = nullptr;
+  const float* values = nullptr;
+  std::size_t size = 0;
+  std::int32_t floor = 0;
+  /// Fewer than were needed are above it, but with those that have the key floor - 1 there are enough.
+  bool ties = false;
+  bool remembered = false;  ///< the floor was that of an earlier step
+};
+
+/// At least `need` elements, or all that compete. Keys go to scratch.keys.
+Kept keep(const Request& request, Scratch& scratch, Selection& out);
+
+/// The top k, exact, into out. Returns a floor for the next step: about `target` elements reach it, fewer (but somewhat
+/// more than are needed) where the floor before has let in more than it aimed at, because values grow from step to
+/// step.
+float top(const Request& request, std::size_t k, std::size_t target, Scratch& scratch, Selection& out);
+
+/// The set of steps::search, into out; request.need > 2k, or all. Returns a floor for the next step.
+float search(const Request& request, std::size_t k, std::size_t target, const ResidualStats& stats, Scratch& scratch,
+             Selection& out);
+
+/// The first `most` elements, by index, whose key is at least `key`.
+void collect(Slice<const float> values, Sign sign, std::int32_t key, std::size_t most, Scratch& scratch,
+             Selection& out);
+
+/// The same from candidates, if they are all of a tensor of n and below the key. Returns whether they are.
+bool from_candidates(Candidates* candidates, std::size_t n, Sign sign, std::int32_t key, std::size_t most,
+                     Selection& out);
+
+/// The top k of what out holds.
+void keep_top(std::size_t k, Sign sign, Scratch& scratch, Selection& out);
+
+}  // namespace laconic::compress::fast

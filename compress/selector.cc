@@ -1,0 +1,275 @@
+#include "compress/selector.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <unordered_set>
+
+#include "compress/magnitude.h"
+#include "compress/select_fast.h"
+#include "compress/select_steps.h"
+#include "core/dispatch.h"
+#include "core/random.h"
+#include "core/trace.h"
+
+namespace laconic::compress {
+namespace {
+
+struct Name {
+  Method method;
+  const char* name;
+};
+constexpr Name kNames[] = {
+    {Method::exact, "exact"},
+    {Method::radix, "radix"},
+    {Method::radix_histogram, "radix-histogram"},
+    {Method::nth_element, "nth-element"},
+    {Method::trimmed, "trimmed"},
+    {Method::trimmed_steps, "trimmed-steps"},
+    {Method::search, "search"},
+    {Method::search_steps, "search-steps"},
+    {Method::sampled, "sampled"},
+    {Method::fixed, "fixed"},
+    {Method::dropping, "dropping"},
+    {Method::dgc, "dgc"},
+    {Method::adacomp, "adacomp"},
+    {Method::random, "random"},
+};
+
+/// Of about `share` of the values, spread evenly and shifted by `turn`, the magnitude that the share k/n of them has.
+std::int32_t sampled_key(Slice<const float> values, std::size_t k, Sign sign, double share, std::uint64_t turn) {
+  const std::size_t n = values.size();
+  const auto wanted = static_cast<std::size_t>(std::ceil(share * static_cast<double>(n)));
+  const std::size_t size = std::min(n, std::max<std::size_t>(wanted, 1024)), stride = n / size;
+  std::vector<std::int32_t> keys(size);
+  for (std::size_t j = 0; j < size; ++j) {
+    const std::size_t first = static_cast<std::size_t>(static_cast<unsigned __int128>(j) * n / size);
+    const auto bits = philox({static_cast<std::uint32_t>(j), static_cast<std::uint32_t>(turn)}, {})[0];
+    keys[j] = key_of(values[first + bits % stride], sign);
+  }
+  const auto rank =
+      static_cast<std::size_t>(std::ceil(static_cast<double>(k) * static_cast<double>(size) / static_cast<double>(n)));
+  const auto at = keys.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(rank, 1) - 1);
+  std::nth_element(keys.begin(), at, keys.end(), std::greater<>());
+  return std::max(*at, 1);  // zeros are not worth sending
+}
+
+/// source: Chen et al. 2018, AdaComp, Algorithm 2: H = G + dW with G the residue including dW; sent where |H| reaches
+/// the largest |G| of the bin.
+void adacomp(Slice<const float> values, Slice<const float> latest, std::size_t bin, Selection& out) {
+  ++out.passes;
+  for (std::size_t first = 0; first < values.size(); first += bin) {
+    const std::size_t end = std::min(values.size(), first + bin);
+    std::int32_t largest = 1;  // a bin of zeros sends nothing
+    for (std::size_t i = first; i < end; ++i) largest = std::max(largest, key_of(values[i], Sign::any));
+    for (std::size_t i = first; i < end; ++i) {
+      if (key_of(values[i] + latest[i], Sign::any) < largest) continue;
+      out.indices.push_back(static_cast<std::uint32_t>(i));
+      out.values.push_back(values[i]);
+    }
+  }
+}
+
+/// k of n without repetition. source: Vitter 1984 (method A for many); Floyd (Bentley 1987) for few
+void draw(std::size_t n, std::size_t k, const Key& key, std::vector<std::uint32_t>& indices) {
+  Random random(key.seed, Purpose::selection, key.step, key.operation);
+  indices.clear();
+  if (k > n / 16) {
+    for (std::size_t i = 0; i < n && indices.size() < k; ++i)
+      if (random.below(static_cast<std::uint32_t>(n - i)) < k - indices.size())
+        indices.push_back(static_cast<std::uint32_t>(i));
+    return;
+  }
+  std::unordered_set<std::uint32_t> chosen;
+  for (std::size_t top = n - k; top < n; ++top) {
+    const std::uint32_t i = random.below(static_cast<std::uint32_t>(top + 1));
+    indices.push_back(chosen.insert(i).second ? i : static_cast<std::uint32_t>(top));
+    chosen.insert(indices.back());
+  }
+  std::sort(indices.begin(), indices.end());
+}
+
+}  // namespace
+
+const char* to_string(Method method) {
+  for (const Name& n : kNames)
+    if (n.method == method) return n.name;
+  return "";
+}
+
+Method method_from(const std::string& name, const std::string& where) {
+  std::vector<std::string> names;
+  for (const Name& n : kNames) {
+    if (name == n.name) return n.method;
+    names.push_back(n.name);
+  }
+  const std::string close = nearest(name, names);
+  std::string all;
+  for (const auto& n : names) all += (all.empty() ? "" : ", ") + n;
+  throw UsageError(concat("unknown selector '", name, "' (", where,
+                          "): ", close.empty() ? "there are " + all : "did you mean " + close + "?"));
+}
+
+const std::vector<Method>& all_methods() {
+  static const std::vector<Method> methods = [] {
+    std::vector<Method> m;
+    for (const Name& n : kNames) m.push_back(n.method);
+    return m;
+  }();
+  return methods;
+}
+
+std::size_t Selector::most(std::size_t k, std::size_t n) const {
+  switch (options_.method) {
+    case Method::search:
+    case Method::search_steps:
+    case Method::sampled:
+      return std::min(2 * k, n);
+    case Method::fixed:
+    case Method::dropping:
+    case Method::adacomp:
+      return n;
+    default:
+      return std::min(k, n);
+  }
+}
+
+Selector::Selector(const SelectorOptions& options) : options_(options), scratch_(std::make_unique<fast::Scratch>()) {}
+Selector::~Selector() = default;
+Selector::Selector(Selector&&) noexcept = default;
+Selector& Selector::operator=(Selector&&) noexcept = default;
+
+bool Selector::searches(std::uint64_t turn) const {
+  return method() == Method::search || (method() == Method::sampled && turn % options_.interval == 0);
+}
+
+std::size_t Selector::needed(std::size_t k, std::uint64_t turn) const { return searches(turn) ? 2 * k + 1 : k; }
+
+void Selector::prepare(Candidates& candidates, std::size_t k, Sign sign) const {
+  const Memory& memory = memory_[static_cast<int>(sign)];
+  float floor = -1;
+  if (method() == Method::fixed)
+    floor = options_.threshold;
+  else if (method() == Method::sampled && !searches(memory.turn))
+    floor = memory.threshold;
+  else if (method() == Method::exact || method() == Method::trimmed || searches(memory.turn))
+    floor = memory.floor;
+  if (floor < 0 || (k == 0 && method() != Method::fixed)) return candidates.disable();
+  const std::size_t most = method() == Method::fixed ? SIZE_MAX : 8 * needed(k, memory.turn) + 4096;
+  candidates.begin(floor, sign, most);
+}
+
+void Selector::select(const SelectionInput& in, Selection& out) {
+  const std::size_t n = in.values.size(), k = in.k;
+  require<ShapeError>(n >> 32 == 0, "selection: ", n, " elements are too many: an index has 32 bits.");
+  require<ShapeError>(k <= n, "selection: ", k, " of ", n, " elements.");
+  const bool any_only = method() == Method::adacomp || method() == Method::random;
+  require<ShapeError>(!any_only || in.sign == Sign::any, "selection: ", to_string(method()),
+                      " does not choose by sign.");
+  require<ShapeError>(method() != Method::adacomp || in.latest.size() == n,
+                      "selection: adacomp needs what was added to ", n, " elements, not ", in.latest.size(), ".");
+  out.clear();
+  Memory& memory = memory_[static_cast<int>(in.sign)];
+  const std::uint64_t turn = memory.turn++;
+  const bool takes_k = method() != Method::fixed && method() != Method::adacomp;
+  if (n == 0 || (k == 0 && takes_k)) return;
+  const Trace::Span span("select", "select", static_cast<std::int64_t>(in.values.size_bytes()));
+  on_device(in.values.device(), [&] { select_on_host(in, turn, memory, out); });
+}
+
+void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memory& memory, Selection& out) {
+  const std::size_t n = in.values.size(), k = in.k;
+  const bool exact = in.sign == Sign::any && (method() == Method::exact || method() == Method::trimmed);
+  ResidualStats stats;
+  if (in.stats) {
+    stats = *in.stats;
+  } else if (!exact) {  // the largest of all is among the top k, and so would be a NaN
+    stats = residual_stats(in.values);
+    ++out.passes;
+  }
+  require<DataError>(!stats.nan, fast::kNaNSentence);
+  const fast::Request request{.values = in.values,
+                              .sign = in.sign,
+                              .need = std::min(n, needed(k, turn)),
+                              .candidates = in.candidates,
+                              .floor = memory.floor};
+  // Floors aim at somewhat more elements than are needed, so that the next step still finds enough above them.
+  const auto spare = static_cast<std::size_t>(3 * std::sqrt(static_cast<double>(request.need))) + 16;
+  const std::size_t target = request.need + k / 2 + spare;
+  const auto all_above = [&](float threshold, std::size_t most) {
+    const std::int32_t key = key_above(threshold, in.sign);
+    if (!fast::from_candidates(in.candidates, n, in.sign, key, most, out))
+      fast::collect(in.values, in.sign, key, most, *scratch_, out);
+    out.threshold = threshold;
+  };
+  switch (method()) {
+    case Method::exact:
+    case Method::trimmed:
+      memory.floor = fast::top(request, k, target, *scratch_, out);
+      return;
+    case Method::nth_element:
+      return steps::nth_element(in.values, k, in.sign, out);
+    case Method::radix:
+      return steps::radix(in.values, k, in.sign, out);
+    case Method::radix_histogram:
+      return steps::radix_histogram(in.values, k, in.sign, out);
+    case Method::trimmed_steps:
+      return steps::trimmed(in.values, k, in.sign, stats, out);
+    case Method::search_steps:
+      return steps::search(in.values, k, in.sign, stats, out);
+    case Method::search:
+    case Method::sampled:
+      if (!searches(turn)) return all_above(memory.threshold, 2 * k);
+      memory.floor = fast::search(request, k, target, stats, *scratch_, out);
+      memory.threshold = out.threshold;
+      return;
+    case Method::fixed:
+      return all_above(options_.threshold, n);
+    case Method::dropping:
+    case Method::dgc: {
+      const std::int32_t key = sampled_key(in.values, k, in.sign, options_.sample, turn);
+      fast::collect(in.values, in.sign, key, n, *scratch_, out);
+      out.threshold = magnitude_of(key);
+      if (method() == Method::dgc) fast::keep_top(k, in.sign, *scratch_, out);
+      return;
+    }
+    case Method::adacomp:
+      return adacomp(in.values, in.latest, options_.bin, out);
+    case Method::random:
+      draw(n, k, in.key, out.indices);
+      for (const std::uint32_t i : out.indices) out.values.push_back(in.values[i]);
+      return;
+  }
+}
+
+namespace {
+constexpr std::int64_t kStateVersion = 1;
+}
+
+void Selector::save(StateDict& state) const {
+  std::vector<std::int64_t> words{kStateVersion};
+  for (const Memory& m : memory_) {
+    words.push_back(std::bit_cast<std::int32_t>(m.floor));
+    words.push_back(std::bit_cast<std::int32_t>(m.threshold));
+    words.push_back(static_cast<std::int64_t>(m.turn));
+  }
+  const auto size = static_cast<std::int64_t>(words.size());
+  state.set("selector", Tensor::of({size}, std::span<const std::int64_t>(words)));
+}
+
+void Selector::load(const StateDict& state) {
+  const Tensor& saved = state.at("selector");
+  require<DataError>(
+      saved.dtype() == DType::i64 && saved.elements() == 10 && saved.data<std::int64_t>()[0] == kStateVersion,
+      "selector: its saved state ", saved.shape(), " ", saved.dtype(),
+      " is not one of this version. Resume with the version that saved it.");
+  const std::int64_t* word = saved.data<std::int64_t>() + 1;
+  for (Memory& m : memory_) {
+    m.floor = std::bit_cast<float>(static_cast<std::int32_t>(*word++));
+    m.threshold = std::bit_cast<float>(static_cast<std::int32_t>(*word++));
+    m.turn = static_cast<std::uint64_t>(*word++);
+  }
+}
+
+}  // namespace laconic::compress

@@ -1,0 +1,307 @@
+#include "compress/sparse_message.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "compress/cpu/scatter.h"
+#include "compress/cpu/unpack.h"
+#include "core/dispatch.h"
+#include "core/parallel.h"
+
+namespace laconic::compress {
+namespace {
+
+using cpu::kBlock;
+
+std::size_t blocks_of(std::size_t count) { return (count + kBlock - 1) / kBlock; }
+std::size_t length_of(std::size_t block, std::size_t count) { return std::min(kBlock, count - block * kBlock); }
+std::size_t padded(std::size_t bytes) { return (bytes + 3) / 4 * 4; }
+
+/// The low `width` bits (0 to 32) of each number, lowest first, filled up to a byte. Returns the end.
+std::byte* pack(const std::uint32_t* numbers, std::size_t count, unsigned width, std::byte* to) {
+  const std::uint64_t mask = (std::uint64_t{1} << width) - 1;
+  std::uint64_t held = 0;
+  unsigned bits = 0;
+  for (std::size_t j = 0; j < count; ++j) {
+    held |= (numbers[j] & mask) << bits;
+    bits += width;
+    if (bits < 32) continue;
+    std::memcpy(to, &held, 4);
+    to += 4, held >>= 32, bits -= 32;
+  }
+  std::memcpy(to, &held, (bits + 7) / 8);
+  return to + (bits + 7) / 8;
+}
+
+/// How many 0 bits Rice's code of these gaps has with p low bits.
+std::uint64_t quotients(const std::uint32_t* gaps, std::size_t count, unsigned p) {
+  std::uint64_t sum = 0;
+  for (std::size_t j = 0; j < count; ++j) sum += gaps[j] >> p;
+  return sum;
+}
+
+/// The p with which they take the fewest bits, the smallest of equal ones. From p to p + 1 each gap gains a bit and the
+/// quotients shrink by less and less, so that there is one valley.
+unsigned best_rice(const std::uint32_t* gaps, std::size_t count) {
+  const auto bits = [&](unsigned p) { return quotients(gaps, count, p) + count * p; };
+  unsigned p = static_cast<unsigned>(std::bit_width(quotients(gaps, count, 0) / count));
+  std::uint64_t best = bits(p = std::min(p, 31u));
+  for (std::uint64_t next; p < 31 && (next = bits(p + 1)) < best; ++p) best = next;
+  for (std::uint64_t next; p > 0 && (next = bits(p - 1)) <= best; --p) best = next;
+  return p;
+}
+
+void put_gaps(IndexCoding coding, Slice<const std::uint32_t> indices, Bytes& payload) {
+  const std::size_t count = indices.size(), blocks = blocks_of(count);
+  std::vector<std::uint32_t> gaps(count);
+  gaps[0] = indices[0];
+  for (std::size_t j = 1; j < count; ++j) gaps[j] = indices[j] - indices[j - 1] - 1;
+  std::vector<std::uint8_t> widths(blocks);
+  std::size_t bytes = blocks;
+  std::uint64_t unary = coding == IndexCoding::rice ? count : 0;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const std::uint32_t* const block = gaps.data() + b * kBlock;
+    const std::size_t length = length_of(b, count);
+    if (coding == IndexCoding::packed) {
+      std::uint32_t all = 0;
+      for (std::size_t j = 0; j < length; ++j) all |= block[j];
+      widths[b] = static_cast<std::uint8_t>(std::bit_width(all));
+    } else {
+      widths[b] = static_cast<std::uint8_t>(best_rice(block, length));
+      unary += quotients(block, length, widths[b]);
+    }
+    bytes += (length * widths[b] + 7) / 8;
+  }
+  const auto unary_bytes = static_cast<std::size_t>((unary + 7) / 8);
+  const Slice<std::byte> out = payload.append(padded(bytes + unary_bytes));
+  std::memcpy(out.data(), widths.data(), blocks);
+  std::byte* to = out.data() + blocks;
+  for (std::size_t b = 0; b < blocks; ++b) to = pack(gaps.data() + b * kBlock, length_of(b, count), widths[b], to);
+  std::memset(to, 0, static_cast<std::size_t>(out.end() - to));
+  if (coding == IndexCoding::packed) return;
+  std::uint64_t at = 0;
+  for (std::size_t j = 0; j < count; ++j, ++at) {
+    at += gaps[j] >> widths[j / kBlock];
+    to[at / 8] |= static_cast<std::byte>(1u << (at % 8));
+  }
+}
+
+/// Reads gaps from [from, end) into `indices`, which has room for whole blocks. nullptr, or what is wrong.
+const char* get_gaps(IndexCoding coding, const std::byte* from, const std::byte* end, std::size_t count, std::size_t n,
+                     std::uint32_t* indices) {
+  constexpr const char* kShort = "end before their indices";
+  constexpr const char* kOutside = "have an index outside";
+  const std::size_t blocks = blocks_of(count);
+  const bool rice = coding == IndexCoding::rice;
+  if (static_cast<std::size_t>(end - from) < blocks) return kShort;
+  const std::byte* const widths = from;
+  const auto width_of = [&](std::size_t b) { return static_cast<unsigned>(widths[b]); };
+  std::uint64_t low_bytes = 0;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    if (width_of(b) > 32) return "have a block of more than 32 bits";
+    low_bytes += (length_of(b, count) * width_of(b) + 7) / 8;
+  }
+  from += blocks;
+  if (static_cast<std::uint64_t>(end - from) < low_bytes) return kShort;
+  std::uint64_t next = 0;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const std::size_t length = length_of(b, count);
+    if (rice)
+      cpu::unpack(from, end, width_of(b), length, indices + b * kBlock);
+    else
+      next = cpu::unpack_indices(from, end, width_of(b), length, next, indices + b * kBlock);
+    from += (length * width_of(b) + 7) / 8;
+  }
+  if (rice) {
+    const auto bytes = static_cast<std::size_t>(end - from);
+    std::size_t j = 0, at = 0;  // of the bytes, those before `at` have been read
+    std::uint64_t before = 0;   // bits up to the last 1, with it
+    for (; j < count && at < bytes; at += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, from + at, std::min<std::size_t>(8, bytes - at));
+      for (; word != 0 && j < count; word &= word - 1, ++j) {
+        const std::uint64_t position =
+            8 * static_cast<std::uint64_t>(at) + static_cast<unsigned>(std::countr_zero(word));
+        const std::uint64_t quotient = position - before;
+        before = position + 1;
+        if (quotient >= n) return kOutside;
+        const std::uint64_t index = next + (quotient << width_of(j / kBlock)) + indices[j];
+        if (index >= n) return kOutside;
+        indices[j] = static_cast<std::uint32_t>(index);
+        next = index + 1;
+      }
+    }
+    if (j < count) return kShort;
+    from += (before + 7) / 8;
+  }
+  if (next > n) return kOutside;
+  return padded(static_cast<std::size_t>(from - widths)) == static_cast<std::size_t>(end - widths)
+             ? nullptr
+             : "are not as long as they announce";
+}
+
+/// What scatter_add reads of a message. With one_value it is in `factor`, and values is null.
+struct Addend {
+  const std::uint32_t* indices;
+  const float* values;
+  std::size_t count;
+  float factor;
+};
+
+void add_all(const std::vector<Addend>& addends, Slice<float> dense) {
+  std::size_t count = 0;
+  for (const Addend& a : addends) {
+    require<ShapeError>(a.count == 0 || a.indices[a.count - 1] < dense.size(), "scatter_add: index ",
+                        a.count ? a.indices[a.count - 1] : 0, " of ", dense.size(), " elements.");
+    count += a.count;
+  }
+  if (count == 0) return;
+  constexpr std::size_t kWorthAThread = 8192;
+  const auto n = static_cast<std::int64_t>(dense.size());
+  const auto parts = static_cast<std::int64_t>(count / kWorthAThread);
+  on_device(dense.device(), [&] {
+    parallel_for(n, parts > 1 ? n / parts : n, [&](std::int64_t begin, std::int64_t end) {
+      for (const Addend& a : addends) {
+        const std::uint32_t *first = a.indices, *last = a.indices + a.count;
+        if (begin > 0) first = std::lower_bound(first, last, static_cast<std::uint64_t>(begin));
+        if (end < n) last = std::lower_bound(first, last, static_cast<std::uint64_t>(end));
+        const auto length = static_cast<std::size_t>(last - first);
+        if (a.values)
+          cpu::add_at(dense.data(), first, length, a.factor, a.values + (first - a.indices));
+        else
+          cpu::add_at(dense.data(), first, length, 1.0f, a.factor);
+      }
+    });
+  });
+}
+
+Addend addend_of(const SparseView& m, float factor) {
+  const bool single = m.one_value() && m.size() > 0;
+  return {m.indices().data(), single ? nullptr : m.values().data(), m.size(), single ? factor * m.value(0) : factor};
+}
+
+}  // namespace
+
+std::size_t max_sparse_bytes(SparseFormat format, std::size_t count, std::size_t n) {
+  count = std::min(count, n);
+  const std::size_t head = 4 + (format.one_value ? 4 : 4 * count);
+  if (count == 0 || format.coding == IndexCoding::raw) return head + 4 * count;
+  const auto blocks = static_cast<double>(blocks_of(count)), k = static_cast<double>(count),
+             all = static_cast<double>(n);
+  // The gaps sum up to less than n. packed: a sum of logarithms is largest where the largest gaps of all blocks are
+  // equal. rice: no worse than one p for all.
+  double bits = 0;
+  if (format.coding == IndexCoding::packed) {
+    bits = std::min(k * std::bit_width(n - 1), 128 * blocks * (std::log2(all / blocks + 1) + 1));
+  } else {
+    const double p = std::floor(std::log2(all / k));
+    bits = k * (p + 1) + all / std::exp2(p);
+  }
+  return head + padded(2 * blocks_of(count) + static_cast<std::size_t>(bits) / 8 + 2);
+}
+
+double expected_sparse_bytes(SparseFormat format, std::size_t count, std::size_t n) {
+  const auto k = static_cast<double>(std::min(count, n));
+  const double head = format.one_value ? 8 : 4 + 4 * k;
+  if (k == 0) return head;
+  const double gap = static_cast<double>(n) / k;
+  // packed: the largest of 128 exponential gaps is 5.4 of them, and a block's bits are rounded up.
+  const double bits = format.coding == IndexCoding::raw      ? 32
+                      : format.coding == IndexCoding::packed ? std::log2(1 + 5.4 * (gap - 1)) + 0.6
+                                                             : std::log2(gap) + 1.55;
+  return head + k * bits / 8;
+}
+
+void encode_sparse(SparseFormat format, Slice<const std::uint32_t> indices, Slice<const float> values, std::size_t n,
+                   Bytes& payload) {
+  const std::size_t count = indices.size();
+  require<ShapeError>(format.one_value ? values.size() == 1 || (count == 0 && values.empty()) : values.size() == count,
+                      "sparse message: ", values.size(), " values for ", count, " indices.");
+  require<ShapeError>(count == 0 || indices[count - 1] < n, "sparse message: index ", count ? indices[count - 1] : 0,
+                      " of ", n, " elements.");
+  const HostAccess access(payload.device());
+  const auto put = [&](const void* from, std::size_t bytes) { std::memcpy(payload.append(bytes).data(), from, bytes); };
+  const auto head = static_cast<std::uint32_t>(count);
+  put(&head, 4);
+  if (format.one_value) {
+    const float value = values.empty() ? 0.0f : values[0];
+    put(&value, 4);
+  }
+  if (count == 0) return;
+  if (format.coding == IndexCoding::raw)
+    put(indices.data(), indices.size_bytes());
+  else
+    put_gaps(format.coding, indices, payload);
+  if (!format.one_value) put(values.data(), values.size_bytes());
+}
+
+void SparseView::read(SparseFormat format, Slice<const std::byte> payload, std::size_t n) {
+  const HostAccess access(payload.device());
+  const auto check = [&](const char* wrong) {
+    require<DataError>(wrong == nullptr, "sparse message: ", payload.size(), " bytes about ", n, " elements ",
+                       wrong ? wrong : "", ". Do all ranks use the same options?");
+  };
+  constexpr const char* kLength = "are not as long as they announce";
+  const std::size_t head = format.one_value ? 8 : 4;
+  size_ = 0;
+  check(payload.size() >= head && payload.size() % 4 == 0 ? nullptr : "are no whole message");
+  std::uint32_t announced;
+  std::memcpy(&announced, payload.data(), 4);
+  const std::size_t count = announced, rest = payload.size() - head, value_bytes = format.one_value ? 0 : 4 * count;
+  check(count <= n && rest >= value_bytes ? nullptr : "cannot hold what they announce");
+  const std::byte *const from = payload.data() + head, *const end = payload.end() - value_bytes;
+  // In place where it can be: indices and values of 4 bytes.
+  const auto in_place = [&](const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at) % 4 == 0; };
+  if (format.coding == IndexCoding::raw || count == 0) {
+    check(static_cast<std::size_t>(end - from) == 4 * count ? nullptr : kLength);
+    indices_ = reinterpret_cast<const std::uint32_t*>(from);
+    if (!in_place(from)) {
+      decoded_.resize(count);
+      std::memcpy(decoded_.data(), from, 4 * count);
+      indices_ = decoded_.data();
+    }
+    check(count == 0 || (cpu::ascend(indices_, count) && indices_[count - 1] < n)
+              ? nullptr
+              : "have indices that do not ascend or are outside");
+  } else {
+    // Each block takes a byte at least, so that a short message gets no large memory.
+    check(static_cast<std::size_t>(end - from) >= blocks_of(count) ? nullptr : kLength);
+    decoded_.resize(blocks_of(count) * kBlock);
+    check(get_gaps(format.coding, from, end, count, n, decoded_.data()));
+    indices_ = decoded_.data();
+  }
+  const std::byte* const values = format.one_value ? payload.data() + 4 : end;
+  values_ = reinterpret_cast<const float*>(values);
+  if (!in_place(values)) {
+    copied_.resize(format.one_value ? 1 : count);
+    if (!copied_.empty()) std::memcpy(copied_.data(), values, 4 * copied_.size());
+    values_ = copied_.data();
+  }
+  size_ = count, one_value_ = format.one_value;
+}
+
+void scatter_add(const SparseView& message, float factor, Slice<float> dense) {
+  add_all({addend_of(message, factor)}, dense);
+}
+
+void scatter_add(const std::vector<SparseView>& messages, float factor, Slice<float> dense) {
+  std::vector<Addend> addends;
+  for (const SparseView& m : messages) addends.push_back(addend_of(m, factor));
+  add_all(addends, dense);
+}
+
+void scatter_add(Slice<const std::uint32_t> indices, Slice<const float> values, float factor, Slice<float> dense) {
+  require<ShapeError>(values.size() == indices.size(), "scatter_add: ", values.size(), " values for ", indices.size(),
+                      " indices.");
+  add_all({{indices.data(), values.data(), indices.size(), factor}}, dense);
+}
+
+void scatter_add(SparseFormat format, Slice<const std::byte> payload, float factor, Slice<float> dense) {
+  SparseView message;
+  message.read(format, payload, dense.size());
+  scatter_add(message, factor, dense);
+}
+
+}  // namespace laconic::compress

@@ -1,0 +1,53 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "compress/selector.h"
+#include "core/parameter.h"
+
+namespace laconic::dist {
+
+/// What one parameter sends: all of its gradient, or elements of a residual that collects all gradients
+/// (sync/redsync.h), chosen by a method of compress/selector.h.
+struct Choice {
+  std::optional<compress::Method> method{};  ///< nothing: all of it, by an allreduce
+  bool quantised = false;                    ///< one sign at a time, all by one value (qRGC)
+  bool operator==(const Choice&) const = default;
+};
+/// "trimmed", "trimmed, signs"; "all".
+std::string to_string(const Choice& choice);
+
+/// How the parameters of a model are to be dealt with.
+struct Dispatch {
+  ///   dense      all of every gradient
+  ///   fixed      `method` for every parameter from dense_below on
+  ///   paper      RedSync's: from dense_below on; trimmed, but in models with recurrent layers the sampled search for
+  ///              recurrent weights, embeddings and the output layer, unsampled where quantised
+  ///   automatic  exact, for every parameter for which the model below says that it takes less time than all of it
+  enum class Kind : std::uint8_t { dense, fixed, paper, automatic };
+  Kind kind = Kind::dense;
+  compress::Method method = compress::Method::exact;
+  bool quantised = false;                ///< where it may be: never the output layer
+  double density = 1e-3;                 ///< share of the elements that is sent
+  std::int64_t dense_below = 128 << 10;  ///< bytes: smaller parameters travel whole, fused with their neighbours
+  double latency_seconds = 50e-6;        ///< of the network, for `automatic`
+  double seconds_per_byte = 8e-9;        ///< likewise: 1 Gbit/s
+};
+
+/// recurrent : the model has recurrent layers
+/// source   RedSync 2.2 and 3 (dispatch), settled: "below 128 KB" is 131,072 bytes
+Choice choice_of(const ParameterInfo& parameter, bool recurrent, const Dispatch& dispatch, int workers);
+
+/// k of n elements at a density: max(1, ceil(D n)), at most n.
+std::int64_t elements_to_send(std::int64_t n, double density);
+
+/// Seconds to select, exchange and add up k of n elements; and to reduce all n in a ring together with neighbours,
+/// whose messages cost their latency anyway.
+///   sparse   T_select + ceil(lg N) a + (N-1) w k b        w: 8 bytes for index and value, 4 for an index alone
+///   dense    2 (N-1)/N 4 n b
+/// source   RedSync 3 (cost model); its terms for adding up are small beside these and left out
+double sparse_seconds(std::int64_t n, bool quantised, const Dispatch& dispatch, int workers);
+double dense_seconds(std::int64_t n, const Dispatch& dispatch, int workers);
+
+}  // namespace laconic::dist

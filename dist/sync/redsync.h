@@ -1,0 +1,136 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dist/sync/allreduce.h"
+#include "dist/sync/residual_tensor.h"
+#include "dist/sync/split_exchange.h"
+
+namespace laconic::dist {
+
+/// Residual gradient compression: of the parameters that the plan says a choice is made of, every rank sends but the
+/// elements of its residual that have grown large, and keeps the rest. Everything else travels densely, as
+/// AllreduceSync sends it, with ordinary momentum.
+///
+///     when the gradient of some rows is ready     U = m U + G, V += U              one pass
+///     when those of a parameter all are           S = select(V, k), packed and handed over; V[S] = 0, U[S] = 0
+///     before its next forward                     w -= lr mean over ranks of what they sent, in rank order
+///
+/// Per element, what was sent and the residual add up to what was put into the residual, over all ranks: nothing is
+/// lost (with `quantised` and without `feedback` the error of the one value is, as in the paper).
+/// After a flush all ranks hold the same bits, if they began with the same, whatever the overlap.
+///
+/// Momentum correction means that U is each worker's own and w takes what was sent as it is. Without it (`corrects` is
+/// false) V += G, and the sum of what was sent is the gradient of the ordinary update, with the optimiser's momentum.
+///
+/// A phase may be dense: all of every gradient travels, with common momentum. When it ends, U is the common velocity
+/// and V is 0; when another one begins, V is sent once and U becomes its mean. Nothing is lost either way.
+///
+/// source  RedSync Algorithm 4 (settled: its Allreduce is a sparse allgather); DGC (momentum correction, masking);
+///         gradient dropping (Aji & Heafield 2017), AdaComp (Chen et al. 2018), Strom 2015 by other choices
+/// throws  UsageError, CommError as AllreduceSync; CommError naming the rank whose message is none
+class RedSync final : public Strategy {
+ public:
+  struct Options {
+    std::string name = "redsync";  ///< of --sync: for state and errors
+    bool mean = true;              ///< --reduce mean
+    Overlap overlap = Overlap::forward;
+    bool corrects = true;   ///< momentum correction
+    ResidualRules rules{};  ///< momentum and nesterov only if it corrects
+    /// Of a parameter, inside the residual; only if it corrects: else the optimiser decays. Null: none.
+    std::function<double(const ParameterInfo&)> weight_decay{};
+    /// Share of elements to send in a step (first 1); nothing: that step is dense.
+    std::function<std::optional<double>(std::int64_t step)> density{};
+    bool split = false;  ///< --sparse-reduce split: SplitExchange instead of an allgather
+    /// The 2-norm of each rank's own gradient is limited to this before it is gathered; 0: no limit. All selection then
+    /// waits for the end of backward. DGC's local clipping; of a mean over N ranks, X sqrt(N) stands for X (settled).
+    double clip_norm = 0;
+    /// Every so many steps energy, union and age are measured for the ledger, which costs three more passes then, and 4
+    /// bytes an element for the ages; 0: no ledger.
+    std::int64_t ledger_every = 0;
+    /// Called with V as it is when elements are about to be chosen from it. Null: nobody is.
+    std::function<void(const Parameter&, Slice<const float>)> watch{};
+  };
+
+  /// velocity : the optimiser's momentum, laid out like the arena, where the parameters of which a choice is made keep
+  /// their U; undefined without momentum. `update` is called for what travels densely, and for all if momentum is not
+  /// corrected. Arena and engine must outlive the strategy.
+  RedSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Tensor velocity, Options options);
+  ~RedSync() override;
+
+  const Plan& plan() const { return dense_.plan(); }
+
+  void begin_step(const StepContext& context) override;
+  void gradient_ready(Parameter& parameter, Rows rows) override;
+  void before_forward(Parameter& parameter, Rows rows) override;
+  void end_step(StepStats& stats) override;
+  void flush() override;
+  Work work() const override { return work_; }
+  std::vector<LedgerRow> ledger() const override;
+
+  /// "residual", the turn of signs and the selectors of every parameter, and whether the last phase was dense. (U is in
+  /// the optimiser.)
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
+
+  /// V, laid out like the arena; between steps.
+  const Tensor& residual() const { return residual_; }
+
+ private:
+  struct Layer {  // a parameter of which a choice is made
+    enum class Phase : std::uint8_t { idle, gathering, chosen, under_way };
+    Layer(Parameter& p, ResidualTensor t) : parameter(p), tensor(std::move(t)) {}
+    Parameter& parameter;
+    ResidualTensor tensor;
+    Phase phase = Phase::idle;
+    StepContext context;
+    int slot = 0, priority = 0;
+    compress::Bytes packet;
+    Gathered gathered;
+    std::unique_ptr<SplitExchange> split;
+    Ticket ticket;
+    std::size_t buffer_bytes = 0;           // that messages took; of the last exchange that has ended
+    LedgerRow row;                          // sums; ledger() divides
+    std::vector<std::int32_t> last_chosen;  // step, of every element; empty without a ledger
+    bool measured = false;                  // this step is
+  };
+
+  Layer* layer_of(const Parameter& p) { return layers_[static_cast<std::size_t>(p.info.index)].get(); }
+  bool sparse() const { return density_.has_value(); }
+  void ready(Parameter& parameter, Rows rows, float factor);
+  void choose(Layer& layer);
+  void account(Layer& layer, double energy_before);
+  void submit(Layer& layer);
+  void submit_chosen();
+  void clip_and_gather();
+  void apply(Layer& layer);
+  void add_received(Layer& layer, float factor, Slice<float> dense);
+  void change_phase(bool to_sparse);
+  template <class F>
+  void for_layers(F f) {
+    for (std::size_t i = layers_.size(); i-- > 0;)
+      if (layers_[i]) f(*layers_[i]);
+  }
+
+  const ParameterArena& arena_;
+  Engine& engine_;
+  Update update_;
+  const Options options_;
+  AllreduceSync dense_;
+  Tensor velocity_, residual_;
+  std::vector<std::unique_ptr<Layer>> layers_;  // by place in the arena; null: travels densely
+  StepContext context_;
+  std::optional<double> density_;                       // of this step; nothing: dense
+  bool was_sparse_ = false;                             // the step before
+  std::vector<std::pair<Parameter*, Rows>> unclipped_;  // gradients that wait for their common norm
+  std::vector<compress::SparseView> views_;
+  Work work_, seen_;             // seen_: at the last end_step
+  double callback_seconds_ = 0;  // in update_, since then
+  double dense_bytes_ = 0;       // for the ledger: what travelled whole
+};
+
+}  // namespace laconic::dist
