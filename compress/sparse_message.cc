@@ -257,7 +257,7 @@ void SparseView::read(SparseFormat format, Slice<const std::byte> payload, std::
   if (format.coding == IndexCoding::raw || count == 0) {
     check(static_cast<std::size_t>(end - from) == 4 * count ? nullptr : kLength);
     indices_ = reinterpret_cast<const std::uint32_t*>(from);
-    if (!in_place(from)) {
+    if (count > 0 && !in_place(from)) {
       decoded_.resize(count);
       std::memcpy(decoded_.data(), from, 4 * count);
       indices_ = decoded_.data();
