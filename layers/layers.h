@@ -6,6 +6,7 @@
 #include "layers/branches.h"
 #include "layers/conv2d.h"
 #include "layers/dropout.h"
+#include "layers/embedding.h"
 #include "layers/flatten.h"
 #include "layers/linear.h"
 #include "layers/local_response_norm.h"
