@@ -11,5 +11,6 @@
 #include "layers/linear.h"
 #include "layers/local_response_norm.h"
 #include "layers/loss.h"
+#include "layers/lstm.h"
 #include "layers/pool.h"
 #include "layers/sequential.h"
