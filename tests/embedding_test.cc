@@ -1,9 +1,12 @@
 // Rows by index: forward, the dense gradient against a slow sum, and indices from outside.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <numeric>
 #include <string>
 
 #include "core/ops/reduce.h"
+#include "core/ops/reshape.h"
 #include "core/parallel.h"
 #include "error_of.h"
 #include "layers/layers.h"
@@ -97,6 +100,79 @@ TEST(Embedding, NamesTheIndexThatIsOutside) {
   EXPECT_THROW(layer(Tensor::zeros({2})), ShapeError);
   EXPECT_THROW(Embedding({.vocabulary = 0, .dim = 2}), ShapeError);
   EXPECT_EQ(layer.parameters()[0]->info.role, Role::embedding);
+}
+
+struct TiedModel final : Module {
+  TiedModel() {
+    encoder = child<Embedding>("encoder", {.vocabulary = 7, .dim = 4});
+    rnn = child<LSTM>("rnn", {.in = 4, .hidden = 4});
+    decoder = child<Linear>("decoder", {.in = 4, .out = 7, .output = true, .weight = encoder->weight()});
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = (*rnn)((*encoder)(x));
+    return (*decoder)(ops::reshape(y, {y.dim(0) * y.dim(1), y.dim(2)}));
+  }
+  std::shared_ptr<Embedding> encoder;
+  std::shared_ptr<LSTM> rnn;
+  std::shared_ptr<Linear> decoder;
+};
+
+TEST(TiedEmbedding, IsOneParameterReadyAfterBothUses) {
+  TiedModel model;
+  model.initialize(1);
+  EXPECT_EQ(model.parameter_count(), 7 * 4 + 16 * (4 + 4 + 2) + 7);
+  const auto& weight = model.encoder->weight();
+  EXPECT_EQ(weight, model.decoder->weight());
+  EXPECT_EQ(weight->info.name, "encoder.weight");
+  EXPECT_EQ(weight->info.role, Role::embedding);
+  EXPECT_TRUE(weight->info.output);
+
+  ParameterArena arena(model.parameters());
+  EXPECT_EQ(arena.parameters().back(), weight);  // ready last
+  struct Listener final : ParameterListener {
+    void gradient_ready(Parameter& p, Rows rows) override {
+      EXPECT_EQ(rows.count, p.info.shape[0]);
+      ready.push_back(p.info.name);
+      gradients[p.info.name] = p.grad().to_vector();
+    }
+    void before_forward(Parameter&, Rows) override {}
+    std::vector<std::string> ready;
+    std::map<std::string, std::vector<float>> gradients;
+  } listener;
+  arena.set_listener(&listener);
+  const Tensor x = random_indices({5, 3}, 7, 2);
+  arena.begin_step();
+  const Tensor logits = model(x);
+  const Tensor dy = random_tensor(logits.shape(), 3);
+  arena.backward(with_upstream(logits, dy));
+  arena.finish_gradients();
+  EXPECT_EQ(listener.ready, (std::vector<std::string>{"decoder.bias", "rnn.weight_ih_l0", "rnn.weight_hh_l0",
+                                                      "rnn.bias_ih_l0", "rnn.bias_hh_l0", "encoder.weight"}));
+
+  // What was announced is the gradient of both uses together: by finite differences of every element.
+  const std::vector<float>& gradient = listener.gradients["encoder.weight"];
+  float* w = weight->value().data<float>();
+  const auto loss = [&] {
+    NoGrad no_grad;
+    const std::vector<float> y = model(x).to_vector(), d = dy.to_vector();
+    return std::inner_product(y.begin(), y.end(), d.begin(), 0.0);
+  };
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    const float before = w[i];
+    constexpr float kStep = 4e-3f;
+    w[i] = before + kStep;
+    const double up = loss();
+    w[i] = before - kStep;
+    const double down = loss();
+    w[i] = before;
+    EXPECT_NEAR(gradient[i], (up - down) / (2.0 * kStep), 2e-2) << i;
+  }
+}
+
+TEST(TiedEmbedding, MustFit) {
+  const Embedding encoder({.vocabulary = 7, .dim = 4});
+  const std::string said = error_of<ShapeError>([&] { Linear({.in = 5, .out = 7, .weight = encoder.weight()}); });
+  EXPECT_NE(said.find("[7, 4], not [7, 5]"), std::string::npos) << said;
 }
 
 }  // namespace
