@@ -8,6 +8,7 @@
 #include "layers/dropout.h"
 #include "layers/embedding.h"
 #include "layers/flatten.h"
+#include "layers/gru.h"
 #include "layers/linear.h"
 #include "layers/local_response_norm.h"
 #include "layers/loss.h"

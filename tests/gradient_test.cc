@@ -12,6 +12,7 @@
 #include "core/ops/cross_entropy.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding.h"
+#include "core/ops/gru.h"
 #include "core/ops/join.h"
 #include "core/ops/linear.h"
 #include "core/ops/local_response_norm.h"
@@ -220,6 +221,20 @@ TEST(Gradient, Lstm) {
           },
           {random_tensor({steps, batch, in}, 1), random_tensor({4 * hidden, in}, 2),
            random_tensor({4 * hidden, hidden}, 3), random_tensor({4 * hidden}, 4), random_tensor({4 * hidden}, 5)});
+  }
+}
+
+TEST(Gradient, Gru) {
+  for (const auto& [steps, batch, in, hidden] : {std::array<std::int64_t, 4>{1, 1, 2, 3}, {4, 3, 2, 3}, {3, 2, 3, 17}}) {
+    SCOPED_TRACE(concat(steps, " steps, batch ", batch, ", hidden ", hidden));
+    const Tensor h = random_tensor({batch, hidden}, 6);
+    check("gru",
+          [&](const auto& t) {
+            Tensor state = h;
+            return ops::gru(t[0], {t[1], t[2], t[3], t[4]}, state);
+          },
+          {random_tensor({steps, batch, in}, 1), random_tensor({3 * hidden, in}, 2),
+           random_tensor({3 * hidden, hidden}, 3), random_tensor({3 * hidden}, 4), random_tensor({3 * hidden}, 5)});
   }
 }
 

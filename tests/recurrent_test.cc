@@ -85,6 +85,21 @@ TEST_F(RecurrentGolden, Lstm) {
   });
 }
 
+TEST_F(RecurrentGolden, Gru) {
+  each("GRU", 9, [](const json& o, const StateDict& v) {
+    GRU layer({.in = o.at("in"), .hidden = o.at("hidden"), .layers = o.at("layers")});
+    set(layer, v);
+    const auto leaf = std::make_shared<Leaf>();
+    Tensor state = v.at("h");
+    const Tensor y = layer(with_gradient(v.at("x"), leaf), state);
+    expect_close(y, v.at("y"), 2e-6f, "y");
+    expect_close(state, v.at("hn"), 2e-6f, "h after");
+    with_upstream(y, v.at("dy")).backward();
+    expect_close(leaf->grad, v.at("dx"), 2e-5f, "dx");
+    expect_gradients(layer, v);
+  });
+}
+
 TEST_F(RecurrentGolden, Embedding) {
   each("Embedding", 2, [](const json& o, const StateDict& v) {
     Embedding layer({.vocabulary = o.at("in"), .dim = o.at("hidden")});
@@ -107,6 +122,20 @@ TEST(Lstm, TwoSegmentsWithTheStateCarriedOverAreOneLongSequence) {
   expect_close(second, y.rows(6, 3), 1e-6f, "second segment");
   expect_close(carried.h, whole.h, 1e-6f, "h");
   expect_close(carried.c, whole.c, 1e-6f, "c");
+  EXPECT_EQ(layer(x).to_vector(), y.to_vector());  // without a state: from zeros
+}
+
+TEST(Gru, TwoSegmentsWithTheStateCarriedOverAreOneLongSequence) {
+  GRU layer({.in = 5, .hidden = 19, .layers = 2});
+  layer.initialize(1);
+  const Tensor x = random_tensor({9, 4, 5}, 2);
+  Tensor whole, carried;
+  const Tensor y = layer(x, whole);
+  const Tensor first = layer(x.rows(0, 6), carried), second = layer(x.rows(6, 3), carried);
+  expect_close(first, y.rows(0, 6), 1e-6f, "first segment");
+  expect_close(second, y.rows(6, 3), 1e-6f, "second segment");
+  expect_close(carried, whole, 1e-6f, "h");
+  EXPECT_FALSE(carried.node());
   EXPECT_EQ(layer(x).to_vector(), y.to_vector());  // without a state: from zeros
 }
 

@@ -1,21 +1,14 @@
 #pragma once
-#include "core/autograd.h"
+#include "core/ops/recurrent.h"
 
 namespace laconic::ops {
-
-/// A layer's weights, PyTorch's names, shapes and gate order i, f, g, o.
-struct LstmWeights {
-  Tensor weight_ih;         ///< [4 H, in]
-  Tensor weight_hh;         ///< [4 H, H]
-  Tensor bias_ih, bias_hh;  ///< [4 H]
-};
 
 /// What a sequence hands to the next one.
 struct LstmState {
   Tensor h, c;  ///< [B, H]
 };
 
-/// One layer over a whole sequence.
+/// One layer over a whole sequence, PyTorch's gate order i, f, g, o (G = 4).
 ///   x : [T, B, in], T and B at least 1   ->   h of every step : [T, B, H]
 ///   [i f g o] = x_t W_ih' + b_ih + h_{t-1} W_hh' + b_hh        i, f, o through the sigmoid, g through tanh
 ///   c_t = f c_{t-1} + i g       h_t = o tanh(c_t)
@@ -26,6 +19,6 @@ struct LstmState {
 ///   saves    x, the activated gates [T, B, 4 H], c and h: 24 H bytes a symbol besides x
 ///   source   Hochreiter & Schmidhuber 1997, forget gate of Gers et al. 2000; the formulas are PyTorch's
 /// Throws ShapeError if the shapes do not fit.
-Tensor lstm(const Tensor& x, const LstmWeights& weights, LstmState& state);
+Tensor lstm(const Tensor& x, const RecurrentWeights& weights, LstmState& state);
 
 }  // namespace laconic::ops
