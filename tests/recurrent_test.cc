@@ -182,6 +182,31 @@ TEST(Lstm, DropsBetweenLayersInTrainingOnly) {
                       dropped[static_cast<std::size_t>(2 * t + 1) * 8 + j]);
 }
 
+template <class M>
+void expect_same_on_the_device() {
+  const Tensor x = random_tensor({3, 2, 4}, 1), dy = random_tensor({3, 2, 5}, 2);
+  std::vector<std::vector<float>> outcomes[2];
+  for (const Device device : {kCpu, kTrap}) {
+    M layer({.in = 4, .hidden = 5, .layers = 2, .dropout = 0.5f});
+    layer.initialize(1);
+    ParameterArena arena(layer.parameters(), device);
+    Tensor here = Tensor::empty(x.shape(), DType::f32, device), up = Tensor::empty(dy.shape(), DType::f32, device);
+    here.copy_from(x), up.copy_from(dy);
+    const Tensor y = layer(here);
+    EXPECT_EQ(y.device(), device);
+    auto& outcome = outcomes[device == kTrap];
+    outcome.push_back(y.to_vector());
+    record("dot", Tensor::full({1}, 0, device), {y}, [up](const Tensor&, Grads& grads) { grads.put(0, up); }).backward();
+    for (const auto& p : layer.parameters()) outcome.push_back(p->grad().to_vector());
+  }
+  EXPECT_EQ(outcomes[0], outcomes[1]);
+}
+
+TEST(Recurrent, TouchesTheDevicesMemoryOnlyWhereItMay) {
+  expect_same_on_the_device<LSTM>();
+  expect_same_on_the_device<GRU>();
+}
+
 TEST(Lstm, TellsNamesRolesAndPyTorchsInitialValues) {
   LSTM layer({.in = 3, .hidden = 25, .layers = 2});
   layer.initialize(1);
