@@ -11,6 +11,7 @@ class Dropout final : public Module {
  public:
   struct Options {
     float p = 0.5f;
+    bool time_first = false;  ///< x is [T, B, ...]: samples are along B (language models)
   };
   explicit Dropout(Options o) : o_(o) {
     require<ShapeError>(o.p >= 0 && o.p < 1, "Dropout: p = ", o.p, " is not in [0, 1).");
@@ -20,7 +21,7 @@ class Dropout final : public Module {
   Tensor forward(const Tensor& x) override {
     const ForwardContext& c = context();
     if (!training() || !c.dropout) return x;
-    return ops::dropout(x, o_.p, {c.seed, static_cast<std::uint32_t>(position()), c.step, c.first_sample});
+    return ops::dropout(x, o_.p, {c.seed, static_cast<std::uint32_t>(position()), c.step, c.first_sample, o_.time_first});
   }
 
  private:

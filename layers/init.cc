@@ -19,6 +19,12 @@ Initializer he_normal(std::int64_t fan) {
   };
 }
 
+Initializer standard_normal() {
+  return [](std::span<float> values, Random& random) {
+    for (float& v : values) v = random.normal();
+  };
+}
+
 Initializer constant(float value) {
   return [value](std::span<float> values, Random&) { std::fill(values.begin(), values.end(), value); };
 }

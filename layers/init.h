@@ -13,6 +13,9 @@ Initializer uniform_fan_in(std::int64_t fan_in);
 /// Normal(0, 2 / fan).   source: He et al. 2015, "Delving deep into rectifiers", eq. 10 (fan_in) and 14 (fan_out)
 Initializer he_normal(std::int64_t fan);
 
+/// Normal(0, 1): PyTorch's default for embeddings.
+Initializer standard_normal();
+
 Initializer constant(float value);
 
 }  // namespace laconic::init

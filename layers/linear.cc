@@ -7,9 +7,15 @@ namespace laconic {
 
 Linear::Linear(Options o) {
   require<ShapeError>(o.in >= 1 && o.out >= 1, "Linear: in = ", o.in, ", out = ", o.out, " must be at least 1.");
-  w_ = parameter("weight", {o.out, o.in}, Role::linear, init::uniform_fan_in(o.in));
+  if (o.weight) {
+    require<ShapeError>(o.weight->info.shape == Shape{o.out, o.in}, "Linear: the shared weight is ",
+                        o.weight->info.shape, ", not ", Shape{o.out, o.in}, ".");
+    share("weight", w_ = o.weight);
+  } else {
+    w_ = parameter("weight", {o.out, o.in}, Role::linear, init::uniform_fan_in(o.in));
+  }
   if (o.bias) b_ = parameter("bias", {o.out}, Role::bias, init::uniform_fan_in(o.in));
-  w_->info.output = o.output;
+  w_->info.output |= o.output;
   if (b_) b_->info.output = o.output;
 }
 

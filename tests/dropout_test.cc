@@ -30,6 +30,23 @@ TEST(Dropout, KeepsOneMinusPAndScalesItUp) {
   }
 }
 
+TEST(Dropout, OfSequencesDoesNotDependOnHowWorkersShareTheStreams) {
+  constexpr std::int64_t kSteps = 5, kStreams = 6, kWidth = 70;
+  ops::DropoutKey key{.seed = 3, .layer = 4, .step = 5, .first_sample = 40, .time_first = true};
+  const auto whole = mask({kSteps, kStreams, kWidth}, key);
+  key.first_sample += 4;
+  const auto last_two = mask({kSteps, 2, kWidth}, key);
+  for (std::int64_t t = 0; t < kSteps; ++t)
+    for (std::int64_t i = 0; i < 2 * kWidth; ++i)
+      ASSERT_EQ(last_two[static_cast<std::size_t>(t * 2 * kWidth + i)],
+                whole[static_cast<std::size_t>((t * kStreams + 4) * kWidth + i)]);
+  const auto step = [&](std::int64_t t) {
+    return std::vector<float>(whole.begin() + t * kStreams * kWidth, whole.begin() + (t + 1) * kStreams * kWidth);
+  };
+  EXPECT_NE(step(0), step(1));
+  EXPECT_THROW(mask({3}, key), ShapeError);
+}
+
 TEST(Dropout, DoesNotDependOnHowWorkersShareTheBatch) {
   const auto whole = mask({12, 130}, {.seed = 3, .layer = 4, .step = 5, .first_sample = 100});
   std::vector<float> parts;

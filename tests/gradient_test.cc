@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -10,9 +11,12 @@
 #include "core/ops/conv2d.h"
 #include "core/ops/cross_entropy.h"
 #include "core/ops/dropout.h"
+#include "core/ops/embedding.h"
+#include "core/ops/gru.h"
 #include "core/ops/join.h"
 #include "core/ops/linear.h"
 #include "core/ops/local_response_norm.h"
+#include "core/ops/lstm.h"
 #include "core/ops/pool.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reshape.h"
@@ -199,6 +203,39 @@ TEST(Gradient, LocalResponseNorm) {
             "local_response_norm",
             [&](const auto& x) { return ops::local_response_norm(x[0], {.size = size, .alpha = 0.5f, .beta = beta}); },
             {random_tensor(shape, 1)});
+}
+
+TEST(Gradient, Embedding) {
+  const Tensor index = Tensor::of({2, 3}, std::vector<std::int64_t>{0, 3, 0, 1, 3, 3});
+  check("embedding", [&](const auto& t) { return ops::embedding(index, t[0]); }, {random_tensor({5, 2}, 1)});
+}
+
+TEST(Gradient, Lstm) {
+  for (const auto& [steps, batch, in, hidden] : {std::array<std::int64_t, 4>{1, 1, 2, 3}, {4, 3, 2, 3}, {3, 2, 3, 17}}) {
+    SCOPED_TRACE(concat(steps, " steps, batch ", batch, ", hidden ", hidden));
+    const Tensor h = random_tensor({batch, hidden}, 6), c = random_tensor({batch, hidden}, 7);
+    check("lstm",
+          [&](const auto& t) {
+            ops::LstmState state{h, c};
+            return ops::lstm(t[0], {t[1], t[2], t[3], t[4]}, state);
+          },
+          {random_tensor({steps, batch, in}, 1), random_tensor({4 * hidden, in}, 2),
+           random_tensor({4 * hidden, hidden}, 3), random_tensor({4 * hidden}, 4), random_tensor({4 * hidden}, 5)});
+  }
+}
+
+TEST(Gradient, Gru) {
+  for (const auto& [steps, batch, in, hidden] : {std::array<std::int64_t, 4>{1, 1, 2, 3}, {4, 3, 2, 3}, {3, 2, 3, 17}}) {
+    SCOPED_TRACE(concat(steps, " steps, batch ", batch, ", hidden ", hidden));
+    const Tensor h = random_tensor({batch, hidden}, 6);
+    check("gru",
+          [&](const auto& t) {
+            Tensor state = h;
+            return ops::gru(t[0], {t[1], t[2], t[3], t[4]}, state);
+          },
+          {random_tensor({steps, batch, in}, 1), random_tensor({3 * hidden, in}, 2),
+           random_tensor({3 * hidden, hidden}, 3), random_tensor({3 * hidden}, 4), random_tensor({3 * hidden}, 5)});
+  }
 }
 
 TEST(Gradient, ShapesAndJoins) {

@@ -1,0 +1,12 @@
+#pragma once
+#include "core/autograd.h"
+
+namespace laconic::ops {
+
+/// y[..., :] = w[index[...], :]: one row of w per index.
+///   index : i64, [T, B] or [n]   w : [vocabulary, dim]   ->   y : [T, B, dim] or [n, dim]
+///   dw[r] = sum of dy[i] over index[i] = r, zero elsewhere: dense, added in the order of i for any number of threads
+/// Throws ShapeError if the shapes or types do not fit, DataError naming the first index outside of the vocabulary.
+Tensor embedding(const Tensor& index, const Tensor& w);
+
+}  // namespace laconic::ops

@@ -1,0 +1,41 @@
+#pragma once
+#include <vector>
+
+#include "core/ops/recurrent.h"
+#include "layers/module.h"
+
+namespace laconic {
+
+/// What LSTM and GRU share: layers on top of each other, each reading the whole sequence of the one below.
+class Recurrent : public Module {
+ public:
+  struct Options {
+    int in = 0, hidden = 0, layers = 1;
+    float dropout = 0;  ///< of every layer's output but the last's, in training: by stream and step (layers/dropout.h)
+  };
+
+ protected:
+  /// Registers per layer "weight_ih_lL" [G hidden, in or hidden], "weight_hh_lL" [G hidden, hidden], "bias_ih_lL" and
+  /// "bias_hh_lL" [G hidden] for G gates, ~ Uniform(-k, k), k = 1/sqrt(hidden): PyTorch's names and default.
+  Recurrent(const char* what, int gates, Options o);
+
+  int layers() const { return o_.layers; }
+  /// Awaits a layer's parameters.
+  ops::RecurrentWeights weights(int layer);
+  /// What layer l reads, given what the one below wrote (or x).
+  Tensor input(const Tensor& below, int layer) const;
+  /// The state [layers, B, hidden], zeros if undefined. Throws ShapeError if x or the state does not fit.
+  Tensor initial(const Tensor& x, const Tensor& state) const;
+  /// One layer's [B, hidden] of a state; shares memory.
+  static Tensor of_layer(const Tensor& state, int layer);
+
+ private:
+  struct Layer {
+    std::shared_ptr<Parameter> weight_ih, weight_hh, bias_ih, bias_hh;
+  };
+  const char* what_;
+  Options o_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace laconic

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Writes recurrent.safetensors: what PyTorch computes for recurrent layers and embeddings, forward and backward.
+
+    python3 tests/golden/recurrent.py        (needs torch; made with 1.13.0; the result is checked in)
+
+One safetensors file; its text "cases" is a JSON list of {layer, in, hidden, layers}. Case i has tensors
+    i.x  i.y  i.dy  i.dx        input, output, the gradient that came from above, the input's gradient (not of indices)
+    i.p.NAME  i.g.NAME          parameters and their gradients
+    i.h  i.c  i.hn  i.cn        state before and after (c: LSTM only)
+"""
+import json
+import os
+import struct
+
+import numpy as np
+import torch
+import torch.nn as nn
+
+torch.manual_seed(21)
+torch.set_num_threads(1)
+tensors, cases = {}, []
+
+
+def keep(name, t):
+    tensors[name] = np.array(t.detach().numpy(), order="C")
+
+
+def keep_module(i, module):
+    for n, p in module.named_parameters():
+        keep(f"{i}.p.{n}", p), keep(f"{i}.g.{n}", p.grad)
+
+
+def recurrent(kind, steps, batch, size, hidden, layers):
+    i = str(len(cases))
+    module = getattr(nn, kind)(size, hidden, layers)
+    for p in module.parameters():
+        p.data.normal_(0, 0.5)
+    x = torch.randn(steps, batch, size, requires_grad=True)
+    h, c = torch.randn(layers, batch, hidden), torch.randn(layers, batch, hidden)
+    y, state = module(x, (h, c) if kind == "LSTM" else h)
+    dy = torch.randn(y.shape)
+    y.backward(dy)
+    keep(i + ".x", x), keep(i + ".y", y), keep(i + ".dy", dy), keep(i + ".dx", x.grad), keep(i + ".h", h)
+    keep(i + ".hn", state[0] if kind == "LSTM" else state)
+    if kind == "LSTM":
+        keep(i + ".c", c), keep(i + ".cn", state[1])
+    keep_module(i, module)
+    cases.append({"layer": kind, "in": size, "hidden": hidden, "layers": layers})
+
+
+for kind in ("LSTM", "GRU"):
+    for steps in (1, 35):
+        for batch in (1, 20):
+            for layers in (1, 2):
+                recurrent(kind, steps, batch, 3, 4, layers)
+    recurrent(kind, 3, 2, 5, 37, 2)
+
+for shape in [(6,), (5, 3)]:
+    i = str(len(cases))
+    module = nn.Embedding(4, 5)
+    x = torch.randint(0, 4, shape)
+    y = module(x)
+    dy = torch.randn(y.shape)
+    y.backward(dy)
+    keep(i + ".x", x), keep(i + ".y", y), keep(i + ".dy", dy)
+    keep_module(i, module)
+    cases.append({"layer": "Embedding", "in": 4, "hidden": 5, "layers": 1})
+
+names = {np.dtype("float32"): "F32", np.dtype("int64"): "I64"}
+header, at = {"__metadata__": {"cases": json.dumps(cases), "torch": torch.__version__}}, 0
+for name, a in tensors.items():
+    header[name] = {"dtype": names[a.dtype], "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
+    at += a.nbytes
+text = json.dumps(header, separators=(",", ":")).encode()
+text += b" " * (-len(text) % 8)
+path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recurrent.safetensors")
+with open(path, "wb") as f:
+    f.write(struct.pack("<Q", len(text)) + text)
+    for a in tensors.values():
+        f.write(a.tobytes())
+print(len(cases), "cases,", os.path.getsize(path), "bytes")

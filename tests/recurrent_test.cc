@@ -1,0 +1,241 @@
+// Recurrent layers: PyTorch's values (tests/golden/recurrent.py), the state between segments, dropout, and errors.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/state.h"
+#include "error_of.h"
+#include "layers/layers.h"
+
+namespace laconic {
+namespace {
+
+using nlohmann::json;
+
+Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
+  Random random(seed, Purpose::test);
+  std::vector<float> v(static_cast<std::size_t>(shape.elements()));
+  for (float& x : v) x = random.normal();
+  return Tensor::of(shape, v);
+}
+
+/// A scalar whose gradient with respect to y is dy.
+Tensor with_upstream(const Tensor& y, const Tensor& dy) {
+  return record("dot", Tensor::full({1}, 0), {y}, [dy](const Tensor&, Grads& grads) { grads.put(0, dy.value()); });
+}
+
+/// Largest difference, in parts of the largest expected magnitude (at least 1).
+void expect_close(const Tensor& got, const Tensor& expected, float tolerance, const std::string& what) {
+  ASSERT_TRUE(got.defined()) << what;
+  ASSERT_EQ(got.shape(), expected.shape()) << what;
+  const std::vector<float> a = got.to_vector(), b = expected.to_vector();
+  float largest = 1, worst = 0;
+  for (float v : b) largest = std::max(largest, std::abs(v));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    worst = std::isfinite(a[i]) ? std::max(worst, std::abs(a[i] - b[i])) : INFINITY;
+  EXPECT_LE(worst, tolerance * largest) << what;
+}
+
+class RecurrentGolden : public ::testing::Test {
+ protected:
+  RecurrentGolden()
+      : file_(load_safetensors(std::string(LACONIC_SOURCE) + "/tests/golden/recurrent.safetensors")),
+        cases_(json::parse(file_.text("cases"))) {}
+
+  /// f(options, values) for each case of this layer.
+  template <class F>
+  void each(const std::string& layer, int cases, F&& f) {
+    for (std::size_t i = 0; i < cases_.size(); ++i) {
+      if (cases_[i].at("layer") != layer) continue;
+      const StateDict v = file_.part(std::to_string(i) + ".");
+      SCOPED_TRACE(concat("case ", i, ": ", cases_[i].dump(), ", x ", v.at("x").shape()));
+      f(cases_[i], v);
+      --cases;
+    }
+    EXPECT_EQ(cases, 0);
+  }
+
+  static void set(const Module& layer, const StateDict& v) {
+    for (const auto& p : layer.named_parameters()) p.parameter->value().copy_from(v.at("p." + p.name));
+  }
+  static void expect_gradients(const Module& layer, const StateDict& v) {
+    for (const auto& p : layer.named_parameters())
+      expect_close(p.parameter->grad(), v.at("g." + p.name), 2e-5f, "gradient of " + p.name);
+  }
+
+  StateDict file_;
+  json cases_;
+};
+
+TEST_F(RecurrentGolden, Lstm) {
+  each("LSTM", 9, [](const json& o, const StateDict& v) {
+    LSTM layer({.in = o.at("in"), .hidden = o.at("hidden"), .layers = o.at("layers")});
+    set(layer, v);
+    const auto leaf = std::make_shared<Leaf>();
+    LSTM::State state{v.at("h"), v.at("c")};
+    const Tensor y = layer(with_gradient(v.at("x"), leaf), state);
+    expect_close(y, v.at("y"), 2e-6f, "y");
+    expect_close(state.h, v.at("hn"), 2e-6f, "h after");
+    expect_close(state.c, v.at("cn"), 2e-6f, "c after");
+    with_upstream(y, v.at("dy")).backward();
+    expect_close(leaf->grad, v.at("dx"), 2e-5f, "dx");
+    expect_gradients(layer, v);
+  });
+}
+
+TEST_F(RecurrentGolden, Gru) {
+  each("GRU", 9, [](const json& o, const StateDict& v) {
+    GRU layer({.in = o.at("in"), .hidden = o.at("hidden"), .layers = o.at("layers")});
+    set(layer, v);
+    const auto leaf = std::make_shared<Leaf>();
+    Tensor state = v.at("h");
+    const Tensor y = layer(with_gradient(v.at("x"), leaf), state);
+    expect_close(y, v.at("y"), 2e-6f, "y");
+    expect_close(state, v.at("hn"), 2e-6f, "h after");
+    with_upstream(y, v.at("dy")).backward();
+    expect_close(leaf->grad, v.at("dx"), 2e-5f, "dx");
+    expect_gradients(layer, v);
+  });
+}
+
+TEST_F(RecurrentGolden, Embedding) {
+  each("Embedding", 2, [](const json& o, const StateDict& v) {
+    Embedding layer({.vocabulary = o.at("in"), .dim = o.at("hidden")});
+    set(layer, v);
+    const Tensor y = layer(v.at("x"));
+    expect_close(y, v.at("y"), 0, "y");
+    with_upstream(y, v.at("dy")).backward();
+    expect_gradients(layer, v);
+  });
+}
+
+TEST(Lstm, TwoSegmentsWithTheStateCarriedOverAreOneLongSequence) {
+  LSTM layer({.in = 5, .hidden = 19, .layers = 2});
+  layer.initialize(1);
+  const Tensor x = random_tensor({9, 4, 5}, 2);
+  LSTM::State whole, carried;
+  const Tensor y = layer(x, whole);
+  const Tensor first = layer(x.rows(0, 6), carried), second = layer(x.rows(6, 3), carried);
+  expect_close(first, y.rows(0, 6), 1e-6f, "first segment");
+  expect_close(second, y.rows(6, 3), 1e-6f, "second segment");
+  expect_close(carried.h, whole.h, 1e-6f, "h");
+  expect_close(carried.c, whole.c, 1e-6f, "c");
+  EXPECT_EQ(layer(x).to_vector(), y.to_vector());  // without a state: from zeros
+}
+
+TEST(Gru, TwoSegmentsWithTheStateCarriedOverAreOneLongSequence) {
+  GRU layer({.in = 5, .hidden = 19, .layers = 2});
+  layer.initialize(1);
+  const Tensor x = random_tensor({9, 4, 5}, 2);
+  Tensor whole, carried;
+  const Tensor y = layer(x, whole);
+  const Tensor first = layer(x.rows(0, 6), carried), second = layer(x.rows(6, 3), carried);
+  expect_close(first, y.rows(0, 6), 1e-6f, "first segment");
+  expect_close(second, y.rows(6, 3), 1e-6f, "second segment");
+  expect_close(carried, whole, 1e-6f, "h");
+  EXPECT_FALSE(carried.node());
+  EXPECT_EQ(layer(x).to_vector(), y.to_vector());  // without a state: from zeros
+}
+
+TEST(Lstm, GradientStopsAtTheInitialStateAndASecondUseAdds) {
+  LSTM layer({.in = 3, .hidden = 4});
+  layer.initialize(1);
+  const Tensor x = random_tensor({2, 3, 3}, 2), dy = random_tensor({2, 3, 4}, 3);
+  LSTM::State state;
+  layer(random_tensor({5, 3, 3}, 4), state);
+  EXPECT_FALSE(state.h.node() || state.c.node());
+  LSTM::State copy = state;
+  with_upstream(layer(x, copy), dy).backward();
+  std::vector<std::vector<float>> once;
+  for (const auto& p : layer.parameters()) once.push_back(p->grad().to_vector());
+  copy = state;
+  with_upstream(layer(x, copy), dy).backward();
+  for (std::size_t k = 0; k < once.size(); ++k) {
+    const std::vector<float> twice = layer.parameters()[k]->grad().to_vector();
+    for (std::size_t i = 0; i < twice.size(); ++i) ASSERT_NEAR(twice[i], 2 * once[k][i], 1e-5f) << k;
+  }
+}
+
+TEST(Lstm, DropsBetweenLayersInTrainingOnly) {
+  const auto outputs = [](float dropout, bool training, std::int64_t first, std::int64_t step) {
+    LSTM layer({.in = 3, .hidden = 8, .layers = 3, .dropout = dropout});
+    layer.initialize(1);
+    layer.train(training);
+    const ForwardContext context{.seed = 5, .step = step, .first_sample = first};
+    layer.set_context(&context);
+    Tensor x = Tensor::empty({4, 2, 3});  // both streams are alike
+    const Tensor one = random_tensor({4, 3}, 2);
+    for (int t = 0; t < 4; ++t)
+      for (int b = 0; b < 2; ++b) std::copy_n(one.data<float>() + 3 * t, 3, x.data<float>() + (2 * t + b) * 3);
+    return layer(x).to_vector();
+  };
+  const auto plain = outputs(0, true, 0, 0), dropped = outputs(0.5f, true, 0, 0);
+  EXPECT_NE(plain, dropped);
+  EXPECT_EQ(plain, outputs(0.5f, false, 0, 0));
+  EXPECT_NE(dropped, outputs(0.5f, true, 0, 1));
+  const auto shifted = outputs(0.5f, true, 1, 0);  // stream 1 is now the first row
+  for (int t = 0; t < 4; ++t)
+    for (std::size_t j = 0; j < 8; ++j)
+      EXPECT_FLOAT_EQ(shifted[static_cast<std::size_t>(2 * t) * 8 + j],
+                      dropped[static_cast<std::size_t>(2 * t + 1) * 8 + j]);
+}
+
+template <class M>
+void expect_same_on_the_device() {
+  const Tensor x = random_tensor({3, 2, 4}, 1), dy = random_tensor({3, 2, 5}, 2);
+  std::vector<std::vector<float>> outcomes[2];
+  for (const Device device : {kCpu, kTrap}) {
+    M layer({.in = 4, .hidden = 5, .layers = 2, .dropout = 0.5f});
+    layer.initialize(1);
+    ParameterArena arena(layer.parameters(), device);
+    Tensor here = Tensor::empty(x.shape(), DType::f32, device), up = Tensor::empty(dy.shape(), DType::f32, device);
+    here.copy_from(x), up.copy_from(dy);
+    const Tensor y = layer(here);
+    EXPECT_EQ(y.device(), device);
+    auto& outcome = outcomes[device == kTrap];
+    outcome.push_back(y.to_vector());
+    record("dot", Tensor::full({1}, 0, device), {y}, [up](const Tensor&, Grads& grads) { grads.put(0, up); }).backward();
+    for (const auto& p : layer.parameters()) outcome.push_back(p->grad().to_vector());
+  }
+  EXPECT_EQ(outcomes[0], outcomes[1]);
+}
+
+TEST(Recurrent, TouchesTheDevicesMemoryOnlyWhereItMay) {
+  expect_same_on_the_device<LSTM>();
+  expect_same_on_the_device<GRU>();
+}
+
+TEST(Lstm, TellsNamesRolesAndPyTorchsInitialValues) {
+  LSTM layer({.in = 3, .hidden = 25, .layers = 2});
+  layer.initialize(1);
+  std::vector<std::string> names;
+  for (const auto& p : layer.named_parameters()) {
+    names.push_back(p.name);
+    EXPECT_EQ(p.parameter->info.role, p.name.starts_with("weight") ? Role::recurrent : Role::bias);
+    for (float v : p.parameter->value().to_vector()) EXPECT_LE(std::abs(v), 0.2f);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_ih_l1",
+                                             "weight_hh_l1", "bias_ih_l1", "bias_hh_l1"}));
+  EXPECT_EQ(layer.parameter_count(), 4 * 25 * (3 + 25 + 2) + 4 * 25 * (25 + 25 + 2));
+}
+
+TEST(Lstm, SaysWhatDoesNotFit) {
+  LSTM layer({.in = 3, .hidden = 4});
+  const std::string wrong_width = error_of<ShapeError>([&] { layer(Tensor::zeros({2, 1, 5})); });
+  EXPECT_NE(wrong_width.find("[2, 1, 5], not [T, B, 3]"), std::string::npos) << wrong_width;
+  LSTM::State state;
+  layer(Tensor::zeros({2, 6, 3}), state);
+  const std::string other_batch = error_of<ShapeError>([&] { layer(Tensor::zeros({2, 5, 3}), state); });
+  EXPECT_NE(other_batch.find("[1, 6, 4]"), std::string::npos) << other_batch;
+  EXPECT_NE(other_batch.find("not [1, 5, 4]"), std::string::npos) << other_batch;
+  EXPECT_THROW(layer(Tensor::zeros({0, 5, 3})), ShapeError);
+  EXPECT_THROW(layer(Tensor::zeros({2, 0, 3})), ShapeError);
+  EXPECT_THROW(layer(Tensor::zeros({3})), ShapeError);
+  EXPECT_THROW(LSTM({.in = 0, .hidden = 4}), ShapeError);
+  EXPECT_THROW(LSTM({.in = 1, .hidden = 4, .dropout = 1}), ShapeError);
+}
+
+}  // namespace
+}  // namespace laconic
