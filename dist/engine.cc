@@ -111,7 +111,7 @@ void Engine::run_here(Running& running) {
         CommError(concat(running.operation.name, ": waits for a message, but this is the only rank.")));
 }
 
-void Engine::wait(const Ticket& ticket) { wait_for(ticket, true); }
+void Engine::wait(const Ticket& ticket, bool patiently) { wait_for(ticket, true, patiently); }
 
 void Engine::run(std::string name, std::function<Task<>(Communicator&)> body) {
   Operation operation{.name = std::move(name), .slot = 0, .priority = 0, .body = std::move(body)};
@@ -142,13 +142,13 @@ void Engine::wait_working(const Ticket& ticket) {
   if (!ticket.state_->done) std::rethrow_exception(failure_);
 }
 
-void Engine::wait_for(const Ticket& ticket, bool exposed) {
+void Engine::wait_for(const Ticket& ticket, bool exposed, bool patiently) {
   if (!ticket.valid()) return;
   std::unique_lock lock(mutex_);
   const Ticket::State& state = *ticket.state_;
   if (!state.done && !failure_) {
     const Clock::time_point begin = Clock::now();
-    waiting_since_ = begin;
+    if (!patiently) waiting_since_ = begin;
     changed_.wait(lock, [&] { return state.done || failure_; });  // the communication thread watches the time-out
     waiting_since_.reset();
     const Clock::time_point end = Clock::now();

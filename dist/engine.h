@@ -88,7 +88,8 @@ class Engine {
   Ticket submit(Operation operation);
   /// Blocks until the operation has ended; rethrows what it threw. Throws CommError if nothing moves for the time-out
   /// (operation, peer and bytes so far, of every rank), or if another rank aborted (its sentence).
-  void wait(const Ticket& ticket);
+  /// `patiently`: without a time-out, for what another rank may rightly take any time to do.
+  void wait(const Ticket& ticket, bool patiently = false);
   /// submit and wait, on slot 0: for broadcasts, checks and evaluation. Not counted as exposed. While nothing else is
   /// under way the calling thread does the work itself: handing it over and back would cost as much as a small
   /// exchange.
@@ -143,7 +144,7 @@ class Engine {
   Task<> supervise(Running& running, std::vector<Running*>& finished);
   void finish();
   void fail(std::exception_ptr error);
-  void wait_for(const Ticket& ticket, bool exposed);
+  void wait_for(const Ticket& ticket, bool exposed, bool patiently = false);
 
   // engine_watch.cc
   void beat();

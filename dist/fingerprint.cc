@@ -22,13 +22,11 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
   }
 }
 
-}  // namespace
+constexpr const char* kName = "comparing options";
 
-void check_fingerprint(Engine& engine, const std::string& mine) {
-  std::vector<std::string> all;
-  engine.run("comparing options", [&](Communicator& comm) { return allgather_blobs(comm, mine, all); });
+void require_equal(const std::vector<std::string>& all) {
   std::vector<int> others;
-  for (int r = 1; r < engine.size(); ++r)
+  for (int r = 1; r < static_cast<int>(all.size()); ++r)
     if (all[static_cast<std::size_t>(r)] != all[0]) others.push_back(r);
   if (others.empty()) return;
   const auto [theirs, zeros] = first_difference(all[static_cast<std::size_t>(others[0])], all[0]);
@@ -38,6 +36,20 @@ void check_fingerprint(Engine& engine, const std::string& mine) {
   throw CommError(concat("fingerprint: rank ", others[0], " has ", shown(theirs), " where rank 0 has ", shown(zeros),
                          others.size() > 1 ? concat(" (ranks ", ranks, " differ from rank 0)") : "",
                          ". Start all ranks with the same program, options and data."));
+}
+
+}  // namespace
+
+void check_fingerprint(Engine& engine, const std::string& mine) {
+  std::vector<std::string> all;
+  engine.run(kName, [&](Communicator& comm) { return allgather_blobs(comm, mine, all); });
+  require_equal(all);
+}
+
+void check_fingerprint(const Worker& worker, const std::string& mine) {
+  std::vector<std::string> all;
+  worker.run(kName, [&](Communicator& comm) { return allgather_blobs(comm, mine, all); });
+  require_equal(all);
 }
 
 }  // namespace laconic::dist

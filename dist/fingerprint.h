@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "dist/engine.h"
+#include "dist/world.h"
 
 namespace laconic::dist {
 
@@ -9,5 +9,7 @@ namespace laconic::dist {
 /// data, the plan. Every rank compares all of them with rank 0's.
 /// Throws CommError on all ranks, with the same sentence: the first rank and line that differ, and both values.
 void check_fingerprint(Engine& engine, const std::string& mine);
+/// The same among the workers of a world that may have servers.
+void check_fingerprint(const Worker& worker, const std::string& mine);
 
 }  // namespace laconic::dist

@@ -8,15 +8,22 @@
 
 namespace laconic::dist {
 
-/// One rank, as its compute thread sees it.
+/// One rank, as its compute thread sees it: a worker, or, if the world has dedicated servers, one of these. Workers come
+/// first, so that rank 0 is one.
 struct Worker {
-  int rank;
-  int size;
+  int rank;  ///< 0 .. size-1 of a worker; size .. engine.size()-1 of a server
+  int size;  ///< workers N
   Engine& engine;
+
+  int servers() const { return engine.size() - size; }  ///< dedicated ones
+  bool serves() const { return rank >= size; }
+  /// Engine::run among the workers alone. All of them call it, and no server.
+  void run(std::string name, std::function<Task<>(Communicator&)> body) const;
 };
 
 struct WorldOptions {
-  int workers = 0;  ///< threads of this process; 0: as many as mpirun started, else 1
+  int workers = 0;  ///< threads of this process; 0: as many as mpirun started (less the servers), else 1
+  int servers = 0;  ///< further ranks, the last ones, that serve parameters and train nothing
   double timeout_seconds = 300;
   /// A network emulated between the threads. Their compute threads then run at nice 19 (kernel and data threads inherit
   /// it), the communication threads do not: with busy cores messages would else be late by the scheduler's tick.
@@ -35,7 +42,7 @@ int ranks_under_mpirun();
 /// emulated), or, under mpirun, once here as the rank that mpirun says. Returns when every rank of this process has
 /// ended. If one throws, all ranks end quickly: here the first error is rethrown; under mpirun its sentence is printed
 /// once and the processes end with exit code 2 for UsageError, else 1. Throws UsageError if `workers` contradicts
-/// mpirun, or if mpirun is there but this build has no MPI, or for a link between MPI processes or of one worker.
+/// mpirun, or if mpirun is there but this build has no MPI, or for a link between MPI processes or of one rank.
 WorldReport run_workers(const WorldOptions& options, const std::function<void(Worker&)>& body);
 
 }  // namespace laconic::dist

@@ -1,22 +1,10 @@
 #pragma once
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "dist/engine.h"
-#include "dist/plan.h"
-#include "dist/sync/strategy.h"
+#include "dist/sync/bucket_sync.h"
 
 namespace laconic::dist {
-
-/// When gradients travel and updates are made. It changes no bit: the messages are the plan's.
-///   none      all after the whole backward
-///   backward  each as soon as it is ready, all waited for at the end of the step (as PyTorch's DDP does)
-///   forward   each as soon as it is ready, waited for before its parameters' next forward (HybridAR)
-enum class Overlap : std::uint8_t { none, backward, forward };
-const char* to_string(Overlap overlap);
-/// throws UsageError (suggests the nearest)
-Overlap overlap_named(const std::string& name);
 
 /// What the gradients of a step are on the network, the mean over N ranks; nothing if MPI's own allreduce moves some.
 std::optional<double> bytes_of_step(const Plan& plan, int N);
@@ -29,7 +17,7 @@ std::optional<double> bytes_of_step(const Plan& plan, int N);
 /// throws  UsageError if the plan wants MPI's own allreduce and MPI has not started the ranks
 ///         CommError from before_forward, end_step or flush if a rank is lost
 /// source  HybridAR (overlap through the next forward); PyTorch DDP (buckets)
-class AllreduceSync final : public Strategy {
+class AllreduceSync final : public BucketSync {
  public:
   struct Options {
     bool mean = true;  ///< --reduce mean: updates take the sum over ranks divided by N; else the sum
@@ -41,45 +29,18 @@ class AllreduceSync final : public Strategy {
       : AllreduceSync(arena, engine, std::move(plan), std::move(update), Options{}) {}
   AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options);
   /// Halts the engine if gradients are still under way (an exception passes): it must not work in a freed arena.
-  ~AllreduceSync() override;
+  ~AllreduceSync() override { halt_what_is_under_way(); }
 
-  const Plan& plan() const { return plan_; }
-
-  void begin_step(const StepContext& context) override;
-  void gradient_ready(Parameter& parameter, Rows rows) override;
-  void before_forward(Parameter& parameter, Rows rows) override;
   void end_step(StepStats& stats) override;
-  void flush() override;
 
  private:
-  struct State {  // of one bucket
-    enum class Phase : std::uint8_t { filling, ready, under_way } phase = Phase::filling;
-    std::int64_t waits_for = 0;  // elements whose gradient is not ready yet
-    Ticket ticket;
-    StepContext context;
-    Tensor buffer;  // of a bucket that is copied, while under way
-  };
-  void submit(std::size_t bucket);
-  void apply(std::size_t bucket);
-  void submit_ready();
-  Slice<float> gathered(const Bucket& bucket, State& state);
-  void scatter(const Bucket& bucket, State& state);
-  /// f(bucket) for every bucket that holds some of these rows.
-  template <class F>
-  void for_buckets(const Parameter& parameter, Rows rows, F f);
-  Parameter& parameter(int place) const { return *arena_.parameters()[static_cast<std::size_t>(place)]; }
+  Operation exchange(std::size_t bucket) override;
+  void arrived(std::size_t bucket) override;
+  Slice<float> gathered(std::size_t bucket);
+  void scatter(std::size_t bucket);
 
-  const ParameterArena& arena_;
-  Engine& engine_;
-  const Plan plan_;
   Update update_;
-  const Options options_;
-  StepContext context_;
-  std::vector<State> states_;  // by bucket
-  int first_slot_;
-  std::uint64_t dense_bytes_;
-  EngineCounters seen_;  // at the last end_step
-  double update_seconds_ = 0;
+  std::vector<Tensor> buffers_;  // by bucket, of one that is copied, while under way
   std::uint64_t copied_bytes_ = 0, copied_bytes_peak_ = 0;
 };
 

@@ -25,6 +25,8 @@ using Update = std::function<void(Parameter&, Rows, const StepContext&)>;
 struct StepStats {
   std::uint64_t bytes_sent = 0;   ///< handed to the network since the last end_step; not what MPI's own allreduce moves
   std::uint64_t bytes_dense = 0;  ///< what a dense ring sends a step
+  /// Of them, where there are parameter servers: what this rank sent as a worker to servers, and as a server to workers.
+  std::uint64_t bytes_up = 0, bytes_down = 0;
   double select_ms = 0;           ///< choosing what to send
   double comm_ms = 0;             ///< at least one operation was under way
   double exposed_ms = 0;          ///< the compute thread was blocked; belongs to the step whose forward it blocked

@@ -1,0 +1,108 @@
+#include "dist/server/leg.h"
+
+#include <algorithm>
+
+#include "dist/collective/reduce.h"
+
+namespace laconic::dist {
+namespace {
+
+std::size_t pieces_of(std::size_t elements) { return (elements + kPieceElements - 1) / kPieceElements; }
+
+template <class T>
+Slice<T> piece(Slice<T> x, std::size_t i) {
+  const std::size_t from = i * kPieceElements;
+  return x.sub(from, std::min(kPieceElements, x.size() - from));
+}
+
+/// Room for one piece on its way through a codec, and its key.
+std::size_t room_for(const Leg& leg, std::size_t elements) {
+  return leg.codec->max_bytes(std::min(elements, kPieceElements));
+}
+
+void decode(const Leg& leg, Slice<const std::byte> payload, Slice<float> x, int from) {
+  try {
+    leg.codec->decode(payload, x);
+  } catch (const DataError& e) {
+    throw CommError(concat("server: what rank ", from, " sent is no payload of ", x.size(), " elements: ", e.what()));
+  }
+}
+
+}  // namespace
+
+Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<const float> x, Leg leg) {
+  const std::size_t count = pieces_of(x.size());
+  compress::Bytes payload;
+  std::vector<Slice<const std::byte>> parts;
+  for (std::size_t i = 0; i < count; ++i) parts.push_back(piece(x, i).bytes());
+  if (leg.codec != nullptr) {
+    payload.reserve(count * room_for(leg, x.size()));  // addresses stay
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t begin = payload.size();
+      compress::Key key = leg.key;
+      key.hop += static_cast<std::uint32_t>(i);
+      leg.codec->encode(piece(x, i), key, payload);
+      parts[i] = payload.slice().sub(begin, payload.size() - begin);
+    }
+    comm.count_buffer(static_cast<std::ptrdiff_t>(payload.size()));
+  }
+  try {
+    std::vector<Transfer> sending;
+    for (std::size_t i = 0; i < count; ++i)
+      for (const int to : ranks) {
+        if (leg.sent != nullptr && to != comm.rank()) *leg.sent += parts[i].size();
+        sending.push_back(comm.send(to, parts[i]));
+      }
+    for (const Transfer& transfer : sending) co_await transfer;
+  } catch (...) {
+    comm.cancel();  // nothing under way may outlive the payload
+    throw;
+  }
+  comm.count_buffer(-static_cast<std::ptrdiff_t>(payload.size()));
+}
+
+Task<> recv_floats(Communicator& comm, int from, Slice<float> x, Leg leg) {
+  const std::vector<int> one{from};
+  co_await recv_sum(comm, one, x, leg);
+}
+
+Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> x, Leg leg) {
+  const std::size_t count = pieces_of(x.size());
+  const std::size_t room =
+      leg.codec == nullptr ? std::min(x.size(), kPieceElements) * sizeof(float) : room_for(leg, x.size());
+  const std::size_t first_buffered = leg.codec == nullptr ? 1 : 0;  // plain: the first part comes straight to its place
+  if (ranks.empty() || count == 0) co_return;
+  const Scratch<std::byte> inboxes(comm, (ranks.size() - first_buffered) * room, x.device());
+  const Scratch<float> decoded(comm, leg.codec == nullptr ? 0 : std::min(x.size(), kPieceElements), x.device());
+  const auto inbox = [&](std::size_t r) { return inboxes.slice().sub((r - first_buffered) * room, room); };
+  const auto post = [&](std::size_t r, std::size_t i) {
+    if (leg.codec != nullptr) return comm.recv(ranks[r], inbox(r));
+    const Slice<float> here = piece(x, i);
+    return comm.recv(ranks[r], r == 0 ? here.bytes() : inbox(r).first(here.size_bytes()));
+  };
+  std::vector<Transfer> coming;
+  for (std::size_t r = 0; r < ranks.size(); ++r) coming.push_back(post(r, 0));
+  for (std::size_t i = 0; i < count; ++i) {
+    const Slice<float> here = piece(x, i);
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      const Transfer transfer = coming[r];
+      const std::size_t came = co_await transfer;
+      require<CommError>(leg.codec != nullptr || came == here.size_bytes(), "server: rank ", comm.rank(), " expected ",
+                         here.size_bytes(), " bytes from rank ", ranks[r], " but ", came,
+                         " came. Do all ranks run the same model and options?");
+      if (leg.codec != nullptr) {
+        const Slice<float> values = r == 0 ? here : decoded.first(here.size());
+        decode(leg, inbox(r).first(came), values, ranks[r]);
+        if (r > 0) add_in_place(here, values);
+      } else if (r > 0) {
+        const Slice<std::byte> bytes = inbox(r);
+        add_in_place(here, Slice<const float>(reinterpret_cast<const float*>(bytes.data()), here.size(), x.device()));
+      }
+      if (i + 1 < count) coming[r] = post(r, i + 1);
+    }
+    if (ranks.size() > 1)
+      co_await comm.work(static_cast<double>(here.size_bytes() * (ranks.size() - 1)) * kAddSecondsPerByte);
+  }
+}
+
+}  // namespace laconic::dist

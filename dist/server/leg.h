@@ -1,0 +1,67 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "compress/codec.h"
+#include "dist/communicator.h"
+
+namespace laconic::dist {
+
+/// How one way of a bucket travels, up to its server or down to the workers: in pieces of 256 KiB, so that what is more
+/// urgent overtakes it and adding goes on while the next piece is on its way; as they are, or each through a codec.
+/// Where pieces are cut changes no bit of plain floats.
+struct Leg {
+  const compress::Codec* codec = nullptr;  ///< null: plain floats. Outlives the operation
+  compress::Key key{};                     ///< seed, step, operation, rank; its hop counts pieces
+  /// Grows by what is handed to the network; what stays on this rank does not count. Null: nobody counts.
+  std::atomic<std::uint64_t>* sent = nullptr;
+};
+inline constexpr std::size_t kPieceElements = 64 << 10;
+
+/// Both ways of all buckets.
+struct Legs {
+  const compress::Codec* up = nullptr;    ///< of gradients; null: plain floats
+  const compress::Codec* down = nullptr;  ///< of parameters
+  std::uint64_t seed = 0;
+
+  /// The keys name worker, bucket and step, never the server: which rank serves changes no bit.
+  Leg upward(std::size_t bucket, std::int64_t step, int worker, std::atomic<std::uint64_t>* sent = nullptr) const {
+    return {up, key(bucket, step, 0, static_cast<std::uint32_t>(worker)), sent};
+  }
+  Leg downward(std::size_t bucket, std::int64_t step, std::atomic<std::uint64_t>* sent = nullptr) const {
+    return {down, key(bucket, step, 1u << 31, 0), sent};
+  }
+
+ private:
+  compress::Key key(std::size_t bucket, std::int64_t step, std::uint32_t hop, std::uint32_t rank) const {
+    return {seed, static_cast<std::uint64_t>(step), static_cast<std::uint32_t>(bucket), hop, rank};
+  }
+};
+
+/// x to each of these ranks: encoded once, so that all of them read the same.
+Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<const float> x, Leg leg);
+
+/// What a rank sends by send_floats. throws CommError if something else comes
+Task<> recv_floats(Communicator& comm, int from, Slice<float> x, Leg leg);
+
+/// x = what ranks[0] sends by send_floats, plus what ranks[1] sends, ...: added in this order, whatever comes first, so
+/// that the bits are those of the naive sum. A part that is early waits in its receive buffer.
+///   memory   one piece for each rank but the first; through a codec for each rank, and one more
+///   throws   CommError if something else comes
+Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> x, Leg leg);
+
+/// A few bytes ahead of a leg whose length varies: as bytes, little-endian, no padding.
+template <class Header>
+Task<> send_header(Communicator& comm, int to, Header header, Leg leg) {
+  const Slice<const std::byte> bytes = Slice<const Header>(&header, 1).bytes();
+  if (leg.sent != nullptr && to != comm.rank()) *leg.sent += bytes.size();
+  try {
+    co_await comm.send(to, bytes);
+  } catch (...) {
+    comm.cancel();
+    throw;
+  }
+}
+
+}  // namespace laconic::dist

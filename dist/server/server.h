@@ -1,0 +1,70 @@
+#pragma once
+#include <atomic>
+#include <vector>
+
+#include "core/state.h"
+#include "dist/server/leg.h"
+#include "dist/server/shard.h"
+#include "dist/sync/strategy.h"
+
+namespace laconic::dist {
+
+/// The serving half of a parameter server ("Plump-DP", INCEPTIONN's worker-aggregator): values, optimiser and sums of
+/// some buckets. The other half is the workers' strategy (sync/ps.h). Once a step, bucket by bucket, each in a slot of
+/// its own, beside all others:
+///
+///     worker 0 ... N-1                                  server of the bucket
+///     ──────────────                                    ────────────────────
+///     its gradient is ready
+///       push, in pieces  ──────────────── up ─────────▶ sum = part 0 + part 1 + … + part N-1     in rank order
+///                                                       update(sum)             momentum and weight decay live here
+///       before its next forward ◀──────── down ───────  new values, the same bytes to all
+///     value = what came
+///
+/// All of a round runs on the communication thread: where the server is a worker too, its compute thread trains
+/// meanwhile, and nobody but this thread touches the shard while rounds are under way. A dedicated server is told by
+/// rank 0 when a round begins (control.h); a colocated one learns it from its own strategy.
+class ParameterServer {
+ public:
+  struct Options {
+    std::vector<int> workers;  ///< ranks that push and pull, ascending
+    Legs legs{};
+  };
+  /// update : from Parameter::grad() of the shard's parameters, times context.gradient_scale; called on the
+  /// communication thread. The shard must outlive the server.
+  ParameterServer(Shard& shard, Update update, Options options)
+      : shard_(shard), update_(std::move(update)), o_(std::move(options)), versions_(shard.units().size()) {}
+  virtual ~ParameterServer() = default;
+  ParameterServer(const ParameterServer&) = delete;
+  ParameterServer& operator=(const ParameterServer&) = delete;
+
+  /// One round. context.gradient_scale, lr and step are those of the update.
+  /// throws CommError if a worker sends something else than is due
+  virtual Task<> serve(Communicator& comm, const Shard::Unit& unit, StepContext context);
+
+  const Shard& shard() const { return shard_; }
+  /// Handed to the network on the way down so far. Any thread.
+  std::uint64_t bytes_down() const { return sent_.load(std::memory_order_relaxed); }
+
+  /// Values, and how often each bucket was updated; the optimiser is the caller's. While no round is under way.
+  virtual void save(StateDict& state) const;
+  /// throws DataError if these are not of this shard
+  virtual void load(const StateDict& state);
+
+ protected:
+  std::int64_t& version(const Shard::Unit& unit);
+  /// The sum stands in the shard: one update of all the bucket holds.
+  void apply(const Shard::Unit& unit, const StepContext& context);
+  const std::vector<int>& workers() const { return o_.workers; }
+  const Legs& legs() const { return o_.legs; }
+  std::atomic<std::uint64_t>& sent() { return sent_; }
+
+ private:
+  Shard& shard_;
+  Update update_;
+  const Options o_;
+  std::vector<std::int64_t> versions_;  // by unit: updates so far
+  std::atomic<std::uint64_t> sent_{0};
+};
+
+}  // namespace laconic::dist

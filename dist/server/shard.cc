@@ -1,0 +1,111 @@
+#include "dist/server/shard.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+namespace laconic::dist {
+
+std::vector<int> servers_of(const Plan& plan, int servers) {
+  require<UsageError>(servers >= 1, "there are ", servers, " servers where at least 1 is needed (--servers): add one");
+  std::vector<std::size_t> order(plan.buckets.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return plan.buckets[a].elements > plan.buckets[b].elements; });
+  std::vector<std::int64_t> load(static_cast<std::size_t>(servers));
+  std::vector<int> owner(plan.buckets.size());
+  for (const std::size_t b : order) {
+    const auto least = std::min_element(load.begin(), load.end());
+    owner[b] = static_cast<int>(least - load.begin());
+    *least += plan.buckets[b].elements;
+  }
+  return owner;
+}
+
+Shard::Shard(const Plan& plan, const std::vector<ParameterInfo>& all, const std::vector<int>& owner, int server) {
+  std::vector<std::shared_ptr<Parameter>> mine;
+  for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+    if (owner[b] != server) continue;
+    const Bucket& bucket = plan.buckets[b];
+    Unit unit{.bucket = b, .priority = bucket.priority, .name = bucket.name};
+    for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
+      const ParameterInfo& info = all[static_cast<std::size_t>(i)];
+      Shape shape = info.shape;
+      if (bucket.chunk()) shape = Shape{bucket.rows.count, info.elements / info.shape[0]};
+      mine.push_back(std::make_shared<Parameter>(shape, info.role));
+      mine.back()->info.name = bucket.chunk() ? bucket.name : info.name;
+      mine.back()->info.output = info.output;
+      unit.parameters.push_back(mine.back().get());
+    }
+    units_.push_back(std::move(unit));
+  }
+  std::reverse(mine.begin(), mine.end());  // an arena is in the reverse order of registration
+  arena_ = std::make_unique<ParameterArena>(mine);
+  for (Unit& unit : units_) {
+    const ParameterInfo &first = unit.parameters.front()->info, &last = unit.parameters.back()->info;
+    unit.offset = first.offset;
+    unit.elements = last.offset + last.elements - first.offset;
+    require<Error>(unit.elements == plan.buckets[unit.bucket].elements, "server: the bucket ", unit.name, " has ",
+                   plan.buckets[unit.bucket].elements, " elements among the workers and ", unit.elements, " here.");
+  }
+}
+
+const Shard::Unit* Shard::unit_of(std::size_t bucket) const {
+  const auto it = std::lower_bound(units_.begin(), units_.end(), bucket,
+                                   [](const Unit& unit, std::size_t b) { return unit.bucket < b; });
+  return it != units_.end() && it->bucket == bucket ? &*it : nullptr;
+}
+
+std::vector<ParameterInfo> infos_of(const ParameterArena& arena) {
+  std::vector<ParameterInfo> all;
+  for (const auto& p : arena.parameters()) all.push_back(p->info);
+  return all;
+}
+
+namespace {
+
+using Json = nlohmann::json;
+constexpr Role kRoles[] = {Role::conv, Role::linear, Role::recurrent, Role::embedding, Role::norm, Role::bias};
+
+}  // namespace
+
+std::string to_json(const std::vector<ParameterInfo>& all) {
+  Json list = Json::array();
+  for (const ParameterInfo& info : all) {
+    std::vector<std::int64_t> shape;
+    for (int i = 0; i < info.shape.rank(); ++i) shape.push_back(info.shape[i]);
+    list.push_back({{"name", info.name},
+                    {"shape", shape},
+                    {"role", to_string(info.role)},
+                    {"output", info.output},
+                    {"offset", info.offset}});
+  }
+  return list.dump();
+}
+
+std::vector<std::shared_ptr<Parameter>> parameters_from_json(const std::string& text) {
+  std::vector<std::shared_ptr<Parameter>> all;
+  try {
+    for (const Json& entry : Json::parse(text)) {
+      const auto dimensions = entry.at("shape").get<std::vector<std::int64_t>>();
+      require<DataError>(dimensions.size() <= Shape::kMaxRank, "a shape has ", dimensions.size(), " dimensions");
+      const Shape shape = Shape{std::span<const std::int64_t>(dimensions)};
+      const std::string role = entry.at("role").get<std::string>();
+      const auto* const found =
+          std::find_if(std::begin(kRoles), std::end(kRoles), [&](Role r) { return role == to_string(r); });
+      require<DataError>(found != std::end(kRoles), "there is no role '", role, "'");
+      all.push_back(std::make_shared<Parameter>(shape, *found));
+      ParameterInfo& info = all.back()->info;
+      info.name = entry.at("name").get<std::string>();
+      info.output = entry.at("output").get<bool>();
+      info.offset = entry.at("offset").get<std::int64_t>();
+      info.index = static_cast<int>(all.size()) - 1;
+    }
+  } catch (const nlohmann::json::exception& e) {
+    throw DataError(concat("server: what rank 0 says of the parameters is not readable (", e.what(),
+                           "). Start all ranks with the same program."));
+  }
+  return all;
+}
+
+}  // namespace laconic::dist

@@ -1,0 +1,52 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/parameter.h"
+#include "dist/plan.h"
+
+namespace laconic::dist {
+
+/// Which of K servers each bucket of a plan belongs to: the largest first, each to the server that has the fewest bytes
+/// so far (of equal ones the first). A function of the plan alone, equal on all ranks; it changes no bit.
+std::vector<int> servers_of(const Plan& plan, int servers);
+
+/// One server's share of a model: the parameters of its buckets, or the rows of them that a bucket holds, in an arena
+/// of their own: values, the sum of what workers send (in the place of gradients), and room for an optimiser's state.
+/// Knows no layer and no data. Within a bucket everything lies as in the workers' arena.
+class Shard {
+ public:
+  /// all : descriptions of the whole model's parameters in arena order.   server : buckets b with owner[b] == server
+  Shard(const Plan& plan, const std::vector<ParameterInfo>& all, const std::vector<int>& owner, int server);
+
+  struct Unit {  ///< one bucket
+    std::size_t bucket = 0;
+    int priority = 0;
+    std::string name{};
+    std::vector<Parameter*> parameters{};
+    std::int64_t offset = 0, elements = 0;  ///< in this arena, padding between parameters included
+  };
+  const std::vector<Unit>& units() const { return units_; }  ///< ascending by bucket
+  const Unit* unit_of(std::size_t bucket) const;             ///< null: another server has it
+
+  const ParameterArena& arena() const { return *arena_; }
+  Slice<float> values(const Unit& unit) const { return part(arena_->values(), unit); }
+  Slice<float> sum(const Unit& unit) const { return part(arena_->gradients(), unit); }
+
+ private:
+  static Slice<float> part(const Tensor& state, const Unit& unit) {
+    return state.slice().sub(static_cast<std::size_t>(unit.offset), static_cast<std::size_t>(unit.elements));
+  }
+  std::vector<Unit> units_;
+  std::unique_ptr<ParameterArena> arena_;
+};
+
+/// Descriptions of an arena's parameters, in arena order.
+std::vector<ParameterInfo> infos_of(const ParameterArena& arena);
+
+/// As text for a server that has no model: [{"name": …, "shape": […], "role": …, "output": …}, …] in arena order.
+std::string to_json(const std::vector<ParameterInfo>& all);
+/// Parameters with these descriptions, and nothing in them: for Plan::from_json and Shard. throws DataError
+std::vector<std::shared_ptr<Parameter>> parameters_from_json(const std::string& text);
+
+}  // namespace laconic::dist

@@ -1,0 +1,58 @@
+#pragma once
+#include <atomic>
+#include <functional>
+#include <vector>
+
+#include "dist/server/server.h"
+#include "dist/sync/bucket_sync.h"
+
+namespace laconic::dist {
+
+/// The workers' half of a parameter server (server/server.h has the picture): a bucket's gradients go to its server,
+/// straight from the arena, when they are ready; its new values come into the place of the gradients while the rest of
+/// backward and the next forward run, and are taken over before its parameters' next forward. The optimiser is the
+/// server's: there is none here. After a flush all workers hold the same bits, which are those of the naive sum in rank
+/// order whatever the number of servers, their places, the overlap and the order of arrival.
+///   cost    up and down n bytes a worker each; a dedicated server N n each way
+///   throws  CommError from before_forward, end_step or flush if a rank is lost
+class PsSync : public BucketSync {
+ public:
+  struct Options {
+    std::string name = "ps";  ///< of --sync: for state and errors
+    bool mean = true;         ///< --reduce mean
+    Overlap overlap = Overlap::forward;
+    int workers = 1;                 ///< N, whose gradients are joined
+    std::vector<int> server_rank{};  ///< by bucket: the rank that serves it
+    ParameterServer* own = nullptr;  ///< of a worker that serves too; outlives the strategy
+    Legs legs{};
+    /// Rank 0: a step's first gradient is ready, dedicated servers may begin its round. Null: there are none.
+    std::function<void(const StepContext&)> begins{};
+  };
+  PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options);
+  ~PsSync() override { halt_what_is_under_way(); }
+
+  void begin_step(const StepContext& context) override;
+  void gradient_ready(Parameter& parameter, Rows rows) override;
+  void end_step(StepStats& stats) override;
+
+ protected:
+  /// The worker's half of one round; on the communication thread.
+  virtual Task<> talk(Communicator& comm, std::size_t bucket, StepContext context);
+  void arrived(std::size_t bucket) override;
+
+  int server_of(std::size_t bucket) const { return o_.server_rank[bucket]; }
+  Slice<float> gradients_of(std::size_t b) const { return part(arena().gradients(), bucket(b)); }
+  const Options& options() const { return o_; }
+  std::atomic<std::uint64_t>& sent() { return sent_; }
+
+ private:
+  Operation exchange(std::size_t bucket) final;
+  Task<> round(Communicator& comm, std::size_t bucket, StepContext context);
+
+  const Options o_;
+  bool began_ = false;
+  std::atomic<std::uint64_t> sent_{0};  // on the way up
+  std::uint64_t seen_up_ = 0, seen_down_ = 0;
+};
+
+}  // namespace laconic::dist
