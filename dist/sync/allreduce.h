@@ -2,9 +2,15 @@
 #include <optional>
 #include <vector>
 
+#include "dist/collective/cost.h"
 #include "dist/sync/bucket_sync.h"
 
 namespace laconic::dist {
+
+/// What the sum over N ranks of so many bytes takes, as the collective that does it says: by this algorithm, in groups
+/// of `group` where it is hierarchical, in so many pieces where it is a ring. Nothing for Algorithm::mpi, which has no
+/// formula.
+std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group = 0, int pieces = 1);
 
 /// What the gradients of a step are on the network, the mean over N ranks; nothing if MPI's own allreduce moves some.
 std::optional<double> bytes_of_step(const Plan& plan, int N);

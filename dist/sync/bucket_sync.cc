@@ -28,10 +28,7 @@ const char* to_string(Overlap overlap) { return kOverlaps[static_cast<int>(overl
 Overlap overlap_named(const std::string& name) {
   for (int i = 0; i < static_cast<int>(std::size(kOverlaps)); ++i)
     if (name == kOverlaps[i]) return static_cast<Overlap>(i);
-  const std::string near = nearest(name, kOverlaps, std::size(kOverlaps));
-  throw UsageError(concat("unknown value '", name,
-                          "' (--overlap): ", near.empty() ? "" : concat("did you mean ", near, "? "),
-                          "There are none, backward, forward."));
+  refuse_unknown("value", name, "--overlap", {std::begin(kOverlaps), std::end(kOverlaps)});
 }
 
 Rows rows_of(const Bucket& bucket, const Parameter& p) { return bucket.chunk() ? bucket.rows : p.all_rows(); }
