@@ -39,6 +39,7 @@ Json counted(std::int64_t bytes, bool they_are) { return they_are ? Json(bytes) 
 Json object(const EvalReport& r) {
   Json eval = {{"epoch", r.epoch}, {"loss", shortest(r.loss)}, {"top1_error", shortest(rounded(r.top1_error))}};
   if (r.top5_error) eval["top5_error"] = shortest(rounded(*r.top5_error));
+  if (r.drift) eval["drift"] = rounded(*r.drift);
   eval["seconds"] = rounded(r.seconds);
   eval["bytes_sent_total"] = counted(r.bytes_sent_total, r.bytes_counted);
   return eval;
@@ -46,18 +47,25 @@ Json object(const EvalReport& r) {
 
 Json array(const std::vector<dist::LedgerRow>& rows) {
   Json list = Json::array();
-  for (const dist::LedgerRow& r : rows)
-    list.push_back({{"parameter", r.parameter},
-                    {"choice", r.choice},
-                    {"elements", r.elements},
-                    {"exchanges", r.exchanges},
-                    {"bytes", rounded(r.bytes)},
-                    {"sent", rounded(r.sent)},
-                    {"measured", r.measured},
-                    {"energy_sent", rounded(r.energy_sent)},
-                    {"energy_held", rounded(r.energy_held)},
-                    {"union_density", rounded(r.union_density)},
-                    {"oldest", r.oldest}});
+  for (const dist::LedgerRow& r : rows) {
+    Json row = {{"parameter", r.parameter},
+                {"choice", r.choice},
+                {"elements", r.elements},
+                {"exchanges", r.exchanges},
+                {"bytes", rounded(r.bytes)},
+                {"sent", rounded(r.sent)},
+                {"measured", r.measured},
+                {"energy_sent", rounded(r.energy_sent)},
+                {"energy_held", rounded(r.energy_held)},
+                {"union_density", rounded(r.union_density)},
+                {"oldest", r.oldest}};
+    if (r.choice == "layers") {
+      row["bytes_down"] = rounded(r.bytes_down);
+      row["times_sent"] = r.times_sent;
+      row["times_received"] = r.times_received;
+    }
+    list.push_back(std::move(row));
+  }
   return list;
 }
 
@@ -68,7 +76,7 @@ double now_seconds() {
 }  // namespace
 
 std::string to_json(const StepReport& r) {
-  return Json{{"step", r.step},
+  Json step{{"step", r.step},
               {"epoch", r.epoch},
               {"loss", shortest(r.loss)},
               {"lr", shortest(r.lr)},
@@ -82,8 +90,10 @@ std::string to_json(const StepReport& r) {
               {"select_ms", rounded(r.select_ms)},
               {"comm_ms", rounded(r.comm_ms)},
               {"exposed_ms", rounded(r.exposed_ms)},
-              {"update_ms", rounded(r.update_ms)}}
-      .dump();
+              {"update_ms", rounded(r.update_ms)}};
+  if (r.bytes_up_sum) step["bytes_up_sum"] = *r.bytes_up_sum;
+  if (r.bytes_down_sum) step["bytes_down_sum"] = *r.bytes_down_sum;
+  return step.dump();
 }
 
 std::string to_json(const EvalReport& r) { return Json{{"eval", object(r)}}.dump(); }
@@ -109,6 +119,8 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
               {"bytes_dense_total", s.bytes_dense_total},
               {"bytes_network_total", counted(s.bytes_network_total, info.bytes_counted)},
               {"buffer_bytes_peak", s.buffer_bytes_peak}};
+  if (s.bytes_up_total) all["bytes_up_total"] = *s.bytes_up_total;
+  if (s.bytes_down_total) all["bytes_down_total"] = *s.bytes_down_total;
   if (s.link_late_share) all["link_late_share"] = rounded(*s.link_late_share);
   if (s.last_eval) all["eval"] = object(*s.last_eval);
   if (!s.ledger.empty()) all["ledger"] = array(s.ledger);

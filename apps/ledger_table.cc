@@ -8,9 +8,25 @@
 
 namespace laconic {
 
+namespace {
+
+/// Of layers that travel whole or not at all.
+std::string layer_table(const std::vector<dist::LedgerRow>& rows, std::size_t width) {
+  std::string text = fmt::format("{:<{}}  {:>11} {:>8} {:>8} {:>8} {:>10} {:>10} {:>7}\n", "layer", width, "elements",
+                                 "steps", "sent", "came", "up", "down", "age");
+  for (const auto& r : rows)
+    text += fmt::format("{:<{}}  {:>11} {:>8} {:>8} {:>8} {:>10} {:>10} {:>7}\n", r.parameter, width, r.elements,
+                        r.exchanges, r.times_sent, r.times_received, human_bytes(r.bytes), human_bytes(r.bytes_down),
+                        r.oldest);
+  return text + "sent, came: steps in which rank 0 sent the layer, and got it back; age: steps since it was sent\n";
+}
+
+}  // namespace
+
 std::string ledger_table(const std::vector<dist::LedgerRow>& rows) {
   std::size_t width = 9;
   for (const auto& r : rows) width = std::max(width, r.parameter.size());
+  if (!rows.empty() && rows.front().choice == "layers") return layer_table(rows, width);
   std::string text = fmt::format("{:<{}}  {:<15} {:>11} {:>10} {:>10} {:>9} {:>9} {:>8} {:>7}\n", "parameter", width,
                                  "choice", "elements", "sent", "bytes", "energy %", "held %", "union %", "oldest");
   for (const auto& r : rows) {

@@ -19,6 +19,7 @@ struct OptionFamily {
 };
 
 OptionFamily sparse_options();  ///< RedSync and its neighbours
+OptionFamily server_options();  ///< with a parameter server
 
 /// All of them, in the order of --help.
 const std::vector<OptionFamily>& option_families();

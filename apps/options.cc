@@ -72,7 +72,7 @@ std::string option_in(const std::string& text) {
 }  // namespace
 
 const std::vector<OptionFamily>& option_families() {
-  static const std::vector<OptionFamily> families{sparse_options()};
+  static const std::vector<OptionFamily> families{sparse_options(), server_options()};
   return families;
 }
 
@@ -232,12 +232,12 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
   if (options.link && dist::ranks_under_mpirun() > 0)
     refuse("a link is emulated between threads only, and these are MPI processes", "--link",
            "use --workers without mpirun, or a real network");
-  if (options.link && options.workers.value_or(1) == 1)
+  const int ranks = options.workers.value_or(1) + options.servers.value_or(0);
+  if (options.link && ranks == 1)
     refuse("one worker has nobody to talk to", "--link", "add --workers 4");
   for (const auto& [rank, spec] : options.link_of)
-    if (rank >= *options.workers)
-      refuse(fmt::format("there is no worker {}", rank), "--link-of",
-             fmt::format("ranks are 0 to {}", *options.workers - 1));
+    if (rank >= ranks)
+      refuse(fmt::format("there is no worker {}", rank), "--link-of", fmt::format("ranks are 0 to {}", ranks - 1));
   if (options.resume && options.resume_path.empty() && options.save.empty())
     refuse("there is no place to resume from", "--resume", "give a checkpoint, or --save DIR to take its newest");
   if (options.resume && !options.init.empty())

@@ -45,9 +45,11 @@ struct TrainOptions {
   int threads = 0;             ///< kernel threads per worker; 0: cores / ranks on this host
   int data_threads = 1;
   std::string device = "cpu";
-  std::string sync = "allreduce";     ///< none | allreduce | a name of dist::sparse_methods()
+  std::string sync = "allreduce";     ///< none | allreduce | a name of dist::sparse_methods() or server_methods()
   dist::SparseOptions sparse;         ///< of those
   bool no_mask = false, no_feedback = false;  ///< of sparse
+  dist::ServerOptions server;         ///< of these, and of
+  std::optional<int> servers;         ///< dedicated ranks; 0: the workers serve
   std::int64_t ledger = 0;            ///< measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan;             ///< --allreduce, --fusion, --chunk
   std::string plan_file;              ///< what travels how, instead of by these

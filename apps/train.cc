@@ -15,6 +15,7 @@
 #include "apps/progress.h"
 #include "dist/collective/allgather.h"
 #include "dist/trainer/image_classification.h"
+#include "dist/trainer/server_half.h"
 #include "layers/models/zoo.h"
 
 namespace laconic {
@@ -111,6 +112,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.dropout = !o.no_dropout;
   t.sync = o.sync;
   t.sparse = o.sparse;
+  t.server = o.server;
   t.ledger_every = o.ledger;
   t.dump_gradients = o.dump_gradients;
   t.plan = o.plan;
@@ -169,9 +171,22 @@ RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData&
   const int ranks = dist::ranks_under_mpirun();
   Trace trace;
   RunSummary summary;
-  dist::WorldOptions world{.workers = o.workers.value_or(ranks > 0 ? 0 : 1), .timeout_seconds = o.timeout};
+  dist::WorldOptions world{.workers = o.workers.value_or(ranks > 0 ? 0 : 1),
+                           .servers = o.servers.value_or(0),
+                           .timeout_seconds = o.timeout};
   if (o.link) world.link = dist::LinkOptions{.all = *o.link, .of = o.link_of};
   const dist::WorldReport report = dist::run_workers(world, [&](dist::Worker& worker) {
+    TrainerOptions options = trainer_options(o, worker.engine.size(), model_name);
+    if (!o.trace.empty()) {
+      options.trace = &trace;
+      trace.row(worker.rank, "compute");  // the upper line
+      worker.engine.set_trace(&trace.row(worker.rank, "communication"));
+    }
+    if (worker.serves()) {
+      serve(worker, options);
+      if (!o.trace.empty() && !o.dry_run && !o.eval_only) write_trace(trace, worker, o.trace);
+      return;
+    }
     const std::shared_ptr<const ImageDataset> data = shared.get();
     require_fit(model_info(model_name), *data, o.data);
     const ImageClassification::Options task{.batch = o.batch,
@@ -181,12 +196,6 @@ RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData&
                                             .data_threads = o.data_threads,
                                             .seed = o.seed};
     ImageClassification workload(make_model(model_name, {.classes = data->classes}), data, worker.rank, worker.size, task);
-    TrainerOptions options = trainer_options(o, worker.size, model_name);
-    if (!o.trace.empty()) {
-      options.trace = &trace;
-      trace.row(worker.rank, "compute");  // the upper line
-      worker.engine.set_trace(&trace.row(worker.rank, "communication"));
-    }
     Trainer trainer(worker, workload, options, &observers);
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());

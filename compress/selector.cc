@@ -4,8 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <functional>
-#include <unordered_set>
 
+#include "compress/draw.h"
 #include "compress/magnitude.h"
 #include "compress/select_fast.h"
 #include "compress/select_steps.h"
@@ -69,25 +69,6 @@ void adacomp(Slice<const float> values, Slice<const float> latest, std::size_t b
       out.values.push_back(values[i]);
     }
   }
-}
-
-/// k of n without repetition. source: Vitter 1984 (method A for many); Floyd (Bentley 1987) for few
-void draw(std::size_t n, std::size_t k, const Key& key, std::vector<std::uint32_t>& indices) {
-  Random random(key.seed, Purpose::selection, key.step, key.operation);
-  indices.clear();
-  if (k > n / 16) {
-    for (std::size_t i = 0; i < n && indices.size() < k; ++i)
-      if (random.below(static_cast<std::uint32_t>(n - i)) < k - indices.size())
-        indices.push_back(static_cast<std::uint32_t>(i));
-    return;
-  }
-  std::unordered_set<std::uint32_t> chosen;
-  for (std::size_t top = n - k; top < n; ++top) {
-    const std::uint32_t i = random.below(static_cast<std::uint32_t>(top + 1));
-    indices.push_back(chosen.insert(i).second ? i : static_cast<std::uint32_t>(top));
-    chosen.insert(indices.back());
-  }
-  std::sort(indices.begin(), indices.end());
 }
 
 }  // namespace
@@ -237,7 +218,7 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
     case Method::adacomp:
       return adacomp(in.values, in.latest, options_.bin, out);
     case Method::random:
-      draw(n, k, in.key, out.indices);
+      draw(n, k, Random(in.key.seed, Purpose::selection, in.key.step, in.key.operation), out.indices);
       for (const std::uint32_t i : out.indices) out.values.push_back(in.values[i]);
       return;
   }

@@ -68,6 +68,12 @@ bool short_window(const Bucket& bucket, const Parameters& parameters) {
   return largest->role == Role::conv || largest->role == Role::norm || largest->role == Role::bias;
 }
 
+/// "layer1.0.conv1.weight" and "layer1.0.conv1.bias": named alike up to the last point.
+bool same_module(const std::string& a, const std::string& b) {
+  const auto module = [](const std::string& name) { return name.substr(0, name.rfind('.') + 1); };
+  return module(a) == module(b);
+}
+
 Algorithm choose(const Bucket& bucket, const Parameters& parameters, const PlanOptions& options) {
   if (options.choice == PlanOptions::Choice::fixed) return options.algorithm;
   const bool printed = options.choice == PlanOptions::Choice::hybrid_printed;
@@ -191,7 +197,9 @@ std::string allreduce_text(const PlanOptions& o) {
 
 std::string to_string(const PlanOptions& o) {
   std::string text = allreduce_text(o);
-  if (o.bucket_bytes == 0)
+  if (o.fusion == PlanOptions::Fusion::module)
+    text += ", by modules";
+  else if (o.bucket_bytes == 0)
     text += ", no fusion";
   else
     text += concat(", ", o.fusion == PlanOptions::Fusion::copy ? "copy:" : "lazy:", size_text(o.bucket_bytes));
@@ -226,7 +234,9 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
     const bool alone = plan.buckets.empty() || plan.buckets.back().chunk() || plan.buckets.back().sparse();
     Bucket* last = alone ? nullptr : &plan.buckets.back();
     const std::int64_t from = last == nullptr ? 0 : info_of(parameters, last->first).offset;
-    const bool fits = info.offset + info.elements - from <= limit;
+    const bool fits = options.fusion == PlanOptions::Fusion::module
+                          ? last != nullptr && same_module(info_of(parameters, last->first).name, info.name)
+                          : info.offset + info.elements - from <= limit;
     // A few bytes before a large parameter, as its bias, are not worth messages of their own.
     const bool crumbs = options.fusion == PlanOptions::Fusion::lazy && info.offset - from <= limit / kCrumbs;
     if (last != nullptr && (fits || crumbs))

@@ -25,8 +25,8 @@ struct PlanOptions {
   /// has it by a misprint.
   enum class Choice : std::uint8_t { fixed, hybrid, hybrid_printed };
   /// How neighbours become one message: adjacent memory as it lies (the padding between travels too), or copied into a
-  /// buffer and back.
-  enum class Fusion : std::uint8_t { lazy, copy };
+  /// buffer and back; or what belongs to one module of the model, whatever its size, and nothing else.
+  enum class Fusion : std::uint8_t { lazy, copy, module };
 
   Algorithm algorithm = Algorithm::ring;
   int group = 0;  ///< of Algorithm::hierarchical: ranks per group

@@ -263,6 +263,35 @@ TEST(EndToEnd, APlanThatADryRunWroteIsUsed) {
   expect_sentence(run(common + " --allreduce mpi"), 2, {"--allreduce", "laconic launch"});
 }
 
+TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
+  TempFolder dir;
+  const std::string common = " --data synthetic:60,20 --batch 5 --steps 8 --threads 1 --audit --quiet --momentum 0.9";
+  for (const std::string sync :
+       {"ps", "layerdrop --drop-ratio 0.5 --threshold-every 3 --ledger", "slimdp --core-every 3"}) {
+    const auto trained = [&](const std::string& command, const std::string& name) {
+      const std::string to = dir.path() + "/" + name + sync.substr(0, 2);
+      const Result r = run(command + common + " --sync " + sync + " --save " + to + " --log " + to + ".jsonl");
+      EXPECT_EQ(r.exit_code, 0) << command << sync << ": " << r.err;
+      return std::pair(text_of(to + "/weights.safetensors"), losses_in(to + ".jsonl"));
+    };
+    const auto threads = trained("mnist --workers 3 --servers 1", "threads");
+    EXPECT_EQ(threads.second.size(), 8u);
+    EXPECT_EQ(trained("mnist --workers 3 --servers colocated", "colocated"), threads) << sync;
+    EXPECT_EQ(trained("mnist --workers 3 --servers 1 --link 1gbit,100us --trace " + dir.path() + "/t.json", "link"),
+              threads)
+        << sync;
+    if (!mpirun_is_there()) continue;
+    EXPECT_EQ(trained("laconic launch -n 5 mnist --servers 2", "mpi"), threads) << sync;
+    EXPECT_EQ(trained("laconic launch -n 3 mnist --servers colocated", "mpi-colocated"), threads) << sync;
+  }
+  const std::string servers = " --data synthetic:60,20 --batch 5 --workers 2 --sync ps --servers 2";
+  EXPECT_TRUE(has(run("mnist --dry-run" + servers).out, "bytes sent per worker and step"));
+  EXPECT_EQ(
+      run("mnist --eval-only --quiet --init " + dir.path() + "/threadsps/weights.safetensors" + servers).exit_code, 0);
+  if (mpirun_is_there())
+    expect_sentence(run("laconic launch -n 2 mnist --sync ps --servers 2 --data synthetic:60,20"), 2, {"--servers"});
+}
+
 TEST(EndToEnd, MpisOwnAllreduceTrainsToo) {
   if (!mpirun_is_there()) GTEST_SKIP() << "no mpirun";
   const std::string command =

@@ -217,7 +217,7 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   expect_refused({"--chunk", "big"}, "unknown value 'big' (--chunk): give none or a size, as 4MiB");
   expect_refused({"--sync", "redsink"},
                  "unknown value 'redsink' (--sync): did you mean redsync? There are none, allreduce, redsync, dgc, topk, "
-                 "gradient-dropping, adacomp, strom, randomk.");
+                 "gradient-dropping, adacomp, strom, randomk, ps, layerdrop, slimdp.");
   expect_refused({"--batch", "0"}, "'0' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "4.5"}, "'4.5' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "99999999999"},
@@ -327,6 +327,49 @@ TEST(Options, OfStrategiesThatSendLittleAreRefusedElsewhere) {
   expect_refused({"--sync", "topk", "--clip", "value:1"},
                  "--sync topk limits the length of each worker's gradient, not its elements (--clip): give --clip "
                  "norm:X");
+}
+
+TEST(Options, OfParameterServers) {
+  EXPECT_FALSE(parse({}).servers);
+  EXPECT_EQ(parse({"--sync", "ps"}).servers, 1);
+  EXPECT_EQ(parse({"--sync", "ps", "--servers", "3"}).servers, 3);
+  EXPECT_EQ(parse({"--sync", "slimdp", "--servers", "colocated"}).servers, 0);
+  const TrainOptions layers = parse({"--sync", "layerdrop", "--drop-ratio", "0.97", "--threshold-every", "0",
+                                     "--layerdrop-norm", "l2", "--layerdrop-max-age", "7", "--layerdrop-unit", "parameter"});
+  EXPECT_EQ(layers.server.layers.drop_ratio, 0.97);
+  EXPECT_EQ(layers.server.layers.threshold_every, 0);
+  EXPECT_EQ(layers.server.layers.norm, compress::LayerNorm::l2);
+  EXPECT_EQ(layers.server.layers.max_age, 7);
+  EXPECT_TRUE(layers.server.finest);
+  const TrainOptions slim =
+      parse({"--sync", "slimdp", "--alpha", "0.2", "--explore", "0.1", "--core-every", "5", "--local-steps", "3",
+             "--slim-scope", "model", "--explorer-keys", "sent", "--slim-residual"});
+  EXPECT_EQ(slim.server.slim.chosen.alpha, 0.2);
+  EXPECT_EQ(slim.server.slim.chosen.explore, 0.1);
+  EXPECT_EQ(slim.server.slim.chosen.core_every, 5);
+  EXPECT_EQ(slim.server.slim.local_steps, 3);
+  EXPECT_TRUE(slim.server.slim.whole_model && slim.server.slim.chosen.keys_sent && slim.server.slim.residual);
+  EXPECT_TRUE(parse({"--sync", "ps", "--link", "1gbit,1ms", "--link-of", "1=10mbit,1ms"}).link);  // one worker, one server
+}
+
+TEST(Options, ThatServersHaveNoUseForAreRefused) {
+  expect_refused({"--servers", "2"}, "--sync allreduce has no use for it (--servers): leave it out, or add --sync ps");
+  expect_refused({"--sync", "ps", "--servers", "0"},
+                 "'0' is no number of servers (--servers): give one, as --servers 1, or colocated");
+  expect_refused({"--sync", "ps", "--drop-ratio", "0.5"},
+                 "--sync ps has no use for it (--drop-ratio): leave it out, or add --sync layerdrop");
+  expect_refused({"--sync", "layerdrop", "--drop-ratio", "1"},
+                 "then nothing would ever be sent (--drop-ratio): give less than 1, as 0.97");
+  expect_refused({"--sync", "layerdrop", "--layerdrop-norm", "l3"},
+                 "unknown value 'l3' (--layerdrop-norm): did you mean l1? There are mean, l1, l2.");
+  expect_refused({"--sync", "layerdrop", "--alpha", "0.5"},
+                 "--sync layerdrop has no use for it (--alpha): leave it out, or add --sync slimdp");
+  expect_refused({"--sync", "slimdp", "--alpha", "0.1"},
+                 "an explorer of 0.15 does not fit in a share of 0.1 (--explore): give at least 0 and at most --alpha, as 0.15");
+  expect_refused({"--sync", "ps", "--allreduce", "ring"},
+                 "--sync ps has no use for it (--allreduce): leave it out: there is a server in its place");
+  expect_refused({"--sync", "layerdrop", "--chunk", "none"},
+                 "--sync layerdrop has no use for it (--chunk): leave it out: a layer travels as a whole, or not at all");
 }
 
 }  // namespace

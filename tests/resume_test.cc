@@ -11,6 +11,7 @@ struct Case {
   const char* name;
   std::function<std::shared_ptr<Module>()> model;
   std::function<void(TrainerOptions&)> set;
+  int servers = 0;  ///< dedicated ones
 };
 
 /// Small models: parameters from 1 KiB on send one element in fifty.
@@ -65,6 +66,32 @@ const std::vector<Case> kCases = {
      [](TrainerOptions& o) { sparse(o, "randomk"), o.optimizer.momentum = 0.9, o.lr = 0.02; }},
     {"gradient dropping", mixed, [](TrainerOptions& o) { sparse(o, "gradient-dropping"); }},
     {"adacomp, accumulated", mixed, [](TrainerOptions& o) { sparse(o, "adacomp"), o.accumulate = 2; }},
+    {"a parameter server, momentum, batch norm", normalized,
+     [](TrainerOptions& o) { o.sync = "ps", o.optimizer.momentum = 0.9, o.schedule = Schedule::parse("cosine"); }, 1},
+    {"servers among the workers, adam", mixed,
+     [](TrainerOptions& o) { o.sync = "ps", o.optimizer.name = "adam", o.lr = 0.01; }},
+    {"layer dropping, two servers", mixed,
+     [](TrainerOptions& o) {
+       o.sync = "layerdrop", o.optimizer.momentum = 0.9, o.lr = 0.02;
+       o.server.layers = {.drop_ratio = 0.5, .threshold_every = 3, .max_age = 4};
+     },
+     2},
+    {"layer dropping among the workers, accumulated", convolutional,
+     [](TrainerOptions& o) {
+       o.sync = "layerdrop", o.accumulate = 2;
+       o.server.layers.drop_ratio = 0.8, o.server.layers.threshold_every = 2;
+     }},
+    {"slim-dp, momentum, every other step", mixed,
+     [](TrainerOptions& o) {
+       o.sync = "slimdp", o.optimizer.momentum = 0.9, o.lr = 0.02;
+       o.server.slim = {.chosen = {.alpha = 0.3, .explore = 0.1, .core_every = 3}, .local_steps = 2};
+     },
+     1},
+    {"slim-dp of the whole model among the workers, keys sent", convolutional,
+     [](TrainerOptions& o) {
+       o.sync = "slimdp";
+       o.server.slim = {.chosen = {.alpha = 0.2, .explore = 0.1, .keys_sent = true}, .whole_model = true, .residual = true};
+     }},
     {"no exchange", normalized, [](TrainerOptions& o) { o.sync = "none", o.optimizer.momentum = 0.9; }},
 };
 
@@ -101,6 +128,7 @@ void expect_same_steps(const std::vector<StepReport>& all, const std::vector<Ste
 
 Recipe recipe_of(const Case& c, int workers) {
   Recipe recipe(c.model, workers);
+  recipe.servers = c.servers;
   recipe.data = tiny_images(100, 30);
   recipe.task.batch = workers == 1 ? 24 : 8;
   recipe.task.augment = kPadCropFlip;  // 5 batches an epoch, the last one short
@@ -137,12 +165,15 @@ TEST(Resume, GoesOnAsIfNothingHadHappened) {
           EXPECT_EQ(second.buffers[r], straight.buffers[r]) << "rank " << r;
         }
         EXPECT_EQ(second.evals.back().loss, straight.evals.back().loss);
-        if (dist::sparse_method(recipe.trainer.sync) == nullptr) {
+        if (recipe.trainer.sync == "layerdrop" || recipe.trainer.sync == "slimdp") {
+          EXPECT_EQ(second.summary.bytes_sent_total > 0, workers + recipe.servers > 1);
+        } else if (dist::sparse_method(recipe.trainer.sync) == nullptr) {
           EXPECT_GE(second.summary.bytes_sent_total, second.summary.bytes_dense_total);
         } else if (workers > 1) {
           EXPECT_LT(second.summary.bytes_sent_total, second.summary.bytes_dense_total);
         }
-        expect_same_state(CheckpointStore::newest(whole.path()), CheckpointStore::newest(parts.path()), workers);
+        expect_same_state(CheckpointStore::newest(whole.path()), CheckpointStore::newest(parts.path()),
+                          workers + recipe.servers);
       }
     }
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/random.h"
+#include "dist/trainer/server_half.h"
 
 namespace laconic {
 
@@ -100,12 +101,14 @@ Outcome train(const Recipe& recipe) {
   outcome.parameters.resize(ranks);
   outcome.buffers.resize(ranks);
   Recorder recorder(outcome);
-  dist::on_ranks(recipe.workers, [&](dist::Worker& worker) {
+  const dist::Watchdog watchdog(120);
+  dist::run_workers({.workers = recipe.workers, .servers = recipe.servers, .timeout_seconds = 60}, [&](dist::Worker& worker) {
+    TrainerOptions options = recipe.trainer;
+    if (recipe.per_rank) recipe.per_rank(options, worker.rank);
+    if (worker.serves()) return serve(worker, options);
     std::unique_ptr<Workload> task =
         std::make_unique<ImageClassification>(recipe.model(), recipe.data, worker.rank, worker.size, recipe.task);
     if (recipe.wrap) task = recipe.wrap(std::move(task), worker);
-    TrainerOptions options = recipe.trainer;
-    if (recipe.per_rank) recipe.per_rank(options, worker.rank);
     Trainer trainer(worker, *task, options, &recorder);
     const RunSummary summary = trainer.run();
     const auto r = static_cast<std::size_t>(worker.rank);

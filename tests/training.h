@@ -31,6 +31,7 @@ struct Recipe {
 
   std::function<std::shared_ptr<Module>()> model;
   int workers;
+  int servers = 0;  ///< dedicated ones
   std::shared_ptr<const ImageDataset> data;
   ImageClassification::Options task;
   TrainerOptions trainer;

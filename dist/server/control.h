@@ -13,6 +13,7 @@ struct Command {
   enum class Kind : std::uint32_t {
     step,     ///< a round of every bucket begins: step, lr and scale are those of its updates
     figures,  ///< all of that step was handed over: join the sum of its figures
+    show,     ///< send all of every bucket to all workers
     audit,    ///< send a checksum of what is held
     rest,     ///< nothing follows for as long as it may take (an evaluation)
     save,     ///< write a part of the checkpoint of this step

@@ -61,6 +61,20 @@ Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<cons
   comm.count_buffer(-static_cast<std::ptrdiff_t>(payload.size()));
 }
 
+Task<> send_bytes(Communicator& comm, const std::vector<int>& ranks, Slice<const std::byte> bytes, Leg leg) {
+  try {
+    std::vector<Transfer> sending;
+    for (const int to : ranks) {
+      if (leg.sent != nullptr && to != comm.rank()) *leg.sent += bytes.size();
+      sending.push_back(comm.send(to, bytes));
+    }
+    for (const Transfer& transfer : sending) co_await transfer;
+  } catch (...) {
+    comm.cancel();
+    throw;
+  }
+}
+
 Task<> recv_floats(Communicator& comm, int from, Slice<float> x, Leg leg) {
   const std::vector<int> one{from};
   co_await recv_sum(comm, one, x, leg);

@@ -51,6 +51,9 @@ Task<> recv_floats(Communicator& comm, int from, Slice<float> x, Leg leg);
 ///   throws   CommError if something else comes
 Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> x, Leg leg);
 
+/// Bytes as they are to each of these ranks.
+Task<> send_bytes(Communicator& comm, const std::vector<int>& ranks, Slice<const std::byte> bytes, Leg leg);
+
 /// A few bytes ahead of a leg whose length varies: as bytes, little-endian, no padding.
 template <class Header>
 Task<> send_header(Communicator& comm, int to, Header header, Leg leg) {

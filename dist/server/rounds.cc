@@ -6,13 +6,21 @@ Rounds::~Rounds() {
   if (!tickets_.empty()) engine_.halt();
 }
 
-void Rounds::begin(const StepContext& context) {
+void Rounds::submit(const std::string& what, const std::function<Task<>(Communicator&, const Shard::Unit&)>& body) {
   for (const Shard::Unit& unit : server_.shard().units())
-    tickets_.push_back(engine_.submit(
-        {.name = "serving " + unit.name,
-         .slot = first_slot_ + static_cast<int>(unit.bucket),
-         .priority = unit.priority,
-         .body = [this, &unit, context](Communicator& comm) { return server_.serve(comm, unit, context); }}));
+    tickets_.push_back(engine_.submit({.name = what + unit.name,
+                                       .slot = first_slot_ + static_cast<int>(unit.bucket),
+                                       .priority = unit.priority,
+                                       .body = [body, &unit](Communicator& comm) { return body(comm, unit); }}));
+}
+
+void Rounds::begin(const StepContext& context) {
+  submit("serving ",
+         [this, context](Communicator& comm, const Shard::Unit& unit) { return server_.serve(comm, unit, context); });
+}
+
+void Rounds::show() {
+  submit("showing ", [this](Communicator& comm, const Shard::Unit& unit) { return server_.show(comm, unit); });
 }
 
 void Rounds::wait() {

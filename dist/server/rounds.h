@@ -1,4 +1,6 @@
 #pragma once
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "dist/engine.h"
@@ -19,10 +21,14 @@ class Rounds {
 
   /// A round of every bucket. Does not wait; rounds of one bucket follow one another.
   void begin(const StepContext& context);
+  /// All of every bucket to all workers. Does not wait.
+  void show();
   /// Waits for all rounds begun. throws CommError if a worker is lost
   void wait();
 
  private:
+  void submit(const std::string& what, const std::function<Task<>(Communicator&, const Shard::Unit&)>& body);
+
   Engine& engine_;
   ParameterServer& server_;
   const int first_slot_;

@@ -1,9 +1,19 @@
 #include "dist/server/server.h"
 
+#include <algorithm>
+
 namespace laconic::dist {
 
 std::int64_t& ParameterServer::version(const Shard::Unit& unit) {
   return versions_[static_cast<std::size_t>(&unit - shard_.units().data())];
+}
+
+void ParameterServer::begin_round(const Shard::Unit& unit, const StepContext& context) {
+  std::int64_t& last = steps_[static_cast<std::size_t>(&unit - shard_.units().data())];
+  require<CommError>(context.step > last, "server: a round of ", unit.name, " in step ", context.step,
+                     " after one in step ", last,
+                     " would add gradients twice. Resume all ranks from the same checkpoint.");
+  last = context.step;
 }
 
 void ParameterServer::apply(const Shard::Unit& unit, const StepContext& context) {
@@ -12,6 +22,7 @@ void ParameterServer::apply(const Shard::Unit& unit, const StepContext& context)
 }
 
 Task<> ParameterServer::serve(Communicator& comm, const Shard::Unit& unit, StepContext context) {
+  begin_round(unit, context);
   const Leg up = o_.legs.upward(unit.bucket, context.step, 0);
   const Slice<float> sum = shard_.sum(unit);
   co_await recv_sum(comm, o_.workers, sum, up);
@@ -21,11 +32,17 @@ Task<> ParameterServer::serve(Communicator& comm, const Shard::Unit& unit, StepC
   co_await send_floats(comm, o_.workers, fresh, down);
 }
 
+Task<> ParameterServer::show(Communicator& comm, const Shard::Unit& unit) {
+  const Slice<const float> values = shard_.values(unit);
+  co_await send_floats(comm, o_.workers, values, Leg{});
+}
+
 void ParameterServer::save(StateDict& state) const {
   for (const Shard::Unit& unit : shard_.units())
     for (const Parameter* p : unit.parameters) state.set("values/" + p->info.name, p->value());
-  state.set("versions",
-            Tensor::of({static_cast<std::int64_t>(versions_.size())}, std::span<const std::int64_t>(versions_)));
+  const auto count = static_cast<std::int64_t>(versions_.size());
+  state.set("versions", Tensor::of({count}, std::span<const std::int64_t>(versions_)));
+  state.set("steps", Tensor::of({count}, std::span<const std::int64_t>(steps_)));
 }
 
 void ParameterServer::load(const StateDict& state) {
@@ -34,13 +51,16 @@ void ParameterServer::load(const StateDict& state) {
   for (const Shard::Unit& unit : shard_.units())
     for (const Parameter* p : unit.parameters) expected.push_back({p->info.name, p->info.shape});
   require_match(expected, values, "checkpoint", "this server");
-  const Tensor& versions = state.at("versions");
-  require<DataError>(
-      versions.dtype() == DType::i64 && versions.elements() == static_cast<std::int64_t>(versions_.size()),
-      "resume: a server's counts of updates are damaged. Use an older checkpoint.");
+  const auto counts = [&](const char* name, std::vector<std::int64_t>& mine) {
+    const Tensor& stored = state.at(name);
+    require<DataError>(stored.dtype() == DType::i64 && stored.elements() == static_cast<std::int64_t>(mine.size()),
+                       "resume: a server's ", name, " are damaged. Use an older checkpoint.");
+    std::copy_n(stored.data<std::int64_t>(), mine.size(), mine.begin());
+  };
+  counts("versions", versions_);
+  counts("steps", steps_);
   for (const Shard::Unit& unit : shard_.units())
     for (Parameter* p : unit.parameters) p->value().copy_from(values.at(p->info.name));
-  for (std::size_t i = 0; i < versions_.size(); ++i) versions_[i] = versions.data<std::int64_t>()[i];
 }
 
 }  // namespace laconic::dist

@@ -33,7 +33,11 @@ class ParameterServer {
   /// update : from Parameter::grad() of the shard's parameters, times context.gradient_scale; called on the
   /// communication thread. The shard must outlive the server.
   ParameterServer(Shard& shard, Update update, Options options)
-      : shard_(shard), update_(std::move(update)), o_(std::move(options)), versions_(shard.units().size()) {}
+      : shard_(shard),
+        update_(std::move(update)),
+        o_(std::move(options)),
+        versions_(shard.units().size()),
+        steps_(shard.units().size()) {}
   virtual ~ParameterServer() = default;
   ParameterServer(const ParameterServer&) = delete;
   ParameterServer& operator=(const ParameterServer&) = delete;
@@ -41,6 +45,9 @@ class ParameterServer {
   /// One round. context.gradient_scale, lr and step are those of the update.
   /// throws CommError if a worker sends something else than is due
   virtual Task<> serve(Communicator& comm, const Shard::Unit& unit, StepContext context);
+
+  /// All of a bucket to all workers, as it is, whatever a round would send.
+  Task<> show(Communicator& comm, const Shard::Unit& unit);
 
   const Shard& shard() const { return shard_; }
   /// Handed to the network on the way down so far. Any thread.
@@ -53,6 +60,8 @@ class ParameterServer {
 
  protected:
   std::int64_t& version(const Shard::Unit& unit);
+  /// First in a round. throws CommError if this bucket has had one of this step or a later one: nothing is added twice
+  void begin_round(const Shard::Unit& unit, const StepContext& context);
   /// The sum stands in the shard: one update of all the bucket holds.
   void apply(const Shard::Unit& unit, const StepContext& context);
   const std::vector<int>& workers() const { return o_.workers; }
@@ -64,6 +73,7 @@ class ParameterServer {
   Update update_;
   const Options o_;
   std::vector<std::int64_t> versions_;  // by unit: updates so far
+  std::vector<std::int64_t> steps_;     // by unit: of the last round
   std::atomic<std::uint64_t> sent_{0};
 };
 

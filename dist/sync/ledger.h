@@ -21,6 +21,10 @@ struct LedgerRow {
   double union_density = 0;  ///< elements that some rank has sent / all
   /// Steps since the element that has waited longest was chosen, or since the beginning, at the last measured step.
   std::int64_t oldest = 0;
+  /// Where there is a parameter server: what it sent to this rank, and of layers that travel whole or not at all the
+  /// steps in which this rank sent it, and in which it came.
+  double bytes_down = 0;
+  std::int64_t times_sent = 0, times_received = 0;
 };
 
 }  // namespace laconic::dist

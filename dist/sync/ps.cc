@@ -19,7 +19,7 @@ void PsSync::begin_step(const StepContext& context) {
 }
 
 void PsSync::gradient_ready(Parameter& parameter, Rows rows) {
-  if (!std::exchange(began_, true) && o_.begins) o_.begins(context());
+  if (!std::exchange(began_, true) && o_.begins && joins(context())) o_.begins(context());
   BucketSync::gradient_ready(parameter, rows);
 }
 
@@ -29,8 +29,7 @@ Operation PsSync::exchange(std::size_t b) {
 }
 
 Task<> PsSync::round(Communicator& comm, std::size_t b, StepContext context) {
-  const bool mine = o_.own != nullptr && server_of(b) == comm.rank();
-  if (!mine) {
+  if (!serves(b) || !joins(context)) {
     co_await talk(comm, b, context);
     co_return;
   }
@@ -41,6 +40,33 @@ Task<> PsSync::round(Communicator& comm, std::size_t b, StepContext context) {
     return talk(half, b, context);
   };
   co_await run_both(comm, serve, work);
+}
+
+Task<> PsSync::show(Communicator& comm, std::size_t b) {
+  const Slice<float> here = gradients_of(b);
+  const int server = server_of(b);
+  if (!serves(b)) {
+    co_await recv_floats(comm, server, here, Leg{});
+    co_return;
+  }
+  const std::function<Task<>(Communicator&)> serve = [this, b](Communicator& half) {
+    return o_.own->show(half, *o_.own->shard().unit_of(b));
+  };
+  const std::function<Task<>(Communicator&)> work = [server, here](Communicator& half) {
+    return recv_floats(half, server, here, Leg{});
+  };
+  co_await run_both(comm, serve, work);
+}
+
+void PsSync::pull_whole() {
+  if (o_.shows) o_.shows();
+  std::vector<Ticket> tickets;
+  for (std::size_t b = 0; b < plan().buckets.size(); ++b)
+    tickets.push_back(engine().submit({.name = "pulling all of " + bucket(b).name,
+                                       .slot = first_slot() + static_cast<int>(b),
+                                       .priority = bucket(b).priority,
+                                       .body = [this, b](Communicator& comm) { return show(comm, b); }}));
+  for (const Ticket& ticket : tickets) engine().wait(ticket);
 }
 
 Task<> PsSync::talk(Communicator& comm, std::size_t b, StepContext context) {

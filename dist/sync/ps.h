@@ -27,6 +27,8 @@ class PsSync : public BucketSync {
     Legs legs{};
     /// Rank 0: a step's first gradient is ready, dedicated servers may begin its round. Null: there are none.
     std::function<void(const StepContext&)> begins{};
+    /// Rank 0: dedicated servers are to send all they hold to all workers. Null: there are none.
+    std::function<void()> shows{};
   };
   PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options);
   ~PsSync() override { halt_what_is_under_way(); }
@@ -36,6 +38,11 @@ class PsSync : public BucketSync {
   void end_step(StepStats& stats) override;
 
  protected:
+  /// Whether the step has a round.
+  virtual bool joins(const StepContext&) const { return true; }
+  /// All that the servers hold, into the place of the gradients. After a flush; every worker calls it.
+  void pull_whole();
+
   /// The worker's half of one round; on the communication thread.
   virtual Task<> talk(Communicator& comm, std::size_t bucket, StepContext context);
   void arrived(std::size_t bucket) override;
@@ -48,6 +55,8 @@ class PsSync : public BucketSync {
  private:
   Operation exchange(std::size_t bucket) final;
   Task<> round(Communicator& comm, std::size_t bucket, StepContext context);
+  Task<> show(Communicator& comm, std::size_t bucket);
+  bool serves(std::size_t bucket) const { return o_.own != nullptr && server_of(bucket) == engine().rank(); }
 
   const Options o_;
   bool began_ = false;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/parameter.h"
@@ -64,6 +65,15 @@ class Strategy : public ParameterListener {
 
   /// Where the bytes of each parameter went, as forward reaches them; empty if the strategy keeps no account.
   virtual std::vector<LedgerRow> ledger() const { return {}; }
+
+  /// Where ranks do not hold the same parameters: what is evaluated and saved as weights is a joint model. After a
+  /// flush every rank calls show, which puts it into the arena, and, before anything else, hide, which puts back what
+  /// was there. Elsewhere nothing happens.
+  virtual void show_joint_model() {}
+  virtual void hide_joint_model() {}
+  /// How far this rank's parameters were from the joint model that was shown last: the 2-norm of the difference, over
+  /// that of the model. Nothing where ranks are equal.
+  virtual std::optional<double> drift() const { return {}; }
 
   /// What has to be in a checkpoint besides parameters and optimiser, after a flush. Names begin with the strategy's.
   virtual void save(StateDict&) const {}

@@ -35,7 +35,9 @@ struct StepReport {
   double step_ms = 0;               ///< wall time, from the end of the step before; evaluations left out
   double samples_per_s = 0;         ///< of all workers together
   std::int64_t bytes_sent = 0;      ///< by this rank in this step: payload and our headers
-  std::int64_t bytes_sent_sum = 0;  ///< by all ranks
+  std::int64_t bytes_sent_sum = 0;  ///< by all ranks, servers included
+  /// Of them, where there are parameter servers: from workers to servers, and back.
+  std::optional<std::int64_t> bytes_up_sum{}, bytes_down_sum{};
   std::int64_t bytes_dense = 0;     ///< what a dense ring would have sent from this rank
   bool bytes_counted = true;        ///< see RunInfo
   double forward_ms = 0, backward_ms = 0, select_ms = 0, comm_ms = 0, update_ms = 0;
@@ -48,6 +50,9 @@ struct EvalReport {
   double loss = 0;
   double top1_error = 0;              ///< per cent
   std::optional<double> top5_error;   ///< per cent; for more than 5 classes
+  /// Where workers' parameters differ from the model that is evaluated: by how much, the mean over workers of the
+  /// 2-norm of the difference over that of the model.
+  std::optional<double> drift{};
   double seconds = 0;                 ///< since the start of training
   std::int64_t bytes_sent_total = 0;  ///< bytes_sent_sum added since the start
   bool bytes_counted = true;          ///< see RunInfo
@@ -70,6 +75,7 @@ struct RunSummary {
   /// evaluation, checkpoints and agreements.
   std::int64_t bytes_network_total = 0;
   std::int64_t buffer_bytes_peak = 0;  ///< of communication buffers, rank 0's
+  std::optional<std::int64_t> bytes_up_total{}, bytes_down_total{};  ///< in this run; where there are servers
   std::int64_t bytes_dense_total = 0;  ///< what dense rings would have sent, all ranks
   /// Of the messages, 0 … 1: taken more than 2 ms after an emulated link had delivered them. Only where there is one.
   std::optional<double> link_late_share;

@@ -5,6 +5,7 @@
 #include "dist/collective/barrier.h"
 #include "dist/fingerprint.h"
 #include "dist/trainer/internals.h"
+#include "dist/trainer/server_half.h"
 
 namespace laconic {
 
@@ -14,12 +15,20 @@ void Trainer::save() {
   const CheckpointStore store(o_.save);
   const auto meet = [&](const char* when) { worker_.engine.run(when, [](dist::Communicator& comm) { return dist::barrier(comm); }); };
   store.prepare(step_);
+  strategy_->show_joint_model();
+  {
+    const MeanBuffers mean(*this);
+    if (worker_.rank == 0) save_safetensors(weights_of(workload_.model()), store.weights_path());
+  }
+  strategy_->hide_joint_model();
+  tell_servers({.kind = dist::Command::Kind::save, .step = step_});  // they take part in all the meetings
   meet("meeting before a checkpoint");  // an older one of this step no longer counts while its files are replaced
   StateDict state;
   state.merge(weights_of(workload_.model()), "model/");
   StateDict part;
-  optimizer_->save(part);
+  if (optimizer_) optimizer_->save(part);
   state.merge(part, "optimizer/");
+  if (half_) half_->save(state);
   part = {};
   o_.schedule.save(part);
   state.merge(part, "schedule/");
@@ -30,10 +39,6 @@ void Trainer::save() {
   state.set("run/bytes", Tensor::of({2}, std::span<const std::int64_t>(totals)));
   state.set_text("run/seconds", fmt::format("{:.6f}", seconds_before_ + seconds_since(clock_->run_start)));
   store.write_rank(step_, worker_.rank, state);
-  {
-    const MeanBuffers mean(*this);
-    if (worker_.rank == 0) save_safetensors(weights_of(workload_.model()), store.weights_path());
-  }
   meet("meeting in a checkpoint");  // every rank has written: now it may count
   if (worker_.rank == 0)
     store.complete({.step = step_,
@@ -63,7 +68,8 @@ void Trainer::restore() {
                manifest.threads, manifest.instruction_set, o_.threads, instruction_set());
   const StateDict state = CheckpointStore::read_rank(checkpoint, worker_.rank);
   load_weights(workload_.model(), state.part("model/"), checkpoint, o_.model_name);
-  optimizer_->load(state.part("optimizer/"));
+  if (optimizer_) optimizer_->load(state.part("optimizer/"));
+  if (half_) half_->load(state);
   o_.schedule.load(state.part("schedule/"));
   strategy_->load(state.part("strategy/"));
   const Tensor& bytes = state.at("run/bytes");

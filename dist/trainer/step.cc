@@ -1,19 +1,12 @@
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "core/raw.h"
 #include "dist/fingerprint.h"
 #include "dist/trainer/internals.h"
+#include "dist/trainer/server_half.h"
 
 namespace laconic {
-namespace {
-
-/// What rides on each step's message of figures, summed over ranks.
-enum Figure { kLoss, kSamples, kBytes, kStop, kSkipped, kFigures };
-
-}  // namespace
-
 void Trainer::train_step() {
   const std::int64_t per_epoch = steps_per_epoch(), batches = workload_.batches_per_epoch();
   const std::int64_t first_batch = step_ % per_epoch * o_.accumulate;
@@ -117,10 +110,13 @@ void Trainer::train_step() {
   pending_.sums[kLoss] = loss_sum;
   pending_.sums[kSamples] = static_cast<double>(own);
   pending_.sums[kBytes] = static_cast<double>(r.bytes_sent);
+  pending_.sums[kUp] = static_cast<double>(stats.bytes_up);
+  pending_.sums[kDown] = static_cast<double>(stats.bytes_down);
   pending_.sums[kStop] = o_.stop_requested && o_.stop_requested() ? 1 : 0;
   pending_.sums[kSkipped] = skipped ? 1 : 0;
   pending_.seconds = seconds;
   pending_.any = true;
+  tell_servers({.kind = dist::Command::Kind::figures});
   // `none` sends nothing: each worker then reports of itself.
   if (o_.sync != "none")
     pending_.ticket = worker_.engine.submit({.name = "figures of a step",
@@ -141,6 +137,12 @@ void Trainer::finish_report() {
   if (sums[kSkipped] > 0) r.loss = std::numeric_limits<double>::quiet_NaN();
   r.bytes_sent_sum = static_cast<std::int64_t>(sums[kBytes]);
   if (sums[kStop] > 0 && (o_.sync != "none" || worker_.size == 1)) stop_ = true;  // else: all stop after an evaluation
+  if (dist::server_method(o_.sync) != nullptr) {
+    r.bytes_up_sum = static_cast<std::int64_t>(sums[kUp]);
+    r.bytes_down_sum = static_cast<std::int64_t>(sums[kDown]);
+    summary_.bytes_up_total = summary_.bytes_up_total.value_or(0) + *r.bytes_up_sum;
+    summary_.bytes_down_total = summary_.bytes_down_total.value_or(0) + *r.bytes_down_sum;
+  }
   summary_.bytes_sent_total += r.bytes_sent_sum;
   summary_.bytes_dense_total += r.bytes_dense * worker_.size;
   if (observer_) observer_->on_step(r);
@@ -149,7 +151,7 @@ void Trainer::finish_report() {
 bool Trainer::finite_everywhere(float loss) {
   std::vector<double> bad{std::isfinite(loss) ? 0.0 : 1.0};
   if (o_.sync != "none")
-    worker_.engine.run("agreement on skipping a step", [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(bad)); });
+    worker_.run("agreement on skipping a step", [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(bad)); });
   return bad[0] == 0;
 }
 
@@ -229,14 +231,13 @@ void Trainer::flush() {
 
 void Trainer::audit() {
   strategy_->flush();
-  std::uint64_t hash = 1469598103934665603u;  // FNV-1a over the values' bits, parameter by parameter (padding left out)
-  for (const auto& p : arena_->parameters())
-    for (float v : p->value().to_vector()) {
-      std::uint32_t bits;
-      std::memcpy(&bits, &v, sizeof bits);
-      hash = (hash ^ bits) * 1099511628211u;
-    }
-  if (o_.sync != "none") dist::check_fingerprint(worker_.engine, concat("parameters after step ", step_, "=", hash));
+  if (o_.sync == "none") return;
+  strategy_->show_joint_model();
+  std::uint64_t hash = checksum({});  // parameter by parameter: padding left out
+  for (const auto& p : arena_->parameters()) hash = checksum(p->value().slice(), hash);
+  dist::check_fingerprint(worker_, concat("parameters after step ", step_, "=", hash));
+  audit_servers();
+  strategy_->hide_joint_model();
 }
 
 }  // namespace laconic

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <exception>
 #include <fstream>
 #include <sstream>
 
@@ -12,6 +13,7 @@
 #include "dist/sync/allreduce.h"
 #include "dist/sync/none.h"
 #include "dist/trainer/internals.h"
+#include "dist/trainer/server_half.h"
 
 namespace laconic {
 namespace {
@@ -22,6 +24,12 @@ std::string strategy_text(const dist::SparseMethod& method, const dist::SparseOp
     return o.threshold > 0 ? fmt::format("{}, threshold {:g}", method.name, o.threshold) : method.name;
   return fmt::format("{}, {:g} %{}{}", method.name, 100 * o.density, method.method ? "" : " by " + o.selector,
                      o.quantised ? ", signs" : "");
+}
+
+/// ", 2 servers" or ", colocated"
+std::string servers_text(const dist::Worker& worker) {
+  if (worker.servers() == 0) return ", colocated";
+  return fmt::format(", {} server{}", worker.servers(), worker.servers() == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -37,6 +45,10 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
     dist::require_sensible(*method, o_.sparse, o_.optimizer.name, o_.clip.kind == Clip::Kind::value);
     require<UsageError>(o_.optimizer.dampening == 0, "--sync ", o_.sync, " knows no dampening: leave it out");
   }
+  const dist::ServerMethod* const server = dist::server_method(o_.sync);
+  if (server != nullptr) dist::require_sensible(*server, o_.server, o_.clip.kind == Clip::Kind::norm);
+  require<UsageError>(server != nullptr || worker_.servers() == 0, "--sync ", o_.sync, " has no use for ",
+                      worker_.servers(), " servers (--servers): leave them out, or take --sync ps");
   set_kernel_threads(o_.threads);
   Module& model = workload_.model();
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
@@ -45,8 +57,9 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   if (!o_.init.empty()) load_init();
   model.to(o_.device);
   arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
-  optimizer_ = make_optimizer(*arena_, o_.optimizer);
-  dist::check_fingerprint(worker_.engine, fingerprint());
+  if (server == nullptr || server->workers_update) optimizer_ = make_optimizer(*arena_, o_.optimizer);
+  if (worker_.servers() > 0) dist::check_fingerprint(worker_.engine, laconic::fingerprint(o_, worker_.servers()));
+  dist::check_fingerprint(worker_, fingerprint());
   agree_on_plan();
   make_strategy();
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
@@ -64,6 +77,12 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
 Trainer::~Trainer() {
   // An exception may pass while figures are under way: the engine must not write into pending_ any more.
   if (pending_.any) worker_.engine.halt();
+  if (std::uncaught_exceptions() == 0) {
+    try {
+      tell_servers({.kind = dist::Command::Kind::end});
+    } catch (const Error&) {  // the engine has failed: they know
+    }
+  }
   workload_.model().set_context(nullptr);
 }
 
@@ -83,6 +102,7 @@ void Trainer::make_strategy() {
         *arena_, worker_.engine, plan_, update, dist::AllreduceSync::Options{.mean = o_.mean, .overlap = o_.overlap});
     return;
   }
+  if (const dist::ServerMethod* server = dist::server_method(o_.sync)) return make_server_strategy(*server, update);
   require<UsageError>(method != nullptr, "unknown strategy '", o_.sync, "' (--sync): see --help");
   for (const dist::Bucket& bucket : plan_.buckets)
     require<UsageError>(dist::fits(*method, bucket.choice), "the plan chooses from ", bucket.name, " by '",
@@ -119,7 +139,8 @@ void Trainer::agree_on_plan() {
   dist::PlanOptions options = o_.plan;
   if (const dist::SparseMethod* method = dist::sparse_method(o_.sync))
     options.sparse = dist::dispatch_of(*method, o_.sparse);
-  if (worker_.size == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
+  if (const dist::ServerMethod* method = dist::server_method(o_.sync)) dist::adapt(options, *method, o_.server);
+  if (worker_.engine.size() == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
   const auto read = [](const std::string& path) {
     std::ifstream in(path, std::ios::binary);
     std::ostringstream text;
@@ -151,8 +172,8 @@ void Trainer::agree_on_plan() {
   if (worker_.size > 1) {
     std::uint64_t size = text.size();
     const auto send = [&](Slice<std::byte> bytes) {
-      worker_.engine.run("broadcast of the plan",
-                         [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); });
+      worker_.run("broadcast of the plan",
+                  [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); });
     };
     send(Slice<std::uint64_t>(&size, 1).bytes());
     require<CommError>(size <= kMaxPlanBytes, "plan: rank 0 announces ", size,
@@ -168,28 +189,21 @@ void Trainer::agree_on_plan() {
 
 /// Rank 0's parameters and buffers on every rank.
 void Trainer::make_equal() {
-  if (worker_.size == 1) return;
+  if (worker_.size == 1) return give_servers_their_values();
   const auto send = [&](const char* what, Slice<std::byte> bytes) {
-    worker_.engine.run(what, [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); });
+    worker_.run(what, [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); });
   };
   send("broadcast of the weights", arena_->values().slice().bytes());
   for (const auto& p : arena_->parameters()) p->value().bump_version();
   for (const auto& [name, tensor] : workload_.model().named_buffers())
     send("broadcast of buffers",
          Slice<std::byte>(static_cast<std::byte*>(tensor.raw_data()), tensor.bytes(), tensor.device()));
+  give_servers_their_values();
 }
 
 std::string Trainer::fingerprint() const {
-  const OptimizerOptions& opt = o_.optimizer;
-  return concat(
-      "model=", o_.model_name, "\nparameters=", arena_->elements(), "\n", workload_.fingerprint(), "\nseed=", o_.seed,
-      "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov,
-      " decay=", opt.decay.weight_decay, " ", opt.decay.norm_and_bias, "\nlr=", o_.lr,
-      "\nschedule=", o_.schedule.text(), "\nclip=", static_cast<int>(o_.clip.kind), ":", o_.clip.limit,
-      "\naccumulate=", o_.accumulate, "\ndropout=", o_.dropout, "\nsync=", o_.sync, "\nmean=", o_.mean,
-      "\non-nan=", o_.skip_nan,
-      dist::sparse_method(o_.sync) ? "\nsparse=" + dist::to_string(*dist::sparse_method(o_.sync), o_.sparse) : "",
-      "\nplan=", o_.plan_file.empty() ? dist::to_string(o_.plan) : "of a file");
+  return concat("model=", o_.model_name, "\nparameters=", arena_->elements(), "\n", workload_.fingerprint(), "\n",
+                laconic::fingerprint(o_, worker_.servers()));
 }
 
 std::int64_t Trainer::steps_per_epoch() const {
@@ -199,7 +213,7 @@ std::int64_t Trainer::steps_per_epoch() const {
 std::int64_t Trainer::last_step() const { return o_.steps ? *o_.steps : o_.epochs * steps_per_epoch(); }
 
 bool Trainer::bytes_counted() const {
-  return worker_.size == 1 || o_.sync == "none" || !plan_.has(dist::Algorithm::mpi);
+  return worker_.size == 1 || o_.sync == "none" || dist::server_method(o_.sync) != nullptr || !plan_.has(dist::Algorithm::mpi);
 }
 
 RunInfo Trainer::info() const {
@@ -207,11 +221,13 @@ RunInfo Trainer::info() const {
   info.model = o_.model_name;
   info.data = workload_.data_name();
   const dist::SparseMethod* method = dist::sparse_method(o_.sync);
+  const dist::ServerMethod* server = dist::server_method(o_.sync);
   info.strategy = method                      ? strategy_text(*method, o_.sparse)
+                  : server                    ? dist::description(*server, o_.server) + servers_text(worker_)
                   : o_.sync != "allreduce"    ? o_.sync
                   : o_.plan_file.empty() ? concat("allreduce, ", dist::allreduce_text(o_.plan))
                                          : concat("allreduce by ", o_.plan_file);
-  if ((o_.sync == "allreduce" || method) && o_.overlap != dist::Overlap::forward)
+  if ((o_.sync == "allreduce" || method || server) && o_.overlap != dist::Overlap::forward)
     info.strategy += o_.overlap == dist::Overlap::none ? ", no overlap" : ", overlap with backward only";
   info.transport = dist::ranks_under_mpirun() > 0 ? "mpi" : "threads";
   info.parameters = arena_->elements();
@@ -232,27 +248,30 @@ std::string Trainer::description() const {
   const auto bytes = static_cast<double>(arena_->size()) * sizeof(float);
   const double state = [&] {
     StateDict s;
-    optimizer_->save(s);
+    if (optimizer_) optimizer_->save(s);
+    if (half_) half_->save(s);
     double total = 0;
     for (const auto& [name, tensor] : s) total += static_cast<double>(tensor.bytes());
     return total;
   }();
-  const std::optional<double> sent = o_.sync == "none" || worker_.size == 1 ? 0.0
+  const dist::ServerMethod* server = dist::server_method(o_.sync);
+  const std::optional<double> sent = o_.sync == "none" || worker_.engine.size() == 1 ? 0.0
+                                     : server ? dist::expected_bytes(*server, o_.server, plan_, worker_.size, worker_.servers())
                                      : dist::sparse_method(o_.sync)
                                          ? dist::expected_bytes(plan_, arena_->parameters(), o_.sparse, worker_.size)
                                          : dist::bytes_of_step(plan_, worker_.size);
   const std::string residual = dist::sparse_method(o_.sync) ? fmt::format(", residual {:.1f} MiB", bytes * mib) : "";
   return fmt::format(
       "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
-      "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB{}, and activations\n"
+      "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, {} {:.1f} MiB{}, and activations\n"
       "bytes sent per worker and step: {}\n"
       "buffers that messages are copied into: {:.2f} MB\n{}",
       o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(),
-      bytes * mib, bytes * mib, state * mib, residual,
+      bytes * mib, bytes * mib, server ? "server" : "optimiser", state * mib, residual,
       sent                           ? fmt::format("about {:.2f} MB", *sent / 1e6)
-      : dist::sparse_method(o_.sync) ? "as the gradients come"
+      : dist::sparse_method(o_.sync) || server ? "as the gradients come"
                                      : "not counted, MPI's own allreduce moves them",
-      o_.sync == "none" ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
+      o_.sync == "none" || server ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
       o_.sync == "none" ? std::string("no exchange (--sync none)\n") : plan_.table());
 }
 
@@ -298,9 +317,11 @@ RunSummary Trainer::run() {
   if (!evaluated && step_ > began) evaluate();
   if (!o_.save.empty() && saved_step_ != step_) save();
   std::vector<double> network{static_cast<double>(worker_.engine.counters().sent.bytes - bytes_before_)};
+  tell_servers({.kind = dist::Command::Kind::total});
   worker_.engine.run("sum of all bytes",
                      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
+  tell_servers({.kind = dist::Command::Kind::end});
   if (stop_ && step_ < end) summary_.stopped = "interrupted";
   summary_.ledger = strategy_->ledger();
   summary_.steps = step_;
@@ -317,16 +338,20 @@ EvalReport Trainer::evaluate() {
   const OutsideSteps outside(*this);
   const Trace::Span span("evaluation", "evaluation");
   EvalSums sums;
+  strategy_->show_joint_model();
+  const std::optional<double> drift = strategy_->drift();
+  tell_servers({.kind = dist::Command::Kind::rest});
   {
     const MeanBuffers mean(*this);
     workload_.model().set_watch(nullptr);  // one span for all of it
     sums = workload_.evaluate();
     if (forward_spans_) workload_.model().set_watch(&forward_spans_->watch);
   }
+  strategy_->hide_joint_model();
   std::vector<double> all{sums.samples, sums.loss, sums.wrong_top1, sums.wrong_top5,
-                          o_.stop_requested && o_.stop_requested() ? 1.0 : 0.0};
-  worker_.engine.run("sum of the evaluation",
-                     [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(all)); });
+                          o_.stop_requested && o_.stop_requested() ? 1.0 : 0.0, drift.value_or(0)};
+  worker_.run("sum of the evaluation",
+              [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(all)); });
   if (all[4] > 0) stop_ = true;
   const double n = std::max(1.0, all[0]);
   EvalReport report;
@@ -334,6 +359,7 @@ EvalReport Trainer::evaluate() {
   report.loss = all[1] / n;
   report.top1_error = 100 * all[2] / n;
   if (workload_.has_top5()) report.top5_error = 100 * all[3] / n;
+  if (drift) report.drift = all[5] / worker_.size;
   report.seconds = seconds_before_ + seconds_since(clock_->run_start);
   report.bytes_sent_total = summary_.bytes_sent_total;
   report.bytes_counted = bytes_counted();

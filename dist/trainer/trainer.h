@@ -8,7 +8,9 @@
 #include "core/trace.h"
 #include "dist/plan.h"
 #include "dist/sync/allreduce.h"
+#include "dist/server/control.h"
 #include "dist/sync/methods.h"
+#include "dist/sync/server_methods.h"
 #include "dist/trainer/checkpoint.h"
 #include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/report.h"
@@ -38,8 +40,9 @@ struct TrainerOptions {
   std::int64_t accumulate = 1;             ///< micro-batches per update
   std::uint64_t seed = 0;                  ///< of initial weights and dropout
   bool dropout = true;
-  std::string sync = "allreduce";          ///< none | allreduce | a name of dist::sparse_methods()
+  std::string sync = "allreduce";          ///< none | allreduce | a name of dist::sparse_methods() or server_methods()
   dist::SparseOptions sparse{};            ///< of those
+  dist::ServerOptions server{};            ///< of these
   std::int64_t ledger_every = 0;           ///< of those: measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan{};
   std::string plan_file{};                 ///< what travels how, instead of by `plan` (JSON, as plan().json())
@@ -61,8 +64,12 @@ struct TrainerOptions {
   std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step
 };
 
+class ServerHalf;  // server_half.h
+
 /// The loop: forward, backward, exchange, update, evaluation, checkpoints. One per rank, on its compute thread. It is
 /// the one place that sees everything; what a method changes is in its strategy.
+///
+/// Of a world with dedicated servers the workers make one; the servers call serve() (server_half.h).
 ///
 ///   run_workers({.workers = 4}, [&](dist::Worker& worker) {
 ///     ImageClassification task(make_model("lenet"), data, worker.rank, worker.size, {.batch = 16});
@@ -114,6 +121,10 @@ class Trainer {
 
   void train_step();
   void make_strategy();
+  void make_server_strategy(const dist::ServerMethod& method, const dist::Update& update);
+  void give_servers_their_values();
+  void tell_servers(const dist::Command& command);
+  void audit_servers();
   bool finite_everywhere(float loss);
   [[noreturn]] void report_non_finite(float loss);
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
@@ -132,9 +143,13 @@ class Trainer {
   Observer* observer_;
   ForwardContext context_;
   std::unique_ptr<ParameterArena> arena_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;  // null: a parameter server has it
   dist::Plan plan_;
+  std::unique_ptr<ServerHalf> half_;  // where this worker serves too
+  std::vector<int> server_rank_;      // by bucket
   std::unique_ptr<dist::Strategy> strategy_;
+  std::unique_ptr<dist::ServerControl> control_;  // where there are dedicated servers
+  bool dismissed_ = false;                        // they have been told to leave
   std::unique_ptr<GradientDump> dump_;  // between the arena and the strategy; null: nothing is
 
   std::int64_t step_ = 0;

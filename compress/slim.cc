@@ -1,0 +1,101 @@
+#include "compress/slim.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compress/draw.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+
+namespace laconic::compress {
+
+void require_sensible(const SlimRules& r) {
+  require<UsageError>(r.alpha > 0 && r.alpha <= 1, "a share of ", r.alpha,
+                      " of the elements cannot travel (--alpha): give more than 0 and at most 1, as 0.3");
+  require<UsageError>(r.explore >= 0 && r.explore <= r.alpha, "an explorer of ", r.explore,
+                      " does not fit in a share of ", r.alpha,
+                      " (--explore): give at least 0 and at most --alpha, as 0.15");
+  require<UsageError>(r.core_every >= 1, "a core that is chosen every ", r.core_every,
+                      " rounds (--core-every): give at least 1, as 10");
+}
+
+std::size_t core_elements(const SlimRules& r, std::size_t n) {
+  const double core = std::round((r.alpha - r.explore) * static_cast<double>(n));
+  return std::min(n, static_cast<std::size_t>(std::max(0.0, core)));
+}
+
+std::size_t explorer_elements(const SlimRules& r, std::size_t n) {
+  const auto all = static_cast<std::size_t>(std::max(1.0, std::round(r.alpha * static_cast<double>(n))));
+  const std::size_t core = core_elements(r, n);
+  return std::min(n, all) > core ? std::min(n, all) - core : 0;
+}
+
+void draw_explorer(std::size_t n, std::size_t count, Slice<const std::uint32_t> core, const SlimKey& key,
+                   std::vector<std::uint32_t>& explorer) {
+  require<ShapeError>(core.size() <= n && count <= n - core.size(), "slim: an explorer of ", count,
+                      " outside a core of ", core.size(), " among ", n, " elements");
+  draw(n - core.size(), count, key.random(), explorer);
+  std::size_t before = 0;  // keys of the core below the one that is made of a place outside the core
+  for (std::uint32_t& place : explorer) {
+    while (before < core.size() && core[before] <= place + before) ++before;
+    place += static_cast<std::uint32_t>(before);
+  }
+}
+
+std::uint64_t signature_of(Slice<const std::uint32_t> keys) {
+  std::uint64_t hash = 1469598103934665603u ^ keys.size();
+  for (const std::uint32_t key : keys) {
+    hash = (hash ^ key) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+void SlimSet::choose(const SlimRules& rules, Slice<const float> by, const SlimKey& key) {
+  const std::size_t n = by.size();
+  if (!chosen_ || key.round % static_cast<std::uint64_t>(rules.core_every) == 0) {
+    std::vector<std::uint32_t> old = core_.indices;
+    selector_.select({.values = by, .k = core_elements(rules, n)}, core_);
+    new_ = new_ || !chosen_ || old != core_.indices;
+    chosen_ = true;
+  }
+  draw_explorer(n, explorer_elements(rules, n), slice(core_.indices), key, explorer_);
+}
+
+void SlimSet::save(StateDict& state) const {
+  const std::vector<std::int64_t> keys(core_.indices.begin(), core_.indices.end());
+  state.set("core", Tensor::of({static_cast<std::int64_t>(keys.size())}, std::span<const std::int64_t>(keys)));
+  const std::int64_t chosen = chosen_ ? 1 : 0;
+  state.set("chosen", Tensor::of({1}, std::span<const std::int64_t>(&chosen, 1)));
+}
+
+void SlimSet::load(const StateDict& state, std::size_t n) {
+  const Tensor &core = state.at("core"), &chosen = state.at("chosen");
+  require<DataError>(core.dtype() == DType::i64 && chosen.dtype() == DType::i64 && chosen.elements() == 1,
+                     "resume: a core of Slim-DP is damaged. Use an older checkpoint.");
+  core_.clear();
+  for (std::int64_t i = 0; i < core.elements(); ++i) {
+    const std::int64_t key = core.data<std::int64_t>()[i];
+    require<DataError>(key >= 0 && static_cast<std::size_t>(key) < n &&
+                           (core_.indices.empty() || key > std::int64_t{core_.indices.back()}),
+                       "resume: a core of Slim-DP is no set of keys below ", n, ". Use an older checkpoint.");
+    core_.indices.push_back(static_cast<std::uint32_t>(key));
+  }
+  chosen_ = chosen.data<std::int64_t>()[0] != 0;
+  new_ = true;
+}
+
+void put_step_by(Slice<float> value, Slice<float> before, Slice<float> delta) {
+  require<ShapeError>(value.size() == before.size() && value.size() == delta.size(), "slim: a step of ", value.size(),
+                      ", ", before.size(), " and ", delta.size(), " elements");
+  on_device(value.device(), [&] {
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      const float now = value[i], then = before[i];
+      delta[i] += now - then;
+      value[i] = then;
+      before[i] = now;
+    }
+  });
+}
+
+}  // namespace laconic::compress

@@ -1,0 +1,70 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "compress/selector.h"
+#include "core/random.h"
+#include "core/slice.h"
+
+namespace laconic::compress {
+
+/// How Slim-DP chooses what travels of n elements: a core, the largest, and an explorer, drawn evenly from the others.
+struct SlimRules {
+  double alpha = 0.3;            ///< share of the elements that travel: (0, 1]
+  double explore = 0.15;         ///< of them the explorer: [0, alpha], as a share of all
+  std::int64_t core_every = 10;  ///< rounds until the core is chosen anew: q, at least 1
+  bool keys_sent = false;        ///< the explorer's keys travel, as in the paper; else both ends draw them
+};
+/// throws UsageError naming the option that is out of range
+void require_sensible(const SlimRules& rules);
+std::size_t core_elements(const SlimRules& rules, std::size_t n);
+std::size_t explorer_elements(const SlimRules& rules, std::size_t n);
+
+/// Who draws an explorer, and for which round of which tensor: both ends make the same generator of it.
+struct SlimKey {
+  std::uint64_t seed = 0, round = 0;
+  std::uint32_t tensor = 0;
+  std::uint32_t who = 0;  ///< 0: the server; else 1 + the worker's rank
+  Random random() const { return Random(seed, Purpose::selection, round, std::uint64_t{who} << 32 | tensor); }
+};
+
+/// The keys (indices) of n elements that are not in `core`, some of them, drawn evenly without repetition, ascending.
+/// core : ascending, without repetition, below n.   count <= n - core.size().   Cost: O(core + count) and the draw
+void draw_explorer(std::size_t n, std::size_t count, Slice<const std::uint32_t> core, const SlimKey& key,
+                   std::vector<std::uint32_t>& explorer);
+
+/// 64 bits that tell sets of keys apart: what is sent in their place while they stay the same.
+std::uint64_t signature_of(Slice<const std::uint32_t> keys);
+
+/// The communication-set of one tensor at the end that sends: remembers the core between rounds.
+/// source  SlimDP, Algorithm 1 and section 3 (settled: core by magnitude of the accumulated update, or of the parameter
+///         on the server; re-chosen in rounds 0, q, 2q, ...)
+class SlimSet {
+ public:
+  /// Chooses for this round. by : what is compared, n values without NaN (else DataError)
+  void choose(const SlimRules& rules, Slice<const float> by, const SlimKey& key);
+
+  const std::vector<std::uint32_t>& core() const { return core_.indices; }
+  const std::vector<std::uint32_t>& explorer() const { return explorer_; }
+  /// Whether the receiver does not know the core yet: it was chosen anew, or comes from a checkpoint.
+  bool core_is_new() const { return new_; }
+  void core_was_sent() { new_ = false; }
+
+  /// One tensor "core". After a load the keys travel once more.
+  void save(StateDict& state) const;
+  /// throws DataError if it is no set of keys below n
+  void load(const StateDict& state, std::size_t n);
+
+ private:
+  Selector selector_;
+  Selection core_;
+  std::vector<std::uint32_t> explorer_;
+  bool chosen_ = false, new_ = true;
+};
+
+/// After a local step, in one pass: delta += value - before, and the two change places, so that `value` is again what
+/// the rest of backward needs and `before` what follows. All of one length.
+void put_step_by(Slice<float> value, Slice<float> before, Slice<float> delta);
+
+}  // namespace laconic::compress

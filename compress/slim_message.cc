@@ -1,0 +1,111 @@
+#include "compress/slim_message.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "core/dispatch.h"
+#include "core/error.h"
+
+namespace laconic::compress {
+namespace {
+
+constexpr std::uint32_t kCoreKeys = 1, kExplorerKeys = 2;
+
+struct Header {
+  std::uint32_t round = 0, what = 0;
+  std::uint64_t signature = 0;
+};
+static_assert(sizeof(Header) == 16);
+
+void append(Bytes& message, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(message.append(bytes).data(), from, bytes);
+}
+
+/// `count` keys that stand at `at`, ascending and below n.
+void read_keys(Slice<const std::byte> message, std::size_t& at, std::size_t count, std::size_t n,
+               std::vector<std::uint32_t>& keys) {
+  require<DataError>(count * sizeof(std::uint32_t) <= message.size() - at, "a Slim-DP message of ", message.size(),
+                     " bytes ends before its ", count, " keys.");
+  keys.resize(count);
+  if (count > 0) std::memcpy(keys.data(), message.data() + at, count * sizeof(std::uint32_t));
+  at += count * sizeof(std::uint32_t);
+  for (std::size_t i = 0; i < count; ++i)
+    require<DataError>(keys[i] < n && (i == 0 || keys[i] > keys[i - 1]),
+                       "the keys of a Slim-DP message do not ascend below ", n, " at place ", i, ".");
+}
+
+}  // namespace
+
+std::size_t SlimFormat::max_bytes() const {
+  const std::size_t all = count();
+  return sizeof(Header) + all * sizeof(std::uint32_t) +
+         (codec != nullptr ? codec->max_bytes(all) : all * sizeof(float));
+}
+
+void write_slim(const SlimFormat& format, const SlimSet& set, bool with_keys, std::uint32_t round,
+                Slice<const float> values, const Key& key, Bytes& message) {
+  require<ShapeError>(values.size() == set.core().size() + set.explorer().size(), "slim: ", values.size(),
+                      " values for ", set.core().size(), " and ", set.explorer().size(), " keys");
+  const Header header{round, (with_keys ? kCoreKeys : 0) | (format.rules.keys_sent ? kExplorerKeys : 0),
+                      signature_of(slice(set.core()))};
+  append(message, &header, sizeof header);
+  if (with_keys) append(message, set.core().data(), set.core().size() * sizeof(std::uint32_t));
+  if (format.rules.keys_sent) append(message, set.explorer().data(), set.explorer().size() * sizeof(std::uint32_t));
+  if (format.codec != nullptr)
+    format.codec->encode(values, key, message);
+  else
+    append(message, values.data(), values.size_bytes());
+}
+
+bool SlimReader::read(const SlimFormat& format, Slice<const std::byte> message, const SlimKey& key) {
+  Header header;
+  require<DataError>(message.size() >= sizeof header, "a Slim-DP message of ", message.size(), " bytes has no header.");
+  std::memcpy(&header, message.data(), sizeof header);
+  const std::uint32_t sent = format.rules.keys_sent ? kExplorerKeys : 0;
+  require<DataError>(header.round == static_cast<std::uint32_t>(key.round) && (header.what & ~kCoreKeys) == sent,
+                     "a Slim-DP message is of round ", header.round, " and kind ", header.what, " where round ",
+                     key.round, " is due.");
+  std::size_t at = sizeof header;
+  const std::size_t core = core_elements(format.rules, format.n), explorer = explorer_elements(format.rules, format.n);
+  if ((header.what & kCoreKeys) != 0) {
+    known_ = false;
+    read_keys(message, at, core, format.n, core_);
+    signature_ = signature_of(slice(std::as_const(core_)));
+    require<DataError>(signature_ == header.signature, "the keys of a Slim-DP message are not those of its signature.");
+    known_ = true;
+  } else if (!known_ || header.signature != signature_) {
+    return false;
+  }
+  if (sent != 0)
+    read_keys(message, at, explorer, format.n, explorer_);
+  else
+    draw_explorer(format.n, explorer, slice(std::as_const(core_)), key, explorer_);
+  values_.resize(core + explorer);
+  const Slice<const std::byte> payload = message.sub(at, message.size() - at);
+  if (format.codec != nullptr) {
+    format.codec->decode(payload, slice(values_));
+  } else {
+    require<DataError>(payload.size() == values_.size() * sizeof(float), "a Slim-DP message has ", payload.size(),
+                       " bytes of values where ", values_.size() * sizeof(float), " are due.");
+    if (!values_.empty()) std::memcpy(values_.data(), payload.data(), payload.size());
+  }
+  return true;
+}
+
+void SlimReader::add_to(float factor, Slice<float> dense) const {
+  on_device(dense.device(), [&] {
+    std::size_t i = 0;
+    for (const auto* keys : {&core_, &explorer_})
+      for (const std::uint32_t key : *keys) dense[key] += factor * values_[i++];
+  });
+}
+
+void SlimReader::overwrite(Slice<float> dense) const {
+  on_device(dense.device(), [&] {
+    std::size_t i = 0;
+    for (const auto* keys : {&core_, &explorer_})
+      for (const std::uint32_t key : *keys) dense[key] = values_[i++];
+  });
+}
+
+}  // namespace laconic::compress

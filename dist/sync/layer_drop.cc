@@ -1,0 +1,170 @@
+#include "dist/sync/layer_drop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "core/trace.h"
+#include "dist/collective/reduce.h"
+
+namespace laconic::dist {
+
+LayerDropSync::LayerDropSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options, Rules rules)
+    : PsSync(arena, engine, std::move(plan), std::move(options)),
+      rules_(rules),
+      accumulated_(arena.make_state()),
+      layers_(this->plan().buckets.size()) {
+  compress::drop_threshold({}, rules.drop_ratio);  // checks it
+}
+
+Slice<const float> LayerDropSync::kept(std::size_t b) const {
+  return layers_[b].keeps ? Slice<const float>(accumulated(b)) : Slice<const float>{};
+}
+
+void LayerDropSync::filled(std::size_t b) {
+  const Trace::Span span(bucket(b).name, "select");
+  const auto begin = std::chrono::steady_clock::now();
+  Layer& layer = layers_[b];
+  const Slice<float> sum = accumulated(b);
+  const double total = compress::accumulate_layer(gradients_of(b), layer.keeps ? sum : Slice<float>{}, rules_.norm);
+  layer.value = compress::layer_value(total, elements_in(bucket(b)), rules_.norm);
+  ++layer.age;
+  layer.sends = !(layer.value < threshold_) || (rules_.max_age > 0 && layer.age >= rules_.max_age);
+  if (!layer.sends && !layer.keeps) {  // begins to be kept: a copy, since the gradients' place is needed
+    const Bucket& here = bucket(b);
+    accumulated_.range(here.offset, here.elements).copy_from(arena().gradients().range(here.offset, here.elements));
+    layer.keeps = true;
+  }
+  if (layer.sends) {
+    layer.age = 0;
+    ++layer.times_sent;
+  }
+  select_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext context) {
+  Layer& layer = layers_[b];
+  const std::vector<int> server{server_of(b)};
+  const auto step = static_cast<std::uint32_t>(context.step), held = static_cast<std::uint32_t>(layer.version);
+  const Leg up = options().legs.upward(b, context.step, comm.rank(), &sent());
+  const LayerHeader mine{step, held, layer.sends ? 1u : 0u};
+  co_await send_header(comm, server[0], mine, up);
+  if (layer.sends) {
+    const Slice<const float> values = layer.keeps ? accumulated(b) : gradients_of(b);
+    co_await send_floats(comm, server, values, up);
+  }
+  LayerHeader answer;
+  const Slice<std::byte> room = Slice<LayerHeader>(&answer, 1).bytes();
+  try {
+    co_await recv_exactly(comm, server[0], room);
+  } catch (...) {
+    comm.cancel();  // the header lives in this frame
+    throw;
+  }
+  require<CommError>(
+      answer.step == step && answer.version == held + answer.comes && answer.comes <= 1 && answer.comes >= mine.comes,
+      "layerdrop: the server of ", bucket(b).name, " is in step ", answer.step, " and has version ", answer.version,
+      ", rank ", comm.rank(), " in step ", step, " has version ", held, ". Resume all of them alike.");
+  layer.comes = answer.comes == 1;
+  layer.version = answer.version;
+  if (!layer.comes) co_return;
+  const Leg down = options().legs.downward(b, context.step);
+  const Slice<float> here = gradients_of(b);
+  co_await recv_floats(comm, server[0], here, down);
+}
+
+void LayerDropSync::arrived(std::size_t b) {
+  Layer& layer = layers_[b];
+  if (layer.sends) layer.keeps = false;
+  if (!layer.comes) return;
+  ++layer.times_received;
+  PsSync::arrived(b);
+}
+
+void LayerDropSync::end_step(StepStats& stats) {
+  const StepContext& now = context();
+  const bool due = threshold_step_ == 0 || now.lr != threshold_lr_ ||
+                   (rules_.threshold_every > 0 && now.step - threshold_step_ >= rules_.threshold_every);
+  if (due) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::vector<compress::LayerSize> sizes;
+    for (std::size_t b = 0; b < layers_.size(); ++b) sizes.push_back({layers_[b].value, elements_in(bucket(b))});
+    threshold_ = compress::drop_threshold(sizes, rules_.drop_ratio);
+    threshold_step_ = now.step;
+    threshold_lr_ = now.lr;
+    select_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  ++steps_;
+  PsSync::end_step(stats);
+  stats.select_ms = 1e3 * (select_seconds_ - std::exchange(seen_select_, select_seconds_));
+}
+
+std::vector<LedgerRow> LayerDropSync::ledger() const {
+  std::vector<LedgerRow> rows;
+  if (!rules_.accounts) return rows;
+  for (std::size_t b = layers_.size(); b-- > 0;) {  // the arena ends with what forward reaches first
+    const Layer& layer = layers_[b];
+    const auto elements = static_cast<double>(elements_in(bucket(b)));
+    const double steps = std::max<double>(1, static_cast<double>(steps_));
+    LedgerRow row{.parameter = bucket(b).name, .choice = "layers", .elements = elements_in(bucket(b))};
+    row.exchanges = steps_;
+    row.sent = elements * static_cast<double>(layer.times_sent) / steps;
+    row.bytes =
+        4 * elements * static_cast<double>(layer.times_sent) + sizeof(LayerHeader) * static_cast<double>(steps_);
+    row.bytes_down =
+        4 * elements * static_cast<double>(layer.times_received) + sizeof(LayerHeader) * static_cast<double>(steps_);
+    row.times_sent = layer.times_sent;
+    row.times_received = layer.times_received;
+    row.oldest = layer.age;
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+namespace {
+
+constexpr std::int64_t kNumbers = 5;  // of a layer, in a checkpoint
+
+}  // namespace
+
+void LayerDropSync::save(StateDict& state) const {
+  state.set("layerdrop/kept", accumulated_);
+  std::vector<std::int64_t> numbers;
+  for (const Layer& l : layers_)
+    for (const std::int64_t n : {std::int64_t{l.keeps}, l.age, l.version, l.times_sent, l.times_received})
+      numbers.push_back(n);
+  const auto count = static_cast<std::int64_t>(layers_.size());
+  state.set("layerdrop/layers", Tensor::of({count, kNumbers}, std::span<const std::int64_t>(numbers)));
+  const std::int64_t when[] = {threshold_step_, steps_};
+  state.set("layerdrop/steps", Tensor::of({2}, std::span<const std::int64_t>(when)));
+  char text[64];
+  std::snprintf(text, sizeof text, "%a %a", threshold_, threshold_lr_);
+  state.set_text("layerdrop/threshold", text);
+}
+
+void LayerDropSync::load(const StateDict& state) {
+  const StateDict mine = state.part("layerdrop/");
+  const Tensor &kept = mine.at("kept"), &layers = mine.at("layers"), &steps = mine.at("steps");
+  const auto count = static_cast<std::int64_t>(layers_.size());
+  require<DataError>(kept.dtype() == DType::f32 && kept.shape() == accumulated_.shape() &&
+                         layers.dtype() == DType::i64 && layers.shape() == Shape{count, kNumbers} &&
+                         steps.dtype() == DType::i64 && steps.elements() == 2,
+                     "resume: the state of layerdrop is not of this model and plan. Give the same options.");
+  const std::string& text = mine.text("threshold");
+  char* end = nullptr;
+  threshold_ = std::strtod(text.c_str(), &end);
+  threshold_lr_ = std::strtod(end, nullptr);
+  threshold_step_ = steps.data<std::int64_t>()[0];
+  steps_ = steps.data<std::int64_t>()[1];
+  accumulated_.copy_from(kept);
+  const std::int64_t* n = layers.data<std::int64_t>();
+  for (Layer& l : layers_) {
+    l.keeps = n[0] != 0;
+    l.age = n[1], l.version = n[2], l.times_sent = n[3], l.times_received = n[4];
+    n += kNumbers;
+  }
+}
+
+}  // namespace laconic::dist

@@ -1,0 +1,71 @@
+#pragma once
+#include <vector>
+
+#include "compress/layer_drop.h"
+#include "dist/server/layer_drop_server.h"
+#include "dist/sync/ps.h"
+
+namespace laconic::dist {
+
+/// Layer dropping, the workers' half (server/layer_drop_server.h has the other): of each layer, a bucket of the plan,
+/// the worker adds up its gradients and sends the sum when its value reaches a threshold; until then a placeholder of
+/// 12 bytes goes each way, and the layer keeps its values where no worker sent it.
+///
+///     when a layer's gradient is ready   accum += g;  v = value(accum)                             one pass
+///                                        v >= threshold, or too old: send accum, begin anew;  else keep it
+///     every so many steps, and when      threshold = Algorithm 1 over the v of this step, this worker's own; from the
+///     the learning rate changes          next step on. Until there is one, everything is sent
+///     before its next forward            what came, if anything did
+///
+/// Per element, what was sent and what is kept add up to what was accumulated. With a ratio of 0 the bits are those of
+/// PsSync. After a flush all workers hold the same bits, which are the server's.
+/// source  LayerDrop, sections 4 and 5, Algorithm 1 (settled: papers' R is the share that stays at home)
+class LayerDropSync final : public PsSync {
+ public:
+  struct Rules {
+    double drop_ratio = 0.9;             ///< R in [0, 1)
+    std::int64_t threshold_every = 100;  ///< steps; 0: once
+    compress::LayerNorm norm = compress::LayerNorm::mean;
+    std::int64_t max_age = 0;  ///< a layer is sent at least every so many steps; 0: never for its age
+    bool accounts = false;     ///< keeps a ledger
+  };
+  /// throws UsageError if the ratio is not in [0, 1)
+  LayerDropSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options, Rules rules);
+  ~LayerDropSync() override { halt_what_is_under_way(); }
+
+  void end_step(StepStats& stats) override;
+  Work work() const override { return {.select_seconds = select_seconds_}; }
+  std::vector<LedgerRow> ledger() const override;
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
+
+  double threshold() const { return threshold_; }  ///< -1: everything is sent
+  /// What is kept at home, laid out like the arena; of a layer that keeps nothing undefined. For audits and tests.
+  Slice<const float> kept(std::size_t bucket) const;
+
+ private:
+  struct Layer {
+    bool keeps = false;    // something is put by in accumulated_
+    bool sends = false;    // this step's decision
+    bool comes = false;    // what the server has answered
+    std::int64_t age = 0;  // steps since it was sent
+    std::int64_t version = 0;
+    double value = 0;
+    std::int64_t times_sent = 0, times_received = 0;
+  };
+  void filled(std::size_t bucket) override;
+  Task<> talk(Communicator& comm, std::size_t bucket, StepContext context) override;
+  void arrived(std::size_t bucket) override;
+  Slice<float> accumulated(std::size_t b) const { return part(accumulated_, bucket(b)); }
+
+  const Rules rules_;
+  Tensor accumulated_;  // laid out like the arena
+  std::vector<Layer> layers_;
+  double threshold_ = -1;
+  std::int64_t threshold_step_ = 0;  // when it was found; 0: not yet
+  double threshold_lr_ = 0;          // the learning rate then
+  std::int64_t steps_ = 0;
+  double select_seconds_ = 0, seen_select_ = 0;
+};
+
+}  // namespace laconic::dist

@@ -1,0 +1,115 @@
+#include "dist/sync/server_methods.h"
+
+#include <utility>
+
+#include "dist/server/slim_server.h"
+
+namespace laconic::dist {
+
+const std::vector<ServerMethod>& server_methods() {
+  static const std::vector<ServerMethod> methods = {{ServerMethod::Kind::dense, "ps", false},
+                                                    {ServerMethod::Kind::layers, "layerdrop", false},
+                                                    {ServerMethod::Kind::slim, "slimdp", true}};
+  return methods;
+}
+
+const ServerMethod* server_method(const std::string& sync) {
+  for (const ServerMethod& method : server_methods())
+    if (sync == method.name) return &method;
+  return nullptr;
+}
+
+void require_sensible(const ServerMethod& m, const ServerOptions& o, bool clips_norm) {
+  require<UsageError>(
+      !clips_norm, "--sync ", m.name,
+      " updates layer by layer on servers, where nobody knows the length of the whole gradient (--clip): "
+      "give --clip value:X, or take --sync allreduce");
+  if (m.kind == ServerMethod::Kind::layers) compress::drop_threshold({}, o.layers.drop_ratio);  // checks it
+  if (m.kind == ServerMethod::Kind::slim) compress::require_sensible(o.slim.chosen);
+}
+
+void adapt(PlanOptions& plan, const ServerMethod& m, const ServerOptions& o) {
+  constexpr std::size_t kAll = std::size_t{1} << 60;
+  if (m.kind == ServerMethod::Kind::dense) return;
+  plan.chunk_bytes = 0;
+  plan.fusion = PlanOptions::Fusion::lazy;
+  if (m.kind == ServerMethod::Kind::slim)
+    plan.bucket_bytes = o.slim.whole_model ? kAll : 0;
+  else if (o.finest)
+    plan.bucket_bytes = 0;
+  else
+    plan.fusion = PlanOptions::Fusion::module;
+}
+
+std::string to_string(const ServerMethod& m, const ServerOptions& o) {
+  const LayerDropSync::Rules& l = o.layers;
+  const SlimSync::Rules& s = o.slim;
+  switch (m.kind) {
+    case ServerMethod::Kind::dense:
+      break;
+    case ServerMethod::Kind::layers:
+      return concat(m.name, " ratio=", l.drop_ratio, " threshold every=", l.threshold_every,
+                    " norm=", compress::to_string(l.norm), " max age=", l.max_age, " finest=", o.finest);
+    case ServerMethod::Kind::slim:
+      return concat(m.name, " alpha=", s.chosen.alpha, " explore=", s.chosen.explore,
+                    " core every=", s.chosen.core_every, " keys sent=", s.chosen.keys_sent,
+                    " local steps=", s.local_steps, " whole model=", s.whole_model, " residual=", s.residual);
+  }
+  return m.name;
+}
+
+std::string description(const ServerMethod& m, const ServerOptions& o) {
+  switch (m.kind) {
+    case ServerMethod::Kind::dense:
+      break;
+    case ServerMethod::Kind::layers:
+      return concat(m.name, ", R = ", o.layers.drop_ratio);
+    case ServerMethod::Kind::slim:
+      return concat(m.name, ", alpha = ", o.slim.chosen.alpha, ", explorer ", o.slim.chosen.explore);
+  }
+  return m.name;
+}
+
+std::unique_ptr<ParameterServer> make_server(const ServerMethod& m, const ServerOptions& rules, Shard& shard,
+                                             Update update, ParameterServer::Options options) {
+  switch (m.kind) {
+    case ServerMethod::Kind::dense:
+      break;
+    case ServerMethod::Kind::layers:
+      return std::make_unique<LayerDropServer>(shard, std::move(update), std::move(options));
+    case ServerMethod::Kind::slim:
+      return std::make_unique<SlimServer>(shard, std::move(options), rules.slim.chosen, rules.slim.local_steps);
+  }
+  return std::make_unique<ParameterServer>(shard, std::move(update), std::move(options));
+}
+
+std::unique_ptr<PsSync> make_server_sync(const ServerMethod& m, const ServerOptions& rules, const ParameterArena& arena,
+                                         Engine& engine, const Plan& plan, Update update, PsSync::Options options) {
+  options.name = m.name;
+  switch (m.kind) {
+    case ServerMethod::Kind::dense:
+      break;
+    case ServerMethod::Kind::layers:
+      return std::make_unique<LayerDropSync>(arena, engine, plan, std::move(options), rules.layers);
+    case ServerMethod::Kind::slim:
+      return std::make_unique<SlimSync>(arena, engine, plan, std::move(update), std::move(options), rules.slim);
+  }
+  return std::make_unique<PsSync>(arena, engine, plan, std::move(options));
+}
+
+std::optional<double> expected_bytes(const ServerMethod& m, const ServerOptions& o, const Plan& plan, int workers,
+                                     int servers) {
+  if (m.kind == ServerMethod::Kind::layers) return std::nullopt;
+  double share = 1;
+  if (m.kind == ServerMethod::Kind::slim) {
+    const compress::SlimRules& c = o.slim.chosen;
+    share = c.alpha + (c.alpha - c.explore) / static_cast<double>(c.core_every) + (c.keys_sent ? c.explore : 0);
+    share /= static_cast<double>(o.slim.local_steps);
+  }
+  double bytes = 0;
+  for (const Bucket& b : plan.buckets) bytes += 4 * share * static_cast<double>(b.elements);
+  const double N = workers;
+  return servers > 0 ? 2 * bytes : 2 * bytes * (N - 1) / N;
+}
+
+}  // namespace laconic::dist

@@ -1,0 +1,162 @@
+#include <nlohmann/json.hpp>
+
+#include "dist/collective/barrier.h"
+#include "dist/fingerprint.h"
+#include "dist/server/control.h"
+#include "dist/server/rounds.h"
+#include "dist/trainer/internals.h"
+#include "dist/trainer/server_half.h"
+
+namespace laconic {
+namespace {
+
+/// What rank 0 says of the model and the plan (Trainer::start_servers).
+struct Hello {
+  std::vector<std::shared_ptr<Parameter>> parameters;
+  dist::Plan plan;
+};
+
+Hello hear(dist::Engine& engine) {
+  const std::string text = dist::recv_text(engine, 0);
+  try {
+    const nlohmann::json j = nlohmann::json::parse(text);
+    Hello hello{.parameters = dist::parameters_from_json(j.at("parameters").dump()), .plan = {}};
+    hello.plan = dist::Plan::from_json(j.at("plan").dump(), hello.parameters, "the plan of rank 0");
+    return hello;
+  } catch (const nlohmann::json::exception& e) {
+    throw CommError(concat("server: what rank 0 says of the model is not readable (", e.what(),
+                           "). Start all ranks with the same program."));
+  }
+}
+
+std::vector<ParameterInfo> infos_of(const std::vector<std::shared_ptr<Parameter>>& parameters) {
+  std::vector<ParameterInfo> all;
+  for (const auto& p : parameters) all.push_back(p->info);
+  return all;
+}
+
+/// The loop of one dedicated server.
+class ServerLoop {
+ public:
+  ServerLoop(dist::Worker& worker, const TrainerOptions& options, ServerHalf& half, int first_slot)
+      : engine_(worker.engine),
+        rank_(worker.rank),
+        o_(options),
+        half_(half),
+        rounds_(engine_, half.server(), first_slot),
+        control_(engine_, worker.size),
+        figures_slot_(engine_.reserve_slots(1)) {}
+  ~ServerLoop() {
+    if (figures_.valid()) engine_.halt();  // it must not write into sums_ any more
+  }
+
+  void run(std::uint64_t bytes_before) {
+    counted_ = engine_.counters().sent.bytes;
+    bool patiently = true;  // until the first step rank 0 may have much to read
+    while (true) {
+      const dist::Command command = control_.next(patiently);
+      patiently = command.kind == dist::Command::Kind::rest || command.kind == dist::Command::Kind::save;
+      switch (command.kind) {
+        case dist::Command::Kind::step:
+          rounds_.begin({.step = command.step, .lr = command.lr, .gradient_scale = command.scale});
+          continue;  // what it sends belongs to the step
+        case dist::Command::Kind::figures:
+          figures();
+          continue;
+        case dist::Command::Kind::show:
+          rounds_.show();
+          rounds_.wait();
+          break;
+        case dist::Command::Kind::audit:
+          dist::send_text(engine_, 0, concat(half_.checksum()));
+          break;
+        case dist::Command::Kind::rest:
+          break;
+        case dist::Command::Kind::save:
+          save(command.step);
+          break;
+        case dist::Command::Kind::total: {
+          std::vector<double> network{static_cast<double>(engine_.counters().sent.bytes - bytes_before)};
+          sum_over_all(network);
+          break;
+        }
+        case dist::Command::Kind::end:
+          engine_.wait(std::exchange(figures_, {}));
+          return;
+      }
+      counted_ = engine_.counters().sent.bytes;
+    }
+  }
+
+ private:
+  /// All of the step was handed over: when it has ended, this server's share of its bytes is known.
+  void figures() {
+    rounds_.wait();
+    engine_.wait(std::exchange(figures_, {}));  // of the step before
+    const std::uint64_t sent = engine_.counters().sent.bytes, down = half_.server().bytes_down();
+    sums_.assign(kFigures, 0.0);
+    sums_[kBytes] = static_cast<double>(sent - std::exchange(counted_, sent));
+    sums_[kDown] = static_cast<double>(down - std::exchange(seen_down_, down));
+    figures_ =
+        engine_.submit({.name = "figures of a step",
+                        .slot = figures_slot_,
+                        .priority = 1 << 30,
+                        .body = [this](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(sums_)); }});
+  }
+
+  void sum_over_all(std::vector<double>& x) {
+    engine_.run("sum of all bytes", [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(x)); });
+  }
+
+  /// This rank's part of Trainer::save.
+  void save(std::int64_t step) {
+    const CheckpointStore store(o_.save);
+    const auto meet = [&](const char* when) {
+      engine_.run(when, [](dist::Communicator& comm) { return dist::barrier(comm); });
+    };
+    store.prepare(step);
+    meet("meeting before a checkpoint");
+    StateDict state;
+    half_.save(state);
+    store.write_rank(step, rank_, state);
+    meet("meeting in a checkpoint");
+    meet("meeting after a checkpoint");
+  }
+
+  dist::Engine& engine_;
+  const int rank_;
+  const TrainerOptions& o_;
+  ServerHalf& half_;
+  dist::Rounds rounds_;
+  dist::ServerControl control_;
+  const int figures_slot_;
+  dist::Ticket figures_;
+  std::vector<double> sums_;
+  std::uint64_t counted_ = 0, seen_down_ = 0;
+};
+
+}  // namespace
+
+void serve(dist::Worker& worker, const TrainerOptions& options) {
+  const std::uint64_t bytes_before = worker.engine.counters().sent.bytes;
+  const dist::ServerMethod* method = dist::server_method(options.sync);
+  require<UsageError>(method != nullptr, "--sync ", options.sync, " has no use for ", worker.servers(),
+                      " servers (--servers): leave them out, or take --sync ps");
+  dist::check_fingerprint(worker.engine, fingerprint(options, worker.servers()));
+  const Hello hello = hear(worker.engine);
+  ServerHalf half(options, hello.plan, infos_of(hello.parameters), dist::servers_of(hello.plan, worker.servers()),
+                  worker.rank - worker.size, worker.size);
+  ServerLoop loop(worker, options, half, worker.engine.reserve_slots(static_cast<int>(hello.plan.buckets.size())));
+  if (options.resume.empty()) {
+    for (const dist::Shard::Unit& unit : half.shard().units())
+      dist::recv_floats(worker.engine, 0, half.shard().values(unit));
+  } else {
+    const std::string checkpoint = CheckpointStore::newest(options.resume);
+    half.load(CheckpointStore::read_rank(checkpoint, worker.rank));
+    dist::check_fingerprint(worker.engine,
+                            concat("resumed after step ", CheckpointStore::read_manifest(checkpoint).step));
+  }
+  loop.run(bytes_before);
+}
+
+}  // namespace laconic

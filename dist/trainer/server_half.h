@@ -1,0 +1,45 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/sync/server_methods.h"
+#include "dist/trainer/trainer.h"
+
+namespace laconic {
+
+/// What a rank needs to serve: its share of the parameters, their optimiser, and the strategy's server.
+class ServerHalf {
+ public:
+  /// all : the model's parameters in arena order.   owner : of each bucket, 0 .. servers-1; this is number `server`
+  ServerHalf(const TrainerOptions& options, const dist::Plan& plan, const std::vector<ParameterInfo>& all,
+             const std::vector<int>& owner, int server, int workers);
+
+  const dist::Shard& shard() const { return *shard_; }
+  dist::ParameterServer& server() { return *server_; }
+
+  /// Values, optimiser, counts of updates.
+  void save(StateDict& state) const;
+  /// throws DataError if that is another server's
+  void load(const StateDict& state);
+  std::uint64_t checksum() const;
+
+ private:
+  std::unique_ptr<dist::Shard> shard_;
+  std::unique_ptr<Optimizer> optimizer_;  // null: the workers update
+  std::unique_ptr<dist::ParameterServer> server_;
+};
+
+/// FNV-1a over the bits of these values, going on from `hash`.
+std::uint64_t checksum(Slice<const float> values, std::uint64_t hash = 1469598103934665603u);
+
+/// What all ranks must have been told alike, one a line, `servers` being the dedicated ones.
+std::string fingerprint(const TrainerOptions& options, int servers);
+
+/// A dedicated server from start to end: hears from rank 0 what the model is, takes its values, and then does what rank
+/// 0 tells it (dist/server/control.h), step by step, until it is told to leave. It has no model and no data.
+///   options : as the workers have them
+/// throws CommError if a worker is lost, or was started with other options
+void serve(dist::Worker& worker, const TrainerOptions& options);
+
+}  // namespace laconic

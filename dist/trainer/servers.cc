@@ -1,0 +1,110 @@
+// Parameter servers as a worker's trainer sees them.
+#include <nlohmann/json.hpp>
+
+#include "dist/fingerprint.h"
+#include "dist/trainer/internals.h"
+#include "dist/trainer/server_half.h"
+
+namespace laconic {
+
+std::string fingerprint(const TrainerOptions& o, int servers) {
+  const OptimizerOptions& opt = o.optimizer;
+  const dist::SparseMethod* sparse = dist::sparse_method(o.sync);
+  const dist::ServerMethod* server = dist::server_method(o.sync);
+  return concat("seed=", o.seed, "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov,
+                " decay=", opt.decay.weight_decay, " ", opt.decay.norm_and_bias, "\nlr=", o.lr,
+                "\nschedule=", o.schedule.text(), "\nclip=", static_cast<int>(o.clip.kind), ":", o.clip.limit,
+                "\naccumulate=", o.accumulate, "\ndropout=", o.dropout, "\nsync=", o.sync, "\nmean=", o.mean,
+                "\non-nan=", o.skip_nan, sparse ? "\nsparse=" + dist::to_string(*sparse, o.sparse) : "",
+                server ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
+                server ? "\nserver=" + dist::to_string(*server, o.server) : "",
+                "\nplan=", o.plan_file.empty() ? dist::to_string(o.plan) : "of a file");
+}
+
+/// The worker's half of a strategy with servers, and, if they are colocated, this rank's server.
+void Trainer::make_server_strategy(const dist::ServerMethod& method, const dist::Update& update) {
+  const int dedicated = worker_.servers(), N = worker_.size;
+  std::vector<int> owner = dist::servers_of(plan_, dedicated > 0 ? dedicated : N);
+  if (dedicated > 0) {
+    if (worker_.rank == 0) {
+      const nlohmann::json hello = {{"parameters", nlohmann::json::parse(dist::to_json(dist::infos_of(*arena_)))},
+                                    {"plan", nlohmann::json::parse(plan_.json())}};
+      for (int k = 0; k < dedicated; ++k) dist::send_text(worker_.engine, N + k, hello.dump());
+    }
+    for (int& rank : owner) rank += N;
+  } else {
+    half_ = std::make_unique<ServerHalf>(o_, plan_, dist::infos_of(*arena_), owner, worker_.rank, N);
+  }
+  dist::PsSync::Options options{.mean = o_.mean,
+                                .overlap = o_.overlap,
+                                .workers = N,
+                                .server_rank = owner,
+                                .own = half_ ? &half_->server() : nullptr,
+                                .legs = {.seed = o_.seed},
+                                .begins = {},
+                                .shows = {}};
+  if (dedicated > 0) {
+    options.shows = [this] { tell_servers({.kind = dist::Command::Kind::show}); };
+    options.begins = [this](const dist::StepContext& context) {
+      tell_servers(
+          {.kind = dist::Command::Kind::step, .step = context.step, .lr = context.lr, .scale = context.gradient_scale});
+    };
+  }
+  dist::ServerOptions rules = o_.server;
+  rules.layers.accounts = o_.ledger_every > 0;
+  server_rank_ = owner;
+  strategy_ = dist::make_server_sync(method, rules, *arena_, worker_.engine, plan_, update, std::move(options));
+  if (dedicated > 0) control_ = std::make_unique<dist::ServerControl>(worker_.engine, N);
+}
+
+/// All workers hold rank 0's parameters: now the servers get theirs.
+void Trainer::give_servers_their_values() {
+  const auto values = [&](std::size_t bucket) {
+    const dist::Bucket& b = plan_.buckets[bucket];
+    return arena_->values().range(b.offset, b.elements);
+  };
+  if (half_)
+    for (const dist::Shard::Unit& unit : half_->shard().units())
+      half_->shard().arena().values().range(unit.offset, unit.elements).copy_from(values(unit.bucket));
+  if (!control_ || worker_.rank != 0) return;
+  for (int k = 0; k < worker_.servers(); ++k)
+    for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+      if (server_rank_[b] == worker_.size + k) dist::send_floats(worker_.engine, worker_.size + k, values(b).slice());
+}
+
+void Trainer::tell_servers(const dist::Command& command) {
+  if (!control_ || worker_.rank != 0 || dismissed_) return;
+  control_->tell(command);
+  dismissed_ = command.kind == dist::Command::Kind::end;
+}
+
+/// Whether the servers hold the bits that the workers hold.
+void Trainer::audit_servers() {
+  if (half_) {
+    for (const dist::Shard::Unit& unit : half_->shard().units()) {
+      const dist::Bucket& b = plan_.buckets[unit.bucket];
+      require<Error>(
+          checksum(half_->shard().values(unit)) == checksum(arena_->values().range(b.offset, b.elements).slice()),
+          "audit: after step ", step_, " this worker's ", b.name, " is not its server's. This is a defect.");
+    }
+  }
+  if (!control_ || worker_.rank != 0 || dismissed_) return;
+  tell_servers({.kind = dist::Command::Kind::audit});
+  for (int k = 0; k < worker_.servers(); ++k) {
+    std::uint64_t hash = checksum({});
+    for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+      if (server_rank_[b] != worker_.size + k) continue;
+      const dist::Bucket& bucket = plan_.buckets[b];
+      for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
+        const Parameter& p = *arena_->parameters()[static_cast<std::size_t>(i)];
+        hash = checksum(
+            bucket.chunk() ? p.value().rows(bucket.rows.first, bucket.rows.count).slice() : p.value().slice(), hash);
+      }
+    }
+    const std::string theirs = dist::recv_text(worker_.engine, worker_.size + k);
+    require<CommError>(theirs == concat(hash), "audit: after step ", step_, " rank ", worker_.size + k,
+                       " serves other parameters than the workers hold. This is a defect.");
+  }
+}
+
+}  // namespace laconic

@@ -1,0 +1,163 @@
+#include "dist/sync/layer_drop.h"
+#include "tests/error_of.h"
+#include "tests/server_world.h"
+
+namespace laconic::dist::server_world {
+namespace {
+
+/// Layer dropping in one thread, as the settled text says it.
+struct Oracle {
+  Oracle(const Setting& setting, int steps) {
+    ParameterArena arena(some_parameters());
+    PlanOptions options = setting.plan;
+    adapt(options, *server_method("layerdrop"), setting.rules);
+    const Plan plan = make_plan(arena.parameters(), options, setting.workers);
+    const LayerDropSync::Rules& rules = setting.rules.layers;
+    const auto N = static_cast<std::size_t>(setting.workers);
+    const std::size_t layers = plan.buckets.size();
+    std::vector<std::vector<float>> accumulated(N, std::vector<float>(static_cast<std::size_t>(arena.size())));
+    std::vector<std::vector<std::int64_t>> age(N, std::vector<std::int64_t>(layers));
+    std::vector<double> threshold(N, -1);
+    std::int64_t found_at = 0;
+    Momentum update;
+    for (int step = 1; step <= steps; ++step) {
+      std::vector<std::vector<compress::LayerSize>> sizes(N, std::vector<compress::LayerSize>(layers));
+      for (std::size_t b = 0; b < layers; ++b) {
+        const Bucket& bucket = plan.buckets[b];
+        const auto from = static_cast<std::size_t>(bucket.offset), n = static_cast<std::size_t>(bucket.elements);
+        std::vector<float> sum(n);
+        bool any = false;
+        for (std::size_t r = 0; r < N; ++r) {
+          double total = 0;
+          for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
+            const Parameter& p = *arena.parameters()[static_cast<std::size_t>(i)];
+            std::vector<float> g(static_cast<std::size_t>(p.info.elements));
+            make_gradient(p.info, static_cast<int>(r), step, p.value().data<float>(), g.data());
+            for (std::size_t k = 0; k < g.size(); ++k)
+              accumulated[r][static_cast<std::size_t>(p.info.offset) + k] += g[k];
+            sizes[r][b].elements += p.info.elements;
+          }
+          const Slice<const float> mine = slice(std::as_const(accumulated[r])).sub(from, n);
+          total = compress::accumulate_layer(mine, {}, rules.norm);
+          const double value = compress::layer_value(total, sizes[r][b].elements, rules.norm);
+          sizes[r][b].value = value;
+          ++age[r][b];
+          if (value < threshold[r] && !(rules.max_age > 0 && age[r][b] >= rules.max_age)) continue;
+          age[r][b] = 0;
+          ++sent;
+          for (std::size_t k = 0; k < n; ++k) sum[k] = any ? sum[k] + mine[k] : mine[k];
+          any = true;
+          std::fill_n(accumulated[r].begin() + static_cast<std::ptrdiff_t>(from), n, 0.0f);
+          bytes_up += 4 * n;
+        }
+        bytes_up += N * sizeof(LayerHeader);
+        bytes_down += N * (sizeof(LayerHeader) + (any ? 4 * n : 0));
+        if (!any) continue;
+        std::copy(sum.begin(), sum.end(), arena.gradients().data<float>() + from);
+        for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
+          Parameter& p = *arena.parameters()[static_cast<std::size_t>(i)];
+          update(p, p.all_rows(), {.step = step, .lr = lr_of(step), .gradient_scale = 1.0 / setting.workers});
+        }
+      }
+      const bool due = found_at == 0 || lr_of(step) != lr_of(static_cast<int>(found_at)) ||
+                       (rules.threshold_every > 0 && step - found_at >= rules.threshold_every);
+      if (due) {
+        for (std::size_t r = 0; r < N; ++r) threshold[r] = compress::drop_threshold(sizes[r], rules.drop_ratio);
+        found_at = step;
+      }
+      kept.push_back(accumulated);
+    }
+    values = arena.values().to_vector();
+    buckets = plan.buckets;
+  }
+  std::vector<float> values;
+  std::vector<std::vector<std::vector<float>>> kept;  // by step, worker
+  std::vector<Bucket> buckets;
+  std::size_t sent = 0;
+  std::uint64_t bytes_up = 0, bytes_down = 0;
+};
+
+LayerDropSync::Rules rules(double R, std::int64_t every = 2, std::int64_t max_age = 0,
+                           compress::LayerNorm norm = compress::LayerNorm::mean) {
+  return {.drop_ratio = R, .threshold_every = every, .norm = norm, .max_age = max_age};
+}
+
+TEST(LayerDropSync, WithARatioOfZeroGivesTheBitsOfTheDenseServer) {
+  for (int N : {1, 3})
+    for (int K : {0, 2}) {
+      const Result dense = run({.workers = N, .servers = K}, 6);
+      const Result dropping = run({.workers = N, .servers = K, .sync = "layerdrop", .rules = {.layers = rules(0)}}, 6);
+      for (std::size_t r = 0; r < dense.values.size(); ++r)
+        EXPECT_TRUE(same_bits(dense.values[r], dropping.values[r])) << N << " " << K;
+    }
+}
+
+TEST(LayerDropSync, DoesWhatTheSettledTextSays) {
+  constexpr int kSteps = 9;
+  for (const LayerDropSync::Rules& r :
+       {rules(0.5), rules(0.97), rules(0.5, 0), rules(0.9999, 100, 3), rules(0.9, 1, 0, compress::LayerNorm::l1),
+        rules(0.3, 3, 2, compress::LayerNorm::l2)})
+    for (const bool finest : {false, true})
+      for (int N : {1, 3})
+        for (int K : {0, 1, 2})
+          for (const Overlap overlap : {Overlap::none, Overlap::forward}) {
+            SCOPED_TRACE(concat("R = ", r.drop_ratio, ", ", N, " workers, ", K, " servers, finest ", finest));
+            Setting setting{.workers = N,
+                            .servers = K,
+                            .sync = "layerdrop",
+                            .rules = {.layers = r, .finest = finest},
+                            .overlap = overlap};
+            const Oracle oracle(setting, kSteps);
+            const auto layers = static_cast<std::size_t>(N) * oracle.buckets.size() * kSteps;
+            EXPECT_LT(oracle.sent, layers) << "nothing was dropped: the test tests nothing";
+            EXPECT_GT(oracle.sent, layers / 20);
+            std::atomic<int> wrong{0};
+            // Conservation, bit for bit: what is kept at home is what was added up since it was last sent.
+            setting.watch = [&](PsSync& sync, int rank, int step) {
+              sync.flush();
+              const auto& kept = oracle.kept[static_cast<std::size_t>(step - 1)][static_cast<std::size_t>(rank)];
+              for (std::size_t b = 0; b < oracle.buckets.size(); ++b) {
+                const Slice<const float> mine = dynamic_cast<LayerDropSync&>(sync).kept(b);
+                for (std::size_t i = 0; i < static_cast<std::size_t>(oracle.buckets[b].elements); ++i)
+                  if ((mine.empty() ? 0.0f : mine[i]) != kept[static_cast<std::size_t>(oracle.buckets[b].offset) + i])
+                    ++wrong;
+              }
+            };
+            const Result result = run(setting, kSteps);
+            EXPECT_EQ(wrong, 0);
+            for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, oracle.values));
+            if (K > 0) {
+              EXPECT_EQ(result.up, oracle.bytes_up);
+              EXPECT_EQ(result.down, oracle.bytes_down);
+            }
+          }
+}
+
+TEST(LayerDropSync, ADroppedLayerCostsTwelveBytesEachWay) {
+  // One layer of five is nearly everything; after the first step nothing else is sent.
+  const Setting setting{.workers = 1, .servers = 1, .sync = "layerdrop", .rules = {.layers = rules(0.999999, 0)}};
+  const Result one = run(setting, 1), three = run(setting, 3);
+  EXPECT_EQ(one.up, one.down);
+  EXPECT_LT(three.up - one.up, one.up);
+}
+
+TEST(LayerDropSync, AWorkerThatHoldsAnotherVersionIsNamed) {
+  const auto ahead = [](ParameterServer& server) {
+    StateDict saved;
+    server.save(saved);
+    std::vector<std::int64_t> versions(server.shard().units().size(), 1);
+    saved.set("versions",
+              Tensor::of({static_cast<std::int64_t>(versions.size())}, std::span<const std::int64_t>(versions)));
+    server.load(saved);
+  };
+  for (int K : {0, 1})
+    expect_error<CommError>([&] { run({.workers = 2, .servers = K, .sync = "layerdrop", .prepare_server = ahead}, 1); },
+                            {"with version 0 of", "with version 1"});
+}
+
+TEST(LayerDropSync, RefusesARatioThatDropsAll) {
+  EXPECT_THROW(run({.sync = "layerdrop", .rules = {.layers = rules(1)}}, 1), UsageError);
+}
+
+}  // namespace
+}  // namespace laconic::dist::server_world

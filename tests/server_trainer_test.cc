@@ -1,0 +1,175 @@
+// Training with parameter servers, from the weights to the checkpoint.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "tests/error_of.h"
+#include "tests/temp_folder.h"
+#include "tests/training.h"
+
+namespace laconic {
+namespace {
+
+Recipe recipe_of(const char* sync, int workers, int servers) {
+  Recipe recipe(mixed, workers);
+  recipe.data = tiny_images(100, 30);
+  recipe.task.batch = 8;
+  recipe.servers = servers;
+  recipe.trainer.sync = sync;
+  recipe.trainer.lr = 0.03;
+  recipe.trainer.optimizer = {.momentum = 0.9, .decay = {.weight_decay = 1e-3}};
+  recipe.trainer.plan.chunk_bytes = 16 << 10;  // of a linear weight of 64 KiB
+  return recipe;
+}
+
+TEST(ServerTrainer, DenseServersGiveOneResultWhereverTheyAre) {
+  for (int workers : {1, 3}) {
+    const Outcome first = train(recipe_of("ps", workers, 1));
+    const Outcome ring = train(recipe_of("allreduce", workers, 0));
+    EXPECT_LT(relative_difference(ring.parameters[0], first.parameters[0]), 1e-3);
+    if (workers == 1) {
+      EXPECT_EQ(ring.parameters[0].size(), first.parameters[0].size());
+    }
+    for (int servers : {0, 2})
+      for (const dist::Overlap overlap : {dist::Overlap::none, dist::Overlap::backward, dist::Overlap::forward}) {
+        Recipe recipe = recipe_of("ps", workers, servers);
+        recipe.trainer.overlap = overlap;
+        const Outcome other = train(recipe);
+        for (const auto& parameters : other.parameters)
+          EXPECT_TRUE(dist::same_bits(parameters, first.parameters[0])) << servers << " " << dist::to_string(overlap);
+        EXPECT_EQ(other.evals.back().loss, first.evals.back().loss);
+      }
+  }
+}
+
+TEST(ServerTrainer, LayersOfARatioOfZeroAreTheDenseServer) {
+  const Outcome dense = train(recipe_of("ps", 3, 1));
+  for (int servers : {0, 1}) {
+    Recipe recipe = recipe_of("layerdrop", 3, servers);
+    recipe.trainer.server.layers.drop_ratio = 0;
+    EXPECT_TRUE(dist::same_bits(train(recipe).parameters[0], dense.parameters[0]));
+  }
+}
+
+TEST(ServerTrainer, SaysWhatEachLegHasTaken) {
+  const Outcome dense = train(recipe_of("ps", 2, 1));
+  Recipe recipe = recipe_of("layerdrop", 2, 1);
+  recipe.trainer.server.layers.drop_ratio = 0.9;
+  recipe.trainer.ledger_every = 1;
+  const Outcome dropping = train(recipe);
+  std::int64_t up = 0, down = 0, sent = 0;
+  for (const StepReport& step : dropping.steps) {
+    ASSERT_TRUE(step.bytes_up_sum && step.bytes_down_sum);
+    up += *step.bytes_up_sum, down += *step.bytes_down_sum, sent += step.bytes_sent_sum;
+    EXPECT_LE(*step.bytes_up_sum + *step.bytes_down_sum, step.bytes_sent_sum);
+  }
+  EXPECT_EQ(dropping.summary.bytes_up_total, up);
+  EXPECT_EQ(dropping.summary.bytes_down_total, down);
+  EXPECT_EQ(dropping.summary.bytes_sent_total, sent);
+  EXPECT_LE(up, down);                                   // what one has sent comes back to both
+  EXPECT_LT(up, *dense.summary.bytes_up_total * 3 / 4);  // one layer is three quarters of the model
+  EXPECT_GE(dropping.summary.bytes_network_total, sent);
+  ASSERT_FALSE(dropping.summary.ledger.empty());
+  for (const dist::LedgerRow& row : dropping.summary.ledger) {
+    EXPECT_GE(row.times_sent, 1);  // the first step sends all
+    EXPECT_GE(row.times_received, row.times_sent);
+    EXPECT_LE(row.times_received, static_cast<std::int64_t>(dropping.steps.size()));
+  }
+  for (const StepReport& step : train(recipe_of("allreduce", 2, 0)).steps) EXPECT_FALSE(step.bytes_up_sum);
+}
+
+TEST(ServerTrainer, SlimEvaluatesAndSavesTheServersModelAndSaysHowFarWorkersAreFromIt) {
+  TempFolder folder;
+  std::vector<std::vector<float>> weights;
+  for (int servers : {0, 1, 2}) {
+    Recipe recipe = recipe_of("slimdp", 3, servers);
+    recipe.trainer.save = folder / concat("servers-", servers);
+    const Outcome outcome = train(recipe);
+    EXPECT_FALSE(dist::same_bits(outcome.parameters[0], outcome.parameters[1]));  // workers drift apart
+    ASSERT_TRUE(outcome.evals.back().drift);
+    EXPECT_GT(*outcome.evals.back().drift, 0);
+    EXPECT_LT(*outcome.evals.back().drift, 1);
+    EXPECT_LT(outcome.steps.back().loss, outcome.steps.front().loss);
+    const StateDict saved = load_safetensors(recipe.trainer.save + "/weights.safetensors");
+    weights.push_back(saved.at("large.weight").to_vector());
+    EXPECT_TRUE(dist::same_bits(weights.back(), weights.front())) << "the server's bits";
+  }
+}
+
+TEST(ServerTrainer, AnotherNumberOfServersIsAClearError) {
+  TempFolder folder;
+  Recipe recipe = recipe_of("ps", 2, 2);
+  recipe.trainer.save = folder.path();
+  train(recipe);
+  recipe.trainer.resume = folder.path();
+  recipe.trainer.epochs = 3;
+  for (int servers : {0, 1}) {
+    recipe.servers = servers;
+    expect_error<DataError>([&] { train(recipe); },
+                            {"was trained with servers=2", servers == 0 ? "servers=colocated" : "servers=1"});
+  }
+  recipe.servers = 2;
+  std::filesystem::remove(CheckpointStore::newest(folder.path()) + "/rank-3.safetensors");
+  expect_error<DataError>([&] { train(recipe); }, {"rank-3.safetensors"});
+}
+
+TEST(ServerTrainer, ServersWithoutAStrategyForThemAreRefused) {
+  expect_error<UsageError>([] { train(recipe_of("allreduce", 2, 1)); }, {"has no use for 1 servers"});
+  Recipe recipe = recipe_of("ps", 2, 1);
+  recipe.trainer.clip = Clip::parse("norm:1");
+  expect_error<UsageError>([&] { train(recipe); }, {"--clip"});
+}
+
+TEST(ServerTrainer, AServerThatWasStartedOtherwiseIsNamed) {
+  Recipe recipe = recipe_of("ps", 2, 1);
+  recipe.per_rank = [](TrainerOptions& options, int rank) {
+    if (rank == 2) options.optimizer.momentum = 0.5;
+  };
+  expect_error<CommError>([&] { train(recipe); }, {"rank 2 has", "momentum=0.5"});
+}
+
+TEST(ServerTrainer, AWorkersErrorEndsTheServersToo) {
+  struct Failing final : Passing {
+    using Passing::Passing;
+    Tensor loss() override {
+      if (++calls == 3) throw DataError("label 7 is out of range");
+      return Passing::loss();
+    }
+    int calls = 0;
+  };
+  Recipe recipe = recipe_of("ps", 2, 1);
+  recipe.wrap = [](std::unique_ptr<Workload> inner, const dist::Worker& worker) -> std::unique_ptr<Workload> {
+    if (worker.rank == 1) return std::make_unique<Failing>(std::move(inner));
+    return inner;
+  };
+  expect_error<DataError>([&] { train(recipe); }, {"label 7 is out of range"});
+}
+
+TEST(ServerTrainer, StepsThatAreNotFiniteArePassedOver) {
+  struct Nan final : Passing {
+    using Passing::Passing;
+    Tensor loss() override {
+      Tensor loss = Passing::loss();
+      if (++calls == 4) loss.value().data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      return loss;
+    }
+    int calls = 0;
+  };
+  for (int servers : {0, 1}) {
+    Recipe recipe = recipe_of("ps", 2, servers);
+    recipe.trainer.skip_nan = true;
+    recipe.wrap = [](std::unique_ptr<Workload> inner, const dist::Worker& worker) -> std::unique_ptr<Workload> {
+      if (worker.rank == 1) return std::make_unique<Nan>(std::move(inner));
+      return inner;
+    };
+    const Outcome outcome = train(recipe);
+    EXPECT_TRUE(std::isnan(outcome.steps[3].loss));
+    EXPECT_TRUE(dist::same_bits(outcome.parameters[0], outcome.parameters[1]));
+    EXPECT_LT(outcome.steps.back().loss, outcome.steps.front().loss);
+  }
+}
+
+}  // namespace
+}  // namespace laconic

@@ -1,0 +1,198 @@
+#pragma once
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/raw.h"
+#include "dist/server/control.h"
+#include "dist/server/rounds.h"
+#include "dist/sync/server_methods.h"
+#include "tests/on_ranks.h"
+
+/// Training with parameter servers without a model: workers that make gradients up, and servers beside or among them.
+namespace laconic::dist::server_world {
+
+/// Parameters of all kinds of sizes; the largest takes several pieces. p0.weight and p0.bias are one module, ...
+inline std::vector<std::shared_ptr<Parameter>> some_parameters() {
+  std::vector<std::shared_ptr<Parameter>> parameters;
+  const std::vector<Shape> shapes = {{3, 5}, {7}, {64, 100}, {1}, {600, 300}, {17}, {10, 33}, {10}};
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    auto p = std::make_shared<Parameter>(shapes[i], shapes[i].rank() == 1 ? Role::bias : Role::linear);
+    p->info.name = concat("p", i / 2, i % 2 == 0 ? ".weight" : ".bias");
+    raw::fill(p->value(), static_cast<float>(i) + 1.0f);
+    parameters.push_back(std::move(p));
+  }
+  return parameters;
+}
+
+/// Any function that tells ranks, steps, places and values apart; the parameters differ in size by powers of two, and
+/// by how they change from step to step.
+inline float gradient_at(int rank, std::int64_t step, std::int64_t i, float value) {
+  const float grows = 1.0f + static_cast<float>((i / 7 + step * 3 + rank) % 5);
+  return 0.1f * value +
+         grows * std::sin(static_cast<float>(i % 1000) + 10.0f * static_cast<float>(rank)) / static_cast<float>(step);
+}
+
+/// The gradient of all of a parameter of the workers' arena.
+inline void make_gradient(const ParameterInfo& info, int rank, std::int64_t step, const float* value, float* gradient) {
+  for (std::int64_t i = 0; i < info.elements; ++i)
+    gradient[i] = gradient_at(rank, step, info.offset + i, value[i]) / static_cast<float>(1 + info.index);
+}
+
+/// Momentum and weight decay, whose velocity is its own: by name, since a server's parameters lie elsewhere.
+struct Momentum {
+  std::map<std::string, std::vector<float>> velocity{};
+  void operator()(Parameter& p, Rows rows, const StepContext& context) {
+    std::vector<float>& v = velocity[p.info.name];
+    v.resize(static_cast<std::size_t>(p.info.elements));
+    const std::int64_t row = p.info.elements / p.all_rows().count;
+    for (std::int64_t i = rows.first * row; i < (rows.first + rows.count) * row; ++i) {
+      float& w = p.value().data<float>()[i];
+      const float d = p.grad().data<float>()[i] * static_cast<float>(context.gradient_scale) + 0.01f * w;
+      v[static_cast<std::size_t>(i)] = 0.9f * v[static_cast<std::size_t>(i)] + d;
+      w -= static_cast<float>(context.lr) * v[static_cast<std::size_t>(i)];
+    }
+  }
+};
+
+struct Setting {
+  int workers = 1, servers = 1;  ///< servers 0: colocated
+  std::string sync = "ps";
+  ServerOptions rules{};
+  Overlap overlap = Overlap::forward;
+  PlanOptions plan{};
+  std::optional<LinkOptions> link{};
+  Legs legs{};
+  double timeout_seconds = 60;
+  /// After each step's backward, on a worker.
+  std::function<void(PsSync&, int rank, int step)> watch{};
+  std::function<void(ParameterServer&)> prepare_server{};
+};
+
+struct Result {
+  std::vector<std::vector<float>> values;  ///< by worker, in arena order with padding
+  std::vector<std::vector<float>> joint;   ///< the model that would be evaluated, as some worker sees it
+  double drift = 0;
+  std::uint64_t up = 0, down = 0;  ///< bytes of all steps and ranks
+};
+
+inline double lr_of(int step) { return step < 4 ? 0.1 : 0.05; }
+
+inline void train(const Setting& setting, PsSync& sync, const ParameterArena& arena, int rank, int steps,
+                  Result& result) {
+  const auto& parameters = arena.parameters();
+  for (int step = 1; step <= steps; ++step) {
+    sync.begin_step({.step = step, .lr = lr_of(step)});
+    for (std::size_t i = parameters.size(); i-- > 0;) {
+      Parameter& p = *parameters[i];
+      const std::int64_t all = p.all_rows().count, chunk = p.chunk_rows() > 0 ? p.chunk_rows() : all;
+      for (std::int64_t first = 0; first < all; first += chunk)
+        sync.before_forward(p, {first, std::min(chunk, all - first)});
+    }
+    for (const auto& p : parameters) {
+      make_gradient(p->info, rank, step, p->value().data<float>(), p->grad().data<float>());
+      const std::int64_t all = p->all_rows().count, half = all / 2;
+      if (half > 0) sync.gradient_ready(*p, {0, half});
+      sync.gradient_ready(*p, {half, all - half});
+    }
+    StepStats stats;
+    sync.end_step(stats);
+    result.up += stats.bytes_up, result.down += stats.bytes_down;
+    if (setting.watch) setting.watch(sync, rank, step);
+  }
+  sync.flush();
+  StepStats rest;
+  sync.end_step(rest);
+  result.up += rest.bytes_up, result.down += rest.bytes_down;
+}
+
+inline std::vector<int> ranks_from(int first, int count) {
+  std::vector<int> ranks;
+  for (int r = first; r < first + count; ++r) ranks.push_back(r);
+  return ranks;
+}
+
+inline Result run(const Setting& setting, int steps) {
+  Watchdog watchdog(120);
+  const int N = setting.workers, K = setting.servers;
+  Result result;
+  result.values.resize(static_cast<std::size_t>(N));
+  std::mutex mutex;
+  const ServerMethod& method = *server_method(setting.sync);
+  run_workers({.workers = N, .servers = K, .timeout_seconds = setting.timeout_seconds, .link = setting.link},
+              [&](Worker& w) {
+                const ParameterArena arena(some_parameters());
+                PlanOptions plan_options = setting.plan;
+                adapt(plan_options, method, setting.rules);
+                const Plan plan = make_plan(arena.parameters(), plan_options, N);
+                std::vector<int> owner = servers_of(plan, K > 0 ? K : N);
+                std::optional<Shard> shard;
+                std::unique_ptr<ParameterServer> server;
+                const int serves = w.serves() ? w.rank - N : K == 0 ? w.rank : -1;
+                if (serves >= 0) {
+                  shard.emplace(plan, infos_of(arena), owner, serves);
+                  for (const Shard::Unit& unit : shard->units()) {
+                    const Bucket& b = plan.buckets[unit.bucket];
+                    std::copy_n(arena.values().data<float>() + b.offset, b.elements, shard->values(unit).data());
+                  }
+                  server = make_server(method, setting.rules, *shard, Momentum{},
+                                       {.workers = ranks_from(0, N), .legs = setting.legs});
+                  if (setting.prepare_server) setting.prepare_server(*server);
+                }
+                if (K > 0)
+                  for (int& o : owner) o += N;
+                if (w.serves()) {
+                  Rounds rounds(w.engine, *server, w.engine.reserve_slots(static_cast<int>(plan.buckets.size())));
+                  ServerControl control(w.engine, N);
+                  while (true) {
+                    const Command command = control.next(false);
+                    if (command.kind == Command::Kind::end) break;
+                    rounds.begin({.step = command.step, .lr = command.lr, .gradient_scale = command.scale});
+                    rounds.wait();
+                  }
+                  std::lock_guard lock(mutex);
+                  result.down += server->bytes_down();
+                  return;
+                }
+                std::optional<ServerControl> control;
+                const auto tell = [&](const Command& command) {
+                  if (w.rank == 0 && K > 0) control->tell(command);
+                };
+                PsSync::Options options{.overlap = setting.overlap,
+                                        .workers = N,
+                                        .server_rank = owner,
+                                        .own = server.get(),
+                                        .legs = setting.legs,
+                                        .begins =
+                                            [&](const StepContext& context) {
+                                              tell({.kind = Command::Kind::step,
+                                                    .step = context.step,
+                                                    .lr = context.lr,
+                                                    .scale = context.gradient_scale});
+                                            },
+                                        .shows = [&] { tell({.kind = Command::Kind::show}); }};
+                const std::unique_ptr<PsSync> sync =
+                    make_server_sync(method, setting.rules, arena, w.engine, plan, Momentum{}, std::move(options));
+                control.emplace(w.engine, N);
+                Result mine;
+                train(setting, *sync, arena, w.rank, steps, mine);
+                std::vector<float> values = arena.values().to_vector();
+                sync->show_joint_model();
+                std::vector<float> joint = arena.values().to_vector();
+                sync->hide_joint_model();
+                EXPECT_TRUE(same_bits(values, arena.values().to_vector()));
+                tell({.kind = Command::Kind::end});
+                std::lock_guard lock(mutex);
+                result.drift += sync->drift().value_or(0) / N;
+                result.joint.push_back(std::move(joint));
+                result.values[static_cast<std::size_t>(w.rank)] = std::move(values);
+                result.up += mine.up, result.down += mine.down;
+              });
+  return result;
+}
+
+}  // namespace laconic::dist::server_world

@@ -1,0 +1,150 @@
+#include "dist/sync/slim.h"
+#include "tests/error_of.h"
+#include "tests/server_world.h"
+
+namespace laconic::dist::server_world {
+namespace {
+
+Setting slim(int N, int K, const SlimSync::Rules& rules, Overlap overlap = Overlap::forward) {
+  return {
+      .workers = N, .servers = K, .sync = "slimdp", .rules = {.slim = rules}, .overlap = overlap, .legs = {.seed = 4}};
+}
+
+/// Slim-DP in one thread: choosing is that of compress (its own tests), everything around it is written out.
+struct Oracle {
+  Oracle(int N, const SlimSync::Rules& rules, int steps) {
+    PlanOptions options;
+    ServerOptions server{.slim = rules};
+    adapt(options, *server_method("slimdp"), server);
+    std::vector<std::unique_ptr<ParameterArena>> workers;
+    std::vector<Momentum> momentum(static_cast<std::size_t>(N));
+    for (int r = 0; r < N; ++r) workers.push_back(std::make_unique<ParameterArena>(some_parameters()));
+    joint = workers[0]->values().to_vector();
+    const Plan plan = make_plan(workers[0]->parameters(), options, N);
+    const std::size_t layers = plan.buckets.size();
+    std::vector<std::vector<float>> delta(static_cast<std::size_t>(N), std::vector<float>(joint.size()));
+    std::vector<std::vector<compress::SlimSet>> sets(static_cast<std::size_t>(N) + 1);  // the last: the server's
+    for (auto& s : sets) s = std::vector<compress::SlimSet>(layers);
+    for (int step = 1; step <= steps; ++step) {
+      for (std::size_t r = 0; r < static_cast<std::size_t>(N); ++r) {
+        const std::vector<float> before = workers[r]->values().to_vector();
+        for (const auto& p : workers[r]->parameters()) {
+          make_gradient(p->info, static_cast<int>(r), step, p->value().data<float>(), p->grad().data<float>());
+          momentum[r](*p, p->all_rows(), {.step = step, .lr = lr_of(step)});
+        }
+        for (std::size_t i = 0; i < before.size(); ++i)
+          delta[r][i] += workers[r]->values().data<float>()[i] - before[i];
+      }
+      if (step % rules.local_steps != 0) continue;
+      const auto round = static_cast<std::uint64_t>(step / rules.local_steps - 1);
+      for (std::size_t b = 0; b < layers; ++b) {
+        const auto from = static_cast<std::size_t>(plan.buckets[b].offset);
+        const auto n = static_cast<std::size_t>(plan.buckets[b].elements);
+        const auto chosen = [&](std::size_t who, const std::vector<float>& by) {
+          compress::SlimSet& set = sets[who][b];
+          const std::uint32_t name = who == static_cast<std::size_t>(N) ? 0 : static_cast<std::uint32_t>(who) + 1;
+          set.choose(rules.chosen, slice(by).sub(from, n), {4, round, static_cast<std::uint32_t>(b), name});
+          std::vector<std::size_t> keys;
+          for (const auto* some : {&set.core(), &set.explorer()})
+            for (const std::uint32_t key : *some) keys.push_back(from + key);
+          return keys;
+        };
+        for (std::size_t r = 0; r < static_cast<std::size_t>(N); ++r) {
+          for (const std::size_t key : chosen(r, delta[r])) {
+            joint[key] += static_cast<float>(1.0 / N) * delta[r][key];
+            if (rules.residual) delta[r][key] = 0;
+          }
+          if (!rules.residual) std::fill_n(delta[r].begin() + static_cast<std::ptrdiff_t>(from), n, 0.0f);
+        }
+        for (const std::size_t key : chosen(static_cast<std::size_t>(N), joint))
+          for (const auto& worker : workers) worker->values().data<float>()[key] = joint[key];
+      }
+    }
+    for (const auto& worker : workers) values.push_back(worker->values().to_vector());
+  }
+  std::vector<float> joint;
+  std::vector<std::vector<float>> values;
+};
+
+TEST(SlimSync, DoesWhatTheSettledTextSays) {
+  for (const SlimSync::Rules& rules :
+       {SlimSync::Rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}},
+        SlimSync::Rules{.chosen = {.alpha = 0.2, .explore = 0.1, .core_every = 3, .keys_sent = true}, .local_steps = 2},
+        SlimSync::Rules{.chosen = {.alpha = 0.3, .explore = 0}, .residual = true},
+        SlimSync::Rules{.chosen = {.alpha = 0.3, .explore = 0.3}, .whole_model = true}})
+    for (int N : {1, 3}) {
+      const Oracle oracle(N, rules, 7);
+      for (int K : {0, 1, 2})
+        for (const Overlap overlap : {Overlap::none, Overlap::forward}) {
+          SCOPED_TRACE(
+              concat(N, " workers, ", K, " servers, alpha ", rules.chosen.alpha, ", overlap ", to_string(overlap)));
+          const Result result = run(slim(N, K, rules, overlap), 7);
+          EXPECT_EQ(result.joint.size(), static_cast<std::size_t>(N));
+          for (const auto& joint : result.joint) EXPECT_TRUE(same_bits(joint, oracle.joint));
+          for (std::size_t r = 0; r < result.values.size(); ++r)
+            EXPECT_TRUE(same_bits(result.values[r], oracle.values[r])) << r;
+          EXPECT_GT(result.drift, 0);
+        }
+    }
+}
+
+TEST(SlimSync, SendingAllAfterEveryStepIsTheDenseServerToFloatAccuracy) {
+  for (int N : {1, 3})
+    for (const double explore : {0.0, 0.5}) {
+      const Result dense = run({.workers = N, .servers = 1}, 6);
+      const Result all = run(slim(N, 1, {.chosen = {.alpha = 1, .explore = explore}}), 6);
+      EXPECT_LT(all.drift, 1e-6);
+      for (std::size_t r = 0; r < dense.values.size(); ++r)
+        for (std::size_t i = 0; i < dense.values[r].size(); ++i)
+          ASSERT_NEAR(all.values[r][i], dense.values[r][i], 2e-5 * (1 + std::abs(dense.values[r][i])));
+    }
+}
+
+TEST(SlimSync, SendsWhatTheFormulaSays) {
+  const SlimSync::Rules rules{.chosen = {.alpha = 0.2, .explore = 0.1, .core_every = 5}};
+  const Result ten = run(slim(2, 1, rules), 10);
+  const ParameterArena arena(some_parameters());
+  const double n = static_cast<double>(arena.elements()) * 4 * 2 * 10;  // bytes of two dense workers in ten steps
+  EXPECT_LE(static_cast<double>(ten.up) / n, 0.2 + 0.1 / 5 + 0.01);
+  EXPECT_LE(static_cast<double>(ten.down) / n, 0.2 + 0.1 / 5 + 0.01);
+  EXPECT_GE(static_cast<double>(ten.up) / n, 0.2);
+}
+
+// Both ends lose what they know of the other's keys in the middle; they ask, and nothing changes.
+TEST(SlimSync, AForgottenCoreIsSentAgainAndChangesNoBit) {
+  const SlimSync::Rules rules{.chosen = {.alpha = 0.3, .explore = 0.1, .core_every = 100}};
+  for (int K : {0, 1}) {
+    const Result undisturbed = run(slim(2, K, rules), 6);
+    Setting setting = slim(2, K, rules);
+    setting.watch = [](PsSync& sync, int rank, int step) {
+      sync.flush();
+      if (rank != 1 || step != 3) return;
+      StateDict state;
+      sync.save(state);
+      sync.load(state);  // forgets the server's core
+    };
+    const Result disturbed = run(setting, 6);
+    for (std::size_t r = 0; r < 2; ++r) EXPECT_TRUE(same_bits(disturbed.values[r], undisturbed.values[r]));
+    EXPECT_GT(disturbed.down, undisturbed.down);
+  }
+  ParameterServer* server = nullptr;
+  Setting setting = slim(1, 0, rules);
+  const Result undisturbed = run(setting, 6);
+  setting.prepare_server = [&](ParameterServer& s) { server = &s; };
+  setting.watch = [&](PsSync& sync, int, int step) {
+    sync.flush();
+    if (step != 3) return;
+    StateDict state;
+    server->save(state);
+    server->load(state);  // forgets the worker's core
+  };
+  EXPECT_TRUE(same_bits(run(setting, 6).values[0], undisturbed.values[0]));
+}
+
+TEST(SlimSync, RefusesRulesThatMakeNoSense) {
+  EXPECT_THROW(run(slim(1, 0, {.chosen = {.alpha = 0.1, .explore = 0.2}}), 1), UsageError);
+  EXPECT_THROW(run(slim(1, 0, {.local_steps = 0}), 1), UsageError);
+}
+
+}  // namespace
+}  // namespace laconic::dist::server_world
