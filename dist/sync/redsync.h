@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dist/sync/allreduce.h"
+#include "dist/sync/ledger_account.h"
 #include "dist/sync/residual_tensor.h"
 #include "dist/sync/split_exchange.h"
 
@@ -49,8 +50,7 @@ class RedSync final : public Strategy {
     /// The 2-norm of each rank's own gradient is limited to this before it is gathered; 0: no limit. All selection then
     /// waits for the end of backward. DGC's local clipping; of a mean over N ranks, X sqrt(N) stands for X (settled).
     double clip_norm = 0;
-    /// Every so many steps energy, union and age are measured for the ledger, which costs three more passes then, and 4
-    /// bytes an element for the ages; 0: no ledger.
+    /// Every so many steps the ledger is measured (ledger_account.h); 0: no ledger.
     std::int64_t ledger_every = 0;
     /// Called with V as it is when elements are about to be chosen from it. Null: nobody is.
     std::function<void(const Parameter&, Slice<const float>)> watch{};
@@ -72,8 +72,8 @@ class RedSync final : public Strategy {
   Work work() const override { return work_; }
   std::vector<LedgerRow> ledger() const override;
 
-  /// "residual", the turn of signs and the selectors of every parameter, and whether the last phase was dense. (U is in
-  /// the optimiser.)
+  /// "residual"; the turn of signs, the selector and the ledger of every parameter; whether the last phase was dense.
+  /// (U is in the optimiser.)
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
 
@@ -93,17 +93,15 @@ class RedSync final : public Strategy {
     Gathered gathered;
     std::unique_ptr<SplitExchange> split;
     Ticket ticket;
-    std::size_t buffer_bytes = 0;           // that messages took; of the last exchange that has ended
-    LedgerRow row;                          // sums; ledger() divides
-    std::vector<std::int32_t> last_chosen;  // step, of every element; empty without a ledger
-    bool measured = false;                  // this step is
+    std::size_t buffer_bytes = 0;  // that messages took; of the last exchange that has ended
+    LedgerAccount account;
   };
 
   Layer* layer_of(const Parameter& p) { return layers_[static_cast<std::size_t>(p.info.index)].get(); }
   bool sparse() const { return density_.has_value(); }
   void ready(Parameter& parameter, Rows rows, float factor);
   void choose(Layer& layer);
-  void account(Layer& layer, double energy_before);
+  double gathered_bytes(const Layer& layer) const;
   void submit(Layer& layer);
   void submit_chosen();
   void clip_and_gather();
@@ -130,7 +128,7 @@ class RedSync final : public Strategy {
   std::vector<compress::SparseView> views_;
   Work work_, seen_;             // seen_: at the last end_step
   double callback_seconds_ = 0;  // in update_, since then
-  double dense_bytes_ = 0;       // for the ledger: what travelled whole
+  double dense_bytes_ = 0;       // for the ledger: of what travelled whole
 };
 
 }  // namespace laconic::dist
