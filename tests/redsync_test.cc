@@ -126,6 +126,22 @@ TEST(RedSync, AllRanksHoldTheSameBitsWhateverTheOverlap) {
     }
 }
 
+TEST(RedSync, WithTheNextForwardToHideBehindChoosesWhatThatNeedsFirst) {
+  const std::vector<std::string> by_forward{"conv", "fc1.weight", "fc2.weight", "embedding", "odd", "out.weight"};
+  for (const Overlap overlap : {Overlap::backward, Overlap::forward}) {
+    std::vector<std::string> chosen;
+    Settings s{.overlap = overlap};
+    s.watch = [&](const Parameter& p, Slice<const float>) { chosen.push_back(p.info.name); };
+    on_ranks(1, [&](Worker& w) {  // who waits for nobody
+      Training t(w, s);
+      t.steps(1, 1);
+    });
+    std::vector<std::string> expected = by_forward;
+    if (overlap == Overlap::backward) std::reverse(expected.begin(), expected.end());
+    EXPECT_EQ(chosen, expected) << to_string(overlap);
+  }
+}
+
 TEST(RedSync, FlushingInBetweenChangesNoBit) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);

@@ -99,8 +99,19 @@ void RedSync::gradient_ready(Parameter& p, Rows rows) {
   engine_.at(Engine::Phase::backward, p.info.name);
   if (options_.clip_norm > 0)
     unclipped_.emplace_back(&p, rows);
+  else if (Layer* layer = layer_of(p); layer != nullptr && sparse() && options_.overlap == Overlap::forward &&
+                                       context_.step >= layer->hurried_until)
+    layer->late.push_back(rows), some_are_late_ = true;
   else
     ready(p, rows, 1.0f);
+}
+
+/// What forward needs first comes first.
+void RedSync::gather_late() {
+  if (!std::exchange(some_are_late_, false)) return;
+  for_layers([&](Layer& layer) {
+    for (const Rows& rows : std::exchange(layer.late, {})) ready(layer.parameter, rows, 1.0f);
+  });
 }
 
 void RedSync::ready(Parameter& p, Rows rows, float factor) {
@@ -172,6 +183,7 @@ void RedSync::submit(Layer& layer) {
 }
 
 void RedSync::submit_chosen() {
+  gather_late();
   clip_and_gather();
   for_layers([&](Layer& layer) {
     if (layer.phase == Layer::Phase::chosen) submit(layer);
@@ -199,10 +211,22 @@ void RedSync::clip_and_gather() {
 
 void RedSync::before_forward(Parameter& p, Rows rows) {
   engine_.at(Engine::Phase::forward, p.info.name);
+  gather_late();
   Layer* layer = layer_of(p);
   if (layer == nullptr || layer->phase == Layer::Phase::idle) return dense_.before_forward(p, rows);
   if (layer->phase == Layer::Phase::chosen) submit_chosen();
-  if (layer->phase == Layer::Phase::under_way) apply(*layer);
+  if (layer->phase != Layer::Phase::under_way) return;
+  await(*layer);
+  apply(*layer);
+}
+
+/// As forward needs it; whoever has to wait has reason to hurry for some steps.
+void RedSync::await(Layer& layer) {
+  constexpr double kWorthNothing = 3e-4;
+  constexpr std::int64_t kHurriedSteps = 50;
+  const auto begin = Clock::now();
+  engine_.wait(layer.ticket);
+  if (seconds_since(begin) > kWorthNothing) layer.hurried_until = layer.context.step + kHurriedSteps;
 }
 
 void RedSync::apply(Layer& layer) {
@@ -268,6 +292,7 @@ std::vector<LedgerRow> RedSync::ledger() const {
 }
 
 void RedSync::end_step(StepStats& stats) {
+  gather_late();
   clip_and_gather();
   if (options_.overlap != Overlap::forward) flush();
   dense_.end_step(stats);

@@ -21,6 +21,10 @@ namespace laconic::dist {
 ///     when those of a parameter all are           S = select(V, k), packed and handed over; V[S] = 0, U[S] = 0
 ///     before its next forward                     w -= lr mean over ranks of what they sent, in rank order
 ///
+/// With Overlap::forward a parameter whose exchange nobody has had to wait for, as of layers that come late in forward,
+/// does the first two when backward has ended: then the messages that the next forward needs first are on their way,
+/// and what else there is to do fills the time until they have come. That changes no bit.
+///
 /// Per element, what was sent and the residual add up to what was put into the residual, over all ranks: nothing is
 /// lost (with `quantised` and without `feedback` the error of the one value is, as in the paper).
 /// After a flush all ranks hold the same bits, if they began with the same, whatever the overlap.
@@ -93,7 +97,9 @@ class RedSync final : public Strategy {
     Gathered gathered;
     std::unique_ptr<SplitExchange> split;
     Ticket ticket;
-    std::size_t buffer_bytes = 0;  // that messages took; of the last exchange that has ended
+    std::int64_t hurried_until = 0;  // step: before it, gathered as soon as it is ready
+    std::vector<Rows> late;          // ready, and to be gathered when backward has ended
+    std::size_t buffer_bytes = 0;    // that messages took; of the last exchange that has ended
     LedgerAccount account;
   };
 
@@ -104,7 +110,9 @@ class RedSync final : public Strategy {
   double gathered_bytes(const Layer& layer) const;
   void submit(Layer& layer);
   void submit_chosen();
+  void gather_late();
   void clip_and_gather();
+  void await(Layer& layer);
   void apply(Layer& layer);
   void add_received(Layer& layer, float factor, Slice<float> dense);
   void change_phase(bool to_sparse);
@@ -125,6 +133,7 @@ class RedSync final : public Strategy {
   std::optional<double> density_;                       // of this step; nothing: dense
   bool was_sparse_ = false;                             // the step before
   std::vector<std::pair<Parameter*, Rows>> unclipped_;  // gradients that wait for their common norm
+  bool some_are_late_ = false;                          // Layer::late: they wait for the end of backward
   std::vector<compress::SparseView> views_;
   Work work_, seen_;             // seen_: at the last end_step
   double callback_seconds_ = 0;  // in update_, since then
