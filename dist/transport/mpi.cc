@@ -1,5 +1,6 @@
 #include "dist/transport/mpi.h"
 
+#include "dist/transport/short_slices.h"
 #include "dist/transport/socket_watch.h"
 
 #define OMPI_SKIP_MPICXX 1  // the C interface only: the old C++ one does not pass -Wextra
@@ -185,6 +186,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
                          comm_, MPI_STATUS_IGNORE),
             "MPI_Sendrecv");
     all_over_tcp_ = size_ > 1 && watch_->look() >= size_ - 1;
+    if (all_over_tcp_) ask_for_short_slices();  // a thread that polls must not
   }
 
   /// True if a test found something, or wake() was called.
