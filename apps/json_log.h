@@ -8,7 +8,8 @@
 namespace laconic {
 
 /// {"step":1,"epoch":1,"loss":2.3,"lr":0.1,"step_ms":...,"samples_per_s":...,"bytes_sent":...,"bytes_sent_sum":...,
-///  "bytes_dense":...,"forward_ms":...,"backward_ms":...,"select_ms":...,"comm_ms":...,"exposed_ms":...,"update_ms":...}
+///  "bytes_dense":...,"forward_ms":...,"backward_ms":...,"select_ms":...,"comm_ms":...,"exposed_ms":...,
+///  "update_ms":...}
 /// Without line break. Numbers that are not finite become null, and so do bytes that are not counted.
 std::string to_json(const StepReport& report);
 

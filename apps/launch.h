@@ -29,8 +29,7 @@ struct LaunchCommand {
 /// dropped: they were meant for another program, or another run.
 ///   cores        of one host
 ///   columns      of the terminal that mpirun writes to, 0 if it is none: mpirun gives every rank a terminal of its
-///   own,
-///                so that the ranks cannot tell (LACONIC_COLUMNS)
+///                own, so that the ranks cannot tell (LACONIC_COLUMNS)
 ///   environment  the caller's, as "NAME=value"
 LaunchCommand launch_command(const LaunchOptions& options, const std::string& app_path, int cores, int columns,
                              bool root, const std::vector<std::string>& environment);

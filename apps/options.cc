@@ -1,66 +1,15 @@
 #include "apps/options.h"
 
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
-#include <charconv>
-#include <cmath>
 #include <iostream>
 #include <limits>
 
-#include "apps/text.h"
-#include "core/error.h"
+#include "apps/option_family.h"
 
 namespace laconic {
 namespace {
 
 constexpr auto kModelGroup = "Model and data", kTrainGroup = "Training", kNetGroup = "Workers and network",
-               kSparseGroup = "Sending little (--sync redsync and its neighbours)", kSaveGroup = "Saving", kOutputGroup = "Output";
-
-[[noreturn]] void refuse(const std::string& what, const std::string& where, const std::string& advice) {
-  throw UsageError(what + " (" + where + "): " + advice);
-}
-
-template <class T>
-std::optional<T> number_from(const std::string& text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  if (text.empty() || result.ec != std::errc() || result.ptr != end) return std::nullopt;
-  if constexpr (std::is_floating_point_v<T>)
-    if (!std::isfinite(value)) return std::nullopt;
-  return value;
-}
-
-/// A whole number of at least `least`.
-template <class T>
-T whole(const std::string& text, const std::string& option, T least) {
-  const auto value = number_from<T>(text);
-  if (!value || *value < least)
-    refuse(fmt::format("'{}' is not a whole number of at least {}", text, least), option,
-           "give one, as " + option + " " + std::to_string(std::max<T>(least, 4)));
-  return *value;
-}
-
-/// A number in [low, high], or (low, high] if `open`.
-double real(const std::string& text, const std::string& option, double low, double high, const std::string& example) {
-  const auto value = number_from<double>(text);
-  if (!value) refuse("'" + text + "' is not a number", option, "give one, as " + option + " " + example);
-  if (*value < low || *value > high)
-    refuse(text + " is out of range", option,
-           std::isinf(high) ? fmt::format("give a number of at least {}, as {} {}", low, option, example)
-                            : fmt::format("give a number from {} to {}, as {} {}", low, high, option, example));
-  return *value;
-}
-
-std::string one_of(const std::string& text, const std::string& option, const std::vector<std::string>& choices,
-                   const std::string& kind = "") {
-  for (const auto& choice : choices)
-    if (text == choice) return text;
-  const std::string close = nearest(text, choices);
-  refuse(kind.empty() ? "unknown value '" + text + "'" : "unknown " + kind + " '" + text + "'", option,
-         (close.empty() ? "" : "did you mean " + close + "? ") + fmt::format("There are {}.", join(choices, ", ")));
-}
+               kSaveGroup = "Saving", kOutputGroup = "Output";
 
 Every every(const std::string& text, const std::string& option) {
   const bool in_steps = text.size() > 2 && text.compare(text.size() - 2, 2, "it") == 0;
@@ -97,98 +46,6 @@ std::string wrapped(const std::vector<std::string>& words) {
   return text;
 }
 
-/// Adds options to one group at a time. Values come as text, so that what is wrong with one is said in our words.
-class Adder {
- public:
-  explicit Adder(CLI::App& app) : app_(app) {}
-  void group(const char* name) { group_ = name; }
-
-  /// `read(text, "--name")` stores the value or throws UsageError.
-  template <class Read>
-  CLI::Option* value(const std::string& name, const std::string& type, const std::string& help, Read read) {
-    CLI::Option* option = app_.add_option_function<std::string>(
-        name, [read, name](const std::string& text) { read(text, name); }, help);
-    return option->type_name(type)->group(group_)->take_last();
-  }
-  /// The same for an option that may be given again: `read` for each.
-  template <class Read>
-  CLI::Option* values(const std::string& name, const std::string& type, const std::string& help, Read read) {
-    CLI::Option* option = app_.add_option_function<std::vector<std::string>>(
-        name, [read, name](const std::vector<std::string>& texts) {
-          for (const std::string& text : texts) read(text, name);
-        }, help);
-    return option->type_name(type)->group(group_)->allow_extra_args(false);
-  }
-  CLI::Option* text(const std::string& name, const std::string& type, std::string& target, const std::string& help) {
-    return value(name, type, help, [&target](const std::string& text, const std::string& option) {
-      if (text.empty()) refuse("the value is empty", option, "give one, or leave the option out");
-      target = text;
-    });
-  }
-  CLI::Option* choice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
-                      const std::string& help) {
-    return value(name, join(choices, "|"), with_default(help, target),
-                 [&target, choices](const std::string& text, const std::string& option) {
-                   target = one_of(text, option, choices);
-                 });
-  }
-  template <class T>
-  CLI::Option* whole_number(const std::string& name, const std::string& type, T& target, T least,
-                            const std::string& help, bool show = true) {
-    return value(name, type, show ? with_default(help, fmt::format("{}", target)) : help,
-                 [&target, least](const std::string& text, const std::string& option) {
-                   target = whole<T>(text, option, least);
-                 });
-  }
-  template <class T>
-  CLI::Option* real_number(const std::string& name, const std::string& type, T& target, double low, double high,
-                           const std::string& example, const std::string& help) {
-    return value(name, type, with_default(help, fmt::format("{}", target)),
-                 [&target, low, high, example](const std::string& text, const std::string& option) {
-                   target = static_cast<T>(real(text, option, low, high, example));
-                 });
-  }
-  CLI::Option* flag(const std::string& name, bool& target, const std::string& help) {
-    return app_.add_flag(name, target, help)->group(group_);
-  }
-
- private:
-  static std::string with_default(const std::string& help, const std::string& value) {
-    return (help.empty() ? "" : help + " ") + "[" + value + "]";
-  }
-  CLI::App& app_;
-  std::string group_;
-};
-
-/// Options of strategies that send little, where --sync names another one, or one that has no use for them.
-void refuse_strangers(const CLI::App& app, const std::string& sync) {
-  const dist::SparseMethod* method = dist::sparse_method(sync);
-  const auto given = [&](const char* name) { return app.get_option(name)->count() > 0; };
-  const auto check = [&](const char* name, const std::string& advice, auto has) {
-    if (given(name) && (method == nullptr || !has(*method))) refuse("--sync " + sync + " has no use for it", name, advice);
-  };
-  using Method = dist::SparseMethod;
-  const std::string advice = "leave it out, or add --sync ";
-  const auto chooses = [](const Method& m) { return !m.method.has_value(); };
-  const auto has_indices = [](const Method& m) { return m.method != compress::Method::random; };
-  check("--density", advice + "redsync", [](const Method& m) { return m.has_density; });
-  check("--selector", advice + "redsync", chooses);
-  check("--qrgc", advice + "redsync", chooses);
-  for (const char* name : {"--qrgc-feedback", "--no-qrgc-feedback"}) {
-    check(name, advice + "redsync", chooses);
-    if (given(name) && !given("--qrgc"))
-      refuse("without one sign at a time nothing is left out", name, "add --qrgc, or leave it out");
-  }
-  if (given("--qrgc-feedback") && given("--no-qrgc-feedback"))
-    refuse("the two contradict each other", "--qrgc-feedback and --no-qrgc-feedback", "leave one of them out");
-  check("--ledger", advice + "redsync", [](const Method&) { return true; });
-  check("--no-mask", advice + "redsync", [](const Method& m) { return m.corrects; });
-  check("--warmup", advice + "redsync", [](const Method&) { return true; });
-  check("--index-coding", advice + "redsync", has_indices);
-  check("--sparse-reduce", advice + "redsync", has_indices);
-  check("--threshold", advice + "strom", [](const Method& m) { return m.method == compress::Method::fixed; });
-}
-
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
@@ -214,11 +71,16 @@ std::string option_in(const std::string& text) {
 
 }  // namespace
 
+const std::vector<OptionFamily>& option_families() {
+  static const std::vector<OptionFamily> families{sparse_options()};
+  return families;
+}
+
 const char* version() { return LACONIC_VERSION; }
 
 void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   const double inf = std::numeric_limits<double>::infinity();
-  Adder add(app);
+  OptionAdder add(app);
 
   add.group(kModelGroup);
   add.value("--model", "NAME", wrapped(defaults.models) + " [" + o.model + "]",
@@ -263,20 +125,23 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.value("--workers", "N", "threads that train together [1]; processes: laconic launch",
             [&o](const std::string& text, const std::string& option) { o.workers = whole<int>(text, option, 1); });
   std::vector<std::string> syncs{"none", "allreduce"};
-  for (const dist::SparseMethod& method : dist::sparse_methods()) syncs.push_back(method.name);
+  for (const OptionFamily& family : option_families())
+    syncs.insert(syncs.end(), family.syncs.begin(), family.syncs.end());
   add.value("--sync", "NAME", wrapped(syncs) + ":\nhow gradients are joined; none: each worker alone [" + o.sync + "]",
             [&o, syncs](const std::string& text, const std::string& option) { o.sync = one_of(text, option, syncs); });
   add.value("--allreduce", "NAME",
             "how sums travel: ring, butterfly, doubling,\nhierarchical:G (groups of G), mpi, hybrid (butterfly for\n"
             "convolutions and small ones), hybrid-printed [ring]",
             [&o](const std::string& text, const std::string&) { dist::set_allreduce(o.plan, text); });
-  add.value("--overlap", "none|backward|forward", "sums travel after backward, during it, or also\nduring the next forward [forward]",
+  add.value("--overlap", "none|backward|forward",
+            "sums travel after backward, during it, or also\nduring the next forward [forward]",
             [&o](const std::string& text, const std::string&) { o.overlap = dist::overlap_named(text); });
   add.value("--fusion", "none|copy:SIZE|lazy:SIZE", "small neighbours travel together, copied or not\n[lazy:1MiB]",
             [&o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
   add.value("--chunk", "none|SIZE", "larger linear weights travel in chunks of rows [4MiB]",
             [&o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
-  add.text("--plan", "FILE", o.plan_file, "what travels how, instead of by these options;\n--dry-run --json writes one");
+  add.text("--plan", "FILE", o.plan_file,
+           "what travels how, instead of by these options;\n--dry-run --json writes one");
   add.choice("--reduce", o.reduce, {"mean", "sum"}, "of the workers' gradients");
   add.whole_number<int>("--threads", "T", o.threads, 1, "kernel threads per worker [cores / workers here]", false);
   add.whole_number<int>("--data-threads", "D", o.data_threads, 0, "threads per worker that prepare batches");
@@ -290,40 +155,16 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.value("--link", "RATE,LATENCY[,JITTER]", "emulate a network between the workers, as 100mbit,1ms",
             [&o](const std::string& text, const std::string& option) { o.link = dist::LinkSpec::parse(text, option); });
   add.values("--link-of", "RANK=RATE,LATENCY", "another link for this worker; may be given again",
-            [&o](const std::string& text, const std::string& option) {
-              const auto equals = text.find('=');
-              const auto rank = number_from<int>(text.substr(0, equals));
-              if (equals == std::string::npos || !rank || *rank < 0)
-                refuse("'" + text + "' names no worker", option, "give RANK=RATE,LATENCY, as 2=10mbit,5ms");
-              o.link_of[*rank] = dist::LinkSpec::parse(text.substr(equals + 1), option);
-            });
+             [&o](const std::string& text, const std::string& option) {
+               const auto equals = text.find('=');
+               const auto rank = number_from<int>(text.substr(0, equals));
+               if (equals == std::string::npos || !rank || *rank < 0)
+                 refuse("'" + text + "' names no worker", option, "give RANK=RATE,LATENCY, as 2=10mbit,5ms");
+               o.link_of[*rank] = dist::LinkSpec::parse(text.substr(equals + 1), option);
+             });
   add.real_number("--timeout", "S", o.timeout, 0.001, 1e9, "300", "seconds until a silent worker counts as lost");
 
-  dist::SparseOptions& sparse = o.sparse;
-  add.group(kSparseGroup);
-  add.real_number("--density", "D", sparse.density, 0, 1, "0.001", "share of a tensor's elements that is sent");
-  add.choice("--selector", sparse.selector, {"paper", "auto", "radix", "trimmed", "search", "sampled", "exact"},
-             "how they are chosen; paper: by layer; auto: where it\ntakes less time than sending all");
-  add.flag("--qrgc", sparse.quantised, "one sign at a time, all by one value (not the output layer)");
-  add.flag("--qrgc-feedback", sparse.feedback, "what that value leaves out is kept (the default)");
-  add.flag("--no-qrgc-feedback", o.no_feedback, "it is lost, as in the paper");
-  add.flag("--no-mask", o.no_mask, "what was sent keeps its momentum");
-  add.value("--warmup", "none|dense:E|ramp:E", "in the first E epochs dense gradients, or densities\nfrom 25 % down [none; dgc: ramp:4]",
-            [&o](const std::string& text, const std::string& option) { o.sparse.warmup = dist::Warmup::parse(text, option); });
-  add.value("--index-coding", "raw|delta", "4 bytes an index, or the gaps between them [raw]",
-            [&o](const std::string& text, const std::string& option) { o.sparse.delta = one_of(text, option, {"raw", "delta"}) == "delta"; });
-  add.value("--sparse-reduce", "allgather|split", "all send all to all; or each adds up a range of the\nelements and returns the largest [allgather]",
-            [&o](const std::string& text, const std::string& option) {
-              o.sparse.split = one_of(text, option, {"allgather", "split"}) == "split";
-            });
-  add.value("--threshold", "T", "what strom sends, as T or -T",
-            [&o](const std::string& text, const std::string& option) { o.sparse.threshold = real(text, option, 0, 1e30, "0.01"); });
-
-  add.value("--ledger", "[K]", "where the bytes of each layer go, measured every K\nsteps [100], as a table at the end and in --log, --json",
-            [&o](const std::string& text, const std::string& option) {
-              o.ledger = text.empty() ? 100 : whole<std::int64_t>(text, option, 1);
-            })
-      ->expected(0, 1);
+  for (const OptionFamily& family : option_families()) family.add(add, o);
 
   add.group(kSaveGroup);
   add.text("--save", "DIR", o.save, "write weights and a checkpoint there at the end");
@@ -337,9 +178,10 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.group(kOutputGroup);
   add.text("--log", "FILE", o.log, "one line of JSON per step");
   add.text("--trace", "FILE", o.trace, "what ran when, for ui.perfetto.dev");
-  add.text("--dump-gradients", "DIR", o.dump_gradients,
-           "worker 0's own gradients, and residuals that elements\nare chosen from, at steps 1, 10, 100, ...: a file of\n"
-           "float32 for each parameter, DIR/step-000100/NAME.f32");
+  add.text(
+      "--dump-gradients", "DIR", o.dump_gradients,
+      "worker 0's own gradients, and residuals that elements\nare chosen from, at steps 1, 10, 100, ...: a file of\n"
+      "float32 for each parameter, DIR/step-000100/NAME.f32");
   add.flag("--quiet", o.quiet, "no progress");
   add.flag("--json", o.json, "the result as one JSON object, on the last line");
   add.flag("--dry-run", o.dry_run, "say what would be done, and leave");
@@ -384,16 +226,7 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
 
   if (!options.lr) options.lr = options.optimizer == "sgd" ? *defaults.options.lr : 0.001f;
 
-  refuse_strangers(app, options.sync);
-  if (const dist::SparseMethod* method = dist::sparse_method(options.sync)) {
-    options.sparse.masking = !options.no_mask;
-    options.sparse.feedback = !options.no_feedback;
-    if (options.link) {
-      options.sparse.latency_seconds = std::chrono::duration<double>(options.link->latency).count();
-      options.sparse.seconds_per_byte = 8.0 / static_cast<double>(options.link->bits_per_second);
-    }
-    dist::require_sensible(*method, options.sparse, options.optimizer, options.clip.kind == Clip::Kind::value);
-  }
+  for (const OptionFamily& family : option_families()) family.settle(app, options);
   if (options.link_of.size() > 0 && !options.link)
     refuse("there is no link to make an exception from", "--link-of", "add --link, as --link 100mbit,1ms");
   if (options.link && dist::ranks_under_mpirun() > 0)
@@ -403,7 +236,8 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
     refuse("one worker has nobody to talk to", "--link", "add --workers 4");
   for (const auto& [rank, spec] : options.link_of)
     if (rank >= *options.workers)
-      refuse(fmt::format("there is no worker {}", rank), "--link-of", fmt::format("ranks are 0 to {}", *options.workers - 1));
+      refuse(fmt::format("there is no worker {}", rank), "--link-of",
+             fmt::format("ranks are 0 to {}", *options.workers - 1));
   if (options.resume && options.resume_path.empty() && options.save.empty())
     refuse("there is no place to resume from", "--resume", "give a checkpoint, or --save DIR to take its newest");
   if (options.resume && !options.init.empty())

@@ -1,7 +1,8 @@
 #!/bin/bash
 # From a fresh clone to a trained network: installs what is missing, builds, and lets four workers train LeNet-5 on
-# Fashion-MNIST together; then twice over an emulated slow network, to show what overlap saves; then a larger network twice,
-# with all gradients and with one in a hundred. Options given here go to the first training:  bash apps/quickstart.sh --epochs 3
+# Fashion-MNIST together; then twice over an emulated slow network, to show what overlap saves; then a larger network
+# twice, with all gradients and with one in a hundred. Options given here go to the first training:
+#   bash apps/quickstart.sh --epochs 3
 set -u
 cd "$(dirname "$0")/.." || exit 1
 unset ${!OPENBLAS_@} ${!OMP_@}
@@ -34,8 +35,8 @@ echo "Four workers train LeNet-5 together; each holds a quarter of every batch, 
   --momentum 0.9 --weight-decay 5e-4 --schedule cosine --log "$build/quickstart.jsonl" "$@" || exit
 case " $* " in *" --help "* | *" -h "* | *" --version "* | *" --dry-run "*) exit ;; esac
 
-# The second act: a slow network, emulated between the workers. `none` exchanges after the whole backward pass; `forward`
-# while the backward pass and the next forward pass run. Figures come from the last line, which is JSON.
+# The second act: a slow network, emulated between the workers. `none` exchanges after the whole backward pass;
+# `forward` while the backward pass and the next forward pass run. Figures come from the last line, which is JSON.
 echo
 echo "Now the same network with larger batches, as if the workers were connected by 100 Mbit/s (--link 100mbit,1ms):"
 for overlap in none forward; do
@@ -52,16 +53,17 @@ awk -v s0="$(figure none samples_per_s)" -v s1="$(figure forward samples_per_s)"
   printf "Hiding the exchange behind computing saved %.1f s of %.1f s (%.0f %%)", t0 - t1, t0, 100 * (1 - t1 / t0) }'
 cmp -s "$build/overlap-none/weights.safetensors" "$build/overlap-forward/weights.safetensors" &&
   echo ", and the weights are the same to the last bit." || echo "."
-echo "Why: drag $build/overlap-none.json and $build/overlap-forward.json into https://ui.perfetto.dev, and see where the" \
-  "messages lie beside the layers."
+echo "Why: drag $build/overlap-none.json and $build/overlap-forward.json into https://ui.perfetto.dev, and see where" \
+  "the messages lie beside the layers."
 
 # The third act: RedSync sends of each large tensor only what has grown large, and keeps the rest for later.
 echo
-echo "And HDC (2.6 MB of weights) over the same network, with all gradients, and with the one in a hundred that has grown"
-echo "largest since it was last sent (--sync redsync); half a minute:"
+echo "And HDC (2.6 MB of weights) over the same network, with all gradients, and with the one in a hundred that has"
+echo "grown largest since it was last sent (--sync redsync); half a minute:"
 "$build/apps/laconic" compare "$build/apps/mnist" --model hdc-2.5mb --data $data --workers 4 --batch 256 --epochs 1 \
   --lr 0.05 --link 100mbit,1ms --no-bound --quiet --target-accuracy 75 --vs "all: --sync allreduce" \
-  --vs "RedSync: --sync redsync --density 0.01" --vs "four epochs of it: --sync redsync --density 0.01 --epochs 4" >"$build/redsync.out" || { cat "$build/redsync.out" >&2; exit 1; }
+  --vs "RedSync: --sync redsync --density 0.01" --vs "four epochs of it: --sync redsync --density 0.01 --epochs 4" \
+  >"$build/redsync.out" || { cat "$build/redsync.out" >&2; exit 1; }
 sed -n '/^set /,/^$/p' "$build/redsync.out" | sed '/^$/d; s/^/  /'
 echo
 echo "Every step is a line of JSON in $build/quickstart.jsonl. More to try:"

@@ -3,8 +3,8 @@
 #   bash apps/setup.sh           say what is missing, install it, or print the line that does
 set -u
 
-required="g++ meson ninja-build pkg-config python3 libdnnl-dev libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev libcli11-dev
-          libfmt-dev nlohmann-json3-dev zlib1g-dev"
+required="g++ meson ninja-build pkg-config python3 libdnnl-dev libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev
+          libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev"
 nice="dataset-fashion-mnist"   # real images for the first run; without them it trains on synthetic ones
 
 missing() {   # those of the packages named that are not installed
@@ -15,7 +15,8 @@ missing() {   # those of the packages named that are not installed
 }
 
 if ! command -v dpkg-query >/dev/null; then
-  echo "This is not Debian, so the packages cannot be checked here. laconic needs what these Debian packages hold:" $required
+  echo "This is not Debian, so the packages cannot be checked here. laconic needs what these Debian packages hold:" \
+    $required
   exit 0
 fi
 

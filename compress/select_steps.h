@@ -24,14 +24,14 @@ void radix(Slice<const float> values, std::size_t k, Sign sign, Selection& out);
 void radix_histogram(Slice<const float> values, std::size_t k, Sign sign, Selection& out);
 
 /// RedSync Algorithm 2, then the exact top k of what survives.
-/// settled: ratio = 1 - eps;  do { threshold = mean + ratio (max - mean);  nnz = count(|x| > threshold);  ratio -= eps
-/// }
-///          while (nnz < k), eps = 0.2. Where the threshold falls below 0, or does not fall (all equal), all survive.
+/// settled: ratio = 1 - eps;
+///          do { threshold = mean + ratio (max - mean);  nnz = count(|x| > threshold);  ratio -= eps } while (nnz < k),
+///          eps = 0.2. Where the threshold falls below 0, or does not fall (all equal), all survive.
 void trimmed(Slice<const float> values, std::size_t k, Sign sign, const ResidualStats& stats, Selection& out);
 
 /// RedSync Algorithm 3.
-/// settled: ratios l = 0, r = 1;  ratio = (l + r)/2, threshold = mean + ratio (max - mean), nnz = count(|x| >
-/// threshold);
+/// settled: ratios l = 0, r = 1;
+///          ratio = (l + r)/2, threshold = mean + ratio (max - mean), nnz = count(|x| > threshold);
 ///          nnz < k: r = ratio;  nnz > 2k: l = ratio;  else done. At r - l < 2^-20 the last threshold with nnz >= k is
 ///          taken; if there is none, the exact top k. Of more than 2k the first 2k by index.
 void search(Slice<const float> values, std::size_t k, Sign sign, const ResidualStats& stats, Selection& out);

@@ -33,4 +33,13 @@ std::string nearest(const std::string& word, const char* const* candidates, std:
   return best;
 }
 
+void refuse_unknown(const std::string& kind, const std::string& word, const std::string& where,
+                    const std::vector<std::string>& choices) {
+  std::string all;
+  for (const std::string& choice : choices) all += (all.empty() ? "" : ", ") + choice;
+  const std::string close = nearest(word, choices);
+  throw UsageError(concat("unknown ", kind, " '", word, "' (", where,
+                          "): ", close.empty() ? "" : concat("did you mean ", close, "? "), "There are ", all, "."));
+}
+
 }  // namespace laconic

@@ -54,7 +54,8 @@ void require(bool ok, const Parts&... parts) {
     throw E(concat(parts...));
 }
 
-/// The candidate that is nearest to `word` by edit distance, or "" if none is near (more than half of the word differs).
+/// The candidate that is nearest to `word` by edit distance, or "" if none is near (more than half of the word
+/// differs).
 std::string nearest(const std::string& word, const char* const* candidates, std::size_t count);
 template <class Container>
 std::string nearest(const std::string& word, const Container& candidates) {
@@ -62,5 +63,10 @@ std::string nearest(const std::string& word, const Container& candidates) {
   for (const auto& c : candidates) names.push_back(std::string_view(c).data());
   return nearest(word, names.data(), names.size());
 }
+
+/// Throws UsageError "unknown KIND 'WORD' (WHERE): did you mean NEAREST? There are A, B, C."; the question only if one
+/// of the choices is near.
+[[noreturn]] void refuse_unknown(const std::string& kind, const std::string& word, const std::string& where,
+                                 const std::vector<std::string>& choices);
 
 }  // namespace laconic

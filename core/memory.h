@@ -39,8 +39,8 @@ struct MemoryStats {
 };
 MemoryStats memory_stats(Device device = kCpu);
 
-/// Hands the pages of large cached blocks back to the system (their addresses stay reserved): after set-up, whose blocks
-/// no step will ask for again.
+/// Hands the pages of large cached blocks back to the system (their addresses stay reserved): after set-up, whose
+/// blocks no step will ask for again.
 void release_unused_memory(Device device = kCpu);
 
 /// While one lives, host code may touch memory of the trap device. Made by the kernel dispatcher (core/dispatch.h)

@@ -7,8 +7,7 @@ namespace laconic {
 
 /// CIFAR-10 in its binary version, 3 x 32 x 32, 10 classes, from `folder` or its cifar-10-batches-bin: as many of
 /// data_batch_1.bin … data_batch_5.bin as are there, in this order, and test_batch.bin; plain or gzipped, with or
-/// without
-/// ".bin"; any whole number of records each.
+/// without ".bin"; any whole number of records each.
 ///
 ///   record of 3,073 bytes    label : u8 | red : u8[32][32] | green : u8[32][32] | blue : u8[32][32]
 ///

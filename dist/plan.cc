@@ -7,7 +7,6 @@
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "dist/collective/pieces.h"
 
@@ -55,24 +54,6 @@ std::string size_text(std::size_t bytes) {
 
 std::string algorithm_text(Algorithm algorithm, int group) {
   return algorithm == Algorithm::hierarchical ? fmt::format("hierarchical:{}", group) : to_string(algorithm);
-}
-
-std::optional<std::pair<Algorithm, int>> algorithm_from(const std::string& text) {
-  const auto colon = text.find(':');
-  const std::string name = text.substr(0, colon);
-  for (int i = 0; i < static_cast<int>(std::size(kAlgorithms)); ++i) {
-    if (name != kAlgorithms[i]) continue;
-    const auto algorithm = static_cast<Algorithm>(i);
-    if (algorithm != Algorithm::hierarchical)
-      return colon == std::string::npos ? std::optional{std::pair{algorithm, 0}} : std::nullopt;
-    if (colon == std::string::npos) return std::nullopt;
-    int group = 0;
-    const char* end = text.data() + text.size();
-    const auto result = std::from_chars(text.data() + colon + 1, end, group);
-    if (result.ec != std::errc() || result.ptr != end || group < 1) return std::nullopt;
-    return std::pair{algorithm, group};
-  }
-  return std::nullopt;
 }
 
 /// Whether HybridAR would send this bucket by butterfly: small, or a convolution's. A fused bucket is what its largest
@@ -148,6 +129,24 @@ void complete(Plan& plan, const Parameters& parameters) {
 
 const char* to_string(Algorithm algorithm) { return kAlgorithms[static_cast<int>(algorithm)]; }
 
+std::optional<std::pair<Algorithm, int>> algorithm_from(const std::string& text) {
+  const auto colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  for (int i = 0; i < static_cast<int>(std::size(kAlgorithms)); ++i) {
+    if (name != kAlgorithms[i]) continue;
+    const auto algorithm = static_cast<Algorithm>(i);
+    if (algorithm != Algorithm::hierarchical)
+      return colon == std::string::npos ? std::optional{std::pair{algorithm, 0}} : std::nullopt;
+    if (colon == std::string::npos) return std::nullopt;
+    int group = 0;
+    const char* end = text.data() + text.size();
+    const auto result = std::from_chars(text.data() + colon + 1, end, group);
+    if (result.ec != std::errc() || result.ptr != end || group < 1) return std::nullopt;
+    return std::pair{algorithm, group};
+  }
+  return std::nullopt;
+}
+
 void set_allreduce(PlanOptions& options, const std::string& text) {
   options.choice = text == "hybrid"           ? PlanOptions::Choice::hybrid
                    : text == "hybrid-printed" ? PlanOptions::Choice::hybrid_printed
@@ -159,12 +158,9 @@ void set_allreduce(PlanOptions& options, const std::string& text) {
     std::tie(options.algorithm, options.group) = *found;
     return;
   }
-  const char* const names[] = {"ring", "butterfly", "doubling", "hierarchical:G", "mpi", "hybrid", "hybrid-printed"};
   if (text.rfind("hierarchical", 0) == 0) refuse(text, "--allreduce", "give the size of a group, as hierarchical:2");
-  const std::string near = nearest(text, names, std::size(names));
-  refuse(text, "--allreduce",
-         concat(near.empty() ? "" : concat("did you mean ", near, "? "),
-                "There are ring, butterfly, doubling, hierarchical:G, mpi, hybrid, hybrid-printed."));
+  refuse_unknown("value", text, "--allreduce",
+                 {"ring", "butterfly", "doubling", "hierarchical:G", "mpi", "hybrid", "hybrid-printed"});
 }
 
 void set_fusion(PlanOptions& options, const std::string& text) {

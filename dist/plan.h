@@ -2,7 +2,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/parameter.h"
@@ -12,6 +14,9 @@ namespace laconic::dist {
 
 enum class Algorithm : std::uint8_t { ring, butterfly, doubling, hierarchical, mpi };
 const char* to_string(Algorithm algorithm);
+/// An algorithm and its group (0 but for `hierarchical`) from "ring", "butterfly", "doubling", "hierarchical:G" or
+/// "mpi", as a plan names them. Nothing for another text, or a G that is no number above 0.
+std::optional<std::pair<Algorithm, int>> algorithm_from(const std::string& text);
 
 /// How a model is to be cut into messages; make_plan goes by it.
 struct PlanOptions {

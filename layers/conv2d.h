@@ -6,9 +6,10 @@ namespace laconic {
 
 /// 2-d convolution (cross-correlation), NCHW, float32.
 ///   y[n,o,i,j] = b[o] + sum_{c,u,v} w[o,c,u,v] * x[n, c, i*stride + u*dilation - pad, j*stride + v*dilation - pad]
-///   x : [N, in, H, W]   ->   y : [N, out, H', W'],   H' = (H + 2 pad - dilation (kernel - 1) - 1) / stride + 1,
-///   rounded down w : [out, in/groups, kernel, kernel] "weight",  b : [out] "bias"   ~ Uniform(-k, k), k =
-///   1/sqrt(in/groups kernel^2)  (PyTorch's default); with he = true w ~ Normal(0, 2 / (in/groups kernel^2)), b = 0
+///   x : [N, in, H, W]   ->   y : [N, out, H', W'],
+///   H' = (H + 2 pad - dilation (kernel - 1) - 1) / stride + 1, rounded down
+///   w : [out, in/groups, kernel, kernel] "weight",  b : [out] "bias"   ~ Uniform(-k, k),
+///   k = 1/sqrt(in/groups kernel^2)  (PyTorch's default); with he = true w ~ Normal(0, 2 / (in/groups kernel^2)), b = 0
 /// Throws ShapeError if x is not 4-d or has another number of channels than `in`, or groups divide neither.
 class Conv2d final : public Module, public FusesRelu {
  public:

@@ -21,7 +21,8 @@ class Dropout final : public Module {
   Tensor forward(const Tensor& x) override {
     const ForwardContext& c = context();
     if (!training() || !c.dropout) return x;
-    return ops::dropout(x, o_.p, {c.seed, static_cast<std::uint32_t>(position()), c.step, c.first_sample, o_.time_first});
+    const auto layer = static_cast<std::uint32_t>(position());
+    return ops::dropout(x, o_.p, {c.seed, layer, c.step, c.first_sample, o_.time_first});
   }
 
  private:

@@ -25,7 +25,8 @@ void Sgd::apply(const Part& part, double lr, double gradient_scale, std::int64_t
             .momentum = static_cast<float>(o_.momentum),
             .dampening = static_cast<float>(o_.dampening),
             .nesterov = o_.nesterov,
-            .first = t == 1 && o_.dampening != 0});  // else 0 in the buffer does the same, and what a strategy put there stays
+            // else 0 in the buffer does the same, and what a strategy put there stays
+            .first = t == 1 && o_.dampening != 0});
 }
 
 std::vector<StateDict::Entry> Sgd::arenas() const {

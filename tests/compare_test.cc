@@ -9,6 +9,7 @@
 #include "apps/compare/table.h"
 #include "apps/text.h"
 #include "core/error.h"
+#include "tests/error_of.h"
 #include "tests/program.h"
 
 namespace laconic {
@@ -18,21 +19,16 @@ using Overlap = dist::ReplayOptions::Overlap;
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
-Trial trial(const std::vector<double>& ms, double accuracy = 0) {
+Trial trial(const std::vector<double>& ms, double accuracy = 0, std::optional<double> loss = 1) {
   Trial t;
   t.model = "lenet";
   for (double m : ms) t.steps.push_back({m, m / 2, 1000, 4000});
-  if (accuracy > 0) t.evaluations = {{1, accuracy / 2}, {2, accuracy}};
+  if (accuracy > 0) t.evaluations = {{1, accuracy / 2, 9}, {2, accuracy, loss}};
   return t;
 }
 
 std::string error_in(const std::vector<std::string>& arguments) {
-  try {
-    parse_compare(arguments);
-  } catch (const UsageError& e) {
-    return e.what();
-  }
-  return "";
+  return error_of<UsageError>([&] { parse_compare(arguments); });
 }
 
 TEST(CompareOptions, OwnOptionsMayStandAnywhereAndTheRestIsTheAppsInItsOrder) {
@@ -57,6 +53,16 @@ TEST(CompareOptions, OwnOptionsMayStandAnywhereAndTheRestIsTheAppsInItsOrder) {
 TEST(CompareOptions, ValuesWithAColonAreNoLabels) {
   EXPECT_EQ(parse_compare({"mnist", "--vs", "--fusion lazy: 1"}).sets[0].words.size(), 3u);
   EXPECT_EQ(parse_compare({"mnist", "--vs", "--clip norm:5"}).sets[0].label, "--clip norm:5");
+}
+
+TEST(CompareOptions, WhatASetComputesIsWithoutWhatSaysHowGradientsTravel) {
+  EXPECT_EQ(without_exchange({"--workers", "4", "--sync=redsync", "--density", "0.1", "--qrgc", "--lr", "0.1",
+                              "--link-of", "1=1mbit,1ms", "--no-mask", "--momentum", "0.9"}),
+            (std::vector<std::string>{"--workers", "4", "--lr", "0.1", "--momentum", "0.9"}));
+  EXPECT_EQ(without_exchange(
+                {"--ledger", "--lr", "0.1", "--ledger", "50", "--batch", "8", "--ledger=50", "--nesterov", "--ledger"}),
+            (std::vector<std::string>{"--lr", "0.1", "--batch", "8", "--nesterov"}));
+  EXPECT_EQ(without_exchange({"--nesterov", "--steps"}), std::vector<std::string>{"--nesterov"});
 }
 
 TEST(CompareOptions, SayWhatIsWrong) {
@@ -119,6 +125,46 @@ TEST(CompareTable, AccuraciesAreMeanAndSpreadOverSeedsAndTimesToATargetMedians) 
   TableHead head;
   head.target_accuracy = 85;
   EXPECT_NE(table_text(head, rows).find("reached by 1 of 2"), std::string::npos);
+}
+
+TEST(CompareTable, TheTestLossAtTheEndStandsBesideTheAccuracy) {
+  std::vector<Row> rows = summarise({{trial({1}, 90, 0.25), trial({1}, 92, 0.75)},
+                                     {trial({1}, 80, 0.125)},
+                                     {trial({1})},
+                                     {trial({1}, 80, 2), trial({1}, 80, std::nullopt)}},
+                                    std::nullopt, std::nullopt);
+  rows[0].label = "two", rows[1].label = "one", rows[2].label = "none", rows[3].label = "infinite";
+  EXPECT_DOUBLE_EQ(*rows[0].loss, 0.5);
+  EXPECT_NEAR(*rows[0].loss_spread, std::sqrt(0.125), 1e-12);
+  EXPECT_FALSE(rows[1].loss_spread);
+  const std::string text = table_text({}, rows), markdown = table_markdown({}, rows);
+  EXPECT_NE(text.find("    accuracy %        test loss\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  91.00 ± 1.41  0.5000 ± 0.3536\n"), std::string::npos) << text;
+  EXPECT_NE(markdown.find(" | accuracy % | test loss |\n"), std::string::npos) << markdown;
+  EXPECT_NE(markdown.find(" | 91.00 ± 1.41 | 0.5000 ± 0.3536 |\n"), std::string::npos) << markdown;
+  EXPECT_NE(markdown.find(" | 80.00 | 0.1250 |\n"), std::string::npos) << markdown;
+  EXPECT_NE(markdown.find(" | – | – |\n"), std::string::npos) << markdown;
+  EXPECT_NE(markdown.find(" | 80.00 ± 0.00 | – |\n"), std::string::npos) << "one loss is not finite: " << markdown;
+  const auto sets = nlohmann::json::parse(table_json({}, rows))["sets"];
+  EXPECT_EQ(sets[0]["loss"], 0.5);
+  EXPECT_NEAR(sets[0]["loss_spread"].get<double>(), std::sqrt(0.125), 1e-12);
+  EXPECT_EQ(sets[1]["loss"], 0.125);
+  EXPECT_FALSE(sets[1].contains("loss_spread"));
+  EXPECT_FALSE(sets[2].contains("loss"));
+  EXPECT_FALSE(sets[3].contains("loss"));
+}
+
+TEST(CompareTable, LossesAreReadFromTheLog) {
+  const TempFolder dir;
+  dir.write("log", bytes_of("{\"step\":1,\"step_ms\":3.0}\n"
+                            "{\"eval\":{\"loss\":0.5,\"top1_error\":20.0}}\n"
+                            "{\"eval\":{\"loss\":null,\"top1_error\":90.0}}\n"));
+  dir.write("out", bytes_of(R"({"model":"lenet"})"));
+  dir.write("err", {});
+  const Trial t = read_trial(dir / "log", dir / "out", dir / "err", 0);
+  ASSERT_EQ(t.evaluations.size(), 2u);
+  EXPECT_EQ(t.evaluations[0].loss, 0.5);
+  EXPECT_FALSE(t.evaluations[1].loss);
 }
 
 TEST(CompareTable, AFailedSetIsNamedAndTheOthersAreShown) {
@@ -253,6 +299,7 @@ TEST(Compare, JsonIsTheLastLineAndHoldsTheBound) {
   EXPECT_EQ(set["label"], "ring");
   EXPECT_GT(set["step_ms"]["median"].get<double>(), 0);
   EXPECT_GT(set["accuracy"].get<double>(), 0);
+  EXPECT_GT(set["loss"].get<double>(), 0);
   EXPECT_GE(set["bytes_sent"].get<double>(), 61706 * 4);  // 2 ranks send half of everything twice
   EXPECT_NEAR(set["exchange_ms"].get<double>(), 61706 * 4 / 12.5e3, 0.01);
   EXPECT_GT(set["bound_ms"].get<double>(), set["exchange_ms"].get<double>());

@@ -7,21 +7,13 @@
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/transport/local.h"
+#include "tests/error_of.h"
 #include "tests/on_ranks.h"
 
 namespace laconic::dist {
 namespace {
 
 Task<> barrier_of_one(Communicator&) { co_return; }
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(Engine, KeepsManyCollectivesInFlightWhateverTheOrderOfSubmission) {
   constexpr int kOperations = 60;
@@ -159,7 +151,7 @@ TEST(Engine, HandsTheExceptionOfAnOperationToWhoeverWaits) {
                            throw DataError("the packet is torn");
                            co_return;
                          }});
-    EXPECT_EQ(error_of([&] { w.engine.wait(ticket); }), "the packet is torn");
+    EXPECT_EQ(error_of<Error>([&] { w.engine.wait(ticket); }), "the packet is torn");
     w.engine.run("barrier", barrier);  // the engine itself goes on
   });
 }
@@ -167,10 +159,10 @@ TEST(Engine, HandsTheExceptionOfAnOperationToWhoeverWaits) {
 TEST(Engine, OneRanksErrorEndsAllRanksWithItsSentence) {
   for (int N : {1, 2, 4}) {
     std::atomic<int> told{0};
-    const std::string sentence = error_of([&] {
+    const std::string sentence = error_of<Error>([&] {
       on_ranks(N, [&](Worker& w) {
         if (w.rank == N - 1) throw DataError("batch 7 has a label out of range");
-        const std::string seen = error_of([&] { w.engine.run("barrier", barrier); });
+        const std::string seen = error_of<Error>([&] { w.engine.run("barrier", barrier); });
         if (seen == "batch 7 has a label out of range") ++told;
         throw CommError(seen);
       });
@@ -183,7 +175,7 @@ TEST(Engine, OneRanksErrorEndsAllRanksWithItsSentence) {
 TEST(Engine, ARankThatLeavesByAnExceptionFreesEveryTransferBeforeTheMemoryGoes) {
   // Half-finished rings of all sizes; the address and thread sanitizers watch.
   for (int repeat = 0; repeat < 10; ++repeat)
-    EXPECT_EQ(error_of([&] {
+    EXPECT_EQ(error_of<Error>([&] {
                 on_ranks(3, [&](Worker& w) {
                   const int slots = w.engine.reserve_slots(8);
                   std::vector<std::vector<float>> x(8);
@@ -240,7 +232,7 @@ TEST(Engine, AnUrgentOperationOvertakesALargeOneBetweenItsPieces) {
 
 /// Takes part in nothing until another rank has ended all.
 void stay_away(Worker& w) {
-  while (error_of([&] {
+  while (error_of<Error>([&] {
            (void)w.engine.submit({.name = "look", .slot = 0, .priority = 0, .body = barrier_of_one});
          }).empty())
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -259,7 +251,7 @@ void reduce_one(Worker& w, int slot, const std::string& name) {
 }
 
 TEST(Engine, SaysAfterTheTimeOutWhatEveryRankWaitsForAndWhoIsMissing) {
-  const std::string sentence = error_of([&] {
+  const std::string sentence = error_of<Error>([&] {
     on_ranks(
         3,
         [&](Worker& w) {
@@ -283,7 +275,7 @@ TEST(Engine, SaysAfterTheTimeOutWhatEveryRankWaitsForAndWhoIsMissing) {
 }
 
 TEST(Engine, SaysAfterTheTimeOutWhichRankIsAtAnotherOperation) {
-  const std::string sentence = error_of([&] {
+  const std::string sentence = error_of<Error>([&] {
     on_ranks(
         2,
         [&](Worker& w) {
@@ -299,7 +291,7 @@ TEST(Engine, SaysAfterTheTimeOutWhichRankIsAtAnotherOperation) {
 }
 
 TEST(Engine, SaysAfterTheTimeOutWhoGivesNoSignOfLife) {
-  const std::string sentence = error_of([&] {
+  const std::string sentence = error_of<Error>([&] {
     on_ranks(
         2,
         [&](Worker& w) {
@@ -344,9 +336,9 @@ TEST(Engine, CountsWhatWasSentAndHowLongTheComputeThreadWasBlocked) {
 }
 
 TEST(Engine, ThrowsFromItsConstructorWhatTheTransportThrows) {
-  EXPECT_EQ(
-      error_of([] { Engine engine([]() -> std::unique_ptr<Transport> { throw UsageError("no network here"); }); }),
-      "no network here");
+  EXPECT_EQ(error_of<Error>(
+                [] { Engine engine([]() -> std::unique_ptr<Transport> { throw UsageError("no network here"); }); }),
+            "no network here");
 }
 
 TEST(World, AContradictionWithMpirunIsAUsageError) {

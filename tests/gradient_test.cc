@@ -22,18 +22,12 @@
 #include "core/ops/reshape.h"
 #include "core/random.h"
 #include "core/raw.h"
+#include "tests/tensors.h"
 
 namespace laconic {
 namespace {
 
 using Op = std::function<Tensor(const std::vector<Tensor>&)>;
-
-Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
-  Random random(seed, Purpose::test);
-  std::vector<float> v(static_cast<std::size_t>(shape.elements()));
-  for (float& x : v) x = random.normal();
-  return Tensor::of(shape, v);
-}
 
 /// All values different by at least 0.05, so that a small change does not change which one is the largest.
 Tensor spaced_tensor(const Shape& shape, std::uint64_t seed) {
@@ -64,7 +58,7 @@ void check(const char* name, const Op& op, const std::vector<Tensor>& inputs, do
   }
   const Tensor y = op(x);
   const Tensor dy = random_tensor(y.shape(), 99);
-  record("dot", Tensor::full({1}, 0), {y}, [&dy](const Tensor&, Grads& grads) { grads.put(0, dy.value()); }).backward();
+  with_upstream(y, dy).backward();
   int checked = 0, kinks = 0;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     ASSERT_TRUE(leaves[k]->grad.defined()) << "input " << k << " got no gradient";

@@ -9,6 +9,7 @@
 #include "dist/collective/barrier.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
+#include "tests/error_of.h"
 #include "tests/on_ranks.h"
 
 namespace laconic::dist {
@@ -28,16 +29,6 @@ double seconds_of(const std::function<void()>& f) {
   const auto begin = std::chrono::steady_clock::now();
   f();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "";
 }
 
 std::vector<float> numbers(int rank, std::size_t n) {
@@ -140,7 +131,7 @@ TEST(Linked, AMessageWaitsInABufferUntilItsReceiverAsks) {
 }
 
 TEST(Linked, AMessageThatDoesNotFitIsAnErrorOfTheReceiver) {
-  const std::string sentence = error_of([&] {
+  const std::string sentence = error_of<Error>([&] {
     on_linked_ranks(2, kFast, [&](Worker& w) {
       std::vector<float> x(w.rank == 0 ? 100 : 50);
       w.engine.run("misfit", [&](Communicator& comm) -> Task<> {
@@ -155,7 +146,7 @@ TEST(Linked, AMessageThatDoesNotFitIsAnErrorOfTheReceiver) {
 
 TEST(Linked, OneRanksErrorEndsAllWhileMessagesAreOnTheWire) {
   // 60 s of wire time are under way when rank 1 fails.
-  const std::string sentence = error_of([&] {
+  const std::string sentence = error_of<Error>([&] {
     on_linked_ranks(3, {.all = {.bits_per_second = 1'000'000, .latency = 1ms}}, [&](Worker& w) {
       std::vector<float> x(2'000'000, 1.0f);
       struct Halt {
@@ -172,7 +163,7 @@ TEST(Linked, OneRanksErrorEndsAllWhileMessagesAreOnTheWire) {
 }
 
 TEST(Linked, ASilentRankIsFoundByTheTimeOut) {
-  const std::string sentence = error_of([&] {
+  const std::string sentence = error_of<Error>([&] {
     on_linked_ranks(
         2, kFast,
         [&](Worker& w) {

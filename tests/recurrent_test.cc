@@ -6,37 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "core/state.h"
-#include "error_of.h"
 #include "layers/layers.h"
+#include "tests/error_of.h"
+#include "tests/tensors.h"
 
 namespace laconic {
 namespace {
 
 using nlohmann::json;
-
-Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
-  Random random(seed, Purpose::test);
-  std::vector<float> v(static_cast<std::size_t>(shape.elements()));
-  for (float& x : v) x = random.normal();
-  return Tensor::of(shape, v);
-}
-
-/// A scalar whose gradient with respect to y is dy.
-Tensor with_upstream(const Tensor& y, const Tensor& dy) {
-  return record("dot", Tensor::full({1}, 0), {y}, [dy](const Tensor&, Grads& grads) { grads.put(0, dy.value()); });
-}
-
-/// Largest difference, in parts of the largest expected magnitude (at least 1).
-void expect_close(const Tensor& got, const Tensor& expected, float tolerance, const std::string& what) {
-  ASSERT_TRUE(got.defined()) << what;
-  ASSERT_EQ(got.shape(), expected.shape()) << what;
-  const std::vector<float> a = got.to_vector(), b = expected.to_vector();
-  float largest = 1, worst = 0;
-  for (float v : b) largest = std::max(largest, std::abs(v));
-  for (std::size_t i = 0; i < a.size(); ++i)
-    worst = std::isfinite(a[i]) ? std::max(worst, std::abs(a[i] - b[i])) : INFINITY;
-  EXPECT_LE(worst, tolerance * largest) << what;
-}
 
 class RecurrentGolden : public ::testing::Test {
  protected:
@@ -196,7 +173,7 @@ void expect_same_on_the_device() {
     EXPECT_EQ(y.device(), device);
     auto& outcome = outcomes[device == kTrap];
     outcome.push_back(y.to_vector());
-    record("dot", Tensor::full({1}, 0, device), {y}, [up](const Tensor&, Grads& grads) { grads.put(0, up); }).backward();
+    with_upstream(y, up).backward();
     for (const auto& p : layer.parameters()) outcome.push_back(p->grad().to_vector());
   }
   EXPECT_EQ(outcomes[0], outcomes[1]);
@@ -223,13 +200,10 @@ TEST(Lstm, TellsNamesRolesAndPyTorchsInitialValues) {
 
 TEST(Lstm, SaysWhatDoesNotFit) {
   LSTM layer({.in = 3, .hidden = 4});
-  const std::string wrong_width = error_of<ShapeError>([&] { layer(Tensor::zeros({2, 1, 5})); });
-  EXPECT_NE(wrong_width.find("[2, 1, 5], not [T, B, 3]"), std::string::npos) << wrong_width;
+  expect_error<ShapeError>([&] { layer(Tensor::zeros({2, 1, 5})); }, {"[2, 1, 5], not [T, B, 3]"});
   LSTM::State state;
   layer(Tensor::zeros({2, 6, 3}), state);
-  const std::string other_batch = error_of<ShapeError>([&] { layer(Tensor::zeros({2, 5, 3}), state); });
-  EXPECT_NE(other_batch.find("[1, 6, 4]"), std::string::npos) << other_batch;
-  EXPECT_NE(other_batch.find("not [1, 5, 4]"), std::string::npos) << other_batch;
+  expect_error<ShapeError>([&] { layer(Tensor::zeros({2, 5, 3}), state); }, {"[1, 6, 4]", "not [1, 5, 4]"});
   EXPECT_THROW(layer(Tensor::zeros({0, 5, 3})), ShapeError);
   EXPECT_THROW(layer(Tensor::zeros({2, 0, 3})), ShapeError);
   EXPECT_THROW(layer(Tensor::zeros({3})), ShapeError);

@@ -6,8 +6,8 @@
 
 namespace laconic {
 
-/// A program that answers lines: what a benchmark runs beside itself. Spawned without a shell, with OPENBLAS_*, OMP_* and
-/// OMPI_* taken out of its environment; ended when the object goes.
+/// A program that answers lines: what a benchmark runs beside itself. Spawned without a shell, with OPENBLAS_*, OMP_*
+/// and OMPI_* taken out of its environment; ended when the object goes.
 class ChildProcess {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;

@@ -20,8 +20,8 @@ struct Contender {
 };
 
 /// Runs all of them one after another, `rounds` times, after once untimed. Of what takes less than `least_seconds` a
-/// round has several runs; of what takes less than 20 ms it begins with one that does not count, so that nobody pays for
-/// what the one before has left in the caches.
+/// round has several runs; of what takes less than 20 ms it begins with one that does not count, so that nobody pays
+/// for what the one before has left in the caches.
 void run_in_turns(std::vector<Contender>& all, int rounds, double least_seconds = 2e-4);
 
 /// What a took divided by what b took, by rounds side by side.

@@ -6,24 +6,10 @@
 
 #include "apps/compare/options.h"
 #include "core/error.h"
-#include "dist/collective/butterfly_allreduce.h"
-#include "dist/collective/doubling_allreduce.h"
-#include "dist/collective/hierarchical_allreduce.h"
-#include "dist/collective/ring_allreduce.h"
+#include "dist/sync/allreduce.h"
 
 namespace laconic {
 namespace {
-
-/// What a message of so many bytes takes; nothing for an algorithm without a formula.
-std::optional<dist::Cost> cost_of(const std::string& algorithm, int workers, double bytes) {
-  const std::string hierarchical = "hierarchical:";
-  if (algorithm == "ring") return dist::ring_allreduce_cost(workers, bytes, {.count = 1});  // pieces wait together
-  if (algorithm == "butterfly") return dist::butterfly_allreduce_cost(workers, bytes);
-  if (algorithm == "doubling") return dist::doubling_allreduce_cost(workers, bytes);
-  if (algorithm.rfind(hierarchical, 0) == 0)
-    return dist::hierarchical_allreduce_cost(workers, bytes, std::stoi(algorithm.substr(hierarchical.size())));
-  return std::nullopt;
-}
 
 struct Place {
   int layer = 0;
@@ -91,7 +77,10 @@ std::optional<dist::Replay> bound_of(const LayerTimes& times, const std::string&
           bytes += 4.0 * static_cast<double>(p->elements);
         }
         if (travels) {
-          const auto cost = cost_of(bucket.at("algorithm").get<std::string>(), e.workers, bytes);
+          const auto algorithm = dist::algorithm_from(bucket.at("algorithm").get<std::string>());
+          if (!algorithm) return std::nullopt;
+          // As one piece: all of a ring's pieces wait for the same latency together.
+          const auto cost = dist::allreduce_cost(algorithm->first, e.workers, bytes, algorithm->second);
           if (!cost) return std::nullopt;
           m.link_seconds = cost->bytes / bytes_per_second;
           m.delay_seconds = cost->messages * latency;

@@ -126,27 +126,6 @@ std::string last_line(const std::string& path) {
   return last;
 }
 
-/// What a set computes, without the options that say how gradients travel. The link stays: workers compute at another
-/// priority beside an emulated one.
-std::vector<std::string> without_exchange(const std::vector<std::string>& words) {
-  std::vector<std::string> kept;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string option = words[i].substr(0, words[i].find('='));
-    bool drop = false, value = words[i].find('=') == std::string::npos;
-    for (const char* name : {"--sync", "--allreduce", "--overlap", "--fusion", "--chunk", "--plan", "--link",
-                             "--link-of", "--trace", "--save", "--save-every", "--steps", "--epochs",
-                             "--density", "--selector", "--warmup", "--index-coding", "--sparse-reduce", "--threshold",
-                             "--dump-gradients"})
-      drop |= option == name;
-    for (const char* name : {"--qrgc", "--qrgc-feedback", "--no-qrgc-feedback", "--no-mask"})
-      if (option == name) drop = true, value = false;
-    if (option == "--ledger") drop = true, value &= i + 1 < words.size() && words[i + 1].rfind('-', 0) != 0;
-    if (!drop) kept.push_back(words[i]);
-    if (drop && value) ++i;
-  }
-  return kept;
-}
-
 std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;

@@ -1,6 +1,8 @@
 #include "apps/compare/options.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "apps/text.h"
 #include "core/error.h"
@@ -10,6 +12,40 @@ namespace {
 
 constexpr const char* kUsage =
     "as laconic compare mnist --workers 4 --steps 200 --vs \"--allreduce ring\" --vs \"--allreduce butterfly\"";
+
+enum class Takes : std::uint8_t { nothing, value, maybe };  // maybe: a value, unless the next word is an option
+
+/// What without_exchange leaves out.
+constexpr struct {
+  const char* name;
+  Takes takes;
+} kExchange[] = {
+    {"--sync", Takes::value},
+    {"--allreduce", Takes::value},
+    {"--overlap", Takes::value},
+    {"--fusion", Takes::value},
+    {"--chunk", Takes::value},
+    {"--plan", Takes::value},
+    {"--link", Takes::value},
+    {"--link-of", Takes::value},
+    {"--density", Takes::value},
+    {"--selector", Takes::value},
+    {"--qrgc", Takes::nothing},
+    {"--qrgc-feedback", Takes::nothing},
+    {"--no-qrgc-feedback", Takes::nothing},
+    {"--no-mask", Takes::nothing},
+    {"--warmup", Takes::value},
+    {"--index-coding", Takes::value},
+    {"--sparse-reduce", Takes::value},
+    {"--threshold", Takes::value},
+    {"--ledger", Takes::maybe},
+    {"--steps", Takes::value},
+    {"--epochs", Takes::value},
+    {"--save", Takes::value},
+    {"--save-every", Takes::value},
+    {"--trace", Takes::value},
+    {"--dump-gradients", Takes::value},
+};
 
 template <class T>
 T number(const std::string& text, const std::string& option, T least) {
@@ -58,6 +94,22 @@ std::vector<std::string> values_of(const std::vector<std::string>& words, const 
 std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& option) {
   const auto values = values_of(words, option);
   return values.empty() ? std::nullopt : std::optional(values.back());
+}
+
+std::vector<std::string> without_exchange(const std::vector<std::string>& words) {
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto equals = words[i].find('=');
+    const auto* option = std::find_if(std::begin(kExchange), std::end(kExchange),
+                                      [name = words[i].substr(0, equals)](const auto& o) { return name == o.name; });
+    if (option == std::end(kExchange)) {
+      kept.push_back(words[i]);
+      continue;
+    }
+    if (equals != std::string::npos || option->takes == Takes::nothing) continue;
+    if (option->takes == Takes::value || (i + 1 < words.size() && words[i + 1].rfind('-', 0) != 0)) ++i;
+  }
+  return kept;
 }
 
 CompareOptions parse_compare(const std::vector<std::string>& arguments) {

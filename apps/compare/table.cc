@@ -45,6 +45,23 @@ std::string interval(const Median& m, int decimals) {
   return fmt::format("{:.{}f} ({:.{}f} … {:.{}f})", m.value, decimals, m.low, decimals, m.high, decimals);
 }
 
+/// "91.02 ± 0.13"; without the spread of one run.
+std::string mean_text(std::optional<double> mean, std::optional<double> spread, int decimals) {
+  if (!mean) return "–";
+  return fmt::format("{:.{}f}", *mean, decimals) + (spread ? fmt::format(" ± {:.{}f}", *spread, decimals) : "");
+}
+
+/// Mean and standard deviation over runs; the latter needs two of them.
+void summarise_runs(const std::vector<double>& values, std::optional<double>& mean, std::optional<double>& spread) {
+  if (values.empty()) return;
+  const auto n = static_cast<double>(values.size());
+  double centre = 0, squares = 0;
+  for (double v : values) centre += v / n;
+  for (double v : values) squares += (v - centre) * (v - centre);
+  mean = centre;
+  if (values.size() > 1) spread = std::sqrt(squares / (n - 1));
+}
+
 int decimals_for(double value) { return value < 10 ? 2 : value < 100 ? 1 : 0; }
 
 /// A width in letters, not bytes: "…" counts one.
@@ -57,9 +74,11 @@ using Cells = std::vector<std::vector<std::string>>;  // the first line is the h
 Cells cells(const TableHead& head, const std::vector<Row>& rows) {
   const auto any = [&](auto has) { return std::any_of(rows.begin(), rows.end(), has); };
   const bool accuracy = any([](const Row&r) { return r.accuracy.has_value(); }),
+             loss = any([](const Row&r) { return r.loss.has_value(); }),
              bound = any([](const Row&r) { return r.bound_ms.has_value(); });
   Cells all{{"set", "ms a step (95 %)", "to the first (95 %)", "MB sent", "of dense", "exposed ms"}};
   if (accuracy) all[0].push_back("accuracy %");
+  if (loss) all[0].push_back("test loss");
   if (head.target_accuracy) all[0].push_back(fmt::format("s to {:g} %", *head.target_accuracy));
   if (bound) all[0].insert(all[0].end(), {"computing ms", "exchanging ms", "bound ms", "over bound"});
   for (const Row& r : rows) {
@@ -78,10 +97,8 @@ Cells cells(const TableHead& head, const std::vector<Row>& rows) {
     line.push_back(r.bytes_sent && r.bytes_dense > 0 ? fmt::format("{:.1f} %", 100 * *r.bytes_sent / r.bytes_dense)
                                                      : "–");
     line.push_back(fmt::format("{:.{}f}", r.exposed_ms, decimals_for(r.step_ms.value)));
-    if (accuracy)
-      line.push_back(!r.accuracy         ? "–"
-                     : r.accuracy_spread ? fmt::format("{:.2f} ± {:.2f}", *r.accuracy, *r.accuracy_spread)
-                                         : fmt::format("{:.2f}", *r.accuracy));
+    if (accuracy) line.push_back(mean_text(r.accuracy, r.accuracy_spread, 2));
+    if (loss) line.push_back(mean_text(r.loss, r.loss_spread, 4));
     if (head.target_accuracy)
       line.push_back(r.seconds_to_target ? fmt::format("{:.1f}", *r.seconds_to_target)
                                          : fmt::format("reached by {} of {}", r.reached_target, r.runs));
@@ -148,7 +165,7 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
   std::vector<Row> rows(trials.size());
   for (std::size_t s = 0; s < trials.size(); ++s) {
     Row& row = rows[s];
-    std::vector<double> blocks, ratios, accuracies, times;
+    std::vector<double> blocks, ratios, accuracies, losses, times;
     std::vector<Trial::Step> all;
     for (std::size_t r = 0; r < trials[s].size(); ++r) {
       const Trial& trial = trials[s][r];
@@ -164,7 +181,10 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
         const auto first = parts_of(counted[0][r], parts);
         for (std::size_t p = 0; p < parts; ++p) ratios.push_back(own[p] / first[p]);
       }
-      if (!trial.evaluations.empty()) accuracies.push_back(trial.evaluations.back().accuracy);
+      if (!trial.evaluations.empty()) {
+        accuracies.push_back(trial.evaluations.back().accuracy);
+        if (const auto loss = trial.evaluations.back().loss) losses.push_back(*loss);
+      }
       if (!target_accuracy) continue;
       const auto reached = std::find_if(trial.evaluations.begin(), trial.evaluations.end(),
                                         [&](const auto& e) { return e.accuracy >= *target_accuracy; });
@@ -179,13 +199,8 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
     row.bytes_dense = median_of(all, &Trial::Step::bytes_dense);
     row.exposed_ms = median_of(all, &Trial::Step::exposed_ms);
     if (row.reached_target == row.runs) row.seconds_to_target = median(times).value;
-    if (accuracies.empty()) continue;
-    double mean = 0, squares = 0;
-    const auto n = static_cast<double>(accuracies.size());
-    for (double a : accuracies) mean += a / n;
-    for (double a : accuracies) squares += (a - mean) * (a - mean);
-    row.accuracy = mean;
-    if (accuracies.size() > 1) row.accuracy_spread = std::sqrt(squares / (n - 1));
+    summarise_runs(accuracies, row.accuracy, row.accuracy_spread);
+    if (losses.size() == accuracies.size()) summarise_runs(losses, row.loss, row.loss_spread);
   }
   return rows;
 }
@@ -236,6 +251,8 @@ std::string table_json(const TableHead& head, const std::vector<Row>& rows) {
       set["bytes_dense"] = r.bytes_dense, set["exposed_ms"] = r.exposed_ms;
       if (r.accuracy) set["accuracy"] = *r.accuracy;
       if (r.accuracy_spread) set["accuracy_spread"] = *r.accuracy_spread;
+      if (r.loss) set["loss"] = *r.loss;
+      if (r.loss_spread) set["loss_spread"] = *r.loss_spread;
       if (head.target_accuracy) set["reached_target"] = r.reached_target;
       if (r.seconds_to_target) set["seconds_to_target"] = *r.seconds_to_target;
       if (r.compute_ms) set["compute_ms"] = *r.compute_ms;

@@ -19,10 +19,12 @@ std::vector<std::string> lines_of(const std::string& path) {
 
 nlohmann::json parsed(const std::string& line) { return nlohmann::json::parse(line, nullptr, false); }
 
-double number(const nlohmann::json& object, const char* key) {
+std::optional<double> if_number(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->get<double>() : 0;
+  return found != object.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
 }
+
+double number(const nlohmann::json& object, const char* key) { return if_number(object, key).value_or(0); }
 
 /// What went wrong in one line: our sentence if there is one, else the last words.
 std::string error_in(const std::string& err, int exit_code) {
@@ -54,7 +56,8 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
     const auto entry = parsed(line);
     if (!entry.is_object()) continue;
     if (entry.contains("eval"))
-      t.evaluations.push_back({number(entry["eval"], "seconds"), 100 - number(entry["eval"], "top1_error")});
+      t.evaluations.push_back({number(entry["eval"], "seconds"), 100 - number(entry["eval"], "top1_error"),
+                               if_number(entry["eval"], "loss")});
     else if (entry.contains("step"))
       t.steps.push_back({number(entry, "step_ms"), number(entry, "exposed_ms"),
                          entry.contains("bytes_sent") && entry["bytes_sent"].is_null()

@@ -18,6 +18,7 @@ struct Trial {
   std::vector<Step> steps;  ///< in their order
   struct Evaluation {
     double seconds = 0, accuracy = 0;  ///< since the start of training; per cent
+    std::optional<double> loss{};      ///< over the test set; none: not finite
   };
   std::vector<Evaluation> evaluations;
 };

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 /// Vectorised loops over host memory. Parallel over kernel_threads() where it pays; results do not depend on it.
@@ -6,6 +7,10 @@ namespace laconic::cpu {
 
 /// Shortest part worth a thread of its own, in floats.
 inline constexpr std::int64_t kGrain = 32768;
+/// The same in rows of so many elements, at least 1. One element takes as long as `cost` floats of a simple loop.
+inline std::int64_t row_grain(std::int64_t elements, std::int64_t cost = 1) {
+  return std::max<std::int64_t>(1, kGrain / cost / std::max<std::int64_t>(elements, 1));
+}
 
 void fill(float* y, float value, std::int64_t n);
 void add(float* y, const float* x, std::int64_t n);                   ///< y += x

@@ -19,17 +19,15 @@ LACONIC_MULTIVERSION void scatter_part(float* LACONIC_RESTRICT dw, const float* 
 }  // namespace
 
 void embedding_forward(float* y, const float* w, const std::int64_t* index, std::int64_t n, std::int64_t dim) {
-  parallel_for(n, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(dim, 1)),
-               [=](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t i = begin; i < end; ++i) std::copy_n(w + index[i] * dim, dim, y + i * dim);
-               });
+  parallel_for(n, row_grain(dim), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) std::copy_n(w + index[i] * dim, dim, y + i * dim);
+  });
 }
 
 void embedding_backward(float* dw, const float* dy, const std::int64_t* index, std::int64_t n, std::int64_t dim) {
-  parallel_for(dim, std::max<std::int64_t>(16, kGrain / std::max<std::int64_t>(n, 1)),
-               [=](std::int64_t begin, std::int64_t end) {
-                 scatter_part(dw + begin, dy + begin, index, n, end - begin, dim);
-               });
+  parallel_for(dim, std::max<std::int64_t>(16, row_grain(n)), [=](std::int64_t begin, std::int64_t end) {
+    scatter_part(dw + begin, dy + begin, index, n, end - begin, dim);
+  });
 }
 
 }  // namespace laconic::cpu

@@ -1,7 +1,5 @@
 #include "core/cpu/gru.h"
 
-#include <algorithm>
-
 #include "core/cpu/elementwise.h"
 #include "core/cpu/vector_math.h"
 #include "core/parallel.h"
@@ -9,9 +7,7 @@
 namespace laconic::cpu {
 namespace {
 
-std::int64_t grain(std::int64_t hidden) {
-  return std::max<std::int64_t>(1, kGrain / 32 / std::max<std::int64_t>(hidden, 1));
-}
+constexpr std::int64_t kCost = 32;  // of one element of a state: its exponentials
 
 LACONIC_MULTIVERSION void forward_row(float* LACONIC_RESTRICT gates, float* LACONIC_RESTRICT q,
                                       float* LACONIC_RESTRICT h, const float* LACONIC_RESTRICT recurrent,
@@ -50,7 +46,7 @@ LACONIC_MULTIVERSION void backward_row(float* LACONIC_RESTRICT dgates, float* LA
 
 void gru_cell_forward(float* gates, float* q, float* h, const float* recurrent, const float* bias,
                       const float* h_before, std::int64_t batch, std::int64_t hidden) {
-  parallel_for(batch, grain(hidden), [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(batch, row_grain(hidden, kCost), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b)
       forward_row(gates + 3 * b * hidden, q + b * hidden, h + b * hidden, recurrent + 3 * b * hidden, bias,
                   h_before + b * hidden, hidden);
@@ -59,7 +55,7 @@ void gru_cell_forward(float* gates, float* q, float* h, const float* recurrent, 
 
 void gru_cell_backward(float* dgates, float* drecurrent, float* dh, const float* gates, const float* q,
                        const float* h_before, std::int64_t batch, std::int64_t hidden) {
-  parallel_for(batch, grain(hidden), [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(batch, row_grain(hidden, kCost), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b)
       backward_row(dgates + 3 * b * hidden, drecurrent + 3 * b * hidden, dh + b * hidden, gates + 3 * b * hidden,
                    q + b * hidden, h_before + b * hidden, hidden);

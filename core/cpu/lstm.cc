@@ -1,7 +1,5 @@
 #include "core/cpu/lstm.h"
 
-#include <algorithm>
-
 #include "core/cpu/elementwise.h"
 #include "core/cpu/vector_math.h"
 #include "core/parallel.h"
@@ -9,9 +7,7 @@
 namespace laconic::cpu {
 namespace {
 
-std::int64_t grain(std::int64_t hidden) {
-  return std::max<std::int64_t>(1, kGrain / 32 / std::max<std::int64_t>(hidden, 1));
-}
+constexpr std::int64_t kCost = 32;  // of one element of a state: its exponentials
 
 LACONIC_MULTIVERSION void forward_row(float* LACONIC_RESTRICT gates, float* LACONIC_RESTRICT c,
                                       float* LACONIC_RESTRICT h, const float* LACONIC_RESTRICT c_before,
@@ -49,7 +45,7 @@ LACONIC_MULTIVERSION void backward_row(float* LACONIC_RESTRICT dgates, float* LA
 
 void lstm_cell_forward(float* gates, float* c, float* h, const float* c_before, std::int64_t batch,
                        std::int64_t hidden) {
-  parallel_for(batch, grain(hidden), [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(batch, row_grain(hidden, kCost), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b)
       forward_row(gates + 4 * b * hidden, c + b * hidden, h + b * hidden, c_before + b * hidden, hidden);
   });
@@ -57,7 +53,7 @@ void lstm_cell_forward(float* gates, float* c, float* h, const float* c_before, 
 
 void lstm_cell_backward(float* dgates, float* dc, const float* dh, const float* gates, const float* c,
                         const float* c_before, std::int64_t batch, std::int64_t hidden) {
-  parallel_for(batch, grain(hidden), [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(batch, row_grain(hidden, kCost), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b)
       backward_row(dgates + 4 * b * hidden, dc + b * hidden, dh + b * hidden, gates + 4 * b * hidden, c + b * hidden,
                    c_before + b * hidden, hidden);

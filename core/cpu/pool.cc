@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/cpu/elementwise.h"
 #include "core/cpu/onednn.h"
 #include "core/cpu/pool_avx512.h"
 #include "core/cpu/simd.h"
@@ -100,8 +101,6 @@ LACONIC_MULTIVERSION void average_backward_part(float* dx, const float* dy, std:
       }
 }
 
-std::int64_t grain(std::int64_t image) { return std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(image, 1)); }
-
 }  // namespace
 
 void max_forward_simple(float* y, std::uint8_t* index, const float* x, const PoolShape& s, std::int64_t images) {
@@ -142,7 +141,7 @@ void max_backward_simple(float* dx, const float* dy, const std::uint8_t* index, 
 void max_pool_forward(float* y, std::uint8_t* index, const float* x, const PoolShape& s) {
   const std::int64_t image = s.h * s.w * s.width, out = s.out_h * s.out_w * s.width;
   const auto part = has_avx512() ? max_forward_avx512 : max_forward_simple;
-  parallel_for(s.images, grain(image), [=](std::int64_t b, std::int64_t e) {
+  parallel_for(s.images, row_grain(image), [=](std::int64_t b, std::int64_t e) {
     part(y + b * out, index ? index + b * out : nullptr, x + b * image, s, e - b);
   });
 }
@@ -150,14 +149,14 @@ void max_pool_forward(float* y, std::uint8_t* index, const float* x, const PoolS
 void max_pool_backward(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s) {
   const std::int64_t image = s.h * s.w * s.width, out = s.out_h * s.out_w * s.width;
   const auto part = has_avx512() ? max_backward_avx512 : max_backward_simple;
-  parallel_for(s.images, grain(image),
+  parallel_for(s.images, row_grain(image),
                [=](std::int64_t b, std::int64_t e) { part(dx + b * image, dy + b * out, index + b * out, s, e - b); });
 }
 
 void average_pool_forward(float* y, const float* x, std::int64_t images, std::int64_t h, std::int64_t w,
                           std::int64_t width, const std::vector<Span>& rows, const std::vector<Span>& columns) {
   const std::int64_t image = h * w * width, out = static_cast<std::int64_t>(rows.size() * columns.size()) * width;
-  parallel_for(images, grain(image), [&](std::int64_t b, std::int64_t e) {
+  parallel_for(images, row_grain(image), [&](std::int64_t b, std::int64_t e) {
     average_forward_part(y + b * out, x + b * image, e - b, h, w, width, rows, columns);
   });
 }
@@ -165,7 +164,7 @@ void average_pool_forward(float* y, const float* x, std::int64_t images, std::in
 void average_pool_backward(float* dx, const float* dy, std::int64_t images, std::int64_t h, std::int64_t w,
                            std::int64_t width, const std::vector<Span>& rows, const std::vector<Span>& columns) {
   const std::int64_t image = h * w * width, out = static_cast<std::int64_t>(rows.size() * columns.size()) * width;
-  parallel_for(images, grain(image), [&](std::int64_t b, std::int64_t e) {
+  parallel_for(images, row_grain(image), [&](std::int64_t b, std::int64_t e) {
     average_backward_part(dx + b * image, dy + b * out, e - b, h, w, width, rows, columns);
   });
 }

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/cpu/elementwise.h"
 #include "core/parallel.h"
 
 namespace laconic::cpu {
 namespace {
-std::int64_t grain(std::int64_t classes) {
-  return std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(classes, 1));
-}
+constexpr std::int64_t kCost = 8;  // of one class: its exponential
 }  // namespace
 
 std::int64_t first_bad_label(const std::int64_t* labels, std::int64_t rows, std::int64_t classes) {
@@ -20,7 +19,7 @@ std::int64_t first_bad_label(const std::int64_t* labels, std::int64_t rows, std:
 
 void softmax_cross_entropy(double* loss, float* p, const float* x, const std::int64_t* labels, std::int64_t rows,
                            std::int64_t classes, float smoothing) {
-  parallel_for(rows, grain(classes), [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows, row_grain(classes, kCost), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const float* row = x + i * classes;
       float largest = row[0];
@@ -49,7 +48,7 @@ void softmax_cross_entropy(double* loss, float* p, const float* x, const std::in
 void softmax_cross_entropy_backward(float* dx, const float* p, const std::int64_t* labels, std::int64_t rows,
                                     std::int64_t classes, float smoothing, float scale) {
   const float everywhere = smoothing / static_cast<float>(classes);
-  parallel_for(rows, grain(classes), [=](std::int64_t begin, std::int64_t end) {
+  parallel_for(rows, row_grain(classes, kCost), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       for (std::int64_t k = i * classes; k < (i + 1) * classes; ++k) dx[k] = scale * (p[k] - everywhere);
       dx[i * classes + labels[i]] -= scale * (1.0f - smoothing);

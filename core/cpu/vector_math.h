@@ -4,8 +4,8 @@
 
 #include "core/cpu/simd.h"
 
-/// Exponentials without branches or calls: a LACONIC_MULTIVERSION loop over them becomes vector code for its instruction
-/// set. NaN stays NaN.
+/// Exponentials without branches or calls: a LACONIC_MULTIVERSION loop over them becomes vector code for its
+/// instruction set. NaN stays NaN.
 namespace laconic::cpu {
 
 /// e^x within 2 units in the last place for x in [-86, 88]; x beyond is taken as the bound.

@@ -84,7 +84,8 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, c
       give(1, [&](std::int64_t c) { return sum_gx[c] * inverse[c]; });
       give(2, [&](std::int64_t c) { return sum_g[c]; });
       if (grads.wants(0)) {
-        // dx = gamma/sigma (g - mean(g) - xhat mean(g xhat)), with xhat = (x - mean)/sigma, as a g + b x + d per channel
+        // dx = gamma/sigma (g - mean(g) - xhat mean(g xhat)), with xhat = (x - mean)/sigma,
+        // as a g + b x + d per channel
         std::vector<float> a(channels), b(channels), d(channels);
         for (std::int64_t c = 0; c < channels; ++c) {
           a[c] = gam[c] * inverse[c];

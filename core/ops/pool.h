@@ -13,8 +13,9 @@ struct PoolOptions {
 
 /// Largest value of each kernel x kernel window.   x : [N, C, H, W]  ->  y : [N, C, H', W'],
 ///   H' = (H + 2 pad - kernel) / stride + 1, rounded down (up with ceil_mode, but no window starts in the right
-///   padding) dx : dy goes to the first largest element of each window.   Saves one byte per output.   Keeps the
-///   layout. source   PyTorch's semantics.
+///   padding)
+///   dx : dy goes to the first largest element of each window.   Saves one byte per output.   Keeps the layout.
+///   source   PyTorch's semantics.
 /// Throws ShapeError if x is not 4-d, pad > kernel / 2, kernel > 16, or the kernel is larger than the padded image.
 Tensor max_pool2d(const Tensor& x, const PoolOptions& options);
 

@@ -48,10 +48,11 @@ class Gathered {
 ///            step 0   0 1                 0 1                     0 3
 ///            step 1   0 1 2 3             0 1 2 3                 0 3 2
 ///            step 2                                               0 3 2 1
-///   cost     doubling, Bruck: ceil(lg N) alpha, ring: (N-1) alpha;  each + (N-1)(n + 4) beta     n bytes: mean of a
-///   part instead  ring_allgather or doubling_allgather for floats of known lengths source   Bruck et al. 1997; Thakur,
-///   Rabenseifner & Gropp 2005; RedSync 2.2 (sparse synchronisation) throws   CommError if a rank is lost, or if a
-///   message is not the parts that it must be (then nothing is read
+///   cost     doubling, Bruck: ceil(lg N) alpha, ring: (N-1) alpha;  each + (N-1)(n + 4) beta
+///            n bytes: mean of a part
+///   instead  ring_allgather or doubling_allgather for floats of known lengths
+///   source   Bruck et al. 1997; Thakur, Rabenseifner & Gropp 2005; RedSync 2.2 (sparse synchronisation)
+///   throws   CommError if a rank is lost, or if a message is not the parts that it must be (then nothing is read
 ///            outside of it); UsageError if `mine` is longer than most_bytes, or most_bytes 4 GiB or more
 Task<> allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes,
                   Gathered& all);  ///< doubling for powers of two, else Bruck

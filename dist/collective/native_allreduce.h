@@ -9,8 +9,8 @@ namespace laconic::dist {
 ///
 /// Who sends what is the vendor's secret, so there is no cost function, and the bytes are not in the accounting. Its
 /// operations match by slot, as all others do, if every slot was prepared; slot 0 needs no preparation. Not for
-/// subgroups. throws  UsageError if the transport has none (threads of one process) or the slot was not prepared;
-/// CommError
+/// subgroups.
+/// throws  UsageError if the transport has none (threads of one process) or the slot was not prepared; CommError
 Task<> native_allreduce(Communicator& comm, Slice<float> x);
 
 /// Makes slots [first, first + count) ready for native_allreduce, with one of the vendor's algorithms. All ranks

@@ -53,30 +53,33 @@ Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket) {
   std::abort();  // not reached
 }
 
-Cost cost_of(const Bucket& bucket, int N) {
-  const double bytes = static_cast<double>(bucket.elements) * sizeof(float);
-  switch (bucket.algorithm) {
+}  // namespace
+
+std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group, int pieces) {
+  switch (algorithm) {
     case Algorithm::butterfly:
       return butterfly_allreduce_cost(N, bytes);
     case Algorithm::ring:
-      return ring_allreduce_cost(N, bytes, {.count = bucket.pieces});
+      return ring_allreduce_cost(N, bytes, {.count = pieces});
     case Algorithm::doubling:
       return doubling_allreduce_cost(N, bytes);
     case Algorithm::hierarchical:
-      return hierarchical_allreduce_cost(N, bytes, bucket.group);
+      return hierarchical_allreduce_cost(N, bytes, group);
     case Algorithm::mpi:
-      break;
+      return std::nullopt;
   }
   std::abort();  // not reached
 }
 
-}  // namespace
-
 std::optional<double> bytes_of_step(const Plan& plan, int N) {
   if (N == 1) return 0;
-  if (plan.has(Algorithm::mpi)) return std::nullopt;
   double bytes = 0;
-  for (const Bucket& bucket : plan.buckets) bytes += cost_of(bucket, N).all_bytes;
+  for (const Bucket& b : plan.buckets) {
+    const double size = static_cast<double>(b.elements) * sizeof(float);
+    const std::optional<Cost> cost = allreduce_cost(b.algorithm, N, size, b.group, b.pieces);
+    if (!cost) return std::nullopt;
+    bytes += cost->all_bytes;
+  }
   return bytes / N;
 }
 
@@ -85,10 +88,7 @@ const char* to_string(Overlap overlap) { return kOverlaps[static_cast<int>(overl
 Overlap overlap_named(const std::string& name) {
   for (int i = 0; i < static_cast<int>(std::size(kOverlaps)); ++i)
     if (name == kOverlaps[i]) return static_cast<Overlap>(i);
-  const std::string near = nearest(name, kOverlaps, std::size(kOverlaps));
-  throw UsageError(concat("unknown value '", name,
-                          "' (--overlap): ", near.empty() ? "" : concat("did you mean ", near, "? "),
-                          "There are none, backward, forward."));
+  refuse_unknown("value", name, "--overlap", {std::begin(kOverlaps), std::end(kOverlaps)});
 }
 
 AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options)

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/collective/cost.h"
 #include "dist/engine.h"
 #include "dist/plan.h"
 #include "dist/sync/strategy.h"
@@ -17,6 +18,11 @@ enum class Overlap : std::uint8_t { none, backward, forward };
 const char* to_string(Overlap overlap);
 /// throws UsageError (suggests the nearest)
 Overlap overlap_named(const std::string& name);
+
+/// What the sum over N ranks of so many bytes takes, as the collective that does it says: by this algorithm, in groups
+/// of `group` where it is hierarchical, in so many pieces where it is a ring. Nothing for Algorithm::mpi, which has no
+/// formula.
+std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group = 0, int pieces = 1);
 
 /// What the gradients of a step are on the network, the mean over N ranks; nothing if MPI's own allreduce moves some.
 std::optional<double> bytes_of_step(const Plan& plan, int N);

@@ -39,6 +39,11 @@ const SparseMethod* sparse_method(const std::string& sync) {
   return nullptr;
 }
 
+const std::vector<std::string>& selector_names() {
+  static const std::vector<std::string> names = {"paper", "auto", "radix", "trimmed", "search", "sampled", "exact"};
+  return names;
+}
+
 void require_sensible(const SparseMethod& m, const SparseOptions& o, const std::string& optimizer, bool clips_values) {
   require<UsageError>(!m.corrects || optimizer == "sgd", "--sync ", m.name,
                       " corrects the momentum of sgd on every worker, ", optimizer,
@@ -89,12 +94,9 @@ Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o) {
   } else if (o.selector == "auto") {
     d.kind = Dispatch::Kind::automatic;
   } else {
-    const char* const names[] = {"paper", "auto", "radix", "trimmed", "search", "sampled", "exact"};
-    const bool known = std::find(std::begin(names), std::end(names), o.selector) != std::end(names);
-    const std::string near = nearest(o.selector, names, std::size(names));
-    require<UsageError>(known, "unknown value '", o.selector,
-                        "' (--selector): ", near.empty() ? "" : concat("did you mean ", near, "? "),
-                        "There are paper, auto, radix, trimmed, search, sampled, exact.");
+    const std::vector<std::string>& names = selector_names();
+    if (std::find(names.begin(), names.end(), o.selector) == names.end())
+      refuse_unknown("value", o.selector, "--selector", names);
     d.method = compress::method_from(o.selector, "--selector");
   }
   return d;

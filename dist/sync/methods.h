@@ -15,9 +15,10 @@ namespace laconic::dist {
 ///   dgc                 the same with a threshold estimated from a sample and a ramp of densities (Lin et al. 2018)
 ///   topk                the exact top k of V; the optimiser's momentum on what is received (no correction)
 ///   gradient-dropping   about k above an estimated threshold, likewise (Aji & Heafield 2017)
-///   adacomp             what is large in its bin, likewise; values as they are, its paper quantises them (Chen et al.
-///   2018) strom               plus or minus a threshold for all that reaches it, likewise (Strom 2015) randomk k drawn
-///   by keys that all ranks share, summed by a ring without indices, likewise
+///   adacomp             what is large in its bin, likewise; values as they are, its paper quantises them
+///                       (Chen et al. 2018)
+///   strom               plus or minus a threshold for all that reaches it, likewise (Strom 2015)
+///   randomk             k drawn by keys that all ranks share, summed by a ring without indices, likewise
 struct SparseMethod {
   const char* name;
   bool corrects;                           ///< momentum correction
@@ -29,10 +30,13 @@ const std::vector<SparseMethod>& sparse_methods();
 /// Null if `sync` is none of them.
 const SparseMethod* sparse_method(const std::string& sync);
 
+/// What --selector can be.
+const std::vector<std::string>& selector_names();
+
 /// What the command line says about them.
 struct SparseOptions {
   double density = 1e-3;                 ///< --density: (0, 1]
-  std::string selector = "paper";        ///< --selector: paper | auto | radix | trimmed | search | sampled | exact
+  std::string selector = "paper";        ///< --selector: one of selector_names()
   bool quantised = false;                ///< --qrgc
   bool feedback = true;                  ///< --qrgc-feedback
   bool masking = true;                   ///< no --no-mask

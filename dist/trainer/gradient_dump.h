@@ -11,8 +11,8 @@ namespace laconic {
 /// to be chosen from, at steps 1, 10, 100, 1000, …: material for trying selectors and codecs.
 ///
 ///   DIR/step-000100/conv1.weight.f32            this rank's own gradient, plain order, little-endian float32, no
-///   header DIR/step-000100/conv1.weight.residual.f32   V, with what this step has added (--sync redsync and its
-///   neighbours)
+///                                               header
+///   DIR/step-000100/conv1.weight.residual.f32   V, with what this step has added (--sync redsync and its neighbours)
 ///
 /// Stands between the arena and its listener. throws DataError: a file cannot be written
 class GradientDump final : public ParameterListener {

@@ -18,14 +18,21 @@ namespace {
 
 /// "redsync, 0.1 % by paper", "strom, threshold 0.01", "topk, 1 %"
 std::string strategy_text(const dist::SparseMethod& method, const dist::SparseOptions& o) {
-  if (!method.has_density) return o.threshold > 0 ? fmt::format("{}, threshold {:g}", method.name, o.threshold) : method.name;
-  return fmt::format("{}, {:g} %{}{}", method.name, 100 * o.density, method.method ? "" : " by " + o.selector, o.quantised ? ", signs" : "");
+  if (!method.has_density)
+    return o.threshold > 0 ? fmt::format("{}, threshold {:g}", method.name, o.threshold) : method.name;
+  return fmt::format("{}, {:g} %{}{}", method.name, 100 * o.density, method.method ? "" : " by " + o.selector,
+                     o.quantised ? ", signs" : "");
 }
 
 }  // namespace
 
 Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions options, Observer* observer)
-    : worker_(worker), workload_(workload), o_(std::move(options)), observer_(worker.rank == 0 ? observer : nullptr), clock_(std::make_unique<StepClock>()), bytes_before_(worker.engine.counters().sent.bytes) {
+    : worker_(worker),
+      workload_(workload),
+      o_(std::move(options)),
+      observer_(worker.rank == 0 ? observer : nullptr),
+      clock_(std::make_unique<StepClock>()),
+      bytes_before_(worker.engine.counters().sent.bytes) {
   if (const dist::SparseMethod* method = dist::sparse_method(o_.sync)) {
     dist::require_sensible(*method, o_.sparse, o_.optimizer.name, o_.clip.kind == Clip::Kind::value);
     require<UsageError>(o_.optimizer.dampening == 0, "--sync ", o_.sync, " knows no dampening: leave it out");
@@ -42,7 +49,8 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   dist::check_fingerprint(worker_.engine, fingerprint());
   agree_on_plan();
   make_strategy();
-  if (!o_.dump_gradients.empty() && worker_.rank == 0) dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
+  if (!o_.dump_gradients.empty() && worker_.rank == 0)
+    dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
   arena_->set_listener(dump_ ? static_cast<ParameterListener*>(dump_.get()) : strategy_.get());
   figures_slot_ = worker_.engine.reserve_slots(1);
   if (o_.resume.empty()) {
@@ -60,22 +68,26 @@ Trainer::~Trainer() {
 }
 
 void Trainer::make_strategy() {
-  const dist::Update update = [this](Parameter& p, Rows rows, const dist::StepContext& context) { apply(p, rows, context); };
+  const dist::Update update = [this](Parameter& p, Rows rows, const dist::StepContext& context) {
+    apply(p, rows, context);
+  };
   const dist::SparseMethod* method = dist::sparse_method(o_.sync);
-  require<UsageError>(method != nullptr || !plan_.sparse(), "the plan sends a choice of some parameters, and --sync ", o_.sync,
-                      " sends all of them (--plan): take the strategy that it was made for");
+  require<UsageError>(method != nullptr || !plan_.sparse(), "the plan sends a choice of some parameters, and --sync ",
+                      o_.sync, " sends all of them (--plan): take the strategy that it was made for");
   if (o_.sync == "none") {
     strategy_ = std::make_unique<dist::NoSync>(*arena_, update);
     return;
   }
   if (o_.sync == "allreduce") {
-    strategy_ = std::make_unique<dist::AllreduceSync>(*arena_, worker_.engine, plan_, update, dist::AllreduceSync::Options{.mean = o_.mean, .overlap = o_.overlap});
+    strategy_ = std::make_unique<dist::AllreduceSync>(
+        *arena_, worker_.engine, plan_, update, dist::AllreduceSync::Options{.mean = o_.mean, .overlap = o_.overlap});
     return;
   }
   require<UsageError>(method != nullptr, "unknown strategy '", o_.sync, "' (--sync): see --help");
   for (const dist::Bucket& bucket : plan_.buckets)
-    require<UsageError>(dist::fits(*method, bucket.choice), "the plan chooses from ", bucket.name, " by '", dist::to_string(bucket.choice),
-                        "', which is not for --sync ", o_.sync, " (--plan): make the plan for this strategy");
+    require<UsageError>(dist::fits(*method, bucket.choice), "the plan chooses from ", bucket.name, " by '",
+                        dist::to_string(bucket.choice), "', which is not for --sync ", o_.sync,
+                        " (--plan): make the plan for this strategy");
   dist::RedSync::Options options = dist::redsync_options(*method, o_.sparse, steps_per_epoch());
   options.mean = o_.mean;
   options.overlap = o_.overlap;
@@ -105,7 +117,8 @@ void Trainer::load_init() {
 void Trainer::agree_on_plan() {
   constexpr std::uint64_t kMaxPlanBytes = std::uint64_t{1} << 30;
   dist::PlanOptions options = o_.plan;
-  if (const dist::SparseMethod* method = dist::sparse_method(o_.sync)) options.sparse = dist::dispatch_of(*method, o_.sparse);
+  if (const dist::SparseMethod* method = dist::sparse_method(o_.sync))
+    options.sparse = dist::dispatch_of(*method, o_.sparse);
   if (worker_.size == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
   const auto read = [](const std::string& path) {
     std::ifstream in(path, std::ios::binary);
@@ -129,23 +142,28 @@ void Trainer::agree_on_plan() {
     if (worker_.rank == 0) {
       const std::string stored = dist::Plan::from_json(manifest.plan, arena_->parameters(), checkpoint).json();
       if (stored != text && o_.sync != "none")
-        fmt::print(stderr, "laconic: note: messages travel by the plan that is stored in {}, not by the one of these options\n", checkpoint);
+        fmt::print(stderr,
+                   "laconic: note: messages travel by the plan that is stored in {}, not by the one of these options\n",
+                   checkpoint);
       text = stored;
     }
   }
   if (worker_.size > 1) {
     std::uint64_t size = text.size();
     const auto send = [&](Slice<std::byte> bytes) {
-      worker_.engine.run("broadcast of the plan", [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); });
+      worker_.engine.run("broadcast of the plan",
+                         [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); });
     };
     send(Slice<std::uint64_t>(&size, 1).bytes());
-    require<CommError>(size <= kMaxPlanBytes, "plan: rank 0 announces ", size, " bytes. Start all ranks with the same program.");
+    require<CommError>(size <= kMaxPlanBytes, "plan: rank 0 announces ", size,
+                       " bytes. Start all ranks with the same program.");
     text.resize(size);
     send(Slice<char>(text.data(), text.size()).bytes());
   }
   plan_ = dist::Plan::from_json(text, arena_->parameters(), where);
   require<UsageError>(!plan_.has(dist::Algorithm::mpi) || o_.sync == "none" || dist::ranks_under_mpirun() > 0,
-                      "the algorithm mpi needs ranks that MPI has started (--allreduce): start them with laconic launch -n N, or use ring");
+                      "the algorithm mpi needs ranks that MPI has started (--allreduce): start them with laconic "
+                      "launch -n N, or use ring");
 }
 
 /// Rank 0's parameters and buffers on every rank.
@@ -157,19 +175,26 @@ void Trainer::make_equal() {
   send("broadcast of the weights", arena_->values().slice().bytes());
   for (const auto& p : arena_->parameters()) p->value().bump_version();
   for (const auto& [name, tensor] : workload_.model().named_buffers())
-    send("broadcast of buffers", Slice<std::byte>(static_cast<std::byte*>(tensor.raw_data()), tensor.bytes(), tensor.device()));
+    send("broadcast of buffers",
+         Slice<std::byte>(static_cast<std::byte*>(tensor.raw_data()), tensor.bytes(), tensor.device()));
 }
 
 std::string Trainer::fingerprint() const {
   const OptimizerOptions& opt = o_.optimizer;
-  return concat("model=", o_.model_name, "\nparameters=", arena_->elements(), "\n", workload_.fingerprint(), "\nseed=", o_.seed,
-                "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov, " decay=", opt.decay.weight_decay, " ",
-                opt.decay.norm_and_bias, "\nlr=", o_.lr, "\nschedule=", o_.schedule.text(), "\nclip=", static_cast<int>(o_.clip.kind), ":",
-                o_.clip.limit, "\naccumulate=", o_.accumulate, "\ndropout=", o_.dropout, "\nsync=", o_.sync, "\nmean=", o_.mean,
-                "\non-nan=", o_.skip_nan, dist::sparse_method(o_.sync) ? "\nsparse=" + dist::to_string(*dist::sparse_method(o_.sync), o_.sparse) : "", "\nplan=", o_.plan_file.empty() ? dist::to_string(o_.plan) : "of a file");
+  return concat(
+      "model=", o_.model_name, "\nparameters=", arena_->elements(), "\n", workload_.fingerprint(), "\nseed=", o_.seed,
+      "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov,
+      " decay=", opt.decay.weight_decay, " ", opt.decay.norm_and_bias, "\nlr=", o_.lr,
+      "\nschedule=", o_.schedule.text(), "\nclip=", static_cast<int>(o_.clip.kind), ":", o_.clip.limit,
+      "\naccumulate=", o_.accumulate, "\ndropout=", o_.dropout, "\nsync=", o_.sync, "\nmean=", o_.mean,
+      "\non-nan=", o_.skip_nan,
+      dist::sparse_method(o_.sync) ? "\nsparse=" + dist::to_string(*dist::sparse_method(o_.sync), o_.sparse) : "",
+      "\nplan=", o_.plan_file.empty() ? dist::to_string(o_.plan) : "of a file");
 }
 
-std::int64_t Trainer::steps_per_epoch() const { return (workload_.batches_per_epoch() + o_.accumulate - 1) / o_.accumulate; }
+std::int64_t Trainer::steps_per_epoch() const {
+  return (workload_.batches_per_epoch() + o_.accumulate - 1) / o_.accumulate;
+}
 
 std::int64_t Trainer::last_step() const { return o_.steps ? *o_.steps : o_.epochs * steps_per_epoch(); }
 
@@ -222,10 +247,11 @@ std::string Trainer::description() const {
       "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB{}, and activations\n"
       "bytes sent per worker and step: {}\n"
       "buffers that messages are copied into: {:.2f} MB\n{}",
-      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(), bytes * mib, bytes * mib, state * mib, residual,
-      sent                             ? fmt::format("about {:.2f} MB", *sent / 1e6)
-      : dist::sparse_method(o_.sync)   ? "as the gradients come"
-                                       : "not counted, MPI's own allreduce moves them",
+      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(),
+      bytes * mib, bytes * mib, state * mib, residual,
+      sent                           ? fmt::format("about {:.2f} MB", *sent / 1e6)
+      : dist::sparse_method(o_.sync) ? "as the gradients come"
+                                     : "not counted, MPI's own allreduce moves them",
       o_.sync == "none" ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
       o_.sync == "none" ? std::string("no exchange (--sync none)\n") : plan_.table());
 }
@@ -257,8 +283,9 @@ RunSummary Trainer::run() {
     train_step();
     evaluated = false;
     const bool epoch_ends = step_ % per_epoch == 0;
-    const bool save_now = o_.save_every && (o_.save_every->in_steps ? step_ % o_.save_every->count == 0
-                                                                    : epoch_ends && step_ / per_epoch % o_.save_every->count == 0);
+    const bool save_now =
+        o_.save_every && (o_.save_every->in_steps ? step_ % o_.save_every->count == 0
+                                                  : epoch_ends && step_ / per_epoch % o_.save_every->count == 0);
     if (epoch_ends) {
       const EvalReport report = evaluate();
       o_.schedule.end_epoch(report.loss);
@@ -271,7 +298,8 @@ RunSummary Trainer::run() {
   if (!evaluated && step_ > began) evaluate();
   if (!o_.save.empty() && saved_step_ != step_) save();
   std::vector<double> network{static_cast<double>(worker_.engine.counters().sent.bytes - bytes_before_)};
-  worker_.engine.run("sum of all bytes", [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
+  worker_.engine.run("sum of all bytes",
+                     [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   if (stop_ && step_ < end) summary_.stopped = "interrupted";
   summary_.ledger = strategy_->ledger();
@@ -295,8 +323,10 @@ EvalReport Trainer::evaluate() {
     sums = workload_.evaluate();
     if (forward_spans_) workload_.model().set_watch(&forward_spans_->watch);
   }
-  std::vector<double> all{sums.samples, sums.loss, sums.wrong_top1, sums.wrong_top5, o_.stop_requested && o_.stop_requested() ? 1.0 : 0.0};
-  worker_.engine.run("sum of the evaluation", [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(all)); });
+  std::vector<double> all{sums.samples, sums.loss, sums.wrong_top1, sums.wrong_top5,
+                          o_.stop_requested && o_.stop_requested() ? 1.0 : 0.0};
+  worker_.engine.run("sum of the evaluation",
+                     [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(all)); });
   if (all[4] > 0) stop_ = true;
   const double n = std::max(1.0, all[0]);
   EvalReport report;

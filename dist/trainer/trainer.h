@@ -47,28 +47,31 @@ struct TrainerOptions {
   bool mean = true;                        ///< --reduce mean: gradients are divided by the number of workers
   int threads = 1;                         ///< kernel threads of this worker
   Device device = kCpu;
-  bool skip_nan = false;                   ///< --on-nan skip: neither update nor new running statistics if a loss is not finite on any rank
+  /// --on-nan skip: neither update nor new running statistics if a loss is not finite on any rank
+  bool skip_nan = false;
   std::int64_t audit_every = 0;            ///< compare all ranks' bits every so many steps; 0: never
   std::string init{};                      ///< weights to start from (safetensors); empty: random ones
   std::string save{};                      ///< directory for weights and checkpoints; empty: none
   std::optional<Every> save_every{};
-  /// A directory for rank 0's own gradients, and what has been gathered when elements are chosen, at steps 1, 10, 100, …
+  /// A directory for rank 0's own gradients, and what has been gathered when elements are chosen, at steps 1, 10,
+  /// 100, …
   std::string dump_gradients{};
   std::string resume{};                    ///< checkpoint, or directory whose newest one is taken; empty: start anew
   Trace* trace = nullptr;
   std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step
 };
 
-/// The loop: forward, backward, exchange, update, evaluation, checkpoints. One per rank, on its compute thread. It is the
-/// one place that sees everything; what a method changes is in its strategy.
+/// The loop: forward, backward, exchange, update, evaluation, checkpoints. One per rank, on its compute thread. It is
+/// the one place that sees everything; what a method changes is in its strategy.
 ///
 ///   run_workers({.workers = 4}, [&](dist::Worker& worker) {
 ///     ImageClassification task(make_model("lenet"), data, worker.rank, worker.size, {.batch = 16});
 ///     Trainer(worker, task, {.epochs = 2, .lr = 0.05}).run();
 ///   });
 ///
-/// Every batch weighs by its samples: worker k's mean gradient counts n_k N / n in a global batch of n (settled for short
-/// last batches), so that the update is the gradient of the mean over the global batch whatever the number of workers.
+/// Every batch weighs by its samples: worker k's mean gradient counts n_k N / n in a global batch of n (settled for
+/// short last batches), so that the update is the gradient of the mean over the global batch whatever the number of
+/// workers.
 ///
 /// throws UsageError, DataError   options, weights or checkpoints that do not fit
 ///        CommError               a rank was lost, or ranks were started with different options

@@ -19,8 +19,8 @@ struct EvalSums {
   double samples = 0, loss = 0, wrong_top1 = 0, wrong_top5 = 0;
 };
 
-/// What a trainer trains: a model, where its batches come from, what their loss is, and how well it does. One object per
-/// worker. Image classification is one (image_classification.h).
+/// What a trainer trains: a model, where its batches come from, what their loss is, and how well it does. One object
+/// per worker. Image classification is one (image_classification.h).
 class Workload {
  public:
   virtual ~Workload() = default;

@@ -45,7 +45,8 @@ struct LinkOptions {
 ///     a message starts          at max(its stamp, port free), or at its turn
 ///     its segments reach        the receiver's port after the latency of the slower end, and the message's own jitter
 ///     they are served there     in order of arrival, bytes / rate each; never before their last byte has left the
-///     sender it is sent                when the sender's port is done with it; due, when the receiver's port is
+///                               sender
+///     it is sent                when the sender's port is done with it; due, when the receiver's port is
 ///   An n-byte message alone: sent at stamp + n/rate, due at stamp + latency + n/rate (the smaller rate of both ends).
 ///
 /// Stamps may lie in the past (a message posted in consequence of another is stamped with that one's due time); what

@@ -12,8 +12,8 @@ class NativeCollectives {
   /// Makes slots [first, first + count) ready for allreduce. Collective and blocking: all ranks call it for the same
   /// slots in the same order. `algorithm`: "" for the vendor's choice; what else there is says the transport.
   virtual void prepare(int first, int count, const std::string& algorithm) = 0;
-  /// Starts to sum the request's memory (floats) over all ranks, in place; completes it like a transfer. Its slot is the
-  /// operation's.
+  /// Starts to sum the request's memory (floats) over all ranks, in place; completes it like a transfer. Its slot is
+  /// the operation's.
   virtual void allreduce(Request& request) = 0;
 };
 

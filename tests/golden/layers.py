@@ -10,22 +10,14 @@ One safetensors file; its text "cases" is a JSON list of {layer, options, traini
     i.r  i.dr                   what is added to a batch norm's output, and its gradient
     i.labels  i.target          of losses
 """
-import json
-import os
-import struct
-
-import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from cases import cases, keep, write
+
 torch.manual_seed(20)
 torch.set_num_threads(1)
-tensors, cases = {}, []
-
-
-def keep(name, t):
-    tensors[name] = np.array(t.detach().numpy(), order="C")  # a copy: modules are used again
 
 
 def case(layer, options, shape, module=None, training=True, function=None, residual=False, whole_numbers=False):
@@ -167,16 +159,4 @@ for shape in [(4, 3), (2, 16, 2, 2)]:
     keep(i + ".x", x), keep(i + ".y", y.reshape(1)), keep(i + ".dx", x.grad), keep(i + ".target", target)
     cases.append({"layer": "MSE", "options": {}, "training": True})
 
-names = {np.dtype("float32"): "F32", np.dtype("int64"): "I64"}
-header, at = {"__metadata__": {"cases": json.dumps(cases), "torch": torch.__version__}}, 0
-for name, a in tensors.items():
-    header[name] = {"dtype": names[a.dtype], "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
-    at += a.nbytes
-text = json.dumps(header, separators=(",", ":")).encode()
-text += b" " * (-len(text) % 8)
-path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "layers.safetensors")
-with open(path, "wb") as f:
-    f.write(struct.pack("<Q", len(text)) + text)
-    for a in tensors.values():
-        f.write(a.tobytes())
-print(len(cases), "cases,", os.path.getsize(path), "bytes")
+write("layers.safetensors")

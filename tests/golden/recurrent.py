@@ -8,21 +8,13 @@ One safetensors file; its text "cases" is a JSON list of {layer, in, hidden, lay
     i.p.NAME  i.g.NAME          parameters and their gradients
     i.h  i.c  i.hn  i.cn        state before and after (c: LSTM only)
 """
-import json
-import os
-import struct
-
-import numpy as np
 import torch
 import torch.nn as nn
 
+from cases import cases, keep, write
+
 torch.manual_seed(21)
 torch.set_num_threads(1)
-tensors, cases = {}, []
-
-
-def keep(name, t):
-    tensors[name] = np.array(t.detach().numpy(), order="C")
 
 
 def keep_module(i, module):
@@ -66,16 +58,4 @@ for shape in [(6,), (5, 3)]:
     keep_module(i, module)
     cases.append({"layer": "Embedding", "in": 4, "hidden": 5, "layers": 1})
 
-names = {np.dtype("float32"): "F32", np.dtype("int64"): "I64"}
-header, at = {"__metadata__": {"cases": json.dumps(cases), "torch": torch.__version__}}, 0
-for name, a in tensors.items():
-    header[name] = {"dtype": names[a.dtype], "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
-    at += a.nbytes
-text = json.dumps(header, separators=(",", ":")).encode()
-text += b" " * (-len(text) % 8)
-path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recurrent.safetensors")
-with open(path, "wb") as f:
-    f.write(struct.pack("<Q", len(text)) + text)
-    for a in tensors.values():
-        f.write(a.tobytes())
-print(len(cases), "cases,", os.path.getsize(path), "bytes")
+write("recurrent.safetensors")

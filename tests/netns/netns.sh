@@ -43,7 +43,8 @@ require_up() { [ -n "$(numbers)" ] || fail "no cluster is up: netns.sh up N RATE
 # in_host NAMESPACE CMD...: becomes CMD there, with a host name of its own (Open MPI tells hosts apart by it).
 in_host() {
   local host=$1; shift
-  exec ip netns exec "$host" unshare --uts bash -c 'echo "$1" > /proc/sys/kernel/hostname; shift; exec "$@"' - "$host" "$@"
+  exec ip netns exec "$host" unshare --uts bash -c \
+    'echo "$1" > /proc/sys/kernel/hostname; shift; exec "$@"' - "$host" "$@"
 }
 
 # What `laconic launch` sets for ranks on one machine, and what keeps the traffic on the cables.
@@ -122,7 +123,8 @@ down() {
 
 run() {
   local n k hosts slots list=
-  [ "${1:-}" = -n ] && [[ ${2:-} =~ ^[1-9][0-9]*$ ]] && [ $# -ge 3 ] || fail "as in: netns.sh run -n 4 build/apps/cifar10 --epochs 1"
+  [ "${1:-}" = -n ] && [[ ${2:-} =~ ^[1-9][0-9]*$ ]] && [ $# -ge 3 ] ||
+    fail "as in: netns.sh run -n 4 build/apps/cifar10 --epochs 1"
   n=$2; shift 2
   require_up
   command -v mpirun >/dev/null || lacking "mpirun is missing (Debian: apt-get install openmpi-bin)"
@@ -171,7 +173,8 @@ counters() {
 status() {
   local k
   for k in $(numbers); do
-    echo "$NET-$k $PREFIX.$k $(ip netns exec "$NET-$k" tc qdisc show dev eth0 | head -n 1), $(ip netns pids "$NET-$k" | wc -l) processes"
+    echo "$NET-$k $PREFIX.$k $(ip netns exec "$NET-$k" tc qdisc show dev eth0 | head -n 1)," \
+      "$(ip netns pids "$NET-$k" | wc -l) processes"
   done
 }
 
