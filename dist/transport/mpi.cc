@@ -150,7 +150,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
     // Several ranks may fail with the same sentence at once (a check that all of them make): the lowest speaks first,
     // and its MPI_Abort ends the others before they do. An app may have taken SIGTERM for an orderly end: that is over.
     std::signal(SIGTERM, SIG_DFL);
-    std::this_thread::sleep_for(std::chrono::milliseconds(rank_ == 0 ? 0 : 1000));
+    std::this_thread::sleep_for(std::chrono::milliseconds(rank_ == 0 ? 0 : 1500 + 250 * std::min(rank_, 6)));
     std::fprintf(stderr, "laconic: error: %s\n", reason.c_str());
     std::fflush(stderr);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // let mpirun pass it on before its own message
