@@ -12,7 +12,7 @@ Recurrent::Recurrent(const char* what, int gates, Options o) : what_(what), o_(o
                       ", layers = ", o.layers, " must be at least 1.");
   require<ShapeError>(o.dropout >= 0 && o.dropout < 1, what, ": dropout = ", o.dropout, " is not in [0, 1).");
   const std::int64_t width = gates * std::int64_t{o.hidden};
-  const Initializer initializer = init::uniform_fan_in(o.hidden);
+  const Initializer initializer = o.init ? o.init : init::uniform_fan_in(o.hidden);
   for (int l = 0; l < o.layers; ++l) {
     const std::string layer = "_l" + std::to_string(l);
     const std::int64_t in = l == 0 ? o.in : o.hidden;

@@ -12,6 +12,7 @@ class Recurrent : public Module {
   struct Options {
     int in = 0, hidden = 0, layers = 1;
     float dropout = 0;  ///< of every layer's output but the last's, in training: by stream and step (layers/dropout.h)
+    Initializer init = nullptr;  ///< of all parameters, instead of that below
   };
 
  protected:
