@@ -168,6 +168,26 @@ TEST(CompareTable, LossesAreReadFromTheLog) {
   EXPECT_FALSE(t.evaluations[1].loss);
 }
 
+TEST(CompareTable, LanguageModelsAreComparedByTheirPerplexity) {
+  const TempFolder dir;
+  dir.write("log", bytes_of("{\"step\":1,\"step_ms\":3.0}\n"
+                            "{\"eval\":{\"loss\":5.0,\"perplexity\":148.41,\"seconds\":2}}\n"
+                            "{\"test\":{\"loss\":4.9,\"perplexity\":134.29}}\n"));
+  dir.write("out", bytes_of(R"({"model":"lstm-small"})"));
+  dir.write("err", {});
+  const Trial t = read_trial(dir / "log", dir / "out", dir / "err", 0);
+  ASSERT_EQ(t.evaluations.size(), 1u);
+  EXPECT_FALSE(t.evaluations[0].accuracy);
+  EXPECT_EQ(t.evaluations[0].perplexity, 148.41);
+  const auto rows = summarise({{t}}, 0, std::nullopt);
+  EXPECT_EQ(rows[0].perplexity, 148.41);
+  const std::string text = table_text({.where = "here", .what = "it", .command = "c", .target_accuracy = {}}, rows);
+  EXPECT_NE(text.find("perplexity"), std::string::npos) << text;
+  EXPECT_NE(text.find("148.41"), std::string::npos) << text;
+  EXPECT_EQ(text.find("accuracy"), std::string::npos) << text;
+  EXPECT_EQ(text.find("loss"), std::string::npos) << text;
+}
+
 TEST(CompareTable, AFailedSetIsNamedAndTheOthersAreShown) {
   Trial failed;
   failed.error = "it does not work (--x): leave it out";

@@ -31,6 +31,14 @@ constexpr int kComputingSteps = 40;
 std::atomic<bool> interrupted{false};
 extern "C" void on_compare_interrupt(int) { interrupted = true; }
 
+/// ", accuracy 91.02 %"
+std::string quality(const Trial& trial) {
+  if (trial.evaluations.empty()) return "";
+  const Trial::Evaluation& last = trial.evaluations.back();
+  if (last.perplexity) return fmt::format(", perplexity {:.2f}", *last.perplexity);
+  return last.accuracy ? fmt::format(", accuracy {:.2f} %", *last.accuracy) : "";
+}
+
 int help() {
   fmt::print(
       "Trains with several option sets on the same data and seeds, in turns, and prints one table.\n\n"
@@ -225,10 +233,7 @@ class Comparison {
     for (const auto& s : trial.steps) ms.push_back(s.ms);
     progress_.line(name + ": " +
                    (trial.error.empty()
-                        ? fmt::format("{} steps, {:.1f} ms each{}", ms.size(), median(ms).value,
-                                      trial.evaluations.empty()
-                                          ? ""
-                                          : fmt::format(", accuracy {:.2f} %", trial.evaluations.back().accuracy))
+                        ? fmt::format("{} steps, {:.1f} ms each{}", ms.size(), median(ms).value, quality(trial))
                         : "failed: " + trial.error));
     return trial;
   }

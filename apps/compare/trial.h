@@ -18,8 +18,10 @@ struct Trial {
   };
   std::vector<Step> steps;  ///< in their order
   struct Evaluation {
-    double seconds = 0, accuracy = 0;  ///< since the start of training; per cent
-    std::optional<double> loss{};      ///< over the test set; none: not finite
+    double seconds = 0;                                ///< since the start of training
+    std::optional<double> accuracy{};                  ///< per cent; a language model has none
+    std::optional<double> loss{};                      ///< over the test set; none: not finite
+    std::optional<double> perplexity{};                ///< of a language model
   };
   std::vector<Evaluation> evaluations;
 };
