@@ -231,7 +231,7 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
       const std::int32_t key = sampled_key(in.values, k, in.sign, options_.sample, turn);
       fast::collect(in.values, in.sign, key, n, *scratch_, out);
       out.threshold = magnitude_of(key);
-      if (method() == Method::dgc) fast::keep_top(k, in.sign, *scratch_, out);
+      if (method() == Method::dgc) fast::keep_top(k, in.sign, key, *scratch_, out);
       return;
     }
     case Method::adacomp:
