@@ -37,7 +37,11 @@ double shortest(double value) {
 Json counted(std::int64_t bytes, bool they_are) { return they_are ? Json(bytes) : Json(); }
 
 Json object(const EvalReport& r) {
-  Json eval = {{"epoch", r.epoch}, {"loss", shortest(r.loss)}, {"top1_error", shortest(rounded(r.top1_error))}};
+  Json eval = {{"epoch", r.epoch}, {"loss", shortest(r.loss)}};
+  if (r.perplexity)
+    eval["perplexity"] = rounded(*r.perplexity);
+  else
+    eval["top1_error"] = shortest(rounded(r.top1_error));
   if (r.top5_error) eval["top5_error"] = shortest(rounded(*r.top5_error));
   if (r.drift) eval["drift"] = rounded(*r.drift);
   eval["seconds"] = rounded(r.seconds);
@@ -98,6 +102,8 @@ std::string to_json(const StepReport& r) {
 
 std::string to_json(const EvalReport& r) { return Json{{"eval", object(r)}}.dump(); }
 
+std::string test_to_json(const EvalReport& r) { return Json{{"test", object(r)}}.dump(); }
+
 std::string to_json(const LedgerReport& r) {
   return Json{{"ledger", {{"step", r.step}, {"parameters", array(r.rows)}}}}.dump();
 }
@@ -106,6 +112,7 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
   Json all = {{"model", info.model},
               {"data", info.data},
               {"parameters", info.parameters},
+              {"classes", info.classes},
               {"strategy", info.strategy},
               {"transport", info.transport},
               {"workers", info.workers},
@@ -123,6 +130,7 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
   if (s.bytes_down_total) all["bytes_down_total"] = *s.bytes_down_total;
   if (s.link_late_share) all["link_late_share"] = rounded(*s.link_late_share);
   if (s.last_eval) all["eval"] = object(*s.last_eval);
+  if (s.test) all["test"] = object(*s.test);
   if (!s.ledger.empty()) all["ledger"] = array(s.ledger);
   if (!s.stopped.empty()) all["stopped"] = s.stopped;
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -162,6 +170,7 @@ void JsonLog::line(std::string text, bool now) {
 
 void JsonLog::on_step(const StepReport& report) { line(to_json(report), false); }
 void JsonLog::on_eval(const EvalReport& report) { line(to_json(report), true); }
+void JsonLog::on_test(const EvalReport& report) { line(test_to_json(report), true); }
 void JsonLog::on_ledger(const LedgerReport& report) { line(to_json(report), true); }
 void JsonLog::on_end(const RunSummary&) {
   require<DataError>(std::fflush(file_.get()) == 0, path_, ": the log could not be written: ", std::strerror(errno),

@@ -151,7 +151,10 @@ inline Result run(const Setting& setting, int steps) {
                   while (true) {
                     const Command command = control.next(false);
                     if (command.kind == Command::Kind::end) break;
-                    rounds.begin({.step = command.step, .lr = command.lr, .gradient_scale = command.scale});
+                    if (command.kind == Command::Kind::show)
+                      rounds.show();
+                    else
+                      rounds.begin({.step = command.step, .lr = command.lr, .gradient_scale = command.scale});
                     rounds.wait();
                   }
                   std::lock_guard lock(mutex);
