@@ -47,6 +47,9 @@ class Observers final : public Observer {
   void on_eval(const EvalReport& r) override {
     for (auto& o : all_) o->on_eval(r);
   }
+  void on_test(const EvalReport& r) override {
+    for (auto& o : all_) o->on_test(r);
+  }
   void on_ledger(const LedgerReport& r) override {
     for (auto& o : all_) o->on_ledger(r);
   }
