@@ -102,6 +102,7 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
   Json all = {{"model", info.model},
               {"data", info.data},
               {"parameters", info.parameters},
+              {"classes", info.classes},
               {"strategy", info.strategy},
               {"transport", info.transport},
               {"workers", info.workers},

@@ -21,6 +21,10 @@ std::shared_ptr<Module> convolutional();  ///< with dropout
 std::shared_ptr<Module> normalized();     ///< with batch norm and dropout
 std::shared_ptr<Module> mixed();          ///< convolution, batch norm, a larger linear layer, one used twice, dropout
 
+/// Reads the pixels as words: an embedding tied to the output layer, an LSTM and a GRU over six words; the classes are
+/// the first seven words.
+std::shared_ptr<Module> reading();
+
 /// One training run of N workers that are threads, small enough for a test: two epochs of 150 images, audited after
 /// every step.
 struct Recipe {

@@ -267,25 +267,26 @@ class Comparison {
   }
 
   std::optional<LayerTimes> layers(const Trial& trial, const std::string& plan) {
-    const auto [it, is_new] =
-        layers_.emplace(std::tuple{trial.model, trial.batch, trial.threads, last_line(plan)}, std::nullopt);
+    const auto [it, is_new] = layers_.emplace(
+        std::tuple{trial.model, trial.classes, trial.batch, trial.threads, last_line(plan)}, std::nullopt);
     if (!is_new) return it->second;
     progress_.show("layers of " + trial.model + ", for the bound");
     const std::string out = folder_ / "layers.json";
-    const std::vector<std::string> command{self_,
-                                           "bench",
-                                           "layers",
-                                           "--model",
-                                           trial.model,
-                                           "--batch",
-                                           std::to_string(trial.batch),
-                                           "--threads",
-                                           std::to_string(trial.threads),
-                                           "--steps",
-                                           "8",
-                                           "--plan",
-                                           plan,
-                                           "--json"};
+    std::vector<std::string> command{self_,
+                                     "bench",
+                                     "layers",
+                                     "--model",
+                                     trial.model,
+                                     "--batch",
+                                     std::to_string(trial.batch),
+                                     "--threads",
+                                     std::to_string(trial.threads),
+                                     "--steps",
+                                     "8",
+                                     "--plan",
+                                     plan,
+                                     "--json"};
+    if (trial.classes > 0) command.insert(command.end(), {"--classes", std::to_string(trial.classes)});
     if (run_to_files(command, out, folder_ / "layers.err", [] { return !interrupted.load(); }) == 0)
       it->second = layer_times_from(last_line(out));
     return it->second;
@@ -307,7 +308,7 @@ class Comparison {
   ProgressOfRuns progress_;
   std::vector<std::vector<Trial>> trials_;                            // [set][run]
   std::map<std::vector<std::string>, std::vector<Trial>> computing_;  // by its options
-  std::map<std::tuple<std::string, int, int, std::string>, std::optional<LayerTimes>> layers_;
+  std::map<std::tuple<std::string, int, int, int, std::string>, std::optional<LayerTimes>> layers_;
 };
 
 }  // namespace

@@ -49,7 +49,7 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
     if (!summary.is_object() || !summary.contains("model")) continue;
     t.model = summary.value("model", "");
     t.workers = summary.value("workers", 0), t.threads = summary.value("threads", 0),
-    t.batch = summary.value("batch", 0);
+    t.batch = summary.value("batch", 0), t.classes = summary.value("classes", 0);
     if (summary.contains("stopped")) t.error = "stopped early: " + summary["stopped"].get<std::string>();
   }
   for (const auto& line : lines_of(log)) {

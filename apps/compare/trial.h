@@ -10,6 +10,7 @@ struct Trial {
   std::string error;  ///< empty: it ran to its end
   std::string model;
   int workers = 0, threads = 0, batch = 0;
+  int classes = 0;  ///< outputs of the model, of a language model its vocabulary; 0: the model's own
   struct Step {
     double ms = 0, exposed_ms = 0;
     std::optional<double> bytes_sent;  ///< none: not counted

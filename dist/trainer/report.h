@@ -15,6 +15,7 @@ struct RunInfo {
   std::string strategy;         ///< "allreduce, ring" or "none"
   std::string transport;        ///< "threads" or "mpi"
   std::int64_t parameters = 0;  ///< elements
+  std::int64_t classes = 0;     ///< outputs of the model, of a language model its vocabulary; 0: no layer is the output
   std::int64_t train_samples = 0, validation_samples = 0, test_samples = 0;
   int workers = 1;
   int threads = 1;  ///< kernel threads per worker

@@ -215,6 +215,8 @@ RunInfo Trainer::info() const {
     info.strategy += o_.overlap == dist::Overlap::none ? ", no overlap" : ", overlap with backward only";
   info.transport = dist::ranks_under_mpirun() > 0 ? "mpi" : "threads";
   info.parameters = arena_->elements();
+  for (const auto& p : arena_->parameters())
+    if (p->info.output && p->info.shape.rank() == 2) info.classes = p->info.shape[0];
   info.train_samples = workload_.train_samples();
   info.validation_samples = workload_.validation_samples();
   info.test_samples = workload_.test_samples();
