@@ -1,5 +1,7 @@
 #include "compress/truncation.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "compress/cpu/unpack.h"
@@ -12,31 +14,29 @@ namespace {
 using cpu::kBlock;
 
 template <class Word>
-LACONIC_INLINE void cut_loop(const std::uint32_t* LACONIC_RESTRICT x, std::size_t n, std::byte* LACONIC_RESTRICT to) {
+LACONIC_INLINE void cut_loop(const float* LACONIC_RESTRICT x, std::size_t n, std::byte* LACONIC_RESTRICT to) {
   for (std::size_t i = 0; i < n; ++i) {
-    const auto word = static_cast<Word>(x[i] >> (32 - 8 * sizeof(Word)));
+    std::uint32_t bits;
+    std::memcpy(&bits, x + i, sizeof bits);
+    const auto word = static_cast<Word>(bits >> (32 - 8 * sizeof(Word)));
     std::memcpy(to + i * sizeof(Word), &word, sizeof word);
   }
 }
 template <class Word>
-LACONIC_INLINE void restore_loop(const std::byte* LACONIC_RESTRICT from, std::size_t n,
-                                 std::uint32_t* LACONIC_RESTRICT x) {
+LACONIC_INLINE void restore_loop(const std::byte* LACONIC_RESTRICT from, std::size_t n, float* LACONIC_RESTRICT x) {
   for (std::size_t i = 0; i < n; ++i) {
     Word word;
     std::memcpy(&word, from + i * sizeof(Word), sizeof word);
-    x[i] = std::uint32_t{word} << (32 - 8 * sizeof(Word));
+    const std::uint32_t bits = std::uint32_t{word} << (32 - 8 * sizeof(Word));
+    std::memcpy(x + i, &bits, sizeof bits);
   }
 }
-LACONIC_MULTIVERSION void cut16(const std::uint32_t* x, std::size_t n, std::byte* to) {
-  cut_loop<std::uint16_t>(x, n, to);
-}
-LACONIC_MULTIVERSION void cut24(const std::uint32_t* x, std::size_t n, std::byte* to) {
-  cut_loop<std::uint8_t>(x, n, to);
-}
-LACONIC_MULTIVERSION void restore16(const std::byte* from, std::size_t n, std::uint32_t* x) {
+LACONIC_MULTIVERSION void cut16(const float* x, std::size_t n, std::byte* to) { cut_loop<std::uint16_t>(x, n, to); }
+LACONIC_MULTIVERSION void cut24(const float* x, std::size_t n, std::byte* to) { cut_loop<std::uint8_t>(x, n, to); }
+LACONIC_MULTIVERSION void restore16(const std::byte* from, std::size_t n, float* x) {
   restore_loop<std::uint16_t>(from, n, x);
 }
-LACONIC_MULTIVERSION void restore24(const std::byte* from, std::size_t n, std::uint32_t* x) {
+LACONIC_MULTIVERSION void restore24(const std::byte* from, std::size_t n, float* x) {
   restore_loop<std::uint8_t>(from, n, x);
 }
 
@@ -53,13 +53,12 @@ void Truncation::encode(Slice<const float> x, const Key&, Bytes& payload) const 
   std::byte* to = payload.append(max_bytes(x.size())).data();
   if (x.empty()) return;
   on_device(x.device(), [&] {
-    const auto* const bits = reinterpret_cast<const std::uint32_t*>(x.data());
-    if (cut_ == 16) return cut16(bits, x.size(), to);
-    if (cut_ == 24) return cut24(bits, x.size(), to);
+    if (cut_ == 16) return cut16(x.data(), x.size(), to);
+    if (cut_ == 24) return cut24(x.data(), x.size(), to);
     std::uint32_t numbers[kBlock];
     for (std::size_t i = 0; i < x.size(); i += kBlock) {
       const std::size_t count = std::min(kBlock, x.size() - i);
-      for (std::size_t j = 0; j < count; ++j) numbers[j] = bits[i + j] >> cut_;
+      for (std::size_t j = 0; j < count; ++j) numbers[j] = std::bit_cast<std::uint32_t>(x[i + j]) >> cut_;
       to = cpu::pack(numbers, count, width_, to);
     }
   });
@@ -70,15 +69,14 @@ void Truncation::decode(Slice<const std::byte> payload, Slice<float> x) const {
                      x.size(), " values of ", width_, " bits. Do all ranks use the same codec?");
   if (x.empty()) return;
   on_device(x.device(), [&] {
-    auto* const bits = reinterpret_cast<std::uint32_t*>(x.data());
     const std::byte* from = payload.data();
-    if (cut_ == 16) return restore16(from, x.size(), bits);
-    if (cut_ == 24) return restore24(from, x.size(), bits);
+    if (cut_ == 16) return restore16(from, x.size(), x.data());
+    if (cut_ == 24) return restore24(from, x.size(), x.data());
     std::uint32_t numbers[kBlock];
     for (std::size_t i = 0; i < x.size(); i += kBlock) {
       const std::size_t count = std::min(kBlock, x.size() - i);
       cpu::unpack(from, payload.data() + payload.size(), width_, count, numbers);
-      for (std::size_t j = 0; j < count; ++j) bits[i + j] = numbers[j] << cut_;
+      for (std::size_t j = 0; j < count; ++j) x[i + j] = std::bit_cast<float>(numbers[j] << cut_);
       from += (count * width_ + 7) / 8;
     }
   });

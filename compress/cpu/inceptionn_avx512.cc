@@ -89,8 +89,8 @@ LACONIC_AVX512 std::byte* encode(const InceptionnRule& rule, const float* x, std
 }
 
 /// Bytes of the payloads of a group that has no whole value.
-LACONIC_AVX512_INLINE std::size_t short_bytes(std::uint32_t tags) {
-  return static_cast<std::size_t>(_mm_popcnt_u32(tags) + _mm_popcnt_u32(tags & 0xAAAA));
+LACONIC_AVX512_INLINE std::ptrdiff_t short_bytes(std::uint64_t tags) {
+  return _mm_popcnt_u64(tags) + _mm_popcnt_u64(tags & 0xAAAA);
 }
 
 /// g++ would fold the load into the expansion, whose memory form is slow.
@@ -108,16 +108,18 @@ LACONIC_AVX512 std::size_t decode(const InceptionnRule& rule, const std::byte*& 
   const std::byte* p = from;
   std::size_t i = 0;
   for (; n - i >= kStep && static_cast<std::size_t>(end - p) >= kReach; i += kStep) {
-    const std::uint32_t first = load16(p);
-    const std::size_t bytes = short_bytes(first);
-    std::uint32_t tags = first | load16(p + 2 + bytes) << 16;
+    // From tags to length to the next tags: that is what a step takes, so nothing else may come in between.
+    const std::uint64_t first = load16(p);
+    const std::byte* const at_second = p + 2 + short_bytes(first);
+    const std::uint64_t second = load16(at_second);
+    auto tags = static_cast<std::uint32_t>(first | second << 16);
     __mmask16 whole = 0;
     __m512i lanes;
     if ((tags & tags >> 1 & 0x55555555) == 0) [[likely]] {
       // Both groups at once, each value into its lane; the second one's tags land in the unused half of lane 7.
       const std::uint64_t spread = _pdep_u64(tags | (tags >> 1 & 0x55555555), 0x3333333333333333) | 0xC0000000;
       lanes = _mm512_maskz_expand_epi8(spread, loaded(p + 2));
-      p += 4 + bytes + short_bytes(tags >> 16);
+      p = at_second + 2 + short_bytes(second);
     } else {
       tags = 0;
       __m256i halves[2];
