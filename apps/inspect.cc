@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/raw.h"
+#include "dist/choice.h"
 
 namespace laconic {
 namespace {
@@ -58,9 +59,7 @@ int inspect_select(const std::vector<std::string>& arguments) {
   set_kernel_threads(threads);
   const Tensor x = read_values(file, tensor);
   const auto n = x.elements();
-  if (!k)
-    k = std::max<std::int64_t>(1,
-                               static_cast<std::int64_t>(std::ceil(density.value_or(0.001) * static_cast<double>(n))));
+  if (!k) k = dist::elements_to_send(n, density.value_or(0.001));
   require<UsageError>(*k <= n, "there are ", n, " values (--k): choose no more of them than that, not ", *k);
   require<UsageError>(options.method != compress::Method::random || sign == "any",
                       "random does not choose by sign (--sign): leave it out");

@@ -40,7 +40,7 @@ int help() {
       "  --hosts A,B                          machines to put them on, in turn [this one]\n"
       "  --mca NAME VALUE                     a setting of Open MPI\n"
       "  --dry-run                            print the command that would run, and leave\n"
-      "\nThe training programs: mnist, cifar10; each tells its options with --help.\n");
+      "\nThe training programs: mnist, cifar10, ptb; each tells its options with --help.\n");
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include "compress/select_fast.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -38,7 +39,7 @@ std::int32_t sampled_floor(const Request& r, double aim, std::vector<std::int32_
   const double expected = aim * static_cast<double>(r.need) * static_cast<double>(sample) / static_cast<double>(lines);
   // Neighbours are alike: so many hits in clusters of c vary as if they were 1/c as many.
   const auto rank_for = [&](double cluster) {
-    return static_cast<std::size_t>(1.1 * expected + 3 * std::sqrt(cluster * expected)) + 2;
+    return static_cast<std::size_t>(1.1 * expected + 2 * std::sqrt(cluster * expected)) + 2;
   };
   const std::size_t stride = lines / sample;
   const auto line = [&](std::size_t j) {
@@ -164,36 +165,41 @@ struct Cut {
   std::int32_t floor = 0;  ///< about `target` reach this, or would
 };
 
-/// 1 <= k <= n. Bins between the smallest and the largest, nth_element inside of one.
-Cut cut(const std::vector<std::int32_t>& keys, std::size_t k, std::size_t target, std::vector<std::int32_t>& line) {
-  const auto [low, high] = std::minmax_element(keys.begin(), keys.end());
-  const std::int32_t smallest = *low;
+/// 1 <= k <= n; smallest <= all keys <= largest. Bins between these two, nth_element inside of one.
+Cut cut(const std::vector<std::int32_t>& keys, std::int32_t smallest, std::int32_t largest, std::size_t k,
+        std::size_t target, std::vector<std::int32_t>& line) {
+  const std::size_t bins = std::clamp<std::size_t>(std::bit_ceil(keys.size()) / 2, kBins / 16, kBins);
   int shift = 0;
-  while (static_cast<std::size_t>((*high - smallest) >> shift) >= kBins) ++shift;
-  std::uint32_t counts[kBins] = {};
+  while (static_cast<std::size_t>((largest - smallest) >> shift) >= bins) ++shift;
+  std::uint32_t counts[kBins];
+  std::fill_n(counts, bins, 0u);
   for (const std::int32_t key : keys) ++counts[(key - smallest) >> shift];
-  const auto bin_of = [&](std::size_t rank, std::size_t& above) {
-    std::size_t bin = kBins - 1;
-    for (above = 0; above + counts[bin] < rank; --bin) above += counts[bin];
-    return static_cast<std::int32_t>(bin);
+  // The last bin that holds some of the first `rank` keys, and how many are above it.
+  struct Place {
+    std::size_t bin, above;
   };
+  const auto place_of = [&](std::size_t rank, Place from) {
+    for (; from.above + counts[from.bin] < rank; --from.bin) from.above += counts[from.bin];
+    return from;
+  };
+  const auto key_at = [&](Place place) { return smallest + (static_cast<std::int32_t>(place.bin) << shift); };
+  const Place top{bins - 1, 0}, last = place_of(k, top);
   Cut result;
-  std::size_t above = 0;
   if (target <= keys.size()) {
-    result.floor = smallest + (bin_of(target, above) << shift);
+    result.floor = key_at(place_of(target, target >= k ? last : top));
   } else {
     // Tails fall about as exponentials do: as far down again as from the middle for each doubling.
     const float floor = magnitude_of(std::max(smallest, 0));
-    const float middle = magnitude_of(std::max(smallest + (bin_of((keys.size() + 1) / 2, above) << shift), 0));
+    const float middle = magnitude_of(std::max(key_at(place_of((keys.size() + 1) / 2, top)), 0));
     const double doublings = std::log2(static_cast<double>(target) / static_cast<double>(keys.size()));
     const auto down = static_cast<float>(doublings) * (middle - floor);
     result.floor = key_of(down < 0.2f * floor ? floor - down : 0.8f * floor, Sign::any);
   }
-  const std::int32_t bin = bin_of(k, above);
   line.clear();
   for (const std::int32_t key : keys)
-    if ((key - smallest) >> shift == bin) line.push_back(key);
-  result.key = key_of_rank(line, k - above - 1);
+    if ((key - smallest) >> shift == static_cast<std::int32_t>(last.bin)) line.push_back(key);
+  result.key = key_of_rank(line, k - last.above - 1);
+  std::size_t above = last.above;
   for (const std::int32_t key : line) above += key > result.key;
   result.equal = k - above;
   return result;
@@ -242,7 +248,7 @@ float top_of(const Request& r, const Kept& kept, std::size_t k, std::size_t targ
   k = std::min(k, kept.ties ? k : kept.size);
   if (k == 0) return -1;
   if (kept.size >= k) {
-    const Cut c = cut(scratch.keys, k, next_target(r, kept, target), scratch.line);
+    const Cut c = cut(scratch.keys, kept.floor, kept.largest, k, next_target(r, kept, target), scratch.line);
     take(kept, scratch.keys, c.key, c.equal, k, out);
     out.threshold = magnitude_of(c.key);
     return next_floor(c);
@@ -262,7 +268,8 @@ Kept keep(const Request& r, Scratch& scratch, Selection& out) {
   const auto enough = [&] { return kept.size >= r.need || kept.ties || kept.floor == lowest; };
   const auto with_keys = [&] {
     scratch.keys.resize(kept.size);
-    require_numbers(cpu::to_keys(kept.values, kept.size, r.sign, scratch.keys.data()));
+    kept.largest = cpu::to_keys(kept.values, kept.size, r.sign, scratch.keys.data());
+    require_numbers(kept.largest);
     return kept;
   };
   float floor = r.floor;
@@ -315,7 +322,7 @@ float search(const Request& r, std::size_t k, std::size_t target, const Residual
   }
   out.threshold = threshold;
   if (kept.size == 0) return -1;
-  return next_floor(cut(scratch.keys, 1, next_target(r, kept, target), scratch.line));
+  return next_floor(cut(scratch.keys, kept.floor, kept.largest, 1, next_target(r, kept, target), scratch.line));
 }
 
 void collect(Slice<const float> values, Sign sign, std::int32_t key, std::size_t most, Scratch& scratch,
@@ -359,11 +366,11 @@ bool from_candidates(Candidates* c, std::size_t n, Sign sign, std::int32_t key, 
   return true;
 }
 
-void keep_top(std::size_t k, Sign sign, Scratch& scratch, Selection& out) {
+void keep_top(std::size_t k, Sign sign, std::int32_t floor, Scratch& scratch, Selection& out) {
   if (out.size() <= k) return;
   scratch.keys.resize(out.size());
-  cpu::to_keys(out.values.data(), out.size(), sign, scratch.keys.data());
-  const Cut c = cut(scratch.keys, k, k, scratch.line);
+  const std::int32_t largest = cpu::to_keys(out.values.data(), out.size(), sign, scratch.keys.data());
+  const Cut c = cut(scratch.keys, floor, largest, k, k, scratch.line);
   Selection top;
   const Kept all{.indices = out.indices.data(), .values = out.values.data(), .size = out.size()};
   take(all, scratch.keys, c.key, c.equal, k, top);

@@ -39,6 +39,7 @@ struct Kept {
   const float* values = nullptr;
   std::size_t size = 0;
   std::int32_t floor = 0;
+  std::int32_t largest = 0;  ///< key
   /// Fewer than were needed are above it, but with those that have the key floor - 1 there are enough.
   bool ties = false;
   bool remembered = false;  ///< the floor was that of an earlier step
@@ -64,7 +65,7 @@ void collect(Slice<const float> values, Sign sign, std::int32_t key, std::size_t
 bool from_candidates(Candidates* candidates, std::size_t n, Sign sign, std::int32_t key, std::size_t most,
                      Selection& out);
 
-/// The top k of what out holds.
-void keep_top(std::size_t k, Sign sign, Scratch& scratch, Selection& out);
+/// The top k of what out holds, whose keys are at least `floor`.
+void keep_top(std::size_t k, Sign sign, std::int32_t floor, Scratch& scratch, Selection& out);
 
 }  // namespace laconic::compress::fast

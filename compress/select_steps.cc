@@ -6,10 +6,13 @@
 #include <functional>
 #include <limits>
 
+#include "compress/cpu/select.h"
 #include "compress/magnitude.h"
 
 namespace laconic::compress::steps {
 namespace {
+
+constexpr std::size_t kBlock = 1024;  // values whose keys are made at once
 
 /// The top k of a list of elements are those above `key`, and the first `equal` of those that have it.
 struct Cut {
@@ -18,15 +21,19 @@ struct Cut {
 };
 
 void take(Slice<const float> values, Sign sign, Cut cut, Selection& out) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::int32_t key = key_of(values[i], sign);
-    if (key < cut.key) continue;
-    if (key == cut.key && cut.equal-- == 0) {
-      cut.equal = 0;
-      continue;
+  std::vector<std::int32_t> keys(kBlock);
+  for (std::size_t first = 0; first < values.size(); first += kBlock) {
+    const std::size_t length = std::min(kBlock, values.size() - first);
+    if (cpu::to_keys(values.data() + first, length, sign, keys.data()) < cut.key) continue;
+    for (std::size_t j = 0; j < length; ++j) {
+      if (keys[j] < cut.key) continue;
+      if (keys[j] == cut.key && cut.equal-- == 0) {
+        cut.equal = 0;
+        continue;
+      }
+      out.indices.push_back(static_cast<std::uint32_t>(first + j));
+      out.values.push_back(values[first + j]);
     }
-    out.indices.push_back(static_cast<std::uint32_t>(i));
-    out.values.push_back(values[i]);
   }
   out.threshold = magnitude_of(cut.key);
 }
@@ -94,20 +101,29 @@ void nth_element(Slice<const float> values, std::size_t k, Sign sign, Selection&
 }
 
 void radix(Slice<const float> values, std::size_t k, Sign sign, Selection& out) {
-  std::vector<std::int32_t> keys, next;
+  std::vector<std::int32_t> keys, next, block(kBlock);
+  const std::int32_t lowest = lowest_key(sign);
   Cut cut{0, k};
   for (int shift = 24; shift >= 0; shift -= 8) {
-    std::array<std::size_t, 256> counts{};
+    // f(keys, how many): of all values, block by block, as long as nothing is decided.
     const auto each = [&](auto&& f) {
-      if (shift < 24) {
-        for (const std::int32_t key : keys) f(key);
-        return;
-      }
+      if (shift < 24) return f(keys.data(), keys.size());
       ++out.passes;
-      for (float v : values)
-        if (const std::int32_t key = key_of(v, sign); key >= lowest_key(sign)) f(key);
+      for (std::size_t first = 0; first < values.size(); first += kBlock) {
+        const std::size_t length = std::min(kBlock, values.size() - first);
+        cpu::to_keys(values.data() + first, length, sign, block.data());
+        f(block.data(), length);
+      }
     };
-    each([&](std::int32_t key) { ++counts[static_cast<std::size_t>(key >> shift & 255)]; });
+    // Neighbours often have the same digit: a count in one place would wait for the one before.
+    constexpr std::size_t kTables = 4;
+    std::uint32_t tables[kTables][256] = {};
+    each([&](const std::int32_t* key, std::size_t n) {
+      for (std::size_t j = 0; j < n; ++j) tables[j % kTables][key[j] >> shift & 255] += key[j] >= lowest;
+    });
+    std::array<std::size_t, 256> counts{};
+    for (const auto& table : tables)
+      for (std::size_t d = 0; d < 256; ++d) counts[d] += table[d];
     if (shift == 24) {
       std::size_t all = 0;
       for (std::size_t count : counts) all += count;
@@ -118,10 +134,15 @@ void radix(Slice<const float> values, std::size_t k, Sign sign, Selection& out) 
     for (; counts[static_cast<std::size_t>(digit)] < cut.equal; --digit)
       cut.equal -= counts[static_cast<std::size_t>(digit)];
     cut.key |= digit << shift;
-    next.clear();
-    each([&](std::int32_t key) {
-      if ((key >> shift & 255) == digit) next.push_back(key);
+    next.resize(counts[static_cast<std::size_t>(digit)] + 1);  // one more, which every key is written to first
+    std::size_t taken = 0;
+    each([&](const std::int32_t* key, std::size_t n) {
+      for (std::size_t j = 0; j < n; ++j) {
+        next[taken] = key[j];
+        taken += static_cast<std::size_t>((key[j] >> shift & 255) == digit && key[j] >= lowest);
+      }
     });
+    next.resize(taken);
     keys.swap(next);
   }
   ++out.passes;

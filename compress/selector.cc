@@ -197,6 +197,13 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
   // Floors aim at somewhat more elements than are needed, so that the next step still finds enough above them.
   const auto spare = static_cast<std::size_t>(3 * std::sqrt(static_cast<double>(request.need))) + 16;
   const std::size_t target = request.need + k / 2 + spare;
+  // While a residual gathers more than is sent, thresholds rise, in each step by at least half of the factor of the one
+  // before; the floor goes along, or in the first steps far too many would reach it.
+  const auto remember = [&](float floor) {
+    const bool rises = memory.last > 0 && out.threshold > memory.last;
+    memory.floor = rises ? floor * std::min(2.0f, 0.5f + 0.5f * (out.threshold / memory.last)) : floor;
+    memory.last = out.threshold;
+  };
   const auto all_above = [&](float threshold, std::size_t most) {
     const std::int32_t key = key_above(threshold, in.sign);
     if (!fast::from_candidates(in.candidates, n, in.sign, key, most, out))
@@ -206,8 +213,7 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
   switch (method()) {
     case Method::exact:
     case Method::trimmed:
-      memory.floor = fast::top(request, k, target, *scratch_, out);
-      return;
+      return remember(fast::top(request, k, target, *scratch_, out));
     case Method::nth_element:
       return steps::nth_element(in.values, k, in.sign, out);
     case Method::radix:
@@ -221,7 +227,7 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
     case Method::search:
     case Method::sampled:
       if (!searches(turn)) return all_above(memory.threshold, 2 * k);
-      memory.floor = fast::search(request, k, target, stats, *scratch_, out);
+      remember(fast::search(request, k, target, stats, *scratch_, out));
       memory.threshold = out.threshold;
       return;
     case Method::fixed:
@@ -231,7 +237,7 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
       const std::int32_t key = sampled_key(in.values, k, in.sign, options_.sample, turn);
       fast::collect(in.values, in.sign, key, n, *scratch_, out);
       out.threshold = magnitude_of(key);
-      if (method() == Method::dgc) fast::keep_top(k, in.sign, *scratch_, out);
+      if (method() == Method::dgc) fast::keep_top(k, in.sign, key, *scratch_, out);
       return;
     }
     case Method::adacomp:

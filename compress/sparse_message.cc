@@ -266,6 +266,13 @@ void SparseView::read(SparseFormat format, Slice<const std::byte> payload, std::
   size_ = count, one_value_ = format.one_value;
 }
 
+std::size_t united(const std::vector<SparseView>& messages) {
+  std::vector<std::uint32_t> all;
+  for (const SparseView& m : messages) all.insert(all.end(), m.indices().begin(), m.indices().end());
+  std::sort(all.begin(), all.end());
+  return static_cast<std::size_t>(std::unique(all.begin(), all.end()) - all.begin());
+}
+
 void scatter_add(const SparseView& message, float factor, Slice<float> dense) {
   add_all({addend_of(message, factor)}, dense);
 }

@@ -72,6 +72,9 @@ class SparseView {
   std::vector<float> copied_;  // of a payload that is not aligned
 };
 
+/// How many elements some of the messages name. Cost: a sort of all indices.
+std::size_t united(const std::vector<SparseView>& messages);
+
 /// dense[index] += factor value, for all of a message; or of several, in their order, on every element: so the bits
 /// depend on no thread. On kernel_threads() threads, each with an index range of its own.
 /// throws ShapeError if an index is outside (then nothing has been added)

@@ -57,6 +57,12 @@ std::string algorithm_text(Algorithm algorithm, int group) {
   return algorithm == Algorithm::hierarchical ? fmt::format("hierarchical:{}", group) : to_string(algorithm);
 }
 
+/// Whether operations finish this weight's gradient, and await its value, by rows.
+bool comes_in_rows(const ParameterInfo& info) {
+  return info.shape.rank() == 2 &&
+         (info.role == Role::linear || info.role == Role::recurrent || info.role == Role::embedding);
+}
+
 /// Whether HybridAR would send this bucket by butterfly: small, or a convolution's. A fused bucket is what its largest
 /// parameter is.
 bool short_window(const Bucket& bucket, const Parameters& parameters) {
@@ -216,7 +222,7 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
     const Choice choice = choice_of(info, recurrent, options.sparse, workers);
     require<Error>(info.index == i && info.offset >= 0, "plan: parameter ", info.name,
                    " is not in the arena that the plan is made for. Make the arena first.");
-    if (chunk_limit > 0 && info.role == Role::linear && info.shape.rank() == 2 && info.elements > chunk_limit) {
+    if (chunk_limit > 0 && comes_in_rows(info) && info.elements > chunk_limit) {
       const std::int64_t all = info.shape[0], row = info.elements / all;
       const std::int64_t rows = std::max(kRowMultiple, chunk_limit / row / kRowMultiple * kRowMultiple);
       if (rows < all) {

@@ -33,7 +33,7 @@ struct PlanOptions {
   Choice choice = Choice::fixed;
   Fusion fusion = Fusion::lazy;
   std::size_t bucket_bytes = 1 << 20;  ///< neighbours join while their bucket is not larger; 0: every parameter alone
-  std::size_t chunk_bytes = 4 << 20;   ///< larger linear weights travel in chunks of rows of about this size; 0: whole
+  std::size_t chunk_bytes = 4 << 20;   ///< larger matrices travel in chunks of rows of about this size; 0: whole
   Dispatch sparse{};                   ///< which parameters send but a choice of their elements
   std::string codec = "none";          ///< what blocks pass through on every hop, as in --codec
 };
@@ -105,9 +105,9 @@ struct Plan {
 };
 
 /// Buckets of arena neighbours. A parameter above bucket_bytes travels alone, or with little that comes before it (its
-/// bias); a linear weight above chunk_bytes in chunks of rows: a multiple of 16, so that vectors stay aligned.
-/// A parameter of which a choice is sent travels alone. The number of workers decides how large pieces are (pieces_of),
-/// and what an automatic dispatch finds cheaper, nothing else.
+/// bias); a linear, recurrent or embedding weight above chunk_bytes in chunks of rows: a multiple of 16, so that vectors
+/// stay aligned. A parameter of which a choice is sent travels alone. The number of workers decides how large pieces are
+/// (pieces_of), and what an automatic dispatch finds cheaper, nothing else.
 Plan make_plan(const std::vector<std::shared_ptr<Parameter>>& parameters, const PlanOptions& options, int workers = 1);
 
 }  // namespace laconic::dist

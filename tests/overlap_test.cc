@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 
 #include "tests/error_of.h"
 #include "tests/temp_folder.h"
@@ -160,6 +161,45 @@ TEST(Overlap, ChunksOfOneWeightReallyTravelAlone) {
     }
     EXPECT_EQ(large, 4);
     EXPECT_GE(tied, 2);
+  });
+}
+
+/// What recurrent layers and a tied embedding do with every extra, in 16-row chunks and whole.
+TEST(Overlap, RecurrentAndTiedWeightsTrainToTheSameBitsWithEveryOverlap) {
+  std::size_t row = 0;
+  for (const Extra& extra : kExtras) {
+    const int workers = static_cast<int>(row % 3) + 1;
+    Recipe recipe = recipe_of(workers, pick(kAlgorithms, row), pick(kFusions, row / 2), row % 4 == 3 ? "none" : "2KiB");
+    SCOPED_TRACE(concat(extra.name, ", row ", row++));
+    recipe.model = reading;
+    extra.set(recipe);
+    Outcome first;
+    for (const Overlap overlap : kOverlaps) {
+      recipe.trainer.overlap = overlap;
+      const Outcome outcome = train(recipe);  // audited after every step
+      if (overlap == kOverlaps[0]) first = outcome;
+      for (const auto& parameters : outcome.parameters)
+        ASSERT_TRUE(dist::same_bits(parameters, first.parameters[0])) << to_string(overlap);
+      for (const float v : outcome.parameters[0]) ASSERT_TRUE(std::isfinite(v));
+    }
+  }
+}
+
+TEST(Overlap, ChunksOfRecurrentAndTiedWeightsChangeNothingButTheLastBits) {
+  Recipe whole = recipe_of(2, "ring", "lazy:1MiB", "none"), chunks = recipe_of(2, "ring", "lazy:1MiB", "2KiB");
+  whole.model = chunks.model = reading;
+  EXPECT_LT(relative_difference(train(whole).parameters[0], train(chunks).parameters[0]), 1e-4);
+  dist::on_ranks(2, [&](dist::Worker& worker) {
+    ImageClassification task(reading(), chunks.data, worker.rank, worker.size, chunks.task);
+    const Trainer trainer(worker, task, chunks.trainer);
+    std::map<std::string, int> of;
+    for (const dist::Bucket& b : trainer.plan().buckets)
+      if (b.chunk()) ++of[b.name.substr(0, b.name.find('['))];
+    EXPECT_EQ(of, (std::map<std::string, int>{{"encoder.weight", 3},
+                                              {"lstm.weight_ih_l0", 8},
+                                              {"lstm.weight_hh_l0", 8},
+                                              {"gru.weight_ih_l0", 6},
+                                              {"gru.weight_hh_l0", 6}}));
   });
 }
 

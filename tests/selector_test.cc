@@ -242,7 +242,6 @@ TEST(Selector, SampledSendsNothingWhereNothingReachesTheThreshold) {
 TEST(Selector, GoesOnAsItWouldHaveAfterSaveAndLoad) {
   const std::size_t n = 100'000, k = 100;
   for (const Method method : {Method::exact, Method::search, Method::sampled, Method::dgc}) {
-    std::vector<Selection> straight, resumed;
     Selector one({.method = method}), other({.method = method});
     int step = 0;
     simulate(one, n, k, Sign::any, 9, [&](const Values& v, const ResidualStats& stats, Candidates& candidates) {

@@ -246,6 +246,21 @@ TEST(SparseMessage, NeverReadsOutsideOfWhatCame) {
   EXPECT_GT(refused, 1000);
 }
 
+TEST(SparseMessage, UnitedCountsEveryElementOnce) {
+  std::vector<Bytes> payloads;
+  std::vector<SparseView> views;
+  std::set<std::uint32_t> all;
+  EXPECT_EQ(united(views), 0u);
+  for (const std::size_t count : {300, 0, 500, 1}) {
+    const Indices indices = drawn(count, 2000, 7 + count);
+    all.insert(indices.begin(), indices.end());
+    payloads.push_back(encoded({}, indices, values_for(indices), 2000));
+    views.emplace_back().read({}, payloads.back().slice(), 2000);
+    EXPECT_EQ(united(views), all.size());
+  }
+  EXPECT_LT(all.size(), 801u) << "or none would have been there twice";
+}
+
 TEST(ScatterAdd, AddsEveryMessageInOrderAndAlikeOnAnyNumberOfThreads) {
   const std::size_t n = 300'000;
   std::vector<SparseView> messages;

@@ -31,6 +31,9 @@ int bench_link(const std::vector<std::string>& arguments);
 /// `laconic bench select`: choosing and packing what RedSync sends; see its --help.
 int bench_select(const std::vector<std::string>& arguments);
 
+/// `laconic bench union`: what workers choose together, and how sparse traffic grows with them; see its --help.
+int bench_union(const std::vector<std::string>& arguments);
+
 /// What bench_step runs beside the peer: `MODEL BATCH THREADS`, then the commands of torch_peer.py on standard input.
 int bench_step_child(const std::vector<std::string>& arguments);
 

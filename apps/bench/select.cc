@@ -20,6 +20,7 @@
 #include "core/cpu/simd.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "dist/choice.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/transport/link.h"
 
@@ -93,7 +94,7 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
                                const std::string& python) {
   const Tensor v = select_data(data, elements);
   const std::int64_t n = v.elements();
-  const auto k = static_cast<std::size_t>(std::max(1.0, std::ceil(o.density * static_cast<double>(n))));
+  const auto k = static_cast<std::size_t>(dist::elements_to_send(n, o.density));
   const compress::ResidualStats stats = compress::residual_stats(v.slice());
 
   std::vector<Contender> all;

@@ -9,6 +9,7 @@
 #include "compress/selector.h"
 #include "compress/sparse_message.h"
 #include "core/update.h"
+#include "dist/choice.h"
 
 namespace laconic {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 using compress::IndexCoding;
 
 std::size_t count_of(const SparseBenchOptions& o) {
-  return static_cast<std::size_t>(std::max(1.0, std::ceil(o.density * static_cast<double>(o.elements))));
+  return static_cast<std::size_t>(dist::elements_to_send(o.elements, o.density));
 }
 
 /// k ascending indices below n: drawn evenly; or those of the largest values where neighbours are alike, for each

@@ -4,8 +4,8 @@
 
 namespace laconic::dist {
 
-/// What the exchange of one parameter has come to, on this rank, since the strategy was made (a resumed run counts
-/// anew). Shares are means over the steps that were measured, every so many (--ledger).
+/// What the exchange of one parameter has come to, on this rank, since the start of training (since it was resumed, if
+/// the checkpoint has no ledger). Shares are means over the steps that were measured, every so many (--ledger).
 struct LedgerRow {
   std::string parameter;  ///< "fc1.weight"; "(others)": all that travels whole
   std::string choice;     ///< "trimmed, signs"; "all"

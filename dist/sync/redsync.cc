@@ -1,6 +1,7 @@
 #include "dist/sync/redsync.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 
@@ -42,9 +43,7 @@ RedSync::RedSync(const ParameterArena& arena, Engine& engine, Plan plan, Update 
     layer = std::make_unique<Layer>(*p, ResidualTensor(*p, bucket.choice, options_.rules, decay,
                                                        options_.rules.momentum != 0 ? velocity_ : Tensor(), residual_));
     layer->slot = engine.reserve_slots(1);
-    layer->row.parameter = p->info.name;
-    layer->row.choice = to_string(bucket.choice);
-    layer->row.elements = p->info.elements;
+    layer->account = {p->info.name, to_string(bucket.choice), p->info.elements, options_.ledger_every};
     layer->priority = bucket.priority;
     if (options_.split)
       layer->split =
@@ -97,10 +96,22 @@ void RedSync::change_phase(bool to_sparse) {
 }
 
 void RedSync::gradient_ready(Parameter& p, Rows rows) {
+  engine_.at(Engine::Phase::backward, p.info.name);
   if (options_.clip_norm > 0)
     unclipped_.emplace_back(&p, rows);
+  else if (Layer* layer = layer_of(p); layer != nullptr && sparse() && options_.overlap == Overlap::forward &&
+                                       context_.step >= layer->hurried_until)
+    layer->late.push_back(rows), some_are_late_ = true;
   else
     ready(p, rows, 1.0f);
+}
+
+/// What forward needs first comes first.
+void RedSync::gather_late() {
+  if (!std::exchange(some_are_late_, false)) return;
+  for_layers([&](Layer& layer) {
+    for (const Rows& rows : std::exchange(layer.late, {})) ready(layer.parameter, rows, 1.0f);
+  });
 }
 
 void RedSync::ready(Parameter& p, Rows rows, float factor) {
@@ -135,9 +146,8 @@ void RedSync::ready(Parameter& p, Rows rows, float factor) {
 void RedSync::choose(Layer& layer) {
   ResidualTensor& tensor = layer.tensor;
   if (options_.watch) options_.watch(layer.parameter, tensor.residual());
-  layer.measured = options_.ledger_every > 0 && context_.step % options_.ledger_every == 0;
   const Tensor residual = residual_.range(layer.parameter.info.offset, layer.parameter.info.elements);
-  const double energy = layer.measured ? raw::sum_of_squares(residual) : 0;
+  layer.account.before_choice(context_.step, residual);
   const auto begin = Clock::now();
   tensor.choose(context_.step);
   layer.packet.clear();
@@ -147,28 +157,15 @@ void RedSync::choose(Layer& layer) {
     tensor.wire().encode(tensor.indices(), tensor.values(), tensor.elements(), layer.packet);
   layer.phase = Layer::Phase::chosen;
   work_.select_seconds += seconds_since(begin);
-  if (options_.ledger_every > 0) account(layer, energy);
+  layer.account.after_choice(tensor.indices(), residual);
+  if (!layer.split) layer.account.sent(gathered_bytes(layer));
 }
 
-/// What was chosen; what the exchange adds, follows in apply().
-void RedSync::account(Layer& layer, double energy_before) {
-  const auto step = static_cast<std::int32_t>(context_.step);
-  const Slice<const std::uint32_t> chosen = layer.tensor.indices();
-  if (layer.last_chosen.empty()) layer.last_chosen.assign(layer.tensor.elements(), step - 1);
-  for (const std::uint32_t i : chosen) layer.last_chosen[i] = step;
-  ++layer.row.exchanges;
-  layer.row.sent += static_cast<double>(chosen.size());
-  const double N = engine_.size();
-  if (shares_indices(layer.tensor))
-    layer.row.bytes += 2 * (N - 1) / N * 4 * static_cast<double>(chosen.size());
-  else if (!layer.split)
-    layer.row.bytes += (N - 1) * static_cast<double>(layer.packet.size() + sizeof(std::uint32_t));
-  if (!layer.measured) return;
-  ++layer.row.measured;
-  const ParameterInfo& info = layer.parameter.info;
-  const double after = raw::sum_of_squares(residual_.range(info.offset, info.elements));
-  layer.row.energy_held += energy_before > 0 ? after / energy_before : 1;
-  layer.row.oldest = step - *std::min_element(layer.last_chosen.begin(), layer.last_chosen.end());
+/// What this rank's choice costs it, but for a split exchange, which counts its own.
+double RedSync::gathered_bytes(const Layer& layer) const {
+  const double others = engine_.size() - 1;
+  if (!shares_indices(layer.tensor)) return others * static_cast<double>(layer.packet.size() + sizeof(std::uint32_t));
+  return 2 * others / engine_.size() * 4 * static_cast<double>(layer.tensor.indices().size());
 }
 
 void RedSync::submit(Layer& layer) {
@@ -186,6 +183,7 @@ void RedSync::submit(Layer& layer) {
 }
 
 void RedSync::submit_chosen() {
+  gather_late();
   clip_and_gather();
   for_layers([&](Layer& layer) {
     if (layer.phase == Layer::Phase::chosen) submit(layer);
@@ -212,10 +210,23 @@ void RedSync::clip_and_gather() {
 }
 
 void RedSync::before_forward(Parameter& p, Rows rows) {
+  engine_.at(Engine::Phase::forward, p.info.name);
+  gather_late();
   Layer* layer = layer_of(p);
   if (layer == nullptr || layer->phase == Layer::Phase::idle) return dense_.before_forward(p, rows);
   if (layer->phase == Layer::Phase::chosen) submit_chosen();
-  if (layer->phase == Layer::Phase::under_way) apply(*layer);
+  if (layer->phase != Layer::Phase::under_way) return;
+  await(*layer);
+  apply(*layer);
+}
+
+/// As forward needs it; whoever has to wait has reason to hurry for some steps.
+void RedSync::await(Layer& layer) {
+  constexpr double kWorthNothing = 3e-4;
+  constexpr std::int64_t kHurriedSteps = 50;
+  const auto begin = Clock::now();
+  engine_.wait(layer.ticket);
+  if (seconds_since(begin) > kWorthNothing) layer.hurried_until = layer.context.step + kHurriedSteps;
 }
 
 void RedSync::apply(Layer& layer) {
@@ -243,8 +254,7 @@ void RedSync::apply(Layer& layer) {
 void RedSync::add_received(Layer& layer, float factor, Slice<float> dense) {
   ResidualTensor& tensor = layer.tensor;
   if (shares_indices(tensor)) {
-    if (std::exchange(layer.measured, false))
-      layer.row.union_density += static_cast<double>(tensor.k()) / static_cast<double>(tensor.elements());
+    if (layer.account.measuring()) layer.account.received(tensor.k());
     return compress::scatter_add(tensor.indices(), tensor.values(), factor, dense);
   }
   const Gathered& all = layer.split ? layer.split->all() : layer.gathered;
@@ -260,16 +270,9 @@ void RedSync::add_received(Layer& layer, float factor, Slice<float> dense) {
   }
   views_.resize(views);
   compress::scatter_add(views_, factor, dense);
-  if (std::exchange(layer.measured, false)) {
-    std::vector<std::uint32_t> united;
-    for (const compress::SparseView& view : views_)
-      united.insert(united.end(), view.indices().begin(), view.indices().end());
-    std::sort(united.begin(), united.end());
-    const auto end = std::unique(united.begin(), united.end());
-    layer.row.union_density += static_cast<double>(end - united.begin()) / static_cast<double>(tensor.elements());
-  }
+  if (layer.account.measuring()) layer.account.received(compress::united(views_));
   if (!layer.split) return;
-  if (options_.ledger_every > 0) layer.row.bytes += static_cast<double>(layer.split->own_bytes());
+  layer.account.sent(static_cast<double>(layer.split->own_bytes()));
   compress::scatter_add(slice(layer.split->dropped_indices()), slice(layer.split->dropped_values()), 1.0f,
                         tensor.residual());
 }
@@ -282,21 +285,14 @@ std::vector<LedgerRow> RedSync::ledger() const {
     if (!layers_[static_cast<std::size_t>(p->info.index)]) others.elements += p->info.elements;
   others.bytes = dense_bytes_;
   rows.push_back(others);
-  for (const auto& layer : layers_) {
-    if (!layer) continue;
-    LedgerRow row = layer->row;
-    const double exchanges = std::max<double>(1, static_cast<double>(row.exchanges));
-    const double measured = std::max<double>(1, static_cast<double>(row.measured));
-    row.sent /= exchanges;
-    row.energy_held /= measured, row.union_density /= measured;
-    row.energy_sent = row.measured > 0 ? 1 - row.energy_held : 0;
-    rows.push_back(row);
-  }
+  for (const auto& layer : layers_)
+    if (layer) rows.push_back(layer->account.row());
   std::reverse(rows.begin(), rows.end());  // the arena ends with what forward reaches first
   return rows;
 }
 
 void RedSync::end_step(StepStats& stats) {
+  gather_late();
   clip_and_gather();
   if (options_.overlap != Overlap::forward) flush();
   dense_.end_step(stats);
@@ -320,12 +316,15 @@ void RedSync::flush() {
 
 void RedSync::save(StateDict& state) const {
   state.set(options_.name + "/residual", residual_);
-  const std::int64_t phase = was_sparse_ ? 1 : 0;
+  const std::int64_t phase = was_sparse_ ? 1 : 0, whole = std::bit_cast<std::int64_t>(dense_bytes_);
   state.set(options_.name + "/sparse", Tensor::of({1}, std::span<const std::int64_t>(&phase, 1)));
+  if (options_.ledger_every > 0)
+    state.set(options_.name + "/dense_bytes", Tensor::of({1}, std::span<const std::int64_t>(&whole, 1)));
   for (const auto& layer : layers_) {
     if (!layer) continue;
     StateDict part;
     layer->tensor.save(part);
+    layer->account.save(part);
     state.merge(part, options_.name + "/" + layer->parameter.info.name + "/");
   }
 }
@@ -340,8 +339,17 @@ void RedSync::load(const StateDict& state) {
                      " is damaged. Use an older checkpoint.");
   residual_.copy_from(residual);
   was_sparse_ = sparse.data<std::int64_t>()[0] != 0;
-  for (const auto& layer : layers_)
-    if (layer) layer->tensor.load(mine.part(layer->parameter.info.name + "/"));
+  for (const auto& layer : layers_) {
+    if (!layer) continue;
+    const StateDict part = mine.part(layer->parameter.info.name + "/");
+    layer->tensor.load(part);
+    layer->account.load(part);
+  }
+  const Tensor* const whole = mine.find("dense_bytes");
+  if (options_.ledger_every == 0 || whole == nullptr) return;
+  require<DataError>(whole->dtype() == DType::i64 && whole->elements() == 1, "resume: the ledger of ", options_.name,
+                     " is damaged. Use an older checkpoint.");
+  dense_bytes_ = std::bit_cast<double>(whole->data<std::int64_t>()[0]);
 }
 
 }  // namespace laconic::dist

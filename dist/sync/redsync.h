@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dist/sync/allreduce.h"
+#include "dist/sync/ledger_account.h"
 #include "dist/sync/residual_tensor.h"
 #include "dist/sync/split_exchange.h"
 
@@ -19,6 +20,10 @@ namespace laconic::dist {
 ///     when the gradient of some rows is ready     U = m U + G, V += U              one pass
 ///     when those of a parameter all are           S = select(V, k), packed and handed over; V[S] = 0, U[S] = 0
 ///     before its next forward                     w -= lr mean over ranks of what they sent, in rank order
+///
+/// With Overlap::forward a parameter whose exchange nobody has had to wait for, as of layers that come late in forward,
+/// does the first two when backward has ended: then the messages that the next forward needs first are on their way,
+/// and what else there is to do fills the time until they have come. That changes no bit.
 ///
 /// Per element, what was sent and the residual add up to what was put into the residual, over all ranks: nothing is
 /// lost (with `quantised` and without `feedback` the error of the one value is, as in the paper).
@@ -49,8 +54,7 @@ class RedSync final : public Strategy {
     /// The 2-norm of each rank's own gradient is limited to this before it is gathered; 0: no limit. All selection then
     /// waits for the end of backward. DGC's local clipping; of a mean over N ranks, X sqrt(N) stands for X (settled).
     double clip_norm = 0;
-    /// Every so many steps energy, union and age are measured for the ledger, which costs three more passes then, and 4
-    /// bytes an element for the ages; 0: no ledger.
+    /// Every so many steps the ledger is measured (ledger_account.h); 0: no ledger.
     std::int64_t ledger_every = 0;
     /// Called with V as it is when elements are about to be chosen from it. Null: nobody is.
     std::function<void(const Parameter&, Slice<const float>)> watch{};
@@ -72,8 +76,8 @@ class RedSync final : public Strategy {
   Work work() const override { return work_; }
   std::vector<LedgerRow> ledger() const override;
 
-  /// "residual", the turn of signs and the selectors of every parameter, and whether the last phase was dense. (U is in
-  /// the optimiser.)
+  /// "residual"; the turn of signs, the selector and the ledger of every parameter; whether the last phase was dense.
+  /// (U is in the optimiser.)
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
 
@@ -93,20 +97,22 @@ class RedSync final : public Strategy {
     Gathered gathered;
     std::unique_ptr<SplitExchange> split;
     Ticket ticket;
-    std::size_t buffer_bytes = 0;           // that messages took; of the last exchange that has ended
-    LedgerRow row;                          // sums; ledger() divides
-    std::vector<std::int32_t> last_chosen;  // step, of every element; empty without a ledger
-    bool measured = false;                  // this step is
+    std::int64_t hurried_until = 0;  // step: before it, gathered as soon as it is ready
+    std::vector<Rows> late;          // ready, and to be gathered when backward has ended
+    std::size_t buffer_bytes = 0;    // that messages took; of the last exchange that has ended
+    LedgerAccount account;
   };
 
   Layer* layer_of(const Parameter& p) { return layers_[static_cast<std::size_t>(p.info.index)].get(); }
   bool sparse() const { return density_.has_value(); }
   void ready(Parameter& parameter, Rows rows, float factor);
   void choose(Layer& layer);
-  void account(Layer& layer, double energy_before);
+  double gathered_bytes(const Layer& layer) const;
   void submit(Layer& layer);
   void submit_chosen();
+  void gather_late();
   void clip_and_gather();
+  void await(Layer& layer);
   void apply(Layer& layer);
   void add_received(Layer& layer, float factor, Slice<float> dense);
   void change_phase(bool to_sparse);
@@ -127,10 +133,11 @@ class RedSync final : public Strategy {
   std::optional<double> density_;                       // of this step; nothing: dense
   bool was_sparse_ = false;                             // the step before
   std::vector<std::pair<Parameter*, Rows>> unclipped_;  // gradients that wait for their common norm
+  bool some_are_late_ = false;                          // Layer::late: they wait for the end of backward
   std::vector<compress::SparseView> views_;
   Work work_, seen_;             // seen_: at the last end_step
   double callback_seconds_ = 0;  // in update_, since then
-  double dense_bytes_ = 0;       // for the ledger: what travelled whole
+  double dense_bytes_ = 0;       // for the ledger: of what travelled whole
 };
 
 }  // namespace laconic::dist

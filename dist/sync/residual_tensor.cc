@@ -63,17 +63,14 @@ void ResidualTensor::gather(Rows rows, float factor) {
 
 std::size_t ResidualTensor::most() const {
   const std::size_t n = elements();
-  switch (*choice_.method) {
-    case Method::search:
-    case Method::search_steps:
-    case Method::sampled:
+  switch (*choice_.method) {  // whose selectors know no limit
     case Method::dropping:
       return std::min(n, 2 * k_);
     case Method::fixed:
     case Method::adacomp:
       return std::max<std::size_t>(1, n / 4);
     default:
-      return k_;
+      return selector_.most(k_, n);
   }
 }
 

@@ -87,6 +87,8 @@ class Trainer {
   RunSummary run();
   /// Flushes and evaluates on all ranks; the figures are the same on every rank.
   EvalReport evaluate();
+  /// The same on the test set, if the workload keeps one for the end.
+  std::optional<EvalReport> evaluate_at_the_end();
   /// Writes weights and a checkpoint of the present state. All ranks call it.
   void save();
 
@@ -119,6 +121,7 @@ class Trainer {
   [[noreturn]] void report_non_finite(float loss);
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
   void require_finite_parameters() const;
+  EvalReport measure(const std::function<EvalSums()>& evaluation);
   void apply_clipped();
   void finish_report();
   void flush();

@@ -1,15 +1,13 @@
 #include "dist/transport/linked.h"
 
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "core/dispatch.h"
+#include "dist/transport/short_slices.h"
 
 namespace laconic::dist {
 namespace {
@@ -18,23 +16,6 @@ constexpr LinkDuration kLate = std::chrono::milliseconds(2);
 
 std::uint64_t key(int sender, int slot) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(sender)) << 32 | static_cast<std::uint32_t>(slot);
-}
-
-/// With a slice of 0.1 ms a thread that wakes displaces one that computes at once (Linux 6.12; older ones take no
-/// notice). Needs no privilege.
-void ask_for_short_slices() {
-  struct {
-    std::uint32_t size, policy;
-    std::uint64_t flags;
-    std::int32_t nice;
-    std::uint32_t priority;
-    std::uint64_t runtime, deadline, period;
-  } attributes{};
-  attributes.size = sizeof attributes;
-  attributes.policy = 0;  // SCHED_OTHER
-  attributes.nice = getpriority(PRIO_PROCESS, static_cast<id_t>(gettid()));
-  attributes.runtime = 100'000;  // ns
-  syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
 std::exception_ptr too_long(const Request& receive, std::size_t bytes, int receiver) {

@@ -1,5 +1,6 @@
 #include "dist/transport/mpi.h"
 
+#include "dist/transport/short_slices.h"
 #include "dist/transport/socket_watch.h"
 
 #define OMPI_SKIP_MPICXX 1  // the C interface only: the old C++ one does not pass -Wextra
@@ -149,7 +150,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
     // Several ranks may fail with the same sentence at once (a check that all of them make): the lowest speaks first,
     // and its MPI_Abort ends the others before they do. An app may have taken SIGTERM for an orderly end: that is over.
     std::signal(SIGTERM, SIG_DFL);
-    std::this_thread::sleep_for(std::chrono::milliseconds(rank_ == 0 ? 0 : 1000));
+    std::this_thread::sleep_for(std::chrono::milliseconds(rank_ == 0 ? 0 : 1500 + 250 * std::min(rank_, 6)));
     std::fprintf(stderr, "laconic: error: %s\n", reason.c_str());
     std::fflush(stderr);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // let mpirun pass it on before its own message
@@ -185,6 +186,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
                          comm_, MPI_STATUS_IGNORE),
             "MPI_Sendrecv");
     all_over_tcp_ = size_ > 1 && watch_->look() >= size_ - 1;
+    if (all_over_tcp_) ask_for_short_slices();  // a thread that polls must not
   }
 
   /// True if a test found something, or wake() was called.

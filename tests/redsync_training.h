@@ -1,0 +1,245 @@
+// One worker of a training with RedSync and no network: gradients that depend on rank, step and place, and what dense
+// training would make of them.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/raw.h"
+#include "dist/sync/methods.h"
+#include "dist/sync/redsync.h"
+#include "tests/on_ranks.h"
+
+namespace laconic::dist {
+
+/// Parameters of all kinds, registered first to last as a model would; those from 1,000 bytes on send a choice.
+inline std::vector<std::shared_ptr<Parameter>> some_parameters() {
+  std::vector<std::shared_ptr<Parameter>> parameters;
+  const std::vector<std::tuple<const char*, Shape, Role>> of = {{"conv", {16, 3, 3, 3}, Role::conv},
+                                                                {"bn", {16}, Role::norm},
+                                                                {"fc1.weight", {64, 100}, Role::linear},
+                                                                {"fc1.bias", {64}, Role::bias},
+                                                                {"one", {1}, Role::bias},
+                                                                {"fc2.weight", {60, 64}, Role::linear},
+                                                                {"embedding", {30, 20}, Role::embedding},
+                                                                {"odd", {257, 1}, Role::linear},
+                                                                {"out.weight", {10, 60}, Role::linear},
+                                                                {"out.bias", {10}, Role::bias}};
+  for (const auto& [name, shape, role] : of) {
+    parameters.push_back(std::make_shared<Parameter>(shape, role));
+    parameters.back()->info.name = name;
+    parameters.back()->info.output = std::string(name).starts_with("out");
+    raw::fill(parameters.back()->value(), static_cast<float>(parameters.size()) * 0.25f);
+  }
+  return parameters;
+}
+inline bool is_large(const ParameterInfo& info) { return info.elements >= 250; }
+
+/// What rank `rank` finds in step `step` at place i of the arena: heavy tails, other ones on every rank and in every
+/// step.
+inline float gradient_at(int rank, std::int64_t step, std::size_t i) {
+  std::uint64_t x = (static_cast<std::uint64_t>(step) * 64 + static_cast<std::uint64_t>(rank)) << 32 | i;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;  // splitmix64
+  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+  const float u = static_cast<float>(static_cast<std::int64_t>(x ^ x >> 31)) * 0x1p-63f;  // -1 … 1
+  return u * u * u * u * u + 0.05f * static_cast<float>(i % 7) - 0.15f;
+}
+
+/// One worker: parameters, an optimiser of our own that keeps a velocity, and the strategy.
+struct Training {
+  struct Settings {
+    std::string sync = "redsync";
+    SparseOptions sparse{.selector = "exact", .masking = false};
+    float momentum = 0, decay = 0;
+    bool nesterov = false, mean = true;
+    Overlap overlap = Overlap::forward;
+    std::size_t chunk = 7000;  // bytes: fc1.weight and fc2.weight come in chunks of 16 rows
+    double clip = 0;
+    float pull = 0;  // of the gradient to the parameter's value
+    double lr = 0.05;
+    std::function<std::optional<double>(std::int64_t)> density{};
+    std::function<void(const Parameter&, Slice<const float>)> watch{};
+    Device device = kCpu;
+    std::int64_t ledger_every = 0;
+  };
+
+  Training(Worker& w, Settings settings)
+      : s(std::move(settings)), worker(w), arena(some_parameters(), s.device), velocity(arena.make_state()) {
+    const SparseMethod& method = *sparse_method(s.sync);
+    PlanOptions plan{.chunk_bytes = s.chunk, .sparse = dispatch_of(method, s.sparse)};
+    plan.sparse.dense_below = 1000;
+    RedSync::Options options = redsync_options(method, s.sparse, 1'000'000);
+    options.mean = s.mean;
+    options.overlap = s.overlap;
+    options.clip_norm = s.clip;
+    options.watch = s.watch;
+    options.ledger_every = s.ledger_every;
+    options.rules.seed = 9;
+    if (s.density) options.density = s.density;
+    if (method.corrects) {
+      options.rules.momentum = s.momentum;
+      options.rules.nesterov = s.nesterov;
+      options.weight_decay = [decay = s.decay](const ParameterInfo&) { return decay; };
+    }
+    sync = std::make_unique<RedSync>(
+        arena, w.engine, make_plan(arena.parameters(), plan, w.size),
+        [this](Parameter& p, Rows rows, const StepContext& c) { update(p, rows, c); },
+        s.momentum > 0 && method.corrects ? velocity : Tensor(), std::move(options));
+  }
+
+  /// Dense momentum SGD.
+  void update(Parameter& p, Rows rows, const StepContext& c) {
+    const HostAccess access(s.device);
+    const std::int64_t row = p.info.elements / p.all_rows().count;
+    float* value = p.value().data<float>();
+    const float* grad = p.grad().data<float>();
+    float* u = velocity.data<float>() + p.info.offset;
+    for (std::int64_t i = rows.first * row; i < (rows.first + rows.count) * row; ++i) {
+      const float g = static_cast<float>(c.gradient_scale) * grad[i] + s.decay * value[i];
+      u[i] = s.momentum * u[i] + g;
+      value[i] -= static_cast<float>(c.lr) * (s.nesterov ? s.momentum * u[i] + g : u[i]);
+    }
+    p.value().bump_version();
+  }
+
+  void steps(std::int64_t from, std::int64_t to, StepStats* stats = nullptr) {
+    const auto& parameters = arena.parameters();
+    for (std::int64_t step = from; step <= to; ++step) {
+      sync->begin_step({.step = step, .lr = s.lr});
+      for (std::size_t i = parameters.size(); i-- > 0;) {
+        Parameter& p = *parameters[i];
+        const std::int64_t all = p.all_rows().count, chunk = p.chunk_rows() > 0 ? p.chunk_rows() : all;
+        for (std::int64_t first = 0; first < all; first += chunk)
+          sync->before_forward(p, {first, std::min(chunk, all - first)});
+      }
+      for (const auto& p : parameters) {
+        {
+          const HostAccess access(s.device);
+          for (std::int64_t i = 0; i < p->info.elements; ++i)
+            p->grad().data<float>()[i] = gradient_at(worker.rank, step, static_cast<std::size_t>(p->info.offset + i)) +
+                                         s.pull * p->value().data<float>()[i];
+        }
+        const std::int64_t all = p->all_rows().count, chunk = p->chunk_rows() > 0 ? p->chunk_rows() : all;
+        for (std::int64_t first = 0; first < all; first += chunk)
+          sync->gradient_ready(*p, {first, std::min(chunk, all - first)});
+      }
+      StepStats last;
+      sync->end_step(stats == nullptr ? last : *stats);
+    }
+    sync->flush();
+  }
+
+  std::vector<float> values() const { return arena.values().to_vector(); }
+
+  Settings s;
+  Worker& worker;
+  ParameterArena arena;
+  Tensor velocity;
+  std::unique_ptr<RedSync> sync;
+};
+using Settings = Training::Settings;
+
+/// Values of all ranks after some steps.
+inline std::vector<std::vector<float>> train(int N, const Settings& s, int steps) {
+  std::vector<std::vector<float>> values(static_cast<std::size_t>(N));
+  on_ranks(N, [&](Worker& w) {
+    Training t(w, s);
+    t.steps(1, steps);
+    values[static_cast<std::size_t>(w.rank)] = t.values();
+  });
+  return values;
+}
+
+/// A worker that has made steps 1 to `stop`, has saved, has begun anew from that, and has gone on to step `last`.
+inline std::unique_ptr<Training> resumed(Worker& w, const Settings& s, int stop, int last) {
+  StateDict state;
+  std::vector<float> values, velocity;
+  {
+    Training t(w, s);
+    t.steps(1, stop);
+    t.sync->save(state);
+    values = t.values(), velocity = t.velocity.to_vector();
+  }
+  auto t = std::make_unique<Training>(w, s);
+  t->arena.values().copy_from(Tensor::of({t->arena.size()}, values));
+  t->velocity.copy_from(Tensor::of({t->arena.size()}, velocity));
+  t->sync->load(state);
+  t->steps(stop + 1, last);
+  return t;
+}
+
+/// Dense momentum SGD with the mean (or sum) gradient, in double. `u` of large parameters and small ones may follow
+/// other rules: with `large_momentum` false large ones have none, and their lr is multiplied.
+inline std::vector<double> oracle(int N, const Settings& s, int steps, bool masked = false) {
+  const ParameterArena arena(some_parameters());
+  const std::vector<float> start = arena.values().to_vector();
+  std::vector<double> w(start.begin(), start.end()), u(w.size());
+  for (int step = 1; step <= steps; ++step)
+    for (const auto& p : arena.parameters()) {
+      const bool plain = masked && is_large(p->info);
+      for (auto i = static_cast<std::size_t>(p->info.offset);
+           i < static_cast<std::size_t>(p->info.offset + p->info.elements); ++i) {
+        double g = 0;
+        for (int r = 0; r < N; ++r) g += gradient_at(r, step, i) + double{s.pull} * w[i];
+        g = (s.mean ? g / N : g) + double{s.decay} * w[i];
+        if (plain) {
+          w[i] -= s.lr * (s.nesterov ? 1 + double{s.momentum} : 1) * g;
+        } else {
+          u[i] = s.momentum * u[i] + g;
+          w[i] -= s.lr * (s.nesterov ? s.momentum * u[i] + g : u[i]);
+        }
+      }
+    }
+  return w;
+}
+
+inline void expect_near(const std::vector<float>& values, const std::vector<double>& expected, double tolerance) {
+  ASSERT_EQ(values.size(), expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    ASSERT_NEAR(values[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << "element " << i;
+}
+
+/// A configuration of a sparse method.
+struct Case {
+  const char* name;
+  std::function<void(Settings&)> set;
+};
+inline const Case kCases[] = {
+    {"exact", [](Settings& s) { s.sparse.selector = "exact"; }},
+    {"radix, masked", [](Settings& s) { s.sparse.selector = "radix", s.sparse.masking = true; }},
+    {"paper, packed", [](Settings& s) { s.sparse.selector = "paper", s.sparse.delta = true, s.sparse.masking = true; }},
+    {"trimmed, rice",
+     [](Settings& s) { s.sparse.selector = "trimmed", s.sparse.delta = true, s.sparse.seconds_per_byte = 1e-6; }},
+    {"search, split", [](Settings& s) { s.sparse.selector = "search", s.sparse.split = true; }},
+    {"sampled, masked", [](Settings& s) { s.sparse.selector = "sampled", s.sparse.masking = true; }},
+    {"auto",
+     [](Settings& s) { s.sparse.selector = "auto", s.sparse.latency_seconds = 0, s.sparse.seconds_per_byte = 1; }},
+    {"qrgc", [](Settings& s) { s.sparse.selector = "exact", s.sparse.quantised = true; }},
+    {"qrgc, masked, search, packed",
+     [](Settings& s) { s.sparse.selector = "search", s.sparse.quantised = s.sparse.masking = s.sparse.delta = true; }},
+    {"qrgc, split", [](Settings& s) { s.sparse.selector = "exact", s.sparse.quantised = s.sparse.split = true; }},
+    {"split, masked, packed", [](Settings& s) { s.sparse.split = s.sparse.masking = s.sparse.delta = true; }},
+    {"nesterov", [](Settings& s) { s.nesterov = true; }},
+    {"dgc", [](Settings& s) { s.sync = "dgc", s.sparse.masking = true, s.sparse.warmup = Warmup{}; }},
+    {"topk", [](Settings& s) { s.sync = "topk"; }},
+    {"topk, split", [](Settings& s) { s.sync = "topk", s.sparse.split = true; }},
+    {"gradient-dropping", [](Settings& s) { s.sync = "gradient-dropping"; }},
+    {"adacomp", [](Settings& s) { s.sync = "adacomp"; }},
+    {"strom", [](Settings& s) { s.sync = "strom", s.sparse.threshold = 0.2; }},
+    {"randomk", [](Settings& s) { s.sync = "randomk"; }},
+    {"clipped", [](Settings& s) { s.clip = 5; }},
+    {"adacomp, clipped", [](Settings& s) { s.sync = "adacomp", s.clip = 5; }},
+};
+inline Settings settings_of(const Case& c) {
+  Settings s{.momentum = 0.9f};
+  s.sparse.density = 0.02;
+  c.set(s);
+  return s;
+}
+
+}  // namespace laconic::dist

@@ -1,0 +1,208 @@
+// What comes from the network may be anything: damaged messages go through the readers of sparse messages, and through
+// both exchanges of them. `LACONIC_FUZZ_SECONDS=300 dist_test --gtest_filter='SparseFuzz.*'` goes on for so long each.
+#include <algorithm>
+#include <cstring>
+#include <deque>
+
+#include "dist/sync/split_exchange.h"
+#include "tests/fuzz.h"
+
+namespace laconic::dist {
+namespace {
+
+using compress::Bytes;
+using compress::IndexCoding;
+using Message = std::vector<std::byte>;
+
+Message to_message(const Bytes& bytes) { return {bytes.slice().begin(), bytes.slice().end()}; }
+
+SparseWire any_wire(Random& random) {
+  const bool both = random.below(3) == 0;
+  const IndexCoding codings[] = {IndexCoding::raw, IndexCoding::packed, IndexCoding::rice};
+  return {.format = {.coding = codings[random.below(3)], .one_value = both || random.below(2) == 0},
+          .both_signs = both};
+}
+
+/// Up to `most` elements of [begin, end), and how a wire wants their values.
+struct Some {
+  std::vector<std::uint32_t> indices;
+  std::vector<float> values;
+};
+Some some_of(std::uint64_t begin, std::uint64_t end, std::size_t most, const SparseWire& wire, Random& random) {
+  Some s;
+  const std::uint64_t wanted = std::min<std::uint64_t>(end - begin, random.below(static_cast<std::uint32_t>(most + 1)));
+  std::uint64_t left = wanted;
+  for (std::uint64_t i = begin; i < end && left > 0; ++i) {
+    if (random.below(static_cast<std::uint32_t>(end - i)) >= left) continue;
+    s.indices.push_back(static_cast<std::uint32_t>(i));
+    s.values.push_back(random.below(2) == 0 ? 0.5f : -0.5f);
+    if (!wire.format.one_value) s.values.back() = random.normal();
+    --left;
+  }
+  if (wire.format.one_value && !wire.both_signs) s.values.resize(std::min<std::size_t>(1, s.values.size()));
+  return s;
+}
+
+Message encoded(const SparseWire& wire, const Some& s, std::size_t n) {
+  Bytes payload;
+  wire.encode(slice(std::as_const(s.indices)), slice(std::as_const(s.values)), n, payload);
+  return to_message(payload);
+}
+
+/// What a reader has accepted is a message: it can be added, and written and read again it is the same.
+void expect_sound(const std::vector<compress::SparseView>& views, std::size_t count, const SparseWire& wire,
+                  std::size_t n) {
+  std::vector<float> dense(n);
+  for (std::size_t v = 0; v < count; ++v) {
+    const compress::SparseView& view = views[v];
+    for (std::size_t j = 0; j < view.size(); ++j) {
+      ASSERT_LT(view.indices()[j], n);
+      ASSERT_TRUE(j == 0 || view.indices()[j - 1] < view.indices()[j]);
+    }
+    compress::scatter_add(view, 1.0f, slice(dense));
+    Bytes again;
+    compress::encode_sparse(wire.format, view.indices(), view.values(), n, again);
+    compress::SparseView twice;
+    twice.read(wire.format, again.slice(), n);
+    ASSERT_TRUE(
+        std::equal(view.indices().begin(), view.indices().end(), twice.indices().begin(), twice.indices().end()));
+    ASSERT_EQ(view.values().size(), twice.values().size());
+    if (view.size() == 0) continue;
+    ASSERT_EQ(std::memcmp(view.values().data(), twice.values().data(), 4 * view.values().size()), 0);
+  }
+}
+
+TEST(SparseFuzz, AMessageIsReadOrRefused) {
+  std::vector<compress::SparseView> views;
+  std::uint64_t read = 0, refused = 0;
+  fuzz(20'000, [&](Random& random) {
+    const SparseWire wire = any_wire(random);
+    const std::size_t n = 1 + random.below(random.below(2) == 0 ? 300 : 70'000);
+    Message message = encoded(wire, some_of(0, n, random.below(4) == 0 ? 400 : 20, wire, random), n);
+    if (random.below(8) > 0) message = damaged(std::move(message), random);
+    try {
+      const std::size_t count = wire.read(slice(std::as_const(message)), n, views, 0);
+      ++read;
+      expect_sound(views, count, wire, n);
+    } catch (const DataError&) {
+      ++refused;
+    }
+  });
+  EXPECT_GT(read, 100u);
+  EXPECT_GT(refused, 100u);
+}
+
+/// One rank of N; what the others send is given beforehand, and comes at once.
+class Script final : public Communicator {
+ public:
+  Script(int rank, int size) : rank_(rank), size_(size) {}
+  std::deque<Message> messages;  ///< in the order in which they are received
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  Transfer send(int to, Slice<const std::byte> bytes) override {
+    Request& request = pool_.take(Request::Kind::send, to, 0, {const_cast<std::byte*>(bytes.data()), bytes.size()});
+    request.complete(bytes.size());
+    return Transfer(request);
+  }
+  Transfer recv(int from, Slice<std::byte> room) override {
+    Request& request = pool_.take(Request::Kind::recv, from, 0, room);
+    const Message message = std::move(messages.front());
+    messages.pop_front();
+    if (message.size() > room.size()) {  // as transports do
+      request.complete(0, std::make_exception_ptr(CommError("a message is longer than there is room")));
+      return Transfer(request);
+    }
+    std::copy(message.begin(), message.end(), room.begin());
+    request.complete(message.size());
+    return Transfer(request);
+  }
+  Transfer work(double) override { return {}; }
+  std::unique_ptr<Communicator> subgroup(std::span<const int>) override { return nullptr; }
+  std::unique_ptr<Communicator> channel(int) override { return nullptr; }
+  void end(std::exception_ptr) override {}
+  void count_buffer(std::ptrdiff_t) override {}
+  void cancel() override {
+    const std::vector<Request*> live(pool_.live().begin(), pool_.live().end());
+    for (Request* r : live) pool_.give_back(*r);
+  }
+
+ private:
+  int rank_, size_;
+  RequestPool pool_;
+};
+
+void run(Task<> task) {
+  Scheduler scheduler;
+  task.start(scheduler);
+  scheduler.run();
+  ASSERT_TRUE(task.done());
+  task.result();
+}
+
+/// What comes in an allgatherv, message by message: parts behind their lengths.
+void add_gathered(Script& comm, const std::function<Message()>& part, bool damages, Random& random) {
+  for (int have = 1; have < comm.size(); have *= 2) {
+    Bytes message;
+    for (int j = have; j < std::min(2 * have, comm.size()); ++j) append_part(message, slice(part()));
+    Message bytes = to_message(message);
+    comm.messages.push_back(damages && random.below(2) == 0 ? damaged(std::move(bytes), random) : bytes);
+  }
+}
+
+TEST(SparseFuzz, AnExchangeEndsWithMessagesOrARankThatSentNone) {
+  std::uint64_t ended = 0, refused = 0;
+  fuzz(4'000, [&](Random& random) {
+    const SparseWire wire = any_wire(random);
+    const int N = 2 + static_cast<int>(random.below(4)),
+              rank = static_cast<int>(random.below(static_cast<unsigned>(N)));
+    const std::size_t n = static_cast<std::size_t>(N) + random.below(3'000), most = 40, k = 30;
+    const bool split = random.below(2) == 0, damages = random.below(8) > 0;
+    Script comm(rank, N);
+    const auto range = [&](int r) {
+      return static_cast<std::uint64_t>(n) * static_cast<std::uint64_t>(r) / static_cast<std::uint64_t>(N);
+    };
+    const auto part = [&](const SparseWire& of, std::uint64_t begin, std::uint64_t end, std::size_t count) {
+      Message message = encoded(of, some_of(begin, end, count, of, random), n);
+      return damages && random.below(3) == 0 ? damaged(std::move(message), random) : message;
+    };
+    SplitExchange exchange(wire, n, N, rank);
+    Gathered gathered;
+    const Some own = some_of(0, n, most, wire, random);
+    const Message mine = encoded(wire, own, n);
+    try {
+      if (split) {
+        exchange.load(slice(std::as_const(own.indices)), slice(std::as_const(own.values)), k, most);
+        for (int s = 1; s < N; ++s) comm.messages.push_back(part(wire, range(rank), range(rank + 1), most));
+        add_gathered(
+            comm, [&] { return part(exchange.wire(), 0, n, k / static_cast<std::size_t>(N)); }, damages, random);
+        run(exchange.run(comm));
+      } else {
+        add_gathered(
+            comm, [&] { return part(wire, 0, n, most); }, damages, random);
+        run(allgatherv(comm, slice(mine), wire.max_bytes(most, n), gathered));
+      }
+      const Gathered& all = split ? exchange.all() : gathered;
+      const SparseWire& read = split ? exchange.wire() : wire;
+      std::vector<compress::SparseView> views;
+      std::size_t count = 0;
+      for (int r = 0; r < N; ++r) count = read.read(all[r], n, views, count);
+      expect_sound(views, count, read, n);
+      for (const std::uint32_t i : exchange.dropped_indices()) {
+        ASSERT_GE(i, range(rank));
+        ASSERT_LT(i, range(rank + 1));
+      }
+      ++ended;
+    } catch (const CommError&) {
+      ++refused;
+    } catch (const DataError& e) {
+      ASSERT_EQ(dynamic_cast<const UsageError*>(&e), nullptr) << e.what();
+      ++refused;
+    }
+  });
+  EXPECT_GT(ended, 100u);
+  EXPECT_GT(refused, 100u);
+}
+
+}  // namespace
+}  // namespace laconic::dist
