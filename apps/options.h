@@ -58,6 +58,8 @@ struct TrainOptions {
   bool no_mask = false, no_feedback = false;  ///< of sparse
   std::int64_t ledger = 0;            ///< measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan;             ///< --allreduce, --fusion, --chunk
+  bool codec_feedback = false;
+  std::optional<int> type_of_service;  ///< of the packets between MPI processes
   std::string plan_file;              ///< what travels how, instead of by these
   dist::Overlap overlap = dist::Overlap::forward;
   std::string reduce = "mean";        ///< mean | sum

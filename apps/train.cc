@@ -100,6 +100,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.dump_gradients = o.dump_gradients;
   t.plan = o.plan;
   t.plan_file = o.plan_file;
+  t.codec_feedback = o.codec_feedback;
   t.overlap = o.overlap;
   t.mean = o.reduce == "mean";
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
@@ -148,6 +149,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers) {
   RunSummary summary;
   std::unique_ptr<Workload> trained;  // rank 0's
   dist::WorldOptions world{.workers = o.workers.value_or(ranks > 0 ? 0 : 1), .timeout_seconds = o.timeout};
+  world.type_of_service = o.type_of_service;
   if (o.link) world.link = dist::LinkOptions{.all = *o.link, .of = o.link_of};
   const dist::WorldReport report = dist::run_workers(world, [&](dist::Worker& worker) {
     std::unique_ptr<Workload> workload = task.workload(o, worker.rank, worker.size);
