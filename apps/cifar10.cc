@@ -1,4 +1,5 @@
 // Trains on CIFAR-10 (32 x 32 colour images, 10 classes).
+#include "apps/image_task.h"
 #include "apps/main.h"
 #include "apps/train.h"
 #include "data/cifar.h"
@@ -23,9 +24,12 @@ laconic::AppDefaults defaults() {
   app.options.momentum = 0.9f;
   app.options.weight_decay = 5e-4f;
   app.options.schedule = "warmup:2+cosine";
-  app.aliases = {{"alexnet", "alexnet-32"}, {"vgg16", "vgg16-32"}};
-  app.crops_and_flips = true;
-  app.load = [](const std::string& data) { return laconic::load_cifar10(data); };
+  app.task = [](const laconic::TrainOptions& o) {
+    return laconic::make_image_task({.load = [](const std::string& data) { return laconic::load_cifar10(data); },
+                                     .crops_and_flips = true,
+                                     .aliases = {{"alexnet", "alexnet-32"}, {"vgg16", "vgg16-32"}}},
+                                    o.data);
+  };
   return app;
 }
 

@@ -37,7 +37,11 @@ double shortest(double value) {
 Json counted(std::int64_t bytes, bool they_are) { return they_are ? Json(bytes) : Json(); }
 
 Json object(const EvalReport& r) {
-  Json eval = {{"epoch", r.epoch}, {"loss", shortest(r.loss)}, {"top1_error", shortest(rounded(r.top1_error))}};
+  Json eval = {{"epoch", r.epoch}, {"loss", shortest(r.loss)}};
+  if (r.perplexity)
+    eval["perplexity"] = rounded(*r.perplexity);
+  else
+    eval["top1_error"] = shortest(rounded(r.top1_error));
   if (r.top5_error) eval["top5_error"] = shortest(rounded(*r.top5_error));
   eval["seconds"] = rounded(r.seconds);
   eval["bytes_sent_total"] = counted(r.bytes_sent_total, r.bytes_counted);
@@ -88,6 +92,8 @@ std::string to_json(const StepReport& r) {
 
 std::string to_json(const EvalReport& r) { return Json{{"eval", object(r)}}.dump(); }
 
+std::string test_to_json(const EvalReport& r) { return Json{{"test", object(r)}}.dump(); }
+
 std::string to_json(const LedgerReport& r) {
   return Json{{"ledger", {{"step", r.step}, {"parameters", array(r.rows)}}}}.dump();
 }
@@ -96,6 +102,7 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
   Json all = {{"model", info.model},
               {"data", info.data},
               {"parameters", info.parameters},
+              {"classes", info.classes},
               {"strategy", info.strategy},
               {"transport", info.transport},
               {"workers", info.workers},
@@ -111,6 +118,7 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
               {"buffer_bytes_peak", s.buffer_bytes_peak}};
   if (s.link_late_share) all["link_late_share"] = rounded(*s.link_late_share);
   if (s.last_eval) all["eval"] = object(*s.last_eval);
+  if (s.test) all["test"] = object(*s.test);
   if (!s.ledger.empty()) all["ledger"] = array(s.ledger);
   if (!s.stopped.empty()) all["stopped"] = s.stopped;
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -150,6 +158,7 @@ void JsonLog::line(std::string text, bool now) {
 
 void JsonLog::on_step(const StepReport& report) { line(to_json(report), false); }
 void JsonLog::on_eval(const EvalReport& report) { line(to_json(report), true); }
+void JsonLog::on_test(const EvalReport& report) { line(test_to_json(report), true); }
 void JsonLog::on_ledger(const LedgerReport& report) { line(to_json(report), true); }
 void JsonLog::on_end(const RunSummary&) {
   require<DataError>(std::fflush(file_.get()) == 0, path_, ": the log could not be written: ", std::strerror(errno),

@@ -14,8 +14,10 @@ namespace laconic {
 std::string to_json(const StepReport& report);
 
 /// {"eval":{"epoch":1,"loss":...,"top1_error":...,"top5_error":...,"seconds":...,"bytes_sent_total":...}}
-/// top5_error only where there is one.
+/// top5_error only where there is one; of a language model "perplexity" instead of both.
 std::string to_json(const EvalReport& report);
+/// {"test":{...}}, the same of a test set that is kept for the end.
+std::string test_to_json(const EvalReport& report);
 
 /// {"ledger":{"step":100,"parameters":[{"parameter":"fc1.weight","choice":"trimmed","elements":...,"exchanges":...,
 ///  "bytes":...,"sent":...,"measured":...,"energy_sent":...,"energy_held":...,"union_density":...,"oldest":...}]}}
@@ -36,6 +38,7 @@ class JsonLog final : public Observer {
   void on_start(const RunInfo& info) override;
   void on_step(const StepReport& report) override;
   void on_eval(const EvalReport& report) override;
+  void on_test(const EvalReport& report) override;
   void on_ledger(const LedgerReport& report) override;
   void on_end(const RunSummary& summary) override;
 

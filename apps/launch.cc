@@ -66,7 +66,7 @@ std::string find_app(const std::string& app, const std::string& tool) {
   if (!error && is_program(beside / app)) return beside / app;
   if (const std::string found = in_path(app); !found.empty()) return found;
   std::vector<std::string> names;
-  for (const char* name : {"mnist", "cifar10"})
+  for (const char* name : {"mnist", "cifar10", "ptb"})
     if (is_program(beside / name)) names.push_back(name);
   const std::string close = nearest(app, names);
   throw UsageError(

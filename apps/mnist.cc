@@ -1,4 +1,5 @@
 // Trains on MNIST or Fashion-MNIST (28 x 28 grey images, 10 classes).
+#include "apps/image_task.h"
 #include "apps/main.h"
 #include "apps/train.h"
 #include "data/mnist.h"
@@ -23,7 +24,9 @@ laconic::AppDefaults defaults() {
   app.options.momentum = 0.9f;
   app.options.weight_decay = 5e-4f;
   app.options.schedule = "cosine";
-  app.load = [](const std::string& data) { return laconic::load_mnist(data); };
+  app.task = [](const laconic::TrainOptions& o) {
+    return laconic::make_image_task({.load = [](const std::string& data) { return laconic::load_mnist(data); }}, o.data);
+  };
   return app;
 }
 

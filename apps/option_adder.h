@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "apps/text.h"
@@ -102,6 +104,9 @@ class OptionAdder {
   }
   CLI::Option* flag(const std::string& name, bool& target, const std::string& help) {
     return app_.add_flag(name, target, help)->group(group_);
+  }
+  CLI::Option* flag(const std::string& name, const std::string& help, std::function<void()> set) {
+    return app_.add_flag_callback(name, std::move(set), help)->group(group_);
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "apps/option_family.h"
+#include "apps/text_options.h"
 
 namespace laconic {
 namespace {
@@ -72,7 +73,7 @@ std::string option_in(const std::string& text) {
 }  // namespace
 
 const std::vector<OptionFamily>& option_families() {
-  static const std::vector<OptionFamily> families{sparse_options()};
+  static const std::vector<OptionFamily> families{codec_options(), sparse_options()};
   return families;
 }
 
@@ -87,10 +88,16 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
             [&o, models = defaults.models](const std::string& text, const std::string& option) {
               o.model = one_of(text, option, models, "model");
             });
-  add.text("--data", "DIR|FILE|synthetic", o.data, "where the images are; synthetic: made up here\n[" + o.data + "]");
+  add.text("--data", "DIR|FILE|synthetic", o.data,
+           (defaults.reads_text ? "a folder with train, valid and test text, or one text\nfile; synthetic: made up here ["
+                                : "where the images are; synthetic: made up here\n[") + o.data + "]");
   add.text("--init", "FILE", o.init, "start from these weights (safetensors)");
-  add.flag("--no-shuffle", o.no_shuffle, "read the samples in the order of the file");
-  add.flag("--no-augment", o.no_augment, "do not crop and flip images");
+  if (defaults.reads_text) {
+    add_text_options(add, o);
+  } else {
+    add.flag("--no-shuffle", o.no_shuffle, "read the samples in the order of the file");
+    add.flag("--no-augment", o.no_augment, "do not crop and flip images");
+  }
   add.flag("--no-dropout", o.no_dropout, "keep every activation while training");
 
   add.group(kTrainGroup);
@@ -98,7 +105,8 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.value(
       "--steps", "S", "updates since the start of training; instead of --epochs",
       [&o](const std::string& text, const std::string& option) { o.steps = whole<std::int64_t>(text, option, 0); });
-  add.whole_number<int>("--batch", "B", o.batch, 1, "samples per worker and step");
+  add.whole_number<int>("--batch", "B", o.batch, 1,
+                        defaults.reads_text ? "streams of text per worker" : "samples per worker and step");
   add.choice("--optimizer", o.optimizer, {"sgd", "adam", "adamw"}, "update rule");
   add.value("--lr", "X", fmt::format("learning rate [{}; 0.001 with adam, adamw]", *defaults.options.lr),
             [&o, inf](const std::string& text, const std::string& option) {
@@ -108,8 +116,10 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.flag("--nesterov", o.nesterov, "look ahead along the momentum");
   add.real_number("--weight-decay", "X", o.weight_decay, 0, inf, "5e-4", "pull of the weights to zero");
   add.flag("--no-decay-norm-bias", o.no_decay_norm_bias, "no weight decay on biases and normalisation");
-  add.real_number("--label-smoothing", "X", o.label_smoothing, 0, 1, "0.1", "spread over the other classes");
-  add.value("--clip", "norm:X|value:X", "limit the gradient's length, or each of its elements",
+  if (!defaults.reads_text)
+    add.real_number("--label-smoothing", "X", o.label_smoothing, 0, 1, "0.1", "spread over the other classes");
+  add.value("--clip", "norm:X|value:X", "limit the gradient's length, or each of its elements" +
+                (o.clip.kind == Clip::Kind::norm ? fmt::format(" [norm:{:g}]", o.clip.limit) : std::string()),
             [&o](const std::string& text, const std::string& option) { o.clip = clip(text, option); });
   add.text("--schedule", "RULE", o.schedule,
            "const, step:EVERY,FACTOR, multistep:A,B,..,FACTOR, exp:F, cosine,\n"
@@ -138,13 +148,14 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
             [&o](const std::string& text, const std::string&) { o.overlap = dist::overlap_named(text); });
   add.value("--fusion", "none|copy:SIZE|lazy:SIZE", "small neighbours travel together, copied or not\n[lazy:1MiB]",
             [&o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
-  add.value("--chunk", "none|SIZE", "larger linear weights travel in chunks of rows [4MiB]",
+  add.value("--chunk", "none|SIZE", "larger weights, except of convolutions, travel\nin chunks of rows [4MiB]",
             [&o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
   add.text("--plan", "FILE", o.plan_file,
            "what travels how, instead of by these options;\n--dry-run --json writes one");
   add.choice("--reduce", o.reduce, {"mean", "sum"}, "of the workers' gradients");
   add.whole_number<int>("--threads", "T", o.threads, 1, "kernel threads per worker [cores / workers here]", false);
-  add.whole_number<int>("--data-threads", "D", o.data_threads, 0, "threads per worker that prepare batches");
+  if (!defaults.reads_text)
+    add.whole_number<int>("--data-threads", "D", o.data_threads, 0, "threads per worker that prepare batches");
   add.value("--device", "cpu|cuda[:i]", "where tensors live [cpu]",
             [&o](const std::string& text, const std::string& option) { o.device = device(text, option); });
   add.value("--audit", "[K]", "check every K steps [1] that all workers hold the same bits",
@@ -192,7 +203,9 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   app.set_help_flag("-h,--help", "this text")->group(kOutputGroup);
 }
 
-std::optional<TrainOptions> parse_options(int argc, const char* const* argv, const AppDefaults& defaults) {
+namespace {
+
+std::optional<TrainOptions> parse(int argc, const char* const* argv, const AppDefaults& defaults) {
   TrainOptions options = defaults.options;
   options.lr.reset();
   CLI::App app(defaults.description, defaults.program);
@@ -246,7 +259,19 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
     refuse("there is no place to save to", "--save-every", "add --save DIR");
   if (options.eval_only && options.init.empty() && !options.resume)
     refuse("there are no weights to measure", "--eval-only", "add --init FILE or --resume PATH");
+  if (defaults.reads_text) settle_text_options(app, options);
   return options;
+}
+
+}  // namespace
+
+std::optional<TrainOptions> parse_options(int argc, const char* const* argv, const AppDefaults& defaults) {
+  const auto options = parse(argc, argv, defaults);
+  if (!options || !defaults.of_model || options->model == defaults.options.model) return options;
+  AppDefaults others = defaults;
+  others.options.model = options->model;
+  others.of_model(others.options);
+  return parse(argc, argv, others);
 }
 
 }  // namespace laconic

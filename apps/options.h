@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/image_dataset.h"
+#include "apps/task.h"
 #include "dist/trainer/trainer.h"
 #include "dist/transport/link.h"
 
@@ -25,10 +25,18 @@ struct TrainOptions {
   std::string init;  ///< weights to start from; empty for random ones
   bool no_shuffle = false, no_augment = false, no_dropout = false;
 
+  // Language models
+  std::int64_t bptt = 0;          ///< words of each stream in one step
+  std::optional<bool> tied;       ///< the model's own, unless given
+  std::optional<float> dropout;   ///< likewise
+  std::int64_t generate = 0;      ///< words to write at the end
+  double temperature = 1;
+  std::string prompt;
+
   // Training
   std::int64_t epochs = 0;
   std::optional<std::int64_t> steps;  ///< counts from the start of training; overrides epochs
-  int batch = 0;                      ///< per worker
+  int batch = 0;                      ///< per worker: images, or streams of text
   std::string optimizer = "sgd";      ///< sgd | adam | adamw
   std::optional<float> lr;            ///< the app's own for sgd, 0.001 for the others, unless given
   float momentum = 0, weight_decay = 0, label_smoothing = 0;
@@ -50,6 +58,8 @@ struct TrainOptions {
   bool no_mask = false, no_feedback = false;  ///< of sparse
   std::int64_t ledger = 0;            ///< measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan;             ///< --allreduce, --fusion, --chunk
+  bool codec_feedback = false;
+  std::optional<int> type_of_service;  ///< of the packets between MPI processes
   std::string plan_file;              ///< what travels how, instead of by these
   dist::Overlap overlap = dist::Overlap::forward;
   std::string reduce = "mean";        ///< mean | sum
@@ -77,9 +87,9 @@ struct AppDefaults {
   std::string description;  ///< the first line of --help
   std::string footer;       ///< examples at the end of --help
   std::vector<std::string> models;
-  std::map<std::string, std::string> aliases{};  ///< other names of models, as the app takes them
-  std::function<ImageDataset(const std::string& data)> load{};  ///< reads what --data names
-  bool crops_and_flips = false;  ///< augmentation unless --no-augment
+  bool reads_text = false;                          ///< language models, not images: other options
+  std::function<void(TrainOptions&)> of_model{};    ///< sets those defaults that depend on options.model
+  std::function<std::unique_ptr<Task>(const TrainOptions&)> task{};
   TrainOptions options;
 };
 

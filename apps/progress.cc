@@ -32,7 +32,10 @@ std::string bar(double done, int columns, bool utf8) {
   return text;
 }
 
-std::string accuracy(const EvalReport& eval) { return fmt::format("test accuracy {:.2f} %", 100 - eval.top1_error); }
+std::string quality(const EvalReport& eval, const char* of) {
+  return eval.perplexity ? fmt::format("{} perplexity {:.2f}", of, *eval.perplexity)
+                         : fmt::format("test accuracy {:.2f} %", 100 - eval.top1_error);
+}
 
 }  // namespace
 
@@ -48,7 +51,8 @@ std::string render(const ProgressLine& line, int width, bool with_bar, bool utf8
   const std::string head = fmt::format("epoch {:>{}}/{}", line.epoch, digits, line.epochs);
   std::vector<std::string> figures = {fmt::format("{:3.0f} %", std::floor(100 * line.done)),
                                       fmt::format("loss {:.3f}", line.loss),
-                                      fmt::format("{}/s", human_count(line.samples_per_s))};
+                                      fmt::format("{}{}{}/s", human_count(line.samples_per_s),
+                                                  line.unit.empty() ? "" : " ", line.unit)};
   if (line.communicates) {
     if (line.bytes_per_step >= 0) figures.push_back(human_bytes(line.bytes_per_step) + "/step");
     figures.push_back(fmt::format("exposed {:.0f} %", 100 * line.exposed));
@@ -92,11 +96,15 @@ Progress::~Progress() {
 
 void Progress::on_start(const RunInfo& info) {
   info_ = info;
-  out_ << fmt::format("{}: {} parameters, on {} ({} training, {} test images)\n", info.model, info.parameters,
-                      info.data, info.train_samples, info.test_samples);
-  out_ << fmt::format("{} worker{} ({}), {} images each a step, {} thread{} each, {}\n", info.workers,
-                      info.workers == 1 ? "" : "s", info.transport, info.batch, info.threads,
-                      info.threads == 1 ? "" : "s", info.strategy);
+  out_ << fmt::format("{}: {} parameters, on {} ({} training, ", info.model, info.parameters, info.data,
+                      info.train_samples);
+  if (info.validation_samples > 0) out_ << info.validation_samples << " validation, ";
+  out_ << fmt::format("{} test {})\n", info.test_samples, samples());
+  out_ << fmt::format("{} worker{} ({}), {} each a step, {} thread{} each, {}\n", info.workers,
+                      info.workers == 1 ? "" : "s", info.transport,
+                      info.words_per_step > 0 ? fmt::format("{} streams of {} tokens", info.batch, info.words_per_step)
+                                              : fmt::format("{} images", info.batch),
+                      info.threads, info.threads == 1 ? "" : "s", info.strategy);
   if (info.first_step > 0) out_ << fmt::format("going on after step {}\n", info.first_step);
   out_ << std::flush;
   shown_ = options_.seconds();
@@ -121,6 +129,7 @@ void Progress::show(const StepReport& last) {
                           .samples_per_s = sum_.samples_per_s / n,
                           .bytes_per_step = info_.bytes_counted ? static_cast<double>(sum_.bytes) / n : -1,
                           .exposed = total_ms > 0 ? sum_.exposed_ms / total_ms : 0,
+                          .unit = info_.words_per_step > 0 ? samples() : "",
                           .communicates = info_.workers > 1};
   if (options_.terminal) {
     // One column stays free: a full line would wrap on some terminals.
@@ -140,19 +149,27 @@ void Progress::clear() {
 
 void Progress::on_eval(const EvalReport& eval) {
   clear();
-  out_ << fmt::format("epoch {:>2}  {}, loss {:.4f}, after {}", eval.epoch, accuracy(eval), eval.loss,
+  out_ << fmt::format("epoch {:>2}  {}, loss {:.4f}, after {}", eval.epoch, quality(eval, "validation"), eval.loss,
                       human_seconds(eval.seconds));
   if (info_.workers > 1 && info_.bytes_counted)
     out_ << ", " << human_bytes(static_cast<double>(eval.bytes_sent_total)) << " sent";
   out_ << "\n" << std::flush;
 }
 
+void Progress::on_test(const EvalReport& eval) {
+  clear();
+  out_ << fmt::format("{}, loss {:.4f}\n", quality(eval, "test"), eval.loss) << std::flush;
+}
+
 void Progress::on_end(const RunSummary& summary) {
   clear();
   if (!summary.stopped.empty()) out_ << "stopped: " << summary.stopped << "\n";
-  if (summary.last_eval) out_ << accuracy(*summary.last_eval) << " after ";
-  out_ << fmt::format("{} steps in {}, {} images/s", summary.steps, human_seconds(summary.seconds),
-                      human_count(summary.samples_per_s));
+  if (summary.test)
+    out_ << quality(*summary.test, "test") << " after ";
+  else if (summary.last_eval)
+    out_ << quality(*summary.last_eval, "validation") << " after ";
+  out_ << fmt::format("{} steps in {}, {} {}/s", summary.steps, human_seconds(summary.seconds),
+                      human_count(summary.samples_per_s), samples());
   if (info_.workers > 1)
     out_ << "\n"
          << (info_.bytes_counted ? human_bytes(static_cast<double>(summary.bytes_sent_total)) + " sent by "

@@ -32,6 +32,7 @@ class Progress final : public Observer {
   void on_start(const RunInfo& info) override;
   void on_step(const StepReport& report) override;
   void on_eval(const EvalReport& report) override;
+  void on_test(const EvalReport& report) override;
   void on_end(const RunSummary& summary) override;
 
  private:
@@ -39,6 +40,7 @@ class Progress final : public Observer {
     double loss = 0, samples_per_s = 0, busy_ms = 0, exposed_ms = 0;
     std::int64_t bytes = 0, steps = 0;
   };
+  const char* samples() const { return info_.words_per_step > 0 ? "tokens" : "images"; }
   void show(const StepReport& last);
   void clear();
   std::ostream& out_;
@@ -57,6 +59,7 @@ struct ProgressLine {
   std::int64_t epoch = 1, epochs = 1;
   double done = 0;                                                      ///< of this epoch, 0 … 1
   double loss = 0, samples_per_s = 0, bytes_per_step = 0, exposed = 0;  ///< exposed: 0 … 1; bytes < 0: not counted
+  std::string unit{};                                                   ///< of samples, said if it is not empty
   bool communicates = true;                                             ///< false leaves bytes and exposed out
 };
 /// One line of at most `width` columns (UTF-8 letters count one), with a bar if `bar`.

@@ -7,15 +7,13 @@
 #include <atomic>
 #include <cmath>
 #include <iostream>
-#include <mutex>
 #include <thread>
 
 #include "apps/json_log.h"
 #include "apps/ledger_table.h"
 #include "apps/progress.h"
 #include "dist/collective/allgather.h"
-#include "dist/trainer/image_classification.h"
-#include "layers/models/zoo.h"
+#include "dist/trainer/trainer.h"
 
 namespace laconic {
 namespace {
@@ -49,6 +47,9 @@ class Observers final : public Observer {
   void on_eval(const EvalReport& r) override {
     for (auto& o : all_) o->on_eval(r);
   }
+  void on_test(const EvalReport& r) override {
+    for (auto& o : all_) o->on_test(r);
+  }
   void on_ledger(const LedgerReport& r) override {
     for (auto& o : all_) o->on_ledger(r);
   }
@@ -60,22 +61,6 @@ class Observers final : public Observer {
  private:
   std::vector<std::unique_ptr<Observer>> all_;
   RunInfo info_;
-};
-
-/// Read once by whichever worker of this process comes first.
-class SharedData {
- public:
-  explicit SharedData(std::function<ImageDataset()> load) : load_(std::move(load)) {}
-  std::shared_ptr<const ImageDataset> get() {
-    std::lock_guard lock(mutex_);
-    if (!data_) data_ = std::make_shared<const ImageDataset>(load_());
-    return data_;
-  }
-
- private:
-  std::function<ImageDataset()> load_;
-  std::mutex mutex_;
-  std::shared_ptr<const ImageDataset> data_;
 };
 
 int default_threads(int workers) {
@@ -115,6 +100,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.dump_gradients = o.dump_gradients;
   t.plan = o.plan;
   t.plan_file = o.plan_file;
+  t.codec_feedback = o.codec_feedback;
   t.overlap = o.overlap;
   t.mean = o.reduce == "mean";
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
@@ -126,12 +112,6 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   if (o.resume) t.resume = o.resume_path.empty() ? o.save : o.resume_path;
   t.stop_requested = [] { return interrupted(); };
   return t;
-}
-
-void require_fit(const ModelInfo& model, const ImageDataset& data, const std::string& where) {
-  const Shape image{data.channels, data.height, data.width};
-  require<UsageError>(model.input == image, "the model ", model.name, " takes images of ", model.input, ", but ", where, " has ", image,
-                      " (--model, --data): choose a model and data that fit");
 }
 
 /// Under MPI the traces of all ranks are brought together in one file.
@@ -163,31 +143,23 @@ void print_link(const TrainOptions& o, const dist::LinkUse& use) {
                100 * use.late_share());
 }
 
-RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData& shared, Observers& observers) {
-  const auto alias = app.aliases.find(o.model);
-  const std::string model_name = alias == app.aliases.end() ? o.model : alias->second;
+RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers) {
   const int ranks = dist::ranks_under_mpirun();
   Trace trace;
   RunSummary summary;
+  std::unique_ptr<Workload> trained;  // rank 0's
   dist::WorldOptions world{.workers = o.workers.value_or(ranks > 0 ? 0 : 1), .timeout_seconds = o.timeout};
+  world.type_of_service = o.type_of_service;
   if (o.link) world.link = dist::LinkOptions{.all = *o.link, .of = o.link_of};
   const dist::WorldReport report = dist::run_workers(world, [&](dist::Worker& worker) {
-    const std::shared_ptr<const ImageDataset> data = shared.get();
-    require_fit(model_info(model_name), *data, o.data);
-    const ImageClassification::Options task{.batch = o.batch,
-                                            .shuffle = !o.no_shuffle,
-                                            .augment = app.crops_and_flips && !o.no_augment ? kPadCropFlip : kNoAugment,
-                                            .label_smoothing = o.label_smoothing,
-                                            .data_threads = o.data_threads,
-                                            .seed = o.seed};
-    ImageClassification workload(make_model(model_name, {.classes = data->classes}), data, worker.rank, worker.size, task);
-    TrainerOptions options = trainer_options(o, worker.size, model_name);
+    std::unique_ptr<Workload> workload = task.workload(o, worker.rank, worker.size);
+    TrainerOptions options = trainer_options(o, worker.size, task.model_name(o));
     if (!o.trace.empty()) {
       options.trace = &trace;
       trace.row(worker.rank, "compute");  // the upper line
       worker.engine.set_trace(&trace.row(worker.rank, "communication"));
     }
-    Trainer trainer(worker, workload, options, &observers);
+    Trainer trainer(worker, *workload, options, &observers);
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());
       if (worker.rank == 0 && o.json) fmt::print("{{\"plan\": {}}}\n", trainer.plan().json());
@@ -196,18 +168,32 @@ RunSummary train_once(const TrainOptions& o, const AppDefaults& app, SharedData&
     if (o.eval_only) {
       if (worker.rank == 0) observers.on_start(trainer.info());
       const EvalReport report = trainer.evaluate();
-      if (worker.rank == 0) summary.last_eval = report, summary.steps = trainer.step();
-      return;
+      const std::optional<EvalReport> test = trainer.evaluate_at_the_end();
+      if (worker.rank == 0) summary.last_eval = report, summary.test = test, summary.steps = trainer.step();
+    } else {
+      const RunSummary done = trainer.run();
+      if (worker.rank == 0) summary = done;
+      if (!o.trace.empty()) write_trace(trace, worker, o.trace);
     }
-    const RunSummary done = trainer.run();
-    if (worker.rank == 0) summary = done;
-    if (!o.trace.empty()) write_trace(trace, worker, o.trace);
+    if (worker.rank == 0) trained = std::move(workload);
   });
   if (o.link && !o.dry_run) {
     print_link(o, report.link);
     summary.link_late_share = report.link.late_share();
   }
+  if (trained) task.finish(o, *trained);
   return summary;
+}
+
+/// The figure that runs with several seeds are compared by.
+struct Quality {
+  const char* what;
+  const char* unit;
+  double value;
+};
+Quality quality(const EvalReport& r) {
+  if (r.perplexity) return {"perplexity", "", *r.perplexity};
+  return {"accuracy", " %", 100 - r.top1_error};
 }
 
 }  // namespace
@@ -220,10 +206,10 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
   sigaction(SIGTERM, &action, nullptr);
   signal(SIGXFSZ, SIG_IGN);  // a file that would become too large: write() says so
 
-  SharedData data([&] { return app.load(options.data); });
+  const std::unique_ptr<Task> task = app.task(options);
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";
-  std::vector<double> accuracies;
+  std::vector<Quality> results;
   for (int run = 0; run < options.repeat && !interrupted(); ++run) {
     TrainOptions o = options;
     o.seed += static_cast<std::uint64_t>(run);
@@ -233,19 +219,23 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
     Observers observers;
     if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
     if (speaks && !o.log.empty() && !o.dry_run) observers.add(std::make_unique<JsonLog>(o.log, o.resume));
-    const RunSummary summary = train_once(o, app, data, observers);
-    if (summary.last_eval) accuracies.push_back(100 - summary.last_eval->top1_error);
+    const RunSummary summary = train_once(o, *task, observers);
+    if (summary.test)
+      results.push_back(quality(*summary.test));
+    else if (summary.last_eval)
+      results.push_back(quality(*summary.last_eval));
     if (speaks && !o.quiet && !summary.ledger.empty()) fmt::print("{}", ledger_table(summary.ledger));
     if (speaks && !o.dry_run && !o.quiet && !o.log.empty() && !o.eval_only) fmt::print("log: {}\n", o.log);
     if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
     std::fflush(stdout);
   }
-  if (speaks && options.repeat > 1 && !options.quiet && !accuracies.empty()) {
+  if (speaks && options.repeat > 1 && !options.quiet && !results.empty()) {
+    const auto n = static_cast<double>(results.size());
     double mean = 0, squares = 0;
-    for (double a : accuracies) mean += a / static_cast<double>(accuracies.size());
-    for (double a : accuracies) squares += (a - mean) * (a - mean);
-    const double spread = accuracies.size() > 1 ? std::sqrt(squares / static_cast<double>(accuracies.size() - 1)) : 0;
-    fmt::print("test accuracy over {} seeds: {:.2f} % +- {:.2f}\n", accuracies.size(), mean, spread);
+    for (const Quality& q : results) mean += q.value / n;
+    for (const Quality& q : results) squares += (q.value - mean) * (q.value - mean);
+    const double spread = results.size() > 1 ? std::sqrt(squares / (n - 1)) : 0;
+    fmt::print("test {} over {} seeds: {:.2f}{} +- {:.2f}\n", results[0].what, results.size(), mean, results[0].unit, spread);
   }
   return 0;
 }

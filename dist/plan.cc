@@ -8,6 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "compress/make_codec.h"
 #include "dist/collective/pieces.h"
 
 namespace laconic::dist {
@@ -54,6 +55,12 @@ std::string size_text(std::size_t bytes) {
 
 std::string algorithm_text(Algorithm algorithm, int group) {
   return algorithm == Algorithm::hierarchical ? fmt::format("hierarchical:{}", group) : to_string(algorithm);
+}
+
+/// Whether operations finish this weight's gradient, and await its value, by rows.
+bool comes_in_rows(const ParameterInfo& info) {
+  return info.shape.rank() == 2 &&
+         (info.role == Role::linear || info.role == Role::recurrent || info.role == Role::embedding);
 }
 
 /// Whether HybridAR would send this bucket by butterfly: small, or a convolution's. A fused bucket is what its largest
@@ -183,6 +190,11 @@ void set_chunk(PlanOptions& options, const std::string& text) {
   options.chunk_bytes = size;
 }
 
+void set_codec(PlanOptions& options, const std::string& text) {
+  compress::make_codec(text, "--codec");
+  options.codec = text;
+}
+
 std::string allreduce_text(const PlanOptions& o) {
   return o.choice == PlanOptions::Choice::hybrid           ? "hybrid"
          : o.choice == PlanOptions::Choice::hybrid_printed ? "hybrid-printed"
@@ -195,7 +207,8 @@ std::string to_string(const PlanOptions& o) {
     text += ", no fusion";
   else
     text += concat(", ", o.fusion == PlanOptions::Fusion::copy ? "copy:" : "lazy:", size_text(o.bucket_bytes));
-  return text + (o.chunk_bytes == 0 ? ", no chunks" : concat(", chunks of ", size_text(o.chunk_bytes)));
+  text += o.chunk_bytes == 0 ? ", no chunks" : concat(", chunks of ", size_text(o.chunk_bytes));
+  return o.codec == "none" ? text : concat(text, ", codec ", o.codec);
 }
 
 Plan make_plan(const Parameters& parameters, const PlanOptions& options, int workers) {
@@ -209,7 +222,7 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
     const Choice choice = choice_of(info, recurrent, options.sparse, workers);
     require<Error>(info.index == i && info.offset >= 0, "plan: parameter ", info.name,
                    " is not in the arena that the plan is made for. Make the arena first.");
-    if (chunk_limit > 0 && info.role == Role::linear && info.shape.rank() == 2 && info.elements > chunk_limit) {
+    if (chunk_limit > 0 && comes_in_rows(info) && info.elements > chunk_limit) {
       const std::int64_t all = info.shape[0], row = info.elements / all;
       const std::int64_t rows = std::max(kRowMultiple, chunk_limit / row / kRowMultiple * kRowMultiple);
       if (rows < all) {
@@ -242,6 +255,7 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
     bucket.pieces =
         pieces_of(static_cast<std::size_t>(wire_elements(bucket, parameters)) * sizeof(float), workers).count;
   }
+  plan.codec = options.codec;
   complete(plan, parameters);
   return plan;
 }
@@ -272,6 +286,7 @@ std::string Plan::table() const {
     text += fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}{}\n", b.name, b.count, b.elements * 4,
                         b.sparse() ? to_string(b.choice) : algorithm_text(b.algorithm, b.group), b.pieces,
                         b.copied ? "  copied" : "");
+  if (codec != "none") text += fmt::format("every hop through {}\n", codec);
   return text;
 }
 
@@ -291,7 +306,10 @@ std::string Plan::json() const {
     if (b.choice.quantised) j["quantised"] = true;
     list.push_back(std::move(j));
   }
-  return Json{{"format", 1}, {"buckets", list}}.dump();
+  Json j{{"format", 1}};
+  if (codec != "none") j["codec"] = codec;
+  j["buckets"] = std::move(list);
+  return j.dump();
 }
 
 Plan Plan::from_json(const std::string& text, const Parameters& parameters, const std::string& where) {
@@ -305,6 +323,8 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
           "this is no plan. Let --dry-run --json write one");
     check(j.at("format") == 1, "the format is ", j.at("format").dump(), ", this version reads 1");
     check(j.at("buckets").is_array() && j.at("buckets").size() <= 1000000, "'buckets' is no list");
+    plan.codec = j.value("codec", "none");
+    compress::make_codec(plan.codec, where);
     int next = 0;               // the first parameter that no bucket holds yet
     std::int64_t next_row = 0;  // of it
     for (const Json& entry : j.at("buckets")) {

@@ -18,6 +18,7 @@ struct Worker {
 struct WorldOptions {
   int workers = 0;  ///< threads of this process; 0: as many as mpirun started, else 1
   double timeout_seconds = 300;
+  std::optional<int> type_of_service{};  ///< of the IP packets between processes of MPI; none: left alone
   /// A network emulated between the threads. Their compute threads then run at nice 19 (kernel and data threads inherit
   /// it), the communication threads do not: with busy cores messages would else be late by the scheduler's tick.
   std::optional<LinkOptions> link{};

@@ -11,6 +11,7 @@ class Embedding final : public Module {
  public:
   struct Options {
     int vocabulary = 0, dim = 0;
+    Initializer init = nullptr;  ///< of w, instead of that
   };
   explicit Embedding(Options o);
   const std::shared_ptr<Parameter>& weight() const { return w_; }  ///< for a Linear that shares it

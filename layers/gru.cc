@@ -1,5 +1,7 @@
 #include "layers/gru.h"
 
+#include <utility>
+
 #include "core/ops/gru.h"
 
 namespace laconic {
@@ -18,7 +20,8 @@ Tensor GRU::run(const Tensor& x, Tensor& state) {
   Tensor y = x;
   for (int l = 0; l < layers(); ++l) {
     Tensor h = of_layer(before, l);
-    y = ops::gru(input(y, l), weights(l), h);
+    Tensor sums = input_part(y, l);
+    y = ops::gru(std::move(sums), weights(l), h);
     of_layer(after, l).copy_from(h);
   }
   state = after;

@@ -6,7 +6,10 @@
 namespace laconic::init {
 
 Initializer uniform_fan_in(std::int64_t fan_in) {
-  const float k = fan_in > 0 ? 1.0f / std::sqrt(static_cast<float>(fan_in)) : 0.0f;
+  return uniform(fan_in > 0 ? 1.0f / std::sqrt(static_cast<float>(fan_in)) : 0.0f);
+}
+
+Initializer uniform(float k) {
   return [k](std::span<float> values, Random& random) {
     for (float& v : values) v = random.uniform(-k, k);
   };

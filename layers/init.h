@@ -10,6 +10,9 @@ namespace laconic::init {
 /// fan_in = inputs that one output sums: in, or in / groups * kernel^2.
 Initializer uniform_fan_in(std::int64_t fan_in);
 
+/// Uniform(-k, k).
+Initializer uniform(float k);
+
 /// Normal(0, 2 / fan).   source: He et al. 2015, "Delving deep into rectifiers", eq. 10 (fan_in) and 14 (fan_out)
 Initializer he_normal(std::int64_t fan);
 

@@ -13,5 +13,7 @@
 #include "layers/local_response_norm.h"
 #include "layers/loss.h"
 #include "layers/lstm.h"
+#include "layers/lstm_cell.h"
 #include "layers/pool.h"
+#include "layers/rnn.h"
 #include "layers/sequential.h"

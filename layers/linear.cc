@@ -12,9 +12,9 @@ Linear::Linear(Options o) {
                         o.weight->info.shape, ", not ", Shape{o.out, o.in}, ".");
     share("weight", w_ = o.weight);
   } else {
-    w_ = parameter("weight", {o.out, o.in}, Role::linear, init::uniform_fan_in(o.in));
+    w_ = parameter("weight", {o.out, o.in}, Role::linear, o.init ? o.init : init::uniform_fan_in(o.in));
   }
-  if (o.bias) b_ = parameter("bias", {o.out}, Role::bias, init::uniform_fan_in(o.in));
+  if (o.bias) b_ = parameter("bias", {o.out}, Role::bias, o.init_bias ? o.init_bias : init::uniform_fan_in(o.in));
   w_->info.output |= o.output;
   if (b_) b_->info.output = o.output;
 }

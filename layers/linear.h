@@ -15,6 +15,7 @@ class Linear final : public Module, public FusesRelu {
     bool bias = true;
     bool output = false;  ///< this layer makes the predictions (ParameterInfo::output)
     std::shared_ptr<Parameter> weight = nullptr;  ///< [out, in] of another layer, to be shared (an Embedding's)
+    Initializer init = nullptr, init_bias = nullptr;  ///< of w and b, instead of that
   };
   explicit Linear(Options o);
   /// max(y, 0) in the same pass over memory.

@@ -1,4 +1,6 @@
 #pragma once
+#include <utility>
+
 #include "core/ops/cross_entropy.h"
 #include "core/ops/reduce.h"
 #include "layers/module.h"
@@ -15,8 +17,8 @@ class CrossEntropy {
   };
   CrossEntropy() = default;
   explicit CrossEntropy(Options o) : o_(o) {}
-  Tensor operator()(const Tensor& logits, const Tensor& labels) const {
-    return ops::softmax_cross_entropy(logits, labels, o_.label_smoothing);
+  Tensor operator()(Tensor logits, const Tensor& labels) const {
+    return ops::softmax_cross_entropy(std::move(logits), labels, o_.label_smoothing);
   }
 
  private:

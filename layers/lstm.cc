@@ -1,5 +1,7 @@
 #include "layers/lstm.h"
 
+#include <utility>
+
 #include "core/ops/lstm.h"
 
 namespace laconic {
@@ -20,7 +22,8 @@ Tensor LSTM::run(const Tensor& x, State& state) {
   Tensor y = x;
   for (int l = 0; l < layers(); ++l) {
     ops::LstmState s{of_layer(before.h, l), of_layer(before.c, l)};
-    y = ops::lstm(input(y, l), weights(l), s);
+    Tensor sums = input_part(y, l);
+    y = ops::lstm(std::move(sums), weights(l), s);
     of_layer(after.h, l).copy_from(s.h);
     of_layer(after.c, l).copy_from(s.c);
   }

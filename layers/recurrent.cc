@@ -3,6 +3,8 @@
 #include <string>
 
 #include "core/ops/dropout.h"
+#include "core/ops/linear.h"
+#include "core/ops/reshape.h"
 #include "layers/init.h"
 
 namespace laconic {
@@ -12,7 +14,7 @@ Recurrent::Recurrent(const char* what, int gates, Options o) : what_(what), o_(o
                       ", layers = ", o.layers, " must be at least 1.");
   require<ShapeError>(o.dropout >= 0 && o.dropout < 1, what, ": dropout = ", o.dropout, " is not in [0, 1).");
   const std::int64_t width = gates * std::int64_t{o.hidden};
-  const Initializer initializer = init::uniform_fan_in(o.hidden);
+  const Initializer initializer = o.init ? o.init : init::uniform_fan_in(o.hidden);
   for (int l = 0; l < o.layers; ++l) {
     const std::string layer = "_l" + std::to_string(l);
     const std::int64_t in = l == 0 ? o.in : o.hidden;
@@ -25,19 +27,26 @@ Recurrent::Recurrent(const char* what, int gates, Options o) : what_(what), o_(o
 
 ops::RecurrentWeights Recurrent::weights(int layer) {
   const Layer& l = layers_[static_cast<std::size_t>(layer)];
-  return {l.weight_ih->fresh(), l.weight_hh->fresh(), l.bias_ih->fresh(), l.bias_hh->fresh()};
+  return {l.weight_hh->fresh(), l.bias_ih->fresh(), l.bias_hh->fresh()};
 }
 
-Tensor Recurrent::input(const Tensor& below, int layer) const {
+Tensor Recurrent::input_part(const Tensor& below, int layer) {
   const ForwardContext& c = context();
-  if (layer == 0 || !training() || !c.dropout) return below;
-  // Keys of their own within this module: no model has 2^16 modules.
-  const auto key = static_cast<std::uint32_t>(position()) + (static_cast<std::uint32_t>(layer) << 16);
-  return ops::dropout(below, o_.dropout, {c.seed, key, c.step, c.first_sample, /*time_first=*/true});
+  Tensor x = below;
+  if (layer > 0 && training() && c.dropout) {
+    // Keys of their own within this module: no model has 2^16 modules.
+    const auto key = static_cast<std::uint32_t>(position()) + (static_cast<std::uint32_t>(layer) << 16);
+    x = ops::dropout(below, o_.dropout, {c.seed, key, c.step, c.first_sample, /*time_first=*/true});
+  }
+  const std::int64_t steps = x.dim(0), batch = x.dim(1);
+  Parameter& weight = *layers_[static_cast<std::size_t>(layer)].weight_ih;
+  const Tensor sums = ops::linear(ops::reshape(x, {steps * batch, x.dim(2)}), weight, {});
+  return ops::reshape(sums, {steps, batch, sums.dim(1)});
 }
 
 Tensor Recurrent::initial(const Tensor& x, const Tensor& state) const {
-  require<ShapeError>(x.rank() == 3 && x.dim(2) == o_.in, what_, ": x is ", x.shape(), ", not [T, B, ", o_.in, "].");
+  require<ShapeError>(x.rank() == 3 && x.dim(0) >= 1 && x.dim(1) >= 1 && x.dim(2) == o_.in, what_, ": x is ",
+                      x.shape(), ", not [T, B, ", o_.in, "] with at least one step and one row.");
   const Shape shape{o_.layers, x.dim(1), o_.hidden};
   if (!state.defined()) return Tensor::zeros(shape, DType::f32, x.device());
   require<ShapeError>(state.shape() == shape, what_, ": x is ", x.shape(), " but the state is ", state.shape(),

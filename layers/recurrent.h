@@ -6,12 +6,13 @@
 
 namespace laconic {
 
-/// What LSTM and GRU share: layers on top of each other, each reading the whole sequence of the one below.
+/// What LSTM, GRU and RNN share: layers on top of each other, each reading the whole sequence of the one below.
 class Recurrent : public Module {
  public:
   struct Options {
     int in = 0, hidden = 0, layers = 1;
     float dropout = 0;  ///< of every layer's output but the last's, in training: by stream and step (layers/dropout.h)
+    Initializer init = nullptr;  ///< of all parameters, instead of that below
   };
 
  protected:
@@ -20,10 +21,11 @@ class Recurrent : public Module {
   Recurrent(const char* what, int gates, Options o);
 
   int layers() const { return o_.layers; }
-  /// Awaits a layer's parameters.
+  /// Awaits what layer l's recurrence reads: all of its parameters but weight_ih.
   ops::RecurrentWeights weights(int layer);
-  /// What layer l reads, given what the one below wrote (or x).
-  Tensor input(const Tensor& below, int layer) const;
+  /// What layer l's recurrence reads of its input, given what the layer below wrote (or x): after dropout, times
+  /// weight_ih' for all steps, [T, B, G hidden]. Awaits that weight, by chunks if it travels so.
+  Tensor input_part(const Tensor& below, int layer);
   /// The state [layers, B, hidden], zeros if undefined. Throws ShapeError if x or the state does not fit.
   Tensor initial(const Tensor& x, const Tensor& state) const;
   /// One layer's [B, hidden] of a state; shares memory.

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/layers.h"
@@ -167,6 +168,26 @@ TEST(CompareTable, LossesAreReadFromTheLog) {
   EXPECT_FALSE(t.evaluations[1].loss);
 }
 
+TEST(CompareTable, LanguageModelsAreComparedByTheirPerplexity) {
+  const TempFolder dir;
+  dir.write("log", bytes_of("{\"step\":1,\"step_ms\":3.0}\n"
+                            "{\"eval\":{\"loss\":5.0,\"perplexity\":148.41,\"seconds\":2}}\n"
+                            "{\"test\":{\"loss\":4.9,\"perplexity\":134.29}}\n"));
+  dir.write("out", bytes_of(R"({"model":"lstm-small"})"));
+  dir.write("err", {});
+  const Trial t = read_trial(dir / "log", dir / "out", dir / "err", 0);
+  ASSERT_EQ(t.evaluations.size(), 1u);
+  EXPECT_FALSE(t.evaluations[0].accuracy);
+  EXPECT_EQ(t.evaluations[0].perplexity, 148.41);
+  const auto rows = summarise({{t}}, 0, std::nullopt);
+  EXPECT_EQ(rows[0].perplexity, 148.41);
+  const std::string text = table_text({.where = "here", .what = "it", .command = "c", .target_accuracy = {}}, rows);
+  EXPECT_NE(text.find("perplexity"), std::string::npos) << text;
+  EXPECT_NE(text.find("148.41"), std::string::npos) << text;
+  EXPECT_EQ(text.find("accuracy"), std::string::npos) << text;
+  EXPECT_EQ(text.find("loss"), std::string::npos) << text;
+}
+
 TEST(CompareTable, AFailedSetIsNamedAndTheOthersAreShown) {
   Trial failed;
   failed.error = "it does not work (--x): leave it out";
@@ -266,6 +287,29 @@ TEST(BenchLayers, CoversEveryParameterOfTheModelOnce) {
   EXPECT_EQ(to_json(layer_times_from(to_json(times))), to_json(times));
   EXPECT_THROW(layer_times_from("{}"), DataError);
   EXPECT_THROW(measure_layers("lenet", 4, 1, 1, "{}"), DataError);
+}
+
+TEST(BenchLayers, OfALanguageModelATiedWeightIsReadyInTheEmbedding) {
+  const std::string plan = R"({"format": 1, "buckets": [)"
+                           R"({"parameters": ["decoder.bias"], "algorithm": "ring"},)"
+                           R"({"parameters": ["rnn.bias_hh_l1", "rnn.bias_ih_l1", "rnn.weight_hh_l1"], "algorithm": "ring"},)"
+                           R"({"parameters": ["rnn.weight_ih_l1"], "rows": [0, 1600], "algorithm": "ring"},)"
+                           R"({"parameters": ["rnn.weight_ih_l1"], "rows": [1600, 1000], "algorithm": "ring"},)"
+                           R"({"parameters": ["rnn.bias_hh_l0", "rnn.bias_ih_l0", "rnn.weight_hh_l0", "rnn.weight_ih_l0"],)"
+                           R"( "algorithm": "ring"},)"
+                           R"({"parameters": ["encoder.weight"], "rows": [0, 16], "algorithm": "ring"},)"
+                           R"({"parameters": ["encoder.weight"], "rows": [16, 4], "algorithm": "ring"}]})";
+  const LayerTimes times = measure_layers("lstm-650", 1, 1, 2, plan, 20);
+  std::map<std::string, std::vector<int>> chunks;
+  std::vector<std::string> names;
+  for (const auto& layer : times.layers) {
+    names.push_back(layer.name);
+    for (const auto& p : layer.parameters) chunks[layer.name].push_back(p.chunks);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"encoder", "drop_in", "rnn", "drop_out", "decoder", "loss"}));
+  EXPECT_EQ(chunks, (std::map<std::string, std::vector<int>>{
+                        {"encoder", {2}}, {"rnn", {1, 1, 1, 1, 2, 1, 1, 1}}, {"decoder", {1}}}));
+  EXPECT_TRUE(bound_of(times, plan, exchange({"--link", "1gbit,1ms"}), 0.060));
 }
 
 // The program as a user meets it.

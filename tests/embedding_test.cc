@@ -133,8 +133,8 @@ TEST(TiedEmbedding, IsOneParameterReadyAfterBothUses) {
   const Tensor dy = random_tensor(logits.shape(), 3);
   arena.backward(with_upstream(logits, dy));
   arena.finish_gradients();
-  EXPECT_EQ(listener.ready, (std::vector<std::string>{"decoder.bias", "rnn.weight_ih_l0", "rnn.weight_hh_l0",
-                                                      "rnn.bias_ih_l0", "rnn.bias_hh_l0", "encoder.weight"}));
+  EXPECT_EQ(listener.ready, (std::vector<std::string>{"decoder.bias", "rnn.weight_hh_l0", "rnn.bias_ih_l0",
+                                                      "rnn.bias_hh_l0", "rnn.weight_ih_l0", "encoder.weight"}));
 
   // What was announced is the gradient of both uses together: by finite differences of every element.
   const std::vector<float>& gradient = listener.gradients["encoder.weight"];

@@ -20,6 +20,7 @@
 #include "core/ops/pool.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reshape.h"
+#include "core/ops/rnn.h"
 #include "core/random.h"
 #include "core/raw.h"
 #include "tests/tensors.h"
@@ -204,32 +205,54 @@ TEST(Gradient, Embedding) {
   check("embedding", [&](const auto& t) { return ops::embedding(index, t[0]); }, {random_tensor({5, 2}, 1)});
 }
 
-TEST(Gradient, Lstm) {
-  for (const auto& [steps, batch, in, hidden] : {std::array<std::int64_t, 4>{1, 1, 2, 3}, {4, 3, 2, 3}, {3, 2, 3, 17}}) {
+/// f(input part, other weights, initial h) of recurrences of several sizes, for so many gates.
+void check_recurrent(const char* name, std::int64_t gates,
+                     const std::function<Tensor(const Tensor&, const ops::RecurrentWeights&, const Tensor&)>& f) {
+  for (const auto& [steps, batch, hidden] : {std::array<std::int64_t, 3>{1, 1, 3}, {4, 3, 3}, {3, 2, 17}}) {
     SCOPED_TRACE(concat(steps, " steps, batch ", batch, ", hidden ", hidden));
-    const Tensor h = random_tensor({batch, hidden}, 6), c = random_tensor({batch, hidden}, 7);
-    check("lstm",
-          [&](const auto& t) {
-            ops::LstmState state{h, c};
-            return ops::lstm(t[0], {t[1], t[2], t[3], t[4]}, state);
-          },
-          {random_tensor({steps, batch, in}, 1), random_tensor({4 * hidden, in}, 2),
-           random_tensor({4 * hidden, hidden}, 3), random_tensor({4 * hidden}, 4), random_tensor({4 * hidden}, 5)});
+    const Tensor h = random_tensor({batch, hidden}, 6);
+    const std::int64_t width = gates * hidden;
+    check(name, [&](const auto& t) { return f(t[0], {t[1], t[2], t[3]}, h); },
+          {random_tensor({steps, batch, width}, 1), random_tensor({width, hidden}, 3), random_tensor({width}, 4),
+           random_tensor({width}, 5)});
   }
 }
 
+TEST(Gradient, Lstm) {
+  check_recurrent("lstm", 4, [](const Tensor& input, const auto& w, const Tensor& h) {
+    ops::LstmState state{h, random_tensor(h.shape(), 7)};
+    return ops::lstm(input, w, state);
+  });
+}
+
 TEST(Gradient, Gru) {
-  for (const auto& [steps, batch, in, hidden] : {std::array<std::int64_t, 4>{1, 1, 2, 3}, {4, 3, 2, 3}, {3, 2, 3, 17}}) {
-    SCOPED_TRACE(concat(steps, " steps, batch ", batch, ", hidden ", hidden));
-    const Tensor h = random_tensor({batch, hidden}, 6);
-    check("gru",
-          [&](const auto& t) {
-            Tensor state = h;
-            return ops::gru(t[0], {t[1], t[2], t[3], t[4]}, state);
-          },
-          {random_tensor({steps, batch, in}, 1), random_tensor({3 * hidden, in}, 2),
-           random_tensor({3 * hidden, hidden}, 3), random_tensor({3 * hidden}, 4), random_tensor({3 * hidden}, 5)});
-  }
+  check_recurrent("gru", 3, [](const Tensor& input, const auto& w, Tensor h) { return ops::gru(input, w, h); });
+}
+
+TEST(Gradient, Rnn) {
+  for (const auto f : {ops::Nonlinearity::tanh, ops::Nonlinearity::relu})
+    check_recurrent("rnn", 1, [f](const Tensor& input, const auto& w, Tensor h) { return ops::rnn(input, w, h, f); });
+}
+
+TEST(Gradient, ARecurrenceMayUseTheMemoryOfItsInput) {
+  const auto run = [](bool hand_over) {
+    const auto leaf = std::make_shared<Leaf>();
+    const auto weight = std::make_shared<Leaf>();
+    const Tensor x = with_gradient(random_tensor({6, 5}, 1), leaf);
+    Tensor input = ops::reshape(ops::linear(x, random_tensor({12, 5}, 2), {}), {3, 2, 12});
+    const Tensor kept = hand_over ? Tensor() : input;
+    ops::LstmState state{random_tensor({2, 3}, 3), random_tensor({2, 3}, 4)};
+    const Tensor before = kept.defined() ? Tensor::of(kept.shape(), kept.to_vector()) : Tensor();
+    const Tensor y = ops::lstm(
+        std::move(input),
+        {with_gradient(random_tensor({12, 3}, 5), weight), random_tensor({12}, 6), random_tensor({12}, 7)}, state);
+    ops::sum(y).backward();
+    if (kept.defined()) {
+      EXPECT_EQ(kept.to_vector(), before.to_vector());
+    }
+    return std::vector{y.to_vector(), leaf->grad.to_vector(), weight->grad.to_vector()};
+  };
+  EXPECT_EQ(run(true), run(false));
 }
 
 TEST(Gradient, ShapesAndJoins) {
@@ -250,6 +273,10 @@ TEST(Gradient, ShapesAndJoins) {
                   return ops::concat_channels({t[0], t[1]});
                 },
                 {random_tensor({2, 16, 2, 2}, 1), random_tensor({2, 16, 2, 2}, 2)});
+  check("multiply", [](const auto& t) { return ops::multiply(t[0], t[1]); },
+        {random_tensor({2, 3}, 1), random_tensor({2, 3}, 2)});
+  check("columns", [](const auto& t) { return ops::add(ops::columns(t[0], 1, 2), ops::columns(t[0], 0, 2)); },
+        {random_tensor({2, 4}, 1)});
   check("reshape", [](const auto& t) { return ops::reshape(t[0], {6}); }, {random_tensor({2, 3}, 1)});
   check("concat [N, C]", [](const auto& t) { return ops::concat_channels(t); },
         {random_tensor({2, 3}, 1), random_tensor({2, 5}, 2)});

@@ -37,6 +37,17 @@ TEST(JsonLog, AnEvaluationIsExactlyThisLine) {
       R"({"eval":{"epoch":3,"loss":0.5,"top1_error":9.87,"top5_error":0.2,"seconds":12.5,"bytes_sent_total":99}})");
 }
 
+TEST(JsonLog, PerplexityStandsInThePlaceOfErrors) {
+  EvalReport r{.epoch = 3, .loss = 5, .top1_error = 0, .top5_error = {}, .seconds = 12.5, .bytes_sent_total = 99};
+  r.perplexity = 148.4131591;
+  EXPECT_EQ(to_json(r), R"({"eval":{"epoch":3,"loss":5.0,"perplexity":148.413,"seconds":12.5,"bytes_sent_total":99}})");
+  EXPECT_EQ(test_to_json(r),
+            R"({"test":{"epoch":3,"loss":5.0,"perplexity":148.413,"seconds":12.5,"bytes_sent_total":99}})");
+  RunSummary summary;
+  summary.test = r;
+  EXPECT_EQ(nlohmann::json::parse(to_json(RunInfo(), summary))["test"]["perplexity"], 148.413);
+}
+
 TEST(JsonLog, BytesThatAreNotCountedAreNull) {
   StepReport r = step(1);
   r.bytes_counted = false;
@@ -126,8 +137,16 @@ TEST(JsonLog, TheSummaryIsOneObject) {
 }
 
 TEST(JsonLog, ALedgerIsALineAndPartOfTheSummary) {
-  const dist::LedgerRow row{.parameter = "fc1.weight", .choice = "trimmed", .elements = 1000, .exchanges = 7, .measured = 2,
-                            .sent = 1, .bytes = 336, .energy_sent = 0.25, .energy_held = 0.75, .union_density = 0.004,
+  const dist::LedgerRow row{.parameter = "fc1.weight",
+                            .choice = "trimmed",
+                            .elements = 1000,
+                            .exchanges = 7,
+                            .measured = 2,
+                            .sent = 1,
+                            .bytes = 336,
+                            .energy_sent = 0.25,
+                            .energy_held = 0.75,
+                            .union_density = 0.004,
                             .oldest = 6};
   const auto line = nlohmann::json::parse(to_json(LedgerReport{.step = 7, .rows = {row}}));
   EXPECT_FALSE(line.contains("step"));  // it is no step

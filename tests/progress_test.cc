@@ -129,6 +129,32 @@ TEST_F(ProgressTest, TheEndNamesAccuracyBytesAndWhyItStopped) {
             "time spent waiting for one another\n");
 }
 
+TEST_F(ProgressTest, ALanguageModelIsSpokenOfInTokensAndPerplexity) {
+  Progress progress(out_, options(false));
+  RunInfo text = info();
+  text.model = "lstm-small", text.train_samples = 1000, text.validation_samples = 200, text.words_per_step = 35;
+  text.workers = 1;
+  progress.on_start(text);
+  now_ = 11;
+  progress.on_step(step(1));
+  EvalReport report = eval();
+  report.perplexity = 148.413;
+  progress.on_eval(report);
+  RunSummary summary;
+  summary.steps = 20, summary.seconds = 65, summary.samples_per_s = 2839, summary.last_eval = report;
+  report.perplexity = 150, report.loss = 5.01;
+  progress.on_test(report);
+  summary.test = report;
+  progress.on_end(summary);
+  EXPECT_EQ(out_.str(),
+            "lstm-small: 61706 parameters, on synthetic (1000 training, 200 validation, 100 test tokens)\n"
+            "1 worker (threads), 16 streams of 35 tokens each a step, 1 thread each, allreduce, ring\n"
+            "epoch 1/2   10 %  loss 2.000  1.00 k tokens/s\n"
+            "epoch  1  validation perplexity 148.41, loss 0.5000, after 3.0 s\n"
+            "test perplexity 150.00, loss 5.0100\n"
+            "test perplexity 150.00 after 20 steps in 65.0 s, 2.84 k tokens/s\n");
+}
+
 TEST_F(ProgressTest, BytesThatAreNotCountedAreNotShown) {
   Progress progress(out_, options(false));
   RunInfo uncounted = info();

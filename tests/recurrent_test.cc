@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/ops/join.h"
+#include "core/ops/reshape.h"
 #include "core/state.h"
 #include "layers/layers.h"
 #include "tests/error_of.h"
@@ -77,6 +80,52 @@ TEST_F(RecurrentGolden, Gru) {
   });
 }
 
+TEST_F(RecurrentGolden, Rnn) {
+  each("RNN", 6, [](const json& o, const StateDict& v) {
+    const auto f = o.at("nonlinearity") == "relu" ? RNN::Nonlinearity::relu : RNN::Nonlinearity::tanh;
+    RNN layer({.in = o.at("in"), .hidden = o.at("hidden"), .layers = o.at("layers"), .nonlinearity = f});
+    set(layer, v);
+    const auto leaf = std::make_shared<Leaf>();
+    Tensor state = v.at("h");
+    const Tensor y = layer(with_gradient(v.at("x"), leaf), state);
+    expect_close(y, v.at("y"), 1e-5f, "y");  // nothing forgets: rounding errors grow from step to step
+    expect_close(state, v.at("hn"), 1e-5f, "h after");
+    with_upstream(y, v.at("dy")).backward();
+    expect_close(leaf->grad, v.at("dx"), 2e-5f, "dx");
+    expect_gradients(layer, v);
+  });
+}
+
+TEST_F(RecurrentGolden, LstmCellWithTheGradientOfItsState) {
+  each("LSTMCell", 1, [](const json& o, const StateDict& v) {
+    LSTMCell cell({.in = o.at("in"), .hidden = o.at("hidden")});
+    set(cell, v);
+    const auto h = std::make_shared<Leaf>(), c = std::make_shared<Leaf>();
+    LSTMCell::State state{with_gradient(v.at("h"), h), with_gradient(v.at("c"), c)};
+    const std::int64_t steps = v.at("x").dim(0), batch = v.at("x").dim(1);
+    std::vector<std::shared_ptr<Leaf>> leaves;
+    Tensor loss;
+    for (std::int64_t t = 0; t < steps; ++t) {
+      leaves.push_back(std::make_shared<Leaf>());
+      const Tensor x = v.at("x").rows(t, 1).view({batch, v.at("x").dim(2)});
+      const Tensor y = cell(with_gradient(x, leaves.back()), state);
+      expect_close(y, v.at("y").rows(t, 1).view(y.shape()), 2e-6f, concat("y of step ", t));
+      const Tensor part = with_upstream(y, v.at("dy").rows(t, 1).view(y.shape()));
+      loss = loss.defined() ? ops::add(loss, part) : part;
+    }
+    expect_close(state.h, v.at("hn"), 2e-6f, "h after");
+    expect_close(state.c, v.at("cn"), 2e-6f, "c after");
+    loss.backward();
+    for (std::int64_t t = 0; t < steps; ++t) {
+      const Tensor& dx = leaves[static_cast<std::size_t>(t)]->grad;
+      expect_close(dx, v.at("dx").rows(t, 1).view(dx.shape()), 2e-5f, concat("dx of step ", t));
+    }
+    expect_close(h->grad, v.at("dh"), 2e-5f, "dh");
+    expect_close(c->grad, v.at("dc"), 2e-5f, "dc");
+    expect_gradients(cell, v);
+  });
+}
+
 TEST_F(RecurrentGolden, Embedding) {
   each("Embedding", 2, [](const json& o, const StateDict& v) {
     Embedding layer({.vocabulary = o.at("in"), .dim = o.at("hidden")});
@@ -114,6 +163,35 @@ TEST(Gru, TwoSegmentsWithTheStateCarriedOverAreOneLongSequence) {
   expect_close(carried, whole, 1e-6f, "h");
   EXPECT_FALSE(carried.node());
   EXPECT_EQ(layer(x).to_vector(), y.to_vector());  // without a state: from zeros
+}
+
+TEST(LstmCell, StepByStepIsTheLayer) {
+  LSTMCell cell({.in = 5, .hidden = 19});
+  cell.initialize(1);
+  LSTM layer({.in = 5, .hidden = 19});
+  for (std::size_t i = 0; i < 4; ++i) layer.parameters()[i]->value().copy_from(cell.parameters()[i]->value());
+  const Tensor x = random_tensor({3, 4, 5}, 2), y = layer(x);
+  LSTMCell::State state;
+  for (std::int64_t t = 0; t < 3; ++t) {
+    const Tensor h = cell(x.rows(t, 1).view({4, 5}), state);
+    expect_close(h, y.rows(t, 1).view({4, 19}), 1e-6f, concat("step ", t));
+  }
+  EXPECT_THROW(cell(Tensor::zeros({4, 3}), state), ShapeError);
+  EXPECT_THROW(cell(Tensor::zeros({2, 5}), state), ShapeError);
+  EXPECT_THROW(LSTMCell({.in = 1, .hidden = 0}), ShapeError);
+}
+
+TEST(Rnn, TwoSegmentsWithTheStateCarriedOverAreOneLongSequence) {
+  RNN layer({.in = 5, .hidden = 19, .layers = 2, .nonlinearity = RNN::Nonlinearity::relu});
+  layer.initialize(1);
+  const Tensor x = random_tensor({9, 4, 5}, 2);
+  Tensor whole, carried;
+  const Tensor y = layer(x, whole);
+  const Tensor first = layer(x.rows(0, 6), carried), second = layer(x.rows(6, 3), carried);
+  expect_close(first, y.rows(0, 6), 1e-6f, "first segment");
+  expect_close(second, y.rows(6, 3), 1e-6f, "second segment");
+  expect_close(carried, whole, 1e-6f, "h");
+  EXPECT_FALSE(carried.node());
 }
 
 TEST(Lstm, GradientStopsAtTheInitialStateAndASecondUseAdds) {
@@ -159,6 +237,68 @@ TEST(Lstm, DropsBetweenLayersInTrainingOnly) {
                       dropped[static_cast<std::size_t>(2 * t + 1) * 8 + j]);
 }
 
+/// What a parameter's listener is told, as "name[first:end]".
+struct Listener final : ParameterListener {
+  void gradient_ready(Parameter& p, Rows rows) override {
+    ready.push_back(text(p, rows));
+    const std::vector<float> g = p.grad().rows(rows.first, rows.count).to_vector();
+    announced[p.info.name].insert(announced[p.info.name].end(), g.begin(), g.end());
+  }
+  void before_forward(Parameter& p, Rows rows) override { awaited.push_back(text(p, rows)); }
+  static std::string text(const Parameter& p, Rows rows) {
+    return concat(p.info.name, "[", rows.first, ":", rows.first + rows.count, "]");
+  }
+  std::vector<std::string> ready, awaited;
+  std::map<std::string, std::vector<float>> announced;
+};
+
+TEST(Recurrent, WeightsAreAwaitedAndHandedOverInTheChunksOfThePlan) {
+  struct Model final : Module {
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = (*rnn)((*encoder)(x));
+      return (*decoder)(ops::reshape(y, {y.dim(0) * y.dim(1), y.dim(2)}));
+    }
+    std::shared_ptr<Embedding> encoder = child<Embedding>("encoder", {.vocabulary = 40, .dim = 8});
+    std::shared_ptr<LSTM> rnn = child<LSTM>("rnn", {.in = 8, .hidden = 8});
+    std::shared_ptr<Linear> decoder = child<Linear>("decoder", {.in = 8, .out = 40, .weight = encoder->weight()});
+  };
+  const Tensor x = Tensor::of({3, 2}, std::vector<std::int64_t>{39, 0, 17, 20, 17, 3}), dy = random_tensor({6, 40}, 3);
+  std::map<std::string, std::vector<float>> whole;
+  for (const bool chunks : {false, true}) {
+    Model model;
+    model.initialize(1);
+    ParameterArena arena(model.parameters());
+    Listener listener;
+    arena.set_listener(&listener);
+    if (chunks)
+      for (const auto& p : arena.parameters())
+        if (p->info.shape.rank() == 2) p->set_chunk_rows(p->info.name == "encoder.weight" ? 16 : 20);
+    arena.begin_step();
+    arena.backward(with_upstream(model(x), dy));
+    arena.finish_gradients();
+    for (const auto& p : arena.parameters()) EXPECT_EQ(listener.announced[p->info.name], p->grad().to_vector());
+    if (!chunks) {
+      whole = listener.announced;
+      continue;
+    }
+    EXPECT_EQ(listener.awaited,
+              (std::vector<std::string>{"encoder.weight[0:40]", "rnn.weight_ih_l0[0:20]", "rnn.weight_ih_l0[20:32]",
+                                        "rnn.weight_hh_l0[0:32]", "rnn.bias_ih_l0[0:32]", "rnn.bias_hh_l0[0:32]",
+                                        "decoder.bias[0:40]", "encoder.weight[0:16]", "encoder.weight[16:32]",
+                                        "encoder.weight[32:40]"}));
+    EXPECT_EQ(listener.ready,
+              (std::vector<std::string>{"decoder.bias[0:40]", "rnn.weight_hh_l0[0:20]", "rnn.weight_hh_l0[20:32]",
+                                        "rnn.bias_ih_l0[0:32]", "rnn.bias_hh_l0[0:32]", "rnn.weight_ih_l0[0:20]",
+                                        "rnn.weight_ih_l0[20:32]", "encoder.weight[0:16]", "encoder.weight[16:32]",
+                                        "encoder.weight[32:40]"}));
+    for (const auto& [name, gradient] : whole) {
+      const std::vector<float>& g = listener.announced[name];
+      ASSERT_EQ(g.size(), gradient.size()) << name;
+      for (std::size_t i = 0; i < g.size(); ++i) ASSERT_NEAR(g[i], gradient[i], 1e-5f) << name << " " << i;
+    }
+  }
+}
+
 template <class M>
 void expect_same_on_the_device() {
   const Tensor x = random_tensor({3, 2, 4}, 1), dy = random_tensor({3, 2, 5}, 2);
@@ -182,6 +322,7 @@ void expect_same_on_the_device() {
 TEST(Recurrent, TouchesTheDevicesMemoryOnlyWhereItMay) {
   expect_same_on_the_device<LSTM>();
   expect_same_on_the_device<GRU>();
+  expect_same_on_the_device<RNN>();
 }
 
 TEST(Lstm, TellsNamesRolesAndPyTorchsInitialValues) {

@@ -1,7 +1,10 @@
 #include "tests/training.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "core/ops/join.h"
+#include "core/ops/reshape.h"
 #include "core/random.h"
 
 namespace laconic {
@@ -51,6 +54,42 @@ std::shared_ptr<Module> normalized() {
                      {"drop", make<Dropout>({.p = 0.2f})},
                      {"fc", make<Linear>({.in = 256, .out = 7})}});
 }
+
+namespace {
+
+struct Reading final : Module {
+  static constexpr int kWords = 6, kVocabulary = 48, kHidden = 32;
+  Reading() {
+    encoder = child<Embedding>("encoder", {.vocabulary = kVocabulary, .dim = kHidden});
+    lstm = child<LSTM>("lstm", {.in = kHidden, .hidden = kHidden});
+    gru = child<GRU>("gru", {.in = kHidden, .hidden = kHidden});
+    decoder =
+        child<Linear>("decoder", {.in = kHidden, .out = kVocabulary, .output = true, .weight = encoder->weight()});
+  }
+  Tensor forward(const Tensor& images) override {
+    const std::int64_t batch = images.dim(0), pixels = images.elements() / batch;
+    const std::vector<float> values = images.to_vector();
+    std::vector<std::int64_t> words;
+    for (int t = 0; t < kWords; ++t)
+      for (std::int64_t b = 0; b < batch; ++b) {
+        const float value = values[static_cast<std::size_t>(b * pixels + t * (pixels / kWords))];
+        words.push_back(std::clamp(static_cast<int>(kVocabulary / 2 + 12 * value), 0, kVocabulary - 1));
+      }
+    const Tensor x = Tensor::of({kWords, batch}, std::span<const std::int64_t>(words));
+    const Tensor y = (*gru)((*lstm)((*encoder)(x)));
+    const Tensor last =
+        ops::columns(ops::reshape(y, {1, y.elements()}), (kWords - 1) * batch * kHidden, batch * kHidden);
+    return (*decoder)(ops::reshape(last, {batch, kHidden}));
+  }
+  std::shared_ptr<Embedding> encoder;
+  std::shared_ptr<LSTM> lstm;
+  std::shared_ptr<GRU> gru;
+  std::shared_ptr<Linear> decoder;
+};
+
+}  // namespace
+
+std::shared_ptr<Module> reading() { return std::make_shared<Reading>(); }
 
 std::shared_ptr<Module> mixed() {
   const auto twice = make<Linear>({.in = 64, .out = 64});

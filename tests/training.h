@@ -21,6 +21,10 @@ std::shared_ptr<Module> convolutional();  ///< with dropout
 std::shared_ptr<Module> normalized();     ///< with batch norm and dropout
 std::shared_ptr<Module> mixed();          ///< convolution, batch norm, a larger linear layer, one used twice, dropout
 
+/// Reads the pixels as words: an embedding tied to the output layer, an LSTM and a GRU over six words; the classes are
+/// the first seven words.
+std::shared_ptr<Module> reading();
+
 /// One training run of N workers that are threads, small enough for a test: two epochs of 150 images, audited after
 /// every step.
 struct Recipe {
@@ -64,12 +68,20 @@ class Passing : public Workload {
   void start(std::int64_t epoch, std::int64_t batch) override { inner_->start(epoch, batch); }
   Share load() override { return inner_->load(); }
   Tensor loss() override { return inner_->loss(); }
+  void pass_over() override { inner_->pass_over(); }
   EvalSums evaluate() override { return inner_->evaluate(); }
   bool has_top5() const override { return inner_->has_top5(); }
+  bool measures_perplexity() const override { return inner_->measures_perplexity(); }
+  bool has_test_for_the_end() const override { return inner_->has_test_for_the_end(); }
+  EvalSums evaluate_at_the_end() override { return inner_->evaluate_at_the_end(); }
   std::string fingerprint() const override { return inner_->fingerprint(); }
   std::string data_name() const override { return inner_->data_name(); }
   std::int64_t train_samples() const override { return inner_->train_samples(); }
+  std::int64_t validation_samples() const override { return inner_->validation_samples(); }
   std::int64_t test_samples() const override { return inner_->test_samples(); }
+  std::int64_t words_per_step() const override { return inner_->words_per_step(); }
+  void save(StateDict& state) const override { inner_->save(state); }
+  void restore(const StateDict& state) override { inner_->restore(state); }
 
  private:
   std::unique_ptr<Workload> inner_;

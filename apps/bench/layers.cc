@@ -117,17 +117,18 @@ void print(const LayerTimes& times, bool markdown) {
 }  // namespace
 
 LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int threads, int steps,
-                          const std::string& plan_json) {
-  const ModelInfo& info = model_info(model_name);
+                          const std::string& plan_json, int classes) {
+  ModelInfo info = model_info(model_name);
+  if (classes > 0) info.classes = classes;
   set_kernel_threads(threads);
-  const auto model = make_model(info.name);
+  const auto model = make_model(info.name, {.classes = info.classes});
   model->initialize(0);
   ParameterArena arena(model->parameters());
   if (!plan_json.empty()) {
     const auto plan = dist::Plan::from_json(plan_json, arena.parameters(), "--plan");
     for (const auto& p : arena.parameters()) p->set_chunk_rows(plan.chunk_rows(p->info.index));
   }
-  Sgd sgd(arena, {.momentum = 0.9});
+  Sgd sgd(arena, {.momentum = info.reads_text() ? 0 : 0.9});
   const auto [x, y] = synthetic_batch(info, batch);
 
   Stopwatch watch(arena);
@@ -225,11 +226,14 @@ LayerTimes layer_times_from(const std::string& text) {
 
 int bench_layers(const std::vector<std::string>& arguments) {
   std::string model = "alexnet-32", plan;
-  int batch = 32, threads = 1, steps = 15;
+  int batch = 32, threads = 1, steps = 15, classes = 0;
   bool json = false, markdown = false;
   CLI::App app("Time of each layer in a training step, and when its gradients are ready.", "laconic bench layers");
   app.add_option("--model", model, "a model of the zoo [alexnet-32]")->type_name("M");
-  app.add_option("--batch", batch, "samples [32]")->check(CLI::Range(1, 1 << 20))->type_name("B");
+  app.add_option("--classes", classes, "outputs; of a language model words in the vocabulary [the model's own]")
+      ->check(CLI::Range(1, 1 << 24))
+      ->type_name("K");
+  app.add_option("--batch", batch, "samples, of a language model streams [32]")->check(CLI::Range(1, 1 << 20))->type_name("B");
   app.add_option("--threads", threads, "kernel threads [1]")->check(CLI::Range(1, 1024))->type_name("T");
   app.add_option("--steps", steps, "measured steps, after 3 more [15]")->check(CLI::Range(1, 100000))->type_name("S");
   app.add_option("--plan", plan, "large weights in the chunks of this plan: what --dry-run --json of an app prints")
@@ -243,7 +247,7 @@ int bench_layers(const std::vector<std::string>& arguments) {
     for (std::string line; std::getline(in, line);) plan_json = line;  // the last
     require<DataError>(!plan_json.empty(), plan, " could not be read or is empty (--plan): check the path");
   }
-  const LayerTimes times = measure_layers(model, batch, threads, steps, plan_json);
+  const LayerTimes times = measure_layers(model, batch, threads, steps, plan_json, classes);
   if (json) {
     fmt::print("{}\n", to_json(times));
     return 0;

@@ -24,12 +24,13 @@ struct LayerTimes {
   double step_ms = 0;  ///< forward, backward and updates
 };
 
-/// Trains a model of the zoo on one batch of noise, with SGD and momentum, and takes the median of `steps` steps for
-/// each part. Sets the kernel threads.
-///   plan   JSON of a plan (--dry-run --json of an app) by whose chunks large weights are computed; empty: whole
+/// Trains a model of the zoo on one batch of noise, with SGD and momentum (a language model without), and takes the
+/// median of `steps` steps for each part. Sets the kernel threads.
+///   plan      JSON of a plan (--dry-run --json of an app) by whose chunks large weights are computed; empty: whole
+///   classes   the model's outputs, of a language model its vocabulary; 0: the model's own
 /// throws UsageError for an unknown model, DataError for a plan of another one
 LayerTimes measure_layers(const std::string& model, std::int64_t batch, int threads, int steps,
-                          const std::string& plan = "");
+                          const std::string& plan = "", int classes = 0);
 
 /// {"model":...,"step_ms":...,"layers":[{"name":...,"forward_ms":...,"parameters":[...]}, ...]}, and back.
 std::string to_json(const LayerTimes& times);

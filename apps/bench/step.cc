@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -20,7 +23,9 @@
 #include "apps/options.h"
 #include "core/ops/cross_entropy.h"
 #include "core/parallel.h"
+#include "core/raw.h"
 #include "dist/trainer/checkpoint.h"
+#include "layers/models/language_model.h"
 #include "layers/models/zoo.h"
 #include "optim/optimizer.h"
 
@@ -28,6 +33,8 @@ namespace laconic {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr const char *kContiguous = "contiguous", *kChannelsLast = "channels_last";  // how the peer lays out images
 
 struct StepBenchOptions {
   std::vector<std::string> models{"resnet20"};
@@ -70,9 +77,10 @@ Contestant start(const std::string& label, const std::vector<std::string>& comma
 }
 
 struct Result {
-  std::string model;
+  const ModelInfo& model;
   int batch = 0, threads = 0;
-  double rate = 0, rss_bytes = 0;
+  double rate = 0, rss_bytes = 0;  ///< images, or words of a language model, a second
+  const char* unit() const { return model.reads_text() ? "words/s" : "images/s"; }
   struct Peer {
     std::string label;
     double rate, rss_bytes;
@@ -81,50 +89,82 @@ struct Result {
   std::vector<Peer> peers;  ///< the best first
 };
 
-Result measure(const StepBenchOptions& o, const std::string& model, int batch, int threads, const std::string& python) {
+Result measure(const StepBenchOptions& o, const ModelInfo& model, int batch, int threads, const std::string& python) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::vector<std::string> arguments{model.name, std::to_string(batch), std::to_string(threads)};
+  const auto with = [&](std::vector<std::string> command, std::vector<std::string> more) {
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  };
   std::vector<Contestant> all;
-  all.push_back(start("laconic", {self, "bench", "step-child", model, std::to_string(batch), std::to_string(threads)}, thread_environment(threads)));
+  all.push_back(start("laconic", with({self, "bench", "step-child"}, {}), thread_environment(threads)));
+  const std::vector<std::string> layouts =
+      model.reads_text() ? std::vector<std::string>{kContiguous} : std::vector<std::string>{kContiguous, kChannelsLast};
   if (!python.empty())
-    for (const std::string layout : {"contiguous", "channels_last"})
-      all.push_back(start("PyTorch " + layout, {python, "-c", kTorchPeerSource, model, std::to_string(batch), std::to_string(threads), layout},
-                          torch_environment(threads)));
+    for (const std::string& layout : layouts)
+      all.push_back(start(layout, with({python, "-c", kTorchPeerSource}, {layout}), torch_environment(threads)));
   for (auto& c : all) c.calibrate(o.block_seconds);
   for (int block = 0; block < o.blocks; ++block)
     for (auto& c : all) c.run_block(true);
 
-  Result r{model, batch, threads, batch / median(all[0].step_seconds).value, all[0].rss_bytes, {}};
+  const double each = static_cast<double>(batch) * (model.reads_text() ? static_cast<double>(model.input[0]) : 1.0);
+  const auto rate = [&](const Contestant& c) { return each / median(c.step_seconds).value; };
+  Result r{model, batch, threads, rate(all[0]), all[0].rss_bytes, {}};
   for (std::size_t i = 1; i < all.size(); ++i) {
     std::vector<double> ratios;
-    for (std::size_t b = 0; b < all[0].step_seconds.size(); ++b) ratios.push_back(all[i].step_seconds[b] / all[0].step_seconds[b]);
-    r.peers.push_back({all[i].label, batch / median(all[i].step_seconds).value, all[i].rss_bytes, median(ratios)});
+    for (std::size_t b = 0; b < all[0].step_seconds.size(); ++b)
+      ratios.push_back(all[i].step_seconds[b] / all[0].step_seconds[b]);
+    r.peers.push_back({all[i].label, rate(all[i]), all[i].rss_bytes, median(ratios)});
   }
   std::sort(r.peers.begin(), r.peers.end(), [](const auto& a, const auto& b) { return a.rate > b.rate; });
   return r;
 }
 
-std::string row(const Result& r, bool markdown) {
+/// The head of the table. Only of images PyTorch has another layout.
+std::string head(bool against, bool images, bool text) {
+  const char* unit = !text ? "images/s" : images ? "images or words/s" : "words/s";
+  std::string names = fmt::format("| model | batch | threads | laconic, {} |", unit), rule = "|---|---|---|---|";
+  if (against && images) names += " PyTorch contiguous | PyTorch channels-last | ratio to the better (95 %) |";
+  if (against && !images) names += " PyTorch | ratio (95 %) |";
+  if (against) names += " MB, ours / PyTorch |", rule += images ? "---|---|---|---|" : "---|---|---|";
+  return names + "\n" + rule;
+}
+
+/// images : whether the table has a column for the layout that only they have
+std::string row(const Result& r, bool markdown, bool images) {
   const double mb = 1e-6;
-  std::string text;
   if (markdown) {
-    text = fmt::format("| {} | {} | {} | {:.0f} |", r.model, r.batch, r.threads, r.rate);
-    if (!r.peers.empty())
-      text += fmt::format(" {:.0f} | {:.0f} | {:.2f} ({:.2f} … {:.2f}) | {:.0f} / {:.0f} |", r.peers[0].label == "PyTorch contiguous" ? r.peers[0].rate : r.peers[1].rate,
-                          r.peers[0].label == "PyTorch contiguous" ? r.peers[1].rate : r.peers[0].rate, r.peers[0].ratio.value, r.peers[0].ratio.low,
-                          r.peers[0].ratio.high, r.rss_bytes * mb, r.peers[0].rss_bytes * mb);
-    return text;
+    std::string text = fmt::format("| {} | {} | {} | {:.0f} |", r.model.name, r.batch, r.threads, r.rate);
+    if (r.peers.empty()) return text;
+    for (const char* layout : {kContiguous, kChannelsLast}) {
+      if (layout == std::string(kChannelsLast) && !images) continue;
+      const auto peer =
+          std::find_if(r.peers.begin(), r.peers.end(), [&](const auto& p) { return p.label == layout; });
+      text += peer == r.peers.end() ? std::string(" – |") : fmt::format(" {:.0f} |", peer->rate);
+    }
+    const Result::Peer& best = r.peers[0];
+    return text + fmt::format(" {:.2f} ({:.2f} … {:.2f}) | {:.0f} / {:.0f} |", best.ratio.value, best.ratio.low,
+                              best.ratio.high, r.rss_bytes * mb, best.rss_bytes * mb);
   }
-  text = fmt::format("{}, batch {}, {} thread{}: {:.0f} images/s, {:.0f} MB", r.model, r.batch, r.threads, r.threads == 1 ? "" : "s", r.rate, r.rss_bytes * mb);
+  std::string text = fmt::format("{}, batch {}, {} thread{}: {:.0f} {}, {:.0f} MB", r.model.name, r.batch, r.threads,
+                                 r.threads == 1 ? "" : "s", r.rate, r.unit(), r.rss_bytes * mb);
   for (const auto& p : r.peers)
-    text += fmt::format("\n    {:<22} {:>8.0f} images/s, {:.0f} MB: we are {:.2f} times as fast (95 %: {:.2f} … {:.2f})", p.label, p.rate, p.rss_bytes * mb,
-                        p.ratio.value, p.ratio.low, p.ratio.high);
+    text += fmt::format("\n    PyTorch {:<14} {:>8.0f} {}, {:.0f} MB: we are {:.2f} times as fast (95 %: {:.2f} … {:.2f})",
+                        p.label, p.rate, r.unit(), p.rss_bytes * mb, p.ratio.value, p.ratio.low, p.ratio.high);
   return text;
 }
 
 nlohmann::json to_json(const Result& r) {
-  nlohmann::json j = {{"model", r.model}, {"batch", r.batch}, {"threads", r.threads}, {"rate", r.rate}, {"unit", "images/s"}, {"rss_bytes", r.rss_bytes}};
+  nlohmann::json j = {{"model", r.model.name}, {"batch", r.batch},     {"threads", r.threads},
+                      {"rate", r.rate},        {"unit", r.unit()}, {"rss_bytes", r.rss_bytes}};
   for (const auto& p : r.peers)
-    j["peers"].push_back({{"name", p.label}, {"rate", p.rate}, {"rss_bytes", p.rss_bytes}, {"ratio", p.ratio.value}, {"ratio_low", p.ratio.low}, {"ratio_high", p.ratio.high}});
+    j["peers"].push_back({{"name", "PyTorch " + p.label},
+                          {"rate", p.rate},
+                          {"rss_bytes", p.rss_bytes},
+                          {"ratio", p.ratio.value},
+                          {"ratio_low", p.ratio.low},
+                          {"ratio_high", p.ratio.high}});
   return j;
 }
 
@@ -132,7 +172,10 @@ nlohmann::json to_json(const Result& r) {
 
 int bench_step(const std::vector<std::string>& arguments) {
   StepBenchOptions o;
-  CLI::App app("Training throughput: forward, backward and SGD with momentum on one batch, again and again.", "laconic bench step");
+  CLI::App app(
+      "Training throughput: forward, backward and SGD on one batch, again and again; images with momentum, language\n"
+      "models with clipping.",
+      "laconic bench step");
   app.add_option("--model", o.models, "models of the zoo, with commas between")->delimiter(',')->type_name("M,..");
   app.add_option("--batch", o.batches, "batch sizes [32]")->delimiter(',')->type_name("B,..")->check(CLI::Range(1, 1 << 20));
   app.add_option("--threads", o.threads, "kernel threads [1]")->delimiter(',')->type_name("T,..")->check(CLI::Range(1, 1024));
@@ -144,20 +187,21 @@ int bench_step(const std::vector<std::string>& arguments) {
   app.add_flag("--json", o.json, "one object, on the last line");
   app.add_flag("--markdown", o.markdown, "a table for docs");
   if (const auto done = parse_bench(app, arguments)) return *done;
-  for (const auto& model : o.models) model_info(model);
+  std::vector<std::reference_wrapper<const ModelInfo>> models;
+  for (const auto& model : o.models) models.emplace_back(model_info(model));
   const std::string python = o.against.empty() ? "" : python_with_torch();
   if (!o.json) fmt::print("{}\n", machine());
-  if (o.markdown)
-    fmt::print("\n| model | batch | threads | laconic, images/s |{}\n|---|---|---|---|{}\n",
-               python.empty() ? "" : " PyTorch contiguous | PyTorch channels-last | ratio to the better (95 %) | MB, ours / PyTorch |",
-               python.empty() ? "" : "---|---|---|---|");
+  const auto reads_text = [](const ModelInfo& model) { return model.reads_text(); };
+  const bool images = !std::all_of(models.begin(), models.end(), reads_text);
+  const bool text = std::any_of(models.begin(), models.end(), reads_text);
+  if (o.markdown) fmt::print("\n{}\n", head(!python.empty(), images, text));
   nlohmann::json all = nlohmann::json::array();
-  for (const auto& model : o.models)
+  for (const ModelInfo& model : models)
     for (int batch : o.batches)
       for (int threads : o.threads) {
         const Result r = measure(o, model, batch, threads, python);
         all.push_back(to_json(r));
-        if (!o.json) fmt::print("{}\n", row(r, o.markdown));
+        if (!o.json) fmt::print("{}\n", row(r, o.markdown, images));
         std::fflush(stdout);
       }
   if (o.json) fmt::print("{}\n", all.size() == 1 ? all[0].dump() : nlohmann::json{{"results", all}}.dump());
@@ -172,7 +216,8 @@ int bench_step_child(const std::vector<std::string>& arguments) {
   const auto model = make_model(info.name);
   model->initialize(0);
   ParameterArena arena(model->parameters());
-  Sgd sgd(arena, {.momentum = 0.9});
+  Sgd sgd(arena, {.momentum = info.reads_text() ? 0 : 0.9});
+  const models::LanguageRecipe* recipe = models::language_recipe(info.name);
   const auto [x, y] = synthetic_batch(info, batch);
   std::cout << "{\"ready\": true}" << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
@@ -183,7 +228,12 @@ int bench_step_child(const std::vector<std::string>& arguments) {
       const Tensor loss = ops::softmax_cross_entropy((*model)(x), y);
       arena.backward(loss);
       arena.finish_gradients();
-      sgd.update_all(1e-3);
+      double scale = 1;
+      if (recipe) {
+        const double norm = std::sqrt(raw::sum_of_squares(arena.gradients()));
+        scale = std::min(1.0, recipe->clip_norm / (norm + 1e-6));
+      }
+      sgd.update_all(1e-3, scale);
       loss.item();
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();

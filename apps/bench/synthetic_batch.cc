@@ -9,6 +9,15 @@ namespace laconic {
 
 SyntheticBatch synthetic_batch(const ModelInfo& model, std::int64_t batch) {
   Random random(0, Purpose::test);
+  if (model.reads_text()) {
+    const auto words = [&](const Shape& shape) {
+      std::vector<std::int64_t> values(static_cast<std::size_t>(shape.elements()));
+      for (auto& v : values) v = random.below(static_cast<std::uint32_t>(model.classes));
+      return Tensor::of(shape, std::span<const std::int64_t>(values));
+    };
+    const Tensor x = words({model.input[0], batch});
+    return {x, words({x.elements()})};
+  }
   std::vector<float> pixels(static_cast<std::size_t>(batch * model.input.elements()));
   for (float& p : pixels) p = random.normal();
   std::vector<std::int64_t> labels(static_cast<std::size_t>(batch));

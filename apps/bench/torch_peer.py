@@ -3,6 +3,7 @@
 As a program it answers commands on stdin, one JSON object a line on stdout:
     python3 torch_peer.py MODEL BATCH THREADS LAYOUT      LAYOUT: contiguous | channels_last
     run N     N training steps (forward, backward, SGD with momentum 0.9)   -> {"seconds": s, "rss_bytes": b}
+Language models are trained as they are published: SGD without momentum, the gradient's norm clipped.
 """
 import json
 import resource
@@ -106,6 +107,22 @@ class CifarResNet(nn.Module):
         return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
 
 
+class LanguageModel(nn.Module):
+    """Embedding, dropout, two LSTM layers with dropout between, dropout, decoder."""
+
+    def __init__(self, hidden, dropout, tied, vocabulary=10000):
+        super().__init__()
+        self.encoder, self.drop = nn.Embedding(vocabulary, hidden), nn.Dropout(dropout)
+        self.rnn = nn.LSTM(hidden, hidden, 2, dropout=dropout)
+        self.decoder = nn.Linear(hidden, vocabulary)
+        if tied:
+            self.decoder.weight = self.encoder.weight
+
+    def forward(self, x):
+        y, _ = self.rnn(self.drop(self.encoder(x)))
+        return self.decoder(self.drop(y).flatten(0, 1))
+
+
 MODELS = {
     'lenet': (LeNet, (1, 28, 28)),
     'hdc': (lambda: Hdc(4), (1, 28, 28)),
@@ -118,17 +135,29 @@ MODELS = {
     'resnet56': (lambda: CifarResNet(9), (3, 32, 32)),
 }
 
+LANGUAGE_MODELS = {  # name: model, words per step, norm that the gradient is clipped to
+    'lstm-small': (lambda: LanguageModel(200, 0, False), 20, 5),
+    'lstm-medium': (lambda: LanguageModel(650, 0.5, False), 35, 5),
+    'lstm-large': (lambda: LanguageModel(1500, 0.65, False), 35, 10),
+    'lstm-650': (lambda: LanguageModel(650, 0.5, True), 35, 0.25),
+    'lstm-1500': (lambda: LanguageModel(1500, 0.65, True), 35, 0.25),
+}
+
 
 def main():
     name, batch, threads, layout = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    make, image = MODELS[name]
-    model, x = make(), torch.randn(batch, *image)
+    clip_norm = 0
+    if name in LANGUAGE_MODELS:
+        make, words, clip_norm = LANGUAGE_MODELS[name]
+        model, x, y = make(), torch.randint(0, 10000, (words, batch)), torch.randint(0, 10000, (words * batch,))
+    else:
+        make, image = MODELS[name]
+        model, x, y = make(), torch.randn(batch, *image), torch.randint(0, 10, (batch,))
     if layout == 'channels_last':
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    y = torch.randint(0, 10, (batch,))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0 if clip_norm else 0.9)
     print(json.dumps({'ready': True, 'version': torch.__version__, 'parameters': sum(p.numel() for p in model.parameters())}), flush=True)
     for line in sys.stdin:
         steps = int(line.split()[1])
@@ -137,6 +166,8 @@ def main():
             optimizer.zero_grad(set_to_none=True)
             loss = F.cross_entropy(model(x), y)
             loss.backward()
+            if clip_norm:
+                nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
             optimizer.step()
             loss.item()
         seconds = time.perf_counter() - start

@@ -31,6 +31,14 @@ constexpr int kComputingSteps = 40;
 std::atomic<bool> interrupted{false};
 extern "C" void on_compare_interrupt(int) { interrupted = true; }
 
+/// ", accuracy 91.02 %"
+std::string quality(const Trial& trial) {
+  if (trial.evaluations.empty()) return "";
+  const Trial::Evaluation& last = trial.evaluations.back();
+  if (last.perplexity) return fmt::format(", perplexity {:.2f}", *last.perplexity);
+  return last.accuracy ? fmt::format(", accuracy {:.2f} %", *last.accuracy) : "";
+}
+
 int help() {
   fmt::print(
       "Trains with several option sets on the same data and seeds, in turns, and prints one table.\n\n"
@@ -225,10 +233,7 @@ class Comparison {
     for (const auto& s : trial.steps) ms.push_back(s.ms);
     progress_.line(name + ": " +
                    (trial.error.empty()
-                        ? fmt::format("{} steps, {:.1f} ms each{}", ms.size(), median(ms).value,
-                                      trial.evaluations.empty()
-                                          ? ""
-                                          : fmt::format(", accuracy {:.2f} %", trial.evaluations.back().accuracy))
+                        ? fmt::format("{} steps, {:.1f} ms each{}", ms.size(), median(ms).value, quality(trial))
                         : "failed: " + trial.error));
     return trial;
   }
@@ -262,25 +267,26 @@ class Comparison {
   }
 
   std::optional<LayerTimes> layers(const Trial& trial, const std::string& plan) {
-    const auto [it, is_new] =
-        layers_.emplace(std::tuple{trial.model, trial.batch, trial.threads, last_line(plan)}, std::nullopt);
+    const auto [it, is_new] = layers_.emplace(
+        std::tuple{trial.model, trial.classes, trial.batch, trial.threads, last_line(plan)}, std::nullopt);
     if (!is_new) return it->second;
     progress_.show("layers of " + trial.model + ", for the bound");
     const std::string out = folder_ / "layers.json";
-    const std::vector<std::string> command{self_,
-                                           "bench",
-                                           "layers",
-                                           "--model",
-                                           trial.model,
-                                           "--batch",
-                                           std::to_string(trial.batch),
-                                           "--threads",
-                                           std::to_string(trial.threads),
-                                           "--steps",
-                                           "8",
-                                           "--plan",
-                                           plan,
-                                           "--json"};
+    std::vector<std::string> command{self_,
+                                     "bench",
+                                     "layers",
+                                     "--model",
+                                     trial.model,
+                                     "--batch",
+                                     std::to_string(trial.batch),
+                                     "--threads",
+                                     std::to_string(trial.threads),
+                                     "--steps",
+                                     "8",
+                                     "--plan",
+                                     plan,
+                                     "--json"};
+    if (trial.classes > 0) command.insert(command.end(), {"--classes", std::to_string(trial.classes)});
     if (run_to_files(command, out, folder_ / "layers.err", [] { return !interrupted.load(); }) == 0)
       it->second = layer_times_from(last_line(out));
     return it->second;
@@ -302,7 +308,7 @@ class Comparison {
   ProgressOfRuns progress_;
   std::vector<std::vector<Trial>> trials_;                            // [set][run]
   std::map<std::vector<std::string>, std::vector<Trial>> computing_;  // by its options
-  std::map<std::tuple<std::string, int, int, std::string>, std::optional<LayerTimes>> layers_;
+  std::map<std::tuple<std::string, int, int, int, std::string>, std::optional<LayerTimes>> layers_;
 };
 
 }  // namespace

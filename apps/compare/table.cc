@@ -74,11 +74,13 @@ using Cells = std::vector<std::vector<std::string>>;  // the first line is the h
 Cells cells(const TableHead& head, const std::vector<Row>& rows) {
   const auto any = [&](auto has) { return std::any_of(rows.begin(), rows.end(), has); };
   const bool accuracy = any([](const Row&r) { return r.accuracy.has_value(); }),
-             loss = any([](const Row&r) { return r.loss.has_value(); }),
+             perplexity = any([](const Row&r) { return r.perplexity.has_value(); }),
+             loss = !perplexity && any([](const Row&r) { return r.loss.has_value(); }),
              bound = any([](const Row&r) { return r.bound_ms.has_value(); });
   Cells all{{"set", "ms a step (95 %)", "to the first (95 %)", "MB sent", "of dense", "exposed ms"}};
   if (accuracy) all[0].push_back("accuracy %");
   if (loss) all[0].push_back("test loss");
+  if (perplexity) all[0].push_back("perplexity");
   if (head.target_accuracy) all[0].push_back(fmt::format("s to {:g} %", *head.target_accuracy));
   if (bound) all[0].insert(all[0].end(), {"computing ms", "exchanging ms", "bound ms", "over bound"});
   for (const Row& r : rows) {
@@ -99,6 +101,7 @@ Cells cells(const TableHead& head, const std::vector<Row>& rows) {
     line.push_back(fmt::format("{:.{}f}", r.exposed_ms, decimals_for(r.step_ms.value)));
     if (accuracy) line.push_back(mean_text(r.accuracy, r.accuracy_spread, 2));
     if (loss) line.push_back(mean_text(r.loss, r.loss_spread, 4));
+    if (perplexity) line.push_back(mean_text(r.perplexity, r.perplexity_spread, 2));
     if (head.target_accuracy)
       line.push_back(r.seconds_to_target ? fmt::format("{:.1f}", *r.seconds_to_target)
                                          : fmt::format("reached by {} of {}", r.reached_target, r.runs));
@@ -165,8 +168,9 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
   std::vector<Row> rows(trials.size());
   for (std::size_t s = 0; s < trials.size(); ++s) {
     Row& row = rows[s];
-    std::vector<double> blocks, ratios, accuracies, losses, times;
+    std::vector<double> blocks, ratios, accuracies, losses, perplexities, times;
     std::vector<Trial::Step> all;
+    std::size_t evaluated = 0;  // runs
     for (std::size_t r = 0; r < trials[s].size(); ++r) {
       const Trial& trial = trials[s][r];
       if (!trial.error.empty()) {
@@ -182,8 +186,11 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
         for (std::size_t p = 0; p < parts; ++p) ratios.push_back(own[p] / first[p]);
       }
       if (!trial.evaluations.empty()) {
-        accuracies.push_back(trial.evaluations.back().accuracy);
-        if (const auto loss = trial.evaluations.back().loss) losses.push_back(*loss);
+        const Trial::Evaluation& last = trial.evaluations.back();
+        if (last.accuracy) accuracies.push_back(*last.accuracy);
+        if (last.loss) losses.push_back(*last.loss);
+        if (last.perplexity) perplexities.push_back(*last.perplexity);
+        ++evaluated;
       }
       if (!target_accuracy) continue;
       const auto reached = std::find_if(trial.evaluations.begin(), trial.evaluations.end(),
@@ -200,7 +207,8 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
     row.exposed_ms = median_of(all, &Trial::Step::exposed_ms);
     if (row.reached_target == row.runs) row.seconds_to_target = median(times).value;
     summarise_runs(accuracies, row.accuracy, row.accuracy_spread);
-    if (losses.size() == accuracies.size()) summarise_runs(losses, row.loss, row.loss_spread);
+    if (losses.size() == evaluated) summarise_runs(losses, row.loss, row.loss_spread);
+    if (perplexities.size() == evaluated) summarise_runs(perplexities, row.perplexity, row.perplexity_spread);
   }
   return rows;
 }
@@ -253,6 +261,8 @@ std::string table_json(const TableHead& head, const std::vector<Row>& rows) {
       if (r.accuracy_spread) set["accuracy_spread"] = *r.accuracy_spread;
       if (r.loss) set["loss"] = *r.loss;
       if (r.loss_spread) set["loss_spread"] = *r.loss_spread;
+      if (r.perplexity) set["perplexity"] = *r.perplexity;
+      if (r.perplexity_spread) set["perplexity_spread"] = *r.perplexity_spread;
       if (head.target_accuracy) set["reached_target"] = r.reached_target;
       if (r.seconds_to_target) set["seconds_to_target"] = *r.seconds_to_target;
       if (r.compute_ms) set["compute_ms"] = *r.compute_ms;

@@ -20,6 +20,7 @@ struct Row {
   double bytes_dense = 0, exposed_ms = 0;           ///< median of a step
   std::optional<double> accuracy, accuracy_spread;  ///< per cent at the end; mean and standard deviation over seeds
   std::optional<double> loss, loss_spread;          ///< of the test set, likewise; none if one of them is not finite
+  std::optional<double> perplexity, perplexity_spread;  ///< of a language model on its validation set, likewise
   int reached_target = 0;
   std::optional<double> seconds_to_target;  ///< median over the runs that reached it; only if all did
   std::optional<double> compute_ms, exchange_ms, bound_ms;

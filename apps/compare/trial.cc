@@ -49,21 +49,24 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
     if (!summary.is_object() || !summary.contains("model")) continue;
     t.model = summary.value("model", "");
     t.workers = summary.value("workers", 0), t.threads = summary.value("threads", 0),
-    t.batch = summary.value("batch", 0);
+    t.batch = summary.value("batch", 0), t.classes = summary.value("classes", 0);
     if (summary.contains("stopped")) t.error = "stopped early: " + summary["stopped"].get<std::string>();
   }
   for (const auto& line : lines_of(log)) {
     const auto entry = parsed(line);
     if (!entry.is_object()) continue;
-    if (entry.contains("eval"))
-      t.evaluations.push_back({number(entry["eval"], "seconds"), 100 - number(entry["eval"], "top1_error"),
-                               if_number(entry["eval"], "loss")});
-    else if (entry.contains("step"))
+    if (entry.contains("eval")) {
+      const auto& eval = entry["eval"];
+      t.evaluations.push_back(
+          {number(eval, "seconds"), std::nullopt, if_number(eval, "loss"), if_number(eval, "perplexity")});
+      if (!eval.contains("perplexity")) t.evaluations.back().accuracy = 100 - number(eval, "top1_error");
+    } else if (entry.contains("step")) {
       t.steps.push_back({number(entry, "step_ms"), number(entry, "exposed_ms"),
                          entry.contains("bytes_sent") && entry["bytes_sent"].is_null()
                              ? std::nullopt
                              : std::optional(number(entry, "bytes_sent")),
                          number(entry, "bytes_dense")});
+    }
   }
   if (t.error.empty() && t.model.empty())
     t.error = "its output has no line of JSON at the end: is it a training program of laconic?";

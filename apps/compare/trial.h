@@ -10,6 +10,7 @@ struct Trial {
   std::string error;  ///< empty: it ran to its end
   std::string model;
   int workers = 0, threads = 0, batch = 0;
+  int classes = 0;  ///< outputs of the model, of a language model its vocabulary; 0: the model's own
   struct Step {
     double ms = 0, exposed_ms = 0;
     std::optional<double> bytes_sent;  ///< none: not counted
@@ -17,8 +18,10 @@ struct Trial {
   };
   std::vector<Step> steps;  ///< in their order
   struct Evaluation {
-    double seconds = 0, accuracy = 0;  ///< since the start of training; per cent
-    std::optional<double> loss{};      ///< over the test set; none: not finite
+    double seconds = 0;                                ///< since the start of training
+    std::optional<double> accuracy{};                  ///< per cent; a language model has none
+    std::optional<double> loss{};                      ///< over the test set; none: not finite
+    std::optional<double> perplexity{};                ///< of a language model
   };
   std::vector<Evaluation> evaluations;
 };

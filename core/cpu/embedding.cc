@@ -10,10 +10,13 @@ namespace laconic::cpu {
 namespace {
 
 LACONIC_MULTIVERSION void scatter_part(float* LACONIC_RESTRICT dw, const float* LACONIC_RESTRICT dy,
-                                       const std::int64_t* index, std::int64_t n, std::int64_t columns,
-                                       std::int64_t dim) {
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) dw[index[i] * dim + j] += dy[i * dim + j];
+                                       const std::int64_t* index, std::int64_t n, std::int64_t first,
+                                       std::int64_t rows, std::int64_t columns, std::int64_t dim) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t row = index[i] - first;
+    if (row < 0 || row >= rows) continue;
+    for (std::int64_t j = 0; j < columns; ++j) dw[row * dim + j] += dy[i * dim + j];
+  }
 }
 
 }  // namespace
@@ -24,9 +27,10 @@ void embedding_forward(float* y, const float* w, const std::int64_t* index, std:
   });
 }
 
-void embedding_backward(float* dw, const float* dy, const std::int64_t* index, std::int64_t n, std::int64_t dim) {
+void embedding_backward(float* dw, const float* dy, const std::int64_t* index, std::int64_t n, std::int64_t first,
+                        std::int64_t rows, std::int64_t dim) {
   parallel_for(dim, std::max<std::int64_t>(16, row_grain(n)), [=](std::int64_t begin, std::int64_t end) {
-    scatter_part(dw + begin, dy + begin, index, n, end - begin, dim);
+    scatter_part(dw + begin, dy + begin, index, n, first, rows, end - begin, dim);
   });
 }
 

@@ -18,10 +18,10 @@ void check(dnnl_status_t status) { require<Error>(status == dnnl_success, "matmu
 struct Forward {
   using memory = dnnl::memory;
   BoundPrimitive primitive;
-  Forward(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias, bool relu) {
+  Forward(std::int64_t rows, std::int64_t in, std::int64_t out, std::int64_t stride, bool bias, bool relu) {
     const auto f32 = memory::data_type::f32;
     const memory::desc x({rows, in}, f32, memory::format_tag::ab), w({in, out}, f32, memory::format_tag::ba),
-        y({rows, out}, f32, memory::format_tag::ab), b({1, out}, f32, memory::format_tag::ab);
+        y({rows, out}, f32, memory::dims{stride, 1}), b({1, out}, f32, memory::format_tag::ab);
     dnnl::primitive_attr attributes = onednn_attributes();
     if (relu) {
       dnnl::post_ops ops;
@@ -39,13 +39,14 @@ struct Forward {
 
 }  // namespace
 
-void linear_forward(float* y, const float* x, const float* w, const float* b, std::int64_t rows, std::int64_t in, std::int64_t out, bool relu) {
+void linear_forward(float* y, const float* x, const float* w, const float* b, std::int64_t rows, std::int64_t in, std::int64_t out,
+                    std::int64_t stride, bool relu) {
   constexpr std::int64_t kMatmulRows = 256;
   if (rows <= kMatmulRows) {
-    using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, int>;
+    using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, bool, int>;
     thread_local std::map<Key, std::unique_ptr<Forward>> made;
-    auto& slot = made[Key{rows, in, out, b != nullptr, relu, kernel_threads()}];
-    if (!slot) slot = std::make_unique<Forward>(rows, in, out, b != nullptr, relu);
+    auto& slot = made[Key{rows, in, out, stride, b != nullptr, relu, kernel_threads()}];
+    if (!slot) slot = std::make_unique<Forward>(rows, in, out, stride, b != nullptr, relu);
     BoundPrimitive& p = slot->primitive;
     p.set(DNNL_ARG_SRC, x);
     p.set(DNNL_ARG_WEIGHTS, w);
@@ -54,9 +55,11 @@ void linear_forward(float* y, const float* x, const float* w, const float* b, st
     return p.run();
   }
   if (b)
-    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(b, out, y + i * out);
-  check(dnnl_sgemm('N', 'T', rows, out, in, 1.0f, x, in, w, in, b ? 1.0f : 0.0f, y, out));
-  if (relu) cpu::relu(y, rows * out);
+    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(b, out, y + i * stride);
+  check(dnnl_sgemm('N', 'T', rows, out, in, 1.0f, x, in, w, in, b ? 1.0f : 0.0f, y, stride));
+  if (!relu) return;
+  if (stride == out) return cpu::relu(y, rows * out);
+  for (std::int64_t i = 0; i < rows; ++i) cpu::relu(y + i * stride, out);
 }
 
 void linear_backward_data(float* dx, bool add, const float* dy, const float* w, std::int64_t rows, std::int64_t in, std::int64_t out) {

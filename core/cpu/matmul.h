@@ -6,8 +6,10 @@
 /// everything else (1.1 to 2.6 times OpenBLAS for 20 to 32 rows).
 namespace laconic::cpu {
 
-/// y[rows, out] = x[rows, in] w' + b, then ReLU if asked.   w : [out, in]   b : [out] or null
-void linear_forward(float* y, const float* x, const float* w, const float* b, std::int64_t rows, std::int64_t in, std::int64_t out, bool relu);
+/// y = x w' + b, then ReLU if asked.   x : [rows, in]   w : [out, in]   b : [out] or null
+/// y : [rows, out], its rows `stride` apart (out columns of a wider matrix)
+void linear_forward(float* y, const float* x, const float* w, const float* b, std::int64_t rows, std::int64_t in, std::int64_t out,
+                    std::int64_t stride, bool relu);
 /// dx[rows, in] = dy[rows, out] w, or += with add
 void linear_backward_data(float* dx, bool add, const float* dy, const float* w, std::int64_t rows, std::int64_t in, std::int64_t out);
 /// dw[out, in] = dy' x, or += with add. dy : [rows, out], its rows `stride` apart (out columns of a wider matrix)

@@ -32,35 +32,40 @@ double sum(const std::vector<double>& losses) {
 
 }  // namespace
 
-Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, float s) {
+Tensor softmax_cross_entropy(Tensor logits, const Tensor& labels, float s) {
   check("cross_entropy", logits, labels);
   require<ShapeError>(s >= 0 && s < 1, "cross_entropy: label smoothing ", s, " is not in [0, 1).");
   const std::int64_t n = logits.dim(0), k = logits.dim(1);
-  const bool wanted = wants_gradient({logits});
-  Tensor p = wanted ? Tensor::empty(logits.shape(), DType::f32, logits.device()) : Tensor();
+  const Device device = logits.device();
+  Tensor e, inverse;
+  if (wants_gradient({logits})) {
+    e = logits.sole_owner() ? logits.value() : Tensor::empty(logits.shape(), DType::f32, device);
+    inverse = Tensor::empty({n}, DType::f32, device);
+  }
   std::vector<double> losses(static_cast<std::size_t>(n));
-  on_device(logits.device(), [&] {
-    cpu::softmax_cross_entropy(losses.data(), wanted ? p.data<float>() : nullptr, logits.data<float>(),
+  on_device(device, [&] {
+    cpu::softmax_cross_entropy(losses.data(), e.defined() ? e.data<float>() : nullptr,
+                               e.defined() ? inverse.data<float>() : nullptr, logits.data<float>(),
                                labels.data<std::int64_t>(), n, k, s);
   });
-  const Tensor loss = Tensor::full({1}, static_cast<float>(sum(losses) / static_cast<double>(n)), logits.device());
-  return record("cross_entropy", loss, {logits}, [p, labels = labels.value(), n, k, s](const Tensor& dy, Grads& grads) {
-    Tensor dx = Tensor::empty(p.shape(), DType::f32, p.device());
-    const float scale = dy.item() / static_cast<float>(n);
-    on_device(p.device(), [&] {
-      cpu::softmax_cross_entropy_backward(dx.data<float>(), p.data<float>(), labels.data<std::int64_t>(), n, k, s,
-                                          scale);
-    });
-    grads.put(0, std::move(dx));
-  });
+  const Tensor loss = Tensor::full({1}, static_cast<float>(sum(losses) / static_cast<double>(n)), device);
+  return record("cross_entropy", loss, {logits},
+                [e, inverse, labels = labels.value(), n, k, s](const Tensor& dy, Grads& grads) {
+                  const float scale = dy.item() / static_cast<float>(n);
+                  on_device(e.device(), [&] {
+                    cpu::softmax_cross_entropy_backward(e.data<float>(), e.data<float>(), inverse.data<float>(),
+                                                        labels.data<std::int64_t>(), n, k, s, scale);
+                  });
+                  grads.put(0, e);
+                });
 }
 
 double sum_of_cross_entropy(const Tensor& logits, const Tensor& labels) {
   check("cross_entropy", logits, labels);
   std::vector<double> losses(static_cast<std::size_t>(logits.dim(0)));
   on_device(logits.device(), [&] {
-    cpu::softmax_cross_entropy(losses.data(), nullptr, logits.data<float>(), labels.data<std::int64_t>(), logits.dim(0),
-                               logits.dim(1), 0);
+    cpu::softmax_cross_entropy(losses.data(), nullptr, nullptr, logits.data<float>(), labels.data<std::int64_t>(),
+                               logits.dim(0), logits.dim(1), 0);
   });
   return sum(losses);
 }

@@ -7,9 +7,11 @@ namespace laconic::ops {
 ///   loss = -1/N sum_n sum_k t[n, k] log p[n, k],  p = softmax(logits),  t = (1 - s) [k = label n] + s / K
 ///   logits : [N, K]   labels : int64 [N]   s : label smoothing in [0, 1)   ->   loss : [1]
 ///   dlogits = (p - t) / N.   Summed over rows in order, in double: the same for any number of threads.
+///   memory   of logits that are handed over (nobody else holds them, as those of a model called in the argument)
+///            becomes that of the exponentials, and in backward of dlogits: all three never exist side by side
 ///   source   Szegedy et al. 2016 (smoothing); PyTorch's semantics
 /// Throws ShapeError if shapes do not fit, DataError if a label is not 0 … K - 1 (names the row).
-Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, float label_smoothing = 0);
+Tensor softmax_cross_entropy(Tensor logits, const Tensor& labels, float label_smoothing = 0);
 
 /// For evaluation, recorded nowhere. Errors as above.
 /// Sum (not mean) over rows of the cross entropy, so that batches of any size add up.

@@ -1,5 +1,6 @@
 #include "core/ops/embedding.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/cpu/elementwise.h"
@@ -28,11 +29,18 @@ Tensor embedding(const Tensor& index, const Tensor& w) {
     cpu::embedding_forward(y.data<float>(), w.data<float>(), index.data<std::int64_t>(), n, dim);
   });
   return record("embedding", y, {w}, [index = index.value(), n, shape = w.shape()](const Tensor& dy, Grads& grads) {
+    const std::int64_t all = shape[0], width = shape[1];
+    const std::int64_t wanted = grads.chunk_rows(0), chunk = wanted > 0 ? wanted : all;
     const Grads::Target dw = grads.into(0, shape, dy.device());
-    on_device(dy.device(), [&] {
-      if (!dw.add) cpu::fill(dw.tensor.data<float>(), 0, shape.elements());
-      cpu::embedding_backward(dw.tensor.data<float>(), dy.data<float>(), index.data<std::int64_t>(), n, shape[1]);
-    });
+    for (std::int64_t first = 0; first < all; first += chunk) {
+      const std::int64_t rows = std::min(chunk, all - first);
+      on_device(dy.device(), [&] {
+        float* part = dw.tensor.data<float>() + first * width;
+        if (!dw.add) cpu::fill(part, 0, rows * width);
+        cpu::embedding_backward(part, dy.data<float>(), index.data<std::int64_t>(), n, first, rows, width);
+      });
+      if (wanted > 0) grads.complete_rows(0, first, rows);
+    }
   });
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/cpu/dropout.h"
+#include "core/cpu/elementwise.h"
 #include "core/cpu/join.h"
 #include "core/dispatch.h"
 #include "core/ops/images.h"
@@ -12,6 +14,39 @@ Tensor add(const Tensor& a, const Tensor& b) {
   return record("add", raw::add(a, b), {a, b}, [](const Tensor& dy, Grads& grads) {
     for (int i : {0, 1})
       if (grads.wants(i)) grads.put(i, dy);
+  });
+}
+
+Tensor multiply(const Tensor& a, const Tensor& b) {
+  require<ShapeError>(a.shape() == b.shape() && a.layout() == b.layout(), "multiply: ", a.shape(), " and ", b.shape(),
+                      " differ in shape or layout.");
+  const auto product = [](const Tensor& x, const Tensor& y) {
+    Tensor z = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
+    on_device(x.device(), [&] { cpu::multiply(z.data<float>(), x.data<float>(), y.data<float>(), x.elements()); });
+    return z;
+  };
+  return record("multiply", product(a, b), {a, b},
+                [product, a = a.value(), b = b.value()](const Tensor& dy0, Grads& grads) {
+                  const Tensor dy = raw::to_layout(dy0, a.layout());
+                  if (grads.wants(0)) grads.put(0, product(dy, b));
+                  if (grads.wants(1)) grads.put(1, product(dy, a));
+                });
+}
+
+Tensor columns(const Tensor& x, std::int64_t first, std::int64_t count) {
+  require<ShapeError>(x.rank() == 2 && first >= 0 && count >= 0 && first + count <= x.dim(1), "columns: [", first, ", ",
+                      first, " + ", count, ") of ", x.shape(), ".");
+  const std::int64_t rows = x.dim(0), width = x.dim(1);
+  const Tensor y = Tensor::empty({rows, count}, DType::f32, x.device());
+  on_device(x.device(),
+            [&] { cpu::copy_rows(y.data<float>(), count, x.data<float>() + first, width, rows, count); });
+  return record("columns", y, {x}, [=, shape = x.shape()](const Tensor& dy, Grads& grads) {
+    const Grads::Target dx = grads.into(0, shape, dy.device());
+    on_device(dy.device(), [&] {
+      if (!dx.add) cpu::fill(dx.tensor.data<float>(), 0, rows * width);
+      for (std::int64_t n = 0; n < rows; ++n)
+        cpu::add(dx.tensor.data<float>() + n * width + first, dy.data<float>() + n * count, count);
+    });
   });
 }
 

@@ -8,6 +8,13 @@ namespace laconic::ops {
 /// y = a + b, in a's layout.   da = db = dy, without a copy.   Throws ShapeError if the shapes differ.
 Tensor add(const Tensor& a, const Tensor& b);
 
+/// y = a b element by element.   da = dy b,  db = dy a.   Throws ShapeError if the shapes or layouts differ.
+Tensor multiply(const Tensor& a, const Tensor& b);
+
+/// Columns [first, first + count) of x : [N, C]   ->   y : [N, count], copied. What concat_channels joins, this takes
+/// apart; dx is added where the columns were.   Throws ShapeError if x is not 2-d or has not those columns.
+Tensor columns(const Tensor& x, std::int64_t first, std::int64_t count);
+
 /// Channels of all inputs after one another.   x_i : [N, C_i] or [N, C_i, H, W]   ->   y : [N, sum C_i (, H, W)]
 /// blocked16 if all inputs are, else channels_last.   Throws ShapeError if N, H or W differ or nothing is given.
 Tensor concat_channels(const std::vector<Tensor>& x);

@@ -6,6 +6,7 @@
 #include "core/cpu/matmul.h"
 #include "core/dispatch.h"
 #include "core/ops/relu_mask.h"
+#include "core/ops/weight_gradient.h"
 
 namespace laconic::ops {
 namespace {
@@ -19,28 +20,13 @@ void require_fit(const Tensor& x, const Tensor& w, const Tensor& b) {
                       b.defined() ? b.shape() : Shape{}, ": b needs ", w.dim(0), " elements.");
 }
 
-/// w.grad = dy' x, in the chunks in which it is wanted.
-void weight_gradient(Grads& grads, const Tensor& x, const Tensor& dy, const Tensor& w) {
-  const std::int64_t rows = x.dim(0), in = x.dim(1), out = w.dim(0), wanted = grads.chunk_rows(1);
-  const Grads::Target dw = grads.into(1, w.shape(), w.device());
-  const std::int64_t chunk = wanted > 0 ? wanted : out;
-  for (std::int64_t first = 0; first < out; first += chunk) {
-    const std::int64_t count = std::min(chunk, out - first);
-    on_device(dy.device(), [&] {
-      cpu::linear_backward_weights(dw.tensor.data<float>() + first * in, dw.add, x.data<float>(),
-                                   dy.data<float>() + first, rows, in, count, out);
-    });
-    if (wanted > 0) grads.complete_rows(1, first, count);
-  }
-}
-
 Tensor recorded(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, bool relu) {
   return record("linear", y, {x, w, b},
                 [x = x.value(), w = w.value(), y_relu = relu ? y : Tensor{}, bias = b.defined()](const Tensor& gradient,
                                                                                                  Grads& grads) {
                   const Tensor dy = y_relu.defined() ? relu_mask(gradient, y_relu) : gradient.value();
                   const std::int64_t rows = x.dim(0), in = x.dim(1), out = w.dim(0);
-                  if (grads.wants(1)) weight_gradient(grads, x, dy, w);
+                  weight_gradient(grads, 1, x, dy, rows, in, out);
                   on_device(dy.device(), [&] {
                     if (bias && grads.wants(2)) {
                       const Grads::Target db = grads.into(2, {out}, w.device());
@@ -64,7 +50,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, bool relu) {
   if (rows > 0)
     on_device(x.device(), [&] {
       cpu::linear_forward(y.data<float>(), x.data<float>(), w.data<float>(), b.defined() ? b.data<float>() : nullptr,
-                          rows, in, out, relu);
+                          rows, in, out, out, relu);
     });
   return recorded(y, x, w, b, relu);
 }
@@ -76,16 +62,13 @@ Tensor linear(const Tensor& x, Parameter& parameter, const Tensor& b, bool relu)
   require_fit(x, w, b);
   const std::int64_t rows = x.dim(0), in = x.dim(1), out = w.dim(0);
   const Tensor y = Tensor::empty({rows, out}, DType::f32, x.device());
-  const Tensor part = Tensor::empty({rows, std::min(chunk, out)}, DType::f32, x.device());
   for (std::int64_t first = 0; first < out; first += chunk) {
     const std::int64_t count = std::min(chunk, out - first);
     parameter.refresh({first, count});
     if (rows == 0) continue;
     on_device(x.device(), [&] {
-      cpu::linear_forward(part.data<float>(), x.data<float>(), w.data<float>() + first * in,
-                          b.defined() ? b.data<float>() + first : nullptr, rows, in, count, relu);
-      for (std::int64_t n = 0; n < rows; ++n)
-        std::copy_n(part.data<float>() + n * count, count, y.data<float>() + n * out + first);
+      cpu::linear_forward(y.data<float>() + first, x.data<float>(), w.data<float>() + first * in,
+                          b.defined() ? b.data<float>() + first : nullptr, rows, in, count, out, relu);
     });
   }
   return recorded(y, x, w, b, relu);

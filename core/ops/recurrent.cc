@@ -1,40 +1,54 @@
 #include "core/ops/recurrent.h"
 
-#include "core/cpu/matmul.h"
+#include <algorithm>
+
+#include "core/cpu/elementwise.h"
+#include "core/dispatch.h"
 
 namespace laconic::ops {
 
-RecurrentExtents recurrent_extents(const char* what, const Tensor& x, const RecurrentWeights& w, int gates,
+RecurrentExtents recurrent_extents(const char* what, const Tensor& input, const RecurrentWeights& w, int gates,
                                    std::initializer_list<std::reference_wrapper<const Tensor>> states) {
-  require<ShapeError>(x.rank() == 3 && x.dim(0) >= 1 && x.dim(1) >= 1, what, ": x is ", x.shape(),
-                      ", not [T, B, in] with at least one step and one row.");
-  require<ShapeError>(w.weight_ih.rank() == 2 && w.weight_hh.rank() == 2, what, ": the weights are ",
-                      w.weight_ih.shape(), " and ", w.weight_hh.shape(), ", not matrices.");
+  require<ShapeError>(input.rank() == 3 && input.dim(0) >= 1 && input.dim(1) >= 1, what, ": the input part is ",
+                      input.shape(), ", not [T, B, ", gates, " H] with at least one step and one row.");
+  require<ShapeError>(w.weight_hh.rank() == 2, what, ": weight_hh is ", w.weight_hh.shape(), ", not a matrix.");
   const std::int64_t hidden = w.weight_hh.dim(1), width = gates * hidden;
-  const Shape ih{width, x.dim(2)}, hh{width, hidden}, bias{width}, state{x.dim(1), hidden};
-  require<ShapeError>(w.weight_ih.shape() == ih && w.weight_hh.shape() == hh, what, ": x is ", x.shape(),
-                      " but weight_ih is ", w.weight_ih.shape(), " and weight_hh ", w.weight_hh.shape(),
-                      ": they must be ", ih, " and ", hh, ".");
+  const Shape hh{width, hidden}, bias{width}, state{input.dim(1), hidden};
+  require<ShapeError>(w.weight_hh.shape() == hh && input.dim(2) == width, what, ": the input part is ", input.shape(),
+                      " but weight_hh is ", w.weight_hh.shape(), ": it must be ", hh, ", and the input part ", width,
+                      " wide.");
   require<ShapeError>(w.bias_ih.shape() == bias && w.bias_hh.shape() == bias, what, ": the biases are ",
                       w.bias_ih.shape(), " and ", w.bias_hh.shape(), ", not ", bias, ".");
   for (const Tensor& s : states)
     require<ShapeError>(s.defined() && s.shape() == state, what, ": the initial state is ",
                         s.defined() ? concat(s.shape()) : "undefined", ", not ", state, ".");
-  return {x.dim(0), x.dim(1), x.dim(2), hidden, width};
+  return {input.dim(0), input.dim(1), hidden, width};
 }
 
-void recurrent_weight_gradient(Grads& grads, int weight, const float* input, const float* dgates, std::int64_t rows,
-                               std::int64_t in, std::int64_t width, Device device) {
-  if (!grads.wants(weight)) return;
-  const Grads::Target dw = grads.into(weight, {width, in}, device);
-  cpu::linear_backward_weights(dw.tensor.data<float>(), dw.add, input, dgates, rows, in, width, width);
+Tensor own_memory(Tensor t) {
+  if (t.sole_owner()) return t.value();
+  const Tensor copy = Tensor::empty(t.shape(), DType::f32, t.device());
+  copy.copy_from(t);
+  return copy;
 }
 
-void recurrent_data_gradient(Grads& grads, const Tensor& x, const Tensor& weight_ih, const float* dgates) {
-  if (!grads.wants(kRecurrentX)) return;
-  const Grads::Target dx = grads.into(kRecurrentX, x.shape(), x.device());
-  cpu::linear_backward_data(dx.tensor.data<float>(), dx.add, dgates, weight_ih.data<float>(), x.dim(0) * x.dim(1),
-                            x.dim(2), weight_ih.dim(0));
+void bias_gradients(Grads& grads, std::initializer_list<int> biases, const Tensor& dgates) {
+  const std::int64_t width = dgates.dim(2);
+  Tensor sum;
+  for (const int i : biases) {
+    if (!grads.wants(i)) continue;
+    const Grads::Target db = grads.into(i, {width}, dgates.device());
+    on_device(dgates.device(), [&] {
+      if (!sum.defined()) {
+        sum = Tensor::empty({width}, DType::f32, dgates.device());
+        cpu::sum_rows(sum.data<float>(), dgates.data<float>(), dgates.dim(0) * dgates.dim(1), width, false);
+      }
+      if (db.add)
+        cpu::add(db.tensor.data<float>(), sum.data<float>(), width);
+      else
+        std::copy_n(sum.data<float>(), width, db.tensor.data<float>());
+    });
+  }
 }
 
 Tensor last_step(const Tensor& all) {

@@ -3,30 +3,32 @@
 
 #include "core/autograd.h"
 
-/// What the recurrent operations (ops::lstm, ops::gru) share.
+/// What the recurrent operations (ops::lstm, ops::gru, ops::rnn) share. They begin where a layer's product with its
+/// input ends: x W_ih' of all time steps at once is an ops::linear, which awaits and finishes its weight by chunks.
 namespace laconic::ops {
 
-/// A layer's weights under PyTorch's names, for G gates: [G H, in], [G H, H], [G H], [G H].
+/// A layer's other weights under PyTorch's names, for G gates: [G H, H], [G H], [G H].
 struct RecurrentWeights {
-  Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+  Tensor weight_hh, bias_ih, bias_hh;
 };
 
 struct RecurrentExtents {
-  std::int64_t steps, batch, in, hidden, width;  ///< width = G H
+  std::int64_t steps, batch, hidden, width;  ///< width = G H
 };
 
-/// The extents of x [T, B, in]. Throws ShapeError if x, the weights for that many gates, or a state [B, H] do not fit.
-RecurrentExtents recurrent_extents(const char* what, const Tensor& x, const RecurrentWeights& w, int gates,
+/// The extents of an input part [T, B, G H]. Throws ShapeError if it, the weights for that many gates, or a state
+/// [B, H] do not fit.
+RecurrentExtents recurrent_extents(const char* what, const Tensor& input, const RecurrentWeights& w, int gates,
                                    std::initializer_list<std::reference_wrapper<const Tensor>> states);
 
-/// Inputs of a recorded recurrent operation: x, then the weights.
-inline constexpr int kRecurrentX = 0, kWeightIh = 1, kWeightHh = 2, kBiasIh = 3, kBiasHh = 4;
+/// Inputs of a recorded recurrent operation.
+inline constexpr int kInputPart = 0, kWeightHh = 1, kBiasIh = 2, kBiasHh = 3;
 
-/// A weight's gradient dw = dgates' input over all steps.   dgates : [rows, width]   input : [rows, in]
-void recurrent_weight_gradient(Grads& grads, int weight, const float* input, const float* dgates, std::int64_t rows,
-                               std::int64_t in, std::int64_t width, Device device);
-/// dx = dgates W_ih.
-void recurrent_data_gradient(Grads& grads, const Tensor& x, const Tensor& weight_ih, const float* dgates);
+/// The memory of `t` if nobody else holds it, so that it may be written into; else of a copy.
+Tensor own_memory(Tensor t);
+
+/// The gradient of biases that are all added to the same sums: dgates [T, B, width] added up over steps and batch.
+void bias_gradients(Grads& grads, std::initializer_list<int> biases, const Tensor& dgates);
 
 /// The last of the steps of [T, B, H] as [B, H], copied so that it does not keep the sequence.
 Tensor last_step(const Tensor& all);

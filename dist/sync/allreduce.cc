@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "compress/make_codec.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/doubling_allreduce.h"
 #include "dist/collective/hierarchical_allreduce.h"
@@ -37,16 +38,16 @@ std::int64_t elements_of(const Bucket& bucket, const ParameterArena& arena) {
   return n;
 }
 
-Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket) {
+Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops) {
   switch (bucket.algorithm) {
     case Algorithm::butterfly:
-      return butterfly_allreduce(comm, x);
+      return butterfly_allreduce(comm, x, hops);
     case Algorithm::ring:
-      return ring_allreduce(comm, x, {.count = bucket.pieces});
+      return ring_allreduce(comm, x, {.count = bucket.pieces}, hops);
     case Algorithm::doubling:
-      return doubling_allreduce(comm, x);
+      return doubling_allreduce(comm, x, hops);
     case Algorithm::hierarchical:
-      return hierarchical_allreduce(comm, x, bucket.group);
+      return hierarchical_allreduce(comm, x, bucket.group, hops);
     case Algorithm::mpi:
       return native_allreduce(comm, x);
   }
@@ -55,16 +56,17 @@ Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket) {
 
 }  // namespace
 
-std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group, int pieces) {
+std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group, int pieces,
+                                   const compress::Codec* codec) {
   switch (algorithm) {
     case Algorithm::butterfly:
-      return butterfly_allreduce_cost(N, bytes);
+      return butterfly_allreduce_cost(N, bytes, codec);
     case Algorithm::ring:
-      return ring_allreduce_cost(N, bytes, {.count = pieces});
+      return ring_allreduce_cost(N, bytes, {.count = pieces}, codec);
     case Algorithm::doubling:
-      return doubling_allreduce_cost(N, bytes);
+      return doubling_allreduce_cost(N, bytes, codec);
     case Algorithm::hierarchical:
-      return hierarchical_allreduce_cost(N, bytes, group);
+      return hierarchical_allreduce_cost(N, bytes, group, codec);
     case Algorithm::mpi:
       return std::nullopt;
   }
@@ -73,10 +75,11 @@ std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int
 
 std::optional<double> bytes_of_step(const Plan& plan, int N) {
   if (N == 1) return 0;
+  const auto codec = compress::make_codec(plan.codec);
   double bytes = 0;
   for (const Bucket& b : plan.buckets) {
     const double size = static_cast<double>(b.elements) * sizeof(float);
-    const std::optional<Cost> cost = allreduce_cost(b.algorithm, N, size, b.group, b.pieces);
+    const std::optional<Cost> cost = allreduce_cost(b.algorithm, N, size, b.group, b.pieces, codec.get());
     if (!cost) return std::nullopt;
     bytes += cost->all_bytes;
   }
@@ -97,6 +100,7 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
       plan_(std::move(plan)),
       update_(std::move(update)),
       options_(options),
+      codec_(compress::make_codec(plan_.codec)),
       states_(plan_.buckets.size()),
       first_slot_(engine.reserve_slots(static_cast<int>(plan_.buckets.size()))),
       dense_bytes_(static_cast<std::uint64_t>(
@@ -105,6 +109,11 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
   require<Error>(plan_.bucket_of.size() == arena.parameters().size(), "allreduce: the plan is for ",
                  plan_.bucket_of.size(), " parameters, the arena has ", arena.parameters().size(), ".");
   for (std::size_t b = 0; b < states_.size(); ++b) states_[b].waits_for = elements_of(plan_.buckets[b], arena);
+  require<UsageError>(codec_ == nullptr || !plan_.has(Algorithm::mpi),
+                      "MPI's own allreduce adds floats, and knows no codec (--allreduce mpi): take ring, or leave out "
+                      "--codec");
+  if (codec_ && options_.feedback && engine.size() > 1)
+    lost_ = Tensor::zeros({arena.size()}, DType::f32, arena.gradients().device());
   if (engine.size() > 1 && plan_.has(Algorithm::mpi))
     engine.run("preparing MPI's allreduce", [this](Communicator& comm) {
       return prepare_native(comm, first_slot_, static_cast<int>(plan_.buckets.size()));
@@ -174,16 +183,30 @@ void AllreduceSync::scatter(const Bucket& bucket, State& state) {
   state.buffer = {};
 }
 
+/// Codecs that round at random do so by step and bucket.
+Hops AllreduceSync::hops(std::size_t b, Slice<float> x) const {
+  Hops hops{.codec = codec_.get(),
+            .key = {.seed = options_.seed,
+                    .step = static_cast<std::uint64_t>(states_[b].context.step),
+                    .operation = static_cast<std::uint32_t>(b)}};
+  if (lost_.defined()) {
+    hops.lost = lost_.slice().sub(static_cast<std::size_t>(plan_.buckets[b].offset), x.size());
+    hops.of = x.data();
+  }
+  return hops;
+}
+
 void AllreduceSync::submit(std::size_t b) {
   const Bucket& bucket = plan_.buckets[b];
   State& state = states_[b];
   const Slice<float> x = gathered(bucket, state);
   state.waits_for = elements_of(bucket, arena_);
   state.phase = State::Phase::under_way;
-  state.ticket = engine_.submit({.name = "allreduce " + bucket.name,
-                                 .slot = first_slot_ + static_cast<int>(b),
-                                 .priority = bucket.priority,
-                                 .body = [x, &bucket](Communicator& comm) { return allreduce(comm, x, bucket); }});
+  state.ticket = engine_.submit(
+      {.name = "allreduce " + bucket.name,
+       .slot = first_slot_ + static_cast<int>(b),
+       .priority = bucket.priority,
+       .body = [x, &bucket, hops = hops(b, x)](Communicator& comm) { return allreduce(comm, x, bucket, hops); }});
 }
 
 void AllreduceSync::submit_ready() {
@@ -232,6 +255,19 @@ void AllreduceSync::flush() {
       if (s.phase == State::Phase::under_way) engine_.wait(s.ticket);
   for (std::size_t b = states_.size(); b-- > 0;)
     if (states_[b].phase == State::Phase::under_way) apply(b);
+}
+
+void AllreduceSync::save(StateDict& state) const {
+  if (lost_.defined()) state.set("codec.lost", lost_);
+}
+
+void AllreduceSync::load(const StateDict& state) {
+  if (!lost_.defined()) return;
+  const Tensor& stored = state.at("codec.lost");
+  require<DataError>(stored.dtype() == DType::f32 && stored.elements() == lost_.elements(), "codec.lost holds ",
+                     stored.elements(), " values of ", stored.dtype(), " where the model has ", lost_.elements(),
+                     " of f32 (--resume): take a checkpoint of this model");
+  lost_.copy_from(stored);
 }
 
 }  // namespace laconic::dist

@@ -15,10 +15,12 @@ struct RunInfo {
   std::string strategy;         ///< "allreduce, ring" or "none"
   std::string transport;        ///< "threads" or "mpi"
   std::int64_t parameters = 0;  ///< elements
-  std::int64_t train_samples = 0, test_samples = 0;
+  std::int64_t classes = 0;     ///< outputs of the model, of a language model its vocabulary; 0: no layer is the output
+  std::int64_t train_samples = 0, validation_samples = 0, test_samples = 0;
   int workers = 1;
   int threads = 1;  ///< kernel threads per worker
-  int batch = 0;    ///< per worker
+  int batch = 0;    ///< per worker; of a language model streams
+  std::int64_t words_per_step = 0;  ///< of each stream of a language model, whose samples are words; else 0
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;  ///< counted from the start of training
   std::int64_t first_step = 0;   ///< updates made before (a resumed run), else 0
@@ -33,7 +35,7 @@ struct StepReport {
   double loss = 0;         ///< mean over the global batch; NaN for a step that was passed over (--on-nan skip)
   double lr = 0;
   double step_ms = 0;               ///< wall time, from the end of the step before; evaluations left out
-  double samples_per_s = 0;         ///< of all workers together
+  double samples_per_s = 0;         ///< of all workers together; words of a text
   std::int64_t bytes_sent = 0;      ///< by this rank in this step: payload and our headers
   std::int64_t bytes_sent_sum = 0;  ///< by all ranks
   std::int64_t bytes_dense = 0;     ///< what a dense ring would have sent from this rank
@@ -42,12 +44,13 @@ struct StepReport {
   double exposed_ms = 0;  ///< the compute thread was blocked by communication
 };
 
-/// One pass over the test set.
+/// One pass over the test set, or the validation set.
 struct EvalReport {
   std::int64_t epoch = 0;  ///< epochs trained
   double loss = 0;
-  double top1_error = 0;              ///< per cent
+  double top1_error = 0;              ///< per cent; a language model has none
   std::optional<double> top5_error;   ///< per cent; for more than 5 classes
+  std::optional<double> perplexity{};  ///< exp(loss); of a language model
   double seconds = 0;                 ///< since the start of training
   std::int64_t bytes_sent_total = 0;  ///< bytes_sent_sum added since the start
   bool bytes_counted = true;          ///< see RunInfo
@@ -74,6 +77,7 @@ struct RunSummary {
   /// Of the messages, 0 … 1: taken more than 2 ms after an emulated link had delivered them. Only where there is one.
   std::optional<double> link_late_share;
   std::optional<EvalReport> last_eval;
+  std::optional<EvalReport> test;  ///< of a test set that is kept for the end
   std::vector<dist::LedgerRow> ledger;  ///< rank 0's; empty without --ledger
   std::string stopped;  ///< why it ended early; empty if it did not
 };
@@ -85,6 +89,7 @@ class Observer {
   virtual void on_start(const RunInfo&) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_eval(const EvalReport&) {}
+  virtual void on_test(const EvalReport&) {}  ///< once, at the end, where a test set is kept for that
   virtual void on_ledger(const LedgerReport&) {}  ///< with --ledger, after every evaluation
   virtual void on_end(const RunSummary&) {}
 };

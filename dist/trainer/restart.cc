@@ -26,6 +26,9 @@ void Trainer::save() {
   part = {};
   strategy_->save(part);
   state.merge(part, "strategy/");
+  part = {};
+  workload_.save(part);
+  state.merge(part, "workload/");
   const std::int64_t totals[] = {summary_.bytes_sent_total, summary_.bytes_dense_total};
   state.set("run/bytes", Tensor::of({2}, std::span<const std::int64_t>(totals)));
   state.set_text("run/seconds", fmt::format("{:.6f}", seconds_before_ + seconds_since(clock_->run_start)));
@@ -66,6 +69,7 @@ void Trainer::restore() {
   optimizer_->load(state.part("optimizer/"));
   o_.schedule.load(state.part("schedule/"));
   strategy_->load(state.part("strategy/"));
+  workload_.restore(state.part("workload/"));
   const Tensor& bytes = state.at("run/bytes");
   require<DataError>(bytes.dtype() == DType::i64 && bytes.elements() == 2, "resume: ", checkpoint, " has damaged totals.");
   summary_.bytes_sent_total = bytes.data<std::int64_t>()[0];

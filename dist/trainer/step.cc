@@ -62,6 +62,7 @@ void Trainer::train_step() {
       skipped = !finite_everywhere(value);
       if (skipped) {
         for (const auto& [tensor, copy] : buffers_before) tensor.copy_from(copy);
+        workload_.pass_over();
         continue;
       }
     } else if (!std::isfinite(value)) {
@@ -166,6 +167,7 @@ void Trainer::report_non_finite(float loss) {
   };
   Module& model = workload_.model();
   model.set_watch(&watch);
+  workload_.pass_over();
   {
     const NoGrad no_grad;
     workload_.loss();

@@ -74,13 +74,20 @@ void Trainer::make_strategy() {
   const dist::SparseMethod* method = dist::sparse_method(o_.sync);
   require<UsageError>(method != nullptr || !plan_.sparse(), "the plan sends a choice of some parameters, and --sync ",
                       o_.sync, " sends all of them (--plan): take the strategy that it was made for");
+  require<UsageError>(plan_.codec == "none" || o_.sync == "allreduce", "sums of --sync ", o_.sync,
+                      " pass through no codec, and the plan's is ", plan_.codec,
+                      " (--codec): leave it out, or take --sync allreduce");
+  require<UsageError>(plan_.codec != "none" || !o_.codec_feedback,
+                      "without a codec nothing is lost (--codec-feedback): add --codec, or leave it out");
   if (o_.sync == "none") {
     strategy_ = std::make_unique<dist::NoSync>(*arena_, update);
     return;
   }
   if (o_.sync == "allreduce") {
     strategy_ = std::make_unique<dist::AllreduceSync>(
-        *arena_, worker_.engine, plan_, update, dist::AllreduceSync::Options{.mean = o_.mean, .overlap = o_.overlap});
+        *arena_, worker_.engine, plan_, update,
+        dist::AllreduceSync::Options{
+            .mean = o_.mean, .overlap = o_.overlap, .seed = o_.seed, .feedback = o_.codec_feedback});
     return;
   }
   require<UsageError>(method != nullptr, "unknown strategy '", o_.sync, "' (--sync): see --help");
@@ -211,15 +218,20 @@ RunInfo Trainer::info() const {
                   : o_.sync != "allreduce"    ? o_.sync
                   : o_.plan_file.empty() ? concat("allreduce, ", dist::allreduce_text(o_.plan))
                                          : concat("allreduce by ", o_.plan_file);
+  if (plan_.codec != "none") info.strategy += concat(", ", plan_.codec, o_.codec_feedback ? " with feedback" : "");
   if ((o_.sync == "allreduce" || method) && o_.overlap != dist::Overlap::forward)
     info.strategy += o_.overlap == dist::Overlap::none ? ", no overlap" : ", overlap with backward only";
   info.transport = dist::ranks_under_mpirun() > 0 ? "mpi" : "threads";
   info.parameters = arena_->elements();
+  for (const auto& p : arena_->parameters())
+    if (p->info.output && p->info.shape.rank() == 2) info.classes = p->info.shape[0];
   info.train_samples = workload_.train_samples();
+  info.validation_samples = workload_.validation_samples();
   info.test_samples = workload_.test_samples();
   info.workers = worker_.size;
   info.threads = o_.threads;
   info.batch = static_cast<int>(workload_.batch());
+  info.words_per_step = workload_.words_per_step();
   info.steps_per_epoch = steps_per_epoch();
   info.total_steps = last_step();
   info.first_step = step_;
@@ -297,6 +309,7 @@ RunSummary Trainer::run() {
   flush();
   if (!evaluated && step_ > began) evaluate();
   if (!o_.save.empty() && saved_step_ != step_) save();
+  if (step_ > began && step_ == end) evaluate_at_the_end();
   std::vector<double> network{static_cast<double>(worker_.engine.counters().sent.bytes - bytes_before_)};
   worker_.engine.run("sum of all bytes",
                      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
@@ -312,6 +325,23 @@ RunSummary Trainer::run() {
 }
 
 EvalReport Trainer::evaluate() {
+  const EvalReport report = measure([this] { return workload_.evaluate(); });
+  summary_.last_eval = report;
+  if (observer_) {
+    observer_->on_eval(report);
+    if (const auto rows = strategy_->ledger(); !rows.empty()) observer_->on_ledger({.step = step_, .rows = rows});
+  }
+  return report;
+}
+
+std::optional<EvalReport> Trainer::evaluate_at_the_end() {
+  if (!workload_.has_test_for_the_end()) return std::nullopt;
+  summary_.test = measure([this] { return workload_.evaluate_at_the_end(); });
+  if (observer_) observer_->on_test(*summary_.test);
+  return summary_.test;
+}
+
+EvalReport Trainer::measure(const std::function<EvalSums()>& evaluation) {
   flush();
   if (!o_.skip_nan) require_finite_parameters();
   const OutsideSteps outside(*this);
@@ -320,7 +350,7 @@ EvalReport Trainer::evaluate() {
   {
     const MeanBuffers mean(*this);
     workload_.model().set_watch(nullptr);  // one span for all of it
-    sums = workload_.evaluate();
+    sums = evaluation();
     if (forward_spans_) workload_.model().set_watch(&forward_spans_->watch);
   }
   std::vector<double> all{sums.samples, sums.loss, sums.wrong_top1, sums.wrong_top5,
@@ -333,15 +363,11 @@ EvalReport Trainer::evaluate() {
   report.epoch = (step_ + steps_per_epoch() - 1) / std::max<std::int64_t>(1, steps_per_epoch());
   report.loss = all[1] / n;
   report.top1_error = 100 * all[2] / n;
+  if (workload_.measures_perplexity()) report.perplexity = std::exp(report.loss);
   if (workload_.has_top5()) report.top5_error = 100 * all[3] / n;
   report.seconds = seconds_before_ + seconds_since(clock_->run_start);
   report.bytes_sent_total = summary_.bytes_sent_total;
   report.bytes_counted = bytes_counted();
-  summary_.last_eval = report;
-  if (observer_) {
-    observer_->on_eval(report);
-    if (const auto rows = strategy_->ledger(); !rows.empty()) observer_->on_ledger({.step = step_, .rows = rows});
-  }
   return report;
 }
 

@@ -43,6 +43,7 @@ struct TrainerOptions {
   std::int64_t ledger_every = 0;           ///< of those: measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan{};
   std::string plan_file{};                 ///< what travels how, instead of by `plan` (JSON, as plan().json())
+  bool codec_feedback = false;             ///< of plan.codec: what a rank's encoding loses it adds when it encodes the element again
   dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
   bool mean = true;                        ///< --reduce mean: gradients are divided by the number of workers
   int threads = 1;                         ///< kernel threads of this worker
@@ -86,6 +87,8 @@ class Trainer {
   RunSummary run();
   /// Flushes and evaluates on all ranks; the figures are the same on every rank.
   EvalReport evaluate();
+  /// The same on the test set, if the workload keeps one for the end.
+  std::optional<EvalReport> evaluate_at_the_end();
   /// Writes weights and a checkpoint of the present state. All ranks call it.
   void save();
 
@@ -118,6 +121,7 @@ class Trainer {
   [[noreturn]] void report_non_finite(float loss);
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
   void require_finite_parameters() const;
+  EvalReport measure(const std::function<EvalSums()>& evaluation);
   void apply_clipped();
   void finish_report();
   void flush();

@@ -3,24 +3,26 @@
 #include <optional>
 #include <string>
 
+#include "core/state.h"
 #include "layers/module.h"
 
 namespace laconic {
 
-/// One worker's part of one micro-batch.
+/// One worker's part of one micro-batch. Samples are images, or words of a text.
 struct Share {
   std::int64_t samples = 0;         ///< of this worker; may be 0 in the last step of an epoch
   std::int64_t global_samples = 0;  ///< of all workers
-  std::int64_t first_sample = 0;    ///< position of this worker's first sample in the epoch's order
+  std::int64_t first_sample = 0;    ///< position of this worker's first sample in the epoch's order; for a text, of its
+                                    ///< first stream among those of all batches
 };
 
-/// Sums over evaluated samples: they add up over batches and workers.
+/// Sums over evaluated samples (words of a text): they add up over batches and workers.
 struct EvalSums {
   double samples = 0, loss = 0, wrong_top1 = 0, wrong_top5 = 0;
 };
 
 /// What a trainer trains: a model, where its batches come from, what their loss is, and how well it does. One object
-/// per worker. Image classification is one (image_classification.h).
+/// per worker: image_classification.h, language_modelling.h.
 class Workload {
  public:
   virtual ~Workload() = default;
@@ -36,14 +38,26 @@ class Workload {
   virtual Share load() = 0;
   /// Forward pass of the loaded micro-batch in training mode: its mean loss [1], recorded. Only if it has samples.
   virtual Tensor loss() = 0;
-  /// Evaluates this worker's share of the test set with the model as it is, in evaluation mode.
+  /// The last loss() makes no update, and is to leave no trace in what goes from batch to batch.
+  virtual void pass_over() {}
+  /// Evaluates this worker's share of the test set with the model as it is, in evaluation mode; of a validation set if
+  /// the test set is kept for the end.
   virtual EvalSums evaluate() = 0;
   virtual bool has_top5() const { return false; }
+  virtual bool measures_perplexity() const { return false; }  ///< instead of errors
+  virtual bool has_test_for_the_end() const { return false; }
+  virtual EvalSums evaluate_at_the_end() { return {}; }
   /// Names data and options that all workers must agree on, one a line.
   virtual std::string fingerprint() const = 0;
   virtual std::string data_name() const = 0;
   virtual std::int64_t train_samples() const = 0;
+  virtual std::int64_t validation_samples() const { return 0; }  ///< besides the test set's
   virtual std::int64_t test_samples() const = 0;
+  virtual std::int64_t words_per_step() const { return 0; }  ///< of each of batch() streams; 0: this is no text
+  /// What goes from batch to batch on this worker besides the model: nothing, but for a language model its hidden
+  /// state. restore() comes before start(), which keeps it unless an epoch begins there.
+  virtual void save(StateDict&) const {}
+  virtual void restore(const StateDict&) {}
 };
 
 }  // namespace laconic

@@ -2,6 +2,7 @@
 
 #include "layers/models/alexnet32.h"
 #include "layers/models/hdc.h"
+#include "layers/models/language_model.h"
 #include "layers/models/lenet.h"
 #include "layers/models/resnet_cifar.h"
 #include "layers/models/vgg16_32.h"
@@ -12,6 +13,13 @@ template <int n>
 std::shared_ptr<Module> resnet(int classes) {
   return models::resnet_cifar(n, classes);
 }
+
+template <int which>
+std::shared_ptr<Module> lstm(int classes) {
+  models::LanguageModel::Options options = models::language_recipes()[which].model;
+  options.vocabulary = classes;
+  return std::make_shared<models::LanguageModel>(options);
+}
 }  // namespace
 
 const std::vector<ModelInfo>& models_of_zoo() {
@@ -20,7 +28,9 @@ const std::vector<ModelInfo>& models_of_zoo() {
       {"hdc-2.5mb", {1, 28, 28}, 10, models::hdc_2_5mb}, {"alexnet-32", {3, 32, 32}, 10, models::alexnet32},
       {"vgg16-32", {3, 32, 32}, 10, models::vgg16_32},   {"resnet20", {3, 32, 32}, 10, resnet<3>},
       {"resnet32", {3, 32, 32}, 10, resnet<5>},          {"resnet44", {3, 32, 32}, 10, resnet<7>},
-      {"resnet56", {3, 32, 32}, 10, resnet<9>},
+      {"resnet56", {3, 32, 32}, 10, resnet<9>},          {"lstm-small", {20}, 10000, lstm<0>},
+      {"lstm-medium", {35}, 10000, lstm<1>},             {"lstm-large", {35}, 10000, lstm<2>},
+      {"lstm-650", {35}, 10000, lstm<3>},                {"lstm-1500", {35}, 10000, lstm<4>},
   };
   return kModels;
 }

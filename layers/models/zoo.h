@@ -10,9 +10,10 @@ namespace laconic {
 /// A model that apps know by name.
 struct ModelInfo {
   std::string name;
-  Shape input;       ///< of one sample, for example [3, 32, 32]
-  int classes = 10;  ///< outputs unless asked otherwise
+  Shape input;       ///< of one sample: [3, 32, 32]; of a language model, a stream's words in one step: [35]
+  int classes = 10;  ///< outputs unless asked otherwise; of a language model the vocabulary
   std::shared_ptr<Module> (*build)(int classes);
+  bool reads_text() const { return input.rank() == 1; }  ///< a language model: x is i64 [words, streams]
 };
 
 /// All of them, in the order of docs.

@@ -1,0 +1,52 @@
+#include "apps/image_task.h"
+
+#include "apps/options.h"
+#include "dist/trainer/image_classification.h"
+#include "layers/models/zoo.h"
+
+namespace laconic {
+namespace {
+
+void require_fit(const ModelInfo& model, const ImageDataset& data, const std::string& where) {
+  const Shape image{data.channels, data.height, data.width};
+  require<UsageError>(model.input == image, "the model ", model.name, " takes images of ", model.input, ", but ", where,
+                      " has ", image, " (--model, --data): choose a model and data that fit");
+}
+
+class ImageTask final : public Task {
+ public:
+  ImageTask(ImageTaskOptions app, const std::string& data)
+      : app_(std::move(app)), data_([load = app_.load, data] { return load(data); }) {}
+
+  std::string model_name(const TrainOptions& o) const override {
+    const auto alias = app_.aliases.find(o.model);
+    return alias == app_.aliases.end() ? o.model : alias->second;
+  }
+
+  std::unique_ptr<Workload> workload(const TrainOptions& o, int rank, int workers) override {
+    const std::shared_ptr<const ImageDataset> data = data_.get();
+    const std::string model = model_name(o);
+    require_fit(model_info(model), *data, o.data);
+    const ImageClassification::Options task{
+        .batch = o.batch,
+        .shuffle = !o.no_shuffle,
+        .augment = app_.crops_and_flips && !o.no_augment ? kPadCropFlip : kNoAugment,
+        .label_smoothing = o.label_smoothing,
+        .data_threads = o.data_threads,
+        .seed = o.seed};
+    return std::make_unique<ImageClassification>(make_model(model, {.classes = data->classes}), data, rank, workers,
+                                                 task);
+  }
+
+ private:
+  ImageTaskOptions app_;
+  Once<ImageDataset> data_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_image_task(ImageTaskOptions app, const std::string& data) {
+  return std::make_unique<ImageTask>(std::move(app), data);
+}
+
+}  // namespace laconic

@@ -1,0 +1,21 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+
+#include "apps/task.h"
+#include "data/image_dataset.h"
+
+namespace laconic {
+
+/// What an app that classifies images has of its own.
+struct ImageTaskOptions {
+  std::function<ImageDataset(const std::string& data)> load;  ///< reads what --data names
+  bool crops_and_flips = false;                               ///< augmentation unless --no-augment
+  std::map<std::string, std::string> aliases{};               ///< other names of models, as the app takes them
+};
+
+/// Training on images. Workloads throw UsageError where model and data do not fit.
+std::unique_ptr<Task> make_image_task(ImageTaskOptions app, const std::string& data);
+
+}  // namespace laconic

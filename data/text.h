@@ -1,0 +1,61 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace laconic {
+
+/// Words by number, in the order in which they were added.
+class Vocabulary {
+ public:
+  static constexpr std::string_view kEnd = "<eos>";      ///< stands behind every line's words
+  static constexpr std::string_view kUnknown = "<unk>";  ///< what a word is read as that is not in the vocabulary
+
+  Vocabulary() = default;
+  Vocabulary(Vocabulary&&) = default;
+  Vocabulary& operator=(Vocabulary&&) = default;
+
+  std::int32_t add(std::string_view word);  ///< its number, a new one if it is new
+  std::optional<std::int32_t> find(std::string_view word) const;
+  const std::string& word(std::int32_t number) const { return *words_[static_cast<std::size_t>(number)]; }
+  std::int32_t size() const { return static_cast<std::int32_t>(words_.size()); }
+  void shorten(std::int32_t size);  ///< keeps the first `size` words
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
+  };
+  std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> numbers_;
+  std::vector<const std::string*> words_;  // into numbers_, whose nodes do not move
+};
+
+/// A text in three parts, each line's words and then <eos>, as numbers. Never changed once read, so that any number of
+/// workers share one.
+///   vocabulary   the words of train in the order of their first appearance, <eos> where the first line ends; <unk> is
+///                the last one if train has none
+struct TextDataset {
+  std::string name;  ///< the folder or file, or "synthetic"
+  Vocabulary vocabulary;
+  std::vector<std::int32_t> train, valid, test;
+  std::int64_t unseen = 0;  ///< words of valid and test that train does not have, read as <unk>
+
+  /// Words of valid and test from number `known` on, which train does not have, become <unk>.
+  void close_vocabulary(std::int32_t known);
+};
+
+/// Reads UTF-8 text, plain or gzip. Words are what stands between ASCII blanks.
+///   a folder   one file each for train, valid and test: its name, cut at dots and without ".gz", has that word among
+///              its parts and ends in txt or tokens, as ptb.train.txt, train.txt.gz, wiki.train.tokens
+///   a file     its first 90 % of lines are train, the next 5 % valid, the rest test (rounded down); at least 20 lines
+/// throws DataError, naming the file and where it can the line: missing, empty, not UTF-8, words of more than 4,096
+///        bytes, two files for one part, fewer lines than a split needs
+TextDataset load_text(const std::string& path);
+
+/// A number that differs (but for chance) between texts of different content or name: ranks compare it.
+std::uint64_t fingerprint(const TextDataset& data);
+
+}  // namespace laconic

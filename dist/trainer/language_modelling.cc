@@ -1,0 +1,105 @@
+#include "dist/trainer/language_modelling.h"
+
+#include <algorithm>
+
+#include "core/ops/cross_entropy.h"
+#include "data/input_file.h"
+
+namespace laconic {
+
+LanguageModelling::LanguageModelling(std::shared_ptr<models::LanguageModel> model,
+                                     std::shared_ptr<const TextDataset> data, int rank, int workers,
+                                     const Options& options)
+    : model_(std::move(model)),
+      data_(std::move(data)),
+      rank_(rank),
+      workers_(workers),
+      o_(options),
+      data_fingerprint_(laconic::fingerprint(*data_)),
+      streams_(TextStreams::training(data_->train, o_.batch, workers, rank)) {
+  require<UsageError>(o_.batch >= 1 && o_.bptt >= 1 && o_.eval_rows >= 1, "language model: batch = ", o_.batch,
+                      ", bptt = ", o_.bptt, " must be at least 1.");
+  const std::int64_t needed = workers * o_.batch * (o_.bptt + 1);
+  require<DataError>(streams_.length() >= o_.bptt, data_->name, " has ", grouped(data_->train.size()),
+                     " words to train on, and ", workers, workers == 1 ? " worker" : " workers", " with ", o_.batch,
+                     " streams of ", o_.bptt, " words a step need ", grouped(static_cast<std::uint64_t>(needed)),
+                     ". Give a longer text, or less --batch or --bptt.");
+  const std::int64_t vocabulary = model_->options().vocabulary;
+  require<ShapeError>(vocabulary == data_->vocabulary.size(), "language model: the model knows ", vocabulary,
+                      " words, the text has ", data_->vocabulary.size(), ".");
+}
+
+std::int64_t LanguageModelling::batches_per_epoch() const { return (streams_.length() + o_.bptt - 1) / o_.bptt; }
+
+Share LanguageModelling::share(std::int64_t batch) const {
+  const std::int64_t words = std::min(o_.bptt, streams_.length() - batch * o_.bptt), streams = workers_ * o_.batch;
+  // Streams are what dropout counts: those of each batch of an epoch are others, so that micro-batches differ.
+  return {.samples = o_.batch * words,
+          .global_samples = streams * words,
+          .first_sample = batch * streams + rank_ * o_.batch};
+}
+
+void LanguageModelling::start(std::int64_t, std::int64_t batch) {
+  next_ = batch % batches_per_epoch();
+  segment_ = {};
+  if (next_ == 0) state_ = {};
+}
+
+Share LanguageModelling::load() {
+  if (next_ == batches_per_epoch()) start(0, 0);
+  const std::int64_t from = next_ * o_.bptt;
+  segment_ = streams_.segment(from, std::min(o_.bptt, streams_.length() - from));
+  return share(next_++);
+}
+
+Tensor LanguageModelling::loss() {
+  before_ = state_;
+  return ops::softmax_cross_entropy((*model_)(segment_.words, state_), segment_.next);
+}
+
+EvalSums LanguageModelling::evaluate(const std::vector<std::int32_t>& text) const {
+  const NoGrad no_grad;
+  const bool was_training = model_->training();
+  model_->eval();
+  const TextStreams streams = TextStreams::evaluation(text, o_.eval_rows, workers_, rank_);
+  EvalSums sums;
+  LSTM::State state;
+  for (std::int64_t from = 0; from < streams.length(); from += o_.bptt) {
+    const auto segment = streams.segment(from, std::min(o_.bptt, streams.length() - from));
+    const Tensor logits = (*model_)(segment.words, state);
+    if (segment.counted == 0) continue;
+    sums.samples += static_cast<double>(segment.counted);
+    sums.loss += ops::sum_of_cross_entropy(logits.rows(0, segment.counted), segment.next.range(0, segment.counted));
+  }
+  model_->train(was_training);
+  return sums;
+}
+
+std::string LanguageModelling::fingerprint() const {
+  return concat("data=", data_->name, "\ntrain=", data_->train.size(), "\nvalid=", data_->valid.size(),
+                "\ntest=", data_->test.size(), "\nvocabulary=", data_->vocabulary.size(),
+                "\ncontent of the data=", data_fingerprint_, "\nbatch=", o_.batch, "\nbptt=", o_.bptt,
+                "\ndropout of the model=", model_->options().dropout, "\ntied=", model_->options().tied);
+}
+
+void LanguageModelling::save(StateDict& state) const {
+  if (!state_.h.defined()) return;  // zeros
+  state.set("h", state_.h);
+  state.set("c", state_.c);
+}
+
+void LanguageModelling::restore(const StateDict& state) {
+  state_ = {};
+  if (state.empty()) return;
+  const auto& o = model_->options();
+  const Shape shape{o.layers, o_.batch, o.hidden};
+  for (const char* name : {"h", "c"}) {
+    const Tensor& t = state.at(name);
+    require<DataError>(t.shape() == shape && t.dtype() == DType::f32, "resume: the hidden state ", name, " is ",
+                       t.dtype(), " ", t.shape(), ", expected ", shape,
+                       ". The checkpoint is damaged; take an older one.");
+  }
+  state_ = {state.at("h"), state.at("c")};
+}
+
+}  // namespace laconic

@@ -1,0 +1,63 @@
+#pragma once
+#include <memory>
+
+#include "data/text.h"
+#include "data/text_streams.h"
+#include "dist/trainer/workload.h"
+#include "layers/models/language_model.h"
+
+namespace laconic {
+
+/// Trains a language model by truncated backpropagation through time: a step reads the next T words of B streams per
+/// worker, T = `bptt`, and its loss is the mean cross entropy of the words that follow them. Samples are words.
+///   hidden state  goes from step to step, zero at the start of an epoch; of each worker, part of checkpoints
+///   evaluation    sums over all words of valid but its first, read as `eval_rows` streams whatever the number of
+///                 workers; perplexity is exp of their mean. test likewise, at the end
+///   source        Zaremba et al. 2014, section 4.1
+class LanguageModelling final : public Workload {
+ public:
+  struct Options {
+    std::int64_t batch = 20;  ///< B, streams per worker
+    std::int64_t bptt = 35;   ///< T, words of each stream in one step; the last step of an epoch may have fewer
+    std::int64_t eval_rows = 20;
+  };
+  /// The text is shared by all workers of a process.
+  /// throws DataError if the training text has fewer words than one step of all workers needs
+  LanguageModelling(std::shared_ptr<models::LanguageModel> model, std::shared_ptr<const TextDataset> data, int rank,
+                    int workers, const Options& options);
+
+  models::LanguageModel& model() override { return *model_; }
+  std::int64_t batch() const override { return o_.batch; }
+  std::int64_t batches_per_epoch() const override;
+  Share share(std::int64_t batch) const override;
+  void start(std::int64_t epoch, std::int64_t batch) override;
+  Share load() override;
+  Tensor loss() override;
+  void pass_over() override { state_ = before_; }
+  EvalSums evaluate() override { return evaluate(data_->valid); }
+  bool has_test_for_the_end() const override { return true; }
+  EvalSums evaluate_at_the_end() override { return evaluate(data_->test); }
+  bool measures_perplexity() const override { return true; }
+  std::string fingerprint() const override;
+  std::string data_name() const override { return data_->name; }
+  std::int64_t train_samples() const override { return static_cast<std::int64_t>(data_->train.size()); }
+  std::int64_t validation_samples() const override { return static_cast<std::int64_t>(data_->valid.size()); }
+  std::int64_t test_samples() const override { return static_cast<std::int64_t>(data_->test.size()); }
+  std::int64_t words_per_step() const override { return o_.bptt; }
+  void save(StateDict& state) const override;
+  void restore(const StateDict& state) override;
+
+ private:
+  EvalSums evaluate(const std::vector<std::int32_t>& text) const;
+  std::shared_ptr<models::LanguageModel> model_;
+  std::shared_ptr<const TextDataset> data_;
+  int rank_, workers_;
+  Options o_;
+  std::uint64_t data_fingerprint_;
+  TextStreams streams_;
+  std::int64_t next_ = 0;  // batch of the epoch that load() gives
+  TextStreams::Segment segment_;
+  LSTM::State state_, before_;  // behind the last loss, and before it
+};
+
+}  // namespace laconic
