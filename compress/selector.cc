@@ -250,7 +250,7 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
 }
 
 namespace {
-constexpr std::int64_t kStateVersion = 1;
+constexpr std::int64_t kStateVersion = 2;
 }
 
 void Selector::save(StateDict& state) const {
@@ -258,6 +258,7 @@ void Selector::save(StateDict& state) const {
   for (const Memory& m : memory_) {
     words.push_back(std::bit_cast<std::int32_t>(m.floor));
     words.push_back(std::bit_cast<std::int32_t>(m.threshold));
+    words.push_back(std::bit_cast<std::int32_t>(m.last));
     words.push_back(static_cast<std::int64_t>(m.turn));
   }
   const auto size = static_cast<std::int64_t>(words.size());
@@ -267,13 +268,14 @@ void Selector::save(StateDict& state) const {
 void Selector::load(const StateDict& state) {
   const Tensor& saved = state.at("selector");
   require<DataError>(
-      saved.dtype() == DType::i64 && saved.elements() == 10 && saved.data<std::int64_t>()[0] == kStateVersion,
+      saved.dtype() == DType::i64 && saved.elements() == 13 && saved.data<std::int64_t>()[0] == kStateVersion,
       "selector: its saved state ", saved.shape(), " ", saved.dtype(),
       " is not one of this version. Resume with the version that saved it.");
   const std::int64_t* word = saved.data<std::int64_t>() + 1;
   for (Memory& m : memory_) {
     m.floor = std::bit_cast<float>(static_cast<std::int32_t>(*word++));
     m.threshold = std::bit_cast<float>(static_cast<std::int32_t>(*word++));
+    m.last = std::bit_cast<float>(static_cast<std::int32_t>(*word++));
     m.turn = static_cast<std::uint64_t>(*word++);
   }
 }

@@ -71,7 +71,7 @@ TEST(Generate, WritesTheUnknownWordOnlyIfThereIsNoOther) {
 }
 
 TEST(Generate, IsAFunctionOfTheSeedAndThePrompt) {
-  models::LanguageModel m({.vocabulary = 9, .hidden = 6, .dropout = 0.5f, .range = 1});
+  models::LanguageModel m({.vocabulary = 9, .hidden = 6, .dropout = 0.5f, .range = 4});
   m.initialize(1);
   const Vocabulary v = words({"a", "b", "c", "d", "e", "f", "g", "<eos>", "<unk>"});
   const std::string text = generate(m, v, {.words = 40, .prompt = "a b", .seed = 3});
