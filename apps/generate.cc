@@ -38,19 +38,19 @@ std::string generate(models::LanguageModel& model, const Vocabulary& vocabulary,
   const NoGrad no_grad;
   model.eval();
   const std::int64_t unknown = vocabulary.find(Vocabulary::kUnknown).value_or(-1);
-  const std::int64_t end = vocabulary.find(Vocabulary::kEnd).value_or(0);
+  const std::int64_t end = vocabulary.find(Vocabulary::kEnd).value_or(-1);
   LSTM::State state;
   Tensor logits;
   const auto read = [&](std::int64_t word) {
     logits = model(Tensor::of({1, 1}, std::span<const std::int64_t>(&word, 1)), state);
   };
-  read(end);
+  read(std::max<std::int64_t>(end, 0));
   std::istringstream prompt(o.prompt);
   std::string text;
   const auto write = [&](const std::string& word) { text += (text.empty() || text.back() == '\n' ? "" : " ") + word; };
   for (std::string word; prompt >> word;) {
     const auto known = vocabulary.find(word);
-    read(known ? *known : unknown >= 0 ? unknown : end);
+    read(known.value_or(static_cast<std::int32_t>(std::max<std::int64_t>(unknown, 0))));
     write(word);
   }
   for (std::int64_t i = 0; i < o.words; ++i) {

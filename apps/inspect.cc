@@ -111,11 +111,13 @@ int inspect(const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     std::printf(
         "Usage: laconic inspect NAME ...; each tells its options with --help.\n\n"
-        "  select       what a selector chooses of given values\n");
+        "  select       what a selector chooses of given values\n"
+        "  codec        what INCEPTIONN's codec makes of them\n");
     return 0;
   }
   if (arguments[0] == "select") return inspect_select({arguments.begin() + 1, arguments.end()});
-  throw UsageError("cannot inspect '" + arguments[0] + "' (laconic inspect): there is select");
+  if (arguments[0] == "codec") return inspect_codec({arguments.begin() + 1, arguments.end()});
+  throw UsageError("cannot inspect '" + arguments[0] + "' (laconic inspect): there are select, codec");
 }
 
 }  // namespace laconic

@@ -7,4 +7,7 @@ namespace laconic {
 /// `laconic inspect WHAT ...`: what a method makes of given values. Returns the exit code.
 int inspect(const std::vector<std::string>& arguments);
 
+/// `laconic inspect codec`: see its --help.
+int inspect_codec(const std::vector<std::string>& arguments);
+
 }  // namespace laconic

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "apps/bench/bench.h"
+#include "apps/codec.h"
 #include "apps/compare/compare.h"
 #include "apps/inspect.h"
 #include "apps/launch.h"
@@ -26,7 +27,8 @@ constexpr Tool kTools[] = {
     {"compare", "compare APP --vs \"...\" --vs \"...\"", "train with several option sets in turns; one table",
      laconic::compare},
     {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one", laconic::bench},
-    {"inspect", "inspect select ... FILE", "what a method of compression makes of given values", laconic::inspect},
+    {"codec", "codec encode|decode ... IN OUT", "files of float32 with few bits a value", laconic::codec},
+    {"inspect", "inspect select|codec ... FILE", "what a method of compression makes of given values", laconic::inspect},
 };
 
 int help() {

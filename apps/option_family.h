@@ -18,6 +18,7 @@ struct OptionFamily {
   void (*settle)(const CLI::App& app, TrainOptions& options);
 };
 
+OptionFamily codec_options();   ///< what sums pass through; of no --sync of their own
 OptionFamily sparse_options();  ///< RedSync and its neighbours
 OptionFamily server_options();  ///< with a parameter server
 

@@ -73,7 +73,7 @@ std::string option_in(const std::string& text) {
 }  // namespace
 
 const std::vector<OptionFamily>& option_families() {
-  static const std::vector<OptionFamily> families{sparse_options(), server_options()};
+  static const std::vector<OptionFamily> families{codec_options(), sparse_options(), server_options()};
   return families;
 }
 

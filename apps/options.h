@@ -60,6 +60,8 @@ struct TrainOptions {
   std::optional<int> servers;         ///< dedicated ranks; 0: the workers serve
   std::int64_t ledger = 0;            ///< measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan;             ///< --allreduce, --fusion, --chunk
+  bool codec_feedback = false;
+  std::optional<int> type_of_service;  ///< of the packets between MPI processes
   std::string plan_file;              ///< what travels how, instead of by these
   dist::Overlap overlap = dist::Overlap::forward;
   std::string reduce = "mean";        ///< mean | sum

@@ -5,7 +5,8 @@ set -u
 
 required="g++ meson ninja-build pkg-config python3 libdnnl-dev libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev
           libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev"
-nice="dataset-fashion-mnist"   # real images for the first run; without them it trains on synthetic ones
+# Real images for the first run, without which it trains on synthetic ones; codecs and a yardstick for them.
+nice="dataset-fashion-mnist libsnappy-dev liblz4-dev libzstd-dev"
 
 missing() {   # those of the packages named that are not installed
   local p
@@ -31,7 +32,7 @@ else
     echo "  sudo apt-get update && sudo apt-get install --no-install-recommends $need$want"
     exit 1
   fi
-  echo "(For real images: sudo apt-get install $want)"
+  echo "(For real images and all codecs: sudo apt-get install $want)"
   exit 0
 fi
 
@@ -56,6 +57,6 @@ fi
 if [ -n "$want" ]; then
   echo "Installing" $want "..."
   known $want || refresh
-  install $want || { refresh; install $want; } || echo "Could not get" $want "(no matter: synthetic images stand in)."
+  install $want || { refresh; install $want; } || echo "Could not get" $want "(no matter: synthetic images stand in, and codecs that are not there are left out)."
 fi
 exit 0

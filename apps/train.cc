@@ -47,6 +47,9 @@ class Observers final : public Observer {
   void on_eval(const EvalReport& r) override {
     for (auto& o : all_) o->on_eval(r);
   }
+  void on_test(const EvalReport& r) override {
+    for (auto& o : all_) o->on_test(r);
+  }
   void on_ledger(const LedgerReport& r) override {
     for (auto& o : all_) o->on_ledger(r);
   }
@@ -98,6 +101,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.dump_gradients = o.dump_gradients;
   t.plan = o.plan;
   t.plan_file = o.plan_file;
+  t.codec_feedback = o.codec_feedback;
   t.overlap = o.overlap;
   t.mean = o.reduce == "mean";
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
@@ -148,6 +152,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers) {
   dist::WorldOptions world{.workers = o.workers.value_or(ranks > 0 ? 0 : 1),
                            .servers = o.servers.value_or(0),
                            .timeout_seconds = o.timeout};
+  world.type_of_service = o.type_of_service;
   if (o.link) world.link = dist::LinkOptions{.all = *o.link, .of = o.link_of};
   const dist::WorldReport report = dist::run_workers(world, [&](dist::Worker& worker) {
     TrainerOptions options = trainer_options(o, worker.engine.size(), task.model_name(o));

@@ -27,6 +27,9 @@ class Codec {
   virtual void encode(Slice<const float> x, const Key& key, Bytes& payload) const = 0;
   /// x becomes what the payload says, all of it. Throws DataError if the payload is not one of x.size() elements.
   virtual void decode(Slice<const std::byte> payload, Slice<float> x) const = 0;
+  /// x += what the payload says. The sums are those of decode and an addition; as here it takes a buffer and a pass
+  /// more.
+  virtual void decode_add(Slice<const std::byte> payload, Slice<float> x) const;
   /// About how long a payload is, for a simulator that has no values.
   virtual double expected_bytes(std::size_t elements) const = 0;
 };

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <functional>
 
-#include "compress/draw.h"
 #include "compress/magnitude.h"
+#include "compress/random_subset.h"
 #include "compress/select_fast.h"
 #include "compress/select_steps.h"
 #include "core/dispatch.h"
@@ -224,14 +224,14 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
     case Method::adacomp:
       return adacomp(in.values, in.latest, options_.bin, out);
     case Method::random:
-      draw(n, k, Random(in.key.seed, Purpose::selection, in.key.step, in.key.operation), out.indices);
+      random_subset(n, k, Random(in.key.seed, Purpose::selection, in.key.step, in.key.operation), out.indices);
       for (const std::uint32_t i : out.indices) out.values.push_back(in.values[i]);
       return;
   }
 }
 
 namespace {
-constexpr std::int64_t kStateVersion = 1;
+constexpr std::int64_t kStateVersion = 2;
 }
 
 void Selector::save(StateDict& state) const {
@@ -239,6 +239,7 @@ void Selector::save(StateDict& state) const {
   for (const Memory& m : memory_) {
     words.push_back(std::bit_cast<std::int32_t>(m.floor));
     words.push_back(std::bit_cast<std::int32_t>(m.threshold));
+    words.push_back(std::bit_cast<std::int32_t>(m.last));
     words.push_back(static_cast<std::int64_t>(m.turn));
   }
   const auto size = static_cast<std::int64_t>(words.size());
@@ -248,13 +249,14 @@ void Selector::save(StateDict& state) const {
 void Selector::load(const StateDict& state) {
   const Tensor& saved = state.at("selector");
   require<DataError>(
-      saved.dtype() == DType::i64 && saved.elements() == 10 && saved.data<std::int64_t>()[0] == kStateVersion,
+      saved.dtype() == DType::i64 && saved.elements() == 13 && saved.data<std::int64_t>()[0] == kStateVersion,
       "selector: its saved state ", saved.shape(), " ", saved.dtype(),
       " is not one of this version. Resume with the version that saved it.");
   const std::int64_t* word = saved.data<std::int64_t>() + 1;
   for (Memory& m : memory_) {
     m.floor = std::bit_cast<float>(static_cast<std::int32_t>(*word++));
     m.threshold = std::bit_cast<float>(static_cast<std::int32_t>(*word++));
+    m.last = std::bit_cast<float>(static_cast<std::int32_t>(*word++));
     m.turn = static_cast<std::uint64_t>(*word++);
   }
 }

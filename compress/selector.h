@@ -101,7 +101,7 @@ class Selector {
     float floor = -1;        ///< for candidates; below 0: not known
     float threshold = 0;     ///< of `sampled`
     std::uint64_t turn = 0;  ///< of `sampled`: selections so far
-    float last = 0;          ///< threshold of the selection before; not saved: it helps to find the floor alone
+    float last = 0;          ///< threshold of the selection before
   };
   bool searches(std::uint64_t turn) const;
   std::size_t needed(std::size_t k, std::uint64_t turn) const;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compress/draw.h"
+#include "compress/random_subset.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 
@@ -34,7 +34,7 @@ void draw_explorer(std::size_t n, std::size_t count, Slice<const std::uint32_t> 
                    std::vector<std::uint32_t>& explorer) {
   require<ShapeError>(core.size() <= n && count <= n - core.size(), "slim: an explorer of ", count,
                       " outside a core of ", core.size(), " among ", n, " elements");
-  draw(n - core.size(), count, key.random(), explorer);
+  random_subset(n - core.size(), count, key.random(), explorer);
   std::size_t before = 0;  // keys of the core below the one that is made of a place outside the core
   for (std::uint32_t& place : explorer) {
     while (before < core.size() && core[before] <= place + before) ++before;

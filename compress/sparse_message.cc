@@ -19,22 +19,6 @@ std::size_t blocks_of(std::size_t count) { return (count + kBlock - 1) / kBlock;
 std::size_t length_of(std::size_t block, std::size_t count) { return std::min(kBlock, count - block * kBlock); }
 std::size_t padded(std::size_t bytes) { return (bytes + 3) / 4 * 4; }
 
-/// The low `width` bits (0 to 32) of each number, lowest first, filled up to a byte. Returns the end.
-std::byte* pack(const std::uint32_t* numbers, std::size_t count, unsigned width, std::byte* to) {
-  const std::uint64_t mask = (std::uint64_t{1} << width) - 1;
-  std::uint64_t held = 0;
-  unsigned bits = 0;
-  for (std::size_t j = 0; j < count; ++j) {
-    held |= (numbers[j] & mask) << bits;
-    bits += width;
-    if (bits < 32) continue;
-    std::memcpy(to, &held, 4);
-    to += 4, held >>= 32, bits -= 32;
-  }
-  std::memcpy(to, &held, (bits + 7) / 8);
-  return to + (bits + 7) / 8;
-}
-
 /// How many 0 bits Rice's code of these gaps has with p low bits.
 std::uint64_t quotients(const std::uint32_t* gaps, std::size_t count, unsigned p) {
   std::uint64_t sum = 0;
@@ -78,7 +62,7 @@ void put_gaps(IndexCoding coding, Slice<const std::uint32_t> indices, Bytes& pay
   const Slice<std::byte> out = payload.append(padded(bytes + unary_bytes));
   std::memcpy(out.data(), widths.data(), blocks);
   std::byte* to = out.data() + blocks;
-  for (std::size_t b = 0; b < blocks; ++b) to = pack(gaps.data() + b * kBlock, length_of(b, count), widths[b], to);
+  for (std::size_t b = 0; b < blocks; ++b) to = cpu::pack(gaps.data() + b * kBlock, length_of(b, count), widths[b], to);
   std::memset(to, 0, static_cast<std::size_t>(out.end() - to));
   if (coding == IndexCoding::packed) return;
   std::uint64_t at = 0;

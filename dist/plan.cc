@@ -8,6 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "compress/make_codec.h"
 #include "dist/collective/pieces.h"
 
 namespace laconic::dist {
@@ -195,6 +196,11 @@ void set_chunk(PlanOptions& options, const std::string& text) {
   options.chunk_bytes = size;
 }
 
+void set_codec(PlanOptions& options, const std::string& text) {
+  compress::make_codec(text, "--codec");
+  options.codec = text;
+}
+
 std::string allreduce_text(const PlanOptions& o) {
   return o.choice == PlanOptions::Choice::hybrid           ? "hybrid"
          : o.choice == PlanOptions::Choice::hybrid_printed ? "hybrid-printed"
@@ -209,7 +215,8 @@ std::string to_string(const PlanOptions& o) {
     text += ", no fusion";
   else
     text += concat(", ", o.fusion == PlanOptions::Fusion::copy ? "copy:" : "lazy:", size_text(o.bucket_bytes));
-  return text + (o.chunk_bytes == 0 ? ", no chunks" : concat(", chunks of ", size_text(o.chunk_bytes)));
+  text += o.chunk_bytes == 0 ? ", no chunks" : concat(", chunks of ", size_text(o.chunk_bytes));
+  return o.codec == "none" ? text : concat(text, ", codec ", o.codec);
 }
 
 Plan make_plan(const Parameters& parameters, const PlanOptions& options, int workers) {
@@ -258,6 +265,7 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
     bucket.pieces =
         pieces_of(static_cast<std::size_t>(wire_elements(bucket, parameters)) * sizeof(float), workers).count;
   }
+  plan.codec = options.codec;
   complete(plan, parameters);
   return plan;
 }
@@ -288,6 +296,7 @@ std::string Plan::table() const {
     text += fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}{}\n", b.name, b.count, b.elements * 4,
                         b.sparse() ? to_string(b.choice) : algorithm_text(b.algorithm, b.group), b.pieces,
                         b.copied ? "  copied" : "");
+  if (codec != "none") text += fmt::format("every hop through {}\n", codec);
   return text;
 }
 
@@ -307,7 +316,10 @@ std::string Plan::json() const {
     if (b.choice.quantised) j["quantised"] = true;
     list.push_back(std::move(j));
   }
-  return Json{{"format", 1}, {"buckets", list}}.dump();
+  Json j{{"format", 1}};
+  if (codec != "none") j["codec"] = codec;
+  j["buckets"] = std::move(list);
+  return j.dump();
 }
 
 Plan Plan::from_json(const std::string& text, const Parameters& parameters, const std::string& where) {
@@ -321,6 +333,8 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
           "this is no plan. Let --dry-run --json write one");
     check(j.at("format") == 1, "the format is ", j.at("format").dump(), ", this version reads 1");
     check(j.at("buckets").is_array() && j.at("buckets").size() <= 1000000, "'buckets' is no list");
+    plan.codec = j.value("codec", "none");
+    compress::make_codec(plan.codec, where);
     int next = 0;               // the first parameter that no bucket holds yet
     std::int64_t next_row = 0;  // of it
     for (const Json& entry : j.at("buckets")) {

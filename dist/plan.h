@@ -35,6 +35,7 @@ struct PlanOptions {
   std::size_t bucket_bytes = 1 << 20;  ///< neighbours join while their bucket is not larger; 0: every parameter alone
   std::size_t chunk_bytes = 4 << 20;   ///< larger matrices travel in chunks of rows of about this size; 0: whole
   Dispatch sparse{};                   ///< which parameters send but a choice of their elements
+  std::string codec = "none";          ///< what blocks pass through on every hop, as in --codec
 };
 
 /// "ring", "butterfly", "doubling", "hierarchical:G", "mpi", "hybrid", "hybrid-printed", as in --allreduce.
@@ -44,6 +45,8 @@ void set_allreduce(PlanOptions& options, const std::string& text);
 void set_fusion(PlanOptions& options, const std::string& text);
 /// "none" or SIZE, as in --chunk.   throws UsageError
 void set_chunk(PlanOptions& options, const std::string& text);
+/// As in --codec; see compress/make_codec.h.   throws UsageError
+void set_codec(PlanOptions& options, const std::string& text);
 /// "hierarchical:2", as in --allreduce.
 std::string allreduce_text(const PlanOptions& options);
 /// All of them: "ring, lazy:1MiB, chunks of 4MiB".
@@ -75,6 +78,8 @@ struct Plan {
   std::vector<Bucket> buckets;  ///< in arena order, every row of every parameter in exactly one; rows ascending
   std::vector<int> bucket_of;   ///< the first bucket of a parameter, by its place in the arena
 
+  std::string codec = "none";  ///< of what is summed, on every hop, as in --codec
+
   /// Rows of a parameter in its first chunk; 0 if it travels whole.
   std::int64_t chunk_rows(int place) const;
   /// Whether some parameter sends but a choice of its elements, and whether this one does.
@@ -89,7 +94,8 @@ struct Plan {
 
   /// One line a bucket: name, parameters, bytes, algorithm or choice, pieces.
   std::string table() const;
-  /// For checkpoints, --plan FILE, and the other ranks: {"format": 1, "buckets": [{"parameters": [...], ...}]}.
+  /// For checkpoints, --plan FILE, and the other ranks: {"format": 1, "codec": TEXT, "buckets": [{"parameters": [...], ...}]},
+  /// without codec where there is none.
   std::string json() const;
   /// throws DataError naming `where` if the text is no plan, or not one for these parameters
   static Plan from_json(const std::string& text, const std::vector<std::shared_ptr<Parameter>>& parameters,

@@ -146,7 +146,7 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
                       " ranks. Leave --workers out, or give both the same number.");
   FirstError first;
   {
-    Engine engine([] { return make_mpi_transport(); }, engine_options);
+    Engine engine([&] { return make_mpi_transport(options.type_of_service); }, engine_options);
     run_rank(engine, servers, body, first);
   }
   first.rethrow();

@@ -4,11 +4,13 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <utility>
 
 #include "compress/identity.h"
+#include "compress/make_codec.h"
 #include "core/random.h"
 #include "dist/collective/allgatherv.h"
 #include "dist/collective/butterfly_allreduce.h"
@@ -284,6 +286,98 @@ TEST(Hop, SendsWhatTheCodecWroteAndNoMore) {
     w.engine.run("allgather",
                  [&](Communicator& comm) { return ring_allgather(comm, slice(zeros), {.codec = &dither}); });
     EXPECT_LE(w.engine.counters().sent.bytes, 3u * 100 * 2 + 3 * 200);
+  });
+}
+
+// -------------------------------------------------------------------------------------------------------- INCEPTIONN
+
+TEST(Hop, TheMeanOverABoundedRingIsWithinTheBound) {
+  for (const int exponent : {-6, -10, -14}) {
+    const auto codec = compress::make_codec(concat("inceptionn:2^", exponent));
+    for (int N = 2; N <= 9; ++N) {
+      const std::size_t n = 3001;
+      const auto sum = run_all(N, n, ring_in_pieces<3>, {.codec = codec.get()});
+      std::vector<double> exact(n, 0.0);
+      for (int r = 0; r < N; ++r) {
+        const auto x = values_of(r, n);
+        for (std::size_t i = 0; i < n; ++i) exact[i] += x[i];
+      }
+      double worst = 0;
+      for (std::size_t i = 0; i < n; ++i) worst = std::max(worst, std::abs(sum[0][i] - exact[i]) / N);
+      const double bound = std::ldexp(1.0, exponent);
+      EXPECT_LE(worst, bound + 1e-5) << N << " ranks";  // and the rounding of float sums
+      EXPECT_GT(worst, bound / 20) << N << " ranks: nothing went through the codec";
+      for (const auto& other : sum) EXPECT_TRUE(same_bits(other, sum[0]));
+    }
+  }
+}
+
+TEST(Hop, EveryCodecLeavesTheSameBitsOnAllRanks) {
+  for (const char* name : {"fp16", "bf16", "trunc:16", "trunc:22", "inceptionn:2^-10", "inceptionn-published:2^-10",
+                           "qsgd:8:512", "terngrad"}) {
+    const auto codec = compress::make_codec(name);
+    for (const auto& collective : kAllreduces)
+      for (int N = 2; N <= 6; ++N)
+        for (std::size_t n : {0, 1, 1003}) {
+          const auto all = run_all(N, n, collective.run, {.codec = codec.get()});
+          for (std::size_t r = 1; r < all.size(); ++r)
+            EXPECT_TRUE(same_bits(all[0], all[r])) << name << ", " << collective.name << ", rank " << r << " of " << N;
+        }
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------ error feedback
+
+TEST(Hop, WithFeedbackWhatAStepLosesComesInLaterOnes) {
+  const auto codec = compress::make_codec("inceptionn:2^-4");
+  for (const auto& collective : kAllreduces)
+    for (int N : {2, 3, 4, 5}) {
+      const std::size_t n = 203;
+      constexpr int kSteps = 40;
+      const auto totals = [&](bool feedback) {
+        std::vector<std::vector<double>> total(static_cast<std::size_t>(N), std::vector<double>(n, 0.0));
+        on_ranks(N, [&](Worker& w) {
+          std::vector<float> lost(n, 0.0f);
+          for (int step = 0; step < kSteps; ++step) {
+            std::vector<float> x = values_of(w.rank, n);
+            for (float& v : x) v *= 0.02f;  // most of it below the bound, for ever
+            Hops hops{.codec = codec.get()};
+            if (feedback) hops.lost = slice(lost), hops.of = x.data();
+            w.engine.run("it", [&](Communicator& comm) { return collective.run(comm, slice(x), hops); });
+            for (std::size_t i = 0; i < n; ++i) total[static_cast<std::size_t>(w.rank)][i] += x[i];
+          }
+        });
+        for (const auto& other : total) EXPECT_EQ(other, total[0]) << collective.name;
+        return total[0];
+      };
+      const auto with = totals(true), without = totals(false);
+      std::vector<double> exact(n, 0.0);
+      for (int r = 0; r < N; ++r) {
+        const auto x = values_of(r, n);
+        for (std::size_t i = 0; i < n; ++i) exact[i] += static_cast<double>(kSteps) * 0.02 * x[i];
+      }
+      double worst = 0, plain = 0;
+      for (std::size_t i = 0; i < n; ++i) {
+        worst = std::max(worst, std::abs(with[i] - exact[i]));
+        plain = std::max(plain, std::abs(without[i] - exact[i]));
+      }
+      // With it, what a rank still holds back: at most the bound of each. By doubling also what is rounded in common.
+      if (std::string(collective.name) != "doubling") {
+        EXPECT_LE(worst, N / 16.0 + 1e-3) << collective.name << ", " << N << " ranks";
+      }
+      EXPECT_LT(worst, plain) << collective.name << ", " << N << " ranks";
+    }
+}
+
+TEST(Hop, FeedbackKeepsNothingOfWhatIsNoNumber) {
+  const auto codec = compress::make_codec("fp16");
+  on_ranks(2, [&](Worker& w) {
+    std::vector<float> x(100, 1.0f), lost(100, 0.0f);
+    x[3] = std::numeric_limits<float>::quiet_NaN(), x[60] = 1e30f;
+    w.engine.run("it", [&](Communicator& comm) {
+      return ring_allreduce(comm, slice(x), {}, {.codec = codec.get(), .lost = slice(lost), .of = x.data()});
+    });
+    for (const float v : lost) EXPECT_EQ(v, 0.0f);
   });
 }
 

@@ -1,9 +1,13 @@
-// laconic inspect select and laconic bench select as a user runs them.
+// laconic inspect, codec, and benchmarks of compression as a user runs them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "compress/inceptionn_steps.h"
 #include "core/state.h"
 #include "tests/program.h"
 
@@ -79,7 +83,7 @@ TEST(InspectSelect, SaysWhatIsWrongInOneSentence) {
     EXPECT_EQ(r.err.rfind("laconic: error: ", 0), 0u) << r.err;
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
   };
-  fails("everything", 2, "there is select");
+  fails("everything", 2, "there are select, codec");
   fails("select", 2, "file is required");
   fails("select --method serch " + file, 2, "did you mean search?");
   fails("select --method adacomp " + file, 2, "last gradient");
@@ -120,6 +124,118 @@ TEST(BenchSelect, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(run("laconic bench select --elements many").exit_code, 2);
   EXPECT_EQ(run("laconic bench select --data gauss").exit_code, 2);
   EXPECT_EQ(run("laconic bench select --part all").exit_code, 2);
+}
+
+// -------------------------------------------------------------------------------------------- codec and inspect codec
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(CodecTool, WritesWhatItReadsBackWithinTheBound) {
+  const TempFolder dir;
+  std::vector<float> x;
+  for (int i = 0; i < 1003; ++i) x.push_back(std::sin(static_cast<float>(i)) * std::exp2(static_cast<float>(-(i % 15))));
+  const std::string file = raw_file(dir, x), lacc = dir.path() + "/x.lacc", back = dir.path() + "/y.f32";
+  for (const bool bounded : {true, false}) {
+    const std::string mode = bounded ? "bounded" : "published";
+    const Result encoded = run("laconic codec encode --mode " + mode + " --bound-exp -8 " + file + " " + lacc);
+    ASSERT_EQ(encoded.exit_code, 0) << encoded.err;
+    const std::string bytes = text_of(lacc);
+    EXPECT_EQ(bytes.substr(0, 16), std::string("LACC\x01") + (bounded ? '\x01' : '\0') +
+                                       std::string("\xF8\xFF\xEB\x03\0\0\0\0\0\0", 10));
+    const Result decoded = run("laconic codec decode " + lacc + " " + back);
+    ASSERT_EQ(decoded.exit_code, 0) << decoded.err;
+    EXPECT_NE(decoded.out.find("1003 values, " + mode + " with a bound of 2^-8"), std::string::npos) << decoded.out;
+    const std::string y = text_of(back);
+    ASSERT_EQ(y.size(), 4 * x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      float v;
+      std::memcpy(&v, y.data() + 4 * i, sizeof v);
+      const auto m = bounded ? compress::InceptionnMode::bounded : compress::InceptionnMode::published;
+      ASSERT_EQ(v, compress::decompress_value(m, -8, compress::compress_value(m, -8, x[i])));
+    }
+  }
+}
+
+TEST(CodecTool, SaysWhatIsWrongWithAFileOrAnOption) {
+  const TempFolder dir;
+  const std::string file = raw_file(dir, descending(100)), lacc = dir.path() + "/x.lacc", out = dir.path() + "/y";
+  ASSERT_EQ(run("laconic codec encode " + file + " " + lacc).exit_code, 0);
+  const auto fails = [&](const std::string& arguments, int code, const std::string& part) {
+    const Result r = run("laconic codec " + arguments);
+    EXPECT_EQ(r.exit_code, code) << arguments << "\n" << r.err;
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+    EXPECT_EQ(r.err.rfind("laconic: error: ", 0), 0u) << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+    EXPECT_FALSE(std::ifstream(out).good()) << "a file was left behind";
+  };
+  const auto damaged = [&](std::size_t at, const std::string& bytes, bool cut = false) {
+    std::string text = text_of(lacc);
+    text.replace(at, bytes.size(), bytes);
+    if (cut) text.resize(at);
+    const std::string path = dir.path() + "/damaged.lacc";
+    std::ofstream(path, std::ios::binary) << text;
+    return "decode " + path + " " + out;
+  };
+  fails("fold", 2, "there are encode, decode");
+  fails("encode " + file, 2, "out is required");
+  fails("encode --bound-exp -200 " + file + " " + out, 2, "the bound 2^-200");
+  fails("encode --mode exact " + file + " " + out, 2, "exact");
+  fails("encode " + dir.path() + "/none " + out, 1, "check the path");
+  fails("decode " + dir.path() + "/none " + out, 1, "check the path");
+  fails("decode " + file + " " + out, 1, "no file of laconic codec");
+  fails(damaged(0, "LACX"), 1, "no file of laconic codec");
+  fails(damaged(10, "", true), 1, "no file of laconic codec");
+  fails(damaged(4, "\x02"), 1, "its version is 2");
+  fails(damaged(5, "\x02"), 1, "its mode is 2");
+  fails(damaged(6, "\xFF\x7F"), 1, "its bound is 2^32767");
+  fails(damaged(8, std::string(8, '\xFF')), 1, "18446744073709551615 values cannot lie in");
+  fails(damaged(8, "\x63"), 1, "99 values");
+  fails(damaged(100, "", true), 1, "100 values");
+}
+
+TEST(InspectCodec, TellsRatioErrorsAndClasses) {
+  const TempFolder dir;
+  // 40 values of each class at 2^-10: nothing, up to 127.5 / 512, up to 1, above.
+  std::vector<float> x;
+  for (int i = 0; i < 40; ++i) x.insert(x.end(), {0.0009f, -0.01f, 0.5f + 0x1p-17f, 3.0f});
+  const Result r = run("laconic inspect codec --json --bound-exp -10 " + raw_file(dir, x));
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  EXPECT_EQ(j["elements"], 160);
+  ASSERT_EQ(j["results"].size(), 2u);
+  const auto bounded = j["results"][0], published = j["results"][1];
+  EXPECT_EQ(bounded["mode"], "bounded");
+  EXPECT_EQ(bounded["shares"], nlohmann::json({0.25, 0.25, 0.25, 0.25}));
+  EXPECT_DOUBLE_EQ(bounded["ratio"], 640.0 / (20 * (2 + 2 * 7)));
+  EXPECT_FLOAT_EQ(bounded["max_error"].get<float>(), 0.0009f);
+  EXPECT_NEAR(bounded["max_error_of_bound"], 0.9216, 1e-4);
+  EXPECT_NEAR(bounded["mean_error"], (0.0009 + std::abs(0.01 - 5.0 / 512) + 0x1p-17) / 4, 1e-7);
+  EXPECT_NEAR(published["max_error"], 0.01 - 1.0 / 128, 1e-7);
+  const Result text = run("laconic inspect codec " + raw_file(dir, x));
+  EXPECT_EQ(std::count(text.out.begin(), text.out.end(), '\n'), 11) << text.out;  // a blank, title, heads, 8 lines
+}
+
+TEST(BenchCodec, MeasuresEveryCodecOfThisBuild) {
+  const TempFolder dir;
+  const std::string file = raw_file(dir, descending(5000));
+  const Result r = run("laconic bench codec --mib 0.05 --rounds 1 --json --data alexnet," + file);
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  ASSERT_EQ(j["results"].size(), 2u);
+  for (const auto& data : j["results"]) {
+    EXPECT_GE(data["results"].size(), 13u);
+    for (const auto& line : data["results"]) {
+      EXPECT_GT(line["encode_gb_s"], 0) << line;
+      EXPECT_GT(line["decode_gb_s"], 0) << line;
+      EXPECT_EQ(line.contains("decode_add_encode_gb_s"), line["codec"].get<std::string>().rfind("inceptionn", 0) == 0);
+    }
+  }
+  const double ratio = j["results"][0]["results"][1]["ratio"];  // published: by the shares of Table III
+  EXPECT_NEAR(ratio, 32 / (2 + 0.039 * 8 + 0.211 * 16 + 0.001 * 32), 0.2);
+  EXPECT_NE(run("laconic bench codec --data nothing").err.find("there are alexnet, hdc, whole"), std::string::npos);
 }
 
 }  // namespace

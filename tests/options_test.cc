@@ -53,6 +53,30 @@ TEST(Options, WithoutArgumentsAreTheAppsDefaults) {
   EXPECT_FALSE(o.workers || o.steps || o.audit || o.save_every || o.resume);
 }
 
+TEST(Options, ACodecIsForAllreducesOfOurOwn) {
+  EXPECT_EQ(parse({"--codec", "inceptionn:2^-10"}).plan.codec, "inceptionn:2^-10");
+  EXPECT_TRUE(parse({"--codec", "qsgd:8:512", "--codec-feedback"}).codec_feedback);
+  expect_refused({"--codec", "fp16", "--sync", "redsync"},
+                 "--sync redsync adds up nothing that could pass through it (--codec): leave it out, or take --sync "
+                 "allreduce");
+  expect_refused({"--codec", "fp16", "--allreduce", "mpi"},
+                 "MPI's own allreduce adds floats, and knows no codec (--codec): leave it out, or take --allreduce ring");
+  expect_refused({"--codec-feedback"},
+                 "without a codec nothing is lost (--codec-feedback): add --codec, or leave it out");
+  expect_refused({"--codec", "trunc"},
+                 "unknown value 'trunc' (--codec): give the bits to cut off, as trunc:16, trunc:22, trunc:24");
+}
+
+TEST(Options, PacketsAreMarkedWithACodecOrOnRequest) {
+  EXPECT_EQ(parse({}).type_of_service, std::nullopt);
+  EXPECT_EQ(parse({"--codec", "fp16"}).type_of_service, 0x28);
+  EXPECT_EQ(parse({"--codec", "fp16", "--tos", "none"}).type_of_service, std::nullopt);
+  EXPECT_EQ(parse({"--tos", "0x10"}).type_of_service, 16);
+  EXPECT_EQ(parse({"--tos", "8"}).type_of_service, 8);
+  for (const char* text : {"256", "0x", "-1", "x28", "0x-1"})
+    expect_refused({"--tos", text}, concat("'", text, "' is no type of service (--tos): give a byte, as 0x28, or none"));
+}
+
 TEST(Options, AdamStartsFromALearningRateOfItsOwn) {
   EXPECT_FLOAT_EQ(*parse({"--optimizer", "adam"}).lr, 0.001f);
   EXPECT_FLOAT_EQ(*parse({"--optimizer", "adamw", "--lr", "0.01"}).lr, 0.01f);

@@ -19,6 +19,7 @@ using dist::Overlap;
 constexpr Overlap kOverlaps[] = {Overlap::none, Overlap::backward, Overlap::forward};
 const char* const kFusions[] = {"none", "lazy:2KiB", "lazy:1MiB", "copy:2KiB", "copy:1MiB"};
 const char* const kAlgorithms[] = {"ring", "butterfly", "doubling", "hierarchical:2", "hybrid", "hybrid-printed"};
+const char* const kCodecs[] = {"none", "identity", "inceptionn:2^-12", "none", "fp16", "qsgd:12:512", "bf16"};
 const char* const kChunks[] = {"8KiB", "none"};  // 16 rows of `large`, one chunk short of all of the tied one
 
 struct Extra {
@@ -105,7 +106,7 @@ T& pick(T (&list)[n], std::size_t i) {
   return list[i % n];
 }
 
-// Every pair of (workers, algorithm, fusion, chunks, extra) occurs within a few dozen rows; each runs all overlaps.
+// Every pair of (workers, algorithm, fusion, chunks, codec, extra) occurs within a few dozen rows; each runs all overlaps.
 TEST(Overlap, AnEqualPlanTrainsToTheSameBitsOnAllRanksWithEveryOverlap) {
   std::size_t row = 0;
   for (std::size_t a = 0; a < std::size(kAlgorithms); ++a)
@@ -113,10 +114,13 @@ TEST(Overlap, AnEqualPlanTrainsToTheSameBitsOnAllRanksWithEveryOverlap) {
       const int workers = static_cast<int>((a + f + row / 7) % 4) + 1;
       const Extra& extra = pick(kExtras, a * 2 + f);
       const char* chunk = pick(kChunks, (row + row / 3) % 2);
-      SCOPED_TRACE(
-          concat(workers, " workers, ", kAlgorithms[a], ", ", kFusions[f], ", chunks ", chunk, ", ", extra.name));
       Recipe recipe = recipe_of(workers, kAlgorithms[a], kFusions[f], chunk);
       extra.set(recipe);
+      const char* codec = recipe.trainer.sync == "allreduce" ? pick(kCodecs, row) : "none";
+      dist::set_codec(recipe.trainer.plan, codec);
+      recipe.trainer.codec_feedback = row % 3 == 2 && std::string(codec) != "none";
+      SCOPED_TRACE(concat(workers, " workers, ", kAlgorithms[a], ", ", kFusions[f], ", chunks ", chunk, ", ",
+                          extra.name, ", codec ", codec, recipe.trainer.codec_feedback ? " with feedback" : ""));
       Outcome first;
       for (const Overlap overlap : kOverlaps) {
         recipe.trainer.overlap = overlap;
@@ -224,6 +228,36 @@ TEST(StoredPlan, AResumedRunUsesItWhateverTheOptionsSay) {
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_TRUE(dist::same_bits(resumed.parameters[0], straight.parameters[0]));
   EXPECT_NE(said.find("laconic: note: messages travel by the plan that is stored in"), std::string::npos) << said;
+}
+
+TEST(StoredPlan, ACodecAndWhatItHasLostAreTakenUpAgain) {
+  Recipe recipe = recipe_of(3, "ring", "lazy:2KiB", "8KiB");
+  dist::set_codec(recipe.trainer.plan, "inceptionn:2^-6");
+  const Outcome without = train(recipe);
+  recipe.trainer.codec_feedback = true;
+  const Outcome straight = train(recipe);
+  EXPECT_FALSE(dist::same_bits(straight.parameters[0], without.parameters[0]));
+  TempFolder folder;
+  recipe.trainer.save = folder.path();
+  recipe.trainer.steps = 4;
+  train(recipe);
+  recipe.trainer.resume = folder.path();
+  recipe.trainer.steps.reset();
+  recipe.trainer.plan = {};  // the stored one has the codec
+  ::testing::internal::CaptureStderr();
+  const Outcome resumed = train(recipe);
+  ::testing::internal::GetCapturedStderr();
+  for (std::size_t r = 0; r < 3; ++r) EXPECT_TRUE(dist::same_bits(resumed.parameters[r], straight.parameters[0]));
+}
+
+TEST(StoredPlan, ACodecIsForSumsOfFloats) {
+  Recipe recipe = recipe_of(2, "ring", "lazy:1MiB", "none");
+  dist::set_codec(recipe.trainer.plan, "fp16");
+  sparse(recipe, "redsync");
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("--codec"), std::string::npos);
+  recipe = recipe_of(2, "ring", "lazy:1MiB", "none");
+  recipe.trainer.codec_feedback = true;
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("--codec-feedback"), std::string::npos);
 }
 
 TEST(StoredPlan, AFileSaysWhatTravelsHow) {

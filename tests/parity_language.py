@@ -2,7 +2,7 @@
 """Do our language models train as PyTorch's do? Initial weights from our app, the same steps in PyTorch, loss by loss.
 
     parity_language.py APPS [--model NAME]... [--data DIR|FILE] [--steps 20] [--batch 20] [--bptt T] [--lr X] [--clip X]
-                            [--epoch]
+                            [--epoch] [--yardstick]
 
 APPS is the folder of our programs (build/apps). SGD with the gradient's norm clipped, no dropout, the hidden state
 carried from step to step. Without --data a text is generated. --epoch: a whole epoch instead, and the perplexities on
@@ -23,12 +23,14 @@ import time
 import parity  # goes on in a Python that has torch
 import torch
 
+# With the published rate of 20 the tied models' rounding errors grow two- or threefold a step: after 20 steps PyTorch
+# differs from itself in double by 1e-2 (--lr 20 --yardstick). With 2 it does not.
 RECIPES = {  # hidden, tied, words a step, learning rate, norm
     'lstm-small': (200, False, 20, 1, 5),
     'lstm-medium': (650, False, 35, 1, 5),
     'lstm-large': (1500, False, 35, 1, 10),
-    'lstm-650': (650, True, 35, 20, 0.25),
-    'lstm-1500': (1500, True, 35, 20, 0.25),
+    'lstm-650': (650, True, 35, 2, 0.25),
+    'lstm-1500': (1500, True, 35, 2, 0.25),
 }
 
 
@@ -89,6 +91,7 @@ class Model(torch.nn.Module):
 
 
 def theirs(model, train, steps, batch, bptt, lr, clip):
+    """The losses of its steps."""
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     streams = train[:len(train) // batch * batch].view(batch, -1).t().contiguous()
     losses, state, at = [], None, 0
@@ -141,6 +144,7 @@ def main():
     parser.add_argument('--lr', type=float)
     parser.add_argument('--clip', type=float)
     parser.add_argument('--epoch', action='store_true')
+    parser.add_argument('--yardstick', action='store_true', help="also PyTorch's difference from itself in double")
     options = parser.parse_args()
     torch.set_num_threads(1)
     worst, far = 0.0, False
@@ -176,6 +180,12 @@ def main():
                 peer = perplexity(model, valid, bptt)
                 far = far or not abs(figure / peer - 1) < 0.01
                 print(f'; perplexity ours {figure:.3f}, theirs {peer:.3f} ({100 * (figure / peer - 1):+.2f} %)', end='')
+            if options.yardstick:
+                double = Model(vocabulary, hidden, tied)
+                double.load_state_dict(weights)
+                exact = theirs(double.double(), train, options.steps, options.batch, bptt, lr, clip)
+                print(f'; PyTorch from double {parity.largest_difference(peers[:options.steps], exact):.1e}, ours '
+                      f'{parity.largest_difference(mine[:options.steps], exact):.1e}', end='')
             print(f'; {time.time() - start:.1f} s', flush=True)
     if worst >= parity.LIMIT or far:
         sys.exit(f'parity: a loss differs by {worst:.1e} of itself, {parity.LIMIT:g} is allowed; perplexities by less than 1 %: {not far}.')

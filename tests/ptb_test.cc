@@ -140,7 +140,7 @@ TEST(Ptb, SaysWhatIsWrongWithItsOptions) {
   expect_sentence("--temperature 0.5", 2, "nothing is to be written (--temperature): add --generate 200");
   expect_sentence("--dropout 1", 2, "1 is out of range (--dropout): give a number from 0 to 0.99, as --dropout 0.5");
   expect_sentence("--bptt 0", 2, "'0' is not a whole number of at least 1 (--bptt): give one, as --bptt 4");
-  expect_sentence("--no-augment", 2, "unknown option '--no-augment' (command line): see --help");
+  expect_sentence("--no-augment", 2, "unknown option '--no-augment' (command line): did you mean --no-dropout? See --help");
 }
 
 AppDefaults defaults() {

@@ -43,6 +43,22 @@ TEST(SocketWatch, FindsTheConnectionsOpenedAfterItAndNoOthers) {
   EXPECT_EQ(watch.look(), 2);
 }
 
+TEST(SocketWatch, MarksThePacketsOfWhatItWatches) {
+  const auto type_of_service = [](int fd) {
+    int value = -1;
+    socklen_t size = sizeof value;
+    EXPECT_EQ(getsockopt(fd, IPPROTO_IP, IP_TOS, &value, &size), 0);
+    return value;
+  };
+  const Connection before;
+  SocketWatch watch(0x28);
+  const Connection after;
+  ASSERT_EQ(watch.look(), 2);
+  EXPECT_EQ(type_of_service(before.near), 0);
+  EXPECT_EQ(type_of_service(after.near), 0x28);
+  EXPECT_EQ(type_of_service(after.far), 0x28);
+}
+
 TEST(SocketWatch, SleepsUntilSomethingComesEvenIfItCameBefore) {
   SocketWatch watch;
   const Connection connection;

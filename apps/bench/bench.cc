@@ -22,6 +22,7 @@ constexpr Benchmark kBenchmarks[] = {
     {"allreduce", "our allreduces and MPI's in turns, over threads or MPI", bench_allreduce},
     {"select", "choosing what to send, and packing it, in passes over the tensor", bench_select},
     {"union", "how sparse traffic grows with the number of workers", bench_union},
+    {"codec", "speed of codecs on one core, beside memcpy and general compressors", bench_codec},
     {"link", "how well the emulated link keeps its times", bench_link},
 };
 

@@ -23,6 +23,8 @@ int bench_step(const std::vector<std::string>& arguments);
 int bench_allreduce(const std::vector<std::string>& arguments);
 /// `laconic bench layers`: where the time of a training step goes; see its --help.
 int bench_layers(const std::vector<std::string>& arguments);
+/// `laconic bench codec`: how fast numbers become bytes and back; see its --help.
+int bench_codec(const std::vector<std::string>& arguments);
 /// `laconic bench link`: how well the emulated link keeps its times; see its --help.
 int bench_link(const std::vector<std::string>& arguments);
 

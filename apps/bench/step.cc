@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -119,12 +121,24 @@ Result measure(const StepBenchOptions& o, const ModelInfo& model, int batch, int
   return r;
 }
 
-std::string row(const Result& r, bool markdown) {
+/// The head of the table. Only of images PyTorch has another layout.
+std::string head(bool against, bool images, bool text) {
+  const char* unit = !text ? "images/s" : images ? "images or words/s" : "words/s";
+  std::string names = fmt::format("| model | batch | threads | laconic, {} |", unit), rule = "|---|---|---|---|";
+  if (against && images) names += " PyTorch contiguous | PyTorch channels-last | ratio to the better (95 %) |";
+  if (against && !images) names += " PyTorch | ratio (95 %) |";
+  if (against) names += " MB, ours / PyTorch |", rule += images ? "---|---|---|---|" : "---|---|---|";
+  return names + "\n" + rule;
+}
+
+/// images : whether the table has a column for the layout that only they have
+std::string row(const Result& r, bool markdown, bool images) {
   const double mb = 1e-6;
   if (markdown) {
     std::string text = fmt::format("| {} | {} | {} | {:.0f} |", r.model.name, r.batch, r.threads, r.rate);
     if (r.peers.empty()) return text;
     for (const char* layout : {kContiguous, kChannelsLast}) {
+      if (layout == std::string(kChannelsLast) && !images) continue;
       const auto peer =
           std::find_if(r.peers.begin(), r.peers.end(), [&](const auto& p) { return p.label == layout; });
       text += peer == r.peers.end() ? std::string(" – |") : fmt::format(" {:.0f} |", peer->rate);
@@ -158,7 +172,10 @@ nlohmann::json to_json(const Result& r) {
 
 int bench_step(const std::vector<std::string>& arguments) {
   StepBenchOptions o;
-  CLI::App app("Training throughput: forward, backward and SGD on one batch, again and again; with momentum, but for language models: with clipping.", "laconic bench step");
+  CLI::App app(
+      "Training throughput: forward, backward and SGD on one batch, again and again; images with momentum, language\n"
+      "models with clipping.",
+      "laconic bench step");
   app.add_option("--model", o.models, "models of the zoo, with commas between")->delimiter(',')->type_name("M,..");
   app.add_option("--batch", o.batches, "batch sizes [32]")->delimiter(',')->type_name("B,..")->check(CLI::Range(1, 1 << 20));
   app.add_option("--threads", o.threads, "kernel threads [1]")->delimiter(',')->type_name("T,..")->check(CLI::Range(1, 1024));
@@ -174,17 +191,17 @@ int bench_step(const std::vector<std::string>& arguments) {
   for (const auto& model : o.models) models.emplace_back(model_info(model));
   const std::string python = o.against.empty() ? "" : python_with_torch();
   if (!o.json) fmt::print("{}\n", machine());
-  if (o.markdown)
-    fmt::print("\n| model | batch | threads | laconic, images or words/s |{}\n|---|---|---|---|{}\n",
-               python.empty() ? "" : " PyTorch contiguous | PyTorch channels-last | ratio to the better (95 %) | MB, ours / PyTorch |",
-               python.empty() ? "" : "---|---|---|---|");
+  const auto reads_text = [](const ModelInfo& model) { return model.reads_text(); };
+  const bool images = !std::all_of(models.begin(), models.end(), reads_text);
+  const bool text = std::any_of(models.begin(), models.end(), reads_text);
+  if (o.markdown) fmt::print("\n{}\n", head(!python.empty(), images, text));
   nlohmann::json all = nlohmann::json::array();
   for (const ModelInfo& model : models)
     for (int batch : o.batches)
       for (int threads : o.threads) {
         const Result r = measure(o, model, batch, threads, python);
         all.push_back(to_json(r));
-        if (!o.json) fmt::print("{}\n", row(r, o.markdown));
+        if (!o.json) fmt::print("{}\n", row(r, o.markdown, images));
         std::fflush(stdout);
       }
   if (o.json) fmt::print("{}\n", all.size() == 1 ? all[0].dump() : nlohmann::json{{"results", all}}.dump());

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/compare/options.h"
+#include "compress/make_codec.h"
 #include "core/error.h"
 #include "dist/sync/allreduce.h"
 
@@ -58,6 +59,7 @@ std::optional<dist::Replay> bound_of(const LayerTimes& times, const std::string&
   try {
     auto json = nlohmann::json::parse(plan);
     if (json.contains("plan")) json = nlohmann::json(json["plan"]);
+    const auto codec = compress::make_codec(json.value("codec", "none"));
     for (const auto& bucket : json.at("buckets")) {
       const auto names = bucket.at("parameters").get<std::vector<std::string>>();
       const bool chunk = bucket.contains("rows");
@@ -80,7 +82,7 @@ std::optional<dist::Replay> bound_of(const LayerTimes& times, const std::string&
           const auto algorithm = dist::algorithm_from(bucket.at("algorithm").get<std::string>());
           if (!algorithm) return std::nullopt;
           // As one piece: all of a ring's pieces wait for the same latency together.
-          const auto cost = dist::allreduce_cost(algorithm->first, e.workers, bytes, algorithm->second);
+          const auto cost = dist::allreduce_cost(algorithm->first, e.workers, bytes, algorithm->second, 1, codec.get());
           if (!cost) return std::nullopt;
           m.link_seconds = cost->bytes / bytes_per_second;
           m.delay_seconds = cost->messages * latency;

@@ -13,15 +13,30 @@ bool has_avx512() {
 #endif
 }
 
-bool is_allowed = true;
+bool has_avx2() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+         __builtin_cpu_supports("popcnt");
+#else
+  return false;
+#endif
+}
+
+bool avx512_allowed = true, avx2_allowed = true;
 
 }  // namespace
 
 bool use_avx512() {
   static const bool has = has_avx512();
-  return has && is_allowed;
+  return has && avx512_allowed;
 }
 
-void allow_avx512(bool allowed) { is_allowed = allowed; }
+bool use_avx2() {
+  static const bool has = has_avx2();
+  return has && avx2_allowed;
+}
+
+void allow_avx512(bool allowed) { avx512_allowed = allowed; }
+void allow_avx2(bool allowed) { avx2_allowed = allowed; }
 
 }  // namespace laconic::compress::cpu

@@ -96,6 +96,21 @@ LACONIC_AVX512 std::uint64_t unpack_indices_avx512(const std::byte* from, const 
 
 }  // namespace
 
+std::byte* pack(const std::uint32_t* numbers, std::size_t count, unsigned width, std::byte* to) {
+  const std::uint64_t mask = (std::uint64_t{1} << width) - 1;
+  std::uint64_t held = 0;
+  unsigned bits = 0;
+  for (std::size_t j = 0; j < count; ++j) {
+    held |= (numbers[j] & mask) << bits;
+    bits += width;
+    if (bits < 32) continue;
+    std::memcpy(to, &held, 4);
+    to += 4, held >>= 32, bits -= 32;
+  }
+  std::memcpy(to, &held, (bits + 7) / 8);
+  return to + (bits + 7) / 8;
+}
+
 void unpack(const std::byte* from, [[maybe_unused]] const std::byte* end, unsigned width, std::size_t count,
             std::uint32_t* numbers) {
 #if defined(__x86_64__)

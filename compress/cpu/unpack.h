@@ -2,10 +2,19 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Reading the index codings of compress/sparse_message.h, one block of at most 128 at a time.
+/// Numbers of any width in a row: the index codings of compress/sparse_message.h and codecs of few bits, one block of
+/// at most 128 at a time.
 namespace laconic::compress::cpu {
 
 inline constexpr std::size_t kBlock = 128;
+
+/// Bytes of `count` numbers of `width` bits in blocks of kBlock, each filled up to a byte.
+inline std::size_t packed_bytes(std::size_t count, unsigned width) {
+  return count / kBlock * (kBlock / 8) * width + (count % kBlock * width + 7) / 8;
+}
+
+/// The low `width` bits (0 to 32) of each number, lowest first, filled up to a byte. Returns the end.
+std::byte* pack(const std::uint32_t* numbers, std::size_t count, unsigned width, std::byte* to);
 
 /// The first `count` numbers of `width` bits (0 to 32), lowest bits first. Reads (count width + 7) / 8 bytes at `from`
 /// and nothing at or after `end`; writes 128 numbers, those after `count` undefined.

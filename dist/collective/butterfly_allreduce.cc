@@ -121,9 +121,9 @@ Task<> coded_butterfly(Communicator& comm, Slice<float> x, Hops hops) {
     for (int b = 0; b < p; ++b) hop.read(payloads[static_cast<std::size_t>(b)], r + 1, block(b));
     co_return;
   }
-  Scratch<float> inbox(comm, halving.longest(x), x.device());
   if (halving.paired) {
-    const Slice<float> theirs = inbox.first(x.size());
+    Scratch<float> inbox(comm, x.size(), x.device());
+    const Slice<float> theirs = inbox.slice();
     co_await hop.recv(r - 1, theirs);
     co_await add(comm, x, theirs);
   }
@@ -132,10 +132,9 @@ Task<> coded_butterfly(Communicator& comm, Slice<float> x, Hops hops) {
     const int range = v & ~(2 * half - 1);
     const int keep = range + (v & half), give = range + (~v & half);
     const int partner = halving.rank_of(v ^ half);
-    const Slice<float> mine = halving.blocks(x, keep, half), theirs = inbox.first(mine.size());
+    const Slice<float> mine = halving.blocks(x, keep, half);
     hop.load(halving.blocks(x, give, half), step++, r);
-    co_await hop.swap(partner, partner, theirs);
-    co_await add(comm, mine, theirs);
+    co_await hop.swap_add(partner, partner, mine);
   }
   hop.load(block(v), step, r);
   hop.settle(block(v));

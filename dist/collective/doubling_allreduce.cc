@@ -33,13 +33,13 @@ Task<> doubling_allreduce(Communicator& comm, Slice<float> x, Hops hops) {
   const auto rank_of = [&](int w) { return w < extra ? 2 * w + 1 : w + extra; };
   for (int s = 0; s < steps; ++s) {
     const int bit = 1 << s, partner = rank_of(v ^ bit), first_of_equals = rank_of(v & ~(bit - 1));
-    hop.load(x, s + 1, first_of_equals);
+    hop.load(x, s + 1, first_of_equals, s > 0);
     hop.settle(x);
     co_await hop.swap(partner, partner, theirs);
     co_await add(comm, x, theirs);
   }
   if (extra > 0) {  // everyone settles on what those who sat out will decode
-    hop.load(x, steps + 1, rank_of(0));
+    hop.load(x, steps + 1, rank_of(0), true);
     hop.settle(x);
     if (paired) co_await hop.send(r - 1);
   }

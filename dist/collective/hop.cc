@@ -4,10 +4,22 @@
 #include <cstring>
 #include <utility>
 
+#include "core/cpu/simd.h"
 #include "core/dispatch.h"
 #include "dist/collective/reduce.h"
 
 namespace laconic::dist {
+namespace {
+
+/// lost: in, what was decoded; out, what decoding has left of x. What is no number leaves nothing: it would stay.
+LACONIC_MULTIVERSION void subtract_loop(const float* LACONIC_RESTRICT x, float* LACONIC_RESTRICT lost, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float left = x[i] - lost[i];
+    lost[i] = left - left == 0.0f ? left : 0.0f;
+  }
+}
+
+}  // namespace
 
 double wire_bytes(const compress::Codec* codec, double bytes, int blocks) {
   if (codec == nullptr) return bytes;
@@ -31,24 +43,34 @@ Hop::~Hop() {
   comm_.count_buffer(-2 * static_cast<std::ptrdiff_t>(room_));
 }
 
-void Hop::load(Slice<float> x, int hop, int rank) {
+void Hop::load(Slice<float> x, int hop, int rank, bool alike) {
   plain_ = x;
   if (hops_.codec == nullptr) return;
   compress::Key key = hops_.key;
   key.hop += static_cast<std::uint32_t>(hop);
   key.rank += static_cast<std::uint32_t>(rank);
+  const bool feedback = !hops_.lost.empty() && !alike;
+  if (feedback) add_in_place(x, lost_of(x));
   out_.clear();
   hops_.codec->encode(x, key, out_);
+  if (!feedback) return;
+  const Slice<float> lost = lost_of(x);
+  hops_.codec->decode(out_.slice(), lost);
+  on_device(x.device(), [&] { subtract_loop(x.data(), lost.data(), x.size()); });
+}
+
+Slice<float> Hop::lost_of(Slice<float> x) const {
+  return hops_.lost.sub(static_cast<std::size_t>(x.data() - hops_.of), x.size());
 }
 
 void Hop::settle(Slice<float> x) const {
   if (hops_.codec != nullptr) hops_.codec->decode(out_.slice(), x);
 }
 
-void Hop::decode(int from, std::size_t came, Slice<float> x) {
+void Hop::decode(int from, std::size_t came, Slice<float> x, bool add) {
   in_.resize(came);
   try {
-    hops_.codec->decode(in_.slice(), x);
+    add ? hops_.codec->decode_add(in_.slice(), x) : hops_.codec->decode(in_.slice(), x);
   } catch (const DataError& e) {
     throw CommError(concat("rank ", comm_.rank(), " cannot read what rank ", from, " sent: ", e.what()));
   }
@@ -65,6 +87,17 @@ Task<> Hop::swap(int to, int from, Slice<float> x) {
   const Transfer sending = comm_.send(to, out);
   const std::size_t came = co_await receiving;
   decode(from, came, x);  // if this throws, ~Hop cancels the other
+  co_await sending;
+}
+
+Task<> Hop::swap_add(int to, int from, Slice<float> x) {
+  in_.resize(room_);
+  const Slice<std::byte> in = in_.slice(), out = out_.slice();
+  const Transfer receiving = comm_.recv(from, in);
+  const Transfer sending = comm_.send(to, out);
+  const std::size_t came = co_await receiving;
+  decode(from, came, x, true);
+  co_await comm_.work(static_cast<double>(x.size_bytes()) * kAddSecondsPerByte);
   co_await sending;
 }
 

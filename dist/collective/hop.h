@@ -11,6 +11,11 @@ namespace laconic::dist {
 struct Hops {
   const compress::Codec* codec = nullptr;  ///< null: plain floats. Outlives the operation
   compress::Key key{};                     ///< seed, step, operation; the collective adds its hop and rank
+  /// Error feedback: what this rank's encoding has lost of each element so far, and where the vector lies that is being
+  /// summed, element by element beside it. Added before the element is encoded again, in this operation or the next, so
+  /// that nothing is lost for good. Empty: none. Outlives the operation.
+  Slice<float> lost{};
+  const float* of = nullptr;
 };
 
 /// What x, so many bytes of plain floats, is expected to be on the wire when it travels as so many nearly equal blocks.
@@ -32,12 +37,15 @@ class Hop {
   Hop(const Hop&) = delete;
   Hop& operator=(const Hop&) = delete;
 
-  /// x is what goes out next. `rank`: of the key; who must come to the same bytes names the same one.
-  void load(Slice<float> x, int hop, int rank);
+  /// x is what goes out next. `rank`: of the key; who must come to the same bytes names the same one, and says so by
+  /// `alike`: what this rank has lost is nobody else's, so it is left out. Else x becomes x + what was lost of it.
+  void load(Slice<float> x, int hop, int rank, bool alike = false);
   /// x, which was just loaded, becomes what its receivers decode.
   void settle(Slice<float> x) const;
   /// What was loaded goes to one rank while `x` comes from another.
   Task<> swap(int to, int from, Slice<float> x);
+  /// The same, but what comes is added to x. With a codec only.
+  Task<> swap_add(int to, int from, Slice<float> x);
   Task<> send(int to);
   Task<> recv(int from, Slice<float> x);
   /// The bytes that came last, which were decoded to x, go out next.
@@ -49,7 +57,8 @@ class Hop {
   void read(Slice<const std::byte> payload, int from, Slice<float> x);
 
  private:
-  void decode(int from, std::size_t came, Slice<float> x);
+  void decode(int from, std::size_t came, Slice<float> x, bool add = false);
+  Slice<float> lost_of(Slice<float> x) const;
 
   Communicator& comm_;
   const Hops hops_;

@@ -58,17 +58,15 @@ Task<> coded_ring_of_piece(Communicator& comm, Slice<float> x, int j, int P, Hop
   const int N = comm.size(), r = comm.rank(), left = (r + N - 1) % N, right = (r + 1) % N;
   const auto block = [&](int b) { return ring_block(x, (b + N) % N, N, j, P); };
   hops.key.hop += static_cast<std::uint32_t>(j * N);  // N of every piece
-  Scratch<float> inbox(comm, longest_of(x, N, P), x.device());
   Hop hop(comm, hops, longest_of(x, N, P), x.device());
   const auto keep = [&](int b) {
     if (payloads) copy(hop.payload(), (*payloads)[static_cast<std::size_t>((b + N) % N * P + j)]);
   };
 
   for (int s = 0; s < N - 1; ++s) {
-    const Slice<float> mine = block(r - s - 1), theirs = inbox.first(mine.size());
+    const Slice<float> mine = block(r - s - 1);
     hop.load(block(r - s), s, r);
-    co_await hop.swap(right, left, theirs);
-    co_await add(comm, mine, theirs);
+    co_await hop.swap_add(right, left, mine);
   }
   hop.load(block(r + 1), N - 1, r);
   hop.settle(block(r + 1));

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "compress/make_codec.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/doubling_allreduce.h"
 #include "dist/collective/hierarchical_allreduce.h"
@@ -13,16 +14,16 @@
 namespace laconic::dist {
 namespace {
 
-Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket) {
+Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops) {
   switch (bucket.algorithm) {
     case Algorithm::butterfly:
-      return butterfly_allreduce(comm, x);
+      return butterfly_allreduce(comm, x, hops);
     case Algorithm::ring:
-      return ring_allreduce(comm, x, {.count = bucket.pieces});
+      return ring_allreduce(comm, x, {.count = bucket.pieces}, hops);
     case Algorithm::doubling:
-      return doubling_allreduce(comm, x);
+      return doubling_allreduce(comm, x, hops);
     case Algorithm::hierarchical:
-      return hierarchical_allreduce(comm, x, bucket.group);
+      return hierarchical_allreduce(comm, x, bucket.group, hops);
     case Algorithm::mpi:
       return native_allreduce(comm, x);
   }
@@ -31,16 +32,17 @@ Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket) {
 
 }  // namespace
 
-std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group, int pieces) {
+std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group, int pieces,
+                                   const compress::Codec* codec) {
   switch (algorithm) {
     case Algorithm::butterfly:
-      return butterfly_allreduce_cost(N, bytes);
+      return butterfly_allreduce_cost(N, bytes, codec);
     case Algorithm::ring:
-      return ring_allreduce_cost(N, bytes, {.count = pieces});
+      return ring_allreduce_cost(N, bytes, {.count = pieces}, codec);
     case Algorithm::doubling:
-      return doubling_allreduce_cost(N, bytes);
+      return doubling_allreduce_cost(N, bytes, codec);
     case Algorithm::hierarchical:
-      return hierarchical_allreduce_cost(N, bytes, group);
+      return hierarchical_allreduce_cost(N, bytes, group, codec);
     case Algorithm::mpi:
       return std::nullopt;
   }
@@ -49,10 +51,11 @@ std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int
 
 std::optional<double> bytes_of_step(const Plan& plan, int N) {
   if (N == 1) return 0;
+  const auto codec = compress::make_codec(plan.codec);
   double bytes = 0;
   for (const Bucket& b : plan.buckets) {
     const double size = static_cast<double>(b.elements) * sizeof(float);
-    const std::optional<Cost> cost = allreduce_cost(b.algorithm, N, size, b.group, b.pieces);
+    const std::optional<Cost> cost = allreduce_cost(b.algorithm, N, size, b.group, b.pieces, codec.get());
     if (!cost) return std::nullopt;
     bytes += cost->all_bytes;
   }
@@ -62,7 +65,14 @@ std::optional<double> bytes_of_step(const Plan& plan, int N) {
 AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options)
     : BucketSync(arena, engine, std::move(plan), "allreduce", options.overlap, engine.size(), options.mean),
       update_(std::move(update)),
+      seed_(options.seed),
+      codec_(compress::make_codec(this->plan().codec)),
       buffers_(this->plan().buckets.size()) {
+  require<UsageError>(codec_ == nullptr || !this->plan().has(Algorithm::mpi),
+                      "MPI's own allreduce adds floats, and knows no codec (--allreduce mpi): take ring, or leave out "
+                      "--codec");
+  if (codec_ && options.feedback && engine.size() > 1)
+    lost_ = Tensor::zeros({arena.size()}, DType::f32, arena.gradients().device());
   if (engine.size() > 1 && this->plan().has(Algorithm::mpi))
     engine.run("preparing MPI's allreduce", [this](Communicator& comm) {
       return prepare_native(comm, first_slot(), static_cast<int>(this->plan().buckets.size()));
@@ -98,11 +108,24 @@ void AllreduceSync::scatter(std::size_t b) {
   buffers_[b] = {};
 }
 
+/// Codecs that round at random do so by step and bucket.
+Hops AllreduceSync::hops(std::size_t b, Slice<float> x) const {
+  Hops hops{.codec = codec_.get(),
+            .key = {.seed = seed_,
+                    .step = static_cast<std::uint64_t>(context_of(b).step),
+                    .operation = static_cast<std::uint32_t>(b)}};
+  if (lost_.defined()) {
+    hops.lost = lost_.slice().sub(static_cast<std::size_t>(bucket(b).offset), x.size());
+    hops.of = x.data();
+  }
+  return hops;
+}
+
 Operation AllreduceSync::exchange(std::size_t b) {
   const Bucket& bucket = this->bucket(b);
   const Slice<float> x = gathered(b);
   return {.name = "allreduce " + bucket.name,
-          .body = [x, &bucket](Communicator& comm) { return allreduce(comm, x, bucket); }};
+          .body = [x, &bucket, hops = hops(b, x)](Communicator& comm) { return allreduce(comm, x, bucket, hops); }};
 }
 
 void AllreduceSync::arrived(std::size_t b) {
@@ -115,6 +138,19 @@ void AllreduceSync::arrived(std::size_t b) {
 void AllreduceSync::end_step(StepStats& stats) {
   BucketSync::end_step(stats);
   stats.buffer_bytes_peak += copied_bytes_peak_;
+}
+
+void AllreduceSync::save(StateDict& state) const {
+  if (lost_.defined()) state.set("codec.lost", lost_);
+}
+
+void AllreduceSync::load(const StateDict& state) {
+  if (!lost_.defined()) return;
+  const Tensor& stored = state.at("codec.lost");
+  require<DataError>(stored.dtype() == DType::f32 && stored.elements() == lost_.elements(), "codec.lost holds ",
+                     stored.elements(), " values of ", stored.dtype(), " where the model has ", lost_.elements(),
+                     " of f32 (--resume): take a checkpoint of this model");
+  lost_.copy_from(stored);
 }
 
 }  // namespace laconic::dist

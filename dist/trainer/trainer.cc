@@ -93,13 +93,20 @@ void Trainer::make_strategy() {
   const dist::SparseMethod* method = dist::sparse_method(o_.sync);
   require<UsageError>(method != nullptr || !plan_.sparse(), "the plan sends a choice of some parameters, and --sync ",
                       o_.sync, " sends all of them (--plan): take the strategy that it was made for");
+  require<UsageError>(plan_.codec == "none" || o_.sync == "allreduce", "sums of --sync ", o_.sync,
+                      " pass through no codec, and the plan's is ", plan_.codec,
+                      " (--codec): leave it out, or take --sync allreduce");
+  require<UsageError>(plan_.codec != "none" || !o_.codec_feedback,
+                      "without a codec nothing is lost (--codec-feedback): add --codec, or leave it out");
   if (o_.sync == "none") {
     strategy_ = std::make_unique<dist::NoSync>(*arena_, update);
     return;
   }
   if (o_.sync == "allreduce") {
     strategy_ = std::make_unique<dist::AllreduceSync>(
-        *arena_, worker_.engine, plan_, update, dist::AllreduceSync::Options{.mean = o_.mean, .overlap = o_.overlap});
+        *arena_, worker_.engine, plan_, update,
+        dist::AllreduceSync::Options{
+            .mean = o_.mean, .overlap = o_.overlap, .seed = o_.seed, .feedback = o_.codec_feedback});
     return;
   }
   if (const dist::ServerMethod* server = dist::server_method(o_.sync)) return make_server_strategy(*server, update);
@@ -227,6 +234,7 @@ RunInfo Trainer::info() const {
                   : o_.sync != "allreduce"    ? o_.sync
                   : o_.plan_file.empty() ? concat("allreduce, ", dist::allreduce_text(o_.plan))
                                          : concat("allreduce by ", o_.plan_file);
+  if (plan_.codec != "none") info.strategy += concat(", ", plan_.codec, o_.codec_feedback ? " with feedback" : "");
   if ((o_.sync == "allreduce" || method || server) && o_.overlap != dist::Overlap::forward)
     info.strategy += o_.overlap == dist::Overlap::none ? ", no overlap" : ", overlap with backward only";
   info.transport = dist::ranks_under_mpirun() > 0 ? "mpi" : "threads";

@@ -46,6 +46,7 @@ struct TrainerOptions {
   std::int64_t ledger_every = 0;           ///< of those: measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan{};
   std::string plan_file{};                 ///< what travels how, instead of by `plan` (JSON, as plan().json())
+  bool codec_feedback = false;             ///< of plan.codec: what a rank's encoding loses it adds when it encodes the element again
   dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
   bool mean = true;                        ///< --reduce mean: gradients are divided by the number of workers
   int threads = 1;                         ///< kernel threads of this worker

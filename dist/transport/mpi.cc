@@ -37,14 +37,14 @@ void check(int code, const char* call) {
 
 class MpiTransport final : public Transport, public NativeCollectives {
  public:
-  MpiTransport() {
+  explicit MpiTransport(std::optional<int> type_of_service) {
     send_without_asking();
     int provided = 0;
     // The engine lets one thread in at a time: mostly its own, now and then the compute thread.
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     require<CommError>(provided >= MPI_THREAD_SERIALIZED,
                        "mpi: this library lets one thread only use it. Install one built with thread support.");
-    watch_ = std::make_unique<SocketWatch>();  // before this rank first talks to another
+    watch_ = std::make_unique<SocketWatch>(type_of_service);  // before this rank first talks to another
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &notes_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
@@ -291,6 +291,8 @@ class MpiTransport final : public Transport, public NativeCollectives {
 
 bool mpi_built_in() { return true; }
 
-std::unique_ptr<Transport> make_mpi_transport() { return std::make_unique<MpiTransport>(); }
+std::unique_ptr<Transport> make_mpi_transport(std::optional<int> type_of_service) {
+  return std::make_unique<MpiTransport>(type_of_service);
+}
 
 }  // namespace laconic::dist

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "dist/transport/transport.h"
 
@@ -11,7 +12,8 @@ bool mpi_built_in();  ///< whether this build has MPI
 /// make, use and destroy it on one thread (the engine's). Every receive names its source and tag (the slot).
 /// With no transfer pending wait() sleeps. While some are: if all ranks are reached over TCP it sleeps on Open MPI's
 /// own sockets (socket_watch.h); else (shared memory has nothing to sleep on) it tests in bursts, yielding in between.
+/// `type_of_service`: what the IP headers of those connections carry; none: left alone.
 /// Throws UsageError if the build has no MPI, CommError if MPI does not start.
-std::unique_ptr<Transport> make_mpi_transport();
+std::unique_ptr<Transport> make_mpi_transport(std::optional<int> type_of_service = {});
 
 }  // namespace laconic::dist

@@ -4,7 +4,7 @@ namespace laconic::dist {
 
 bool mpi_built_in() { return false; }
 
-std::unique_ptr<Transport> make_mpi_transport() {
+std::unique_ptr<Transport> make_mpi_transport(std::optional<int>) {
   throw UsageError(
       "mpi: this program was started by mpirun but built without MPI. Install libopenmpi-dev and configure again, or "
       "use --workers N for threads of one process.");

@@ -46,7 +46,10 @@ std::vector<int> tcp_connections() {
 
 }  // namespace
 
-SocketWatch::SocketWatch() : epoll_(epoll_create1(EPOLL_CLOEXEC)), event_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+SocketWatch::SocketWatch(std::optional<int> type_of_service)
+    : type_of_service_(type_of_service),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      event_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   event.data.fd = event_;
@@ -65,6 +68,10 @@ int SocketWatch::look() {
     if (place != known_.end() && *place == fd) continue;
     known_.insert(place, fd);
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof kUnsentBytes);
+    if (type_of_service_) {  // of one family; the other refuses
+      setsockopt(fd, IPPROTO_IP, IP_TOS, &*type_of_service_, sizeof *type_of_service_);
+      setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &*type_of_service_, sizeof *type_of_service_);
+    }
     epoll_event event{};
     event.events = EPOLLIN | EPOLLOUT | EPOLLET;
     event.data.fd = fd;

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <vector>
 
 namespace laconic::dist {
@@ -10,8 +11,9 @@ namespace laconic::dist {
 /// last does not wait long. Used by one thread, but for wake().
 class SocketWatch {
  public:
-  /// Connections open now are somebody else's (mpirun's): they are never watched.
-  SocketWatch();
+  /// Connections open now are somebody else's (mpirun's): they are never watched. With a type of service every packet
+  /// of those that are watched carries it in its IP header, so that a network can act on it.
+  explicit SocketWatch(std::optional<int> type_of_service = {});
   ~SocketWatch();
   SocketWatch(const SocketWatch&) = delete;
   SocketWatch& operator=(const SocketWatch&) = delete;
@@ -23,6 +25,7 @@ class SocketWatch {
   void wake();  ///< ends the next sleep. From any thread.
 
  private:
+  const std::optional<int> type_of_service_;
   int epoll_ = -1, event_ = -1;
   std::vector<int> known_;  // sorted: descriptors seen, watched or not
   int watched_ = 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "compress/make_codec.h"
 #include "dist/collective/allgather.h"
 #include "dist/collective/allgatherv.h"
 #include "dist/collective/barrier.h"
@@ -18,6 +19,7 @@
 #include "dist/collective/doubling_allreduce.h"
 #include "dist/collective/hierarchical_allreduce.h"
 #include "dist/collective/native_allreduce.h"
+#include "dist/collective/pieces.h"
 #include "dist/collective/reduce_scatter.h"
 #include "dist/collective/ring_allgather.h"
 #include "dist/collective/ring_allreduce.h"
@@ -49,6 +51,20 @@ const Algorithm kAlgorithms[] = {
      [](int N, double bytes) { return doubling_allreduce_cost(N, bytes); }},
     {"hierarchical:2", [](Communicator& comm, Slice<float> x) { return hierarchical_allreduce(comm, x, 2); },
      [](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, 2); }}};
+
+template <Task<> (*allreduce)(Communicator&, Slice<float>, Hops)>
+Task<> through_a_codec(Communicator& comm, Slice<float> x) {
+  static const auto codec = compress::make_codec("qsgd:8:512");
+  return allreduce(comm, x, {.codec = codec.get(), .key = {.seed = 5, .step = 6}});
+}
+Task<> coded_ring(Communicator& comm, Slice<float> x, Hops hops) {
+  return ring_allreduce(comm, x, pieces_of(x.size_bytes(), comm.size()), hops);
+}
+Task<> coded_groups(Communicator& comm, Slice<float> x, Hops hops) { return hierarchical_allreduce(comm, x, 2, hops); }
+const Algorithm kCoded[] = {{"ring with a codec", through_a_codec<coded_ring>, nullptr},
+                            {"butterfly with a codec", through_a_codec<butterfly_allreduce>, nullptr},
+                            {"doubling with a codec", through_a_codec<doubling_allreduce>, nullptr},
+                            {"groups with a codec", through_a_codec<coded_groups>, nullptr}};
 
 /// What rank 0 of N threads gets: the same algorithm over the other transport.
 std::vector<float> over_threads(int N, const Algorithm& algorithm, std::size_t n) {
@@ -93,6 +109,18 @@ void allreduce_matches(Worker& w) {
           std::strchr(algorithm.name, ':') != nullptr ? 8.0 * w.size : 1e-6;  // uneven blocks of groups
       expect(sent[0] == cost.all_messages && std::abs(sent[1] - cost.all_bytes) <= slack, algorithm.name, " of ", n,
              ": sent ", sent[0], " messages and ", sent[1], " bytes, not ", cost.all_messages, " and ", cost.all_bytes);
+    }
+}
+
+/// Payloads of a codec, over MPI and over threads: the same bits.
+void codecs_match(Worker& w) {
+  for (const Algorithm& algorithm : kCoded)
+    for (std::size_t n : {std::size_t{0}, std::size_t{7}, std::size_t{1003}, std::size_t{300'001}}) {
+      std::vector<float> x = values_of(w.rank, n);
+      w.engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
+      const std::vector<float> threads = over_threads(w.size, algorithm, n);
+      expect(n == 0 || std::memcmp(threads.data(), x.data(), n * sizeof(float)) == 0, algorithm.name, " of ", n,
+             ": MPI and threads differ");
     }
 }
 
@@ -221,13 +249,13 @@ std::vector<float> trained(Engine& engine, const std::string& sync, const Sparse
   PlanOptions options{.sparse = dispatch_of(*sparse_method(sync), sparse)};
   RedSync::Options o = redsync_options(*sparse_method(sync), sparse, 4);
   o.rules.momentum = o.corrects ? 0.9f : 0.0f;
-  RedSync strategy(arena, engine, make_plan(arena.parameters(), options, engine.size()),
-                   [](Parameter& p, Rows, const StepContext& c) {
-                     for (std::int64_t i = 0; i < p.info.elements; ++i)
-                       p.value().data<float>()[i] -=
-                           static_cast<float>(c.lr * c.gradient_scale) * p.grad().data<float>()[i];
-                   },
-                   o.corrects ? arena.make_state() : Tensor(), o);
+  RedSync strategy(
+      arena, engine, make_plan(arena.parameters(), options, engine.size()),
+      [](Parameter& p, Rows, const StepContext& c) {
+        for (std::int64_t i = 0; i < p.info.elements; ++i)
+          p.value().data<float>()[i] -= static_cast<float>(c.lr * c.gradient_scale) * p.grad().data<float>()[i];
+      },
+      o.corrects ? arena.make_state() : Tensor(), o);
   for (int step = 1; step <= 12; ++step) {
     strategy.begin_step({.step = step, .lr = 0.1});
     for (auto p = arena.parameters().rbegin(); p != arena.parameters().rend(); ++p)
@@ -248,11 +276,16 @@ std::vector<float> trained(Engine& engine, const std::string& sync, const Sparse
 /// Over MPI and over threads the same bits, on all ranks.
 void sparse_strategies(Worker& w) {
   SparseOptions plain{.density = 0.02, .selector = "exact", .dense_below = 2000}, packed = plain, split = plain,
-                signs = plain;
+                                                                                  signs = plain;
   packed.delta = true, packed.selector = "sampled", split.split = true, signs.quantised = true;
   signs.warmup = Warmup::parse("dense:1", "");
-  for (const auto& [sync, sparse] : {std::pair{"redsync", plain}, {"redsync", packed}, {"redsync", split},
-                                     {"redsync", signs}, {"dgc", plain}, {"topk", split}, {"randomk", plain}}) {
+  for (const auto& [sync, sparse] : {std::pair{"redsync", plain},
+                                     {"redsync", packed},
+                                     {"redsync", split},
+                                     {"redsync", signs},
+                                     {"dgc", plain},
+                                     {"topk", split},
+                                     {"randomk", plain}}) {
     const std::vector<float> mine = trained(w.engine, sync, sparse);
     std::vector<float> local;
     const auto hub = std::make_shared<LocalHub>(w.size);
@@ -265,8 +298,8 @@ void sparse_strategies(Worker& w) {
         engine.drain();
       });
     for (auto& t : threads) t.join();
-    expect(local.size() == mine.size() && std::memcmp(local.data(), mine.data(), mine.size() * sizeof(float)) == 0, sync,
-           ": MPI and threads differ");
+    expect(local.size() == mine.size() && std::memcmp(local.data(), mine.data(), mine.size() * sizeof(float)) == 0,
+           sync, ": MPI and threads differ");
   }
 }
 
@@ -288,6 +321,7 @@ void scenario(const std::string& name, Worker& w) {
     w.engine.run("waiting in vain", barrier);
   } else {
     allreduce_matches(w);
+    codecs_match(w);
     many_in_flight(w);
     small_collectives(w);
     parts(w);

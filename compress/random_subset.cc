@@ -1,11 +1,11 @@
-#include "compress/draw.h"
+#include "compress/random_subset.h"
 
 #include <algorithm>
 #include <unordered_set>
 
 namespace laconic::compress {
 
-void draw(std::size_t n, std::size_t k, Random random, std::vector<std::uint32_t>& indices) {
+void random_subset(std::size_t n, std::size_t k, Random random, std::vector<std::uint32_t>& indices) {
   indices.clear();
   if (k > n / 16) {
     for (std::size_t i = 0; i < n && indices.size() < k; ++i)

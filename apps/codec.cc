@@ -1,0 +1,92 @@
+#include "apps/codec.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "apps/bench/bench.h"
+#include "apps/bench/select_data.h"
+#include "compress/lacc.h"
+#include "core/atomic_file.h"
+#include "core/error.h"
+
+namespace laconic {
+namespace {
+
+using compress::InceptionnMode;
+
+std::vector<std::byte> bytes_of(const std::string& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  require<DataError>(!error, path, " cannot be read (", error.message(), "): check the path");
+  std::vector<std::byte> bytes(size);
+  std::ifstream in(path, std::ios::binary);
+  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  require<DataError>(in.gcount() == static_cast<std::streamsize>(size), path,
+                     " could not be read to its end: check the disk");
+  return bytes;
+}
+
+void write(const std::string& path, const void* data, std::size_t bytes) {
+  AtomicFile file(path);
+  file.write(data, bytes);
+  file.commit();
+}
+
+int encode(const std::vector<std::string>& arguments) {
+  std::string mode = "bounded", tensor, in, out;
+  int exponent = -10;
+  CLI::App app("Writes the float32 values of a file with few bits each, no further off than a bound.",
+               "laconic codec encode");
+  app.add_option("--mode", mode,
+                 "bounded: keeps the bound; published: the paper's, which does not below 2^-7 [bounded]")
+      ->check(CLI::IsMember({"published", "bounded"}))
+      ->type_name("M");
+  app.add_option("--bound-exp", exponent, "the bound is 2^E [-10]")->type_name("E");
+  app.add_option("--tensor", tensor, "which one of a .safetensors file")->type_name("NAME");
+  app.add_option("in", in, "float32 values as they lie in memory, or a .safetensors file")->required()->type_name("IN");
+  app.add_option("out", out, "the file to write")->required()->type_name("OUT");
+  if (const auto done = parse_bench(app, arguments)) return *done;
+  const compress::Inceptionn codec(mode == "bounded" ? InceptionnMode::bounded : InceptionnMode::published, exponent);
+  const Tensor x = read_values(in, tensor);
+  compress::Bytes file;
+  compress::encode_lacc(codec, x.slice(), file);
+  write(out, file.data(), file.size());
+  fmt::print("{}: {} values in {} bytes, {:.2f} times smaller\n", out, x.elements(), file.size(),
+             static_cast<double>(x.bytes()) / static_cast<double>(file.size()));
+  return 0;
+}
+
+int decode(const std::vector<std::string>& arguments) {
+  std::string in, out;
+  CLI::App app("Writes the values of a file of codec encode as float32.", "laconic codec decode");
+  app.add_option("in", in, "a file of codec encode")->required()->type_name("IN");
+  app.add_option("out", out, "the file to write")->required()->type_name("OUT");
+  if (const auto done = parse_bench(app, arguments)) return *done;
+  const std::vector<std::byte> file = bytes_of(in);
+  const compress::LaccHeader header = compress::lacc_header(slice(file), in);
+  std::vector<float> x(header.count);
+  compress::decode_lacc(slice(file), slice(x), in);
+  write(out, x.data(), x.size() * sizeof(float));
+  fmt::print("{}: {} values, {} with a bound of 2^{}\n", out, x.size(), to_string(header.mode), header.exponent);
+  return 0;
+}
+
+}  // namespace
+
+int codec(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
+    fmt::print(
+        "Usage: laconic codec encode [--mode bounded|published] [--bound-exp -10] IN OUT\n"
+        "       laconic codec decode IN OUT\n"
+        "Files of float32 with INCEPTIONN's error-bounded codec; each tells its options with --help.\n");
+    return 0;
+  }
+  if (arguments[0] == "encode") return encode({arguments.begin() + 1, arguments.end()});
+  if (arguments[0] == "decode") return decode({arguments.begin() + 1, arguments.end()});
+  throw UsageError("unknown action '" + arguments[0] + "' (laconic codec): there are encode, decode");
+}
+
+}  // namespace laconic

@@ -1,0 +1,53 @@
+#include "apps/option_family.h"
+
+namespace laconic {
+namespace {
+
+constexpr const char* kGroup = "Codecs (--sync allreduce)";
+/// What INCEPTIONN's network card knows packets to be compressed by (its section VI-B).
+constexpr int kCodecTypeOfService = 0x28;
+
+/// 0 to 255, also as 0x28; none is -1.
+int type_of_service(const std::string& text, const std::string& option) {
+  if (text == "none") return -1;
+  const bool hex = text.rfind("0x", 0) == 0;
+  int value = -1;
+  const char* const end = text.data() + text.size();
+  const auto result = std::from_chars(text.data() + (hex ? 2 : 0), end, value, hex ? 16 : 10);
+  if (result.ec != std::errc() || result.ptr != end || value < 0 || value > 255)
+    refuse("'" + text + "' is no type of service", option, "give a byte, as 0x28, or none");
+  return value;
+}
+
+void add_options(OptionAdder& add, TrainOptions& o) {
+  add.group(kGroup);
+  add.value("--codec", "NAME",
+            "what sums pass through on every hop: none, fp16, bf16,\n"
+            "trunc:BITS (that are cut off), inceptionn:2^E (the error\n"
+            "bound), inceptionn-published:2^E, qsgd:BITS:BUCKET,\n"
+            "terngrad, snappy, lz4, identity [none]",
+            [&o](const std::string& text, const std::string&) { dist::set_codec(o.plan, text); });
+  add.flag("--codec-feedback", o.codec_feedback, "what encoding loses is added when it encodes again");
+  add.value(
+      "--tos", "none|BYTE", "IP type of service of the packets between MPI processes\n[none; with a codec 0x28]",
+      [&o](const std::string& text, const std::string& option) { o.type_of_service = type_of_service(text, option); });
+}
+
+void settle(const CLI::App&, TrainOptions& o) {
+  const bool codec = o.plan.codec != "none";
+  if (codec && o.sync != "allreduce")
+    refuse("--sync " + o.sync + " adds up nothing that could pass through it", "--codec",
+           "leave it out, or take --sync allreduce");
+  if (codec && dist::allreduce_text(o.plan) == "mpi")
+    refuse("MPI's own allreduce adds floats, and knows no codec", "--codec", "leave it out, or take --allreduce ring");
+  if (o.codec_feedback && !codec && o.plan_file.empty() && !o.resume)
+    refuse("without a codec nothing is lost", "--codec-feedback", "add --codec, or leave it out");
+  if (!o.type_of_service && codec) o.type_of_service = kCodecTypeOfService;
+  if (o.type_of_service == -1) o.type_of_service.reset();
+}
+
+}  // namespace
+
+OptionFamily codec_options() { return {{}, add_options, settle}; }
+
+}  // namespace laconic

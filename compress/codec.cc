@@ -1,0 +1,16 @@
+#include "compress/codec.h"
+
+#include "core/dispatch.h"
+
+namespace laconic::compress {
+
+void Codec::decode_add(Slice<const std::byte> payload, Slice<float> x) const {
+  const Storage storage(x.size_bytes(), x.device());
+  const Slice<float> addend(reinterpret_cast<float*>(storage.data()), x.size(), x.device());
+  decode(payload, addend);
+  on_device(x.device(), [&] {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += addend[i];
+  });
+}
+
+}  // namespace laconic::compress

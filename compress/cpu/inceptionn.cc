@@ -1,0 +1,152 @@
+#include "compress/cpu/inceptionn.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "compress/cpu/isa.h"
+
+namespace laconic::compress::cpu {
+namespace {
+
+constexpr std::size_t kPair = 2 * kGroup;
+constexpr std::size_t kMargin = 4;  // what the portable decoder reads past a group
+
+constexpr std::uint32_t kSign = 0x80000000u;
+constexpr std::uint8_t kBytes[4] = {0, 1, 2, 4};  // of a payload, by tag
+
+std::size_t payload_bytes(std::uint32_t tags) {
+  return static_cast<std::size_t>(std::popcount(tags) + std::popcount(tags & 0xAAAA) +
+                                  std::popcount(tags & tags >> 1 & 0x5555));
+}
+
+std::uint32_t tags_at(const std::byte* p) {
+  std::uint16_t tags;
+  std::memcpy(&tags, p, sizeof tags);
+  return tags;
+}
+
+/// Without branches on the values: gradients would be mispredicted at every third.
+template <bool kTruncate>
+std::byte* encode_group(const InceptionnRule& r, const float* x, std::byte* to) {
+  std::uint32_t tags = 0;
+  std::byte* payload = to + 2;
+  const float scales[4] = {0, r.scale8, r.scale16, 0};
+  for (std::size_t i = 0; i < kGroup; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(x[i]), magnitude = bits & ~kSign;
+    const unsigned tag =
+        unsigned{magnitude >= r.skip} + unsigned{magnitude >= r.eight} + unsigned{magnitude >= r.sixteen};
+    const std::uint32_t whole = 0 - std::uint32_t{tag == 3};
+    const float scaled = std::bit_cast<float>(magnitude & ~whole) * scales[tag];
+    const auto q = static_cast<std::uint32_t>(kTruncate ? static_cast<long>(scaled) : std::lrintf(scaled));
+    const std::uint32_t word = (q | (bits & kSign) >> ((32 - 8 * tag) & 31)) & ~whole;
+    const std::uint32_t out = word | (bits & whole);
+    std::memcpy(payload, &out, sizeof out);
+    payload += kBytes[tag];
+    tags |= tag << 2 * i;
+  }
+  const auto low = static_cast<std::uint16_t>(tags);
+  std::memcpy(to, &low, sizeof low);
+  return payload;
+}
+
+/// Reads up to kMargin bytes after the group.
+const std::byte* decode_group(const InceptionnRule& r, const std::byte* from, const float* addend, float* x) {
+  const std::uint32_t tags = tags_at(from);
+  const std::byte* payload = from + 2;
+  constexpr std::uint32_t kThere[4] = {0, ~0u, ~0u, ~0u};
+  constexpr unsigned kShift[4] = {0, 24, 16, 0};
+  const float steps[4] = {0, 0x1p-24f / r.scale8, 0x1p-16f / r.scale16, 0};
+  for (std::size_t i = 0; i < kGroup; ++i) {
+    const unsigned tag = tags >> 2 * i & 3;
+    std::uint32_t bits;
+    std::memcpy(&bits, payload, sizeof bits);
+    payload += kBytes[tag];
+    // The sign is where it belongs; what comes after it is exact as an integer and as a float.
+    bits = bits << kShift[tag] & kThere[tag];
+    const float value = static_cast<float>(static_cast<std::int32_t>(bits & ~kSign)) * steps[tag];
+    const std::uint32_t coded = std::bit_cast<std::uint32_t>(value) | (bits & kSign);
+    const float y = std::bit_cast<float>(tag == 3 ? bits : coded);
+    x[i] = addend ? addend[i] + y : y;
+  }
+  return payload;
+}
+
+/// What is left at the end of a message: every length is checked, and nothing at or after `end` is read.
+const std::byte* decode_rest(const InceptionnRule& rule, const std::byte* from, const std::byte* end, std::size_t n,
+                             const float* addend, float* x) {
+  for (std::size_t i = 0; i < n; i += kGroup) {
+    const auto left = static_cast<std::size_t>(end - from);
+    if (left < 2) return nullptr;
+    const std::uint32_t tags = tags_at(from);
+    const std::size_t bytes = 2 + payload_bytes(tags), count = std::min(kGroup, n - i);
+    if (left < bytes || (count < kGroup && tags >> 2 * count != 0)) return nullptr;
+    std::byte group[kLongestGroup + kMargin] = {};
+    std::memcpy(group, from, bytes);
+    float values[kGroup], sum[kGroup];
+    if (addend) std::memcpy(values, addend + i, count * sizeof(float)), std::fill(values + count, values + kGroup, 0.f);
+    decode_group(rule, group, addend ? values : nullptr, sum);
+    std::memcpy(x + i, sum, count * sizeof(float));
+    from += bytes;
+  }
+  return from;
+}
+
+template <bool kTruncate>
+std::byte* encode_all(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
+  for (std::size_t i = 0; i < n; i += kGroup) to = encode_group<kTruncate>(rule, x + i, to);
+  return to;
+}
+
+}  // namespace
+
+std::byte* encode_inceptionn_portable(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
+  return rule.truncate ? encode_all<true>(rule, x, n, to) : encode_all<false>(rule, x, n, to);
+}
+
+std::size_t decode_inceptionn_portable(const InceptionnRule& rule, const std::byte*& from, const std::byte* end,
+                                       std::size_t n, const float* addend, float* x) {
+  std::size_t i = 0;
+  for (; n - i >= kGroup && static_cast<std::size_t>(end - from) >= kLongestGroup + kMargin; i += kGroup)
+    from = decode_group(rule, from, addend ? addend + i : nullptr, x + i);
+  return i;
+}
+
+std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
+  const auto encode = use_avx512() ? encode_inceptionn_avx512
+                      : use_avx2() ? encode_inceptionn_avx2
+                                   : encode_inceptionn_portable;
+  const std::size_t whole = n / kPair * kPair, rest = n - whole;
+  to = encode(rule, x, whole, to);
+  if (rest == 0) return to;
+  float values[kPair] = {};
+  std::memcpy(values, x + whole, rest * sizeof(float));
+  std::byte groups[2 * kLongestGroup];
+  const std::byte* end = encode(rule, values, kPair, groups);
+  if (rest <= kGroup) end -= 2;  // the second group is nothing but its tags
+  std::memcpy(to, groups, static_cast<std::size_t>(end - groups));
+  return to + (end - groups);
+}
+
+const std::byte* decode_inceptionn(const InceptionnRule& rule, const std::byte* from, const std::byte* end,
+                                   std::size_t n, const float* addend, float* x) {
+  const auto decode = use_avx512() ? decode_inceptionn_avx512
+                      : use_avx2() ? decode_inceptionn_avx2
+                                   : decode_inceptionn_portable;
+  const std::size_t done = decode(rule, from, end, n, addend, x);
+  return decode_rest(rule, from, end, n - done, addend ? addend + done : nullptr, x + done);
+}
+
+const std::byte* decode_add_encode_inceptionn(const InceptionnRule& rule, const std::byte* from, const std::byte* end,
+                                              std::size_t n, const float* addend, std::byte*& to) {
+  alignas(64) float tile[kInceptionnTile];
+  for (std::size_t i = 0; i < n && from; i += kInceptionnTile) {
+    const std::size_t count = std::min(kInceptionnTile, n - i);
+    from = decode_inceptionn(rule, from, end, count, addend + i, tile);
+    if (from) to = encode_inceptionn(rule, tile, count, to);
+  }
+  return from;
+}
+
+}  // namespace laconic::compress::cpu

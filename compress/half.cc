@@ -1,0 +1,23 @@
+#include "compress/half.h"
+
+#include "compress/cpu/half.h"
+#include "core/dispatch.h"
+
+namespace laconic::compress {
+
+void Half::encode(Slice<const float> x, const Key&, Bytes& payload) const {
+  std::byte* const to = payload.append(max_bytes(x.size())).data();
+  if (x.empty()) return;
+  on_device(x.device(), [&] { (format_ == Format::fp16 ? cpu::to_fp16 : cpu::to_bf16)(x.data(), x.size(), to); });
+}
+
+void Half::decode(Slice<const std::byte> payload, Slice<float> x) const {
+  require<DataError>(payload.size() == max_bytes(x.size()), format_ == Format::fp16 ? "fp16" : "bf16",
+                     " codec: ", payload.size(), " bytes do not hold ", x.size(),
+                     " elements of 2 bytes. Do all ranks use the same codec?");
+  if (x.empty()) return;
+  on_device(x.device(),
+            [&] { (format_ == Format::fp16 ? cpu::from_fp16 : cpu::from_bf16)(payload.data(), x.size(), x.data()); });
+}
+
+}  // namespace laconic::compress

@@ -1,0 +1,65 @@
+#pragma once
+#include <cstdint>
+
+#include "compress/codec.h"
+#include "compress/cpu/inceptionn.h"
+
+namespace laconic::compress {
+
+/// What the format means by its integers.
+///   published  fixed point, cut off: 7 bits in multiples of 2^-7, 15 bits in multiples of 2^-15. As printed; below a
+///              bound of 2^-7 it does not keep its bound (at 2^-10, values up to 2^-7 cost 8 bits and decode to zero)
+///   bounded    fixed point, rounded to nearest, ties to even: 7 bits in multiples of twice the bound, 15 bits in
+///              multiples of that or 2^-15, whichever is smaller. No finite value is further off than the bound
+enum class InceptionnMode : std::uint8_t { published, bounded };
+const char* to_string(InceptionnMode mode);
+
+/// Bounds 2^exponent that can be asked for: beyond them the steps are no longer normal floats.
+inline constexpr int kLeastExponent = -100, kMostExponent = 100;
+
+/// INCEPTIONN's error-bounded codec: a value takes 2, 10, 18 or 34 bits, by its magnitude.
+///
+///     payload      groups of 8 values (a short last one filled up with zeros); 16 to 272 bits each
+///     group        tag : 2 bits a value, value i in bits 2i+1 : 2i of a little-endian u16 | the values in order
+///     value        tag 0: nothing                   below the bound: decodes to +0
+///                  tag 1: sign, 7-bit integer       1 byte
+///                  tag 2: sign, 15-bit integer      2 bytes, little-endian
+///                  tag 3: the float                 4 bytes: 1 and above (bounded: what 15 bits cannot hold), NaN too
+///
+/// A magnitude of 0 with the sign bit decodes to -0. The bits do not depend on the processor.
+/// cost    one pass, 4 bytes read and about 1 written a value; encodes 16 to 25 GB/s of floats on one core with AVX-512
+///         VBMI2, decodes 10 to 16; about half of that with AVX2, a sixth without
+/// instead fp16 where half of the bytes are enough: it keeps 11 bits of every magnitude
+/// source  Li et al. 2018, "A network-centric hardware/algorithm co-design to accelerate distributed training of deep
+///         neural networks" (INCEPTIONN), Algorithms 2 and 3; compress/inceptionn_steps.h has them as they are printed
+/// throws  DataError from decode if the payload is none of so many values
+class Inceptionn final : public Codec {
+ public:
+  /// throws UsageError unless kLeastExponent <= exponent <= kMostExponent
+  Inceptionn(InceptionnMode mode, int exponent);
+
+  InceptionnMode mode() const { return mode_; }
+  int exponent() const { return exponent_; }
+
+  std::size_t max_bytes(std::size_t elements) const override;
+  void encode(Slice<const float> x, const Key& key, Bytes& payload) const override;
+  void decode(Slice<const std::byte> payload, Slice<float> x) const override;
+  void decode_add(Slice<const std::byte> payload, Slice<float> x) const override;
+  /// By the shares of Table III for AlexNet, at the nearest of its bounds.
+  double expected_bytes(std::size_t elements) const override;
+
+  /// Appends x + what the payload says to `sum`, in one pass; x is left as it is.
+  void decode_add_encode(Slice<const std::byte> payload, Slice<const float> x, Bytes& sum) const;
+
+ private:
+  [[noreturn]] void refuse(std::size_t bytes, std::size_t elements) const;
+
+  InceptionnMode mode_;
+  int exponent_;
+  cpu::InceptionnRule rule_;
+};
+
+/// The class limits and scales of a mode and bound.
+cpu::InceptionnRule inceptionn_rule(InceptionnMode mode, int exponent);
+
+}  // namespace laconic::compress

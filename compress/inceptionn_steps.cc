@@ -1,0 +1,75 @@
+#include "compress/inceptionn_steps.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace laconic::compress {
+namespace {
+
+constexpr int kBias = 127;  // of a float's exponent: e = 127 is a magnitude from 1 to 2
+
+/// Algorithm 2.
+CodedValue compress_published(int exponent, std::uint32_t f) {
+  const std::uint32_t s = f >> 31, m = f & 0x7FFFFF;
+  const int e = static_cast<int>(f >> 23 & 0xFF), error_bound = exponent + kBias;
+  if (e >= 127) return {3, f};
+  if (e < error_bound) return {0, 0};
+  const int n_shift = 127 - e;
+  const std::uint32_t one = 1u << 23 | m;  // 1.m, its leading one moves right by the distance to 2^0
+  const std::uint32_t shifted = n_shift < 24 ? one >> n_shift : 0;
+  if (e >= error_bound + (127 - error_bound + 1) / 2) return {2, s << 15 | shifted >> 8};
+  return {1, s << 7 | shifted >> 16};
+}
+
+/// Algorithm 3.
+float decompress_published(CodedValue v) {
+  if (v.tag == 3) return std::bit_cast<float>(v.payload);
+  if (v.tag == 0) return 0.0f;
+  const int width = v.tag == 1 ? 7 : 15;
+  const std::uint32_t s = v.payload >> width & 1, bits = v.payload & ((1u << width) - 1);
+  if (bits == 0) return s ? -0.0f : 0.0f;
+  int first_one = 1;  // counted from the most significant bit
+  while (!(bits >> (width - first_one) & 1)) ++first_one;
+  const auto e = static_cast<std::uint32_t>(127 - first_one);
+  const std::uint32_t rest = bits & ((1u << (width - first_one)) - 1);  // without the leading one
+  return std::bit_cast<float>(s << 31 | e << 23 | rest << (23 - (width - first_one)));
+}
+
+double step_of(unsigned tag, int exponent) {
+  const double step = std::ldexp(1.0, exponent + 1);
+  return tag == 1 ? step : std::min(step, 0x1p-15);
+}
+
+CodedValue compress_bounded(int exponent, float value) {
+  const std::uint32_t f = std::bit_cast<std::uint32_t>(value), s = f >> 31;
+  const double magnitude = std::abs(static_cast<double>(value));
+  if (!std::isfinite(value)) return {3, f};
+  if (magnitude < std::ldexp(1.0, exponent)) return {0, 0};
+  const double q7 = std::nearbyint(magnitude / step_of(1, exponent));
+  if (q7 <= 127) return {1, s << 7 | static_cast<std::uint32_t>(q7)};
+  const double q15 = std::nearbyint(magnitude / step_of(2, exponent));
+  if (magnitude < 1 && q15 <= 32767) return {2, s << 15 | static_cast<std::uint32_t>(q15)};
+  return {3, f};
+}
+
+float decompress_bounded(int exponent, CodedValue v) {
+  if (v.tag == 3) return std::bit_cast<float>(v.payload);
+  if (v.tag == 0) return 0.0f;
+  const int width = v.tag == 1 ? 7 : 15;
+  const auto magnitude = static_cast<float>((v.payload & ((1u << width) - 1)) * step_of(v.tag, exponent));
+  return v.payload >> width & 1 ? -magnitude : magnitude;
+}
+
+}  // namespace
+
+CodedValue compress_value(InceptionnMode mode, int exponent, float value) {
+  return mode == InceptionnMode::published ? compress_published(exponent, std::bit_cast<std::uint32_t>(value))
+                                           : compress_bounded(exponent, value);
+}
+
+float decompress_value(InceptionnMode mode, int exponent, CodedValue coded) {
+  return mode == InceptionnMode::published ? decompress_published(coded) : decompress_bounded(exponent, coded);
+}
+
+}  // namespace laconic::compress

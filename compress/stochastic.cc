@@ -1,0 +1,136 @@
+#include "compress/stochastic.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "compress/cpu/unpack.h"
+#include "compress/draws.h"
+#include "core/cpu/simd.h"
+#include "core/dispatch.h"
+#include "core/random.h"
+
+namespace laconic::compress {
+namespace {
+
+using cpu::kBlock;
+static_assert(kBlock == Draws::kBlock);
+
+constexpr float kLeastScale = 0x1p-100f;
+
+/// NaN and infinity come out too: magnitudes are compared as integers.
+LACONIC_MULTIVERSION std::uint32_t largest_magnitude(const float* x, std::size_t n) {
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint32_t bits;
+    std::memcpy(&bits, x + i, sizeof bits);
+    largest = std::max(largest, bits & 0x7FFFFFFF);
+  }
+  return largest;
+}
+
+float standard_deviation(const float* x, std::size_t n) {
+  double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]), squares += static_cast<double>(x[i]) * x[i];
+  const double mean = sum / static_cast<double>(n);
+  return static_cast<float>(std::sqrt(std::max(0.0, squares / static_cast<double>(n) - mean * mean)));
+}
+
+/// numbers: in, uniform over 32 bits; out, sign and level.
+LACONIC_MULTIVERSION void round_at_random(const float* LACONIC_RESTRICT x, std::size_t n, float levels_per_one,
+                                          std::int32_t levels, unsigned bits, std::uint32_t* LACONIC_RESTRICT numbers) {
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint32_t v;
+    std::memcpy(&v, x + i, sizeof v);
+    const float magnitude = std::min(std::fabs(x[i]) * levels_per_one, static_cast<float>(levels));
+    const auto level = std::min(static_cast<std::int32_t>(magnitude + to_unit_float(numbers[i])), levels);
+    numbers[i] = static_cast<std::uint32_t>(level) | v >> 31 << (bits - 1);
+  }
+}
+
+LACONIC_MULTIVERSION void values_of(const std::uint32_t* LACONIC_RESTRICT numbers, std::size_t n, float step,
+                                    unsigned bits, float* LACONIC_RESTRICT x) {
+  const std::uint32_t mask = (1u << (bits - 1)) - 1;
+  for (std::size_t i = 0; i < n; ++i) {
+    const float magnitude = static_cast<float>(static_cast<std::int32_t>(numbers[i] & mask)) * step;
+    x[i] = numbers[i] >> (bits - 1) ? -magnitude : magnitude;
+  }
+}
+
+}  // namespace
+
+Stochastic Stochastic::qsgd(int bits, std::size_t bucket) {
+  require<UsageError>(bits >= 2 && bits <= 16, "qsgd cannot use ", bits, " bits: give 2 to 16, as qsgd:8:512");
+  require<UsageError>(bucket >= 1 && bucket <= std::size_t{1} << 30,
+                      "a bucket of qsgd has 1 to 2^30 values: choose another, as qsgd:8:512");
+  return {static_cast<unsigned>(bits), bucket, 0};
+}
+
+Stochastic Stochastic::terngrad() { return {2, 0, 2.5f}; }
+
+std::size_t Stochastic::max_bytes(std::size_t elements) const {
+  if (elements == 0) return 0;
+  const std::size_t bucket = bucket_ ? bucket_ : elements, rest = elements % bucket;
+  return elements / bucket * (sizeof(float) + cpu::packed_bytes(bucket, bits_)) +
+         (rest ? sizeof(float) + cpu::packed_bytes(rest, bits_) : 0);
+}
+
+void Stochastic::encode(Slice<const float> x, const Key& key, Bytes& payload) const {
+  std::byte* to = payload.append(max_bytes(x.size())).data();
+  if (x.empty()) return;
+  on_device(x.device(), [&] {
+    const Draws draws(key);
+    const std::size_t bucket = bucket_ ? bucket_ : x.size();
+    const auto levels = static_cast<std::int32_t>((1u << (bits_ - 1)) - 1);
+    std::uint32_t numbers[kBlock], block = 0;
+    for (std::size_t b = 0; b < x.size(); b += bucket) {
+      const std::size_t end = std::min(x.size(), b + bucket);
+      float scale = std::bit_cast<float>(largest_magnitude(x.data() + b, end - b));
+      if (clip_ > 0 && std::isfinite(scale))
+        if (const float most = clip_ * standard_deviation(x.data() + b, end - b); most > 0)
+          scale = std::min(scale, most);
+      if (!std::isfinite(scale)) scale = std::numeric_limits<float>::quiet_NaN();
+      if (scale < kLeastScale) scale = 0;
+      std::memcpy(to, &scale, sizeof scale);
+      to += sizeof scale;
+      for (std::size_t i = b; i < end; i += kBlock, ++block) {
+        const std::size_t count = std::min(kBlock, end - i);
+        if (scale > 0) {
+          draws.draw(block, numbers);
+          round_at_random(x.data() + i, count, static_cast<float>(levels) / scale, levels, bits_, numbers);
+        } else {
+          std::fill(numbers, numbers + count, 0u);
+        }
+        to = cpu::pack(numbers, count, bits_, to);
+      }
+    }
+  });
+}
+
+void Stochastic::decode(Slice<const std::byte> payload, Slice<float> x) const {
+  require<DataError>(payload.size() == max_bytes(x.size()), bucket_ ? "qsgd" : "terngrad", " codec: ", payload.size(),
+                     " bytes are no ", x.size(), " values of ", bits_, " bits. Do all ranks use the same codec?");
+  if (x.empty()) return;
+  on_device(x.device(), [&] {
+    const std::size_t bucket = bucket_ ? bucket_ : x.size();
+    const auto levels = static_cast<float>((1u << (bits_ - 1)) - 1);
+    const std::byte* from = payload.data();
+    std::uint32_t numbers[kBlock];
+    for (std::size_t b = 0; b < x.size(); b += bucket) {
+      const std::size_t end = std::min(x.size(), b + bucket);
+      float scale;
+      std::memcpy(&scale, from, sizeof scale);
+      from += sizeof scale;
+      for (std::size_t i = b; i < end; i += kBlock) {
+        const std::size_t count = std::min(kBlock, end - i);
+        cpu::unpack(from, payload.data() + payload.size(), bits_, count, numbers);
+        values_of(numbers, count, scale / levels, bits_, x.data() + i);
+        from += (count * bits_ + 7) / 8;
+      }
+    }
+  });
+}
+
+}  // namespace laconic::compress

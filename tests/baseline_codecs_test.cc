@@ -1,0 +1,262 @@
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "compress/cpu/half.h"
+#include "compress/cpu/isa.h"
+#include "compress/draws.h"
+#include "compress/make_codec.h"
+#include "core/random.h"
+#include "tests/error_of.h"
+#include "tests/values_of.h"
+
+namespace laconic::compress {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// All of this build.
+std::vector<std::string> all_codecs() {
+  std::vector<std::string> names{
+      "identity", "fp16",       "bf16",     "trunc:16", "trunc:22",         "trunc:24",
+      "trunc:5",  "qsgd:8:512", "qsgd:4:7", "terngrad", "inceptionn:2^-10", "inceptionn-published:2^-10"};
+#ifdef LACONIC_SNAPPY
+  names.push_back("snappy");
+#endif
+#ifdef LACONIC_LZ4
+  names.push_back("lz4");
+#endif
+  return names;
+}
+
+std::vector<float> through(const std::string& name, const std::vector<float>& x, const Key& key = {}) {
+  const auto codec = make_codec(name);
+  Bytes payload;
+  codec->encode(slice(x), key, payload);
+  std::vector<float> y(x.size(), 7.0f);
+  codec->decode(payload.slice(), slice(y));
+  return y;
+}
+
+TEST(Codecs, KeepTheirPromisesOnLengths) {
+  for (const std::string& name : all_codecs()) {
+    const auto codec = make_codec(name);
+    for (const std::size_t n : {0, 1, 7, 8, 127, 128, 129, 512, 513, 3000}) {
+      const std::vector<float> x = values_of(1, n);
+      Bytes payload;
+      payload.append(5);  // it appends
+      codec->encode(slice(x), {}, payload);
+      ASSERT_LE(payload.size() - 5, codec->max_bytes(n)) << name;
+      const Slice<std::byte> bytes = payload.slice().sub(5, payload.size() - 5);
+      std::vector<float> y(n), sum = values_of(2, n);
+      const std::vector<float> mine = sum;
+      codec->decode(bytes, slice(y));
+      codec->decode_add(bytes, slice(sum));
+      for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(sum[i], mine[i] + y[i]) << name;
+      if (n == 0) continue;
+      std::vector<float> other(n + 600);
+      EXPECT_THROW(codec->decode(bytes.first(bytes.size() - 1), slice(y)), DataError) << name;
+      EXPECT_THROW(codec->decode(bytes, slice(other)), DataError) << name;
+      EXPECT_THROW(codec->decode(bytes.first(0), slice(y)), DataError) << name;
+    }
+  }
+}
+
+TEST(Codecs, SurviveRandomBytes) {
+  std::mt19937 random(3);
+  for (const std::string& name : all_codecs()) {
+    const auto codec = make_codec(name);
+    for (int round = 0; round < 2000; ++round) {
+      const std::size_t n = random() % 200;
+      const std::size_t bytes = round % 2 ? codec->max_bytes(n) : random() % 500;
+      std::vector<std::byte> payload(bytes);  // of exactly this size, for the address sanitizer
+      for (std::byte& b : payload) b = static_cast<std::byte>(random());
+      std::vector<float> y(n);
+      try {
+        codec->decode(slice(std::as_const(payload)), slice(y));
+      } catch (const DataError&) {
+      }
+    }
+  }
+}
+
+TEST(Codecs, SameKeySameBytesAndOthersOnlyWhereTheyDrawAtRandom) {
+  const std::vector<float> x = values_of(1, 1000);
+  const Key keys[] = {{.seed = 1}, {.step = 1}, {.operation = 1}, {.hop = 1}, {.rank = 1}};
+  for (const std::string& name : all_codecs()) {
+    const bool random = name.rfind("qsgd", 0) == 0 || name == "terngrad";
+    const std::vector<float> first = through(name, x);
+    EXPECT_EQ(first, through(name, x)) << name;
+    for (const Key& key : keys) EXPECT_EQ(first != through(name, x, key), random) << name;
+  }
+}
+
+TEST(Codecs, LosslessOnesGiveBackEveryBit) {
+  std::vector<float> x = values_of(1, 5000);
+  x[1] = kNan, x[2] = -kInf, x[3] = -0.0f, x[4] = std::numeric_limits<float>::denorm_min();
+  std::fill(x.begin() + 1000, x.begin() + 3000, 0.0f);
+  for (const std::string& name : all_codecs()) {
+    if (name != "snappy" && name != "lz4" && name != "identity") continue;
+    const std::vector<float> y = through(name, x);
+    EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * sizeof(float)), 0) << name;
+  }
+}
+
+TEST(Truncation, ClearsTheLowBits) {
+  std::mt19937 random(4);
+  std::vector<float> x(1000);
+  for (float& v : x) v = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
+  for (const unsigned cut : {1u, 5u, 16u, 22u, 24u, 31u}) {
+    const std::vector<float> y = through("trunc:" + std::to_string(cut), x);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(x[i]) >> cut << cut) << cut;
+  }
+}
+
+// ------------------------------------------------------------------------------------------------- floats of 2 bytes
+
+std::vector<std::uint16_t> halves(void (*to)(const float*, std::size_t, std::byte*), const std::vector<float>& x) {
+  std::vector<std::uint16_t> h(x.size());
+  to(x.data(), x.size(), reinterpret_cast<std::byte*>(h.data()));
+  return h;
+}
+
+TEST(Fp16, EveryHalfComesBackAndValuesBetweenTwoGoToTheNearer) {
+  std::vector<std::uint16_t> all(1 << 16);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+  std::vector<float> x(all.size());
+  cpu::from_fp16(reinterpret_cast<const std::byte*>(all.data()), all.size(), x.data());
+  const std::vector<std::uint16_t> back = halves(cpu::to_fp16, x);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (std::isnan(x[i])) {
+      ASSERT_EQ(back[i], i | 0x200);
+    } else {
+      ASSERT_EQ(back[i], i);
+    }
+  }
+  EXPECT_EQ(x[1], 0x1p-24f);
+  EXPECT_EQ(x[0x3C00], 1.0f);
+  for (std::size_t i = 0; i + 1 <= 0x7BFE; ++i) {  // all finite ones above zero and their successors
+    const float half_way = 0.5f * (x[i] + x[i + 1]);
+    const std::vector<float> between{std::nextafter(half_way, 0.0f), half_way, std::nextafter(half_way, kInf)};
+    const std::vector<std::uint16_t> to = halves(cpu::to_fp16, between);
+    ASSERT_EQ(to[0], i);
+    ASSERT_EQ(to[1], i % 2 ? i + 1 : i);
+    ASSERT_EQ(to[2], i + 1);
+  }
+  EXPECT_EQ(halves(cpu::to_fp16, {65519.996f, 65520.0f, -1e30f}), (std::vector<std::uint16_t>{0x7BFF, 0x7C00, 0xFC00}));
+}
+
+TEST(Fp16, TheProcessorsConversionIsOurs) {
+  std::vector<float> x(1 << 20);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i << 12 | (i * 2654435761u >> 20 & 0xFFF)));
+  const std::vector<std::uint16_t> with = halves(cpu::to_fp16, x);
+  cpu::allow_avx2(false);
+  const std::vector<std::uint16_t> without = halves(cpu::to_fp16, x);
+  cpu::allow_avx2(true);
+  EXPECT_EQ(with, without);
+}
+
+TEST(Bf16, GoesToTheNearerAndTiesToEven) {
+  const auto back = through("bf16", {1.0f, 1.00390625f, 1.01171875f, 1.004f, -3.1415926f, kInf, 3.4e38f});
+  EXPECT_EQ(back, (std::vector<float>{1.0f, 1.0f, 1.015625f, 1.0078125f, -3.140625f, kInf, kInf}));
+  EXPECT_TRUE(std::isnan(through("bf16", {kNan})[0]));
+  EXPECT_TRUE(std::isnan(through("bf16", {std::bit_cast<float>(0x7F800001u)})[0]));
+}
+
+// -------------------------------------------------------------------------------------------------- rounding at random
+
+TEST(Qsgd, TakesOneOfTheLevelsBesideAndTheRightOneOnAverage) {
+  const std::vector<float> x{1.0f, -0.3f, 0.01f, 0.0f, -0.999f, 0.123f};
+  std::vector<double> sum(x.size());
+  constexpr int kDraws = 20000, kLevels = 7;
+  for (int d = 0; d < kDraws; ++d) {
+    const std::vector<float> y = through("qsgd:4:6", x, {.step = static_cast<std::uint64_t>(d)});
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double exact = kLevels * std::abs(static_cast<double>(x[i])),
+                   level = kLevels * std::abs(static_cast<double>(y[i]));
+      ASSERT_NEAR(level, std::round(level), 1e-5);
+      ASSERT_LT(std::abs(level - exact), 1.0);
+      ASSERT_FALSE(y[i] * x[i] < 0);
+      sum[i] += static_cast<double>(y[i]);
+    }
+  }
+  // Five deviations of a mean of so many draws of a level's width.
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(sum[i] / kDraws, x[i], 5 * 0.5 / kLevels / std::sqrt(kDraws));
+}
+
+TEST(Qsgd, WhatIsNoNumberSpoilsItsBucketOnly) {
+  std::vector<float> x(30, 0.5f);
+  x[12] = kNan, x[25] = kInf;
+  const std::vector<float> y = through("qsgd:8:10", x);
+  for (std::size_t i = 0; i < 10; ++i) EXPECT_FLOAT_EQ(y[i], 0.5f);
+  for (std::size_t i = 10; i < 30; ++i) EXPECT_TRUE(std::isnan(y[i]));
+  EXPECT_EQ(through("qsgd:8:10", {0.0f, -0.0f, 1e-38f}), (std::vector<float>{0, 0, 0}));
+}
+
+TEST(TernGrad, HasThreeValuesAndClips) {
+  std::vector<float> x = values_of(1, 4000);
+  x[7] = 100.0f;  // clipped: it would drown the others
+  const std::vector<float> y = through("terngrad", x);
+  double sum = 0, squares = 0;
+  for (const float v : x) sum += static_cast<double>(v), squares += static_cast<double>(v) * v;
+  const double mean = sum / 4000, deviation = std::sqrt(squares / 4000 - mean * mean);
+  const float scale = y[7];
+  EXPECT_NEAR(scale, 2.5 * deviation, 1e-4);
+  int zeros = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_TRUE(y[i] == 0.0f || std::abs(y[i]) == scale);
+    ASSERT_FALSE(y[i] * x[i] < 0);
+    zeros += y[i] == 0.0f;
+  }
+  EXPECT_GT(zeros, 2000);
+  EXPECT_LT(zeros, 3600);
+}
+
+TEST(Draws, ArePhiloxByKeyAndIndex) {
+  const Key key{.seed = 0x123456789ABCDEFull, .step = 0x100000003ull, .operation = 4, .hop = 5, .rank = 6};
+  std::uint32_t numbers[Draws::kBlock];
+  Draws(key).draw(9, numbers);
+  const auto mixed = philox({0x89ABCDEFu, 0x01234567u, static_cast<std::uint32_t>(Purpose::codec), 4}, {5, 6});
+  for (std::uint32_t l = 0; l < 32; ++l) {
+    const auto block = philox({9 * 32 + l, 3, 1, mixed[2]}, {mixed[0], mixed[1]});
+    for (std::size_t w = 0; w < 4; ++w) ASSERT_EQ(numbers[w * 32 + l], block[w]);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------- by name
+
+TEST(MakeCodec, SaysWhatIsWrongWithAName) {
+  const auto says = [](const std::string& text) { return error_of<UsageError>([&] { make_codec(text); }); };
+  EXPECT_EQ(make_codec("none"), nullptr);
+  EXPECT_EQ(says("inceptoin:2^-10"),
+            "unknown value 'inceptoin:2^-10' (--codec): did you mean inceptionn? There are none, identity, fp16, bf16, "
+            "trunc:BITS, inceptionn:2^E, inceptionn-published:2^E, qsgd:BITS:BUCKET, terngrad, snappy, lz4.");
+  EXPECT_EQ(says("inceptionn:10"),
+            "unknown value 'inceptionn:10' (--codec): give the error bound as a power of two, as inceptionn:2^-10");
+  EXPECT_EQ(says("inceptionn-published"),
+            "unknown value 'inceptionn-published' (--codec): give the error bound as a power of two, as "
+            "inceptionn-published:2^-10");
+  EXPECT_EQ(says("fp16:3"), "unknown value 'fp16:3' (--codec): fp16 takes no number");
+  EXPECT_EQ(says("qsgd:8"), "unknown value 'qsgd:8' (--codec): give bits and values per bucket, as qsgd:8:512");
+  EXPECT_EQ(says("qsgd:1:512"), "qsgd cannot use 1 bits: give 2 to 16, as qsgd:8:512");
+  EXPECT_EQ(says("trunc:32"), "a float cannot lose 32 of its 32 bits (trunc): cut off 1 to 31, as trunc:16");
+  for (const char* text : {"trunc:", "trunc:16x", "qsgd:8:0", "qsgd:8:-1", "qsgd::", "inceptionn:2^",
+                           "inceptionn:2^-999", "", ":", "qsgd:8:512:1"})
+    EXPECT_NE(says(text), "") << text;
+}
+
+#ifndef LACONIC_SNAPPY
+TEST(MakeCodec, SaysWhatTheBuildLacks) {
+  EXPECT_EQ(error_of<UsageError>([] { make_codec("snappy"); }),
+            "this build has no snappy (--codec): install libsnappy-dev, then configure and build again");
+}
+#endif
+
+}  // namespace
+}  // namespace laconic::compress
