@@ -21,7 +21,9 @@ def cases(path):
     for case in tree.iter("testcase"):
         if case.find("failure") is not None or case.find("error") is not None:
             failed += 1
-        elif case.find("skipped") is not None or case.get("status") == "notrun":
+        elif case.get("status") == "notrun":  # DISABLED_: for hours of one's own, not for every run
+            continue
+        elif case.find("skipped") is not None:
             skipped += 1
         else:
             passed += 1
