@@ -68,13 +68,14 @@ TEST(ServerTrainer, SaysWhatEachLegHasTaken) {
   for (const StepReport& step : dropping.steps) {
     ASSERT_TRUE(step.bytes_up_sum && step.bytes_down_sum);
     up += *step.bytes_up_sum, down += *step.bytes_down_sum, sent += step.bytes_sent_sum;
-    EXPECT_LE(*step.bytes_up_sum + *step.bytes_down_sum, step.bytes_sent_sum);
   }
   EXPECT_EQ(dropping.summary.bytes_up_total, up);
   EXPECT_EQ(dropping.summary.bytes_down_total, down);
   EXPECT_EQ(dropping.summary.bytes_sent_total, sent);
   EXPECT_LE(up, down);                                   // what one has sent comes back to both
   EXPECT_LT(up, *dense.summary.bytes_up_total * 3 / 4);  // one layer is three quarters of the model
+  // Not step by step: what is on its way at the end of one counts for one of them here, and for the next one there.
+  EXPECT_LE(up + down, dropping.summary.bytes_network_total);
   EXPECT_GE(dropping.summary.bytes_network_total, sent);
   ASSERT_FALSE(dropping.summary.ledger.empty());
   for (const dist::LedgerRow& row : dropping.summary.ledger) {
