@@ -2,17 +2,22 @@
 """Time per training step, ours against PyTorch DistributedDataParallel (gloo), on the same cables with the same threads.
 
     compare_ddp.py APPS --model alexnet-32,resnet20 --batch 32,48,64,128 --rate 1gbit [--total] [--ranks 4] [--threads 1]
-                   [--steps 10] [--turns 5] [--hook none,fp16] [--ours "--fusion none"] [--markdown | --json]
+                   [--steps 10] [--turns 5] [--hook none,fp16,powersgd] [--ours "--fusion none"] [--markdown | --json]
+    compare_ddp.py APPS --model lstm-650 --batch 5 --vs "RGC: --sync redsync" --vs "qRGC: --sync redsync --qrgc" ...
 
 APPS is the folder of our programs (build/apps). --batch is of each rank; with --total it is the sum over the ranks. HybridAR's
 table:   --model alexnet-32 --batch 128,192,256,512 --total    and the same without --total. As root; needs a Python with torch:
 LACONIC_PYTHON, python3 or /usr/bin/python3. Exit status 77 where the network or torch cannot be had.
 
-Every turn runs ours with --sync none (computing alone), with each --overlap, and DDP, one after the other in the same
-namespaces; DDP computes alone (no_sync) and exchanges in one process. The first steps of a run are left out, and of ours the last one,
-which has no next forward to hide behind. A turn's figure is its mean time per step; the table has medians over turns, and of the ratio ours (forward) to DDP turn by turn with its 95 % interval
-(from 6 turns on; below that, the range). C is computing alone, X = none - C what exchanging adds when nothing is hidden, and
-min(C, X)/(C + X) the share of the step that hiding alone can save; "saved of it" is (none - forward)/none.
+Every turn runs ours with --sync none (computing alone), with each --overlap, and DDP with each --hook, one after the other in
+the same namespaces; DDP computes alone (no_sync) and exchanges in one process. The first steps of a run are left out, and of
+ours the last one, which has no next forward to hide behind. A turn's figure is its mean time per step; the table has medians
+over turns, and of ratios, turn by turn, their 95 % interval (from 6 turns on; below that, the range). C is computing alone,
+X = none - C what exchanging adds when nothing is hidden, and min(C, X)/(C + X) the share of the step that hiding alone can
+save; "saved of it" is (none - forward)/none. Images are generated; language models read generated text of 10,000 words.
+
+With --vs, ours is run with each of these sets of options instead of the overlaps, and each has a line of its own: against our
+computing alone, and against the fastest of DDP's hooks here.
 """
 import argparse
 import itertools
@@ -20,6 +25,7 @@ import json
 import os
 import pathlib
 import platform
+import random
 import statistics
 import subprocess
 import sys
@@ -71,7 +77,8 @@ class Case:
 
     def __init__(self, o, model, batch, rate):
         self.o, self.model, self.batch, self.rate = o, model, batch, rate
-        self.seconds = {}
+        self.seconds = {}  # name: of each turn
+        self.details = {}  # name: of each turn, means of the log's fields; ours only
 
     def add(self, name, value):
         self.seconds.setdefault(name, []).append(value)
@@ -79,18 +86,22 @@ class Case:
     def ours(self, name, options):
         o = self.o
         steps = o.warmup + o.steps + 1
-        samples = max(1000, o.ranks * self.batch * steps)  # one epoch: no evaluation in between
         with tempfile.TemporaryDirectory() as folder:
             log = f'{folder}/log.jsonl'
-            app = 'mnist' if self.model in ('lenet', 'hdc', 'hdc-2.5mb') else 'cifar10'
-            call([NETNS, 'run', '-n', str(o.ranks), f'{o.apps}/{app}', '--model', self.model, '--data', f'synthetic:{samples},100',
-                  '--batch', str(self.batch), '--steps', str(steps), '--threads', str(o.threads), '--lr', '0.001', '--momentum', '0.9',
-                  '--weight-decay', '5e-4', '--schedule', 'const', '--no-augment', '--no-shuffle', '--log', log, '--quiet', *options], o.timeout)
-            lines = [json.loads(line) for line in open(log) if '"step"' in line]
-        # sync none: each worker counts for itself the samples of all
-        times = [o.ranks * self.batch / line['samples_per_s'] for line in lines[o.warmup:-1]]
-        assert len(times) == o.steps, f'{len(lines)} steps in the log, {steps} were asked for'
-        self.add(name, sum(times) / len(times))
+            if self.model.startswith('lstm-'):
+                app, recipe = 'ptb', ['--data', write_text(folder, o.ranks * self.batch, steps), '--schedule', 'const', '--lr', '0.1']
+            else:
+                samples = max(1000, o.ranks * self.batch * steps)  # one epoch: no evaluation in between
+                app = 'mnist' if self.model in ('lenet', 'hdc', 'hdc-2.5mb') else 'cifar10'
+                recipe = ['--data', f'synthetic:{samples},100', '--lr', '0.001', '--momentum', '0.9', '--weight-decay', '5e-4',
+                          '--schedule', 'const', '--no-augment', '--no-shuffle']
+            call([NETNS, 'run', '-n', str(o.ranks), f'{o.apps}/{app}', '--model', self.model, *recipe, '--batch', str(self.batch),
+                  '--steps', str(steps), '--threads', str(o.threads), '--log', log, '--quiet', *options], o.timeout)
+            lines = [json.loads(line) for line in open(log) if '"step"' in line][o.warmup:-1]
+        assert len(lines) == o.steps, f'{len(lines)} steps are left of the log, {o.steps} were asked for'
+        mean = lambda field: statistics.fmean(line[field] for line in lines)
+        self.add(name, mean('step_ms') / 1e3)
+        self.details.setdefault(name, []).append({f: mean(f) for f in ('bytes_sent', 'exposed_ms', 'select_ms', 'comm_ms')})
 
     def peer(self, hook):
         o = self.o
@@ -108,7 +119,9 @@ class Case:
         extra = self.o.ours.split()
         self.ours('alone', ['--sync', 'none'])
         for overlap in self.o.overlaps:
-            self.ours(overlap, (['--overlap', overlap] if self.o.overlap_known else []) + extra)
+            self.ours(overlap, ['--overlap', overlap, *extra])
+        for name, options in self.o.vs:
+            self.ours(name, [*options.split(), *extra])
         for hook in self.o.hook:
             self.peer(hook)
 
@@ -116,7 +129,9 @@ class Case:
         middle = {name: statistics.median(values) for name, values in self.seconds.items()}
         r = {'model': self.model, 'batch': self.batch, 'total_batch': self.batch * self.o.ranks, 'ranks': self.o.ranks,
              'threads': self.o.threads, 'rate': self.rate, 'turns': len(self.seconds['alone']), 'seconds': middle, 'all': self.seconds,
-             'layout': self.layout}
+             'details': self.details, 'layout': self.layout}
+        if self.o.vs:
+            return r
         ours, theirs = self.seconds['forward'], self.seconds.get('DDP')
         if theirs:
             ratios = [a / b for a, b in zip(ours, theirs)]
@@ -137,6 +152,43 @@ def interval(values):
         term *= (n - k) / (k + 1)
         k += 1
     return statistics.median(v), v[max(0, k - 1)], v[n - 1 - max(0, k - 1)]
+
+
+def set_rows(o, r):
+    """With --vs: a line for each way of training."""
+    def ratio(a, b):
+        middle, low, high = interval([x / y for x, y in zip(r['all'][a], r['all'][b])])
+        return f'{middle:.2f} ({low:.2f} … {high:.2f})' if r['turns'] > 1 else f'{middle:.2f}'
+
+    hooks = ['DDP' if h == 'none' else f'DDP {h}' for h in o.hook]
+    best = min(hooks, key=lambda h: r['seconds'][h]) if hooks else None
+    rows = []
+    for name in ['alone', *(n for n, _ in o.vs), *(n for h in hooks for n in (f'{h} alone', h))]:
+        theirs = name.startswith('DDP')
+        middle = {f: statistics.median(d[f] for d in r['details'][name]) for f in r['details'][name][0]} if not theirs else None
+        base = f'{name} alone' if theirs else 'alone'
+        rows.append([r['model'], str(r['batch']), r['rate'], name, f'{1e3 * r["seconds"][name]:.0f}',
+                     '1' if name.endswith('alone') else ratio(name, base),
+                     ratio(best, name) if best and name != best and not name.endswith('alone') else '–',
+                     f'{middle["bytes_sent"] / 1e6:.3f}' if middle else '–', f'{middle["exposed_ms"]:.0f}' if middle else '–',
+                     f'{middle["select_ms"]:.0f}' if middle else '–'])
+    return rows
+
+
+SET_HEADER = ['model', 'batch', 'rate', 'what', 'ms a step', 'to computing alone', 'best DDP / this', 'MB sent a rank', 'exposed, ms',
+              'choosing, ms']
+
+
+def write_text(folder, streams, steps):
+    """Text of 10,000 different words (with <eos> and <unk>) for so many steps of so many streams; next to nothing to evaluate."""
+    draw = random.Random(0)
+    words = ['<unk>', *(f'w{i}' for i in range(9998))]
+    count = max(20_000, streams * 35 * (steps + 1))
+    for part, text in [('train', words + draw.choices(words, k=count)), ('valid', words[:100]), ('test', words[:100])]:
+        with open(f'{folder}/{part}.txt', 'w') as file:
+            for i in range(0, len(text), 20):
+                file.write(' '.join(text[i:i + 20]) + '\n')
+    return folder
 
 
 def columns(o):
@@ -167,26 +219,33 @@ def main():
     parser.add_argument('--overlaps', type=words, default=OVERLAPS)
     parser.add_argument('--hook', type=words, default=['none'])
     parser.add_argument('--ours', default='', help='more options of ours, in one word')
+    parser.add_argument('--vs', action='append', default=[], metavar='NAME: OPTIONS', help='a set of options; may be given again')
     parser.add_argument('--timeout', type=float, default=900, help='seconds that one run may take')
     parser.add_argument('--markdown', action='store_true')
     parser.add_argument('--json', action='store_true')
     o = parser.parse_args()
-    if 'forward' not in o.overlaps:
+    if any(':' not in text for text in o.vs):
+        parser.error("--vs wants 'NAME: OPTIONS'")
+    o.vs = [(name.strip(), options) for name, options in (text.split(':', 1) for text in o.vs)]
+    if o.vs:
+        o.overlaps = []
+    elif 'forward' not in o.overlaps:
         parser.error('--overlaps must have forward: the ratio is of it')
+    if any(int(b) < 1 for b in o.batch):
+        parser.error('a batch has at least one sample')
     if o.total and any(int(b) % o.ranks for b in o.batch):
         parser.error(f'a total batch must be a multiple of {o.ranks}')
     o.python = python_with_torch()
-    o.overlap_known = '--overlap ' in call([f'{o.apps}/cifar10', '--help'], 60)
-    if not o.overlap_known:
-        o.overlaps = ['forward']
 
     results = []
     try:
         call([NETNS, 'up', str(o.ranks), o.rate[0]], 60)
-        header = ['model', 'batch', 'total', 'rate', *[f'{c}, ms' for c in columns(o)], 'forward / DDP', 'against DDP', 'saved of it']
+        header = SET_HEADER if o.vs else ['model', 'batch', 'total', 'rate', *[f'{c}, ms' for c in columns(o)], 'forward / DDP',
+                                          'against DDP', 'saved of it']
         if not o.json:
             cpu = next((l.split(': ')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), platform.machine())
-            print(f'{o.ranks} ranks in namespaces on {os.cpu_count()} cores ({cpu}), {o.threads} thread(s) a rank, {o.turns} turns of {o.steps} steps\n')
+            print(f'{o.ranks} ranks in namespaces on {os.cpu_count()} cores ({cpu}), {o.threads} thread(s) a rank, '
+                  f'{o.turns} turn(s) of {o.steps} steps\n')
             print('| ' + ' | '.join(header) + ' |' if o.markdown else '  '.join(header), flush=True)
             if o.markdown:
                 print('|' + '---|' * len(header), flush=True)
@@ -197,9 +256,11 @@ def main():
                 case.turn()
                 print(f'{model} {batch} {rate}: turn {turn + 1} of {o.turns}', file=sys.stderr, flush=True)
             results.append(case.result())
-            if not o.json:
-                cells = row(o, results[-1])
-                print('| ' + ' | '.join(cells) + ' |' if o.markdown else '  '.join(c.rjust(len(h)) for c, h in zip(cells, header)), flush=True)
+            if o.json:
+                continue
+            for cells in set_rows(o, results[-1]) if o.vs else [row(o, results[-1])]:
+                padded = [c.rjust(len(h)) for c, h in zip(cells, header)]
+                print('| ' + ' | '.join(cells) + ' |' if o.markdown else '  '.join(padded), flush=True)
         if o.json:
             print(json.dumps(results))
     finally:

@@ -4,8 +4,9 @@
     netns.sh all python3 ddp_peer.py --model alexnet-32 --batch 32 --steps 20 --threads 1 [--hook none|fp16|powersgd]
 
 A step is what a step of ours is: forward, backward, exchange, SGD with momentum 0.9 and weight decay 5e-4, on a batch of
-random images, and the loss read at the end. Turns of computing alone (no_sync) and of training alternate, so that both see the
-same machine. Rank 0 prints one JSON object: seconds per step of each turn, "alone" and "ddp".
+random images (of language models: SGD that clips the gradient's norm, on random words), and the loss read at the end. Turns
+of computing alone (no_sync) and of training alternate, so that both see the same machine. Rank 0 prints one JSON object:
+seconds per step of each turn, "alone" and "ddp".
 
 PyTorch at its best: gradients live in DDP's buckets, no broadcast of running statistics; the faster of plain
 and channels-last layout, by a trial before (--layout auto). The environment (malloc, OpenBLAS) is the caller's: compare_ddp.py
@@ -23,10 +24,10 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'apps' / 'bench'))
-from torch_peer import MODELS  # noqa: E402
+from torch_peer import LANGUAGE_MODELS, MODELS  # noqa: E402
 
 
-def seconds_per_step(model, optimizer, x, y, steps, exchange):
+def seconds_per_step(model, optimizer, x, y, clip_norm, steps, exchange):
     dist.barrier()
     with contextlib.nullcontext() if exchange else model.no_sync():
         start = time.perf_counter()
@@ -34,6 +35,8 @@ def seconds_per_step(model, optimizer, x, y, steps, exchange):
             optimizer.zero_grad(set_to_none=not exchange)
             loss = F.cross_entropy(model(x), y)
             loss.backward()
+            if clip_norm:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
             optimizer.step()
             loss.item()
         return (time.perf_counter() - start) / steps
@@ -41,10 +44,14 @@ def seconds_per_step(model, optimizer, x, y, steps, exchange):
 
 def build(options, layout):
     torch.manual_seed(0)
-    make, image = MODELS[options.model]
+    language = options.model in LANGUAGE_MODELS
+    make, shape, *clip = (LANGUAGE_MODELS if language else MODELS)[options.model]  # shape: words a step, or of an image
     network = make()
     torch.manual_seed(1 + dist.get_rank())
-    x, y = torch.randn(options.batch, *image), torch.randint(0, 10, (options.batch,))
+    if language:
+        x, y = torch.randint(0, 10000, (shape, options.batch)), torch.randint(0, 10000, (shape * options.batch,))
+    else:
+        x, y = torch.randn(options.batch, *shape), torch.randint(0, 10, (options.batch,))
     if layout == 'channels_last':
         network, x = network.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     buckets = {}
@@ -59,12 +66,13 @@ def build(options, layout):
         from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
         state = powerSGD_hook.PowerSGDState(process_group=None, matrix_approximation_rank=options.rank, start_powerSGD_iter=2)
         model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-    return model, torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4), x, y
+    rule = {} if language else {'momentum': 0.9, 'weight_decay': 5e-4}
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3, **rule), x, y, clip[0] if clip else 0
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument('--model', choices=list(MODELS), default='alexnet-32')
+    parser.add_argument('--model', choices=[*MODELS, *LANGUAGE_MODELS], default='alexnet-32')
     parser.add_argument('--batch', type=int, default=32, help='of each rank')
     parser.add_argument('--steps', type=int, default=10, help='of each turn')
     parser.add_argument('--turns', type=int, default=1)
@@ -78,6 +86,8 @@ def main():
     dist.init_process_group('gloo')
 
     layout, trial = options.layout, {}
+    if options.model in LANGUAGE_MODELS:
+        layout = 'contiguous'  # no images
     if layout == 'auto':
         for candidate in ('contiguous', 'channels_last'):
             network = build(options, candidate)
