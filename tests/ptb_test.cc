@@ -163,8 +163,8 @@ TEST(Ptb, TakesTheHyperParametersOfTheModelsPaper) {
   EXPECT_EQ(small.batch, 20);
   EXPECT_EQ(small.bptt, 20);
   EXPECT_EQ(small.epochs, 13);
-  EXPECT_EQ(*small.lr, 1);
-  EXPECT_EQ(small.clip.limit, 5);
+  EXPECT_EQ(*small.lr, 20);
+  EXPECT_EQ(small.clip.limit, 0.25);
   const Schedule schedule = Schedule::parse(small.schedule);
   const auto rate = [&](std::int64_t epoch) { return schedule.factor((epoch - 1) * 10, {10, 130}); };
   EXPECT_EQ(rate(4), 1);

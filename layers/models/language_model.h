@@ -53,7 +53,7 @@ struct LanguageRecipe {
   std::int64_t bptt;             ///< words per step
   std::int64_t batch;            ///< streams
   std::int64_t epochs;
-  double lr, clip_norm;
+  double lr, clip_norm;          ///< of the mean over all words of a step
   /// Zaremba et al.: the rate is divided by `decay` before every epoch behind `full_epochs`. 0: by 4 (PyTorch's
   /// example) when the validation loss has not fallen.
   std::int64_t full_epochs;
