@@ -112,12 +112,14 @@ int inspect(const std::vector<std::string>& arguments) {
     std::printf(
         "Usage: laconic inspect NAME ...; each tells its options with --help.\n\n"
         "  select       what a selector chooses of given values\n"
-        "  codec        what INCEPTIONN's codec makes of them\n");
+        "  codec        what INCEPTIONN's codec makes of them\n"
+        "  trace        where the time of a recorded training went\n");
     return 0;
   }
   if (arguments[0] == "select") return inspect_select({arguments.begin() + 1, arguments.end()});
   if (arguments[0] == "codec") return inspect_codec({arguments.begin() + 1, arguments.end()});
-  throw UsageError("cannot inspect '" + arguments[0] + "' (laconic inspect): there are select, codec");
+  if (arguments[0] == "trace") return inspect_trace({arguments.begin() + 1, arguments.end()});
+  throw UsageError("cannot inspect '" + arguments[0] + "' (laconic inspect): there are select, codec, trace");
 }
 
 }  // namespace laconic

@@ -28,7 +28,8 @@ constexpr Tool kTools[] = {
      laconic::compare},
     {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one", laconic::bench},
     {"codec", "codec encode|decode ... IN OUT", "files of float32 with few bits a value", laconic::codec},
-    {"inspect", "inspect select|codec ... FILE", "what a method of compression makes of given values", laconic::inspect},
+    {"inspect", "inspect select|codec|trace ... FILE",
+     "what a method of compression makes of given values, where a trace's time went", laconic::inspect},
 };
 
 int help() {

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "apps/trace_summary.h"
 #include "compress/inceptionn_steps.h"
 #include "core/state.h"
 #include "tests/program.h"
@@ -83,7 +84,7 @@ TEST(InspectSelect, SaysWhatIsWrongInOneSentence) {
     EXPECT_EQ(r.err.rfind("laconic: error: ", 0), 0u) << r.err;
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
   };
-  fails("everything", 2, "there are select, codec");
+  fails("everything", 2, "there are select, codec, trace");
   fails("select", 2, "file is required");
   fails("select --method serch " + file, 2, "did you mean search?");
   fails("select --method adacomp " + file, 2, "last gradient");
@@ -124,6 +125,88 @@ TEST(BenchSelect, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(run("laconic bench select --elements many").exit_code, 2);
   EXPECT_EQ(run("laconic bench select --data gauss").exit_code, 2);
   EXPECT_EQ(run("laconic bench select --part all").exit_code, 2);
+}
+
+// ------------------------------------------------------------------------------------------------------ inspect trace
+
+/// One rank: three steps of 10, 20 and 30 ms; an update inside of each forward; an evaluation behind the second; messages
+/// that overlap one another and the computing.
+std::string small_trace() {
+  auto events = nlohmann::json::array();
+  const auto line = [&](int tid, const char* name) {
+    events.push_back({{"ph", "M"}, {"name", "thread_name"}, {"pid", 0}, {"tid", tid}, {"args", {{"name", name}}}});
+  };
+  const auto span = [&](int tid, const char* name, const char* category, double begin_ms, double end_ms) {
+    events.push_back({{"ph", "X"}, {"name", name}, {"cat", category}, {"pid", 0}, {"tid", tid}, {"ts", 1e3 * begin_ms},
+                      {"dur", 1e3 * (end_ms - begin_ms)}});
+  };
+  line(1, "compute"), line(2, "messages"), line(3, "messages");
+  double at = 100;
+  for (const double length : {10.0, 20.0, 30.0}) {
+    span(1, "fc1.weight", "update", at + 1, at + 2);
+    span(1, "fc1", "forward", at, at + 4);
+    span(1, "fc1", "backward", at + 4, at + 7);
+    span(2, "fc1.weight", "message", at + 5, at + 7);
+    span(3, "fc1.bias", "message", at + 6, at + 8.5);
+    if (length == 20) {
+      span(1, "evaluation", "evaluation", at + 20, at + 70);
+      span(1, "fc1", "forward", at + 30, at + 40);
+      at += 50;
+    }
+    at += length;
+  }
+  span(1, "flush", "wait", at - 1, at);
+  return nlohmann::json{{"traceEvents", events}}.dump();
+}
+
+TEST(InspectTrace, CountsWhatRunsInsideOnceAndLeavesEvaluationOut) {
+  const auto ranks = summarize_trace(small_trace());
+  ASSERT_EQ(ranks.size(), 1u);
+  const TraceSummary& r = ranks[0];
+  EXPECT_EQ(r.steps, 3u);
+  EXPECT_NEAR(r.step_ms, 20, 1e-6);
+  EXPECT_NEAR(r.ms.at("forward"), 3, 1e-6);
+  EXPECT_NEAR(r.ms.at("update"), 1, 1e-6);
+  EXPECT_NEAR(r.ms.at("backward"), 3, 1e-6);
+  EXPECT_NEAR(r.ms.at("wait"), 0, 1e-6);  // in one step of three
+  EXPECT_NEAR(r.ms.at("other"), 13, 1e-6);
+  EXPECT_NEAR(r.messages_ms, 3.5, 1e-6);
+  EXPECT_FALSE(r.ms.contains("evaluation"));
+}
+
+TEST(InspectTrace, ReadsWhatATrainingWrote) {
+  const TempFolder dir;
+  const std::string file = dir.path() + "/trace.json";
+  const Result training = run("mnist --model lenet --data synthetic:64,16 --batch 4 --steps 4 --workers 2 --sync redsync --quiet --trace " + file);
+  ASSERT_EQ(training.exit_code, 0) << training.err;
+  const Result r = run("laconic inspect trace --json " + file);
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const auto ranks = nlohmann::json::parse(r.out)["ranks"];
+  ASSERT_EQ(ranks.size(), 2u);
+  for (const auto& rank : ranks) {
+    EXPECT_EQ(rank["steps"], 4);
+    for (const char* category : {"forward", "backward", "gather", "select", "pack", "update"})
+      EXPECT_GT(rank["ms"][category], 0) << category;
+  }
+  EXPECT_NE(run("laconic inspect trace --markdown " + file).out.find("| rank | steps | ms a step | forward |"),
+            std::string::npos);
+}
+
+TEST(InspectTrace, SaysWhatIsNoTrace) {
+  const TempFolder dir;
+  const auto fails = [&](const std::string& text, const std::string& part) {
+    const std::string file = dir.path() + "/trace.json";
+    std::ofstream(file) << text;
+    const Result r = run("laconic inspect trace " + file);
+    EXPECT_EQ(r.exit_code, 1) << r.err;
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+  };
+  fails("", "this is no trace");
+  fails(small_trace().substr(0, 200), "this is no trace");
+  fails(R"({"traceEvents": [{"ph": "X", "pid": "a"}]})", "this is no trace");
+  fails(R"({"traceEvents": []})", "no rank has computed");
+  EXPECT_EQ(run("laconic inspect trace " + dir.path() + "/none").exit_code, 1);
+  EXPECT_EQ(run("laconic inspect trace").exit_code, 2);
 }
 
 // -------------------------------------------------------------------------------------------- codec and inspect codec

@@ -136,9 +136,9 @@ MODELS = {
 }
 
 LANGUAGE_MODELS = {  # name: model, words per step, norm that the gradient is clipped to
-    'lstm-small': (lambda: LanguageModel(200, 0, False), 20, 5),
-    'lstm-medium': (lambda: LanguageModel(650, 0.5, False), 35, 5),
-    'lstm-large': (lambda: LanguageModel(1500, 0.65, False), 35, 10),
+    'lstm-small': (lambda: LanguageModel(200, 0, False), 20, 0.25),
+    'lstm-medium': (lambda: LanguageModel(650, 0.5, False), 35, 0.143),
+    'lstm-large': (lambda: LanguageModel(1500, 0.65, False), 35, 0.286),
     'lstm-650': (lambda: LanguageModel(650, 0.5, True), 35, 0.25),
     'lstm-1500': (lambda: LanguageModel(1500, 0.65, True), 35, 0.25),
 }

@@ -128,19 +128,22 @@ void RedSync::ready(Parameter& p, Rows rows, float factor) {
   require<Error>(layer->phase == Layer::Phase::idle || layer->phase == Layer::Phase::gathering, options_.name,
                  ": the gradient of ", p.info.name,
                  " is ready again before its last update was applied. Run its forward, or flush, first.");
-  const Trace::Span span(p.info.name, "select");
-  const auto begin = Clock::now();
-  ResidualTensor& tensor = layer->tensor;
-  if (layer->phase == Layer::Phase::idle) {
-    tensor.begin(*density_);
-    layer->phase = Layer::Phase::gathering;
-    layer->context = context_;
-  }
-  tensor.gather(rows, factor);
-  work_.select_seconds += seconds_since(begin);
-  if (!tensor.complete()) return;
+  gather(*layer, rows, factor);
+  if (!layer->tensor.complete()) return;
   choose(*layer);
   if (options_.overlap != Overlap::none) submit(*layer);
+}
+
+void RedSync::gather(Layer& layer, Rows rows, float factor) {
+  const Trace::Span span(layer.parameter.info.name, "gather");
+  const auto begin = Clock::now();
+  if (layer.phase == Layer::Phase::idle) {
+    layer.tensor.begin(*density_);
+    layer.phase = Layer::Phase::gathering;
+    layer.context = context_;
+  }
+  layer.tensor.gather(rows, factor);
+  work_.select_seconds += seconds_since(begin);
 }
 
 void RedSync::choose(Layer& layer) {
@@ -149,12 +152,18 @@ void RedSync::choose(Layer& layer) {
   const Tensor residual = residual_.range(layer.parameter.info.offset, layer.parameter.info.elements);
   layer.account.before_choice(context_.step, residual);
   const auto begin = Clock::now();
-  tensor.choose(context_.step);
+  {
+    const Trace::Span span(layer.parameter.info.name, "select");
+    tensor.choose(context_.step);
+  }
   layer.packet.clear();
-  if (layer.split)
-    layer.split->load(tensor.indices(), tensor.values(), tensor.k(), tensor.most());
-  else if (!shares_indices(tensor))
-    tensor.wire().encode(tensor.indices(), tensor.values(), tensor.elements(), layer.packet);
+  {
+    const Trace::Span span(layer.parameter.info.name, "pack");
+    if (layer.split)
+      layer.split->load(tensor.indices(), tensor.values(), tensor.k(), tensor.most());
+    else if (!shares_indices(tensor))
+      tensor.wire().encode(tensor.indices(), tensor.values(), tensor.elements(), layer.packet);
+  }
   layer.phase = Layer::Phase::chosen;
   work_.select_seconds += seconds_since(begin);
   layer.account.after_choice(tensor.indices(), residual);

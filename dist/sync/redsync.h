@@ -106,6 +106,7 @@ class RedSync final : public Strategy {
   Layer* layer_of(const Parameter& p) { return layers_[static_cast<std::size_t>(p.info.index)].get(); }
   bool sparse() const { return density_.has_value(); }
   void ready(Parameter& parameter, Rows rows, float factor);
+  void gather(Layer& layer, Rows rows, float factor);
   void choose(Layer& layer);
   double gathered_bytes(const Layer& layer) const;
   void submit(Layer& layer);
