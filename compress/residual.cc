@@ -101,7 +101,7 @@ ResidualStats accumulate_residual(const ResidualPart& part, const MomentumRule& 
   const bool decays = rule.weight_decay != 0;
   if (decays) require_same("the weight", part.weight.size(), part.weight.device(), v);
   if (v.empty()) return {};
-  const Trace::Span span("residual", "select", static_cast<std::int64_t>(v.size_bytes()));
+  const Trace::Span span("residual", "gather", static_cast<std::int64_t>(v.size_bytes()));
   return on_device(v.device(), [&] {
     return run({.gradient = part.gradient.data(),
                 .weight = decays ? part.weight.data() : nullptr,

@@ -194,6 +194,7 @@ void set_chunk(PlanOptions& options, const std::string& text) {
   const std::size_t size = text == "none" ? 0 : size_from(text);
   if (size == 0 && text != "none") refuse(text, "--chunk", "give none or a size, as 4MiB");
   options.chunk_bytes = size;
+  options.chunk_sparse = true;
 }
 
 void set_codec(PlanOptions& options, const std::string& text) {
@@ -230,7 +231,8 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
     const Choice choice = choice_of(info, recurrent, options.sparse, workers);
     require<Error>(info.index == i && info.offset >= 0, "plan: parameter ", info.name,
                    " is not in the arena that the plan is made for. Make the arena first.");
-    if (chunk_limit > 0 && comes_in_rows(info) && info.elements > chunk_limit) {
+    const bool whole = choice.method && !options.chunk_sparse;
+    if (!whole && chunk_limit > 0 && comes_in_rows(info) && info.elements > chunk_limit) {
       const std::int64_t all = info.shape[0], row = info.elements / all;
       const std::int64_t rows = std::max(kRowMultiple, chunk_limit / row / kRowMultiple * kRowMultiple);
       if (rows < all) {

@@ -34,6 +34,8 @@ struct PlanOptions {
   Fusion fusion = Fusion::lazy;
   std::size_t bucket_bytes = 1 << 20;  ///< neighbours join while their bucket is not larger; 0: every parameter alone
   std::size_t chunk_bytes = 4 << 20;   ///< larger matrices travel in chunks of rows of about this size; 0: whole
+  /// Also matrices of which a choice is sent. Their messages are one all the same: whole, their forward is faster.
+  bool chunk_sparse = false;
   Dispatch sparse{};                   ///< which parameters send but a choice of their elements
   std::string codec = "none";          ///< what blocks pass through on every hop, as in --codec
 };
@@ -43,7 +45,7 @@ struct PlanOptions {
 void set_allreduce(PlanOptions& options, const std::string& text);
 /// "none", "copy:SIZE", "lazy:SIZE", as in --fusion.   throws UsageError
 void set_fusion(PlanOptions& options, const std::string& text);
-/// "none" or SIZE, as in --chunk.   throws UsageError
+/// "none" or SIZE, as in --chunk: then of all matrices, those of which a choice is sent too.   throws UsageError
 void set_chunk(PlanOptions& options, const std::string& text);
 /// As in --codec; see compress/make_codec.h.   throws UsageError
 void set_codec(PlanOptions& options, const std::string& text);

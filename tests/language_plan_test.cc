@@ -11,11 +11,13 @@ namespace laconic::dist {
 namespace {
 
 /// The choice of every parameter, and in how many chunks its rows travel if in several.
-std::map<std::string, std::string> travels(bool tied, bool quantised, std::size_t chunk_bytes) {
+std::map<std::string, std::string> travels(bool tied, bool quantised, std::size_t chunk_bytes,
+                                           bool chunk_sparse = false) {
   models::LanguageModel model({.vocabulary = 1600, .hidden = 160, .tied = tied});
   model.name_all();
   const ParameterArena arena(model.parameters());
   const PlanOptions options{.chunk_bytes = chunk_bytes,
+                            .chunk_sparse = chunk_sparse,
                             .sparse = dispatch_of(*sparse_method("redsync"), {.quantised = quantised})};
   const Plan plan = make_plan(arena.parameters(), options, 4);
   std::map<std::string, std::string> all;
@@ -47,8 +49,9 @@ TEST(LanguagePlan, RedSyncSamplesTheSearchAndNeverQuantisesWhatMakesThePredictio
   EXPECT_EQ(tied.size(), 10u);
 }
 
-TEST(LanguagePlan, LargeWeightsTravelByRows) {
-  const auto tied = travels(true, true, 256 << 10);  // 400 rows of 160
+TEST(LanguagePlan, LargeWeightsTravelByRowsIfAsked) {
+  EXPECT_EQ(travels(true, true, 256 << 10).at("encoder.weight"), "sampled") << "its message is one anyway";
+  const auto tied = travels(true, true, 256 << 10, true);  // 400 rows of 160
   EXPECT_EQ(tied.at("encoder.weight"), "sampled in 4");
   EXPECT_EQ(tied.at("rnn.weight_ih_l0"), "search, signs in 2");
   EXPECT_EQ(tied.at("rnn.weight_hh_l0"), "search, signs in 2");

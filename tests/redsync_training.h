@@ -71,7 +71,7 @@ struct Training {
   Training(Worker& w, Settings settings)
       : s(std::move(settings)), worker(w), arena(some_parameters(), s.device), velocity(arena.make_state()) {
     const SparseMethod& method = *sparse_method(s.sync);
-    PlanOptions plan{.chunk_bytes = s.chunk, .sparse = dispatch_of(method, s.sparse)};
+    PlanOptions plan{.chunk_bytes = s.chunk, .chunk_sparse = true, .sparse = dispatch_of(method, s.sparse)};
     plan.sparse.dense_below = 1000;
     RedSync::Options options = redsync_options(method, s.sparse, 1'000'000);
     options.mean = s.mean;
