@@ -8,6 +8,7 @@
 
 #include "apps/bench/bench.h"
 #include "apps/bench/select_data.h"
+#include "apps/subcommand.h"
 #include "compress/lacc.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
@@ -36,7 +37,8 @@ void write(const std::string& path, const void* data, std::size_t bytes) {
 }
 
 int encode(const std::vector<std::string>& arguments) {
-  std::string mode = "bounded", tensor, in, out;
+  std::string mode = "bounded", out;
+  ValuesFile in;
   int exponent = -10;
   CLI::App app("Writes the float32 values of a file with few bits each, no further off than a bound.",
                "laconic codec encode");
@@ -45,12 +47,11 @@ int encode(const std::vector<std::string>& arguments) {
       ->check(CLI::IsMember({"published", "bounded"}))
       ->type_name("M");
   app.add_option("--bound-exp", exponent, "the bound is 2^E [-10]")->type_name("E");
-  app.add_option("--tensor", tensor, "which one of a .safetensors file")->type_name("NAME");
-  app.add_option("in", in, "float32 values as they lie in memory, or a .safetensors file")->required()->type_name("IN");
+  in.add_options(app, "IN");
   app.add_option("out", out, "the file to write")->required()->type_name("OUT");
   if (const auto done = parse_bench(app, arguments)) return *done;
   const compress::Inceptionn codec(mode == "bounded" ? InceptionnMode::bounded : InceptionnMode::published, exponent);
-  const Tensor x = read_values(in, tensor);
+  const Tensor x = in.read();
   compress::Bytes file;
   compress::encode_lacc(codec, x.slice(), file);
   write(out, file.data(), file.size());
@@ -74,19 +75,13 @@ int decode(const std::vector<std::string>& arguments) {
   return 0;
 }
 
+constexpr Subcommand kActions[] = {
+    {"encode", "IN OUT: float32 values, with few bits each", encode},
+    {"decode", "IN OUT: and back", decode},
+};
+
 }  // namespace
 
-int codec(const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
-    fmt::print(
-        "Usage: laconic codec encode [--mode bounded|published] [--bound-exp -10] IN OUT\n"
-        "       laconic codec decode IN OUT\n"
-        "Files of float32 with INCEPTIONN's error-bounded codec; each tells its options with --help.\n");
-    return 0;
-  }
-  if (arguments[0] == "encode") return encode({arguments.begin() + 1, arguments.end()});
-  if (arguments[0] == "decode") return decode({arguments.begin() + 1, arguments.end()});
-  throw UsageError("unknown action '" + arguments[0] + "' (laconic codec): there are encode, decode");
-}
+int codec(const std::vector<std::string>& arguments) { return run_subcommand("laconic codec", kActions, arguments); }
 
 }  // namespace laconic

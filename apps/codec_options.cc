@@ -29,7 +29,7 @@ void add_options(OptionAdder& add, TrainOptions& o) {
             [&o](const std::string& text, const std::string&) { dist::set_codec(o.plan, text); });
   add.flag("--codec-feedback", o.codec_feedback, "what encoding loses is added when it encodes again");
   add.value(
-      "--tos", "none|BYTE", "IP type of service of the packets between MPI processes\n[none; with a codec 0x28]",
+      "--tos", "none|BYTE", "IP type of service of the packets between MPI processes\n[none; with --codec 0x28]",
       [&o](const std::string& text, const std::string& option) { o.type_of_service = type_of_service(text, option); });
 }
 

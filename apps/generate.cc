@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <sstream>
 #include <vector>
@@ -13,10 +14,6 @@ namespace {
 
 /// One word's number by its chance; `left_out` has none.
 std::int64_t draw(const std::vector<float>& logits, double temperature, std::int64_t left_out, Random& random) {
-  const auto chance = [&](std::size_t k, double highest) {
-    if (static_cast<std::int64_t>(k) == left_out) return 0.0;
-    return std::exp((static_cast<double>(logits[k]) - highest) / temperature);
-  };
   std::int64_t best = -1;
   for (std::size_t k = 0; k < logits.size(); ++k)
     if (static_cast<std::int64_t>(k) != left_out && (best < 0 || logits[k] > logits[static_cast<std::size_t>(best)]))
@@ -24,11 +21,13 @@ std::int64_t draw(const std::vector<float>& logits, double temperature, std::int
   if (best < 0) return left_out;
   if (temperature == 0) return best;
   const double highest = static_cast<double>(logits[static_cast<std::size_t>(best)]);
-  double sum = 0;
-  for (std::size_t k = 0; k < logits.size(); ++k) sum += chance(k, highest);
-  double rest = sum * static_cast<double>(random.uniform());
+  std::vector<double> chances(logits.size());
   for (std::size_t k = 0; k < logits.size(); ++k)
-    if ((rest -= chance(k, highest)) < 0) return static_cast<std::int64_t>(k);
+    if (static_cast<std::int64_t>(k) != left_out)
+      chances[k] = std::exp((static_cast<double>(logits[k]) - highest) / temperature);
+  double rest = std::accumulate(chances.begin(), chances.end(), 0.0) * static_cast<double>(random.uniform());
+  for (std::size_t k = 0; k < chances.size(); ++k)
+    if ((rest -= chances[k]) < 0) return static_cast<std::int64_t>(k);
   return best;  // rounding
 }
 

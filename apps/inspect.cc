@@ -3,16 +3,16 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/bench/bench.h"
 #include "apps/bench/select_data.h"
 #include "apps/bench/statistics.h"
+#include "apps/subcommand.h"
 #include "compress/selector.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/raw.h"
@@ -24,7 +24,8 @@ namespace {
 constexpr int kTimed = 5;  // selections; the median is told
 
 int inspect_select(const std::vector<std::string>& arguments) {
-  std::string file, tensor, method = "search", sign = "any";
+  ValuesFile file;
+  std::string method = "search", sign = "any";
   std::optional<std::int64_t> k;
   std::optional<double> density;
   compress::SelectorOptions options;
@@ -32,10 +33,7 @@ int inspect_select(const std::vector<std::string>& arguments) {
   bool json = false;
   CLI::App app("What a selector chooses of the values in a file, and how much of them that is.",
                "laconic inspect select");
-  app.add_option("file", file, "float32 values as they lie in memory, or a .safetensors file")
-      ->required()
-      ->type_name("FILE");
-  app.add_option("--tensor", tensor, "which one of a .safetensors file")->type_name("NAME");
+  file.add_options(app);
   app.add_option(
          "--method", method,
          "exact, radix, radix-histogram, nth-element, trimmed, trimmed-steps, search, search-steps, sampled, fixed, "
@@ -57,7 +55,7 @@ int inspect_select(const std::vector<std::string>& arguments) {
   require<UsageError>(options.method != compress::Method::adacomp,
                       "adacomp goes by the last gradient besides (--method): choose another");
   set_kernel_threads(threads);
-  const Tensor x = read_values(file, tensor);
+  const Tensor x = file.read();
   const auto n = x.elements();
   if (!k) k = dist::elements_to_send(n, density.value_or(0.001));
   require<UsageError>(*k <= n, "there are ", n, " values (--k): choose no more of them than that, not ", *k);
@@ -73,9 +71,9 @@ int inspect_select(const std::vector<std::string>& arguments) {
   std::vector<double> ms;
   for (int i = 0; i < kTimed; ++i) {
     compress::Selector selector(options);  // one that knows nothing yet
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     selector.select(input, s);
-    ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    ms.push_back(1e3 * seconds_since(begin));
   }
   double chosen = 0;
   for (const float v : s.values) chosen += static_cast<double>(v) * v;
@@ -105,21 +103,16 @@ int inspect_select(const std::vector<std::string>& arguments) {
   return 0;
 }
 
+constexpr Subcommand kInspections[] = {
+    {"select", "what a selector chooses of given values", inspect_select},
+    {"codec", "what INCEPTIONN's codec makes of them", inspect_codec},
+    {"trace", "where the time of a recorded training went", inspect_trace},
+};
+
 }  // namespace
 
 int inspect(const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
-    std::printf(
-        "Usage: laconic inspect NAME ...; each tells its options with --help.\n\n"
-        "  select       what a selector chooses of given values\n"
-        "  codec        what INCEPTIONN's codec makes of them\n"
-        "  trace        where the time of a recorded training went\n");
-    return 0;
-  }
-  if (arguments[0] == "select") return inspect_select({arguments.begin() + 1, arguments.end()});
-  if (arguments[0] == "codec") return inspect_codec({arguments.begin() + 1, arguments.end()});
-  if (arguments[0] == "trace") return inspect_trace({arguments.begin() + 1, arguments.end()});
-  throw UsageError("cannot inspect '" + arguments[0] + "' (laconic inspect): there are select, codec, trace");
+  return run_subcommand("laconic inspect", kInspections, arguments);
 }
 
 }  // namespace laconic

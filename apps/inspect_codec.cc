@@ -48,16 +48,13 @@ Account account_of(InceptionnMode mode, int exponent, Slice<const float> x) {
 }  // namespace
 
 int inspect_codec(const std::vector<std::string>& arguments) {
-  std::string file, tensor;
+  ValuesFile file;
   std::vector<std::string> modes{"bounded", "published"};
   std::vector<int> exponents{-6, -8, -10, -12};
   bool json = false, markdown = false;
   CLI::App app("What INCEPTIONN's codec makes of the values in a file: how much smaller, how far off, in what classes.",
                "laconic inspect codec");
-  app.add_option("file", file, "float32 values as they lie in memory, or a .safetensors file")
-      ->required()
-      ->type_name("FILE");
-  app.add_option("--tensor", tensor, "which one of a .safetensors file")->type_name("NAME");
+  file.add_options(app);
   app.add_option("--mode", modes, "bounded, published [both]")
       ->delimiter(',')
       ->check(CLI::IsMember({"bounded", "published"}))
@@ -66,11 +63,11 @@ int inspect_codec(const std::vector<std::string>& arguments) {
   app.add_flag("--json", json, "one object");
   app.add_flag("--markdown", markdown, "a table for docs");
   if (const auto done = parse_bench(app, arguments)) return *done;
-  const Tensor x = read_values(file, tensor);
+  const Tensor x = file.read();
   const BenchTable table({"mode and bound", "ratio", "largest error", "of the bound", "mean error", "2 bits %",
                           "10 bits %", "18 bits %", "34 bits %"},
                          markdown);
-  if (!json) table.title(fmt::format("{}, {} values", file, x.elements()));
+  if (!json) table.title(fmt::format("{}, {} values", file.path, x.elements()));
   auto list = nlohmann::ordered_json::array();
   for (const std::string& mode : modes)
     for (const int exponent : exponents) {

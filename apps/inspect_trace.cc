@@ -38,7 +38,8 @@ std::vector<std::string> categories_of(const std::vector<TraceSummary>& ranks) {
 int inspect_trace(const std::vector<std::string>& arguments) {
   std::string file;
   bool json = false, markdown = false;
-  CLI::App app("Where the time of the steps in a trace went, in ms a step: the median over steps.", "laconic inspect trace");
+  CLI::App app("Where the time of the steps in a trace went, in ms a step: the median over steps.",
+               "laconic inspect trace");
   app.add_option("file", file, "what --trace has written")->required()->type_name("FILE");
   app.add_flag("--json", json, "one object");
   app.add_flag("--markdown", markdown, "a table for docs");

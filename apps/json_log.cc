@@ -81,20 +81,20 @@ double now_seconds() {
 
 std::string to_json(const StepReport& r) {
   Json step{{"step", r.step},
-              {"epoch", r.epoch},
-              {"loss", shortest(r.loss)},
-              {"lr", shortest(r.lr)},
-              {"step_ms", rounded(r.step_ms)},
-              {"samples_per_s", rounded(r.samples_per_s)},
-              {"bytes_sent", counted(r.bytes_sent, r.bytes_counted)},
-              {"bytes_sent_sum", counted(r.bytes_sent_sum, r.bytes_counted)},
-              {"bytes_dense", r.bytes_dense},
-              {"forward_ms", rounded(r.forward_ms)},
-              {"backward_ms", rounded(r.backward_ms)},
-              {"select_ms", rounded(r.select_ms)},
-              {"comm_ms", rounded(r.comm_ms)},
-              {"exposed_ms", rounded(r.exposed_ms)},
-              {"update_ms", rounded(r.update_ms)}};
+            {"epoch", r.epoch},
+            {"loss", shortest(r.loss)},
+            {"lr", shortest(r.lr)},
+            {"step_ms", rounded(r.step_ms)},
+            {"samples_per_s", rounded(r.samples_per_s)},
+            {"bytes_sent", counted(r.bytes_sent, r.bytes_counted)},
+            {"bytes_sent_sum", counted(r.bytes_sent_sum, r.bytes_counted)},
+            {"bytes_dense", r.bytes_dense},
+            {"forward_ms", rounded(r.forward_ms)},
+            {"backward_ms", rounded(r.backward_ms)},
+            {"select_ms", rounded(r.select_ms)},
+            {"comm_ms", rounded(r.comm_ms)},
+            {"exposed_ms", rounded(r.exposed_ms)},
+            {"update_ms", rounded(r.update_ms)}};
   if (r.bytes_up_sum) step["bytes_up_sum"] = *r.bytes_up_sum;
   if (r.bytes_down_sum) step["bytes_down_sum"] = *r.bytes_down_sum;
   return step.dump();
@@ -137,7 +137,10 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
 }
 
 JsonLog::JsonLog(std::string path, bool append)
-    : path_(std::move(path)), append_(append), file_(std::fopen(path_.c_str(), append ? "ae" : "we")), flushed_(now_seconds()) {
+    : path_(std::move(path)),
+      append_(append),
+      file_(std::fopen(path_.c_str(), append ? "ae" : "we")),
+      flushed_(now_seconds()) {
   require<DataError>(file_ != nullptr, path_, ": the log could not be opened: ", std::strerror(errno),
                      ". Check the path of --log.");
 }
@@ -154,7 +157,8 @@ void JsonLog::on_start(const RunInfo& info) {
   in.close();
   std::error_code error;
   if (std::filesystem::is_regular_file(path_, error)) std::filesystem::resize_file(path_, keep, error);
-  require<DataError>(!error, path_, ": the log could not be shortened: ", error.message(), ". Check the path of --log.");
+  require<DataError>(!error, path_, ": the log could not be shortened: ", error.message(),
+                     ". Check the path of --log.");
 }
 
 void JsonLog::line(std::string text, bool now) {

@@ -10,21 +10,25 @@ namespace laconic {
 /// {"step":1,"epoch":1,"loss":2.3,"lr":0.1,"step_ms":...,"samples_per_s":...,"bytes_sent":...,"bytes_sent_sum":...,
 ///  "bytes_dense":...,"forward_ms":...,"backward_ms":...,"select_ms":...,"comm_ms":...,"exposed_ms":...,
 ///  "update_ms":...}
-/// Without line break. Numbers that are not finite become null, and so do bytes that are not counted.
+/// Where there are parameter servers also "bytes_up_sum", "bytes_down_sum". What each counts: docs/architecture.md,
+/// "Log". Without line break. Numbers that are not finite become null, and so do bytes that are not counted.
 std::string to_json(const StepReport& report);
 
 /// {"eval":{"epoch":1,"loss":...,"top1_error":...,"top5_error":...,"seconds":...,"bytes_sent_total":...}}
-/// top5_error only where there is one; of a language model "perplexity" instead of both.
+/// top5_error only where there is one; of a language model "perplexity" instead of both; "drift" where workers differ
+/// from the model that is evaluated.
 std::string to_json(const EvalReport& report);
 /// {"test":{...}}, the same of a test set that is kept for the end.
 std::string test_to_json(const EvalReport& report);
 
 /// {"ledger":{"step":100,"parameters":[{"parameter":"fc1.weight","choice":"trimmed","elements":...,"exchanges":...,
 ///  "bytes":...,"sent":...,"measured":...,"energy_sent":...,"energy_held":...,"union_density":...,"oldest":...}]}}
+/// A layer that a server may be spared (choice "layers") has "bytes_down", "times_sent" and "times_received" besides.
 /// What the figures are: dist/sync/ledger.h.
 std::string to_json(const LedgerReport& report);
 
-/// The object that --json prints on the last line: what ran, and what came of it.
+/// The object that --json prints on the last line: what ran, and what came of it (RunSummary), with "eval", "test" and
+/// "ledger" as above where there are any.
 std::string to_json(const RunInfo& info, const RunSummary& summary);
 
 /// Writes a line of JSON for each step and each evaluation (JSONL): the file of --log. What was written is in the

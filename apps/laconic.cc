@@ -58,7 +58,8 @@ int main(int argc, char** argv) {
     std::vector<std::string> names;
     for (const Tool& tool : kTools) {
       if (arguments[0] == tool.name) {
-        if (arguments.size() > 1 && tool.run == laconic::launch && (arguments[1] == "--help" || arguments[1] == "-h")) return help();
+        if (arguments.size() > 1 && tool.run == laconic::launch && (arguments[1] == "--help" || arguments[1] == "-h"))
+          return help();
         return tool.run({arguments.begin() + 1, arguments.end()});
       }
       names.push_back(tool.name);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "apps/generate.h"
-#include "apps/options.h"
 #include "core/parallel.h"
 #include "data/synthetic.h"
 #include "data/synthetic_text.h"
@@ -52,6 +51,27 @@ std::string divided_every_epoch(std::int64_t full_epochs, std::int64_t epochs, d
 }  // namespace
 
 std::unique_ptr<Task> make_language_task(const std::string& data) { return std::make_unique<LanguageTask>(data); }
+
+AppDefaults language_app() {
+  AppDefaults app;
+  app.program = "ptb";
+  app.description = "Trains an LSTM language model on text: the Penn Treebank, WikiText-2, or a file of yours.";
+  app.footer =
+      "Examples:\n"
+      "  ptb --data data/ptb --workers 4 --batch 5    four workers as threads of this process\n"
+      "  ptb --data book.txt --generate 200 --temperature 0.8\n"
+      "  ptb --data data/wikitext-2 --model lstm-1500 --sync redsync --workers 4 --batch 5\n"
+      "  ptb --data data/ptb --init run/weights.safetensors --steps 0 --generate 100 --prompt \"the market\"\n"
+      "  laconic launch -n 4 ptb --data data/ptb      four workers as processes, over MPI";
+  for (const auto& recipe : models::language_recipes()) app.models.push_back(recipe.name);
+  app.options.model = "lstm-small";
+  app.options.data = "data/ptb";
+  use_published_recipe(app.options);
+  app.of_model = use_published_recipe;
+  app.reads_text = true;
+  app.task = [](const TrainOptions& o) { return make_language_task(o.data); };
+  return app;
+}
 
 void use_published_recipe(TrainOptions& o) {
   const models::LanguageRecipe* r = models::language_recipe(o.model);

@@ -25,7 +25,8 @@ laconic::AppDefaults defaults() {
   app.options.weight_decay = 5e-4f;
   app.options.schedule = "cosine";
   app.task = [](const laconic::TrainOptions& o) {
-    return laconic::make_image_task({.load = [](const std::string& data) { return laconic::load_mnist(data); }}, o.data);
+    return laconic::make_image_task({.load = [](const std::string& data) { return laconic::load_mnist(data); }},
+                                    o.data);
   };
   return app;
 }

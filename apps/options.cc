@@ -88,9 +88,11 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
             [&o, models = defaults.models](const std::string& text, const std::string& option) {
               o.model = one_of(text, option, models, "model");
             });
-  add.text("--data", "DIR|FILE|synthetic", o.data,
-           (defaults.reads_text ? "a folder with train, valid and test text, or one text\nfile; synthetic: made up here ["
-                                : "where the images are; synthetic: made up here\n[") + o.data + "]");
+  add.text(
+      "--data", "DIR|FILE|synthetic", o.data,
+      (defaults.reads_text ? "a folder with train, valid and test text, or one text\nfile; synthetic: made up here ["
+                           : "where the images are; synthetic: made up here\n[") +
+          o.data + "]");
   add.text("--init", "FILE", o.init, "start from these weights (safetensors)");
   if (defaults.reads_text) {
     add_text_options(add, o);

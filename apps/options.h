@@ -26,10 +26,10 @@ struct TrainOptions {
   bool no_shuffle = false, no_augment = false, no_dropout = false;
 
   // Language models
-  std::int64_t bptt = 0;          ///< words of each stream in one step
-  std::optional<bool> tied;       ///< the model's own, unless given
-  std::optional<float> dropout;   ///< likewise
-  std::int64_t generate = 0;      ///< words to write at the end
+  std::int64_t bptt = 0;         ///< words of each stream in one step
+  std::optional<bool> tied;      ///< the model's own, unless given
+  std::optional<float> dropout;  ///< likewise
+  std::int64_t generate = 0;     ///< words to write at the end
   double temperature = 1;
   std::string prompt;
 
@@ -53,22 +53,22 @@ struct TrainOptions {
   int threads = 0;             ///< kernel threads per worker; 0: cores / ranks on this host
   int data_threads = 1;
   std::string device = "cpu";
-  std::string sync = "allreduce";     ///< none | allreduce | a name of dist::sparse_methods() or server_methods()
-  dist::SparseOptions sparse;         ///< of those
+  std::string sync = "allreduce";  ///< none | allreduce | a name of dist::sparse_methods() or server_methods()
+  dist::SparseOptions sparse;      ///< of those
   bool no_mask = false, no_feedback = false;  ///< of sparse
-  dist::ServerOptions server;         ///< of these, and of
-  std::optional<int> servers;         ///< dedicated ranks; 0: the workers serve
-  std::int64_t ledger = 0;            ///< measure where the bytes go every so many steps; 0: never
-  dist::PlanOptions plan;             ///< --allreduce, --fusion, --chunk
-  bool codec_feedback = false;
+  dist::ServerOptions server;                 ///< of these, and of
+  std::optional<int> servers;                 ///< dedicated ranks; 0: the workers serve
+  std::int64_t ledger = 0;                    ///< measure where the bytes go every so many steps; 0: never
+  dist::PlanOptions plan;                     ///< --allreduce, --fusion, --chunk
+  bool codec_feedback = false;         ///< what a rank's encoding loses it adds when it encodes the element again
   std::optional<int> type_of_service;  ///< of the packets between MPI processes
-  std::string plan_file;              ///< what travels how, instead of by these
+  std::string plan_file;               ///< what travels how, instead of by these
   dist::Overlap overlap = dist::Overlap::forward;
-  std::string reduce = "mean";        ///< mean | sum
-  std::optional<std::int64_t> audit;  ///< compare checksums over ranks every so many steps
-  double timeout = 300;               ///< s
-  std::optional<dist::LinkSpec> link;         ///< emulated between the workers
-  std::map<int, dist::LinkSpec> link_of;      ///< exceptions, by rank
+  std::string reduce = "mean";            ///< mean | sum
+  std::optional<std::int64_t> audit;      ///< compare checksums over ranks every so many steps
+  double timeout = 300;                   ///< s
+  std::optional<dist::LinkSpec> link;     ///< emulated between the workers
+  std::map<int, dist::LinkSpec> link_of;  ///< exceptions, by rank
 
   // Saving
   std::string save;  ///< a directory
@@ -89,8 +89,8 @@ struct AppDefaults {
   std::string description;  ///< the first line of --help
   std::string footer;       ///< examples at the end of --help
   std::vector<std::string> models;
-  bool reads_text = false;                          ///< language models, not images: other options
-  std::function<void(TrainOptions&)> of_model{};    ///< sets those defaults that depend on options.model
+  bool reads_text = false;                        ///< language models, not images: other options
+  std::function<void(TrainOptions&)> of_model{};  ///< sets those defaults that depend on options.model
   std::function<std::unique_ptr<Task>(const TrainOptions&)> task{};
   TrainOptions options;
 };

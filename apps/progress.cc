@@ -100,6 +100,9 @@ void Progress::on_start(const RunInfo& info) {
                       info.train_samples);
   if (info.validation_samples > 0) out_ << info.validation_samples << " validation, ";
   out_ << fmt::format("{} test {})\n", info.test_samples, samples());
+  if (info.unseen_words > 0)
+    out_ << fmt::format("{} word{} of validation and test {} not in the training text, and read as <unk>\n",
+                        info.unseen_words, info.unseen_words == 1 ? "" : "s", info.unseen_words == 1 ? "is" : "are");
   out_ << fmt::format("{} worker{} ({}), {} each a step, {} thread{} each, {}\n", info.workers,
                       info.workers == 1 ? "" : "s", info.transport,
                       info.words_per_step > 0 ? fmt::format("{} streams of {} tokens", info.batch, info.words_per_step)

@@ -40,7 +40,8 @@ std::map<int, RankSpans> spans_by_rank(std::string_view text) {
 
 /// Outer ones first.
 void sort_by_time(std::vector<Span>& spans) {
-  std::ranges::sort(spans, [](const Span& a, const Span& b) { return a.begin != b.begin ? a.begin < b.begin : a.end > b.end; });
+  std::ranges::sort(
+      spans, [](const Span& a, const Span& b) { return a.begin != b.begin ? a.begin < b.begin : a.end > b.end; });
 }
 
 bool in_evaluation(const std::vector<const Span*>& open) {

@@ -128,18 +128,20 @@ void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
   }
   std::vector<std::string> all;
   const std::string mine = trace.json();
-  worker.engine.run("gathering of traces", [&](dist::Communicator& comm) { return dist::allgather_blobs(comm, mine, all); });
+  worker.engine.run("gathering of traces",
+                    [&](dist::Communicator& comm) { return dist::allgather_blobs(comm, mine, all); });
   if (worker.rank == 0) write_merged_traces(all, path);
 }
 
 /// What the emulated network was, and whether it was what limited the run.
 void print_link(const TrainOptions& o, const dist::LinkUse& use) {
   if (!o.quiet)
-    fmt::print("link: {} (emulated), {} messages, {:.1f} % of them late by more than 2 ms\n", o.link->to_string(), use.deliveries,
-             100 * use.late_share());
+    fmt::print("link: {} (emulated), {} messages, {:.1f} % of them late by more than 2 ms\n", o.link->to_string(),
+               use.deliveries, 100 * use.late_share());
   if (use.late_share() > 0.05)
     fmt::print(stderr,
-               "laconic: warning: {:.0f} % of the messages were taken more than 2 ms after the emulated link had delivered them: this machine "
+               "laconic: warning: {:.0f} % of the messages were taken more than 2 ms after the emulated link had "
+               "delivered them: this machine "
                "was the limit, not the link. Use fewer --workers, less --threads, or a slower --link.\n",
                100 * use.late_share());
 }
@@ -243,7 +245,8 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
     for (const Quality& q : results) mean += q.value / n;
     for (const Quality& q : results) squares += (q.value - mean) * (q.value - mean);
     const double spread = results.size() > 1 ? std::sqrt(squares / (n - 1)) : 0;
-    fmt::print("test {} over {} seeds: {:.2f}{} +- {:.2f}\n", results[0].what, results.size(), mean, results[0].unit, spread);
+    fmt::print("test {} over {} seeds: {:.2f}{} +- {:.2f}\n", results[0].what, results.size(), mean, results[0].unit,
+               spread);
   }
   return 0;
 }

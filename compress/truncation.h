@@ -8,7 +8,8 @@ namespace laconic::compress {
 ///     cut 16: sign, exponent, 7 bits of 23: what bf16 keeps, but towards zero
 ///     cut 22: sign, exponent, 1 bit: 0, 2^e or 1.5 2^e
 ///     cut 24: sign and 7 of the exponent's 8 bits: 0 or a power of 4, halved
-/// NaN may become infinity. 24 destroys training, which is what the paper shows with it.
+/// NaN may become infinity, and where 24 bits or more go both become finite. 24 destroys training, which is what the
+/// paper shows with it.
 /// cost    one pass; without vectors unless 16 or 24 are cut
 /// source  INCEPTIONN, Figs. 4, 7 and 14 (truncation)
 /// throws  UsageError unless 1 <= cut <= 31; DataError from decode if the length is wrong

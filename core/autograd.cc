@@ -37,8 +37,8 @@ Grads::Target Grads::into(int i, const Shape& shape, Device device) {
   if (target.is_leaf()) {
     auto& leaf = static_cast<Leaf&>(target);
     if (!leaf.grad.defined()) leaf.grad = Tensor::empty(shape, DType::f32, device);
-    require<ShapeError>(leaf.grad.shape() == shape, node_.operation_, ": a gradient of shape ", shape, " for a parameter of shape ",
-                        leaf.grad.shape(), ".");
+    require<ShapeError>(leaf.grad.shape() == shape, node_.operation_, ": a gradient of shape ", shape,
+                        " for a parameter of shape ", leaf.grad.shape(), ".");
     const bool add = std::exchange(leaf.written, true);
     return {leaf.grad, add};
   }
@@ -75,7 +75,8 @@ void Grads::put(int i, Tensor gradient) {
     // The pending tensor may also be another input's gradient (an addition hands the same one to both): then it must
     // not be written into.
     if (!target.pending_.sole_owner()) {
-      Tensor copy = Tensor::empty(target.pending_.shape(), DType::f32, target.pending_.device(), target.pending_.layout());
+      Tensor copy =
+          Tensor::empty(target.pending_.shape(), DType::f32, target.pending_.device(), target.pending_.layout());
       copy.copy_from(target.pending_);
       target.pending_ = std::move(copy);
     }
@@ -97,8 +98,8 @@ void Grads::complete_rows(int i, std::int64_t first, std::int64_t count) {
 /// The walk over a recorded graph.
 class Tape {
  public:
-  static Tensor attach(const char* operation, const Tensor& y, std::vector<std::shared_ptr<Node>> inputs, Backward backward,
-                       BackwardPair pair) {
+  static Tensor attach(const char* operation, const Tensor& y, std::vector<std::shared_ptr<Node>> inputs,
+                       Backward backward, BackwardPair pair) {
     auto node = std::make_shared<Node>(operation);
     node->scope_ = layer;
     node->inputs_ = std::move(inputs);
@@ -109,7 +110,8 @@ class Tape {
 
   static void backward(const Tensor& loss, float scale) {
     require<ShapeError>(loss.defined() && loss.elements() == 1, "backward: the loss has shape ",
-                        loss.defined() ? loss.shape() : Shape{}, ", not one element. Reduce it first, for example with a mean.");
+                        loss.defined() ? loss.shape() : Shape{},
+                        ", not one element. Reduce it first, for example with a mean.");
     require<ShapeError>(loss.node() != nullptr,
                         "backward: the loss has no history. Was it computed under NoGrad, or from no parameter?");
     const std::vector<std::shared_ptr<Node>> order = collect(loss.node());
@@ -168,8 +170,8 @@ class Tape {
   }
 };
 
-Tensor record(const char* operation, const Tensor& y, std::initializer_list<std::reference_wrapper<const Tensor>> inputs,
-              Backward backward) {
+Tensor record(const char* operation, const Tensor& y,
+              std::initializer_list<std::reference_wrapper<const Tensor>> inputs, Backward backward) {
   if (!wants_gradient(inputs)) return y;
   std::vector<std::shared_ptr<Node>> nodes;
   nodes.reserve(inputs.size());
@@ -188,8 +190,8 @@ Tensor record(const char* operation, const Tensor& y, const std::vector<Tensor>&
   return Tape::attach(operation, y, std::move(nodes), std::move(backward), nullptr);
 }
 
-Tensor record_pair(const char* operation, const Tensor& y, std::initializer_list<std::reference_wrapper<const Tensor>> inputs,
-                   BackwardPair backward) {
+Tensor record_pair(const char* operation, const Tensor& y,
+                   std::initializer_list<std::reference_wrapper<const Tensor>> inputs, BackwardPair backward) {
   if (!wants_gradient(inputs)) return y;
   std::vector<std::shared_ptr<Node>> nodes;
   nodes.reserve(inputs.size());

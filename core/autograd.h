@@ -104,12 +104,13 @@ bool wants_gradient(std::initializer_list<std::reference_wrapper<const Tensor>> 
 /// Declares y = operation(inputs) with its derivative: `backward(dy, grads)` puts dL/d(input i) for every i with
 /// grads.wants(i). It captures values (Tensor::value()), never nodes: one that holds its own output would never be
 /// freed. Returns y with its history, or plain y if no gradient is wanted.
-Tensor record(const char* operation, const Tensor& y, std::initializer_list<std::reference_wrapper<const Tensor>> inputs, Backward backward);
+Tensor record(const char* operation, const Tensor& y,
+              std::initializer_list<std::reference_wrapper<const Tensor>> inputs, Backward backward);
 Tensor record(const char* operation, const Tensor& y, const std::vector<Tensor>& inputs, Backward backward);
 /// The same for an operation that can take dL/dy as two unsummed parts (dy2 may be undefined): where a value was used
 /// twice, the sum is then fused into the operation's own pass over memory.
-Tensor record_pair(const char* operation, const Tensor& y, std::initializer_list<std::reference_wrapper<const Tensor>> inputs,
-                   BackwardPair backward);
+Tensor record_pair(const char* operation, const Tensor& y,
+                   std::initializer_list<std::reference_wrapper<const Tensor>> inputs, BackwardPair backward);
 
 /// A tensor whose gradient is collected in `leaf`, for experiments and tests (models use core/parameter.h).
 Tensor with_gradient(const Tensor& value, std::shared_ptr<Leaf> leaf);

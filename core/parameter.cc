@@ -21,7 +21,8 @@ const char* to_string(Role role) {
   return "bias";
 }
 
-Parameter::Parameter(const Shape& shape, Role role) : value_(Tensor::empty(shape)), leaf_(std::make_shared<ParameterLeaf>()) {
+Parameter::Parameter(const Shape& shape, Role role)
+    : value_(Tensor::empty(shape)), leaf_(std::make_shared<ParameterLeaf>()) {
   info.shape = shape;
   info.role = role;
   info.elements = shape.elements();
@@ -53,7 +54,8 @@ ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& re
   for (auto it = registered.rbegin(); it != registered.rend(); ++it) {
     // A tied parameter belongs where its first registration puts it: it is ready only after that (earlier) layer.
     if (std::find(std::next(it), registered.rend(), *it) != registered.rend()) continue;
-    require<Error>((*it)->arena_ == nullptr, "arena: parameter ", (*it)->info.name, " already belongs to another arena.");
+    require<Error>((*it)->arena_ == nullptr, "arena: parameter ", (*it)->info.name,
+                   " already belongs to another arena.");
     parameters_.push_back(*it);
   }
   for (const auto& p : parameters_) {

@@ -65,7 +65,8 @@ class Parameter {
   void refresh(Rows rows);
 
   /// Rows in which operations that can (ops::linear, the recurrent ones, ops::embedding) finish the gradient and await
-  /// the value, so that a large weight travels while it is computed; 0: as a whole. Set by a strategy from its plan: the products' bits may depend on it.
+  /// the value, so that a large weight travels while it is computed; 0: as a whole. Set by a strategy from its plan:
+  /// the products' bits may depend on it.
   std::int64_t chunk_rows() const { return chunk_rows_; }
   void set_chunk_rows(std::int64_t rows) { chunk_rows_ = rows; }
 

@@ -41,8 +41,8 @@ Tensor add(const Tensor& a, const Tensor& b) {
 
 Tensor to_layout(const Tensor& x, Layout layout) {
   if (x.layout() == layout) return x.value();
-  require<ShapeError>(x.rank() == 4 && x.dtype() == DType::f32, "layout: only float images [N, C, H, W] have layouts, not ", x.shape(), " ",
-                      x.dtype(), ".");
+  require<ShapeError>(x.rank() == 4 && x.dtype() == DType::f32,
+                      "layout: only float images [N, C, H, W] have layouts, not ", x.shape(), " ", x.dtype(), ".");
   const std::int64_t n = x.dim(0), c = x.dim(1), hw = x.dim(2) * x.dim(3);
   require<ShapeError>(layout != Layout::blocked16 || c % 16 == 0, "layout: ", c, " channels are not a multiple of 16.");
   const bool blocked = layout == Layout::blocked16 || x.layout() == Layout::blocked16;

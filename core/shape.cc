@@ -7,7 +7,8 @@
 namespace laconic {
 
 Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
-  require<ShapeError>(dims.size() <= kMaxRank, "shape: ", dims.size(), " extents, but at most ", kMaxRank, " are possible.");
+  require<ShapeError>(dims.size() <= kMaxRank, "shape: ", dims.size(), " extents, but at most ", kMaxRank,
+                      " are possible.");
   std::copy(dims.begin(), dims.end(), dims_.begin());
   for (std::int64_t d : dims) require<ShapeError>(d >= 0, "shape: extent ", d, " in ", *this, " is negative.");
 }

@@ -34,8 +34,8 @@ class Slice {
 
   /// Elements [from, from + count). Throws ShapeError if they are not all inside.
   Slice sub(std::size_t from, std::size_t count) const {
-    require<ShapeError>(from <= size_ && count <= size_ - from, "slice of ", size_, " elements has no part [", from, ", ",
-                        from, " + ", count, ")");
+    require<ShapeError>(from <= size_ && count <= size_ - from, "slice of ", size_, " elements has no part [", from,
+                        ", ", from, " + ", count, ")");
     return {data_ + from, count, device_};
   }
   Slice first(std::size_t count) const { return sub(0, count); }

@@ -36,7 +36,8 @@ const char* to_string(Layout layout) {
   return "blocked16";
 }
 
-Tensor Tensor::make(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape, DType dtype, Layout layout) {
+Tensor Tensor::make(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape, DType dtype,
+                    Layout layout) {
   Tensor t;
   t.impl_ = std::make_shared<Impl>();
   t.impl_->storage = std::move(storage);
@@ -49,7 +50,8 @@ Tensor Tensor::make(std::shared_ptr<Storage> storage, std::size_t offset_bytes, 
 }
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Layout layout) {
-  return make(std::make_shared<Storage>(static_cast<std::size_t>(shape.elements()) * size_of(dtype), device), 0, shape, dtype, layout);
+  return make(std::make_shared<Storage>(static_cast<std::size_t>(shape.elements()) * size_of(dtype), device), 0, shape,
+              dtype, layout);
 }
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
@@ -72,15 +74,18 @@ static Tensor from_host(const Shape& shape, std::span<const T> values, Device de
   if (!values.empty()) on_device(device, [&] { std::memcpy(t.raw_data(), values.data(), values.size_bytes()); });
   return t;
 }
-Tensor Tensor::of(const Shape& shape, std::span<const float> values, Device device) { return from_host(shape, values, device); }
+Tensor Tensor::of(const Shape& shape, std::span<const float> values, Device device) {
+  return from_host(shape, values, device);
+}
 Tensor Tensor::of(const Shape& shape, std::span<const std::int64_t> values, Device device) {
   return from_host(shape, values, device);
 }
 
 Tensor Tensor::view(const Shape& shape) const {
-  require<ShapeError>(layout() == Layout::plain, "view: the tensor is in layout ", layout(), "; convert it with raw::to_layout first.");
-  require<ShapeError>(shape.elements() == elements(), "view: ", this->shape(), " has ", elements(), " elements, ", shape, " has ",
-                      shape.elements(), ".");
+  require<ShapeError>(layout() == Layout::plain, "view: the tensor is in layout ", layout(),
+                      "; convert it with raw::to_layout first.");
+  require<ShapeError>(shape.elements() == elements(), "view: ", this->shape(), " has ", elements(), " elements, ",
+                      shape, " has ", shape.elements(), ".");
   return make(impl_->storage, impl_->offset_bytes, shape, dtype(), layout());
 }
 
@@ -99,26 +104,31 @@ Tensor Tensor::view(std::initializer_list<std::int64_t> dims) const {
     known[i++] = d;
   }
   if (open >= 0) {
-    require<ShapeError>(product > 0 && elements() % product == 0, "view: ", elements(), " elements are not a multiple of ", product, ".");
+    require<ShapeError>(product > 0 && elements() % product == 0, "view: ", elements(),
+                        " elements are not a multiple of ", product, ".");
     known[open] = elements() / product;
   }
   return view(Shape(std::span<const std::int64_t>(known.data(), dims.size())));
 }
 
 Tensor Tensor::rows(std::int64_t first, std::int64_t count) const {
-  require<ShapeError>(rank() >= 1 && first >= 0 && count >= 0 && first + count <= dim(0), "rows: [", first, ", ", first, " + ", count,
-                      ") is not inside ", shape(), ".");
+  require<ShapeError>(rank() >= 1 && first >= 0 && count >= 0 && first + count <= dim(0), "rows: [", first, ", ", first,
+                      " + ", count, ") is not inside ", shape(), ".");
   const std::size_t row_bytes = dim(0) ? bytes() / static_cast<std::size_t>(dim(0)) : 0;
-  return make(impl_->storage, impl_->offset_bytes + static_cast<std::size_t>(first) * row_bytes, shape().with(0, count), dtype(), layout());
+  return make(impl_->storage, impl_->offset_bytes + static_cast<std::size_t>(first) * row_bytes, shape().with(0, count),
+              dtype(), layout());
 }
 
 Tensor Tensor::range(std::int64_t first, std::int64_t count) const {
-  require<ShapeError>(first >= 0 && count >= 0 && first + count <= elements(), "range: [", first, ", ", first, " + ", count,
-                      ") is not inside ", elements(), " elements.");
-  return make(impl_->storage, impl_->offset_bytes + static_cast<std::size_t>(first) * size_of(dtype()), {count}, dtype(), Layout::plain);
+  require<ShapeError>(first >= 0 && count >= 0 && first + count <= elements(), "range: [", first, ", ", first, " + ",
+                      count, ") is not inside ", elements(), " elements.");
+  return make(impl_->storage, impl_->offset_bytes + static_cast<std::size_t>(first) * size_of(dtype()), {count},
+              dtype(), Layout::plain);
 }
 
-Tensor Tensor::relabelled(Layout layout) const { return make(impl_->storage, impl_->offset_bytes, shape(), dtype(), layout); }
+Tensor Tensor::relabelled(Layout layout) const {
+  return make(impl_->storage, impl_->offset_bytes, shape(), dtype(), layout);
+}
 
 std::vector<float> Tensor::to_vector() const {
   const Tensor plain = layout() == Layout::plain ? value() : raw::to_layout(value(), Layout::plain);
@@ -141,8 +151,8 @@ float Tensor::item() const {
 }
 
 void Tensor::copy_from(const Tensor& other) const {
-  require<ShapeError>(other.shape() == shape() && other.dtype() == dtype(), "copy: ", other.shape(), " ", other.dtype(), " into ", shape(),
-                      " ", dtype(), ".");
+  require<ShapeError>(other.shape() == shape() && other.dtype() == dtype(), "copy: ", other.shape(), " ", other.dtype(),
+                      " into ", shape(), " ", dtype(), ".");
   const Tensor source = other.layout() == layout() ? other.value() : raw::to_layout(other, layout());
   HostAccess from(source.device()), to(device());
   if (bytes()) std::memcpy(raw_data(), source.raw_data(), bytes());

@@ -47,7 +47,8 @@ class Tensor {
  public:
   Tensor() = default;  ///< undefined: only defined() and assignment may be called
 
-  static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = kCpu, Layout layout = Layout::plain);
+  static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = kCpu,
+                      Layout layout = Layout::plain);
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = kCpu);
   static Tensor full(const Shape& shape, float value, Device device = kCpu);
   /// Copies host values. Throws ShapeError if there are not shape.elements() of them.
@@ -136,7 +137,8 @@ class Tensor {
     std::shared_ptr<Derived> derived;
   };
   [[noreturn]] void wrong_dtype(DType asked) const;
-  static Tensor make(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape, DType dtype, Layout layout);
+  static Tensor make(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape, DType dtype,
+                     Layout layout);
 
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<Node> node_;

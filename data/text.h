@@ -55,7 +55,7 @@ struct TextDataset {
 ///        bytes, two files for one part, fewer lines than a split needs
 TextDataset load_text(const std::string& path);
 
-/// A number that differs (but for chance) between texts of different content or name: ranks compare it.
+/// A number that differs (but for chance) between texts of different content, whatever their names: ranks compare it.
 std::uint64_t fingerprint(const TextDataset& data);
 
 }  // namespace laconic

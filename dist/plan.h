@@ -96,8 +96,10 @@ struct Plan {
 
   /// One line a bucket: name, parameters, bytes, algorithm or choice, pieces.
   std::string table() const;
-  /// For checkpoints, --plan FILE, and the other ranks: {"format": 1, "codec": TEXT, "buckets": [{"parameters": [...], ...}]},
-  /// without codec where there is none.
+  /// For checkpoints, --plan FILE, and the other ranks, with `codec`, `rows`, `copied`, `choice` and `quantised` only
+  /// where there is one:
+  ///   {"format": 1, "codec": "fp16", "buckets": [{"parameters": ["fc.weight"], "rows": [first, count],
+  ///    "algorithm": "ring", "pieces": 1, "copied": true, "choice": "trimmed", "quantised": true}, ...]}
   std::string json() const;
   /// throws DataError naming `where` if the text is no plan, or not one for these parameters
   static Plan from_json(const std::string& text, const std::vector<std::shared_ptr<Parameter>>& parameters,
@@ -107,9 +109,9 @@ struct Plan {
 };
 
 /// Buckets of arena neighbours. A parameter above bucket_bytes travels alone, or with little that comes before it (its
-/// bias); a linear, recurrent or embedding weight above chunk_bytes in chunks of rows: a multiple of 16, so that vectors
-/// stay aligned. A parameter of which a choice is sent travels alone. The number of workers decides how large pieces are
-/// (pieces_of), and what an automatic dispatch finds cheaper, nothing else.
+/// bias); a linear, recurrent or embedding weight above chunk_bytes in chunks of rows: a multiple of 16, so that
+/// vectors stay aligned. A parameter of which a choice is sent travels alone. The number of workers decides how large
+/// pieces are (pieces_of), and what an automatic dispatch finds cheaper, nothing else.
 Plan make_plan(const std::vector<std::shared_ptr<Parameter>>& parameters, const PlanOptions& options, int workers = 1);
 
 }  // namespace laconic::dist

@@ -8,8 +8,8 @@
 
 namespace laconic::dist {
 
-/// One rank, as its compute thread sees it: a worker, or, if the world has dedicated servers, one of these. Workers come
-/// first, so that rank 0 is one.
+/// One rank, as its compute thread sees it: a worker, or, if the world has dedicated servers, one of these. Workers
+/// come first, so that rank 0 is one.
 struct Worker {
   int rank;  ///< 0 .. size-1 of a worker; size .. engine.size()-1 of a server
   int size;  ///< workers N

@@ -1,4 +1,5 @@
 #pragma once
+#include <utility>
 #include <vector>
 
 #include "core/ops/recurrent.h"
@@ -28,6 +29,10 @@ class Recurrent : public Module {
   Tensor input_part(const Tensor& below, int layer);
   /// The state [layers, B, hidden], zeros if undefined. Throws ShapeError if x or the state does not fit.
   Tensor initial(const Tensor& x, const Tensor& state) const;
+  /// All layers over x, each as op(its input part, its weights, its state h), which goes on from `state` (undefined:
+  /// zeros). Returns what the last one wrote and leaves the new state, in new memory.
+  template <class Op>
+  Tensor run_layers(const Tensor& x, Tensor& state, Op op);
   /// One layer's [B, hidden] of a state; shares memory.
   static Tensor of_layer(const Tensor& state, int layer);
 
@@ -39,5 +44,19 @@ class Recurrent : public Module {
   Options o_;
   std::vector<Layer> layers_;
 };
+
+template <class Op>
+Tensor Recurrent::run_layers(const Tensor& x, Tensor& state, Op op) {
+  const Tensor before = initial(x, state), after = Tensor::empty(before.shape(), DType::f32, x.device());
+  Tensor y = x;
+  for (int l = 0; l < layers(); ++l) {
+    Tensor h = of_layer(before, l);
+    Tensor sums = input_part(y, l);  // before weights(l) awaits what the recurrence needs
+    y = op(std::move(sums), weights(l), h);
+    of_layer(after, l).copy_from(h);
+  }
+  state = after;
+  return y;
+}
 
 }  // namespace laconic

@@ -12,16 +12,9 @@ Tensor RNN::operator()(const Tensor& x, Tensor& state) {
 }
 
 Tensor RNN::run(const Tensor& x, Tensor& state) {
-  const Tensor before = initial(x, state), after = Tensor::empty(before.shape(), DType::f32, x.device());
-  Tensor y = x;
-  for (int l = 0; l < layers(); ++l) {
-    Tensor h = of_layer(before, l);
-    const Tensor sums = input_part(y, l);
-    y = ops::rnn(sums, weights(l), h, f_);
-    of_layer(after, l).copy_from(h);
-  }
-  state = after;
-  return y;
+  return run_layers(x, state, [this](const Tensor& sums, const ops::RecurrentWeights& weights, Tensor& h) {
+    return ops::rnn(sums, weights, h, f_);
+  });
 }
 
 }  // namespace laconic

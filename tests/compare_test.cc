@@ -290,15 +290,16 @@ TEST(BenchLayers, CoversEveryParameterOfTheModelOnce) {
 }
 
 TEST(BenchLayers, OfALanguageModelATiedWeightIsReadyInTheEmbedding) {
-  const std::string plan = R"({"format": 1, "buckets": [)"
-                           R"({"parameters": ["decoder.bias"], "algorithm": "ring"},)"
-                           R"({"parameters": ["rnn.bias_hh_l1", "rnn.bias_ih_l1", "rnn.weight_hh_l1"], "algorithm": "ring"},)"
-                           R"({"parameters": ["rnn.weight_ih_l1"], "rows": [0, 1600], "algorithm": "ring"},)"
-                           R"({"parameters": ["rnn.weight_ih_l1"], "rows": [1600, 1000], "algorithm": "ring"},)"
-                           R"({"parameters": ["rnn.bias_hh_l0", "rnn.bias_ih_l0", "rnn.weight_hh_l0", "rnn.weight_ih_l0"],)"
-                           R"( "algorithm": "ring"},)"
-                           R"({"parameters": ["encoder.weight"], "rows": [0, 16], "algorithm": "ring"},)"
-                           R"({"parameters": ["encoder.weight"], "rows": [16, 4], "algorithm": "ring"}]})";
+  const std::string plan =
+      R"({"format": 1, "buckets": [)"
+      R"({"parameters": ["decoder.bias"], "algorithm": "ring"},)"
+      R"({"parameters": ["rnn.bias_hh_l1", "rnn.bias_ih_l1", "rnn.weight_hh_l1"], "algorithm": "ring"},)"
+      R"({"parameters": ["rnn.weight_ih_l1"], "rows": [0, 1600], "algorithm": "ring"},)"
+      R"({"parameters": ["rnn.weight_ih_l1"], "rows": [1600, 1000], "algorithm": "ring"},)"
+      R"({"parameters": ["rnn.bias_hh_l0", "rnn.bias_ih_l0", "rnn.weight_hh_l0", "rnn.weight_ih_l0"],)"
+      R"( "algorithm": "ring"},)"
+      R"({"parameters": ["encoder.weight"], "rows": [0, 16], "algorithm": "ring"},)"
+      R"({"parameters": ["encoder.weight"], "rows": [16, 4], "algorithm": "ring"}]})";
   const LayerTimes times = measure_layers("lstm-650", 1, 1, 2, plan, 20);
   std::map<std::string, std::vector<int>> chunks;
   std::vector<std::string> names;

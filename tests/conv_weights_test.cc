@@ -41,7 +41,8 @@ TEST(ConvWeights, StandWhereTheIndexFormulaSaysForAnyKernelAndThreads) {
               for (std::int64_t k = 0; k < K; ++k) {
                 const auto at = static_cast<std::size_t>((o * I + i) * K + k);
                 const std::size_t tile = place(o, i, k, I, K) / 256 * 256;
-                ASSERT_EQ(packed[place(o, i, k, I, K)], plain[at]) << O << " " << I << " " << K << " at " << o << " " << i << " " << k;
+                ASSERT_EQ(packed[place(o, i, k, I, K)], plain[at])
+                    << O << " " << I << " " << K << " at " << o << " " << i << " " << k;
                 ASSERT_EQ(other[tile + static_cast<std::size_t>(o % 16 * 16 + i % 16)], plain[at]);
                 ASSERT_EQ(back[at], before[at] + plain[at]);
               }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/clock.h"
 #include "dist/collective/barrier.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
@@ -317,14 +318,14 @@ TEST(Engine, CountsWhatWasSentAndHowLongTheComputeThreadWasBlocked) {
     const EngineCounters before = w.engine.counters();
     double wall_seconds = 0;
     for (int i = 0; i < 3; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
+      const auto begin = Clock::now();
       w.engine.wait(
           w.engine.submit({.name = "slow ring", .slot = slot, .priority = 0, .body = [&](Communicator& comm) -> Task<> {
                              std::this_thread::sleep_for(std::chrono::milliseconds(20));
                              const Slice<float> mine = slice(x);
                              co_await ring_allreduce(comm, mine);
                            }}));
-      wall_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      wall_seconds += seconds_since(begin);
     }
     const EngineCounters after = w.engine.counters();
     EXPECT_EQ(after.sent.bytes - before.sent.bytes, 3 * 4000u);

@@ -139,7 +139,7 @@ TEST(Hop, IdentityCodecGivesTheSameBitsAsNone) {
 
 TEST(Hop, IdentityCodecGivesTheSameBitsAsNoneAlsoWhereALargeOperationIsCut) {
   const compress::Identity identity;
-  const std::size_t n = 600'011;  // of a butterfly 5 pieces, of a ring of leaders 3
+  const std::size_t n = 600'011;  // of a butterfly 5 pieces, of a ring of leaders 10
   for (Collective collective : {Collective{butterfly_allreduce}, Collective{in_groups<2>}})
     for (int N : {3, 4, 5}) {
       const auto plain = run_all(N, n, collective, {}), coded = run_all(N, n, collective, {.codec = &identity});

@@ -86,7 +86,7 @@ std::vector<float> mixed(std::size_t n, unsigned seed) {
   return x;
 }
 
-/// n values through both algorithms and all kernels. Every 2^24th of all patterns has one in it where `all` is false.
+/// The values through both algorithms and all kernels; the bound, where it is promised.
 void check(const Setting& s, const std::vector<float>& x) {
   const Inceptionn codec(s.mode, s.exponent);
   const Expected expected = expected_of(s, x);
@@ -270,7 +270,7 @@ TEST(Inceptionn, RandomBytesAreNeverReadBeyondTheirEnd) {
   const Fenced fence(4096);
   std::mt19937 random(2);
   const Inceptionn codec(Mode::bounded, -10);
-  std::size_t refused = 0;
+  std::size_t decoded = 0, refused = 0;
   for (int round = 0; round < 20000; ++round) {
     const std::size_t bytes = random() % 400, n = random() % 300;
     const Slice<std::byte> payload = fence.last(bytes);
@@ -282,6 +282,7 @@ TEST(Inceptionn, RandomBytesAreNeverReadBeyondTheirEnd) {
     }
     with_each_isa([&](const char*) {
       std::vector<float> y(n + 2, 7.0f);
+      ++decoded;
       try {
         codec.decode(payload, slice(y).sub(1, n));
         codec.decode_add(payload, slice(y).sub(1, n));
@@ -292,7 +293,7 @@ TEST(Inceptionn, RandomBytesAreNeverReadBeyondTheirEnd) {
       ASSERT_EQ(y.back(), 7.0f);
     });
   }
-  EXPECT_GT(refused, 50000u);
+  EXPECT_GT(refused, decoded / 6 * 5);  // of each set of instructions 20,000
 }
 
 TEST(Inceptionn, EncodingWritesOnlyWhereThereIsRoom) {

@@ -59,6 +59,7 @@ TEST(InspectSelect, ReadsATensorOfASafetensorsFile) {
   StateDict state;
   state.set("a", Tensor::of({4}, {1, 2, 3, 4}));
   state.set("b", Tensor::of({2, 2}, {0, 0, -5, 0}));
+  state.set("empty", Tensor::empty({0}));
   const std::string path = dir.path() + "/x.safetensors";
   save_safetensors(state, path);
   const Result r = run("laconic inspect select --json --k 1 --method exact --tensor b " + path);
@@ -67,8 +68,13 @@ TEST(InspectSelect, ReadsATensorOfASafetensorsFile) {
   EXPECT_EQ(nlohmann::json::parse(r.out)["captured_l2"], 1);
   const Result which = run("laconic inspect select " + path);
   EXPECT_EQ(which.exit_code, 1);
-  EXPECT_NE(which.err.find("name one of a, b"), std::string::npos) << which.err;
+  EXPECT_NE(which.err.find("name one of a, b, empty"), std::string::npos) << which.err;
   EXPECT_EQ(run("laconic inspect select --tensor c " + path).exit_code, 1);
+  for (const char* what : {"select", "codec"}) {
+    const Result none = run(concat("laconic inspect ", what, " --tensor empty ", path));
+    EXPECT_EQ(none.exit_code, 1);
+    EXPECT_NE(none.err.find("has no values"), std::string::npos) << none.err;
+  }
 }
 
 TEST(InspectSelect, SaysWhatIsWrongInOneSentence) {
@@ -219,7 +225,8 @@ std::string text_of(const std::string& path) {
 TEST(CodecTool, WritesWhatItReadsBackWithinTheBound) {
   const TempFolder dir;
   std::vector<float> x;
-  for (int i = 0; i < 1003; ++i) x.push_back(std::sin(static_cast<float>(i)) * std::exp2(static_cast<float>(-(i % 15))));
+  for (int i = 0; i < 1003; ++i)
+    x.push_back(std::sin(static_cast<float>(i)) * std::exp2(static_cast<float>(-(i % 15))));
   const std::string file = raw_file(dir, x), lacc = dir.path() + "/x.lacc", back = dir.path() + "/y.f32";
   for (const bool bounded : {true, false}) {
     const std::string mode = bounded ? "bounded" : "published";

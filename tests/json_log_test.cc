@@ -25,8 +25,8 @@ TEST(JsonLog, AStepIsExactlyThisLine) {
   EXPECT_EQ(
       to_json(step(7)),
       R"({"step":7,"epoch":2,"loss":0.1,"lr":0.05,"step_ms":81.0,"samples_per_s":12345.7,"bytes_sent":10,)"
-      R"("bytes_sent_sum":40,"bytes_dense":20,"forward_ms":1.23457,"backward_ms":2.0,"select_ms":0.0,"comm_ms":0.5,"exposed_ms":0.25,)"
-      R"("update_ms":0.125})");
+      R"("bytes_sent_sum":40,"bytes_dense":20,"forward_ms":1.23457,"backward_ms":2.0,"select_ms":0.0,)"
+      R"("comm_ms":0.5,"exposed_ms":0.25,"update_ms":0.125})");
 }
 
 TEST(JsonLog, AnEvaluationIsExactlyThisLine) {

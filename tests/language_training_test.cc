@@ -323,5 +323,17 @@ TEST(LanguageModelling, ATextTooShortIsSaid) {
             "longer text, or less --batch or --bptt.");
 }
 
+TEST(LanguageModelling, OptionsBelowOneAndAnotherVocabularyAreRefused) {
+  const auto make = [](const LanguageModelling::Options& options, int more_words = 0) {
+    const models::LanguageModel::Options model{.vocabulary = text()->vocabulary.size() + more_words, .hidden = 4};
+    LanguageModelling(std::make_shared<models::LanguageModel>(model), text(), 0, 1, options);
+  };
+  EXPECT_EQ(error_of<UsageError>([&] { make({.batch = 0}); }),
+            "language model: batch = 0, bptt = 35, eval_rows = 20 must be at least 1.");
+  EXPECT_NE(error_of<UsageError>([&] { make({.bptt = 0}); }), "");
+  EXPECT_NE(error_of<UsageError>([&] { make({.eval_rows = 0}); }), "");
+  EXPECT_NE(error_of<ShapeError>([&] { make({.batch = 2, .bptt = 5}, 1); }), "");
+}
+
 }  // namespace
 }  // namespace laconic

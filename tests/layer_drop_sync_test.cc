@@ -1,5 +1,6 @@
 #include "dist/sync/layer_drop.h"
 #include "tests/error_of.h"
+#include "tests/pairwise.h"
 #include "tests/server_world.h"
 
 namespace laconic::dist::server_world {
@@ -94,44 +95,44 @@ TEST(LayerDropSync, WithARatioOfZeroGivesTheBitsOfTheDenseServer) {
 
 TEST(LayerDropSync, DoesWhatTheSettledTextSays) {
   constexpr int kSteps = 9;
-  int turn = 0;
-  for (const LayerDropSync::Rules& r :
-       {rules(0.5), rules(0.97), rules(0.5, 0), rules(0.9999, 100, 3), rules(0.9, 1, 0, compress::LayerNorm::l1),
-        rules(0.3, 3, 2, compress::LayerNorm::l2)})
-    for (const bool finest : {false, true})
-      for (int N : {1, 3})
-        for (int K : {0, 1, 2}) {
-          const Overlap overlap = ++turn % 2 == 0 ? Overlap::none : Overlap::forward;
-          SCOPED_TRACE(concat("R = ", r.drop_ratio, ", ", N, " workers, ", K, " servers, finest ", finest));
-          Setting setting{.workers = N,
-                          .servers = K,
-                          .sync = "layerdrop",
-                          .rules = {.layers = r, .finest = finest},
-                          .overlap = overlap};
-          const Oracle oracle(setting, kSteps);
-          const auto layers = static_cast<std::size_t>(N) * oracle.buckets.size() * kSteps;
-          EXPECT_LT(oracle.sent, layers) << "nothing was dropped: the test tests nothing";
-          EXPECT_GT(oracle.sent, layers / 20);
-          std::atomic<int> wrong{0};
-          // Conservation, bit for bit: what is kept at home is what was added up since it was last sent.
-          setting.watch = [&](PsSync& sync, int rank, int step) {
-            sync.flush();
-            const auto& kept = oracle.kept[static_cast<std::size_t>(step - 1)][static_cast<std::size_t>(rank)];
-            for (std::size_t b = 0; b < oracle.buckets.size(); ++b) {
-              const Slice<const float> mine = dynamic_cast<LayerDropSync&>(sync).kept(b);
-              for (std::size_t i = 0; i < static_cast<std::size_t>(oracle.buckets[b].elements); ++i)
-                if ((mine.empty() ? 0.0f : mine[i]) != kept[static_cast<std::size_t>(oracle.buckets[b].offset) + i])
-                  ++wrong;
-            }
-          };
-          const Result result = run(setting, kSteps);
-          EXPECT_EQ(wrong, 0);
-          for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, oracle.values));
-          if (K > 0) {
-            EXPECT_EQ(result.up, oracle.bytes_up);
-            EXPECT_EQ(result.down, oracle.bytes_down);
-          }
-        }
+  const LayerDropSync::Rules all_rules[] = {rules(0.5),
+                                            rules(0.97),
+                                            rules(0.5, 0),
+                                            rules(0.9999, 100, 3),
+                                            rules(0.9, 1, 0, compress::LayerNorm::l1),
+                                            rules(0.3, 3, 2, compress::LayerNorm::l2)};
+  for (const auto& row : pairwise({std::size(all_rules), 3, 2, 2, 2})) {
+    const LayerDropSync::Rules& r = all_rules[row[0]];
+    const int K = static_cast<int>(row[1]), N = row[2] == 0 ? 1 : 3;
+    const bool finest = row[3] == 1;
+    const Overlap overlap = row[4] == 0 ? Overlap::none : Overlap::forward;
+    SCOPED_TRACE(concat("R = ", r.drop_ratio, ", ", N, " workers, ", K, " servers, finest ", finest, ", overlap ",
+                        to_string(overlap)));
+    Setting setting{
+        .workers = N, .servers = K, .sync = "layerdrop", .rules = {.layers = r, .finest = finest}, .overlap = overlap};
+    const Oracle oracle(setting, kSteps);
+    const auto layers = static_cast<std::size_t>(N) * oracle.buckets.size() * kSteps;
+    EXPECT_LT(oracle.sent, layers) << "nothing was dropped: the test tests nothing";
+    EXPECT_GT(oracle.sent, layers / 20);
+    std::atomic<int> wrong{0};
+    // Conservation, bit for bit: what is kept at home is what was added up since it was last sent.
+    setting.watch = [&](PsSync& sync, int rank, int step) {
+      sync.flush();
+      const auto& kept = oracle.kept[static_cast<std::size_t>(step - 1)][static_cast<std::size_t>(rank)];
+      for (std::size_t b = 0; b < oracle.buckets.size(); ++b) {
+        const Slice<const float> mine = dynamic_cast<LayerDropSync&>(sync).kept(b);
+        for (std::size_t i = 0; i < static_cast<std::size_t>(oracle.buckets[b].elements); ++i)
+          if ((mine.empty() ? 0.0f : mine[i]) != kept[static_cast<std::size_t>(oracle.buckets[b].offset) + i]) ++wrong;
+      }
+    };
+    const Result result = run(setting, kSteps);
+    EXPECT_EQ(wrong, 0);
+    for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, oracle.values));
+    if (K > 0) {
+      EXPECT_EQ(result.up, oracle.bytes_up);
+      EXPECT_EQ(result.down, oracle.bytes_down);
+    }
+  }
 }
 
 TEST(LayerDropSync, ADroppedLayerCostsTwelveBytesEachWay) {

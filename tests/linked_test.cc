@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "core/clock.h"
 #include "core/random.h"
 #include "dist/collective/barrier.h"
 #include "dist/collective/butterfly_allreduce.h"
@@ -26,9 +27,9 @@ void on_linked_ranks(int N, const LinkOptions& link, const std::function<void(Wo
 }
 
 double seconds_of(const std::function<void()>& f) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return seconds_since(begin);
 }
 
 std::vector<float> numbers(int rank, std::size_t n) {

@@ -60,7 +60,8 @@ TEST(Zoo, UsesPyTorchsNames) {
 TEST(Zoo, MapsOneInputToTheClassesAskedFor) {
   NoGrad no_grad;
   for (const ModelInfo& info : models_of_zoo()) {
-    if (info.name == "resnet44" || info.name == "resnet56" || info.reads_text()) continue;  // longer, or tested elsewhere
+    if (info.name == "resnet44" || info.name == "resnet56" || info.reads_text())
+      continue;  // longer, or tested elsewhere
     const auto model = make_model(info.name, {.classes = 7});
     model->initialize(1);
     model->eval();

@@ -59,8 +59,9 @@ TEST(Options, ACodecIsForAllreducesOfOurOwn) {
   expect_refused({"--codec", "fp16", "--sync", "redsync"},
                  "--sync redsync adds up nothing that could pass through it (--codec): leave it out, or take --sync "
                  "allreduce");
-  expect_refused({"--codec", "fp16", "--allreduce", "mpi"},
-                 "MPI's own allreduce adds floats, and knows no codec (--codec): leave it out, or take --allreduce ring");
+  expect_refused(
+      {"--codec", "fp16", "--allreduce", "mpi"},
+      "MPI's own allreduce adds floats, and knows no codec (--codec): leave it out, or take --allreduce ring");
   expect_refused({"--codec-feedback"},
                  "without a codec nothing is lost (--codec-feedback): add --codec, or leave it out");
   expect_refused({"--codec", "trunc"},
@@ -74,7 +75,8 @@ TEST(Options, PacketsAreMarkedWithACodecOrOnRequest) {
   EXPECT_EQ(parse({"--tos", "0x10"}).type_of_service, 16);
   EXPECT_EQ(parse({"--tos", "8"}).type_of_service, 8);
   for (const char* text : {"256", "0x", "-1", "x28", "0x-1"})
-    expect_refused({"--tos", text}, concat("'", text, "' is no type of service (--tos): give a byte, as 0x28, or none"));
+    expect_refused({"--tos", text},
+                   concat("'", text, "' is no type of service (--tos): give a byte, as 0x28, or none"));
 }
 
 TEST(Options, AdamStartsFromALearningRateOfItsOwn) {
@@ -239,9 +241,10 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   expect_refused({"--fusion", "lazy"},
                  "unknown value 'lazy' (--fusion): give none, lazy:SIZE or copy:SIZE, as lazy:1MiB or copy:25MB");
   expect_refused({"--chunk", "big"}, "unknown value 'big' (--chunk): give none or a size, as 4MiB");
-  expect_refused({"--sync", "redsink"},
-                 "unknown value 'redsink' (--sync): did you mean redsync? There are none, allreduce, redsync, dgc, topk, "
-                 "gradient-dropping, adacomp, strom, randomk, ps, layerdrop, slimdp.");
+  expect_refused(
+      {"--sync", "redsink"},
+      "unknown value 'redsink' (--sync): did you mean redsync? There are none, allreduce, redsync, dgc, topk, "
+      "gradient-dropping, adacomp, strom, randomk, ps, layerdrop, slimdp.");
   expect_refused({"--batch", "0"}, "'0' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "4.5"}, "'4.5' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "99999999999"},
@@ -262,8 +265,9 @@ TEST(Options, CombinationsThatMakeNoSenseAreRefused) {
   expect_refused({"--resume"},
                  "there is no place to resume from (--resume): give a checkpoint, or --save DIR to take its newest");
   expect_refused({"--save-every", "2"}, "there is no place to save to (--save-every): add --save DIR");
-  expect_refused({"--workers", "4", "--link", "fast"},
-                 "'fast' is not a link (--link): give RATE,LATENCY or RATE,LATENCY,JITTER, as 100mbit,1ms or 1gbit,50us,10us");
+  expect_refused(
+      {"--workers", "4", "--link", "fast"},
+      "'fast' is not a link (--link): give RATE,LATENCY or RATE,LATENCY,JITTER, as 100mbit,1ms or 1gbit,50us,10us");
   expect_refused({"--link", "1gbit,50us"}, "one worker has nobody to talk to (--link): add --workers 4");
   expect_refused({"--workers", "4", "--link-of", "2=1gbit,50us"},
                  "there is no link to make an exception from (--link-of): add --link, as --link 100mbit,1ms");
@@ -358,8 +362,9 @@ TEST(Options, OfParameterServers) {
   EXPECT_EQ(parse({"--sync", "ps"}).servers, 1);
   EXPECT_EQ(parse({"--sync", "ps", "--servers", "3"}).servers, 3);
   EXPECT_EQ(parse({"--sync", "slimdp", "--servers", "colocated"}).servers, 0);
-  const TrainOptions layers = parse({"--sync", "layerdrop", "--drop-ratio", "0.97", "--threshold-every", "0",
-                                     "--layerdrop-norm", "l2", "--layerdrop-max-age", "7", "--layerdrop-unit", "parameter"});
+  const TrainOptions layers =
+      parse({"--sync", "layerdrop", "--drop-ratio", "0.97", "--threshold-every", "0", "--layerdrop-norm", "l2",
+             "--layerdrop-max-age", "7", "--layerdrop-unit", "parameter"});
   EXPECT_EQ(layers.server.layers.drop_ratio, 0.97);
   EXPECT_EQ(layers.server.layers.threshold_every, 0);
   EXPECT_EQ(layers.server.layers.norm, compress::LayerNorm::l2);
@@ -373,7 +378,8 @@ TEST(Options, OfParameterServers) {
   EXPECT_EQ(slim.server.slim.chosen.core_every, 5);
   EXPECT_EQ(slim.server.slim.local_steps, 3);
   EXPECT_TRUE(slim.server.slim.whole_model && slim.server.slim.chosen.keys_sent && slim.server.slim.residual);
-  EXPECT_TRUE(parse({"--sync", "ps", "--link", "1gbit,1ms", "--link-of", "1=10mbit,1ms"}).link);  // one worker, one server
+  EXPECT_TRUE(
+      parse({"--sync", "ps", "--link", "1gbit,1ms", "--link-of", "1=10mbit,1ms"}).link);  // one worker, one server
 }
 
 TEST(Options, ThatServersHaveNoUseForAreRefused) {
@@ -388,12 +394,14 @@ TEST(Options, ThatServersHaveNoUseForAreRefused) {
                  "unknown value 'l3' (--layerdrop-norm): did you mean l1? There are mean, l1, l2.");
   expect_refused({"--sync", "layerdrop", "--alpha", "0.5"},
                  "--sync layerdrop has no use for it (--alpha): leave it out, or add --sync slimdp");
-  expect_refused({"--sync", "slimdp", "--alpha", "0.1"},
-                 "an explorer of 0.15 does not fit in a share of 0.1 (--explore): give at least 0 and at most --alpha, as 0.15");
+  expect_refused(
+      {"--sync", "slimdp", "--alpha", "0.1"},
+      "an explorer of 0.15 does not fit in a share of 0.1 (--explore): give at least 0 and at most --alpha, as 0.15");
   expect_refused({"--sync", "ps", "--allreduce", "ring"},
                  "--sync ps has no use for it (--allreduce): leave it out: there is a server in its place");
-  expect_refused({"--sync", "layerdrop", "--chunk", "none"},
-                 "--sync layerdrop has no use for it (--chunk): leave it out: a layer travels as a whole, or not at all");
+  expect_refused(
+      {"--sync", "layerdrop", "--chunk", "none"},
+      "--sync layerdrop has no use for it (--chunk): leave it out: a layer travels as a whole, or not at all");
 }
 
 }  // namespace

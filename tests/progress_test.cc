@@ -105,6 +105,19 @@ TEST_F(ProgressTest, APipeGetsNoControlCharactersAndALineEveryTenSeconds) {
   EXPECT_EQ(out_.str().find('\r'), std::string::npos);
 }
 
+TEST_F(ProgressTest, WordsThatTrainingDoesNotHaveAreTold) {
+  RunInfo text = info();
+  for (const std::int64_t unseen : {0, 1, 12}) {
+    text.unseen_words = unseen;
+    out_.str("");
+    Progress(out_, options(false)).on_start(text);
+    EXPECT_EQ(out_.str().find("<unk>") != std::string::npos, unseen > 0) << out_.str();
+  }
+  EXPECT_NE(out_.str().find("\n12 words of validation and test are not in the training text, and read as <unk>\n"),
+            std::string::npos)
+      << out_.str();
+}
+
 TEST_F(ProgressTest, AnEvaluationIsALastingLine) {
   Progress progress(out_, options(true));
   progress.on_start(info());

@@ -2,6 +2,7 @@
 
 #include "compress/identity.h"
 #include "tests/error_of.h"
+#include "tests/pairwise.h"
 #include "tests/server_world.h"
 
 namespace laconic::dist::server_world {
@@ -33,14 +34,14 @@ PlanOptions plan_options(std::size_t bucket_bytes, std::size_t chunk_bytes) {
 }
 
 TEST(PsSync, GivesTheBitsOfTheNaiveSumInRankOrderOnAllWorkersWhereverTheServersAre) {
-  for (int N : {1, 2, 3, 5}) {
+  const int workers[] = {1, 2, 3, 5}, servers[] = {0, 1, 2, 11};
+  const Overlap overlaps[] = {Overlap::none, Overlap::backward, Overlap::forward};
+  for (const auto& row : pairwise({std::size(workers), std::size(servers), std::size(overlaps)})) {
+    const int N = workers[row[0]], K = servers[row[1]];
+    SCOPED_TRACE(concat(N, " workers, ", K, " servers, overlap ", to_string(overlaps[row[2]])));
     const std::vector<float> expected = oracle(N, 4);
-    for (int K : {0, 1, 2, 11})
-      for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward}) {
-        SCOPED_TRACE(concat(N, " workers, ", K, " servers, overlap ", to_string(overlap)));
-        const Setting setting{.workers = N, .servers = K, .overlap = overlap, .plan = plan_options(10'000, 7000)};
-        for (const auto& v : run(setting, 4).values) EXPECT_TRUE(same_bits(v, expected));
-      }
+    const Setting setting{.workers = N, .servers = K, .overlap = overlaps[row[2]], .plan = plan_options(10'000, 7000)};
+    for (const auto& v : run(setting, 4).values) EXPECT_TRUE(same_bits(v, expected));
   }
 }
 
@@ -92,7 +93,7 @@ TEST(PsSync, AWorkerThatFallsSilentIsNamed) {
            .timeout_seconds = 1,
            .watch =
                [](PsSync&, int rank, int step) {
-                 if (rank == 1 && step == 1) std::this_thread::sleep_for(std::chrono::seconds(4));
+                 if (rank == 1 && step == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
                }},
           3);
     };

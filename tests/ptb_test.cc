@@ -140,24 +140,14 @@ TEST(Ptb, SaysWhatIsWrongWithItsOptions) {
   expect_sentence("--temperature 0.5", 2, "nothing is to be written (--temperature): add --generate 200");
   expect_sentence("--dropout 1", 2, "1 is out of range (--dropout): give a number from 0 to 0.99, as --dropout 0.5");
   expect_sentence("--bptt 0", 2, "'0' is not a whole number of at least 1 (--bptt): give one, as --bptt 4");
-  expect_sentence("--no-augment", 2, "unknown option '--no-augment' (command line): did you mean --no-dropout? See --help");
-}
-
-AppDefaults defaults() {
-  AppDefaults app;
-  app.program = "ptb";
-  for (const auto& r : models::language_recipes()) app.models.push_back(r.name);
-  app.options.model = "lstm-small";
-  use_published_recipe(app.options);
-  app.of_model = use_published_recipe;
-  app.reads_text = true;
-  return app;
+  expect_sentence("--no-augment", 2,
+                  "unknown option '--no-augment' (command line): did you mean --no-dropout? See --help");
 }
 
 TEST(Ptb, TakesTheHyperParametersOfTheModelsPaper) {
   const auto parse = [](std::vector<const char*> arguments) {
     arguments.insert(arguments.begin(), "ptb");
-    return parse_options(static_cast<int>(arguments.size()), arguments.data(), defaults()).value();
+    return parse_options(static_cast<int>(arguments.size()), arguments.data(), language_app()).value();
   };
   const TrainOptions small = parse({});
   EXPECT_EQ(small.batch, 20);

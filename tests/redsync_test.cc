@@ -1,22 +1,24 @@
 // RedSync and its neighbours: exactness, conservation, the same bits on all ranks, resuming.
 #include "dist/sync/redsync.h"
 
+#include "tests/pairwise.h"
 #include "tests/redsync_training.h"
 
 namespace laconic::dist {
 namespace {
 
 TEST(RedSync, WithAllElementsAndNoMaskingIsDenseMomentumSgd) {
-  for (const int N : {1, 3})
-    for (const bool mean : {true, false})
-      for (const auto& [momentum, nesterov] : {std::pair{0.0f, false}, {0.9f, false}, {0.9f, true}})
-        for (const float decay : {0.0f, 0.01f}) {
-          SCOPED_TRACE(
-              concat(N, " ranks, mean ", mean, ", momentum ", momentum, ", nesterov ", nesterov, ", decay ", decay));
-          Settings s{.momentum = momentum, .decay = decay, .nesterov = nesterov, .mean = mean, .pull = 0.1f};
-          s.sparse.density = 1;
-          expect_near(train(N, s, 100)[0], oracle(N, s, 100), 2e-5);
-        }
+  const std::pair<float, bool> momenta[] = {{0.0f, false}, {0.9f, false}, {0.9f, true}};
+  for (const auto& row : pairwise({std::size(momenta), 2, 2, 2})) {
+    const auto [momentum, nesterov] = momenta[row[0]];
+    const int N = row[1] == 0 ? 1 : 3;
+    const bool mean = row[2] == 0;
+    const float decay = row[3] == 0 ? 0.0f : 0.01f;
+    SCOPED_TRACE(concat(N, " ranks, mean ", mean, ", momentum ", momentum, ", nesterov ", nesterov, ", decay ", decay));
+    Settings s{.momentum = momentum, .decay = decay, .nesterov = nesterov, .mean = mean, .pull = 0.1f};
+    s.sparse.density = 1;
+    expect_near(train(N, s, 100)[0], oracle(N, s, 100), 2e-5);
+  }
 }
 
 // All of U is cleared in every step: heavy ball becomes plain SGD, Nesterov SGD with lr (1 + m). What travels densely
@@ -65,7 +67,7 @@ TEST(RedSync, WithoutMomentumCorrectionTheResidualGoesWithTheNextDenseGradient) 
 
 /// Over all ranks, everything that was sent and the residuals add up to everything that was put into the residuals.
 TEST(RedSync, WhatWasSentPlusWhatIsOwedIsWhatWasGathered) {
-  constexpr int kSteps = 200;
+  constexpr int kSteps = 120;  // more than a layer is hurried for after a wait
   for (const Case& c : kCases)
     for (const int N : {1, 3}) {
       if (N == 1 && &c > &kCases[2]) continue;  // the exchange is what differs

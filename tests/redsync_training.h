@@ -14,6 +14,7 @@
 #include "dist/sync/methods.h"
 #include "dist/sync/redsync.h"
 #include "tests/on_ranks.h"
+#include "tests/whole_forward.h"
 
 namespace laconic::dist {
 
@@ -111,12 +112,7 @@ struct Training {
     const auto& parameters = arena.parameters();
     for (std::int64_t step = from; step <= to; ++step) {
       sync->begin_step({.step = step, .lr = s.lr});
-      for (std::size_t i = parameters.size(); i-- > 0;) {
-        Parameter& p = *parameters[i];
-        const std::int64_t all = p.all_rows().count, chunk = p.chunk_rows() > 0 ? p.chunk_rows() : all;
-        for (std::int64_t first = 0; first < all; first += chunk)
-          sync->before_forward(p, {first, std::min(chunk, all - first)});
-      }
+      whole_forward(*sync, arena);
       for (const auto& p : parameters) {
         {
           const HostAccess access(s.device);

@@ -60,8 +60,7 @@ const std::vector<Case> kCases = {
        o.sparse.selector = "sampled", o.sparse.split = o.sparse.delta = true;
      }},
     {"dgc, its density falls", mixed, [](TrainerOptions& o) { sparse(o, "dgc"), o.optimizer.momentum = 0.9; }},
-    {"topk with adam", mixed,
-     [](TrainerOptions& o) { sparse(o, "topk"), o.optimizer.name = "adam", o.lr = 0.01; }},
+    {"topk with adam", mixed, [](TrainerOptions& o) { sparse(o, "topk"), o.optimizer.name = "adam", o.lr = 0.01; }},
     {"random elements, momentum", mixed,
      [](TrainerOptions& o) { sparse(o, "randomk"), o.optimizer.momentum = 0.9, o.lr = 0.02; }},
     {"gradient dropping", mixed, [](TrainerOptions& o) { sparse(o, "gradient-dropping"); }},
@@ -90,7 +89,8 @@ const std::vector<Case> kCases = {
     {"slim-dp of the whole model among the workers, keys sent", convolutional,
      [](TrainerOptions& o) {
        o.sync = "slimdp";
-       o.server.slim = {.chosen = {.alpha = 0.2, .explore = 0.1, .keys_sent = true}, .whole_model = true, .residual = true};
+       o.server.slim = {
+           .chosen = {.alpha = 0.2, .explore = 0.1, .keys_sent = true}, .whole_model = true, .residual = true};
      }},
     {"no exchange", normalized, [](TrainerOptions& o) { o.sync = "none", o.optimizer.momentum = 0.9; }},
 };

@@ -12,6 +12,7 @@
 #include "dist/server/rounds.h"
 #include "dist/sync/server_methods.h"
 #include "tests/on_ranks.h"
+#include "tests/whole_forward.h"
 
 /// Training with parameter servers without a model: workers that make gradients up, and servers beside or among them.
 namespace laconic::dist::server_world {
@@ -87,12 +88,7 @@ inline void train(const Setting& setting, PsSync& sync, const ParameterArena& ar
   const auto& parameters = arena.parameters();
   for (int step = 1; step <= steps; ++step) {
     sync.begin_step({.step = step, .lr = lr_of(step)});
-    for (std::size_t i = parameters.size(); i-- > 0;) {
-      Parameter& p = *parameters[i];
-      const std::int64_t all = p.all_rows().count, chunk = p.chunk_rows() > 0 ? p.chunk_rows() : all;
-      for (std::int64_t first = 0; first < all; first += chunk)
-        sync.before_forward(p, {first, std::min(chunk, all - first)});
-    }
+    whole_forward(sync, arena);
     for (const auto& p : parameters) {
       make_gradient(p->info, rank, step, p->value().data<float>(), p->grad().data<float>());
       const std::int64_t all = p->all_rows().count, half = all / 2;

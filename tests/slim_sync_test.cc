@@ -1,5 +1,6 @@
 #include "dist/sync/slim.h"
 #include "tests/error_of.h"
+#include "tests/pairwise.h"
 #include "tests/server_world.h"
 
 namespace laconic::dist::server_world {
@@ -67,25 +68,24 @@ struct Oracle {
 };
 
 TEST(SlimSync, DoesWhatTheSettledTextSays) {
-  for (const SlimSync::Rules& rules :
-       {SlimSync::Rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}},
-        SlimSync::Rules{.chosen = {.alpha = 0.2, .explore = 0.1, .core_every = 3, .keys_sent = true}, .local_steps = 2},
-        SlimSync::Rules{.chosen = {.alpha = 0.3, .explore = 0}, .residual = true},
-        SlimSync::Rules{.chosen = {.alpha = 0.3, .explore = 0.3}, .whole_model = true}})
-    for (int N : {1, 3}) {
-      const Oracle oracle(N, rules, 7);
-      for (int K : {0, 1, 2})
-        for (const Overlap overlap : {Overlap::none, Overlap::forward}) {
-          SCOPED_TRACE(
-              concat(N, " workers, ", K, " servers, alpha ", rules.chosen.alpha, ", overlap ", to_string(overlap)));
-          const Result result = run(slim(N, K, rules, overlap), 7);
-          EXPECT_EQ(result.joint.size(), static_cast<std::size_t>(N));
-          for (const auto& joint : result.joint) EXPECT_TRUE(same_bits(joint, oracle.joint));
-          for (std::size_t r = 0; r < result.values.size(); ++r)
-            EXPECT_TRUE(same_bits(result.values[r], oracle.values[r])) << r;
-          EXPECT_GT(result.drift, 0);
-        }
-    }
+  const SlimSync::Rules all_rules[] = {
+      {.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}},
+      {.chosen = {.alpha = 0.2, .explore = 0.1, .core_every = 3, .keys_sent = true}, .local_steps = 2},
+      {.chosen = {.alpha = 0.3, .explore = 0}, .residual = true},
+      {.chosen = {.alpha = 0.3, .explore = 0.3}, .whole_model = true}};
+  for (const auto& row : pairwise({std::size(all_rules), 3, 2, 2})) {
+    const SlimSync::Rules& rules = all_rules[row[0]];
+    const int K = static_cast<int>(row[1]), N = row[2] == 0 ? 1 : 3;
+    const Overlap overlap = row[3] == 0 ? Overlap::none : Overlap::forward;
+    SCOPED_TRACE(concat(N, " workers, ", K, " servers, rules ", row[0], ", overlap ", to_string(overlap)));
+    const Oracle oracle(N, rules, 7);
+    const Result result = run(slim(N, K, rules, overlap), 7);
+    EXPECT_EQ(result.joint.size(), static_cast<std::size_t>(N));
+    for (const auto& joint : result.joint) EXPECT_TRUE(same_bits(joint, oracle.joint));
+    for (std::size_t r = 0; r < result.values.size(); ++r)
+      EXPECT_TRUE(same_bits(result.values[r], oracle.values[r])) << r;
+    EXPECT_GT(result.drift, 0);
+  }
 }
 
 TEST(SlimSync, SendingAllAfterEveryStepIsTheDenseServerToFloatAccuracy) {

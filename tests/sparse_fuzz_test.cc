@@ -75,7 +75,7 @@ void expect_sound(const std::vector<compress::SparseView>& views, std::size_t co
 TEST(SparseFuzz, AMessageIsReadOrRefused) {
   std::vector<compress::SparseView> views;
   std::uint64_t read = 0, refused = 0;
-  fuzz(20'000, [&](Random& random) {
+  fuzz(10'000, [&](Random& random) {
     const SparseWire wire = any_wire(random);
     const std::size_t n = 1 + random.below(random.below(2) == 0 ? 300 : 70'000);
     Message message = encoded(wire, some_of(0, n, random.below(4) == 0 ? 400 : 20, wire, random), n);

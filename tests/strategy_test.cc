@@ -9,6 +9,8 @@
 #include "dist/sync/allreduce.h"
 #include "dist/sync/none.h"
 #include "tests/on_ranks.h"
+#include "tests/pairwise.h"
+#include "tests/whole_forward.h"
 
 namespace laconic::dist {
 namespace {
@@ -48,12 +50,7 @@ void train(Strategy& sync, const ParameterArena& arena, int rank, int from, int 
   const auto& parameters = arena.parameters();
   for (int step = from; step <= to; ++step) {
     sync.begin_step({.step = step, .lr = lr_of(step)});
-    for (std::size_t i = parameters.size(); i-- > 0;) {
-      Parameter& p = *parameters[i];
-      const std::int64_t all = p.all_rows().count, chunk = p.chunk_rows() > 0 ? p.chunk_rows() : all;
-      for (std::int64_t first = 0; first < all; first += chunk)
-        sync.before_forward(p, {first, std::min(chunk, all - first)});
-    }
+    whole_forward(sync, arena);
     for (const auto& p : parameters) {
       const float* value = p->value().data<float>();
       float* grad = p->grad().data<float>();
@@ -120,31 +117,33 @@ PlanOptions plan_options(const std::string& allreduce, const std::string& fusion
 
 // {64, 100} and {60, 100} are 25,600 and 24,000 bytes: with chunks of 7,000 bytes, rows 0, 16, 32, 48.
 TEST(AllreduceSync, AnEqualPlanGivesTheSameBitsWithEveryOverlapOnEveryRank) {
-  for (int N : {1, 2, 3, 4})
-    for (const std::string& allreduce : algorithms())
-      for (const char* fusion : {"none", "lazy:10KiB", "lazy:1MiB", "copy:10kB", "copy:1GiB"})
-        for (const std::size_t chunk : {std::size_t{0}, std::size_t{7000}}) {
-          SCOPED_TRACE(concat(N, " ranks, ", allreduce, ", ", fusion, ", chunks of ", chunk));
-          std::vector<float> first;
-          std::vector<double> expected;
-          for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward}) {
-            std::vector<std::vector<float>> values(static_cast<std::size_t>(N));
-            on_ranks(N, [&](Worker& w) {
-              const ParameterArena arena(some_parameters());
-              if (w.rank == 0 && expected.empty()) expected = oracle(arena, N, 3, N);
-              AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), plan_options(allreduce, fusion, chunk)),
-                                 sgd, {.overlap = overlap});
-              EXPECT_EQ(arena.parameters()[5]->chunk_rows(), chunk == 0 ? 0 : 16);
-              train(sync, arena, w.rank, 1, 3);
-              values[static_cast<std::size_t>(w.rank)] = arena.values().to_vector();
-            });
-            if (first.empty()) {
-              first = values[0];
-              for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(first[i], expected[i], 1e-4);
-            }
-            for (const auto& v : values) ASSERT_TRUE(same_bits(v, first)) << to_string(overlap);
-          }
-        }
+  const char* const fusions[] = {"none", "lazy:10KiB", "lazy:1MiB", "copy:10kB", "copy:1GiB"};
+  // All of ranks times algorithms meet every fusion and every size of chunks.
+  for (const auto& row : pairwise({4 * algorithms().size(), std::size(fusions), 2})) {
+    const int N = static_cast<int>(row[0] % 4) + 1;
+    const std::string allreduce = algorithms()[row[0] / 4], fusion = fusions[row[1]];
+    const std::size_t chunk = row[2] == 0 ? 0 : 7000;
+    SCOPED_TRACE(concat(N, " ranks, ", allreduce, ", ", fusion, ", chunks of ", chunk));
+    std::vector<float> first;
+    std::vector<double> expected;
+    for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward}) {
+      std::vector<std::vector<float>> values(static_cast<std::size_t>(N));
+      on_ranks(N, [&](Worker& w) {
+        const ParameterArena arena(some_parameters());
+        if (w.rank == 0 && expected.empty()) expected = oracle(arena, N, 3, N);
+        AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), plan_options(allreduce, fusion, chunk)), sgd,
+                           {.overlap = overlap});
+        EXPECT_EQ(arena.parameters()[5]->chunk_rows(), chunk == 0 ? 0 : 16);
+        train(sync, arena, w.rank, 1, 3);
+        values[static_cast<std::size_t>(w.rank)] = arena.values().to_vector();
+      });
+      if (first.empty()) {
+        first = values[0];
+        for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(first[i], expected[i], 1e-4);
+      }
+      for (const auto& v : values) ASSERT_TRUE(same_bits(v, first)) << to_string(overlap);
+    }
+  }
 }
 
 // -------------------------------------------------------------------------------------------------------------- codec
@@ -167,23 +166,22 @@ std::vector<std::vector<float>> train_with(const std::string& codec, int N, cons
 
 TEST(AllreduceSync, IdentityIsNoCodecAndEveryOtherLeavesEqualBitsOnAllRanksWithEveryOverlap) {
   const char* const codecs[] = {"inceptionn:2^-10", "qsgd:8:512", "fp16", "terngrad", "inceptionn-published:2^-6"};
-  std::size_t row = 0;
-  for (int N : {2, 3, 4})
-    for (const std::string& allreduce : algorithms())
-      for (const char* fusion : {"none", "lazy:10KiB", "copy:10kB"}) {
-        const PlanOptions plan = plan_options(allreduce, fusion, row % 2 ? 0 : 7000);
-        const std::string codec = codecs[row++ % std::size(codecs)];
-        SCOPED_TRACE(concat(N, " ranks, ", allreduce, ", ", fusion, ", ", codec));
-        const auto plain = train_with("none", N, plan, Overlap::forward);
-        EXPECT_TRUE(same_bits(train_with("identity", N, plan, Overlap::forward)[0], plain[0]));
-        for (const bool feedback : {false, true}) {
-          const auto first = train_with(codec, N, plan, Overlap::none, feedback);
-          EXPECT_FALSE(same_bits(first[0], plain[0])) << "nothing went through the codec";
-          for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward})
-            for (const auto& v : train_with(codec, N, plan, overlap, feedback))
-              ASSERT_TRUE(same_bits(v, first[0])) << to_string(overlap);
-        }
-      }
+  const char* const fusions[] = {"none", "lazy:10KiB", "copy:10kB"};
+  for (const auto& row : pairwise({3, algorithms().size(), std::size(fusions), std::size(codecs), 2})) {
+    const int N = static_cast<int>(row[0]) + 2;
+    const std::string allreduce = algorithms()[row[1]], codec = codecs[row[3]];
+    const PlanOptions plan = plan_options(allreduce, fusions[row[2]], row[4] == 0 ? 0 : 7000);
+    SCOPED_TRACE(concat(N, " ranks, ", allreduce, ", ", fusions[row[2]], ", ", codec, ", chunks ", row[4]));
+    const auto plain = train_with("none", N, plan, Overlap::forward);
+    EXPECT_TRUE(same_bits(train_with("identity", N, plan, Overlap::forward)[0], plain[0]));
+    for (const bool feedback : {false, true}) {
+      const auto first = train_with(codec, N, plan, Overlap::none, feedback);
+      EXPECT_FALSE(same_bits(first[0], plain[0])) << "nothing went through the codec";
+      for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward})
+        for (const auto& v : train_with(codec, N, plan, overlap, feedback))
+          ASSERT_TRUE(same_bits(v, first[0])) << to_string(overlap);
+    }
+  }
 }
 
 TEST(AllreduceSync, CountsWhatTheCodecSends) {

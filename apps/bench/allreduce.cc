@@ -16,6 +16,7 @@
 #include "apps/bench/statistics.h"
 #include "apps/options.h"
 #include "apps/text.h"
+#include "core/clock.h"
 #include "dist/collective/allgather.h"
 #include "dist/collective/barrier.h"
 #include "dist/collective/butterfly_allreduce.h"
@@ -33,9 +34,6 @@ using dist::Communicator;
 using dist::Cost;
 using dist::Task;
 using dist::Worker;
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 struct AllreduceBenchOptions {
   std::vector<std::string> sizes{"4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB", "16MiB", "64MiB"};
@@ -190,7 +188,7 @@ Median time_calls(Worker& w, int blocks, int times, const std::function<void()>&
     w.engine.run("barrier", dist::barrier);
     const auto start = Clock::now();
     for (int i = 0; i < times; ++i) call();
-    seconds.push_back(slowest(w, since(start) / times));
+    seconds.push_back(slowest(w, seconds_since(start) / times));
   }
   return median(seconds);
 }

@@ -1,21 +1,15 @@
 #include "apps/bench/bench.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <iostream>
 
+#include "apps/subcommand.h"
 #include "core/error.h"
 
 namespace laconic {
 namespace {
 
-struct Benchmark {
-  const char* name;
-  const char* what;  ///< nullptr: an inner part of another one, not shown
-  int (*run)(const std::vector<std::string>& arguments);
-};
-
-constexpr Benchmark kBenchmarks[] = {
+constexpr Subcommand kBenchmarks[] = {
     {"step", "training steps per second, alone or paired with PyTorch", bench_step},
     {"step-child", nullptr, bench_step_child},
     {"layers", "time of each layer in a training step", bench_layers},
@@ -40,19 +34,6 @@ std::optional<int> parse_bench(CLI::App& app, const std::vector<std::string>& ar
   }
 }
 
-int bench(const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
-    std::printf("Usage: laconic bench NAME ...; each tells its options with --help.\n\n");
-    for (const Benchmark& b : kBenchmarks)
-      if (b.what) std::printf("  %-12s %s\n", b.name, b.what);
-    return 0;
-  }
-  std::string names;
-  for (const Benchmark& b : kBenchmarks) {
-    if (arguments[0] == b.name) return b.run({arguments.begin() + 1, arguments.end()});
-    if (b.what) names += (names.empty() ? "" : ", ") + std::string(b.name);
-  }
-  throw UsageError("unknown benchmark '" + arguments[0] + "' (laconic bench): there are " + names);
-}
+int bench(const std::vector<std::string>& arguments) { return run_subcommand("laconic bench", kBenchmarks, arguments); }
 
 }  // namespace laconic

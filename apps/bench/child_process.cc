@@ -29,7 +29,8 @@ std::vector<std::string> clean_environment(const ChildProcess::Environment& extr
   std::vector<std::string> result;
   for (char** e = environ; *e; ++e) {
     const std::string_view entry(*e);
-    bool drop = entry.starts_with("OPENBLAS_") || entry.starts_with("OMP_") || entry.starts_with("OMPI_") || entry.starts_with("PMIX_");
+    bool drop = entry.starts_with("OPENBLAS_") || entry.starts_with("OMP_") || entry.starts_with("OMPI_") ||
+                entry.starts_with("PMIX_");
     for (const auto& [name, value] : extra) drop |= entry.starts_with(name + "=");
     if (!drop) result.emplace_back(entry);
   }
@@ -37,7 +38,8 @@ std::vector<std::string> clean_environment(const ChildProcess::Environment& extr
   return result;
 }
 
-int spawn(const std::vector<std::string>& command, const ChildProcess::Environment& extra, posix_spawn_file_actions_t& actions, int* pid) {
+int spawn(const std::vector<std::string>& command, const ChildProcess::Environment& extra,
+          posix_spawn_file_actions_t& actions, int* pid) {
   std::vector<std::string> arguments = command, environment = clean_environment(extra);
   std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
   return posix_spawnp(pid, argv[0], &actions, nullptr, argv.data(), envp.data());
@@ -103,7 +105,8 @@ std::string ChildProcess::receive() {
 bool succeeds(const std::vector<std::string>& command) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  for (int fd : {0, 1, 2}) posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", fd == 0 ? O_RDONLY : O_WRONLY, 0);
+  for (int fd : {0, 1, 2})
+    posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", fd == 0 ? O_RDONLY : O_WRONLY, 0);
   int pid = -1, status = 0;
   const int failed = spawn(command, {}, actions, &pid);
   posix_spawn_file_actions_destroy(&actions);

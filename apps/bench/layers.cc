@@ -13,6 +13,7 @@
 #include "apps/bench/machine.h"
 #include "apps/bench/statistics.h"
 #include "apps/bench/synthetic_batch.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/ops/cross_entropy.h"
 #include "core/parallel.h"
@@ -22,8 +23,6 @@
 
 namespace laconic {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// Gives every moment of a step to the layer that is at work, as the hooks of forward, backward and arena tell.
 class Stopwatch final : public BackwardWatch, public ParameterListener {
@@ -159,10 +158,10 @@ LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int
     for (const auto& p : arena.parameters()) {
       const auto begin = Clock::now();
       sgd.update(*p, 1e-3);
-      updates.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+      updates.push_back(1e3 * seconds_since(begin));
     }
     if (step < kWarmUp) continue;
-    whole.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    whole.push_back(1e3 * seconds_since(start));
     const auto& parts = watch.parts();
     forward.resize(parts.size()), backward.resize(parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -233,7 +232,9 @@ int bench_layers(const std::vector<std::string>& arguments) {
   app.add_option("--classes", classes, "outputs; of a language model words in the vocabulary [the model's own]")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("K");
-  app.add_option("--batch", batch, "samples, of a language model streams [32]")->check(CLI::Range(1, 1 << 20))->type_name("B");
+  app.add_option("--batch", batch, "samples, of a language model streams [32]")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("B");
   app.add_option("--threads", threads, "kernel threads [1]")->check(CLI::Range(1, 1024))->type_name("T");
   app.add_option("--steps", steps, "measured steps, after 3 more [15]")->check(CLI::Range(1, 100000))->type_name("S");
   app.add_option("--plan", plan, "large weights in the chunks of this plan: what --dry-run --json of an app prints")

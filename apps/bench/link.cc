@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 
 #include "apps/bench/bench.h"
 #include "apps/bench/machine.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "dist/collective/barrier.h"
 #include "dist/collective/reduce.h"
@@ -20,8 +20,6 @@
 
 namespace laconic {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct LinkBenchOptions {
   std::vector<std::string> links;
@@ -104,7 +102,7 @@ dist::Task<> rings(dist::Communicator& comm, std::size_t bytes, int rounds, std:
     co_await dist::barrier(comm);
     const auto begin = Clock::now();
     for (int step = 0; step < 2 * (N - 1); ++step) co_await dist::exchange(comm, right, out, left, in);
-    if (seconds != nullptr) seconds->push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    if (seconds != nullptr) seconds->push_back(seconds_since(begin));
   }
 }
 
@@ -113,35 +111,52 @@ LinkResult measure(const LinkBenchOptions& o, const std::string& link, const std
   const dist::LinkSpec spec = dist::LinkSpec::parse(link, "--link");
   const std::size_t bytes = bytes_from(size);
   const double N = o.workers;
-  result.model_seconds = 2 * (N - 1) * (8.0 * static_cast<double>(bytes / static_cast<std::size_t>(o.workers)) / static_cast<double>(spec.bits_per_second) +
-                                        1e-9 * static_cast<double>(spec.latency.count()));
+  result.model_seconds = 2 * (N - 1) *
+                         (8.0 * static_cast<double>(bytes / static_cast<std::size_t>(o.workers)) /
+                              static_cast<double>(spec.bits_per_second) +
+                          1e-9 * static_cast<double>(spec.latency.count()));
   const int rounds = std::clamp(static_cast<int>(o.seconds / result.model_seconds), 3, 500);
   const BusyCores load(busy ? std::max(o.workers, static_cast<int>(std::thread::hardware_concurrency())) : 0);
-  const dist::WorldReport report = dist::run_workers({.workers = o.workers, .link = dist::LinkOptions{.all = spec}}, [&](dist::Worker& w) {
-    w.engine.run("rings", [&](dist::Communicator& comm) { return rings(comm, bytes, rounds, comm.rank() == 0 ? &result.seconds : nullptr); });
-  });
+  const dist::WorldReport report =
+      dist::run_workers({.workers = o.workers, .link = dist::LinkOptions{.all = spec}}, [&](dist::Worker& w) {
+        w.engine.run("rings", [&](dist::Communicator& comm) {
+          return rings(comm, bytes, rounds, comm.rank() == 0 ? &result.seconds : nullptr);
+        });
+      });
   std::sort(result.seconds.begin(), result.seconds.end());
   result.late_share = report.link.late_share();
   return result;
 }
 
 std::string row(const LinkResult& r, bool markdown) {
-  return fmt::format(fmt::runtime(markdown ? "| {} | {} | {} | {:.2f} | {:.2f} | {:+.2f} | {:+.2f} | {:.1f} | {} |" : "{:>14} {:>8} {:>5} {:>11.2f} {:>11.2f} {:>9.2f} {:>9.2f} {:>9.1f} {:>6}"),
-                     r.link, r.size, r.busy ? "busy" : "idle", 1e3 * r.model_seconds, 1e3 * r.quantile(0.5), r.error(0.5), r.error(0.9), 100 * r.late_share, r.seconds.size());
+  return fmt::format(fmt::runtime(markdown ? "| {} | {} | {} | {:.2f} | {:.2f} | {:+.2f} | {:+.2f} | {:.1f} | {} |"
+                                           : "{:>14} {:>8} {:>5} {:>11.2f} {:>11.2f} {:>9.2f} {:>9.2f} {:>9.1f} {:>6}"),
+                     r.link, r.size, r.busy ? "busy" : "idle", 1e3 * r.model_seconds, 1e3 * r.quantile(0.5),
+                     r.error(0.5), r.error(0.9), 100 * r.late_share, r.seconds.size());
 }
 
 nlohmann::json to_json(const LinkResult& r) {
-  return {{"link", r.link}, {"size", r.size}, {"busy", r.busy}, {"model_ms", 1e3 * r.model_seconds}, {"ms", 1e3 * r.quantile(0.5)},
-          {"error_percent", r.error(0.5)}, {"error_p90_percent", r.error(0.9)}, {"late_percent", 100 * r.late_share}, {"rings", r.seconds.size()}};
+  return {{"link", r.link},
+          {"size", r.size},
+          {"busy", r.busy},
+          {"model_ms", 1e3 * r.model_seconds},
+          {"ms", 1e3 * r.quantile(0.5)},
+          {"error_percent", r.error(0.5)},
+          {"error_p90_percent", r.error(0.9)},
+          {"late_percent", 100 * r.late_share},
+          {"rings", r.seconds.size()}};
 }
 
 }  // namespace
 
 int bench_link(const std::vector<std::string>& arguments) {
   LinkBenchOptions o;
-  CLI::App app("How well the emulated link keeps its times: blocks round a ring of workers, cores idle and all busy.", "laconic bench link");
+  CLI::App app("How well the emulated link keeps its times: blocks round a ring of workers, cores idle and all busy.",
+               "laconic bench link");
   app.add_option("--link", o.links, "RATE,LATENCY; may be given again [1gbit,50us and 100mbit,1ms]")->type_name("LINK");
-  app.add_option("--size", o.sizes, "bytes round the ring, with commas between [64KiB,4MiB,64MiB]")->delimiter(',')->type_name("S,..");
+  app.add_option("--size", o.sizes, "bytes round the ring, with commas between [64KiB,4MiB,64MiB]")
+      ->delimiter(',')
+      ->type_name("S,..");
   app.add_option("--workers", o.workers, "workers [4]")->check(CLI::Range(2, 64));
   app.add_option("--seconds", o.seconds, "for each line; 3 rings at least [3]")->check(CLI::PositiveNumber);
   app.add_flag("--json", o.json, "one object, on the last line");
@@ -151,11 +166,15 @@ int bench_link(const std::vector<std::string>& arguments) {
   if (o.sizes.empty()) o.sizes = {"64KiB", "4MiB", "64MiB"};
   for (const auto& link : o.links) dist::LinkSpec::parse(link, "--link");
   for (const auto& size : o.sizes) bytes_from(size);
-  if (!o.json) fmt::print("ring of {} workers, blocks of 1/{} each, nothing added | {}\n", o.workers, o.workers, machine());
+  if (!o.json)
+    fmt::print("ring of {} workers, blocks of 1/{} each, nothing added | {}\n", o.workers, o.workers, machine());
   if (o.markdown)
-    fmt::print("\n| link | bytes | cores | model, ms | measured, ms | error, % | 90 % of rings within, % | late > 2 ms, % | rings |\n|---|---|---|---|---|---|---|---|---|\n");
+    fmt::print(
+        "\n| link | bytes | cores | model, ms | measured, ms | error, % | 90 % of rings within, % | late > 2 ms, % | "
+        "rings |\n|---|---|---|---|---|---|---|---|---|\n");
   else if (!o.json)
-    fmt::print("{:>14} {:>8} {:>5} {:>11} {:>11} {:>9} {:>9} {:>9} {:>6}\n", "link", "bytes", "cores", "model ms", "median ms", "error %", "p90 %", "late %", "rings");
+    fmt::print("{:>14} {:>8} {:>5} {:>11} {:>11} {:>9} {:>9} {:>9} {:>6}\n", "link", "bytes", "cores", "model ms",
+               "median ms", "error %", "p90 %", "late %", "rings");
   nlohmann::json all = nlohmann::json::array();
   for (const auto& link : o.links)
     for (const auto& size : o.sizes)

@@ -1,16 +1,17 @@
 #include "apps/bench/paired.h"
 
 #include <algorithm>
-#include <chrono>
+
+#include "core/clock.h"
 
 namespace laconic {
 namespace {
 
 double timed(const Contender& c) {
   if (c.before) c.before();
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   c.run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return seconds_since(begin);
 }
 
 }  // namespace

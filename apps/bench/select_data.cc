@@ -1,5 +1,6 @@
 #include "apps/bench/select_data.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -15,10 +16,6 @@ namespace laconic {
 namespace {
 
 constexpr std::int64_t kBlock = 4096;  // values that are drawn with one key
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 void draw(const std::string& name, std::int64_t block, float* x, std::int64_t count) {
   Random random(0, Purpose::test, static_cast<std::uint64_t>(block), static_cast<std::uint64_t>(name[0]));
@@ -43,7 +40,7 @@ const std::vector<std::string>& select_distributions() {
 }
 
 Tensor read_values(const std::string& path, const std::string& name) {
-  if (ends_with(path, ".safetensors")) {
+  if (path.ends_with(".safetensors")) {
     const StateDict all = load_safetensors(path);
     std::vector<std::string> names;
     for (const auto& [n, tensor] : all) names.push_back(n);
@@ -52,6 +49,7 @@ Tensor read_values(const std::string& path, const std::string& name) {
     const Tensor& found = name.empty() ? all.begin()->second : all.at(name);
     require<DataError>(found.dtype() == DType::f32, path, ": ", name, " is ", found.dtype(),
                        " (--tensor): give one of float32");
+    require<DataError>(found.elements() > 0, path, ": ", name, " has no values (--tensor): give one that has");
     return found;
   }
   std::error_code error;
@@ -66,6 +64,13 @@ Tensor read_values(const std::string& path, const std::string& name) {
   require<DataError>(in.gcount() == static_cast<std::streamsize>(bytes), path,
                      " could not be read to its end: check the disk");
   return x;
+}
+
+void ValuesFile::add_options(CLI::App& app, const std::string& name) {
+  app.add_option("file", path, "float32 values as they lie in memory, or a .safetensors file")
+      ->required()
+      ->type_name(name);
+  app.add_option("--tensor", tensor, "which one of a .safetensors file")->type_name("NAME");
 }
 
 Tensor select_data(const std::string& name, std::int64_t elements) {

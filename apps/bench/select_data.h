@@ -4,6 +4,10 @@
 
 #include "core/tensor.h"
 
+namespace CLI {
+class App;
+}
+
 namespace laconic {
 
 /// What a selection is measured on, by name:
@@ -22,7 +26,16 @@ Tensor select_data(const std::string& name, std::int64_t elements);
 const std::vector<std::string>& select_distributions();
 
 /// The float32 values of a file: raw, or a tensor of a safetensors file.
-/// throws DataError: not there, of a length that is no multiple of 4, no such tensor, not float32
+/// throws DataError: not there, of a length that is no multiple of 4, no such tensor, not float32, without values
 Tensor read_values(const std::string& path, const std::string& tensor);
+
+/// A file of values as tools are told of it: its path, and --tensor.
+struct ValuesFile {
+  std::string path, tensor;
+  /// Must outlive parsing. `name` is what --help calls the file.
+  void add_options(CLI::App& app, const std::string& name = "FILE");
+  /// See read_values().
+  Tensor read() const { return read_values(path, tensor); }
+};
 
 }  // namespace laconic

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -21,6 +20,7 @@
 #include "apps/bench/torch.h"
 #include "apps/torch_peer_source.h"
 #include "apps/options.h"
+#include "core/clock.h"
 #include "core/ops/cross_entropy.h"
 #include "core/parallel.h"
 #include "core/raw.h"
@@ -31,8 +31,6 @@
 
 namespace laconic {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr const char *kContiguous = "contiguous", *kChannelsLast = "channels_last";  // how the peer lays out images
 
@@ -70,7 +68,8 @@ struct Contestant {
   }
 };
 
-Contestant start(const std::string& label, const std::vector<std::string>& command, const ChildProcess::Environment& environment) {
+Contestant start(const std::string& label, const std::vector<std::string>& command,
+                 const ChildProcess::Environment& environment) {
   Contestant c{label, std::make_unique<ChildProcess>(command, environment)};
   c.process->receive();  // {"ready": ...}
   return c;
@@ -150,8 +149,9 @@ std::string row(const Result& r, bool markdown, bool images) {
   std::string text = fmt::format("{}, batch {}, {} thread{}: {:.0f} {}, {:.0f} MB", r.model.name, r.batch, r.threads,
                                  r.threads == 1 ? "" : "s", r.rate, r.unit(), r.rss_bytes * mb);
   for (const auto& p : r.peers)
-    text += fmt::format("\n    PyTorch {:<14} {:>8.0f} {}, {:.0f} MB: we are {:.2f} times as fast (95 %: {:.2f} … {:.2f})",
-                        p.label, p.rate, r.unit(), p.rss_bytes * mb, p.ratio.value, p.ratio.low, p.ratio.high);
+    text +=
+        fmt::format("\n    PyTorch {:<14} {:>8.0f} {}, {:.0f} MB: we are {:.2f} times as fast (95 %: {:.2f} … {:.2f})",
+                    p.label, p.rate, r.unit(), p.rss_bytes * mb, p.ratio.value, p.ratio.low, p.ratio.high);
   return text;
 }
 
@@ -177,9 +177,16 @@ int bench_step(const std::vector<std::string>& arguments) {
       "models with clipping.",
       "laconic bench step");
   app.add_option("--model", o.models, "models of the zoo, with commas between")->delimiter(',')->type_name("M,..");
-  app.add_option("--batch", o.batches, "batch sizes [32]")->delimiter(',')->type_name("B,..")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--threads", o.threads, "kernel threads [1]")->delimiter(',')->type_name("T,..")->check(CLI::Range(1, 1024));
-  app.add_option("--against", o.against, "run it in PyTorch too, in turns with ours: LACONIC_PYTHON, python3 or /usr/bin/python3")
+  app.add_option("--batch", o.batches, "batch sizes [32]")
+      ->delimiter(',')
+      ->type_name("B,..")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--threads", o.threads, "kernel threads [1]")
+      ->delimiter(',')
+      ->type_name("T,..")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--against", o.against,
+                 "run it in PyTorch too, in turns with ours: LACONIC_PYTHON, python3 or /usr/bin/python3")
       ->type_name("torch")
       ->check(CLI::IsMember({"torch"}));
   app.add_option("--blocks", o.blocks, "turns per program [15]")->check(CLI::Range(1, 10000));
@@ -236,10 +243,11 @@ int bench_step_child(const std::vector<std::string>& arguments) {
       sgd.update_all(1e-3, scale);
       loss.item();
     }
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = seconds_since(start);
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    std::cout << fmt::format("{{\"seconds\": {:.9f}, \"rss_bytes\": {}}}", seconds, usage.ru_maxrss * 1024L) << std::endl;
+    std::cout << fmt::format("{{\"seconds\": {:.9f}, \"rss_bytes\": {}}}", seconds, usage.ru_maxrss * 1024L)
+              << std::endl;
   }
   return 0;
 }

@@ -14,7 +14,8 @@ namespace {
 
 /// sum[c] = sum over rows of d, square[c] = of d^2, d = x - shift. Two rows at a time: an addition waits for the one
 /// before it.
-LACONIC_INLINE void statistics_lanes(float* sum, float* square, const float* x, std::int64_t rows, std::int64_t width, const float* shift) {
+LACONIC_INLINE void statistics_lanes(float* sum, float* square, const float* x, std::int64_t rows, std::int64_t width,
+                                     const float* shift) {
   Lanes m, d, e, s0{}, s1{}, q0{}, q1{};
   load(m, shift);
   std::int64_t r = 0;
@@ -37,7 +38,8 @@ LACONIC_INLINE void statistics_lanes(float* sum, float* square, const float* x, 
   store(sum, s0 + s1);
   store(square, q0 + q1);
 }
-LACONIC_MULTIVERSION void statistics_part(float* sum, float* square, const float* x, std::int64_t rows, std::int64_t width, const float* shift) {
+LACONIC_MULTIVERSION void statistics_part(float* sum, float* square, const float* x, std::int64_t rows,
+                                          std::int64_t width, const float* shift) {
   std::int64_t c = 0;
   for (; c + 16 <= width; c += 16) statistics_lanes(sum + c, square + c, x + c, rows, width, shift + c);
   const std::int64_t first = c;
@@ -74,8 +76,9 @@ LACONIC_INLINE void apply_width(float* y, const float* x, std::int64_t rows, std
   }
   apply_rows<0, Relu, Residual>(y, x, rows, width, scale, offset, residual);
 }
-LACONIC_MULTIVERSION void apply_part(float* y, const float* x, std::int64_t rows, std::int64_t width, const float* LACONIC_RESTRICT scale,
-                                     const float* LACONIC_RESTRICT offset, const float* residual, bool relu) {
+LACONIC_MULTIVERSION void apply_part(float* y, const float* x, std::int64_t rows, std::int64_t width,
+                                     const float* LACONIC_RESTRICT scale, const float* LACONIC_RESTRICT offset,
+                                     const float* residual, bool relu) {
   if (relu && residual) return apply_width<true, true>(y, x, rows, width, scale, offset, residual);
   if (relu) return apply_width<true, false>(y, x, rows, width, scale, offset, residual);
   if (residual) return apply_width<false, true>(y, x, rows, width, scale, offset, residual);
@@ -84,8 +87,8 @@ LACONIC_MULTIVERSION void apply_part(float* y, const float* x, std::int64_t rows
 
 /// g = (dy + dy2) where y > 0;   sum_g = sum over rows of g,   sum_gx = of g (x - mean)
 template <bool Pair, bool Relu>
-LACONIC_INLINE void sums_lanes(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y, const float* x,
-                               std::int64_t rows, std::int64_t width, const float* mean) {
+LACONIC_INLINE void sums_lanes(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y,
+                               const float* x, std::int64_t rows, std::int64_t width, const float* mean) {
   Lanes m, s{}, q{}, value, other, pixel;
   load(m, mean);
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -108,11 +111,12 @@ LACONIC_INLINE void sums_lanes(float* g, float* sum_g, float* sum_gx, const floa
   store(sum_gx, q);
 }
 template <bool Pair, bool Relu>
-LACONIC_INLINE void sums_width(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y, const float* x,
-                               std::int64_t rows, std::int64_t width, const float* mean) {
+LACONIC_INLINE void sums_width(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y,
+                               const float* x, std::int64_t rows, std::int64_t width, const float* mean) {
   std::int64_t c = 0;
   for (; c + 16 <= width; c += 16)
-    sums_lanes<Pair, Relu>(g + c, sum_g + c, sum_gx + c, dy + c, Pair ? dy2 + c : nullptr, Relu ? y + c : nullptr, x + c, rows, width, mean + c);
+    sums_lanes<Pair, Relu>(g + c, sum_g + c, sum_gx + c, dy + c, Pair ? dy2 + c : nullptr, Relu ? y + c : nullptr,
+                           x + c, rows, width, mean + c);
   const std::int64_t first = c;
   for (c = first; c < width; ++c) sum_g[c] = sum_gx[c] = 0.0f;
   for (std::int64_t r = 0; r < rows; ++r)
@@ -126,8 +130,9 @@ LACONIC_INLINE void sums_width(float* g, float* sum_g, float* sum_gx, const floa
       sum_gx[c] += value * (x[i] - mean[c]);
     }
 }
-LACONIC_MULTIVERSION void sums_part(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y, const float* x,
-                                    std::int64_t rows, std::int64_t width, const float* mean) {
+LACONIC_MULTIVERSION void sums_part(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2,
+                                    const float* y, const float* x, std::int64_t rows, std::int64_t width,
+                                    const float* mean) {
   if (dy2 && y) return sums_width<true, true>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
   if (dy2) return sums_width<true, false>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
   if (y) return sums_width<false, true>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
@@ -135,7 +140,8 @@ LACONIC_MULTIVERSION void sums_part(float* g, float* sum_g, float* sum_gx, const
 }
 
 LACONIC_MULTIVERSION void data_part(float* dx, const float* g, const float* x, std::int64_t rows, std::int64_t width,
-                                    const float* LACONIC_RESTRICT a, const float* LACONIC_RESTRICT b, const float* LACONIC_RESTRICT d) {
+                                    const float* LACONIC_RESTRICT a, const float* LACONIC_RESTRICT b,
+                                    const float* LACONIC_RESTRICT d) {
   if (width == 16) {
     float aa[16], bb[16], dd[16];
     std::copy_n(a, 16, aa), std::copy_n(b, 16, bb), std::copy_n(d, 16, dd);
@@ -146,7 +152,8 @@ LACONIC_MULTIVERSION void data_part(float* dx, const float* g, const float* x, s
   }
   for (std::int64_t r = 0; r < rows; ++r)
     LACONIC_INDEPENDENT
-    for (std::int64_t c = 0; c < width; ++c) dx[r * width + c] = a[c] * g[r * width + c] + (b[c] * x[r * width + c] + d[c]);
+  for (std::int64_t c = 0; c < width; ++c)
+    dx[r * width + c] = a[c] * g[r * width + c] + (b[c] * x[r * width + c] + d[c]);
 }
 
 /// A piece of consecutive rows of one (outer, group), small enough to keep float sums exact and threads busy.
@@ -223,7 +230,8 @@ void batch_norm_statistics(float* mean, float* variance, const float* x, const C
   }
 }
 
-void batch_norm_apply(float* y, const float* x, const ChannelView& v, const float* scale, const float* offset, const float* residual, bool relu) {
+void batch_norm_apply(float* y, const float* x, const ChannelView& v, const float* scale, const float* offset,
+                      const float* residual, bool relu) {
   const Chunks chunks(v);
   chunks.each([&](const Chunks::Chunk& c, std::int64_t) {
     apply_part(y + c.offset, x + c.offset, c.rows, chunks.width(), scale + c.channel, offset + c.channel,
@@ -231,15 +239,15 @@ void batch_norm_apply(float* y, const float* x, const ChannelView& v, const floa
   });
 }
 
-void batch_norm_backward_sums(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y, const float* x,
-                              const ChannelView& v, const float* mean) {
+void batch_norm_backward_sums(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y,
+                              const float* x, const ChannelView& v, const float* mean) {
   const Chunks chunks(v);
   Room& r = room(chunks);
   float *first = r.first.data(), *second = r.second.data();
   const std::int64_t width = chunks.width();
   chunks.each([&](const Chunks::Chunk& c, std::int64_t i) {
-    sums_part(g + c.offset, first + i * width, second + i * width, dy + c.offset, dy2 ? dy2 + c.offset : nullptr, y ? y + c.offset : nullptr,
-              x + c.offset, c.rows, width, mean + c.channel);
+    sums_part(g + c.offset, first + i * width, second + i * width, dy + c.offset, dy2 ? dy2 + c.offset : nullptr,
+              y ? y + c.offset : nullptr, x + c.offset, c.rows, width, mean + c.channel);
   });
   add_up(r.first_total, chunks, r.first);
   add_up(r.second_total, chunks, r.second);
@@ -249,10 +257,12 @@ void batch_norm_backward_sums(float* g, float* sum_g, float* sum_gx, const float
   }
 }
 
-void batch_norm_backward_data(float* dx, const float* g, const float* x, const ChannelView& v, const float* a, const float* b, const float* d) {
+void batch_norm_backward_data(float* dx, const float* g, const float* x, const ChannelView& v, const float* a,
+                              const float* b, const float* d) {
   const Chunks chunks(v);
   chunks.each([&](const Chunks::Chunk& c, std::int64_t) {
-    data_part(dx + c.offset, g + c.offset, x + c.offset, c.rows, chunks.width(), a + c.channel, b + c.channel, d + c.channel);
+    data_part(dx + c.offset, g + c.offset, x + c.offset, c.rows, chunks.width(), a + c.channel, b + c.channel,
+              d + c.channel);
   });
 }
 

@@ -10,14 +10,16 @@ namespace laconic::cpu {
 void batch_norm_statistics(float* mean, float* variance, const float* x, const ChannelView& v, const float* shift);
 
 /// y = x * scale[c] + offset[c] (+ residual), then ReLU if asked. residual may be null. y may be x.
-void batch_norm_apply(float* y, const float* x, const ChannelView& v, const float* scale, const float* offset, const float* residual, bool relu);
+void batch_norm_apply(float* y, const float* x, const ChannelView& v, const float* scale, const float* offset,
+                      const float* residual, bool relu);
 
 /// First backward pass: g = (dy + dy2) where y > 0 (y null: everywhere), and per channel
 ///   sum_g = sum g,   sum_gx = sum g * (x - mean).   dy2 may be null; g may be dy.
-void batch_norm_backward_sums(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y, const float* x,
-                              const ChannelView& v, const float* mean);
+void batch_norm_backward_sums(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y,
+                              const float* x, const ChannelView& v, const float* mean);
 
 /// Second backward pass: dx = a[c] * g + b[c] * x + d[c]. dx may be g.
-void batch_norm_backward_data(float* dx, const float* g, const float* x, const ChannelView& v, const float* a, const float* b, const float* d);
+void batch_norm_backward_data(float* dx, const float* g, const float* x, const ChannelView& v, const float* a,
+                              const float* b, const float* d);
 
 }  // namespace laconic::cpu

@@ -116,7 +116,8 @@ class Convolution {
     data_.run();
   }
 
-  void backward_weights(const Tensor& dw, bool add_dw, const Tensor& db, bool add_db, const Tensor& x, const Tensor& dy) {
+  void backward_weights(const Tensor& dw, bool add_dw, const Tensor& db, bool add_db, const Tensor& x,
+                        const Tensor& dy) {
     if (!weights_) {
       using Weights = dnnl::convolution_backward_weights;
       weights_description_ = create(Direction::weights, [&](dnnl::algorithm algorithm) {
@@ -167,8 +168,9 @@ class Convolution {
   }
   Forward::primitive_desc forward_with(dnnl::algorithm algorithm, const dnnl::primitive_attr& attributes) {
     const auto kind = dnnl::prop_kind::forward_training;
-    const auto d = g_.bias ? Forward::desc(kind, algorithm, x_, w_any_, b_, y_, strides_, dilations_, padding_, padding_)
-                           : Forward::desc(kind, algorithm, x_, w_any_, y_, strides_, dilations_, padding_, padding_);
+    const auto d = g_.bias
+                       ? Forward::desc(kind, algorithm, x_, w_any_, b_, y_, strides_, dilations_, padding_, padding_)
+                       : Forward::desc(kind, algorithm, x_, w_any_, y_, strides_, dilations_, padding_, padding_);
     return Forward::primitive_desc(d, attributes, onednn_engine());
   }
   Forward::primitive_desc hint() { return forward_with(dnnl::algorithm::convolution_direct, onednn_attributes()); }
@@ -181,7 +183,8 @@ class Convolution {
     auto* cache = dynamic_cast<ConvWeights*>(w.derived().get());
     if (cache && cache->version == w.version() && cache->description == wanted) return cache->values;
     const bool reuse = keep && cache && cache->description == wanted;
-    const Tensor values = reuse ? cache->values : Tensor::empty({static_cast<std::int64_t>(wanted.get_size() / sizeof(float))});
+    const Tensor values =
+        reuse ? cache->values : Tensor::empty({static_cast<std::int64_t>(wanted.get_size() / sizeof(float))});
     if (wanted == w_16i16o_) {
       pack_16i16o(values.data<float>(), w.data<float>(), g_.out, g_.c, g_.kh * g_.kw);
     } else if (cache && cache->version == w.version() && wanted == w_16o16i_ && cache->description == w_16i16o_) {
@@ -229,7 +232,8 @@ ConvLayouts conv_layouts(const Tensor& x, std::int64_t out, int groups) {
   return {Layout::channels_last, Layout::channels_last};
 }
 
-void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const ops::Conv2dOptions& options) {
+void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b,
+                    const ops::Conv2dOptions& options) {
   convolution(x, y, w.shape(), b.defined(), options).forward(y, x, w, b);
 }
 
@@ -238,8 +242,8 @@ void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, c
   convolution(dx, dy, w.shape(), false, options).backward_data(dx, dy, w);
 }
 
-void conv2d_backward_weights(const Tensor& dw, bool add_dw, const Tensor& db, bool add_db, const Tensor& x, const Tensor& dy,
-                             const ops::Conv2dOptions& options) {
+void conv2d_backward_weights(const Tensor& dw, bool add_dw, const Tensor& db, bool add_db, const Tensor& x,
+                             const Tensor& dy, const ops::Conv2dOptions& options) {
   convolution(x, dy, dw.shape(), db.defined(), options).backward_weights(dw, add_dw, db, add_db, x, dy);
 }
 

@@ -13,11 +13,12 @@ struct ConvLayouts {
 ConvLayouts conv_layouts(const Tensor& x, std::int64_t out_channels, int groups);
 
 /// y = conv(x, w) + b, then ReLU if asked. x and y in the layouts above; b may be undefined.
-void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const ops::Conv2dOptions& options);
+void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b,
+                    const ops::Conv2dOptions& options);
 /// dx = the gradient of the input.  dy in the output's layout, dx in the input's.
 void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, const ops::Conv2dOptions& options);
 /// dw (+)= the gradient of the weights, in plain order; db (+)= that of the bias, if defined.
-void conv2d_backward_weights(const Tensor& dw, bool add_dw, const Tensor& db, bool add_db, const Tensor& x, const Tensor& dy,
-                             const ops::Conv2dOptions& options);
+void conv2d_backward_weights(const Tensor& dw, bool add_dw, const Tensor& db, bool add_db, const Tensor& x,
+                             const Tensor& dy, const ops::Conv2dOptions& options);
 
 }  // namespace laconic::cpu

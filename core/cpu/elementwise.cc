@@ -23,7 +23,8 @@ LACONIC_MULTIVERSION void sum_part(float* y, const float* a, const float* b, std
   LACONIC_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
 }
-LACONIC_MULTIVERSION void axpy_part(float* LACONIC_RESTRICT y, float a, const float* LACONIC_RESTRICT x, std::int64_t n) {
+LACONIC_MULTIVERSION void axpy_part(float* LACONIC_RESTRICT y, float a, const float* LACONIC_RESTRICT x,
+                                    std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] += a * x[i];
 }
 LACONIC_MULTIVERSION void scale_part(float* y, float a, std::int64_t n) {
@@ -145,10 +146,11 @@ double sum(const float* x, std::int64_t n) {
 }
 
 void sum_rows(float* b, const float* x, std::int64_t rows, std::int64_t columns, bool add) {
-  parallel_for(columns, std::max<std::int64_t>(16, kGrain / std::max<std::int64_t>(rows, 1)), [=](std::int64_t begin, std::int64_t end) {
-    if (!add) std::fill(b + begin, b + end, 0.0f);
-    sum_rows_part(b + begin, x + begin, rows, end - begin, columns);
-  });
+  parallel_for(columns, std::max<std::int64_t>(16, kGrain / std::max<std::int64_t>(rows, 1)),
+               [=](std::int64_t begin, std::int64_t end) {
+                 if (!add) std::fill(b + begin, b + end, 0.0f);
+                 sum_rows_part(b + begin, x + begin, rows, end - begin, columns);
+               });
 }
 
 }  // namespace laconic::cpu

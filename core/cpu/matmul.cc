@@ -12,7 +12,9 @@
 namespace laconic::cpu {
 namespace {
 
-void check(dnnl_status_t status) { require<Error>(status == dnnl_success, "matmul: oneDNN's sgemm failed with status ", static_cast<int>(status), "."); }
+void check(dnnl_status_t status) {
+  require<Error>(status == dnnl_success, "matmul: oneDNN's sgemm failed with status ", static_cast<int>(status), ".");
+}
 
 /// y = x w' + b (+ ReLU) as one primitive, plain weights.
 struct Forward {
@@ -39,8 +41,8 @@ struct Forward {
 
 }  // namespace
 
-void linear_forward(float* y, const float* x, const float* w, const float* b, std::int64_t rows, std::int64_t in, std::int64_t out,
-                    std::int64_t stride, bool relu) {
+void linear_forward(float* y, const float* x, const float* w, const float* b, std::int64_t rows, std::int64_t in,
+                    std::int64_t out, std::int64_t stride, bool relu) {
   constexpr std::int64_t kMatmulRows = 256;
   if (rows <= kMatmulRows) {
     using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, bool, int>;
@@ -62,12 +64,13 @@ void linear_forward(float* y, const float* x, const float* w, const float* b, st
   for (std::int64_t i = 0; i < rows; ++i) cpu::relu(y + i * stride, out);
 }
 
-void linear_backward_data(float* dx, bool add, const float* dy, const float* w, std::int64_t rows, std::int64_t in, std::int64_t out) {
+void linear_backward_data(float* dx, bool add, const float* dy, const float* w, std::int64_t rows, std::int64_t in,
+                          std::int64_t out) {
   check(dnnl_sgemm('N', 'N', rows, in, out, 1.0f, dy, out, w, in, add ? 1.0f : 0.0f, dx, in));
 }
 
-void linear_backward_weights(float* dw, bool add, const float* x, const float* dy, std::int64_t rows, std::int64_t in, std::int64_t out,
-                             std::int64_t stride) {
+void linear_backward_weights(float* dw, bool add, const float* x, const float* dy, std::int64_t rows, std::int64_t in,
+                             std::int64_t out, std::int64_t stride) {
   check(dnnl_sgemm('T', 'N', out, in, rows, 1.0f, dy, stride, x, in, add ? 1.0f : 0.0f, dw, in));
 }
 

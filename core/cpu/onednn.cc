@@ -7,7 +7,8 @@ thread_local std::vector<OnednnImplementation> implementations;
 thread_local Tensor scratch;  // one for all primitives of a worker: they run one after another
 
 void* scratchpad(std::size_t bytes) {
-  if (!scratch.defined() || scratch.bytes() < bytes) scratch = Tensor::empty({static_cast<std::int64_t>(bytes)}, DType::u8);
+  if (!scratch.defined() || scratch.bytes() < bytes)
+    scratch = Tensor::empty({static_cast<std::int64_t>(bytes)}, DType::u8);
   return scratch.raw_data();
 }
 
@@ -27,8 +28,8 @@ bool has_avx512() {
   static const bool yes = [] {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 #else
     return false;
 #endif
@@ -53,7 +54,9 @@ void BoundPrimitive::bind(int argument, const dnnl::memory::desc& description) {
   arguments_.insert_or_assign(argument, dnnl::memory(description, onednn_engine(), nullptr));
 }
 
-void BoundPrimitive::set(int argument, const void* data) { arguments_.at(argument).set_data_handle(const_cast<void*>(data)); }
+void BoundPrimitive::set(int argument, const void* data) {
+  arguments_.at(argument).set_data_handle(const_cast<void*>(data));
+}
 
 void BoundPrimitive::run() {
   if (scratch_bytes_) set(DNNL_ARG_SCRATCHPAD, scratchpad(scratch_bytes_));

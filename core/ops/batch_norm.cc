@@ -16,16 +16,16 @@ Tensor walkable(const Tensor& x) {
 
 void check(const Tensor& x, const Tensor& gamma, const Tensor& residual) {
   require<ShapeError>(x.rank() == 2 || x.rank() == 4, "batch_norm: x is ", x.shape(), ", not [N, C] or [N, C, H, W].");
-  require<ShapeError>(gamma.dim(0) == x.dim(1), "batch_norm: x is ", x.shape(), " but the layer has ", gamma.dim(0), " channels, not ",
-                      x.dim(1), ".");
-  require<ShapeError>(!residual.defined() || residual.shape() == x.shape(), "batch_norm: x is ", x.shape(), " but what is added is ",
-                      residual.defined() ? residual.shape() : Shape{}, ".");
+  require<ShapeError>(gamma.dim(0) == x.dim(1), "batch_norm: x is ", x.shape(), " but the layer has ", gamma.dim(0),
+                      " channels, not ", x.dim(1), ".");
+  require<ShapeError>(!residual.defined() || residual.shape() == x.shape(), "batch_norm: x is ", x.shape(),
+                      " but what is added is ", residual.defined() ? residual.shape() : Shape{}, ".");
 }
 
 }  // namespace
 
-Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean, const Tensor& running_var,
-                  const BatchNormOptions& o, const Tensor& residual) {
+Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
+                  const Tensor& running_var, const BatchNormOptions& o, const Tensor& residual) {
   check(x_in, gamma, residual);
   const std::int64_t channels = gamma.dim(0);
   const Tensor x = walkable(x_in);
@@ -38,7 +38,8 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, c
   const Tensor stats = Tensor::empty({4, channels}, DType::f32, x.device());
   const cpu::ChannelView view = cpu::channel_view(x);
   on_device(x.device(), [&] {
-    float *mean = stats.data<float>(), *inverse = mean + channels, *scale = inverse + channels, *offset = scale + channels;
+    float *mean = stats.data<float>(), *inverse = mean + channels, *scale = inverse + channels,
+          *offset = scale + channels;
     float *r_mean = running_mean.data<float>(), *r_var = running_var.data<float>();
     if (o.training && values > 0) {
       cpu::batch_norm_statistics(mean, inverse, x.data<float>(), view, r_mean);
@@ -57,49 +58,53 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, c
       scale[c] = g[c] * inverse[c];
       offset[c] = b[c] - mean[c] * scale[c];
     }
-    cpu::batch_norm_apply(y.data<float>(), x.data<float>(), view, scale, offset, added.defined() ? added.data<float>() : nullptr, o.relu);
+    cpu::batch_norm_apply(y.data<float>(), x.data<float>(), view, scale, offset,
+                          added.defined() ? added.data<float>() : nullptr, o.relu);
   });
 
-  return record_pair("batch_norm", y, {x_in, gamma, beta, residual},
-                     [x, gamma = gamma.value(), stats, y_relu = o.relu ? y : Tensor{}, training = o.training, channels, values, view](
-                         const Tensor& dy_in, const Tensor& dy2_in, Grads& grads) {
-    const bool mine = dy_in.sole_owner();
-    const Tensor dy = raw::to_layout(dy_in, x.layout());
-    const Tensor dy2 = dy2_in.defined() ? raw::to_layout(dy2_in, x.layout()) : Tensor{};
-    const auto fresh = [&] { return Tensor::empty(x.shape(), DType::f32, x.device(), x.layout()); };
-    const Tensor g = mine || !dy.same_memory(dy_in) ? dy : fresh();
-    const bool wants_residual = grads.wants(3);
-    const Tensor sums = Tensor::empty({2, channels}, DType::f32, x.device());
-    on_device(x.device(), [&] {
-      float *sum_g = sums.data<float>(), *sum_gx = sum_g + channels;
-      const float *mean = stats.data<float>(), *inverse = mean + channels, *gam = gamma.data<float>();
-      cpu::batch_norm_backward_sums(g.data<float>(), sum_g, sum_gx, dy.data<float>(), dy2.defined() ? dy2.data<float>() : nullptr,
-                                    y_relu.defined() ? y_relu.data<float>() : nullptr, x.data<float>(), view, mean);
-      const auto give = [&](int input, auto&& value) {
-        if (!grads.wants(input)) return;
-        const Grads::Target t = grads.into(input, {channels}, x.device());
-        float* p = t.tensor.data<float>();
-        for (std::int64_t c = 0; c < channels; ++c) p[c] = (t.add ? p[c] : 0.0f) + value(c);
-      };
-      give(1, [&](std::int64_t c) { return sum_gx[c] * inverse[c]; });
-      give(2, [&](std::int64_t c) { return sum_g[c]; });
-      if (grads.wants(0)) {
-        // dx = gamma/sigma (g - mean(g) - xhat mean(g xhat)), with xhat = (x - mean)/sigma,
-        // as a g + b x + d per channel
-        std::vector<float> a(channels), b(channels), d(channels);
-        for (std::int64_t c = 0; c < channels; ++c) {
-          a[c] = gam[c] * inverse[c];
-          if (!training) continue;
-          b[c] = -a[c] * inverse[c] * inverse[c] * sum_gx[c] / static_cast<float>(values);
-          d[c] = -a[c] * sum_g[c] / static_cast<float>(values) - b[c] * mean[c];
-        }
-        const Tensor dx = wants_residual ? fresh() : g;
-        cpu::batch_norm_backward_data(dx.data<float>(), g.data<float>(), x.data<float>(), view, a.data(), b.data(), d.data());
-        grads.put(0, dx);
-      }
-    });
-    if (wants_residual) grads.put(3, g);
-  });
+  return record_pair(
+      "batch_norm", y, {x_in, gamma, beta, residual},
+      [x, gamma = gamma.value(), stats, y_relu = o.relu ? y : Tensor{}, training = o.training, channels, values, view](
+          const Tensor& dy_in, const Tensor& dy2_in, Grads& grads) {
+        const bool mine = dy_in.sole_owner();
+        const Tensor dy = raw::to_layout(dy_in, x.layout());
+        const Tensor dy2 = dy2_in.defined() ? raw::to_layout(dy2_in, x.layout()) : Tensor{};
+        const auto fresh = [&] { return Tensor::empty(x.shape(), DType::f32, x.device(), x.layout()); };
+        const Tensor g = mine || !dy.same_memory(dy_in) ? dy : fresh();
+        const bool wants_residual = grads.wants(3);
+        const Tensor sums = Tensor::empty({2, channels}, DType::f32, x.device());
+        on_device(x.device(), [&] {
+          float *sum_g = sums.data<float>(), *sum_gx = sum_g + channels;
+          const float *mean = stats.data<float>(), *inverse = mean + channels, *gam = gamma.data<float>();
+          cpu::batch_norm_backward_sums(g.data<float>(), sum_g, sum_gx, dy.data<float>(),
+                                        dy2.defined() ? dy2.data<float>() : nullptr,
+                                        y_relu.defined() ? y_relu.data<float>() : nullptr, x.data<float>(), view, mean);
+          const auto give = [&](int input, auto&& value) {
+            if (!grads.wants(input)) return;
+            const Grads::Target t = grads.into(input, {channels}, x.device());
+            float* p = t.tensor.data<float>();
+            for (std::int64_t c = 0; c < channels; ++c) p[c] = (t.add ? p[c] : 0.0f) + value(c);
+          };
+          give(1, [&](std::int64_t c) { return sum_gx[c] * inverse[c]; });
+          give(2, [&](std::int64_t c) { return sum_g[c]; });
+          if (grads.wants(0)) {
+            // dx = gamma/sigma (g - mean(g) - xhat mean(g xhat)), with xhat = (x - mean)/sigma,
+            // as a g + b x + d per channel
+            std::vector<float> a(channels), b(channels), d(channels);
+            for (std::int64_t c = 0; c < channels; ++c) {
+              a[c] = gam[c] * inverse[c];
+              if (!training) continue;
+              b[c] = -a[c] * inverse[c] * inverse[c] * sum_gx[c] / static_cast<float>(values);
+              d[c] = -a[c] * sum_g[c] / static_cast<float>(values) - b[c] * mean[c];
+            }
+            const Tensor dx = wants_residual ? fresh() : g;
+            cpu::batch_norm_backward_data(dx.data<float>(), g.data<float>(), x.data<float>(), view, a.data(), b.data(),
+                                          d.data());
+            grads.put(0, dx);
+          }
+        });
+        if (wants_residual) grads.put(3, g);
+      });
 }
 
 }  // namespace laconic::ops

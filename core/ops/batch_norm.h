@@ -15,7 +15,7 @@ struct BatchNormOptions {
   float momentum = 0.1f, epsilon = 1e-5f;
   bool relu = false;
 };
-Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean, const Tensor& running_var,
-                  const BatchNormOptions& options, const Tensor& residual = {});
+Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
+                  const Tensor& running_var, const BatchNormOptions& options, const Tensor& residual = {});
 
 }  // namespace laconic::ops

@@ -1,10 +1,10 @@
 #include "dist/sync/bucket_sync.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
+#include "core/clock.h"
 #include "dist/collective/ring_allreduce.h"
 
 namespace laconic::dist {
@@ -128,9 +128,9 @@ void BucketSync::finish(std::size_t b) {
   State& state = states_[b];
   engine_.wait(std::exchange(state.ticket, {}));
   state.phase = State::Phase::filling;
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   arrived(b);
-  update_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  update_seconds_ += seconds_since(begin);
 }
 
 void BucketSync::end_step(StepStats& stats) {

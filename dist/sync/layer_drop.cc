@@ -1,11 +1,11 @@
 #include "dist/sync/layer_drop.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/trace.h"
 #include "dist/collective/reduce.h"
 
@@ -25,7 +25,7 @@ Slice<const float> LayerDropSync::kept(std::size_t b) const {
 
 void LayerDropSync::filled(std::size_t b) {
   const Trace::Span span(bucket(b).name, "select");
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   Layer& layer = layers_[b];
   const Slice<float> sum = accumulated(b);
   const double total = compress::accumulate_layer(gradients_of(b), layer.keeps ? sum : Slice<float>{}, rules_.norm);
@@ -41,7 +41,7 @@ void LayerDropSync::filled(std::size_t b) {
     layer.age = 0;
     ++layer.times_sent;
   }
-  select_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  select_seconds_ += seconds_since(begin);
 }
 
 Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext context) {
@@ -88,13 +88,13 @@ void LayerDropSync::end_step(StepStats& stats) {
   const bool due = threshold_step_ == 0 || now.lr != threshold_lr_ ||
                    (rules_.threshold_every > 0 && now.step - threshold_step_ >= rules_.threshold_every);
   if (due) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Clock::now();
     std::vector<compress::LayerSize> sizes;
     for (std::size_t b = 0; b < layers_.size(); ++b) sizes.push_back({layers_[b].value, elements_in(bucket(b))});
     threshold_ = compress::drop_threshold(sizes, rules_.drop_ratio);
     threshold_step_ = now.step;
     threshold_lr_ = now.lr;
-    select_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    select_seconds_ += seconds_since(begin);
   }
   ++steps_;
   PsSync::end_step(stats);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/clock.h"
+
 namespace laconic::dist {
 
 NoSync::NoSync(const ParameterArena& arena, Update update)
@@ -20,7 +22,7 @@ void NoSync::gradient_ready(Parameter& parameter, Rows rows) {
 void NoSync::before_forward(Parameter& parameter, Rows rows) {
   Pending& pending = pending_[static_cast<std::size_t>(parameter.info.index)];
   if (pending.rows.empty()) return;
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   std::vector<Rows> rest;
   const std::int64_t end = rows.first + rows.count;
   for (const Rows ready : std::exchange(pending.rows, {})) {
@@ -34,7 +36,7 @@ void NoSync::before_forward(Parameter& parameter, Rows rows) {
     update_(parameter, {from, to - from}, pending.context);
   }
   pending.rows = std::move(rest);
-  update_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  update_seconds_ += seconds_since(begin);
 }
 
 void NoSync::end_step(StepStats& stats) { stats = {.update_ms = 1e3 * std::exchange(update_seconds_, 0.0)}; }

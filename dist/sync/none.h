@@ -1,5 +1,4 @@
 #pragma once
-#include <chrono>
 #include <vector>
 
 #include "dist/sync/strategy.h"

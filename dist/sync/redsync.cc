@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
 
+#include "core/clock.h"
 #include "core/raw.h"
 #include "core/trace.h"
 #include "dist/collective/ring_allreduce.h"
 
 namespace laconic::dist {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 bool shares_indices(const ResidualTensor& t) { return t.choice().method == compress::Method::random; }
 

@@ -1,21 +1,15 @@
 #include "dist/sync/slim.h"
 
-#include <chrono>
 #include <cmath>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/raw.h"
 #include "core/trace.h"
 #include "dist/server/loopback.h"
 #include "dist/server/slim_server.h"
 
 namespace laconic::dist {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
-
-}  // namespace
 
 SlimSync::SlimSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options, Rules rules)
     : PsSync(arena, engine, std::move(plan), std::move(options)),

@@ -50,19 +50,23 @@ void load_weights(Module& model, const StateDict& weights, const std::string& wh
   const auto entries = entries_of(model);
   std::vector<ExpectedTensor> expected;
   for (const auto& [name, tensor] : entries)
-    if (!name.ends_with("num_batches_tracked") || weights.contains(name)) expected.push_back({name, tensor.shape(), tensor.dtype()});
+    if (!name.ends_with("num_batches_tracked") || weights.contains(name))
+      expected.push_back({name, tensor.shape(), tensor.dtype()});
   require_match(expected, weights, where, what);
   for (const auto& e : expected)
     for (const auto& [name, tensor] : entries)
       if (name == e.name) tensor.copy_from(weights.at(name));
 }
 
-std::string CheckpointStore::folder(std::int64_t step) const { return fmt::format("{}/{}{:012}", directory_, kPrefix, step); }
+std::string CheckpointStore::folder(std::int64_t step) const {
+  return fmt::format("{}/{}{:012}", directory_, kPrefix, step);
+}
 
 void CheckpointStore::prepare(std::int64_t step) const {
   std::error_code error;
   fs::create_directories(folder(step), error);
-  require<DataError>(!error, "save: cannot make the directory ", folder(step), " (", error.message(), "). Choose another --save.");
+  require<DataError>(!error, "save: cannot make the directory ", folder(step), " (", error.message(),
+                     "). Choose another --save.");
   fs::remove(folder(step) + kManifest, error);  // of another run
 }
 
@@ -95,7 +99,8 @@ std::string CheckpointStore::newest(const std::string& path) {
   std::error_code error;
   if (fs::exists(path + kManifest, error)) return path;
   const auto all = complete_checkpoints(path);
-  require<DataError>(!all.empty(), "resume: no complete checkpoint in ", path, ". Name a directory that --save wrote to.");
+  require<DataError>(!all.empty(), "resume: no complete checkpoint in ", path,
+                     ". Name a directory that --save wrote to.");
   return all.back().string();
 }
 
@@ -105,7 +110,8 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
   require<DataError>(in.good(), "resume: cannot read ", path, ".");
   try {
     const nlohmann::json j = nlohmann::json::parse(in);
-    require<DataError>(j.at("format") == 1, "resume: ", path, " has format ", j.at("format").dump(), ", this version reads 1.");
+    require<DataError>(j.at("format") == 1, "resume: ", path, " has format ", j.at("format").dump(),
+                       ", this version reads 1.");
     Manifest m;
     j.at("step").get_to(m.step);
     j.at("workers").get_to(m.workers);
@@ -113,7 +119,8 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
     j.at("instruction_set").get_to(m.instruction_set);
     j.at("fingerprint").get_to(m.fingerprint);
     m.plan = j.at("plan").dump();
-    require<DataError>(m.step >= 0 && m.workers >= 1, "resume: ", path, " holds step ", m.step, " of ", m.workers, " workers.");
+    require<DataError>(m.step >= 0 && m.workers >= 1, "resume: ", path, " holds step ", m.step, " of ", m.workers,
+                       " workers.");
     return m;
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat("resume: ", path, " is damaged (", e.what(), "). Use an older checkpoint."));

@@ -4,18 +4,30 @@
 
 namespace laconic {
 
-ImageClassification::ImageClassification(std::shared_ptr<Module> model, std::shared_ptr<const ImageDataset> data, int rank, int workers,
-                                         const Options& options)
-    : model_(std::move(model)), data_(std::move(data)), rank_(rank), workers_(workers), o_(options), data_fingerprint_(laconic::fingerprint(*data_)) {}
+ImageClassification::ImageClassification(std::shared_ptr<Module> model, std::shared_ptr<const ImageDataset> data,
+                                         int rank, int workers, const Options& options)
+    : model_(std::move(model)),
+      data_(std::move(data)),
+      rank_(rank),
+      workers_(workers),
+      o_(options),
+      data_fingerprint_(laconic::fingerprint(*data_)) {}
 
 DataLoader::Options ImageClassification::loader_options() const {
   DataLoader::Options options;
-  options.sampler = {.samples = data_->train.size(), .ranks = workers_, .rank = rank_, .batch = o_.batch, .shuffle = o_.shuffle, .seed = o_.seed};
+  options.sampler = {.samples = data_->train.size(),
+                     .ranks = workers_,
+                     .rank = rank_,
+                     .batch = o_.batch,
+                     .shuffle = o_.shuffle,
+                     .seed = o_.seed};
   options.threads = o_.data_threads;
   return options;
 }
 
-std::int64_t ImageClassification::batches_per_epoch() const { return ShardedSampler(loader_options().sampler).steps_per_epoch(); }
+std::int64_t ImageClassification::batches_per_epoch() const {
+  return ShardedSampler(loader_options().sampler).steps_per_epoch();
+}
 
 Share ImageClassification::share(std::int64_t batch) const {
   const ShardedSampler::Part part = ShardedSampler(loader_options().sampler).part(batch);
@@ -47,7 +59,12 @@ EvalSums ImageClassification::evaluate() {
   const bool was_training = model_->training();
   model_->eval();
   DataLoader::Options options;
-  options.sampler = {.samples = data_->test.size(), .ranks = workers_, .rank = rank_, .batch = o_.eval_batch, .shuffle = false, .share = true};
+  options.sampler = {.samples = data_->test.size(),
+                     .ranks = workers_,
+                     .rank = rank_,
+                     .batch = o_.eval_batch,
+                     .shuffle = false,
+                     .share = true};
   options.threads = o_.data_threads;
   options.epochs = 1;
   DataLoader loader(data_, Split::test, kNoAugment, options);
@@ -65,8 +82,9 @@ EvalSums ImageClassification::evaluate() {
 }
 
 std::string ImageClassification::fingerprint() const {
-  return concat("data=", data_->name, "\ntrain=", data_->train.size(), "\ntest=", data_->test.size(), "\ncontent of the data=", data_fingerprint_,
-                "\nbatch=", o_.batch, "\nshuffle=", o_.shuffle, "\ndata seed=", o_.seed, "\naugment=", o_.augment.pad, ",", o_.augment.flip,
+  return concat("data=", data_->name, "\ntrain=", data_->train.size(), "\ntest=", data_->test.size(),
+                "\ncontent of the data=", data_fingerprint_, "\nbatch=", o_.batch, "\nshuffle=", o_.shuffle,
+                "\ndata seed=", o_.seed, "\naugment=", o_.augment.pad, ",", o_.augment.flip,
                 "\nsmoothing=", o_.label_smoothing);
 }
 

@@ -19,7 +19,8 @@ class ImageClassification final : public Workload {
     std::uint64_t seed = 0;
   };
   /// model : images [n, C, H, W] -> logits [n, classes].   The data set is shared by all workers of a process.
-  ImageClassification(std::shared_ptr<Module> model, std::shared_ptr<const ImageDataset> data, int rank, int workers, const Options& options);
+  ImageClassification(std::shared_ptr<Module> model, std::shared_ptr<const ImageDataset> data, int rank, int workers,
+                      const Options& options);
 
   Module& model() override { return *model_; }
   std::int64_t batch() const override { return o_.batch; }

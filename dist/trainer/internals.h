@@ -1,18 +1,15 @@
 #pragma once
-#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/clock.h"
 #include "dist/collective/allgather.h"
 #include "dist/trainer/trainer.h"
 
 /// What the trainer's own files share: trainer.cc (set-up and the run), step.cc (one step), restart.cc (checkpoints),
 /// servers.cc and serve.cc (parameter servers, as workers and as dedicated servers see them).
 namespace laconic {
-
-using Clock = std::chrono::steady_clock;
-inline double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 /// What rides on each step's message of figures, summed over ranks, servers included.
 enum Figure { kLoss, kSamples, kBytes, kUp, kDown, kStop, kSkipped, kFigures };
@@ -75,7 +72,7 @@ class Trainer::MeanBuffers {
     }
     if (own_.empty()) return;
     t.worker_.run("mean of running statistics",
-                         [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(sums)); });
+                  [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(sums)); });
     std::size_t next = 0;
     for (const auto& [tensor, values] : own_) {
       std::vector<float> mean(values.size());

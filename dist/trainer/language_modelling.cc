@@ -6,6 +6,16 @@
 #include "data/input_file.h"
 
 namespace laconic {
+namespace {
+
+/// Before anything is divided by them.
+const LanguageModelling::Options& sensible(const LanguageModelling::Options& o) {
+  require<UsageError>(o.batch >= 1 && o.bptt >= 1 && o.eval_rows >= 1, "language model: batch = ", o.batch,
+                      ", bptt = ", o.bptt, ", eval_rows = ", o.eval_rows, " must be at least 1.");
+  return o;
+}
+
+}  // namespace
 
 LanguageModelling::LanguageModelling(std::shared_ptr<models::LanguageModel> model,
                                      std::shared_ptr<const TextDataset> data, int rank, int workers,
@@ -14,11 +24,9 @@ LanguageModelling::LanguageModelling(std::shared_ptr<models::LanguageModel> mode
       data_(std::move(data)),
       rank_(rank),
       workers_(workers),
-      o_(options),
+      o_(sensible(options)),
       data_fingerprint_(laconic::fingerprint(*data_)),
       streams_(TextStreams::training(data_->train, o_.batch, workers, rank)) {
-  require<UsageError>(o_.batch >= 1 && o_.bptt >= 1 && o_.eval_rows >= 1, "language model: batch = ", o_.batch,
-                      ", bptt = ", o_.bptt, " must be at least 1.");
   const std::int64_t needed = workers * o_.batch * (o_.bptt + 1);
   require<DataError>(streams_.length() >= o_.bptt, data_->name, " has ", grouped(data_->train.size()),
                      " words to train on, and ", workers, workers == 1 ? " worker" : " workers", " with ", o_.batch,

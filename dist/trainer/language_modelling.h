@@ -19,10 +19,12 @@ class LanguageModelling final : public Workload {
   struct Options {
     std::int64_t batch = 20;  ///< B, streams per worker
     std::int64_t bptt = 35;   ///< T, words of each stream in one step; the last step of an epoch may have fewer
-    std::int64_t eval_rows = 20;
+    std::int64_t eval_rows = 20;  ///< streams that evaluation reads
   };
   /// The text is shared by all workers of a process.
-  /// throws DataError if the training text has fewer words than one step of all workers needs
+  /// throws UsageError  an option is below 1
+  ///        DataError   the training text has fewer words than one step of all workers needs
+  ///        ShapeError  the model's vocabulary is not the text's
   LanguageModelling(std::shared_ptr<models::LanguageModel> model, std::shared_ptr<const TextDataset> data, int rank,
                     int workers, const Options& options);
 
@@ -43,6 +45,7 @@ class LanguageModelling final : public Workload {
   std::int64_t train_samples() const override { return static_cast<std::int64_t>(data_->train.size()); }
   std::int64_t validation_samples() const override { return static_cast<std::int64_t>(data_->valid.size()); }
   std::int64_t test_samples() const override { return static_cast<std::int64_t>(data_->test.size()); }
+  std::int64_t unseen_words() const override { return data_->unseen; }
   std::int64_t words_per_step() const override { return o_.bptt; }
   void save(StateDict& state) const override;
   void restore(const StateDict& state) override;

@@ -13,7 +13,9 @@ void Trainer::save() {
   flush();
   const OutsideSteps outside(*this);
   const CheckpointStore store(o_.save);
-  const auto meet = [&](const char* when) { worker_.engine.run(when, [](dist::Communicator& comm) { return dist::barrier(comm); }); };
+  const auto meet = [&](const char* when) {
+    worker_.engine.run(when, [](dist::Communicator& comm) { return dist::barrier(comm); });
+  };
   store.prepare(step_);
   strategy_->show_joint_model();
   {
@@ -55,19 +57,21 @@ void Trainer::save() {
 }
 
 void Trainer::require_same_training(const Manifest& manifest, const std::string& checkpoint) const {
-  require<DataError>(manifest.workers == worker_.size, "resume: ", checkpoint, " is of ", manifest.workers, " workers, this run has ", worker_.size,
-                     ". Start as many.");
+  require<DataError>(manifest.workers == worker_.size, "resume: ", checkpoint, " is of ", manifest.workers,
+                     " workers, this run has ", worker_.size, ". Start as many.");
   std::istringstream then(manifest.fingerprint), now(fingerprint());
   for (std::string a, b; std::getline(then, a) && std::getline(now, b);)
-    require<DataError>(a == b || a.starts_with("plan="), "resume: ", checkpoint, " was trained with ", a, ", this run has ", b,
-                       ". Give the same options.");
+    require<DataError>(a == b || a.starts_with("plan="), "resume: ", checkpoint, " was trained with ", a,
+                       ", this run has ", b, ". Give the same options.");
 }
 
 void Trainer::restore() {
   const std::string checkpoint = CheckpointStore::newest(o_.resume);
   const Manifest manifest = CheckpointStore::read_manifest(checkpoint);
   if (worker_.rank == 0 && (manifest.threads != o_.threads || manifest.instruction_set != instruction_set()))
-    fmt::print(stderr, "laconic: warning: the checkpoint was written with {} threads on {}, this run has {} on {}: the last bits may differ\n",
+    fmt::print(stderr,
+               "laconic: warning: the checkpoint was written with {} threads on {}, this run has {} on {}: the last "
+               "bits may differ\n",
                manifest.threads, manifest.instruction_set, o_.threads, instruction_set());
   const StateDict state = CheckpointStore::read_rank(checkpoint, worker_.rank);
   load_weights(workload_.model(), state.part("model/"), checkpoint, o_.model_name);
@@ -77,7 +81,8 @@ void Trainer::restore() {
   strategy_->load(state.part("strategy/"));
   workload_.restore(state.part("workload/"));
   const Tensor& bytes = state.at("run/bytes");
-  require<DataError>(bytes.dtype() == DType::i64 && bytes.elements() == 2, "resume: ", checkpoint, " has damaged totals.");
+  require<DataError>(bytes.dtype() == DType::i64 && bytes.elements() == 2, "resume: ", checkpoint,
+                     " has damaged totals.");
   summary_.bytes_sent_total = bytes.data<std::int64_t>()[0];
   summary_.bytes_dense_total = bytes.data<std::int64_t>()[1];
   seconds_before_ = std::atof(state.text("run/seconds").c_str());

@@ -11,7 +11,8 @@ void Trainer::train_step() {
   const std::int64_t per_epoch = steps_per_epoch(), batches = workload_.batches_per_epoch();
   const std::int64_t first_batch = step_ % per_epoch * o_.accumulate;
   const std::int64_t micro_batches = std::min(o_.accumulate, batches - first_batch);
-  const double lr = o_.lr * o_.schedule.factor(step_, {per_epoch, o_.steps && o_.epochs == 0 ? *o_.steps : o_.epochs * per_epoch});
+  const double lr =
+      o_.lr * o_.schedule.factor(step_, {per_epoch, o_.steps && o_.epochs == 0 ? *o_.steps : o_.epochs * per_epoch});
   const double exposed_before = worker_.engine.counters().exposed_seconds;
   update_seconds_ = 0;
   double forward_seconds = 0, backward_seconds = 0, loss_sum = 0;
@@ -68,8 +69,9 @@ void Trainer::train_step() {
     if (share.samples > 0) {
       // n_k N / n: the mean over the global batch, however unevenly a short batch is spread (workers add up, then / N).
       // Computing alone, each worker follows the mean over its own samples.
-      const double weight = o_.sync == "none" ? static_cast<double>(share.samples) / static_cast<double>(own_in_step)
-                                              : static_cast<double>(share.samples) * worker_.size / static_cast<double>(global);
+      const double weight = o_.sync == "none"
+                                ? static_cast<double>(share.samples) / static_cast<double>(own_in_step)
+                                : static_cast<double>(share.samples) * worker_.size / static_cast<double>(global);
       arena_->backward(loss, static_cast<float>(weight), last);
     }
     if (last) arena_->finish_gradients();
@@ -120,10 +122,11 @@ void Trainer::train_step() {
   tell_servers({.kind = dist::Command::Kind::figures});
   // `none` sends nothing: each worker then reports of itself.
   if (o_.sync != "none")
-    pending_.ticket = worker_.engine.submit({.name = "figures of a step",
-                                             .slot = figures_slot_,
-                                             .priority = 1 << 30,
-                                             .body = [this](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(pending_.sums)); }});
+    pending_.ticket = worker_.engine.submit(
+        {.name = "figures of a step",
+         .slot = figures_slot_,
+         .priority = 1 << 30,
+         .body = [this](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(pending_.sums)); }});
   if (o_.audit_every > 0 && step_ % o_.audit_every == 0) audit();
 }
 
@@ -152,13 +155,15 @@ void Trainer::finish_report() {
 bool Trainer::finite_everywhere(float loss) {
   std::vector<double> bad{std::isfinite(loss) ? 0.0 : 1.0};
   if (o_.sync != "none")
-    worker_.run("agreement on skipping a step", [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(bad)); });
+    worker_.run("agreement on skipping a step",
+                [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(bad)); });
   return bad[0] == 0;
 }
 
 void Trainer::report_non_finite(float loss) {
   const auto fail = [&](const std::string& where) {
-    throw Error(concat("training: the loss is ", std::isnan(loss) ? "not a number" : "infinite", " at step ", step_ + 1, "; ", where,
+    throw Error(concat("training: the loss is ", std::isnan(loss) ? "not a number" : "infinite", " at step ", step_ + 1,
+                       "; ", where,
                        ". Lower --lr, clip gradients (--clip norm:5), or pass over such steps (--on-nan skip)."));
   };
   for (auto it = arena_->parameters().rbegin(); it != arena_->parameters().rend(); ++it)
@@ -175,7 +180,8 @@ void Trainer::report_non_finite(float loss) {
     workload_.loss();
   }
   model.set_watch(nullptr);
-  fail(first.empty() ? "every layer's output is finite, the loss itself is not" : "it shows first in the output of layer " + first);
+  fail(first.empty() ? "every layer's output is finite, the loss itself is not"
+                     : "it shows first in the output of layer " + first);
   std::abort();  // not reached
 }
 

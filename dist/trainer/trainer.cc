@@ -220,7 +220,8 @@ std::int64_t Trainer::steps_per_epoch() const {
 std::int64_t Trainer::last_step() const { return o_.steps ? *o_.steps : o_.epochs * steps_per_epoch(); }
 
 bool Trainer::bytes_counted() const {
-  return worker_.size == 1 || o_.sync == "none" || dist::server_method(o_.sync) != nullptr || !plan_.has(dist::Algorithm::mpi);
+  return worker_.size == 1 || o_.sync == "none" || dist::server_method(o_.sync) != nullptr ||
+         !plan_.has(dist::Algorithm::mpi);
 }
 
 RunInfo Trainer::info() const {
@@ -244,6 +245,7 @@ RunInfo Trainer::info() const {
   info.train_samples = workload_.train_samples();
   info.validation_samples = workload_.validation_samples();
   info.test_samples = workload_.test_samples();
+  info.unseen_words = workload_.unseen_words();
   info.workers = worker_.size;
   info.threads = o_.threads;
   info.batch = static_cast<int>(workload_.batch());
@@ -267,11 +269,11 @@ std::string Trainer::description() const {
     return total;
   }();
   const dist::ServerMethod* server = dist::server_method(o_.sync);
-  const std::optional<double> sent = o_.sync == "none" || worker_.engine.size() == 1 ? 0.0
-                                     : server ? dist::expected_bytes(*server, o_.server, plan_, worker_.size, worker_.servers())
-                                     : dist::sparse_method(o_.sync)
-                                         ? dist::expected_bytes(plan_, arena_->parameters(), o_.sparse, worker_.size)
-                                         : dist::bytes_of_step(plan_, worker_.size);
+  const std::optional<double> sent =
+      o_.sync == "none" || worker_.engine.size() == 1 ? 0.0
+      : server                       ? dist::expected_bytes(*server, o_.server, plan_, worker_.size, worker_.servers())
+      : dist::sparse_method(o_.sync) ? dist::expected_bytes(plan_, arena_->parameters(), o_.sparse, worker_.size)
+                                     : dist::bytes_of_step(plan_, worker_.size);
   const std::string residual = dist::sparse_method(o_.sync) ? fmt::format(", residual {:.1f} MiB", bytes * mib) : "";
   return fmt::format(
       "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"

@@ -7,8 +7,8 @@
 
 #include "core/trace.h"
 #include "dist/plan.h"
-#include "dist/sync/allreduce.h"
 #include "dist/server/control.h"
+#include "dist/sync/allreduce.h"
 #include "dist/sync/methods.h"
 #include "dist/sync/server_methods.h"
 #include "dist/trainer/checkpoint.h"
@@ -30,37 +30,38 @@ struct Every {
 
 /// How to train. The same on every rank.
 struct TrainerOptions {
-  std::string model_name = "model";        ///< for messages and checkpoints
+  std::string model_name = "model";  ///< for messages and checkpoints
   std::int64_t epochs = 1;
-  std::optional<std::int64_t> steps{};     ///< stop after so many updates since the start of training
+  std::optional<std::int64_t> steps{};  ///< stop after so many updates since the start of training
   double lr = 0.1;
   OptimizerOptions optimizer = OptimizerOptions();
   Schedule schedule{};
   Clip clip{};
-  std::int64_t accumulate = 1;             ///< micro-batches per update
-  std::uint64_t seed = 0;                  ///< of initial weights and dropout
+  std::int64_t accumulate = 1;  ///< micro-batches per update
+  std::uint64_t seed = 0;       ///< of initial weights and dropout
   bool dropout = true;
-  std::string sync = "allreduce";          ///< none | allreduce | a name of dist::sparse_methods() or server_methods()
-  dist::SparseOptions sparse{};            ///< of those
-  dist::ServerOptions server{};            ///< of these
-  std::int64_t ledger_every = 0;           ///< of those: measure where the bytes go every so many steps; 0: never
+  std::string sync = "allreduce";  ///< none | allreduce | a name of dist::sparse_methods() or server_methods()
+  dist::SparseOptions sparse{};    ///< of those
+  dist::ServerOptions server{};    ///< of these
+  std::int64_t ledger_every = 0;   ///< of those: measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan{};
-  std::string plan_file{};                 ///< what travels how, instead of by `plan` (JSON, as plan().json())
-  bool codec_feedback = false;             ///< of plan.codec: what a rank's encoding loses it adds when it encodes the element again
+  std::string plan_file{};  ///< what travels how, instead of by `plan` (JSON, as plan().json())
+  bool codec_feedback =
+      false;  ///< of plan.codec: what a rank's encoding loses it adds when it encodes the element again
   dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
-  bool mean = true;                        ///< --reduce mean: gradients are divided by the number of workers
-  int threads = 1;                         ///< kernel threads of this worker
+  bool mean = true;                                ///< --reduce mean: gradients are divided by the number of workers
+  int threads = 1;                                 ///< kernel threads of this worker
   Device device = kCpu;
   /// --on-nan skip: neither update nor new running statistics if a loss is not finite on any rank
   bool skip_nan = false;
-  std::int64_t audit_every = 0;            ///< compare all ranks' bits every so many steps; 0: never
-  std::string init{};                      ///< weights to start from (safetensors); empty: random ones
-  std::string save{};                      ///< directory for weights and checkpoints; empty: none
+  std::int64_t audit_every = 0;  ///< compare all ranks' bits every so many steps; 0: never
+  std::string init{};            ///< weights to start from (safetensors); empty: random ones
+  std::string save{};            ///< directory for weights and checkpoints; empty: none
   std::optional<Every> save_every{};
   /// A directory for rank 0's own gradients, and what has been gathered when elements are chosen, at steps 1, 10,
   /// 100, …
   std::string dump_gradients{};
-  std::string resume{};                    ///< checkpoint, or directory whose newest one is taken; empty: start anew
+  std::string resume{};  ///< checkpoint, or directory whose newest one is taken; empty: start anew
   Trace* trace = nullptr;
   std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step
 };
@@ -99,7 +100,7 @@ class Trainer {
   /// Writes weights and a checkpoint of the present state. All ranks call it.
   void save();
 
-  std::int64_t step() const { return step_; }            ///< updates made since the start of training
+  std::int64_t step() const { return step_; }  ///< updates made since the start of training
   const ParameterArena& arena() const { return *arena_; }
   const dist::Plan& plan() const { return plan_; }
   bool bytes_counted() const;  ///< see RunInfo
@@ -154,7 +155,7 @@ class Trainer {
   std::unique_ptr<dist::Strategy> strategy_;
   std::unique_ptr<dist::ServerControl> control_;  // where there are dedicated servers
   bool dismissed_ = false;                        // they have been told to leave
-  std::unique_ptr<GradientDump> dump_;  // between the arena and the strategy; null: nothing is
+  std::unique_ptr<GradientDump> dump_;            // between the arena and the strategy; null: nothing is
 
   std::int64_t step_ = 0;
   std::int64_t saved_step_ = -1;  // of the last checkpoint

@@ -53,6 +53,7 @@ class Workload {
   virtual std::int64_t train_samples() const = 0;
   virtual std::int64_t validation_samples() const { return 0; }  ///< besides the test set's
   virtual std::int64_t test_samples() const = 0;
+  virtual std::int64_t unseen_words() const { return 0; }  ///< of what is evaluated: training does not have them
   virtual std::int64_t words_per_step() const { return 0; }  ///< of each of batch() streams; 0: this is no text
   /// What goes from batch to batch on this worker besides the model: nothing, but for a language model its hidden
   /// state. restore() comes before start(), which keeps it unless an epoch begins there.

@@ -14,24 +14,27 @@ std::shared_ptr<Module> resnet(int classes) {
   return models::resnet_cifar(n, classes);
 }
 
-template <int which>
-std::shared_ptr<Module> lstm(int classes) {
-  models::LanguageModel::Options options = models::language_recipes()[which].model;
-  options.vocabulary = classes;
-  return std::make_shared<models::LanguageModel>(options);
+ModelInfo language_model(const models::LanguageRecipe& recipe) {
+  return {recipe.name, {recipe.bptt}, recipe.model.vocabulary, [model = recipe.model](int classes) {
+            models::LanguageModel::Options options = model;
+            options.vocabulary = classes;
+            return std::make_shared<models::LanguageModel>(options);
+          }};
 }
 }  // namespace
 
 const std::vector<ModelInfo>& models_of_zoo() {
-  static const std::vector<ModelInfo> kModels = {
-      {"lenet", {1, 28, 28}, 10, models::lenet},         {"hdc", {1, 28, 28}, 10, models::hdc},
-      {"hdc-2.5mb", {1, 28, 28}, 10, models::hdc_2_5mb}, {"alexnet-32", {3, 32, 32}, 10, models::alexnet32},
-      {"vgg16-32", {3, 32, 32}, 10, models::vgg16_32},   {"resnet20", {3, 32, 32}, 10, resnet<3>},
-      {"resnet32", {3, 32, 32}, 10, resnet<5>},          {"resnet44", {3, 32, 32}, 10, resnet<7>},
-      {"resnet56", {3, 32, 32}, 10, resnet<9>},          {"lstm-small", {20}, 10000, lstm<0>},
-      {"lstm-medium", {35}, 10000, lstm<1>},             {"lstm-large", {35}, 10000, lstm<2>},
-      {"lstm-650", {35}, 10000, lstm<3>},                {"lstm-1500", {35}, 10000, lstm<4>},
-  };
+  static const std::vector<ModelInfo> kModels = [] {
+    std::vector<ModelInfo> all = {
+        {"lenet", {1, 28, 28}, 10, models::lenet},         {"hdc", {1, 28, 28}, 10, models::hdc},
+        {"hdc-2.5mb", {1, 28, 28}, 10, models::hdc_2_5mb}, {"alexnet-32", {3, 32, 32}, 10, models::alexnet32},
+        {"vgg16-32", {3, 32, 32}, 10, models::vgg16_32},   {"resnet20", {3, 32, 32}, 10, resnet<3>},
+        {"resnet32", {3, 32, 32}, 10, resnet<5>},          {"resnet44", {3, 32, 32}, 10, resnet<7>},
+        {"resnet56", {3, 32, 32}, 10, resnet<9>},
+    };
+    for (const models::LanguageRecipe& recipe : models::language_recipes()) all.push_back(language_model(recipe));
+    return all;
+  }();
   return kModels;
 }
 

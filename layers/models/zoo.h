@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +13,7 @@ struct ModelInfo {
   std::string name;
   Shape input;       ///< of one sample: [3, 32, 32]; of a language model, a stream's words in one step: [35]
   int classes = 10;  ///< outputs unless asked otherwise; of a language model the vocabulary
-  std::shared_ptr<Module> (*build)(int classes);
+  std::function<std::shared_ptr<Module>(int classes)> build;
   bool reads_text() const { return input.rank() == 1; }  ///< a language model: x is i64 [words, streams]
 };
 

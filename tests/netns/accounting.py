@@ -1,32 +1,23 @@
 #!/usr/bin/env python3
 """Do we count every byte? Short trainings in network namespaces, our account beside the counters of the interfaces.
 
-    accounting.py NETNS.SH APPS
+    accounting.py APPS
 
 For 2 and 4 ranks, ring and butterfly, and RedSync gathering and splitting:   account <= counter <= 1.08 account + 1 MB
-where the account is bytes_network_total of --json, and the counter is what all interfaces have sent meanwhile: our bytes,
-MPI's, TCP's, and mpirun's own talk. The log's bytes_sent_sum must add up to bytes_sent_total, and fill the account but for
-the weights at the start, the evaluation, and agreements. Exit status 77 (skipped) where namespaces cannot be made.
+where the account is bytes_network_total of --json, and the counter is what all interfaces have sent meanwhile: our
+bytes, MPI's, TCP's, and mpirun's own talk. The log's bytes_sent_sum must add up to bytes_sent_total, and fill the
+account but for the weights at the start, the evaluation, and agreements. Exit status 77 (skipped) where namespaces
+cannot be made.
 """
 import json
-import os
-import subprocess
 import sys
 import tempfile
 
-NETNS, APPS = sys.argv[1:3]
+from netns import down, named, netns
+
+APPS = sys.argv[1]
 MODEL, PARAMETERS, STEPS = 'lenet', 61706, 60
-os.environ['LACONIC_NET'] = f'lactest{os.getpid()}'
-
-
-def netns(*arguments):
-    run = subprocess.run([NETNS, *arguments], text=True, capture_output=True)
-    if run.returncode == 77:
-        print(run.stderr.strip())
-        sys.exit(77)
-    if run.returncode != 0:
-        sys.exit(f'accounting: netns.sh {" ".join(arguments)} ended with {run.returncode}:\n{run.stdout}{run.stderr}')
-    return run.stdout
+named('lactest')
 
 
 def sent():
@@ -36,14 +27,15 @@ def sent():
 def check(ranks, how, folder):
     log = f'{folder}/log.jsonl'
     before = sent()
-    out = netns('run', '-n', str(ranks), f'{APPS}/mnist', '--model', MODEL, '--data', 'synthetic', '--batch', '4', '--steps', str(STEPS),
-                '--threads', '1', *how.split(), '--log', log, '--quiet', '--json')
+    out = netns('run', '-n', str(ranks), f'{APPS}/mnist', '--model', MODEL, '--data', 'synthetic', '--batch', '4',
+                '--steps', str(STEPS), '--threads', '1', *how.split(), '--log', log, '--quiet', '--json')
     counter = sent() - before
     summary = json.loads(out.splitlines()[-1])
     steps = [json.loads(line) for line in open(log) if '"step"' in line]
     account, in_steps = summary['bytes_network_total'], summary['bytes_sent_total']
     dense = STEPS * 2 * (ranks - 1) * PARAMETERS * 4
-    print(f'{ranks} ranks, {how:<56} account {account:>12,}  counter {counter:>12,}  {counter / account:.3f}', flush=True)
+    print(f'{ranks} ranks, {how:<56} account {account:>12,}  counter {counter:>12,}  {counter / account:.3f}',
+          flush=True)
     assert len(steps) == STEPS
     assert sum(s['bytes_sent_sum'] for s in steps) == in_steps, 'the log does not add up to bytes_sent_total'
     if 'redsync' in how:   # fc1's 48,000 weights are almost all that is left out
@@ -51,7 +43,8 @@ def check(ranks, how, folder):
     else:
         assert dense <= in_steps <= 1.02 * dense + 100_000, f'the steps sent {in_steps} bytes, {dense} were expected'
     besides = account - in_steps
-    assert (ranks - 1) * PARAMETERS * 4 <= besides <= 2 * (ranks - 1) * PARAMETERS * 4 + 500_000, f'{besides} bytes belong to no step'
+    weights = (ranks - 1) * PARAMETERS * 4
+    assert weights <= besides <= 2 * weights + 500_000, f'{besides} bytes belong to no step'
     assert account <= counter, 'the interfaces saw less than we counted'
     assert counter <= 1.08 * account + 1e6, 'the interfaces saw more than we counted'
 
@@ -65,7 +58,7 @@ def main():
                 with tempfile.TemporaryDirectory() as folder:
                     check(ranks, how, folder)
     finally:
-        subprocess.run([NETNS, 'down'])
+        down()
 
 
 if __name__ == '__main__':

@@ -31,24 +31,11 @@ import subprocess
 import sys
 import tempfile
 
+from netns import SCRIPT, call, down, named, netns, skip
+
 HERE = pathlib.Path(__file__).resolve().parent
-NETNS = str(HERE / 'netns.sh')
-os.environ['LACONIC_NET'] = f'lacddp{os.getpid()}'
+named('lacddp')
 OVERLAPS = ['none', 'backward', 'forward']
-
-
-def skip(why):
-    print(f'skipped: {why}')
-    sys.exit(77)
-
-
-def call(command, timeout, **options):
-    run = subprocess.run(command, text=True, capture_output=True, timeout=timeout, **options)
-    if run.returncode == 77:
-        skip(run.stderr.strip())
-    if run.returncode != 0:
-        raise RuntimeError(f'{" ".join(command)} ended with {run.returncode}:\n{run.stdout[-2000:]}{run.stderr[-2000:]}')
-    return run.stdout
 
 
 def python_with_torch():
@@ -95,7 +82,7 @@ class Case:
                 app = 'mnist' if self.model in ('lenet', 'hdc', 'hdc-2.5mb') else 'cifar10'
                 recipe = ['--data', f'synthetic:{samples},100', '--lr', '0.001', '--momentum', '0.9', '--weight-decay', '5e-4',
                           '--schedule', 'const', '--no-augment', '--no-shuffle']
-            call([NETNS, 'run', '-n', str(o.ranks), f'{o.apps}/{app}', '--model', self.model, *recipe, '--batch', str(self.batch),
+            call([SCRIPT, 'run', '-n', str(o.ranks), f'{o.apps}/{app}', '--model', self.model, *recipe, '--batch', str(self.batch),
                   '--steps', str(steps), '--threads', str(o.threads), '--log', log, '--quiet', *options], o.timeout)
             lines = [json.loads(line) for line in open(log) if '"step"' in line][o.warmup:-1]
         assert len(lines) == o.steps, f'{len(lines)} steps are left of the log, {o.steps} were asked for'
@@ -105,7 +92,7 @@ class Case:
 
     def peer(self, hook):
         o = self.o
-        out = call([NETNS, 'all', o.python, str(HERE / 'ddp_peer.py'), '--model', self.model, '--batch', str(self.batch),
+        out = call([SCRIPT, 'all', o.python, str(HERE / 'ddp_peer.py'), '--model', self.model, '--batch', str(self.batch),
                     '--steps', str(o.steps), '--warmup', str(max(4, o.warmup)), '--threads', str(o.threads), '--hook', hook, '--layout', self.layout],
                    o.timeout, env=torch_environment(o.threads))
         result = json.loads(out.splitlines()[-1])
@@ -239,7 +226,7 @@ def main():
 
     results = []
     try:
-        call([NETNS, 'up', str(o.ranks), o.rate[0]], 60)
+        netns('up', str(o.ranks), o.rate[0], timeout=60)
         header = SET_HEADER if o.vs else ['model', 'batch', 'total', 'rate', *[f'{c}, ms' for c in columns(o)], 'forward / DDP',
                                           'against DDP', 'saved of it']
         if not o.json:
@@ -250,7 +237,7 @@ def main():
             if o.markdown:
                 print('|' + '---|' * len(header), flush=True)
         for rate, model, batch in itertools.product(o.rate, o.model, o.batch):
-            call([NETNS, 'rate', rate], 60)
+            netns('rate', rate, timeout=60)
             case = Case(o, model, int(batch) // o.ranks if o.total else int(batch), rate)
             for turn in range(o.turns):
                 case.turn()
@@ -264,7 +251,7 @@ def main():
         if o.json:
             print(json.dumps(results))
     finally:
-        subprocess.run([NETNS, 'down'])
+        down()
 
 
 if __name__ == '__main__':

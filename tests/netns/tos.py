@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Do packets carry the type of service that was asked for? Short trainings in network namespaces, a raw capture beside them.
+"""Do packets carry the type of service that was asked for? Short trainings in network namespaces, and a raw capture.
 
-    tos.py NETNS.SH APPS
+    tos.py APPS
 
-With a codec the packets between ranks carry 0x28, without one nothing; --tos says otherwise. What mpirun tells its daemons is
-never marked. Exit status 77 (skipped) where namespaces cannot be made or packets not be captured.
+With a codec the packets between ranks carry 0x28, without one nothing; --tos says otherwise. What mpirun tells its
+daemons is never marked. Exit status 77 (skipped) where namespaces cannot be made or packets not be captured.
 """
 import collections
 import json
@@ -15,8 +15,9 @@ import struct
 import subprocess
 import sys
 
-NETNS, APPS = sys.argv[1:3]
-os.environ['LACONIC_NET'] = f'lactos{os.getpid()}'
+from netns import SCRIPT, down, named, netns, skip
+
+APPS = sys.argv[1]
 ETH_P_ALL, IP, TCP, OUTGOING = 3, 0x0800, 6, 4
 
 
@@ -41,25 +42,14 @@ def capture():
     print(json.dumps(counts))
 
 
-def netns(*arguments):
-    run = subprocess.run([NETNS, *arguments], text=True, capture_output=True)
-    if run.returncode == 77:
-        print(run.stderr.strip())
-        sys.exit(77)
-    if run.returncode != 0:
-        sys.exit(f'tos: netns.sh {" ".join(arguments)} ended with {run.returncode}:\n{run.stdout}{run.stderr}')
-    return run.stdout
-
-
 def check(options, expected):
-    watcher = subprocess.Popen([NETNS, 'exec', '1', sys.executable, os.path.abspath(__file__), NETNS, APPS, '--capture'],
+    watcher = subprocess.Popen([SCRIPT, 'exec', '1', sys.executable, os.path.abspath(__file__), APPS, '--capture'],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     if watcher.stdout.readline().strip() != 'capturing':
-        print('tos: skipped: packets cannot be captured here')
         watcher.wait()
-        sys.exit(77)
-    out = netns('run', '-n', '2', f'{APPS}/mnist', '--model', 'lenet', '--data', 'synthetic', '--batch', '4', '--steps', '20',
-                '--threads', '1', *options.split(), '--quiet', '--json')
+        skip('packets cannot be captured here')
+    out = netns('run', '-n', '2', f'{APPS}/mnist', '--model', 'lenet', '--data', 'synthetic', '--batch', '4',
+                '--steps', '20', '--threads', '1', *options.split(), '--quiet', '--json')
     account = json.loads(out.splitlines()[-1])['bytes_network_total'] / 2  # of this rank
     counts = {int(k): v for k, v in json.loads(watcher.communicate()[0]).items()}
     print(f'{options:<40} account {account:>10,.0f}  by type of service {counts}', flush=True)
@@ -76,6 +66,7 @@ def check(options, expected):
 def main():
     if '--capture' in sys.argv:
         return capture()
+    named('lactos')
     try:
         netns('up', '2', '1gbit')
         check('', None)
@@ -83,7 +74,7 @@ def main():
         check('--codec fp16 --tos none', None)
         check('--tos 0x48', 0x48)
     finally:
-        subprocess.run([NETNS, 'down'])
+        down()
 
 
 if __name__ == '__main__':

@@ -1,0 +1,26 @@
+#include "apps/subcommand.h"
+
+#include <fmt/format.h>
+
+#include "apps/text.h"
+#include "core/error.h"
+
+namespace laconic {
+
+int run_subcommand(const std::string& tool, std::span<const Subcommand> all,
+                   const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
+    fmt::print("Usage: {} NAME ...; each tells its options with --help.\n\n", tool);
+    for (const Subcommand& s : all)
+      if (s.what != nullptr) fmt::print("  {:<12} {}\n", s.name, s.what);
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const Subcommand& s : all) {
+    if (arguments[0] == s.name) return s.run({arguments.begin() + 1, arguments.end()});
+    if (s.what != nullptr) names.push_back(s.name);
+  }
+  throw UsageError(concat("unknown name '", arguments[0], "' (", tool, "): there are ", join(names, ", ")));
+}
+
+}  // namespace laconic

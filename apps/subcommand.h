@@ -1,0 +1,20 @@
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+namespace laconic {
+
+/// One of the things that a tool does, named by the tool's first argument.
+struct Subcommand {
+  const char* name;
+  const char* what;  ///< nullptr: an inner part of another one, not shown
+  int (*run)(const std::vector<std::string>& arguments);
+};
+
+/// Runs the one of `all` that the first argument names, on the rest, and returns its exit code. Without arguments and
+/// for --help prints a page of those there are. `tool` is its full name, as "laconic bench".
+/// throws UsageError: there is none of that name; and what the one throws
+int run_subcommand(const std::string& tool, std::span<const Subcommand> all, const std::vector<std::string>& arguments);
+
+}  // namespace laconic

@@ -1,0 +1,36 @@
+#include "tests/pairwise.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace laconic {
+namespace {
+
+TEST(Pairwise, AnyTwoValuesOfTwoChoicesMeetInFewRows) {
+  const std::vector<std::vector<std::size_t>> cases = {
+      {1, 1}, {2, 2, 2}, {6, 3, 2, 2, 2}, {4, 6, 5, 2, 7, 7}, {24, 5, 2}};
+  for (const auto& counts : cases) {
+    const auto rows = pairwise(counts);
+    std::size_t product = 1, fewest = 0;
+    for (std::size_t c = 0; c < counts.size(); ++c) {
+      product *= counts[c];
+      for (std::size_t d = 0; d < c; ++d) {
+        std::set<std::pair<std::size_t, std::size_t>> met;
+        for (const auto& row : rows) {
+          ASSERT_LT(row[c], counts[c]);
+          met.emplace(row[c], row[d]);
+        }
+        EXPECT_EQ(met.size(), counts[c] * counts[d]) << c << " and " << d;
+        fewest = std::max(fewest, counts[c] * counts[d]);
+      }
+    }
+    EXPECT_LE(rows.size(), std::min(product, 2 * fewest));
+    EXPECT_EQ(rows, pairwise(counts));
+  }
+}
+
+}  // namespace
+}  // namespace laconic
