@@ -140,7 +140,9 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.value("--sync", "NAME", wrapped(syncs) + ":\nhow gradients are joined; none: each worker alone [" + o.sync + "]",
             [&o, syncs](const std::string& text, const std::string& option) { o.sync = one_of(text, option, syncs); });
   add.value("--allreduce", "NAME",
-            "how sums travel: ring, butterfly, doubling,\nhierarchical:G (groups of G), mpi, hybrid (butterfly for\n"
+            "how sums travel: ring, butterfly, doubling; by groups of\nG: hierarchical:G (rings in groups and between "
+            "them),\n"
+            "ring-tree:G (rings in groups, aggregators above),\ntree:G (aggregators only); mpi; hybrid (butterfly for\n"
             "convolutions and small ones), hybrid-printed [ring]",
             [&o](const std::string& text, const std::string&) { dist::set_allreduce(o.plan, text); });
   add.value("--overlap", "none|backward|forward",

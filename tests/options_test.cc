@@ -231,9 +231,12 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   expect_refused({"--model", "lenett"}, "unknown model 'lenett' (--model): did you mean lenet? There are lenet, hdc.");
   expect_refused({"--allreduce", "hybird"},
                  "unknown value 'hybird' (--allreduce): did you mean hybrid? There are ring, butterfly, doubling, "
-                 "hierarchical:G, mpi, hybrid, hybrid-printed.");
+                 "hierarchical:G, ring-tree:G, tree:G, mpi, hybrid, hybrid-printed.");
   expect_refused({"--allreduce", "hierarchical"},
                  "unknown value 'hierarchical' (--allreduce): give the size of a group, as hierarchical:2");
+  expect_refused({"--allreduce", "ring-tree:1"},
+                 "unknown value 'ring-tree:1' (--allreduce): give the size of a group, as ring-tree:2");
+  expect_refused({"--allreduce", "tree"}, "unknown value 'tree' (--allreduce): give the size of a group, as tree:2");
   expect_refused({"--overlap", "forwards"},
                  "unknown value 'forwards' (--overlap): did you mean forward? There are none, backward, forward.");
   expect_refused({"--fusion", "lazy"},
