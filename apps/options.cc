@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "apps/option_family.h"
+#include "apps/presets.h"
 #include "apps/text_options.h"
 
 namespace laconic {
@@ -84,6 +85,12 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   OptionAdder add(app);
 
   add.group(kModelGroup);
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.push_back(preset.name);
+  add.values("--preset", "NAME,..", "options that belong together, as defaults for the others:\n" + wrapped(names),
+             [&o](const std::string& text, const std::string& option) {
+               for (const Preset* preset : presets_named(text, option)) o.presets.push_back(preset->name);
+             });
   add.value("--model", "NAME", wrapped(defaults.models) + " [" + o.model + "]",
             [&o, models = defaults.models](const std::string& text, const std::string& option) {
               o.model = one_of(text, option, models, "model");
@@ -142,7 +149,9 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.value("--sync", "NAME", wrapped(syncs) + ":\nhow gradients are joined; none: each worker alone [" + o.sync + "]",
             [&o, syncs](const std::string& text, const std::string& option) { o.sync = one_of(text, option, syncs); });
   add.value("--allreduce", "NAME",
-            "how sums travel: ring, butterfly, doubling,\nhierarchical:G (groups of G), mpi, hybrid (butterfly for\n"
+            "how sums travel: ring, butterfly, doubling; by groups of\nG: hierarchical:G (rings in groups and between "
+            "them),\n"
+            "ring-tree:G (rings in groups, aggregators above),\ntree:G (aggregators only); mpi; hybrid (butterfly for\n"
             "convolutions and small ones), hybrid-printed [ring]",
             [&o](const std::string& text, const std::string&) { dist::set_allreduce(o.plan, text); });
   add.value("--overlap", "none|backward|forward",
@@ -207,7 +216,32 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
 
 namespace {
 
-std::optional<TrainOptions> parse(int argc, const char* const* argv, const AppDefaults& defaults) {
+/// What presets say, as further defaults. `own_model`: --model is given.
+void apply_presets(AppDefaults& defaults, const std::vector<std::string>& names, bool own_model) {
+  TrainOptions options = defaults.options;
+  for (const std::string& name : names) {
+    std::vector<std::string> words = preset_named(name, "--preset").words;
+    if (words[0] == "--model") {
+      if (!own_model && std::find(defaults.models.begin(), defaults.models.end(), words[1]) == defaults.models.end())
+        refuse(fmt::format("{} is for {}, which {} does not have", name, words[1], defaults.program), "--preset",
+               "name another with --model, or take another program");
+      if (own_model) words.erase(words.begin(), words.begin() + 2);
+    }
+    CLI::App app;
+    add_options(app, options, defaults);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(std::move(words));
+  }
+  defaults.options = std::move(options);
+}
+
+/// What was given, and what is left open until all defaults are known. `settle`: they are.
+struct Parsed {
+  TrainOptions options;
+  bool own_model = false;
+};
+
+std::optional<Parsed> parse(int argc, const char* const* argv, const AppDefaults& defaults, bool settle) {
   TrainOptions options = defaults.options;
   options.lr.reset();
   CLI::App app(defaults.description, defaults.program);
@@ -239,6 +273,9 @@ std::optional<TrainOptions> parse(int argc, const char* const* argv, const AppDe
   const auto extras = app.remaining();
   if (!extras.empty()) unknown(app, extras.front(), "command line");
 
+  const bool own_model = app.get_option("--model")->count() > 0;
+  if (!settle) return Parsed{std::move(options), own_model};
+  if (app.get_option("--epochs")->count() > 0 && app.get_option("--steps")->count() == 0) options.steps.reset();
   if (!options.lr) options.lr = options.optimizer == "sgd" ? *defaults.options.lr : 0.001f;
 
   for (const OptionFamily& family : option_families()) family.settle(app, options);
@@ -262,18 +299,22 @@ std::optional<TrainOptions> parse(int argc, const char* const* argv, const AppDe
   if (options.eval_only && options.init.empty() && !options.resume)
     refuse("there are no weights to measure", "--eval-only", "add --init FILE or --resume PATH");
   if (defaults.reads_text) settle_text_options(app, options);
-  return options;
+  return Parsed{std::move(options), own_model};
 }
 
 }  // namespace
 
 std::optional<TrainOptions> parse_options(int argc, const char* const* argv, const AppDefaults& defaults) {
-  const auto options = parse(argc, argv, defaults);
-  if (!options || !defaults.of_model || options->model == defaults.options.model) return options;
+  const auto given = parse(argc, argv, defaults, false);
+  if (!given) return std::nullopt;
   AppDefaults others = defaults;
-  others.options.model = options->model;
-  others.of_model(others.options);
-  return parse(argc, argv, others);
+  if (defaults.of_model && given->options.model != defaults.options.model) {
+    others.options.model = given->options.model;
+    others.of_model(others.options);
+  }
+  apply_presets(others, given->options.presets, given->own_model);
+  const auto parsed = parse(argc, argv, others, true);
+  return parsed ? std::optional(parsed->options) : std::nullopt;
 }
 
 }  // namespace laconic

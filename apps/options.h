@@ -19,6 +19,8 @@ namespace laconic {
 
 /// Everything an app can be told. Names are those of the options; what each means stands in --help.
 struct TrainOptions {
+  std::vector<std::string> presets;  ///< names; what they say stands in the other members
+
   // Model and data
   std::string model;
   std::string data;  ///< a directory, a file, or "synthetic"

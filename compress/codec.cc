@@ -13,4 +13,9 @@ void Codec::decode_add(Slice<const std::byte> payload, Slice<float> x) const {
   });
 }
 
+void Codec::decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const {
+  decode_add(payload, x);
+  encode(x, key, sum);
+}
+
 }  // namespace laconic::compress

@@ -30,6 +30,9 @@ class Codec {
   /// x += what the payload says. The sums are those of decode and an addition; as here it takes a buffer and a pass
   /// more.
   virtual void decode_add(Slice<const std::byte> payload, Slice<float> x) const;
+  /// Appends x + what the payload says to `sum`, as decode_add and encode would. x is afterwards that sum or what it
+  /// was.
+  virtual void decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const;
   /// About how long a payload is, for a simulator that has no values.
   virtual double expected_bytes(std::size_t elements) const = 0;
 };

@@ -15,6 +15,10 @@ std::uint32_t bits_of(double v) { return std::bit_cast<std::uint32_t>(static_cas
 
 std::size_t groups_of(std::size_t elements) { return (elements + cpu::kGroup - 1) / cpu::kGroup; }
 
+cpu::InceptionnStream stream_of(Slice<const std::byte> payload, const float* addend, Slice<float> x) {
+  return {payload.data(), payload.data() + payload.size(), x.size(), addend, x.data()};
+}
+
 }  // namespace
 
 const char* to_string(InceptionnMode mode) { return mode == InceptionnMode::published ? "published" : "bounded"; }
@@ -63,32 +67,31 @@ void Inceptionn::encode(Slice<const float> x, const Key&, Bytes& payload) const 
 
 void Inceptionn::decode(Slice<const std::byte> payload, Slice<float> x) const {
   const bool right = on_device(x.device(), [&] {
-    const std::byte* const end = payload.data() + payload.size();
-    return cpu::decode_inceptionn(rule_, payload.data(), end, x.size(), nullptr, x.data()) == end;
+    cpu::InceptionnStream all = stream_of(payload, nullptr, x);
+    return cpu::decode_inceptionn(rule_, all) && all.from == all.end;
   });
-  if (!right) refuse(payload.size(), x.size());
+  if (!right) refuse_inceptionn(payload.size(), x.size());
 }
 
 void Inceptionn::decode_add(Slice<const std::byte> payload, Slice<float> x) const {
   const bool right = on_device(x.device(), [&] {
-    const std::byte* const end = payload.data() + payload.size();
-    return cpu::decode_inceptionn(rule_, payload.data(), end, x.size(), x.data(), x.data()) == end;
+    cpu::InceptionnStream all = stream_of(payload, x.data(), x);
+    return cpu::decode_inceptionn(rule_, all) && all.from == all.end;
   });
-  if (!right) refuse(payload.size(), x.size());
+  if (!right) refuse_inceptionn(payload.size(), x.size());
 }
 
-void Inceptionn::decode_add_encode(Slice<const std::byte> payload, Slice<const float> x, Bytes& sum) const {
+void Inceptionn::decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key&, Bytes& sum) const {
   const std::size_t before = sum.size();
-  std::byte* const to = sum.append(max_bytes(x.size())).data();
+  std::byte* to = sum.append(max_bytes(x.size())).data();
   const bool right = on_device(x.device(), [&] {
-    const std::byte* const end = payload.data() + payload.size();
-    std::byte* written = to;
-    const std::byte* const read =
-        cpu::decode_add_encode_inceptionn(rule_, payload.data(), end, x.size(), x.data(), written);
-    sum.resize(before + static_cast<std::size_t>(written - to));
-    return read == end;
+    cpu::InceptionnStream all = stream_of(payload, x.data(), x);
+    const std::byte* const begin = to;
+    const bool whole = cpu::decode_add_encode_inceptionn(rule_, all, to) && all.from == all.end;
+    sum.resize(before + static_cast<std::size_t>(to - begin));
+    return whole;
   });
-  if (!right) refuse(payload.size(), x.size());
+  if (!right) refuse_inceptionn(payload.size(), x.size());
 }
 
 double Inceptionn::expected_bytes(std::size_t elements) const {
@@ -96,7 +99,7 @@ double Inceptionn::expected_bytes(std::size_t elements) const {
   return static_cast<double>(elements) * kBits[std::clamp((exponent_ + 11) / 2, 0, 2)] / 8;
 }
 
-void Inceptionn::refuse(std::size_t bytes, std::size_t elements) const {
+void refuse_inceptionn(std::size_t bytes, std::size_t elements) {
   throw DataError(concat("inceptionn codec: ", bytes, " bytes are no ", elements,
                          " values. Do all ranks use the same codec, and is the file whole?"));
 }

@@ -27,9 +27,10 @@ inline constexpr int kLeastExponent = -100, kMostExponent = 100;
 ///                  tag 3: the float                 4 bytes: 1 and above (bounded: what 15 bits cannot hold), NaN too
 ///
 /// A magnitude of 0 with the sign bit decodes to -0. The bits do not depend on the processor.
-/// cost    one pass, 4 bytes read and about 1 written a value; encodes 16 to 25 GB/s of floats on one core with AVX-512
-///         VBMI2, decodes 10 to 16; about half of that with AVX2, a sixth without
-/// instead fp16 where half of the bytes are enough: it keeps 11 bits of every magnitude
+/// cost    one pass, 4 bytes read and about 1 written a value; encodes 16 to 30 GB/s of floats on one core with AVX-512
+///         VBMI2, decodes 10 to 15; two thirds of that with AVX2, a sixth without
+/// instead InceptionnHalves between ranks: decodes faster; fp16 where half of the bytes are enough: it keeps 11 bits
+///         of every magnitude
 /// source  Li et al. 2018, "A network-centric hardware/algorithm co-design to accelerate distributed training of deep
 ///         neural networks" (INCEPTIONN), Algorithms 2 and 3; compress/inceptionn_steps.h has them as they are printed
 /// throws  DataError from decode if the payload is none of so many values
@@ -45,19 +46,19 @@ class Inceptionn final : public Codec {
   void encode(Slice<const float> x, const Key& key, Bytes& payload) const override;
   void decode(Slice<const std::byte> payload, Slice<float> x) const override;
   void decode_add(Slice<const std::byte> payload, Slice<float> x) const override;
+  /// In one pass; x is left as it is.
+  void decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const override;
   /// By the shares of Table III for AlexNet, at the nearest of its bounds.
   double expected_bytes(std::size_t elements) const override;
 
-  /// Appends x + what the payload says to `sum`, in one pass; x is left as it is.
-  void decode_add_encode(Slice<const std::byte> payload, Slice<const float> x, Bytes& sum) const;
-
  private:
-  [[noreturn]] void refuse(std::size_t bytes, std::size_t elements) const;
-
   InceptionnMode mode_;
   int exponent_;
   cpu::InceptionnRule rule_;
 };
+
+/// Throws DataError: so many bytes are no payload of so many elements.
+[[noreturn]] void refuse_inceptionn(std::size_t bytes, std::size_t elements);
 
 /// The class limits and scales of a mode and bound.
 cpu::InceptionnRule inceptionn_rule(InceptionnMode mode, int exponent);

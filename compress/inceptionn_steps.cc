@@ -36,8 +36,10 @@ float decompress_published(CodedValue v) {
   return std::bit_cast<float>(s << 31 | e << 23 | rest << (23 - (width - first_one)));
 }
 
+double two_to_the(int exponent) { return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52); }
+
 double step_of(unsigned tag, int exponent) {
-  const double step = std::ldexp(1.0, exponent + 1);
+  const double step = two_to_the(exponent + 1);
   return tag == 1 ? step : std::min(step, 0x1p-15);
 }
 
@@ -45,7 +47,7 @@ CodedValue compress_bounded(int exponent, float value) {
   const std::uint32_t f = std::bit_cast<std::uint32_t>(value), s = f >> 31;
   const double magnitude = std::abs(static_cast<double>(value));
   if (!std::isfinite(value)) return {3, f};
-  if (magnitude < std::ldexp(1.0, exponent)) return {0, 0};
+  if (magnitude < two_to_the(exponent)) return {0, 0};
   const double q7 = std::nearbyint(magnitude / step_of(1, exponent));
   if (q7 <= 127) return {1, s << 7 | static_cast<std::uint32_t>(q7)};
   const double q15 = std::nearbyint(magnitude / step_of(2, exponent));

@@ -6,7 +6,7 @@
 
 #include "compress/half.h"
 #include "compress/identity.h"
-#include "compress/inceptionn.h"
+#include "compress/inceptionn_halves.h"
 #include "compress/lossless.h"
 #include "compress/stochastic.h"
 #include "compress/truncation.h"
@@ -70,8 +70,8 @@ std::unique_ptr<const Codec> make_codec(const std::string& text, const std::stri
   if (name == "inceptionn" || name == "inceptionn-published") {
     const auto exponent = numbers.rfind("2^", 0) == 0 ? whole(std::string_view(numbers).substr(2)) : std::nullopt;
     if (!exponent) refuse("give the error bound as a power of two, as " + name + ":2^-10");
-    return std::make_unique<Inceptionn>(name == "inceptionn" ? InceptionnMode::bounded : InceptionnMode::published,
-                                        *exponent);
+    return std::make_unique<InceptionnHalves>(
+        name == "inceptionn" ? InceptionnMode::bounded : InceptionnMode::published, *exponent);
   }
   if (name == "qsgd") {
     const auto second = numbers.find(':');

@@ -17,7 +17,7 @@ namespace {
 using Parameters = std::vector<std::shared_ptr<Parameter>>;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kAlgorithms[] = {"ring", "butterfly", "doubling", "hierarchical", "mpi"};
+constexpr const char* kAlgorithms[] = {"ring", "butterfly", "doubling", "hierarchical", "ring-tree", "tree", "mpi"};
 constexpr std::int64_t kSmallBytes = 64 << 10;  // up to here butterfly's fewer messages win whatever the layer
 constexpr std::int64_t kLargeBytes = 4 << 20;   // from here two ranks exchanging large messages lose bandwidth
 constexpr std::int64_t kRowMultiple = 16;
@@ -54,7 +54,7 @@ std::string size_text(std::size_t bytes) {
 }
 
 std::string algorithm_text(Algorithm algorithm, int group) {
-  return algorithm == Algorithm::hierarchical ? fmt::format("hierarchical:{}", group) : to_string(algorithm);
+  return in_groups(algorithm) ? fmt::format("{}:{}", to_string(algorithm), group) : to_string(algorithm);
 }
 
 /// Whether operations finish this weight's gradient, and await its value, by rows.
@@ -148,13 +148,14 @@ std::optional<std::pair<Algorithm, int>> algorithm_from(const std::string& text)
   for (int i = 0; i < static_cast<int>(std::size(kAlgorithms)); ++i) {
     if (name != kAlgorithms[i]) continue;
     const auto algorithm = static_cast<Algorithm>(i);
-    if (algorithm != Algorithm::hierarchical)
+    if (!in_groups(algorithm))
       return colon == std::string::npos ? std::optional{std::pair{algorithm, 0}} : std::nullopt;
     if (colon == std::string::npos) return std::nullopt;
     int group = 0;
     const char* end = text.data() + text.size();
     const auto result = std::from_chars(text.data() + colon + 1, end, group);
-    if (result.ec != std::errc() || result.ptr != end || group < 1) return std::nullopt;
+    if (result.ec != std::errc() || result.ptr != end || group < (algorithm == Algorithm::hierarchical ? 1 : 2))
+      return std::nullopt;
     return std::pair{algorithm, group};
   }
   return std::nullopt;
@@ -171,9 +172,12 @@ void set_allreduce(PlanOptions& options, const std::string& text) {
     std::tie(options.algorithm, options.group) = *found;
     return;
   }
-  if (text.rfind("hierarchical", 0) == 0) refuse(text, "--allreduce", "give the size of a group, as hierarchical:2");
-  refuse_unknown("value", text, "--allreduce",
-                 {"ring", "butterfly", "doubling", "hierarchical:G", "mpi", "hybrid", "hybrid-printed"});
+  for (const Algorithm algorithm : {Algorithm::hierarchical, Algorithm::ring_tree, Algorithm::tree})
+    if (const std::string name = to_string(algorithm); text.rfind(name, 0) == 0)
+      refuse(text, "--allreduce", concat("give the size of a group, as ", name, ":2"));
+  refuse_unknown(
+      "value", text, "--allreduce",
+      {"ring", "butterfly", "doubling", "hierarchical:G", "ring-tree:G", "tree:G", "mpi", "hybrid", "hybrid-printed"});
 }
 
 void set_fusion(PlanOptions& options, const std::string& text) {
@@ -263,7 +267,7 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
     locate(bucket, parameters);
     bucket.copied = options.fusion == PlanOptions::Fusion::copy && bucket.count > 1;
     bucket.algorithm = choose(bucket, parameters, options);
-    bucket.group = bucket.algorithm == Algorithm::hierarchical ? options.group : 0;
+    bucket.group = in_groups(bucket.algorithm) ? options.group : 0;
     bucket.pieces =
         pieces_of(static_cast<std::size_t>(wire_elements(bucket, parameters)) * sizeof(float), workers).count;
   }

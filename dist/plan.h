@@ -12,10 +12,15 @@
 
 namespace laconic::dist {
 
-enum class Algorithm : std::uint8_t { ring, butterfly, doubling, hierarchical, mpi };
+enum class Algorithm : std::uint8_t { ring, butterfly, doubling, hierarchical, ring_tree, tree, mpi };
 const char* to_string(Algorithm algorithm);
-/// An algorithm and its group (0 but for `hierarchical`) from "ring", "butterfly", "doubling", "hierarchical:G" or
-/// "mpi", as a plan names them. Nothing for another text, or a G that is no number above 0.
+/// Whether it works in groups of G: rings at all levels (`hierarchical`), rings at the leaves and aggregators above
+/// (`ring_tree`), aggregators at all levels (`tree`).
+inline bool in_groups(Algorithm a) {
+  return a == Algorithm::hierarchical || a == Algorithm::ring_tree || a == Algorithm::tree;
+}
+/// An algorithm and its group (0 unless in_groups) from "ring", "butterfly", "doubling", "hierarchical:G",
+/// "ring-tree:G", "tree:G" or "mpi", as a plan names them. Nothing for another text, or a G below 1 (trees: 2).
 std::optional<std::pair<Algorithm, int>> algorithm_from(const std::string& text);
 
 /// How a model is to be cut into messages; make_plan goes by it.
@@ -29,7 +34,7 @@ struct PlanOptions {
   enum class Fusion : std::uint8_t { lazy, copy, module };
 
   Algorithm algorithm = Algorithm::ring;
-  int group = 0;  ///< of Algorithm::hierarchical: ranks per group
+  int group = 0;  ///< ranks, if in_groups(algorithm)
   Choice choice = Choice::fixed;
   Fusion fusion = Fusion::lazy;
   std::size_t bucket_bytes = 1 << 20;  ///< neighbours join while their bucket is not larger; 0: every parameter alone
@@ -40,7 +45,8 @@ struct PlanOptions {
   std::string codec = "none";          ///< what blocks pass through on every hop, as in --codec
 };
 
-/// "ring", "butterfly", "doubling", "hierarchical:G", "mpi", "hybrid", "hybrid-printed", as in --allreduce.
+/// "ring", "butterfly", "doubling", "hierarchical:G", "ring-tree:G", "tree:G", "mpi", "hybrid", "hybrid-printed", as in
+/// --allreduce.
 /// throws UsageError (suggests the nearest)
 void set_allreduce(PlanOptions& options, const std::string& text);
 /// "none", "copy:SIZE", "lazy:SIZE", as in --fusion.   throws UsageError
@@ -61,7 +67,7 @@ struct Bucket {
   Rows rows{};               ///< of the only one, if it travels in several buckets; else count 0: all rows
   std::int64_t offset = 0, elements = 0;
   Algorithm algorithm = Algorithm::ring;
-  int group = 0;        ///< of Algorithm::hierarchical
+  int group = 0;        ///< ranks, if in_groups(algorithm)
   int pieces = 1;       ///< of about 256 KiB each, so that what is more urgent can overtake. Moves no block boundary
   bool copied = false;  ///< through a buffer of its own, without padding
   /// What is sent of the only parameter. Unless that is all, the bucket's other fields say how all of it travels in a

@@ -1,3 +1,4 @@
+#include <cctype>
 #include <cmath>
 
 #include "dist/collective/allgather.h"
@@ -7,6 +8,7 @@
 #include "dist/collective/doubling_allreduce.h"
 #include "dist/collective/hierarchical_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/collective/tree_allreduce.h"
 #include "tests/on_ranks.h"
 #include "tests/values_of.h"
 
@@ -26,6 +28,19 @@ Algorithm hierarchical() {
   return {name.c_str(), [](Communicator& comm, Slice<float> x) { return hierarchical_allreduce(comm, x, G); },
           [](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, G); }};
 }
+template <int G>
+Algorithm ring_tree() {
+  static const std::string name = concat("ring_tree_", G);
+  return {name.c_str(),
+          [](Communicator& comm, Slice<float> x) { return hierarchical_allreduce(comm, x, G, {}, LeadersBy::tree); },
+          [](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, G, nullptr, LeadersBy::tree); }};
+}
+template <int G>
+Algorithm tree() {
+  static const std::string name = concat("tree_", G);
+  return {name.c_str(), [](Communicator& comm, Slice<float> x) { return tree_allreduce(comm, x, G); },
+          [](int N, double bytes) { return tree_allreduce_cost(N, bytes, G); }};
+}
 const Algorithm kAlgorithms[] = {
     {"ring", ring_allreduce, ring_allreduce_cost},
     {"butterfly", [](Communicator& comm, Slice<float> x) { return butterfly_allreduce(comm, x); },
@@ -36,9 +51,15 @@ const Algorithm kAlgorithms[] = {
     hierarchical<2>(),
     hierarchical<3>(),
     hierarchical<4>(),
-    hierarchical<20>()};
+    hierarchical<20>(),
+    ring_tree<2>(),
+    ring_tree<3>(),
+    ring_tree<20>(),
+    tree<2>(),
+    tree<3>(),
+    tree<20>()};
 /// Of those that cut x into N equal blocks or none: what a rank sends is what the formula counts, to the byte.
-bool counts_to_the_byte(const Algorithm& a) { return std::string(a.name).rfind("hierarchical", 0) != 0; }
+bool counts_to_the_byte(const Algorithm& a) { return std::isdigit(std::string(a.name).back()) == 0; }
 
 class EveryAllreduce : public ::testing::TestWithParam<Algorithm> {};
 
@@ -135,6 +156,35 @@ TEST(HierarchicalAllreduce, LeaderTakesTheStepsOfHybridArsThirdEquation) {
           }
         });
       }
+}
+
+TEST(TreeAllreduce, TheRootSendsHalfOfWhatItsFormulaCountsAndReceivesTheOtherHalf) {
+  for (int N = 2; N <= 9; ++N)
+    for (int G : {2, 3, 20})
+      on_ranks(N, [&](Worker& w) {
+        std::vector<float> x(100, 1.0f);
+        w.engine.run("allreduce", [&](Communicator& comm) { return tree_allreduce(comm, slice(x), G); });
+        const Cost cost = tree_allreduce_cost(N, 400, G);
+        const Traffic sent = w.engine.counters().sent;
+        if (w.rank == 0) {
+          EXPECT_EQ(2 * static_cast<double>(sent.messages), cost.messages);
+          EXPECT_EQ(2 * static_cast<double>(sent.bytes), cost.bytes);
+        }
+      });
+}
+
+TEST(TreeAllreduce, RefusesGroupsThatNeverBecomeOne) {
+  for (const bool rings : {false, true})
+    EXPECT_THROW(on_ranks(2,
+                          [&](Worker& w) {
+                            float x = 1;
+                            const Slice<float> one(&x, 1);
+                            w.engine.run("allreduce", [&](Communicator& comm) {
+                              return rings ? hierarchical_allreduce(comm, one, 1, {}, LeadersBy::tree)
+                                           : tree_allreduce(comm, one, 1);
+                            });
+                          }),
+                 UsageError);
 }
 
 TEST(HierarchicalAllreduce, RefusesGroupsOfNobody) {

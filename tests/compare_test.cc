@@ -56,6 +56,23 @@ TEST(CompareOptions, ValuesWithAColonAreNoLabels) {
   EXPECT_EQ(parse_compare({"mnist", "--vs", "--clip norm:5"}).sets[0].label, "--clip norm:5");
 }
 
+TEST(CompareOptions, APresetOfHowGradientsTravelIsASetAndOneOfHyperParametersIsForAll) {
+  using Words = std::vector<std::string>;
+  const CompareOptions o = parse_compare({"mnist", "--preset", "inceptionn-hdc", "--steps", "200", "--preset",
+                                          "WA,INC+C", "--vs", "mine: --preset INC --tos none"});
+  ASSERT_EQ(o.sets.size(), 3u);
+  EXPECT_EQ(o.sets[0].label, "WA");
+  EXPECT_EQ(o.sets[0].words, (Words{"--sync", "ps"}));
+  EXPECT_EQ(o.sets[1].label, "INC+C");
+  EXPECT_EQ(o.sets[1].words, (Words{"--sync", "allreduce", "--allreduce", "ring", "--codec", "inceptionn:2^-10"}));
+  EXPECT_EQ(o.sets[2].words, (Words{"--sync", "allreduce", "--allreduce", "ring", "--tos", "none"}));
+  EXPECT_EQ(value_of(o.common, "--batch"), "25");
+  EXPECT_EQ(value_of(o.common, "--steps"), "200");  // what is given stands last
+  EXPECT_EQ(value_of(parse_compare({"mnist", "--preset=inceptionn-hdc,INC", "--epochs", "2"}).common, "--steps"),
+            std::nullopt);
+  EXPECT_THROW(parse_compare({"mnist", "--preset", "INK"}), UsageError);
+}
+
 TEST(CompareOptions, WhatASetComputesIsWithoutWhatSaysHowGradientsTravel) {
   EXPECT_EQ(without_exchange({"--workers", "4", "--sync=redsync", "--density", "0.1", "--qrgc", "--lr", "0.1",
                               "--link-of", "1=1mbit,1ms", "--no-mask", "--momentum", "0.9"}),
@@ -260,7 +277,7 @@ TEST(CompareBound, ASlowWorkerSetsThePaceOfTheRing) {
 TEST(CompareBound, IsSilentWhereItKnowsNoLinkOrNoFormula) {
   EXPECT_FALSE(bound_of(one_layer(), plan("ring"), exchange({}), 0.060));
   EXPECT_FALSE(bound_of(one_layer(), plan("mpi"), exchange({"--link", "1gbit,1ms"}), 0.060));
-  for (const char* algorithm : {"ring", "butterfly", "doubling", "hierarchical:2"})
+  for (const char* algorithm : {"ring", "butterfly", "doubling", "hierarchical:2", "ring-tree:2", "tree:2"})
     EXPECT_TRUE(bound_of(one_layer(), plan(algorithm), exchange_of({}, 4, dist::LinkSpec{}), 0.060)) << algorithm;
   EXPECT_THROW(bound_of({}, plan("ring"), exchange({"--link", "1gbit,1ms"}), 0.060), DataError);
   EXPECT_THROW(bound_of(one_layer(), "{", exchange({"--link", "1gbit,1ms"}), 0.060), DataError);

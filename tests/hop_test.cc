@@ -19,6 +19,7 @@
 #include "dist/collective/reduce_scatter.h"
 #include "dist/collective/ring_allgather.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/collective/tree_allreduce.h"
 #include "tests/on_ranks.h"
 #include "tests/values_of.h"
 
@@ -97,6 +98,22 @@ template <int G>
 Cost in_groups_cost(int N, double bytes, const compress::Codec* codec) {
   return hierarchical_allreduce_cost(N, bytes, G, codec);
 }
+template <int G>
+Task<> with_aggregators(Communicator& comm, Slice<float> x, Hops hops) {
+  return hierarchical_allreduce(comm, x, G, hops, LeadersBy::tree);
+}
+template <int G>
+Cost with_aggregators_cost(int N, double bytes, const compress::Codec* codec) {
+  return hierarchical_allreduce_cost(N, bytes, G, codec, LeadersBy::tree);
+}
+template <int G>
+Task<> in_a_tree(Communicator& comm, Slice<float> x, Hops hops) {
+  return tree_allreduce(comm, x, G, hops);
+}
+template <int G>
+Cost in_a_tree_cost(int N, double bytes, const compress::Codec* codec) {
+  return tree_allreduce_cost(N, bytes, G, codec);
+}
 const std::vector<Named> kAllreduces = {
     {"doubling", doubling_allreduce, doubling_allreduce_cost},
     {"ring", ring_in_pieces<1>, ring_in_pieces_cost<1>},
@@ -106,6 +123,11 @@ const std::vector<Named> kAllreduces = {
     {"groups of 2", in_groups<2>, in_groups_cost<2>},
     {"groups of 3", in_groups<3>, in_groups_cost<3>},
     {"groups of 20", in_groups<20>, in_groups_cost<20>},
+    {"groups of 2 below a tree", with_aggregators<2>, with_aggregators_cost<2>},
+    {"groups of 3 below a tree", with_aggregators<3>, with_aggregators_cost<3>},
+    {"tree of 2", in_a_tree<2>, in_a_tree_cost<2>},
+    {"tree of 3", in_a_tree<3>, in_a_tree_cost<3>},
+    {"tree of 20", in_a_tree<20>, in_a_tree_cost<20>},
 };
 const std::vector<Named> kCollectives = [] {
   std::vector<Named> all = kAllreduces;
@@ -139,8 +161,9 @@ TEST(Hop, IdentityCodecGivesTheSameBitsAsNone) {
 
 TEST(Hop, IdentityCodecGivesTheSameBitsAsNoneAlsoWhereALargeOperationIsCut) {
   const compress::Identity identity;
-  const std::size_t n = 600'011;  // of a butterfly 5 pieces, of a ring of leaders 10
-  for (Collective collective : {Collective{butterfly_allreduce}, Collective{in_groups<2>}})
+  const std::size_t n = 600'011;  // of a butterfly 5 pieces, of a ring of leaders and of a tree 10
+  for (Collective collective : {Collective{butterfly_allreduce}, Collective{in_groups<2>},
+                                Collective{with_aggregators<2>}, Collective{in_a_tree<2>}})
     for (int N : {3, 4, 5}) {
       const auto plain = run_all(N, n, collective, {}), coded = run_all(N, n, collective, {.codec = &identity});
       for (std::size_t r = 0; r < plain.size(); ++r) ASSERT_TRUE(same_bits(plain[r], coded[r])) << r << " of " << N;
@@ -243,8 +266,11 @@ TEST(Hop, EveryBlockThatIsDoneIsEncodedOnceAndNoTwoMessagesHaveTheSameKey) {
     }
     const std::size_t g = (N + 2) / 3;
     EXPECT_EQ(noting(ranks, 100, in_groups<3>), inside + g * (g - 1) + g);
+    EXPECT_EQ(noting(ranks, 100, with_aggregators<3>), inside + g);
+    EXPECT_EQ(noting(ranks, 100, in_a_tree<3>), N);
   }
   EXPECT_EQ(noting(3, 300'000, butterfly_allreduce), 3u * (1 + 2 + 2));  // pieces of at most 512 KiB
+  EXPECT_EQ(noting(4, 300'000, in_a_tree<2>), 5u * 4);                   // of 256 KiB
 }
 
 TEST(Hop, ReduceScatterCarriesAtMostNMinusOneErrorsOfItsCodec) {

@@ -11,8 +11,9 @@
 #include <limits>
 #include <random>
 
-#include "compress/cpu/isa.h"
+#include "compress/inceptionn_halves.h"
 #include "compress/inceptionn_steps.h"
+#include "tests/each_isa.h"
 #include "tests/error_of.h"
 
 namespace laconic::compress {
@@ -28,42 +29,27 @@ constexpr Setting kSettings[] = {{Mode::bounded, -10},   {Mode::published, -10},
                                  {Mode::published, -1},  {Mode::bounded, -20},   {Mode::bounded, 3},
                                  {Mode::published, -20}, {Mode::bounded, -100},  {Mode::published, 5}};
 
-/// Runs f with each set of instructions that this processor has.
-template <class F>
-void with_each_isa(F f) {
-  struct Restore {
-    ~Restore() { cpu::allow_avx512(true), cpu::allow_avx2(true); }
-  } restore;
-  if (cpu::use_avx512()) f("AVX-512");
-  cpu::allow_avx512(false);
-  if (cpu::use_avx2()) f("AVX2");
-  cpu::allow_avx2(false);
-  f("portable");
-}
-
 /// By Algorithms 2 and 3, value by value: the payload, and what it decodes to.
 struct Expected {
   std::vector<std::byte> payload;
   std::vector<float> values;
 };
 Expected expected_of(const Setting& s, const std::vector<float>& x) {
-  Expected e;
-  e.payload.reserve(5 * x.size() + 2);
-  e.values.reserve(x.size());
+  Expected e{std::vector<std::byte>((x.size() + 7) / 8 * cpu::kLongestGroup), std::vector<float>(x.size())};
+  std::byte* to = e.payload.data();
   for (std::size_t g = 0; g < x.size(); g += 8) {
-    const std::size_t at = e.payload.size();
-    e.payload.resize(at + 2);
+    std::byte* const head = to;
+    to += 2;
     unsigned tags = 0;
     for (std::size_t i = g; i < std::min(g + 8, x.size()); ++i) {
       const CodedValue v = compress_value(s.mode, s.exponent, x[i]);
       tags |= v.tag << 2 * (i - g);
-      for (unsigned b = 0; b < kPayloadBytes[v.tag]; ++b)
-        e.payload.push_back(static_cast<std::byte>(v.payload >> 8 * b));
-      e.values.push_back(decompress_value(s.mode, s.exponent, v));
+      for (unsigned b = 0; b < kPayloadBytes[v.tag]; ++b) *to++ = static_cast<std::byte>(v.payload >> 8 * b);
+      e.values[i] = decompress_value(s.mode, s.exponent, v);
     }
-    e.payload[at] = static_cast<std::byte>(tags);
-    e.payload[at + 1] = static_cast<std::byte>(tags >> 8);
+    head[0] = static_cast<std::byte>(tags), head[1] = static_cast<std::byte>(tags >> 8);
   }
+  e.payload.resize(static_cast<std::size_t>(to - e.payload.data()));
   return e;
 }
 
@@ -103,10 +89,10 @@ void check(const Setting& s, const std::vector<float>& x) {
   });
   if (s.mode == Mode::published) return;
   const double bound = std::ldexp(1.0, s.exponent);
+  std::size_t off = 0;
   for (std::size_t i = 0; i < x.size(); ++i)
-    if (std::isfinite(x[i])) {
-      ASSERT_LE(std::abs(static_cast<double>(values[i]) - x[i]), bound) << x[i];
-    }
+    off += std::isfinite(x[i]) && !(std::abs(static_cast<double>(values[i]) - x[i]) <= bound);
+  ASSERT_EQ(off, 0u) << "of " << x.size() << " values from " << x.front() << " on are further off than the bound";
 }
 
 constexpr std::uint32_t kPart = 1 << 16;  // values at a time
@@ -232,7 +218,8 @@ TEST(Inceptionn, AddingOnTheWayGivesTheBitsOfEachStepAlone) {
           }
         }
         Bytes again;
-        codec.decode_add_encode(payload.slice(), slice(mine), again);
+        std::vector<float> own = mine;
+        codec.decode_add_encode(payload.slice(), slice(own), {}, again);
         ASSERT_EQ(again.size(), expected.size()) << isa;
         std::vector<float> a(n), b(n);
         codec.decode(again.slice(), slice(a));
@@ -241,6 +228,100 @@ TEST(Inceptionn, AddingOnTheWayGivesTheBitsOfEachStepAlone) {
       });
     }
   }
+}
+
+// ------------------------------------------------------------------------------------------------------ two payloads
+
+TEST(InceptionnHalves, AreALengthAndTwoPayloadsOfTheSameValues) {
+  for (const Setting& s : kSettings)
+    for (const std::size_t n : {512, 513, 527, 528, 600, 1000, 1023, 5000}) {
+      const std::vector<float> x = mixed(n, static_cast<unsigned>(n));
+      const std::size_t h = (n / 2 + 15) / 16 * 16;
+      const InceptionnHalves halves(s.mode, s.exponent);
+      const Inceptionn one(s.mode, s.exponent);
+      Bytes first, both, message;
+      one.encode(slice(x).sub(0, h), {}, first);
+      one.encode(slice(x).sub(0, h), {}, both);
+      one.encode(slice(x).sub(h, n - h), {}, both);
+      const std::vector<float> values = expected_of(s, x).values;
+      with_each_isa([&](const char* isa) {
+        Bytes payload;
+        payload.append(1).data()[0] = std::byte{9};  // it appends
+        halves.encode(slice(x), {}, payload);
+        ASSERT_EQ(payload.size(), 1 + 4 + both.size()) << isa;
+        ASSERT_LE(payload.size(), 1 + halves.max_bytes(n));
+        std::uint32_t length;
+        std::memcpy(&length, payload.data() + 1, 4);
+        ASSERT_EQ(length, first.size());
+        ASSERT_EQ(std::memcmp(payload.data() + 5, both.data(), both.size()), 0) << isa;
+        std::vector<float> y(n, 7.0f);
+        halves.decode(payload.slice().sub(1, payload.size() - 1), slice(y));
+        ASSERT_TRUE(same_bits(y, values)) << isa;
+      });
+    }
+}
+
+TEST(InceptionnHalves, WhatIsShortIsOnePayload) {
+  for (const std::size_t n : {0, 1, 16, 511}) {
+    const std::vector<float> x = mixed(n, 4);
+    Bytes a, b;
+    InceptionnHalves(Mode::bounded, -10).encode(slice(x), {}, a);
+    Inceptionn(Mode::bounded, -10).encode(slice(x), {}, b);
+    ASSERT_EQ(a.size(), b.size());
+    EXPECT_TRUE(a.size() == 0 || std::memcmp(a.data(), b.data(), a.size()) == 0);
+  }
+}
+
+TEST(InceptionnHalves, AddingOnTheWayGivesTheBitsOfEachStepAlone) {
+  for (const std::size_t n : {100, 512, 777, 1024, 5003}) {
+    std::vector<float> theirs = mixed(n, 5), mine = mixed(n, 6);
+    for (std::vector<float>* x : {&theirs, &mine})
+      for (float& v : *x)
+        if (!(std::abs(v) < 1e30f)) v = 3.0f;  // no NaN: of two a sum may take either
+    for (const Setting& s : kSettings) {
+      const InceptionnHalves codec(s.mode, s.exponent);
+      Bytes payload, expected;
+      codec.encode(slice(theirs), {}, payload);
+      std::vector<float> sum = expected_of(s, theirs).values;
+      for (std::size_t i = 0; i < n; ++i) sum[i] = mine[i] + sum[i];
+      codec.encode(slice(sum), {}, expected);
+      with_each_isa([&](const char* isa) {
+        std::vector<float> y = mine;
+        codec.decode_add(payload.slice(), slice(y));
+        ASSERT_TRUE(same_bits(y, sum)) << isa;
+        Bytes again;
+        again.append(3);
+        y = mine;
+        codec.decode_add_encode(payload.slice(), slice(y), {}, again);
+        ASSERT_EQ(again.size(), 3 + expected.size()) << isa;
+        ASSERT_EQ(std::memcmp(again.data() + 3, expected.data(), expected.size()), 0) << isa;
+        ASSERT_TRUE(same_bits(y, mine));
+      });
+    }
+  }
+}
+
+TEST(InceptionnHalves, AMessageOfAnotherLengthOrWithAnotherMiddleIsRefused) {
+  const std::vector<float> x = mixed(600, 9);
+  const InceptionnHalves codec(Mode::bounded, -10);
+  Bytes payload;
+  codec.encode(slice(x), {}, payload);
+  std::vector<float> y(x.size());
+  with_each_isa([&](const char*) {
+    for (std::size_t bytes = 0; bytes < payload.size(); ++bytes)
+      ASSERT_THROW(codec.decode(payload.slice().first(bytes), slice(y)), DataError);
+    std::vector<std::byte> other(payload.slice().begin(), payload.slice().end());
+    std::uint32_t length;
+    std::memcpy(&length, other.data(), 4);
+    for (const std::uint32_t wrong : {0u, 1u, length - 1, length + 1, static_cast<std::uint32_t>(other.size()) - 4,
+                                      static_cast<std::uint32_t>(other.size()) - 3, 0x7FFFFFFFu, 0xFFFFFFFFu}) {
+      std::memcpy(other.data(), &wrong, 4);
+      ASSERT_THROW(codec.decode(slice(other), slice(y)), DataError) << wrong;
+      ASSERT_THROW(codec.decode_add(slice(other), slice(y)), DataError) << wrong;
+      Bytes sum;
+      ASSERT_THROW(codec.decode_add_encode(slice(other), slice(y), {}, sum), DataError) << wrong;
+    }
+  });
 }
 
 // ------------------------------------------------------------------------------------------------- hostile payloads

@@ -308,6 +308,26 @@ TEST(InspectCodec, TellsRatioErrorsAndClasses) {
   EXPECT_EQ(std::count(text.out.begin(), text.out.end(), '\n'), 11) << text.out;  // a blank, title, heads, 8 lines
 }
 
+TEST(InspectCodec, ReadsAFolderAsOneGradientAndCountsMagnitudes) {
+  const TempFolder dir;
+  const std::string folder = dir / "step-000001";
+  std::filesystem::create_directories(folder);
+  const std::vector<float> a{0.0f, -0.0001f, 0.5f}, b{-2.0f};
+  for (const auto& [name, x] : {std::pair{"a.weight.f32", a}, {"b.bias.f32", b}}) {
+    std::ofstream out(folder + "/" + name, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(x.data()), static_cast<std::streamsize>(x.size() * sizeof(float)));
+  }
+  const Result r = run("laconic inspect codec --histogram --json " + folder);
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  EXPECT_EQ(j["elements"], 4);
+  EXPECT_EQ(j["magnitude_shares"], nlohmann::json({0.25, 0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.25}));
+  EXPECT_EQ(j["negative"], 0.5);
+  const Result two = run("laconic inspect codec --bound-exp -10 --histogram " + folder + " " + folder);
+  EXPECT_NE(two.out.find("2^-14 to 2^-12"), std::string::npos) << two.out;
+  EXPECT_NE(run("laconic inspect codec " + (dir / "")).err.find("has no files NAME.f32"), std::string::npos);
+}
+
 TEST(BenchCodec, MeasuresEveryCodecOfThisBuild) {
   const TempFolder dir;
   const std::string file = raw_file(dir, descending(5000));

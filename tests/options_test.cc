@@ -53,6 +53,43 @@ TEST(Options, WithoutArgumentsAreTheAppsDefaults) {
   EXPECT_FALSE(o.workers || o.steps || o.audit || o.save_every || o.resume);
 }
 
+TEST(Options, APresetIsOnlyDefaults) {
+  const TrainOptions hdc = parse({"--preset", "inceptionn-hdc"});
+  EXPECT_EQ(hdc.model, "hdc");
+  EXPECT_EQ(hdc.batch, 25);
+  EXPECT_FLOAT_EQ(*hdc.lr, 0.1f);
+  EXPECT_EQ(hdc.schedule, "step:2000it,0.2");
+  EXPECT_FLOAT_EQ(hdc.momentum, 0.9f);
+  EXPECT_FLOAT_EQ(hdc.weight_decay, 5e-5f);
+  EXPECT_EQ(hdc.steps, 10000);
+  const TrainOptions other = parse({"--batch", "8", "--preset", "inceptionn-hdc", "--lr=0.5", "--epochs", "2"});
+  EXPECT_EQ(other.batch, 8);
+  EXPECT_FLOAT_EQ(*other.lr, 0.5f);
+  EXPECT_EQ(other.epochs, 2);
+  EXPECT_FALSE(other.steps);
+  EXPECT_EQ(other.weight_decay, 5e-5f);
+
+  const TrainOptions ring = parse({"--preset", "INC+C"});
+  EXPECT_EQ(ring.sync, "allreduce");
+  EXPECT_EQ(ring.plan.codec, "inceptionn:2^-10");
+  EXPECT_EQ(parse({"--preset", "INC+C", "--codec", "none"}).plan.codec, "none");
+  EXPECT_EQ(parse({"--preset", "INC+C,inceptionn-hdc"}).batch, 25);
+  EXPECT_EQ(parse({"--preset", "INC+C", "--preset", "inceptionn-hdc"}).plan.codec, "inceptionn:2^-10");
+  const TrainOptions server = parse({"--preset", "WA", "--workers", "2"});
+  EXPECT_EQ(server.sync, "ps");
+  EXPECT_EQ(server.servers, 1);
+  EXPECT_FALSE(parse({"--preset", "WA", "--sync", "allreduce"}).servers);
+
+  EXPECT_EQ(parse({"--preset", "inceptionn-vgg", "--model", "lenet"}).steps, 370000);
+  expect_refused(
+      {"--preset", "inceptionn-vgg"},
+      "inceptionn-vgg is for vgg16, which mnist does not have (--preset): name another with --model, or take "
+      "another program");
+  expect_refused({"--preset", "INC-C"},
+                 "unknown preset 'INC-C' (--preset): did you mean INC+C? There are WA, WA+C, INC, INC+C, "
+                 "inceptionn-alexnet, inceptionn-hdc, inceptionn-resnet, inceptionn-vgg.");
+}
+
 TEST(Options, ACodecIsForAllreducesOfOurOwn) {
   EXPECT_EQ(parse({"--codec", "inceptionn:2^-10"}).plan.codec, "inceptionn:2^-10");
   EXPECT_TRUE(parse({"--codec", "qsgd:8:512", "--codec-feedback"}).codec_feedback);
@@ -233,9 +270,12 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   expect_refused({"--model", "lenett"}, "unknown model 'lenett' (--model): did you mean lenet? There are lenet, hdc.");
   expect_refused({"--allreduce", "hybird"},
                  "unknown value 'hybird' (--allreduce): did you mean hybrid? There are ring, butterfly, doubling, "
-                 "hierarchical:G, mpi, hybrid, hybrid-printed.");
+                 "hierarchical:G, ring-tree:G, tree:G, mpi, hybrid, hybrid-printed.");
   expect_refused({"--allreduce", "hierarchical"},
                  "unknown value 'hierarchical' (--allreduce): give the size of a group, as hierarchical:2");
+  expect_refused({"--allreduce", "ring-tree:1"},
+                 "unknown value 'ring-tree:1' (--allreduce): give the size of a group, as ring-tree:2");
+  expect_refused({"--allreduce", "tree"}, "unknown value 'tree' (--allreduce): give the size of a group, as tree:2");
   expect_refused({"--overlap", "forwards"},
                  "unknown value 'forwards' (--overlap): did you mean forward? There are none, backward, forward.");
   expect_refused({"--fusion", "lazy"},

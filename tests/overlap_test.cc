@@ -19,7 +19,8 @@ using dist::Overlap;
 
 constexpr Overlap kOverlaps[] = {Overlap::none, Overlap::backward, Overlap::forward};
 const char* const kFusions[] = {"none", "lazy:2KiB", "lazy:1MiB", "copy:2KiB", "copy:1MiB"};
-const char* const kAlgorithms[] = {"ring", "butterfly", "doubling", "hierarchical:2", "hybrid", "hybrid-printed"};
+const char* const kAlgorithms[] = {"ring",        "butterfly", "doubling", "hierarchical:2",
+                                   "ring-tree:2", "tree:2",    "hybrid",   "hybrid-printed"};
 const char* const kChunks[] = {"8KiB", "none"};  // 16 rows of `large`, one chunk short of all of the tied one
 
 struct Extra {

@@ -104,7 +104,7 @@ TEST(AllreduceSync, TrainsWithTheMeanGradientAndEndsWithTheSameBitsOnAllRanks) {
 
 /// Every algorithm that runs without MPI.
 std::vector<std::string> algorithms() {
-  return {"ring", "butterfly", "doubling", "hierarchical:2", "hybrid", "hybrid-printed"};
+  return {"ring", "butterfly", "doubling", "hierarchical:2", "ring-tree:2", "tree:2", "hybrid", "hybrid-printed"};
 }
 
 PlanOptions plan_options(const std::string& allreduce, const std::string& fusion, std::size_t chunk_bytes) {
@@ -587,7 +587,7 @@ TEST(Plan, HybridSendsConvolutionsAndSmallOnesByButterflyAndPrintedTheOtherWayRo
 
 TEST(Plan, IsTheSameAfterWritingAndReading) {
   const ParameterArena arena = some_model();
-  for (const char* allreduce : {"ring", "hierarchical:3", "hybrid"})
+  for (const char* allreduce : {"ring", "hierarchical:3", "ring-tree:3", "tree:2", "hybrid"})
     for (const char* fusion : {"none", "copy:1MiB", "lazy:64KiB"}) {
       const Plan plan = make_plan(arena.parameters(), plan_options(allreduce, fusion, 4 << 20));
       const Plan read = Plan::from_json(plan.json(), arena.parameters(), "here");
@@ -646,8 +646,8 @@ TEST(Plan, OptionsAreReadAndWrongOnesRefused) {
   EXPECT_EQ(o.bucket_bytes, 65536u);
   set_chunk(o, "none");
   EXPECT_EQ(o.chunk_bytes, 0u);
-  for (const char* text :
-       {"", "hierarchical", "hierarchical:", "hierarchical:0", "hierarchical:2x", "ring:2", "hybird"})
+  for (const char* text : {"", "hierarchical", "hierarchical:", "hierarchical:0", "hierarchical:2x", "tree", "tree:1",
+                           "ring-tree:1", "ring:2", "hybird"})
     EXPECT_THROW(set_allreduce(o, text), UsageError) << text;
   for (const char* text : {"", "lazy", "copy:", "copy:0", "lazy:-1", "lazy:1MX", "lazy:nan", "copy:1e30", "some:1MiB"})
     EXPECT_THROW(set_fusion(o, text), UsageError) << text;

@@ -25,6 +25,8 @@
 #include "dist/collective/native_allreduce.h"
 #include "dist/collective/reduce.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/collective/tree_allreduce.h"
+#include "dist/plan.h"
 #include "dist/world.h"
 
 namespace laconic {
@@ -65,20 +67,29 @@ Contestant contestant(const std::string& name) {
   if (name == "doubling")
     return {name, [](Communicator& comm, Slice<float> x) { return doubling_allreduce(comm, x); },
             [](int N, double bytes) { return doubling_allreduce_cost(N, bytes); }};
-  if (name.rfind("hierarchical:", 0) == 0) {
-    const int G = std::atoi(name.c_str() + 13);
-    require<UsageError>(G >= 1, "'", name, "' has no group size of at least 1 (--algorithms): write hierarchical:2");
-    return {name, [G](Communicator& comm, Slice<float> x) { return hierarchical_allreduce(comm, x, G); },
-            [G](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, G); }};
+  if (const auto found = algorithm_from(name); found && in_groups(found->first)) {
+    const auto [algorithm, G] = *found;
+    if (algorithm == Algorithm::tree)
+      return {name, [G = G](Communicator& comm, Slice<float> x) { return tree_allreduce(comm, x, G); },
+              [G = G](int N, double bytes) { return tree_allreduce_cost(N, bytes, G); }};
+    const LeadersBy by = algorithm == Algorithm::hierarchical ? LeadersBy::ring : LeadersBy::tree;
+    return {name,
+            [G = G, by](Communicator& comm, Slice<float> x) { return hierarchical_allreduce(comm, x, G, {}, by); },
+            [G = G, by](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, G, nullptr, by); }};
   }
+  for (const char* kind : {"hierarchical", "ring-tree", "tree"})
+    require<UsageError>(name.rfind(concat(kind, ":"), 0) != 0, "'", name, "' has no group size of at least ",
+                        kind[0] == 'h' ? 1 : 2, " (--algorithms): write ", kind, ":2");
   const auto native = [&](const std::string& which) { return Contestant{name, native_allreduce, {}, which}; };
   if (name == "mpi") return native("blocking");
   if (name == "mpi:nonblocking") return native("");
   if (name.rfind("mpi:", 0) == 0) return native("blocking:" + name.substr(4));
-  throw UsageError(concat("unknown algorithm '", name,
-                          "' (--algorithms): there are ring, butterfly, doubling, hierarchical:G, and under laconic "
-                          "launch mpi, mpi:nonblocking, mpi:ring, mpi:recursive_doubling, mpi:rabenseifner and MPI's "
-                          "other ones"));
+  throw UsageError(
+      concat("unknown algorithm '", name,
+             "' (--algorithms): there are ring, butterfly, doubling, hierarchical:G, ring-tree:G, tree:G, and "
+             "under laconic "
+             "launch mpi, mpi:nonblocking, mpi:ring, mpi:recursive_doubling, mpi:rabenseifner and MPI's "
+             "other ones"));
 }
 
 std::size_t bytes_of(const std::string& text) {
@@ -366,8 +377,9 @@ int bench_allreduce(const std::vector<std::string>& arguments) {
       "laconic bench allreduce");
   app.add_option("--sizes", o.sizes, "of the messages [4KiB,16KiB,...,64MiB]")->delimiter(',')->type_name("S,..");
   app.add_option("--algorithms", o.algorithms,
-                 "ring, butterfly, doubling, hierarchical:G; under laconic launch also mpi (MPI_Allreduce as Open MPI "
-                 "chooses), mpi:A (its algorithm A), mpi:nonblocking (MPI_Iallreduce) [all but MPI's slow ones]")
+                 "ring, butterfly, doubling, hierarchical:G, ring-tree:G, tree:G; under laconic launch also mpi "
+                 "(MPI_Allreduce as Open MPI chooses), mpi:A (its algorithm A), mpi:nonblocking (MPI_Iallreduce) [all "
+                 "but MPI's slow ones]")
       ->delimiter(',')
       ->type_name("A,..");
   app.add_option("--workers", o.workers, "threads of this process instead of MPI")->check(CLI::Range(2, 1024));

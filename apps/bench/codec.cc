@@ -13,7 +13,7 @@
 #include "apps/bench/select.h"
 #include "apps/bench/select_data.h"
 #include "compress/cpu/isa.h"
-#include "compress/inceptionn.h"
+#include "compress/inceptionn_halves.h"
 #include "compress/make_codec.h"
 #include "core/error.h"
 #include "core/parallel.h"
@@ -91,7 +91,10 @@ std::vector<std::unique_ptr<Line>> lines() {
   named("inceptionn-published:2^-10");
   named("inceptionn:2^-8");
   named("inceptionn:2^-6");
+  const auto one = std::make_shared<Inceptionn>(compress::InceptionnMode::bounded, -10);
+  add("inceptionn:2^-10, one payload", one);
   add("inceptionn:2^-10, AVX2", compress::make_codec("inceptionn:2^-10"), Isa::avx2);
+  add("inceptionn:2^-10, AVX2, one payload", one, Isa::avx2);
   add("inceptionn:2^-10, no vectors", compress::make_codec("inceptionn:2^-10"), Isa::portable);
   for (const char* name :
        {"fp16", "bf16", "trunc:16", "trunc:22", "trunc:24", "qsgd:8:512", "terngrad", "snappy", "lz4"})
@@ -121,7 +124,8 @@ nlohmann::json bench_data(const std::string& data, std::int64_t elements, int ro
   const auto lines = laconic::lines();
   for (const auto& line : lines) {
     Line& l = *line;
-    const auto* const ours = dynamic_cast<const Inceptionn*>(l.codec.get());
+    const bool ours = dynamic_cast<const Inceptionn*>(l.codec.get()) != nullptr ||
+                      dynamic_cast<const compress::InceptionnHalves*>(l.codec.get()) != nullptr;
     const int most = ours && l.isa != Isa::portable ? rounds : std::min(rounds, kFew);
     const auto add = [&](std::size_t& place, std::function<void()> run, std::function<void()> before = {}) {
       place = all.size();
@@ -146,10 +150,10 @@ nlohmann::json bench_data(const std::string& data, std::int64_t elements, int ro
         reset);
     add(
         l.decode_add_encode,
-        [&l, ours, sum] {
+        [&l, sum] {
           const Restricted restricted(l.isa);
           l.again.clear();
-          ours->decode_add_encode(l.payload.slice(), sum, l.again);
+          l.codec->decode_add_encode(l.payload.slice(), sum, {}, l.again);
         },
         reset);
   }
@@ -197,7 +201,7 @@ int bench_codec(const std::vector<std::string>& arguments) {
                "laconic bench codec");
   app.add_option("--data", data,
                  "alexnet, hdc (by the shares of INCEPTIONN's Table III), whole (nothing shrinks), a file of float32,\n"
-                 "or FILE.safetensors:TENSOR [alexnet]")
+                 "FILE.safetensors:TENSOR, or a folder of --dump-gradients, DIR/step-000100 [alexnet]")
       ->delimiter(',')
       ->type_name("X,..");
   app.add_option("--mib", mib, "of drawn values [64]")->check(CLI::Range(0.01, 16384.0))->type_name("M");

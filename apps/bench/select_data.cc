@@ -39,7 +39,32 @@ const std::vector<std::string>& select_distributions() {
   return names;
 }
 
+namespace {
+
+/// All values of the files NAME.f32 of a folder, as --dump-gradients writes one, in the order of their names.
+Tensor read_folder(const std::string& path) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path))
+    if (entry.path().extension() == ".f32") files.push_back(entry.path().string());
+  require<DataError>(!files.empty(), path,
+                     " has no files NAME.f32: give a folder that --dump-gradients has written, as ", "DIR/step-000100");
+  std::sort(files.begin(), files.end());
+  std::vector<Tensor> parts;
+  std::int64_t elements = 0, at = 0;
+  for (const std::string& file : files) elements += parts.emplace_back(read_values(file, "")).elements();
+  const Tensor all = Tensor::empty({elements});
+  for (const Tensor& part : parts) {
+    all.range(at, part.elements()).copy_from(part);
+    at += part.elements();
+  }
+  return all;
+}
+
+}  // namespace
+
 Tensor read_values(const std::string& path, const std::string& name) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return read_folder(path);
   if (path.ends_with(".safetensors")) {
     const StateDict all = load_safetensors(path);
     std::vector<std::string> names;
@@ -52,7 +77,6 @@ Tensor read_values(const std::string& path, const std::string& name) {
     require<DataError>(found.elements() > 0, path, ": ", name, " has no values (--tensor): give one that has");
     return found;
   }
-  std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
   require<DataError>(!error, path, " cannot be read (", error.message(), "): check the path");
   require<DataError>(name.empty(), path, " is no safetensors file (--tensor): it has no names");

@@ -17,7 +17,7 @@ namespace laconic {
 ///   heavy       normal, times a factor for each 4096 neighbours whose logarithm is normal with deviation 2: as layers
 ///               and filters differ
 ///   a path      float32 values as they lie in the file, or the tensor TENSOR of FILE.safetensors as
-///               FILE.safetensors:TENSOR (of one tensor without its name)
+///               FILE.safetensors:TENSOR (of one tensor without its name), or all files NAME.f32 of a folder
 /// Drawn values depend on (name, n) alone. elements 0: as many as the file has. Runs on kernel_threads() threads.
 /// throws UsageError: unknown name; DataError: the file cannot be read, has fewer elements, or none
 Tensor select_data(const std::string& name, std::int64_t elements);
@@ -25,7 +25,7 @@ Tensor select_data(const std::string& name, std::int64_t elements);
 /// "uniform", "normal", "laplace", "heavy"
 const std::vector<std::string>& select_distributions();
 
-/// The float32 values of a file: raw, or a tensor of a safetensors file.
+/// The float32 values of a file: raw, or a tensor of a safetensors file; or all in the files NAME.f32 of a folder.
 /// throws DataError: not there, of a length that is no multiple of 4, no such tensor, not float32, without values
 Tensor read_values(const std::string& path, const std::string& tensor);
 

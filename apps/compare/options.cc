@@ -4,6 +4,7 @@
 #include <charconv>
 #include <iterator>
 
+#include "apps/presets.h"
 #include "apps/text.h"
 #include "core/error.h"
 
@@ -72,12 +73,31 @@ T number(const std::string& text, const std::string& option, T least) {
   return value;
 }
 
+/// What presets stand for, in front of the other words.
+std::vector<std::string> with_presets(const std::vector<std::string>& words) {
+  std::vector<std::string> all, others;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool apart = words[i] == "--preset" && i + 1 < words.size();
+    if (!apart && words[i].rfind("--preset=", 0) != 0) {
+      others.push_back(words[i]);
+      continue;
+    }
+    for (const Preset* preset : presets_named(apart ? words[++i] : words[i].substr(9), "--preset"))
+      all.insert(all.end(), preset->words.begin(), preset->words.end());
+  }
+  const auto steps = std::find(all.begin(), all.end(), "--steps");
+  if (steps != all.end() && value_of(others, "--epochs")) all.erase(steps, steps + 2);
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
 /// "label: --options", where the part before the colon has no option in it.
 OptionSet option_set(const std::string& text) {
   const auto colon = text.find(':');
   const bool labelled =
       colon != std::string::npos && colon > 0 && text[0] != '-' && (colon + 1 == text.size() || text[colon + 1] == ' ');
-  OptionSet set{labelled ? text.substr(0, colon) : text, shell_words(labelled ? text.substr(colon + 1) : text, "--vs")};
+  OptionSet set{labelled ? text.substr(0, colon) : text,
+                with_presets(shell_words(labelled ? text.substr(colon + 1) : text, "--vs"))};
   if (set.label.find_first_not_of(' ') == std::string::npos) set.label = "as is";
   require<UsageError>(set.words.empty() || set.words[0].rfind('-', 0) == 0, "'", set.words.empty() ? "" : set.words[0],
                       "' belongs to no option (--vs ", shell_word(text),
@@ -140,6 +160,12 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
     };
     if (option == "--vs") {
       o.sets.push_back(option_set(value()));
+    } else if (option == "--preset") {
+      for (const Preset* preset : presets_named(value(), option))
+        if (preset->exchange)
+          o.sets.push_back({preset->name, preset->words});
+        else
+          o.common.insert(o.common.begin(), {"--preset", preset->name});
     } else if (option == "--repeat") {
       o.repeat = number<int>(value(), option, 1);
     } else if (option == "--launch") {
@@ -184,6 +210,7 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
     for (std::size_t j = 0; j < i; ++j)
       require<UsageError>(o.sets[i].label != o.sets[j].label, "two sets are called '", o.sets[i].label,
                           "' (--vs): give them labels, as --vs \"first: --allreduce ring\"");
+  o.common = with_presets(o.common);
   if (const auto seed = value_of(o.common, "--seed")) o.seed = number<std::uint64_t>(*seed, "--seed", 0);
   return o;
 }

@@ -31,7 +31,8 @@ struct CompareOptions {
 };
 
 /// Reads what follows "compare": its own options may stand anywhere, everything else after APP is the app's. Throws
-/// UsageError.
+/// UsageError. Of --preset NAME,.. a preset of how gradients travel is a set of its own; one of hyper-parameters stands
+/// before the options for all.
 CompareOptions parse_compare(const std::vector<std::string>& arguments);
 
 /// All values of an option, and the last one, in a command line of an app: "--name value" or "--name=value".

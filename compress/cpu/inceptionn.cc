@@ -74,23 +74,22 @@ const std::byte* decode_group(const InceptionnRule& r, const std::byte* from, co
 }
 
 /// What is left at the end of a message: every length is checked, and nothing at or after `end` is read.
-const std::byte* decode_rest(const InceptionnRule& rule, const std::byte* from, const std::byte* end, std::size_t n,
-                             const float* addend, float* x) {
-  for (std::size_t i = 0; i < n; i += kGroup) {
-    const auto left = static_cast<std::size_t>(end - from);
-    if (left < 2) return nullptr;
-    const std::uint32_t tags = tags_at(from);
-    const std::size_t bytes = 2 + payload_bytes(tags), count = std::min(kGroup, n - i);
-    if (left < bytes || (count < kGroup && tags >> 2 * count != 0)) return nullptr;
+bool decode_rest(const InceptionnRule& rule, InceptionnStream& s) {
+  while (s.n > 0) {
+    const auto left = static_cast<std::size_t>(s.end - s.from);
+    if (left < 2) return false;
+    const std::uint32_t tags = tags_at(s.from);
+    const std::size_t bytes = 2 + payload_bytes(tags), count = std::min(kGroup, s.n);
+    if (left < bytes || (count < kGroup && tags >> 2 * count != 0)) return false;
     std::byte group[kLongestGroup + kMargin] = {};
-    std::memcpy(group, from, bytes);
-    float values[kGroup], sum[kGroup];
-    if (addend) std::memcpy(values, addend + i, count * sizeof(float)), std::fill(values + count, values + kGroup, 0.f);
-    decode_group(rule, group, addend ? values : nullptr, sum);
-    std::memcpy(x + i, sum, count * sizeof(float));
-    from += bytes;
+    std::memcpy(group, s.from, bytes);
+    float values[kGroup] = {}, sum[kGroup];
+    if (s.addend) std::memcpy(values, s.addend, count * sizeof(float));
+    decode_group(rule, group, s.addend ? values : nullptr, sum);
+    std::memcpy(s.x, sum, count * sizeof(float));
+    s.advance(s.from + bytes, count);
   }
-  return from;
+  return true;
 }
 
 template <bool kTruncate>
@@ -105,12 +104,12 @@ std::byte* encode_inceptionn_portable(const InceptionnRule& rule, const float* x
   return rule.truncate ? encode_all<true>(rule, x, n, to) : encode_all<false>(rule, x, n, to);
 }
 
-std::size_t decode_inceptionn_portable(const InceptionnRule& rule, const std::byte*& from, const std::byte* end,
-                                       std::size_t n, const float* addend, float* x) {
+void decode_inceptionn_portable(const InceptionnRule& rule, InceptionnStream& s) {
+  const std::byte* p = s.from;
   std::size_t i = 0;
-  for (; n - i >= kGroup && static_cast<std::size_t>(end - from) >= kLongestGroup + kMargin; i += kGroup)
-    from = decode_group(rule, from, addend ? addend + i : nullptr, x + i);
-  return i;
+  for (; s.n - i >= kGroup && static_cast<std::size_t>(s.end - p) >= kLongestGroup + kMargin; i += kGroup)
+    p = decode_group(rule, p, s.addend ? s.addend + i : nullptr, s.x + i);
+  s.advance(p, i);
 }
 
 std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
@@ -129,24 +128,49 @@ std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::si
   return to + (end - groups);
 }
 
-const std::byte* decode_inceptionn(const InceptionnRule& rule, const std::byte* from, const std::byte* end,
-                                   std::size_t n, const float* addend, float* x) {
-  const auto decode = use_avx512() ? decode_inceptionn_avx512
-                      : use_avx2() ? decode_inceptionn_avx2
-                                   : decode_inceptionn_portable;
-  const std::size_t done = decode(rule, from, end, n, addend, x);
-  return decode_rest(rule, from, end, n - done, addend ? addend + done : nullptr, x + done);
+bool decode_inceptionn(const InceptionnRule& rule, InceptionnStream& s) {
+  if (use_avx512())
+    decode_inceptionn_avx512(rule, s);
+  else if (use_avx2())
+    decode_inceptionn_avx2(rule, s);
+  else
+    decode_inceptionn_portable(rule, s);
+  return decode_rest(rule, s);
 }
 
-const std::byte* decode_add_encode_inceptionn(const InceptionnRule& rule, const std::byte* from, const std::byte* end,
-                                              std::size_t n, const float* addend, std::byte*& to) {
+bool decode_inceptionn(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b) {
+  if (use_avx512())
+    decode_inceptionn_avx512(rule, a, b);
+  else if (use_avx2())
+    decode_inceptionn_avx2(rule, a, b);
+  return decode_inceptionn(rule, a) && decode_inceptionn(rule, b);
+}
+
+bool decode_add_encode_inceptionn(const InceptionnRule& rule, InceptionnStream& s, std::byte*& to) {
   alignas(64) float tile[kInceptionnTile];
-  for (std::size_t i = 0; i < n && from; i += kInceptionnTile) {
-    const std::size_t count = std::min(kInceptionnTile, n - i);
-    from = decode_inceptionn(rule, from, end, count, addend + i, tile);
-    if (from) to = encode_inceptionn(rule, tile, count, to);
+  while (s.n > 0) {
+    const std::size_t count = std::min(kInceptionnTile, s.n);
+    InceptionnStream part{s.from, s.end, count, s.addend, tile};
+    if (!decode_inceptionn(rule, part)) return false;
+    to = encode_inceptionn(rule, tile, count, to);
+    s.advance(part.from, count);
   }
-  return from;
+  return true;
+}
+
+bool decode_add_encode_inceptionn(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b,
+                                  std::byte*& to_a, std::byte*& to_b) {
+  alignas(64) float tile_a[kInceptionnTile], tile_b[kInceptionnTile];
+  while (a.n > 0 || b.n > 0) {
+    const std::size_t of_a = std::min(kInceptionnTile, a.n), of_b = std::min(kInceptionnTile, b.n);
+    InceptionnStream part_a{a.from, a.end, of_a, a.addend, tile_a}, part_b{b.from, b.end, of_b, b.addend, tile_b};
+    if (!decode_inceptionn(rule, part_a, part_b)) return false;
+    to_a = encode_inceptionn(rule, tile_a, of_a, to_a);
+    to_b = encode_inceptionn(rule, tile_b, of_b, to_b);
+    a.advance(part_a.from, of_a);
+    b.advance(part_b.from, of_b);
+  }
+  return true;
 }
 
 }  // namespace laconic::compress::cpu

@@ -21,28 +21,49 @@ inline constexpr std::size_t kInceptionnTile = 256;  // values: what decode_add_
 /// after it may have been written to.
 std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to);
 
-/// x = addend + what the groups of n values at `from` say; with addend null just what they say. x may be the addend.
-/// Returns their end, or null if they do not lie before `end`, or the absent values of a last group are not zero.
-const std::byte* decode_inceptionn(const InceptionnRule& rule, const std::byte* from, const std::byte* end,
-                                   std::size_t n, const float* addend, float* x);
+/// Groups of n values from `from` on, before `end`, that become x; or x = addend + what they say, unless addend is
+/// null. x may be the addend.
+struct InceptionnStream {
+  const std::byte* from;
+  const std::byte* end;
+  std::size_t n;
+  const float* addend;
+  float* x;
 
-/// The groups of addend + what those at `from` say, to `to`: null or the end of what was read; `to` becomes the end of
-/// what was written.
-const std::byte* decode_add_encode_inceptionn(const InceptionnRule& rule, const std::byte* from, const std::byte* end,
-                                              std::size_t n, const float* addend, std::byte*& to);
+  /// Behind `done` values, which ended at `to`.
+  void advance(const std::byte* to, std::size_t done) {
+    from = to, n -= done;
+    if (addend) addend += done;
+    if (x) x += done;
+  }
+};
+
+/// All of it. False if the groups do not lie before `end`, or the absent values of a last group are not zero;
+/// afterwards `from` is where they ended.
+bool decode_inceptionn(const InceptionnRule& rule, InceptionnStream& stream);
+
+/// Two payloads beside each other: half as much again faster than one after the other, because where a group begins is
+/// known only from the one before. Both with addend or both without.
+bool decode_inceptionn(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b);
+
+/// Encodes addend + what the groups say to `to`, which moves on; x is not used. False as above.
+bool decode_add_encode_inceptionn(const InceptionnRule& rule, InceptionnStream& stream, std::byte*& to);
+
+/// Two payloads to two.
+bool decode_add_encode_inceptionn(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b,
+                                  std::byte*& to_a, std::byte*& to_b);
 
 // ------------------------------------------------------------------------- for one another: whole pairs of groups
-// Encoders take n values, a multiple of 16. Decoders begin at `from` and stop when fewer than 16 of n values or too few
-// bytes for a vector's load are left: they move `from` on and return how many values they have done.
+// Encoders take n values, a multiple of 16. Decoders advance a stream, or two alike, until fewer than 16 values or too
+// few bytes for a vector's load are left.
 
 std::byte* encode_inceptionn_portable(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to);
 std::byte* encode_inceptionn_avx2(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to);
 std::byte* encode_inceptionn_avx512(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to);
-std::size_t decode_inceptionn_portable(const InceptionnRule& rule, const std::byte*& from, const std::byte* end,
-                                       std::size_t n, const float* addend, float* x);
-std::size_t decode_inceptionn_avx2(const InceptionnRule& rule, const std::byte*& from, const std::byte* end,
-                                   std::size_t n, const float* addend, float* x);
-std::size_t decode_inceptionn_avx512(const InceptionnRule& rule, const std::byte*& from, const std::byte* end,
-                                     std::size_t n, const float* addend, float* x);
+void decode_inceptionn_portable(const InceptionnRule& rule, InceptionnStream& stream);
+void decode_inceptionn_avx2(const InceptionnRule& rule, InceptionnStream& stream);
+void decode_inceptionn_avx512(const InceptionnRule& rule, InceptionnStream& stream);
+void decode_inceptionn_avx2(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b);
+void decode_inceptionn_avx512(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b);
 
 }  // namespace laconic::compress::cpu

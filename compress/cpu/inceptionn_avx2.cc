@@ -3,6 +3,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -75,38 +76,69 @@ LACONIC_AVX2 std::byte* encode(const InceptionnRule& r, const float* x, std::siz
   return to;
 }
 
+#define LACONIC_AVX2_INLINE LACONIC_AVX2 inline __attribute__((always_inline))
+
+struct Steps {
+  __m256i magnitude, to_top;
+  __m256 step8, step16;
+  LACONIC_AVX2_INLINE explicit Steps(const InceptionnRule& r)
+      : magnitude(_mm256_set1_epi32(0x7FFFFFFF)),
+        to_top(_mm256_setr_epi32(30, 28, 26, 24, 22, 20, 18, 16)),
+        step8(_mm256_set1_ps(0x1p-24f / r.scale8)),
+        step16(_mm256_set1_ps(0x1p-16f / r.scale16)) {}
+};
+
+LACONIC_AVX2_INLINE __m128i unpacked(const std::byte* at, unsigned tags) {
+  return _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)),
+                          _mm_load_si128(reinterpret_cast<const __m128i*>(kShuffles.unpack[tags].data())));
+}
+
+/// A group at p, which moves on behind it.
 template <bool kAdd>
-LACONIC_AVX2 std::size_t decode(const InceptionnRule& rule, const std::byte*& from, const std::byte* end, std::size_t n,
-                                const float* addend, float* x) {
-  const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
-  const __m256 step8 = _mm256_set1_ps(0x1p-24f / rule.scale8), step16 = _mm256_set1_ps(0x1p-16f / rule.scale16);
-  const __m256i to_top = _mm256_setr_epi32(30, 28, 26, 24, 22, 20, 18, 16);
-  const std::byte* p = from;
+LACONIC_AVX2_INLINE void decode_step(const Steps& s, const std::byte*& p, const float* addend, float* x) {
+  std::uint16_t tags16;
+  std::memcpy(&tags16, p, sizeof tags16);
+  const unsigned tags = tags16, whole = tags & tags >> 1 & 0x5555;
+  const std::byte* const second = p + 2 + kShuffles.bytes[tags & 0xFF];
+  const __m256i up = _mm256_set_m128i(unpacked(second, tags >> 8), unpacked(p + 2, tags & 0xFF));
+  // By counting, not by the table: what the next address waits for is the tags' own way.
+  p += 2 + _mm_popcnt_u32(tags) + _mm_popcnt_u32(tags & 0xAAAA) + _mm_popcnt_u32(whole);
+  // The high bit of each tag in its lane's sign; then the low one.
+  const __m256i high = _mm256_sllv_epi32(_mm256_set1_epi32(static_cast<int>(tags)), s.to_top);
+  const __m256i is_whole = _mm256_and_si256(high, _mm256_slli_epi32(high, 1));
+  const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_and_si256(up, s.magnitude)),
+                                     _mm256_blendv_ps(s.step8, s.step16, _mm256_castsi256_ps(high)));
+  const __m256 coded = _mm256_or_ps(value, _mm256_castsi256_ps(_mm256_andnot_si256(s.magnitude, up)));
+  __m256 y = _mm256_blendv_ps(coded, _mm256_castsi256_ps(up), _mm256_castsi256_ps(is_whole));
+  if constexpr (kAdd) y = _mm256_add_ps(_mm256_loadu_ps(addend), y);
+  _mm256_storeu_ps(x, y);
+}
+
+template <bool kAdd>
+LACONIC_AVX2 void decode(const InceptionnRule& rule, InceptionnStream& s) {
+  const Steps steps(rule);
+  const std::byte* p = s.from;
   std::size_t i = 0;
-  for (; n - i >= kGroup && static_cast<std::size_t>(end - p) >= kReach; i += kGroup) {
-    std::uint16_t tags16;
-    std::memcpy(&tags16, p, sizeof tags16);
-    const unsigned tags = tags16, whole = tags & tags >> 1 & 0x5555;
-    const std::byte* const second = p + 2 + kShuffles.bytes[tags & 0xFF];
-    const auto unpacked = [](const std::byte* at, unsigned t) LACONIC_AVX2 __attribute__((always_inline)) {
-      return _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)),
-                              _mm_load_si128(reinterpret_cast<const __m128i*>(kShuffles.unpack[t].data())));
-    };
-    const __m256i up = _mm256_set_m128i(unpacked(second, tags >> 8), unpacked(p + 2, tags & 0xFF));
-    // By counting, not by the table: what the next address waits for is the tags' own way.
-    p += 2 + _mm_popcnt_u32(tags) + _mm_popcnt_u32(tags & 0xAAAA) + _mm_popcnt_u32(whole);
-    // The high bit of each tag in its lane's sign; then the low one.
-    const __m256i high = _mm256_sllv_epi32(_mm256_set1_epi32(static_cast<int>(tags)), to_top);
-    const __m256i is_whole = _mm256_and_si256(high, _mm256_slli_epi32(high, 1));
-    const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_and_si256(up, magnitude)),
-                                       _mm256_blendv_ps(step8, step16, _mm256_castsi256_ps(high)));
-    const __m256 coded = _mm256_or_ps(value, _mm256_castsi256_ps(_mm256_andnot_si256(magnitude, up)));
-    __m256 y = _mm256_blendv_ps(coded, _mm256_castsi256_ps(up), _mm256_castsi256_ps(is_whole));
-    if constexpr (kAdd) y = _mm256_add_ps(_mm256_loadu_ps(addend + i), y);
-    _mm256_storeu_ps(x + i, y);
+  for (; s.n - i >= kGroup && static_cast<std::size_t>(s.end - p) >= kReach; i += kGroup)
+    decode_step<kAdd>(steps, p, kAdd ? s.addend + i : nullptr, s.x + i);
+  s.advance(p, i);
+}
+
+/// What waits for one's tags, the other does not.
+template <bool kAdd>
+LACONIC_AVX2 void decode_both(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b) {
+  const Steps steps(rule);
+  const std::byte *p = a.from, *q = b.from;
+  const std::size_t n = std::min(a.n, b.n);
+  std::size_t i = 0;
+  for (; n - i >= kGroup && static_cast<std::size_t>(a.end - p) >= kReach &&
+         static_cast<std::size_t>(b.end - q) >= kReach;
+       i += kGroup) {
+    decode_step<kAdd>(steps, p, kAdd ? a.addend + i : nullptr, a.x + i);
+    decode_step<kAdd>(steps, q, kAdd ? b.addend + i : nullptr, b.x + i);
   }
-  from = p;
-  return i;
+  a.advance(p, i);
+  b.advance(q, i);
 }
 
 }  // namespace
@@ -115,9 +147,12 @@ std::byte* encode_inceptionn_avx2(const InceptionnRule& rule, const float* x, st
   return rule.truncate ? encode<true>(rule, x, n, to) : encode<false>(rule, x, n, to);
 }
 
-std::size_t decode_inceptionn_avx2(const InceptionnRule& rule, const std::byte*& from, const std::byte* end,
-                                   std::size_t n, const float* addend, float* x) {
-  return addend ? decode<true>(rule, from, end, n, addend, x) : decode<false>(rule, from, end, n, addend, x);
+void decode_inceptionn_avx2(const InceptionnRule& rule, InceptionnStream& s) {
+  s.addend ? decode<true>(rule, s) : decode<false>(rule, s);
+}
+
+void decode_inceptionn_avx2(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b) {
+  a.addend ? decode_both<true>(rule, a, b) : decode_both<false>(rule, a, b);
 }
 
 }  // namespace laconic::compress::cpu
@@ -127,9 +162,7 @@ namespace laconic::compress::cpu {
 std::byte* encode_inceptionn_avx2(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
   return encode_inceptionn_portable(rule, x, n, to);
 }
-std::size_t decode_inceptionn_avx2(const InceptionnRule& rule, const std::byte*& from, const std::byte* end,
-                                   std::size_t n, const float* addend, float* x) {
-  return decode_inceptionn_portable(rule, from, end, n, addend, x);
-}
+void decode_inceptionn_avx2(const InceptionnRule& rule, InceptionnStream& s) { decode_inceptionn_portable(rule, s); }
+void decode_inceptionn_avx2(const InceptionnRule&, InceptionnStream&, InceptionnStream&) {}
 }  // namespace laconic::compress::cpu
 #endif

@@ -1,6 +1,7 @@
 #include "compress/cpu/inceptionn.h"
 
 #if defined(__x86_64__)
+#include <algorithm>
 #include <cstring>
 
 #include "compress/cpu/avx512.h"
@@ -88,9 +89,18 @@ LACONIC_AVX512 std::byte* encode(const InceptionnRule& rule, const float* x, std
   return to;
 }
 
-/// Bytes of the payloads of a group that has no whole value.
+LACONIC_AVX512_INLINE std::uint64_t tags_at(const std::byte* from) {
+  std::uint64_t tags = load16(from);
+  asm("" : "+r"(tags));  // g++ would extend it again
+  return tags;
+}
+
+/// Bytes of the payloads of a group that has no whole value. In a register of its own, to be an address's index: a
+/// longer way from tags to the next tags would be what a step takes.
 LACONIC_AVX512_INLINE std::ptrdiff_t short_bytes(std::uint64_t tags) {
-  return _mm_popcnt_u64(tags) + _mm_popcnt_u64(tags & 0xAAAA);
+  std::ptrdiff_t bytes = _mm_popcnt_u64(tags) + _mm_popcnt_u64(tags & 0xAAAA);
+  asm("" : "+r"(bytes));
+  return bytes;
 }
 
 /// g++ would fold the load into the expansion, whose memory form is slow.
@@ -100,55 +110,87 @@ LACONIC_AVX512_INLINE __m512i loaded(const std::byte* from) {
   return v;
 }
 
+struct Steps {
+  __m512i magnitude, by24, by16;
+  __m512 step8, step16;
+  LACONIC_AVX512_INLINE explicit Steps(const InceptionnRule& r)
+      : magnitude(_mm512_set1_epi32(0x7FFFFFFF)),
+        by24(_mm512_set1_epi32(24)),
+        by16(_mm512_set1_epi32(16)),
+        step8(_mm512_set1_ps(0x1p-24f / r.scale8)),
+        step16(_mm512_set1_ps(0x1p-16f / r.scale16)) {}
+};
+
+/// Two groups at p, which moves on behind them.
 template <bool kAdd>
-LACONIC_AVX512 std::size_t decode(const InceptionnRule& rule, const std::byte*& from, const std::byte* end,
-                                  std::size_t n, const float* addend, float* x) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF), by24 = _mm512_set1_epi32(24), by16 = _mm512_set1_epi32(16);
-  const __m512 step8 = _mm512_set1_ps(0x1p-24f / rule.scale8), step16 = _mm512_set1_ps(0x1p-16f / rule.scale16);
-  const std::byte* p = from;
-  std::size_t i = 0;
-  for (; n - i >= kStep && static_cast<std::size_t>(end - p) >= kReach; i += kStep) {
-    // From tags to length to the next tags: that is what a step takes, so nothing else may come in between.
-    const std::uint64_t first = load16(p);
-    const std::byte* const at_second = p + 2 + short_bytes(first);
-    const std::uint64_t second = load16(at_second);
-    auto tags = static_cast<std::uint32_t>(first | second << 16);
-    __mmask16 whole = 0;
-    __m512i lanes;
-    if ((tags & tags >> 1 & 0x55555555) == 0) [[likely]] {
-      // Both groups at once, each value into its lane; the second one's tags land in the unused half of lane 7.
-      const std::uint64_t spread = _pdep_u64(tags | (tags >> 1 & 0x55555555), 0x3333333333333333) | 0xC0000000;
-      lanes = _mm512_maskz_expand_epi8(spread, loaded(p + 2));
-      p = at_second + 2 + short_bytes(second);
-    } else {
-      tags = 0;
-      __m256i halves[2];
-      for (int half = 0; half < 2; ++half) {
-        const std::uint32_t t = load16(p), w = t & t >> 1 & 0x5555;
-        const auto spread = static_cast<__mmask32>(_pdep_u32(t | (t >> 1 & 0x5555), 0x33333333) |
-                                                   _pdep_u32(_pext_u32(w, 0x5555), 0x44444444) * 3);
-        __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2));
-        asm("" : "+v"(v));
-        halves[half] = _mm256_maskz_expand_epi8(spread, v);
-        p += 2 + _mm_popcnt_u32(spread);
-        tags |= t << 16 * half;
-      }
-      lanes = _mm512_inserti64x4(_mm512_castsi256_si512(halves[0]), halves[1], 1);
-      whole = static_cast<__mmask16>(_pext_u32(tags & tags >> 1, 0x55555555));
+LACONIC_AVX512_INLINE void decode_step(const Steps& s, const std::byte*& p, const float* addend, float* x) {
+  // From tags to length to the next tags: that is what a step takes, so nothing else may come in between.
+  const std::uint64_t first = tags_at(p);
+  const std::ptrdiff_t first_bytes = short_bytes(first);
+  const std::uint64_t second = tags_at(p + 2 + first_bytes);
+  auto tags = static_cast<std::uint32_t>(first | second << 16);
+  __mmask16 whole = 0;
+  __m512i lanes;
+  if ((tags & tags >> 1 & 0x55555555) == 0) [[likely]] {
+    // Both groups at once, each value into its lane; the second one's tags land in the unused half of lane 7.
+    const std::uint64_t spread = _pdep_u64(tags | (tags >> 1 & 0x55555555), 0x3333333333333333) | 0xC0000000;
+    lanes = _mm512_maskz_expand_epi8(spread, loaded(p + 2));
+    const std::byte* at_next = p + 4 + first_bytes;
+    asm("" : "+r"(at_next));  // before the second length is known
+    p = at_next + short_bytes(second);
+  } else {
+    tags = 0;
+    __m256i halves[2];
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t t = load16(p), w = t & t >> 1 & 0x5555;
+      const auto spread = static_cast<__mmask32>(_pdep_u32(t | (t >> 1 & 0x5555), 0x33333333) |
+                                                 _pdep_u32(_pext_u32(w, 0x5555), 0x44444444) * 3);
+      __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2));
+      asm("" : "+v"(v));
+      halves[half] = _mm256_maskz_expand_epi8(spread, v);
+      p += 2 + _mm_popcnt_u32(spread);
+      tags |= t << 16 * half;
     }
-    const auto two = static_cast<__mmask16>(_pext_u32(tags, 0xAAAAAAAA));
-    // Shifted up, the sign is in place, and what comes after it is exact as an integer and as a float.
-    const __m512i up = _mm512_sllv_epi32(lanes, _mm512_mask_blend_epi32(two, by24, by16));
-    const __m512 value =
-        _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_and_si512(up, magnitude)), _mm512_mask_blend_ps(two, step8, step16));
-    __m512i y = _mm512_ternarylogic_epi32(_mm512_castps_si512(value), up, magnitude, 0xF4);  // imm: A | (B & ~C)
-    if (whole) y = _mm512_mask_blend_epi32(whole, y, lanes);
-    __m512 sum = _mm512_castsi512_ps(y);
-    if constexpr (kAdd) sum = _mm512_add_ps(_mm512_loadu_ps(addend + i), sum);
-    _mm512_storeu_ps(x + i, sum);
+    lanes = _mm512_inserti64x4(_mm512_castsi256_si512(halves[0]), halves[1], 1);
+    whole = static_cast<__mmask16>(_pext_u32(tags & tags >> 1, 0x55555555));
   }
-  from = p;
-  return i;
+  const auto two = static_cast<__mmask16>(_pext_u32(tags, 0xAAAAAAAA));
+  // Shifted up, the sign is in place, and what comes after it is exact as an integer and as a float.
+  const __m512i up = _mm512_sllv_epi32(lanes, _mm512_mask_blend_epi32(two, s.by24, s.by16));
+  const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_and_si512(up, s.magnitude)),
+                                     _mm512_mask_blend_ps(two, s.step8, s.step16));
+  __m512i y = _mm512_ternarylogic_epi32(_mm512_castps_si512(value), up, s.magnitude, 0xF4);  // imm: A | (B & ~C)
+  if (whole) y = _mm512_mask_blend_epi32(whole, y, lanes);
+  __m512 sum = _mm512_castsi512_ps(y);
+  if constexpr (kAdd) sum = _mm512_add_ps(_mm512_loadu_ps(addend), sum);
+  _mm512_storeu_ps(x, sum);
+}
+
+template <bool kAdd>
+LACONIC_AVX512 void decode(const InceptionnRule& rule, InceptionnStream& s) {
+  const Steps steps(rule);
+  const std::byte* p = s.from;
+  std::size_t i = 0;
+  for (; s.n - i >= kStep && static_cast<std::size_t>(s.end - p) >= kReach; i += kStep)
+    decode_step<kAdd>(steps, p, kAdd ? s.addend + i : nullptr, s.x + i);
+  s.advance(p, i);
+}
+
+/// What waits for one's tags, the other does not.
+template <bool kAdd>
+LACONIC_AVX512 void decode_both(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b) {
+  const Steps steps(rule);
+  const std::byte *p = a.from, *q = b.from;
+  const std::size_t n = std::min(a.n, b.n);
+  std::size_t i = 0;
+  for (;
+       n - i >= kStep && static_cast<std::size_t>(a.end - p) >= kReach && static_cast<std::size_t>(b.end - q) >= kReach;
+       i += kStep) {
+    decode_step<kAdd>(steps, p, kAdd ? a.addend + i : nullptr, a.x + i);
+    decode_step<kAdd>(steps, q, kAdd ? b.addend + i : nullptr, b.x + i);
+  }
+  a.advance(p, i);
+  b.advance(q, i);
 }
 
 }  // namespace
@@ -157,9 +199,12 @@ std::byte* encode_inceptionn_avx512(const InceptionnRule& rule, const float* x, 
   return rule.truncate ? encode<true>(rule, x, n, to) : encode<false>(rule, x, n, to);
 }
 
-std::size_t decode_inceptionn_avx512(const InceptionnRule& rule, const std::byte*& from, const std::byte* end,
-                                     std::size_t n, const float* addend, float* x) {
-  return addend ? decode<true>(rule, from, end, n, addend, x) : decode<false>(rule, from, end, n, addend, x);
+void decode_inceptionn_avx512(const InceptionnRule& rule, InceptionnStream& s) {
+  s.addend ? decode<true>(rule, s) : decode<false>(rule, s);
+}
+
+void decode_inceptionn_avx512(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b) {
+  a.addend ? decode_both<true>(rule, a, b) : decode_both<false>(rule, a, b);
 }
 
 }  // namespace laconic::compress::cpu
@@ -169,9 +214,7 @@ namespace laconic::compress::cpu {
 std::byte* encode_inceptionn_avx512(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
   return encode_inceptionn_portable(rule, x, n, to);
 }
-std::size_t decode_inceptionn_avx512(const InceptionnRule& rule, const std::byte*& from, const std::byte* end,
-                                     std::size_t n, const float* addend, float* x) {
-  return decode_inceptionn_portable(rule, from, end, n, addend, x);
-}
+void decode_inceptionn_avx512(const InceptionnRule& rule, InceptionnStream& s) { decode_inceptionn_portable(rule, s); }
+void decode_inceptionn_avx512(const InceptionnRule&, InceptionnStream&, InceptionnStream&) {}
 }  // namespace laconic::compress::cpu
 #endif

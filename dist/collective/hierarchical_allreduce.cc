@@ -10,6 +10,7 @@
 #include "dist/collective/reduce_scatter.h"
 #include "dist/collective/ring_allgather.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/collective/tree_allreduce.h"
 
 namespace laconic::dist {
 namespace {
@@ -33,13 +34,27 @@ Task<> spread(Communicator& group, Slice<float> x) {
   co_await ring_allgather(group, x);
 }
 
-/// The same with the payloads of x's blocks, which the first rank has decoded already: a stretch of all payloads, one
-/// after another, to each. `leaders` and P: how the ring of leaders cut x.
+/// How the leaders cut x into what they encode: a ring into P pieces of a block each, a tree into P pieces.
+struct Cut {
+  LeadersBy by;
+  int leaders, P;
+  int count() const { return by == LeadersBy::ring ? leaders * P : P; }
+  Slice<float> part(Slice<float> x, int i) const {
+    return by == LeadersBy::ring ? ring_block(x, i / P, leaders, i % P, P)
+                                 : x.part(static_cast<std::size_t>(i), static_cast<std::size_t>(P));
+  }
+};
+Cut cut_of(LeadersBy by, int leaders, std::size_t bytes) {
+  return {by, leaders, by == LeadersBy::ring ? pieces_of(bytes, leaders).count : tree_pieces(bytes)};
+}
+
+/// The same with the payloads of x's parts, which the first rank has decoded already: a stretch of all payloads, one
+/// after another, to each.
 Task<> spread_payloads(Communicator& group, Slice<float> x, Hops hops, const std::vector<compress::Bytes>& payloads,
-                       int leaders, int P) {
-  const int k = group.size(), me = group.rank(), count = leaders * P;
+                       Cut cut) {
+  const int k = group.size(), me = group.rank(), count = cut.count();
   if (k == 1) co_return;
-  const std::size_t longest = ring_block(x, 0, leaders, 0, P).size(), most_bytes = hops.codec->max_bytes(longest),
+  const std::size_t longest = cut.part(x, 0).size(), most_bytes = hops.codec->max_bytes(longest),
                     most_stretch =
                         static_cast<std::size_t>(count) * (kPartHeader + most_bytes) / static_cast<std::size_t>(k) + 1;
   const auto stretch = [k](Slice<std::byte> message, int m) {
@@ -68,23 +83,23 @@ Task<> spread_payloads(Communicator& group, Slice<float> x, Hops hops, const std
       std::memcpy(message.append(part.size()).data(), part.data(), part.size());
   Hop hop(group, hops, longest, x.device());
   const std::vector<Slice<const std::byte>> parts = parts_of(message.slice(), count, most_bytes, 0);
-  for (int b = 0; b < leaders; ++b)
-    for (int j = 0; j < P; ++j)
-      hop.read(parts[static_cast<std::size_t>(b * P + j)], 0, ring_block(x, b, leaders, j, P));
+  for (int i = 0; i < count; ++i) hop.read(parts[static_cast<std::size_t>(i)], 0, cut.part(x, i));
 }
 
 }  // namespace
 
-Task<> hierarchical_allreduce(Communicator& comm, Slice<float> x, int G, Hops hops) {
+Task<> hierarchical_allreduce(Communicator& comm, Slice<float> x, int G, Hops hops, LeadersBy by) {
   require<UsageError>(G >= 1, "hierarchical allreduce: groups of ", G, " ranks. Give a size of at least 1.");
+  require<UsageError>(G >= 2 || by == LeadersBy::ring, "ring-tree allreduce: groups of ", G,
+                      " ranks never become one. Give a size of at least 2.");
   const int N = comm.size(), r = comm.rank();
   if (N == 1) co_return;
   const int leader = r / G * G, k = std::min(G, N - leader), me = r - leader;
   std::vector<int> members(static_cast<std::size_t>(k)), leading;
   std::iota(members.begin(), members.end(), leader);
-  for (int first = 0; first < N; first += G) leading.push_back(first);
+  for (std::int64_t first = 0; first < N; first += G) leading.push_back(static_cast<int>(first));
   const int g = static_cast<int>(leading.size());
-  const Pieces pieces = pieces_of(x.size_bytes(), g);
+  const Cut cut = cut_of(by, g, x.size_bytes());
   const std::unique_ptr<Communicator> group = comm.subgroup(members);
   Hops inside = hops, between = hops;
   inside.key.rank += static_cast<std::uint32_t>(leader);
@@ -105,30 +120,35 @@ Task<> hierarchical_allreduce(Communicator& comm, Slice<float> x, int G, Hops ho
   std::vector<compress::Bytes> payloads;
   if (me == 0) {
     const std::unique_ptr<Communicator> leaders = comm.subgroup(leading);
-    co_await ring_allreduce(*leaders, x, pieces, between, hops.codec ? &payloads : nullptr);
+    std::vector<compress::Bytes>* const kept = hops.codec ? &payloads : nullptr;
+    if (by == LeadersBy::ring)
+      co_await ring_allreduce(*leaders, x, {.count = cut.P}, between, kept);
+    else
+      co_await tree_allreduce(*leaders, x, G, between, kept);
   }
   if (hops.codec)
-    co_await spread_payloads(*group, x, hops, payloads, g, pieces.count);
+    co_await spread_payloads(*group, x, hops, payloads, cut);
   else
     co_await spread(*group, x);
 }
 
-Cost hierarchical_allreduce_cost(int N, double bytes, int G, const compress::Codec* codec) {
-  const int g = (N + G - 1) / G;
-  const Pieces pieces = pieces_of(static_cast<std::size_t>(bytes), g);
-  const Cost ring = ring_allreduce_cost(g, bytes, pieces, codec);
+Cost hierarchical_allreduce_cost(int N, double bytes, int G, const compress::Codec* codec, LeadersBy by) {
+  const int g = (N - 1) / G + 1;
+  const Cut cut = cut_of(by, g, static_cast<std::size_t>(bytes));
+  const Cost above = by == LeadersBy::ring ? ring_allreduce_cost(g, bytes, {.count = cut.P}, codec)
+                                           : tree_allreduce_cost(g, bytes, G, codec);
   const int most = std::min(G, N);
   const double k = most;
-  // Inside a group: what goes to the leader, and back; with a codec the payloads of the ring, with their lengths.
-  const double back = codec ? wire_bytes(codec, bytes, g * pieces.count) + 4.0 * g * pieces.count : bytes;
+  // Inside a group: what goes to the leader, and back; with a codec the leaders' payloads, with their lengths.
+  const double back = codec ? wire_bytes(codec, bytes, cut.count()) + 4.0 * cut.count() : bytes;
   const double length = codec ? 4 : 0;
-  Cost cost{.messages = 4 * (k - 1) + ring.messages,
-            .bytes = 2 * (k - 1) / k * (wire_bytes(codec, bytes, most) + back) + length * (k - 1) + ring.bytes,
-            .bytes_added = (k - 1) / k * bytes + ring.bytes_added,
-            .all_messages = ring.all_messages,
-            .all_bytes = ring.all_bytes};
-  for (int first = 0; first < N; first += G) {
-    const int members = std::min(G, N - first);
+  Cost cost{.messages = 4 * (k - 1) + above.messages,
+            .bytes = 2 * (k - 1) / k * (wire_bytes(codec, bytes, most) + back) + length * (k - 1) + above.bytes,
+            .bytes_added = (k - 1) / k * bytes + above.bytes_added,
+            .all_messages = above.all_messages,
+            .all_bytes = above.all_bytes};
+  for (std::int64_t first = 0; first < N; first += G) {
+    const int members = static_cast<int>(std::min<std::int64_t>(G, N - first));
     const double m = members;  // of this group: two rings, and to the leader and back
     cost.all_messages += 2 * m * (m - 1) + 2 * (m - 1);
     cost.all_bytes += ((m - 1) + (m - 1) / m) * (wire_bytes(codec, bytes, members) + back) + length * m * (m - 1);

@@ -30,7 +30,7 @@ double wire_bytes(const compress::Codec* codec, double bytes, int blocks) {
 }
 
 Hop::Hop(Communicator& comm, const Hops& hops, std::size_t most_elements, Device device)
-    : comm_(comm), hops_(hops), out_(device), in_(device) {
+    : comm_(comm), hops_(hops), out_(device), in_(device), next_(device) {
   if (hops_.codec == nullptr) return;
   room_ = hops_.codec->max_bytes(most_elements);
   out_.reserve(room_);
@@ -40,15 +40,20 @@ Hop::Hop(Communicator& comm, const Hops& hops, std::size_t most_elements, Device
 
 Hop::~Hop() {
   comm_.cancel();  // nothing may be under way when the buffers go
-  comm_.count_buffer(-2 * static_cast<std::ptrdiff_t>(room_));
+  comm_.count_buffer((next_.data() ? -3 : -2) * static_cast<std::ptrdiff_t>(room_));
+}
+
+compress::Key Hop::key_of(int hop, int rank) const {
+  compress::Key key = hops_.key;
+  key.hop += static_cast<std::uint32_t>(hop);
+  key.rank += static_cast<std::uint32_t>(rank);
+  return key;
 }
 
 void Hop::load(Slice<float> x, int hop, int rank, bool alike) {
   plain_ = x;
   if (hops_.codec == nullptr) return;
-  compress::Key key = hops_.key;
-  key.hop += static_cast<std::uint32_t>(hop);
-  key.rank += static_cast<std::uint32_t>(rank);
+  const compress::Key key = key_of(hop, rank);
   const bool feedback = !hops_.lost.empty() && !alike;
   if (feedback) add_in_place(x, lost_of(x));
   out_.clear();
@@ -67,13 +72,18 @@ void Hop::settle(Slice<float> x) const {
   if (hops_.codec != nullptr) hops_.codec->decode(out_.slice(), x);
 }
 
-void Hop::decode(int from, std::size_t came, Slice<float> x, bool add) {
-  in_.resize(came);
+template <class F>
+void Hop::reading(int from, F f) const {
   try {
-    add ? hops_.codec->decode_add(in_.slice(), x) : hops_.codec->decode(in_.slice(), x);
+    f();
   } catch (const DataError& e) {
     throw CommError(concat("rank ", comm_.rank(), " cannot read what rank ", from, " sent: ", e.what()));
   }
+}
+
+void Hop::decode(int from, std::size_t came, Slice<float> x, bool add) {
+  in_.resize(came);
+  reading(from, [&] { add ? hops_.codec->decode_add(in_.slice(), x) : hops_.codec->decode(in_.slice(), x); });
 }
 
 Task<> Hop::swap(int to, int from, Slice<float> x) {
@@ -101,6 +111,30 @@ Task<> Hop::swap_add(int to, int from, Slice<float> x) {
   co_await sending;
 }
 
+Task<> Hop::swap_add_load(int to, int from, Slice<float> x, int hop, int rank) {
+  if (!hops_.lost.empty()) {  // the sum itself is needed, to see what encoding leaves of it
+    co_await swap_add(to, from, x);
+    load(x, hop, rank);
+    co_return;
+  }
+  if (next_.data() == nullptr && room_ > 0) {
+    next_.reserve(room_);
+    comm_.count_buffer(static_cast<std::ptrdiff_t>(room_));
+  }
+  in_.resize(room_);
+  const Slice<std::byte> in = in_.slice(), out = out_.slice();
+  const Transfer receiving = comm_.recv(from, in);
+  const Transfer sending = comm_.send(to, out);
+  const std::size_t came = co_await receiving;
+  in_.resize(came);
+  next_.clear();
+  const compress::Key key = key_of(hop, rank);
+  reading(from, [&] { hops_.codec->decode_add_encode(in_.slice(), x, key, next_); });
+  co_await comm_.work(static_cast<double>(x.size_bytes()) * kAddSecondsPerByte);
+  co_await sending;
+  std::swap(out_, next_);
+}
+
 Task<> Hop::send(int to) {
   const Slice<std::byte> out = hops_.codec == nullptr ? plain_.bytes() : out_.slice();
   co_await comm_.send(to, out);
@@ -116,6 +150,21 @@ Task<> Hop::recv(int from, Slice<float> x) {
   const Slice<std::byte> in = in_.slice();
   const std::size_t came = co_await comm_.recv(from, in);
   decode(from, came, x);
+}
+
+Task<> Hop::recv_add(int from, Slice<float> x, Slice<float> inbox) {
+  if (hops_.codec == nullptr) {
+    const Slice<float> theirs = inbox.first(x.size());
+    const Slice<std::byte> bytes = theirs.bytes();
+    co_await recv_exactly(comm_, from, bytes);
+    co_await add(comm_, x, theirs);
+    co_return;
+  }
+  in_.resize(room_);
+  const Slice<std::byte> in = in_.slice();
+  const std::size_t came = co_await comm_.recv(from, in);
+  decode(from, came, x, true);
+  co_await comm_.work(static_cast<double>(x.size_bytes()) * kAddSecondsPerByte);
 }
 
 void Hop::read(Slice<const std::byte> payload, int from, Slice<float> x) {

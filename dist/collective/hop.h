@@ -46,8 +46,13 @@ class Hop {
   Task<> swap(int to, int from, Slice<float> x);
   /// The same, but what comes is added to x. With a codec only.
   Task<> swap_add(int to, int from, Slice<float> x);
+  /// swap_add, and load of the sum: in one pass where the codec can. Of x nothing more is known until it is written
+  /// again. With a codec only.
+  Task<> swap_add_load(int to, int from, Slice<float> x, int hop, int rank);
   Task<> send(int to);
   Task<> recv(int from, Slice<float> x);
+  /// What comes is added to x. Without a codec it comes into `inbox`, which has room for x.
+  Task<> recv_add(int from, Slice<float> x, Slice<float> inbox);
   /// The bytes that came last, which were decoded to x, go out next.
   void forward(Slice<float> x);
 
@@ -57,13 +62,17 @@ class Hop {
   void read(Slice<const std::byte> payload, int from, Slice<float> x);
 
  private:
+  /// f() reads what a rank sent: what is wrong with it is that rank's doing.
+  template <class F>
+  void reading(int from, F f) const;
   void decode(int from, std::size_t came, Slice<float> x, bool add = false);
+  compress::Key key_of(int hop, int rank) const;
   Slice<float> lost_of(Slice<float> x) const;
 
   Communicator& comm_;
   const Hops hops_;
   Slice<float> plain_;        // what goes out, without a codec
-  compress::Bytes out_, in_;  // with one
+  compress::Bytes out_, in_, next_;  // with one
   std::size_t room_ = 0;
 };
 

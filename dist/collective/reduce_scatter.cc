@@ -11,8 +11,18 @@ Task<> reduce_scatter(Communicator& comm, Slice<float> x, Hops hops) {
     return x.part(static_cast<std::size_t>((b + 2 * N) % N), static_cast<std::size_t>(N));
   };
   const std::size_t longest = x.part(0, static_cast<std::size_t>(N)).size();
-  Scratch<float> inbox(comm, longest, x.device());
   Hop hop(comm, hops, longest, x.device());
+  if (hops.codec != nullptr) {
+    hop.load(block(r - 1), 0, r);
+    for (int s = 0; s < N - 2; ++s) {
+      const Slice<float> mine = block(r - s - 2);
+      co_await hop.swap_add_load(right, left, mine, s + 1, r);
+    }
+    const Slice<float> done = block(r);
+    co_await hop.swap_add(right, left, done);
+    co_return;
+  }
+  Scratch<float> inbox(comm, longest, x.device());
   for (int s = 0; s < N - 1; ++s) {
     const Slice<float> out = block(r - s - 1), mine = block(r - s - 2), theirs = inbox.first(mine.size());
     hop.load(out, s, r);

@@ -63,13 +63,17 @@ Task<> coded_ring_of_piece(Communicator& comm, Slice<float> x, int j, int P, Hop
     if (payloads) copy(hop.payload(), (*payloads)[static_cast<std::size_t>((b + N) % N * P + j)]);
   };
 
-  for (int s = 0; s < N - 1; ++s) {
-    const Slice<float> mine = block(r - s - 1);
-    hop.load(block(r - s), s, r);
-    co_await hop.swap_add(right, left, mine);
+  const Slice<float> done = block(r + 1);
+  if (N > 1) {
+    hop.load(block(r), 0, r);
+    for (int s = 0; s < N - 2; ++s) {  // what comes is added to and goes on, without a sum that stays
+      const Slice<float> mine = block(r - s - 1);
+      co_await hop.swap_add_load(right, left, mine, s + 1, r);
+    }
+    co_await hop.swap_add(right, left, done);
   }
-  hop.load(block(r + 1), N - 1, r);
-  hop.settle(block(r + 1));
+  hop.load(done, N - 1, r);
+  hop.settle(done);
   keep(r + 1);
   for (int s = 0; s < N - 1; ++s) {
     const Slice<float> in = block(r - s);

@@ -29,7 +29,7 @@ namespace laconic::dist {
 ///   ranks hold the same bits, and an addend passes through the codec up to N times. P belongs to the result if the
 ///   codec looks at more than one element at once. A receive is posted when its step begins.
 ///   cost     2(N-1)P alpha + 2(N-1)/N n beta + (N-1)/N n gamma            n bytes; beta as wire_bytes with a codec
-///   memory   (N-1)/N of pieces in flight; with a codec two payloads of 1/N of each
+///   memory   (N-1)/N of pieces in flight; with a codec three payloads of 1/N of each
 ///   instead  butterfly_allreduce for small x: 2 lg N messages
 ///   source   Patarasuk & Yuan 2009; HybridAR eq. 1; Inceptionn Algorithm 1, whose second loop is printed one block too
 ///            far (a rank would forward a block it has not finished): its text (P2) is right and is what stands here

@@ -10,6 +10,7 @@
 #include "dist/collective/hierarchical_allreduce.h"
 #include "dist/collective/native_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/collective/tree_allreduce.h"
 
 namespace laconic::dist {
 namespace {
@@ -24,6 +25,10 @@ Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const
       return doubling_allreduce(comm, x, hops);
     case Algorithm::hierarchical:
       return hierarchical_allreduce(comm, x, bucket.group, hops);
+    case Algorithm::ring_tree:
+      return hierarchical_allreduce(comm, x, bucket.group, hops, LeadersBy::tree);
+    case Algorithm::tree:
+      return tree_allreduce(comm, x, bucket.group, hops);
     case Algorithm::mpi:
       return native_allreduce(comm, x);
   }
@@ -43,6 +48,10 @@ std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int
       return doubling_allreduce_cost(N, bytes, codec);
     case Algorithm::hierarchical:
       return hierarchical_allreduce_cost(N, bytes, group, codec);
+    case Algorithm::ring_tree:
+      return hierarchical_allreduce_cost(N, bytes, group, codec, LeadersBy::tree);
+    case Algorithm::tree:
+      return tree_allreduce_cost(N, bytes, group, codec);
     case Algorithm::mpi:
       return std::nullopt;
   }

@@ -23,6 +23,7 @@
 #include "dist/collective/reduce_scatter.h"
 #include "dist/collective/ring_allgather.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/collective/tree_allreduce.h"
 #include "dist/fingerprint.h"
 #include "dist/sync/methods.h"
 #include "dist/transport/local.h"
@@ -50,7 +51,9 @@ const Algorithm kAlgorithms[] = {
     {"doubling", [](Communicator& comm, Slice<float> x) { return doubling_allreduce(comm, x); },
      [](int N, double bytes) { return doubling_allreduce_cost(N, bytes); }},
     {"hierarchical:2", [](Communicator& comm, Slice<float> x) { return hierarchical_allreduce(comm, x, 2); },
-     [](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, 2); }}};
+     [](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, 2); }},
+    {"tree:2", [](Communicator& comm, Slice<float> x) { return tree_allreduce(comm, x, 2); },
+     [](int N, double bytes) { return tree_allreduce_cost(N, bytes, 2); }}};
 
 template <Task<> (*allreduce)(Communicator&, Slice<float>, Hops)>
 Task<> through_a_codec(Communicator& comm, Slice<float> x) {
@@ -61,10 +64,16 @@ Task<> coded_ring(Communicator& comm, Slice<float> x, Hops hops) {
   return ring_allreduce(comm, x, pieces_of(x.size_bytes(), comm.size()), hops);
 }
 Task<> coded_groups(Communicator& comm, Slice<float> x, Hops hops) { return hierarchical_allreduce(comm, x, 2, hops); }
+Task<> coded_ring_tree(Communicator& comm, Slice<float> x, Hops hops) {
+  return hierarchical_allreduce(comm, x, 2, hops, LeadersBy::tree);
+}
+Task<> coded_tree(Communicator& comm, Slice<float> x, Hops hops) { return tree_allreduce(comm, x, 2, hops); }
 const Algorithm kCoded[] = {{"ring with a codec", through_a_codec<coded_ring>, nullptr},
                             {"butterfly with a codec", through_a_codec<butterfly_allreduce>, nullptr},
                             {"doubling with a codec", through_a_codec<doubling_allreduce>, nullptr},
-                            {"groups with a codec", through_a_codec<coded_groups>, nullptr}};
+                            {"groups with a codec", through_a_codec<coded_groups>, nullptr},
+                            {"groups below a tree with a codec", through_a_codec<coded_ring_tree>, nullptr},
+                            {"tree with a codec", through_a_codec<coded_tree>, nullptr}};
 
 /// What rank 0 of N threads gets: the same algorithm over the other transport.
 std::vector<float> over_threads(int N, const Algorithm& algorithm, std::size_t n) {

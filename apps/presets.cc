@@ -1,0 +1,51 @@
+#include "apps/presets.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "apps/text.h"
+#include "core/error.h"
+
+namespace laconic {
+
+const std::vector<Preset>& presets() {
+  // Table I prints its learning rates with a minus sign, and says by how much they are divided.
+  // Its ResNet has 50 layers; of the models for small images resnet56 is the nearest.
+  static const std::vector<Preset> all{
+      {"WA", {"--sync", "ps"}, true},
+      {"WA+C", {"--sync", "ps", "--codec", "inceptionn:2^-10"}, true},
+      {"INC", {"--sync", "allreduce", "--allreduce", "ring"}, true},
+      {"INC+C", {"--sync", "allreduce", "--allreduce", "ring", "--codec", "inceptionn:2^-10"}, true},
+      {"inceptionn-alexnet",
+       {"--model", "alexnet", "--batch", "64", "--lr", "0.01", "--schedule", "step:100000it,0.1", "--momentum", "0.9",
+        "--weight-decay", "5e-5", "--steps", "320000"}},
+      {"inceptionn-hdc",
+       {"--model", "hdc", "--batch", "25", "--lr", "0.1", "--schedule", "step:2000it,0.2", "--momentum", "0.9",
+        "--weight-decay", "5e-5", "--steps", "10000"}},
+      {"inceptionn-resnet",
+       {"--model", "resnet56", "--batch", "16", "--lr", "0.1", "--schedule", "step:200000it,0.1", "--momentum", "0.9",
+        "--weight-decay", "1e-4", "--steps", "600000"}},
+      {"inceptionn-vgg",
+       {"--model", "vgg16", "--batch", "64", "--lr", "0.01", "--schedule", "step:100000it,0.1", "--momentum", "0.9",
+        "--weight-decay", "5e-5", "--steps", "370000"}}};
+  return all;
+}
+
+const Preset& preset_named(const std::string& name, const std::string& option) {
+  std::vector<std::string> names;
+  for (const Preset& p : presets()) {
+    if (p.name == name) return p;
+    names.push_back(p.name);
+  }
+  refuse_unknown("preset", name, option, names);
+}
+
+std::vector<const Preset*> presets_named(const std::string& list, const std::string& option) {
+  std::vector<const Preset*> all;
+  std::istringstream names(list);
+  for (std::string name; std::getline(names, name, ',');) all.push_back(&preset_named(name, option));
+  if (all.empty()) preset_named(list, option);
+  return all;
+}
+
+}  // namespace laconic

@@ -1,0 +1,22 @@
+#pragma once
+#include <string>
+#include <vector>
+
+namespace laconic {
+
+/// Options that belong together, by one name: what a preset says counts like a default, so that options that are given
+/// override it.
+struct Preset {
+  std::string name;
+  std::vector<std::string> words;  ///< of an app's command line
+  bool exchange = false;           ///< says how gradients travel; else with which hyper-parameters a model learns
+};
+
+/// INCEPTIONN's systems of Fig. 12 (WA, WA+C, INC, INC+C) and the hyper-parameters of its Table I.
+const std::vector<Preset>& presets();
+/// throws UsageError naming `option`: unknown (suggests the nearest, lists all)
+const Preset& preset_named(const std::string& name, const std::string& option);
+/// Of "WA,INC+C", in their order.   throws UsageError as above
+std::vector<const Preset*> presets_named(const std::string& list, const std::string& option);
+
+}  // namespace laconic

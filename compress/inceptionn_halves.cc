@@ -1,0 +1,100 @@
+#include "compress/inceptionn_halves.h"
+
+#include <cstring>
+
+#include "core/dispatch.h"
+
+namespace laconic::compress {
+namespace {
+
+constexpr std::size_t kLeast = 512;                     // values that are cut in two
+constexpr std::size_t kLength = sizeof(std::uint32_t);  // bytes in front
+constexpr std::size_t kPair = 2 * cpu::kGroup;
+
+/// Values of the first half: the longer one.
+std::size_t first_of(std::size_t elements) { return (elements / 2 + kPair - 1) / kPair * kPair; }
+
+struct Halves {
+  cpu::InceptionnStream first, second;
+  bool ended() const { return first.from == first.end && second.from == second.end; }
+};
+
+/// Throws DataError unless the first payload's length leaves room for a second one.
+Halves halves_of(Slice<const std::byte> message, const float* addend, float* x, std::size_t n) {
+  std::uint32_t bytes = 0;
+  if (message.size() >= kLength) std::memcpy(&bytes, message.data(), kLength);
+  if (message.size() < kLength || bytes > message.size() - kLength) refuse_inceptionn(message.size(), n);
+  const std::byte *const begin = message.data() + kLength, *const middle = begin + bytes;
+  const std::size_t h = first_of(n);
+  return {{begin, middle, h, addend, x},
+          {middle, message.data() + message.size(), n - h, addend ? addend + h : nullptr, x ? x + h : nullptr}};
+}
+
+void put_length(std::byte* to, std::ptrdiff_t bytes) {
+  const auto length = static_cast<std::uint32_t>(bytes);
+  std::memcpy(to, &length, kLength);
+}
+
+}  // namespace
+
+std::size_t InceptionnHalves::max_bytes(std::size_t elements) const {
+  return one_.max_bytes(elements) + (elements < kLeast ? 0 : kLength);
+}
+
+void InceptionnHalves::encode(Slice<const float> x, const Key& key, Bytes& payload) const {
+  const std::size_t n = x.size(), h = first_of(n);
+  if (n < kLeast) return one_.encode(x, key, payload);
+  const std::size_t before = payload.size();
+  std::byte* const to = payload.append(max_bytes(n)).data();
+  on_device(x.device(), [&] {
+    std::byte* const middle = cpu::encode_inceptionn(rule_, x.data(), h, to + kLength);
+    const std::byte* const end = cpu::encode_inceptionn(rule_, x.data() + h, n - h, middle);
+    put_length(to, middle - to - static_cast<std::ptrdiff_t>(kLength));
+    payload.resize(before + static_cast<std::size_t>(end - to));
+  });
+}
+
+void InceptionnHalves::decode(Slice<const std::byte> payload, Slice<float> x) const {
+  if (x.size() < kLeast) return one_.decode(payload, x);
+  const bool right = on_device(x.device(), [&] {
+    Halves all = halves_of(payload, nullptr, x.data(), x.size());
+    return cpu::decode_inceptionn(rule_, all.first, all.second) && all.ended();
+  });
+  if (!right) refuse_inceptionn(payload.size(), x.size());
+}
+
+void InceptionnHalves::decode_add(Slice<const std::byte> payload, Slice<float> x) const {
+  if (x.size() < kLeast) return one_.decode_add(payload, x);
+  const bool right = on_device(x.device(), [&] {
+    Halves all = halves_of(payload, x.data(), x.data(), x.size());
+    return cpu::decode_inceptionn(rule_, all.first, all.second) && all.ended();
+  });
+  if (!right) refuse_inceptionn(payload.size(), x.size());
+}
+
+void InceptionnHalves::decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key,
+                                         Bytes& sum) const {
+  const std::size_t n = x.size(), before = sum.size();
+  if (n < kLeast) return one_.decode_add_encode(payload, x, key, sum);
+  std::byte* const to = sum.append(max_bytes(n)).data();
+  const bool right = on_device(x.device(), [&] {
+    Halves all = halves_of(payload, x.data(), nullptr, n);
+    // Where the second one begins is known at the end: until then it lies behind the first one's longest.
+    std::byte* const begin_first = to + kLength;
+    std::byte* const begin_second = begin_first + one_.max_bytes(first_of(n));
+    std::byte *first = begin_first, *second = begin_second;
+    if (!cpu::decode_add_encode_inceptionn(rule_, all.first, all.second, first, second)) return false;
+    const auto bytes_second = static_cast<std::size_t>(second - begin_second);
+    std::memmove(first, begin_second, bytes_second);
+    put_length(to, first - begin_first);
+    sum.resize(before + static_cast<std::size_t>(first - to) + bytes_second);
+    return all.ended();
+  });
+  if (!right) refuse_inceptionn(payload.size(), n);
+}
+
+double InceptionnHalves::expected_bytes(std::size_t elements) const {
+  return one_.expected_bytes(elements) + (elements < kLeast ? 0 : static_cast<double>(kLength));
+}
+
+}  // namespace laconic::compress

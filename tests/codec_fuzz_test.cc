@@ -1,0 +1,218 @@
+// What comes from the network or a file may be anything: kept inputs, and damaged ones made of them, go through the
+// readers of every codec. `LACONIC_FUZZ_SECONDS=300 compress_test --gtest_filter='CodecFuzz.*'` goes on for so long.
+//
+// tests/corpus/codec/ holds the inputs: [reader : u8 | values : u16, little-endian | message]. What once went wrong
+// belongs there too. `compress_test --gtest_also_run_disabled_tests --gtest_filter='*WriteTheCorpus*'` writes the rest.
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "compress/inceptionn_halves.h"
+#include "compress/lacc.h"
+#include "compress/make_codec.h"
+#include "tests/each_isa.h"
+#include "tests/fuzz.h"
+
+namespace laconic::compress {
+namespace {
+
+using Message = std::vector<std::byte>;
+
+/// In the order of the corpus: new ones go to the end. The first reads files, the second single payloads.
+constexpr const char* kReaders[] = {"file",
+                                    "inceptionn:2^-10, one payload",
+                                    "inceptionn:2^-10",
+                                    "inceptionn-published:2^-8",
+                                    "inceptionn:2^3",
+                                    "fp16",
+                                    "bf16",
+                                    "trunc:16",
+                                    "trunc:22",
+                                    "trunc:24",
+                                    "qsgd:8:512",
+                                    "qsgd:3:64",
+                                    "terngrad",
+                                    "identity",
+                                    "snappy",
+                                    "lz4"};
+
+struct Reader {
+  bool file = false;
+  bool adds_alike = false;  ///< its sums are those of decode and an addition to the bit, also encoded again
+  std::unique_ptr<const Codec> codec;
+};
+
+/// Without those that this build does not have.
+const std::vector<Reader>& readers() {
+  static const std::vector<Reader> all = [] {
+    std::vector<Reader> made(std::size(kReaders));
+    made[0].file = true;
+    made[1].codec = std::make_unique<Inceptionn>(InceptionnMode::bounded, -10);
+    made[1].adds_alike = true;
+    for (std::size_t i = 2; i < made.size(); ++i) try {
+        made[i].codec = make_codec(kReaders[i]);
+        made[i].adds_alike = std::string(kReaders[i]).rfind("inceptionn", 0) == 0;
+      } catch (const UsageError&) {
+      }
+    return made;
+  }();
+  return all;
+}
+
+struct Input {
+  std::size_t reader, values;
+  Message message;
+};
+
+std::vector<Input> corpus() {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(LACONIC_CORPUS)) paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+  std::vector<Input> all;
+  for (const auto& path : paths) {
+    std::ifstream in(path, std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(in), {});
+    if (bytes.size() < 3) continue;
+    const auto at = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(bytes[i])); };
+    Input input{at(0) % std::size(kReaders), at(1) | at(2) << 8, Message(bytes.size() - 3)};
+    std::memcpy(input.message.data(), bytes.data() + 3, input.message.size());
+    all.push_back(std::move(input));
+  }
+  return all;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+/// The values of a message; nothing if it is refused.
+using Values = std::optional<std::vector<float>>;
+
+Values values_of(const Codec& codec, const Message& message, std::size_t n) {
+  std::vector<float> y(n + 2, 7.0f);
+  try {
+    codec.decode(slice(std::as_const(message)), slice(y).sub(1, n));
+  } catch (const DataError& e) {
+    EXPECT_EQ(dynamic_cast<const UsageError*>(&e), nullptr) << e.what();
+    return std::nullopt;
+  }
+  EXPECT_TRUE(y.front() == 7.0f && y.back() == 7.0f) << "written beside its place";
+  return std::vector<float>(y.begin() + 1, y.end() - 1);
+}
+
+Values values_of_file(const Message& message) {
+  try {
+    const LaccHeader header = lacc_header(slice(std::as_const(message)), "file");
+    EXPECT_LE(header.count, 4 * message.size());
+    std::vector<float> y(header.count);
+    decode_lacc(slice(std::as_const(message)), slice(y), "file");
+    return y;
+  } catch (const DataError&) {
+    return std::nullopt;
+  }
+}
+
+/// Reads an input with all kernels, and everything that reads it another way. Whether it is a message.
+bool read(const Input& input) {
+  const Reader& reader = readers()[input.reader];
+  if (!reader.file && !reader.codec) return false;
+  const auto decoded = [&] {
+    return reader.file ? values_of_file(input.message) : values_of(*reader.codec, input.message, input.values);
+  };
+  const Values first = decoded();
+  if (reader.file || reader.adds_alike)
+    with_each_isa([&](const char* isa) {
+      const Values again = decoded();
+      EXPECT_EQ(again.has_value(), first.has_value()) << isa;
+      if (first && again) {
+        EXPECT_TRUE(same_bits(*first, *again)) << isa;
+      }
+    });
+  if (reader.file) return first.has_value();
+
+  std::vector<float> own(input.values);
+  for (std::size_t i = 0; i < own.size(); ++i) own[i] = 0.01f * static_cast<float>(i % 100);
+  std::vector<float> added = own;
+  bool taken = true;
+  try {
+    reader.codec->decode_add(slice(input.message), slice(added));
+  } catch (const DataError&) {
+    taken = false;
+  }
+  EXPECT_EQ(taken, first.has_value());
+  Bytes sum, expected;
+  std::vector<float> mine = own;
+  bool encoded = true;
+  try {
+    reader.codec->decode_add_encode(slice(input.message), slice(mine), {}, sum);
+  } catch (const DataError&) {
+    encoded = false;
+  }
+  if (!first || !taken) return false;
+  EXPECT_TRUE(encoded || !reader.adds_alike);
+  std::vector<float> both = own;
+  bool numbers = true;
+  for (std::size_t i = 0; i < both.size(); ++i) both[i] += (*first)[i], numbers &= !std::isnan(both[i]);
+  if (!numbers || !reader.adds_alike) return true;
+  EXPECT_TRUE(same_bits(both, added));
+  reader.codec->encode(slice(std::as_const(both)), {}, expected);
+  EXPECT_EQ(sum.size(), expected.size());
+  if (sum.size() == expected.size() && sum.size() > 0) {
+    EXPECT_EQ(std::memcmp(sum.data(), expected.data(), sum.size()), 0);
+  }
+  return true;
+}
+
+TEST(CodecFuzz, AMessageIsReadAlikeByAllOrRefusedByAll) {
+  const std::vector<Input> kept = corpus();
+  ASSERT_GT(kept.size(), 30u) << "in " << LACONIC_CORPUS;
+  std::uint64_t taken = 0, refused = 0;
+  for (const Input& input : kept) read(input) ? ++taken : ++refused;
+  fuzz(20'000, [&](Random& random) {
+    Input input = kept[random.below(static_cast<std::uint32_t>(kept.size()))];
+    if (random.below(8) == 0) input.values = random.below(1500);
+    if (random.below(16) == 0) input.reader = random.below(std::size(kReaders));
+    input.message = damaged(std::move(input.message), random);
+    read(input) ? ++taken : ++refused;
+  });
+  EXPECT_GT(taken, 1000u);
+  EXPECT_GT(refused, 1000u);
+}
+
+TEST(DISABLED_CodecFuzz, WriteTheCorpus) {
+  std::filesystem::create_directories(LACONIC_CORPUS);
+  Random random(1, Purpose::test);
+  for (std::size_t r = 0; r < std::size(kReaders); ++r)
+    for (const std::size_t n : {0, 1, 9, 77, 600, 1100}) {
+      std::vector<float> x(n);
+      const std::uint32_t kind = random.below(3);  // small ones, some of every class, some that are no numbers
+      for (float& v : x) {
+        v = random.normal() * std::exp2(-static_cast<float>(random.below(kind == 0 ? 4 : 20)) - (kind == 0 ? 8.0f : 0));
+        if (kind == 2 && random.below(20) == 0) v = std::bit_cast<float>(random.bits());
+      }
+      Bytes message;
+      if (r == 0)
+        encode_lacc(Inceptionn(n % 2 ? InceptionnMode::bounded : InceptionnMode::published, -10), slice(x), message);
+      else if (readers()[r].codec)
+        readers()[r].codec->encode(slice(x), {.seed = 1}, message);
+      else
+        continue;
+      const unsigned char head[] = {static_cast<unsigned char>(r), static_cast<unsigned char>(n),
+                                    static_cast<unsigned char>(n >> 8)};
+      std::string name = kReaders[r];
+      std::replace_if(
+          name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '-');
+      std::ofstream out(concat(LACONIC_CORPUS, "/", name, ".", n), std::ios::binary);
+      out.write(reinterpret_cast<const char*>(head), sizeof head);
+      out.write(reinterpret_cast<const char*>(message.data()), static_cast<std::streamsize>(message.size()));
+    }
+}
+
+}  // namespace
+}  // namespace laconic::compress
