@@ -128,7 +128,7 @@ TEST(ServersOf, EveryBucketHasOneAndTheyAreLoadedAlike) {
     const auto [low, high] = std::minmax_element(load.begin(), load.end());
     EXPECT_LE(*high - *low, largest);
     std::size_t units = 0;
-    for (int k = 0; k < K; ++k) units += Shard(plan, infos_of(arena), owner, k).units().size();
+    for (int k = 0; k < K; ++k) units += Shard(plan, infos_of(arena.parameters()), owner, k).units().size();
     EXPECT_EQ(units, plan.buckets.size());
   }
   EXPECT_THROW(servers_of(plan, 0), UsageError);
@@ -136,7 +136,7 @@ TEST(ServersOf, EveryBucketHasOneAndTheyAreLoadedAlike) {
 
 TEST(Shard, DescriptionsOfParametersSurviveTheWire) {
   const ParameterArena arena(some_parameters());
-  const auto back = parameters_from_json(to_json(infos_of(arena)));
+  const auto back = parameters_from_json(to_json(infos_of(arena.parameters())));
   ASSERT_EQ(back.size(), arena.parameters().size());
   for (std::size_t i = 0; i < back.size(); ++i) {
     const ParameterInfo &a = arena.parameters()[i]->info, &b = back[i]->info;

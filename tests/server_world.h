@@ -134,7 +134,7 @@ inline Result run(const Setting& setting, int steps) {
                 std::unique_ptr<ParameterServer> server;
                 const int serves = w.serves() ? w.rank - N : K == 0 ? w.rank : -1;
                 if (serves >= 0) {
-                  shard.emplace(plan, infos_of(arena), owner, serves);
+                  shard.emplace(plan, infos_of(arena.parameters()), owner, serves);
                   for (const Shard::Unit& unit : shard->units()) {
                     const Bucket& b = plan.buckets[unit.bucket];
                     std::copy_n(arena.values().data<float>() + b.offset, b.elements, shard->values(unit).data());

@@ -1,7 +1,5 @@
 #include "dist/server/layer_drop_server.h"
 
-#include "dist/collective/reduce.h"
-
 namespace laconic::dist {
 
 Task<> LayerDropServer::serve(Communicator& comm, const Shard::Unit& unit, StepContext context) {

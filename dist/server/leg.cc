@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "dist/collective/reduce.h"
-
 namespace laconic::dist {
 namespace {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "compress/codec.h"
-#include "dist/communicator.h"
+#include "dist/collective/reduce.h"
 
 namespace laconic::dist {
 
@@ -57,14 +57,22 @@ Task<> send_bytes(Communicator& comm, const std::vector<int>& ranks, Slice<const
 /// A few bytes ahead of a leg whose length varies: as bytes, little-endian, no padding.
 template <class Header>
 Task<> send_header(Communicator& comm, int to, Header header, Leg leg) {
+  const std::vector<int> one{to};
   const Slice<const std::byte> bytes = Slice<const Header>(&header, 1).bytes();
-  if (leg.sent != nullptr && to != comm.rank()) *leg.sent += bytes.size();
+  co_await send_bytes(comm, one, bytes, leg);
+}
+/// throws CommError if something else comes
+template <class Header>
+Task<Header> recv_header(Communicator& comm, int from) {
+  Header header{};
+  const Slice<std::byte> room = Slice<Header>(&header, 1).bytes();
   try {
-    co_await comm.send(to, bytes);
+    co_await recv_exactly(comm, from, room);
   } catch (...) {
-    comm.cancel();
+    comm.cancel();  // the header lives in this frame
     throw;
   }
+  co_return header;
 }
 
 }  // namespace laconic::dist

@@ -41,8 +41,8 @@ class Shard {
   std::unique_ptr<ParameterArena> arena_;
 };
 
-/// Descriptions of an arena's parameters, in arena order.
-std::vector<ParameterInfo> infos_of(const ParameterArena& arena);
+/// What is known of these parameters, in their order.
+std::vector<ParameterInfo> infos_of(const std::vector<std::shared_ptr<Parameter>>& parameters);
 
 /// As text for a server that has no model: [{"name": …, "shape": […], "role": …, "output": …}, …] in arena order.
 std::string to_json(const std::vector<ParameterInfo>& all);

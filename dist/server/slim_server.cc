@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "dist/collective/reduce.h"
-
 namespace laconic::dist {
 
 Task<> send_answer(Communicator& comm, int to, bool wants_keys, Leg leg) {
@@ -12,14 +10,7 @@ Task<> send_answer(Communicator& comm, int to, bool wants_keys, Leg leg) {
 }
 
 Task<bool> recv_answer(Communicator& comm, int from) {
-  std::uint32_t answer = 0;
-  const Slice<std::byte> room = Slice<std::uint32_t>(&answer, 1).bytes();
-  try {
-    co_await recv_exactly(comm, from, room);
-  } catch (...) {
-    comm.cancel();  // the answer lives in this frame
-    throw;
-  }
+  const auto answer = co_await recv_header<std::uint32_t>(comm, from);
   require<CommError>(answer <= 1, "slimdp: rank ", from, " answers ", answer, ". Do all ranks run the same program?");
   co_return answer == 1;
 }

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/trace.h"
-#include "dist/collective/reduce.h"
 
 namespace laconic::dist {
 
@@ -55,14 +54,7 @@ Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext contex
     const Slice<const float> values = layer.keeps ? accumulated(b) : gradients_of(b);
     co_await send_floats(comm, server, values, up);
   }
-  LayerHeader answer;
-  const Slice<std::byte> room = Slice<LayerHeader>(&answer, 1).bytes();
-  try {
-    co_await recv_exactly(comm, server[0], room);
-  } catch (...) {
-    comm.cancel();  // the header lives in this frame
-    throw;
-  }
+  const auto answer = co_await recv_header<LayerHeader>(comm, server[0]);
   require<CommError>(
       answer.step == step && answer.version == held + answer.comes && answer.comes <= 1 && answer.comes >= mine.comes,
       "layerdrop: the server of ", bucket(b).name, " is in step ", answer.step, " and has version ", answer.version,

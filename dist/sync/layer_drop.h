@@ -19,7 +19,8 @@ namespace laconic::dist {
 ///
 /// Per element, what was sent and what is kept add up to what was accumulated. With a ratio of 0 the bits are those of
 /// PsSync. After a flush all workers hold the same bits, which are the server's.
-/// source  LayerDrop, sections 4 and 5, Algorithm 1 (settled: papers' R is the share that stays at home)
+/// source  LayerDrop, sections 4 and 5, Algorithm 1 (settled: R is the share that stays at home; as printed it would be
+///         the share sent)
 class LayerDropSync final : public PsSync {
  public:
   struct Rules {

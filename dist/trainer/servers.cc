@@ -1,6 +1,4 @@
 // Parameter servers as a worker's trainer sees them.
-#include <nlohmann/json.hpp>
-
 #include "dist/fingerprint.h"
 #include "dist/trainer/internals.h"
 #include "dist/trainer/server_half.h"
@@ -27,13 +25,13 @@ void Trainer::make_server_strategy(const dist::ServerMethod& method, const dist:
   std::vector<int> owner = dist::servers_of(plan_, dedicated > 0 ? dedicated : N);
   if (dedicated > 0) {
     if (worker_.rank == 0) {
-      const nlohmann::json hello = {{"parameters", nlohmann::json::parse(dist::to_json(dist::infos_of(*arena_)))},
-                                    {"plan", nlohmann::json::parse(plan_.json())}};
-      for (int k = 0; k < dedicated; ++k) dist::send_text(worker_.engine, N + k, hello.dump());
+      const std::string parameters = dist::to_json(dist::infos_of(arena_->parameters())), plan = plan_.json();
+      for (int server = N; server < N + dedicated; ++server)
+        for (const std::string& text : {parameters, plan}) dist::send_text(worker_.engine, server, text);
     }
     for (int& rank : owner) rank += N;
   } else {
-    half_ = std::make_unique<ServerHalf>(o_, plan_, dist::infos_of(*arena_), owner, worker_.rank, N);
+    half_ = std::make_unique<ServerHalf>(o_, plan_, dist::infos_of(arena_->parameters()), owner, worker_.rank, N);
   }
   dist::PsSync::Options options{.mean = o_.mean,
                                 .overlap = o_.overlap,
