@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/raw.h"
@@ -59,6 +60,40 @@ struct Momentum {
   }
 };
 
+/// What arrives of x, piece by piece as a leg cuts it; x itself without a codec.
+inline std::vector<float> through(const compress::Codec* codec, Slice<const float> x, compress::Key key,
+                                  std::size_t piece = kPieceElements) {
+  std::vector<float> came(x.begin(), x.end());
+  for (std::size_t from = 0; codec != nullptr && from < x.size(); from += piece, ++key.hop) {
+    compress::Bytes payload;
+    codec->encode(x.sub(from, std::min(piece, x.size() - from)), key, payload);
+    codec->decode(payload.slice(), slice(came).sub(from, std::min(piece, x.size() - from)));
+  }
+  return came;
+}
+
+/// What a bucket's values become among the workers, who see so far what stands in `seen`.
+inline void pull(const Legs& legs, std::size_t bucket, std::int64_t step, Slice<const float> fresh, Slice<float> seen) {
+  std::vector<float> sent(fresh.begin(), fresh.end());
+  for (std::size_t i = 0; legs.differences && i < sent.size(); ++i) sent[i] = fresh[i] - seen[i];
+  const std::vector<float> came =
+      through(legs.down.get(), slice(std::as_const(sent)), legs.downward(bucket, step).key);
+  for (std::size_t i = 0; i < came.size(); ++i) seen[i] = legs.differences ? seen[i] + came[i] : came[i];
+}
+
+/// What the server reads of a bucket's gradients, or of what was owed and is added up with them: then that is left.
+inline std::vector<float> push(const Legs& legs, std::size_t bucket, std::int64_t step, int rank, Slice<float> owed,
+                               bool keeps_losses) {
+  const std::vector<float> came = through(legs.up.get(), owed, legs.upward(bucket, step, rank).key);
+  for (std::size_t i = 0; i < came.size(); ++i) owed[i] = keeps_losses ? owed[i] - came[i] : 0.0f;
+  return came;
+}
+
+/// Both ways through this codec.
+inline Legs legs_of(const char* sync, const char* codec, bool feedback = false, int truncate_weights = 0) {
+  return make_legs(*server_method(sync), {.truncate_weights = truncate_weights}, codec, feedback, 4);
+}
+
 struct Setting {
   int workers = 1, servers = 1;  ///< servers 0: colocated
   std::string sync = "ps";
@@ -72,6 +107,15 @@ struct Setting {
   std::function<void(PsSync&, int rank, int step)> watch{};
   std::function<void(ParameterServer&)> prepare_server{};
 };
+
+/// Not by designated initialisers: g++ 12 then takes members for uninitialized.
+inline Setting setting_of(int workers, int servers, const char* sync, Legs legs) {
+  Setting setting;
+  setting.workers = workers, setting.servers = servers;
+  setting.sync = sync;
+  setting.legs = std::move(legs);
+  return setting;
+}
 
 struct Result {
   std::vector<std::vector<float>> values;  ///< by worker, in arena order with padding

@@ -32,12 +32,10 @@ Task<> LayerDropServer::serve(Communicator& comm, const Shard::Unit& unit, StepC
     co_await recv_sum(comm, senders, sum, up);
     apply(unit, context);
   }
-  const Leg down = legs().downward(unit.bucket, context.step, &sent());
+  const Leg down{.moved = &sent()};
   const LayerHeader answer{step, static_cast<std::uint32_t>(version(unit)), senders.empty() ? 0u : 1u};
   for (const int r : workers()) co_await send_header(comm, r, answer, down);
-  if (senders.empty()) co_return;
-  const Slice<const float> fresh = shard().values(unit);
-  co_await send_floats(comm, workers(), fresh, down);
+  if (!senders.empty()) co_await send_values(comm, unit, context);
 }
 
 }  // namespace laconic::dist

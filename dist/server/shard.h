@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/parameter.h"
@@ -28,6 +29,10 @@ class Shard {
   };
   const std::vector<Unit>& units() const { return units_; }  ///< ascending by bucket
   const Unit* unit_of(std::size_t bucket) const;             ///< null: another server has it
+  std::span<const std::shared_ptr<Parameter>> parameters(const Unit& unit) const {  ///< as they lie in the arena
+    return std::span(arena_->parameters())
+        .subspan(static_cast<std::size_t>(unit.parameters.front()->info.index), unit.parameters.size());
+  }
 
   const ParameterArena& arena() const { return *arena_; }
   Slice<float> values(const Unit& unit) const { return part(arena_->values(), unit); }
@@ -40,6 +45,9 @@ class Shard {
   std::vector<Unit> units_;
   std::unique_ptr<ParameterArena> arena_;
 };
+
+/// Zeros between parameters that are neighbours in an arena. state : laid out like it
+void clear_padding(const Tensor& state, std::span<const std::shared_ptr<Parameter>> neighbours);
 
 /// What is known of these parameters, in their order.
 std::vector<ParameterInfo> infos_of(const std::vector<std::shared_ptr<Parameter>>& parameters);

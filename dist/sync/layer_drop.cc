@@ -31,7 +31,7 @@ void LayerDropSync::filled(std::size_t b) {
   layer.value = compress::layer_value(total, elements_in(bucket(b)), rules_.norm);
   ++layer.age;
   layer.sends = !(layer.value < threshold_) || (rules_.max_age > 0 && layer.age >= rules_.max_age);
-  if (!layer.sends && !layer.keeps) {  // begins to be kept: a copy, since the gradients' place is needed
+  if ((!layer.sends || rules_.keeps_losses) && !layer.keeps) {  // begins to be kept: a copy, since the gradients' place is needed
     const Bucket& here = bucket(b);
     accumulated_.range(here.offset, here.elements).copy_from(arena().gradients().range(here.offset, here.elements));
     layer.keeps = true;
@@ -47,14 +47,18 @@ Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext contex
   Layer& layer = layers_[b];
   const std::vector<int> server{server_of(b)};
   const auto step = static_cast<std::uint32_t>(context.step), held = static_cast<std::uint32_t>(layer.version);
-  const Leg up = options().legs.upward(b, context.step, comm.rank(), &sent());
+  Leg up = options().legs.upward(b, context.step, comm.rank(), &this->up(b));
   const LayerHeader mine{step, held, layer.sends ? 1u : 0u};
   co_await send_header(comm, server[0], mine, up);
+  const Slice<float> here = gradients_of(b);
   if (layer.sends) {
-    const Slice<const float> values = layer.keeps ? accumulated(b) : gradients_of(b);
+    const Slice<const float> values = layer.keeps ? accumulated(b) : here;
+    if (rules_.keeps_losses) up.decoded = here;
     co_await send_floats(comm, server, values, up);
+    if (rules_.keeps_losses) settle_account(accumulated(b), here);
   }
-  const auto answer = co_await recv_header<LayerHeader>(comm, server[0]);
+  const Leg down = options().legs.downward(b, context.step, &this->down(b));
+  const auto answer = co_await recv_header<LayerHeader>(comm, server[0], down);
   require<CommError>(
       answer.step == step && answer.version == held + answer.comes && answer.comes <= 1 && answer.comes >= mine.comes,
       "layerdrop: the server of ", bucket(b).name, " is in step ", answer.step, " and has version ", answer.version,
@@ -62,14 +66,12 @@ Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext contex
   layer.comes = answer.comes == 1;
   layer.version = answer.version;
   if (!layer.comes) co_return;
-  const Leg down = options().legs.downward(b, context.step);
-  const Slice<float> here = gradients_of(b);
   co_await recv_floats(comm, server[0], here, down);
 }
 
 void LayerDropSync::arrived(std::size_t b) {
   Layer& layer = layers_[b];
-  if (layer.sends) layer.keeps = false;
+  if (layer.sends) layer.keeps = rules_.keeps_losses;
   if (!layer.comes) return;
   ++layer.times_received;
   PsSync::arrived(b);

@@ -1,14 +1,19 @@
 #include "dist/sync/ps.h"
 
+#include <cmath>
 #include <utility>
 
+#include "core/raw.h"
 #include "dist/server/loopback.h"
 
 namespace laconic::dist {
 
 PsSync::PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options)
     : BucketSync(arena, engine, std::move(plan), options.name, options.overlap, options.workers, options.mean),
-      o_(std::move(options)) {
+      o_(std::move(options)),
+      owed_(o_.legs.keeps_losses ? arena.make_state() : Tensor()),
+      up_(this->plan().buckets.size()),
+      down_(this->plan().buckets.size()) {
   require<Error>(o_.server_rank.size() == this->plan().buckets.size(), o_.name, ": servers are named for ",
                  o_.server_rank.size(), " buckets of ", this->plan().buckets.size(), ".");
 }
@@ -72,26 +77,81 @@ void PsSync::pull_whole() {
 Task<> PsSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   const std::vector<int> server{server_of(b)};
   const Slice<float> here = gradients_of(b);
-  const Leg up = o_.legs.upward(b, context.step, comm.rank(), &sent_);
-  co_await send_floats(comm, server, here, up);
-  const Leg down = o_.legs.downward(b, context.step);
+  Leg up = o_.legs.upward(b, context.step, comm.rank(), &up_[b]);
+  if (owed_.defined()) {
+    const Slice<float> owed = part(owed_, bucket(b));
+    add_in_place(owed, here);
+    up.decoded = here;
+    co_await send_floats(comm, server, owed, up);
+    settle_account(owed, here);
+  } else {
+    co_await send_floats(comm, server, here, up);
+  }
+  const Leg down = o_.legs.downward(b, context.step, &down_[b]);
   co_await recv_floats(comm, server[0], here, down);
 }
 
 void PsSync::arrived(std::size_t b) {
   const Bucket& bucket = this->bucket(b);
-  arena()
-      .values()
-      .range(bucket.offset, bucket.elements)
-      .copy_from(arena().gradients().range(bucket.offset, bucket.elements));
+  const Tensor values = arena().values().range(bucket.offset, bucket.elements),
+               came = arena().gradients().range(bucket.offset, bucket.elements);
+  if (o_.legs.differences) {
+    clear_padding(arena().gradients(), std::span(arena().parameters())
+                                           .subspan(static_cast<std::size_t>(bucket.first),
+                                                    static_cast<std::size_t>(bucket.count)));
+    add_in_place(values.slice(), came.slice());
+  } else {
+    values.copy_from(came);
+  }
   for (int i = bucket.first; i < bucket.first + bucket.count; ++i) parameter(i).value().bump_version();
 }
 
 void PsSync::end_step(StepStats& stats) {
   BucketSync::end_step(stats);
-  const std::uint64_t up = sent_.load(std::memory_order_relaxed), down = o_.own ? o_.own->bytes_down() : 0;
+  std::uint64_t up = 0;
+  const std::uint64_t down = o_.own ? o_.own->bytes_down() : 0;
+  for (const auto& bytes : up_) up += bytes.load(std::memory_order_relaxed);
   stats.bytes_up = up - std::exchange(seen_up_, up);
   stats.bytes_down = down - std::exchange(seen_down_, down);
+}
+
+void PsSync::swap_with_shown() {  // the shown model waits in the place of the gradients
+  const Tensor mine = Tensor::empty({arena().size()}, DType::f32, arena().values().device());
+  mine.copy_from(arena().values());
+  arena().values().copy_from(arena().gradients());
+  arena().gradients().copy_from(mine);
+  for (const auto& p : arena().parameters()) p->value().bump_version();
+}
+
+/// The server's model comes into the place of the gradients, and changes places with the worker's.
+void PsSync::show_joint_model() {
+  if (!drifts()) return;
+  pull_whole();
+  const double whole = raw::sum_of_squares(arena().gradients());
+  const Tensor difference = Tensor::empty({arena().size()}, DType::f32, arena().values().device());
+  difference.copy_from(arena().gradients());
+  raw::axpy(difference, -1.0f, arena().values());
+  drift_ = whole > 0 ? std::sqrt(raw::sum_of_squares(difference) / whole) : 0;
+  swap_with_shown();
+}
+
+void PsSync::hide_joint_model() {
+  if (drifts()) swap_with_shown();
+}
+
+std::optional<double> PsSync::drift() const { return drifts() ? std::optional(drift_) : std::nullopt; }
+
+void PsSync::save(StateDict& state) const {
+  if (owed_.defined()) state.set("codec.lost", owed_);
+}
+
+void PsSync::load(const StateDict& state) {
+  if (!owed_.defined()) return;
+  const Tensor& stored = state.at("codec.lost");
+  require<DataError>(stored.dtype() == DType::f32 && stored.elements() == owed_.elements(), "codec.lost holds ",
+                     stored.elements(), " values of ", stored.dtype(), " where the model has ", owed_.elements(),
+                     " of f32 (--resume): take a checkpoint of this model");
+  owed_.copy_from(stored);
 }
 
 }  // namespace laconic::dist

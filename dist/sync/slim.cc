@@ -1,12 +1,10 @@
 #include "dist/sync/slim.h"
 
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "core/raw.h"
 #include "core/trace.h"
-#include "dist/server/loopback.h"
 #include "dist/server/slim_server.h"
 
 namespace laconic::dist {
@@ -65,14 +63,14 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   if (!state.exchanged) co_return;
   const std::vector<int> server{server_of(b)};
   const auto round = static_cast<std::uint32_t>(round_of(context));
-  const Leg up = options().legs.upward(b, context.step, comm.rank(), &sent());
-  const compress::SlimFormat out = format(b, options().legs.up), in = format(b, options().legs.down);
+  const Leg up = options().legs.upward(b, context.step, comm.rank(), &this->up(b)), down{.moved = &this->down(b)};
+  const compress::SlimFormat out = format(b, options().legs.up.get()), in = format(b, options().legs.down.get());
   for (bool with_keys = state.set.core_is_new();; with_keys = true) {
     compress::Bytes message;
     compress::write_slim(out, state.set, with_keys, round, slice(std::as_const(state.values)), up.key, message);
     const Slice<const std::byte> bytes = message.slice();
     co_await send_bytes(comm, server, bytes, up);
-    const bool wanted = co_await recv_answer(comm, server[0]);
+    const bool wanted = co_await recv_answer(comm, server[0], down);
     require<CommError>(!wanted || !with_keys, "slimdp: the server asks for the keys of ", bucket(b).name,
                        " that it was sent.");
     if (!wanted) break;
@@ -83,6 +81,7 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   for (bool again = false;; again = true) {
     const Slice<std::byte> room = inbox.slice();
     const std::size_t came = co_await comm.recv(server[0], room);
+    if (server[0] != comm.rank()) *down.moved += came;
     bool understood = false;
     try {
       understood = state.reader.read(in, room.first(came), key);
@@ -110,28 +109,8 @@ void SlimSync::end_step(StepStats& stats) {
   stats.update_ms += 1e3 * (own_update_seconds_ - std::exchange(seen_update_, own_update_seconds_));
 }
 
-void SlimSync::swap_with_shown() {  // the shown model waits in the place of the gradients
-  const Tensor mine = Tensor::empty({arena().size()}, DType::f32, arena().values().device());
-  mine.copy_from(arena().values());
-  arena().values().copy_from(arena().gradients());
-  arena().gradients().copy_from(mine);
-  for (const auto& p : arena().parameters()) p->value().bump_version();
-}
-
-/// The server's model comes into the place of the gradients, and changes places with the worker's.
-void SlimSync::show_joint_model() {
-  pull_whole();
-  const double whole = raw::sum_of_squares(arena().gradients());
-  const Tensor difference = Tensor::empty({arena().size()}, DType::f32, arena().values().device());
-  difference.copy_from(arena().gradients());
-  raw::axpy(difference, -1.0f, arena().values());
-  drift_ = whole > 0 ? std::sqrt(raw::sum_of_squares(difference) / whole) : 0;
-  swap_with_shown();
-}
-
-void SlimSync::hide_joint_model() { swap_with_shown(); }
-
 void SlimSync::save(StateDict& state) const {
+  PsSync::save(state);
   state.set("slimdp/delta", delta_);
   for (std::size_t b = 0; b < states_.size(); ++b) {
     StateDict part;
@@ -141,6 +120,7 @@ void SlimSync::save(StateDict& state) const {
 }
 
 void SlimSync::load(const StateDict& state) {
+  PsSync::load(state);
   const StateDict mine = state.part("slimdp/");
   const Tensor& delta = mine.at("delta");
   require<DataError>(delta.dtype() == DType::f32 && delta.shape() == delta_.shape(),

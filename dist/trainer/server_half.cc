@@ -17,7 +17,8 @@ ServerHalf::ServerHalf(const TrainerOptions& o, const dist::Plan& plan, const st
     optimizer_->update(p, rows, context.lr, context.gradient_scale);
   };
   dist::ParameterServer::Options options{.workers = std::vector<int>(static_cast<std::size_t>(workers)),
-                                         .legs = {.seed = o.seed}};
+                                         .legs = dist::make_legs(*dist::server_method(o.sync), o.server, plan.codec,
+                                                                 o.codec_feedback, o.seed)};
   std::iota(options.workers.begin(), options.workers.end(), 0);
   server_ = dist::make_server(*dist::server_method(o.sync), o.server, *shard_, update, std::move(options));
 }

@@ -15,7 +15,7 @@ std::string fingerprint(const TrainerOptions& o, int servers) {
                 "\naccumulate=", o.accumulate, "\ndropout=", o.dropout, "\nsync=", o.sync, "\nmean=", o.mean,
                 "\non-nan=", o.skip_nan, sparse ? "\nsparse=" + dist::to_string(*sparse, o.sparse) : "",
                 server ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
-                server ? "\nserver=" + dist::to_string(*server, o.server) : "",
+                server ? "\nserver=" + dist::to_string(*server, o.server) + (o.codec_feedback ? " feedback" : "") : "",
                 "\nplan=", o.plan_file.empty() ? dist::to_string(o.plan) : "of a file");
 }
 
@@ -38,7 +38,7 @@ void Trainer::make_server_strategy(const dist::ServerMethod& method, const dist:
                                 .workers = N,
                                 .server_rank = owner,
                                 .own = half_ ? &half_->server() : nullptr,
-                                .legs = {.seed = o_.seed},
+                                .legs = dist::make_legs(method, o_.server, plan_.codec, o_.codec_feedback, o_.seed),
                                 .begins = {},
                                 .shows = {}};
   if (dedicated > 0) {
