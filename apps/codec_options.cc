@@ -1,4 +1,5 @@
 #include "apps/option_family.h"
+#include "compress/codec_traits.h"
 
 namespace laconic {
 namespace {
@@ -25,7 +26,7 @@ void add_options(OptionAdder& add, TrainOptions& o) {
             "what sums pass through on every hop, or what goes up to\nservers and comes down: none, fp16, bf16,\n"
             "trunc:BITS (that are cut off), inceptionn:2^E (the error\n"
             "bound), inceptionn-published:2^E, qsgd:BITS:BUCKET,\n"
-            "terngrad, snappy, lz4, identity [none]",
+            "terngrad, onebit (1-bit SGD, with feedback), snappy, lz4,\nidentity [none]",
             [&o](const std::string& text, const std::string&) { dist::set_codec(o.plan, text); });
   add.flag("--codec-feedback", o.codec_feedback, "what encoding loses is added when it encodes again");
   add.whole_number<int>("--truncate-weights", "BITS", o.server.truncate_weights, 0,
@@ -43,6 +44,12 @@ void settle(const CLI::App&, TrainOptions& o) {
            "leave it out, or take --sync allreduce");
   if (o.server.truncate_weights > 0 && server == nullptr)
     refuse("--sync " + o.sync + " sends no weights", "--truncate-weights", "leave it out, or take --sync ps");
+  const bool remembers = compress::traits_of(o.plan.codec).remembers;
+  if (remembers && server == nullptr && dist::allreduce_text(o.plan) == "doubling")
+    refuse("with doubling several ranks must come to the same bytes, and " + o.plan.codec +
+               " adds what each has lost by itself",
+           "--codec", "take --allreduce ring");
+  o.codec_feedback |= remembers;
   if (codec && server == nullptr && dist::allreduce_text(o.plan) == "mpi")
     refuse("MPI's own allreduce adds floats, and knows no codec", "--codec", "leave it out, or take --allreduce ring");
   if (o.codec_feedback && !codec && o.plan_file.empty() && !o.resume)

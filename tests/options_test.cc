@@ -309,6 +309,13 @@ TEST(Options, CodecsOnTheWayToServersAndBack) {
   EXPECT_EQ(parse({"--sync", "slimdp", "--codec", "qsgd:8:512"}).plan.codec, "qsgd:8:512");
   expect_refused({"--sync", "slimdp", "--codec", "qsgd:8:512", "--codec-feedback"},
                  "--sync slimdp gathers nothing that was not sent (--codec-feedback): leave it out");
+  EXPECT_TRUE(parse({"--codec", "onebit"}).codec_feedback);
+  expect_refused({"--codec", "onebit", "--allreduce", "doubling"},
+                 "with doubling several ranks must come to the same bytes, and onebit adds what each has lost by itself "
+                 "(--codec): take --allreduce ring");
+  expect_refused({"--sync", "slimdp", "--codec", "onebit"},
+                 "--sync slimdp sends a choice of parameters, of which one bit says too little (--codec onebit): take "
+                 "qsgd:8:512");
   expect_refused({"--truncate-weights", "16"},
                  "--sync allreduce sends no weights (--truncate-weights): leave it out, or take --sync ps");
   expect_refused({"--sync", "ps", "--truncate-weights", "32"},

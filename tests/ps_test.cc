@@ -106,6 +106,7 @@ struct CodecOracle {
         }
         pull(setting.legs, b, step, arena.values().slice().sub(from, n), slice(seen).sub(from, n));
       }
+      clear_padding_of(seen, arena);
     }
     values = arena.values().to_vector();
   }
@@ -121,7 +122,8 @@ struct CodecCase {
 };
 const CodecCase kCodecCases[] = {{"qsgd:8:512"},        {"qsgd:4:100", true}, {"terngrad"},         {"terngrad", true},
                                  {"fp16"},              {"bf16", true},       {"inceptionn:2^-10"}, {"inceptionn:2^-6", true},
-                                 {"trunc:22", true},    {"none", false, 16},  {"trunc:16", true, 12}};
+                                 {"trunc:22", true},    {"none", false, 16},  {"trunc:16", true, 12},
+                                 {"onebit"}};
 
 TEST(PsSync, ThroughACodecAllWorkersSeeTheSameBitsWhichAreThoseOfOneThread) {
   int turn = 0;
@@ -143,7 +145,7 @@ TEST(PsSync, ThroughACodecAllWorkersSeeTheSameBitsWhichAreThoseOfOneThread) {
 }
 
 TEST(PsSync, WithFeedbackWhatWasSentAndWhatIsOwedIsWhatWasMade) {
-  for (const char* codec : {"terngrad", "qsgd:2:64", "inceptionn:2^-3", "trunc:24"}) {
+  for (const char* codec : {"onebit", "terngrad", "qsgd:2:64", "inceptionn:2^-3", "trunc:24"}) {
     const CodecOracle oracle(setting_of(3, 1, "ps", legs_of("ps", codec, true)), 6);
     double scale = 0, owed = 0;
     for (const double m : oracle.made) scale = std::max(scale, std::abs(m));
@@ -171,6 +173,8 @@ TEST(Legs, WeightsTravelThroughWhatTheyBear) {
     EXPECT_TRUE(legs_of("ps", codec, false, 16).down && legs_of("ps", codec, false, 16).rounds_down) << codec;
   }
   EXPECT_TRUE(legs_of("ps", "terngrad", true).differences);
+  EXPECT_TRUE(legs_of("ps", "onebit").differences && legs_of("ps", "onebit").keeps_losses);
+  expect_error<UsageError>([] { legs_of("slimdp", "onebit"); }, {"slimdp", "--codec onebit"});
   EXPECT_FALSE(legs_of("ps", "fp16", true, 16).differences) << "truncated weights are weights";
   EXPECT_FALSE(legs_of("ps", "snappy", true).keeps_losses);
   expect_error<UsageError>([] { legs_of("slimdp", "qsgd:8:512", true); }, {"slimdp", "--codec-feedback"});

@@ -87,6 +87,9 @@ const std::vector<Case> kCases = {
        o.plan.codec = "qsgd:4:100", o.codec_feedback = true;
      },
      1},
+    {"1-bit SGD", mixed, [](TrainerOptions& o) { o.plan.codec = "onebit", o.lr = 0.03; }},
+    {"1-bit SGD by servers among the workers", mixed,
+     [](TrainerOptions& o) { o.sync = "ps", o.plan.codec = "onebit", o.lr = 0.03; }},
     {"quantised weights", mixed, [](TrainerOptions& o) { o.sync = "ps", o.plan.codec = "qsgd:8:512"; }},
     {"layer dropping, what is lost stays at home", mixed,
      [](TrainerOptions& o) {

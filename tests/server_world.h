@@ -81,6 +81,14 @@ inline void pull(const Legs& legs, std::size_t bucket, std::int64_t step, Slice<
   for (std::size_t i = 0; i < came.size(); ++i) seen[i] = legs.differences ? seen[i] + came[i] : came[i];
 }
 
+/// Padding is zero again among workers, whatever a codec has made of it.
+inline void clear_padding_of(std::vector<float>& seen, const ParameterArena& arena) {
+  const Tensor state = arena.make_state();
+  std::copy(seen.begin(), seen.end(), state.data<float>());
+  clear_padding(state, arena.parameters());
+  seen = state.to_vector();
+}
+
 /// What the server reads of a bucket's gradients, or of what was owed and is added up with them: then that is left.
 inline std::vector<float> push(const Legs& legs, std::size_t bucket, std::int64_t step, int rank, Slice<float> owed,
                                bool keeps_losses) {

@@ -4,8 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "core/raw.h"
-
 namespace laconic::dist {
 
 std::vector<int> servers_of(const Plan& plan, int servers) {
@@ -56,14 +54,6 @@ const Shard::Unit* Shard::unit_of(std::size_t bucket) const {
   const auto it = std::lower_bound(units_.begin(), units_.end(), bucket,
                                    [](const Unit& unit, std::size_t b) { return unit.bucket < b; });
   return it != units_.end() && it->bucket == bucket ? &*it : nullptr;
-}
-
-void clear_padding(const Tensor& state, std::span<const std::shared_ptr<Parameter>> neighbours) {
-  for (std::size_t i = 0; i + 1 < neighbours.size(); ++i) {
-    const ParameterInfo &here = neighbours[i]->info, &next = neighbours[i + 1]->info;
-    const std::int64_t end = here.offset + here.elements;
-    if (next.offset > end) raw::fill(state.range(end, next.offset - end), 0.0f);
-  }
 }
 
 std::vector<ParameterInfo> infos_of(const std::vector<std::shared_ptr<Parameter>>& parameters) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/parameter.h"
+#include "dist/padding.h"
 #include "dist/plan.h"
 
 namespace laconic::dist {
@@ -45,9 +46,6 @@ class Shard {
   std::vector<Unit> units_;
   std::unique_ptr<ParameterArena> arena_;
 };
-
-/// Zeros between parameters that are neighbours in an arena. state : laid out like it
-void clear_padding(const Tensor& state, std::span<const std::shared_ptr<Parameter>> neighbours);
 
 /// What is known of these parameters, in their order.
 std::vector<ParameterInfo> infos_of(const std::vector<std::shared_ptr<Parameter>>& parameters);

@@ -96,9 +96,7 @@ void PsSync::arrived(std::size_t b) {
   const Tensor values = arena().values().range(bucket.offset, bucket.elements),
                came = arena().gradients().range(bucket.offset, bucket.elements);
   if (o_.legs.differences) {
-    clear_padding(arena().gradients(), std::span(arena().parameters())
-                                           .subspan(static_cast<std::size_t>(bucket.first),
-                                                    static_cast<std::size_t>(bucket.count)));
+    clear_padding(arena().gradients(), parameters_of(bucket));
     add_in_place(values.slice(), came.slice());
   } else {
     values.copy_from(came);

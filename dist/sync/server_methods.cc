@@ -35,6 +35,9 @@ Legs make_legs(const ServerMethod& m, const ServerOptions& o, const std::string&
                std::uint64_t seed) {
   const bool slim = m.kind == ServerMethod::Kind::slim, truncates = o.truncate_weights > 0;
   const compress::CodecTraits traits = compress::traits_of(codec);
+  require<UsageError>(!slim || !traits.remembers, "--sync slimdp sends a choice of parameters, of which one bit says too "
+                      "little (--codec ", codec, "): take qsgd:8:512");
+  feedback |= traits.remembers;
   require<UsageError>(!slim || !feedback, "--sync slimdp gathers nothing that was not sent (--codec-feedback): leave it "
                       "out");
   Legs legs{.up = compress::make_codec(codec), .seed = seed};
