@@ -70,6 +70,54 @@ TEST(PsSync, ACodecThatLosesNothingChangesNoBit) {
       }
 }
 
+TEST(PsSync, AServerLimitsTheLengthOfTheWholeGradientWhoeverHoldsIt) {
+  constexpr int kSteps = 4;
+  constexpr double kLimit = 20;
+  for (int N : {2, 3}) {
+    ParameterArena arena(some_parameters());
+    const Plan plan = make_plan(arena.parameters(), plan_options(10'000, 0), N);
+    Momentum update;
+    int clipped = 0;
+    for (int step = 1; step <= kSteps; ++step) {
+      double squares = 0;
+      for (const Bucket& b : plan.buckets) {
+        double of_bucket = 0;
+        for (int i = b.first; i < b.first + b.count; ++i) {
+          const Parameter& p = *arena.parameters()[static_cast<std::size_t>(i)];
+          const auto n = static_cast<std::size_t>(p.info.elements);
+          std::vector<float> part(n);
+          float* const sum = p.grad().data<float>();
+          for (int r = 0; r < N; ++r) {
+            make_gradient(p.info, r, step, p.value().data<float>(), part.data());
+            for (std::size_t k = 0; k < n; ++k) sum[k] = r == 0 ? part[k] : sum[k] + part[k];
+          }
+          of_bucket += raw::sum_of_squares(p.grad());
+        }
+        squares += of_bucket;
+      }
+      const double factor = clip_factor(kLimit, squares / N / N);
+      clipped += factor < 1;
+      for (const auto& p : arena.parameters())
+        update(*p, p->all_rows(), {.step = step, .lr = lr_of(step), .gradient_scale = 1.0 / N * factor});
+    }
+    EXPECT_GT(clipped, 0);
+    for (int K : {0, 1, 2, 11})
+      for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward}) {
+        Setting setting = setting_of(N, K, "ps", {});
+        setting.overlap = overlap;
+        setting.plan = plan_options(10'000, 0);
+        setting.clip_norm = kLimit;
+        for (const auto& v : run(setting, kSteps).values)
+          EXPECT_TRUE(same_bits(v, arena.values().to_vector())) << N << " " << K << " " << to_string(overlap);
+        setting.sync = "layerdrop";
+        setting.rules.layers.drop_ratio = 0.9;
+        setting.rules.layers.threshold_every = 1;
+        const Result result = run(setting, kSteps);  // many layers stay at home: nobody waits for what does not come
+        for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, result.values[0]));
+      }
+  }
+}
+
 /// A dense server with codecs in one thread: what workers see, and what the server goes on with.
 struct CodecOracle {
   CodecOracle(const Setting& setting, int steps) {

@@ -90,6 +90,8 @@ const std::vector<Case> kCases = {
     {"1-bit SGD", mixed, [](TrainerOptions& o) { o.plan.codec = "onebit", o.lr = 0.03; }},
     {"1-bit SGD by servers among the workers", mixed,
      [](TrainerOptions& o) { o.sync = "ps", o.plan.codec = "onebit", o.lr = 0.03; }},
+    {"servers that limit the length of the gradient", mixed,
+     [](TrainerOptions& o) { o.sync = "ps", o.clip = Clip::parse("norm:0.5"), o.optimizer.momentum = 0.9; }, 2},
     {"quantised weights", mixed, [](TrainerOptions& o) { o.sync = "ps", o.plan.codec = "qsgd:8:512"; }},
     {"layer dropping, what is lost stays at home", mixed,
      [](TrainerOptions& o) {

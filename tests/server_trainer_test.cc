@@ -123,9 +123,28 @@ TEST(ServerTrainer, AnotherNumberOfServersIsAClearError) {
 
 TEST(ServerTrainer, ServersWithoutAStrategyForThemAreRefused) {
   expect_error<UsageError>([] { train(recipe_of("allreduce", 2, 1)); }, {"has no use for 1 servers"});
-  Recipe recipe = recipe_of("ps", 2, 1);
-  recipe.trainer.clip = Clip::parse("norm:1");
-  expect_error<UsageError>([&] { train(recipe); }, {"--clip"});
+  for (const bool alone : {false, true}) {
+    Recipe recipe = recipe_of(alone ? "ps" : "slimdp", alone ? 1 : 2, alone ? 0 : 1);
+    recipe.trainer.clip = Clip::parse("norm:1");
+    expect_error<UsageError>([&] { train(recipe); }, {"--clip"});
+  }
+}
+
+TEST(ServerTrainer, LimitsTheLengthOfTheGradientAsAllreduceDoes) {
+  for (const double limit : {0.5, 1e9}) {
+    const auto clipped = [&](const char* sync, int servers) {
+      Recipe recipe = recipe_of(sync, 3, servers);
+      recipe.trainer.clip = {Clip::Kind::norm, limit};
+      return train(recipe).parameters;
+    };
+    const auto ring = clipped("allreduce", 0), first = clipped("ps", 1);
+    EXPECT_LT(relative_difference(ring[0], first[0]), 1e-3);
+    for (int servers : {0, 2})
+      for (const auto& parameters : clipped("ps", servers)) EXPECT_TRUE(dist::same_bits(parameters, first[0]));
+    if (limit < 1) {
+      EXPECT_FALSE(dist::same_bits(first[0], train(recipe_of("ps", 3, 1)).parameters[0]));
+    }
+  }
 }
 
 TEST(ServerTrainer, AServerThatWasStartedOtherwiseIsNamed) {

@@ -102,6 +102,9 @@ inline Legs legs_of(const char* sync, const char* codec, bool feedback = false, 
   return make_legs(*server_method(sync), {.truncate_weights = truncate_weights}, codec, feedback, 4);
 }
 
+/// Of --clip norm.
+inline double clip_factor(double limit, double squares) { return std::min(1.0, limit / (std::sqrt(squares) + 1e-6)); }
+
 struct Setting {
   int workers = 1, servers = 1;  ///< servers 0: colocated
   std::string sync = "ps";
@@ -110,6 +113,7 @@ struct Setting {
   PlanOptions plan{};
   std::optional<LinkOptions> link{};
   Legs legs{};
+  double clip_norm = 0;  ///< limit of the length of the gradient; 0: none
   double timeout_seconds = 60;
   /// After each step's backward, on a worker.
   std::function<void(PsSync&, int rank, int step)> watch{};
@@ -191,14 +195,24 @@ inline Result run(const Setting& setting, int steps) {
                     const Bucket& b = plan.buckets[unit.bucket];
                     std::copy_n(arena.values().data<float>() + b.offset, b.elements, shard->values(unit).data());
                   }
-                  server = make_server(method, setting.rules, *shard, Momentum{},
-                                       {.workers = ranks_from(0, N), .legs = setting.legs});
+                  ParameterServer::Options options{.workers = ranks_from(0, N), .legs = setting.legs};
+                  if (setting.clip_norm > 0)
+                    options.norm = std::make_shared<JointNorm>(
+                        JointNorm::Options{.servers = K > 0 ? ranks_from(N, K) : ranks_from(0, N),
+                                           .buckets = plan.buckets.size(),
+                                           .own = shard->units().size(),
+                                           .limit = [&](double scale, double squares) {
+                                             return scale * clip_factor(setting.clip_norm, scale * scale * squares);
+                                           }});
+                  server = make_server(method, setting.rules, *shard, Momentum{}, std::move(options));
                   if (setting.prepare_server) setting.prepare_server(*server);
                 }
                 if (K > 0)
                   for (int& o : owner) o += N;
                 if (w.serves()) {
-                  Rounds rounds(w.engine, *server, w.engine.reserve_slots(static_cast<int>(plan.buckets.size())));
+                  const int buckets = static_cast<int>(plan.buckets.size());
+                  const int first_slot = w.engine.reserve_slots(buckets + 1);
+                  Rounds rounds(w.engine, *server, first_slot, first_slot + buckets);
                   ServerControl control(w.engine, N);
                   while (true) {
                     const Command command = control.next(false);

@@ -30,7 +30,10 @@ Task<> LayerDropServer::serve(Communicator& comm, const Shard::Unit& unit, StepC
     const Leg up = legs().upward(unit.bucket, context.step, 0);
     const Slice<float> sum = shard().sum(unit);
     co_await recv_sum(comm, senders, sum, up);
+    co_await limit(unit, context);
     apply(unit, context);
+  } else if (norm() != nullptr) {
+    norm()->add(context.step, unit.bucket, 0);
   }
   const Leg down{.moved = &sent()};
   const LayerHeader answer{step, static_cast<std::uint32_t>(version(unit)), senders.empty() ? 0u : 1u};

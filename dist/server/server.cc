@@ -25,11 +25,20 @@ void ParameterServer::apply(const Shard::Unit& unit, const StepContext& context)
   ++version(unit);
 }
 
+Task<> ParameterServer::limit(const Shard::Unit& unit, StepContext& context) {
+  if (!o_.norm) co_return;
+  double squares = 0;
+  for (const Parameter* p : unit.parameters) squares += raw::sum_of_squares(p->grad());
+  o_.norm->add(context.step, unit.bucket, squares);
+  context.gradient_scale = co_await o_.norm->scale(context.step, context.gradient_scale);
+}
+
 Task<> ParameterServer::serve(Communicator& comm, const Shard::Unit& unit, StepContext context) {
   begin_round(unit, context);
   const Leg up = o_.legs.upward(unit.bucket, context.step, 0);
   const Slice<float> sum = shard_.sum(unit);
   co_await recv_sum(comm, o_.workers, sum, up);
+  co_await limit(unit, context);
   apply(unit, context);
   co_await send_values(comm, unit, context);
 }

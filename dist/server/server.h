@@ -1,8 +1,10 @@
 #pragma once
 #include <atomic>
+#include <memory>
 #include <vector>
 
 #include "core/state.h"
+#include "dist/server/joint_norm.h"
 #include "dist/server/leg.h"
 #include "dist/server/shard.h"
 #include "dist/sync/strategy.h"
@@ -32,6 +34,7 @@ class ParameterServer {
   struct Options {
     std::vector<int> workers;  ///< ranks that push and pull, ascending
     Legs legs{};
+    std::shared_ptr<JointNorm> norm{};  ///< limits the length of the whole gradient; null: nothing does
   };
   /// update : from Parameter::grad() of the shard's parameters, times context.gradient_scale; called on the
   /// communication thread. The shard must outlive the server.
@@ -57,6 +60,9 @@ class ParameterServer {
   /// Handed to the network on the way down so far. Any thread.
   std::uint64_t bytes_down() const { return sent_.load(std::memory_order_relaxed); }
 
+  /// Has an operation of its own in every round. Null: there is none.
+  JointNorm* norm() const { return o_.norm.get(); }
+
   /// Values, what the workers hold if that travels as differences, and how often each bucket was updated; the optimiser
   /// is the caller's. While no round is under way.
   virtual void save(StateDict& state) const;
@@ -69,6 +75,8 @@ class ParameterServer {
   Task<> send_values(Communicator& comm, const Shard::Unit& unit, const StepContext& context);
   /// First in a round. throws CommError if this bucket has had one of this step or a later one: nothing is added twice
   void begin_round(const Shard::Unit& unit, const StepContext& context);
+  /// The sum stands in the shard: context.gradient_scale becomes what it is after clipping, once that is known.
+  Task<> limit(const Shard::Unit& unit, StepContext& context);
   /// The sum stands in the shard: one update of all the bucket holds.
   void apply(const Shard::Unit& unit, const StepContext& context);
   const std::vector<int>& workers() const { return o_.workers; }

@@ -11,11 +11,22 @@ namespace laconic::dist {
 PsSync::PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options)
     : BucketSync(arena, engine, std::move(plan), options.name, options.overlap, options.workers, options.mean),
       o_(std::move(options)),
+      norm_slot_(engine.reserve_slots(1)),
       owed_(o_.legs.keeps_losses ? arena.make_state() : Tensor()),
       up_(this->plan().buckets.size()),
       down_(this->plan().buckets.size()) {
   require<Error>(o_.server_rank.size() == this->plan().buckets.size(), o_.name, ": servers are named for ",
                  o_.server_rank.size(), " buckets of ", this->plan().buckets.size(), ".");
+}
+
+PsSync::~PsSync() {
+  if (norm_.valid()) engine().halt();
+  halt_what_is_under_way();
+}
+
+void PsSync::flush() {
+  BucketSync::flush();
+  engine().wait(std::exchange(norm_, {}));
 }
 
 void PsSync::begin_step(const StepContext& context) {
@@ -24,7 +35,13 @@ void PsSync::begin_step(const StepContext& context) {
 }
 
 void PsSync::gradient_ready(Parameter& parameter, Rows rows) {
-  if (!std::exchange(began_, true) && o_.begins && joins(context())) o_.begins(context());
+  if (!std::exchange(began_, true) && joins(context())) {
+    if (o_.begins) o_.begins(context());
+    if (o_.own != nullptr && o_.own->norm() != nullptr) {
+      engine().wait(std::exchange(norm_, {}));
+      norm_ = engine().submit(o_.own->norm()->operation(norm_slot_, context().step));
+    }
+  }
   BucketSync::gradient_ready(parameter, rows);
 }
 

@@ -33,9 +33,10 @@ class PsSync : public BucketSync {
     std::function<void()> shows{};
   };
   PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options);
-  ~PsSync() override { halt_what_is_under_way(); }
+  ~PsSync() override;
 
   void begin_step(const StepContext& context) override;
+  void flush() override;
   void gradient_ready(Parameter& parameter, Rows rows) override;
   void end_step(StepStats& stats) override;
   void show_joint_model() override;
@@ -70,6 +71,8 @@ class PsSync : public BucketSync {
   bool serves(std::size_t bucket) const { return o_.own != nullptr && server_of(bucket) == engine().rank(); }
 
   const Options o_;
+  const int norm_slot_;
+  Ticket norm_;  // this rank's part in finding the length of the gradient
   bool began_ = false;
   Tensor owed_;  // with Legs::keeps_losses: what encoding has lost, laid out like the arena
   std::vector<std::atomic<std::uint64_t>> up_, down_;  // bytes by bucket

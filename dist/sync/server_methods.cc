@@ -24,9 +24,9 @@ const ServerMethod* server_method(const std::string& sync) {
 
 void require_sensible(const ServerMethod& m, const ServerOptions& o, bool clips_norm) {
   require<UsageError>(
-      !clips_norm, "--sync ", m.name,
-      " updates layer by layer on servers, where nobody knows the length of the whole gradient (--clip): "
-      "give --clip value:X, or take --sync allreduce");
+      !clips_norm || m.kind != ServerMethod::Kind::slim, "--sync ", m.name,
+      " updates layer by layer on each worker, before the length of its whole gradient is known (--clip): "
+      "give --clip value:X, or take --sync ps");
   if (m.kind == ServerMethod::Kind::layers) compress::drop_threshold({}, o.layers.drop_ratio);  // checks it
   if (m.kind == ServerMethod::Kind::slim) compress::require_sensible(o.slim.chosen);
 }

@@ -11,12 +11,12 @@ namespace {
 /// The loop of one dedicated server.
 class ServerLoop {
  public:
-  ServerLoop(dist::Worker& worker, const TrainerOptions& options, ServerHalf& half, int first_slot)
+  ServerLoop(dist::Worker& worker, const TrainerOptions& options, ServerHalf& half, int first_slot, int buckets)
       : engine_(worker.engine),
         rank_(worker.rank),
         o_(options),
         half_(half),
-        rounds_(engine_, half.server(), first_slot),
+        rounds_(engine_, half.server(), first_slot, first_slot + buckets),
         control_(engine_, worker.size),
         figures_slot_(engine_.reserve_slots(1)) {}
   ~ServerLoop() {
@@ -120,8 +120,9 @@ void serve(dist::Worker& worker, const TrainerOptions& options) {
   const dist::Plan plan =
       dist::Plan::from_json(dist::recv_text(worker.engine, 0), parameters, "the plan of rank 0");
   ServerHalf half(options, plan, dist::infos_of(parameters), dist::servers_of(plan, worker.servers()),
-                  worker.rank - worker.size, worker.size);
-  ServerLoop loop(worker, options, half, worker.engine.reserve_slots(static_cast<int>(plan.buckets.size())));
+                  worker.rank - worker.size, worker.size, worker.servers());
+  const int buckets = static_cast<int>(plan.buckets.size());
+  ServerLoop loop(worker, options, half, worker.engine.reserve_slots(buckets + 1), buckets);  // one more for the norm
   if (options.resume.empty()) {
     for (const dist::Shard::Unit& unit : half.shard().units())
       dist::recv_floats(worker.engine, 0, half.shard().values(unit));

@@ -31,7 +31,7 @@ void Trainer::make_server_strategy(const dist::ServerMethod& method, const dist:
     }
     for (int& rank : owner) rank += N;
   } else {
-    half_ = std::make_unique<ServerHalf>(o_, plan_, dist::infos_of(arena_->parameters()), owner, worker_.rank, N);
+    half_ = std::make_unique<ServerHalf>(o_, plan_, dist::infos_of(arena_->parameters()), owner, worker_.rank, N, 0);
   }
   dist::PsSync::Options options{.mean = o_.mean,
                                 .overlap = o_.overlap,

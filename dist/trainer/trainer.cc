@@ -47,6 +47,9 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   }
   const dist::ServerMethod* const server = dist::server_method(o_.sync);
   if (server != nullptr) dist::require_sensible(*server, o_.server, o_.clip.kind == Clip::Kind::norm);
+  require<UsageError>(server == nullptr || o_.clip.kind != Clip::Kind::norm || worker_.engine.size() > 1,
+                      "a worker that is alone and its own server updates each layer before the next one's gradient is "
+                      "there (--clip): give --clip value:X, or take --sync allreduce");
   require<UsageError>(server != nullptr || worker_.servers() == 0, "--sync ", o_.sync, " has no use for ",
                       worker_.servers(), " servers (--servers): leave them out, or take --sync ps");
   set_kernel_threads(o_.threads);
