@@ -95,26 +95,14 @@ void LayerDropSync::end_step(StepStats& stats) {
   stats.select_ms = 1e3 * (select_seconds_ - std::exchange(seen_select_, select_seconds_));
 }
 
-std::vector<LedgerRow> LayerDropSync::ledger() const {
-  std::vector<LedgerRow> rows;
-  if (!rules_.accounts) return rows;
-  for (std::size_t b = layers_.size(); b-- > 0;) {  // the arena ends with what forward reaches first
-    const Layer& layer = layers_[b];
-    const auto elements = static_cast<double>(elements_in(bucket(b)));
-    const double steps = std::max<double>(1, static_cast<double>(steps_));
-    LedgerRow row{.parameter = bucket(b).name, .choice = "layers", .elements = elements_in(bucket(b))};
-    row.exchanges = steps_;
-    row.sent = elements * static_cast<double>(layer.times_sent) / steps;
-    row.bytes =
-        4 * elements * static_cast<double>(layer.times_sent) + sizeof(LayerHeader) * static_cast<double>(steps_);
-    row.bytes_down =
-        4 * elements * static_cast<double>(layer.times_received) + sizeof(LayerHeader) * static_cast<double>(steps_);
-    row.times_sent = layer.times_sent;
-    row.times_received = layer.times_received;
-    row.oldest = layer.age;
-    rows.push_back(row);
-  }
-  return rows;
+void LayerDropSync::account(std::size_t b, LedgerRow& row) const {
+  const Layer& layer = layers_[b];
+  row.choice = "layers";
+  row.exchanges = steps_;
+  row.sent *= static_cast<double>(layer.times_sent) / std::max<double>(1, static_cast<double>(steps_));
+  row.times_sent = layer.times_sent;
+  row.times_received = layer.times_received;
+  row.oldest = layer.age;
 }
 
 namespace {
@@ -124,6 +112,7 @@ constexpr std::int64_t kNumbers = 5;  // of a layer, in a checkpoint
 }  // namespace
 
 void LayerDropSync::save(StateDict& state) const {
+  PsSync::save(state);
   state.set("layerdrop/kept", accumulated_);
   std::vector<std::int64_t> numbers;
   for (const Layer& l : layers_)
@@ -139,6 +128,7 @@ void LayerDropSync::save(StateDict& state) const {
 }
 
 void LayerDropSync::load(const StateDict& state) {
+  PsSync::load(state);
   const StateDict mine = state.part("layerdrop/");
   const Tensor &kept = mine.at("kept"), &layers = mine.at("layers"), &steps = mine.at("steps");
   const auto count = static_cast<std::int64_t>(layers_.size());

@@ -30,7 +30,6 @@ class LayerDropSync final : public PsSync {
     std::int64_t threshold_every = 100;  ///< steps; 0: once
     compress::LayerNorm norm = compress::LayerNorm::mean;
     std::int64_t max_age = 0;  ///< a layer is sent at least every so many steps; 0: never for its age
-    bool accounts = false;     ///< keeps a ledger
     bool keeps_losses = false;  ///< what a codec loses of a sum stays behind, in place of Legs::keeps_losses
   };
   /// throws UsageError if the ratio is not in [0, 1)
@@ -39,7 +38,6 @@ class LayerDropSync final : public PsSync {
 
   void end_step(StepStats& stats) override;
   Work work() const override { return {.select_seconds = select_seconds_}; }
-  std::vector<LedgerRow> ledger() const override;
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
 
@@ -60,6 +58,7 @@ class LayerDropSync final : public PsSync {
   void filled(std::size_t bucket) override;
   Task<> talk(Communicator& comm, std::size_t bucket, StepContext context) override;
   void arrived(std::size_t bucket) override;
+  void account(std::size_t bucket, LedgerRow& row) const override;
   Slice<float> accumulated(std::size_t b) const { return part(accumulated_, bucket(b)); }
 
   const Rules rules_;

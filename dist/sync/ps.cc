@@ -36,6 +36,7 @@ void PsSync::begin_step(const StepContext& context) {
 
 void PsSync::gradient_ready(Parameter& parameter, Rows rows) {
   if (!std::exchange(began_, true) && joins(context())) {
+    ++exchanges_;
     if (o_.begins) o_.begins(context());
     if (o_.own != nullptr && o_.own->norm() != nullptr) {
       engine().wait(std::exchange(norm_, {}));
@@ -156,11 +157,43 @@ void PsSync::hide_joint_model() {
 
 std::optional<double> PsSync::drift() const { return drifts() ? std::optional(drift_) : std::nullopt; }
 
+std::vector<LedgerRow> PsSync::ledger() const {
+  std::vector<LedgerRow> rows;
+  for (std::size_t b = o_.accounts ? plan().buckets.size() : 0; b-- > 0;) {  // the arena ends with what forward needs
+    LedgerRow row{.parameter = bucket(b).name, .choice = "all", .elements = elements_in(bucket(b))};
+    row.served = true;
+    row.exchanges = exchanges_;
+    row.sent = static_cast<double>(row.elements);
+    row.bytes = static_cast<double>(up_[b].load());
+    row.bytes_down = static_cast<double>(down_[b].load());
+    account(b, row);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 void PsSync::save(StateDict& state) const {
+  if (o_.accounts) {
+    std::vector<std::int64_t> numbers{exchanges_};
+    for (const auto* leg : {&up_, &down_})
+      for (const auto& bytes : *leg) numbers.push_back(static_cast<std::int64_t>(bytes.load()));
+    const auto count = static_cast<std::int64_t>(numbers.size());
+    state.set("servers/ledger", Tensor::of({count}, std::span<const std::int64_t>(numbers)));
+  }
   if (owed_.defined()) state.set("codec.lost", owed_);
 }
 
 void PsSync::load(const StateDict& state) {
+  if (const Tensor* const saved = o_.accounts ? state.find("servers/ledger") : nullptr) {
+    require<DataError>(saved->dtype() == DType::i64 &&
+                           saved->elements() == static_cast<std::int64_t>(1 + up_.size() + down_.size()),
+                       "resume: the ledger of servers is damaged. Use an older checkpoint.");
+    const std::int64_t* next = saved->data<std::int64_t>();
+    exchanges_ = *next++;
+    for (auto* leg : {&up_, &down_})
+      for (auto& bytes : *leg) bytes = static_cast<std::uint64_t>(*next++);
+    for (const auto& bytes : up_) seen_up_ += bytes.load();
+  }
   if (!owed_.defined()) return;
   const Tensor& stored = state.at("codec.lost");
   require<DataError>(stored.dtype() == DType::f32 && stored.elements() == owed_.elements(), "codec.lost holds ",

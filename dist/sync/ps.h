@@ -26,6 +26,7 @@ class PsSync : public BucketSync {
     int workers = 1;                 ///< N, whose gradients are joined
     std::vector<int> server_rank{};  ///< by bucket: the rank that serves it
     ParameterServer* own = nullptr;  ///< of a worker that serves too; outlives the strategy
+    bool accounts = false;           ///< keeps a ledger
     Legs legs{};
     /// Rank 0: a step's first gradient is ready, dedicated servers may begin its round. Null: there are none.
     std::function<void(const StepContext&)> begins{};
@@ -42,6 +43,7 @@ class PsSync : public BucketSync {
   void show_joint_model() override;
   void hide_joint_model() override;
   std::optional<double> drift() const override;
+  std::vector<LedgerRow> ledger() const override;
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
 
@@ -50,6 +52,8 @@ class PsSync : public BucketSync {
   virtual bool drifts() const { return o_.legs.rounds_down; }
   /// Whether the step has a round.
   virtual bool joins(const StepContext&) const { return true; }
+  /// What else the ledger says of a bucket; bytes, name and exchanges are there.
+  virtual void account(std::size_t, LedgerRow&) const {}
   /// The worker's half of one round; on the communication thread.
   virtual Task<> talk(Communicator& comm, std::size_t bucket, StepContext context);
   void arrived(std::size_t bucket) override;
@@ -76,6 +80,7 @@ class PsSync : public BucketSync {
   bool began_ = false;
   Tensor owed_;  // with Legs::keeps_losses: what encoding has lost, laid out like the arena
   std::vector<std::atomic<std::uint64_t>> up_, down_;  // bytes by bucket
+  std::int64_t exchanges_ = 0;
   double drift_ = 0;
   std::uint64_t seen_up_ = 0, seen_down_ = 0;
 };

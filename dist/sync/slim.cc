@@ -1,6 +1,7 @@
 #include "dist/sync/slim.h"
 
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "core/raw.h"
@@ -64,11 +65,17 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   const std::vector<int> server{server_of(b)};
   const auto round = static_cast<std::uint32_t>(round_of(context));
   const Leg up = options().legs.upward(b, context.step, comm.rank(), &this->up(b)), down{.moved = &this->down(b)};
+  const auto note = [&](const compress::SlimFormat& form, Slice<const std::byte> message) {
+    if (server[0] == comm.rank()) return;
+    const compress::SlimBytes bytes = compress::bytes_of(form, message);
+    state.bytes.core += bytes.core, state.bytes.explorer += bytes.explorer, state.bytes.keys += bytes.keys;
+  };
   const compress::SlimFormat out = format(b, options().legs.up.get()), in = format(b, options().legs.down.get());
   for (bool with_keys = state.set.core_is_new();; with_keys = true) {
     compress::Bytes message;
     compress::write_slim(out, state.set, with_keys, round, slice(std::as_const(state.values)), up.key, message);
     const Slice<const std::byte> bytes = message.slice();
+    note(out, bytes);
     co_await send_bytes(comm, server, bytes, up);
     const bool wanted = co_await recv_answer(comm, server[0], down);
     require<CommError>(!wanted || !with_keys, "slimdp: the server asks for the keys of ", bucket(b).name,
@@ -91,6 +98,7 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
     require<CommError>(understood || !again, "slimdp: the server was asked for the keys of ", bucket(b).name,
                        " and did not send them.");
     co_await send_answer(comm, server[0], !understood, up);
+    note(in, room.first(came));
     if (understood) break;
   }
 }
@@ -103,6 +111,13 @@ void SlimSync::arrived(std::size_t b) {
   for (int i = here.first; i < here.first + here.count; ++i) parameter(i).value().bump_version();
 }
 
+void SlimSync::account(std::size_t b, LedgerRow& row) const {
+  const compress::SlimBytes& bytes = states_[b].bytes;
+  row.choice = "core, explorer";
+  row.sent = static_cast<double>(format(b, nullptr).count());
+  row.bytes_core = bytes.core, row.bytes_explorer = bytes.explorer, row.bytes_keys = bytes.keys;
+}
+
 void SlimSync::end_step(StepStats& stats) {
   PsSync::end_step(stats);
   stats.select_ms = 1e3 * (select_seconds_ - std::exchange(seen_select_, select_seconds_));
@@ -112,6 +127,13 @@ void SlimSync::end_step(StepStats& stats) {
 void SlimSync::save(StateDict& state) const {
   PsSync::save(state);
   state.set("slimdp/delta", delta_);
+  if (options().accounts) {
+    std::vector<std::int64_t> bytes;
+    for (const State& s : states_)
+      for (const double n : {s.bytes.core, s.bytes.explorer, s.bytes.keys}) bytes.push_back(std::llround(n));
+    state.set("slimdp/bytes",
+              Tensor::of({static_cast<std::int64_t>(bytes.size())}, std::span<const std::int64_t>(bytes)));
+  }
   for (std::size_t b = 0; b < states_.size(); ++b) {
     StateDict part;
     states_[b].set.save(part);
@@ -126,6 +148,13 @@ void SlimSync::load(const StateDict& state) {
   require<DataError>(delta.dtype() == DType::f32 && delta.shape() == delta_.shape(),
                      "resume: the state of slimdp is not of this model. Give the same options.");
   delta_.copy_from(delta);
+  if (const Tensor* const saved = options().accounts ? mine.find("bytes") : nullptr) {
+    require<DataError>(saved->dtype() == DType::i64 && saved->elements() == static_cast<std::int64_t>(3 * states_.size()),
+                       "resume: the ledger of slimdp is damaged. Use an older checkpoint.");
+    const std::int64_t* next = saved->data<std::int64_t>();
+    for (State& s : states_)
+      for (double* n : {&s.bytes.core, &s.bytes.explorer, &s.bytes.keys}) *n = static_cast<double>(*next++);
+  }
   for (State& s : states_) s.reader.forget();
   for (std::size_t b = 0; b < states_.size(); ++b)
     states_[b].set.load(mine.part(bucket(b).name + "/"), static_cast<std::size_t>(bucket(b).elements));

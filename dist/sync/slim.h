@@ -43,6 +43,7 @@ class SlimSync final : public PsSync {
     compress::SlimReader reader;  // of what the server sends
     std::vector<float> values;    // chosen
     bool exchanged = false;       // in this step
+    compress::SlimBytes bytes;    // over the network, both ways
   };
   bool drifts() const override { return true; }
   bool joins(const StepContext& context) const override { return context.step % rules_.local_steps == 0; }
@@ -52,6 +53,7 @@ class SlimSync final : public PsSync {
   void filled(std::size_t bucket) override;
   Task<> talk(Communicator& comm, std::size_t bucket, StepContext context) override;
   void arrived(std::size_t bucket) override;
+  void account(std::size_t bucket, LedgerRow& row) const override;
   compress::SlimFormat format(std::size_t b, const compress::Codec* codec) const {
     return {.rules = rules_.chosen, .n = static_cast<std::size_t>(bucket(b).elements), .codec = codec};
   }

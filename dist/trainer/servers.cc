@@ -38,6 +38,7 @@ void Trainer::make_server_strategy(const dist::ServerMethod& method, const dist:
                                 .workers = N,
                                 .server_rank = owner,
                                 .own = half_ ? &half_->server() : nullptr,
+                                .accounts = o_.ledger_every > 0,
                                 .legs = dist::make_legs(method, o_.server, plan_.codec, o_.codec_feedback, o_.seed),
                                 .begins = {},
                                 .shows = {}};
@@ -48,10 +49,8 @@ void Trainer::make_server_strategy(const dist::ServerMethod& method, const dist:
           {.kind = dist::Command::Kind::step, .step = context.step, .lr = context.lr, .scale = context.gradient_scale});
     };
   }
-  dist::ServerOptions rules = o_.server;
-  rules.layers.accounts = o_.ledger_every > 0;
   server_rank_ = owner;
-  strategy_ = dist::make_server_sync(method, rules, *arena_, worker_.engine, plan_, update, std::move(options));
+  strategy_ = dist::make_server_sync(method, o_.server, *arena_, worker_.engine, plan_, update, std::move(options));
   if (dedicated > 0) control_ = std::make_unique<dist::ServerControl>(worker_.engine, N);
 }
 
