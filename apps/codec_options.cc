@@ -1,9 +1,10 @@
 #include "apps/option_family.h"
+#include "compress/codec_traits.h"
 
 namespace laconic {
 namespace {
 
-constexpr const char* kGroup = "Codecs (--sync allreduce)";
+constexpr const char* kGroup = "Codecs (--sync allreduce, ps, layerdrop, slimdp)";
 /// What INCEPTIONN's network card knows packets to be compressed by (its section VI-B).
 constexpr int kCodecTypeOfService = 0x28;
 
@@ -22,12 +23,14 @@ int type_of_service(const std::string& text, const std::string& option) {
 void add_options(OptionAdder& add, TrainOptions& o) {
   add.group(kGroup);
   add.value("--codec", "NAME",
-            "what sums pass through on every hop: none, fp16, bf16,\n"
+            "what sums pass through on every hop, or what goes up to\nservers and comes down: none, fp16, bf16,\n"
             "trunc:BITS (that are cut off), inceptionn:2^E (the error\n"
             "bound), inceptionn-published:2^E, qsgd:BITS:BUCKET,\n"
-            "terngrad, snappy, lz4, identity [none]",
+            "terngrad, onebit (1-bit SGD, with feedback), snappy, lz4,\nidentity [none]",
             [&o](const std::string& text, const std::string&) { dist::set_codec(o.plan, text); });
   add.flag("--codec-feedback", o.codec_feedback, "what encoding loses is added when it encodes again");
+  add.whole_number<int>("--truncate-weights", "BITS", o.server.truncate_weights, 0,
+                        "low bits that parameters lose between servers and\nworkers, 1 to 31; 0: none");
   add.value(
       "--tos", "none|BYTE", "IP type of service of the packets between MPI processes\n[none; with --codec 0x28]",
       [&o](const std::string& text, const std::string& option) { o.type_of_service = type_of_service(text, option); });
@@ -35,13 +38,23 @@ void add_options(OptionAdder& add, TrainOptions& o) {
 
 void settle(const CLI::App&, TrainOptions& o) {
   const bool codec = o.plan.codec != "none";
-  if (codec && o.sync != "allreduce")
+  const dist::ServerMethod* server = dist::server_method(o.sync);
+  if (codec && o.sync != "allreduce" && server == nullptr)
     refuse("--sync " + o.sync + " adds up nothing that could pass through it", "--codec",
            "leave it out, or take --sync allreduce");
-  if (codec && dist::allreduce_text(o.plan) == "mpi")
+  if (o.server.truncate_weights > 0 && server == nullptr)
+    refuse("--sync " + o.sync + " sends no weights", "--truncate-weights", "leave it out, or take --sync ps");
+  const bool remembers = compress::traits_of(o.plan.codec).remembers;
+  if (remembers && server == nullptr && dist::allreduce_text(o.plan) == "doubling")
+    refuse("with doubling several ranks must come to the same bytes, and " + o.plan.codec +
+               " adds what each has lost by itself",
+           "--codec", "take --allreduce ring");
+  o.codec_feedback |= remembers;
+  if (codec && server == nullptr && dist::allreduce_text(o.plan) == "mpi")
     refuse("MPI's own allreduce adds floats, and knows no codec", "--codec", "leave it out, or take --allreduce ring");
   if (o.codec_feedback && !codec && o.plan_file.empty() && !o.resume)
     refuse("without a codec nothing is lost", "--codec-feedback", "add --codec, or leave it out");
+  if (server != nullptr) dist::make_legs(*server, o.server, o.plan.codec, o.codec_feedback, o.seed);  // checks them
   if (!o.type_of_service && codec) o.type_of_service = kCodecTypeOfService;
   if (o.type_of_service == -1) o.type_of_service.reset();
 }

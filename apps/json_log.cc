@@ -63,8 +63,13 @@ Json array(const std::vector<dist::LedgerRow>& rows) {
                 {"energy_held", rounded(r.energy_held)},
                 {"union_density", rounded(r.union_density)},
                 {"oldest", r.oldest}};
+    if (r.served) row["bytes_down"] = rounded(r.bytes_down);
+    if (r.served && r.choice == "core, explorer") {
+      row["bytes_core"] = rounded(r.bytes_core);
+      row["bytes_explorer"] = rounded(r.bytes_explorer);
+      row["bytes_keys"] = rounded(r.bytes_keys);
+    }
     if (r.choice == "layers") {
-      row["bytes_down"] = rounded(r.bytes_down);
       row["times_sent"] = r.times_sent;
       row["times_received"] = r.times_received;
     }

@@ -21,12 +21,32 @@ std::string layer_table(const std::vector<dist::LedgerRow>& rows, std::size_t wi
   return text + "sent, came: steps in which rank 0 sent the layer, and got it back; age: steps since it was sent\n";
 }
 
+/// Of all that goes to servers, or of a choice of it.
+std::string server_table(const std::vector<dist::LedgerRow>& rows, std::size_t width) {
+  const bool chosen = rows.front().choice != "all";
+  std::string text = fmt::format("{:<{}}  {:>11} {:>9} {:>10} {:>10}", "parameter", width, "elements", "exchanges", "up",
+                                 "down");
+  if (chosen) text += fmt::format(" {:>10} {:>10} {:>10}", "core", "explorer", "keys");
+  text += "\n";
+  for (const auto& r : rows) {
+    text += fmt::format("{:<{}}  {:>11} {:>9} {:>10} {:>10}", r.parameter, width, r.elements, r.exchanges,
+                        human_bytes(r.bytes), human_bytes(r.bytes_down));
+    if (chosen)
+      text += fmt::format(" {:>10} {:>10} {:>10}", human_bytes(r.bytes_core), human_bytes(r.bytes_explorer),
+                          human_bytes(r.bytes_keys));
+    text += "\n";
+  }
+  return text + (chosen ? "up, down: bytes between rank 0 and servers; core, explorer, keys: of both together\n"
+                        : "up, down: bytes between rank 0 and servers\n");
+}
+
 }  // namespace
 
 std::string ledger_table(const std::vector<dist::LedgerRow>& rows) {
   std::size_t width = 9;
   for (const auto& r : rows) width = std::max(width, r.parameter.size());
   if (!rows.empty() && rows.front().choice == "layers") return layer_table(rows, width);
+  if (!rows.empty() && rows.front().served) return server_table(rows, width);
   std::string text = fmt::format("{:<{}}  {:<15} {:>11} {:>10} {:>10} {:>9} {:>9} {:>8} {:>7}\n", "parameter", width,
                                  "choice", "elements", "sent", "bytes", "energy %", "held %", "union %", "oldest");
   for (const auto& r : rows) {

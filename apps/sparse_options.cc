@@ -29,7 +29,7 @@ void refuse_strangers(const CLI::App& app, const std::string& sync) {
   }
   if (given("--qrgc-feedback") && given("--no-qrgc-feedback"))
     refuse("the two contradict each other", "--qrgc-feedback and --no-qrgc-feedback", "leave one of them out");
-  if (sync != "layerdrop") check("--ledger", advice + "redsync", [](const Method&) { return true; });
+  if (dist::server_method(sync) == nullptr) check("--ledger", advice + "redsync", [](const Method&) { return true; });
   check("--no-mask", advice + "redsync", [](const Method& m) { return m.corrects; });
   check("--warmup", advice + "redsync", [](const Method&) { return true; });
   check("--index-coding", advice + "redsync", has_indices);

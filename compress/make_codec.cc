@@ -8,6 +8,7 @@
 #include "compress/identity.h"
 #include "compress/inceptionn_halves.h"
 #include "compress/lossless.h"
+#include "compress/onebit.h"
 #include "compress/stochastic.h"
 #include "compress/truncation.h"
 
@@ -39,6 +40,7 @@ const std::vector<std::string>& codec_names() {
                                               "inceptionn-published:2^E",
                                               "qsgd:BITS:BUCKET",
                                               "terngrad",
+                                              "onebit",
                                               "snappy",
                                               "lz4"};
   return names;
@@ -60,6 +62,7 @@ std::unique_ptr<const Codec> make_codec(const std::string& text, const std::stri
   if (name == "fp16") return plain([] { return std::make_unique<Half>(Half::Format::fp16); });
   if (name == "bf16") return plain([] { return std::make_unique<Half>(Half::Format::bf16); });
   if (name == "terngrad") return plain([] { return std::make_unique<Stochastic>(Stochastic::terngrad()); });
+  if (name == "onebit") return plain([] { return std::make_unique<OneBit>(); });
   if (name == "snappy") return plain([] { return std::make_unique<Lossless>(Lossless::Library::snappy); });
   if (name == "lz4") return plain([] { return std::make_unique<Lossless>(Lossless::Library::lz4); });
   if (name == "trunc") {

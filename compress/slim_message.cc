@@ -1,5 +1,6 @@
 #include "compress/slim_message.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -55,6 +56,18 @@ void write_slim(const SlimFormat& format, const SlimSet& set, bool with_keys, st
     format.codec->encode(values, key, message);
   else
     append(message, values.data(), values.size_bytes());
+}
+
+SlimBytes bytes_of(const SlimFormat& format, Slice<const std::byte> message) {
+  Header header;
+  require<DataError>(message.size() >= sizeof header, "a Slim-DP message of ", message.size(), " bytes has no header.");
+  std::memcpy(&header, message.data(), sizeof header);
+  const auto core = static_cast<double>(core_elements(format.rules, format.n)),
+             explorer = static_cast<double>(explorer_elements(format.rules, format.n));
+  const double keys = sizeof(std::uint32_t) * (((header.what & kCoreKeys) != 0 ? core : 0) +
+                                               ((header.what & kExplorerKeys) != 0 ? explorer : 0));
+  const double values = static_cast<double>(message.size() - sizeof header) - keys, all = std::max(1.0, core + explorer);
+  return {.core = values * core / all, .explorer = values * explorer / all, .keys = keys};
 }
 
 bool SlimReader::read(const SlimFormat& format, Slice<const std::byte> message, const SlimKey& key) {

@@ -30,6 +30,12 @@ struct SlimFormat {
 void write_slim(const SlimFormat& format, const SlimSet& set, bool with_keys, std::uint32_t round,
                 Slice<const float> values, const Key& key, Bytes& message);
 
+/// Where the bytes of a message go; the rest is its header.   throws DataError if it has none
+struct SlimBytes {
+  double core = 0, explorer = 0, keys = 0;
+};
+SlimBytes bytes_of(const SlimFormat& format, Slice<const std::byte> message);
+
 /// What one sender sends, round after round: remembers its core.
 class SlimReader {
  public:

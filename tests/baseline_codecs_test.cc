@@ -23,7 +23,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numer
 std::vector<std::string> all_codecs() {
   std::vector<std::string> names{
       "identity", "fp16",       "bf16",     "trunc:16", "trunc:22",         "trunc:24",
-      "trunc:5",  "qsgd:8:512", "qsgd:4:7", "terngrad", "inceptionn:2^-10", "inceptionn-published:2^-10"};
+      "trunc:5",  "qsgd:8:512", "qsgd:4:7", "terngrad", "onebit", "inceptionn:2^-10", "inceptionn-published:2^-10"};
 #ifdef LACONIC_SNAPPY
   names.push_back("snappy");
 #endif
@@ -40,6 +40,40 @@ std::vector<float> through(const std::string& name, const std::vector<float>& x,
   std::vector<float> y(x.size(), 7.0f);
   codec->decode(payload.slice(), slice(y));
   return y;
+}
+
+TEST(OneBit, ABucketIsTwoMeansAndABitAValue) {
+  const std::vector<float> x{1, -2, 3, 0, -4, -0.0f, 2, 0, -6, 4};
+  Bytes payload;
+  make_codec("onebit")->encode(slice(x), {}, payload);
+  const unsigned char bytes[] = {0x6E, 0xDB, 0xB6, 0x3F, 0, 0, 0x80, 0xC0, 0x12, 0x01};  // 10/7, -4; places 1, 4, 8
+  ASSERT_EQ(payload.size(), sizeof bytes);
+  EXPECT_EQ(std::memcmp(payload.data(), bytes, sizeof bytes), 0);
+  const std::vector<float> y = through("onebit", x);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i], x[i] < 0 ? -4.0f : 10.0f / 7) << i;
+}
+
+TEST(OneBit, KeepsTheSumOfEveryBucketAndTakes1_125BitsAValue) {
+  const std::vector<float> x = values_of(3, 5120), y = through("onebit", x);
+  EXPECT_EQ(make_codec("onebit")->max_bytes(5120), 5120 * 9 / 8 / 8);
+  for (std::size_t b = 0; b < x.size(); b += 512) {
+    double before = 0, after = 0, scale = 0;
+    for (std::size_t i = b; i < b + 512; ++i)
+      before += double{x[i]}, after += double{y[i]}, scale += std::abs(double{x[i]});
+    EXPECT_NEAR(before, after, 1e-5 * scale);
+  }
+}
+
+TEST(OneBit, FedBackItLosesNothing) {
+  std::vector<double> made(1000), sent(1000);
+  std::vector<float> owed(1000);
+  for (int step = 0; step < 200; ++step) {
+    const std::vector<float> gradient = values_of(static_cast<unsigned>(step) + 1, 1000);
+    for (std::size_t i = 0; i < 1000; ++i) owed[i] += gradient[i], made[i] += double{gradient[i]};
+    const std::vector<float> y = through("onebit", owed);
+    for (std::size_t i = 0; i < 1000; ++i) owed[i] -= y[i], sent[i] += double{y[i]};
+  }
+  for (std::size_t i = 0; i < 1000; ++i) EXPECT_NEAR(made[i], sent[i] + double{owed[i]}, 1e-3 * (1 + std::abs(made[i])));
 }
 
 TEST(Codecs, KeepTheirPromisesOnLengths) {

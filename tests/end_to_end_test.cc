@@ -266,10 +266,13 @@ TEST(EndToEnd, APlanThatADryRunWroteIsUsed) {
 TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
   TempFolder dir;
   const std::string common = " --data synthetic:60,20 --batch 5 --steps 8 --threads 1 --audit --quiet --momentum 0.9";
+  int turn = 0;
   for (const std::string sync :
-       {"ps", "layerdrop --drop-ratio 0.5 --threshold-every 3 --ledger", "slimdp --core-every 3"}) {
+       {"ps", "layerdrop --drop-ratio 0.5 --threshold-every 3 --ledger", "slimdp --core-every 3",
+        "ps --codec qsgd:8:512", "ps --codec onebit", "layerdrop --drop-ratio 0.5 --threshold-every 3 --codec terngrad --codec-feedback"}) {
+    const std::string number = std::to_string(turn++);
     const auto trained = [&](const std::string& command, const std::string& name) {
-      const std::string to = dir.path() + "/" + name + sync.substr(0, 2);
+      const std::string to = dir.path() + "/" + name + number;
       const Result r = run(command + common + " --sync " + sync + " --save " + to + " --log " + to + ".jsonl");
       EXPECT_EQ(r.exit_code, 0) << command << sync << ": " << r.err;
       return std::pair(text_of(to + "/weights.safetensors"), losses_in(to + ".jsonl"));
@@ -287,7 +290,7 @@ TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
   const std::string servers = " --data synthetic:60,20 --batch 5 --workers 2 --sync ps --servers 2";
   EXPECT_TRUE(has(run("mnist --dry-run" + servers).out, "bytes sent per worker and step"));
   EXPECT_EQ(
-      run("mnist --eval-only --quiet --init " + dir.path() + "/threadsps/weights.safetensors" + servers).exit_code, 0);
+      run("mnist --eval-only --quiet --init " + dir.path() + "/threads0/weights.safetensors" + servers).exit_code, 0);
   if (mpirun_is_there())
     expect_sentence(run("laconic launch -n 2 mnist --sync ps --servers 2 --data synthetic:60,20"), 2, {"--servers"});
 }

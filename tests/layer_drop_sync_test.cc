@@ -19,6 +19,8 @@ struct Oracle {
     std::vector<std::vector<float>> accumulated(N, std::vector<float>(static_cast<std::size_t>(arena.size())));
     std::vector<std::vector<std::int64_t>> age(N, std::vector<std::int64_t>(layers));
     std::vector<double> threshold(N, -1);
+    const Legs& legs = setting.legs;
+    values = arena.values().to_vector();  // as workers see them
     std::int64_t found_at = 0;
     Momentum update;
     for (int step = 1; step <= steps; ++step) {
@@ -33,12 +35,12 @@ struct Oracle {
           for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
             const Parameter& p = *arena.parameters()[static_cast<std::size_t>(i)];
             std::vector<float> g(static_cast<std::size_t>(p.info.elements));
-            make_gradient(p.info, static_cast<int>(r), step, p.value().data<float>(), g.data());
+            make_gradient(p.info, static_cast<int>(r), step, values.data() + p.info.offset, g.data());
             for (std::size_t k = 0; k < g.size(); ++k)
               accumulated[r][static_cast<std::size_t>(p.info.offset) + k] += g[k];
             sizes[r][b].elements += p.info.elements;
           }
-          const Slice<const float> mine = slice(std::as_const(accumulated[r])).sub(from, n);
+          const Slice<float> mine = slice(accumulated[r]).sub(from, n);
           total = compress::accumulate_layer(mine, {}, rules.norm);
           const double value = compress::layer_value(total, sizes[r][b].elements, rules.norm);
           sizes[r][b].value = value;
@@ -46,9 +48,9 @@ struct Oracle {
           if (value < threshold[r] && !(rules.max_age > 0 && age[r][b] >= rules.max_age)) continue;
           age[r][b] = 0;
           ++sent;
-          for (std::size_t k = 0; k < n; ++k) sum[k] = any ? sum[k] + mine[k] : mine[k];
+          const std::vector<float> came = push(legs, b, step, static_cast<int>(r), mine, legs.keeps_losses);
+          for (std::size_t k = 0; k < n; ++k) sum[k] = any ? sum[k] + came[k] : came[k];
           any = true;
-          std::fill_n(accumulated[r].begin() + static_cast<std::ptrdiff_t>(from), n, 0.0f);
           bytes_up += 4 * n;
         }
         bytes_up += N * sizeof(LayerHeader);
@@ -59,7 +61,9 @@ struct Oracle {
           Parameter& p = *arena.parameters()[static_cast<std::size_t>(i)];
           update(p, p.all_rows(), {.step = step, .lr = lr_of(step), .gradient_scale = 1.0 / setting.workers});
         }
+        pull(legs, b, step, arena.values().slice().sub(from, n), slice(values).sub(from, n));
       }
+      clear_padding_of(values, arena);
       const bool due = found_at == 0 || lr_of(step) != lr_of(static_cast<int>(found_at)) ||
                        (rules.threshold_every > 0 && step - found_at >= rules.threshold_every);
       if (due) {
@@ -68,10 +72,10 @@ struct Oracle {
       }
       kept.push_back(accumulated);
     }
-    values = arena.values().to_vector();
+    joint = arena.values().to_vector();
     buckets = plan.buckets;
   }
-  std::vector<float> values;
+  std::vector<float> values, joint;
   std::vector<std::vector<std::vector<float>>> kept;  // by step, worker
   std::vector<Bucket> buckets;
   std::size_t sent = 0;
@@ -128,11 +132,46 @@ TEST(LayerDropSync, DoesWhatTheSettledTextSays) {
     const Result result = run(setting, kSteps);
     EXPECT_EQ(wrong, 0);
     for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, oracle.values));
+    for (const auto& v : result.joint) EXPECT_TRUE(same_bits(v, oracle.joint));
     if (K > 0) {
       EXPECT_EQ(result.up, oracle.bytes_up);
       EXPECT_EQ(result.down, oracle.bytes_down);
     }
   }
+}
+
+TEST(LayerDropSync, ThroughACodecItIsStillOneThreadsAndWithARatioOfZeroTheDenseServers) {
+  for (const char* codec : {"qsgd:8:512", "terngrad", "inceptionn:2^-8", "onebit"})
+    for (const bool feedback : {false, true})
+      for (int K : {0, 1, 2}) {
+        SCOPED_TRACE(concat(codec, ", feedback ", feedback, ", ", K, " servers"));
+        const Legs legs = legs_of("layerdrop", codec, feedback);
+        Setting setting = setting_of(3, K, "layerdrop", legs), dense = setting_of(3, K, "ps", legs);
+        setting.rules.layers = rules(0.7);
+        setting.overlap = K == 1 ? Overlap::none : Overlap::forward;
+        const Oracle oracle(setting, 7);
+        std::atomic<int> wrong{0};
+        setting.watch = [&](PsSync& sync, int rank, int step) {  // what is lost is kept, bit for bit
+          sync.flush();
+          const auto& kept = oracle.kept[static_cast<std::size_t>(step - 1)][static_cast<std::size_t>(rank)];
+          for (std::size_t b = 0; b < oracle.buckets.size(); ++b) {
+            const Slice<const float> mine = dynamic_cast<LayerDropSync&>(sync).kept(b);
+            for (std::size_t i = 0; i < static_cast<std::size_t>(oracle.buckets[b].elements); ++i)
+              if ((mine.empty() ? 0.0f : mine[i]) != kept[static_cast<std::size_t>(oracle.buckets[b].offset) + i])
+                ++wrong;
+          }
+        };
+        const Result result = run(setting, 7);
+        EXPECT_EQ(wrong, 0);
+        for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, oracle.values));
+        for (const auto& v : result.joint) EXPECT_TRUE(same_bits(v, oracle.joint));
+
+        dense.plan.fusion = PlanOptions::Fusion::module;
+        dense.plan.chunk_bytes = 0;
+        setting.rules.layers.drop_ratio = 0;
+        setting.watch = {};
+        EXPECT_TRUE(same_bits(run(dense, 4).values[0], run(setting, 4).values[0]));
+      }
 }
 
 TEST(LayerDropSync, ADroppedLayerCostsTwelveBytesEachWay) {

@@ -344,6 +344,28 @@ TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
                  "the file of options could not be read (--config): check the path");
 }
 
+TEST(Options, CodecsOnTheWayToServersAndBack) {
+  const TrainOptions o = parse({"--sync", "ps", "--codec", "inceptionn:2^-10", "--truncate-weights", "16"});
+  EXPECT_EQ(o.plan.codec, "inceptionn:2^-10");
+  EXPECT_EQ(o.server.truncate_weights, 16);
+  EXPECT_EQ(o.type_of_service, 0x28);
+  EXPECT_TRUE(parse({"--sync", "layerdrop", "--codec", "terngrad", "--codec-feedback"}).codec_feedback);
+  EXPECT_EQ(parse({"--sync", "slimdp", "--codec", "qsgd:8:512"}).plan.codec, "qsgd:8:512");
+  expect_refused({"--sync", "slimdp", "--codec", "qsgd:8:512", "--codec-feedback"},
+                 "--sync slimdp gathers nothing that was not sent (--codec-feedback): leave it out");
+  EXPECT_TRUE(parse({"--codec", "onebit"}).codec_feedback);
+  expect_refused({"--codec", "onebit", "--allreduce", "doubling"},
+                 "with doubling several ranks must come to the same bytes, and onebit adds what each has lost by itself "
+                 "(--codec): take --allreduce ring");
+  expect_refused({"--sync", "slimdp", "--codec", "onebit"},
+                 "--sync slimdp sends a choice of parameters, of which one bit says too little (--codec onebit): take "
+                 "qsgd:8:512");
+  expect_refused({"--truncate-weights", "16"},
+                 "--sync allreduce sends no weights (--truncate-weights): leave it out, or take --sync ps");
+  expect_refused({"--sync", "ps", "--truncate-weights", "32"},
+                 "a float cannot lose 32 of its 32 bits (trunc): cut off 1 to 31, as trunc:16");
+}
+
 TEST(Options, OfStrategiesThatSendLittleAreRead) {
   const TrainOptions o = parse({"--sync", "redsync", "--density", "0.01", "--selector", "search", "--qrgc",
                                 "--no-qrgc-feedback", "--no-mask", "--warmup", "ramp:3", "--index-coding", "delta",

@@ -1,6 +1,5 @@
 #include "dist/sync/ps.h"
 
-#include "compress/identity.h"
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
 #include "tests/server_world.h"
@@ -62,11 +61,173 @@ TEST(PsSync, AnEmulatedLinkChangesNoBit) {
 }
 
 TEST(PsSync, ACodecThatLosesNothingChangesNoBit) {
-  const compress::Identity identity;
   const std::vector<float> expected = oracle(3, 2);
-  for (int K : {0, 1})
-    for (const auto& v : run({.workers = 3, .servers = K, .legs = {.up = &identity, .down = &identity}}, 2).values)
-      EXPECT_TRUE(same_bits(v, expected));
+  for (const char* codec : {"identity", "snappy"})
+    for (const bool feedback : {false, true})
+      for (int K : {0, 1}) {
+        const Result result = run(setting_of(3, K, "ps", legs_of("ps", codec, feedback)), 2);
+        for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, expected)) << codec << " " << K;
+        EXPECT_EQ(result.drift, 0);
+      }
+}
+
+TEST(PsSync, AServerLimitsTheLengthOfTheWholeGradientWhoeverHoldsIt) {
+  constexpr int kSteps = 4;
+  constexpr double kLimit = 20;
+  for (int N : {2, 3}) {
+    ParameterArena arena(some_parameters());
+    const Plan plan = make_plan(arena.parameters(), plan_options(10'000, 0), N);
+    Momentum update;
+    int clipped = 0;
+    for (int step = 1; step <= kSteps; ++step) {
+      double squares = 0;
+      for (const Bucket& b : plan.buckets) {
+        double of_bucket = 0;
+        for (int i = b.first; i < b.first + b.count; ++i) {
+          const Parameter& p = *arena.parameters()[static_cast<std::size_t>(i)];
+          const auto n = static_cast<std::size_t>(p.info.elements);
+          std::vector<float> part(n);
+          float* const sum = p.grad().data<float>();
+          for (int r = 0; r < N; ++r) {
+            make_gradient(p.info, r, step, p.value().data<float>(), part.data());
+            for (std::size_t k = 0; k < n; ++k) sum[k] = r == 0 ? part[k] : sum[k] + part[k];
+          }
+          of_bucket += raw::sum_of_squares(p.grad());
+        }
+        squares += of_bucket;
+      }
+      const double factor = clip_factor(kLimit, squares / N / N);
+      clipped += factor < 1;
+      for (const auto& p : arena.parameters())
+        update(*p, p->all_rows(), {.step = step, .lr = lr_of(step), .gradient_scale = 1.0 / N * factor});
+    }
+    EXPECT_GT(clipped, 0);
+    for (int K : {0, 1, 2, 11})
+      for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward}) {
+        Setting setting = setting_of(N, K, "ps", {});
+        setting.overlap = overlap;
+        setting.plan = plan_options(10'000, 0);
+        setting.clip_norm = kLimit;
+        for (const auto& v : run(setting, kSteps).values)
+          EXPECT_TRUE(same_bits(v, arena.values().to_vector())) << N << " " << K << " " << to_string(overlap);
+        setting.sync = "layerdrop";
+        setting.rules.layers.drop_ratio = 0.9;
+        setting.rules.layers.threshold_every = 1;
+        const Result result = run(setting, kSteps);  // many layers stay at home: nobody waits for what does not come
+        for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, result.values[0]));
+      }
+  }
+}
+
+/// A dense server with codecs in one thread: what workers see, and what the server goes on with.
+struct CodecOracle {
+  CodecOracle(const Setting& setting, int steps) {
+    ParameterArena arena(some_parameters());
+    const Plan plan = make_plan(arena.parameters(), setting.plan, setting.workers);
+    const auto size = static_cast<std::size_t>(arena.size());
+    seen = arena.values().to_vector();
+    owed.assign(static_cast<std::size_t>(setting.workers), std::vector<float>(size));
+    sent.assign(size, 0.0);
+    made.assign(size, 0.0);
+    Momentum update;
+    for (int step = 1; step <= steps; ++step) {
+      const std::vector<float> before = seen;
+      for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
+        const auto from = static_cast<std::size_t>(plan.buckets[b].offset);
+        const auto n = static_cast<std::size_t>(plan.buckets[b].elements);
+        std::vector<float> sum;
+        for (int r = 0; r < setting.workers; ++r) {
+          std::vector<float> gradient(size), &mine = owed[static_cast<std::size_t>(r)];
+          for (const auto& p : arena.parameters())
+            make_gradient(p->info, r, step, before.data() + p->info.offset, gradient.data() + p->info.offset);
+          for (std::size_t i = from; i < from + n; ++i) mine[i] += gradient[i], made[i] += double{gradient[i]};
+          const std::vector<float> came =
+              push(setting.legs, b, step, r, slice(mine).sub(from, n), setting.legs.keeps_losses);
+          for (std::size_t i = 0; i < n; ++i) sent[from + i] += double{came[i]};
+          if (r == 0) sum = came;
+          for (std::size_t i = 0; r > 0 && i < n; ++i) sum[i] += came[i];
+        }
+        std::copy(sum.begin(), sum.end(), arena.gradients().data<float>() + from);
+        for (int i = plan.buckets[b].first; i < plan.buckets[b].first + plan.buckets[b].count; ++i) {
+          Parameter& p = *arena.parameters()[static_cast<std::size_t>(i)];
+          update(p, rows_of(plan.buckets[b], p),
+                 {.step = step, .lr = lr_of(step), .gradient_scale = 1.0 / setting.workers});
+        }
+        pull(setting.legs, b, step, arena.values().slice().sub(from, n), slice(seen).sub(from, n));
+      }
+      clear_padding_of(seen, arena);
+    }
+    values = arena.values().to_vector();
+  }
+  std::vector<float> values, seen;
+  std::vector<std::vector<float>> owed;
+  std::vector<double> sent, made;
+};
+
+struct CodecCase {
+  const char* codec;
+  bool feedback = false;
+  int truncate_weights = 0;
+};
+const CodecCase kCodecCases[] = {{"qsgd:8:512"},        {"qsgd:4:100", true}, {"terngrad"},         {"terngrad", true},
+                                 {"fp16"},              {"bf16", true},       {"inceptionn:2^-10"}, {"inceptionn:2^-6", true},
+                                 {"trunc:22", true},    {"none", false, 16},  {"trunc:16", true, 12},
+                                 {"onebit"}};
+
+TEST(PsSync, ThroughACodecAllWorkersSeeTheSameBitsWhichAreThoseOfOneThread) {
+  int turn = 0;
+  for (const CodecCase& c : kCodecCases)
+    for (int N : {1, 3})
+      for (int K : {0, 1, 2}) {
+        const Overlap overlap = ++turn % 2 == 0 ? Overlap::none : Overlap::forward;
+        SCOPED_TRACE(concat(c.codec, ", feedback ", c.feedback, ", ", N, " workers, ", K, " servers"));
+        Setting setting = setting_of(N, K, "ps", legs_of("ps", c.codec, c.feedback, c.truncate_weights));
+        setting.overlap = overlap;
+        setting.plan = plan_options(10'000, turn % 3 == 0 ? 300'000 : 0);
+        const CodecOracle oracle(setting, 5);
+        const Result result = run(setting, 5);
+        for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, oracle.seen));
+        for (const auto& v : result.joint) EXPECT_TRUE(same_bits(v, oracle.values));
+        EXPECT_EQ(result.drift > 0, setting.legs.rounds_down);
+        EXPECT_LT(result.drift, 0.5);
+      }
+}
+
+TEST(PsSync, WithFeedbackWhatWasSentAndWhatIsOwedIsWhatWasMade) {
+  for (const char* codec : {"onebit", "terngrad", "qsgd:2:64", "inceptionn:2^-3", "trunc:24"}) {
+    const CodecOracle oracle(setting_of(3, 1, "ps", legs_of("ps", codec, true)), 6);
+    double scale = 0, owed = 0;
+    for (const double m : oracle.made) scale = std::max(scale, std::abs(m));
+    for (std::size_t i = 0; i < oracle.made.size(); ++i) {
+      double total = oracle.sent[i];
+      for (const auto& mine : oracle.owed) total += double{mine[i]}, owed = std::max(owed, std::abs(double{mine[i]}));
+      ASSERT_NEAR(total, oracle.made[i], 1e-5 * scale) << codec << " " << i;
+    }
+    EXPECT_GT(owed, 0) << codec << ": nothing was lost, the test tests nothing";
+  }
+}
+
+TEST(PsSync, WithFeedbackTheWorkersComeBackToTheServersValues) {
+  const Legs legs = legs_of("ps", "qsgd:3:64", true);
+  std::vector<float> fresh(1000), seen(1000);
+  for (std::size_t i = 0; i < fresh.size(); ++i) fresh[i] = std::sin(static_cast<float>(i));
+  for (int step = 1; step <= 30; ++step) pull(legs, 0, step, slice(std::as_const(fresh)), slice(seen));
+  for (std::size_t i = 0; i < fresh.size(); ++i) EXPECT_NEAR(seen[i], fresh[i], 1e-4);
+}
+
+TEST(Legs, WeightsTravelThroughWhatTheyBear) {
+  EXPECT_TRUE(legs_of("ps", "qsgd:8:512").down && legs_of("layerdrop", "fp16").down && legs_of("slimdp", "bf16").down);
+  for (const char* codec : {"none", "inceptionn:2^-10", "inceptionn-published:2^-8", "trunc:16", "terngrad"}) {
+    EXPECT_FALSE(legs_of("ps", codec).down) << codec;
+    EXPECT_TRUE(legs_of("ps", codec, false, 16).down && legs_of("ps", codec, false, 16).rounds_down) << codec;
+  }
+  EXPECT_TRUE(legs_of("ps", "terngrad", true).differences);
+  EXPECT_TRUE(legs_of("ps", "onebit").differences && legs_of("ps", "onebit").keeps_losses);
+  expect_error<UsageError>([] { legs_of("slimdp", "onebit"); }, {"slimdp", "--codec onebit"});
+  EXPECT_FALSE(legs_of("ps", "fp16", true, 16).differences) << "truncated weights are weights";
+  EXPECT_FALSE(legs_of("ps", "snappy", true).keeps_losses);
+  expect_error<UsageError>([] { legs_of("slimdp", "qsgd:8:512", true); }, {"slimdp", "--codec-feedback"});
+  expect_error<UsageError>([] { legs_of("ps", "none", false, 32); }, {"32 bits"});
 }
 
 TEST(PsSync, CountsEachLegAndNotWhatStaysOnARank) {
@@ -129,7 +290,7 @@ TEST(ServersOf, EveryBucketHasOneAndTheyAreLoadedAlike) {
     const auto [low, high] = std::minmax_element(load.begin(), load.end());
     EXPECT_LE(*high - *low, largest);
     std::size_t units = 0;
-    for (int k = 0; k < K; ++k) units += Shard(plan, infos_of(arena), owner, k).units().size();
+    for (int k = 0; k < K; ++k) units += Shard(plan, infos_of(arena.parameters()), owner, k).units().size();
     EXPECT_EQ(units, plan.buckets.size());
   }
   EXPECT_THROW(servers_of(plan, 0), UsageError);
@@ -137,7 +298,7 @@ TEST(ServersOf, EveryBucketHasOneAndTheyAreLoadedAlike) {
 
 TEST(Shard, DescriptionsOfParametersSurviveTheWire) {
   const ParameterArena arena(some_parameters());
-  const auto back = parameters_from_json(to_json(infos_of(arena)));
+  const auto back = parameters_from_json(to_json(infos_of(arena.parameters())));
   ASSERT_EQ(back.size(), arena.parameters().size());
   for (std::size_t i = 0; i < back.size(); ++i) {
     const ParameterInfo &a = arena.parameters()[i]->info, &b = back[i]->info;

@@ -80,6 +80,30 @@ const std::vector<Case> kCases = {
        o.sync = "layerdrop", o.accumulate = 2;
        o.server.layers.drop_ratio = 0.8, o.server.layers.threshold_every = 2;
      }},
+    {"a server, both ways in few bits, with feedback", mixed,
+     [](TrainerOptions& o) {
+       o.sync = "ps", o.optimizer.momentum = 0.9, o.lr = 0.02;
+       o.plan.codec = "qsgd:4:100", o.codec_feedback = true;
+     },
+     1},
+    {"1-bit SGD", mixed, [](TrainerOptions& o) { o.plan.codec = "onebit", o.lr = 0.03; }},
+    {"1-bit SGD by servers among the workers", mixed,
+     [](TrainerOptions& o) { o.sync = "ps", o.plan.codec = "onebit", o.lr = 0.03; }},
+    {"servers that limit the length of the gradient", mixed,
+     [](TrainerOptions& o) { o.sync = "ps", o.clip = Clip::parse("norm:0.5"), o.optimizer.momentum = 0.9; }, 2},
+    {"quantised weights", mixed, [](TrainerOptions& o) { o.sync = "ps", o.plan.codec = "qsgd:8:512"; }},
+    {"layer dropping, what is lost stays at home", mixed,
+     [](TrainerOptions& o) {
+       o.sync = "layerdrop", o.plan.codec = "terngrad", o.codec_feedback = true, o.lr = 0.02;
+       o.server.layers = {.drop_ratio = 0.5, .threshold_every = 3};
+     },
+     2},
+    {"slim-dp, quantised", mixed,
+     [](TrainerOptions& o) {
+       o.sync = "slimdp", o.plan.codec = "qsgd:8:512", o.lr = 0.02;
+       o.server.slim = {.chosen = {.alpha = 0.3, .explore = 0.1, .core_every = 3}};
+     },
+     1},
     {"slim-dp, momentum, every other step", mixed,
      [](TrainerOptions& o) {
        o.sync = "slimdp", o.optimizer.momentum = 0.9, o.lr = 0.02;
@@ -165,7 +189,8 @@ TEST(Resume, GoesOnAsIfNothingHadHappened) {
           EXPECT_EQ(second.buffers[r], straight.buffers[r]) << "rank " << r;
         }
         EXPECT_EQ(second.evals.back().loss, straight.evals.back().loss);
-        if (recipe.trainer.sync == "layerdrop" || recipe.trainer.sync == "slimdp") {
+        if (recipe.trainer.sync == "layerdrop" || recipe.trainer.sync == "slimdp" ||
+            recipe.trainer.plan.codec != "none") {
           EXPECT_EQ(second.summary.bytes_sent_total > 0, workers + recipe.servers > 1);
         } else if (dist::sparse_method(recipe.trainer.sync) == nullptr) {
           EXPECT_GE(second.summary.bytes_sent_total, second.summary.bytes_dense_total);

@@ -86,6 +86,37 @@ TEST(ServerTrainer, SaysWhatEachLegHasTaken) {
   for (const StepReport& step : train(recipe_of("allreduce", 2, 0)).steps) EXPECT_FALSE(step.bytes_up_sum);
 }
 
+TEST(ServerTrainer, TheLedgerSaysWhatEachParameterTook) {
+  for (const char* sync : {"ps", "layerdrop", "slimdp"})
+    for (const char* codec : {"none", "qsgd:8:512"}) {
+      Recipe recipe = recipe_of(sync, 2, 1);
+      recipe.trainer.ledger_every = 1;
+      recipe.trainer.plan.codec = codec;
+      TempFolder folder;
+      recipe.trainer.save = folder.path();
+      const Outcome outcome = train(recipe);
+      double up = 0, down = 0;
+      for (const dist::LedgerRow& row : outcome.summary.ledger) {
+        up += row.bytes, down += row.bytes_down;
+        EXPECT_TRUE(row.served);
+        EXPECT_EQ(row.exchanges, static_cast<std::int64_t>(outcome.steps.size()));
+        if (std::string(sync) != "slimdp") continue;
+        const double rest = row.bytes + row.bytes_down - row.bytes_core - row.bytes_explorer - row.bytes_keys;
+        EXPECT_NEAR(rest, 40.0 * static_cast<double>(row.exchanges), 1) << "two headers of 16 bytes, two answers of 4";
+        EXPECT_GT(row.bytes_keys, 0);
+      }
+      EXPECT_EQ(down, 0.5 * static_cast<double>(*outcome.summary.bytes_down_total)) << sync << ": one of two workers";
+      if (std::string(sync) == "ps") {
+        EXPECT_EQ(up, 0.5 * static_cast<double>(*outcome.summary.bytes_up_total));
+      }
+      recipe.trainer.resume = folder.path();  // it is finished already
+      const Outcome again = train(recipe);
+      ASSERT_EQ(again.summary.ledger.size(), outcome.summary.ledger.size());
+      EXPECT_EQ(again.summary.ledger[0].bytes, outcome.summary.ledger[0].bytes);
+      EXPECT_EQ(again.summary.ledger[0].exchanges, outcome.summary.ledger[0].exchanges);
+    }
+}
+
 TEST(ServerTrainer, SlimEvaluatesAndSavesTheServersModelAndSaysHowFarWorkersAreFromIt) {
   TempFolder folder;
   std::vector<std::vector<float>> weights;
@@ -123,9 +154,28 @@ TEST(ServerTrainer, AnotherNumberOfServersIsAClearError) {
 
 TEST(ServerTrainer, ServersWithoutAStrategyForThemAreRefused) {
   expect_error<UsageError>([] { train(recipe_of("allreduce", 2, 1)); }, {"has no use for 1 servers"});
-  Recipe recipe = recipe_of("ps", 2, 1);
-  recipe.trainer.clip = Clip::parse("norm:1");
-  expect_error<UsageError>([&] { train(recipe); }, {"--clip"});
+  for (const bool alone : {false, true}) {
+    Recipe recipe = recipe_of(alone ? "ps" : "slimdp", alone ? 1 : 2, alone ? 0 : 1);
+    recipe.trainer.clip = Clip::parse("norm:1");
+    expect_error<UsageError>([&] { train(recipe); }, {"--clip"});
+  }
+}
+
+TEST(ServerTrainer, LimitsTheLengthOfTheGradientAsAllreduceDoes) {
+  for (const double limit : {0.5, 1e9}) {
+    const auto clipped = [&](const char* sync, int servers) {
+      Recipe recipe = recipe_of(sync, 3, servers);
+      recipe.trainer.clip = {Clip::Kind::norm, limit};
+      return train(recipe).parameters;
+    };
+    const auto ring = clipped("allreduce", 0), first = clipped("ps", 1);
+    EXPECT_LT(relative_difference(ring[0], first[0]), 1e-3);
+    for (int servers : {0, 2})
+      for (const auto& parameters : clipped("ps", servers)) EXPECT_TRUE(dist::same_bits(parameters, first[0]));
+    if (limit < 1) {
+      EXPECT_FALSE(dist::same_bits(first[0], train(recipe_of("ps", 3, 1)).parameters[0]));
+    }
+  }
 }
 
 TEST(ServerTrainer, AServerThatWasStartedOtherwiseIsNamed) {

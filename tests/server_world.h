@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/raw.h"
@@ -60,6 +61,51 @@ struct Momentum {
   }
 };
 
+/// What arrives of x, piece by piece as a leg cuts it; x itself without a codec.
+inline std::vector<float> through(const compress::Codec* codec, Slice<const float> x, compress::Key key,
+                                  std::size_t piece = kPieceElements) {
+  std::vector<float> came(x.begin(), x.end());
+  for (std::size_t from = 0; codec != nullptr && from < x.size(); from += piece, ++key.hop) {
+    compress::Bytes payload;
+    codec->encode(x.sub(from, std::min(piece, x.size() - from)), key, payload);
+    codec->decode(payload.slice(), slice(came).sub(from, std::min(piece, x.size() - from)));
+  }
+  return came;
+}
+
+/// What a bucket's values become among the workers, who see so far what stands in `seen`.
+inline void pull(const Legs& legs, std::size_t bucket, std::int64_t step, Slice<const float> fresh, Slice<float> seen) {
+  std::vector<float> sent(fresh.begin(), fresh.end());
+  for (std::size_t i = 0; legs.differences && i < sent.size(); ++i) sent[i] = fresh[i] - seen[i];
+  const std::vector<float> came =
+      through(legs.down.get(), slice(std::as_const(sent)), legs.downward(bucket, step).key);
+  for (std::size_t i = 0; i < came.size(); ++i) seen[i] = legs.differences ? seen[i] + came[i] : came[i];
+}
+
+/// Padding is zero again among workers, whatever a codec has made of it.
+inline void clear_padding_of(std::vector<float>& seen, const ParameterArena& arena) {
+  const Tensor state = arena.make_state();
+  std::copy(seen.begin(), seen.end(), state.data<float>());
+  clear_padding(state, arena.parameters());
+  seen = state.to_vector();
+}
+
+/// What the server reads of a bucket's gradients, or of what was owed and is added up with them: then that is left.
+inline std::vector<float> push(const Legs& legs, std::size_t bucket, std::int64_t step, int rank, Slice<float> owed,
+                               bool keeps_losses) {
+  const std::vector<float> came = through(legs.up.get(), owed, legs.upward(bucket, step, rank).key);
+  for (std::size_t i = 0; i < came.size(); ++i) owed[i] = keeps_losses ? owed[i] - came[i] : 0.0f;
+  return came;
+}
+
+/// Both ways through this codec.
+inline Legs legs_of(const char* sync, const char* codec, bool feedback = false, int truncate_weights = 0) {
+  return make_legs(*server_method(sync), {.truncate_weights = truncate_weights}, codec, feedback, 4);
+}
+
+/// Of --clip norm.
+inline double clip_factor(double limit, double squares) { return std::min(1.0, limit / (std::sqrt(squares) + 1e-6)); }
+
 struct Setting {
   int workers = 1, servers = 1;  ///< servers 0: colocated
   std::string sync = "ps";
@@ -68,11 +114,21 @@ struct Setting {
   PlanOptions plan{};
   std::optional<LinkOptions> link{};
   Legs legs{};
+  double clip_norm = 0;  ///< limit of the length of the gradient; 0: none
   double timeout_seconds = 60;
   /// After each step's backward, on a worker.
   std::function<void(PsSync&, int rank, int step)> watch{};
   std::function<void(ParameterServer&)> prepare_server{};
 };
+
+/// Not by designated initialisers: g++ 12 then takes members for uninitialized.
+inline Setting setting_of(int workers, int servers, const char* sync, Legs legs) {
+  Setting setting;
+  setting.workers = workers, setting.servers = servers;
+  setting.sync = sync;
+  setting.legs = std::move(legs);
+  return setting;
+}
 
 struct Result {
   std::vector<std::vector<float>> values;  ///< by worker, in arena order with padding
@@ -130,19 +186,29 @@ inline Result run(const Setting& setting, int steps) {
                 std::unique_ptr<ParameterServer> server;
                 const int serves = w.serves() ? w.rank - N : K == 0 ? w.rank : -1;
                 if (serves >= 0) {
-                  shard.emplace(plan, infos_of(arena), owner, serves);
+                  shard.emplace(plan, infos_of(arena.parameters()), owner, serves);
                   for (const Shard::Unit& unit : shard->units()) {
                     const Bucket& b = plan.buckets[unit.bucket];
                     std::copy_n(arena.values().data<float>() + b.offset, b.elements, shard->values(unit).data());
                   }
-                  server = make_server(method, setting.rules, *shard, Momentum{},
-                                       {.workers = ranks_from(0, N), .legs = setting.legs});
+                  ParameterServer::Options options{.workers = ranks_from(0, N), .legs = setting.legs};
+                  if (setting.clip_norm > 0)
+                    options.norm = std::make_shared<JointNorm>(
+                        JointNorm::Options{.servers = K > 0 ? ranks_from(N, K) : ranks_from(0, N),
+                                           .buckets = plan.buckets.size(),
+                                           .own = shard->units().size(),
+                                           .limit = [&](double scale, double squares) {
+                                             return scale * clip_factor(setting.clip_norm, scale * scale * squares);
+                                           }});
+                  server = make_server(method, setting.rules, *shard, Momentum{}, std::move(options));
                   if (setting.prepare_server) setting.prepare_server(*server);
                 }
                 if (K > 0)
                   for (int& o : owner) o += N;
                 if (w.serves()) {
-                  Rounds rounds(w.engine, *server, w.engine.reserve_slots(static_cast<int>(plan.buckets.size())));
+                  const int buckets = static_cast<int>(plan.buckets.size());
+                  const int first_slot = w.engine.reserve_slots(buckets + 1);
+                  Rounds rounds(w.engine, *server, first_slot, first_slot + buckets);
                   ServerControl control(w.engine, N);
                   while (true) {
                     const Command command = control.next(false);

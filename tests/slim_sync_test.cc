@@ -6,14 +6,17 @@
 namespace laconic::dist::server_world {
 namespace {
 
-Setting slim(int N, int K, const SlimSync::Rules& rules, Overlap overlap = Overlap::forward) {
+Setting slim(int N, int K, const SlimSync::Rules& rules, Overlap overlap = Overlap::forward,
+             const char* codec = "none") {
   return {
-      .workers = N, .servers = K, .sync = "slimdp", .rules = {.slim = rules}, .overlap = overlap, .legs = {.seed = 4}};
+      .workers = N, .servers = K, .sync = "slimdp", .rules = {.slim = rules}, .overlap = overlap,
+      .legs = legs_of("slimdp", codec)};
 }
 
 /// Slim-DP in one thread: choosing is that of compress (its own tests), everything around it is written out.
 struct Oracle {
-  Oracle(int N, const SlimSync::Rules& rules, int steps) {
+  Oracle(int N, const SlimSync::Rules& rules, int steps, const char* codec = "none") {
+    const Legs legs = legs_of("slimdp", codec);
     PlanOptions options;
     ServerOptions server{.slim = rules};
     adapt(options, *server_method("slimdp"), server);
@@ -50,15 +53,26 @@ struct Oracle {
             for (const std::uint32_t key : *some) keys.push_back(from + key);
           return keys;
         };
+        const auto read = [&](const compress::Codec* codec_of_leg, const compress::Key& key,
+                              const std::vector<std::size_t>& keys, const std::vector<float>& of) {
+          std::vector<float> values;
+          for (const std::size_t k : keys) values.push_back(of[k]);
+          return through(codec_of_leg, slice(std::as_const(values)), key, values.size() + 1);
+        };
         for (std::size_t r = 0; r < static_cast<std::size_t>(N); ++r) {
-          for (const std::size_t key : chosen(r, delta[r])) {
-            joint[key] += static_cast<float>(1.0 / N) * delta[r][key];
-            if (rules.residual) delta[r][key] = 0;
+          const std::vector<std::size_t> keys = chosen(r, delta[r]);
+          const std::vector<float> came =
+              read(legs.up.get(), legs.upward(b, step, static_cast<int>(r)).key, keys, delta[r]);
+          for (std::size_t i = 0; i < keys.size(); ++i) {
+            joint[keys[i]] += static_cast<float>(1.0 / N) * came[i];
+            if (rules.residual) delta[r][keys[i]] = 0;
           }
           if (!rules.residual) std::fill_n(delta[r].begin() + static_cast<std::ptrdiff_t>(from), n, 0.0f);
         }
-        for (const std::size_t key : chosen(static_cast<std::size_t>(N), joint))
-          for (const auto& worker : workers) worker->values().data<float>()[key] = joint[key];
+        const std::vector<std::size_t> keys = chosen(static_cast<std::size_t>(N), joint);
+        const std::vector<float> came = read(legs.down.get(), legs.downward(b, step).key, keys, joint);
+        for (std::size_t i = 0; i < keys.size(); ++i)
+          for (const auto& worker : workers) worker->values().data<float>()[keys[i]] = came[i];
       }
     }
     for (const auto& worker : workers) values.push_back(worker->values().to_vector());
@@ -85,6 +99,19 @@ TEST(SlimSync, DoesWhatTheSettledTextSays) {
     for (std::size_t r = 0; r < result.values.size(); ++r)
       EXPECT_TRUE(same_bits(result.values[r], oracle.values[r])) << r;
     EXPECT_GT(result.drift, 0);
+  }
+}
+
+TEST(SlimSync, CoreAndExplorerMayPassThroughACodec) {
+  const SlimSync::Rules rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}};
+  for (const char* codec : {"qsgd:8:512", "inceptionn:2^-10", "bf16"}) {
+    const Oracle oracle(3, rules, 5, codec);
+    for (int K : {0, 1, 2}) {
+      const Result result = run(slim(3, K, rules, K == 0 ? Overlap::none : Overlap::forward, codec), 5);
+      for (const auto& joint : result.joint) EXPECT_TRUE(same_bits(joint, oracle.joint)) << codec;
+      for (std::size_t r = 0; r < result.values.size(); ++r)
+        EXPECT_TRUE(same_bits(result.values[r], oracle.values[r])) << codec;
+    }
   }
 }
 

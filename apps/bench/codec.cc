@@ -97,7 +97,7 @@ std::vector<std::unique_ptr<Line>> lines() {
   add("inceptionn:2^-10, AVX2, one payload", one, Isa::avx2);
   add("inceptionn:2^-10, no vectors", compress::make_codec("inceptionn:2^-10"), Isa::portable);
   for (const char* name :
-       {"fp16", "bf16", "trunc:16", "trunc:22", "trunc:24", "qsgd:8:512", "terngrad", "snappy", "lz4"})
+       {"fp16", "bf16", "trunc:16", "trunc:22", "trunc:24", "qsgd:8:512", "terngrad", "onebit", "snappy", "lz4"})
     named(name);
 #ifdef LACONIC_ZSTD
   add("zstd -1", std::make_shared<Zstd>());

@@ -1,5 +1,7 @@
 #include "dist/server/control.h"
 
+#include <numeric>
+
 #include "dist/collective/reduce.h"
 #include "dist/server/leg.h"
 
@@ -9,15 +11,10 @@ namespace {
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 30;
 
 Task<> send_command(Communicator& comm, Command command, int first, int end) {
+  std::vector<int> servers(static_cast<std::size_t>(end - first));
+  std::iota(servers.begin(), servers.end(), first);
   const Slice<const std::byte> bytes = Slice<const Command>(&command, 1).bytes();
-  try {
-    std::vector<Transfer> sending;
-    for (int r = first; r < end; ++r) sending.push_back(comm.send(r, bytes));
-    for (const Transfer& transfer : sending) co_await transfer;
-  } catch (...) {
-    comm.cancel();  // the command lives in this frame
-    throw;
-  }
+  co_await send_bytes(comm, servers, bytes, Leg{});
 }
 
 }  // namespace

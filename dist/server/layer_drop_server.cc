@@ -1,7 +1,5 @@
 #include "dist/server/layer_drop_server.h"
 
-#include "dist/collective/reduce.h"
-
 namespace laconic::dist {
 
 Task<> LayerDropServer::serve(Communicator& comm, const Shard::Unit& unit, StepContext context) {
@@ -32,14 +30,15 @@ Task<> LayerDropServer::serve(Communicator& comm, const Shard::Unit& unit, StepC
     const Leg up = legs().upward(unit.bucket, context.step, 0);
     const Slice<float> sum = shard().sum(unit);
     co_await recv_sum(comm, senders, sum, up);
+    co_await limit(unit, context);
     apply(unit, context);
+  } else if (norm() != nullptr) {
+    norm()->add(context.step, unit.bucket, 0);
   }
-  const Leg down = legs().downward(unit.bucket, context.step, &sent());
+  const Leg down{.moved = &sent()};
   const LayerHeader answer{step, static_cast<std::uint32_t>(version(unit)), senders.empty() ? 0u : 1u};
   for (const int r : workers()) co_await send_header(comm, r, answer, down);
-  if (senders.empty()) co_return;
-  const Slice<const float> fresh = shard().values(unit);
-  co_await send_floats(comm, workers(), fresh, down);
+  if (!senders.empty()) co_await send_values(comm, unit, context);
 }
 
 }  // namespace laconic::dist

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "dist/collective/reduce.h"
+#include "core/dispatch.h"
 
 namespace laconic::dist {
 namespace {
@@ -43,6 +43,7 @@ Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<cons
       key.hop += static_cast<std::uint32_t>(i);
       leg.codec->encode(piece(x, i), key, payload);
       parts[i] = payload.slice().sub(begin, payload.size() - begin);
+      if (!leg.decoded.empty()) leg.codec->decode(parts[i], piece(leg.decoded, i));
     }
     comm.count_buffer(static_cast<std::ptrdiff_t>(payload.size()));
   }
@@ -50,7 +51,7 @@ Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<cons
     std::vector<Transfer> sending;
     for (std::size_t i = 0; i < count; ++i)
       for (const int to : ranks) {
-        if (leg.sent != nullptr && to != comm.rank()) *leg.sent += parts[i].size();
+        if (leg.moved != nullptr && to != comm.rank()) *leg.moved += parts[i].size();
         sending.push_back(comm.send(to, parts[i]));
       }
     for (const Transfer& transfer : sending) co_await transfer;
@@ -61,11 +62,27 @@ Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<cons
   comm.count_buffer(-static_cast<std::ptrdiff_t>(payload.size()));
 }
 
+double leg_bytes(const compress::Codec* codec, std::size_t elements) {
+  if (codec == nullptr) return static_cast<double>(elements) * sizeof(float);
+  const std::size_t rest = elements % kPieceElements;
+  return static_cast<double>(elements / kPieceElements) * codec->expected_bytes(kPieceElements) +
+         (rest > 0 ? codec->expected_bytes(rest) : 0);
+}
+
+void settle_account(Slice<float> owed, Slice<const float> sent) {
+  on_device(owed.device(), [&] {
+    for (std::size_t i = 0; i < owed.size(); ++i) {
+      const float left = owed[i] - sent[i];
+      owed[i] = left - left == 0.0f ? left : 0.0f;
+    }
+  });
+}
+
 Task<> send_bytes(Communicator& comm, const std::vector<int>& ranks, Slice<const std::byte> bytes, Leg leg) {
   try {
     std::vector<Transfer> sending;
     for (const int to : ranks) {
-      if (leg.sent != nullptr && to != comm.rank()) *leg.sent += bytes.size();
+      if (leg.moved != nullptr && to != comm.rank()) *leg.moved += bytes.size();
       sending.push_back(comm.send(to, bytes));
     }
     for (const Transfer& transfer : sending) co_await transfer;
@@ -101,6 +118,7 @@ Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> 
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const Transfer transfer = coming[r];
       const std::size_t came = co_await transfer;
+      if (leg.moved != nullptr && ranks[r] != comm.rank()) *leg.moved += came;
       require<CommError>(leg.codec != nullptr || came == here.size_bytes(), "server: rank ", comm.rank(), " expected ",
                          here.size_bytes(), " bytes from rank ", ranks[r], " but ", came,
                          " came. Do all ranks run the same model and options?");

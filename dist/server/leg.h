@@ -1,10 +1,11 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "compress/codec.h"
-#include "dist/communicator.h"
+#include "dist/collective/reduce.h"
 
 namespace laconic::dist {
 
@@ -14,23 +15,32 @@ namespace laconic::dist {
 struct Leg {
   const compress::Codec* codec = nullptr;  ///< null: plain floats. Outlives the operation
   compress::Key key{};                     ///< seed, step, operation, rank; its hop counts pieces
-  /// Grows by what is handed to the network; what stays on this rank does not count. Null: nobody counts.
-  std::atomic<std::uint64_t>* sent = nullptr;
+  /// Grows by the bytes that pass between this rank and others; what stays on it does not count. Null: nobody counts.
+  std::atomic<std::uint64_t>* moved = nullptr;
+  /// With a codec: becomes what the receivers of what is sent will read. May be where that lies. Empty: not needed.
+  Slice<float> decoded{};
 };
 inline constexpr std::size_t kPieceElements = 64 << 10;
 
-/// Both ways of all buckets.
+/// Both ways of all buckets; equal on all ranks. The server's own values are never rounded: what passes through a codec
+/// on the way down are copies.
 struct Legs {
-  const compress::Codec* up = nullptr;    ///< of gradients; null: plain floats
-  const compress::Codec* down = nullptr;  ///< of parameters
+  std::shared_ptr<const compress::Codec> up{};    ///< of gradients; null: plain floats
+  std::shared_ptr<const compress::Codec> down{};  ///< of parameters
+  /// Error feedback on the way up: what a worker's encoding loses it adds to what it sends next.
+  bool keeps_losses = false;
+  /// And on the way down: in place of parameters their distance from what the workers hold travels, so that what was
+  /// lost is in the next one.
+  bool differences = false;
+  bool rounds_down = false;  ///< workers hold other values than the servers
   std::uint64_t seed = 0;
 
   /// The keys name worker, bucket and step, never the server: which rank serves changes no bit.
-  Leg upward(std::size_t bucket, std::int64_t step, int worker, std::atomic<std::uint64_t>* sent = nullptr) const {
-    return {up, key(bucket, step, 0, static_cast<std::uint32_t>(worker)), sent};
+  Leg upward(std::size_t bucket, std::int64_t step, int worker, std::atomic<std::uint64_t>* moved = nullptr) const {
+    return {up.get(), key(bucket, step, 0, static_cast<std::uint32_t>(worker)), moved};
   }
-  Leg downward(std::size_t bucket, std::int64_t step, std::atomic<std::uint64_t>* sent = nullptr) const {
-    return {down, key(bucket, step, 1u << 31, 0), sent};
+  Leg downward(std::size_t bucket, std::int64_t step, std::atomic<std::uint64_t>* moved = nullptr) const {
+    return {down.get(), key(bucket, step, 1u << 31, 0), moved};
   }
 
  private:
@@ -51,20 +61,35 @@ Task<> recv_floats(Communicator& comm, int from, Slice<float> x, Leg leg);
 ///   throws   CommError if something else comes
 Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> x, Leg leg);
 
+/// About what x, so many elements, is on a leg.
+double leg_bytes(const compress::Codec* codec, std::size_t elements);
+
+/// What is owed once `sent` was: owed -= sent. What is no number owes nothing: it would stay.
+void settle_account(Slice<float> owed, Slice<const float> sent);
+
 /// Bytes as they are to each of these ranks.
 Task<> send_bytes(Communicator& comm, const std::vector<int>& ranks, Slice<const std::byte> bytes, Leg leg);
 
 /// A few bytes ahead of a leg whose length varies: as bytes, little-endian, no padding.
 template <class Header>
 Task<> send_header(Communicator& comm, int to, Header header, Leg leg) {
+  const std::vector<int> one{to};
   const Slice<const std::byte> bytes = Slice<const Header>(&header, 1).bytes();
-  if (leg.sent != nullptr && to != comm.rank()) *leg.sent += bytes.size();
+  co_await send_bytes(comm, one, bytes, leg);
+}
+/// throws CommError if something else comes
+template <class Header>
+Task<Header> recv_header(Communicator& comm, int from, Leg leg) {
+  Header header{};
+  const Slice<std::byte> room = Slice<Header>(&header, 1).bytes();
   try {
-    co_await comm.send(to, bytes);
+    co_await recv_exactly(comm, from, room);
   } catch (...) {
-    comm.cancel();
+    comm.cancel();  // the header lives in this frame
     throw;
   }
+  if (leg.moved != nullptr && from != comm.rank()) *leg.moved += sizeof header;
+  co_return header;
 }
 
 }  // namespace laconic::dist

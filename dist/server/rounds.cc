@@ -17,6 +17,8 @@ void Rounds::submit(const std::string& what, const std::function<Task<>(Communic
 void Rounds::begin(const StepContext& context) {
   submit("serving ",
          [this, context](Communicator& comm, const Shard::Unit& unit) { return server_.serve(comm, unit, context); });
+  if (JointNorm* norm = server_.norm())
+    tickets_.push_back(engine_.submit(norm->operation(norm_slot_, context.step)));
 }
 
 void Rounds::show() {

@@ -12,9 +12,10 @@ namespace laconic::dist {
 /// to its engine, in the slots that they use.
 class Rounds {
  public:
-  /// first_slot : of the bucket 0, as the workers' strategy has reserved them. Engine and server outlive this.
-  Rounds(Engine& engine, ParameterServer& server, int first_slot)
-      : engine_(engine), server_(server), first_slot_(first_slot) {}
+  /// first_slot : of the bucket 0, norm_slot : of the server's JointNorm, as the workers' strategy has reserved them.
+  /// Engine and server outlive this.
+  Rounds(Engine& engine, ParameterServer& server, int first_slot, int norm_slot)
+      : engine_(engine), server_(server), first_slot_(first_slot), norm_slot_(norm_slot) {}
   ~Rounds();  ///< halts the engine if an exception passes while rounds are under way
   Rounds(const Rounds&) = delete;
   Rounds& operator=(const Rounds&) = delete;
@@ -31,7 +32,7 @@ class Rounds {
 
   Engine& engine_;
   ParameterServer& server_;
-  const int first_slot_;
+  const int first_slot_, norm_slot_;
   std::vector<Ticket> tickets_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/raw.h"
+
 namespace laconic::dist {
 
 std::int64_t& ParameterServer::version(const Shard::Unit& unit) {
@@ -14,6 +16,8 @@ void ParameterServer::begin_round(const Shard::Unit& unit, const StepContext& co
                      " after one in step ", last,
                      " would add gradients twice. Resume all ranks from the same checkpoint.");
   last = context.step;
+  if (o_.legs.differences && version(unit) == 0)  // nothing was updated yet: the workers hold what is held here
+    held(unit).copy_from(shard_.arena().values().range(unit.offset, unit.elements));
 }
 
 void ParameterServer::apply(const Shard::Unit& unit, const StepContext& context) {
@@ -21,15 +25,37 @@ void ParameterServer::apply(const Shard::Unit& unit, const StepContext& context)
   ++version(unit);
 }
 
+Task<> ParameterServer::limit(const Shard::Unit& unit, StepContext& context) {
+  if (!o_.norm) co_return;
+  double squares = 0;
+  for (const Parameter* p : unit.parameters) squares += raw::sum_of_squares(p->grad());
+  o_.norm->add(context.step, unit.bucket, squares);
+  context.gradient_scale = co_await o_.norm->scale(context.step, context.gradient_scale);
+}
+
 Task<> ParameterServer::serve(Communicator& comm, const Shard::Unit& unit, StepContext context) {
   begin_round(unit, context);
   const Leg up = o_.legs.upward(unit.bucket, context.step, 0);
   const Slice<float> sum = shard_.sum(unit);
   co_await recv_sum(comm, o_.workers, sum, up);
+  co_await limit(unit, context);
   apply(unit, context);
-  const Leg down = o_.legs.downward(unit.bucket, context.step, &sent_);
-  const Slice<const float> fresh = shard_.values(unit);
+  co_await send_values(comm, unit, context);
+}
+
+Task<> ParameterServer::send_values(Communicator& comm, const Shard::Unit& unit, const StepContext& context) {
+  Leg down = o_.legs.downward(unit.bucket, context.step, &sent_);
+  Slice<const float> fresh = shard_.values(unit);
+  if (o_.legs.differences) {
+    const Tensor change = shard_.arena().gradients().range(unit.offset, unit.elements);  // the sum has been used
+    change.copy_from(shard_.arena().values().range(unit.offset, unit.elements));
+    raw::axpy(change, -1.0f, held(unit));
+    fresh = down.decoded = change.slice();
+  }
   co_await send_floats(comm, o_.workers, fresh, down);
+  if (!o_.legs.differences) co_return;
+  clear_padding(shard_.arena().gradients(), shard_.parameters(unit));
+  add_in_place(held(unit).slice(), down.decoded);
 }
 
 Task<> ParameterServer::show(Communicator& comm, const Shard::Unit& unit) {
@@ -39,7 +65,10 @@ Task<> ParameterServer::show(Communicator& comm, const Shard::Unit& unit) {
 
 void ParameterServer::save(StateDict& state) const {
   for (const Shard::Unit& unit : shard_.units())
-    for (const Parameter* p : unit.parameters) state.set("values/" + p->info.name, p->value());
+    for (const Parameter* p : unit.parameters) {
+      state.set("values/" + p->info.name, p->value());
+      if (held_.defined()) state.set("held/" + p->info.name, held_.range(p->info.offset, p->info.elements));
+    }
   const auto count = static_cast<std::int64_t>(versions_.size());
   state.set("versions", Tensor::of({count}, std::span<const std::int64_t>(versions_)));
   state.set("steps", Tensor::of({count}, std::span<const std::int64_t>(steps_)));
@@ -60,7 +89,14 @@ void ParameterServer::load(const StateDict& state) {
   counts("versions", versions_);
   counts("steps", steps_);
   for (const Shard::Unit& unit : shard_.units())
-    for (Parameter* p : unit.parameters) p->value().copy_from(values.at(p->info.name));
+    for (Parameter* p : unit.parameters) {
+      p->value().copy_from(values.at(p->info.name));
+      if (!held_.defined()) continue;
+      const Tensor& theirs = state.at("held/" + p->info.name);
+      require<DataError>(theirs.dtype() == DType::f32 && theirs.elements() == p->info.elements,
+                         "resume: what workers hold of ", p->info.name, " is damaged. Use an older checkpoint.");
+      held_.range(p->info.offset, p->info.elements).copy_from(theirs);
+    }
 }
 
 }  // namespace laconic::dist

@@ -1,8 +1,10 @@
 #pragma once
 #include <atomic>
+#include <memory>
 #include <vector>
 
 #include "core/state.h"
+#include "dist/server/joint_norm.h"
 #include "dist/server/leg.h"
 #include "dist/server/shard.h"
 #include "dist/sync/strategy.h"
@@ -21,6 +23,9 @@ namespace laconic::dist {
 ///       before its next forward ◀──────── down ───────  new values, the same bytes to all
 ///     value = what came
 ///
+/// Through a codec on the way down the workers hold what it makes of the server's values, all the same; the server goes
+/// on with its own. With Legs::differences it remembers what they hold, and sends how far its values are from that.
+///
 /// All of a round runs on the communication thread: where the server is a worker too, its compute thread trains
 /// meanwhile, and nobody but this thread touches the shard while rounds are under way. A dedicated server is told by
 /// rank 0 when a round begins (control.h); a colocated one learns it from its own strategy.
@@ -29,6 +34,7 @@ class ParameterServer {
   struct Options {
     std::vector<int> workers;  ///< ranks that push and pull, ascending
     Legs legs{};
+    std::shared_ptr<JointNorm> norm{};  ///< limits the length of the whole gradient; null: nothing does
   };
   /// update : from Parameter::grad() of the shard's parameters, times context.gradient_scale; called on the
   /// communication thread. The shard must outlive the server.
@@ -36,6 +42,7 @@ class ParameterServer {
       : shard_(shard),
         update_(std::move(update)),
         o_(std::move(options)),
+        held_(o_.legs.differences ? shard.arena().make_state() : Tensor()),
         versions_(shard.units().size()),
         steps_(shard.units().size()) {}
   virtual ~ParameterServer() = default;
@@ -53,15 +60,23 @@ class ParameterServer {
   /// Handed to the network on the way down so far. Any thread.
   std::uint64_t bytes_down() const { return sent_.load(std::memory_order_relaxed); }
 
-  /// Values, and how often each bucket was updated; the optimiser is the caller's. While no round is under way.
+  /// Has an operation of its own in every round. Null: there is none.
+  JointNorm* norm() const { return o_.norm.get(); }
+
+  /// Values, what the workers hold if that travels as differences, and how often each bucket was updated; the optimiser
+  /// is the caller's. While no round is under way.
   virtual void save(StateDict& state) const;
   /// throws DataError if these are not of this shard
   virtual void load(const StateDict& state);
 
  protected:
   std::int64_t& version(const Shard::Unit& unit);
+  /// The bucket's new values to these workers: the end of its round.
+  Task<> send_values(Communicator& comm, const Shard::Unit& unit, const StepContext& context);
   /// First in a round. throws CommError if this bucket has had one of this step or a later one: nothing is added twice
   void begin_round(const Shard::Unit& unit, const StepContext& context);
+  /// The sum stands in the shard: context.gradient_scale becomes what it is after clipping, once that is known.
+  Task<> limit(const Shard::Unit& unit, StepContext& context);
   /// The sum stands in the shard: one update of all the bucket holds.
   void apply(const Shard::Unit& unit, const StepContext& context);
   const std::vector<int>& workers() const { return o_.workers; }
@@ -69,9 +84,12 @@ class ParameterServer {
   std::atomic<std::uint64_t>& sent() { return sent_; }
 
  private:
+  Tensor held(const Shard::Unit& unit) const { return held_.range(unit.offset, unit.elements); }
+
   Shard& shard_;
   Update update_;
   const Options o_;
+  Tensor held_;                         // by the workers, laid out like the shard; with Legs::differences
   std::vector<std::int64_t> versions_;  // by unit: updates so far
   std::vector<std::int64_t> steps_;     // by unit: of the last round
   std::atomic<std::uint64_t> sent_{0};

@@ -56,9 +56,9 @@ const Shard::Unit* Shard::unit_of(std::size_t bucket) const {
   return it != units_.end() && it->bucket == bucket ? &*it : nullptr;
 }
 
-std::vector<ParameterInfo> infos_of(const ParameterArena& arena) {
+std::vector<ParameterInfo> infos_of(const std::vector<std::shared_ptr<Parameter>>& parameters) {
   std::vector<ParameterInfo> all;
-  for (const auto& p : arena.parameters()) all.push_back(p->info);
+  for (const auto& p : parameters) all.push_back(p->info);
   return all;
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/parameter.h"
+#include "dist/padding.h"
 #include "dist/plan.h"
 
 namespace laconic::dist {
@@ -28,6 +30,10 @@ class Shard {
   };
   const std::vector<Unit>& units() const { return units_; }  ///< ascending by bucket
   const Unit* unit_of(std::size_t bucket) const;             ///< null: another server has it
+  std::span<const std::shared_ptr<Parameter>> parameters(const Unit& unit) const {  ///< as they lie in the arena
+    return std::span(arena_->parameters())
+        .subspan(static_cast<std::size_t>(unit.parameters.front()->info.index), unit.parameters.size());
+  }
 
   const ParameterArena& arena() const { return *arena_; }
   Slice<float> values(const Unit& unit) const { return part(arena_->values(), unit); }
@@ -41,8 +47,8 @@ class Shard {
   std::unique_ptr<ParameterArena> arena_;
 };
 
-/// Descriptions of an arena's parameters, in arena order.
-std::vector<ParameterInfo> infos_of(const ParameterArena& arena);
+/// What is known of these parameters, in their order.
+std::vector<ParameterInfo> infos_of(const std::vector<std::shared_ptr<Parameter>>& parameters);
 
 /// As text for a server that has no model: [{"name": …, "shape": […], "role": …, "output": …}, …] in arena order.
 std::string to_json(const std::vector<ParameterInfo>& all);

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "dist/collective/reduce.h"
-
 namespace laconic::dist {
 
 Task<> send_answer(Communicator& comm, int to, bool wants_keys, Leg leg) {
@@ -11,15 +9,8 @@ Task<> send_answer(Communicator& comm, int to, bool wants_keys, Leg leg) {
   co_await send_header(comm, to, answer, leg);
 }
 
-Task<bool> recv_answer(Communicator& comm, int from) {
-  std::uint32_t answer = 0;
-  const Slice<std::byte> room = Slice<std::uint32_t>(&answer, 1).bytes();
-  try {
-    co_await recv_exactly(comm, from, room);
-  } catch (...) {
-    comm.cancel();  // the answer lives in this frame
-    throw;
-  }
+Task<bool> recv_answer(Communicator& comm, int from, Leg leg) {
+  const auto answer = co_await recv_header<std::uint32_t>(comm, from, leg);
   require<CommError>(answer <= 1, "slimdp: rank ", from, " answers ", answer, ". Do all ranks run the same program?");
   co_return answer == 1;
 }
@@ -37,7 +28,7 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
   Layer& layer = layers_[static_cast<std::size_t>(&unit - shard().units().data())];
   const auto round = static_cast<std::uint64_t>(context.step / local_steps_ - 1);
   const auto id = static_cast<std::uint32_t>(unit.bucket);
-  const compress::SlimFormat format{.rules = rules_, .n = static_cast<std::size_t>(unit.elements), .codec = legs().up};
+  const compress::SlimFormat format{.rules = rules_, .n = static_cast<std::size_t>(unit.elements), .codec = legs().up.get()};
   const std::size_t room = format.max_bytes(), N = workers().size();
   const Leg down = legs().downward(unit.bucket, context.step, &sent());
   const Slice<float> w = shard().values(unit);
@@ -74,7 +65,7 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
   for (const auto* keys : {&layer.set.core(), &layer.set.explorer()})
     for (const std::uint32_t key : *keys) values.push_back(w[key]);
   compress::SlimFormat out = format;
-  out.codec = legs().down;
+  out.codec = legs().down.get();
   const auto pack = [&](bool with_keys, compress::Bytes& message) {
     compress::write_slim(out, layer.set, with_keys, static_cast<std::uint32_t>(round), slice(std::as_const(values)),
                          down.key, message);
@@ -85,13 +76,13 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
   const Slice<const std::byte> bytes = message.slice();
   co_await send_bytes(comm, workers(), bytes, down);
   for (const int r : workers()) {
-    const bool wants = co_await recv_answer(comm, r);
+    const bool wants = co_await recv_answer(comm, r, Leg{});
     if (!wants) continue;
     if (with_keys.size() == 0) pack(true, with_keys);
     const std::vector<int> one{r};
     const Slice<const std::byte> again = with_keys.slice();
     co_await send_bytes(comm, one, again, down);
-    const bool still = co_await recv_answer(comm, r);
+    const bool still = co_await recv_answer(comm, r, Leg{});
     require<CommError>(!still, "slimdp: rank ", r, " asks again for the keys of ", unit.name, ".");
   }
 }

@@ -37,6 +37,6 @@ class SlimServer final : public ParameterServer {
 
 /// One number each way: whether a message was understood. Bytes that are no such number: CommError.
 Task<> send_answer(Communicator& comm, int to, bool wants_keys, Leg leg);
-Task<bool> recv_answer(Communicator& comm, int from);
+Task<bool> recv_answer(Communicator& comm, int from, Leg leg);
 
 }  // namespace laconic::dist

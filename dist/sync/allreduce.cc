@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "compress/codec_traits.h"
 #include "compress/make_codec.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/doubling_allreduce.h"
@@ -80,7 +81,11 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
   require<UsageError>(codec_ == nullptr || !this->plan().has(Algorithm::mpi),
                       "MPI's own allreduce adds floats, and knows no codec (--allreduce mpi): take ring, or leave out "
                       "--codec");
-  if (codec_ && options.feedback && engine.size() > 1)
+  const bool remembers = compress::traits_of(this->plan().codec).remembers;
+  require<UsageError>(!remembers || !this->plan().has(Algorithm::doubling),
+                      "with doubling several ranks must come to the same bytes, and ", this->plan().codec,
+                      " adds what each has lost by itself (--codec): take --allreduce ring");
+  if (codec_ && (options.feedback || remembers) && engine.size() > 1)
     lost_ = Tensor::zeros({arena.size()}, DType::f32, arena.gradients().device());
   if (engine.size() > 1 && this->plan().has(Algorithm::mpi))
     engine.run("preparing MPI's allreduce", [this](Communicator& comm) {
@@ -140,6 +145,7 @@ Operation AllreduceSync::exchange(std::size_t b) {
 void AllreduceSync::arrived(std::size_t b) {
   const Bucket& bucket = this->bucket(b);
   if (bucket.copied) scatter(b);
+  if (codec_) clear_padding(arena().gradients(), parameters_of(bucket));
   for (int i = bucket.first; i < bucket.first + bucket.count; ++i)
     update_(parameter(i), rows_of(bucket, parameter(i)), context_of(b));
 }

@@ -1,9 +1,11 @@
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "dist/engine.h"
+#include "dist/padding.h"
 #include "dist/plan.h"
 #include "dist/sync/strategy.h"
 
@@ -61,6 +63,10 @@ class BucketSync : public Strategy {
   const StepContext& context_of(std::size_t b) const { return states_[b].context; }
   const StepContext& context() const { return context_; }  ///< of the step that is under way
   int first_slot() const { return first_slot_; }
+  std::span<const std::shared_ptr<Parameter>> parameters_of(const Bucket& bucket) const {
+    return std::span(arena_.parameters())
+        .subspan(static_cast<std::size_t>(bucket.first), static_cast<std::size_t>(bucket.count));
+  }
   std::int64_t elements_in(const Bucket& bucket) const;  ///< without padding
   /// The bucket's part of an arena, padding between its parameters included.
   static Slice<float> part(const Tensor& state, const Bucket& bucket);

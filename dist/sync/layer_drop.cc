@@ -7,7 +7,6 @@
 
 #include "core/clock.h"
 #include "core/trace.h"
-#include "dist/collective/reduce.h"
 
 namespace laconic::dist {
 
@@ -32,7 +31,7 @@ void LayerDropSync::filled(std::size_t b) {
   layer.value = compress::layer_value(total, elements_in(bucket(b)), rules_.norm);
   ++layer.age;
   layer.sends = !(layer.value < threshold_) || (rules_.max_age > 0 && layer.age >= rules_.max_age);
-  if (!layer.sends && !layer.keeps) {  // begins to be kept: a copy, since the gradients' place is needed
+  if ((!layer.sends || rules_.keeps_losses) && !layer.keeps) {  // begins to be kept: a copy, since the gradients' place is needed
     const Bucket& here = bucket(b);
     accumulated_.range(here.offset, here.elements).copy_from(arena().gradients().range(here.offset, here.elements));
     layer.keeps = true;
@@ -48,21 +47,18 @@ Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext contex
   Layer& layer = layers_[b];
   const std::vector<int> server{server_of(b)};
   const auto step = static_cast<std::uint32_t>(context.step), held = static_cast<std::uint32_t>(layer.version);
-  const Leg up = options().legs.upward(b, context.step, comm.rank(), &sent());
+  Leg up = options().legs.upward(b, context.step, comm.rank(), &this->up(b));
   const LayerHeader mine{step, held, layer.sends ? 1u : 0u};
   co_await send_header(comm, server[0], mine, up);
+  const Slice<float> here = gradients_of(b);
   if (layer.sends) {
-    const Slice<const float> values = layer.keeps ? accumulated(b) : gradients_of(b);
+    const Slice<const float> values = layer.keeps ? accumulated(b) : here;
+    if (rules_.keeps_losses) up.decoded = here;
     co_await send_floats(comm, server, values, up);
+    if (rules_.keeps_losses) settle_account(accumulated(b), here);
   }
-  LayerHeader answer;
-  const Slice<std::byte> room = Slice<LayerHeader>(&answer, 1).bytes();
-  try {
-    co_await recv_exactly(comm, server[0], room);
-  } catch (...) {
-    comm.cancel();  // the header lives in this frame
-    throw;
-  }
+  const Leg down = options().legs.downward(b, context.step, &this->down(b));
+  const auto answer = co_await recv_header<LayerHeader>(comm, server[0], down);
   require<CommError>(
       answer.step == step && answer.version == held + answer.comes && answer.comes <= 1 && answer.comes >= mine.comes,
       "layerdrop: the server of ", bucket(b).name, " is in step ", answer.step, " and has version ", answer.version,
@@ -70,14 +66,12 @@ Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext contex
   layer.comes = answer.comes == 1;
   layer.version = answer.version;
   if (!layer.comes) co_return;
-  const Leg down = options().legs.downward(b, context.step);
-  const Slice<float> here = gradients_of(b);
   co_await recv_floats(comm, server[0], here, down);
 }
 
 void LayerDropSync::arrived(std::size_t b) {
   Layer& layer = layers_[b];
-  if (layer.sends) layer.keeps = false;
+  if (layer.sends) layer.keeps = rules_.keeps_losses;
   if (!layer.comes) return;
   ++layer.times_received;
   PsSync::arrived(b);
@@ -101,26 +95,14 @@ void LayerDropSync::end_step(StepStats& stats) {
   stats.select_ms = 1e3 * (select_seconds_ - std::exchange(seen_select_, select_seconds_));
 }
 
-std::vector<LedgerRow> LayerDropSync::ledger() const {
-  std::vector<LedgerRow> rows;
-  if (!rules_.accounts) return rows;
-  for (std::size_t b = layers_.size(); b-- > 0;) {  // the arena ends with what forward reaches first
-    const Layer& layer = layers_[b];
-    const auto elements = static_cast<double>(elements_in(bucket(b)));
-    const double steps = std::max<double>(1, static_cast<double>(steps_));
-    LedgerRow row{.parameter = bucket(b).name, .choice = "layers", .elements = elements_in(bucket(b))};
-    row.exchanges = steps_;
-    row.sent = elements * static_cast<double>(layer.times_sent) / steps;
-    row.bytes =
-        4 * elements * static_cast<double>(layer.times_sent) + sizeof(LayerHeader) * static_cast<double>(steps_);
-    row.bytes_down =
-        4 * elements * static_cast<double>(layer.times_received) + sizeof(LayerHeader) * static_cast<double>(steps_);
-    row.times_sent = layer.times_sent;
-    row.times_received = layer.times_received;
-    row.oldest = layer.age;
-    rows.push_back(row);
-  }
-  return rows;
+void LayerDropSync::account(std::size_t b, LedgerRow& row) const {
+  const Layer& layer = layers_[b];
+  row.choice = "layers";
+  row.exchanges = steps_;
+  row.sent *= static_cast<double>(layer.times_sent) / std::max<double>(1, static_cast<double>(steps_));
+  row.times_sent = layer.times_sent;
+  row.times_received = layer.times_received;
+  row.oldest = layer.age;
 }
 
 namespace {
@@ -130,6 +112,7 @@ constexpr std::int64_t kNumbers = 5;  // of a layer, in a checkpoint
 }  // namespace
 
 void LayerDropSync::save(StateDict& state) const {
+  PsSync::save(state);
   state.set("layerdrop/kept", accumulated_);
   std::vector<std::int64_t> numbers;
   for (const Layer& l : layers_)
@@ -145,6 +128,7 @@ void LayerDropSync::save(StateDict& state) const {
 }
 
 void LayerDropSync::load(const StateDict& state) {
+  PsSync::load(state);
   const StateDict mine = state.part("layerdrop/");
   const Tensor &kept = mine.at("kept"), &layers = mine.at("layers"), &steps = mine.at("steps");
   const auto count = static_cast<std::int64_t>(layers_.size());

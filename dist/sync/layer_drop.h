@@ -17,9 +17,12 @@ namespace laconic::dist {
 ///     the learning rate changes          next step on. Until there is one, everything is sent
 ///     before its next forward            what came, if anything did
 ///
+/// What a codec loses of a sum that is sent stays behind, with feedback, and is in the next one.
+///
 /// Per element, what was sent and what is kept add up to what was accumulated. With a ratio of 0 the bits are those of
 /// PsSync. After a flush all workers hold the same bits, which are the server's.
-/// source  LayerDrop, sections 4 and 5, Algorithm 1 (settled: papers' R is the share that stays at home)
+/// source  LayerDrop, sections 4 and 5, Algorithm 1 (settled: R is the share that stays at home; as printed it would be
+///         the share sent)
 class LayerDropSync final : public PsSync {
  public:
   struct Rules {
@@ -27,7 +30,7 @@ class LayerDropSync final : public PsSync {
     std::int64_t threshold_every = 100;  ///< steps; 0: once
     compress::LayerNorm norm = compress::LayerNorm::mean;
     std::int64_t max_age = 0;  ///< a layer is sent at least every so many steps; 0: never for its age
-    bool accounts = false;     ///< keeps a ledger
+    bool keeps_losses = false;  ///< what a codec loses of a sum stays behind, in place of Legs::keeps_losses
   };
   /// throws UsageError if the ratio is not in [0, 1)
   LayerDropSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options, Rules rules);
@@ -35,7 +38,6 @@ class LayerDropSync final : public PsSync {
 
   void end_step(StepStats& stats) override;
   Work work() const override { return {.select_seconds = select_seconds_}; }
-  std::vector<LedgerRow> ledger() const override;
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
 
@@ -56,6 +58,7 @@ class LayerDropSync final : public PsSync {
   void filled(std::size_t bucket) override;
   Task<> talk(Communicator& comm, std::size_t bucket, StepContext context) override;
   void arrived(std::size_t bucket) override;
+  void account(std::size_t bucket, LedgerRow& row) const override;
   Slice<float> accumulated(std::size_t b) const { return part(accumulated_, bucket(b)); }
 
   const Rules rules_;

@@ -21,6 +21,10 @@ struct LedgerRow {
   double union_density = 0;  ///< elements that some rank has sent / all
   /// Steps since the element that has waited longest was chosen, or since the beginning, at the last measured step.
   std::int64_t oldest = 0;
+  /// Whether there is a parameter server: then bytes are what this rank sent it, or got from it, over the network. Of a
+  /// choice (Slim-DP) also what values of the core, of the explorer, and keys were of both.
+  bool served = false;
+  double bytes_core = 0, bytes_explorer = 0, bytes_keys = 0;
   /// Where there is a parameter server: what it sent to this rank, and of layers that travel whole or not at all the
   /// steps in which this rank sent it, and in which it came.
   double bytes_down = 0;

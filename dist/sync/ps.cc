@@ -1,16 +1,32 @@
 #include "dist/sync/ps.h"
 
+#include <cmath>
 #include <utility>
 
+#include "core/raw.h"
 #include "dist/server/loopback.h"
 
 namespace laconic::dist {
 
 PsSync::PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options)
     : BucketSync(arena, engine, std::move(plan), options.name, options.overlap, options.workers, options.mean),
-      o_(std::move(options)) {
+      o_(std::move(options)),
+      norm_slot_(engine.reserve_slots(1)),
+      owed_(o_.legs.keeps_losses ? arena.make_state() : Tensor()),
+      up_(this->plan().buckets.size()),
+      down_(this->plan().buckets.size()) {
   require<Error>(o_.server_rank.size() == this->plan().buckets.size(), o_.name, ": servers are named for ",
                  o_.server_rank.size(), " buckets of ", this->plan().buckets.size(), ".");
+}
+
+PsSync::~PsSync() {
+  if (norm_.valid()) engine().halt();
+  halt_what_is_under_way();
+}
+
+void PsSync::flush() {
+  BucketSync::flush();
+  engine().wait(std::exchange(norm_, {}));
 }
 
 void PsSync::begin_step(const StepContext& context) {
@@ -19,7 +35,14 @@ void PsSync::begin_step(const StepContext& context) {
 }
 
 void PsSync::gradient_ready(Parameter& parameter, Rows rows) {
-  if (!std::exchange(began_, true) && o_.begins && joins(context())) o_.begins(context());
+  if (!std::exchange(began_, true) && joins(context())) {
+    ++exchanges_;
+    if (o_.begins) o_.begins(context());
+    if (o_.own != nullptr && o_.own->norm() != nullptr) {
+      engine().wait(std::exchange(norm_, {}));
+      norm_ = engine().submit(o_.own->norm()->operation(norm_slot_, context().step));
+    }
+  }
   BucketSync::gradient_ready(parameter, rows);
 }
 
@@ -72,26 +95,111 @@ void PsSync::pull_whole() {
 Task<> PsSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   const std::vector<int> server{server_of(b)};
   const Slice<float> here = gradients_of(b);
-  const Leg up = o_.legs.upward(b, context.step, comm.rank(), &sent_);
-  co_await send_floats(comm, server, here, up);
-  const Leg down = o_.legs.downward(b, context.step);
+  Leg up = o_.legs.upward(b, context.step, comm.rank(), &up_[b]);
+  if (owed_.defined()) {
+    const Slice<float> owed = part(owed_, bucket(b));
+    add_in_place(owed, here);
+    up.decoded = here;
+    co_await send_floats(comm, server, owed, up);
+    settle_account(owed, here);
+  } else {
+    co_await send_floats(comm, server, here, up);
+  }
+  const Leg down = o_.legs.downward(b, context.step, &down_[b]);
   co_await recv_floats(comm, server[0], here, down);
 }
 
 void PsSync::arrived(std::size_t b) {
   const Bucket& bucket = this->bucket(b);
-  arena()
-      .values()
-      .range(bucket.offset, bucket.elements)
-      .copy_from(arena().gradients().range(bucket.offset, bucket.elements));
+  const Tensor values = arena().values().range(bucket.offset, bucket.elements),
+               came = arena().gradients().range(bucket.offset, bucket.elements);
+  if (o_.legs.differences) {
+    clear_padding(arena().gradients(), parameters_of(bucket));
+    add_in_place(values.slice(), came.slice());
+  } else {
+    values.copy_from(came);
+  }
   for (int i = bucket.first; i < bucket.first + bucket.count; ++i) parameter(i).value().bump_version();
 }
 
 void PsSync::end_step(StepStats& stats) {
   BucketSync::end_step(stats);
-  const std::uint64_t up = sent_.load(std::memory_order_relaxed), down = o_.own ? o_.own->bytes_down() : 0;
+  std::uint64_t up = 0;
+  const std::uint64_t down = o_.own ? o_.own->bytes_down() : 0;
+  for (const auto& bytes : up_) up += bytes.load(std::memory_order_relaxed);
   stats.bytes_up = up - std::exchange(seen_up_, up);
   stats.bytes_down = down - std::exchange(seen_down_, down);
+}
+
+void PsSync::swap_with_shown() {  // the shown model waits in the place of the gradients
+  const Tensor mine = Tensor::empty({arena().size()}, DType::f32, arena().values().device());
+  mine.copy_from(arena().values());
+  arena().values().copy_from(arena().gradients());
+  arena().gradients().copy_from(mine);
+  for (const auto& p : arena().parameters()) p->value().bump_version();
+}
+
+/// The server's model comes into the place of the gradients, and changes places with the worker's.
+void PsSync::show_joint_model() {
+  if (!drifts()) return;
+  pull_whole();
+  const double whole = raw::sum_of_squares(arena().gradients());
+  const Tensor difference = Tensor::empty({arena().size()}, DType::f32, arena().values().device());
+  difference.copy_from(arena().gradients());
+  raw::axpy(difference, -1.0f, arena().values());
+  drift_ = whole > 0 ? std::sqrt(raw::sum_of_squares(difference) / whole) : 0;
+  swap_with_shown();
+}
+
+void PsSync::hide_joint_model() {
+  if (drifts()) swap_with_shown();
+}
+
+std::optional<double> PsSync::drift() const { return drifts() ? std::optional(drift_) : std::nullopt; }
+
+std::vector<LedgerRow> PsSync::ledger() const {
+  std::vector<LedgerRow> rows;
+  for (std::size_t b = o_.accounts ? plan().buckets.size() : 0; b-- > 0;) {  // the arena ends with what forward needs
+    LedgerRow row{.parameter = bucket(b).name, .choice = "all", .elements = elements_in(bucket(b))};
+    row.served = true;
+    row.exchanges = exchanges_;
+    row.sent = static_cast<double>(row.elements);
+    row.bytes = static_cast<double>(up_[b].load());
+    row.bytes_down = static_cast<double>(down_[b].load());
+    account(b, row);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void PsSync::save(StateDict& state) const {
+  if (o_.accounts) {
+    std::vector<std::int64_t> numbers{exchanges_};
+    for (const auto* leg : {&up_, &down_})
+      for (const auto& bytes : *leg) numbers.push_back(static_cast<std::int64_t>(bytes.load()));
+    const auto count = static_cast<std::int64_t>(numbers.size());
+    state.set("servers/ledger", Tensor::of({count}, std::span<const std::int64_t>(numbers)));
+  }
+  if (owed_.defined()) state.set("codec.lost", owed_);
+}
+
+void PsSync::load(const StateDict& state) {
+  if (const Tensor* const saved = o_.accounts ? state.find("servers/ledger") : nullptr) {
+    require<DataError>(saved->dtype() == DType::i64 &&
+                           saved->elements() == static_cast<std::int64_t>(1 + up_.size() + down_.size()),
+                       "resume: the ledger of servers is damaged. Use an older checkpoint.");
+    const std::int64_t* next = saved->data<std::int64_t>();
+    exchanges_ = *next++;
+    for (auto* leg : {&up_, &down_})
+      for (auto& bytes : *leg) bytes = static_cast<std::uint64_t>(*next++);
+    for (const auto& bytes : up_) seen_up_ += bytes.load();
+  }
+  if (!owed_.defined()) return;
+  const Tensor& stored = state.at("codec.lost");
+  require<DataError>(stored.dtype() == DType::f32 && stored.elements() == owed_.elements(), "codec.lost holds ",
+                     stored.elements(), " values of ", stored.dtype(), " where the model has ", owed_.elements(),
+                     " of f32 (--resume): take a checkpoint of this model");
+  owed_.copy_from(stored);
 }
 
 }  // namespace laconic::dist

@@ -13,6 +13,8 @@ namespace laconic::dist {
 /// backward and the next forward run, and are taken over before its parameters' next forward. The optimiser is the
 /// server's: there is none here. After a flush all workers hold the same bits, which are those of the naive sum in rank
 /// order whatever the number of servers, their places, the overlap and the order of arrival.
+/// Through a codec on the way down they hold what it leaves of the server's values: the same bits on all workers still,
+/// but what is evaluated and saved is the server's model, and drift says how far from it the workers are.
 ///   cost    up and down n bytes a worker each; a dedicated server N n each way
 ///   throws  CommError from before_forward, end_step or flush if a rank is lost
 class PsSync : public BucketSync {
@@ -24,6 +26,7 @@ class PsSync : public BucketSync {
     int workers = 1;                 ///< N, whose gradients are joined
     std::vector<int> server_rank{};  ///< by bucket: the rank that serves it
     ParameterServer* own = nullptr;  ///< of a worker that serves too; outlives the strategy
+    bool accounts = false;           ///< keeps a ledger
     Legs legs{};
     /// Rank 0: a step's first gradient is ready, dedicated servers may begin its round. Null: there are none.
     std::function<void(const StepContext&)> begins{};
@@ -31,18 +34,26 @@ class PsSync : public BucketSync {
     std::function<void()> shows{};
   };
   PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options);
-  ~PsSync() override { halt_what_is_under_way(); }
+  ~PsSync() override;
 
   void begin_step(const StepContext& context) override;
+  void flush() override;
   void gradient_ready(Parameter& parameter, Rows rows) override;
   void end_step(StepStats& stats) override;
+  void show_joint_model() override;
+  void hide_joint_model() override;
+  std::optional<double> drift() const override;
+  std::vector<LedgerRow> ledger() const override;
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
 
  protected:
+  /// Whether the servers' model is another one than this worker's.
+  virtual bool drifts() const { return o_.legs.rounds_down; }
   /// Whether the step has a round.
   virtual bool joins(const StepContext&) const { return true; }
-  /// All that the servers hold, into the place of the gradients. After a flush; every worker calls it.
-  void pull_whole();
-
+  /// What else the ledger says of a bucket; bytes, name and exchanges are there.
+  virtual void account(std::size_t, LedgerRow&) const {}
   /// The worker's half of one round; on the communication thread.
   virtual Task<> talk(Communicator& comm, std::size_t bucket, StepContext context);
   void arrived(std::size_t bucket) override;
@@ -50,17 +61,27 @@ class PsSync : public BucketSync {
   int server_of(std::size_t bucket) const { return o_.server_rank[bucket]; }
   Slice<float> gradients_of(std::size_t b) const { return part(arena().gradients(), bucket(b)); }
   const Options& options() const { return o_; }
-  std::atomic<std::uint64_t>& sent() { return sent_; }
+  /// What passed between this rank and others, of one bucket.
+  std::atomic<std::uint64_t>& up(std::size_t bucket) { return up_[bucket]; }
+  std::atomic<std::uint64_t>& down(std::size_t bucket) { return down_[bucket]; }
 
  private:
+  /// All that the servers hold, into the place of the gradients. After a flush; every worker calls it.
+  void pull_whole();
+  void swap_with_shown();
   Operation exchange(std::size_t bucket) final;
   Task<> round(Communicator& comm, std::size_t bucket, StepContext context);
   Task<> show(Communicator& comm, std::size_t bucket);
   bool serves(std::size_t bucket) const { return o_.own != nullptr && server_of(bucket) == engine().rank(); }
 
   const Options o_;
+  const int norm_slot_;
+  Ticket norm_;  // this rank's part in finding the length of the gradient
   bool began_ = false;
-  std::atomic<std::uint64_t> sent_{0};  // on the way up
+  Tensor owed_;  // with Legs::keeps_losses: what encoding has lost, laid out like the arena
+  std::vector<std::atomic<std::uint64_t>> up_, down_;  // bytes by bucket
+  std::int64_t exchanges_ = 0;
+  double drift_ = 0;
   std::uint64_t seen_up_ = 0, seen_down_ = 0;
 };
 

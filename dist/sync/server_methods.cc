@@ -1,7 +1,10 @@
 #include "dist/sync/server_methods.h"
 
+#include <cmath>
 #include <utility>
 
+#include "compress/codec_traits.h"
+#include "compress/make_codec.h"
 #include "dist/server/slim_server.h"
 
 namespace laconic::dist {
@@ -21,11 +24,31 @@ const ServerMethod* server_method(const std::string& sync) {
 
 void require_sensible(const ServerMethod& m, const ServerOptions& o, bool clips_norm) {
   require<UsageError>(
-      !clips_norm, "--sync ", m.name,
-      " updates layer by layer on servers, where nobody knows the length of the whole gradient (--clip): "
-      "give --clip value:X, or take --sync allreduce");
+      !clips_norm || m.kind != ServerMethod::Kind::slim, "--sync ", m.name,
+      " updates layer by layer on each worker, before the length of its whole gradient is known (--clip): "
+      "give --clip value:X, or take --sync ps");
   if (m.kind == ServerMethod::Kind::layers) compress::drop_threshold({}, o.layers.drop_ratio);  // checks it
   if (m.kind == ServerMethod::Kind::slim) compress::require_sensible(o.slim.chosen);
+}
+
+Legs make_legs(const ServerMethod& m, const ServerOptions& o, const std::string& codec, bool feedback,
+               std::uint64_t seed) {
+  const bool slim = m.kind == ServerMethod::Kind::slim, truncates = o.truncate_weights > 0;
+  const compress::CodecTraits traits = compress::traits_of(codec);
+  require<UsageError>(!slim || !traits.remembers, "--sync slimdp sends a choice of parameters, of which one bit says too "
+                      "little (--codec ", codec, "): take qsgd:8:512");
+  feedback |= traits.remembers;
+  require<UsageError>(!slim || !feedback, "--sync slimdp gathers nothing that was not sent (--codec-feedback): leave it "
+                      "out");
+  Legs legs{.up = compress::make_codec(codec), .seed = seed};
+  if (truncates)
+    legs.down = compress::make_codec(concat("trunc:", o.truncate_weights), "--truncate-weights");
+  else if (traits.bears_weights || feedback)
+    legs.down = legs.up;
+  legs.keeps_losses = feedback && traits.loses;
+  legs.differences = feedback && traits.loses && legs.down != nullptr && !truncates;
+  legs.rounds_down = legs.down != nullptr && (truncates || traits.loses);
+  return legs;
 }
 
 void adapt(PlanOptions& plan, const ServerMethod& m, const ServerOptions& o) {
@@ -42,6 +65,11 @@ void adapt(PlanOptions& plan, const ServerMethod& m, const ServerOptions& o) {
 }
 
 std::string to_string(const ServerMethod& m, const ServerOptions& o) {
+  if (o.truncate_weights > 0) {
+    ServerOptions whole = o;
+    whole.truncate_weights = 0;
+    return concat(to_string(m, whole), " truncate weights=", o.truncate_weights);
+  }
   const LayerDropSync::Rules& l = o.layers;
   const SlimSync::Rules& s = o.slim;
   switch (m.kind) {
@@ -59,6 +87,11 @@ std::string to_string(const ServerMethod& m, const ServerOptions& o) {
 }
 
 std::string description(const ServerMethod& m, const ServerOptions& o) {
+  if (o.truncate_weights > 0) {
+    ServerOptions whole = o;
+    whole.truncate_weights = 0;
+    return concat(description(m, whole), ", weights without ", o.truncate_weights, " bits");
+  }
   switch (m.kind) {
     case ServerMethod::Kind::dense:
       break;
@@ -89,8 +122,11 @@ std::unique_ptr<PsSync> make_server_sync(const ServerMethod& m, const ServerOpti
   switch (m.kind) {
     case ServerMethod::Kind::dense:
       break;
-    case ServerMethod::Kind::layers:
-      return std::make_unique<LayerDropSync>(arena, engine, plan, std::move(options), rules.layers);
+    case ServerMethod::Kind::layers: {
+      LayerDropSync::Rules layers = rules.layers;
+      layers.keeps_losses = std::exchange(options.legs.keeps_losses, false);
+      return std::make_unique<LayerDropSync>(arena, engine, plan, std::move(options), layers);
+    }
     case ServerMethod::Kind::slim:
       return std::make_unique<SlimSync>(arena, engine, plan, std::move(update), std::move(options), rules.slim);
   }
@@ -100,16 +136,22 @@ std::unique_ptr<PsSync> make_server_sync(const ServerMethod& m, const ServerOpti
 std::optional<double> expected_bytes(const ServerMethod& m, const ServerOptions& o, const Plan& plan, int workers,
                                      int servers) {
   if (m.kind == ServerMethod::Kind::layers) return std::nullopt;
-  double share = 1;
+  const Legs legs = make_legs(m, o, plan.codec, false, 0);
+  double share = 1, keys = 0;
   if (m.kind == ServerMethod::Kind::slim) {
     const compress::SlimRules& c = o.slim.chosen;
-    share = c.alpha + (c.alpha - c.explore) / static_cast<double>(c.core_every) + (c.keys_sent ? c.explore : 0);
-    share /= static_cast<double>(o.slim.local_steps);
+    share = c.alpha;
+    keys = (c.alpha - c.explore) / static_cast<double>(c.core_every) + (c.keys_sent ? c.explore : 0);
   }
   double bytes = 0;
-  for (const Bucket& b : plan.buckets) bytes += 4 * share * static_cast<double>(b.elements);
+  for (const Bucket& b : plan.buckets) {
+    const auto n = static_cast<double>(b.elements);
+    for (const auto& codec : {legs.up, legs.down})
+      bytes += leg_bytes(codec.get(), static_cast<std::size_t>(std::llround(share * n))) + 4 * keys * n;
+  }
+  if (m.kind == ServerMethod::Kind::slim) bytes /= static_cast<double>(o.slim.local_steps);
   const double N = workers;
-  return servers > 0 ? 2 * bytes : 2 * bytes * (N - 1) / N;
+  return servers > 0 ? bytes : bytes * (N - 1) / N;
 }
 
 }  // namespace laconic::dist

@@ -28,7 +28,17 @@ struct ServerOptions {
   LayerDropSync::Rules layers{};
   bool finest = false;  ///< --layerdrop-unit parameter: a layer is one parameter, not all of one module
   SlimSync::Rules slim{};
+  int truncate_weights = 0;  ///< low bits that parameters lose on their way down, whatever the codec of gradients; 0: none
 };
+
+/// How both ways travel with this codec, as --codec names it:
+///   ps, layerdrop   what weights bear both ways (Quant-DP), else gradients alone (INCEPTIONN's worker-aggregator with
+///                   compression); with feedback both ways, since what goes down then are differences
+///   slimdp          likewise, of the values that were chosen, without feedback
+/// feedback : --codec-feedback. Nothing is fed back of a codec that loses nothing, or of weights that are truncated
+/// throws UsageError if the codec or feedback makes no sense there
+Legs make_legs(const ServerMethod& method, const ServerOptions& options, const std::string& codec, bool feedback,
+               std::uint64_t seed);
 
 /// throws UsageError where these make no sense together
 void require_sensible(const ServerMethod& method, const ServerOptions& options, bool clips_norm);

@@ -6,7 +6,6 @@
 #include "core/clock.h"
 #include "core/raw.h"
 #include "core/trace.h"
-#include "dist/server/loopback.h"
 #include "dist/server/slim_server.h"
 
 namespace laconic::dist {
@@ -59,14 +58,20 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   if (!state.exchanged) co_return;
   const std::vector<int> server{server_of(b)};
   const auto round = static_cast<std::uint32_t>(round_of(context));
-  const Leg up = options().legs.upward(b, context.step, comm.rank(), &sent());
-  const compress::SlimFormat out = format(b, options().legs.up), in = format(b, options().legs.down);
+  const Leg up = options().legs.upward(b, context.step, comm.rank(), &this->up(b)), down{.moved = &this->down(b)};
+  const auto note = [&](const compress::SlimFormat& form, Slice<const std::byte> message) {
+    if (server[0] == comm.rank()) return;
+    const compress::SlimBytes bytes = compress::bytes_of(form, message);
+    state.bytes.core += bytes.core, state.bytes.explorer += bytes.explorer, state.bytes.keys += bytes.keys;
+  };
+  const compress::SlimFormat out = format(b, options().legs.up.get()), in = format(b, options().legs.down.get());
   for (bool with_keys = state.set.core_is_new();; with_keys = true) {
     compress::Bytes message;
     compress::write_slim(out, state.set, with_keys, round, slice(std::as_const(state.values)), up.key, message);
     const Slice<const std::byte> bytes = message.slice();
+    note(out, bytes);
     co_await send_bytes(comm, server, bytes, up);
-    const bool wanted = co_await recv_answer(comm, server[0]);
+    const bool wanted = co_await recv_answer(comm, server[0], down);
     require<CommError>(!wanted || !with_keys, "slimdp: the server asks for the keys of ", bucket(b).name,
                        " that it was sent.");
     if (!wanted) break;
@@ -77,6 +82,7 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   for (bool again = false;; again = true) {
     const Slice<std::byte> room = inbox.slice();
     const std::size_t came = co_await comm.recv(server[0], room);
+    if (server[0] != comm.rank()) *down.moved += came;
     bool understood = false;
     try {
       understood = state.reader.read(in, room.first(came), key);
@@ -86,6 +92,7 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
     require<CommError>(understood || !again, "slimdp: the server was asked for the keys of ", bucket(b).name,
                        " and did not send them.");
     co_await send_answer(comm, server[0], !understood, up);
+    note(in, room.first(came));
     if (understood) break;
   }
 }
@@ -98,35 +105,29 @@ void SlimSync::arrived(std::size_t b) {
   for (int i = here.first; i < here.first + here.count; ++i) parameter(i).value().bump_version();
 }
 
+void SlimSync::account(std::size_t b, LedgerRow& row) const {
+  const compress::SlimBytes& bytes = states_[b].bytes;
+  row.choice = "core, explorer";
+  row.sent = static_cast<double>(format(b, nullptr).count());
+  row.bytes_core = bytes.core, row.bytes_explorer = bytes.explorer, row.bytes_keys = bytes.keys;
+}
+
 void SlimSync::end_step(StepStats& stats) {
   PsSync::end_step(stats);
   stats.select_ms = 1e3 * (select_seconds_ - std::exchange(seen_select_, select_seconds_));
   stats.update_ms += 1e3 * (own_update_seconds_ - std::exchange(seen_update_, own_update_seconds_));
 }
 
-void SlimSync::swap_with_shown() {  // the shown model waits in the place of the gradients
-  const Tensor mine = Tensor::empty({arena().size()}, DType::f32, arena().values().device());
-  mine.copy_from(arena().values());
-  arena().values().copy_from(arena().gradients());
-  arena().gradients().copy_from(mine);
-  for (const auto& p : arena().parameters()) p->value().bump_version();
-}
-
-/// The server's model comes into the place of the gradients, and changes places with the worker's.
-void SlimSync::show_joint_model() {
-  pull_whole();
-  const double whole = raw::sum_of_squares(arena().gradients());
-  const Tensor difference = Tensor::empty({arena().size()}, DType::f32, arena().values().device());
-  difference.copy_from(arena().gradients());
-  raw::axpy(difference, -1.0f, arena().values());
-  drift_ = whole > 0 ? std::sqrt(raw::sum_of_squares(difference) / whole) : 0;
-  swap_with_shown();
-}
-
-void SlimSync::hide_joint_model() { swap_with_shown(); }
-
 void SlimSync::save(StateDict& state) const {
+  PsSync::save(state);
   state.set("slimdp/delta", delta_);
+  if (options().accounts) {
+    std::vector<std::int64_t> bytes;
+    for (const State& s : states_)
+      for (const double n : {s.bytes.core, s.bytes.explorer, s.bytes.keys}) bytes.push_back(std::llround(n));
+    state.set("slimdp/bytes",
+              Tensor::of({static_cast<std::int64_t>(bytes.size())}, std::span<const std::int64_t>(bytes)));
+  }
   for (std::size_t b = 0; b < states_.size(); ++b) {
     StateDict part;
     states_[b].set.save(part);
@@ -135,11 +136,19 @@ void SlimSync::save(StateDict& state) const {
 }
 
 void SlimSync::load(const StateDict& state) {
+  PsSync::load(state);
   const StateDict mine = state.part("slimdp/");
   const Tensor& delta = mine.at("delta");
   require<DataError>(delta.dtype() == DType::f32 && delta.shape() == delta_.shape(),
                      "resume: the state of slimdp is not of this model. Give the same options.");
   delta_.copy_from(delta);
+  if (const Tensor* const saved = options().accounts ? mine.find("bytes") : nullptr) {
+    require<DataError>(saved->dtype() == DType::i64 && saved->elements() == static_cast<std::int64_t>(3 * states_.size()),
+                       "resume: the ledger of slimdp is damaged. Use an older checkpoint.");
+    const std::int64_t* next = saved->data<std::int64_t>();
+    for (State& s : states_)
+      for (double* n : {&s.bytes.core, &s.bytes.explorer, &s.bytes.keys}) *n = static_cast<double>(*next++);
+  }
   for (State& s : states_) s.reader.forget();
   for (std::size_t b = 0; b < states_.size(); ++b)
     states_[b].set.load(mine.part(bucket(b).name + "/"), static_cast<std::size_t>(bucket(b).elements));

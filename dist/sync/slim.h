@@ -34,9 +34,6 @@ class SlimSync final : public PsSync {
 
   void end_step(StepStats& stats) override;
   Work work() const override { return {.select_seconds = select_seconds_, .update_seconds = own_update_seconds_}; }
-  void show_joint_model() override;
-  void hide_joint_model() override;
-  std::optional<double> drift() const override { return drift_; }
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
 
@@ -46,7 +43,9 @@ class SlimSync final : public PsSync {
     compress::SlimReader reader;  // of what the server sends
     std::vector<float> values;    // chosen
     bool exchanged = false;       // in this step
+    compress::SlimBytes bytes;    // over the network, both ways
   };
+  bool drifts() const override { return true; }
   bool joins(const StepContext& context) const override { return context.step % rules_.local_steps == 0; }
   std::uint64_t round_of(const StepContext& context) const {
     return static_cast<std::uint64_t>(context.step / rules_.local_steps - 1);
@@ -54,17 +53,16 @@ class SlimSync final : public PsSync {
   void filled(std::size_t bucket) override;
   Task<> talk(Communicator& comm, std::size_t bucket, StepContext context) override;
   void arrived(std::size_t bucket) override;
+  void account(std::size_t bucket, LedgerRow& row) const override;
   compress::SlimFormat format(std::size_t b, const compress::Codec* codec) const {
     return {.rules = rules_.chosen, .n = static_cast<std::size_t>(bucket(b).elements), .codec = codec};
   }
-  void swap_with_shown();
 
   const Rules rules_;
   Update update_;
   Tensor next_, delta_;  // laid out like the arena: values after this step's own update; changes not sent yet
   std::vector<State> states_;
   double select_seconds_ = 0, seen_select_ = 0, own_update_seconds_ = 0, seen_update_ = 0;
-  double drift_ = 0;
 };
 
 }  // namespace laconic::dist

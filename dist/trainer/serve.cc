@@ -1,5 +1,3 @@
-#include <nlohmann/json.hpp>
-
 #include "dist/collective/barrier.h"
 #include "dist/fingerprint.h"
 #include "dist/server/control.h"
@@ -10,40 +8,15 @@
 namespace laconic {
 namespace {
 
-/// What rank 0 says of the model and the plan (Trainer::start_servers).
-struct Hello {
-  std::vector<std::shared_ptr<Parameter>> parameters;
-  dist::Plan plan;
-};
-
-Hello hear(dist::Engine& engine) {
-  const std::string text = dist::recv_text(engine, 0);
-  try {
-    const nlohmann::json j = nlohmann::json::parse(text);
-    Hello hello{.parameters = dist::parameters_from_json(j.at("parameters").dump()), .plan = {}};
-    hello.plan = dist::Plan::from_json(j.at("plan").dump(), hello.parameters, "the plan of rank 0");
-    return hello;
-  } catch (const nlohmann::json::exception& e) {
-    throw CommError(concat("server: what rank 0 says of the model is not readable (", e.what(),
-                           "). Start all ranks with the same program."));
-  }
-}
-
-std::vector<ParameterInfo> infos_of(const std::vector<std::shared_ptr<Parameter>>& parameters) {
-  std::vector<ParameterInfo> all;
-  for (const auto& p : parameters) all.push_back(p->info);
-  return all;
-}
-
 /// The loop of one dedicated server.
 class ServerLoop {
  public:
-  ServerLoop(dist::Worker& worker, const TrainerOptions& options, ServerHalf& half, int first_slot)
+  ServerLoop(dist::Worker& worker, const TrainerOptions& options, ServerHalf& half, int first_slot, int buckets)
       : engine_(worker.engine),
         rank_(worker.rank),
         o_(options),
         half_(half),
-        rounds_(engine_, half.server(), first_slot),
+        rounds_(engine_, half.server(), first_slot, first_slot + buckets),
         control_(engine_, worker.size),
         figures_slot_(engine_.reserve_slots(1)) {}
   ~ServerLoop() {
@@ -143,10 +116,13 @@ void serve(dist::Worker& worker, const TrainerOptions& options) {
   require<UsageError>(method != nullptr, "--sync ", options.sync, " has no use for ", worker.servers(),
                       " servers (--servers): leave them out, or take --sync ps");
   dist::check_fingerprint(worker.engine, fingerprint(options, worker.servers()));
-  const Hello hello = hear(worker.engine);
-  ServerHalf half(options, hello.plan, infos_of(hello.parameters), dist::servers_of(hello.plan, worker.servers()),
-                  worker.rank - worker.size, worker.size);
-  ServerLoop loop(worker, options, half, worker.engine.reserve_slots(static_cast<int>(hello.plan.buckets.size())));
+  const auto parameters = dist::parameters_from_json(dist::recv_text(worker.engine, 0));
+  const dist::Plan plan =
+      dist::Plan::from_json(dist::recv_text(worker.engine, 0), parameters, "the plan of rank 0");
+  ServerHalf half(options, plan, dist::infos_of(parameters), dist::servers_of(plan, worker.servers()),
+                  worker.rank - worker.size, worker.size, worker.servers());
+  const int buckets = static_cast<int>(plan.buckets.size());
+  ServerLoop loop(worker, options, half, worker.engine.reserve_slots(buckets + 1), buckets);  // one more for the norm
   if (options.resume.empty()) {
     for (const dist::Shard::Unit& unit : half.shard().units())
       dist::recv_floats(worker.engine, 0, half.shard().values(unit));

@@ -9,7 +9,7 @@
 namespace laconic {
 
 ServerHalf::ServerHalf(const TrainerOptions& o, const dist::Plan& plan, const std::vector<ParameterInfo>& all,
-                       const std::vector<int>& owner, int server, int workers)
+                       const std::vector<int>& owner, int server, int workers, int servers)
     : shard_(std::make_unique<dist::Shard>(plan, all, owner, server)),
       optimizer_(dist::server_method(o.sync)->workers_update ? nullptr : make_optimizer(shard_->arena(), o.optimizer)) {
   const dist::Update update = [this, clip = o.clip](Parameter& p, Rows rows, const dist::StepContext& context) {
@@ -17,8 +17,18 @@ ServerHalf::ServerHalf(const TrainerOptions& o, const dist::Plan& plan, const st
     optimizer_->update(p, rows, context.lr, context.gradient_scale);
   };
   dist::ParameterServer::Options options{.workers = std::vector<int>(static_cast<std::size_t>(workers)),
-                                         .legs = {.seed = o.seed}};
+                                         .legs = dist::make_legs(*dist::server_method(o.sync), o.server, plan.codec,
+                                                                 o.codec_feedback, o.seed)};
   std::iota(options.workers.begin(), options.workers.end(), 0);
+  if (o.clip.kind == Clip::Kind::norm) {
+    dist::JointNorm::Options norm{.buckets = plan.buckets.size(), .own = shard_->units().size()};
+    norm.servers.resize(static_cast<std::size_t>(servers > 0 ? servers : workers));
+    std::iota(norm.servers.begin(), norm.servers.end(), servers > 0 ? workers : 0);
+    norm.limit = [most = o.clip.limit](double scale, double squares) {
+      return scale * clip_scale(scale * scale * squares, most);
+    };
+    options.norm = std::make_shared<dist::JointNorm>(std::move(norm));
+  }
   server_ = dist::make_server(*dist::server_method(o.sync), o.server, *shard_, update, std::move(options));
 }
 

@@ -12,8 +12,9 @@ namespace laconic {
 class ServerHalf {
  public:
   /// all : the model's parameters in arena order.   owner : of each bucket, 0 .. servers-1; this is number `server`
+  /// servers : dedicated ones, 0 if the workers serve
   ServerHalf(const TrainerOptions& options, const dist::Plan& plan, const std::vector<ParameterInfo>& all,
-             const std::vector<int>& owner, int server, int workers);
+             const std::vector<int>& owner, int server, int workers, int servers);
 
   const dist::Shard& shard() const { return *shard_; }
   dist::ParameterServer& server() { return *server_; }

@@ -1,6 +1,4 @@
 // Parameter servers as a worker's trainer sees them.
-#include <nlohmann/json.hpp>
-
 #include "dist/fingerprint.h"
 #include "dist/trainer/internals.h"
 #include "dist/trainer/server_half.h"
@@ -17,7 +15,7 @@ std::string fingerprint(const TrainerOptions& o, int servers) {
                 "\naccumulate=", o.accumulate, "\ndropout=", o.dropout, "\nsync=", o.sync, "\nmean=", o.mean,
                 "\non-nan=", o.skip_nan, sparse ? "\nsparse=" + dist::to_string(*sparse, o.sparse) : "",
                 server ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
-                server ? "\nserver=" + dist::to_string(*server, o.server) : "",
+                server ? "\nserver=" + dist::to_string(*server, o.server) + (o.codec_feedback ? " feedback" : "") : "",
                 "\nplan=", o.plan_file.empty() ? dist::to_string(o.plan) : "of a file");
 }
 
@@ -27,20 +25,21 @@ void Trainer::make_server_strategy(const dist::ServerMethod& method, const dist:
   std::vector<int> owner = dist::servers_of(plan_, dedicated > 0 ? dedicated : N);
   if (dedicated > 0) {
     if (worker_.rank == 0) {
-      const nlohmann::json hello = {{"parameters", nlohmann::json::parse(dist::to_json(dist::infos_of(*arena_)))},
-                                    {"plan", nlohmann::json::parse(plan_.json())}};
-      for (int k = 0; k < dedicated; ++k) dist::send_text(worker_.engine, N + k, hello.dump());
+      const std::string parameters = dist::to_json(dist::infos_of(arena_->parameters())), plan = plan_.json();
+      for (int server = N; server < N + dedicated; ++server)
+        for (const std::string& text : {parameters, plan}) dist::send_text(worker_.engine, server, text);
     }
     for (int& rank : owner) rank += N;
   } else {
-    half_ = std::make_unique<ServerHalf>(o_, plan_, dist::infos_of(*arena_), owner, worker_.rank, N);
+    half_ = std::make_unique<ServerHalf>(o_, plan_, dist::infos_of(arena_->parameters()), owner, worker_.rank, N, 0);
   }
   dist::PsSync::Options options{.mean = o_.mean,
                                 .overlap = o_.overlap,
                                 .workers = N,
                                 .server_rank = owner,
                                 .own = half_ ? &half_->server() : nullptr,
-                                .legs = {.seed = o_.seed},
+                                .accounts = o_.ledger_every > 0,
+                                .legs = dist::make_legs(method, o_.server, plan_.codec, o_.codec_feedback, o_.seed),
                                 .begins = {},
                                 .shows = {}};
   if (dedicated > 0) {
@@ -50,10 +49,8 @@ void Trainer::make_server_strategy(const dist::ServerMethod& method, const dist:
           {.kind = dist::Command::Kind::step, .step = context.step, .lr = context.lr, .scale = context.gradient_scale});
     };
   }
-  dist::ServerOptions rules = o_.server;
-  rules.layers.accounts = o_.ledger_every > 0;
   server_rank_ = owner;
-  strategy_ = dist::make_server_sync(method, rules, *arena_, worker_.engine, plan_, update, std::move(options));
+  strategy_ = dist::make_server_sync(method, o_.server, *arena_, worker_.engine, plan_, update, std::move(options));
   if (dedicated > 0) control_ = std::make_unique<dist::ServerControl>(worker_.engine, N);
 }
 

@@ -47,6 +47,9 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   }
   const dist::ServerMethod* const server = dist::server_method(o_.sync);
   if (server != nullptr) dist::require_sensible(*server, o_.server, o_.clip.kind == Clip::Kind::norm);
+  require<UsageError>(server == nullptr || o_.clip.kind != Clip::Kind::norm || worker_.engine.size() > 1,
+                      "a worker that is alone and its own server updates each layer before the next one's gradient is "
+                      "there (--clip): give --clip value:X, or take --sync allreduce");
   require<UsageError>(server != nullptr || worker_.servers() == 0, "--sync ", o_.sync, " has no use for ",
                       worker_.servers(), " servers (--servers): leave them out, or take --sync ps");
   set_kernel_threads(o_.threads);
@@ -93,7 +96,7 @@ void Trainer::make_strategy() {
   const dist::SparseMethod* method = dist::sparse_method(o_.sync);
   require<UsageError>(method != nullptr || !plan_.sparse(), "the plan sends a choice of some parameters, and --sync ",
                       o_.sync, " sends all of them (--plan): take the strategy that it was made for");
-  require<UsageError>(plan_.codec == "none" || o_.sync == "allreduce", "sums of --sync ", o_.sync,
+  require<UsageError>(plan_.codec == "none" || o_.sync == "allreduce" || dist::server_method(o_.sync) != nullptr, "sums of --sync ", o_.sync,
                       " pass through no codec, and the plan's is ", plan_.codec,
                       " (--codec): leave it out, or take --sync allreduce");
   require<UsageError>(plan_.codec != "none" || !o_.codec_feedback,

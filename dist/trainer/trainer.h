@@ -120,8 +120,12 @@ class Trainer {
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
   std::int64_t last_step() const;
-  /// Whether the norm of the joined gradient is limited here; strategies that send a choice limit each worker's own.
-  bool clips_norm() const { return o_.clip.kind == Clip::Kind::norm && dist::sparse_method(o_.sync) == nullptr; }
+  /// Whether the norm of the joined gradient is limited here; servers do it themselves, and strategies that
+  /// send a choice limit each worker's own.
+  bool clips_norm() const {
+    return o_.clip.kind == Clip::Kind::norm && dist::sparse_method(o_.sync) == nullptr &&
+           dist::server_method(o_.sync) == nullptr;
+  }
 
   void train_step();
   void make_strategy();

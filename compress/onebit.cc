@@ -1,0 +1,94 @@
+#include "compress/onebit.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/cpu/simd.h"
+#include "core/dispatch.h"
+
+namespace laconic::compress {
+namespace {
+
+constexpr std::size_t kLanes = 16;  // sums beside each other: the same on every instruction set
+
+/// means : of values that are not below zero, and of those that are
+LACONIC_MULTIVERSION void means_of(const float* LACONIC_RESTRICT x, std::size_t n, float* LACONIC_RESTRICT means) {
+  float above[kLanes] = {}, below[kLanes] = {};
+  std::uint32_t count[kLanes] = {};  // of those below
+  std::size_t i = 0;
+  const auto take = [&](std::size_t from, std::size_t lanes) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      const float v = x[from + lane];
+      above[lane] += v < 0 ? 0.0f : v;
+      below[lane] += v < 0 ? v : 0.0f;
+      count[lane] += v < 0 ? 1 : 0;
+    }
+  };
+  for (; i + kLanes <= n; i += kLanes) take(i, kLanes);
+  take(i, n - i);
+  double sum_above = 0, sum_below = 0;
+  std::size_t are_below = 0;
+  for (std::size_t lane = 0; lane < kLanes; ++lane)
+    sum_above += double{above[lane]}, sum_below += double{below[lane]}, are_below += count[lane];
+  means[0] = are_below < n ? static_cast<float>(sum_above / static_cast<double>(n - are_below)) : 0.0f;
+  means[1] = are_below > 0 ? static_cast<float>(sum_below / static_cast<double>(are_below)) : 0.0f;
+}
+
+LACONIC_MULTIVERSION void signs_of(const float* LACONIC_RESTRICT x, std::size_t n, std::byte* LACONIC_RESTRICT to) {
+  for (std::size_t i = 0; i < n; i += 8) {
+    unsigned bits = 0;
+    for (std::size_t j = 0; j < std::min<std::size_t>(8, n - i); ++j) bits |= (x[i + j] < 0 ? 1u : 0u) << j;
+    to[i / 8] = static_cast<std::byte>(bits);
+  }
+}
+
+LACONIC_MULTIVERSION void values_of(const std::byte* LACONIC_RESTRICT from, std::size_t n, const float* means,
+                                    float* LACONIC_RESTRICT x) {
+  const float above = means[0], below = means[1];
+  for (std::size_t i = 0; i < n; i += 8) {
+    const auto bits = static_cast<unsigned>(from[i / 8]);
+    for (std::size_t j = 0; j < std::min<std::size_t>(8, n - i); ++j) x[i + j] = bits >> j & 1 ? below : above;
+  }
+}
+
+constexpr std::size_t kMeans = 2 * sizeof(float);
+
+}  // namespace
+
+std::size_t OneBit::max_bytes(std::size_t elements) const {
+  const std::size_t rest = elements % kBucket;
+  return elements / kBucket * (kMeans + kBucket / 8) + (rest > 0 ? kMeans + (rest + 7) / 8 : 0);
+}
+
+void OneBit::encode(Slice<const float> x, const Key&, Bytes& payload) const {
+  std::byte* to = payload.append(max_bytes(x.size())).data();
+  if (x.empty()) return;
+  on_device(x.device(), [&] {
+    for (std::size_t b = 0; b < x.size(); b += kBucket) {
+      const std::size_t count = std::min(kBucket, x.size() - b);
+      float means[2];
+      means_of(x.data() + b, count, means);
+      std::memcpy(to, means, kMeans);
+      signs_of(x.data() + b, count, to + kMeans);
+      to += kMeans + (count + 7) / 8;
+    }
+  });
+}
+
+void OneBit::decode(Slice<const std::byte> payload, Slice<float> x) const {
+  require<DataError>(payload.size() == max_bytes(x.size()), "onebit codec: ", payload.size(), " bytes are no ",
+                     x.size(), " values of one bit. Do all ranks use the same codec?");
+  if (x.empty()) return;
+  on_device(x.device(), [&] {
+    const std::byte* from = payload.data();
+    for (std::size_t b = 0; b < x.size(); b += kBucket) {
+      const std::size_t count = std::min(kBucket, x.size() - b);
+      float means[2];
+      std::memcpy(means, from, kMeans);
+      values_of(from + kMeans, count, means, x.data() + b);
+      from += kMeans + (count + 7) / 8;
+    }
+  });
+}
+
+}  // namespace laconic::compress

@@ -1,0 +1,49 @@
+#include "dist/server/joint_norm.h"
+
+#include "dist/collective/allgather.h"
+
+namespace laconic::dist {
+
+JointNorm::Step& JointNorm::at(std::int64_t step) {
+  const auto [it, fresh] = steps_.try_emplace(step);
+  if (fresh) {
+    it->second.squares.resize(o_.buckets);
+    it->second.complete = o_.own == 0;
+    // A step begins when its worker has all that the one before has sent, so nobody waits for an older one.
+    std::erase_if(steps_, [&](const auto& older) { return older.first < step && older.second.known; });
+  }
+  return it->second;
+}
+
+void JointNorm::wake(bool& there, Waiting& waiting) {
+  there = true;
+  for (const auto& [coroutine, scheduler] : std::exchange(waiting, {})) scheduler->later(coroutine);
+}
+
+void JointNorm::add(std::int64_t number, std::size_t bucket, double sum_of_squares) {
+  Step& step = at(number);
+  step.squares[bucket] = sum_of_squares;
+  if (++step.added == o_.own) wake(step.complete, step.for_own);
+}
+
+Task<double> JointNorm::scale(std::int64_t number, double gradient_scale) {
+  Step& step = at(number);
+  const Until known{step.known, step.for_all};
+  co_await known;
+  co_return o_.limit(gradient_scale, step.sum);
+}
+
+Task<> JointNorm::exchange(Communicator& comm, std::int64_t number) {
+  Step& step = at(number);
+  const Until complete{step.complete, step.for_own};
+  co_await complete;
+  if (o_.servers.size() > 1) {
+    const std::unique_ptr<Communicator> servers = comm.subgroup(o_.servers);
+    const Slice<double> squares = slice(step.squares);
+    co_await sum_over_ranks(*servers, squares);  // of each bucket one is not zero
+  }
+  for (const double s : step.squares) step.sum += s;
+  wake(step.known, step.for_all);
+}
+
+}  // namespace laconic::dist
