@@ -122,7 +122,10 @@ ParameterArena some_model() {
 
 TEST(SparsePlan, SaysOfEveryParameterHowItTravels) {
   const ParameterArena arena = some_model();
-  const PlanOptions options{.sparse = dispatch_of(*sparse_method("redsync"), {.quantised = true})};
+  PlanOptions options{.sparse = dispatch_of(*sparse_method("redsync"), {.quantised = true})};
+  const Plan whole = make_plan(arena.parameters(), options, 4);
+  EXPECT_EQ(whole.chunk_rows(3), 0) << "its message is one anyway";
+  options.chunk_sparse = true;
   const Plan plan = make_plan(arena.parameters(), options, 4);
   EXPECT_TRUE(plan.sparse());
   std::vector<std::string> rows;
