@@ -7,9 +7,11 @@
 namespace laconic::compress {
 namespace {
 
-constexpr std::size_t kLeast = 512;                     // values that are cut in two
-constexpr std::size_t kLength = sizeof(std::uint32_t);  // bytes in front
+constexpr std::size_t kLeast = 512, kMost = std::size_t{1} << 30;  // values that are cut in two
+constexpr std::size_t kLength = sizeof(std::uint32_t);             // bytes in front
 constexpr std::size_t kPair = 2 * cpu::kGroup;
+
+bool cut(std::size_t elements) { return elements >= kLeast && elements <= kMost; }
 
 /// Values of the first half: the longer one.
 std::size_t first_of(std::size_t elements) { return (elements / 2 + kPair - 1) / kPair * kPair; }
@@ -38,12 +40,12 @@ void put_length(std::byte* to, std::ptrdiff_t bytes) {
 }  // namespace
 
 std::size_t InceptionnHalves::max_bytes(std::size_t elements) const {
-  return one_.max_bytes(elements) + (elements < kLeast ? 0 : kLength);
+  return one_.max_bytes(elements) + (cut(elements) ? kLength : 0);
 }
 
 void InceptionnHalves::encode(Slice<const float> x, const Key& key, Bytes& payload) const {
   const std::size_t n = x.size(), h = first_of(n);
-  if (n < kLeast) return one_.encode(x, key, payload);
+  if (!cut(n)) return one_.encode(x, key, payload);
   const std::size_t before = payload.size();
   std::byte* const to = payload.append(max_bytes(n)).data();
   on_device(x.device(), [&] {
@@ -55,7 +57,7 @@ void InceptionnHalves::encode(Slice<const float> x, const Key& key, Bytes& paylo
 }
 
 void InceptionnHalves::decode(Slice<const std::byte> payload, Slice<float> x) const {
-  if (x.size() < kLeast) return one_.decode(payload, x);
+  if (!cut(x.size())) return one_.decode(payload, x);
   const bool right = on_device(x.device(), [&] {
     Halves all = halves_of(payload, nullptr, x.data(), x.size());
     return cpu::decode_inceptionn(rule_, all.first, all.second) && all.ended();
@@ -64,7 +66,7 @@ void InceptionnHalves::decode(Slice<const std::byte> payload, Slice<float> x) co
 }
 
 void InceptionnHalves::decode_add(Slice<const std::byte> payload, Slice<float> x) const {
-  if (x.size() < kLeast) return one_.decode_add(payload, x);
+  if (!cut(x.size())) return one_.decode_add(payload, x);
   const bool right = on_device(x.device(), [&] {
     Halves all = halves_of(payload, x.data(), x.data(), x.size());
     return cpu::decode_inceptionn(rule_, all.first, all.second) && all.ended();
@@ -75,7 +77,7 @@ void InceptionnHalves::decode_add(Slice<const std::byte> payload, Slice<float> x
 void InceptionnHalves::decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key,
                                          Bytes& sum) const {
   const std::size_t n = x.size(), before = sum.size();
-  if (n < kLeast) return one_.decode_add_encode(payload, x, key, sum);
+  if (!cut(n)) return one_.decode_add_encode(payload, x, key, sum);
   std::byte* const to = sum.append(max_bytes(n)).data();
   const bool right = on_device(x.device(), [&] {
     Halves all = halves_of(payload, x.data(), nullptr, n);
@@ -94,7 +96,7 @@ void InceptionnHalves::decode_add_encode(Slice<const std::byte> payload, Slice<f
 }
 
 double InceptionnHalves::expected_bytes(std::size_t elements) const {
-  return one_.expected_bytes(elements) + (elements < kLeast ? 0 : static_cast<double>(kLength));
+  return one_.expected_bytes(elements) + (cut(elements) ? static_cast<double>(kLength) : 0);
 }
 
 }  // namespace laconic::compress

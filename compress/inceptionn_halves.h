@@ -7,7 +7,7 @@ namespace laconic::compress {
 /// decoded beside each other. Of one payload the next group's place is known only from the last one's tags; of two,
 /// one is read while the other waits.
 ///
-///     below 512 values   a payload of compress/inceptionn.h
+///     below 512 values   a payload of compress/inceptionn.h; above 2^30 too, whose lengths are beyond 32 bits
 ///     else               offset 0   bytes of the first payload : u32, little-endian
 ///                               4   the first payload: values [0, h)        h = half of them, rounded up to 16
 ///                                   the second: values [h, n)

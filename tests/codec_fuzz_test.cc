@@ -40,7 +40,8 @@ constexpr const char* kReaders[] = {"file",
                                     "terngrad",
                                     "identity",
                                     "snappy",
-                                    "lz4"};
+                                    "lz4",
+                                    "onebit"};
 
 struct Reader {
   bool file = false;
