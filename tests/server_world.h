@@ -195,7 +195,7 @@ inline Result run(const Setting& setting, int steps) {
                     const Bucket& b = plan.buckets[unit.bucket];
                     std::copy_n(arena.values().data<float>() + b.offset, b.elements, shard->values(unit).data());
                   }
-                  ParameterServer::Options options{.workers = ranks_from(0, N), .legs = setting.legs};
+                  ParameterServer::Options options{.workers = leaders_of(N, setting.rules.local_aggregate), .legs = setting.legs};
                   if (setting.clip_norm > 0)
                     options.norm = std::make_shared<JointNorm>(
                         JointNorm::Options{.servers = K > 0 ? ranks_from(N, K) : ranks_from(0, N),
@@ -233,6 +233,7 @@ inline Result run(const Setting& setting, int steps) {
                 };
                 PsSync::Options options{.overlap = setting.overlap,
                                         .workers = N,
+                                        .group = setting.rules.local_aggregate,
                                         .server_rank = owner,
                                         .own = server.get(),
                                         .legs = setting.legs,
