@@ -20,8 +20,9 @@ void add_options(OptionAdder& add, TrainOptions& o) {
                 refuse("'" + text + "' is no number of servers", option, "give one, as --servers 1, or colocated");
               o.servers = *count;
             });
-  add.whole_number<int>("--local-aggregate", "G", o.server.local_aggregate, 1,
-                        "groups of G workers join their gradients by --allreduce,\nand one of each talks to the servers");
+  add.whole_number<int>(
+      "--local-aggregate", "G", o.server.local_aggregate, 1,
+      "groups of G workers join their gradients by --allreduce,\nand one of each talks to the servers");
   add.value("--drop-ratio", "R",
             fmt::format("share of the elements that layerdrop keeps at home [{}]", layers.drop_ratio),
             [&layers](const std::string& text, const std::string& option) {

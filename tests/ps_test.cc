@@ -69,7 +69,8 @@ TEST(PsSync, InGroupsOneOfEachTalksToTheServersAndAllHoldTheBits) {
         for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, expected));
         if (K > 0) {
           const Result alone = run(setting_of((N + 1) / 2, K, "ps", {}), 3);
-          EXPECT_NEAR(static_cast<double>(result.up), static_cast<double>(alone.up), 0.01 * static_cast<double>(alone.up));
+          EXPECT_NEAR(static_cast<double>(result.up), static_cast<double>(alone.up),
+                      0.01 * static_cast<double>(alone.up));
         }
       }
   }
@@ -204,10 +205,10 @@ struct CodecCase {
   bool feedback = false;
   int truncate_weights = 0;
 };
-const CodecCase kCodecCases[] = {{"qsgd:8:512"},        {"qsgd:4:100", true}, {"terngrad"},         {"terngrad", true},
-                                 {"fp16"},              {"bf16", true},       {"inceptionn:2^-10"}, {"inceptionn:2^-6", true},
-                                 {"trunc:22", true},    {"none", false, 16},  {"trunc:16", true, 12},
-                                 {"onebit"}};
+const CodecCase kCodecCases[] = {
+    {"qsgd:8:512"},     {"qsgd:4:100", true}, {"terngrad"},           {"terngrad", true},
+    {"fp16"},           {"bf16", true},       {"inceptionn:2^-10"},   {"inceptionn:2^-6", true},
+    {"trunc:22", true}, {"none", false, 16},  {"trunc:16", true, 12}, {"onebit"}};
 
 TEST(PsSync, ThroughACodecAllWorkersSeeTheSameBitsWhichAreThoseOfOneThread) {
   int turn = 0;

@@ -36,7 +36,8 @@ void LayerDropSync::decide(std::size_t b) {
   layer.value = compress::layer_value(total, elements_in(bucket(b)), rules_.norm);
   ++layer.age;
   layer.sends = !(layer.value < threshold_) || (rules_.max_age > 0 && layer.age >= rules_.max_age);
-  if ((!layer.sends || rules_.keeps_losses) && !layer.keeps) {  // begins to be kept: a copy, since the gradients' place is needed
+  if ((!layer.sends || rules_.keeps_losses) &&
+      !layer.keeps) {  // begins to be kept: a copy, since the gradients' place is needed
     const Bucket& here = bucket(b);
     accumulated_.range(here.offset, here.elements).copy_from(arena().gradients().range(here.offset, here.elements));
     layer.keeps = true;

@@ -19,7 +19,6 @@ std::vector<int> members_of(int rank, int workers, int group) {
   return members;
 }
 
-
 }  // namespace
 
 std::vector<int> leaders_of(int workers, int group) {
@@ -36,8 +35,9 @@ PsSync::PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options o
       owed_(o_.legs.keeps_losses ? arena.make_state() : Tensor()),
       up_(this->plan().buckets.size()),
       down_(this->plan().buckets.size()) {
-  require<UsageError>(o_.group == 1 || !this->plan().has(Algorithm::mpi),
-                      "MPI's own allreduce joins all ranks, and no group of them (--local-aggregate): take --allreduce ring");
+  require<UsageError>(
+      o_.group == 1 || !this->plan().has(Algorithm::mpi),
+      "MPI's own allreduce joins all ranks, and no group of them (--local-aggregate): take --allreduce ring");
   require<Error>(o_.server_rank.size() == this->plan().buckets.size(), o_.name, ": servers are named for ",
                  o_.server_rank.size(), " buckets of ", this->plan().buckets.size(), ".");
 }
@@ -89,14 +89,13 @@ Task<> PsSync::round(Communicator& comm, std::size_t b, StepContext context) {
   const Half serve = [this, b, &context](Communicator& half) {
     return o_.own->serve(half, *o_.own->shard().unit_of(b), context);
   };
-  const Half work = [this, b, &context](Communicator& half) {
-    return talk(half, b, context);
-  };
+  const Half work = [this, b, &context](Communicator& half) { return talk(half, b, context); };
   co_await talk_and_serve(comm, b, work, serve);
   if (grouped()) co_await spread(*group, b);
 }
 
-/// Whoever leads no group serves when its group's sum is there: the others' pushes wait, and nothing waits for it before.
+/// Whoever leads no group serves when its group's sum is there: the others' pushes wait, and nothing waits for it
+/// before.
 Task<> PsSync::talk_and_serve(Communicator& comm, std::size_t b, const Half& work, const Half& serve) {
   if (leads() && serves(b))
     co_await run_both(comm, serve, work);
@@ -114,12 +113,8 @@ Task<> PsSync::spread(Communicator& group, std::size_t b) {
 Task<> PsSync::show(Communicator& comm, std::size_t b) {
   const Slice<float> here = gradients_of(b);
   const int server = server_of(b);
-  const Half serve = [this, b](Communicator& half) {
-    return o_.own->show(half, *o_.own->shard().unit_of(b));
-  };
-  const Half work = [server, here](Communicator& half) {
-    return recv_floats(half, server, here, Leg{});
-  };
+  const Half serve = [this, b](Communicator& half) { return o_.own->show(half, *o_.own->shard().unit_of(b)); };
+  const Half work = [server, here](Communicator& half) { return recv_floats(half, server, here, Leg{}); };
   co_await talk_and_serve(comm, b, work, serve);
   if (!grouped()) co_return;
   const std::unique_ptr<Communicator> group = comm.subgroup(members_);
@@ -231,9 +226,9 @@ void PsSync::save(StateDict& state) const {
 
 void PsSync::load(const StateDict& state) {
   if (const Tensor* const saved = o_.accounts ? state.find("servers/ledger") : nullptr) {
-    require<DataError>(saved->dtype() == DType::i64 &&
-                           saved->elements() == static_cast<std::int64_t>(1 + up_.size() + down_.size()),
-                       "resume: the ledger of servers is damaged. Use an older checkpoint.");
+    require<DataError>(
+        saved->dtype() == DType::i64 && saved->elements() == static_cast<std::int64_t>(1 + up_.size() + down_.size()),
+        "resume: the ledger of servers is damaged. Use an older checkpoint.");
     const std::int64_t* next = saved->data<std::int64_t>();
     exchanges_ = *next++;
     for (auto* leg : {&up_, &down_})

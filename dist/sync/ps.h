@@ -22,7 +22,7 @@ std::vector<int> leaders_of(int workers, int group);
 /// In groups (hybrid aggregation) workers join their gradients by an allreduce inside the group, its first member alone
 /// talks to the servers, and passes on to the others what comes:
 ///
-///     group 0   worker 0  1  2  ── allreduce ──▶ worker 0 ── push ──▶ server ── pull ──▶ worker 0 ── broadcast ──▶ 1  2
+///     group 0   worker 0  1  2  ── allreduce ──▶ worker 0 ── push ──▶ server ── pull ──▶ worker 0 ── broadcast ──▶ 1 2
 ///     group 1   worker 3  4     ── allreduce ──▶ worker 3 ── push ──▶ (sum)  ── pull ──▶ worker 3 ── broadcast ──▶ 4
 ///
 ///   source  LayerDrop, section 2 (hybrid aggregation)

@@ -29,7 +29,8 @@ void require_sensible(const ServerMethod& m, const ServerOptions& o, bool clips_
       !clips_norm || m.kind != ServerMethod::Kind::slim, "--sync ", m.name,
       " updates layer by layer on each worker, before the length of its whole gradient is known (--clip): "
       "give --clip value:X, or take --sync ps");
-  require<UsageError>(m.kind != ServerMethod::Kind::slim || o.local_aggregate == 1, "workers of --sync slimdp train each by "
+  require<UsageError>(m.kind != ServerMethod::Kind::slim || o.local_aggregate == 1,
+                      "workers of --sync slimdp train each by "
                       "itself, and join nothing in groups (--local-aggregate): leave it out, or take --sync ps");
   if (m.kind == ServerMethod::Kind::layers) compress::drop_threshold({}, o.layers.drop_ratio);  // checks it
   if (m.kind == ServerMethod::Kind::slim) compress::require_sensible(o.slim.chosen);
@@ -39,10 +40,13 @@ Legs make_legs(const ServerMethod& m, const ServerOptions& o, const std::string&
                std::uint64_t seed) {
   const bool slim = m.kind == ServerMethod::Kind::slim, truncates = o.truncate_weights > 0;
   const compress::CodecTraits traits = compress::traits_of(codec);
-  require<UsageError>(!slim || !traits.remembers, "--sync slimdp sends a choice of parameters, of which one bit says too "
-                      "little (--codec ", codec, "): take qsgd:8:512");
+  require<UsageError>(!slim || !traits.remembers,
+                      "--sync slimdp sends a choice of parameters, of which one bit says too "
+                      "little (--codec ",
+                      codec, "): take qsgd:8:512");
   feedback |= traits.remembers;
-  require<UsageError>(!slim || !feedback, "--sync slimdp gathers nothing that was not sent (--codec-feedback): leave it "
+  require<UsageError>(!slim || !feedback,
+                      "--sync slimdp gathers nothing that was not sent (--codec-feedback): leave it "
                       "out");
   Legs legs{.up = compress::make_codec(codec), .seed = seed};
   if (truncates)
