@@ -24,8 +24,8 @@ std::string layer_table(const std::vector<dist::LedgerRow>& rows, std::size_t wi
 /// Of all that goes to servers, or of a choice of it.
 std::string server_table(const std::vector<dist::LedgerRow>& rows, std::size_t width) {
   const bool chosen = rows.front().choice != "all";
-  std::string text = fmt::format("{:<{}}  {:>11} {:>9} {:>10} {:>10}", "parameter", width, "elements", "exchanges", "up",
-                                 "down");
+  std::string text =
+      fmt::format("{:<{}}  {:>11} {:>9} {:>10} {:>10}", "parameter", width, "elements", "exchanges", "up", "down");
   if (chosen) text += fmt::format(" {:>10} {:>10} {:>10}", "core", "explorer", "keys");
   text += "\n";
   for (const auto& r : rows) {

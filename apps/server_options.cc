@@ -20,6 +20,9 @@ void add_options(OptionAdder& add, TrainOptions& o) {
                 refuse("'" + text + "' is no number of servers", option, "give one, as --servers 1, or colocated");
               o.servers = *count;
             });
+  add.whole_number<int>(
+      "--local-aggregate", "G", o.server.local_aggregate, 1,
+      "groups of G workers join their gradients by --allreduce,\nand one of each talks to the servers");
   add.value("--drop-ratio", "R",
             fmt::format("share of the elements that layerdrop keeps at home [{}]", layers.drop_ratio),
             [&layers](const std::string& text, const std::string& option) {
@@ -64,7 +67,8 @@ void settle(const CLI::App& app, TrainOptions& o) {
   const auto check = [&](const char* name, bool useful, const char* advice) {
     if (app.get_option(name)->count() > 0 && !useful) refuse("--sync " + o.sync + " has no use for it", name, advice);
   };
-  check("--servers", method != nullptr, "leave it out, or add --sync ps");
+  for (const char* name : {"--servers", "--local-aggregate"})
+    check(name, method != nullptr, "leave it out, or add --sync ps");
   const bool layers = method != nullptr && method->kind == dist::ServerMethod::Kind::layers;
   for (const char* name :
        {"--drop-ratio", "--threshold-every", "--layerdrop-norm", "--layerdrop-max-age", "--layerdrop-unit"})
@@ -79,7 +83,9 @@ void settle(const CLI::App& app, TrainOptions& o) {
           layers ? "leave it out: a layer travels as a whole, or not at all"
                  : "leave it out: what is chosen from is one parameter, or all (--slim-scope)");
   if (!o.servers) o.servers = 1;
-  check("--allreduce", false, "leave it out: there is a server in its place");
+  check("--allreduce", o.server.local_aggregate > 1, "leave it out: there is a server in its place");
+  if (o.server.local_aggregate > 1 && dist::allreduce_text(o.plan) == "mpi")
+    refuse("MPI's own allreduce joins all ranks, and no group of them", "--local-aggregate", "take --allreduce ring");
   dist::require_sensible(*method, o.server, o.clip.kind == Clip::Kind::norm);
 }
 

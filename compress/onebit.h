@@ -4,8 +4,8 @@
 namespace laconic::compress {
 
 /// One bit a value, and two values a bucket of 512: the mean of those below zero, and of the others. So a bucket keeps
-/// its sum, and little else: what is lost has to be added to what is encoded next (error feedback, which whoever uses it
-/// keeps: CodecTraits::remembers). The two together are 1-bit SGD.
+/// its sum, and little else: what is lost has to be added to what is encoded next (error feedback, which whoever uses
+/// it keeps: CodecTraits::remembers). The two together are 1-bit SGD.
 ///
 ///     payload   for each bucket   mean of the values that are not below 0 : f32 | of those below : f32 |
 ///                                 a bit a value, lowest first, 1: below; filled up to a byte

@@ -66,7 +66,8 @@ SlimBytes bytes_of(const SlimFormat& format, Slice<const std::byte> message) {
              explorer = static_cast<double>(explorer_elements(format.rules, format.n));
   const double keys = sizeof(std::uint32_t) * (((header.what & kCoreKeys) != 0 ? core : 0) +
                                                ((header.what & kExplorerKeys) != 0 ? explorer : 0));
-  const double values = static_cast<double>(message.size() - sizeof header) - keys, all = std::max(1.0, core + explorer);
+  const double values = static_cast<double>(message.size() - sizeof header) - keys,
+               all = std::max(1.0, core + explorer);
   return {.core = values * core / all, .explorer = values * explorer / all, .keys = keys};
 }
 

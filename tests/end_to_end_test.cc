@@ -269,7 +269,8 @@ TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
   int turn = 0;
   for (const std::string sync :
        {"ps", "layerdrop --drop-ratio 0.5 --threshold-every 3 --ledger", "slimdp --core-every 3",
-        "ps --codec qsgd:8:512", "ps --codec onebit", "layerdrop --drop-ratio 0.5 --threshold-every 3 --codec terngrad --codec-feedback"}) {
+        "ps --codec qsgd:8:512", "ps --codec onebit", "ps --local-aggregate 2 --clip norm:1",
+        "layerdrop --drop-ratio 0.5 --threshold-every 3 --codec terngrad --codec-feedback"}) {
     const std::string number = std::to_string(turn++);
     const auto trained = [&](const std::string& command, const std::string& name) {
       const std::string to = dir.path() + "/" + name + number;

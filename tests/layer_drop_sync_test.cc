@@ -174,6 +174,30 @@ TEST(LayerDropSync, ThroughACodecItIsStillOneThreadsAndWithARatioOfZeroTheDenseS
       }
 }
 
+TEST(LayerDropSync, InGroupsItIsTheGroupThatDecides) {
+  for (const char* codec : {"none", "onebit"})
+    for (int N : {2, 5}) {
+      Setting setting = setting_of(N, 1, "layerdrop", legs_of("layerdrop", codec));
+      setting.rules.local_aggregate = 2;
+      setting.rules.layers = rules(0.7);
+      const Result first = run(setting, 7);
+      for (int K : {0, 1, 2})
+        for (const Overlap overlap : {Overlap::none, Overlap::forward}) {
+          setting.servers = K;
+          setting.overlap = overlap;
+          for (const auto& v : run(setting, 7).values) EXPECT_TRUE(same_bits(v, first.values[0])) << K << " " << N;
+        }
+      setting.rules.layers.drop_ratio = 0;
+      Setting dense = setting_of(N, 1, "ps", legs_of("ps", codec));
+      dense.rules.local_aggregate = 2;
+      dense.plan.fusion = PlanOptions::Fusion::module;
+      dense.plan.chunk_bytes = 0;
+      const Result all = run(setting, 4);
+      EXPECT_TRUE(same_bits(run(dense, 4).values[0], all.values[0]));
+      EXPECT_LT(first.up, 7 * all.up / 4);
+    }
+}
+
 TEST(LayerDropSync, ADroppedLayerCostsTwelveBytesEachWay) {
   // One layer of five is nearly everything; after the first step nothing else is sent.
   const Setting setting{.workers = 1, .servers = 1, .sync = "layerdrop", .rules = {.layers = rules(0.999999, 0)}};

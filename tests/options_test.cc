@@ -360,6 +360,12 @@ TEST(Options, CodecsOnTheWayToServersAndBack) {
   expect_refused({"--sync", "slimdp", "--codec", "onebit"},
                  "--sync slimdp sends a choice of parameters, of which one bit says too little (--codec onebit): take "
                  "qsgd:8:512");
+  EXPECT_EQ(parse({"--sync", "ps", "--local-aggregate", "4", "--allreduce", "butterfly"}).server.local_aggregate, 4);
+  expect_refused({"--sync", "slimdp", "--local-aggregate", "2"},
+                 "workers of --sync slimdp train each by itself, and join nothing in groups (--local-aggregate): leave it "
+                 "out, or take --sync ps");
+  expect_refused({"--sync", "ps", "--local-aggregate", "2", "--allreduce", "mpi"},
+                 "MPI's own allreduce joins all ranks, and no group of them (--local-aggregate): take --allreduce ring");
   expect_refused({"--truncate-weights", "16"},
                  "--sync allreduce sends no weights (--truncate-weights): leave it out, or take --sync ps");
   expect_refused({"--sync", "ps", "--truncate-weights", "32"},

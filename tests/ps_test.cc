@@ -7,17 +7,20 @@
 namespace laconic::dist::server_world {
 namespace {
 
-/// The naive sum in rank order, one update for all.
-std::vector<float> oracle(int N, int steps) {
+/// The naive sum in rank order, of groups of G that were added up before, one update for all.
+std::vector<float> oracle(int N, int steps, int G = 1) {
   ParameterArena arena(some_parameters());
   Momentum update;
   for (int step = 1; step <= steps; ++step)
     for (const auto& p : arena.parameters()) {
       const auto n = static_cast<std::size_t>(p->info.elements);
-      std::vector<float> sum(n), part(n);
-      for (int r = 0; r < N; ++r) {
-        make_gradient(p->info, r, step, p->value().data<float>(), part.data());
-        for (std::size_t i = 0; i < n; ++i) sum[i] = r == 0 ? part[i] : sum[i] + part[i];
+      std::vector<float> sum(n), group(n), part(n);
+      for (int first = 0; first < N; first += G) {
+        for (int r = first; r < std::min(N, first + G); ++r) {
+          make_gradient(p->info, r, step, p->value().data<float>(), part.data());
+          for (std::size_t i = 0; i < n; ++i) group[i] = r == first ? part[i] : group[i] + part[i];
+        }
+        for (std::size_t i = 0; i < n; ++i) sum[i] = first == 0 ? group[i] : sum[i] + group[i];
       }
       std::copy(sum.begin(), sum.end(), p->grad().data<float>());
       update(*p, p->all_rows(), {.step = step, .lr = lr_of(step), .gradient_scale = 1.0 / N});
@@ -51,6 +54,40 @@ TEST(PsSync, AnyPlanGivesTheSameBits) {
       for (int K : {0, 2})
         for (const auto& v : run({.workers = 3, .servers = K, .plan = plan_options(bucket, chunk)}, 3).values)
           EXPECT_TRUE(same_bits(v, expected)) << bucket << " " << chunk << " " << K;
+}
+
+TEST(PsSync, InGroupsOneOfEachTalksToTheServersAndAllHoldTheBits) {
+  for (int N : {2, 4, 5}) {
+    const std::vector<float> expected = oracle(N, 3, 2);  // of two addends there is one sum
+    for (int K : {0, 1, 2})
+      for (const Overlap overlap : {Overlap::none, Overlap::forward}) {
+        SCOPED_TRACE(concat(N, " workers, ", K, " servers, overlap ", to_string(overlap)));
+        Setting setting = setting_of(N, K, "ps", {});
+        setting.rules.local_aggregate = 2;
+        setting.overlap = overlap;
+        setting.plan = plan_options(10'000, 7000);
+        const Result result = run(setting, 3);
+        for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, expected));
+        if (K > 0) {
+          const Result alone = run(setting_of((N + 1) / 2, K, "ps", {}), 3);
+          EXPECT_NEAR(static_cast<double>(result.up), static_cast<double>(alone.up),
+                      0.01 * static_cast<double>(alone.up));
+        }
+      }
+  }
+  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::butterfly, Algorithm::doubling})
+    for (const char* codec : {"none", "qsgd:8:512", "onebit"}) {
+      Setting setting = setting_of(5, 1, "ps", legs_of("ps", codec));
+      setting.rules.local_aggregate = 3;
+      setting.plan.algorithm = algorithm;
+      setting.clip_norm = 100;
+      const Result first = run(setting, 3);
+      for (int K : {0, 2}) {
+        setting.servers = K;
+        setting.overlap = Overlap::none;
+        for (const auto& v : run(setting, 3).values) EXPECT_TRUE(same_bits(v, first.values[0])) << codec << " " << K;
+      }
+    }
 }
 
 TEST(PsSync, AnEmulatedLinkChangesNoBit) {
@@ -169,10 +206,10 @@ struct CodecCase {
   bool feedback = false;
   int truncate_weights = 0;
 };
-const CodecCase kCodecCases[] = {{"qsgd:8:512"},        {"qsgd:4:100", true}, {"terngrad"},         {"terngrad", true},
-                                 {"fp16"},              {"bf16", true},       {"inceptionn:2^-10"}, {"inceptionn:2^-6", true},
-                                 {"trunc:22", true},    {"none", false, 16},  {"trunc:16", true, 12},
-                                 {"onebit"}};
+const CodecCase kCodecCases[] = {
+    {"qsgd:8:512"},     {"qsgd:4:100", true}, {"terngrad"},           {"terngrad", true},
+    {"fp16"},           {"bf16", true},       {"inceptionn:2^-10"},   {"inceptionn:2^-6", true},
+    {"trunc:22", true}, {"none", false, 16},  {"trunc:16", true, 12}, {"onebit"}};
 
 TEST(PsSync, ThroughACodecAllWorkersSeeTheSameBitsWhichAreThoseOfOneThread) {
   int turn = 0;

@@ -91,6 +91,13 @@ const std::vector<Case> kCases = {
      [](TrainerOptions& o) { o.sync = "ps", o.plan.codec = "onebit", o.lr = 0.03; }},
     {"servers that limit the length of the gradient", mixed,
      [](TrainerOptions& o) { o.sync = "ps", o.clip = Clip::parse("norm:0.5"), o.optimizer.momentum = 0.9; }, 2},
+    {"layer dropping by groups", mixed,
+     [](TrainerOptions& o) {
+       o.sync = "layerdrop", o.optimizer.momentum = 0.9, o.lr = 0.02;
+       o.server.layers = {.drop_ratio = 0.5, .threshold_every = 3};
+       o.server.local_aggregate = 2;
+     },
+     1},
     {"quantised weights", mixed, [](TrainerOptions& o) { o.sync = "ps", o.plan.codec = "qsgd:8:512"; }},
     {"layer dropping, what is lost stays at home", mixed,
      [](TrainerOptions& o) {

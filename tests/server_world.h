@@ -77,8 +77,7 @@ inline std::vector<float> through(const compress::Codec* codec, Slice<const floa
 inline void pull(const Legs& legs, std::size_t bucket, std::int64_t step, Slice<const float> fresh, Slice<float> seen) {
   std::vector<float> sent(fresh.begin(), fresh.end());
   for (std::size_t i = 0; legs.differences && i < sent.size(); ++i) sent[i] = fresh[i] - seen[i];
-  const std::vector<float> came =
-      through(legs.down.get(), slice(std::as_const(sent)), legs.downward(bucket, step).key);
+  const std::vector<float> came = through(legs.down.get(), slice(std::as_const(sent)), legs.downward(bucket, step).key);
   for (std::size_t i = 0; i < came.size(); ++i) seen[i] = legs.differences ? seen[i] + came[i] : came[i];
 }
 
@@ -191,7 +190,8 @@ inline Result run(const Setting& setting, int steps) {
                     const Bucket& b = plan.buckets[unit.bucket];
                     std::copy_n(arena.values().data<float>() + b.offset, b.elements, shard->values(unit).data());
                   }
-                  ParameterServer::Options options{.workers = ranks_from(0, N), .legs = setting.legs};
+                  ParameterServer::Options options{.workers = leaders_of(N, setting.rules.local_aggregate),
+                                                   .legs = setting.legs};
                   if (setting.clip_norm > 0)
                     options.norm = std::make_shared<JointNorm>(
                         JointNorm::Options{.servers = K > 0 ? ranks_from(N, K) : ranks_from(0, N),
@@ -229,6 +229,7 @@ inline Result run(const Setting& setting, int steps) {
                 };
                 PsSync::Options options{.overlap = setting.overlap,
                                         .workers = N,
+                                        .group = setting.rules.local_aggregate,
                                         .server_rank = owner,
                                         .own = server.get(),
                                         .legs = setting.legs,

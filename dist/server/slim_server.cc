@@ -28,7 +28,8 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
   Layer& layer = layers_[static_cast<std::size_t>(&unit - shard().units().data())];
   const auto round = static_cast<std::uint64_t>(context.step / local_steps_ - 1);
   const auto id = static_cast<std::uint32_t>(unit.bucket);
-  const compress::SlimFormat format{.rules = rules_, .n = static_cast<std::size_t>(unit.elements), .codec = legs().up.get()};
+  const compress::SlimFormat format{
+      .rules = rules_, .n = static_cast<std::size_t>(unit.elements), .codec = legs().up.get()};
   const std::size_t room = format.max_bytes(), N = workers().size();
   const Leg down = legs().downward(unit.bucket, context.step, &sent());
   const Slice<float> w = shard().values(unit);

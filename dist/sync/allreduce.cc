@@ -14,8 +14,6 @@
 #include "dist/collective/tree_allreduce.h"
 
 namespace laconic::dist {
-namespace {
-
 Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops) {
   switch (bucket.algorithm) {
     case Algorithm::butterfly:
@@ -35,8 +33,6 @@ Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const
   }
   std::abort();  // not reached
 }
-
-}  // namespace
 
 std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group, int pieces,
                                    const compress::Codec* codec) {

@@ -16,6 +16,9 @@ namespace laconic::dist {
 std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group = 0, int pieces = 1,
                                    const compress::Codec* codec = nullptr);
 
+/// The sum over ranks, as the plan has it for this bucket.
+Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops);
+
 /// What the gradients of a step are on the network, the mean over N ranks, with a codec about; nothing if MPI's own
 /// allreduce moves some.   throws UsageError if the plan's codec is not in this build
 std::optional<double> bytes_of_step(const Plan& plan, int N);

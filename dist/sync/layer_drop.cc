@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "core/trace.h"
+#include "dist/collective/broadcast.h"
 
 namespace laconic::dist {
 
@@ -23,6 +24,10 @@ Slice<const float> LayerDropSync::kept(std::size_t b) const {
 }
 
 void LayerDropSync::filled(std::size_t b) {
+  if (!grouped()) decide(b);
+}
+
+void LayerDropSync::decide(std::size_t b) {
   const Trace::Span span(bucket(b).name, "select");
   const auto begin = Clock::now();
   Layer& layer = layers_[b];
@@ -31,7 +36,8 @@ void LayerDropSync::filled(std::size_t b) {
   layer.value = compress::layer_value(total, elements_in(bucket(b)), rules_.norm);
   ++layer.age;
   layer.sends = !(layer.value < threshold_) || (rules_.max_age > 0 && layer.age >= rules_.max_age);
-  if ((!layer.sends || rules_.keeps_losses) && !layer.keeps) {  // begins to be kept: a copy, since the gradients' place is needed
+  if ((!layer.sends || rules_.keeps_losses) &&
+      !layer.keeps) {  // begins to be kept: a copy, since the gradients' place is needed
     const Bucket& here = bucket(b);
     accumulated_.range(here.offset, here.elements).copy_from(arena().gradients().range(here.offset, here.elements));
     layer.keeps = true;
@@ -40,11 +46,12 @@ void LayerDropSync::filled(std::size_t b) {
     layer.age = 0;
     ++layer.times_sent;
   }
-  select_seconds_ += seconds_since(begin);
+  layer.select_seconds = seconds_since(begin);
 }
 
 Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   Layer& layer = layers_[b];
+  if (grouped()) decide(b);
   const std::vector<int> server{server_of(b)};
   const auto step = static_cast<std::uint32_t>(context.step), held = static_cast<std::uint32_t>(layer.version);
   Leg up = options().legs.upward(b, context.step, comm.rank(), &this->up(b));
@@ -63,16 +70,24 @@ Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext contex
       answer.step == step && answer.version == held + answer.comes && answer.comes <= 1 && answer.comes >= mine.comes,
       "layerdrop: the server of ", bucket(b).name, " is in step ", answer.step, " and has version ", answer.version,
       ", rank ", comm.rank(), " in step ", step, " has version ", held, ". Resume all of them alike.");
-  layer.comes = answer.comes == 1;
+  layer.comes = answer.comes;
   layer.version = answer.version;
-  if (!layer.comes) co_return;
+  if (layer.comes == 0) co_return;
   co_await recv_floats(comm, server[0], here, down);
+}
+
+Task<> LayerDropSync::spread(Communicator& group, std::size_t b) {
+  Layer& layer = layers_[b];
+  const Slice<std::byte> comes = Slice<std::uint32_t>(&layer.comes, 1).bytes();
+  co_await broadcast(group, comes);
+  if (layer.comes != 0) co_await PsSync::spread(group, b);
 }
 
 void LayerDropSync::arrived(std::size_t b) {
   Layer& layer = layers_[b];
-  if (layer.sends) layer.keeps = rules_.keeps_losses;
-  if (!layer.comes) return;
+  select_seconds_ += std::exchange(layer.select_seconds, 0);
+  if (layer.sends && leads()) layer.keeps = rules_.keeps_losses;
+  if (layer.comes == 0) return;
   ++layer.times_received;
   PsSync::arrived(b);
 }
@@ -82,6 +97,7 @@ void LayerDropSync::end_step(StepStats& stats) {
   const bool due = threshold_step_ == 0 || now.lr != threshold_lr_ ||
                    (rules_.threshold_every > 0 && now.step - threshold_step_ >= rules_.threshold_every);
   if (due) {
+    if (grouped()) flush();
     const auto begin = Clock::now();
     std::vector<compress::LayerSize> sizes;
     for (std::size_t b = 0; b < layers_.size(); ++b) sizes.push_back({layers_[b].value, elements_in(bucket(b))});

@@ -19,6 +19,10 @@ namespace laconic::dist {
 ///
 /// What a codec loses of a sum that is sent stays behind, with feedback, and is in the next one.
 ///
+/// In groups the decision is the group's, on the sum of its gradients: its first member gathers and decides, when the
+/// sum is there, and so all layers' values are known at the end of a step only: steps that find a threshold wait for
+/// them.
+///
 /// Per element, what was sent and what is kept add up to what was accumulated. With a ratio of 0 the bits are those of
 /// PsSync. After a flush all workers hold the same bits, which are the server's.
 /// source  LayerDrop, sections 4 and 5, Algorithm 1 (settled: R is the share that stays at home; as printed it would be
@@ -29,7 +33,7 @@ class LayerDropSync final : public PsSync {
     double drop_ratio = 0.9;             ///< R in [0, 1)
     std::int64_t threshold_every = 100;  ///< steps; 0: once
     compress::LayerNorm norm = compress::LayerNorm::mean;
-    std::int64_t max_age = 0;  ///< a layer is sent at least every so many steps; 0: never for its age
+    std::int64_t max_age = 0;   ///< a layer is sent at least every so many steps; 0: never for its age
     bool keeps_losses = false;  ///< what a codec loses of a sum stays behind, in place of Legs::keeps_losses
   };
   /// throws UsageError if the ratio is not in [0, 1)
@@ -47,15 +51,18 @@ class LayerDropSync final : public PsSync {
 
  private:
   struct Layer {
-    bool keeps = false;    // something is put by in accumulated_
-    bool sends = false;    // this step's decision
-    bool comes = false;    // what the server has answered
-    std::int64_t age = 0;  // steps since it was sent
+    bool keeps = false;         // something is put by in accumulated_
+    bool sends = false;         // this step's decision
+    std::uint32_t comes = 0;    // what the server has answered: 1 or 0
+    double select_seconds = 0;  // of this step's decision
+    std::int64_t age = 0;       // steps since it was sent
     std::int64_t version = 0;
     double value = 0;
     std::int64_t times_sent = 0, times_received = 0;
   };
+  void decide(std::size_t bucket);
   void filled(std::size_t bucket) override;
+  Task<> spread(Communicator& group, std::size_t bucket) override;
   Task<> talk(Communicator& comm, std::size_t bucket, StepContext context) override;
   void arrived(std::size_t bucket) override;
   void account(std::size_t bucket, LedgerRow& row) const override;

@@ -1,20 +1,43 @@
 #include "dist/sync/ps.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "core/raw.h"
+#include "dist/collective/broadcast.h"
 #include "dist/server/loopback.h"
+#include "dist/sync/allreduce.h"
 
 namespace laconic::dist {
+
+namespace {
+
+std::vector<int> members_of(int rank, int workers, int group) {
+  std::vector<int> members;
+  for (int r = rank / group * group; r < std::min(workers, rank / group * group + group); ++r) members.push_back(r);
+  return members;
+}
+
+}  // namespace
+
+std::vector<int> leaders_of(int workers, int group) {
+  std::vector<int> leaders;
+  for (int r = 0; r < workers; r += group) leaders.push_back(r);
+  return leaders;
+}
 
 PsSync::PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options)
     : BucketSync(arena, engine, std::move(plan), options.name, options.overlap, options.workers, options.mean),
       o_(std::move(options)),
+      members_(members_of(engine.rank(), o_.workers, o_.group)),
       norm_slot_(engine.reserve_slots(1)),
       owed_(o_.legs.keeps_losses ? arena.make_state() : Tensor()),
       up_(this->plan().buckets.size()),
       down_(this->plan().buckets.size()) {
+  require<UsageError>(
+      o_.group == 1 || !this->plan().has(Algorithm::mpi),
+      "MPI's own allreduce joins all ranks, and no group of them (--local-aggregate): take --allreduce ring");
   require<Error>(o_.server_rank.size() == this->plan().buckets.size(), o_.name, ": servers are named for ",
                  o_.server_rank.size(), " buckets of ", this->plan().buckets.size(), ".");
 }
@@ -52,33 +75,51 @@ Operation PsSync::exchange(std::size_t b) {
 }
 
 Task<> PsSync::round(Communicator& comm, std::size_t b, StepContext context) {
-  if (!serves(b) || !joins(context)) {
+  if (!joins(context)) {
     co_await talk(comm, b, context);
     co_return;
   }
-  const std::function<Task<>(Communicator&)> serve = [this, b, &context](Communicator& half) {
+  std::unique_ptr<Communicator> group;
+  if (grouped()) {
+    group = comm.subgroup(members_);
+    const Slice<float> here = gradients_of(b);
+    const Hops plain{};
+    co_await allreduce(*group, here, bucket(b), plain);
+  }
+  const Half serve = [this, b, &context](Communicator& half) {
     return o_.own->serve(half, *o_.own->shard().unit_of(b), context);
   };
-  const std::function<Task<>(Communicator&)> work = [this, b, &context](Communicator& half) {
-    return talk(half, b, context);
-  };
-  co_await run_both(comm, serve, work);
+  const Half work = [this, b, &context](Communicator& half) { return talk(half, b, context); };
+  co_await talk_and_serve(comm, b, work, serve);
+  if (grouped()) co_await spread(*group, b);
+}
+
+/// Whoever leads no group serves when its group's sum is there: the others' pushes wait, and nothing waits for it
+/// before.
+Task<> PsSync::talk_and_serve(Communicator& comm, std::size_t b, const Half& work, const Half& serve) {
+  if (leads() && serves(b))
+    co_await run_both(comm, serve, work);
+  else if (leads())
+    co_await work(comm);
+  else if (serves(b))
+    co_await serve(comm);
+}
+
+Task<> PsSync::spread(Communicator& group, std::size_t b) {
+  const Slice<std::byte> bytes = gradients_of(b).bytes();
+  co_await broadcast(group, bytes);
 }
 
 Task<> PsSync::show(Communicator& comm, std::size_t b) {
   const Slice<float> here = gradients_of(b);
   const int server = server_of(b);
-  if (!serves(b)) {
-    co_await recv_floats(comm, server, here, Leg{});
-    co_return;
-  }
-  const std::function<Task<>(Communicator&)> serve = [this, b](Communicator& half) {
-    return o_.own->show(half, *o_.own->shard().unit_of(b));
-  };
-  const std::function<Task<>(Communicator&)> work = [server, here](Communicator& half) {
-    return recv_floats(half, server, here, Leg{});
-  };
-  co_await run_both(comm, serve, work);
+  const Half serve = [this, b](Communicator& half) { return o_.own->show(half, *o_.own->shard().unit_of(b)); };
+  const Half work = [server, here](Communicator& half) { return recv_floats(half, server, here, Leg{}); };
+  co_await talk_and_serve(comm, b, work, serve);
+  if (!grouped()) co_return;
+  const std::unique_ptr<Communicator> group = comm.subgroup(members_);
+  const Slice<std::byte> bytes = here.bytes();
+  co_await broadcast(*group, bytes);
 }
 
 void PsSync::pull_whole() {
@@ -185,9 +226,9 @@ void PsSync::save(StateDict& state) const {
 
 void PsSync::load(const StateDict& state) {
   if (const Tensor* const saved = o_.accounts ? state.find("servers/ledger") : nullptr) {
-    require<DataError>(saved->dtype() == DType::i64 &&
-                           saved->elements() == static_cast<std::int64_t>(1 + up_.size() + down_.size()),
-                       "resume: the ledger of servers is damaged. Use an older checkpoint.");
+    require<DataError>(
+        saved->dtype() == DType::i64 && saved->elements() == static_cast<std::int64_t>(1 + up_.size() + down_.size()),
+        "resume: the ledger of servers is damaged. Use an older checkpoint.");
     const std::int64_t* next = saved->data<std::int64_t>();
     exchanges_ = *next++;
     for (auto* leg : {&up_, &down_})

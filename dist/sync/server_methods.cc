@@ -1,11 +1,13 @@
 #include "dist/sync/server_methods.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "compress/codec_traits.h"
 #include "compress/make_codec.h"
 #include "dist/server/slim_server.h"
+#include "dist/sync/allreduce.h"
 
 namespace laconic::dist {
 
@@ -27,6 +29,9 @@ void require_sensible(const ServerMethod& m, const ServerOptions& o, bool clips_
       !clips_norm || m.kind != ServerMethod::Kind::slim, "--sync ", m.name,
       " updates layer by layer on each worker, before the length of its whole gradient is known (--clip): "
       "give --clip value:X, or take --sync ps");
+  require<UsageError>(m.kind != ServerMethod::Kind::slim || o.local_aggregate == 1,
+                      "workers of --sync slimdp train each by "
+                      "itself, and join nothing in groups (--local-aggregate): leave it out, or take --sync ps");
   if (m.kind == ServerMethod::Kind::layers) compress::drop_threshold({}, o.layers.drop_ratio);  // checks it
   if (m.kind == ServerMethod::Kind::slim) compress::require_sensible(o.slim.chosen);
 }
@@ -35,10 +40,13 @@ Legs make_legs(const ServerMethod& m, const ServerOptions& o, const std::string&
                std::uint64_t seed) {
   const bool slim = m.kind == ServerMethod::Kind::slim, truncates = o.truncate_weights > 0;
   const compress::CodecTraits traits = compress::traits_of(codec);
-  require<UsageError>(!slim || !traits.remembers, "--sync slimdp sends a choice of parameters, of which one bit says too "
-                      "little (--codec ", codec, "): take qsgd:8:512");
+  require<UsageError>(!slim || !traits.remembers,
+                      "--sync slimdp sends a choice of parameters, of which one bit says too "
+                      "little (--codec ",
+                      codec, "): take qsgd:8:512");
   feedback |= traits.remembers;
-  require<UsageError>(!slim || !feedback, "--sync slimdp gathers nothing that was not sent (--codec-feedback): leave it "
+  require<UsageError>(!slim || !feedback,
+                      "--sync slimdp gathers nothing that was not sent (--codec-feedback): leave it "
                       "out");
   Legs legs{.up = compress::make_codec(codec), .seed = seed};
   if (truncates)
@@ -65,6 +73,11 @@ void adapt(PlanOptions& plan, const ServerMethod& m, const ServerOptions& o) {
 }
 
 std::string to_string(const ServerMethod& m, const ServerOptions& o) {
+  if (o.local_aggregate > 1) {
+    ServerOptions alone = o;
+    alone.local_aggregate = 1;
+    return concat(to_string(m, alone), " groups of ", o.local_aggregate);
+  }
   if (o.truncate_weights > 0) {
     ServerOptions whole = o;
     whole.truncate_weights = 0;
@@ -87,6 +100,11 @@ std::string to_string(const ServerMethod& m, const ServerOptions& o) {
 }
 
 std::string description(const ServerMethod& m, const ServerOptions& o) {
+  if (o.local_aggregate > 1) {
+    ServerOptions alone = o;
+    alone.local_aggregate = 1;
+    return concat(description(m, alone), ", groups of ", o.local_aggregate);
+  }
   if (o.truncate_weights > 0) {
     ServerOptions whole = o;
     whole.truncate_weights = 0;
@@ -150,8 +168,17 @@ std::optional<double> expected_bytes(const ServerMethod& m, const ServerOptions&
       bytes += leg_bytes(codec.get(), static_cast<std::size_t>(std::llround(share * n))) + 4 * keys * n;
   }
   if (m.kind == ServerMethod::Kind::slim) bytes /= static_cast<double>(o.slim.local_steps);
-  const double N = workers;
-  return servers > 0 ? bytes : bytes * (N - 1) / N;
+  const double N = workers, leaders = (workers + o.local_aggregate - 1) / o.local_aggregate;
+  double all = leaders * (servers > 0 ? bytes : bytes * (N - 1) / N);
+  for (int first = 0; first < workers && o.local_aggregate > 1; first += o.local_aggregate) {
+    const int members = std::min(o.local_aggregate, workers - first);
+    for (const Bucket& b : plan.buckets) {
+      const double size = 4 * static_cast<double>(b.elements);
+      const std::optional<Cost> inside = allreduce_cost(b.algorithm, members, size, b.group, b.pieces);
+      all += (members > 1 && inside ? inside->all_bytes : 0) + (members - 1) * size;
+    }
+  }
+  return all / N;
 }
 
 }  // namespace laconic::dist

@@ -28,7 +28,9 @@ struct ServerOptions {
   LayerDropSync::Rules layers{};
   bool finest = false;  ///< --layerdrop-unit parameter: a layer is one parameter, not all of one module
   SlimSync::Rules slim{};
-  int truncate_weights = 0;  ///< low bits that parameters lose on their way down, whatever the codec of gradients; 0: none
+  int local_aggregate = 1;  ///< workers of a group, of which one talks to servers
+  int truncate_weights =
+      0;  ///< low bits that parameters lose on their way down, whatever the codec of gradients; 0: none
 };
 
 /// How both ways travel with this codec, as --codec names it:

@@ -143,8 +143,9 @@ void SlimSync::load(const StateDict& state) {
                      "resume: the state of slimdp is not of this model. Give the same options.");
   delta_.copy_from(delta);
   if (const Tensor* const saved = options().accounts ? mine.find("bytes") : nullptr) {
-    require<DataError>(saved->dtype() == DType::i64 && saved->elements() == static_cast<std::int64_t>(3 * states_.size()),
-                       "resume: the ledger of slimdp is damaged. Use an older checkpoint.");
+    require<DataError>(
+        saved->dtype() == DType::i64 && saved->elements() == static_cast<std::int64_t>(3 * states_.size()),
+        "resume: the ledger of slimdp is damaged. Use an older checkpoint.");
     const std::int64_t* next = saved->data<std::int64_t>();
     for (State& s : states_)
       for (double* n : {&s.bytes.core, &s.bytes.explorer, &s.bytes.keys}) *n = static_cast<double>(*next++);

@@ -16,10 +16,9 @@ ServerHalf::ServerHalf(const TrainerOptions& o, const dist::Plan& plan, const st
     if (clip.kind == Clip::Kind::value) clip_value(p.grad(), clip.limit / context.gradient_scale);
     optimizer_->update(p, rows, context.lr, context.gradient_scale);
   };
-  dist::ParameterServer::Options options{.workers = std::vector<int>(static_cast<std::size_t>(workers)),
+  dist::ParameterServer::Options options{.workers = dist::leaders_of(workers, o.server.local_aggregate),
                                          .legs = dist::make_legs(*dist::server_method(o.sync), o.server, plan.codec,
                                                                  o.codec_feedback, o.seed)};
-  std::iota(options.workers.begin(), options.workers.end(), 0);
   if (o.clip.kind == Clip::Kind::norm) {
     dist::JointNorm::Options norm{.buckets = plan.buckets.size(), .own = shard_->units().size()};
     norm.servers.resize(static_cast<std::size_t>(servers > 0 ? servers : workers));

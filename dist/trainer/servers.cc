@@ -36,6 +36,7 @@ void Trainer::make_server_strategy(const dist::ServerMethod& method, const dist:
   dist::PsSync::Options options{.mean = o_.mean,
                                 .overlap = o_.overlap,
                                 .workers = N,
+                                .group = o_.server.local_aggregate,
                                 .server_rank = owner,
                                 .own = half_ ? &half_->server() : nullptr,
                                 .accounts = o_.ledger_every > 0,
