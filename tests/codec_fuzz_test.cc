@@ -82,7 +82,7 @@ std::vector<Input> corpus() {
     if (bytes.size() < 3) continue;
     const auto at = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(bytes[i])); };
     Input input{at(0) % std::size(kReaders), at(1) | at(2) << 8, Message(bytes.size() - 3)};
-    std::memcpy(input.message.data(), bytes.data() + 3, input.message.size());
+    if (!input.message.empty()) std::memcpy(input.message.data(), bytes.data() + 3, input.message.size());
     all.push_back(std::move(input));
   }
   return all;
