@@ -141,37 +141,39 @@ TEST(LayerDropSync, DoesWhatTheSettledTextSays) {
 }
 
 TEST(LayerDropSync, ThroughACodecItIsStillOneThreadsAndWithARatioOfZeroTheDenseServers) {
-  for (const char* codec : {"qsgd:8:512", "terngrad", "inceptionn:2^-8", "onebit"})
-    for (const bool feedback : {false, true})
-      for (int K : {0, 1, 2}) {
-        SCOPED_TRACE(concat(codec, ", feedback ", feedback, ", ", K, " servers"));
-        const Legs legs = legs_of("layerdrop", codec, feedback);
-        Setting setting = setting_of(3, K, "layerdrop", legs), dense = setting_of(3, K, "ps", legs);
-        setting.rules.layers = rules(0.7);
-        setting.overlap = K == 1 ? Overlap::none : Overlap::forward;
-        const Oracle oracle(setting, 7);
-        std::atomic<int> wrong{0};
-        setting.watch = [&](PsSync& sync, int rank, int step) {  // what is lost is kept, bit for bit
-          sync.flush();
-          const auto& kept = oracle.kept[static_cast<std::size_t>(step - 1)][static_cast<std::size_t>(rank)];
-          for (std::size_t b = 0; b < oracle.buckets.size(); ++b) {
-            const Slice<const float> mine = dynamic_cast<LayerDropSync&>(sync).kept(b);
-            for (std::size_t i = 0; i < static_cast<std::size_t>(oracle.buckets[b].elements); ++i)
-              if ((mine.empty() ? 0.0f : mine[i]) != kept[static_cast<std::size_t>(oracle.buckets[b].offset) + i])
-                ++wrong;
-          }
-        };
-        const Result result = run(setting, 7);
-        EXPECT_EQ(wrong, 0);
-        for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, oracle.values));
-        for (const auto& v : result.joint) EXPECT_TRUE(same_bits(v, oracle.joint));
-
-        dense.plan.fusion = PlanOptions::Fusion::module;
-        dense.plan.chunk_bytes = 0;
-        setting.rules.layers.drop_ratio = 0;
-        setting.watch = {};
-        EXPECT_TRUE(same_bits(run(dense, 4).values[0], run(setting, 4).values[0]));
+  const char* const codecs[] = {"qsgd:8:512", "terngrad", "inceptionn:2^-8", "onebit"};
+  for (const auto& row : pairwise({std::size(codecs), 2, 3})) {
+    const char* const codec = codecs[row[0]];
+    const bool feedback = row[1] == 1;
+    const int K = static_cast<int>(row[2]);
+    SCOPED_TRACE(concat(codec, ", feedback ", feedback, ", ", K, " servers"));
+    const Legs legs = legs_of("layerdrop", codec, feedback);
+    Setting setting = setting_of(3, K, "layerdrop", legs), dense = setting_of(3, K, "ps", legs);
+    setting.rules.layers = rules(0.7);
+    setting.overlap = K == 1 ? Overlap::none : Overlap::forward;
+    const Oracle oracle(setting, 7);
+    std::atomic<int> wrong{0};
+    setting.watch = [&](PsSync& sync, int rank, int step) {  // what is lost is kept, bit for bit
+      sync.flush();
+      const auto& kept = oracle.kept[static_cast<std::size_t>(step - 1)][static_cast<std::size_t>(rank)];
+      for (std::size_t b = 0; b < oracle.buckets.size(); ++b) {
+        const Slice<const float> mine = dynamic_cast<LayerDropSync&>(sync).kept(b);
+        for (std::size_t i = 0; i < static_cast<std::size_t>(oracle.buckets[b].elements); ++i)
+          if ((mine.empty() ? 0.0f : mine[i]) != kept[static_cast<std::size_t>(oracle.buckets[b].offset) + i])
+            ++wrong;
       }
+    };
+    const Result result = run(setting, 7);
+    EXPECT_EQ(wrong, 0);
+    for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, oracle.values));
+    for (const auto& v : result.joint) EXPECT_TRUE(same_bits(v, oracle.joint));
+
+    dense.plan.fusion = PlanOptions::Fusion::module;
+    dense.plan.chunk_bytes = 0;
+    setting.rules.layers.drop_ratio = 0;
+    setting.watch = {};
+    EXPECT_TRUE(same_bits(run(dense, 4).values[0], run(setting, 4).values[0]));
+  }
 }
 
 TEST(LayerDropSync, InGroupsItIsTheGroupThatDecides) {
