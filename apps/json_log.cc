@@ -102,6 +102,8 @@ std::string to_json(const StepReport& r) {
             {"update_ms", rounded(r.update_ms)}};
   if (r.bytes_up_sum) step["bytes_up_sum"] = *r.bytes_up_sum;
   if (r.bytes_down_sum) step["bytes_down_sum"] = *r.bytes_down_sum;
+  if (r.cpu_ms) step["cpu_ms"] = rounded(*r.cpu_ms);
+  if (r.server_cpu_ms) step["server_cpu_ms"] = rounded(*r.server_cpu_ms);
   return step.dump();
 }
 

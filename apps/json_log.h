@@ -10,8 +10,8 @@ namespace laconic {
 /// {"step":1,"epoch":1,"loss":2.3,"lr":0.1,"step_ms":...,"samples_per_s":...,"bytes_sent":...,"bytes_sent_sum":...,
 ///  "bytes_dense":...,"forward_ms":...,"backward_ms":...,"select_ms":...,"comm_ms":...,"exposed_ms":...,
 ///  "update_ms":...}
-/// Where there are parameter servers also "bytes_up_sum", "bytes_down_sum". What each counts: docs/architecture.md,
-/// "Log". Without line break. Numbers that are not finite become null, and so do bytes that are not counted.
+/// Where there are parameter servers also "bytes_up_sum", "bytes_down_sum"; where ranks are processes "cpu_ms", and
+/// "server_cpu_ms" of dedicated servers. What each counts: docs/architecture.md, "Log". Without line break. Numbers that are not finite become null, and so do bytes that are not counted.
 std::string to_json(const StepReport& report);
 
 /// {"eval":{"epoch":1,"loss":...,"top1_error":...,"top5_error":...,"seconds":...,"bytes_sent_total":...}}

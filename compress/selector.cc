@@ -224,7 +224,7 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
     case Method::adacomp:
       return adacomp(in.values, in.latest, options_.bin, out);
     case Method::random:
-      random_subset(n, k, Random(in.key.seed, Purpose::selection, in.key.step, in.key.operation), out.indices);
+      random_subset(n, k, {}, Random(in.key.seed, Purpose::selection, in.key.step, in.key.operation), out.indices);
       for (const std::uint32_t i : out.indices) out.values.push_back(in.values[i]);
       return;
   }

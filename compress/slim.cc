@@ -32,14 +32,7 @@ std::size_t explorer_elements(const SlimRules& r, std::size_t n) {
 
 void draw_explorer(std::size_t n, std::size_t count, Slice<const std::uint32_t> core, const SlimKey& key,
                    std::vector<std::uint32_t>& explorer) {
-  require<ShapeError>(core.size() <= n && count <= n - core.size(), "slim: an explorer of ", count,
-                      " outside a core of ", core.size(), " among ", n, " elements");
-  random_subset(n - core.size(), count, key.random(), explorer);
-  std::size_t before = 0;  // keys of the core below the one that is made of a place outside the core
-  for (std::uint32_t& place : explorer) {
-    while (before < core.size() && core[before] <= place + before) ++before;
-    place += static_cast<std::uint32_t>(before);
-  }
+  random_subset(n, count, core, key.random(), explorer);
 }
 
 std::uint64_t signature_of(Slice<const std::uint32_t> keys) {
@@ -57,9 +50,17 @@ void SlimSet::choose(const SlimRules& rules, Slice<const float> by, const SlimKe
     std::vector<std::uint32_t> old = core_.indices;
     selector_.select({.values = by, .k = core_elements(rules, n)}, core_);
     new_ = new_ || !chosen_ || old != core_.indices;
+    signature_ = signature_of(slice(core_.indices));
     chosen_ = true;
   }
   draw_explorer(n, explorer_elements(rules, n), slice(core_.indices), key, explorer_);
+}
+
+void SlimSet::gather(Slice<const float> x, std::vector<float>& values) const {
+  values.resize(core().size() + explorer().size());
+  std::size_t i = 0;
+  for (const auto* keys : {&core(), &explorer()})
+    for (const std::uint32_t key : *keys) values[i++] = x[key];
 }
 
 void SlimSet::save(StateDict& state) const {
@@ -81,6 +82,7 @@ void SlimSet::load(const StateDict& state, std::size_t n) {
                        "resume: a core of Slim-DP is no set of keys below ", n, ". Use an older checkpoint.");
     core_.indices.push_back(static_cast<std::uint32_t>(key));
   }
+  signature_ = signature_of(slice(core_.indices));
   chosen_ = chosen.data<std::int64_t>()[0] != 0;
   new_ = true;
 }

@@ -26,6 +26,7 @@ struct SlimKey {
   std::uint64_t seed = 0, round = 0;
   std::uint32_t tensor = 0;
   std::uint32_t who = 0;  ///< 0: the server; else 1 + the worker's rank
+  bool operator==(const SlimKey&) const = default;
   Random random() const { return Random(seed, Purpose::selection, round, std::uint64_t{who} << 32 | tensor); }
 };
 
@@ -47,6 +48,9 @@ class SlimSet {
 
   const std::vector<std::uint32_t>& core() const { return core_.indices; }
   const std::vector<std::uint32_t>& explorer() const { return explorer_; }
+  std::uint64_t signature() const { return signature_; }  ///< of the core
+  /// What travels of x: the core's elements, then the explorer's.
+  void gather(Slice<const float> x, std::vector<float>& values) const;
   /// Whether the receiver does not know the core yet: it was chosen anew, or comes from a checkpoint.
   bool core_is_new() const { return new_; }
   void core_was_sent() { new_ = false; }
@@ -60,6 +64,7 @@ class SlimSet {
   Selector selector_;
   Selection core_;
   std::vector<std::uint32_t> explorer_;
+  std::uint64_t signature_ = 0;
   bool chosen_ = false, new_ = true;
 };
 

@@ -48,7 +48,7 @@ void write_slim(const SlimFormat& format, const SlimSet& set, bool with_keys, st
   require<ShapeError>(values.size() == set.core().size() + set.explorer().size(), "slim: ", values.size(),
                       " values for ", set.core().size(), " and ", set.explorer().size(), " keys");
   const Header header{round, (with_keys ? kCoreKeys : 0) | (format.rules.keys_sent ? kExplorerKeys : 0),
-                      signature_of(slice(set.core()))};
+                      set.signature()};
   append(message, &header, sizeof header);
   if (with_keys) append(message, set.core().data(), set.core().size() * sizeof(std::uint32_t));
   if (format.rules.keys_sent) append(message, set.explorer().data(), set.explorer().size() * sizeof(std::uint32_t));
@@ -71,6 +71,12 @@ SlimBytes bytes_of(const SlimFormat& format, Slice<const std::byte> message) {
   return {.core = values * core / all, .explorer = values * explorer / all, .keys = keys};
 }
 
+void SlimReader::expect(const SlimFormat& format, const SlimKey& key) {
+  if (!known_ || format.rules.keys_sent || drawn_ == key) return;
+  draw_explorer(format.n, explorer_elements(format.rules, format.n), slice(std::as_const(core_)), key, explorer_);
+  drawn_ = key;
+}
+
 bool SlimReader::read(const SlimFormat& format, Slice<const std::byte> message, const SlimKey& key) {
   Header header;
   require<DataError>(message.size() >= sizeof header, "a Slim-DP message of ", message.size(), " bytes has no header.");
@@ -83,6 +89,7 @@ bool SlimReader::read(const SlimFormat& format, Slice<const std::byte> message, 
   const std::size_t core = core_elements(format.rules, format.n), explorer = explorer_elements(format.rules, format.n);
   if ((header.what & kCoreKeys) != 0) {
     known_ = false;
+    drawn_.reset();
     read_keys(message, at, core, format.n, core_);
     signature_ = signature_of(slice(std::as_const(core_)));
     require<DataError>(signature_ == header.signature, "the keys of a Slim-DP message are not those of its signature.");
@@ -90,10 +97,8 @@ bool SlimReader::read(const SlimFormat& format, Slice<const std::byte> message, 
   } else if (!known_ || header.signature != signature_) {
     return false;
   }
-  if (sent != 0)
-    read_keys(message, at, explorer, format.n, explorer_);
-  else
-    draw_explorer(format.n, explorer, slice(std::as_const(core_)), key, explorer_);
+  if (sent != 0) read_keys(message, at, explorer, format.n, explorer_);
+  expect(format, key);
   values_.resize(core + explorer);
   const Slice<const std::byte> payload = message.sub(at, message.size() - at);
   if (format.codec != nullptr) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "compress/bytes.h"
@@ -39,6 +40,9 @@ SlimBytes bytes_of(const SlimFormat& format, Slice<const std::byte> message);
 /// What one sender sends, round after round: remembers its core.
 class SlimReader {
  public:
+  /// Before a message comes, where there is time: draws the explorer that it will speak of if the core stays as it is
+  /// known here, so that read() with this key need not. The same result with it and without.
+  void expect(const SlimFormat& format, const SlimKey& key);
   /// False: the core that the signature speaks of is not known here; the sender has to send its keys. Else indices()
   /// and values() are those of the message. `key`: what the sender draws by.
   /// throws DataError if this is no such message; nothing is read outside of it
@@ -59,6 +63,7 @@ class SlimReader {
   std::vector<float> values_;
   std::uint64_t signature_ = 0;
   bool known_ = false;
+  std::optional<SlimKey> drawn_;  // what explorer_ was drawn by, outside of core_
 };
 
 }  // namespace laconic::compress

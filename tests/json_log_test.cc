@@ -29,6 +29,13 @@ TEST(JsonLog, AStepIsExactlyThisLine) {
       R"("comm_ms":0.5,"exposed_ms":0.25,"update_ms":0.125})");
 }
 
+TEST(JsonLog, ServersAndProcessesAddFields) {
+  StepReport r = step(7);
+  r.bytes_up_sum = 30, r.bytes_down_sum = 10, r.cpu_ms = 12.5, r.server_cpu_ms = 1.25;
+  EXPECT_EQ(to_json(r), to_json(step(7)).substr(0, to_json(step(7)).size() - 1) +
+                            R"(,"bytes_up_sum":30,"bytes_down_sum":10,"cpu_ms":12.5,"server_cpu_ms":1.25})");
+}
+
 TEST(JsonLog, AnEvaluationIsExactlyThisLine) {
   const EvalReport r{
       .epoch = 3, .loss = 0.5, .top1_error = 9.87, .top5_error = 0.2, .seconds = 12.5, .bytes_sent_total = 99};

@@ -126,6 +126,9 @@ std::vector<float> gathered(const SlimSet& set, const std::vector<float>& x) {
   std::vector<float> values;
   for (const auto* keys : {&set.core(), &set.explorer()})
     for (const std::uint32_t key : *keys) values.push_back(x[key]);
+  std::vector<float> same;
+  set.gather(slice(x), same);
+  EXPECT_EQ(same, values);
   return values;
 }
 

@@ -37,10 +37,14 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
     const Scratch<std::byte> inboxes(comm, N * room, w.device());
     std::vector<Transfer> coming;
     for (std::size_t i = 0; i < N; ++i) coming.push_back(comm.recv(workers()[i], inboxes.slice().sub(i * room, room)));
+    const auto key_of = [&](int rank) {
+      return compress::SlimKey{legs().seed, round, id, 1 + static_cast<std::uint32_t>(rank)};
+    };
+    for (std::size_t i = 0; i < N; ++i) layer.readers[i].expect(format, key_of(workers()[i]));  // while they compute
     for (std::size_t i = 0; i < N; ++i) {
       const int r = workers()[i];
       const Slice<std::byte> inbox = inboxes.slice().sub(i * room, room);
-      const compress::SlimKey key{legs().seed, round, id, 1 + static_cast<std::uint32_t>(r)};
+      const compress::SlimKey key = key_of(r);
       Transfer transfer = coming[i];
       for (bool again = false;; again = true) {
         const std::size_t came = co_await transfer;
@@ -63,8 +67,7 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
 
   layer.set.choose(rules_, w, {legs().seed, round, id, 0});
   std::vector<float> values;
-  for (const auto* keys : {&layer.set.core(), &layer.set.explorer()})
-    for (const std::uint32_t key : *keys) values.push_back(w[key]);
+  layer.set.gather(w, values);
   compress::SlimFormat out = format;
   out.codec = legs().down.get();
   const auto pack = [&](bool with_keys, compress::Bytes& message) {

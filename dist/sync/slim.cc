@@ -43,13 +43,12 @@ void SlimSync::filled(std::size_t b) {
   const compress::SlimKey key{options().legs.seed, round_of(context_of(b)), static_cast<std::uint32_t>(b),
                               1 + static_cast<std::uint32_t>(engine().rank())};
   state.set.choose(rules_.chosen, delta, key);
-  state.values.clear();
-  for (const auto* keys : {&state.set.core(), &state.set.explorer()})
-    for (const std::uint32_t k : *keys) {
-      state.values.push_back(delta[k]);
-      if (rules_.residual) delta[k] = 0;
-    }
-  if (!rules_.residual) raw::fill(delta_.range(here.offset, here.elements), 0.0f);
+  state.set.gather(delta, state.values);
+  if (rules_.residual)
+    for (const auto* keys : {&state.set.core(), &state.set.explorer()})
+      for (const std::uint32_t k : *keys) delta[k] = 0;
+  else
+    raw::fill(delta_.range(here.offset, here.elements), 0.0f);
   select_seconds_ += seconds_since(begin);
 }
 
@@ -81,7 +80,9 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   const Scratch<std::byte> inbox(comm, in.max_bytes(), arena().values().device());
   for (bool again = false;; again = true) {
     const Slice<std::byte> room = inbox.slice();
-    const std::size_t came = co_await comm.recv(server[0], room);
+    const Transfer transfer = comm.recv(server[0], room);
+    state.reader.expect(in, key);  // while the server still adds
+    const std::size_t came = co_await transfer;
     if (server[0] != comm.rank()) *down.moved += came;
     bool understood = false;
     try {

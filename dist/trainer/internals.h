@@ -12,7 +12,7 @@
 namespace laconic {
 
 /// What rides on each step's message of figures, summed over ranks, servers included.
-enum Figure { kLoss, kSamples, kBytes, kUp, kDown, kStop, kSkipped, kFigures };
+enum Figure { kLoss, kSamples, kBytes, kUp, kDown, kCpuSeconds, kServerCpuSeconds, kStop, kSkipped, kFigures };
 
 struct Trainer::StepClock {
   Clock::time_point run_start = Clock::now(), step_start = Clock::now();
@@ -42,15 +42,16 @@ struct Trainer::ForwardSpans {
   };
 };
 
-/// What is sent while it lives belongs to no step: weights at the start, evaluation, checkpoints. Nothing else may be
+/// What is sent and computed while it lives belongs to no step: weights at the start, evaluation, checkpoints. Nothing else may be
 /// under way when it begins.
 class Trainer::OutsideSteps {
  public:
-  explicit OutsideSteps(Trainer& t) : t_(t), begin_(t.worker_.engine.counters()) {}
+  explicit OutsideSteps(Trainer& t) : t_(t), begin_(t.worker_.engine.counters()), cpu_(process_cpu_seconds()) {}
   ~OutsideSteps() {
     const dist::EngineCounters end = t_.worker_.engine.counters();
     t_.counted_.sent.bytes += end.sent.bytes - begin_.sent.bytes;
     t_.counted_.comm_seconds += end.comm_seconds - begin_.comm_seconds;
+    t_.counted_cpu_ += process_cpu_seconds() - cpu_;
   }
   OutsideSteps(const OutsideSteps&) = delete;
   OutsideSteps& operator=(const OutsideSteps&) = delete;
@@ -58,6 +59,7 @@ class Trainer::OutsideSteps {
  private:
   Trainer& t_;
   const dist::EngineCounters begin_;
+  const double cpu_;
 };
 
 class Trainer::MeanBuffers {

@@ -24,7 +24,7 @@ class ServerLoop {
   }
 
   void run(std::uint64_t bytes_before) {
-    counted_ = engine_.counters().sent.bytes;
+    count_from_here();
     bool patiently = true;  // until the first step rank 0 may have much to read
     while (true) {
       const dist::Command command = control_.next(patiently);
@@ -57,11 +57,16 @@ class ServerLoop {
           engine_.wait(std::exchange(figures_, {}));
           return;
       }
-      counted_ = engine_.counters().sent.bytes;
+      count_from_here();
     }
   }
 
  private:
+  void count_from_here() {
+    counted_ = engine_.counters().sent.bytes;
+    counted_cpu_ = process_cpu_seconds();
+  }
+
   /// All of the step was handed over: when it has ended, this server's share of its bytes is known.
   void figures() {
     rounds_.wait();
@@ -70,6 +75,8 @@ class ServerLoop {
     sums_.assign(kFigures, 0.0);
     sums_[kBytes] = static_cast<double>(sent - std::exchange(counted_, sent));
     sums_[kDown] = static_cast<double>(down - std::exchange(seen_down_, down));
+    const double cpu = process_cpu_seconds();
+    sums_[kServerCpuSeconds] = cpu - std::exchange(counted_cpu_, cpu);
     figures_ =
         engine_.submit({.name = "figures of a step",
                         .slot = figures_slot_,
@@ -106,6 +113,7 @@ class ServerLoop {
   dist::Ticket figures_;
   std::vector<double> sums_;
   std::uint64_t counted_ = 0, seen_down_ = 0;
+  double counted_cpu_ = 0;  // seconds of this process
 };
 
 }  // namespace

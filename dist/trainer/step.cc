@@ -105,6 +105,7 @@ void Trainer::train_step() {
   r.update_ms = stats.update_ms;
   summary_.buffer_bytes_peak = static_cast<std::int64_t>(stats.buffer_bytes_peak);
   counted_ = now;
+  const double cpu = process_cpu_seconds();
   training_seconds_ += seconds;
   exposed_seconds_ += r.exposed_ms / 1e3;
   trained_samples_ += static_cast<double>(global);
@@ -115,6 +116,7 @@ void Trainer::train_step() {
   pending_.sums[kBytes] = static_cast<double>(r.bytes_sent);
   pending_.sums[kUp] = static_cast<double>(stats.bytes_up);
   pending_.sums[kDown] = static_cast<double>(stats.bytes_down);
+  pending_.sums[kCpuSeconds] = cpu - std::exchange(counted_cpu_, cpu);
   pending_.sums[kStop] = o_.stop_requested && o_.stop_requested() ? 1 : 0;
   pending_.sums[kSkipped] = skipped ? 1 : 0;
   pending_.seconds = seconds;
@@ -146,6 +148,10 @@ void Trainer::finish_report() {
     r.bytes_down_sum = static_cast<std::int64_t>(sums[kDown]);
     summary_.bytes_up_total = summary_.bytes_up_total.value_or(0) + *r.bytes_up_sum;
     summary_.bytes_down_total = summary_.bytes_down_total.value_or(0) + *r.bytes_down_sum;
+  }
+  if (dist::ranks_under_mpirun() > 0) {
+    r.cpu_ms = 1e3 * sums[kCpuSeconds] / (o_.sync == "none" ? 1 : worker_.size);
+    if (worker_.servers() > 0) r.server_cpu_ms = 1e3 * sums[kServerCpuSeconds] / worker_.servers();
   }
   summary_.bytes_sent_total += r.bytes_sent_sum;
   summary_.bytes_dense_total += r.bytes_dense * worker_.size;

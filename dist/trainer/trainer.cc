@@ -75,6 +75,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
     restore();
   }
   counted_ = worker_.engine.counters();
+  counted_cpu_ = process_cpu_seconds();
 }
 
 Trainer::~Trainer() {

@@ -183,6 +183,7 @@ class Trainer {
   double seconds_before_ = 0;  // of earlier runs of a resumed training
   std::unique_ptr<StepClock> clock_;
   std::uint64_t bytes_before_;                   // the engine's, when this trainer was made
+  double counted_cpu_ = 0;                       // seconds of this process, likewise
   dist::EngineCounters counted_;                 // in the log up to here; what passed outside of steps is skipped
   std::unique_ptr<ForwardSpans> forward_spans_;  // while a trace is drawn
 };

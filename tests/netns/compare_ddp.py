@@ -17,7 +17,11 @@ X = none - C what exchanging adds when nothing is hidden, and min(C, X)/(C + X) 
 save; "saved of it" is (none - forward)/none. Images are generated; language models read generated text of 10,000 words.
 
 With --vs, ours is run with each of these sets of options instead of the overlaps, and each has a line of its own: against our
-computing alone, and against the fastest of DDP's hooks here.
+computing alone, and against the fastest of DDP's hooks here. --hook '' leaves DDP out.
+
+With --servers K the sets have K more ranks that serve (computing alone has none), and the lines say instead: a step against that
+of the first set; what it is made of: a worker computing (the step without what it waits), of this choosing what to send, and
+waiting, against the first set's; CPU time of a worker and of a server, all threads; MB of all workers up to servers, and down.
 """
 import argparse
 import itertools
@@ -36,6 +40,7 @@ from netns import SCRIPT, call, down, named, netns, skip
 HERE = pathlib.Path(__file__).resolve().parent
 named('lacddp')
 OVERLAPS = ['none', 'backward', 'forward']
+FIELDS = ['bytes_sent', 'exposed_ms', 'select_ms', 'comm_ms', 'step_ms', 'bytes_up_sum', 'bytes_down_sum', 'cpu_ms', 'server_cpu_ms']
 
 
 def python_with_torch():
@@ -82,13 +87,16 @@ class Case:
                 app = 'mnist' if self.model in ('lenet', 'hdc', 'hdc-2.5mb') else 'cifar10'
                 recipe = ['--data', f'synthetic:{samples},100', '--lr', '0.001', '--momentum', '0.9', '--weight-decay', '5e-4',
                           '--schedule', 'const', '--no-augment', '--no-shuffle']
-            call([SCRIPT, 'run', '-n', str(o.ranks), f'{o.apps}/{app}', '--model', self.model, *recipe, '--batch', str(self.batch),
+            servers = o.servers if name != 'alone' else 0
+            if servers:
+                options = ['--servers', str(servers), *options]
+            call([SCRIPT, 'run', '-n', str(o.ranks + servers), f'{o.apps}/{app}', '--model', self.model, *recipe, '--batch', str(self.batch),
                   '--steps', str(steps), '--threads', str(o.threads), '--log', log, '--quiet', *options], o.timeout)
             lines = [json.loads(line) for line in open(log) if '"step"' in line][o.warmup:-1]
         assert len(lines) == o.steps, f'{len(lines)} steps are left of the log, {o.steps} were asked for'
-        mean = lambda field: statistics.fmean(line[field] for line in lines)
+        mean = lambda field: statistics.fmean(line.get(field, 0) for line in lines)
         self.add(name, mean('step_ms') / 1e3)
-        self.details.setdefault(name, []).append({f: mean(f) for f in ('bytes_sent', 'exposed_ms', 'select_ms', 'comm_ms')})
+        self.details.setdefault(name, []).append({f: mean(f) for f in FIELDS})
 
     def peer(self, hook):
         o = self.o
@@ -141,12 +149,31 @@ def interval(values):
     return statistics.median(v), v[max(0, k - 1)], v[n - 1 - max(0, k - 1)]
 
 
+def ratio_text(above, below):
+    middle, low, high = interval([x / y if y else float('inf') for x, y in zip(above, below)])
+    return f'{middle:.2f} ({low:.2f} … {high:.2f})' if len(above) > 1 else f'{middle:.2f}'
+
+
+def server_rows(o, r):
+    """With --servers: a line for each set."""
+    rows = []
+    values = lambda name, field: [d[field] for d in r['details'][name]]
+    first = o.vs[0][0]
+    for name in ['alone', *(n for n, _ in o.vs)]:
+        m = {f: statistics.median(values(name, f)) for f in FIELDS}
+        alone = name == 'alone'
+        rows.append([r['model'], str(r['batch']), r['rate'], name, f'{m["step_ms"]:.0f}',
+                     '–' if alone else '1' if name == first else ratio_text(r['all'][name], r['all'][first]),
+                     f'{m["step_ms"] - m["exposed_ms"]:.0f}', f'{m["select_ms"]:.1f}', f'{m["exposed_ms"]:.0f}',
+                     '–' if alone else '1' if name == first else ratio_text(values(name, 'exposed_ms'), values(first, 'exposed_ms')),
+                     f'{m["cpu_ms"]:.0f}', '–' if alone else f'{m["server_cpu_ms"]:.0f}',
+                     f'{m["bytes_up_sum"] / 1e6:.3f}', f'{m["bytes_down_sum"] / 1e6:.3f}'])
+    return rows
+
+
 def set_rows(o, r):
     """With --vs: a line for each way of training."""
-    def ratio(a, b):
-        middle, low, high = interval([x / y for x, y in zip(r['all'][a], r['all'][b])])
-        return f'{middle:.2f} ({low:.2f} … {high:.2f})' if r['turns'] > 1 else f'{middle:.2f}'
-
+    ratio = lambda a, b: ratio_text(r['all'][a], r['all'][b])
     hooks = ['DDP' if h == 'none' else f'DDP {h}' for h in o.hook]
     best = min(hooks, key=lambda h: r['seconds'][h]) if hooks else None
     rows = []
@@ -162,6 +189,8 @@ def set_rows(o, r):
     return rows
 
 
+SERVER_HEADER = ['model', 'batch', 'rate', 'what', 'ms a step', 'to the first', 'computing, ms', 'choosing, ms', 'waiting, ms',
+                 'to the first', 'CPU of a worker, ms', 'of a server, ms', 'MB up', 'MB down']
 SET_HEADER = ['model', 'batch', 'rate', 'what', 'ms a step', 'to computing alone', 'best DDP / this', 'MB sent a rank', 'exposed, ms',
               'choosing, ms']
 
@@ -192,13 +221,14 @@ def row(o, r):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words = lambda text: text.split(',')
+    words = lambda text: [w for w in text.split(',') if w]
     parser.add_argument('apps', type=lambda p: str(pathlib.Path(p).resolve()))
     parser.add_argument('--model', type=words, default=['alexnet-32'])
     parser.add_argument('--batch', type=words, default=['32'])
     parser.add_argument('--total', action='store_true')
     parser.add_argument('--rate', type=words, default=['1gbit'])
     parser.add_argument('--ranks', type=int, default=4)
+    parser.add_argument('--servers', type=int, default=0, help='further ranks for each --vs, on hosts of their own')
     parser.add_argument('--threads', type=int, default=1)
     parser.add_argument('--steps', type=int, default=10, help='that are timed, of each run')
     parser.add_argument('--warmup', type=int, default=4, help='steps before them')
@@ -218,16 +248,18 @@ def main():
         o.overlaps = []
     elif 'forward' not in o.overlaps:
         parser.error('--overlaps must have forward: the ratio is of it')
+    if o.servers < 0 or (o.servers and not o.vs):
+        parser.error('--servers wants a number, and --vs what to run with them')
     if any(int(b) < 1 for b in o.batch):
         parser.error('a batch has at least one sample')
     if o.total and any(int(b) % o.ranks for b in o.batch):
         parser.error(f'a total batch must be a multiple of {o.ranks}')
-    o.python = python_with_torch()
+    o.python = python_with_torch() if o.hook else None
 
     results = []
     try:
-        netns('up', str(o.ranks), o.rate[0], timeout=60)
-        header = SET_HEADER if o.vs else ['model', 'batch', 'total', 'rate', *[f'{c}, ms' for c in columns(o)], 'forward / DDP',
+        netns('up', str(o.ranks + o.servers), o.rate[0], timeout=60)
+        header = SERVER_HEADER if o.servers else SET_HEADER if o.vs else ['model', 'batch', 'total', 'rate', *[f'{c}, ms' for c in columns(o)], 'forward / DDP',
                                           'against DDP', 'saved of it']
         if not o.json:
             cpu = next((l.split(': ')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), platform.machine())
@@ -245,7 +277,8 @@ def main():
             results.append(case.result())
             if o.json:
                 continue
-            for cells in set_rows(o, results[-1]) if o.vs else [row(o, results[-1])]:
+            rows = server_rows if o.servers else set_rows if o.vs else lambda *both: [row(*both)]
+            for cells in rows(o, results[-1]):
                 padded = [c.rjust(len(h)) for c, h in zip(cells, header)]
                 print('| ' + ' | '.join(cells) + ' |' if o.markdown else '  '.join(padded), flush=True)
         if o.json:
