@@ -159,7 +159,9 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
             [&o](const std::string& text, const std::string&) { o.overlap = dist::overlap_named(text); });
   add.value("--fusion", "none|copy:SIZE|lazy:SIZE", "small neighbours travel together, copied or not\n[lazy:1MiB]",
             [&o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
-  add.value("--chunk", "none|SIZE", "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; whole where but a choice\nof their elements is sent]",
+  add.value("--chunk", "none|SIZE",
+            "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; whole where but a choice\n"
+            "of their elements is sent]",
             [&o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
   add.text("--plan", "FILE", o.plan_file,
            "what travels how, instead of by these options;\n--dry-run --json writes one");

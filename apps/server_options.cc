@@ -79,9 +79,9 @@ void settle(const CLI::App& app, TrainOptions& o) {
     check(name, slim, "leave it out, or add --sync slimdp");
   if (method == nullptr) return;
   for (const char* name : {"--fusion", "--chunk"})
-    check(name, !layers && !slim,
-          layers ? "leave it out: a layer travels as a whole, or not at all"
-                 : "leave it out: what is chosen from is one parameter, or all (--slim-scope)");
+    check(name, !layers, "leave it out: a layer travels as a whole, or not at all");
+  check("--fusion", !slim, "leave it out: what is chosen from is one parameter, or all (--slim-scope)");
+  check("--chunk", !slim || !o.server.slim.whole_model, "leave it out: what is chosen from is all (--slim-scope)");
   if (!o.servers) o.servers = 1;
   check("--allreduce", o.server.local_aggregate > 1, "leave it out: there is a server in its place");
   if (o.server.local_aggregate > 1 && dist::allreduce_text(o.plan) == "mpi")

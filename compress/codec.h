@@ -31,7 +31,7 @@ class Codec {
   /// more.
   virtual void decode_add(Slice<const std::byte> payload, Slice<float> x) const;
   /// Appends x + what the payload says to `sum`, as decode_add and encode would. x is afterwards that sum or what it
-  /// was.
+  /// was. Where it throws, `sum` may have grown.
   virtual void decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const;
   /// About how long a payload is, for a simulator that has no values.
   virtual double expected_bytes(std::size_t elements) const = 0;

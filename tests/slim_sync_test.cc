@@ -15,9 +15,8 @@ Setting slim(int N, int K, const SlimSync::Rules& rules, Overlap overlap = Overl
 
 /// Slim-DP in one thread: choosing is that of compress (its own tests), everything around it is written out.
 struct Oracle {
-  Oracle(int N, const SlimSync::Rules& rules, int steps, const char* codec = "none") {
+  Oracle(int N, const SlimSync::Rules& rules, int steps, const char* codec = "none", PlanOptions options = {}) {
     const Legs legs = legs_of("slimdp", codec);
-    PlanOptions options;
     ServerOptions server{.slim = rules};
     adapt(options, *server_method("slimdp"), server);
     std::vector<std::unique_ptr<ParameterArena>> workers;
@@ -99,6 +98,21 @@ TEST(SlimSync, DoesWhatTheSettledTextSays) {
     for (std::size_t r = 0; r < result.values.size(); ++r)
       EXPECT_TRUE(same_bits(result.values[r], oracle.values[r])) << r;
     EXPECT_GT(result.drift, 0);
+  }
+}
+
+TEST(SlimSync, LargeMatricesMayTravelInChunksOfRows) {
+  const SlimSync::Rules rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}};
+  const PlanOptions chunks{.chunk_bytes = 1024};
+  const Oracle oracle(3, rules, 5, "none", chunks), whole(3, rules, 5);
+  EXPECT_NE(oracle.joint, whole.joint);  // the largest of each chunk are not those of the matrix
+  for (int K : {0, 1, 2}) {
+    Setting setting = slim(3, K, rules, K == 0 ? Overlap::none : Overlap::forward);
+    setting.plan = chunks;
+    const Result result = run(setting, 5);
+    for (const auto& joint : result.joint) EXPECT_TRUE(same_bits(joint, oracle.joint)) << K;
+    for (std::size_t r = 0; r < result.values.size(); ++r)
+      EXPECT_TRUE(same_bits(result.values[r], oracle.values[r])) << K << " " << r;
   }
 }
 

@@ -204,7 +204,7 @@ int bench_codec(const std::vector<std::string>& arguments) {
                  "FILE.safetensors:TENSOR, or a folder of --dump-gradients, DIR/step-000100 [alexnet]")
       ->delimiter(',')
       ->type_name("X,..");
-  app.add_option("--mib", mib, "of drawn values [64]")->check(CLI::Range(0.01, 16384.0))->type_name("M");
+  app.add_option("--mib", mib, "of drawn values [64]")->check(CLI::Range(0.01, 1024.0))->type_name("M");
   app.add_option("--rounds", rounds, "turns; what is slow takes 3 [9]")->check(CLI::Range(1, 100000))->type_name("R");
   app.add_flag("--json", json, "one object, on the last line");
   app.add_flag("--markdown", markdown, "tables for docs");

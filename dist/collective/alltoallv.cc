@@ -18,10 +18,10 @@ Task<> alltoallv(Communicator& comm, const std::vector<compress::Bytes>& parts, 
   all.note(r, at(r) * most_bytes, own.size());
 
   std::vector<Transfer> receiving, sending;
-  for (int s = 1; s < N; ++s)
-    receiving.push_back(comm.recv(static_cast<int>(at(r - s)), room.sub(at(r - s) * most_bytes, most_bytes)));
-  for (int s = 1; s < N; ++s) sending.push_back(comm.send(static_cast<int>(at(r + s)), parts[at(r + s)].slice()));
   try {
+    for (int s = 1; s < N; ++s)
+      receiving.push_back(comm.recv(static_cast<int>(at(r - s)), room.sub(at(r - s) * most_bytes, most_bytes)));
+    for (int s = 1; s < N; ++s) sending.push_back(comm.send(static_cast<int>(at(r + s)), parts[at(r + s)].slice()));
     for (int s = 1; s < N; ++s) {
       const std::size_t came = co_await receiving[static_cast<std::size_t>(s - 1)];
       all.note(static_cast<int>(at(r - s)), at(r - s) * most_bytes, came);

@@ -62,7 +62,7 @@ Legs make_legs(const ServerMethod& m, const ServerOptions& o, const std::string&
 void adapt(PlanOptions& plan, const ServerMethod& m, const ServerOptions& o) {
   constexpr std::size_t kAll = std::size_t{1} << 60;
   if (m.kind == ServerMethod::Kind::dense) return;
-  plan.chunk_bytes = 0;
+  if (m.kind != ServerMethod::Kind::slim || o.slim.whole_model) plan.chunk_bytes = 0;
   plan.fusion = PlanOptions::Fusion::lazy;
   if (m.kind == ServerMethod::Kind::slim)
     plan.bucket_bytes = o.slim.whole_model ? kAll : 0;

@@ -30,7 +30,7 @@ void SlimSync::filled(std::size_t b) {
   next_.range(here.offset, here.elements).copy_from(arena().values().range(here.offset, here.elements));
   StepContext own = context_of(b);
   own.gradient_scale = 1;
-  for (int i = here.first; i < here.first + here.count; ++i) update_(parameter(i), parameter(i).all_rows(), own);
+  for (int i = here.first; i < here.first + here.count; ++i) update_(parameter(i), rows_of(here, parameter(i)), own);
   const Slice<float> delta = part(delta_, here);
   compress::put_step_by(part(arena().values(), here), part(next_, here), delta);
   for (int i = here.first; i < here.first + here.count; ++i) parameter(i).value().bump_version();

@@ -46,7 +46,8 @@ struct Trainer::ForwardSpans {
 /// under way when it begins.
 class Trainer::OutsideSteps {
  public:
-  explicit OutsideSteps(Trainer& t) : t_(t), begin_(t.worker_.engine.counters()), cpu_(process_cpu_seconds()) {}
+  explicit OutsideSteps(Trainer& t)
+      : t_(t), begin_(t.worker_.engine.counters()), cpu_(process_cpu_seconds()) {}
   ~OutsideSteps() {
     const dist::EngineCounters end = t_.worker_.engine.counters();
     t_.counted_.sent.bytes += end.sent.bytes - begin_.sent.bytes;

@@ -97,8 +97,8 @@ void Trainer::make_strategy() {
   const dist::SparseMethod* method = dist::sparse_method(o_.sync);
   require<UsageError>(method != nullptr || !plan_.sparse(), "the plan sends a choice of some parameters, and --sync ",
                       o_.sync, " sends all of them (--plan): take the strategy that it was made for");
-  require<UsageError>(plan_.codec == "none" || o_.sync == "allreduce" || dist::server_method(o_.sync) != nullptr, "sums of --sync ", o_.sync,
-                      " pass through no codec, and the plan's is ", plan_.codec,
+  require<UsageError>(plan_.codec == "none" || o_.sync == "allreduce" || dist::server_method(o_.sync) != nullptr,
+                      "sums of --sync ", o_.sync, " pass through no codec, and the plan's is ", plan_.codec,
                       " (--codec): leave it out, or take --sync allreduce");
   require<UsageError>(plan_.codec != "none" || !o_.codec_feedback,
                       "without a codec nothing is lost (--codec-feedback): add --codec, or leave it out");

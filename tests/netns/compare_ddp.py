@@ -19,9 +19,10 @@ save; "saved of it" is (none - forward)/none. Images are generated; language mod
 With --vs, ours is run with each of these sets of options instead of the overlaps, and each has a line of its own: against our
 computing alone, and against the fastest of DDP's hooks here. --hook '' leaves DDP out.
 
-With --servers K the sets have K more ranks that serve (computing alone has none), and the lines say instead: a step against that
-of the first set; what it is made of: a worker computing (the step without what it waits), of this choosing what to send, and
-waiting, against the first set's; CPU time of a worker and of a server, all threads; MB of all workers up to servers, and down.
+With --servers K the sets have K more ranks that serve, or as many as a set says itself (computing alone has none), and the lines
+say instead: a step against that of the first set; what it is made of: a worker computing (the step without what it waits), of this
+choosing what to send, and waiting, against the first set's; CPU time of a worker and of a server, all threads; MB of all workers up
+to servers, and down. With --phases computing is divided into forward, backward and update, and MB are what a worker sends.
 """
 import argparse
 import itertools
@@ -40,7 +41,8 @@ from netns import SCRIPT, call, down, named, netns, skip
 HERE = pathlib.Path(__file__).resolve().parent
 named('lacddp')
 OVERLAPS = ['none', 'backward', 'forward']
-FIELDS = ['bytes_sent', 'exposed_ms', 'select_ms', 'comm_ms', 'step_ms', 'bytes_up_sum', 'bytes_down_sum', 'cpu_ms', 'server_cpu_ms']
+FIELDS = ['bytes_sent', 'exposed_ms', 'select_ms', 'comm_ms', 'step_ms', 'forward_ms', 'backward_ms', 'update_ms',
+          'bytes_up_sum', 'bytes_down_sum', 'cpu_ms', 'server_cpu_ms']
 
 
 def python_with_torch():
@@ -87,9 +89,11 @@ class Case:
                 app = 'mnist' if self.model in ('lenet', 'hdc', 'hdc-2.5mb') else 'cifar10'
                 recipe = ['--data', f'synthetic:{samples},100', '--lr', '0.001', '--momentum', '0.9', '--weight-decay', '5e-4',
                           '--schedule', 'const', '--no-augment', '--no-shuffle']
-            servers = o.servers if name != 'alone' else 0
-            if servers:
+            servers = servers_of(options, o.servers) if name != 'alone' else 0
+            if servers and '--servers' not in options:
                 options = ['--servers', str(servers), *options]
+            elif '--servers 0' in ' '.join(options):
+                options = ' '.join(options).replace('--servers 0', '').split()
             call([SCRIPT, 'run', '-n', str(o.ranks + servers), f'{o.apps}/{app}', '--model', self.model, *recipe, '--batch', str(self.batch),
                   '--steps', str(steps), '--threads', str(o.threads), '--log', log, '--quiet', *options], o.timeout)
             lines = [json.loads(line) for line in open(log) if '"step"' in line][o.warmup:-1]
@@ -149,6 +153,14 @@ def interval(values):
     return statistics.median(v), v[max(0, k - 1)], v[n - 1 - max(0, k - 1)]
 
 
+def servers_of(options, default):
+    """Ranks that only serve, of a set of options."""
+    if '--servers' not in options:
+        return default
+    said = options[options.index('--servers') + 1]
+    return 0 if said == 'colocated' else int(said)
+
+
 def ratio_text(above, below):
     middle, low, high = interval([x / y if y else float('inf') for x, y in zip(above, below)])
     return f'{middle:.2f} ({low:.2f} … {high:.2f})' if len(above) > 1 else f'{middle:.2f}'
@@ -162,12 +174,15 @@ def server_rows(o, r):
     for name in ['alone', *(n for n, _ in o.vs)]:
         m = {f: statistics.median(values(name, f)) for f in FIELDS}
         alone = name == 'alone'
-        rows.append([r['model'], str(r['batch']), r['rate'], name, f'{m["step_ms"]:.0f}',
+        ms = lambda field: f'{m[field]:.0f}' if m[field] >= 20 else f'{m[field]:.1f}'
+        computing = [ms(f) for f in ('forward_ms', 'backward_ms', 'update_ms')] if o.phases else [
+            f'{m["step_ms"] - m["exposed_ms"]:.0f}', ms('select_ms')]
+        sent = [m['bytes_sent']] if o.phases else [m['bytes_up_sum'], m['bytes_down_sum']]
+        rows.append([r['model'], str(r['batch']), r['rate'], name, ms('step_ms'),
                      '–' if alone else '1' if name == first else ratio_text(r['all'][name], r['all'][first]),
-                     f'{m["step_ms"] - m["exposed_ms"]:.0f}', f'{m["select_ms"]:.1f}', f'{m["exposed_ms"]:.0f}',
+                     *computing, ms('exposed_ms'),
                      '–' if alone else '1' if name == first else ratio_text(values(name, 'exposed_ms'), values(first, 'exposed_ms')),
-                     f'{m["cpu_ms"]:.0f}', '–' if alone else f'{m["server_cpu_ms"]:.0f}',
-                     f'{m["bytes_up_sum"] / 1e6:.3f}', f'{m["bytes_down_sum"] / 1e6:.3f}'])
+                     ms('cpu_ms'), ms('server_cpu_ms') if m['server_cpu_ms'] else '–', *(f'{b / 1e6:.3f}' for b in sent)])
     return rows
 
 
@@ -189,8 +204,14 @@ def set_rows(o, r):
     return rows
 
 
-SERVER_HEADER = ['model', 'batch', 'rate', 'what', 'ms a step', 'to the first', 'computing, ms', 'choosing, ms', 'waiting, ms',
-                 'to the first', 'CPU of a worker, ms', 'of a server, ms', 'MB up', 'MB down']
+
+
+def server_header(o):
+    computing = ['forward, ms', 'backward', 'update'] if o.phases else ['computing, ms', 'choosing']
+    return ['model', 'batch', 'rate', 'what', 'ms a step', 'to the first', *computing, 'waiting', 'to the first', 'CPU of a worker, ms',
+            'of a server', *(['MB sent a worker'] if o.phases else ['MB up', 'MB down'])]
+
+
 SET_HEADER = ['model', 'batch', 'rate', 'what', 'ms a step', 'to computing alone', 'best DDP / this', 'MB sent a rank', 'exposed, ms',
               'choosing, ms']
 
@@ -229,6 +250,7 @@ def main():
     parser.add_argument('--rate', type=words, default=['1gbit'])
     parser.add_argument('--ranks', type=int, default=4)
     parser.add_argument('--servers', type=int, default=0, help='further ranks for each --vs, on hosts of their own')
+    parser.add_argument('--phases', action='store_true')
     parser.add_argument('--threads', type=int, default=1)
     parser.add_argument('--steps', type=int, default=10, help='that are timed, of each run')
     parser.add_argument('--warmup', type=int, default=4, help='steps before them')
@@ -248,8 +270,8 @@ def main():
         o.overlaps = []
     elif 'forward' not in o.overlaps:
         parser.error('--overlaps must have forward: the ratio is of it')
-    if o.servers < 0 or (o.servers and not o.vs):
-        parser.error('--servers wants a number, and --vs what to run with them')
+    if o.servers < 0 or ((o.servers or o.phases) and not o.vs):
+        parser.error('--servers and --phases want to know with --vs what to run')
     if any(int(b) < 1 for b in o.batch):
         parser.error('a batch has at least one sample')
     if o.total and any(int(b) % o.ranks for b in o.batch):
@@ -258,8 +280,9 @@ def main():
 
     results = []
     try:
-        netns('up', str(o.ranks + o.servers), o.rate[0], timeout=60)
-        header = SERVER_HEADER if o.servers else SET_HEADER if o.vs else ['model', 'batch', 'total', 'rate', *[f'{c}, ms' for c in columns(o)], 'forward / DDP',
+        split = o.phases or o.servers > 0
+        netns('up', str(o.ranks + max([servers_of(t.split(), o.servers) for _, t in o.vs], default=0)), o.rate[0], timeout=60)
+        header = server_header(o) if split else SET_HEADER if o.vs else ['model', 'batch', 'total', 'rate', *[f'{c}, ms' for c in columns(o)], 'forward / DDP',
                                           'against DDP', 'saved of it']
         if not o.json:
             cpu = next((l.split(': ')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), platform.machine())
@@ -277,7 +300,7 @@ def main():
             results.append(case.result())
             if o.json:
                 continue
-            rows = server_rows if o.servers else set_rows if o.vs else lambda *both: [row(*both)]
+            rows = server_rows if split else set_rows if o.vs else lambda *both: [row(*both)]
             for cells in rows(o, results[-1]):
                 padded = [c.rjust(len(h)) for c, h in zip(cells, header)]
                 print('| ' + ' | '.join(cells) + ' |' if o.markdown else '  '.join(padded), flush=True)
