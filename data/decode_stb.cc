@@ -9,8 +9,9 @@
 namespace {
 
 /// stb_image sizes its buffers by what a file says: none is larger than the largest picture with alpha and 16 bits.
+/// They are zeroed, because a file may name tables that it does not have.
 constexpr std::size_t kMostBytes = std::size_t{8} * static_cast<std::size_t>(laconic::kMostPixels);
-void* allocate(std::size_t bytes) { return bytes > kMostBytes ? nullptr : std::malloc(bytes); }
+void* allocate(std::size_t bytes) { return bytes > kMostBytes ? nullptr : std::calloc(1, bytes); }
 void* reallocate(void* old, std::size_t bytes) { return bytes > kMostBytes ? nullptr : std::realloc(old, bytes); }
 
 }  // namespace
@@ -21,6 +22,7 @@ void* reallocate(void* old, std::size_t bytes) { return bytes > kMostBytes ? nul
 #define STBI_ONLY_PNG
 #define STBI_NO_STDIO
 #define STBI_MAX_DIMENSIONS 65536
+#define STBI_ASSERT(condition) ((void)0)  // a damaged file is to be refused, not to end the program
 #define STBI_MALLOC(bytes) allocate(bytes)
 #define STBI_REALLOC(old, bytes) reallocate(old, bytes)
 #define STBI_FREE(old) std::free(old)

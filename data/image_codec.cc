@@ -47,56 +47,56 @@ bool starts_with(Bytes file, const std::uint8_t (&start)[n]) {
   return file.size() >= n && std::memcmp(file.data(), start, n) == 0;
 }
 
-/// ITU T.81: segments [0xFF | marker | length : u16, big-endian | …], until the one that describes the frame,
-/// and 0xFF 0xD9 at the end. Each scan costs a pass over the picture: there must not be too many.
+/// A segment of Huffman tables: [kind : u8 | 16 counts of codes by length | a byte for each code], again and again.
+/// Not more than 256 codes are in one: older versions of stb_image do not look.
+void check_huffman_tables(Bytes segment, const std::string& name) {
+  for (std::size_t at = 0; at < segment.size();) {
+    std::size_t codes = 0;
+    for (std::size_t i = 1; i <= 16 && at + i < segment.size(); ++i) codes += segment[at + i];
+    at += 17 + codes;
+    require<DataError>(codes <= 256 && at <= segment.size(), name, " has a table of codes that is none", kDamaged);
+  }
+}
+
+/// ITU T.81: segments [0xFF | marker | length : u16, big-endian | …]; after scans there is data in which 0xFF begins no
+/// marker; 0xFF 0xD9 ends the file. What stands between segments is passed over, as decoders do. Each scan costs a
+/// pass over the picture: there must not be too many.
 ImageHeader jpeg_header(Bytes file, const std::string& name) {
-  constexpr std::size_t kTail = 4096;  // some cameras and tools write something behind the end
   constexpr int kMostScans = 100;
   ImageHeader h;
-  std::size_t at = 2;
-  for (;;) {
-    require<DataError>(at + 4 <= file.size(), name, " ends in its header", kCut);
-    require<DataError>(file[at] == 0xFF, name, " has no segment of a JPEG at byte ", at, kDamaged);
-    const int marker = file[at + 1];
-    if (marker == 0xFF) {  // padding
-      ++at;
-      continue;
-    }
-    if (marker == 0x01 || (marker >= 0xD0 && marker <= 0xD7)) {  // no length
-      at += 2;
-      continue;
-    }
-    const std::size_t length = big_endian(file, at + 2, 2);
-    require<DataError>(length >= 2 && at + 2 + length <= file.size(), name, " ends in its header", kCut);
-    require<DataError>(marker != 0xDA && marker != 0xD9, name, " has no size in its header", kDamaged);
-    if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC) {
-      require<DataError>(length >= 8, name, " has a frame header of ", length, " bytes", kDamaged);
-      const bool known = marker <= 0xC2 && file[at + 4] == 8;
-      require<DataError>(known, name, " is a JPEG of a rare kind (",
-                         marker == 0xC3 || marker == 0xC7 || marker == 0xCB || marker == 0xCF ? "lossless"
-                         : marker > 0xC8                                                      ? "arithmetic coding"
-                         : marker > 0xC2                                                      ? "hierarchical"
-                                                                                              : "not 8 bits",
-                         "). Convert it to a baseline or progressive one.");
-      h.height = static_cast<int>(big_endian(file, at + 5, 2)), h.width = static_cast<int>(big_endian(file, at + 7, 2));
-      h.channels = file[at + 9];
-      break;
-    }
-    at += 2 + length;
-  }
-  // A block of 8 x 8 takes at least 1 bit.
-  check_size(h, static_cast<std::uint64_t>(h.width) * static_cast<std::uint64_t>(h.height) / 512, file, name);
   int scans = 0;
-  bool ends = false;
-  const std::uint8_t* const end = file.data() + file.size();
-  for (const std::uint8_t* p = file.data() + at; p + 1 < end; ++p) {
-    p = static_cast<const std::uint8_t*>(std::memchr(p, 0xFF, static_cast<std::size_t>(end - 1 - p)));
-    if (p == nullptr) break;
-    scans += p[1] == 0xDA;
-    ends |= p[1] == 0xD9 && static_cast<std::size_t>(end - p) <= kTail;
+  for (std::size_t at = 2;;) {
+    const void* next = std::memchr(file.data() + at, 0xFF, file.size() - at);
+    at = next ? static_cast<std::size_t>(static_cast<const std::uint8_t*>(next) - file.data()) : file.size();
+    while (at < file.size() && file[at] == 0xFF) ++at;
+    require<DataError>(at < file.size(), name, " ends in the middle", kCut);
+    const int marker = file[at++];
+    if (marker <= 0x01 || (marker >= 0xD0 && marker <= 0xD7)) continue;  // no length
+    require<DataError>(marker == 0xD9 || at + 2 <= file.size(), name, " ends in the middle", kCut);
+    require<DataError>(h.width > 0 || (marker != 0xD9 && marker != 0xDA), name, " has no size in its header", kDamaged);
+    if (marker == 0xD9) break;
+    const std::size_t length = big_endian(file, at, 2);
+    require<DataError>(length >= 2 && at + length <= file.size(), name, " ends in the middle", kCut);
+    if (marker == 0xC4) {
+      check_huffman_tables(file.subspan(at + 2, length - 2), name);
+    } else if (marker == 0xDA) {
+      require<DataError>(++scans <= kMostScans, name, " has more than ", kMostScans,
+                         " scans. Convert it to a usual JPEG.");
+    } else if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC8 && marker != 0xCC) {
+      require<DataError>(length >= 8 && h.width == 0, name, " has no header of a JPEG", kDamaged);
+      require<DataError>(marker <= 0xC2 && file[at + 2] == 8, name, " is a JPEG of a rare kind (",
+                         marker % 4 == 3 ? "lossless"
+                         : marker > 0xC8 ? "arithmetic coding"
+                         : marker > 0xC2 ? "hierarchical"
+                                         : "not 8 bits",
+                         "). Convert it to a baseline or progressive one.");
+      h.height = static_cast<int>(big_endian(file, at + 3, 2)), h.width = static_cast<int>(big_endian(file, at + 5, 2));
+      h.channels = file[at + 7];
+      // A block of 8 x 8 takes at least 1 bit.
+      check_size(h, static_cast<std::uint64_t>(h.width) * static_cast<std::uint64_t>(h.height) / 512, file, name);
+    }
+    at += length;
   }
-  require<DataError>(ends, name, " ends in the middle", kCut);
-  require<DataError>(scans <= kMostScans, name, " has more than ", kMostScans, " scans. Convert it to a usual JPEG.");
   return h;
 }
 

@@ -271,31 +271,26 @@ PhotoDataset open_photos(const std::string& data, const std::string& labels) {
   if (is_synthetic(data)) return generated(data);
   std::error_code ignored;
   std::string train = data, validation;
-  std::string folder = fs::path(data).parent_path().string();  // where names of classes may lie
-  const auto comma = data.find(',');
+  fs::path folder = fs::path(data).parent_path(), named = data;  // where names of classes may lie; what it is called by
   if (fs::is_directory(data, ignored)) {
     folder = data;
     train = part_in(data, "train"), validation = part_in(data, "val");
     if (train.empty()) train = data;
-  } else if (!fs::exists(data, ignored) && comma != std::string::npos) {
+  } else if (const auto comma = data.find(','); comma != std::string::npos && !fs::exists(data, ignored)) {
     train = data.substr(0, comma), validation = data.substr(comma + 1);
-    folder = fs::path(train).parent_path().string();
+    folder = named = fs::path(train).parent_path();
   }
   Part first = open_part(train), second = validation.empty() ? Part{} : open_part(validation);
 
   PhotoDataset photos;
-  const fs::path clean = fs::path(train.size() < data.size() || folder == data ? folder : data).lexically_normal();
-  photos.name = clean.has_filename() ? clean.filename().string() : clean.parent_path().filename().string();
+  named = named.lexically_normal();
+  photos.name = (named.has_filename() ? named : named.parent_path()).filename().string();
   std::vector<Listing*> listings;
   for (Part* part : {&first, &second})
     if (part->listing) listings.push_back(&*part->listing);
-  const std::string names = !labels.empty() ? labels : labels_beside(folder);
-  if (first.pack && labels.empty())
-    photos.classes = first.pack->classes();
-  else if (first.pack && listings.empty())
-    photos.classes = read_labels(labels);
-  else
-    photos.classes = classes_of(listings, names);
+  photos.classes = !labels.empty() ? read_labels(labels)
+                   : first.pack    ? first.pack->classes()
+                                   : classes_of(listings, labels_beside(folder.string()));
   for (Listing* l : listings) number_labels(*l, photos.classes);
   photos.train = first.pack ? first.pack->train() : first.listing->files;
   if (second.pack)

@@ -48,7 +48,7 @@ Resizing evaluation_view(int size, int width, int height);
 /// Makes what a network sees of a file: decodes as much as is needed, takes a part of it as [size, size], jitters and
 /// flips, and writes y = (x/255 - mean) / std per channel, float32. A pure function of file and key, in which any
 /// thread may call it. Where a crop is reduced to less than half in training libjpeg decodes at a fraction of the size.
-/// Cost: a photograph of 500 x 375, about 1.5 ms, most of it decoding.
+/// Cost: a few milliseconds for a photograph of 500 x 375, most of it decoding (`laconic bench pipeline`).
 class PhotoTransform {
  public:
   struct Options {

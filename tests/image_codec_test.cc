@@ -130,8 +130,17 @@ TEST(ImageCodec, NamesWhatIsNoImage) {
   expect_refusal(bytes("P6 3 3 255\nabc"), "3 x 3 pixels by its header, which 14 bytes cannot hold");
   expect_refusal(bytes("P6 3 3 65535\nabcabcabcabc"), "not of 8 bits");
   expect_refusal(bytes("P6 0 3 255\nabcabcabcabc"), "is 0 x 3 pixels by its header");
-  expect_refusal({0xFF, 0xD8, 0xFF}, "ends in its header");
+  expect_refusal({0xFF, 0xD8, 0xFF}, "ends in the middle");
   expect_refusal({0xFF, 0xD8, 0xFF, 0xD9, 0, 2}, "has no size in its header");
+}
+
+TEST(ImageCodec, RefusesTablesOfTooManyCodes) {
+  File file = golden_image("whole.jpg");
+  std::size_t table = 0;
+  for (std::size_t i = 0; table == 0; ++i)
+    if (file[i] == 0xFF && file[i + 1] == 0xC4) table = i + 4;
+  for (std::size_t i = 1; i <= 16; ++i) file[table + i] = 255;
+  expect_refusal(file, "has a table of codes that is none");
 }
 
 TEST(ImageCodec, NamesWhatIsCut) {
