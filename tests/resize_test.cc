@@ -19,8 +19,7 @@ std::vector<std::uint8_t> resized(const Image& image, const Resizing& r) {
   ResizeBuffers buffers;
   std::vector<std::uint8_t> out(static_cast<std::size_t>(r.window.width * r.window.height * 3 + Image::kSlack));
   resize(image, r, buffers, out.data());
-  out.resize(out.size() - Image::kSlack);
-  return out;
+  return {out.begin(), out.end() - Image::kSlack};
 }
 
 Resizing whole(const Box& box, int width, int height) { return {box, width, height, {0, 0, width, height}}; }
