@@ -1,7 +1,6 @@
 #include "apps/image_task.h"
 
 #include "apps/options.h"
-#include "dist/trainer/image_classification.h"
 #include "layers/models/zoo.h"
 
 namespace laconic {
@@ -27,13 +26,8 @@ class ImageTask final : public Task {
     const std::shared_ptr<const ImageDataset> data = data_.get();
     const std::string model = model_name(o);
     require_fit(model_info(model), *data, o.data);
-    const ImageClassification::Options task{
-        .batch = o.batch,
-        .shuffle = !o.no_shuffle,
-        .augment = app_.crops_and_flips && !o.no_augment ? kPadCropFlip : kNoAugment,
-        .label_smoothing = o.label_smoothing,
-        .data_threads = o.data_threads,
-        .seed = o.seed};
+    ImageClassification::Options task = classification_options(o);
+    if (app_.crops_and_flips && !o.no_augment) task.augment = kPadCropFlip;
     return std::make_unique<ImageClassification>(make_model(model, {.classes = data->classes}), data, rank, workers,
                                                  task);
   }
@@ -44,6 +38,14 @@ class ImageTask final : public Task {
 };
 
 }  // namespace
+
+ImageClassification::Options classification_options(const TrainOptions& o) {
+  return {.batch = o.batch,
+          .shuffle = !o.no_shuffle,
+          .label_smoothing = o.label_smoothing,
+          .data_threads = o.data_threads,
+          .seed = o.seed};
+}
 
 std::unique_ptr<Task> make_image_task(ImageTaskOptions app, const std::string& data) {
   return std::make_unique<ImageTask>(std::move(app), data);

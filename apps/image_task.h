@@ -5,6 +5,7 @@
 
 #include "apps/task.h"
 #include "data/image_dataset.h"
+#include "dist/trainer/image_classification.h"
 
 namespace laconic {
 
@@ -14,6 +15,9 @@ struct ImageTaskOptions {
   bool crops_and_flips = false;                               ///< augmentation unless --no-augment
   std::map<std::string, std::string> aliases{};               ///< other names of models, as the app takes them
 };
+
+/// What all that classify images take from the command line.
+ImageClassification::Options classification_options(const TrainOptions& options);
 
 /// Training on images. Workloads throw UsageError where model and data do not fit.
 std::unique_ptr<Task> make_image_task(ImageTaskOptions app, const std::string& data);

@@ -10,6 +10,7 @@
 #include "apps/launch.h"
 #include "apps/main.h"
 #include "apps/options.h"
+#include "apps/pack.h"
 #include "core/error.h"
 
 namespace {
@@ -28,6 +29,7 @@ constexpr Tool kTools[] = {
      laconic::compare},
     {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one", laconic::bench},
     {"codec", "codec encode|decode ... IN OUT", "files of float32 with few bits a value", laconic::codec},
+    {"pack", "pack DATA OUT [--size S]", "photographs of a data set in one file", laconic::pack},
     {"inspect", "inspect select|codec|trace ... FILE",
      "what a method of compression makes of given values, where a trace's time went", laconic::inspect},
 };
@@ -41,7 +43,7 @@ int help() {
       "  --hosts A,B                          machines to put them on, in turn [this one]\n"
       "  --mca NAME VALUE                     a setting of Open MPI\n"
       "  --dry-run                            print the command that would run, and leave\n"
-      "\nThe training programs: mnist, cifar10, ptb; each tells its options with --help.\n");
+      "\nThe training programs: mnist, cifar10, imagenet, ptb; each tells its options with --help.\n");
   return 0;
 }
 

@@ -79,6 +79,11 @@ class OptionAdder {
       target = text;
     });
   }
+  /// One or more words up to the next option.
+  CLI::Option* words(const std::string& name, const std::string& type, std::vector<std::string>& target,
+                     const std::string& help) {
+    return app_.add_option(name, target, help)->type_name(type)->group(group_);
+  }
   CLI::Option* choice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
                       const std::string& help) {
     return value(name, join(choices, "|"), with_default(help, target),

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "apps/option_family.h"
+#include "apps/photo_options.h"
 #include "apps/presets.h"
 #include "apps/text_options.h"
 
@@ -95,17 +96,19 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
             [&o, models = defaults.models](const std::string& text, const std::string& option) {
               o.model = one_of(text, option, models, "model");
             });
-  add.text(
-      "--data", "DIR|FILE|synthetic", o.data,
-      (defaults.reads_text ? "a folder with train, valid and test text, or one text\nfile; synthetic: made up here ["
-                           : "where the images are; synthetic: made up here\n[") +
-          o.data + "]");
+  add.text("--data", "DIR|FILE|synthetic", o.data,
+           std::string(defaults.reads_text ? "a folder with train, valid and test text, or one text\nfile"
+                       : defaults.reads_photos
+                           ? "a folder with train and val: folders of classes, lists\nof files, or packs; or TRAIN,VAL; or one pack"
+                           : "where the images are") +
+               "; synthetic: made up here\n[" + o.data + "]");
   add.text("--init", "FILE", o.init, "start from these weights (safetensors)");
   if (defaults.reads_text) {
     add_text_options(add, o);
   } else {
     add.flag("--no-shuffle", o.no_shuffle, "read the samples in the order of the file");
     add.flag("--no-augment", o.no_augment, "do not crop and flip images");
+    if (defaults.reads_photos) add_photo_options(add, o);
   }
   add.flag("--no-dropout", o.no_dropout, "keep every activation while training");
 
@@ -117,9 +120,17 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.whole_number<int>("--batch", "B", o.batch, 1,
                         defaults.reads_text ? "streams of text per worker" : "samples per worker and step");
   add.choice("--optimizer", o.optimizer, {"sgd", "adam", "adamw"}, "update rule");
-  add.value("--lr", "X", fmt::format("learning rate [{}; 0.001 with adam, adamw]", *defaults.options.lr),
+  add.value("--lr", "X",
+            fmt::format("learning rate [{}; 0.001 with adam, adamw]",
+                        defaults.options.lr ? fmt::format("{}", *defaults.options.lr) : "by --lr-per-256"),
             [&o, inf](const std::string& text, const std::string& option) {
               o.lr = static_cast<float>(real(text, option, 0, inf, "0.1"));
+            });
+  add.value("--lr-per-256", "X",
+            "the same for 256 samples a step, scaled to those of all\nworkers: --lr X (workers x batch x accumulate) / 256" +
+                (defaults.options.lr_per_256 ? fmt::format(" [{}]", *defaults.options.lr_per_256) : std::string()),
+            [&o, inf](const std::string& text, const std::string& option) {
+              o.lr_per_256 = static_cast<float>(real(text, option, 0, inf, "0.1"));
             });
   add.real_number("--momentum", "X", o.momentum, 0, 1, "0.9", "of sgd's velocity");
   add.flag("--nesterov", o.nesterov, "look ahead along the momentum");
@@ -237,6 +248,21 @@ void apply_presets(AppDefaults& defaults, const std::vector<std::string>& names,
   defaults.options = std::move(options);
 }
 
+/// --lr as given, or by the linear scaling rule (Goyal et al. 2017, "Accurate, large minibatch SGD", section 2.1).
+void settle_learning_rate(const CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
+  const bool scaled = app.count("--lr-per-256") > 0;
+  if (o.lr && scaled) refuse("the two contradict each other", "--lr and --lr-per-256", "leave one of them out");
+  if (o.lr) return;
+  if (o.lr_per_256 && (scaled || (o.optimizer == "sgd" && !defaults.options.lr))) {
+    const int here = dist::ranks_under_mpirun();
+    const int workers = o.workers.value_or(here > 0 ? here - o.servers.value_or(0) : 1);
+    o.lr = *o.lr_per_256 * static_cast<float>(workers) * static_cast<float>(o.batch) * static_cast<float>(o.accumulate) /
+           256.0f;
+    return;
+  }
+  o.lr = o.optimizer == "sgd" ? *defaults.options.lr : 0.001f;
+}
+
 /// What was given, and what is left open until all defaults are known. `settle`: they are.
 struct Parsed {
   TrainOptions options;
@@ -278,7 +304,7 @@ std::optional<Parsed> parse(int argc, const char* const* argv, const AppDefaults
   const bool own_model = app.get_option("--model")->count() > 0;
   if (!settle) return Parsed{std::move(options), own_model};
   if (app.get_option("--epochs")->count() > 0 && app.get_option("--steps")->count() == 0) options.steps.reset();
-  if (!options.lr) options.lr = options.optimizer == "sgd" ? *defaults.options.lr : 0.001f;
+  settle_learning_rate(app, options, defaults);
 
   for (const OptionFamily& family : option_families()) family.settle(app, options);
   if (options.link_of.size() > 0 && !options.link)
@@ -301,6 +327,7 @@ std::optional<Parsed> parse(int argc, const char* const* argv, const AppDefaults
   if (options.eval_only && options.init.empty() && !options.resume)
     refuse("there are no weights to measure", "--eval-only", "add --init FILE or --resume PATH");
   if (defaults.reads_text) settle_text_options(app, options);
+  if (defaults.reads_photos) settle_photo_options(app, options);
   return Parsed{std::move(options), own_model};
 }
 

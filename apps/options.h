@@ -27,6 +27,13 @@ struct TrainOptions {
   std::string init;  ///< weights to start from; empty for random ones
   bool no_shuffle = false, no_augment = false, no_dropout = false;
 
+  // Photographs
+  int image_size = 0;                 ///< pixels of a side; 0: the model's own
+  float brightness = 0, contrast = 0, saturation = 0;  ///< --color-jitter
+  int max_bad = 0;                    ///< files that may be damaged
+  std::string labels;                 ///< a file of names of classes
+  std::vector<std::string> predict;   ///< files to name instead of training
+
   // Language models
   std::int64_t bptt = 0;         ///< words of each stream in one step
   std::optional<bool> tied;      ///< the model's own, unless given
@@ -41,6 +48,7 @@ struct TrainOptions {
   int batch = 0;                      ///< per worker: images, or streams of text
   std::string optimizer = "sgd";      ///< sgd | adam | adamw
   std::optional<float> lr;            ///< the app's own for sgd, 0.001 for the others, unless given
+  std::optional<float> lr_per_256;    ///< what lr follows from: of 256 samples a step; an app has one or the other
   float momentum = 0, weight_decay = 0, label_smoothing = 0;
   bool nesterov = false, no_decay_norm_bias = false;
   Clip clip;
@@ -92,6 +100,7 @@ struct AppDefaults {
   std::string footer;       ///< examples at the end of --help
   std::vector<std::string> models;
   bool reads_text = false;                        ///< language models, not images: other options
+  bool reads_photos = false;                      ///< files of images: further options
   std::function<void(TrainOptions&)> of_model{};  ///< sets those defaults that depend on options.model
   std::function<std::unique_ptr<Task>(const TrainOptions&)> task{};
   TrainOptions options;

@@ -179,6 +179,9 @@ void Progress::on_end(const RunSummary& summary) {
                                  : "bytes not counted (MPI moved them), ")
          << fmt::format("{} workers, {:.0f} % of the time spent waiting for one another", info_.workers,
                         100 * summary.exposed_share);
+  if (summary.data_share >= 0.01)
+    out_ << fmt::format("\n{:.0f} % of the time spent waiting for data: more --data-threads may help",
+                        100 * summary.data_share);
   out_ << "\n" << std::flush;
 }
 

@@ -13,7 +13,15 @@ Shape batch_shape(std::int64_t samples, const Shape& image) {
   return Shape(std::span<const std::int64_t>(dims));
 }
 
-ReadSample reader(std::shared_ptr<const ImageDataset> data, Split which, const Augment& augment, std::uint64_t seed) {
+DataLoader::Options with_size(DataLoader::Options options, const ImageDataset& data, Split which) {
+  options.sampler.samples = (which == Split::train ? data.train : data.test).size();
+  return options;
+}
+
+}  // namespace
+
+ReadSample image_reader(std::shared_ptr<const ImageDataset> data, Split which, const Augment& augment,
+                        std::uint64_t seed) {
   const ImageSplit& split = which == Split::train ? data->train : data->test;
   return [data, &split, transform = ImageTransform(*data, augment, seed)](std::int64_t epoch, std::int64_t sample,
                                                                           float* pixels) -> std::int64_t {
@@ -22,15 +30,8 @@ ReadSample reader(std::shared_ptr<const ImageDataset> data, Split which, const A
   };
 }
 
-DataLoader::Options with_size(DataLoader::Options options, const ImageDataset& data, Split which) {
-  options.sampler.samples = (which == Split::train ? data.train : data.test).size();
-  return options;
-}
-
-}  // namespace
-
 DataLoader::DataLoader(std::shared_ptr<const ImageDataset> data, Split split, const Augment& augment, Options options)
-    : DataLoader({data->channels, data->height, data->width}, reader(data, split, augment, options.sampler.seed),
+    : DataLoader({data->channels, data->height, data->width}, image_reader(data, split, augment, options.sampler.seed),
                  with_size(options, *data, split)) {}
 
 DataLoader::DataLoader(const Shape& image, ReadSample read, const Options& options)

@@ -32,6 +32,10 @@ using ReadSample = std::function<std::int64_t(std::int64_t epoch, std::int64_t s
 
 enum class Split { train, test };
 
+/// Reads stored images, augmented by draws from `seed`. Shares the data set.
+ReadSample image_reader(std::shared_ptr<const ImageDataset> data, Split split, const Augment& augment,
+                        std::uint64_t seed);
+
 /// Batches in the sampler's order, prepared ahead by background threads. The sequence is a pure function of the
 /// options, the same for any number of threads, and may start anywhere: nothing but (epoch, step) is needed to resume.
 /// At most threads + 1 batches are prepared or waiting at a time. One consumer thread; it alone allocates memory.

@@ -91,6 +91,7 @@ ImageDataset make(int channels, int side, int classes, const SyntheticOptions& o
 ImageDataset synthetic_mnist(const SyntheticOptions& options) { return make(1, 28, 10, options); }
 ImageDataset synthetic_cifar10(const SyntheticOptions& options) { return make(3, 32, 10, options); }
 ImageDataset synthetic_cifar100(const SyntheticOptions& options) { return make(3, 32, 100, options); }
+ImageDataset synthetic_photos(const SyntheticOptions& options) { return make(3, 64, 10, options); }
 
 bool is_synthetic(const std::string& data) { return data == kName || data.starts_with(std::string(kName) + ":"); }
 

@@ -18,6 +18,7 @@ struct SyntheticOptions {
 ImageDataset synthetic_mnist(const SyntheticOptions& options = {60000, 10000});     ///< 1 x 28 x 28, 10 classes
 ImageDataset synthetic_cifar10(const SyntheticOptions& options = {50000, 10000});   ///< 3 x 32 x 32, 10 classes
 ImageDataset synthetic_cifar100(const SyntheticOptions& options = {50000, 10000});  ///< 3 x 32 x 32, 100 classes
+ImageDataset synthetic_photos(const SyntheticOptions& options = {2000, 500});       ///< 3 x 64 x 64, 10 classes
 
 /// True for "synthetic" and "synthetic:TRAIN,TEST", what --data takes instead of a folder.
 bool is_synthetic(const std::string& data);

@@ -185,6 +185,12 @@ TEST_F(ProgressTest, BytesThatAreNotCountedAreNotShown) {
             "epoch  1  test accuracy 88.50 %, loss 0.5000, after 3.0 s\n"
             "20 steps in 65.0 s, 61.0 k images/s\n"
             "bytes not counted (MPI moved them), 4 workers, 5 % of the time spent waiting for one another\n");
+  out_.str("");
+  summary.data_share = 0.034;
+  progress.on_end(summary);
+  EXPECT_NE(out_.str().find("for one another\n3 % of the time spent waiting for data: more --data-threads may help\n"),
+            std::string::npos)
+      << out_.str();
 }
 
 TEST_F(ProgressTest, AnInterruptedLineIsEnded) {

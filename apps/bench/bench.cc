@@ -17,6 +17,7 @@ constexpr Subcommand kBenchmarks[] = {
     {"select", "choosing what to send, and packing it, in passes over the tensor", bench_select},
     {"union", "how sparse traffic grows with the number of workers", bench_union},
     {"codec", "speed of codecs on one core, beside memcpy and general compressors", bench_codec},
+    {"pipeline", "photographs decoded and augmented per second, beside torchvision", bench_pipeline},
     {"link", "how well the emulated link keeps its times", bench_link},
 };
 

@@ -25,6 +25,8 @@ int bench_allreduce(const std::vector<std::string>& arguments);
 int bench_layers(const std::vector<std::string>& arguments);
 /// `laconic bench codec`: how fast numbers become bytes and back; see its --help.
 int bench_codec(const std::vector<std::string>& arguments);
+/// `laconic bench pipeline`: how fast photographs become batches; see its --help.
+int bench_pipeline(const std::vector<std::string>& arguments);
 /// `laconic bench link`: how well the emulated link keeps its times; see its --help.
 int bench_link(const std::vector<std::string>& arguments);
 

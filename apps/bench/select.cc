@@ -277,7 +277,7 @@ int bench_select(const std::vector<std::string>& arguments) {
   std::vector<std::int64_t> sizes;
   for (const auto& e : o.elements) sizes.push_back(elements_from(e));
   dist::LinkSpec::parse(o.link, "--link");
-  const std::string python = o.against.empty() ? "" : python_with_torch();
+  const std::string python = o.against.empty() ? "" : python_with("torch");
   const auto wants = [&](const char* part) { return std::find(o.parts.begin(), o.parts.end(), part) != o.parts.end(); };
   if (!o.json) fmt::print("{}\n", machine());
   auto all = nlohmann::json::array();

@@ -196,7 +196,7 @@ int bench_step(const std::vector<std::string>& arguments) {
   if (const auto done = parse_bench(app, arguments)) return *done;
   std::vector<std::reference_wrapper<const ModelInfo>> models;
   for (const auto& model : o.models) models.emplace_back(model_info(model));
-  const std::string python = o.against.empty() ? "" : python_with_torch();
+  const std::string python = o.against.empty() ? "" : python_with("torch");
   if (!o.json) fmt::print("{}\n", machine());
   const auto reads_text = [](const ModelInfo& model) { return model.reads_text(); };
   const bool images = !std::all_of(models.begin(), models.end(), reads_text);

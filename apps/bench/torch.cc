@@ -7,13 +7,14 @@
 
 namespace laconic {
 
-std::string python_with_torch() {
+std::string python_with(const std::string& module) {
   std::vector<std::string> candidates{"python3", "/usr/bin/python3"};
   if (const char* own = std::getenv("LACONIC_PYTHON")) candidates = {own};
   for (const auto& python : candidates)
-    if (succeeds({python, "-c", "import torch"})) return python;
+    if (succeeds({python, "-c", "import " + module})) return python;
   throw DataError(
-      "bench: no Python that can import torch was found (--against torch): install it, or name one in LACONIC_PYTHON");
+      concat("bench: no Python that can import ", module, " was found (--against ", module,
+             "): install it, or name one in LACONIC_PYTHON"));
 }
 
 ChildProcess::Environment thread_environment(int threads) {

@@ -5,9 +5,9 @@
 
 namespace laconic {
 
-/// The first Python that can import torch: of LACONIC_PYTHON, or of python3 and /usr/bin/python3.
-/// throws DataError if there is none
-std::string python_with_torch();
+/// The first Python that can import `module`, of PyTorch's family: of LACONIC_PYTHON, or of python3 and
+/// /usr/bin/python3. throws DataError if there is none
+std::string python_with(const std::string& module);
 
 /// For a program that computes on so many threads.
 ChildProcess::Environment thread_environment(int threads);

@@ -3,19 +3,33 @@
 #include "core/ops/cross_entropy.h"
 
 namespace laconic {
+namespace {
+
+ImageSamples samples_of(const std::shared_ptr<const ImageDataset>& data, const ImageClassification::Options& o) {
+  return {.name = data->name,
+          .classes = data->classes,
+          .image = {data->channels, data->height, data->width},
+          .train_size = data->train.size(),
+          .test_size = data->test.size(),
+          .train = image_reader(data, Split::train, o.augment, o.seed),
+          .test = image_reader(data, Split::test, kNoAugment, o.seed),
+          .content = fingerprint(*data),
+          .augment = concat(o.augment.pad, ",", o.augment.flip)};
+}
+
+}  // namespace
 
 ImageClassification::ImageClassification(std::shared_ptr<Module> model, std::shared_ptr<const ImageDataset> data,
                                          int rank, int workers, const Options& options)
-    : model_(std::move(model)),
-      data_(std::move(data)),
-      rank_(rank),
-      workers_(workers),
-      o_(options),
-      data_fingerprint_(laconic::fingerprint(*data_)) {}
+    : ImageClassification(std::move(model), samples_of(data, options), rank, workers, options) {}
+
+ImageClassification::ImageClassification(std::shared_ptr<Module> model, ImageSamples samples, int rank, int workers,
+                                         const Options& options)
+    : model_(std::move(model)), samples_(std::move(samples)), rank_(rank), workers_(workers), o_(options) {}
 
 DataLoader::Options ImageClassification::loader_options() const {
   DataLoader::Options options;
-  options.sampler = {.samples = data_->train.size(),
+  options.sampler = {.samples = samples_.train_size,
                      .ranks = workers_,
                      .rank = rank_,
                      .batch = o_.batch,
@@ -40,7 +54,7 @@ void ImageClassification::start(std::int64_t epoch, std::int64_t batch) {
   options.first_step = batch;
   batch_ = {};
   loader_.reset();
-  loader_ = std::make_unique<DataLoader>(data_, Split::train, o_.augment, options);
+  loader_ = std::make_unique<DataLoader>(samples_.image, samples_.train, options);
 }
 
 Share ImageClassification::load() {
@@ -59,7 +73,7 @@ EvalSums ImageClassification::evaluate() {
   const bool was_training = model_->training();
   model_->eval();
   DataLoader::Options options;
-  options.sampler = {.samples = data_->test.size(),
+  options.sampler = {.samples = samples_.test_size,
                      .ranks = workers_,
                      .rank = rank_,
                      .batch = o_.eval_batch,
@@ -67,7 +81,7 @@ EvalSums ImageClassification::evaluate() {
                      .share = true};
   options.threads = o_.data_threads;
   options.epochs = 1;
-  DataLoader loader(data_, Split::test, kNoAugment, options);
+  DataLoader loader(samples_.image, samples_.test, options);
   EvalSums sums;
   for (Batch batch; loader.next(batch); batch = {}) {
     if (batch.samples == 0) continue;
@@ -82,10 +96,9 @@ EvalSums ImageClassification::evaluate() {
 }
 
 std::string ImageClassification::fingerprint() const {
-  return concat("data=", data_->name, "\ntrain=", data_->train.size(), "\ntest=", data_->test.size(),
-                "\ncontent of the data=", data_fingerprint_, "\nbatch=", o_.batch, "\nshuffle=", o_.shuffle,
-                "\ndata seed=", o_.seed, "\naugment=", o_.augment.pad, ",", o_.augment.flip,
-                "\nsmoothing=", o_.label_smoothing);
+  return concat("data=", samples_.name, "\ntrain=", samples_.train_size, "\ntest=", samples_.test_size,
+                "\ncontent of the data=", samples_.content, "\nbatch=", o_.batch, "\nshuffle=", o_.shuffle,
+                "\ndata seed=", o_.seed, "\naugment=", samples_.augment, "\nsmoothing=", o_.label_smoothing);
 }
 
 }  // namespace laconic

@@ -6,6 +6,17 @@
 
 namespace laconic {
 
+/// Labelled images, as a classifier sees them.
+struct ImageSamples {
+  std::string name;       ///< of the data, for messages
+  int classes = 0;
+  Shape image;            ///< [C, H, W]
+  std::int64_t train_size = 0, test_size = 0;
+  ReadSample train, test;     ///< augmented; as evaluated
+  std::uint64_t content = 0;  ///< fingerprint of the data
+  std::string augment;        ///< what `train` does, for the fingerprint of a training
+};
+
 /// Trains a classifier of images: softmax cross entropy, mean over the batch; evaluates top-1 and top-5 errors.
 class ImageClassification final : public Workload {
  public:
@@ -13,7 +24,7 @@ class ImageClassification final : public Workload {
     std::int64_t batch = 32;          ///< B, per worker
     std::int64_t eval_batch = 250;
     bool shuffle = true;
-    Augment augment{};
+    Augment augment{};  ///< of a data set in memory
     float label_smoothing = 0;
     int data_threads = 1;
     std::uint64_t seed = 0;
@@ -21,6 +32,8 @@ class ImageClassification final : public Workload {
   /// model : images [n, C, H, W] -> logits [n, classes].   The data set is shared by all workers of a process.
   ImageClassification(std::shared_ptr<Module> model, std::shared_ptr<const ImageDataset> data, int rank, int workers,
                       const Options& options);
+  /// The same on images from anywhere.
+  ImageClassification(std::shared_ptr<Module> model, ImageSamples samples, int rank, int workers, const Options& options);
 
   Module& model() override { return *model_; }
   std::int64_t batch() const override { return o_.batch; }
@@ -30,19 +43,18 @@ class ImageClassification final : public Workload {
   Share load() override;
   Tensor loss() override;
   EvalSums evaluate() override;
-  bool has_top5() const override { return data_->classes > 5; }
+  bool has_top5() const override { return samples_.classes > 5; }
   std::string fingerprint() const override;
-  std::string data_name() const override { return data_->name; }
-  std::int64_t train_samples() const override { return data_->train.size(); }
-  std::int64_t test_samples() const override { return data_->test.size(); }
+  std::string data_name() const override { return samples_.name; }
+  std::int64_t train_samples() const override { return samples_.train_size; }
+  std::int64_t test_samples() const override { return samples_.test_size; }
 
  private:
   DataLoader::Options loader_options() const;
   std::shared_ptr<Module> model_;
-  std::shared_ptr<const ImageDataset> data_;
+  ImageSamples samples_;
   int rank_, workers_;
   Options o_;
-  std::uint64_t data_fingerprint_;
   std::unique_ptr<DataLoader> loader_;
   Batch batch_;
 };

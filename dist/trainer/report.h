@@ -46,6 +46,7 @@ struct StepReport {
   /// CPU time of all threads of a worker, the mean over workers; and of a server that is no worker, the mean over these.
   /// Only where ranks are processes.
   std::optional<double> cpu_ms{}, server_cpu_ms{};
+  double data_ms = 0;  ///< the compute thread waited for its batches
   double forward_ms = 0, backward_ms = 0, select_ms = 0, comm_ms = 0, update_ms = 0;
   double exposed_ms = 0;  ///< the compute thread was blocked by communication
 };
@@ -77,6 +78,7 @@ struct RunSummary {
   double seconds = 0;
   double samples_per_s = 0;            ///< trained samples over training time, evaluation left out
   double exposed_share = 0;            ///< of the steps' time, 0 … 1
+  double data_share = 0;               ///< likewise: waiting for batches
   std::int64_t bytes_sent_total = 0;   ///< all ranks
   /// Everything that all ranks handed to the network in this run: the steps, and besides them the weights at the start,
   /// evaluation, checkpoints and agreements.

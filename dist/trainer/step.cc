@@ -15,7 +15,7 @@ void Trainer::train_step() {
       o_.lr * o_.schedule.factor(step_, {per_epoch, o_.steps && o_.epochs == 0 ? *o_.steps : o_.epochs * per_epoch});
   const double exposed_before = worker_.engine.counters().exposed_seconds;
   update_seconds_ = 0;
-  double forward_seconds = 0, backward_seconds = 0, loss_sum = 0;
+  double data_seconds = 0, forward_seconds = 0, backward_seconds = 0, loss_sum = 0;
   std::int64_t own = 0, own_in_step = 0, global = 0;
   bool skipped = false;
   std::vector<std::pair<Tensor, Tensor>> buffers_before;  // with --on-nan skip: running statistics, and a copy
@@ -35,7 +35,9 @@ void Trainer::train_step() {
     own_in_step += share.samples;
   }
   for (std::int64_t m = 0; m < micro_batches; ++m) {
+    const auto data_start = Clock::now();
     const Share share = workload_.load();
+    data_seconds += seconds_since(data_start);
     if (skipped) continue;  // the data goes on
     own += share.samples;
     context_.first_sample = share.first_sample;
@@ -97,6 +99,7 @@ void Trainer::train_step() {
   r.bytes_sent = static_cast<std::int64_t>(now.sent.bytes - counted_.sent.bytes);
   r.bytes_dense = static_cast<std::int64_t>(stats.bytes_dense);
   r.bytes_counted = bytes_counted();
+  r.data_ms = 1e3 * data_seconds;
   r.forward_ms = 1e3 * forward_seconds;
   r.backward_ms = 1e3 * backward_seconds;
   r.select_ms = stats.select_ms;
@@ -108,6 +111,7 @@ void Trainer::train_step() {
   const double cpu = process_cpu_seconds();
   training_seconds_ += seconds;
   exposed_seconds_ += r.exposed_ms / 1e3;
+  data_seconds_ += data_seconds;
   trained_samples_ += static_cast<double>(global);
 
   pending_.sums.assign(kFigures, 0.0);

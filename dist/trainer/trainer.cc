@@ -347,6 +347,7 @@ RunSummary Trainer::run() {
   summary_.seconds = seconds_before_ + seconds_since(clock_->run_start);
   summary_.samples_per_s = training_seconds_ > 0 ? trained_samples_ / training_seconds_ : 0;
   summary_.exposed_share = training_seconds_ > 0 ? exposed_seconds_ / training_seconds_ : 0;
+  summary_.data_share = training_seconds_ > 0 ? data_seconds_ / training_seconds_ : 0;
   if (observer_) observer_->on_end(summary_);
   return summary_;
 }

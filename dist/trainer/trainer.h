@@ -179,7 +179,7 @@ class Trainer {
   Pending pending_;
   int figures_slot_ = 0;
   RunSummary summary_;
-  double training_seconds_ = 0, exposed_seconds_ = 0, trained_samples_ = 0;
+  double training_seconds_ = 0, exposed_seconds_ = 0, data_seconds_ = 0, trained_samples_ = 0;
   double seconds_before_ = 0;  // of earlier runs of a resumed training
   std::unique_ptr<StepClock> clock_;
   std::uint64_t bytes_before_;                   // the engine's, when this trainer was made

@@ -1,0 +1,57 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "data/image.h"
+
+namespace laconic {
+
+/// What a file of an image says of itself before its pixels.
+struct ImageHeader {
+  enum class Format { jpeg, png, ppm } format = Format::jpeg;
+  int width = 0, height = 0;
+  int channels = 0;           ///< as stored: 1 grey, 3 colour, 4 CMYK or with alpha, …
+  std::size_t pixels_at = 0;  ///< ppm: where they begin
+};
+
+/// The largest picture that is decoded, in pixels (67 million, 201 MB decoded), and the longest file, in bytes.
+inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;
+inline constexpr std::int64_t kMostFileBytes = std::int64_t{1} << 28;
+
+/// Reads the header of a JPEG (baseline or progressive, 8 bits), PNG or binary PPM (P6, 8 bits), told apart by their
+/// first bytes, never by a name, and checks what can be checked without decoding: that the file is whole (a JPEG's end
+/// mark is there, every chunk of a PNG has its length and checksum), not larger than kMostPixels, and that its header
+/// does not promise more pixels than so few bytes can hold, so that a hostile one costs no memory.
+/// Cost: one pass over the bytes of a PNG, less for the others.
+/// throws DataError, which begins with `name`: what is wrong, and what to do
+ImageHeader read_image_header(std::span<const std::uint8_t> file, const std::string& name);
+
+/// Who decodes JPEG. libjpeg (libjpeg-turbo's own interface) is faster, but a build may lack it; stb_image is always
+/// there, and decodes PNG in any case. Their pixels differ by a few grey levels.
+enum class JpegDecoder { stb, libjpeg };
+bool has_libjpeg();
+/// libjpeg if this build has it.
+JpegDecoder default_jpeg_decoder();
+const char* to_string(JpegDecoder decoder);  ///< "stb", "libjpeg"
+
+/// Decodes at least `wanted` (of the whole picture, at full size) to RGB; `image.part` says what was decoded, and
+/// `image` keeps its buffer. Grey becomes RGB; CMYK and YCCK are taken as Adobe stores them, inverted, R = C K / 255;
+/// alpha is dropped; of 16 bits the upper 8 count; EXIF, orientation included, is not looked at: what PIL's
+/// convert("RGB") gives, and so torchvision's loader.
+///
+/// `most_scale` is 1, 2, 4 or 8. Above 1 libjpeg may decode at up to that fraction of the size, by a smaller inverse
+/// DCT: image.scale says at which, and image.part is in pixels of the reduced picture. stb_image always decodes all.
+/// Memory: 3 bytes a decoded pixel; of a progressive JPEG also 6 for each of the whole picture, at most 1 GiB.
+/// throws DataError, which begins with `name`: the file is damaged, or of a kind that is not supported
+void decode_image(std::span<const std::uint8_t> file, const ImageHeader& header, const std::string& name,
+                  const Region& wanted, int most_scale, JpegDecoder decoder, Image& image);
+
+/// All of it at full size.
+Image decode_image(std::span<const std::uint8_t> file, const std::string& name,
+                   JpegDecoder decoder = default_jpeg_decoder());
+
+/// The bytes of a whole file. throws DataError: it cannot be read, is a folder, or longer than kMostFileBytes
+void read_image_file(const std::string& path, std::vector<std::uint8_t>& bytes);
+
+}  // namespace laconic

@@ -1,0 +1,290 @@
+#include "data/image_pack.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <thread>
+
+#include "core/atomic_file.h"
+#include "core/error.h"
+#include "data/input_file.h"
+
+namespace laconic {
+namespace {
+
+using Bytes = std::span<const std::uint8_t>;
+
+constexpr char kMagic[] = {'L', 'A', 'C', 'P', 'A', 'C', 'K', '\n'};
+constexpr std::uint32_t kVersion = 1;
+constexpr std::uint64_t kHeadBytes = 16, kEntryBytes = 24, kFootBytes = 56, kFootNumbers = 40;
+
+std::uint32_t crc_of(Bytes bytes, std::uint32_t before = 0) {
+  return static_cast<std::uint32_t>(crc32_z(before, bytes.data(), bytes.size()));
+}
+
+/// Numbers as they stand in the file.
+template <class T>
+void put(std::vector<std::uint8_t>& to, T value) {
+  for (std::size_t i = 0; i < sizeof value; ++i) to.push_back(static_cast<std::uint8_t>(std::uint64_t{value} >> 8 * i));
+}
+template <class T>
+T get(const std::uint8_t* from) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < sizeof(T); ++i) value |= std::uint64_t{from[i]} << 8 * i;
+  return static_cast<T>(value);
+}
+
+/// A file in memory as long as somebody holds it.
+class Mapped {
+ public:
+  explicit Mapped(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat status {};
+    const bool ok = fd >= 0 && ::fstat(fd, &status) == 0;
+    size_ = ok ? static_cast<std::size_t>(status.st_size) : 0;
+    if (ok && size_ > 0) memory_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
+    const int reason = errno;
+    if (fd >= 0) ::close(fd);
+    require<DataError>(ok && (size_ == 0 || memory_ != MAP_FAILED), path, " cannot be opened: ", std::strerror(reason),
+                       ". Check the path and its permissions.");
+  }
+  ~Mapped() {
+    if (size_ > 0 && memory_ != MAP_FAILED) ::munmap(memory_, size_);
+  }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+  Bytes bytes() const { return {static_cast<const std::uint8_t*>(memory_), size_}; }
+
+ private:
+  std::size_t size_ = 0;
+  void* memory_ = nullptr;
+};
+
+/// What all splits of a pack share. Every number in it has been checked.
+struct Contents {
+  explicit Contents(const std::string& path) : path(path), file(path) {}
+  std::string path;
+  Mapped file;
+  const std::uint8_t* entries = nullptr;
+  std::vector<std::uint64_t> names;  // where each begins, and the end
+  std::uint32_t crc = 0;             // of everything but the images' own bytes
+
+  const std::uint8_t* entry(std::uint64_t i) const { return entries + i * kEntryBytes; }
+};
+
+class PackedSplit final : public ImageSource {
+ public:
+  PackedSplit(std::shared_ptr<const Contents> contents, std::uint64_t first, std::uint64_t count)
+      : contents_(std::move(contents)), first_(first), count_(count) {}
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(count_); }
+  std::int32_t label(std::int64_t i) const override {
+    return static_cast<std::int32_t>(get<std::uint32_t>(entry(i) + 16));
+  }
+  std::string name(std::int64_t i) const override {
+    const std::size_t at = static_cast<std::size_t>(first_) + static_cast<std::size_t>(i);
+    const auto* text = reinterpret_cast<const char*>(contents_->file.bytes().data());
+    return contents_->path + ": " + std::string(text + contents_->names[at], text + contents_->names[at + 1]);
+  }
+  Bytes read(std::int64_t i, std::vector<std::uint8_t>&) const override {
+    const std::uint8_t* e = entry(i);
+    const Bytes file = contents_->file.bytes().subspan(get<std::uint64_t>(e), get<std::uint32_t>(e + 8));
+    // One long read instead of a page fault for each 4 KiB.
+    const auto begin = reinterpret_cast<std::uintptr_t>(file.data()) & ~std::uintptr_t{4095};
+    ::madvise(reinterpret_cast<void*>(begin), reinterpret_cast<std::uintptr_t>(file.data()) + file.size() - begin,
+              MADV_WILLNEED);
+    require<DataError>(crc_of(file) == get<std::uint32_t>(e + 12), name(i),
+                       " has a wrong checksum. The file is damaged; fetch or pack it again.");
+    return file;
+  }
+  void add_to(Digest& digest) const override {
+    const std::uint64_t what[] = {contents_->crc, first_, count_};
+    digest.add(what, sizeof what);
+  }
+
+ private:
+  const std::uint8_t* entry(std::int64_t i) const { return contents_->entry(first_ + static_cast<std::uint64_t>(i)); }
+  std::shared_ptr<const Contents> contents_;
+  std::uint64_t first_, count_;
+};
+
+/// What becomes of one file.
+struct Record {
+  std::vector<std::uint8_t> file;
+  std::int64_t bytes_before = 0;
+};
+
+Record record_of(const ImageSource& source, std::int64_t i, const PackOptions& o) {
+  Record record;
+  std::vector<std::uint8_t> buffer;
+  const std::string name = source.name(i);
+  const Bytes file = source.read(i, buffer);
+  record.bytes_before = static_cast<std::int64_t>(file.size());
+  const ImageHeader header = read_image_header(file, name);
+  const int shorter = std::min(header.width, header.height);
+  if (o.size == 0 || shorter <= o.size) {
+    record.file.assign(file.begin(), file.end());
+    return record;
+  }
+  const Image image = decode_image(file, name);
+  const auto side = [&](int length) {
+    return std::max(1, static_cast<int>(static_cast<double>(length) * o.size / shorter));
+  };
+  Resizing r{.box = {0, 0, static_cast<double>(image.width), static_cast<double>(image.height)},
+             .width = side(image.width),
+             .height = side(image.height),
+             .window = {}};
+  r.window = {0, 0, r.width, r.height};
+  ResizeBuffers buffers;
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(r.width) * static_cast<std::size_t>(r.height) * 3 +
+                                   Image::kSlack);
+  resize(image, r, buffers, pixels.data());
+  record.file = encode_jpeg(pixels.data(), r.width, r.height, o.quality);
+  return record;
+}
+
+}  // namespace
+
+bool ImagePack::is_one(const std::string& path) {
+  char start[sizeof kMagic] = {};
+  std::ifstream(path, std::ios::binary).read(start, sizeof start);
+  return std::memcmp(start, kMagic, sizeof kMagic) == 0;
+}
+
+ImagePack::ImagePack(const std::string& path) {
+  const auto contents = std::make_shared<Contents>(path);
+  const Bytes file = contents->file.bytes();
+  constexpr const char* kCut = ". The file was cut or not completely copied; copy or pack it again.";
+  constexpr const char* kDamaged = ". The file is damaged; copy or pack it again.";
+  require<DataError>(file.size() >= sizeof kMagic && std::memcmp(file.data(), kMagic, sizeof kMagic) == 0, path,
+                     " is no pack of images. Make one with laconic pack.");
+  require<DataError>(file.size() >= kHeadBytes + kFootBytes, path, " has ", file.size(), " bytes", kCut);
+  const std::uint8_t* foot = file.data() + file.size() - kFootBytes;
+  require<DataError>(std::memcmp(foot + kFootBytes - sizeof kMagic, kMagic, sizeof kMagic) == 0, path,
+                     " has no end of a pack of images", kCut);
+  for (const std::uint8_t* at : {file.data() + sizeof kMagic, foot + kFootNumbers + 4})
+    require<DataError>(get<std::uint32_t>(at) == kVersion, path, " is of version ", get<std::uint32_t>(at),
+                       " of the format, this program reads ", kVersion, ". Pack it again.");
+  const auto index = get<std::uint64_t>(foot), name_bytes = get<std::uint64_t>(foot + 8),
+             class_bytes = get<std::uint64_t>(foot + 16), train = get<std::uint64_t>(foot + 24),
+             validation = get<std::uint64_t>(foot + 32);
+  const std::uint64_t most = file.size();
+  require<DataError>(index >= kHeadBytes && index <= most && name_bytes <= most && class_bytes <= most &&
+                         train <= most / kEntryBytes && validation <= most / kEntryBytes &&
+                         index + (train + validation) * kEntryBytes + name_bytes + class_bytes + kFootBytes == most,
+                     path, " has lengths in its end that do not add up to its ", most, " bytes", kDamaged);
+  contents->crc = crc_of(file.subspan(index, most - index - kFootBytes + kFootNumbers));
+  require<DataError>(contents->crc == get<std::uint32_t>(foot + kFootNumbers), path,
+                     " has a wrong checksum of its index", kDamaged);
+  contents->entries = file.data() + index;
+  std::uint64_t name = index + (train + validation) * kEntryBytes;
+  const std::uint64_t names_end = name + name_bytes;
+  for (std::uint64_t i = 0; i < train + validation; ++i) {
+    const std::uint8_t* e = contents->entry(i);
+    const auto offset = get<std::uint64_t>(e);
+    require<DataError>(offset >= kHeadBytes && offset <= index && get<std::uint32_t>(e + 8) <= index - offset, path,
+                       " has image ", i, " outside of the file", kDamaged);
+    contents->names.push_back(name);
+    name += std::min<std::uint64_t>(get<std::uint32_t>(e + 20), names_end + 1 - name);
+  }
+  contents->names.push_back(name);
+  require<DataError>(name == names_end, path, " has names that do not add up", kDamaged);
+  const auto* text = reinterpret_cast<const char*>(file.data() + names_end);
+  for (const char *at = text, *end = text + class_bytes; at != end;) {
+    const char* line = std::find(at, end, '\n');
+    classes_.emplace_back(at, line);
+    at = line == end ? end : line + 1;
+  }
+  for (std::uint64_t i = 0; i < train + validation; ++i)
+    require<DataError>(get<std::uint32_t>(contents->entry(i) + 16) < classes_.size(), path, " has image ", i,
+                       " with label ", get<std::uint32_t>(contents->entry(i) + 16), ", but ", classes_.size(),
+                       " classes", kDamaged);
+  require<DataError>(train > 0, path, " has no images", kDamaged);
+  train_ = std::make_shared<PackedSplit>(contents, 0, train);
+  if (validation > 0) validation_ = std::make_shared<PackedSplit>(contents, train, validation);
+}
+
+PackReport write_pack(const PhotoDataset& photos, const std::string& path, const PackOptions& o, BadFiles& bad,
+                      const std::function<void(std::int64_t)>& progress) {
+  PackReport report;
+  AtomicFile out(path);
+  std::vector<std::uint8_t> head(kMagic, kMagic + sizeof kMagic), index, names;
+  put(head, kVersion);
+  put(head, std::uint32_t{0});
+  out.write(head.data(), head.size());
+  std::uint64_t at = head.size();
+  std::vector<std::int64_t> counts;  // training, validation
+
+  constexpr std::int64_t kPerThread = 64;
+  const std::int64_t together = kPerThread * std::max(1, o.threads);
+  for (const auto& source : {photos.train, photos.validation}) {
+    counts.push_back(0);
+    for (std::int64_t begin = 0; source && begin < source->size(); begin += together) {
+      const std::int64_t count = std::min(together, source->size() - begin);
+      std::vector<Record> records(static_cast<std::size_t>(count));
+      std::vector<std::string> wrong(static_cast<std::size_t>(count));
+      std::vector<std::thread> threads;
+      const auto make = [&](std::int64_t first) {
+        for (std::int64_t i = first; i < count; i += std::max(1, o.threads)) try {
+            records[static_cast<std::size_t>(i)] = record_of(*source, begin + i, o);
+          } catch (const std::exception& e) {
+            wrong[static_cast<std::size_t>(i)] = e.what();
+          }
+      };
+      for (int t = 1; t < o.threads; ++t) threads.emplace_back(make, t);
+      make(0);
+      for (std::thread& t : threads) t.join();
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Record& record = records[static_cast<std::size_t>(i)];
+        std::string name = source->name(begin + i);
+        if (const std::string& what = wrong[static_cast<std::size_t>(i)]; !what.empty()) {
+          bad.add(name, what);
+          continue;
+        }
+        const std::filesystem::path whole(name);  // the class's folder and the file's name are enough to find it
+        name = (whole.parent_path().filename() / whole.filename()).string();
+        put(index, at);
+        put(index, static_cast<std::uint32_t>(record.file.size()));
+        put(index, crc_of(record.file));
+        put(index, static_cast<std::uint32_t>(source->label(begin + i)));
+        put(index, static_cast<std::uint32_t>(name.size()));
+        names.insert(names.end(), name.begin(), name.end());
+        out.write(record.file.data(), record.file.size());
+        at += record.file.size();
+        report.bytes_before += record.bytes_before;
+        ++counts.back();
+      }
+      progress(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+    }
+  }
+  require<DataError>(counts[0] > 0, path, " would have no training images: every file is bad. Check the data.");
+  std::vector<std::uint8_t> classes;
+  for (const std::string& name : photos.classes) {
+    classes.insert(classes.end(), name.begin(), name.end());
+    classes.push_back('\n');
+  }
+  std::vector<std::uint8_t> tail = std::move(index);
+  for (const auto* part : {&names, &classes}) tail.insert(tail.end(), part->begin(), part->end());
+  for (const std::uint64_t number : {at, std::uint64_t{names.size()}, std::uint64_t{classes.size()},
+                                     static_cast<std::uint64_t>(counts[0]), static_cast<std::uint64_t>(counts[1])})
+    put(tail, number);
+  put(tail, crc_of(tail));
+  put(tail, kVersion);
+  tail.insert(tail.end(), kMagic, kMagic + sizeof kMagic);
+  out.write(tail.data(), tail.size());
+  out.commit();
+  report.train = counts[0], report.validation = counts[1];
+  report.bytes_after = static_cast<std::int64_t>(at + tail.size());
+  return report;
+}
+
+}  // namespace laconic

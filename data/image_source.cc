@@ -1,0 +1,340 @@
+#include "data/image_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "core/error.h"
+#include "data/image_pack.h"
+#include "data/input_file.h"
+#include "data/synthetic.h"
+
+namespace laconic {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A million paths in one piece of memory.
+class Files final : public ImageSource {
+ public:
+  explicit Files(std::string folder) : folder_(std::move(folder)) {}
+  void add(const std::string& path, std::int32_t label) {
+    paths_ += path;
+    ends_.push_back(paths_.size());
+    labels_.push_back(label);
+  }
+  std::vector<std::int32_t>& labels() { return labels_; }
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
+  std::int32_t label(std::int64_t i) const override { return labels_[static_cast<std::size_t>(i)]; }
+  std::string name(std::int64_t i) const override {
+    const auto at = static_cast<std::size_t>(i);
+    const std::size_t begin = at == 0 ? 0 : ends_[at - 1];
+    return (fs::path(folder_) / paths_.substr(begin, ends_[at] - begin)).string();
+  }
+  std::span<const std::uint8_t> read(std::int64_t i, std::vector<std::uint8_t>& buffer) const override {
+    read_image_file(name(i), buffer);
+    return buffer;
+  }
+  void add_to(Digest& digest) const override {
+    digest.add(paths_.data(), paths_.size());
+    digest.add(ends_);
+    digest.add(labels_);
+  }
+
+ private:
+  std::string folder_, paths_;
+  std::vector<std::uint64_t> ends_;
+  std::vector<std::int32_t> labels_;
+};
+
+/// Images of a generated data set, as PPM files.
+class Generated final : public ImageSource {
+ public:
+  Generated(std::shared_ptr<const ImageDataset> data, const ImageSplit& split)
+      : data_(std::move(data)), split_(split), header_(concat("P6\n", data_->width, " ", data_->height, "\n255\n")) {}
+
+  std::int64_t size() const override { return split_.size(); }
+  std::int32_t label(std::int64_t i) const override { return split_.labels[static_cast<std::size_t>(i)]; }
+  std::string name(std::int64_t i) const override { return concat("generated image ", i); }
+  std::span<const std::uint8_t> read(std::int64_t i, std::vector<std::uint8_t>& buffer) const override {
+    const std::int64_t plane = std::int64_t{data_->height} * data_->width;
+    const std::uint8_t* from = split_.pixels.data() + i * data_->image_bytes();
+    buffer.assign(header_.begin(), header_.end());
+    for (std::int64_t p = 0; p < plane; ++p)
+      for (int c = 0; c < 3; ++c) buffer.push_back(from[c * plane + p]);
+    return buffer;
+  }
+  void add_to(Digest& digest) const override {
+    digest.add(split_.pixels);
+    digest.add(split_.labels);
+  }
+
+ private:
+  std::shared_ptr<const ImageDataset> data_;
+  const ImageSplit& split_;
+  std::string header_;
+};
+
+/// One split as it was found: labels are numbers of classes, or still numbers of names.
+struct Listing {
+  std::string where;
+  std::shared_ptr<Files> files;
+  std::vector<std::string> names;  ///< of folders; empty: labels are numbers already
+};
+
+bool is_image(const fs::path& path) {
+  std::string extension = path.extension().string();
+  for (char& c : extension)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png" || extension == ".ppm";
+}
+
+/// Names of what lies in a folder, by their bytes; hidden ones left out.
+std::vector<std::string> names_in(const std::string& folder, bool folders) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    std::error_code ignored;
+    if (name[0] != '.' && (folders ? at->is_directory(ignored) : is_image(at->path()) && !at->is_directory(ignored)))
+      names.push_back(name);
+  }
+  require<DataError>(!error, folder, " cannot be read: ", error.message(), ". Check the path and its permissions.");
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Listing folder_of_classes(const std::string& folder) {
+  Listing listing{folder, std::make_shared<Files>(folder), names_in(folder, true)};
+  for (std::size_t c = 0; c < listing.names.size(); ++c)
+    for (const std::string& file : names_in(folder + "/" + listing.names[c], false))
+      listing.files->add(listing.names[c] + "/" + file, static_cast<std::int32_t>(c));
+  require<DataError>(
+      listing.files->size() > 0, folder,
+      " has no folders with images (.jpg, .jpeg, .png, .ppm), nor train (a folder of classes), train.txt "
+      "(a list) or train.pack (--data): give a folder that has; or synthetic, which is generated");
+  return listing;
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  InputFile file(path);
+  const std::vector<std::uint8_t> bytes = file.read(std::uint64_t{1} << 30);
+  std::vector<std::string> lines;
+  for (auto at = bytes.begin(); at != bytes.end();) {
+    const auto end = std::find(at, bytes.end(), '\n');
+    lines.emplace_back(at, end);
+    while (!lines.back().empty() && (lines.back().back() == '\r' || lines.back().back() == ' '))
+      lines.back().pop_back();
+    at = end == bytes.end() ? end : end + 1;
+  }
+  return lines;
+}
+
+/// The number behind the last blank of a line, and the line without it.
+std::optional<std::int32_t> take_number(std::string& line) {
+  const auto blank = line.find_last_of(" \t");
+  if (blank == std::string::npos) return std::nullopt;
+  const std::string digits = line.substr(blank + 1);
+  if (digits.size() > 7 || digits.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  line.resize(line.find_last_not_of(" \t", blank) + 1);
+  return std::stoi(digits);
+}
+
+Listing list_of_files(const std::string& path) {
+  Listing listing{path, std::make_shared<Files>(fs::path(path).parent_path().string()), {}};
+  std::map<std::string, std::int32_t> numbers;
+  std::optional<bool> numbered;
+  std::size_t number = 0;
+  for (std::string line : lines_of(path)) {
+    ++number;
+    if (line.empty()) continue;
+    std::optional<std::int32_t> label = take_number(line);
+    require<DataError>(!numbered || *numbered == label.has_value(), path, " has a line ", number,
+                       *numbered ? " without" : " with",
+                       " a label, unlike those before. Give all of them one, or none.");
+    numbered = label.has_value();
+    if (!label) {
+      const std::string folder = fs::path(line).parent_path().filename().string();
+      require<DataError>(!folder.empty(), path, " has neither a label nor a folder in line ", number, ", '", line,
+                         "'. Write 'path label', or the path with its class's folder.");
+      label = numbers.emplace(folder, static_cast<std::int32_t>(numbers.size())).first->second;
+    }
+    listing.files->add(line, *label);
+  }
+  require<DataError>(listing.files->size() > 0, path, " names no files. Write a line 'path label' for each.");
+  listing.names.resize(numbers.size());
+  for (const auto& [name, i] : numbers) listing.names[static_cast<std::size_t>(i)] = name;
+  return listing;
+}
+
+/// What one path holds: files whose classes are not known yet, or a pack.
+struct Part {
+  std::optional<Listing> listing;
+  std::shared_ptr<const ImagePack> pack;
+};
+
+Part open_part(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return {folder_of_classes(path), nullptr};
+  require<DataError>(
+      fs::is_regular_file(path, ignored), path,
+      " is no file or folder (--data): give a folder, a list or a pack; or synthetic, which is generated");
+  if (ImagePack::is_one(path)) return {std::nullopt, std::make_shared<const ImagePack>(path)};
+  return {list_of_files(path), nullptr};
+}
+
+std::string part_in(const std::string& folder, const char* name) {
+  std::error_code ignored;
+  for (const char* suffix : {"", ".txt", ".pack"}) {
+    const std::string path = (fs::path(folder) / name).string() + suffix;
+    if (*suffix ? fs::is_regular_file(path, ignored) : fs::is_directory(path, ignored)) return path;
+  }
+  return "";
+}
+
+/// Puts numbers of classes in the place of numbers of names.
+void number_labels(Listing& listing, const std::vector<std::string>& classes) {
+  if (listing.names.empty()) {
+    for (std::int64_t i = 0; i < listing.files->size(); ++i)
+      require<DataError>(static_cast<std::size_t>(listing.files->label(i)) < classes.size(), listing.where,
+                         " has label ", listing.files->label(i), " for ", listing.files->name(i), ", but there are ",
+                         classes.size(),
+                         " classes. Correct the list, or give all names of classes with --labels FILE.");
+    return;
+  }
+  std::map<std::string, std::int32_t> numbers;
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    numbers.emplace(classes[c], static_cast<std::int32_t>(c));
+    numbers.emplace(classes[c].substr(0, classes[c].find(' ')), static_cast<std::int32_t>(c));
+  }
+  std::vector<std::int32_t> number_of;
+  for (const std::string& name : listing.names) {
+    const auto found = numbers.find(name);
+    require<DataError>(found != numbers.end(), listing.where, " has a folder ", name, " that is none of the ",
+                       classes.size(), " classes. Take it out, or give all names of classes with --labels FILE.");
+    number_of.push_back(found->second);
+  }
+  for (std::int32_t& label : listing.files->labels()) label = number_of[static_cast<std::size_t>(label)];
+}
+
+std::vector<std::string> classes_of(const std::vector<Listing*>& listings, const std::string& labels) {
+  if (!labels.empty()) return read_labels(labels);
+  std::vector<std::string> classes = listings[0]->names;  // of training
+  std::sort(classes.begin(), classes.end());
+  if (!classes.empty()) return classes;
+  std::int32_t most = 0;
+  for (const Listing* l : listings)
+    for (std::int64_t i = 0; i < l->files->size(); ++i) most = std::max(most, l->files->label(i));
+  for (std::int32_t c = 0; c <= most; ++c) classes.push_back(std::to_string(c));
+  return classes;
+}
+
+PhotoDataset generated(const std::string& data) {
+  SyntheticOptions sizes = synthetic_sizes(data, {2000, 500});
+  const auto images = std::make_shared<const ImageDataset>(synthetic_photos(sizes));
+  PhotoDataset photos{.name = images->name,
+                      .classes = {},
+                      .train = std::make_shared<Generated>(images, images->train),
+                      .validation = std::make_shared<Generated>(images, images->test)};
+  for (int c = 0; c < images->classes; ++c) photos.classes.push_back(concat("pattern ", c));
+  return photos;
+}
+
+}  // namespace
+
+std::uint64_t PhotoDataset::fingerprint() const {
+  Digest digest;
+  for (const std::string& name : classes) digest.add(name.data(), name.size());
+  for (const auto& source : {train, validation})
+    if (source) source->add_to(digest);
+  return digest.value();
+}
+
+std::vector<std::string> read_labels(const std::string& path) {
+  std::vector<std::string> names = lines_of(path);
+  while (!names.empty() && names.back().empty()) names.pop_back();
+  require<DataError>(!names.empty(), path, " has no names of classes. Write one a line.");
+  return names;
+}
+
+std::string labels_beside(const std::string& folder) {
+  std::error_code ignored;
+  for (const char* name : {"synsets.txt", "labels.txt"})
+    if (const fs::path path = fs::path(folder) / name; fs::is_regular_file(path, ignored)) return path.string();
+  return "";
+}
+
+PhotoDataset open_photos(const std::string& data, const std::string& labels) {
+  if (is_synthetic(data)) return generated(data);
+  std::error_code ignored;
+  std::string train = data, validation;
+  fs::path folder = fs::path(data).parent_path(), named = data;  // where names of classes may lie; what it is called by
+  if (fs::is_directory(data, ignored)) {
+    folder = data;
+    train = part_in(data, "train"), validation = part_in(data, "val");
+    if (train.empty()) train = data;
+  } else if (const auto comma = data.find(','); comma != std::string::npos && !fs::exists(data, ignored)) {
+    train = data.substr(0, comma), validation = data.substr(comma + 1);
+    folder = named = fs::path(train).parent_path();
+  }
+  Part first = open_part(train), second = validation.empty() ? Part{} : open_part(validation);
+
+  PhotoDataset photos;
+  named = named.lexically_normal();
+  photos.name = (named.has_filename() ? named : named.parent_path()).filename().string();
+  std::vector<Listing*> listings;
+  for (Part* part : {&first, &second})
+    if (part->listing) listings.push_back(&*part->listing);
+  photos.classes = !labels.empty() ? read_labels(labels)
+                   : first.pack    ? first.pack->classes()
+                                   : classes_of(listings, labels_beside(folder.string()));
+  for (Listing* l : listings) number_labels(*l, photos.classes);
+  photos.train = first.pack ? first.pack->train() : first.listing->files;
+  if (second.pack)
+    photos.validation = second.pack->validation() ? second.pack->validation() : second.pack->train();
+  else if (second.listing)
+    photos.validation = second.listing->files;
+  else if (first.pack)
+    photos.validation = first.pack->validation();
+  for (const auto& [source, path] : {std::pair{photos.train, train}, {photos.validation, validation}})
+    for (std::int64_t i = 0; source && i < source->size(); ++i)
+      require<DataError>(static_cast<std::size_t>(source->label(i)) < photos.classes.size(), path, " has label ",
+                         source->label(i), " for ", source->name(i), ", but there are ", photos.classes.size(),
+                         " classes. Correct --data or --labels.");
+  return photos;
+}
+
+void BadFiles::add(const std::string& name, const std::string& what) {
+  std::lock_guard lock(mutex_);
+  if (names_.count(name) != 0) return;
+  if (most_ == 0) throw DataError(what + " Or pass over such files: --max-bad 10.");
+  require<DataError>(static_cast<int>(names_.size()) < most_, what, " ", most_,
+                     " before it could not be read either (--max-bad).");
+  names_.insert(name);
+  warn_(what);
+}
+
+ReadSample photo_reader(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options,
+                        std::shared_ptr<BadFiles> bad) {
+  return [source, transform = PhotoTransform(options), bad](std::int64_t epoch, std::int64_t sample,
+                                                            float* pixels) -> std::int64_t {
+    thread_local std::vector<std::uint8_t> buffer;
+    for (std::int64_t i = sample;; i = (i + 1) % source->size()) {
+      const std::string name = source->name(i);
+      std::string what;
+      try {
+        transform(source->read(i, buffer), name, epoch, sample, pixels);
+        return source->label(i);
+      } catch (const DataError& e) {
+        what = e.what();
+      }
+      bad->add(name, what);
+      require<DataError>((i + 1) % source->size() != sample, what, " There is no other image.");
+    }
+  };
+}
+
+}  // namespace laconic

@@ -1,0 +1,170 @@
+#include "data/photo_transform.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/cpu/simd.h"
+#include "core/error.h"
+#include "core/random.h"
+
+namespace laconic {
+namespace {
+
+/// What a thread works in. Kept, because memory that comes and goes is cleared by the system each time; but not what a
+/// single huge picture took.
+struct Workspace {
+  Image image;
+  ResizeBuffers resize;
+  std::vector<std::uint8_t> pixels;
+
+  void trim() {
+    constexpr std::size_t kKeep = std::size_t{32} << 20;
+    for (auto* buffer : {&image.pixels, &resize.rows})
+      if (buffer->capacity() > kKeep) std::vector<std::uint8_t>().swap(*buffer);
+  }
+};
+
+/// [0, 1) with 32 bits.
+double uniform(Random& random) { return random.bits() * 0x1p-32; }
+double uniform(Random& random, double low, double high) { return low + (high - low) * uniform(random); }
+int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }  // to even, as Python does
+
+constexpr double kLeastArea = 0.08, kLeastRatio = 3.0 / 4, kMostRatio = 4.0 / 3;
+
+Region random_crop(Random& random, int width, int height) {
+  const double area = static_cast<double>(width) * height;
+  for (int i = 0; i < 10; ++i) {
+    const double part = area * uniform(random, kLeastArea, 1);
+    const double ratio = std::exp(uniform(random, std::log(kLeastRatio), std::log(kMostRatio)));
+    const int w = rounded(std::sqrt(part * ratio)), h = rounded(std::sqrt(part / ratio));
+    if (w < 1 || h < 1 || w > width || h > height) continue;
+    const auto y = random.below(static_cast<std::uint32_t>(height - h + 1));
+    const auto x = random.below(static_cast<std::uint32_t>(width - w + 1));
+    return {static_cast<int>(x), static_cast<int>(y), w, h};
+  }
+  const double ratio = static_cast<double>(width) / height;
+  int w = width, h = height;
+  if (ratio < kLeastRatio) h = std::min(height, rounded(w / kLeastRatio));
+  if (ratio > kMostRatio) w = std::min(width, rounded(h * kMostRatio));
+  return {(width - w) / 2, (height - h) / 2, w, h};
+}
+
+/// ITU-R 601-2, as PIL's convert("L").
+inline int grey(const std::uint8_t* p) { return (p[0] * 19595 + p[1] * 38470 + p[2] * 7471 + 0x8000) >> 16; }
+
+inline std::uint8_t blend(int a, int x, float f) {
+  const float y = static_cast<float>(a) + f * static_cast<float>(x - a);
+  return static_cast<std::uint8_t>(std::clamp(y, 0.0f, 255.0f));
+}
+
+void blend_all(const std::uint8_t (&table)[256], std::uint8_t* pixels, std::size_t n) {
+  for (std::size_t i = 0; i < 3 * n; ++i) pixels[i] = table[pixels[i]];
+}
+
+void blend_with(int a, float f, std::uint8_t* pixels, std::size_t n) {
+  std::uint8_t table[256];
+  for (int v = 0; v < 256; ++v) table[v] = blend(a, v, f);
+  blend_all(table, pixels, n);
+}
+
+/// The largest of 1, 2, 4, 8 by which `view` may be reduced before it is resized, and still is.
+int dct_scale(const Resizing& view) {
+  int scale = 1;
+  while (scale < 8 && view.box.width >= 2 * scale * view.width && view.box.height >= 2 * scale * view.height)
+    scale *= 2;
+  return scale;
+}
+
+}  // namespace
+
+PhotoDraw draw_photo(const PhotoAugment& augment, std::uint64_t seed, std::int64_t epoch, std::int64_t sample,
+                     int width, int height) {
+  Random random(seed, Purpose::augment, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(sample));
+  PhotoDraw draw;
+  if (augment.crop) draw.crop = random_crop(random, width, height);
+  draw.flip = augment.flip && random.bits() >> 31;
+  const float jitter[] = {augment.brightness, augment.contrast, augment.saturation};
+  if (std::any_of(jitter, jitter + 3, [](float j) { return j > 0; })) {
+    for (std::uint32_t i = 3; i > 1; --i) std::swap(draw.order[i - 1], draw.order[random.below(i)]);
+    for (std::size_t k = 0; k < 3; ++k) {
+      const auto j = static_cast<double>(jitter[k]);
+      draw.factors[k] = static_cast<float>(uniform(random, std::max(0.0, 1 - j), 1 + j));
+    }
+  }
+  return draw;
+}
+
+void jitter_colors(const PhotoDraw& draw, std::uint8_t* pixels, std::size_t n) {
+  for (const int kind : draw.order) {
+    const float f = draw.factors[static_cast<std::size_t>(kind)];
+    if (f == 1) continue;
+    if (kind == 0) {
+      blend_with(0, f, pixels, n);
+    } else if (kind == 1) {
+      std::uint64_t sum = 0;
+      for (std::size_t i = 0; i < n; ++i) sum += static_cast<std::uint64_t>(grey(pixels + 3 * i));
+      blend_with(static_cast<int>(static_cast<double>(sum) / static_cast<double>(n) + 0.5), f, pixels, n);
+    } else {
+      for (std::uint8_t* p = pixels; p < pixels + 3 * n; p += 3) {
+        const int a = grey(p);
+        for (int c = 0; c < 3; ++c) p[c] = blend(a, p[c], f);
+      }
+    }
+  }
+}
+
+Resizing evaluation_view(int size, int width, int height) {
+  const int shorter = rounded(size * 8 / 7.0);
+  Resizing r{.box = {0, 0, static_cast<double>(width), static_cast<double>(height)},
+             .width = shorter,
+             .height = shorter,
+             .window = {}};
+  if (width < height)
+    r.height = static_cast<int>(static_cast<double>(shorter) * height / width);
+  else
+    r.width = static_cast<int>(static_cast<double>(shorter) * width / height);
+  r.window = {rounded((r.width - size) / 2.0), rounded((r.height - size) / 2.0), size, size};
+  return r;
+}
+
+PhotoTransform::PhotoTransform(const Options& options) : o_(options), table_(3 * 256) {
+  require<UsageError>(o_.size >= 1 && o_.size <= 4096, "images of ", o_.size, " x ", o_.size,
+                      " pixels are asked for (--image-size): give 1 to 4096, as --image-size 224");
+  for (std::size_t c = 0; c < 3; ++c)
+    for (std::size_t v = 0; v < 256; ++v)
+      table_[c * 256 + v] = (static_cast<float>(v) / 255.0f - o_.mean[c]) / o_.std[c];
+}
+
+void PhotoTransform::operator()(std::span<const std::uint8_t> file, const std::string& name, std::int64_t epoch,
+                                std::int64_t sample, float* out) const {
+  thread_local Workspace work;
+  const ImageHeader header = read_image_header(file, name);
+  const PhotoDraw draw = draw_photo(o_.augment, o_.seed, epoch, sample, header.width, header.height);
+  Resizing view = evaluation_view(o_.size, header.width, header.height);
+  int most_scale = 1;
+  if (o_.augment.crop) {
+    const Region& c = draw.crop;
+    view = {.box = {double(c.x), double(c.y), double(c.width), double(c.height)},
+            .width = o_.size,
+            .height = o_.size,
+            .window = {0, 0, o_.size, o_.size}};
+    most_scale = dct_scale(view);
+  }
+  decode_image(file, header, name, view.source(header.width, header.height), most_scale, o_.decoder, work.image);
+  for (double* v : {&view.box.x, &view.box.y, &view.box.width, &view.box.height}) *v /= work.image.scale;
+  const auto n = static_cast<std::size_t>(o_.size) * static_cast<std::size_t>(o_.size);
+  work.pixels.resize(3 * n + Image::kSlack);
+  resize(work.image, view, work.resize, work.pixels.data());
+  jitter_colors(draw, work.pixels.data(), n);
+  // x -> (x/255 - mean) / std, and each row the other way round if it is flipped.
+  const std::ptrdiff_t step = draw.flip ? -1 : 1;
+  for (int y = 0; y < o_.size; ++y) {
+    const std::uint8_t* p = work.pixels.data() + static_cast<std::size_t>(y) * static_cast<std::size_t>(o_.size) * 3;
+    float* to = out + static_cast<std::size_t>(y) * static_cast<std::size_t>(o_.size) + (draw.flip ? o_.size - 1 : 0);
+    for (int x = 0; x < o_.size; ++x, p += 3, to += step)
+      for (std::size_t c = 0; c < 3; ++c) to[c * n] = table_[c * 256 + p[c]];
+  }
+  work.trim();
+}
+
+}  // namespace laconic

@@ -1,0 +1,190 @@
+// The program for photographs, as a user runs it: folders, lists and packs, workers, resuming, predicting.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/state.h"
+#include "tests/image_files.h"
+#include "tests/program.h"
+
+namespace laconic {
+namespace {
+
+using Json = nlohmann::json;
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+Json last_line(const std::string& out) { return Json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1)); }
+
+void expect_sentence(const Result& r, int exit_code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(r.exit_code, exit_code) << r.err;
+  EXPECT_EQ(r.err.rfind("laconic: error: ", 0), 0u) << r.err;
+  EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  for (const auto& part : parts) EXPECT_TRUE(has(r.err, part)) << part << " in: " << r.err;
+}
+
+/// Two classes that differ in their waves: 12 pictures to train on, 4 to validate, of various sizes and kinds.
+struct Pictures {
+  TempFolder dir;
+  Pictures() {
+    for (int i = 0; i < 16; ++i) {
+      const std::string name = concat(i < 12 ? "train/" : "val/", i % 2 ? "n02 " : "n01 ");
+      const int width = 40 + 3 * i, height = 50 - 2 * i;
+      std::vector<std::uint8_t> pixels(static_cast<std::size_t>(width * height * 3));
+      for (int y = 0; y < height; ++y)
+        for (int x = 0; x < width; ++x)
+          for (int c = 0; c < 3; ++c)
+            pixels[static_cast<std::size_t>((y * width + x) * 3 + c)] =
+                static_cast<std::uint8_t>((i % 2 ? x : y) / 4 % 2 * 150 + 10 * c + i);
+      const std::string folder = name.substr(0, name.size() - 1);
+      dir.write(concat(folder, "/", i, ".JPEG"),
+                i % 5 ? encode_jpeg(pixels.data(), width, height, 90) : ppm_of(pixels, width, height));
+    }
+    const std::string labels = "n01 stripes, lying\nn02 stripes, standing\n";
+    dir.write("synsets.txt", {labels.begin(), labels.end()});
+  }
+};
+
+const std::string kSmall = "imagenet --model resnet20 --image-size 16 --threads 1 --seed 1 ";
+
+TEST(Imagenet, TrainsResumesAndPredicts) {
+  const Pictures p;
+  const std::string common = kSmall + "--data " + p.dir.path() + " --workers 2 --batch 3 --lr 0.05 --schedule const " +
+                             "--data-threads 2 --quiet --save ";
+  const Result whole = run(common + (p.dir / "a") + " --epochs 6 --json --log " + (p.dir / "log"));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const Json summary = last_line(whole.out);
+  EXPECT_EQ(summary["classes"], 2);
+  EXPECT_EQ(summary["steps"], 12);
+  EXPECT_GE(summary["data_share"].get<double>(), 0.0);
+  EXPECT_TRUE(has(text_of(p.dir / "log"), "\"data_ms\":"));
+
+  ASSERT_EQ(run(common + (p.dir / "b") + " --epochs 3").exit_code, 0);
+  const Result resumed = run(common + (p.dir / "b") + " --epochs 6 --resume");
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_TRUE(text_of(p.dir / "a/weights.safetensors") == text_of(p.dir / "b/weights.safetensors"));
+  EXPECT_EQ(text_of(p.dir / "a/labels.txt"), text_of(p.dir / "synsets.txt"));
+
+  const std::string dog = (p.dir / "val/n02/13.JPEG") + " " + (p.dir / "val/n01/12.JPEG");
+  for (const std::string& from : {"--init " + (p.dir / "a/weights.safetensors"), "--resume --save " + (p.dir / "b")}) {
+    const Result said = run(kSmall + from + " --data nowhere --predict " + dog);
+    ASSERT_EQ(said.exit_code, 0) << said.err;
+    EXPECT_TRUE(has(said.out, "13.JPEG\n ")) << said.out;
+    EXPECT_TRUE(has(said.out, " %  n02 stripes, standing\n")) << said.out;
+  }
+  const Result json =
+      run(kSmall + "--json --init " + (p.dir / "a/weights.safetensors") + " --data nowhere --predict " + dog);
+  const Json predictions = last_line(json.out)["predictions"];
+  ASSERT_EQ(predictions.size(), 2u);
+  EXPECT_NEAR(predictions[0]["likely"][0]["probability"].get<double>() +
+                  predictions[0]["likely"][1]["probability"].get<double>(),
+              1, 1e-9);
+  expect_sentence(run(kSmall + "--init " + (p.dir / "a/weights.safetensors") + " --predict " + (p.dir / "synsets.txt")),
+                  1, {"synsets.txt is no JPEG, PNG or PPM"});
+  expect_sentence(
+      run(kSmall + "--init " + (p.dir / "a/weights.safetensors") + " --labels " + (p.dir / "log") + " --predict x.jpg"),
+      1, {"log names ", " classes, but the weights have 2"});
+}
+
+TEST(Imagenet, FolderListAndPackAreOneDataSet) {
+  const Pictures p;
+  std::string lists[2];
+  for (int i = 0; i < 16; ++i)
+    lists[i >= 12] += concat(i < 12 ? "train" : "val", "/n0", i % 2 + 1, "/", i, ".JPEG ", i % 2, "\n");
+  std::istringstream in(lists[0]);
+  std::vector<std::string> sorted;
+  for (std::string line; std::getline(in, line);) sorted.push_back(line + "\n");
+  std::sort(sorted.begin(), sorted.end());  // as the folder is
+  lists[0].clear();
+  for (const auto& line : sorted) lists[0] += line;
+  p.dir.write("a.txt", {lists[0].begin(), lists[0].end()});
+  p.dir.write("b.txt", {lists[1].begin(), lists[1].end()});
+  const Result packed = run("laconic pack " + p.dir.path() + " " + (p.dir / "all.pack"));
+  ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  EXPECT_TRUE(has(packed.out, "all.pack: 12 training and 4 validation images of 2 classes, ")) << packed.out;
+  std::vector<std::string> weights;
+  for (const std::string& data : {p.dir.path(), (p.dir / "a.txt") + "," + (p.dir / "b.txt"), p.dir / "all.pack"}) {
+    const Result r = run(kSmall + "--data " + data + " --batch 4 --epochs 1 --quiet --save " + (p.dir / "out"));
+    ASSERT_EQ(r.exit_code, 0) << r.err;
+    weights.push_back(text_of(p.dir / "out/weights.safetensors"));
+  }
+  EXPECT_TRUE(weights[0] == weights[1]);
+  EXPECT_TRUE(weights[0] == weights[2]);
+}
+
+TEST(Imagenet, EvaluationIsExactForAnyNumberOfWorkers) {
+  const Pictures p;
+  ASSERT_EQ(
+      run(kSmall + "--data " + p.dir.path() + " --epochs 1 --batch 4 --quiet --save " + (p.dir / "out")).exit_code, 0);
+  std::vector<double> losses;
+  for (const int workers : {1, 3}) {
+    const Result r = run(kSmall + "--data " + p.dir.path() + " --batch 3 --eval-only --quiet --json --init " +
+                         (p.dir / "out/weights.safetensors") + concat(" --workers ", workers));
+    ASSERT_EQ(r.exit_code, 0) << r.err;
+    losses.push_back(last_line(r.out)["eval"]["loss"]);
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-5);
+}
+
+TEST(Imagenet, LearnsWhatIsGenerated) {
+  const Result r =
+      run(kSmall + "--data synthetic:300,100 --batch 30 --epochs 3 --lr 0.1 --schedule cosine --json --quiet");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const Json eval = last_line(r.out)["eval"];
+  EXPECT_LT(eval["top1_error"].get<double>(), 70);  // guessing: 90
+  EXPECT_LT(eval["top5_error"].get<double>(), eval["top1_error"].get<double>());
+}
+
+TEST(Imagenet, PassesOverBadFilesUpToAMost) {
+  const Pictures p;
+  p.dir.write("train/n01/bad.JPEG", {});
+  const std::string command = kSmall + "--data " + p.dir.path() + " --batch 4 --epochs 1 --quiet ";
+  expect_sentence(run(command), 1, {"train/n01/bad.JPEG is empty", "--max-bad 10"});
+  const Result passed = run(command + "--max-bad 1 --color-jitter 0.4,0.4,0.4");
+  EXPECT_EQ(passed.exit_code, 0);
+  EXPECT_EQ(passed.err.rfind("laconic: warning: ", 0), 0u) << passed.err;
+  expect_sentence(run("laconic pack " + p.dir.path() + " " + (p.dir / "x.pack")), 1, {"bad.JPEG is empty"});
+  EXPECT_FALSE(std::filesystem::exists(p.dir / "x.pack"));
+}
+
+TEST(Imagenet, ScalesTheLearningRateToTheGlobalBatch) {
+  const TempFolder dir;
+  const auto rate = [&](const std::string& options) {
+    EXPECT_EQ(
+        run(kSmall + "--data synthetic:40,10 --steps 1 --schedule const --quiet --log " + (dir / "log") + " " + options)
+            .exit_code,
+        0);
+    return Json::parse(text_of(dir / "log").substr(0, text_of(dir / "log").find('\n')))["lr"].get<double>();
+  };
+  EXPECT_NEAR(rate("--batch 16 --workers 2 --accumulate 2"), 0.1 * 64 / 256, 1e-7);
+  EXPECT_NEAR(rate("--batch 16 --lr-per-256 0.4"), 0.4 * 16 / 256, 1e-7);
+  EXPECT_NEAR(rate("--batch 16 --lr 0.3"), 0.3, 1e-7);
+  EXPECT_NEAR(rate("--batch 16 --optimizer adam"), 0.001, 1e-9);
+  expect_sentence(run(kSmall + "--lr 1 --lr-per-256 1"), 2, {"--lr and --lr-per-256"});
+}
+
+TEST(Imagenet, ThePipelineIsMeasuredByDecoder) {
+  const Result r = run("laconic bench pipeline synthetic:20,10 --images 12 --size 16 --rounds 1 --threads 2 --json");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const Json measured = last_line(r.out);
+  EXPECT_EQ(measured["images"], 12);
+  EXPECT_EQ(measured["results"].size(), has_libjpeg() ? 2u : 1u);
+  for (const Json& result : measured["results"]) EXPECT_GT(result["images_per_s_per_core"].get<double>(), 0);
+}
+
+TEST(Imagenet, WrongOptionsAreSaidInOneSentence) {
+  const TempFolder dir;
+  expect_sentence(run("imagenet --data " + (dir / "none")), 1, {"none is no file or folder (--data)"});
+  expect_sentence(run("imagenet --predict x.jpg"), 2, {"there are no weights to predict by (--predict)"});
+  expect_sentence(run("imagenet --color-jitter 0.1,0.2,0.3,0.4"), 2, {"has more than three numbers (--color-jitter)"});
+  expect_sentence(run("imagenet --color-jitter 2"), 2, {"2 is out of range (--color-jitter)"});
+  expect_sentence(run("imagenet --image-size 9999 --data synthetic:20,10"), 2, {"--image-size"});
+  expect_sentence(run("imagenet --model resnet51"), 2, {"unknown model 'resnet51'"});
+  expect_sentence(run("laconic pack " + (dir / "none") + " " + (dir / "out")), 1, {"none is no file or folder"});
+  dir.write("train/a/1.ppm", ppm_of(waves(9, 9), 9, 9));
+  expect_sentence(run(kSmall + "--data " + dir.path()), 2, {"has no validation images (--data)"});
+}
+
+}  // namespace
+}  // namespace laconic
