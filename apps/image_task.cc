@@ -34,8 +34,9 @@ class ImageTask final : public Task {
         .label_smoothing = o.label_smoothing,
         .data_threads = o.data_threads,
         .seed = o.seed};
-    return std::make_unique<ImageClassification>(make_model(model, {.classes = data->classes}), data, rank, workers,
-                                                 task);
+    const ModelOptions of_model{
+        .classes = data->classes, .resnet_v1 = o.resnet_v1, .auxiliary_heads = o.auxiliary_heads};
+    return std::make_unique<ImageClassification>(make_model(model, of_model), data, rank, workers, task);
   }
 
  private:

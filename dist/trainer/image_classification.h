@@ -6,7 +6,8 @@
 
 namespace laconic {
 
-/// Trains a classifier of images: softmax cross entropy, mean over the batch; evaluates top-1 and top-5 errors.
+/// Trains a classifier of images: softmax cross entropy, mean over the batch, with that of auxiliary heads
+/// (layers/auxiliary_heads.h); evaluates top-1 and top-5 errors.
 class ImageClassification final : public Workload {
  public:
   struct Options {
@@ -23,6 +24,7 @@ class ImageClassification final : public Workload {
                       const Options& options);
 
   Module& model() override { return *model_; }
+  Shape input() const override { return {data_->channels, data_->height, data_->width}; }
   std::int64_t batch() const override { return o_.batch; }
   std::int64_t batches_per_epoch() const override;
   Share share(std::int64_t batch) const override;
