@@ -29,7 +29,7 @@ constexpr Tool kTools[] = {
      laconic::compare},
     {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one", laconic::bench},
     {"models", "models [--layers NAME]", "the zoo: parameters and work of each model, or of its layers",
-     laconic::models},
+     laconic::list_models},
     {"codec", "codec encode|decode ... IN OUT", "files of float32 with few bits a value", laconic::codec},
     {"inspect", "inspect select|codec|trace ... FILE",
      "what a method of compression makes of given values, where a trace's time went", laconic::inspect},

@@ -132,7 +132,7 @@ void print_layers(const ModelInfo& info, const ModelOptions& options, bool json,
 
 }  // namespace
 
-int models(const std::vector<std::string>& arguments) {
+int list_models(const std::vector<std::string>& arguments) {
   std::string layers;
   ModelOptions options;
   bool json = false, markdown = false;

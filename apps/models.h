@@ -5,6 +5,6 @@
 namespace laconic {
 
 /// `laconic models`: the zoo as a table, or one model's layers; see its --help. Returns the exit code.
-int models(const std::vector<std::string>& arguments);
+int list_models(const std::vector<std::string>& arguments);
 
 }  // namespace laconic
