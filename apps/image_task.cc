@@ -28,7 +28,7 @@ class ImageTask final : public Task {
     require_fit(model_info(model), *data, o.data);
     ImageClassification::Options task = classification_options(o);
     if (app_.crops_and_flips && !o.no_augment) task.augment = kPadCropFlip;
-    return std::make_unique<ImageClassification>(make_model(model, {.classes = data->classes}), data, rank, workers,
+    return std::make_unique<ImageClassification>(make_model(model, model_options(o, data->classes)), data, rank, workers,
                                                  task);
   }
 
@@ -45,6 +45,10 @@ ImageClassification::Options classification_options(const TrainOptions& o) {
           .label_smoothing = o.label_smoothing,
           .data_threads = o.data_threads,
           .seed = o.seed};
+}
+
+ModelOptions model_options(const TrainOptions& o, int classes) {
+  return {.classes = classes, .resnet_v1 = o.resnet_v1, .auxiliary_heads = o.auxiliary_heads};
 }
 
 std::unique_ptr<Task> make_image_task(ImageTaskOptions app, const std::string& data) {

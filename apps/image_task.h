@@ -6,6 +6,7 @@
 #include "apps/task.h"
 #include "data/image_dataset.h"
 #include "dist/trainer/image_classification.h"
+#include "layers/models/zoo.h"
 
 namespace laconic {
 
@@ -18,6 +19,9 @@ struct ImageTaskOptions {
 
 /// What all that classify images take from the command line.
 ImageClassification::Options classification_options(const TrainOptions& options);
+
+/// A model of the zoo as the command line has it, of so many classes.
+ModelOptions model_options(const TrainOptions& options, int classes);
 
 /// Training on images. Workloads throw UsageError where model and data do not fit.
 std::unique_ptr<Task> make_image_task(ImageTaskOptions app, const std::string& data);

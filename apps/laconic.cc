@@ -9,6 +9,7 @@
 #include "apps/inspect.h"
 #include "apps/launch.h"
 #include "apps/main.h"
+#include "apps/models.h"
 #include "apps/options.h"
 #include "apps/pack.h"
 #include "core/error.h"
@@ -28,6 +29,8 @@ constexpr Tool kTools[] = {
     {"compare", "compare APP --vs \"...\" --vs \"...\"", "train with several option sets in turns; one table",
      laconic::compare},
     {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one", laconic::bench},
+    {"models", "models [--layers NAME]", "the zoo: parameters and work of each model, or of its layers",
+     laconic::list_models},
     {"codec", "codec encode|decode ... IN OUT", "files of float32 with few bits a value", laconic::codec},
     {"pack", "pack DATA OUT [--size S]", "photographs of a data set in one file", laconic::pack},
     {"inspect", "inspect select|codec|trace ... FILE",

@@ -7,6 +7,7 @@
 #include "apps/photo_options.h"
 #include "apps/presets.h"
 #include "apps/text_options.h"
+#include "layers/models/zoo.h"
 
 namespace laconic {
 namespace {
@@ -111,6 +112,16 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
     if (defaults.reads_photos) add_photo_options(add, o);
   }
   add.flag("--no-dropout", o.no_dropout, "keep every activation while training");
+  const auto offers = [&](bool ModelInfo::*option) {
+    return std::any_of(models_of_zoo().begin(), models_of_zoo().end(), [&](const ModelInfo& m) {
+      return m.*option && std::find(defaults.models.begin(), defaults.models.end(), m.name) != defaults.models.end();
+    });
+  };
+  if (offers(&ModelInfo::has_v1))
+    add.flag("--resnet-v1", o.resnet_v1,
+             "resnet50, 101: the stride in the first 1x1 convolution\nof a block, as published, not in its 3x3");
+  if (offers(&ModelInfo::has_auxiliary_heads))
+    add.flag("--auxiliary-heads", o.auxiliary_heads, "googlenet: losses of inner layers too, while training");
 
   add.group(kTrainGroup);
   add.whole_number<std::int64_t>("--epochs", "E", o.epochs, 0, "passes over the training set");
@@ -147,6 +158,9 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
            "in epochs, or in steps as 500it [" +
                o.schedule + "]");
   add.whole_number<int>("--accumulate", "K", o.accumulate, 1, "micro-batches per update");
+  if (!defaults.reads_text)
+    add.flag("--checkpoint-activations", o.checkpoint_activations,
+             "keep fewer activations and compute them again in\nbackward: larger batches fit; the same bits");
   add.whole_number<std::uint64_t>("--seed", "N", o.seed, 0, "of all random numbers");
   add.choice("--on-nan", o.on_nan, {"stop", "skip"}, "when the loss is not a number");
   add.whole_number<int>("--repeat", "R", o.repeat, 1, "runs with seeds N, N+1, ...");

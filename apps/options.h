@@ -26,6 +26,7 @@ struct TrainOptions {
   std::string data;  ///< a directory, a file, or "synthetic"
   std::string init;  ///< weights to start from; empty for random ones
   bool no_shuffle = false, no_augment = false, no_dropout = false;
+  bool resnet_v1 = false, auxiliary_heads = false;  ///< ModelOptions
 
   // Photographs
   int image_size = 0;                 ///< pixels of a side; 0: the model's own
@@ -54,6 +55,7 @@ struct TrainOptions {
   Clip clip;
   std::string schedule = "const";  ///< the grammar of optim/schedule.h
   int accumulate = 1;
+  bool checkpoint_activations = false;
   std::uint64_t seed = 0;
   std::string on_nan = "stop";  ///< stop | skip
   int repeat = 1;               ///< runs with seeds seed, seed + 1, ...

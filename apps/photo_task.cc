@@ -54,7 +54,7 @@ class PhotoTask final : public Task {
                                            ", size ", training.size, ", ", to_string(training.decoder))};
     ImageClassification::Options options = classification_options(o);
     options.eval_batch = o.batch;  // what fits in memory when training does here
-    return std::make_unique<ImageClassification>(make_model(o.model, {.classes = samples.classes}), std::move(samples),
+    return std::make_unique<ImageClassification>(make_model(o.model, model_options(o, samples.classes)), std::move(samples),
                                                  rank, workers, options);
   }
 
@@ -112,8 +112,8 @@ int predict(const TrainOptions& o) {
   } else {
     weights = load_safetensors(where);
   }
-  const int classes = classes_in(*make_model(o.model), weights, model_info(o.model).classes);
-  const std::shared_ptr<Module> model = make_model(o.model, {.classes = classes});
+  const int classes = classes_in(*make_model(o.model, model_options(o, 0)), weights, model_info(o.model).classes);
+  const std::shared_ptr<Module> model = make_model(o.model, model_options(o, classes));
   model->initialize(0);
   load_weights(*model, weights, where, o.model);
   model->eval();

@@ -94,6 +94,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.accumulate = o.accumulate;
   t.seed = o.seed;
   t.dropout = !o.no_dropout;
+  t.checkpoint_activations = o.checkpoint_activations;
   t.sync = o.sync;
   t.sparse = o.sparse;
   t.server = o.server;

@@ -14,6 +14,31 @@ thread_local std::uint64_t walk_counter = 0;
 thread_local const std::string* layer = &kNoLayer;
 thread_local BackwardWatch* backward_watch = nullptr;
 
+/// What the two runs of a checkpointed segment share.
+struct Segment {
+  std::vector<Tensor> kept;  // by once(), in order
+  std::size_t next = 0;      // of the second run
+  bool second = false;
+};
+thread_local Segment* segment = nullptr;  // that runs on this thread
+
+/// Undoes, while it lives, the NoGrad of a backward pass.
+class Recording {
+ public:
+  Recording() { is_recording = true; }
+  ~Recording() { is_recording = false; }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+};
+
+class InSegment {
+ public:
+  explicit InSegment(Segment& s) { segment = &s; }
+  ~InSegment() { segment = nullptr; }
+  InSegment(const InSegment&) = delete;
+  InSegment& operator=(const InSegment&) = delete;
+};
+
 }  // namespace
 
 std::uint64_t Node::next_sequence() { return ++sequence_counter; }
@@ -69,7 +94,7 @@ void Grads::put(int i, Tensor gradient) {
   }
   if (!target.pending_.defined()) {
     target.pending_ = std::move(gradient);
-  } else if (target.backward_pair_ && !target.pending_second_.defined()) {
+  } else if (target.takes_pair_ && !target.pending_second_.defined()) {
     target.pending_second_ = std::move(gradient);
   } else {
     // The pending tensor may also be another input's gradient (an addition hands the same one to both): then it must
@@ -104,6 +129,7 @@ class Tape {
     node->scope_ = layer;
     node->inputs_ = std::move(inputs);
     node->backward_ = std::move(backward);
+    node->takes_pair_ = pair != nullptr;
     node->backward_pair_ = std::move(pair);
     return y.with_node(std::move(node));
   }
@@ -114,36 +140,85 @@ class Tape {
                         ", not one element. Reduce it first, for example with a mean.");
     require<ShapeError>(loss.node() != nullptr,
                         "backward: the loss has no history. Was it computed under NoGrad, or from no parameter?");
-    const std::vector<std::shared_ptr<Node>> order = collect(loss.node());
+    const std::uint64_t walk = ++walk_counter;
+    const Nodes order = collect(loss.node(), 0, [walk](const std::shared_ptr<Node>& input) {
+      auto& leaf = static_cast<Leaf&>(*input);
+      leaf.uses_ = std::exchange(leaf.visited_, walk) == walk ? leaf.uses_ + 1 : 1;
+    });
     NoGrad no_grad;
     loss.node()->pending_ = Tensor::full(loss.shape(), scale, loss.device());
-    for (const auto& node : order) {
-      if (!node->is_leaf()) run(*node);
+    run(order);
+  }
+
+  static Tensor checkpoint(const Tensor& x, std::function<Tensor(const Tensor&)> f) {
+    const auto shared = std::make_shared<Segment>();
+    const std::uint64_t begin = sequence_counter;
+    Tensor y;
+    {
+      // Recorded too, though the record is dropped: the very kernels of an ordinary run, and every use of a leaf.
+      InSegment running(*shared);
+      y = f(x);
     }
+    if (!y.node() || y.node()->sequence_ <= begin) return y;  // nothing to go back through
+    auto node = std::make_shared<Node>("checkpoint");
+    node->scope_ = layer;
+    node->takes_pair_ = y.node()->takes_pair_;
+    collect(y.node(), begin, [&](const std::shared_ptr<Node>& input) { node->inputs_.push_back(input); });
+    node->again_ = [x, f = std::move(f), shared] {
+      shared->second = true;
+      InSegment running(*shared);
+      return f(x);
+    };
+    return y.with_node(std::move(node));
   }
 
  private:
-  static std::vector<std::shared_ptr<Node>> collect(const std::shared_ptr<Node>& root) {
+  using Nodes = std::vector<std::shared_ptr<Node>>;
+
+  /// The nodes that lead to `root` and are younger than `begin`, the latest first. `outside` is told every use that
+  /// they make of a leaf or an older node.
+  template <class F>
+  static Nodes collect(const std::shared_ptr<Node>& root, std::uint64_t begin, F&& outside) {
     const std::uint64_t walk = ++walk_counter;
-    std::vector<std::shared_ptr<Node>> order{root};
-    root->visited_ = walk;
+    Nodes order;
+    const auto visit = [&](const std::shared_ptr<Node>& node) {
+      if (std::exchange(node->visited_, walk) != walk) order.push_back(node);
+    };
+    if (!root->is_leaf()) visit(root);
     for (std::size_t next = 0; next < order.size(); ++next) {
       const std::shared_ptr<Node> node = order[next];
-      if (node->is_leaf()) continue;
-      require<Error>(node->backward_ || node->backward_pair_, "backward: the graph of '", node->operation_,
+      require<Error>(node->backward_ || node->backward_pair_ || node->again_, "backward: the graph of '",
+                     node->operation_,
                      "' was already used and freed. Run the forward pass again before a second backward.");
       for (const auto& input : node->inputs_) {
         if (!input) continue;
-        const bool seen = std::exchange(input->visited_, walk) == walk;
-        if (!seen) order.push_back(input);
-        if (input->is_leaf()) {
-          auto& leaf = static_cast<Leaf&>(*input);
-          leaf.uses_ = seen ? leaf.uses_ + 1 : 1;
-        }
+        input->is_leaf() || input->sequence_ <= begin ? outside(input) : visit(input);
       }
     }
     std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a->sequence_ > b->sequence_; });
     return order;
+  }
+
+  static void run(const Nodes& order) {
+    for (const auto& node : order) node->again_ && node->pending_.defined() ? run_again(*node) : run(*node);
+  }
+
+  /// A checkpointed segment: makes its part of the graph anew and goes through that. Its nodes make the uses of leaves
+  /// that were counted as this node's.
+  static void run_again(Node& node) {
+    const std::string* outer = std::exchange(layer, node.scope_);
+    const std::uint64_t begin = sequence_counter;
+    Tensor y;
+    {
+      Recording recording;
+      y = std::exchange(node.again_, nullptr)();
+    }
+    layer = outer;
+    node.inputs_.clear();
+    y.node()->pending_ = std::move(node.pending_);
+    y.node()->pending_second_ = std::move(node.pending_second_);
+    const Nodes order = collect(std::exchange(y, {}).node(), begin, [](const std::shared_ptr<Node>&) {});
+    run(order);
   }
 
   static void run(Node& node) {
@@ -162,6 +237,7 @@ class Tape {
     }
     node.backward_ = nullptr;
     node.backward_pair_ = nullptr;
+    node.again_ = nullptr;
     for (auto& input : std::exchange(node.inputs_, {})) {
       if (!input || !input->is_leaf()) continue;
       auto& leaf = static_cast<Leaf&>(*input);
@@ -197,6 +273,19 @@ Tensor record_pair(const char* operation, const Tensor& y,
   nodes.reserve(inputs.size());
   for (const Tensor& t : inputs) nodes.push_back(t.node());
   return Tape::attach(operation, y, std::move(nodes), nullptr, std::move(backward));
+}
+
+Tensor checkpoint(const Tensor& x, std::function<Tensor(const Tensor&)> f) {
+  return is_recording && !segment ? Tape::checkpoint(x, std::move(f)) : f(x);
+}
+
+bool recomputing() { return segment && segment->second; }
+
+Tensor once(const std::function<Tensor()>& make) {
+  if (!segment) return make();
+  if (segment->second) return segment->kept.at(segment->next++);
+  segment->kept.push_back(make());
+  return segment->kept.back();
 }
 
 Tensor with_gradient(const Tensor& value, std::shared_ptr<Leaf> leaf) { return value.with_node(std::move(leaf)); }

@@ -31,6 +31,8 @@ class Node {
   std::vector<std::shared_ptr<Node>> inputs_;   // null where no gradient is wanted
   std::function<void(const Tensor&, Grads&)> backward_;
   std::function<void(const Tensor&, const Tensor&, Grads&)> backward_pair_;
+  std::function<Tensor()> again_;               // of a checkpointed segment: runs it, recorded
+  bool takes_pair_ = false;                     // gradients of two uses are handed over unsummed
   Tensor pending_, pending_second_;             // what consumers have contributed so far
   std::uint64_t visited_ = 0;
 };
@@ -119,6 +121,20 @@ Tensor with_gradient(const Tensor& value, std::shared_ptr<Leaf> leaf);
 /// deterministic. Frees the graph on the way. Cost: each recorded operation once.
 /// Throws Error if the graph was already used, ShapeError if loss has more than one element or no history.
 void backward(const Tensor& loss, float scale = 1.0f);
+
+/// y = f(x), keeping x alone: when backward comes here f is run again, recorded, and backward goes through what that
+/// made, then on in front of x. Every bit is that of f(x) without this: gradients are added in the same order, and a
+/// parameter is complete at its last use as ever. Saves what f keeps for its backward, costs f once more.
+/// f must do the same both times: what it depends on (x, parameters, a ForwardContext) may not change before backward;
+/// what it changes besides, or what must not be computed anew, goes through once() and recomputing(). Inside another
+/// segment, and where nothing is recorded, this is f(x).
+///   source   Chen et al. 2016, "Training deep nets with sublinear memory cost"
+Tensor checkpoint(const Tensor& x, std::function<Tensor(const Tensor&)> f);
+/// True on this thread while a segment is run for the second time: whoever counts runs leaves this one out.
+bool recomputing();
+/// make(); in the second run of a segment, what the same call gave in the first. For what is small and dear to compute,
+/// or comes with a side effect.
+Tensor once(const std::function<Tensor()>& make);
 
 /// Names the layer that runs on this thread, for traces and messages; nests. Made by Module. The string must outlive
 /// the graph.

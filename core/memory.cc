@@ -86,9 +86,24 @@ class Pool {
         }
   }
 
+  /// Memory that is counted and not there: of ghosts.
+  void count_ghost(std::size_t bytes) {
+    std::lock_guard lock(mutex_);
+    ++stats_.allocations;
+    count(bytes);
+  }
+  void forget_ghost(std::size_t bytes) {
+    std::lock_guard lock(mutex_);
+    stats_.in_use_bytes -= bytes;
+  }
+
   MemoryStats stats() {
     std::lock_guard lock(mutex_);
     return stats_;
+  }
+  void reset_peak() {
+    std::lock_guard lock(mutex_);
+    stats_.peak_bytes = stats_.in_use_bytes;
   }
 
   void open() {
@@ -144,7 +159,12 @@ class Pool {
 Pool& pool(Device device) {
   static Pool& cpu = *new Pool(false);
   static Pool& trap = *new Pool(true);
-  return device.kind == Device::Kind::trap ? trap : cpu;
+  static Pool& ghost = *new Pool(false);
+  switch (device.kind) {
+    case Device::Kind::trap: return trap;
+    case Device::Kind::ghost: return ghost;
+    default: return cpu;
+  }
 }
 
 void require_supported(Device device) {
@@ -157,6 +177,7 @@ std::string to_string(Device device) {
   switch (device.kind) {
     case Device::Kind::cpu: return "cpu";
     case Device::Kind::trap: return "trap";
+    case Device::Kind::ghost: return "ghost";
     case Device::Kind::cuda: break;
   }
   return concat("cuda:", device.index);
@@ -164,6 +185,11 @@ std::string to_string(Device device) {
 
 Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(device) {
   require_supported(device);
+  if (device.kind == Device::Kind::ghost) {
+    data_ = nullptr;
+    pool(device).count_ghost(bytes);
+    return;
+  }
 #ifdef LACONIC_ASAN
   // A pool would hide reads past the end and after the release from the sanitizer.
   if (device.kind == Device::Kind::cpu) {
@@ -177,6 +203,10 @@ Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(devi
 }
 
 Storage::~Storage() {
+  if (device_.kind == Device::Kind::ghost) {
+    pool(device_).forget_ghost(bytes_);
+    return;
+  }
 #ifdef LACONIC_ASAN
   if (device_.kind == Device::Kind::cpu) {
     ::operator delete(data_, std::align_val_t{kAlign});
@@ -187,6 +217,8 @@ Storage::~Storage() {
 }
 
 MemoryStats memory_stats(Device device) { return pool(device).stats(); }
+
+void reset_peak(Device device) { pool(device).reset_peak(); }
 
 void release_unused_memory(Device device) { pool(device).release_unused(); }
 

@@ -38,6 +38,8 @@ struct MemoryStats {
   std::uint64_t from_system = 0;    ///< calls that found no cached block
 };
 MemoryStats memory_stats(Device device = kCpu);
+/// Makes what is in use now the peak: before a part of a program whose own peak is wanted.
+void reset_peak(Device device = kCpu);
 
 /// Hands the pages of large cached blocks back to the system (their addresses stay reserved): after set-up, whose
 /// blocks no step will ask for again.

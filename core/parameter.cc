@@ -47,6 +47,7 @@ Tensor Parameter::fresh() {
 }
 
 void Parameter::refresh(Rows rows) {
+  if (recomputing()) return;  // the first run has waited, and no update has come since
   if (arena_ && arena_->listener_) arena_->listener_->before_forward(*this, rows);
 }
 

@@ -153,6 +153,7 @@ float Tensor::item() const {
 void Tensor::copy_from(const Tensor& other) const {
   require<ShapeError>(other.shape() == shape() && other.dtype() == dtype(), "copy: ", other.shape(), " ", other.dtype(),
                       " into ", shape(), " ", dtype(), ".");
+  if (device() == kGhost || other.device() == kGhost) return bump_version();
   const Tensor source = other.layout() == layout() ? other.value() : raw::to_layout(other, layout());
   HostAccess from(source.device()), to(device());
   if (bytes()) std::memcpy(raw_data(), source.raw_data(), bytes());

@@ -12,8 +12,8 @@ Conv2d::Conv2d(Options o) : o_{.stride = o.stride, .pad = o.pad, .dilation = o.d
                       ": all must be at least 1 (pad 0), and groups must divide in and out.");
   const std::int64_t fan_in = std::int64_t{o.in} / o.groups * o.kernel * o.kernel;
   w_ = parameter("weight", {o.out, o.in / o.groups, o.kernel, o.kernel}, Role::conv,
-                 o.he ? init::he_normal(fan_in) : init::uniform_fan_in(fan_in));
-  if (o.bias) b_ = parameter("bias", {o.out}, Role::bias, o.he ? init::constant(0) : init::uniform_fan_in(fan_in));
+                 o.init ? o.init : init::uniform_fan_in(fan_in));
+  if (o.bias) b_ = parameter("bias", {o.out}, Role::bias, o.init_bias ? o.init_bias : init::uniform_fan_in(fan_in));
 }
 
 Tensor Conv2d::forward(const Tensor& x) { return ops::conv2d(x, w_->fresh(), b_ ? b_->fresh() : Tensor(), o_); }

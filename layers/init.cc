@@ -15,17 +15,16 @@ Initializer uniform(float k) {
   };
 }
 
-Initializer he_normal(std::int64_t fan) {
-  const float deviation = std::sqrt(2.0f / static_cast<float>(fan));
+Initializer xavier(std::int64_t fan_in) { return uniform(std::sqrt(3.0f / static_cast<float>(fan_in))); }
+
+Initializer normal(float deviation) {
   return [deviation](std::span<float> values, Random& random) {
     for (float& v : values) v = deviation * random.normal();
   };
 }
 
-Initializer standard_normal() {
-  return [](std::span<float> values, Random& random) {
-    for (float& v : values) v = random.normal();
-  };
+Initializer he_normal(std::int64_t fan) {
+  return normal(std::sqrt(2.0f / static_cast<float>(fan)));
 }
 
 Initializer constant(float value) {

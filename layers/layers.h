@@ -2,6 +2,7 @@
 
 /// Every layer and loss: what a program that defines its own model includes.
 #include "layers/activation.h"
+#include "layers/auxiliary_heads.h"
 #include "layers/batch_norm.h"
 #include "layers/branches.h"
 #include "layers/conv2d.h"

@@ -1,5 +1,9 @@
 #include "layers/module.h"
 
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <typeinfo>
 #include <unordered_set>
 
 namespace laconic {
@@ -28,6 +32,20 @@ std::vector<Module::NamedBuffer> Module::named_buffers() const {
     for (const NamedBuffer& b : m.buffers_) all.push_back({join(path, b.name), b.tensor});
   });
   return all;
+}
+
+std::vector<Module::NamedModule> Module::named_modules() const {
+  std::vector<NamedModule> all;
+  walk("", [&](Module& m, const std::string& path) { all.push_back({path, &m}); });
+  return all;
+}
+
+std::string Module::kind() const {
+  int failed = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &failed), &std::free);
+  const std::string full = failed ? typeid(*this).name() : name.get();
+  return full.substr(full.rfind(':') + 1);
 }
 
 std::vector<std::shared_ptr<Parameter>> Module::parameters() const {

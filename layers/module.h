@@ -41,7 +41,8 @@ class Module {
 
   /// Runs forward under this module's name.
   Tensor operator()(const Tensor& x) {
-    return call([&] { return forward(x); });
+    const auto run = [this](const Tensor& in) { return call([&] { return forward(in); }); };
+    return segment_ ? checkpoint(x, run) : run(x);
   }
 
   /// Names from the root, in order of registration, own before children: "layer1.0.conv1.weight". A parameter that two
@@ -57,6 +58,13 @@ class Module {
   std::vector<NamedParameter> named_parameters() const;
   std::vector<NamedBuffer> named_buffers() const;  ///< state that is not trained: running statistics
   std::vector<std::shared_ptr<Parameter>> parameters() const;
+  struct NamedModule {
+    std::string path;
+    const Module* module;
+  };
+  std::vector<NamedModule> named_modules() const;  ///< this one ("") and all below, parents first
+  std::string kind() const;                        ///< "Conv2d"
+  bool composite() const { return !children_.empty(); }
   std::int64_t parameter_count() const;  ///< trained numbers, shared ones once
 
   /// Gives every module its path and position and every parameter its name. On the root; initialize(), set_context()
@@ -72,6 +80,10 @@ class Module {
   /// Shares a context with all children; null: the default one (seed 0, step 0). Not owned.
   void set_context(const ForwardContext* context);
   void set_watch(const ForwardWatch* watch);  ///< recursively; null: none. Not owned
+  /// While on, training keeps of each segment of the model its input alone and computes the rest again in backward
+  /// (core/autograd.h, checkpoint()): less memory for about a third more work, and the same bits. A module made of
+  /// others is a segment; a Sequential or a whole model says which of its parts are. On the root.
+  virtual void checkpoint_activations(bool on = true) { segment_ = on && composite(); }
   const std::string& path() const { return path_; }
 
  protected:
@@ -102,7 +114,7 @@ class Module {
   Tensor call(F&& f) {
     LayerScope scope(path_);
     Tensor y = f();
-    if (watch_ && children_.empty()) (*watch_)(path_, y);
+    if (watch_ && children_.empty() && !recomputing()) (*watch_)(path_, y);
     return y;
   }
 
@@ -125,6 +137,7 @@ class Module {
   std::string path_;
   int position_ = 0;
   bool training_ = true;
+  bool segment_ = false;
   const ForwardContext* context_ = nullptr;
   const ForwardWatch* watch_ = nullptr;
 };

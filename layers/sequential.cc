@@ -1,15 +1,21 @@
 #include "layers/sequential.h"
 
+#include <algorithm>
+
 #include "layers/activation.h"
+#include "layers/conv2d.h"
+#include "layers/pool.h"
 
 namespace laconic {
 
 Sequential::Sequential(const std::vector<Layer>& layers) {
   for (const Layer& layer : layers) add(std::to_string(&layer - layers.data()), layer);
+  runs_ = {{0, stages_.size(), false}};
 }
 
 Sequential::Sequential(const std::vector<std::pair<std::string, Layer>>& layers) {
   for (const auto& [name, layer] : layers) add(name, layer);
+  runs_ = {{0, stages_.size(), false}};
 }
 
 void Sequential::add(const std::string& name, const Layer& layer) {
@@ -24,9 +30,66 @@ void Sequential::add(const std::string& name, const Layer& layer) {
   stages_.push_back({layer.get(), nullptr});
 }
 
+void Sequential::checkpoint_activations(bool on) {
+  for (const Stage& s : stages_)
+    if (s.layer->composite()) s.layer->checkpoint_activations(on);
+  runs_.clear();
+  on ? cut() : runs_.push_back({0, stages_.size(), false});
+}
+
+namespace {
+bool pools(Module* layer) { return dynamic_cast<MaxPool2d*>(layer) || dynamic_cast<AvgPool2d*>(layer); }
+}  // namespace
+
+bool Sequential::is_unit() const {
+  return std::none_of(stages_.begin(), stages_.end(),
+                      [](const Stage& s) { return s.layer->composite() || pools(s.layer); });
+}
+
+bool Sequential::convolves() const {
+  return std::any_of(stages_.begin(), stages_.end(), [](const Stage& s) { return dynamic_cast<Conv2d*>(s.layer); });
+}
+
+void Sequential::cut() {
+  Run run{0, 0, false};
+  bool convolution = false;
+  const auto close = [&](std::size_t end) {
+    run.end = end;
+    run.segment = convolution && end > run.begin + 1;  // of a layer alone nothing but its input is kept anyway
+    if (end > run.begin) runs_.push_back(run);
+    run.begin = end;
+    convolution = false;
+  };
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    Module* layer = stages_[i].layer;
+    const auto* inner = dynamic_cast<Sequential*>(layer);
+    if (inner && inner->is_unit()) {
+      convolution |= inner->convolves();
+    } else if (layer->composite()) {
+      close(i);
+      close(i + 1);
+    } else if (pools(layer)) {
+      close(i + 1);
+    } else if (dynamic_cast<Conv2d*>(layer)) {
+      convolution = true;
+    }
+  }
+  close(stages_.size());
+}
+
+Tensor Sequential::through(const Run& run, const Tensor& x) const {
+  Tensor h = x;
+  for (std::size_t i = run.begin; i < run.end; ++i) {
+    const Stage& s = stages_[i];
+    h = s.fused ? s.fused->forward_relu(h) : (*s.layer)(h);
+  }
+  return h;
+}
+
 Tensor Sequential::forward(const Tensor& x) {
   Tensor h = x;
-  for (const Stage& s : stages_) h = s.fused ? s.fused->forward_relu(h) : (*s.layer)(h);
+  for (const Run& run : runs_)
+    h = run.segment ? checkpoint(h, [this, run](const Tensor& in) { return through(run, in); }) : through(run, h);
   return h;
 }
 

@@ -10,6 +10,39 @@
 namespace laconic {
 namespace {
 
+TEST(CommandLine, ModelsPrintsTheZooAndTheLayersOfOne) {
+  const Result zoo = run("laconic models --json");
+  EXPECT_EQ(zoo.exit_code, 0) << zoo.err;
+  const auto all = nlohmann::json::parse(zoo.out);
+  bool found = false;
+  for (const auto& m : all["models"])
+    if (m["model"] == "vgg16") {
+      found = true;
+      EXPECT_EQ(m["parameters"], 138357544);
+      EXPECT_EQ(m["bytes"], 4 * std::int64_t{138357544});
+      EXPECT_EQ(m["input"], nlohmann::json({3, 224, 224}));
+      EXPECT_EQ(m["flop"], 30940528640.0);
+    }
+  EXPECT_TRUE(found);
+  EXPECT_NE(run("laconic models").out.find("61,100,840"), std::string::npos);
+  EXPECT_NE(run("laconic models --markdown").out.find("| resnet50 | 3x224x224 | 1,000 | 25,557,032 | 102.2 | 8.178 |"),
+            std::string::npos);
+
+  const Result layers = run("laconic models --layers googlenet --auxiliary-heads --json");
+  EXPECT_EQ(layers.exit_code, 0) << layers.err;
+  const auto model = nlohmann::json::parse(layers.out);
+  EXPECT_EQ(model["parameters"], 13378280);
+  EXPECT_EQ(model["layers"][0]["name"], "conv1.conv");
+  EXPECT_EQ(model["layers"][0]["output"], nlohmann::json({64, 112, 112}));
+  EXPECT_NE(run("laconic models --layers lenet").out.find("conv1"), std::string::npos);
+
+  const Result unknown = run("laconic models --layers googlenett");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("Did you mean 'googlenet'?"), std::string::npos) << unknown.err;
+  EXPECT_EQ(run("laconic models --resnet-v1").exit_code, 2);
+  EXPECT_EQ(run("laconic models --layers vgg16 --resnet-v1").exit_code, 2);
+}
+
 TEST(CommandLine, HelpListsItsGroupsInOrder) {
   for (const char* program : {"mnist", "cifar10"}) {
     const Result r = run(std::string(program) + " --help");

@@ -213,6 +213,23 @@ TEST(EndToEnd, DryRunSaysThePlanAndWritesNothing) {
   EXPECT_TRUE(fs::is_empty(dir.path()));
 }
 
+TEST(EndToEnd, RecomputedActivationsTakeLessMemoryAndTrainToTheSameBits) {
+  TempFolder dir;
+  const std::string command = "cifar10 --model resnet20 --data synthetic:20,10 --batch 4 --workers 2 --threads 1 ";
+  const auto activations = [&](const std::string& more) {
+    const std::string out = run(command + "--dry-run " + more).out;
+    const auto at = out.find("activations ");
+    return at == std::string::npos ? 0.0 : std::stod(out.substr(at + 12));
+  };
+  EXPECT_GT(activations("--checkpoint-activations"), 0);
+  EXPECT_LT(activations("--checkpoint-activations"), 0.6 * activations(""));
+  for (const std::string more : {"", "--checkpoint-activations"})
+    ASSERT_EQ(run(command + more + " --epochs 1 --quiet --save " + dir.path() + "/s" + more).exit_code, 0);
+  const std::string weights = text_of(dir.path() + "/s/weights.safetensors");
+  EXPECT_FALSE(weights.empty());
+  EXPECT_TRUE(weights == text_of(dir.path() + "/s--checkpoint-activations/weights.safetensors"));
+}
+
 void expect_trace_of_two_ranks(const std::string& path) {
   const Json trace = Json::parse(text_of(path));
   std::map<std::pair<int, int>, std::string> threads;  // (process, thread) -> name

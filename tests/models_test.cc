@@ -1,14 +1,17 @@
 // The zoo: exactly the models of the papers, under PyTorch's names.
 #include <gtest/gtest.h>
 
-#include <thread>
-
+#include <map>
 #include <set>
+#include <thread>
 
 #include "core/cpu/onednn.h"
 #include "core/raw.h"
 #include "layers/layers.h"
+#include "layers/models/alexnet.h"
+#include "layers/models/summary.h"
 #include "layers/models/zoo.h"
+#include "tests/tensors.h"
 
 namespace laconic {
 namespace {
@@ -18,11 +21,18 @@ TEST(Zoo, HasTheParameterCountsOfItsPapers) {
       {"lenet", 61706},         {"hdc", 1149010},       {"hdc-2.5mb", 648010},
       {"alexnet-32", 23272266}, {"vgg16-32", 15253578}, {"resnet20", 269722},
       {"resnet32", 464154},     {"resnet44", 658586},   {"resnet56", 853018},
+      {"alexnet", 61100840},    {"alexnet-original", 60965224}, {"alexnet-ungrouped", 62378344},
+      {"vgg16", 138357544},     {"vgg16_bn", 138365992}, {"resnet18", 11689512},
+      {"resnet34", 21797672},   {"resnet50", 25557032}, {"resnet101", 44549160},
+      {"googlenet", 6998552},   {"googlenet-torchvision", 6624904},
       {"lstm-small", 4653200},  {"lstm-medium", 19780400}, {"lstm-large", 66034000},
       {"lstm-650", 13280400},   {"lstm-1500", 51034000}};
   ASSERT_EQ(models_of_zoo().size(), expected.size());
   for (const auto& [name, count] : expected) EXPECT_EQ(make_model(name)->parameter_count(), count) << name;
   EXPECT_EQ(make_model("lstm-1500", {.classes = 33278})->parameter_count(), 85974278);
+  EXPECT_EQ(make_model("googlenet", {.auxiliary_heads = true})->parameter_count(), 13378280);
+  EXPECT_EQ(make_model("googlenet-torchvision", {.auxiliary_heads = true})->parameter_count(), 13004888);
+  EXPECT_EQ(make_model("resnet50", {.resnet_v1 = true})->parameter_count(), 25557032);
 }
 
 std::set<std::string> names_of(const std::string& model) {
@@ -60,14 +70,144 @@ TEST(Zoo, UsesPyTorchsNames) {
 TEST(Zoo, MapsOneInputToTheClassesAskedFor) {
   NoGrad no_grad;
   for (const ModelInfo& info : models_of_zoo()) {
-    if (info.name == "resnet44" || info.name == "resnet56" || info.reads_text())
-      continue;  // longer, or tested elsewhere
     const auto model = make_model(info.name, {.classes = 7});
+    const std::int64_t rows = info.reads_text() ? 2 * info.input[0] : 2;
+    EXPECT_EQ((*model)(ghost_batch(info.input, 2).x).shape(), (Shape{rows, 7})) << info.name;
+  }
+  for (const char* name : {"lenet", "hdc", "alexnet-32", "vgg16-32", "resnet20"}) {
+    const auto model = make_model(name, {.classes = 7});
     model->initialize(1);
     model->eval();
-    Tensor x = Tensor::zeros({2, info.input[0], info.input[1], info.input[2]});
-    EXPECT_EQ((*model)(x).shape(), (Shape{2, 7})) << info.name;
+    const Shape& input = model_info(name).input;
+    EXPECT_EQ((*model)(Tensor::zeros({2, input[0], input[1], input[2]})).shape(), (Shape{2, 7})) << name;
   }
+}
+
+TEST(Zoo, TakesSmallerImagesWhereItsPoolingAllows) {
+  NoGrad no_grad;
+  const auto shape = [](const char* name, std::int64_t side, bool heads = false) {
+    const auto model = make_model(name, {.auxiliary_heads = heads});
+    return classification_loss(*model, ghost_batch({3, side, side}, 2).x, Tensor::zeros({2}, DType::i64)).shape();
+  };
+  for (const auto& [name, side] : std::vector<std::pair<const char*, std::int64_t>>{
+           {"alexnet", 63}, {"alexnet-original", 63}, {"alexnet-ungrouped", 67}, {"vgg16", 32}, {"resnet18", 32},
+           {"googlenet", 47}, {"googlenet-torchvision", 33}})
+    EXPECT_EQ(shape(name, side), (Shape{1})) << name;
+  EXPECT_EQ(shape("googlenet", 80, true), (Shape{1}));
+  EXPECT_THROW(shape("alexnet", 62), ShapeError);
+}
+
+TEST(Zoo, RefusesOptionsThatAModelDoesNotHave) {
+  EXPECT_THROW(make_model("resnet18", {.resnet_v1 = true}), UsageError);
+  EXPECT_THROW(make_model("vgg16", {.auxiliary_heads = true}), UsageError);
+}
+
+TEST(Zoo, PutsTheStrideWhereResNetsVersionSays) {
+  const auto widths = [](bool v1) {  // of the images behind the convolutions of the first block that halves them
+    std::map<std::string, std::int64_t> sides;
+    const ForwardWatch watch = [&](const std::string& path, const Tensor& y) { sides[path] = y.dim(2); };
+    const NoGrad no_grad;
+    const auto model = make_model("resnet50", {.resnet_v1 = v1});
+    model->set_watch(&watch);
+    (*model)(ghost_batch({3, 224, 224}, 1).x);
+    return std::pair{sides.at("layer2.0.conv1"), sides.at("layer2.0.conv2")};
+  };
+  EXPECT_EQ(widths(false), (std::pair<std::int64_t, std::int64_t>{56, 28}));
+  EXPECT_EQ(widths(true), (std::pair<std::int64_t, std::int64_t>{28, 28}));
+}
+
+TEST(Zoo, KnowsTheWorkOfItsLayersWithoutComputing) {
+  const auto multiply_adds = [](const char* name) {
+    double flop = 0;
+    for (const LayerSummary& l : summarize(*make_model(name), model_info(name).input)) flop += l.flop;
+    return flop / 2;
+  };
+  EXPECT_EQ(multiply_adds("alexnet"), 714188480);
+  EXPECT_EQ(multiply_adds("vgg16"), 15470264320);  // the paper's and torchvision's 15.5 G
+  EXPECT_EQ(multiply_adds("resnet18"), 1814073344);
+  EXPECT_EQ(multiply_adds("resnet50"), 4089184256);
+  EXPECT_EQ(multiply_adds("lenet"), 28 * 28 * 6 * 25 + 10 * 10 * 16 * 150 + 400 * 120 + 120 * 84 + 84 * 10);
+  EXPECT_EQ(multiply_adds("lstm-small"), 20.0 * (4 * 4 * 200 * 200 + 200 * 10000));
+  EXPECT_EQ(multiply_adds("lstm-650"), 35.0 * (4 * 4 * 650 * 650 + 650 * 10000));  // the tied decoder too
+}
+
+TEST(Zoo, ListsItsLayersInTheOrderOfForward) {
+  const auto model = make_model("alexnet-original");
+  const auto layers = summarize(*model, {3, 224, 224});
+  EXPECT_EQ(layers[0].name, "features.0");
+  EXPECT_EQ(layers[0].kind, "Conv2d");
+  EXPECT_EQ(layers[0].output, (Shape{1, 96, 55, 55}));
+  EXPECT_EQ(layers[0].parameters, 34944);
+  EXPECT_EQ(layers[0].flop, 2.0 * 96 * 55 * 55 * 363);
+  EXPECT_EQ(layers[1].kind, "LocalResponseNorm");
+  EXPECT_EQ(layers[3].parameters, 307456);  // two groups: half the weights
+  std::int64_t sum = 0;
+  for (const LayerSummary& l : layers) sum += l.parameters;
+  EXPECT_EQ(sum, model->parameter_count());
+  EXPECT_EQ(layers.back().name, "classifier.6");
+  EXPECT_EQ(layers.back().output, (Shape{1, 1000}));
+
+  // HybridAR prints those of each layer.
+  std::vector<std::int64_t> ungrouped;
+  for (const LayerSummary& l : summarize(*make_model("alexnet-ungrouped"), {3, 227, 227}))
+    if (l.parameters) ungrouped.push_back(l.parameters);
+  EXPECT_EQ(ungrouped, (std::vector<std::int64_t>{34944, 614656, 885120, 1327488, 884992, 37752832, 16781312,
+                                                  4097000}));
+}
+
+TEST(Zoo, LeavesAModelAsItWasWhenItSummarizesIt) {
+  const auto model = make_model("resnet20");
+  model->initialize(1);
+  const auto batches = [&] {
+    for (const auto& b : model->named_buffers())
+      if (b.name == "bn1.num_batches_tracked") return b.tensor.to_vector()[0];
+    return -1.0f;
+  };
+  summarize(*model, {3, 32, 32});
+  peak_activation_bytes(*model, {3, 32, 32}, 2);
+  EXPECT_TRUE(model->training());
+  EXPECT_EQ(batches(), 0);
+}
+
+TEST(Zoo, CountsTheBytesBetweenLayersExactly) {
+  // Two samples of a linear layer 3 -> 4, its ReLU in the same pass, and a linear layer 4 -> 5.
+  const auto model = sequential({make<Linear>({.in = 3, .out = 4}), make<ReLU>(), make<Linear>({.in = 4, .out = 5})});
+  class Flat final : public Module {
+   public:
+    explicit Flat(std::shared_ptr<Module> m) : m_(child("m", std::move(m))) {}
+
+   protected:
+    Tensor forward(const Tensor& x) override { return (*m_)(ops::flatten(x)); }
+
+   private:
+    std::shared_ptr<Module> m_;
+  } flat(model);
+  ParameterArena arena(flat.parameters());
+  // Most in the backward of the last layer: its input and that one's gradient, its output's gradient, the loss.
+  EXPECT_EQ(peak_activation_bytes(flat, {3, 1, 1}, 2), 4u * (8 + 8 + 10 + 1));
+}
+
+TEST(Zoo, AuxiliaryHeadsCountWhileTrainingAlone) {
+  const auto with = make_model("googlenet", {.classes = 5, .auxiliary_heads = true});
+  const auto without = make_model("googlenet", {.classes = 5});
+  with->initialize(1);
+  std::map<std::string, Tensor> values;
+  for (const auto& p : with->named_parameters()) values[p.name] = p.parameter->value();
+  for (const auto& p : without->named_parameters()) p.parameter->value().copy_from(values.at(p.name));
+  ForwardContext no_dropout;
+  no_dropout.dropout = false;
+  with->set_context(&no_dropout), without->set_context(&no_dropout);
+  const NoGrad no_grad;
+  const Tensor x = random_tensor({2, 3, 81, 81}, 4), labels = Tensor::of({2}, std::vector<std::int64_t>{1, 2});
+  const float own = classification_loss(*without, x, labels).item();
+  const auto outputs = dynamic_cast<HasAuxiliaryHeads&>(*with).outputs(x);
+  ASSERT_EQ(outputs.auxiliary.size(), 2u);
+  const float heads =
+      CrossEntropy()(outputs.auxiliary[0], labels).item() + CrossEntropy()(outputs.auxiliary[1], labels).item();
+  EXPECT_FLOAT_EQ(classification_loss(*with, x, labels).item(), own + 0.3f * heads);
+  EXPECT_GT(heads, 0);
+  with->eval();
+  EXPECT_EQ(classification_loss(*with, x, labels).item(), own);
 }
 
 TEST(Zoo, MarksTheLayerThatMakesThePredictions) {
@@ -133,6 +273,26 @@ TEST(TrapDeviceDeathTest, FaultsWhenTheHostTouchesItsMemory) {
 TEST(Zoo, NeverFallsToAReferenceKernel) {
   // In a thread of their own: the list of a thread is what it has made, and other tests make odd convolutions.
   std::thread([] {
+    const auto forbid = [](const std::string& name) {
+      for (const auto& made : cpu::onednn_implementations())
+        EXPECT_EQ(made.name.find("ref"), std::string::npos) << name << ": " << made.what << " is " << made.name;
+    };
+    for (const char* name : {"resnet18", "googlenet", "googlenet-torchvision"}) {
+      const auto model = make_model(name, {.classes = 10});
+      ParameterArena arena(model->parameters());
+      raw::fill(arena.values(), 0.01f);
+      ModelInfo info = model_info(name);
+      info.input = {3, 65, 65}, info.classes = 10;
+      step(*model, arena, info, 2, kCpu);
+      forbid(name);
+    }
+    for (const auto& build : {models::alexnet, models::alexnet_original, models::alexnet_ungrouped}) {
+      const auto model = build({.classes = 10, .hidden = 32});
+      ParameterArena arena(model->parameters());
+      raw::fill(arena.values(), 0.01f);
+      step(*model, arena, {.name = "AlexNet", .input = {3, 99, 99}, .classes = 10, .build = nullptr}, 2, kCpu);
+      forbid("AlexNet");
+    }
     for (const char* name : {"lenet", "hdc", "alexnet-32", "vgg16-32", "resnet20", "lstm-small"}) {
       const auto model = make_model(name);
       model->initialize(5);
@@ -141,8 +301,7 @@ TEST(Zoo, NeverFallsToAReferenceKernel) {
       for (const auto& p : arena.parameters())
         if (p->info.shape.rank() == 2) p->set_chunk_rows(48);
       step(*model, arena, model_info(name), 2, kCpu);
-      for (const auto& made : cpu::onednn_implementations())
-        EXPECT_EQ(made.name.find("ref"), std::string::npos) << name << ": " << made.what << " is " << made.name;
+      forbid(name);
     }
     EXPECT_FALSE(cpu::onednn_implementations().empty());
   }).join();

@@ -107,6 +107,129 @@ class CifarResNet(nn.Module):
         return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
 
 
+# The large models are torchvision's where it is installed; those that it does not have, and without it those that are
+# short, stand here.
+try:
+    import torchvision.models as zoo
+except ImportError:
+    zoo = None
+
+
+class Pooled(Classifier):
+    """features, average to a fixed size whatever the image's, flatten, classifier."""
+
+    def __init__(self, features, side, classifier):
+        super().__init__(features, classifier)
+        self.side = side
+
+    def forward(self, x):
+        return self.classifier(F.adaptive_avg_pool2d(self.features(x), self.side).flatten(1))
+
+
+def alexnet(classes=1000, hidden=4096):
+    pool, relu = lambda: nn.MaxPool2d(3, 2), nn.ReLU
+    return Pooled(
+        [nn.Conv2d(3, 64, 11, 4, 2), relu(), pool(), nn.Conv2d(64, 192, 5, padding=2), relu(), pool(),
+         nn.Conv2d(192, 384, 3, padding=1), relu(), nn.Conv2d(384, 256, 3, padding=1), relu(),
+         nn.Conv2d(256, 256, 3, padding=1), relu(), pool()], 6,
+        [nn.Dropout(), nn.Linear(9216, hidden), relu(), nn.Dropout(), nn.Linear(hidden, hidden), relu(),
+         nn.Linear(hidden, classes)])
+
+
+def alexnet_2012(groups, padding, normalize, classes=1000, hidden=4096):
+    """As published: two groups and local response normalisation; or without."""
+    pool, relu = lambda: nn.MaxPool2d(3, 2), nn.ReLU
+    norm = (lambda: [nn.LocalResponseNorm(5, 5e-4, 0.75, 2.0)]) if normalize else (lambda: [])
+    return Pooled(
+        [nn.Conv2d(3, 96, 11, 4, padding), relu(), *norm(), pool(),
+         nn.Conv2d(96, 256, 5, padding=2, groups=groups), relu(), *norm(), pool(),
+         nn.Conv2d(256, 384, 3, padding=1), relu(), nn.Conv2d(384, 384, 3, padding=1, groups=groups), relu(),
+         nn.Conv2d(384, 256, 3, padding=1, groups=groups), relu(), pool()], 6,
+        [nn.Linear(9216, hidden), relu(), nn.Dropout(), nn.Linear(hidden, hidden), relu(), nn.Dropout(),
+         nn.Linear(hidden, classes)])
+
+
+def vgg16(batch_norm=False, classes=1000, hidden=4096):
+    features, channels = [], 3
+    for c in [64, 64, 'M', 128, 128, 'M', 256, 256, 256, 'M', 512, 512, 512, 'M', 512, 512, 512, 'M']:
+        if c == 'M':
+            features.append(nn.MaxPool2d(2))
+        else:
+            features += [nn.Conv2d(channels, c, 3, padding=1), *([nn.BatchNorm2d(c)] if batch_norm else []), nn.ReLU()]
+            channels = c
+    return Pooled(features, 7,
+                  [nn.Linear(25088, hidden), nn.ReLU(), nn.Dropout(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Dropout(),
+                   nn.Linear(hidden, classes)])
+
+
+class GoogLeNet(nn.Module):
+    """As published: 5x5 convolutions, biases, local response normalisation. Names are torchvision's."""
+
+    class Conv(nn.Module):
+        def __init__(self, *arguments, **more):
+            super().__init__()
+            self.conv = nn.Conv2d(*arguments, **more)
+
+        def forward(self, x):
+            return F.relu(self.conv(x))
+
+    class Inception(nn.Module):
+        def __init__(self, i, one, reduce3, three, reduce5, five, pool):
+            super().__init__()
+            Conv = GoogLeNet.Conv
+            self.branch1 = Conv(i, one, 1)
+            self.branch2 = nn.Sequential(Conv(i, reduce3, 1), Conv(reduce3, three, 3, padding=1))
+            self.branch3 = nn.Sequential(Conv(i, reduce5, 1), Conv(reduce5, five, 5, padding=2))
+            self.branch4 = nn.Sequential(nn.MaxPool2d(3, 1, 1), Conv(i, pool, 1))
+
+        def forward(self, x):
+            return torch.cat([self.branch1(x), self.branch2(x), self.branch3(x), self.branch4(x)], 1)
+
+    class Head(nn.Module):
+        def __init__(self, i, classes):
+            super().__init__()
+            self.conv, self.fc1, self.fc2 = GoogLeNet.Conv(i, 128, 1), nn.Linear(2048, 1024), nn.Linear(1024, classes)
+            self.dropout = nn.Dropout(0.7)
+
+        def forward(self, x):
+            x = self.conv(F.adaptive_avg_pool2d(F.avg_pool2d(x, 5, 3), 4)).flatten(1)
+            return self.fc2(self.dropout(F.relu(self.fc1(x))))
+
+    WIDTHS = {'3a': (192, 64, 96, 128, 16, 32, 32), '3b': (256, 128, 128, 192, 32, 96, 64),
+              '4a': (480, 192, 96, 208, 16, 48, 64), '4b': (512, 160, 112, 224, 24, 64, 64),
+              '4c': (512, 128, 128, 256, 24, 64, 64), '4d': (512, 112, 144, 288, 32, 64, 64),
+              '4e': (528, 256, 160, 320, 32, 128, 128), '5a': (832, 256, 160, 320, 32, 128, 128),
+              '5b': (832, 384, 192, 384, 48, 128, 128)}
+
+    def __init__(self, classes=1000, aux_logits=False):
+        super().__init__()
+        self.conv1, self.conv2 = self.Conv(3, 64, 7, 2, 3), self.Conv(64, 64, 1)
+        self.conv3, self.norm = self.Conv(64, 192, 3, padding=1), nn.LocalResponseNorm(5, 1e-4, 0.75, 1.0)
+        for name, widths in self.WIDTHS.items():
+            setattr(self, 'inception' + name, self.Inception(*widths))
+        if aux_logits:
+            self.aux1, self.aux2 = self.Head(512, classes), self.Head(528, classes)
+        self.aux_logits, self.dropout, self.fc = aux_logits, nn.Dropout(0.4), nn.Linear(1024, classes)
+
+    def forward(self, x):
+        pool, heads = lambda t: F.max_pool2d(t, 3, 2, ceil_mode=True), []
+        x = pool(self.norm(self.conv3(self.conv2(self.norm(pool(self.conv1(x)))))))
+        for name in self.WIDTHS:
+            x = getattr(self, 'inception' + name)(x)
+            if name in ('3b', '4e'):
+                x = pool(x)
+            if name in ('4a', '4d') and self.aux_logits and self.training:
+                heads.append((self.aux1 if name == '4a' else self.aux2)(x))
+        logits = self.fc(self.dropout(F.adaptive_avg_pool2d(x, 1).flatten(1)))
+        return (logits, heads[1], heads[0]) if heads else logits  # torchvision's order
+
+
+def torchvision_model(name, own=None, **options):
+    if zoo is None and own is None:
+        sys.exit(f'torch_peer: {name} is torchvision\'s, which this Python does not have: install it, or leave {name} out')
+    return own() if zoo is None else getattr(zoo, name)(**options)
+
+
 class LanguageModel(nn.Module):
     """Embedding, dropout, two LSTM layers with dropout between, dropout, decoder."""
 
@@ -133,6 +256,18 @@ MODELS = {
     'resnet32': (lambda: CifarResNet(5), (3, 32, 32)),
     'resnet44': (lambda: CifarResNet(7), (3, 32, 32)),
     'resnet56': (lambda: CifarResNet(9), (3, 32, 32)),
+    'alexnet': (lambda: torchvision_model('alexnet', alexnet), (3, 224, 224)),
+    'alexnet-original': (lambda: alexnet_2012(2, 2, True), (3, 224, 224)),
+    'alexnet-ungrouped': (lambda: alexnet_2012(1, 0, False), (3, 227, 227)),
+    'vgg16': (lambda: torchvision_model('vgg16', vgg16), (3, 224, 224)),
+    'vgg16_bn': (lambda: torchvision_model('vgg16_bn', lambda: vgg16(True)), (3, 224, 224)),
+    'resnet18': (lambda: torchvision_model('resnet18'), (3, 224, 224)),
+    'resnet34': (lambda: torchvision_model('resnet34'), (3, 224, 224)),
+    'resnet50': (lambda: torchvision_model('resnet50'), (3, 224, 224)),
+    'resnet101': (lambda: torchvision_model('resnet101'), (3, 224, 224)),
+    'googlenet': (GoogLeNet, (3, 224, 224)),
+    'googlenet-torchvision': (lambda: torchvision_model('googlenet', aux_logits=False, init_weights=False),
+                              (3, 224, 224)),
 }
 
 LANGUAGE_MODELS = {  # name: model, words per step, norm that the gradient is clipped to

@@ -22,6 +22,31 @@ void check(const Tensor& x, const Tensor& gamma, const Tensor& residual) {
                       " but what is added is ", residual.defined() ? residual.shape() : Shape{}, ".");
 }
 
+void fill_stats(const Tensor& stats, const Tensor& x, const cpu::ChannelView& view, const Tensor& gamma,
+                const Tensor& beta, const Tensor& running_mean, const Tensor& running_var, const BatchNormOptions& o) {
+  const std::int64_t channels = gamma.dim(0), values = x.elements() / std::max<std::int64_t>(1, channels);
+  float *mean = stats.data<float>(), *inverse = mean + channels, *scale = inverse + channels,
+        *offset = scale + channels;
+  float *r_mean = running_mean.data<float>(), *r_var = running_var.data<float>();
+  if (o.training && values > 0) {
+    cpu::batch_norm_statistics(mean, inverse, x.data<float>(), view, r_mean);
+    const float unbias = static_cast<float>(static_cast<double>(values) / static_cast<double>(values - 1));
+    for (std::int64_t c = 0; c < channels; ++c) {
+      r_mean[c] += o.momentum * (mean[c] - r_mean[c]);
+      r_var[c] += o.momentum * (inverse[c] * unbias - r_var[c]);
+    }
+  } else {
+    std::copy_n(r_mean, channels, mean);
+    std::copy_n(r_var, channels, inverse);
+  }
+  const float *g = gamma.data<float>(), *b = beta.data<float>();
+  for (std::int64_t c = 0; c < channels; ++c) {
+    inverse[c] = 1.0f / std::sqrt(inverse[c] + o.epsilon);
+    scale[c] = g[c] * inverse[c];
+    offset[c] = b[c] - mean[c] * scale[c];
+  }
+}
+
 }  // namespace
 
 Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
@@ -34,30 +59,16 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, c
   const std::int64_t values = x.elements() / std::max<std::int64_t>(1, channels);  // per channel
   require<ShapeError>(!o.training || values != 1, "batch_norm: training on ", x.shape(),
                       ", one value per channel, has no variance. Use a larger batch, or eval().");
-  // [0] mean, [1] 1 / sqrt(variance + epsilon), [2] and [3] scale and offset of the forward pass
-  const Tensor stats = Tensor::empty({4, channels}, DType::f32, x.device());
   const cpu::ChannelView view = cpu::channel_view(x);
+  // [0] mean, [1] 1 / sqrt(variance + epsilon), [2] and [3] scale and offset of the forward pass. Once: the running
+  // statistics must not change twice, and the batch's are computed with their help.
+  const Tensor stats = once([&] {
+    const Tensor made = Tensor::empty({4, channels}, DType::f32, x.device());
+    on_device(x.device(), [&] { fill_stats(made, x, view, gamma, beta, running_mean, running_var, o); });
+    return made;
+  });
   on_device(x.device(), [&] {
-    float *mean = stats.data<float>(), *inverse = mean + channels, *scale = inverse + channels,
-          *offset = scale + channels;
-    float *r_mean = running_mean.data<float>(), *r_var = running_var.data<float>();
-    if (o.training && values > 0) {
-      cpu::batch_norm_statistics(mean, inverse, x.data<float>(), view, r_mean);
-      const float unbias = static_cast<float>(static_cast<double>(values) / static_cast<double>(values - 1));
-      for (std::int64_t c = 0; c < channels; ++c) {
-        r_mean[c] += o.momentum * (mean[c] - r_mean[c]);
-        r_var[c] += o.momentum * (inverse[c] * unbias - r_var[c]);
-      }
-    } else {
-      std::copy_n(r_mean, channels, mean);
-      std::copy_n(r_var, channels, inverse);
-    }
-    const float *g = gamma.data<float>(), *b = beta.data<float>();
-    for (std::int64_t c = 0; c < channels; ++c) {
-      inverse[c] = 1.0f / std::sqrt(inverse[c] + o.epsilon);
-      scale[c] = g[c] * inverse[c];
-      offset[c] = b[c] - mean[c] * scale[c];
-    }
+    const float *scale = stats.data<float>() + 2 * channels, *offset = scale + channels;
     cpu::batch_norm_apply(y.data<float>(), x.data<float>(), view, scale, offset,
                           added.defined() ? added.data<float>() : nullptr, o.relu);
   });
@@ -72,6 +83,7 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, c
         const auto fresh = [&] { return Tensor::empty(x.shape(), DType::f32, x.device(), x.layout()); };
         const Tensor g = mine || !dy.same_memory(dy_in) ? dy : fresh();
         const bool wants_residual = grads.wants(3);
+        const Tensor dx = !grads.wants(0) ? Tensor{} : wants_residual ? fresh() : g;
         const Tensor sums = Tensor::empty({2, channels}, DType::f32, x.device());
         on_device(x.device(), [&] {
           float *sum_g = sums.data<float>(), *sum_gx = sum_g + channels;
@@ -87,7 +99,7 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, c
           };
           give(1, [&](std::int64_t c) { return sum_gx[c] * inverse[c]; });
           give(2, [&](std::int64_t c) { return sum_g[c]; });
-          if (grads.wants(0)) {
+          if (dx.defined()) {
             // dx = gamma/sigma (g - mean(g) - xhat mean(g xhat)), with xhat = (x - mean)/sigma,
             // as a g + b x + d per channel
             std::vector<float> a(channels), b(channels), d(channels);
@@ -97,12 +109,11 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, c
               b[c] = -a[c] * inverse[c] * inverse[c] * sum_gx[c] / static_cast<float>(values);
               d[c] = -a[c] * sum_g[c] / static_cast<float>(values) - b[c] * mean[c];
             }
-            const Tensor dx = wants_residual ? fresh() : g;
             cpu::batch_norm_backward_data(dx.data<float>(), g.data<float>(), x.data<float>(), view, a.data(), b.data(),
                                           d.data());
-            grads.put(0, dx);
           }
         });
+        if (dx.defined()) grads.put(0, dx);
         if (wants_residual) grads.put(3, g);
       });
 }

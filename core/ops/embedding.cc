@@ -24,8 +24,8 @@ Tensor embedding(const Tensor& index, const Tensor& w) {
   });
   std::vector<std::int64_t> extents(index.shape().dims().begin(), index.shape().dims().end());
   extents.push_back(dim);
-  const Tensor y = Tensor::empty(Shape(extents), DType::f32, w.device());
-  on_device(w.device(), [&] {
+  const Tensor y = Tensor::empty(Shape(extents), DType::f32, index.device());
+  on_device(index.device(), [&] {
     cpu::embedding_forward(y.data<float>(), w.data<float>(), index.data<std::int64_t>(), n, dim);
   });
   return record("embedding", y, {w}, [index = index.value(), n, shape = w.shape()](const Tensor& dy, Grads& grads) {

@@ -55,14 +55,17 @@ Tensor concat_channels(const std::vector<Tensor>& inputs) {
   const Tensor& first = inputs.front();
   require<ShapeError>(first.rank() == 2 || first.rank() == 4, "concat: ", first.shape(),
                       " is neither [N, C] nor [N, C, H, W].");
-  std::int64_t channels = 0;
-  bool blocked = true;
+  std::int64_t channels = 0, in_blocks = 0;
+  bool can_block = true;
   for (const Tensor& x : inputs) {
     require<ShapeError>(x.rank() == first.rank() && x.shape().with(1, 0) == first.shape().with(1, 0),
                         "concat: ", first.shape(), " and ", x.shape(), " differ in more than their channels.");
     channels += x.dim(1);
-    blocked &= x.layout() == Layout::blocked16;
+    can_block &= x.dim(1) % 16 == 0;
+    if (x.layout() == Layout::blocked16) in_blocks += x.dim(1);
   }
+  // Most channels decide, so that one odd branch does not cost all that follows the faster kernels.
+  const bool blocked = can_block && 2 * in_blocks > channels;
   const Layout layout = first.rank() == 2 ? Layout::plain : blocked ? Layout::blocked16 : Layout::channels_last;
   // Joined runs: all of a sample where channels come in blocks (or there is one pixel), one pixel's channels otherwise.
   const std::int64_t pixels = first.rank() == 2 ? 1 : first.dim(2) * first.dim(3);

@@ -27,17 +27,19 @@ Tensor recorded(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor&
                   const Tensor dy = y_relu.defined() ? relu_mask(gradient, y_relu) : gradient.value();
                   const std::int64_t rows = x.dim(0), in = x.dim(1), out = w.dim(0);
                   weight_gradient(grads, 1, x, dy, rows, in, out);
-                  on_device(dy.device(), [&] {
-                    if (bias && grads.wants(2)) {
-                      const Grads::Target db = grads.into(2, {out}, w.device());
+                  if (bias && grads.wants(2)) {
+                    const Grads::Target db = grads.into(2, {out}, w.device());
+                    on_device(dy.device(), [&] {
                       cpu::sum_rows(db.tensor.data<float>(), dy.data<float>(), rows, out, db.add);
-                    }
-                    if (grads.wants(0)) {
-                      const Grads::Target dx = grads.into(0, x.shape(), x.device());
+                    });
+                  }
+                  if (grads.wants(0)) {
+                    const Grads::Target dx = grads.into(0, x.shape(), x.device());
+                    on_device(dy.device(), [&] {
                       cpu::linear_backward_data(dx.tensor.data<float>(), dx.add, dy.data<float>(), w.data<float>(),
                                                 rows, in, out);
-                    }
-                  });
+                    });
+                  }
                 });
 }
 

@@ -105,6 +105,7 @@ Tensor adaptive_avg_pool2d(const Tensor& x, int out_h, int out_w) {
   require_images("adaptive_avg_pool2d", x);
   require<ShapeError>(out_h >= 1 && out_w >= 1 && x.dim(2) >= 1 && x.dim(3) >= 1,
                       "adaptive_avg_pool2d: cannot average x ", x.shape(), " to ", out_h, " x ", out_w, ".");
+  if (x.dim(2) == out_h && x.dim(3) == out_w) return x;
   return average("adaptive_avg_pool2d", x, adaptive_spans(x.dim(2), out_h), adaptive_spans(x.dim(3), out_w));
 }
 

@@ -23,7 +23,8 @@ Tensor max_pool2d(const Tensor& x, const PoolOptions& options);
 Tensor avg_pool2d(const Tensor& x, const PoolOptions& options);
 
 /// Mean over windows chosen so that the output is [N, C, out_h, out_w]: output i takes inputs
-/// floor(i H / out_h) … ceil((i + 1) H / out_h) - 1, likewise for columns.   source: PyTorch's semantics
+/// floor(i H / out_h) … ceil((i + 1) H / out_h) - 1, likewise for columns; x itself where it has that size.
+///   source   PyTorch's semantics
 Tensor adaptive_avg_pool2d(const Tensor& x, int out_h, int out_w);
 
 }  // namespace laconic::ops

@@ -1,6 +1,7 @@
 #include "dist/trainer/image_classification.h"
 
 #include "core/ops/cross_entropy.h"
+#include "layers/auxiliary_heads.h"
 
 namespace laconic {
 namespace {
@@ -65,7 +66,7 @@ Share ImageClassification::load() {
 }
 
 Tensor ImageClassification::loss() {
-  return ops::softmax_cross_entropy((*model_)(batch_.images), batch_.labels, o_.label_smoothing);
+  return classification_loss(*model_, batch_.images, batch_.labels, o_.label_smoothing);
 }
 
 EvalSums ImageClassification::evaluate() {

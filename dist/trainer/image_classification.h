@@ -17,7 +17,8 @@ struct ImageSamples {
   std::string augment;        ///< what `train` does, for the fingerprint of a training
 };
 
-/// Trains a classifier of images: softmax cross entropy, mean over the batch; evaluates top-1 and top-5 errors.
+/// Trains a classifier of images: softmax cross entropy, mean over the batch, with that of auxiliary heads
+/// (layers/auxiliary_heads.h); evaluates top-1 and top-5 errors.
 class ImageClassification final : public Workload {
  public:
   struct Options {
@@ -36,6 +37,7 @@ class ImageClassification final : public Workload {
   ImageClassification(std::shared_ptr<Module> model, ImageSamples samples, int rank, int workers, const Options& options);
 
   Module& model() override { return *model_; }
+  Shape input() const override { return samples_.image; }
   std::int64_t batch() const override { return o_.batch; }
   std::int64_t batches_per_epoch() const override;
   Share share(std::int64_t batch) const override;

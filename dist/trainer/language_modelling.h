@@ -29,6 +29,7 @@ class LanguageModelling final : public Workload {
                     int workers, const Options& options);
 
   models::LanguageModel& model() override { return *model_; }
+  Shape input() const override { return {o_.bptt}; }
   std::int64_t batch() const override { return o_.batch; }
   std::int64_t batches_per_epoch() const override;
   Share share(std::int64_t batch) const override;

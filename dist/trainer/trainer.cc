@@ -14,6 +14,7 @@
 #include "dist/sync/none.h"
 #include "dist/trainer/internals.h"
 #include "dist/trainer/server_half.h"
+#include "layers/models/zoo.h"
 
 namespace laconic {
 namespace {
@@ -59,6 +60,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   model.initialize(o_.seed);
   if (!o_.init.empty()) load_init();
   model.to(o_.device);
+  model.checkpoint_activations(o_.checkpoint_activations);
   arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
   if (server == nullptr || server->workers_update) optimizer_ = make_optimizer(*arena_, o_.optimizer);
   if (worker_.servers() > 0) dist::check_fingerprint(worker_.engine, laconic::fingerprint(o_, worker_.servers()));
@@ -67,7 +69,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   make_strategy();
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
     dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
-  arena_->set_listener(dump_ ? static_cast<ParameterListener*>(dump_.get()) : strategy_.get());
+  arena_->set_listener(listener());
   figures_slot_ = worker_.engine.reserve_slots(1);
   if (o_.resume.empty()) {
     make_equal();
@@ -261,6 +263,18 @@ RunInfo Trainer::info() const {
   return info;
 }
 
+ParameterListener* Trainer::listener() const {
+  return dump_ ? static_cast<ParameterListener*>(dump_.get()) : strategy_.get();
+}
+
+std::size_t Trainer::activation_bytes() const {
+  arena_->set_listener(nullptr);  // nothing is computed, and nobody is to be told of gradients
+  const std::size_t bytes = peak_activation_bytes(workload_.model(), workload_.input(), workload_.batch());
+  arena_->begin_step();
+  arena_->set_listener(listener());
+  return bytes;
+}
+
 std::string Trainer::description() const {
   const double mib = 1.0 / (1 << 20);
   const auto bytes = static_cast<double>(arena_->size()) * sizeof(float);
@@ -281,11 +295,12 @@ std::string Trainer::description() const {
   const std::string residual = dist::sparse_method(o_.sync) ? fmt::format(", residual {:.1f} MiB", bytes * mib) : "";
   return fmt::format(
       "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
-      "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, {} {:.1f} MiB{}, and activations\n"
+      "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, {} {:.1f} MiB{}, activations {:.1f} MiB{}\n"
       "bytes sent per worker and step: {}\n"
       "buffers that messages are copied into: {:.2f} MB\n{}",
       o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(),
       bytes * mib, bytes * mib, server ? "server" : "optimiser", state * mib, residual,
+      static_cast<double>(activation_bytes()) * mib, o_.checkpoint_activations ? " (recomputed in backward)" : "",
       sent                           ? fmt::format("about {:.2f} MB", *sent / 1e6)
       : dist::sparse_method(o_.sync) || server ? "as the gradients come"
                                      : "not counted, MPI's own allreduce moves them",

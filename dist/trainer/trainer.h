@@ -40,6 +40,7 @@ struct TrainerOptions {
   std::int64_t accumulate = 1;  ///< micro-batches per update
   std::uint64_t seed = 0;       ///< of initial weights and dropout
   bool dropout = true;
+  bool checkpoint_activations = false;  ///< Module::checkpoint_activations: less memory, more work, the same bits
   std::string sync = "allreduce";  ///< none | allreduce | a name of dist::sparse_methods() or server_methods()
   dist::SparseOptions sparse{};    ///< of those
   dist::ServerOptions server{};    ///< of these
@@ -119,6 +120,9 @@ class Trainer {
   void load_init();
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
+  /// What a full micro-batch needs between the layers; peak_activation_bytes() of layers/models/zoo.h.
+  std::size_t activation_bytes() const;
+  ParameterListener* listener() const;
   std::int64_t last_step() const;
   /// Whether the norm of the joined gradient is limited here; servers do it themselves, and strategies that
   /// send a choice limit each worker's own.

@@ -8,12 +8,19 @@
 
 namespace laconic {
 
+struct ModelOptions {
+  int classes = 0;               ///< 0: the model's own
+  bool resnet_v1 = false;        ///< of resnet50 and 101: the stride in the first 1x1, as published, not in the 3x3
+  bool auxiliary_heads = false;  ///< of the GoogLeNets (layers/auxiliary_heads.h)
+};
+
 /// A model that apps know by name.
 struct ModelInfo {
   std::string name;
   Shape input;       ///< of one sample: [3, 32, 32]; of a language model, a stream's words in one step: [35]
   int classes = 10;  ///< outputs unless asked otherwise; of a language model the vocabulary
-  std::function<std::shared_ptr<Module>(int classes)> build;
+  std::function<std::shared_ptr<Module>(const ModelOptions&)> build;  ///< classes are not 0
+  bool has_v1 = false, has_auxiliary_heads = false;                   ///< those options are for it
   bool reads_text() const { return input.rank() == 1; }  ///< a language model: x is i64 [words, streams]
 };
 
@@ -22,10 +29,20 @@ const std::vector<ModelInfo>& models_of_zoo();
 /// Throws UsageError for an unknown name, with the nearest known one.
 const ModelInfo& model_info(const std::string& name);
 
-struct ModelOptions {
-  int classes = 0;  ///< 0: the model's own
-};
 /// A new model; parameters are undefined until initialize(seed) or until weights are loaded.
+/// Throws UsageError for an unknown name, or an option that the model does not have.
 std::shared_ptr<Module> make_model(const std::string& name, const ModelOptions& options = {});
+
+/// What a batch of a model looks like, without its values: images [batch, C, H, W] or words i64 [words, batch], and a
+/// label for each sample or word.
+struct GhostBatch {
+  Tensor x, labels;  ///< x on the ghost device (core/device.h); labels 0, in host memory
+};
+GhostBatch ghost_batch(const Shape& input, std::int64_t batch);
+
+/// Most bytes that what lies between a model's layers (activations, masks, and their gradients) takes at once in a
+/// training step on such a batch: all that a step allocates but for parameters, their gradients, and kernels' work
+/// space. Nothing is computed. Gradients count as present in an arena and are marked as written.
+std::size_t peak_activation_bytes(Module& model, const Shape& input, std::int64_t batch);
 
 }  // namespace laconic
