@@ -1,6 +1,5 @@
 // Trains on CIFAR-10 (32 x 32 colour images, 10 classes).
 #include "apps/image_task.h"
-#include "apps/main.h"
 #include "apps/train.h"
 #include "data/cifar.h"
 
@@ -35,10 +34,4 @@ laconic::AppDefaults defaults() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return laconic::run_main([&] {
-    const auto app = defaults();
-    const auto options = laconic::parse_options(argc, argv, app);
-    return options ? laconic::run_training(*options, app) : 0;
-  });
-}
+int main(int argc, char** argv) { return laconic::train_main(argc, argv, defaults); }

@@ -2,7 +2,6 @@
 // says what others are.
 #include <algorithm>
 
-#include "apps/main.h"
 #include "apps/photo_task.h"
 #include "apps/train.h"
 #include "layers/models/zoo.h"
@@ -49,10 +48,7 @@ laconic::AppDefaults defaults() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return laconic::run_main([&] {
-    const auto app = defaults();
-    const auto options = laconic::parse_options(argc, argv, app);
-    if (!options) return 0;
-    return options->predict.empty() ? laconic::run_training(*options, app) : laconic::predict(*options);
+  return laconic::train_main(argc, argv, defaults, [](const TrainOptions& options, const laconic::AppDefaults& app) {
+    return options.predict.empty() ? laconic::run_training(options, app) : laconic::predict(options);
   });
 }

@@ -1,6 +1,5 @@
 // Trains on MNIST or Fashion-MNIST (28 x 28 grey images, 10 classes).
 #include "apps/image_task.h"
-#include "apps/main.h"
 #include "apps/train.h"
 #include "data/mnist.h"
 
@@ -33,10 +32,4 @@ laconic::AppDefaults defaults() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return laconic::run_main([&] {
-    const auto app = defaults();
-    const auto options = laconic::parse_options(argc, argv, app);
-    return options ? laconic::run_training(*options, app) : 0;
-  });
-}
+int main(int argc, char** argv) { return laconic::train_main(argc, argv, defaults); }

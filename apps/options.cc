@@ -100,7 +100,8 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.text("--data", "DIR|FILE|synthetic", o.data,
            std::string(defaults.reads_text ? "a folder with train, valid and test text, or one text\nfile"
                        : defaults.reads_photos
-                           ? "a folder with train and val: folders of classes, lists\nof files, or packs; or TRAIN,VAL; or one pack"
+                           ? "a folder with train and val: folders of classes, lists\nof files, or packs; or TRAIN,VAL; or "
+                             "one pack"
                            : "where the images are") +
                "; synthetic: made up here\n[" + o.data + "]");
   add.text("--init", "FILE", o.init, "start from these weights (safetensors)");
@@ -138,7 +139,8 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
               o.lr = static_cast<float>(real(text, option, 0, inf, "0.1"));
             });
   add.value("--lr-per-256", "X",
-            "the same for 256 samples a step, scaled to those of all\nworkers: --lr X (workers x batch x accumulate) / 256" +
+            "the same for 256 samples a step, scaled to those of all\n"
+            "workers: --lr X (workers x batch x accumulate) / 256" +
                 (defaults.options.lr_per_256 ? fmt::format(" [{}]", *defaults.options.lr_per_256) : std::string()),
             [&o, inf](const std::string& text, const std::string& option) {
               o.lr_per_256 = static_cast<float>(real(text, option, 0, inf, "0.1"));
@@ -185,8 +187,8 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.value("--fusion", "none|copy:SIZE|lazy:SIZE", "small neighbours travel together, copied or not\n[lazy:1MiB]",
             [&o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
   add.value("--chunk", "none|SIZE",
-            "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; whole where but a choice\n"
-            "of their elements is sent]",
+            "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; whole with redsync and\n"
+            "its neighbours]",
             [&o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
   add.text("--plan", "FILE", o.plan_file,
            "what travels how, instead of by these options;\n--dry-run --json writes one");
@@ -318,9 +320,9 @@ std::optional<Parsed> parse(int argc, const char* const* argv, const AppDefaults
   const bool own_model = app.get_option("--model")->count() > 0;
   if (!settle) return Parsed{std::move(options), own_model};
   if (app.get_option("--epochs")->count() > 0 && app.get_option("--steps")->count() == 0) options.steps.reset();
-  settle_learning_rate(app, options, defaults);
 
   for (const OptionFamily& family : option_families()) family.settle(app, options);
+  settle_learning_rate(app, options, defaults);  // now the number of servers is known, and so that of workers
   if (options.link_of.size() > 0 && !options.link)
     refuse("there is no link to make an exception from", "--link-of", "add --link, as --link 100mbit,1ms");
   if (options.link && dist::ranks_under_mpirun() > 0)

@@ -11,6 +11,7 @@
 
 #include "apps/json_log.h"
 #include "apps/ledger_table.h"
+#include "apps/main.h"
 #include "apps/progress.h"
 #include "dist/collective/allgather.h"
 #include "dist/trainer/server_half.h"
@@ -250,6 +251,15 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
                spread);
   }
   return 0;
+}
+
+int train_main(int argc, char** argv, const std::function<AppDefaults()>& defaults,
+               const std::function<int(const TrainOptions&, const AppDefaults&)>& run) {
+  return run_main([&] {
+    const AppDefaults app = defaults();
+    const auto options = parse_options(argc, argv, app);
+    return options ? run(*options, app) : 0;
+  });
 }
 
 }  // namespace laconic

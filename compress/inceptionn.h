@@ -28,7 +28,7 @@ inline constexpr int kLeastExponent = -100, kMostExponent = 100;
 ///
 /// A magnitude of 0 with the sign bit decodes to -0. The bits do not depend on the processor.
 /// cost    one pass, 4 bytes read and about 1 written a value; encodes 16 to 30 GB/s of floats on one core with AVX-512
-///         VBMI2, decodes 14; two thirds of that with AVX2, a fifth and a tenth without vectors (docs/papers/inceptionn.md)
+///         VBMI2, decodes 14; two thirds of that with AVX2; without vectors 2.5 and 3.8
 /// instead InceptionnHalves between ranks: decodes faster; fp16 where half of the bytes are enough: it keeps 11 bits
 ///         of every magnitude
 /// source  Li et al. 2018, "A network-centric hardware/algorithm co-design to accelerate distributed training of deep

@@ -41,7 +41,7 @@ SlimBytes bytes_of(const SlimFormat& format, Slice<const std::byte> message);
 class SlimReader {
  public:
   /// Before a message comes, where there is time: draws the explorer that it will speak of if the core stays as it is
-  /// known here, so that read() with this key need not. The same result with it and without.
+  /// known here, so that read() with this key need not. Changes no result.
   void expect(const SlimFormat& format, const SlimKey& key);
   /// False: the core that the signature speaks of is not known here; the sender has to send its keys. Else indices()
   /// and values() are those of the message. `key`: what the sender draws by.

@@ -44,6 +44,14 @@ std::map<std::int64_t, std::string> losses_in(const std::string& path) {
   return losses;
 }
 
+/// A figure of every step that has it.
+std::vector<double> values_in(const std::string& path, const std::string& field) {
+  std::vector<double> values;
+  for (const auto& line : log_of(path))
+    if (line.contains("step") && line.contains(field)) values.push_back(line[field]);
+  return values;
+}
+
 /// One line on stderr that begins with our words, and the exit code.
 void expect_sentence(const Result& r, int exit_code, const std::vector<std::string>& parts) {
   EXPECT_EQ(r.exit_code, exit_code) << r.err;
@@ -302,7 +310,13 @@ TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
               threads)
         << sync;
     if (!mpirun_is_there()) continue;
+    EXPECT_FALSE(has(text_of(dir.path() + "/threads" + number + ".jsonl"), "cpu_ms")) << "threads share one process";
     EXPECT_EQ(trained("laconic launch -n 5 mnist --servers 2", "mpi"), threads) << sync;
+    for (const char* field : {"cpu_ms", "server_cpu_ms"}) {
+      const std::vector<double> ms = values_in(dir.path() + "/mpi" + number + ".jsonl", field);
+      EXPECT_EQ(ms.size(), 8u) << field;
+      for (const double value : ms) EXPECT_GT(value, 0) << field;
+    }
     EXPECT_EQ(trained("laconic launch -n 3 mnist --servers colocated", "mpi-colocated"), threads) << sync;
   }
   const std::string servers = " --data synthetic:60,20 --batch 5 --workers 2 --sync ps --servers 2";

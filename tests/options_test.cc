@@ -53,6 +53,21 @@ TEST(Options, WithoutArgumentsAreTheAppsDefaults) {
   EXPECT_FALSE(o.workers || o.steps || o.audit || o.save_every || o.resume);
 }
 
+TEST(Options, TheRateIsScaledByWorkersAndNotByServers) {
+  const auto rate = [](std::vector<const char*> arguments) {
+    arguments.insert(arguments.end(), {"--lr-per-256", "0.1", "--batch", "64"});
+    return *parse(arguments).lr;
+  };
+  EXPECT_FLOAT_EQ(rate({"--workers", "4"}), 0.1f);
+  EXPECT_FLOAT_EQ(rate({"--workers", "4", "--sync", "ps", "--servers", "2"}), 0.1f);
+  setenv("OMPI_COMM_WORLD_SIZE", "4", 1);  // as mpirun does
+  EXPECT_FLOAT_EQ(rate({}), 0.1f);
+  EXPECT_FLOAT_EQ(rate({"--sync", "ps"}), 0.075f) << "one of the four ranks serves";
+  EXPECT_FLOAT_EQ(rate({"--sync", "ps", "--servers", "2"}), 0.05f);
+  EXPECT_FLOAT_EQ(rate({"--sync", "ps", "--servers", "colocated"}), 0.1f);
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+}
+
 TEST(Options, APresetIsOnlyDefaults) {
   const TrainOptions hdc = parse({"--preset", "inceptionn-hdc"});
   EXPECT_EQ(hdc.model, "hdc");

@@ -44,11 +44,12 @@ void SlimSync::filled(std::size_t b) {
                               1 + static_cast<std::uint32_t>(engine().rank())};
   state.set.choose(rules_.chosen, delta, key);
   state.set.gather(delta, state.values);
-  if (rules_.residual)
+  if (rules_.residual) {
     for (const auto* keys : {&state.set.core(), &state.set.explorer()})
       for (const std::uint32_t k : *keys) delta[k] = 0;
-  else
+  } else {
     raw::fill(delta_.range(here.offset, here.elements), 0.0f);
+  }
   select_seconds_ += seconds_since(begin);
 }
 

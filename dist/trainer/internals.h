@@ -42,8 +42,8 @@ struct Trainer::ForwardSpans {
   };
 };
 
-/// What is sent and computed while it lives belongs to no step: weights at the start, evaluation, checkpoints. Nothing else may be
-/// under way when it begins.
+/// What is sent and computed while it lives belongs to no step: weights at the start, evaluation, checkpoints. Nothing
+/// else may be under way when it begins.
 class Trainer::OutsideSteps {
  public:
   explicit OutsideSteps(Trainer& t)

@@ -43,8 +43,8 @@ struct StepReport {
   std::optional<std::int64_t> bytes_up_sum{}, bytes_down_sum{};
   std::int64_t bytes_dense = 0;     ///< what a dense ring would have sent from this rank
   bool bytes_counted = true;        ///< see RunInfo
-  /// CPU time of all threads of a worker, the mean over workers; and of a server that is no worker, the mean over these.
-  /// Only where ranks are processes.
+  /// CPU time of all threads of a worker, the mean over workers; and of a dedicated server, the mean over these. Only
+  /// where ranks are processes.
   std::optional<double> cpu_ms{}, server_cpu_ms{};
   double data_ms = 0;  ///< the compute thread waited for its batches
   double forward_ms = 0, backward_ms = 0, select_ms = 0, comm_ms = 0, update_ms = 0;

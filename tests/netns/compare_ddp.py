@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Time per training step, ours against PyTorch DistributedDataParallel (gloo), on the same cables with the same threads.
+"""Time per training step, ours against PyTorch DistributedDataParallel (gloo), or sets of our options against each other, on the same
+cables with the same threads.
 
     compare_ddp.py APPS --model alexnet-32,resnet20 --batch 32,48,64,128 --rate 1gbit [--total] [--ranks 4] [--threads 1]
                    [--steps 10] [--turns 5] [--hook none,fp16,powersgd] [--ours "--fusion none"] [--markdown | --json]
