@@ -233,7 +233,7 @@ std::vector<std::string> classes_of(const std::vector<Listing*>& listings, const
 }
 
 PhotoDataset generated(const std::string& data) {
-  SyntheticOptions sizes = synthetic_sizes(data, {2000, 500});
+  const SyntheticOptions sizes = synthetic_photo_sizes(data, {2000, 500});
   const auto images = std::make_shared<const ImageDataset>(synthetic_photos(sizes));
   PhotoDataset photos{.name = images->name,
                       .classes = {},

@@ -41,7 +41,7 @@ struct PhotoDataset {
 ///   DIR            with train and val in it, each a folder of classes, a list (train.txt) or a pack (train.pack)
 ///   TRAIN[,VAL]    each a folder of classes, a list or a pack, on its own
 ///   FILE.pack      as `laconic pack` writes it, of both
-///   synthetic[:TRAIN,VAL]   generated, 10 classes of 64 x 64 pixels
+///   synthetic[:TRAIN,VAL[,CLASSES]]   generated, 10 classes of 64 x 64 pixels
 ///
 /// A folder of classes has a folder of files (.jpg, .jpeg, .png, .ppm, in any case) for each. A list has lines
 /// `path label` with the label's number from 0, or `path`, where the label is the folder that the file lies in; paths

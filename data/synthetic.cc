@@ -86,28 +86,47 @@ ImageDataset make(int channels, int side, int classes, const SyntheticOptions& o
   return data;
 }
 
+constexpr std::int64_t kMostImages = 1000000;
+
+/// The numbers behind "synthetic:", with commas between, each from 1 to its limit; "synthetic" alone leaves them.
+bool read_numbers(const std::string& data, std::initializer_list<std::pair<std::int64_t*, std::int64_t>> numbers) {
+  if (data == kName) return true;
+  const char *at = data.data() + sizeof kName - 1, *end = data.data() + data.size();  // its colon
+  for (const auto& [value, most] : numbers) {
+    if (at == end || *at++ != (value == numbers.begin()->first ? ':' : ',')) return false;
+    const auto [next, error] = std::from_chars(at, end, *value);
+    if (error != std::errc() || *value < 1 || *value > most) return false;
+    at = next;
+  }
+  return at == end;
+}
+
 }  // namespace
 
 ImageDataset synthetic_mnist(const SyntheticOptions& options) { return make(1, 28, 10, options); }
 ImageDataset synthetic_cifar10(const SyntheticOptions& options) { return make(3, 32, 10, options); }
 ImageDataset synthetic_cifar100(const SyntheticOptions& options) { return make(3, 32, 100, options); }
-ImageDataset synthetic_photos(const SyntheticOptions& options) { return make(3, 64, 10, options); }
+ImageDataset synthetic_photos(const SyntheticOptions& options) {
+  return make(3, 64, static_cast<int>(options.classes), options);
+}
 
 bool is_synthetic(const std::string& data) { return data == kName || data.starts_with(std::string(kName) + ":"); }
 
 SyntheticOptions synthetic_sizes(const std::string& data, const SyntheticOptions& whole) {
-  if (data == kName) return whole;
-  const char *at = data.data() + sizeof kName, *end = data.data() + data.size();  // behind "synthetic:"
-  const auto number = [&](std::int64_t& value) {
-    const auto [next, error] = std::from_chars(at, end, value);
-    at = next;
-    return error == std::errc() && value >= 1 && value <= 1000000;
-  };
   SyntheticOptions sizes = whole;
-  const bool ok = number(sizes.train) && at != end && *at++ == ',' && number(sizes.test) && at == end;
   require<UsageError>(
-      ok, "--data: ", data,
+      read_numbers(data, {{&sizes.train, kMostImages}, {&sizes.test, kMostImages}}), "--data: ", data,
       " is not synthetic:TRAIN,TEST with two numbers of images from 1 to 1,000,000. Example: synthetic:2000,500.");
+  return sizes;
+}
+
+SyntheticOptions synthetic_photo_sizes(const std::string& data, const SyntheticOptions& whole) {
+  SyntheticOptions sizes = whole;
+  if (std::count(data.begin(), data.end(), ',') < 2) return synthetic_sizes(data, whole);
+  require<UsageError>(read_numbers(data, {{&sizes.train, kMostImages}, {&sizes.test, kMostImages}, {&sizes.classes, 10000}}),
+                      "--data: ", data,
+                      " is not synthetic:TRAIN,TEST,CLASSES with numbers from 1, at most 10,000 classes. Example: "
+                      "synthetic:2000,500,100.");
   return sizes;
 }
 

@@ -111,7 +111,9 @@ TEST(ImageSource, SyntheticPhotosAreLearnablePicturesOfTenClasses) {
   const Image image = decode_image(photos.train->read(3, buffer), "x");
   EXPECT_EQ(image.width, 64);
   EXPECT_EQ(open_photos("synthetic:30,20").fingerprint(), photos.fingerprint());
-  EXPECT_THROW(open_photos("synthetic:x"), UsageError);
+  EXPECT_EQ(open_photos("synthetic:30,20,100").classes.size(), 100u);
+  for (const char* wrong : {"x", "30", "30,20,", "30,20,0", "30,20,10001", "30,20,10,1"})
+    EXPECT_THROW(open_photos("synthetic:" + std::string(wrong)), UsageError) << wrong;
 }
 
 /// Four pictures, of which `bad` are text.

@@ -87,8 +87,8 @@ class Case:
                 app, recipe = 'ptb', ['--data', write_text(folder, o.ranks * self.batch, steps), '--schedule', 'const', '--lr', '0.1']
             else:
                 samples = max(1000, o.ranks * self.batch * steps)  # one epoch: no evaluation in between
-                app = 'mnist' if self.model in ('lenet', 'hdc', 'hdc-2.5mb') else 'cifar10'
-                recipe = ['--data', f'synthetic:{samples},100', '--lr', '0.001', '--momentum', '0.9', '--weight-decay', '5e-4',
+                app = self.app()
+                recipe = ['--data', f'synthetic:{samples},100' + (',1000' if app == 'imagenet' else ''), '--lr', '0.001', '--momentum', '0.9', '--weight-decay', '5e-4',
                           '--schedule', 'const', '--no-augment', '--no-shuffle']
             servers = servers_of(options, o.servers) if name != 'alone' else 0
             if servers and '--servers' not in options:
@@ -102,6 +102,12 @@ class Case:
         mean = lambda field: statistics.fmean(line.get(field, 0) for line in lines)
         self.add(name, mean('step_ms') / 1e3)
         self.details.setdefault(name, []).append({f: mean(f) for f in FIELDS})
+
+    def app(self):
+        """By the images that the model takes."""
+        models = json.loads(call([f'{self.o.apps}/laconic', 'models', '--json']))['models']
+        channels, height, _ = next(m['input'] for m in models if m['model'] == self.model)
+        return 'mnist' if channels == 1 else 'cifar10' if height == 32 else 'imagenet'
 
     def peer(self, hook):
         o = self.o
