@@ -278,12 +278,13 @@ PhotoDataset open_photos(const std::string& data, const std::string& labels) {
     if (train.empty()) train = data;
   } else if (const auto comma = data.find(','); comma != std::string::npos && !fs::exists(data, ignored)) {
     train = data.substr(0, comma), validation = data.substr(comma + 1);
-    folder = named = fs::path(train).parent_path();
+    folder = fs::path(train).parent_path();
+    named = fs::absolute(train).parent_path();
   }
   Part first = open_part(train), second = validation.empty() ? Part{} : open_part(validation);
 
   PhotoDataset photos;
-  named = named.lexically_normal();
+  named = fs::absolute(named).lexically_normal();
   photos.name = (named.has_filename() ? named : named.parent_path()).filename().string();
   std::vector<Listing*> listings;
   for (Part* part : {&first, &second})

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "core/error.h"
 #include "tests/error_of.h"
 #include "tests/image_files.h"
@@ -48,6 +50,10 @@ TEST(ImageSource, NamesOfClassesGiveTheNumbers) {
   EXPECT_EQ(names_of(*photos.train, dir / "train"), (Names{"n02/x.jpg 1", "n07/x.jpg 2"}));
   EXPECT_EQ(photos.validation->label(0), 2);
   EXPECT_EQ(photos.name, dir.path().substr(dir.path().rfind('/') + 1));
+  const auto here = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  for (const char* data : {".", "train,val"}) EXPECT_EQ(open_photos(data).name, photos.name) << data;
+  std::filesystem::current_path(here);
 
   dir.write("other.txt", text("n02\nn08\n"));
   expect_error<DataError>([&] { open_photos(dir.path(), dir / "other.txt"); },
