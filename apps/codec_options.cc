@@ -44,6 +44,9 @@ void settle(const CLI::App&, TrainOptions& o) {
            "leave it out, or take --sync allreduce");
   if (o.server.truncate_weights > 0 && server == nullptr)
     refuse("--sync " + o.sync + " sends no weights", "--truncate-weights", "leave it out, or take --sync ps");
+  if (o.server.truncate_weights > 31)
+    refuse(concat("a float cannot lose ", o.server.truncate_weights, " of its 32 bits"), "--truncate-weights",
+           "cut off 1 to 31, or 0 for none");
   const bool remembers = compress::traits_of(o.plan.codec).remembers;
   if (remembers && server == nullptr && dist::allreduce_text(o.plan) == "doubling")
     refuse("with doubling several ranks must come to the same bytes, and " + o.plan.codec +

@@ -35,6 +35,13 @@ void read_keys(Slice<const std::byte> message, std::size_t& at, std::size_t coun
                        "the keys of a Slim-DP message do not ascend below ", n, " at place ", i, ".");
 }
 
+/// Both ascending.
+bool share_a_key(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
+  for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end(); *i < *j ? ++i : ++j)
+    if (*i == *j) return true;
+  return false;
+}
+
 }  // namespace
 
 std::size_t SlimFormat::max_bytes() const {
@@ -97,7 +104,10 @@ bool SlimReader::read(const SlimFormat& format, Slice<const std::byte> message, 
   } else if (!known_ || header.signature != signature_) {
     return false;
   }
-  if (sent != 0) read_keys(message, at, explorer, format.n, explorer_);
+  if (sent != 0) {
+    read_keys(message, at, explorer, format.n, explorer_);
+    require<DataError>(!share_a_key(core_, explorer_), "a Slim-DP message names a key of its core twice.");
+  }
   expect(format, key);
   values_.resize(core + explorer);
   const Slice<const std::byte> payload = message.sub(at, message.size() - at);

@@ -384,7 +384,7 @@ TEST(Options, CodecsOnTheWayToServersAndBack) {
   expect_refused({"--truncate-weights", "16"},
                  "--sync allreduce sends no weights (--truncate-weights): leave it out, or take --sync ps");
   expect_refused({"--sync", "ps", "--truncate-weights", "32"},
-                 "a float cannot lose 32 of its 32 bits (trunc): cut off 1 to 31, as trunc:16");
+                 "a float cannot lose 32 of its 32 bits (--truncate-weights): cut off 1 to 31, or 0 for none");
 }
 
 TEST(Options, OfStrategiesThatSendLittleAreRead) {

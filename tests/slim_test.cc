@@ -202,6 +202,14 @@ TEST(SlimMessage, BadMessagesAreRefused) {
     bent.data()[at + 3] = std::byte{0xff};
     EXPECT_THROW(SlimReader().read(format, bent.slice(), {}), DataError) << at;
   }
+  Bytes twice;  // the last key of the core in the explorer too
+  std::memcpy(twice.append(message.size()).data(), message.data(), message.size());
+  const std::size_t explorer = 16 + 4 * set.core().size();
+  std::vector<std::uint32_t> keys = set.explorer();
+  keys.back() = set.core().back() > keys[keys.size() - 2] ? set.core().back() : keys.back();
+  ASSERT_NE(keys, set.explorer());
+  std::memcpy(twice.data() + explorer, keys.data(), 4 * keys.size());
+  EXPECT_THROW(SlimReader().read(format, twice.slice(), {}), DataError);
 }
 
 TEST(Slim, AStepIsPutByAndTheOldValuesComeBack) {

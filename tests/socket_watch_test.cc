@@ -5,7 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <string>
 #include <thread>
 
 namespace laconic::dist {
@@ -57,6 +60,31 @@ TEST(SocketWatch, MarksThePacketsOfWhatItWatches) {
   EXPECT_EQ(type_of_service(before.near), 0);
   EXPECT_EQ(type_of_service(after.near), 0x28);
   EXPECT_EQ(type_of_service(after.far), 0x28);
+}
+
+TEST(SocketWatch, WatchesWhatIsOpenAlreadyIfToldWhoseTheOthersAre) {
+  const Connection manager, early;
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(getpeername(manager.near, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  SocketWatch watch({}, {{.ip = "127.0.0.1", .port = ntohs(address.sin_port)}});
+  EXPECT_EQ(watch.look(), 3);  // all ends but the one that goes there
+}
+
+TEST(SocketWatch, KnowsTheProcessManagerByItsAddresses) {
+  // Real ones stay out of it.
+  for (const char* name : {"", "2", "21", "3", "4", "41"}) unsetenv(("PMIX_SERVER_URI" + std::string(name)).c_str());
+  EXPECT_TRUE(process_manager_addresses().empty());
+  setenv("PMIX_SERVER_URI2", "533463040.0;tcp4://127.0.0.1:39371", 1);
+  setenv("PMIX_SERVER_URI21", "533463040.0;tcp4://127.0.0.1:39371", 1);
+  setenv("PMIX_SERVER_URI3", "job.0;tcp6://[fd00::2]:55131", 1);
+  for (const auto& [name, nonsense] : {std::pair{"PMIX_SERVER_URI4", "tcp4"}, {"PMIX_SERVER_URI41", "a;tcp4://b:70000"}})
+    setenv(name, nonsense, 1);
+  const std::vector<SocketAddress> found = process_manager_addresses();
+  for (const char* name : {"2", "21", "3", "4", "41"}) unsetenv(("PMIX_SERVER_URI" + std::string(name)).c_str());
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_NE(std::find(found.begin(), found.end(), SocketAddress{"127.0.0.1", 39371}), found.end());
+  EXPECT_NE(std::find(found.begin(), found.end(), SocketAddress{"fd00::2", 55131}), found.end());
 }
 
 TEST(SocketWatch, SleepsUntilSomethingComesEvenIfItCameBefore) {

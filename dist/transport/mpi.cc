@@ -44,7 +44,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     require<CommError>(provided >= MPI_THREAD_SERIALIZED,
                        "mpi: this library lets one thread only use it. Install one built with thread support.");
-    watch_ = std::make_unique<SocketWatch>(type_of_service);  // before this rank first talks to another
+    watch_ = std::make_unique<SocketWatch>(type_of_service, process_manager_addresses());
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &notes_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);

@@ -1,5 +1,6 @@
 #include "dist/transport/socket_watch.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,9 +10,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
+#include <string_view>
 
 namespace laconic::dist {
 namespace {
@@ -19,34 +21,63 @@ namespace {
 // What the kernel holds but has not sent yet cannot be overtaken by something more urgent: it takes no more than this.
 constexpr int kUnsentBytes = 128 << 10;
 
-bool is_tcp_connection(int fd) {
+/// The other end of a TCP connection; nothing for any other descriptor.
+std::optional<SocketAddress> peer_of(int fd) {
   int type = 0;
   socklen_t size = sizeof type;
-  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return false;
+  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return {};
   sockaddr_storage peer{};
   size = sizeof peer;
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return false;
-  return peer.ss_family == AF_INET || peer.ss_family == AF_INET6;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return {};
+  if (peer.ss_family != AF_INET && peer.ss_family != AF_INET6) return {};
+  const bool four = peer.ss_family == AF_INET;
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(peer);
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(peer);
+  char text[INET6_ADDRSTRLEN] = "";
+  inet_ntop(peer.ss_family, four ? static_cast<const void*>(&v4.sin_addr) : &v6.sin6_addr, text, sizeof text);
+  return SocketAddress{text, ntohs(four ? v4.sin_port : v6.sin6_port)};
 }
 
-std::vector<int> tcp_connections() {
-  std::vector<int> found;
+struct Connection {
+  int fd;
+  SocketAddress peer;
+};
+
+std::vector<Connection> tcp_connections() {
+  std::vector<Connection> found;
   DIR* folder = opendir("/proc/self/fd");
   if (folder == nullptr) return found;
   while (const dirent* entry = readdir(folder)) {
     char* end = nullptr;
     const long fd = std::strtol(entry->d_name, &end, 10);
-    if (end != entry->d_name && *end == '\0' && is_tcp_connection(static_cast<int>(fd)))
-      found.push_back(static_cast<int>(fd));
+    if (end == entry->d_name || *end != '\0') continue;
+    if (auto peer = peer_of(static_cast<int>(fd))) found.push_back({static_cast<int>(fd), std::move(*peer)});
   }
   closedir(folder);
-  std::sort(found.begin(), found.end());
   return found;
 }
 
 }  // namespace
 
-SocketWatch::SocketWatch(std::optional<int> type_of_service)
+std::vector<SocketAddress> process_manager_addresses() {
+  std::vector<SocketAddress> found;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const std::size_t scheme = text.find(";tcp"), slashes = text.find("://", scheme), colon = text.rfind(':');
+    if (!text.starts_with("PMIX_SERVER_URI") || scheme == text.npos || slashes == text.npos || colon <= slashes + 3)
+      continue;
+    std::string_view ip = text.substr(slashes + 3, colon - slashes - 3);
+    if (ip.starts_with('[') && ip.ends_with(']')) ip = ip.substr(1, ip.size() - 2);
+    const std::string_view digits = text.substr(colon + 1);
+    SocketAddress address{.ip = std::string(ip)};
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), address.port);
+    const bool known = std::find(found.begin(), found.end(), address) != found.end();
+    if (error == std::errc() && end == digits.end() && !known) found.push_back(std::move(address));
+  }
+  return found;
+}
+
+SocketWatch::SocketWatch(std::optional<int> type_of_service, const std::vector<SocketAddress>& others)
     : type_of_service_(type_of_service),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       event_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -54,7 +85,9 @@ SocketWatch::SocketWatch(std::optional<int> type_of_service)
   event.events = EPOLLIN | EPOLLET;
   event.data.fd = event_;
   epoll_ctl(epoll_, EPOLL_CTL_ADD, event_, &event);
-  known_ = tcp_connections();
+  for (const Connection& c : tcp_connections())
+    if (others.empty() || std::find(others.begin(), others.end(), c.peer) != others.end()) known_.push_back(c.fd);
+  std::sort(known_.begin(), known_.end());
 }
 
 SocketWatch::~SocketWatch() {
@@ -63,7 +96,7 @@ SocketWatch::~SocketWatch() {
 }
 
 int SocketWatch::look() {
-  for (int fd : tcp_connections()) {
+  for (const auto& [fd, peer] : tcp_connections()) {
     const auto place = std::lower_bound(known_.begin(), known_.end(), fd);
     if (place != known_.end() && *place == fd) continue;
     known_.insert(place, fd);

@@ -1,8 +1,21 @@
 #pragma once
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace laconic::dist {
+
+/// One end of a TCP connection.
+struct SocketAddress {
+  std::string ip{};  ///< as inet_ntop writes it
+  std::uint16_t port = 0;
+  friend bool operator==(const SocketAddress&, const SocketAddress&) = default;
+};
+
+/// Where the process manager that started this process listens to it: from PMIX_SERVER_URI and its numbered variants,
+/// "name.rank;tcp4://127.0.0.1:40521". Empty if there is none, or none over TCP.
+std::vector<SocketAddress> process_manager_addresses();
 
 /// Sleeps until something happens on the TCP connections that a library (Open MPI) opened for itself, so that waiting
 /// for a message needs no polling. The library goes on reading and writing them: only edges are watched here, in an
@@ -11,9 +24,11 @@ namespace laconic::dist {
 /// last does not wait long. Used by one thread, but for wake().
 class SocketWatch {
  public:
-  /// Connections open now are somebody else's (mpirun's): they are never watched. With a type of service every packet
-  /// of those that are watched carries it in its IP header, so that a network can act on it.
-  explicit SocketWatch(std::optional<int> type_of_service = {});
+  /// Connections to these addresses are somebody else's (mpirun's) and never watched; without any, all that are open
+  /// now. (Those open now may be between ranks: one that is through MPI_Init earlier may already talk to this one.)
+  /// With a type of service every packet of those that are watched carries it in its IP header, so that a network can
+  /// act on it.
+  explicit SocketWatch(std::optional<int> type_of_service = {}, const std::vector<SocketAddress>& others = {});
   ~SocketWatch();
   SocketWatch(const SocketWatch&) = delete;
   SocketWatch& operator=(const SocketWatch&) = delete;
