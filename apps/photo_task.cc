@@ -19,6 +19,7 @@ namespace {
 
 PhotoTransform::Options view(const TrainOptions& o, bool training) {
   PhotoTransform::Options v{.size = image_size(o), .seed = o.seed};
+  if (const auto& pixels = model_info(o.model).pixels) v.mean = pixels->mean, v.std = pixels->std;
   if (training && !o.no_augment) {
     v.augment = kRandomCropAndFlip;
     v.augment.brightness = o.brightness, v.augment.contrast = o.contrast, v.augment.saturation = o.saturation;

@@ -5,7 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/ops/cross_entropy.h"
 #include "core/state.h"
+#include "data/photo_transform.h"
+#include "layers/models/zoo.h"
 #include "tests/image_files.h"
 #include "tests/program.h"
 
@@ -85,6 +88,41 @@ TEST(Imagenet, TrainsResumesAndPredicts) {
   expect_sentence(
       run(kSmall + "--init " + (p.dir / "a/weights.safetensors") + " --labels " + (p.dir / "log") + " --predict x.jpg"),
       1, {"log names ", " classes, but the weights have 2"});
+}
+
+/// What the program should say of a picture: the loss of label 0 by weights that see its pixels from -1 to 1.
+double loss_at_half(const std::string& model_name, const std::string& weights, const std::string& picture, int size) {
+  const auto model = make_model(model_name, {.classes = 2});
+  model->initialize(3);
+  StateDict state;
+  for (const auto& p : model->named_parameters()) state.set(p.name, p.parameter->value());
+  for (const auto& b : model->named_buffers()) state.set(b.name, b.tensor);
+  save_safetensors(state, weights);
+  model->eval();
+  File file;
+  read_image_file(picture, file);
+  const Tensor x = Tensor::empty({1, 3, size, size});
+  PhotoTransform({.size = size, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}})(file, picture, 0, 0,
+                                                                                      x.data<float>());
+  const NoGrad no_grad;
+  return ops::sum_of_cross_entropy((*model)(x), Tensor::of({1}, std::vector<std::int64_t>{0}));
+}
+
+TEST(Imagenet, PixelsAreScaledAsTheModelsPublishedWeightsWantThem) {
+  const Pictures p;
+  const std::string weights = p.dir / "w.safetensors", picture = p.dir / "val/n01/12.JPEG";
+  const double loss = loss_at_half("googlenet-torchvision", weights, picture, 48);
+  const std::string with = "imagenet --model googlenet-torchvision --image-size 48 --threads 1 --json --init " + weights;
+  const Result said = run(with + " --predict " + picture);
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  for (const Json& likely : last_line(said.out)["predictions"][0]["likely"])
+    if (likely["class"] == 0) { EXPECT_NEAR(-std::log(likely["probability"].get<double>()), loss, 1e-4); }
+  // Evaluation, of this picture alone: lists name it.
+  p.dir.write("one.txt", File{'v', 'a', 'l', '/', 'n', '0', '1', '/', '1', '2', '.', 'J', 'P', 'E', 'G', ' ', '0', '\n'});
+  const Result evaluated = run(with + " --quiet --eval-only --labels " + (p.dir / "synsets.txt") + " --data " +
+                               (p.dir / "one.txt") + "," + (p.dir / "one.txt"));
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+  EXPECT_NEAR(last_line(evaluated.out)["eval"]["loss"].get<double>(), loss, 1e-4);
 }
 
 TEST(Imagenet, FolderListAndPackAreOneDataSet) {
