@@ -186,6 +186,28 @@ TEST(Imagenet, PassesOverBadFilesUpToAMost) {
   EXPECT_FALSE(std::filesystem::exists(p.dir / "x.pack"));
 }
 
+TEST(Imagenet, AnEvaluationLeavesBadFilesOut) {
+  const Pictures p;
+  const std::string common = kSmall + "--data " + p.dir.path() + " --batch 3 --quiet --json --max-bad 9 ";
+  ASSERT_EQ(run(common + "--steps 0 --save " + (p.dir / "out")).exit_code, 0);
+  const std::string evaluate = common + "--eval-only --init " + (p.dir / "out/weights.safetensors");
+  const auto loss = [&](int workers) {
+    const Result r = run(evaluate + concat(" --workers ", workers));
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    return last_line(r.out)["eval"]["loss"].get<double>();
+  };
+  p.dir.remove("val/n02/13.JPEG");
+  const double without = loss(1);
+  p.dir.write("val/n02/13.JPEG", {});
+  p.dir.write("val/n01/99.JPEG", {});  // the last of its class: 15 would have stood in, and 12
+  EXPECT_NEAR(loss(1), without, 1e-6);
+  EXPECT_NEAR(loss(3), without, 1e-6);
+  for (const char* name : {"n01/12", "n01/14", "n02/15"}) p.dir.write(concat("val/", name, ".JPEG"), {});
+  const Result r = run(evaluate);
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_TRUE(has(r.err, "laconic: error: ") && has(r.err, "nothing to evaluate by could be read (--data)")) << r.err;
+}
+
 TEST(Imagenet, ScalesTheLearningRateToTheGlobalBatch) {
   const TempFolder dir;
   const auto rate = [&](const std::string& options) {
