@@ -19,6 +19,7 @@ namespace {
 
 PhotoTransform::Options view(const TrainOptions& o, bool training) {
   PhotoTransform::Options v{.size = image_size(o), .seed = o.seed};
+  if (const auto& pixels = model_info(o.model).pixels) v.mean = pixels->mean, v.std = pixels->std;
   if (training && !o.no_augment) {
     v.augment = kRandomCropAndFlip;
     v.augment.brightness = o.brightness, v.augment.contrast = o.contrast, v.augment.saturation = o.saturation;
@@ -47,8 +48,8 @@ class PhotoTask final : public Task {
                          .image = {3, training.size, training.size},
                          .train_size = data->train->size(),
                          .test_size = data->validation->size(),
-                         .train = photo_reader(data->train, training, bad_),
-                         .test = photo_reader(data->validation, view(o, false), bad_),
+                         .train = photo_reader(data->train, training, bad_, Bad::replaced),
+                         .test = photo_reader(data->validation, view(o, false), bad_, Bad::left_out),
                          .content = *fingerprint_.get(),
                          .augment = concat(a.crop, ",", a.flip, ",", a.brightness, ",", a.contrast, ",", a.saturation,
                                            ", size ", training.size, ", ", to_string(training.decoder))};

@@ -319,9 +319,9 @@ void BadFiles::add(const std::string& name, const std::string& what) {
 }
 
 ReadSample photo_reader(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options,
-                        std::shared_ptr<BadFiles> bad) {
-  return [source, transform = PhotoTransform(options), bad](std::int64_t epoch, std::int64_t sample,
-                                                            float* pixels) -> std::int64_t {
+                        std::shared_ptr<BadFiles> bad, Bad then) {
+  return [source, transform = PhotoTransform(options), bad, then](std::int64_t epoch, std::int64_t sample,
+                                                                  float* pixels) -> std::int64_t {
     thread_local std::vector<std::uint8_t> buffer;
     for (std::int64_t i = sample;; i = (i + 1) % source->size()) {
       const std::string name = source->name(i);
@@ -333,6 +333,7 @@ ReadSample photo_reader(std::shared_ptr<const ImageSource> source, const PhotoTr
         what = e.what();
       }
       bad->add(name, what);
+      if (then == Bad::left_out) return kLeftOut;
       require<DataError>((i + 1) % source->size() != sample, what, " There is no other image.");
     }
   };

@@ -75,9 +75,14 @@ class BadFiles {
   std::set<std::string> names_;
 };
 
-/// What a DataLoader reads samples with: [3, size, size]. In the place of a bad file stands the next good one (and its
-/// label), so that what stands there depends on the data alone.
+/// What comes of a sample whose file is bad. Each depends on the data alone.
+enum class Bad {
+  replaced,  ///< the next good one, and its label, stand in its place: every worker trains on as many as without
+  left_out   ///< it has the label kLeftOut: an evaluation counts no image twice
+};
+
+/// What a DataLoader reads samples with: [3, size, size].
 ReadSample photo_reader(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options,
-                        std::shared_ptr<BadFiles> bad);
+                        std::shared_ptr<BadFiles> bad, Bad then);
 
 }  // namespace laconic

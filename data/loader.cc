@@ -1,5 +1,6 @@
 #include "data/loader.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
@@ -19,6 +20,26 @@ DataLoader::Options with_size(DataLoader::Options options, const ImageDataset& d
 }
 
 }  // namespace
+
+Batch without_left_out(Batch batch) {
+  const std::int64_t* labels = batch.labels.data<std::int64_t>();
+  const auto left_out = std::count(labels, labels + batch.samples, kLeftOut);
+  if (left_out == 0) return batch;
+  const Shape image = batch.images.shape();
+  const std::int64_t pixels = batch.samples > 0 ? image.elements() / batch.samples : 0;
+  Batch rest = batch;
+  rest.samples -= left_out, rest.global_samples -= left_out;
+  rest.images = Tensor::empty({rest.samples, image[1], image[2], image[3]});
+  rest.labels = Tensor::empty({rest.samples}, DType::i64);
+  float* to = rest.images.data<float>();
+  std::int64_t* label = rest.labels.data<std::int64_t>();
+  for (std::int64_t i = 0; i < batch.samples; ++i) {
+    if (labels[i] == kLeftOut) continue;
+    to = std::copy_n(batch.images.data<float>() + i * pixels, pixels, to);
+    *label++ = labels[i];
+  }
+  return rest;
+}
 
 ReadSample image_reader(std::shared_ptr<const ImageDataset> data, Split which, const Augment& augment,
                         std::uint64_t seed) {

@@ -27,8 +27,14 @@ struct Batch {
   std::int64_t epoch = 0, step_in_epoch = 0;  ///< both from 0
 };
 
-/// Writes one sample's pixels (already normalised) and returns its label. Called from data threads, several at once.
+/// Writes one sample's pixels (already normalised) and returns its label, or kLeftOut. Called from data threads, several
+/// at once.
 using ReadSample = std::function<std::int64_t(std::int64_t epoch, std::int64_t sample, float* pixels)>;
+/// The label of a sample that could not be read, and that an evaluation counts nowhere.
+inline constexpr std::int64_t kLeftOut = -1;
+
+/// Those samples of a batch that were read: the batch itself where none was left out.
+Batch without_left_out(Batch batch);
 
 enum class Split { train, test };
 

@@ -135,7 +135,8 @@ TEST(BadFiles, AreReplacedByTheNextGoodOneUpToAMost) {
   std::vector<std::string> warnings;
   const auto reader = [&](int most) {
     return photo_reader(source, {.size = 8},
-                        std::make_shared<BadFiles>(most, [&](const std::string& w) { warnings.push_back(w); }));
+                        std::make_shared<BadFiles>(most, [&](const std::string& w) { warnings.push_back(w); }),
+                        Bad::replaced);
   };
   std::vector<float> good(192), replaced(192);
   const ReadSample read = reader(2);
@@ -150,11 +151,31 @@ TEST(BadFiles, AreReplacedByTheNextGoodOneUpToAMost) {
   expect_error<DataError>([&] { reader(0)(0, 1, good.data()); }, {"0/2.JPEG", "--max-bad 10"});
 }
 
+TEST(BadFiles, AreLeftOutOfAnEvaluation) {
+  const TempFolder dir;
+  const std::shared_ptr<const ImageSource> source = open_photos(folder_with(dir, {0, 2})).train;  // 0/0 0/2 1/1 1/3
+  const auto bad = std::make_shared<BadFiles>(2, [](const std::string&) {});
+  const ReadSample read = photo_reader(source, {.size = 8}, bad, Bad::left_out);
+  DataLoader loader({3, 8, 8}, read, {.sampler = {.samples = 4, .batch = 3, .shuffle = false}, .epochs = 1});
+  std::vector<float> expected(192);
+  for (const int samples : {1, 1}) {  // of 0/0 0/2 1/1, and of 1/3
+    Batch batch;
+    ASSERT_TRUE(loader.next(batch));
+    const Batch rest = without_left_out(std::move(batch));
+    EXPECT_EQ(rest.samples, samples);
+    EXPECT_EQ(rest.labels.shape(), (Shape{1}));
+    EXPECT_EQ(rest.labels.data<std::int64_t>()[0], 1);
+    EXPECT_EQ(read(0, rest.step_in_epoch == 0 ? 2 : 3, expected.data()), 1);
+    EXPECT_EQ(rest.images.to_vector(), expected);
+  }
+}
+
 TEST(BadFiles, EndTheRunWhereNothingIsLeft) {
   const TempFolder dir;
   const std::shared_ptr<const ImageSource> source = open_photos(folder_with(dir, {0, 1, 2, 3})).train;
   std::vector<float> out(192);
-  const ReadSample read = photo_reader(source, {.size = 8}, std::make_shared<BadFiles>(100, [](const std::string&) {}));
+  const auto bad = std::make_shared<BadFiles>(100, [](const std::string&) {});
+  const ReadSample read = photo_reader(source, {.size = 8}, bad, Bad::replaced);
   expect_error<DataError>([&] { read(0, 1, out.data()); }, {"There is no other image"});
 }
 
@@ -163,7 +184,8 @@ TEST(BadFiles, AMissingFileIsOneToo) {
   const std::shared_ptr<const ImageSource> source = open_photos(folder_with(dir, {})).train;
   dir.remove("train/1/3.JPEG");
   std::vector<float> out(192);
-  const ReadSample read = photo_reader(source, {.size = 8}, std::make_shared<BadFiles>(0, [](const std::string&) {}));
+  const auto bad = std::make_shared<BadFiles>(0, [](const std::string&) {});
+  const ReadSample read = photo_reader(source, {.size = 8}, bad, Bad::replaced);
   expect_error<DataError>([&] { read(0, 3, out.data()); }, {"1/3.JPEG cannot be opened"});
 }
 
@@ -172,7 +194,8 @@ TEST(PhotoReader, FeedsTheLoaderTheSameForAnyNumberOfThreads) {
   const std::shared_ptr<const ImageSource> source = open_photos(folder_with(dir, {1})).train;
   const auto epoch = [&](int threads) {
     const auto bad = std::make_shared<BadFiles>(1, [](const std::string&) {});
-    DataLoader loader({3, 16, 16}, photo_reader(source, {.size = 16, .augment = kRandomCropAndFlip, .seed = 3}, bad),
+    const PhotoTransform::Options view{.size = 16, .augment = kRandomCropAndFlip, .seed = 3};
+    DataLoader loader({3, 16, 16}, photo_reader(source, view, bad, Bad::replaced),
                       {.sampler = {.samples = source->size(), .batch = 3, .seed = 3}, .threads = threads, .epochs = 2});
     std::vector<float> all;
     for (Batch b; loader.next(b);) {

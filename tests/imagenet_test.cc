@@ -5,7 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/ops/cross_entropy.h"
 #include "core/state.h"
+#include "data/photo_transform.h"
+#include "layers/models/zoo.h"
 #include "tests/image_files.h"
 #include "tests/program.h"
 
@@ -87,6 +90,41 @@ TEST(Imagenet, TrainsResumesAndPredicts) {
       1, {"log names ", " classes, but the weights have 2"});
 }
 
+/// What the program should say of a picture: the loss of label 0 by weights that see its pixels from -1 to 1.
+double loss_at_half(const std::string& model_name, const std::string& weights, const std::string& picture, int size) {
+  const auto model = make_model(model_name, {.classes = 2});
+  model->initialize(3);
+  StateDict state;
+  for (const auto& p : model->named_parameters()) state.set(p.name, p.parameter->value());
+  for (const auto& b : model->named_buffers()) state.set(b.name, b.tensor);
+  save_safetensors(state, weights);
+  model->eval();
+  File file;
+  read_image_file(picture, file);
+  const Tensor x = Tensor::empty({1, 3, size, size});
+  PhotoTransform({.size = size, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.5f, 0.5f, 0.5f}})(file, picture, 0, 0,
+                                                                                      x.data<float>());
+  const NoGrad no_grad;
+  return ops::sum_of_cross_entropy((*model)(x), Tensor::of({1}, std::vector<std::int64_t>{0}));
+}
+
+TEST(Imagenet, PixelsAreScaledAsTheModelsPublishedWeightsWantThem) {
+  const Pictures p;
+  const std::string weights = p.dir / "w.safetensors", picture = p.dir / "val/n01/12.JPEG";
+  const double loss = loss_at_half("googlenet-torchvision", weights, picture, 48);
+  const std::string with = "imagenet --model googlenet-torchvision --image-size 48 --threads 1 --json --init " + weights;
+  const Result said = run(with + " --predict " + picture);
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  for (const Json& likely : last_line(said.out)["predictions"][0]["likely"])
+    if (likely["class"] == 0) { EXPECT_NEAR(-std::log(likely["probability"].get<double>()), loss, 1e-4); }
+  // Evaluation, of this picture alone: lists name it.
+  p.dir.write("one.txt", File{'v', 'a', 'l', '/', 'n', '0', '1', '/', '1', '2', '.', 'J', 'P', 'E', 'G', ' ', '0', '\n'});
+  const Result evaluated = run(with + " --quiet --eval-only --labels " + (p.dir / "synsets.txt") + " --data " +
+                               (p.dir / "one.txt") + "," + (p.dir / "one.txt"));
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+  EXPECT_NEAR(last_line(evaluated.out)["eval"]["loss"].get<double>(), loss, 1e-4);
+}
+
 TEST(Imagenet, FolderListAndPackAreOneDataSet) {
   const Pictures p;
   std::string lists[2];
@@ -146,6 +184,28 @@ TEST(Imagenet, PassesOverBadFilesUpToAMost) {
   EXPECT_EQ(passed.err.rfind("laconic: warning: ", 0), 0u) << passed.err;
   expect_sentence(run("laconic pack " + p.dir.path() + " " + (p.dir / "x.pack")), 1, {"bad.JPEG is empty"});
   EXPECT_FALSE(std::filesystem::exists(p.dir / "x.pack"));
+}
+
+TEST(Imagenet, AnEvaluationLeavesBadFilesOut) {
+  const Pictures p;
+  const std::string common = kSmall + "--data " + p.dir.path() + " --batch 3 --quiet --json --max-bad 9 ";
+  ASSERT_EQ(run(common + "--steps 0 --save " + (p.dir / "out")).exit_code, 0);
+  const std::string evaluate = common + "--eval-only --init " + (p.dir / "out/weights.safetensors");
+  const auto loss = [&](int workers) {
+    const Result r = run(evaluate + concat(" --workers ", workers));
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    return last_line(r.out)["eval"]["loss"].get<double>();
+  };
+  p.dir.remove("val/n02/13.JPEG");
+  const double without = loss(1);
+  p.dir.write("val/n02/13.JPEG", {});
+  p.dir.write("val/n01/99.JPEG", {});  // the last of its class: 15 would have stood in, and 12
+  EXPECT_NEAR(loss(1), without, 1e-6);
+  EXPECT_NEAR(loss(3), without, 1e-6);
+  for (const char* name : {"n01/12", "n01/14", "n02/15"}) p.dir.write(concat("val/", name, ".JPEG"), {});
+  const Result r = run(evaluate);
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_TRUE(has(r.err, "laconic: error: ") && has(r.err, "nothing to evaluate by could be read (--data)")) << r.err;
 }
 
 TEST(Imagenet, ScalesTheLearningRateToTheGlobalBatch) {

@@ -107,7 +107,7 @@ TEST_P(ZooGolden, GivesPyTorchsOutputsAndGradients) {
   for (const auto& b : model->named_buffers()) fill(b.name, b.tensor);
 
   const std::int64_t batch = c.at("batch"), side = c.at("side"), classes = c.at("classes");
-  const Tensor x = Tensor::of({batch, 3, side, side}, values("x", batch * 3 * side * side, 1.7));
+  const Tensor x = Tensor::of({batch, 3, side, side}, values(c.at("images"), batch * 3 * side * side, 1.7));
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < batch; ++i) labels.push_back(i * 3 % classes);
   model->eval();
@@ -122,8 +122,10 @@ TEST_P(ZooGolden, GivesPyTorchsOutputsAndGradients) {
   // The same names, and of each gradient its length, its direction and its first element.
   ASSERT_EQ(parameters.size(), c.at("parameters").size());
   const std::vector<float> expected = v.at("gradients").to_vector();
-  // A ReLU whose input rounds to the other side of zero changes them more than rounding does.
-  const float part = std::max(5e-2f, 4 * c.at("rounding").get<float>());
+  // Rounding alone: images are chosen to stay away from kinks of ReLU and max-pooling (tests/golden/models.py). Sums in
+  // another order, as Winograd's, lose some times more than PyTorch's; what batch norms amplify they amplify of both.
+  EXPECT_LT(c.at("rounding"), 5e-5);
+  const float part = 1e-5f + 5 * c.at("rounding").get<float>();
   float longest = 0;
   for (std::size_t i = 0; i < parameters.size(); ++i) longest = std::max(longest, expected[3 * i]);
   for (std::size_t i = 0; i < parameters.size(); ++i) {

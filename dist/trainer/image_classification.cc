@@ -85,6 +85,7 @@ EvalSums ImageClassification::evaluate() {
   DataLoader loader(samples_.image, samples_.test, options);
   EvalSums sums;
   for (Batch batch; loader.next(batch); batch = {}) {
+    batch = without_left_out(std::move(batch));
     if (batch.samples == 0) continue;
     const Tensor logits = (*model_)(batch.images);
     sums.samples += static_cast<double>(batch.samples);

@@ -405,6 +405,8 @@ EvalReport Trainer::measure(const std::function<EvalSums()>& evaluation) {
   worker_.run("sum of the evaluation",
               [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(all)); });
   if (all[4] > 0) stop_ = true;
+  require<DataError>(all[0] > 0 || workload_.test_samples() == 0, workload_.data_name(),
+                     ": nothing to evaluate by could be read (--data). The warnings above say why.");
   const double n = std::max(1.0, all[0]);
   EvalReport report;
   report.epoch = (step_ + steps_per_epoch() - 1) / std::max<std::int64_t>(1, steps_per_epoch());

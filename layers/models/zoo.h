@@ -1,6 +1,8 @@
 #pragma once
+#include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,11 @@ struct ModelOptions {
   bool auxiliary_heads = false;  ///< of the GoogLeNets (layers/auxiliary_heads.h)
 };
 
+/// What a network sees of a pixel x in 0 … 255: (x/255 - mean) / std, by channel.
+struct PixelScale {
+  std::array<float, 3> mean, std;
+};
+
 /// A model that apps know by name.
 struct ModelInfo {
   std::string name;
@@ -21,6 +28,8 @@ struct ModelInfo {
   int classes = 10;  ///< outputs unless asked otherwise; of a language model the vocabulary
   std::function<std::shared_ptr<Module>(const ModelOptions&)> build;  ///< classes are not 0
   bool has_v1 = false, has_auxiliary_heads = false;                   ///< those options are for it
+  /// Of photographs, where the weights that are published for it want another than ImageNet's mean and standard deviation.
+  std::optional<PixelScale> pixels{};
   bool reads_text() const { return input.rank() == 1; }  ///< a language model: x is i64 [words, streams]
 };
 
