@@ -135,6 +135,8 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
               {"bytes_dense_total", s.bytes_dense_total},
               {"bytes_network_total", counted(s.bytes_network_total, info.bytes_counted)},
               {"buffer_bytes_peak", s.buffer_bytes_peak}};
+  if (s.memory_bytes_peak) all["memory_bytes_peak"] = *s.memory_bytes_peak;
+  if (s.activation_bytes_peak) all["activation_bytes_peak"] = *s.activation_bytes_peak;
   if (s.bytes_up_total) all["bytes_up_total"] = *s.bytes_up_total;
   if (s.bytes_down_total) all["bytes_down_total"] = *s.bytes_down_total;
   if (s.link_late_share) all["link_late_share"] = rounded(*s.link_late_share);
@@ -185,7 +187,11 @@ void JsonLog::on_step(const StepReport& report) { line(to_json(report), false); 
 void JsonLog::on_eval(const EvalReport& report) { line(to_json(report), true); }
 void JsonLog::on_test(const EvalReport& report) { line(test_to_json(report), true); }
 void JsonLog::on_ledger(const LedgerReport& report) { line(to_json(report), true); }
-void JsonLog::on_end(const RunSummary&) {
+void JsonLog::on_end(const RunSummary& s) {
+  if (s.memory_bytes_peak && s.activation_bytes_peak)
+    line(Json{{"memory", {{"memory_bytes_peak", *s.memory_bytes_peak}, {"activation_bytes_peak", *s.activation_bytes_peak}}}}
+             .dump(),
+         true);
   require<DataError>(std::fflush(file_.get()) == 0, path_, ": the log could not be written: ", std::strerror(errno),
                      ". Free some space, or leave --log out.");
 }

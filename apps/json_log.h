@@ -32,7 +32,8 @@ std::string to_json(const LedgerReport& report);
 /// "ledger" as above where there are any.
 std::string to_json(const RunInfo& info, const RunSummary& summary);
 
-/// Writes a line of JSON for each step and each evaluation (JSONL): the file of --log. What was written is in the
+/// Writes a line of JSON for each step and each evaluation (JSONL), and a last one, {"memory":{"memory_bytes_peak":...,
+/// "activation_bytes_peak":...}}, where these are known: the file of --log. What was written is in the
 /// file after each evaluation and at the latest half a second later.
 /// Throws DataError if the file cannot be written.
 class JsonLog final : public Observer {

@@ -160,9 +160,10 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
            "in epochs, or in steps as 500it [" +
                o.schedule + "]");
   add.whole_number<int>("--accumulate", "K", o.accumulate, 1, "micro-batches per update");
-  if (!defaults.reads_text)
-    add.flag("--checkpoint-activations", o.checkpoint_activations,
-             "keep fewer activations and compute them again in\nbackward: larger batches fit; the same bits");
+  CLI::Option* recompute =
+      add.flag("--checkpoint-activations", o.checkpoint_activations,
+               "keep fewer activations and compute them again in\nbackward: larger batches fit; the same bits");
+  if (defaults.reads_text) recompute->group("");  // settle_text_options() says why not
   add.whole_number<std::uint64_t>("--seed", "N", o.seed, 0, "of all random numbers");
   add.choice("--on-nan", o.on_nan, {"stop", "skip"}, "when the loss is not a number");
   add.whole_number<int>("--repeat", "R", o.repeat, 1, "runs with seeds N, N+1, ...");

@@ -182,6 +182,12 @@ void Progress::on_end(const RunSummary& summary) {
   if (summary.data_share >= 0.01)
     out_ << fmt::format("\n{:.0f} % of the time spent waiting for data: more --data-threads may help",
                         100 * summary.data_share);
+  if (summary.memory_bytes_peak && summary.activation_bytes_peak)
+    out_ << fmt::format("\nat most {} of memory in a step{}, {} of it activations{}",
+                        human_bytes(static_cast<double>(*summary.memory_bytes_peak)),
+                        info_.transport == "mpi" ? " of a process" : "",
+                        human_bytes(static_cast<double>(*summary.activation_bytes_peak)),
+                        info_.workers > 1 && info_.transport == "threads" ? " of each worker" : "");
   out_ << "\n" << std::flush;
 }
 

@@ -21,6 +21,9 @@ void add_text_options(OptionAdder& add, TrainOptions& o) {
 void settle_text_options(const CLI::App& app, const TrainOptions& o) {
   if (app.count("--tied") > 0 && app.count("--untied") > 0)
     refuse("the two contradict each other", "--tied and --untied", "leave one of them out");
+  if (o.checkpoint_activations)
+    refuse("a language model has no segments to compute again: its step is one LSTM's and the logits, which are kept",
+           "--checkpoint-activations", "less --bptt or --batch takes less memory");
   for (const char* name : {"--temperature", "--prompt"})
     if (app.count(name) > 0 && o.generate == 0) refuse("nothing is to be written", name, "add --generate 200");
 }

@@ -208,6 +208,27 @@ TEST(Imagenet, AnEvaluationLeavesBadFilesOut) {
   EXPECT_TRUE(has(r.err, "laconic: error: ") && has(r.err, "nothing to evaluate by could be read (--data)")) << r.err;
 }
 
+TEST(Imagenet, SaysWhatMemoryAStepTook) {
+  if (memory_stats().allocations == 0) Tensor::empty({1});
+  if (memory_stats().allocations == 0) GTEST_SKIP() << "this build's sanitizer hides the allocator";
+  const auto bytes = [](const std::string& options) {
+    const Result r = run("imagenet --model resnet20 --image-size 64 --threads 1 --data synthetic:32,8 --batch 8 --epochs 1 "
+                         "--quiet --json " + options);
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    const Json end = last_line(r.out);
+    EXPECT_GT(end["memory_bytes_peak"], end["activation_bytes_peak"]);
+    return end["activation_bytes_peak"].get<double>();
+  };
+  const auto model = make_model("resnet20");
+  ParameterArena arena(model->parameters());
+  const auto told = static_cast<double>(peak_activation_bytes(*model, {3, 64, 64}, 8));
+  const double took = bytes("");
+  EXPECT_GT(took, 0.9 * told);
+  EXPECT_LT(took, 1.5 * told);  // kernels' own work space, and blocks of the allocator
+  EXPECT_LT(bytes("--checkpoint-activations"), 0.7 * took);
+  EXPECT_LT(bytes("--workers 2"), 1.1 * took);  // of each
+}
+
 TEST(Imagenet, ScalesTheLearningRateToTheGlobalBatch) {
   const TempFolder dir;
   const auto rate = [&](const std::string& options) {

@@ -70,6 +70,22 @@ TEST(JsonLog, BytesThatAreNotCountedAreNull) {
   EXPECT_TRUE(end.at("eval").at("bytes_sent_total").is_null());
 }
 
+TEST(JsonLog, MemoryStandsAtTheEndWhereItIsKnown) {
+  RunSummary summary;
+  EXPECT_FALSE(nlohmann::json::parse(to_json(RunInfo(), summary)).contains("activation_bytes_peak"));
+  summary.memory_bytes_peak = 1000;
+  summary.activation_bytes_peak = 300;
+  const auto end = nlohmann::json::parse(to_json(RunInfo(), summary));
+  EXPECT_EQ(end.at("memory_bytes_peak"), 1000);
+  EXPECT_EQ(end.at("activation_bytes_peak"), 300);
+  TempFolder dir;
+  JsonLog(dir.path() + "/log").on_end(summary);
+  std::ifstream in(dir.path() + "/log");
+  std::string text;
+  std::getline(in, text);
+  EXPECT_EQ(text, R"({"memory":{"memory_bytes_peak":1000,"activation_bytes_peak":300}})");
+}
+
 TEST(JsonLog, ALossKeepsEveryBitOfItsFloat) {
   for (float loss : {2.302585f, 1e-30f, 0.33333334f, 3.4028235e38f, 1.17549435e-38f}) {
     StepReport r = step(1);

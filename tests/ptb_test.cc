@@ -38,7 +38,8 @@ TEST(Ptb, TrainsMeasuresAndLogsPerplexity) {
                            "2 workers (threads), 4 streams of 10 tokens each a step",
                            "epoch  1  validation perplexity ", "test perplexity ", "tokens/s"})
     EXPECT_TRUE(has(r.out, part)) << part << " in " << r.out;
-  const auto log = log_of(dir / "log");
+  auto log = log_of(dir / "log");
+  if (log.back().contains("memory")) log.pop_back();  // not where a sanitizer allocates
   ASSERT_EQ(log.size(), 2u * 25 + 2 + 1);
   EXPECT_TRUE(log[0].contains("samples_per_s"));
   const Json& eval = log[25]["eval"];
@@ -139,6 +140,9 @@ TEST(Ptb, SaysWhatIsWrongWithItsOptions) {
   expect_sentence("--tied --untied", 2, "the two contradict each other (--tied and --untied): leave one of them out");
   expect_sentence("--temperature 0.5", 2, "nothing is to be written (--temperature): add --generate 200");
   expect_sentence("--dropout 1", 2, "1 is out of range (--dropout): give a number from 0 to 0.99, as --dropout 0.5");
+  expect_sentence("--checkpoint-activations", 2,
+                  "a language model has no segments to compute again: its step is one LSTM's and the logits, which are kept "
+                  "(--checkpoint-activations): less --bptt or --batch takes less memory");
   expect_sentence("--bptt 0", 2, "'0' is not a whole number of at least 1 (--bptt): give one, as --bptt 4");
   expect_sentence("--no-augment", 2,
                   "unknown option '--no-augment' (command line): did you mean --no-dropout? See --help");

@@ -24,7 +24,7 @@
 #include "core/ops/cross_entropy.h"
 #include "core/parallel.h"
 #include "core/raw.h"
-#include "dist/trainer/checkpoint.h"
+#include "dist/trainer/step_memory.h"
 #include "layers/models/language_model.h"
 #include "layers/models/zoo.h"
 #include "optim/optimizer.h"
@@ -49,13 +49,14 @@ struct Contestant {
   std::unique_ptr<ChildProcess> process;
   int steps = 1;                    ///< per block
   std::vector<double> step_seconds{};  ///< by block
-  double rss_bytes = 0;
+  double rss_bytes = 0, activation_bytes = 0;
 
   void run_block(bool count) {
     const auto answer = nlohmann::json::parse(process->ask(fmt::format("run {}", steps)));
     if (!count) return;
     step_seconds.push_back(answer.at("seconds").get<double>() / steps);
     rss_bytes = answer.at("rss_bytes").get<double>();
+    activation_bytes = answer.value("activation_bytes", 0.0);
   }
   /// Finds out how many steps fill a block; the first ones also warm up.
   void calibrate(double block_seconds) {
@@ -79,6 +80,7 @@ struct Result {
   const ModelInfo& model;
   int batch = 0, threads = 0;
   double rate = 0, rss_bytes = 0;  ///< images, or words of a language model, a second
+  double activation_bytes = 0;     ///< ours, as StepMemory counts them
   const char* unit() const { return model.reads_text() ? "words/s" : "images/s"; }
   struct Peer {
     std::string label;
@@ -109,7 +111,7 @@ Result measure(const StepBenchOptions& o, const ModelInfo& model, int batch, int
 
   const double each = static_cast<double>(batch) * (model.reads_text() ? static_cast<double>(model.input[0]) : 1.0);
   const auto rate = [&](const Contestant& c) { return each / median(c.step_seconds).value; };
-  Result r{model, batch, threads, rate(all[0]), all[0].rss_bytes, {}};
+  Result r{model, batch, threads, rate(all[0]), all[0].rss_bytes, all[0].activation_bytes, {}};
   for (std::size_t i = 1; i < all.size(); ++i) {
     std::vector<double> ratios;
     for (std::size_t b = 0; b < all[0].step_seconds.size(); ++b)
@@ -146,8 +148,9 @@ std::string row(const Result& r, bool markdown, bool images) {
     return text + fmt::format(" {:.2f} ({:.2f} … {:.2f}) | {:.0f} / {:.0f} |", best.ratio.value, best.ratio.low,
                               best.ratio.high, r.rss_bytes * mb, best.rss_bytes * mb);
   }
-  std::string text = fmt::format("{}, batch {}, {} thread{}: {:.0f} {}, {:.0f} MB", r.model.name, r.batch, r.threads,
-                                 r.threads == 1 ? "" : "s", r.rate, r.unit(), r.rss_bytes * mb);
+  std::string text = fmt::format("{}, batch {}, {} thread{}: {:.0f} {}, {:.0f} MB, {:.1f} MB of it activations",
+                                 r.model.name, r.batch, r.threads, r.threads == 1 ? "" : "s", r.rate, r.unit(),
+                                 r.rss_bytes * mb, r.activation_bytes * mb);
   for (const auto& p : r.peers)
     text +=
         fmt::format("\n    PyTorch {:<14} {:>8.0f} {}, {:.0f} MB: we are {:.2f} times as fast (95 %: {:.2f} … {:.2f})",
@@ -157,7 +160,8 @@ std::string row(const Result& r, bool markdown, bool images) {
 
 nlohmann::json to_json(const Result& r) {
   nlohmann::json j = {{"model", r.model.name}, {"batch", r.batch},     {"threads", r.threads},
-                      {"rate", r.rate},        {"unit", r.unit()}, {"rss_bytes", r.rss_bytes}};
+                      {"rate", r.rate},        {"unit", r.unit()}, {"rss_bytes", r.rss_bytes},
+                      {"activation_bytes", r.activation_bytes}};
   for (const auto& p : r.peers)
     j["peers"].push_back({{"name", "PyTorch " + p.label},
                           {"rate", p.rate},
@@ -226,9 +230,11 @@ int bench_step_child(const std::vector<std::string>& arguments) {
   Sgd sgd(arena, {.momentum = info.reads_text() ? 0 : 0.9});
   const models::LanguageRecipe* recipe = models::language_recipe(info.name);
   const auto [x, y] = synthetic_batch(info, batch);
+  StepMemory memory(kCpu);
   std::cout << "{\"ready\": true}" << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     const int steps = std::atoi(line.substr(line.find(' ') + 1).c_str());
+    memory.begin();
     const auto start = Clock::now();
     for (int i = 0; i < steps; ++i) {
       arena.begin_step();
@@ -244,9 +250,12 @@ int bench_step_child(const std::vector<std::string>& arguments) {
       loss.item();
     }
     const double seconds = seconds_since(start);
+    memory.after_step();
+    memory.between_steps();
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    std::cout << fmt::format("{{\"seconds\": {:.9f}, \"rss_bytes\": {}}}", seconds, usage.ru_maxrss * 1024L)
+    std::cout << fmt::format("{{\"seconds\": {:.9f}, \"rss_bytes\": {}, \"activation_bytes\": {}}}", seconds,
+                             usage.ru_maxrss * 1024L, memory.activation_bytes())
               << std::endl;
   }
   return 0;

@@ -80,6 +80,7 @@ void Trainer::train_step() {
     backward_seconds += seconds_since(backward_start) - (strategy_->work().select_seconds - selecting);
   }
 
+  if (worker_.rank == 0) memory_.after_step();
   if (clips_norm() && !skipped) apply_clipped();
   dist::StepStats stats;
   if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one

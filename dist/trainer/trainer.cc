@@ -41,6 +41,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
       o_(std::move(options)),
       observer_(worker.rank == 0 ? observer : nullptr),
       clock_(std::make_unique<StepClock>()),
+      memory_(o_.device),
       bytes_before_(worker.engine.counters().sent.bytes) {
   if (const dist::SparseMethod* method = dist::sparse_method(o_.sync)) {
     dist::require_sensible(*method, o_.sparse, o_.optimizer.name, o_.clip.kind == Clip::Kind::value);
@@ -329,6 +330,7 @@ RunSummary Trainer::run() {
   if (observer_) observer_->on_start(info());
   if (step_ < end) workload_.start(step_ / per_epoch, step_ % per_epoch * o_.accumulate);
   clock_->run_start = clock_->step_start = Clock::now();
+  if (worker_.rank == 0) memory_.begin();
   const std::int64_t began = step_;
   bool evaluated = false;
   while (step_ < end && !stop_) {
@@ -344,7 +346,9 @@ RunSummary Trainer::run() {
       evaluated = true;
     }
     if (save_now && step_ < end) save();
-    if (epoch_ends || save_now) clock_->step_start = Clock::now();
+    if (!epoch_ends && !save_now) continue;
+    clock_->step_start = Clock::now();
+    if (worker_.rank == 0) memory_.begin();
   }
   flush();
   if (!evaluated && step_ > began) evaluate();
@@ -357,6 +361,11 @@ RunSummary Trainer::run() {
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   tell_servers({.kind = dist::Command::Kind::end});
   if (stop_ && step_ < end) summary_.stopped = "interrupted";
+  if (memory_.peak_bytes() > 0) {
+    const int here = dist::ranks_under_mpirun() > 0 ? 1 : worker_.size;
+    summary_.memory_bytes_peak = static_cast<std::int64_t>(memory_.peak_bytes());
+    summary_.activation_bytes_peak = static_cast<std::int64_t>(memory_.activation_bytes()) / here;
+  }
   summary_.ledger = strategy_->ledger();
   summary_.steps = step_;
   summary_.seconds = seconds_before_ + seconds_since(clock_->run_start);
@@ -404,6 +413,7 @@ EvalReport Trainer::measure(const std::function<EvalSums()>& evaluation) {
                           o_.stop_requested && o_.stop_requested() ? 1.0 : 0.0, drift.value_or(0)};
   worker_.run("sum of the evaluation",
               [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(all)); });
+  if (worker_.rank == 0) memory_.between_steps();
   if (all[4] > 0) stop_ = true;
   require<DataError>(all[0] > 0 || workload_.test_samples() == 0, workload_.data_name(),
                      ": nothing to evaluate by could be read (--data). The warnings above say why.");

@@ -14,6 +14,7 @@
 #include "dist/trainer/checkpoint.h"
 #include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/report.h"
+#include "dist/trainer/step_memory.h"
 #include "dist/trainer/workload.h"
 #include "dist/world.h"
 #include "optim/clip.h"
@@ -186,6 +187,7 @@ class Trainer {
   double training_seconds_ = 0, exposed_seconds_ = 0, data_seconds_ = 0, trained_samples_ = 0;
   double seconds_before_ = 0;  // of earlier runs of a resumed training
   std::unique_ptr<StepClock> clock_;
+  StepMemory memory_;  // rank 0 looks
   std::uint64_t bytes_before_;                   // the engine's, when this trainer was made
   double counted_cpu_ = 0;                       // seconds of this process, likewise
   dist::EngineCounters counted_;                 // in the log up to here; what passed outside of steps is skipped
