@@ -1,6 +1,7 @@
 // The programs as a user meets them: exit codes, and what stands on stdout and stderr.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,6 +10,18 @@
 
 namespace laconic {
 namespace {
+
+TEST(CommandLine, WhatPyTorchLacksIsSaidInItsPeersWords) {
+  const TempFolder dir;
+  const std::string python = dir / "python";  // one that imports anything, and lacks the model
+  const std::string script =
+      "#!/bin/sh\ncase \"$2\" in import*) exit 0;; esac\necho '{\"error\": \"resnet18 is elsewhere: install it\"}'\n";
+  dir.write("python", {script.begin(), script.end()});
+  std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+  const Result r = run("laconic bench step --model resnet18 --batch 1 --against torch", "LACONIC_PYTHON=" + python);
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_EQ(r.err, "laconic: error: bench: resnet18 is elsewhere: install it.\n");
+}
 
 TEST(CommandLine, ModelsPrintsTheZooAndTheLayersOfOne) {
   const Result zoo = run("laconic models --json");

@@ -72,7 +72,8 @@ struct Contestant {
 Contestant start(const std::string& label, const std::vector<std::string>& command,
                  const ChildProcess::Environment& environment) {
   Contestant c{label, std::make_unique<ChildProcess>(command, environment)};
-  c.process->receive();  // {"ready": ...}
+  const auto ready = nlohmann::json::parse(c.process->receive());
+  require<DataError>(!ready.contains("error"), "bench: ", ready.value("error", ""), ".");
   return c;
 }
 
@@ -200,7 +201,7 @@ int bench_step(const std::vector<std::string>& arguments) {
   if (const auto done = parse_bench(app, arguments)) return *done;
   std::vector<std::reference_wrapper<const ModelInfo>> models;
   for (const auto& model : o.models) models.emplace_back(model_info(model));
-  const std::string python = o.against.empty() ? "" : python_with("torch");
+  const std::string python = o.against.empty() ? "" : python_with("torch", "torchvision");
   if (!o.json) fmt::print("{}\n", machine());
   const auto reads_text = [](const ModelInfo& model) { return model.reads_text(); };
   const bool images = !std::all_of(models.begin(), models.end(), reads_text);

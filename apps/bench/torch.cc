@@ -7,11 +7,14 @@
 
 namespace laconic {
 
-std::string python_with(const std::string& module) {
+std::string python_with(const std::string& module, const std::string& also) {
   std::vector<std::string> candidates{"python3", "/usr/bin/python3"};
   if (const char* own = std::getenv("LACONIC_PYTHON")) candidates = {own};
-  for (const auto& python : candidates)
-    if (succeeds({python, "-c", "import " + module})) return python;
+  std::vector<std::string> wanted{module};
+  if (!also.empty()) wanted.insert(wanted.begin(), module + ", " + also);
+  for (const auto& modules : wanted)
+    for (const auto& python : candidates)
+      if (succeeds({python, "-c", "import " + modules})) return python;
   throw DataError(
       concat("bench: no Python that can import ", module, " was found (--against ", module,
              "): install it, or name one in LACONIC_PYTHON"));

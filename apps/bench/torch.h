@@ -6,8 +6,8 @@
 namespace laconic {
 
 /// The first Python that can import `module`, of PyTorch's family: of LACONIC_PYTHON, or of python3 and
-/// /usr/bin/python3. throws DataError if there is none
-std::string python_with(const std::string& module);
+/// /usr/bin/python3; one that can import `also` too goes before one that cannot. throws DataError if there is none
+std::string python_with(const std::string& module, const std::string& also = "");
 
 /// For a program that computes on so many threads.
 ChildProcess::Environment thread_environment(int threads);

@@ -3,6 +3,7 @@
 As a program it answers commands on stdin, one JSON object a line on stdout:
     python3 torch_peer.py MODEL BATCH THREADS LAYOUT      LAYOUT: contiguous | channels_last
     run N     N training steps (forward, backward, SGD with momentum 0.9)   -> {"seconds": s, "rss_bytes": b}
+It begins with {"ready": true, ...}, or ends with {"error": "why"}.
 Language models are trained as they are published: SGD without momentum, the gradient's norm clipped.
 """
 import json
@@ -224,9 +225,14 @@ class GoogLeNet(nn.Module):
         return (logits, heads[1], heads[0]) if heads else logits  # torchvision's order
 
 
+class NoTorchvision(ImportError):
+    pass
+
+
 def torchvision_model(name, own=None, **options):
     if zoo is None and own is None:
-        sys.exit(f'torch_peer: {name} is torchvision\'s, which this Python does not have: install it, or leave {name} out')
+        raise NoTorchvision(f'{name} is torchvision\'s, which {sys.executable} does not have (--against torch): install '
+                            f'torchvision, or leave {name} out')
     return own() if zoo is None else getattr(zoo, name)(**options)
 
 
@@ -289,7 +295,12 @@ def main():
         model, x, y = make(), torch.randint(0, 10000, (words, batch)), torch.randint(0, 10000, (words * batch,))
     else:
         make, image = MODELS[name]
-        model, x, y = make(), torch.randn(batch, *image), torch.randint(0, 10, (batch,))
+        try:
+            model = make()
+        except NoTorchvision as e:
+            print(json.dumps({'error': str(e)}), flush=True)
+            sys.exit(1)
+        x, y = torch.randn(batch, *image), torch.randint(0, 10, (batch,))
     if layout == 'channels_last':
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0 if clip_norm else 0.9)
