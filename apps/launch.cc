@@ -1,12 +1,18 @@
 #include "apps/launch.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -142,6 +148,52 @@ LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path
   return command;
 }
 
+namespace {
+
+std::atomic<pid_t> mpirun{0};
+std::atomic<bool> asked{false};
+
+/// The first Ctrl-C, SIGTERM or SIGHUP is handed to the ranks as SIGUSR1, which mpirun passes on: they finish their step
+/// and save. By itself it would kill them a second after. The next one is mpirun's.
+extern "C" void on_signal(int) { kill(mpirun, asked.exchange(true) ? SIGTERM : SIGUSR1); }
+
+/// Starts mpirun in a process group of its own, which no signal of the terminal reaches, and waits for its end. Returns
+/// its exit code, or 128 and the signal that ended it.
+int run_mpirun(std::vector<std::string> words) {
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  sigset_t signals, before;
+  sigemptyset(&signals);
+  for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, s);
+  sigprocmask(SIG_BLOCK, &signals, &before);  // none is lost before the handler stands
+  const pid_t parent = getpid(), child = fork();
+  require<Error>(child >= 0, "launch: no process for mpirun (", std::strerror(errno), "). Are there too many?");
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(1);
+    setpgid(0, 0);
+    const int nothing = open("/dev/null", O_RDONLY);  // in the background nobody may read the terminal
+    dup2(nothing, 0);
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    execvp(argv[0], argv.data());
+    std::fprintf(stderr, "laconic: error: launch: mpirun could not be started: %s.\n", std::strerror(errno));
+    _exit(1);
+  }
+  mpirun = child;
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaction(s, &action, nullptr);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    require<Error>(errno == EINTR, "launch: mpirun is lost (", std::strerror(errno), ").");
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
 int launch(const std::vector<std::string>& arguments) {
   const LaunchOptions options = parse_launch(arguments);
   const std::string app = find_app(options.app, "launch");
@@ -165,11 +217,7 @@ int launch(const std::vector<std::string>& arguments) {
       options.app, " --workers ", options.ranks, ".");
   for (const auto& name : command.unset) ::unsetenv(name.c_str());
   for (const auto& [name, value] : command.set) ::setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> argv;
-  for (auto& word : command.words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  throw Error(concat("launch: mpirun could not be started: ", std::strerror(errno), "."));
+  return run_mpirun(std::move(command.words));
 }
 
 }  // namespace laconic

@@ -22,8 +22,9 @@ namespace {
 std::atomic<std::int64_t> first_interrupt{0};  // when, in ns
 bool interrupted() { return first_interrupt != 0; }
 
-/// Ctrl-C and SIGTERM ask for an orderly end: the step is finished, evaluated and saved. A second one ends at once; but
-/// what comes within half a second is the same one, passed on by a launcher that got it from the terminal too.
+/// Ctrl-C and SIGTERM ask for an orderly end: the step is finished, evaluated and saved; so does SIGUSR1, which mpirun
+/// passes on without killing anybody (apps/launch.cc). A second one ends at once; but what comes within half a second is
+/// the same one, passed on by a launcher that got it from the terminal too.
 extern "C" void on_interrupt(int signal_number) {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -216,6 +217,7 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGUSR1, &action, nullptr);
   signal(SIGXFSZ, SIG_IGN);  // a file that would become too large: write() says so
 
   const std::unique_ptr<Task> task = app.task(options);

@@ -10,6 +10,7 @@
 
 #include "core/state.h"
 #include "tests/program.h"
+#include "tests/training_log.h"
 
 namespace laconic {
 namespace {
@@ -22,27 +23,6 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 bool mpirun_is_there() { return std::system("command -v mpirun >/dev/null") == 0; }
 #define NEEDS_MPIRUN() \
   if (!mpirun_is_there()) GTEST_SKIP() << "mpirun is not installed (Debian: openmpi-bin)"
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-std::vector<Json> log_of(const std::string& path) {
-  std::vector<Json> log;
-  for (const auto& line : lines_of(text_of(path))) log.push_back(Json::parse(line));
-  return log;
-}
-
-/// The losses of its steps, by step, as written.
-std::map<std::int64_t, std::string> losses_in(const std::string& path) {
-  std::map<std::int64_t, std::string> losses;
-  for (const auto& line : log_of(path))
-    if (line.contains("step")) losses[line["step"]] = line["loss"].dump();
-  return losses;
-}
 
 /// A figure of every step that has it.
 std::vector<double> values_in(const std::string& path, const std::string& field) {
