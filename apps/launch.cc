@@ -153,8 +153,8 @@ namespace {
 std::atomic<pid_t> mpirun{0};
 std::atomic<bool> asked{false};
 
-/// The first Ctrl-C, SIGTERM or SIGHUP is handed to the ranks as SIGUSR1, which mpirun passes on: they finish their step
-/// and save. By itself it would kill them a second after. The next one is mpirun's.
+/// The first Ctrl-C, SIGTERM or SIGHUP is handed to the ranks as SIGUSR1, which mpirun passes on: they finish their
+/// step and save. By itself it would kill them a second after. The next one is mpirun's.
 extern "C" void on_signal(int) { kill(mpirun, asked.exchange(true) ? SIGTERM : SIGUSR1); }
 
 /// Starts mpirun in a process group of its own, which no signal of the terminal reaches, and waits for its end. Returns

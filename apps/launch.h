@@ -38,8 +38,9 @@ LaunchCommand launch_command(const LaunchOptions& options, const std::string& ap
 /// `tool`.
 std::string find_app(const std::string& app, const std::string& tool);
 
-/// Finds APP (a path, or the name of a program next to this one), and becomes mpirun: its exit code and the signals it
-/// gets are those of this process. Returns only for --dry-run. Throws UsageError, or Error if mpirun is missing.
+/// Finds APP (a path, or the name of a program next to this one), runs mpirun and waits for it. Returns its exit code,
+/// or 128 and the signal that ended it. The first Ctrl-C, SIGTERM or SIGHUP asks the ranks for an orderly end (SIGUSR1),
+/// the next one ends mpirun. Throws UsageError, or Error if mpirun is missing or cannot be started.
 int launch(const std::vector<std::string>& arguments);
 
 }  // namespace laconic

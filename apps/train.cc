@@ -23,8 +23,8 @@ std::atomic<std::int64_t> first_interrupt{0};  // when, in ns
 bool interrupted() { return first_interrupt != 0; }
 
 /// Ctrl-C and SIGTERM ask for an orderly end: the step is finished, evaluated and saved; so does SIGUSR1, which mpirun
-/// passes on without killing anybody (apps/launch.cc). A second one ends at once; but what comes within half a second is
-/// the same one, passed on by a launcher that got it from the terminal too.
+/// passes on without killing anybody (apps/launch.cc). A second one ends at once; but what comes within half a second
+/// is the same one, passed on by a launcher that got it from the terminal too.
 extern "C" void on_interrupt(int signal_number) {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);

@@ -86,7 +86,7 @@ ImageDataset make(int channels, int side, int classes, const SyntheticOptions& o
   return data;
 }
 
-constexpr std::int64_t kMostImages = 1000000;
+constexpr std::int64_t kMostImages = 1000000, kMostClasses = 10000;
 
 /// The numbers behind "synthetic:", with commas between, each from 1 to its limit; "synthetic" alone leaves them.
 bool read_numbers(const std::string& data, std::initializer_list<std::pair<std::int64_t*, std::int64_t>> numbers) {
@@ -123,8 +123,9 @@ SyntheticOptions synthetic_sizes(const std::string& data, const SyntheticOptions
 SyntheticOptions synthetic_photo_sizes(const std::string& data, const SyntheticOptions& whole) {
   SyntheticOptions sizes = whole;
   if (std::count(data.begin(), data.end(), ',') < 2) return synthetic_sizes(data, whole);
-  require<UsageError>(read_numbers(data, {{&sizes.train, kMostImages}, {&sizes.test, kMostImages}, {&sizes.classes, 10000}}),
-                      "--data: ", data,
+  const bool ok =
+      read_numbers(data, {{&sizes.train, kMostImages}, {&sizes.test, kMostImages}, {&sizes.classes, kMostClasses}});
+  require<UsageError>(ok, "--data: ", data,
                       " is not synthetic:TRAIN,TEST,CLASSES with numbers from 1, at most 10,000 classes. Example: "
                       "synthetic:2000,500,100.");
   return sizes;

@@ -51,7 +51,8 @@ ModelInfo googlenet(const char* name, bool batch_norm) {
                                                    .classes = o.classes});
                  }};
   info.has_auxiliary_heads = true;
-  // torchvision's weights came from TensorFlow, whose pixels were in [-1, 1]; transform_input there undoes ImageNet's scale.
+  // torchvision's weights came from TensorFlow, whose pixels were in [-1, 1]; transform_input there undoes ImageNet's
+  // scale.
   if (batch_norm) info.pixels = PixelScale{{0.5f, 0.5f, 0.5f}, {0.5f, 0.5f, 0.5f}};
   return info;
 }
