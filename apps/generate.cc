@@ -38,10 +38,11 @@ std::string generate(models::LanguageModel& model, const Vocabulary& vocabulary,
   model.eval();
   const std::int64_t unknown = vocabulary.find(Vocabulary::kUnknown).value_or(-1);
   const std::int64_t end = vocabulary.find(Vocabulary::kEnd).value_or(-1);
+  const Device device = model.parameters().front()->value().device();
   LSTM::State state;
   Tensor logits;
   const auto read = [&](std::int64_t word) {
-    logits = model(Tensor::of({1, 1}, std::span<const std::int64_t>(&word, 1)), state);
+    logits = model(Tensor::of({1, 1}, std::span<const std::int64_t>(&word, 1), device), state);
   };
   read(std::max<std::int64_t>(end, 0));
   std::istringstream prompt(o.prompt);

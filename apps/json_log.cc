@@ -123,6 +123,7 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
               {"classes", info.classes},
               {"strategy", info.strategy},
               {"transport", info.transport},
+              {"device", info.device},
               {"workers", info.workers},
               {"threads", info.threads},
               {"batch", info.batch},

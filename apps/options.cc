@@ -3,6 +3,7 @@
 #include <iostream>
 #include <limits>
 
+#include "apps/device_options.h"
 #include "apps/option_family.h"
 #include "apps/photo_options.h"
 #include "apps/presets.h"
@@ -29,13 +30,6 @@ Clip clip(const std::string& text, const std::string& option) {
   if ((kind != "norm" && kind != "value") || !limit || *limit <= 0)
     refuse("'" + text + "' is not a clipping rule", option, "give norm:X or value:X with X above 0, as norm:5");
   return {kind == "norm" ? Clip::Kind::norm : Clip::Kind::value, *limit};
-}
-
-std::string device(const std::string& text, const std::string& option) {
-  if (text == "cpu") return text;
-  if (text == "cuda" || (text.rfind("cuda:", 0) == 0 && number_from<int>(text.substr(5)).value_or(-1) >= 0))
-    refuse("this build has no CUDA", option, "use --device cpu");
-  refuse("unknown device '" + text + "'", option, "this build has cpu");
 }
 
 /// "a, b, c", broken into lines that fit beside the options' names.
@@ -179,8 +173,8 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.value("--allreduce", "NAME",
             "how sums travel: ring, butterfly, doubling; by groups of\nG: hierarchical:G (rings in groups and between "
             "them),\n"
-            "ring-tree:G (rings in groups, aggregators above),\ntree:G (aggregators only); mpi; hybrid (butterfly for\n"
-            "convolutions and small ones), hybrid-printed [ring]",
+            "ring-tree:G (rings in groups, aggregators above),\ntree:G (aggregators only); mpi; nccl (a GPU each);\n"
+            "hybrid (butterfly for convolutions and small ones),\nhybrid-printed [ring]",
             [&o](const std::string& text, const std::string&) { dist::set_allreduce(o.plan, text); });
   add.value("--overlap", "none|backward|forward",
             "sums travel after backward, during it, or also\nduring the next forward [forward]",
@@ -197,8 +191,12 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.whole_number<int>("--threads", "T", o.threads, 1, "kernel threads per worker [cores / workers here]", false);
   if (!defaults.reads_text)
     add.whole_number<int>("--data-threads", "D", o.data_threads, 0, "threads per worker that prepare batches");
-  add.value("--device", "cpu|cuda[:i]", "where tensors live [cpu]",
-            [&o](const std::string& text, const std::string& option) { o.device = device(text, option); });
+  add.value(
+      "--device", "cpu|cuda[:I]",
+      "where the model lives and is computed; cuda: of processes\neach its own GPU, workers of one share cuda:0 [" +
+          o.device + "]",
+      [&o](const std::string& text, const std::string& option) { o.device = checked_device(text, option); });
+  add.choice("--precision", o.precision, {"fp32", "tf32", "bf16"}, "of products on a GPU; all else is float32");
   add.value("--audit", "[K]", "check every K steps [1] that all workers hold the same bits",
             [&o](const std::string& text, const std::string& option) {
               o.audit = text.empty() ? 1 : whole<std::int64_t>(text, option, 1);
@@ -323,6 +321,7 @@ std::optional<Parsed> parse(int argc, const char* const* argv, const AppDefaults
   if (app.get_option("--epochs")->count() > 0 && app.get_option("--steps")->count() == 0) options.steps.reset();
 
   for (const OptionFamily& family : option_families()) family.settle(app, options);
+  checked_precision(options.precision, options.device, "--precision");
   settle_learning_rate(app, options, defaults);  // now the number of servers is known, and so that of workers
   if (options.link_of.size() > 0 && !options.link)
     refuse("there is no link to make an exception from", "--link-of", "add --link, as --link 100mbit,1ms");

@@ -64,7 +64,7 @@ struct TrainOptions {
   std::optional<int> workers;  ///< threads of this process; under mpirun the world decides
   int threads = 0;             ///< kernel threads per worker; 0: cores / ranks on this host
   int data_threads = 1;
-  std::string device = "cpu";
+  std::string device = "cpu", precision = "fp32";
   std::string sync = "allreduce";  ///< none | allreduce | a name of dist::sparse_methods() or server_methods()
   dist::SparseOptions sparse;      ///< of those
   bool no_mask = false, no_feedback = false;  ///< of sparse

@@ -7,9 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "apps/device_options.h"
 #include "apps/image_task.h"
 #include "core/atomic_file.h"
 #include "core/parallel.h"
+#include "core/parameter.h"
 #include "data/image_source.h"
 #include "dist/trainer/checkpoint.h"
 #include "layers/models/zoo.h"
@@ -117,6 +119,10 @@ int predict(const TrainOptions& o) {
   const std::shared_ptr<Module> model = make_model(o.model, model_options(o, classes));
   model->initialize(0);
   load_weights(*model, weights, where, o.model);
+  const Device device = device_named(o.device);
+  set_matmul_precision(checked_precision(o.precision, o.device, "--precision"));
+  const ParameterArena arena(model->parameters(), device);
+  model->to(device);
   model->eval();
   if (o.threads > 0) set_kernel_threads(o.threads);
 
@@ -134,7 +140,9 @@ int predict(const TrainOptions& o) {
     Tensor x = Tensor::empty({1, 3, size, size});
     read_image_file(path, file);
     transform(file, path, 0, 0, x.data<float>());
-    const std::vector<float> logits = (*model)(x).to_vector();
+    const Tensor there = Tensor::empty(x.shape(), DType::f32, device);
+    there.copy_from(x);
+    const std::vector<float> logits = (*model)(there).to_vector();
     std::vector<std::size_t> order(logits.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     const std::size_t best = std::min<std::size_t>(5, order.size());

@@ -103,11 +103,13 @@ void Progress::on_start(const RunInfo& info) {
   if (info.unseen_words > 0)
     out_ << fmt::format("{} word{} of validation and test {} not in the training text, and read as <unk>\n",
                         info.unseen_words, info.unseen_words == 1 ? "" : "s", info.unseen_words == 1 ? "is" : "are");
-  out_ << fmt::format("{} worker{} ({}), {} each a step, {} thread{} each, {}\n", info.workers,
-                      info.workers == 1 ? "" : "s", info.transport,
+  out_ << fmt::format("{} worker{} ({}), {} each a step, {}, {}\n", info.workers, info.workers == 1 ? "" : "s",
+                      info.transport,
                       info.words_per_step > 0 ? fmt::format("{} streams of {} tokens", info.batch, info.words_per_step)
                                               : fmt::format("{} images", info.batch),
-                      info.threads, info.threads == 1 ? "" : "s", info.strategy);
+                      info.device == "cpu" ? fmt::format("{} thread{} each", info.threads, info.threads == 1 ? "" : "s")
+                                           : "on " + info.device,
+                      info.strategy);
   if (info.first_step > 0) out_ << fmt::format("going on after step {}\n", info.first_step);
   out_ << std::flush;
   shown_ = options_.seconds();

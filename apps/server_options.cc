@@ -86,6 +86,8 @@ void settle(const CLI::App& app, TrainOptions& o) {
   check("--allreduce", o.server.local_aggregate > 1, "leave it out: there is a server in its place");
   if (o.server.local_aggregate > 1 && dist::allreduce_text(o.plan) == "mpi")
     refuse("MPI's own allreduce joins all ranks, and no group of them", "--local-aggregate", "take --allreduce ring");
+  if (o.server.local_aggregate > 1 && dist::allreduce_text(o.plan) == "nccl")
+    refuse("NCCL joins all ranks, and no group of them", "--local-aggregate", "take --allreduce ring");
   dist::require_sensible(*method, o.server, o.clip.kind == Clip::Kind::norm);
 }
 

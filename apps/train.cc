@@ -9,6 +9,7 @@
 #include <iostream>
 #include <thread>
 
+#include "apps/device_options.h"
 #include "apps/json_log.h"
 #include "apps/ledger_table.h"
 #include "apps/main.h"
@@ -108,6 +109,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.overlap = o.overlap;
   t.mean = o.reduce == "mean";
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
+  t.device = device_named(o.device);
   t.skip_nan = o.on_nan == "skip";
   t.audit_every = o.audit.value_or(0);
   t.init = o.init;
@@ -220,6 +222,7 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
   sigaction(SIGUSR1, &action, nullptr);
   signal(SIGXFSZ, SIG_IGN);  // a file that would become too large: write() says so
 
+  set_matmul_precision(checked_precision(options.precision, options.device, "--precision"));
   const std::unique_ptr<Task> task = app.task(options);
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";

@@ -1,11 +1,11 @@
 #pragma once
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "core/memory.h"
 #include "core/slice.h"
+#include "core/stream.h"
 
 namespace laconic::compress {
 
@@ -24,10 +24,7 @@ class Bytes {
   void reserve(std::size_t bytes) {
     if (bytes <= capacity_) return;
     auto larger = std::make_unique<Storage>(bytes, device_);
-    if (size_ > 0) {
-      const HostAccess access(device_);
-      std::memcpy(larger->data(), data(), size_);
-    }
+    if (size_ > 0) copy_bytes(larger->data(), device_, data(), device_, size_);
     storage_ = std::move(larger);
     capacity_ = bytes;
   }

@@ -14,6 +14,8 @@ void Candidates::begin(float floor, Sign sign, std::size_t most) {
   elements_ = count_ = 0;
   found_.resize(0);
   runs_.clear();
+  tiles_.tiles = 0;
+  tiles_.parts.clear();
 }
 
 void Candidates::note(std::uint32_t first, std::uint64_t elements, std::uint64_t count, std::size_t kept) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "compress/bytes.h"
 #include "compress/elements.h"
 #include "compress/selection.h"
 #include "core/slice.h"
@@ -12,6 +13,8 @@ namespace laconic::compress {
 /// Elements of one tensor whose magnitude is at least a floor, as the residual pass meets them (accumulate_residual):
 /// with some k of them known, choosing the k largest needs no look at the tensor. A Selector sets the floor
 /// (Selector::prepare) and reads them; between the two the parts of the tensor come in any order, each once.
+/// Of a tensor on a CUDA device they stay there, by tiles, and only its selector looks at them: count(), complete(),
+/// indices() and values() are those of host memory.
 class Candidates {
  public:
   bool active() const { return active_; }
@@ -39,6 +42,19 @@ class Candidates {
   std::vector<Elements>& scratch() { return scratch_; }  ///< for further threads
   std::size_t most() const { return most_; }
 
+  /// On a CUDA device, what each tile of the parts that came had at or above the floor (compress/cuda/residual.h).
+  struct Tiles {
+    Bytes counts, first, length, slots;  ///< arrays, an element a tile (slots: kSlots)
+    std::size_t tiles = 0;
+    struct Part {
+      std::uint32_t first;  ///< index in the tensor
+      std::size_t begin, tiles;
+    };
+    std::vector<Part> parts;
+  };
+  Tiles& tiles() { return tiles_; }
+  void note_tiles(std::uint64_t elements) { elements_ += elements; }
+
  private:
   struct Run {
     std::uint32_t first;  // of the part in the tensor
@@ -54,6 +70,7 @@ class Candidates {
   Elements found_;
   std::vector<Elements> scratch_;
   std::vector<Run> runs_;
+  Tiles tiles_;
 };
 
 }  // namespace laconic::compress

@@ -5,6 +5,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "compress/bytes.h"
+
 namespace laconic::compress {
 
 /// Some elements of a tensor, indices and values, in memory that grows and is not initialised.
@@ -36,6 +38,28 @@ class Elements {
   std::unique_ptr<std::uint32_t[]> indices_;
   std::unique_ptr<float[]> values_;
   std::size_t size_ = 0, room_ = 0;
+};
+
+/// The same on a CUDA device.
+class DeviceElements {
+ public:
+  std::uint32_t* indices() const { return reinterpret_cast<std::uint32_t*>(indices_.data()); }
+  float* values() const { return reinterpret_cast<float*>(values_.data()); }
+  std::size_t size() const { return size_; }
+  std::size_t room() const { return indices_.size() / sizeof(std::uint32_t); }
+  Device device() const { return indices_.device(); }
+  /// Room for so many; what was there is gone.
+  void renew(Device device, std::size_t room) {
+    if (indices_.device() != device) indices_ = Bytes(device), values_ = Bytes(device);
+    size_ = 0;
+    indices_.clear(), values_.clear();
+    indices_.resize(room * sizeof(std::uint32_t)), values_.resize(room * sizeof(float));
+  }
+  void resize(std::size_t size) { size_ = size; }  ///< within the room
+
+ private:
+  Bytes indices_, values_;
+  std::size_t size_ = 0;
 };
 
 }  // namespace laconic::compress

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "compress/inceptionn_on_cuda.h"
 #include "core/dispatch.h"
 
 namespace laconic::compress {
@@ -56,40 +57,56 @@ Inceptionn::Inceptionn(InceptionnMode mode, int exponent)
 std::size_t Inceptionn::max_bytes(std::size_t elements) const { return groups_of(elements) * cpu::kLongestGroup; }
 
 void Inceptionn::encode(Slice<const float> x, const Key&, Bytes& payload) const {
-  const std::size_t before = payload.size();
-  std::byte* const to = payload.append(max_bytes(x.size())).data();
   if (x.empty()) return;
-  on_device(x.device(), [&] {
-    const std::byte* const end = cpu::encode_inceptionn(rule_, x.data(), x.size(), to);
-    payload.resize(before + static_cast<std::size_t>(end - to));
-  });
+  const std::size_t most = max_bytes(x.size());
+  on_device(
+      x.device(),
+      [&] {
+        const std::size_t before = payload.size();
+        std::byte* const to = payload.append(most).data();
+        const std::byte* const end = cpu::encode_inceptionn(rule_, x.data(), x.size(), to);
+        payload.resize(before + static_cast<std::size_t>(end - to));
+      },
+      [&] { encode_inceptionn_on_cuda(rule_, x, 0, most, payload); });
 }
 
 void Inceptionn::decode(Slice<const std::byte> payload, Slice<float> x) const {
-  const bool right = on_device(x.device(), [&] {
-    cpu::InceptionnStream all = stream_of(payload, nullptr, x);
-    return cpu::decode_inceptionn(rule_, all) && all.from == all.end;
-  });
+  const bool right = on_device(
+      x.device(),
+      [&] {
+        cpu::InceptionnStream all = stream_of(payload, nullptr, x);
+        return cpu::decode_inceptionn(rule_, all) && all.from == all.end;
+      },
+      [&] { return decode_inceptionn_on_cuda(rule_, payload, nullptr, x, 0, max_bytes(x.size())); });
   if (!right) refuse_inceptionn(payload.size(), x.size());
 }
 
 void Inceptionn::decode_add(Slice<const std::byte> payload, Slice<float> x) const {
-  const bool right = on_device(x.device(), [&] {
-    cpu::InceptionnStream all = stream_of(payload, x.data(), x);
-    return cpu::decode_inceptionn(rule_, all) && all.from == all.end;
-  });
+  const bool right = on_device(
+      x.device(),
+      [&] {
+        cpu::InceptionnStream all = stream_of(payload, x.data(), x);
+        return cpu::decode_inceptionn(rule_, all) && all.from == all.end;
+      },
+      [&] { return decode_inceptionn_on_cuda(rule_, payload, x.data(), x, 0, max_bytes(x.size())); });
   if (!right) refuse_inceptionn(payload.size(), x.size());
 }
 
 void Inceptionn::decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key&, Bytes& sum) const {
-  const std::size_t before = sum.size();
-  std::byte* to = sum.append(max_bytes(x.size())).data();
-  const bool right = on_device(x.device(), [&] {
+  const std::size_t most = max_bytes(x.size());
+  const auto on_host = [&] {
+    const std::size_t before = sum.size();
+    std::byte* to = sum.append(most).data();
     cpu::InceptionnStream all = stream_of(payload, x.data(), x);
     const std::byte* const begin = to;
     const bool whole = cpu::decode_add_encode_inceptionn(rule_, all, to) && all.from == all.end;
     sum.resize(before + static_cast<std::size_t>(to - begin));
     return whole;
+  };
+  const bool right = on_device(x.device(), on_host, [&] {
+    if (!decode_inceptionn_on_cuda(rule_, payload, x.data(), x, 0, most)) return false;
+    if (!x.empty()) encode_inceptionn_on_cuda(rule_, x, 0, most, sum);
+    return true;
   });
   if (!right) refuse_inceptionn(payload.size(), x.size());
 }

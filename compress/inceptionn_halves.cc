@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "compress/inceptionn_on_cuda.h"
 #include "core/dispatch.h"
 
 namespace laconic::compress {
@@ -46,40 +47,48 @@ std::size_t InceptionnHalves::max_bytes(std::size_t elements) const {
 void InceptionnHalves::encode(Slice<const float> x, const Key& key, Bytes& payload) const {
   const std::size_t n = x.size(), h = first_of(n);
   if (!cut(n)) return one_.encode(x, key, payload);
-  const std::size_t before = payload.size();
-  std::byte* const to = payload.append(max_bytes(n)).data();
-  on_device(x.device(), [&] {
+  const auto on_host = [&] {
+    const std::size_t before = payload.size();
+    std::byte* const to = payload.append(max_bytes(n)).data();
     std::byte* const middle = cpu::encode_inceptionn(rule_, x.data(), h, to + kLength);
     const std::byte* const end = cpu::encode_inceptionn(rule_, x.data() + h, n - h, middle);
     put_length(to, middle - to - static_cast<std::ptrdiff_t>(kLength));
     payload.resize(before + static_cast<std::size_t>(end - to));
-  });
+  };
+  on_device(x.device(), on_host, [&] { encode_inceptionn_on_cuda(rule_, x, h, max_bytes(n), payload); });
 }
 
 void InceptionnHalves::decode(Slice<const std::byte> payload, Slice<float> x) const {
   if (!cut(x.size())) return one_.decode(payload, x);
-  const bool right = on_device(x.device(), [&] {
+  const auto on_host = [&] {
     Halves all = halves_of(payload, nullptr, x.data(), x.size());
     return cpu::decode_inceptionn(rule_, all.first, all.second) && all.ended();
+  };
+  const bool right = on_device(x.device(), on_host, [&] {
+    return decode_inceptionn_on_cuda(rule_, payload, nullptr, x, first_of(x.size()), max_bytes(x.size()));
   });
   if (!right) refuse_inceptionn(payload.size(), x.size());
 }
 
 void InceptionnHalves::decode_add(Slice<const std::byte> payload, Slice<float> x) const {
   if (!cut(x.size())) return one_.decode_add(payload, x);
-  const bool right = on_device(x.device(), [&] {
+  const auto on_host = [&] {
     Halves all = halves_of(payload, x.data(), x.data(), x.size());
     return cpu::decode_inceptionn(rule_, all.first, all.second) && all.ended();
+  };
+  const bool right = on_device(x.device(), on_host, [&] {
+    return decode_inceptionn_on_cuda(rule_, payload, x.data(), x, first_of(x.size()), max_bytes(x.size()));
   });
   if (!right) refuse_inceptionn(payload.size(), x.size());
 }
 
 void InceptionnHalves::decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key,
                                          Bytes& sum) const {
-  const std::size_t n = x.size(), before = sum.size();
+  const std::size_t n = x.size();
   if (!cut(n)) return one_.decode_add_encode(payload, x, key, sum);
-  std::byte* const to = sum.append(max_bytes(n)).data();
-  const bool right = on_device(x.device(), [&] {
+  const auto on_host = [&] {
+    const std::size_t before = sum.size();
+    std::byte* const to = sum.append(max_bytes(n)).data();
     Halves all = halves_of(payload, x.data(), nullptr, n);
     // Where the second one begins is known at the end: until then it lies behind the first one's longest.
     std::byte* const begin_first = to + kLength;
@@ -91,6 +100,11 @@ void InceptionnHalves::decode_add_encode(Slice<const std::byte> payload, Slice<f
     put_length(to, first - begin_first);
     sum.resize(before + static_cast<std::size_t>(first - to) + bytes_second);
     return all.ended();
+  };
+  const bool right = on_device(x.device(), on_host, [&] {
+    if (!decode_inceptionn_on_cuda(rule_, payload, x.data(), x, first_of(n), max_bytes(n))) return false;
+    encode_inceptionn_on_cuda(rule_, x, first_of(n), max_bytes(n), sum);
+    return true;
   });
   if (!right) refuse_inceptionn(payload.size(), n);
 }

@@ -25,7 +25,7 @@ class InceptionnHalves final : public Codec {
   void encode(Slice<const float> x, const Key& key, Bytes& payload) const override;
   void decode(Slice<const std::byte> payload, Slice<float> x) const override;
   void decode_add(Slice<const std::byte> payload, Slice<float> x) const override;
-  /// In one pass; x is left as it is.
+  /// In one pass, and x is left as it is; on a CUDA device in two, and x is the sum.
   void decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const override;
   double expected_bytes(std::size_t elements) const override;
 

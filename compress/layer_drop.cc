@@ -6,30 +6,24 @@
 #include <limits>
 #include <vector>
 
+#include "compress/cuda/layer_drop.h"
+#include "compress/ordered_sum.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/stream.h"
+#include "core/tensor.h"
 
 namespace laconic::compress {
 namespace {
 
 constexpr const char* kNorms[] = {"mean", "l1", "l2"};
-constexpr std::size_t kLanes = 16;  // sums beside each other: the same on every instruction set
 
 template <bool squares, bool adds>
 double pass(const float* gradient, float* accumulated, std::size_t n) {
-  double sums[kLanes] = {};
-  const auto term = [](float x) { return squares ? double{x} * double{x} : double{std::abs(x)}; };
-  const auto value = [&](std::size_t i) {
-    if constexpr (adds) return accumulated[i] += gradient[i];
-    return gradient[i];
-  };
-  std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] += term(value(i + lane));
-  for (std::size_t lane = 0; i < n; ++i, ++lane) sums[lane] += term(value(i));
-  double total = 0;
-  for (const double s : sums) total += s;
-  return total;
+  return ordered_sums<1>(n, [=](std::size_t i, std::size_t lane, auto& sums) {
+    const float x = adds ? accumulated[i] += gradient[i] : gradient[i];
+    sums[0][lane] += squares ? double{x} * double{x} : double{std::abs(x)};
+  })[0];
 }
 
 }  // namespace
@@ -45,11 +39,19 @@ LayerNorm layer_norm_named(const std::string& name, const std::string& where) {
 double accumulate_layer(Slice<const float> gradient, Slice<float> accumulated, LayerNorm norm) {
   require<ShapeError>(accumulated.empty() || accumulated.size() == gradient.size(), "layer: ", gradient.size(),
                       " gradients for ", accumulated.size(), " elements put by");
-  return on_device(gradient.device(), [&] {
-    const bool squares = norm == LayerNorm::l2;
+  const bool squares = norm == LayerNorm::l2;
+  const auto on_host = [&] {
     const auto run = accumulated.empty() ? (squares ? pass<true, false> : pass<false, false>)
                                          : (squares ? pass<true, true> : pass<false, true>);
     return run(gradient.data(), accumulated.data(), gradient.size());
+  };
+  return on_device(gradient.device(), on_host, [&] {
+    const Tensor sum = Tensor::empty({2}, DType::f32, gradient.device());  // a double
+    auto* const there = static_cast<double*>(sum.raw_data());
+    cuda::accumulate_layer(gradient.data(), accumulated.data(), gradient.size(), squares, there);
+    double total = 0;
+    copy_bytes(&total, kCpu, there, gradient.device(), sizeof total);
+    return total;
   });
 }
 

@@ -1,6 +1,7 @@
 #include "compress/lossless.h"
 
 #include "core/dispatch.h"
+#include "core/stream.h"
 #ifdef LACONIC_SNAPPY
 #include <snappy-c.h>
 #endif
@@ -64,6 +65,12 @@ bool decoded([[maybe_unused]] Lossless::Library library, [[maybe_unused]] Slice<
   return false;
 }
 
+std::vector<std::byte> host_copy(Slice<const std::byte> x) {
+  std::vector<std::byte> bytes(x.size());
+  copy_bytes(bytes.data(), kCpu, x.data(), x.device(), x.size());
+  return bytes;
+}
+
 const char* name_of(Lossless::Library library) { return library == Lossless::Library::snappy ? "snappy" : "lz4"; }
 
 }  // namespace
@@ -83,14 +90,32 @@ std::size_t Lossless::max_bytes(std::size_t elements) const {
 void Lossless::encode(Slice<const float> x, const Key&, Bytes& payload) const {
   const std::size_t before = payload.size();
   const Slice<std::byte> out = payload.append(max_bytes(x.size()));
-  const std::size_t bytes = x.empty() ? 0 : on_device(x.device(), [&] { return encoded(library_, x.bytes(), out); });
+  const auto through_host = [&] {
+    const std::vector<std::byte> host = host_copy(x.bytes());
+    std::vector<std::byte> made(out.size());
+    const std::size_t bytes = encoded(library_, slice(host), slice(made));
+    copy_bytes(out.data(), x.device(), made.data(), kCpu, bytes);
+    return bytes;
+  };
+  const std::size_t bytes = x.empty()
+                                ? 0
+                                : on_device(
+                                      x.device(), [&] { return encoded(library_, x.bytes(), out); }, through_host);
   payload.resize(before + bytes);
 }
 
 void Lossless::decode(Slice<const std::byte> payload, Slice<float> x) const {
-  const bool right =
-      x.size() <= kMostElements &&
-      (x.empty() ? payload.empty() : on_device(x.device(), [&] { return decoded(library_, payload, x.bytes()); }));
+  const auto through_host = [&] {
+    const std::vector<std::byte> host = host_copy(payload);
+    std::vector<std::byte> values(x.size_bytes());
+    if (!decoded(library_, slice(host), slice(values))) return false;
+    copy_bytes(x.data(), x.device(), values.data(), kCpu, values.size());
+    return true;
+  };
+  const bool right = x.size() <= kMostElements &&
+                     (x.empty() ? payload.empty()
+                                : on_device(
+                                      x.device(), [&] { return decoded(library_, payload, x.bytes()); }, through_host));
   require<DataError>(right, name_of(library_), " codec: ", payload.size(), " bytes are no ", x.size(),
                      " values. Do all ranks use the same codec?");
 }

@@ -7,7 +7,8 @@ namespace laconic::compress {
 /// shrink by them.
 ///     snappy   what INCEPTIONN measures beside its own (Fig. 7)
 ///     lz4      the fastest of its kind
-/// The payload is the library's block format. Which of them a build has is decided at configure time.
+/// The payload is the library's block format. What lies on a CUDA device goes through host memory, and waits for it.
+/// Which of them a build has is decided at configure time.
 /// throws  UsageError from the constructor if this build has not that library
 ///         DataError from decode if the payload is not one of so many floats; ShapeError beyond 2^28 values
 class Lossless final : public Codec {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compress/cuda/codecs.h"
 #include "core/cpu/simd.h"
 #include "core/dispatch.h"
 
@@ -61,9 +62,10 @@ std::size_t OneBit::max_bytes(std::size_t elements) const {
 }
 
 void OneBit::encode(Slice<const float> x, const Key&, Bytes& payload) const {
-  std::byte* to = payload.append(max_bytes(x.size())).data();
+  std::byte* const begin = payload.append(max_bytes(x.size())).data();
   if (x.empty()) return;
-  on_device(x.device(), [&] {
+  const auto on_host = [&] {
+    std::byte* to = begin;
     for (std::size_t b = 0; b < x.size(); b += kBucket) {
       const std::size_t count = std::min(kBucket, x.size() - b);
       float means[2];
@@ -72,14 +74,15 @@ void OneBit::encode(Slice<const float> x, const Key&, Bytes& payload) const {
       signs_of(x.data() + b, count, to + kMeans);
       to += kMeans + (count + 7) / 8;
     }
-  });
+  };
+  on_device(x.device(), on_host, [&] { cuda::to_onebit(x.data(), x.size(), kBucket, begin); });
 }
 
 void OneBit::decode(Slice<const std::byte> payload, Slice<float> x) const {
   require<DataError>(payload.size() == max_bytes(x.size()), "onebit codec: ", payload.size(), " bytes are no ",
                      x.size(), " values of one bit. Do all ranks use the same codec?");
   if (x.empty()) return;
-  on_device(x.device(), [&] {
+  const auto on_host = [&] {
     const std::byte* from = payload.data();
     for (std::size_t b = 0; b < x.size(); b += kBucket) {
       const std::size_t count = std::min(kBucket, x.size() - b);
@@ -88,7 +91,8 @@ void OneBit::decode(Slice<const std::byte> payload, Slice<float> x) const {
       values_of(from + kMeans, count, means, x.data() + b);
       from += kMeans + (count + 7) / 8;
     }
-  });
+  };
+  on_device(x.device(), on_host, [&] { cuda::from_onebit(payload.data(), x.size(), kBucket, x.data()); });
 }
 
 }  // namespace laconic::compress

@@ -5,9 +5,14 @@
 
 #include "compress/cpu/residual.h"
 #include "compress/cpu/scatter.h"
+#include "compress/cuda/residual.h"
+#include "compress/cuda/scatter.h"
 #include "compress/magnitude.h"
+#include "compress/mirrored.h"
+#include "compress/ordered_sum.h"
 #include "core/dispatch.h"
 #include "core/parallel.h"
+#include "core/stream.h"
 #include "core/trace.h"
 
 namespace laconic::compress {
@@ -69,15 +74,61 @@ ResidualStats run(const cpu::ResidualPass& pass, std::size_t n, std::uint32_t fi
   return all;
 }
 
-/// Checks what the three ways of taking away share, then calls f(velocity or nullptr) where the memory lies.
-template <class F>
-void take_away(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices, bool mask, F&& f) {
+#ifdef LACONIC_CUDA
+/// Only asks for the pass: what comes of it stays on the device.
+void run_on_cuda(const cpu::ResidualPass& pass, Device device, std::size_t n, std::uint32_t first,
+                 Candidates* candidates, StatsSum& stats) {
+  cuda::TileCandidates found;
+  if (candidates && candidates->active()) {
+    Candidates::Tiles& t = candidates->tiles();
+    const std::size_t tiles = (n + cuda::kTile - 1) / cuda::kTile, before = t.tiles;
+    t.tiles += tiles;
+    const auto room = [&]<class T>(Bytes& bytes, std::size_t each, T*& to) {
+      if (bytes.device() != device) bytes = Bytes(device);
+      bytes.resize(before * each * sizeof(T));
+      to = reinterpret_cast<T*>(bytes.append(tiles * each * sizeof(T)).data());
+    };
+    room(t.counts, 1, found.counts), room(t.first, 1, found.firsts), room(t.length, 1, found.lengths);
+    room(t.slots, cuda::kSlots, found.slots);
+    t.parts.push_back({first, before, tiles});
+    candidates->note_tiles(n);
+    found.sign = candidates->sign();
+    found.floor = key_from(candidates->floor(), candidates->sign());
+    found.first = first;
+  }
+  cuda::accumulate(pass, n, found, reinterpret_cast<cuda::DeviceStats*>(stats.add_on_device(device, n)));
+}
+#endif
+
+void run_anywhere(const cpu::ResidualPass& pass, Device device, std::size_t n, std::uint32_t first,
+                  Candidates* candidates, StatsSum& stats) {
+  on_device(
+      device, [&] { stats.add(run(pass, n, first, candidates)); },
+      [&] {
+#ifdef LACONIC_CUDA
+        run_on_cuda(pass, device, n, first, candidates, stats);
+#endif
+      });
+}
+
+/// Checks what the three ways of taking away share, then calls one of the two, where the memory lies:
+/// on_host(velocity or nullptr, indices), on_cuda(the same).
+template <class Host, class Cuda>
+void take_away(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices, bool mask,
+               Host&& on_host, Cuda&& on_cuda) {
   if (indices.empty()) return;
-  require<ShapeError>(indices[indices.size() - 1] < residual.size(), "residual: index ", indices[indices.size() - 1],
-                      " is outside of ", residual.size(), " elements.");
+  if (indices.device().kind != Device::Kind::cuda)
+    require<ShapeError>(indices[indices.size() - 1] < residual.size(), "residual: index ", indices[indices.size() - 1],
+                        " is outside of ", residual.size(), " elements.");
   const bool both = mask && !velocity.empty();
   if (both) require_same("the momentum", velocity.size(), velocity.device(), residual);
-  on_device(residual.device(), [&] { f(both ? velocity.data() : nullptr); });
+  float* const u = both ? velocity.data() : nullptr;
+  on_device(
+      residual.device(), [&] { on_host(u, indices.data()); },
+      [&] {
+        const Mirrored<std::uint32_t> there(indices, residual.device());
+        on_cuda(u, there.data());
+      });
 }
 
 }  // namespace
@@ -91,8 +142,34 @@ ResidualStats& ResidualStats::operator+=(const ResidualStats& other) {
   return *this;
 }
 
-ResidualStats accumulate_residual(const ResidualPart& part, const MomentumRule& rule, float gradient_factor,
-                                  Candidates* candidates) {
+void StatsSum::clear() {
+  host_ = {};
+  pending_ = false;
+}
+
+std::byte* StatsSum::add_on_device(Device device, std::uint64_t elements) {
+  constexpr std::size_t kRoom = sizeof(cuda::DeviceStats);
+  if (!there_ || there_->device() != device) there_ = std::make_unique<Storage>(kRoom, device);
+  if (!pending_) zero_bytes(there_->data(), device, kRoom);
+  pending_ = true;
+  host_.elements += elements;
+  return there_->data();
+}
+
+const ResidualStats& StatsSum::get() {
+  if (!pending_) return host_;
+  cuda::DeviceStats s{};
+  copy_bytes(&s, kCpu, there_->data(), there_->device(), sizeof s);
+  pending_ = false;
+  ResidualStats rest;
+  rest.sum_positive = s.sum_positive, rest.sum_negative = s.sum_negative;
+  rest.max_positive = s.max_positive, rest.max_negative = s.max_negative;
+  rest.nan = s.nan != 0;
+  return host_ += rest;
+}
+
+void accumulate_residual(const ResidualPart& part, const MomentumRule& rule, float gradient_factor,
+                         Candidates* candidates, StatsSum& stats) {
   const Slice<float>&v = part.residual, &u = part.velocity;
   require_same("the gradient", part.gradient.size(), part.gradient.device(), v);
   if (!u.empty()) require_same("the momentum", u.size(), u.device(), v);
@@ -100,10 +177,9 @@ ResidualStats accumulate_residual(const ResidualPart& part, const MomentumRule& 
                       " needs a velocity.");
   const bool decays = rule.weight_decay != 0;
   if (decays) require_same("the weight", part.weight.size(), part.weight.device(), v);
-  if (v.empty()) return {};
+  if (v.empty()) return;
   const Trace::Span span("residual", "gather", static_cast<std::int64_t>(v.size_bytes()));
-  return on_device(v.device(), [&] {
-    return run({.gradient = part.gradient.data(),
+  run_anywhere({.gradient = part.gradient.data(),
                 .weight = decays ? part.weight.data() : nullptr,
                 .velocity = u.empty() ? nullptr : u.data(),
                 .residual = v.data(),
@@ -111,34 +187,77 @@ ResidualStats accumulate_residual(const ResidualPart& part, const MomentumRule& 
                 .decay = rule.weight_decay,
                 .momentum = rule.momentum,
                 .nesterov = rule.nesterov},
-               v.size(), part.first, candidates);
-  });
+               v.device(), v.size(), part.first, candidates, stats);
+}
+
+ResidualStats accumulate_residual(const ResidualPart& part, const MomentumRule& rule, float gradient_factor,
+                                  Candidates* candidates) {
+  StatsSum stats;
+  accumulate_residual(part, rule, gradient_factor, candidates, stats);
+  return stats.get();
 }
 
 ResidualStats residual_stats(Slice<const float> values) {
   if (values.empty()) return {};
   // Without a gradient the pass writes nothing.
-  return on_device(values.device(),
-                   [&] { return run({.residual = const_cast<float*>(values.data())}, values.size(), 0, nullptr); });
+  StatsSum stats;
+  run_anywhere({.residual = const_cast<float*>(values.data())}, values.device(), values.size(), 0, nullptr, stats);
+  return stats.get();
 }
 
 void clear_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices, bool mask) {
-  take_away(velocity, residual, indices, mask,
-            [&](float* u) { cpu::clear_at(u, residual.data(), indices.data(), indices.size()); });
+  const std::size_t count = indices.size(), n = residual.size();
+  float* const v = residual.data();
+  take_away(
+      velocity, residual, indices, mask, [&](float* u, const std::uint32_t* at) { cpu::clear_at(u, v, at, count); },
+      [&](float* u, const std::uint32_t* at) { cuda::clear_at(u, v, at, count, n); });
 }
 
 void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices, float value,
                    bool mask) {
-  take_away(velocity, residual, indices, mask,
-            [&](float* u) { cpu::subtract_at(u, residual.data(), indices.data(), indices.size(), value); });
+  const std::size_t count = indices.size(), n = residual.size();
+  float* const v = residual.data();
+  take_away(
+      velocity, residual, indices, mask,
+      [&](float* u, const std::uint32_t* at) { cpu::subtract_at(u, v, at, count, value); },
+      [&](float* u, const std::uint32_t* at) { cuda::subtract_at(u, v, at, count, n, value); });
 }
 
 void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices,
                    Slice<const float> values, bool mask) {
-  require<ShapeError>(values.size() == indices.size(), "residual: ", values.size(), " values for ", indices.size(),
-                      " indices.");
-  take_away(velocity, residual, indices, mask,
-            [&](float* u) { cpu::subtract_at(u, residual.data(), indices.data(), indices.size(), values.data()); });
+  const std::size_t count = indices.size(), n = residual.size();
+  require<ShapeError>(values.size() == count || (values.size() == 1 && count > 0), "residual: ", values.size(),
+                      " values for ", count, " indices.");
+  const bool one = values.size() == 1;
+  float* const v = residual.data();
+  take_away(
+      velocity, residual, indices, mask,
+      [&](float* u, const std::uint32_t* at) {
+        if (one)
+          cpu::subtract_at(u, v, at, count, values[0]);
+        else
+          cpu::subtract_at(u, v, at, count, values.data());
+      },
+      [&](float* u, const std::uint32_t* at) {
+        const Mirrored<float> there(values, residual.device());
+        if (one)
+          cuda::subtract_one_at(u, v, at, count, n, there.data());
+        else
+          cuda::subtract_at(u, v, at, count, n, there.data());
+      });
+}
+
+void mean_of(Slice<const float> values, Slice<float> mean) {
+  const std::size_t n = values.size();
+  on_device(
+      values.device(),
+      [&] {
+        const double sum = ordered_sums<1>(n, [&](std::size_t i, std::size_t lane, auto& sums) {
+          sums[0][lane] += static_cast<double>(values[i]);
+        })[0];
+        mean[0] = n > 0 ? static_cast<float>(sum / static_cast<double>(n)) : 0.0f;
+      },
+      [&] { cuda::mean_of(values.data(), n, mean.data()); });
 }
 
 }  // namespace laconic::compress

@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 
 #include "compress/candidates.h"
 #include "compress/selection.h"
+#include "core/memory.h"
 #include "core/slice.h"
 
 namespace laconic::compress {
@@ -36,6 +38,28 @@ struct ResidualStats {
   ResidualStats& operator+=(const ResidualStats& other);
 };
 
+/// Statistics of the parts of a tensor as they come, where the tensor lies: on a CUDA device they are added up there,
+/// and the host waits for them only when it asks.
+class StatsSum {
+ public:
+  void clear();
+  /// throws what waiting for the device throws
+  const ResidualStats& get();
+  /// What stands on the device, in the form of compress/cuda/residual.h; null if nothing does.
+  const std::byte* on_device() const { return pending_ ? there_->data() : nullptr; }
+
+  std::uint64_t elements() const { return host_.elements; }  ///< does not wait
+
+  /// For accumulate_residual: of one more part.
+  void add(const ResidualStats& part) { host_ += part; }
+  std::byte* add_on_device(Device device, std::uint64_t elements);
+
+ private:
+  ResidualStats host_;
+  std::unique_ptr<Storage> there_;
+  bool pending_ = false;  // host_ lacks what stands there
+};
+
 /// Some neighbouring elements of one tensor, all of one length on one device.
 struct ResidualPart {
   Slice<const float> gradient;
@@ -53,26 +77,35 @@ struct ResidualPart {
 ///
 /// and what selection needs to know about the new V, for nothing. `candidates`, if active, gets what stands in V above
 /// its floor. Element-wise, so U and V depend on no cutting into parts; the sums do in their last bits, but not on the
-/// number of threads.
+/// number of threads, and not on the device.
 /// source: RedSync Algorithm 4 (settled: printed Nesterov runs both lines and gives momentum U + 2g)
 /// cost    reads 3 (weight decay: 4) and writes 2 values per element, as dense momentum SGD does
 /// throws  ShapeError if lengths or devices differ, or something is missing that the rule needs
+void accumulate_residual(const ResidualPart& part, const MomentumRule& rule, float gradient_factor,
+                         Candidates* candidates, StatsSum& stats);
+/// The same, with the statistics of this part: for a CUDA device the host waits.
 ResidualStats accumulate_residual(const ResidualPart& part, const MomentumRule& rule, float gradient_factor = 1.0f,
                                   Candidates* candidates = nullptr);
 
-/// The same figures about any values, in one pass that changes nothing.
+/// The same figures about any values, in one pass that changes nothing. For a CUDA device the host waits.
 ResidualStats residual_stats(Slice<const float> values);
 
 /// After sending: V[S] = 0, and with `mask` U[S] = 0 (factor masking: the momentum of what was sent ends with it).
-/// velocity may be empty. indices : ascending. Cost: what lies at the indices, fetched ahead.
-/// throws ShapeError if an index is outside
+/// velocity may be empty. indices : ascending, on the residual's device; or in host memory, from where they are copied.
+/// Cost: what lies at the indices, fetched ahead.
+/// throws ShapeError if an index is outside; of indices on a CUDA device the next synchronize() throws DataError
 void clear_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices, bool mask);
 
 /// The same where all were sent as one `value`: V[S] -= value keeps what that left out (--qrgc-feedback).
 void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices, float value,
                    bool mask);
-/// V[S[j]] -= values[j]: where each was sent as another value than it had (Strom, AdaComp).
+/// V[S[j]] -= values[j]: where each was sent as another value than it had (Strom, AdaComp). A single value is that of
+/// all.
 void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices,
                    Slice<const float> values, bool mask);
+
+/// *mean, one value on their device, becomes that of the values (0 of none), added up in double
+/// (compress/ordered_sum.h): what quantised RGC sends for all of them.
+void mean_of(Slice<const float> values, Slice<float> mean);
 
 }  // namespace laconic::compress

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "compress/cuda/select.h"
 #include "compress/magnitude.h"
 #include "compress/random_subset.h"
 #include "compress/select_fast.h"
@@ -39,18 +40,15 @@ constexpr Name kNames[] = {
 
 /// Of about `share` of the values, spread evenly and shifted by `turn`, the magnitude that the share k/n of them has.
 std::int32_t sampled_key(Slice<const float> values, std::size_t k, Sign sign, double share, std::uint64_t turn) {
-  const std::size_t n = values.size();
-  const auto wanted = static_cast<std::size_t>(std::ceil(share * static_cast<double>(n)));
-  const std::size_t size = std::min(n, std::max<std::size_t>(wanted, 1024)), stride = n / size;
+  const auto [size, rank] = sample_of(values.size(), k, share);
+  const std::size_t n = values.size(), stride = n / size;
   std::vector<std::int32_t> keys(size);
   for (std::size_t j = 0; j < size; ++j) {
     const std::size_t first = static_cast<std::size_t>(static_cast<unsigned __int128>(j) * n / size);
     const auto bits = philox({static_cast<std::uint32_t>(j), static_cast<std::uint32_t>(turn)}, {})[0];
     keys[j] = key_of(values[first + bits % stride], sign);
   }
-  const auto rank =
-      static_cast<std::size_t>(std::ceil(static_cast<double>(k) * static_cast<double>(size) / static_cast<double>(n)));
-  const auto at = keys.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(rank, 1) - 1);
+  const auto at = keys.begin() + static_cast<std::ptrdiff_t>(rank - 1);
   std::nth_element(keys.begin(), at, keys.end(), std::greater<>());
   return std::max(*at, 1);  // zeros are not worth sending
 }
@@ -72,6 +70,37 @@ void adacomp(Slice<const float> values, Slice<const float> latest, std::size_t b
 }
 
 }  // namespace
+
+void elements_of_sign(Slice<const std::uint32_t> indices, Slice<const float> values, Sign sign, Selection& out) {
+  out.clear();
+  if (values.empty()) return;
+  on_device(
+      values.device(),
+      [&] {
+        for (std::size_t j = 0; j < indices.size(); ++j) {
+          if ((values[j] > 0) != (sign == Sign::positive)) continue;
+          out.indices.push_back(indices[j]), out.values.push_back(values[j]);
+        }
+      },
+      [&] { cuda::elements_of_sign(indices, values, sign, out); });
+}
+
+void keep_signs(Slice<float> values, float magnitude) {
+  on_device(
+      values.device(),
+      [&] {
+        for (float& value : values) value = value > 0 ? magnitude : -magnitude;
+      },
+      [&] { cuda::keep_signs(values.data(), values.size(), magnitude); });
+}
+
+Sample sample_of(std::size_t n, std::size_t k, double share) {
+  const auto wanted = static_cast<std::size_t>(std::ceil(share * static_cast<double>(n)));
+  const std::size_t size = std::min(n, std::max<std::size_t>(wanted, 1024));
+  const auto rank =
+      static_cast<std::size_t>(std::ceil(static_cast<double>(k) * static_cast<double>(size) / static_cast<double>(n)));
+  return {size, std::max<std::size_t>(rank, 1)};
+}
 
 const char* to_string(Method method) {
   for (const Name& n : kNames)
@@ -127,6 +156,19 @@ bool Selector::searches(std::uint64_t turn) const {
 
 std::size_t Selector::needed(std::size_t k, std::uint64_t turn) const { return searches(turn) ? 2 * k + 1 : k; }
 
+std::size_t Selector::target_for(std::size_t need, std::size_t k) {
+  // Somewhat more elements than are needed, so that the next step still finds enough above the floor.
+  return need + k / 2 + static_cast<std::size_t>(3 * std::sqrt(static_cast<double>(need))) + 16;
+}
+
+void Selector::remember(Memory& memory, float floor, const Selection& out) {
+  // While a residual gathers more than is sent, thresholds rise, in each step by at least half of the factor of the one
+  // before; the floor goes along, or in the first steps far too many would reach it.
+  const bool rises = memory.last > 0 && out.threshold > memory.last;
+  memory.floor = rises ? floor * std::min(2.0f, 0.5f + 0.5f * (out.threshold / memory.last)) : floor;
+  memory.last = out.threshold;
+}
+
 void Selector::prepare(Candidates& candidates, std::size_t k, Sign sign) const {
   const Memory& memory = memory_[static_cast<int>(sign)];
   float floor = -1;
@@ -156,7 +198,9 @@ void Selector::select(const SelectionInput& in, Selection& out) {
   const bool takes_k = method() != Method::fixed && method() != Method::adacomp;
   if (n == 0 || (k == 0 && takes_k)) return;
   const Trace::Span span("select", "select", static_cast<std::int64_t>(in.values.size_bytes()));
-  on_device(in.values.device(), [&] { select_on_host(in, turn, memory, out); });
+  on_device(
+      in.values.device(), [&] { select_on_host(in, turn, memory, out); },
+      [&] { select_on_cuda(in, turn, memory, out); });
 }
 
 void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memory& memory, Selection& out) {
@@ -165,6 +209,8 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
   ResidualStats stats;
   if (in.stats) {
     stats = *in.stats;
+  } else if (in.sums) {
+    stats = in.sums->get();
   } else if (!exact) {  // the largest of all is among the top k, and so would be a NaN
     stats = residual_stats(in.values);
     ++out.passes;
@@ -175,16 +221,8 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
                               .need = std::min(n, needed(k, turn)),
                               .candidates = in.candidates,
                               .floor = memory.floor};
-  // Floors aim at somewhat more elements than are needed, so that the next step still finds enough above them.
-  const auto spare = static_cast<std::size_t>(3 * std::sqrt(static_cast<double>(request.need))) + 16;
-  const std::size_t target = request.need + k / 2 + spare;
-  // While a residual gathers more than is sent, thresholds rise, in each step by at least half of the factor of the one
-  // before; the floor goes along, or in the first steps far too many would reach it.
-  const auto remember = [&](float floor) {
-    const bool rises = memory.last > 0 && out.threshold > memory.last;
-    memory.floor = rises ? floor * std::min(2.0f, 0.5f + 0.5f * (out.threshold / memory.last)) : floor;
-    memory.last = out.threshold;
-  };
+  const std::size_t target = target_for(request.need, k);
+  const auto remember = [&](float floor) { Selector::remember(memory, floor, out); };
   const auto all_above = [&](float threshold, std::size_t most) {
     const std::int32_t key = key_above(threshold, in.sign);
     if (!fast::from_candidates(in.candidates, n, in.sign, key, most, out))

@@ -16,6 +16,9 @@ namespace laconic::compress {
 namespace fast {
 struct Scratch;
 }
+namespace cuda {
+struct SelectScratch;
+}
 
 /// How the elements to send are chosen. "Top k" is exact: the k largest magnitudes, of equal ones those with the lowest
 /// indices. What is needed besides the values stands in brackets.
@@ -55,14 +58,30 @@ struct SelectionInput {
   std::size_t k = 0;                     ///< 0 <= k <= n
   Sign sign = Sign::any;                 ///< `adacomp` and `random` know only any
   const ResidualStats* stats = nullptr;  ///< of all of V; nullptr: a pass finds out, where it is needed
+  StatsSum* sums = nullptr;              ///< the same, which may stand on the device still
   Candidates* candidates = nullptr;      ///< that prepare() was given and the residual pass filled; may be nullptr
   Slice<const float> latest{};           ///< `adacomp`: what this step has added to V
   Key key{};                             ///< `random`
 };
 
+/// Of a list those that are above 0 (Sign::positive) or below (Sign::negative), in their order. For a CUDA device the
+/// host waits for their number.
+void elements_of_sign(Slice<const std::uint32_t> indices, Slice<const float> values, Sign sign, Selection& out);
+/// Each value becomes `magnitude` with its sign; what is not above 0 is below.
+void keep_signs(Slice<float> values, float magnitude);
+
+/// What `dropping` and `dgc` look at of n values: so many, and the rank among them (from 1) of the threshold for k.
+struct Sample {
+  std::size_t size, rank;
+};
+Sample sample_of(std::size_t n, std::size_t k, double share);
+
 /// Chooses the elements of one tensor, step after step. What it remembers of earlier steps (a floor for candidates, the
 /// threshold of `sampled`, how often it was asked) is its state; of these only threshold and count decide about the
-/// result, never the floor, the number of threads or the instruction set. One thread at a time.
+/// result, never the floor, the number of threads, the instruction set or the device. One thread at a time.
+/// On a CUDA device what decides stays there; the host waits once, for the number of elements and the threshold. It
+/// waits once more where candidates were not enough, for `fixed`, `adacomp` and `dropping`, which know no limit, and
+/// twice more for `dgc`. But for `radix`, top k is made by counting digits, whatever the method's name.
 class Selector {
  public:
   explicit Selector(const SelectorOptions& options = {});
@@ -105,11 +124,17 @@ class Selector {
   };
   bool searches(std::uint64_t turn) const;
   std::size_t needed(std::size_t k, std::uint64_t turn) const;
+  /// What the next selection goes by, after one that has found `out` and a floor.
+  static void remember(Memory& memory, float floor, const Selection& out);
+  /// How many elements a floor aims at.
+  static std::size_t target_for(std::size_t need, std::size_t k);
   void select_on_host(const SelectionInput& input, std::uint64_t turn, Memory& memory, Selection& out);
+  void select_on_cuda(const SelectionInput& input, std::uint64_t turn, Memory& memory, Selection& out);
 
   SelectorOptions options_;
   Memory memory_[3];
   std::unique_ptr<fast::Scratch> scratch_;
+  std::shared_ptr<cuda::SelectScratch> cuda_scratch_;
 };
 
 }  // namespace laconic::compress

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compress/cuda/scatter.h"
+#include "compress/mirrored.h"
 #include "compress/random_subset.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -47,24 +49,39 @@ std::uint64_t signature_of(Slice<const std::uint32_t> keys) {
 void SlimSet::choose(const SlimRules& rules, Slice<const float> by, const SlimKey& key) {
   const std::size_t n = by.size();
   if (!chosen_ || key.round % static_cast<std::uint64_t>(rules.core_every) == 0) {
-    std::vector<std::uint32_t> old = core_.indices;
-    selector_.select({.values = by, .k = core_elements(rules, n)}, core_);
-    new_ = new_ || !chosen_ || old != core_.indices;
-    signature_ = signature_of(slice(core_.indices));
+    selector_.select({.values = by, .k = core_elements(rules, n)}, found_);
+    const Slice<const std::uint32_t> keys = found_.all_indices();
+    std::vector<std::uint32_t> now(keys.size());
+    copy_bytes(now.data(), kCpu, keys.data(), keys.device(), keys.size_bytes());
+    new_ = new_ || !chosen_ || now != core_;
+    core_.swap(now);
+    signature_ = signature_of(slice(std::as_const(core_)));
     chosen_ = true;
   }
-  draw_explorer(n, explorer_elements(rules, n), slice(core_.indices), key, explorer_);
+  draw_explorer(n, explorer_elements(rules, n), slice(std::as_const(core_)), key, explorer_);
 }
 
 void SlimSet::gather(Slice<const float> x, std::vector<float>& values) const {
   values.resize(core().size() + explorer().size());
-  std::size_t i = 0;
-  for (const auto* keys : {&core(), &explorer()})
-    for (const std::uint32_t key : *keys) values[i++] = x[key];
+  const auto on_host = [&] {
+    std::size_t i = 0;
+    for (const auto* keys : {&core(), &explorer()})
+      for (const std::uint32_t key : *keys) values[i++] = x[key];
+  };
+  on_device(x.device(), on_host, [&] {
+    const Storage there(values.size() * sizeof(float), x.device());
+    auto* to = reinterpret_cast<float*>(there.data());
+    for (const auto* keys : {&core(), &explorer()}) {
+      const Mirrored<std::uint32_t> at(slice(*keys), x.device());
+      cuda::gather_at(to, x.data(), at.data(), keys->size(), x.size());
+      to += keys->size();
+    }
+    copy_bytes(values.data(), kCpu, there.data(), x.device(), values.size() * sizeof(float));
+  });
 }
 
 void SlimSet::save(StateDict& state) const {
-  const std::vector<std::int64_t> keys(core_.indices.begin(), core_.indices.end());
+  const std::vector<std::int64_t> keys(core_.begin(), core_.end());
   state.set("core", Tensor::of({static_cast<std::int64_t>(keys.size())}, std::span<const std::int64_t>(keys)));
   const std::int64_t chosen = chosen_ ? 1 : 0;
   state.set("chosen", Tensor::of({1}, std::span<const std::int64_t>(&chosen, 1)));
@@ -77,12 +94,12 @@ void SlimSet::load(const StateDict& state, std::size_t n) {
   core_.clear();
   for (std::int64_t i = 0; i < core.elements(); ++i) {
     const std::int64_t key = core.data<std::int64_t>()[i];
-    require<DataError>(key >= 0 && static_cast<std::size_t>(key) < n &&
-                           (core_.indices.empty() || key > std::int64_t{core_.indices.back()}),
-                       "resume: a core of Slim-DP is no set of keys below ", n, ". Use an older checkpoint.");
-    core_.indices.push_back(static_cast<std::uint32_t>(key));
+    require<DataError>(
+        key >= 0 && static_cast<std::size_t>(key) < n && (core_.empty() || key > std::int64_t{core_.back()}),
+        "resume: a core of Slim-DP is no set of keys below ", n, ". Use an older checkpoint.");
+    core_.push_back(static_cast<std::uint32_t>(key));
   }
-  signature_ = signature_of(slice(core_.indices));
+  signature_ = signature_of(slice(std::as_const(core_)));
   chosen_ = chosen.data<std::int64_t>()[0] != 0;
   new_ = true;
 }
@@ -90,14 +107,16 @@ void SlimSet::load(const StateDict& state, std::size_t n) {
 void put_step_by(Slice<float> value, Slice<float> before, Slice<float> delta) {
   require<ShapeError>(value.size() == before.size() && value.size() == delta.size(), "slim: a step of ", value.size(),
                       ", ", before.size(), " and ", delta.size(), " elements");
-  on_device(value.device(), [&] {
+  const auto on_host = [&] {
     for (std::size_t i = 0; i < value.size(); ++i) {
       const float now = value[i], then = before[i];
       delta[i] += now - then;
       value[i] = then;
       before[i] = now;
     }
-  });
+  };
+  on_device(value.device(), on_host,
+            [&] { cuda::put_step_by(value.data(), before.data(), delta.data(), value.size()); });
 }
 
 }  // namespace laconic::compress

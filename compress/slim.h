@@ -38,18 +38,20 @@ void draw_explorer(std::size_t n, std::size_t count, Slice<const std::uint32_t> 
 /// 64 bits that tell sets of keys apart: what is sent in their place while they stay the same.
 std::uint64_t signature_of(Slice<const std::uint32_t> keys);
 
-/// The communication-set of one tensor at the end that sends: remembers the core between rounds.
-/// source  SlimDP, Algorithm 1 and section 3 (settled: core by magnitude of the accumulated update, or of the parameter
+/// The communication-set of one tensor at the end that sends: remembers the core between rounds. Keys are in host
+/// memory: of a tensor on a CUDA device a new core's come there, and go back with the explorer's to gather what
+/// travels. source  SlimDP, Algorithm 1 and section 3 (settled: core by magnitude of the accumulated update, or of the
+/// parameter
 ///         on the server; re-chosen in rounds 0, q, 2q, ...)
 class SlimSet {
  public:
   /// Chooses for this round. by : what is compared, n values without NaN (else DataError)
   void choose(const SlimRules& rules, Slice<const float> by, const SlimKey& key);
 
-  const std::vector<std::uint32_t>& core() const { return core_.indices; }
+  const std::vector<std::uint32_t>& core() const { return core_; }
   const std::vector<std::uint32_t>& explorer() const { return explorer_; }
   std::uint64_t signature() const { return signature_; }  ///< of the core
-  /// What travels of x: the core's elements, then the explorer's.
+  /// What travels of x, brought to host memory: the core's elements, then the explorer's.
   void gather(Slice<const float> x, std::vector<float>& values) const;
   /// Whether the receiver does not know the core yet: it was chosen anew, or comes from a checkpoint.
   bool core_is_new() const { return new_; }
@@ -62,8 +64,8 @@ class SlimSet {
 
  private:
   Selector selector_;
-  Selection core_;
-  std::vector<std::uint32_t> explorer_;
+  Selection found_;
+  std::vector<std::uint32_t> core_, explorer_;
   std::uint64_t signature_ = 0;
   bool chosen_ = false, new_ = true;
 };

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "compress/cuda/scatter.h"
+#include "compress/mirrored.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 
@@ -122,18 +124,36 @@ bool SlimReader::read(const SlimFormat& format, Slice<const std::byte> message, 
 }
 
 void SlimReader::add_to(float factor, Slice<float> dense) const {
-  on_device(dense.device(), [&] {
+  const auto on_host = [&] {
     std::size_t i = 0;
     for (const auto* keys : {&core_, &explorer_})
       for (const std::uint32_t key : *keys) dense[key] += factor * values_[i++];
+  };
+  on_device(dense.device(), on_host, [&] {
+    const Mirrored<float> values(slice(values_), dense.device());
+    const float* from = values.data();
+    for (const auto* keys : {&core_, &explorer_}) {
+      const Mirrored<std::uint32_t> at(slice(*keys), dense.device());
+      cuda::add_at(dense.data(), at.data(), keys->size(), dense.size(), factor, from, false);
+      from += keys->size();
+    }
   });
 }
 
 void SlimReader::overwrite(Slice<float> dense) const {
-  on_device(dense.device(), [&] {
+  const auto on_host = [&] {
     std::size_t i = 0;
     for (const auto* keys : {&core_, &explorer_})
       for (const std::uint32_t key : *keys) dense[key] = values_[i++];
+  };
+  on_device(dense.device(), on_host, [&] {
+    const Mirrored<float> values(slice(values_), dense.device());
+    const float* from = values.data();
+    for (const auto* keys : {&core_, &explorer_}) {
+      const Mirrored<std::uint32_t> at(slice(*keys), dense.device());
+      cuda::put_at(dense.data(), from, at.data(), keys->size(), dense.size());
+      from += keys->size();
+    }
   });
 }
 

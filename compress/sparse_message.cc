@@ -7,8 +7,11 @@
 
 #include "compress/cpu/scatter.h"
 #include "compress/cpu/unpack.h"
+#include "compress/cuda/scatter.h"
+#include "compress/mirrored.h"
 #include "core/dispatch.h"
 #include "core/parallel.h"
+#include "core/stream.h"
 
 namespace laconic::compress {
 namespace {
@@ -126,26 +129,28 @@ const char* get_gaps(IndexCoding coding, const std::byte* from, const std::byte*
              : "are not as long as they announce";
 }
 
-/// What scatter_add reads of a message. With one_value it is in `factor`, and values is null.
+/// What scatter_add reads of a message: a value for each index, or a single one.
 struct Addend {
   const std::uint32_t* indices;
-  const float* values;
+  const float *values, *single;
   std::size_t count;
   float factor;
+  Device device, values_device;
 };
 
 void add_all(const std::vector<Addend>& addends, Slice<float> dense) {
   std::size_t count = 0;
   for (const Addend& a : addends) {
-    require<ShapeError>(a.count == 0 || a.indices[a.count - 1] < dense.size(), "scatter_add: index ",
-                        a.count ? a.indices[a.count - 1] : 0, " of ", dense.size(), " elements.");
+    if (a.device.kind != Device::Kind::cuda)
+      require<ShapeError>(a.count == 0 || a.indices[a.count - 1] < dense.size(), "scatter_add: index ",
+                          a.count ? a.indices[a.count - 1] : 0, " of ", dense.size(), " elements.");
     count += a.count;
   }
   if (count == 0) return;
   constexpr std::size_t kWorthAThread = 8192;
   const auto n = static_cast<std::int64_t>(dense.size());
   const auto parts = static_cast<std::int64_t>(count / kWorthAThread);
-  on_device(dense.device(), [&] {
+  const auto on_host = [&] {
     parallel_for(n, parts > 1 ? n / parts : n, [&](std::int64_t begin, std::int64_t end) {
       for (const Addend& a : addends) {
         const std::uint32_t *first = a.indices, *last = a.indices + a.count;
@@ -155,16 +160,44 @@ void add_all(const std::vector<Addend>& addends, Slice<float> dense) {
         if (a.values)
           cpu::add_at(dense.data(), first, length, a.factor, a.values + (first - a.indices));
         else
-          cpu::add_at(dense.data(), first, length, 1.0f, a.factor);
+          cpu::add_at(dense.data(), first, length, 1.0f, a.factor * a.single[0]);
       }
     });
+  };
+  on_device(dense.device(), on_host, [&] {
+    for (const Addend& a : addends) {
+      const Mirrored<std::uint32_t> indices({a.indices, a.count, a.device}, dense.device());
+      const float* const from = a.values ? a.values : a.single;
+      const Mirrored<float> values({from, a.values ? a.count : 1u, a.values_device}, dense.device());
+      cuda::add_at(dense.data(), indices.data(), a.count, dense.size(), a.factor, values.data(), !a.values);
+    }
   });
 }
 
-Addend addend_of(const SparseView& m, float factor) {
-  const bool single = m.one_value() && m.size() > 0;
-  return {m.indices().data(), single ? nullptr : m.values().data(), m.size(), single ? factor * m.value(0) : factor};
+Addend addend_of(Slice<const std::uint32_t> indices, Slice<const float> values, bool one_value, float factor) {
+  const bool single = one_value && !indices.empty();
+  return {.indices = indices.data(),
+          .values = single ? nullptr : values.data(),
+          .single = single ? values.data() : nullptr,
+          .count = indices.size(),
+          .factor = factor,
+          .device = indices.device(),
+          .values_device = values.device()};
 }
+Addend addend_of(const SparseView& m, float factor) {
+  return addend_of(m.indices(), m.values(), m.one_value(), factor);
+}
+
+/// A copy in host memory.
+template <class T>
+std::vector<T> host_copy(Slice<const T> x) {
+  std::vector<T> values(x.size());
+  copy_bytes(values.data(), kCpu, x.data(), x.device(), x.size_bytes());
+  return values;
+}
+
+constexpr const char* kLength = "are not as long as they announce";
+constexpr const char* kOrder = "have indices that do not ascend or are outside";
 
 }  // namespace
 
@@ -203,33 +236,67 @@ void encode_sparse(SparseFormat format, Slice<const std::uint32_t> indices, Slic
   const std::size_t count = indices.size();
   require<ShapeError>(format.one_value ? values.size() == 1 || (count == 0 && values.empty()) : values.size() == count,
                       "sparse message: ", values.size(), " values for ", count, " indices.");
-  require<ShapeError>(count == 0 || indices[count - 1] < n, "sparse message: index ", count ? indices[count - 1] : 0,
-                      " of ", n, " elements.");
-  const HostAccess access(payload.device());
-  const auto put = [&](const void* from, std::size_t bytes) { std::memcpy(payload.append(bytes).data(), from, bytes); };
-  const auto head = static_cast<std::uint32_t>(count);
-  put(&head, 4);
-  if (format.one_value) {
-    const float value = values.empty() ? 0.0f : values[0];
-    put(&value, 4);
+  if (indices.device().kind != Device::Kind::cuda)
+    require<ShapeError>(count == 0 || indices[count - 1] < n, "sparse message: index ", count ? indices[count - 1] : 0,
+                        " of ", n, " elements.");
+  const auto is_cuda = [](Device device) { return device.kind == Device::Kind::cuda; };
+  if (!is_cuda(payload.device()) && (is_cuda(indices.device()) || is_cuda(values.device()))) {
+    Bytes made(is_cuda(indices.device()) ? indices.device() : values.device());
+    encode_sparse(format, indices, values, n, made);
+    copy_bytes(payload.append(made.size()).data(), payload.device(), made.data(), made.device(), made.size());
+    return;
   }
-  if (count == 0) return;
-  if (format.coding == IndexCoding::raw)
-    put(indices.data(), indices.size_bytes());
-  else
-    put_gaps(format.coding, indices, payload);
-  if (!format.one_value) put(values.data(), values.size_bytes());
+  const auto head = static_cast<std::uint32_t>(count);
+  const auto on_host = [&] {
+    const auto put = [&](const void* from, std::size_t bytes) {
+      std::memcpy(payload.append(bytes).data(), from, bytes);
+    };
+    put(&head, 4);
+    if (format.one_value) {
+      const float value = values.empty() ? 0.0f : values[0];
+      put(&value, 4);
+    }
+    if (count == 0) return;
+    if (format.coding == IndexCoding::raw)
+      put(indices.data(), indices.size_bytes());
+    else
+      put_gaps(format.coding, indices, payload);
+    if (!format.one_value) put(values.data(), values.size_bytes());
+  };
+  on_device(payload.device(), on_host, [&] {
+    const Device device = payload.device();
+    const auto put = [&](const void* from, Device from_device, std::size_t bytes) {
+      copy_bytes(payload.append(bytes).data(), device, from, from_device, bytes);
+    };
+    cuda::put_number(payload.append(4).data(), head);
+    if (format.one_value) {
+      if (values.empty())
+        cuda::put_number(payload.append(4).data(), 0);
+      else
+        put(values.data(), values.device(), 4);
+    }
+    if (count == 0) return;
+    if (format.coding == IndexCoding::raw) {
+      put(indices.data(), indices.device(), indices.size_bytes());
+    } else {
+      Bytes gaps;
+      const std::vector<std::uint32_t> host = host_copy(indices);
+      put_gaps(format.coding, slice(host), gaps);
+      put(gaps.data(), kCpu, gaps.size());
+    }
+    if (!format.one_value) put(values.data(), values.device(), values.size_bytes());
+  });
 }
 
 void SparseView::read(SparseFormat format, Slice<const std::byte> payload, std::size_t n) {
+  if (payload.device().kind == Device::Kind::cuda) return read_on_cuda(format, payload, n);
   const HostAccess access(payload.device());
   const auto check = [&](const char* wrong) {
     require<DataError>(wrong == nullptr, "sparse message: ", payload.size(), " bytes about ", n, " elements ",
                        wrong ? wrong : "", ". Do all ranks use the same options?");
   };
-  constexpr const char* kLength = "are not as long as they announce";
   const std::size_t head = format.one_value ? 8 : 4;
-  size_ = 0;
+  size_ = 0, device_ = kCpu;
   check(payload.size() >= head && payload.size() % 4 == 0 ? nullptr : "are no whole message");
   std::uint32_t announced;
   std::memcpy(&announced, payload.data(), 4);
@@ -246,9 +313,7 @@ void SparseView::read(SparseFormat format, Slice<const std::byte> payload, std::
       std::memcpy(decoded_.data(), from, 4 * count);
       indices_ = decoded_.data();
     }
-    check(count == 0 || (cpu::ascend(indices_, count) && indices_[count - 1] < n)
-              ? nullptr
-              : "have indices that do not ascend or are outside");
+    check(count == 0 || (cpu::ascend(indices_, count) && indices_[count - 1] < n) ? nullptr : kOrder);
   } else {
     // Each block takes a byte at least, so that a short message gets no large memory.
     check(static_cast<std::size_t>(end - from) >= blocks_of(count) ? nullptr : kLength);
@@ -266,9 +331,67 @@ void SparseView::read(SparseFormat format, Slice<const std::byte> payload, std::
   size_ = count, one_value_ = format.one_value;
 }
 
+void SparseView::read_on_cuda(SparseFormat format, Slice<const std::byte> payload, std::size_t n) {
+  const auto check = [&](const char* wrong) {
+    require<DataError>(wrong == nullptr, "sparse message: ", payload.size(), " bytes about ", n, " elements ",
+                       wrong ? wrong : "", ". Do all ranks use the same options?");
+  };
+  const Device device = payload.device();
+  const std::size_t head = format.one_value ? 8 : 4;
+  size_ = 0, device_ = device, one_value_ = format.one_value;
+  check(payload.size() >= head && payload.size() % 4 == 0 ? nullptr : "are no whole message");
+  const std::size_t rest = payload.size() - head, value_bytes = format.one_value ? 0 : 4;
+  const auto kept = [&](const std::byte* from, std::size_t bytes, std::unique_ptr<Storage>& copy) {
+    if (reinterpret_cast<std::uintptr_t>(from) % 4 == 0) return from;
+    copy = std::make_unique<Storage>(bytes, device);
+    copy_bytes(copy->data(), device, from, device, bytes);
+    return static_cast<const std::byte*>(copy->data());
+  };
+  std::size_t count = rest / (4 + value_bytes);  // raw: what the length says, and the announcement has to say the same
+  if (format.coding == IndexCoding::raw) {
+    check(count * (4 + value_bytes) == rest ? nullptr : kLength);
+    check(count <= n ? nullptr : "cannot hold what they announce");
+    indices_ = reinterpret_cast<const std::uint32_t*>(kept(payload.data() + head, 4 * count, decoded_there_));
+    std::uint32_t wrong = 0;
+    on_device(
+        device, [] {},
+        [&] {
+          const Storage found(4, device);
+          zero_bytes(found.data(), device, 4);
+          auto* const flag = reinterpret_cast<std::uint32_t*>(found.data());
+          cuda::check_number(payload.data(), static_cast<std::uint32_t>(count), flag);
+          cuda::check_indices(indices_, count, n, flag);
+          copy_bytes(&wrong, kCpu, flag, device, 4);
+        });
+    check(wrong == 0 ? nullptr : kOrder);
+  } else {
+    std::uint32_t announced = 0;
+    copy_bytes(&announced, kCpu, payload.data(), device, 4);
+    count = announced;
+    check(count <= n && rest >= value_bytes * count ? nullptr : "cannot hold what they announce");
+    const std::size_t coded = rest - value_bytes * count;
+    check(coded >= blocks_of(count) && (count > 0 || coded == 0) ? nullptr : kLength);
+    if (count > 0) {
+      const std::vector<std::byte> host = host_copy(payload.sub(head, coded));
+      decoded_.resize(blocks_of(count) * kBlock);
+      check(get_gaps(format.coding, host.data(), host.data() + coded, count, n, decoded_.data()));
+      decoded_there_ = std::make_unique<Storage>(4 * count, device);
+      copy_bytes(decoded_there_->data(), device, decoded_.data(), kCpu, 4 * count);
+      indices_ = reinterpret_cast<const std::uint32_t*>(decoded_there_->data());
+    }
+  }
+  const std::size_t values = format.one_value ? 1 : count;
+  values_ = reinterpret_cast<const float*>(
+      kept(format.one_value ? payload.data() + 4 : payload.end() - 4 * count, 4 * values, copied_there_));
+  size_ = count;
+}
+
 std::size_t united(const std::vector<SparseView>& messages) {
   std::vector<std::uint32_t> all;
-  for (const SparseView& m : messages) all.insert(all.end(), m.indices().begin(), m.indices().end());
+  for (const SparseView& m : messages) {
+    const std::vector<std::uint32_t> indices = host_copy(m.indices());
+    all.insert(all.end(), indices.begin(), indices.end());
+  }
   std::sort(all.begin(), all.end());
   return static_cast<std::size_t>(std::unique(all.begin(), all.end()) - all.begin());
 }
@@ -286,7 +409,7 @@ void scatter_add(const std::vector<SparseView>& messages, float factor, Slice<fl
 void scatter_add(Slice<const std::uint32_t> indices, Slice<const float> values, float factor, Slice<float> dense) {
   require<ShapeError>(values.size() == indices.size(), "scatter_add: ", values.size(), " values for ", indices.size(),
                       " indices.");
-  add_all({{indices.data(), values.data(), indices.size(), factor}}, dense);
+  add_all({addend_of(indices, values, false, factor)}, dense);
 }
 
 void scatter_add(SparseFormat format, Slice<const std::byte> payload, float factor, Slice<float> dense) {

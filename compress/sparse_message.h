@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "compress/bytes.h"
@@ -39,6 +40,9 @@ double expected_sparse_bytes(SparseFormat format, std::size_t count, std::size_t
 ///
 /// indices : ascending, below n < 2^32. values : as many, or 1 with one_value (0 or 1 if there are no indices)
 /// source: RedSync 2.2 (packed message), 3.2 (quantised); Golomb 1966, Rice 1979
+/// On a CUDA device packed and rice code their indices, which are few, on the host, which waits for a copy of them; raw
+/// waits for nothing. Indices and values may then lie there or in host memory. Where they lie there and the payload in
+/// host memory, the message is made there and comes in one piece.
 /// throws  ShapeError if indices and values do not fit together
 void encode_sparse(SparseFormat format, Slice<const std::uint32_t> indices, Slice<const float> values, std::size_t n,
                    Bytes& payload);
@@ -53,23 +57,29 @@ class SparseView {
 
   /// Reads a message about a tensor of n elements. Every length and index is checked first.
   /// What is stored as it is used (values, raw indices) is not copied if the payload is aligned to 4 bytes.
-  /// throws DataError if it is none: too short or too long, indices that do not ascend or are n or more
+  /// Of a payload on a CUDA device the host waits for its verdict; packed and rice bring their indices to the host for
+  /// it. throws DataError if it is none: too short or too long, indices that do not ascend or are n or more
   void read(SparseFormat format, Slice<const std::byte> payload, std::size_t n);
 
   std::size_t size() const { return size_; }
-  Slice<const std::uint32_t> indices() const { return {indices_, size_}; }
+  Slice<const std::uint32_t> indices() const { return {indices_, size_, device_}; }
   /// One for each index, or a single one with one_value.
-  Slice<const float> values() const { return {values_, one_value_ ? (size_ ? 1 : 0) : size_}; }
+  Slice<const float> values() const { return {values_, one_value_ ? (size_ ? 1 : 0) : size_, device_}; }
+  /// In host memory.
   float value(std::size_t j) const { return values_[one_value_ ? 0 : j]; }
   bool one_value() const { return one_value_; }
 
  private:
+  void read_on_cuda(SparseFormat format, Slice<const std::byte> payload, std::size_t n);
+
   std::size_t size_ = 0;
   bool one_value_ = false;
   const std::uint32_t* indices_ = nullptr;
   const float* values_ = nullptr;
   std::vector<std::uint32_t> decoded_;
   std::vector<float> copied_;  // of a payload that is not aligned
+  Device device_{};            // where all that lies; on a CUDA device in these
+  std::unique_ptr<Storage> decoded_there_, copied_there_;
 };
 
 /// How many elements some of the messages name. Cost: a sort of all indices.
@@ -77,7 +87,8 @@ std::size_t united(const std::vector<SparseView>& messages);
 
 /// dense[index] += factor value, for all of a message; or of several, in their order, on every element: so the bits
 /// depend on no thread. On kernel_threads() threads, each with an index range of its own.
-/// throws ShapeError if an index is outside (then nothing has been added)
+/// throws ShapeError if an index is outside (then nothing has been added); of indices on a CUDA device, which are left
+/// out, the next synchronize() throws DataError
 void scatter_add(const SparseView& message, float factor, Slice<float> dense);
 void scatter_add(const std::vector<SparseView>& messages, float factor, Slice<float> dense);
 void scatter_add(Slice<const std::uint32_t> indices, Slice<const float> values, float factor, Slice<float> dense);

@@ -7,7 +7,9 @@
 #include <limits>
 
 #include "compress/cpu/unpack.h"
+#include "compress/cuda/codecs.h"
 #include "compress/draws.h"
+#include "compress/ordered_sum.h"
 #include "core/cpu/simd.h"
 #include "core/dispatch.h"
 #include "core/random.h"
@@ -32,8 +34,10 @@ LACONIC_MULTIVERSION std::uint32_t largest_magnitude(const float* x, std::size_t
 }
 
 float standard_deviation(const float* x, std::size_t n) {
-  double sum = 0, squares = 0;
-  for (std::size_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]), squares += static_cast<double>(x[i]) * x[i];
+  const auto [sum, squares] = ordered_sums<2>(n, [=](std::size_t i, std::size_t lane, auto& sums) {
+    const auto v = static_cast<double>(x[i]);
+    sums[0][lane] += v, sums[1][lane] += v * v;
+  });
   const double mean = sum / static_cast<double>(n);
   return static_cast<float>(std::sqrt(std::max(0.0, squares / static_cast<double>(n) - mean * mean)));
 }
@@ -78,11 +82,12 @@ std::size_t Stochastic::max_bytes(std::size_t elements) const {
 }
 
 void Stochastic::encode(Slice<const float> x, const Key& key, Bytes& payload) const {
-  std::byte* to = payload.append(max_bytes(x.size())).data();
+  std::byte* const begin = payload.append(max_bytes(x.size())).data();
+  const std::size_t bucket = bucket_ ? bucket_ : x.size();
   if (x.empty()) return;
-  on_device(x.device(), [&] {
-    const Draws draws(key);
-    const std::size_t bucket = bucket_ ? bucket_ : x.size();
+  const Draws draws(key);
+  const auto on_host = [&] {
+    std::byte* to = begin;
     const auto levels = static_cast<std::int32_t>((1u << (bits_ - 1)) - 1);
     std::uint32_t numbers[kBlock], block = 0;
     for (std::size_t b = 0; b < x.size(); b += bucket) {
@@ -106,15 +111,16 @@ void Stochastic::encode(Slice<const float> x, const Key& key, Bytes& payload) co
         to = cpu::pack(numbers, count, bits_, to);
       }
     }
-  });
+  };
+  on_device(x.device(), on_host, [&] { cuda::to_stochastic(x.data(), x.size(), bucket, bits_, clip_, draws, begin); });
 }
 
 void Stochastic::decode(Slice<const std::byte> payload, Slice<float> x) const {
   require<DataError>(payload.size() == max_bytes(x.size()), bucket_ ? "qsgd" : "terngrad", " codec: ", payload.size(),
                      " bytes are no ", x.size(), " values of ", bits_, " bits. Do all ranks use the same codec?");
   if (x.empty()) return;
-  on_device(x.device(), [&] {
-    const std::size_t bucket = bucket_ ? bucket_ : x.size();
+  const std::size_t bucket = bucket_ ? bucket_ : x.size();
+  const auto on_host = [&] {
     const auto levels = static_cast<float>((1u << (bits_ - 1)) - 1);
     const std::byte* from = payload.data();
     std::uint32_t numbers[kBlock];
@@ -130,7 +136,8 @@ void Stochastic::decode(Slice<const std::byte> payload, Slice<float> x) const {
         from += (count * bits_ + 7) / 8;
       }
     }
-  });
+  };
+  on_device(x.device(), on_host, [&] { cuda::from_stochastic(payload.data(), x.size(), bucket, bits_, x.data()); });
 }
 
 }  // namespace laconic::compress

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "compress/cpu/unpack.h"
+#include "compress/cuda/codecs.h"
 #include "core/cpu/simd.h"
 #include "core/dispatch.h"
 
@@ -52,7 +53,7 @@ std::size_t Truncation::max_bytes(std::size_t elements) const { return cpu::pack
 void Truncation::encode(Slice<const float> x, const Key&, Bytes& payload) const {
   std::byte* to = payload.append(max_bytes(x.size())).data();
   if (x.empty()) return;
-  on_device(x.device(), [&] {
+  const auto on_host = [&] {
     if (cut_ == 16) return cut16(x.data(), x.size(), to);
     if (cut_ == 24) return cut24(x.data(), x.size(), to);
     std::uint32_t numbers[kBlock];
@@ -61,14 +62,15 @@ void Truncation::encode(Slice<const float> x, const Key&, Bytes& payload) const 
       for (std::size_t j = 0; j < count; ++j) numbers[j] = std::bit_cast<std::uint32_t>(x[i + j]) >> cut_;
       to = cpu::pack(numbers, count, width_, to);
     }
-  });
+  };
+  on_device(x.device(), on_host, [&] { cuda::truncate(x.data(), x.size(), cut_, to); });
 }
 
 void Truncation::decode(Slice<const std::byte> payload, Slice<float> x) const {
   require<DataError>(payload.size() == max_bytes(x.size()), "truncation codec: ", payload.size(), " bytes are no ",
                      x.size(), " values of ", width_, " bits. Do all ranks use the same codec?");
   if (x.empty()) return;
-  on_device(x.device(), [&] {
+  const auto on_host = [&] {
     const std::byte* from = payload.data();
     if (cut_ == 16) return restore16(from, x.size(), x.data());
     if (cut_ == 24) return restore24(from, x.size(), x.data());
@@ -79,7 +81,8 @@ void Truncation::decode(Slice<const std::byte> payload, Slice<float> x) const {
       for (std::size_t j = 0; j < count; ++j) x[i + j] = std::bit_cast<float>(numbers[j] << cut_);
       from += (count * width_ + 7) / 8;
     }
-  });
+  };
+  on_device(x.device(), on_host, [&] { cuda::restore_truncated(payload.data(), x.size(), cut_, x.data()); });
 }
 
 }  // namespace laconic::compress

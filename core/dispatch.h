@@ -3,11 +3,28 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#ifdef LACONIC_CUDA
+#include "core/cuda/select.h"
+#endif
 
 namespace laconic {
 
+#ifdef LACONIC_CUDA
+inline constexpr bool kCudaBuilt = true;
+#else
+inline constexpr bool kCudaBuilt = false;
+#endif
+
+namespace detail {
+[[noreturn]] inline void no_cuda(Device device) {
+  throw Error(concat("device ", device, ": ",
+                     kCudaBuilt ? "this operation has no kernel for it" : "this build has no CUDA", ". Use cpu."));
+}
+}  // namespace detail
+
 /// Runs a kernel where the memory lies. `device` is that of its operands; for the trap device the CPU kernel runs with
-/// host access granted for just that time; for ghosts it does not run, and its result is zero.
+/// host access granted for just that time; for ghosts it does not run, and its result is zero. Throws Error for a CUDA
+/// device: only for what runs on the host by its nature.
 template <class F>
 decltype(auto) on_device(Device device, F&& cpu_kernel) {
   if (device.kind == Device::Kind::cpu) [[likely]]
@@ -18,9 +35,31 @@ decltype(auto) on_device(Device device, F&& cpu_kernel) {
     else
       return decltype(cpu_kernel()){};
   }
-  require<Error>(device.kind == Device::Kind::trap, "device ", device, ": this build has no CUDA. Use cpu.");
+  if (device.kind == Device::Kind::cuda) detail::no_cuda(device);
   HostAccess access(device);
   return cpu_kernel();
 }
+
+/// The same with a second kernel for CUDA devices, which only asks for the work (core/stream.h): both give the same
+/// type. In a build without CUDA it is compiled and left out, so that calls of cuda:: functions may stand in it, and
+/// nowhere else.
+template <class F, class G>
+decltype(auto) on_device(Device device, F&& cpu_kernel, [[maybe_unused]] G&& cuda_kernel) {
+  if constexpr (kCudaBuilt) {
+#ifdef LACONIC_CUDA
+    if (device.kind == Device::Kind::cuda) {
+      cuda::select(device.index);
+      return cuda_kernel();
+    }
+#endif
+  }
+  return on_device(device, std::forward<F>(cpu_kernel));
+}
+
+/// For the many kernels that have the same name and arguments in cpu:: and cuda::.
+///   LACONIC_KERNEL(y.device(), fill(y.data<float>(), value, y.elements()));
+#define LACONIC_KERNEL(device, ...) \
+  ::laconic::on_device(             \
+      device, [&] { return cpu::__VA_ARGS__; }, [&] { return cuda::__VA_ARGS__; })
 
 }  // namespace laconic

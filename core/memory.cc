@@ -10,7 +10,11 @@
 #include <new>
 #include <vector>
 
-#include "core/error.h"
+#include "core/cuda/memory.h"
+#include "core/dispatch.h"
+#ifdef LACONIC_CUDA
+#include "core/cuda/runtime.h"
+#endif
 
 #if defined(__SANITIZE_ADDRESS__)
 #define LACONIC_ASAN 1
@@ -167,10 +171,6 @@ Pool& pool(Device device) {
   }
 }
 
-void require_supported(Device device) {
-  require<Error>(device.kind != Device::Kind::cuda, "device ", device, ": this build has no CUDA. Use cpu.");
-}
-
 }  // namespace
 
 std::string to_string(Device device) {
@@ -184,7 +184,18 @@ std::string to_string(Device device) {
 }
 
 Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(device) {
-  require_supported(device);
+  if (device.kind == Device::Kind::cuda) {
+#ifdef LACONIC_CUDA
+    cuda::select(device.index);
+    const cuda::Block block = cuda::allocate(bytes);
+    data_ = block.data;
+    capacity_ = block.capacity;
+    pool_ = block.pool;
+    return;
+#else
+    detail::no_cuda(device);
+#endif
+  }
   if (device.kind == Device::Kind::ghost) {
     data_ = nullptr;
     pool(device).count_ghost(bytes);
@@ -203,6 +214,12 @@ Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(devi
 }
 
 Storage::~Storage() {
+#ifdef LACONIC_CUDA
+  if (device_.kind == Device::Kind::cuda) {
+    cuda::give_back({data_, capacity_, pool_});
+    return;
+  }
+#endif
   if (device_.kind == Device::Kind::ghost) {
     pool(device_).forget_ghost(bytes_);
     return;
@@ -216,11 +233,20 @@ Storage::~Storage() {
   pool(device_).give_back({data_, capacity_});
 }
 
-MemoryStats memory_stats(Device device) { return pool(device).stats(); }
+MemoryStats memory_stats(Device device) {
+  return on_device(device.kind == Device::Kind::cuda ? device : kCpu, [&] { return pool(device).stats(); },
+                   [&] { return cuda::memory_stats_of(device.index); });
+}
 
-void reset_peak(Device device) { pool(device).reset_peak(); }
+void reset_peak(Device device) {
+  on_device(device.kind == Device::Kind::cuda ? device : kCpu, [&] { pool(device).reset_peak(); },
+            [&] { cuda::reset_peak_of(device.index); });
+}
 
-void release_unused_memory(Device device) { pool(device).release_unused(); }
+void release_unused_memory(Device device) {
+  on_device(device.kind == Device::Kind::cuda ? device : kCpu, [&] { pool(device).release_unused(); },
+            [&] { cuda::release_unused_of(device.index); });
+}
 
 HostAccess::HostAccess(Device device) : trap_(device.kind == Device::Kind::trap) {
   if (trap_) pool(device).open();

@@ -7,7 +7,7 @@ namespace laconic {
 /// Counter-based random numbers: a pure function of (key, counter), so results depend on no hidden state, no thread
 /// and no order, and a resumed run draws what an uninterrupted one would have drawn.
 /// source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", Philox4x32-10.
-inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
+constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0], p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
     counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(p1),
@@ -41,6 +41,6 @@ class Random {
 };
 
 /// [0, 1) from 32 random bits: the upper 24, exactly representable.
-inline float to_unit_float(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+constexpr float to_unit_float(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
 }  // namespace laconic

@@ -1,33 +1,37 @@
 #include "core/raw.h"
 
-#include <cstring>
+#include <vector>
 
 #include "core/cpu/elementwise.h"
 #include "core/cpu/layout.h"
+#include "core/cpu/rounding.h"
+#include "core/cuda/elementwise.h"
+#include "core/cuda/layout.h"
+#include "core/cuda/rounding.h"
 #include "core/dispatch.h"
 
 namespace laconic::raw {
 
 void fill(const Tensor& y, float value) {
-  on_device(y.device(), [&] { cpu::fill(y.data<float>(), value, y.elements()); });
+  LACONIC_KERNEL(y.device(), fill(y.data<float>(), value, y.elements()));
   y.bump_version();
 }
 
 void add_into(const Tensor& y, const Tensor& x) {
   require<ShapeError>(x.shape() == y.shape(), "add: ", x.shape(), " to ", y.shape(), ".");
   const Tensor same = to_layout(x.value(), y.layout());
-  on_device(y.device(), [&] { cpu::add(y.data<float>(), same.data<float>(), y.elements()); });
+  LACONIC_KERNEL(y.device(), add(y.data<float>(), same.data<float>(), y.elements()));
   y.bump_version();
 }
 
 void axpy(const Tensor& y, float a, const Tensor& x) {
   require<ShapeError>(x.shape() == y.shape() && x.layout() == y.layout(), "axpy: ", x.shape(), " to ", y.shape(), ".");
-  on_device(y.device(), [&] { cpu::axpy(y.data<float>(), a, x.data<float>(), y.elements()); });
+  LACONIC_KERNEL(y.device(), axpy(y.data<float>(), a, x.data<float>(), y.elements()));
   y.bump_version();
 }
 
 void scale(const Tensor& y, float a) {
-  on_device(y.device(), [&] { cpu::scale(y.data<float>(), a, y.elements()); });
+  LACONIC_KERNEL(y.device(), scale(y.data<float>(), a, y.elements()));
   y.bump_version();
 }
 
@@ -35,7 +39,7 @@ Tensor add(const Tensor& a, const Tensor& b) {
   require<ShapeError>(a.shape() == b.shape(), "add: shapes ", a.shape(), " and ", b.shape(), " differ.");
   const Tensor same = to_layout(b.value(), a.layout());
   Tensor y = Tensor::empty(a.shape(), DType::f32, a.device(), a.layout());
-  on_device(a.device(), [&] { cpu::add(y.data<float>(), a.data<float>(), same.data<float>(), y.elements()); });
+  LACONIC_KERNEL(a.device(), add(y.data<float>(), a.data<float>(), same.data<float>(), y.elements()));
   return y;
 }
 
@@ -49,16 +53,54 @@ Tensor to_layout(const Tensor& x, Layout layout) {
   if (hw == 1 || (c == 1 && !blocked) || (c == 16 && layout != Layout::plain && x.layout() != Layout::plain))
     return x.relabelled(layout);
   Tensor y = Tensor::empty(x.shape(), DType::f32, x.device(), layout);
-  on_device(x.device(), [&] { cpu::convert_layout(y.data<float>(), layout, x.data<float>(), x.layout(), n, c, hw); });
+  LACONIC_KERNEL(x.device(), convert_layout(y.data<float>(), layout, x.data<float>(), x.layout(), n, c, hw));
   return y;
 }
 
-bool all_finite(const Tensor& x) {
-  return on_device(x.device(), [&] { return cpu::all_finite(x.data<float>(), x.elements()); });
+Tensor rounded(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x.value();
+  require<ShapeError>(x.dtype() == DType::f32 && dtype == DType::bf16, "rounded: ", x.dtype(), " to ", dtype, ".");
+  Tensor y = Tensor::empty(x.shape(), dtype, x.device(), x.layout());
+  LACONIC_KERNEL(x.device(), to_bf16(y.data<BFloat16>(), x.data<float>(), x.elements()));
+  return y;
 }
 
+Tensor rounded_parameter(const Tensor& w, DType dtype) {
+  struct Rounded final : Derived {
+    Tensor value;
+  };
+  if (w.dtype() == dtype) return w.value();
+  auto* cache = dynamic_cast<Rounded*>(w.derived().get());
+  if (!cache || cache->version != w.version()) {
+    const auto made = std::make_shared<Rounded>();
+    made->version = w.version();
+    made->value = rounded(w, dtype);
+    w.derived() = made;
+    cache = made.get();
+  }
+  return cache->value;
+}
+
+bool all_finite(const Tensor& x) { return LACONIC_KERNEL(x.device(), all_finite(x.data<float>(), x.elements())); }
+
 double sum_of_squares(const Tensor& x) {
-  return on_device(x.device(), [&] { return cpu::sum_of_squares(x.data<float>(), x.elements()); });
+  return LACONIC_KERNEL(x.device(), sum_of_squares(x.data<float>(), x.elements()));
+}
+
+double sum_of_squares(std::span<const Tensor> x) {
+  if (x.empty()) return 0;
+  return on_device(
+      x[0].device(),
+      [&] {
+        double sum = 0;
+        for (const Tensor& t : x) sum += cpu::sum_of_squares(t.data<float>(), t.elements());
+        return sum;
+      },
+      [&] {
+        std::vector<Slice<const float>> slices;
+        for (const Tensor& t : x) slices.push_back(t.slice<float>());
+        return cuda::sum_of_squares(slices);
+      });
 }
 
 }  // namespace laconic::raw

@@ -1,4 +1,6 @@
 #pragma once
+#include <span>
+
 #include "core/tensor.h"
 
 /// Kernels that compute and record nothing: what the differentiable operations (core/ops) are made of. They run where
@@ -15,10 +17,17 @@ Tensor add(const Tensor& a, const Tensor& b);            ///< in a's layout
 /// one channel, or 1x1 images). Throws ShapeError for blocked16 if the channels are not a multiple of 16.
 Tensor to_layout(const Tensor& x, Layout layout);
 
-/// True if every element is finite. One pass.
+/// x as f32 or bf16: x itself if it is that, a copy rounded to the nearest otherwise. Layouts stay.
+Tensor rounded(const Tensor& x, DType dtype);
+/// The same for a parameter: the copy is kept beside it (Tensor::derived()) while its value does not change.
+Tensor rounded_parameter(const Tensor& w, DType dtype);
+
+/// True if every element is finite. One pass. Waits for the device, as the sums do.
 bool all_finite(const Tensor& x);
 
 /// sum of x[i]^2 in double, added in chunks of fixed size: the same for any number of threads.
 double sum_of_squares(const Tensor& x);
+/// Over tensors of one device, waiting once.
+double sum_of_squares(std::span<const Tensor> x);
 
 }  // namespace laconic::raw

@@ -34,12 +34,14 @@ const char* safetensors_name(DType dtype) {
       return "I64";
     case DType::u8:
       return "U8";
+    case DType::bf16:
+      return "BF16";
   }
   return "";
 }
 
 std::optional<DType> dtype_of(const std::string& name) {
-  for (DType dtype : {DType::f32, DType::i32, DType::i64, DType::u8})
+  for (DType dtype : {DType::f32, DType::i32, DType::i64, DType::u8, DType::bf16})
     if (name == safetensors_name(dtype)) return dtype;
   return std::nullopt;
 }

@@ -1,9 +1,9 @@
 #include "core/tensor.h"
 
-#include <cstring>
-
+#include "core/cpu/rounding.h"
 #include "core/dispatch.h"
 #include "core/raw.h"
+#include "core/stream.h"
 
 namespace laconic {
 
@@ -12,6 +12,7 @@ std::size_t size_of(DType dtype) {
     case DType::f32:
     case DType::i32: return 4;
     case DType::i64: return 8;
+    case DType::bf16: return 2;
     case DType::u8: break;
   }
   return 1;
@@ -22,6 +23,7 @@ const char* to_string(DType dtype) {
     case DType::f32: return "float32";
     case DType::i32: return "int32";
     case DType::i64: return "int64";
+    case DType::bf16: return "bfloat16";
     case DType::u8: break;
   }
   return "uint8";
@@ -56,7 +58,7 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device, Layout layo
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
   Tensor t = empty(shape, dtype, device);
-  on_device(device, [&] { std::memset(t.raw_data(), 0, t.bytes()); });
+  zero_bytes(t.raw_data(), device, t.bytes());
   return t;
 }
 
@@ -71,7 +73,7 @@ static Tensor from_host(const Shape& shape, std::span<const T> values, Device de
   require<ShapeError>(static_cast<std::int64_t>(values.size()) == shape.elements(), "tensor: ", values.size(),
                       " values do not fill shape ", shape, ".");
   Tensor t = Tensor::empty(shape, kDTypeOf<T>, device);
-  if (!values.empty()) on_device(device, [&] { std::memcpy(t.raw_data(), values.data(), values.size_bytes()); });
+  copy_bytes(t.raw_data(), device, values.data(), kCpu, values.size_bytes());
   return t;
 }
 Tensor Tensor::of(const Shape& shape, std::span<const float> values, Device device) {
@@ -133,6 +135,11 @@ Tensor Tensor::relabelled(Layout layout) const {
 std::vector<float> Tensor::to_vector() const {
   const Tensor plain = layout() == Layout::plain ? value() : raw::to_layout(value(), Layout::plain);
   std::vector<float> out(static_cast<std::size_t>(elements()));
+  if (device().kind == Device::Kind::cuda) {
+    const Tensor host = empty(shape(), dtype());
+    host.copy_from(plain);
+    return host.to_vector();
+  }
   on_device(device(), [&] {
     const auto convert = [&](auto* p) { std::copy(p, p + out.size(), out.begin()); };
     switch (dtype()) {
@@ -140,6 +147,7 @@ std::vector<float> Tensor::to_vector() const {
       case DType::i32: return convert(plain.data<std::int32_t>());
       case DType::i64: return convert(plain.data<std::int64_t>());
       case DType::u8: return convert(plain.data<std::uint8_t>());
+      case DType::bf16: return cpu::from_bf16(out.data(), plain.data<BFloat16>(), elements());
     }
   });
   return out;
@@ -155,8 +163,7 @@ void Tensor::copy_from(const Tensor& other) const {
                       " into ", shape(), " ", dtype(), ".");
   if (device() == kGhost || other.device() == kGhost) return bump_version();
   const Tensor source = other.layout() == layout() ? other.value() : raw::to_layout(other, layout());
-  HostAccess from(source.device()), to(device());
-  if (bytes()) std::memcpy(raw_data(), source.raw_data(), bytes());
+  copy_bytes(raw_data(), device(), source.raw_data(), source.device(), bytes());
   bump_version();
 }
 

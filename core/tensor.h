@@ -11,7 +11,11 @@
 
 namespace laconic {
 
-enum class DType : std::uint8_t { f32, i32, i64, u8 };
+/// bf16: bfloat16, the upper half of a float32, for what products on a CUDA device read (core/precision.h).
+enum class DType : std::uint8_t { f32, i32, i64, u8, bf16 };
+struct BFloat16 {
+  std::uint16_t bits;
+};
 std::size_t size_of(DType dtype);  ///< bytes of one element
 const char* to_string(DType dtype);
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
@@ -21,6 +25,7 @@ inline constexpr DType kDTypeOf = [] {
   if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
   if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
   if constexpr (std::is_same_v<T, std::uint8_t>) return DType::u8;
+  if constexpr (std::is_same_v<T, BFloat16>) return DType::bf16;
 }();
 
 /// How the elements of an activation [N, C, H, W] lie in memory. Shapes are always spoken of as NCHW; only kernels look
@@ -94,7 +99,7 @@ class Tensor {
   Tensor relabelled(Layout layout) const;
 
   /// Host copies in plain order whatever the layout and device.
-  std::vector<float> to_vector() const;  ///< converts integers
+  std::vector<float> to_vector() const;  ///< converts integers and bf16
   float item() const;                    ///< the only element
   /// Copies from another tensor of the same shape and dtype (any device, any layout).
   void copy_from(const Tensor& other) const;

@@ -1,5 +1,6 @@
 #include "core/update.h"
 
+#include "core/cuda/update.h"
 #include "core/dispatch.h"
 
 namespace laconic::raw {
@@ -18,9 +19,8 @@ void require_same(const char* where, const Tensor& w, const Tensor& x, const cha
 void sgd(const Tensor& w, const Tensor& g, const Tensor& buffer, const SgdStep& step) {
   require_same("sgd", w, g, "gradient");
   if (buffer.defined()) require_same("sgd", w, buffer, "momentum");
-  on_device(w.device(), [&] {
-    cpu::sgd(w.data<float>(), g.data<float>(), buffer.defined() ? buffer.data<float>() : nullptr, w.elements(), step);
-  });
+  float* momentum = buffer.defined() ? buffer.data<float>() : nullptr;
+  LACONIC_KERNEL(w.device(), sgd(w.data<float>(), g.data<float>(), momentum, w.elements(), step));
   w.bump_version();
 }
 
@@ -28,13 +28,13 @@ void adam(const Tensor& w, const Tensor& g, const Tensor& m, const Tensor& v, co
   require_same("adam", w, g, "gradient");
   require_same("adam", w, m, "first moment");
   require_same("adam", w, v, "second moment");
-  on_device(w.device(),
-            [&] { cpu::adam(w.data<float>(), g.data<float>(), m.data<float>(), v.data<float>(), w.elements(), step); });
+  LACONIC_KERNEL(w.device(),
+                 adam(w.data<float>(), g.data<float>(), m.data<float>(), v.data<float>(), w.elements(), step));
   w.bump_version();
 }
 
 void clamp(const Tensor& x, float limit) {
-  on_device(x.device(), [&] { cpu::clamp(x.data<float>(), limit, x.elements()); });
+  LACONIC_KERNEL(x.device(), clamp(x.data<float>(), limit, x.elements()));
   x.bump_version();
 }
 

@@ -35,6 +35,7 @@ struct Request {
   RequestPool* pool = nullptr;
   HopTrace* hops = nullptr;  ///< told of it, for a trace
   std::uint32_t number = 0;  ///< among those of its operation in this direction with this peer, for a trace
+  const Request* carries = nullptr;  ///< the one whose bytes, of a device's memory, this one moves (transport/staging.h)
 
   /// Only on the thread that runs the waiting coroutine.
   void complete(std::size_t bytes, std::exception_ptr failure = nullptr) {

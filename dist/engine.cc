@@ -76,6 +76,7 @@ Ticket Engine::submit(Operation operation) {
     return ticket;
   }
   bool asleep = false, working = false;
+  if (!borrowed_) running->ready = Event::now(running->operation.device);  // else the order of work is this thread's
   {
     std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
@@ -96,8 +97,8 @@ void Engine::run_here(Running& running) {
   }
   Scheduler here;
   std::vector<Running*> finished;
-  running.comm =
-      std::make_unique<TransportCommunicator>(*transport_, running.operation.slot, running.operation.priority);
+  running.comm = std::make_unique<TransportCommunicator>(*transport_, running.operation.slot,
+                                                         running.operation.priority, running.operation.device);
   running.task = supervise(running, finished);
   running.task.start(here);
   here.run();
@@ -111,10 +112,16 @@ void Engine::run_here(Running& running) {
         CommError(concat(running.operation.name, ": waits for a message, but this is the only rank.")));
 }
 
+void Engine::at_failure(std::function<void()> f) {
+  const std::lock_guard lock(at_failure_mutex_);
+  at_failure_ = std::move(f);
+}
+
 void Engine::wait(const Ticket& ticket, bool patiently) { wait_for(ticket, true, patiently); }
 
-void Engine::run(std::string name, std::function<Task<>(Communicator&)> body) {
-  Operation operation{.name = std::move(name), .slot = 0, .priority = 0, .body = std::move(body)};
+void Engine::run(std::string name, std::function<Task<>(Communicator&)> body, Device device) {
+  Operation operation{
+      .name = std::move(name), .slot = 0, .priority = 0, .device = device, .body = std::move(body)};
   {
     std::lock_guard lock(mutex_);
     borrowed_ = transport_->any_thread() && idle_ && open_ == 0 && !failure_ && !stop_ && !abort_asked_;
@@ -161,6 +168,7 @@ void Engine::wait_for(const Ticket& ticket, bool exposed, bool patiently) {
                 .arrows = {{state.arrow, end}}});
   }
   if (Trace::Row* row = Trace::current(); row && state.arrow) row->arrow_arrives(state.arrow);
+  if (state.done) state.ended.wait();
   if (state.done && state.error) std::rethrow_exception(state.error);
   if (!state.done) std::rethrow_exception(failure_);
 }
@@ -170,12 +178,23 @@ void Engine::drain() {
   waiting_since_ = Clock::now();
   changed_.wait(lock, [&] { return open_ == 0 || failure_; });
   waiting_since_.reset();
+  ended_.wait();
   if (failure_) std::rethrow_exception(failure_);
 }
 
 void Engine::halt() noexcept {
   std::unique_lock lock(mutex_);
-  if (open_ == 0 || failure_) return;
+  if (failure_) return;
+  if (open_ == 0) {  // what has ended may still be under way on the device
+    const Event ended = ended_;
+    lock.unlock();
+    try {
+      ended.wait();
+    } catch (const Error&) {
+      // The device is broken: it does nothing any more.
+    }
+    return;
+  }
   halt_asked_ = true;
   asked_.notify_all();
   transport_->wake();
@@ -254,6 +273,7 @@ bool Engine::sleep_while_idle() {
 /// One round of the communication thread's work; false if it is told to stop.
 bool Engine::turn() {
   if (!take_submitted()) return false;
+  start_ready();
   scheduler_.run();
   finish();
   const bool moved = transport_->progress() > 0;
@@ -266,7 +286,8 @@ bool Engine::turn() {
     std::lock_guard lock(mutex_);
     under_way = open_ > 0 && submitted_.empty();
   }
-  if (!moved && under_way) transport_->wait(beat_seconds_);
+  if (!moved && under_way)
+    transport_->wait(unready_.empty() ? beat_seconds_ : std::min(beat_seconds_, Transport::kDevicePollSeconds));
   return true;
 }
 
@@ -285,17 +306,37 @@ bool Engine::take_submitted() {
   for (auto& running : taken) {
     RunningList& queue = slots_[running->operation.slot];
     queue.push_back(std::move(running));
-    if (queue.size() == 1) startable.push_back(queue.front().get());
+    if (queue.size() > 1) continue;
+    if (queue.front()->operation.in_order)
+      start_if_ready(*queue.front());
+    else
+      startable.push_back(queue.front().get());
   }
   std::stable_sort(startable.begin(), startable.end(),
                    [](const Running* a, const Running* b) { return a->operation.priority > b->operation.priority; });
-  for (Running* running : startable) start(*running);
+  for (Running* running : startable) start_if_ready(*running);
   return true;
 }
 
+void Engine::start_if_ready(Running& running) {
+  if (running.operation.in_order)
+    running.ready.wait();
+  else if (!running.ready.reached())
+    return unready_.push_back(&running);
+  start(running);
+}
+
+void Engine::start_ready() {
+  if (unready_.empty()) return;
+  const std::vector<Running*> waiting = std::exchange(unready_, {});
+  for (Running* running : waiting) start_if_ready(*running);
+  if (unready_.size() < waiting.size()) last_progress_ = Clock::now();
+}
+
 void Engine::start(Running& running) {
-  running.comm =
-      std::make_unique<TransportCommunicator>(*transport_, running.operation.slot, running.operation.priority);
+  running.comm = std::make_unique<TransportCommunicator>(*transport_, running.operation.slot,
+                                                         running.operation.priority, running.operation.device);
+  if (running.operation.device.kind == Device::Kind::cuda) device_ = running.operation.device;
   if (trace_.load()) {
     const int slot = running.operation.slot;
     running.hops = std::make_unique<HopTrace>(rank_, slot, ++traced_runs_[slot]);
@@ -326,7 +367,7 @@ void Engine::finish() {
       RunningList& queue = slots_[running->operation.slot];
       dead.push_back(std::move(queue.front()));
       queue.erase(queue.begin());
-      if (!queue.empty()) start(*queue.front());
+      if (!queue.empty()) start_if_ready(*queue.front());
     }
     last_operation_ = dead.back()->operation.name;
     last_ended_ = Clock::now();
@@ -334,11 +375,14 @@ void Engine::finish() {
       running->comm->cancel();
       running->task = {};
       running->operation.body = nullptr;  // what it captured must not outlive the wait
+      running->ready = Event::now(running->operation.device);
     }
     {
       std::lock_guard lock(mutex_);
       for (auto& running : dead) {
         running->ticket->error = running->error;
+        running->ticket->ended = running->ready;
+        if (running->operation.device.kind == Device::Kind::cuda) ended_ = running->ready;
         running->ticket->done = true;
       }
       open_ -= dead.size();
@@ -357,7 +401,17 @@ void Engine::fail(std::exception_ptr error) {
       running->task = {};
     }
   slots_.clear();
+  unready_.clear();
   finished_.clear();
+  {
+    const std::lock_guard lock(at_failure_mutex_);
+    if (at_failure_) at_failure_();
+  }
+  try {
+    synchronize(device_);  // nothing may be under way on memory that its owner now gives back
+  } catch (const std::exception&) {
+    // It works no more, or found what nobody waits for any more.
+  }
   std::lock_guard lock(mutex_);
   submitted_.clear();
   open_ = 0;

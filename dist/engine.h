@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/stream.h"
 #include "core/trace.h"
 #include "dist/hop_trace.h"
 #include "dist/transport/transport.h"
@@ -21,10 +22,17 @@ namespace laconic::dist {
 
 /// What the communication thread is asked to do. `body` makes the coroutine; it is kept until the coroutine has ended,
 /// so a lambda with captures may be the coroutine itself. Memory that it works on is left alone until waited for.
+/// On a CUDA device that is an order of work there, and the compute thread may ask for more of it at once: the operation
+/// begins when the device has done what was asked before submit(), so that an early one does not hold up others, and
+/// what is asked after wait() comes after what the operation asked for.
 struct Operation {
   std::string name{};  ///< for errors: "allreduce conv1.weight"
   int slot = 0;        ///< the same on every rank: Engine::reserve_slots
   int priority = 0;    ///< larger goes first
+  Device device{};     ///< the CUDA device whose memory it works on, if it does
+  /// It only asks for work there (NCCL's): begins at once, in the order of submission and not of priority, and the device
+  /// waits instead of the host. Among such operations the order of submission is the same on every rank.
+  bool in_order = false;
   std::function<Task<>(Communicator&)> body{};
 };
 
@@ -41,6 +49,7 @@ class Ticket {
     std::exception_ptr error;
     std::string name;         // for a trace
     std::uint64_t arrow = 0;  // of a trace; 0: none
+    Event ended;              // on the operation's device
   };
   explicit Ticket(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
@@ -49,7 +58,7 @@ class Ticket {
 /// How much an engine did since it was made; a step's share is the difference of two readings.
 struct EngineCounters {
   Traffic sent;
-  double comm_seconds = 0;              ///< at least one operation was under way
+  double comm_seconds = 0;              ///< at least one operation was under way, or waited for its device
   double exposed_seconds = 0;           ///< the compute thread was blocked in wait
   std::uint64_t peak_buffer_bytes = 0;  ///< the most memory that operations held at once for messages on their way
 };
@@ -86,14 +95,15 @@ class Engine {
 
   /// Hands over an operation: one lock and one wake-up. Throws CommError if the engine has failed.
   Ticket submit(Operation operation);
-  /// Blocks until the operation has ended; rethrows what it threw. Throws CommError if nothing moves for the time-out
-  /// (operation, peer and bytes so far, of every rank), or if another rank aborted (its sentence).
+  /// Blocks until the operation has ended (has asked its device for all it needs); rethrows what it threw. Throws
+  /// CommError if nothing moves for the time-out (operation, peer and bytes so far, of every rank), or if another rank
+  /// aborted (its sentence).
   /// `patiently`: without a time-out, for what another rank may rightly take any time to do.
   void wait(const Ticket& ticket, bool patiently = false);
   /// submit and wait, on slot 0: for broadcasts, checks and evaluation. Not counted as exposed. While nothing else is
   /// under way the calling thread does the work itself: handing it over and back would cost as much as a small
-  /// exchange.
-  void run(std::string name, std::function<Task<>(Communicator&)> body);
+  /// exchange. `device`: as Operation's.
+  void run(std::string name, std::function<Task<>(Communicator&)> body, Device device = kCpu);
   /// Waits for everything submitted so far.
   void drain();
 
@@ -105,6 +115,10 @@ class Engine {
   /// Ends all ranks with this sentence, quickly. Under MPI it prints the sentence and ends the processes; between
   /// threads it makes every wait on every rank throw CommError with it.
   void abort(const std::string& reason, int exit_code = 1) noexcept;
+
+  /// `f` is called when this engine fails, before it waits for what its device still does: it ends what would wait for
+  /// other ranks. From any thread. One at a time; an empty one: none.
+  void at_failure(std::function<void()> f);
 
   EngineCounters counters() const;
 
@@ -124,6 +138,7 @@ class Engine {
   using Clock = std::chrono::steady_clock;
   struct Running {  // one operation; belongs to the communication thread once it was taken
     Operation operation;
+    Event ready;  // what its device had to do before
     std::shared_ptr<Ticket::State> ticket;
     std::unique_ptr<HopTrace> hops;  // while a trace is drawn
     std::unique_ptr<TransportCommunicator> comm;
@@ -140,6 +155,8 @@ class Engine {
   bool sleep_while_idle();
   void wait_working(const Ticket& ticket);
   bool take_submitted();
+  void start_if_ready(Running& running);
+  void start_ready();
   void start(Running& running);
   Task<> supervise(Running& running, std::vector<Running*>& finished);
   void finish();
@@ -182,12 +199,17 @@ class Engine {
   double exposed_seconds_ = 0;
   double comm_seconds_ = 0;
   Clock::time_point busy_since_;
+  Event ended_;  // of the last operation on a CUDA device
+  std::mutex at_failure_mutex_;  // while it is called
+  std::function<void()> at_failure_;
 
   // The communication thread's own; the compute thread's while borrowed_.
   std::unique_ptr<Transport> transport_;
   Scheduler scheduler_;
   std::map<int, RunningList> slots_;  // the first of each list is under way, the others wait for their slot
+  std::vector<Running*> unready_;     // the first of their slots, whose device is not so far
   std::vector<Running*> finished_;
+  Device device_;  // of operations that were started, if a CUDA device is among them
   Clock::time_point last_progress_;  // something came, left or was submitted
   Clock::time_point last_beat_;
   std::string last_operation_;  // that ended

@@ -41,7 +41,9 @@ std::string Engine::status() const {
   for (const auto& [slot, queue] : slots_)
     for (const auto& running : queue) {
       if (++count > kNamed) continue;
-      const std::string waits = running->comm ? running->comm->waits_for() : "";
+      std::string waits = running->comm ? running->comm->waits_for() : "";
+      if (std::find(unready_.begin(), unready_.end(), running.get()) != unready_.end())
+        waits = concat("waits for ", running->operation.device, " to come to it");
       text += concat(text.empty() ? "" : ", ", running->operation.name, waits.empty() ? "" : " ", waits);
     }
   if (count > kNamed) text += concat(" and ", count - kNamed, " more operations");

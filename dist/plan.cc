@@ -17,7 +17,8 @@ namespace {
 using Parameters = std::vector<std::shared_ptr<Parameter>>;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kAlgorithms[] = {"ring", "butterfly", "doubling", "hierarchical", "ring-tree", "tree", "mpi"};
+constexpr const char* kAlgorithms[] = {"ring",      "butterfly", "doubling", "hierarchical",
+                                       "ring-tree", "tree",      "mpi",      "nccl"};
 constexpr std::int64_t kSmallBytes = 64 << 10;  // up to here butterfly's fewer messages win whatever the layer
 constexpr std::int64_t kLargeBytes = 4 << 20;   // from here two ranks exchanging large messages lose bandwidth
 constexpr std::int64_t kRowMultiple = 16;
@@ -175,9 +176,9 @@ void set_allreduce(PlanOptions& options, const std::string& text) {
   for (const Algorithm algorithm : {Algorithm::hierarchical, Algorithm::ring_tree, Algorithm::tree})
     if (const std::string name = to_string(algorithm); text.rfind(name, 0) == 0)
       refuse(text, "--allreduce", concat("give the size of a group, as ", name, ":2"));
-  refuse_unknown(
-      "value", text, "--allreduce",
-      {"ring", "butterfly", "doubling", "hierarchical:G", "ring-tree:G", "tree:G", "mpi", "hybrid", "hybrid-printed"});
+  refuse_unknown("value", text, "--allreduce",
+                 {"ring", "butterfly", "doubling", "hierarchical:G", "ring-tree:G", "tree:G", "mpi", "nccl", "hybrid",
+                  "hybrid-printed"});
 }
 
 void set_fusion(PlanOptions& options, const std::string& text) {

@@ -12,7 +12,7 @@
 
 namespace laconic::dist {
 
-enum class Algorithm : std::uint8_t { ring, butterfly, doubling, hierarchical, ring_tree, tree, mpi };
+enum class Algorithm : std::uint8_t { ring, butterfly, doubling, hierarchical, ring_tree, tree, mpi, nccl };
 const char* to_string(Algorithm algorithm);
 /// Whether it works in groups of G: rings at all levels (`hierarchical`), rings at the leaves and aggregators above
 /// (`ring_tree`), aggregators at all levels (`tree`).
@@ -20,7 +20,7 @@ inline bool in_groups(Algorithm a) {
   return a == Algorithm::hierarchical || a == Algorithm::ring_tree || a == Algorithm::tree;
 }
 /// An algorithm and its group (0 unless in_groups) from "ring", "butterfly", "doubling", "hierarchical:G",
-/// "ring-tree:G", "tree:G" or "mpi", as a plan names them. Nothing for another text, or a G below 1 (trees: 2).
+/// "ring-tree:G", "tree:G", "mpi" or "nccl", as a plan names them. Nothing for another text, or a G below 1 (trees: 2).
 std::optional<std::pair<Algorithm, int>> algorithm_from(const std::string& text);
 
 /// How a model is to be cut into messages; make_plan goes by it.
@@ -45,8 +45,8 @@ struct PlanOptions {
   std::string codec = "none";          ///< what blocks pass through on every hop, as in --codec
 };
 
-/// "ring", "butterfly", "doubling", "hierarchical:G", "ring-tree:G", "tree:G", "mpi", "hybrid", "hybrid-printed", as in
-/// --allreduce.
+/// "ring", "butterfly", "doubling", "hierarchical:G", "ring-tree:G", "tree:G", "mpi", "nccl", "hybrid",
+/// "hybrid-printed", as in --allreduce.
 /// throws UsageError (suggests the nearest)
 void set_allreduce(PlanOptions& options, const std::string& text);
 /// "none", "copy:SIZE", "lazy:SIZE", as in --fusion.   throws UsageError
@@ -95,7 +95,7 @@ struct Plan {
   bool sparse(int place) const {
     return buckets[static_cast<std::size_t>(bucket_of[static_cast<std::size_t>(place)])].sparse();
   }
-  /// Whether some bucket travels by it. What travels by Algorithm::mpi is in no count of bytes.
+  /// Whether some bucket travels by it. What travels by Algorithm::mpi or nccl is in no count of bytes.
   bool has(Algorithm algorithm) const;
   /// Bytes of the buffers that buckets are copied into, if all are under way at once.
   std::int64_t copied_bytes(const std::vector<std::shared_ptr<Parameter>>& parameters) const;

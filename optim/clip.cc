@@ -27,9 +27,9 @@ Clip Clip::parse(const std::string& text) {
 }
 
 double gradient_sum_of_squares(const ParameterArena& arena) {
-  double sum = 0;
-  for (const auto& p : arena.parameters()) sum += raw::sum_of_squares(p->grad());
-  return sum;
+  std::vector<Tensor> gradients;
+  for (const auto& p : arena.parameters()) gradients.push_back(p->grad());
+  return raw::sum_of_squares(gradients);
 }
 
 double clip_scale(double sum_of_squares, double limit) {

@@ -12,6 +12,7 @@
 #include "compress/make_codec.h"
 #include "core/random.h"
 #include "tests/error_of.h"
+#include "tests/test_devices.h"
 #include "tests/values_of.h"
 
 namespace laconic::compress {
@@ -97,6 +98,60 @@ TEST(Codecs, KeepTheirPromisesOnLengths) {
       EXPECT_THROW(codec->decode(bytes, slice(other)), DataError) << name;
       EXPECT_THROW(codec->decode(bytes.first(0), slice(y)), DataError) << name;
     }
+  }
+}
+
+/// Values that reach every branch of a codec.
+std::vector<float> awkward(std::size_t n) {
+  std::vector<float> x = values_of(1, n);
+  for (std::size_t i = 0; i < n; i += 37) x[i] = std::ldexp(x[i], static_cast<int>(i % 300) - 150);
+  for (std::size_t i = 5; i < n; i += 91) x[i] = i % 2 ? 0.0f : -0.0f;
+  return x;
+}
+
+using CodecsOnCuda = CudaTest;
+
+TEST_F(CodecsOnCuda, GiveTheBytesAndValuesOfTheCpu) {
+  for (const std::string& name : all_codecs()) {
+    const auto codec = make_codec(name);
+    for (const std::size_t n : {0, 1, 7, 8, 31, 128, 129, 511, 513, 1025, 9000})
+      for (const int kind : {0, 1, 2}) {
+        SCOPED_TRACE(testing::Message() << name << ", " << n << ", kind " << kind);
+        std::vector<float> x = awkward(n);
+        if (kind == 2 && n > 0) x[n / 2] = n % 2 ? kNan : -kInf;
+        const std::size_t shift = static_cast<std::size_t>(kind) % 2;
+        const Key key{.seed = 3, .step = 7, .operation = 1, .hop = 2, .rank = 4};
+        Bytes payload, on_cuda(kCuda);
+        payload.append(shift), on_cuda.append(shift);
+        codec->encode(slice(x), key, payload);
+        codec->encode(Placed(x, kCuda, shift), key, on_cuda);
+        ASSERT_EQ(host_values(on_cuda.slice().sub(shift, on_cuda.size() - shift)),
+                  host_values(payload.slice().sub(shift, payload.size() - shift)));
+        const Slice<std::byte> bytes = payload.slice().sub(shift, payload.size() - shift),
+                               there = on_cuda.slice().sub(shift, on_cuda.size() - shift);
+        std::vector<float> y(n, 7.0f), sum = values_of(2, n);
+        const Placed<float> y_cuda(y, kCuda, shift), sum_cuda(sum, kCuda, shift);
+        const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
+          return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+        };
+        codec->decode(bytes, slice(y));
+        codec->decode(there, y_cuda);
+        EXPECT_TRUE(same(host_values(y_cuda.slice()), y));
+        codec->decode_add(bytes, slice(sum));
+        codec->decode_add(there, sum_cuda);
+        if (kind < 2) {
+          EXPECT_TRUE(same(host_values(sum_cuda.slice()), sum));
+        }
+        Bytes again, again_cuda(kCuda);
+        codec->decode_add_encode(bytes, slice(sum), key, again);
+        codec->decode_add_encode(there, sum_cuda, key, again_cuda);
+        if (kind < 2) {
+          EXPECT_EQ(host_values(again_cuda.slice()), host_values(again.slice()));
+        }
+        if (n == 0) continue;
+        EXPECT_THROW(codec->decode(there.first(there.size() - 1), y_cuda), DataError);
+        EXPECT_THROW(codec->decode(there.first(0), y_cuda), DataError);
+      }
   }
 }
 

@@ -9,12 +9,17 @@
 #include "core/random.h"
 #include "core/raw.h"
 #include "layers/layers.h"
+#include "tests/cuda_devices.h"
 
 namespace laconic {
 namespace {
 
+/// The same on every device.
 std::vector<float> mask(const Shape& shape, const ops::DropoutKey& key, float p = 0.5f) {
-  return ops::dropout(Tensor::full(shape, 1), p, key).to_vector();
+  const std::vector<float> all = ops::dropout(Tensor::full(shape, 1), p, key).to_vector();
+  for (const Device device : with_cuda({}))
+    EXPECT_EQ(ops::dropout(Tensor::full(shape, 1, device), p, key).to_vector(), all) << device;
+  return all;
 }
 
 TEST(Dropout, KeepsOneMinusPAndScalesItUp) {

@@ -9,6 +9,7 @@
 #include "core/ops/reshape.h"
 #include "core/parallel.h"
 #include "layers/layers.h"
+#include "tests/cuda_devices.h"
 #include "tests/error_of.h"
 #include "tests/tensors.h"
 
@@ -67,14 +68,18 @@ TEST(Embedding, GradientHasTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST(Embedding, ZeroesTheRowsThatNobodyUsed) {
-  Embedding layer({.vocabulary = 3, .dim = 2});
-  ParameterArena arena(layer.parameters());
-  for (std::int64_t used : {0, 2}) {
-    arena.begin_step();
-    arena.backward(ops::sum(layer(Tensor::of({1}, std::vector<std::int64_t>{used}))));
-    std::vector<float> expected(6);
-    expected[static_cast<std::size_t>(2 * used)] = expected[static_cast<std::size_t>(2 * used + 1)] = 1;
-    EXPECT_EQ(layer.weight()->grad().to_vector(), expected);
+  for (const Device device : with_cuda()) {
+    Embedding layer({.vocabulary = 3, .dim = 2});
+    ParameterArena arena(layer.parameters(), device);
+    for (const std::int64_t chunk : {0, 2})
+      for (std::int64_t used : {0, 2}) {
+        layer.weight()->set_chunk_rows(chunk);
+        arena.begin_step();
+        arena.backward(ops::sum(layer(Tensor::of({1}, std::vector<std::int64_t>{used}, device))));
+        std::vector<float> expected(6);
+        expected[static_cast<std::size_t>(2 * used)] = expected[static_cast<std::size_t>(2 * used + 1)] = 1;
+        EXPECT_EQ(layer.weight()->grad().to_vector(), expected);
+      }
   }
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/state.h"
+#include "core/stream.h"
 #include "tests/program.h"
 #include "tests/training_log.h"
 
@@ -95,6 +96,22 @@ TEST(EndToEnd, ThreadsAndProcessesGiveTheSameBits) {
         EXPECT_EQ(tensor.to_vector(), b.at(name).to_vector()) << name;
       }
   }
+}
+
+TEST(EndToEnd, OnACudaDeviceThreadsAndProcessesTrainToTheSameBits) {
+  if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
+  TempFolder dir;
+  const std::string common =
+      " --data synthetic:96,20 --batch 8 --steps 4 --threads 1 --audit --quiet --json --device cuda:0 --save ";
+  const Result threads = run("mnist --workers 2" + common + dir.path() + "/a");
+  ASSERT_EQ(threads.exit_code, 0) << threads.err;
+  const auto summary = nlohmann::json::parse(threads.out);
+  EXPECT_EQ(summary.at("device"), cuda_device_name(0));
+  EXPECT_LT(summary.at("eval").at("loss"), 2.5);
+  if (!mpirun_is_there()) return;
+  const Result processes = run("laconic launch -n 2 mnist" + common + dir.path() + "/b");
+  ASSERT_EQ(processes.exit_code, 0) << processes.err;
+  EXPECT_TRUE(text_of(dir / "a/weights.safetensors") == text_of(dir / "b/weights.safetensors"));
 }
 
 TEST(EndToEnd, EveryLogLineHasTheFieldsPromised) {

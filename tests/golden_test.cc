@@ -1,4 +1,5 @@
-// Every layer and loss against the values that PyTorch computed (tests/golden/layers.py), in every layout.
+// Every layer and loss against the values that PyTorch computed (tests/golden/layers.py), in every layout, on every
+// device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "core/raw.h"
 #include "core/state.h"
 #include "layers/layers.h"
+#include "tests/cuda_devices.h"
 #include "tests/tensors.h"
 
 namespace laconic {
@@ -86,35 +88,38 @@ class Golden : public ::testing::Test {
       const std::string layer = cases_[i].at("layer");
       if (std::find(layers.begin(), layers.end(), layer) == layers.end()) continue;
       const StateDict values = file_.part(std::to_string(i) + ".");
-      for (Layout x : layouts(values.at("x").shape()))
-        for (Layout dy : layouts(values.at("dy").shape())) {
-          const std::string what = concat("case ", i, " ", layer, cases_[i].at("options").dump(), " x ",
-                                          values.at("x").shape(), " ", x, ", dy ", dy);
-          SCOPED_TRACE(what);
-          compare(cases_[i], values, x, dy, tolerance);
-          ++count;
-        }
+      for (const Device device : with_cuda())
+        for (Layout x : layouts(values.at("x").shape(), device))
+          for (Layout dy : layouts(values.at("dy").shape(), device)) {
+            const std::string what = concat("case ", i, " ", layer, cases_[i].at("options").dump(), " x ",
+                                            values.at("x").shape(), " ", x, ", dy ", dy, " on ", device);
+            SCOPED_TRACE(what);
+            compare(cases_[i], values, x, dy, device, tolerance);
+            ++count;
+          }
     }
     EXPECT_GT(count, 0);
   }
 
-  static std::vector<Layout> layouts(const Shape& s) {
+  static std::vector<Layout> layouts(const Shape& s, Device device) {
     if (s.rank() != 4) return {Layout::plain};
-    if (s[1] % 16 == 0) return {Layout::plain, Layout::channels_last, Layout::blocked16};
+    if (s[1] % 16 == 0 && device == kCpu) return {Layout::plain, Layout::channels_last, Layout::blocked16};
     return {Layout::plain, Layout::channels_last};
   }
 
-  void compare(const json& c, const StateDict& v, Layout x_layout, Layout dy_layout, float tolerance) {
+  void compare(const json& c, const StateDict& v, Layout x_layout, Layout dy_layout, Device device, float tolerance) {
     const json& options = c.at("options");
     auto layer = build(c.at("layer"), options);
     layer->train(c.at("training"));
+    const ParameterArena arena(layer->parameters(), device);
+    layer->to(device);
     for (const auto& p : layer->named_parameters()) p.parameter->value().copy_from(v.at("p." + p.name));
     for (const auto& b : layer->named_buffers()) b.tensor.copy_from(v.at("b." + b.name));
     auto leaf = std::make_shared<Leaf>(), residual_leaf = std::make_shared<Leaf>();
-    const Tensor x = with_gradient(raw::to_layout(v.at("x"), x_layout), leaf);
+    const Tensor x = with_gradient(copied(raw::to_layout(v.at("x"), x_layout), device), leaf);
     Tensor y;
     if (options.value("residual", false)) {
-      const Tensor r = with_gradient(raw::to_layout(v.at("r"), x_layout), residual_leaf);
+      const Tensor r = with_gradient(copied(raw::to_layout(v.at("r"), x_layout), device), residual_leaf);
       y = dynamic_cast<BatchNorm&>(*layer).forward_add_relu(x, r);
     } else if (options.value("relu", false)) {
       y = dynamic_cast<FusesRelu&>(*layer).forward_relu(x);
@@ -122,7 +127,7 @@ class Golden : public ::testing::Test {
       y = (*layer)(x);
     }
     expect_close(y, v.at("y"), tolerance, "y");
-    const Tensor dy = raw::to_layout(v.at("dy"), dy_layout);
+    const Tensor dy = copied(raw::to_layout(v.at("dy"), dy_layout), device);
     with_upstream(y, dy).backward();
     expect_close(dy, v.at("dy"), 0, "dy, which others hold, was overwritten");
     expect_close(x, v.at("x"), 0, "x was overwritten");
@@ -155,19 +160,23 @@ TEST_F(Golden, Losses) {
     const std::string layer = cases_[i].at("layer");
     if (layer != "CrossEntropy" && layer != "MSE") continue;
     ++count;
-    SCOPED_TRACE(concat("case ", i));
     const StateDict v = file_.part(std::to_string(i) + ".");
-    auto leaf = std::make_shared<Leaf>();
-    const Tensor x = with_gradient(v.at("x"), leaf);
-    const Tensor loss = layer == "MSE" ? MSE()(x, v.at("target"))
-                                       : CrossEntropy({.label_smoothing = cases_[i]["options"].at("label_smoothing")})(
-                                             x, v.at("labels"));
-    expect_close(loss, v.at("y"), 2e-6f, "loss");
-    loss.backward();
-    expect_close(leaf->grad, v.at("dx"), 1e-6f, "dx");
-    if (layer == "CrossEntropy" && cases_[i]["options"].at("label_smoothing") == 0) {
-      EXPECT_NEAR(ops::sum_of_cross_entropy(v.at("x"), v.at("labels")) / static_cast<double>(x.dim(0)), loss.item(),
-                  2e-5 * std::max(1.0f, loss.item()));
+    for (const Device device : with_cuda()) {
+      SCOPED_TRACE(concat("case ", i, " on ", device));
+      auto leaf = std::make_shared<Leaf>();
+      const Tensor x = with_gradient(copied(v.at("x"), device), leaf);
+      const auto there = [&](const char* name) { return copied(v.at(name), device); };
+      const Tensor loss =
+          layer == "MSE"
+              ? MSE()(x, there("target"))
+              : CrossEntropy({.label_smoothing = cases_[i]["options"].at("label_smoothing")})(x, there("labels"));
+      expect_close(loss, v.at("y"), 2e-6f, "loss");
+      loss.backward();
+      expect_close(leaf->grad, v.at("dx"), 1e-6f, "dx");
+      if (layer == "CrossEntropy" && cases_[i]["options"].at("label_smoothing") == 0) {
+        EXPECT_NEAR(ops::sum_of_cross_entropy(x, there("labels")) / static_cast<double>(x.dim(0)), loss.item(),
+                    2e-5 * std::max(1.0f, loss.item()));
+      }
     }
   }
   EXPECT_EQ(count, 7);

@@ -1,4 +1,5 @@
-// Every operation's backward against central differences of its forward, in every layout.
+// Every operation's backward against central differences of its forward, in every layout; and on a CUDA device, if
+// there is one, against the CPU's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@
 #include "core/ops/rnn.h"
 #include "core/random.h"
 #include "core/raw.h"
-#include "tests/tensors.h"
+#include "tests/on_both.h"
 
 namespace laconic {
 namespace {
@@ -85,6 +86,9 @@ void check(const char* name, const Op& op, const std::vector<Tensor>& inputs, do
     }
   }
   EXPECT_LE(kinks * 10, checked);
+  const bool blocked = std::any_of(inputs.begin(), inputs.end(),
+                                   [](const Tensor& t) { return t.layout() == Layout::blocked16; });  // the CPU's alone
+  if (!blocked) expect_same_on_cuda("cuda", op, inputs, 1e-4f);
 }
 
 /// The same with the first input, and those of its shape, in each layout it can have.
@@ -134,7 +138,8 @@ TEST(Gradient, BatchNorm) {
       for (bool relu : {true, false}) {
         SCOPED_TRACE(concat(shape, " training ", training, " relu ", relu));
         const auto norm = [&](const Tensor& in, const Tensor& g, const Tensor& b, const Tensor& residual) {
-          const Tensor mean = Tensor::full({channels}, 0.1f), var = Tensor::full({channels}, 0.8f);
+          const Tensor mean = Tensor::full({channels}, 0.1f, in.device()),
+                       var = Tensor::full({channels}, 0.8f, in.device());
           return ops::batch_norm(in, g, b, mean, var, {.training = training, .relu = relu}, residual);
         };
         const Op alone = [&](const auto& t) { return norm(t[0], t[1], t[2], {}); };
@@ -152,7 +157,8 @@ TEST(Gradient, BatchNorm) {
 TEST(Gradient, BatchNormOfAValueThatIsUsedTwice) {  // dy comes as two parts
   check_layouts("diamond",
                 [](const auto& t) {
-                  const Tensor mean = Tensor::full({4}, 0), var = Tensor::full({4}, 1);
+                  const Device device = t[0].device();
+                  const Tensor mean = Tensor::full({4}, 0, device), var = Tensor::full({4}, 1, device);
                   const Tensor y = ops::batch_norm(t[0], t[1], t[2], mean, var, {.relu = true});
                   return ops::add(ops::add(ops::tanh(y), ops::sigmoid(y)), y);
                 },
@@ -202,7 +208,8 @@ TEST(Gradient, LocalResponseNorm) {
 
 TEST(Gradient, Embedding) {
   const Tensor index = Tensor::of({2, 3}, std::vector<std::int64_t>{0, 3, 0, 1, 3, 3});
-  check("embedding", [&](const auto& t) { return ops::embedding(index, t[0]); }, {random_tensor({5, 2}, 1)});
+  check("embedding", [&](const auto& t) { return ops::embedding(copied(index, t[0].device()), t[0]); },
+        {random_tensor({5, 2}, 1)});
 }
 
 /// f(input part, other weights, initial h) of recurrences of several sizes, for so many gates.
@@ -212,7 +219,10 @@ void check_recurrent(const char* name, std::int64_t gates,
     SCOPED_TRACE(concat(steps, " steps, batch ", batch, ", hidden ", hidden));
     const Tensor h = random_tensor({batch, hidden}, 6);
     const std::int64_t width = gates * hidden;
-    check(name, [&](const auto& t) { return f(t[0], {t[1], t[2], t[3]}, h); },
+    check(name,
+          [&](const auto& t) {
+            return f(t[0], {t[1], t[2], t[3]}, copied(h, t[0].device()));
+          },
           {random_tensor({steps, batch, width}, 1), random_tensor({width, hidden}, 3), random_tensor({width}, 4),
            random_tensor({width}, 5)});
   }
@@ -220,7 +230,7 @@ void check_recurrent(const char* name, std::int64_t gates,
 
 TEST(Gradient, Lstm) {
   check_recurrent("lstm", 4, [](const Tensor& input, const auto& w, const Tensor& h) {
-    ops::LstmState state{h, random_tensor(h.shape(), 7)};
+    ops::LstmState state{h, copied(random_tensor(h.shape(), 7), h.device())};
     return ops::lstm(input, w, state);
   });
 }
@@ -285,7 +295,8 @@ TEST(Gradient, ShapesAndJoins) {
 TEST(Gradient, LossesAndSums) {
   const Tensor labels = Tensor::of({3}, std::vector<std::int64_t>{0, 3, 1});
   for (float smoothing : {0.0f, 0.2f})
-    check("cross_entropy", [&](const auto& x) { return ops::softmax_cross_entropy(x[0], labels, smoothing); },
+    check("cross_entropy",
+          [&](const auto& x) { return ops::softmax_cross_entropy(x[0], copied(labels, x[0].device()), smoothing); },
           {random_tensor({3, 4}, 1)});
   const Tensor a = random_tensor({2, 3, 2, 2}, 1), b = random_tensor({2, 3, 2, 2}, 2);
   check_layouts("mse", [](const auto& x) { return ops::mse(x[0], x[1]); }, {a, b});

@@ -20,6 +20,7 @@
 #include "dist/collective/ring_allgather.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/collective/tree_allreduce.h"
+#include "tests/cuda_devices.h"
 #include "tests/on_ranks.h"
 #include "tests/values_of.h"
 
@@ -348,6 +349,48 @@ TEST(Hop, EveryCodecLeavesTheSameBitsOnAllRanks) {
           const auto all = run_all(N, n, collective.run, {.codec = codec.get()});
           for (std::size_t r = 1; r < all.size(); ++r)
             EXPECT_TRUE(same_bits(all[0], all[r])) << name << ", " << collective.name << ", rank " << r << " of " << N;
+        }
+  }
+}
+
+class HopOnDevice : public CudaTest {};
+
+/// With feedback twice over, since the second time adds what the first has lost.
+std::vector<std::vector<float>> sums_on(Device device, int N, std::size_t n, Collective collective, Hops hops,
+                                        bool feedback) {
+  std::vector<std::vector<float>> result(static_cast<std::size_t>(N));
+  const auto elements = static_cast<std::int64_t>(n);
+  on_ranks(N, [&](Worker& w) {
+    const std::vector<float> mine = values_of(w.rank, n);
+    const Tensor x = Tensor::of({elements}, std::span<const float>(mine), device);
+    const Tensor lost = Tensor::zeros({elements}, DType::f32, device);
+    Hops own = hops;
+    if (feedback) own.lost = lost.slice(), own.of = x.data<float>();
+    std::vector<float>& all = result[static_cast<std::size_t>(w.rank)];
+    for (int turn = 0; turn < (feedback ? 2 : 1); ++turn) {
+      w.engine.run(
+          "collective", [&](Communicator& comm) { return collective(comm, x.slice(), own); }, device);
+      for (const Tensor& t : {x, lost})
+        for (const float v : t.to_vector()) all.push_back(v);
+    }
+  });
+  return result;
+}
+
+TEST_F(HopOnDevice, EveryCodecGivesTheBitsOfTheCpu) {
+  for (const char* name : {"none", "identity", "fp16", "bf16", "trunc:16", "qsgd:8:512", "terngrad", "onebit",
+                           "inceptionn:2^-10", "inceptionn-published:2^-10"}) {
+    const auto codec = compress::make_codec(name);
+    const Hops hops{.codec = codec.get(), .key = {.seed = 3, .step = 5, .operation = 2}};
+    for (const auto& collective : kAllreduces)
+      for (const bool feedback : {false, true})
+        for (const auto& [N, n] : {std::pair{2, std::size_t{1}}, {3, std::size_t{1003}}}) {
+          if (feedback && (codec == nullptr || std::string(collective.name) == "doubling")) continue;
+          const auto cpu = sums_on(kCpu, N, n, collective.run, hops, feedback),
+                     cuda = sums_on(kCuda, N, n, collective.run, hops, feedback);
+          for (std::size_t r = 0; r < cpu.size(); ++r)
+            EXPECT_TRUE(same_bits(cpu[r], cuda[r]))
+                << name << ", " << collective.name << ", feedback " << feedback << ", rank " << r << " of " << N;
         }
   }
 }

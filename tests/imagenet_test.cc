@@ -12,6 +12,7 @@
 #include "core/state.h"
 #include "data/photo_transform.h"
 #include "layers/models/zoo.h"
+#include "core/stream.h"
 #include "tests/image_files.h"
 #include "tests/program.h"
 #include "tests/training_log.h"
@@ -87,6 +88,17 @@ TEST(Imagenet, TrainsResumesAndPredicts) {
   EXPECT_NEAR(predictions[0]["likely"][0]["probability"].get<double>() +
                   predictions[0]["likely"][1]["probability"].get<double>(),
               1, 1e-9);
+  if (cuda_devices() > 0) {
+    const Result there = run(kSmall + "--json --device cuda --init " + (p.dir / "a/weights.safetensors") +
+                             " --data nowhere --predict " + dog);
+    ASSERT_EQ(there.exit_code, 0) << there.err;
+    const Json same = last_line(there.out)["predictions"];
+    for (std::size_t i = 0; i < predictions.size(); ++i) {
+      const Json &a = same[i]["likely"][0], &b = predictions[i]["likely"][0];
+      EXPECT_EQ(a["class"], b["class"]);
+      EXPECT_NEAR(a["probability"].get<double>(), b["probability"].get<double>(), 1e-4);
+    }
+  }
   expect_sentence(run(kSmall + "--init " + (p.dir / "a/weights.safetensors") + " --predict " + (p.dir / "synsets.txt")),
                   1, {"synsets.txt is no JPEG, PNG or PPM"});
   expect_sentence(

@@ -13,8 +13,10 @@
 
 #include "compress/inceptionn_halves.h"
 #include "compress/inceptionn_steps.h"
+#include "core/random.h"
 #include "tests/each_isa.h"
 #include "tests/error_of.h"
+#include "tests/test_devices.h"
 
 namespace laconic::compress {
 namespace {
@@ -421,6 +423,65 @@ TEST(Inceptionn, ValuesThatAreNotThereMustBeZero) {
 TEST(Inceptionn, RefusesBoundsThatFloatsCannotCount) {
   for (const int exponent : {-101, 101, 40000, -40000}) EXPECT_THROW(Inceptionn(Mode::bounded, exponent), UsageError);
   EXPECT_NO_THROW(Inceptionn(Mode::published, -100));
+}
+
+using InceptionnOnCuda = CudaTest;
+
+TEST_F(InceptionnOnCuda, CodesLongMessagesAsTheCpu) {
+  Random random(5, Purpose::test);
+  std::vector<float> x(500'009);
+  for (float& v : x) v = std::ldexp(random.normal(), -static_cast<int>(random.below(14)));
+  const Placed<float> there(x, kCuda);
+  for (const InceptionnMode mode : {InceptionnMode::bounded, InceptionnMode::published}) {
+    const InceptionnHalves codec(mode, -10);
+    Bytes payload, on_cuda(kCuda);
+    codec.encode(slice(x), {}, payload);
+    codec.encode(there, {}, on_cuda);
+    EXPECT_GT(payload.size(), 256u * 1024) << "or no two parts are put together";
+    ASSERT_EQ(host_values(on_cuda.slice()), host_values(payload.slice()));
+    std::vector<float> y(x.size());
+    const Placed<float> y_cuda(y, kCuda);
+    codec.decode(payload.slice(), slice(y));
+    codec.decode(on_cuda.slice(), y_cuda);
+    EXPECT_EQ(host_values(y_cuda.slice()), y);
+  }
+}
+
+TEST_F(InceptionnOnCuda, RefusesWhatTheCpuRefuses) {
+  Random random(6, Purpose::test);
+  int read = 0, refused = 0;
+  for (int round = 0; round < 400; ++round) {
+    const std::size_t n = round % 2 ? 1 + random.below(100) : 512 + random.below(2000);
+    std::vector<float> x(n);
+    for (float& v : x) v = std::ldexp(random.normal(), -static_cast<int>(random.below(14)));
+    const InceptionnHalves codec(InceptionnMode::bounded, -8);
+    Bytes payload;
+    codec.encode(slice(x), {}, payload);
+    std::vector<std::byte> damaged(payload.data(), payload.data() + payload.size());
+    if (round % 4 > 0)
+      for (std::uint32_t hits = random.below(3); hits > 0; --hits)
+        damaged[random.below(static_cast<std::uint32_t>(damaged.size()))] = static_cast<std::byte>(random.bits());
+    if (round % 8 == 7) damaged.resize(random.below(static_cast<std::uint32_t>(damaged.size())));
+    std::vector<float> y(n);
+    const Placed<float> y_cuda(y, kCuda);
+    const Placed<std::byte> there(damaged, kCuda, round % 3);
+    bool right = true;
+    try {
+      codec.decode(slice(std::as_const(damaged)), slice(y));
+    } catch (const DataError&) {
+      right = false;
+    }
+    (right ? read : refused) += 1;
+    if (right) {
+      codec.decode(there, y_cuda);
+      const std::vector<float> got = host_values(y_cuda.slice());
+      EXPECT_EQ(std::memcmp(got.data(), y.data(), n * sizeof(float)), 0) << round;
+    } else {
+      EXPECT_THROW(codec.decode(there, y_cuda), DataError) << round;
+    }
+  }
+  EXPECT_GT(read, 100);
+  EXPECT_GT(refused, 50);
 }
 
 }  // namespace

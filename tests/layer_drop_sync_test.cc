@@ -97,6 +97,18 @@ TEST(LayerDropSync, WithARatioOfZeroGivesTheBitsOfTheDenseServer) {
     }
 }
 
+TEST(LayerDropSync, GivesTheBitsOfTheCpuOnADevice) {
+  for (const int K : {0, 1})
+    for (const int group : {1, 2}) {
+      Setting setting = setting_of(3, K, "layerdrop", legs_of("layerdrop", K == 0 ? "none" : "qsgd:8:512", K == 1));
+      setting.rules.layers = rules(0.5, 2, 3);
+      setting.rules.layers.keeps_losses = K == 1;
+      setting.rules.local_aggregate = group;
+      SCOPED_TRACE(concat(K, " servers, groups of ", group));
+      expect_the_same_on_cuda(setting, 5);
+    }
+}
+
 TEST(LayerDropSync, DoesWhatTheSettledTextSays) {
   constexpr int kSteps = 9;
   const LayerDropSync::Rules all_rules[] = {rules(0.5),
@@ -159,8 +171,7 @@ TEST(LayerDropSync, ThroughACodecItIsStillOneThreadsAndWithARatioOfZeroTheDenseS
       for (std::size_t b = 0; b < oracle.buckets.size(); ++b) {
         const Slice<const float> mine = dynamic_cast<LayerDropSync&>(sync).kept(b);
         for (std::size_t i = 0; i < static_cast<std::size_t>(oracle.buckets[b].elements); ++i)
-          if ((mine.empty() ? 0.0f : mine[i]) != kept[static_cast<std::size_t>(oracle.buckets[b].offset) + i])
-            ++wrong;
+          if ((mine.empty() ? 0.0f : mine[i]) != kept[static_cast<std::size_t>(oracle.buckets[b].offset) + i]) ++wrong;
       }
     };
     const Result result = run(setting, 7);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "tests/test_devices.h"
 
 namespace laconic::compress {
 namespace {
@@ -90,6 +91,22 @@ TEST(AccumulateLayer, AddsAndMeasuresInOnePass) {
   EXPECT_EQ(layer_value(6, 4, LayerNorm::mean), 1.5);
   EXPECT_EQ(layer_value(6, 4, LayerNorm::l1), 6);
   EXPECT_EQ(layer_value(9, 4, LayerNorm::l2), 3);
+}
+
+using AccumulateLayerOnCuda = CudaTest;
+
+TEST_F(AccumulateLayerOnCuda, GivesTheBitsOfTheCpu) {
+  for (const std::size_t n : {0, 1, 15, 33, 4095, 4096, 4097, 20'001})
+    for (const LayerNorm norm : {LayerNorm::l1, LayerNorm::l2})
+      for (const bool adds : {false, true}) {
+        Random random(1, Purpose::test, n);
+        std::vector<float> gradient(n), put_by(n);
+        for (std::size_t i = 0; i < n; ++i) gradient[i] = random.normal(), put_by[i] = random.normal();
+        const Placed<float> g(gradient, kCuda, 1), p(put_by, kCuda);
+        const double sum = accumulate_layer(slice(gradient), adds ? slice(put_by) : Slice<float>{}, norm);
+        EXPECT_EQ(accumulate_layer(g, adds ? p.slice() : Slice<float>{}, norm), sum) << n;
+        EXPECT_EQ(host_values(p.slice()), put_by) << n;
+      }
 }
 
 }  // namespace

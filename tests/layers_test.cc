@@ -7,6 +7,7 @@
 
 #include "core/raw.h"
 #include "layers/models/zoo.h"
+#include "tests/cuda_devices.h"
 #include "tests/error_of.h"
 #include "tests/tensors.h"
 
@@ -120,13 +121,29 @@ TEST(Module, RunsForwardAndBackwardUnderTheLayersName) {
 }
 
 TEST(Module, MovesBuffersAndTheLayersThatUseThem) {
+  for (const Device device : with_cuda({kTrap})) {
+    Sequential model({make<BatchNorm1d>({.channels = 2})});
+    model.initialize(1);
+    ParameterArena arena(model.parameters(), device);
+    model.to(device);
+    const Tensor y = model(Tensor::of({2, 2}, {1, 2, 3, 4}, device));
+    EXPECT_EQ(y.device(), device);
+    EXPECT_FLOAT_EQ(model.named_buffers()[0].tensor.to_vector()[0], 0.2f);  // 0.1 * mean 2
+    EXPECT_EQ(model.named_buffers()[2].tensor.item(), 1);
+  }
+}
+
+TEST(Module, SaysWhatWasLeftOnAnotherDevice) {
+  if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
   Sequential model({make<BatchNorm1d>({.channels = 2})});
   model.initialize(1);
-  ParameterArena arena(model.parameters(), kTrap);
-  model.to(kTrap);
-  const Tensor y = model(Tensor::of({2, 2}, {1, 2, 3, 4}, kTrap));
-  EXPECT_EQ(y.device(), kTrap);
-  EXPECT_FLOAT_EQ(model.named_buffers()[0].tensor.to_vector()[0], 0.2f);  // 0.1 * mean 2
+  const Tensor x = Tensor::of({2, 2}, {1, 2, 3, 4}, kCuda);
+  expect_error<ShapeError>([&] { model(x); }, {"x is on cuda:0", "gamma is on cpu", "Move the model"});
+  ParameterArena arena(model.parameters(), kCuda);
+  expect_error<ShapeError>([&] { model(x); }, {"running_mean is on cpu", "Move the model"});
+  model.to(kCuda);
+  EXPECT_NO_THROW(model(x));
+  EXPECT_THROW(model(copied(x, kCpu)), ShapeError);
 }
 
 TEST(Initialization, IsPyTorchsDefault) {
@@ -164,12 +181,14 @@ TEST(Initialization, GivesEachParameterAStreamOfItsOwn) {
 }
 
 TEST(Loss, CountsWhatIsAmongTheLargest) {
-  const Tensor logits = Tensor::of({3, 4}, {1, 2, 3, 4, 4, 3, 2, 1, 5, 5, 0, 0});
-  const Tensor labels = Tensor::of({3}, std::vector<std::int64_t>{2, 0, 1});
-  EXPECT_EQ(ops::count_correct(logits, labels, 1), 1);  // of equals the lower class counts as larger
-  EXPECT_EQ(ops::count_correct(logits, labels, 2), 3);
-  const Tensor broken = Tensor::full({3, 4}, NAN);
-  EXPECT_EQ(ops::count_correct(broken, labels, 4), 0);
+  for (const Device device : with_cuda()) {
+    const Tensor logits = Tensor::of({3, 4}, {1, 2, 3, 4, 4, 3, 2, 1, 5, 5, 0, 0}, device);
+    const Tensor labels = Tensor::of({3}, std::vector<std::int64_t>{2, 0, 1}, device);
+    EXPECT_EQ(ops::count_correct(logits, labels, 1), 1);  // of equals the lower class counts as larger
+    EXPECT_EQ(ops::count_correct(logits, labels, 2), 3);
+    const Tensor broken = Tensor::full({3, 4}, NAN, device);
+    EXPECT_EQ(ops::count_correct(broken, labels, 4), 0);
+  }
 }
 
 TEST(Loss, NamesTheRowOfABadLabel) {
@@ -183,16 +202,20 @@ TEST(Loss, NamesTheRowOfABadLabel) {
 }
 
 TEST(Loss, StaysFiniteForHugeLogits) {
-  const Tensor logits = Tensor::of({2, 2}, {1e30f, -1e30f, 3e4f, 2e4f});
-  const Tensor labels = Tensor::of({2}, std::vector<std::int64_t>{0, 0});
-  EXPECT_FLOAT_EQ(CrossEntropy()(logits, labels).item(), 0);
+  for (const Device device : with_cuda()) {
+    const Tensor logits = Tensor::of({2, 2}, {1e30f, -1e30f, 3e4f, 2e4f}, device);
+    const Tensor labels = Tensor::of({2}, std::vector<std::int64_t>{0, 0}, device);
+    EXPECT_FLOAT_EQ(CrossEntropy()(logits, labels).item(), 0);
+  }
 }
 
 TEST(Loss, ShowsNaNInsteadOfHidingIt) {
-  const Tensor logits = Tensor::of({1, 3}, {1, NAN, 2});
-  EXPECT_TRUE(std::isnan(CrossEntropy()(logits, Tensor::of({1}, std::vector<std::int64_t>{0})).item()));
-  EXPECT_TRUE(std::isnan(ops::max_pool2d(Tensor::of({1, 1, 2, 2}, {1, NAN, 2, 3}), {.kernel = 2}).item()));
-  EXPECT_TRUE(std::isnan(ops::relu(Tensor::of({1}, {NAN})).item()));
+  for (const Device device : with_cuda()) {
+    const Tensor logits = Tensor::of({1, 3}, {1, NAN, 2}, device);
+    EXPECT_TRUE(std::isnan(CrossEntropy()(logits, Tensor::of({1}, std::vector<std::int64_t>{0}, device)).item()));
+    EXPECT_TRUE(std::isnan(ops::max_pool2d(Tensor::of({1, 1, 2, 2}, {1, NAN, 2, 3}, device), {.kernel = 2}).item()));
+    EXPECT_TRUE(std::isnan(ops::relu(Tensor::of({1}, {NAN}, device)).item()));
+  }
 }
 
 TEST(Errors, SayWhatDoesNotFitWithTheNumbers) {

@@ -14,6 +14,7 @@
 #include "core/raw.h"
 #include "core/update.h"
 #include "optim/clip.h"
+#include "tests/cuda_devices.h"
 #include "tests/error_of.h"
 
 namespace laconic {
@@ -92,7 +93,7 @@ void step(Two& m, Optimizer& optimizer, const Clip& clip, int k) {
 
 TEST(Optimizers, FollowPyTorchForTenSteps) {
   const auto curves = golden()["optimizers"];
-  for (const Device device : {kCpu, kTrap})
+  for (const Device device : with_cuda({kCpu, kTrap}))
     for (const Case& c : cases()) {
       Two m(device);
       const auto optimizer = make_optimizer(m.arena, c.options);

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 
-#include "core/error.h"
+#include "apps/device_options.h"
+#include "core/dispatch.h"
+#include "core/stream.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {
@@ -111,6 +114,8 @@ TEST(Options, ACodecIsForAllreducesOfOurOwn) {
   expect_refused({"--codec", "fp16", "--sync", "redsync"},
                  "--sync redsync adds up nothing that could pass through it (--codec): leave it out, or take --sync "
                  "allreduce");
+  expect_refused({"--codec", "fp16", "--allreduce", "nccl"},
+                 "NCCL adds floats, and knows no codec (--codec): leave it out, or take --allreduce ring");
   expect_refused(
       {"--codec", "fp16", "--allreduce", "mpi"},
       "MPI's own allreduce adds floats, and knows no codec (--codec): leave it out, or take --allreduce ring");
@@ -285,7 +290,7 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   expect_refused({"--model", "lenett"}, "unknown model 'lenett' (--model): did you mean lenet? There are lenet, hdc.");
   expect_refused({"--allreduce", "hybird"},
                  "unknown value 'hybird' (--allreduce): did you mean hybrid? There are ring, butterfly, doubling, "
-                 "hierarchical:G, ring-tree:G, tree:G, mpi, hybrid, hybrid-printed.");
+                 "hierarchical:G, ring-tree:G, tree:G, mpi, nccl, hybrid, hybrid-printed.");
   expect_refused({"--allreduce", "hierarchical"},
                  "unknown value 'hierarchical' (--allreduce): give the size of a group, as hierarchical:2");
   expect_refused({"--allreduce", "ring-tree:1"},
@@ -311,9 +316,39 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
                  "'norm:0' is not a clipping rule (--clip): give norm:X or value:X with X above 0, as norm:5");
   expect_refused({"--save-every", "2ep", "--save", "x"},
                  "'2ep' is not a period (--save-every): give epochs, as 2, or steps, as 200it");
-  expect_refused({"--device", "cuda:1"}, "this build has no CUDA (--device): use --device cpu");
-  expect_refused({"--device", "tpu"}, "unknown device 'tpu' (--device): this build has cpu");
+  for (const char* unknown : {"tpu", "cuda:", "cuda:-1", "cuda1"})
+    expect_refused({"--device", unknown}, concat("unknown device '", unknown, "' (--device): ",
+                                                 kCudaBuilt ? "give cpu, cuda or cuda:0" : "this build has cpu"));
+  const int devices = cuda_devices();
+  expect_refused({"--device", "cuda:99"},
+                 !kCudaBuilt    ? "this build has no CUDA (--device): use --device cpu"
+                 : devices == 0 ? "no CUDA device can be used here: no GPU, or no driver (--device): use --device cpu"
+                 : devices == 1 ? "there is no cuda:99 (--device): give cuda:0"
+                                : concat("there is no cuda:99 (--device): the last is cuda:", devices - 1));
   expect_refused({"--log", ""}, "the value is empty (--log): give one, or leave the option out");
+}
+
+TEST(Options, PrecisionIsOfDevices) {
+  expect_refused({"--precision", "fp16"},
+                 "unknown value 'fp16' (--precision): did you mean fp32? There are fp32, tf32, bf16.");
+  expect_refused({"--precision", "bf16"},
+                 "the CPU computes in fp32 only (--precision): add --device cuda, or leave it out");
+  EXPECT_EQ(parse({"--precision", "fp32"}).precision, "fp32");
+  if (cuda_devices() == 0) return;
+  EXPECT_EQ(parse({"--precision", "tf32", "--device", "cuda"}).precision, "tf32");
+}
+
+TEST(Options, ProcessesTakeDevicesInTurnsAndWorkersOfOneShareTheFirst) {
+  if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
+  EXPECT_EQ(device_named(parse({"--device", "cuda"}).device), (Device{Device::Kind::cuda, 0}));
+  EXPECT_EQ(device_named(parse({"--device", "cuda:0"}).device), (Device{Device::Kind::cuda, 0}));
+  EXPECT_EQ(device_named(parse({}).device), kCpu);
+  for (int rank = 0; rank < 5; ++rank) {
+    setenv("OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank).c_str(), 1);
+    EXPECT_EQ(device_named("cuda"), (Device{Device::Kind::cuda, rank % cuda_devices()}));
+    EXPECT_EQ(device_named("cuda:0"), (Device{Device::Kind::cuda, 0}));
+  }
+  unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
 }
 
 TEST(Options, CombinationsThatMakeNoSenseAreRefused) {

@@ -1,4 +1,4 @@
-// The fast max-pooling against the definition, over many shapes, layouts, and among equal values and NaN.
+// Max-pooling against the definition, over many shapes, layouts, devices, and among equal values and NaN.
 #include "core/cpu/pool.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/raw.h"
+#include "tests/cuda_devices.h"
 #include "tests/tensors.h"
 
 namespace laconic {
@@ -38,6 +39,13 @@ Expected max_pool(const std::vector<float>& x, const Shape& s, std::int64_t out_
   return e;
 }
 
+std::vector<std::pair<Layout, Device>> places(std::int64_t channels) {
+  std::vector<std::pair<Layout, Device>> all = {{Layout::plain, kCpu}, {Layout::channels_last, kCpu}};
+  if (channels % 16 == 0) all.push_back({Layout::blocked16, kCpu});
+  if (cuda_devices() > 0) all.push_back({Layout::channels_last, kCuda});
+  return all;
+}
+
 TEST(MaxPool, IsWhatItsDefinitionSaysForEveryWidthAndLayout) {
   Random random(1, Purpose::test);
   for (std::int64_t channels : {1, 2, 3, 5, 6, 7, 8, 9, 15, 16, 17, 32, 33})
@@ -48,19 +56,18 @@ TEST(MaxPool, IsWhatItsDefinitionSaysForEveryWidthAndLayout) {
                                       {.kernel = 2, .stride = 1}})
       for (const Shape& s :
            {Shape{2, channels, 4, 4}, Shape{3, channels, 7, 9}, Shape{1, channels, 28, 28}, Shape{2, channels, 3, 34}})
-        for (Layout layout : {Layout::plain, Layout::channels_last, Layout::blocked16}) {
-          if (layout == Layout::blocked16 && channels % 16) continue;
-          SCOPED_TRACE(concat(s, " ", layout, " kernel ", o.kernel, " stride ", o.stride));
+        for (const auto& [layout, device] : places(channels)) {
+          SCOPED_TRACE(concat(s, " ", layout, " on ", device, " kernel ", o.kernel, " stride ", o.stride));
           std::vector<float> values(static_cast<std::size_t>(s.elements()));
           for (float& v : values) v = static_cast<float>(random.below(7)) - 3;
           values[random.below(static_cast<std::uint32_t>(values.size()))] = NAN;
           auto leaf = std::make_shared<Leaf>();
-          const Tensor x = with_gradient(raw::to_layout(Tensor::of(s, values), layout), leaf);
+          const Tensor x = with_gradient(copied(raw::to_layout(Tensor::of(s, values), layout), device), leaf);
           const Tensor y = ops::max_pool2d(x, o);
           const Expected expected = max_pool(values, s, y.dim(2), y.dim(3), o);
           std::vector<float> dy(static_cast<std::size_t>(y.elements()));
           for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = static_cast<float>(i + 1);
-          const Tensor above = Tensor::of(y.shape(), dy);
+          const Tensor above = Tensor::of(y.shape(), dy, device);
           with_upstream(y, above).backward();
           const auto got = y.to_vector();
           ASSERT_EQ(got.size(), expected.y.size());

@@ -66,6 +66,7 @@ class ProgressTest : public ::testing::Test {
   static RunInfo info() {
     RunInfo info;
     info.model = "lenet", info.data = "synthetic", info.strategy = "allreduce, ring", info.transport = "threads";
+    info.device = "cpu";
     info.parameters = 61706, info.train_samples = 600, info.test_samples = 100;
     info.workers = 4, info.batch = 16, info.steps_per_epoch = 10, info.total_steps = 20;
     return info;

@@ -47,6 +47,42 @@ TEST(PsSync, GivesTheBitsOfTheNaiveSumInRankOrderOnAllWorkersWhereverTheServersA
   }
 }
 
+class PsSyncOnDevice : public CudaTest {};
+
+TEST_F(PsSyncOnDevice, GivesTheBitsOfTheCpuWhereverTheServersAre) {
+  const std::vector<float> expected = oracle(3, 3), grouped = oracle(4, 2, 2);
+  for (const int K : {0, 2})
+    for (const Device server : {kCpu, kCuda})
+      for (const Overlap overlap : {Overlap::none, Overlap::forward}) {
+        if (K == 0 && server == kCpu) continue;
+        SCOPED_TRACE(concat(K, " servers on ", server, ", overlap ", to_string(overlap)));
+        Setting setting{.workers = 3, .servers = K, .overlap = overlap, .plan = plan_options(10'000, 7000)};
+        setting.device = kCuda, setting.server_device = server;
+        for (const auto& v : run(setting, 3).values) EXPECT_TRUE(same_bits(v, expected));
+        setting.workers = 4, setting.rules.local_aggregate = 2;
+        for (const auto& v : run(setting, 2).values) EXPECT_TRUE(same_bits(v, grouped));
+      }
+}
+
+TEST_F(PsSyncOnDevice, GivesTheBitsOfTheCpuOverALinkAndWithAClippedNorm) {
+  for (int K : {0, 1}) {
+    Setting setting = setting_of(2, K, "ps", {});
+    setting.clip_norm = 100;
+    const Result expected = run(setting, 2);
+    setting.device = setting.server_device = kCuda;
+    setting.link = LinkOptions{.all = LinkSpec::parse("1gbit,200us", "--link"), .of = {}};
+    for (const auto& v : run(setting, 2).values) EXPECT_TRUE(same_bits(v, expected.values[0])) << K;
+  }
+}
+
+TEST_F(PsSyncOnDevice, GivesTheBitsOfTheCpuThroughACodecWithFeedback) {
+  for (const char* codec : {"fp16", "qsgd:8:512", "onebit"}) {
+    SCOPED_TRACE(codec);
+    expect_the_same_on_cuda(setting_of(2, 0, "ps", legs_of("ps", codec, true)), 2);
+    expect_the_same_on_cuda(setting_of(2, 1, "ps", legs_of("ps", codec, false, 8)), 2);
+  }
+}
+
 TEST(PsSync, AnyPlanGivesTheSameBits) {
   const std::vector<float> expected = oracle(3, 3);
   for (const std::size_t bucket : {std::size_t{0}, std::size_t{10'000}, std::size_t{1} << 30})

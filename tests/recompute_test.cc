@@ -11,6 +11,7 @@
 #include "layers/models/resnet.h"
 #include "layers/models/resnet_cifar.h"
 #include "layers/models/zoo.h"
+#include "tests/cuda_devices.h"
 #include "tests/tensors.h"
 
 namespace laconic {
@@ -33,16 +34,17 @@ struct Trained {
   std::size_t peak_bytes;  ///< of host memory, in the last step
 };
 
-Trained train(const std::shared_ptr<Module>& model, const Shape& image, bool recompute) {
+Trained train(const std::shared_ptr<Module>& model, const Shape& image, bool recompute, Device device = kCpu) {
   model->initialize(3);
   model->checkpoint_activations(recompute);
   ForwardContext context;
   context.seed = 7;
   model->set_context(&context);
-  ParameterArena arena(model->parameters());
+  ParameterArena arena(model->parameters(), device);
+  model->to(device);
   Trained t;
-  const Tensor x = random_tensor({4, image[0], image[1], image[2]}, 11);
-  const Tensor labels = Tensor::of({4}, std::vector<std::int64_t>{0, 3, 1, 2});
+  const Tensor x = copied(random_tensor({4, image[0], image[1], image[2]}, 11), device);
+  const Tensor labels = Tensor::of({4}, std::vector<std::int64_t>{0, 3, 1, 2}, device);
   for (int step = 0; step < 2; ++step) {
     Counting counting(arena.parameters().size());
     arena.set_listener(&counting);
@@ -100,6 +102,17 @@ TEST(Recompute, ChangesNoBitAndCountsNothingTwice) {
   }
 }
 
+TEST(Recompute, ChangesNoBitOnACudaDevice) {
+  if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
+  const auto run = [](bool recompute) { return train(models::resnet_cifar(1, 5), {3, 8, 8}, recompute, kCuda); };
+  const Trained plain = run(false), again = run(true);
+  EXPECT_EQ(plain.losses, again.losses);
+  EXPECT_TRUE(plain.gradients == again.gradients);
+  EXPECT_TRUE(plain.parameters == again.parameters);
+  EXPECT_TRUE(plain.buffers == again.buffers);
+  EXPECT_EQ(plain.order, again.order);
+}
+
 TEST(Recompute, NeedsLessMemoryOfTheKindThatDryRunsTellOf) {
   const auto peak = [](const std::string& name, bool recompute) {
     const auto model = make_model(name);
@@ -138,15 +151,15 @@ TEST(Recompute, CanBeTurnedOff) {
 TEST(Recompute, AParameterUsedInTwoSegmentsIsReadyAfterBoth) {
   const auto weight = std::make_shared<Parameter>(Shape{3, 3}, Role::linear);
   weight->value().copy_from(random_tensor({3, 3}, 1));
-  const auto run = [&](bool recompute) {
-    ParameterArena arena({weight});
+  const auto run = [&](bool recompute, Device device) {
+    ParameterArena arena({weight}, device);
     Counting counting(1);
     arena.set_listener(&counting);
     const auto leaf = std::make_shared<Leaf>();
     const auto segment = [&](const Tensor& in) {
       return ops::tanh(ops::linear(ops::linear(in, weight->tensor(), {}, true), weight->tensor(), {}));
     };
-    const Tensor x = with_gradient(random_tensor({2, 3}, 2), leaf);
+    const Tensor x = with_gradient(copied(random_tensor({2, 3}, 2), device), leaf);
     const Tensor h = recompute ? checkpoint(x, segment) : segment(x);
     const Tensor y = ops::add(h, recompute ? checkpoint(h, segment) : segment(h));
     arena.begin_step();
@@ -154,7 +167,7 @@ TEST(Recompute, AParameterUsedInTwoSegmentsIsReadyAfterBoth) {
     EXPECT_EQ(counting.ready[0], 1);
     return std::pair{leaf->grad.to_vector(), arena.gradients().to_vector()};
   };
-  EXPECT_EQ(run(false), run(true));
+  for (const Device device : with_cuda()) EXPECT_EQ(run(false, device), run(true, device)) << device;
 }
 
 TEST(Recompute, OnceKeepsTheFirstResultForTheSecondRun) {

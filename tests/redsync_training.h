@@ -95,16 +95,17 @@ struct Training {
 
   /// Dense momentum SGD.
   void update(Parameter& p, Rows rows, const StepContext& c) {
-    const HostAccess access(s.device);
-    const std::int64_t row = p.info.elements / p.all_rows().count;
-    float* value = p.value().data<float>();
-    const float* grad = p.grad().data<float>();
-    float* u = velocity.data<float>() + p.info.offset;
-    for (std::int64_t i = rows.first * row; i < (rows.first + rows.count) * row; ++i) {
+    const std::int64_t row = p.info.elements / p.all_rows().count, begin = rows.first * row, count = rows.count * row;
+    const Tensor values = p.value().view({-1}).range(begin, count), us = velocity.range(p.info.offset + begin, count);
+    std::vector<float> value = values.to_vector(), u = us.to_vector();
+    const std::vector<float> grad = p.grad().view({-1}).range(begin, count).to_vector();
+    for (std::size_t i = 0; i < value.size(); ++i) {
       const float g = static_cast<float>(c.gradient_scale) * grad[i] + s.decay * value[i];
       u[i] = s.momentum * u[i] + g;
       value[i] -= static_cast<float>(c.lr) * (s.nesterov ? s.momentum * u[i] + g : u[i]);
     }
+    values.copy_from(Tensor::of({count}, std::span<const float>(value)));
+    us.copy_from(Tensor::of({count}, std::span<const float>(u)));
     p.value().bump_version();
   }
 
@@ -114,12 +115,11 @@ struct Training {
       sync->begin_step({.step = step, .lr = s.lr});
       whole_forward(*sync, arena);
       for (const auto& p : parameters) {
-        {
-          const HostAccess access(s.device);
-          for (std::int64_t i = 0; i < p->info.elements; ++i)
-            p->grad().data<float>()[i] = gradient_at(worker.rank, step, static_cast<std::size_t>(p->info.offset + i)) +
-                                         s.pull * p->value().data<float>()[i];
-        }
+        std::vector<float> gradient = p->value().to_vector();
+        for (std::size_t i = 0; i < gradient.size(); ++i)
+          gradient[i] = gradient_at(worker.rank, step, static_cast<std::size_t>(p->info.offset) + i) +
+                        s.pull * gradient[i];
+        p->grad().copy_from(Tensor::of(p->info.shape, std::span<const float>(gradient)));
         const std::int64_t all = p->all_rows().count, chunk = p->chunk_rows() > 0 ? p->chunk_rows() : all;
         for (std::int64_t first = 0; first < all; first += chunk)
           sync->gradient_ready(*p, {first, std::min(chunk, all - first)});

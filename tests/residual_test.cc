@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/tensor.h"
+#include "tests/test_devices.h"
 
 namespace laconic::compress {
 namespace {
@@ -277,6 +278,110 @@ TEST(Residual, RunsWhereTheMemoryLies) {
   const auto values = v.to_vector();
   EXPECT_EQ(values[2], 1);
   EXPECT_EQ(values[3], 0);
+}
+
+using ResidualOnCuda = CudaTest;
+
+TEST_F(ResidualOnCuda, GivesTheBitsOfTheCpuAndItsCandidates) {
+  for (const std::size_t n : {1, 15, 33, 4095, 4096, 4097, 70'001})
+    for (const int kind : {0, 1, 2, 3, 4, 5})
+      for (const std::size_t shift : {0, 1}) {
+        if (n > 5000 && shift == 1 && kind > 0) continue;
+        SCOPED_TRACE(testing::Message() << n << ", kind " << kind << ", shift " << shift);
+        const bool momentum = kind >= 2, decays = kind % 2 == 1, nesterov = kind >= 4;
+        const Sign sign = static_cast<Sign>(kind % 3);
+        Case c(n);
+        for (std::size_t i = 100; i < std::min<std::size_t>(n, 400); ++i) c.residual[i] = 5;  // more than a tile keeps
+        const Placed<float> g(c.gradient, kCuda, shift), w(c.weight, kCuda, shift), u(c.velocity, kCuda, shift),
+            v(c.residual, kCuda, shift);
+        const MomentumRule rule{momentum ? 0.9f : 0.0f, decays ? 0.01f : 0.0f, nesterov};
+        Candidates on_cpu, on_cuda;
+        on_cpu.begin(2, sign, n), on_cuda.begin(2, sign, n);
+        ResidualPart part = c.whole(), there{g, w, u, v, 0};
+        if (!momentum) part.velocity = there.velocity = {};
+        const ResidualStats a = accumulate_residual(part, rule, 0.3f, &on_cpu);
+        const ResidualStats b = accumulate_residual(there, rule, 0.3f, &on_cuda);
+        EXPECT_EQ(host_values(v.slice()), c.residual);
+        EXPECT_EQ(host_values(u.slice()), c.velocity);
+        EXPECT_EQ(a.elements, b.elements);
+        EXPECT_EQ(a.sum_positive, b.sum_positive);
+        EXPECT_EQ(a.sum_negative, b.sum_negative);
+        EXPECT_EQ(a.max_positive, b.max_positive);
+        EXPECT_EQ(a.max_negative, b.max_negative);
+        EXPECT_EQ(a.nan, b.nan);
+        EXPECT_EQ(on_cuda.elements(), n);
+      }
+}
+
+TEST_F(ResidualOnCuda, SumsOverPartsAreTheCpus) {
+  const std::size_t n = 150'001;
+  Case c(n);
+  const Placed<float> g(c.gradient, kCuda), v(c.residual, kCuda);
+  StatsSum cpu, cuda;
+  for (int round = 0; round < 2; ++round) {
+    cpu.clear(), cuda.clear();
+    for (const std::size_t first : {std::size_t{100'000}, std::size_t{0}}) {
+      const std::size_t count = std::min<std::size_t>(100'000, n - first);
+      ResidualPart part = c.part(first, count);
+      part.velocity = {};
+      accumulate_residual(part, {}, 1.0f, nullptr, cpu);
+      accumulate_residual({g.slice().sub(first, count), {}, {}, v.slice().sub(first, count), 0}, {}, 1.0f, nullptr,
+                          cuda);
+    }
+    EXPECT_EQ(cuda.get().elements, n);
+    EXPECT_EQ(cuda.get().sum_positive, cpu.get().sum_positive);
+    EXPECT_EQ(cuda.get().sum_negative, cpu.get().sum_negative);
+  }
+}
+
+TEST_F(ResidualOnCuda, StatsOfWhatIsNoNumberOrHugeAreTheCpus) {
+  for (const float odd : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::max()}) {
+    std::vector<float> x = noise(70'000, 5);
+    std::fill(x.begin() + 66'000, x.begin() + 66'100, odd);
+    const ResidualStats a = residual_stats(slice(std::as_const(x))),
+                        b = residual_stats(Placed<float>(x, kCuda).slice());
+    EXPECT_EQ(a.nan, b.nan);
+    EXPECT_EQ(a.max_positive, b.max_positive);
+    EXPECT_EQ(a.max_negative, b.max_negative);
+    EXPECT_EQ(std::isnan(a.sum_positive), std::isnan(b.sum_positive));
+    EXPECT_EQ(a.sum_negative, b.sum_negative);
+  }
+}
+
+TEST_F(ResidualOnCuda, ClearsAndSubtractsWhatWasSent) {
+  const Case before(5000);
+  const std::vector<std::uint32_t> indices{0, 1, 77, 1234, 4999};
+  const std::vector<float> values{1, 2, 3, 4, 5};
+  for (const bool mask : {false, true})
+    for (const bool host_indices : {false, true})
+      for (const int kind : {0, 1, 2}) {
+        Case cpu = before;
+        const Placed<float> u(before.velocity, kCuda), v(before.residual, kCuda), sent(values, kCuda);
+        const Placed<std::uint32_t> there(indices, kCuda);
+        const Slice<const std::uint32_t> at = host_indices ? slice(indices) : Slice<const std::uint32_t>(there);
+        if (kind == 0) clear_sent(slice(cpu.velocity), slice(cpu.residual), slice(indices), mask);
+        if (kind == 0) clear_sent(u, v, at, mask);
+        if (kind == 1) subtract_sent(slice(cpu.velocity), slice(cpu.residual), slice(indices), 0.5f, mask);
+        if (kind == 1) subtract_sent(u, v, at, 0.5f, mask);
+        if (kind == 2) subtract_sent(slice(cpu.velocity), slice(cpu.residual), slice(indices), slice(values), mask);
+        if (kind == 2) subtract_sent(u, v, at, sent, mask);
+        EXPECT_EQ(host_values(u.slice()), cpu.velocity);
+        EXPECT_EQ(host_values(v.slice()), cpu.residual);
+      }
+  Case cpu = before;
+  const Placed<float> all(before.residual, kCuda), mean(std::vector<float>(1), kCuda), w(before.residual, kCuda);
+  float of_cpu = 0;
+  mean_of(slice(std::as_const(before.residual)), {&of_cpu, 1});
+  mean_of(all, mean);
+  EXPECT_EQ(host_values(mean.slice())[0], of_cpu);
+  subtract_sent({}, slice(cpu.residual), slice(indices), Slice<const float>(&of_cpu, 1), false);
+  subtract_sent({}, w, Placed(indices, kCuda), mean, false);
+  EXPECT_EQ(host_values(w.slice()), cpu.residual);
+  const Placed<float> v(before.residual, kCuda);
+  const Placed<std::uint32_t> outside(std::vector<std::uint32_t>{3, 5000}, kCuda);
+  clear_sent({}, v, outside, false);
+  EXPECT_THROW(synchronize(kCuda), DataError);
 }
 
 }  // namespace

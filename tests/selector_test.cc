@@ -12,6 +12,7 @@
 #include "compress/select_steps.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "tests/test_devices.h"
 
 namespace laconic::compress {
 namespace {
@@ -189,7 +190,7 @@ TEST(Selector, StepAfterStepTheSetsStayExactWithCandidatesOfTheResidualPass) {
         Selector selector({.method = method});
         int without_a_pass = 0;
         simulate(selector, n, k, sign, 12, [&](const Values& v, const ResidualStats& stats, Candidates& candidates) {
-          const Selection s =
+          Selection s =
               selector.select({.values = slice(v), .k = k, .sign = sign, .stats = &stats, .candidates = &candidates});
           if (method == Method::search) {
             Selection expected;
@@ -212,7 +213,7 @@ TEST(Selector, SampledSearchesEveryFifthTimeAndReusesTheThreshold) {
   int step = 0;
   float threshold = 0;
   simulate(selector, n, k, Sign::any, 11, [&](const Values& v, const ResidualStats& stats, Candidates& candidates) {
-    const Selection s = selector.select({.values = slice(v), .k = k, .stats = &stats, .candidates = &candidates});
+    Selection s = selector.select({.values = slice(v), .k = k, .stats = &stats, .candidates = &candidates});
     Selection expected;
     if (step % 5 == 0) {
       steps::search(slice(v), k, Sign::any, stats, expected);
@@ -257,7 +258,7 @@ TEST(Selector, GoesOnAsItWouldHaveAfterSaveAndLoad) {
         EXPECT_EQ(words(saved), words(again));
       }
       Candidates theirs;
-      const Selection s = one.select({.values = slice(v), .k = k, .stats = &stats, .candidates = &candidates});
+      Selection s = one.select({.values = slice(v), .k = k, .stats = &stats, .candidates = &candidates});
       if (step > 4) {
         const Selection t = other.select({.values = slice(v), .k = k, .stats = &stats});
         EXPECT_EQ(s.indices, t.indices) << to_string(method) << " " << step;
@@ -406,6 +407,105 @@ TEST(Dropping, TakesAboutKAndDgcNeverMore) {
   EXPECT_EQ(chosen(Method::dropping, Values(1000, 0.0f), 10).size(), 0u);
   EXPECT_EQ(chosen(Method::dgc, Values(1000, 0.0f), 10).size(), 0u);
   EXPECT_EQ(chosen(Method::dgc, Values(1000, 1.0f), 10).size(), 10u);
+}
+
+using SelectorOnCuda = CudaTest;
+
+void expect_same(const Selection& cuda, const Selection& cpu) {
+  ASSERT_EQ(host_values(cuda.all_indices()), cpu.indices);
+  ASSERT_EQ(host_values(cuda.all_values()), cpu.values);
+  EXPECT_EQ(cuda.threshold, cpu.threshold);
+}
+
+TEST_F(SelectorOnCuda, ChoosesWhatTheCpuChooses) {
+  std::size_t turn = 0;  // all signs in turns: each of everything takes long where the device is emulated
+  for (const std::size_t n : {1, 100, 4097})
+    for (const auto& [name, x] : hostile(n)) {
+      const Placed<float> there(x, kCuda, n % 2);
+      for (const std::size_t k : counts_for(n))
+        for (const Method method : {Method::exact, Method::search, Method::fixed}) {
+          const Sign sign = kSigns[turn++ / 3 % 3];
+          if (method == Method::fixed && k > 1) continue;
+          SCOPED_TRACE(testing::Message() << to_string(method) << ": " << k << " of " << n << " " << name << ", sign "
+                                          << static_cast<int>(sign));
+          const SelectorOptions options{.method = method, .threshold = 0.3f};
+          const Selection expected = Selector(options).select({.values = slice(x), .k = k, .sign = sign});
+          const Selection s = Selector(options).select({.values = there, .k = k, .sign = sign});
+          ASSERT_NO_FATAL_FAILURE(expect_same(s, expected));
+        }
+    }
+}
+
+TEST_F(SelectorOnCuda, ChoosesAlikeByEveryMethodAndInEveryTurn) {
+  const std::size_t n = 30'011;
+  const Values x = hostile(n)["clustered"], latest = hostile(n)["normal"];
+  const Placed<float> there(x, kCuda, 1), latest_there(latest, kCuda);
+  for (const Method method : all_methods())
+    for (const std::size_t k : {30, 6000}) {
+      const SelectorOptions options{.method = method, .threshold = 20};
+      Selector cpu(options), cuda(options);
+      for (std::uint64_t turn = 0; turn < 3; ++turn) {
+        SCOPED_TRACE(testing::Message() << to_string(method) << " " << k << ", turn " << turn);
+        SelectionInput input{.values = slice(x), .k = k};
+        input.latest = slice(latest), input.key.step = turn;
+        const Selection expected = cpu.select(input);
+        input.values = there, input.latest = latest_there;
+        const Selection s = cuda.select(input);
+        if (method == Method::trimmed_steps)
+          EXPECT_EQ(host_values(s.all_indices()), expected.indices);  // its threshold is that of the exact top k
+        else
+          ASSERT_NO_FATAL_FAILURE(expect_same(s, expected));
+      }
+    }
+}
+
+TEST_F(SelectorOnCuda, StepAfterStepGoesByWhatTheResidualPassMet) {
+  const std::size_t n = 40'003;
+  for (const std::size_t k : {40, 4'000})
+    for (const Sign sign : {Sign::any, Sign::negative})
+      for (const Method method : {Method::exact, Method::search, Method::sampled}) {
+        Selector cpu({.method = method}), cuda({.method = method});
+        int without_a_pass = 0, step = 0;
+        simulate(cpu, n, k, sign, 8, [&](const Values& x, const ResidualStats& stats, Candidates& candidates) {
+          SCOPED_TRACE(testing::Message() << to_string(method) << " " << k << ", step " << step++);
+          // V as it is, in two parts that come in another order.
+          const Placed<float> values(x, kCuda);
+          const Placed<float> zeros(Values(n, 0.0f), kCuda);
+          Candidates there;
+          cuda.prepare(there, k, sign);
+          StatsSum sums;
+          for (const std::size_t first : {std::size_t{30'000}, std::size_t{0}}) {
+            const std::size_t count = std::min<std::size_t>(30'000, n - first);
+            accumulate_residual({zeros.slice().sub(first, count),
+                                 {},
+                                 {},
+                                 values.slice().sub(first, count),
+                                 static_cast<std::uint32_t>(first)},
+                                {}, 1.0f, &there, sums);
+          }
+          Selection expected =
+              cpu.select({.values = slice(x), .k = k, .sign = sign, .stats = &stats, .candidates = &candidates});
+          Selection s = cuda.select({.values = values, .k = k, .sign = sign, .sums = &sums, .candidates = &there});
+          EXPECT_EQ(host_values(s.all_indices()), expected.indices);
+          EXPECT_EQ(s.threshold, expected.threshold);
+          without_a_pass += s.passes == 0;
+          return expected;
+        });
+        EXPECT_GE(without_a_pass, 4) << to_string(method) << " " << k;
+      }
+}
+
+TEST_F(SelectorOnCuda, RefusesNaNWhereverItStands) {
+  for (const Method method : all_methods())
+    for (const std::size_t n : {1, 5000})
+      for (const std::size_t at : {std::size_t{0}, n - 1}) {
+        Values x = hostile(n)["normal"];
+        x[at] = at == 0 ? kNaN : -kNaN;
+        const Placed<float> there(x, kCuda);
+        SelectionInput input{.values = there, .k = 1};
+        input.latest = there;
+        EXPECT_THROW(Selector({.method = method}).select(input), DataError) << to_string(method) << " " << at;
+      }
 }
 
 }  // namespace

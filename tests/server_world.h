@@ -12,7 +12,9 @@
 #include "dist/server/control.h"
 #include "dist/server/rounds.h"
 #include "dist/sync/server_methods.h"
+#include "tests/on_host.h"
 #include "tests/on_ranks.h"
+#include "tests/test_devices.h"
 #include "tests/whole_forward.h"
 
 /// Training with parameter servers without a model: workers that make gradients up, and servers beside or among them.
@@ -52,9 +54,10 @@ struct Momentum {
     std::vector<float>& v = velocity[p.info.name];
     v.resize(static_cast<std::size_t>(p.info.elements));
     const std::int64_t row = p.info.elements / p.all_rows().count;
+    OnHost value(p.value()), gradient(p.grad());
     for (std::int64_t i = rows.first * row; i < (rows.first + rows.count) * row; ++i) {
-      float& w = p.value().data<float>()[i];
-      const float d = p.grad().data<float>()[i] * static_cast<float>(context.gradient_scale) + 0.01f * w;
+      float& w = value[i];
+      const float d = gradient[i] * static_cast<float>(context.gradient_scale) + 0.01f * w;
       v[static_cast<std::size_t>(i)] = 0.9f * v[static_cast<std::size_t>(i)] + d;
       w -= static_cast<float>(context.lr) * v[static_cast<std::size_t>(i)];
     }
@@ -112,6 +115,8 @@ struct Setting {
   Overlap overlap = Overlap::forward;
   PlanOptions plan{};
   std::optional<LinkOptions> link{};
+  Device device = kCpu;         ///< of workers
+  Device server_device = kCpu;  ///< of servers that are ranks of their own
   Legs legs{};
   double clip_norm = 0;  ///< limit of the length of the gradient; 0: none
   double timeout_seconds = 60;
@@ -145,7 +150,10 @@ inline void train(const Setting& setting, PsSync& sync, const ParameterArena& ar
     sync.begin_step({.step = step, .lr = lr_of(step)});
     whole_forward(sync, arena);
     for (const auto& p : parameters) {
-      make_gradient(p->info, rank, step, p->value().data<float>(), p->grad().data<float>());
+      {
+        OnHost value(p->value()), gradient(p->grad());
+        make_gradient(p->info, rank, step, value.data(), gradient.data());
+      }
       const std::int64_t all = p->all_rows().count, half = all / 2;
       if (half > 0) sync.gradient_ready(*p, {0, half});
       sync.gradient_ready(*p, {half, all - half});
@@ -176,7 +184,7 @@ inline Result run(const Setting& setting, int steps) {
   const ServerMethod& method = *server_method(setting.sync);
   run_workers({.workers = N, .servers = K, .timeout_seconds = setting.timeout_seconds, .link = setting.link},
               [&](Worker& w) {
-                const ParameterArena arena(some_parameters());
+                const ParameterArena arena(some_parameters(), setting.device);
                 PlanOptions plan_options = setting.plan;
                 adapt(plan_options, method, setting.rules);
                 const Plan plan = make_plan(arena.parameters(), plan_options, N);
@@ -185,10 +193,13 @@ inline Result run(const Setting& setting, int steps) {
                 std::unique_ptr<ParameterServer> server;
                 const int serves = w.serves() ? w.rank - N : K == 0 ? w.rank : -1;
                 if (serves >= 0) {
-                  shard.emplace(plan, infos_of(arena.parameters()), owner, serves);
+                  shard.emplace(plan, infos_of(arena.parameters()), owner, serves,
+                                K == 0 ? setting.device : setting.server_device);
                   for (const Shard::Unit& unit : shard->units()) {
                     const Bucket& b = plan.buckets[unit.bucket];
-                    std::copy_n(arena.values().data<float>() + b.offset, b.elements, shard->values(unit).data());
+                    const Slice<float> to = shard->values(unit);
+                    copy_bytes(to.data(), to.device(), arena.values().data<float>() + b.offset, setting.device,
+                               to.size_bytes());
                   }
                   ParameterServer::Options options{.workers = leaders_of(N, setting.rules.local_aggregate),
                                                    .legs = setting.legs};
@@ -259,6 +270,21 @@ inline Result run(const Setting& setting, int steps) {
                 result.up += mine.up, result.down += mine.down;
               });
   return result;
+}
+
+/// On a CUDA device the bits of the CPU, and the same bytes: workers and servers there, beside each other and in ranks
+/// of their own.
+inline void expect_the_same_on_cuda(Setting setting, int steps) {
+  if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
+  const Result expected = run(setting, steps);
+  setting.device = setting.server_device = kCuda;
+  const Result result = run(setting, steps);
+  for (std::size_t r = 0; r < expected.values.size(); ++r) {
+    EXPECT_TRUE(same_bits(result.values[r], expected.values[r])) << "worker " << r;
+    EXPECT_TRUE(same_bits(result.joint[r], expected.joint[r])) << "worker " << r;
+  }
+  EXPECT_EQ(result.up, expected.up);
+  EXPECT_EQ(result.down, expected.down);
 }
 
 }  // namespace laconic::dist::server_world

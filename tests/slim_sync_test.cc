@@ -1,4 +1,5 @@
 #include "dist/sync/slim.h"
+#include "tests/cuda_devices.h"
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
 #include "tests/server_world.h"
@@ -99,6 +100,25 @@ TEST(SlimSync, DoesWhatTheSettledTextSays) {
       EXPECT_TRUE(same_bits(result.values[r], oracle.values[r])) << r;
     EXPECT_GT(result.drift, 0);
   }
+}
+
+using SlimSyncOnDevice = CudaTest;
+
+TEST_F(SlimSyncOnDevice, GivesTheBitsOfTheCpu) {
+  const SlimSync::Rules all_rules[] = {
+      {.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}},
+      {.chosen = {.alpha = 0.3, .explore = 0.1, .keys_sent = true}, .residual = true}};
+  for (const SlimSync::Rules& rules : all_rules)
+    for (const int K : {0, 1}) {
+      Setting setting = slim(2, K, rules);
+      const Result expected = run(setting, 4);
+      setting.device = setting.server_device = kCuda;
+      const Result result = run(setting, 4);
+      for (std::size_t r = 0; r < expected.values.size(); ++r) {
+        EXPECT_TRUE(same_bits(result.joint[r], expected.joint[r])) << K;
+        EXPECT_TRUE(same_bits(result.values[r], expected.values[r])) << K;
+      }
+    }
 }
 
 TEST(SlimSync, LargeMatricesMayTravelInChunksOfRows) {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "compress/slim_message.h"
+#include "tests/test_devices.h"
 
 namespace laconic::compress {
 namespace {
@@ -218,6 +219,51 @@ TEST(Slim, AStepIsPutByAndTheOldValuesComeBack) {
   EXPECT_EQ(value, (std::vector<float>{0.5f, 2, 4}));
   EXPECT_EQ(before, (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(delta, (std::vector<float>{1.5f, 1, 0}));
+}
+
+using SlimOnCuda = CudaTest;
+
+TEST_F(SlimOnCuda, ChoosesGathersAndMergesAsOnTheCpu) {
+  const std::size_t n = 9'001;
+  const SlimRules rules{.alpha = 0.3, .explore = 0.15, .core_every = 2};
+  const SlimFormat format{.rules = rules, .n = n};
+  SlimSet cpu, cuda;
+  SlimReader reader;
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    const SlimKey key{.seed = 2, .round = round};
+    const std::vector<float> x = values_of(n, round);
+    const Placed<float> there(x, kCuda, 1);
+    std::vector<float> values, from_there;
+    cpu.choose(rules, slice(x), key);
+    cuda.choose(rules, there, key);
+    EXPECT_EQ(cuda.core(), cpu.core());
+    EXPECT_EQ(cuda.explorer(), cpu.explorer());
+    EXPECT_EQ(cuda.signature(), cpu.signature());
+    cpu.gather(slice(x), values);
+    cuda.gather(there, from_there);
+    EXPECT_EQ(from_there, values);
+    Bytes message;
+    write_slim(format, cpu, cpu.core_is_new(), static_cast<std::uint32_t>(round), slice(std::as_const(values)), {},
+               message);
+    cpu.core_was_sent();
+    ASSERT_TRUE(reader.read(format, message.slice(), key));
+    std::vector<float> dense = values_of(n, 100);
+    const Placed<float> dense_there(dense, kCuda);
+    reader.add_to(0.3f, slice(dense)), reader.add_to(0.3f, dense_there);
+    EXPECT_EQ(host_values(dense_there.slice()), dense);
+    reader.overwrite(slice(dense)), reader.overwrite(dense_there);
+    EXPECT_EQ(host_values(dense_there.slice()), dense);
+  }
+}
+
+TEST_F(SlimOnCuda, PutsStepsByAsOnTheCpu) {
+  std::vector<float> value = values_of(1000, 1), before = values_of(1000, 2), delta = values_of(1000, 3);
+  const Placed<float> v(value, kCuda), b(before, kCuda), d(delta, kCuda);
+  put_step_by(slice(value), slice(before), slice(delta));
+  put_step_by(v, b, d);
+  EXPECT_EQ(host_values(v.slice()), value);
+  EXPECT_EQ(host_values(b.slice()), before);
+  EXPECT_EQ(host_values(d.slice()), delta);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "compress/cpu/isa.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "tests/test_devices.h"
 
 namespace laconic::compress {
 namespace {
@@ -303,6 +304,82 @@ TEST(ScatterAdd, RefusesAnIndexOutsideBeforeItAdds) {
   const Bytes payload = encoded({}, indices, values, 11);
   EXPECT_THROW(scatter_add({}, payload.slice(), 1.0f, slice(dense)), DataError);
   EXPECT_EQ(dense, std::vector<float>(10, 0.0f));
+}
+
+using SparseMessageOnCuda = CudaTest;
+
+TEST_F(SparseMessageOnCuda, HasTheBytesOfTheCpuAndIsReadAsThere) {
+  for (const Sample& s : samples())
+    for (const IndexCoding coding : kCodings)
+      for (const bool one_value : {false, true})
+        for (const std::size_t shift : {0, 3}) {
+          SCOPED_TRACE(testing::Message() << s.name << " " << s.indices.size() << " of " << s.n << ", coding "
+                                          << static_cast<int>(coding));
+          const SparseFormat format{coding, one_value};
+          const std::vector<float> values = one_value ? std::vector<float>{0.25f} : values_for(s.indices);
+          const Bytes payload = encoded(format, s.indices, values, s.n);
+          Bytes there(kCuda);
+          there.append(shift);
+          encode_sparse(format, Placed(s.indices, kCuda), Placed(values, kCuda), s.n, there);
+          const Slice<const std::byte> message = there.slice().sub(shift, there.size() - shift);
+          ASSERT_EQ(host_values(message), host_values(payload.slice()));
+          SparseView view;
+          view.read(format, message, s.n);
+          EXPECT_EQ(host_values(view.indices()), s.indices);
+          if (s.indices.empty()) continue;
+          EXPECT_EQ(host_values(view.values()), values);
+        }
+}
+
+TEST_F(SparseMessageOnCuda, RefusesWhatItCannotBe) {
+  const auto refused = [](std::vector<std::uint32_t> words, IndexCoding coding, bool one_value, std::size_t n) {
+    const Placed<std::uint32_t> there(words, kCuda);
+    SparseView view;
+    EXPECT_THROW(view.read({coding, one_value}, there.slice().bytes(), n), DataError)
+        << words.size() << " words, coding " << static_cast<int>(coding);
+  };
+  for (const IndexCoding coding : kCodings) {
+    refused({}, coding, false, 10);
+    refused({0}, coding, true, 10);
+    refused({1}, coding, false, 10);
+    refused({0xFFFFFFFFu}, coding, false, 0xFFFFFFFFu);
+    refused({0, 0}, coding, false, 10);
+    refused({1, 0, 0, 0, 0, 0}, coding, false, 10);
+    refused({5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, coding, false, 4);
+  }
+  refused({2, 4, 4, 0, 0}, IndexCoding::raw, false, 10);
+  refused({2, 4, 3, 0, 0}, IndexCoding::raw, false, 10);
+  refused({1, 10, 0}, IndexCoding::raw, false, 10);
+  refused({1, 0x0A08, 0}, IndexCoding::packed, false, 10);
+  refused({1, 0x0000, 0}, IndexCoding::rice, false, 10);
+}
+
+TEST_F(SparseMessageOnCuda, IsAddedAsOnTheCpu) {
+  const std::size_t n = 30'000;
+  std::vector<SparseView> messages, there;
+  std::vector<Bytes> payloads(5);
+  std::vector<Bytes> payloads_there;
+  for (std::uint64_t r = 0; r < payloads.size(); ++r) {
+    const Indices indices = drawn(r == 3 ? 0 : 2'000, n, r);
+    const std::vector<float> values = r == 4 ? std::vector<float>{0.3f} : values_for(indices);
+    const SparseFormat format{kCodings[r % 3], r == 4};
+    encode_sparse(format, slice(indices), slice(values), n, payloads[r]);
+    encode_sparse(format, Placed(indices, kCuda), Placed(values, kCuda), n, payloads_there.emplace_back(kCuda));
+    messages.emplace_back().read(format, payloads[r].slice(), n);
+    there.emplace_back().read(format, payloads_there[r].slice(), n);
+  }
+  std::vector<float> dense(n, 0.5f);
+  const Placed<float> dense_there(dense, kCuda);
+  scatter_add(messages, -0.3f, slice(dense));
+  scatter_add(there, -0.3f, dense_there);
+  EXPECT_EQ(host_values(dense_there.slice()), dense);
+  EXPECT_EQ(united(there), united(messages));
+  // Indices and values in host memory come to the device.
+  const Indices indices = drawn(100, n, 9);
+  const std::vector<float> values = values_for(indices);
+  scatter_add(slice(indices), slice(values), 2.0f, slice(dense));
+  scatter_add(slice(indices), slice(values), 2.0f, dense_there);
+  EXPECT_EQ(host_values(dense_there.slice()), dense);
 }
 
 }  // namespace

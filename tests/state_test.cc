@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "core/atomic_file.h"
+#include "tests/cuda_devices.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {
@@ -142,6 +143,21 @@ TEST_F(Safetensors, GivesBackEveryDtypeShapeAndText) {
   EXPECT_EQ(*back.at("weights of \"é\"").data<std::uint8_t>(), 255);
   EXPECT_EQ(back.text("step"), "12\n");
   EXPECT_EQ(back.begin()->first, "f");
+}
+
+TEST_F(Safetensors, TakesValuesFromADeviceAndGivesThemBack) {
+  if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
+  const Tensor f = Tensor::of({2, 2}, {1, 2, 3, 4}), l = Tensor::of({1}, std::vector<std::int64_t>{1 << 20});
+  StateDict s;
+  s.set("f", copied(f, kCuda));
+  s.set("l", copied(l, kCuda));
+  save_safetensors(s, path_);
+  const StateDict back = load_safetensors(path_);
+  EXPECT_EQ(back.at("f").to_vector(), f.to_vector());
+  EXPECT_EQ(back.at("l").to_vector(), l.to_vector());
+  const Tensor there = Tensor::empty({2, 2}, DType::f32, kCuda);
+  there.copy_from(back.at("f"));
+  EXPECT_EQ(there.to_vector(), f.to_vector());
 }
 
 TEST_F(Safetensors, AnEmptyStateIsAFileToo) {

@@ -8,8 +8,10 @@
 #include "dist/fingerprint.h"
 #include "dist/sync/allreduce.h"
 #include "dist/sync/none.h"
+#include "tests/on_host.h"
 #include "tests/on_ranks.h"
 #include "tests/pairwise.h"
+#include "tests/test_devices.h"
 #include "tests/whole_forward.h"
 
 namespace laconic::dist {
@@ -36,8 +38,7 @@ float gradient_at(int rank, int step, std::size_t i, float value) {
 
 void sgd(Parameter& p, Rows rows, const StepContext& context) {
   const auto lr = static_cast<float>(context.lr * context.gradient_scale);
-  float* value = p.value().data<float>();
-  const float* grad = p.grad().data<float>();
+  OnHost value(p.value()), grad(p.grad());
   const std::int64_t row = p.info.elements / p.all_rows().count;
   for (std::int64_t i = rows.first * row; i < (rows.first + rows.count) * row; ++i) value[i] -= lr * grad[i];
 }
@@ -52,10 +53,11 @@ void train(Strategy& sync, const ParameterArena& arena, int rank, int from, int 
     sync.begin_step({.step = step, .lr = lr_of(step)});
     whole_forward(sync, arena);
     for (const auto& p : parameters) {
-      const float* value = p->value().data<float>();
-      float* grad = p->grad().data<float>();
-      for (std::int64_t i = 0; i < p->info.elements; ++i)
-        grad[i] = gradient_at(rank, step, static_cast<std::size_t>(p->info.offset + i), value[i]);
+      {
+        OnHost value(p->value()), grad(p->grad());
+        for (std::int64_t i = 0; i < p->info.elements; ++i)
+          grad[i] = gradient_at(rank, step, static_cast<std::size_t>(p->info.offset + i), value[i]);
+      }
       const Rows all = p->all_rows();
       if (all.count > 1) sync.gradient_ready(*p, {0, all.count / 2});
       sync.gradient_ready(*p, {all.count > 1 ? all.count / 2 : 0, all.count - (all.count > 1 ? all.count / 2 : 0)});
@@ -475,6 +477,28 @@ TEST(AllreduceSync, LeavesDeviceMemoryToTheKernelsOfCore) {
         EXPECT_NEAR(values[i], start[i] - 1.0f, 1e-5);
       }
     });
+}
+
+class AllreduceSyncOnDevice : public CudaTest {};
+
+TEST_F(AllreduceSyncOnDevice, GivesTheBitsOfTheCpuWithEveryAlgorithmAndOverlap) {
+  for (const std::string& allreduce : algorithms())
+    for (const auto& [fusion, overlap] : {std::pair{"lazy:10KiB", Overlap::forward}, {"copy:10kB", Overlap::none}}) {
+      SCOPED_TRACE(concat(allreduce, ", ", fusion, ", ", to_string(overlap)));
+      std::vector<std::vector<float>> values(3);
+      std::vector<float> expected;
+      for (const Device device : test_devices()) {
+        on_ranks(3, [&, fusion = fusion, overlap = overlap](Worker& w) {
+          const ParameterArena arena(some_parameters(), device);
+          AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), plan_options(allreduce, fusion, 7000)), sgd,
+                             {.overlap = overlap});
+          train(sync, arena, w.rank, 1, 3);
+          values[static_cast<std::size_t>(w.rank)] = arena.values().to_vector();
+        });
+        if (device == kCpu) expected = values[0];
+        for (const auto& v : values) ASSERT_TRUE(same_bits(v, expected)) << device;
+      }
+    }
 }
 
 TEST(NoSync, UpdatesEachWorkerAlone) {

@@ -4,6 +4,7 @@
 #include "core/raw.h"
 #include "layers/layers.h"
 #include "layers/models/zoo.h"
+#include "tests/cuda_devices.h"
 
 namespace laconic {
 namespace {
@@ -52,24 +53,25 @@ TEST(Tiny, 06_TakesAModelFromTheZoo) {
 }
 
 TEST(Tiny, 07_TrainsUntilTheLossFalls) {
-  Sequential model({make<Linear>({.in = 2, .out = 16}), make<ReLU>(), make<Linear>({.in = 16, .out = 2})});
-  model.initialize(1);
-  ParameterArena arena(model.parameters());
-  const Tensor x = Tensor::of({4, 2}, {0, 0, 0, 1, 1, 0, 1, 1});  // exclusive or
-  const Tensor labels = Tensor::of({4}, std::vector<std::int64_t>{0, 1, 1, 0});
-  const CrossEntropy loss_of;
-  float loss = 0;
-  for (int step = 0; step < 300; ++step) {
-    arena.begin_step();
-    const Tensor l = loss_of(model(x), labels);
-    arena.backward(l);
-    arena.finish_gradients();
-    raw::axpy(arena.values(), -0.5f, arena.gradients());
-    for (const auto& p : arena.parameters()) p->value().bump_version();
-    loss = l.item();
+  for (const Device device : with_cuda()) {
+    Sequential model({make<Linear>({.in = 2, .out = 16}), make<ReLU>(), make<Linear>({.in = 16, .out = 2})});
+    model.initialize(1);
+    ParameterArena arena(model.parameters(), device);
+    const Tensor x = Tensor::of({4, 2}, {0, 0, 0, 1, 1, 0, 1, 1}, device);  // exclusive or
+    const Tensor labels = Tensor::of({4}, std::vector<std::int64_t>{0, 1, 1, 0}, device);
+    const CrossEntropy loss_of;
+    Tensor loss;
+    for (int step = 0; step < 300; ++step) {
+      arena.begin_step();
+      loss = loss_of(model(x), labels);
+      arena.backward(loss);
+      arena.finish_gradients();
+      raw::axpy(arena.values(), -0.5f, arena.gradients());
+      for (const auto& p : arena.parameters()) p->value().bump_version();
+    }
+    EXPECT_LT(loss.item(), 0.05f);
+    EXPECT_EQ(ops::count_correct(model(x), labels), 4);
   }
-  EXPECT_LT(loss, 0.05f);
-  EXPECT_EQ(ops::count_correct(model(x), labels), 4);
 }
 
 TEST(Tiny, 08_EvaluatesWithoutRecording) {

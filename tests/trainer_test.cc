@@ -9,9 +9,11 @@
 #include <fstream>
 #include <limits>
 
+#include "core/raw.h"
 #include "data/mnist.h"
 #include "data/synthetic.h"
 #include "layers/models/zoo.h"
+#include "tests/cuda_devices.h"
 #include "tests/error_of.h"
 #include "tests/temp_folder.h"
 #include "tests/training.h"
@@ -195,7 +197,7 @@ struct Poison final : Passing {
   }
   Tensor loss() override {
     Tensor loss = Passing::loss();
-    if (loads_ == at_) loss.value().data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+    if (loads_ == at_) raw::fill(loss.value(), std::numeric_limits<float>::quiet_NaN());
     return loss;
   }
 
@@ -253,7 +255,7 @@ class Spoil final : public Module {
 
  protected:
   Tensor forward(const Tensor& x) override {
-    if (context().step == o_.at) x.value().data<float>()[0] = std::numeric_limits<float>::infinity();
+    if (context().step == o_.at) raw::fill(x.value(), std::numeric_limits<float>::infinity());
     return x;
   }
 
@@ -262,19 +264,21 @@ class Spoil final : public Module {
 };
 
 TEST(Trainer, ALossThatIsNoNumberNamesStepAndLayer) {
-  for (int N : {1, 3}) {
-    Recipe recipe(perceptron, N);
-    recipe.model = [] {
-      return sequential({{"flatten", make<Flatten>()},
-                         {"fc1", make<Linear>({.in = 192, .out = 24})},
-                         {"tanh", make<Tanh>()},
-                         {"spoil", make<Spoil>({.at = 3})},
-                         {"fc2", make<Linear>({.in = 24, .out = 7})}});
-    };
-    const std::string error = error_of<Error>([&] { train(recipe); });
-    EXPECT_NE(error.find("step 4"), std::string::npos) << error;
-    EXPECT_NE(error.find("layer spoil."), std::string::npos) << error;
-  }
+  for (const Device device : with_cuda())
+    for (int N : {1, 3}) {
+      Recipe recipe(perceptron, N);
+      recipe.trainer.device = device;
+      recipe.model = [] {
+        return sequential({{"flatten", make<Flatten>()},
+                           {"fc1", make<Linear>({.in = 192, .out = 24})},
+                           {"tanh", make<Tanh>()},
+                           {"spoil", make<Spoil>({.at = 3})},
+                           {"fc2", make<Linear>({.in = 24, .out = 7})}});
+      };
+      const std::string error = error_of<Error>([&] { train(recipe); });
+      EXPECT_NE(error.find("step 4"), std::string::npos) << error;
+      EXPECT_NE(error.find("layer spoil."), std::string::npos) << error;
+    }
 }
 
 TEST(Trainer, ParametersThatAreNoNumbersAreNamed) {

@@ -76,7 +76,7 @@ struct Reading final : Module {
         const float value = values[static_cast<std::size_t>(b * pixels + t * (pixels / kWords))];
         words.push_back(std::clamp(static_cast<int>(kVocabulary / 2 + 12 * value), 0, kVocabulary - 1));
       }
-    const Tensor x = Tensor::of({kWords, batch}, std::span<const std::int64_t>(words));
+    const Tensor x = Tensor::of({kWords, batch}, std::span<const std::int64_t>(words), images.device());
     const Tensor y = (*gru)((*lstm)((*encoder)(x)));
     const Tensor last =
         ops::columns(ops::reshape(y, {1, y.elements()}), (kWords - 1) * batch * kHidden, batch * kHidden);

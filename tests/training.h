@@ -63,6 +63,7 @@ class Passing : public Workload {
  public:
   explicit Passing(std::unique_ptr<Workload> inner) : inner_(std::move(inner)) {}
   Module& model() override { return inner_->model(); }
+  void set_device(Device device) override { inner_->set_device(device); }
   Shape input() const override { return inner_->input(); }
   std::int64_t batch() const override { return inner_->batch(); }
   std::int64_t batches_per_epoch() const override { return inner_->batches_per_epoch(); }

@@ -10,6 +10,7 @@
 #include "layers/models/googlenet.h"
 #include "layers/models/vgg16.h"
 #include "layers/models/zoo.h"
+#include "tests/cuda_devices.h"
 #include "tests/tensors.h"
 
 namespace laconic {
@@ -75,7 +76,7 @@ Tensor loss_of(Module& model, const Tensor& x, const Tensor& labels, bool frozen
   const auto outputs = heads ? heads->outputs(x) : HasAuxiliaryHeads::Outputs{model(x), {}};
   Tensor loss = CrossEntropy()(outputs.logits, labels);
   for (const Tensor& logits : outputs.auxiliary)
-    loss = ops::add(loss, ops::multiply(CrossEntropy()(logits, labels), Tensor::full({1}, 0.3f)));
+    loss = ops::add(loss, ops::multiply(CrossEntropy()(logits, labels), Tensor::full({1}, 0.3f, x.device())));
   return loss;
 }
 
@@ -91,11 +92,11 @@ class ZooGolden : public ::testing::TestWithParam<std::size_t> {
   }
 };
 
-TEST_P(ZooGolden, GivesPyTorchsOutputsAndGradients) {
-  const json& c = cases().at(GetParam());
-  SCOPED_TRACE(c.at("model"));
-  const StateDict v = file().part(std::to_string(GetParam()) + ".");
+void check(const json& c, const StateDict& v, Device device) {
+  SCOPED_TRACE(concat(c.at("model").get<std::string>(), " on ", device));
   const auto model = build(c);
+  const ParameterArena arena(model->parameters(), device);
+  model->to(device);
   ForwardContext no_dropout;
   no_dropout.dropout = false;
   model->set_context(&no_dropout);
@@ -107,7 +108,7 @@ TEST_P(ZooGolden, GivesPyTorchsOutputsAndGradients) {
   for (const auto& b : model->named_buffers()) fill(b.name, b.tensor);
 
   const std::int64_t batch = c.at("batch"), side = c.at("side"), classes = c.at("classes");
-  const Tensor x = Tensor::of({batch, 3, side, side}, values(c.at("images"), batch * 3 * side * side, 1.7));
+  const Tensor x = Tensor::of({batch, 3, side, side}, values(c.at("images"), batch * 3 * side * side, 1.7), device);
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < batch; ++i) labels.push_back(i * 3 % classes);
   model->eval();
@@ -115,7 +116,7 @@ TEST_P(ZooGolden, GivesPyTorchsOutputsAndGradients) {
     const NoGrad no_grad;
     expect_close((*model)(x), v.at("logits"), 1e-4f, "logits");
   }
-  const Tensor loss = loss_of(*model, x, Tensor::of({batch}, labels), c.value("frozen", false));
+  const Tensor loss = loss_of(*model, x, Tensor::of({batch}, labels, device), c.value("frozen", false));
   expect_close(loss, v.at("loss"), 1e-4f, "loss");
   loss.backward();
 
@@ -142,6 +143,11 @@ TEST_P(ZooGolden, GivesPyTorchsOutputsAndGradients) {
     EXPECT_NEAR(product, expected[3 * i + 1], tolerance) << name;
     EXPECT_NEAR(g[0], expected[3 * i + 2], tolerance) << name;
   }
+}
+
+TEST_P(ZooGolden, GivesPyTorchsOutputsAndGradients) {
+  const StateDict v = file().part(std::to_string(GetParam()) + ".");
+  for (const Device device : with_cuda()) check(cases().at(GetParam()), v, device);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ZooGolden, ::testing::Range<std::size_t>(0, ZooGolden::cases().size()),

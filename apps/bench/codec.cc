@@ -12,11 +12,13 @@
 #include "apps/bench/paired.h"
 #include "apps/bench/select.h"
 #include "apps/bench/select_data.h"
+#include "apps/device_options.h"
 #include "compress/cpu/isa.h"
 #include "compress/inceptionn_halves.h"
 #include "compress/make_codec.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/stream.h"
 #ifdef LACONIC_ZSTD
 #include <zstd.h>
 #endif
@@ -72,14 +74,16 @@ struct Line {
   std::string name;
   std::shared_ptr<const compress::Codec> codec;
   Isa isa = Isa::best;
-  Bytes payload{}, again{};
+  Bytes payload, again;
   std::size_t encode = 0, decode = 0, decode_add = 0, decode_add_encode = 0;
 };
 
-std::vector<std::unique_ptr<Line>> lines() {
+std::vector<std::unique_ptr<Line>> lines(Device device) {
   std::vector<std::unique_ptr<Line>> all;
   const auto add = [&](const std::string& name, std::shared_ptr<const compress::Codec> codec, Isa isa = Isa::best) {
-    all.push_back(std::make_unique<Line>(Line{.name = name, .codec = std::move(codec), .isa = isa}));
+    if (device != kCpu && isa != Isa::best) return;
+    all.push_back(std::make_unique<Line>(
+        Line{.name = name, .codec = std::move(codec), .isa = isa, .payload = Bytes(device), .again = Bytes(device)}));
   };
   const auto named = [&](const std::string& name) {
     try {
@@ -100,14 +104,16 @@ std::vector<std::unique_ptr<Line>> lines() {
        {"fp16", "bf16", "trunc:16", "trunc:22", "trunc:24", "qsgd:8:512", "terngrad", "onebit", "snappy", "lz4"})
     named(name);
 #ifdef LACONIC_ZSTD
-  add("zstd -1", std::make_shared<Zstd>());
+  if (device == kCpu) add("zstd -1", std::make_shared<Zstd>());
 #endif
   return all;
 }
 
-nlohmann::json bench_data(const std::string& data, std::int64_t elements, int rounds, bool markdown, bool json) {
-  const Tensor x = codec_data(data, elements);
-  const Tensor y = Tensor::empty({x.elements()}), mine = Tensor::zeros({x.elements()});
+nlohmann::json bench_data(const std::string& data, std::int64_t elements, int rounds, bool markdown, bool json,
+                          Device device) {
+  const Tensor x = copied_to(codec_data(data, elements), device);
+  const Tensor y = Tensor::empty({x.elements()}, DType::f32, device);
+  const Tensor mine = Tensor::zeros({x.elements()}, DType::f32, device);
   const Slice<float> in = x.slice(), out = y.slice(), sum = mine.slice();
   // What is added comes from elsewhere in the data: twice the same would be whole values more often than sums are.
   const auto half = static_cast<std::int64_t>(in.size() / 2), rest = x.elements() - half;
@@ -120,8 +126,11 @@ nlohmann::json bench_data(const std::string& data, std::int64_t elements, int ro
   constexpr int kFew = 3;
 
   std::vector<Contender> all;
-  all.push_back({.name = "memcpy", .run = [&] { std::memcpy(out.data(), in.data(), in.size_bytes()); }});
-  const auto lines = laconic::lines();
+  if (device == kCpu)
+    all.push_back({.name = "memcpy", .run = [&] { std::memcpy(out.data(), in.data(), in.size_bytes()); }});
+  else
+    beside_a_copy(all, x.elements(), device);
+  const auto lines = laconic::lines(device);
   for (const auto& line : lines) {
     Line& l = *line;
     const bool ours = dynamic_cast<const Inceptionn*>(l.codec.get()) != nullptr ||
@@ -129,7 +138,13 @@ nlohmann::json bench_data(const std::string& data, std::int64_t elements, int ro
     const int most = ours && l.isa != Isa::portable ? rounds : std::min(rounds, kFew);
     const auto add = [&](std::size_t& place, std::function<void()> run, std::function<void()> before = {}) {
       place = all.size();
-      all.push_back({.name = l.name, .run = std::move(run), .before = std::move(before), .most_rounds = most});
+      const auto waited = [device](std::function<void()> f) {
+        return [f = std::move(f), device] { f(), synchronize(device); };
+      };
+      all.push_back({.name = l.name,
+                     .run = waited(std::move(run)),
+                     .before = before ? waited(std::move(before)) : std::function<void()>(),
+                     .most_rounds = most});
     };
     add(l.encode, [&l, in] {
       const Restricted restricted(l.isa);
@@ -163,13 +178,17 @@ nlohmann::json bench_data(const std::string& data, std::int64_t elements, int ro
   const auto shown = [&](std::size_t place) {
     return place == 0 ? std::string() : fmt::format("{:.1f}", speed(place));
   };
-  const BenchTable table({"codec", "ratio", "encode", "of memcpy (95 %)", "decode", "decode-add", "decode-add-encode"},
-                         markdown);
+  const char* const copy = device == kCpu ? "memcpy" : "copy";
+  std::vector<std::string> columns{"codec",  "ratio",      "encode",           fmt::format("of {} (95 %)", copy),
+                                   "decode", "decode-add", "decode-add-encode"};
+  if (device != kCpu) columns.push_back("encode, of the bandwidth");
+  const BenchTable table(columns, markdown);
   auto list = nlohmann::json::array();
   const double copied = 1e3 * gigabytes / all[0].milliseconds();
   if (!json) {
-    table.title(fmt::format("{}, {} values, GB/s of floats on one core", data, x.elements()));
-    table.row({"memcpy", "1.00", fmt::format("{:.1f}", copied), "1.00", "", "", ""});
+    table.title(fmt::format("{}, {} values, GB/s of floats on {}", data, x.elements(),
+                            device == kCpu ? "one core" : to_string(device)));
+    table.row({copy, "1.00", fmt::format("{:.1f}", copied), "1.00", "", "", ""});
   }
   for (const auto& line : lines) {
     const Line& l = *line;
@@ -183,9 +202,18 @@ nlohmann::json bench_data(const std::string& data, std::int64_t elements, int ro
     if (l.decode_add)
       list.back().update(
           {{"decode_add_gb_s", speed(l.decode_add)}, {"decode_add_encode_gb_s", speed(l.decode_add_encode)}});
-    if (!json)
-      table.row({l.name, fmt::format("{:.2f}", smaller), shown(l.encode), with_interval(memcpys), shown(l.decode),
-                 shown(l.decode_add), shown(l.decode_add_encode)});
+    std::vector<std::string> cells{l.name,
+                                   fmt::format("{:.2f}", smaller),
+                                   shown(l.encode),
+                                   with_interval(memcpys),
+                                   shown(l.decode),
+                                   shown(l.decode_add),
+                                   shown(l.decode_add_encode)};
+    if (device != kCpu) {
+      const auto bytes = static_cast<double>(x.bytes());
+      cells.push_back(share_of_bandwidth(all[l.encode], all[0], bytes + bytes / smaller, 2 * bytes));
+    }
+    if (!json) table.row(cells);
   }
   return {{"data", data}, {"elements", x.elements()}, {"memcpy_gb_s", copied}, {"results", list}};
 }
@@ -197,6 +225,7 @@ int bench_codec(const std::vector<std::string>& arguments) {
   double mib = 64;
   int rounds = 9;
   bool json = false, markdown = false;
+  std::string device = "cpu";
   CLI::App app("How fast codecs are on one core, in turns with memcpy, and how much smaller their payloads.",
                "laconic bench codec");
   app.add_option("--data", data,
@@ -204,16 +233,19 @@ int bench_codec(const std::vector<std::string>& arguments) {
                  "FILE.safetensors:TENSOR, or a folder of --dump-gradients, DIR/step-000100 [alexnet]")
       ->delimiter(',')
       ->type_name("X,..");
+  app.add_option("--device", device, "cpu, or cuda[:I], there in turns with a copy [cpu]")->type_name("DEVICE");
   app.add_option("--mib", mib, "of drawn values [64]")->check(CLI::Range(0.01, 1024.0))->type_name("M");
   app.add_option("--rounds", rounds, "turns; what is slow takes 3 [9]")->check(CLI::Range(1, 100000))->type_name("R");
   app.add_flag("--json", json, "one object, on the last line");
   app.add_flag("--markdown", markdown, "tables for docs");
   if (const auto done = parse_bench(app, arguments)) return *done;
+  checked_device(device, "--device");
   set_kernel_threads(1);
   const auto elements = static_cast<std::int64_t>(mib * (1 << 20) / sizeof(float));
-  if (!json) fmt::print("{}\n", machine());
+  if (!json) fmt::print("{}\n", machine(device_named(device)));
   auto all = nlohmann::json::array();
-  for (const std::string& d : data) all.push_back(bench_data(d, elements, rounds, markdown, json));
+  for (const std::string& d : data)
+    all.push_back(bench_data(d, elements, rounds, markdown, json, device_named(device)));
   if (json) fmt::print("{}\n", nlohmann::json{{"results", all}}.dump());
   return 0;
 }

@@ -13,10 +13,12 @@
 #include "apps/bench/machine.h"
 #include "apps/bench/statistics.h"
 #include "apps/bench/synthetic_batch.h"
+#include "apps/device_options.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/ops/cross_entropy.h"
 #include "core/parallel.h"
+#include "core/stream.h"
 #include "dist/plan.h"
 #include "layers/models/zoo.h"
 #include "optim/optimizer.h"
@@ -27,7 +29,8 @@ namespace {
 /// Gives every moment of a step to the layer that is at work, as the hooks of forward, backward and arena tell.
 class Stopwatch final : public BackwardWatch, public ParameterListener {
  public:
-  explicit Stopwatch(const ParameterArena& arena) : ready_(arena.parameters().size()), chunks_(ready_.size()) {}
+  explicit Stopwatch(const ParameterArena& arena)
+      : device_(arena.values().device()), ready_(arena.parameters().size()), chunks_(ready_.size()) {}
 
   struct Part {
     std::string name;
@@ -63,6 +66,7 @@ class Stopwatch final : public BackwardWatch, public ParameterListener {
 
  private:
   double lap() {
+    synchronize(device_);
     const auto now = Clock::now();
     return std::chrono::duration<double, std::milli>(now - std::exchange(mark_, now)).count();
   }
@@ -72,6 +76,7 @@ class Stopwatch final : public BackwardWatch, public ParameterListener {
     current_ = it->second;
     return parts_[it->second];
   }
+  const Device device_;
   std::vector<Part> parts_;  // in the order of forward
   std::map<std::string, std::size_t> place_;
   std::vector<double> ready_;  // by place in the arena
@@ -116,19 +121,20 @@ void print(const LayerTimes& times, bool markdown) {
 }  // namespace
 
 LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int threads, int steps,
-                          const std::string& plan_json, int classes) {
+                          const std::string& plan_json, int classes, Device device) {
   ModelInfo info = model_info(model_name);
   if (classes > 0) info.classes = classes;
   set_kernel_threads(threads);
   const auto model = make_model(info.name, {.classes = info.classes});
   model->initialize(0);
-  ParameterArena arena(model->parameters());
+  model->to(device);
+  ParameterArena arena(model->parameters(), device);
   if (!plan_json.empty()) {
     const auto plan = dist::Plan::from_json(plan_json, arena.parameters(), "--plan");
     for (const auto& p : arena.parameters()) p->set_chunk_rows(plan.chunk_rows(p->info.index));
   }
   Sgd sgd(arena, {.momentum = info.reads_text() ? 0 : 0.9});
-  const auto [x, y] = synthetic_batch(info, batch);
+  const auto [x, y] = synthetic_batch(info, batch, device);
 
   Stopwatch watch(arena);
   model->set_watch(&watch.forward_watch);
@@ -158,6 +164,7 @@ LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int
     for (const auto& p : arena.parameters()) {
       const auto begin = Clock::now();
       sgd.update(*p, 1e-3);
+      synchronize(device);
       updates.push_back(1e3 * seconds_since(begin));
     }
     if (step < kWarmUp) continue;
@@ -224,7 +231,7 @@ LayerTimes layer_times_from(const std::string& text) {
 }
 
 int bench_layers(const std::vector<std::string>& arguments) {
-  std::string model = "alexnet-32", plan;
+  std::string model = "alexnet-32", plan, device = "cpu", precision = "fp32";
   int batch = 32, threads = 1, steps = 15, classes = 0;
   bool json = false, markdown = false;
   CLI::App app("Time of each layer in a training step, and when its gradients are ready.", "laconic bench layers");
@@ -236,25 +243,31 @@ int bench_layers(const std::vector<std::string>& arguments) {
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("B");
   app.add_option("--threads", threads, "kernel threads [1]")->check(CLI::Range(1, 1024))->type_name("T");
+  app.add_option("--device", device, "cpu or cuda[:I] [cpu]")->type_name("DEVICE");
+  app.add_option("--precision", precision, "of products on a GPU: fp32, tf32, bf16 [fp32]")->type_name("P");
   app.add_option("--steps", steps, "measured steps, after 3 more [15]")->check(CLI::Range(1, 100000))->type_name("S");
   app.add_option("--plan", plan, "large weights in the chunks of this plan: what --dry-run --json of an app prints")
       ->type_name("FILE");
   app.add_flag("--json", json, "one object, on the last line");
   app.add_flag("--markdown", markdown, "a table for docs");
   if (const auto done = parse_bench(app, arguments)) return *done;
+  checked_device(device, "--device");
+  set_matmul_precision(checked_precision(precision, device, "--precision"));
   std::string plan_json;
   if (!plan.empty()) {
     std::ifstream in(plan);
     for (std::string line; std::getline(in, line);) plan_json = line;  // the last
     require<DataError>(!plan_json.empty(), plan, " could not be read or is empty (--plan): check the path");
   }
-  const LayerTimes times = measure_layers(model, batch, threads, steps, plan_json, classes);
+  const Device on = device_named(device);
+  const LayerTimes times = measure_layers(model, batch, threads, steps, plan_json, classes, on);
   if (json) {
     fmt::print("{}\n", to_json(times));
     return 0;
   }
-  fmt::print("{}\n{}, batch {}, {} thread{}: {:.3f} ms a step (medians of {} steps)\n\n", machine(), model, batch,
-             threads, threads == 1 ? "" : "s", times.step_ms, steps);
+  fmt::print("{}\n{}, batch {}, {}: {:.3f} ms a step (medians of {} steps)\n\n", machine(on), model, batch,
+             on == kCpu ? fmt::format("{} thread{}", threads, threads == 1 ? "" : "s") : device + ", " + precision,
+             times.step_ms, steps);
   print(times, markdown);
   return 0;
 }

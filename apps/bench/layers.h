@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "core/device.h"
+
 namespace laconic {
 
 /// Where the time of a training step goes, layer by layer, in the order of forward. What belongs to no layer (the loss)
@@ -28,9 +30,10 @@ struct LayerTimes {
 /// median of `steps` steps for each part. Sets the kernel threads.
 ///   plan      JSON of a plan (--dry-run --json of an app) by whose chunks large weights are computed; empty: whole
 ///   classes   the model's outputs, of a language model its vocabulary; 0: the model's own
+///   device    of a CUDA device each part is waited for: they add up to more than a step in which nothing is
 /// throws UsageError for an unknown model, DataError for a plan of another one
 LayerTimes measure_layers(const std::string& model, std::int64_t batch, int threads, int steps,
-                          const std::string& plan = "", int classes = 0);
+                          const std::string& plan = "", int classes = 0, Device device = kCpu);
 
 /// {"model":...,"step_ms":...,"layers":[{"name":...,"forward_ms":...,"parameters":[...]}, ...]}, and back.
 std::string to_json(const LayerTimes& times);

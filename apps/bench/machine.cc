@@ -5,11 +5,12 @@
 #include <fstream>
 #include <thread>
 
+#include "core/stream.h"
 #include "dist/trainer/checkpoint.h"
 
 namespace laconic {
 
-std::string machine() {
+std::string machine(Device device) {
   std::ifstream in("/proc/cpuinfo");
   std::string line, cpu = "unknown processor";
   while (std::getline(in, line))
@@ -17,6 +18,7 @@ std::string machine() {
       cpu = line.substr(line.find(':') + 2);
       break;
     }
+  if (device.kind == Device::Kind::cuda) cpu = cuda_device_name(device.index) + "; " + cpu;
   return fmt::format("{}, {} cores, {}; g++ {}", cpu, std::thread::hardware_concurrency(), instruction_set(),
                      __VERSION__);
 }

@@ -12,14 +12,19 @@
 
 #include "apps/bench/bench.h"
 #include "apps/bench/cost_fit.h"
+#ifdef LACONIC_CUB
+#include "apps/bench/cuda/cub_top_k.h"
+#endif
 #include "apps/bench/machine.h"
 #include "apps/bench/select_data.h"
 #include "apps/bench/torch.h"
+#include "apps/device_options.h"
 #include "apps/torch_topk_source.h"
 #include "compress/selector.h"
 #include "core/cpu/simd.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/stream.h"
 #include "dist/choice.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/transport/link.h"
@@ -35,7 +40,7 @@ struct SelectBenchOptions {
   std::vector<int> threads{1};
   double density = 0.001;
   int rounds = 15, workers = 4;
-  std::string against, link = "1gbit,50us";
+  std::string against, link = "1gbit,50us", device = "cpu";
   bool baselines = true, json = false, markdown = false;
 };
 
@@ -92,14 +97,16 @@ struct Way {
 
 nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& data, std::int64_t elements, int threads,
                                const std::string& python) {
-  const Tensor v = select_data(data, elements);
+  const Device device = device_named(o.device);
+  const bool on_gpu = device != kCpu;
+  const Tensor host = select_data(data, elements), v = copied_to(host, device);
   const std::int64_t n = v.elements();
   const auto k = static_cast<std::size_t>(dist::elements_to_send(n, o.density));
   const compress::ResidualStats stats = compress::residual_stats(v.slice());
 
   std::vector<Contender> all;
   std::vector<std::unique_ptr<Way>> ways;
-  all.push_back({.name = "read pass", .run = [&] { read_pass(v.data<float>(), n); }});
+  if (!on_gpu) all.push_back({.name = "read pass", .run = [&] { read_pass(v.data<float>(), n); }});
   // prior: 0 nothing known, 1 the floor of an earlier step, 2 candidates out of the residual pass
   const auto add = [&](const std::string& name, Method method, int prior, int most_rounds = 1 << 20) {
     Way& way = *ways.emplace_back(std::make_unique<Way>(Way{compress::Selector({.method = method})}));
@@ -112,8 +119,7 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
     if (prior > 0) select();
     if (prior == 2) {
       // The residual pass with a gradient of zeros: the same values again.
-      const Tensor zeros = Tensor::zeros({n}), copy = Tensor::empty({n});
-      copy.copy_from(v);
+      const Tensor zeros = Tensor::zeros({n}, DType::f32, device), copy = copied_to(v, device);
       way.selector.prepare(way.candidates, k);
       compress::accumulate_residual({zeros.slice(), {}, {}, copy.slice(), 0}, {}, 1.0f, &way.candidates);
     }
@@ -146,14 +152,22 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
     add("Algorithm 3 step by step", Method::search_steps, 0, few);
     add("radix select, scan and scatter", Method::radix, 0, few);
     add("radix select, histograms", Method::radix_histogram, 0, few);
-    add("std::nth_element", Method::nth_element, 0, few);
+    if (!on_gpu) add("std::nth_element", Method::nth_element, 0, few);
   }
+#ifdef LACONIC_CUB
+  std::unique_ptr<CubTopK> cub;
+  if (on_gpu && o.baselines && n < (std::int64_t{1} << 31)) {
+    cub = std::make_unique<CubTopK>(v.data<float>(), n, static_cast<std::int64_t>(k));
+    all.push_back({.name = "CUB radix sort", .run = [&cub] { cub->run(); }, .most_rounds = 5});
+  }
+#endif
   if (!python.empty()) {
     const TemporaryFile file;
     std::ofstream(file.path(), std::ios::binary)
-        .write(reinterpret_cast<const char*>(v.data<float>()), static_cast<std::streamsize>(v.bytes()));
+        .write(reinterpret_cast<const char*>(host.data<float>()), static_cast<std::streamsize>(host.bytes()));
     torch = std::make_unique<ChildProcess>(
-        std::vector<std::string>{python, "-c", kTorchTopkSource, std::to_string(threads)}, torch_environment(threads));
+        std::vector<std::string>{python, "-c", kTorchTopkSource, std::to_string(threads), to_string(device)},
+        torch_environment(threads));
     torch->receive();  // {"ready": ...}
     torch->ask("load " + file.path());
     all.push_back({.name = "torch.topk",
@@ -164,6 +178,7 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
                        },
                    .most_rounds = 5});
   }
+  if (on_gpu) beside_a_copy(all, n, device);
   run_in_turns(all, o.rounds);
   if (torch) {
     // By its own clock: without the pipe between us.
@@ -176,9 +191,13 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
   const LinkModel model{.alpha = 1e-9 * static_cast<double>(link.latency.count()),
                         .beta = 8.0 / static_cast<double>(link.bits_per_second)};
   const double dense = 1e3 * model.seconds(dist::ring_allreduce_cost(o.workers, 4.0 * static_cast<double>(n)));
-  const BenchTable table({"method", "ms", "read passes (95 %)", "tensor read", "chosen"}, o.markdown);
+  std::vector<std::string> columns{"method", "ms", on_gpu ? "copies (95 %)" : "read passes (95 %)", "tensor read",
+                                   "chosen"};
+  if (on_gpu) columns.push_back("of the bandwidth");
+  const BenchTable table(columns, o.markdown);
   if (!o.json)
-    table.title(fmt::format("{}, {} elements, top {}, {} thread{}", data, n, k, threads, threads == 1 ? "" : "s"));
+    table.title(fmt::format("{}, {} elements, top {}, {}", data, n, k,
+                            on_gpu ? o.device : fmt::format("{} thread{}", threads, threads == 1 ? "" : "s")));
   auto list = nlohmann::json::array();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Contender& c = all[i];
@@ -190,11 +209,15 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
                     {"passes_low", passes.low},
                     {"passes_high", passes.high}});
     if (way) list.back().update({{"tensor_read", way->chosen.passes}, {"chosen", way->chosen.size()}});
-    if (!o.json)
-      table.row({c.name, fmt::format("{:.3f}", c.milliseconds()), with_interval(passes),
-                 way ? fmt::format("{}", way->chosen.passes) : "", way ? fmt::format("{}", way->chosen.size()) : ""});
+    std::vector<std::string> cells{c.name, fmt::format("{:.3f}", c.milliseconds()), with_interval(passes),
+                                   way ? fmt::format("{}", way->chosen.passes) : "",
+                                   way ? fmt::format("{}", way->chosen.size()) : ""};
+    if (on_gpu && way)
+      cells.push_back(share_of_bandwidth(c, all[0], way->chosen.passes * static_cast<double>(v.bytes()),
+                                         2 * static_cast<double>(v.bytes())));
+    if (!o.json) table.row(cells);
   }
-  if (!o.json)
+  if (!o.json && !on_gpu)
     table.row({fmt::format("dense ring, {} ranks, {} (computed)", o.workers, link.to_string()),
                fmt::format("{:.3f}", dense), fmt::format("{:.1f}", dense / all[0].milliseconds()), "", ""});
   return {{"what", "selection"}, {"data", data},           {"elements", n},  {"k", k},
@@ -220,6 +243,19 @@ void BenchTable::row(const std::vector<std::string>& cells) const {
                       : fmt::format(" {:>22}", cells[i]);
   fmt::print("{}\n", line);
   std::fflush(stdout);
+}
+
+void beside_a_copy(std::vector<Contender>& all, std::int64_t n, Device device) {
+  const Tensor from = Tensor::zeros({n}, DType::f32, device), to = Tensor::empty({n}, DType::f32, device);
+  all.insert(all.begin(), {.name = "copy", .run = [from, to] { to.copy_from(from); }});
+  for (Contender& c : all) {
+    c.run = [run = c.run, device] { run(), synchronize(device); };
+    if (c.before) c.before = [before = c.before, device] { before(), synchronize(device); };
+  }
+}
+
+std::string share_of_bandwidth(const Contender& c, const Contender& copy, double bytes, double copied_bytes) {
+  return bytes > 0 ? fmt::format("{:.2f}", bytes / copied_bytes / ratio(c, copy).value) : "";
 }
 
 std::string with_interval(const Median& m) {
@@ -254,6 +290,8 @@ int bench_select(const std::vector<std::string>& arguments) {
       ->delimiter(',')
       ->type_name("P,..")
       ->check(CLI::IsMember({"selection", "residual", "scatter", "coding"}));
+  app.add_option("--device", o.device, "cpu, or cuda[:I] for selection and residual beside a copy there [cpu]")
+      ->type_name("DEVICE");
   app.add_option("--density", o.density, "share to choose [0.001]")->check(CLI::Range(1e-9, 1.0))->type_name("D");
   app.add_option("--threads", o.threads, "kernel threads [1]")
       ->delimiter(',')
@@ -273,21 +311,31 @@ int bench_select(const std::vector<std::string>& arguments) {
   app.add_flag("--json", o.json, "one object, on the last line");
   app.add_flag("--markdown", o.markdown, "tables for docs");
   if (const auto done = parse_bench(app, arguments)) return *done;
+  checked_device(o.device, "--device");
+  if (o.device != "cpu" && app.count("--part") == 0) o.parts = {"selection", "residual"};
+  for (const std::string& part : o.parts)
+    require<UsageError>(o.device == "cpu" || part == "selection" || part == "residual", "the part ", part,
+                        " is measured on the CPU only (--device): leave one of them out");
   if (o.data.empty()) o.data = select_distributions();
   std::vector<std::int64_t> sizes;
   for (const auto& e : o.elements) sizes.push_back(elements_from(e));
   dist::LinkSpec::parse(o.link, "--link");
   const std::string python = o.against.empty() ? "" : python_with("torch");
   const auto wants = [&](const char* part) { return std::find(o.parts.begin(), o.parts.end(), part) != o.parts.end(); };
-  if (!o.json) fmt::print("{}\n", machine());
+  const Device device = device_named(o.device);
+  if (!o.json) fmt::print("{}\n", machine(device));
   auto all = nlohmann::json::array();
   for (const int threads : o.threads) {
     set_kernel_threads(threads);
     for (const std::int64_t n : sizes) {
       if (wants("selection"))
         for (const auto& data : o.data) all.push_back(bench_selection(o, data, n, threads, python));
-      const SparseBenchOptions sparse{
-          .elements = n, .density = o.density, .rounds = o.rounds, .json = o.json, .markdown = o.markdown};
+      const SparseBenchOptions sparse{.elements = n,
+                                      .density = o.density,
+                                      .rounds = o.rounds,
+                                      .json = o.json,
+                                      .markdown = o.markdown,
+                                      .device = device};
       const auto add = [&](nlohmann::json part) {
         part["threads"] = threads;
         all.push_back(std::move(part));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/bench/paired.h"
+#include "core/device.h"
 
 namespace laconic {
 
@@ -32,7 +33,13 @@ struct SparseBenchOptions {
   double density = 0.001;
   int rounds = 15;
   bool json = false, markdown = false;
+  Device device = kCpu;
 };
+/// Adds, in front, a copy of n floats on a device, whose bandwidth the others are compared with; and to all of them
+/// that they are waited for.
+void beside_a_copy(std::vector<Contender>& all, std::int64_t n, Device device);
+/// "0.71": how much of that copy's bandwidth something has that moves so many bytes.
+std::string share_of_bandwidth(const Contender& c, const Contender& copy, double bytes, double copied_bytes);
 /// The residual pass beside the dense update of SGD with momentum.
 nlohmann::json bench_residual(const SparseBenchOptions& options);
 /// Adding the payloads of 16 workers, and clearing what was sent, in read passes.

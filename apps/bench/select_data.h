@@ -38,4 +38,11 @@ struct ValuesFile {
   Tensor read() const { return read_values(path, tensor); }
 };
 
+/// The same values on a device.
+inline Tensor copied_to(const Tensor& x, Device device) {
+  const Tensor y = Tensor::empty(x.shape(), x.dtype(), device);
+  y.copy_from(x);
+  return y;
+}
+
 }  // namespace laconic

@@ -66,8 +66,10 @@ nlohmann::json bench_residual(const SparseBenchOptions& o) {
   const std::size_t k = count_of(o);
   // Every step takes its gradient from another place, so that they differ.
   constexpr std::int64_t kShift = 4096, kShifts = 64;
-  const Tensor g = select_data("normal", o.elements + kShift * kShifts);
-  const Tensor w = select_data("uniform", o.elements), u = Tensor::zeros({o.elements});
+  const Tensor g = copied_to(select_data("normal", o.elements + kShift * kShifts), o.device);
+  const Tensor w = copied_to(select_data("uniform", o.elements), o.device);
+  const auto zeros = [&] { return Tensor::zeros({o.elements}, DType::f32, o.device); };
+  const Tensor u = zeros();
   struct State {
     Tensor u, v;
     compress::Selector selector{};
@@ -75,8 +77,7 @@ nlohmann::json bench_residual(const SparseBenchOptions& o) {
     compress::ResidualStats stats{};
     std::int64_t turn = 0;
   };
-  State plain{Tensor::zeros({o.elements}), Tensor::zeros({o.elements})};
-  State candidates{Tensor::zeros({o.elements}), Tensor::zeros({o.elements})};
+  State plain{zeros(), zeros()}, candidates{zeros(), zeros()};
   const auto pass = [&](State& s, compress::Candidates* c) {
     const Tensor now = g.range(kShift * (s.turn++ * 13 % kShifts), o.elements);
     s.stats = compress::accumulate_residual({now.slice(), {}, s.u.slice(), s.v.slice(), 0}, {0.9f, 0, false}, 1.0f, c);
@@ -87,7 +88,7 @@ nlohmann::json bench_residual(const SparseBenchOptions& o) {
     if (s.stats.elements > 0) {
       const auto chosen =
           s.selector.select({.values = s.v.slice(), .k = k, .stats = &s.stats, .candidates = &s.candidates});
-      compress::clear_sent(s.u.slice(), s.v.slice(), slice(std::as_const(chosen.indices)), true);
+      compress::clear_sent(s.u.slice(), s.v.slice(), chosen.all_indices(), true);
     }
     s.selector.prepare(s.candidates, k);
   };
@@ -109,9 +110,11 @@ nlohmann::json bench_residual(const SparseBenchOptions& o) {
   all.push_back({.name = "the same, candidates emitted",
                  .run = [&] { pass(candidates, &candidates.candidates); },
                  .before = send});
+  if (o.device != kCpu) beside_a_copy(all, o.elements, o.device);
   run_in_turns(all, o.rounds);
-  all.back().name += fmt::format(" ({} of them)", candidates.candidates.count());
-  print(o, "residual", "of the dense update", all);
+  if (o.device == kCpu) all.back().name += fmt::format(" ({} of them)", candidates.candidates.count());
+  print(o, "residual", o.device == kCpu ? "of the dense update" : "copies, which move 2 tensors; the others move 5",
+        all);
   return results(o, "residual", all);
 }
 

@@ -12,6 +12,6 @@ struct SyntheticBatch {
   Tensor labels;  ///< [batch], even over the model's classes; [T batch]
 };
 
-SyntheticBatch synthetic_batch(const ModelInfo& model, std::int64_t batch);
+SyntheticBatch synthetic_batch(const ModelInfo& model, std::int64_t batch, Device device = kCpu);
 
 }  // namespace laconic

@@ -1,8 +1,9 @@
 """The models of the zoo in PyTorch, for comparison: `laconic bench step --against torch` and tests/parity.py use them.
 
 As a program it answers commands on stdin, one JSON object a line on stdout:
-    python3 torch_peer.py MODEL BATCH THREADS LAYOUT      LAYOUT: contiguous | channels_last
-    run N     N training steps (forward, backward, SGD with momentum 0.9)   -> {"seconds": s, "rss_bytes": b}
+    python3 torch_peer.py MODEL BATCH THREADS DEVICE PRECISION LAYOUT
+        DEVICE: cpu | cuda[:I]    PRECISION: fp32 | tf32 | bf16 (autocast)    LAYOUT: contiguous | channels_last
+    run N     N training steps (forward, backward, SGD with momentum 0.9)   -> {"seconds": s, "memory_bytes": b}
 It begins with {"ready": true, ...}, or ends with {"error": "why"}.
 Language models are trained as they are published: SGD without momentum, the gradient's norm clipped.
 """
@@ -286,8 +287,16 @@ LANGUAGE_MODELS = {  # name: model, words per step, norm that the gradient is cl
 
 
 def main():
-    name, batch, threads, layout = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    name, batch, threads, device, precision, layout = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:7]
+    gpu = device != 'cpu'
     torch.set_num_threads(threads)
+    if gpu:
+        if not torch.cuda.is_available():
+            print(json.dumps({'error': f'the PyTorch of {sys.executable} finds no GPU (--against torch): install one that '
+                                       'is built with CUDA, or leave it out'}), flush=True)
+            sys.exit(1)
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == 'tf32'
+        torch.backends.cudnn.benchmark = True   # its best algorithms; ours are those of the heuristics, and deterministic
     torch.manual_seed(0)
     clip_norm = 0
     if name in LANGUAGE_MODELS:
@@ -303,6 +312,7 @@ def main():
         x, y = torch.randn(batch, *image), torch.randint(0, 10, (batch,))
     if layout == 'channels_last':
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    model, x, y = model.to(device), x.to(device), y.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0 if clip_norm else 0.9)
     print(json.dumps({'ready': True, 'version': torch.__version__, 'parameters': sum(p.numel() for p in model.parameters())}), flush=True)
     for line in sys.stdin:
@@ -310,15 +320,19 @@ def main():
         start = time.perf_counter()
         for _ in range(steps):
             optimizer.zero_grad(set_to_none=True)
-            loss = F.cross_entropy(model(x), y)
+            with torch.autocast('cuda', torch.bfloat16, enabled=gpu and precision == 'bf16'):
+                loss = F.cross_entropy(model(x), y)
             loss.backward()
             if clip_norm:
                 nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
             optimizer.step()
-            loss.item()
+            if not gpu:
+                loss.item()
+        if gpu:
+            torch.cuda.synchronize()
         seconds = time.perf_counter() - start
-        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps({'seconds': seconds, 'rss_bytes': rss}), flush=True)
+        memory = torch.cuda.memory_reserved() if gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps({'seconds': seconds, 'memory_bytes': memory}), flush=True)
 
 
 if __name__ == '__main__':

@@ -252,7 +252,7 @@ class Comparison {
     if (alone.runs == 0) return;
     row.compute_ms = alone.step_ms.value;
     const std::string plan = folder_ / fmt::format("{}-plan.json", s + 1);
-    const auto times = plan_of(o_.sets[s], plan) ? layers(*trial, plan) : std::nullopt;
+    const auto times = plan_of(o_.sets[s], plan) ? layers(*trial, plan, words) : std::nullopt;
     if (!times) return;
     if (const auto replay =
             bound_of(*times, last_line(plan), exchange_of(words, trial->workers, o_.rate), *row.compute_ms / 1e3)) {
@@ -269,9 +269,12 @@ class Comparison {
            last_line(path).rfind("{\"plan\"", 0) == 0;
   }
 
-  std::optional<LayerTimes> layers(const Trial& trial, const std::string& plan) {
+  std::optional<LayerTimes> layers(const Trial& trial, const std::string& plan, const std::vector<std::string>& words) {
+    const std::string device = value_of(words, "--device").value_or("cpu"),
+                      precision = value_of(words, "--precision").value_or("fp32");
     const auto [it, is_new] = layers_.emplace(
-        std::tuple{trial.model, trial.classes, trial.batch, trial.threads, last_line(plan)}, std::nullopt);
+        std::tuple{trial.model, trial.classes, trial.batch, trial.threads, device + precision + last_line(plan)},
+        std::nullopt);
     if (!is_new) return it->second;
     progress_.show("layers of " + trial.model + ", for the bound");
     const std::string out = folder_ / "layers.json";
@@ -288,6 +291,10 @@ class Comparison {
                                      "8",
                                      "--plan",
                                      plan,
+                                     "--device",
+                                     device,
+                                     "--precision",
+                                     precision,
                                      "--json"};
     if (trial.classes > 0) command.insert(command.end(), {"--classes", std::to_string(trial.classes)});
     if (run_to_files(command, out, folder_ / "layers.err", [] { return !interrupted.load(); }) == 0)

@@ -1,6 +1,7 @@
 #include "core/cpu/batch_norm.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "core/cpu/simd.h"
@@ -212,21 +213,36 @@ Room& room(const Chunks& chunks) {
 
 }  // namespace
 
-void batch_norm_statistics(float* mean, float* variance, const float* x, const ChannelView& v, const float* shift) {
+void batch_norm_statistics(float* stats, const float* x, const ChannelView& v, const BatchNormParameters& p) {
   const Chunks chunks(v);
-  Room& r = room(chunks);
-  float *sum = r.first.data(), *square = r.second.data();
-  const std::int64_t width = chunks.width();
-  chunks.each([&](const Chunks::Chunk& c, std::int64_t i) {
-    statistics_part(sum + i * width, square + i * width, x + c.offset, c.rows, width, shift + c.channel);
-  });
-  add_up(r.first_total, chunks, r.first);
-  add_up(r.second_total, chunks, r.second);
-  const double n = static_cast<double>(chunks.values_per_channel());
-  for (std::int64_t c = 0; c < chunks.channels(); ++c) {
-    const double d = r.first_total[c] / n;
-    mean[c] = static_cast<float>(shift[c] + d);
-    variance[c] = static_cast<float>(std::max(0.0, r.second_total[c] / n - d * d));
+  const std::int64_t channels = chunks.channels(), width = chunks.width(), values = chunks.values_per_channel();
+  float *mean = stats, *inverse = mean + channels, *scale = inverse + channels, *offset = scale + channels;
+  if (p.training && values > 0) {
+    Room& r = room(chunks);
+    float *sum = r.first.data(), *square = r.second.data();
+    chunks.each([&](const Chunks::Chunk& c, std::int64_t i) {
+      statistics_part(sum + i * width, square + i * width, x + c.offset, c.rows, width, p.running_mean + c.channel);
+    });
+    add_up(r.first_total, chunks, r.first);
+    add_up(r.second_total, chunks, r.second);
+    const double n = static_cast<double>(values);
+    const float unbias = static_cast<float>(n / (n - 1));
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double d = r.first_total[c] / n;
+      const auto variance = static_cast<float>(std::max(0.0, r.second_total[c] / n - d * d));
+      mean[c] = static_cast<float>(p.running_mean[c] + d);
+      inverse[c] = variance;
+      p.running_mean[c] += p.momentum * (mean[c] - p.running_mean[c]);
+      p.running_var[c] += p.momentum * (variance * unbias - p.running_var[c]);
+    }
+  } else {
+    std::copy_n(p.running_mean, channels, mean);
+    std::copy_n(p.running_var, channels, inverse);
+  }
+  for (std::int64_t c = 0; c < channels; ++c) {
+    inverse[c] = 1.0f / std::sqrt(inverse[c] + p.epsilon);
+    scale[c] = p.gamma[c] * inverse[c];
+    offset[c] = p.beta[c] - mean[c] * scale[c];
   }
 }
 
@@ -239,27 +255,33 @@ void batch_norm_apply(float* y, const float* x, const ChannelView& v, const floa
   });
 }
 
-void batch_norm_backward_sums(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y,
-                              const float* x, const ChannelView& v, const float* mean) {
+void batch_norm_backward_sums(float* g, float* coefficients, const float* dy, const float* dy2, const float* y,
+                              const float* x, const ChannelView& v, const BatchNormBackward& b) {
   const Chunks chunks(v);
   Room& r = room(chunks);
   float *first = r.first.data(), *second = r.second.data();
-  const std::int64_t width = chunks.width();
+  const std::int64_t width = chunks.width(), channels = chunks.channels();
+  const float *mean = b.stats, *inverse = mean + channels;
   chunks.each([&](const Chunks::Chunk& c, std::int64_t i) {
     sums_part(g + c.offset, first + i * width, second + i * width, dy + c.offset, dy2 ? dy2 + c.offset : nullptr,
               y ? y + c.offset : nullptr, x + c.offset, c.rows, width, mean + c.channel);
   });
   add_up(r.first_total, chunks, r.first);
   add_up(r.second_total, chunks, r.second);
-  for (std::int64_t c = 0; c < chunks.channels(); ++c) {
-    sum_g[c] = static_cast<float>(r.first_total[c]);
-    sum_gx[c] = static_cast<float>(r.second_total[c]);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const auto sum_g = static_cast<float>(r.first_total[c]), sum_gx = static_cast<float>(r.second_total[c]);
+    if (b.dgamma) b.dgamma[c] = (b.add_to_gamma ? b.dgamma[c] : 0.0f) + sum_gx * inverse[c];
+    if (b.dbeta) b.dbeta[c] = (b.add_to_beta ? b.dbeta[c] : 0.0f) + sum_g;
+    const BatchNormCoefficients of(b.gamma[c], mean[c], inverse[c], sum_g, sum_gx, chunks.values_per_channel(),
+                                   b.training);
+    coefficients[c] = of.a, coefficients[channels + c] = of.b, coefficients[2 * channels + c] = of.d;
   }
 }
 
-void batch_norm_backward_data(float* dx, const float* g, const float* x, const ChannelView& v, const float* a,
-                              const float* b, const float* d) {
+void batch_norm_backward_data(float* dx, const float* g, const float* x, const ChannelView& v,
+                              const float* coefficients) {
   const Chunks chunks(v);
+  const float *a = coefficients, *b = a + chunks.channels(), *d = b + chunks.channels();
   chunks.each([&](const Chunks::Chunk& c, std::int64_t) {
     data_part(dx + c.offset, g + c.offset, x + c.offset, c.rows, chunks.width(), a + c.channel, b + c.channel,
               d + c.channel);

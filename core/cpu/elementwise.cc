@@ -119,6 +119,12 @@ void sigmoid_backward(float* dx, const float* dy, const float* y, std::int64_t n
   parallel_for(n, kGrain, [=](std::int64_t b, std::int64_t e) { sigmoid_backward_part(dx + b, dy + b, y + b, e - b); });
 }
 
+void fill_times(float* y, float a, const float* b, std::int64_t n) { fill(y, a * *b, n); }
+void scale_times(float* y, const float* x, float a, const float* b, std::int64_t n) {
+  std::copy_n(x, n, y);
+  scale(y, a * *b, n);
+}
+
 bool all_finite(const float* x, std::int64_t n) { return largest_exponent_part(x, n) < 0x7F800000u; }
 
 double sum_of_squares(const float* x, std::int64_t n) {

@@ -25,10 +25,14 @@ void tanh_forward(float* y, const float* x, std::int64_t n);
 void tanh_backward(float* dx, const float* dy, const float* y, std::int64_t n);
 void sigmoid_forward(float* y, const float* x, std::int64_t n);
 void sigmoid_backward(float* dx, const float* dy, const float* y, std::int64_t n);
+/// y[i] = a b[0] (x[i]): what a loss hands back, whose own gradient is b. y may be x.
+void fill_times(float* y, float a, const float* b, std::int64_t n);
+void scale_times(float* y, const float* x, float a, const float* b, std::int64_t n);
 bool all_finite(const float* x, std::int64_t n);
 double sum_of_squares(const float* x, std::int64_t n);
 double sum(const float* x, std::int64_t n);                           ///< in chunks of fixed size, in double
 /// b[j] (+)= sum_i x[i, j] for x [rows, columns]: the gradient of a bias.
 void sum_rows(float* b, const float* x, std::int64_t rows, std::int64_t columns, bool add);
+inline void increment(std::int64_t* counter) { ++*counter; }
 
 }  // namespace laconic::cpu

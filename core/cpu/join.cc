@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/cpu/elementwise.h"
 #include "core/parallel.h"
 
 namespace laconic::cpu {
@@ -14,6 +15,11 @@ void copy_rows(float* to, std::int64_t to_stride, const float* from, std::int64_
         for (std::int64_t i = b; i < e; ++i)
           std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(width) * sizeof(float));
       });
+}
+
+void add_rows(float* to, std::int64_t to_stride, const float* from, std::int64_t from_stride, std::int64_t rows,
+              std::int64_t width) {
+  for (std::int64_t i = 0; i < rows; ++i) add(to + i * to_stride, from + i * from_stride, width);
 }
 
 namespace {

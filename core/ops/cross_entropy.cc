@@ -3,7 +3,9 @@
 #include <vector>
 
 #include "core/cpu/softmax.h"
+#include "core/cuda/softmax.h"
 #include "core/dispatch.h"
+#include "core/ops/one_device.h"
 #include "core/raw.h"
 
 namespace laconic::ops {
@@ -14,9 +16,11 @@ void check(const char* what, const Tensor& logits, const Tensor& labels) {
                       what, ": logits are ", logits.shape(), " and labels ", labels.shape(),
                       "; they must be [N, K] and [N].");
   require<ShapeError>(logits.dim(0) >= 1, what, ": no rows. A worker without samples must not compute a loss.");
-  const std::int64_t row = on_device(labels.device(), [&] {
-    return cpu::first_bad_label(labels.data<std::int64_t>(), labels.elements(), logits.dim(1));
-  });
+  require_one_device(what, {{"logits", logits}, {"labels", labels}});
+  const std::int64_t row = on_device(
+      labels.device(),
+      [&] { return cpu::first_bad_label(labels.data<std::int64_t>(), labels.elements(), logits.dim(1)); },
+      [] { return std::int64_t{-1}; });  // its kernels look themselves, so that nobody waits
   if (row < 0) return;
   const std::int64_t label = on_device(labels.device(), [&] { return labels.data<std::int64_t>()[row]; });
   throw DataError(concat(what, ": label ", label, " in row ", row, " is not one of the ", logits.dim(1),
@@ -37,44 +41,64 @@ Tensor softmax_cross_entropy(Tensor logits, const Tensor& labels, float s) {
   require<ShapeError>(s >= 0 && s < 1, "cross_entropy: label smoothing ", s, " is not in [0, 1).");
   const std::int64_t n = logits.dim(0), k = logits.dim(1);
   const Device device = logits.device();
-  Tensor e, inverse;
+  const bool cuda = device.kind == Device::Kind::cuda;
+  // What backward reads: on the CPU exponentials and one number per row, on CUDA, where an exponential costs less than
+  // memory, the logits and two. What it writes: the same place if nobody else has the logits.
+  Tensor kept, rows, dx;
   if (wants_gradient({logits})) {
-    e = logits.sole_owner() ? logits.value() : Tensor::empty(logits.shape(), DType::f32, device);
-    inverse = Tensor::empty({n}, DType::f32, device);
+    dx = logits.sole_owner() ? logits.value() : Tensor::empty(logits.shape(), DType::f32, device);
+    kept = cuda ? logits.value() : dx;
+    rows = Tensor::empty({n, cuda ? 2 : 1}, DType::f32, device);
   }
-  std::vector<double> losses(static_cast<std::size_t>(n));
-  on_device(device, [&] {
-    cpu::softmax_cross_entropy(losses.data(), e.defined() ? e.data<float>() : nullptr,
-                               e.defined() ? inverse.data<float>() : nullptr, logits.data<float>(),
-                               labels.data<std::int64_t>(), n, k, s);
-  });
-  const Tensor loss = Tensor::full({1}, static_cast<float>(sum(losses) / static_cast<double>(n)), device);
+  const Tensor loss = Tensor::empty({1}, DType::f32, device);
+  float* per_row = rows.defined() ? rows.data<float>() : nullptr;
+  on_device(
+      device,
+      [&] {
+        std::vector<double> losses(static_cast<std::size_t>(n));
+        cpu::softmax_cross_entropy(losses.data(), kept.defined() ? kept.data<float>() : nullptr, per_row,
+                                   logits.data<float>(), labels.data<std::int64_t>(), n, k, s);
+        *loss.data<float>() = static_cast<float>(sum(losses) / static_cast<double>(n));
+      },
+      [&] {
+        cuda::softmax_cross_entropy(loss.data<float>(), per_row, logits.data<float>(), labels.data<std::int64_t>(), n,
+                                    k, s);
+      });
   return record("cross_entropy", loss, {logits},
-                [e, inverse, labels = labels.value(), n, k, s](const Tensor& dy, Grads& grads) {
-                  const float scale = dy.item() / static_cast<float>(n);
-                  on_device(e.device(), [&] {
-                    cpu::softmax_cross_entropy_backward(e.data<float>(), e.data<float>(), inverse.data<float>(),
-                                                        labels.data<std::int64_t>(), n, k, s, scale);
-                  });
-                  grads.put(0, e);
+                [kept, rows, dx, labels = labels.value(), n, k, s](const Tensor& dy, Grads& grads) {
+                  on_device(
+                      dx.device(),
+                      [&] {
+                        cpu::softmax_cross_entropy_backward(dx.data<float>(), kept.data<float>(), rows.data<float>(),
+                                                            labels.data<std::int64_t>(), n, k, s,
+                                                            *dy.data<float>() / static_cast<float>(n));
+                      },
+                      [&] {
+                        cuda::softmax_cross_entropy_backward(dx.data<float>(), kept.data<float>(), rows.data<float>(),
+                                                             labels.data<std::int64_t>(), n, k, s, dy.data<float>());
+                      });
+                  grads.put(0, dx);
                 });
 }
 
 double sum_of_cross_entropy(const Tensor& logits, const Tensor& labels) {
   check("cross_entropy", logits, labels);
-  std::vector<double> losses(static_cast<std::size_t>(logits.dim(0)));
-  on_device(logits.device(), [&] {
-    cpu::softmax_cross_entropy(losses.data(), nullptr, nullptr, logits.data<float>(), labels.data<std::int64_t>(),
-                               logits.dim(0), logits.dim(1), 0);
-  });
-  return sum(losses);
+  const std::int64_t n = logits.dim(0), k = logits.dim(1);
+  return on_device(
+      logits.device(),
+      [&] {
+        std::vector<double> losses(static_cast<std::size_t>(n));
+        cpu::softmax_cross_entropy(losses.data(), nullptr, nullptr, logits.data<float>(), labels.data<std::int64_t>(),
+                                   n, k, 0);
+        return sum(losses);
+      },
+      [&] { return cuda::sum_of_cross_entropy(logits.data<float>(), labels.data<std::int64_t>(), n, k); });
 }
 
 std::int64_t count_correct(const Tensor& logits, const Tensor& labels, int k) {
   check("count_correct", logits, labels);
-  return on_device(logits.device(), [&] {
-    return cpu::count_correct(logits.data<float>(), labels.data<std::int64_t>(), logits.dim(0), logits.dim(1), k);
-  });
+  return LACONIC_KERNEL(logits.device(), count_correct(logits.data<float>(), labels.data<std::int64_t>(), logits.dim(0),
+                                                       logits.dim(1), k));
 }
 
 }  // namespace laconic::ops

@@ -10,7 +10,8 @@ namespace laconic::ops {
 ///   memory   of logits that are handed over (nobody else holds them, as those of a model called in the argument)
 ///            becomes that of the exponentials, and in backward of dlogits: all three never exist side by side
 ///   source   Szegedy et al. 2016 (smoothing); PyTorch's semantics
-/// Throws ShapeError if shapes do not fit, DataError if a label is not 0 … K - 1 (names the row).
+/// Throws ShapeError if shapes do not fit, DataError if a label is not 0 … K - 1 (names the row; on a CUDA device the
+/// next synchronize() throws it).
 Tensor softmax_cross_entropy(Tensor logits, const Tensor& labels, float label_smoothing = 0);
 
 /// For evaluation, recorded nowhere. Errors as above.

@@ -3,20 +3,20 @@
 #include <algorithm>
 
 #include "core/cpu/dropout.h"
+#include "core/cuda/dropout.h"
 #include "core/dispatch.h"
 #include "core/raw.h"
 
 namespace laconic::ops {
 namespace {
 
-/// y = x times the mask: bytes where x is plain, factors in x's own layout otherwise.
+/// y = x times the mask, which has their layout: bytes, or factors.
 void apply(const Tensor& y, const Tensor& x, const Tensor& mask, float scale) {
-  on_device(x.device(), [&] {
-    if (mask.dtype() == DType::u8)
-      cpu::dropout_apply(y.data<float>(), x.data<float>(), mask.data<std::uint8_t>(), scale, x.elements());
-    else
-      cpu::multiply(y.data<float>(), x.data<float>(), mask.data<float>(), x.elements());
-  });
+  if (mask.dtype() == DType::u8)
+    LACONIC_KERNEL(x.device(),
+                   dropout_apply(y.data<float>(), x.data<float>(), mask.data<std::uint8_t>(), scale, x.elements()));
+  else
+    LACONIC_KERNEL(x.device(), multiply(y.data<float>(), x.data<float>(), mask.data<float>(), x.elements()));
 }
 
 /// Bytes for x in plain order.
@@ -34,13 +34,8 @@ void draw(std::uint8_t* mask, const Tensor& x, float p, const DropoutKey& key) {
       std::copy_n(drawn.data<std::uint8_t>() + (b * steps + t) * width, width, mask + (t * samples + b) * width);
 }
 
-}  // namespace
-
-Tensor dropout(const Tensor& x, float p, const DropoutKey& key) {
-  require<ShapeError>(p >= 0 && p < 1, "dropout: p = ", p, " is not in [0, 1).");
-  require<ShapeError>(!key.time_first || x.rank() >= 2, "dropout: x is ", x.shape(), ", not [T, B, ...].");
-  if (p == 0 || x.elements() == 0) return x;
-  const float scale = 1.0f / (1.0f - p);
+/// y = x times a new mask, which is returned.
+Tensor forward_on_host(const Tensor& y, const Tensor& x, float p, float scale, const DropoutKey& key) {
   Tensor mask = Tensor::empty(x.shape(), DType::u8, x.device());
   on_device(x.device(), [&] { draw(mask.data<std::uint8_t>(), x, p, key); });
   if (x.layout() != Layout::plain) {
@@ -48,8 +43,39 @@ Tensor dropout(const Tensor& x, float p, const DropoutKey& key) {
     apply(factors, factors, mask, scale);
     mask = raw::to_layout(factors, x.layout());
   }
-  const Tensor y = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
   apply(y, x, mask, scale);
+  return mask;
+}
+/// The same in one kernel.
+Tensor forward_on_cuda(const Tensor& y, const Tensor& x, float p, float scale, const DropoutKey& key) {
+  const Tensor mask = Tensor::empty(x.shape(), DType::u8, x.device(), x.layout());
+  const std::int64_t samples = x.dim(key.time_first ? 1 : 0), per_sample = x.elements() / samples;
+  cuda::DropoutPlaces places{per_sample, per_sample, 0, 1};
+  if (key.time_first) {
+    const std::int64_t width = per_sample / x.dim(0);
+    places = {width, width, samples * width, 1};
+  } else if (x.layout() == Layout::channels_last) {
+    places = {per_sample, x.dim(2) * x.dim(3), 1, x.dim(1)};
+  }
+  on_device(
+      x.device(), [] {},
+      [&] {
+        cuda::dropout_forward(y.data<float>(), mask.data<std::uint8_t>(), x.data<float>(), scale, places, samples,
+                              per_sample, p, key.seed, key.layer, key.step, key.first_sample);
+      });
+  return mask;
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, float p, const DropoutKey& key) {
+  require<ShapeError>(p >= 0 && p < 1, "dropout: p = ", p, " is not in [0, 1).");
+  require<ShapeError>(!key.time_first || x.rank() >= 2, "dropout: x is ", x.shape(), ", not [T, B, ...].");
+  if (p == 0 || x.elements() == 0) return x;
+  const float scale = 1.0f / (1.0f - p);
+  const Tensor y = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
+  const auto forward = x.device().kind == Device::Kind::cuda ? forward_on_cuda : forward_on_host;
+  const Tensor mask = forward(y, x, p, scale, key);
   return record("dropout", y, {x}, [mask, scale, layout = x.layout()](const Tensor& dy0, Grads& grads) {
     const Tensor converted = dy0.layout() == layout ? Tensor() : raw::to_layout(dy0, layout);
     const Tensor& dy = converted.defined() ? converted : dy0;

@@ -1,12 +1,13 @@
 #include "core/ops/gru.h"
 
-#include <algorithm>
-
 #include "core/cpu/elementwise.h"
 #include "core/cpu/gru.h"
-#include "core/cpu/packed_matmul.h"
+#include "core/cuda/elementwise.h"
+#include "core/cuda/gru.h"
 #include "core/dispatch.h"
 #include "core/ops/weight_gradient.h"
+#include "core/precision.h"
+#include "core/raw.h"
 
 namespace laconic::ops {
 namespace {
@@ -20,14 +21,16 @@ struct Saved {
 void forward(const Saved& s, const RecurrentWeights& w, const Tensor& state) {
   const auto [T, B, H, width] = s.e;
   const std::int64_t state_size = B * H;
-  std::copy_n(state.data<float>(), state_size, s.h.data<float>());
-  const Tensor part = Tensor::empty({B, width});
-  const cpu::PackedMatmul recurrent(s.weight_hh.data<float>(), true, false, B, H, width);
+  const Device device = s.h.device();
+  s.h.rows(0, 1).view({B, H}).copy_from(state);
+  const Tensor part = Tensor::empty({B, width}, DType::f32, device);
+  const RecurrentProduct recurrent(device, s.weight_hh, true, false, B);
   for (std::int64_t t = 0; t < T; ++t) {
     float* h = s.h.data<float>() + t * state_size;
     recurrent.run(part.data<float>(), h);
-    cpu::gru_cell_forward(s.gates.data<float>() + t * B * width, s.q.data<float>() + t * state_size, h + state_size,
-                          part.data<float>(), w.bias_ih.data<float>(), w.bias_hh.data<float>(), h, B, H);
+    LACONIC_KERNEL(device, gru_cell_forward(s.gates.data<float>() + t * B * width, s.q.data<float>() + t * state_size,
+                                            h + state_size, part.data<float>(), w.bias_ih.data<float>(),
+                                            w.bias_hh.data<float>(), h, B, H));
   }
 }
 
@@ -35,23 +38,27 @@ void forward(const Saved& s, const RecurrentWeights& w, const Tensor& state) {
 void backward_through_time(const Saved& s, float* drecurrent, const float* dy) {
   const auto [T, B, H, width] = s.e;
   const std::int64_t state_size = B * H;
-  const Tensor dh = Tensor::zeros({B, H});
-  const cpu::PackedMatmul recurrent(s.weight_hh.data<float>(), false, true, B, width, H);
+  const Device device = s.h.device();
+  const Tensor dh = Tensor::zeros({B, H}, DType::f32, device);
+  const RecurrentProduct recurrent(device, s.weight_hh, false, true, B);
   for (std::int64_t t = T - 1; t >= 0; --t) {
     float* dr = drecurrent + t * B * width;
     if (t + 1 < T) recurrent.run(dh.data<float>(), dr + B * width);
-    cpu::add(dh.data<float>(), dy + t * state_size, state_size);
-    cpu::gru_cell_backward(s.gates.data<float>() + t * B * width, dr, dh.data<float>(),
-                           s.q.data<float>() + t * state_size, s.h.data<float>() + t * state_size, B, H);
+    LACONIC_KERNEL(device, add(dh.data<float>(), dy + t * state_size, state_size));
+    LACONIC_KERNEL(device,
+                   gru_cell_backward(s.gates.data<float>() + t * B * width, dr, dh.data<float>(),
+                                     s.q.data<float>() + t * state_size, s.h.data<float>() + t * state_size, B, H));
   }
 }
 
 void backward(const Saved& s, const Tensor& dy, Grads& grads) {
   const Tensor drecurrent = Tensor::empty(s.gates.shape(), DType::f32, dy.device());
-  on_device(dy.device(), [&] { backward_through_time(s, drecurrent.data<float>(), dy.data<float>()); });
+  backward_through_time(s, drecurrent.data<float>(), dy.data<float>());
   bias_gradients(grads, {kBiasHh}, drecurrent);
   bias_gradients(grads, {kBiasIh}, s.gates);
-  weight_gradient(grads, kWeightHh, s.h, drecurrent, s.e.steps * s.e.batch, s.e.hidden, s.e.width);
+  const DType type = product_dtype(dy.device());
+  weight_gradient(grads, kWeightHh, raw::rounded(s.h, type), raw::rounded(drecurrent, type), s.e.steps * s.e.batch,
+                  s.e.hidden, s.e.width);
   if (grads.wants(kInputPart)) grads.put(kInputPart, s.gates);
 }
 
@@ -64,7 +71,7 @@ Tensor gru(Tensor input, const RecurrentWeights& w, Tensor& state) {
   const Saved s{e, w.weight_hh.value(), own_memory(std::move(input)),
                 Tensor::empty({e.steps, e.batch, e.hidden}, DType::f32, device),
                 Tensor::empty({e.steps + 1, e.batch, e.hidden}, DType::f32, device)};
-  on_device(device, [&] { forward(s, w, state); });
+  forward(s, w, state);
   state = last_step(s.h);
   return record("gru", s.h.rows(1, e.steps), {history, w.weight_hh, w.bias_ih, w.bias_hh},
                 [s](const Tensor& dy, Grads& grads) { backward(s, dy, grads); });

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "core/cpu/dropout.h"
-#include "core/cpu/elementwise.h"
 #include "core/cpu/join.h"
+#include "core/cuda/dropout.h"
+#include "core/cuda/join.h"
 #include "core/dispatch.h"
 #include "core/ops/images.h"
+#include "core/ops/one_device.h"
 
 namespace laconic::ops {
 
@@ -20,9 +22,10 @@ Tensor add(const Tensor& a, const Tensor& b) {
 Tensor multiply(const Tensor& a, const Tensor& b) {
   require<ShapeError>(a.shape() == b.shape() && a.layout() == b.layout(), "multiply: ", a.shape(), " and ", b.shape(),
                       " differ in shape or layout.");
+  require_one_device("multiply", {{"a", a}, {"b", b}});
   const auto product = [](const Tensor& x, const Tensor& y) {
     Tensor z = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
-    on_device(x.device(), [&] { cpu::multiply(z.data<float>(), x.data<float>(), y.data<float>(), x.elements()); });
+    LACONIC_KERNEL(x.device(), multiply(z.data<float>(), x.data<float>(), y.data<float>(), x.elements()));
     return z;
   };
   return record("multiply", product(a, b), {a, b},
@@ -38,15 +41,11 @@ Tensor columns(const Tensor& x, std::int64_t first, std::int64_t count) {
                       first, " + ", count, ") of ", x.shape(), ".");
   const std::int64_t rows = x.dim(0), width = x.dim(1);
   const Tensor y = Tensor::empty({rows, count}, DType::f32, x.device());
-  on_device(x.device(),
-            [&] { cpu::copy_rows(y.data<float>(), count, x.data<float>() + first, width, rows, count); });
+  LACONIC_KERNEL(x.device(), copy_rows(y.data<float>(), count, x.data<float>() + first, width, rows, count));
   return record("columns", y, {x}, [=, shape = x.shape()](const Tensor& dy, Grads& grads) {
     const Grads::Target dx = grads.into(0, shape, dy.device());
-    on_device(dy.device(), [&] {
-      if (!dx.add) cpu::fill(dx.tensor.data<float>(), 0, rows * width);
-      for (std::int64_t n = 0; n < rows; ++n)
-        cpu::add(dx.tensor.data<float>() + n * width + first, dy.data<float>() + n * count, count);
-    });
+    if (!dx.add) raw::fill(dx.tensor, 0);
+    LACONIC_KERNEL(dy.device(), add_rows(dx.tensor.data<float>() + first, width, dy.data<float>(), count, rows, count));
   });
 }
 
@@ -60,6 +59,7 @@ Tensor concat_channels(const std::vector<Tensor>& inputs) {
   for (const Tensor& x : inputs) {
     require<ShapeError>(x.rank() == first.rank() && x.shape().with(1, 0) == first.shape().with(1, 0),
                         "concat: ", first.shape(), " and ", x.shape(), " differ in more than their channels.");
+    require_one_device("concat", {{"the first", first}, {"another", x}});
     channels += x.dim(1);
     can_block &= x.dim(1) % 16 == 0;
     if (x.layout() == Layout::blocked16) in_blocks += x.dim(1);
@@ -79,7 +79,7 @@ Tensor concat_channels(const std::vector<Tensor>& inputs) {
   for (const Tensor& x0 : inputs) {
     const Tensor x = raw::to_layout(x0, layout);
     const std::int64_t width = x.dim(1) * per_channel;
-    on_device(y.device(), [&] { cpu::copy_rows(y.data<float>() + at, stride, x.data<float>(), width, rows, width); });
+    LACONIC_KERNEL(y.device(), copy_rows(y.data<float>() + at, stride, x.data<float>(), width, rows, width));
     at += width;
     shapes.push_back(x.shape());
   }
@@ -91,8 +91,7 @@ Tensor concat_channels(const std::vector<Tensor>& inputs) {
       const std::int64_t width = shape[1] * per_channel;
       if (grads.wants(i)) {
         Tensor dx = Tensor::empty(shape, DType::f32, dy.device(), layout);
-        on_device(dy.device(),
-                  [&] { cpu::copy_rows(dx.data<float>(), width, dy.data<float>() + from, stride, rows, width); });
+        LACONIC_KERNEL(dy.device(), copy_rows(dx.data<float>(), width, dy.data<float>() + from, stride, rows, width));
         grads.put(i, std::move(dx));
       }
       from += width;
@@ -109,15 +108,14 @@ Tensor pad_shortcut(const Tensor& x0, std::int64_t channels) {
       x.layout() == Layout::blocked16 && channels % 16 == 0 ? Layout::blocked16 : Layout::channels_last;
   const Tensor y = Tensor::empty({x.dim(0), channels, (h + 1) / 2, (w + 1) / 2}, DType::f32, x.device(), layout);
   const cpu::ChannelView in = cpu::channel_view(x), out = cpu::channel_view(y);
-  on_device(x.device(), [&] { cpu::shortcut_forward(y.data<float>(), x.data<float>(), out, in, h, w, shift); });
-  return record("pad_shortcut", y, {x0},
-                [=, shape = x.shape(), in_layout = x.layout()](const Tensor& dy0, Grads& grads) {
-                  const Tensor dy = raw::to_layout(dy0, layout);
-                  Tensor dx = Tensor::empty(shape, DType::f32, dy.device(), in_layout);
-                  on_device(dy.device(),
-                            [&] { cpu::shortcut_backward(dx.data<float>(), dy.data<float>(), out, in, h, w, shift); });
-                  grads.put(0, std::move(dx));
-                });
+  LACONIC_KERNEL(x.device(), shortcut_forward(y.data<float>(), x.data<float>(), out, in, h, w, shift));
+  return record(
+      "pad_shortcut", y, {x0}, [=, shape = x.shape(), in_layout = x.layout()](const Tensor& dy0, Grads& grads) {
+        const Tensor dy = raw::to_layout(dy0, layout);
+        Tensor dx = Tensor::empty(shape, DType::f32, dy.device(), in_layout);
+        LACONIC_KERNEL(dy.device(), shortcut_backward(dx.data<float>(), dy.data<float>(), out, in, h, w, shift));
+        grads.put(0, std::move(dx));
+      });
 }
 
 }  // namespace laconic::ops

@@ -8,7 +8,8 @@ namespace laconic::ops {
 ///   x : [N, in]   w : [out, in]   b : [out] or undefined   ->   y : [N, out]
 ///   dx = dy w     dw = dy' x      db = sum_n dy[n]          (dy masked by y > 0 with relu)
 /// The weights' gradient comes first, by Grads::chunk_rows: its rows travel while the rest is computed.
-/// Throws ShapeError if x has not the columns of w.
+/// On a CUDA device in matmul_precision() (core/precision.h). Throws ShapeError if x has not the columns of w, or
+/// operands are on different devices.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, bool relu = false);
 
 /// The same, awaiting the parameter w: while recording in chunks of w.chunk_rows(), each multiplied before the next is

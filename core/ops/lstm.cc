@@ -1,12 +1,11 @@
 #include "core/ops/lstm.h"
 
-#include <algorithm>
-
-#include "core/cpu/elementwise.h"
 #include "core/cpu/lstm.h"
-#include "core/cpu/packed_matmul.h"
+#include "core/cuda/lstm.h"
 #include "core/dispatch.h"
 #include "core/ops/weight_gradient.h"
+#include "core/precision.h"
+#include "core/raw.h"
 
 namespace laconic::ops {
 namespace {
@@ -20,16 +19,16 @@ struct Saved {
 void forward(const Saved& s, const RecurrentWeights& w, const LstmState& state) {
   const auto [T, B, H, width] = s.e;
   const std::int64_t state_size = B * H;
-  const Tensor bias = Tensor::empty({width});
-  cpu::add(bias.data<float>(), w.bias_ih.data<float>(), w.bias_hh.data<float>(), width);
-  std::copy_n(state.h.data<float>(), state_size, s.h.data<float>());
-  std::copy_n(state.c.data<float>(), state_size, s.c.data<float>());
-  const cpu::PackedMatmul recurrent(s.weight_hh.data<float>(), true, true, B, H, width);
+  const Device device = s.h.device();
+  const Tensor bias = raw::add(w.bias_ih.value(), w.bias_hh.value());
+  s.h.rows(0, 1).view({B, H}).copy_from(state.h);
+  s.c.rows(0, 1).view({B, H}).copy_from(state.c);
+  const RecurrentProduct recurrent(device, s.weight_hh, true, true, B);
   for (std::int64_t t = 0; t < T; ++t) {
     float* gates = s.gates.data<float>() + t * B * width;
     float *c = s.c.data<float>() + t * state_size, *h = s.h.data<float>() + t * state_size;
     recurrent.run(gates, h);
-    cpu::lstm_cell_forward(gates, c + state_size, h + state_size, bias.data<float>(), c, B, H);
+    LACONIC_KERNEL(device, lstm_cell_forward(gates, c + state_size, h + state_size, bias.data<float>(), c, B, H));
   }
 }
 
@@ -37,20 +36,24 @@ void forward(const Saved& s, const RecurrentWeights& w, const LstmState& state) 
 void backward_through_time(const Saved& s, const float* dy) {
   const auto [T, B, H, width] = s.e;
   const std::int64_t state_size = B * H;
-  const Tensor dc = Tensor::zeros({B, H}), dh = Tensor::zeros({B, H});
-  const cpu::PackedMatmul recurrent(s.weight_hh.data<float>(), false, false, B, width, H);
+  const Device device = s.h.device();
+  const Tensor dc = Tensor::zeros({B, H}, DType::f32, device), dh = Tensor::zeros({B, H}, DType::f32, device);
+  const RecurrentProduct recurrent(device, s.weight_hh, false, false, B);
   for (std::int64_t t = T - 1; t >= 0; --t) {
     float* gates = s.gates.data<float>() + t * B * width;
     if (t + 1 < T) recurrent.run(dh.data<float>(), gates + B * width);
     const float* c = s.c.data<float>() + t * state_size;
-    cpu::lstm_cell_backward(gates, dc.data<float>(), dy + t * state_size, dh.data<float>(), c + state_size, c, B, H);
+    LACONIC_KERNEL(device, lstm_cell_backward(gates, dc.data<float>(), dy + t * state_size, dh.data<float>(),
+                                              c + state_size, c, B, H));
   }
 }
 
 void backward(const Saved& s, const Tensor& dy, Grads& grads) {
-  on_device(dy.device(), [&] { backward_through_time(s, dy.data<float>()); });
+  backward_through_time(s, dy.data<float>());
   bias_gradients(grads, {kBiasHh, kBiasIh}, s.gates);
-  weight_gradient(grads, kWeightHh, s.h, s.gates, s.e.steps * s.e.batch, s.e.hidden, s.e.width);
+  const DType type = product_dtype(dy.device());
+  weight_gradient(grads, kWeightHh, raw::rounded(s.h, type), raw::rounded(s.gates, type), s.e.steps * s.e.batch,
+                  s.e.hidden, s.e.width);
   if (grads.wants(kInputPart)) grads.put(kInputPart, s.gates);
 }
 
@@ -63,7 +66,7 @@ Tensor lstm(Tensor input, const RecurrentWeights& w, LstmState& state) {
   const Shape states{e.steps + 1, e.batch, e.hidden};
   const Saved s{e, w.weight_hh.value(), own_memory(std::move(input)), Tensor::empty(states, DType::f32, device),
                 Tensor::empty(states, DType::f32, device)};
-  on_device(device, [&] { forward(s, w, state); });
+  forward(s, w, state);
   state = {last_step(s.h), last_step(s.c)};
   return record("lstm", s.h.rows(1, e.steps), {history, w.weight_hh, w.bias_ih, w.bias_hh},
                 [s](const Tensor& dy, Grads& grads) { backward(s, dy, grads); });

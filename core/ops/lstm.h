@@ -14,8 +14,8 @@ struct LstmState {
 ///   c_t = f c_{t-1} + i g       h_t = o tanh(c_t)
 /// `state` is h and c before the first step and becomes (in new memory, without history) those after the last.
 /// Backward goes through all T steps and stops at the initial state (truncated backpropagation through time).
-///   cost     one product per step with weights packed once per call; the weight's gradient is one product over all
-///            steps, handed over by Grads::chunk_rows before the input's
+///   cost     one product (RecurrentProduct) and one pass over the gates per step; the weight's gradient is one product
+///            over all steps, handed over by Grads::chunk_rows before the input's
 ///   memory   of `input`, if handed over (moved), is used for the gates and then for their gradient
 ///   saves    the activated gates [T, B, 4 H], c and h: 24 H bytes a symbol
 ///   source   Hochreiter & Schmidhuber 1997, forget gate of Gers et al. 2000; the formulas are PyTorch's

@@ -4,6 +4,7 @@
 
 #include "core/cpu/layout.h"
 #include "core/cpu/pool.h"
+#include "core/cuda/pool.h"
 #include "core/dispatch.h"
 #include "core/ops/images.h"
 
@@ -29,47 +30,34 @@ std::int64_t windows(std::int64_t extent, const PoolOptions& o) {
   return n;
 }
 
-std::vector<cpu::Span> average_spans(std::int64_t extent, const PoolOptions& o) {
-  std::vector<cpu::Span> spans(static_cast<std::size_t>(windows(extent, o)));
-  std::int64_t begin = -o.pad;
-  for (auto& s : spans) {
-    const std::int64_t end = std::min(begin + o.kernel, extent + o.pad);
-    s = {std::max<std::int64_t>(begin, 0), std::min(end, extent), 0};
-    s.extent = o.count_include_pad ? end - begin : s.end - s.begin;
-    begin += o.stride;
-  }
-  return spans;
+cpu::Averages averages(std::int64_t extent, const PoolOptions& o) {
+  return {extent, windows(extent, o), o.kernel, o.stride, o.pad, o.count_include_pad};
 }
 
-std::vector<cpu::Span> adaptive_spans(std::int64_t extent, int out) {
-  std::vector<cpu::Span> spans;
-  for (std::int64_t i = 0; i < out; ++i) {
-    const std::int64_t begin = i * extent / out, end = ((i + 1) * extent + out - 1) / out;
-    spans.push_back({begin, end, end - begin});
-  }
-  return spans;
-}
-
-Tensor average(const char* what, const Tensor& x0, std::vector<cpu::Span> rows, std::vector<cpu::Span> columns) {
+Tensor average(const char* what, const Tensor& x0, const cpu::Averages& rows, const cpu::Averages& columns) {
   const Tensor x = channelwise(x0);
   const cpu::ChannelView v = cpu::channel_view(x);
   const std::int64_t images = v.outer * v.groups, h = x.dim(2), w = x.dim(3);
-  const Shape shape{x.dim(0), x.dim(1), static_cast<std::int64_t>(rows.size()),
-                    static_cast<std::int64_t>(columns.size())};
-  const Tensor y = Tensor::empty(shape, DType::f32, x.device(), x.layout());
-  on_device(x.device(),
-            [&] { cpu::average_pool_forward(y.data<float>(), x.data<float>(), images, h, w, v.width, rows, columns); });
-  return record(what, y, {x0},
-                [=, rows = std::move(rows), columns = std::move(columns), layout = x.layout(), in = x.shape()](
-                    const Tensor& dy0, Grads& grads) {
-                  const Tensor dy = raw::to_layout(dy0, layout);
-                  Tensor dx = Tensor::empty(in, DType::f32, dy.device(), layout);
-                  on_device(dy.device(), [&] {
-                    cpu::average_pool_backward(dx.data<float>(), dy.data<float>(), images, h, w, v.width, rows,
-                                               columns);
-                  });
-                  grads.put(0, std::move(dx));
-                });
+  const Tensor y = Tensor::empty({x.dim(0), x.dim(1), rows.out, columns.out}, DType::f32, x.device(), x.layout());
+  on_device(
+      x.device(),
+      [&] {
+        cpu::average_pool_forward(y.data<float>(), x.data<float>(), images, h, w, v.width, rows.spans(),
+                                  columns.spans());
+      },
+      [&] { cuda::average_pool_forward(y.data<float>(), x.data<float>(), images, v.width, rows, columns); });
+  return record(what, y, {x0}, [=, layout = x.layout(), in = x.shape()](const Tensor& dy0, Grads& grads) {
+    const Tensor dy = raw::to_layout(dy0, layout);
+    Tensor dx = Tensor::empty(in, DType::f32, dy.device(), layout);
+    on_device(
+        dy.device(),
+        [&] {
+          cpu::average_pool_backward(dx.data<float>(), dy.data<float>(), images, h, w, v.width, rows.spans(),
+                                     columns.spans());
+        },
+        [&] { cuda::average_pool_backward(dx.data<float>(), dy.data<float>(), images, v.width, rows, columns); });
+    grads.put(0, std::move(dx));
+  });
 }
 
 }  // namespace
@@ -84,21 +72,19 @@ Tensor max_pool2d(const Tensor& x0, const PoolOptions& options) {
   const Tensor y = Tensor::empty({x.dim(0), x.dim(1), s.out_h, s.out_w}, DType::f32, x.device(), x.layout());
   const bool wanted = wants_gradient({x0});
   const Tensor index = wanted ? Tensor::empty(y.shape(), DType::u8, x.device(), x.layout()) : Tensor();
-  on_device(x.device(), [&] {
-    cpu::max_pool_forward(y.data<float>(), wanted ? index.data<std::uint8_t>() : nullptr, x.data<float>(), s);
-  });
+  LACONIC_KERNEL(x.device(),
+                 max_pool_forward(y.data<float>(), wanted ? index.data<std::uint8_t>() : nullptr, x.data<float>(), s));
   return record("max_pool2d", y, {x0}, [index, s, in = x.shape()](const Tensor& dy0, Grads& grads) {
     const Tensor dy = raw::to_layout(dy0, index.layout());
     Tensor dx = Tensor::empty(in, DType::f32, dy.device(), index.layout());
-    on_device(dy.device(),
-              [&] { cpu::max_pool_backward(dx.data<float>(), dy.data<float>(), index.data<std::uint8_t>(), s); });
+    LACONIC_KERNEL(dy.device(), max_pool_backward(dx.data<float>(), dy.data<float>(), index.data<std::uint8_t>(), s));
     grads.put(0, std::move(dx));
   });
 }
 
 Tensor avg_pool2d(const Tensor& x, const PoolOptions& options) {
   const PoolOptions o = checked("avg_pool2d", x, options);
-  return average("avg_pool2d", x, average_spans(x.dim(2), o), average_spans(x.dim(3), o));
+  return average("avg_pool2d", x, averages(x.dim(2), o), averages(x.dim(3), o));
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, int out_h, int out_w) {
@@ -106,7 +92,7 @@ Tensor adaptive_avg_pool2d(const Tensor& x, int out_h, int out_w) {
   require<ShapeError>(out_h >= 1 && out_w >= 1 && x.dim(2) >= 1 && x.dim(3) >= 1,
                       "adaptive_avg_pool2d: cannot average x ", x.shape(), " to ", out_h, " x ", out_w, ".");
   if (x.dim(2) == out_h && x.dim(3) == out_w) return x;
-  return average("adaptive_avg_pool2d", x, adaptive_spans(x.dim(2), out_h), adaptive_spans(x.dim(3), out_w));
+  return average("adaptive_avg_pool2d", x, {.extent = x.dim(2), .out = out_h}, {.extent = x.dim(3), .out = out_w});
 }
 
 }  // namespace laconic::ops

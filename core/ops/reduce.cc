@@ -1,17 +1,23 @@
 #include "core/ops/reduce.h"
 
 #include "core/cpu/elementwise.h"
+#include "core/cuda/elementwise.h"
 #include "core/dispatch.h"
+#include "core/ops/one_device.h"
 #include "core/raw.h"
 
 namespace laconic::ops {
 namespace {
 
 Tensor scaled_sum(const char* what, const Tensor& x, float factor) {
-  const double total = on_device(x.device(), [&] { return cpu::sum(x.data<float>(), x.elements()); });
-  const Tensor y = Tensor::full({1}, static_cast<float>(total * factor), x.device());
+  const Tensor y = Tensor::empty({1}, DType::f32, x.device());
+  on_device(
+      x.device(), [&] { *y.data<float>() = static_cast<float>(cpu::sum(x.data<float>(), x.elements()) * factor); },
+      [&] { cuda::sum(y.data<float>(), factor, x.data<float>(), x.elements()); });
   return record(what, y, {x}, [=, shape = x.shape()](const Tensor& dy, Grads& grads) {
-    grads.put(0, Tensor::full(shape, factor * dy.item(), dy.device()));
+    Tensor dx = Tensor::empty(shape, DType::f32, dy.device());
+    LACONIC_KERNEL(dy.device(), fill_times(dx.data<float>(), factor, dy.data<float>(), dx.elements()));
+    grads.put(0, std::move(dx));
   });
 }
 
@@ -27,19 +33,25 @@ Tensor mean(const Tensor& x) {
 Tensor mse(const Tensor& a, const Tensor& b) {
   require<ShapeError>(a.shape() == b.shape() && a.elements() >= 1, "mse: shapes ", a.shape(), " and ", b.shape(),
                       " must be the same, and not empty.");
+  require_one_device("mse", {{"a", a}, {"b", b}});
   const Tensor difference = Tensor::empty(a.shape(), DType::f32, a.device(), a.layout());
   difference.copy_from(a);
   raw::axpy(difference, -1.0f, raw::to_layout(b, a.layout()));
-  const float n = static_cast<float>(a.elements());
-  const Tensor y = Tensor::full(
-      {1}, static_cast<float>(raw::sum_of_squares(difference) / static_cast<double>(a.elements())), a.device());
+  const auto n = static_cast<double>(a.elements());
+  const Tensor y = Tensor::empty({1}, DType::f32, a.device());
+  on_device(
+      a.device(),
+      [&] { *y.data<float>() = static_cast<float>(cpu::sum_of_squares(difference.data<float>(), a.elements()) / n); },
+      [&] {
+        cuda::sum_of_squares(y.data<float>(), static_cast<float>(1 / n), difference.data<float>(), a.elements());
+      });
   return record("mse", y, {a, b}, [=](const Tensor& dy, Grads& grads) {
-    const float scale = 2.0f * dy.item() / n;
+    const float factor = 2.0f / static_cast<float>(n);
     for (int i : {0, 1}) {
       if (!grads.wants(i)) continue;
       Tensor d = Tensor::empty(difference.shape(), DType::f32, difference.device(), difference.layout());
-      d.copy_from(difference);
-      raw::scale(d, i == 0 ? scale : -scale);
+      LACONIC_KERNEL(d.device(), scale_times(d.data<float>(), difference.data<float>(), i == 0 ? factor : -factor,
+                                             dy.data<float>(), d.elements()));
       grads.put(i, std::move(d));
     }
   });

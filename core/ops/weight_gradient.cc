@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/cpu/matmul.h"
+#include "core/cuda/matmul.h"
 #include "core/dispatch.h"
 
 namespace laconic::ops {
@@ -14,10 +15,15 @@ void weight_gradient(Grads& grads, int i, const Tensor& x, const Tensor& dy, std
   const Grads::Target dw = grads.into(i, {width, in}, dy.device());
   for (std::int64_t first = 0; first < width; first += chunk) {
     const std::int64_t count = std::min(chunk, width - first);
-    on_device(dy.device(), [&] {
-      cpu::linear_backward_weights(dw.tensor.data<float>() + first * in, dw.add, x.data<float>(),
-                                   dy.data<float>() + first, rows, in, count, width);
-    });
+    float* to = dw.tensor.data<float>() + first * in;
+    on_device(
+        dy.device(),
+        [&] {
+          cpu::linear_backward_weights(to, dw.add, x.data<float>(), dy.data<float>() + first, rows, in, count, width);
+        },
+        [&] {
+          cuda::linear_backward_weights(to, dw.add, cuda::Factor(x), cuda::Factor(dy, first), rows, in, count, width);
+        });
     if (wanted > 0) grads.complete_rows(i, first, count);
   }
 }

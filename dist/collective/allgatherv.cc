@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/dispatch.h"
+#include "core/stream.h"
 #include "dist/collective/reduce.h"
 
 namespace laconic::dist {
@@ -55,10 +55,9 @@ std::vector<Slice<const std::byte>> parts_of(Slice<const std::byte> message, int
 }
 
 void append_part(compress::Bytes& message, Slice<const std::byte> part) {
-  require<CommError>(part.device() == kCpu, "allgatherv: parts on ", part.device(), " do not travel. Use cpu.");
   const auto length = static_cast<std::uint32_t>(part.size());
   std::memcpy(message.append(kPartHeader).data(), &length, kPartHeader);
-  if (length > 0) std::memcpy(message.append(length).data(), part.data(), length);
+  if (length > 0) copy_bytes(message.append(length).data(), kCpu, part.data(), part.device(), length);
 }
 
 /// The parts that this rank holds so far, as they travel.

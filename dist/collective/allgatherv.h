@@ -73,7 +73,7 @@ std::vector<std::size_t> part_lengths(Slice<const std::byte> message, int count,
 /// The same, as the parts themselves.
 std::vector<Slice<const std::byte>> parts_of(Slice<const std::byte> message, int count, std::size_t most_bytes,
                                              int from);
-/// Appends a part of less than 4 GiB to such a message. Throws CommError unless it lies on the CPU.
+/// Appends a part of less than 4 GiB to such a message, which lies on the CPU. Waits for a part that does not.
 void append_part(compress::Bytes& message, Slice<const std::byte> part);
 
 }  // namespace laconic::dist

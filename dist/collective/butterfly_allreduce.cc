@@ -114,7 +114,7 @@ Task<> coded_butterfly(Communicator& comm, Slice<float> x, Hops hops) {
   if (halving.sits_out) {
     hop.load(x, 0, r);
     co_await hop.send(r + 1);
-    Scratch<std::byte> message(comm, static_cast<std::size_t>(p) * (kPartHeader + most_bytes), x.device());
+    Scratch<std::byte> message(comm, static_cast<std::size_t>(p) * (kPartHeader + most_bytes), kCpu);  // with lengths
     const Slice<std::byte> in = message.slice();
     const std::size_t came = co_await comm.recv(r + 1, in);
     const std::vector<Slice<const std::byte>> payloads = parts_of(in.first(came), p, most_bytes, r + 1);

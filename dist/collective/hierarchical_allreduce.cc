@@ -49,7 +49,7 @@ Cut cut_of(LeadersBy by, int leaders, std::size_t bytes) {
 }
 
 /// The same with the payloads of x's parts, which the first rank has decoded already: a stretch of all payloads, one
-/// after another, to each.
+/// after another, to each. They travel in host memory: their lengths stand between them.
 Task<> spread_payloads(Communicator& group, Slice<float> x, Hops hops, const std::vector<compress::Bytes>& payloads,
                        Cut cut) {
   const int k = group.size(), me = group.rank(), count = cut.count();
@@ -62,7 +62,7 @@ Task<> spread_payloads(Communicator& group, Slice<float> x, Hops hops, const std
   };
   compress::Bytes message;
   Slice<std::byte> mine;
-  Scratch<std::byte> inbox(group, me == 0 ? 0 : most_stretch, x.device());
+  Scratch<std::byte> inbox(group, me == 0 ? 0 : most_stretch, kCpu);
   if (me != 0) {
     mine = inbox.slice();
     const std::size_t came = co_await group.recv(0, mine);

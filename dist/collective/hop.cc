@@ -1,12 +1,13 @@
 #include "dist/collective/hop.h"
 
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "core/cpu/simd.h"
 #include "core/dispatch.h"
+#include "core/stream.h"
 #include "dist/collective/reduce.h"
+#include "dist/cuda/reduce.h"
 
 namespace laconic::dist {
 namespace {
@@ -61,7 +62,9 @@ void Hop::load(Slice<float> x, int hop, int rank, bool alike) {
   if (!feedback) return;
   const Slice<float> lost = lost_of(x);
   hops_.codec->decode(out_.slice(), lost);
-  on_device(x.device(), [&] { subtract_loop(x.data(), lost.data(), x.size()); });
+  on_device(
+      x.device(), [&] { subtract_loop(x.data(), lost.data(), x.size()); },
+      [&] { cuda::keep_left(lost.data(), x.data(), lost.data(), static_cast<std::int64_t>(x.size())); });
 }
 
 Slice<float> Hop::lost_of(Slice<float> x) const {
@@ -169,7 +172,7 @@ Task<> Hop::recv_add(int from, Slice<float> x, Slice<float> inbox) {
 
 void Hop::read(Slice<const std::byte> payload, int from, Slice<float> x) {
   in_.resize(payload.size());  // where it is aligned
-  if (!payload.empty()) on_device(payload.device(), [&] { std::memcpy(in_.data(), payload.data(), payload.size()); });
+  copy_bytes(in_.data(), in_.device(), payload.data(), payload.device(), payload.size());
   decode(from, payload.size(), x);
 }
 

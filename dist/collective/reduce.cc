@@ -2,6 +2,7 @@
 
 #include "core/cpu/simd.h"
 #include "core/dispatch.h"
+#include "dist/cuda/reduce.h"
 
 namespace laconic::dist {
 namespace {
@@ -14,7 +15,9 @@ LACONIC_MULTIVERSION void add_loop(float* LACONIC_RESTRICT sum, const float* LAC
 
 void add_in_place(Slice<float> sum, Slice<const float> addend) {
   if (sum.data() == nullptr || addend.data() == nullptr) return;
-  on_device(sum.device(), [&] { add_loop(sum.data(), addend.data(), sum.size()); });
+  on_device(
+      sum.device(), [&] { add_loop(sum.data(), addend.data(), sum.size()); },
+      [&] { cuda::add(sum.data(), addend.data(), static_cast<std::int64_t>(sum.size())); });
 }
 
 }  // namespace laconic::dist

@@ -1,8 +1,6 @@
 #include "dist/collective/ring_allreduce.h"
 
-#include <cstring>
-
-#include "core/dispatch.h"
+#include "core/stream.h"
 #include "dist/collective/reduce.h"
 
 namespace laconic::dist {
@@ -49,7 +47,7 @@ void copy(Slice<const std::byte> payload, compress::Bytes& to) {
   to = compress::Bytes(payload.device());
   if (payload.empty()) return;
   const Slice<std::byte> out = to.append(payload.size());
-  on_device(payload.device(), [&] { std::memcpy(out.data(), payload.data(), payload.size()); });
+  copy_bytes(out.data(), out.device(), payload.data(), payload.device(), payload.size());
 }
 
 /// The same with every block as a payload of a codec.

@@ -1,9 +1,8 @@
 #include "dist/collective/tree_allreduce.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "core/dispatch.h"
+#include "core/stream.h"
 #include "dist/collective/pieces.h"
 
 namespace laconic::dist {
@@ -42,10 +41,8 @@ Task<> tree_of_piece(Communicator& comm, Slice<float> x, int G, Hops hops, compr
   if (payload != nullptr) {
     const Slice<const std::byte> bytes = hop.payload();
     *payload = compress::Bytes(bytes.device());
-    if (!bytes.empty()) {
-      std::byte* const to = payload->append(bytes.size()).data();
-      on_device(bytes.device(), [&] { std::memcpy(to, bytes.data(), bytes.size()); });
-    }
+    const Slice<std::byte> to = payload->append(bytes.size());
+    copy_bytes(to.data(), to.device(), bytes.data(), bytes.device(), bytes.size());
   }
   while (stride > 1) {  // those with most below them first
     stride /= G;

@@ -69,11 +69,12 @@ std::string recv_text(Engine& engine, int from) {
 
 void send_floats(Engine& engine, int to, Slice<const float> x) {
   const std::vector<int> one{to};
-  engine.run("sending a server its values", [&](Communicator& comm) { return send_floats(comm, one, x, Leg{}); });
+  engine.run("sending a server its values", [&](Communicator& comm) { return send_floats(comm, one, x, Leg{}); },
+             x.device());
 }
 
 void recv_floats(Engine& engine, int from, Slice<float> x) {
-  engine.run("receiving values", [&](Communicator& comm) { return recv_floats(comm, from, x, Leg{}); });
+  engine.run("receiving values", [&](Communicator& comm) { return recv_floats(comm, from, x, Leg{}); }, x.device());
 }
 
 }  // namespace laconic::dist

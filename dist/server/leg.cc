@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/dispatch.h"
+#include "dist/cuda/reduce.h"
 
 namespace laconic::dist {
 namespace {
@@ -32,7 +33,7 @@ void decode(const Leg& leg, Slice<const std::byte> payload, Slice<float> x, int 
 
 Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<const float> x, Leg leg) {
   const std::size_t count = pieces_of(x.size());
-  compress::Bytes payload;
+  compress::Bytes payload(x.device());
   std::vector<Slice<const std::byte>> parts;
   for (std::size_t i = 0; i < count; ++i) parts.push_back(piece(x, i).bytes());
   if (leg.codec != nullptr) {
@@ -70,12 +71,15 @@ double leg_bytes(const compress::Codec* codec, std::size_t elements) {
 }
 
 void settle_account(Slice<float> owed, Slice<const float> sent) {
-  on_device(owed.device(), [&] {
-    for (std::size_t i = 0; i < owed.size(); ++i) {
-      const float left = owed[i] - sent[i];
-      owed[i] = left - left == 0.0f ? left : 0.0f;
-    }
-  });
+  on_device(
+      owed.device(),
+      [&] {
+        for (std::size_t i = 0; i < owed.size(); ++i) {
+          const float left = owed[i] - sent[i];
+          owed[i] = left - left == 0.0f ? left : 0.0f;
+        }
+      },
+      [&] { cuda::keep_left(owed.data(), owed.data(), sent.data(), static_cast<std::int64_t>(owed.size())); });
 }
 
 Task<> send_bytes(Communicator& comm, const std::vector<int>& ranks, Slice<const std::byte> bytes, Leg leg) {

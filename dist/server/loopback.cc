@@ -1,9 +1,8 @@
 #include "dist/server/loopback.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "core/dispatch.h"
+#include "core/stream.h"
 
 namespace laconic::dist {
 
@@ -53,7 +52,7 @@ Transfer Loopback::End::post(Request::Kind kind, Slice<std::byte> memory) {
     return Transfer(request);
   }
   const std::size_t bytes = from.size;
-  if (bytes > 0) on_device(from.device, [&] { on_device(to.device, [&] { std::memcpy(to.data, from.data, bytes); }); });
+  copy_bytes(to.data, to.device, from.data, from.device, bytes);
   from.complete(bytes);
   to.complete(bytes);
   return Transfer(request);

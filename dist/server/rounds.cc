@@ -11,6 +11,7 @@ void Rounds::submit(const std::string& what, const std::function<Task<>(Communic
     tickets_.push_back(engine_.submit({.name = what + unit.name,
                                        .slot = first_slot_ + static_cast<int>(unit.bucket),
                                        .priority = unit.priority,
+                                       .device = server_.shard().arena().values().device(),
                                        .body = [body, &unit](Communicator& comm) { return body(comm, unit); }}));
 }
 

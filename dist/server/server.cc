@@ -27,9 +27,9 @@ void ParameterServer::apply(const Shard::Unit& unit, const StepContext& context)
 
 Task<> ParameterServer::limit(const Shard::Unit& unit, StepContext& context) {
   if (!o_.norm) co_return;
-  double squares = 0;
-  for (const Parameter* p : unit.parameters) squares += raw::sum_of_squares(p->grad());
-  o_.norm->add(context.step, unit.bucket, squares);
+  std::vector<Tensor> gradients;
+  for (const Parameter* p : unit.parameters) gradients.push_back(p->grad());
+  o_.norm->add(context.step, unit.bucket, raw::sum_of_squares(gradients));
   context.gradient_scale = co_await o_.norm->scale(context.step, context.gradient_scale);
 }
 

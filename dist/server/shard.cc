@@ -22,7 +22,8 @@ std::vector<int> servers_of(const Plan& plan, int servers) {
   return owner;
 }
 
-Shard::Shard(const Plan& plan, const std::vector<ParameterInfo>& all, const std::vector<int>& owner, int server) {
+Shard::Shard(const Plan& plan, const std::vector<ParameterInfo>& all, const std::vector<int>& owner, int server,
+             Device device) {
   std::vector<std::shared_ptr<Parameter>> mine;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     if (owner[b] != server) continue;
@@ -40,7 +41,7 @@ Shard::Shard(const Plan& plan, const std::vector<ParameterInfo>& all, const std:
     units_.push_back(std::move(unit));
   }
   std::reverse(mine.begin(), mine.end());  // an arena is in the reverse order of registration
-  arena_ = std::make_unique<ParameterArena>(mine);
+  arena_ = std::make_unique<ParameterArena>(mine, device);
   for (Unit& unit : units_) {
     const ParameterInfo &first = unit.parameters.front()->info, &last = unit.parameters.back()->info;
     unit.offset = first.offset;

@@ -19,7 +19,9 @@ std::vector<int> servers_of(const Plan& plan, int servers);
 class Shard {
  public:
   /// all : descriptions of the whole model's parameters in arena order.   server : buckets b with owner[b] == server
-  Shard(const Plan& plan, const std::vector<ParameterInfo>& all, const std::vector<int>& owner, int server);
+  /// device : where its arena is, and where what workers send is added up
+  Shard(const Plan& plan, const std::vector<ParameterInfo>& all, const std::vector<int>& owner, int server,
+        Device device = kCpu);
 
   struct Unit {  ///< one bucket
     std::size_t bucket = 0;

@@ -34,7 +34,7 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
   const Leg down = legs().downward(unit.bucket, context.step, &sent());
   const Slice<float> w = shard().values(unit);
   {
-    const Scratch<std::byte> inboxes(comm, N * room, w.device());
+    const Scratch<std::byte> inboxes(comm, N * room, kCpu);
     std::vector<Transfer> coming;
     for (std::size_t i = 0; i < N; ++i) coming.push_back(comm.recv(workers()[i], inboxes.slice().sub(i * room, room)));
     const auto key_of = [&](int rank) {

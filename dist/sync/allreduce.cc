@@ -30,6 +30,8 @@ Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const
       return tree_allreduce(comm, x, bucket.group, hops);
     case Algorithm::mpi:
       return native_allreduce(comm, x);
+    case Algorithm::nccl:
+      throw UsageError("NCCL joins all ranks by --sync allreduce alone (--allreduce nccl): take --allreduce ring");
   }
   std::abort();  // not reached
 }
@@ -50,6 +52,7 @@ std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int
     case Algorithm::tree:
       return tree_allreduce_cost(N, bytes, group, codec);
     case Algorithm::mpi:
+    case Algorithm::nccl:
       return std::nullopt;
   }
   std::abort();  // not reached
@@ -77,6 +80,8 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
   require<UsageError>(codec_ == nullptr || !this->plan().has(Algorithm::mpi),
                       "MPI's own allreduce adds floats, and knows no codec (--allreduce mpi): take ring, or leave out "
                       "--codec");
+  require<UsageError>(codec_ == nullptr || !this->plan().has(Algorithm::nccl),
+                      "NCCL adds floats, and knows no codec (--allreduce nccl): take ring, or leave out --codec");
   const bool remembers = compress::traits_of(this->plan().codec).remembers;
   require<UsageError>(!remembers || !this->plan().has(Algorithm::doubling),
                       "with doubling several ranks must come to the same bytes, and ", this->plan().codec,
@@ -87,6 +92,7 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
     engine.run("preparing MPI's allreduce", [this](Communicator& comm) {
       return prepare_native(comm, first_slot(), static_cast<int>(this->plan().buckets.size()));
     });
+  if (engine.size() > 1 && this->plan().has(Algorithm::nccl)) nccl_ = Nccl::make(engine, arena.gradients().device());
 }
 
 /// Where a bucket's gradients stand as one vector: in the arena, or in a buffer that they are copied into.
@@ -134,6 +140,11 @@ Hops AllreduceSync::hops(std::size_t b, Slice<float> x) const {
 Operation AllreduceSync::exchange(std::size_t b) {
   const Bucket& bucket = this->bucket(b);
   const Slice<float> x = gathered(b);
+  if (nccl_ != nullptr && bucket.algorithm == Algorithm::nccl)
+    return {.name = "allreduce " + bucket.name, .in_order = true, .body = [x, nccl = nccl_](Communicator&) -> Task<> {
+              nccl->allreduce(x);
+              co_return;
+            }};
   return {.name = "allreduce " + bucket.name,
           .body = [x, &bucket, hops = hops(b, x)](Communicator& comm) { return allreduce(comm, x, bucket, hops); }};
 }

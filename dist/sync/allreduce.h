@@ -6,6 +6,7 @@
 #include "compress/codec.h"
 #include "dist/collective/cost.h"
 #include "dist/collective/hop.h"
+#include "dist/cuda/nccl.h"
 #include "dist/sync/bucket_sync.h"
 
 namespace laconic::dist {
@@ -20,7 +21,7 @@ std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int
 Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops);
 
 /// What the gradients of a step are on the network, the mean over N ranks, with a codec about; nothing if MPI's own
-/// allreduce moves some.   throws UsageError if the plan's codec is not in this build
+/// allreduce or NCCL moves some.   throws UsageError if the plan's codec is not in this build
 std::optional<double> bytes_of_step(const Plan& plan, int N);
 
 /// Dense gradient exchange, hidden behind backward and the next forward: a bucket of the plan is handed to the engine
@@ -30,7 +31,8 @@ std::optional<double> bytes_of_step(const Plan& plan, int N);
 /// After a flush all ranks hold the same bits, if they began with the same.
 /// With a codec in the plan it passes through it on every hop; a rank alone encodes nothing. Each rank may keep what
 /// its own encoding loses, and add it when it encodes the same element again (error feedback). throws  UsageError if
-/// the plan wants MPI's own allreduce and MPI has not started the ranks, or both that and a codec
+/// the plan wants MPI's own allreduce and MPI has not started the ranks, or NCCL and there is not a GPU for each rank,
+/// or one of the two and a codec
 ///         CommError from before_forward, end_step or flush if a rank is lost
 /// source  HybridAR (overlap through the next forward); PyTorch DDP (buckets)
 class AllreduceSync final : public BucketSync {
@@ -65,6 +67,7 @@ class AllreduceSync final : public BucketSync {
   Update update_;
   const std::uint64_t seed_;
   const std::unique_ptr<const compress::Codec> codec_;  // null: plain floats
+  std::shared_ptr<Nccl> nccl_;                          // if the plan wants it
   Tensor lost_;                                         // with feedback
   std::vector<Tensor> buffers_;                         // by bucket, of one that is copied, while under way
   std::uint64_t copied_bytes_ = 0, copied_bytes_peak_ = 0;

@@ -106,6 +106,7 @@ void BucketSync::submit(std::size_t b) {
   Operation operation = exchange(b);
   operation.slot = first_slot_ + static_cast<int>(b);
   operation.priority = plan_.buckets[b].priority;
+  operation.device = arena_.gradients().device();
   state.waits_for = elements_in(plan_.buckets[b]);
   state.phase = State::Phase::under_way;
   state.ticket = engine_.submit(std::move(operation));

@@ -24,7 +24,7 @@ Slice<const float> LayerDropSync::kept(std::size_t b) const {
 }
 
 void LayerDropSync::filled(std::size_t b) {
-  if (!grouped()) decide(b);
+  if (!decides_late()) decide(b);
 }
 
 void LayerDropSync::decide(std::size_t b) {
@@ -51,7 +51,7 @@ void LayerDropSync::decide(std::size_t b) {
 
 Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   Layer& layer = layers_[b];
-  if (grouped()) decide(b);
+  if (decides_late()) decide(b);
   const std::vector<int> server{server_of(b)};
   const auto step = static_cast<std::uint32_t>(context.step), held = static_cast<std::uint32_t>(layer.version);
   Leg up = options().legs.upward(b, context.step, comm.rank(), &this->up(b));
@@ -97,7 +97,7 @@ void LayerDropSync::end_step(StepStats& stats) {
   const bool due = threshold_step_ == 0 || now.lr != threshold_lr_ ||
                    (rules_.threshold_every > 0 && now.step - threshold_step_ >= rules_.threshold_every);
   if (due) {
-    if (grouped()) flush();
+    if (decides_late()) flush();
     const auto begin = Clock::now();
     std::vector<compress::LayerSize> sizes;
     for (std::size_t b = 0; b < layers_.size(); ++b) sizes.push_back({layers_[b].value, elements_in(bucket(b))});

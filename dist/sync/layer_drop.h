@@ -60,6 +60,9 @@ class LayerDropSync final : public PsSync {
     double value = 0;
     std::int64_t times_sent = 0, times_received = 0;
   };
+  /// Whether layers are decided on by the communication thread: when a group's sum is there, or where that takes a wait
+  /// for the device, which backward must not have.
+  bool decides_late() const { return grouped() || accumulated_.device().kind == Device::Kind::cuda; }
   void decide(std::size_t bucket);
   void filled(std::size_t bucket) override;
   Task<> spread(Communicator& group, std::size_t bucket) override;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "compress/mirrored.h"
 #include "core/error.h"
 #include "core/raw.h"
 
@@ -31,7 +32,8 @@ void LedgerAccount::after_choice(Slice<const std::uint32_t> chosen, const Tensor
     std::fill_n(last_chosen_.data<std::int32_t>(), row_.elements, step - 1);
   }
   std::int32_t* const last = last_chosen_.data<std::int32_t>();
-  for (const std::uint32_t i : chosen) last[i] = step;
+  const compress::Mirrored<std::uint32_t> here(chosen, kCpu);
+  for (const std::uint32_t i : here.slice()) last[i] = step;
   ++row_.exchanges;
   row_.sent += static_cast<double>(chosen.size());
   if (!measuring_) return;

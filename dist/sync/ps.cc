@@ -129,6 +129,7 @@ void PsSync::pull_whole() {
     tickets.push_back(engine().submit({.name = "pulling all of " + bucket(b).name,
                                        .slot = first_slot() + static_cast<int>(b),
                                        .priority = bucket(b).priority,
+                                       .device = arena().values().device(),
                                        .body = [this, b](Communicator& comm) { return show(comm, b); }}));
   for (const Ticket& ticket : tickets) engine().wait(ticket);
 }

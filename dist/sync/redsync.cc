@@ -81,13 +81,13 @@ void RedSync::change_phase(bool to_sparse) {
     }
     if (!options_.corrects) return;  // V goes with the next gradient: ready()
     engine_.run("sending the residual of " + info.name,
-                [&](Communicator& comm) { return ring_allreduce(comm, residual.slice()); });
+                [&](Communicator& comm) { return ring_allreduce(comm, residual.slice()); }, residual.device());
     raw::axpy(layer.parameter.value().range(0, info.elements), -static_cast<float>(context_.lr) * scale, residual);
     layer.parameter.value().bump_version();
     raw::fill(residual, 0.0f);
     if (!velocity.defined()) return;
     engine_.run("joining the velocities of " + info.name,
-                [&](Communicator& comm) { return ring_allreduce(comm, velocity.slice()); });
+                [&](Communicator& comm) { return ring_allreduce(comm, velocity.slice()); }, velocity.device());
     raw::scale(velocity, scale);
   });
 }
@@ -180,6 +180,7 @@ void RedSync::submit(Layer& layer) {
   layer.ticket = engine_.submit({.name = "sparse exchange of " + layer.parameter.info.name,
                                  .slot = layer.slot,
                                  .priority = layer.priority,
+                                 .device = residual_.device(),
                                  .body = [&layer, most_bytes](Communicator& comm) {
                                    if (layer.split) return layer.split->run(comm);
                                    if (shares_indices(layer.tensor))
@@ -199,9 +200,9 @@ void RedSync::submit_chosen() {
 /// Local clipping: the whole gradient of this rank has to be there before the first of it is gathered.
 void RedSync::clip_and_gather() {
   if (unclipped_.empty()) return;
-  double squares = 0;
-  for (const auto& p : arena_.parameters()) squares += raw::sum_of_squares(p->grad());
-  const double scale = options_.clip_norm / (std::sqrt(squares) + 1e-6);
+  std::vector<Tensor> gradients;
+  for (const auto& p : arena_.parameters()) gradients.push_back(p->grad());
+  const double scale = options_.clip_norm / (std::sqrt(raw::sum_of_squares(gradients)) + 1e-6);
   const float factor = scale < 1 || std::isnan(scale) ? static_cast<float>(scale) : 1.0f;
   for (const auto& p : arena_.parameters()) {
     const Layer* layer = layer_of(*p);

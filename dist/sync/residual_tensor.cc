@@ -44,7 +44,7 @@ ResidualTensor::ResidualTensor(const Parameter& p, Choice choice, const Residual
 void ResidualTensor::begin(double density) {
   k_ = static_cast<std::size_t>(elements_to_send(n_, density));
   gathered_ = 0;
-  stats_ = {};
+  stats_.clear();
   selector_.prepare(candidates_, k_, !choice_.quantised ? Sign::any : turn_ % 2 == 0 ? Sign::positive : Sign::negative);
 }
 
@@ -57,7 +57,7 @@ void ResidualTensor::gather(Rows rows, float factor) {
                                         .velocity = velocity_.defined() ? part(velocity_) : Slice<float>(),
                                         .residual = part(residual_),
                                         .first = static_cast<std::uint32_t>(begin)};
-  stats_ += compress::accumulate_residual(elements, rule_, factor, &candidates_);
+  compress::accumulate_residual(elements, rule_, factor, &candidates_, stats_);
   gathered_ += rows.count * row;
 }
 
@@ -75,8 +75,8 @@ std::size_t ResidualTensor::most() const {
 }
 
 Slice<const float> ResidualTensor::values() const {
-  if (wire_.format.one_value && !wire_.both_signs) return {&one_value_, chosen_.size() > 0 ? 1u : 0u};
-  return slice(chosen_.values);
+  if (wire_.format.one_value && !wire_.both_signs) return chosen_.size() > 0 ? one_value_.slice() : Slice<float>();
+  return chosen_.all_values();
 }
 
 void ResidualTensor::choose(std::int64_t step) {
@@ -84,7 +84,7 @@ void ResidualTensor::choose(std::int64_t step) {
   input.values = residual_.slice();
   input.k = k_;
   if (choice_.quantised) input.sign = turn_ % 2 == 0 ? Sign::positive : Sign::negative;
-  input.stats = &stats_;
+  input.sums = &stats_;
   input.candidates = &candidates_;
   if (choice_.method == Method::adacomp) input.latest = parameter_.grad().slice();
   input.key = {.seed = rules_.seed,
@@ -97,19 +97,20 @@ void ResidualTensor::choose(std::int64_t step) {
                        " Lower --lr, or clip gradients (--clip norm:5)."));
   }
   ++turn_;
-  if (chosen_.size() > most()) chosen_.indices.resize(most()), chosen_.values.resize(most());  // the rest waits
+  chosen_.shorten(most());  // the rest waits
 
   const bool mask = rules_.masking && velocity_.defined();
   const Slice<float> u = velocity(), v = residual();
   if (wire_.both_signs) {
-    for (float& value : chosen_.values) value = value > 0 ? rules_.threshold : -rules_.threshold;
-    compress::subtract_sent(u, v, indices(), slice(std::as_const(chosen_.values)), mask);
+    compress::keep_signs(chosen_.all_values(), rules_.threshold);
+    compress::subtract_sent(u, v, indices(), values(), mask);
   } else if (wire_.format.one_value) {
-    double sum = 0;
-    for (const float value : chosen_.values) sum += value;
-    one_value_ = chosen_.size() > 0 ? static_cast<float>(sum / static_cast<double>(chosen_.size())) : 0.0f;
-    if (rules_.feedback)
-      compress::subtract_sent(u, v, indices(), one_value_, mask);
+    const Slice<float> all = chosen_.all_values();
+    if (!one_value_.defined() || one_value_.device() != all.device())
+      one_value_ = Tensor::zeros({1}, DType::f32, all.device());
+    compress::mean_of(all, one_value_.slice());
+    if (rules_.feedback && !all.empty())
+      compress::subtract_sent(u, v, indices(), one_value_.slice(), mask);
     else
       compress::clear_sent(u, v, indices(), mask);
   } else {

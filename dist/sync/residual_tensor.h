@@ -45,11 +45,12 @@ class ResidualTensor {
   /// NaN
   void choose(std::int64_t step);
 
-  /// What was chosen, ascending, and the values that are sent: one for each, or with wire().format.one_value alone the
+  /// What was chosen, ascending, and the values that are sent, both on a CUDA device if the residual is, else in host
+  /// memory: one for each, or with wire().format.one_value alone the
   /// one that stands for all.
-  Slice<const std::uint32_t> indices() const { return slice(chosen_.indices); }
+  Slice<const std::uint32_t> indices() const { return chosen_.all_indices(); }
   Slice<const float> values() const;
-  Slice<float> random_values() { return slice(chosen_.values); }  ///< Method::random: to be summed over ranks in place
+  Slice<float> random_values() { return chosen_.all_values(); }  ///< Method::random: to be summed over ranks in place
 
   const Choice& choice() const { return choice_; }
   const SparseWire& wire() const { return wire_; }
@@ -75,12 +76,12 @@ class ResidualTensor {
   SparseWire wire_;
   compress::Selector selector_;
   compress::Candidates candidates_;
-  compress::ResidualStats stats_;
+  compress::StatsSum stats_;
   compress::Selection chosen_;
   std::size_t k_ = 0;
   std::int64_t gathered_ = 0;  // elements of this step
   std::int64_t turn_ = 0;      // selections so far: decides the sign
-  float one_value_ = 0;
+  Tensor one_value_;  // a single one, where the chosen are
 };
 
 }  // namespace laconic::dist

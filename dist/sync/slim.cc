@@ -46,7 +46,7 @@ void SlimSync::filled(std::size_t b) {
   state.set.gather(delta, state.values);
   if (rules_.residual) {
     for (const auto* keys : {&state.set.core(), &state.set.explorer()})
-      for (const std::uint32_t k : *keys) delta[k] = 0;
+      compress::clear_sent({}, delta, slice(*keys), false);
   } else {
     raw::fill(delta_.range(here.offset, here.elements), 0.0f);
   }
@@ -78,7 +78,7 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   }
   state.set.core_was_sent();
   const compress::SlimKey key{options().legs.seed, round, static_cast<std::uint32_t>(b), 0};
-  const Scratch<std::byte> inbox(comm, in.max_bytes(), arena().values().device());
+  const Scratch<std::byte> inbox(comm, in.max_bytes(), kCpu);
   for (bool again = false;; again = true) {
     const Slice<std::byte> room = inbox.slice();
     const Transfer transfer = comm.recv(server[0], room);

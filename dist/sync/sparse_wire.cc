@@ -1,6 +1,10 @@
 #include "dist/sync/sparse_wire.h"
 
-#include <cstring>
+#include <algorithm>
+#include <utility>
+
+#include "compress/selector.h"
+#include "core/stream.h"
 
 namespace laconic::dist {
 namespace {
@@ -25,14 +29,13 @@ void SparseWire::encode(Slice<const std::uint32_t> indices, Slice<const float> v
   const std::size_t at = payload.size();
   payload.append(kHeader);
   for (const bool positive : {true, false}) {
-    std::vector<std::uint32_t> some;
-    float value = 0;
-    for (std::size_t j = 0; j < indices.size(); ++j)
-      if ((values[j] > 0) == positive) some.push_back(indices[j]), value = values[j];
-    encode_sparse(format, slice(std::as_const(some)), {&value, 1}, n, payload);
+    compress::Selection some;
+    elements_of_sign(indices, values, positive ? compress::Sign::positive : compress::Sign::negative, some);
+    const Slice<const float> all = std::as_const(some).all_values();
+    encode_sparse(format, some.all_indices(), all.first(std::min<std::size_t>(1, all.size())), n, payload);
     if (!positive) continue;
     const auto bytes = static_cast<std::uint32_t>(payload.size() - at - kHeader);
-    std::memcpy(payload.data() + at, &bytes, kHeader);
+    copy_bytes(payload.data() + at, payload.device(), &bytes, kCpu, kHeader);
   }
 }
 
@@ -44,7 +47,7 @@ std::size_t SparseWire::read(Slice<const std::byte> payload, std::size_t n, std:
   }
   require<DataError>(payload.size() >= kHeader, "two sparse messages: ", payload.size(), " bytes are too few.");
   std::uint32_t bytes = 0;
-  std::memcpy(&bytes, payload.data(), kHeader);
+  copy_bytes(&bytes, kCpu, payload.data(), payload.device(), kHeader);
   const Slice<const std::byte> both = payload.sub(kHeader, payload.size() - kHeader);
   require<DataError>(bytes <= both.size(), "two sparse messages: the first is said to have ", bytes, " bytes where ",
                      both.size(), " follow.");

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "core/memory.h"
+#include "core/host_copy.h"
 
 namespace laconic {
 namespace {
@@ -21,8 +21,8 @@ bool is_power_of_ten(std::int64_t step) {
 }
 
 /// Writes into a file of `elements` floats from one of them on.
-void write_at(const std::string& path, Slice<const float> values, std::int64_t first, std::int64_t elements) {
-  const HostAccess access(values.device());
+void write_at(const std::string& path, Slice<const float> on_device, std::int64_t first, std::int64_t elements) {
+  const HostCopy<float> values(on_device);
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   const char* data = reinterpret_cast<const char*>(values.data());
   std::size_t left = file < 0 ? 0 : values.size_bytes();

@@ -55,7 +55,8 @@ void ImageClassification::start(std::int64_t epoch, std::int64_t batch) {
   options.first_step = batch;
   batch_ = {};
   loader_.reset();
-  loader_ = std::make_unique<DataLoader>(samples_.image, samples_.train, options);
+  loader_ = std::make_unique<BatchUpload>(std::make_unique<DataLoader>(samples_.image, samples_.train, options),
+                                          BatchUpload::Options{.device = device_});
 }
 
 Share ImageClassification::load() {
@@ -82,10 +83,10 @@ EvalSums ImageClassification::evaluate() {
                      .share = true};
   options.threads = o_.data_threads;
   options.epochs = 1;
-  DataLoader loader(samples_.image, samples_.test, options);
+  BatchUpload loader(std::make_unique<DataLoader>(samples_.image, samples_.test, options),
+                     {.device = device_, .drop_left_out = true});
   EvalSums sums;
   for (Batch batch; loader.next(batch); batch = {}) {
-    batch = without_left_out(std::move(batch));
     if (batch.samples == 0) continue;
     const Tensor logits = (*model_)(batch.images);
     sums.samples += static_cast<double>(batch.samples);

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "data/loader.h"
+#include "dist/trainer/upload.h"
 #include "dist/trainer/workload.h"
 
 namespace laconic {
@@ -37,6 +38,7 @@ class ImageClassification final : public Workload {
   ImageClassification(std::shared_ptr<Module> model, ImageSamples samples, int rank, int workers, const Options& options);
 
   Module& model() override { return *model_; }
+  void set_device(Device device) override { device_ = device; }
   Shape input() const override { return samples_.image; }
   std::int64_t batch() const override { return o_.batch; }
   std::int64_t batches_per_epoch() const override;
@@ -57,7 +59,8 @@ class ImageClassification final : public Workload {
   ImageSamples samples_;
   int rank_, workers_;
   Options o_;
-  std::unique_ptr<DataLoader> loader_;
+  Device device_ = kCpu;
+  std::unique_ptr<BatchUpload> loader_;
   Batch batch_;
 };
 

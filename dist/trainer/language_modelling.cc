@@ -15,6 +15,10 @@ const LanguageModelling::Options& sensible(const LanguageModelling::Options& o) 
   return o;
 }
 
+TextStreams::Segment on_device(const TextStreams::Segment& s, Upload& upload) {
+  return {.words = upload(s.words), .next = upload(s.next), .counted = s.counted};
+}
+
 }  // namespace
 
 LanguageModelling::LanguageModelling(std::shared_ptr<models::LanguageModel> model,
@@ -26,7 +30,8 @@ LanguageModelling::LanguageModelling(std::shared_ptr<models::LanguageModel> mode
       workers_(workers),
       o_(sensible(options)),
       data_fingerprint_(laconic::fingerprint(*data_)),
-      streams_(TextStreams::training(data_->train, o_.batch, workers, rank)) {
+      streams_(TextStreams::training(data_->train, o_.batch, workers, rank)),
+      upload_(std::make_unique<Upload>(device_)) {
   const std::int64_t needed = workers * o_.batch * (o_.bptt + 1);
   require<DataError>(streams_.length() >= o_.bptt, data_->name, " has ", grouped(data_->train.size()),
                      " words to train on, and ", workers, workers == 1 ? " worker" : " workers", " with ", o_.batch,
@@ -35,6 +40,11 @@ LanguageModelling::LanguageModelling(std::shared_ptr<models::LanguageModel> mode
   const std::int64_t vocabulary = model_->options().vocabulary;
   require<ShapeError>(vocabulary == data_->vocabulary.size(), "language model: the model knows ", vocabulary,
                       " words, the text has ", data_->vocabulary.size(), ".");
+}
+
+void LanguageModelling::set_device(Device device) {
+  device_ = device;
+  upload_ = std::make_unique<Upload>(device);
 }
 
 std::int64_t LanguageModelling::batches_per_epoch() const { return (streams_.length() + o_.bptt - 1) / o_.bptt; }
@@ -56,7 +66,7 @@ void LanguageModelling::start(std::int64_t, std::int64_t batch) {
 Share LanguageModelling::load() {
   if (next_ == batches_per_epoch()) start(0, 0);
   const std::int64_t from = next_ * o_.bptt;
-  segment_ = streams_.segment(from, std::min(o_.bptt, streams_.length() - from));
+  segment_ = on_device(streams_.segment(from, std::min(o_.bptt, streams_.length() - from)), *upload_);
   return share(next_++);
 }
 
@@ -72,8 +82,9 @@ EvalSums LanguageModelling::evaluate(const std::vector<std::int32_t>& text) cons
   const TextStreams streams = TextStreams::evaluation(text, o_.eval_rows, workers_, rank_);
   EvalSums sums;
   LSTM::State state;
+  Upload upload(device_);
   for (std::int64_t from = 0; from < streams.length(); from += o_.bptt) {
-    const auto segment = streams.segment(from, std::min(o_.bptt, streams.length() - from));
+    const auto segment = on_device(streams.segment(from, std::min(o_.bptt, streams.length() - from)), upload);
     const Tensor logits = (*model_)(segment.words, state);
     if (segment.counted == 0) continue;
     sums.samples += static_cast<double>(segment.counted);
@@ -107,7 +118,10 @@ void LanguageModelling::restore(const StateDict& state) {
                        t.dtype(), " ", t.shape(), ", expected ", shape,
                        ". The checkpoint is damaged; take an older one.");
   }
-  state_ = {state.at("h"), state.at("c")};
+  for (const auto& [name, tensor] : {std::pair{"h", &state_.h}, std::pair{"c", &state_.c}}) {
+    *tensor = Tensor::empty(shape, DType::f32, device_);
+    tensor->copy_from(state.at(name));
+  }
 }
 
 }  // namespace laconic

@@ -3,6 +3,7 @@
 
 #include "data/text.h"
 #include "data/text_streams.h"
+#include "dist/trainer/upload.h"
 #include "dist/trainer/workload.h"
 #include "layers/models/language_model.h"
 
@@ -29,6 +30,7 @@ class LanguageModelling final : public Workload {
                     int workers, const Options& options);
 
   models::LanguageModel& model() override { return *model_; }
+  void set_device(Device device) override;
   Shape input() const override { return {o_.bptt}; }
   std::int64_t batch() const override { return o_.batch; }
   std::int64_t batches_per_epoch() const override;
@@ -59,6 +61,8 @@ class LanguageModelling final : public Workload {
   Options o_;
   std::uint64_t data_fingerprint_;
   TextStreams streams_;
+  Device device_ = kCpu;
+  std::unique_ptr<Upload> upload_;
   std::int64_t next_ = 0;  // batch of the epoch that load() gives
   TextStreams::Segment segment_;
   LSTM::State state_, before_;  // behind the last loss, and before it

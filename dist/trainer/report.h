@@ -14,6 +14,7 @@ struct RunInfo {
   std::string data;             ///< "Fashion-MNIST, /usr/share/datasets/fashion-mnist" or "synthetic"
   std::string strategy;         ///< "allreduce, ring" or "none"
   std::string transport;        ///< "threads" or "mpi"
+  std::string device;           ///< rank 0's: "cpu" or a GPU's name, "NVIDIA H200"
   std::int64_t parameters = 0;  ///< elements
   std::int64_t classes = 0;     ///< outputs of the model, of a language model its vocabulary; 0: no layer is the output
   std::int64_t train_samples = 0, validation_samples = 0, test_samples = 0;

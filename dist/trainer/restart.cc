@@ -49,7 +49,7 @@ void Trainer::save() {
     store.complete({.step = step_,
                     .workers = worker_.size,
                     .threads = o_.threads,
-                    .instruction_set = instruction_set(),
+                    .instruction_set = processor(),
                     .fingerprint = fingerprint(),
                     .plan = plan_.json()});
   meet("meeting after a checkpoint");
@@ -68,11 +68,11 @@ void Trainer::require_same_training(const Manifest& manifest, const std::string&
 void Trainer::restore() {
   const std::string checkpoint = CheckpointStore::newest(o_.resume);
   const Manifest manifest = CheckpointStore::read_manifest(checkpoint);
-  if (worker_.rank == 0 && (manifest.threads != o_.threads || manifest.instruction_set != instruction_set()))
+  if (worker_.rank == 0 && (manifest.threads != o_.threads || manifest.instruction_set != processor()))
     fmt::print(stderr,
                "laconic: warning: the checkpoint was written with {} threads on {}, this run has {} on {}: the last "
                "bits may differ\n",
-               manifest.threads, manifest.instruction_set, o_.threads, instruction_set());
+               manifest.threads, manifest.instruction_set, o_.threads, processor());
   const StateDict state = CheckpointStore::read_rank(checkpoint, worker_.rank);
   load_weights(workload_.model(), state.part("model/"), checkpoint, o_.model_name);
   if (optimizer_) optimizer_->load(state.part("optimizer/"));

@@ -3,14 +3,14 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/dispatch.h"
+#include "core/host_copy.h"
 #include "dist/trainer/internals.h"
 
 namespace laconic {
 
 ServerHalf::ServerHalf(const TrainerOptions& o, const dist::Plan& plan, const std::vector<ParameterInfo>& all,
                        const std::vector<int>& owner, int server, int workers, int servers)
-    : shard_(std::make_unique<dist::Shard>(plan, all, owner, server)),
+    : shard_(std::make_unique<dist::Shard>(plan, all, owner, server, o.device)),
       optimizer_(dist::server_method(o.sync)->workers_update ? nullptr : make_optimizer(shard_->arena(), o.optimizer)) {
   const dist::Update update = [this, clip = o.clip](Parameter& p, Rows rows, const dist::StepContext& context) {
     if (clip.kind == Clip::Kind::value) clip_value(p.grad(), clip.limit / context.gradient_scale);
@@ -53,13 +53,11 @@ std::uint64_t ServerHalf::checksum() const {
 }
 
 std::uint64_t checksum(Slice<const float> values, std::uint64_t hash) {
-  on_device(values.device(), [&] {
-    for (const float v : values) {
-      std::uint32_t bits;
-      std::memcpy(&bits, &v, sizeof bits);
-      hash = (hash ^ bits) * 1099511628211u;
-    }
-  });
+  for (const float v : HostCopy<float>(values)) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &v, sizeof bits);
+    hash = (hash ^ bits) * 1099511628211u;
+  }
   return hash;
 }
 

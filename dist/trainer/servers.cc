@@ -1,4 +1,5 @@
 // Parameter servers as a worker's trainer sees them.
+#include "core/precision.h"
 #include "dist/fingerprint.h"
 #include "dist/trainer/internals.h"
 #include "dist/trainer/server_half.h"
@@ -16,7 +17,8 @@ std::string fingerprint(const TrainerOptions& o, int servers) {
                 "\non-nan=", o.skip_nan, sparse ? "\nsparse=" + dist::to_string(*sparse, o.sparse) : "",
                 server ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
                 server ? "\nserver=" + dist::to_string(*server, o.server) + (o.codec_feedback ? " feedback" : "") : "",
-                "\nplan=", o.plan_file.empty() ? dist::to_string(o.plan) : "of a file");
+                "\nplan=", o.plan_file.empty() ? dist::to_string(o.plan) : "of a file",
+                matmul_precision() == Precision::fp32 ? "" : concat("\nprecision=", to_string(matmul_precision())));
 }
 
 /// The worker's half of a strategy with servers, and, if they are colocated, this rank's server.

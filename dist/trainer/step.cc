@@ -18,6 +18,8 @@ void Trainer::train_step() {
   double data_seconds = 0, forward_seconds = 0, backward_seconds = 0, loss_sum = 0;
   std::int64_t own = 0, own_in_step = 0, global = 0;
   bool skipped = false;
+  // With --on-nan skip what comes after a loss hangs on it.
+  const bool reads_later = o_.device.kind == Device::Kind::cuda && !o_.skip_nan;
   std::vector<std::pair<Tensor, Tensor>> buffers_before;  // with --on-nan skip: running statistics, and a copy
   if (o_.skip_nan)
     for (const auto& [name, tensor] : workload_.model().named_buffers()) {
@@ -51,7 +53,10 @@ void Trainer::train_step() {
     if (share.samples > 0) {
       if (forward_spans_) forward_spans_->begin();
       loss = workload_.loss();
-      value = loss.item();
+      if (reads_later)
+        losses_.add(loss, share.samples);
+      else
+        value = loss.item();
     }
     forward_seconds += seconds_since(forward_start) - (waiting_and_updating() - blocked);
     if (o_.skip_nan) {
@@ -85,6 +90,10 @@ void Trainer::train_step() {
   dist::StepStats stats;
   if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one
   strategy_->end_step(stats);
+  for (const StepLosses::Loss& loss : losses_.read()) {
+    if (!std::isfinite(loss.value)) report_non_finite(loss.value);
+    loss_sum += static_cast<double>(loss.value) * static_cast<double>(loss.samples);
+  }
   ++step_;
 
   finish_report();  // of the step before: its figures have had a whole step to arrive
@@ -172,6 +181,7 @@ bool Trainer::finite_everywhere(float loss) {
 }
 
 void Trainer::report_non_finite(float loss) {
+  arena_->set_listener(nullptr);  // what is under way may hold this step's gradients: forward is to wait for none
   const auto fail = [&](const std::string& where) {
     throw Error(concat("training: the loss is ", std::isnan(loss) ? "not a number" : "infinite", " at step ", step_ + 1,
                        "; ", where,
@@ -198,6 +208,7 @@ void Trainer::report_non_finite(float loss) {
 
 /// The last update may have broken the model: then there is nothing worth evaluating or saving.
 void Trainer::require_finite_parameters() const {
+  if (raw::all_finite(arena_->values())) return;
   for (const auto& p : arena_->parameters())
     require<Error>(raw::all_finite(p->value()), "training: after step ", step_, " the parameter ", p->info.name,
                    " is not finite. Lower --lr, or clip gradients (--clip norm:5).");

@@ -39,6 +39,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
     : worker_(worker),
       workload_(workload),
       o_(std::move(options)),
+      losses_(o_.device),
       observer_(worker.rank == 0 ? observer : nullptr),
       clock_(std::make_unique<StepClock>()),
       memory_(o_.device),
@@ -54,6 +55,8 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
                       "there (--clip): give --clip value:X, or take --sync allreduce");
   require<UsageError>(server != nullptr || worker_.servers() == 0, "--sync ", o_.sync, " has no use for ",
                       worker_.servers(), " servers (--servers): leave them out, or take --sync ps");
+  require<UsageError>(o_.device.kind != Device::Kind::cuda || o_.device.index < cuda_devices(), "there is no device ",
+                      o_.device, " (--device): ", cuda_devices() == 0 ? "use --device cpu" : "give a lower number");
   set_kernel_threads(o_.threads);
   Module& model = workload_.model();
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
@@ -61,6 +64,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   model.initialize(o_.seed);
   if (!o_.init.empty()) load_init();
   model.to(o_.device);
+  workload_.set_device(o_.device);
   model.checkpoint_activations(o_.checkpoint_activations);
   arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
   if (server == nullptr || server->workers_update) optimizer_ = make_optimizer(*arena_, o_.optimizer);
@@ -205,7 +209,8 @@ void Trainer::agree_on_plan() {
 void Trainer::make_equal() {
   if (worker_.size == 1) return give_servers_their_values();
   const auto send = [&](const char* what, Slice<std::byte> bytes) {
-    worker_.run(what, [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); });
+    worker_.run(
+        what, [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); }, bytes.device());
   };
   send("broadcast of the weights", arena_->values().slice().bytes());
   for (const auto& p : arena_->parameters()) p->value().bump_version();
@@ -228,7 +233,7 @@ std::int64_t Trainer::last_step() const { return o_.steps ? *o_.steps : o_.epoch
 
 bool Trainer::bytes_counted() const {
   return worker_.size == 1 || o_.sync == "none" || dist::server_method(o_.sync) != nullptr ||
-         !plan_.has(dist::Algorithm::mpi);
+         !(plan_.has(dist::Algorithm::mpi) || plan_.has(dist::Algorithm::nccl));
 }
 
 RunInfo Trainer::info() const {
@@ -253,6 +258,7 @@ RunInfo Trainer::info() const {
   info.validation_samples = workload_.validation_samples();
   info.test_samples = workload_.test_samples();
   info.unseen_words = workload_.unseen_words();
+  info.device = o_.device.kind == Device::Kind::cuda ? processor() : to_string(o_.device);
   info.workers = worker_.size;
   info.threads = o_.threads;
   info.batch = static_cast<int>(workload_.batch());
@@ -262,6 +268,10 @@ RunInfo Trainer::info() const {
   info.first_step = step_;
   info.bytes_counted = bytes_counted();
   return info;
+}
+
+std::string Trainer::processor() const {
+  return o_.device.kind == Device::Kind::cuda ? cuda_device_name(o_.device.index) : instruction_set();
 }
 
 ParameterListener* Trainer::listener() const {
@@ -361,6 +371,7 @@ RunSummary Trainer::run() {
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   tell_servers({.kind = dist::Command::Kind::end});
   if (stop_ && step_ < end) summary_.stopped = "interrupted";
+  synchronize(o_.device);  // other threads may read the model now
   if (memory_.peak_bytes() > 0) {
     const int here = dist::ranks_under_mpirun() > 0 ? 1 : worker_.size;
     summary_.memory_bytes_peak = static_cast<std::int64_t>(memory_.peak_bytes());

@@ -14,6 +14,7 @@
 #include "dist/trainer/checkpoint.h"
 #include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/report.h"
+#include "dist/trainer/step_losses.h"
 #include "dist/trainer/step_memory.h"
 #include "dist/trainer/workload.h"
 #include "dist/world.h"
@@ -53,7 +54,7 @@ struct TrainerOptions {
   dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
   bool mean = true;                                ///< --reduce mean: gradients are divided by the number of workers
   int threads = 1;                                 ///< kernel threads of this worker
-  Device device = kCpu;
+  Device device = kCpu;                            ///< of the model, its state and what is computed
   /// --on-nan skip: neither update nor new running statistics if a loss is not finite on any rank
   bool skip_nan = false;
   std::int64_t audit_every = 0;  ///< compare all ranks' bits every so many steps; 0: never
@@ -140,6 +141,7 @@ class Trainer {
   void audit_servers();
   bool finite_everywhere(float loss);
   [[noreturn]] void report_non_finite(float loss);
+  std::string processor() const;
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
   void require_finite_parameters() const;
   EvalReport measure(const std::function<EvalSums()>& evaluation);
@@ -154,6 +156,7 @@ class Trainer {
   dist::Worker& worker_;
   Workload& workload_;
   TrainerOptions o_;
+  StepLosses losses_;  // empty on the CPU
   Observer* observer_;
   ForwardContext context_;
   std::unique_ptr<ParameterArena> arena_;

@@ -27,6 +27,9 @@ class Workload {
  public:
   virtual ~Workload() = default;
   virtual Module& model() = 0;
+  /// Where the model is, from now on: batches are given there, and what goes from batch to batch is kept there. Comes
+  /// before restore() and start(); without it, that is the CPU.
+  virtual void set_device(Device) {}
   virtual Shape input() const = 0;  ///< of one sample: [C, H, W]; of a text, a stream's words in one step: [T]
   virtual std::int64_t batch() const = 0;              ///< samples per worker and micro-batch, but for short ones
   virtual std::int64_t batches_per_epoch() const = 0;  ///< the same on every worker

@@ -1,9 +1,6 @@
 #include "dist/transport/local.h"
 
 #include <algorithm>
-#include <cstring>
-
-#include "core/dispatch.h"
 
 namespace laconic::dist {
 namespace {
@@ -25,35 +22,44 @@ void LocalTransport::start(Request& request) {
   const bool sending = request.kind == Request::Kind::send;
   const int receiver = sending ? request.peer : rank_, sender = sending ? rank_ : request.peer;
   LocalHub::Rank& peer = *hub_->ranks_[static_cast<std::size_t>(request.peer)];
-  Request* other;
+  LocalHub::Posted other;
   {
+    Event ready = Event::now(request.device);
     std::lock_guard lock(hub_->mutex_);
     LocalHub::Channel& channel = hub_->ranks_[static_cast<std::size_t>(receiver)]->incoming[key(sender, request.slot)];
     auto& theirs = sending ? channel.receives : channel.sends;
     if (theirs.empty()) {
-      (sending ? channel.sends : channel.receives).push_back(&request);
+      (sending ? channel.sends : channel.receives).push_back({&request, std::move(ready)});
       return;
     }
-    other = theirs.front();
+    other = std::move(theirs.front());
     theirs.pop_front();
   }
   // Both requests are out of the queues: until the completion is entered below, cancel() waits for it.
-  Request& from = sending ? request : *other;
-  Request& to = sending ? *other : request;
+  Request& from = sending ? request : *other.request;
+  Request& to = sending ? *other.request : request;
   const std::size_t bytes = from.size;
   std::exception_ptr error;
-  if (bytes > to.size)
+  Event copied;
+  const bool too_long = bytes > to.size;  // the receiver's error; others are both sides'
+  if (too_long)
     error = std::make_exception_ptr(CommError(
         concat("local transport: rank ", sender, " sent ", bytes, " bytes to rank ", receiver, ", which has room for ",
                to.size, " (slot ", request.slot, "). Do all ranks run the same model and options?")));
   else if (bytes > 0)
-    on_device(from.device, [&] { on_device(to.device, [&] { std::memcpy(to.data, from.data, bytes); }); });
+    try {
+      other.ready.wait();
+      copy_bytes(to.data, to.device, from.data, from.device, bytes);
+      copied = Event::now(other.request->device);
+    } catch (...) {  // the device is broken; the other must not wait for ever
+      error = std::current_exception();
+    }
   {
     std::lock_guard lock(hub_->mutex_);
-    peer.completed.push_back({other, bytes, sending ? error : nullptr});
+    peer.completed.push_back({other.request, bytes, sending || !too_long ? error : nullptr, std::move(copied)});
     peer.changed.notify_all();
   }
-  request.complete(bytes, sending ? nullptr : error);
+  request.complete(bytes, sending && too_long ? nullptr : error);
 }
 
 void LocalTransport::cancel_started(Request& request) {
@@ -62,10 +68,14 @@ void LocalTransport::cancel_started(Request& request) {
   LocalHub::Rank& own = *hub_->ranks_[static_cast<std::size_t>(rank_)];
   std::unique_lock lock(hub_->mutex_);
   LocalHub::Channel& channel = hub_->ranks_[static_cast<std::size_t>(receiver)]->incoming[key(sender, request.slot)];
-  if (std::erase(sending ? channel.sends : channel.receives, &request) > 0) return;
+  if (std::erase_if(sending ? channel.sends : channel.receives,
+                    [&](const LocalHub::Posted& posted) { return posted.request == &request; }) > 0)
+    return;
   const auto mine = [&](const LocalHub::Completion& c) { return c.request == &request; };
   own.changed.wait(lock, [&] { return std::any_of(own.completed.begin(), own.completed.end(), mine); });
-  std::erase_if(own.completed, mine);
+  const auto found = std::find_if(own.completed.begin(), own.completed.end(), mine);
+  found->copied.wait();
+  own.completed.erase(found);
 }
 
 int LocalTransport::poll() {
@@ -75,7 +85,10 @@ int LocalTransport::poll() {
     if (hub_->aborted_) throw CommError(hub_->reason_);
     taken_.swap(own.completed);
   }
-  for (LocalHub::Completion& c : taken_) c.request->complete(c.bytes, std::move(c.error));
+  for (LocalHub::Completion& c : taken_) {
+    c.copied.wait();
+    c.request->complete(c.bytes, std::move(c.error));
+  }
   const int count = static_cast<int>(taken_.size());
   taken_.clear();
   return count;

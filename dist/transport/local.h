@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/stream.h"
 #include "dist/transport/note_board.h"
 #include "dist/transport/transport.h"
 
@@ -14,7 +15,8 @@ namespace laconic::dist {
 
 /// What N workers that are threads of one process share: for teaching, tests, and workers that share one device.
 /// A receive and a send of the same (sender, receiver, slot) are matched under one lock and copied outside of it, by
-/// the thread that came second, straight from the sender's memory: nothing is buffered. Any thread.
+/// the thread that came second, straight from the sender's memory: nothing is buffered. Memory of devices is copied in
+/// the order of both threads' work there, and nobody waits. Any thread.
 class LocalHub {
  public:
   explicit LocalHub(int size);
@@ -26,9 +28,14 @@ class LocalHub {
     Request* request;
     std::size_t bytes;
     std::exception_ptr error;
+    Event copied;  // of its device
+  };
+  struct Posted {
+    Request* request;
+    Event ready;  // of its device
   };
   struct Channel {  // of one (sender, receiver, slot): at most one of the two holds anything
-    std::deque<Request*> sends, receives;
+    std::deque<Posted> sends, receives;
   };
   struct Rank {
     std::condition_variable changed;
@@ -49,6 +56,7 @@ class LocalTransport final : public Transport {
   LocalTransport(std::shared_ptr<LocalHub> hub, int rank);
   int rank() const override { return rank_; }
   int size() const override { return hub_->size(); }
+  bool reaches(Device) const override { return true; }
   void wake() override;
   void abort(const std::string& reason, int exit_code) override;
   bool can_tell() const override { return true; }

@@ -13,7 +13,7 @@ class NativeCollectives {
   /// slots in the same order. `algorithm`: "" for the vendor's choice; what else there is says the transport.
   virtual void prepare(int first, int count, const std::string& algorithm) = 0;
   /// Starts to sum the request's memory (floats) over all ranks, in place; completes it like a transfer. Its slot is
-  /// the operation's.
+  /// the operation's. Host memory.
   virtual void allreduce(Request& request) = 0;
 };
 

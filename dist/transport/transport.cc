@@ -7,6 +7,12 @@
 namespace laconic::dist {
 
 void Transport::post(Request& request, int priority) {
+  if (staging_.takes(request)) [[unlikely]]
+    return staging_.post(request, priority);
+  post_from_host(request, priority);
+}
+
+void Transport::post_from_host(Request& request, int priority) {
   if (request.kind == Request::Kind::recv) return start_recv(request);
   const auto same_order = [&](const Queued& q) {
     return q.request->peer == request.peer && q.request->slot == request.slot;
@@ -20,9 +26,16 @@ void Transport::post(Request& request, int priority) {
   refill();
 }
 
+void Transport::post_native(Request& request, NativeCollectives& collectives) {
+  if (request.device.kind == Device::Kind::cuda)
+    staging_.post(request, 0, &collectives);
+  else
+    collectives.allreduce(request);
+}
+
 void Transport::hand_over(Request& request) {
   count_sent(request.size);
-  if (request.hops) request.hops->handed_over(request);
+  if (const Request& told = request.carries ? *request.carries : request; told.hops) told.hops->handed_over(told);
   try {
     start_send(request);
   } catch (...) {
@@ -51,6 +64,10 @@ void Transport::refill() {
 }
 
 void Transport::cancel(Request& request) {
+  if (!staging_.cancel(request)) cancel_from_host(request);
+}
+
+void Transport::cancel_from_host(Request& request) {
   if (std::erase_if(queue_, [&](const Queued& q) { return q.request == &request; }) > 0) return;
   std::erase(placed_, &request);
   cancel_started(request);
@@ -59,16 +76,21 @@ void Transport::cancel(Request& request) {
 int Transport::progress() {
   const int count = poll();
   refill();
-  return count;
+  return count + staging_.advance();
 }
 
 void Transport::wait(double at_most_seconds) {
+  if (staging_.copying()) at_most_seconds = std::min(at_most_seconds, kDevicePollSeconds);
   sleep(queue_.empty() ? at_most_seconds : std::min(at_most_seconds, window_.stall_seconds));
   refill();
 }
 
-TransportCommunicator::TransportCommunicator(Transport& transport, int slot, int priority)
-    : transport_(transport), rank_(transport.rank()), slot_(slot * kSlotsPerOperation), priority_(priority) {}
+TransportCommunicator::TransportCommunicator(Transport& transport, int slot, int priority, Device device)
+    : transport_(transport),
+      rank_(transport.rank()),
+      slot_(slot * kSlotsPerOperation),
+      priority_(priority),
+      device_(device) {}
 
 TransportCommunicator::TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank, int slot)
     : transport_(parent.transport_),
@@ -77,6 +99,7 @@ TransportCommunicator::TransportCommunicator(TransportCommunicator& parent, std:
       rank_(rank),
       slot_(slot),
       priority_(parent.priority_),
+      device_(parent.device_),
       ended_(parent.ended_),
       trace_(parent.trace_) {
   parent.children_.push_back(this);
@@ -88,9 +111,16 @@ TransportCommunicator::~TransportCommunicator() {
   for (TransportCommunicator* child : children_) child->parent_ = nullptr;
 }
 
+void TransportCommunicator::require_named(Device device) const {
+  require<Error>(device.kind != Device::Kind::cuda || device == device_, "communicator: memory on ", device,
+                 " in an operation on ", device_,
+                 ", which does not wait for that device. Name it in Operation::device.");
+}
+
 Transfer TransportCommunicator::post(Request::Kind kind, int peer, Slice<std::byte> memory) {
   require<CommError>(peer >= 0 && peer < this->size(), "communicator: rank ", rank_, " of ", this->size(),
                      " was asked to talk to rank ", peer, ". Ranks are 0 to ", this->size() - 1, ".");
+  require_named(memory.device());
   const int world = group_.empty() ? peer : group_[static_cast<std::size_t>(peer)];
   Request& request = pool_.take(kind, world, slot_, memory);
   if (ended_) {
@@ -122,10 +152,11 @@ NativeCollectives& TransportCommunicator::native() const {
 
 Transfer TransportCommunicator::native_allreduce(Slice<float> x) {
   NativeCollectives& collectives = native();
+  require_named(x.device());
   // Prepared by operation, not by channel.
   Request& request = pool_.take(Request::Kind::send, rank_, slot_ / kSlotsPerOperation, x.bytes());
   if (trace_) trace_->not_counted();
-  collectives.allreduce(request);
+  transport_.post_native(request, collectives);
   return Transfer(request);
 }
 

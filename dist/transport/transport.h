@@ -11,6 +11,7 @@
 
 #include "dist/communicator.h"
 #include "dist/transport/native.h"
+#include "dist/transport/staging.h"
 
 namespace laconic::dist {
 
@@ -46,6 +47,9 @@ class Transport {
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Whether it moves messages straight from and to memory there, in the order of the device's work. Else they pass
+  /// through host memory (Staging).
+  virtual bool reaches(Device device) const { return device.kind != Device::Kind::cuda; }
   /// Whether another thread may do the communication thread's work for a while; never two at once.
   virtual bool any_thread() const { return true; }
 
@@ -54,8 +58,11 @@ class Transport {
 
   /// Does what `request` describes (kind, peer, slot, memory). It may be complete on return; else progress() completes
   /// it. `priority`: larger goes first, equal ones in the order of posting. Messages of one slot between two ranks keep
-  /// their order if their priorities are equal.
+  /// their order if their priorities are equal. Memory of a device takes part in the order of the calling thread's work
+  /// there: what was asked before is sent, and what is asked after the completion sees what came.
   void post(Request& request, int priority);
+  /// NativeCollectives::allreduce of memory that may be a device's.
+  void post_native(Request& request, NativeCollectives& collectives);
   /// Afterwards the request's memory is not touched any more.
   void cancel(Request& request);
   /// Completes what can be completed; how many. Throws CommError if the world has ended (abort).
@@ -77,6 +84,8 @@ class Transport {
   virtual std::optional<Note> hear() { return {}; }  ///< one that came, or none
 
   static constexpr double kForever = std::numeric_limits<double>::infinity();
+  /// How long a thread sleeps that waits for a device: it is not woken.
+  static constexpr double kDevicePollSeconds = 20e-6;
 
   /// Handed to the network so far. From any thread.
   Traffic traffic() const {
@@ -104,11 +113,14 @@ class Transport {
   virtual void sleep(double at_most_seconds) = 0;  ///< wait(); kForever: no limit
 
  private:
+  friend class Staging;
   using Clock = std::chrono::steady_clock;
   struct Queued {
     Request* request;
     int priority;
   };
+  void post_from_host(Request& request, int priority);
+  void cancel_from_host(Request& request);
   void count_sent(std::size_t bytes) {
     messages_.fetch_add(1, std::memory_order_relaxed);
     bytes_.fetch_add(bytes, std::memory_order_relaxed);
@@ -121,6 +133,7 @@ class Transport {
   std::vector<Request*> placed_;  // large sends that hold a place, the oldest first
   Clock::time_point moved_{};     // when a place was last taken or given back
   std::atomic<std::uint64_t> messages_{0}, bytes_{0};
+  Staging staging_{*this};
   std::ptrdiff_t buffer_bytes_ = 0;
   std::atomic<std::ptrdiff_t> peak_buffer_bytes_{0};
 };
@@ -129,8 +142,9 @@ class Transport {
 class TransportCommunicator final : public Communicator {
  public:
   static constexpr int kSlotsPerOperation = kChannels + 1;
-  /// `slot`: the operation's, 0 <= slot < 2^31 / kSlotsPerOperation.
-  TransportCommunicator(Transport& transport, int slot, int priority);
+  /// `slot`: the operation's, 0 <= slot < 2^31 / kSlotsPerOperation. `device`: the CUDA device whose memory may travel,
+  /// if one may.
+  TransportCommunicator(Transport& transport, int slot, int priority, Device device = kCpu);
   ~TransportCommunicator() override;
 
   int rank() const override { return rank_; }
@@ -165,12 +179,14 @@ class TransportCommunicator final : public Communicator {
   Waiting waiting() const;  // children included
   TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank, int slot);
   Transfer post(Request::Kind kind, int peer, Slice<std::byte> memory);
+  void require_named(Device device) const;
 
   Transport& transport_;
   TransportCommunicator* parent_ = nullptr;
   std::vector<TransportCommunicator*> children_;  // subgroups and channels alive: cancel() reaches them too
   std::vector<int> group_;                        // world ranks; empty: all
   int rank_, slot_, priority_;                    // slot_: the operation's times kSlotsPerOperation, plus 1 + channel
+  Device device_;
   std::exception_ptr ended_;
   HopTrace* trace_ = nullptr;
   RequestPool pool_;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "compress/make_codec.h"
+#include "core/stream.h"
 #include "dist/collective/allgather.h"
 #include "dist/collective/allgatherv.h"
 #include "dist/collective/barrier.h"
@@ -20,6 +21,7 @@
 #include "dist/collective/hierarchical_allreduce.h"
 #include "dist/collective/native_allreduce.h"
 #include "dist/collective/pieces.h"
+#include "dist/collective/reduce.h"
 #include "dist/collective/reduce_scatter.h"
 #include "dist/collective/ring_allgather.h"
 #include "dist/collective/ring_allreduce.h"
@@ -246,6 +248,63 @@ void native(Worker& w) {
   }
 }
 
+/// Memory of a CUDA device, where there is one: what was asked of it just before travels, and what is asked next sees
+/// what came. Threads give the same bits.
+void device_memory(Worker& w) {
+  if (cuda_devices() == 0) return;
+  const Device device{Device::Kind::cuda, 0};
+  constexpr int kOperations = 6;
+  const auto summed = [&](Engine& engine) {
+    const int slots = engine.reserve_slots(kOperations);
+    std::vector<Tensor> x;
+    std::vector<Ticket> tickets;
+    for (int i = 0; i < kOperations; ++i) {
+      const std::vector<float> mine = values_of(engine.rank() + 10 * i, static_cast<std::size_t>(7001 * i));
+      x.push_back(Tensor::zeros({static_cast<std::int64_t>(mine.size())}, DType::f32, device));
+      add_in_place(x.back().slice(), Tensor::of(x.back().shape(), std::span<const float>(mine), device).slice());
+      tickets.push_back(engine.submit({.name = "sum",
+                                       .slot = slots + i,
+                                       .device = device,
+                                       .body = [mine = x.back().slice(), i](Communicator& comm) {
+                                         return i % 2 == 0 ? ring_allreduce(comm, mine)
+                                                           : butterfly_allreduce(comm, mine);
+                                       }}));
+    }
+    std::vector<float> all;
+    for (int i = 0; i < kOperations; ++i) {
+      engine.wait(tickets[static_cast<std::size_t>(i)]);
+      const Tensor& sum = x[static_cast<std::size_t>(i)];
+      const Tensor twice = Tensor::zeros(sum.shape(), DType::f32, device);
+      add_in_place(twice.slice(), sum.slice());
+      add_in_place(twice.slice(), sum.slice());
+      for (const float v : twice.to_vector()) all.push_back(v);
+    }
+    return all;
+  };
+  const std::vector<float> mine = summed(w.engine);
+  std::vector<float> local;
+  const auto hub = std::make_shared<LocalHub>(w.size);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < w.size; ++r)
+    threads.emplace_back([&, r] {
+      Engine engine([&] { return std::make_unique<LocalTransport>(hub, r); });
+      const std::vector<float> values = summed(engine);
+      if (r == 0) local = values;
+      engine.drain();
+    });
+  for (auto& t : threads) t.join();
+  expect(local.size() == mine.size() && std::memcmp(local.data(), mine.data(), mine.size() * sizeof(float)) == 0,
+         "device memory: MPI and threads differ");
+
+  const std::vector<float> ones(5000, static_cast<float>(1 + w.rank));
+  const Tensor x = Tensor::zeros({5000}, DType::f32, device);
+  add_in_place(x.slice(), Tensor::of(x.shape(), std::span<const float>(ones), device).slice());
+  w.engine.run(
+      "mpi", [&](Communicator& comm) { return native_allreduce(comm, x.slice()); }, device);
+  for (const float v : x.to_vector())
+    expect(v == static_cast<float>(w.size * (w.size + 1) / 2), "MPI's own allreduce of device memory gave ", v);
+}
+
 /// Twelve steps of a strategy that sends a choice of elements; the parameters that they lead to.
 std::vector<float> trained(Engine& engine, const std::string& sync, const SparseOptions& sparse) {
   std::vector<std::shared_ptr<Parameter>> parameters;
@@ -335,6 +394,7 @@ void scenario(const std::string& name, Worker& w) {
     small_collectives(w);
     parts(w);
     native(w);
+    device_memory(w);
     sparse_strategies(w);
   }
 }

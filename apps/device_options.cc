@@ -1,0 +1,40 @@
+#include "apps/device_options.h"
+
+#include <cstdlib>
+
+#include "apps/option_adder.h"
+#include "core/dispatch.h"
+#include "core/stream.h"
+
+namespace laconic {
+
+std::string checked_device(const std::string& text, const std::string& option) {
+  if (text == "cpu") return text;
+  const bool numbered = text.rfind("cuda:", 0) == 0;
+  const int index = numbered ? number_from<int>(text.substr(5)).value_or(-1) : 0;
+  if ((text != "cuda" && !numbered) || index < 0)
+    refuse("unknown device '" + text + "'", option, kCudaBuilt ? "give cpu, cuda or cuda:0" : "this build has cpu");
+  if (!kCudaBuilt) refuse("this build has no CUDA", option, "use --device cpu");
+  const int devices = cuda_devices();
+  if (devices == 0) refuse("no CUDA device can be used here: no GPU, or no driver", option, "use --device cpu");
+  if (index >= devices)
+    refuse("there is no " + text, option,
+           devices == 1 ? "give cuda:0" : fmt::format("the last is cuda:{}", devices - 1));
+  return text;
+}
+
+Device device_named(const std::string& text) {
+  if (text == "cpu") return kCpu;
+  if (text != "cuda") return {Device::Kind::cuda, number_from<int>(text.substr(5)).value_or(0)};
+  const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+  return {Device::Kind::cuda, local ? std::atoi(local) % std::max(1, cuda_devices()) : 0};
+}
+
+Precision checked_precision(const std::string& text, const std::string& device, const std::string& option) {
+  one_of(text, option, {"fp32", "tf32", "bf16"});
+  if (text != "fp32" && device == "cpu")
+    refuse("the CPU computes in fp32 only", option, "add --device cuda, or leave it out");
+  return text == "bf16" ? Precision::bf16 : text == "tf32" ? Precision::tf32 : Precision::fp32;
+}
+
+}  // namespace laconic

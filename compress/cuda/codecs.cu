@@ -1,0 +1,316 @@
+#include "compress/cuda/bytes.cuh"
+#include "compress/cuda/codecs.h"
+#include "compress/cuda/draws.cuh"
+#include "compress/cuda/ordered_sum.cuh"
+#include "compress/half_bits.h"
+#include "core/cuda/launch.cuh"
+#include "core/random.h"
+
+namespace laconic::compress::cuda {
+namespace {
+
+constexpr unsigned kPacked = 128;  // numbers that are filled up to a byte together (compress/cpu/unpack.h)
+
+/// Bytes of n numbers of `width` bits.
+__host__ __device__ std::int64_t packed_bytes(std::int64_t n, unsigned width) {
+  return n / kPacked * (kPacked / 8) * width + (n % kPacked * width + 7) / 8;
+}
+
+/// Byte b of `count` numbers of `width` bits in a row, lowest bits first.
+template <class Number>
+__device__ std::byte packed_byte(unsigned b, unsigned count, unsigned width, Number number) {
+  unsigned byte = 0;
+  for (unsigned j = 8 * b / width; j < count && j * width < 8 * b + 8; ++j) {
+    const int at = static_cast<int>(j * width) - static_cast<int>(8 * b);
+    byte |= at >= 0 ? number(j) << at : number(j) >> -at;
+  }
+  return static_cast<std::byte>(byte & 0xFF);
+}
+
+/// Number j of those in a row from `from`; no byte after its last bit is read.
+__device__ unsigned packed_number(const std::byte* from, unsigned j, unsigned width) {
+  const unsigned begin = j * width, end = begin + width;
+  std::uint64_t bits = 0;
+  for (unsigned b = begin / 8; b < (end + 7) / 8; ++b)
+    bits |= static_cast<std::uint64_t>(from[b]) << 8 * (b - begin / 8);
+  return static_cast<unsigned>(bits >> begin % 8 & ((std::uint64_t{1} << width) - 1));
+}
+
+__device__ unsigned bits_of(float x) { return __float_as_uint(x); }
+
+/// Both ways of a format of 16 bits. Four values at a time where they lie so that a thread can move them at once.
+template <class Convert>
+void to_16_bits(const float* x, std::int64_t n, std::byte* to, Convert convert) {
+  const std::int64_t fours = aligned(x, 16) && aligned(to, 8) ? n / 4 : 0;
+  map(fours, [=] __device__(std::int64_t i) {
+    const float4 v = reinterpret_cast<const float4*>(x)[i];
+    const unsigned low = convert(v.x) | static_cast<unsigned>(convert(v.y)) << 16;
+    const unsigned high = convert(v.z) | static_cast<unsigned>(convert(v.w)) << 16;
+    reinterpret_cast<uint2*>(to)[i] = make_uint2(low, high);
+  });
+  map(n - 4 * fours, [=] __device__(std::int64_t j) {
+    const std::int64_t i = 4 * fours + j;
+    put_word<std::uint16_t>(to + 2 * i, convert(x[i]));
+  });
+}
+template <class Convert>
+void from_16_bits(const std::byte* from, std::int64_t n, float* x, Convert convert) {
+  const std::int64_t fours = aligned(x, 16) && aligned(from, 8) ? n / 4 : 0;
+  map(fours, [=] __device__(std::int64_t i) {
+    const uint2 v = reinterpret_cast<const uint2*>(from)[i];
+    reinterpret_cast<float4*>(x)[i] =
+        make_float4(convert(static_cast<std::uint16_t>(v.x)), convert(static_cast<std::uint16_t>(v.x >> 16)),
+                    convert(static_cast<std::uint16_t>(v.y)), convert(static_cast<std::uint16_t>(v.y >> 16)));
+  });
+  map(n - 4 * fours, [=] __device__(std::int64_t j) {
+    const std::int64_t i = 4 * fours + j;
+    x[i] = convert(get_word<std::uint16_t>(from + 2 * i));
+  });
+}
+struct ToFp16 {
+  __device__ std::uint16_t operator()(float v) const { return fp16_of(v); }
+};
+struct ToBf16 {
+  __device__ std::uint16_t operator()(float v) const { return bf16_of(bits_of(v)); }
+};
+struct FromFp16 {
+  __device__ float operator()(std::uint16_t h) const { return float_of(h); }
+};
+struct FromBf16 {
+  __device__ float operator()(std::uint16_t h) const { return __uint_as_float(static_cast<unsigned>(h) << 16); }
+};
+
+std::int64_t size(std::size_t n) { return static_cast<std::int64_t>(n); }
+
+}  // namespace
+
+void add(float* x, const float* addend, std::size_t n) {
+  map(size(n), [=] __device__(std::int64_t i) { x[i] += addend[i]; });
+}
+
+void to_fp16(const float* x, std::size_t n, std::byte* to) { to_16_bits(x, size(n), to, ToFp16{}); }
+void from_fp16(const std::byte* from, std::size_t n, float* x) { from_16_bits(from, size(n), x, FromFp16{}); }
+void to_bf16(const float* x, std::size_t n, std::byte* to) { to_16_bits(x, size(n), to, ToBf16{}); }
+void from_bf16(const std::byte* from, std::size_t n, float* x) { from_16_bits(from, size(n), x, FromBf16{}); }
+
+// ---------------------------------------------------------------------------------------------------- truncation
+
+void truncate(const float* x, std::size_t n, unsigned cut, std::byte* to) {
+  const unsigned width = 32 - cut;
+  if (width == 16) {
+    return map(size(n), [=] __device__(std::int64_t i) {
+      put_word<std::uint16_t>(to + 2 * i, static_cast<std::uint16_t>(bits_of(x[i]) >> 16));
+    });
+  }
+  const std::int64_t whole = 16 * width, all = size(n);
+  map(packed_bytes(all, width), [=] __device__(std::int64_t i) {
+    const std::int64_t first = i / whole * kPacked, left = all - first;
+    const float* const block = x + first;
+    to[i] = packed_byte(static_cast<unsigned>(i % whole), left < kPacked ? static_cast<unsigned>(left) : kPacked, width,
+                        [=](unsigned j) { return bits_of(block[j]) >> cut; });
+  });
+}
+
+void restore_truncated(const std::byte* from, std::size_t n, unsigned cut, float* x) {
+  const unsigned width = 32 - cut;
+  map(size(n), [=] __device__(std::int64_t i) {
+    const unsigned number = packed_number(from + i / kPacked * (16 * width), static_cast<unsigned>(i % kPacked), width);
+    x[i] = __uint_as_float(number << cut);
+  });
+}
+
+// ------------------------------------------------------------------------------------------------------- one bit
+
+namespace {
+
+constexpr int kOneBitLanes = 16;  // sums beside each other, as on the CPU
+
+/// A warp for each bucket: of its lanes the first half adds up what is not below zero, the others what is.
+__global__ void __launch_bounds__(kBlock)
+    onebit_kernel(const float* x, std::int64_t n, std::int64_t bucket, std::byte* to) {
+  const std::int64_t b = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / 32;
+  if (b * bucket >= n) return;  // the whole warp
+  const int lane = threadIdx.x % 32, mine = lane % kOneBitLanes;
+  const bool below = lane >= kOneBitLanes;
+  const std::int64_t left = n - b * bucket, count = left < bucket ? left : bucket;
+  x += b * bucket;
+  to += b * (8 + bucket / 8);
+  float sum = 0;
+  unsigned of_them = 0;
+  for (std::int64_t i = mine; i < count; i += kOneBitLanes) {
+    const float v = x[i];
+    if (below) {
+      sum += v < 0 ? v : 0.0f;
+      of_them += v < 0 ? 1u : 0u;
+    } else {
+      sum += v < 0 ? 0.0f : v;
+    }
+  }
+  double all = 0;
+  for (int l = 0; l < kOneBitLanes; ++l)
+    all += static_cast<double>(__shfl_sync(kAllLanes, sum, (below ? kOneBitLanes : 0) + l));
+  const unsigned are_below = warp_sum(of_them);
+  const std::int64_t these = below ? are_below : count - are_below;
+  const float mean = these > 0 ? static_cast<float>(all / static_cast<double>(these)) : 0.0f;
+  if (mine == 0) put_word<unsigned>(to + (below ? 4 : 0), bits_of(mean));
+  to += 8;
+  for (std::int64_t i = 0; i < count; i += 32) {
+    const bool there = i + lane < count;
+    const unsigned signs = __ballot_sync(kAllLanes, there && x[i + lane] < 0);
+    if (lane < 4 && i / 8 + lane < (count + 7) / 8) to[i / 8 + lane] = static_cast<std::byte>(signs >> 8 * lane & 0xFF);
+  }
+}
+
+}  // namespace
+
+void to_onebit(const float* x, std::size_t n, std::size_t bucket, std::byte* to) {
+  const std::size_t buckets = (n + bucket - 1) / bucket;
+  launch(onebit_kernel, static_cast<unsigned>((32 * buckets + kBlock - 1) / kBlock), kBlock, x, size(n), size(bucket),
+         to);
+}
+
+void from_onebit(const std::byte* from, std::size_t n, std::size_t bucket_size, float* x) {
+  const std::int64_t bucket = size(bucket_size);
+  map(size(n), [=] __device__(std::int64_t i) {
+    const std::byte* const begin = from + i / bucket * (8 + bucket / 8);
+    const std::int64_t j = i % bucket;
+    const bool below = static_cast<unsigned>(begin[8 + j / 8]) >> j % 8 & 1;
+    x[i] = __uint_as_float(get_word<unsigned>(begin + (below ? 4 : 0)));
+  });
+}
+
+// ---------------------------------------------------------------------------------------------------- stochastic
+
+namespace {
+
+constexpr std::int64_t kPiece = 8192;  // values whose largest magnitude a warp finds
+constexpr float kLeastScale = 0x1p-100f;
+
+/// A warp takes a piece of a bucket.
+__global__ void __launch_bounds__(kBlock)
+    largest_kernel(const float* x, std::int64_t n, std::int64_t bucket, std::int64_t pieces, unsigned* largest) {
+  const std::int64_t task = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / 32;
+  const std::int64_t b = task / pieces, end = n < (b + 1) * bucket ? n : (b + 1) * bucket;
+  const std::int64_t begin = b * bucket + task % pieces * kPiece;
+  if (begin >= end) return;  // the whole warp
+  const std::int64_t stop = end < begin + kPiece ? end : begin + kPiece;
+  unsigned most = 0;
+  LACONIC_UNROLL(4)
+  for (std::int64_t i = begin + threadIdx.x % 32; i < stop; i += 32) {
+    const unsigned magnitude = bits_of(x[i]) & 0x7FFFFFFFu;
+    most = magnitude > most ? magnitude : most;
+  }
+  most = warp_reduce(most, Max{});
+  if (threadIdx.x % 32 == 0) atomicMax(largest + b, most);
+}
+
+struct Moments {
+  const float* x;
+  __device__ double operator()(std::int64_t i, bool second) const {
+    const auto v = static_cast<double>(x[i]);
+    return second ? v * v : v;
+  }
+};
+
+/// How n values are cut into buckets, and those into blocks of numbers that are packed together.
+struct Buckets {
+  std::int64_t n, bucket, blocks;  // blocks: of a whole bucket
+  std::int64_t whole_bytes;        // of a whole bucket
+  unsigned bits;
+
+  __device__ std::int64_t size_of(std::int64_t b) const {
+    const std::int64_t left = n - b * bucket;
+    return left < bucket ? left : bucket;
+  }
+};
+Buckets buckets_of(std::size_t n, std::size_t bucket, unsigned bits) {
+  return {size(n), size(bucket), (size(bucket) + kPacked - 1) / kPacked, 4 + packed_bytes(size(bucket), bits), bits};
+}
+
+/// Sign and level of every value, 16 bits each. A warp takes 128 values, whose random numbers belong together.
+__global__ void __launch_bounds__(kBlock)
+    levels_kernel(const float* x, Buckets all, DrawsOnDevice draws, const float* scales, std::uint16_t* levels) {
+  const std::int64_t block = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / 32;
+  const std::int64_t b = block / all.blocks, within = block % all.blocks * kPacked;
+  if (b * all.bucket + within >= all.n) return;
+  const std::int64_t left = all.size_of(b) - within, first = b * all.bucket + within;
+  const unsigned lane = threadIdx.x % 32;
+  const float scale = scales[b];
+  unsigned numbers[4];
+  draws.draw(static_cast<std::uint32_t>(block), lane, numbers);
+  const int most = (1 << (all.bits - 1)) - 1;
+  const float levels_per_one = static_cast<float>(most) / scale;
+  for (unsigned w = 0; w < 4; ++w) {
+    const std::int64_t j = 32 * w + lane;
+    if (j >= left) continue;
+    const unsigned v = bits_of(x[first + j]);
+    const float scaled = __uint_as_float(v & 0x7FFFFFFFu) * levels_per_one, limit = static_cast<float>(most);
+    const float magnitude = limit < scaled ? limit : scaled;
+    const int level = static_cast<int>(magnitude + to_unit_float(numbers[w]));
+    const auto number = static_cast<unsigned>(level < most ? level : most) | v >> 31 << (all.bits - 1);
+    levels[first + j] = static_cast<std::uint16_t>(scale > 0 ? number : 0);
+  }
+}
+
+}  // namespace
+
+void to_stochastic(const float* x, std::size_t n, std::size_t bucket, unsigned bits, float clip, const Draws& draws,
+                   std::byte* to) {
+  const Buckets all = buckets_of(n, bucket, bits);
+  const std::int64_t buckets = (all.n + all.bucket - 1) / all.bucket, pieces = (all.bucket + kPiece - 1) / kPiece;
+  Temporary<unsigned> largest_of(static_cast<std::size_t>(buckets));
+  Temporary<float> scale_of(static_cast<std::size_t>(buckets));
+  Temporary<double> moments_of(2);
+  Temporary<std::uint16_t> levels_of(n);
+  unsigned* const largest = largest_of.data();
+  float* const scales = scale_of.data();
+  double* const moments = moments_of.data();
+  std::uint16_t* const levels = levels_of.data();
+  check(cudaMemsetAsync(largest, 0, static_cast<std::size_t>(buckets) * sizeof(unsigned), stream()), "clearing");
+  launch(largest_kernel, static_cast<unsigned>((32 * buckets * pieces + kBlock - 1) / kBlock), kBlock, x, all.n,
+         all.bucket, pieces, largest);
+  if (clip > 0) ordered_sums<2>(Moments{x}, all.n, moments);
+  map(buckets, [=] __device__(std::int64_t b) {
+    float scale = __uint_as_float(largest[b]);
+    const bool finite = largest[b] < 0x7F800000u;
+    if (clip > 0 && finite) {
+      const auto count = static_cast<double>(all.n);
+      const double mean = moments[0] / count, variance = moments[1] / count - mean * mean;
+      const float most = clip * static_cast<float>(sqrt(variance > 0 ? variance : 0.0));
+      if (most > 0 && most < scale) scale = most;
+    }
+    if (!finite) scale = __uint_as_float(0x7FC00000u);
+    if (scale < kLeastScale) scale = 0;
+    scales[b] = scale;
+    put_word<unsigned>(to + b * all.whole_bytes, bits_of(scale));
+  });
+  const std::int64_t warps = buckets * all.blocks;
+  launch(levels_kernel, static_cast<unsigned>((32 * warps + kBlock - 1) / kBlock), kBlock, x, all, DrawsOnDevice(draws),
+         static_cast<const float*>(scales), levels);
+  const std::int64_t rest = all.n - (buckets - 1) * all.bucket,
+                     bytes = (buckets - 1) * all.whole_bytes + 4 + packed_bytes(rest, bits);
+  map(bytes, [=] __device__(std::int64_t i) {
+    const std::int64_t b = i / all.whole_bytes, at = i % all.whole_bytes - 4, block_bytes = 16 * bits;
+    if (at < 0) return;
+    const std::int64_t within = at / block_bytes * kPacked, left = all.size_of(b) - within;
+    const std::uint16_t* const block = levels + b * all.bucket + within;
+    to[i] = packed_byte(static_cast<unsigned>(at % block_bytes), left < kPacked ? static_cast<unsigned>(left) : kPacked,
+                        bits, [=](unsigned j) -> unsigned { return block[j]; });
+  });
+}
+
+void from_stochastic(const std::byte* from, std::size_t n, std::size_t bucket, unsigned bits, float* x) {
+  const Buckets all = buckets_of(n, bucket, bits);
+  const unsigned sign = bits - 1, mask = (1u << sign) - 1;
+  map(all.n, [=] __device__(std::int64_t i) {
+    const std::int64_t b = i / all.bucket, j = i % all.bucket;
+    const std::byte* const begin = from + b * all.whole_bytes;
+    const float step = __uint_as_float(get_word<unsigned>(begin)) / static_cast<float>(mask);
+    const unsigned number =
+        packed_number(begin + 4 + j / kPacked * (16 * bits), static_cast<unsigned>(j % kPacked), bits);
+    const float magnitude = static_cast<float>(static_cast<int>(number & mask)) * step;
+    x[i] = number >> sign ? -magnitude : magnitude;
+  });
+}
+
+}  // namespace laconic::compress::cuda

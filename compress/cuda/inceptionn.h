@@ -1,0 +1,29 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "compress/cpu/inceptionn.h"
+
+/// The kernels of compress/inceptionn.h and compress/inceptionn_halves.h for device memory. A message may be headed by
+/// the length of what its first h values take (h > 0, a multiple of 16), as InceptionnHalves' are: of a payload's two
+/// halves the second follows the first without a gap, so that both are one payload behind four bytes.
+namespace laconic::compress::cuda {
+
+/// What a device tells of a message.
+struct InceptionnFound {
+  std::uint64_t bytes;  ///< its length, header and all
+  std::uint32_t wrong;  ///< it is none of so many values
+  std::uint32_t unused;
+};
+
+/// x (plus, where it is not null, addend) to `to`, which has room for the longest message. found : device memory; its
+/// bytes are told there.
+void encode_inceptionn(const cpu::InceptionnRule& rule, const float* x, std::size_t n, std::size_t h, std::byte* to,
+                       InceptionnFound* found);
+
+/// x = what the message says, or addend + that; x may be the addend. Nothing outside of the message is read whatever it
+/// says; found->wrong tells of what is no message of n values, and x is then undefined.
+void decode_inceptionn(const cpu::InceptionnRule& rule, const std::byte* message, std::size_t bytes, std::size_t n,
+                       std::size_t h, const float* addend, float* x, InceptionnFound* found);
+
+}  // namespace laconic::compress::cuda

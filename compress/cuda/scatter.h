@@ -1,0 +1,37 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+/// As compress/cpu/scatter.h, for device memory. Indices that are not below n are told (core/cuda/report.h) and left
+/// out.
+namespace laconic::compress::cuda {
+
+void clear_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n);
+void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n, float value);
+void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n,
+                 const float* values);
+/// `value` in device memory: v[indices] -= *value.
+void subtract_one_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n,
+                     const float* value);
+/// dense[indices] += factor values[j]; `single`: += factor *values for all. Indices are each there once.
+void add_at(float* dense, const std::uint32_t* indices, std::size_t count, std::size_t n, float factor,
+            const float* values, bool single);
+
+/// to[j] = from[indices[j]];  to[indices[j]] = from[j]
+void gather_at(float* to, const float* from, const std::uint32_t* indices, std::size_t count, std::size_t n);
+void put_at(float* to, const float* from, const std::uint32_t* indices, std::size_t count, std::size_t n);
+
+/// *wrong (zero before) becomes 1 unless indices ascend and are below n.
+void check_indices(const std::uint32_t* indices, std::size_t count, std::size_t n, std::uint32_t* wrong);
+
+/// The 4 bytes at `to`, or at `at`, which need no alignment: number; *wrong becomes 1 unless they are it.
+void put_number(std::byte* to, std::uint32_t number);
+void check_number(const std::byte* at, std::uint32_t number, std::uint32_t* wrong);
+
+/// *mean = the mean of the values, added up in double in their order by lanes (compress/ordered_sum.h).
+void mean_of(const float* values, std::size_t count, float* mean);
+
+/// compress/slim.h, put_step_by
+void put_step_by(float* value, float* before, float* delta, std::size_t n);
+
+}  // namespace laconic::compress::cuda

@@ -1,0 +1,195 @@
+#include "core/cuda/batch_norm.h"
+#include "core/cuda/columns.cuh"
+
+namespace laconic::cuda {
+namespace {
+
+// Each struct is what a walk over columns asks for (core/cuda/columns.cuh): at<kWide>(column) reads what a thread needs
+// of its channels, once.
+
+/// d and d^2, d = x - shift.
+struct Statistics {
+  static constexpr int kSums = 2;
+  const float *x, *shift;
+  template <int kWide>
+  struct At {
+    const float* x;
+    Pack<float, kWide> shift;
+    __device__ void operator()(std::int64_t i, float (&sums)[2][kWide]) const {
+      const Pack<float, kWide> p = load_pack<kWide>(x + i);
+#pragma unroll
+      for (int k = 0; k < kWide; ++k) {
+        const float d = p.v[k] - shift.v[k];
+        sums[0][k] += d;
+        sums[1][k] += d * d;
+      }
+    }
+  };
+  template <int kWide>
+  __device__ At<kWide> at(std::int64_t column) const {
+    return {x, load_pack<kWide>(shift + column)};
+  }
+};
+
+/// y = x scale + offset (+ residual), then ReLU.
+template <bool kRelu, bool kResidual>
+struct Apply {
+  float* y;
+  const float *x, *scale, *offset, *residual;
+  template <int kWide>
+  struct At {
+    Apply a;
+    Pack<float, kWide> scale, offset;
+    __device__ void operator()(std::int64_t i) const {
+      Pack<float, kWide> p = load_pack<kWide>(a.x + i), r{};
+      if (kResidual) r = load_pack<kWide>(a.residual + i);
+#pragma unroll
+      for (int k = 0; k < kWide; ++k) {
+        float value = p.v[k] * scale.v[k] + offset.v[k];
+        if (kResidual) value += r.v[k];
+        p.v[k] = kRelu && value < 0.0f ? 0.0f : value;
+      }
+      store_pack<kWide>(a.y + i, p);
+    }
+  };
+  template <int kWide>
+  __device__ At<kWide> at(std::int64_t column) const {
+    return {*this, load_pack<kWide>(scale + column), load_pack<kWide>(offset + column)};
+  }
+};
+
+/// g = (dy + dy2) where y > 0, written unless it is dy as it was; sums of g and g (x - mean).
+template <bool kPair, bool kRelu>
+struct Sums {
+  static constexpr int kSums = 2;
+  float* g;
+  const float *dy, *dy2, *y, *x, *mean;
+  template <int kWide>
+  struct At {
+    Sums s;
+    Pack<float, kWide> mean;
+    __device__ void operator()(std::int64_t i, float (&sums)[2][kWide]) const {
+      Pack<float, kWide> d = load_pack<kWide>(s.dy + i), other{}, out{};
+      const Pack<float, kWide> pixel = load_pack<kWide>(s.x + i);
+      if (kPair) other = load_pack<kWide>(s.dy2 + i);
+      if (kRelu) out = load_pack<kWide>(s.y + i);
+#pragma unroll
+      for (int k = 0; k < kWide; ++k) {
+        if (kPair) d.v[k] += other.v[k];
+        if (kRelu) d.v[k] = out.v[k] > 0.0f ? d.v[k] : 0.0f;
+        sums[0][k] += d.v[k];
+        sums[1][k] += d.v[k] * (pixel.v[k] - mean.v[k]);
+      }
+      if (kPair || kRelu || s.g != s.dy) store_pack<kWide>(s.g + i, d);
+    }
+  };
+  template <int kWide>
+  __device__ At<kWide> at(std::int64_t column) const {
+    return {*this, load_pack<kWide>(mean + column)};
+  }
+};
+
+/// dx = a g + (b x + d)
+struct Data {
+  float* dx;
+  const float *g, *x, *a, *b, *d;
+  template <int kWide>
+  struct At {
+    float* dx;
+    const float *g, *x;
+    Pack<float, kWide> a, b, d;
+    __device__ void operator()(std::int64_t i) const {
+      Pack<float, kWide> p = load_pack<kWide>(g + i);
+      const Pack<float, kWide> pixel = load_pack<kWide>(x + i);
+#pragma unroll
+      for (int k = 0; k < kWide; ++k) p.v[k] = a.v[k] * p.v[k] + (b.v[k] * pixel.v[k] + d.v[k]);
+      store_pack<kWide>(dx + i, p);
+    }
+  };
+  template <int kWide>
+  __device__ At<kWide> at(std::int64_t column) const {
+    return {dx, g, x, load_pack<kWide>(a + column), load_pack<kWide>(b + column), load_pack<kWide>(d + column)};
+  }
+};
+
+std::int64_t rows_of(const ChannelView& v) { return v.outer * v.rows; }
+
+template <class... P>
+bool all_aligned(const P*... p) {
+  return ((p == nullptr || aligned_for<4>(p)) && ...);
+}
+
+__device__ void finish_channel(float* stats, std::int64_t channels, std::int64_t c, float mean, float variance,
+                               const cpu::BatchNormParameters& p) {
+  const float inverse = 1.0f / sqrtf(variance + p.epsilon), scale = p.gamma[c] * inverse;
+  stats[c] = mean;
+  stats[channels + c] = inverse;
+  stats[2 * channels + c] = scale;
+  stats[3 * channels + c] = p.beta[c] - mean * scale;
+}
+
+template <bool kRelu, bool kResidual>
+void apply(float* y, const float* x, const ChannelView& v, const float* scale, const float* offset,
+           const float* residual) {
+  walk_columns(rows_of(v), v.width, all_aligned(y, x, scale, offset, residual),
+               Apply<kRelu, kResidual>{y, x, scale, offset, residual});
+}
+
+}  // namespace
+
+void batch_norm_statistics(float* stats, const float* x, const ChannelView& v, const cpu::BatchNormParameters& given) {
+  const cpu::BatchNormParameters p = given;
+  const std::int64_t channels = v.width, values = rows_of(v);
+  if (!p.training || values == 0)
+    return map(channels, [=] __device__(std::int64_t c) {
+      finish_channel(stats, channels, c, p.running_mean[c], p.running_var[c], p);
+    });
+  const double n = static_cast<double>(values);
+  const auto unbias = static_cast<float>(n / (n - 1));
+  sum_columns(values, channels, all_aligned(x, p.running_mean), Statistics{x, p.running_mean},
+              [=] __device__(std::int64_t c, const double* totals) {
+                const double d = totals[0] / n, square = totals[1] / n - d * d;
+                const auto mean = static_cast<float>(p.running_mean[c] + d),
+                           variance = static_cast<float>(square > 0.0 || square != square ? square : 0.0);
+                p.running_mean[c] += p.momentum * (mean - p.running_mean[c]);
+                p.running_var[c] += p.momentum * (variance * unbias - p.running_var[c]);
+                finish_channel(stats, channels, c, mean, variance, p);
+              });
+}
+
+void batch_norm_apply(float* y, const float* x, const ChannelView& v, const float* scale, const float* offset,
+                      const float* residual, bool relu) {
+  if (relu)
+    residual ? apply<true, true>(y, x, v, scale, offset, residual)
+             : apply<true, false>(y, x, v, scale, offset, residual);
+  else
+    residual ? apply<false, true>(y, x, v, scale, offset, residual)
+             : apply<false, false>(y, x, v, scale, offset, residual);
+}
+
+void batch_norm_backward_sums(float* g, float* coefficients, const float* dy, const float* dy2, const float* y,
+                              const float* x, const ChannelView& v, const cpu::BatchNormBackward& given) {
+  const cpu::BatchNormBackward b = given;
+  const std::int64_t channels = v.width, values = rows_of(v);
+  const float *mean = b.stats, *inverse = mean + channels;
+  const auto done = [=] __device__(std::int64_t c, const double* totals) {
+    const auto sum_g = static_cast<float>(totals[0]), sum_gx = static_cast<float>(totals[1]);
+    if (b.dgamma) b.dgamma[c] = (b.add_to_gamma ? b.dgamma[c] : 0.0f) + sum_gx * inverse[c];
+    if (b.dbeta) b.dbeta[c] = (b.add_to_beta ? b.dbeta[c] : 0.0f) + sum_g;
+    const cpu::BatchNormCoefficients of(b.gamma[c], mean[c], inverse[c], sum_g, sum_gx, values, b.training);
+    coefficients[c] = of.a, coefficients[channels + c] = of.b, coefficients[2 * channels + c] = of.d;
+  };
+  const bool aligned = all_aligned(g, dy, dy2, y, x, mean);
+  if (dy2 && y) return sum_columns(values, channels, aligned, Sums<true, true>{g, dy, dy2, y, x, mean}, done);
+  if (dy2) return sum_columns(values, channels, aligned, Sums<true, false>{g, dy, dy2, y, x, mean}, done);
+  if (y) return sum_columns(values, channels, aligned, Sums<false, true>{g, dy, dy2, y, x, mean}, done);
+  sum_columns(values, channels, aligned, Sums<false, false>{g, dy, dy2, y, x, mean}, done);
+}
+
+void batch_norm_backward_data(float* dx, const float* g, const float* x, const ChannelView& v,
+                              const float* coefficients) {
+  const float *a = coefficients, *b = a + v.width, *d = b + v.width;
+  walk_columns(rows_of(v), v.width, all_aligned(dx, g, x, a), Data{dx, g, x, a, b, d});
+}
+
+}  // namespace laconic::cuda

@@ -1,0 +1,291 @@
+#include "core/cuda/conv.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "core/cuda/bias.h"
+#include "core/cuda/conv_weights.h"
+#include "core/cuda/libraries.h"
+#include "core/cuda/matmul.h"
+#include "core/precision.h"
+#include "core/raw.h"
+
+namespace laconic::cuda {
+namespace {
+
+constexpr std::size_t kMostWorkspace = std::size_t{1} << 30;
+
+struct Geometry {
+  int device;
+  std::int64_t n, c, h, w, out, kh, kw, oh, ow;
+  int stride, pad, dilation, groups;
+  DType type;
+  bool tf32;
+  Layout layout = Layout::channels_last;  ///< of the activations, and of weights what goes with it
+  auto operator<=>(const Geometry&) const = default;
+
+  Geometry(const Tensor& x, const Tensor& y, const Shape& weights, const ops::Conv2dOptions& o, DType type)
+      : device(x.device().index),
+        n(x.dim(0)),
+        c(x.dim(1)),
+        h(x.dim(2)),
+        w(x.dim(3)),
+        out(y.dim(1)),
+        kh(weights[2]),
+        kw(weights[3]),
+        oh(y.dim(2)),
+        ow(y.dim(3)),
+        stride(o.stride),
+        pad(o.pad),
+        dilation(o.dilation),
+        groups(o.groups),
+        type(type),
+        tf32(type == DType::f32 && matmul_precision() == Precision::tf32) {}
+
+  std::int64_t pixels() const { return n * oh * ow; }
+  std::int64_t kernel() const { return kh * kw; }
+  /// A product of matrices, one row per pixel.
+  bool pointwise() const { return kernel() == 1 && stride == 1 && pad == 0 && groups == 1; }
+  /// The same in plain order and float32.
+  Geometry plain() const {
+    Geometry g = *this;
+    g.type = DType::f32;
+    g.tf32 = matmul_precision() != Precision::fp32;
+    g.layout = Layout::plain;
+    return g;
+  }
+  /// Whether plain weights are also in the order that goes with channels_last.
+  bool plain_fits() const { return kernel() == 1 || c == groups; }
+};
+
+/// Weights in cuDNN's order and type.
+struct ConvWeights final : Derived {
+  Tensor values;
+};
+
+Tensor packed_weights(const Tensor& w, const Geometry& g) {
+  if (g.plain_fits()) return raw::rounded_parameter(w, g.type);
+  auto* cache = dynamic_cast<ConvWeights*>(w.derived().get());
+  if (cache && cache->version == w.version() && cache->values.dtype() == g.type) return cache->values;
+  const auto made = std::make_shared<ConvWeights>();
+  made->version = w.version();
+  made->values = Tensor::empty(w.shape(), g.type, w.device());
+  if (g.type == DType::bf16)
+    pack_weights(made->values.data<BFloat16>(), w.data<float>(), g.out, g.c / g.groups, g.kernel());
+  else
+    pack_weights(made->values.data<float>(), w.data<float>(), g.out, g.c / g.groups, g.kernel());
+  w.derived() = made;
+  return made->values;
+}
+
+/// One shape's descriptions, and for each direction the algorithms that may be used, the fastest first. Belongs to a
+/// thread.
+class Convolution {
+ public:
+  explicit Convolution(const Geometry& g) : g_(g) {
+    const Cudnn& c = cudnn();
+    const auto extent = [](std::int64_t n) { return static_cast<int>(n); };
+    const cudnnDataType_t type = g.type == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    const cudnnTensorFormat_t format = g.layout == Layout::plain ? CUDNN_TENSOR_NCHW : CUDNN_TENSOR_NHWC;
+    const char* what = "describing a convolution";
+    check(c.cudnnCreateTensorDescriptor(&x_), what);
+    check(c.cudnnCreateTensorDescriptor(&y_), what);
+    check(c.cudnnCreateFilterDescriptor(&w_), what);
+    check(c.cudnnCreateConvolutionDescriptor(&conv_), what);
+    check(c.cudnnSetTensor4dDescriptor(x_, format, type, extent(g.n), extent(g.c), extent(g.h), extent(g.w)), what);
+    check(c.cudnnSetTensor4dDescriptor(y_, format, type, extent(g.n), extent(g.out), extent(g.oh), extent(g.ow)), what);
+    check(c.cudnnSetFilter4dDescriptor(w_, type, format, extent(g.out), extent(g.c / g.groups), extent(g.kh),
+                                       extent(g.kw)),
+          what);
+    check(c.cudnnSetConvolution2dDescriptor(conv_, g.pad, g.pad, g.stride, g.stride, g.dilation, g.dilation,
+                                            CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+          what);
+    check(c.cudnnSetConvolutionGroupCount(conv_, g.groups), what);
+    // CUDNN_FMA_MATH keeps cuDNN from rounding float32 to TF32.
+    math_ = g.type == DType::bf16 ? CUDNN_TENSOR_OP_MATH : g.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+    check(c.cudnnSetConvolutionMathType(conv_, math_), what);
+  }
+  ~Convolution() {
+    const Cudnn& c = cudnn();
+    c.cudnnDestroyTensorDescriptor(x_);
+    c.cudnnDestroyTensorDescriptor(y_);
+    c.cudnnDestroyFilterDescriptor(w_);
+    c.cudnnDestroyConvolutionDescriptor(conv_);
+  }
+  Convolution(const Convolution&) = delete;
+  Convolution& operator=(const Convolution&) = delete;
+
+  // Each false if cuDNN has no algorithm for it in this layout.
+  bool forward(void* y, const void* x, const void* w) {
+    const Cudnn& c = cudnn();
+    return run(
+        "convolution", forward_,
+        [&](int asked, int* found, auto* results) {
+          return c.cudnnGetConvolutionForwardAlgorithm_v7(cudnn_handle(), x_, w_, conv_, y_, asked, found, results);
+        },
+        [&](auto algorithm, void* workspace, std::size_t bytes) {
+          return c.cudnnConvolutionForward(cudnn_handle(), &kOne, x_, x, w_, w, conv_, algorithm, workspace, bytes,
+                                           &kZero, y_, y);
+        });
+  }
+  bool backward_data(void* dx, const void* dy, const void* w) {
+    const Cudnn& c = cudnn();
+    return run(
+        "convolution's data gradient", data_,
+        [&](int asked, int* found, auto* results) {
+          return c.cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnn_handle(), w_, y_, conv_, x_, asked, found,
+                                                               results);
+        },
+        [&](auto algorithm, void* workspace, std::size_t bytes) {
+          return c.cudnnConvolutionBackwardData(cudnn_handle(), &kOne, w_, w, y_, dy, conv_, algorithm, workspace,
+                                                bytes, &kZero, x_, dx);
+        });
+  }
+  bool backward_weights(void* dw, bool add, const void* x, const void* dy) {
+    const Cudnn& c = cudnn();
+    return run(
+        "convolution's weight gradient", weights_,
+        [&](int asked, int* found, auto* results) {
+          return c.cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn_handle(), x_, y_, conv_, w_, asked, found,
+                                                                 results);
+        },
+        [&](auto algorithm, void* workspace, std::size_t bytes) {
+          return c.cudnnConvolutionBackwardFilter(cudnn_handle(), &kOne, x_, x, y_, dy, conv_, algorithm, workspace,
+                                                  bytes, add ? &kOne : &kZero, w_, dw);
+        });
+  }
+
+ private:
+  static constexpr float kOne = 1.0f, kZero = 0.0f;
+
+  template <class Perf>
+  struct Algorithms {
+    bool asked = false;
+    std::vector<Perf> usable;
+  };
+  static bool refused(cudnnStatus_t status) {  // with one of several such codes
+    return status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
+  }
+
+  /// Runs the first algorithm that cuDNN does not refuse after all, and keeps to it.
+  template <class Perf, class Ask, class Start>
+  bool run(const char* what, Algorithms<Perf>& algorithms, Ask&& ask, Start&& start) {
+    std::vector<Perf>& usable = algorithms.usable;
+    if (!std::exchange(algorithms.asked, true)) {
+      Perf found[16];
+      int count = 0;
+      check(cudnn().cudnnSetConvolutionMathType(conv_, math_), what);
+      const cudnnStatus_t status = ask(16, &count, found);
+      if (!refused(status)) check(status, what);
+      for (int i = 0; i < count; ++i)
+        if (found[i].status == CUDNN_STATUS_SUCCESS && found[i].determinism == CUDNN_DETERMINISTIC &&
+            found[i].memory <= kMostWorkspace)
+          usable.push_back(found[i]);
+    }
+    for (; !usable.empty(); usable.erase(usable.begin())) {
+      const Perf& best = usable.front();
+      const Device device{Device::Kind::cuda, g_.device};
+      const Tensor workspace = Tensor::empty({static_cast<std::int64_t>(best.memory)}, DType::u8, device);
+      if (math_ != CUDNN_FMA_MATH) check(cudnn().cudnnSetConvolutionMathType(conv_, best.mathType), what);
+      const cudnnStatus_t status = start(best.algo, workspace.raw_data(), best.memory);
+      if (refused(status)) continue;
+      check(status, what);
+      return true;
+    }
+    return false;
+  }
+
+  Geometry g_;
+  cudnnMathType_t math_;
+  cudnnTensorDescriptor_t x_ = nullptr, y_ = nullptr;
+  cudnnFilterDescriptor_t w_ = nullptr;
+  cudnnConvolutionDescriptor_t conv_ = nullptr;
+  Algorithms<cudnnConvolutionFwdAlgoPerf_t> forward_;
+  Algorithms<cudnnConvolutionBwdDataAlgoPerf_t> data_;
+  Algorithms<cudnnConvolutionBwdFilterAlgoPerf_t> weights_;
+};
+
+Convolution& convolution(const Geometry& g) {
+  thread_local std::map<Geometry, Convolution> made;
+  return made.try_emplace(g, g).first->second;
+}
+
+// Where cuDNN has nothing for channels_last (some groups, strides and dilations), it has for plain order. What is bf16
+// is widened for it: exact, and such shapes are rare.
+
+Tensor in_plain_order(const Tensor& x) {
+  if (x.dtype() == DType::f32) return raw::to_layout(x, Layout::plain);
+  const Tensor wide = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
+  add_bias(wide.data<float>(), x.data<BFloat16>(), nullptr, 1, x.elements(), x.elements(), false);
+  return raw::to_layout(wide, Layout::plain);
+}
+
+void require_done(bool done, const Geometry& g) {
+  require<Error>(done, "cudnn: no deterministic algorithm for a convolution of ", Shape{g.n, g.c, g.h, g.w}, " with ",
+                 Shape{g.out, g.c / g.groups, g.kh, g.kw}, ", stride ", g.stride, ", pad ", g.pad, ", dilation ",
+                 g.dilation, ", groups ", g.groups, " in at most ", kMostWorkspace,
+                 " bytes of workspace. Try a smaller batch.");
+}
+
+}  // namespace
+
+void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const ops::Conv2dOptions& o) {
+  const Geometry g(x, y, w.shape(), o, x.dtype());
+  const Tensor weights = packed_weights(w, g);
+  const float* bias = b.defined() ? b.data<float>() : nullptr;
+  float* to = y.data<float>();
+  if (g.pointwise())
+    return linear_forward(to, false, Factor(x), Factor(weights), bias, g.pixels(), g.c, g.out, g.out, o.relu);
+  const bool rounded = g.type == DType::bf16;
+  const Tensor result = rounded ? Tensor::empty(y.shape(), DType::bf16, y.device()) : y;
+  if (convolution(g).forward(result.raw_data(), x.raw_data(), weights.raw_data())) {
+    if (rounded) return add_bias(to, result.data<BFloat16>(), bias, g.pixels(), g.out, g.out, o.relu);
+  } else {
+    const Tensor plain = Tensor::empty(y.shape(), DType::f32, y.device());
+    require_done(convolution(g.plain()).forward(plain.raw_data(), in_plain_order(x).raw_data(), w.raw_data()), g);
+    y.copy_from(plain);
+  }
+  if (bias || o.relu) add_bias(to, to, bias, g.pixels(), g.out, g.out, o.relu);
+}
+
+void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, const ops::Conv2dOptions& o) {
+  if (dx.elements() == 0) return;
+  const Geometry g(dx, dy, w.shape(), o, dy.dtype());
+  const Tensor weights = packed_weights(w, g);
+  if (g.pointwise())
+    return linear_backward_data(dx.data<float>(), false, Factor(dy), Factor(weights), g.pixels(), g.c, g.out);
+  const bool rounded = g.type == DType::bf16;
+  const Tensor result = rounded ? Tensor::empty(dx.shape(), DType::bf16, dx.device()) : dx;
+  if (convolution(g).backward_data(result.raw_data(), dy.raw_data(), weights.raw_data())) {
+    if (rounded) add_bias(dx.data<float>(), result.data<BFloat16>(), nullptr, g.n * g.h * g.w, g.c, g.c, false);
+  } else {
+    const Tensor plain = Tensor::empty(dx.shape(), DType::f32, dx.device());
+    require_done(convolution(g.plain()).backward_data(plain.raw_data(), in_plain_order(dy).raw_data(), w.raw_data()),
+                 g);
+    dx.copy_from(plain);
+  }
+}
+
+void conv2d_backward_weights(const Tensor& dw, bool add, const Tensor& x, const Tensor& dy,
+                             const ops::Conv2dOptions& o) {
+  if (dy.elements() == 0) {
+    if (!add) raw::fill(dw, 0.0f);
+    return;
+  }
+  const Geometry g(x, dy, dw.shape(), o, x.dtype());
+  if (g.pointwise())
+    return linear_backward_weights(dw.data<float>(), add, Factor(x), Factor(dy), g.pixels(), g.c, g.out, g.out);
+  const bool direct = g.type == DType::f32 && g.plain_fits();
+  const Tensor packed = direct ? dw : Tensor::empty(dw.shape(), g.type, dw.device());
+  if (!convolution(g).backward_weights(packed.raw_data(), direct && add, x.raw_data(), dy.raw_data()))
+    return require_done(convolution(g.plain()).backward_weights(dw.raw_data(), add, in_plain_order(x).raw_data(),
+                                                                in_plain_order(dy).raw_data()),
+                        g);
+  if (g.type == DType::bf16)
+    unpack_weights(dw.data<float>(), packed.data<BFloat16>(), g.out, g.c / g.groups, g.kernel(), add);
+  else if (!direct)
+    unpack_weights(dw.data<float>(), packed.data<float>(), g.out, g.c / g.groups, g.kernel(), add);
+}
+
+}  // namespace laconic::cuda

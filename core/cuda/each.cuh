@@ -1,0 +1,100 @@
+#pragma once
+#include "core/cuda/launch.cuh"
+
+/// Loops over arrays that lie beside each other, four elements of each at a time where all of them are aligned to it.
+namespace laconic::cuda {
+
+/// An array that is written and not read.
+template <class T>
+struct Written {
+  T* data;
+};
+template <class T>
+Written<T> out(T* data) {
+  return {data};
+}
+
+/// kWide elements that are moved by one instruction.
+template <class T, int kWide>
+struct alignas(sizeof(T) * kWide) Pack {
+  T v[kWide];
+};
+template <int kWide, class T>
+__device__ Pack<T, kWide> load_pack(const T* p) {
+  return *reinterpret_cast<const Pack<T, kWide>*>(p);
+}
+template <int kWide, class T>
+__device__ void store_pack(T* p, const Pack<T, kWide>& pack) {
+  *reinterpret_cast<Pack<T, kWide>*>(p) = pack;
+}
+template <int kWide, class T>
+bool aligned_for(const T* p) {
+  return reinterpret_cast<std::uintptr_t>(p) % (sizeof(T) * kWide) == 0;
+}
+
+namespace detail {
+
+/// What a thread holds of one array: const T* is read, T* read and written, Written<T> written.
+template <class Array, int kWide>
+struct Held;
+template <class T, int kWide>
+struct Held<const T*, kWide> {
+  Pack<T, kWide> pack;
+  __device__ void load(const T* p, std::int64_t i) { pack = load_pack<kWide>(p + i); }
+  __device__ void store(const T*, std::int64_t) {}
+};
+template <class T, int kWide>
+struct Held<T*, kWide> {
+  Pack<T, kWide> pack;
+  __device__ void load(T* p, std::int64_t i) { pack = load_pack<kWide>(p + i); }
+  __device__ void store(T* p, std::int64_t i) { store_pack<kWide>(p + i, pack); }
+};
+template <class T, int kWide>
+struct Held<Written<T>, kWide> {
+  Pack<T, kWide> pack;
+  __device__ void load(Written<T>, std::int64_t) {}
+  __device__ void store(Written<T> p, std::int64_t i) { store_pack<kWide>(p.data + i, pack); }
+};
+
+template <int kWide, class F, class... Array>
+__device__ void each_group(std::int64_t i, const F& f, Held<Array, kWide>... held, Array... array) {
+  (held.load(array, i), ...);
+#pragma unroll
+  for (int k = 0; k < kWide; ++k) f(held.pack.v[k]...);
+  (held.store(array, i), ...);
+}
+
+template <int kWide, class F, class... Array>
+__global__ void __launch_bounds__(kBlock) each_kernel(std::int64_t n, F f, Array... array) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x, groups = n / kWide,
+                     thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (std::int64_t i = thread; i < groups; i += stride)
+    each_group<kWide, F, Array...>(i * kWide, f, Held<Array, kWide>{}..., array...);
+  if (kWide > 1 && thread < n % kWide)
+    each_group<1, F, Array...>(groups * kWide + thread, f, Held<Array, 1>{}..., array...);
+}
+
+template <class T>
+const T* start(const T* p) {
+  return p;
+}
+template <class T>
+const T* start(Written<T> p) {
+  return p.data;
+}
+
+}  // namespace detail
+
+/// f(element i of each array …) for 0 <= i < n. Arrays: const T* for what f takes by value, T* for what it takes by
+/// reference, out(p) for what it only writes. Arrays may be the same memory.
+///   each(n, [=] __device__(float& y, float x) { y += a * x; }, y, x);
+template <class F, class... Array>
+void each(std::int64_t n, F f, Array... array) {
+  if (n <= 0) return;
+  if ((aligned_for<4>(detail::start(array)) && ...))
+    launch(detail::each_kernel<4, F, Array...>, blocks_for((n + 3) / 4), kBlock, n, f, array...);
+  else
+    launch(detail::each_kernel<1, F, Array...>, blocks_for(n), kBlock, n, f, array...);
+}
+
+}  // namespace laconic::cuda

@@ -1,0 +1,62 @@
+#include "core/cuda/each.cuh"
+#include "core/cuda/join.h"
+
+namespace laconic::cuda {
+namespace {
+
+template <int kWide, bool kAdd>
+void rows_by(float* to, std::int64_t to_stride, const float* from, std::int64_t from_stride, std::int64_t rows,
+             std::int64_t width) {
+  const std::int64_t groups = width / kWide;
+  map(rows * groups, [=] __device__(std::int64_t at) {
+    const std::int64_t row = at / groups, column = at % groups * kWide;
+    Pack<float, kWide> p = load_pack<kWide>(from + row * from_stride + column);
+    float* place = to + row * to_stride + column;
+    if (kAdd) {
+      const Pack<float, kWide> there = load_pack<kWide>(place);
+#pragma unroll
+      for (int k = 0; k < kWide; ++k) p.v[k] += there.v[k];
+    }
+    store_pack<kWide>(place, p);
+  });
+}
+template <bool kAdd>
+void move_rows(float* to, std::int64_t to_stride, const float* from, std::int64_t from_stride, std::int64_t rows,
+               std::int64_t width) {
+  const bool wide =
+      width % 4 == 0 && to_stride % 4 == 0 && from_stride % 4 == 0 && aligned_for<4>(to) && aligned_for<4>(from);
+  wide ? rows_by<4, kAdd>(to, to_stride, from, from_stride, rows, width)
+       : rows_by<1, kAdd>(to, to_stride, from, from_stride, rows, width);
+}
+
+}  // namespace
+
+void copy_rows(float* to, std::int64_t to_stride, const float* from, std::int64_t from_stride, std::int64_t rows,
+               std::int64_t width) {
+  move_rows<false>(to, to_stride, from, from_stride, rows, width);
+}
+void add_rows(float* to, std::int64_t to_stride, const float* from, std::int64_t from_stride, std::int64_t rows,
+              std::int64_t width) {
+  move_rows<true>(to, to_stride, from, from_stride, rows, width);
+}
+
+// Images are channels_last here: [outer][rows][width].
+void shortcut_forward(float* y, const float* x, const ChannelView& out, const ChannelView& in, std::int64_t h,
+                      std::int64_t w, std::int64_t shift) {
+  const std::int64_t to = out.width, from = in.width, half_h = (h + 1) / 2, half_w = (w + 1) / 2;
+  map(out.outer * out.rows * to, [=] __device__(std::int64_t at) {
+    const std::int64_t c = at % to - shift, j = at / to % half_w, i = at / (to * half_w) % half_h,
+                       n = at / (to * half_w * half_h);
+    y[at] = c >= 0 && c < from ? x[((n * h + 2 * i) * w + 2 * j) * from + c] : 0.0f;
+  });
+}
+void shortcut_backward(float* dx, const float* dy, const ChannelView& out, const ChannelView& in, std::int64_t h,
+                       std::int64_t w, std::int64_t shift) {
+  const std::int64_t to = out.width, from = in.width, half_h = (h + 1) / 2, half_w = (w + 1) / 2;
+  map(in.outer * in.rows * from, [=] __device__(std::int64_t at) {
+    const std::int64_t c = at % from, j = at / from % w, i = at / (from * w) % h, n = at / (from * w * h);
+    dx[at] = i % 2 == 0 && j % 2 == 0 ? dy[((n * half_h + i / 2) * half_w + j / 2) * to + c + shift] : 0.0f;
+  });
+}
+
+}  // namespace laconic::cuda

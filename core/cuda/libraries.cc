@@ -1,0 +1,90 @@
+#include "core/cuda/libraries.h"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "core/error.h"
+
+namespace laconic::cuda {
+
+Library::Library(const char* product, const char* file)
+    : product_(product), file_(file), handle_(dlopen(file, RTLD_NOW | RTLD_LOCAL)) {
+  if (handle_) return;
+  const char* why = dlerror();
+  throw Error(concat(file, " was not found: install ", product, ", or name its folder in LD_LIBRARY_PATH (",
+                     why ? why : "no reason given", ")."));
+}
+
+void* Library::function(const char* name) const {
+  void* f = dlsym(handle_, name);
+  require<Error>(f != nullptr, product_, ": ", file_, " has no ", name,
+                 ": it is another version than this program was ", "built for. Install that one.");
+  return f;
+}
+
+#define LACONIC_TEXT(x) #x
+#define LACONIC_VALUE(x) LACONIC_TEXT(x)
+LACONIC_LIBRARY(Cublas, cublas, LACONIC_CUBLAS, "cuBLAS", "libcublas.so." LACONIC_VALUE(CUBLAS_VER_MAJOR))
+LACONIC_LIBRARY(Cudnn, cudnn, LACONIC_CUDNN, "cuDNN", "libcudnn.so." LACONIC_VALUE(CUDNN_MAJOR))
+
+void check(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
+  throw Error(concat("cublas: ", what, ": ", cublas().cublasGetStatusString(status), "."));
+}
+
+void check(cudnnStatus_t status, const char* what) {
+  if (status == CUDNN_STATUS_SUCCESS) [[likely]]
+    return;
+  throw Error(concat("cudnn: ", what, ": ", cudnn().cudnnGetErrorString(status), "."));
+}
+
+namespace {
+
+struct Handles {
+  cublasHandle_t blas = nullptr;
+  cudnnHandle_t dnn = nullptr;
+};
+
+/// Those of the calling thread's stream. A stream belongs to one thread at a time, and so does what is found here.
+Handles& handles() {
+  thread_local std::vector<Handles*> mine;  // by device: a thread's stream on it never changes
+  const auto device = static_cast<std::size_t>(selected());
+  if (mine.size() <= device) mine.resize(device + 1);
+  if (!mine[device]) {
+    static std::mutex& mutex = *new std::mutex;
+    static std::map<cudaStream_t, Handles>& all = *new std::map<cudaStream_t, Handles>;
+    std::lock_guard lock(mutex);
+    mine[device] = &all[stream()];
+  }
+  return *mine[device];
+}
+
+}  // namespace
+
+cublasHandle_t cublas_handle() {
+  Handles& h = handles();
+  if (!h.blas) {
+    cublasHandle_t made = nullptr;
+    check(cublas().cublasCreate_v2(&made), "starting");
+    check(cublas().cublasSetStream_v2(made, stream()), "binding it to a stream");
+    h.blas = made;
+  }
+  return h.blas;
+}
+
+cudnnHandle_t cudnn_handle() {
+  Handles& h = handles();
+  if (!h.dnn) {
+    cudnnHandle_t made = nullptr;
+    check(cudnn().cudnnCreate(&made), "starting");
+    check(cudnn().cudnnSetStream(made, stream()), "binding it to a stream");
+    h.dnn = made;
+  }
+  return h.dnn;
+}
+
+}  // namespace laconic::cuda

@@ -1,0 +1,142 @@
+#include "core/cuda/each.cuh"
+#include "core/cuda/pool.h"
+
+namespace laconic::cuda {
+namespace {
+
+/// f(image, row, column, channel) for each pixel of [images][h][w][width] and each group of kWide channels.
+template <int kWide, class F>
+void for_pixels(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t width, F f) {
+  const std::int64_t groups = width / kWide;
+  map(images * h * w * groups, [=] __device__(std::int64_t at) {
+    const std::int64_t pixel = at / groups;
+    f(pixel / (w * h), pixel / w % h, pixel % w, at % groups * kWide);
+  });
+}
+
+template <int kWide>
+struct MaxForward {
+  float* y;
+  std::uint8_t* index;
+  const float* x;
+  cpu::PoolShape s;
+  __device__ void operator()(std::int64_t n, std::int64_t i, std::int64_t j, std::int64_t c) const {
+    const std::int64_t top = i * s.stride - s.pad, left = j * s.stride - s.pad;
+    const int h0 = top < 0 ? static_cast<int>(-top) : 0, w0 = left < 0 ? static_cast<int>(-left) : 0,
+              h1 = s.h - top < s.kernel ? static_cast<int>(s.h - top) : s.kernel,
+              w1 = s.w - left < s.kernel ? static_cast<int>(s.w - left) : s.kernel;
+    Pack<float, kWide> best{};
+    Pack<std::uint8_t, kWide> at{};
+    for (int a = h0; a < h1; ++a)
+      for (int b = w0; b < w1; ++b) {
+        const Pack<float, kWide> v = load_pack<kWide>(x + ((n * s.h + top + a) * s.w + left + b) * s.width + c);
+        const bool first = a == h0 && b == w0;
+#pragma unroll
+        for (int k = 0; k < kWide; ++k)
+          if (first || v.v[k] > best.v[k] || v.v[k] != v.v[k]) {
+            best.v[k] = v.v[k];
+            at.v[k] = static_cast<std::uint8_t>(a * s.kernel + b);
+          }
+      }
+    const std::int64_t to = ((n * s.out_h + i) * s.out_w + j) * s.width + c;
+    store_pack<kWide>(y + to, best);
+    if (index) store_pack<kWide>(index + to, at);
+  }
+};
+
+template <int kWide>
+struct MaxBackward {
+  float* dx;
+  const float* dy;
+  const std::uint8_t* index;
+  cpu::PoolShape s;
+  __device__ void operator()(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) const {
+    const cpu::Holders rows = cpu::holders_of(h, s.kernel, s.stride, s.pad, s.out_h),
+                       columns = cpu::holders_of(w, s.kernel, s.stride, s.pad, s.out_w);
+    Pack<float, kWide> sum{};
+    for (std::int64_t i = rows.begin; i < rows.end; ++i)
+      for (std::int64_t j = columns.begin; j < columns.end; ++j) {
+        const std::int64_t from = ((n * s.out_h + i) * s.out_w + j) * s.width + c;
+        const auto here = static_cast<int>((h - (i * s.stride - s.pad)) * s.kernel + w - (j * s.stride - s.pad));
+        const Pack<std::uint8_t, kWide> at = load_pack<kWide>(index + from);
+        const Pack<float, kWide> d = load_pack<kWide>(dy + from);
+#pragma unroll
+        for (int k = 0; k < kWide; ++k) sum.v[k] += at.v[k] == here ? d.v[k] : 0.0f;
+      }
+    store_pack<kWide>(dx + ((n * s.h + h) * s.w + w) * s.width + c, sum);
+  }
+};
+
+template <int kWide>
+struct AverageForward {
+  float* y;
+  const float* x;
+  std::int64_t width;
+  cpu::Averages rows, columns;
+  __device__ void operator()(std::int64_t n, std::int64_t i, std::int64_t j, std::int64_t c) const {
+    const cpu::Span down = rows[i], across = columns[j];
+    Pack<float, kWide> sum{};
+    for (std::int64_t h = down.begin; h < down.end; ++h)
+#pragma unroll 4
+      for (std::int64_t w = across.begin; w < across.end; ++w) {
+        const Pack<float, kWide> v = load_pack<kWide>(x + ((n * rows.extent + h) * columns.extent + w) * width + c);
+#pragma unroll
+        for (int k = 0; k < kWide; ++k) sum.v[k] += v.v[k];
+      }
+    const float factor = 1.0f / static_cast<float>(down.extent * across.extent);
+#pragma unroll
+    for (int k = 0; k < kWide; ++k) sum.v[k] *= factor;
+    store_pack<kWide>(y + ((n * rows.out + i) * columns.out + j) * width + c, sum);
+  }
+};
+
+template <int kWide>
+struct AverageBackward {
+  float* dx;
+  const float* dy;
+  std::int64_t width;
+  cpu::Averages rows, columns;
+  __device__ void operator()(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) const {
+    const cpu::Holders down = rows.holders(h), across = columns.holders(w);
+    Pack<float, kWide> sum{};
+    for (std::int64_t i = down.begin; i < down.end; ++i)
+      for (std::int64_t j = across.begin; j < across.end; ++j) {
+        const float factor = 1.0f / static_cast<float>(rows[i].extent * columns[j].extent);
+        const Pack<float, kWide> d = load_pack<kWide>(dy + ((n * rows.out + i) * columns.out + j) * width + c);
+#pragma unroll
+        for (int k = 0; k < kWide; ++k) sum.v[k] += d.v[k] * factor;
+      }
+    store_pack<kWide>(dx + ((n * rows.extent + h) * columns.extent + w) * width + c, sum);
+  }
+};
+
+}  // namespace
+
+void max_pool_forward(float* y, std::uint8_t* index, const float* x, const cpu::PoolShape& s) {
+  if (s.width % 4 == 0 && aligned_for<4>(y) && aligned_for<4>(x) && aligned_for<4>(index))
+    for_pixels<4>(s.images, s.out_h, s.out_w, s.width, MaxForward<4>{y, index, x, s});
+  else
+    for_pixels<1>(s.images, s.out_h, s.out_w, s.width, MaxForward<1>{y, index, x, s});
+}
+void max_pool_backward(float* dx, const float* dy, const std::uint8_t* index, const cpu::PoolShape& s) {
+  if (s.width % 4 == 0 && aligned_for<4>(dx) && aligned_for<4>(dy) && aligned_for<4>(index))
+    for_pixels<4>(s.images, s.h, s.w, s.width, MaxBackward<4>{dx, dy, index, s});
+  else
+    for_pixels<1>(s.images, s.h, s.w, s.width, MaxBackward<1>{dx, dy, index, s});
+}
+void average_pool_forward(float* y, const float* x, std::int64_t images, std::int64_t width, const cpu::Averages& rows,
+                          const cpu::Averages& columns) {
+  if (width % 4 == 0 && aligned_for<4>(y) && aligned_for<4>(x))
+    for_pixels<4>(images, rows.out, columns.out, width, AverageForward<4>{y, x, width, rows, columns});
+  else
+    for_pixels<1>(images, rows.out, columns.out, width, AverageForward<1>{y, x, width, rows, columns});
+}
+void average_pool_backward(float* dx, const float* dy, std::int64_t images, std::int64_t width,
+                           const cpu::Averages& rows, const cpu::Averages& columns) {
+  if (width % 4 == 0 && aligned_for<4>(dx) && aligned_for<4>(dy))
+    for_pixels<4>(images, rows.extent, columns.extent, width, AverageBackward<4>{dx, dy, width, rows, columns});
+  else
+    for_pixels<1>(images, rows.extent, columns.extent, width, AverageBackward<1>{dx, dy, width, rows, columns});
+}
+
+}  // namespace laconic::cuda

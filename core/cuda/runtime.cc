@@ -1,0 +1,318 @@
+#include "core/cuda/runtime.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "core/cuda/memory.h"
+#include "core/cuda/report.h"
+
+#if defined(LACONIC_CUDA_EMULATED) && defined(__SANITIZE_ADDRESS__)
+#define LACONIC_NO_CACHE 1  // a pool would hide from the sanitizer what a kernel does past the end of a block
+#endif
+
+namespace laconic::cuda {
+namespace {
+
+constexpr std::size_t kAlign = 256, kSlab = std::size_t{2} << 20;
+
+/// As on the host: eighths of a power of two.
+std::size_t size_class(std::size_t bytes) {
+  if (bytes <= 8 * kAlign) return std::max<std::size_t>(1, (bytes + kAlign - 1) / kAlign) * kAlign;
+  const std::size_t step = std::bit_floor(bytes) / 8;
+  return (bytes + step - 1) / step * step;
+}
+
+struct OutOfMemory {};
+class StreamPool;
+
+/// What belongs to one device. Never destroyed: tensors may outlive main.
+struct DeviceState {
+  int index = 0;
+  DeviceLimits limits;
+  std::mutex mutex;                  // of what follows
+  std::vector<StreamPool*> streams;  // all
+  std::vector<StreamPool*> idle;     // of threads that have ended
+  MemoryStats stats;
+};
+
+/// A stream, the blocks that were used on it last, and where its kernels report.
+class StreamPool {
+ public:
+  explicit StreamPool(DeviceState& device) : device_(device) {
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, sizeof(Report), cudaHostAllocDefault), "pinning memory");
+    report_ = new (memory) Report;
+  }
+
+  cudaStream_t stream() const { return stream_; }
+  Report* report() const { return report_; }
+  DeviceState& device() const { return device_; }
+
+  Block take(std::size_t bytes) {
+    bool fresh = false;
+    const Block block = find_or_make(bytes, fresh);
+    std::lock_guard lock(device_.mutex);
+    MemoryStats& s = device_.stats;
+    ++s.allocations;
+    s.from_system += fresh;
+    s.in_use_bytes += block.capacity;
+    s.peak_bytes = std::max(s.peak_bytes, s.in_use_bytes);
+    return block;
+  }
+
+  void put(const Block& block, cudaStream_t last_used) {
+    cudaEvent_t event = nullptr;
+    if (last_used != stream_) {
+      check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+      check(cudaEventRecord(event, last_used), "recording an event");
+    }
+#ifdef LACONIC_NO_CACHE
+    if (event) {
+      check(cudaStreamWaitEvent(stream_, event, 0), "waiting for an event");
+      cudaEventDestroy(event);
+    }
+    check(cudaFreeAsync(block.data, stream_), "freeing memory");
+#else
+    {
+      std::lock_guard lock(mutex_);
+      free_[block.capacity].push_back({block.data, event});
+    }
+#endif
+    std::lock_guard lock(device_.mutex);
+    device_.stats.in_use_bytes -= block.capacity;
+  }
+
+  /// Hands cached blocks back to the driver, all but parts of slabs. The device must be idle.
+  void trim() {
+    std::lock_guard lock(mutex_);
+    for (auto it = free_.lower_bound(kSlab / 2 + 1); it != free_.end(); it = free_.erase(it))
+      for (const Free& f : it->second) {
+        if (f.after) cudaEventDestroy(f.after);
+        cudaFree(f.data);
+        std::lock_guard device_lock(device_.mutex);
+        device_.stats.reserved_bytes -= it->first;
+      }
+  }
+
+ private:
+  struct Free {
+    std::byte* data;
+    cudaEvent_t after;  // null: in the order of this stream
+  };
+
+  Block find_or_make(std::size_t bytes, bool& fresh) {
+    const std::size_t size = size_class(bytes);
+#ifndef LACONIC_NO_CACHE
+    std::lock_guard lock(mutex_);
+    for (auto it = free_.lower_bound(size); it != free_.end() && it->first <= size + size / 2; ++it) {
+      if (it->second.empty()) continue;
+      const Free f = it->second.back();
+      it->second.pop_back();
+      if (f.after) {
+        check(cudaStreamWaitEvent(stream_, f.after, 0), "waiting for an event");
+        cudaEventDestroy(f.after);
+      }
+      return {f.data, it->first, this};
+    }
+    fresh = true;
+    if (size <= kSlab / 2) {
+      if (static_cast<std::size_t>(slab_end_ - slab_next_) < size) {
+        slab_next_ = from_driver(kSlab);
+        slab_end_ = slab_next_ + kSlab;
+      }
+      return {std::exchange(slab_next_, slab_next_ + size), size, this};
+    }
+    return {from_driver(size), size, this};
+#else
+    fresh = true;
+    void* p = nullptr;
+    made_or_full(cudaMallocAsync(&p, bytes, stream_));
+    return {static_cast<std::byte*>(p), size, this};
+#endif
+  }
+
+  static void made_or_full(cudaError_t status) {
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      throw OutOfMemory{};
+    }
+    check(status, "allocating memory");
+  }
+
+  std::byte* from_driver(std::size_t size) {
+    void* p = nullptr;
+    made_or_full(cudaMalloc(&p, size));
+    std::lock_guard lock(device_.mutex);
+    device_.stats.reserved_bytes += size;
+    return static_cast<std::byte*>(p);
+  }
+
+  DeviceState& device_;
+  cudaStream_t stream_ = nullptr;
+  Report* report_ = nullptr;
+  std::mutex mutex_;
+  std::map<std::size_t, std::vector<Free>> free_;
+  std::byte *slab_next_ = nullptr, *slab_end_ = nullptr;
+};
+
+/// All devices, read once. Empty without a driver.
+std::vector<DeviceState*>& devices() {
+  static std::vector<DeviceState*>& all = *[] {
+    auto* found = new std::vector<DeviceState*>;
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess) {
+      cudaGetLastError();
+      return found;
+    }
+    for (int i = 0; i < count; ++i) {
+      cudaDeviceProp p{};
+      if (cudaGetDeviceProperties(&p, i) != cudaSuccess) continue;
+      auto* d = new DeviceState;
+      d->index = i;
+      d->limits = {p.multiProcessorCount, p.totalGlobalMem};
+      found->push_back(d);
+    }
+    return found;
+  }();
+  return all;
+}
+
+DeviceState& device(int index) {
+  require<Error>(index >= 0 && index < device_count(), "device cuda:", index, ": ",
+                 device_count() == 0 ? "no CUDA device can be used here (no GPU, or no driver)."
+                                     : concat("there are only ", device_count(), ", numbered from 0."),
+                 " Use --device cpu, or another index.");
+  return *devices()[static_cast<std::size_t>(index)];
+}
+
+/// The streams of one thread, for others to use when it has ended.
+thread_local bool thread_ended = false;  // its streams are gone; memory may still be given back
+struct ThreadStreams {
+  std::vector<StreamPool*> by_device;
+  int selected = -1;
+  ~ThreadStreams() {
+    thread_ended = true;
+    for (StreamPool* s : by_device)
+      if (s) {
+        std::lock_guard lock(s->device().mutex);
+        s->device().idle.push_back(s);
+      }
+  }
+};
+thread_local ThreadStreams mine;
+
+StreamPool& my_pool() {
+  if (mine.selected < 0) select(0);
+  const auto at = static_cast<std::size_t>(mine.selected);
+  if (mine.by_device.size() <= at) mine.by_device.resize(at + 1);
+  if (!mine.by_device[at]) {
+    DeviceState& d = device(mine.selected);
+    std::unique_lock lock(d.mutex);
+    if (!d.idle.empty()) {
+      mine.by_device[at] = d.idle.back();
+      d.idle.pop_back();
+    } else {
+      lock.unlock();
+      auto* made = new StreamPool(d);
+      lock.lock();
+      d.streams.push_back(made);
+      mine.by_device[at] = made;
+    }
+  }
+  return *mine.by_device[at];
+}
+
+void trim_device(DeviceState& d) {
+  select(d.index);
+  check(cudaDeviceSynchronize(), "synchronising");
+  std::vector<StreamPool*> all;
+  {
+    std::lock_guard lock(d.mutex);
+    all = d.streams;
+  }
+  for (StreamPool* s : all) s->trim();
+}
+
+}  // namespace
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) [[likely]]
+    return;
+  cudaGetLastError();  // so that it is told once
+  throw Error(concat("cuda: ", what, ": ", cudaGetErrorString(status), "."));
+}
+
+int device_count() { return static_cast<int>(devices().size()); }
+
+void select(int index) {
+  if (mine.selected == index) return;
+  device(index);
+  check(cudaSetDevice(index), "selecting a device");
+  mine.selected = index;
+}
+
+int selected() { return std::max(mine.selected, 0); }
+
+cudaStream_t stream() { return my_pool().stream(); }
+
+Report* report() { return my_pool().report(); }
+
+void throw_findings() {
+  Report* r = report();
+  if (r->finding == 0) [[likely]]
+    return;
+  const Report found = std::exchange(*r, Report{});
+  const char* what = static_cast<Finding>(found.finding) == Finding::label ? "label" : "index";
+  throw DataError(concat(what, " ", found.value, " at position ", found.position, " is not in [0, ", found.limit,
+                         "). Check the data, or build the model with more classes or a larger vocabulary."));
+}
+
+const DeviceLimits& limits() { return my_pool().device().limits; }
+
+Block allocate(std::size_t bytes) {
+  StreamPool& pool = my_pool();
+  try {
+    return pool.take(bytes);
+  } catch (const OutOfMemory&) {
+    trim_device(pool.device());
+  }
+  try {
+    return pool.take(bytes);
+  } catch (const OutOfMemory&) {
+    const MemoryStats s = memory_stats_of(pool.device().index);
+    throw Error(concat("device cuda:", pool.device().index, " has no room for ", bytes, " bytes more: ", s.in_use_bytes,
+                       " of its ", pool.device().limits.memory_bytes, " are in use here. Use a smaller --batch-size."));
+  }
+}
+
+void give_back(const Block& block) noexcept {
+  auto& pool = *static_cast<StreamPool*>(block.pool);
+  try {
+    if (thread_ended) return pool.put(block, pool.stream());  // whatever this thread asked for, it has waited for
+    select(pool.device().index);
+    pool.put(block, stream());
+  } catch (const Error&) {
+    // The device is broken for good, and whoever waits for it will be told: this memory is not needed again.
+  }
+}
+
+MemoryStats memory_stats_of(int index) {
+  DeviceState& d = device(index);
+  std::lock_guard lock(d.mutex);
+  return d.stats;
+}
+
+void reset_peak_of(int index) {
+  DeviceState& d = device(index);
+  std::lock_guard lock(d.mutex);
+  d.stats.peak_bytes = d.stats.in_use_bytes;
+}
+
+void release_unused_of(int index) { trim_device(device(index)); }
+
+}  // namespace laconic::cuda

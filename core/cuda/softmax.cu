@@ -1,0 +1,153 @@
+#include <cfloat>
+
+#include "core/cuda/launch.cuh"
+#include "core/cuda/softmax.h"
+#include "core/cuda/sums.h"
+
+namespace laconic::cuda {
+namespace {
+
+// A row belongs to a warp, or where it is long to a block of its own.
+constexpr int kRowBlock = 512;
+constexpr std::int64_t kLongRow = 1024;
+
+template <int kThreads>
+constexpr int kBlockFor = kThreads == kWarp ? kBlock : kThreads;
+
+template <int kThreads>
+__device__ std::int64_t my_row() {
+  return static_cast<std::int64_t>(blockIdx.x) * (kBlockFor<kThreads> / kThreads) + threadIdx.x / kThreads;
+}
+template <int kThreads, class T, class Combine>
+__device__ T row_reduce(T value, Combine combine) {
+  if constexpr (kThreads == kWarp) return warp_reduce(value, combine);
+  return block_reduce(value, combine);
+}
+/// Launches kernel32 or kernel512, whichever suits the rows.
+template <class... Parameters, class... Arguments>
+void launch_rows(void (*by_warp)(Parameters...), void (*by_block)(Parameters...), std::int64_t rows,
+                 std::int64_t classes, Arguments... arguments) {
+  if (classes <= kLongRow)
+    launch(by_warp, static_cast<unsigned>((rows + kBlock / kWarp - 1) / (kBlock / kWarp)), kBlock, arguments...);
+  else
+    launch(by_block, static_cast<unsigned>(rows), kRowBlock, arguments...);
+}
+
+/// One pass over the row: each thread keeps the largest it has seen, and the sum of exponentials relative to that.
+template <int kThreads>
+__global__ void __launch_bounds__(kBlockFor<kThreads>)
+    cross_entropy_kernel(double* loss, float* stats, const float* logits, const std::int64_t* labels, std::int64_t rows,
+                         std::int64_t classes, float smoothing, Report* report) {
+  const std::int64_t row = my_row<kThreads>();
+  if (row >= rows) return;  // the whole warp, or block
+  const float* x = logits + row * classes;
+  constexpr int kAtOnce = 4;
+  float largest = -FLT_MAX, sum = 0;
+  double sum_of_logits = 0;
+  for (std::int64_t k = threadIdx.x % kThreads; k < classes; k += kAtOnce * kThreads) {
+    float v[kAtOnce], most = largest;
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const bool inside = k + j * kThreads < classes;
+      v[j] = inside ? x[k + j * kThreads] : -INFINITY;
+      if (smoothing != 0 && inside) sum_of_logits += v[j];
+      most = v[j] > most ? v[j] : most;
+    }
+    sum *= expf(largest - most);
+    largest = most;
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) sum += expf(v[j] - largest);
+  }
+  const float most = row_reduce<kThreads>(largest, Max{});
+  const double total = row_reduce<kThreads>(static_cast<double>(sum * expf(largest - most)), Sum{});
+  if (smoothing != 0) sum_of_logits = row_reduce<kThreads>(sum_of_logits, Sum{});
+  if (threadIdx.x % kThreads != 0) return;
+  const std::int64_t label = labels[row];
+  const bool known = label >= 0 && label < classes;
+  if (!known) tell(report, Finding::label, row, label, classes);
+  const double log_sum = most + log(total);
+  loss[row] = known ? (1.0 - smoothing) * (log_sum - x[label]) : static_cast<double>(NAN);
+  if (smoothing != 0) loss[row] += smoothing * (log_sum - sum_of_logits / static_cast<double>(classes));
+  if (stats) stats[2 * row] = most, stats[2 * row + 1] = static_cast<float>(1.0 / total);
+}
+
+/// Blocks: grid.x parts of a row, grid.y rows in turn.
+__global__ void __launch_bounds__(kBlock)
+    backward_kernel(float* dx, const float* x, const float* stats, const std::int64_t* labels, std::int64_t rows,
+                    std::int64_t classes, float smoothing, const float* dy) {
+  const float scale = *dy / static_cast<float>(rows), everywhere = scale * (smoothing / static_cast<float>(classes)),
+              at_label = scale * (1.0f - smoothing);
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; row < rows;
+       row += static_cast<std::int64_t>(gridDim.y) * blockDim.y) {
+    const float most = stats[2 * row], factor = scale * stats[2 * row + 1];
+    const std::int64_t label = labels[row];
+    const float* from = x + row * classes;
+    float* to = dx + row * classes;
+#pragma unroll 4
+    for (std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; k < classes; k += stride)
+      to[k] = factor * expf(from[k] - most) - everywhere - (k == label ? at_label : 0.0f);
+  }
+}
+
+template <int kThreads>
+__global__ void __launch_bounds__(kBlockFor<kThreads>)
+    count_correct_kernel(unsigned long long* correct, const float* logits, const std::int64_t* labels,
+                         std::int64_t rows, std::int64_t classes, int k, Report* report) {
+  const std::int64_t row = my_row<kThreads>();
+  if (row >= rows) return;
+  const float* x = logits + row * classes;
+  const std::int64_t label = labels[row];
+  const bool known = label >= 0 && label < classes;
+  const float mine = known ? x[label] : NAN;
+  std::int64_t better = 0;
+  for (std::int64_t c = threadIdx.x % kThreads; c < classes; c += kThreads)
+    better += c != label && !(x[c] < mine) && !(x[c] == mine && c > label);
+  better = row_reduce<kThreads>(better, Sum{});
+  if (threadIdx.x % kThreads != 0) return;
+  if (!known) tell(report, Finding::label, row, label, classes);
+  if (mine == mine && better < k) atomicAdd(correct, 1ull);
+}
+
+void losses(double* loss, float* stats, const float* x, const std::int64_t* labels, std::int64_t rows,
+            std::int64_t classes, float smoothing) {
+  launch_rows(cross_entropy_kernel<kWarp>, cross_entropy_kernel<kRowBlock>, rows, classes, loss, stats, x, labels, rows,
+              classes, smoothing, report());
+}
+
+}  // namespace
+
+void softmax_cross_entropy(float* loss, float* stats, const float* x, const std::int64_t* labels, std::int64_t rows,
+                           std::int64_t classes, float smoothing) {
+  const Temporary<double> each(static_cast<std::size_t>(rows));
+  losses(each.data(), stats, x, labels, rows, classes, smoothing);
+  add_up(nullptr, loss, 1.0 / static_cast<double>(rows), each.data(), rows);
+}
+
+void softmax_cross_entropy_backward(float* dx, const float* x, const float* stats, const std::int64_t* labels,
+                                    std::int64_t rows, std::int64_t classes, float smoothing, const float* dy) {
+  unsigned across = kWarp;
+  while (across < kBlock && across < classes) across *= 2;
+  const unsigned down = kBlock / across;
+  const auto parts = static_cast<unsigned>((classes + 16 * across - 1) / (16 * across));
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>((rows + down - 1) / down, 65535));
+  launch(backward_kernel, dim3(parts, blocks), dim3(across, down), dx, x, stats, labels, rows, classes, smoothing, dy);
+}
+
+double sum_of_cross_entropy(const float* x, const std::int64_t* labels, std::int64_t rows, std::int64_t classes) {
+  const Temporary<double> each(static_cast<std::size_t>(rows) + 1);
+  losses(each.data() + 1, nullptr, x, labels, rows, classes, 0);
+  add_up(each.data(), nullptr, 0, each.data() + 1, rows);
+  return host_value(each.data());
+}
+
+std::int64_t count_correct(const float* x, const std::int64_t* labels, std::int64_t rows, std::int64_t classes, int k) {
+  const Temporary<unsigned long long> correct(1);
+  unsigned long long* to = correct.data();
+  map(1, [=] __device__(std::int64_t) { *to = 0; });
+  launch_rows(count_correct_kernel<kWarp>, count_correct_kernel<kRowBlock>, rows, classes, to, x, labels, rows, classes,
+              k, report());
+  return static_cast<std::int64_t>(host_value(to));
+}
+
+}  // namespace laconic::cuda

@@ -1,0 +1,36 @@
+#pragma once
+#include <vector>
+
+#include "core/memory.h"
+#include "core/slice.h"
+#include "core/stream.h"
+
+namespace laconic {
+
+/// A slice's values for host code to read while this lives: themselves where host code can reach them, of a CUDA device
+/// a copy, which is waited for. For what is written to files and compared, not for the work of a step.
+template <class T>
+class HostCopy {
+ public:
+  explicit HostCopy(Slice<const T> values) : access_(values.device()), values_(values) {
+    if (values.device().kind != Device::Kind::cuda) return;
+    copy_.resize(values.size());
+    copy_bytes(copy_.data(), kCpu, values.data(), values.device(), values.size_bytes());
+    values_ = slice(std::as_const(copy_));
+  }
+  HostCopy(const HostCopy&) = delete;
+  HostCopy& operator=(const HostCopy&) = delete;
+
+  const T* data() const { return values_.data(); }
+  std::size_t size() const { return values_.size(); }
+  std::size_t size_bytes() const { return values_.size_bytes(); }
+  const T* begin() const { return values_.begin(); }
+  const T* end() const { return values_.end(); }
+
+ private:
+  HostAccess access_;
+  Slice<const T> values_;
+  std::vector<T> copy_;
+};
+
+}  // namespace laconic

@@ -1,0 +1,24 @@
+#pragma once
+#include "core/tensor.h"
+
+/// With how many bits a CUDA device multiplies in matrix products, convolutions and recurrent layers. Sums are float32
+/// always, and so are results, parameters, gradients and all other arithmetic. The CPU knows fp32 alone.
+namespace laconic {
+
+enum class Precision : std::uint8_t {
+  fp32,  ///< float32 as it is: no tensor cores
+  tf32,  ///< tensor cores read float32 with 10 bits of mantissa
+  bf16,  ///< operands are rounded to bfloat16 (8 bits of exponent, 7 of mantissa): half the memory to read, the
+         ///< fastest; a convolution's result is rounded so too
+};
+const char* to_string(Precision precision);
+
+/// For the whole program; fp32 at first. What was recorded under one is differentiated under the same, where rounded
+/// operands were kept for it: set it before training, not within a step.
+void set_matmul_precision(Precision precision);
+Precision matmul_precision();
+
+/// What products on a device read: bf16 on a CUDA device that was told so, else f32.
+DType product_dtype(Device device);
+
+}  // namespace laconic

@@ -1,0 +1,60 @@
+#pragma once
+#include <cstring>
+#include <vector>
+
+#include "core/stream.h"
+#include "core/tensor.h"
+
+namespace laconic {
+
+/// The losses of a step's micro-batches on a CUDA device, read when the whole step has been asked for: by then forward
+/// has ended there or soon will, while backward is still to do, so that the device never waits for the host, and the
+/// host is never more than a step ahead.
+class StepLosses {
+ public:
+  explicit StepLosses(Device device) : device_(device) {}
+  ~StepLosses() {
+    try {
+      last_.synchronize();
+    } catch (const Error&) {  // the device is broken, and writes no more
+    }
+  }
+  StepLosses(const StepLosses&) = delete;
+  StepLosses& operator=(const StepLosses&) = delete;
+
+  /// loss : [1], the mean over `samples`. Returns at once.
+  void add(const Tensor& loss, std::int64_t samples) {
+    under_way_.push_back({Pinned(sizeof(float), device_), samples});
+    copy_bytes_later(under_way_.back().loss.data(), kCpu, loss.raw_data(), device_, sizeof(float));
+    last_ = Event::now(device_);
+  }
+
+  struct Loss {
+    float value;
+    std::int64_t samples;
+  };
+  /// Those added since the last call, in their order. Waits for them.
+  /// throws DataError  what the step's kernels have found so far
+  std::vector<Loss> read() {
+    last_.synchronize();
+    throw_findings(device_);
+    std::vector<Loss> all;
+    for (const UnderWay& u : under_way_) {
+      all.push_back({0, u.samples});
+      std::memcpy(&all.back().value, u.loss.data(), sizeof(float));
+    }
+    under_way_.clear();
+    return all;
+  }
+
+ private:
+  struct UnderWay {
+    Pinned loss;
+    std::int64_t samples;
+  };
+  Device device_;
+  std::vector<UnderWay> under_way_;
+  Event last_;
+};
+
+}  // namespace laconic

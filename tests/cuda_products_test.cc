@@ -1,0 +1,294 @@
+// What CUDA devices compute with NVIDIA's libraries, against the CPU: linear layers, convolutions, recurrences.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "core/ops/conv2d.h"
+#include "core/ops/linear.h"
+#include "core/ops/lstm.h"
+#include "core/ops/reshape.h"
+#include "core/precision.h"
+#include "core/raw.h"
+#include "tests/cuda_devices.h"
+#include "tests/error_of.h"
+#include "tests/tensors.h"
+
+namespace laconic {
+namespace {
+
+using CudaProductsTest = CudaTest;
+using Op = std::function<Tensor(const std::vector<Tensor>&)>;
+
+struct Precise {
+  explicit Precise(Precision p) { set_matmul_precision(p); }
+  ~Precise() { set_matmul_precision(Precision::fp32); }
+};
+
+/// An operation's value and, after it, the gradient of each input; those that were there before are added to.
+std::vector<Tensor> computed(const Op& op, const std::vector<Tensor>& inputs, Device device, bool add = false) {
+  std::vector<std::shared_ptr<Leaf>> leaves;
+  std::vector<Tensor> x;
+  for (const Tensor& t : inputs) {
+    leaves.push_back(std::make_shared<Leaf>());
+    if (add) {
+      leaves.back()->grad = Tensor::full(t.shape(), 0.5f, device);
+      leaves.back()->written = true;
+    }
+    x.push_back(with_gradient(copied(t, device), leaves.back()));
+  }
+  const Tensor y = op(x);
+  Tensor dy = random_tensor(y.shape(), 99);
+  if (y.rank() == 4) dy = raw::to_layout(dy, y.layout());
+  with_upstream(y, copied(dy, device)).backward();
+  std::vector<Tensor> all{copied(y, kCpu)};
+  for (const auto& l : leaves) all.push_back(copied(l->grad, kCpu));
+  return all;
+}
+
+void expect_same(const Op& op, const std::vector<Tensor>& inputs, float tolerance = 2e-5f) {
+  for (const bool add : {false, true}) {
+    const std::vector<Tensor> expected = computed(op, inputs, kCpu, add), got = computed(op, inputs, kCuda, add);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      expect_close(got[i], expected[i], tolerance, concat(i == 0 ? "value" : concat("gradient ", i - 1), " add ", add));
+  }
+}
+
+/// Values that bf16 holds, near those of x.
+Tensor rounded_to_bf16(const Tensor& x) {
+  return Tensor::of(x.shape(), raw::rounded(Tensor::of(x.shape(), x.to_vector()), DType::bf16).to_vector());
+}
+
+TEST_F(CudaProductsTest, Rounding) {
+  // Ties go to even; the largest float becomes infinity; NaN stays.
+  const std::vector<float> x = {1.0f,    1.00390625f,   1.01171875f,
+                                -1.004f, 3.4028235e38f, -INFINITY,
+                                1e-40f,  NAN,           std::bit_cast<float>(0x7f800001u)};
+  const std::vector<float> y = {1.0f, 1.0f, 1.015625f, -1.0078125f, INFINITY, -INFINITY, 9.18355e-41f};
+  const Tensor host = Tensor::of({9}, x), t = copied(host, kCuda);
+  for (const Device device : {kCpu, kCuda}) {
+    const std::vector<float> got = raw::rounded(device == kCpu ? host : t, DType::bf16).to_vector();
+    for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(got[i], y[i]) << i;
+    EXPECT_FLOAT_EQ(got[6], y[6]);
+    EXPECT_TRUE(std::isnan(got[7]));
+    EXPECT_TRUE(std::isnan(got[8]));
+  }
+  const Tensor long_one = random_tensor({1003}, 5);
+  EXPECT_EQ(raw::rounded(copied(long_one, kCuda).range(1, 1001), DType::bf16).to_vector(),
+            raw::rounded(long_one.range(1, 1001), DType::bf16).to_vector());
+}
+
+TEST_F(CudaProductsTest, Linear) {
+  for (const auto& [rows, in, out] : {std::array<std::int64_t, 3>{1, 1, 1}, {3, 5, 4}, {33, 31, 64}, {300, 8, 10}}) {
+    SCOPED_TRACE(concat(rows, " x ", in, " -> ", out));
+    const std::vector<Tensor> inputs{random_tensor({rows, in}, 1), random_tensor({out, in}, 2),
+                                     random_tensor({out}, 3)};
+    expect_same([](const auto& x) { return ops::linear(x[0], x[1], x[2]); }, inputs);
+    expect_same([](const auto& x) { return ops::linear(x[0], x[1], x[2], true); }, inputs);
+    expect_same([](const auto& x) { return ops::linear(x[0], x[1], {}, true); }, {inputs[0], inputs[1]});
+  }
+}
+
+TEST_F(CudaProductsTest, LinearOfNoRows) {
+  const auto got = computed([](const auto& x) { return ops::linear(x[0], x[1], x[2]); },
+                            {Tensor::zeros({0, 3}), random_tensor({2, 3}, 2), random_tensor({2}, 3)}, kCuda);
+  EXPECT_EQ(got[0].shape(), (Shape{0, 2}));
+  EXPECT_EQ(got[2].to_vector(), std::vector<float>(6, 0.0f));
+  EXPECT_EQ(got[3].to_vector(), std::vector<float>(2, 0.0f));
+}
+
+TEST_F(CudaProductsTest, LinearByChunksOfRows) {
+  const Tensor x = random_tensor({5, 7}, 1), w = random_tensor({10, 7}, 2), b = random_tensor({10}, 3);
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const Precise set(precision);
+    const auto held = std::make_shared<Parameter>(Shape{10, 7}, Role::linear);
+    const ParameterArena arena({held}, kCuda);
+    Parameter& parameter = *held;
+    parameter.value().copy_from(w);
+    parameter.set_chunk_rows(4);
+    const auto whole = computed([](const auto& t) { return ops::linear(t[0], t[1], t[2], true); }, {x, w, b}, kCuda);
+    const auto leaf = std::make_shared<Leaf>();
+    const Tensor y = ops::linear(with_gradient(copied(x, kCuda), leaf), parameter, copied(b, kCuda), true);
+    expect_close(y, whole[0], 0, "value");
+    with_upstream(y, copied(random_tensor(y.shape(), 99), kCuda)).backward();
+    expect_close(leaf->grad, whole[1], 0, "gradient of x");
+    expect_close(parameter.grad(), whole[2], 0, "gradient of w");
+  }
+}
+
+TEST_F(CudaProductsTest, LinearInBf16) {
+  const std::vector<Tensor> inputs{random_tensor({6, 40}, 1), random_tensor({9, 40}, 2), random_tensor({9}, 3)};
+  const Op op = [](const auto& x) { return ops::linear(x[0], x[1], x[2]); };
+  const Precise set(Precision::bf16);
+  const std::vector<Tensor> got = computed(op, inputs, kCuda);
+  // The CPU with operands rounded: forward's here, and the gradient that comes from above for the products of backward.
+  const Tensor x = rounded_to_bf16(inputs[0]), w = rounded_to_bf16(inputs[1]), dy = random_tensor({6, 9}, 99);
+  expect_close(got[0], ops::linear(x, w, inputs[2]), 2e-6f, "value");
+  const Tensor exact = ops::linear(inputs[0], inputs[1], inputs[2]);
+  EXPECT_NE(got[0].to_vector(), exact.to_vector());
+  expect_close(got[0], exact, 1e-2f, "value, about");
+  const auto leaf = std::make_shared<Leaf>();
+  const auto leaf_w = std::make_shared<Leaf>();
+  with_upstream(ops::linear(with_gradient(x, leaf), with_gradient(w, leaf_w), {}), rounded_to_bf16(dy)).backward();
+  expect_close(got[1], leaf->grad, 2e-6f, "gradient of x");
+  expect_close(got[2], leaf_w->grad, 2e-6f, "gradient of w");
+  expect_close(got[3], Tensor::of({9}, std::vector<float>([&] {
+                                    std::vector<float> sums(9);
+                                    const std::vector<float> v = dy.to_vector();
+                                    for (std::size_t i = 0; i < v.size(); ++i) sums[i % 9] += v[i];
+                                    return sums;
+                                  }())),
+               2e-6f, "gradient of b: not rounded");
+}
+
+TEST_F(CudaProductsTest, LinearSeesNewWeightsInBf16) {
+  const Precise set(Precision::bf16);
+  const Tensor x = copied(random_tensor({2, 8}, 1), kCuda), w = copied(random_tensor({3, 8}, 2), kCuda);
+  const std::vector<float> before = ops::linear(x, w, {}).to_vector();
+  raw::scale(w, 2);
+  std::vector<float> twice = before;
+  for (float& v : twice) v *= 2;
+  EXPECT_EQ(ops::linear(x, w, {}).to_vector(), twice);
+}
+
+TEST_F(CudaProductsTest, LinearInTf32) {
+  const std::vector<Tensor> inputs{random_tensor({6, 40}, 1), random_tensor({9, 40}, 2), random_tensor({9}, 3)};
+  const Op op = [](const auto& x) { return ops::linear(x[0], x[1], x[2]); };
+  const std::vector<Tensor> expected = computed(op, inputs, kCpu);
+  const Precise set(Precision::tf32);
+  const std::vector<Tensor> got = computed(op, inputs, kCuda);
+  for (std::size_t i = 0; i < got.size(); ++i) expect_close(got[i], expected[i], 2e-3f, concat(i));
+  EXPECT_GT(std::abs(got[0].to_vector()[0] - expected[0].to_vector()[0]), 1e-6f);
+}
+
+struct ConvCase {
+  Shape x, w;
+  ops::Conv2dOptions o;
+};
+std::vector<ConvCase> conv_cases() {
+  return {{{2, 1, 6, 5}, {3, 1, 3, 3}, {.pad = 1}},
+          {{2, 3, 7, 5}, {4, 3, 3, 3}, {.stride = 2, .pad = 1}},
+          {{1, 3, 11, 11}, {5, 3, 5, 5}, {.stride = 4, .pad = 2}},
+          {{3, 4, 5, 5}, {6, 2, 3, 3}, {.pad = 1, .groups = 2}},
+          {{2, 6, 5, 4}, {6, 1, 3, 3}, {.pad = 1, .groups = 6}},
+          {{1, 3, 6, 6}, {2, 3, 2, 2}, {.dilation = 2}},
+          {{2, 3, 9, 8}, {2, 3, 3, 2}, {.stride = 3, .pad = 2, .dilation = 2}},
+          {{2, 4, 9, 8}, {6, 2, 3, 3}, {.stride = 2, .pad = 2, .dilation = 2, .groups = 2}},
+          {{2, 17, 5, 4}, {33, 17, 1, 1}, {}},
+          {{2, 8, 5, 4}, {4, 8, 1, 1}, {.stride = 2}},
+          {{2, 8, 3, 3}, {4, 2, 1, 1}, {.groups = 4}},
+          {{2, 16, 4, 4}, {16, 16, 3, 3}, {.pad = 1}},
+          {{5, 7, 1, 1}, {3, 7, 1, 1}, {}}};
+}
+std::vector<Tensor> conv_inputs(const ConvCase& c) {
+  return {raw::to_layout(random_tensor(c.x, 1), Layout::channels_last), random_tensor(c.w, 2),
+          random_tensor({c.w[0]}, 3)};
+}
+
+TEST_F(CudaProductsTest, Convolution) {
+  for (const ConvCase& c : conv_cases()) {
+    SCOPED_TRACE(concat(c.x, " * ", c.w));
+    const std::vector<Tensor> inputs = conv_inputs(c);
+    expect_same([&](const auto& x) { return ops::conv2d(x[0], x[1], x[2], c.o); },
+                {random_tensor(c.x, 4), inputs[1], inputs[2]});  // an image as data comes
+    for (const bool relu : {false, true}) {
+      ops::Conv2dOptions o = c.o;
+      o.relu = relu;
+      expect_same([&](const auto& x) { return ops::conv2d(x[0], x[1], x[2], o); }, inputs);
+      expect_same([&](const auto& x) { return ops::conv2d(x[0], x[1], {}, o); }, {inputs[0], inputs[1]});
+    }
+  }
+}
+
+TEST_F(CudaProductsTest, ConvolutionOfNoImages) {
+  const auto got = computed([](const auto& x) { return ops::conv2d(x[0], x[1], x[2], {.pad = 1}); },
+                            {raw::to_layout(Tensor::zeros({0, 2, 4, 4}), Layout::channels_last),
+                             random_tensor({3, 2, 3, 3}, 2), random_tensor({3}, 3)},
+                            kCuda);
+  EXPECT_EQ(got[0].shape(), (Shape{0, 3, 4, 4}));
+  EXPECT_EQ(got[1].shape(), (Shape{0, 2, 4, 4}));
+  EXPECT_EQ(got[2].to_vector(), std::vector<float>(54, 0.0f));
+  EXPECT_EQ(got[3].to_vector(), std::vector<float>(3, 0.0f));
+}
+
+TEST_F(CudaProductsTest, ConvolutionInTf32AndBf16) {
+  for (const ConvCase& c : conv_cases()) {
+    SCOPED_TRACE(concat(c.x, " * ", c.w));
+    const std::vector<Tensor> inputs = conv_inputs(c);
+    const Op op = [&](const auto& x) { return ops::conv2d(x[0], x[1], x[2], c.o); };
+    const std::vector<Tensor> exact = computed(op, inputs, kCpu);
+    for (const Precision precision : {Precision::tf32, Precision::bf16}) {
+      const Precise set(precision);
+      const std::vector<Tensor> got = computed(op, inputs, kCuda);
+      const float about = precision == Precision::bf16 ? 1.5e-2f : 2e-3f;
+      for (std::size_t i = 0; i < got.size(); ++i)
+        expect_close(got[i], exact[i], about, concat(to_string(precision), " ", i));
+      EXPECT_NE(got[0].to_vector(), exact[0].to_vector());
+      EXPECT_EQ(got[3].to_vector(), computed(op, inputs, kCuda)[3].to_vector()) << "the bias's gradient is float32's";
+    }
+    // With operands that bf16 holds only the results are rounded.
+    std::vector<Tensor> rounded;
+    for (const Tensor& t : inputs) rounded.push_back(raw::to_layout(rounded_to_bf16(t), t.layout()));
+    const Tensor expected = op(rounded);
+    const Precise set(Precision::bf16);
+    std::vector<Tensor> on_device;
+    for (const Tensor& t : inputs) on_device.push_back(copied(t, kCuda));
+    on_device[2] = copied(rounded[2], kCuda);
+    expect_close(copied(op(on_device), kCpu), expected, 4e-3f, "bf16 operands");
+  }
+}
+
+TEST_F(CudaProductsTest, ConvolutionSeesNewWeights) {
+  const Tensor x = copied(raw::to_layout(random_tensor({2, 3, 5, 5}, 1), Layout::channels_last), kCuda);
+  const Tensor w = copied(random_tensor({4, 3, 3, 3}, 2), kCuda);
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp32}) {
+    const Precise set(precision);
+    const auto value = [&] { return copied(ops::conv2d(x, w, {}, {.pad = 1}), kCpu).to_vector(); };
+    std::vector<float> twice = value();
+    raw::scale(w, 2);
+    for (float& v : twice) v *= 2;
+    EXPECT_EQ(value(), twice);
+  }
+}
+
+TEST_F(CudaProductsTest, ThreadsComputeAtOnce) {
+  const Op op = [](const auto& x) {
+    return ops::linear(ops::reshape(ops::conv2d(x[0], x[1], {}, {.pad = 1}), {2, 4 * 25}), x[2], {});
+  };
+  const std::vector<Tensor> inputs{random_tensor({2, 3, 5, 5}, 1), random_tensor({4, 3, 3, 3}, 2),
+                                   random_tensor({6, 100}, 3)};
+  const std::vector<Tensor> expected = computed(op, inputs, kCpu);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&, device = Device{Device::Kind::cuda, i % cuda_devices()}] {
+      for (int round = 0; round < 3; ++round) {
+        const std::vector<Tensor> got = computed(op, inputs, device);
+        for (std::size_t k = 0; k < got.size(); ++k) expect_close(got[k], expected[k], 2e-5f, concat(device, " ", k));
+      }
+    });
+  for (std::thread& t : threads) t.join();
+}
+
+TEST_F(CudaProductsTest, OperandsOnTwoDevicesAreToldApart) {
+  const Tensor x = random_tensor({2, 3}, 1), w = random_tensor({4, 3}, 2);
+  EXPECT_EQ(error_of<ShapeError>([&] { ops::linear(x, copied(w, kCuda), {}); }),
+            "linear: x is on cpu but w is on cuda:0. Move the model and the data to one device.");
+  EXPECT_EQ(error_of<ShapeError>([&] { ops::linear(copied(x, kCuda), copied(w, kCuda), Tensor::zeros({4})); }),
+            "linear: x is on cuda:0 but b is on cpu. Move the model and the data to one device.");
+  EXPECT_EQ(error_of<ShapeError>([&] {
+              ops::conv2d(random_tensor({1, 2, 3, 3}, 1), copied(random_tensor({1, 2, 1, 1}, 2), kCuda), {}, {});
+            }),
+            "conv2d: x is on cpu but w is on cuda:0. Move the model and the data to one device.");
+  const ops::RecurrentWeights weights{copied(random_tensor({8, 2}, 1), kCuda), copied(Tensor::zeros({8}), kCuda),
+                                      copied(Tensor::zeros({8}), kCuda)};
+  ops::LstmState state{Tensor::zeros({3, 2}), Tensor::zeros({3, 2})};
+  EXPECT_EQ(
+      error_of<ShapeError>([&] {
+        ops::lstm(copied(random_tensor({4, 3, 8}, 2), kCuda), weights, state);
+      }),
+      "lstm: the input part is on cuda:0 but the initial state is on cpu. Move the model and the data to one device.");
+}
+
+}  // namespace
+}  // namespace laconic

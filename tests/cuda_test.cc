@@ -1,0 +1,321 @@
+// The ground that CUDA code stands on: memory, streams, events, copies, launches. On a GPU, or the emulated device.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <thread>
+
+#include "core/cuda/libraries.h"
+#include "core/raw.h"
+#include "core/stream.h"
+#include "core/tensor.h"
+#include "tests/cuda_devices.h"
+#include "tests/error_of.h"
+#include "tests/launch_kernels.h"
+
+namespace laconic {
+namespace {
+
+using CudaDeathTest = CudaTest;
+
+std::vector<float> counting(std::size_t n) {
+  std::vector<float> v(n);
+  std::iota(v.begin(), v.end(), 0.0f);
+  return v;
+}
+
+TEST_F(CudaTest, TensorsAreFilledAndCopied) {
+  const Tensor t = Tensor::full({1000}, 1.5f, kCuda);
+  EXPECT_EQ(t.to_vector(), std::vector<float>(1000, 1.5f));
+  EXPECT_EQ(Tensor::zeros({3}, DType::f32, kCuda).to_vector(), std::vector<float>(3, 0.0f));
+  const Tensor u = Tensor::of({3}, {1, 2, 3}, kCuda);
+  t.range(5, 3).copy_from(u);
+  const std::vector<float> values = t.to_vector();
+  EXPECT_EQ(values[4], 1.5f);
+  EXPECT_EQ(values[6], 2.0f);
+  EXPECT_EQ(Tensor::of({3}, std::vector<std::int64_t>{5, 6, 7}, kCuda).to_vector(), (std::vector<float>{5, 6, 7}));
+  EXPECT_EQ(Tensor::empty({0}, DType::f32, kCuda).to_vector(), std::vector<float>{});
+}
+
+TEST_F(CudaTest, MapReachesEveryElementOnce) {
+  for (const std::int64_t n : {0, 1, 31, 32, 255, 256, 257, 1000003}) {
+    const Tensor t = Tensor::zeros({n}, DType::f32, kCuda);
+    tests::add_index(t.data<float>(), n);
+    EXPECT_EQ(t.to_vector(), counting(static_cast<std::size_t>(n))) << n;
+  }
+}
+
+TEST_F(CudaTest, BlocksReduce) {
+  const Tensor x = Tensor::of({300}, std::span<const float>(counting(300)), kCuda);
+  for (const int threads : {32, 64, 256, 1024}) {
+    const Tensor sums = Tensor::empty({3}, DType::f32, kCuda), largest = Tensor::empty({3}, DType::f32, kCuda);
+    tests::sum_hundreds(sums.data<float>(), largest.data<float>(), x.data<float>(), 3, threads);
+    EXPECT_EQ(sums.to_vector(), (std::vector<float>{4950, 14950, 24950})) << threads;
+    EXPECT_EQ(largest.to_vector(), (std::vector<float>{99, 199, 299})) << threads;
+  }
+}
+
+TEST_F(CudaTest, WarpsAndBlocksVote) {
+  std::vector<std::int32_t> flags(128);
+  for (int i = 0; i < 128; ++i) flags[static_cast<std::size_t>(i)] = i % 3 == 0 || i == 127;
+  const Tensor f = Tensor::empty({128}, DType::i32, kCuda), ballots = Tensor::empty({128}, DType::i32, kCuda),
+               counts = Tensor::empty({128}, DType::i32, kCuda);
+  copy_bytes(f.raw_data(), kCuda, flags.data(), kCpu, 512);
+  tests::votes(static_cast<unsigned*>(ballots.raw_data()), counts.data<std::int32_t>(), f.data<std::int32_t>(), 128);
+  std::vector<std::int32_t> got(128), count(128);
+  copy_bytes(got.data(), kCpu, ballots.raw_data(), kCuda, 512);
+  copy_bytes(count.data(), kCpu, counts.raw_data(), kCuda, 512);
+  for (int i = 0; i < 128; ++i) {
+    unsigned votes = 0;
+    for (int lane = 0; lane < 32; ++lane)
+      votes |= static_cast<unsigned>(flags[static_cast<std::size_t>(i / 32 * 32 + lane)]) << lane;
+    EXPECT_EQ(static_cast<unsigned>(got[static_cast<std::size_t>(i)]), votes) << i;
+    EXPECT_EQ(count[static_cast<std::size_t>(i)],
+              std::accumulate(flags.begin() + i / 64 * 64, flags.begin() + i / 64 * 64 + 64, 0))
+        << i;
+  }
+}
+
+TEST_F(CudaTest, LanesSeeTheirNeighbours) {
+  std::vector<std::int32_t> x(32), up(32), down(32);
+  std::iota(x.begin(), x.end(), 100);
+  const Tensor t = Tensor::empty({3, 32}, DType::i32, kCuda);
+  auto* p = t.data<std::int32_t>();
+  copy_bytes(p, kCuda, x.data(), kCpu, 128);
+  tests::neighbours(p + 32, p + 64, p);
+  copy_bytes(up.data(), kCpu, p + 32, kCuda, 128);
+  copy_bytes(down.data(), kCpu, p + 64, kCuda, 128);
+  for (int i = 0; i < 32; ++i) {
+    EXPECT_EQ(up[static_cast<std::size_t>(i)], 100 + std::max(i - 1, 0));
+    EXPECT_EQ(down[static_cast<std::size_t>(i)], 100 + std::min(i + 1, 31));
+  }
+}
+
+TEST_F(CudaTest, AtomicsCount) {
+  std::vector<std::int32_t> x(1000);
+  std::iota(x.begin(), x.end(), 0);
+  const Tensor values = Tensor::empty({1000}, DType::i32, kCuda), counts = Tensor::zeros({10}, DType::i32, kCuda);
+  copy_bytes(values.raw_data(), kCuda, x.data(), kCpu, 4000);
+  tests::count_digits(static_cast<unsigned*>(counts.raw_data()), values.data<std::int32_t>(), 1000);
+  EXPECT_EQ(counts.to_vector(), std::vector<float>(10, 100.0f));
+}
+
+TEST_F(CudaTest, WhatAKernelFindsIsThrownOnce) {
+  const Tensor labels = Tensor::of({4}, std::vector<std::int64_t>{0, 9, 10, 3}, kCuda);
+  tests::report_from(labels.data<std::int64_t>(), 4, 10);
+  EXPECT_EQ(error_of<Error>([] { synchronize(kCuda); }),
+            "label 10 at position 2 is not in [0, 10). Check the data, or build the model with more classes or a "
+            "larger vocabulary.");
+  EXPECT_NO_THROW(synchronize(kCuda));
+  tests::report_from(labels.data<std::int64_t>(), 4, 11);
+  EXPECT_NO_THROW(synchronize(kCuda));
+}
+
+TEST_F(CudaTest, AnEventOrdersTheWorkOfTwoThreads) {
+  for (int round = 0; round < 20; ++round) {
+    const Tensor a = Tensor::zeros({1000}, DType::f32, kCuda), b = Tensor::empty({1000}, DType::f32, kCuda);
+    const Event zeroed = Event::now(kCuda);
+    Event added;
+    std::thread([&] {
+      zeroed.wait();
+      tests::add_index(a.data<float>(), 1000);
+      added = Event::now(kCuda);
+    }).join();
+    added.wait();
+    b.copy_from(a);
+    EXPECT_EQ(b.to_vector(), counting(1000));
+    EXPECT_TRUE(added.reached());
+  }
+}
+
+TEST_F(CudaTest, AnEventIsReachedByWaitingOrAsking) {
+  const Tensor a = Tensor::zeros({1000}, DType::f32, kCuda);
+  tests::add_index(a.data<float>(), 1000);
+  const Event first = Event::now(kCuda);
+  first.synchronize();
+  EXPECT_TRUE(first.reached());
+  tests::add_index(a.data<float>(), 1000);
+  const Event second = Event::now(kCuda);
+  while (!second.reached()) std::this_thread::yield();
+  EXPECT_TRUE(Event().reached());
+  EXPECT_TRUE(Event::now(kCpu).reached());
+}
+
+TEST_F(CudaTest, PinnedMemoryIsCopiedLater) {
+  Pinned up(4000, kCuda), down(4000, kCuda);
+  const std::vector<float> values = counting(1000);
+  std::memcpy(up.data(), values.data(), 4000);
+  const Tensor t = Tensor::empty({1000}, DType::f32, kCuda);
+  copy_bytes_later(t.raw_data(), kCuda, up.data(), kCpu, 4000);
+  tests::add_index(t.data<float>(), 1000);
+  copy_bytes_later(down.data(), kCpu, t.raw_data(), kCuda, 4000);
+  Event::now(kCuda).synchronize();
+  std::vector<float> got(1000);
+  std::memcpy(got.data(), down.data(), 4000);
+  for (std::size_t i = 0; i < 1000; ++i) EXPECT_EQ(got[i], 2 * values[i]);
+  const std::byte* address = up.data();
+  up = Pinned();
+  EXPECT_EQ(Pinned(4000, kCuda).data(), address) << "pinned blocks are kept";
+}
+
+TEST_F(CudaTest, MemoryIsCountedAndUsedAgain) {
+  { const Tensor warm = Tensor::empty({1 << 20}, DType::f32, kCuda); }
+  reset_peak(kCuda);
+  const MemoryStats before = memory_stats(kCuda);
+  {
+    const Tensor t = Tensor::empty({1 << 20}, DType::f32, kCuda);
+    EXPECT_EQ(memory_stats(kCuda).in_use_bytes, before.in_use_bytes + (4 << 20));
+  }
+  { const Tensor t = Tensor::empty({1 << 20}, DType::f32, kCuda); }
+  const MemoryStats after = memory_stats(kCuda);
+  EXPECT_EQ(after.in_use_bytes, before.in_use_bytes);
+  EXPECT_EQ(after.peak_bytes, before.in_use_bytes + (4 << 20));
+  EXPECT_EQ(after.allocations, before.allocations + 2);
+#if !defined(__SANITIZE_ADDRESS__)
+  EXPECT_EQ(after.from_system, before.from_system);
+  EXPECT_GE(after.reserved_bytes, std::size_t{4} << 20);
+  release_unused_memory(kCuda);
+  EXPECT_LT(memory_stats(kCuda).reserved_bytes, after.reserved_bytes);
+#endif
+}
+
+TEST_F(CudaTest, AThreadMayFreeWhatAnotherMade) {
+  // Freed by a thread whose work still reads it: the maker must not get the memory before that is done.
+  for (int round = 0; round < 10; ++round) {
+    auto shared = std::make_unique<Tensor>(Tensor::full({100000}, 3, kCuda));
+    const Event made = Event::now(kCuda);
+    const Tensor sum = Tensor::zeros({100000}, DType::f32, kCuda);
+    const Event zeroed = Event::now(kCuda);
+    Event added;
+    std::thread([&] {
+      made.wait();
+      zeroed.wait();
+      copy_bytes(sum.raw_data(), kCuda, shared->raw_data(), kCuda, 400000);
+      added = Event::now(kCuda);
+      shared.reset();
+    }).join();
+    const Tensor other = Tensor::full({100000}, 7, kCuda);
+    EXPECT_EQ(other.to_vector()[99999], 7.0f);
+    added.wait();
+    EXPECT_EQ(sum.to_vector(), std::vector<float>(100000, 3.0f));
+  }
+}
+
+TEST_F(CudaTest, StreamsOutliveTheirThreads) {
+  Tensor t;
+  std::thread([&] { t = Tensor::full({1000}, 2, kCuda), synchronize(kCuda); }).join();
+  std::thread([&] { EXPECT_EQ(t.to_vector(), std::vector<float>(1000, 2.0f)); }).join();
+  t = Tensor();
+}
+
+TEST_F(CudaTest, EveryDeviceHasItsOwn) {
+  if (cuda_devices() < 2) GTEST_SKIP() << "only one CUDA device here";
+  const Device second{Device::Kind::cuda, 1};
+  const Tensor a = Tensor::full({100}, 4, second);
+  EXPECT_EQ(a.device(), second);
+  const Tensor b = Tensor::empty({100}, DType::f32, kCuda);
+  b.copy_from(a);
+  EXPECT_EQ(b.to_vector(), std::vector<float>(100, 4.0f));
+}
+
+TEST_F(CudaTest, ErrorsNameTheDeviceAndTheWayOut) {
+  const Device missing{Device::Kind::cuda, 99};
+  EXPECT_EQ(error_of<Error>([&] { Tensor::empty({1}, DType::f32, missing); }),
+            concat("device cuda:99: there are only ", cuda_devices(),
+                   ", numbered from 0. Use --device cpu, or another index."));
+  const std::string full = error_of<Error>([] { Tensor::empty({std::int64_t{1} << 40}, DType::f32, kCuda); });
+  EXPECT_NE(full.find("has no room for 4398046511104 bytes more"), std::string::npos) << full;
+  EXPECT_EQ(Tensor::full({10}, 1, kCuda).to_vector(), std::vector<float>(10, 1.0f)) << "the device goes on";
+}
+
+TEST(CudaDevices, WithoutOneTheErrorSaysSo) {
+  if (cuda_devices() > 0) GTEST_SKIP() << "there is a CUDA device here";
+  const std::string error = error_of<Error>([] { Tensor::empty({1}, DType::f32, kCuda); });
+  EXPECT_NE(error.find("CUDA"), std::string::npos) << error;
+}
+
+#if defined(LACONIC_CUDA_EMULATED) && defined(__SANITIZE_ADDRESS__)
+TEST_F(CudaDeathTest, TheSanitizerSeesAKernelWriteTooFar) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        const Tensor t = Tensor::zeros({100}, DType::f32, kCuda);
+        tests::add_index(t.data<float>(), 101);
+        synchronize(kCuda);
+      },
+      "heap-buffer-overflow");
+}
+#endif
+
+#if defined(LACONIC_CUDA_EMULATED) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// What the emulated device is strict about.
+TEST_F(CudaDeathTest, TheHostCannotTouchDeviceMemory) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const Tensor t = Tensor::zeros({16}, DType::f32, kCuda);
+  EXPECT_DEATH({ *static_cast<volatile float*>(t.data<float>()) = 1; }, "");
+}
+TEST_F(CudaDeathTest, AWarpMustBeWholeToTalk) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        tests::miss_barrier();
+        synchronize(kCuda);
+      },
+      "emulated CUDA device: .*thread");
+}
+TEST_F(CudaTest, NothingHappensUntilSomebodyWaits) {
+  Pinned p(4, kCuda);
+  std::memset(p.data(), 0, 4);
+  const Tensor t = Tensor::full({1}, 1, kCuda);
+  copy_bytes_later(p.data(), kCpu, t.raw_data(), kCuda, 4);
+  float seen = -1;
+  std::memcpy(&seen, p.data(), 4);
+  EXPECT_EQ(seen, 0.0f) << "a missing wait must show";
+  synchronize(kCuda);
+  std::memcpy(&seen, p.data(), 4);
+  EXPECT_EQ(seen, 1.0f);
+}
+#endif
+
+TEST_F(CudaTest, HandlesGoWithTheStream) {
+  cuda::select(0);
+  const cublasHandle_t mine = cuda::cublas_handle();
+  const cudnnHandle_t my_dnn = cuda::cudnn_handle();
+  EXPECT_EQ(cuda::cublas_handle(), mine);
+  EXPECT_EQ(cuda::cudnn_handle(), my_dnn);
+  std::map<cudaStream_t, cublasHandle_t> seen{{cuda::stream(), mine}};
+  for (int round = 0; round < 10; ++round)
+    std::thread([&] {
+      cuda::select(0);
+      const cublasHandle_t theirs = cuda::cublas_handle();
+      EXPECT_NE(theirs, mine);
+      EXPECT_NE(cuda::cudnn_handle(), my_dnn);
+      EXPECT_EQ(seen.try_emplace(cuda::stream(), theirs).first->second, theirs);
+    }).join();
+}
+
+TEST(CudaLibraries, OneThatIsMissingIsNamed) {
+  EXPECT_THAT(
+      error_of<Error>([] { cuda::Library("cuDots", "libcudots.so.9"); }),
+      testing::StartsWith("libcudots.so.9 was not found: install cuDots, or name its folder in LD_LIBRARY_PATH ("));
+  const cuda::Library c("libc", "libc.so.6");
+  EXPECT_NE(c.function("printf"), nullptr);
+  EXPECT_EQ(error_of<Error>([&] { c.function("print_dots"); }),
+            "libc: libc.so.6 has no print_dots: it is another version than this program was built for. Install that "
+            "one.");
+}
+
+TEST(CudaLibraries, HaveWhatIsCalled) {
+  try {
+    cuda::cublas();
+    cuda::cudnn();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("was not found"));
+    GTEST_SKIP() << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace laconic

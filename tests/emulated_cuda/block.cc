@@ -1,0 +1,289 @@
+#include "block.h"
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+#if defined(__x86_64__)
+// Saves what a call must preserve on the stack, changes stacks, restores.
+extern "C" void emulated_cuda_switch(void** save, void* load);
+asm(R"(
+.text
+.globl emulated_cuda_switch
+.type emulated_cuda_switch, @function
+emulated_cuda_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size emulated_cuda_switch, .-emulated_cuda_switch
+.section .note.GNU-stack,"",@progbits
+.text
+)");
+#endif
+
+namespace emulated_cuda {
+namespace {
+
+constexpr std::size_t kStack = 256 << 10;
+
+[[noreturn]] void fail(const char* what) {
+  std::fprintf(stderr, "emulated CUDA device: %s.\n", what);
+  std::abort();
+}
+
+struct Fiber {
+  int thread = -1;
+  std::byte* stack = nullptr;
+#if defined(__x86_64__)
+  void* sp = nullptr;
+#else
+  ucontext_t context{};
+#endif
+  void* tsan = nullptr;
+};
+
+struct Warp {
+  int arrived = 0, round = 0, ended = 0;
+  std::uint64_t slots[2][32];
+  std::vector<Fiber*> waiting;
+};
+
+/// What one host thread runs. Its fibers are kept for later blocks.
+struct Machine {
+  Fiber host;
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  std::vector<Fiber*> idle;
+  Fiber* current = nullptr;
+
+  const std::function<void()>* body = nullptr;
+  int threads = 0, next = 0, ended = 0;
+  std::deque<Fiber*> ready;
+  std::vector<Fiber*> at_barrier;
+  int votes = 0, result = 0;
+  std::vector<Warp> warps;
+
+  ~Machine() {
+    for (auto& f : fibers) {
+#if defined(__SANITIZE_ADDRESS__)
+      __asan_unpoison_memory_region(f->stack, kStack);  // its frames never ended: what is mapped here next is no redzone
+#endif
+      munmap(f->stack, kStack);
+#if defined(__SANITIZE_THREAD__)
+      __tsan_destroy_fiber(f->tsan);
+#endif
+    }
+  }
+
+  void place(int thread) {
+    const unsigned t = static_cast<unsigned>(thread);
+    threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+  }
+
+  void change(Fiber& from, Fiber& to) {
+#if defined(__SANITIZE_ADDRESS__)
+    void* fake = nullptr;
+    __sanitizer_start_switch_fiber(&fake, to.stack ? to.stack : host_bottom, to.stack ? kStack : host_size);
+#endif
+#if defined(__SANITIZE_THREAD__)
+    if (&from == &host) host.tsan = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(to.tsan, 0);
+#endif
+#if defined(__x86_64__)
+    emulated_cuda_switch(&from.sp, to.sp);
+#else
+    swapcontext(&from.context, &to.context);
+#endif
+    arrived(fake_of(from));
+#if defined(__SANITIZE_ADDRESS__)
+    (void)fake;
+#endif
+  }
+  static void* fake_of(Fiber&) { return nullptr; }
+
+  // After a switch has landed: the sanitizer is told, and learns the host's stack.
+  void arrived([[maybe_unused]] void* fake) {
+#if defined(__SANITIZE_ADDRESS__)
+    const void* bottom = nullptr;
+    std::size_t size = 0;
+    __sanitizer_finish_switch_fiber(fake, &bottom, &size);
+    if (!host_bottom) host_bottom = bottom, host_size = size;
+#endif
+  }
+  const void* host_bottom = nullptr;
+  std::size_t host_size = 0;
+
+  static void enter();
+
+  Fiber& fresh() {
+    if (!idle.empty()) {
+      Fiber* f = idle.back();
+      idle.pop_back();
+      return *f;
+    }
+    fibers.push_back(std::make_unique<Fiber>());
+    Fiber& f = *fibers.back();
+    void* p = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) fail("no memory for a stack");
+    f.stack = static_cast<std::byte*>(p);
+#if defined(__SANITIZE_THREAD__)
+    f.tsan = __tsan_create_fiber(0);
+#endif
+#if defined(__x86_64__)
+    // As emulated_cuda_switch leaves a stack: six registers, then where to go on; aligned as at a function's entry.
+    auto* top = reinterpret_cast<void**>(f.stack + kStack - 64);
+    *--top = nullptr;
+    *--top = reinterpret_cast<void*>(&Machine::enter);
+    for (int i = 0; i < 6; ++i) *--top = nullptr;
+    f.sp = top;
+#else
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack;
+    f.context.uc_stack.ss_size = kStack;
+    f.context.uc_link = nullptr;
+    makecontext(&f.context, &Machine::enter, 0);
+#endif
+    return f;
+  }
+
+  void resume(Fiber& f) {
+    current = &f;
+    if (f.thread >= 0) place(f.thread);
+    change(host, f);
+  }
+  void suspend() {
+    Fiber& me = *current;
+    change(me, host);
+  }
+
+  /// All started threads that have not ended wait at the block's barrier: they go on.
+  void look_at_barrier() {
+    if (next < threads || at_barrier.empty() || static_cast<int>(at_barrier.size()) + ended < threads) return;
+    result = std::exchange(votes, 0);
+    for (Fiber* f : at_barrier) ready.push_back(f);
+    at_barrier.clear();
+  }
+
+  void run_block(const std::function<void()>& thread) {
+    body = &thread;
+    threads = static_cast<int>(blockDim.x * blockDim.y * blockDim.z);
+    next = ended = votes = 0;
+    warps.assign(static_cast<std::size_t>((threads + 31) / 32), Warp{});
+    while (true) {
+      if (!ready.empty()) {
+        Fiber* f = ready.front();
+        ready.pop_front();
+        resume(*f);
+      } else if (next < threads) {
+        Fiber& f = fresh();
+        f.thread = -1;
+        resume(f);
+      } else {
+        break;
+      }
+    }
+    if (ended != threads) fail("some threads wait at a barrier that others never reach");
+  }
+};
+
+Machine& machine() {
+  static thread_local Machine m;
+  return m;
+}
+
+void Machine::enter() {
+  Machine& m = machine();
+  m.arrived(nullptr);
+  while (true) {
+    Fiber& me = *m.current;
+    while (m.next < m.threads) {
+      me.thread = m.next++;
+      m.place(me.thread);
+      (*m.body)();
+      ++m.ended;
+      Warp& w = m.warps[static_cast<std::size_t>(me.thread / 32)];
+      ++w.ended;
+      if (w.arrived > 0) fail("a thread ended while others of its warp wait for it");
+      m.look_at_barrier();
+    }
+    me.thread = -1;
+    m.idle.push_back(&me);
+    m.suspend();
+  }
+}
+
+}  // namespace
+
+void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
+  gridDim = grid;
+  blockDim = block;
+  Machine& m = machine();
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        blockIdx = {x, y, z};
+        m.run_block(thread);
+      }
+}
+
+int linear_thread() { return machine().current->thread; }
+
+void block_barrier() { block_count(false); }
+
+int block_count(bool predicate) {
+  Machine& m = machine();
+  m.votes += predicate;
+  m.at_barrier.push_back(m.current);
+  m.look_at_barrier();
+  m.suspend();
+  return m.result;
+}
+
+void warp_exchange(unsigned mask, std::uint64_t value, std::uint64_t (&all)[32]) {
+  Machine& m = machine();
+  if (mask != 0xffffffffu) fail("only full warps are emulated");
+  const int thread = m.current->thread;
+  if ((thread / 32 + 1) * 32 > m.threads) fail("a block that is no multiple of 32 threads talks within a warp");
+  Warp& w = m.warps[static_cast<std::size_t>(thread / 32)];
+  if (w.ended > 0) fail("a warp talks although one of its threads has ended");
+  const int round = w.round;
+  w.slots[round][thread % 32] = value;
+  if (++w.arrived < 32) {
+    w.waiting.push_back(m.current);
+    m.suspend();
+  } else {
+    w.arrived = 0;
+    w.round ^= 1;
+    for (Fiber* f : w.waiting) m.ready.push_back(f);
+    w.waiting.clear();
+  }
+  std::memcpy(all, w.slots[round], sizeof all);
+}
+
+}  // namespace emulated_cuda

@@ -1,0 +1,32 @@
+#pragma once
+// One thread block at a time, its threads as fibers of one host thread: a thread runs until it comes to a barrier or
+// its end. While none comes to a barrier all of them run on one fiber, one after another: as cheap as a loop.
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+struct uint3 {
+  unsigned x = 0, y = 0, z = 0;
+};
+inline thread_local uint3 threadIdx, blockIdx;
+inline thread_local dim3 blockDim, gridDim;
+
+namespace emulated_cuda {
+
+/// Runs `thread` once for every thread of every block, block after block.
+void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
+
+// For the thread that runs now.
+int linear_thread();
+void block_barrier();
+/// A barrier; how many threads came with true.
+int block_count(bool predicate);
+/// A barrier of the warp's 32 threads; all[lane] is what each came with.
+void warp_exchange(unsigned mask, std::uint64_t value, std::uint64_t (&all)[32]);
+
+}  // namespace emulated_cuda

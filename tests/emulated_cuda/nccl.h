@@ -1,0 +1,27 @@
+#pragma once
+// NCCL on the emulated device: ranks are threads of one process. Only what laconic calls, with NVIDIA's names and
+// values.
+#include "cuda_runtime.h"
+
+#define NCCL_MAJOR 2
+#define NCCL_UNIQUE_ID_BYTES 128
+
+struct ncclUniqueId {
+  char internal[NCCL_UNIQUE_ID_BYTES];
+};
+using ncclComm_t = struct ncclComm*;
+enum ncclResult_t { ncclSuccess = 0, ncclSystemError = 2, ncclInvalidArgument = 4, ncclInvalidUsage = 5 };
+enum ncclDataType_t { ncclFloat32 = 7 };
+enum ncclRedOp_t { ncclSum = 0 };
+
+const char* ncclGetErrorString(ncclResult_t result);
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
+/// Returns when all ranks have come. ncclSystemError for the id of another process, ncclInvalidUsage if two ranks come
+/// with one device.
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank);
+ncclResult_t ncclCommDestroy(ncclComm_t comm);
+/// Operations of this communicator end at once, without a result.
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+/// The n-th call of every rank is one operation: it happens when the streams of all ranks have come to it.
+ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                           ncclComm_t comm, cudaStream_t stream);

@@ -1,0 +1,192 @@
+// Operations on the memory of a CUDA device: their order among what the compute thread asks of it, with nobody waiting.
+#include "core/raw.h"
+#include "dist/collective/broadcast.h"
+#include "dist/collective/butterfly_allreduce.h"
+#include "dist/collective/reduce.h"
+#include "dist/collective/ring_allreduce.h"
+#include "tests/cuda_devices.h"
+#include "tests/error_of.h"
+#include "tests/on_ranks.h"
+#include "tests/values_of.h"
+
+namespace laconic::dist {
+namespace {
+
+using namespace std::chrono_literals;
+
+const LinkOptions kFast{.all = {.bits_per_second = 10'000'000'000, .latency = 20us}};
+
+/// Over memory of the device itself, and over a network that moves host memory.
+class EngineOnDevice : public ::testing::TestWithParam<std::optional<LinkOptions>> {
+ protected:
+  void SetUp() override {
+    if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
+  }
+  void on_ranks(int N, const std::function<void(Worker&)>& f, double timeout_seconds = 60) {
+    Watchdog watchdog(120);
+    run_workers({.workers = N, .timeout_seconds = timeout_seconds, .link = GetParam()}, f);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Transports, EngineOnDevice, ::testing::Values(std::nullopt, std::optional(kFast)),
+                         [](const auto& info) { return info.param ? "Linked" : "Local"; });
+
+/// Zeros until the device comes to adding x, which it has not when this returns.
+Tensor added_later(const std::vector<float>& x) {
+  const Tensor values = Tensor::of({static_cast<std::int64_t>(x.size())}, std::span<const float>(x), kCuda);
+  const Tensor y = Tensor::zeros(values.shape(), DType::f32, kCuda);
+  add_in_place(y.slice(), values.slice());
+  return y;
+}
+
+std::vector<float> sum_of_values(int N, std::size_t n) {
+  std::vector<std::vector<float>> all(static_cast<std::size_t>(N));
+  dist::on_ranks(N, [&](Worker& w) {
+    auto& x = all[static_cast<std::size_t>(w.rank)] = values_of(w.rank, n);
+    w.engine.run("sum", [&](Communicator& comm) { return ring_allreduce(comm, slice(x)); });
+  });
+  return all[0];
+}
+
+TEST_P(EngineOnDevice, TakesWhatWasJustAskedForAndWhatIsAskedNextSeesTheSum) {
+  for (int N : {GetParam() ? 2 : 1, 3})
+    for (std::size_t n : {0, 1, 33, 1003}) {
+      const std::vector<float> expected = sum_of_values(N, n);
+      on_ranks(N, [&](Worker& w) {
+        const int slot = w.engine.reserve_slots(1);
+        const Tensor x = added_later(values_of(w.rank, n));
+        const Ticket ticket =
+            w.engine.submit({.name = "sum", .slot = slot, .device = kCuda, .body = [&](Communicator& comm) {
+                               return ring_allreduce(comm, x.slice());
+                             }});
+        w.engine.wait(ticket);
+        const Tensor copy = Tensor::zeros(x.shape(), DType::f32, kCuda);
+        add_in_place(copy.slice(), x.slice());
+        raw::fill(x, 7.0f);
+        EXPECT_TRUE(same_bits(copy.to_vector(), expected)) << N << " ranks, " << n;
+      });
+    }
+}
+
+TEST_P(EngineOnDevice, RunsOnTheCallingThreadToo) {
+  for (std::size_t n : {1, 1003}) {
+    const std::vector<float> expected = sum_of_values(3, n);
+    on_ranks(3, [&](Worker& w) {
+      const Tensor x = added_later(values_of(w.rank, n));
+      w.engine.run(
+          "sum", [&](Communicator& comm) { return ring_allreduce(comm, x.slice()); }, kCuda);
+      EXPECT_TRUE(same_bits(x.to_vector(), expected));
+      w.engine.run(
+          "broadcast", [&](Communicator& comm) { return broadcast(comm, x.slice().bytes(), 2); }, kCuda);
+      EXPECT_TRUE(same_bits(x.to_vector(), expected));
+    });
+  }
+}
+
+TEST_P(EngineOnDevice, KeepsManyInFlightWhateverTheOrderOfSubmissionAndReusesTheirMemory) {
+  constexpr int N = 3, kOperations = 12;
+  on_ranks(N, [&](Worker& w) {
+    const int slots = w.engine.reserve_slots(kOperations);
+    for (int round = 0; round < 2; ++round) {
+      std::vector<Tensor> x(kOperations);
+      std::vector<Ticket> tickets(kOperations);
+      for (int j = 0; j < kOperations; ++j) {
+        const int i = (j * 7 + w.rank * 5) % kOperations;
+        const Tensor& mine = x[static_cast<std::size_t>(i)] =
+            added_later(std::vector<float>(static_cast<std::size_t>(17 * i), static_cast<float>(i + w.rank)));
+        tickets[static_cast<std::size_t>(i)] = w.engine.submit({.name = "sum",
+                                                                .slot = slots + i,
+                                                                .priority = i * w.rank,
+                                                                .device = kCuda,
+                                                                .body = [&mine, i](Communicator& comm) {
+                                                                  return i % 2 == 0
+                                                                             ? ring_allreduce(comm, mine.slice())
+                                                                             : butterfly_allreduce(comm, mine.slice());
+                                                                }});
+      }
+      std::vector<Tensor> sums;
+      for (int i = 0; i < kOperations; ++i) {
+        w.engine.wait(tickets[static_cast<std::size_t>(i)]);
+        const Tensor& mine = x[static_cast<std::size_t>(i)];
+        sums.push_back(Tensor::zeros(mine.shape(), DType::f32, kCuda));
+        add_in_place(sums.back().slice(), mine.slice());
+        x[static_cast<std::size_t>(i)] = {};
+      }
+      for (int i = 0; i < kOperations; ++i)
+        for (float v : sums[static_cast<std::size_t>(i)].to_vector())
+          ASSERT_EQ(v, static_cast<float>(N * i + N * (N - 1) / 2)) << "operation " << i;
+    }
+  });
+}
+
+TEST_P(EngineOnDevice, MessagesOfHostAndDeviceKeepTheirOrder) {
+  on_ranks(2, [&](Worker& w) {
+    const int slot = w.engine.reserve_slots(1);
+    const Tensor x = w.rank == 0 ? added_later(values_of(5, 300)) : Tensor::zeros({300}, DType::f32, kCuda);
+    std::vector<float> head{1, 2, 3}, tail{4};
+    const auto body = [&](Communicator& comm) -> Task<> {
+      const Slice<std::byte> first = slice(head).bytes(), middle = x.slice().bytes(), last = slice(tail).bytes();
+      if (w.rank == 0) {
+        const Transfer a = comm.send(1, first), b = comm.send(1, middle), c = comm.send(1, last);
+        co_await a;
+        co_await b;
+        co_await c;
+      } else {
+        for (const Slice<std::byte>& in : {first, middle, last}) co_await recv_exactly(comm, 0, in);
+      }
+    };
+    if (w.rank == 1) head = {0, 0, 0}, tail = {0};
+    w.engine.wait(w.engine.submit({.name = "three", .slot = slot, .device = kCuda, .body = body}));
+    EXPECT_EQ(head, (std::vector<float>{1, 2, 3}));
+    EXPECT_EQ(tail, std::vector<float>{4});
+    EXPECT_TRUE(same_bits(x.to_vector(), values_of(5, 300)));
+  });
+}
+
+TEST_P(EngineOnDevice, AnOperationThatDoesNotNameItsDeviceIsRefused) {
+  on_ranks(2, [&](Worker& w) {
+    const Tensor x = Tensor::zeros({10}, DType::f32, kCuda);
+    const std::string error = error_of<Error>(
+        [&] { w.engine.run("sum", [&](Communicator& comm) { return ring_allreduce(comm, x.slice()); }); });
+    EXPECT_NE(error.find("Operation::device"), std::string::npos) << error;
+  });
+}
+
+TEST_P(EngineOnDevice, ARankThatLeavesByAnExceptionLeavesNoCopyBehind) {
+  const std::string error = error_of<Error>([&] {
+    on_ranks(3, [&](Worker& w) {
+      struct Guard {
+        Engine& engine;
+        ~Guard() { engine.halt(); }
+      };
+      const int slots = w.engine.reserve_slots(8);
+      std::vector<Tensor> x;
+      const Guard guard{w.engine};
+      for (int i = 0; i < 8; ++i) x.push_back(added_later(values_of(i, 1000)));
+      std::vector<Ticket> tickets;
+      for (int i = 0; i < (w.rank == 1 ? 4 : 8); ++i)
+        tickets.push_back(w.engine.submit({.name = "sum",
+                                           .slot = slots + i,
+                                           .device = kCuda,
+                                           .body = [&mine = x[static_cast<std::size_t>(i)]](Communicator& comm) {
+                                             return ring_allreduce(comm, mine.slice());
+                                           }}));
+      require<Error>(w.rank != 1, "rank 1 has had enough.");
+      for (const Ticket& ticket : tickets) w.engine.wait(ticket);
+    });
+  });
+  EXPECT_NE(error.find("had enough"), std::string::npos) << error;
+}
+
+TEST_P(EngineOnDevice, CountsTheHostMemoryThatItsMessagesPassThrough) {
+  constexpr std::size_t n = 10'000;
+  on_ranks(2, [&](Worker& w) {
+    const Tensor x = Tensor::zeros({n}, DType::f32, kCuda);
+    w.engine.run(
+        "broadcast", [&](Communicator& comm) { return broadcast(comm, x.slice().bytes()); }, kCuda);
+    EXPECT_EQ(w.engine.counters().peak_buffer_bytes, GetParam() ? n * sizeof(float) : 0u);
+    EXPECT_EQ(w.engine.counters().sent.bytes, w.rank == 0 ? n * sizeof(float) : 0u);
+  });
+}
+
+}  // namespace
+}  // namespace laconic::dist

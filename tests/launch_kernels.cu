@@ -1,0 +1,68 @@
+#include "core/cuda/launch.cuh"
+#include "tests/launch_kernels.h"
+
+namespace laconic::tests {
+
+using namespace laconic::cuda;
+
+void add_index(float* y, std::int64_t n) {
+  map(n, [=] __device__(std::int64_t i) { y[i] += static_cast<float>(i); });
+}
+
+__global__ void sum_hundreds_kernel(float* sums, float* largest, const float* x) {
+  float sum = 0, most = -1e30f;
+  for (int i = threadIdx.x; i < 100; i += blockDim.x) {
+    const float v = x[blockIdx.x * 100 + i];
+    sum += v;
+    most = v > most ? v : most;
+  }
+  sum = block_sum(sum);
+  most = block_reduce(most, Max{});
+  if (threadIdx.x == blockDim.x - 1) sums[blockIdx.x] = sum, largest[blockIdx.x] = most;
+}
+void sum_hundreds(float* sums, float* largest, const float* x, int blocks, int threads) {
+  launch(sum_hundreds_kernel, blocks, threads, sums, largest, x);
+}
+
+__global__ void votes_kernel(unsigned* ballots, int* counts, const int* flags) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  ballots[i] = __ballot_sync(kAllLanes, flags[i]);
+  counts[i] = __syncthreads_count(flags[i]);
+}
+void votes(unsigned* ballots, int* counts, const int* flags, int n) {
+  launch(votes_kernel, n / 64, 64, ballots, counts, flags);
+}
+
+__global__ void neighbours_kernel(int* up, int* down, const int* x) {
+  const int i = threadIdx.x;
+  up[i] = __shfl_up_sync(kAllLanes, x[i], 1);
+  down[i] = __shfl_down_sync(kAllLanes, x[i], 1);
+}
+void neighbours(int* up, int* down, const int* x) { launch(neighbours_kernel, 1, 32, up, down, x); }
+
+__global__ void count_digits_kernel(unsigned* counts, const int* x, std::int64_t n) {
+  __shared__ unsigned mine[10];
+  if (threadIdx.x < 10) mine[threadIdx.x] = 0;
+  __syncthreads();
+  for (std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    atomicAdd(&mine[x[i] % 10], 1u);
+  __syncthreads();
+  if (threadIdx.x < 10) atomicAdd(&counts[threadIdx.x], mine[threadIdx.x]);
+}
+void count_digits(unsigned* counts, const int* x, std::int64_t n) { launch(count_digits_kernel, 3, 96, counts, x, n); }
+
+__global__ void report_kernel(Report* report, const std::int64_t* x, std::int64_t n, std::int64_t limit) {
+  const std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n && x[i] >= limit) tell(report, Finding::label, i, x[i], limit);
+}
+void report_from(const std::int64_t* x, std::int64_t n, std::int64_t limit) {
+  launch(report_kernel, blocks_for(n), kBlock, report(), x, n, limit);
+}
+
+__global__ void miss_barrier_kernel() {
+  if (threadIdx.x == 40) return;
+  __shfl_sync(kAllLanes, 1, 0);
+}
+void miss_barrier() { launch(miss_barrier_kernel, 1, 64); }
+
+}  // namespace laconic::tests

@@ -1,0 +1,154 @@
+#include "dist/cuda/nccl.h"
+
+#include "core/raw.h"
+#include "dist/collective/reduce.h"
+#include "dist/sync/allreduce.h"
+#include "tests/cuda_devices.h"
+#include "tests/error_of.h"
+#include "tests/on_host.h"
+#include "tests/on_ranks.h"
+#include "tests/values_of.h"
+#include "tests/whole_forward.h"
+
+namespace laconic::dist {
+namespace {
+
+/// Ranks that are threads, with a device each.
+class NcclTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_devices() < 2) GTEST_SKIP() << "fewer than two CUDA devices can be used here";
+  }
+  static std::vector<int> sizes() { return cuda_devices() > 2 ? std::vector<int>{2, 3} : std::vector<int>{2}; }
+};
+Device own_device(const Worker& w) { return {Device::Kind::cuda, w.rank}; }
+
+/// Zeros until the device comes to adding x, which it has not when this returns.
+Tensor added_later(const std::vector<float>& x, Device device) {
+  const Tensor values = Tensor::of({static_cast<std::int64_t>(x.size())}, std::span<const float>(x), device);
+  const Tensor y = Tensor::zeros(values.shape(), DType::f32, device);
+  add_in_place(y.slice(), values.slice());
+  return y;
+}
+
+TEST_F(NcclTest, SumsWhatWasJustAskedForInTheOrderOfSubmission) {
+  constexpr int kOperations = 10;
+  for (const int N : sizes())
+    on_ranks(N, [&](Worker& w) {
+      const Device device = own_device(w);
+      const int slots = w.engine.reserve_slots(kOperations);
+      const std::shared_ptr<Nccl> nccl = Nccl::make(w.engine, device);
+      for (int round = 0; round < 2; ++round) {
+        std::vector<Tensor> x, sums;
+        std::vector<Ticket> tickets;
+        for (int i = 0; i < kOperations; ++i) {
+          const std::size_t n = static_cast<std::size_t>(i) * 37;
+          x.push_back(added_later(std::vector<float>(n, static_cast<float>(i + w.rank)), device));
+          tickets.push_back(w.engine.submit({.name = "sum",
+                                             .slot = slots + i,
+                                             .priority = i * w.rank,  // other ranks, another order of priority
+                                             .device = device,
+                                             .in_order = true,
+                                             .body = [x = x.back().slice(), &nccl](Communicator&) -> Task<> {
+                                               nccl->allreduce(x);
+                                               co_return;
+                                             }}));
+        }
+        for (int i = kOperations - 1; i >= 0; --i) {
+          w.engine.wait(tickets[static_cast<std::size_t>(i)]);
+          const Tensor& mine = x[static_cast<std::size_t>(i)];
+          sums.push_back(Tensor::zeros(mine.shape(), DType::f32, device));
+          add_in_place(sums.back().slice(), mine.slice());
+          raw::fill(mine, -1.0f);
+        }
+        for (int i = 0; i < kOperations; ++i)
+          for (const float v : sums[static_cast<std::size_t>(kOperations - 1 - i)].to_vector())
+            ASSERT_EQ(v, static_cast<float>(N * i + N * (N - 1) / 2)) << "operation " << i;
+      }
+    });
+}
+
+TEST_F(NcclTest, TrainsAsTheRingDoesWithTheSameBitsOnAllRanks) {
+  for (const int N : sizes())
+    for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward}) {
+      std::map<std::string, std::vector<std::vector<float>>> values;
+      for (const char* algorithm : {"ring", "nccl"}) {
+        values[algorithm].resize(static_cast<std::size_t>(N));
+        on_ranks(N, [&](Worker& w) {
+          std::vector<std::shared_ptr<Parameter>> parameters;
+          for (const Shape& shape : {Shape{30, 20}, Shape{30}, Shape{200, 30}, Shape{7}}) {
+            parameters.push_back(std::make_shared<Parameter>(shape, Role::linear));
+            parameters.back()->info.name = concat("p", parameters.size());
+            raw::fill(parameters.back()->value(), 1.0f);
+          }
+          const ParameterArena arena(parameters, own_device(w));
+          PlanOptions options{.bucket_bytes = 1000, .chunk_bytes = 4000};
+          set_allreduce(options, algorithm);
+          AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), options, N),
+                             [](Parameter& p, Rows rows, const StepContext& c) {
+                               const std::int64_t row = p.info.elements / p.all_rows().count;
+                               raw::axpy(p.value().range(rows.first * row, rows.count * row),
+                                         -0.1f * static_cast<float>(c.gradient_scale),
+                                         p.grad().range(rows.first * row, rows.count * row));
+                             },
+                             {.overlap = overlap});
+          for (int step = 1; step <= 3; ++step) {
+            sync.begin_step({.step = step});
+            whole_forward(sync, arena);
+            for (const auto& p : arena.parameters()) {
+              const std::vector<float> noise =
+                  values_of(w.rank + 10 * step, static_cast<std::size_t>(p->info.elements));
+              raw::fill(p->grad(), 0.0f);
+              raw::axpy(p->grad(), 1.0f, Tensor::of(p->info.shape, noise, own_device(w)));
+              raw::axpy(p->grad(), 0.1f, p->value());
+              sync.gradient_ready(*p, p->all_rows());
+            }
+            StepStats stats;
+            sync.end_step(stats);
+          }
+          sync.flush();
+          values[algorithm][static_cast<std::size_t>(w.rank)] = arena.values().to_vector();
+        });
+      }
+      const auto &ring = values["ring"], &nccl = values["nccl"];
+      for (const auto& v : nccl) EXPECT_TRUE(same_bits(v, nccl[0])) << N << " ranks, " << to_string(overlap);
+      for (std::size_t i = 0; i < ring[0].size(); ++i) ASSERT_NEAR(nccl[0][i], ring[0][i], 1e-5);
+    }
+}
+
+TEST_F(NcclTest, RefusesRanksThatShareADevice) {
+  expect_error<UsageError>([] { on_ranks(2, [](Worker& w) { (void)Nccl::make(w.engine, kCuda); }); },
+                           {"a GPU for each rank", "ranks 0 and 1", "--allreduce ring"});
+}
+
+TEST_F(NcclTest, ARankThatIsLostLeavesNoDeviceWaiting) {
+  const std::string error = error_of<Error>([] {
+    on_ranks(
+        2,
+        [](Worker& w) {
+          const int slot = w.engine.reserve_slots(1);
+          const std::shared_ptr<Nccl> nccl = Nccl::make(w.engine, own_device(w));
+          const Tensor x = Tensor::zeros({100}, DType::f32, own_device(w));
+          require<Error>(w.rank != 1, "rank 1 has had enough.");
+          w.engine.wait(w.engine.submit({.name = "sum",
+                                         .slot = slot,
+                                         .device = own_device(w),
+                                         .in_order = true,
+                                         .body = [&](Communicator&) -> Task<> {
+                                           nccl->allreduce(x.slice());
+                                           co_return;
+                                         }}));
+          (void)x.to_vector();
+        },
+        2);
+  });
+  EXPECT_NE(error.find("had enough"), std::string::npos) << error;
+}
+
+TEST(Nccl, RefusesWhatLiesOnNoGpu) {
+  expect_error<UsageError>([] { on_ranks(2, [](Worker& w) { (void)Nccl::make(w.engine, kCpu); }); },
+                           {"this model is on cpu", "--allreduce ring"});
+}
+
+}  // namespace
+}  // namespace laconic::dist
