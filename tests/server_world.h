@@ -54,12 +54,13 @@ struct Momentum {
     std::vector<float>& v = velocity[p.info.name];
     v.resize(static_cast<std::size_t>(p.info.elements));
     const std::int64_t row = p.info.elements / p.all_rows().count;
-    OnHost value(p.value()), gradient(p.grad());
-    for (std::int64_t i = rows.first * row; i < (rows.first + rows.count) * row; ++i) {
-      float& w = value[i];
+    // No other rows are touched: they may be under way.
+    OnHost value(p.value().rows(rows.first, rows.count)), gradient(p.grad().rows(rows.first, rows.count));
+    for (std::int64_t i = 0; i < rows.count * row; ++i) {
+      float &w = value[i], &u = v[static_cast<std::size_t>(rows.first * row + i)];
       const float d = gradient[i] * static_cast<float>(context.gradient_scale) + 0.01f * w;
-      v[static_cast<std::size_t>(i)] = 0.9f * v[static_cast<std::size_t>(i)] + d;
-      w -= static_cast<float>(context.lr) * v[static_cast<std::size_t>(i)];
+      u = 0.9f * u + d;
+      w -= static_cast<float>(context.lr) * u;
     }
   }
 };

@@ -38,9 +38,9 @@ float gradient_at(int rank, int step, std::size_t i, float value) {
 
 void sgd(Parameter& p, Rows rows, const StepContext& context) {
   const auto lr = static_cast<float>(context.lr * context.gradient_scale);
-  OnHost value(p.value()), grad(p.grad());
-  const std::int64_t row = p.info.elements / p.all_rows().count;
-  for (std::int64_t i = rows.first * row; i < (rows.first + rows.count) * row; ++i) value[i] -= lr * grad[i];
+  // No other rows are touched: they may be under way.
+  OnHost value(p.value().rows(rows.first, rows.count)), grad(p.grad().rows(rows.first, rows.count));
+  for (std::int64_t i = 0; i < p.info.elements / p.all_rows().count * rows.count; ++i) value[i] -= lr * grad[i];
 }
 
 double lr_of(int step) { return 0.1 / step; }

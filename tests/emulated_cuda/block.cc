@@ -12,7 +12,6 @@
 #include <ucontext.h>
 #endif
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -75,7 +74,8 @@ struct Warp {
   std::vector<Fiber*> waiting;
 };
 
-/// What one host thread runs. Its fibers are kept for later blocks.
+/// What runs blocks. Its fibers are kept for later ones, whichever host thread does them: a sanitizer takes long to make
+/// and forget a thousand.
 struct Machine {
   Fiber host;
   std::vector<std::unique_ptr<Fiber>> fibers;
@@ -89,18 +89,6 @@ struct Machine {
   int votes = 0, result = 0;
   std::vector<Warp> warps;
 
-  ~Machine() {
-    for (auto& f : fibers) {
-#if defined(__SANITIZE_ADDRESS__)
-      __asan_unpoison_memory_region(f->stack, kStack);  // its frames never ended: what is mapped here next is no redzone
-#endif
-      munmap(f->stack, kStack);
-#if defined(__SANITIZE_THREAD__)
-      __tsan_destroy_fiber(f->tsan);
-#endif
-    }
-  }
-
   void place(int thread) {
     const unsigned t = static_cast<unsigned>(thread);
     threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
@@ -108,7 +96,7 @@ struct Machine {
 
   void change(Fiber& from, Fiber& to) {
 #if defined(__SANITIZE_ADDRESS__)
-    void* fake = nullptr;
+    void* fake = nullptr;  // without detect_stack_use_after_return there is none
     __sanitizer_start_switch_fiber(&fake, to.stack ? to.stack : host_bottom, to.stack ? kStack : host_size);
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -120,19 +108,15 @@ struct Machine {
 #else
     swapcontext(&from.context, &to.context);
 #endif
-    arrived(fake_of(from));
-#if defined(__SANITIZE_ADDRESS__)
-    (void)fake;
-#endif
+    arrived();
   }
-  static void* fake_of(Fiber&) { return nullptr; }
 
   // After a switch has landed: the sanitizer is told, and learns the host's stack.
-  void arrived([[maybe_unused]] void* fake) {
+  void arrived() {
 #if defined(__SANITIZE_ADDRESS__)
     const void* bottom = nullptr;
     std::size_t size = 0;
-    __sanitizer_finish_switch_fiber(fake, &bottom, &size);
+    __sanitizer_finish_switch_fiber(nullptr, &bottom, &size);
     if (!host_bottom) host_bottom = bottom, host_size = size;
 #endif
   }
@@ -213,13 +197,13 @@ struct Machine {
 };
 
 Machine& machine() {
-  static thread_local Machine m;
+  static Machine& m = *new Machine;
   return m;
 }
 
 void Machine::enter() {
   Machine& m = machine();
-  m.arrived(nullptr);
+  m.arrived();
   while (true) {
     Fiber& me = *m.current;
     while (m.next < m.threads) {
@@ -244,6 +228,7 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
   gridDim = grid;
   blockDim = block;
   Machine& m = machine();
+  m.host_bottom = nullptr;  // another thread's stack
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
       for (unsigned x = 0; x < grid.x; ++x) {

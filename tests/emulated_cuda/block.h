@@ -1,6 +1,7 @@
 #pragma once
-// One thread block at a time, its threads as fibers of one host thread: a thread runs until it comes to a barrier or
-// its end. While none comes to a barrier all of them run on one fiber, one after another: as cheap as a loop.
+// One thread block at a time in the whole program (the lock of runtime.cc sees to that), its threads as fibers of the
+// host thread that does the work: a thread runs until it comes to a barrier or its end. While none comes to a barrier
+// all of them run on one fiber, one after another: as cheap as a loop.
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -13,8 +14,8 @@ struct dim3 {
 struct uint3 {
   unsigned x = 0, y = 0, z = 0;
 };
-inline thread_local uint3 threadIdx, blockIdx;
-inline thread_local dim3 blockDim, gridDim;
+inline uint3 threadIdx, blockIdx;
+inline dim3 blockDim, gridDim;
 
 namespace emulated_cuda {
 

@@ -17,7 +17,7 @@
 #define __global__
 #define __device__
 #define __host__
-#define __shared__ static thread_local
+#define __shared__ static
 #define __launch_bounds__(...)
 #define __forceinline__ inline
 #define __grid_constant__
