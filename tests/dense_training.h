@@ -1,0 +1,95 @@
+#pragma once
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/raw.h"
+#include "dist/plan.h"
+#include "dist/sync/strategy.h"
+#include "tests/on_host.h"
+#include "tests/whole_forward.h"
+
+/// A small training whose gradients are a formula, for strategies that send all of them.
+namespace laconic::dist::dense_training {
+
+/// Parameters of all kinds of sizes, registered first to last as a model would.
+inline std::vector<std::shared_ptr<Parameter>> some_parameters() {
+  std::vector<std::shared_ptr<Parameter>> parameters;
+  const std::vector<Shape> shapes = {{3, 5}, {7}, {64, 100}, {1}, {60, 100}, {17}, {10, 33}, {10}};
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    auto p = std::make_shared<Parameter>(shapes[i], shapes[i].rank() == 1 ? Role::bias : Role::linear);
+    p->info.name = concat("p", i);
+    raw::fill(p->value(), static_cast<float>(i) + 1.0f);
+    parameters.push_back(std::move(p));
+  }
+  return parameters;
+}
+
+/// What rank `rank` finds in step `step`: any function of place and value that tells ranks and steps apart.
+inline float gradient_at(int rank, int step, std::size_t i, float value) {
+  return 0.1f * value +
+         std::sin(static_cast<float>(i % 1000) + 10.0f * static_cast<float>(rank)) / static_cast<float>(step);
+}
+
+inline void sgd(Parameter& p, Rows rows, const StepContext& context) {
+  const auto lr = static_cast<float>(context.lr * context.gradient_scale);
+  // No other rows are touched: they may be under way.
+  OnHost value(p.value().rows(rows.first, rows.count)), grad(p.grad().rows(rows.first, rows.count));
+  for (std::int64_t i = 0; i < p.info.elements / p.all_rows().count * rows.count; ++i) value[i] -= lr * grad[i];
+}
+
+inline double lr_of(int step) { return 0.1 / step; }
+
+/// Forward asks for every parameter, first to last, large ones by chunks; backward finishes them last to first, in two
+/// halves of their rows.
+inline void train(Strategy& sync, const ParameterArena& arena, int rank, int from, int to, StepStats* stats = nullptr) {
+  const auto& parameters = arena.parameters();
+  for (int step = from; step <= to; ++step) {
+    sync.begin_step({.step = step, .lr = lr_of(step)});
+    whole_forward(sync, arena);
+    for (const auto& p : parameters) {
+      {
+        OnHost value(p->value()), grad(p->grad());
+        for (std::int64_t i = 0; i < p->info.elements; ++i)
+          grad[i] = gradient_at(rank, step, static_cast<std::size_t>(p->info.offset + i), value[i]);
+      }
+      const Rows all = p->all_rows();
+      if (all.count > 1) sync.gradient_ready(*p, {0, all.count / 2});
+      sync.gradient_ready(*p, {all.count > 1 ? all.count / 2 : 0, all.count - (all.count > 1 ? all.count / 2 : 0)});
+    }
+    StepStats last;
+    sync.end_step(stats == nullptr ? last : *stats);
+  }
+  sync.flush();
+}
+
+/// The same training in one thread and double.
+inline std::vector<double> oracle(const ParameterArena& arena, int N, int steps, double divisor) {
+  std::vector<float> start = arena.values().to_vector();
+  std::vector<double> x(start.begin(), start.end());
+  for (int step = 1; step <= steps; ++step)
+    for (const auto& p : arena.parameters())
+      for (auto i = static_cast<std::size_t>(p->info.offset);
+           i < static_cast<std::size_t>(p->info.offset + p->info.elements); ++i) {
+        double sum = 0;
+        for (int r = 0; r < N; ++r) sum += gradient_at(r, step, i, static_cast<float>(x[i]));
+        x[i] -= lr_of(step) * sum / divisor;
+      }
+  return x;
+}
+
+/// Every algorithm that runs without MPI.
+inline std::vector<std::string> algorithms() {
+  return {"ring", "butterfly", "doubling", "hierarchical:2", "ring-tree:2", "tree:2", "hybrid", "hybrid-printed"};
+}
+
+inline PlanOptions plan_options(const std::string& allreduce, const std::string& fusion, std::size_t chunk_bytes) {
+  PlanOptions options;
+  set_allreduce(options, allreduce);
+  set_fusion(options, fusion);
+  options.chunk_bytes = chunk_bytes;
+  return options;
+}
+
+}  // namespace laconic::dist::dense_training
