@@ -2,6 +2,7 @@
 # Builds laconic and runs its tests. The last line is "N passed, N failed"; the exit status says the same.
 #   BUILD=dir         build there instead of in build/
 #   SETUP_ARGS=...    more arguments for meson setup, for example -Db_sanitize=address,undefined
+#   TARGETS=...       build these alone, for example tests/dist_test (with ARGS that run no others)
 #   bash tests/run.sh ARGS      ARGS go to meson test, for example --suite threads
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -15,7 +16,7 @@ bash apps/setup.sh || exit 1
 rm -f "/tmp/laconic-setup.$$"
 echo "Building in $build ..."
 mkdir -p "$build/meson-logs"
-ninja -C "$build" >"$build/meson-logs/build.txt" 2>&1 ||
+ninja -C "$build" ${TARGETS:-} >"$build/meson-logs/build.txt" 2>&1 ||
   { tail -n 60 "$build/meson-logs/build.txt"; echo "The build failed."; echo "0 passed, 1 failed"; exit 1; }
 
 rm -f "$build"/*.xml "$build/meson-logs/testlog.json"   # results of an earlier run must not count

@@ -312,9 +312,10 @@ std::string Trainer::description() const {
       o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(),
       bytes * mib, bytes * mib, server ? "server" : "optimiser", state * mib, residual,
       static_cast<double>(activation_bytes()) * mib, o_.checkpoint_activations ? " (recomputed in backward)" : "",
-      sent                           ? fmt::format("about {:.2f} MB", *sent / 1e6)
+      sent                                     ? fmt::format("about {:.2f} MB", *sent / 1e6)
       : dist::sparse_method(o_.sync) || server ? "as the gradients come"
-                                     : "not counted, MPI's own allreduce moves them",
+      : plan_.has(dist::Algorithm::nccl)       ? "not counted, NCCL moves them"
+                                               : "not counted, MPI's own allreduce moves them",
       o_.sync == "none" || server ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
       o_.sync == "none" ? std::string("no exchange (--sync none)\n") : plan_.table());
 }

@@ -13,8 +13,8 @@
 
 #include "cuda_runtime.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define EMULATED_HEAP 1  // sanitizers watch their own heap
+#if defined(__SANITIZE_ADDRESS__)
+#define EMULATED_HEAP 1  // the sanitizer watches its own heap
 #endif
 
 namespace emulated_cuda {
