@@ -16,7 +16,7 @@ std::string checked_device(const std::string& text, const std::string& option) {
     refuse("unknown device '" + text + "'", option, kCudaBuilt ? "give cpu, cuda or cuda:0" : "this build has cpu");
   if (!kCudaBuilt) refuse("this build has no CUDA", option, "use --device cpu");
   const int devices = cuda_devices();
-  if (devices == 0) refuse("no CUDA device can be used here: no GPU, or no driver", option, "use --device cpu");
+  if (devices == 0) refuse("no CUDA device can be used here: " + why_no_cuda_device(), option, "use --device cpu");
   if (index >= devices)
     refuse("there is no " + text, option,
            devices == 1 ? "give cuda:0" : fmt::format("the last is cuda:{}", devices - 1));
@@ -34,6 +34,9 @@ Precision checked_precision(const std::string& text, const std::string& device, 
   one_of(text, option, {"fp32", "tf32", "bf16"});
   if (text != "fp32" && device == "cpu")
     refuse("the CPU computes in fp32 only", option, "add --device cuda, or leave it out");
+  if (text != "fp32")
+    if (const int index = device_named(device).index; cuda_compute_capability(index) < 80)
+      refuse(cuda_device_name(index) + " has no tensor cores for " + text, option, "leave it out");
   return text == "bf16" ? Precision::bf16 : text == "tf32" ? Precision::tf32 : Precision::fp32;
 }
 

@@ -75,7 +75,7 @@ ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& re
     p->leaf_->grad = gradients_.range(p->info.offset, p->info.elements).view(p->info.shape);
     p->leaf_->written = false;
   }
-  release_unused_memory(device);  // where the values were before
+  release_unused_memory(kCpu);  // where the values were before
 }
 
 ParameterArena::~ParameterArena() {

@@ -33,6 +33,8 @@ void copy_on_host(void* to, Device to_device, const void* from, Device from_devi
 #ifdef LACONIC_CUDA
 
 int cuda_devices() { return cuda::device_count(); }
+std::string why_no_cuda_device() { return cuda::why_no_device(); }
+int cuda_compute_capability(int index) { return cuda::limits_of(index).compute_capability; }
 
 std::string cuda_device_name(int index) {
   cuda::select(index);
@@ -183,7 +185,9 @@ void Pinned::release() {
 struct Event::State {};
 
 int cuda_devices() { return 0; }
+std::string why_no_cuda_device() { return "this build has no CUDA"; }
 std::string cuda_device_name(int index) { detail::no_cuda(Device{Device::Kind::cuda, index}); }
+int cuda_compute_capability(int index) { detail::no_cuda(Device{Device::Kind::cuda, index}); }
 void synchronize(Device) {}
 void throw_findings(Device) {}
 std::uint64_t copied_to_host_bytes() { return 0; }

@@ -14,8 +14,12 @@ namespace laconic {
 
 /// CUDA devices that can be used: 0 without a driver, or in a build without CUDA. Never throws.
 int cuda_devices();
+/// What is in the way if there are none: "no CUDA-capable device is detected".
+std::string why_no_cuda_device();
 /// Their name: "NVIDIA H200". Throws Error if there is no such device.
 std::string cuda_device_name(int index);
+/// 90 for an H100's 9.0. From 80 on tensor cores take bfloat16 and TF32. Throws Error if there is no such device.
+int cuda_compute_capability(int index);
 
 /// Returns when all work that the calling thread gave the device has ended.
 /// Throws Error if a kernel failed, and DataError if one found a value that cannot be (core/cuda/report.h).

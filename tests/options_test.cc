@@ -322,7 +322,8 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   const int devices = cuda_devices();
   expect_refused({"--device", "cuda:99"},
                  !kCudaBuilt    ? "this build has no CUDA (--device): use --device cpu"
-                 : devices == 0 ? "no CUDA device can be used here: no GPU, or no driver (--device): use --device cpu"
+                 : devices == 0 ? concat("no CUDA device can be used here: ", why_no_cuda_device(),
+                                         " (--device): use --device cpu")
                  : devices == 1 ? "there is no cuda:99 (--device): give cuda:0"
                                 : concat("there is no cuda:99 (--device): the last is cuda:", devices - 1));
   expect_refused({"--log", ""}, "the value is empty (--log): give one, or leave the option out");

@@ -7,7 +7,8 @@ namespace laconic::cuda {
 
 /// Who does what. Blocks: grid.x beside each other, grid.y after each other. The threads of a block: `across` beside
 /// each other, each with kWide columns, and `down` rows at a time; those that remain do nothing.
-/// A function of the shape alone, so that sums have the same order on every device.
+/// A function of the shape and of `wide` (of whether the data is aligned to 16 bytes), so that sums have the same order
+/// on every device.
 struct ColumnWalk {
   std::int64_t rows, columns, rows_per_chunk;
   int across, down;
@@ -120,7 +121,8 @@ __global__ void __launch_bounds__(1024)
 }
 
 /// Sums over the rows by f, as in column_sums_kernel, then done(column, totals) for each column. Floats within a chunk
-/// and doubles across, in an order that depends on the shape alone.
+/// and doubles across, in an order that depends on the shape and on
+/// `aligned`.
 template <class F, class Done>
 void sum_columns(std::int64_t rows, std::int64_t columns, bool aligned, const F& f, const Done& done) {
   if (columns == 0) return;

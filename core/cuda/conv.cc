@@ -1,5 +1,6 @@
 #include "core/cuda/conv.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -164,11 +165,12 @@ class Convolution {
     bool asked = false;
     std::vector<Perf> usable;
   };
-  static bool refused(cudnnStatus_t status) {  // with one of several such codes
-    return status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
-  }
+  // cuDNN 9 has several codes of each kind, a thousand apart.
+  static bool refused(cudnnStatus_t status) { return status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000; }
+  static bool failed(cudnnStatus_t status) { return status / 1000 > CUDNN_STATUS_NOT_SUPPORTED / 1000; }
 
-  /// Runs the first algorithm that cuDNN does not refuse after all, and keeps to it.
+  /// Runs the first algorithm that cuDNN does not refuse after all, and keeps to it. One that fails is left if there is
+  /// another.
   template <class Perf, class Ask, class Start>
   bool run(const char* what, Algorithms<Perf>& algorithms, Ask&& ask, Start&& start) {
     std::vector<Perf>& usable = algorithms.usable;
@@ -185,11 +187,9 @@ class Convolution {
     }
     for (; !usable.empty(); usable.erase(usable.begin())) {
       const Perf& best = usable.front();
-      const Device device{Device::Kind::cuda, g_.device};
-      const Tensor workspace = Tensor::empty({static_cast<std::int64_t>(best.memory)}, DType::u8, device);
       if (math_ != CUDNN_FMA_MATH) check(cudnn().cudnnSetConvolutionMathType(conv_, best.mathType), what);
-      const cudnnStatus_t status = start(best.algo, workspace.raw_data(), best.memory);
-      if (refused(status)) continue;
+      const cudnnStatus_t status = start(best.algo, workspace(best.memory), best.memory);
+      if (refused(status) || (failed(status) && usable.size() > 1)) continue;
       check(status, what);
       return true;
     }
@@ -221,6 +221,17 @@ Tensor in_plain_order(const Tensor& x) {
   return raw::to_layout(wide, Layout::plain);
 }
 
+/// Such a batch goes in two.
+bool too_large(const Geometry& g) {
+  return g.n > 1 && std::max(g.n * g.c * g.h * g.w, g.n * g.out * g.oh * g.ow) > conv_most_elements;
+}
+/// f(first image, how many) for each half of a batch.
+template <class F>
+void halves(const Geometry& g, F f) {
+  f(std::int64_t{0}, g.n / 2);
+  f(g.n / 2, g.n - g.n / 2);
+}
+
 void require_done(bool done, const Geometry& g) {
   require<Error>(done, "cudnn: no deterministic algorithm for a convolution of ", Shape{g.n, g.c, g.h, g.w}, " with ",
                  Shape{g.out, g.c / g.groups, g.kh, g.kw}, ", stride ", g.stride, ", pad ", g.pad, ", dilation ",
@@ -237,6 +248,10 @@ void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Ten
   float* to = y.data<float>();
   if (g.pointwise())
     return linear_forward(to, false, Factor(x), Factor(weights), bias, g.pixels(), g.c, g.out, g.out, o.relu);
+  if (too_large(g))
+    return halves(g, [&](std::int64_t first, std::int64_t count) {
+      conv2d_forward(y.rows(first, count), x.rows(first, count), w, b, o);
+    });
   const bool rounded = g.type == DType::bf16;
   const Tensor result = rounded ? Tensor::empty(y.shape(), DType::bf16, y.device()) : y;
   if (convolution(g).forward(result.raw_data(), x.raw_data(), weights.raw_data())) {
@@ -255,6 +270,10 @@ void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, c
   const Tensor weights = packed_weights(w, g);
   if (g.pointwise())
     return linear_backward_data(dx.data<float>(), false, Factor(dy), Factor(weights), g.pixels(), g.c, g.out);
+  if (too_large(g))
+    return halves(g, [&](std::int64_t first, std::int64_t count) {
+      conv2d_backward_data(dx.rows(first, count), dy.rows(first, count), w, o);
+    });
   const bool rounded = g.type == DType::bf16;
   const Tensor result = rounded ? Tensor::empty(dx.shape(), DType::bf16, dx.device()) : dx;
   if (convolution(g).backward_data(result.raw_data(), dy.raw_data(), weights.raw_data())) {
@@ -276,6 +295,10 @@ void conv2d_backward_weights(const Tensor& dw, bool add, const Tensor& x, const 
   const Geometry g(x, dy, dw.shape(), o, x.dtype());
   if (g.pointwise())
     return linear_backward_weights(dw.data<float>(), add, Factor(x), Factor(dy), g.pixels(), g.c, g.out, g.out);
+  if (too_large(g))
+    return halves(g, [&](std::int64_t first, std::int64_t count) {
+      conv2d_backward_weights(dw, add || first > 0, x.rows(first, count), dy.rows(first, count), o);
+    });
   const bool direct = g.type == DType::f32 && g.plain_fits();
   const Tensor packed = direct ? dw : Tensor::empty(dw.shape(), g.type, dw.device());
   if (!convolution(g).backward_weights(packed.raw_data(), direct && add, x.raw_data(), dy.raw_data()))

@@ -1,4 +1,7 @@
 #pragma once
+#include <cstdint>
+#include <limits>
+
 #include "core/ops/conv2d.h"
 
 /// 2-d convolution on the calling thread's device and stream: 1x1 ones of stride 1 are matrix products (core/cuda/
@@ -10,6 +13,10 @@
 /// Operands are all f32, multiplied as matmul_precision() says, or all bf16, but for the parameter, which is rounded
 /// here. cuDNN's bf16 convolutions have bf16 results: those are rounded before they become float32.
 namespace laconic::cuda {
+
+/// cuDNN describes no tensor of 2^31 elements or more: a batch whose input or output has more than this goes in two.
+/// Tests make it small.
+inline std::int64_t conv_most_elements = std::numeric_limits<std::int32_t>::max();
 
 /// y = conv(x, w) + b, then ReLU if asked.   x : f32 or bf16   y : f32   w : plain, f32   b may be undefined
 void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b,

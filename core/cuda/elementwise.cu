@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kBlock) chunk_sums_kernel(double* partial, Par
 }
 
 /// One block.
-__global__ void total_kernel(double* total, float* y, double a, const double* partial, std::int64_t n) {
+__global__ void __launch_bounds__(1024) total_kernel(double* total, float* y, double a, const double* partial, std::int64_t n) {
   double sum = 0;
   for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += partial[i];
   sum = block_sum(sum);

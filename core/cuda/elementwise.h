@@ -22,7 +22,8 @@ void sigmoid_backward(float* dx, const float* dy, const float* y, std::int64_t n
 void fill_times(float* y, float a, const float* b, std::int64_t n);
 void scale_times(float* y, const float* x, float a, const float* b, std::int64_t n);
 
-// Sums are in double, by chunks of fixed size and in their order: the same bits on every device.
+// Sums are in double, by chunks of fixed size and in their order: the same bits on every device, for data that is
+// aligned alike to 16 bytes.
 /// y[0] = a sum x[i],  a sum x[i]^2, on the device.
 void sum(float* y, float a, const float* x, std::int64_t n);
 void sum_of_squares(float* y, float a, const float* x, std::int64_t n);

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -44,9 +45,12 @@ void check(cudnnStatus_t status, const char* what) {
 
 namespace {
 
+static_assert(CUDNN_MAJOR >= 9, "cuDNN 9 or later is needed: earlier ones have other status codes");
+
 struct Handles {
   cublasHandle_t blas = nullptr;
   cudnnHandle_t dnn = nullptr;
+  Block workspace{};
 };
 
 /// Those of the calling thread's stream. A stream belongs to one thread at a time, and so does what is found here.
@@ -74,6 +78,15 @@ cublasHandle_t cublas_handle() {
     h.blas = made;
   }
   return h.blas;
+}
+
+void* workspace(std::size_t bytes) {
+  Block& block = handles().workspace;
+  if (bytes > block.capacity) {
+    if (block.data) give_back(std::exchange(block, {}));
+    block = allocate(bytes);
+  }
+  return block.data;
 }
 
 cudnnHandle_t cudnn_handle() {

@@ -90,4 +90,8 @@ void check(cudnnStatus_t status, const char* what);
 cublasHandle_t cublas_handle();
 cudnnHandle_t cudnn_handle();
 
+/// Scratch memory of the calling thread's stream for one call of these: the next one's is the same memory, which only
+/// grows, so that layers of many sizes do not each keep some.
+void* workspace(std::size_t bytes);
+
 }  // namespace laconic::cuda

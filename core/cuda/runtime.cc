@@ -87,7 +87,8 @@ class StreamPool {
     device_.stats.in_use_bytes -= block.capacity;
   }
 
-  /// Hands cached blocks back to the driver, all but parts of slabs. The device must be idle.
+  /// Hands cached blocks back to the driver, all but parts of slabs. Other threads may go on meanwhile: cudaFree itself
+  /// waits until the device has done what still uses them.
   void trim() {
     std::lock_guard lock(mutex_);
     for (auto it = free_.lower_bound(kSlab / 2 + 1); it != free_.end(); it = free_.erase(it))
@@ -111,8 +112,7 @@ class StreamPool {
     std::lock_guard lock(mutex_);
     for (auto it = free_.lower_bound(size); it != free_.end() && it->first <= size + size / 2; ++it) {
       if (it->second.empty()) continue;
-      const Free f = it->second.back();
-      it->second.pop_back();
+      const Free f = take_ready(it->second);
       if (f.after) {
         check(cudaStreamWaitEvent(stream_, f.after, 0), "waiting for an event");
         cudaEventDestroy(f.after);
@@ -134,6 +134,21 @@ class StreamPool {
     made_or_full(cudaMallocAsync(&p, bytes, stream_));
     return {static_cast<std::byte*>(p), size, this};
 #endif
+  }
+
+  /// The youngest of the last few blocks that nobody has to be waited for; else the youngest: what another thread gave
+  /// back comes after all that it has asked for, which may be a step.
+  static Free take_ready(std::vector<Free>& blocks) {
+    constexpr std::size_t kTried = 8;
+    std::size_t best = blocks.size() - 1;
+    for (std::size_t i = blocks.size(); i-- > 0 && blocks.size() - i <= kTried;)
+      if (!blocks[i].after || cudaEventQuery(blocks[i].after) == cudaSuccess) {
+        best = i;
+        break;
+      }
+    const Free f = blocks[best];
+    blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(best));
+    return f;
   }
 
   static void made_or_full(cudaError_t status) {
@@ -160,34 +175,41 @@ class StreamPool {
   std::byte *slab_next_ = nullptr, *slab_end_ = nullptr;
 };
 
-/// All devices, read once. Empty without a driver.
-std::vector<DeviceState*>& devices() {
-  static std::vector<DeviceState*>& all = *[] {
-    auto* found = new std::vector<DeviceState*>;
+struct Devices {
+  std::vector<DeviceState*> all;
+  std::string why_none;
+};
+
+/// All devices, read once.
+const Devices& devices() {
+  static const Devices& found = *[] {
+    auto* made = new Devices;
     int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status != cudaSuccess || count == 0) {
       cudaGetLastError();
-      return found;
+      made->why_none = status == cudaSuccess ? "no CUDA-capable device is detected" : cudaGetErrorString(status);
+      return made;
     }
     for (int i = 0; i < count; ++i) {
       cudaDeviceProp p{};
-      if (cudaGetDeviceProperties(&p, i) != cudaSuccess) continue;
+      if (cudaGetDeviceProperties(&p, i) != cudaSuccess) cudaGetLastError();  // whoever uses it is told
       auto* d = new DeviceState;
       d->index = i;
-      d->limits = {p.multiProcessorCount, p.totalGlobalMem};
-      found->push_back(d);
+      d->limits = {p.multiProcessorCount, p.totalGlobalMem, 10 * p.major + p.minor};
+      made->all.push_back(d);
     }
-    return found;
+    return made;
   }();
-  return all;
+  return found;
 }
 
 DeviceState& device(int index) {
   require<Error>(index >= 0 && index < device_count(), "device cuda:", index, ": ",
-                 device_count() == 0 ? "no CUDA device can be used here (no GPU, or no driver)."
+                 device_count() == 0 ? concat("no CUDA device can be used here (", devices().why_none, ").")
                                      : concat("there are only ", device_count(), ", numbered from 0."),
                  " Use --device cpu, or another index.");
-  return *devices()[static_cast<std::size_t>(index)];
+  return *devices().all[static_cast<std::size_t>(index)];
 }
 
 /// The streams of one thread, for others to use when it has ended.
@@ -214,8 +236,12 @@ StreamPool& my_pool() {
     DeviceState& d = device(mine.selected);
     std::unique_lock lock(d.mutex);
     if (!d.idle.empty()) {
-      mine.by_device[at] = d.idle.back();
+      StreamPool* const left = d.idle.back();
       d.idle.pop_back();
+      lock.unlock();
+      check(cudaStreamSynchronize(left->stream()), "synchronising");
+      *left->report() = {};  // nobody reads any more what it was for
+      mine.by_device[at] = left;
     } else {
       lock.unlock();
       auto* made = new StreamPool(d);
@@ -247,7 +273,9 @@ void check(cudaError_t status, const char* what) {
   throw Error(concat("cuda: ", what, ": ", cudaGetErrorString(status), "."));
 }
 
-int device_count() { return static_cast<int>(devices().size()); }
+int device_count() { return static_cast<int>(devices().all.size()); }
+const std::string& why_no_device() { return devices().why_none; }
+const DeviceLimits& limits_of(int index) { return device(index).limits; }
 
 void select(int index) {
   if (mine.selected == index) return;

@@ -57,6 +57,7 @@ cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t d) {
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t d, cudnnTensorFormat_t format, cudnnDataType_t type,
                                          int n, int c, int h, int w) {
   if (n < 1 || c < 1 || h < 1 || w < 1) return CUDNN_STATUS_BAD_PARAM;
+  if (static_cast<double>(n) * c * h * w >= 0x1p31) return CUDNN_STATUS_NOT_SUPPORTED;
   *d = {format, type, n, c, h, w};
   return CUDNN_STATUS_SUCCESS;
 }
