@@ -55,8 +55,6 @@ void settle(const CLI::App&, TrainOptions& o) {
   o.codec_feedback |= remembers;
   if (codec && server == nullptr && dist::allreduce_text(o.plan) == "mpi")
     refuse("MPI's own allreduce adds floats, and knows no codec", "--codec", "leave it out, or take --allreduce ring");
-  if (codec && server == nullptr && dist::allreduce_text(o.plan) == "nccl")
-    refuse("NCCL adds floats, and knows no codec", "--codec", "leave it out, or take --allreduce ring");
   if (o.codec_feedback && !codec && o.plan_file.empty() && !o.resume)
     refuse("without a codec nothing is lost", "--codec-feedback", "add --codec, or leave it out");
   if (server != nullptr) dist::make_legs(*server, o.server, o.plan.codec, o.codec_feedback, o.seed);  // checks them

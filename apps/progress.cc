@@ -178,7 +178,7 @@ void Progress::on_end(const RunSummary& summary) {
   if (info_.workers > 1)
     out_ << "\n"
          << (info_.bytes_counted ? human_bytes(static_cast<double>(summary.bytes_sent_total)) + " sent by "
-                                 : "bytes not counted (MPI moved them), ")
+                                 : "bytes not counted (MPI or NCCL moved them), ")
          << fmt::format("{} workers, {:.0f} % of the time spent waiting for one another", info_.workers,
                         100 * summary.exposed_share);
   if (summary.data_share >= 0.01)

@@ -85,6 +85,9 @@ void settle(const CLI::App& app, TrainOptions& o) {
     o.sparse.seconds_per_byte = 8.0 / static_cast<double>(o.link->bits_per_second);
   }
   dist::require_sensible(*method, o.sparse, o.optimizer, o.clip.kind == Clip::Kind::value);
+  if (o.sparse.split && dist::allreduce_text(o.plan) == "nccl")
+    refuse("NCCL carries what all send to all", "--sparse-reduce split with --allreduce nccl",
+           "take --sparse-reduce allgather, or --allreduce ring");
 }
 
 }  // namespace

@@ -219,7 +219,10 @@ void Engine::abort(const std::string& reason, int exit_code) noexcept {
 EngineCounters Engine::counters() const {
   std::lock_guard lock(mutex_);
   const double running = open_ > 0 ? seconds(Clock::now() - busy_since_) : 0;
-  return {transport_->traffic(), comm_seconds_ + running, exposed_seconds_, transport_->peak_buffer_bytes()};
+  Traffic sent = transport_->traffic();
+  sent.messages += messages_beside_.load(std::memory_order_relaxed);
+  sent.bytes += bytes_beside_.load(std::memory_order_relaxed);
+  return {sent, comm_seconds_ + running, exposed_seconds_, transport_->peak_buffer_bytes()};
 }
 
 // ---- communication thread ----
@@ -348,6 +351,7 @@ void Engine::start(Running& running) {
 
 Task<> Engine::supervise(Running& running, std::vector<Running*>& finished) {
   const auto begin = Clock::now();
+  entered_ = &running;
   try {
     co_await running.operation.body(*running.comm);
   } catch (...) {

@@ -116,6 +116,17 @@ class Engine {
   /// threads it makes every wait on every rank throw CommError with it.
   void abort(const std::string& reason, int exit_code = 1) noexcept;
 
+  /// For an operation that is `in_order`, which does not give way to others: returns when its device has come to this
+  /// point. `what` it waits for is said to whoever asks ("waits for ..."). Messages of other operations move meanwhile,
+  /// but none of them goes on. On the communication thread.
+  /// throws CommError after the time-out, or at once if the engine is to stop or another rank has aborted
+  void wait_for_device(const Event& event, const std::string& what);
+  /// So much was sent beside the transport. From any thread.
+  void count_sent(Traffic more) {
+    messages_beside_.fetch_add(more.messages, std::memory_order_relaxed);
+    bytes_beside_.fetch_add(more.bytes, std::memory_order_relaxed);
+  }
+
   /// `f` is called when this engine fails, before it waits for what its device still does: it ends what would wait for
   /// other ranks. From any thread. One at a time; an empty one: none.
   void at_failure(std::function<void()> f);
@@ -164,6 +175,7 @@ class Engine {
   void wait_for(const Ticket& ticket, bool exposed, bool patiently = false);
 
   // engine_watch.cc
+  void exchange_notes();
   void beat();
   std::string first_operation() const;
   std::string status() const;
@@ -176,6 +188,7 @@ class Engine {
   int next_slot_ = 1;
 
   std::atomic<Trace::Row*> trace_{nullptr};
+  std::atomic<std::uint64_t> messages_beside_{0}, bytes_beside_{0};
   std::atomic<Phase> phase_{Phase::forward};
   std::atomic<const std::string*> place_{nullptr};
   mutable std::mutex place_mutex_;            // while the name is read
@@ -209,6 +222,9 @@ class Engine {
   std::map<int, RunningList> slots_;  // the first of each list is under way, the others wait for their slot
   std::vector<Running*> unready_;     // the first of their slots, whose device is not so far
   std::vector<Running*> finished_;
+  const Running* standing_ = nullptr;  // in wait_for_device()
+  std::string stands_for_;             // what that one waits for
+  const Running* entered_ = nullptr;   // the last that has begun
   Device device_;  // of operations that were started, if a CUDA device is among them
   Clock::time_point last_progress_;  // something came, left or was submitted
   Clock::time_point last_beat_;

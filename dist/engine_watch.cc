@@ -6,11 +6,10 @@
 
 namespace laconic::dist {
 
-/// Now and then: listens to the notes of other ranks, tells them what this one waits for if it waits long already, and
-/// ends a wait that is over its time. A note that begins with '?' asks for one that begins with '='.
-void Engine::beat() {
+/// Listens to the notes of other ranks, and tells them what this one waits for if it waits long already. A note that
+/// begins with '?' asks for one that begins with '='.
+void Engine::exchange_notes() {
   const Clock::time_point now = Clock::now();
-  if (seconds(now - last_beat_) < beat_seconds_) return;
   last_beat_ = now;
   while (const std::optional<Note> note = transport_->hear()) {
     if (note->text.empty()) continue;
@@ -20,13 +19,44 @@ void Engine::beat() {
   if (first_operation().empty() || seconds(now - last_progress_) < quiet_seconds_) return;
   for (int r = 0; r < size_; ++r)
     if (r != rank_ && transport_->can_tell()) transport_->tell(r, "?" + status());
+}
+
+/// Now and then: notes, and the end of a wait that is over its time.
+void Engine::beat() {
+  const Clock::time_point now = Clock::now();
+  if (seconds(now - last_beat_) < beat_seconds_) return;
+  exchange_notes();
+  if (first_operation().empty()) return;
   std::lock_guard lock(mutex_);
   if (waiting_since_ && seconds(now - std::max(*waiting_since_, last_progress_)) >= options_.timeout_seconds)
     throw CommError(describe());
 }
 
-/// The first one under way, by slot; "" if none is.
+void Engine::wait_for_device(const Event& event, const std::string& what) {
+  struct Standing {
+    Engine& engine;
+    ~Standing() { engine.standing_ = nullptr; }
+  } standing{*this};
+  standing_ = entered_;
+  stands_for_ = what;
+  last_progress_ = Clock::now();
+  while (!event.reached()) {
+    {
+      std::lock_guard lock(mutex_);
+      require<CommError>(!abort_asked_, abort_reason_);
+      require<CommError>(!stop_ && !halt_asked_ && !failure_, "engine: halted while it waited for ", what);
+    }
+    transport_->progress();
+    const Clock::time_point now = Clock::now();
+    if (seconds(now - last_beat_) >= beat_seconds_) exchange_notes();
+    if (seconds(now - last_progress_) >= options_.timeout_seconds) throw CommError(describe());
+    transport_->wait(std::min(beat_seconds_, Transport::kDevicePollSeconds));
+  }
+}
+
+/// The one that stands for its device, or the first one under way, by slot; "" if none is.
 std::string Engine::first_operation() const {
+  if (standing_ != nullptr) return standing_->operation.name;
   for (const auto& [slot, queue] : slots_)
     if (!queue.empty()) return queue.front()->operation.name;
   return "";
@@ -40,8 +70,10 @@ std::string Engine::status() const {
   int count = 0;
   for (const auto& [slot, queue] : slots_)
     for (const auto& running : queue) {
-      if (++count > kNamed) continue;
-      std::string waits = running->comm ? running->comm->waits_for() : "";
+      if (++count > kNamed && running.get() != standing_) continue;
+      std::string waits = running.get() == standing_ ? "waits for " + stands_for_
+                          : running->comm            ? running->comm->waits_for()
+                                                     : "";
       if (std::find(unready_.begin(), unready_.end(), running.get()) != unready_.end())
         waits = concat("waits for ", running->operation.device, " to come to it");
       text += concat(text.empty() ? "" : ", ", running->operation.name, waits.empty() ? "" : " ", waits);

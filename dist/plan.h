@@ -95,7 +95,7 @@ struct Plan {
   bool sparse(int place) const {
     return buckets[static_cast<std::size_t>(bucket_of[static_cast<std::size_t>(place)])].sparse();
   }
-  /// Whether some bucket travels by it. What travels by Algorithm::mpi or nccl is in no count of bytes.
+  /// Whether some bucket travels by it. What MPI and NCCL sum themselves is in no count of bytes.
   bool has(Algorithm algorithm) const;
   /// Bytes of the buffers that buckets are copied into, if all are under way at once.
   std::int64_t copied_bytes(const std::vector<std::shared_ptr<Parameter>>& parameters) const;

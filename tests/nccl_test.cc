@@ -3,33 +3,13 @@
 #include "core/raw.h"
 #include "dist/collective/reduce.h"
 #include "dist/sync/allreduce.h"
-#include "tests/cuda_devices.h"
 #include "tests/error_of.h"
-#include "tests/on_host.h"
-#include "tests/on_ranks.h"
+#include "tests/nccl_ranks.h"
 #include "tests/values_of.h"
 #include "tests/whole_forward.h"
 
 namespace laconic::dist {
 namespace {
-
-/// Ranks that are threads, with a device each.
-class NcclTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda_devices() < 2) GTEST_SKIP() << "fewer than two CUDA devices can be used here";
-  }
-  static std::vector<int> sizes() { return cuda_devices() > 2 ? std::vector<int>{2, 3} : std::vector<int>{2}; }
-};
-Device own_device(const Worker& w) { return {Device::Kind::cuda, w.rank}; }
-
-/// Zeros until the device comes to adding x, which it has not when this returns.
-Tensor added_later(const std::vector<float>& x, Device device) {
-  const Tensor values = Tensor::of({static_cast<std::int64_t>(x.size())}, std::span<const float>(x), device);
-  const Tensor y = Tensor::zeros(values.shape(), DType::f32, device);
-  add_in_place(y.slice(), values.slice());
-  return y;
-}
 
 TEST_F(NcclTest, SumsWhatWasJustAskedForInTheOrderOfSubmission) {
   constexpr int kOperations = 10;

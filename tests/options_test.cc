@@ -114,8 +114,8 @@ TEST(Options, ACodecIsForAllreducesOfOurOwn) {
   expect_refused({"--codec", "fp16", "--sync", "redsync"},
                  "--sync redsync adds up nothing that could pass through it (--codec): leave it out, or take --sync "
                  "allreduce");
-  expect_refused({"--codec", "fp16", "--allreduce", "nccl"},
-                 "NCCL adds floats, and knows no codec (--codec): leave it out, or take --allreduce ring");
+  EXPECT_EQ(parse({"--codec", "fp16", "--allreduce", "nccl"}).plan.codec, "fp16");
+  EXPECT_TRUE(parse({"--codec", "onebit", "--allreduce", "nccl"}).codec_feedback);
   expect_refused(
       {"--codec", "fp16", "--allreduce", "mpi"},
       "MPI's own allreduce adds floats, and knows no codec (--codec): leave it out, or take --allreduce ring");
@@ -444,6 +444,13 @@ TEST(Options, OfStrategiesThatSendLittleAreRead) {
   EXPECT_FALSE(d.sparse.quantised || d.sparse.delta || d.sparse.split || d.sparse.warmup || d.ledger);
   EXPECT_DOUBLE_EQ(parse({"--sync", "strom", "--threshold", "0.5"}).sparse.threshold, 0.5);
   EXPECT_EQ(parse({"--sync", "dgc", "--ledger", "7"}).ledger, 7);
+}
+
+TEST(Options, WhatIsSentLittleTravelsByNcclToo) {
+  EXPECT_EQ(dist::allreduce_text(parse({"--sync", "redsync", "--allreduce", "nccl"}).plan), "nccl");
+  expect_refused({"--sync", "redsync", "--allreduce", "nccl", "--sparse-reduce", "split"},
+                 "NCCL carries what all send to all (--sparse-reduce split with --allreduce nccl): take "
+                 "--sparse-reduce allgather, or --allreduce ring");
 }
 
 TEST(Options, OfStrategiesThatSendLittleAreRefusedElsewhere) {

@@ -185,7 +185,7 @@ TEST_F(ProgressTest, BytesThatAreNotCountedAreNotShown) {
             "epoch 1/2   10 %  loss 2.000  1.00 k/s  exposed 10 %\n"
             "epoch  1  test accuracy 88.50 %, loss 0.5000, after 3.0 s\n"
             "20 steps in 65.0 s, 61.0 k images/s\n"
-            "bytes not counted (MPI moved them), 4 workers, 5 % of the time spent waiting for one another\n");
+            "bytes not counted (MPI or NCCL moved them), 4 workers, 5 % of the time spent waiting for one another\n");
   out_.str("");
   summary.data_share = 0.034;
   progress.on_end(summary);

@@ -67,6 +67,7 @@ struct Training {
     std::function<void(const Parameter&, Slice<const float>)> watch{};
     Device device = kCpu;
     std::int64_t ledger_every = 0;
+    const char* allreduce = "ring";
   };
 
   Training(Worker& w, Settings settings)
@@ -74,6 +75,7 @@ struct Training {
     const SparseMethod& method = *sparse_method(s.sync);
     PlanOptions plan{.chunk_bytes = s.chunk, .chunk_sparse = true, .sparse = dispatch_of(method, s.sparse)};
     plan.sparse.dense_below = 1000;
+    set_allreduce(plan, s.allreduce);
     RedSync::Options options = redsync_options(method, s.sparse, 1'000'000);
     options.mean = s.mean;
     options.overlap = s.overlap;

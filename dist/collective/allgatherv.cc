@@ -74,6 +74,8 @@ class Records {
                         most_bytes_, " bytes: their length has 4 bytes. Cut them.");
     require<UsageError>(mine.size() <= most_bytes_, "allgatherv: rank ", comm_.rank(), " gives ", mine.size(),
                         " bytes where ", most_bytes_, " are the most. Raise most_bytes on all ranks.");
+    require<Error>(all_.device().kind != Device::Kind::cuda, "allgatherv: parts come to host memory, not to ",
+                   all_.device(), ".");
     all_.reset(comm_.size(), kPartHeader + most_bytes_);
     all_.bytes_.clear();
     append_part(all_.bytes_, mine);

@@ -10,6 +10,9 @@ namespace laconic::dist {
 /// What every rank gave to an allgatherv or an alltoallv, by rank.
 class Gathered {
  public:
+  /// `device`: where the parts are to lie; on another one than the CPU for collectives that say so.
+  explicit Gathered(Device device = kCpu) : bytes_(device) {}
+  Device device() const { return bytes_.device(); }
   int size() const { return static_cast<int>(parts_.size()); }
   /// What rank r gave, until the next operation into this object. Aligned to 4 bytes if all lengths are multiples
   /// of 4.

@@ -12,6 +12,8 @@ Task<> alltoallv(Communicator& comm, const std::vector<compress::Bytes>& parts, 
   for (int d = 0; d < N; ++d)
     require<UsageError>(parts[at(d)].size() <= most_bytes, "alltoallv: rank ", r, " gives ", parts[at(d)].size(),
                         " bytes to rank ", d, " where ", most_bytes, " are the most. Raise most_bytes on all ranks.");
+  require<Error>(all.device().kind != Device::Kind::cuda, "alltoallv: parts come to host memory, not to ", all.device(),
+                 ".");
   const Slice<std::byte> room = all.reset(N, most_bytes);
   const Slice<const std::byte> own = parts[at(r)].slice();
   if (!own.empty()) std::memcpy(room.data() + at(r) * most_bytes, own.data(), own.size());

@@ -3,14 +3,17 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "compress/bytes.h"
 #include "core/cuda/libraries.h"
 #include "core/cuda/select.h"
+#include "core/stream.h"
 #include "dist/collective/allgather.h"
 #include "dist/collective/broadcast.h"
 #include "dist/engine.h"
@@ -24,7 +27,11 @@ namespace {
   F(ncclCommInitRank)   \
   F(ncclCommDestroy)    \
   F(ncclCommAbort)      \
-  F(ncclAllReduce)
+  F(ncclAllReduce)      \
+  F(ncclSend)           \
+  F(ncclRecv)           \
+  F(ncclGroupStart)     \
+  F(ncclGroupEnd)
 struct Functions {
   LACONIC_NCCL(LACONIC_LIBRARY_POINTER)
 };
@@ -67,12 +74,20 @@ void require_a_gpu_each(const std::vector<std::string>& places) {
   }
 }
 
-class NcclRing final : public Nccl {
+/// "rank 2", "ranks 0, 1"
+std::string senders_of(std::span<const Nccl::Incoming> in) {
+  std::string ranks;
+  for (const Nccl::Incoming& message : in) ranks += concat(ranks.empty() ? "" : ", ", message.from);
+  return (in.size() == 1 ? "rank " : "ranks ") + ranks;
+}
+
+class NcclOfRank final : public Nccl {
  public:
-  NcclRing(Engine& engine, Device device, ncclComm_t comm) : engine_(engine), device_(device), comm_(comm) {
-    engine_.at_failure([this] { abort(); });
+  NcclOfRank(Engine& engine, Device device, ncclComm_t comm)
+      : engine_(engine), device_(device), comm_(comm), lengths_there_(device) {
+    engine_.at_failure([this] { stop(); });
   }
-  ~NcclRing() override {
+  ~NcclOfRank() override {
     engine_.at_failure({});
     try {
       synchronize(device_);
@@ -83,25 +98,131 @@ class NcclRing final : public Nccl {
     if (comm_ != nullptr) nccl().ncclCommDestroy(comm_);
   }
 
+  int rank() const override { return engine_.rank(); }
+  int size() const override { return engine_.size(); }
+  Device device() const override { return device_; }
+
   void allreduce(Slice<float> x) override {
-    const std::lock_guard lock(mutex_);
-    require<CommError>(comm_ != nullptr, "nccl: stopped, since a rank has failed.");
-    if (x.empty()) return;
-    laconic::cuda::select(device_.index);
-    check(nccl().ncclAllReduce(x.data(), x.data(), x.size(), ncclFloat32, ncclSum, comm_, laconic::cuda::stream()),
-          "summing");
+    stopping_if_it_throws([&] {
+      asking([&](cudaStream_t stream) {
+        if (x.empty()) return;
+        check(nccl().ncclAllReduce(x.data(), x.data(), x.size(), ncclFloat32, ncclSum, comm_, stream), "summing");
+      });
+    });
   }
 
- private:
-  void abort() {
+  void exchange(std::span<const Outgoing> out, std::span<Incoming> in) override {
+    if (out.empty() && in.empty()) return;
+    stopping_if_it_throws([&] {
+      for (const Outgoing& message : out) require_possible(message.to, message.bytes);
+      for (const Incoming& message : in) require_possible(message.from, message.room);
+      exchange_lengths(out, in);
+      std::vector<Outgoing> sends;
+      std::vector<Incoming> receives;
+      for (const Outgoing& message : out)
+        if (!message.bytes.empty()) sends.push_back(message);
+      for (const Incoming& message : in) {
+        require<CommError>(message.came <= message.room.size(), "nccl: rank ", rank(), " has room for ",
+                           message.room.size(), " bytes where rank ", message.from, " sends ", message.came,
+                           ". Do all ranks run the same program?");
+        if (message.came > 0) receives.push_back({message.from, message.room.first(message.came)});
+      }
+      group(sends, receives);
+    });
+  }
+
+  void stop() noexcept override {
     const std::lock_guard lock(mutex_);
     if (comm_ != nullptr) nccl().ncclCommAbort(std::exchange(comm_, nullptr));
   }
 
+ private:
+  using Length = std::uint64_t;
+
+  template <class F>
+  void stopping_if_it_throws(F f) {
+    try {
+      f();
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+
+  void require_possible(int peer, Slice<const std::byte> memory) const {
+    require<Error>(peer >= 0 && peer < size() && peer != rank(), "nccl: rank ", rank(), " of ", size(),
+                   " cannot exchange messages with rank ", peer, ".");
+    require<Error>(memory.empty() || memory.device() == device_, "nccl: memory on ", memory.device(),
+                   " cannot travel from and to ", device_, ".");
+  }
+
+  /// f asks the device for something, in its order of the calling thread's work.
+  template <class F>
+  void asking(F f) {
+    const std::lock_guard lock(mutex_);
+    require<CommError>(comm_ != nullptr, "nccl: stopped, since a rank has failed.");
+    laconic::cuda::select(device_.index);
+    f(laconic::cuda::stream());
+  }
+  void require_running() {
+    asking([](cudaStream_t) {});
+  }
+
+  /// Afterwards it is known of all that is to come how long it is, not whether there is room for it.
+  void exchange_lengths(std::span<const Outgoing> out, std::span<Incoming> in) {
+    require_running();  // else what was asked for last may still be under way
+    const std::size_t bytes = (out.size() + in.size()) * sizeof(Length), sent = out.size() * sizeof(Length);
+    if (lengths_.size() < bytes) lengths_ = Pinned(bytes, device_);  // what it was last used for has been waited for
+    lengths_there_.resize(bytes);
+    const auto there = [&](std::size_t i) { return lengths_there_.slice().sub(i * sizeof(Length), sizeof(Length)); };
+    std::vector<Outgoing> sends;
+    std::vector<Incoming> receives;
+    for (const Outgoing& message : out) {
+      const Length length = message.bytes.size();
+      std::memcpy(lengths_.data() + sends.size() * sizeof length, &length, sizeof length);
+      sends.push_back({message.to, there(sends.size())});
+    }
+    for (const Incoming& message : in) receives.push_back({message.from, there(out.size() + receives.size())});
+    copy_bytes_later(lengths_there_.data(), device_, lengths_.data(), kCpu, sent);
+    group(sends, receives);
+    copy_bytes_later(lengths_.data() + sent, kCpu, lengths_there_.data() + sent, device_, bytes - sent);
+    // Of sends alone too: their lengths are in memory that the next exchange writes.
+    engine_.wait_for_device(Event::now(device_), in.empty() ? "others to hear the length of what it sends"
+                                                            : concat("the length of what comes from ", senders_of(in)));
+    require_running();  // else nothing came
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      Length length = 0;
+      std::memcpy(&length, lengths_.data() + sent + i * sizeof length, sizeof length);
+      in[i].came = length;
+    }
+  }
+
+  /// All at once. Each receive as long as its room.
+  void group(std::span<const Outgoing> out, std::span<const Incoming> in) {
+    if (out.empty() && in.empty()) return;
+    std::uint64_t bytes = 0;
+    asking([&](cudaStream_t stream) {
+      check(nccl().ncclGroupStart(), "beginning a group");
+      ncclResult_t result = ncclSuccess;  // of the first that fails: a group that was begun has to end
+      const auto also = [&](ncclResult_t next) { result = result == ncclSuccess ? next : result; };
+      for (const Outgoing& message : out) {
+        bytes += message.bytes.size();
+        also(nccl().ncclSend(message.bytes.data(), message.bytes.size(), ncclUint8, message.to, comm_, stream));
+      }
+      for (const Incoming& message : in)
+        also(nccl().ncclRecv(message.room.data(), message.room.size(), ncclUint8, message.from, comm_, stream));
+      also(nccl().ncclGroupEnd());
+      check(result, "exchanging");
+    });
+    engine_.count_sent({.messages = out.size(), .bytes = bytes});
+  }
+
   Engine& engine_;
   const Device device_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // of comm_
   ncclComm_t comm_;
+  Pinned lengths_;  // of an exchange: what is sent, what comes
+  compress::Bytes lengths_there_;
 };
 
 }  // namespace
@@ -118,7 +239,7 @@ std::shared_ptr<Nccl> Nccl::make(Engine& engine, Device device) {
   laconic::cuda::select(device.index);
   ncclComm_t comm = nullptr;
   check(nccl().ncclCommInitRank(&comm, engine.size(), id, engine.rank()), "starting");
-  return std::make_shared<NcclRing>(engine, device, comm);
+  return std::make_shared<NcclOfRank>(engine, device, comm);
 }
 
 }  // namespace laconic::dist

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <span>
 
 #include "core/slice.h"
 
@@ -7,19 +8,46 @@ namespace laconic::dist {
 
 class Engine;
 
-/// NCCL between the GPUs of all ranks: a GPU each. Sums are asked of the device and happen in the order of its work, so
-/// that no host waits for another. Who sends what is NVIDIA's secret: its bytes are in no count, and a rank that is
-/// lost shows only where a host waits for its device.
+/// NCCL between the GPUs of all ranks: a GPU each. All is asked of the device and happens in the order of its work. Who
+/// sends what in a sum is NVIDIA's secret: its bytes are in no count. What is exchanged is counted, lengths too.
+///
+/// The calls below are made on the communication thread, in operations with `in_order`, by all ranks in one order. When
+/// one throws, NCCL has been stopped on this rank for good, since what the ranks ask for would match no more.
 class Nccl {
  public:
-  /// All ranks of the engine together, on their compute threads; the engine outlives it. One at a time.
+  /// All ranks of the engine together, on their compute threads; the engine outlives it. One at a time: who needs it
+  /// too shares it.
   /// Throws UsageError if `device` is no CUDA device or two ranks share one, Error if NCCL cannot be opened or started.
   static std::shared_ptr<Nccl> make(Engine& engine, Device device);
   virtual ~Nccl() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual Device device() const = 0;  ///< of this rank
 
-  /// x becomes the sum over ranks, on every rank the same bits. On the communication thread, in an operation with
-  /// `in_order`: all ranks ask for the same sums in the same order.
+  /// x becomes the sum over ranks, on every rank the same bits. No host waits for another: a rank that is lost shows
+  /// only where a host waits for its device.
   virtual void allreduce(Slice<float> x) = 0;
+
+  /// Memory of the device, or nothing; all that an exchange moves stays as it is until the device has come to its end.
+  struct Outgoing {
+    int to;
+    Slice<const std::byte> bytes;
+  };
+  struct Incoming {
+    int from;
+    Slice<std::byte> room;
+    std::size_t came = 0;  ///< set by exchange: the message is the first so many bytes of the room
+  };
+  /// Messages of lengths that only their senders know; any number, to and from other ranks. Those between two ranks
+  /// match by their order, and in the same exchange: counted on each rank, the n-th of one is the n-th of the other.
+  ///   lengths    8 bytes a message, in one group; the host waits until they have travelled
+  ///   messages   in one more, without waiting: what the device does later finds them
+  /// throws CommError if a length is above the room for it, if a rank does not come within the engine's time-out, or if
+  ///        the engine is to stop
+  virtual void exchange(std::span<const Outgoing> out, std::span<Incoming> in) = 0;
+
+  /// Ends what is under way on this rank, for good: the device waits for no other any more. From any thread.
+  virtual void stop() noexcept = 0;
 };
 
 }  // namespace laconic::dist

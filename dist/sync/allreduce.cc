@@ -12,6 +12,7 @@
 #include "dist/collective/native_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/collective/tree_allreduce.h"
+#include "dist/cuda/grouped_communicator.h"
 
 namespace laconic::dist {
 Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops) {
@@ -31,7 +32,9 @@ Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const
     case Algorithm::mpi:
       return native_allreduce(comm, x);
     case Algorithm::nccl:
-      throw UsageError("NCCL joins all ranks by --sync allreduce alone (--allreduce nccl): take --allreduce ring");
+      require<UsageError>(comm.size() == 1,
+                          "NCCL joins all ranks, and no group of them (--allreduce nccl): take --allreduce ring");
+      return ring_allreduce(comm, x);  // of one rank: nothing
   }
   std::abort();  // not reached
 }
@@ -51,8 +54,10 @@ std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int
       return hierarchical_allreduce_cost(N, bytes, group, codec, LeadersBy::tree);
     case Algorithm::tree:
       return tree_allreduce_cost(N, bytes, group, codec);
-    case Algorithm::mpi:
     case Algorithm::nccl:
+      if (codec != nullptr) return ring_allreduce_cost(N, bytes, {}, codec);
+      return std::nullopt;
+    case Algorithm::mpi:
       return std::nullopt;
   }
   std::abort();  // not reached
@@ -80,8 +85,6 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
   require<UsageError>(codec_ == nullptr || !this->plan().has(Algorithm::mpi),
                       "MPI's own allreduce adds floats, and knows no codec (--allreduce mpi): take ring, or leave out "
                       "--codec");
-  require<UsageError>(codec_ == nullptr || !this->plan().has(Algorithm::nccl),
-                      "NCCL adds floats, and knows no codec (--allreduce nccl): take ring, or leave out --codec");
   const bool remembers = compress::traits_of(this->plan().codec).remembers;
   require<UsageError>(!remembers || !this->plan().has(Algorithm::doubling),
                       "with doubling several ranks must come to the same bytes, and ", this->plan().codec,
@@ -141,8 +144,13 @@ Operation AllreduceSync::exchange(std::size_t b) {
   const Bucket& bucket = this->bucket(b);
   const Slice<float> x = gathered(b);
   if (nccl_ != nullptr && bucket.algorithm == Algorithm::nccl)
-    return {.name = "allreduce " + bucket.name, .in_order = true, .body = [x, nccl = nccl_](Communicator&) -> Task<> {
-              nccl->allreduce(x);
+    return {.name = "allreduce " + bucket.name,
+            .in_order = true,
+            .body = [x, nccl = nccl_, hops = hops(b, x)](Communicator& comm) -> Task<> {
+              if (hops.codec == nullptr)
+                nccl->allreduce(x);
+              else
+                run_grouped(*nccl, comm, [&](Communicator& grouped) { return ring_allreduce(grouped, x, {}, hops); });
               co_return;
             }};
   return {.name = "allreduce " + bucket.name,

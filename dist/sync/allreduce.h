@@ -13,7 +13,7 @@ namespace laconic::dist {
 
 /// What the sum over N ranks of so many bytes takes, as the collective that does it says: by this algorithm, in groups
 /// of `group` where it is hierarchical, in so many pieces where it is a ring, through a codec if there is one. Nothing
-/// for Algorithm::mpi, which has no formula.
+/// for Algorithm::mpi, and nccl without a codec, which have no formula.
 std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group = 0, int pieces = 1,
                                    const compress::Codec* codec = nullptr);
 
@@ -30,9 +30,10 @@ std::optional<double> bytes_of_step(const Plan& plan, int N);
 /// The sum stays a sum: 1/N is a factor of the update. Large weights are finished and awaited in chunks of rows.
 /// After a flush all ranks hold the same bits, if they began with the same.
 /// With a codec in the plan it passes through it on every hop; a rank alone encodes nothing. Each rank may keep what
-/// its own encoding loses, and add it when it encodes the same element again (error feedback). throws  UsageError if
-/// the plan wants MPI's own allreduce and MPI has not started the ranks, or NCCL and there is not a GPU for each rank,
-/// or one of the two and a codec
+/// its own encoding loses, and add it when it encodes the same element again (error feedback). With a codec NCCL does
+/// not sum, but carries the messages of a ring in one piece.
+/// throws  UsageError if the plan wants MPI's own allreduce and MPI has not started the ranks, or there is a codec too;
+///         or NCCL, and there is not a GPU for each rank
 ///         CommError from before_forward, end_step or flush if a rank is lost
 /// source  HybridAR (overlap through the next forward); PyTorch DDP (buckets)
 class AllreduceSync final : public BucketSync {
@@ -50,6 +51,9 @@ class AllreduceSync final : public BucketSync {
   AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options);
   /// Halts the engine if gradients are still under way (an exception passes): it must not work in a freed arena.
   ~AllreduceSync() override { halt_what_is_under_way(); }
+
+  /// If the plan wants it and there is more than one rank, else null: for what else is to travel by it.
+  const std::shared_ptr<Nccl>& nccl() const { return nccl_; }
 
   void end_step(StepStats& stats) override;
   /// With feedback: codec.lost, this rank's losses in arena order.

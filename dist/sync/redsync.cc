@@ -8,6 +8,7 @@
 #include "core/raw.h"
 #include "core/trace.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/cuda/nccl_allgather.h"
 
 namespace laconic::dist {
 namespace {
@@ -42,6 +43,14 @@ RedSync::RedSync(const ParameterArena& arena, Engine& engine, Plan plan, Update 
     layer->slot = engine.reserve_slots(1);
     layer->account = {p->info.name, to_string(bucket.choice), p->info.elements, options_.ledger_every};
     layer->priority = bucket.priority;
+    layer->by_nccl = dense_.nccl() != nullptr && bucket.algorithm == Algorithm::nccl;
+    require<UsageError>(!layer->by_nccl || !options_.split,
+                        "NCCL carries what all send to all (--sparse-reduce split with --allreduce nccl): take "
+                        "--sparse-reduce allgather, or --allreduce ring");
+    if (layer->by_nccl) {
+      layer->packet = compress::Bytes(residual_.device());
+      layer->gathered = Gathered(residual_.device());
+    }
     if (options_.split)
       layer->split =
           std::make_unique<SplitExchange>(layer->tensor.wire(), layer->tensor.elements(), engine.size(), engine.rank());
@@ -97,7 +106,7 @@ void RedSync::gradient_ready(Parameter& p, Rows rows) {
   if (options_.clip_norm > 0)
     unclipped_.emplace_back(&p, rows);
   else if (Layer* layer = layer_of(p); layer != nullptr && sparse() && options_.overlap == Overlap::forward &&
-                                       context_.step >= layer->hurried_until)
+                                       context_.step >= layer->hurried_until && !layer->by_nccl)
     layer->late.push_back(rows), some_are_late_ = true;
   else
     ready(p, rows, 1.0f);
@@ -170,23 +179,34 @@ void RedSync::choose(Layer& layer) {
 /// What this rank's choice costs it, but for a split exchange, which counts its own.
 double RedSync::gathered_bytes(const Layer& layer) const {
   const double others = engine_.size() - 1;
-  if (!shares_indices(layer.tensor)) return others * static_cast<double>(layer.packet.size() + sizeof(std::uint32_t));
+  const std::size_t header = layer.by_nccl ? kNcclPartHeader : kPartHeader;
+  if (!shares_indices(layer.tensor)) return others * static_cast<double>(layer.packet.size() + header);
   return 2 * others / engine_.size() * 4 * static_cast<double>(layer.tensor.indices().size());
 }
 
 void RedSync::submit(Layer& layer) {
   layer.phase = Layer::Phase::under_way;
   const std::size_t most_bytes = layer.tensor.wire().max_bytes(layer.tensor.most(), layer.tensor.elements());
-  layer.ticket = engine_.submit({.name = "sparse exchange of " + layer.parameter.info.name,
-                                 .slot = layer.slot,
-                                 .priority = layer.priority,
-                                 .device = residual_.device(),
-                                 .body = [&layer, most_bytes](Communicator& comm) {
-                                   if (layer.split) return layer.split->run(comm);
-                                   if (shares_indices(layer.tensor))
-                                     return ring_allreduce(comm, layer.tensor.random_values());
-                                   return allgatherv(comm, layer.packet.slice(), most_bytes, layer.gathered);
-                                 }});
+  Operation operation{.name = "sparse exchange of " + layer.parameter.info.name,
+                      .slot = layer.slot,
+                      .priority = layer.priority,
+                      .device = residual_.device(),
+                      .in_order = layer.by_nccl};
+  if (layer.by_nccl)
+    operation.body = [&layer, most_bytes, nccl = dense_.nccl()](Communicator&) -> Task<> {
+      if (shares_indices(layer.tensor))
+        nccl->allreduce(layer.tensor.random_values());
+      else
+        nccl_allgather(*nccl, layer.packet.slice(), most_bytes, layer.gathered);
+      co_return;
+    };
+  else
+    operation.body = [&layer, most_bytes](Communicator& comm) {
+      if (layer.split) return layer.split->run(comm);
+      if (shares_indices(layer.tensor)) return ring_allreduce(comm, layer.tensor.random_values());
+      return allgatherv(comm, layer.packet.slice(), most_bytes, layer.gathered);
+    };
+  layer.ticket = engine_.submit(std::move(operation));
 }
 
 void RedSync::submit_chosen() {

@@ -35,9 +35,14 @@ namespace laconic::dist {
 /// A phase may be dense: all of every gradient travels, with common momentum. When it ends, U is the common velocity
 /// and V is 0; when another one begins, V is sent once and U becomes its mean. Nothing is lost either way.
 ///
+/// What the plan has travel by NCCL does so whether a choice is made of it or not: messages are made on the device and
+/// stay there (nccl_allgather), and what ranks choose alike is summed by NCCL. As the order of messages is then one for
+/// all ranks, nothing waits there for the end of backward. At the border of a phase all travels by a ring.
+///
 /// source  RedSync Algorithm 4 (settled: its Allreduce is a sparse allgather); DGC (momentum correction, masking);
 ///         gradient dropping (Aji & Heafield 2017), AdaComp (Chen et al. 2018), Strom 2015 by other choices
-/// throws  UsageError, CommError as AllreduceSync; CommError naming the rank whose message is none
+/// throws  UsageError, CommError as AllreduceSync, UsageError for `split` and NCCL; CommError naming the rank whose
+/// message is none
 class RedSync final : public Strategy {
  public:
   struct Options {
@@ -93,6 +98,7 @@ class RedSync final : public Strategy {
     Phase phase = Phase::idle;
     StepContext context;
     int slot = 0, priority = 0;
+    bool by_nccl = false;
     compress::Bytes packet;
     Gathered gathered;
     std::unique_ptr<SplitExchange> split;

@@ -233,7 +233,7 @@ std::int64_t Trainer::last_step() const { return o_.steps ? *o_.steps : o_.epoch
 
 bool Trainer::bytes_counted() const {
   return worker_.size == 1 || o_.sync == "none" || dist::server_method(o_.sync) != nullptr ||
-         !(plan_.has(dist::Algorithm::mpi) || plan_.has(dist::Algorithm::nccl));
+         !(plan_.has(dist::Algorithm::mpi) || (plan_.has(dist::Algorithm::nccl) && plan_.codec == "none"));
 }
 
 RunInfo Trainer::info() const {

@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <tuple>
 #include <vector>
 
 namespace {
@@ -24,15 +27,33 @@ struct Operation {
   std::vector<Part> parts;
   bool done = false;
 };
+struct Side {  // of a message, at its sender or its receiver
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  std::size_t bytes = 0;
+  cudaStream_t stream = nullptr;
+  std::uint64_t at = 0;
+  bool posted = false, reached = false;
+};
+struct Message {
+  Side send, receive;
+  bool passed = false;
+};
+/// A message, and whether this rank sends it.
+using End = std::pair<std::shared_ptr<Message>, bool>;
+Side& own(const End& end) { return end.second ? end.first->send : end.first->receive; }
+Side& other(const End& end) { return end.second ? end.first->receive : end.first->send; }
+
 struct Group {
-  explicit Group(int ranks) : ranks(ranks) {}
+  explicit Group(int ranks) : ranks(ranks), aborted(static_cast<std::size_t>(ranks)) {}
   std::mutex mutex;  // of what follows
   std::condition_variable joined;
   const int ranks;
   std::set<int> devices;
   int came = 0;
-  bool aborted = false;
+  std::vector<bool> aborted;  // by rank
   std::map<std::uint64_t, std::shared_ptr<Operation>> operations;
+  std::map<std::tuple<int, int, std::uint64_t>, std::shared_ptr<Message>> messages;  // from, to, which
 };
 
 std::mutex& meeting() {
@@ -62,7 +83,7 @@ bool come_to(Group& group, Operation& o, std::size_t rank) {
   {
     std::lock_guard lock(group.mutex);
     o.parts[rank].reached = true;
-    if (group.aborted || o.done) return true;
+    if (group.aborted[rank] || o.done) return true;
     for (const Part& part : o.parts)
       if (part.posted && !part.reached) others.emplace_back(part.stream, part.at);
   }
@@ -76,13 +97,100 @@ bool come_to(Group& group, Operation& o, std::size_t rank) {
   return true;
 }
 
+/// Lets messages pass that both streams have come to; whether all have. With group.mutex held.
+bool pass(const std::vector<End>& ends) {
+  bool all = true;
+  for (const End& end : ends) {
+    Message& m = *end.first;
+    if (!m.passed && m.send.reached && m.receive.reached) {
+      if (m.send.bytes > 0) std::memcpy(m.receive.to, m.send.from, m.send.bytes);
+      m.passed = true;
+    }
+    all = all && m.passed;
+  }
+  return all;
+}
+
+/// In the stream of `rank`: whether all messages of a group have passed.
+bool come_to(Group& group, const std::vector<End>& ends, std::size_t rank) {
+  std::vector<std::pair<cudaStream_t, std::uint64_t>> others;
+  {
+    std::lock_guard lock(group.mutex);
+    if (group.aborted[rank]) return true;
+    for (const End& end : ends) own(end).reached = true;
+    if (pass(ends)) return true;
+    for (const End& end : ends)
+      if (const Side& side = other(end); side.posted && !side.reached) others.emplace_back(side.stream, side.at);
+  }
+  for (const auto& [stream, at] : others) emulated_cuda::bring(stream, at);
+  std::lock_guard lock(group.mutex);
+  return group.aborted[rank] || pass(ends);
+}
+
 }  // namespace
 
 struct ncclComm {
   std::shared_ptr<Group> group;
   int rank;
   std::uint64_t next = 0;
+  std::map<int, std::uint64_t> sent{}, received{};  // messages, by the other rank
 };
+
+namespace {
+
+struct Call {
+  ncclComm_t comm;
+  cudaStream_t stream;
+  int peer;
+  Side side;
+  bool sends;
+};
+thread_local std::vector<Call> calls;  // of the group that is open
+thread_local int depth = 0;
+
+ncclResult_t close_group() {
+  const std::vector<Call> all = std::exchange(calls, {});
+  if (all.empty()) return ncclSuccess;
+  const ncclComm_t comm = all[0].comm;
+  const cudaStream_t stream = all[0].stream;
+  for (const Call& call : all)
+    if (call.comm != comm || call.stream != stream) return ncclInvalidUsage;
+  const std::shared_ptr<Group> group = comm->group;
+  const int rank = comm->rank;
+  std::lock_guard lock(group->mutex);
+  std::vector<End> ends;
+  for (const Call& call : all) {
+    const std::uint64_t number = (call.sends ? comm->sent : comm->received)[call.peer]++;
+    const std::tuple key(call.sends ? rank : call.peer, call.sends ? call.peer : rank, number);
+    auto& there = group->messages[key];
+    if (!there) there = std::make_shared<Message>();
+    const End& end = ends.emplace_back(there, call.sends);
+    own(end) = call.side;
+    own(end).posted = true;
+    if (!other(end).posted) continue;
+    group->messages.erase(key);
+    const Message& m = *end.first;
+    if (m.send.bytes == m.receive.bytes) continue;
+    std::fprintf(stderr, "emulated NCCL: rank %d sends %zu bytes where rank %d receives %zu.\n", std::get<0>(key),
+                 m.send.bytes, std::get<1>(key), m.receive.bytes);
+    std::abort();
+  }
+  const auto at = emulated_cuda::enqueue_when(
+      stream, [group, rank, ends] { return come_to(*group, ends, static_cast<std::size_t>(rank)); });
+  for (const End& end : ends) {
+    own(end).stream = stream;
+    own(end).at = at;
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t add_call(ncclDataType_t type, Call call) {
+  if (type != ncclUint8 || call.peer < 0 || call.peer >= call.comm->group->ranks) return ncclInvalidArgument;
+  calls.push_back(call);
+  return depth > 0 ? ncclSuccess : close_group();
+}
+
+}  // namespace
 
 const char* ncclGetErrorString(ncclResult_t result) {
   switch (result) {
@@ -138,7 +246,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   {
     std::lock_guard lock(comm->group->mutex);
-    comm->group->aborted = true;
+    comm->group->aborted[static_cast<std::size_t>(comm->rank)] = true;
   }
   return ncclCommDestroy(comm);
 }
@@ -146,6 +254,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
                            ncclComm_t comm, cudaStream_t stream) {
   if (type != ncclFloat32 || operation != ncclSum) return ncclInvalidArgument;
+  if (depth > 0) return ncclInvalidUsage;
   const std::shared_ptr<Group> group = comm->group;
   const auto rank = static_cast<std::size_t>(comm->rank);
   std::lock_guard lock(group->mutex);
@@ -155,4 +264,24 @@ ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDa
   const auto at = emulated_cuda::enqueue_when(stream, [group, rank, o = there] { return come_to(*group, *o, rank); });
   there->parts[rank] = {static_cast<const float*>(from), static_cast<float*>(to), stream, at, true, false};
   return ncclSuccess;
+}
+
+ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return add_call(type, {comm, stream, peer, {.from = static_cast<const std::byte*>(from), .bytes = count}, true});
+}
+
+ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return add_call(type, {comm, stream, peer, {.to = static_cast<std::byte*>(to), .bytes = count}, false});
+}
+
+ncclResult_t ncclGroupStart() {
+  ++depth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  if (depth == 0) return ncclInvalidUsage;
+  return --depth > 0 ? ncclSuccess : close_group();
 }

@@ -11,7 +11,7 @@ struct ncclUniqueId {
 };
 using ncclComm_t = struct ncclComm*;
 enum ncclResult_t { ncclSuccess = 0, ncclSystemError = 2, ncclInvalidArgument = 4, ncclInvalidUsage = 5 };
-enum ncclDataType_t { ncclFloat32 = 7 };
+enum ncclDataType_t { ncclUint8 = 1, ncclFloat32 = 7 };
 enum ncclRedOp_t { ncclSum = 0 };
 
 const char* ncclGetErrorString(ncclResult_t result);
@@ -20,8 +20,18 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 /// with one device.
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
-/// Operations of this communicator end at once, without a result.
+/// Operations of this rank end at once, without a result; what other ranks do with it never does.
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 /// The n-th call of every rank is one operation: it happens when the streams of all ranks have come to it.
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
                            ncclComm_t comm, cudaStream_t stream);
+/// The n-th send of one rank to another and the n-th receive there are one message, which passes when the streams of
+/// both have come to it; until then either stream stands. Ends the program if their sizes differ: NCCL would hang, or
+/// worse.
+ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream);
+ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
+/// What the calling thread sends and receives in between is one piece of work in its stream: it begins with all of its
+/// messages and ends when all have passed. Groups nest; of one communicator and stream; no sums among them.
+ncclResult_t ncclGroupStart();
+ncclResult_t ncclGroupEnd();

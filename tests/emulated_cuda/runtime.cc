@@ -23,6 +23,7 @@ struct Stream {
   std::mutex mutex;  // of what follows
   std::deque<std::function<bool()>> queue;
   std::uint64_t asked = 0, done = 0;  // pieces of work
+  bool under_way = false;             // one of them is, further up on this stack; with working() held
 };
 
 struct Event {
@@ -163,17 +164,27 @@ bool pinned(const void* q) {
 }
 
 /// Does the stream's work until it has done `until` pieces, or one piece if `one`; false: a piece has to wait for what
-/// the host has not asked for yet. With working() held and memory open.
+/// the host has not asked for yet. With working() held and memory open. A piece that waits for one behind itself, by
+/// way of other streams, would wait for ever: whatever the host asks for comes later still.
 bool work_some(Stream& s, std::uint64_t until, bool one = false) {
   do {
     std::function<bool()> next;
     {
       std::lock_guard lock(s.mutex);
-      if (s.done >= until || s.queue.empty()) return true;
+      if (s.done >= until) return true;
+      if (s.under_way) {
+        std::fprintf(stderr,
+                     "emulated CUDA device: streams wait for each other for ever, as where two ranks send by NCCL "
+                     "before they receive, in no group.\n");
+        std::abort();
+      }
+      if (s.queue.empty()) return true;
       next = std::move(s.queue.front());
       s.queue.pop_front();
     }
+    s.under_way = true;
     const bool done = next();
+    s.under_way = false;
     std::lock_guard lock(s.mutex);
     if (!done) {
       s.queue.push_front(std::move(next));
