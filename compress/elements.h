@@ -46,7 +46,6 @@ class DeviceElements {
   std::uint32_t* indices() const { return reinterpret_cast<std::uint32_t*>(indices_.data()); }
   float* values() const { return reinterpret_cast<float*>(values_.data()); }
   std::size_t size() const { return size_; }
-  std::size_t room() const { return indices_.size() / sizeof(std::uint32_t); }
   Device device() const { return indices_.device(); }
   /// Room for so many; what was there is gone.
   void renew(Device device, std::size_t room) {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kLine = 16, kBins = 4096, kDense = 32;
 
-void require_numbers(std::int32_t largest_key) { require<DataError>(largest_key <= kInfinityKey, kNaNSentence); }
+void require_numbers(std::int32_t largest_key) { require<NotANumber>(largest_key <= kInfinityKey, kNaNSentence); }
 
 /// The key of rank r (from 0) among the n largest. Changes the order.
 std::int32_t key_of_rank(std::vector<std::int32_t>& keys, std::size_t r) {

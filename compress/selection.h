@@ -8,6 +8,11 @@
 
 namespace laconic::compress {
 
+/// What is to be chosen from holds a NaN.
+struct NotANumber : DataError {
+  using DataError::DataError;
+};
+
 /// Which values compete, and by what: all by |x|; or only those above 0, by x; or only those below 0, by -x (quantised
 /// RGC sends one sign at a time, in turns).
 enum class Sign : std::uint8_t { any, positive, negative };

@@ -78,7 +78,7 @@ void elements_of_sign(Slice<const std::uint32_t> indices, Slice<const float> val
       values.device(),
       [&] {
         for (std::size_t j = 0; j < indices.size(); ++j) {
-          if ((values[j] > 0) != (sign == Sign::positive)) continue;
+          if (!(sign == Sign::positive ? values[j] > 0 : values[j] < 0)) continue;
           out.indices.push_back(indices[j]), out.values.push_back(values[j]);
         }
       },
@@ -215,7 +215,7 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
     stats = residual_stats(in.values);
     ++out.passes;
   }
-  require<DataError>(!stats.nan, fast::kNaNSentence);
+  require<NotANumber>(!stats.nan, fast::kNaNSentence);
   const fast::Request request{.values = in.values,
                               .sign = in.sign,
                               .need = std::min(n, needed(k, turn)),

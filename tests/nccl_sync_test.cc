@@ -93,6 +93,7 @@ std::vector<std::vector<float>> train_sparse(int N, Settings s, const char* allr
   on_ranks(N, [&](Worker& w) {
     Settings mine = s;
     mine.device = own_device(w);
+    mine.reversed = w.rank == 1;  // as a rank without samples might have them
     Training t(w, mine);
     t.steps(1, steps);
     values[static_cast<std::size_t>(w.rank)] = t.values();

@@ -68,6 +68,7 @@ struct Training {
     Device device = kCpu;
     std::int64_t ledger_every = 0;
     const char* allreduce = "ring";
+    bool reversed = false;  // gradients become ready last to first
   };
 
   Training(Worker& w, Settings settings)
@@ -112,11 +113,12 @@ struct Training {
   }
 
   void steps(std::int64_t from, std::int64_t to, StepStats* stats = nullptr) {
-    const auto& parameters = arena.parameters();
     for (std::int64_t step = from; step <= to; ++step) {
       sync->begin_step({.step = step, .lr = s.lr});
       whole_forward(*sync, arena);
-      for (const auto& p : parameters) {
+      std::vector<std::shared_ptr<Parameter>> as_ready = arena.parameters();
+      if (s.reversed) std::reverse(as_ready.begin(), as_ready.end());
+      for (const auto& p : as_ready) {
         std::vector<float> gradient = p->value().to_vector();
         for (std::size_t i = 0; i < gradient.size(); ++i)
           gradient[i] = gradient_at(worker.rank, step, static_cast<std::size_t>(p->info.offset) + i) +

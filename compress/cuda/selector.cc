@@ -36,7 +36,7 @@ struct SelectScratch {
   Storage memory;
   Pinned read;
   Bytes places, bins;
-  DeviceElements found, sampled, some;
+  DeviceElements found, sampled;
 };
 
 namespace {
@@ -74,7 +74,7 @@ class Choice {
   /// state->stats, from wherever they are known, or by a pass.
   void bring_stats(bool wanted) {
     if (in_.stats) {
-      require<DataError>(!in_.stats->nan, fast::kNaNSentence);
+      require<NotANumber>(!in_.stats->nan, fast::kNaNSentence);
       set_stats({in_.stats->sum_positive, in_.stats->sum_negative, in_.stats->max_positive, in_.stats->max_negative, 0},
                 state());
       elements_ = in_.stats->elements;
@@ -118,7 +118,7 @@ class Choice {
   /// What has come of all that was asked for. throws DataError if there was a NaN
   const SelectState& wait() {
     const SelectState& s = scratch_.wait();
-    require<DataError>(s.stats.nan == 0 && s.cut.nan == 0, fast::kNaNSentence);
+    require<NotANumber>(s.stats.nan == 0 && s.cut.nan == 0, fast::kNaNSentence);
     return s;
   }
   /// Whether the candidates were all there are above their floor, and as many as are needed.

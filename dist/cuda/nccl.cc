@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <exception>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -47,7 +49,14 @@ void check(ncclResult_t result, const char* what) {
   throw Error(concat("nccl: ", what, ": ", nccl().ncclGetErrorString(result), "."));
 }
 
-/// "HOST, bus 0000:01:00.0", or why this rank cannot take part, after '!'.
+/// What tells machines apart, containers of one name too; empty where the system does not say.
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
+
+/// "HOST, bus 0000:01:00.0" and boot_id() after a line break, or why this rank cannot take part, after '!'.
 std::string place_of(Device device) {
   try {
     require<UsageError>(device.kind == Device::Kind::cuda, "NCCL joins GPUs, and this model is on ", device,
@@ -56,7 +65,7 @@ std::string place_of(Device device) {
     char bus[32] = "", host[256] = "";
     laconic::cuda::check(cudaDeviceGetPCIBusId(bus, sizeof bus, device.index), "asking where a device is");
     gethostname(host, sizeof host - 1);
-    return concat(host, ", bus ", bus);
+    return concat(host, ", bus ", bus, "\n", boot_id());
   } catch (const Error& e) {
     return concat("!", e.what());
   }
@@ -69,7 +78,7 @@ void require_a_gpu_each(const std::vector<std::string>& places) {
     require<UsageError>(!places[r].starts_with('!'), places[r].substr(1));
     const auto [it, fresh] = owners.emplace(places[r], r);
     require<UsageError>(fresh, "NCCL needs a GPU for each rank, and ranks ", it->second, " and ", r, " share one (",
-                        places[r],
+                        places[r].substr(0, places[r].find('\n')),
                         ") (--allreduce nccl): start fewer ranks, on more machines, or take --allreduce ring");
   }
 }
@@ -88,12 +97,13 @@ class NcclOfRank final : public Nccl {
     engine_.at_failure([this] { stop(); });
   }
   ~NcclOfRank() override {
-    engine_.at_failure({});
+    if (std::uncaught_exceptions() > 0) stop();  // others may never come to what is under way
     try {
       synchronize(device_);
     } catch (const std::exception&) {
       // Told to whoever waited before.
     }
+    engine_.at_failure({});
     const std::lock_guard lock(mutex_);
     if (comm_ != nullptr) nccl().ncclCommDestroy(comm_);
   }

@@ -140,6 +140,20 @@ Hops AllreduceSync::hops(std::size_t b, Slice<float> x) const {
   return hops;
 }
 
+void AllreduceSync::begin_step(const StepContext& context) {
+  BucketSync::begin_step(context);
+  if (nccl_ == nullptr) return;
+  std::vector<std::size_t> due;
+  for (std::size_t b = 0; b < plan().buckets.size(); ++b)
+    if (bucket(b).algorithm == Algorithm::nccl) due.push_back(b);
+  order_.begin(std::move(due));
+}
+
+void AllreduceSync::hand_over(std::size_t b) {
+  if (nccl_ == nullptr || bucket(b).algorithm != Algorithm::nccl) return submit(b);
+  order_.ready(b, [this, b] { submit(b); });
+}
+
 Operation AllreduceSync::exchange(std::size_t b) {
   const Bucket& bucket = this->bucket(b);
   const Slice<float> x = gathered(b);

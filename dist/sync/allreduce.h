@@ -8,6 +8,7 @@
 #include "dist/collective/hop.h"
 #include "dist/cuda/nccl.h"
 #include "dist/sync/bucket_sync.h"
+#include "dist/sync/in_order.h"
 
 namespace laconic::dist {
 
@@ -54,6 +55,10 @@ class AllreduceSync final : public BucketSync {
 
   /// If the plan wants it and there is more than one rank, else null: for what else is to travel by it.
   const std::shared_ptr<Nccl>& nccl() const { return nccl_; }
+  /// In what order it does, by bucket: each of the plan's that is NCCL's becomes ready once a step.
+  InOrder& nccl_order() { return order_; }
+
+  void begin_step(const StepContext& context) override;
 
   void end_step(StepStats& stats) override;
   /// With feedback: codec.lost, this rank's losses in arena order.
@@ -62,6 +67,7 @@ class AllreduceSync final : public BucketSync {
   void load(const StateDict& state) override;
 
  private:
+  void hand_over(std::size_t bucket) override;
   Operation exchange(std::size_t bucket) override;
   void arrived(std::size_t bucket) override;
   Hops hops(std::size_t bucket, Slice<float> x) const;
@@ -72,6 +78,7 @@ class AllreduceSync final : public BucketSync {
   const std::uint64_t seed_;
   const std::unique_ptr<const compress::Codec> codec_;  // null: plain floats
   std::shared_ptr<Nccl> nccl_;                          // if the plan wants it
+  InOrder order_;                                       // of what travels by it
   Tensor lost_;                                         // with feedback
   std::vector<Tensor> buffers_;                         // by bucket, of one that is copied, while under way
   std::uint64_t copied_bytes_ = 0, copied_bytes_peak_ = 0;

@@ -97,7 +97,7 @@ void BucketSync::gradient_ready(Parameter& p, Rows rows) {
     state.phase = State::Phase::ready;
     state.context = context_;
     filled(b);
-    if (overlap_ != Overlap::none) submit(b);
+    if (overlap_ != Overlap::none) hand_over(b);
   });
 }
 

@@ -47,6 +47,8 @@ class BucketSync : public Strategy {
 
   /// Its last gradient is there. Compute thread.
   virtual void filled(std::size_t) {}
+  /// With overlap, after that: submits it, now or later in the step. Compute thread.
+  virtual void hand_over(std::size_t bucket) { submit(bucket); }
   /// What is to be done between ranks; slot and priority are set by the caller. Compute thread.
   virtual Operation exchange(std::size_t bucket) = 0;
   /// It has been done: updates what the bucket holds. Compute thread.
@@ -67,6 +69,7 @@ class BucketSync : public Strategy {
     return std::span(arena_.parameters())
         .subspan(static_cast<std::size_t>(bucket.first), static_cast<std::size_t>(bucket.count));
   }
+  void submit(std::size_t bucket);
   std::int64_t elements_in(const Bucket& bucket) const;  ///< without padding
   /// The bucket's part of an arena, padding between its parameters included.
   static Slice<float> part(const Tensor& state, const Bucket& bucket);
@@ -78,7 +81,6 @@ class BucketSync : public Strategy {
     Ticket ticket;
     StepContext context;
   };
-  void submit(std::size_t bucket);
   void submit_ready();
   void finish(std::size_t bucket);
   /// f(bucket) for every bucket that holds some of these rows.

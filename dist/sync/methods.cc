@@ -55,7 +55,7 @@ void require_sensible(const SparseMethod& m, const SparseOptions& o, const std::
   require<UsageError>(!(o.quantised && o.selector == "sampled"),
                       "one sign at a time has no threshold to reuse (--qrgc with --selector sampled): take --selector "
                       "search or paper");
-  require<UsageError>(m.method != Method::fixed || o.threshold > 0,
+  require<UsageError>(m.method != Method::fixed || static_cast<float>(o.threshold) > 0,
                       "strom sends what reaches a threshold (--threshold): give one above 0, as --threshold 0.01");
   require<UsageError>(m.has_density || warmup_of(m, o).kind != Warmup::Kind::ramp, m.name,
                       " has no density that could fall (--warmup ramp): take --warmup dense:E");

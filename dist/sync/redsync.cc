@@ -43,11 +43,13 @@ RedSync::RedSync(const ParameterArena& arena, Engine& engine, Plan plan, Update 
     layer->slot = engine.reserve_slots(1);
     layer->account = {p->info.name, to_string(bucket.choice), p->info.elements, options_.ledger_every};
     layer->priority = bucket.priority;
+    layer->chosen_late = residual_.device().kind == Device::Kind::cuda && engine.size() > 1 && !options_.watch;
     layer->by_nccl = dense_.nccl() != nullptr && bucket.algorithm == Algorithm::nccl;
     require<UsageError>(!layer->by_nccl || !options_.split,
                         "NCCL carries what all send to all (--sparse-reduce split with --allreduce nccl): take "
                         "--sparse-reduce allgather, or --allreduce ring");
     if (layer->by_nccl) {
+      layer->chosen_late = false;  // the communication thread would wait in the middle of NCCL's order
       layer->packet = compress::Bytes(residual_.device());
       layer->gathered = Gathered(residual_.device());
     }
@@ -136,8 +138,10 @@ void RedSync::ready(Parameter& p, Rows rows, float factor) {
                  " is ready again before its last update was applied. Run its forward, or flush, first.");
   gather(*layer, rows, factor);
   if (!layer->tensor.complete()) return;
-  choose(*layer);
-  if (options_.overlap != Overlap::none) submit(*layer);
+  if (!layer->chosen_late) choose(*layer);
+  layer->phase = Layer::Phase::complete;
+  count_choice(*layer);
+  if (options_.overlap != Overlap::none) hand_over(*layer);
 }
 
 void RedSync::gather(Layer& layer, Rows rows, float factor) {
@@ -152,15 +156,16 @@ void RedSync::gather(Layer& layer, Rows rows, float factor) {
   work_.select_seconds += seconds_since(begin);
 }
 
+/// On the compute thread, or, `chosen_late`, on the communication thread: it touches nothing but this layer.
 void RedSync::choose(Layer& layer) {
   ResidualTensor& tensor = layer.tensor;
   if (options_.watch) options_.watch(layer.parameter, tensor.residual());
   const Tensor residual = residual_.range(layer.parameter.info.offset, layer.parameter.info.elements);
-  layer.account.before_choice(context_.step, residual);
+  layer.account.before_choice(layer.context.step, residual);
   const auto begin = Clock::now();
   {
     const Trace::Span span(layer.parameter.info.name, "select");
-    tensor.choose(context_.step);
+    tensor.choose(layer.context.step);
   }
   layer.packet.clear();
   {
@@ -170,8 +175,7 @@ void RedSync::choose(Layer& layer) {
     else if (!shares_indices(tensor))
       tensor.wire().encode(tensor.indices(), tensor.values(), tensor.elements(), layer.packet);
   }
-  layer.phase = Layer::Phase::chosen;
-  work_.select_seconds += seconds_since(begin);
+  layer.choosing_seconds += seconds_since(begin);
   layer.account.after_choice(tensor.indices(), residual);
   if (!layer.split) layer.account.sent(gathered_bytes(layer));
 }
@@ -182,6 +186,15 @@ double RedSync::gathered_bytes(const Layer& layer) const {
   const std::size_t header = layer.by_nccl ? kNcclPartHeader : kPartHeader;
   if (!shares_indices(layer.tensor)) return others * static_cast<double>(layer.packet.size() + header);
   return 2 * others / engine_.size() * 4 * static_cast<double>(layer.tensor.indices().size());
+}
+
+/// By NCCL when its turn comes, which is that of its first bucket; the others of its rows have none.
+void RedSync::hand_over(Layer& layer) {
+  if (!layer.by_nccl) return submit(layer);
+  const int place = layer.parameter.info.index;
+  auto b = static_cast<std::size_t>(plan().bucket_of[static_cast<std::size_t>(place)]);
+  dense_.nccl_order().ready(b, [this, &layer] { submit(layer); });
+  while (++b < plan().buckets.size() && plan().buckets[b].first == place) dense_.nccl_order().ready(b, {});
 }
 
 void RedSync::submit(Layer& layer) {
@@ -201,7 +214,8 @@ void RedSync::submit(Layer& layer) {
       co_return;
     };
   else
-    operation.body = [&layer, most_bytes](Communicator& comm) {
+    operation.body = [this, &layer, most_bytes](Communicator& comm) {
+      if (layer.chosen_late) choose(layer);
       if (layer.split) return layer.split->run(comm);
       if (shares_indices(layer.tensor)) return ring_allreduce(comm, layer.tensor.random_values());
       return allgatherv(comm, layer.packet.slice(), most_bytes, layer.gathered);
@@ -209,11 +223,11 @@ void RedSync::submit(Layer& layer) {
   layer.ticket = engine_.submit(std::move(operation));
 }
 
-void RedSync::submit_chosen() {
+void RedSync::submit_complete() {
   gather_late();
   clip_and_gather();
   for_layers([&](Layer& layer) {
-    if (layer.phase == Layer::Phase::chosen) submit(layer);
+    if (layer.phase == Layer::Phase::complete) submit(layer);
   });
 }
 
@@ -241,7 +255,7 @@ void RedSync::before_forward(Parameter& p, Rows rows) {
   gather_late();
   Layer* layer = layer_of(p);
   if (layer == nullptr || layer->phase == Layer::Phase::idle) return dense_.before_forward(p, rows);
-  if (layer->phase == Layer::Phase::chosen) submit_chosen();
+  if (layer->phase == Layer::Phase::complete) submit_complete();
   if (layer->phase != Layer::Phase::under_way) return;
   await(*layer);
   apply(*layer);
@@ -259,6 +273,7 @@ void RedSync::await(Layer& layer) {
 void RedSync::apply(Layer& layer) {
   engine_.wait(std::exchange(layer.ticket, {}));
   layer.phase = Layer::Phase::idle;
+  count_choice(layer);
   layer.buffer_bytes = layer.packet.size() + (layer.split ? layer.split->buffer_bytes() : layer.gathered.capacity());
   const auto begin = Clock::now();
   Parameter& p = layer.parameter;
@@ -330,7 +345,7 @@ void RedSync::end_step(StepStats& stats) {
 }
 
 void RedSync::flush() {
-  submit_chosen();
+  submit_complete();
   if (options_.overlap != Overlap::forward)
     for_layers([&](const Layer& layer) {
       if (layer.phase == Layer::Phase::under_way) engine_.wait(layer.ticket);

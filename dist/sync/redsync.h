@@ -61,7 +61,7 @@ class RedSync final : public Strategy {
     double clip_norm = 0;
     /// Every so many steps the ledger is measured (ledger_account.h); 0: no ledger.
     std::int64_t ledger_every = 0;
-    /// Called with V as it is when elements are about to be chosen from it. Null: nobody is.
+    /// Called with V as it is when elements are about to be chosen from it, on the compute thread. Null: nobody is.
     std::function<void(const Parameter&, Slice<const float>)> watch{};
   };
 
@@ -91,7 +91,7 @@ class RedSync final : public Strategy {
 
  private:
   struct Layer {  // a parameter of which a choice is made
-    enum class Phase : std::uint8_t { idle, gathering, chosen, under_way };
+    enum class Phase : std::uint8_t { idle, gathering, complete, under_way };
     Layer(Parameter& p, ResidualTensor t) : parameter(p), tensor(std::move(t)) {}
     Parameter& parameter;
     ResidualTensor tensor;
@@ -99,6 +99,10 @@ class RedSync final : public Strategy {
     StepContext context;
     int slot = 0, priority = 0;
     bool by_nccl = false;
+    /// On a CUDA device the communication thread chooses, so that no wait for the device holds up backward; not where
+    /// somebody watches.
+    bool chosen_late = false;
+    double choosing_seconds = 0;  // not in work_ yet
     compress::Bytes packet;
     Gathered gathered;
     std::unique_ptr<SplitExchange> split;
@@ -114,9 +118,11 @@ class RedSync final : public Strategy {
   void ready(Parameter& parameter, Rows rows, float factor);
   void gather(Layer& layer, Rows rows, float factor);
   void choose(Layer& layer);
+  void count_choice(Layer& layer) { work_.select_seconds += std::exchange(layer.choosing_seconds, 0.0); }
   double gathered_bytes(const Layer& layer) const;
+  void hand_over(Layer& layer);
   void submit(Layer& layer);
-  void submit_chosen();
+  void submit_complete();
   void gather_late();
   void clip_and_gather();
   void await(Layer& layer);

@@ -92,7 +92,7 @@ void ResidualTensor::choose(std::int64_t step) {
                .operation = static_cast<std::uint32_t>(parameter_.info.index)};
   try {
     selector_.select(input, chosen_);
-  } catch (const DataError& e) {
+  } catch (const compress::NotANumber& e) {
     throw Error(concat("the residual of ", parameter_.info.name, " at step ", step, ": ", e.what(),
                        " Lower --lr, or clip gradients (--clip norm:5)."));
   }

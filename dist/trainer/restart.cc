@@ -61,7 +61,7 @@ void Trainer::require_same_training(const Manifest& manifest, const std::string&
                      " workers, this run has ", worker_.size, ". Start as many.");
   std::istringstream then(manifest.fingerprint), now(fingerprint());
   for (std::string a, b; std::getline(then, a) && std::getline(now, b);)
-    require<DataError>(a == b || a.starts_with("plan="), "resume: ", checkpoint, " was trained with ", a,
+    require<DataError>(a == b || a.starts_with("plan=") || a.starts_with("precision="), "resume: ", checkpoint, " was trained with ", a,
                        ", this run has ", b, ". Give the same options.");
 }
 
@@ -73,6 +73,10 @@ void Trainer::restore() {
                "laconic: warning: the checkpoint was written with {} threads on {}, this run has {} on {}: the last "
                "bits may differ\n",
                manifest.threads, manifest.instruction_set, o_.threads, processor());
+  const auto precision = [](const std::string& text) { return text.substr(std::min(text.size(), text.find("precision="))); };
+  if (worker_.rank == 0 && precision(manifest.fingerprint) != precision(fingerprint()))
+    fmt::print(stderr, "laconic: warning: the checkpoint was written with {}, this run has {}: losses may differ\n",
+               precision(manifest.fingerprint), precision(fingerprint()));
   const StateDict state = CheckpointStore::read_rank(checkpoint, worker_.rank);
   load_weights(workload_.model(), state.part("model/"), checkpoint, o_.model_name);
   if (optimizer_) optimizer_->load(state.part("optimizer/"));

@@ -18,7 +18,7 @@ std::string fingerprint(const TrainerOptions& o, int servers) {
                 server ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
                 server ? "\nserver=" + dist::to_string(*server, o.server) + (o.codec_feedback ? " feedback" : "") : "",
                 "\nplan=", o.plan_file.empty() ? dist::to_string(o.plan) : "of a file",
-                matmul_precision() == Precision::fp32 ? "" : concat("\nprecision=", to_string(matmul_precision())));
+                "\nprecision=", to_string(matmul_precision()));
 }
 
 /// The worker's half of a strategy with servers, and, if they are colocated, this rank's server.

@@ -86,14 +86,14 @@ void Trainer::train_step() {
   }
 
   if (worker_.rank == 0) memory_.after_step();
+  for (const StepLosses::Loss& loss : losses_.read()) {  // before any update that waits for the end of the step
+    if (!std::isfinite(loss.value)) report_non_finite(loss.value);
+    loss_sum += static_cast<double>(loss.value) * static_cast<double>(loss.samples);
+  }
   if (clips_norm() && !skipped) apply_clipped();
   dist::StepStats stats;
   if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one
   strategy_->end_step(stats);
-  for (const StepLosses::Loss& loss : losses_.read()) {
-    if (!std::isfinite(loss.value)) report_non_finite(loss.value);
-    loss_sum += static_cast<double>(loss.value) * static_cast<double>(loss.samples);
-  }
   ++step_;
 
   finish_report();  // of the step before: its figures have had a whole step to arrive

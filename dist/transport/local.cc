@@ -74,7 +74,11 @@ void LocalTransport::cancel_started(Request& request) {
   const auto mine = [&](const LocalHub::Completion& c) { return c.request == &request; };
   own.changed.wait(lock, [&] { return std::any_of(own.completed.begin(), own.completed.end(), mine); });
   const auto found = std::find_if(own.completed.begin(), own.completed.end(), mine);
-  found->copied.wait();
+  try {
+    found->copied.wait();
+  } catch (const Error&) {
+    // The device is broken: it copies nothing any more.
+  }
   own.completed.erase(found);
 }
 
@@ -86,7 +90,11 @@ int LocalTransport::poll() {
     taken_.swap(own.completed);
   }
   for (LocalHub::Completion& c : taken_) {
-    c.copied.wait();
+    try {
+      c.copied.wait();
+    } catch (...) {  // the others of `taken_` must still be told
+      if (!c.error) c.error = std::current_exception();
+    }
     c.request->complete(c.bytes, std::move(c.error));
   }
   const int count = static_cast<int>(taken_.size());

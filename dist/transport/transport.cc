@@ -117,6 +117,16 @@ void TransportCommunicator::require_named(Device device) const {
                  ", which does not wait for that device. Name it in Operation::device.");
 }
 
+/// A request that could not even be posted (its device is broken) is in nobody's hands: nobody else would complete it.
+template <class F>
+void TransportCommunicator::begin(Request& request, F post) {
+  try {
+    post();
+  } catch (...) {
+    if (!request.done) request.complete(0, std::current_exception());
+  }
+}
+
 Transfer TransportCommunicator::post(Request::Kind kind, int peer, Slice<std::byte> memory) {
   require<CommError>(peer >= 0 && peer < this->size(), "communicator: rank ", rank_, " of ", this->size(),
                      " was asked to talk to rank ", peer, ". Ranks are 0 to ", this->size() - 1, ".");
@@ -127,7 +137,7 @@ Transfer TransportCommunicator::post(Request::Kind kind, int peer, Slice<std::by
     request.complete(0, ended_);
   } else {
     if (trace_) trace_->posted(request);
-    transport_.post(request, priority_);
+    begin(request, [&] { transport_.post(request, priority_); });
   }
   return Transfer(request);
 }
@@ -156,7 +166,7 @@ Transfer TransportCommunicator::native_allreduce(Slice<float> x) {
   // Prepared by operation, not by channel.
   Request& request = pool_.take(Request::Kind::send, rank_, slot_ / kSlotsPerOperation, x.bytes());
   if (trace_) trace_->not_counted();
-  transport_.post_native(request, collectives);
+  begin(request, [&] { transport_.post_native(request, collectives); });
   return Transfer(request);
 }
 

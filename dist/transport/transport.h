@@ -179,6 +179,8 @@ class TransportCommunicator final : public Communicator {
   Waiting waiting() const;  // children included
   TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank, int slot);
   Transfer post(Request::Kind kind, int peer, Slice<std::byte> memory);
+  template <class F>
+  static void begin(Request& request, F post);
   void require_named(Device device) const;
 
   Transport& transport_;
