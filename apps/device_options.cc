@@ -14,7 +14,9 @@ std::string checked_device(const std::string& text, const std::string& option) {
   const int index = numbered ? number_from<int>(text.substr(5)).value_or(-1) : 0;
   if ((text != "cuda" && !numbered) || index < 0)
     refuse("unknown device '" + text + "'", option, kCudaBuilt ? "give cpu, cuda or cuda:0" : "this build has cpu");
-  if (!kCudaBuilt) refuse("this build has no CUDA", option, "use --device cpu");
+  if (!kCudaBuilt)
+    refuse("this build has no CUDA", option,
+           "use --device cpu, or configure it with -Dcuda=enabled, which says what is missing");
   const int devices = cuda_devices();
   if (devices == 0) refuse("no CUDA device can be used here: " + why_no_cuda_device(), option, "use --device cpu");
   if (index >= devices)

@@ -196,7 +196,8 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
       "where the model lives and is computed; cuda: of processes\neach its own GPU, workers of one share cuda:0 [" +
           o.device + "]",
       [&o](const std::string& text, const std::string& option) { o.device = checked_device(text, option); });
-  add.choice("--precision", o.precision, {"fp32", "tf32", "bf16"}, "of products on a GPU; all else is float32");
+  add.choice("--precision", o.precision, {"fp32", "tf32", "bf16"},
+             "of products on a GPU; all else is float32, but\nbf16 rounds a convolution's result too");
   add.value("--audit", "[K]", "check every K steps [1] that all workers hold the same bits",
             [&o](const std::string& text, const std::string& option) {
               o.audit = text.empty() ? 1 : whole<std::int64_t>(text, option, 1);

@@ -18,7 +18,9 @@ inline constexpr bool kCudaBuilt = false;
 namespace detail {
 [[noreturn]] inline void no_cuda(Device device) {
   throw Error(concat("device ", device, ": ",
-                     kCudaBuilt ? "this operation has no kernel for it" : "this build has no CUDA", ". Use cpu."));
+                     kCudaBuilt ? "this operation has no kernel for it. Use cpu."
+                                : "this build has no CUDA. Use cpu, or configure it with -Dcuda=enabled, which says "
+                                  "what is missing."));
 }
 }  // namespace detail
 

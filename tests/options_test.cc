@@ -321,7 +321,8 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
                                                  kCudaBuilt ? "give cpu, cuda or cuda:0" : "this build has cpu"));
   const int devices = cuda_devices();
   expect_refused({"--device", "cuda:99"},
-                 !kCudaBuilt    ? "this build has no CUDA (--device): use --device cpu"
+                 !kCudaBuilt    ? "this build has no CUDA (--device): use --device cpu, or configure it with "
+                                  "-Dcuda=enabled, which says what is missing"
                  : devices == 0 ? concat("no CUDA device can be used here: ", why_no_cuda_device(),
                                          " (--device): use --device cpu")
                  : devices == 1 ? "there is no cuda:99 (--device): give cuda:0"

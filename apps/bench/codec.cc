@@ -188,7 +188,10 @@ nlohmann::json bench_data(const std::string& data, std::int64_t elements, int ro
   if (!json) {
     table.title(fmt::format("{}, {} values, GB/s of floats on {}", data, x.elements(),
                             device == kCpu ? "one core" : to_string(device)));
-    table.row({copy, "1.00", fmt::format("{:.1f}", copied), "1.00", "", "", ""});
+    std::vector<std::string> cells{copy, "1.00", fmt::format("{:.1f}", copied), "1.00", "", "", ""};
+    const auto moved = 2 * static_cast<double>(x.bytes());
+    if (device != kCpu) cells.push_back(share_of_bandwidth(all[0], all[0], moved, moved));
+    table.row(cells);
   }
   for (const auto& line : lines) {
     const Line& l = *line;

@@ -9,6 +9,7 @@ namespace {
 
 double timed(const Contender& c) {
   if (c.before) c.before();
+  if (c.by_own_clock) return c.by_own_clock();
   const auto begin = Clock::now();
   c.run();
   return seconds_since(begin);

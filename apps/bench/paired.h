@@ -11,10 +11,11 @@ namespace laconic {
 /// Something that is timed in turns with others.
 struct Contender {
   std::string name;
-  std::function<void()> run;
+  std::function<void()> run{};
   std::function<void()> before{};  ///< not timed; before each run
   int most_rounds = std::numeric_limits<int>::max();
-  std::vector<double> seconds{};  ///< of one run, by round
+  std::function<double()> by_own_clock{};  ///< instead of run: runs, and says how many seconds that took
+  std::vector<double> seconds{};           ///< of one run, by round
 
   double milliseconds() const { return 1e3 * median(seconds).value; }
 };

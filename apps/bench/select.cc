@@ -87,6 +87,14 @@ class TemporaryFile {
   std::string path_;
 };
 
+#ifdef LACONIC_CUB
+std::vector<std::uint32_t> on_host(Slice<const std::uint32_t> x) {
+  std::vector<std::uint32_t> values(x.size());
+  copy_bytes(values.data(), kCpu, x.data(), x.device(), x.size_bytes());
+  return values;
+}
+#endif
+
 /// One way to select: a selector in a given state of knowledge, and what it chose last.
 struct Way {
   compress::Selector selector;
@@ -128,10 +136,11 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
     all.push_back(std::move(c));
   };
   add("exact, candidates from the residual pass", Method::exact, 2);
-  add("exact, floor of an earlier step", Method::exact, 1);
+  // Without candidates a device reads all values, whatever it knows.
+  if (!on_gpu) add("exact, floor of an earlier step", Method::exact, 1);
   add("exact, nothing known", Method::exact, 0);
   add("Algorithm 3, candidates from the residual pass", Method::search, 2);
-  add("Algorithm 3, floor of an earlier step", Method::search, 1);
+  if (!on_gpu) add("Algorithm 3, floor of an earlier step", Method::search, 1);
   add("Algorithm 3, nothing known", Method::search, 0);
   {
     // The reuse step alone: the selector that has just searched.
@@ -145,14 +154,15 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
         {.name = "sampled, threshold reused", .run = select, .before = [&way] { way.selector.load(way.fresh); }});
   }
   std::unique_ptr<ChildProcess> torch;
-  std::vector<double> torch_seconds;
   if (o.baselines) {
     const int few = n > (1 << 22) ? 3 : 5;
-    add("Algorithm 2 step by step", Method::trimmed_steps, 0, few);
-    add("Algorithm 3 step by step", Method::search_steps, 0, few);
     add("radix select, scan and scatter", Method::radix, 0, few);
-    add("radix select, histograms", Method::radix_histogram, 0, few);
-    if (!on_gpu) add("std::nth_element", Method::nth_element, 0, few);
+    if (!on_gpu) {  // a device makes these sets as it makes those above
+      add("Algorithm 2 step by step", Method::trimmed_steps, 0, few);
+      add("Algorithm 3 step by step", Method::search_steps, 0, few);
+      add("radix select, histograms", Method::radix_histogram, 0, few);
+      add("std::nth_element", Method::nth_element, 0, few);
+    }
   }
 #ifdef LACONIC_CUB
   std::unique_ptr<CubTopK> cub;
@@ -168,24 +178,19 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
     torch = std::make_unique<ChildProcess>(
         std::vector<std::string>{python, "-c", kTorchTopkSource, std::to_string(threads), to_string(device)},
         torch_environment(threads));
-    torch->receive();  // {"ready": ...}
+    wait_until_ready(*torch);
     torch->ask("load " + file.path());
-    all.push_back({.name = "torch.topk",
-                   .run =
-                       [&] {
-                         torch_seconds.push_back(
-                             nlohmann::json::parse(torch->ask(fmt::format("run {}", k))).at("seconds"));
-                       },
-                   .most_rounds = 5});
+    all.push_back({.name = "torch.topk", .most_rounds = 5, .by_own_clock = [&torch, k] {  // without the pipe between us
+                     return nlohmann::json::parse(torch->ask(fmt::format("run {}", k))).at("seconds").get<double>();
+                   }});
   }
   if (on_gpu) beside_a_copy(all, n, device);
   run_in_turns(all, o.rounds);
-  if (torch) {
-    // By its own clock: without the pipe between us.
-    all.back().seconds.assign(
-        torch_seconds.end() - static_cast<std::ptrdiff_t>(std::min<std::size_t>(5, torch_seconds.size())),
-        torch_seconds.end());
-  }
+#ifdef LACONIC_CUB
+  if (cub)
+    require<Error>(on_host(ways[0]->chosen.all_indices()) == on_host({cub->indices(), k, device}),
+                   "bench select: CUB's ", k, " largest of ", n, " are others than ours.");
+#endif
 
   const dist::LinkSpec link = dist::LinkSpec::parse(o.link, "--link");
   const LinkModel model{.alpha = 1e-9 * static_cast<double>(link.latency.count()),
@@ -212,16 +217,20 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
     std::vector<std::string> cells{c.name, fmt::format("{:.3f}", c.milliseconds()), with_interval(passes),
                                    way ? fmt::format("{}", way->chosen.passes) : "",
                                    way ? fmt::format("{}", way->chosen.size()) : ""};
-    if (on_gpu && way)
-      cells.push_back(share_of_bandwidth(c, all[0], way->chosen.passes * static_cast<double>(v.bytes()),
-                                         2 * static_cast<double>(v.bytes())));
+    if (on_gpu) {
+      const double reads = i == 0 ? 2 : way ? way->chosen.passes : 0;  // a copy moves the tensor twice
+      const auto bytes = static_cast<double>(v.bytes());
+      cells.push_back(share_of_bandwidth(c, all[0], reads * bytes, 2 * bytes));
+    }
     if (!o.json) table.row(cells);
   }
   if (!o.json && !on_gpu)
     table.row({fmt::format("dense ring, {} ranks, {} (computed)", o.workers, link.to_string()),
                fmt::format("{:.3f}", dense), fmt::format("{:.1f}", dense / all[0].milliseconds()), "", ""});
-  return {{"what", "selection"}, {"data", data},           {"elements", n},  {"k", k},
-          {"threads", threads},  {"dense_ring_ms", dense}, {"results", list}};
+  nlohmann::json result{{"what", "selection"}, {"data", data},   {"elements", n}, {"k", k},
+                        {"threads", threads},  {"results", list}};
+  if (!on_gpu) result["dense_ring_ms"] = dense;
+  return result;
 }
 
 }  // namespace
@@ -249,13 +258,15 @@ void beside_a_copy(std::vector<Contender>& all, std::int64_t n, Device device) {
   const Tensor from = Tensor::zeros({n}, DType::f32, device), to = Tensor::empty({n}, DType::f32, device);
   all.insert(all.begin(), {.name = "copy", .run = [from, to] { to.copy_from(from); }});
   for (Contender& c : all) {
-    c.run = [run = c.run, device] { run(), synchronize(device); };
+    if (c.run) c.run = [run = c.run, device] { run(), synchronize(device); };
     if (c.before) c.before = [before = c.before, device] { before(), synchronize(device); };
   }
 }
 
 std::string share_of_bandwidth(const Contender& c, const Contender& copy, double bytes, double copied_bytes) {
-  return bytes > 0 ? fmt::format("{:.2f}", bytes / copied_bytes / ratio(c, copy).value) : "";
+  constexpr double kBeyondCaches = 2.0 * (1 << 24) * sizeof(float);
+  if (bytes <= 0 || copied_bytes < kBeyondCaches) return "";
+  return fmt::format("{:.2f}", bytes / copied_bytes / ratio(c, copy).value);
 }
 
 std::string with_interval(const Median& m) {
@@ -313,6 +324,11 @@ int bench_select(const std::vector<std::string>& arguments) {
   if (const auto done = parse_bench(app, arguments)) return *done;
   checked_device(o.device, "--device");
   if (o.device != "cpu" && app.count("--part") == 0) o.parts = {"selection", "residual"};
+  for (const char* option : {"--link", "--workers"})
+    require<UsageError>(o.device == "cpu" || app.count(option) == 0,
+                        "the dense exchange stands beside a CPU's selection "
+                        "only (",
+                        option, "): leave it out, or --device ", o.device);
   for (const std::string& part : o.parts)
     require<UsageError>(o.device == "cpu" || part == "selection" || part == "residual", "the part ", part,
                         " is measured on the CPU only (--device): leave one of them out");

@@ -75,8 +75,7 @@ struct Contestant {
 Contestant start(const std::string& label, const std::vector<std::string>& command,
                  const ChildProcess::Environment& environment) {
   Contestant c{label, std::make_unique<ChildProcess>(command, environment)};
-  const auto ready = nlohmann::json::parse(c.process->receive());
-  require<DataError>(!ready.contains("error"), "bench: ", ready.value("error", ""), ".");
+  wait_until_ready(*c.process);
   return c;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 
@@ -20,6 +21,11 @@ std::string python_with(const std::string& module, const std::string& also) {
              "): install it, or name one in LACONIC_PYTHON"));
 }
 
+void wait_until_ready(ChildProcess& process) {
+  const auto ready = nlohmann::json::parse(process.receive());
+  require<DataError>(!ready.contains("error"), "bench: ", ready.value("error", ""), ".");
+}
+
 ChildProcess::Environment thread_environment(int threads) {
   ChildProcess::Environment e{{"OMP_NUM_THREADS", std::to_string(threads)}};
   if (threads > 1) e.insert(e.end(), {{"OMP_PROC_BIND", "close"}, {"OMP_PLACES", "cores"}});
@@ -31,7 +37,10 @@ ChildProcess::Environment torch_environment(int threads) {
   e.insert(e.end(), {{"MALLOC_MMAP_THRESHOLD_", "1073741824"}, {"MALLOC_TRIM_THRESHOLD_", "8589934592"}});
   const std::string openblas = "/usr/lib/x86_64-linux-gnu/openblas-openmp";
   std::error_code ignored;
-  if (std::filesystem::exists(openblas, ignored)) e.emplace_back("LD_LIBRARY_PATH", openblas);
+  if (std::filesystem::exists(openblas, ignored)) {
+    const char* own = std::getenv("LD_LIBRARY_PATH");  // a GPU's libraries may lie there
+    e.emplace_back("LD_LIBRARY_PATH", own && *own ? openblas + ":" + own : openblas);
+  }
   return e;
 }
 

@@ -160,8 +160,8 @@ def vgg16(batch_norm=False, classes=1000, hidden=4096):
             features += [nn.Conv2d(channels, c, 3, padding=1), *([nn.BatchNorm2d(c)] if batch_norm else []), nn.ReLU()]
             channels = c
     return Pooled(features, 7,
-                  [nn.Linear(25088, hidden), nn.ReLU(), nn.Dropout(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Dropout(),
-                   nn.Linear(hidden, classes)])
+                  [nn.Linear(25088, hidden), nn.ReLU(), nn.Dropout(), nn.Linear(hidden, hidden), nn.ReLU(),
+                   nn.Dropout(), nn.Linear(hidden, classes)])
 
 
 class GoogLeNet(nn.Module):
@@ -232,8 +232,8 @@ class NoTorchvision(ImportError):
 
 def torchvision_model(name, own=None, **options):
     if zoo is None and own is None:
-        raise NoTorchvision(f'{name} is torchvision\'s, which {sys.executable} does not have (--against torch): install '
-                            f'torchvision, or leave {name} out')
+        raise NoTorchvision(f'{name} is torchvision\'s, which {sys.executable} does not have (--against torch): '
+                            f'install torchvision, or leave {name} out')
     return own() if zoo is None else getattr(zoo, name)(**options)
 
 
@@ -292,11 +292,11 @@ def main():
     torch.set_num_threads(threads)
     if gpu:
         if not torch.cuda.is_available():
-            print(json.dumps({'error': f'the PyTorch of {sys.executable} finds no GPU (--against torch): install one that '
-                                       'is built with CUDA, or leave it out'}), flush=True)
+            print(json.dumps({'error': f'the PyTorch of {sys.executable} finds no GPU (--against torch): install one '
+                                       'that is built with CUDA, or leave it out'}), flush=True)
             sys.exit(1)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == 'tf32'
-        torch.backends.cudnn.benchmark = True   # its best algorithms; ours are those of the heuristics, and deterministic
+        torch.backends.cudnn.benchmark = True  # its best algorithms; ours are the heuristics', and deterministic
     torch.manual_seed(0)
     clip_norm = 0
     if name in LANGUAGE_MODELS:
@@ -314,7 +314,8 @@ def main():
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     model, x, y = model.to(device), x.to(device), y.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0 if clip_norm else 0.9)
-    print(json.dumps({'ready': True, 'version': torch.__version__, 'parameters': sum(p.numel() for p in model.parameters())}), flush=True)
+    print(json.dumps({'ready': True, 'version': torch.__version__,
+                      'parameters': sum(p.numel() for p in model.parameters())}), flush=True)
     for line in sys.stdin:
         steps = int(line.split()[1])
         start = time.perf_counter()

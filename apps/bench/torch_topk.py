@@ -12,6 +12,10 @@ import torch
 
 
 def main():
+    if sys.argv[2] != 'cpu' and not torch.cuda.is_available():
+        print(json.dumps({'error': f'the PyTorch of {sys.executable} finds no GPU (--against torch): install one that '
+                                   'is built with CUDA, or leave it out'}), flush=True)
+        sys.exit(1)
     torch.set_num_threads(int(sys.argv[1]))
     device = torch.device(sys.argv[2])
     wait = torch.cuda.synchronize if device.type == 'cuda' else lambda: None

@@ -314,7 +314,7 @@ Block allocate(std::size_t bytes) {
   } catch (const OutOfMemory&) {
     const MemoryStats s = memory_stats_of(pool.device().index);
     throw Error(concat("device cuda:", pool.device().index, " has no room for ", bytes, " bytes more: ", s.in_use_bytes,
-                       " of its ", pool.device().limits.memory_bytes, " are in use here. Use a smaller --batch-size."));
+                       " of its ", pool.device().limits.memory_bytes, " are in use here. Use a smaller --batch."));
   }
 }
 
