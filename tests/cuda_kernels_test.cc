@@ -384,7 +384,8 @@ TEST_F(CudaKernels, BatchNorm) {
           };
           std::vector<Tensor> inputs = {random_tensor(shape, 1), random_tensor({c}, 2), random_tensor({c}, 3)};
           if (add) inputs.push_back(random_tensor(shape, 4));
-          expect_same_on_cuda("batch_norm", op, inputs, 2e-5f);
+          // Of two samples' gradients next to nothing is left.
+          expect_same_on_cuda("batch_norm", op, inputs, 2e-5f, shape[0] == 2 && shape.rank() == 2 ? 1 : 0);
           for (const int i : {0, 1}) expect_close(after[1][i], after[0][i], 1e-5f, "running statistics");
         }
   // Far from 0 the statistics are taken around the running mean.

@@ -140,6 +140,11 @@ TEST_F(CudaProductsTest, LinearInBf16) {
                                     return sums;
                                   }())),
                2e-6f, "gradient of b: not rounded");
+  const std::vector<Tensor> added = computed(op, inputs, kCuda, true);
+  for (std::size_t i = 1; i < got.size(); ++i) {
+    raw::axpy(got[i], 1, Tensor::full(got[i].shape(), 0.5f));
+    expect_close(added[i], got[i], 1e-6f, concat("added to ", i));
+  }
 }
 
 TEST_F(CudaProductsTest, LinearSeesNewWeightsInBf16) {
@@ -153,13 +158,14 @@ TEST_F(CudaProductsTest, LinearSeesNewWeightsInBf16) {
 }
 
 TEST_F(CudaProductsTest, LinearInTf32) {
-  const std::vector<Tensor> inputs{random_tensor({6, 40}, 1), random_tensor({9, 40}, 2), random_tensor({9}, 3)};
+  // Sizes that tensor cores take.
+  const std::vector<Tensor> inputs{random_tensor({64, 64}, 1), random_tensor({64, 64}, 2), random_tensor({64}, 3)};
   const Op op = [](const auto& x) { return ops::linear(x[0], x[1], x[2]); };
   const std::vector<Tensor> expected = computed(op, inputs, kCpu);
   const Precise set(Precision::tf32);
   const std::vector<Tensor> got = computed(op, inputs, kCuda);
   for (std::size_t i = 0; i < got.size(); ++i) expect_close(got[i], expected[i], 2e-3f, concat(i));
-  EXPECT_GT(std::abs(got[0].to_vector()[0] - expected[0].to_vector()[0]), 1e-6f);
+  EXPECT_GT(difference(got[0], expected[0]), 1e-5f) << "operands are rounded";
 }
 
 struct ConvCase {
@@ -217,15 +223,24 @@ TEST_F(CudaProductsTest, ConvolutionInTf32AndBf16) {
     SCOPED_TRACE(concat(c.x, " * ", c.w));
     const std::vector<Tensor> inputs = conv_inputs(c);
     const Op op = [&](const auto& x) { return ops::conv2d(x[0], x[1], x[2], c.o); };
-    const std::vector<Tensor> exact = computed(op, inputs, kCpu);
+    const std::vector<Tensor> exact = computed(op, inputs, kCpu), in_fp32 = computed(op, inputs, kCuda);
+    const bool aligned = c.o.groups == 1 && c.x[1] % 16 == 0 && c.w[0] % 16 == 0;  // sizes that tensor cores take
     for (const Precision precision : {Precision::tf32, Precision::bf16}) {
       const Precise set(precision);
       const std::vector<Tensor> got = computed(op, inputs, kCuda);
       const float about = precision == Precision::bf16 ? 1.5e-2f : 2e-3f;
       for (std::size_t i = 0; i < got.size(); ++i)
         expect_close(got[i], exact[i], about, concat(to_string(precision), " ", i));
-      EXPECT_NE(got[0].to_vector(), exact[0].to_vector());
-      EXPECT_EQ(got[3].to_vector(), computed(op, inputs, kCuda)[3].to_vector()) << "the bias's gradient is float32's";
+      if (aligned) {
+        EXPECT_GT(difference(got[0], exact[0]), 1e-5f) << "operands are rounded";
+      }
+      EXPECT_EQ(got[3].to_vector(), in_fp32[3].to_vector()) << "the bias's gradient is float32's";
+      // What was there before is added to in float32.
+      const std::vector<Tensor> added = computed(op, inputs, kCuda, true);
+      for (std::size_t i = 1; i < got.size(); ++i) {
+        raw::axpy(got[i], 1, Tensor::full(got[i].shape(), 0.5f));
+        expect_close(added[i], got[i], 1e-6f, concat(to_string(precision), " added to ", i));
+      }
     }
     // With operands that bf16 holds only the results are rounded.
     std::vector<Tensor> rounded;

@@ -33,17 +33,18 @@ inline Derivatives derivatives(const std::function<Tensor(const std::vector<Tens
   return d;
 }
 
-/// Expects the values and gradients of a CUDA device, if there is one, within `tolerance` of the CPU's.
+/// Expects the values and gradients of a CUDA device, if there is one, within `tolerance` of the CPU's; `least` as
+/// expect_close takes it.
 inline void expect_same_on_cuda(const char* name, const std::function<Tensor(const std::vector<Tensor>&)>& op,
-                                const std::vector<Tensor>& inputs, float tolerance) {
+                                const std::vector<Tensor>& inputs, float tolerance, float least = 0) {
   if (cuda_devices() == 0) return;
   SCOPED_TRACE(name);
   const Derivatives expected = derivatives(op, inputs, kCpu), got = derivatives(op, inputs, kCuda);
   EXPECT_EQ(got.y.device(), kCuda);
-  expect_close(got.y, expected.y, tolerance, "y");
+  expect_close(got.y, expected.y, tolerance, "y", least);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     SCOPED_TRACE(concat("input ", i));
-    expect_close(got.of_inputs[i], expected.of_inputs[i], tolerance, "gradient");
+    expect_close(got.of_inputs[i], expected.of_inputs[i], tolerance, "gradient", least);
   }
 }
 

@@ -27,17 +27,24 @@ inline Tensor with_upstream(const Tensor& y, const Tensor& dy) {
                 [up = dy.value()](const Tensor&, Grads& grads) { grads.put(0, up); });
 }
 
-/// Expects every element within `tolerance` of the expected one, in parts of the largest expected magnitude (of 1 if
-/// that is larger).
-inline void expect_close(const Tensor& got, const Tensor& expected, float tolerance, const std::string& what) {
-  ASSERT_TRUE(got.defined()) << what;
-  ASSERT_EQ(got.shape(), expected.shape()) << what;
+/// The largest difference in parts of the largest expected magnitude (of `least` if that is larger), however small that
+/// is: zeros instead of small gradients are off by 1. Infinite where something is no number.
+inline float difference(const Tensor& got, const Tensor& expected, float least = 0) {
   const std::vector<float> a = got.to_vector(), b = expected.to_vector();
-  float largest = 1, worst = 0;
+  float largest = least, worst = 0;
   for (float v : b) largest = std::max(largest, std::abs(v));
   for (std::size_t i = 0; i < a.size(); ++i)
     worst = std::isfinite(a[i]) ? std::max(worst, std::abs(a[i] - b[i])) : INFINITY;
-  EXPECT_LE(worst, tolerance * largest) << what;
+  return worst == 0 ? 0 : worst / largest;
+}
+
+/// Expects every element within `tolerance` of the expected one, in parts of the largest expected magnitude. `least`:
+/// for what comes of sums that cancel, the magnitude of what they add.
+inline void expect_close(const Tensor& got, const Tensor& expected, float tolerance, const std::string& what,
+                         float least = 0) {
+  ASSERT_TRUE(got.defined()) << what;
+  ASSERT_EQ(got.shape(), expected.shape()) << what;
+  EXPECT_LE(difference(got, expected, least), tolerance) << what;
 }
 
 }  // namespace laconic
