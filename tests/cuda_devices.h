@@ -1,6 +1,8 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "core/device.h"
@@ -11,12 +13,24 @@ namespace laconic {
 
 inline constexpr Device kCuda{Device::Kind::cuda, 0};
 
-/// Tests that are skipped where there is no CUDA device.
+/// LACONIC_TEST_NEEDS_CUDA=1: on a machine that has a GPU, so that one that cannot be used does not pass as skipped.
+inline bool cuda_is_demanded() {
+  const char* value = std::getenv("LACONIC_TEST_NEEDS_CUDA");
+  return value && std::string_view(value) == "1";
+}
+
+/// Ends a test where there is no CUDA device: skipped, or failed if one is demanded.
+#define NEEDS_CUDA()                                                                                    \
+  if (laconic::cuda_devices() > 0) {                                                                    \
+  } else if (laconic::cuda_is_demanded()) {                                                             \
+    FAIL() << "no CUDA device can be used here, and LACONIC_TEST_NEEDS_CUDA=1 says that one should be"; \
+  } else                                                                                                \
+    GTEST_SKIP() << "no CUDA device can be used here"
+
+/// Tests that need a CUDA device.
 class CudaTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
-  }
+  void SetUp() override { NEEDS_CUDA(); }
 };
 
 /// These, and a CUDA device where there is one.

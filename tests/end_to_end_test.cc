@@ -10,6 +10,7 @@
 
 #include "core/state.h"
 #include "core/stream.h"
+#include "tests/cuda_devices.h"
 #include "tests/program.h"
 #include "tests/training_log.h"
 
@@ -99,15 +100,19 @@ TEST(EndToEnd, ThreadsAndProcessesGiveTheSameBits) {
 }
 
 TEST(EndToEnd, OnACudaDeviceThreadsAndProcessesTrainToTheSameBits) {
-  if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
+  NEEDS_CUDA();
   TempFolder dir;
-  const std::string common =
-      " --data synthetic:96,20 --batch 8 --steps 4 --threads 1 --audit --quiet --json --device cuda:0 --save ";
+  const std::string on_any = " --data synthetic:96,20 --batch 8 --steps 4 --threads 1 --audit --quiet --json";
+  const std::string common = on_any + " --device cuda:0 --save ";
   const Result threads = run("mnist --workers 2" + common + dir.path() + "/a");
   ASSERT_EQ(threads.exit_code, 0) << threads.err;
   const auto summary = nlohmann::json::parse(threads.out);
   EXPECT_EQ(summary.at("device"), cuda_device_name(0));
-  EXPECT_LT(summary.at("eval").at("loss"), 2.5);
+  const Result cpu = run("mnist --workers 2" + on_any);
+  ASSERT_EQ(cpu.exit_code, 0) << cpu.err;
+  const auto loss = [](const nlohmann::json& of) { return of.at("eval").at("loss").get<double>(); };
+  const double expected = loss(nlohmann::json::parse(cpu.out));
+  EXPECT_NEAR(loss(summary), expected, 1e-3 * expected);
   if (!mpirun_is_there()) return;
   const Result processes = run("laconic launch -n 2 mnist" + common + dir.path() + "/b");
   ASSERT_EQ(processes.exit_code, 0) << processes.err;

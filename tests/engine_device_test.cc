@@ -19,9 +19,7 @@ const LinkOptions kFast{.all = {.bits_per_second = 10'000'000'000, .latency = 20
 /// Over memory of the device itself, and over a network that moves host memory.
 class EngineOnDevice : public ::testing::TestWithParam<std::optional<LinkOptions>> {
  protected:
-  void SetUp() override {
-    if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
-  }
+  void SetUp() override { NEEDS_CUDA(); }
   void on_ranks(int N, const std::function<void(Worker&)>& f, double timeout_seconds = 60) {
     Watchdog watchdog(120);
     run_workers({.workers = N, .timeout_seconds = timeout_seconds, .link = GetParam()}, f);

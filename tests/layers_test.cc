@@ -134,7 +134,7 @@ TEST(Module, MovesBuffersAndTheLayersThatUseThem) {
 }
 
 TEST(Module, SaysWhatWasLeftOnAnotherDevice) {
-  if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
+  NEEDS_CUDA();
   Sequential model({make<BatchNorm1d>({.channels = 2})});
   model.initialize(1);
   const Tensor x = Tensor::of({2, 2}, {1, 2, 3, 4}, kCuda);

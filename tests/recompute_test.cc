@@ -103,7 +103,7 @@ TEST(Recompute, ChangesNoBitAndCountsNothingTwice) {
 }
 
 TEST(Recompute, ChangesNoBitOnACudaDevice) {
-  if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
+  NEEDS_CUDA();
   const auto run = [](bool recompute) { return train(models::resnet_cifar(1, 5), {3, 8, 8}, recompute, kCuda); };
   const Trained plain = run(false), again = run(true);
   EXPECT_EQ(plain.losses, again.losses);

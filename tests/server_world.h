@@ -276,7 +276,7 @@ inline Result run(const Setting& setting, int steps) {
 /// On a CUDA device the bits of the CPU, and the same bytes: workers and servers there, beside each other and in ranks
 /// of their own.
 inline void expect_the_same_on_cuda(Setting setting, int steps) {
-  if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
+  NEEDS_CUDA();
   const Result expected = run(setting, steps);
   setting.device = setting.server_device = kCuda;
   const Result result = run(setting, steps);

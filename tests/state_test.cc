@@ -146,7 +146,7 @@ TEST_F(Safetensors, GivesBackEveryDtypeShapeAndText) {
 }
 
 TEST_F(Safetensors, TakesValuesFromADeviceAndGivesThemBack) {
-  if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
+  NEEDS_CUDA();
   const Tensor f = Tensor::of({2, 2}, {1, 2, 3, 4}), l = Tensor::of({1}, std::vector<std::int64_t>{1 << 20});
   StateDict s;
   s.set("f", copied(f, kCuda));
