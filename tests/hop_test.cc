@@ -20,8 +20,8 @@
 #include "dist/collective/ring_allgather.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/collective/tree_allreduce.h"
-#include "tests/cuda_devices.h"
 #include "tests/on_ranks.h"
+#include "tests/test_devices.h"
 #include "tests/values_of.h"
 
 namespace laconic::dist {
@@ -440,14 +440,21 @@ TEST(Hop, WithFeedbackWhatAStepLosesComesInLaterOnes) {
 
 TEST(Hop, FeedbackKeepsNothingOfWhatIsNoNumber) {
   const auto codec = compress::make_codec("fp16");
-  on_ranks(2, [&](Worker& w) {
-    std::vector<float> x(100, 1.0f), lost(100, 0.0f);
-    x[3] = std::numeric_limits<float>::quiet_NaN(), x[60] = 1e30f;
-    w.engine.run("it", [&](Communicator& comm) {
-      return ring_allreduce(comm, slice(x), {}, {.codec = codec.get(), .lost = slice(lost), .of = x.data()});
+  std::vector<float> values(100, 1.0f);
+  values[3] = std::numeric_limits<float>::quiet_NaN(), values[60] = 1e30f;
+  for (const Device device : test_devices())
+    on_ranks(2, [&](Worker& w) {
+      const Tensor x = Tensor::of({100}, std::span<const float>(values), device);
+      const Tensor lost = Tensor::zeros({100}, DType::f32, device);
+      w.engine.run(
+          "it",
+          [&](Communicator& comm) {
+            return ring_allreduce(comm, x.slice(), {},
+                                  {.codec = codec.get(), .lost = lost.slice(), .of = x.data<float>()});
+          },
+          device);
+      EXPECT_EQ(lost.to_vector(), std::vector<float>(100, 0.0f)) << device;
     });
-    for (const float v : lost) EXPECT_EQ(v, 0.0f);
-  });
 }
 
 /// Goes wrong at the `when`-th message that it encodes.

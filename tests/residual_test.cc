@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "compress/cpu/isa.h"
+#include "compress/cuda/residual.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -282,6 +283,37 @@ TEST(Residual, RunsWhereTheMemoryLies) {
 
 using ResidualOnCuda = CudaTest;
 
+#ifdef LACONIC_CUDA
+/// The device keeps what each tile has, up to kSlots of them, and the count of all; the host all, one behind the other.
+void expect_same_candidates(Candidates& cuda, Candidates& cpu) {
+  ASSERT_TRUE(cpu.complete());
+  const std::vector<std::uint32_t> indices = host_values(cpu.indices());
+  const std::vector<float> values = host_values(cpu.values());
+  const auto read = []<class T>(const Bytes& bytes, T) {
+    return host_values(Slice<const T>(reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T), kCuda));
+  };
+  const Candidates::Tiles& t = cuda.tiles();
+  const auto counts = read(t.counts, 0u), firsts = read(t.first, 0u), lengths = read(t.length, 0u);
+  const auto slots = read(t.slots, cuda::Slot{});
+  ASSERT_EQ(counts.size(), t.tiles);
+  std::size_t at = 0;
+  std::uint32_t first = 0;
+  for (std::size_t tile = 0; tile < t.tiles; ++tile) {
+    ASSERT_EQ(firsts[tile], first);
+    first += lengths[tile];
+    for (std::uint32_t i = 0; i < counts[tile]; ++i, ++at) {
+      ASSERT_LT(at, indices.size());
+      ASSERT_LT(indices[at], first);
+      if (i >= cuda::kSlots) continue;
+      const cuda::Slot& slot = slots[tile * cuda::kSlots + i];
+      ASSERT_EQ(slot.index, indices[at]);
+      ASSERT_EQ(slot.value, values[at]);
+    }
+  }
+  EXPECT_EQ(at, indices.size());
+}
+#endif
+
 TEST_F(ResidualOnCuda, GivesTheBitsOfTheCpuAndItsCandidates) {
   for (const std::size_t n : {1, 15, 33, 4095, 4096, 4097, 70'001})
     for (const int kind : {0, 1, 2, 3, 4, 5})
@@ -310,6 +342,9 @@ TEST_F(ResidualOnCuda, GivesTheBitsOfTheCpuAndItsCandidates) {
         EXPECT_EQ(a.max_negative, b.max_negative);
         EXPECT_EQ(a.nan, b.nan);
         EXPECT_EQ(on_cuda.elements(), n);
+#ifdef LACONIC_CUDA
+        ASSERT_NO_FATAL_FAILURE(expect_same_candidates(on_cuda, on_cpu));
+#endif
       }
 }
 

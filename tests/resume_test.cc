@@ -232,11 +232,12 @@ TEST_P(ResumeOnCuda, GoesOnAndLearnsAsTheCpu) {
   const std::size_t per_epoch = recipe.trainer.accumulate == 2 ? 3 : 5;
   const Outcome cuda = expect_goes_on(recipe, {per_epoch + 2});
   ASSERT_EQ(cuda.steps.size(), cpu.steps.size());
-  // Where something is chosen or rounded to few bits, a last bit may make another choice.
+  // Where something is chosen or rounded to few bits, a last bit may make another choice, now and then; the first loss
+  // is before any.
   const bool all_is_sent = (c.servers == 0 || recipe.trainer.sync == "ps") &&
                            dist::sparse_method(recipe.trainer.sync) == nullptr && recipe.trainer.plan.codec == "none";
-  const double tolerance = all_is_sent ? 1e-4 : 1e-2;
   for (std::size_t i = 0; i < std::min<std::size_t>(10, cpu.steps.size()); ++i) {
+    const double tolerance = i == 0 ? 1e-5 : all_is_sent || i < 3 ? 1e-4 : 1e-2;
     EXPECT_NEAR(cuda.steps[i].loss, cpu.steps[i].loss, tolerance * cpu.steps[i].loss) << "step " << i + 1;
   }
 }

@@ -459,6 +459,25 @@ TEST_F(SelectorOnCuda, ChoosesAlikeByEveryMethodAndInEveryTurn) {
     }
 }
 
+// So many (over 4,194,304) that the device scans its counts in two rounds.
+TEST_F(SelectorOnCuda, ChoosesWhatTheCpuChoosesOfMillions) {
+  const std::size_t n = 4'300'007;
+  const Values x = generated(n, 9, [](Random& random, std::size_t) { return std::floor(random.uniform() * 1000); });
+  const Placed<float> there(x, kCuda);
+  // All but the last of those that tie: where they end is told by counts of the second round.
+  const auto k = static_cast<std::size_t>(std::count_if(x.begin(), x.end(), [](float v) { return v >= 998; })) - 10;
+  for (const Method method : {Method::exact, Method::radix}) {
+    SCOPED_TRACE(to_string(method));
+    const SelectorOptions options{.method = method};
+    const SelectionInput input{.values = slice(x), .k = k};
+    SelectionInput input_there = input;
+    input_there.values = there;
+    const Selection expected = Selector(options).select(input);
+    EXPECT_GT(expected.indices.back(), 4'200'000u);
+    ASSERT_NO_FATAL_FAILURE(expect_same(Selector(options).select(input_there), expected));
+  }
+}
+
 TEST_F(SelectorOnCuda, StepAfterStepGoesByWhatTheResidualPassMet) {
   const std::size_t n = 40'003;
   for (const std::size_t k : {40, 4'000})
