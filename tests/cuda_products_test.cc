@@ -4,7 +4,9 @@
 
 #include <functional>
 #include <thread>
+#include <utility>
 
+#include "core/cuda/conv.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/linear.h"
 #include "core/ops/lstm.h"
@@ -216,6 +218,17 @@ TEST_F(CudaProductsTest, ConvolutionOfNoImages) {
   EXPECT_EQ(got[1].shape(), (Shape{0, 2, 4, 4}));
   EXPECT_EQ(got[2].to_vector(), std::vector<float>(54, 0.0f));
   EXPECT_EQ(got[3].to_vector(), std::vector<float>(3, 0.0f));
+}
+
+TEST_F(CudaProductsTest, ConvolutionOfABatchThatIsTooLargeToDescribe) {
+  struct Small {
+    const std::int64_t before = std::exchange(cuda::conv_most_elements, 7);
+    ~Small() { cuda::conv_most_elements = before; }
+  } small;
+  for (const ConvCase& c : conv_cases()) {
+    SCOPED_TRACE(concat(c.x, " * ", c.w));
+    expect_same([&](const auto& x) { return ops::conv2d(x[0], x[1], x[2], c.o); }, conv_inputs(c));
+  }
 }
 
 TEST_F(CudaProductsTest, ConvolutionInTf32AndBf16) {

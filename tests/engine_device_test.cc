@@ -1,4 +1,8 @@
 // Operations on the memory of a CUDA device: their order among what the compute thread asks of it, with nobody waiting.
+#ifdef LACONIC_CUDA_EMULATED
+#include <cuda_runtime.h>
+#endif
+
 #include "core/raw.h"
 #include "dist/collective/broadcast.h"
 #include "dist/collective/butterfly_allreduce.h"
@@ -185,6 +189,34 @@ TEST_P(EngineOnDevice, CountsTheHostMemoryThatItsMessagesPassThrough) {
     EXPECT_EQ(w.engine.counters().sent.bytes, w.rank == 0 ? n * sizeof(float) : 0u);
   });
 }
+
+#ifdef LACONIC_CUDA_EMULATED
+TEST_P(EngineOnDevice, ADeviceThatBreaksEndsAllRanksWithASentence) {
+  struct Mended {
+    ~Mended() { emulated_cuda::break_devices(false); }
+  } mended;
+  for (const int at : {0, 3, 20}) {
+    const std::string error = error_of<Error>([&] {
+      on_ranks(
+          2,
+          [&](Worker& w) {
+            const int slot = w.engine.reserve_slots(1);
+            const Tensor x = Tensor::zeros({1003}, DType::f32, kCuda);
+            for (int i = 0; i < 100; ++i) {
+              if (i == at && w.rank == 0) emulated_cuda::break_devices(true);
+              w.engine.wait(
+                  w.engine.submit({.name = "sum", .slot = slot, .device = kCuda, .body = [&](Communicator& comm) {
+                                     return ring_allreduce(comm, x.slice());
+                                   }}));
+            }
+          },
+          10);
+    });
+    EXPECT_NE(error.find("unspecified launch failure"), std::string::npos) << error;
+    emulated_cuda::break_devices(false);
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace laconic::dist

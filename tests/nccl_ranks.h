@@ -15,6 +15,7 @@ namespace laconic::dist {
 class NcclTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    NEEDS_CUDA();
     if (cuda_devices() < 2) GTEST_SKIP() << "fewer than two CUDA devices can be used here";
   }
   static std::vector<int> sizes(int most = 3) {

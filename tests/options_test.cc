@@ -8,6 +8,7 @@
 #include "apps/device_options.h"
 #include "core/dispatch.h"
 #include "core/stream.h"
+#include "tests/cuda_devices.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {
@@ -341,7 +342,7 @@ TEST(Options, PrecisionIsOfDevices) {
 }
 
 TEST(Options, ProcessesTakeDevicesInTurnsAndWorkersOfOneShareTheFirst) {
-  if (cuda_devices() == 0) GTEST_SKIP() << "no CUDA device can be used here";
+  NEEDS_CUDA();
   EXPECT_EQ(device_named(parse({"--device", "cuda"}).device), (Device{Device::Kind::cuda, 0}));
   EXPECT_EQ(device_named(parse({"--device", "cuda:0"}).device), (Device{Device::Kind::cuda, 0}));
   EXPECT_EQ(device_named(parse({}).device), kCpu);

@@ -189,8 +189,14 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidDevice = 101,
-  cudaErrorNotReady = 600
+  cudaErrorNotReady = 600,
+  cudaErrorLaunchFailure = 719
 };
+namespace emulated_cuda {
+/// From now on devices refuse copies, waits and events, as after a fault; or are whole again.
+void break_devices(bool broken);
+}  // namespace emulated_cuda
+
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost,
   cudaMemcpyHostToDevice,

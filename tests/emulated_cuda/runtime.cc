@@ -1,5 +1,6 @@
 #include <sys/mman.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -235,6 +236,9 @@ std::uint64_t enqueue_when(cudaStream_t stream, std::function<bool()> piece) {
   return ++stream->asked;
 }
 
+std::atomic<bool> broken{false};
+void break_devices(bool now) { broken = now; }
+
 void bring(cudaStream_t stream, std::uint64_t place) { work_some(*stream, place); }
 
 }  // namespace emulated_cuda
@@ -293,6 +297,8 @@ const char* cudaGetErrorString(cudaError_t e) {
       return "invalid device ordinal";
     case cudaErrorNotReady:
       return "device not ready";
+    case cudaErrorLaunchFailure:
+      return "unspecified launch failure";
   }
   return "unknown error";
 }
@@ -333,6 +339,7 @@ cudaError_t cudaFreeHost(void* p) {
 
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t width, std::size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  if (broken) return cudaErrorLaunchFailure;
   const bool reads_later = memory().holds(from) || pinned(from), writes_later = memory().holds(to) || pinned(to);
   const auto copy = [=](const void* source, std::size_t pitch) {
     for (std::size_t i = 0; i < height; ++i)
@@ -370,10 +377,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (broken) return cudaErrorLaunchFailure;
   work(*stream, kAll);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (broken) return cudaErrorLaunchFailure;
   if (const Event e = *event; e.stream && e.stream != stream)
     enqueue_when(stream, [e] { return work_some(*e.stream, e.at); });
   return cudaSuccess;
@@ -388,6 +397,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (broken) return cudaErrorLaunchFailure;
   event->stream = stream;
   event->time = std::chrono::steady_clock::now();
   std::lock_guard lock(stream->mutex);
@@ -395,11 +405,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (broken) return cudaErrorLaunchFailure;
   if (reached(*event)) return cudaSuccess;
   work(*event->stream, event->at, true);  // who asks often enough gets there
   return cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (broken) return cudaErrorLaunchFailure;
   if (event->stream) work(*event->stream, event->at);
   return cudaSuccess;
 }
