@@ -326,9 +326,8 @@ int bench_select(const std::vector<std::string>& arguments) {
   if (o.device != "cpu" && app.count("--part") == 0) o.parts = {"selection", "residual"};
   for (const char* option : {"--link", "--workers"})
     require<UsageError>(o.device == "cpu" || app.count(option) == 0,
-                        "the dense exchange stands beside a CPU's selection "
-                        "only (",
-                        option, "): leave it out, or --device ", o.device);
+                        "the dense exchange stands beside a CPU's selection only (", option,
+                        "): leave it out, or --device ", o.device);
   for (const std::string& part : o.parts)
     require<UsageError>(o.device == "cpu" || part == "selection" || part == "residual", "the part ", part,
                         " is measured on the CPU only (--device): leave one of them out");
