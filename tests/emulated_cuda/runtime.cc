@@ -237,7 +237,17 @@ std::uint64_t enqueue_when(cudaStream_t stream, std::function<bool()> piece) {
 }
 
 std::atomic<bool> broken{false};
-void break_devices(bool now) { broken = now; }
+void break_devices(bool now) {
+  std::lock_guard alone(working());
+  std::lock_guard lock(registry().mutex);
+  if (!now)
+    for (Stream* s : registry().streams) {  // what was asked for before is never done
+      std::lock_guard stream_lock(s->mutex);
+      s->queue.clear();
+      s->done = s->asked;
+    }
+  broken = now;
+}
 
 void bring(cudaStream_t stream, std::uint64_t place) { work_some(*stream, place); }
 
