@@ -384,7 +384,7 @@ void Engine::finish() {
     {
       std::lock_guard lock(mutex_);
       for (auto& running : dead) {
-        running->ticket->error = running->error;
+        running->ticket->error = std::move(running->error);
         running->ticket->ended = running->ready;
         if (running->operation.device.kind == Device::Kind::cuda) ended_ = running->ready;
         running->ticket->done = true;
