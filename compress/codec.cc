@@ -1,7 +1,6 @@
 #include "compress/codec.h"
 
-#include "compress/cuda/codecs.h"
-#include "core/dispatch.h"
+#include "core/raw.h"
 
 namespace laconic::compress {
 
@@ -9,12 +8,7 @@ void Codec::decode_add(Slice<const std::byte> payload, Slice<float> x) const {
   const Storage storage(x.size_bytes(), x.device());
   const Slice<float> addend(reinterpret_cast<float*>(storage.data()), x.size(), x.device());
   decode(payload, addend);
-  on_device(
-      x.device(),
-      [&] {
-        for (std::size_t i = 0; i < x.size(); ++i) x[i] += addend[i];
-      },
-      [&] { cuda::add(x.data(), addend.data(), x.size()); });
+  raw::add_into(x, addend);
 }
 
 void Codec::decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const {

@@ -1,6 +1,7 @@
 #include "compress/lossless.h"
 
 #include "core/dispatch.h"
+#include "core/host_copy.h"
 #include "core/stream.h"
 #ifdef LACONIC_SNAPPY
 #include <snappy-c.h>
@@ -65,12 +66,6 @@ bool decoded([[maybe_unused]] Lossless::Library library, [[maybe_unused]] Slice<
   return false;
 }
 
-std::vector<std::byte> host_copy(Slice<const std::byte> x) {
-  std::vector<std::byte> bytes(x.size());
-  copy_bytes(bytes.data(), kCpu, x.data(), x.device(), x.size());
-  return bytes;
-}
-
 const char* name_of(Lossless::Library library) { return library == Lossless::Library::snappy ? "snappy" : "lz4"; }
 
 }  // namespace
@@ -91,9 +86,9 @@ void Lossless::encode(Slice<const float> x, const Key&, Bytes& payload) const {
   const std::size_t before = payload.size();
   const Slice<std::byte> out = payload.append(max_bytes(x.size()));
   const auto through_host = [&] {
-    const std::vector<std::byte> host = host_copy(x.bytes());
+    const HostCopy<std::byte> host(x.bytes());
     std::vector<std::byte> made(out.size());
-    const std::size_t bytes = encoded(library_, slice(host), slice(made));
+    const std::size_t bytes = encoded(library_, host.slice(), slice(made));
     copy_bytes(out.data(), x.device(), made.data(), kCpu, bytes);
     return bytes;
   };
@@ -106,9 +101,9 @@ void Lossless::encode(Slice<const float> x, const Key&, Bytes& payload) const {
 
 void Lossless::decode(Slice<const std::byte> payload, Slice<float> x) const {
   const auto through_host = [&] {
-    const std::vector<std::byte> host = host_copy(payload);
+    const HostCopy<std::byte> host(payload);
     std::vector<std::byte> values(x.size_bytes());
-    if (!decoded(library_, slice(host), slice(values))) return false;
+    if (!decoded(library_, host.slice(), slice(values))) return false;
     copy_bytes(x.data(), x.device(), values.data(), kCpu, values.size());
     return true;
   };

@@ -214,16 +214,6 @@ void clear_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::u
       [&](float* u, const std::uint32_t* at) { cuda::clear_at(u, v, at, count, n); });
 }
 
-void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices, float value,
-                   bool mask) {
-  const std::size_t count = indices.size(), n = residual.size();
-  float* const v = residual.data();
-  take_away(
-      velocity, residual, indices, mask,
-      [&](float* u, const std::uint32_t* at) { cpu::subtract_at(u, v, at, count, value); },
-      [&](float* u, const std::uint32_t* at) { cuda::subtract_at(u, v, at, count, n, value); });
-}
-
 void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices,
                    Slice<const float> values, bool mask) {
   const std::size_t count = indices.size(), n = residual.size();

@@ -96,11 +96,8 @@ ResidualStats residual_stats(Slice<const float> values);
 /// throws ShapeError if an index is outside; of indices on a CUDA device the next synchronize() throws DataError
 void clear_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices, bool mask);
 
-/// The same where all were sent as one `value`: V[S] -= value keeps what that left out (--qrgc-feedback).
-void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices, float value,
-                   bool mask);
-/// V[S[j]] -= values[j]: where each was sent as another value than it had (Strom, AdaComp). A single value is that of
-/// all.
+/// The same where each was sent as another value than it had (Strom, AdaComp): V[S[j]] -= values[j] keeps what that
+/// left out. A single value is that of all (--qrgc-feedback).
 void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices,
                    Slice<const float> values, bool mask);
 

@@ -10,6 +10,7 @@
 #include "compress/cuda/scatter.h"
 #include "compress/mirrored.h"
 #include "core/dispatch.h"
+#include "core/host_copy.h"
 #include "core/parallel.h"
 #include "core/stream.h"
 
@@ -188,14 +189,6 @@ Addend addend_of(const SparseView& m, float factor) {
   return addend_of(m.indices(), m.values(), m.one_value(), factor);
 }
 
-/// A copy in host memory.
-template <class T>
-std::vector<T> host_copy(Slice<const T> x) {
-  std::vector<T> values(x.size());
-  copy_bytes(values.data(), kCpu, x.data(), x.device(), x.size_bytes());
-  return values;
-}
-
 constexpr const char* kLength = "are not as long as they announce";
 constexpr const char* kOrder = "have indices that do not ascend or are outside";
 
@@ -280,8 +273,8 @@ void encode_sparse(SparseFormat format, Slice<const std::uint32_t> indices, Slic
       put(indices.data(), indices.device(), indices.size_bytes());
     } else {
       Bytes gaps;
-      const std::vector<std::uint32_t> host = host_copy(indices);
-      put_gaps(format.coding, slice(host), gaps);
+      const HostCopy<std::uint32_t> host(indices);
+      put_gaps(format.coding, host.slice(), gaps);
       put(gaps.data(), kCpu, gaps.size());
     }
     if (!format.one_value) put(values.data(), values.device(), values.size_bytes());
@@ -372,7 +365,7 @@ void SparseView::read_on_cuda(SparseFormat format, Slice<const std::byte> payloa
     const std::size_t coded = rest - value_bytes * count;
     check(coded >= blocks_of(count) && (count > 0 || coded == 0) ? nullptr : kLength);
     if (count > 0) {
-      const std::vector<std::byte> host = host_copy(payload.sub(head, coded));
+      const HostCopy<std::byte> host(payload.sub(head, coded));
       decoded_.resize(blocks_of(count) * kBlock);
       check(get_gaps(format.coding, host.data(), host.data() + coded, count, n, decoded_.data()));
       decoded_there_ = std::make_unique<Storage>(4 * count, device);
@@ -389,7 +382,7 @@ void SparseView::read_on_cuda(SparseFormat format, Slice<const std::byte> payloa
 std::size_t united(const std::vector<SparseView>& messages) {
   std::vector<std::uint32_t> all;
   for (const SparseView& m : messages) {
-    const std::vector<std::uint32_t> indices = host_copy(m.indices());
+    const HostCopy<std::uint32_t> indices(m.indices());
     all.insert(all.end(), indices.begin(), indices.end());
   }
   std::sort(all.begin(), all.end());

@@ -8,7 +8,7 @@
 namespace laconic {
 
 /// A slice's values for host code to read while this lives: themselves where host code can reach them, of a CUDA device
-/// a copy, which is waited for. For what is written to files and compared, not for the work of a step.
+/// a copy, which is waited for. For what is written to files, compared, or computed on the host.
 template <class T>
 class HostCopy {
  public:
@@ -16,11 +16,12 @@ class HostCopy {
     if (values.device().kind != Device::Kind::cuda) return;
     copy_.resize(values.size());
     copy_bytes(copy_.data(), kCpu, values.data(), values.device(), values.size_bytes());
-    values_ = slice(std::as_const(copy_));
+    values_ = laconic::slice(std::as_const(copy_));
   }
   HostCopy(const HostCopy&) = delete;
   HostCopy& operator=(const HostCopy&) = delete;
 
+  Slice<const T> slice() const { return values_; }
   const T* data() const { return values_.data(); }
   std::size_t size() const { return values_.size(); }
   std::size_t size_bytes() const { return values_.size_bytes(); }

@@ -24,6 +24,10 @@ void add_into(const Tensor& y, const Tensor& x) {
   y.bump_version();
 }
 
+void add_into(Slice<float> y, Slice<const float> x) {
+  LACONIC_KERNEL(y.device(), add(y.data(), x.data(), static_cast<std::int64_t>(y.size())));
+}
+
 void axpy(const Tensor& y, float a, const Tensor& x) {
   require<ShapeError>(x.shape() == y.shape() && x.layout() == y.layout(), "axpy: ", x.shape(), " to ", y.shape(), ".");
   LACONIC_KERNEL(y.device(), axpy(y.data<float>(), a, x.data<float>(), y.elements()));

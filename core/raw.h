@@ -7,11 +7,12 @@
 /// the memory lies (core/dispatch.h). Float32 unless said otherwise.
 namespace laconic::raw {
 
-void fill(const Tensor& y, float value);                 ///< y = value
-void add_into(const Tensor& y, const Tensor& x);         ///< y += x; any layouts, same shape
-void axpy(const Tensor& y, float a, const Tensor& x);    ///< y += a x; same layout
-void scale(const Tensor& y, float a);                    ///< y *= a
-Tensor add(const Tensor& a, const Tensor& b);            ///< in a's layout
+void fill(const Tensor& y, float value);               ///< y = value
+void add_into(const Tensor& y, const Tensor& x);       ///< y += x; any layouts, same shape
+void add_into(Slice<float> y, Slice<const float> x);   ///< y += x; of one length, on one device
+void axpy(const Tensor& y, float a, const Tensor& x);  ///< y += a x; same layout
+void scale(const Tensor& y, float a);                  ///< y *= a
+Tensor add(const Tensor& a, const Tensor& b);          ///< in a's layout
 
 /// x in another layout: x itself if it has that layout, a copy otherwise (free where both orders are the same memory:
 /// one channel, or 1x1 images). Throws ShapeError for blocked16 if the channels are not a multiple of 16.

@@ -47,7 +47,9 @@ TEST_F(BenchOnDevice, StepTellsTheRateInEachPrecision) {
   for (const json& r : results) {
     EXPECT_EQ(r.at("device"), "cuda");
     EXPECT_GT(r.at("rate"), 0);
+#if !defined(__SANITIZE_ADDRESS__)  // under which nothing is kept
     EXPECT_GT(r.at("device_bytes"), r.at("activation_bytes"));
+#endif
   }
   EXPECT_EQ(results[0].at("precision"), "fp32");
   EXPECT_EQ(results[1].at("precision"), "bf16");

@@ -1,9 +1,7 @@
 // Collectives whose hops pass through a codec.
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <mutex>
 #include <set>
@@ -12,141 +10,13 @@
 #include "compress/identity.h"
 #include "compress/make_codec.h"
 #include "core/random.h"
-#include "dist/collective/allgatherv.h"
-#include "dist/collective/butterfly_allreduce.h"
-#include "dist/collective/doubling_allreduce.h"
-#include "dist/collective/hierarchical_allreduce.h"
-#include "dist/collective/reduce_scatter.h"
-#include "dist/collective/ring_allgather.h"
-#include "dist/collective/ring_allreduce.h"
-#include "dist/collective/tree_allreduce.h"
-#include "tests/on_ranks.h"
+#include "tests/coded_collectives.h"
 #include "tests/test_devices.h"
-#include "tests/values_of.h"
 
 namespace laconic::dist {
 namespace {
 
-/// Rounds at random, by its key, to multiples of 1/256, in one 16-bit number each, and leaves out zeros at the end: a
-/// codec that changes values and whose payloads differ in length.
-class Dither : public compress::Codec {
- public:
-  std::size_t max_bytes(std::size_t elements) const override { return 2 * elements; }
-  void encode(Slice<const float> x, const compress::Key& key, compress::Bytes& payload) const override {
-    Random random(key.seed, Purpose::test, key.step * 1000 + key.operation, std::uint64_t{key.hop} * 1000 + key.rank);
-    std::vector<std::int16_t> numbers;
-    for (float v : x) numbers.push_back(static_cast<std::int16_t>(std::floor(v * 256 + random.uniform())));
-    while (!numbers.empty() && numbers.back() == 0) numbers.pop_back();
-    const std::size_t bytes = numbers.size() * sizeof(std::int16_t);
-    const Slice<std::byte> out = payload.append(bytes);
-    if (bytes > 0) std::memcpy(out.data(), numbers.data(), bytes);
-  }
-  void decode(Slice<const std::byte> payload, Slice<float> x) const override {
-    require<DataError>(payload.size() <= 2 * x.size() && payload.size() % 2 == 0, "dither: ", payload.size(),
-                       " bytes for ", x.size(), " elements");
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      std::int16_t number = 0;
-      if (2 * i < payload.size()) std::memcpy(&number, payload.data() + 2 * i, sizeof number);
-      x[i] = static_cast<float>(number) / 256;
-    }
-  }
-  double expected_bytes(std::size_t elements) const override { return 2.0 * static_cast<double>(elements); }
-};
-
-/// The upper halves of floats behind three bytes: a length that a formula can tell.
-class Upper final : public compress::Codec {
- public:
-  std::size_t max_bytes(std::size_t elements) const override { return 3 + 2 * elements; }
-  void encode(Slice<const float> x, const compress::Key&, compress::Bytes& payload) const override {
-    std::byte* out = payload.append(3 + 2 * x.size()).data();
-    std::memset(out, 7, 3);
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const auto upper = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x[i]) >> 16);
-      std::memcpy(out + 3 + 2 * i, &upper, 2);
-    }
-  }
-  void decode(Slice<const std::byte> payload, Slice<float> x) const override {
-    require<DataError>(payload.size() == 3 + 2 * x.size() && payload[0] == std::byte{7}, "upper: no such payload");
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      std::uint16_t upper;
-      std::memcpy(&upper, payload.data() + 3 + 2 * i, 2);
-      x[i] = std::bit_cast<float>(std::uint32_t{upper} << 16);
-    }
-  }
-  double expected_bytes(std::size_t elements) const override { return 3 + 2.0 * static_cast<double>(elements); }
-};
-
-using Collective = Task<> (*)(Communicator&, Slice<float>, Hops);
-using CollectiveCost = Cost (*)(int N, double bytes, const compress::Codec*);
-struct Named {
-  const char* name;
-  Collective run;
-  CollectiveCost cost;
-};
-template <int P>
-Task<> ring_in_pieces(Communicator& comm, Slice<float> x, Hops hops) {
-  return ring_allreduce(comm, x, {.count = P, .in_flight = 2}, hops);
-}
-template <int P>
-Cost ring_in_pieces_cost(int N, double bytes, const compress::Codec* codec) {
-  return ring_allreduce_cost(N, bytes, {.count = P, .in_flight = 2}, codec);
-}
-template <int G>
-Task<> in_groups(Communicator& comm, Slice<float> x, Hops hops) {
-  return hierarchical_allreduce(comm, x, G, hops);
-}
-template <int G>
-Cost in_groups_cost(int N, double bytes, const compress::Codec* codec) {
-  return hierarchical_allreduce_cost(N, bytes, G, codec);
-}
-template <int G>
-Task<> with_aggregators(Communicator& comm, Slice<float> x, Hops hops) {
-  return hierarchical_allreduce(comm, x, G, hops, LeadersBy::tree);
-}
-template <int G>
-Cost with_aggregators_cost(int N, double bytes, const compress::Codec* codec) {
-  return hierarchical_allreduce_cost(N, bytes, G, codec, LeadersBy::tree);
-}
-template <int G>
-Task<> in_a_tree(Communicator& comm, Slice<float> x, Hops hops) {
-  return tree_allreduce(comm, x, G, hops);
-}
-template <int G>
-Cost in_a_tree_cost(int N, double bytes, const compress::Codec* codec) {
-  return tree_allreduce_cost(N, bytes, G, codec);
-}
-const std::vector<Named> kAllreduces = {
-    {"doubling", doubling_allreduce, doubling_allreduce_cost},
-    {"ring", ring_in_pieces<1>, ring_in_pieces_cost<1>},
-    {"ring in 3 pieces", ring_in_pieces<3>, ring_in_pieces_cost<3>},
-    {"butterfly", butterfly_allreduce, butterfly_allreduce_cost},
-    {"groups of 1", in_groups<1>, in_groups_cost<1>},
-    {"groups of 2", in_groups<2>, in_groups_cost<2>},
-    {"groups of 3", in_groups<3>, in_groups_cost<3>},
-    {"groups of 20", in_groups<20>, in_groups_cost<20>},
-    {"groups of 2 below a tree", with_aggregators<2>, with_aggregators_cost<2>},
-    {"groups of 3 below a tree", with_aggregators<3>, with_aggregators_cost<3>},
-    {"tree of 2", in_a_tree<2>, in_a_tree_cost<2>},
-    {"tree of 3", in_a_tree<3>, in_a_tree_cost<3>},
-    {"tree of 20", in_a_tree<20>, in_a_tree_cost<20>},
-};
-const std::vector<Named> kCollectives = [] {
-  std::vector<Named> all = kAllreduces;
-  all.push_back({"reduce-scatter", reduce_scatter, reduce_scatter_cost});
-  all.push_back({"allgather", ring_allgather, ring_allgather_cost});
-  return all;
-}();
-/// Blocks of a group differ by an element, and its leader keeps one of the longer ones.
-bool counts_to_the_byte(const Named& c) { return std::string(c.name).rfind("groups", 0) != 0; }
-
-std::vector<std::vector<float>> run_all(int N, std::size_t n, Collective collective, const Hops& hops) {
-  std::vector<std::vector<float>> result(static_cast<std::size_t>(N));
-  on_ranks(N, [&](Worker& w) {
-    std::vector<float>& x = result[static_cast<std::size_t>(w.rank)] = values_of(w.rank, n);
-    w.engine.run("collective", [&](Communicator& comm) { return collective(comm, slice(x), hops); });
-  });
-  return result;
-}
+using namespace coded;
 
 TEST(Hop, IdentityCodecGivesTheSameBitsAsNone) {
   const compress::Identity identity;
@@ -455,117 +325,6 @@ TEST(Hop, FeedbackKeepsNothingOfWhatIsNoNumber) {
           device);
       EXPECT_EQ(lost.to_vector(), std::vector<float>(100, 0.0f)) << device;
     });
-}
-
-/// Goes wrong at the `when`-th message that it encodes.
-class Torn final : public Dither {
- public:
-  explicit Torn(int when) : when_(when) {}
-  void encode(Slice<const float> x, const compress::Key& key, compress::Bytes& payload) const override {
-    if (made_++ != when_) return Dither::encode(x, key, payload);
-    payload.append(1);
-  }
-  bool went_wrong() const { return made_ > when_; }
-
- private:
-  const int when_;
-  mutable std::atomic<int> made_{0};
-};
-
-TEST(Hop, APayloadThatIsNoneEndsEveryRankAtWhateverStepItComes) {
-  for (const auto& collective : kCollectives)
-    for (int N : {2, 3, 4, 5})
-      for (int when = 0;; ++when) {
-        ASSERT_LT(when, 100);
-        const Torn torn(when);
-        const Dither dither;
-        try {
-          on_ranks(N, [&](Worker& w) {
-            std::vector<float> x(100, 1.0f);
-            const Hops hops{.codec = w.rank == 1 ? static_cast<const compress::Codec*>(&torn) : &dither};
-            w.engine.run("it", [&](Communicator& comm) { return collective.run(comm, slice(x), hops); });
-          });
-          EXPECT_FALSE(torn.went_wrong()) << collective.name << ", message " << when << " of rank 1 of " << N;
-        } catch (const CommError& e) {
-          EXPECT_NE(std::string(e.what()).find("cannot read what rank"), std::string::npos) << e.what();
-        } catch (const DataError& e) {  // of rank 1 itself, which reads what it gives to all
-          EXPECT_NE(std::string(e.what()).find("dither"), std::string::npos) << e.what();
-        }
-        if (!torn.went_wrong()) {
-          EXPECT_GT(when, 0) << collective.name << ": rank 1 encoded nothing";
-          break;
-        }
-      }
-}
-
-TEST(Hop, PayloadsThatCameTogetherAreReadOnlyAsFarAsTheyGo) {
-  const Dither dither;
-  const Hops hops{.codec = &dither};
-  // All of them together, or the stretch of one rank: both are lists of lengths and bytes.
-  for (const std::size_t wrong : {0, 1, 3, 5, 9, 99}) {
-    std::vector<std::byte> bad(wrong, std::byte{0xff}), room(2000);
-    const Slice<std::byte> in = slice(room), out = slice(bad);
-    try {
-      on_ranks(3, [&](Worker& w) {
-        w.engine.run("butterfly", [&](Communicator& comm) -> Task<> {
-          if (w.rank == 0) {
-            std::vector<float> x(100, 1.0f);
-            co_await butterfly_allreduce(comm, slice(x), hops);
-          } else if (w.rank == 1) {
-            co_await comm.recv(0, in);
-            co_await comm.send(0, out);
-          }
-        });
-      });
-      ADD_FAILURE() << "butterfly, " << wrong;
-    } catch (const CommError& e) {
-      EXPECT_NE(std::string(e.what()).find("rank 1 sent"), std::string::npos) << e.what();
-    }
-    try {
-      on_ranks(2, [&](Worker& w) {
-        w.engine.run("groups", [&](Communicator& comm) -> Task<> {
-          if (w.rank == 1) {
-            std::vector<float> x(100, 1.0f);
-            co_await hierarchical_allreduce(comm, slice(x), 2, hops);
-          } else {
-            const Slice<std::byte> nothing = out.first(0);  // zeros
-            co_await comm.recv(1, in);
-            co_await comm.send(1, nothing);
-            co_await comm.recv(1, in);
-            co_await comm.send(1, out);
-            Gathered all;
-            co_await ring_allgatherv(comm, out, 1000, all);
-          }
-        });
-      });
-      ADD_FAILURE() << "groups, " << wrong;
-    } catch (const CommError& e) {
-      EXPECT_NE(std::string(e.what()).find("rank 0 sent"), std::string::npos) << e.what();
-    }
-  }
-}
-
-TEST(Hop, PayloadThatIsNoneEndsInASentenceThatNamesTheSender) {
-  const Dither dither;
-  for (const std::size_t wrong : {1, 3, 99}) try {
-      on_ranks(2, [&](Worker& w) {
-        w.engine.run("allgather", [&](Communicator& comm) -> Task<> {
-          if (w.rank == 0) {
-            std::vector<float> x(100, 1.0f);
-            const Hops hops{.codec = &dither};
-            co_await ring_allgather(comm, slice(x), hops);
-          } else {
-            std::vector<std::byte> bad(wrong), room(1000);
-            const Slice<std::byte> in = slice(room), out = slice(bad);
-            co_await comm.recv(0, in);
-            co_await comm.send(0, out);
-          }
-        });
-      });
-      FAIL() << wrong;
-    } catch (const CommError& e) {
-      EXPECT_NE(std::string(e.what()).find("rank 0 cannot read what rank 1 sent"), std::string::npos) << e.what();
-    }
 }
 
 }  // namespace

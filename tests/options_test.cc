@@ -9,36 +9,13 @@
 #include "core/dispatch.h"
 #include "core/stream.h"
 #include "tests/cuda_devices.h"
+#include "tests/parsed_options.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {
 namespace {
 
-AppDefaults defaults() {
-  AppDefaults app;
-  app.program = "mnist";
-  app.models = {"lenet", "hdc"};
-  app.options.model = "lenet";
-  app.options.data = "somewhere";
-  app.options.epochs = 10;
-  app.options.batch = 64;
-  app.options.lr = 0.1f;
-  return app;
-}
-
-TrainOptions parse(std::vector<const char*> arguments) {
-  arguments.insert(arguments.begin(), "mnist");
-  return parse_options(static_cast<int>(arguments.size()), arguments.data(), defaults()).value();
-}
-
-void expect_refused(std::vector<const char*> arguments, const std::string& sentence) {
-  try {
-    parse(arguments);
-    ADD_FAILURE() << "accepted, but should say: " << sentence;
-  } catch (const UsageError& e) {
-    EXPECT_EQ(e.what(), sentence);
-  }
-}
+using namespace parsed_options;
 
 TEST(Options, WithoutArgumentsAreTheAppsDefaults) {
   const TrainOptions o = parse({});
@@ -395,141 +372,6 @@ TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
                  "'-7' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--config", (dir.path() + "/no").c_str()},
                  "the file of options could not be read (--config): check the path");
-}
-
-TEST(Options, CodecsOnTheWayToServersAndBack) {
-  const TrainOptions o = parse({"--sync", "ps", "--codec", "inceptionn:2^-10", "--truncate-weights", "16"});
-  EXPECT_EQ(o.plan.codec, "inceptionn:2^-10");
-  EXPECT_EQ(o.server.truncate_weights, 16);
-  EXPECT_EQ(o.type_of_service, 0x28);
-  EXPECT_TRUE(parse({"--sync", "layerdrop", "--codec", "terngrad", "--codec-feedback"}).codec_feedback);
-  EXPECT_EQ(parse({"--sync", "slimdp", "--codec", "qsgd:8:512"}).plan.codec, "qsgd:8:512");
-  expect_refused({"--sync", "slimdp", "--codec", "qsgd:8:512", "--codec-feedback"},
-                 "--sync slimdp gathers nothing that was not sent (--codec-feedback): leave it out");
-  EXPECT_TRUE(parse({"--codec", "onebit"}).codec_feedback);
-  expect_refused({"--codec", "onebit", "--allreduce", "doubling"},
-                 "with doubling several ranks must come to the same bytes, and onebit adds what each has lost by itself "
-                 "(--codec): take --allreduce ring");
-  expect_refused({"--sync", "slimdp", "--codec", "onebit"},
-                 "--sync slimdp sends a choice of parameters, of which one bit says too little (--codec onebit): take "
-                 "qsgd:8:512");
-  EXPECT_EQ(parse({"--sync", "ps", "--local-aggregate", "4", "--allreduce", "butterfly"}).server.local_aggregate, 4);
-  expect_refused({"--sync", "slimdp", "--local-aggregate", "2"},
-                 "workers of --sync slimdp train each by itself, and join nothing in groups (--local-aggregate): leave it "
-                 "out, or take --sync ps");
-  expect_refused({"--sync", "ps", "--local-aggregate", "2", "--allreduce", "mpi"},
-                 "MPI's own allreduce joins all ranks, and no group of them (--local-aggregate): take --allreduce ring");
-  expect_refused({"--truncate-weights", "16"},
-                 "--sync allreduce sends no weights (--truncate-weights): leave it out, or take --sync ps");
-  expect_refused({"--sync", "ps", "--truncate-weights", "32"},
-                 "a float cannot lose 32 of its 32 bits (--truncate-weights): cut off 1 to 31, or 0 for none");
-}
-
-TEST(Options, OfStrategiesThatSendLittleAreRead) {
-  const TrainOptions o = parse({"--sync", "redsync", "--density", "0.01", "--selector", "search", "--qrgc",
-                                "--no-qrgc-feedback", "--no-mask", "--warmup", "ramp:3", "--index-coding", "delta",
-                                "--sparse-reduce", "split", "--ledger", "--dump-gradients", "dump", "--workers", "2",
-                                "--link", "100mbit,1ms"});
-  EXPECT_EQ(o.sync, "redsync");
-  EXPECT_DOUBLE_EQ(o.sparse.density, 0.01);
-  EXPECT_EQ(o.sparse.selector, "search");
-  EXPECT_TRUE(o.sparse.quantised && o.sparse.delta && o.sparse.split);
-  EXPECT_FALSE(o.sparse.feedback || o.sparse.masking);
-  EXPECT_EQ(o.sparse.warmup->to_string(), "ramp:3");
-  EXPECT_DOUBLE_EQ(*o.sparse.seconds_per_byte, 8e-8);
-  EXPECT_EQ(o.ledger, 100);
-  EXPECT_EQ(o.dump_gradients, "dump");
-  const TrainOptions d = parse({"--sync", "redsync"});
-  EXPECT_DOUBLE_EQ(d.sparse.density, 0.001);
-  EXPECT_EQ(d.sparse.selector, "paper");
-  EXPECT_TRUE(d.sparse.feedback && d.sparse.masking);
-  EXPECT_FALSE(d.sparse.quantised || d.sparse.delta || d.sparse.split || d.sparse.warmup || d.ledger);
-  EXPECT_DOUBLE_EQ(parse({"--sync", "strom", "--threshold", "0.5"}).sparse.threshold, 0.5);
-  EXPECT_EQ(parse({"--sync", "dgc", "--ledger", "7"}).ledger, 7);
-}
-
-TEST(Options, WhatIsSentLittleTravelsByNcclToo) {
-  EXPECT_EQ(dist::allreduce_text(parse({"--sync", "redsync", "--allreduce", "nccl"}).plan), "nccl");
-  expect_refused({"--sync", "redsync", "--allreduce", "nccl", "--sparse-reduce", "split"},
-                 "NCCL carries what all send to all (--sparse-reduce split with --allreduce nccl): take "
-                 "--sparse-reduce allgather, or --allreduce ring");
-}
-
-TEST(Options, OfStrategiesThatSendLittleAreRefusedElsewhere) {
-  expect_refused({"--density", "0.01"},
-                 "--sync allreduce has no use for it (--density): leave it out, or add --sync redsync");
-  for (const char* option : {"--qrgc", "--no-mask", "--ledger"})
-    expect_refused({option}, std::string("--sync allreduce has no use for it (") + option +
-                                 "): leave it out, or add --sync redsync");
-  expect_refused({"--sync", "topk", "--selector", "exact"},
-                 "--sync topk has no use for it (--selector): leave it out, or add --sync redsync");
-  expect_refused({"--sync", "topk", "--no-mask"},
-                 "--sync topk has no use for it (--no-mask): leave it out, or add --sync redsync");
-  expect_refused({"--sync", "randomk", "--index-coding", "delta"},
-                 "--sync randomk has no use for it (--index-coding): leave it out, or add --sync redsync");
-  expect_refused({"--sync", "redsync", "--threshold", "1"},
-                 "--sync redsync has no use for it (--threshold): leave it out, or add --sync strom");
-  expect_refused({"--sync", "redsync", "--no-qrgc-feedback"},
-                 "without one sign at a time nothing is left out (--no-qrgc-feedback): add --qrgc, or leave it out");
-  expect_refused({"--sync", "redsync", "--qrgc", "--qrgc-feedback", "--no-qrgc-feedback"},
-                 "the two contradict each other (--qrgc-feedback and --no-qrgc-feedback): leave one of them out");
-  expect_refused({"--sync", "redsync", "--density", "0"},
-                 "a share of 0 of the elements is not to be had (--density): give more than 0 and at most 1, as 0.001");
-  expect_refused({"--sync", "redsync", "--warmup", "slow:3"},
-                 "'slow:3' is no warm-up (--warmup): give none, dense:E or ramp:E with E epochs, as ramp:4");
-  expect_refused({"--sync", "redsync", "--optimizer", "adam"},
-                 "--sync redsync corrects the momentum of sgd on every worker, adam has none of that kind "
-                 "(--optimizer): take --optimizer sgd, or --sync topk");
-  expect_refused({"--sync", "topk", "--clip", "value:1"},
-                 "--sync topk limits the length of each worker's gradient, not its elements (--clip): give --clip "
-                 "norm:X");
-}
-
-TEST(Options, OfParameterServers) {
-  EXPECT_FALSE(parse({}).servers);
-  EXPECT_EQ(parse({"--sync", "ps"}).servers, 1);
-  EXPECT_EQ(parse({"--sync", "ps", "--servers", "3"}).servers, 3);
-  EXPECT_EQ(parse({"--sync", "slimdp", "--servers", "colocated"}).servers, 0);
-  const TrainOptions layers =
-      parse({"--sync", "layerdrop", "--drop-ratio", "0.97", "--threshold-every", "0", "--layerdrop-norm", "l2",
-             "--layerdrop-max-age", "7", "--layerdrop-unit", "parameter"});
-  EXPECT_EQ(layers.server.layers.drop_ratio, 0.97);
-  EXPECT_EQ(layers.server.layers.threshold_every, 0);
-  EXPECT_EQ(layers.server.layers.norm, compress::LayerNorm::l2);
-  EXPECT_EQ(layers.server.layers.max_age, 7);
-  EXPECT_TRUE(layers.server.finest);
-  const TrainOptions slim =
-      parse({"--sync", "slimdp", "--alpha", "0.2", "--explore", "0.1", "--core-every", "5", "--local-steps", "3",
-             "--slim-scope", "model", "--explorer-keys", "sent", "--slim-residual"});
-  EXPECT_EQ(slim.server.slim.chosen.alpha, 0.2);
-  EXPECT_EQ(slim.server.slim.chosen.explore, 0.1);
-  EXPECT_EQ(slim.server.slim.chosen.core_every, 5);
-  EXPECT_EQ(slim.server.slim.local_steps, 3);
-  EXPECT_TRUE(slim.server.slim.whole_model && slim.server.slim.chosen.keys_sent && slim.server.slim.residual);
-  EXPECT_TRUE(
-      parse({"--sync", "ps", "--link", "1gbit,1ms", "--link-of", "1=10mbit,1ms"}).link);  // one worker, one server
-}
-
-TEST(Options, ThatServersHaveNoUseForAreRefused) {
-  expect_refused({"--servers", "2"}, "--sync allreduce has no use for it (--servers): leave it out, or add --sync ps");
-  expect_refused({"--sync", "ps", "--servers", "0"},
-                 "'0' is no number of servers (--servers): give one, as --servers 1, or colocated");
-  expect_refused({"--sync", "ps", "--drop-ratio", "0.5"},
-                 "--sync ps has no use for it (--drop-ratio): leave it out, or add --sync layerdrop");
-  expect_refused({"--sync", "layerdrop", "--drop-ratio", "1"},
-                 "then nothing would ever be sent (--drop-ratio): give less than 1, as 0.97");
-  expect_refused({"--sync", "layerdrop", "--layerdrop-norm", "l3"},
-                 "unknown value 'l3' (--layerdrop-norm): did you mean l1? There are mean, l1, l2.");
-  expect_refused({"--sync", "layerdrop", "--alpha", "0.5"},
-                 "--sync layerdrop has no use for it (--alpha): leave it out, or add --sync slimdp");
-  expect_refused(
-      {"--sync", "slimdp", "--alpha", "0.1"},
-      "an explorer of 0.15 does not fit in a share of 0.1 (--explore): give at least 0 and at most --alpha, as 0.15");
-  expect_refused({"--sync", "ps", "--allreduce", "ring"},
-                 "--sync ps has no use for it (--allreduce): leave it out: there is a server in its place");
-  expect_refused(
-      {"--sync", "layerdrop", "--chunk", "none"},
-      "--sync layerdrop has no use for it (--chunk): leave it out: a layer travels as a whole, or not at all");
 }
 
 }  // namespace

@@ -236,9 +236,9 @@ TEST(ClearSent, ClearsResidualAndIfAskedMomentum) {
 TEST(SubtractSent, KeepsWhatTheSentValueLeftOut) {
   const Case before(300);
   const std::vector<std::uint32_t> indices{0, 5, 299};
-  const std::vector<float> values{1, 2, 3};
+  const std::vector<float> values{1, 2, 3}, half{0.5f};
   Case one = before, each = before;
-  subtract_sent(slice(one.velocity), slice(one.residual), slice(indices), 0.5f, true);
+  subtract_sent(slice(one.velocity), slice(one.residual), slice(indices), slice(half), true);
   subtract_sent({}, slice(each.residual), slice(indices), slice(values), true);
   for (std::size_t j = 0; j < indices.size(); ++j) {
     EXPECT_EQ(one.residual[indices[j]], before.residual[indices[j]] - 0.5f);
@@ -263,7 +263,8 @@ TEST(Residual, RefusesWhatDoesNotFit) {
   const std::vector<std::uint32_t> outside{3, 100};
   const std::vector<float> two{1, 2}, three{1, 2, 3};
   EXPECT_THROW(clear_sent(slice(c.velocity), slice(c.residual), slice(outside), true), ShapeError);
-  EXPECT_THROW(subtract_sent(slice(c.velocity), slice(c.residual), slice(outside), 1.0f, true), ShapeError);
+  EXPECT_THROW(subtract_sent(slice(c.velocity), slice(c.residual), slice(outside), slice(two).first(1), true),
+               ShapeError);
   EXPECT_THROW(subtract_sent(slice(c.velocity), slice(c.residual), slice(outside), slice(two), true), ShapeError);
   const std::vector<std::uint32_t> inside{3, 99};
   EXPECT_THROW(subtract_sent(slice(c.velocity), slice(c.residual), slice(inside), slice(three), true), ShapeError);
@@ -387,7 +388,7 @@ TEST_F(ResidualOnCuda, StatsOfWhatIsNoNumberOrHugeAreTheCpus) {
 TEST_F(ResidualOnCuda, ClearsAndSubtractsWhatWasSent) {
   const Case before(5000);
   const std::vector<std::uint32_t> indices{0, 1, 77, 1234, 4999};
-  const std::vector<float> values{1, 2, 3, 4, 5};
+  const std::vector<float> values{1, 2, 3, 4, 5}, half{0.5f};
   for (const bool mask : {false, true})
     for (const bool host_indices : {false, true})
       for (const int kind : {0, 1, 2}) {
@@ -397,8 +398,8 @@ TEST_F(ResidualOnCuda, ClearsAndSubtractsWhatWasSent) {
         const Slice<const std::uint32_t> at = host_indices ? slice(indices) : Slice<const std::uint32_t>(there);
         if (kind == 0) clear_sent(slice(cpu.velocity), slice(cpu.residual), slice(indices), mask);
         if (kind == 0) clear_sent(u, v, at, mask);
-        if (kind == 1) subtract_sent(slice(cpu.velocity), slice(cpu.residual), slice(indices), 0.5f, mask);
-        if (kind == 1) subtract_sent(u, v, at, 0.5f, mask);
+        if (kind == 1) subtract_sent(slice(cpu.velocity), slice(cpu.residual), slice(indices), slice(half), mask);
+        if (kind == 1) subtract_sent(u, v, at, slice(half), mask);
         if (kind == 2) subtract_sent(slice(cpu.velocity), slice(cpu.residual), slice(indices), slice(values), mask);
         if (kind == 2) subtract_sent(u, v, at, sent, mask);
         EXPECT_EQ(host_values(u.slice()), cpu.velocity);

@@ -4,26 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
 #include <numeric>
 
 #include "compress/cpu/isa.h"
 #include "compress/select_steps.h"
 #include "core/parallel.h"
-#include "core/random.h"
-#include "tests/test_devices.h"
+#include "tests/selection_cases.h"
 
 namespace laconic::compress {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kTiny = std::numeric_limits<float>::denorm_min();
-constexpr Sign kSigns[] = {Sign::any, Sign::positive, Sign::negative};
+using namespace selection_cases;
+
 constexpr Method kTopK[] = {Method::exact,       Method::radix,   Method::radix_histogram,
                             Method::nth_element, Method::trimmed, Method::trimmed_steps};
-using Values = std::vector<float>;
 
 /// How far a value is ahead of others; below 0 if it does not compete.
 float magnitude(float v, Sign sign) {
@@ -52,55 +46,6 @@ void expect_well_formed(const Selection& s, const Values& x, Sign sign) {
     ASSERT_EQ(s.values[j], x[s.indices[j]]);
     ASSERT_GE(magnitude(s.values[j], sign), 0);
   }
-}
-
-Values generated(std::size_t n, std::uint64_t seed, const std::function<float(Random&, std::size_t)>& f) {
-  Random random(seed, Purpose::test);
-  Values x(n);
-  for (std::size_t i = 0; i < n; ++i) x[i] = f(random, i);
-  return x;
-}
-
-std::map<std::string, Values> hostile(std::size_t n) {
-  std::map<std::string, Values> all;
-  const auto normal = [](Random& r, std::size_t) { return r.normal(); };
-  all["normal"] = generated(n, 1, normal);
-  all["uniform"] = generated(n, 2, [](Random& r, std::size_t) { return r.uniform(-1, 1); });
-  all["zero"] = Values(n, 0.0f);
-  all["both zeros"] = generated(n, 3, [](Random& r, std::size_t) { return r.below(2) ? 0.0f : -0.0f; });
-  all["equal"] = Values(n, -0.5f);
-  all["equal but for the sign"] = generated(n, 4, [](Random& r, std::size_t) { return r.below(2) ? 0.5f : -0.5f; });
-  all["few values"] = generated(n, 5, [](Random& r, std::size_t) { return static_cast<float>(r.below(5)) - 2; });
-  all["mostly zero"] = generated(n, 6, [](Random& r, std::size_t) { return r.below(1000) ? 0.0f : r.normal(); });
-  all["denormal"] =
-      generated(n, 7, [](Random& r, std::size_t) { return (static_cast<float>(r.below(200)) - 100) * kTiny; });
-  all["infinities"] = generated(n, 8, [](Random& r, std::size_t) {
-    return r.below(500) ? r.normal() : r.below(2) ? kInf : -kInf;
-  });
-  all["all infinite"] = Values(n, kInf);
-  all["the largest"] =
-      generated(n, 9, [](Random& r, std::size_t) { return r.uniform(-1, 1) * std::numeric_limits<float>::max(); });
-  all["ascending"] = generated(n, 10, [](Random&, std::size_t i) { return static_cast<float>(i); });
-  all["descending"] = generated(n, 11, [n](Random&, std::size_t i) { return -static_cast<float>(n - i); });
-  all["heavy tails"] = generated(n, 12, [](Random& r, std::size_t) { return r.normal() * std::exp(3 * r.normal()); });
-  Values clustered = all["normal"];
-  for (std::size_t i = 0; i < n; ++i) clustered[i] *= std::exp(2 * std::sin(static_cast<float>(i / 4096 * 7)));
-  all["clustered"] = clustered;
-  Values spike(n, 1e-6f);
-  if (n > 2) spike[n / 2] = -1e6f;
-  all["one spike"] = spike;
-  Values positive = all["normal"];
-  for (float& v : positive) v = std::abs(v);
-  all["positive"] = positive;
-  return all;
-}
-
-std::vector<std::size_t> counts_for(std::size_t n) {
-  std::vector<std::size_t> ks{0, 1, n / 1000, n / 4, n / 2, n - 1, n};
-  std::sort(ks.begin(), ks.end());
-  ks.erase(std::unique(ks.begin(), ks.end()), ks.end());
-  while (!ks.empty() && ks.back() > n) ks.pop_back();  // n - 1 of n = 0
-  return ks;
 }
 
 Selection chosen(Method method, const Values& x, std::size_t k, Sign sign = Sign::any) {
@@ -153,32 +98,6 @@ TEST(Selector, SearchFindsBetweenKAndTwiceKOnOrdinaryValues) {
         static_cast<std::size_t>(std::count_if(x.begin(), x.end(), [&](float v) { return std::abs(v) > s.threshold; })),
         s.size())
         << name;
-  }
-}
-
-/// A residual that grows by noise and loses what was sent, as in training; `use` gets selector, V, its statistics and
-/// the candidates that the residual pass met.
-template <class Use>
-void simulate(Selector& selector, std::size_t n, std::size_t k, Sign sign, int steps, Use&& use) {
-  Values v(n, 0.0f);
-  for (int step = 0; step < steps; ++step) {
-    const Values g = generated(n, 100 + static_cast<std::uint64_t>(step), [](Random& r, std::size_t i) {
-      return r.normal() * (1 + static_cast<float>(i / 5000 % 7)) * (r.below(3) ? 1.0f : 3.0f);
-    });
-    Candidates candidates;
-    selector.prepare(candidates, k, sign);
-    ResidualStats stats;
-    for (std::size_t first = 0; first < n; first += 30'000) {
-      const std::size_t count = std::min<std::size_t>(30'000, n - first);
-      stats += accumulate_residual({Slice<const float>(g.data() + first, count),
-                                    {},
-                                    {},
-                                    Slice<float>(v.data() + first, count),
-                                    static_cast<std::uint32_t>(first)},
-                                   {}, 1.0f, &candidates);
-    }
-    const Selection s = use(v, stats, candidates);
-    clear_sent({}, slice(v), slice(s.indices), true);
   }
 }
 
@@ -407,124 +326,6 @@ TEST(Dropping, TakesAboutKAndDgcNeverMore) {
   EXPECT_EQ(chosen(Method::dropping, Values(1000, 0.0f), 10).size(), 0u);
   EXPECT_EQ(chosen(Method::dgc, Values(1000, 0.0f), 10).size(), 0u);
   EXPECT_EQ(chosen(Method::dgc, Values(1000, 1.0f), 10).size(), 10u);
-}
-
-using SelectorOnCuda = CudaTest;
-
-void expect_same(const Selection& cuda, const Selection& cpu) {
-  ASSERT_EQ(host_values(cuda.all_indices()), cpu.indices);
-  ASSERT_EQ(host_values(cuda.all_values()), cpu.values);
-  EXPECT_EQ(cuda.threshold, cpu.threshold);
-}
-
-TEST_F(SelectorOnCuda, ChoosesWhatTheCpuChooses) {
-  std::size_t turn = 0;  // all signs in turns: each of everything takes long where the device is emulated
-  for (const std::size_t n : {1, 100, 4097})
-    for (const auto& [name, x] : hostile(n)) {
-      const Placed<float> there(x, kCuda, n % 2);
-      for (const std::size_t k : counts_for(n))
-        for (const Method method : {Method::exact, Method::search, Method::fixed}) {
-          const Sign sign = kSigns[turn++ / 3 % 3];
-          if (method == Method::fixed && k > 1) continue;
-          SCOPED_TRACE(testing::Message() << to_string(method) << ": " << k << " of " << n << " " << name << ", sign "
-                                          << static_cast<int>(sign));
-          const SelectorOptions options{.method = method, .threshold = 0.3f};
-          const Selection expected = Selector(options).select({.values = slice(x), .k = k, .sign = sign});
-          const Selection s = Selector(options).select({.values = there, .k = k, .sign = sign});
-          ASSERT_NO_FATAL_FAILURE(expect_same(s, expected));
-        }
-    }
-}
-
-TEST_F(SelectorOnCuda, ChoosesAlikeByEveryMethodAndInEveryTurn) {
-  const std::size_t n = 30'011;
-  const Values x = hostile(n)["clustered"], latest = hostile(n)["normal"];
-  const Placed<float> there(x, kCuda, 1), latest_there(latest, kCuda);
-  for (const Method method : all_methods())
-    for (const std::size_t k : {30, 6000}) {
-      const SelectorOptions options{.method = method, .threshold = 20};
-      Selector cpu(options), cuda(options);
-      for (std::uint64_t turn = 0; turn < 3; ++turn) {
-        SCOPED_TRACE(testing::Message() << to_string(method) << " " << k << ", turn " << turn);
-        SelectionInput input{.values = slice(x), .k = k};
-        input.latest = slice(latest), input.key.step = turn;
-        const Selection expected = cpu.select(input);
-        input.values = there, input.latest = latest_there;
-        const Selection s = cuda.select(input);
-        if (method == Method::trimmed_steps)
-          EXPECT_EQ(host_values(s.all_indices()), expected.indices);  // its threshold is that of the exact top k
-        else
-          ASSERT_NO_FATAL_FAILURE(expect_same(s, expected));
-      }
-    }
-}
-
-// So many (over 4,194,304) that the device scans its counts in two rounds.
-TEST_F(SelectorOnCuda, ChoosesWhatTheCpuChoosesOfMillions) {
-  const std::size_t n = 4'300'007;
-  const Values x = generated(n, 9, [](Random& random, std::size_t) { return std::floor(random.uniform() * 1000); });
-  const Placed<float> there(x, kCuda);
-  // All but the last of those that tie: where they end is told by counts of the second round.
-  const auto k = static_cast<std::size_t>(std::count_if(x.begin(), x.end(), [](float v) { return v >= 998; })) - 10;
-  for (const Method method : {Method::exact, Method::radix}) {
-    SCOPED_TRACE(to_string(method));
-    const SelectorOptions options{.method = method};
-    const SelectionInput input{.values = slice(x), .k = k};
-    SelectionInput input_there = input;
-    input_there.values = there;
-    const Selection expected = Selector(options).select(input);
-    EXPECT_GT(expected.indices.back(), 4'200'000u);
-    ASSERT_NO_FATAL_FAILURE(expect_same(Selector(options).select(input_there), expected));
-  }
-}
-
-TEST_F(SelectorOnCuda, StepAfterStepGoesByWhatTheResidualPassMet) {
-  const std::size_t n = 40'003;
-  for (const std::size_t k : {40, 4'000})
-    for (const Sign sign : {Sign::any, Sign::negative})
-      for (const Method method : {Method::exact, Method::search, Method::sampled}) {
-        Selector cpu({.method = method}), cuda({.method = method});
-        int without_a_pass = 0, step = 0;
-        simulate(cpu, n, k, sign, 8, [&](const Values& x, const ResidualStats& stats, Candidates& candidates) {
-          SCOPED_TRACE(testing::Message() << to_string(method) << " " << k << ", step " << step++);
-          // V as it is, in two parts that come in another order.
-          const Placed<float> values(x, kCuda);
-          const Placed<float> zeros(Values(n, 0.0f), kCuda);
-          Candidates there;
-          cuda.prepare(there, k, sign);
-          StatsSum sums;
-          for (const std::size_t first : {std::size_t{30'000}, std::size_t{0}}) {
-            const std::size_t count = std::min<std::size_t>(30'000, n - first);
-            accumulate_residual({zeros.slice().sub(first, count),
-                                 {},
-                                 {},
-                                 values.slice().sub(first, count),
-                                 static_cast<std::uint32_t>(first)},
-                                {}, 1.0f, &there, sums);
-          }
-          Selection expected =
-              cpu.select({.values = slice(x), .k = k, .sign = sign, .stats = &stats, .candidates = &candidates});
-          Selection s = cuda.select({.values = values, .k = k, .sign = sign, .sums = &sums, .candidates = &there});
-          EXPECT_EQ(host_values(s.all_indices()), expected.indices);
-          EXPECT_EQ(s.threshold, expected.threshold);
-          without_a_pass += s.passes == 0;
-          return expected;
-        });
-        EXPECT_GE(without_a_pass, 4) << to_string(method) << " " << k;
-      }
-}
-
-TEST_F(SelectorOnCuda, RefusesNaNWhereverItStands) {
-  for (const Method method : all_methods())
-    for (const std::size_t n : {1, 5000})
-      for (const std::size_t at : {std::size_t{0}, n - 1}) {
-        Values x = hostile(n)["normal"];
-        x[at] = at == 0 ? kNaN : -kNaN;
-        const Placed<float> there(x, kCuda);
-        SelectionInput input{.values = there, .k = 1};
-        input.latest = there;
-        EXPECT_THROW(Selector({.method = method}).select(input), DataError) << to_string(method) << " " << at;
-      }
 }
 
 }  // namespace

@@ -84,10 +84,6 @@ std::int64_t size(std::size_t n) { return static_cast<std::int64_t>(n); }
 
 }  // namespace
 
-void add(float* x, const float* addend, std::size_t n) {
-  map(size(n), [=] __device__(std::int64_t i) { x[i] += addend[i]; });
-}
-
 void to_fp16(const float* x, std::size_t n, std::byte* to) { to_16_bits(x, size(n), to, ToFp16{}); }
 void from_fp16(const std::byte* from, std::size_t n, float* x) { from_16_bits(from, size(n), x, FromFp16{}); }
 void to_bf16(const float* x, std::size_t n, std::byte* to) { to_16_bits(x, size(n), to, ToBf16{}); }

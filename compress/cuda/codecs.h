@@ -7,8 +7,6 @@
 /// Kernels of the codecs whose payloads have a known length, for device memory. Payloads may begin at any byte.
 namespace laconic::compress::cuda {
 
-void add(float* x, const float* addend, std::size_t n);  ///< x += addend
-
 // compress/half.h, as compress/cpu/half.h
 void to_fp16(const float* x, std::size_t n, std::byte* to);
 void from_fp16(const std::byte* from, std::size_t n, float* x);

@@ -13,6 +13,11 @@ constexpr std::int64_t kSegment = kSegmentRows * kWarp;  // elements of one warp
 
 /// How many elements come before one; ties are counted apart, because only the first of them may be taken.
 using Place = Counted;
+__device__ inline Place operator+(Place a, Place b) { return {a.taken + b.taken, a.ties + b.ties}; }
+__device__ inline Place operator-(Place a, Place b) { return {a.taken - b.taken, a.ties - b.ties}; }
+__device__ inline Place shuffle_up(Place p, unsigned by) {
+  return {__shfl_up_sync(kAllLanes, p.taken, by), __shfl_up_sync(kAllLanes, p.ties, by)};
+}
 enum class Taken : int { no, yes, tie };
 
 /// The masks of a lane's rows: bit r says of element r 32 + lane of the segment.
@@ -53,33 +58,20 @@ constexpr int kScanThreads = 1024;
 /// time.
 template <int kScanEach>
 __global__ void __launch_bounds__(kScanThreads) scan_kernel(Place* places, std::int64_t count, Place* carry) {
-  __shared__ Place of_warp[kWarp];
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   Place running = *carry;
   for (std::int64_t base = 0; base < count; base += kScanThreads * kScanEach) {
     const std::int64_t first = base + static_cast<std::int64_t>(threadIdx.x) * kScanEach;
     Place mine[kScanEach], sum{0, 0};
     for (int i = 0; i < kScanEach; ++i) {
       mine[i] = first + i < count ? places[first + i] : Place{0, 0};
-      sum.taken += mine[i].taken, sum.ties += mine[i].ties;
+      sum = sum + mine[i];
     }
-    Place up = sum;
-    for (unsigned by = 1; by < kWarp; by *= 2) {
-      const unsigned taken = __shfl_up_sync(kAllLanes, up.taken, by), ties = __shfl_up_sync(kAllLanes, up.ties, by);
-      if (lane >= static_cast<int>(by)) up.taken += taken, up.ties += ties;
-    }
-    __syncthreads();  // the round before has been read
-    if (lane == kWarp - 1) of_warp[warp] = up;
-    __syncthreads();
-    Place before{running.taken + up.taken - sum.taken, running.ties + up.ties - sum.ties};
-    for (int w = 0; w < kWarp; ++w) {
-      if (w < warp) before.taken += of_warp[w].taken, before.ties += of_warp[w].ties;
-      running.taken += of_warp[w].taken, running.ties += of_warp[w].ties;
-    }
+    Place all{0, 0}, before = running + block_before(sum, &all);
     for (int i = 0; i < kScanEach; ++i) {
       if (first + i < count) places[first + i] = before;
-      before.taken += mine[i].taken, before.ties += mine[i].ties;
+      before = before + mine[i];
     }
+    running = running + all;
   }
   __syncthreads();  // all have read what was carried
   if (threadIdx.x == 0) *carry = running;

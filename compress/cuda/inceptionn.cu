@@ -68,26 +68,13 @@ constexpr int kScanThreads = 1024;
 /// offsets[b] becomes the sum of all before b; found->bytes all of them, and the header. One block.
 __global__ void __launch_bounds__(kScanThreads)
     offsets_kernel(std::uint64_t* offsets, std::int64_t count, std::uint64_t header, InceptionnFound* found) {
-  __shared__ std::uint64_t of_warp[kWarp];
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   std::uint64_t running = 0;
   for (std::int64_t base = 0; base < count; base += kScanThreads) {
     const std::int64_t i = base + threadIdx.x;
-    const std::uint64_t mine = i < count ? offsets[i] : 0;
-    std::uint64_t up = mine;
-    for (unsigned by = 1; by < kWarp; by *= 2) {
-      const std::uint64_t other = __shfl_up_sync(kAllLanes, up, by);
-      if (lane >= static_cast<int>(by)) up += other;
-    }
-    __syncthreads();  // the round before has been read
-    if (lane == kWarp - 1) of_warp[warp] = up;
-    __syncthreads();
-    std::uint64_t before = running + up - mine;
-    for (int w = 0; w < kWarp; ++w) {
-      if (w < warp) before += of_warp[w];
-      running += of_warp[w];
-    }
-    if (i < count) offsets[i] = before;
+    std::uint64_t all = 0;
+    const std::uint64_t before = block_before(i < count ? offsets[i] : std::uint64_t{0}, &all);
+    if (i < count) offsets[i] = running + before;
+    running += all;
   }
   if (threadIdx.x == 0) found->bytes = header + running;
 }
@@ -97,8 +84,6 @@ __global__ void __launch_bounds__(kBlock)
     write_kernel(InceptionnRule rule, const float* x, std::int64_t n, std::int64_t groups, const std::uint64_t* offsets,
                  std::int64_t second_half, std::byte* to) {
   __shared__ unsigned char staged[kBlock * kLongest];
-  __shared__ unsigned of_warp[kBlock / kWarp];
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x;
   unsigned bits[kGroup], tags = 0, size = 0;
   if (group < groups) {
@@ -106,18 +91,7 @@ __global__ void __launch_bounds__(kBlock)
     tags = tags_of(rule, bits);
     size = 2 + payload_bytes(tags);
   }
-  unsigned up = size;
-  for (unsigned by = 1; by < kWarp; by *= 2) {
-    const unsigned other = __shfl_up_sync(kAllLanes, up, by);
-    if (lane >= static_cast<int>(by)) up += other;
-  }
-  if (lane == kWarp - 1) of_warp[warp] = up;
-  __syncthreads();
-  unsigned at = up - size, all = 0;
-  for (int w = 0; w < kBlock / kWarp; ++w) {
-    if (w < warp) at += of_warp[w];
-    all += of_warp[w];
-  }
+  unsigned all = 0, at = block_before(size, &all);
   std::byte* const payload = to + (second_half > 0 ? 4 : 0);
   if (group < groups) {
     if (second_half > 0 && group == second_half)

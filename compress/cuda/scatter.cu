@@ -30,11 +30,10 @@ struct Clear {
 };
 struct Subtract {
   float *u, *v;
-  const float* values;  // null: `value` for all
-  float value;
+  const float* values;
   bool single;  // values is one, for all
   __device__ void operator()(std::int64_t j, std::uint32_t i) const {
-    v[i] -= values ? values[single ? 0 : j] : value;
+    v[i] -= values[single ? 0 : j];
     if (u) u[i] = 0;
   }
 };
@@ -65,16 +64,13 @@ struct Values {
 void clear_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n) {
   each(indices, count, n, Clear{u, v});
 }
-void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n, float value) {
-  each(indices, count, n, Subtract{u, v, nullptr, value, false});
-}
 void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n,
                  const float* values) {
-  each(indices, count, n, Subtract{u, v, values, 0, false});
+  each(indices, count, n, Subtract{u, v, values, false});
 }
 void subtract_one_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n,
                      const float* value) {
-  each(indices, count, n, Subtract{u, v, value, 0, true});
+  each(indices, count, n, Subtract{u, v, value, true});
 }
 void add_at(float* dense, const std::uint32_t* indices, std::size_t count, std::size_t n, float factor,
             const float* values, bool single) {

@@ -7,7 +7,6 @@
 namespace laconic::compress::cuda {
 
 void clear_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n);
-void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n, float value);
 void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n,
                  const float* values);
 /// `value` in device memory: v[indices] -= *value.

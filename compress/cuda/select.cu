@@ -71,34 +71,13 @@ __global__ void __launch_bounds__(kBlock)
     if (mine[i] > 0) atomicAdd(&bins[i], mine[i]);
 }
 
-/// How many of a block's 1024 threads' counts come before this thread's; *all: all of them.
-__device__ unsigned before_in_block(unsigned count, unsigned* all) {
-  __shared__ unsigned of_warp[kWarp];
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  unsigned up = count;
-  for (unsigned by = 1; by < kWarp; by *= 2) {
-    const unsigned other = __shfl_up_sync(kAllLanes, up, by);
-    if (lane >= static_cast<int>(by)) up += other;
-  }
-  __syncthreads();  // an earlier call may still be reading
-  if (lane == kWarp - 1) of_warp[warp] = up;
-  __syncthreads();
-  unsigned before = up - count, sum = 0;
-  for (int w = 0; w < kWarp; ++w) {
-    if (w < warp) before += of_warp[w];
-    sum += of_warp[w];
-  }
-  *all = sum;
-  return before;
-}
-
 /// The digit in which the rank-th largest lies (rank from 1): *digit, and *left, its rank within. A thread has two
 /// bins.
 __device__ void digit_of_rank(const unsigned* bins, unsigned rank, std::int32_t* digit, unsigned* left) {
   const int upper = kBins - 1 - 2 * static_cast<int>(threadIdx.x);
   const unsigned high = bins[upper], low = bins[upper - 1];
   unsigned all = 0;
-  unsigned before = before_in_block(high + low, &all);
+  unsigned before = block_before(high + low, &all);
   if (before < rank && rank <= before + high) *digit = upper, *left = rank - before;
   before += high;
   if (before < rank && rank <= before + low) *digit = upper - 1, *left = rank - before;
@@ -118,7 +97,7 @@ __global__ void __launch_bounds__(kChooseThreads)
   if (threadIdx.x < 3) digit[threadIdx.x] = 0, left[threadIdx.x] = 0;
   if (round == 0) {
     unsigned all = 0;
-    before_in_block(bins[2 * threadIdx.x] + bins[2 * threadIdx.x + 1], &all);
+    block_before(bins[2 * threadIdx.x] + bins[2 * threadIdx.x + 1], &all);
     if (threadIdx.x == 0) {
       cut.competing = all;
       cut.chosen = wanted.k < all ? wanted.k : all;

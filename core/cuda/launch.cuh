@@ -76,6 +76,30 @@ __device__ T block_reduce(T value, Combine combine) {
   for (int i = 1; i < warps; ++i) value = combine(value, shared[i]);
   return value;
 }
+template <class T>
+__device__ T shuffle_up(T value, unsigned by) {
+  return __shfl_up_sync(kAllLanes, value, by);
+}
+/// The sum of what the threads before this one of the block came with; *all: of all threads'. T has +, - and a
+/// shuffle_up. As block_reduce; two barriers.
+template <class T>
+__device__ T block_before(T value, T* all) {
+  __shared__ T of_warp[kWarp];
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
+  T up = value;
+  for (unsigned by = 1; by < kWarp; by *= 2) {
+    const T other = shuffle_up(up, by);
+    if (lane >= static_cast<int>(by)) up = up + other;
+  }
+  __syncthreads();  // an earlier call may still be reading
+  if (lane == kWarp - 1) of_warp[warp] = up;
+  __syncthreads();
+  T before = up - value, sum = of_warp[0];
+  for (int w = 0; w < warp; ++w) before = before + of_warp[w];
+  for (int w = 1; w < warps; ++w) sum = sum + of_warp[w];
+  *all = sum;
+  return before;
+}
 struct Sum {
   template <class T>
   __device__ T operator()(T a, T b) const {

@@ -36,18 +36,19 @@ void Staging::post(Request& request, int priority, NativeCollectives* collective
   if (!transport_.reaches(request.device)) {
     message->memory = Pinned(request.size, request.device);
     carried.data = message->memory.data();
-    transport_.count_buffer(static_cast<std::ptrdiff_t>(request.size));
   }
+  const bool staged = carried.data != request.data;
   if (request.kind == Request::Kind::recv) {
-    posted_.push_back(std::move(message));
     transport_.post_from_host(carried, priority);
-    return;
+    posted_.push_back(std::move(message));  // not before: what could not be posted is nobody's
+  } else {
+    if (staged) {
+      copy_bytes_later(carried.data, kCpu, request.data, request.device, request.size);
+      message->copied = Event::now(request.device);
+    }
+    copying_.push_back(std::move(message));
   }
-  if (carried.data != request.data) {
-    copy_bytes_later(carried.data, kCpu, request.data, request.device, request.size);
-    message->copied = Event::now(request.device);
-  }
-  copying_.push_back(std::move(message));
+  if (staged) transport_.count_buffer(static_cast<std::ptrdiff_t>(request.size));
 }
 
 void Staging::start(Message& message) {
@@ -103,10 +104,12 @@ int Staging::advance() {
     Request &request = *message->request, &carried = message->carried;
     Event copied;
     const bool comes = request.kind == Request::Kind::recv || message->collectives != nullptr;
-    if (comes && !carried.error && carried.moved > 0) {
-      copy_bytes_later(request.data, request.device, carried.data, kCpu, carried.moved);
-      copied = Event::now(request.device);
-    }
+    if (comes && !carried.error && carried.moved > 0) try {
+        copy_bytes_later(request.data, request.device, carried.data, kCpu, carried.moved);
+        copied = Event::now(request.device);
+      } catch (const Error&) {
+        carried.error = std::current_exception();  // nobody else knows of the request any more
+      }
     retire(*message, copied);
     request.complete(carried.moved, std::move(carried.error));
     ++count;

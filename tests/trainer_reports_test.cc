@@ -1,0 +1,137 @@
+// What the training loop tells: its log, what was sent, evaluations, its description.
+#include <gtest/gtest.h>
+
+#include "dist/trainer/trainer.h"
+#include "tests/temp_folder.h"
+#include "tests/training.h"
+
+namespace laconic {
+namespace {
+
+TEST(Trainer, LogsStepsFromOneAndTheMeanLossOfTheGlobalBatch) {
+  Recipe recipe(perceptron, 4);
+  recipe.trainer.lr = 0;
+  recipe.trainer.dropout = false;
+  recipe.task.shuffle = false;
+  const Outcome outcome = train(recipe);
+  ASSERT_EQ(outcome.steps.size(), 6u);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(outcome.steps[i].step, static_cast<std::int64_t>(i) + 1);
+    EXPECT_EQ(outcome.steps[i].epoch, i < 3 ? 1 : 2);
+    EXPECT_EQ(outcome.steps[i].loss, outcome.steps[i % 3].loss);
+    if (i == 0) continue;  // its messages may all go while the next one runs
+    EXPECT_GT(outcome.steps[i].bytes_sent_sum, outcome.steps[i].bytes_sent);
+    EXPECT_GT(outcome.steps[i].bytes_sent, 0);
+  }
+  recipe.workers = 1;
+  recipe.task.batch = 64;
+  const Outcome alone = train(recipe);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(alone.steps[i].loss, outcome.steps[i].loss, 1e-6);
+}
+
+TEST(Trainer, StepsAndWhatBelongsToNoneMakeUpAllBytes) {
+  std::int64_t besides[2], i = 0;
+  for (int steps : {2, 6}) {  // 6: two epochs, so one more evaluation
+    Recipe recipe(perceptron, 4);
+    recipe.trainer.audit_every = 0;
+    recipe.trainer.steps = steps;
+    const Outcome outcome = train(recipe);
+    std::int64_t sum = 0;
+    for (const StepReport& r : outcome.steps) sum += r.bytes_sent_sum;
+    EXPECT_EQ(sum, outcome.summary.bytes_sent_total);
+    EXPECT_GE(sum, outcome.summary.bytes_dense_total);
+    EXPECT_LE(static_cast<double>(sum), 1.02 * static_cast<double>(outcome.summary.bytes_dense_total) + 4096);
+    besides[i++] = outcome.summary.bytes_network_total - sum;
+  }
+  EXPECT_GT(besides[0], 0);           // the weights at the start
+  EXPECT_GT(besides[1], besides[0]);  // the second evaluation
+  EXPECT_LT(besides[1], besides[0] + 4096);
+}
+
+TEST(Trainer, AloneNothingIsSent) {
+  const Outcome outcome = train(Recipe());
+  EXPECT_EQ(outcome.summary.bytes_network_total, 0);
+  for (const StepReport& r : outcome.steps) EXPECT_EQ(r.bytes_sent, 0);
+}
+
+TEST(Trainer, IsNeverBlockedLongerThanAStepTakes) {
+  Recipe recipe(normalized, 3);
+  const Outcome outcome = train(recipe);
+  const double global[] = {48, 48, 48, 6};  // of 150 images
+  for (const StepReport& r : outcome.steps) {
+    const double step_ms = 1e3 * global[(r.step - 1) % 4] / r.samples_per_s;
+    EXPECT_GE(r.exposed_ms, 0);
+    EXPECT_NEAR(r.step_ms, step_ms, 1e-6 * step_ms);
+    EXPECT_LE(r.exposed_ms, step_ms);
+    EXPECT_GE(r.comm_ms, 0);
+    EXPECT_LE(r.forward_ms + r.backward_ms, 1.001 * step_ms);
+  }
+  EXPECT_LE(outcome.summary.exposed_share, 1);
+}
+
+TEST(Trainer, EvaluatesEveryTestSampleOnceForAnyNumberOfWorkers) {
+  for (int N : {1, 2, 3, 5}) {
+    Recipe recipe(perceptron, N);
+    recipe.trainer.steps = 1, recipe.trainer.lr = 0;
+    recipe.task.eval_batch = 7;
+    const Outcome outcome = train(recipe);
+    ASSERT_EQ(outcome.evals.size(), 1u);
+    static EvalReport alone = outcome.evals[0];
+    EXPECT_NEAR(outcome.evals[0].loss, alone.loss, 1e-6);
+    EXPECT_DOUBLE_EQ(outcome.evals[0].top1_error, alone.top1_error);
+    EXPECT_DOUBLE_EQ(*outcome.evals[0].top5_error, *alone.top5_error);
+  }
+}
+
+TEST(Trainer, EvaluationAndWeightsUseTheMeanOfTheRunningStatistics) {
+  TempFolder folder;
+  Recipe recipe(normalized, 3);
+  recipe.trainer.save = folder.path();
+  const Outcome outcome = train(recipe);
+  EXPECT_NE(outcome.buffers[0].at("bn.running_mean"), outcome.buffers[1].at("bn.running_mean"));
+
+  const StateDict weights = load_safetensors(folder / "weights.safetensors");
+  for (const char* name : {"bn.running_mean", "bn.running_var"}) {
+    const auto mean = weights.at(name).to_vector();
+    for (std::size_t c = 0; c < mean.size(); ++c) {
+      double sum = 0;
+      for (int r = 0; r < 3; ++r) sum += outcome.buffers[static_cast<std::size_t>(r)].at(name)[c];
+      EXPECT_FLOAT_EQ(mean[c], static_cast<float>(sum / 3));
+    }
+  }
+  for (int r = 0; r < 3; ++r) {
+    const StateDict own = CheckpointStore::read_rank(CheckpointStore::newest(folder.path()), r);
+    EXPECT_EQ(own.at("model/bn.running_mean").to_vector(),
+              outcome.buffers[static_cast<std::size_t>(r)].at("bn.running_mean"));
+  }
+
+  // One worker with these weights measures the same.
+  Recipe again(normalized);
+  again.trainer.init = folder / "weights.safetensors";
+  dist::on_ranks(1, [&](dist::Worker& worker) {
+    ImageClassification task(again.model(), again.data, 0, 1, again.task);
+    const EvalReport report = Trainer(worker, task, again.trainer).evaluate();
+    EXPECT_NEAR(report.loss, outcome.evals.back().loss, 1e-6);
+    EXPECT_DOUBLE_EQ(report.top1_error, outcome.evals.back().top1_error);
+  });
+}
+
+TEST(Trainer, ADescriptionSaysOfEachParameterHowItTravels) {
+  dist::on_ranks(2, [&](dist::Worker& worker) {
+    Recipe recipe(mixed, 2);
+    recipe.trainer.sparse.dense_below = 1024, recipe.trainer.sparse.threshold = 1;
+    for (const auto& [sync, choice, bytes] : {std::tuple{"redsync", "trimmed", "about 0.00 MB"},
+                                              {"strom", "fixed", "as the gradients come"},
+                                              {"allreduce", "ring", "about 0.09 MB"}}) {
+      recipe.trainer.sync = sync;
+      ImageClassification task(mixed(), recipe.data, worker.rank, worker.size, recipe.task);
+      const std::string text = Trainer(worker, task, recipe.trainer).description();
+      EXPECT_NE(text.find(choice), std::string::npos) << text;
+      EXPECT_NE(text.find(bytes), std::string::npos) << text;
+      EXPECT_EQ(text.find("residual") != std::string::npos, std::string(sync) != "allreduce");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace laconic
