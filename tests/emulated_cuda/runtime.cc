@@ -148,6 +148,7 @@ Memory& memory() {
 struct Registry {
   std::mutex mutex;
   std::set<Stream*> streams;
+  std::vector<Stream*> destroyed;  // events may still name them
   std::map<std::byte*, std::size_t> pinned;
 };
 Registry& registry() {
@@ -383,7 +384,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   work(*stream, kAll);
   std::lock_guard lock(registry().mutex);
-  registry().streams.erase(stream);  // events may still name it: it is not freed
+  registry().streams.erase(stream);
+  registry().destroyed.push_back(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
