@@ -23,6 +23,17 @@ TEST(CommandLine, WhatPyTorchLacksIsSaidInItsPeersWords) {
   EXPECT_EQ(r.err, "laconic: error: bench: resnet18 is elsewhere: install it.\n");
 }
 
+TEST(CommandLine, BenchmarksRunBesidePyTorch) {
+  for (const std::string bench :
+       {"step --model lenet,lstm-small --batch 2 --blocks 2 --block-seconds 0.001",
+        "select --elements 2^12 --part selection --data normal --rounds 1"}) {
+    const Result r = run("laconic bench " + bench + " --against torch");
+    if (r.err.find("LACONIC_PYTHON") != std::string::npos) GTEST_SKIP() << r.err;  // there is no PyTorch here
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    EXPECT_NE(r.out.find("orch"), std::string::npos) << r.out;
+  }
+}
+
 TEST(CommandLine, ModelsPrintsTheZooAndTheLayersOfOne) {
   const Result zoo = run("laconic models --json");
   EXPECT_EQ(zoo.exit_code, 0) << zoo.err;

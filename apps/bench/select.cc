@@ -45,15 +45,17 @@ struct SelectBenchOptions {
 };
 
 LACONIC_MULTIVERSION void sum_of_magnitudes(const float* x, std::int64_t n, float* sums) {
-  cpu::Lanes lanes[4] = {};
-  const cpu::Lanes zero{};
+  cpu::HalfLanes lanes[8] = {};
+  const cpu::HalfLanes zero{};
   for (std::int64_t i = 0; i + 64 <= n; i += 64)
-    for (int l = 0; l < 4; ++l) {
-      cpu::Lanes v;
-      cpu::load(v, x + i + 16 * l);
+#pragma GCC unroll 8
+    for (int l = 0; l < 8; ++l) {
+      cpu::HalfLanes v;
+      cpu::load(v, x + i + 8 * l);
       lanes[l] = lanes[l] + (v < zero ? -v : v);
     }
-  cpu::store(sums, lanes[0] + lanes[1] + lanes[2] + lanes[3]);
+  cpu::store(sums, lanes[0] + lanes[2] + lanes[4] + lanes[6]);
+  cpu::store(sums + 8, lanes[1] + lanes[3] + lanes[5] + lanes[7]);
 }
 
 std::int64_t elements_from(const std::string& text) {

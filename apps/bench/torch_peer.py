@@ -7,6 +7,7 @@ As a program it answers commands on stdin, one JSON object a line on stdout:
 It begins with {"ready": true, ...}, or ends with {"error": "why"}.
 Language models are trained as they are published: SGD without momentum, the gradient's norm clipped.
 """
+import contextlib
 import json
 import resource
 import sys
@@ -321,7 +322,7 @@ def main():
         start = time.perf_counter()
         for _ in range(steps):
             optimizer.zero_grad(set_to_none=True)
-            with torch.autocast('cuda', torch.bfloat16, enabled=gpu and precision == 'bf16'):
+            with torch.autocast('cuda', torch.bfloat16) if precision == 'bf16' else contextlib.nullcontext():
                 loss = F.cross_entropy(model(x), y)
             loss.backward()
             if clip_norm:

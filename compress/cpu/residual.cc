@@ -1,20 +1,20 @@
 #include "compress/cpu/residual.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "compress/cpu/isa.h"
-#include "compress/magnitude.h"
 #include "core/cpu/simd.h"
 
 namespace laconic::compress::cpu {
 namespace {
 
-using laconic::cpu::Lanes;
+using laconic::cpu::HalfLanes;
 using laconic::cpu::load;
 using laconic::cpu::store;
 
-constexpr std::size_t kLanes = 16;
+constexpr std::size_t kHalf = 8, kLanes = 2 * kHalf;
 constexpr std::size_t kTile = 4096;  // floats are summed up over so many values, then doubles
 
 /// Lane l has seen the values l, l + 16, ... of the chunk.
@@ -24,18 +24,18 @@ struct Sums {
 };
 
 template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay>
-LACONIC_INLINE void step(Lanes& v, const ResidualPass& p, std::size_t i) {
+LACONIC_INLINE void step(HalfLanes& v, const ResidualPass& p, std::size_t i) {
   if constexpr (!kGradient) return;
-  Lanes g;
+  HalfLanes g;
   load(g, p.gradient + i);
   g = p.factor * g;
   if constexpr (kDecay) {
-    Lanes w;
+    HalfLanes w;
     load(w, p.weight + i);
     g = g + p.decay * w;
   }
   if constexpr (kVelocity) {
-    Lanes u;
+    HalfLanes u;
     load(u, p.velocity + i);
     u = p.momentum * u + g;
     store(p.velocity + i, u);
@@ -48,25 +48,26 @@ LACONIC_INLINE void step(Lanes& v, const ResidualPass& p, std::size_t i) {
 
 template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay>
 LACONIC_INLINE void tiles(const ResidualPass& p, std::size_t n, Sums& sums) {
-  const Lanes zero{};
-  Lanes largest{}, smallest{};
+  const HalfLanes zero{};
+  HalfLanes largest[2] = {}, smallest[2] = {};
   for (std::size_t begin = 0; begin < n; begin += kTile) {
-    Lanes positive{}, negative{};
+    HalfLanes positive[2] = {}, negative[2] = {};
     const std::size_t end = begin + kTile < n ? begin + kTile : n;
-    const auto note = [&](const Lanes& v) __attribute__((always_inline)) {
-      // NaNs go into both sums, and into neither extreme.
-      positive = positive + (v < zero ? zero : v);
-      negative = negative - (v > zero ? zero : v);
-      largest = v > largest ? v : largest;
-      smallest = v < smallest ? v : smallest;
+    const auto take = [&](const ResidualPass& from, std::size_t i) __attribute__((always_inline)) {
+#pragma GCC unroll 2
+      for (std::size_t h = 0; h < 2; ++h) {
+        HalfLanes v;
+        load(v, from.residual + i + h * kHalf);
+        step<kGradient, kVelocity, kNesterov, kDecay>(v, from, i + h * kHalf);
+        // NaNs go into both sums, and into neither extreme.
+        positive[h] = positive[h] + (v < zero ? zero : v);
+        negative[h] = negative[h] - (v > zero ? zero : v);
+        largest[h] = v > largest[h] ? v : largest[h];
+        smallest[h] = v < smallest[h] ? v : smallest[h];
+      }
     };
     std::size_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-      Lanes v;
-      load(v, p.residual + i);
-      step<kGradient, kVelocity, kNesterov, kDecay>(v, p, i);
-      note(v);
-    }
+    for (; i + kLanes <= end; i += kLanes) take(p, i);
     if (i < end) {  // a vector filled up with zeros
       alignas(64) float g[kLanes] = {}, w[kLanes] = {}, u[kLanes] = {}, r[kLanes] = {};
       const auto copy = [&](float* to, const float* from) {
@@ -76,21 +77,19 @@ LACONIC_INLINE void tiles(const ResidualPass& p, std::size_t n, Sums& sums) {
       if constexpr (kGradient) copy(g, p.gradient + i);
       if constexpr (kDecay) copy(w, p.weight + i);
       if constexpr (kVelocity) copy(u, p.velocity + i);
-      const ResidualPass last{g, w, u, r, p.factor, p.decay, p.momentum, p.nesterov};
-      Lanes v;
-      load(v, r);
-      step<kGradient, kVelocity, kNesterov, kDecay>(v, last, 0);
-      note(v);
+      take({g, w, u, r, p.factor, p.decay, p.momentum, p.nesterov}, 0);
       if constexpr (kGradient) copy(p.residual + i, r);
       if constexpr (kVelocity) copy(p.velocity + i, u);
     }
     for (std::size_t l = 0; l < kLanes; ++l) {
-      sums.positive[l] += static_cast<double>(positive[l]);
-      sums.negative[l] += static_cast<double>(negative[l]);
+      sums.positive[l] += static_cast<double>(positive[l / kHalf][l % kHalf]);
+      sums.negative[l] += static_cast<double>(negative[l / kHalf][l % kHalf]);
     }
   }
-  store(sums.largest, largest);
-  store(sums.smallest, smallest);
+  for (std::size_t h = 0; h < 2; ++h) {
+    store(sums.largest + h * kHalf, largest[h]);
+    store(sums.smallest + h * kHalf, smallest[h]);
+  }
 }
 
 /// One function, so that all of it is compiled for every instruction set.
@@ -111,6 +110,27 @@ LACONIC_MULTIVERSION void any_tiles(const ResidualPass& p, std::size_t n, Sums& 
       return tiles<true, true, true, false>(p, n, sums);
     default:
       return tiles<true, true, true, true>(p, n, sums);
+  }
+}
+
+LACONIC_MULTIVERSION void emit_groups(const float* values, std::size_t n, Emission& e) {
+  constexpr std::size_t kGroup = 64;  // most have none
+  // key_of() (compress/magnitude.h) without a branch.
+  const std::uint32_t flip = e.sign == Sign::negative ? 0x80000000u : 0, kept = e.sign == Sign::any ? 0x7FFFFFFFu : ~0u;
+  const auto key = [&](float v) { return static_cast<std::int32_t>((std::bit_cast<std::uint32_t>(v) ^ flip) & kept); };
+  for (std::size_t i = 0; i < n; i += kGroup) {
+    const std::size_t end = std::min(n, i + kGroup);
+    if (end == i + kGroup) {
+      std::int32_t largest = key(values[i]);
+      for (std::size_t j = 1; j < kGroup; ++j) largest = std::max(largest, key(values[i + j]));
+      if (largest < e.floor) continue;
+    }
+    for (std::size_t j = i; j < end; ++j)
+      if (key(values[j]) >= e.floor) {
+        e.indices[e.count] = e.first + static_cast<std::uint32_t>(j);
+        e.values[e.count] = values[j];
+        ++e.count;
+      }
   }
 }
 
@@ -143,14 +163,7 @@ ResidualStats residual_chunk_portable(const ResidualPass& pass, std::size_t n, E
   return stats;
 }
 
-void emit_chunk_portable(const float* values, std::size_t n, Emission& e) {
-  for (std::size_t i = 0; i < n; ++i)
-    if (key_of(values[i], e.sign) >= e.floor) {
-      e.indices[e.count] = e.first + static_cast<std::uint32_t>(i);
-      e.values[e.count] = values[i];
-      ++e.count;
-    }
-}
+void emit_chunk_portable(const float* values, std::size_t n, Emission& emission) { emit_groups(values, n, emission); }
 
 ResidualStats residual_chunk(const ResidualPass& pass, std::size_t n, Emission& emission) {
   return use_avx512() ? residual_chunk_avx512(pass, n, emission) : residual_chunk_portable(pass, n, emission);

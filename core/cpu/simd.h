@@ -26,6 +26,9 @@ namespace laconic::cpu {
 /// 16 floats, a vector of the compiler: the same code for every instruction set. Where loops over plain arrays are
 /// compiled badly. Only as locals, never passed by value (how depends on the instruction set).
 typedef float Lanes __attribute__((vector_size(64)));
+/// Half of them, for code that compares: of vectors that are wider than the processor's g++ 12 takes comparisons apart
+/// into single values (eight times slower).
+typedef float HalfLanes __attribute__((vector_size(32)));
 
 /// Unaligned moves.
 template <class Vector>
