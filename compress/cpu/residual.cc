@@ -1,10 +1,10 @@
 #include "compress/cpu/residual.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "compress/cpu/isa.h"
+#include "compress/magnitude.h"
 #include "core/cpu/simd.h"
 
 namespace laconic::compress::cpu {
@@ -115,9 +115,8 @@ LACONIC_MULTIVERSION void any_tiles(const ResidualPass& p, std::size_t n, Sums& 
 
 LACONIC_MULTIVERSION void emit_groups(const float* values, std::size_t n, Emission& e) {
   constexpr std::size_t kGroup = 64;  // most have none
-  // key_of() (compress/magnitude.h) without a branch.
-  const std::uint32_t flip = e.sign == Sign::negative ? 0x80000000u : 0, kept = e.sign == Sign::any ? 0x7FFFFFFFu : ~0u;
-  const auto key = [&](float v) { return static_cast<std::int32_t>((std::bit_cast<std::uint32_t>(v) ^ flip) & kept); };
+  const Sign sign = e.sign;
+  const auto key = [sign](float v) { return key_of(v, sign); };
   for (std::size_t i = 0; i < n; i += kGroup) {
     const std::size_t end = std::min(n, i + kGroup);
     if (end == i + kGroup) {
