@@ -6,9 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "apps/bench/bench.h"
-#include "apps/bench/select_data.h"
 #include "apps/subcommand.h"
+#include "apps/values.h"
 #include "compress/lacc.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
@@ -18,7 +17,7 @@ namespace {
 
 using compress::InceptionnMode;
 
-std::vector<std::byte> bytes_of(const std::string& path) {
+std::vector<std::byte> contents_of(const std::string& path) {
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
   require<DataError>(!error, path, " cannot be read (", error.message(), "): check the path");
@@ -49,7 +48,7 @@ int encode(const std::vector<std::string>& arguments) {
   app.add_option("--bound-exp", exponent, "the bound is 2^E [-10]")->type_name("E");
   in.add_options(app, "IN");
   app.add_option("out", out, "the file to write")->required()->type_name("OUT");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
   const compress::Inceptionn codec(mode == "bounded" ? InceptionnMode::bounded : InceptionnMode::published, exponent);
   const Tensor x = in.read();
   compress::Bytes file;
@@ -65,8 +64,8 @@ int decode(const std::vector<std::string>& arguments) {
   CLI::App app("Writes the values of a file of codec encode as float32.", "laconic codec decode");
   app.add_option("in", in, "a file of codec encode")->required()->type_name("IN");
   app.add_option("out", out, "the file to write")->required()->type_name("OUT");
-  if (const auto done = parse_bench(app, arguments)) return *done;
-  const std::vector<std::byte> file = bytes_of(in);
+  if (const auto done = parse_tool(app, arguments)) return *done;
+  const std::vector<std::byte> file = contents_of(in);
   const compress::LaccHeader header = compress::lacc_header(slice(file), in);
   std::vector<float> x(header.count);
   compress::decode_lacc(slice(file), slice(x), in);

@@ -4,7 +4,6 @@
 namespace laconic {
 namespace {
 
-constexpr const char* kGroup = "Codecs (--sync allreduce, ps, layerdrop, slimdp)";
 /// What INCEPTIONN's network card knows packets to be compressed by (its section VI-B).
 constexpr int kCodecTypeOfService = 0x28;
 
@@ -20,8 +19,8 @@ int type_of_service(const std::string& text, const std::string& option) {
   return value;
 }
 
-void add_options(OptionAdder& add, TrainOptions& o) {
-  add.group(kGroup);
+void add_codec_options(OptionAdder& add, TrainOptions& o) {
+  add.group("Codecs (--sync allreduce, ps, layerdrop, slimdp)");
   add.value("--codec", "NAME",
             "what sums pass through on every hop, or what goes up to\nservers and comes down: none, fp16, bf16,\n"
             "trunc:BITS (that are cut off), inceptionn:2^E (the error\n"
@@ -36,7 +35,7 @@ void add_options(OptionAdder& add, TrainOptions& o) {
       [&o](const std::string& text, const std::string& option) { o.type_of_service = type_of_service(text, option); });
 }
 
-void settle(const CLI::App&, TrainOptions& o) {
+void settle_codec_options(const CLI::App&, TrainOptions& o) {
   const bool codec = o.plan.codec != "none";
   const dist::ServerMethod* server = dist::server_method(o.sync);
   if (codec && o.sync != "allreduce" && server == nullptr)
@@ -64,6 +63,6 @@ void settle(const CLI::App&, TrainOptions& o) {
 
 }  // namespace
 
-OptionFamily codec_options() { return {{}, add_options, settle}; }
+OptionFamily codec_options() { return {{}, add_codec_options, settle_codec_options}; }
 
 }  // namespace laconic

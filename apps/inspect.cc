@@ -7,10 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "apps/bench/bench.h"
-#include "apps/bench/select_data.h"
-#include "apps/bench/statistics.h"
+#include "apps/statistics.h"
 #include "apps/subcommand.h"
+#include "apps/values.h"
 #include "compress/selector.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -50,7 +49,7 @@ int inspect_select(const std::vector<std::string>& arguments) {
       ->type_name("S");
   app.add_option("--threads", threads, "kernel threads [1]")->check(CLI::Range(1, 1024))->type_name("T");
   app.add_flag("--json", json, "one object");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
   options.method = compress::method_from(method, "--method");
   require<UsageError>(options.method != compress::Method::adacomp,
                       "adacomp goes by the last gradient besides (--method): choose another");

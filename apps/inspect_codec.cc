@@ -7,10 +7,10 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "apps/bench/bench.h"
-#include "apps/bench/select.h"
-#include "apps/bench/select_data.h"
+#include "apps/subcommand.h"
 #include "apps/inspect.h"
+#include "apps/result_table.h"
+#include "apps/values.h"
 #include "compress/inceptionn.h"
 #include "core/error.h"
 
@@ -77,7 +77,7 @@ std::string bin_name(std::size_t bin) {
 void print_histograms(const std::vector<std::string>& files, const std::vector<Histogram>& all, bool markdown) {
   std::vector<std::string> heads{"magnitude, % of the values"};
   heads.insert(heads.end(), files.begin(), files.end());
-  const BenchTable table(heads, markdown);
+  const ResultTable table(heads, markdown);
   table.title("histogram");
   const auto row = [&](const std::string& name, auto share) {
     std::vector<std::string> cells{name};
@@ -113,12 +113,12 @@ int inspect_codec(const std::vector<std::string>& arguments) {
   app.add_flag("--histogram", histogram, "also the shares of values by magnitude, a column for each FILE");
   app.add_flag("--json", json, "one object for each FILE");
   app.add_flag("--markdown", markdown, "tables for docs");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
   std::vector<Histogram> histograms;
   for (const std::string& file : files) {
     const Tensor x = read_values(file, tensor);
     if (histogram) histograms.push_back(histogram_of(x.slice()));
-    const BenchTable table({"mode and bound", "ratio", "largest error", "of the bound", "mean error", "2 bits %",
+    const ResultTable table({"mode and bound", "ratio", "largest error", "of the bound", "mean error", "2 bits %",
                             "10 bits %", "18 bits %", "34 bits %"},
                            markdown);
     if (!json) table.title(fmt::format("{}, {} values", file, x.elements()));

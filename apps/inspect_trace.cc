@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "apps/bench/bench.h"
-#include "apps/bench/select.h"
+#include "apps/subcommand.h"
 #include "apps/inspect.h"
+#include "apps/result_table.h"
 #include "apps/trace_summary.h"
 #include "core/error.h"
 
@@ -43,7 +43,7 @@ int inspect_trace(const std::vector<std::string>& arguments) {
   app.add_option("file", file, "what --trace has written")->required()->type_name("FILE");
   app.add_flag("--json", json, "one object");
   app.add_flag("--markdown", markdown, "a table for docs");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
   std::vector<TraceSummary> ranks;
   try {
     ranks = summarize_trace(contents(file));
@@ -62,7 +62,7 @@ int inspect_trace(const std::vector<std::string>& arguments) {
   std::vector<std::string> columns{"rank", "steps", "ms a step"};
   columns.insert(columns.end(), categories.begin(), categories.end());
   columns.emplace_back("messages under way");
-  const BenchTable table(columns, markdown);
+  const ResultTable table(columns, markdown);
   table.title(file);
   for (const TraceSummary& r : ranks) {
     std::vector<std::string> cells{std::to_string(r.rank), std::to_string(r.steps), fmt::format("{:.1f}", r.step_ms)};

@@ -1,17 +1,17 @@
-// laconic: the tools that go with the training programs.
+// laconic: the tools that go with the training programs. `launch` and `compare` are part of it. The others are a program
+// of their own beside it, laconic-tools: whoever only trains need not build them.
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
-#include "apps/bench/bench.h"
-#include "apps/codec.h"
 #include "apps/compare/compare.h"
-#include "apps/inspect.h"
 #include "apps/launch.h"
 #include "apps/main.h"
-#include "apps/models.h"
 #include "apps/options.h"
-#include "apps/pack.h"
 #include "core/error.h"
 
 namespace {
@@ -20,7 +20,7 @@ struct Tool {
   const char* name;
   const char* usage;
   const char* what;
-  int (*run)(const std::vector<std::string>& arguments);
+  int (*run)(const std::vector<std::string>& arguments) = nullptr;  ///< nullptr: laconic-tools does
 };
 
 constexpr Tool kTools[] = {
@@ -28,13 +28,12 @@ constexpr Tool kTools[] = {
      laconic::launch},
     {"compare", "compare APP --vs \"...\" --vs \"...\"", "train with several option sets in turns; one table",
      laconic::compare},
-    {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one", laconic::bench},
-    {"models", "models [--layers NAME]", "the zoo: parameters and work of each model, or of its layers",
-     laconic::list_models},
-    {"codec", "codec encode|decode ... IN OUT", "files of float32 with few bits a value", laconic::codec},
-    {"pack", "pack DATA OUT [--size S]", "photographs of a data set in one file", laconic::pack},
+    {"bench", "bench NAME ...", "measurements, beside PyTorch or MPI where there is one"},
+    {"models", "models [--layers NAME]", "the zoo: parameters and work of each model, or of its layers"},
+    {"codec", "codec encode|decode ... IN OUT", "files of float32 with few bits a value"},
+    {"pack", "pack DATA OUT [--size S]", "photographs of a data set in one file"},
     {"inspect", "inspect select|codec|trace ... FILE",
-     "what a method of compression makes of given values, where a trace's time went", laconic::inspect},
+     "what a method of compression makes of given values, where a trace's time went"},
 };
 
 int help() {
@@ -48,6 +47,16 @@ int help() {
       "  --dry-run                            print the command that would run, and leave\n"
       "\nThe training programs: mnist, cifar10, imagenet, ptb; each tells its options with --help.\n");
   return 0;
+}
+
+/// Goes on as laconic-tools. throws UsageError, or Error, where it cannot be found or started
+[[noreturn]] void become_tools(const std::vector<std::string>& arguments) {
+  const std::string program = laconic::find_app("laconic-tools", "laconic " + arguments[0]);
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  throw laconic::Error(program + " could not be started: " + std::strerror(errno) + ".");
 }
 
 }  // namespace
@@ -65,6 +74,7 @@ int main(int argc, char** argv) {
       if (arguments[0] == tool.name) {
         if (arguments.size() > 1 && tool.run == laconic::launch && (arguments[1] == "--help" || arguments[1] == "-h"))
           return help();
+        if (tool.run == nullptr) become_tools(arguments);
         return tool.run({arguments.begin() + 1, arguments.end()});
       }
       names.push_back(tool.name);

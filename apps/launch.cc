@@ -132,11 +132,12 @@ LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path
   auto& set = command.set;
   set["OMP_NUM_THREADS"] = std::to_string(std::max(1, cores / on_this_host));
   set["LACONIC_COLUMNS"] = std::to_string(columns);
+  set["OMPI_MCA_orte_execute_quiet"] = "1";  // Open MPI 4 need not explain our errors; 5 cannot be told
   if (root) set["OMPI_ALLOW_RUN_AS_ROOT"] = set["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
   if (on_this_host > cores) set["OMPI_MCA_mpi_yield_when_idle"] = "1";
 
   auto& words = command.words;
-  words = {"mpirun", "--quiet", "-n", std::to_string(o.ranks), "--bind-to", "none"};
+  words = {"mpirun", "-n", std::to_string(o.ranks), "--bind-to", "none"};
   // Open MPI counts cores, and a host of --hosts as one slot; which ranks share cores was decided above.
   if (on_this_host > cores || hosts > 1) words.push_back("--oversubscribe");
   if (!o.hosts.empty())

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "apps/bench/bench.h"
+#include "apps/subcommand.h"
 #include "core/error.h"
 #include "layers/models/summary.h"
 #include "layers/models/zoo.h"
@@ -149,7 +149,7 @@ int list_models(const std::vector<std::string>& arguments) {
       ->needs("--layers");
   app.add_flag("--json", json, "one object, on the last line");
   app.add_flag("--markdown", markdown, "a table for docs");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
   if (layers.empty())
     print_zoo(json, markdown);
   else

@@ -26,10 +26,10 @@ Every every(const std::string& text, const std::string& option) {
 Clip clip(const std::string& text, const std::string& option) {
   const auto colon = text.find(':');
   const std::string kind = text.substr(0, colon);
-  const auto limit = colon == std::string::npos ? std::nullopt : number_from<float>(text.substr(colon + 1));
-  if ((kind != "norm" && kind != "value") || !limit || *limit <= 0)
+  const float limit = colon == std::string::npos ? 0 : number_from<float>(text.substr(colon + 1)).value_or(0);
+  if ((kind != "norm" && kind != "value") || limit <= 0)
     refuse("'" + text + "' is not a clipping rule", option, "give norm:X or value:X with X above 0, as norm:5");
-  return {kind == "norm" ? Clip::Kind::norm : Clip::Kind::value, *limit};
+  return {kind == "norm" ? Clip::Kind::norm : Clip::Kind::value, limit};
 }
 
 /// "a, b, c", broken into lines that fit beside the options' names.

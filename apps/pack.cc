@@ -6,8 +6,8 @@
 #include <limits>
 #include <thread>
 
-#include "apps/bench/bench.h"
 #include "apps/progress.h"
+#include "apps/subcommand.h"
 #include "apps/text.h"
 #include "core/error.h"
 #include "data/image_pack.h"
@@ -39,7 +39,7 @@ int pack(const std::vector<std::string>& arguments) {
       ->type_name("K")
       ->check(CLI::Range(0, std::numeric_limits<int>::max()));
   app.add_option("--threads", o.threads, "threads [all cores]")->type_name("T")->check(CLI::Range(1, 1024));
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
 
   const PhotoDataset photos = open_photos(data, labels);
   const std::int64_t all = photos.train->size() + (photos.validation ? photos.validation->size() : 0);

@@ -3,11 +3,10 @@
 namespace laconic {
 namespace {
 
-constexpr const char* kGroup = "Parameter servers (--sync ps, layerdrop, slimdp)";
 
-void add_options(OptionAdder& add, TrainOptions& o) {
+void add_server_options(OptionAdder& add, TrainOptions& o) {
   dist::LayerDropSync::Rules& layers = o.server.layers;
-  add.group(kGroup);
+  add.group("Parameter servers (--sync ps, layerdrop, slimdp)");
   add.value("--servers", "K|colocated",
             "further ranks that serve and train nothing, or every\nworker serves a part [1]",
             [&o](const std::string& text, const std::string& option) {
@@ -62,7 +61,7 @@ void add_options(OptionAdder& add, TrainOptions& o) {
   add.flag("--slim-residual", slim.residual, "what was not sent stays to be chosen from");
 }
 
-void settle(const CLI::App& app, TrainOptions& o) {
+void settle_server_options(const CLI::App& app, TrainOptions& o) {
   const dist::ServerMethod* method = dist::server_method(o.sync);
   const auto check = [&](const char* name, bool useful, const char* advice) {
     if (app.get_option(name)->count() > 0 && !useful) refuse("--sync " + o.sync + " has no use for it", name, advice);
@@ -94,7 +93,7 @@ void settle(const CLI::App& app, TrainOptions& o) {
 }  // namespace
 
 OptionFamily server_options() {
-  OptionFamily family{{}, add_options, settle};
+  OptionFamily family{{}, add_server_options, settle_server_options};
   for (const dist::ServerMethod& method : dist::server_methods()) family.syncs.push_back(method.name);
   return family;
 }

@@ -5,7 +5,6 @@
 namespace laconic {
 namespace {
 
-constexpr const char* kGroup = "Sending little (--sync redsync and its neighbours)";
 
 /// Options of strategies that send little, where --sync names another one, or one that has no use for them.
 void refuse_strangers(const CLI::App& app, const std::string& sync) {
@@ -37,9 +36,9 @@ void refuse_strangers(const CLI::App& app, const std::string& sync) {
   check("--threshold", advice + "strom", [](const Method& m) { return m.method == compress::Method::fixed; });
 }
 
-void add_options(OptionAdder& add, TrainOptions& o) {
+void add_sparse_options(OptionAdder& add, TrainOptions& o) {
   dist::SparseOptions& sparse = o.sparse;
-  add.group(kGroup);
+  add.group("Sending little (--sync redsync and its neighbours)");
   add.real_number("--density", "D", sparse.density, 0, 1, "0.001", "share of a tensor's elements that is sent");
   add.choice("--selector", sparse.selector, dist::selector_names(),
              "how they are chosen; paper: by layer; auto: where it\ntakes less time than sending all");
@@ -74,7 +73,7 @@ void add_options(OptionAdder& add, TrainOptions& o) {
       ->expected(0, 1);
 }
 
-void settle(const CLI::App& app, TrainOptions& o) {
+void settle_sparse_options(const CLI::App& app, TrainOptions& o) {
   refuse_strangers(app, o.sync);
   const dist::SparseMethod* method = dist::sparse_method(o.sync);
   if (method == nullptr) return;
@@ -93,7 +92,7 @@ void settle(const CLI::App& app, TrainOptions& o) {
 }  // namespace
 
 OptionFamily sparse_options() {
-  OptionFamily family{{}, add_options, settle};
+  OptionFamily family{{}, add_sparse_options, settle_sparse_options};
   for (const dist::SparseMethod& method : dist::sparse_methods()) family.syncs.push_back(method.name);
   return family;
 }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+#include <iostream>
+
 #include "apps/text.h"
 #include "core/error.h"
 
@@ -21,6 +24,18 @@ int run_subcommand(const std::string& tool, std::span<const Subcommand> all,
     if (s.what != nullptr) names.push_back(s.name);
   }
   throw UsageError(concat("unknown name '", arguments[0], "' (", tool, "): there are ", join(names, ", ")));
+}
+
+std::optional<int> parse_tool(CLI::App& app, const std::vector<std::string>& arguments) {
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+    return std::nullopt;
+  } catch (const CLI::Success& done) {
+    return app.exit(done, std::cout, std::cerr);
+  } catch (const CLI::ParseError& e) {
+    throw UsageError(concat(e.what(), " (", app.get_name(), "): see --help"));
+  }
 }
 
 }  // namespace laconic

@@ -1,7 +1,12 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace laconic {
 
@@ -16,5 +21,9 @@ struct Subcommand {
 /// for --help prints a page of those there are. `tool` is its full name, as "laconic bench".
 /// throws UsageError: there is none of that name; and what the one throws
 int run_subcommand(const std::string& tool, std::span<const Subcommand> all, const std::vector<std::string>& arguments);
+
+/// Parses what follows a tool's name. Returns the exit code if that was all (--help).
+/// Throws UsageError with CLI11's words and the tool's name, which is the app's.
+std::optional<int> parse_tool(CLI::App& app, const std::vector<std::string>& arguments);
 
 }  // namespace laconic

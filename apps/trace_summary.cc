@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/bench/statistics.h"
+#include "apps/statistics.h"
 #include "core/error.h"
 
 namespace laconic {

@@ -21,7 +21,7 @@ namespace laconic {
 namespace {
 
 std::atomic<std::int64_t> first_interrupt{0};  // when, in ns
-bool interrupted() { return first_interrupt != 0; }
+bool interrupt_came() { return first_interrupt != 0; }
 
 /// Ctrl-C and SIGTERM ask for an orderly end: the step is finished, evaluated and saved; so does SIGUSR1, which mpirun
 /// passes on without killing anybody (apps/launch.cc). A second one ends at once; but what comes within half a second
@@ -116,7 +116,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.save = o.save;
   t.save_every = o.save_every;
   if (o.resume) t.resume = o.resume_path.empty() ? o.save : o.resume_path;
-  t.stop_requested = [] { return interrupted(); };
+  t.stop_requested = [] { return interrupt_came(); };
   return t;
 }
 
@@ -227,7 +227,7 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";
   std::vector<Quality> results;
-  for (int run = 0; run < options.repeat && !interrupted(); ++run) {
+  for (int run = 0; run < options.repeat && !interrupt_came(); ++run) {
     TrainOptions o = options;
     o.seed += static_cast<std::uint64_t>(run);
     if (options.repeat > 1)

@@ -7,12 +7,12 @@
 namespace laconic::compress {
 namespace {
 
-constexpr int kBias = 127;  // of a float's exponent: e = 127 is a magnitude from 1 to 2
+constexpr int kExponentBias = 127;  // of a float's exponent: e = 127 is a magnitude from 1 to 2
 
 /// Algorithm 2.
 CodedValue compress_published(int exponent, std::uint32_t f) {
   const std::uint32_t s = f >> 31, m = f & 0x7FFFFF;
-  const int e = static_cast<int>(f >> 23 & 0xFF), error_bound = exponent + kBias;
+  const int e = static_cast<int>(f >> 23 & 0xFF), error_bound = exponent + kExponentBias;
   if (e >= 127) return {3, f};
   if (e < error_bound) return {0, 0};
   const int n_shift = 127 - e;

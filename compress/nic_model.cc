@@ -6,9 +6,9 @@
 namespace laconic::compress {
 namespace {
 
-constexpr std::size_t kBlocks = 8;
+constexpr std::size_t kVectorValues = 8;
 constexpr std::size_t kTagBytes = 2;
-constexpr std::size_t kLongestVector = kTagBytes + kBlocks * sizeof(float);
+constexpr std::size_t kLongestVector = kTagBytes + kVectorValues * sizeof(float);
 
 /// Bytes in a register of hardware: they come at its end and leave at its front.
 template <std::size_t kCapacity>
@@ -55,7 +55,7 @@ unsigned tags_at(const std::byte* p) { return static_cast<unsigned>(p[0]) | stat
 /// The tag decoder.
 std::size_t group_bytes(unsigned tags) {
   std::size_t bytes = kTagBytes;
-  for (std::size_t block = 0; block < kBlocks; ++block) bytes += kPayloadBytes[tags >> 2 * block & 3];
+  for (std::size_t block = 0; block < kVectorValues; ++block) bytes += kPayloadBytes[tags >> 2 * block & 3];
   return bytes;
 }
 
@@ -75,7 +75,7 @@ std::vector<Burst> NicCompressor::packet(Slice<const float> payload) {
       gathered.pop(burst.count);
     }
     if (!ends && gathered.size() < kBurstBytes) {
-      const Slice<const float> floats = payload.sub(taken, std::min(kBlocks, payload.size() - taken));
+      const Slice<const float> floats = payload.sub(taken, std::min(kVectorValues, payload.size() - taken));
       const Vector v = compressed(mode_, exponent_, floats);
       gathered.push(v.bytes.data(), v.count);
       taken += floats.size();
@@ -104,8 +104,8 @@ void NicDecompressor::packet(const std::vector<Burst>& bursts, Slice<float> payl
       continue;
     }
     const unsigned tags = tags_at(buffer.data());
-    const std::size_t count = std::min(kBlocks, payload.size() - given);
-    if (count < kBlocks && tags >> 2 * count != 0) refuse("values that are not there");
+    const std::size_t count = std::min(kVectorValues, payload.size() - given);
+    if (count < kVectorValues && tags >> 2 * count != 0) refuse("values that are not there");
     const std::byte* at = buffer.data() + kTagBytes;
     for (std::size_t block = 0; block < count; ++block) {
       CodedValue coded{.tag = tags >> 2 * block & 3, .payload = 0};

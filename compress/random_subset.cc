@@ -36,22 +36,22 @@ void few(std::size_t n, std::size_t k, Slice<const std::uint32_t> without, Rando
 }
 
 constexpr std::size_t kTile = 2048;          // numbers whose lots are drawn at a time
-constexpr std::size_t kBlocks = kTile / 16;  // of philox: 4 words of 4 lots each
+constexpr std::size_t kPhiloxBlocks = kTile / 16;  // of philox: 4 words of 4 lots each
 constexpr std::size_t kWorthLots = 4096;     // numbers; their counts are near enough to what is expected
 
 /// lots[i] = 1 with probability limit / 256: functions of (key, counter, tile, i).
 LACONIC_MULTIVERSION void draw_lots(const std::uint32_t* key, const std::uint32_t* counter, std::uint32_t tile,
                                     std::uint32_t limit, std::uint8_t* LACONIC_RESTRICT lots) {
-  std::uint32_t words[4 * kBlocks];
-  for (std::size_t l = 0; l < kBlocks; ++l) {
-    const auto block = philox({tile * static_cast<std::uint32_t>(kBlocks) + static_cast<std::uint32_t>(l), counter[0],
+  std::uint32_t words[4 * kPhiloxBlocks];
+  for (std::size_t l = 0; l < kPhiloxBlocks; ++l) {
+    const auto block = philox({tile * static_cast<std::uint32_t>(kPhiloxBlocks) + static_cast<std::uint32_t>(l), counter[0],
                                counter[1], counter[2]},
                               {key[0], key[1]});
-    for (std::size_t w = 0; w < 4; ++w) words[w * kBlocks + l] = block[w];
+    for (std::size_t w = 0; w < 4; ++w) words[w * kPhiloxBlocks + l] = block[w];
   }
   for (unsigned byte = 0; byte < 4; ++byte)
-    for (std::size_t i = 0; i < 4 * kBlocks; ++i)
-      lots[byte * 4 * kBlocks + i] = (words[i] >> (8 * byte) & 0xFF) < limit;
+    for (std::size_t i = 0; i < 4 * kPhiloxBlocks; ++i)
+      lots[byte * 4 * kPhiloxBlocks + i] = (words[i] >> (8 * byte) & 0xFF) < limit;
 }
 
 /// Each number outside of `without` with probability limit / 256.

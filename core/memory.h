@@ -24,7 +24,7 @@ class Storage {
   std::byte* data_;
   std::size_t bytes_;
   std::size_t capacity_ = 0;  // of the pool's block
-  void* pool_ = nullptr;      // CUDA only: the stream's pool that it is from
+  [[maybe_unused]] void* pool_ = nullptr;  // CUDA only: the stream's pool that it is from
   Device device_;
 };
 

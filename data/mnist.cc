@@ -13,7 +13,7 @@
 namespace laconic {
 namespace {
 
-constexpr int kSide = 28, kClasses = 10;
+constexpr int kDigitSide = 28, kClasses = 10;
 
 bool names_fashion(const std::string& folder) {
   std::error_code failed;
@@ -43,8 +43,8 @@ ImageSplit load_split(const std::string& folder, const std::string& prefix) {
   const IdxArray labels = read_idx(labels_path, 1);
   IdxArray images = read_idx(images_path, 3);
   require<DataError>(images.dims[0] > 0, "mnist: ", images_path, " holds no image. Fetch it again.");
-  require<DataError>(images.dims[1] == kSide && images.dims[2] == kSide, "mnist: ", images_path, " holds images of ",
-                     images.dims[1], " x ", images.dims[2], ", expected ", kSide, " x ", kSide,
+  require<DataError>(images.dims[1] == kDigitSide && images.dims[2] == kDigitSide, "mnist: ", images_path, " holds images of ",
+                     images.dims[1], " x ", images.dims[2], ", expected ", kDigitSide, " x ", kDigitSide,
                      ". Give the folder of MNIST or Fashion-MNIST.");
   require<DataError>(images.dims[0] == labels.dims[0], "mnist: ", images_path, " holds ",
                      grouped(static_cast<std::uint64_t>(images.dims[0])), " images, but ", labels_path, " ",
@@ -67,7 +67,7 @@ ImageDataset load_mnist(const std::string& folder, MnistKind kind) {
   const bool fashion = kind == MnistKind::fashion || (kind == MnistKind::by_name && names_fashion(folder));
   ImageDataset data;
   data.name = fashion ? "fashion-mnist" : "mnist";
-  data.channels = 1, data.height = data.width = kSide, data.classes = kClasses;
+  data.channels = 1, data.height = data.width = kDigitSide, data.classes = kClasses;
   data.mean = {fashion ? 0.2860f : 0.1307f};
   data.std = {fashion ? 0.3530f : 0.3081f};
   data.train = load_split(folder, "train");

@@ -12,7 +12,7 @@ namespace laconic {
 namespace {
 
 constexpr std::uint64_t kSeed = 1;                                          // not a run's --seed
-constexpr std::uint64_t kFollowers = 3, kTrain = 4, kValid = 5, kTest = 6;  // first part of the random key
+constexpr std::uint64_t kFollowers = 3, kTrainText = 4, kValidText = 5, kTestText = 6;  // first part of the random key
 constexpr std::uint32_t kShortest = 3, kLongest = 15;                       // words of a sentence
 
 /// "bako": a consonant and a vowel for each figure of a number in base 50.
@@ -70,10 +70,10 @@ TextDataset synthetic_text(std::int64_t train, std::int64_t words) {
   const Language language(words);
   TextDataset data;
   data.name = "synthetic";
-  data.train = language.write(train, kTrain, data.vocabulary);
+  data.train = language.write(train, kTrainText, data.vocabulary);
   const std::int32_t known = data.vocabulary.size();
-  data.valid = language.write(train / 10, kValid, data.vocabulary);
-  data.test = language.write(train / 10, kTest, data.vocabulary);
+  data.valid = language.write(train / 10, kValidText, data.vocabulary);
+  data.test = language.write(train / 10, kTestText, data.vocabulary);
   data.close_vocabulary(known);
   return data;
 }

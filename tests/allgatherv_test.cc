@@ -11,13 +11,13 @@ namespace laconic::dist {
 namespace {
 
 using Run = Task<> (*)(Communicator&, Slice<const std::byte>, std::size_t, Gathered&);
-struct Algorithm {
+struct AnyAllgather {
   const char* name;
   Run run;
   Cost (*cost)(int, double);
   bool powers_of_two_only;
 };
-const Algorithm kAlgorithms[] = {{"chosen", allgatherv, allgatherv_cost, false},
+const AnyAllgather kAllgathers[] = {{"chosen", allgatherv, allgatherv_cost, false},
                                  {"doubling", doubling_allgatherv, allgatherv_cost, true},
                                  {"bruck", bruck_allgatherv, allgatherv_cost, false},
                                  {"ring", ring_allgatherv, ring_allgatherv_cost, false}};
@@ -38,7 +38,7 @@ std::string text_of(Slice<const std::byte> bytes) {
 }
 
 TEST(Allgatherv, GivesEveryRankEveryPartAlsoEmptyOnesAndSendsWhatItsCostSays) {
-  for (const Algorithm& algorithm : kAlgorithms)
+  for (const AnyAllgather& algorithm : kAllgathers)
     for (int N = 1; N <= 9; ++N) {
       if (algorithm.powers_of_two_only && !std::has_single_bit(static_cast<unsigned>(N))) continue;
       constexpr int kRounds = 6;

@@ -192,7 +192,7 @@ TEST(Checkpoint, WeightsMoveToAnyNumberOfWorkers) {
   recipe.trainer.steps = 0;
   recipe.workers = 3;
   const Outcome copies = train(recipe);
-  for (const auto& parameters : copies.parameters) EXPECT_TRUE(dist::same_bits(parameters, source.parameters[0]));
+  for (const auto& parameters : copies.parameters) EXPECT_TRUE(same_bits(parameters, source.parameters[0]));
 }
 
 TEST(Checkpoint, APlaceThatCannotBeWrittenToIsSaid) {

@@ -18,6 +18,7 @@
 #include "compress/make_codec.h"
 #include "tests/each_isa.h"
 #include "tests/fuzz.h"
+#include "tests/values_of.h"
 
 namespace laconic::compress {
 namespace {
@@ -88,14 +89,10 @@ std::vector<Input> corpus() {
   return all;
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
-
 /// The values of a message; nothing if it is refused.
-using Values = std::optional<std::vector<float>>;
+using Decoded = std::optional<std::vector<float>>;
 
-Values values_of(const Codec& codec, const Message& message, std::size_t n) {
+Decoded values_of(const Codec& codec, const Message& message, std::size_t n) {
   std::vector<float> y(n + 2, 7.0f);
   try {
     codec.decode(slice(std::as_const(message)), slice(y).sub(1, n));
@@ -107,7 +104,7 @@ Values values_of(const Codec& codec, const Message& message, std::size_t n) {
   return std::vector<float>(y.begin() + 1, y.end() - 1);
 }
 
-Values values_of_file(const Message& message) {
+Decoded values_of_file(const Message& message) {
   try {
     const LaccHeader header = lacc_header(slice(std::as_const(message)), "file");
     EXPECT_LE(header.count, 4 * message.size());
@@ -126,10 +123,10 @@ bool read(const Input& input) {
   const auto decoded = [&] {
     return reader.file ? values_of_file(input.message) : values_of(*reader.codec, input.message, input.values);
   };
-  const Values first = decoded();
+  const Decoded first = decoded();
   if (reader.file || reader.adds_alike)
     with_each_isa([&](const char* isa) {
-      const Values again = decoded();
+      const Decoded again = decoded();
       EXPECT_EQ(again.has_value(), first.has_value()) << isa;
       if (first && again) {
         EXPECT_TRUE(same_bits(*first, *again)) << isa;

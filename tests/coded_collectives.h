@@ -85,11 +85,11 @@ Cost ring_in_pieces_cost(int N, double bytes, const compress::Codec* codec) {
   return ring_allreduce_cost(N, bytes, {.count = P, .in_flight = 2}, codec);
 }
 template <int G>
-Task<> in_groups(Communicator& comm, Slice<float> x, Hops hops) {
+Task<> by_groups(Communicator& comm, Slice<float> x, Hops hops) {
   return hierarchical_allreduce(comm, x, G, hops);
 }
 template <int G>
-Cost in_groups_cost(int N, double bytes, const compress::Codec* codec) {
+Cost by_groups_cost(int N, double bytes, const compress::Codec* codec) {
   return hierarchical_allreduce_cost(N, bytes, G, codec);
 }
 template <int G>
@@ -113,10 +113,10 @@ inline const std::vector<Named> kAllreduces = {
     {"ring", ring_in_pieces<1>, ring_in_pieces_cost<1>},
     {"ring in 3 pieces", ring_in_pieces<3>, ring_in_pieces_cost<3>},
     {"butterfly", butterfly_allreduce, butterfly_allreduce_cost},
-    {"groups of 1", in_groups<1>, in_groups_cost<1>},
-    {"groups of 2", in_groups<2>, in_groups_cost<2>},
-    {"groups of 3", in_groups<3>, in_groups_cost<3>},
-    {"groups of 20", in_groups<20>, in_groups_cost<20>},
+    {"groups of 1", by_groups<1>, by_groups_cost<1>},
+    {"groups of 2", by_groups<2>, by_groups_cost<2>},
+    {"groups of 3", by_groups<3>, by_groups_cost<3>},
+    {"groups of 20", by_groups<20>, by_groups_cost<20>},
     {"groups of 2 below a tree", with_aggregators<2>, with_aggregators_cost<2>},
     {"groups of 3 below a tree", with_aggregators<3>, with_aggregators_cost<3>},
     {"tree of 2", in_a_tree<2>, in_a_tree_cost<2>},

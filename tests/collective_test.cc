@@ -17,31 +17,31 @@ namespace {
 
 using Allreduce = Task<> (*)(Communicator&, Slice<float>);
 using AllreduceCost = Cost (*)(int, double);
-struct Algorithm {
+struct AnyAllreduce {
   const char* name;
   Allreduce run;
   AllreduceCost cost;
 };
 template <int G>
-Algorithm hierarchical() {
+AnyAllreduce hierarchical() {
   static const std::string name = concat("hierarchical_", G);
   return {name.c_str(), [](Communicator& comm, Slice<float> x) { return hierarchical_allreduce(comm, x, G); },
           [](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, G); }};
 }
 template <int G>
-Algorithm ring_tree() {
+AnyAllreduce ring_tree() {
   static const std::string name = concat("ring_tree_", G);
   return {name.c_str(),
           [](Communicator& comm, Slice<float> x) { return hierarchical_allreduce(comm, x, G, {}, LeadersBy::tree); },
           [](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, G, nullptr, LeadersBy::tree); }};
 }
 template <int G>
-Algorithm tree() {
+AnyAllreduce tree() {
   static const std::string name = concat("tree_", G);
   return {name.c_str(), [](Communicator& comm, Slice<float> x) { return tree_allreduce(comm, x, G); },
           [](int N, double bytes) { return tree_allreduce_cost(N, bytes, G); }};
 }
-const Algorithm kAlgorithms[] = {
+const AnyAllreduce kAllreduces[] = {
     {"ring", ring_allreduce, ring_allreduce_cost},
     {"butterfly", [](Communicator& comm, Slice<float> x) { return butterfly_allreduce(comm, x); },
      [](int N, double bytes) { return butterfly_allreduce_cost(N, bytes); }},
@@ -59,9 +59,9 @@ const Algorithm kAlgorithms[] = {
     tree<3>(),
     tree<20>()};
 /// Of those that cut x into N equal blocks or none: what a rank sends is what the formula counts, to the byte.
-bool counts_to_the_byte(const Algorithm& a) { return std::isdigit(std::string(a.name).back()) == 0; }
+bool counts_to_the_byte(const AnyAllreduce& a) { return std::isdigit(std::string(a.name).back()) == 0; }
 
-class EveryAllreduce : public ::testing::TestWithParam<Algorithm> {};
+class EveryAllreduce : public ::testing::TestWithParam<AnyAllreduce> {};
 
 TEST_P(EveryAllreduce, IsTheNaiveSumAndTheSameBitsOnAllRanksForAnyNAndLength) {
   for (int N = 1; N <= 9; ++N)
@@ -134,7 +134,7 @@ TEST_P(EveryAllreduce, RepeatsToTheSameBits) {
   EXPECT_TRUE(same_bits(first, second));
 }
 
-INSTANTIATE_TEST_SUITE_P(Collectives, EveryAllreduce, ::testing::ValuesIn(kAlgorithms),
+INSTANTIATE_TEST_SUITE_P(Collectives, EveryAllreduce, ::testing::ValuesIn(kAllreduces),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(HierarchicalAllreduce, LeaderTakesTheStepsOfHybridArsThirdEquation) {
@@ -199,7 +199,7 @@ TEST(HierarchicalAllreduce, RefusesGroupsOfNobody) {
 }
 
 TEST(Allreduce, LengthsThatDifferBetweenRanksEndInASentenceAndNotInAHang) {
-  for (const Algorithm& algorithm : kAlgorithms) try {
+  for (const AnyAllreduce& algorithm : kAllreduces) try {
       on_ranks(2, [&](Worker& w) {
         std::vector<float> x(w.rank == 0 ? 100 : 200, 1.0f);
         w.engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });

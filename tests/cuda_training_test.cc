@@ -48,7 +48,7 @@ TEST_F(CudaTraining, LenetHasTheLossesOfTheCpuAndTheSameBitsEveryTime) {
   const Recipe recipe = zoo_recipe("lenet", 1, 8, 10);
   const Outcome cuda = on_cuda(recipe);
   expect_losses_near(train(recipe), cuda, 1e-4);
-  EXPECT_TRUE(dist::same_bits(on_cuda(recipe).parameters[0], cuda.parameters[0]));
+  EXPECT_TRUE(same_bits(on_cuda(recipe).parameters[0], cuda.parameters[0]));
 }
 
 TEST_F(CudaTraining, ResNet20HasTheLossesOfTheCpu) {
@@ -62,8 +62,8 @@ TEST_F(CudaTraining, FourWorkersOnOneGpuLearnAsFourOnTheCpu) {
   const Outcome cuda = on_cuda(recipe);
   expect_losses_near(train(recipe), cuda, 1e-4);
   for (int r = 1; r < 4; ++r)
-    EXPECT_TRUE(dist::same_bits(cuda.parameters[static_cast<std::size_t>(r)], cuda.parameters[0]));
-  EXPECT_TRUE(dist::same_bits(on_cuda(recipe).parameters[0], cuda.parameters[0]));
+    EXPECT_TRUE(same_bits(cuda.parameters[static_cast<std::size_t>(r)], cuda.parameters[0]));
+  EXPECT_TRUE(same_bits(on_cuda(recipe).parameters[0], cuda.parameters[0]));
 }
 
 TEST_F(CudaTraining, SmallModelsWithDropoutHaveTheLossesOfTheCpu) {
@@ -86,8 +86,8 @@ TEST_F(CudaTraining, EveryOverlapGivesTheSameBits) {
     recipe.trainer.steps = 8;
     const Outcome outcome = on_cuda(recipe);
     if (first.empty()) first = outcome.parameters[0];
-    EXPECT_TRUE(dist::same_bits(outcome.parameters[0], first));
-    EXPECT_TRUE(dist::same_bits(outcome.parameters[1], first));
+    EXPECT_TRUE(same_bits(outcome.parameters[0], first));
+    EXPECT_TRUE(same_bits(outcome.parameters[1], first));
   }
 }
 
@@ -95,7 +95,7 @@ TEST_F(CudaTraining, RecomputedActivationsChangeNoBit) {
   Recipe recipe = zoo_recipe("lenet", 1, 4, 4);
   const Outcome kept = on_cuda(recipe);
   recipe.trainer.checkpoint_activations = true;
-  EXPECT_TRUE(dist::same_bits(on_cuda(recipe).parameters[0], kept.parameters[0]));
+  EXPECT_TRUE(same_bits(on_cuda(recipe).parameters[0], kept.parameters[0]));
 }
 
 TEST_F(CudaTraining, MicroBatchesAndClippingHaveTheLossesOfTheCpu) {
@@ -239,7 +239,7 @@ TEST_F(CudaTraining, ALanguageModelHasTheLossesOfTheCpuAndGoesOnWithItsState) {
     recipe.trainer.steps = 8;
     const Outcome resumed = on_cuda(recipe);
     for (std::size_t r = 0; r < whole.parameters.size(); ++r)
-      EXPECT_TRUE(dist::same_bits(resumed.parameters[r], whole.parameters[r])) << "rank " << r;
+      EXPECT_TRUE(same_bits(resumed.parameters[r], whole.parameters[r])) << "rank " << r;
   }
 }
 

@@ -20,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 bool mpirun_is_there() { return std::system("command -v mpirun >/dev/null") == 0; }
 #define NEEDS_MPIRUN() \

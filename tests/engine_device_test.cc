@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const LinkOptions kFast{.all = {.bits_per_second = 10'000'000'000, .latency = 20us}};
+const LinkOptions kFastLink{.all = {.bits_per_second = 10'000'000'000, .latency = 20us}};
 
 /// Over memory of the device itself, and over a network that moves host memory.
 class EngineOnDevice : public ::testing::TestWithParam<std::optional<LinkOptions>> {
@@ -29,7 +29,7 @@ class EngineOnDevice : public ::testing::TestWithParam<std::optional<LinkOptions
     run_workers({.workers = N, .timeout_seconds = timeout_seconds, .link = GetParam()}, f);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Transports, EngineOnDevice, ::testing::Values(std::nullopt, std::optional(kFast)),
+INSTANTIATE_TEST_SUITE_P(Transports, EngineOnDevice, ::testing::Values(std::nullopt, std::optional(kFastLink)),
                          [](const auto& info) { return info.param ? "Linked" : "Local"; });
 
 /// Zeros until the device comes to adding x, which it has not when this returns.

@@ -33,7 +33,7 @@ TEST(Hop, IdentityCodecGivesTheSameBitsAsNone) {
 TEST(Hop, IdentityCodecGivesTheSameBitsAsNoneAlsoWhereALargeOperationIsCut) {
   const compress::Identity identity;
   const std::size_t n = 600'011;  // of a butterfly 5 pieces, of a ring of leaders and of a tree 10
-  for (Collective collective : {Collective{butterfly_allreduce}, Collective{in_groups<2>},
+  for (Collective collective : {Collective{butterfly_allreduce}, Collective{by_groups<2>},
                                 Collective{with_aggregators<2>}, Collective{in_a_tree<2>}})
     for (int N : {3, 4, 5}) {
       const auto plain = run_all(N, n, collective, {}), coded = run_all(N, n, collective, {.codec = &identity});
@@ -136,7 +136,7 @@ TEST(Hop, EveryBlockThatIsDoneIsEncodedOnceAndNoTwoMessagesHaveTheSameKey) {
       inside += k * (k - 1) + k - 1;
     }
     const std::size_t g = (N + 2) / 3;
-    EXPECT_EQ(noting(ranks, 100, in_groups<3>), inside + g * (g - 1) + g);
+    EXPECT_EQ(noting(ranks, 100, by_groups<3>), inside + g * (g - 1) + g);
     EXPECT_EQ(noting(ranks, 100, with_aggregators<3>), inside + g);
     EXPECT_EQ(noting(ranks, 100, in_a_tree<3>), N);
   }

@@ -22,10 +22,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-Json last_line(const std::string& out) { return Json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1)); }
 
-void expect_sentence(const Result& r, int exit_code, const std::vector<std::string>& parts) {
+void expect_photo_sentence(const Result& r, int exit_code, const std::vector<std::string>& parts) {
   EXPECT_EQ(r.exit_code, exit_code) << r.err;
   EXPECT_EQ(r.err.rfind("laconic: error: ", 0), 0u) << r.err;
   EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
@@ -54,11 +52,11 @@ struct Pictures {
   }
 };
 
-const std::string kSmall = "imagenet --model resnet20 --image-size 16 --threads 1 --seed 1 ";
+const std::string kSmallPhotos = "imagenet --model resnet20 --image-size 16 --threads 1 --seed 1 ";
 
 TEST(Imagenet, TrainsResumesAndPredicts) {
   const Pictures p;
-  const std::string common = kSmall + "--data " + p.dir.path() + " --workers 2 --batch 3 --lr 0.05 --schedule const " +
+  const std::string common = kSmallPhotos + "--data " + p.dir.path() + " --workers 2 --batch 3 --lr 0.05 --schedule const " +
                              "--data-threads 2 --quiet --save ";
   const Result whole = run(common + (p.dir / "a") + " --epochs 6 --json --log " + (p.dir / "log"));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
@@ -76,20 +74,20 @@ TEST(Imagenet, TrainsResumesAndPredicts) {
 
   const std::string dog = (p.dir / "val/n02/13.JPEG") + " " + (p.dir / "val/n01/12.JPEG");
   for (const std::string& from : {"--init " + (p.dir / "a/weights.safetensors"), "--resume --save " + (p.dir / "b")}) {
-    const Result said = run(kSmall + from + " --data nowhere --predict " + dog);
+    const Result said = run(kSmallPhotos + from + " --data nowhere --predict " + dog);
     ASSERT_EQ(said.exit_code, 0) << said.err;
     EXPECT_TRUE(has(said.out, "13.JPEG\n ")) << said.out;
     EXPECT_TRUE(has(said.out, " %  n02 stripes, standing\n")) << said.out;
   }
   const Result json =
-      run(kSmall + "--json --init " + (p.dir / "a/weights.safetensors") + " --data nowhere --predict " + dog);
+      run(kSmallPhotos + "--json --init " + (p.dir / "a/weights.safetensors") + " --data nowhere --predict " + dog);
   const Json predictions = last_line(json.out)["predictions"];
   ASSERT_EQ(predictions.size(), 2u);
   EXPECT_NEAR(predictions[0]["likely"][0]["probability"].get<double>() +
                   predictions[0]["likely"][1]["probability"].get<double>(),
               1, 1e-9);
   if (cuda_devices() > 0) {
-    const Result there = run(kSmall + "--json --device cuda --init " + (p.dir / "a/weights.safetensors") +
+    const Result there = run(kSmallPhotos + "--json --device cuda --init " + (p.dir / "a/weights.safetensors") +
                              " --data nowhere --predict " + dog);
     ASSERT_EQ(there.exit_code, 0) << there.err;
     const Json same = last_line(there.out)["predictions"];
@@ -99,10 +97,10 @@ TEST(Imagenet, TrainsResumesAndPredicts) {
       EXPECT_NEAR(a["probability"].get<double>(), b["probability"].get<double>(), 1e-4);
     }
   }
-  expect_sentence(run(kSmall + "--init " + (p.dir / "a/weights.safetensors") + " --predict " + (p.dir / "synsets.txt")),
+  expect_photo_sentence(run(kSmallPhotos + "--init " + (p.dir / "a/weights.safetensors") + " --predict " + (p.dir / "synsets.txt")),
                   1, {"synsets.txt is no JPEG, PNG or PPM"});
-  expect_sentence(
-      run(kSmall + "--init " + (p.dir / "a/weights.safetensors") + " --labels " + (p.dir / "log") + " --predict x.jpg"),
+  expect_photo_sentence(
+      run(kSmallPhotos + "--init " + (p.dir / "a/weights.safetensors") + " --labels " + (p.dir / "log") + " --predict x.jpg"),
       1, {"log names ", " classes, but the weights have 2"});
 }
 
@@ -161,7 +159,7 @@ TEST(Imagenet, FolderListAndPackAreOneDataSet) {
   EXPECT_TRUE(has(packed.out, "all.pack: 12 training and 4 validation images of 2 classes, ")) << packed.out;
   std::vector<std::string> weights;
   for (const std::string& data : {p.dir.path(), (p.dir / "a.txt") + "," + (p.dir / "b.txt"), p.dir / "all.pack"}) {
-    const Result r = run(kSmall + "--data " + data + " --batch 4 --epochs 1 --quiet --save " + (p.dir / "out"));
+    const Result r = run(kSmallPhotos + "--data " + data + " --batch 4 --epochs 1 --quiet --save " + (p.dir / "out"));
     ASSERT_EQ(r.exit_code, 0) << r.err;
     weights.push_back(text_of(p.dir / "out/weights.safetensors"));
   }
@@ -172,10 +170,10 @@ TEST(Imagenet, FolderListAndPackAreOneDataSet) {
 TEST(Imagenet, EvaluationIsExactForAnyNumberOfWorkers) {
   const Pictures p;
   ASSERT_EQ(
-      run(kSmall + "--data " + p.dir.path() + " --epochs 1 --batch 4 --quiet --save " + (p.dir / "out")).exit_code, 0);
+      run(kSmallPhotos + "--data " + p.dir.path() + " --epochs 1 --batch 4 --quiet --save " + (p.dir / "out")).exit_code, 0);
   std::vector<double> losses;
   for (const int workers : {1, 3}) {
-    const Result r = run(kSmall + "--data " + p.dir.path() + " --batch 3 --eval-only --quiet --json --init " +
+    const Result r = run(kSmallPhotos + "--data " + p.dir.path() + " --batch 3 --eval-only --quiet --json --init " +
                          (p.dir / "out/weights.safetensors") + concat(" --workers ", workers));
     ASSERT_EQ(r.exit_code, 0) << r.err;
     losses.push_back(last_line(r.out)["eval"]["loss"]);
@@ -221,7 +219,7 @@ TEST(Imagenet, FourWorkersLearnPicturesByHeartStoppedOrNot) {
 
 TEST(Imagenet, LearnsWhatIsGenerated) {
   const Result r =
-      run(kSmall + "--data synthetic:300,100 --batch 30 --epochs 3 --lr 0.1 --schedule cosine --json --quiet");
+      run(kSmallPhotos + "--data synthetic:300,100 --batch 30 --epochs 3 --lr 0.1 --schedule cosine --json --quiet");
   ASSERT_EQ(r.exit_code, 0) << r.err;
   const Json eval = last_line(r.out)["eval"];
   EXPECT_LT(eval["top1_error"].get<double>(), 70);  // guessing: 90
@@ -231,18 +229,18 @@ TEST(Imagenet, LearnsWhatIsGenerated) {
 TEST(Imagenet, PassesOverBadFilesUpToAMost) {
   const Pictures p;
   p.dir.write("train/n01/bad.JPEG", {});
-  const std::string command = kSmall + "--data " + p.dir.path() + " --batch 4 --epochs 1 --quiet ";
-  expect_sentence(run(command), 1, {"train/n01/bad.JPEG is empty", "--max-bad 10"});
+  const std::string command = kSmallPhotos + "--data " + p.dir.path() + " --batch 4 --epochs 1 --quiet ";
+  expect_photo_sentence(run(command), 1, {"train/n01/bad.JPEG is empty", "--max-bad 10"});
   const Result passed = run(command + "--max-bad 1 --color-jitter 0.4,0.4,0.4");
   EXPECT_EQ(passed.exit_code, 0);
   EXPECT_EQ(passed.err.rfind("laconic: warning: ", 0), 0u) << passed.err;
-  expect_sentence(run("laconic pack " + p.dir.path() + " " + (p.dir / "x.pack")), 1, {"bad.JPEG is empty"});
+  expect_photo_sentence(run("laconic pack " + p.dir.path() + " " + (p.dir / "x.pack")), 1, {"bad.JPEG is empty"});
   EXPECT_FALSE(std::filesystem::exists(p.dir / "x.pack"));
 }
 
 TEST(Imagenet, AnEvaluationLeavesBadFilesOut) {
   const Pictures p;
-  const std::string common = kSmall + "--data " + p.dir.path() + " --batch 3 --quiet --json --max-bad 9 ";
+  const std::string common = kSmallPhotos + "--data " + p.dir.path() + " --batch 3 --quiet --json --max-bad 9 ";
   ASSERT_EQ(run(common + "--steps 0 --save " + (p.dir / "out")).exit_code, 0);
   const std::string evaluate = common + "--eval-only --init " + (p.dir / "out/weights.safetensors");
   const auto loss = [&](int workers) {
@@ -287,7 +285,7 @@ TEST(Imagenet, ScalesTheLearningRateToTheGlobalBatch) {
   const TempFolder dir;
   const auto rate = [&](const std::string& options) {
     EXPECT_EQ(
-        run(kSmall + "--data synthetic:40,10 --steps 1 --schedule const --quiet --log " + (dir / "log") + " " + options)
+        run(kSmallPhotos + "--data synthetic:40,10 --steps 1 --schedule const --quiet --log " + (dir / "log") + " " + options)
             .exit_code,
         0);
     return Json::parse(text_of(dir / "log").substr(0, text_of(dir / "log").find('\n')))["lr"].get<double>();
@@ -296,7 +294,7 @@ TEST(Imagenet, ScalesTheLearningRateToTheGlobalBatch) {
   EXPECT_NEAR(rate("--batch 16 --lr-per-256 0.4"), 0.4 * 16 / 256, 1e-7);
   EXPECT_NEAR(rate("--batch 16 --lr 0.3"), 0.3, 1e-7);
   EXPECT_NEAR(rate("--batch 16 --optimizer adam"), 0.001, 1e-9);
-  expect_sentence(run(kSmall + "--lr 1 --lr-per-256 1"), 2, {"--lr and --lr-per-256"});
+  expect_photo_sentence(run(kSmallPhotos + "--lr 1 --lr-per-256 1"), 2, {"--lr and --lr-per-256"});
 }
 
 TEST(Imagenet, ThePipelineIsMeasuredByDecoder) {
@@ -310,15 +308,15 @@ TEST(Imagenet, ThePipelineIsMeasuredByDecoder) {
 
 TEST(Imagenet, WrongOptionsAreSaidInOneSentence) {
   const TempFolder dir;
-  expect_sentence(run("imagenet --data " + (dir / "none")), 1, {"none is no file or folder (--data)"});
-  expect_sentence(run("imagenet --predict x.jpg"), 2, {"there are no weights to predict by (--predict)"});
-  expect_sentence(run("imagenet --color-jitter 0.1,0.2,0.3,0.4"), 2, {"has more than three numbers (--color-jitter)"});
-  expect_sentence(run("imagenet --color-jitter 2"), 2, {"2 is out of range (--color-jitter)"});
-  expect_sentence(run("imagenet --image-size 9999 --data synthetic:20,10"), 2, {"--image-size"});
-  expect_sentence(run("imagenet --model resnet51"), 2, {"unknown model 'resnet51'"});
-  expect_sentence(run("laconic pack " + (dir / "none") + " " + (dir / "out")), 1, {"none is no file or folder"});
+  expect_photo_sentence(run("imagenet --data " + (dir / "none")), 1, {"none is no file or folder (--data)"});
+  expect_photo_sentence(run("imagenet --predict x.jpg"), 2, {"there are no weights to predict by (--predict)"});
+  expect_photo_sentence(run("imagenet --color-jitter 0.1,0.2,0.3,0.4"), 2, {"has more than three numbers (--color-jitter)"});
+  expect_photo_sentence(run("imagenet --color-jitter 2"), 2, {"2 is out of range (--color-jitter)"});
+  expect_photo_sentence(run("imagenet --image-size 9999 --data synthetic:20,10"), 2, {"--image-size"});
+  expect_photo_sentence(run("imagenet --model resnet51"), 2, {"unknown model 'resnet51'"});
+  expect_photo_sentence(run("laconic pack " + (dir / "none") + " " + (dir / "out")), 1, {"none is no file or folder"});
   dir.write("train/a/1.ppm", ppm_of(waves(9, 9), 9, 9));
-  expect_sentence(run(kSmall + "--data " + dir.path()), 2, {"has no validation images (--data)"});
+  expect_photo_sentence(run(kSmallPhotos + "--data " + dir.path()), 2, {"has no validation images (--data)"});
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "tests/each_isa.h"
 #include "tests/error_of.h"
 #include "tests/test_devices.h"
+#include "tests/values_of.h"
 
 namespace laconic::compress {
 namespace {
@@ -53,10 +54,6 @@ Expected expected_of(const Setting& s, const std::vector<float>& x) {
   }
   e.payload.resize(static_cast<std::size_t>(to - e.payload.data()));
   return e;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 /// Values as gradients have them, and some of every other kind.

@@ -157,7 +157,7 @@ TEST(LanguageModel, RefusesWhatIsNoText) {
 
 TEST(Recipes, AreModelsOfTheZoo) {
   for (const auto& recipe : models::language_recipes()) {
-    const ModelInfo& info = model_info(recipe.name);
+    const ModelInfo info = model_info(recipe.name);
     EXPECT_TRUE(info.reads_text());
     EXPECT_EQ(info.input, Shape{recipe.bptt});
     EXPECT_EQ(info.classes, recipe.model.vocabulary);

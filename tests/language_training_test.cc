@@ -148,7 +148,7 @@ TEST(LanguageModelling, EvaluationLeavesTheTrainingStateAlone) {
   with.wrap = [make](std::unique_ptr<Workload> images, const dist::Worker& worker) -> std::unique_ptr<Workload> {
     return std::make_unique<Evaluating>(make(std::move(images), worker));
   };
-  EXPECT_TRUE(dist::same_bits(train(with).parameters[0], train(without).parameters[0]));
+  EXPECT_TRUE(same_bits(train(with).parameters[0], train(without).parameters[0]));
 }
 
 struct Case {
@@ -191,9 +191,9 @@ TEST(LanguageModelling, EveryOverlapGivesTheSameBits) {
         for (const dist::Overlap overlap : {dist::Overlap::none, dist::Overlap::backward, dist::Overlap::forward}) {
           recipe.trainer.overlap = overlap;
           const Outcome outcome = train(recipe);
-          for (const auto& p : outcome.parameters) ASSERT_TRUE(dist::same_bits(p, outcome.parameters[0]));
+          for (const auto& p : outcome.parameters) ASSERT_TRUE(same_bits(p, outcome.parameters[0]));
           if (overlap == dist::Overlap::none) first = outcome;
-          ASSERT_TRUE(dist::same_bits(outcome.parameters[0], first.parameters[0])) << dist::to_string(overlap);
+          ASSERT_TRUE(same_bits(outcome.parameters[0], first.parameters[0])) << dist::to_string(overlap);
           EXPECT_EQ(outcome.evals.back().loss, first.evals.back().loss);
         }
         EXPECT_LT(first.evals.back().loss, std::log(22.0));
@@ -225,7 +225,7 @@ TEST(LanguageModelling, ResumedRunsGoOnWithTheStateOfEveryWorker) {
         for (std::size_t i = 0; i < second.steps.size(); ++i)
           EXPECT_EQ(second.steps[i].loss, straight.steps[i + stop].loss) << "step " << i + stop;
         for (std::size_t r = 0; r < second.parameters.size(); ++r)
-          EXPECT_TRUE(dist::same_bits(second.parameters[r], straight.parameters[r])) << "rank " << r;
+          EXPECT_TRUE(same_bits(second.parameters[r], straight.parameters[r])) << "rank " << r;
         EXPECT_EQ(second.evals.back().loss, straight.evals.back().loss);
         EXPECT_EQ(second.summary.test->loss, straight.summary.test->loss);
       }

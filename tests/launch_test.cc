@@ -43,18 +43,18 @@ TEST(Launch, CoresAreSharedAmongTheRanksOfAHost) {
     return launch_command(parse_launch(arguments), "/bin/mnist", cores, 0, false, {});
   };
   LaunchCommand c = with({"-n", "2", "mnist"}, 8);
-  EXPECT_EQ(line(c), "mpirun --quiet -n 2 --bind-to none /bin/mnist");
+  EXPECT_EQ(line(c), "mpirun -n 2 --bind-to none /bin/mnist");
   EXPECT_EQ(c.set.at("OMP_NUM_THREADS"), "4");
   EXPECT_EQ(c.set.count("OMPI_MCA_mpi_yield_when_idle"), 0u);
 
   c = with({"-n", "4", "mnist", "--epochs", "1"}, 2);
-  EXPECT_EQ(line(c), "mpirun --quiet -n 4 --bind-to none --oversubscribe /bin/mnist --epochs 1");
+  EXPECT_EQ(line(c), "mpirun -n 4 --bind-to none --oversubscribe /bin/mnist --epochs 1");
   EXPECT_EQ(c.set.at("OMP_NUM_THREADS"), "1");
   EXPECT_EQ(c.set.at("OMPI_MCA_mpi_yield_when_idle"), "1");
 
   c = with({"-n", "4", "--hosts", "a,b", "mnist"}, 4);
   EXPECT_EQ(line(c),
-            "mpirun --quiet -n 4 --bind-to none --oversubscribe --host a,b --map-by node -x OMP_NUM_THREADS -x "
+            "mpirun -n 4 --bind-to none --oversubscribe --host a,b --map-by node -x OMP_NUM_THREADS -x "
             "LACONIC_COLUMNS /bin/mnist");
   EXPECT_EQ(c.set.at("OMP_NUM_THREADS"), "2");
 }

@@ -7,8 +7,8 @@ namespace laconic::dist::server_world {
 namespace {
 
 /// Layer dropping in one thread, as the settled text says it.
-struct Oracle {
-  Oracle(const Setting& setting, int steps) {
+struct LayerDropOracle {
+  LayerDropOracle(const Setting& setting, int steps) {
     ParameterArena arena(some_parameters());
     PlanOptions options = setting.plan;
     adapt(options, *server_method("layerdrop"), setting.rules);
@@ -126,7 +126,7 @@ TEST(LayerDropSync, DoesWhatTheSettledTextSays) {
                         to_string(overlap)));
     Setting setting{
         .workers = N, .servers = K, .sync = "layerdrop", .rules = {.layers = r, .finest = finest}, .overlap = overlap};
-    const Oracle oracle(setting, kSteps);
+    const LayerDropOracle oracle(setting, kSteps);
     const auto layers = static_cast<std::size_t>(N) * oracle.buckets.size() * kSteps;
     EXPECT_LT(oracle.sent, layers) << "nothing was dropped: the test tests nothing";
     EXPECT_GT(oracle.sent, layers / 20);
@@ -163,7 +163,7 @@ TEST(LayerDropSync, ThroughACodecItIsStillOneThreadsAndWithARatioOfZeroTheDenseS
     Setting setting = setting_of(3, K, "layerdrop", legs), dense = setting_of(3, K, "ps", legs);
     setting.rules.layers = rules(0.7);
     setting.overlap = K == 1 ? Overlap::none : Overlap::forward;
-    const Oracle oracle(setting, 7);
+    const LayerDropOracle oracle(setting, 7);
     std::atomic<int> wrong{0};
     setting.watch = [&](PsSync& sync, int rank, int step) {  // what is lost is kept, bit for bit
       sync.flush();

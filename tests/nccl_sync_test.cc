@@ -125,7 +125,7 @@ TEST_F(NcclTest, SparseTrainingHasTheRingsBitsWithEveryOverlap) {
 }
 
 TEST_F(NcclTest, OfMoreRanksWhatTravelsSparselyHasTheRingsBits) {
-  const ParameterArena arena(some_parameters());
+  const ParameterArena arena(redsync_parameters());
   for (const int N : sizes(4))
     for (const Case& c : kCases) {
       const Settings s = settings_of(c);

@@ -5,13 +5,13 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "dist/world.h"
+#include "tests/values_of.h"
 
 namespace laconic::dist {
 
@@ -42,11 +42,6 @@ class Watchdog {
   bool done_ = false;
   std::thread thread_;
 };
-
-/// Bit for bit, not by value.
-inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
 
 /// Runs f on N ranks that are threads of this process; fails the test program if that takes more than two minutes.
 inline void on_ranks(int N, const std::function<void(Worker&)>& f, double timeout_seconds = 60) {

@@ -34,7 +34,7 @@ struct Codec {
 };
 
 /// The loss of the last rank is not a number at its sixth load.
-struct Poison final : Passing {
+struct PoisonAtTheSixth final : Passing {
   using Passing::Passing;
   Share load() override {
     ++loads;
@@ -50,11 +50,11 @@ struct Poison final : Passing {
 
 std::unique_ptr<Workload> poison_the_last(std::unique_ptr<Workload> task, const dist::Worker& worker) {
   if (worker.rank != worker.size - 1) return task;
-  return std::make_unique<Poison>(std::move(task));
+  return std::make_unique<PoisonAtTheSixth>(std::move(task));
 }
 
 /// Parameters from 1 KiB on send one element in fifty.
-void sparse(Recipe& r, const char* sync) {
+void choose_some(Recipe& r, const char* sync) {
   r.trainer.sync = sync;
   r.trainer.sparse.dense_below = 1024, r.trainer.sparse.density = 0.02;
 }
@@ -70,27 +70,27 @@ const Extra kExtras[] = {
        r.trainer.skip_nan = true;
        r.wrap = poison_the_last;
      }},
-    {"redsync", [](Recipe& r) { sparse(r, "redsync"); }},
+    {"redsync", [](Recipe& r) { choose_some(r, "redsync"); }},
     {"redsync of one sign, split, accumulated",
      [](Recipe& r) {
-       sparse(r, "redsync");
+       choose_some(r, "redsync");
        r.trainer.sparse.selector = "exact", r.trainer.sparse.quantised = r.trainer.sparse.split = true;
        r.trainer.accumulate = 2;
      }},
     {"redsync of sums, clipped, first dense, with a ledger",
      [](Recipe& r) {
-       sparse(r, "redsync");
+       choose_some(r, "redsync");
        r.trainer.mean = false, r.trainer.lr = 0.01, r.trainer.clip = Clip::parse("norm:0.5");
        r.trainer.sparse.warmup = dist::Warmup::parse("dense:1", ""), r.trainer.ledger_every = 2;
      }},
     {"dgc, packed, not-a-number passed over",
      [](Recipe& r) {
-       sparse(r, "dgc"), r.trainer.sparse.delta = r.trainer.skip_nan = true;
+       choose_some(r, "dgc"), r.trainer.sparse.delta = r.trainer.skip_nan = true;
        r.wrap = poison_the_last;
      }},
     {"topk with adam",
-     [](Recipe& r) { sparse(r, "topk"), r.trainer.optimizer = {.name = "adam"}, r.trainer.lr = 0.01; }},
-    {"strom", [](Recipe& r) { sparse(r, "strom"), r.trainer.sparse.threshold = 0.01; }},
+     [](Recipe& r) { choose_some(r, "topk"), r.trainer.optimizer = {.name = "adam"}, r.trainer.lr = 0.01; }},
+    {"strom", [](Recipe& r) { choose_some(r, "strom"), r.trainer.sparse.threshold = 0.01; }},
     {"sum", [](Recipe& r) { r.trainer.mean = false, r.trainer.lr = 0.02; }},
 };
 
@@ -131,9 +131,9 @@ void expect_equal_bits_of_all(const std::vector<Extra>& extras, const std::vecto
       recipe.trainer.overlap = overlap;
       const Outcome outcome = train(recipe);  // audited after every step
       for (const auto& parameters : outcome.parameters)
-        ASSERT_TRUE(dist::same_bits(parameters, outcome.parameters[0])) << to_string(overlap);
+        ASSERT_TRUE(same_bits(parameters, outcome.parameters[0])) << to_string(overlap);
       if (overlap == kOverlaps[0]) first = outcome;
-      ASSERT_TRUE(dist::same_bits(outcome.parameters[0], first.parameters[0])) << to_string(overlap);
+      ASSERT_TRUE(same_bits(outcome.parameters[0], first.parameters[0])) << to_string(overlap);
       EXPECT_EQ(outcome.buffers, first.buffers);
       EXPECT_EQ(outcome.evals.back().loss, first.evals.back().loss);
       for (const float v : outcome.parameters[0]) ASSERT_TRUE(std::isfinite(v));
@@ -209,7 +209,7 @@ TEST(Overlap, RecurrentAndTiedWeightsTrainToTheSameBitsWithEveryOverlap) {
       const Outcome outcome = train(recipe);  // audited after every step
       if (overlap == kOverlaps[0]) first = outcome;
       for (const auto& parameters : outcome.parameters)
-        ASSERT_TRUE(dist::same_bits(parameters, first.parameters[0])) << to_string(overlap);
+        ASSERT_TRUE(same_bits(parameters, first.parameters[0])) << to_string(overlap);
       for (const float v : outcome.parameters[0]) ASSERT_TRUE(std::isfinite(v));
     }
   }
@@ -239,7 +239,7 @@ TEST(Overlap, NoExchangeTrainsWithChunkOptionsToo) {
   const auto a = train(recipe).parameters;
   dist::set_chunk(recipe.trainer.plan, "none");
   const auto b = train(recipe).parameters;
-  for (std::size_t r = 0; r < a.size(); ++r) EXPECT_TRUE(dist::same_bits(a[r], b[r]));
+  for (std::size_t r = 0; r < a.size(); ++r) EXPECT_TRUE(same_bits(a[r], b[r]));
 }
 
 TEST(StoredPlan, AResumedRunUsesItWhateverTheOptionsSay) {
@@ -256,7 +256,7 @@ TEST(StoredPlan, AResumedRunUsesItWhateverTheOptionsSay) {
   ::testing::internal::CaptureStderr();
   const Outcome resumed = train(recipe);
   const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(dist::same_bits(resumed.parameters[0], straight.parameters[0]));
+  EXPECT_TRUE(same_bits(resumed.parameters[0], straight.parameters[0]));
   EXPECT_NE(said.find("laconic: note: messages travel by the plan that is stored in"), std::string::npos) << said;
 }
 
@@ -266,7 +266,7 @@ TEST(StoredPlan, ACodecAndWhatItHasLostAreTakenUpAgain) {
   const Outcome without = train(recipe);
   recipe.trainer.codec_feedback = true;
   const Outcome straight = train(recipe);
-  EXPECT_FALSE(dist::same_bits(straight.parameters[0], without.parameters[0]));
+  EXPECT_FALSE(same_bits(straight.parameters[0], without.parameters[0]));
   TempFolder folder;
   recipe.trainer.save = folder.path();
   recipe.trainer.steps = 4;
@@ -277,13 +277,13 @@ TEST(StoredPlan, ACodecAndWhatItHasLostAreTakenUpAgain) {
   ::testing::internal::CaptureStderr();
   const Outcome resumed = train(recipe);
   ::testing::internal::GetCapturedStderr();
-  for (std::size_t r = 0; r < 3; ++r) EXPECT_TRUE(dist::same_bits(resumed.parameters[r], straight.parameters[0]));
+  for (std::size_t r = 0; r < 3; ++r) EXPECT_TRUE(same_bits(resumed.parameters[r], straight.parameters[0]));
 }
 
 TEST(StoredPlan, ACodecIsForSumsOfFloats) {
   Recipe recipe = recipe_of(2, "ring", "lazy:1MiB", "none");
   dist::set_codec(recipe.trainer.plan, "fp16");
-  sparse(recipe, "redsync");
+  choose_some(recipe, "redsync");
   EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("--codec"), std::string::npos);
   recipe = recipe_of(2, "ring", "lazy:1MiB", "none");
   recipe.trainer.codec_feedback = true;
@@ -305,8 +305,8 @@ TEST(StoredPlan, AFileSaysWhatTravelsHow) {
   const auto other = train(recipe).parameters[0];
   recipe.per_rank = [&](TrainerOptions& o, int rank) { o.plan_file = rank == 0 ? path : "only rank 0 reads it"; };
   const auto by_file = train(recipe).parameters[0];
-  EXPECT_TRUE(dist::same_bits(by_file, train(recipe_of(3, "butterfly", "copy:2KiB", "8KiB")).parameters[0]));
-  EXPECT_FALSE(dist::same_bits(by_file, other));
+  EXPECT_TRUE(same_bits(by_file, train(recipe_of(3, "butterfly", "copy:2KiB", "8KiB")).parameters[0]));
+  EXPECT_FALSE(same_bits(by_file, other));
 
   std::ofstream(path) << "{\"plan\": 7}";
   EXPECT_NE(error_of<DataError>([&] { train(recipe); }).find("plan: " + path), std::string::npos);
@@ -318,7 +318,7 @@ TEST(StoredPlan, AnotherStrategysIsRefused) {
   TempFolder folder;
   const std::string path = folder / "plan.json";
   Recipe recipe = recipe_of(2, "ring", "lazy:1MiB", "none");
-  sparse(recipe, "redsync");
+  choose_some(recipe, "redsync");
   dist::on_ranks(1, [&](dist::Worker& worker) {
     ImageClassification task(mixed(), recipe.data, 0, 1, recipe.task);
     std::ofstream(path) << Trainer(worker, task, recipe.trainer).plan().json();

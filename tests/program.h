@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -22,6 +23,8 @@ struct Result {
   std::string out, err;
 };
 
+inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 inline std::string text_of(const std::string& path) {
   std::ifstream in(path);
   return std::string(std::istreambuf_iterator<char>(in), {});
@@ -32,6 +35,22 @@ inline std::string environment_of(const std::string& command) {
   return command.find("launch") != std::string::npos ? "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" " : "";
 }
 
+/// Without what Open MPI 5 says on its own: about a rank that failed, between two lines of dashes, and about a machine
+/// whose network interfaces it cannot use.
+inline std::string without_notes_of_mpi(const std::string& text) {
+  std::string own;
+  bool note = false;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    const bool dashes = line.size() > 60 && line.find_first_not_of('-') == std::string::npos;
+    if (dashes) note = !note;
+    if (!dashes && !note && line.find("btl_tcp_proc.c") == std::string::npos &&
+        line.rfind("Unable to find reachable pairing", 0) != 0)
+      own += line + (in.eof() ? "" : "\n");
+  }
+  return own;
+}
+
 /// Runs PROGRAM ARGUMENTS of this build through the shell; no longer than a minute. `before` stands in front of it:
 /// "VARIABLE=value ", "cd somewhere; ".
 inline Result run(const std::string& command, const std::string& before = "") {
@@ -40,7 +59,7 @@ inline Result run(const std::string& command, const std::string& before = "") {
   const std::string line = "{ " + before + " " + environment_of(command) + "timeout 60 " LACONIC_APPS "/" + command +
                            "; } >" + out + " 2>" + err + " </dev/null";
   const int status = std::system(line.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), text_of(err)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), without_notes_of_mpi(text_of(err))};
 }
 
 /// Waits until it is true, up to half a minute.

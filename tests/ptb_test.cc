@@ -11,28 +11,18 @@
 #include "core/state.h"
 #include "layers/models/language_model.h"
 #include "tests/program.h"
+#include "tests/training_log.h"
 
 namespace laconic {
 namespace {
 
 using Json = nlohmann::json;
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-std::vector<Json> log_of(const std::string& path) {
-  std::vector<Json> log;
-  std::istringstream in(text_of(path));
-  for (std::string line; std::getline(in, line);) log.push_back(Json::parse(line));
-  return log;
-}
-
-Json last_line(const std::string& out) { return Json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1)); }
-
-const std::string kSmall = "ptb --data synthetic:2000,30 --batch 4 --bptt 10 --threads 1 ";
+const std::string kSmallText = "ptb --data synthetic:2000,30 --batch 4 --bptt 10 --threads 1 ";
 
 TEST(Ptb, TrainsMeasuresAndLogsPerplexity) {
   const TempFolder dir;
-  const Result r = run(kSmall + "--workers 2 --epochs 2 --json --log " + (dir / "log") + " --save " + (dir / "s"));
+  const Result r = run(kSmallText + "--workers 2 --epochs 2 --json --log " + (dir / "log") + " --save " + (dir / "s"));
   ASSERT_EQ(r.exit_code, 0) << r.err;
   for (const char* part : {"lstm-small: ", " (2000 training, 200 validation, 200 test tokens)",
                            "2 workers (threads), 4 streams of 10 tokens each a step",
@@ -50,7 +40,7 @@ TEST(Ptb, TrainsMeasuresAndLogsPerplexity) {
   EXPECT_EQ(result["test"]["perplexity"], log.back()["test"]["perplexity"]);
   EXPECT_LT(result["eval"]["perplexity"].get<double>(), eval["perplexity"].get<double>());
 
-  const Result measured = run(kSmall + "--eval-only --json --init " + (dir / "s/weights.safetensors"));
+  const Result measured = run(kSmallText + "--eval-only --json --init " + (dir / "s/weights.safetensors"));
   ASSERT_EQ(measured.exit_code, 0) << measured.err;
   EXPECT_NEAR(last_line(measured.out)["test"]["loss"].get<double>(), result["test"]["loss"].get<double>(), 1e-5);
   EXPECT_NEAR(last_line(measured.out)["eval"]["loss"].get<double>(), result["eval"]["loss"].get<double>(), 1e-5);
@@ -58,7 +48,7 @@ TEST(Ptb, TrainsMeasuresAndLogsPerplexity) {
 
 TEST(Ptb, ResumesInTheMiddleOfAnEpoch) {
   const TempFolder dir;
-  const std::string common = kSmall + "--workers 2 --quiet --log " + (dir / "log") + " --save ";
+  const std::string common = kSmallText + "--workers 2 --quiet --log " + (dir / "log") + " --save ";
   ASSERT_EQ(run(common + (dir / "a") + " --steps 30").exit_code, 0);
   ASSERT_EQ(run(common + (dir / "b") + " --steps 17").exit_code, 0);
   const Result r = run(common + (dir / "b") + " --steps 30 --resume");
@@ -78,15 +68,15 @@ TEST(Ptb, ThreadsAndProcessesGiveTheSameBits) {
 
 TEST(Ptb, WritesTextThatFollowsFromTheSeed) {
   const TempFolder dir;
-  ASSERT_EQ(run(kSmall + "--epochs 1 --quiet --save " + dir.path()).exit_code, 0);
+  ASSERT_EQ(run(kSmallText + "--epochs 1 --quiet --save " + dir.path()).exit_code, 0);
   const std::string from = "--quiet --init " + (dir / "weights.safetensors") + " --steps 0 ";
-  const Result r = run(kSmall + from + "--generate 30 --temperature 0.8 --prompt 'baba zzz'");
+  const Result r = run(kSmallText + from + "--generate 30 --temperature 0.8 --prompt 'baba zzz'");
   ASSERT_EQ(r.exit_code, 0) << r.err;
   EXPECT_EQ(r.out.rfind("baba zzz ", 0), 0u) << r.out;
   EXPECT_FALSE(has(r.out, "<unk>"));
-  EXPECT_EQ(run(kSmall + from + "--generate 30 --temperature 0.8 --prompt 'baba zzz'").out, r.out);
-  EXPECT_NE(run(kSmall + from + "--generate 30 --temperature 0.8 --prompt 'baba zzz' --seed 1").out, r.out);
-  const Result after = run(kSmall + "--steps 3 --quiet --workers 2 --generate 4");
+  EXPECT_EQ(run(kSmallText + from + "--generate 30 --temperature 0.8 --prompt 'baba zzz'").out, r.out);
+  EXPECT_NE(run(kSmallText + from + "--generate 30 --temperature 0.8 --prompt 'baba zzz' --seed 1").out, r.out);
+  const Result after = run(kSmallText + "--steps 3 --quiet --workers 2 --generate 4");
   EXPECT_EQ(after.exit_code, 0) << after.err;
   EXPECT_FALSE(after.out.empty());
 }
@@ -94,14 +84,14 @@ TEST(Ptb, WritesTextThatFollowsFromTheSeed) {
 TEST(Ptb, TiedAndUntiedModelsHaveTheirOwnWeights) {
   const TempFolder dir;
   for (const char* how : {"--tied", "--untied"}) {
-    ASSERT_EQ(run(kSmall + "--steps 0 --quiet --save " + dir.path() + " " + how).exit_code, 0);
+    ASSERT_EQ(run(kSmallText + "--steps 0 --quiet --save " + dir.path() + " " + how).exit_code, 0);
     const StateDict weights = load_safetensors(dir / "weights.safetensors");
     EXPECT_EQ(weights.contains("decoder.weight"), std::string(how) == "--untied");
     EXPECT_EQ(weights.at("encoder.weight").shape(), (Shape{32, 200}));
   }
 }
 
-void expect_sentence(const std::string& options, int exit_code, const std::string& sentence) {
+void expect_refusal(const std::string& options, int exit_code, const std::string& sentence) {
   const Result r = run("ptb --steps 1 --quiet " + options);
   EXPECT_EQ(r.exit_code, exit_code) << r.err;
   EXPECT_EQ(r.err, "laconic: error: " + sentence + "\n");
@@ -112,19 +102,19 @@ TEST(Ptb, SaysWhatIsWrongWithAText) {
   const auto write = [&](const std::string& name, const std::string& text) {
     dir.write(name, {text.begin(), text.end()});
   };
-  expect_sentence(
+  expect_refusal(
       "--data " + (dir / "none"), 1,
       (dir / "none") + " does not exist. Give a folder with train, valid and test text, or a text file (--data).");
   write("train.txt", "");
   write("valid.txt", "a b\n");
   write("test.txt", "a b\n");
-  expect_sentence("--data " + dir.path(), 1,
+  expect_refusal("--data " + dir.path(), 1,
                   (dir / "train.txt") + " is empty: it has no words. Give a file with text.");
   write("train.txt", "a b\n\nc \xC3(\n");
-  expect_sentence("--data " + dir.path() + " --workers 3", 1,
+  expect_refusal("--data " + dir.path() + " --workers 3", 1,
                   (dir / "train.txt") + ", line 3: not UTF-8. Convert the file, as with iconv -t UTF-8.");
   write("train.txt", "a b c\n");
-  expect_sentence("--data " + dir.path() + " --batch 2 --bptt 3 --workers 2", 1,
+  expect_refusal("--data " + dir.path() + " --batch 2 --bptt 3 --workers 2", 1,
                   dir.path() +
                       " has 4 words to train on, and 2 workers with 2 streams of 3 words a step need 16. Give a "
                       "longer text, or less --batch or --bptt.");
@@ -132,19 +122,19 @@ TEST(Ptb, SaysWhatIsWrongWithAText) {
   for (int i = 0; i < 200000; ++i) line += "word ";
   write("train.txt", line);
   EXPECT_EQ(run("ptb --steps 1 --quiet --batch 2 --bptt 3 --data " + dir.path()).exit_code, 0);
-  expect_sentence("--data synthetic:5", 2,
+  expect_refusal("--data synthetic:5", 2,
                   "--data: synthetic:5 is not synthetic:TRAIN,WORDS with two numbers. Example: synthetic:100000,200.");
 }
 
 TEST(Ptb, SaysWhatIsWrongWithItsOptions) {
-  expect_sentence("--tied --untied", 2, "the two contradict each other (--tied and --untied): leave one of them out");
-  expect_sentence("--temperature 0.5", 2, "nothing is to be written (--temperature): add --generate 200");
-  expect_sentence("--dropout 1", 2, "1 is out of range (--dropout): give a number from 0 to 0.99, as --dropout 0.5");
-  expect_sentence("--checkpoint-activations", 2,
+  expect_refusal("--tied --untied", 2, "the two contradict each other (--tied and --untied): leave one of them out");
+  expect_refusal("--temperature 0.5", 2, "nothing is to be written (--temperature): add --generate 200");
+  expect_refusal("--dropout 1", 2, "1 is out of range (--dropout): give a number from 0 to 0.99, as --dropout 0.5");
+  expect_refusal("--checkpoint-activations", 2,
                   "a language model has no segments to compute again: its step is one LSTM's and the logits, which are kept "
                   "(--checkpoint-activations): less --bptt or --batch takes less memory");
-  expect_sentence("--bptt 0", 2, "'0' is not a whole number of at least 1 (--bptt): give one, as --bptt 4");
-  expect_sentence("--no-augment", 2,
+  expect_refusal("--bptt 0", 2, "'0' is not a whole number of at least 1 (--bptt): give one, as --bptt 4");
+  expect_refusal("--no-augment", 2,
                   "unknown option '--no-augment' (command line): did you mean --no-dropout? See --help");
 }
 

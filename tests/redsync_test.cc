@@ -99,7 +99,7 @@ TEST(RedSync, WhatWasSentPlusWhatIsOwedIsWhatWasGathered) {
         owed[static_cast<std::size_t>(w.rank)].assign(v.begin(), v.end());
         if (w.rank == 0) values = t.values();
       });
-      const ParameterArena arena(some_parameters());
+      const ParameterArena arena(redsync_parameters());
       for (const auto& p : arena.parameters()) {
         if (!is_large(p->info)) continue;
         for (auto i = static_cast<std::size_t>(p->info.offset);
@@ -196,7 +196,7 @@ TEST(RedSync, AddsUpInRankOrder) {
   constexpr int N = 9;
   Settings s{.lr = 1};
   s.sparse.density = 1;
-  const ParameterArena arena(some_parameters());
+  const ParameterArena arena(redsync_parameters());
   const auto added = [&](bool backwards) {
     std::vector<float> values = arena.values().to_vector();
     const float factor = -static_cast<float>(1.0 / N);
@@ -216,7 +216,7 @@ TEST(RedSync, AddsUpInRankOrder) {
 }
 
 TEST(RedSync, ClipsEachWorkersOwnGradientBeforeItIsGathered) {
-  const ParameterArena arena(some_parameters());
+  const ParameterArena arena(redsync_parameters());
   double norm[2] = {0, 0};
   for (const auto& p : arena.parameters())
     for (std::int64_t i = p->info.offset; i < p->info.offset + p->info.elements; ++i)

@@ -19,7 +19,7 @@
 namespace laconic::dist {
 
 /// Parameters of all kinds, registered first to last as a model would; those from 1,000 bytes on send a choice.
-inline std::vector<std::shared_ptr<Parameter>> some_parameters() {
+inline std::vector<std::shared_ptr<Parameter>> redsync_parameters() {
   std::vector<std::shared_ptr<Parameter>> parameters;
   const std::vector<std::tuple<const char*, Shape, Role>> of = {{"conv", {16, 3, 3, 3}, Role::conv},
                                                                 {"bn", {16}, Role::norm},
@@ -72,7 +72,7 @@ struct Training {
   };
 
   Training(Worker& w, Settings settings)
-      : s(std::move(settings)), worker(w), arena(some_parameters(), s.device), velocity(arena.make_state()) {
+      : s(std::move(settings)), worker(w), arena(redsync_parameters(), s.device), velocity(arena.make_state()) {
     const SparseMethod& method = *sparse_method(s.sync);
     PlanOptions plan{.chunk_bytes = s.chunk, .chunk_sparse = true, .sparse = dispatch_of(method, s.sparse)};
     plan.sparse.dense_below = 1000;
@@ -176,7 +176,7 @@ inline std::unique_ptr<Training> resumed(Worker& w, const Settings& s, int stop,
 /// Dense momentum SGD with the mean (or sum) gradient, in double. `u` of large parameters and small ones may follow
 /// other rules: with `large_momentum` false large ones have none, and their lr is multiplied.
 inline std::vector<double> oracle(int N, const Settings& s, int steps, bool masked = false) {
-  const ParameterArena arena(some_parameters());
+  const ParameterArena arena(redsync_parameters());
   const std::vector<float> start = arena.values().to_vector();
   std::vector<double> w(start.begin(), start.end()), u(w.size());
   for (int step = 1; step <= steps; ++step)

@@ -49,10 +49,10 @@ void expect_accumulated(const Case& before, const Case& after, const MomentumRul
   }
 }
 
-struct Expected {
+struct ExpectedPass {
   double positive = 0, negative = 0;
   float max_positive = 0, max_negative = 0;
-  explicit Expected(const std::vector<float>& x) {
+  explicit ExpectedPass(const std::vector<float>& x) {
     for (float v : x) {
       (v > 0 ? positive : negative) += std::abs(v);
       if (v > 0) max_positive = std::max(max_positive, v);
@@ -62,7 +62,7 @@ struct Expected {
 };
 
 void expect_stats(const ResidualStats& s, const std::vector<float>& x) {
-  const Expected e(x);
+  const ExpectedPass e(x);
   EXPECT_EQ(s.elements, x.size());
   EXPECT_EQ(s.max_positive, e.max_positive);
   EXPECT_EQ(s.max_negative, e.max_negative);

@@ -1,5 +1,5 @@
 // Stop + resume = no stop, bit for bit; and on a CUDA device what is computed on the CPU. A strategy that is new joins
-// by a line in kCases.
+// by a line in kResumeCases.
 #include <gtest/gtest.h>
 
 #include "tests/cuda_devices.h"
@@ -9,7 +9,7 @@
 namespace laconic {
 namespace {
 
-struct Case {
+struct ResumeCase {
   const char* name;
   std::function<std::shared_ptr<Module>()> model;
   std::function<void(TrainerOptions&)> set;
@@ -23,7 +23,7 @@ void sparse(TrainerOptions& o, const char* sync) {
   o.lr = 0.03;
 }
 
-const Case kCases[] = {
+const ResumeCase kResumeCases[] = {
     {"plain sgd", perceptron, [](TrainerOptions&) {}},
     {"momentum, cosine, batch norm", normalized,
      [](TrainerOptions& o) { o.optimizer.momentum = 0.9, o.schedule = Schedule::parse("warmup:4it+cosine"); }},
@@ -159,7 +159,7 @@ void expect_same_steps(const std::vector<StepReport>& all, const std::vector<Ste
   }
 }
 
-Recipe recipe_of(const Case& c, int workers) {
+Recipe recipe_of(const ResumeCase& c, int workers) {
   Recipe recipe(c.model, workers);
   recipe.servers = c.servers;
   recipe.data = tiny_images(100, 30);
@@ -192,7 +192,7 @@ Outcome expect_goes_on(Recipe recipe, std::initializer_list<std::size_t> stops) 
 
     expect_same_steps(straight.steps, second.steps, stop);
     for (std::size_t r = 0; r < second.parameters.size(); ++r) {
-      EXPECT_TRUE(dist::same_bits(second.parameters[r], straight.parameters[r])) << "rank " << r;
+      EXPECT_TRUE(same_bits(second.parameters[r], straight.parameters[r])) << "rank " << r;
       EXPECT_EQ(second.buffers[r], straight.buffers[r]) << "rank " << r;
     }
     EXPECT_EQ(second.evals.back().loss, straight.evals.back().loss);
@@ -210,7 +210,7 @@ Outcome expect_goes_on(Recipe recipe, std::initializer_list<std::size_t> stops) 
 }
 
 TEST(Resume, GoesOnAsIfNothingHadHappened) {
-  for (const Case& c : kCases)
+  for (const ResumeCase& c : kResumeCases)
     for (int workers : {1, 3}) {
       SCOPED_TRACE(concat(c.name, ", ", workers, " workers"));
       const Recipe recipe = recipe_of(c, workers);
@@ -224,7 +224,7 @@ class ResumeOnCuda : public CudaTest, public testing::WithParamInterface<std::si
 // Every strategy: the same bits on all ranks (they are audited after every step), stopped or not, and the losses of the
 // CPU as long as rounding has not led elsewhere.
 TEST_P(ResumeOnCuda, GoesOnAndLearnsAsTheCpu) {
-  const Case& c = kCases[GetParam()];
+  const ResumeCase& c = kResumeCases[GetParam()];
   Recipe recipe = recipe_of(c, 3);
   recipe.trainer.epochs = std::min<std::int64_t>(recipe.trainer.epochs, 3);
   const Outcome cpu = train(recipe);
@@ -241,27 +241,27 @@ TEST_P(ResumeOnCuda, GoesOnAndLearnsAsTheCpu) {
     EXPECT_NEAR(cuda.steps[i].loss, cpu.steps[i].loss, tolerance * cpu.steps[i].loss) << "step " << i + 1;
   }
 }
-INSTANTIATE_TEST_SUITE_P(EveryStrategy, ResumeOnCuda, testing::Range<std::size_t>(0, std::size(kCases)),
+INSTANTIATE_TEST_SUITE_P(EveryStrategy, ResumeOnCuda, testing::Range<std::size_t>(0, std::size(kResumeCases)),
                          [](const auto& info) {
-                           std::string name = kCases[info.param].name;
+                           std::string name = kResumeCases[info.param].name;
                            std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
                            return name;
                          });
 
 TEST(Resume, APlateauIsReachedInTheCaseAbove) {
-  const Outcome outcome = train(recipe_of(kCases[2], 1));
+  const Outcome outcome = train(recipe_of(kResumeCases[2], 1));
   EXPECT_LT(outcome.steps.back().lr, outcome.steps.front().lr);
 }
 
 TEST(Resume, FromACheckpointOnTheWay) {
   for (int workers : {1, 3}) {
-    Recipe recipe = recipe_of(kCases[1], workers);
+    Recipe recipe = recipe_of(kResumeCases[1], workers);
     const Outcome undisturbed = train(recipe);
     TempFolder folder;
     recipe.trainer.save = folder.path();
     recipe.trainer.save_every = Every{4, true};
     const Outcome saving = train(recipe);  // 15 steps: checkpoints 4, 8, 12, 15, of which two are kept
-    EXPECT_TRUE(dist::same_bits(saving.parameters[0], undisturbed.parameters[0])) << "saving is not to disturb";
+    EXPECT_TRUE(same_bits(saving.parameters[0], undisturbed.parameters[0])) << "saving is not to disturb";
     expect_same_steps(undisturbed.steps, saving.steps, 0);
     EXPECT_TRUE(std::filesystem::exists(folder / "checkpoint-000000000012"));
 
@@ -269,13 +269,13 @@ TEST(Resume, FromACheckpointOnTheWay) {
     recipe.trainer.resume = folder.path();
     const Outcome resumed = train(recipe);
     expect_same_steps(undisturbed.steps, resumed.steps, 12);
-    EXPECT_TRUE(dist::same_bits(resumed.parameters[0], undisturbed.parameters[0]));
+    EXPECT_TRUE(same_bits(resumed.parameters[0], undisturbed.parameters[0]));
     EXPECT_EQ(resumed.buffers, undisturbed.buffers);
   }
 }
 
 TEST(Resume, AfterAnInterrupt) {
-  Recipe recipe = recipe_of(kCases[1], 3);
+  Recipe recipe = recipe_of(kResumeCases[1], 3);
   const Outcome undisturbed = train(recipe);
   TempFolder folder;
   recipe.trainer.save = folder.path();
@@ -290,18 +290,18 @@ TEST(Resume, AfterAnInterrupt) {
   const Outcome resumed = train(recipe);
   EXPECT_EQ(resumed.summary.stopped, "");
   expect_same_steps(undisturbed.steps, resumed.steps, interrupted.steps.size());
-  EXPECT_TRUE(dist::same_bits(resumed.parameters[0], undisturbed.parameters[0]));
+  EXPECT_TRUE(same_bits(resumed.parameters[0], undisturbed.parameters[0]));
 }
 
 TEST(Resume, ARunThatIsCompleteStaysAsItIs) {
   TempFolder folder;
-  Recipe recipe = recipe_of(kCases[1], 3);
+  Recipe recipe = recipe_of(kResumeCases[1], 3);
   recipe.trainer.save = folder.path();
   const Outcome done = train(recipe);
   recipe.trainer.resume = folder.path();
   const Outcome again = train(recipe);
   EXPECT_TRUE(again.steps.empty());
-  EXPECT_TRUE(dist::same_bits(again.parameters[0], done.parameters[0]));
+  EXPECT_TRUE(same_bits(again.parameters[0], done.parameters[0]));
   EXPECT_EQ(again.buffers, done.buffers);
 }
 

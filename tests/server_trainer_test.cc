@@ -41,7 +41,7 @@ TEST(ServerTrainer, DenseServersGiveOneResultWhereverTheyAre) {
         recipe.trainer.overlap = overlap;
         const Outcome other = train(recipe);
         for (const auto& parameters : other.parameters)
-          EXPECT_TRUE(dist::same_bits(parameters, first.parameters[0])) << servers << " " << dist::to_string(overlap);
+          EXPECT_TRUE(same_bits(parameters, first.parameters[0])) << servers << " " << dist::to_string(overlap);
         EXPECT_EQ(other.evals.back().loss, first.evals.back().loss);
       }
   }
@@ -54,7 +54,7 @@ TEST(ServerTrainer, LayersOfARatioOfZeroAreTheDenseServer) {
   for (int servers : {0, 1}) {
     Recipe recipe = recipe_of("layerdrop", 3, servers);
     recipe.trainer.server.layers.drop_ratio = 0;
-    EXPECT_TRUE(dist::same_bits(train(recipe).parameters[0], dense.parameters[0]));
+    EXPECT_TRUE(same_bits(train(recipe).parameters[0], dense.parameters[0]));
   }
 }
 
@@ -124,14 +124,14 @@ TEST(ServerTrainer, SlimEvaluatesAndSavesTheServersModelAndSaysHowFarWorkersAreF
     Recipe recipe = recipe_of("slimdp", 3, servers);
     recipe.trainer.save = folder / concat("servers-", servers);
     const Outcome outcome = train(recipe);
-    EXPECT_FALSE(dist::same_bits(outcome.parameters[0], outcome.parameters[1]));  // workers drift apart
+    EXPECT_FALSE(same_bits(outcome.parameters[0], outcome.parameters[1]));  // workers drift apart
     ASSERT_TRUE(outcome.evals.back().drift);
     EXPECT_GT(*outcome.evals.back().drift, 0);
     EXPECT_LT(*outcome.evals.back().drift, 1);
     EXPECT_LT(outcome.steps.back().loss, outcome.steps.front().loss);
     const StateDict saved = load_safetensors(recipe.trainer.save + "/weights.safetensors");
     weights.push_back(saved.at("large.weight").to_vector());
-    EXPECT_TRUE(dist::same_bits(weights.back(), weights.front())) << "the server's bits";
+    EXPECT_TRUE(same_bits(weights.back(), weights.front())) << "the server's bits";
   }
 }
 
@@ -171,9 +171,9 @@ TEST(ServerTrainer, LimitsTheLengthOfTheGradientAsAllreduceDoes) {
     const auto ring = clipped("allreduce", 0), first = clipped("ps", 1);
     EXPECT_LT(relative_difference(ring[0], first[0]), 1e-3);
     for (int servers : {0, 2})
-      for (const auto& parameters : clipped("ps", servers)) EXPECT_TRUE(dist::same_bits(parameters, first[0]));
+      for (const auto& parameters : clipped("ps", servers)) EXPECT_TRUE(same_bits(parameters, first[0]));
     if (limit < 1) {
-      EXPECT_FALSE(dist::same_bits(first[0], train(recipe_of("ps", 3, 1)).parameters[0]));
+      EXPECT_FALSE(same_bits(first[0], train(recipe_of("ps", 3, 1)).parameters[0]));
     }
   }
 }
@@ -222,7 +222,7 @@ TEST(ServerTrainer, StepsThatAreNotFiniteArePassedOver) {
     };
     const Outcome outcome = train(recipe);
     EXPECT_TRUE(std::isnan(outcome.steps[3].loss));
-    EXPECT_TRUE(dist::same_bits(outcome.parameters[0], outcome.parameters[1]));
+    EXPECT_TRUE(same_bits(outcome.parameters[0], outcome.parameters[1]));
     EXPECT_LT(outcome.steps.back().loss, outcome.steps.front().loss);
   }
 }

@@ -15,8 +15,8 @@ Setting slim(int N, int K, const SlimSync::Rules& rules, Overlap overlap = Overl
 }
 
 /// Slim-DP in one thread: choosing is that of compress (its own tests), everything around it is written out.
-struct Oracle {
-  Oracle(int N, const SlimSync::Rules& rules, int steps, const char* codec = "none", PlanOptions options = {}) {
+struct SlimOracle {
+  SlimOracle(int N, const SlimSync::Rules& rules, int steps, const char* codec = "none", PlanOptions options = {}) {
     const Legs legs = legs_of("slimdp", codec);
     ServerOptions server{.slim = rules};
     adapt(options, *server_method("slimdp"), server);
@@ -92,7 +92,7 @@ TEST(SlimSync, DoesWhatTheSettledTextSays) {
     const int K = static_cast<int>(row[1]), N = row[2] == 0 ? 1 : 3;
     const Overlap overlap = row[3] == 0 ? Overlap::none : Overlap::forward;
     SCOPED_TRACE(concat(N, " workers, ", K, " servers, rules ", row[0], ", overlap ", to_string(overlap)));
-    const Oracle oracle(N, rules, 7);
+    const SlimOracle oracle(N, rules, 7);
     const Result result = run(slim(N, K, rules, overlap), 7);
     EXPECT_EQ(result.joint.size(), static_cast<std::size_t>(N));
     for (const auto& joint : result.joint) EXPECT_TRUE(same_bits(joint, oracle.joint));
@@ -124,7 +124,7 @@ TEST_F(SlimSyncOnDevice, GivesTheBitsOfTheCpu) {
 TEST(SlimSync, LargeMatricesMayTravelInChunksOfRows) {
   const SlimSync::Rules rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}};
   const PlanOptions chunks{.chunk_bytes = 1024};
-  const Oracle oracle(3, rules, 5, "none", chunks), whole(3, rules, 5);
+  const SlimOracle oracle(3, rules, 5, "none", chunks), whole(3, rules, 5);
   EXPECT_NE(oracle.joint, whole.joint);  // the largest of each chunk are not those of the matrix
   for (int K : {0, 1, 2}) {
     Setting setting = slim(3, K, rules, K == 0 ? Overlap::none : Overlap::forward);
@@ -139,7 +139,7 @@ TEST(SlimSync, LargeMatricesMayTravelInChunksOfRows) {
 TEST(SlimSync, CoreAndExplorerMayPassThroughACodec) {
   const SlimSync::Rules rules{.chosen = {.alpha = 0.3, .explore = 0.15, .core_every = 2}};
   for (const char* codec : {"qsgd:8:512", "inceptionn:2^-10", "bf16"}) {
-    const Oracle oracle(3, rules, 5, codec);
+    const SlimOracle oracle(3, rules, 5, codec);
     for (int K : {0, 1, 2}) {
       const Result result = run(slim(3, K, rules, K == 0 ? Overlap::none : Overlap::forward, codec), 5);
       for (const auto& joint : result.joint) EXPECT_TRUE(same_bits(joint, oracle.joint)) << codec;

@@ -204,7 +204,7 @@ TEST(Trace, ManyThreadsRecordWhileItIsWritten) {
         Trace::Thread here(trace.row(rank, "compute"));
         for (int i = 0; i < 500; ++i) Trace::Span span("step", "forward");
       });
-    for (int i = 0; i < 5; ++i) EXPECT_NO_THROW(Json::parse(trace.json()));
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(Json::accept(trace.json()));
   }
   EXPECT_EQ(events(trace, "X").size(), 2000u);
 }

@@ -25,7 +25,7 @@ constexpr auto kRing = dist::Algorithm::ring, kButterfly = dist::Algorithm::butt
 
 void expect_same_bits_everywhere(const Outcome& outcome) {
   for (std::size_t r = 1; r < outcome.parameters.size(); ++r)
-    EXPECT_TRUE(dist::same_bits(outcome.parameters[r], outcome.parameters[0])) << "rank " << r;
+    EXPECT_TRUE(same_bits(outcome.parameters[r], outcome.parameters[0])) << "rank " << r;
 }
 
 void expect_nearly(const Outcome& a, const Outcome& b, double tolerance) {
@@ -114,10 +114,10 @@ TEST(Trainer, TheAuditFindsARankThatDiffers) {
 
 TEST(Trainer, TheSameRunGivesTheSameBits) {
   Recipe recipe(normalized, 3);
-  EXPECT_TRUE(dist::same_bits(train(recipe).parameters[0], train(recipe).parameters[0]));
+  EXPECT_TRUE(same_bits(train(recipe).parameters[0], train(recipe).parameters[0]));
   const auto seeded = train(recipe).parameters[0];
   recipe.trainer.seed = 4;
-  EXPECT_FALSE(dist::same_bits(train(recipe).parameters[0], seeded));
+  EXPECT_FALSE(same_bits(train(recipe).parameters[0], seeded));
 }
 
 TEST(Trainer, KMicroBatchesAreOneBatchOfKTimesAsMany) {
@@ -189,8 +189,8 @@ TEST(Trainer, ClipNormBoundsTheLengthOfTheGlobalGradient) {
 }
 
 /// A loss that is not a number, on one rank, in one step.
-struct Poison final : Passing {
-  Poison(std::unique_ptr<Workload> inner, int at) : Passing(std::move(inner)), at_(at) {}
+struct PoisonAt final : Passing {
+  PoisonAt(std::unique_ptr<Workload> inner, int at) : Passing(std::move(inner)), at_(at) {}
   Share load() override {
     ++loads_;
     return Passing::load();
@@ -209,7 +209,7 @@ struct Poison final : Passing {
 auto poison(int at_rank, int at_load) {
   return [=](std::unique_ptr<Workload> task, const dist::Worker& worker) -> std::unique_ptr<Workload> {
     if (worker.rank != at_rank) return task;
-    return std::make_unique<Poison>(std::move(task), at_load);
+    return std::make_unique<PoisonAt>(std::move(task), at_load);
   };
 }
 
@@ -229,7 +229,7 @@ TEST(Trainer, OnNanSkipLeavesAllAsItWasOnEveryRank) {
       recipe.trainer.steps = 4;
       const Outcome skipped = train(recipe);
       for (std::size_t r = 0; r < skipped.parameters.size(); ++r) {
-        EXPECT_TRUE(dist::same_bits(skipped.parameters[r], three.parameters[r])) << r;
+        EXPECT_TRUE(same_bits(skipped.parameters[r], three.parameters[r])) << r;
         EXPECT_EQ(skipped.buffers[r], three.buffers[r]) << r;
       }
       ASSERT_EQ(skipped.steps.size(), 4u);
@@ -240,7 +240,7 @@ TEST(Trainer, OnNanSkipLeavesAllAsItWasOnEveryRank) {
       const Outcome on = train(recipe);
       ASSERT_EQ(on.steps.size(), 6u);
       EXPECT_TRUE(std::isfinite(on.steps[5].loss));
-      EXPECT_FALSE(dist::same_bits(on.parameters[0], skipped.parameters[0]));
+      EXPECT_FALSE(same_bits(on.parameters[0], skipped.parameters[0]));
       expect_same_bits_everywhere(on);
     }
 }

@@ -17,6 +17,11 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+/// The last line of what a program printed with --json.
+inline nlohmann::json last_line(const std::string& out) {
+  return nlohmann::json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1));
+}
+
 /// The lines of a file that --log wrote.
 inline std::vector<nlohmann::json> log_of(const std::string& path) {
   std::vector<nlohmann::json> log;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -12,6 +13,11 @@ inline std::vector<float> values_of(int rank, std::size_t n) {
   std::vector<float> x(n);
   for (float& v : x) v = normal(random);
   return x;
+}
+
+/// Bit for bit, not by value.
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 }  // namespace laconic

@@ -12,9 +12,10 @@
 
 #include "apps/bench/bench.h"
 #include "apps/bench/cost_fit.h"
-#include "apps/bench/machine.h"
-#include "apps/bench/statistics.h"
+#include "apps/machine.h"
+#include "apps/statistics.h"
 #include "apps/options.h"
+#include "apps/subcommand.h"
 #include "apps/text.h"
 #include "core/clock.h"
 #include "dist/collective/allgather.h"
@@ -92,7 +93,7 @@ Contestant contestant(const std::string& name) {
              "other ones"));
 }
 
-std::size_t bytes_of(const std::string& text) {
+std::size_t size_of_text(const std::string& text) {
   std::size_t used = 0;
   double number = 0;
   try {
@@ -149,7 +150,7 @@ double run_block(Worker& w, const Contestant& c, Slice<float> x, int times, std:
   return slowest(w, percentile(seconds, 0.5));
 }
 
-struct Row {
+struct AllreduceRow {
   std::size_t bytes = 0;
   const Contestant* contestant = nullptr;
   std::vector<double> blocks{}, samples{};
@@ -161,9 +162,9 @@ struct Row {
 };
 
 /// All contestants at one size, in turns: every block begins with another one.
-std::vector<Row> measure(Worker& w, const std::vector<Contestant>& contestants, std::size_t bytes, Slice<float> x,
+std::vector<AllreduceRow> measure(Worker& w, const std::vector<Contestant>& contestants, std::size_t bytes, Slice<float> x,
                          const AllreduceBenchOptions& o) {
-  std::vector<Row> rows;
+  std::vector<AllreduceRow> rows;
   std::vector<int> times;
   for (const Contestant& c : contestants) {
     std::vector<double> warm;
@@ -177,12 +178,12 @@ std::vector<Row> measure(Worker& w, const std::vector<Contestant>& contestants, 
       const std::size_t i = (k + static_cast<std::size_t>(block)) % rows.size();
       rows[i].blocks.push_back(run_block(w, *rows[i].contestant, x, times[i], rows[i].samples));
     }
-  const Row* best = nullptr;
-  for (Row& r : rows) {
+  const AllreduceRow* best = nullptr;
+  for (AllreduceRow& r : rows) {
     r.seconds = median(r.blocks);
     if (r.contestant->is_mpi() && (best == nullptr || r.seconds.value < best->seconds.value)) best = &r;
   }
-  for (Row& r : rows) {
+  for (AllreduceRow& r : rows) {
     if (best == nullptr) continue;
     std::vector<double> ratios;
     for (std::size_t b = 0; b < r.blocks.size(); ++b) ratios.push_back(best->blocks[b] / r.blocks[b]);
@@ -262,7 +263,7 @@ std::string network() {
 struct Report {
   int ranks = 0;
   LinkModel link;
-  std::vector<Row> rows;
+  std::vector<AllreduceRow> rows;
   Median hand_off;
   Fusion fusion;
 };
@@ -285,7 +286,7 @@ void print_text(const Report& r, bool markdown) {
   else
     fmt::print("{:>8}  {:<22} {:>10} {:>10}  {:<34} {:>10} {:>7}  {:<22} {:>7}\n", "bytes", "algorithm", "p50 us",
                "p99 us", "median us of blocks (95 %)", "model us", "GB/s", "MPI's best / this", "samples");
-  for (const Row& row : r.rows) {
+  for (const AllreduceRow& row : r.rows) {
     const std::string model = row.contestant->is_mpi() ? "-" : fmt::format("{:.1f}", row.model_seconds * 1e6);
     const std::string ratio = row.ratio.value == 0 ? "-" : spread(row.ratio, 1, "{:.2f}");
     const auto line = markdown ? "| {} | {} | {:.1f} | {:.1f} | {} | {} | {:.3f} | {} | {} |\n"
@@ -319,7 +320,7 @@ void print_json(const Report& r) {
                      {"one_by_one_seconds", of(r.fusion.one_by_one)},
                      {"together_seconds", of(r.fusion.together)},
                      {"fused_seconds", of(r.fusion.fused)}}}};
-  for (const Row& row : r.rows) {
+  for (const AllreduceRow& row : r.rows) {
     nlohmann::json one{{"bytes", row.bytes},
                        {"algorithm", row.contestant->name},
                        {"p50_seconds", percentile(row.samples, 0.5)},
@@ -353,11 +354,11 @@ void bench_on(Worker& w, const AllreduceBenchOptions& o, std::vector<Contestant>
     report.rows.insert(report.rows.end(), rows.begin(), rows.end());
   }
   std::vector<Timed> timed;
-  for (const Row& r : report.rows)
+  for (const AllreduceRow& r : report.rows)
     if (!r.contestant->is_mpi())
       timed.push_back({r.contestant->cost(w.size, static_cast<double>(r.bytes)), r.seconds.value});
   report.link = fit_link(timed);
-  for (Row& r : report.rows)
+  for (AllreduceRow& r : report.rows)
     if (!r.contestant->is_mpi())
       r.model_seconds = report.link.seconds(r.contestant->cost(w.size, static_cast<double>(r.bytes)));
   report.hand_off = hand_off(w, o.blocks);
@@ -387,7 +388,7 @@ int bench_allreduce(const std::vector<std::string>& arguments) {
   app.add_option("--block-seconds", o.block_seconds, "length of a turn [0.05]")->check(CLI::PositiveNumber);
   app.add_flag("--json", o.json, "one object, on the last line");
   app.add_flag("--markdown", o.markdown, "a table for docs");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
   const bool mpi = dist::ranks_under_mpirun() > 0;
   if (o.algorithms.empty()) {
     o.algorithms = {"ring", "butterfly", "doubling", "hierarchical:2"};
@@ -402,7 +403,7 @@ int bench_allreduce(const std::vector<std::string>& arguments) {
                         "' needs MPI (--algorithms): start this by laconic launch -n 4 laconic bench allreduce");
   }
   std::vector<std::size_t> sizes;
-  for (const std::string& size : o.sizes) sizes.push_back(bytes_of(size));
+  for (const std::string& size : o.sizes) sizes.push_back(size_of_text(size));
   ::setenv("OMPI_MCA_coll_tuned_use_dynamic_rules", "1", 0);  // else MPI's algorithms cannot be chosen
   dist::run_workers({.workers = o.workers.value_or(0)}, [&](Worker& w) { bench_on(w, o, contestants, sizes); });
   return 0;

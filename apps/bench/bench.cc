@@ -1,10 +1,6 @@
 #include "apps/bench/bench.h"
 
-#include <CLI/CLI.hpp>
-#include <iostream>
-
 #include "apps/subcommand.h"
-#include "core/error.h"
 
 namespace laconic {
 namespace {
@@ -22,18 +18,6 @@ constexpr Subcommand kBenchmarks[] = {
 };
 
 }  // namespace
-
-std::optional<int> parse_bench(CLI::App& app, const std::vector<std::string>& arguments) {
-  try {
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-    app.parse(reversed);
-    return std::nullopt;
-  } catch (const CLI::Success& done) {
-    return app.exit(done, std::cout, std::cerr);
-  } catch (const CLI::ParseError& e) {
-    throw UsageError(concat(e.what(), " (", app.get_name(), "): see --help"));
-  }
-}
 
 int bench(const std::vector<std::string>& arguments) { return run_subcommand("laconic bench", kBenchmarks, arguments); }
 

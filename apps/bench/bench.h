@@ -1,17 +1,8 @@
 #pragma once
-#include <optional>
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace laconic {
-
-/// Parses what follows a benchmark's name. Returns the exit code if that was all (--help).
-/// Throws UsageError with CLI11's words and the benchmark's name, which is the app's.
-std::optional<int> parse_bench(CLI::App& app, const std::vector<std::string>& arguments);
 
 /// `laconic bench WHAT ...`: measurements, paired with a peer where there is one. Returns the exit code.
 int bench(const std::vector<std::string>& arguments);

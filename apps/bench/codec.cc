@@ -8,11 +8,12 @@
 
 #include "apps/bench/bench.h"
 #include "apps/bench/codec_data.h"
-#include "apps/bench/machine.h"
+#include "apps/machine.h"
 #include "apps/bench/paired.h"
 #include "apps/bench/select.h"
-#include "apps/bench/select_data.h"
+#include "apps/values.h"
 #include "apps/device_options.h"
+#include "apps/subcommand.h"
 #include "compress/cpu/isa.h"
 #include "compress/inceptionn_halves.h"
 #include "compress/make_codec.h"
@@ -182,7 +183,7 @@ nlohmann::json bench_data(const std::string& data, std::int64_t elements, int ro
   std::vector<std::string> columns{"codec",  "ratio",      "encode",           fmt::format("of {} (95 %)", copy),
                                    "decode", "decode-add", "decode-add-encode"};
   if (device != kCpu) columns.push_back("encode, of the bandwidth");
-  const BenchTable table(columns, markdown);
+  const ResultTable table(columns, markdown);
   auto list = nlohmann::json::array();
   const double copied = 1e3 * gigabytes / all[0].milliseconds();
   if (!json) {
@@ -241,7 +242,7 @@ int bench_codec(const std::vector<std::string>& arguments) {
   app.add_option("--rounds", rounds, "turns; what is slow takes 3 [9]")->check(CLI::Range(1, 100000))->type_name("R");
   app.add_flag("--json", json, "one object, on the last line");
   app.add_flag("--markdown", markdown, "tables for docs");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
   checked_device(device, "--device");
   set_kernel_threads(1);
   const auto elements = static_cast<std::int64_t>(mib * (1 << 20) / sizeof(float));

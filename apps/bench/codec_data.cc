@@ -4,7 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "apps/bench/select_data.h"
+#include "apps/values.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/random.h"

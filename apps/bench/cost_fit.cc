@@ -7,15 +7,15 @@
 namespace laconic {
 namespace {
 
-using Row = std::array<double, 3>;
+using Costs = std::array<double, 3>;
 
 /// Least squares over the columns in `use` (a bit each) by the normal equations. False if they do not determine it.
-bool solve(const std::vector<Row>& rows, unsigned use, Row& x) {
+bool solve(const std::vector<Costs>& rows, unsigned use, Costs& x) {
   std::array<std::array<double, 4>, 3> m{};
   for (std::size_t i = 0; i < 3; ++i) {
-    for (const Row& r : rows)
+    for (const Costs& r : rows)
       for (std::size_t j = 0; j < 3; ++j) m[i][j] += r[i] * r[j];
-    for (const Row& r : rows) m[i][3] += r[i];  // every measurement is 1: errors are relative
+    for (const Costs& r : rows) m[i][3] += r[i];  // every measurement is 1: errors are relative
     if (use >> i & 1) continue;
     m[i] = {};
     m[i][i] = 1;
@@ -39,22 +39,22 @@ bool solve(const std::vector<Row>& rows, unsigned use, Row& x) {
 
 LinkModel fit_link(const std::vector<Timed>& measured) {
   // Columns are scaled, so that bytes in millions and messages in ones meet on the same footing.
-  Row scale{};
-  std::vector<Row> rows;
+  Costs scale{};
+  std::vector<Costs> rows;
   for (const Timed& t : measured) {
-    const Row r{t.cost.messages / t.seconds, t.cost.bytes / t.seconds, t.cost.bytes_added / t.seconds};
+    const Costs r{t.cost.messages / t.seconds, t.cost.bytes / t.seconds, t.cost.bytes_added / t.seconds};
     for (std::size_t i = 0; i < 3; ++i) scale[i] = std::max(scale[i], r[i]);
     rows.push_back(r);
   }
-  for (Row& r : rows)
+  for (Costs& r : rows)
     for (std::size_t i = 0; i < 3; ++i) r[i] /= scale[i] > 0 ? scale[i] : 1;
-  Row best{};
+  Costs best{};
   double least = std::numeric_limits<double>::infinity();
   for (unsigned use = 1; use < 8; ++use) {  // the best fit with none below 0 leaves some out
-    Row x;
+    Costs x;
     if (!solve(rows, use, x) || x[0] < 0 || x[1] < 0 || x[2] < 0) continue;
     double error = 0;
-    for (const Row& r : rows) error += std::pow(r[0] * x[0] + r[1] * x[1] + r[2] * x[2] - 1, 2);
+    for (const Costs& r : rows) error += std::pow(r[0] * x[0] + r[1] * x[1] + r[2] * x[2] - 1, 2);
     if (error < least) least = error, best = x;
   }
   for (std::size_t i = 0; i < 3; ++i) best[i] = scale[i] > 0 ? best[i] / scale[i] : 0;

@@ -10,10 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/bench.h"
-#include "apps/bench/machine.h"
-#include "apps/bench/statistics.h"
+#include "apps/machine.h"
+#include "apps/statistics.h"
 #include "apps/bench/synthetic_batch.h"
 #include "apps/device_options.h"
+#include "apps/subcommand.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/ops/cross_entropy.h"
@@ -197,39 +198,6 @@ LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int
   return times;
 }
 
-std::string to_json(const LayerTimes& times) {
-  auto layers = nlohmann::ordered_json::array();
-  for (const auto& l : times.layers) {
-    auto parameters = nlohmann::ordered_json::array();
-    for (const auto& p : l.parameters)
-      parameters.push_back({{"name", p.name},
-                            {"elements", p.elements},
-                            {"ready_ms", p.ready_ms},
-                            {"update_ms", p.update_ms},
-                            {"chunks", p.chunks}});
-    layers.push_back(
-        {{"name", l.name}, {"forward_ms", l.forward_ms}, {"backward_ms", l.backward_ms}, {"parameters", parameters}});
-  }
-  return nlohmann::ordered_json{{"step_ms", times.step_ms}, {"layers", layers}}.dump();
-}
-
-LayerTimes layer_times_from(const std::string& text) {
-  LayerTimes times;
-  try {
-    const auto json = nlohmann::json::parse(text);
-    times.step_ms = json.at("step_ms");
-    for (const auto& l : json.at("layers")) {
-      times.layers.push_back({l.at("name"), l.at("forward_ms"), l.at("backward_ms"), {}});
-      for (const auto& p : l.at("parameters"))
-        times.layers.back().parameters.push_back(
-            {p.at("name"), p.at("elements"), p.at("ready_ms"), p.at("update_ms"), p.at("chunks")});
-    }
-  } catch (const nlohmann::json::exception& e) {
-    throw DataError(concat("bench layers: its answer cannot be read (", e.what(), ")"));
-  }
-  return times;
-}
-
 int bench_layers(const std::vector<std::string>& arguments) {
   std::string model = "alexnet-32", plan, device = "cpu", precision = "fp32";
   int batch = 32, threads = 1, steps = 15, classes = 0;
@@ -250,7 +218,7 @@ int bench_layers(const std::vector<std::string>& arguments) {
       ->type_name("FILE");
   app.add_flag("--json", json, "one object, on the last line");
   app.add_flag("--markdown", markdown, "a table for docs");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
   checked_device(device, "--device");
   set_matmul_precision(checked_precision(precision, device, "--precision"));
   std::string plan_json;

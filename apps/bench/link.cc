@@ -11,7 +11,8 @@
 #include <thread>
 
 #include "apps/bench/bench.h"
-#include "apps/bench/machine.h"
+#include "apps/machine.h"
+#include "apps/subcommand.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "dist/collective/barrier.h"
@@ -161,7 +162,7 @@ int bench_link(const std::vector<std::string>& arguments) {
   app.add_option("--seconds", o.seconds, "for each line; 3 rings at least [3]")->check(CLI::PositiveNumber);
   app.add_flag("--json", o.json, "one object, on the last line");
   app.add_flag("--markdown", o.markdown, "a table for docs");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
   if (o.links.empty()) o.links = {"1gbit,50us", "100mbit,1ms"};
   if (o.sizes.empty()) o.sizes = {"64KiB", "4MiB", "64MiB"};
   for (const auto& link : o.links) dist::LinkSpec::parse(link, "--link");

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/bench/statistics.h"
+#include "apps/statistics.h"
 
 namespace laconic {
 

@@ -8,9 +8,10 @@
 #include <thread>
 
 #include "apps/bench/bench.h"
-#include "apps/bench/machine.h"
+#include "apps/machine.h"
 #include "apps/bench/paired.h"
 #include "apps/bench/torch.h"
+#include "apps/subcommand.h"
 #include "apps/torchvision_pipeline_source.h"
 #include "core/error.h"
 #include "data/image_pack.h"
@@ -89,7 +90,7 @@ int bench_pipeline(const std::vector<std::string>& arguments) {
       ->check(CLI::IsMember({"torchvision"}));
   app.add_flag("--json", o.json, "one object, on the last line");
   app.add_flag("--markdown", o.markdown, "a table for docs");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
 
   const std::string python = o.against.empty() ? "" : python_with("torchvision");
   const PhotoDataset photos = open_photos(o.data);

@@ -12,16 +12,17 @@
 
 #include "apps/bench/bench.h"
 #include "apps/bench/cost_fit.h"
+#include "apps/bench/read_pass.h"
 #ifdef LACONIC_CUB
 #include "apps/bench/cuda/cub_top_k.h"
 #endif
-#include "apps/bench/machine.h"
-#include "apps/bench/select_data.h"
+#include "apps/machine.h"
+#include "apps/values.h"
 #include "apps/bench/torch.h"
 #include "apps/device_options.h"
+#include "apps/subcommand.h"
 #include "apps/torch_topk_source.h"
 #include "compress/selector.h"
-#include "core/cpu/simd.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/stream.h"
@@ -43,20 +44,6 @@ struct SelectBenchOptions {
   std::string against, link = "1gbit,50us", device = "cpu";
   bool baselines = true, json = false, markdown = false;
 };
-
-LACONIC_MULTIVERSION void sum_of_magnitudes(const float* x, std::int64_t n, float* sums) {
-  cpu::HalfLanes lanes[8] = {};
-  const cpu::HalfLanes zero{};
-  for (std::int64_t i = 0; i + 64 <= n; i += 64)
-#pragma GCC unroll 8
-    for (int l = 0; l < 8; ++l) {
-      cpu::HalfLanes v;
-      cpu::load(v, x + i + 8 * l);
-      lanes[l] = lanes[l] + (v < zero ? -v : v);
-    }
-  cpu::store(sums, lanes[0] + lanes[2] + lanes[4] + lanes[6]);
-  cpu::store(sums + 8, lanes[1] + lanes[3] + lanes[5] + lanes[7]);
-}
 
 std::int64_t elements_from(const std::string& text) {
   std::size_t end = 0;
@@ -201,7 +188,7 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
   std::vector<std::string> columns{"method", "ms", on_gpu ? "copies (95 %)" : "read passes (95 %)", "tensor read",
                                    "chosen"};
   if (on_gpu) columns.push_back("of the bandwidth");
-  const BenchTable table(columns, o.markdown);
+  const ResultTable table(columns, o.markdown);
   if (!o.json)
     table.title(fmt::format("{}, {} elements, top {}, {}", data, n, k,
                             on_gpu ? o.device : fmt::format("{} thread{}", threads, threads == 1 ? "" : "s")));
@@ -237,25 +224,6 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
 
 }  // namespace
 
-void BenchTable::title(const std::string& text) const {
-  fmt::print("\n{}{}\n", markdown_ ? "**" : "", markdown_ ? text + "**\n" : text);
-  row(columns_);
-  if (!markdown_) return;
-  std::string line = "|";
-  for (std::size_t i = 0; i < columns_.size(); ++i) line += "---|";
-  fmt::print("{}\n", line);
-}
-
-void BenchTable::row(const std::vector<std::string>& cells) const {
-  std::string line = markdown_ ? "|" : "";
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    line += markdown_ ? " " + cells[i] + " |"
-            : i == 0  ? fmt::format("{:<58}", cells[i])
-                      : fmt::format(" {:>22}", cells[i]);
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
-}
-
 void beside_a_copy(std::vector<Contender>& all, std::int64_t n, Device device) {
   const Tensor from = Tensor::zeros({n}, DType::f32, device), to = Tensor::empty({n}, DType::f32, device);
   all.insert(all.begin(), {.name = "copy", .run = [from, to] { to.copy_from(from); }});
@@ -269,24 +237,6 @@ std::string share_of_bandwidth(const Contender& c, const Contender& copy, double
   constexpr double kBeyondCaches = 2.0 * (1 << 24) * sizeof(float);
   if (bytes <= 0 || copied_bytes < kBeyondCaches) return "";
   return fmt::format("{:.2f}", bytes / copied_bytes / ratio(c, copy).value);
-}
-
-std::string with_interval(const Median& m) {
-  return m.value < 0.995 ? fmt::format("{:.3f} ({:.3f} … {:.3f})", m.value, m.low, m.high)
-                         : fmt::format("{:.2f} ({:.2f} … {:.2f})", m.value, m.low, m.high);
-}
-
-double read_pass(const float* x, std::int64_t n) {
-  constexpr std::int64_t kChunk = 65536;
-  const std::int64_t chunks = (n + kChunk - 1) / kChunk;
-  std::vector<float> sums(static_cast<std::size_t>(16 * chunks));
-  parallel_for(chunks, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t c = begin; c < end; ++c)
-      sum_of_magnitudes(x + c * kChunk, std::min(kChunk, n - c * kChunk), sums.data() + 16 * c);
-  });
-  double sum = 0;
-  for (const float s : sums) sum += static_cast<double>(s);
-  return sum;
 }
 
 int bench_select(const std::vector<std::string>& arguments) {
@@ -323,7 +273,7 @@ int bench_select(const std::vector<std::string>& arguments) {
   app.add_option("--workers", o.workers, "ranks of that exchange [4]")->check(CLI::Range(2, 1 << 20))->type_name("N");
   app.add_flag("--json", o.json, "one object, on the last line");
   app.add_flag("--markdown", o.markdown, "tables for docs");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
   checked_device(o.device, "--device");
   if (o.device != "cpu" && app.count("--part") == 0) o.parts = {"selection", "residual"};
   for (const char* option : {"--link", "--workers"})

@@ -6,27 +6,10 @@
 #include <vector>
 
 #include "apps/bench/paired.h"
+#include "apps/result_table.h"
 #include "core/device.h"
 
 namespace laconic {
-
-/// A table that grows line by line, on standard output: text or markdown.
-class BenchTable {
- public:
-  BenchTable(std::vector<std::string> columns, bool markdown) : columns_(std::move(columns)), markdown_(markdown) {}
-  void title(const std::string& text) const;  ///< and the heads of the columns
-  void row(const std::vector<std::string>& cells) const;
-
- private:
-  std::vector<std::string> columns_;
-  bool markdown_;
-};
-
-/// "1.12 (1.10 … 1.15)"
-std::string with_interval(const Median& m);
-
-/// The plain pass that others are compared with: the sum of |x|, on kernel_threads() threads.
-double read_pass(const float* x, std::int64_t n);
 
 struct SparseBenchOptions {
   std::int64_t elements = 0;

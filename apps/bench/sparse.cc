@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "apps/bench/select.h"
-#include "apps/bench/select_data.h"
+#include "apps/values.h"
 #include "compress/selector.h"
 #include "compress/sparse_message.h"
 #include "core/update.h"
@@ -48,7 +48,7 @@ nlohmann::json to_json(const Contender& c, const Contender& base) {
 void print(const SparseBenchOptions& o, const std::string& title, const std::string& unit,
            const std::vector<Contender>& all) {
   if (o.json) return;
-  const BenchTable table({title, "ms", unit + " (95 %)"}, o.markdown);
+  const ResultTable table({title, "ms", unit + " (95 %)"}, o.markdown);
   table.title(fmt::format("{} elements, {} to send", o.elements, count_of(o)));
   for (const Contender& c : all)
     table.row({c.name, fmt::format("{:.3f}", c.milliseconds()), with_interval(ratio(c, all[0]))});
@@ -164,7 +164,7 @@ nlohmann::json bench_scatter(const SparseBenchOptions& o) {
 
 nlohmann::json bench_codings(const SparseBenchOptions& o) {
   const auto n = static_cast<std::size_t>(o.elements);
-  const BenchTable table({"indices", "coding", "bits", "encode, M/s", "decode, M/s"}, o.markdown);
+  const ResultTable table({"indices", "coding", "bits", "encode, M/s", "decode, M/s"}, o.markdown);
   if (!o.json) table.title(fmt::format("{} of {} indices", count_of(o), o.elements));
   auto list = nlohmann::json::array();
   for (const bool clustered : {false, true})

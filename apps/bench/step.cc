@@ -13,12 +13,13 @@
 #include <thread>
 
 #include "apps/bench/bench.h"
-#include "apps/bench/child_process.h"
-#include "apps/bench/machine.h"
-#include "apps/bench/statistics.h"
+#include "apps/child_process.h"
+#include "apps/machine.h"
+#include "apps/statistics.h"
 #include "apps/bench/synthetic_batch.h"
 #include "apps/bench/torch.h"
 #include "apps/device_options.h"
+#include "apps/subcommand.h"
 #include "apps/torch_peer_source.h"
 #include "core/clock.h"
 #include "core/ops/cross_entropy.h"
@@ -225,7 +226,7 @@ int bench_step(const std::vector<std::string>& arguments) {
   app.add_option("--block-seconds", o.block_seconds, "length of a turn [0.4]")->check(CLI::PositiveNumber);
   app.add_flag("--json", o.json, "one object, on the last line");
   app.add_flag("--markdown", o.markdown, "a table for docs");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
   checked_device(o.device, "--device");
   for (const auto& precision : o.precisions) checked_precision(precision, o.device, "--precision");
   std::vector<std::reference_wrapper<const ModelInfo>> models;

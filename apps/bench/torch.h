@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "apps/bench/child_process.h"
+#include "apps/child_process.h"
 
 namespace laconic {
 

@@ -6,8 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/bench.h"
-#include "apps/bench/machine.h"
+#include "apps/machine.h"
 #include "apps/bench/union_traffic.h"
+#include "apps/subcommand.h"
 #include "core/error.h"
 #include "data/cifar.h"
 #include "data/mnist.h"
@@ -109,7 +110,7 @@ int bench_union(const std::vector<std::string>& arguments) {
       ->type_name("C");
   app.add_flag("--json", o.json, "one object, on the last line");
   app.add_flag("--markdown", o.markdown, "a table for docs");
-  if (const auto done = parse_bench(app, arguments)) return *done;
+  if (const auto done = parse_tool(app, arguments)) return *done;
   require<UsageError>(std::adjacent_find(o.workers.begin(), o.workers.end(), std::greater_equal<>()) == o.workers.end(),
                       "the numbers of workers must rise (--workers): give them as 2,4,8,16");
   o.sparse.delta = o.coding == "delta";

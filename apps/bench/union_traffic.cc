@@ -11,7 +11,7 @@ namespace {
 bool chosen(const dist::LedgerRow& row) { return row.exchanges > 0; }
 
 /// Bytes of a step and of a rank.
-double bytes_of(const std::vector<std::vector<dist::LedgerRow>>& ledgers) {
+double bytes_sent(const std::vector<std::vector<dist::LedgerRow>>& ledgers) {
   double bytes = 0;
   for (const auto& ledger : ledgers)
     for (const dist::LedgerRow& row : ledger)
@@ -43,8 +43,8 @@ UnionTraffic union_traffic(int workers, const std::vector<std::vector<dist::Ledg
   t.density = sent / elements;
   t.union_density = united / elements;
   t.independent = independent / elements;
-  t.allgather_bytes = bytes_of(gathered);
-  t.split_bytes = bytes_of(split);
+  t.allgather_bytes = bytes_sent(gathered);
+  t.split_bytes = bytes_sent(split);
   t.dense_bytes = dist::ring_allreduce_cost(workers, 4 * elements).bytes;
   return t;
 }

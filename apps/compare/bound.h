@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/bench/layers.h"
+#include "apps/layer_times.h"
 #include "dist/replay.h"
 #include "dist/transport/link.h"
 

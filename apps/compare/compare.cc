@@ -14,8 +14,8 @@
 #include <map>
 #include <tuple>
 
-#include "apps/bench/child_process.h"
-#include "apps/bench/machine.h"
+#include "apps/child_process.h"
+#include "apps/machine.h"
 #include "apps/compare/bound.h"
 #include "apps/compare/options.h"
 #include "apps/compare/table.h"

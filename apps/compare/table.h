@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/bench/statistics.h"
+#include "apps/statistics.h"
 #include "apps/compare/trial.h"
 
 namespace laconic {

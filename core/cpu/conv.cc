@@ -7,6 +7,7 @@
 #include "core/cpu/conv_weights.h"
 #include "core/cpu/elementwise.h"
 #include "core/cpu/onednn.h"
+#include "core/cpu/onednn_versions.h"
 #include "core/parallel.h"
 
 namespace laconic::cpu {
@@ -77,11 +78,7 @@ class Convolution {
   void forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b) {
     if (!forward_) {
       dnnl::primitive_attr attributes = onednn_attributes();
-      if (g_.relu) {
-        dnnl::post_ops relu;
-        relu.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-        attributes.set_post_ops(relu);
-      }
+      if (g_.relu) append_relu(attributes);
       forward_description_ = describe_forward(attributes);
       forward_ = BoundPrimitive("conv forward", forward_description_);
       forward_.bind(DNNL_ARG_SRC, x_);
@@ -99,10 +96,9 @@ class Convolution {
 
   void backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w) {
     if (!data_) {
-      using Data = dnnl::convolution_backward_data;
       data_description_ = create(Direction::data, [&](dnnl::algorithm algorithm) {
-        const Data::desc d(algorithm, x_, w_any_, y_, strides_, dilations_, padding_, padding_);
-        return Data::primitive_desc(d, onednn_attributes(), onednn_engine(), hint());
+        return describe_backward<dnnl::convolution_backward_data>(onednn_engine(), onednn_attributes(), hint(), algorithm,
+                                                                  x_, w_any_, y_, strides_, dilations_, padding_, padding_);
       });
       data_ = BoundPrimitive("conv backward data", data_description_);
       data_.bind(DNNL_ARG_DIFF_SRC, x_);
@@ -119,11 +115,13 @@ class Convolution {
   void backward_weights(const Tensor& dw, bool add_dw, const Tensor& db, bool add_db, const Tensor& x,
                         const Tensor& dy) {
     if (!weights_) {
-      using Weights = dnnl::convolution_backward_weights;
       weights_description_ = create(Direction::weights, [&](dnnl::algorithm algorithm) {
-        const auto d = g_.bias ? Weights::desc(algorithm, x_, w_any_, b_, y_, strides_, dilations_, padding_, padding_)
-                               : Weights::desc(algorithm, x_, w_any_, y_, strides_, dilations_, padding_, padding_);
-        return Weights::primitive_desc(d, onednn_attributes(), onednn_engine(), hint());
+        const auto with = [&](const auto&... tensors) {
+          return describe_backward<dnnl::convolution_backward_weights>(onednn_engine(), onednn_attributes(), hint(),
+                                                                       algorithm, tensors..., strides_, dilations_,
+                                                                       padding_, padding_);
+        };
+        return g_.bias ? with(x_, w_any_, b_, y_) : with(x_, w_any_, y_);
       });
       weights_ = BoundPrimitive("conv backward weights", weights_description_);
       weights_.bind(DNNL_ARG_SRC, x_);
@@ -167,11 +165,11 @@ class Convolution {
     return create(Direction::forward, [&](dnnl::algorithm algorithm) { return forward_with(algorithm, attributes); });
   }
   Forward::primitive_desc forward_with(dnnl::algorithm algorithm, const dnnl::primitive_attr& attributes) {
-    const auto kind = dnnl::prop_kind::forward_training;
-    const auto d = g_.bias
-                       ? Forward::desc(kind, algorithm, x_, w_any_, b_, y_, strides_, dilations_, padding_, padding_)
-                       : Forward::desc(kind, algorithm, x_, w_any_, y_, strides_, dilations_, padding_, padding_);
-    return Forward::primitive_desc(d, attributes, onednn_engine());
+    const auto with = [&](const auto&... tensors) {
+      return describe<Forward>(onednn_engine(), attributes, dnnl::prop_kind::forward_training, algorithm, tensors...,
+                               strides_, dilations_, padding_, padding_);
+    };
+    return g_.bias ? with(x_, w_any_, b_, y_) : with(x_, w_any_, y_);
   }
   Forward::primitive_desc hint() { return forward_with(dnnl::algorithm::convolution_direct, onednn_attributes()); }
 

@@ -7,6 +7,7 @@
 
 #include "core/cpu/elementwise.h"
 #include "core/cpu/onednn.h"
+#include "core/cpu/onednn_versions.h"
 #include "core/parallel.h"
 
 namespace laconic::cpu {
@@ -25,13 +26,11 @@ struct Forward {
     const memory::desc x({rows, in}, f32, memory::format_tag::ab), w({in, out}, f32, memory::format_tag::ba),
         y({rows, out}, f32, memory::dims{stride, 1}), b({1, out}, f32, memory::format_tag::ab);
     dnnl::primitive_attr attributes = onednn_attributes();
-    if (relu) {
-      dnnl::post_ops ops;
-      ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-      attributes.set_post_ops(ops);
-    }
-    const auto d = bias ? dnnl::matmul::desc(x, w, b, y) : dnnl::matmul::desc(x, w, y);
-    primitive = BoundPrimitive("linear forward", dnnl::matmul::primitive_desc(d, attributes, onednn_engine()));
+    if (relu) append_relu(attributes);
+    const auto with = [&](const auto&... tensors) {
+      return describe<dnnl::matmul>(onednn_engine(), attributes, tensors...);
+    };
+    primitive = BoundPrimitive("linear forward", bias ? with(x, w, b, y) : with(x, w, y));
     primitive.bind(DNNL_ARG_SRC, x);
     primitive.bind(DNNL_ARG_WEIGHTS, w);
     primitive.bind(DNNL_ARG_DST, y);
@@ -44,7 +43,8 @@ struct Forward {
 void linear_forward(float* y, const float* x, const float* w, const float* b, std::int64_t rows, std::int64_t in,
                     std::int64_t out, std::int64_t stride, bool relu) {
   constexpr std::int64_t kMatmulRows = 256;
-  if (rows <= kMatmulRows) {
+  // oneDNN 3.7 writes a result of one column without its stride.
+  if (rows <= kMatmulRows && (out > 1 || stride == 1)) {
     using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, bool, int>;
     thread_local std::map<Key, std::unique_ptr<Forward>> made;
     auto& slot = made[Key{rows, in, out, stride, b != nullptr, relu, kernel_threads()}];

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "core/cpu/onednn.h"
+#include "core/cpu/onednn_versions.h"
 #include "core/parallel.h"
 
 namespace laconic::cpu {
@@ -24,7 +25,7 @@ struct PackedMatmul::Kernel {
       ops.append_sum(1.0f);
       attributes.set_post_ops(ops);
     }
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(x, m, y), attributes, onednn_engine());
+    const auto description = describe<dnnl::matmul>(onednn_engine(), attributes, x, m, y);
     packed = description.weights_desc();
     primitive = BoundPrimitive("packed matmul", description);
     primitive.bind(DNNL_ARG_SRC, x);

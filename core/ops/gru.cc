@@ -13,12 +13,12 @@ namespace laconic::ops {
 namespace {
 
 /// All that a backward pass reads. h has one step more than the input: the first is the initial state.
-struct Saved {
+struct GruSaved {
   RecurrentExtents e;
   Tensor weight_hh, gates, q, h;
 };
 
-void forward(const Saved& s, const RecurrentWeights& w, const Tensor& state) {
+void forward(const GruSaved& s, const RecurrentWeights& w, const Tensor& state) {
   const auto [T, B, H, width] = s.e;
   const std::int64_t state_size = B * H;
   const Device device = s.h.device();
@@ -35,7 +35,7 @@ void forward(const Saved& s, const RecurrentWeights& w, const Tensor& state) {
 }
 
 /// Leaves the gradients of the gates' input part in the gates' memory, those of the recurrent part in drecurrent.
-void backward_through_time(const Saved& s, float* drecurrent, const float* dy) {
+void backward_through_time(const GruSaved& s, float* drecurrent, const float* dy) {
   const auto [T, B, H, width] = s.e;
   const std::int64_t state_size = B * H;
   const Device device = s.h.device();
@@ -51,7 +51,7 @@ void backward_through_time(const Saved& s, float* drecurrent, const float* dy) {
   }
 }
 
-void backward(const Saved& s, const Tensor& dy, Grads& grads) {
+void backward(const GruSaved& s, const Tensor& dy, Grads& grads) {
   const Tensor drecurrent = Tensor::empty(s.gates.shape(), DType::f32, dy.device());
   backward_through_time(s, drecurrent.data<float>(), dy.data<float>());
   bias_gradients(grads, {kBiasHh}, drecurrent);
@@ -68,7 +68,7 @@ Tensor gru(Tensor input, const RecurrentWeights& w, Tensor& state) {
   const RecurrentExtents e = recurrent_extents("gru", input, w, 3, {state});
   const Device device = input.device();
   const Tensor history = Tensor().with_node(input.node());
-  const Saved s{e, w.weight_hh.value(), own_memory(std::move(input)),
+  const GruSaved s{e, w.weight_hh.value(), own_memory(std::move(input)),
                 Tensor::empty({e.steps, e.batch, e.hidden}, DType::f32, device),
                 Tensor::empty({e.steps + 1, e.batch, e.hidden}, DType::f32, device)};
   forward(s, w, state);

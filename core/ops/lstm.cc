@@ -11,12 +11,12 @@ namespace laconic::ops {
 namespace {
 
 /// All that a backward pass reads. h and c have one step more than the input: the first is the initial state.
-struct Saved {
+struct LstmSaved {
   RecurrentExtents e;
   Tensor weight_hh, gates, c, h;
 };
 
-void forward(const Saved& s, const RecurrentWeights& w, const LstmState& state) {
+void forward(const LstmSaved& s, const RecurrentWeights& w, const LstmState& state) {
   const auto [T, B, H, width] = s.e;
   const std::int64_t state_size = B * H;
   const Device device = s.h.device();
@@ -33,7 +33,7 @@ void forward(const Saved& s, const RecurrentWeights& w, const LstmState& state) 
 }
 
 /// Leaves the gradients of the gates' sums in the gates' memory.
-void backward_through_time(const Saved& s, const float* dy) {
+void backward_through_time(const LstmSaved& s, const float* dy) {
   const auto [T, B, H, width] = s.e;
   const std::int64_t state_size = B * H;
   const Device device = s.h.device();
@@ -48,7 +48,7 @@ void backward_through_time(const Saved& s, const float* dy) {
   }
 }
 
-void backward(const Saved& s, const Tensor& dy, Grads& grads) {
+void backward(const LstmSaved& s, const Tensor& dy, Grads& grads) {
   backward_through_time(s, dy.data<float>());
   bias_gradients(grads, {kBiasHh, kBiasIh}, s.gates);
   const DType type = product_dtype(dy.device());
@@ -64,7 +64,7 @@ Tensor lstm(Tensor input, const RecurrentWeights& w, LstmState& state) {
   const Device device = input.device();
   const Tensor history = Tensor().with_node(input.node());
   const Shape states{e.steps + 1, e.batch, e.hidden};
-  const Saved s{e, w.weight_hh.value(), own_memory(std::move(input)), Tensor::empty(states, DType::f32, device),
+  const LstmSaved s{e, w.weight_hh.value(), own_memory(std::move(input)), Tensor::empty(states, DType::f32, device),
                 Tensor::empty(states, DType::f32, device)};
   forward(s, w, state);
   state = {last_step(s.h), last_step(s.c)};

@@ -12,13 +12,13 @@ namespace laconic::ops {
 namespace {
 
 /// All that a backward pass reads. h has one step more than the input: the first is the initial state.
-struct Saved {
+struct RnnSaved {
   RecurrentExtents e;
   Nonlinearity f;
   Tensor weight_hh, h;
 };
 
-void forward(const Saved& s, const Tensor& input, const RecurrentWeights& w, const Tensor& state) {
+void forward(const RnnSaved& s, const Tensor& input, const RecurrentWeights& w, const Tensor& state) {
   const auto [T, B, H, width] = s.e;
   const std::int64_t state_size = B * H;
   const Device device = s.h.device();
@@ -45,7 +45,7 @@ void forward(const Saved& s, const Tensor& input, const RecurrentWeights& w, con
 }
 
 /// dsums: the gradients of h of every step from outside in, those of the sums out.
-void backward_through_time(const Saved& s, const Tensor& dsums) {
+void backward_through_time(const RnnSaved& s, const Tensor& dsums) {
   const auto [T, B, H, width] = s.e;
   const std::int64_t state_size = B * H;
   const Device device = s.h.device();
@@ -61,7 +61,7 @@ void backward_through_time(const Saved& s, const Tensor& dsums) {
   }
 }
 
-void backward(const Saved& s, const Tensor& dy, Grads& grads) {
+void backward(const RnnSaved& s, const Tensor& dy, Grads& grads) {
   const Tensor dsums = Tensor::empty(dy.shape(), DType::f32, dy.device());
   dsums.copy_from(dy);
   backward_through_time(s, dsums);
@@ -77,7 +77,7 @@ void backward(const Saved& s, const Tensor& dy, Grads& grads) {
 Tensor rnn(const Tensor& input, const RecurrentWeights& w, Tensor& state, Nonlinearity f) {
   const RecurrentExtents e = recurrent_extents("rnn", input, w, 1, {state});
   const Device device = input.device();
-  const Saved s{e, f, w.weight_hh.value(), Tensor::empty({e.steps + 1, e.batch, e.hidden}, DType::f32, device)};
+  const RnnSaved s{e, f, w.weight_hh.value(), Tensor::empty({e.steps + 1, e.batch, e.hidden}, DType::f32, device)};
   forward(s, input, w, state);
   state = last_step(s.h);
   return record("rnn", s.h.rows(1, e.steps), {input, w.weight_hh, w.bias_ih, w.bias_hh},

@@ -14,10 +14,6 @@ namespace {
 
 constexpr LinkDuration kLate = std::chrono::milliseconds(2);
 
-std::uint64_t key(int sender, int slot) {
-  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(sender)) << 32 | static_cast<std::uint32_t>(slot);
-}
-
 std::exception_ptr too_long(const Request& receive, std::size_t bytes, int receiver) {
   return std::make_exception_ptr(CommError(concat(
       "emulated link: rank ", receive.peer, " sent ", bytes, " bytes to rank ", receiver, ", which has room for ",
@@ -102,7 +98,7 @@ void LinkedTransport::start_send(Request& request) {
   LinkedHub::Flight flight{.sender = rank_, .receiver = request.peer, .bytes = request.size, .send = &request};
   LinkedHub::Rank& receiver = *hub_->ranks_[static_cast<std::size_t>(request.peer)];
   std::unique_lock lock(hub_->mutex_);
-  LinkedHub::Channel& channel = receiver.incoming[key(rank_, request.slot)];
+  LinkedHub::Channel& channel = receiver.incoming[channel_key(rank_, request.slot)];
   const std::byte* from = request.data;
   Device device = request.device;
   for (int attempt = 0; attempt < 2 && flight.receive.request == nullptr; ++attempt) {
@@ -137,7 +133,7 @@ void LinkedTransport::start_send(Request& request) {
 void LinkedTransport::start_recv(Request& request) {
   const LinkedHub::Receive receive{&request, stamp()};
   std::unique_lock lock(hub_->mutex_);
-  LinkedHub::Channel& channel = own().incoming[key(request.peer, request.slot)];
+  LinkedHub::Channel& channel = own().incoming[channel_key(request.peer, request.slot)];
   if (channel.sends.empty()) {
     channel.receives.push_back(receive);
     return;
@@ -164,7 +160,7 @@ void LinkedTransport::cancel_started(Request& request) {
   const auto forget = [&] {
     if (std::erase_if(own().completions, [&](const auto& c) { return c.second.request == &request; }) > 0) return true;
     const int receiver = sending ? request.peer : rank_, sender = sending ? rank_ : request.peer;
-    LinkedHub::Channel& channel = hub_->ranks_[static_cast<std::size_t>(receiver)]->incoming[key(sender, request.slot)];
+    auto& channel = hub_->ranks_[static_cast<std::size_t>(receiver)]->incoming[channel_key(sender, request.slot)];
     if (!sending && std::erase_if(channel.receives, [&](const auto& r) { return r.request == &request; }) > 0)
       return true;
     for (auto& [id, flight] : hub_->flights_) {

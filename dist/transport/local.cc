@@ -3,13 +3,6 @@
 #include <algorithm>
 
 namespace laconic::dist {
-namespace {
-
-std::uint64_t key(int sender, int slot) {
-  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(sender)) << 32 | static_cast<std::uint32_t>(slot);
-}
-
-}  // namespace
 
 LocalHub::LocalHub(int size) : notes_(size) {
   require<UsageError>(size >= 1, "local transport: ", size, " workers make no group. Ask for at least 1.");
@@ -26,7 +19,7 @@ void LocalTransport::start(Request& request) {
   {
     Event ready = Event::now(request.device);
     std::lock_guard lock(hub_->mutex_);
-    LocalHub::Channel& channel = hub_->ranks_[static_cast<std::size_t>(receiver)]->incoming[key(sender, request.slot)];
+    auto& channel = hub_->ranks_[static_cast<std::size_t>(receiver)]->incoming[channel_key(sender, request.slot)];
     auto& theirs = sending ? channel.receives : channel.sends;
     if (theirs.empty()) {
       (sending ? channel.sends : channel.receives).push_back({&request, std::move(ready)});
@@ -67,7 +60,7 @@ void LocalTransport::cancel_started(Request& request) {
   const int receiver = sending ? request.peer : rank_, sender = sending ? rank_ : request.peer;
   LocalHub::Rank& own = *hub_->ranks_[static_cast<std::size_t>(rank_)];
   std::unique_lock lock(hub_->mutex_);
-  LocalHub::Channel& channel = hub_->ranks_[static_cast<std::size_t>(receiver)]->incoming[key(sender, request.slot)];
+  auto& channel = hub_->ranks_[static_cast<std::size_t>(receiver)]->incoming[channel_key(sender, request.slot)];
   if (std::erase_if(sending ? channel.sends : channel.receives,
                     [&](const LocalHub::Posted& posted) { return posted.request == &request; }) > 0)
     return;

@@ -24,9 +24,8 @@
 #include "dist/transport/mpi_native.h"
 
 namespace laconic::dist {
-namespace {
 
-void check(int code, const char* call) {
+void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
@@ -35,18 +34,20 @@ void check(int code, const char* call) {
                          ". Look at mpirun's own messages."));
 }
 
+namespace {
+
 class MpiTransport final : public Transport, public NativeCollectives {
  public:
   explicit MpiTransport(std::optional<int> type_of_service) {
     send_without_asking();
     int provided = 0;
     // The engine lets one thread in at a time: mostly its own, now and then the compute thread.
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     require<CommError>(provided >= MPI_THREAD_SERIALIZED,
                        "mpi: this library lets one thread only use it. Install one built with thread support.");
     watch_ = std::make_unique<SocketWatch>(type_of_service, process_manager_addresses());
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &notes_), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &notes_), "MPI_Comm_dup");
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(notes_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(comm_, &rank_);
@@ -69,7 +70,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
 
   void start_send(Request& request) override {
     MPI_Request handle;
-    check(MPI_Isend(request.data, count_of(request), MPI_BYTE, request.peer, request.slot, comm_, &handle),
+    check_mpi(MPI_Isend(request.data, count_of(request), MPI_BYTE, request.peer, request.slot, comm_, &handle),
           "MPI_Isend");
     remember(request, handle);
   }
@@ -83,7 +84,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
 
   void start_recv(Request& request) override {
     MPI_Request handle;
-    check(MPI_Irecv(request.data, count_of(request), MPI_BYTE, request.peer, request.slot, comm_, &handle),
+    check_mpi(MPI_Irecv(request.data, count_of(request), MPI_BYTE, request.peer, request.slot, comm_, &handle),
           "MPI_Irecv");
     remember(request, handle);
   }
@@ -182,7 +183,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
   void meet_everybody() {
     char out = 0, in = 0;
     for (int i = 1; i < size_; ++i)
-      check(MPI_Sendrecv(&out, 1, MPI_BYTE, (rank_ + i) % size_, 0, &in, 1, MPI_BYTE, (rank_ + size_ - i) % size_, 0,
+      check_mpi(MPI_Sendrecv(&out, 1, MPI_BYTE, (rank_ + i) % size_, 0, &in, 1, MPI_BYTE, (rank_ + size_ - i) % size_, 0,
                          comm_, MPI_STATUS_IGNORE),
             "MPI_Sendrecv");
     all_over_tcp_ = size_ > 1 && watch_->look() >= size_ - 1;
@@ -230,7 +231,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
     int count = 0;
     const int code =
         MPI_Testsome(static_cast<int>(handles_.size()), handles_.data(), &count, indices_.data(), statuses_.data());
-    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
+    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) check_mpi(code, "MPI_Testsome");
     if (count == MPI_UNDEFINED || count == 0) return 0;
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       const auto at = static_cast<std::size_t>(indices_[i]);

@@ -11,11 +11,6 @@ namespace {
 const std::vector<std::string> kAlgorithms = {"",     "basic_linear",   "nonoverlapping", "recursive_doubling",
                                               "ring", "segmented_ring", "rabenseifner"};  // by Open MPI's numbers
 
-void check(int code, const char* call) {
-  require<CommError>(code == MPI_SUCCESS, "mpi: ", call, " failed with code ", code,
-                     ". Look at mpirun's own messages.");
-}
-
 /// An integer parameter of Open MPI. Communicators that are made keep to the values that hold then.
 class Setting {
  public:
@@ -63,7 +58,7 @@ void MpiNative::prepare(int first, int count, const std::string& algorithm) {
     for (int i = first; i < first + count; ++i) {
       Slot& slot = slots_[i];
       if (slot.comm != MPI_COMM_NULL) MPI_Comm_free(&slot.comm);
-      check(MPI_Comm_dup(base_, &slot.comm), "MPI_Comm_dup");
+      check_mpi(MPI_Comm_dup(base_, &slot.comm), "MPI_Comm_dup");
       slot.blocking = blocking;
     }
   };
@@ -91,10 +86,10 @@ MPI_Request MpiNative::start(Request& request) {
   const Slot& slot = found->second;
   const int elements = static_cast<int>(count);
   if (slot.blocking) {
-    check(MPI_Allreduce(MPI_IN_PLACE, request.data, elements, MPI_FLOAT, MPI_SUM, slot.comm), "MPI_Allreduce");
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, request.data, elements, MPI_FLOAT, MPI_SUM, slot.comm), "MPI_Allreduce");
     request.complete(request.size);
   } else {
-    check(MPI_Iallreduce(MPI_IN_PLACE, request.data, elements, MPI_FLOAT, MPI_SUM, slot.comm, &handle),
+    check_mpi(MPI_Iallreduce(MPI_IN_PLACE, request.data, elements, MPI_FLOAT, MPI_SUM, slot.comm, &handle),
           "MPI_Iallreduce");
   }
   return handle;

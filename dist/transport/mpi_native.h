@@ -9,6 +9,9 @@
 
 namespace laconic::dist {
 
+/// Throws CommError with MPI's own text if `code`, which `call` returned, is none of success.
+void check_mpi(int code, const char* call);
+
 /// MPI's own allreduce, for comparison (collective/native_allreduce.h names the algorithms). Every slot has an MPI
 /// communicator of its own: MPI matches collectives by the order in which they are called on one communicator, while
 /// operations of different slots may start in different orders on different ranks.

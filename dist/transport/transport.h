@@ -21,6 +21,11 @@ struct Traffic {
   std::uint64_t bytes = 0;
 };
 
+/// What a receive and its send match by on one rank, as a key of maps.
+inline std::uint64_t channel_key(int sender, int slot) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(sender)) << 32 | static_cast<std::uint32_t>(slot);
+}
+
 struct Note {
   int from = 0;
   std::string text{};

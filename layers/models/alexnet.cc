@@ -6,7 +6,7 @@
 namespace laconic::models {
 namespace {
 
-std::shared_ptr<Module> pool() { return make<MaxPool2d>({.kernel = 3, .stride = 2}); }
+std::shared_ptr<Module> overlapping_pool() { return make<MaxPool2d>({.kernel = 3, .stride = 2}); }
 
 std::shared_ptr<Module> model(const std::vector<Sequential::Layer>& features,
                               const std::vector<Sequential::Layer>& classifier) {
@@ -42,11 +42,11 @@ std::shared_ptr<Module> published(const Published& p, const AlexNetOptions& o) {
   };
   add({conv({.in = 3, .out = 96, .kernel = 11, .stride = 4, .pad = p.pad}, 0), make<ReLU>()});
   normalize();
-  add({pool(), conv({.in = 96, .out = 256, .kernel = 5, .pad = 2, .groups = p.groups}, 1), make<ReLU>()});
+  add({overlapping_pool(), conv({.in = 96, .out = 256, .kernel = 5, .pad = 2, .groups = p.groups}, 1), make<ReLU>()});
   normalize();
-  add({pool(), conv({.in = 256, .out = 384, .kernel = 3, .pad = 1}, 0), make<ReLU>(),
+  add({overlapping_pool(), conv({.in = 256, .out = 384, .kernel = 3, .pad = 1}, 0), make<ReLU>(),
        conv({.in = 384, .out = 384, .kernel = 3, .pad = 1, .groups = p.groups}, 1), make<ReLU>(),
-       conv({.in = 384, .out = 256, .kernel = 3, .pad = 1, .groups = p.groups}, 1), make<ReLU>(), pool()});
+       conv({.in = 384, .out = 256, .kernel = 3, .pad = 1, .groups = p.groups}, 1), make<ReLU>(), overlapping_pool()});
   return model(features, {linear({.in = 256 * 6 * 6, .out = o.hidden}, 1), make<ReLU>(), make<Dropout>({.p = 0.5f}),
                           linear({.in = o.hidden, .out = o.hidden}, 1), make<ReLU>(), make<Dropout>({.p = 0.5f}),
                           linear({.in = o.hidden, .out = o.classes, .output = true}, 0)});
@@ -55,11 +55,11 @@ std::shared_ptr<Module> published(const Published& p, const AlexNetOptions& o) {
 }  // namespace
 
 std::shared_ptr<Module> alexnet(const AlexNetOptions& o) {
-  return model({make<Conv2d>({.in = 3, .out = 64, .kernel = 11, .stride = 4, .pad = 2}), make<ReLU>(), pool(),
-                make<Conv2d>({.in = 64, .out = 192, .kernel = 5, .pad = 2}), make<ReLU>(), pool(),
+  return model({make<Conv2d>({.in = 3, .out = 64, .kernel = 11, .stride = 4, .pad = 2}), make<ReLU>(), overlapping_pool(),
+                make<Conv2d>({.in = 64, .out = 192, .kernel = 5, .pad = 2}), make<ReLU>(), overlapping_pool(),
                 make<Conv2d>({.in = 192, .out = 384, .kernel = 3, .pad = 1}), make<ReLU>(),
                 make<Conv2d>({.in = 384, .out = 256, .kernel = 3, .pad = 1}), make<ReLU>(),
-                make<Conv2d>({.in = 256, .out = 256, .kernel = 3, .pad = 1}), make<ReLU>(), pool()},
+                make<Conv2d>({.in = 256, .out = 256, .kernel = 3, .pad = 1}), make<ReLU>(), overlapping_pool()},
                {make<Dropout>({.p = 0.5f}), make<Linear>({.in = 256 * 6 * 6, .out = o.hidden}), make<ReLU>(),
                 make<Dropout>({.p = 0.5f}), make<Linear>({.in = o.hidden, .out = o.hidden}), make<ReLU>(),
                 make<Linear>({.in = o.hidden, .out = o.classes, .output = true})});

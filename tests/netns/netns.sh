@@ -56,6 +56,7 @@ clean_environment() {  # number of ranks
   cores=$(nproc)
   export OMP_NUM_THREADS=$((cores > $1 ? cores / $1 : 1)) LACONIC_COLUMNS=${COLUMNS:-80}
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  export OMPI_MCA_orte_execute_quiet=1   # Open MPI 4 need not explain our errors
   export OMPI_MCA_mpi_yield_when_idle=1  # a rank that waits must not hold the core of the rank it waits for
   export OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self OMPI_MCA_osc=^ucx
   export OMPI_MCA_btl_tcp_if_include=$PREFIX.0/24 OMPI_MCA_oob_tcp_if_include=$PREFIX.0/24
@@ -132,9 +133,12 @@ run() {
   slots=$(((n + hosts - 1) / hosts))
   for k in $(numbers | head -n "$n"); do list+=${list:+,}$PREFIX.$k:$slots; done
   clean_environment "$n"
+  # Open MPI 5 has another launcher than 4, with settings of its own.
+  local launcher=(--prtemca plm ssh --prtemca plm_ssh_agent "$AGENT")
+  mpirun --version | grep -q 'Open MPI) 4' && launcher=(--mca plm rsh --mca plm_rsh_agent "$AGENT")
   # mpirun and its stand-in for ssh both set the process group; that the second comes too late is no news.
-  in_host "$SWITCH" mpirun --quiet -n "$n" --bind-to none --map-by node --host "$list" \
-    --mca plm rsh --mca plm_rsh_agent "$AGENT" "$@" 2> >(grep --line-buffered -v 'Warning: setpgid' >&2)
+  in_host "$SWITCH" mpirun -n "$n" --bind-to none --map-by node --host "$list" \
+    "${launcher[@]}" "$@" 2> >(grep --line-buffered -v 'Warning: setpgid' >&2)
 }
 
 all() {

@@ -1,4 +1,4 @@
-#include "apps/bench/select_data.h"
+#include "apps/values.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

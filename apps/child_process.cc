@@ -1,4 +1,4 @@
-#include "apps/bench/child_process.h"
+#include "apps/child_process.h"
 
 #include <fcntl.h>
 #include <signal.h>

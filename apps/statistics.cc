@@ -1,4 +1,4 @@
-#include "apps/bench/statistics.h"
+#include "apps/statistics.h"
 
 #include <algorithm>
 #include <cmath>

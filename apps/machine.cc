@@ -1,4 +1,4 @@
-#include "apps/bench/machine.h"
+#include "apps/machine.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,25 @@
+// laconic-tools: what `laconic NAME` runs for every NAME below.
+#include "apps/bench/bench.h"
+#include "apps/codec.h"
+#include "apps/inspect.h"
+#include "apps/main.h"
+#include "apps/models.h"
+#include "apps/pack.h"
+#include "apps/subcommand.h"
+
+namespace {
+
+// `laconic --help` tells what they are for.
+constexpr laconic::Subcommand kTools[] = {
+    {"bench", "see laconic bench --help", laconic::bench},
+    {"models", "see laconic models --help", laconic::list_models},
+    {"codec", "see laconic codec --help", laconic::codec},
+    {"pack", "see laconic pack --help", laconic::pack},
+    {"inspect", "see laconic inspect --help", laconic::inspect},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return laconic::run_main([&] { return laconic::run_subcommand("laconic-tools", kTools, {argv + 1, argv + argc}); });
+}

@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace laconic {
+
+/// Where the time of a training step goes, layer by layer, in the order of forward. What belongs to no layer (the loss)
+/// stands last, under its operation's name.
+struct LayerTimes {
+  struct Parameter {
+    std::string name;
+    std::int64_t elements = 0;
+    double ready_ms = 0;  ///< into its layer's backward, when the last of its gradient was handed over
+    double update_ms = 0;
+    int chunks = 1;  ///< of rows, in which its gradient was handed over
+  };
+  struct Layer {
+    std::string name;
+    double forward_ms = 0, backward_ms = 0;
+    std::vector<Parameter> parameters;
+  };
+  std::vector<Layer> layers;
+  double step_ms = 0;  ///< forward, backward and updates
+};
+
+/// {"model":...,"step_ms":...,"layers":[{"name":...,"forward_ms":...,"parameters":[...]}, ...]}, and back.
+std::string to_json(const LayerTimes& times);
+/// throws DataError if the text is not what to_json() writes
+LayerTimes layer_times_from(const std::string& json);
+
+}  // namespace laconic
