@@ -181,7 +181,7 @@ void Progress::on_end(const RunSummary& summary) {
                                  : "bytes not counted (MPI or NCCL moved them), ")
          << fmt::format("{} workers, {:.0f} % of the time spent waiting for one another", info_.workers,
                         100 * summary.exposed_share);
-  if (summary.data_share >= 0.01)
+  if (summary.data_share > 0.1)
     out_ << fmt::format("\n{:.0f} % of the time spent waiting for data: more --data-threads may help",
                         100 * summary.data_share);
   if (summary.memory_bytes_peak && summary.activation_bytes_peak)

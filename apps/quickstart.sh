@@ -18,11 +18,29 @@ quietly() {   # runs a command with its output in the log; shows the end of it i
 }
 mkdir -p "$build" && : >"$log"
 [ -f "$build/build.ninja" ] || { echo "Configuring ..."; quietly meson setup "$build"; }
+# Builds its arguments; says how long that takes here, from the first ten files on, in a pipe too.
+build() {
+  local begin=$SECONDS next=0 line files left status
+  while read -r line; do
+    echo "$line" >>"$log"
+    [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+    files=${BASH_REMATCH[1]}
+    ((files >= 10 && SECONDS >= next)) || continue
+    left=$(((SECONDS - begin) * (BASH_REMATCH[2] - files) / files))
+    printf '%sBuilding: %d of %d files, about %d min %02d s left' "$([ -t 1 ] && printf '\r\033[K')" \
+      "$files" "${BASH_REMATCH[2]}" $((left / 60)) $((left % 60))
+    [ -t 1 ] || echo
+    next=$((SECONDS + ($([ -t 1 ] && echo 1 || echo 20))))
+  done < <(NINJA_STATUS='[%f/%t] ' ninja -C "$build" "$@" 2>&1; echo "ninja ended with $?")
+  [ -t 1 ] && printf '\r\033[K'
+  [ "$(tail -n 1 "$log")" = "ninja ended with 0" ] && return
+  tail -n 30 "$log" >&2
+  echo "The build failed; all of its output: $log" >&2
+  exit 1
+}
 if ! ninja -C "$build" -n apps/mnist apps/laconic 2>/dev/null | grep -q "no work to do"; then
-  echo "Building (a few minutes the first time) ..."
-  if [ -t 1 ]; then ninja -C "$build" apps/mnist apps/laconic || exit 1
-  else quietly ninja -C "$build" apps/mnist apps/laconic
-  fi
+  echo "Building what trains and compares ..."
+  build apps/mnist apps/laconic
 fi
 
 data=/usr/share/datasets/fashion-mnist

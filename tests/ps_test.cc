@@ -248,22 +248,20 @@ const CodecCase kCodecCases[] = {
     {"trunc:22", true}, {"none", false, 16},  {"trunc:16", true, 12}, {"onebit"}};
 
 TEST(PsSync, ThroughACodecAllWorkersSeeTheSameBitsWhichAreThoseOfOneThread) {
-  int turn = 0;
-  for (const CodecCase& c : kCodecCases)
-    for (int N : {1, 3})
-      for (int K : {0, 1, 2}) {
-        const Overlap overlap = ++turn % 2 == 0 ? Overlap::none : Overlap::forward;
-        SCOPED_TRACE(concat(c.codec, ", feedback ", c.feedback, ", ", N, " workers, ", K, " servers"));
-        Setting setting = setting_of(N, K, "ps", legs_of("ps", c.codec, c.feedback, c.truncate_weights));
-        setting.overlap = overlap;
-        setting.plan = plan_options(10'000, turn % 3 == 0 ? 300'000 : 0);
-        const CodecOracle oracle(setting, 5);
-        const Result result = run(setting, 5);
-        for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, oracle.seen));
-        for (const auto& v : result.joint) EXPECT_TRUE(same_bits(v, oracle.values));
-        EXPECT_EQ(result.drift > 0, setting.legs.rounds_down);
-        EXPECT_LT(result.drift, 0.5);
-      }
+  for (const auto& row : pairwise({std::size(kCodecCases), 2, 3, 2, 2})) {
+    const CodecCase& c = kCodecCases[row[0]];
+    const int N = row[1] == 0 ? 1 : 3, K = static_cast<int>(row[2]);
+    SCOPED_TRACE(concat(c.codec, ", feedback ", c.feedback, ", ", N, " workers, ", K, " servers"));
+    Setting setting = setting_of(N, K, "ps", legs_of("ps", c.codec, c.feedback, c.truncate_weights));
+    setting.overlap = row[3] == 0 ? Overlap::none : Overlap::forward;
+    setting.plan = plan_options(10'000, row[4] == 0 ? 0 : 300'000);
+    const CodecOracle oracle(setting, 5);
+    const Result result = run(setting, 5);
+    for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, oracle.seen));
+    for (const auto& v : result.joint) EXPECT_TRUE(same_bits(v, oracle.values));
+    EXPECT_EQ(result.drift > 0, setting.legs.rounds_down);
+    EXPECT_LT(result.drift, 0.5);
+  }
 }
 
 TEST(PsSync, WithFeedbackWhatWasSentAndWhatIsOwedIsWhatWasMade) {

@@ -23,7 +23,7 @@ namespace laconic::dist::server_world {
 /// Parameters of all kinds of sizes; the largest takes several pieces. p0.weight and p0.bias are one module, ...
 inline std::vector<std::shared_ptr<Parameter>> some_parameters() {
   std::vector<std::shared_ptr<Parameter>> parameters;
-  const std::vector<Shape> shapes = {{3, 5}, {7}, {64, 100}, {1}, {600, 300}, {17}, {10, 33}, {10}};
+  const std::vector<Shape> shapes = {{3, 5}, {7}, {64, 100}, {1}, {300, 300}, {17}, {10, 33}, {10}};
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     auto p = std::make_shared<Parameter>(shapes[i], shapes[i].rank() == 1 ? Role::bias : Role::linear);
     p->info.name = concat("p", i / 2, i % 2 == 0 ? ".weight" : ".bias");
