@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "apps/bench/read_pass.h"
 #include "apps/bench/select.h"
 #include "apps/values.h"
 #include "compress/selector.h"
