@@ -90,10 +90,10 @@ CROSS
     cd /laconic
     meson setup build-arm64 --cross-file /laconic.cross -Dmpi=disabled
     ninja -C build-arm64 apps/mnist
-    qemu-aarch64 build-arm64/apps/mnist --model lenet --data synthetic --batch 32 --threads 1 --steps 20 --quiet \
+    qemu-aarch64 build-arm64/apps/mnist --model lenet --data synthetic:640,32 --batch 32 --threads 1 --steps 20 --quiet \
       --log /arm64.jsonl' >>"$work/arm64.txt" 2>&1 || { say arm64 "it could not be built or run"; return; }
   { bash apps/setup.sh && { [ -f build/build.ninja ] || meson setup build; } && ninja -C build apps/mnist &&
-    build/apps/mnist --model lenet --data synthetic --batch 32 --threads 1 --steps 20 --quiet \
+    build/apps/mnist --model lenet --data synthetic:640,32 --batch 32 --threads 1 --steps 20 --quiet \
       --log "$work/here.jsonl"; } >>"$work/arm64.txt" 2>&1 || { say arm64 "mnist could not be built here"; return; }
   say arm64 "$(python3 - "$work/here.jsonl" "$work/arm64/arm64.jsonl" <<'PYTHON'
 import json
