@@ -24,7 +24,7 @@ struct LayerTimes {
   double step_ms = 0;  ///< forward, backward and updates
 };
 
-/// {"model":...,"step_ms":...,"layers":[{"name":...,"forward_ms":...,"parameters":[...]}, ...]}, and back.
+/// {"step_ms":...,"layers":[{"name":...,"forward_ms":...,"parameters":[...]}, ...]}, and back.
 std::string to_json(const LayerTimes& times);
 /// throws DataError if the text is not what to_json() writes
 LayerTimes layer_times_from(const std::string& json);

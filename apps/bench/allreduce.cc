@@ -93,7 +93,7 @@ Contestant contestant(const std::string& name) {
              "other ones"));
 }
 
-std::size_t size_of_text(const std::string& text) {
+std::size_t bytes_named(const std::string& text) {
   std::size_t used = 0;
   double number = 0;
   try {
@@ -403,7 +403,7 @@ int bench_allreduce(const std::vector<std::string>& arguments) {
                         "' needs MPI (--algorithms): start this by laconic launch -n 4 laconic bench allreduce");
   }
   std::vector<std::size_t> sizes;
-  for (const std::string& size : o.sizes) sizes.push_back(size_of_text(size));
+  for (const std::string& size : o.sizes) sizes.push_back(bytes_named(size));
   ::setenv("OMPI_MCA_coll_tuned_use_dynamic_rules", "1", 0);  // else MPI's algorithms cannot be chosen
   dist::run_workers({.workers = o.workers.value_or(0)}, [&](Worker& w) { bench_on(w, o, contestants, sizes); });
   return 0;

@@ -1,11 +1,11 @@
 #pragma once
 #include <oneapi/dnnl/dnnl.hpp>
 
-/// What oneDNN 2 (from 2.6) and oneDNN 3 spell differently. No other file asks for the version.
+/// This file hides what oneDNN 2 (from 2.6) and oneDNN 3 spell differently. No other file asks for the version.
 namespace laconic::cpu {
 
-/// The description of a primitive P of forward computing, from P's own arguments in oneDNN's order: oneDNN 2 takes them
-/// as a P::desc first, oneDNN 3 at once. Throws dnnl::error where no implementation takes them.
+/// Describes a primitive P of forward computing, from P's own arguments in oneDNN's order. oneDNN 2 takes them as a
+/// P::desc first, oneDNN 3 at once. Throws dnnl::error where no implementation takes them.
 template <class P, class... Arguments>
 typename P::primitive_desc describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
                                     const Arguments&... arguments) {
@@ -16,7 +16,7 @@ typename P::primitive_desc describe(const dnnl::engine& engine, const dnnl::prim
 #endif
 }
 
-/// Of a backward primitive: `hint` describes the forward primitive that it belongs to.
+/// Describes a backward primitive P likewise. `hint` describes the forward primitive that it belongs to.
 template <class P, class Hint, class... Arguments>
 typename P::primitive_desc describe_backward(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
                                              const Hint& hint, const Arguments&... arguments) {
@@ -27,7 +27,7 @@ typename P::primitive_desc describe_backward(const dnnl::engine& engine, const d
 #endif
 }
 
-/// Attributes of a primitive whose result goes through a ReLU.
+/// Lets the result of a primitive with these attributes pass through a ReLU. Replaces other operations after it.
 inline void append_relu(dnnl::primitive_attr& attributes) {
   dnnl::post_ops relu;
 #if DNNL_VERSION_MAJOR >= 3

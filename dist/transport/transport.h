@@ -21,7 +21,7 @@ struct Traffic {
   std::uint64_t bytes = 0;
 };
 
-/// What a receive and its send match by on one rank, as a key of maps.
+/// The key of a map by which a receive finds its send: on one rank they match by (sender, slot).
 inline std::uint64_t channel_key(int sender, int slot) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(sender)) << 32 | static_cast<std::uint32_t>(slot);
 }
