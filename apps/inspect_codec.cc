@@ -7,9 +7,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "apps/subcommand.h"
 #include "apps/inspect.h"
 #include "apps/result_table.h"
+#include "apps/subcommand.h"
 #include "apps/values.h"
 #include "compress/inceptionn.h"
 #include "core/error.h"
@@ -119,8 +119,8 @@ int inspect_codec(const std::vector<std::string>& arguments) {
     const Tensor x = read_values(file, tensor);
     if (histogram) histograms.push_back(histogram_of(x.slice()));
     const ResultTable table({"mode and bound", "ratio", "largest error", "of the bound", "mean error", "2 bits %",
-                            "10 bits %", "18 bits %", "34 bits %"},
-                           markdown);
+                             "10 bits %", "18 bits %", "34 bits %"},
+                            markdown);
     if (!json) table.title(fmt::format("{}, {} values", file, x.elements()));
     auto list = nlohmann::ordered_json::array();
     for (const std::string& mode : modes)

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "apps/subcommand.h"
 #include "apps/inspect.h"
 #include "apps/result_table.h"
+#include "apps/subcommand.h"
 #include "apps/trace_summary.h"
 #include "core/error.h"
 

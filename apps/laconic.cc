@@ -1,5 +1,5 @@
-// laconic: the tools that go with the training programs. `launch` and `compare` are part of it. The others are a program
-// of their own beside it, laconic-tools: whoever only trains need not build them.
+// laconic: the tools that go with the training programs. `launch` and `compare` are part of it. The others are a
+// program of their own beside it, laconic-tools: whoever only trains need not build them.
 #include <unistd.h>
 
 #include <cerrno>

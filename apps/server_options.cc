@@ -3,7 +3,6 @@
 namespace laconic {
 namespace {
 
-
 void add_server_options(OptionAdder& add, TrainOptions& o) {
   dist::LayerDropSync::Rules& layers = o.server.layers;
   add.group("Parameter servers (--sync ps, layerdrop, slimdp)");

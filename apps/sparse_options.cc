@@ -5,7 +5,6 @@
 namespace laconic {
 namespace {
 
-
 /// Options of strategies that send little, where --sync names another one, or one that has no use for them.
 void refuse_strangers(const CLI::App& app, const std::string& sync) {
   const dist::SparseMethod* method = dist::sparse_method(sync);

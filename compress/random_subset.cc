@@ -44,8 +44,8 @@ LACONIC_MULTIVERSION void draw_lots(const std::uint32_t* key, const std::uint32_
                                     std::uint32_t limit, std::uint8_t* LACONIC_RESTRICT lots) {
   std::uint32_t words[4 * kPhiloxBlocks];
   for (std::size_t l = 0; l < kPhiloxBlocks; ++l) {
-    const auto block = philox({tile * static_cast<std::uint32_t>(kPhiloxBlocks) + static_cast<std::uint32_t>(l), counter[0],
-                               counter[1], counter[2]},
+    const auto block = philox({tile * static_cast<std::uint32_t>(kPhiloxBlocks) + static_cast<std::uint32_t>(l),
+                               counter[0], counter[1], counter[2]},
                               {key[0], key[1]});
     for (std::size_t w = 0; w < 4; ++w) words[w * kPhiloxBlocks + l] = block[w];
   }

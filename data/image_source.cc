@@ -153,8 +153,7 @@ Listing list_of_files(const std::string& path) {
     if (line.empty()) continue;
     std::optional<std::int32_t> label = take_number(line);
     require<DataError>(!numbered || *numbered == label.has_value(), path, " has a line ", number,
-                       label ? " with" : " without",
-                       " a label, unlike those before. Give all of them one, or none.");
+                       label ? " with" : " without", " a label, unlike those before. Give all of them one, or none.");
     numbered = label.has_value();
     if (!label) {
       const std::string folder = fs::path(line).parent_path().filename().string();

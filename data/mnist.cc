@@ -43,9 +43,9 @@ ImageSplit load_split(const std::string& folder, const std::string& prefix) {
   const IdxArray labels = read_idx(labels_path, 1);
   IdxArray images = read_idx(images_path, 3);
   require<DataError>(images.dims[0] > 0, "mnist: ", images_path, " holds no image. Fetch it again.");
-  require<DataError>(images.dims[1] == kDigitSide && images.dims[2] == kDigitSide, "mnist: ", images_path, " holds images of ",
-                     images.dims[1], " x ", images.dims[2], ", expected ", kDigitSide, " x ", kDigitSide,
-                     ". Give the folder of MNIST or Fashion-MNIST.");
+  require<DataError>(images.dims[1] == kDigitSide && images.dims[2] == kDigitSide, "mnist: ", images_path,
+                     " holds images of ", images.dims[1], " x ", images.dims[2], ", expected ", kDigitSide, " x ",
+                     kDigitSide, ". Give the folder of MNIST or Fashion-MNIST.");
   require<DataError>(images.dims[0] == labels.dims[0], "mnist: ", images_path, " holds ",
                      grouped(static_cast<std::uint64_t>(images.dims[0])), " images, but ", labels_path, " ",
                      grouped(static_cast<std::uint64_t>(labels.dims[0])),

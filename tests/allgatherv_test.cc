@@ -18,9 +18,9 @@ struct AnyAllgather {
   bool powers_of_two_only;
 };
 const AnyAllgather kAllgathers[] = {{"chosen", allgatherv, allgatherv_cost, false},
-                                 {"doubling", doubling_allgatherv, allgatherv_cost, true},
-                                 {"bruck", bruck_allgatherv, allgatherv_cost, false},
-                                 {"ring", ring_allgatherv, ring_allgatherv_cost, false}};
+                                    {"doubling", doubling_allgatherv, allgatherv_cost, true},
+                                    {"bruck", bruck_allgatherv, allgatherv_cost, false},
+                                    {"ring", ring_allgatherv, ring_allgatherv_cost, false}};
 
 /// Of lengths 0 to 40, several of them 0, other ones in every round.
 std::string part_of(int rank, int round) {

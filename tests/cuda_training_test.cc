@@ -61,8 +61,7 @@ TEST_F(CudaTraining, FourWorkersOnOneGpuLearnAsFourOnTheCpu) {
   recipe.trainer.audit_every = 1;
   const Outcome cuda = on_cuda(recipe);
   expect_losses_near(train(recipe), cuda, 1e-4);
-  for (int r = 1; r < 4; ++r)
-    EXPECT_TRUE(same_bits(cuda.parameters[static_cast<std::size_t>(r)], cuda.parameters[0]));
+  for (int r = 1; r < 4; ++r) EXPECT_TRUE(same_bits(cuda.parameters[static_cast<std::size_t>(r)], cuda.parameters[0]));
   EXPECT_TRUE(same_bits(on_cuda(recipe).parameters[0], cuda.parameters[0]));
 }
 

@@ -20,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-
 bool mpirun_is_there() { return std::system("command -v mpirun >/dev/null") == 0; }
 #define NEEDS_MPIRUN() \
   if (!mpirun_is_there()) GTEST_SKIP() << "mpirun is not installed (Debian: openmpi-bin)"

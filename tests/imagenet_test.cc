@@ -22,7 +22,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-
 void expect_photo_sentence(const Result& r, int exit_code, const std::vector<std::string>& parts) {
   EXPECT_EQ(r.exit_code, exit_code) << r.err;
   EXPECT_EQ(r.err.rfind("laconic: error: ", 0), 0u) << r.err;
@@ -56,8 +55,8 @@ const std::string kSmallPhotos = "imagenet --model resnet20 --image-size 16 --th
 
 TEST(Imagenet, TrainsResumesAndPredicts) {
   const Pictures p;
-  const std::string common = kSmallPhotos + "--data " + p.dir.path() + " --workers 2 --batch 3 --lr 0.05 --schedule const " +
-                             "--data-threads 2 --quiet --save ";
+  const std::string common = kSmallPhotos + "--data " + p.dir.path() +
+                             " --workers 2 --batch 3 --lr 0.05 --schedule const " + "--data-threads 2 --quiet --save ";
   const Result whole = run(common + (p.dir / "a") + " --epochs 6 --json --log " + (p.dir / "log"));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   const Json summary = last_line(whole.out);
@@ -97,11 +96,12 @@ TEST(Imagenet, TrainsResumesAndPredicts) {
       EXPECT_NEAR(a["probability"].get<double>(), b["probability"].get<double>(), 1e-4);
     }
   }
-  expect_photo_sentence(run(kSmallPhotos + "--init " + (p.dir / "a/weights.safetensors") + " --predict " + (p.dir / "synsets.txt")),
-                  1, {"synsets.txt is no JPEG, PNG or PPM"});
   expect_photo_sentence(
-      run(kSmallPhotos + "--init " + (p.dir / "a/weights.safetensors") + " --labels " + (p.dir / "log") + " --predict x.jpg"),
-      1, {"log names ", " classes, but the weights have 2"});
+      run(kSmallPhotos + "--init " + (p.dir / "a/weights.safetensors") + " --predict " + (p.dir / "synsets.txt")), 1,
+      {"synsets.txt is no JPEG, PNG or PPM"});
+  expect_photo_sentence(run(kSmallPhotos + "--init " + (p.dir / "a/weights.safetensors") + " --labels " +
+                            (p.dir / "log") + " --predict x.jpg"),
+                        1, {"log names ", " classes, but the weights have 2"});
 }
 
 /// What the program should say of a picture: the loss of label 0 by weights that see its pixels from -1 to 1.
@@ -169,8 +169,9 @@ TEST(Imagenet, FolderListAndPackAreOneDataSet) {
 
 TEST(Imagenet, EvaluationIsExactForAnyNumberOfWorkers) {
   const Pictures p;
-  ASSERT_EQ(
-      run(kSmallPhotos + "--data " + p.dir.path() + " --epochs 1 --batch 4 --quiet --save " + (p.dir / "out")).exit_code, 0);
+  ASSERT_EQ(run(kSmallPhotos + "--data " + p.dir.path() + " --epochs 1 --batch 4 --quiet --save " + (p.dir / "out"))
+                .exit_code,
+            0);
   std::vector<double> losses;
   for (const int workers : {1, 3}) {
     const Result r = run(kSmallPhotos + "--data " + p.dir.path() + " --batch 3 --eval-only --quiet --json --init " +
@@ -284,10 +285,10 @@ TEST(Imagenet, SaysWhatMemoryAStepTook) {
 TEST(Imagenet, ScalesTheLearningRateToTheGlobalBatch) {
   const TempFolder dir;
   const auto rate = [&](const std::string& options) {
-    EXPECT_EQ(
-        run(kSmallPhotos + "--data synthetic:40,10 --steps 1 --schedule const --quiet --log " + (dir / "log") + " " + options)
-            .exit_code,
-        0);
+    EXPECT_EQ(run(kSmallPhotos + "--data synthetic:40,10 --steps 1 --schedule const --quiet --log " + (dir / "log") +
+                  " " + options)
+                  .exit_code,
+              0);
     return Json::parse(text_of(dir / "log").substr(0, text_of(dir / "log").find('\n')))["lr"].get<double>();
   };
   EXPECT_NEAR(rate("--batch 16 --workers 2 --accumulate 2"), 0.1 * 64 / 256, 1e-7);
@@ -310,7 +311,8 @@ TEST(Imagenet, WrongOptionsAreSaidInOneSentence) {
   const TempFolder dir;
   expect_photo_sentence(run("imagenet --data " + (dir / "none")), 1, {"none is no file or folder (--data)"});
   expect_photo_sentence(run("imagenet --predict x.jpg"), 2, {"there are no weights to predict by (--predict)"});
-  expect_photo_sentence(run("imagenet --color-jitter 0.1,0.2,0.3,0.4"), 2, {"has more than three numbers (--color-jitter)"});
+  expect_photo_sentence(run("imagenet --color-jitter 0.1,0.2,0.3,0.4"), 2,
+                        {"has more than three numbers (--color-jitter)"});
   expect_photo_sentence(run("imagenet --color-jitter 2"), 2, {"2 is out of range (--color-jitter)"});
   expect_photo_sentence(run("imagenet --image-size 9999 --data synthetic:20,10"), 2, {"--image-size"});
   expect_photo_sentence(run("imagenet --model resnet51"), 2, {"unknown model 'resnet51'"});

@@ -108,34 +108,34 @@ TEST(Ptb, SaysWhatIsWrongWithAText) {
   write("train.txt", "");
   write("valid.txt", "a b\n");
   write("test.txt", "a b\n");
-  expect_refusal("--data " + dir.path(), 1,
-                  (dir / "train.txt") + " is empty: it has no words. Give a file with text.");
+  expect_refusal("--data " + dir.path(), 1, (dir / "train.txt") + " is empty: it has no words. Give a file with text.");
   write("train.txt", "a b\n\nc \xC3(\n");
   expect_refusal("--data " + dir.path() + " --workers 3", 1,
-                  (dir / "train.txt") + ", line 3: not UTF-8. Convert the file, as with iconv -t UTF-8.");
+                 (dir / "train.txt") + ", line 3: not UTF-8. Convert the file, as with iconv -t UTF-8.");
   write("train.txt", "a b c\n");
   expect_refusal("--data " + dir.path() + " --batch 2 --bptt 3 --workers 2", 1,
-                  dir.path() +
-                      " has 4 words to train on, and 2 workers with 2 streams of 3 words a step need 16. Give a "
-                      "longer text, or less --batch or --bptt.");
+                 dir.path() +
+                     " has 4 words to train on, and 2 workers with 2 streams of 3 words a step need 16. Give a "
+                     "longer text, or less --batch or --bptt.");
   std::string line;
   for (int i = 0; i < 200000; ++i) line += "word ";
   write("train.txt", line);
   EXPECT_EQ(run("ptb --steps 1 --quiet --batch 2 --bptt 3 --data " + dir.path()).exit_code, 0);
   expect_refusal("--data synthetic:5", 2,
-                  "--data: synthetic:5 is not synthetic:TRAIN,WORDS with two numbers. Example: synthetic:100000,200.");
+                 "--data: synthetic:5 is not synthetic:TRAIN,WORDS with two numbers. Example: synthetic:100000,200.");
 }
 
 TEST(Ptb, SaysWhatIsWrongWithItsOptions) {
   expect_refusal("--tied --untied", 2, "the two contradict each other (--tied and --untied): leave one of them out");
   expect_refusal("--temperature 0.5", 2, "nothing is to be written (--temperature): add --generate 200");
   expect_refusal("--dropout 1", 2, "1 is out of range (--dropout): give a number from 0 to 0.99, as --dropout 0.5");
-  expect_refusal("--checkpoint-activations", 2,
-                  "a language model has no segments to compute again: its step is one LSTM's and the logits, which are kept "
-                  "(--checkpoint-activations): less --bptt or --batch takes less memory");
+  expect_refusal(
+      "--checkpoint-activations", 2,
+      "a language model has no segments to compute again: its step is one LSTM's and the logits, which are kept "
+      "(--checkpoint-activations): less --bptt or --batch takes less memory");
   expect_refusal("--bptt 0", 2, "'0' is not a whole number of at least 1 (--bptt): give one, as --bptt 4");
   expect_refusal("--no-augment", 2,
-                  "unknown option '--no-augment' (command line): did you mean --no-dropout? See --help");
+                 "unknown option '--no-augment' (command line): did you mean --no-dropout? See --help");
 }
 
 TEST(Ptb, TakesTheHyperParametersOfTheModelsPaper) {

@@ -13,8 +13,8 @@
 #include "apps/bench/bench.h"
 #include "apps/bench/cost_fit.h"
 #include "apps/machine.h"
-#include "apps/statistics.h"
 #include "apps/options.h"
+#include "apps/statistics.h"
 #include "apps/subcommand.h"
 #include "apps/text.h"
 #include "core/clock.h"
@@ -162,8 +162,8 @@ struct AllreduceRow {
 };
 
 /// All contestants at one size, in turns: every block begins with another one.
-std::vector<AllreduceRow> measure(Worker& w, const std::vector<Contestant>& contestants, std::size_t bytes, Slice<float> x,
-                         const AllreduceBenchOptions& o) {
+std::vector<AllreduceRow> measure(Worker& w, const std::vector<Contestant>& contestants, std::size_t bytes,
+                                  Slice<float> x, const AllreduceBenchOptions& o) {
   std::vector<AllreduceRow> rows;
   std::vector<int> times;
   for (const Contestant& c : contestants) {

@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/bench.h"
-#include "apps/machine.h"
-#include "apps/statistics.h"
 #include "apps/bench/synthetic_batch.h"
 #include "apps/device_options.h"
+#include "apps/machine.h"
+#include "apps/statistics.h"
 #include "apps/subcommand.h"
 #include "core/clock.h"
 #include "core/error.h"

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "apps/bench/bench.h"
-#include "apps/machine.h"
 #include "apps/bench/paired.h"
 #include "apps/bench/torch.h"
+#include "apps/machine.h"
 #include "apps/subcommand.h"
 #include "apps/torchvision_pipeline_source.h"
 #include "core/error.h"

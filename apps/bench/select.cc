@@ -16,12 +16,12 @@
 #ifdef LACONIC_CUB
 #include "apps/bench/cuda/cub_top_k.h"
 #endif
-#include "apps/machine.h"
-#include "apps/values.h"
 #include "apps/bench/torch.h"
 #include "apps/device_options.h"
+#include "apps/machine.h"
 #include "apps/subcommand.h"
 #include "apps/torch_topk_source.h"
+#include "apps/values.h"
 #include "compress/selector.h"
 #include "core/error.h"
 #include "core/parallel.h"

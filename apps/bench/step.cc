@@ -13,12 +13,12 @@
 #include <thread>
 
 #include "apps/bench/bench.h"
-#include "apps/child_process.h"
-#include "apps/machine.h"
-#include "apps/statistics.h"
 #include "apps/bench/synthetic_batch.h"
 #include "apps/bench/torch.h"
+#include "apps/child_process.h"
 #include "apps/device_options.h"
+#include "apps/machine.h"
+#include "apps/statistics.h"
 #include "apps/subcommand.h"
 #include "apps/torch_peer_source.h"
 #include "core/clock.h"

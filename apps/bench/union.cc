@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/bench.h"
-#include "apps/machine.h"
 #include "apps/bench/union_traffic.h"
+#include "apps/machine.h"
 #include "apps/subcommand.h"
 #include "core/error.h"
 #include "data/cifar.h"

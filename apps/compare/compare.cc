@@ -15,11 +15,11 @@
 #include <tuple>
 
 #include "apps/child_process.h"
-#include "apps/machine.h"
 #include "apps/compare/bound.h"
 #include "apps/compare/options.h"
 #include "apps/compare/table.h"
 #include "apps/launch.h"
+#include "apps/machine.h"
 #include "apps/text.h"
 #include "core/error.h"
 

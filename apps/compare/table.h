@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/statistics.h"
 #include "apps/compare/trial.h"
+#include "apps/statistics.h"
 
 namespace laconic {
 

@@ -97,8 +97,9 @@ class Convolution {
   void backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w) {
     if (!data_) {
       data_description_ = create(Direction::data, [&](dnnl::algorithm algorithm) {
-        return describe_backward<dnnl::convolution_backward_data>(onednn_engine(), onednn_attributes(), hint(), algorithm,
-                                                                  x_, w_any_, y_, strides_, dilations_, padding_, padding_);
+        return describe_backward<dnnl::convolution_backward_data>(onednn_engine(), onednn_attributes(), hint(),
+                                                                  algorithm, x_, w_any_, y_, strides_, dilations_,
+                                                                  padding_, padding_);
       });
       data_ = BoundPrimitive("conv backward data", data_description_);
       data_.bind(DNNL_ARG_DIFF_SRC, x_);

@@ -69,8 +69,8 @@ Tensor gru(Tensor input, const RecurrentWeights& w, Tensor& state) {
   const Device device = input.device();
   const Tensor history = Tensor().with_node(input.node());
   const GruSaved s{e, w.weight_hh.value(), own_memory(std::move(input)),
-                Tensor::empty({e.steps, e.batch, e.hidden}, DType::f32, device),
-                Tensor::empty({e.steps + 1, e.batch, e.hidden}, DType::f32, device)};
+                   Tensor::empty({e.steps, e.batch, e.hidden}, DType::f32, device),
+                   Tensor::empty({e.steps + 1, e.batch, e.hidden}, DType::f32, device)};
   forward(s, w, state);
   state = last_step(s.h);
   return record("gru", s.h.rows(1, e.steps), {history, w.weight_hh, w.bias_ih, w.bias_hh},

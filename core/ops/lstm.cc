@@ -65,7 +65,7 @@ Tensor lstm(Tensor input, const RecurrentWeights& w, LstmState& state) {
   const Tensor history = Tensor().with_node(input.node());
   const Shape states{e.steps + 1, e.batch, e.hidden};
   const LstmSaved s{e, w.weight_hh.value(), own_memory(std::move(input)), Tensor::empty(states, DType::f32, device),
-                Tensor::empty(states, DType::f32, device)};
+                    Tensor::empty(states, DType::f32, device)};
   forward(s, w, state);
   state = {last_step(s.h), last_step(s.c)};
   return record("lstm", s.h.rows(1, e.steps), {history, w.weight_hh, w.bias_ih, w.bias_hh},

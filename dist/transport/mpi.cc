@@ -71,7 +71,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
   void start_send(Request& request) override {
     MPI_Request handle;
     check_mpi(MPI_Isend(request.data, count_of(request), MPI_BYTE, request.peer, request.slot, comm_, &handle),
-          "MPI_Isend");
+              "MPI_Isend");
     remember(request, handle);
   }
 
@@ -85,7 +85,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
   void start_recv(Request& request) override {
     MPI_Request handle;
     check_mpi(MPI_Irecv(request.data, count_of(request), MPI_BYTE, request.peer, request.slot, comm_, &handle),
-          "MPI_Irecv");
+              "MPI_Irecv");
     remember(request, handle);
   }
 
@@ -183,9 +183,9 @@ class MpiTransport final : public Transport, public NativeCollectives {
   void meet_everybody() {
     char out = 0, in = 0;
     for (int i = 1; i < size_; ++i)
-      check_mpi(MPI_Sendrecv(&out, 1, MPI_BYTE, (rank_ + i) % size_, 0, &in, 1, MPI_BYTE, (rank_ + size_ - i) % size_, 0,
-                         comm_, MPI_STATUS_IGNORE),
-            "MPI_Sendrecv");
+      check_mpi(MPI_Sendrecv(&out, 1, MPI_BYTE, (rank_ + i) % size_, 0, &in, 1, MPI_BYTE, (rank_ + size_ - i) % size_,
+                             0, comm_, MPI_STATUS_IGNORE),
+                "MPI_Sendrecv");
     all_over_tcp_ = size_ > 1 && watch_->look() >= size_ - 1;
     if (all_over_tcp_) ask_for_short_slices();  // a thread that polls must not
   }

@@ -90,7 +90,7 @@ MPI_Request MpiNative::start(Request& request) {
     request.complete(request.size);
   } else {
     check_mpi(MPI_Iallreduce(MPI_IN_PLACE, request.data, elements, MPI_FLOAT, MPI_SUM, slot.comm, &handle),
-          "MPI_Iallreduce");
+              "MPI_Iallreduce");
   }
   return handle;
 }

@@ -55,9 +55,9 @@ std::shared_ptr<Module> published(const Published& p, const AlexNetOptions& o) {
 }  // namespace
 
 std::shared_ptr<Module> alexnet(const AlexNetOptions& o) {
-  return model({make<Conv2d>({.in = 3, .out = 64, .kernel = 11, .stride = 4, .pad = 2}), make<ReLU>(), overlapping_pool(),
-                make<Conv2d>({.in = 64, .out = 192, .kernel = 5, .pad = 2}), make<ReLU>(), overlapping_pool(),
-                make<Conv2d>({.in = 192, .out = 384, .kernel = 3, .pad = 1}), make<ReLU>(),
+  return model({make<Conv2d>({.in = 3, .out = 64, .kernel = 11, .stride = 4, .pad = 2}), make<ReLU>(),
+                overlapping_pool(), make<Conv2d>({.in = 64, .out = 192, .kernel = 5, .pad = 2}), make<ReLU>(),
+                overlapping_pool(), make<Conv2d>({.in = 192, .out = 384, .kernel = 3, .pad = 1}), make<ReLU>(),
                 make<Conv2d>({.in = 384, .out = 256, .kernel = 3, .pad = 1}), make<ReLU>(),
                 make<Conv2d>({.in = 256, .out = 256, .kernel = 3, .pad = 1}), make<ReLU>(), overlapping_pool()},
                {make<Dropout>({.p = 0.5f}), make<Linear>({.in = 256 * 6 * 6, .out = o.hidden}), make<ReLU>(),
