@@ -105,6 +105,7 @@ int inspect_select(const std::vector<std::string>& arguments) {
 constexpr Subcommand kInspections[] = {
     {"select", "what a selector chooses of given values", inspect_select},
     {"codec", "what INCEPTIONN's codec makes of them", inspect_codec},
+    {"checkpoint", "whether what --save wrote is whole", inspect_checkpoint},
     {"trace", "where the time of a recorded training went", inspect_trace},
 };
 

@@ -10,6 +10,9 @@ int inspect(const std::vector<std::string>& arguments);
 /// `laconic inspect codec`: see its --help.
 int inspect_codec(const std::vector<std::string>& arguments);
 
+/// `laconic inspect checkpoint`: see its --help.
+int inspect_checkpoint(const std::vector<std::string>& arguments);
+
 /// `laconic inspect trace`: see its --help.
 int inspect_trace(const std::vector<std::string>& arguments);
 

@@ -34,6 +34,11 @@ double shortest(double value) {
   return std::strtod(text, nullptr);
 }
 
+bool is_line_of_log(const Json& line) {
+  const auto has = [&](const char* key) { return line.contains(key); };
+  return line.is_object() && (has("step") || has("eval") || has("test") || has("ledger") || has("memory"));
+}
+
 Json counted(std::int64_t bytes, bool they_are) { return they_are ? Json(bytes) : Json(); }
 
 Json object(const EvalReport& r) {
@@ -149,31 +154,34 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
 }
 
 JsonLog::JsonLog(std::string path, bool append)
-    : path_(std::move(path)),
-      append_(append),
-      file_(std::fopen(path_.c_str(), append ? "ae" : "we")),
-      flushed_(now_seconds()) {
+    : path_(std::move(path)), append_(append), file_(std::fopen(path_.c_str(), "ae")), flushed_(now_seconds()) {
   require<DataError>(file_ != nullptr, path_, ": the log could not be opened: ", std::strerror(errno),
                      ". Check the path of --log.");
 }
 
 void JsonLog::on_start(const RunInfo& info) {
-  if (!append_) return;
+  std::error_code error;
+  if (!append_ || !std::filesystem::is_regular_file(path_, error)) return;
   std::ifstream in(path_);
   std::uint64_t keep = 0;
   for (std::string text; std::getline(in, text); keep += text.size() + 1) {
     const Json object = Json::parse(text, nullptr, false);
+    require<UsageError>(keep > 0 || in.eof() || is_line_of_log(object), path_,
+                        " is no log of a training, and would be shortened (--log): name another file");
     if (object.is_discarded() || in.eof()) break;  // cut off in the middle of a line
     if (object.contains("step") && object["step"].is_number_integer() && object["step"] > info.first_step) break;
   }
   in.close();
-  std::error_code error;
-  if (std::filesystem::is_regular_file(path_, error)) std::filesystem::resize_file(path_, keep, error);
+  std::filesystem::resize_file(path_, keep, error);
   require<DataError>(!error, path_, ": the log could not be shortened: ", error.message(),
                      ". Check the path of --log.");
 }
 
 void JsonLog::line(std::string text, bool now) {
+  if (!std::exchange(append_, true)) {  // now that there is something to write
+    std::error_code no_matter;          // a device or a pipe has no end
+    if (std::filesystem::is_regular_file(path_, no_matter)) std::filesystem::resize_file(path_, 0, no_matter);
+  }
   text += '\n';
   bool ok = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size();
   if (const double time = now_seconds(); ok && (now || time - flushed_ > 0.5)) {

@@ -32,8 +32,8 @@ constexpr Tool kTools[] = {
     {"models", "models [--layers NAME]", "the zoo: parameters and work of each model, or of its layers"},
     {"codec", "codec encode|decode ... IN OUT", "files of float32 with few bits a value"},
     {"pack", "pack DATA OUT [--size S]", "photographs of a data set in one file"},
-    {"inspect", "inspect select|codec|trace ... FILE",
-     "what a method of compression makes of given values, where a trace's time went"},
+    {"inspect", "inspect select|codec|checkpoint|trace ...",
+     "what a method makes of values, whether checkpoints are whole, where a trace's time went"},
 };
 
 int help() {

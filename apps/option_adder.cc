@@ -10,6 +10,15 @@ void refuse(const std::string& what, const std::string& where, const std::string
   throw UsageError(what + " (" + where + "): " + advice);
 }
 
+std::string help_text(const CLI::App& app) {
+  std::string help = app.help();
+  for (std::size_t at; (at = help.find("\n\n\n")) != std::string::npos;) help.erase(at, 1);
+  // CLI11 2.6 leaves the word out.
+  const std::size_t line = help.find("\n" + app.get_name() + " ");
+  if (help.find("Usage: ") == std::string::npos && line != std::string::npos) help.insert(line + 1, "Usage: ");
+  return help;
+}
+
 double real(const std::string& text, const std::string& option, double low, double high, const std::string& example) {
   const auto value = number_from<double>(text);
   if (!value) refuse("'" + text + "' is not a number", option, "give one, as " + option + " " + example);

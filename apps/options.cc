@@ -219,6 +219,7 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
 
   add.group(kSaveGroup);
   add.text("--save", "DIR", o.save, "write weights and a checkpoint there at the end");
+  add.flag("--overwrite", o.overwrite, "also if that holds another training's");
   add.value("--save-every", "K[it]", "and every K epochs, or K steps",
             [&o](const std::string& text, const std::string& option) { o.save_every = every(text, option); });
   add.value("--resume", "[PATH]", "go on from this checkpoint, or from the newest in --save",
@@ -297,9 +298,7 @@ std::optional<Parsed> parse(int argc, const char* const* argv, const AppDefaults
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::string help = app.help();
-    for (std::size_t at; (at = help.find("\n\n\n")) != std::string::npos;) help.erase(at, 1);
-    std::cout << help;
+    std::cout << help_text(app);
     return std::nullopt;
   } catch (const CLI::Success& done) {
     app.exit(done, std::cout, std::cerr);
@@ -341,6 +340,8 @@ std::optional<Parsed> parse(int argc, const char* const* argv, const AppDefaults
     refuse("weights come from a checkpoint or from a file", "--resume and --init", "leave one of them out");
   if (options.save_every && options.save.empty())
     refuse("there is no place to save to", "--save-every", "add --save DIR");
+  if (options.overwrite && options.save.empty())
+    refuse("there is no place to save to", "--overwrite", "add --save DIR");
   if (options.eval_only && options.init.empty() && !options.resume)
     refuse("there are no weights to measure", "--eval-only", "add --init FILE or --resume PATH");
   if (defaults.reads_text) settle_text_options(app, options);

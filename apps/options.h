@@ -84,6 +84,7 @@ struct TrainOptions {
 
   // Saving
   std::string save;  ///< a directory
+  bool overwrite = false;  ///< what another training has saved there
   std::optional<Every> save_every;
   bool resume = false;
   std::string resume_path;  ///< empty: the newest checkpoint in `save`

@@ -110,6 +110,7 @@ int predict(const TrainOptions& o) {
   StateDict weights;
   if (o.resume) {
     where = CheckpointStore::newest(o.resume_path.empty() ? o.save : o.resume_path);
+    CheckpointStore::verify(where, CheckpointStore::read_manifest(where), 0);
     weights = CheckpointStore::read_rank(where, 0).part("model/");
     where += "/";  // a folder
   } else {

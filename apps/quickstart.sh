@@ -60,7 +60,7 @@ echo "Now the same network with larger batches, as if the workers were connected
 for overlap in none forward; do
   "$build/apps/mnist" --model lenet --data $data --workers 4 --batch 256 --epochs 3 --optimizer sgd --lr 0.05 \
     --momentum 0.9 --link 100mbit,1ms --overlap $overlap --fusion lazy:32KiB --trace "$build/overlap-$overlap.json" \
-    --save "$build/overlap-$overlap" --quiet --json >"$build/overlap-$overlap.out" || exit
+    --save "$build/overlap-$overlap" --overwrite --quiet --json >"$build/overlap-$overlap.out" || exit
 done
 figure() { tail -n 1 "$build/overlap-$1.out" | sed -n "s/.*\"$2\":\([0-9.e+-]*\).*/\1/p"; }
 awk -v s0="$(figure none samples_per_s)" -v s1="$(figure forward samples_per_s)" -v n="$(figure none steps)" \

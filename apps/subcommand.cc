@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "apps/option_adder.h"
 #include "apps/text.h"
 #include "core/error.h"
 
@@ -31,6 +32,9 @@ std::optional<int> parse_tool(CLI::App& app, const std::vector<std::string>& arg
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
     return std::nullopt;
+  } catch (const CLI::CallForHelp&) {
+    std::cout << help_text(app);
+    return 0;
   } catch (const CLI::Success& done) {
     return app.exit(done, std::cout, std::cerr);
   } catch (const CLI::ParseError& e) {

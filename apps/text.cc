@@ -41,6 +41,13 @@ std::string join(const std::vector<std::string>& words, const char* separator) {
   return text;
 }
 
+std::string with_seed(const std::string& path, std::uint64_t seed) {
+  const auto slash = path.rfind('/'), dot = path.rfind('.');
+  const bool extension = dot != std::string::npos && dot > 0 && (slash == std::string::npos || dot > slash + 1);
+  const std::size_t at = extension ? dot : path.size();
+  return fmt::format("{}-seed{}{}", path.substr(0, at), seed, path.substr(at));
+}
+
 std::string shell_word(const std::string& word) {
   if (!word.empty() &&
       word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%") ==

@@ -14,6 +14,9 @@
 #include "apps/ledger_table.h"
 #include "apps/main.h"
 #include "apps/progress.h"
+#include "apps/text.h"
+#include "core/atomic_file.h"
+#include "core/clock.h"
 #include "dist/collective/allgather.h"
 #include "dist/trainer/server_half.h"
 
@@ -73,14 +76,6 @@ int default_threads(int workers) {
   return std::max(1, cores / here);
 }
 
-/// "log.jsonl" -> "log-seed7.jsonl" where one name serves several runs.
-std::string with_seed(const std::string& path, std::uint64_t seed) {
-  const auto slash = path.rfind('/'), dot = path.rfind('.');
-  const bool extension = dot != std::string::npos && dot > 0 && (slash == std::string::npos || dot > slash + 1);
-  const std::size_t at = extension ? dot : path.size();
-  return fmt::format("{}-seed{}{}", path.substr(0, at), seed, path.substr(at));
-}
-
 TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::string& model) {
   TrainerOptions t;
   t.model_name = model;
@@ -113,12 +108,33 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.skip_nan = o.on_nan == "skip";
   t.audit_every = o.audit.value_or(0);
   t.init = o.init;
-  t.save = o.save;
+  if (!o.eval_only) t.save = o.save;
+  t.overwrite = o.overwrite;
   t.save_every = o.save_every;
   if (o.resume) t.resume = o.resume_path.empty() ? o.save : o.resume_path;
+  t.resume_if_any = o.resume_path.empty() && !o.eval_only;
   t.stop_requested = [] { return interrupt_came(); };
   return t;
 }
+
+/// Writes what there is of a trace now and then, so that a run that is killed leaves one; under MPI rank 0's part.
+class TraceKeeper final : public Observer {
+ public:
+  TraceKeeper(Trace& trace, std::string path) : trace_(trace), path_(std::move(path)) {}
+  void on_step(const StepReport&) override {
+    const auto begin = Clock::now();
+    if (begin < next_) return;
+    trace_.write(path_, true);
+    const auto end = Clock::now();
+    next_ = end + std::max<Clock::duration>(kEvery, 20 * (end - begin));  // it costs a twentieth of the time at most
+  }
+
+ private:
+  static constexpr std::chrono::seconds kEvery{60};
+  Trace& trace_;
+  const std::string path_;
+  Clock::time_point next_ = Clock::now() + kEvery;
+};
 
 /// Under MPI the traces of all ranks are brought together in one file.
 void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
@@ -154,6 +170,7 @@ void print_link(const TrainOptions& o, const dist::LinkUse& use) {
 RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers) {
   const int ranks = dist::ranks_under_mpirun();
   Trace trace;
+  if (!o.trace.empty()) observers.add(std::make_unique<TraceKeeper>(trace, o.trace));
   RunSummary summary;
   std::unique_ptr<Workload> trained;  // rank 0's
   dist::WorldOptions world{.workers = o.workers.value_or(ranks > 0 ? 0 : 1),
@@ -233,6 +250,11 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
     if (options.repeat > 1)
       for (std::string* path : {&o.save, &o.log, &o.trace, &o.dump_gradients})
         if (!path->empty()) *path = with_seed(*path, o.seed);
+    if (speaks && !o.eval_only) {
+      // Whether they can be written is to be known before hours of training.
+      for (const std::string& path : {o.log, o.trace})
+        if (!path.empty()) const AtomicFile probe(path);
+    }
     Observers observers;
     if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
     if (speaks && !o.log.empty() && !o.dry_run) observers.add(std::make_unique<JsonLog>(o.log, o.resume));

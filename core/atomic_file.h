@@ -1,14 +1,36 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace laconic {
 
+/// What tells a damaged file from a whole one: its length and its CRC-32 (zlib's, as the program `crc32` prints it).
+/// Every change of up to 32 neighbouring bits is found, any other but for one in 2^32. No cryptography. About 1 GB/s.
+struct FileSum {
+  std::uint64_t bytes = 0;
+  std::uint32_t crc32 = 0;
+
+  void add(const void* data, std::size_t size);
+  std::string crc_text() const;                   ///< eight hexadecimal digits
+  std::string text() const;                       ///< "BYTES CRC"
+  static FileSum parse(const std::string& text);  ///< of text(). throws DataError
+  bool operator==(const FileSum&) const = default;
+};
+
+/// Reads a whole file. Throws DataError if it cannot be read.
+FileSum sum_of_file(const std::string& path);
+
 /// A file that appears under its name complete, or not at all: it is written under a temporary name in the same
-/// directory, and commit() syncs it, renames it over the old one and syncs the directory. Destroyed without commit(),
-/// it leaves no trace, and what had the name before is untouched.
-/// Throws DataError with the path and the system's reason (no such directory, disk full, ...).
+/// directory (NAME.PID.NUMBER.tmp), and commit() syncs it, renames it over the old one and syncs the directory.
+/// Destroyed without commit(), it leaves no trace, and what had the name before is untouched. So one that is made and
+/// destroyed finds out whether the path can be written to.
+///
+/// A name that is a link stays one: what it points to is written. What is no regular file (a device, a pipe) is written
+/// in place, from the first write() on; so is /dev/stdout, wherever it goes.
+///
+/// Throws DataError with the path and the system's reason (no such directory, disk full, nobody reads the pipe, ...).
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -19,11 +41,17 @@ class AtomicFile {
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
   void commit();
+  const FileSum& sum() const { return sum_; }  ///< of all that was written so far
+
+  /// Removes what writers of `name` in `directory` left behind when they were killed. Nobody may write it now.
+  static void sweep(const std::string& directory, const std::string& name);
 
  private:
+  void open_in_place();
   [[noreturn]] void fail(const char* doing, int reason) const;
-  std::string path_, temporary_;
+  std::string path_, target_, temporary_;  // as given, where links lead, "" if written in place
   int fd_ = -1;
+  FileSum sum_;
 };
 
 }  // namespace laconic

@@ -167,7 +167,7 @@ Place read_place(const std::string& name, const Json& entry, std::uint64_t data_
 
 }  // namespace
 
-void save_safetensors(const StateDict& state, const std::string& path) {
+FileSum save_safetensors(const StateDict& state, const std::string& path) {
   Json header = Json::object();
   if (!state.texts().empty()) header["__metadata__"] = Json(state.texts());
   std::uint64_t offset = 0;
@@ -197,6 +197,7 @@ void save_safetensors(const StateDict& state, const std::string& path) {
     file.write(host.raw_data(), host.bytes());
   }
   file.commit();
+  return file.sum();
 }
 
 StateDict load_safetensors(const std::string& path) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/atomic_file.h"
 #include "core/tensor.h"
 
 namespace laconic {
@@ -56,7 +57,8 @@ class StateDict {
 /// dtypes  F32, I32, I64, U8
 /// source  https://github.com/huggingface/safetensors, "Format"
 /// throws  DataError with the path: the disk is full, the directory is missing, a name is not UTF-8
-void save_safetensors(const StateDict& state, const std::string& path);
+/// returns the file's length and checksum
+FileSum save_safetensors(const StateDict& state, const std::string& path);
 
 /// Reads such a file into host memory. Every number in the header is checked before it is used.
 /// throws  DataError naming the file and the field: truncated, header too long, bad JSON, duplicate names, unknown

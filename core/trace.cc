@@ -162,14 +162,15 @@ class Trace::Writer {
   std::unordered_map<std::uint64_t, Chain> chains_;
 };
 
-std::string Trace::json() {
+std::string Trace::json(bool more_follows) {
   Writer writer;
   int tid = 0;
   const std::lock_guard lock(mutex_);
   for (Row& row : rows_) {
     const std::lock_guard row_lock(row.mutex_);
-    for (const Row::Leaving& l : std::exchange(row.leaving_, {}))
-      if (l.before > 0 && l.before <= row.events_.size()) row.events_[l.before - 1].arrows.push_back(l.arrow);
+    if (!more_follows)
+      for (const Row::Leaving& l : std::exchange(row.leaving_, {}))
+        if (l.before > 0 && l.before <= row.events_.size()) row.events_[l.before - 1].arrows.push_back(l.arrow);
     for (const Event& event : row.events_) writer.learn(event);
   }
   for (Row& row : rows_) {
@@ -203,9 +204,9 @@ std::string Trace::json() {
   return writer.text();
 }
 
-void Trace::write(const std::string& path) {
+void Trace::write(const std::string& path, bool more_follows) {
   AtomicFile file(path);
-  file.write(json());
+  file.write(json(more_follows));
   file.commit();
 }
 

@@ -22,12 +22,12 @@ namespace laconic {
 /// Spans of one line nest or lie side by side; what overlaps otherwise (messages in flight) gets lines of its own. An
 /// exchange of gradients is one chain of arrows: the backward that finished them, the operation, the wait for it where
 /// there was one, the updates, the forward that needed them. A message is an arrow between two ranks.
-/// All functions may be called from any thread. About 100 ns and 120 bytes a span; a row keeps its first 1,000,000 and
+/// All functions may be called from any thread. About 100 ns and 120 bytes a span; a row keeps its first 250,000 and
 /// counts the rest.
 class Trace {
  public:
   using Clock = std::chrono::steady_clock;  // the same on all processes of a host, so that their traces line up
-  static constexpr std::size_t kMaxEventsPerRow = 1'000'000;
+  static constexpr std::size_t kMaxEventsPerRow = 250'000;
 
   /// A place that an arrow passes. All that have one id, in any row, are one arrow in the order of time (`passes`), or
   /// the two ends of a message, which two processes may have recorded.
@@ -123,10 +123,10 @@ class Trace {
     Clock::time_point begin_;
   };
 
-  /// {"traceEvents": [...]}; times in microseconds.
-  std::string json();
+  /// {"traceEvents": [...]}; times in microseconds. `more_follows`: spans that are open now are to be asked for later.
+  std::string json(bool more_follows = false);
   /// Writes json() under `path`, complete or not at all. Throws DataError.
-  void write(const std::string& path);
+  void write(const std::string& path, bool more_follows = false);
 
  private:
   class Writer;

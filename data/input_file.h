@@ -27,6 +27,7 @@ class InputFile {
  private:
   std::string path_;
   gzFile_s* file_;
+  bool cut_ = false;  // its gzip stream ends before its end
   std::uint64_t bytes_read_ = 0;
 };
 

@@ -119,22 +119,24 @@ void Engine::at_failure(std::function<void()> f) {
 
 void Engine::wait(const Ticket& ticket, bool patiently) { wait_for(ticket, true, patiently); }
 
-void Engine::run(std::string name, std::function<Task<>(Communicator&)> body, Device device) {
+void Engine::run(std::string name, std::function<Task<>(Communicator&)> body, Device device, bool patiently) {
   Operation operation{
       .name = std::move(name), .slot = 0, .priority = 0, .device = device, .body = std::move(body)};
   {
     std::lock_guard lock(mutex_);
     borrowed_ = transport_->any_thread() && idle_ && open_ == 0 && !failure_ && !stop_ && !abort_asked_;
   }
-  if (!borrowed_) return wait_for(submit(std::move(operation)), false);  // only this thread changes borrowed_
-  wait_working(submit(std::move(operation)));
+  if (!borrowed_)
+    return wait_for(submit(std::move(operation)), false, patiently);  // only this thread changes borrowed_
+  wait_working(submit(std::move(operation)), patiently);
 }
 
 /// Does the communication thread's work until the operation has ended, then gives everything back.
-void Engine::wait_working(const Ticket& ticket) {
+void Engine::wait_working(const Ticket& ticket, bool patiently) {
   {
     std::lock_guard lock(mutex_);
     waiting_since_ = Clock::now();
+    patient_ = patiently;
   }
   try {
     while (!ticket.state_->done) turn();
@@ -155,7 +157,8 @@ void Engine::wait_for(const Ticket& ticket, bool exposed, bool patiently) {
   const Ticket::State& state = *ticket.state_;
   if (!state.done && !failure_) {
     const Clock::time_point begin = Clock::now();
-    if (!patiently) waiting_since_ = begin;
+    waiting_since_ = begin;
+    patient_ = patiently;
     changed_.wait(lock, [&] { return state.done || failure_; });  // the communication thread watches the time-out
     waiting_since_.reset();
     const Clock::time_point end = Clock::now();
@@ -176,6 +179,7 @@ void Engine::wait_for(const Ticket& ticket, bool exposed, bool patiently) {
 void Engine::drain() {
   std::unique_lock lock(mutex_);
   waiting_since_ = Clock::now();
+  patient_ = false;
   changed_.wait(lock, [&] { return open_ == 0 || failure_; });
   waiting_since_.reset();
   ended_.wait();

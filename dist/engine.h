@@ -98,12 +98,13 @@ class Engine {
   /// Blocks until the operation has ended (has asked its device for all it needs); rethrows what it threw. Throws
   /// CommError if nothing moves for the time-out (operation, peer and bytes so far, of every rank), or if another rank
   /// aborted (its sentence).
-  /// `patiently`: without a time-out, for what another rank may rightly take any time to do.
+  /// `patiently`: for what another rank may rightly take any time to do. The time-out then ends only what waits for a
+  /// rank that gives no sign of life.
   void wait(const Ticket& ticket, bool patiently = false);
   /// submit and wait, on slot 0: for broadcasts, checks and evaluation. Not counted as exposed. While nothing else is
   /// under way the calling thread does the work itself: handing it over and back would cost as much as a small
-  /// exchange. `device`: as Operation's.
-  void run(std::string name, std::function<Task<>(Communicator&)> body, Device device = kCpu);
+  /// exchange. `device`: as Operation's. `patiently`: as of wait().
+  void run(std::string name, std::function<Task<>(Communicator&)> body, Device device = kCpu, bool patiently = false);
   /// Waits for everything submitted so far.
   void drain();
 
@@ -164,7 +165,7 @@ class Engine {
   void serve();
   bool turn();
   bool sleep_while_idle();
-  void wait_working(const Ticket& ticket);
+  void wait_working(const Ticket& ticket, bool patiently);
   bool take_submitted();
   void start_if_ready(Running& running);
   void start_ready();
@@ -179,6 +180,8 @@ class Engine {
   void beat();
   std::string first_operation() const;
   std::string status() const;
+  double silent_seconds(int rank) const;
+  std::optional<int> silent_rank() const;
   std::string verdict() const;
   std::string describe() const;
 
@@ -209,6 +212,7 @@ class Engine {
   std::string abort_reason_;
   int abort_code_ = 1;
   std::optional<Clock::time_point> waiting_since_;  // the compute thread is blocked
+  bool patient_ = false;                            // and does not mind while all ranks live
   double exposed_seconds_ = 0;
   double comm_seconds_ = 0;
   Clock::time_point busy_since_;

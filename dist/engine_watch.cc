@@ -28,7 +28,8 @@ void Engine::beat() {
   exchange_notes();
   if (first_operation().empty()) return;
   std::lock_guard lock(mutex_);
-  if (waiting_since_ && seconds(now - std::max(*waiting_since_, last_progress_)) >= options_.timeout_seconds)
+  if (waiting_since_ && seconds(now - std::max(*waiting_since_, last_progress_)) >= options_.timeout_seconds &&
+      (!patient_ || silent_rank()))
     throw CommError(describe());
 }
 
@@ -97,19 +98,28 @@ void Engine::forget_place() {
   place_ = nullptr;
 }
 
+double Engine::silent_seconds(int rank) const {
+  return seconds(Clock::now() - std::max(signs_[static_cast<std::size_t>(rank)].heard, last_progress_));
+}
+
+/// A rank that could have given a sign of life, and has not for half of the time-out.
+std::optional<int> Engine::silent_rank() const {
+  for (int r = 0; transport_->can_tell() && r < size_; ++r)
+    if (r != rank_ && silent_seconds(r) > options_.timeout_seconds / 2) return r;
+  return std::nullopt;
+}
+
 /// Who keeps the others waiting, as far as the notes tell: a silent rank before one that computes before one that is
 /// somewhere else.
 std::string Engine::verdict() const {
   if (!transport_->can_tell()) return "Is that rank alive? ";
-  const Clock::time_point now = Clock::now();
+  if (const std::optional<int> r = silent_rank())
+    return concat("There is no sign of life from rank ", *r, " since ", std::lround(silent_seconds(*r)), " s. ");
   const std::string mine = first_operation();
   std::string computing, elsewhere;
   for (int r = 0; r < size_; ++r) {
     if (r == rank_) continue;
     const Sign& sign = signs_[static_cast<std::size_t>(r)];
-    const double silent_seconds = seconds(now - std::max(sign.heard, last_progress_));
-    if (silent_seconds > options_.timeout_seconds / 2)
-      return concat("There is no sign of life from rank ", r, " since ", std::lround(silent_seconds), " s. ");
     if (computing.empty() && sign.status.starts_with("computes"))
       computing = concat("Rank ", r, " ", sign.status, ". ");
     else if (elsewhere.empty() && sign.status.find(mine) == std::string::npos)

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "tests/error_of.h"
 #include "tests/temp_folder.h"
@@ -47,7 +49,8 @@ std::vector<std::string> names_in(const std::string& path) {
 TEST(Checkpoint, HoldsAFileForEachRankAndAManifest) {
   TempFolder folder;
   train(saving_in(folder));
-  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"checkpoint-000000000002", "weights.safetensors"}));
+  EXPECT_EQ(names_in(folder.path()),
+            (std::vector<std::string>{"checkpoint-000000000002", "run.json", "weights.safetensors"}));
   EXPECT_EQ(names_in(folder / "checkpoint-000000000002"),
             (std::vector<std::string>{"manifest.json", "rank-0.safetensors", "rank-1.safetensors"}));
   const Manifest m = CheckpointStore::read_manifest(CheckpointStore::newest(folder.path()));
@@ -62,8 +65,8 @@ TEST(Checkpoint, TheTwoNewestAreKept) {
   recipe.trainer.save_every = Every{1, true};
   recipe.trainer.steps = 5;
   train(recipe);
-  EXPECT_EQ(names_in(folder.path()),
-            (std::vector<std::string>{"checkpoint-000000000004", "checkpoint-000000000005", "weights.safetensors"}));
+  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"checkpoint-000000000004", "checkpoint-000000000005",
+                                                               "run.json", "weights.safetensors"}));
 }
 
 TEST(Checkpoint, ARunThatStartsAnewIsNotTakenForTheOldOne) {
@@ -110,14 +113,14 @@ TEST(Checkpoint, ADamagedManifestIsSaid) {
   TempFolder folder;
   train(saving_in(folder));
   const std::string manifest = folder / "checkpoint-000000000002/manifest.json";
-  for (const char* text :
-       {"", "{\"format\": 1, \"step\"", "[]", "{\"format\": 1}", "{\"format\": 1, \"step\": \"two\"}"}) {
+  for (const char* text : {"", "{\"format\": 1, \"step\"", "[]", "{\"format\": 1}",
+                           "{\"format\": 1, \"step\": \"two\"}", "{\"format\": 2}"}) {
     std::ofstream(manifest) << text;
     const std::string error = refusal(resuming_from(folder));
     EXPECT_TRUE(has(error, manifest) && has(error, "is damaged")) << text << ": " << error;
   }
-  std::ofstream(manifest) << "{\"format\": 2}";
-  EXPECT_TRUE(has(refusal(resuming_from(folder)), "has format 2, this version reads 1"));
+  std::ofstream(manifest) << "{\"format\": 3}";
+  EXPECT_TRUE(has(refusal(resuming_from(folder)), "has format 3, this version reads 1 and 2"));
 }
 
 TEST(Checkpoint, ADamagedOrMissingFileOfARankIsSaid) {
@@ -201,6 +204,241 @@ TEST(Checkpoint, APlaceThatCannotBeWrittenToIsSaid) {
   Recipe recipe = saving_in(folder);
   recipe.trainer.save = folder / "file";
   EXPECT_TRUE(has(refusal(recipe), folder / "file"));
+}
+
+// ------------------------------------------------------------------------------------------------------- integrity
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_bytes(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+/// Two whole checkpoints, after steps 1 and 2.
+Recipe saving_twice(const TempFolder& folder) {
+  Recipe recipe = saving_in(folder);
+  recipe.trainer.save_every = Every{1, true};
+  return recipe;
+}
+
+TEST(Checkpoint, EveryFlippedBitIsFound) {
+  TempFolder folder;
+  train(saving_in(folder));
+  const std::string checkpoint = folder / "checkpoint-000000000002";
+  const Manifest whole = CheckpointStore::read_manifest(checkpoint);
+  std::uint32_t random = 1;
+  for (const char* name : {"/manifest.json", "/rank-0.safetensors", "/rank-1.safetensors"}) {
+    const std::string before = bytes_of(checkpoint + name);
+    for (int trial = 0; trial < 200; ++trial) {
+      random = random * 1664525u + 1013904223u;
+      std::string damaged = before;
+      char& byte = damaged[random % damaged.size()];
+      byte = static_cast<char>(byte ^ (1 << (random >> 29)));
+      write_bytes(checkpoint + name, damaged);
+      const std::string error = error_of<DataError>([&] {
+        const Manifest m = CheckpointStore::read_manifest(checkpoint);
+        EXPECT_EQ(m.step, whole.step);  // a blank that became another one is no damage
+        EXPECT_EQ(m.ranks, whole.ranks);
+        EXPECT_EQ(m.fingerprint, whole.fingerprint);
+        for (int rank : {0, 1}) CheckpointStore::verify(checkpoint, m, rank);
+      });
+      if (std::string(name) != "/manifest.json") {
+        EXPECT_TRUE(has(error, "is damaged")) << error;
+      }
+    }
+    write_bytes(checkpoint + name, before);
+  }
+}
+
+TEST(Checkpoint, FilesOfAnotherRankOrStepAreFound) {
+  TempFolder folder;
+  train(saving_twice(folder));
+  const std::string older = folder / "checkpoint-000000000001", newer = folder / "checkpoint-000000000002";
+  const std::string mine = bytes_of(newer + "/rank-0.safetensors");
+  write_bytes(newer + "/rank-0.safetensors", bytes_of(newer + "/rank-1.safetensors"));
+  const Manifest m = CheckpointStore::read_manifest(newer);
+  std::string error = error_of<DataError>([&] { CheckpointStore::verify(newer, m, 0); });
+  EXPECT_TRUE(has(error, "is of rank 1 after step 2 of run " + m.run + ", not of rank 0 after step 2")) << error;
+  write_bytes(newer + "/rank-0.safetensors", bytes_of(older + "/rank-0.safetensors"));
+  error = error_of<DataError>([&] { CheckpointStore::verify(newer, m, 0); });
+  EXPECT_TRUE(has(error, "is of rank 0 after step 1 of run")) << error;
+  write_bytes(newer + "/rank-0.safetensors", mine);
+  EXPECT_EQ(error_of<DataError>([&] { CheckpointStore::verify(newer, m, 0); }), "");
+  write_bytes(newer + "/manifest.json", bytes_of(older + "/manifest.json"));
+  error = error_of<DataError>([&] { CheckpointStore::verify(newer, CheckpointStore::read_manifest(newer), 0); });
+  EXPECT_TRUE(has(error, "is of rank 0 after step 2")) << error;
+}
+
+TEST(Checkpoint, ADamagedOneIsPassedOverForTheOneBefore) {
+  TempFolder folder;
+  train(saving_twice(folder));
+  const std::string newer = folder / "checkpoint-000000000002";
+  for (const char* name : {"/rank-1.safetensors", "/manifest.json"}) {
+    const std::string before = bytes_of(newer + name);
+    std::string damaged = before;
+    damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 1);
+    write_bytes(newer + name, damaged);
+    Recipe recipe = resuming_from(folder);
+    recipe.trainer.save.clear();
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(train(recipe).steps.front().step, 2) << name;
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(has(said, newer + name) && has(said, "It is passed over; the one before is")) << said;
+    recipe.trainer.resume = newer;  // named itself: no other will do
+    EXPECT_TRUE(has(refusal(recipe), "is damaged"));
+    write_bytes(newer + name, before);
+  }
+}
+
+TEST(Checkpoint, AllOfThemDamagedIsAnErrorThatNamesTheNewest) {
+  TempFolder folder;
+  train(saving_twice(folder));
+  for (const char* step : {"1", "2"}) write_bytes(folder / "checkpoint-00000000000" + step + "/rank-0.safetensors", "");
+  Recipe recipe = resuming_from(folder);
+  recipe.trainer.resume_if_any = true;
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(has(refusal(recipe), "checkpoint-000000000002/rank-0.safetensors is damaged"));
+  ::testing::internal::GetCapturedStderr();
+}
+
+TEST(Checkpoint, ResumingBeforeTheFirstOneBeginsWithANote) {
+  TempFolder folder;
+  Recipe recipe = resuming_from(folder);
+  recipe.trainer.resume_if_any = true;
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(train(recipe).steps.size(), 4u);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "laconic: note: there is no checkpoint in " + folder.path() + " yet: the training begins\n");
+}
+
+TEST(Checkpoint, OneOfFormat1StillLoadsWithANote) {
+  TempFolder folder;
+  train(saving_in(folder));
+  const std::string manifest = folder / "checkpoint-000000000002/manifest.json";
+  const Outcome straight = train(resuming_from(folder));
+  fs::remove_all(folder / "checkpoint-000000000004");
+  auto j = nlohmann::json::parse(bytes_of(manifest));
+  for (const char* later : {"run", "ranks", "weights", "checksum"}) j.erase(later);
+  j["format"] = 1;
+  write_bytes(manifest, j.dump());
+  ::testing::internal::CaptureStderr();
+  const Outcome resumed = train(resuming_from(folder));
+  EXPECT_TRUE(has(::testing::internal::GetCapturedStderr(), "has no checksums"));
+  EXPECT_TRUE(same_bits(resumed.parameters[0], straight.parameters[0]));
+}
+
+TEST(Checkpoint, RanksThatWentOnFromDifferentWeightsAreFound) {
+  TempFolder folder;
+  train(saving_in(folder));
+  const std::string checkpoint = folder / "checkpoint-000000000002";
+  Manifest m = CheckpointStore::read_manifest(checkpoint);
+  StateDict state = CheckpointStore::read_rank(checkpoint, 1);
+  state.at("model/fc1.bias").data<float>()[0] += 1;
+  const CheckpointStore store(folder.path());
+  m.ranks[1] = store.write_rank(m.run, 2, 1, state);
+  store.complete(m);  // with checksums that are right
+  const std::string error = error_of<CommError>([&] { train(resuming_from(folder)); });
+  EXPECT_TRUE(has(error, "rank 1 has 'parameters after step 2=")) << error;
+}
+
+// ------------------------------------------------------------------------------------------------------- ownership
+
+TEST(Checkpoint, AnotherTrainingsFolderIsRefusedWithoutOverwrite) {
+  TempFolder folder;
+  train(saving_in(folder));
+  const std::string weights = bytes_of(folder / "weights.safetensors");
+  Recipe other = saving_in(folder);
+  other.trainer.lr = 0.2;
+  EXPECT_EQ(refusal(other),
+            folder.path() +
+                " is of another training, with lr=0.1 where this one has lr=0.2 (--save): choose another "
+                "folder, or add --overwrite");
+  EXPECT_TRUE(has(refusal(saving_in(folder, 3)), "workers=2 where this one has workers=3"));
+  fs::remove(folder / "run.json");  // then the checkpoint tells
+  EXPECT_TRUE(has(refusal(other), "lr=0.1 where this one has lr=0.2"));
+  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"checkpoint-000000000002", "weights.safetensors"}));
+  EXPECT_EQ(bytes_of(folder / "weights.safetensors"), weights);
+  other.trainer.overwrite = true;
+  other.trainer.steps = 1;
+  train(other);
+  EXPECT_EQ(names_in(folder.path()),
+            (std::vector<std::string>{"checkpoint-000000000001", "run.json", "weights.safetensors"}));
+  EXPECT_EQ(refusal(other), "");
+}
+
+TEST(Checkpoint, WeightsOfUnknownOriginAreNotReplaced) {
+  TempFolder folder;
+  write_bytes(folder / "weights.safetensors", "mine");
+  EXPECT_TRUE(has(refusal(saving_in(folder)), "may be of another training (--save)"));
+  EXPECT_EQ(bytes_of(folder / "weights.safetensors"), "mine");
+}
+
+TEST(Checkpoint, NothingIsRemovedThatIsNotOurs) {
+  TempFolder folder, elsewhere;
+  train(saving_in(elsewhere));
+  for (const char* mine : {"checkpoint-notes", "checkpoint-2", "checkpoint-0000000000010", "checkpoint-00000000001x"}) {
+    fs::create_directory(folder / mine);
+    write_bytes(folder / mine + "/manifest.json", bytes_of(elsewhere / "checkpoint-000000000002/manifest.json"));
+  }
+  fs::create_directory_symlink(elsewhere / "checkpoint-000000000002", folder / "checkpoint-000000000009");
+  fs::create_directory(folder / "checkpoint-000000000008");  // one of ours, by its name, with something else in it
+  write_bytes(folder / "checkpoint-000000000008/rank-0.safetensors", "");
+  write_bytes(folder / "checkpoint-000000000008/diary.txt", "mine");
+  write_bytes(folder / "weights.safetensors.tmp", "mine");
+  train(saving_in(folder));
+  EXPECT_EQ(
+      names_in(folder.path()),
+      (std::vector<std::string>{"checkpoint-0000000000010", "checkpoint-000000000002", "checkpoint-000000000008",
+                                "checkpoint-000000000009", "checkpoint-00000000001x", "checkpoint-2",
+                                "checkpoint-notes", "run.json", "weights.safetensors", "weights.safetensors.tmp"}));
+  EXPECT_EQ(names_in(folder / "checkpoint-000000000008"), std::vector<std::string>{"diary.txt"});
+  EXPECT_EQ(names_in(folder / "checkpoint-notes"), std::vector<std::string>{"manifest.json"});
+  EXPECT_EQ(names_in(elsewhere / "checkpoint-000000000002").size(), 3u);
+}
+
+TEST(Checkpoint, WhatKilledRunsLeftIsSwept) {
+  TempFolder folder;
+  train(saving_in(folder));
+  write_bytes(folder / "weights.safetensors.123.0.tmp", "");
+  for (const char* step : {"1", "3"}) {
+    fs::create_directory(folder / "checkpoint-00000000000" + step);
+    write_bytes(folder / "checkpoint-00000000000" + step + "/rank-0.safetensors.123.4.tmp", "");
+    write_bytes(folder / "checkpoint-00000000000" + step + "/rank-1.safetensors", "");
+  }
+  train(saving_in(folder));
+  EXPECT_EQ(names_in(folder.path()),
+            (std::vector<std::string>{"checkpoint-000000000002", "run.json", "weights.safetensors"}));
+}
+
+TEST(Checkpoint, AFolderIsForOneRunAtATime) {
+  TempFolder folder;
+  Recipe outer = saving_in(folder, 1);
+  outer.wrap = [&](std::unique_ptr<Workload> task, const dist::Worker&) {
+    struct Nested final : Passing {
+      Nested(std::unique_ptr<Workload> inner, std::function<void()> then)
+          : Passing(std::move(inner)), then(std::move(then)) {}
+      EvalSums evaluate() override {
+        then();
+        return Passing::evaluate();
+      }
+      std::function<void()> then;
+    };
+    return std::make_unique<Nested>(std::move(task), [&] {
+      EXPECT_EQ(refusal(saving_in(folder, 1)),
+                "another run saves to " + folder.path() + " now (--save): choose another folder, or wait for its end");
+    });
+  };
+  train(outer);
+  EXPECT_EQ(refusal(saving_in(folder, 1)), "");
+}
+
+TEST(Checkpoint, AFolderThatIsOnlyClaimedStaysAsItWas) {
+  TempFolder folder;
+  CheckpointStore(folder / "a/b").claim(0, "model=x", 1, false);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 }  // namespace

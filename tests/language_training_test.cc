@@ -248,7 +248,10 @@ TEST(LanguageModelling, ACheckpointHoldsTheHiddenStateOfEachWorker) {
   StateDict damaged;
   for (const auto& [name, tensor] : a) damaged.set(name, name == "workload/c" ? Tensor::zeros({2, 3, 12}) : tensor);
   for (const auto& [name, value] : a.texts()) damaged.set_text(name, value);
-  CheckpointStore(folder.path()).write_rank(3, 0, damaged);
+  const CheckpointStore store(folder.path());
+  Manifest manifest = CheckpointStore::read_manifest(checkpoint);
+  manifest.ranks[0] = store.write_rank(manifest.run, 3, 0, damaged);
+  store.complete(manifest);
   recipe.trainer.steps = 4;
   recipe.trainer.resume = folder.path();
   const std::string error = error_of<DataError>([&] { train(recipe); });

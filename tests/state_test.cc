@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -286,6 +288,82 @@ TEST(AtomicFile, IsNotThereBeforeCommitAndGoneWithoutIt) {
   file.write("abc");
   file.commit();
   EXPECT_EQ(std::filesystem::file_size(path), 3u);
+}
+
+/// A device like /dev/null (3) or /dev/full (7). Root gets one of its own, which a defect may replace; others cannot
+/// hurt the system's.
+std::string device(const TempFolder& dir, unsigned minor) {
+  const std::string name = minor == 3 ? "/null" : "/full", own = dir.path() + name;
+  return ::mknod(own.c_str(), S_IFCHR | 0600, makedev(1, minor)) == 0 ? own : ::geteuid() != 0 ? "/dev" + name : "";
+}
+
+TEST(AtomicFile, WritesDevicesAndPipesInPlace) {
+  TempFolder dir;
+  const std::string null = device(dir, 3), full = device(dir, 7);
+  if (!null.empty() && !full.empty()) {
+    AtomicFile nothing(null);
+    nothing.write("abc");
+    nothing.commit();
+    EXPECT_TRUE(std::filesystem::is_character_file(null));
+    EXPECT_THROW(AtomicFile(full).write("abc"), DataError);
+    EXPECT_TRUE(std::filesystem::is_character_file(full));
+  }
+  const std::string pipe = dir.path() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(AtomicFile(pipe).write("abc"), DataError);  // nobody reads it
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  {
+    AtomicFile file(pipe);
+    file.write("abc");
+    file.commit();
+  }
+  char read[4] = {};
+  EXPECT_EQ(::read(reader, read, sizeof read), 3);
+  EXPECT_STREQ(read, "abc");
+  ::close(reader);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_THROW(AtomicFile(dir.path()), DataError);
+}
+
+TEST(AtomicFile, LinksStayLinks) {
+  TempFolder dir;
+  std::filesystem::create_directory(dir.path() + "/far");
+  for (const char* target : {"far/there", "far/later"}) {
+    const std::string link = dir.path() + "/link", behind = dir.path() + "/" + target;
+    std::filesystem::remove(link);
+    if (std::string(target) == "far/there") std::ofstream(behind) << "old";
+    std::filesystem::create_symlink(target, link);
+    AtomicFile file(link);
+    file.write("new");
+    file.commit();
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    std::string text;
+    std::ifstream(behind) >> text;
+    EXPECT_EQ(text, "new");
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path() + "/far"), {}), 2);
+}
+
+TEST(AtomicFile, KnowsTheSumOfWhatItWrote) {
+  TempFolder dir;
+  const std::string path = dir.path() + "/f";
+  AtomicFile file(path);
+  file.write("123456789");
+  file.commit();
+  EXPECT_EQ(file.sum().text(), "9 cbf43926");  // the check value of CRC-32
+  EXPECT_EQ(sum_of_file(path), file.sum());
+  EXPECT_EQ(FileSum::parse("9 cbf43926"), file.sum());
+  for (const char* text : {"", "9", "9 ", "9 xyz", "x cbf43926", "9 cbf43926 ", "9 1cbf43926"})
+    EXPECT_THROW(FileSum::parse(text), DataError) << text;
+}
+
+TEST(AtomicFile, SweepsItsOwnLeftoversAlone) {
+  TempFolder dir;
+  for (const char* name : {"f", "f.1.2.tmp", "f.1.tmp", "f.1.2.tmp.bak", "f.a.2.tmp", "ff.1.2.tmp", "f..2.tmp"})
+    std::ofstream(dir.path() + "/" + name) << "";
+  AtomicFile::sweep(dir.path(), "f");
+  EXPECT_FALSE(std::filesystem::exists(dir.path() + "/f.1.2.tmp"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 6);
 }
 
 class RequireMatch : public ::testing::Test {

@@ -152,7 +152,8 @@ TEST_P(ZooGolden, GivesPyTorchsOutputsAndGradients) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ZooGolden, ::testing::Range<std::size_t>(0, ZooGolden::cases().size()),
                          [](const auto& info) {
-                           std::string name = concat(info.param, "_", ZooGolden::cases()[info.param].at("model"));
+                           std::string name =
+                               laconic::concat(info.param, "_", ZooGolden::cases()[info.param].at("model"));
                            for (char& ch : name)
                              if (!std::isalnum(static_cast<unsigned char>(ch))) ch = '_';
                            return name;

@@ -59,6 +59,7 @@ constexpr struct {
     {"--steps", Takes::value},
     {"--epochs", Takes::value},
     {"--save", Takes::value},
+    {"--overwrite", Takes::nothing},
     {"--save-every", Takes::value},
     {"--trace", Takes::value},
     {"--dump-gradients", Takes::value},
@@ -222,6 +223,10 @@ std::vector<std::string> command_of(const CompareOptions& o, const OptionSet& se
   words.push_back(app_path);
   words.insert(words.end(), o.common.begin(), o.common.end());
   words.insert(words.end(), set.words.begin(), set.words.end());
+  if (o.repeat > 1)
+    for (std::size_t i = 0; i + 1 < words.size(); ++i)
+      for (const char* option : {"--save", "--trace", "--dump-gradients"})
+        if (words[i] == option) words[i + 1] = with_seed(words[i + 1], seed);
   words.insert(words.end(), {"--seed", std::to_string(seed), "--log", log, "--quiet", "--json"});
   return words;
 }

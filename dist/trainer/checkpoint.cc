@@ -1,12 +1,19 @@
 #include "dist/trainer/checkpoint.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "core/atomic_file.h"
 #include "core/parallel.h"
@@ -15,8 +22,10 @@ namespace laconic {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kPrefix = "checkpoint-";
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::size_t kDigits = 12;
 constexpr const char* kManifest = "/manifest.json";
+constexpr const char* kOwner = "checkpoint/of";  // text in a rank's file
 
 /// (name, tensor) of everything in a weights file, shared parameters once.
 std::vector<std::pair<std::string, Tensor>> entries_of(const Module& model) {
@@ -28,14 +37,58 @@ std::vector<std::pair<std::string, Tensor>> entries_of(const Module& model) {
   return entries;
 }
 
-std::vector<fs::path> complete_checkpoints(const std::string& directory) {
-  std::vector<fs::path> found;
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// checkpoint-000000001200, and a folder of its own.
+bool is_checkpoint(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  std::error_code error;
+  return name.starts_with(kPrefix) && name.size() == kPrefix.size() + kDigits &&
+         is_digits(std::string_view(name).substr(kPrefix.size())) && !entry.is_symlink(error) &&
+         entry.is_directory(error);
+}
+
+bool is_complete(const std::string& checkpoint) {
+  std::error_code error;
+  return fs::symlink_status(checkpoint + kManifest, error).type() == fs::file_type::regular;
+}
+
+/// Folders of checkpoints, whole or not, the newest first.
+std::vector<std::string> checkpoints_in(const std::string& directory) {
+  std::vector<std::string> found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory, error))
-    if (entry.path().filename().string().starts_with(kPrefix) && fs::exists(entry.path().string() + kManifest, error))
-      found.push_back(entry.path());
-  std::sort(found.begin(), found.end());  // numbers are padded with zeros
+    if (is_checkpoint(entry)) found.push_back(entry.path().string());
+  std::sort(found.rbegin(), found.rend());  // numbers are padded with zeros
   return found;
+}
+
+std::string file_of_rank(const std::string& checkpoint, int rank) {
+  return fmt::format("{}/rank-{}.safetensors", checkpoint, rank);
+}
+
+/// Whether a file in a checkpoint's folder is one of ours.
+bool is_file_of_rank(std::string_view name) {
+  constexpr std::string_view kBegin = "rank-", kEnd = ".safetensors";
+  return name.starts_with(kBegin) && name.ends_with(kEnd) && name.size() > kBegin.size() + kEnd.size() &&
+         is_digits(name.substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size()));
+}
+
+std::string owner(const std::string& run, std::int64_t step, int rank) {
+  return fmt::format("rank {} after step {} of run {}", rank, step, run);
+}
+
+/// What whose folder it is goes by.
+std::string training_of(const Manifest& m) { return concat(m.fingerprint, "\nworkers=", m.workers); }
+
+/// Of a manifest without its own "checksum".
+std::string checksum_of(const nlohmann::json& manifest) {
+  FileSum sum;
+  const std::string text = manifest.dump();
+  sum.add(text.data(), text.size());
+  return sum.crc_text();
 }
 
 }  // namespace
@@ -58,8 +111,93 @@ void load_weights(Module& model, const StateDict& weights, const std::string& wh
       if (name == e.name) tensor.copy_from(weights.at(name));
 }
 
+std::optional<std::pair<std::string, std::string>> other_training(const std::string& then, const std::string& now) {
+  std::istringstream before(then), after(now);
+  for (std::string a, b; std::getline(before, a) && std::getline(after, b);)
+    if (a != b && !a.starts_with("plan=") && !a.starts_with("precision=")) return {{a, b}};
+  return std::nullopt;
+}
+
+CheckpointStore::~CheckpointStore() {
+  if (!begun_) {
+    std::error_code ignored;
+    if (made_record_) fs::remove(record_path(), ignored);
+    for (auto made = made_.rbegin(); made != made_.rend(); ++made) fs::remove(*made, ignored);  // if nothing is in it
+  }
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void CheckpointStore::claim(int rank, const std::string& training, int workers, bool overwrite) {
+  training_ = concat(training, "\nworkers=", workers);
+  std::error_code error;
+  for (fs::path at = directory_; !at.empty() && !fs::exists(at, error); at = at.parent_path())
+    made_.insert(made_.begin(), at.string());
+  fs::create_directories(directory_, error);
+  require<DataError>(!error && fs::is_directory(directory_), "save: cannot make the directory ", directory_, " (",
+                     error ? error.message() : "it is a file", "). Choose another --save.");
+  const AtomicFile probe(weights_path());
+  if (rank != 0) return;
+  lock();
+  if (!overwrite) refuse_foreign();
+}
+
+/// Two runs may make the record at once, and one of them may remove it: what counts is the file that has the name.
+void CheckpointStore::lock() {
+  struct stat opened {
+  }, named{};
+  do {
+    if (lock_ >= 0) ::close(lock_);
+    lock_ = ::open(record_path().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    made_record_ = lock_ >= 0;
+    if (!made_record_) lock_ = ::open(record_path().c_str(), O_RDWR | O_CLOEXEC);
+    if (lock_ < 0 && errno == ENOENT) continue;
+    require<DataError>(lock_ >= 0, "save: cannot open ", record_path(), " (", std::strerror(errno),
+                       "). Choose another --save.");
+    // Where a file system knows no locks, there are none.
+    const bool taken = ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (taken) made_record_ = false;
+    require<UsageError>(!taken, "another run saves to ", directory_,
+                        " now (--save): choose another folder, or wait for its end");
+  } while (lock_ < 0 || ::fstat(lock_, &opened) != 0 || ::stat(record_path().c_str(), &named) != 0 ||
+           opened.st_ino != named.st_ino);
+}
+
+void CheckpointStore::refuse_foreign() const {
+  std::string theirs;
+  if (std::ifstream in(record_path()); in) {
+    const auto j = nlohmann::json::parse(in, nullptr, false);
+    if (j.is_object() && j.contains("training") && j["training"].is_string()) theirs = j["training"];
+  }
+  const auto found = all_in(directory_);
+  for (std::size_t i = 0; theirs.empty() && i < found.size(); ++i) {
+    try {
+      theirs = training_of(read_manifest(found[i]));
+    } catch (const DataError&) {  // the next one may tell
+    }
+  }
+  if (theirs.empty()) {
+    std::error_code error;
+    require<UsageError>(found.empty() && !fs::exists(weights_path(), error), "what is in ", directory_,
+                        " may be of another training (--save): choose another folder, or add --overwrite");
+    return;
+  }
+  if (const auto other = other_training(theirs, training_))
+    throw UsageError(concat(directory_, " is of another training, with ", other->first, " where this one has ",
+                            other->second, " (--save): choose another folder, or add --overwrite"));
+}
+
+void CheckpointStore::begin() {
+  begun_ = true;
+  const std::string text = nlohmann::json{{"training", training_}}.dump(2) + "\n";
+  // In place: the lock is on this file.
+  const bool ok = ::ftruncate(lock_, 0) == 0 && ::pwrite(lock_, text.data(), text.size(), 0) == std::ssize(text);
+  require<DataError>(ok, "save: cannot write ", record_path(), " (", std::strerror(errno),
+                     "). Free some space, or choose another --save.");
+  AtomicFile::sweep(directory_, "weights.safetensors");
+}
+
 std::string CheckpointStore::folder(std::int64_t step) const {
-  return fmt::format("{}/{}{:012}", directory_, kPrefix, step);
+  return fmt::format("{}/{}{:0{}}", directory_, kPrefix, step, kDigits);
 }
 
 void CheckpointStore::prepare(std::int64_t step) const {
@@ -70,38 +208,74 @@ void CheckpointStore::prepare(std::int64_t step) const {
   fs::remove(folder(step) + kManifest, error);  // of another run
 }
 
-void CheckpointStore::write_rank(std::int64_t step, int rank, const StateDict& state) const {
-  save_safetensors(state, fmt::format("{}/rank-{}.safetensors", folder(step), rank));
+FileSum CheckpointStore::write_rank(const std::string& run, std::int64_t step, int rank, StateDict& state) const {
+  state.set_text(kOwner, owner(run, step, rank));
+  return save_safetensors(state, file_of_rank(folder(step), rank));
 }
 
 void CheckpointStore::complete(const Manifest& m) const {
-  const nlohmann::json j = {{"format", 1},
-                            {"step", m.step},
-                            {"workers", m.workers},
-                            {"threads", m.threads},
-                            {"instruction_set", m.instruction_set},
-                            {"fingerprint", m.fingerprint},
-                            {"plan", nlohmann::json::parse(m.plan)}};
+  nlohmann::json j = {{"format", 2},
+                      {"run", m.run},
+                      {"step", m.step},
+                      {"workers", m.workers},
+                      {"threads", m.threads},
+                      {"instruction_set", m.instruction_set},
+                      {"fingerprint", m.fingerprint},
+                      {"plan", nlohmann::json::parse(m.plan)},
+                      {"weights", m.weights.text()},
+                      {"ranks", nlohmann::json::array()}};
+  for (const FileSum& sum : m.ranks) j["ranks"].push_back(sum.text());
+  j["checksum"] = checksum_of(j);
   AtomicFile file(folder(m.step) + kManifest);
   file.write(j.dump(2) + "\n");
   file.commit();
-  const auto remove = [](const fs::path& checkpoint) {
-    std::error_code ignored;
-    fs::remove(checkpoint.string() + kManifest, ignored);  // first: a half-removed checkpoint must not count
-    fs::remove_all(checkpoint, ignored);
-  };
-  auto all = complete_checkpoints(directory_);
-  for (; !all.empty() && all.back() != fs::path(folder(m.step)); all.pop_back()) remove(all.back());
-  for (std::size_t i = 0; i + 2 < all.size(); ++i) remove(all[i]);
+
+  bool one_before = false;
+  for (const std::string& checkpoint : checkpoints_in(directory_)) {
+    if (checkpoint == folder(m.step)) continue;
+    bool keep = !one_before && checkpoint < folder(m.step) && is_complete(checkpoint);
+    try {
+      keep = keep && !other_training(training_of(read_manifest(checkpoint)), training_of(m));
+    } catch (const DataError&) {
+      keep = false;
+    }
+    if (keep)
+      one_before = true;
+    else
+      remove(checkpoint);
+  }
+}
+
+/// Its own files alone: a folder in which somebody else keeps something stays, with that.
+void CheckpointStore::remove(const std::string& checkpoint) {
+  std::error_code ignored;
+  fs::remove(checkpoint + kManifest, ignored);  // first: a half-removed checkpoint must not count
+  AtomicFile::sweep(checkpoint, "manifest.json");
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(checkpoint, ignored)) {
+    const std::string name = entry.path().filename().string();
+    names.push_back(name.substr(0, name.find(".safetensors") + std::strlen(".safetensors")));
+  }
+  for (const std::string& name : names) {
+    if (!is_file_of_rank(name)) continue;
+    AtomicFile::sweep(checkpoint, name);
+    fs::remove(checkpoint + "/" + name, ignored);
+  }
+  fs::remove(checkpoint, ignored);
+}
+
+std::vector<std::string> CheckpointStore::all_in(const std::string& path) {
+  if (is_complete(path)) return {path};
+  std::vector<std::string> all = checkpoints_in(path);
+  std::erase_if(all, [](const std::string& checkpoint) { return !is_complete(checkpoint); });
+  return all;
 }
 
 std::string CheckpointStore::newest(const std::string& path) {
-  std::error_code error;
-  if (fs::exists(path + kManifest, error)) return path;
-  const auto all = complete_checkpoints(path);
+  const auto all = all_in(path);
   require<DataError>(!all.empty(), "resume: no complete checkpoint in ", path,
                      ". Name a directory that --save wrote to.");
-  return all.back().string();
+  return all.front();
 }
 
 Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
@@ -109,10 +283,20 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
   std::ifstream in(path);
   require<DataError>(in.good(), "resume: cannot read ", path, ".");
   try {
-    const nlohmann::json j = nlohmann::json::parse(in);
-    require<DataError>(j.at("format") == 1, "resume: ", path, " has format ", j.at("format").dump(),
-                       ", this version reads 1.");
+    nlohmann::json j = nlohmann::json::parse(in);
+    const auto& format = j.at("format");
+    require<DataError>(format == 1 || format == 2, "resume: ", path, " has format ", format.dump(),
+                       ", this version reads 1 and 2.");
     Manifest m;
+    if (format == 2) {
+      const std::string checksum = j.at("checksum");
+      j.erase("checksum");
+      require<DataError>(checksum == checksum_of(j), "resume: ", path, " is damaged (its checksum is ", checksum_of(j),
+                         ", not ", checksum, "). Use an older checkpoint.");
+      j.at("run").get_to(m.run);
+      m.weights = FileSum::parse(j.at("weights"));
+      for (const auto& sum : j.at("ranks")) m.ranks.push_back(FileSum::parse(sum));
+    }
     j.at("step").get_to(m.step);
     j.at("workers").get_to(m.workers);
     j.at("threads").get_to(m.threads);
@@ -127,8 +311,26 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
   }
 }
 
+void CheckpointStore::verify(const std::string& checkpoint, const Manifest& manifest, int rank) {
+  const auto at = static_cast<std::size_t>(rank);
+  if (at >= manifest.ranks.size()) return;
+  const std::string path = file_of_rank(checkpoint, rank);
+  const FileSum found = sum_of_file(path), listed = manifest.ranks[at];
+  if (found == listed) return;
+  std::string whose;
+  try {
+    whose = load_safetensors(path).text(kOwner);
+  } catch (const DataError&) {  // it cannot even be read
+  }
+  require<DataError>(whose.empty() || whose == owner(manifest.run, manifest.step, rank), "resume: ", path, " is of ",
+                     whose, ", not of ", owner(manifest.run, manifest.step, rank), ". Use an older checkpoint.");
+  throw DataError(concat("resume: ", path, " is damaged (", found.bytes, " bytes with CRC-32 ", found.crc_text(),
+                         ", the manifest lists ", listed.bytes, " with ", listed.crc_text(),
+                         "). Use an older checkpoint."));
+}
+
 StateDict CheckpointStore::read_rank(const std::string& checkpoint, int rank) {
-  return load_safetensors(fmt::format("{}/rank-{}.safetensors", checkpoint, rank));
+  return load_safetensors(file_of_rank(checkpoint, rank));
 }
 
 std::string instruction_set() {

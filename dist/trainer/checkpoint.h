@@ -1,9 +1,10 @@
 #pragma once
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "core/atomic_file.h"
 #include "core/state.h"
 #include "layers/module.h"
 
@@ -19,10 +20,11 @@ void load_weights(Module& model, const StateDict& weights, const std::string& wh
 
 /// What a checkpoint is of. Written last: a checkpoint without a manifest does not count.
 ///
+///   DIR/run.json                       whose folder it is: the lines of Manifest::fingerprint that must not change
 ///   DIR/weights.safetensors            the model alone (running statistics averaged over ranks)
 ///   DIR/checkpoint-000000001200/       after 1200 steps
 ///       rank-0.safetensors …           parameters, buffers, optimiser, schedule and strategy of each rank
-///       manifest.json                  the fields below
+///       manifest.json                  the fields below, and a checksum of itself
 struct Manifest {
   std::int64_t step = 0;
   int workers = 1;
@@ -30,30 +32,64 @@ struct Manifest {
   std::string instruction_set;  ///< likewise
   std::string fingerprint;      ///< model, data and options that must not change
   std::string plan;             ///< what travels how (JSON); a resumed run uses it again
+  std::string run;              ///< a number drawn when the training began, which resumed runs keep
+  std::vector<FileSum> ranks;   ///< of each rank's file, servers' last; empty: written before there were checksums
+  FileSum weights;              ///< of weights.safetensors as it was when this was the newest checkpoint
 };
 
-/// The part of one directory that a trainer writes to and resumes from. All file names are made here.
+/// The first lines in which two fingerprints tell different trainings apart, {then, now}; nothing if they tell of one.
+/// What may change between runs of one training (how messages travel, the precision of products) is passed over.
+std::optional<std::pair<std::string, std::string>> other_training(const std::string& then, const std::string& now);
+
+/// The part of one directory that a trainer writes to and resumes from. All file names are made here, and nothing is
+/// removed that has another name.
 class CheckpointStore {
  public:
   explicit CheckpointStore(std::string directory) : directory_(std::move(directory)) {}
+  CheckpointStore(const CheckpointStore&) = delete;
+  CheckpointStore& operator=(const CheckpointStore&) = delete;
+  ~CheckpointStore();
+
+  /// Makes sure that `rank` can write here: makes the directory, and on rank 0 keeps other runs out while this object
+  /// lives (flock). Nothing stays behind unless begin() follows.
+  /// throws UsageError  another run saves here now; or what is here is of another training, and not `overwrite`
+  ///        DataError   the directory cannot be made, or written to
+  void claim(int rank, const std::string& fingerprint, int workers, bool overwrite);
+  /// From now on this is the folder of the training that has claimed it. On rank 0.
+  void begin();
 
   std::string weights_path() const { return directory_ + "/weights.safetensors"; }
   /// Makes the directories; a checkpoint of this step that is there no longer counts. throws DataError
   void prepare(std::int64_t step) const;
-  void write_rank(std::int64_t step, int rank, const StateDict& state) const;
-  /// Completes the checkpoint of this step and removes all but the two newest, and those of later steps: they are of
-  /// a training that this one has replaced. After all ranks have written.
+  /// Writes a rank's file, which says whose it is. `state` gets that as a text.
+  FileSum write_rank(const std::string& run, std::int64_t step, int rank, StateDict& state) const;
+  /// Completes the checkpoint of this step and removes all but the two newest of this training, those of later steps
+  /// (they are of a training that this one has replaced) and what killed runs left. After all ranks have written.
   void complete(const Manifest& manifest) const;
 
-  /// The newest complete checkpoint in `path`, or `path` itself if it is one: its folder.
-  /// throws DataError if there is none
+  /// The complete checkpoints in `path`, the newest first, or `path` itself if it is one: their folders.
+  static std::vector<std::string> all_in(const std::string& path);
+  /// The first of them. throws DataError if there is none
   static std::string newest(const std::string& path);
+  /// throws DataError if it is damaged, or of a format that this version does not read
   static Manifest read_manifest(const std::string& checkpoint);
+  /// throws DataError if the rank's file is not the one that the manifest lists. Reads all of it; does nothing if the
+  /// manifest lists none.
+  static void verify(const std::string& checkpoint, const Manifest& manifest, int rank);
   static StateDict read_rank(const std::string& checkpoint, int rank);
 
  private:
   std::string folder(std::int64_t step) const;
+  std::string record_path() const { return directory_ + "/run.json"; }
+  void lock();
+  void refuse_foreign() const;
+  static void remove(const std::string& checkpoint);
+
   std::string directory_;
+  std::string training_;           // that has claimed it: fingerprint and number of workers
+  std::vector<std::string> made_;  // directories, the outermost first: they go again unless begun
+  int lock_ = -1;                  // the open record
+  bool made_record_ = false, begun_ = false;
 };
 
 /// "avx512", "avx2" or "baseline": what the kernels run on.

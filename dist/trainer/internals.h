@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,21 @@
 /// What the trainer's own files share: trainer.cc (set-up and the run), step.cc (one step), restart.cc (checkpoints),
 /// servers.cc and serve.cc (parameter servers, as workers and as dedicated servers see them).
 namespace laconic {
+
+/// Everybody's texts, by rank, servers included: a meeting of all. It waits as long as all of them live, for a disk may
+/// be slow.
+std::vector<std::string> meet(dist::Engine& engine, const std::string& what, const std::string& mine);
+
+/// What a run goes on from.
+struct Resumed {
+  std::string checkpoint;  ///< its folder
+  Manifest manifest;
+};
+
+/// The newest checkpoint in o.resume that every rank finds whole; all ranks call it, servers too. One that is damaged
+/// is passed over with a warning, unless it is the one that o.resume names. returns nothing   there is none, and
+/// o.resume_if_any throws DataError  there is none, or none is whole: the sentence is the newest one's
+std::optional<Resumed> choose_checkpoint(dist::Engine& engine, const TrainerOptions& o);
 
 /// What rides on each step's message of figures, summed over ranks, servers included.
 enum Figure { kLoss, kSamples, kBytes, kUp, kDown, kCpuSeconds, kServerCpuSeconds, kStop, kSkipped, kFigures };

@@ -1,30 +1,86 @@
 #include <fmt/format.h>
 
-#include <sstream>
+#include <algorithm>
 
-#include "dist/collective/barrier.h"
 #include "dist/fingerprint.h"
 #include "dist/trainer/internals.h"
 #include "dist/trainer/server_half.h"
 
 namespace laconic {
 
+std::vector<std::string> meet(dist::Engine& engine, const std::string& what, const std::string& mine) {
+  std::vector<std::string> all;
+  engine.run(
+      what, [&](dist::Communicator& comm) { return dist::allgather_blobs(comm, mine, all); }, kCpu, true);
+  return all;
+}
+
+std::optional<Resumed> choose_checkpoint(dist::Engine& engine, const TrainerOptions& o) {
+  if (o.resume.empty()) return std::nullopt;
+  const std::string kWhole = "whole: ", kNone = "none";
+  std::string newest;  // what is wrong with it
+  const std::vector<std::string> found = CheckpointStore::all_in(o.resume);
+  for (std::size_t i = 0;; ++i) {
+    Resumed candidate;
+    std::string mine = kNone;
+    if (i < found.size()) {
+      candidate.checkpoint = found[i];
+      try {
+        candidate.manifest = CheckpointStore::read_manifest(found[i]);
+        CheckpointStore::verify(found[i], candidate.manifest, engine.rank());
+        mine = kWhole + found[i];
+      } catch (const DataError& e) {
+        mine = e.what();
+      }
+    }
+    const std::vector<std::string> all = meet(engine, "looking for a checkpoint", mine);
+    const auto wrong =
+        std::find_if(all.begin(), all.end(), [&](const std::string& s) { return !s.starts_with(kWhole); });
+    if (wrong == all.end()) {
+      dist::check_fingerprint(engine, mine);  // the same one everywhere
+      if (engine.rank() == 0 && candidate.manifest.ranks.empty())
+        fmt::print(stderr, "laconic: note: {} has no checksums: it was written by an earlier version\n",
+                   candidate.checkpoint);
+      return candidate;
+    }
+    if (std::find(all.begin(), all.end(), kNone) != all.end()) {
+      if (i > 0) throw DataError(newest);
+      const bool start =
+          o.resume_if_any && std::all_of(all.begin(), all.end(), [&](const auto& s) { return s == kNone; });
+      if (!start) CheckpointStore::newest(o.resume);  // says so
+      if (engine.rank() == 0)
+        fmt::print(stderr, "laconic: note: there is no checkpoint in {} yet: the training begins\n", o.resume);
+      return std::nullopt;
+    }
+    if (i == 0) newest = *wrong;
+    if (engine.rank() == 0 && i + 1 < found.size())
+      fmt::print(stderr, "laconic: warning: {} It is passed over; the one before is {}\n", *wrong, found[i + 1]);
+  }
+}
+
 void Trainer::save() {
   flush();
   const OutsideSteps outside(*this);
-  const CheckpointStore store(o_.save);
-  const auto meet = [&](const char* when) {
-    worker_.engine.run(when, [](dist::Communicator& comm) { return dist::barrier(comm); });
-  };
+  const CheckpointStore& store = *store_;
+  Manifest manifest{.step = step_,
+                    .workers = worker_.size,
+                    .threads = o_.threads,
+                    .instruction_set = processor(),
+                    .fingerprint = fingerprint(),
+                    .plan = plan_.json(),
+                    .run = {},
+                    .ranks = {},
+                    .weights = {}};
   store.prepare(step_);
   strategy_->show_joint_model();
   {
     const MeanBuffers mean(*this);
-    if (worker_.rank == 0) save_safetensors(weights_of(workload_.model()), store.weights_path());
+    if (worker_.rank == 0) manifest.weights = save_safetensors(weights_of(workload_.model()), store.weights_path());
   }
   strategy_->hide_joint_model();
   tell_servers({.kind = dist::Command::Kind::save, .step = step_});  // they take part in all the meetings
-  meet("meeting before a checkpoint");  // an older one of this step no longer counts while its files are replaced
+  // An older one of this step no longer counts while its files are replaced.
+  manifest.run = meet(worker_.engine, "meeting before a checkpoint", run_)[0];
   StateDict state;
   state.merge(weights_of(workload_.model()), "model/");
   StateDict part;
@@ -43,31 +99,24 @@ void Trainer::save() {
   const std::int64_t totals[] = {summary_.bytes_sent_total, summary_.bytes_dense_total};
   state.set("run/bytes", Tensor::of({2}, std::span<const std::int64_t>(totals)));
   state.set_text("run/seconds", fmt::format("{:.6f}", seconds_before_ + seconds_since(clock_->run_start)));
-  store.write_rank(step_, worker_.rank, state);
-  meet("meeting in a checkpoint");  // every rank has written: now it may count
-  if (worker_.rank == 0)
-    store.complete({.step = step_,
-                    .workers = worker_.size,
-                    .threads = o_.threads,
-                    .instruction_set = processor(),
-                    .fingerprint = fingerprint(),
-                    .plan = plan_.json()});
-  meet("meeting after a checkpoint");
+  const FileSum written = store.write_rank(manifest.run, step_, worker_.rank, state);
+  for (const std::string& sum : meet(worker_.engine, "meeting in a checkpoint", written.text()))
+    manifest.ranks.push_back(FileSum::parse(sum));
+  if (worker_.rank == 0) store.complete(manifest);  // every rank has written: now it may count
+  meet(worker_.engine, "meeting after a checkpoint", "");
   saved_step_ = step_;
 }
 
 void Trainer::require_same_training(const Manifest& manifest, const std::string& checkpoint) const {
   require<DataError>(manifest.workers == worker_.size, "resume: ", checkpoint, " is of ", manifest.workers,
                      " workers, this run has ", worker_.size, ". Start as many.");
-  std::istringstream then(manifest.fingerprint), now(fingerprint());
-  for (std::string a, b; std::getline(then, a) && std::getline(now, b);)
-    require<DataError>(a == b || a.starts_with("plan=") || a.starts_with("precision="), "resume: ", checkpoint, " was trained with ", a,
-                       ", this run has ", b, ". Give the same options.");
+  if (const auto other = other_training(manifest.fingerprint, fingerprint()))
+    throw DataError(concat("resume: ", checkpoint, " was trained with ", other->first, ", this run has ", other->second,
+                           ". Give the same options."));
 }
 
 void Trainer::restore() {
-  const std::string checkpoint = CheckpointStore::newest(o_.resume);
-  const Manifest manifest = CheckpointStore::read_manifest(checkpoint);
+  const auto& [checkpoint, manifest] = *resumed_;
   if (worker_.rank == 0 && (manifest.threads != o_.threads || manifest.instruction_set != processor()))
     fmt::print(stderr,
                "laconic: warning: the checkpoint was written with {} threads on {}, this run has {} on {}: the last "
@@ -93,6 +142,7 @@ void Trainer::restore() {
   step_ = manifest.step;
   // Also a meeting: nobody writes, or removes what is old, while others still read.
   dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_));
+  audit();
 }
 
 }  // namespace laconic

@@ -1,4 +1,3 @@
-#include "dist/collective/barrier.h"
 #include "dist/fingerprint.h"
 #include "dist/server/control.h"
 #include "dist/server/rounds.h"
@@ -91,16 +90,13 @@ class ServerLoop {
   /// This rank's part of Trainer::save.
   void save(std::int64_t step) {
     const CheckpointStore store(o_.save);
-    const auto meet = [&](const char* when) {
-      engine_.run(when, [](dist::Communicator& comm) { return dist::barrier(comm); });
-    };
     store.prepare(step);
-    meet("meeting before a checkpoint");
+    const std::string run = meet(engine_, "meeting before a checkpoint", "")[0];
     StateDict state;
     half_.save(state);
-    store.write_rank(step, rank_, state);
-    meet("meeting in a checkpoint");
-    meet("meeting after a checkpoint");
+    const FileSum written = store.write_rank(run, step, rank_, state);
+    meet(engine_, "meeting in a checkpoint", written.text());
+    meet(engine_, "meeting after a checkpoint", "");
   }
 
   dist::Engine& engine_;
@@ -124,6 +120,7 @@ void serve(dist::Worker& worker, const TrainerOptions& options) {
   require<UsageError>(method != nullptr, "--sync ", options.sync, " has no use for ", worker.servers(),
                       " servers (--servers): leave them out, or take --sync ps");
   dist::check_fingerprint(worker.engine, fingerprint(options, worker.servers()));
+  const std::optional<Resumed> resumed = choose_checkpoint(worker.engine, options);
   const auto parameters = dist::parameters_from_json(dist::recv_text(worker.engine, 0));
   const dist::Plan plan =
       dist::Plan::from_json(dist::recv_text(worker.engine, 0), parameters, "the plan of rank 0");
@@ -131,14 +128,13 @@ void serve(dist::Worker& worker, const TrainerOptions& options) {
                   worker.rank - worker.size, worker.size, worker.servers());
   const int buckets = static_cast<int>(plan.buckets.size());
   ServerLoop loop(worker, options, half, worker.engine.reserve_slots(buckets + 1), buckets);  // one more for the norm
-  if (options.resume.empty()) {
+  if (!options.save.empty()) CheckpointStore(options.save).claim(worker.rank, "", worker.size, false);  // can it write?
+  if (!resumed) {
     for (const dist::Shard::Unit& unit : half.shard().units())
       dist::recv_floats(worker.engine, 0, half.shard().values(unit));
   } else {
-    const std::string checkpoint = CheckpointStore::newest(options.resume);
-    half.load(CheckpointStore::read_rank(checkpoint, worker.rank));
-    dist::check_fingerprint(worker.engine,
-                            concat("resumed after step ", CheckpointStore::read_manifest(checkpoint).step));
+    half.load(CheckpointStore::read_rank(resumed->checkpoint, worker.rank));
+    dist::check_fingerprint(worker.engine, concat("resumed after step ", resumed->manifest.step));
   }
   loop.run(bytes_before);
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <exception>
 #include <fstream>
+#include <random>
 #include <sstream>
 
 #include "core/parallel.h"
@@ -25,6 +26,12 @@ std::string strategy_text(const dist::SparseMethod& method, const dist::SparseOp
     return o.threshold > 0 ? fmt::format("{}, threshold {:g}", method.name, o.threshold) : method.name;
   return fmt::format("{}, {:g} %{}{}", method.name, 100 * o.density, method.method ? "" : " by " + o.selector,
                      o.quantised ? ", signs" : "");
+}
+
+/// Sixteen hexadecimal digits that no other training has.
+std::string new_run() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
 }
 
 /// ", 2 servers" or ", colocated"
@@ -69,18 +76,25 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
   if (server == nullptr || server->workers_update) optimizer_ = make_optimizer(*arena_, o_.optimizer);
   if (worker_.servers() > 0) dist::check_fingerprint(worker_.engine, laconic::fingerprint(o_, worker_.servers()));
+  if (auto resumed = choose_checkpoint(worker_.engine, o_)) resumed_ = std::make_unique<Resumed>(*std::move(resumed));
+  if (!o_.save.empty()) store_.emplace(o_.save);
+  const auto claim = [&] {  // what is resumed from is checked by itself
+    store_->claim(worker_.rank, fingerprint(), worker_.size, o_.overwrite || (resumed_ && o_.resume == o_.save));
+  };
+  if (store_ && worker_.rank == 0) claim();
   dist::check_fingerprint(worker_, fingerprint());
+  if (store_ && worker_.rank != 0) claim();  // rank 0's comes first
+  run_ = resumed_ && !resumed_->manifest.run.empty() ? resumed_->manifest.run : new_run();
   agree_on_plan();
   make_strategy();
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
     dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
   arena_->set_listener(listener());
   figures_slot_ = worker_.engine.reserve_slots(1);
-  if (o_.resume.empty()) {
-    make_equal();
-  } else {
+  if (resumed_)
     restore();
-  }
+  else
+    make_equal();
   counted_ = worker_.engine.counters();
   counted_cpu_ = process_cpu_seconds();
 }
@@ -174,9 +188,8 @@ void Trainer::agree_on_plan() {
       text = dist::Plan::from_json(read(o_.plan_file), arena_->parameters(), o_.plan_file).json();
     }
   }
-  if (!o_.resume.empty()) {
-    const std::string checkpoint = CheckpointStore::newest(o_.resume);
-    const Manifest manifest = CheckpointStore::read_manifest(checkpoint);
+  if (resumed_) {
+    const auto& [checkpoint, manifest] = *resumed_;
     require_same_training(manifest, checkpoint);
     if (worker_.rank == 0) {
       const std::string stored = dist::Plan::from_json(manifest.plan, arena_->parameters(), checkpoint).json();
@@ -338,6 +351,7 @@ RunSummary Trainer::run() {
     Module& model;
   } unwatch{workload_.model()};
 
+  if (store_ && worker_.rank == 0) store_->begin();
   if (observer_) observer_->on_start(info());
   if (step_ < end) workload_.start(step_ / per_epoch, step_ % per_epoch * o_.accumulate);
   clock_->run_start = clock_->step_start = Clock::now();
@@ -363,7 +377,7 @@ RunSummary Trainer::run() {
   }
   flush();
   if (!evaluated && step_ > began) evaluate();
-  if (!o_.save.empty() && saved_step_ != step_) save();
+  if (store_ && saved_step_ != step_) save();
   if (step_ > began && step_ == end) evaluate_at_the_end();
   std::vector<double> network{static_cast<double>(worker_.engine.counters().sent.bytes - bytes_before_)};
   tell_servers({.kind = dist::Command::Kind::total});

@@ -60,16 +60,19 @@ struct TrainerOptions {
   std::int64_t audit_every = 0;  ///< compare all ranks' bits every so many steps; 0: never
   std::string init{};            ///< weights to start from (safetensors); empty: random ones
   std::string save{};            ///< directory for weights and checkpoints; empty: none
+  bool overwrite = false;        ///< what another training has saved there
   std::optional<Every> save_every{};
   /// A directory for rank 0's own gradients, and what has been gathered when elements are chosen, at steps 1, 10,
   /// 100, …
   std::string dump_gradients{};
-  std::string resume{};  ///< checkpoint, or directory whose newest one is taken; empty: start anew
+  std::string resume{};        ///< checkpoint, or directory whose newest whole one is taken; empty: start anew
+  bool resume_if_any = false;  ///< start anew, with a note, if there is none yet
   Trace* trace = nullptr;
   std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step
 };
 
 class ServerHalf;  // server_half.h
+struct Resumed;    // internals.h
 
 /// The loop: forward, backward, exchange, update, evaluation, checkpoints. One per rank, on its compute thread. It is
 /// the one place that sees everything; what a method changes is in its strategy.
@@ -169,6 +172,9 @@ class Trainer {
   bool dismissed_ = false;                        // they have been told to leave
   std::unique_ptr<GradientDump> dump_;            // between the arena and the strategy; null: nothing is
 
+  std::optional<CheckpointStore> store_;  // where there is a place to save to
+  std::unique_ptr<Resumed> resumed_;      // null: a training that begins
+  std::string run_;                       // of a training: in all of its checkpoints
   std::int64_t step_ = 0;
   std::int64_t saved_step_ = -1;  // of the last checkpoint
   bool stop_ = false;
