@@ -159,7 +159,7 @@ TEST(Imagenet, FolderListAndPackAreOneDataSet) {
   EXPECT_TRUE(has(packed.out, "all.pack: 12 training and 4 validation images of 2 classes, ")) << packed.out;
   std::vector<std::string> weights;
   for (const std::string& data : {p.dir.path(), (p.dir / "a.txt") + "," + (p.dir / "b.txt"), p.dir / "all.pack"}) {
-    const Result r = run(kSmallPhotos + "--data " + data + " --batch 4 --epochs 1 --quiet --save " + (p.dir / "out"));
+    const Result r = run(kSmallPhotos + "--data " + data + " --batch 4 --epochs 1 --quiet --overwrite --save " + (p.dir / "out"));
     ASSERT_EQ(r.exit_code, 0) << r.err;
     weights.push_back(text_of(p.dir / "out/weights.safetensors"));
   }

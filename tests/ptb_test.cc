@@ -84,7 +84,7 @@ TEST(Ptb, WritesTextThatFollowsFromTheSeed) {
 TEST(Ptb, TiedAndUntiedModelsHaveTheirOwnWeights) {
   const TempFolder dir;
   for (const char* how : {"--tied", "--untied"}) {
-    ASSERT_EQ(run(kSmallText + "--steps 0 --quiet --save " + dir.path() + " " + how).exit_code, 0);
+    ASSERT_EQ(run(kSmallText + "--steps 0 --quiet --overwrite --save " + dir.path() + " " + how).exit_code, 0);
     const StateDict weights = load_safetensors(dir / "weights.safetensors");
     EXPECT_EQ(weights.contains("decoder.weight"), std::string(how) == "--untied");
     EXPECT_EQ(weights.at("encoder.weight").shape(), (Shape{32, 200}));

@@ -53,6 +53,27 @@ TEST(Trace, SpansNestAndKeepTheirNames) {
             inner["ts"].get<double>() + inner["dur"].get<double>());
 }
 
+TEST(Trace, WhatIsWrittenOnTheWayTakesNoArrowFromTheEnd) {
+  const auto arrows = [](bool on_the_way) {
+    Trace trace;
+    const auto begin = Trace::Clock::now();
+    Trace::Row& row = trace.row(0, "compute");
+    row.add("before", "forward", begin, begin + std::chrono::nanoseconds(1));
+    row.arrow_leaves(7);  // of a span that is still open
+    if (on_the_way) trace.json(true);
+    row.add("backward", "backward", begin + std::chrono::nanoseconds(2), Trace::Clock::now());
+    const auto end = Trace::Clock::now();
+    trace.row(0, "communication").add({.name = "sum", .category = "wait", .begin = end, .end = end, .arrows = {{7, end}}});
+    std::vector<std::string> found;
+    const Json all = Json::parse(trace.json());
+    for (std::size_t i = 1; i < all["traceEvents"].size(); ++i)
+      if (all["traceEvents"][i]["ph"] == "s") found.push_back(all["traceEvents"][i - 1]["name"]);
+    return found;
+  };
+  EXPECT_EQ(arrows(false), std::vector<std::string>{"backward"});
+  EXPECT_EQ(arrows(true), arrows(false));
+}
+
 TEST(Trace, RowsAreNamedByRankAndThread) {
   Trace trace;
   Trace::Row& compute = trace.row(0, "compute");

@@ -1,0 +1,97 @@
+// What the programs write: tried before they train, never over what is somebody else's, and checked afterwards.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/program.h"
+
+namespace laconic {
+namespace {
+
+namespace fs = std::filesystem;
+const std::string kTraining = "mnist --model lenet --data synthetic:64,16 --batch 4 --threads 1 --quiet --steps 2 ";
+
+TEST(Output, APlaceThatCannotBeWrittenToIsSaidBeforeTraining) {
+  const TempFolder dir;
+  std::ofstream(dir / "file") << "mine";
+  for (const std::string& option : {"--trace " + (dir / "no/trace.json"), "--log " + (dir / "no/log.jsonl"),
+                                    "--save " + (dir / "file"), "--trace " + dir.path()})
+    for (const char* mode : {"", "--dry-run "}) {
+      const Result r = run(kTraining + mode + option);
+      EXPECT_EQ(r.exit_code, 1) << option;
+      EXPECT_TRUE(has(r.err, "laconic: error: ")) << r.err;
+      EXPECT_EQ(r.out, "") << "nothing was done";
+    }
+  EXPECT_EQ(text_of(dir / "file"), "mine");
+}
+
+TEST(Output, ADryRunLeavesNothing) {
+  const TempFolder dir;
+  const Result r = run(kTraining + "--dry-run --workers 2 --save " + (dir / "a/b") + " --log " + (dir / "log") +
+                       " --trace " + (dir / "trace"));
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_TRUE(fs::is_empty(dir.path()));
+}
+
+TEST(Output, DevicesAndLinksStayWhatTheyAre) {
+  const TempFolder dir;
+  fs::create_symlink("behind.json", dir / "link.json");
+  EXPECT_EQ(run(kTraining + "--trace " + (dir / "link.json")).exit_code, 0);
+  EXPECT_TRUE(fs::is_symlink(dir / "link.json"));
+  EXPECT_TRUE(has(text_of(dir / "behind.json"), "traceEvents"));
+  const std::string full = dir / "full";
+  if (::mknod(full.c_str(), S_IFCHR | 0600, makedev(1, 7)) != 0) GTEST_SKIP() << "only root makes devices";
+  const Result r = run(kTraining + "--trace " + full);
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_TRUE(has(r.err, full + ": could not be written: No space left on device")) << r.err;
+  EXPECT_TRUE(fs::is_character_file(full));
+}
+
+TEST(Output, AFileThatIsNoLogIsNotShortened) {
+  const TempFolder dir;
+  const std::string save = "--save " + (dir / "run") + " ", notes = dir / "notes.txt";
+  ASSERT_EQ(run(kTraining + save).exit_code, 0);
+  std::ofstream(notes) << "my notes\nof a week\n";
+  const Result r = run(kTraining + save + "--resume --steps 3 --log " + notes);
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_TRUE(has(r.err, notes + " is no log of a training, and would be shortened (--log)")) << r.err;
+  EXPECT_EQ(text_of(notes), "my notes\nof a week\n");
+}
+
+TEST(Output, ALogIsKeptWhereTheTrainingCannotBegin) {
+  const TempFolder dir;
+  const std::string log = " --log " + (dir / "log.jsonl"), save = "--save " + (dir / "run") + " ";
+  ASSERT_EQ(run(kTraining + save + log).exit_code, 0);
+  const std::string before = text_of(dir / "log.jsonl");
+  EXPECT_EQ(run(kTraining + save + log + " --lr 0.7").exit_code, 2);  // another training's folder
+  EXPECT_EQ(text_of(dir / "log.jsonl"), before);
+}
+
+TEST(Output, InspectCheckpointReadsEveryByte) {
+  const TempFolder dir;
+  const std::string save = dir / "run";
+  ASSERT_EQ(run(kTraining + "--workers 2 --save-every 1it --save " + save).exit_code, 0);
+  Result r = run("laconic inspect checkpoint " + save);
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_TRUE(has(r.out, save + "/checkpoint-000000000002: step 2, 2 workers, whole; run ")) << r.out;
+  EXPECT_TRUE(has(r.out, "checkpoint-000000000001: step 1")) << r.out;
+  const std::string file = save + "/checkpoint-000000000002/rank-1.safetensors";
+  std::string bytes = text_of(file);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
+  std::ofstream(file, std::ios::binary) << bytes;
+  r = run("laconic inspect checkpoint " + save);
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_TRUE(has(r.out, "  rank 1: resume: " + file + " is damaged (")) << r.out;
+  r = run("laconic inspect checkpoint --json " + save);
+  const auto json = nlohmann::json::parse(r.out)["checkpoints"];
+  EXPECT_EQ(json[0]["whole"], false);
+  EXPECT_EQ(json[1]["whole"], true);
+  EXPECT_EQ(run("laconic inspect checkpoint " + dir.path()).exit_code, 1);
+}
+
+}  // namespace
+}  // namespace laconic
