@@ -2,7 +2,9 @@
 
 #include <iostream>
 #include <limits>
+#include <thread>
 
+#include "apps/config_file.h"
 #include "apps/device_options.h"
 #include "apps/option_family.h"
 #include "apps/photo_options.h"
@@ -237,7 +239,7 @@ void add_options(CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   add.flag("--quiet", o.quiet, "no progress");
   add.flag("--json", o.json, "the result as one JSON object, on the last line");
   add.flag("--dry-run", o.dry_run, "say what would be done, and leave");
-  app.set_config("--config", "", "options from a TOML file, by the same names")->type_name("FILE")->group(kOutputGroup);
+  add_config_file(app, kOutputGroup);
   app.set_version_flag("--version", std::string("laconic ") + version())
       ->description("which laconic this is")
       ->group(kOutputGroup);

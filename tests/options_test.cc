@@ -362,6 +362,26 @@ TEST(Options, AFileOfOptionsHasTheSameNamesAndTheCommandLineWins) {
   EXPECT_EQ(o.schedule, "step:2,0.1");
 }
 
+TEST(Options, InAFileTrueStandsForAValueThatIsLeftOut) {
+  TempFolder dir;
+  const std::string path = dir.path() + "/run.toml";
+  std::ofstream(path) << "audit = true\nresume = true\nsave = \"out\"\nlink-of = [\"1=1gbit,0\", \"2=1gbit,0\"]\n"
+                         "workers = 4\nlink = \"1gbit,0\"\n";
+  TrainOptions o = parse({"--config", path.c_str()});
+  EXPECT_EQ(o.audit, 1);
+  EXPECT_TRUE(o.resume);
+  EXPECT_EQ(o.resume_path, "");
+  EXPECT_EQ(o.link_of.size(), 2u);
+  std::ofstream(path) << "audit = false\nresume = false\nledger = false\n";
+  o = parse({"--config", path.c_str()});
+  EXPECT_FALSE(o.audit);
+  EXPECT_FALSE(o.resume);
+  std::ofstream(path) << "audit = 10\nresume = \"out/c\"\n";
+  o = parse({"--config", path.c_str(), "--workers", "2"});
+  EXPECT_EQ(o.audit, 10);
+  EXPECT_EQ(o.resume_path, "out/c");
+}
+
 TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
   TempFolder dir;
   const std::string path = dir.path() + "/run.toml";
@@ -370,6 +390,23 @@ TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
   std::ofstream(path) << "batch = -7\n";
   expect_refused({"--config", path.c_str()},
                  "'-7' is not a whole number of at least 1 (--batch): give one, as --batch 4");
+  const auto expect_refused_file = [&](const std::string& text, const std::string& sentence) {
+    std::ofstream(path) << text;
+    expect_refused({"--config", path.c_str()}, sentence);
+  };
+  expect_refused_file("batch = []\n", "'batch' has an empty list (--config): give a value, or leave the line out");
+  expect_refused_file("nesterov = []\n",
+                      "'nesterov' has an empty list (--config): give a value, or leave the line out");
+  for (const char* twice : {"epochs = 3\nepochs = 5\n", "epochs = [3, 5]\n"})
+    expect_refused_file(twice,
+                        "'epochs' has 2 values, '3' and '5' (--config): give one, once, in quotes if it has commas or "
+                        "blanks");
+  expect_refused_file("schedule = step:2,0.1\n",
+                      "'schedule' has 2 values, 'step:2' and '0.1' (--config): give one, once, in quotes if it has "
+                      "commas or blanks");
+  expect_refused_file("epochs = 3\nlr = 0.5\nepochs = 5\n", "'epochs' stands twice (--config): leave one of them out");
+  expect_refused_file(std::string("data = \"a\0b\"\n", 13), "'data' has a byte 0 in its value (--config): take it out");
+  expect_refused_file("config = \"a\"\n", "'config' belongs on the command line (--config): leave it out of the file");
   expect_refused({"--config", (dir.path() + "/no").c_str()},
                  "the file of options could not be read (--config): check the path");
 }
