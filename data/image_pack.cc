@@ -1,7 +1,6 @@
 #include "data/image_pack.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -43,42 +42,50 @@ T get(const std::uint8_t* from) {
   return static_cast<T>(value);
 }
 
-/// A file in memory as long as somebody holds it.
-class Mapped {
+/// An open file, read in any order by any number of threads.
+class PackFile {
  public:
-  explicit Mapped(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  explicit PackFile(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     struct stat status {};
-    const bool ok = fd >= 0 && ::fstat(fd, &status) == 0;
-    size_ = ok ? static_cast<std::size_t>(status.st_size) : 0;
-    if (ok && size_ > 0) memory_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
+    const bool ok = fd_ >= 0 && ::fstat(fd_, &status) == 0;
     const int reason = errno;
-    if (fd >= 0) ::close(fd);
-    require<DataError>(ok && (size_ == 0 || memory_ != MAP_FAILED), path, " cannot be opened: ", std::strerror(reason),
-                       ". Check the path and its permissions.");
+    if (!ok && fd_ >= 0) ::close(fd_);
+    require<DataError>(ok, path, " cannot be opened: ", std::strerror(reason), ". Check the path and its permissions.");
+    size_ = static_cast<std::uint64_t>(status.st_size);
   }
-  ~Mapped() {
-    if (size_ > 0 && memory_ != MAP_FAILED) ::munmap(memory_, size_);
+  ~PackFile() { ::close(fd_); }
+  PackFile(const PackFile&) = delete;
+  PackFile& operator=(const PackFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::uint64_t size() const { return size_; }  ///< when it was opened
+  Bytes read(std::uint64_t offset, std::uint64_t bytes, std::vector<std::uint8_t>& to) const {
+    to.resize(bytes);
+    for (std::uint64_t have = 0; have < bytes;) {
+      const ssize_t n = ::pread(fd_, to.data() + have, bytes - have, static_cast<off_t>(offset + have));
+      if (n < 0 && errno == EINTR) continue;
+      require<DataError>(n >= 0, path_, " could not be read: ", std::strerror(errno), ". Is the disk all right?");
+      require<DataError>(n > 0, path_, " became shorter while it was read. Is something else writing it?");
+      have += static_cast<std::uint64_t>(n);
+    }
+    return to;
   }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-  Bytes bytes() const { return {static_cast<const std::uint8_t*>(memory_), size_}; }
 
  private:
-  std::size_t size_ = 0;
-  void* memory_ = nullptr;
+  std::string path_;
+  int fd_;
+  std::uint64_t size_ = 0;
 };
 
 /// What all splits of a pack share. Every number in it has been checked.
 struct Contents {
-  explicit Contents(const std::string& path) : path(path), file(path) {}
-  std::string path;
-  Mapped file;
-  const std::uint8_t* entries = nullptr;
-  std::vector<std::uint64_t> names;  // where each begins, and the end
+  explicit Contents(const std::string& path) : file(path) {}
+  PackFile file;
+  std::vector<std::uint8_t> index;   // all behind the images
+  std::vector<std::uint64_t> names;  // where each begins in it, and the end
   std::uint32_t crc = 0;             // of everything but the images' own bytes
 
-  const std::uint8_t* entry(std::uint64_t i) const { return entries + i * kEntryBytes; }
+  const std::uint8_t* entry(std::uint64_t i) const { return index.data() + i * kEntryBytes; }
 };
 
 class PackedSplit final : public ImageSource {
@@ -92,16 +99,12 @@ class PackedSplit final : public ImageSource {
   }
   std::string name(std::int64_t i) const override {
     const std::size_t at = static_cast<std::size_t>(first_) + static_cast<std::size_t>(i);
-    const auto* text = reinterpret_cast<const char*>(contents_->file.bytes().data());
-    return contents_->path + ": " + std::string(text + contents_->names[at], text + contents_->names[at + 1]);
+    const auto* text = reinterpret_cast<const char*>(contents_->index.data());
+    return contents_->file.path() + ": " + std::string(text + contents_->names[at], text + contents_->names[at + 1]);
   }
-  Bytes read(std::int64_t i, std::vector<std::uint8_t>&) const override {
+  Bytes read(std::int64_t i, std::vector<std::uint8_t>& buffer) const override {
     const std::uint8_t* e = entry(i);
-    const Bytes file = contents_->file.bytes().subspan(get<std::uint64_t>(e), get<std::uint32_t>(e + 8));
-    // One long read instead of a page fault for each 4 KiB.
-    const auto begin = reinterpret_cast<std::uintptr_t>(file.data()) & ~std::uintptr_t{4095};
-    ::madvise(reinterpret_cast<void*>(begin), reinterpret_cast<std::uintptr_t>(file.data()) + file.size() - begin,
-              MADV_WILLNEED);
+    const Bytes file = contents_->file.read(get<std::uint64_t>(e), get<std::uint32_t>(e + 8), buffer);
     require<DataError>(crc_of(file) == get<std::uint32_t>(e + 12), name(i),
                        " has a wrong checksum. The file is damaged; fetch or pack it again.");
     return file;
@@ -162,31 +165,32 @@ bool ImagePack::is_one(const std::string& path) {
 
 ImagePack::ImagePack(const std::string& path) {
   const auto contents = std::make_shared<Contents>(path);
-  const Bytes file = contents->file.bytes();
+  const PackFile& file = contents->file;
   constexpr const char* kCut = ". The file was cut or not completely copied; copy or pack it again.";
   constexpr const char* kDamaged = ". The file is damaged; copy or pack it again.";
-  require<DataError>(file.size() >= sizeof kMagic && std::memcmp(file.data(), kMagic, sizeof kMagic) == 0, path,
-                     " is no pack of images. Make one with laconic pack.");
-  require<DataError>(file.size() >= kHeadBytes + kFootBytes, path, " has ", file.size(), " bytes", kCut);
-  const std::uint8_t* foot = file.data() + file.size() - kFootBytes;
-  require<DataError>(std::memcmp(foot + kFootBytes - sizeof kMagic, kMagic, sizeof kMagic) == 0, path,
+  require<DataError>(is_one(path), path, " is no pack of images. Make one with laconic pack.");
+  const std::uint64_t most = file.size();
+  require<DataError>(most >= kHeadBytes + kFootBytes, path, " has ", most, " bytes", kCut);
+  std::vector<std::uint8_t> head, foot;
+  file.read(0, kHeadBytes, head);
+  file.read(most - kFootBytes, kFootBytes, foot);
+  require<DataError>(std::memcmp(foot.data() + kFootBytes - sizeof kMagic, kMagic, sizeof kMagic) == 0, path,
                      " has no end of a pack of images", kCut);
-  for (const std::uint8_t* at : {file.data() + sizeof kMagic, foot + kFootNumbers + 4})
+  for (const std::uint8_t* at : {head.data() + sizeof kMagic, foot.data() + kFootNumbers + 4})
     require<DataError>(get<std::uint32_t>(at) == kVersion, path, " is of version ", get<std::uint32_t>(at),
                        " of the format, this program reads ", kVersion, ". Pack it again.");
-  const auto index = get<std::uint64_t>(foot), name_bytes = get<std::uint64_t>(foot + 8),
-             class_bytes = get<std::uint64_t>(foot + 16), train = get<std::uint64_t>(foot + 24),
-             validation = get<std::uint64_t>(foot + 32);
-  const std::uint64_t most = file.size();
+  const std::uint8_t* number = foot.data();
+  const auto index = get<std::uint64_t>(number), name_bytes = get<std::uint64_t>(number + 8),
+             class_bytes = get<std::uint64_t>(number + 16), train = get<std::uint64_t>(number + 24),
+             validation = get<std::uint64_t>(number + 32);
   require<DataError>(index >= kHeadBytes && index <= most && name_bytes <= most && class_bytes <= most &&
                          train <= most / kEntryBytes && validation <= most / kEntryBytes &&
                          index + (train + validation) * kEntryBytes + name_bytes + class_bytes + kFootBytes == most,
                      path, " has lengths in its end that do not add up to its ", most, " bytes", kDamaged);
-  contents->crc = crc_of(file.subspan(index, most - index - kFootBytes + kFootNumbers));
-  require<DataError>(contents->crc == get<std::uint32_t>(foot + kFootNumbers), path,
+  contents->crc = crc_of(file.read(index, most - index - kFootBytes + kFootNumbers, contents->index));
+  require<DataError>(contents->crc == get<std::uint32_t>(number + kFootNumbers), path,
                      " has a wrong checksum of its index", kDamaged);
-  contents->entries = file.data() + index;
-  std::uint64_t name = index + (train + validation) * kEntryBytes;
+  std::uint64_t name = (train + validation) * kEntryBytes;
   const std::uint64_t names_end = name + name_bytes;
   for (std::uint64_t i = 0; i < train + validation; ++i) {
     const std::uint8_t* e = contents->entry(i);
@@ -198,7 +202,7 @@ ImagePack::ImagePack(const std::string& path) {
   }
   contents->names.push_back(name);
   require<DataError>(name == names_end, path, " has names that do not add up", kDamaged);
-  const auto* text = reinterpret_cast<const char*>(file.data() + names_end);
+  const auto* text = reinterpret_cast<const char*>(contents->index.data() + names_end);
   for (const char *at = text, *end = text + class_bytes; at != end;) {
     const char* line = std::find(at, end, '\n');
     classes_.emplace_back(at, line);

@@ -8,8 +8,9 @@
 
 namespace laconic {
 
-/// Training and validation images in one file, for disks that are slow at finding a million small ones. It is mapped
-/// into memory; what it says of itself is checked when it is opened, each image's checksum whenever it is read.
+/// Training and validation images in one file, for disks that are slow at finding a million small ones. Its
+/// index is kept in memory. What it says of itself is checked when it is opened, each image's checksum whenever it is
+/// read.
 ///
 ///   0     "LACPACK\n" | version : u32 = 1 | 0 : u32                                      little-endian
 ///   16    the images' files, one after another
@@ -19,7 +20,7 @@ namespace laconic {
 ///   -56   x : u64 | bytes of names : u64 | of classes : u64 | training images : u64 | validation images : u64 |
 ///         crc32 from x to here, of these 40 bytes too : u32 | version : u32 = 1 | "LACPACK\n"
 ///
-/// throws DataError naming the file: no pack, of another version, cut, damaged
+/// throws DataError naming the file: no pack, of another version, cut (also while it is read), damaged
 class ImagePack {
  public:
   explicit ImagePack(const std::string& path);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "core/error.h"
@@ -136,6 +137,16 @@ TEST(ImagePack, AnyCutIsNamed) {
     const std::string said = error_of<DataError>([&] { ImagePack(packed.dir / "cut.pack"); });
     ASSERT_NE(said.find("cut.pack"), std::string::npos) << keep << " bytes: " << said;
   }
+}
+
+TEST(ImagePack, ACutWhileItIsReadIsNamed) {
+  const Packed packed;
+  const PhotoDataset pack = open_photos(packed.path);
+  std::filesystem::resize_file(packed.path, 30);
+  File buffer;
+  EXPECT_EQ(pack.train->name(2), packed.path + ": dog/1.jpg") << "the index is in memory";
+  expect_error<DataError>([&] { pack.train->read(2, buffer); },
+                          {packed.path, "became shorter while it was read. Is something else writing it?"});
 }
 
 TEST(ImagePack, AnyDamageIsNamed) {

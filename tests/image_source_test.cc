@@ -87,6 +87,19 @@ TEST(ImageSource, ListsAreTakenAsTheyStand) {
   expect_error<DataError>([&] { open_photos(dir / "empty.txt"); }, {"empty.txt names no files"});
 }
 
+TEST(ImageSource, BlanksAtTheEndOfALineOfAListDoNotCount) {
+  const TempFolder dir;
+  dir.write("list.txt", text("a/1.jpg 0\t\na/2.jpg\t1 \t\r\n \t\n"));
+  EXPECT_EQ(names_of(*open_photos(dir / "list.txt").train, dir.path()), (Names{"a/1.jpg 0", "a/2.jpg 1"}));
+}
+
+TEST(ImageSource, AByteZeroEndsNoPath) {
+  const TempFolder dir;
+  dir.write("list.txt", text(std::string("a/1.jpg 0\na/2.jpg\0.png 1\n", 25)));
+  expect_error<DataError>([&] { open_photos(dir / "list.txt"); },
+                          {dir / "list.txt has a byte 0 in line 2. Give a text file, or correct the line."});
+}
+
 TEST(ImageSource, SaysWhatIsMissing) {
   const TempFolder dir;
   expect_error<DataError>([&] { open_photos(dir / "none"); }, {"none is no file or folder (--data)", "synthetic"});
@@ -106,6 +119,17 @@ TEST(ImageSource, TheFingerprintTellsNamesLabelsAndOrder) {
   EXPECT_EQ(fingerprint_of("a 0\nb 1"), first);
   for (const char* other : {"b 1\na 0\n", "a 1\nb 0\n", "a 0\nc 1\n", "a 0\nb 1\nb 1\n"})
     EXPECT_NE(fingerprint_of(other), first) << other;
+}
+
+TEST(ImageSource, TheFingerprintTellsSizesOfFiles) {
+  const TempFolder dir;
+  const auto fingerprint_with = [&](const File& file) {
+    dir.write("a/1.jpg", file);
+    return open_photos(dir.path()).fingerprint();
+  };
+  const std::uint64_t first = fingerprint_with(kSmall);
+  EXPECT_EQ(fingerprint_with(kSmall), first) << "times do not count";
+  EXPECT_NE(fingerprint_with(jpeg_of(9, 8)), first);
 }
 
 TEST(ImageSource, SyntheticPhotosAreLearnablePicturesOfTenClasses) {
