@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "tests/error_of.h"
@@ -184,6 +185,26 @@ TEST(Checkpoint, WeightsThatDoNotFitNameTheFirstMismatch) {
   recipe.model = perceptron;
   error = refusal(recipe);
   EXPECT_TRUE(has(error, "fc1.weight")) << error;
+}
+
+TEST(Checkpoint, WeightsThatAreNotFiniteAreNamed) {
+  TempFolder folder;
+  train(saving_in(folder));
+  const auto spoil = [](const std::string& path, const std::string& tensor) {
+    StateDict state = load_safetensors(path);
+    float* values = state.at(tensor).data<float>();
+    values[2] = std::numeric_limits<float>::quiet_NaN(), values[3] = -std::numeric_limits<float>::infinity();
+    save_safetensors(state, path);
+  };
+  const std::string weights = folder / "weights.safetensors", checkpoint = folder / "checkpoint-000000000002";
+  spoil(weights, "fc2.bias");
+  spoil(checkpoint + "/rank-1.safetensors", "model/fc2.bias");
+  Recipe recipe = saving_in(folder);
+  recipe.trainer.init = weights;
+  EXPECT_EQ(refusal(recipe), weights +
+                                 ": 2 of the 7 elements of 'fc2.bias' are not finite. Take weights from before they "
+                                 "went wrong.");
+  EXPECT_TRUE(has(refusal(resuming_from(folder)), checkpoint + ": 2 of the 7 elements of 'fc2.bias' are not finite"));
 }
 
 TEST(Checkpoint, WeightsMoveToAnyNumberOfWorkers) {

@@ -291,6 +291,53 @@ TEST(Trainer, ParametersThatAreNoNumbersAreNamed) {
   }
 }
 
+TEST(Trainer, AnEvaluationThatIsNoNumberIsAnError) {
+  struct Spoilt final : Passing {
+    using Passing::Passing;
+    EvalSums evaluate() override { return {.samples = 1, .loss = std::numeric_limits<double>::quiet_NaN()}; }
+  };
+  Recipe recipe(perceptron, 2);
+  recipe.trainer.steps = 3;
+  recipe.wrap = [](std::unique_ptr<Workload> task, const dist::Worker&) -> std::unique_ptr<Workload> {
+    return std::make_unique<Spoilt>(std::move(task));
+  };
+  EXPECT_EQ(
+      error_of<Error>([&] { train(recipe); }),
+      "evaluation: the loss is not a number after step 3. Lower --lr, clip gradients (--clip norm:5), or go on all "
+      "the same (--on-nan skip).");
+  recipe.trainer.skip_nan = true;
+  EXPECT_TRUE(std::isnan(train(recipe).evals.back().loss));
+}
+
+TEST(Trainer, WeightsThatAreNoNumbersReplaceNone) {
+  const TempFolder folder;
+  folder.write("weights.safetensors", {'g', 'o', 'o', 'd'});
+  Recipe recipe(convolutional, 2);
+  recipe.trainer.lr = std::numeric_limits<float>::infinity();
+  recipe.trainer.skip_nan = true;
+  recipe.trainer.save = folder.path();
+  recipe.trainer.steps = 1;
+  expect_error<Error>([&] { train(recipe); }, {"after step 1 the parameter ", " is not finite"});
+  EXPECT_EQ(std::filesystem::file_size(folder / "weights.safetensors"), 4u);
+  EXPECT_FALSE(std::filesystem::exists(folder / "checkpoint-000000000001"));
+
+  recipe.model = normalized;
+  recipe.trainer.lr = 0.1;
+  recipe.wrap = [](std::unique_ptr<Workload> task, const dist::Worker&) -> std::unique_ptr<Workload> {
+    struct Spoiling final : Passing {
+      using Passing::Passing;
+      EvalSums evaluate() override {
+        for (const auto& [name, tensor] : model().named_buffers())
+          if (tensor.dtype() == DType::f32) tensor.data<float>()[0] = std::numeric_limits<float>::infinity();
+        return Passing::evaluate();
+      }
+    };
+    return std::make_unique<Spoiling>(std::move(task));
+  };
+  recipe.workers = 1;
+  expect_error<Error>([&] { train(recipe); }, {"after step 1 the buffer ", " is not finite"});
+}
+
 TEST(Trainer, AWorkerThatThrowsEndsAllWithItsSentence) {
   struct Throwing final : Passing {
     using Passing::Passing;

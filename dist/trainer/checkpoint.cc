@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@
 
 #include "core/atomic_file.h"
 #include "core/parallel.h"
+#include "core/raw.h"
 
 namespace laconic {
 namespace {
@@ -35,6 +37,16 @@ std::vector<std::pair<std::string, Tensor>> entries_of(const Module& model) {
     if (seen.insert(parameter.get()).second) entries.emplace_back(name, parameter->value());
   for (const auto& [name, tensor] : model.named_buffers()) entries.emplace_back(name, tensor);
   return entries;
+}
+
+void require_finite(const StateDict& weights, const std::string& where) {
+  for (const auto& [name, tensor] : weights) {
+    if (tensor.dtype() != DType::f32 || raw::all_finite(tensor)) continue;
+    const std::vector<float> values = tensor.to_vector();
+    const auto bad = std::count_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+    throw DataError(concat(where, ": ", bad, " of the ", values.size(), " elements of '", name,
+                           "' are not finite. Take weights from before they went wrong."));
+  }
 }
 
 bool is_digits(std::string_view text) {
@@ -106,6 +118,7 @@ void load_weights(Module& model, const StateDict& weights, const std::string& wh
     if (!name.ends_with("num_batches_tracked") || weights.contains(name))
       expected.push_back({name, tensor.shape(), tensor.dtype()});
   require_match(expected, weights, where, what);
+  require_finite(weights, where);
   for (const auto& e : expected)
     for (const auto& [name, tensor] : entries)
       if (name == e.name) tensor.copy_from(weights.at(name));

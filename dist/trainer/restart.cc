@@ -60,6 +60,7 @@ std::optional<Resumed> choose_checkpoint(dist::Engine& engine, const TrainerOpti
 
 void Trainer::save() {
   flush();
+  require_finite_weights();
   const OutsideSteps outside(*this);
   const CheckpointStore& store = *store_;
   Manifest manifest{.step = step_,

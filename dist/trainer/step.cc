@@ -207,11 +207,14 @@ void Trainer::report_non_finite(float loss) {
 }
 
 /// The last update may have broken the model: then there is nothing worth evaluating or saving.
-void Trainer::require_finite_parameters() const {
-  if (raw::all_finite(arena_->values())) return;
-  for (const auto& p : arena_->parameters())
-    require<Error>(raw::all_finite(p->value()), "training: after step ", step_, " the parameter ", p->info.name,
-                   " is not finite. Lower --lr, or clip gradients (--clip norm:5).");
+void Trainer::require_finite_weights() const {
+  const auto check = [&](const char* what, const std::string& name, const Tensor& tensor) {
+    require<Error>(tensor.dtype() != DType::f32 || raw::all_finite(tensor), "training: after step ", step_, " the ",
+                   what, " ", name, " is not finite. Lower --lr, or clip gradients (--clip norm:5).");
+  };
+  if (!raw::all_finite(arena_->values()))
+    for (const auto& p : arena_->parameters()) check("parameter", p->info.name, p->value());
+  for (const auto& [name, tensor] : workload_.model().named_buffers()) check("buffer", name, tensor);
 }
 
 void Trainer::apply(Parameter& p, Rows rows, const dist::StepContext& context) {

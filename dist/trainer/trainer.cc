@@ -421,7 +421,7 @@ std::optional<EvalReport> Trainer::evaluate_at_the_end() {
 
 EvalReport Trainer::measure(const std::function<EvalSums()>& evaluation) {
   flush();
-  if (!o_.skip_nan) require_finite_parameters();
+  if (!o_.skip_nan) require_finite_weights();
   const OutsideSteps outside(*this);
   const Trace::Span span("evaluation", "evaluation");
   EvalSums sums;
@@ -447,6 +447,9 @@ EvalReport Trainer::measure(const std::function<EvalSums()>& evaluation) {
   EvalReport report;
   report.epoch = (step_ + steps_per_epoch() - 1) / std::max<std::int64_t>(1, steps_per_epoch());
   report.loss = all[1] / n;
+  require<Error>(o_.skip_nan || std::isfinite(report.loss), "evaluation: the loss is ",
+                 std::isnan(report.loss) ? "not a number" : "infinite", " after step ", step_,
+                 ". Lower --lr, clip gradients (--clip norm:5), or go on all the same (--on-nan skip).");
   report.top1_error = 100 * all[2] / n;
   if (workload_.measures_perplexity()) report.perplexity = std::exp(report.loss);
   if (workload_.has_top5()) report.top5_error = 100 * all[3] / n;

@@ -146,7 +146,7 @@ class Trainer {
   [[noreturn]] void report_non_finite(float loss);
   std::string processor() const;
   void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
-  void require_finite_parameters() const;
+  void require_finite_weights() const;
   EvalReport measure(const std::function<EvalSums()>& evaluation);
   void apply_clipped();
   void finish_report();
