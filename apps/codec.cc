@@ -54,8 +54,9 @@ int encode(const std::vector<std::string>& arguments) {
   compress::Bytes file;
   compress::encode_lacc(codec, x.slice(), file);
   write(out, file.data(), file.size());
-  fmt::print("{}: {} values in {} bytes, {:.2f} times smaller\n", out, x.elements(), file.size(),
-             static_cast<double>(x.bytes()) / static_cast<double>(file.size()));
+  const double ratio = static_cast<double>(x.bytes()) / static_cast<double>(file.size());
+  fmt::print("{}: {} values in {} bytes, {:.2f} times {}\n", out, x.elements(), file.size(),
+             ratio < 1 ? 1 / ratio : ratio, ratio < 1 ? "larger" : "smaller");
   return 0;
 }
 

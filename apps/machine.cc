@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <fstream>
 #include <thread>
 
@@ -21,6 +24,28 @@ std::string machine(Device device) {
   if (device.kind == Device::Kind::cuda) cpu = cuda_device_name(device.index) + "; " + cpu;
   return fmt::format("{}, {} cores, {}; g++ {}", cpu, std::thread::hardware_concurrency(), instruction_set(),
                      __VERSION__);
+}
+
+std::uint64_t memory_available() {
+  std::uint64_t least = 0;
+  const auto limit = [&](std::uint64_t bytes) { least = least == 0 ? bytes : std::min(least, bytes); };
+  std::string line;
+  for (std::ifstream in("/proc/meminfo"); std::getline(in, line);)
+    if (std::uint64_t kib = 0; std::sscanf(line.c_str(), "MemAvailable: %" SCNu64, &kib) == 1) limit(kib << 10);
+  for (std::ifstream in("/proc/self/cgroup"); std::getline(in, line);) {  // number:controllers:path; none: version 2
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (second == std::string::npos || (!controllers.empty() && controllers != "memory")) continue;
+    const std::string root = controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    const char* const name = controllers.empty() ? "/memory.max" : "/memory.limit_in_bytes";
+    std::string path = line.substr(second + 1);
+    for (std::size_t slash = 0; slash != std::string::npos;) {  // the group, and those that it is in
+      if (std::uint64_t bytes = 0; std::ifstream(root + path + name) >> bytes) limit(bytes);
+      slash = path.rfind('/');
+      path.resize(std::min(slash, path.size()));
+    }
+  }
+  return least;
 }
 
 }  // namespace laconic

@@ -267,6 +267,49 @@ void apply_presets(AppDefaults& defaults, const std::vector<std::string>& names,
   defaults.options = std::move(options);
 }
 
+/// What many times the cores cannot bear ends in a crash, or never: it is a slip of the pen.
+void require_bearable(const TrainOptions& o) {
+  const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::string these = fmt::format("{} core{}", cores, cores == 1 ? "" : "s");
+  const std::int64_t threads = std::max<std::int64_t>(64, 4 * cores), ranks = std::max<std::int64_t>(64, 64 * cores);
+  for (const auto& [name, count] : {std::pair{"--threads", o.threads}, {"--data-threads", o.data_threads}})
+    if (count > threads)
+      refuse(fmt::format("{} threads are more than {} can use", count, these), name,
+             fmt::format("give at most {}", threads));
+  if (dist::ranks_under_mpirun() > 0) return;
+  const std::int64_t workers = o.workers.value_or(1), servers = o.servers.value_or(0);
+  if (workers + servers > ranks)
+    refuse(servers == 0 ? fmt::format("{} workers are more than {} can bear in one process", workers, these)
+                        : fmt::format("{} workers and servers are more than {} can bear in one process",
+                                      workers + servers, these),
+           servers > workers ? "--servers" : "--workers", fmt::format("give at most {}", ranks));
+}
+
+/// Options that are given, and that others leave without effect.
+void refuse_idle(const CLI::App& app, const TrainOptions& o) {
+  const auto refuse_given = [&](std::initializer_list<const char*> names, const std::string& what,
+                                const std::string& advice) {
+    for (const char* name : names) {
+      const CLI::Option* option = app.get_option_no_throw(name);
+      if (option != nullptr && option->count() > 0) refuse(what, name, advice);
+    }
+  };
+  if (o.optimizer != "sgd")
+    refuse_given({"--momentum", "--nesterov"}, "--optimizer " + o.optimizer + " has no use for it",
+                 "leave it out, or take --optimizer sgd");
+  if (o.sync == "none")
+    refuse_given({"--allreduce", "--overlap", "--fusion", "--chunk", "--plan", "--reduce", "--audit"},
+                 "--sync none has no use for it", "leave it out, or take --sync allreduce");
+  if (!o.plan_file.empty())
+    refuse_given({"--allreduce", "--fusion", "--chunk", "--codec"}, "a plan says what travels how",
+                 "leave it out, or --plan");
+  if (o.no_augment) refuse_given({"--color-jitter"}, "--no-augment leaves colours alone", "leave one of the two out");
+  if (o.no_dropout) refuse_given({"--dropout"}, "--no-dropout drops nothing", "leave one of the two out");
+  if (o.eval_only)
+    refuse_given({"--trace", "--dump-gradients", "--save-every"}, "--eval-only makes no step",
+                 "leave one of the two out");
+}
+
 /// --lr as given, or by the linear scaling rule (Goyal et al. 2017, "Accurate, large minibatch SGD", section 2.1).
 void settle_learning_rate(const CLI::App& app, TrainOptions& o, const AppDefaults& defaults) {
   const bool scaled = app.count("--lr-per-256") > 0;
@@ -323,6 +366,8 @@ std::optional<Parsed> parse(int argc, const char* const* argv, const AppDefaults
   if (app.get_option("--epochs")->count() > 0 && app.get_option("--steps")->count() == 0) options.steps.reset();
 
   for (const OptionFamily& family : option_families()) family.settle(app, options);
+  require_bearable(options);
+  refuse_idle(app, options);
   checked_precision(options.precision, options.device, "--precision");
   settle_learning_rate(app, options, defaults);  // now the number of servers is known, and so that of workers
   if (options.link_of.size() > 0 && !options.link)

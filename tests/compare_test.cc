@@ -81,6 +81,8 @@ TEST(CompareOptions, WhatASetComputesIsWithoutWhatSaysHowGradientsTravel) {
                 {"--ledger", "--lr", "0.1", "--ledger", "50", "--batch", "8", "--ledger=50", "--nesterov", "--ledger"}),
             (std::vector<std::string>{"--lr", "0.1", "--batch", "8", "--nesterov"}));
   EXPECT_EQ(without_exchange({"--nesterov", "--steps"}), std::vector<std::string>{"--nesterov"});
+  EXPECT_EQ(without_exchange({"--audit", "--nesterov", "--audit", "3", "--reduce", "sum", "--local-aggregate", "2"}),
+            std::vector<std::string>{"--nesterov"});
 }
 
 TEST(CompareOptions, SayWhatIsWrong) {

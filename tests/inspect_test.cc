@@ -249,6 +249,15 @@ TEST(CodecTool, WritesWhatItReadsBackWithinTheBound) {
   }
 }
 
+TEST(CodecTool, SaysWhetherTheFileBecameSmallerOrLarger) {
+  const TempFolder dir;
+  const auto said = [&](float value, std::size_t count) {
+    return run("laconic codec encode " + raw_file(dir, std::vector<float>(count, value)) + " " + dir.path() + "/x").out;
+  };
+  EXPECT_NE(said(0, 1600).find(" times smaller\n"), std::string::npos);
+  EXPECT_NE(said(2, 8).find("8 values in 50 bytes, 1.56 times larger\n"), std::string::npos) << said(2, 8);
+}
+
 TEST(CodecTool, SaysWhatIsWrongWithAFileOrAnOption) {
   const TempFolder dir;
   const std::string file = raw_file(dir, descending(100)), lacc = dir.path() + "/x.lacc", out = dir.path() + "/y";

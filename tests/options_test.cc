@@ -4,8 +4,10 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 #include "apps/device_options.h"
+#include "apps/machine.h"
 #include "core/dispatch.h"
 #include "core/stream.h"
 #include "tests/cuda_devices.h"
@@ -114,6 +116,58 @@ TEST(Options, PacketsAreMarkedWithACodecOrOnRequest) {
                    concat("'", text, "' is no type of service (--tos): give a byte, as 0x28, or none"));
 }
 
+TEST(Options, ThatOthersLeaveWithoutEffectAreRefused) {
+  EXPECT_EQ(parse({"--plan", "p.json", "--overlap", "none"}).plan_file, "p.json");
+  EXPECT_EQ(parse({"--sync", "none"}).sync, "none");
+  for (const auto& words : {std::vector{"--momentum", "0.5"}, {"--nesterov"}})
+    for (const char* optimizer : {"adam", "adamw"}) {
+      std::vector<const char*> all{"--optimizer", optimizer};
+      all.insert(all.end(), words.begin(), words.end());
+      expect_refused(all, concat("--optimizer ", optimizer, " has no use for it (", words[0],
+                                 "): leave it out, or take --optimizer sgd"));
+    }
+  for (const auto& words : {std::vector{"--audit"},
+                            {"--allreduce", "ring"},
+                            {"--overlap", "none"},
+                            {"--fusion", "none"},
+                            {"--chunk", "none"},
+                            {"--plan", "p.json"},
+                            {"--reduce", "sum"}}) {
+    std::vector<const char*> all{"--sync", "none"};
+    all.insert(all.end(), words.begin(), words.end());
+    expect_refused(all,
+                   concat("--sync none has no use for it (", words[0], "): leave it out, or take --sync allreduce"));
+  }
+  for (const auto& [name, value] :
+       {std::pair{"--allreduce", "ring"}, {"--fusion", "none"}, {"--chunk", "none"}, {"--codec", "fp16"}})
+    expect_refused({"--plan", "p.json", name, value},
+                   concat("a plan says what travels how (", name, "): leave it out, or --plan"));
+  for (const auto& words : {std::vector{"--trace", "t"}, {"--dump-gradients", "d"}}) {
+    std::vector<const char*> all{"--eval-only", "--init", "w"};
+    all.insert(all.end(), words.begin(), words.end());
+    expect_refused(all, concat("--eval-only makes no step (", words[0], "): leave one of the two out"));
+  }
+}
+
+TEST(Options, MoreThanTheCoresCanBearIsRefused) {
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::string these = concat(cores, " core", cores == 1 ? "" : "s");
+  const unsigned threads = std::max(64u, 4 * cores), ranks = std::max(64u, 64 * cores);
+  for (const char* option : {"--threads", "--data-threads"})
+    expect_refused({option, "100000"},
+                   concat("100000 threads are more than ", these, " can use (", option, "): give at most ", threads));
+  expect_refused({"--workers", "200000"}, concat("200000 workers are more than ", these,
+                                                 " can bear in one process (--workers): give at most ", ranks));
+  expect_refused({"--sync", "ps", "--servers", "2147483647", "--workers", "2147483647"},
+                 concat("4294967294 workers and servers are more than ", these,
+                        " can bear in one process (--workers): give at most ", ranks));
+  expect_refused({"--sync", "ps", "--servers", "200000"},
+                 concat("200001 workers and servers are more than ", these,
+                        " can bear in one process (--servers): give at most ", ranks));
+  EXPECT_EQ(parse({"--threads", "64", "--data-threads", "64", "--workers", "64"}).workers, 64);
+  EXPECT_GT(memory_available(), std::uint64_t{1} << 20);
+}
+
 TEST(Options, AdamStartsFromALearningRateOfItsOwn) {
   EXPECT_FLOAT_EQ(*parse({"--optimizer", "adam"}).lr, 0.001f);
   EXPECT_FLOAT_EQ(*parse({"--optimizer", "adamw", "--lr", "0.01"}).lr, 0.01f);
@@ -136,7 +190,7 @@ TEST(Options, EveryOptionIsRead) {
                                 "--batch",
                                 "16",
                                 "--optimizer",
-                                "adamw",
+                                "sgd",
                                 "--lr",
                                 "5e-4",
                                 "--momentum",
@@ -168,7 +222,7 @@ TEST(Options, EveryOptionIsRead) {
                                 "--device",
                                 "cpu",
                                 "--sync",
-                                "none",
+                                "allreduce",
                                 "--allreduce",
                                 "butterfly",
                                 "--overlap",
@@ -177,8 +231,6 @@ TEST(Options, EveryOptionIsRead) {
                                 "copy:25MiB",
                                 "--chunk",
                                 "8MiB",
-                                "--plan",
-                                "p.json",
                                 "--reduce",
                                 "sum",
                                 "--audit",
@@ -209,7 +261,7 @@ TEST(Options, EveryOptionIsRead) {
   EXPECT_EQ(o.epochs, 3);
   EXPECT_EQ(o.steps, 50);
   EXPECT_EQ(o.batch, 16);
-  EXPECT_EQ(o.optimizer, "adamw");
+  EXPECT_EQ(o.optimizer, "sgd");
   EXPECT_FLOAT_EQ(*o.lr, 5e-4f);
   EXPECT_FLOAT_EQ(o.momentum, 0.5f);
   EXPECT_FLOAT_EQ(o.weight_decay, 0.01f);
@@ -224,10 +276,9 @@ TEST(Options, EveryOptionIsRead) {
   EXPECT_EQ(o.workers, 4);
   EXPECT_EQ(o.threads, 2);
   EXPECT_EQ(o.data_threads, 0);
-  EXPECT_EQ(o.sync, "none");
+  EXPECT_EQ(o.sync, "allreduce");
   EXPECT_EQ(dist::to_string(o.plan), "butterfly, copy:25MiB, chunks of 8MiB");
   EXPECT_EQ(o.overlap, dist::Overlap::backward);
-  EXPECT_EQ(o.plan_file, "p.json");
   EXPECT_EQ(o.reduce, "sum");
   EXPECT_EQ(o.audit, 10);
   EXPECT_EQ(o.timeout, 2.5);
