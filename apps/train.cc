@@ -12,6 +12,7 @@
 #include "apps/device_options.h"
 #include "apps/json_log.h"
 #include "apps/ledger_table.h"
+#include "apps/machine.h"
 #include "apps/main.h"
 #include "apps/progress.h"
 #include "apps/text.h"
@@ -105,6 +106,8 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.mean = o.reduce == "mean";
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
   t.device = device_named(o.device);
+  static const std::uint64_t memory = memory_available();  // before any of it is taken
+  if (t.device == kCpu && !o.dry_run && !o.eval_only) t.memory = memory;
   t.skip_nan = o.on_nan == "skip";
   t.audit_every = o.audit.value_or(0);
   t.init = o.init;

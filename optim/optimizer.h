@@ -125,6 +125,8 @@ struct OptimizerOptions {
   double dampening = 0;
   bool nesterov = false;
   Optimizer::Decay decay{};
+
+  int arenas() const { return name == "sgd" ? int{momentum != 0} : 2; }  ///< of state that it keeps
 };
 /// throws UsageError: no such optimiser (suggests the nearest), a number out of range, an option that it does not have
 std::unique_ptr<Optimizer> make_optimizer(const ParameterArena& arena, const OptimizerOptions& options);

@@ -91,6 +91,16 @@ void step(Two& m, Optimizer& optimizer, const Clip& clip, int k) {
   optimizer.update_all(0.1 / k, scale);
 }
 
+TEST(Optimizer, SaysHowManyArenasItKeeps) {
+  for (const auto& o : {OptimizerOptions{}, OptimizerOptions{.momentum = 0.9}, OptimizerOptions{.name = "adam"},
+                        OptimizerOptions{.name = "adamw"}}) {
+    const Two two;
+    StateDict state;
+    make_optimizer(two.arena, o)->save(state);
+    EXPECT_EQ(o.arenas() + 1, std::distance(state.begin(), state.end())) << o.name;  // and the counts of updates
+  }
+}
+
 TEST(Optimizers, FollowPyTorchForTenSteps) {
   const auto curves = golden()["optimizers"];
   for (const Device device : with_cuda({kCpu, kTrap}))

@@ -368,6 +368,32 @@ TEST(Trainer, RanksWithOtherOptionsAreRefused) {
   EXPECT_NE(error.find("rank 1 has 'lr=0.2' where rank 0 has 'lr=0.1'"), std::string::npos) << error;
 }
 
+TEST(Trainer, WhatNeedsMoreMemoryThanThereIsIsRefused) {
+  Recipe recipe(perceptron, 2);
+  recipe.trainer.memory = 1000;
+  expect_error<UsageError>([&] { train(recipe); },
+                           {"2 workers need about 0.0 GiB, this machine has 0.0 free (--workers): take fewer, or a "
+                            "smaller --batch"});
+  recipe.trainer.memory = 0;
+  recipe.trainer.steps = 1;
+  const std::size_t elements = train(recipe).parameters[0].size();
+  recipe.trainer.memory = 2 * 2 * elements * sizeof(float) + 1000;  // values and gradients, and no activations
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }), "");
+  recipe.workers = 1;
+  EXPECT_EQ(error_of<UsageError>([&] { train(recipe); }), "");
+}
+
+TEST(Trainer, ToEstimateTheMemoryChangesNoBit) {
+  Recipe recipe(mixed, 2);
+  const Outcome without = train(recipe);
+  recipe.trainer.memory = std::uint64_t{1} << 40;
+  const Outcome with = train(recipe);
+  for (std::size_t r = 0; r < 2; ++r) {
+    EXPECT_TRUE(same_bits(with.parameters[r], without.parameters[r])) << r;
+    EXPECT_EQ(with.buffers[r], without.buffers[r]) << r;
+  }
+}
+
 TEST(Trainer, AStopRequestOfOneRankEndsAllAfterTheSameStep) {
   Recipe recipe(perceptron, 3);
   recipe.trainer.epochs = 100;

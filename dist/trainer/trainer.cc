@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <fstream>
@@ -66,6 +67,10 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
                       o_.device, " (--device): ", cuda_devices() == 0 ? "use --device cpu" : "give a lower number");
   set_kernel_threads(o_.threads);
   Module& model = workload_.model();
+  const bool updates = server == nullptr || server->workers_update;
+  double weights = 0;
+  for (const auto& [name, tensor] : weights_of(model)) weights += static_cast<double>(tensor.bytes());
+  require_memory(weights * (2 + (updates ? o_.optimizer.arenas() : 0)));  // before any of it is written
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
   model.set_context(&context_);
   model.initialize(o_.seed);
@@ -74,7 +79,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   workload_.set_device(o_.device);
   model.checkpoint_activations(o_.checkpoint_activations);
   arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
-  if (server == nullptr || server->workers_update) optimizer_ = make_optimizer(*arena_, o_.optimizer);
+  if (updates) optimizer_ = make_optimizer(*arena_, o_.optimizer);
   if (worker_.servers() > 0) dist::check_fingerprint(worker_.engine, laconic::fingerprint(o_, worker_.servers()));
   if (auto resumed = choose_checkpoint(worker_.engine, o_)) resumed_ = std::make_unique<Resumed>(*std::move(resumed));
   if (!o_.save.empty()) store_.emplace(o_.save);
@@ -90,6 +95,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
     dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
   arena_->set_listener(listener());
+  if (o_.memory > 0 && (worker_.rank == 0 || dist::ranks_under_mpirun() > 0)) require_memory(memory_need().total());
   figures_slot_ = worker_.engine.reserve_slots(1);
   if (resumed_)
     restore();
@@ -291,40 +297,54 @@ ParameterListener* Trainer::listener() const {
   return dump_ ? static_cast<ParameterListener*>(dump_.get()) : strategy_.get();
 }
 
-std::size_t Trainer::activation_bytes() const {
+Trainer::MemoryNeed Trainer::memory_need() const {
+  const auto bytes = static_cast<double>(arena_->size()) * sizeof(float);
+  MemoryNeed need{.parameters = bytes, .gradients = bytes};
+  if (optimizer_) need.state = bytes * o_.optimizer.arenas();
+  if (half_) {
+    StateDict served;
+    half_->save(served);
+    for (const auto& [name, tensor] : served) need.state += static_cast<double>(tensor.bytes());
+  }
+  if (dist::sparse_method(o_.sync) != nullptr) need.residual = bytes;
   arena_->set_listener(nullptr);  // nothing is computed, and nobody is to be told of gradients
-  const std::size_t bytes = peak_activation_bytes(workload_.model(), workload_.input(), workload_.batch());
+  const std::int64_t most = (workload_.train_samples() + worker_.size - 1) / worker_.size;
+  const std::int64_t samples = std::clamp<std::int64_t>(most, 1, workload_.batch());
+  need.activations = static_cast<double>(peak_activation_bytes(workload_.model(), workload_.input(), samples));
   arena_->begin_step();
   arena_->set_listener(listener());
-  return bytes;
+  return need;
+}
+
+void Trainer::require_memory(double bytes_per_worker) const {
+  const int here = dist::ranks_under_mpirun() > 0 ? 1 : worker_.size;
+  const double gib = 1.0 / (1 << 30), need = bytes_per_worker * here;
+  require<UsageError>(
+      o_.memory == 0 || need <= static_cast<double>(o_.memory),
+      fmt::format("{} worker{} about {:.1f} GiB, this machine has {:.1f} free ({}): take {}a smaller {}", here,
+                  here == 1 ? " needs" : "s need", need * gib, static_cast<double>(o_.memory) * gib,
+                  here == 1 ? "--batch" : "--workers", here == 1 ? "" : "fewer, or ",
+                  here == 1 ? "one, or a smaller model" : "--batch"));
 }
 
 std::string Trainer::description() const {
   const double mib = 1.0 / (1 << 20);
-  const auto bytes = static_cast<double>(arena_->size()) * sizeof(float);
-  const double state = [&] {
-    StateDict s;
-    if (optimizer_) optimizer_->save(s);
-    if (half_) half_->save(s);
-    double total = 0;
-    for (const auto& [name, tensor] : s) total += static_cast<double>(tensor.bytes());
-    return total;
-  }();
+  const MemoryNeed need = memory_need();
   const dist::ServerMethod* server = dist::server_method(o_.sync);
   const std::optional<double> sent =
       o_.sync == "none" || worker_.engine.size() == 1 ? 0.0
       : server                       ? dist::expected_bytes(*server, o_.server, plan_, worker_.size, worker_.servers())
       : dist::sparse_method(o_.sync) ? dist::expected_bytes(plan_, arena_->parameters(), o_.sparse, worker_.size)
                                      : dist::bytes_of_step(plan_, worker_.size);
-  const std::string residual = dist::sparse_method(o_.sync) ? fmt::format(", residual {:.1f} MiB", bytes * mib) : "";
+  const std::string residual = need.residual > 0 ? fmt::format(", residual {:.1f} MiB", need.residual * mib) : "";
   return fmt::format(
       "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
       "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, {} {:.1f} MiB{}, activations {:.1f} MiB{}\n"
       "bytes sent per worker and step: {}\n"
       "buffers that messages are copied into: {:.2f} MB\n{}",
       o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(),
-      bytes * mib, bytes * mib, server ? "server" : "optimiser", state * mib, residual,
-      static_cast<double>(activation_bytes()) * mib, o_.checkpoint_activations ? " (recomputed in backward)" : "",
+      need.parameters * mib, need.gradients * mib, server ? "server" : "optimiser", need.state * mib, residual,
+      need.activations * mib, o_.checkpoint_activations ? " (recomputed in backward)" : "",
       sent                                     ? fmt::format("about {:.2f} MB", *sent / 1e6)
       : dist::sparse_method(o_.sync) || server ? "as the gradients come"
       : plan_.has(dist::Algorithm::nccl)       ? "not counted, NCCL moves them"

@@ -55,6 +55,7 @@ struct TrainerOptions {
   bool mean = true;                                ///< --reduce mean: gradients are divided by the number of workers
   int threads = 1;                                 ///< kernel threads of this worker
   Device device = kCpu;                            ///< of the model, its state and what is computed
+  std::uint64_t memory = 0;  ///< bytes that the workers of this process may take together; 0: as many as there are
   /// --on-nan skip: neither update nor new running statistics if a loss is not finite on any rank
   bool skip_nan = false;
   std::int64_t audit_every = 0;  ///< compare all ranks' bits every so many steps; 0: never
@@ -125,8 +126,14 @@ class Trainer {
   void load_init();
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
-  /// What a full micro-batch needs between the layers; peak_activation_bytes() of layers/models/zoo.h.
-  std::size_t activation_bytes() const;
+  /// What one worker needs, in bytes. activations: of a full micro-batch, peak_activation_bytes() of
+  /// layers/models/zoo.h.
+  struct MemoryNeed {
+    double parameters = 0, gradients = 0, state = 0, residual = 0, activations = 0;
+    double total() const { return parameters + gradients + state + residual + activations; }
+  };
+  MemoryNeed memory_need() const;
+  void require_memory(double bytes_per_worker) const;
   ParameterListener* listener() const;
   std::int64_t last_step() const;
   /// Whether the norm of the joined gradient is limited here; servers do it themselves, and strategies that
