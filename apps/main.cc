@@ -1,6 +1,7 @@
 #include "apps/main.h"
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,19 +13,20 @@
 namespace laconic {
 namespace {
 
-int report(const char* text, int exit_code) {
+int report(const std::string& text, int exit_code) {
   std::fflush(stdout);
-  std::fprintf(stderr, "laconic: error: %s\n", text);
+  std::fprintf(stderr, "laconic: error: %s\n", text.c_str());
   return exit_code;
 }
 
-/// All ranks of an MPI run read the same command line, and one of them says what is wrong with it. The others leave
-/// later: the first to leave ends them all.
-bool another_rank_reports() {
+/// All ranks of an MPI run read the same command line, and rank 0 says what is wrong with it: the first to leave ends
+/// them all. A rank that outlives its wait was told something else than rank 0, and says so itself.
+std::string whose_error() {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  if (!rank || std::strcmp(rank, "0") == 0) return false;
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  return true;
+  if (!rank || std::strcmp(rank, "0") == 0) return "";
+  std::signal(SIGTERM, SIG_DFL);  // by which a launcher ends the others
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  return concat("rank ", rank, ": ");
 }
 
 }  // namespace
@@ -33,7 +35,7 @@ int run_main(const std::function<int()>& body) {
   try {
     return body();
   } catch (const UsageError& e) {
-    return another_rank_reports() ? 2 : report(e.what(), 2);
+    return report(whose_error() + e.what(), 2);
   } catch (const std::bad_alloc&) {
     return report("out of memory: use a smaller --batch, or fewer --workers", 1);
   } catch (const std::exception& e) {

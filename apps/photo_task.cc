@@ -52,7 +52,8 @@ class PhotoTask final : public Task {
                          .test_size = data->validation->size(),
                          .train = photo_reader(data->train, training, bad_, Bad::replaced),
                          .test = photo_reader(data->validation, view(o, false), bad_, Bad::left_out),
-                         .content = *fingerprint_.get(),
+                         .content = fingerprints_.get()->first,
+                         .sizes = fingerprints_.get()->second,
                          .augment = concat(a.crop, ",", a.flip, ",", a.brightness, ",", a.contrast, ",", a.saturation,
                                            ", size ", training.size, ", ", to_string(training.decoder))};
     ImageClassification::Options options = classification_options(o);
@@ -70,7 +71,8 @@ class PhotoTask final : public Task {
 
  private:
   Once<PhotoDataset> data_;
-  Once<std::uint64_t> fingerprint_{[this] { return data_.get()->fingerprint(); }};
+  Once<std::pair<std::uint64_t, std::uint64_t>> fingerprints_{
+      [this] { return std::pair(data_.get()->fingerprint(), data_.get()->sizes()); }};
   std::shared_ptr<BadFiles> bad_;
 };
 

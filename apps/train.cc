@@ -116,6 +116,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::st
   t.save_every = o.save_every;
   if (o.resume) t.resume = o.resume_path.empty() ? o.save : o.resume_path;
   t.resume_if_any = o.resume_path.empty() && !o.eval_only;
+  t.told_alike = concat("\neval-only=", o.eval_only, "\ndry-run=", o.dry_run, "\nrepeat=", o.repeat);
   t.stop_requested = [] { return interrupt_came(); };
   return t;
 }

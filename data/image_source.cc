@@ -45,6 +45,8 @@ class Files final : public ImageSource {
     digest.add(paths_.data(), paths_.size());
     digest.add(ends_);
     digest.add(labels_);
+  }
+  void add_sizes_to(Digest& digest) const override {
     std::vector<std::uint64_t> sizes;  // no times: copies on other machines have others
     for (std::int64_t i = 0; i < size(); ++i) {
       struct statx status {};
@@ -255,6 +257,13 @@ PhotoDataset generated(const std::string& data) {
 }
 
 }  // namespace
+
+std::uint64_t PhotoDataset::sizes() const {
+  Digest digest;
+  for (const auto& source : {train, validation})
+    if (source) source->add_sizes_to(digest);
+  return digest.value();
+}
 
 std::uint64_t PhotoDataset::fingerprint() const {
   Digest digest;

@@ -447,6 +447,21 @@ TEST(EndToEnd, OptionsThatContradictAreUsageErrors) {
   expect_sentence(run("laconic launch -n 3 mnist --modle lenet"), 2, {"--modle", "--model"});
 }
 
+TEST(EndToEnd, ARankThatWasToldOtherwiseIsNamedAtOnce) {
+  NEEDS_MPIRUN();
+  TempFolder dir;
+  const std::string app = dir.path() + "/app";
+  std::ofstream(app) << "#!/bin/sh\n[ \"$OMPI_COMM_WORLD_RANK\" = 1 ] && set -- \"$@\" $OF_RANK_1\nexec " LACONIC_APPS
+                        "/mnist \"$@\"\n";
+  fs::permissions(app, fs::perms::owner_all);
+  const std::string command = "laconic launch -n 2 " + app + " --data synthetic:60,20 --steps 3 --quiet";
+  for (const auto& [option, sentence] : {std::pair{"--steps 7", "rank 1 has 'steps=7' where rank 0 has 'steps=3'"},
+                                         {"--audit", "rank 1 has 'audit=1' where rank 0 has 'audit=0'"},
+                                         {"--dry-run", "rank 1 has 'dry-run=1' where rank 0 has 'dry-run=0'"}})
+    expect_sentence(run(command, std::string("OF_RANK_1='") + option + "'"), 1, {sentence});
+  expect_sentence(run(command, "OF_RANK_1='--modle lenet'"), 2, {"rank 1: unknown option '--modle'", "--model"});
+}
+
 TEST(EndToEnd, APlaceThatCannotBeWrittenIsOneSentence) {
   TempFolder dir;
   std::ofstream(dir.path() + "/file") << "x";

@@ -121,15 +121,16 @@ TEST(ImageSource, TheFingerprintTellsNamesLabelsAndOrder) {
     EXPECT_NE(fingerprint_of(other), first) << other;
 }
 
-TEST(ImageSource, TheFingerprintTellsSizesOfFiles) {
+TEST(ImageSource, SizesTellThatAFileWasReplaced) {
   const TempFolder dir;
-  const auto fingerprint_with = [&](const File& file) {
+  const auto sizes_with = [&](const File& file) {
     dir.write("a/1.jpg", file);
-    return open_photos(dir.path()).fingerprint();
+    return open_photos(dir.path()).sizes();
   };
-  const std::uint64_t first = fingerprint_with(kSmall);
-  EXPECT_EQ(fingerprint_with(kSmall), first) << "times do not count";
-  EXPECT_NE(fingerprint_with(jpeg_of(9, 8)), first);
+  const std::uint64_t first = sizes_with(kSmall), content = open_photos(dir.path()).fingerprint();
+  EXPECT_EQ(sizes_with(kSmall), first) << "times do not count";
+  EXPECT_NE(sizes_with(jpeg_of(9, 8)), first);
+  EXPECT_EQ(open_photos(dir.path()).fingerprint(), content);
 }
 
 TEST(ImageSource, SyntheticPhotosAreLearnablePicturesOfTenClasses) {

@@ -184,6 +184,10 @@ TEST(ServerTrainer, AServerThatWasStartedOtherwiseIsNamed) {
     if (rank == 2) options.optimizer.momentum = 0.5;
   };
   expect_error<CommError>([&] { train(recipe); }, {"rank 2 has", "momentum=0.5"});
+  recipe.per_rank = [](TrainerOptions& options, int rank) {
+    if (rank == 2) options.audit_every = 7;
+  };
+  expect_error<CommError>([&] { train(recipe); }, {"rank 2 has 'audit=7' where rank 0 has 'audit="});
 }
 
 TEST(ServerTrainer, AWorkersErrorEndsTheServersToo) {

@@ -368,6 +368,31 @@ TEST(Trainer, RanksWithOtherOptionsAreRefused) {
   EXPECT_NE(error.find("rank 1 has 'lr=0.2' where rank 0 has 'lr=0.1'"), std::string::npos) << error;
 }
 
+TEST(Trainer, RanksThatWereToldOtherwiseWhatThisRunDoesAreRefused) {
+  using Change = std::function<void(TrainerOptions&)>;
+  const TempFolder folder;
+  Trace trace;
+  for (const auto& [change, line] : {std::pair<Change, std::string>{[](auto& o) { o.steps = 7; }, "steps=7"},
+                                     {[](auto& o) { o.epochs = 7; }, "epochs=7"},
+                                     {[&](auto& o) { o.save = folder.path(); }, "save=given"},
+                                     {[](auto& o) {
+                                        o.save_every = {20, true};
+                                      },
+                                      "save-every=20it"},
+                                     {[](auto& o) { o.audit_every = 7; }, "audit=7"},
+                                     {[](auto& o) { o.ledger_every = 7; }, "ledger=7"},
+                                     {[&](auto& o) { o.trace = &trace; }, "trace=given"},
+                                     {[&](auto& o) { o.dump_gradients = folder.path(); }, "dump-gradients=given"},
+                                     {[](auto& o) { o.told_alike = "\ndry-run=1"; }, "dry-run=1"}}) {
+    dist::Watchdog watchdog(30);  // far below the time-out of a rank that waits in vain
+    Recipe recipe(perceptron, 2);
+    recipe.per_rank = [&change = change](TrainerOptions& options, int rank) {
+      if (rank == 1) change(options);
+    };
+    expect_error<CommError>([&] { train(recipe); }, {"rank 1 has '" + line + "' where rank 0 has "});
+  }
+}
+
 TEST(Trainer, WhatNeedsMoreMemoryThanThereIsIsRefused) {
   Recipe recipe(perceptron, 2);
   recipe.trainer.memory = 1000;

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -125,9 +126,15 @@ void load_weights(Module& model, const StateDict& weights, const std::string& wh
 }
 
 std::optional<std::pair<std::string, std::string>> other_training(const std::string& then, const std::string& now) {
+  const auto key = [](const std::string& line) { return line.substr(0, line.find('=')); };
+  std::map<std::string, std::string> lines;
   std::istringstream before(then), after(now);
-  for (std::string a, b; std::getline(before, a) && std::getline(after, b);)
-    if (a != b && !a.starts_with("plan=") && !a.starts_with("precision=")) return {{a, b}};
+  for (std::string line; std::getline(after, line);) lines.emplace(key(line), line);
+  for (std::string line; std::getline(before, line);) {
+    const auto same = lines.find(key(line));
+    if (same == lines.end() || same->second == line) continue;  // versions may tell more, or less
+    if (same->first != "plan" && same->first != "precision") return {{line, same->second}};
+  }
   return std::nullopt;
 }
 

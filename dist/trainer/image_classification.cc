@@ -67,7 +67,8 @@ Share ImageClassification::load() {
 }
 
 Tensor ImageClassification::loss() {
-  return classification_loss(*model_, batch_.images, batch_.labels, o_.label_smoothing);
+  return classification_loss(*model_, batch_.images, batch_.labels, o_.label_smoothing,
+                samples_.sizes != 0 ? concat("\nsizes of the files=", samples_.sizes) : "");
 }
 
 EvalSums ImageClassification::evaluate() {

@@ -15,6 +15,7 @@ struct ImageSamples {
   std::int64_t train_size = 0, test_size = 0;
   ReadSample train, test;     ///< augmented; as evaluated
   std::uint64_t content = 0;  ///< fingerprint of the data
+  std::uint64_t sizes = 0;    ///< and of the sizes of its files, where there are many
   std::string augment;        ///< what `train` does, for the fingerprint of a training
 };
 

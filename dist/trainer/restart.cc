@@ -58,6 +58,17 @@ std::optional<Resumed> choose_checkpoint(dist::Engine& engine, const TrainerOpti
   }
 }
 
+/// Rank 0 first: it finds out whose folder it is. What is resumed from is compared by itself.
+void Trainer::claim_save() {
+  store_.emplace(o_.save);
+  const auto claim = [&] {
+    store_->claim(worker_.rank, fingerprint(), worker_.size, o_.overwrite || (resumed_ && o_.resume == o_.save));
+  };
+  if (worker_.rank == 0) claim();
+  dist::check_fingerprint(worker_, concat("save=", o_.save));
+  if (worker_.rank != 0) claim();
+}
+
 void Trainer::save() {
   flush();
   require_finite_weights();

@@ -34,8 +34,10 @@ class ServerHalf {
 /// FNV-1a over the bits of these values, going on from `hash`.
 std::uint64_t checksum(Slice<const float> values, std::uint64_t hash = 1469598103934665603u);
 
-/// What all ranks must have been told alike, one a line, `servers` being the dedicated ones.
+/// What all ranks must have been told alike, one a line, `servers` being the dedicated ones. Checkpoints hold it.
 std::string fingerprint(const TrainerOptions& options, int servers);
+/// More of it, each line behind a "\n", that a resumed run may change.
+std::string run_fingerprint(const TrainerOptions& options);
 
 /// A dedicated server from start to end: hears from rank 0 what the model is, takes its values, and then does what rank
 /// 0 tells it (dist/server/control.h), step by step, until it is told to leave. It has no model and no data.

@@ -21,6 +21,15 @@ std::string fingerprint(const TrainerOptions& o, int servers) {
                 "\nprecision=", to_string(matmul_precision()));
 }
 
+std::string run_fingerprint(const TrainerOptions& o) {
+  const auto given = [](bool yes) { return yes ? "given" : "not given"; };
+  return concat(
+      "\nsteps=", o.steps ? concat(*o.steps) : "by epochs", "\nepochs=", o.epochs, "\nsave=", given(!o.save.empty()),
+      "\nsave-every=", o.save_every ? concat(o.save_every->count, o.save_every->in_steps ? "it" : "") : "the end",
+      "\nresume=", given(!o.resume.empty()), "\naudit=", o.audit_every, "\nledger=", o.ledger_every,
+      "\ntrace=", given(o.trace != nullptr), "\ndump-gradients=", given(!o.dump_gradients.empty()), o.told_alike);
+}
+
 /// The worker's half of a strategy with servers, and, if they are colocated, this rank's server.
 void Trainer::make_server_strategy(const dist::ServerMethod& method, const dist::Update& update) {
   const int dedicated = worker_.servers(), N = worker_.size;

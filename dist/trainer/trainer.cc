@@ -80,15 +80,11 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   model.checkpoint_activations(o_.checkpoint_activations);
   arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
   if (updates) optimizer_ = make_optimizer(*arena_, o_.optimizer);
-  if (worker_.servers() > 0) dist::check_fingerprint(worker_.engine, laconic::fingerprint(o_, worker_.servers()));
+  const std::string run = run_fingerprint(o_);
+  if (worker_.servers() > 0) dist::check_fingerprint(worker_.engine, laconic::fingerprint(o_, worker_.servers()) + run);
+  dist::check_fingerprint(worker_, fingerprint() + run);
   if (auto resumed = choose_checkpoint(worker_.engine, o_)) resumed_ = std::make_unique<Resumed>(*std::move(resumed));
-  if (!o_.save.empty()) store_.emplace(o_.save);
-  const auto claim = [&] {  // what is resumed from is checked by itself
-    store_->claim(worker_.rank, fingerprint(), worker_.size, o_.overwrite || (resumed_ && o_.resume == o_.save));
-  };
-  if (store_ && worker_.rank == 0) claim();
-  dist::check_fingerprint(worker_, fingerprint());
-  if (store_ && worker_.rank != 0) claim();  // rank 0's comes first
+  if (!o_.save.empty()) claim_save();
   run_ = resumed_ && !resumed_->manifest.run.empty() ? resumed_->manifest.run : new_run();
   agree_on_plan();
   make_strategy();

@@ -69,6 +69,8 @@ struct TrainerOptions {
   std::string resume{};        ///< checkpoint, or directory whose newest whole one is taken; empty: start anew
   bool resume_if_any = false;  ///< start anew, with a note, if there is none yet
   Trace* trace = nullptr;
+  /// More that all ranks must have been told alike, each line behind a "\n"; no part of checkpoints.
+  std::string told_alike{};
   std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step
 };
 
@@ -123,6 +125,7 @@ class Trainer {
   void agree_on_plan();
   void require_same_training(const Manifest& manifest, const std::string& checkpoint) const;
   void restore();
+  void claim_save();
   void load_init();
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
