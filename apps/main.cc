@@ -35,11 +35,11 @@ int run_main(const std::function<int()>& body) {
   try {
     return body();
   } catch (const UsageError& e) {
-    return report(whose_error() + e.what(), 2);
+    return report(whose_error() + e.what(), exit_code_of(e));
   } catch (const std::bad_alloc&) {
     return report("out of memory: use a smaller --batch, or fewer --workers", 1);
   } catch (const std::exception& e) {
-    return report(e.what(), 1);
+    return report(e.what(), exit_code_of(e));
   }
 }
 

@@ -4,8 +4,7 @@
 namespace laconic {
 
 /// What main() of every program does: calls `body` and returns its exit code. An exception ends the program with one
-/// line on stderr, `laconic: error: TEXT`, and exit code 2 for UsageError, 1 for anything else. Under mpirun a
-/// UsageError is said by rank 0 alone.
+/// line on stderr, `laconic: error: TEXT`, and its exit_code_of(). Under mpirun a UsageError is said by rank 0 alone.
 int run_main(const std::function<int()>& body);
 
 }  // namespace laconic

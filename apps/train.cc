@@ -25,20 +25,32 @@ namespace laconic {
 namespace {
 
 std::atomic<std::int64_t> first_interrupt{0};  // when, in ns
+std::atomic<int> interrupted_by{SIGINT};       // what this process got; another rank's interrupt counts as Ctrl-C
 bool interrupt_came() { return first_interrupt != 0; }
 
-/// Ctrl-C and SIGTERM ask for an orderly end: the step is finished, evaluated and saved; so does SIGUSR1, which mpirun
-/// passes on without killing anybody (apps/launch.cc). A second one ends at once; but what comes within half a second
-/// is the same one, passed on by a launcher that got it from the terminal too.
+/// Ctrl-C, SIGTERM and SIGHUP ask for an orderly end: the step is finished, evaluated and saved; so does SIGUSR1, which
+/// mpirun passes on without killing anybody (apps/launch.cc). A second one ends at once; but what comes within half a
+/// second is the same one, passed on by a launcher that got it from the terminal too.
 extern "C" void on_interrupt(int signal_number) {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   const std::int64_t now = std::int64_t{time.tv_sec} * 1000000000 + time.tv_nsec;
   std::int64_t first = 0;
-  if (!first_interrupt.compare_exchange_strong(first, now) && now - first > 500000000) {
+  if (first_interrupt.compare_exchange_strong(first, now)) {
+    interrupted_by = signal_number;
+  } else if (now - first > 500000000) {
     signal(signal_number, SIG_DFL);
     raise(signal_number);
   }
+}
+
+void listen_to_signals() {
+  struct sigaction action = {}, before = {};
+  action.sa_handler = on_interrupt;
+  for (const int s : {SIGINT, SIGTERM, SIGUSR1}) sigaction(s, &action, nullptr);
+  sigaction(SIGHUP, &action, &before);
+  if (before.sa_handler == SIG_IGN) signal(SIGHUP, SIG_IGN);  // nohup
+  signal(SIGXFSZ, SIG_IGN);                                   // a file that would become too large: write() says so
 }
 
 class Observers final : public Observer {
@@ -171,7 +183,16 @@ void print_link(const TrainOptions& o, const dist::LinkUse& use) {
                100 * use.late_share());
 }
 
-RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers) {
+/// Whether an interrupt has come to any rank: all of them learn the same.
+bool interrupt_came_to_any(dist::Worker& worker) {
+  std::vector<double> came{interrupt_came() ? 1.0 : 0.0};
+  worker.engine.run("whether to go on with the next seed",
+                    [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(came)); });
+  return came[0] > 0;
+}
+
+/// `interrupted`: set, on all ranks, where an interrupt has come and further runs were to follow.
+RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, std::atomic<bool>& interrupted) {
   const int ranks = dist::ranks_under_mpirun();
   Trace trace;
   if (!o.trace.empty()) observers.add(std::make_unique<TraceKeeper>(trace, o.trace));
@@ -182,7 +203,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers) {
                            .timeout_seconds = o.timeout};
   world.type_of_service = o.type_of_service;
   if (o.link) world.link = dist::LinkOptions{.all = *o.link, .of = o.link_of};
-  const dist::WorldReport report = dist::run_workers(world, [&](dist::Worker& worker) {
+  const auto train = [&](dist::Worker& worker) {
     TrainerOptions options = trainer_options(o, worker.engine.size(), task.model_name(o));
     if (!o.trace.empty()) {
       options.trace = &trace;
@@ -212,6 +233,10 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers) {
       if (!o.trace.empty()) write_trace(trace, worker, o.trace);
     }
     if (worker.rank == 0) trained = std::move(workload);
+  };
+  const dist::WorldReport report = dist::run_workers(world, [&](dist::Worker& worker) {
+    train(worker);
+    if (o.repeat > 1 && interrupt_came_to_any(worker)) interrupted = true;
   });
   if (o.link && !o.dry_run) {
     print_link(o, report.link);
@@ -236,19 +261,15 @@ Quality quality(const EvalReport& r) {
 
 int run_training(const TrainOptions& options, const AppDefaults& app) {
   Schedule::parse(options.schedule);  // wrong options are said before anything is read
-  struct sigaction action = {};
-  action.sa_handler = on_interrupt;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGUSR1, &action, nullptr);
-  signal(SIGXFSZ, SIG_IGN);  // a file that would become too large: write() says so
-
+  listen_to_signals();
   set_matmul_precision(checked_precision(options.precision, options.device, "--precision"));
   const std::unique_ptr<Task> task = app.task(options);
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";
   std::vector<Quality> results;
-  for (int run = 0; run < options.repeat && !interrupt_came(); ++run) {
+  std::atomic<bool> interrupted = false;
+  bool stopped = false;
+  for (int run = 0; run < options.repeat && !stopped; ++run) {
     TrainOptions o = options;
     o.seed += static_cast<std::uint64_t>(run);
     if (options.repeat > 1)
@@ -262,7 +283,8 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
     Observers observers;
     if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
     if (speaks && !o.log.empty() && !o.dry_run) observers.add(std::make_unique<JsonLog>(o.log, o.resume));
-    const RunSummary summary = train_once(o, *task, observers);
+    const RunSummary summary = train_once(o, *task, observers, interrupted);
+    stopped = !summary.stopped.empty() || (interrupted && run + 1 < options.repeat);
     if (summary.test)
       results.push_back(quality(*summary.test));
     else if (summary.last_eval)
@@ -281,7 +303,8 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
     fmt::print("test {} over {} seeds: {:.2f}{} +- {:.2f}\n", results[0].what, results.size(), mean, results[0].unit,
                spread);
   }
-  return 0;
+  // A rank that leaves with another code than 0 lets mpirun end the others, so one alone does.
+  return stopped && speaks ? 128 + interrupted_by : 0;
 }
 
 int train_main(int argc, char** argv, const std::function<AppDefaults()>& defaults,

@@ -5,7 +5,8 @@
 
 namespace laconic {
 
-/// Trains (or evaluates) as the options say; returns the exit code. Throws Error.
+/// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the
+/// training short, after all has been saved (under mpirun rank 0 alone; the others 0). Throws Error.
 int run_training(const TrainOptions& options, const AppDefaults& defaults);
 
 /// main() of a training program: reads its command line, then calls `run`; see run_main. --help ends it before.

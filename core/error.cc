@@ -23,6 +23,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+int exit_code_of(const std::exception& error) {
+  if (dynamic_cast<const UsageError*>(&error)) return 2;
+  return dynamic_cast<const LostRank*>(&error) ? 3 : 1;
+}
+
 std::string nearest(const std::string& word, const char* const* candidates, std::size_t count) {
   std::string best;
   std::size_t best_distance = word.size() / 2 + 1;

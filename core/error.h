@@ -1,4 +1,5 @@
 #pragma once
+#include <exception>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -9,7 +10,7 @@
 namespace laconic {
 
 /// Base of everything laconic throws. The text is one sentence: where, what with the actual numbers, and what to do.
-/// An app prints it as `laconic: error: TEXT` and leaves with exit code 1 (2 for UsageError).
+/// An app prints it as `laconic: error: TEXT` and leaves with exit_code_of().
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -27,17 +28,26 @@ class DataError : public Error {
   using Error::Error;
 };
 
-/// An option is unknown or out of range: fix the command line. Apps leave with exit code 2.
+/// An option is unknown or out of range: fix the command line.
 class UsageError : public DataError {
  public:
   using DataError::DataError;
 };
 
-/// A rank or the network failed: restart from the checkpoint. The text names rank and peer.
+/// A rank or the network failed, or what a rank sent does not fit. The text names rank and peer.
 class CommError : public Error {
  public:
   using Error::Error;
 };
+
+/// A rank gives no sign of life, or MPI cannot reach it: restart from the checkpoint.
+class LostRank : public CommError {
+ public:
+  using CommError::CommError;
+};
+
+/// What a program leaves with after this error: 2 for UsageError, 3 for LostRank, 1 for anything else.
+int exit_code_of(const std::exception& error);
 
 /// All arguments written one after another with operator<<.
 template <class... Parts>

@@ -30,7 +30,7 @@ void Engine::beat() {
   std::lock_guard lock(mutex_);
   if (waiting_since_ && seconds(now - std::max(*waiting_since_, last_progress_)) >= options_.timeout_seconds &&
       (!patient_ || silent_rank()))
-    throw CommError(describe());
+    throw LostRank(describe());
 }
 
 void Engine::wait_for_device(const Event& event, const std::string& what) {
@@ -50,7 +50,7 @@ void Engine::wait_for_device(const Event& event, const std::string& what) {
     transport_->progress();
     const Clock::time_point now = Clock::now();
     if (seconds(now - last_beat_) >= beat_seconds_) exchange_notes();
-    if (seconds(now - last_progress_) >= options_.timeout_seconds) throw CommError(describe());
+    if (seconds(now - last_progress_) >= options_.timeout_seconds) throw LostRank(describe());
     transport_->wait(std::min(beat_seconds_, Transport::kDevicePollSeconds));
   }
 }

@@ -45,10 +45,8 @@ void run_rank(Engine& engine, int servers, const std::function<void(Worker&)>& b
   try {
     body(worker);
     engine.drain();
-  } catch (const UsageError& e) {
-    failed(e.what(), 2);
   } catch (const std::exception& e) {
-    failed(e.what(), 1);
+    failed(e.what(), exit_code_of(e));
   } catch (...) {
     failed("a worker ended with an unknown exception", 1);
   }
@@ -144,6 +142,7 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
   require<UsageError>(options.workers == 0 || options.workers + servers == ranks, "--workers ", options.workers,
                       servers > 0 ? concat(" and --servers ", servers) : "", ": mpirun started ", ranks,
                       " ranks. Leave --workers out, or give both the same number.");
+  start_mpi();
   FirstError first;
   {
     Engine engine([&] { return make_mpi_transport(options.type_of_service); }, engine_options);

@@ -167,7 +167,7 @@ TEST(EndToEnd, AnInterruptEndsInOrderAndCanBeResumed) {
   training.signal(SIGINT);
   training.signal(SIGINT);  // as a launcher does that passes on what the terminal has sent already
   const Result interrupted = training.wait();
-  EXPECT_EQ(interrupted.exit_code, 0) << interrupted.err;
+  EXPECT_EQ(interrupted.exit_code, 128 + SIGINT) << interrupted.err;
   EXPECT_TRUE(has(interrupted.out, "stopped: interrupted")) << interrupted.out;
 
   const std::int64_t done = losses_in(log).rbegin()->first;

@@ -30,21 +30,28 @@ void check_mpi(int code, const char* call) {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw CommError(concat("mpi: ", call, " failed: ", std::string(text, static_cast<std::size_t>(length)),
-                         ". Look at mpirun's own messages."));
+  throw LostRank(concat("mpi: ", call, " failed: ", std::string(text, static_cast<std::size_t>(length)),
+                        ". Look at mpirun's own messages."));
 }
 
 namespace {
 
+// The largest messages of our dense collectives, a butterfly's, have 256 KiB; MPI adds a header.
+constexpr int kSentAtOnce = (256 << 10) + 4096;
+
+/// Over TCP Open MPI asks the receiver before it sends more than 64 KiB, and the answer waits behind all that the
+/// receiver is sending itself: with both directions busy the link rests (1,600 ms instead of 1,160 a step of
+/// AlexNet-32 at 1 Gb/s, computing 750). Receives are posted ahead, so the messages of our collectives go at once.
+/// What the user sets (mpirun --mca, environment) stays.
+void send_without_asking() {
+  const std::string bytes = std::to_string(kSentAtOnce);
+  for (const char* name : {"eager_limit", "rndv_eager_limit", "max_send_size"})
+    setenv(concat("OMPI_MCA_btl_tcp_", name).c_str(), bytes.c_str(), 0);
+}
+
 class MpiTransport final : public Transport, public NativeCollectives {
  public:
   explicit MpiTransport(std::optional<int> type_of_service) {
-    send_without_asking();
-    int provided = 0;
-    // The engine lets one thread in at a time: mostly its own, now and then the compute thread.
-    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
-    require<CommError>(provided >= MPI_THREAD_SERIALIZED,
-                       "mpi: this library lets one thread only use it. Install one built with thread support.");
     watch_ = std::make_unique<SocketWatch>(type_of_service, process_manager_addresses());
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &notes_), "MPI_Comm_dup");
@@ -62,7 +69,6 @@ class MpiTransport final : public Transport, public NativeCollectives {
       if (note.handle != MPI_REQUEST_NULL) MPI_Request_free(&note.handle);  // that rank takes none any more
     MPI_Comm_free(&notes_);
     MPI_Comm_free(&comm_);
-    MPI_Finalize();
   }
 
   int rank() const override { return rank_; }
@@ -92,13 +98,11 @@ class MpiTransport final : public Transport, public NativeCollectives {
   void cancel_started(Request& request) override {
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       if (requests_[i] != &request) continue;
-      // Open MPI cancels receives only. A send that nobody takes is left to MPI: its memory must stay, which holds
-      // because a failed rank ends the processes.
+      // Open MPI cancels receives only. A send that nobody takes, or MPI's own allreduce, is left to MPI: its memory
+      // must stay, which holds because a failed rank ends the processes.
       if (request.kind == Request::Kind::recv) {
         MPI_Cancel(&handles_[i]);
         MPI_Wait(&handles_[i], MPI_STATUS_IGNORE);
-      } else {
-        MPI_Request_free(&handles_[i]);
       }
       forget(i);
       return;
@@ -159,19 +163,6 @@ class MpiTransport final : public Transport, public NativeCollectives {
   }
 
  private:
-  /// Over TCP Open MPI asks the receiver before it sends more than 64 KiB, and the answer waits behind all that the
-  /// receiver is sending itself: with both directions busy the link rests (1,600 ms instead of 1,160 a step of
-  /// AlexNet-32 at 1 Gb/s, computing 750). Receives are posted ahead, so the messages of our collectives go at once.
-  /// What the user sets (mpirun --mca, environment) stays.
-  static void send_without_asking() {
-    const std::string bytes = std::to_string(kSentAtOnce);
-    for (const char* name : {"eager_limit", "rndv_eager_limit", "max_send_size"})
-      setenv(concat("OMPI_MCA_btl_tcp_", name).c_str(), bytes.c_str(), 0);
-  }
-
-  // The largest messages of our dense collectives, a butterfly's, have 256 KiB; MPI adds a header.
-  static constexpr int kSentAtOnce = (256 << 10) + 4096;
-
   // Open MPI looks at its sockets in every eighth progress call only. In shared memory a yield after every test
   // costs 1.5 times on small messages, and timed sleeps cost the compute thread more.
   static constexpr int kTestsPerPass = 16;
@@ -253,10 +244,15 @@ class MpiTransport final : public Transport, public NativeCollectives {
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
     MPI_Error_string(error, text, &length);
-    return std::make_exception_ptr(CommError(concat(
+    const std::string what = concat(
         "mpi: rank ", rank_, request.kind == Request::Kind::recv ? " could not receive up to " : " could not send ",
         request.size, " bytes, peer rank ", request.peer, " (slot ", request.slot,
-        "): ", std::string(text, static_cast<std::size_t>(length)), ". Do all ranks run the same model and options?")));
+        "): ", std::string(text, static_cast<std::size_t>(length)), ". ");
+    int error_class = MPI_SUCCESS;
+    MPI_Error_class(error, &error_class);
+    if (error_class == MPI_ERR_TRUNCATE)
+      return std::make_exception_ptr(CommError(what + "Do all ranks run the same model and options?"));
+    return std::make_exception_ptr(LostRank(what + "Is that rank alive?"));
   }
 
   void forget(std::size_t i) {
@@ -291,6 +287,23 @@ class MpiTransport final : public Transport, public NativeCollectives {
 }  // namespace
 
 bool mpi_built_in() { return true; }
+
+void start_mpi() {
+  int there = 0, provided = 0;
+  MPI_Initialized(&there);
+  if (there == 0) {
+    send_without_asking();
+    // The engine lets one thread in at a time: mostly its own, now and then the compute thread.
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    const auto finalize = [](int exit_code, void*) {
+      if (exit_code == 0 || exit_code > 128) MPI_Finalize();
+    };
+    on_exit(finalize, nullptr);
+  }
+  MPI_Query_thread(&provided);
+  require<CommError>(provided >= MPI_THREAD_SERIALIZED,
+                     "mpi: this library lets one thread only use it. Install one built with thread support.");
+}
 
 std::unique_ptr<Transport> make_mpi_transport(std::optional<int> type_of_service) {
   return std::make_unique<MpiTransport>(type_of_service);

@@ -4,10 +4,12 @@ namespace laconic::dist {
 
 bool mpi_built_in() { return false; }
 
-std::unique_ptr<Transport> make_mpi_transport(std::optional<int>) {
+void start_mpi() {
   throw UsageError(
       "mpi: this program was started by mpirun but built without MPI. Install libopenmpi-dev and configure again, or "
       "use --workers N for threads of one process.");
 }
+
+std::unique_ptr<Transport> make_mpi_transport(std::optional<int>) { return nullptr; }
 
 }  // namespace laconic::dist

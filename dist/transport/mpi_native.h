@@ -9,7 +9,7 @@
 
 namespace laconic::dist {
 
-/// Throws CommError with MPI's own text if `call` returned a `code` other than MPI_SUCCESS.
+/// Throws LostRank with MPI's own text if `call` returned a `code` other than MPI_SUCCESS.
 void check_mpi(int code, const char* call);
 
 /// MPI's own allreduce, for comparison (collective/native_allreduce.h names the algorithms). Every slot has an MPI
