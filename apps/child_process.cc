@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,8 +29,7 @@ std::vector<std::string> clean_environment(const ChildProcess::Environment& extr
   std::vector<std::string> result;
   for (char** e = environ; *e; ++e) {
     const std::string_view entry(*e);
-    bool drop = entry.starts_with("OPENBLAS_") || entry.starts_with("OMP_") || entry.starts_with("OMPI_") ||
-                entry.starts_with("PMIX_");
+    bool drop = is_for_others(entry);
     for (const auto& [name, value] : extra) drop |= entry.starts_with(name + "=");
     if (!drop) result.emplace_back(entry);
   }
@@ -38,14 +37,44 @@ std::vector<std::string> clean_environment(const ChildProcess::Environment& extr
   return result;
 }
 
-int spawn(const std::vector<std::string>& command, const ChildProcess::Environment& extra,
-          posix_spawn_file_actions_t& actions, int* pid) {
-  std::vector<std::string> arguments = command, environment = clean_environment(extra);
-  std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
-  return posix_spawnp(pid, argv[0], &actions, nullptr, argv.data(), envp.data());
+/// Makes `fd` a file.
+bool becomes_file(int fd, const char* path, int flags) {
+  const int opened = open(path, flags | O_CLOEXEC, 0600);
+  return opened >= 0 && dup2(opened, fd) == fd;
 }
 
+constexpr int kToWrite = O_WRONLY | O_CREAT | O_TRUNC;
+
 }  // namespace
+
+bool is_for_others(std::string_view entry) {
+  return entry.starts_with("OPENBLAS_") || entry.starts_with("OMP_") || entry.starts_with("OMPI_") ||
+         entry.starts_with("PMIX_");
+}
+
+int start_program(ProgramStart start, int* pid) {
+  std::vector<std::string> environment = clean_environment(start.environment);
+  const std::vector<char*> argv = pointers(start.words), envp = pointers(environment);
+  int from_child[2];  // its error number, or nothing: exec closes it
+  if (pipe2(from_child, O_CLOEXEC) != 0) return errno;
+  const int parent = getpid();
+  *pid = fork();
+  if (*pid == 0) {
+    prctl(PR_SET_PDEATHSIG, start.death_signal);
+    if (getppid() != parent) _exit(1);
+    if (start.prepare()) execvpe(argv[0], argv.data(), envp.data());
+    const int error = errno;
+    [[maybe_unused]] const ssize_t told = write(from_child[1], &error, sizeof error);
+    _exit(127);
+  }
+  int error = *pid < 0 ? errno : 0;
+  close(from_child[1]);
+  while (*pid > 0 && read(from_child[0], &error, sizeof error) < 0 && errno == EINTR) {
+  }
+  close(from_child[0]);
+  if (*pid > 0 && error != 0) waitpid(*pid, nullptr, 0);
+  return error;
+}
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command, const Environment& extra) : name_(command.at(0)) {
   int to[2], from[2];
@@ -54,12 +83,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, const Enviro
     close(to[0]), close(to[1]);
     throw Error(concat("bench: no pipe from ", name_, " (", std::strerror(errno), ")."));
   }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, to[0], 0);
-  posix_spawn_file_actions_adddup2(&actions, from[1], 1);
-  const int failed = spawn(command, extra, actions, &pid_);
-  posix_spawn_file_actions_destroy(&actions);
+  const auto connect = [&] { return dup2(to[0], 0) == 0 && dup2(from[1], 1) == 1; };
+  const int failed = start_program({command, extra, SIGKILL, connect}, &pid_);
   close(to[0]), close(from[1]);
   in_ = to[1], out_ = from[0];
   if (failed) {
@@ -103,26 +128,23 @@ std::string ChildProcess::receive() {
 }
 
 bool succeeds(const std::vector<std::string>& command) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  for (int fd : {0, 1, 2})
-    posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", fd == 0 ? O_RDONLY : O_WRONLY, 0);
+  const auto silence = [] {
+    return becomes_file(0, "/dev/null", O_RDONLY) && becomes_file(1, "/dev/null", O_WRONLY) &&
+           becomes_file(2, "/dev/null", O_WRONLY);
+  };
   int pid = -1, status = 0;
-  const int failed = spawn(command, {}, actions, &pid);
-  posix_spawn_file_actions_destroy(&actions);
+  const int failed = start_program({command, {}, SIGKILL, silence}, &pid);
   return !failed && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
                  const std::function<bool()>& watch) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, out_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_addopen(&actions, 2, err_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  const auto into_files = [&] {
+    return becomes_file(0, "/dev/null", O_RDONLY) && becomes_file(1, out_path.c_str(), kToWrite) &&
+           becomes_file(2, err_path.c_str(), kToWrite);
+  };
   int pid = -1, status = 0;
-  const int failed = spawn(command, {}, actions, &pid);
-  posix_spawn_file_actions_destroy(&actions);
+  const int failed = start_program({command, {}, SIGKILL, into_files}, &pid);
   require<Error>(!failed, "cannot start ", command[0], " (", std::strerror(failed), ").");
   bool asked = false;
   for (int rounds = 0; waitpid(pid, &status, WNOHANG) == 0; ++rounds) {

@@ -1,16 +1,31 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace laconic {
 
-/// A program that answers lines: what a benchmark runs beside itself. Spawned without a shell, with OPENBLAS_*, OMP_*
-/// and OMPI_* taken out of its environment; ended when the object goes.
+/// Whether an entry of an environment, "NAME=value", was meant for another program or another run of MPI: OPENBLAS_*,
+/// OMP_*, OMPI_* and PMIX_*. None of them is handed down to the programs that are started here.
+bool is_for_others(std::string_view entry);
+
+/// A program as it is started here: without a shell, with what is_for_others taken out of its environment.
+struct ProgramStart {
+  std::vector<std::string> words;                                ///< words[0] is looked for in PATH
+  std::vector<std::pair<std::string, std::string>> environment;  ///< set beside what this process has
+  int death_signal;               ///< what the program gets when the thread that started it ends, however it ends
+  std::function<bool()> prepare;  ///< called in the child before it becomes the program; false: errno tells why not
+};
+/// Returns 0, or the error number that kept the program from starting.
+int start_program(ProgramStart start, int* pid);
+
+/// A program that answers lines: what a benchmark runs beside itself. Killed if this process ends without doing so;
+/// ended when the object goes.
 class ChildProcess {
  public:
-  using Environment = std::vector<std::pair<std::string, std::string>>;
+  using Environment = decltype(ProgramStart::environment);
   /// throws Error if the program cannot be started
   ChildProcess(const std::vector<std::string>& command, const Environment& extra);
   ~ChildProcess();
@@ -36,8 +51,8 @@ class ChildProcess {
 bool succeeds(const std::vector<std::string>& command);
 
 /// Runs a command to its end with the same cleaned environment and its output in files. `watch` is called five times a
-/// second; once it returns false, the command is asked to stop (SIGTERM) and waited for. Returns the exit code, or 128
-/// and the signal that ended it. throws Error if it cannot be started
+/// second; once it returns false, the command is asked to stop (SIGTERM) and waited for. Killed if this process ends
+/// before it. Returns the exit code, or 128 and the signal that ended it. throws Error if it cannot be started
 int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
                  const std::function<bool()>& watch);
 

@@ -1,23 +1,17 @@
 #include "apps/launch.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
+#include "apps/child_process.h"
 #include "apps/progress.h"
+#include "apps/supervise.h"
 #include "apps/text.h"
 #include "core/error.h"
 
@@ -38,6 +32,9 @@ std::vector<std::string> split(const std::string& text, char separator) {
     from = to + 1;
   }
 }
+
+/// Where a scheduler says on which machines mpirun is to start ranks without --hosts.
+constexpr const char* kHostsOfAScheduler[] = {"SLURM_JOB_NODELIST=", "PBS_NODEFILE=", "LSB_HOSTS=", "PE_HOSTFILE="};
 
 bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
@@ -123,16 +120,23 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
 LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path, int cores, int columns, bool root,
                              const std::vector<std::string>& environment) {
   LaunchCommand command;
-  for (const auto& entry : environment)
-    for (const char* prefix : {"OPENBLAS_", "OMP_", "OMPI_", "PMIX_"})
-      if (starts_with(entry, prefix)) command.unset.push_back(entry.substr(0, entry.find('=')));
+  bool& here = command.here;
+  here = o.hosts.empty();
+  for (const auto& entry : environment) {
+    if (is_for_others(entry)) command.unset.push_back(entry.substr(0, entry.find('=')));
+    for (const char* name : kHostsOfAScheduler) here &= !starts_with(entry, name);
+  }
 
   const int hosts = std::max<int>(1, static_cast<int>(o.hosts.size()));
   const int on_this_host = (o.ranks + hosts - 1) / hosts;
   auto& set = command.set;
   set["OMP_NUM_THREADS"] = std::to_string(std::max(1, cores / on_this_host));
   set["LACONIC_COLUMNS"] = std::to_string(columns);
-  set["OMPI_MCA_orte_execute_quiet"] = "1";  // Open MPI 4 need not explain our errors; 5 cannot be told
+  if (here) {  // ranks open no port, and mpirun's for them is the loopback's
+    set["OMPI_MCA_pml"] = "ob1";
+    set["OMPI_MCA_btl"] = "^tcp,ofi,openib,uct,usnic";
+    set["PMIX_MCA_ptl_base_if_include"] = "lo";
+  }
   if (root) set["OMPI_ALLOW_RUN_AS_ROOT"] = set["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
   if (on_this_host > cores) set["OMPI_MCA_mpi_yield_when_idle"] = "1";
 
@@ -149,58 +153,12 @@ LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path
   return command;
 }
 
-namespace {
-
-std::atomic<pid_t> mpirun{0};
-std::atomic<bool> asked{false};
-
-/// The first Ctrl-C, SIGTERM or SIGHUP is handed to the ranks as SIGUSR1, which mpirun passes on: they finish their
-/// step and save. By itself it would kill them a second after. The next one is mpirun's.
-extern "C" void on_signal(int) { kill(mpirun, asked.exchange(true) ? SIGTERM : SIGUSR1); }
-
-/// Starts mpirun in a process group of its own, which no signal of the terminal reaches, and waits for its end. Returns
-/// its exit code, or 128 and the signal that ended it.
-int run_mpirun(std::vector<std::string> words) {
-  std::vector<char*> argv;
-  for (auto& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  sigset_t signals, before;
-  sigemptyset(&signals);
-  for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, s);
-  sigprocmask(SIG_BLOCK, &signals, &before);  // none is lost before the handler stands
-  const pid_t parent = getpid(), child = fork();
-  require<Error>(child >= 0, "launch: no process for mpirun (", std::strerror(errno), "). Are there too many?");
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(1);
-    setpgid(0, 0);
-    const int nothing = open("/dev/null", O_RDONLY);  // in the background nobody may read the terminal
-    dup2(nothing, 0);
-    sigprocmask(SIG_SETMASK, &before, nullptr);
-    execvp(argv[0], argv.data());
-    std::fprintf(stderr, "laconic: error: launch: mpirun could not be started: %s.\n", std::strerror(errno));
-    _exit(1);
-  }
-  mpirun = child;
-  struct sigaction action = {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaction(s, &action, nullptr);
-  sigprocmask(SIG_SETMASK, &before, nullptr);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    require<Error>(errno == EINTR, "launch: mpirun is lost (", std::strerror(errno), ").");
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-}  // namespace
-
 int launch(const std::vector<std::string>& arguments) {
   const LaunchOptions options = parse_launch(arguments);
   const std::string app = find_app(options.app, "launch");
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
-  LaunchCommand command =
+  const LaunchCommand command =
       launch_command(options, app, available_cores(), terminal_columns(), ::geteuid() == 0, environment);
 
   if (options.dry_run) {
@@ -216,9 +174,7 @@ int launch(const std::vector<std::string>& arguments) {
       "launch: mpirun is not installed. Install Open MPI (Debian: apt-get install openmpi-bin), or train with "
       "threads of one process: ",
       options.app, " --workers ", options.ranks, ".");
-  for (const auto& name : command.unset) ::unsetenv(name.c_str());
-  for (const auto& [name, value] : command.set) ::setenv(name.c_str(), value.c_str(), 1);
-  return run_mpirun(std::move(command.words));
+  return supervise({command.words, {command.set.begin(), command.set.end()}, command.here});
 }
 
 }  // namespace laconic

@@ -23,10 +23,11 @@ struct LaunchCommand {
   std::vector<std::string> words;  ///< words[0] is mpirun
   std::map<std::string, std::string> set;
   std::vector<std::string> unset;
+  bool here = true;  ///< all ranks on this machine
 };
 /// What suits the machine: as many kernel threads per rank as there are cores for it; no binding to cores; ranks that
-/// share cores give way while they wait; root is let in. OPENBLAS_*, OMP_*, OMPI_* and PMIX_* of the caller are
-/// dropped: they were meant for another program, or another run.
+/// share cores give way while they wait; root is let in. Without hosts, from --hosts or a scheduler, ranks talk through
+/// shared memory alone and open no port. What is_for_others of the caller's environment is dropped.
 ///   cores        of one host
 ///   columns      of the terminal that mpirun writes to, 0 if it is none: mpirun gives every rank a terminal of its
 ///                own, so that the ranks cannot tell (LACONIC_COLUMNS)
@@ -38,9 +39,8 @@ LaunchCommand launch_command(const LaunchOptions& options, const std::string& ap
 /// `tool`.
 std::string find_app(const std::string& app, const std::string& tool);
 
-/// Finds APP (a path, or the name of a program next to this one), runs mpirun and waits for it. Returns its exit code,
-/// or 128 and the signal that ended it. The first Ctrl-C, SIGTERM or SIGHUP asks the ranks for an orderly end (SIGUSR1),
-/// the next one ends mpirun. Throws UsageError, or Error if mpirun is missing or cannot be started.
+/// Finds APP (a path, or the name of a program next to this one) and runs it under mpirun, as supervise() does. Returns
+/// what that does. Throws UsageError, or Error if mpirun is missing or cannot be started.
 int launch(const std::vector<std::string>& arguments);
 
 }  // namespace laconic

@@ -181,7 +181,45 @@ TEST(CommandLine, LaunchPassesOnTheExitCodeAndTheCleanEnvironment) {
   EXPECT_EQ(r.exit_code, 0) << r.err;
   for (const char* rank : {"0", "1", "2"})
     EXPECT_NE(r.out.find(std::string("rank ") + rank + " of 3, , x y\n"), std::string::npos) << r.out;
-  EXPECT_EQ(run("laconic launch -n 2 " + script + " x 7").exit_code, 7);
+  const Result failed = run("laconic launch -n 1 " + script + " x 7");
+  EXPECT_EQ(failed.exit_code, 7);
+  EXPECT_EQ(failed.err, "laconic: error: rank 0 ended with exit code 7 (launch): see what it wrote before this.\n");
+}
+
+/// An mpirun that a shell script stands in for; what to put before `laconic launch`.
+std::string with_mpirun(const TempFolder& dir, const std::string& script) {
+  std::ofstream(dir / "mpirun") << "#!/bin/sh\n" << script;
+  std::filesystem::permissions(dir / "mpirun", std::filesystem::perms::owner_all);
+  return "export PATH=" + dir.path() + ":$PATH TMPDIR=" + dir.path() + ";";
+}
+
+bool is_alive(const std::string& pid_file) { return ::kill(std::stoi(text_of(pid_file)), 0) == 0; }
+
+TEST(CommandLine, AnMpirunThatDoesNotEndAfterAVerdictIsEnded) {
+  TempFolder dir;
+  const std::string stuck =
+      with_mpirun(dir, "trap '' TERM\nsleep 300 & echo $! >" + (dir / "child") + "\nsetsid sleep 300 & echo $! >" +
+                           (dir / "orphan") + "\necho 'laconic: error: no (way): go' >&2\nwait\nwait\n");
+  const Result r = run("laconic launch -n 2 mnist", stuck);
+  EXPECT_EQ(r.exit_code, 3);
+  EXPECT_EQ(r.err, "laconic: error: no (way): go\n");
+  for (const char* file : {"child", "orphan"}) EXPECT_FALSE(is_alive(dir / file)) << file;
+}
+
+TEST(CommandLine, WhatMpirunLeavesBehindGoesWithTheLaunch) {
+  TempFolder dir;
+  const std::string leaves =
+      with_mpirun(dir,
+                  "mkdir -p \"$OMPI_MCA_orte_tmpdir_base/a/b\"\necho \"$TMPDIR $OMPI_MCA_orte_tmpdir_base\"\n"
+                  "sleep 300 & echo $! >" +
+                      (dir / "orphan") + "\nprintf 'half a line' >&2\nexit 5\n");
+  const Result r = run("laconic launch -n 2 mnist", leaves);
+  EXPECT_EQ(r.exit_code, 5);
+  EXPECT_EQ(r.err, "half a line\n");
+  EXPECT_EQ(r.out.rfind(dir.path() + " " + dir.path() + "/laconic-", 0), 0u) << r.out;
+  EXPECT_FALSE(is_alive(dir / "orphan"));
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
+    EXPECT_FALSE(has(entry.path().string(), "/laconic-")) << entry.path();
 }
 
 TEST(CommandLine, AWrongOptionUnderLaunchIsSaidOnce) {

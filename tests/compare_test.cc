@@ -393,14 +393,33 @@ TEST(Compare, HelpAndUnknownPrograms) {
   EXPECT_EQ(r.err, "laconic: error: there is no program 'mnits' (compare): did you mean mnist?\n");
 }
 
+TEST(Compare, AnInterruptedRunIsNoFailureOfTheProgram) {
+  const TempFolder dir;
+  for (const char* file : {"log", "out", "err"}) dir.write(file, {});
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    EXPECT_EQ(read_trial(dir / "log", dir / "out", dir / "err", 128 + signal).error, "interrupted");
+}
+
+TEST(Compare, RunsDoNotOutliveIt) {
+  const TempFolder dir;
+  std::ofstream(dir / "app") << "#!/bin/sh\necho $$ >" << dir / "pid"
+                             << "\nexec sleep 300\n";
+  std::filesystem::permissions(dir / "app", std::filesystem::perms::owner_all);
+  const Background compare("laconic compare " + (dir / "app") + " --vs '--lr 1'");
+  ASSERT_TRUE(eventually([&] { return !text_of(dir / "pid").empty(); }));
+  compare.signal(SIGKILL);
+  const pid_t pid = std::stoi(text_of(dir / "pid"));
+  EXPECT_TRUE(eventually([&] { return ::kill(pid, 0) != 0; }));
+}
+
 TEST(Compare, AnInterruptStopsTheRunAndShowsWhatThereIs) {
   const Background compare(
       "laconic compare mnist --data synthetic --epochs 1000 --vs 'a: --lr 0.1' --vs 'b: --lr 0.2'");
   ::sleep(2);
   compare.signal(SIGTERM);
   const Result r = const_cast<Background&>(compare).wait();
-  EXPECT_EQ(r.exit_code, 1);
-  EXPECT_NE(r.out.find("\na failed: "), std::string::npos) << r.out;
+  EXPECT_EQ(r.exit_code, 128 + SIGTERM);
+  EXPECT_NE(r.out.find("\na failed: stopped early: interrupted"), std::string::npos) << r.out;
   EXPECT_NE(r.err.find("laconic: error: compare was interrupted"), std::string::npos) << r.err;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "apps/mpirun_notes.h"
 #include "core/error.h"
 
 namespace laconic {
@@ -59,6 +60,21 @@ TEST(Launch, CoresAreSharedAmongTheRanksOfAHost) {
   EXPECT_EQ(c.set.at("OMP_NUM_THREADS"), "2");
 }
 
+TEST(Launch, RanksOfOneMachineOpenNoPort) {
+  const auto with = [](std::vector<std::string> arguments, std::vector<std::string> environment) {
+    return launch_command(parse_launch(arguments), "/bin/mnist", 4, 0, false, environment);
+  };
+  const LaunchCommand c = with({"-n", "2", "mnist"}, {"PATH=/bin"});
+  EXPECT_TRUE(c.here);
+  EXPECT_EQ(c.set.at("OMPI_MCA_btl").rfind("^tcp,", 0), 0u);
+  EXPECT_EQ(c.set.at("PMIX_MCA_ptl_base_if_include"), "lo");
+  for (const LaunchCommand& far :
+       {with({"-n", "2", "--hosts", "a,b", "mnist"}, {}), with({"-n", "2", "mnist"}, {"SLURM_JOB_NODELIST=a,b"})}) {
+    EXPECT_FALSE(far.here);
+    EXPECT_EQ(far.set.count("OMPI_MCA_btl") + far.set.count("PMIX_MCA_ptl_base_if_include"), 0u);
+  }
+}
+
 TEST(Launch, SettingsOfTheCallerForOtherProgramsAreDropped) {
   const LaunchCommand c = launch_command(parse_launch({"-n", "1", "mnist"}), "mnist", 1, 77, true,
                                          {"OMP_NUM_THREADS=7", "OPENBLAS_CORETYPE=Haswell", "OMPI_COMM_WORLD_RANK=1",
@@ -68,6 +84,84 @@ TEST(Launch, SettingsOfTheCallerForOtherProgramsAreDropped) {
   EXPECT_EQ(c.set.at("LACONIC_COLUMNS"), "77");
   EXPECT_EQ(c.set.at("OMPI_ALLOW_RUN_AS_ROOT"), "1");
   EXPECT_EQ(c.set.at("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1");
+}
+
+const std::string kDashes = std::string(74, '-') + "\n";
+
+/// What is printed of a text.
+std::string told(MpirunNotes& notes, const std::string& text) {
+  std::string out;
+  std::size_t from = 0;
+  for (std::size_t end; (end = text.find('\n', from)) != text.npos; from = end + 1)
+    out += notes.take(text.substr(from, end - from));
+  return out + notes.rest();
+}
+
+TEST(MpirunNotes, ARankThatASignalEndedIsOneSentence) {
+  const std::string sentence = "laconic: error: rank 2 was ended by signal 9, SIGKILL (out of memory?).\n";
+  MpirunNotes four(false), five(false), far(true);
+  EXPECT_EQ(told(four, kDashes +
+                           "Primary job  terminated normally, but 1 process returned\n"
+                           "a non-zero exit code. Per user-direction, the job has been aborted.\n" +
+                           kDashes + kDashes +
+                           "mpirun noticed that process rank 2 with PID 0 on node vm exited on signal 9 (Killed).\n" +
+                           kDashes),
+            sentence);
+  const std::string note = kDashes +
+                           "prterun noticed that process rank 2 with PID 29983 on node vm exited on\n"
+                           "signal 9 (Killed).\n" +
+                           kDashes;
+  EXPECT_EQ(told(five, note), sentence);
+  EXPECT_EQ(told(far, note), "laconic: error: rank 2 on vm was ended by signal 9, SIGKILL (out of memory?).\n");
+  for (const MpirunNotes* notes : {&four, &five, &far}) EXPECT_TRUE(notes->lost() && notes->verdict());
+
+  MpirunNotes asked(false);
+  asked.expect(SIGKILL);
+  EXPECT_EQ(told(asked, note), "");
+  EXPECT_FALSE(asked.lost());
+}
+
+TEST(MpirunNotes, OfARankThatFailedItsOwnSentenceIsEnough) {
+  MpirunNotes four(false), five(false);
+  EXPECT_EQ(told(four, "laconic: error: no (way): go\n" + kDashes +
+                           "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\nwith errorcode 3.\n\n"
+                           "NOTE: invoking MPI_ABORT causes Open MPI to kill all MPI processes.\n" +
+                           kDashes),
+            "laconic: error: no (way): go\n");
+  EXPECT_TRUE(four.verdict());
+  EXPECT_FALSE(four.lost());
+  EXPECT_EQ(
+      told(five, kDashes +
+                     "prterun detected that one or more processes exited with non-zero status,\n"
+                     "thus causing the job to be terminated. The first process to do so was:\n\n"
+                     "   Process name: [prterun-vm-30022@1,2]\n   Exit code:    138\n" +
+                     kDashes + kDashes +
+                     "prterun has exited due to process rank 1 with PID 0 on node vm calling\n\"abort\". This may "
+                     "have caused other processes\n" +
+                     kDashes),
+      "");
+  EXPECT_FALSE(five.verdict());
+  ASSERT_TRUE(five.failed());
+  EXPECT_EQ(five.failed()->rank, 2);
+  EXPECT_EQ(five.failed()->exit_code, 138);
+}
+
+TEST(MpirunNotes, EverythingElsePassesAsItIs) {
+  const std::string text = "a line\n" + kDashes + "There are not enough slots available in the system\n" + kDashes +
+                           "another\n" + kDashes + kDashes +
+                           "mpirun has exited due to process rank 1 with PID 7 on\nnode vm exiting improperly.\n" +
+                           kDashes + "the last, before a line of dashes\n" + kDashes;
+  MpirunNotes notes(false);
+  EXPECT_EQ(told(notes, text), text);
+  EXPECT_FALSE(notes.verdict());
+}
+
+TEST(MpirunNotes, ASentenceInsideANoteIsNotLost) {
+  MpirunNotes notes(false);
+  EXPECT_EQ(told(notes, kDashes + "mpirun noticed that process rank 0 with PID 0 on node\nlaconic: warning: late\n" +
+                            "vm exited on signal 8\n"),
+            "laconic: warning: late\n" + kDashes + "mpirun noticed that process rank 0 with PID 0 on node\n" +
+                "vm exited on signal 8\n");
 }
 
 }  // namespace

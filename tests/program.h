@@ -9,7 +9,6 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <sstream>
 #include <string>
 #include <thread>
 
@@ -35,24 +34,6 @@ inline std::string environment_of(const std::string& command) {
   return command.find("launch") != std::string::npos ? "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" " : "";
 }
 
-/// Leaves out what Open MPI 5 cannot be kept from saying: prterun's note about a rank that failed, between two lines of
-/// dashes, and complaints about the machine's network interfaces. A note of any other program stays: Open MPI 4 is told
-/// to be quiet, and tests see whether it is.
-inline std::string without_notes_of_prterun(const std::string& text) {
-  std::string own, note;  // note: from a line of dashes on, until the next one tells whose it is
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    if (line.find("btl_tcp_proc.c") != std::string::npos || line.rfind("Unable to find reachable pairing", 0) == 0)
-      continue;
-    const bool dashes = line.size() > 60 && line.find_first_not_of('-') == std::string::npos, inside = !note.empty();
-    (dashes || inside ? note : own) += line + (in.eof() ? "" : "\n");
-    if (!dashes || !inside) continue;
-    if (!has(note, "prterun")) own += note;
-    note.clear();
-  }
-  return own + note;
-}
-
 /// Runs PROGRAM ARGUMENTS of this build through the shell; no longer than a minute. `before` stands in front of it:
 /// "VARIABLE=value ", "cd somewhere; ".
 inline Result run(const std::string& command, const std::string& before = "") {
@@ -61,7 +42,7 @@ inline Result run(const std::string& command, const std::string& before = "") {
   const std::string line = "{ " + before + " " + environment_of(command) + "timeout 60 " LACONIC_APPS "/" + command +
                            "; } >" + out + " 2>" + err + " </dev/null";
   const int status = std::system(line.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), without_notes_of_prterun(text_of(err))};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), text_of(err)};
 }
 
 /// Waits until it is true, up to half a minute.

@@ -28,8 +28,8 @@ namespace {
 
 constexpr int kComputingSteps = 40;
 
-std::atomic<bool> interrupted{false};
-extern "C" void on_compare_interrupt(int) { interrupted = true; }
+std::atomic<int> interrupted{0};  // the signal that came, or 0
+extern "C" void on_compare_interrupt(int signal_number) { interrupted = signal_number; }
 
 /// ", accuracy 91.02 %"
 std::string quality(const Trial& trial) {
@@ -180,7 +180,8 @@ class Comparison {
     if (!o_.json || o_.markdown) fmt::print("{}", o_.markdown ? table_markdown(head, rows) : table_text(head, rows));
     if (o_.json) fmt::print("{}\n", table_json(head, rows));
     if (interrupted) fmt::print(stderr, "laconic: error: compare was interrupted: the table has the runs until then\n");
-    return interrupted || std::any_of(rows.begin(), rows.end(), [](const Row& r) { return !r.error.empty(); }) ? 1 : 0;
+    if (interrupted) return 128 + interrupted;
+    return std::any_of(rows.begin(), rows.end(), [](const Row& r) { return !r.error.empty(); }) ? 1 : 0;
   }
 
  private:
@@ -339,8 +340,7 @@ int compare(const std::vector<std::string>& arguments) {
   }
   struct sigaction action = {};
   action.sa_handler = on_compare_interrupt;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaction(s, &action, nullptr);
   std::string again = "laconic compare";
   for (const auto& word : arguments) again += " " + shell_word(word);
   return Comparison(o, app, self).run(again);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -40,7 +41,9 @@ std::string error_in(const std::string& err, int exit_code) {
 
 Trial read_trial(const std::string& log, const std::string& out, const std::string& err, int exit_code) {
   Trial t;
-  if (exit_code != 0) {
+  const bool interrupted = exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM || exit_code == 128 + SIGHUP;
+  if (interrupted) t.error = "interrupted";  // its own words are better, if it came to them
+  if (exit_code != 0 && !interrupted) {
     t.error = error_in(err, exit_code);
     return t;
   }

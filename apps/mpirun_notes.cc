@@ -1,0 +1,84 @@
+#include "apps/mpirun_notes.h"
+
+#include <csignal>
+#include <cstring>  // sigabbrev_np
+#include <regex>
+#include <utility>
+
+#include "core/error.h"
+
+namespace laconic {
+namespace {
+
+/// How the notes begin that may tell how a rank ended.
+constexpr const char* kAboutRanks[] = {" noticed that process rank ", "terminated normally, but ",
+                                       "detected that one or more processes exited with non-zero status",
+                                       "MPI_ABORT was invoked on rank ", " has exited due to process rank "};
+
+bool is_dashes(const std::string& line) { return line.size() > 60 && line.find_first_not_of('-') == line.npos; }
+
+bool is_about_ranks(const std::string& line) {
+  for (const char* beginning : kAboutRanks)
+    if (line.find(beginning) != line.npos) return true;
+  return false;
+}
+
+/// "SIGKILL (out of memory?)"
+std::string named(int signal) {
+  const char* name = sigabbrev_np(signal);
+  std::string text = name ? concat("SIG", name) : "which has no name";
+  switch (signal) {
+    case SIGKILL: return text + " (out of memory?)";
+    case SIGBUS: return text + " (is /dev/shm full?)";
+    case SIGSEGV:
+    case SIGILL:
+    case SIGFPE:
+    case SIGABRT: return text + " (a defect: report it with what stands above)";
+    default: return text;
+  }
+}
+
+}  // namespace
+
+std::string MpirunNotes::take(const std::string& line) {
+  const bool ours = line.starts_with("laconic: ");
+  said_ |= line.starts_with("laconic: error: ");
+  if (!note_.empty() && !ours) {
+    if (is_dashes(line)) return close(line);
+    note_ += line + "\n";
+    return "";
+  }
+  if (is_dashes(line)) return std::exchange(dashes_, line + "\n");
+  if (line.find("run: Forwarding signal ") != line.npos) return "";  // asked for from here
+  if (!dashes_.empty() && is_about_ranks(line)) {
+    note_ = std::exchange(dashes_, "") + line + "\n";
+    return "";
+  }
+  return std::exchange(dashes_, "") + line + "\n";
+}
+
+std::string MpirunNotes::rest() { return std::exchange(note_, "") + std::exchange(dashes_, ""); }
+
+/// The end of a note: what to print in its place.
+std::string MpirunNotes::close(const std::string& end) {
+  static const std::regex signal(R"(process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+))"),
+      failure(R"(Process name: \S*,(\d+)\]\s+Exit code:\s+(\d+))"),
+      abort(R"(MPI_ABORT was invoked on rank (\d+)[\s\S]*[Ee]rrorcode:? (\d+))"),
+      told(R"(terminated normally, but|calling\s+"abort")");
+  const std::string note = std::exchange(note_, "");
+  std::smatch parts;
+  if (std::regex_search(note, parts, signal)) {
+    const int number = std::stoi(parts[3]);
+    if (expected_.contains(number)) return "";
+    lost_ = true;
+    return concat("laconic: error: rank ", parts[1].str(), several_hosts_ ? " on " + parts[2].str() : "",
+                  " was ended by signal ", number, ", ", named(number), ".\n");
+  }
+  if (std::regex_search(note, parts, failure) || std::regex_search(note, parts, abort)) {
+    failed_ = {std::stoi(parts[1]), std::stoi(parts[2])};
+    return "";
+  }
+  return std::regex_search(note, told) ? "" : note + end + "\n";
+}
+
+}  // namespace laconic

@@ -1,0 +1,42 @@
+#pragma once
+#include <optional>
+#include <set>
+#include <string>
+
+namespace laconic {
+
+/// What mpirun and the ranks write to stderr, line by line. mpirun puts its own notes between two lines of dashes. Those
+/// that tell how a rank ended go: a rank that a signal ended is told in one sentence of ours, and of a rank that failed
+/// its own sentence is enough. Every other line passes as it is. Knows Open MPI 4 and 5 (prterun).
+class MpirunNotes {
+ public:
+  explicit MpirunNotes(bool several_hosts) : several_hosts_(several_hosts) {}
+
+  /// What to print for the next line (without its end): nothing, or whole lines.
+  std::string take(const std::string& line);
+  /// What was held back, when no more comes.
+  std::string rest();
+
+  /// Ranks that this signal ends are not told: it was asked for.
+  void expect(int signal) { expected_.insert(signal); }
+
+  /// A rank has said what is wrong ("laconic: error:"), or was ended by a signal: all others have to end.
+  bool verdict() const { return said_ || lost_; }
+  bool lost() const { return lost_; }  ///< a signal ended a rank, and it was not expected
+  /// A rank that ended with an exit code other than 0.
+  struct Failed {
+    int rank, exit_code;
+  };
+  std::optional<Failed> failed() const { return failed_; }
+
+ private:
+  std::string close(const std::string& end);
+
+  bool several_hosts_, said_ = false, lost_ = false;
+  std::set<int> expected_;
+  std::optional<Failed> failed_;
+  std::string dashes_;  // a line of dashes: what follows tells what it begins, or that it ended something
+  std::string note_;    // one of mpirun's notes about a rank, up to now; with the dashes
+};
+
+}  // namespace laconic

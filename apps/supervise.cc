@@ -1,0 +1,239 @@
+#include "apps/supervise.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "apps/child_process.h"
+#include "apps/mpirun_notes.h"
+#include "core/error.h"
+
+namespace laconic {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kAfterVerdict{10}, kAfterSigterm{2};
+
+/// Folders for what Open MPI writes: its sessions, and the memory that the ranks share. A process of its own removes
+/// them when this one has ended, however it ends.
+class Scratch {
+ public:
+  Scratch() {
+    const std::string sessions = made(std::filesystem::temp_directory_path()), shared = made("/dev/shm");
+    require<DataError>(!sessions.empty(), "launch: no temporary folder could be made (", std::strerror(errno),
+                       "): set TMPDIR to a folder that can be written");
+    for (const char* name : {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"})
+      environment_.emplace_back(name, sessions);
+    for (const char* name : {"OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory"})
+      if (!shared.empty()) environment_.emplace_back(name, shared);
+
+    int ends[2];
+    require<Error>(pipe2(ends, O_CLOEXEC) == 0, "launch: no pipe (", std::strerror(errno), ").");
+    keeper_ = fork();
+    if (keeper_ == 0) {
+      setsid();  // no signal of the terminal reaches it
+      for (const int fd : {0, 1, 2, ends[1]}) ::close(fd);
+      for (char byte; read(ends[0], &byte, 1) < 0 && errno == EINTR;) {
+      }
+      remove();
+      _exit(0);
+    }
+    ::close(ends[0]);
+    alive_ = ends[1];
+  }
+  ~Scratch() {
+    ::close(alive_);
+    if (keeper_ > 0)
+      waitpid(keeper_, nullptr, 0);
+    else
+      remove();  // there was no process for that
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  const ChildProcess::Environment& environment() const { return environment_; }
+  pid_t keeper() const { return keeper_; }
+
+ private:
+  /// A new folder, or "" where there can be none. Its name is short: Open MPI's sockets lie below it.
+  std::string made(const std::filesystem::path& parent) {
+    std::string name = parent / "laconic-XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) return "";
+    folders_.push_back(name);
+    return name;
+  }
+  void remove() const {
+    std::error_code ignored;
+    for (const auto& folder : folders_) std::filesystem::remove_all(folder, ignored);
+  }
+
+  std::vector<std::string> folders_;
+  ChildProcess::Environment environment_;
+  pid_t keeper_ = -1;
+  int alive_ = -1;  // nothing is written there: its end is what the keeper waits for
+};
+
+void print_error(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = write(STDERR_FILENO, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;  // nobody reads
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+/// The children of this process but one; orphaned descendants are among them (PR_SET_CHILD_SUBREAPER).
+std::vector<pid_t> children_except(pid_t one) {
+  std::ifstream in("/proc/self/task/" + std::to_string(getpid()) + "/children");
+  std::vector<pid_t> found;
+  for (pid_t pid; in >> pid;)
+    if (pid != one) found.push_back(pid);
+  return found;
+}
+
+class Supervisor {
+ public:
+  explicit Supervisor(bool here) : notes_(!here) {
+    if (here) scratch_.emplace();
+    sigemptyset(&signals_);
+    for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals_, s);
+    struct sigaction hangup = {};
+    sigaction(SIGHUP, nullptr, &hangup);
+    if (hangup.sa_handler == SIG_IGN) sigdelset(&signals_, SIGHUP);  // nohup
+    signal(SIGCHLD, SIG_DFL);  // who ignores it hears of no child
+    sigprocmask(SIG_BLOCK, &signals_, &before_);
+    signal_fd_ = signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+
+  int run(const MpirunStart& start) {
+    begin(start);
+    while (!status_) {
+      pollfd watched[] = {{signal_fd_, POLLIN, 0}, {from_mpirun_, POLLIN, 0}};
+      poll(watched, 2, milliseconds_left());
+      take_signals();
+      take_lines();
+      if (notes_.verdict() && !ends_) ends_ = Clock::now() + kAfterVerdict;
+      end_if_due();
+    }
+    take_lines();
+    if (!line_.empty()) print_error(notes_.take(line_));
+    print_error(notes_.rest());
+    end_descendants();
+    return exit_code();
+  }
+
+ private:
+  void begin(const MpirunStart& start) {
+    int ends[2];
+    require<Error>(pipe2(ends, O_CLOEXEC) == 0, "launch: no pipe to mpirun (", std::strerror(errno), ").");
+    ChildProcess::Environment environment = start.environment;
+    if (scratch_)
+      environment.insert(environment.end(), scratch_->environment().begin(), scratch_->environment().end());
+    const auto prepare = [&] {
+      setpgid(0, 0);
+      const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);  // in the background nobody may read the terminal
+      sigprocmask(SIG_SETMASK, &before_, nullptr);
+      return dup2(nothing, 0) == 0 && dup2(ends[1], 2) == 2;
+    };
+    const int failed = start_program({start.words, environment, SIGTERM, prepare}, &mpirun_);
+    ::close(ends[1]);
+    from_mpirun_ = ends[0];
+    fcntl(from_mpirun_, F_SETFL, O_NONBLOCK);
+    require<Error>(failed == 0, "launch: mpirun could not be started: ", std::strerror(failed), ".");
+  }
+
+  int milliseconds_left() const {
+    if (!ends_) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*ends_ - Clock::now());
+    return std::max(0, static_cast<int>(left.count()));
+  }
+
+  void take_signals() {
+    signalfd_siginfo info;
+    while (read(signal_fd_, &info, sizeof info) == sizeof info) {
+      const int number = static_cast<int>(info.ssi_signo);
+      if (number == SIGCHLD)
+        reap();
+      else if (!interrupt_)
+        interrupt_ = number, notes_.expect(SIGUSR1), kill(mpirun_, SIGUSR1);
+      else
+        cut_short_ = true, ends_ = Clock::now();
+    }
+  }
+
+  void reap() {
+    int status = 0;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+      if (pid == mpirun_) status_ = status;
+  }
+
+  void take_lines() {
+    char bytes[4096];
+    ssize_t n;
+    while ((n = read(from_mpirun_, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR)) {
+      line_.append(bytes, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+      for (std::size_t end; (end = line_.find('\n')) != line_.npos; line_.erase(0, end + 1))
+        print_error(notes_.take(line_.substr(0, end)));
+    }
+    if (n == 0 && from_mpirun_ >= 0) ::close(std::exchange(from_mpirun_, -1));  // mpirun ended
+  }
+
+  /// mpirun had its time: SIGTERM, and after that SIGKILL to its group.
+  void end_if_due() {
+    if (!ends_ || Clock::now() < *ends_) return;
+    for (const int s : {SIGTERM, SIGKILL}) notes_.expect(s);
+    if (!ended_)
+      kill(mpirun_, SIGTERM);
+    else
+      kill(-mpirun_, SIGKILL);
+    ended_ = true;
+    ends_ = Clock::now() + kAfterSigterm;
+  }
+
+  void end_descendants() const {
+    const pid_t keeper = scratch_ ? scratch_->keeper() : -1;
+    for (auto left = children_except(keeper); !left.empty(); left = children_except(keeper))
+      for (const pid_t pid : left) kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
+  }
+
+  int exit_code() const {
+    const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
+    if (interrupt_ && (cut_short_ || code == 128 + SIGUSR1)) return 128 + *interrupt_;
+    if (notes_.lost() || ended_) return exit_code_of(LostRank(""));
+    if (const auto failed = notes_.failed(); failed && code != 0 && !notes_.verdict())
+      print_error(concat("laconic: error: rank ", failed->rank, " ended with exit code ", failed->exit_code,
+                         " (launch): see what it wrote before this.\n"));
+    return code;
+  }
+
+  std::optional<Scratch> scratch_;  // another machine would not have its folders
+  MpirunNotes notes_;
+  sigset_t signals_, before_;
+  int signal_fd_ = -1, from_mpirun_ = -1;
+  pid_t mpirun_ = -1;
+  std::string line_;                        // of mpirun's stderr, without its end
+  std::optional<int> status_;               // how mpirun ended
+  std::optional<int> interrupt_;            // the first signal that came here
+  bool cut_short_ = false, ended_ = false;  // by a second one; by SIGTERM from here
+  std::optional<Clock::time_point> ends_;   // when mpirun gets its next signal
+};
+
+}  // namespace
+
+int supervise(const MpirunStart& start) { return Supervisor(start.here).run(start); }
+
+}  // namespace laconic
