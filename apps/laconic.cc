@@ -45,6 +45,9 @@ int help() {
       "  --hosts A,B                          machines to put them on, in turn [this one]\n"
       "  --mca NAME VALUE                     a setting of Open MPI\n"
       "  --dry-run                            print the command that would run, and leave\n"
+      "\nExit codes: 0 done; 1 an error; 2 a wrong command line; 3 a rank was lost; 130, 143, 129 training was ended "
+      "by\n"
+      "SIGINT, SIGTERM or SIGHUP, after it had saved.\n"
       "\nThe training programs: mnist, cifar10, imagenet, ptb; each tells its options with --help.\n");
   return 0;
 }

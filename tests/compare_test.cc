@@ -405,7 +405,7 @@ TEST(Compare, RunsDoNotOutliveIt) {
   std::ofstream(dir / "app") << "#!/bin/sh\necho $$ >" << dir / "pid"
                              << "\nexec sleep 300\n";
   std::filesystem::permissions(dir / "app", std::filesystem::perms::owner_all);
-  const Background compare("laconic compare " + (dir / "app") + " --vs '--lr 1'");
+  const Background compare("laconic compare " + (dir / "app") + " --vs '--lr 1' --keep " + (dir / "kept"));
   ASSERT_TRUE(eventually([&] { return !text_of(dir / "pid").empty(); }));
   compare.signal(SIGKILL);
   const pid_t pid = std::stoi(text_of(dir / "pid"));

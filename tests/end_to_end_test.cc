@@ -6,7 +6,9 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <sstream>
 
 #include "core/state.h"
 #include "core/stream.h"
@@ -499,24 +501,138 @@ TEST(EndToEnd, ALossThatIsNoNumberNamesStepAndLayer) {
   expect_sentence(run("laconic launch -n 3 mnist" + common), 1, {"step ", "conv1.weight"});
 }
 
+/// Three ranks that train for ever under `laconic launch`, in a TMPDIR of their own.
+class Launched {
+ public:
+  explicit Launched(const std::string& options = "") {
+    const std::string app = dir_ / "app";  // says who it is, then becomes the program
+    std::ofstream(app) << "#!/bin/sh\necho $$ >" << dir_.path()
+                       << "/pid.$OMPI_COMM_WORLD_RANK\nexec " LACONIC_APPS "/mnist \"$@\"\n";
+    fs::permissions(app, fs::perms::owner_all);
+    fs::create_directory(tmp_);
+    ::setenv("TMPDIR", tmp_.c_str(), 1);
+    program_.emplace("laconic launch -n 3 " + app +
+                     " --data synthetic:100,20 --batch 4 --epochs 1000000 --schedule const --log " + log_ + options);
+    ::unsetenv("TMPDIR");
+    EXPECT_TRUE(eventually([&] { return !text_of(log_).empty(); }));
+    for (int rank = 0; rank < 3; ++rank) ranks_.push_back(std::stoi(text_of(dir_ / ("pid." + std::to_string(rank)))));
+  }
+
+  Background& program() { return *program_; }
+  const std::vector<pid_t>& ranks() const { return ranks_; }
+  std::string operator/(const std::string& name) const { return dir_ / name; }
+
+  /// No rank lives, and no file of Open MPI is left.
+  void expect_nothing_left() const {
+    for (const pid_t pid : ranks_) EXPECT_TRUE(eventually([&] { return ::kill(pid, 0) != 0; })) << pid;
+    EXPECT_TRUE(eventually([&] {
+      const fs::directory_iterator files(tmp_);
+      return std::none_of(begin(files), end(files), [](const auto& f) { return has(f.path(), "/laconic-"); });
+    }));
+  }
+
+ private:
+  const TempFolder dir_;
+  const std::string log_ = dir_ / "log.jsonl", tmp_ = dir_ / "tmp";
+  std::optional<Background> program_;
+  std::vector<pid_t> ranks_;
+};
+
 TEST(EndToEnd, AKilledProcessEndsTheOthers) {
   NEEDS_MPIRUN();
+  Launched launched(" --quiet");
+  ::kill(launched.ranks()[1], SIGKILL);
+  const Result r = launched.program().wait();
+  EXPECT_EQ(r.exit_code, 3);
+  EXPECT_EQ(r.err, "laconic: error: rank 1 was ended by signal 9, SIGKILL (out of memory?).\n");
+  launched.expect_nothing_left();
+}
+
+TEST(EndToEnd, AStoppedProcessIsLostToMpisOwnAllreduceToo) {
+  NEEDS_MPIRUN();
+  for (const std::string allreduce : {"ring", "mpi"}) {
+    Launched launched(" --quiet --timeout 4 --allreduce " + allreduce);
+    ::kill(launched.ranks()[2], SIGSTOP);
+    const Result r = launched.program().wait();
+    expect_sentence(r, 3, {"saw nothing move for 4 s", "no sign of life from rank 2"});
+    launched.expect_nothing_left();
+  }
+}
+
+TEST(EndToEnd, ALaunchThatIsKilledLeavesNothing) {
+  NEEDS_MPIRUN();
+  Launched launched;
+  launched.program().signal(SIGKILL);
+  launched.expect_nothing_left();
+}
+
+TEST(EndToEnd, TheExitCodeTellsTheSignalThatStoppedATraining) {
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    TempFolder dir;
+    Background alone("mnist --data synthetic:200,20 --batch 8 --epochs 100000 --quiet --repeat 2 --save " + dir.path() +
+                     "/s --log " + dir.path() + "/log.jsonl");
+    ASSERT_TRUE(eventually([&] { return !text_of(dir.path() + "/log-seed0.jsonl").empty(); }));
+    alone.signal(signal);
+    EXPECT_EQ(alone.wait().exit_code, 128 + signal);
+    EXPECT_TRUE(fs::exists(dir.path() + "/s-seed0/weights.safetensors"));
+    EXPECT_FALSE(fs::exists(dir.path() + "/s-seed1"));
+  }
+  if (!mpirun_is_there()) return;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    Launched launched;
+    launched.program().signal(signal);
+    const Result r = launched.program().wait();
+    EXPECT_EQ(r.exit_code, 128 + signal) << r.err;
+    EXPECT_EQ(r.err, "");
+    EXPECT_TRUE(has(r.out, "stopped: interrupted")) << r.out;
+    launched.expect_nothing_left();
+  }
+}
+
+TEST(EndToEnd, SeveralSeedsUnderLaunchAreThoseOfThreads) {
+  NEEDS_MPIRUN();
   TempFolder dir;
-  const std::string app = dir.path() + "/app";  // says who it is, then becomes the program
-  std::ofstream(app) << "#!/bin/sh\necho $$ >" << dir.path()
-                     << "/pid.$OMPI_COMM_WORLD_RANK\nexec " LACONIC_APPS "/mnist \"$@\"\n";
-  fs::permissions(app, fs::perms::owner_all);
-  const std::string log = dir.path() + "/log.jsonl";
-  Background training("laconic launch -n 3 " + app +
-                      " --data synthetic:100,20 --batch 4 --epochs 1000000 --quiet --log " + log);
-  ASSERT_TRUE(eventually([&] { return !text_of(log).empty(); }));
-  std::vector<pid_t> pids;
-  for (int rank = 0; rank < 3; ++rank) pids.push_back(std::stoi(text_of(dir.path() + "/pid." + std::to_string(rank))));
-  ::kill(pids[1], SIGKILL);
-  const Result r = training.wait();
-  EXPECT_NE(r.exit_code, 0);
-  EXPECT_NE(r.exit_code, 124) << "they would have gone on";
-  for (const pid_t pid : pids) EXPECT_TRUE(eventually([&] { return ::kill(pid, 0) != 0; })) << pid;
+  const std::string common =
+      " --data synthetic:60,20 --batch 5 --epochs 1 --quiet --threads 1 --repeat 3 --save " + dir.path();
+  const Result threads = run("mnist --workers 2" + common + "/a");
+  ASSERT_EQ(threads.exit_code, 0) << threads.err;
+  const Result ranks = run("laconic launch -n 2 mnist" + common + "/b");
+  ASSERT_EQ(ranks.exit_code, 0) << ranks.err;
+  for (const std::string seed : {"0", "1", "2"}) {
+    const std::string weights = text_of(dir.path() + "/a-seed" + seed + "/weights.safetensors");
+    EXPECT_FALSE(weights.empty());
+    EXPECT_TRUE(weights == text_of(dir.path() + "/b-seed" + seed + "/weights.safetensors")) << seed;
+  }
+}
+
+/// Sockets of a process that listen beyond the loopback, of one file of /proc/net.
+int open_ports(pid_t pid, const std::string& file, const std::string& loopback) {
+  std::set<std::string> own;  // "socket:[INODE]"
+  for (const auto& fd : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
+    std::error_code gone;
+    own.insert(fs::read_symlink(fd.path(), gone).string());
+  }
+  int count = 0;
+  for (const std::string& line : lines_of(text_of("/proc/net/" + file))) {
+    std::istringstream in(line);
+    std::vector<std::string> words;
+    for (std::string word; in >> word;) words.push_back(word);
+    if (words.size() > 9 && words[3] == "0A" && words[1].rfind(loopback, 0) != 0)
+      count += own.count("socket:[" + words[9] + "]");
+  }
+  return count;
+}
+
+TEST(EndToEnd, ALaunchOnOneMachineListensToItAlone) {
+  NEEDS_MPIRUN();
+  Launched launched;
+  std::vector<pid_t> processes = launched.ranks();
+  const std::string status = text_of("/proc/" + std::to_string(processes[0]) + "/status");
+  const pid_t mpirun = std::stoi(status.substr(status.find("\nPPid:") + 6));
+  for (const auto& [file, loopback] : {std::pair{"tcp", "0100007F:"}, {"tcp6", "00000000000000000000000001000000:"}}) {
+    for (const pid_t pid : processes) EXPECT_EQ(open_ports(pid, file, loopback), 0) << file;
+    EXPECT_LE(open_ports(mpirun, file, loopback), 1) << "the port for daemons on other machines cannot be left out";
+  }
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ class Setting {
  public:
   explicit Setting(const char* name) {
     int provided = 0, index = 0, count = 0;
-    if (MPI_T_init_thread(MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) return;
+    if (MPI_T_init_thread(MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) return;
     if (MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS) MPI_T_cvar_handle_alloc(index, nullptr, &handle_, &count);
   }
   ~Setting() {
