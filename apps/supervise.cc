@@ -186,6 +186,7 @@ class Supervisor {
     ssize_t n;
     while ((n = read(from_mpirun_, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR)) {
       line_.append(bytes, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+      std::erase(line_, '\0');  // prterun ends some of its notes with one
       for (std::size_t end; (end = line_.find('\n')) != line_.npos; line_.erase(0, end + 1))
         print_error(notes_.take(line_.substr(0, end)));
     }

@@ -212,7 +212,7 @@ TEST(CommandLine, WhatMpirunLeavesBehindGoesWithTheLaunch) {
       with_mpirun(dir,
                   "mkdir -p \"$OMPI_MCA_orte_tmpdir_base/a/b\"\necho \"$TMPDIR $OMPI_MCA_orte_tmpdir_base\"\n"
                   "sleep 300 & echo $! >" +
-                      (dir / "orphan") + "\nprintf 'half a line' >&2\nexit 5\n");
+                      (dir / "orphan") + "\nprintf '\\000half a line' >&2\nexit 5\n");
   const Result r = run("laconic launch -n 2 mnist", leaves);
   EXPECT_EQ(r.exit_code, 5);
   EXPECT_EQ(r.err, "half a line\n");
