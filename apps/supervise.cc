@@ -130,7 +130,7 @@ class Supervisor {
       end_if_due();
     }
     take_lines();
-    if (!line_.empty()) print_error(notes_.take(line_));
+    if (!line_.empty()) print_line(line_);
     print_error(notes_.rest());
     end_descendants();
     return exit_code();
@@ -188,9 +188,14 @@ class Supervisor {
       line_.append(bytes, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
       std::erase(line_, '\0');  // prterun ends some of its notes with one
       for (std::size_t end; (end = line_.find('\n')) != line_.npos; line_.erase(0, end + 1))
-        print_error(notes_.take(line_.substr(0, end)));
+        print_line(line_.substr(0, end));
     }
     if (n == 0 && from_mpirun_ >= 0) ::close(std::exchange(from_mpirun_, -1));  // mpirun ended
+  }
+
+  /// mpirun's own words after it was ended are about that.
+  void print_line(const std::string& line) {
+    if (!ended_ || line.starts_with("laconic: ")) print_error(notes_.take(line));
   }
 
   /// mpirun had its time: SIGTERM, and after that SIGKILL to its group.

@@ -197,9 +197,9 @@ bool is_alive(const std::string& pid_file) { return ::kill(std::stoi(text_of(pid
 
 TEST(CommandLine, AnMpirunThatDoesNotEndAfterAVerdictIsEnded) {
   TempFolder dir;
-  const std::string stuck =
-      with_mpirun(dir, "trap '' TERM\nsleep 300 & echo $! >" + (dir / "child") + "\nsetsid sleep 300 & echo $! >" +
-                           (dir / "orphan") + "\necho 'laconic: error: no (way): go' >&2\nwait\nwait\n");
+  const std::string stuck = with_mpirun(dir, "trap 'echo last words >&2' TERM\nsleep 300 & echo $! >" +
+                                                 (dir / "child") + "\nsetsid sleep 300 & echo $! >" + (dir / "orphan") +
+                                                 "\necho 'laconic: error: no (way): go' >&2\nwait\nwait\n");
   const Result r = run("laconic launch -n 2 mnist", stuck);
   EXPECT_EQ(r.exit_code, 3);
   EXPECT_EQ(r.err, "laconic: error: no (way): go\n");
