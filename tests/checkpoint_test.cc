@@ -194,11 +194,13 @@ TEST(Checkpoint, WeightsThatAreNotFiniteAreNamed) {
     StateDict state = load_safetensors(path);
     float* values = state.at(tensor).data<float>();
     values[2] = std::numeric_limits<float>::quiet_NaN(), values[3] = -std::numeric_limits<float>::infinity();
-    save_safetensors(state, path);
+    return save_safetensors(state, path);
   };
   const std::string weights = folder / "weights.safetensors", checkpoint = folder / "checkpoint-000000000002";
   spoil(weights, "fc2.bias");
-  spoil(checkpoint + "/rank-1.safetensors", "model/fc2.bias");
+  Manifest manifest = CheckpointStore::read_manifest(checkpoint);
+  manifest.ranks[1] = spoil(checkpoint + "/rank-1.safetensors", "model/fc2.bias");
+  CheckpointStore(folder.path()).complete(manifest);  // no damage of the file
   Recipe recipe = saving_in(folder);
   recipe.trainer.init = weights;
   EXPECT_EQ(refusal(recipe), weights +

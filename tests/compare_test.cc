@@ -68,6 +68,9 @@ TEST(CompareOptions, APresetOfHowGradientsTravelIsASetAndOneOfHyperParametersIsF
   EXPECT_EQ(o.sets[2].words, (Words{"--sync", "allreduce", "--allreduce", "ring", "--tos", "none"}));
   EXPECT_EQ(value_of(o.common, "--batch"), "25");
   EXPECT_EQ(value_of(o.common, "--steps"), "200");  // what is given stands last
+  // For the app they are defaults, so that a set may take another optimiser, which knows no --momentum.
+  const std::string command = join(command_of(o, o.sets[2], "mnist", "laconic", 1, "l"), " ");
+  EXPECT_NE(command.find("mnist --preset inceptionn-hdc --steps 200 --sync allreduce"), std::string::npos) << command;
   EXPECT_EQ(value_of(parse_compare({"mnist", "--preset=inceptionn-hdc,INC", "--epochs", "2"}).common, "--steps"),
             std::nullopt);
   EXPECT_THROW(parse_compare({"mnist", "--preset", "INK"}), UsageError);

@@ -316,6 +316,7 @@ TEST(Trainer, WeightsThatAreNoNumbersReplaceNone) {
   recipe.trainer.lr = std::numeric_limits<float>::infinity();
   recipe.trainer.skip_nan = true;
   recipe.trainer.save = folder.path();
+  recipe.trainer.overwrite = true;
   recipe.trainer.steps = 1;
   expect_error<Error>([&] { train(recipe); }, {"after step 1 the parameter ", " is not finite"});
   EXPECT_EQ(std::filesystem::file_size(folder / "weights.safetensors"), 4u);

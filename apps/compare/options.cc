@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <utility>
 
 #include "apps/presets.h"
 #include "apps/text.h"
@@ -215,7 +216,7 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
     for (std::size_t j = 0; j < i; ++j)
       require<UsageError>(o.sets[i].label != o.sets[j].label, "two sets are called '", o.sets[i].label,
                           "' (--vs): give them labels, as --vs \"first: --allreduce ring\"");
-  o.common = with_presets(o.common);
+  o.typed = std::exchange(o.common, with_presets(o.common));
   if (const auto seed = value_of(o.common, "--seed")) o.seed = number<std::uint64_t>(*seed, "--seed", 0);
   return o;
 }
@@ -225,7 +226,7 @@ std::vector<std::string> command_of(const CompareOptions& o, const OptionSet& se
   std::vector<std::string> words = o.through;
   if (o.launch > 0) words.insert(words.end(), {self, "launch", "-n", std::to_string(o.launch)});
   words.push_back(app_path);
-  words.insert(words.end(), o.common.begin(), o.common.end());
+  words.insert(words.end(), o.typed.begin(), o.typed.end());
   words.insert(words.end(), set.words.begin(), set.words.end());
   if (o.repeat > 1)
     for (std::size_t i = 0; i + 1 < words.size(); ++i)

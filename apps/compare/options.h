@@ -18,6 +18,7 @@ struct OptionSet {
 struct CompareOptions {
   std::string app;
   std::vector<std::string> common;  ///< the app's
+  std::vector<std::string> typed;   ///< the same with presets by name: for the app they are defaults
   std::vector<OptionSet> sets;
   int repeat = 1;  ///< runs of every set, with seeds seed, seed + 1, ...
   std::uint64_t seed = 0;

@@ -67,8 +67,7 @@ Share ImageClassification::load() {
 }
 
 Tensor ImageClassification::loss() {
-  return classification_loss(*model_, batch_.images, batch_.labels, o_.label_smoothing,
-                samples_.sizes != 0 ? concat("\nsizes of the files=", samples_.sizes) : "");
+  return classification_loss(*model_, batch_.images, batch_.labels, o_.label_smoothing);
 }
 
 EvalSums ImageClassification::evaluate() {
@@ -102,7 +101,8 @@ EvalSums ImageClassification::evaluate() {
 std::string ImageClassification::fingerprint() const {
   return concat("data=", samples_.name, "\ntrain=", samples_.train_size, "\ntest=", samples_.test_size,
                 "\ncontent of the data=", samples_.content, "\nbatch=", o_.batch, "\nshuffle=", o_.shuffle,
-                "\ndata seed=", o_.seed, "\naugment=", samples_.augment, "\nsmoothing=", o_.label_smoothing);
+                "\ndata seed=", o_.seed, "\naugment=", samples_.augment, "\nsmoothing=", o_.label_smoothing,
+                samples_.sizes != 0 ? concat("\nsizes of the files=", samples_.sizes) : "");
 }
 
 }  // namespace laconic
