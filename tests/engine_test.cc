@@ -275,6 +275,17 @@ TEST(Engine, SaysAfterTheTimeOutWhatEveryRankWaitsForAndWhoIsMissing) {
   EXPECT_NE(sentence.find(" bytes came and "), std::string::npos) << sentence;
 }
 
+TEST(Engine, WaitsPatientlyForARankThatLives) {
+  on_ranks(
+      3,
+      [](Worker& w) {
+        w.engine.run("hello", barrier);
+        if (w.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // as in a save to a slow disk
+        w.engine.run("meeting", barrier, kCpu, true);
+      },
+      0.4);
+}
+
 TEST(Engine, SaysAfterTheTimeOutWhichRankIsAtAnotherOperation) {
   const std::string sentence = error_of<Error>([&] {
     on_ranks(
