@@ -1,5 +1,7 @@
 #include "apps/main.h"
 
+#include <signal.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -41,6 +43,12 @@ int run_main(const std::function<int()>& body) {
   } catch (const std::exception& e) {
     return report(e.what(), exit_code_of(e));
   }
+}
+
+bool ignores_hangup() {
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  return hangup.sa_handler == SIG_IGN;
 }
 
 }  // namespace laconic

@@ -7,4 +7,7 @@ namespace laconic {
 /// line on stderr, `laconic: error: TEXT`, and its exit_code_of(). Under mpirun a UsageError is said by rank 0 alone.
 int run_main(const std::function<int()>& body);
 
+/// Whether the end of the terminal is nothing to this process (nohup): it then must not listen to SIGHUP.
+bool ignores_hangup();
+
 }  // namespace laconic

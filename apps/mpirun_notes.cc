@@ -57,25 +57,39 @@ std::string MpirunNotes::take(const std::string& line) {
   return std::exchange(dashes_, "") + line + "\n";
 }
 
-std::string MpirunNotes::rest() { return std::exchange(note_, "") + std::exchange(dashes_, ""); }
+std::string MpirunNotes::end(int exit_code) {
+  std::string text = std::exchange(note_, "") + std::exchange(dashes_, "");
+  if (!failed_ || verdict() || expected_.contains(exit_code - 128)) return text;
+  const std::string rank = failed_rank_.empty() ? "a rank" : "rank " + failed_rank_;
+  if (failed_rank_.empty() && exit_code > 128) return text + lose(rank, exit_code - 128);
+  return concat(text, "laconic: error: ", rank, " ended with exit code ", exit_code,
+                " (launch): see what it wrote before this.\n");
+}
+
+std::string MpirunNotes::lose(const std::string& rank, int signal) {
+  lost_ = true;
+  return concat("laconic: error: ", rank, " was ended by signal ", signal, ", ", named(signal), ".\n");
+}
 
 /// The end of a note: what to print in its place.
 std::string MpirunNotes::close(const std::string& end) {
   static const std::regex signal(R"(process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+))"),
-      failure(R"(Process name: \S*,(\d+)\]\s+Exit code:\s+(\d+))"),
-      abort(R"(MPI_ABORT was invoked on rank (\d+)[\s\S]*[Ee]rrorcode:? (\d+))"),
-      told(R"(terminated normally, but|calling\s+"abort")");
+      failure(R"(Process name: \S*,(\d+)\]\s+Exit code:|MPI_ABORT was invoked on rank (\d+))"),
+      some_failure("terminated normally, but"), told(R"(calling\s+"abort")");
   const std::string note = std::exchange(note_, "");
   std::smatch parts;
   if (std::regex_search(note, parts, signal)) {
     const int number = std::stoi(parts[3]);
     if (expected_.contains(number)) return "";
-    lost_ = true;
-    return concat("laconic: error: rank ", parts[1].str(), several_hosts_ ? " on " + parts[2].str() : "",
-                  " was ended by signal ", number, ", ", named(number), ".\n");
+    return lose(concat("rank ", parts[1].str(), several_hosts_ ? " on " + parts[2].str() : ""), number);
   }
-  if (std::regex_search(note, parts, failure) || std::regex_search(note, parts, abort)) {
-    failed_ = {std::stoi(parts[1]), std::stoi(parts[2])};
+  if (std::regex_search(note, parts, failure)) {
+    failed_ = true;
+    failed_rank_ = parts[1].str() + parts[2].str();
+    return "";
+  }
+  if (std::regex_search(note, some_failure)) {
+    failed_ = true;
     return "";
   }
   return std::regex_search(note, told) ? "" : note + end + "\n";

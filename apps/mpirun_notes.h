@@ -1,5 +1,4 @@
 #pragma once
-#include <optional>
 #include <set>
 #include <string>
 
@@ -14,8 +13,9 @@ class MpirunNotes {
 
   /// What to print for the next line (without its end): nothing, or whole lines.
   std::string take(const std::string& line);
-  /// What was held back, when no more comes.
-  std::string rest();
+  /// What to print when mpirun has ended with this exit code: what was held back, and one sentence if a rank failed
+  /// without any.
+  std::string end(int exit_code);
 
   /// Ranks that this signal ends are not told: it was asked for.
   void expect(int signal) { expected_.insert(signal); }
@@ -23,18 +23,15 @@ class MpirunNotes {
   /// A rank has said what is wrong ("laconic: error:"), or was ended by a signal: all others have to end.
   bool verdict() const { return said_ || lost_; }
   bool lost() const { return lost_; }  ///< a signal ended a rank, and it was not expected
-  /// A rank that ended with an exit code other than 0.
-  struct Failed {
-    int rank, exit_code;
-  };
-  std::optional<Failed> failed() const { return failed_; }
 
  private:
   std::string close(const std::string& end);
+  std::string lose(const std::string& rank, int signal);
 
   bool several_hosts_, said_ = false, lost_ = false;
   std::set<int> expected_;
-  std::optional<Failed> failed_;
+  bool failed_ = false;      // a rank ended with an exit code other than 0
+  std::string failed_rank_;  // which, if mpirun came to telling that
   std::string dashes_;  // a line of dashes: what follows tells what it begins, or that it ended something
   std::string note_;    // one of mpirun's notes about a rank, up to now; with the dashes
 };

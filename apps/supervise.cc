@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "apps/child_process.h"
+#include "apps/main.h"
 #include "apps/mpirun_notes.h"
 #include "core/error.h"
 
@@ -26,6 +27,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kAfterVerdict{10}, kAfterSigterm{2};
+// What comes so soon after an interrupt is the same one, passed on by a program that got it from the terminal too.
+constexpr std::chrono::milliseconds kSameInterrupt{500};
 
 /// Folders for what Open MPI writes: its sessions, and the memory that the ranks share. A process of its own removes
 /// them when this one has ended, however it ends.
@@ -109,10 +112,8 @@ class Supervisor {
   explicit Supervisor(bool here) : notes_(!here) {
     if (here) scratch_.emplace();
     sigemptyset(&signals_);
-    for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals_, s);
-    struct sigaction hangup = {};
-    sigaction(SIGHUP, nullptr, &hangup);
-    if (hangup.sa_handler == SIG_IGN) sigdelset(&signals_, SIGHUP);  // nohup
+    for (const int s : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&signals_, s);
+    if (!ignores_hangup()) sigaddset(&signals_, SIGHUP);
     signal(SIGCHLD, SIG_DFL);  // who ignores it hears of no child
     sigprocmask(SIG_BLOCK, &signals_, &before_);
     signal_fd_ = signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -131,9 +132,11 @@ class Supervisor {
     }
     take_lines();
     if (!line_.empty()) print_line(line_);
-    print_error(notes_.rest());
+    const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
+    print_error(notes_.end(code));
     end_descendants();
-    return exit_code();
+    if (interrupt_ && (cut_short_ || code == 128 + SIGUSR1)) return 128 + *interrupt_;
+    return notes_.lost() || ended_ ? exit_code_of(LostRank("")) : code;
   }
 
  private:
@@ -169,10 +172,17 @@ class Supervisor {
       if (number == SIGCHLD)
         reap();
       else if (!interrupt_)
-        interrupt_ = number, notes_.expect(SIGUSR1), kill(mpirun_, SIGUSR1);
-      else
+        ask_for_end(number);
+      else if (Clock::now() - asked_ > kSameInterrupt)
         cut_short_ = true, ends_ = Clock::now();
     }
+  }
+
+  void ask_for_end(int signal_number) {
+    interrupt_ = signal_number;
+    asked_ = Clock::now();
+    notes_.expect(SIGUSR1);
+    kill(mpirun_, SIGUSR1);
   }
 
   void reap() {
@@ -216,16 +226,6 @@ class Supervisor {
       for (const pid_t pid : left) kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
   }
 
-  int exit_code() const {
-    const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
-    if (interrupt_ && (cut_short_ || code == 128 + SIGUSR1)) return 128 + *interrupt_;
-    if (notes_.lost() || ended_) return exit_code_of(LostRank(""));
-    if (const auto failed = notes_.failed(); failed && code != 0 && !notes_.verdict())
-      print_error(concat("laconic: error: rank ", failed->rank, " ended with exit code ", failed->exit_code,
-                         " (launch): see what it wrote before this.\n"));
-    return code;
-  }
-
   std::optional<Scratch> scratch_;  // another machine would not have its folders
   MpirunNotes notes_;
   sigset_t signals_, before_;
@@ -234,6 +234,7 @@ class Supervisor {
   std::string line_;                        // of mpirun's stderr, without its end
   std::optional<int> status_;               // how mpirun ended
   std::optional<int> interrupt_;            // the first signal that came here
+  Clock::time_point asked_;                 // when
   bool cut_short_ = false, ended_ = false;  // by a second one; by SIGTERM from here
   std::optional<Clock::time_point> ends_;   // when mpirun gets its next signal
 };

@@ -45,12 +45,11 @@ extern "C" void on_interrupt(int signal_number) {
 }
 
 void listen_to_signals() {
-  struct sigaction action = {}, before = {};
+  struct sigaction action = {};
   action.sa_handler = on_interrupt;
   for (const int s : {SIGINT, SIGTERM, SIGUSR1}) sigaction(s, &action, nullptr);
-  sigaction(SIGHUP, &action, &before);
-  if (before.sa_handler == SIG_IGN) signal(SIGHUP, SIG_IGN);  // nohup
-  signal(SIGXFSZ, SIG_IGN);                                   // a file that would become too large: write() says so
+  if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
+  signal(SIGXFSZ, SIG_IGN);  // a file that would become too large: write() says so
 }
 
 class Observers final : public Observer {

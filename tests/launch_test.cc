@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "apps/mpirun_notes.h"
 #include "core/error.h"
@@ -88,13 +89,13 @@ TEST(Launch, SettingsOfTheCallerForOtherProgramsAreDropped) {
 
 const std::string kDashes = std::string(74, '-') + "\n";
 
-/// What is printed of a text.
-std::string told(MpirunNotes& notes, const std::string& text) {
+/// What is printed of a text, and when mpirun ends after it.
+std::string told(MpirunNotes& notes, const std::string& text, int exit_code = 1) {
   std::string out;
   std::size_t from = 0;
   for (std::size_t end; (end = text.find('\n', from)) != text.npos; from = end + 1)
     out += notes.take(text.substr(from, end - from));
-  return out + notes.rest();
+  return out + notes.end(exit_code);
 }
 
 TEST(MpirunNotes, ARankThatASignalEndedIsOneSentence) {
@@ -130,20 +131,29 @@ TEST(MpirunNotes, OfARankThatFailedItsOwnSentenceIsEnough) {
             "laconic: error: no (way): go\n");
   EXPECT_TRUE(four.verdict());
   EXPECT_FALSE(four.lost());
-  EXPECT_EQ(
-      told(five, kDashes +
-                     "prterun detected that one or more processes exited with non-zero status,\n"
-                     "thus causing the job to be terminated. The first process to do so was:\n\n"
-                     "   Process name: [prterun-vm-30022@1,2]\n   Exit code:    138\n" +
-                     kDashes + kDashes +
-                     "prterun has exited due to process rank 1 with PID 0 on node vm calling\n\"abort\". This may "
-                     "have caused other processes\n" +
-                     kDashes),
-      "");
+  const std::string notes = kDashes +
+                            "prterun detected that one or more processes exited with non-zero status,\n"
+                            "thus causing the job to be terminated. The first process to do so was:\n\n"
+                            "   Process name: [prterun-vm-30022@1,2]\n   Exit code:    7\n" +
+                            kDashes + kDashes +
+                            "prterun has exited due to process rank 1 with PID 0 on node vm calling\n\"abort\". This "
+                            "may have caused other processes\n" +
+                            kDashes;
+  EXPECT_EQ(told(five, notes, 7),
+            "laconic: error: rank 2 ended with exit code 7 (launch): see what it wrote before this.\n");
   EXPECT_FALSE(five.verdict());
-  ASSERT_TRUE(five.failed());
-  EXPECT_EQ(five.failed()->rank, 2);
-  EXPECT_EQ(five.failed()->exit_code, 138);
+}
+
+TEST(MpirunNotes, ARankThatMpirunDoesNotNameHasFailedAllTheSame) {
+  const std::string note = kDashes + "Primary job  terminated normally, but 1 process returned\n" + kDashes;
+  MpirunNotes by_code(false), by_signal(false), asked(false);
+  EXPECT_EQ(told(by_code, note, 7),
+            "laconic: error: a rank ended with exit code 7 (launch): see what it wrote before this.\n");
+  EXPECT_EQ(told(by_signal, note, 128 + SIGKILL),
+            "laconic: error: a rank was ended by signal 9, SIGKILL (out of memory?).\n");
+  EXPECT_TRUE(by_signal.lost());
+  asked.expect(SIGUSR1);
+  EXPECT_EQ(told(asked, note, 128 + SIGUSR1), "");
 }
 
 TEST(MpirunNotes, EverythingElsePassesAsItIs) {

@@ -20,6 +20,7 @@
 #include "apps/compare/table.h"
 #include "apps/launch.h"
 #include "apps/machine.h"
+#include "apps/main.h"
 #include "apps/text.h"
 #include "core/error.h"
 
@@ -340,7 +341,8 @@ int compare(const std::vector<std::string>& arguments) {
   }
   struct sigaction action = {};
   action.sa_handler = on_compare_interrupt;
-  for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaction(s, &action, nullptr);
+  for (const int s : {SIGINT, SIGTERM}) sigaction(s, &action, nullptr);
+  if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
   std::string again = "laconic compare";
   for (const auto& word : arguments) again += " " + shell_word(word);
   return Comparison(o, app, self).run(again);
