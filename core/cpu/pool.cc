@@ -43,13 +43,20 @@ LACONIC_INLINE void average_lanes(float* y, const float* x, std::int64_t row, st
   store(y, (even + odd) * factor);
 }
 
+/// Spans without std::vector: clang 19 leaves out the iterators that only a multiversioned function uses.
+struct Spans {
+  explicit Spans(const std::vector<Span>& spans) : data(spans.data()), count(std::ssize(spans)) {}
+  const Span* data;
+  std::int64_t count;
+};
+
 LACONIC_MULTIVERSION void average_forward_part(float* y, const float* x, std::int64_t images, std::int64_t h,
-                                               std::int64_t w, std::int64_t width, const std::vector<Span>& rows,
-                                               const std::vector<Span>& columns) {
+                                               std::int64_t w, std::int64_t width, Spans rows, Spans columns) {
   const std::int64_t row = w * width;
   for (std::int64_t n = 0; n < images; ++n, x += h * row)
-    for (const Span& r : rows)
-      for (const Span& q : columns) {
+    for (std::int64_t k = 0; k < rows.count; ++k)
+      for (std::int64_t l = 0; l < columns.count; ++l) {
+        const Span &r = rows.data[k], &q = columns.data[l];
         const float factor = 1.0f / static_cast<float>(r.extent * q.extent);
         std::int64_t c = 0;
         for (; c + 16 <= width; c += 16) average_lanes(y + c, x + c, row, width, r, q, factor);
@@ -64,17 +71,17 @@ LACONIC_MULTIVERSION void average_forward_part(float* y, const float* x, std::in
 }
 
 LACONIC_MULTIVERSION void average_backward_part(float* dx, const float* dy, std::int64_t images, std::int64_t h,
-                                                std::int64_t w, std::int64_t width, const std::vector<Span>& rows,
-                                                const std::vector<Span>& columns) {
+                                                std::int64_t w, std::int64_t width, Spans rows, Spans columns) {
   using F = Lanes;
   const std::int64_t row = w * width;
   // One window that is the whole image writes each dx once; otherwise windows may overlap or leave gaps.
-  const bool whole = rows.size() == 1 && columns.size() == 1 && rows[0].begin == 0 && rows[0].end == h &&
-                     columns[0].begin == 0 && columns[0].end == w;
+  const bool whole = rows.count == 1 && columns.count == 1 && rows.data->begin == 0 && rows.data->end == h &&
+                     columns.data->begin == 0 && columns.data->end == w;
   if (!whole) std::fill(dx, dx + images * h * row, 0.0f);
   for (std::int64_t n = 0; n < images; ++n, dx += h * row)
-    for (const Span& r : rows)
-      for (const Span& q : columns) {
+    for (std::int64_t k = 0; k < rows.count; ++k)
+      for (std::int64_t l = 0; l < columns.count; ++l) {
+        const Span &r = rows.data[k], &q = columns.data[l];
         const float factor = 1.0f / static_cast<float>(r.extent * q.extent);
         std::int64_t c = 0;
         for (; c + 16 <= width; c += 16) {
@@ -95,7 +102,7 @@ LACONIC_MULTIVERSION void average_backward_part(float* dx, const float* dy, std:
         for (std::int64_t i = r.begin; i < r.end; ++i)
           for (std::int64_t j = q.begin; j < q.end; ++j) {
             float* out = dx + i * row + j * width;
-            for (std::int64_t k = c; k < width; ++k) out[k] = whole ? dy[k] * factor : out[k] + dy[k] * factor;
+            for (std::int64_t i0 = c; i0 < width; ++i0) out[i0] = whole ? dy[i0] * factor : out[i0] + dy[i0] * factor;
           }
         dy += width;
       }
@@ -157,7 +164,7 @@ void average_pool_forward(float* y, const float* x, std::int64_t images, std::in
                           std::int64_t width, const std::vector<Span>& rows, const std::vector<Span>& columns) {
   const std::int64_t image = h * w * width, out = static_cast<std::int64_t>(rows.size() * columns.size()) * width;
   parallel_for(images, row_grain(image), [&](std::int64_t b, std::int64_t e) {
-    average_forward_part(y + b * out, x + b * image, e - b, h, w, width, rows, columns);
+    average_forward_part(y + b * out, x + b * image, e - b, h, w, width, Spans(rows), Spans(columns));
   });
 }
 
@@ -165,7 +172,7 @@ void average_pool_backward(float* dx, const float* dy, std::int64_t images, std:
                            std::int64_t width, const std::vector<Span>& rows, const std::vector<Span>& columns) {
   const std::int64_t image = h * w * width, out = static_cast<std::int64_t>(rows.size() * columns.size()) * width;
   parallel_for(images, row_grain(image), [&](std::int64_t b, std::int64_t e) {
-    average_backward_part(dx + b * image, dy + b * out, e - b, h, w, width, rows, columns);
+    average_backward_part(dx + b * image, dy + b * out, e - b, h, w, width, Spans(rows), Spans(columns));
   });
 }
 
