@@ -42,6 +42,18 @@ Json look_at(const std::string& checkpoint) {
   return found;
 }
 
+/// What is wrong with the weights that were saved beside the newest checkpoint; "" if nothing is, or nothing is known.
+std::string weights_error(const std::string& checkpoint) {
+  const std::string path = CheckpointStore(std::filesystem::path(checkpoint).parent_path()).weights_path();
+  try {
+    const FileSum listed = CheckpointStore::read_manifest(checkpoint).weights;
+    if (listed.bytes == 0 || sum_of_file(path) == listed) return "";
+    return path + ": not what the newest checkpoint lists: damaged, or of a save that was cut off.";
+  } catch (const DataError& e) {
+    return e.what();
+  }
+}
+
 void print(const Json& c) {
   const std::string name = c["checkpoint"];
   if (c.contains("error")) return fmt::print("{}: {}\n", name, c["error"].get<std::string>());
@@ -70,11 +82,14 @@ int inspect_checkpoint(const std::vector<std::string>& arguments) {
   CheckpointStore::newest(directory);  // says so if there is none
   Json all = Json::array();
   for (const std::string& checkpoint : CheckpointStore::all_in(directory)) all.push_back(look_at(checkpoint));
-  if (json)
-    fmt::print("{}\n", Json{{"checkpoints", all}}.dump());
-  else
+  const std::string weights = weights_error(all[0]["checkpoint"]);
+  if (json) {
+    fmt::print("{}\n", Json{{"checkpoints", all}, {"weights", weights.empty() ? "as saved" : weights}}.dump());
+  } else {
     for (const Json& c : all) print(c);
-  return all[0]["whole"] ? 0 : 1;
+    if (!weights.empty()) fmt::print("{}\n", weights);
+  }
+  return all[0]["whole"] && weights.empty() ? 0 : 1;
 }
 
 }  // namespace laconic

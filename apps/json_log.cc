@@ -1,5 +1,6 @@
 #include "apps/json_log.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -34,9 +35,19 @@ double shortest(double value) {
   return std::strtod(text, nullptr);
 }
 
+constexpr const char* kKinds[] = {"step", "eval", "test", "ledger", "memory"};
+
 bool is_line_of_log(const Json& line) {
-  const auto has = [&](const char* key) { return line.contains(key); };
-  return line.is_object() && (has("step") || has("eval") || has("test") || has("ledger") || has("memory"));
+  return line.is_object() &&
+         std::any_of(std::begin(kKinds), std::end(kKinds), [&](auto k) { return line.contains(k); });
+}
+
+/// Whether it may be a line that was cut off while it was written.
+bool begins_line_of_log(const std::string& text) {
+  return std::any_of(std::begin(kKinds), std::end(kKinds), [&](const char* kind) {
+    const std::string beginning = concat("{\"", kind, "\":");
+    return text.starts_with(beginning) || beginning.starts_with(text);
+  });
 }
 
 Json counted(std::int64_t bytes, bool they_are) { return they_are ? Json(bytes) : Json(); }
@@ -166,7 +177,7 @@ void JsonLog::on_start(const RunInfo& info) {
   std::uint64_t keep = 0;
   for (std::string text; std::getline(in, text); keep += text.size() + 1) {
     const Json object = Json::parse(text, nullptr, false);
-    require<UsageError>(keep > 0 || in.eof() || is_line_of_log(object), path_,
+    require<UsageError>(keep > 0 || is_line_of_log(object) || (in.eof() && begins_line_of_log(text)), path_,
                         " is no log of a training, and would be shortened (--log): name another file");
     if (object.is_discarded() || in.eof()) break;  // cut off in the middle of a line
     if (object.contains("step") && object["step"].is_number_integer() && object["step"] > info.first_step) break;

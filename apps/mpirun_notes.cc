@@ -50,6 +50,7 @@ std::string MpirunNotes::take(const std::string& line) {
   }
   if (is_dashes(line)) return std::exchange(dashes_, line + "\n");
   if (line.find("run: Forwarding signal ") != line.npos) return "";  // asked for from here
+  if (!dashes_.empty() && line.empty()) return dashes_ += "\n", "";  // Open MPI 6 begins its notes so
   if (!dashes_.empty() && is_about_ranks(line)) {
     note_ = std::exchange(dashes_, "") + line + "\n";
     return "";
@@ -59,6 +60,7 @@ std::string MpirunNotes::take(const std::string& line) {
 
 std::string MpirunNotes::end(int exit_code) {
   std::string text = std::exchange(note_, "") + std::exchange(dashes_, "");
+  for (const int s : {SIGINT, SIGTERM, SIGHUP}) expect(s);  // as an exit code: a training that they stopped in order
   if (!failed_ || verdict() || expected_.contains(exit_code - 128)) return text;
   const std::string rank = failed_rank_.empty() ? "a rank" : "rank " + failed_rank_;
   if (failed_rank_.empty() && exit_code > 128) return text + lose(rank, exit_code - 128);
@@ -73,7 +75,8 @@ std::string MpirunNotes::lose(const std::string& rank, int signal) {
 
 /// The end of a note: what to print in its place.
 std::string MpirunNotes::close(const std::string& end) {
-  static const std::regex signal(R"(process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+))"),
+  static const std::regex signal(
+      R"(process rank (\d+) with PID \d+\s+on\s+node\s+(\S+)\s+exited\s+on\s+signal\s+(\d+))"),
       failure(R"(Process name: \S*,(\d+)\]\s+Exit code:|MPI_ABORT was invoked on rank (\d+))"),
       some_failure("terminated normally, but"), told(R"(calling\s+"abort")");
   const std::string note = std::exchange(note_, "");

@@ -4,9 +4,9 @@
 
 namespace laconic {
 
-/// What mpirun and the ranks write to stderr, line by line. mpirun puts its own notes between two lines of dashes. Those
-/// that tell how a rank ended go: a rank that a signal ended is told in one sentence of ours, and of a rank that failed
-/// its own sentence is enough. Every other line passes as it is. Knows Open MPI 4 and 5 (prterun).
+/// What mpirun and the ranks write to stderr, line by line. mpirun puts its own notes between two lines of dashes.
+/// Those that tell how a rank ended go: a rank that a signal ended is told in one sentence of ours, and of a rank that
+/// failed its own sentence is enough. Every other line passes as it is. Knows Open MPI 4, 5 and 6 (prterun).
 class MpirunNotes {
  public:
   explicit MpirunNotes(bool several_hosts) : several_hosts_(several_hosts) {}

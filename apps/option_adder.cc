@@ -10,8 +10,10 @@ void refuse(const std::string& what, const std::string& where, const std::string
   throw UsageError(what + " (" + where + "): " + advice);
 }
 
-std::string help_text(const CLI::App& app) {
+std::string help_text(const CLI::App& app, const std::string& footer) {
   std::string help = app.help();
+  if (!footer.empty()) help += "\n" + footer + "\n";
+  for (std::size_t at; (at = help.find(" \n")) != std::string::npos;) help.erase(at, 1);
   for (std::size_t at; (at = help.find("\n\n\n")) != std::string::npos;) help.erase(at, 1);
   // CLI11 2.6 leaves the word out.
   const std::size_t line = help.find("\n" + app.get_name() + " ");

@@ -336,14 +336,13 @@ std::optional<Parsed> parse(int argc, const char* const* argv, const AppDefaults
   options.lr.reset();
   CLI::App app(defaults.description, defaults.program);
   app.get_formatter()->column_width(34);
-  app.footer(defaults.footer);
   app.allow_extras();  // refused below, with a suggestion
   app.allow_config_extras(CLI::config_extras_mode::error);
   add_options(app, options, defaults);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::cout << help_text(app);
+    std::cout << help_text(app, defaults.footer);
     return std::nullopt;
   } catch (const CLI::Success& done) {
     app.exit(done, std::cout, std::cerr);

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
 
 #include "apps/child_process.h"
 #include "apps/main.h"
@@ -27,15 +28,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kAfterVerdict{10}, kAfterSigterm{2};
-// What comes so soon after an interrupt is the same one, passed on by a program that got it from the terminal too.
-constexpr std::chrono::milliseconds kSameInterrupt{500};
 
 /// Folders for what Open MPI writes: its sessions, and the memory that the ranks share. A process of its own removes
 /// them when this one has ended, however it ends.
 class Scratch {
  public:
   Scratch() {
-    const std::string sessions = made(std::filesystem::temp_directory_path()), shared = made("/dev/shm");
+    std::error_code error;
+    const std::string sessions = made(std::filesystem::temp_directory_path(error)), shared = made("/dev/shm");
     require<DataError>(!sessions.empty(), "launch: no temporary folder could be made (", std::strerror(errno),
                        "): set TMPDIR to a folder that can be written");
     for (const char* name : {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"})
@@ -47,7 +47,8 @@ class Scratch {
     require<Error>(pipe2(ends, O_CLOEXEC) == 0, "launch: no pipe (", std::strerror(errno), ").");
     keeper_ = fork();
     if (keeper_ == 0) {
-      setsid();  // no signal of the terminal reaches it
+      setsid();  // no signal of the terminal reaches it, nor one to all processes of a job
+      for (const int s : {SIGINT, SIGTERM, SIGHUP}) signal(s, SIG_IGN);
       for (const int fd : {0, 1, 2, ends[1]}) ::close(fd);
       for (char byte; read(ends[0], &byte, 1) < 0 && errno == EINTR;) {
       }
@@ -59,10 +60,8 @@ class Scratch {
   }
   ~Scratch() {
     ::close(alive_);
-    if (keeper_ > 0)
-      waitpid(keeper_, nullptr, 0);
-    else
-      remove();  // there was no process for that
+    if (keeper_ > 0) waitpid(keeper_, nullptr, 0);
+    remove();  // where the keeper could not
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
@@ -98,19 +97,20 @@ void print_error(std::string_view text) {
   }
 }
 
-/// The children of this process but one; orphaned descendants are among them (PR_SET_CHILD_SUBREAPER).
-std::vector<pid_t> children_except(pid_t one) {
+/// The children of this process; orphaned descendants are among them (PR_SET_CHILD_SUBREAPER).
+std::set<pid_t> children() {
   std::ifstream in("/proc/self/task/" + std::to_string(getpid()) + "/children");
-  std::vector<pid_t> found;
-  for (pid_t pid; in >> pid;)
-    if (pid != one) found.push_back(pid);
+  std::set<pid_t> found;
+  for (pid_t pid; in >> pid;) found.insert(pid);
   return found;
 }
 
 class Supervisor {
  public:
   explicit Supervisor(bool here) : notes_(!here) {
+    strangers_ = children();  // of the shell that became this program
     if (here) scratch_.emplace();
+    if (scratch_) strangers_.insert(scratch_->keeper());
     sigemptyset(&signals_);
     for (const int s : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&signals_, s);
     if (!ignores_hangup()) sigaddset(&signals_, SIGHUP);
@@ -221,12 +221,18 @@ class Supervisor {
   }
 
   void end_descendants() const {
-    const pid_t keeper = scratch_ ? scratch_->keeper() : -1;
-    for (auto left = children_except(keeper); !left.empty(); left = children_except(keeper))
-      for (const pid_t pid : left) kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
+    for (bool any = true; any;) {
+      any = false;
+      for (const pid_t pid : children()) {
+        if (strangers_.contains(pid)) continue;
+        any = true;
+        kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
+      }
+    }
   }
 
   std::optional<Scratch> scratch_;  // another machine would not have its folders
+  std::set<pid_t> strangers_;       // children that are not mpirun's
   MpirunNotes notes_;
   sigset_t signals_, before_;
   int signal_fd_ = -1, from_mpirun_ = -1;

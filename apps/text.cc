@@ -41,7 +41,8 @@ std::string join(const std::vector<std::string>& words, const char* separator) {
   return text;
 }
 
-std::string with_seed(const std::string& path, std::uint64_t seed) {
+std::string with_seed(const std::string& name, std::uint64_t seed) {
+  const std::string path = name.substr(0, name.find_last_not_of('/') + 1);
   const auto slash = path.rfind('/'), dot = path.rfind('.');
   const bool extension = dot != std::string::npos && dot > 0 && (slash == std::string::npos || dot > slash + 1);
   const std::size_t at = extension ? dot : path.size();

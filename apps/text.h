@@ -12,8 +12,8 @@ std::string human_seconds(double time);  ///< "8.2 s", "3 min 05 s", "2 h 10 min
 /// "a, b, c"
 std::string join(const std::vector<std::string>& words, const char* separator);
 
-/// "log.jsonl" -> "log-seed7.jsonl" where one name serves several runs.
-std::string with_seed(const std::string& path, std::uint64_t seed);
+/// "log.jsonl" -> "log-seed7.jsonl", "run/" -> "run-seed7", where one name serves several runs.
+std::string with_seed(const std::string& name, std::uint64_t seed);
 
 /// The word as one types it in a shell: in quotes if it needs them.
 std::string shell_word(const std::string& word);

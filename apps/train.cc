@@ -29,8 +29,7 @@ std::atomic<int> interrupted_by{SIGINT};       // what this process got; another
 bool interrupt_came() { return first_interrupt != 0; }
 
 /// Ctrl-C, SIGTERM and SIGHUP ask for an orderly end: the step is finished, evaluated and saved; so does SIGUSR1, which
-/// mpirun passes on without killing anybody (apps/launch.cc). A second one ends at once; but what comes within half a
-/// second is the same one, passed on by a launcher that got it from the terminal too.
+/// mpirun passes on without killing anybody (apps/launch.cc). A second one ends at once.
 extern "C" void on_interrupt(int signal_number) {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -38,7 +37,7 @@ extern "C" void on_interrupt(int signal_number) {
   std::int64_t first = 0;
   if (first_interrupt.compare_exchange_strong(first, now)) {
     interrupted_by = signal_number;
-  } else if (now - first > 500000000) {
+  } else if (now - first > std::chrono::nanoseconds(kSameInterrupt).count()) {
     signal(signal_number, SIG_DFL);
     raise(signal_number);
   }

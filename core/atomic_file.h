@@ -7,7 +7,8 @@
 namespace laconic {
 
 /// What tells a damaged file from a whole one: its length and its CRC-32 (zlib's, as the program `crc32` prints it).
-/// Every change of up to 32 neighbouring bits is found, any other but for one in 2^32. No cryptography. About 1 GB/s.
+/// It finds every change of up to 32 neighbouring bits, and misses one in 2^32 of all others. It does not protect
+/// against intent. About 1 GB/s.
 struct FileSum {
   std::uint64_t bytes = 0;
   std::uint32_t crc32 = 0;

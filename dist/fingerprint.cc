@@ -40,15 +40,17 @@ void require_equal(const std::vector<std::string>& all) {
 
 }  // namespace
 
-void check_fingerprint(Engine& engine, const std::string& mine) {
+void check_fingerprint(Engine& engine, const std::string& mine, bool patiently) {
   std::vector<std::string> all;
-  engine.run(kName, [&](Communicator& comm) { return allgather_blobs(comm, mine, all); });
+  engine.run(
+      kName, [&](Communicator& comm) { return allgather_blobs(comm, mine, all); }, kCpu, patiently);
   require_equal(all);
 }
 
-void check_fingerprint(const Worker& worker, const std::string& mine) {
+void check_fingerprint(const Worker& worker, const std::string& mine, bool patiently) {
   std::vector<std::string> all;
-  worker.run(kName, [&](Communicator& comm) { return allgather_blobs(comm, mine, all); });
+  worker.run(
+      kName, [&](Communicator& comm) { return allgather_blobs(comm, mine, all); }, kCpu, patiently);
   require_equal(all);
 }
 

@@ -116,9 +116,10 @@ int ranks_under_mpirun() {
   return size == nullptr ? 0 : std::atoi(size);
 }
 
-void Worker::run(std::string name, std::function<Task<>(Communicator&)> body, Device device) const {
-  if (servers() == 0) return engine.run(std::move(name), std::move(body), device);
-  engine.run(std::move(name), [N = size, &body](Communicator& comm) { return among_first(comm, N, body); }, device);
+void Worker::run(std::string name, std::function<Task<>(Communicator&)> body, Device device, bool patiently) const {
+  if (servers() == 0) return engine.run(std::move(name), std::move(body), device, patiently);
+  engine.run(
+      std::move(name), [N = size, &body](Communicator& comm) { return among_first(comm, N, body); }, device, patiently);
 }
 
 WorldReport run_workers(const WorldOptions& options, const std::function<void(Worker&)>& body) {

@@ -18,7 +18,8 @@ struct Worker {
   int servers() const { return engine.size() - size; }  ///< dedicated ones
   bool serves() const { return rank >= size; }
   /// Engine::run among the workers alone. All of them call it, and no server.
-  void run(std::string name, std::function<Task<>(Communicator&)> body, Device device = kCpu) const;
+  void run(std::string name, std::function<Task<>(Communicator&)> body, Device device = kCpu,
+           bool patiently = false) const;
 };
 
 struct WorldOptions {

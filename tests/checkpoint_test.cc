@@ -458,6 +458,25 @@ TEST(Checkpoint, AFolderIsForOneRunAtATime) {
   EXPECT_EQ(refusal(saving_in(folder, 1)), "");
 }
 
+TEST(Checkpoint, AFolderMayBeNamedWithASlashAtItsEnd) {
+  TempFolder folder;
+  Recipe recipe = saving_twice(folder);
+  recipe.trainer.save += "//";
+  recipe.trainer.steps = 3;
+  train(recipe);
+  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"checkpoint-000000000002", "checkpoint-000000000003",
+                                                               "run.json", "weights.safetensors"}));
+  recipe.trainer.resume = recipe.trainer.save;
+  recipe.trainer.steps = 4;
+  EXPECT_EQ(train(recipe).steps.front().step, 4);
+}
+
+TEST(Checkpoint, ARecordThatCannotBeOpenedIsSaid) {
+  TempFolder folder;
+  fs::create_symlink(folder / "nowhere/run.json", folder / "run.json");
+  EXPECT_TRUE(has(refusal(saving_in(folder)), "save: cannot open " + (folder / "run.json")));
+}
+
 TEST(Checkpoint, AFolderThatIsOnlyClaimedStaysAsItWas) {
   TempFolder folder;
   CheckpointStore(folder / "a/b").claim(0, "model=x", 1, false);

@@ -100,7 +100,7 @@ std::string told(MpirunNotes& notes, const std::string& text, int exit_code = 1)
 
 TEST(MpirunNotes, ARankThatASignalEndedIsOneSentence) {
   const std::string sentence = "laconic: error: rank 2 was ended by signal 9, SIGKILL (out of memory?).\n";
-  MpirunNotes four(false), five(false), far(true);
+  MpirunNotes four(false), five(false), six(false), far(true);
   EXPECT_EQ(told(four, kDashes +
                            "Primary job  terminated normally, but 1 process returned\n"
                            "a non-zero exit code. Per user-direction, the job has been aborted.\n" +
@@ -113,8 +113,9 @@ TEST(MpirunNotes, ARankThatASignalEndedIsOneSentence) {
                            "signal 9 (Killed).\n" +
                            kDashes;
   EXPECT_EQ(told(five, note), sentence);
+  EXPECT_EQ(told(six, kDashes + "\n" + note.substr(kDashes.size())), sentence);
   EXPECT_EQ(told(far, note), "laconic: error: rank 2 on vm was ended by signal 9, SIGKILL (out of memory?).\n");
-  for (const MpirunNotes* notes : {&four, &five, &far}) EXPECT_TRUE(notes->lost() && notes->verdict());
+  for (const MpirunNotes* notes : {&four, &five, &six, &far}) EXPECT_TRUE(notes->lost() && notes->verdict());
 
   MpirunNotes asked(false);
   asked.expect(SIGKILL);
@@ -122,7 +123,7 @@ TEST(MpirunNotes, ARankThatASignalEndedIsOneSentence) {
   EXPECT_FALSE(asked.lost());
 }
 
-TEST(MpirunNotes, OfARankThatFailedItsOwnSentenceIsEnough) {
+TEST(MpirunNotes, ARanksOwnSentenceIsEnough) {
   MpirunNotes four(false), five(false);
   EXPECT_EQ(told(four, "laconic: error: no (way): go\n" + kDashes +
                            "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\nwith errorcode 3.\n\n"
@@ -142,6 +143,14 @@ TEST(MpirunNotes, OfARankThatFailedItsOwnSentenceIsEnough) {
   EXPECT_EQ(told(five, notes, 7),
             "laconic: error: rank 2 ended with exit code 7 (launch): see what it wrote before this.\n");
   EXPECT_FALSE(five.verdict());
+}
+
+TEST(MpirunNotes, ATrainingThatASignalStoppedInOrderIsNoError) {
+  for (const int code : {129, 130, 143}) {
+    MpirunNotes notes(false);
+    EXPECT_EQ(told(notes, kDashes + "Primary job  terminated normally, but 1 process returned\n" + kDashes, code), "");
+    EXPECT_FALSE(notes.lost() || notes.verdict());
+  }
 }
 
 TEST(MpirunNotes, ARankThatMpirunDoesNotNameHasFailedAllTheSame) {

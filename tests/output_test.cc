@@ -55,11 +55,15 @@ TEST(Output, AFileThatIsNoLogIsNotShortened) {
   const TempFolder dir;
   const std::string save = "--save " + (dir / "run") + " ", notes = dir / "notes.txt";
   ASSERT_EQ(run(kTraining + save).exit_code, 0);
-  std::ofstream(notes) << "my notes\nof a week\n";
-  const Result r = run(kTraining + save + "--resume --steps 3 --log " + notes);
-  EXPECT_EQ(r.exit_code, 2);
-  EXPECT_TRUE(has(r.err, notes + " is no log of a training, and would be shortened (--log)")) << r.err;
-  EXPECT_EQ(text_of(notes), "my notes\nof a week\n");
+  for (const char* text : {"my notes\nof a week\n", "{\"key\": 1}\n", "{\"key\": 1}", "my notes"}) {
+    std::ofstream(notes) << text;
+    const Result r = run(kTraining + save + "--resume --steps 3 --log " + notes);
+    EXPECT_EQ(r.exit_code, 2);
+    EXPECT_TRUE(has(r.err, notes + " is no log of a training, and would be shortened (--log)")) << r.err;
+    EXPECT_EQ(text_of(notes), text);
+  }
+  std::ofstream(notes) << "{\"st";  // a log that was cut off in its first line
+  EXPECT_EQ(run(kTraining + save + "--resume --steps 3 --log " + notes).exit_code, 0);
 }
 
 TEST(Output, ALogIsKeptWhereTheTrainingCannotBegin) {
@@ -80,6 +84,12 @@ TEST(Output, InspectCheckpointReadsEveryByte) {
   EXPECT_TRUE(has(r.out, save + "/checkpoint-000000000002: step 2, 2 workers, whole; run ")) << r.out;
   EXPECT_TRUE(has(r.out, "checkpoint-000000000001: step 1")) << r.out;
   const std::string file = save + "/checkpoint-000000000002/rank-1.safetensors";
+  const std::string weights = text_of(save + "/weights.safetensors");
+  std::ofstream(save + "/weights.safetensors", std::ios::binary) << weights << "x";
+  r = run("laconic inspect checkpoint " + save);
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_TRUE(has(r.out, save + "/weights.safetensors: not what the newest checkpoint lists: damaged, or")) << r.out;
+  std::ofstream(save + "/weights.safetensors", std::ios::binary) << weights;
   std::string bytes = text_of(file);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
   std::ofstream(file, std::ios::binary) << bytes;

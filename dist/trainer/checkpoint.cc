@@ -96,7 +96,7 @@ std::string owner(const std::string& run, std::int64_t step, int rank) {
 /// What whose folder it is goes by.
 std::string training_of(const Manifest& m) { return concat(m.fingerprint, "\nworkers=", m.workers); }
 
-/// Of a manifest without its own "checksum".
+/// The checksum of a manifest, computed without its field of that name.
 std::string checksum_of(const nlohmann::json& manifest) {
   FileSum sum;
   const std::string text = manifest.dump();
@@ -138,6 +138,10 @@ std::optional<std::pair<std::string, std::string>> other_training(const std::str
   return std::nullopt;
 }
 
+CheckpointStore::CheckpointStore(std::string directory) : directory_(std::move(directory)) {
+  while (directory_.size() > 1 && directory_.ends_with('/')) directory_.pop_back();
+}
+
 CheckpointStore::~CheckpointStore() {
   if (!begun_) {
     std::error_code ignored;
@@ -163,14 +167,14 @@ void CheckpointStore::claim(int rank, const std::string& training, int workers, 
 
 /// Two runs may make the record at once, and one of them may remove it: what counts is the file that has the name.
 void CheckpointStore::lock() {
-  struct stat opened {
-  }, named{};
+  struct stat opened = {}, named = {};
+  int trials = 0;
   do {
     if (lock_ >= 0) ::close(lock_);
     lock_ = ::open(record_path().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     made_record_ = lock_ >= 0;
     if (!made_record_) lock_ = ::open(record_path().c_str(), O_RDWR | O_CLOEXEC);
-    if (lock_ < 0 && errno == ENOENT) continue;
+    if (lock_ < 0 && errno == ENOENT && ++trials < 100) continue;
     require<DataError>(lock_ >= 0, "save: cannot open ", record_path(), " (", std::strerror(errno),
                        "). Choose another --save.");
     // Where a file system knows no locks, there are none.
@@ -251,9 +255,11 @@ void CheckpointStore::complete(const Manifest& m) const {
   file.commit();
 
   bool one_before = false;
+  const auto name_of = [](const std::string& checkpoint) { return fs::path(checkpoint).filename().string(); };
+  const std::string mine = name_of(folder(m.step));
   for (const std::string& checkpoint : checkpoints_in(directory_)) {
-    if (checkpoint == folder(m.step)) continue;
-    bool keep = !one_before && checkpoint < folder(m.step) && is_complete(checkpoint);
+    if (name_of(checkpoint) == mine) continue;
+    bool keep = !one_before && name_of(checkpoint) < mine && is_complete(checkpoint);
     try {
       keep = keep && !other_training(training_of(read_manifest(checkpoint)), training_of(m));
     } catch (const DataError&) {

@@ -45,7 +45,7 @@ std::optional<std::pair<std::string, std::string>> other_training(const std::str
 /// removed that has another name.
 class CheckpointStore {
  public:
-  explicit CheckpointStore(std::string directory) : directory_(std::move(directory)) {}
+  explicit CheckpointStore(std::string directory);
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
   ~CheckpointStore();

@@ -43,11 +43,12 @@ std::optional<Resumed> choose_checkpoint(dist::Engine& engine, const TrainerOpti
                    candidate.checkpoint);
       return candidate;
     }
-    if (std::find(all.begin(), all.end(), kNone) != all.end()) {
+    if (const auto none = std::find(all.begin(), all.end(), kNone); none != all.end()) {
       if (i > 0) throw DataError(newest);
-      const bool start =
-          o.resume_if_any && std::all_of(all.begin(), all.end(), [&](const auto& s) { return s == kNone; });
-      if (!start) CheckpointStore::newest(o.resume);  // says so
+      const bool nowhere = std::all_of(all.begin(), all.end(), [&](const auto& s) { return s == kNone; });
+      require<DataError>(nowhere, "resume: rank ", none - all.begin(), " finds no checkpoint in ", o.resume,
+                         ", and others do. Give all ranks the same files.");
+      if (!o.resume_if_any) CheckpointStore::newest(o.resume);  // says so
       if (engine.rank() == 0)
         fmt::print(stderr, "laconic: note: there is no checkpoint in {} yet: the training begins\n", o.resume);
       return std::nullopt;
@@ -85,6 +86,7 @@ void Trainer::save() {
                     .weights = {}};
   store.prepare(step_);
   strategy_->show_joint_model();
+  tell_servers({.kind = dist::Command::Kind::rest});  // rank 0's disk may be slow
   {
     const MeanBuffers mean(*this);
     if (worker_.rank == 0) manifest.weights = save_safetensors(weights_of(workload_.model()), store.weights_path());

@@ -119,7 +119,7 @@ void serve(dist::Worker& worker, const TrainerOptions& options) {
   const dist::ServerMethod* method = dist::server_method(options.sync);
   require<UsageError>(method != nullptr, "--sync ", options.sync, " has no use for ", worker.servers(),
                       " servers (--servers): leave them out, or take --sync ps");
-  dist::check_fingerprint(worker.engine, fingerprint(options, worker.servers()) + run_fingerprint(options));
+  dist::check_fingerprint(worker.engine, fingerprint(options, worker.servers()) + run_fingerprint(options), true);
   const std::optional<Resumed> resumed = choose_checkpoint(worker.engine, options);
   const auto parameters = dist::parameters_from_json(dist::recv_text(worker.engine, 0));
   const dist::Plan plan =

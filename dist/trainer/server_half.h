@@ -36,7 +36,7 @@ std::uint64_t checksum(Slice<const float> values, std::uint64_t hash = 146959810
 
 /// What all ranks must have been told alike, one a line, `servers` being the dedicated ones. Checkpoints hold it.
 std::string fingerprint(const TrainerOptions& options, int servers);
-/// More of it, each line behind a "\n", that a resumed run may change.
+/// What else they must have been told alike, each line behind a "\n". A resumed run may change it.
 std::string run_fingerprint(const TrainerOptions& options);
 
 /// A dedicated server from start to end: hears from rank 0 what the model is, takes its values, and then does what rank

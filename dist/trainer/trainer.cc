@@ -81,8 +81,9 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
   if (updates) optimizer_ = make_optimizer(*arena_, o_.optimizer);
   const std::string run = run_fingerprint(o_);
-  if (worker_.servers() > 0) dist::check_fingerprint(worker_.engine, laconic::fingerprint(o_, worker_.servers()) + run);
-  dist::check_fingerprint(worker_, fingerprint() + run);
+  if (worker_.servers() > 0)
+    dist::check_fingerprint(worker_.engine, laconic::fingerprint(o_, worker_.servers()) + run, true);
+  dist::check_fingerprint(worker_, fingerprint() + run, true);
   if (auto resumed = choose_checkpoint(worker_.engine, o_)) resumed_ = std::make_unique<Resumed>(*std::move(resumed));
   if (!o_.save.empty()) claim_save();
   run_ = resumed_ && !resumed_->manifest.run.empty() ? resumed_->manifest.run : new_run();

@@ -368,7 +368,8 @@ def ranks(_):
     while len(ranks_of(process.pid)) < count and time.time() < deadline:
         time.sleep(0.1)
     time.sleep(rng.uniform(0.5, 3))
-    victim, pid = rng.choice(sorted(ranks_of(process.pid).items()))
+    alive = ranks_of(process.pid)
+    victim, pid = rng.choice(sorted(alive.items()))
     how = rng.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGSTOP])
     os.kill(pid, how)
     try:
@@ -377,7 +378,7 @@ def ranks(_):
     except subprocess.TimeoutExpired:
         process.kill()
         outcome = Outcome(None, "", process.communicate()[1].decode(errors="replace"))
-    left = [pid for pid in ranks_of(process.pid)]
+    left = [pid for pid in alive.values() if os.path.exists(f"/proc/{pid}")]
     if outcome.code != 3 or not any(f"rank {victim}" in e for e in outcome.errors) or left:
         fail("ranks", f"{' '.join(command)}: {how.name} of rank {victim}", outcome)
 
