@@ -42,7 +42,8 @@ Json look_at(const std::string& checkpoint) {
   return found;
 }
 
-/// What is wrong with the weights that were saved beside the newest checkpoint; "" if nothing is, or nothing is known.
+/// Says what is wrong with the weights that were saved beside the newest checkpoint. Returns "" if nothing is wrong, or
+/// if nothing is known.
 std::string weights_error(const std::string& checkpoint) {
   const std::string path = CheckpointStore(std::filesystem::path(checkpoint).parent_path()).weights_path();
   try {

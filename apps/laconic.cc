@@ -45,9 +45,12 @@ int help() {
       "  --hosts A,B                          machines to put them on, in turn [this one]\n"
       "  --mca NAME VALUE                     a setting of Open MPI\n"
       "  --dry-run                            print the command that would run, and leave\n"
-      "\nExit codes: 0 done; 1 an error; 2 a wrong command line; 3 a rank was lost; 130, 143, 129 training was ended "
-      "by\n"
-      "SIGINT, SIGTERM or SIGHUP, after it had saved.\n"
+      "\nExit codes:\n"
+      "  0                                    done\n"
+      "  1                                    an error\n"
+      "  2                                    a wrong command line\n"
+      "  3                                    a rank was lost\n"
+      "  130, 143, 129                        SIGINT, SIGTERM or SIGHUP ended the training, after it had saved\n"
       "\nThe training programs: mnist, cifar10, imagenet, ptb; each tells its options with --help.\n");
   return 0;
 }

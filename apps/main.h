@@ -8,10 +8,10 @@ namespace laconic {
 /// line on stderr, `laconic: error: TEXT`, and its exit_code_of(). Under mpirun a UsageError is said by rank 0 alone.
 int run_main(const std::function<int()>& body);
 
-/// What comes so soon after an interrupt is that one, passed on by a program that got it from the terminal too.
+/// An interrupt that comes this soon after another is the first one, passed on by a program that the terminal sent it to.
 constexpr std::chrono::milliseconds kSameInterrupt{500};
 
-/// Whether the end of the terminal is nothing to this process (nohup): it then must not listen to SIGHUP.
+/// Whether SIGHUP was ignored when this process started, as nohup does: it then must go on when the terminal ends.
 bool ignores_hangup();
 
 }  // namespace laconic

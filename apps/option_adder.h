@@ -49,7 +49,7 @@ double real(const std::string& text, const std::string& option, double low, doub
 std::string one_of(const std::string& text, const std::string& option, const std::vector<std::string>& choices,
                    const std::string& kind = "value");
 
-/// What --help prints; `footer` at its end, as it is.
+/// Returns the text of --help. `footer` stands at its end, as it is.
 std::string help_text(const CLI::App& app, const std::string& footer = "");
 
 /// Adds options to one group at a time. Values come as text, so that what is wrong with one is said in our words.

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <thread>
 
@@ -47,8 +48,15 @@ void listen_to_signals() {
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
   for (const int s : {SIGINT, SIGTERM, SIGUSR1}) sigaction(s, &action, nullptr);
-  if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
+  if (ignores_hangup()) action.sa_handler = SIG_IGN;  // a library may have set a handler since
+  sigaction(SIGHUP, &action, nullptr);
   signal(SIGXFSZ, SIG_IGN);  // a file that would become too large: write() says so
+}
+
+/// throws DataError if no file can be made in `folder`, or in what is there of its path
+void try_folder(std::filesystem::path folder) {
+  while (!folder.empty() && !std::filesystem::exists(folder)) folder = folder.parent_path();
+  const AtomicFile probe((folder / "probe").string());
 }
 
 class Observers final : public Observer {
@@ -277,6 +285,7 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
       // Whether they can be written is to be known before hours of training.
       for (const std::string& path : {o.log, o.trace})
         if (!path.empty()) const AtomicFile probe(path);
+      if (!o.dump_gradients.empty()) try_folder(o.dump_gradients);
     }
     Observers observers;
     if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));

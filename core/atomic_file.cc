@@ -44,7 +44,7 @@ std::string behind_links(const std::string& path) {
   return at.string();
 }
 
-/// A name of something that is open already, which must not get another file.
+/// Whether the path names something that is open already: no other file may take its name.
 bool names_open_file(const std::string& path) {
   const std::string first = fs::is_symlink(path) ? fs::read_symlink(path).string() : "";
   return path.starts_with("/dev/fd/") || path.starts_with("/proc/") || first.starts_with("/proc/");

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,8 +25,10 @@ constexpr char kMagic[] = {'L', 'A', 'C', 'P', 'A', 'C', 'K', '\n'};
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kHeadBytes = 16, kEntryBytes = 24, kFootBytes = 56, kFootNumbers = 40;
 
-std::uint32_t crc_of(Bytes bytes, std::uint32_t before = 0) {
-  return static_cast<std::uint32_t>(crc32_z(before, bytes.data(), bytes.size()));
+std::uint32_t crc_of(Bytes bytes) {
+  FileSum sum;
+  sum.add(bytes.data(), bytes.size());
+  return sum.crc32;
 }
 
 /// Numbers as they stand in the file.

@@ -28,13 +28,13 @@ void load_weights(Module& model, const StateDict& weights, const std::string& wh
 struct Manifest {
   std::int64_t step = 0;
   int workers = 1;
-  int threads = 1;              ///< kernel threads per worker: other numbers may give other last bits
-  std::string instruction_set;  ///< likewise
-  std::string fingerprint;      ///< model, data and options that must not change
-  std::string plan;             ///< what travels how (JSON); a resumed run uses it again
-  std::string run;              ///< a number drawn when the training began, which resumed runs keep
-  std::vector<FileSum> ranks;   ///< of each rank's file, servers' last; empty: written before there were checksums
-  FileSum weights;              ///< of weights.safetensors as it was when this was the newest checkpoint
+  int threads = 1;                ///< kernel threads per worker: other numbers may give other last bits
+  std::string instruction_set{};  ///< likewise
+  std::string fingerprint{};      ///< model, data and options that must not change
+  std::string plan{};             ///< what travels how (JSON); a resumed run uses it again
+  std::string run{};              ///< a number drawn when the training began, which resumed runs keep
+  std::vector<FileSum> ranks{};   ///< of each rank's file, servers' last; empty: written before there were checksums
+  FileSum weights{};              ///< of weights.safetensors as it was when this was the newest checkpoint
 };
 
 /// The first lines in which two fingerprints tell different trainings apart, {then, now}; nothing if they tell of one.

@@ -80,10 +80,7 @@ void Trainer::save() {
                     .threads = o_.threads,
                     .instruction_set = processor(),
                     .fingerprint = fingerprint(),
-                    .plan = plan_.json(),
-                    .run = {},
-                    .ranks = {},
-                    .weights = {}};
+                    .plan = plan_.json()};
   store.prepare(step_);
   strategy_->show_joint_model();
   tell_servers({.kind = dist::Command::Kind::rest});  // rank 0's disk may be slow
