@@ -1,9 +1,11 @@
 #include "apps/config_file.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <set>
 
-#include "apps/option_adder.h"
+#include "apps/command_line.h"
 
 namespace laconic {
 namespace {

@@ -1,8 +1,10 @@
 #include "apps/device_options.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 
-#include "apps/option_adder.h"
+#include "apps/command_line.h"
 #include "core/dispatch.h"
 #include "core/stream.h"
 

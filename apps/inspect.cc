@@ -50,15 +50,15 @@ int inspect_select(const std::vector<std::string>& arguments) {
   app.add_option("--threads", threads, "kernel threads [1]")->check(CLI::Range(1, 1024))->type_name("T");
   app.add_flag("--json", json, "one object");
   if (const auto done = parse_tool(app, arguments)) return *done;
-  options.method = compress::method_from(method, "--method");
-  require<UsageError>(options.method != compress::Method::adacomp,
+  options.method = compress::selector_kind(method, "--method");
+  require<UsageError>(options.method != compress::SelectorKind::adacomp,
                       "adacomp goes by the last gradient besides (--method): choose another");
   set_kernel_threads(threads);
   const Tensor x = file.read();
   const auto n = x.elements();
   if (!k) k = dist::elements_to_send(n, density.value_or(0.001));
   require<UsageError>(*k <= n, "there are ", n, " values (--k): choose no more of them than that, not ", *k);
-  require<UsageError>(options.method != compress::Method::random || sign == "any",
+  require<UsageError>(options.method != compress::SelectorKind::random || sign == "any",
                       "random does not choose by sign (--sign): leave it out");
 
   const compress::SelectionInput input{.values = x.slice(),

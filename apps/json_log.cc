@@ -65,30 +65,15 @@ Json object(const EvalReport& r) {
   return eval;
 }
 
-Json array(const std::vector<dist::LedgerRow>& rows) {
+Json array(const dist::LedgerForm& form, const std::vector<dist::LedgerRow>& rows) {
   Json list = Json::array();
   for (const dist::LedgerRow& r : rows) {
-    Json row = {{"parameter", r.parameter},
-                {"choice", r.choice},
-                {"elements", r.elements},
-                {"exchanges", r.exchanges},
-                {"bytes", rounded(r.bytes)},
-                {"sent", rounded(r.sent)},
-                {"measured", r.measured},
-                {"energy_sent", rounded(r.energy_sent)},
-                {"energy_held", rounded(r.energy_held)},
-                {"union_density", rounded(r.union_density)},
-                {"oldest", r.oldest}};
-    if (r.served) row["bytes_down"] = rounded(r.bytes_down);
-    if (r.served && r.choice == "core, explorer") {
-      row["bytes_core"] = rounded(r.bytes_core);
-      row["bytes_explorer"] = rounded(r.bytes_explorer);
-      row["bytes_keys"] = rounded(r.bytes_keys);
-    }
-    if (r.choice == "layers") {
-      row["times_sent"] = r.times_sent;
-      row["times_received"] = r.times_received;
-    }
+    Json row = {{"parameter", r.parameter}, {"choice", r.choice}, {"elements", r.elements}};
+    for (const dist::LedgerColumn& column : form.columns)
+      if (const double value = column.value(r); column.unit == dist::LedgerColumn::Unit::count && !std::isnan(value))
+        row[column.key] = std::llround(value);
+      else if (!std::isnan(value))
+        row[column.key] = rounded(value);
     list.push_back(std::move(row));
   }
   return list;
@@ -129,7 +114,7 @@ std::string to_json(const EvalReport& r) { return Json{{"eval", object(r)}}.dump
 std::string test_to_json(const EvalReport& r) { return Json{{"test", object(r)}}.dump(); }
 
 std::string to_json(const LedgerReport& r) {
-  return Json{{"ledger", {{"step", r.step}, {"parameters", array(r.rows)}}}}.dump();
+  return Json{{"ledger", {{"step", r.step}, {"parameters", array(r.form, r.rows)}}}}.dump();
 }
 
 std::string to_json(const RunInfo& info, const RunSummary& s) {
@@ -159,9 +144,14 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
   if (s.link_late_share) all["link_late_share"] = rounded(*s.link_late_share);
   if (s.last_eval) all["eval"] = object(*s.last_eval);
   if (s.test) all["test"] = object(*s.test);
-  if (!s.ledger.empty()) all["ledger"] = array(s.ledger);
+  if (!s.ledger.empty()) all["ledger"] = array(s.ledger_form, s.ledger);
   if (!s.stopped.empty()) all["stopped"] = s.stopped;
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string plan_to_json(const std::string& plan, const std::string& travels, const std::string& computing) {
+  return concat("{\"plan\": ", plan, ", \"travels\": \"", travels, "\", \"computing\": ",
+                Json(computing).dump(-1, ' ', false, Json::error_handler_t::replace), "}");
 }
 
 JsonLog::JsonLog(std::string path, bool append)

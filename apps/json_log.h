@@ -25,12 +25,17 @@ std::string test_to_json(const EvalReport& report);
 /// {"ledger":{"step":100,"parameters":[{"parameter":"fc1.weight","choice":"trimmed","elements":...,"exchanges":...,
 ///  "bytes":...,"sent":...,"measured":...,"energy_sent":...,"energy_held":...,"union_density":...,"oldest":...}]}}
 /// A layer that a server may be spared (choice "layers") has "bytes_down", "times_sent" and "times_received" besides.
-/// What the figures are: dist/sync/ledger.h.
+/// What the figures are: dist/method/ledger.h.
 std::string to_json(const LedgerReport& report);
 
 /// The object that --json prints on the last line: what ran, and what came of it (RunSummary), with "eval", "test" and
 /// "ledger" as above where there are any.
 std::string to_json(const RunInfo& info, const RunSummary& summary);
+
+/// {"plan": …, "travels": …, "computing": …}, as --dry-run --json prints it.
+///   travels     "plan": the plan is all that travels; "nothing"; "more": the method adds to it, or sends less
+///   computing   the options by which it computes: where they are equal, computing alone takes as long
+std::string plan_to_json(const std::string& plan, const std::string& travels, const std::string& computing);
 
 /// Writes a line of JSON for each step and each evaluation (JSONL), and a last one, {"memory":{"memory_bytes_peak":...,
 /// "activation_bytes_peak":...}}, where these are known: the file of --log. What was written is in the

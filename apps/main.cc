@@ -13,7 +13,7 @@
 #include <new>
 #include <thread>
 
-#include "core/error.h"
+#include "core/settings.h"
 
 namespace laconic {
 namespace {
@@ -50,7 +50,7 @@ int run_main(const std::function<int()>& body) {
   try {
     return body();
   } catch (const UsageError& e) {
-    return report(whose_error() + e.what(), exit_code_of(e));
+    return report(whose_error() + Settings::as_options(e.what()), exit_code_of(e));
   } catch (const std::bad_alloc&) {
     return report("out of memory: use a smaller --batch, or fewer --workers", 1);
   } catch (const std::exception& e) {

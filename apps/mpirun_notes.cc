@@ -41,8 +41,11 @@ std::string named(int signal) {
 }  // namespace
 
 std::string MpirunNotes::take(const std::string& line) {
-  const bool ours = line.starts_with("laconic: ");
-  said_ |= line.starts_with("laconic: error: ");
+  const bool ours = line.starts_with("laconic: "), error = line.starts_with("laconic: error: ");
+  // Ranks that wait for the same lost one may say so at the same time.
+  repeats_ = (error && said_) || (repeats_ && line.starts_with("  rank "));
+  if (repeats_ || (verdict() && line.find("ORTE_ERROR_LOG") != line.npos)) return "";
+  said_ |= error;
   if (!note_.empty() && !ours) {
     if (is_dashes(line)) return close(line);
     note_ += line + "\n";

@@ -6,7 +6,7 @@ namespace laconic {
 
 /// Reads what mpirun and the ranks write to stderr, line by line. mpirun puts its own notes between two lines of dashes.
 /// Notes about how a rank ended are left out. One sentence of ours names a rank that a signal ended; a rank that failed
-/// has said so itself. Every other line passes as it is. Knows Open MPI 4, 5 and 6 (prterun).
+/// has said so itself, and what others then say is left out. Every other line passes as it is. Knows Open MPI 4, 5 and 6 (prterun).
 class MpirunNotes {
  public:
   explicit MpirunNotes(bool several_hosts) : several_hosts_(several_hosts) {}
@@ -29,6 +29,7 @@ class MpirunNotes {
   std::string lose(const std::string& rank, int signal);
 
   bool several_hosts_, said_ = false, lost_ = false;
+  bool repeats_ = false;  // what comes is another rank's error, after the first
   std::set<int> expected_;
   bool failed_ = false;      // a rank ended with an exit code other than 0
   std::string failed_rank_;  // which, if mpirun came to telling that

@@ -11,10 +11,6 @@
 #include "dist/trainer/trainer.h"
 #include "dist/transport/link.h"
 
-namespace CLI {
-class App;
-}
-
 namespace laconic {
 
 /// Everything an app can be told. Names are those of the options; what each means stands in --help.
@@ -65,10 +61,11 @@ struct TrainOptions {
   int threads = 0;             ///< kernel threads per worker; 0: cores / ranks on this host
   int data_threads = 1;
   std::string device = "cpu", precision = "fp32";
-  std::string sync = "allreduce";  ///< none | allreduce | a name of dist::sparse_methods() or server_methods()
-  dist::SparseOptions sparse;      ///< of those
-  bool no_mask = false, no_feedback = false;  ///< of sparse
-  dist::ServerOptions server;                 ///< of these, and of
+  bool alone = false;              ///< computing alone: nothing of the exchange
+  std::string sync = "allreduce";  ///< a name of dist::methods()
+  std::shared_ptr<const dist::Method> method{};  ///< of that name, as it was set
+  std::vector<std::pair<std::string, std::string>> method_settings{};  ///< what is to be set of it, and of others
+  std::string computing{};  ///< all that was given of what computing takes, in the order of --help
   std::optional<int> servers;                 ///< dedicated ranks; 0: the workers serve
   std::int64_t ledger = 0;                    ///< measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan;                     ///< --allreduce, --fusion, --chunk
@@ -109,9 +106,11 @@ struct AppDefaults {
   TrainOptions options;
 };
 
-/// Adds every option to `app`, to be parsed into `options`, which must outlive it. Values are checked while parsing.
-/// Throws UsageError from parse() as "WHAT (OPTION): WHAT TO DO".
-void add_options(CLI::App& app, TrainOptions& options, const AppDefaults& defaults);
+/// Everything that can be set, into `options`, which must outlive it.
+void add_settings(Settings& settings, TrainOptions& options, const AppDefaults& defaults);
+
+/// What a trainer is told of them; what depends on the machine and the run is the caller's.
+TrainerOptions trainer_options(const TrainOptions& options);
 
 /// Parses a command line. Returns nothing if that was all (--help and --version print and are done).
 /// Throws UsageError with the text "WHAT (WHERE): WHAT TO DO", naming the nearest option or value if one is near.

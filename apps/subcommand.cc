@@ -5,7 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "apps/option_adder.h"
+#include "apps/command_line.h"
 #include "apps/text.h"
 #include "core/error.h"
 

@@ -96,45 +96,11 @@ int default_threads(int workers) {
 }
 
 TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::string& model) {
-  TrainerOptions t;
+  TrainerOptions t = trainer_options(o);
   t.model_name = model;
-  t.epochs = o.epochs;
-  t.steps = o.steps;
-  t.lr = *o.lr;
-  t.optimizer = {.name = o.optimizer,
-                 .momentum = o.optimizer == "sgd" ? o.momentum : 0.0,
-                 .dampening = 0,
-                 .nesterov = o.nesterov,
-                 .decay = {.weight_decay = o.weight_decay, .norm_and_bias = !o.no_decay_norm_bias}};
-  t.schedule = Schedule::parse(o.schedule);
-  t.clip = o.clip;
-  t.accumulate = o.accumulate;
-  t.seed = o.seed;
-  t.dropout = !o.no_dropout;
-  t.checkpoint_activations = o.checkpoint_activations;
-  t.sync = o.sync;
-  t.sparse = o.sparse;
-  t.server = o.server;
-  t.ledger_every = o.ledger;
-  t.dump_gradients = o.dump_gradients;
-  t.plan = o.plan;
-  t.plan_file = o.plan_file;
-  t.codec_feedback = o.codec_feedback;
-  t.overlap = o.overlap;
-  t.mean = o.reduce == "mean";
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
-  t.device = device_named(o.device);
   static const std::uint64_t memory = memory_available();  // before any of it is taken
   if (t.device == kCpu && !o.dry_run && !o.eval_only) t.memory = memory;
-  t.skip_nan = o.on_nan == "skip";
-  t.audit_every = o.audit.value_or(0);
-  t.init = o.init;
-  if (!o.eval_only) t.save = o.save;
-  t.overwrite = o.overwrite;
-  t.save_every = o.save_every;
-  if (o.resume) t.resume = o.resume_path.empty() ? o.save : o.resume_path;
-  t.resume_if_any = o.resume_path.empty() && !o.eval_only;
-  t.told_alike = concat("\neval-only=", o.eval_only, "\ndry-run=", o.dry_run, "\nrepeat=", o.repeat);
   t.stop_requested = [] { return interrupt_came(); };
   return t;
 }
@@ -197,6 +163,11 @@ bool interrupt_came_to_any(dist::Worker& worker) {
   return came[0] > 0;
 }
 
+/// What a plan says of a training: all that travels, nothing that does, or a part.
+const char* travels(const dist::Method::Traits& method) {
+  return !method.joins ? "nothing" : method.plan_is_all ? "plan" : "more";
+}
+
 /// `interrupted`: set, on all ranks, where an interrupt has come and further runs were to follow.
 RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, std::atomic<bool>& interrupted) {
   const int ranks = dist::ranks_under_mpirun();
@@ -217,15 +188,16 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       worker.engine.set_trace(&trace.row(worker.rank, "communication"));
     }
     if (worker.serves()) {
-      serve(worker, options);
+      serve(worker, *o.method, options);
       if (!o.trace.empty() && !o.dry_run && !o.eval_only) write_trace(trace, worker, o.trace);
       return;
     }
     std::unique_ptr<Workload> workload = task.workload(o, worker.rank, worker.size);
-    Trainer trainer(worker, *workload, options, &observers);
+    Trainer trainer(worker, *workload, o.method, options, &observers);
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());
-      if (worker.rank == 0 && o.json) fmt::print("{{\"plan\": {}}}\n", trainer.plan().json());
+      if (worker.rank == 0 && o.json)
+        fmt::print("{}\n", plan_to_json(trainer.plan().json(), travels(o.method->traits()), o.computing));
       return;
     }
     if (o.eval_only) {
@@ -296,7 +268,7 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
       results.push_back(quality(*summary.test));
     else if (summary.last_eval)
       results.push_back(quality(*summary.last_eval));
-    if (speaks && !o.quiet && !summary.ledger.empty()) fmt::print("{}", ledger_table(summary.ledger));
+    if (speaks && !o.quiet && !summary.ledger.empty()) fmt::print("{}", ledger_table(summary.ledger_form, summary.ledger));
     if (speaks && !o.dry_run && !o.quiet && !o.log.empty() && !o.eval_only) fmt::print("log: {}\n", o.log);
     if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
     std::fflush(stdout);

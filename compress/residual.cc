@@ -79,7 +79,7 @@ ResidualStats run(const cpu::ResidualPass& pass, std::size_t n, std::uint32_t fi
 void run_on_cuda(const cpu::ResidualPass& pass, Device device, std::size_t n, std::uint32_t first,
                  Candidates* candidates, StatsSum& stats) {
   cuda::TileCandidates found;
-  // Where their number has no limit (Method::fixed) the selector looks at all values anyway.
+  // Where their number has no limit (SelectorKind::fixed) the selector looks at all values anyway.
   if (candidates && candidates->active() && candidates->most() != SIZE_MAX) {
     Candidates::Tiles& t = candidates->tiles();
     const std::size_t tiles = (n + cuda::kTile - 1) / cuda::kTile, before = t.tiles;

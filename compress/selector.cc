@@ -18,24 +18,24 @@ namespace laconic::compress {
 namespace {
 
 struct Name {
-  Method method;
+  SelectorKind method;
   const char* name;
 };
 constexpr Name kNames[] = {
-    {Method::exact, "exact"},
-    {Method::radix, "radix"},
-    {Method::radix_histogram, "radix-histogram"},
-    {Method::nth_element, "nth-element"},
-    {Method::trimmed, "trimmed"},
-    {Method::trimmed_steps, "trimmed-steps"},
-    {Method::search, "search"},
-    {Method::search_steps, "search-steps"},
-    {Method::sampled, "sampled"},
-    {Method::fixed, "fixed"},
-    {Method::dropping, "dropping"},
-    {Method::dgc, "dgc"},
-    {Method::adacomp, "adacomp"},
-    {Method::random, "random"},
+    {SelectorKind::exact, "exact"},
+    {SelectorKind::radix, "radix"},
+    {SelectorKind::radix_histogram, "radix-histogram"},
+    {SelectorKind::nth_element, "nth-element"},
+    {SelectorKind::trimmed, "trimmed"},
+    {SelectorKind::trimmed_steps, "trimmed-steps"},
+    {SelectorKind::search, "search"},
+    {SelectorKind::search_steps, "search-steps"},
+    {SelectorKind::sampled, "sampled"},
+    {SelectorKind::fixed, "fixed"},
+    {SelectorKind::dropping, "dropping"},
+    {SelectorKind::dgc, "dgc"},
+    {SelectorKind::adacomp, "adacomp"},
+    {SelectorKind::random, "random"},
 };
 
 /// Of about `share` of the values, spread evenly and shifted by `turn`, the magnitude that the share k/n of them has.
@@ -102,13 +102,13 @@ Sample sample_of(std::size_t n, std::size_t k, double share) {
   return {size, std::max<std::size_t>(rank, 1)};
 }
 
-const char* to_string(Method method) {
+const char* to_string(SelectorKind method) {
   for (const Name& n : kNames)
     if (n.method == method) return n.name;
   return "";
 }
 
-Method method_from(const std::string& name, const std::string& where) {
+SelectorKind selector_kind(const std::string& name, const std::string& where) {
   std::vector<std::string> names;
   for (const Name& n : kNames) {
     if (name == n.name) return n.method;
@@ -121,9 +121,9 @@ Method method_from(const std::string& name, const std::string& where) {
                           "): ", close.empty() ? "there are " + all : "did you mean " + close + "?"));
 }
 
-const std::vector<Method>& all_methods() {
-  static const std::vector<Method> methods = [] {
-    std::vector<Method> m;
+const std::vector<SelectorKind>& selector_kinds() {
+  static const std::vector<SelectorKind> methods = [] {
+    std::vector<SelectorKind> m;
     for (const Name& n : kNames) m.push_back(n.method);
     return m;
   }();
@@ -132,13 +132,13 @@ const std::vector<Method>& all_methods() {
 
 std::size_t Selector::most(std::size_t k, std::size_t n) const {
   switch (options_.method) {
-    case Method::search:
-    case Method::search_steps:
-    case Method::sampled:
+    case SelectorKind::search:
+    case SelectorKind::search_steps:
+    case SelectorKind::sampled:
       return std::min(2 * k, n);
-    case Method::fixed:
-    case Method::dropping:
-    case Method::adacomp:
+    case SelectorKind::fixed:
+    case SelectorKind::dropping:
+    case SelectorKind::adacomp:
       return n;
     default:
       return std::min(k, n);
@@ -151,7 +151,7 @@ Selector::Selector(Selector&&) noexcept = default;
 Selector& Selector::operator=(Selector&&) noexcept = default;
 
 bool Selector::searches(std::uint64_t turn) const {
-  return method() == Method::search || (method() == Method::sampled && turn % options_.interval == 0);
+  return method() == SelectorKind::search || (method() == SelectorKind::sampled && turn % options_.interval == 0);
 }
 
 std::size_t Selector::needed(std::size_t k, std::uint64_t turn) const { return searches(turn) ? 2 * k + 1 : k; }
@@ -172,14 +172,14 @@ void Selector::remember(Memory& memory, float floor, const Selection& out) {
 void Selector::prepare(Candidates& candidates, std::size_t k, Sign sign) const {
   const Memory& memory = memory_[static_cast<int>(sign)];
   float floor = -1;
-  if (method() == Method::fixed)
+  if (method() == SelectorKind::fixed)
     floor = options_.threshold;
-  else if (method() == Method::sampled && !searches(memory.turn))
+  else if (method() == SelectorKind::sampled && !searches(memory.turn))
     floor = memory.threshold;
-  else if (method() == Method::exact || method() == Method::trimmed || searches(memory.turn))
+  else if (method() == SelectorKind::exact || method() == SelectorKind::trimmed || searches(memory.turn))
     floor = memory.floor;
-  if (floor < 0 || (k == 0 && method() != Method::fixed)) return candidates.disable();
-  const std::size_t most = method() == Method::fixed ? SIZE_MAX : 8 * needed(k, memory.turn) + 4096;
+  if (floor < 0 || (k == 0 && method() != SelectorKind::fixed)) return candidates.disable();
+  const std::size_t most = method() == SelectorKind::fixed ? SIZE_MAX : 8 * needed(k, memory.turn) + 4096;
   candidates.begin(floor, sign, most);
 }
 
@@ -187,15 +187,15 @@ void Selector::select(const SelectionInput& in, Selection& out) {
   const std::size_t n = in.values.size(), k = in.k;
   require<ShapeError>(n >> 32 == 0, "selection: ", n, " elements are too many: an index has 32 bits.");
   require<ShapeError>(k <= n, "selection: ", k, " of ", n, " elements.");
-  const bool any_only = method() == Method::adacomp || method() == Method::random;
+  const bool any_only = method() == SelectorKind::adacomp || method() == SelectorKind::random;
   require<ShapeError>(!any_only || in.sign == Sign::any, "selection: ", to_string(method()),
                       " does not choose by sign.");
-  require<ShapeError>(method() != Method::adacomp || in.latest.size() == n,
+  require<ShapeError>(method() != SelectorKind::adacomp || in.latest.size() == n,
                       "selection: adacomp needs what was added to ", n, " elements, not ", in.latest.size(), ".");
   out.clear();
   Memory& memory = memory_[static_cast<int>(in.sign)];
   const std::uint64_t turn = memory.turn++;
-  const bool takes_k = method() != Method::fixed && method() != Method::adacomp;
+  const bool takes_k = method() != SelectorKind::fixed && method() != SelectorKind::adacomp;
   if (n == 0 || (k == 0 && takes_k)) return;
   const Trace::Span span("select", "select", static_cast<std::int64_t>(in.values.size_bytes()));
   on_device(
@@ -205,7 +205,7 @@ void Selector::select(const SelectionInput& in, Selection& out) {
 
 void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memory& memory, Selection& out) {
   const std::size_t n = in.values.size(), k = in.k;
-  const bool exact = in.sign == Sign::any && (method() == Method::exact || method() == Method::trimmed);
+  const bool exact = in.sign == Sign::any && (method() == SelectorKind::exact || method() == SelectorKind::trimmed);
   ResidualStats stats;
   if (in.stats) {
     stats = *in.stats;
@@ -230,38 +230,38 @@ void Selector::select_on_host(const SelectionInput& in, std::uint64_t turn, Memo
     out.threshold = threshold;
   };
   switch (method()) {
-    case Method::exact:
-    case Method::trimmed:
+    case SelectorKind::exact:
+    case SelectorKind::trimmed:
       return remember(fast::top(request, k, target, *scratch_, out));
-    case Method::nth_element:
+    case SelectorKind::nth_element:
       return steps::nth_element(in.values, k, in.sign, out);
-    case Method::radix:
+    case SelectorKind::radix:
       return steps::radix(in.values, k, in.sign, out);
-    case Method::radix_histogram:
+    case SelectorKind::radix_histogram:
       return steps::radix_histogram(in.values, k, in.sign, out);
-    case Method::trimmed_steps:
+    case SelectorKind::trimmed_steps:
       return steps::trimmed(in.values, k, in.sign, stats, out);
-    case Method::search_steps:
+    case SelectorKind::search_steps:
       return steps::search(in.values, k, in.sign, stats, out);
-    case Method::search:
-    case Method::sampled:
+    case SelectorKind::search:
+    case SelectorKind::sampled:
       if (!searches(turn)) return all_above(memory.threshold, 2 * k);
       remember(fast::search(request, k, target, stats, *scratch_, out));
       memory.threshold = out.threshold;
       return;
-    case Method::fixed:
+    case SelectorKind::fixed:
       return all_above(options_.threshold, n);
-    case Method::dropping:
-    case Method::dgc: {
+    case SelectorKind::dropping:
+    case SelectorKind::dgc: {
       const std::int32_t key = sampled_key(in.values, k, in.sign, options_.sample, turn);
       fast::collect(in.values, in.sign, key, n, *scratch_, out);
       out.threshold = magnitude_of(key);
-      if (method() == Method::dgc) fast::keep_top(k, in.sign, key, *scratch_, out);
+      if (method() == SelectorKind::dgc) fast::keep_top(k, in.sign, key, *scratch_, out);
       return;
     }
-    case Method::adacomp:
+    case SelectorKind::adacomp:
       return adacomp(in.values, in.latest, options_.bin, out);
-    case Method::random:
+    case SelectorKind::random:
       random_subset(n, k, {}, Random(in.key.seed, Purpose::selection, in.key.step, in.key.operation), out.indices);
       for (const std::uint32_t i : out.indices) out.values.push_back(in.values[i]);
       return;

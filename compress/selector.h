@@ -22,7 +22,7 @@ struct SelectScratch;
 
 /// How the elements to send are chosen. "Top k" is exact: the k largest magnitudes, of equal ones those with the lowest
 /// indices. What is needed besides the values stands in brackets.
-enum class Method : std::uint8_t {
+enum class SelectorKind : std::uint8_t {
   exact,            ///< top k: of the candidates above a remembered or sampled floor. About one pass, or none
   radix,            ///< top k by scanning and scattering digit after digit: the baseline of RedSync
   radix_histogram,  ///< top k by counting digits over all values, and then one pass that collects
@@ -40,13 +40,13 @@ enum class Method : std::uint8_t {
 };
 /// "exact", "radix", "radix-histogram", "nth-element", "trimmed", "trimmed-steps", "search", "search-steps", "sampled",
 /// "fixed", "dropping", "dgc", "adacomp", "random"
-const char* to_string(Method method);
+const char* to_string(SelectorKind method);
 /// throws UsageError in the name of `where` with the nearest name
-Method method_from(const std::string& name, const std::string& where);
-const std::vector<Method>& all_methods();
+SelectorKind selector_kind(const std::string& name, const std::string& where);
+const std::vector<SelectorKind>& selector_kinds();
 
 struct SelectorOptions {
-  Method method = Method::exact;
+  SelectorKind method = SelectorKind::exact;
   float threshold = 0;         ///< of `fixed`
   std::size_t bin = 500;       ///< elements, of `adacomp`: its paper has 50 for convolutions, 500 for others
   double sample = 0.001;       ///< share looked at, of `dropping` (its paper's) and `dgc` (0.1 to 1 %)
@@ -89,7 +89,7 @@ class Selector {
   Selector(Selector&&) noexcept;
   Selector& operator=(Selector&&) noexcept;
 
-  Method method() const { return options_.method; }
+  SelectorKind method() const { return options_.method; }
 
   /// No selection of k among n elements has more: k, 2k or n, by method.
   std::size_t most(std::size_t k, std::size_t n) const;

@@ -33,7 +33,7 @@ struct ParameterInfo {
 
 class Parameter;
 
-/// Told when gradients are complete and asked before values are used: a strategy (dist/sync) or the plain optimiser
+/// Told when gradients are complete and asked before values are used: a strategy (dist/method) or the plain optimiser
 /// loop. All calls come on the compute thread.
 class ParameterListener {
  public:

@@ -7,7 +7,7 @@
 namespace laconic::dist {
 namespace {
 
-using compress::Method;
+using compress::SelectorKind;
 
 // Momentum, residual and filter read and write about five arrays: measured 0.3 to 1 ns a value on one core.
 constexpr double kSelectSecondsPerElement = 1e-9;
@@ -24,12 +24,12 @@ Choice choice_of(const ParameterInfo& p, bool recurrent, const Dispatch& d, int 
   if (d.kind == Dispatch::Kind::dense || p.elements == 0) return {};
   if (d.kind == Dispatch::Kind::automatic) {
     if (sparse_seconds(p.elements, quantised, d, workers) >= dense_seconds(p.elements, d, workers)) return {};
-    return {Method::exact, quantised};
+    return {SelectorKind::exact, quantised};
   }
   if (p.elements * 4 < d.dense_below) return {};
   if (d.kind == Dispatch::Kind::fixed) return {d.method, quantised};
   const bool sampled = recurrent && (p.role == Role::recurrent || p.role == Role::embedding || p.output);
-  return {!sampled ? Method::trimmed : quantised ? Method::search : Method::sampled, quantised};
+  return {!sampled ? SelectorKind::trimmed : quantised ? SelectorKind::search : SelectorKind::sampled, quantised};
 }
 
 std::int64_t elements_to_send(std::int64_t n, double density) {

@@ -9,9 +9,9 @@
 namespace laconic::dist {
 
 /// What one parameter sends: all of its gradient, or elements of a residual that collects all gradients
-/// (sync/redsync.h), chosen by a method of compress/selector.h.
+/// (dist/method/redsync/redsync.h), chosen by a method of compress/selector.h.
 struct Choice {
-  std::optional<compress::Method> method{};  ///< nothing: all of it, by an allreduce
+  std::optional<compress::SelectorKind> method{};  ///< nothing: all of it, by an allreduce
   bool quantised = false;                    ///< one sign at a time, all by one value (qRGC)
   bool operator==(const Choice&) const = default;
 };
@@ -27,7 +27,7 @@ struct Dispatch {
   ///   automatic  exact, for every parameter for which the model below says that it takes less time than all of it
   enum class Kind : std::uint8_t { dense, fixed, paper, automatic };
   Kind kind = Kind::dense;
-  compress::Method method = compress::Method::exact;
+  compress::SelectorKind method = compress::SelectorKind::exact;
   bool quantised = false;                ///< where it may be: never the output layer
   double density = 1e-3;                 ///< share of the elements that is sent
   std::int64_t dense_below = 128 << 10;  ///< bytes: smaller parameters travel whole, fused with their neighbours

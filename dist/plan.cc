@@ -29,27 +29,6 @@ const ParameterInfo& info_of(const Parameters& parameters, int place) {
   return parameters[static_cast<std::size_t>(place)]->info;
 }
 
-/// "64KiB", "1MiB", "25MB", "4096": bytes, at least 1; 0 if it is no size.
-std::size_t size_from(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || !std::isfinite(value) || value < 0) return 0;
-  const std::string unit(end, text.data() + text.size());
-  constexpr std::pair<const char*, double> units[] = {{"", 1},       {"B", 1},         {"kB", 1e3},
-                                                      {"KB", 1e3},   {"MB", 1e6},      {"GB", 1e9},
-                                                      {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
-  for (const auto& [name, bytes] : units)
-    if (unit == name && value * bytes <= kMaxSize) return static_cast<std::size_t>(value * bytes);
-  return 0;
-}
-
-std::string size_text(std::size_t bytes) {
-  for (const auto& [name, unit] :
-       {std::pair{"GiB", std::size_t{1} << 30}, {"MiB", std::size_t{1} << 20}, {"KiB", std::size_t{1} << 10}})
-    if (bytes >= unit && bytes % unit == 0) return fmt::format("{}{}", bytes / unit, name);
-  return fmt::format("{}", bytes);
-}
-
 [[noreturn]] void refuse(const std::string& text, const char* option, const std::string& advice) {
   throw UsageError(concat("unknown value '", text, "' (", option, "): ", advice));
 }
@@ -377,7 +356,7 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
       bucket.copied = entry.value("copied", false);
       check(!bucket.copied || !bucket.chunk(), "rows cannot be copied; leave 'copied' out");
       if (entry.contains("choice")) {
-        bucket.choice = {compress::method_from(entry.at("choice").get<std::string>(), where),
+        bucket.choice = {compress::selector_kind(entry.at("choice").get<std::string>(), where),
                          entry.value("quantised", false)};
         check(bucket.count == 1 && !bucket.copied, "a choice is made of one parameter, and not copied");
       }

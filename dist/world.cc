@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/settings.h"
 #include "dist/transport/linked.h"
 #include "dist/transport/local.h"
 #include "dist/transport/mpi.h"
@@ -46,7 +47,7 @@ void run_rank(Engine& engine, int servers, const std::function<void(Worker&)>& b
     body(worker);
     engine.drain();
   } catch (const std::exception& e) {
-    failed(e.what(), exit_code_of(e));
+    failed(Settings::as_options(e.what()), exit_code_of(e));
   } catch (...) {
     failed("a worker ended with an unknown exception", 1);
   }

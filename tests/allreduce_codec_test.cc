@@ -1,4 +1,4 @@
-#include "dist/sync/allreduce.h"
+#include "dist/method/allreduce/allreduce_sync.h"
 #include "tests/dense_training.h"
 #include "tests/on_ranks.h"
 #include "tests/pairwise.h"

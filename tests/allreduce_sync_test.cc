@@ -1,9 +1,9 @@
-#include "dist/sync/allreduce.h"
+#include "dist/method/allreduce/allreduce_sync.h"
 
 #include <atomic>
 
 #include "dist/collective/barrier.h"
-#include "dist/sync/none.h"
+#include "dist/method/none/no_sync.h"
 #include "tests/dense_training.h"
 #include "tests/on_ranks.h"
 #include "tests/pairwise.h"

@@ -76,18 +76,6 @@ TEST(CompareOptions, APresetOfHowGradientsTravelIsASetAndOneOfHyperParametersIsF
   EXPECT_THROW(parse_compare({"mnist", "--preset", "INK"}), UsageError);
 }
 
-TEST(CompareOptions, WhatASetComputesIsWithoutWhatSaysHowGradientsTravel) {
-  EXPECT_EQ(without_exchange({"--workers", "4", "--sync=redsync", "--density", "0.1", "--qrgc", "--lr", "0.1",
-                              "--link-of", "1=1mbit,1ms", "--no-mask", "--momentum", "0.9"}),
-            (std::vector<std::string>{"--workers", "4", "--lr", "0.1", "--momentum", "0.9"}));
-  EXPECT_EQ(without_exchange(
-                {"--ledger", "--lr", "0.1", "--ledger", "50", "--batch", "8", "--ledger=50", "--nesterov", "--ledger"}),
-            (std::vector<std::string>{"--lr", "0.1", "--batch", "8", "--nesterov"}));
-  EXPECT_EQ(without_exchange({"--nesterov", "--steps"}), std::vector<std::string>{"--nesterov"});
-  EXPECT_EQ(without_exchange({"--audit", "--nesterov", "--audit", "3", "--reduce", "sum", "--local-aggregate", "2"}),
-            std::vector<std::string>{"--nesterov"});
-}
-
 TEST(CompareOptions, SayWhatIsWrong) {
   EXPECT_EQ(error_in({}).rfind("the program is missing (compare): ", 0), 0u);
   EXPECT_EQ(error_in({"mnist"}).rfind("there is nothing to compare (compare): ", 0), 0u);
@@ -243,12 +231,12 @@ LayerTimes one_layer() {
   times.layers.push_back({"fc", 10, 20, {{"fc.weight", 250'000, 20, 0, 1}}});
   return times;
 }
-std::string plan(const std::string& algorithm, int chunks = 1) {
+std::string plan(const std::string& algorithm, int chunks = 1, const std::string& travels = "plan") {
   std::string buckets;
   for (int c = 0; c < chunks; ++c)
     buckets += std::string(c ? "," : "") + R"({"parameters":["fc.weight"],)" + (chunks > 1 ? R"("rows":[0,1],)" : "") +
                R"("algorithm":")" + algorithm + R"(","pieces":1})";
-  return R"({"plan":{"format":1,"buckets":[)" + buckets + "]}}";
+  return R"({"plan":{"format":1,"buckets":[)" + buckets + "]},\"travels\":\"" + travels + "\"}";
 }
 Exchange exchange(std::vector<std::string> words) { return exchange_of(words, 4, std::nullopt); }
 
@@ -259,7 +247,7 @@ TEST(CompareBound, AddsWhatTheLinkTakesToComputing) {
   EXPECT_NEAR(bound->compute_seconds, 0.060, 1e-12) << "the layers' times are scaled to what all workers take";
   EXPECT_NEAR(bound->exchange_seconds, 0.012, 1e-12);
   EXPECT_NEAR(bound->step_seconds, 0.060 + 0.012 + 0.006, 1e-12);
-  const auto alone = bound_of(one_layer(), plan("ring"), exchange({"--sync", "none", "--link", "1gbit,1ms"}), 0.060);
+  const auto alone = bound_of(one_layer(), plan("ring", 1, "nothing"), exchange({"--link", "1gbit,1ms"}), 0.060);
   EXPECT_NEAR(alone->step_seconds, 0.060, 1e-12);
 }
 

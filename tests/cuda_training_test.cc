@@ -169,23 +169,19 @@ TEST_F(CudaTraining, GradientsStayOnTheDevice) {
   constexpr double kLoss = 4, kDensity = 0.02, kAlpha = 0.3;
   constexpr double kElements = 21527, kOfMatrices = 432 + 16384 + 4096 + 448;  // the four that are sent sparse
   constexpr double kSparse = kLoss + 4 * sizeof(compress::cuda::SelectState) + 8 * kDensity * kOfMatrices;
-  const auto sparse = [](Recipe& r, const char* sync) {
-    r.trainer.sync = sync;
-    r.trainer.sparse.dense_below = 1024, r.trainer.sparse.density = kDensity;
-  };
   const Case cases[] = {
       {"allreduce", [](Recipe&) {}, kLoss},
-      {"redsync", [&](Recipe& r) { sparse(r, "redsync"); }, kSparse},
-      {"redsync, split", [&](Recipe& r) { sparse(r, "redsync"), r.trainer.sparse.split = true; }, kSparse},
+      {"redsync", [](Recipe& r) { r.choose("redsync", "1024", "0.02"); }, kSparse},
+      {"redsync, split", [](Recipe& r) { r.choose("redsync", "1024", "0.02", {{"sparse-reduce", "split"}}); }, kSparse},
       // Of one bucket: the lengths of two blocks, the verdicts on two that came and on the one that is kept as sent.
       {"inceptionn",
        [](Recipe& r) { r.trainer.plan.algorithm = dist::Algorithm::ring, r.trainer.plan.codec = "inceptionn:2^-10"; },
        kLoss + 5 * 16},
-      {"ps", [](Recipe& r) { r.trainer.sync = "ps"; }, kLoss},
-      {"layerdrop", [](Recipe& r) { r.trainer.sync = "layerdrop"; },
+      {"ps", [](Recipe& r) { r.sync = "ps"; }, kLoss},
+      {"layerdrop", [](Recipe& r) { r.sync = "layerdrop"; },
        kLoss + 5 * sizeof(double)},  // norms of five layers
       // Each sends a share of everything, and as the server of one half a share of that to the other.
-      {"slimdp", [&](Recipe& r) { r.trainer.sync = "slimdp", r.trainer.server.slim.chosen.alpha = kAlpha; },
+      {"slimdp", [](Recipe& r) { r.sync = "slimdp", r.settings = {{"alpha", "0.3"}}; },
        kLoss + 1.5 * kAlpha * 4 * kElements},
   };
   for (const Case& c : cases) {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/raw.h"
+#include "dist/method/strategy.h"
 #include "dist/plan.h"
-#include "dist/sync/strategy.h"
 #include "tests/on_host.h"
 #include "tests/whole_forward.h"
 

@@ -8,6 +8,7 @@
 
 #include "apps/ledger_table.h"
 #include "core/error.h"
+#include "dist/method/method.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {
@@ -170,17 +171,18 @@ TEST(JsonLog, ALedgerIsALineAndPartOfTheSummary) {
                             .energy_held = 0.75,
                             .union_density = 0.004,
                             .oldest = 6};
-  const auto line = nlohmann::json::parse(to_json(LedgerReport{.step = 7, .rows = {row}}));
+  const dist::LedgerForm form = dist::method("redsync")->ledger();
+  const auto line = nlohmann::json::parse(to_json(LedgerReport{.step = 7, .form = form, .rows = {row}}));
   EXPECT_FALSE(line.contains("step"));  // it is no step
   EXPECT_EQ(line["ledger"]["step"], 7);
   EXPECT_EQ(line["ledger"]["parameters"][0]["parameter"], "fc1.weight");
   EXPECT_EQ(line["ledger"]["parameters"][0]["union_density"], 0.004);
   RunSummary summary;
   EXPECT_FALSE(nlohmann::json::parse(to_json(RunInfo{}, summary)).contains("ledger"));
-  summary.ledger = {row};
+  summary.ledger = {row}, summary.ledger_form = form;
   EXPECT_EQ(nlohmann::json::parse(to_json(RunInfo{}, summary))["ledger"][0]["oldest"], 6);
-  EXPECT_NE(ledger_table(summary.ledger).find("fc1.weight"), std::string::npos);
-  EXPECT_NE(ledger_table(summary.ledger).find("336 B"), std::string::npos) << ledger_table(summary.ledger);
+  EXPECT_NE(ledger_table(form, summary.ledger).find("fc1.weight"), std::string::npos);
+  EXPECT_NE(ledger_table(form, summary.ledger).find("336 B"), std::string::npos) << ledger_table(form, summary.ledger);
 }
 
 }  // namespace

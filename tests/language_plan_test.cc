@@ -3,8 +3,8 @@
 
 #include <map>
 
+#include "dist/method/redsync/method.h"
 #include "dist/plan.h"
-#include "dist/sync/methods.h"
 #include "layers/models/language_model.h"
 
 namespace laconic::dist {

@@ -155,9 +155,10 @@ struct Case {
   const char* name;
   std::function<void(Recipe&)> set;
 };
-void sparse(Recipe& r, const char* sync) {
-  r.trainer.sync = sync;
-  r.trainer.sparse.dense_below = 512, r.trainer.sparse.density = 0.05;
+void sparse(Recipe& r, const char* sync, std::vector<std::pair<std::string, std::string>> settings = {}) {
+  r.sync = sync;
+  r.settings = {{"dense-below", "512"}, {"density", "0.05"}};
+  r.settings.insert(r.settings.end(), settings.begin(), settings.end());
 }
 const Case kCases[] = {
     {"allreduce", [](Recipe&) {}},
@@ -171,10 +172,9 @@ const Case kCases[] = {
     {"redsync", [](Recipe& r) { sparse(r, "redsync"); }},
     {"redsync, momentum, first dense",
      [](Recipe& r) {
-       sparse(r, "redsync"), r.trainer.lr = 0.1, r.trainer.optimizer.momentum = 0.9;
-       r.trainer.sparse.warmup = dist::Warmup::parse("dense:1", "");
+       sparse(r, "redsync", {{"warmup", "dense:1"}}), r.trainer.lr = 0.1, r.trainer.optimizer.momentum = 0.9;
      }},
-    {"redsync of one sign", [](Recipe& r) { sparse(r, "redsync"), r.trainer.sparse.quantised = true; }},
+    {"redsync of one sign", [](Recipe& r) { sparse(r, "redsync", {{"qrgc", ""}}); }},
     {"dgc", [](Recipe& r) { sparse(r, "dgc"); }},
     {"topk", [](Recipe& r) { sparse(r, "topk"), r.trainer.clip = {}; }},
 };
@@ -294,9 +294,7 @@ TEST(LanguageModelling, RedSyncClipsEachWorkersOwnGradient) {
     Recipe recipe = recipe_of({}, 4);
     recipe.trainer.steps = 1;
     recipe.trainer.clip = Clip::parse(clip);
-    sparse(recipe, "redsync");
-    recipe.trainer.sparse.density = 1;
-    recipe.trainer.sparse.selector = "exact";
+    sparse(recipe, "redsync", {{"density", "1"}, {"selector", "exact"}});
     const Outcome outcome = train(recipe);
     recipe.trainer.steps = 0;
     const std::vector<float> before = train(recipe).parameters[0];

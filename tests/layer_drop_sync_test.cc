@@ -1,4 +1,4 @@
-#include "dist/sync/layer_drop.h"
+#include "dist/method/layer_drop/layer_drop_sync.h"
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
 #include "tests/server_world.h"
@@ -11,7 +11,7 @@ struct LayerDropOracle {
   LayerDropOracle(const Setting& setting, int steps) {
     ParameterArena arena(some_parameters());
     PlanOptions options = setting.plan;
-    adapt(options, *server_method("layerdrop"), setting.rules);
+    method_of("layerdrop", setting.rules)->shape(options, {});
     const Plan plan = make_plan(arena.parameters(), options, setting.workers);
     const LayerDropSync::Rules& rules = setting.rules.layers;
     const auto N = static_cast<std::size_t>(setting.workers);

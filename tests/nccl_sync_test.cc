@@ -1,7 +1,7 @@
 // Training whose coded and sparse messages NCCL carries: the ring's bits.
 #include <gtest/gtest.h>
 
-#include "dist/sync/allreduce.h"
+#include "dist/method/allreduce/allreduce_sync.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"
 #include "tests/nccl_ranks.h"

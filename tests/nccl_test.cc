@@ -2,7 +2,7 @@
 
 #include "core/raw.h"
 #include "dist/collective/reduce.h"
-#include "dist/sync/allreduce.h"
+#include "dist/method/allreduce/allreduce_sync.h"
 #include "tests/error_of.h"
 #include "tests/nccl_ranks.h"
 #include "tests/values_of.h"

@@ -1,4 +1,4 @@
-#include "dist/sync/none.h"
+#include "dist/method/none/no_sync.h"
 
 #include "tests/dense_training.h"
 #include "tests/on_ranks.h"

@@ -356,7 +356,7 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
                                          " (--device): use --device cpu")
                  : devices == 1 ? "there is no cuda:99 (--device): give cuda:0"
                                 : concat("there is no cuda:99 (--device): the last is cuda:", devices - 1));
-  expect_refused({"--log", ""}, "the value is empty (--log): give one, or leave the option out");
+  expect_refused({"--log", ""}, "the value is empty (--log): give one, or leave it out");
 }
 
 TEST(Options, PrecisionIsOfDevices) {
@@ -460,6 +460,20 @@ TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
   expect_refused_file("config = \"a\"\n", "'config' belongs on the command line (--config): leave it out of the file");
   expect_refused({"--config", (dir.path() + "/no").c_str()},
                  "the file of options could not be read (--config): check the path");
+}
+
+TEST(Options, AloneLeavesTheExchangeAside) {
+  const TrainOptions o = parse({"--workers", "4", "--sync=redsync", "--density", "0.1", "--qrgc", "--lr", "0.1", "--link",
+                                "1mbit,1ms", "--link-of", "1=1mbit,1ms", "--no-mask", "--momentum", "0.9", "--ledger",
+                                "--audit", "3", "--reduce", "sum", "--codec", "fp16", "--save", "here", "--save-every",
+                                "2", "--trace", "x", "--log", "log", "--alone", "--steps", "20"});
+  EXPECT_FALSE(o.method->traits().joins);
+  EXPECT_FALSE(o.link || o.ledger || o.audit || o.save_every);
+  EXPECT_EQ(o.plan.codec + o.save + o.trace, "none");
+  EXPECT_EQ(o.log, "log");
+  EXPECT_EQ(parse({"--workers", "4", "--momentum", "0.9", "--sync", "ps", "--lr", "0.1"}).computing, o.computing)
+      << "the key that runs are compared by";
+  EXPECT_NE(parse({"--workers", "4", "--momentum", "0.8", "--lr", "0.1"}).computing, o.computing);
 }
 
 }  // namespace

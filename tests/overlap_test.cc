@@ -54,9 +54,8 @@ std::unique_ptr<Workload> poison_the_last(std::unique_ptr<Workload> task, const 
 }
 
 /// Parameters from 1 KiB on send one element in fifty.
-void choose_some(Recipe& r, const char* sync) {
-  r.trainer.sync = sync;
-  r.trainer.sparse.dense_below = 1024, r.trainer.sparse.density = 0.02;
+void choose_some(Recipe& r, const char* sync, std::vector<std::pair<std::string, std::string>> settings = {}) {
+  r.choose(sync, "1024", "0.02", std::move(settings));
 }
 
 const Extra kExtras[] = {
@@ -73,24 +72,23 @@ const Extra kExtras[] = {
     {"redsync", [](Recipe& r) { choose_some(r, "redsync"); }},
     {"redsync of one sign, split, accumulated",
      [](Recipe& r) {
-       choose_some(r, "redsync");
-       r.trainer.sparse.selector = "exact", r.trainer.sparse.quantised = r.trainer.sparse.split = true;
+       choose_some(r, "redsync", {{"selector", "exact"}, {"qrgc", ""}, {"sparse-reduce", "split"}});
        r.trainer.accumulate = 2;
      }},
     {"redsync of sums, clipped, first dense, with a ledger",
      [](Recipe& r) {
-       choose_some(r, "redsync");
+       choose_some(r, "redsync", {{"warmup", "dense:1"}});
        r.trainer.mean = false, r.trainer.lr = 0.01, r.trainer.clip = Clip::parse("norm:0.5");
-       r.trainer.sparse.warmup = dist::Warmup::parse("dense:1", ""), r.trainer.ledger_every = 2;
+       r.trainer.ledger_every = 2;
      }},
     {"dgc, packed, not-a-number passed over",
      [](Recipe& r) {
-       choose_some(r, "dgc"), r.trainer.sparse.delta = r.trainer.skip_nan = true;
+       choose_some(r, "dgc", {{"index-coding", "delta"}}), r.trainer.skip_nan = true;
        r.wrap = poison_the_last;
      }},
     {"topk with adam",
      [](Recipe& r) { choose_some(r, "topk"), r.trainer.optimizer = {.name = "adam"}, r.trainer.lr = 0.01; }},
-    {"strom", [](Recipe& r) { choose_some(r, "strom"), r.trainer.sparse.threshold = 0.01; }},
+    {"strom", [](Recipe& r) { choose_some(r, "strom", {{"threshold", "0.01"}}); }},
     {"sum", [](Recipe& r) { r.trainer.mean = false, r.trainer.lr = 0.02; }},
 };
 
@@ -147,7 +145,7 @@ std::vector<Extra> extras_that_send(bool all) {
   for (const Extra& extra : kExtras) {
     Recipe recipe = recipe_of(1, "ring", "none", "none");
     extra.set(recipe);
-    if ((recipe.trainer.sync == "allreduce") == all) some.push_back(extra);
+    if ((recipe.sync == "allreduce") == all) some.push_back(extra);
   }
   return some;
 }
@@ -173,7 +171,7 @@ TEST(Overlap, ChunksChangeNothingButTheLastBits) {
       Recipe whole = recipe_of(workers, "ring", "lazy:1MiB", "none"),
              chunks = recipe_of(workers, "ring", "lazy:1MiB", "8KiB");
       extra.set(whole), extra.set(chunks);
-      if (whole.trainer.sync != "allreduce") continue;       // other last bits choose other elements
+      if (whole.sync != "allreduce") continue;       // other last bits choose other elements
       if (whole.trainer.optimizer.name == "adam") continue;  // its first steps divide rounding errors by themselves
       EXPECT_LT(relative_difference(train(whole).parameters[0], train(chunks).parameters[0]), 1e-4);
     }
@@ -235,7 +233,7 @@ TEST(Overlap, ChunksOfRecurrentAndTiedWeightsChangeNothingButTheLastBits) {
 
 TEST(Overlap, NoExchangeTrainsWithChunkOptionsToo) {
   Recipe recipe = recipe_of(2, "ring", "lazy:1MiB", "8KiB");
-  recipe.trainer.sync = "none", recipe.trainer.audit_every = 0;
+  recipe.sync = "none", recipe.trainer.audit_every = 0;
   const auto a = train(recipe).parameters;
   dist::set_chunk(recipe.trainer.plan, "none");
   const auto b = train(recipe).parameters;
@@ -284,10 +282,10 @@ TEST(StoredPlan, ACodecIsForSumsOfFloats) {
   Recipe recipe = recipe_of(2, "ring", "lazy:1MiB", "none");
   dist::set_codec(recipe.trainer.plan, "fp16");
   choose_some(recipe, "redsync");
-  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("--codec"), std::string::npos);
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("`codec`"), std::string::npos);
   recipe = recipe_of(2, "ring", "lazy:1MiB", "none");
   recipe.trainer.codec_feedback = true;
-  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("--codec-feedback"), std::string::npos);
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("`codec-feedback`"), std::string::npos);
 }
 
 TEST(StoredPlan, AFileSaysWhatTravelsHow) {
@@ -321,13 +319,13 @@ TEST(StoredPlan, AnotherStrategysIsRefused) {
   choose_some(recipe, "redsync");
   dist::on_ranks(1, [&](dist::Worker& worker) {
     ImageClassification task(mixed(), recipe.data, 0, 1, recipe.task);
-    std::ofstream(path) << Trainer(worker, task, recipe.trainer).plan().json();
+    std::ofstream(path) << Trainer(worker, task, recipe.method(), recipe.trainer).plan().json();
   });
   recipe.trainer.plan_file = path;
   train(recipe);
   for (const char* sync : {"allreduce", "topk"}) {
-    recipe.trainer.sync = sync;
-    EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("--plan"), std::string::npos) << sync;
+    recipe.sync = sync, recipe.settings.clear();
+    EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("`plan`"), std::string::npos) << sync;
   }
 }
 

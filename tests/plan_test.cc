@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dist/sync/bucket_sync.h"
+#include "dist/method/bucket_sync.h"
 #include "tests/dense_training.h"
 
 namespace laconic::dist {

@@ -1,6 +1,7 @@
 #pragma once
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,6 +62,7 @@ class Background {
     pid_ = ::fork();
     if (pid_ != 0) return;
     ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it does not outlive a test that was ended
     const std::string line = environment_of(command) + "exec " LACONIC_APPS "/" + command;
     for (auto [fd, name] : {std::pair{1, "/out"}, std::pair{2, "/err"}})
       ::dup2(::open((dir_.path() + name).c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), fd);

@@ -1,4 +1,4 @@
-#include "dist/sync/ps.h"
+#include "dist/method/ps/ps_sync.h"
 
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
@@ -294,10 +294,10 @@ TEST(Legs, WeightsTravelThroughWhatTheyBear) {
   }
   EXPECT_TRUE(legs_of("ps", "terngrad", true).differences);
   EXPECT_TRUE(legs_of("ps", "onebit").differences && legs_of("ps", "onebit").keeps_losses);
-  expect_error<UsageError>([] { legs_of("slimdp", "onebit"); }, {"slimdp", "--codec onebit"});
+  expect_error<UsageError>([] { legs_of("slimdp", "onebit"); }, {"slimdp", "`codec` onebit"});
   EXPECT_FALSE(legs_of("ps", "fp16", true, 16).differences) << "truncated weights are weights";
   EXPECT_FALSE(legs_of("ps", "snappy", true).keeps_losses);
-  expect_error<UsageError>([] { legs_of("slimdp", "qsgd:8:512", true); }, {"slimdp", "--codec-feedback"});
+  expect_error<UsageError>([] { legs_of("slimdp", "qsgd:8:512", true); }, {"slimdp", "`codec-feedback`"});
   expect_error<UsageError>([] { legs_of("ps", "none", false, 32); }, {"32 bits"});
 }
 

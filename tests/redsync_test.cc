@@ -1,5 +1,5 @@
 // RedSync and its neighbours: exactness, conservation, the same bits on all ranks, resuming.
-#include "dist/sync/redsync.h"
+#include "dist/method/redsync/redsync.h"
 
 #include "tests/cuda_devices.h"
 #include "tests/pairwise.h"

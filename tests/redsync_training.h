@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/raw.h"
-#include "dist/sync/methods.h"
-#include "dist/sync/redsync.h"
+#include "dist/method/redsync/method.h"
+#include "dist/method/redsync/redsync.h"
 #include "tests/on_ranks.h"
 #include "tests/whole_forward.h"
 

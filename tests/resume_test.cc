@@ -12,120 +12,118 @@ namespace {
 struct ResumeCase {
   const char* name;
   std::function<std::shared_ptr<Module>()> model;
-  std::function<void(TrainerOptions&)> set;
+  std::function<void(Recipe&)> set;
   int servers = 0;  ///< dedicated ones
 };
 
 /// Small models: parameters from 1 KiB on send one element in fifty.
-void sparse(TrainerOptions& o, const char* sync) {
-  o.sync = sync;
-  o.sparse.dense_below = 1024, o.sparse.density = 0.02;
-  o.lr = 0.03;
+void sends_little(Recipe& r, const char* sync, std::vector<std::pair<std::string, std::string>> settings = {}) {
+  r.choose(sync, "1024", "0.02", std::move(settings));
+  r.trainer.lr = 0.03;
 }
 
 const ResumeCase kResumeCases[] = {
-    {"plain sgd", perceptron, [](TrainerOptions&) {}},
+    {"plain sgd", perceptron, [](Recipe&) {}},
     {"momentum, cosine, batch norm", normalized,
-     [](TrainerOptions& o) { o.optimizer.momentum = 0.9, o.schedule = Schedule::parse("warmup:4it+cosine"); }},
+     [](Recipe& r) { r.trainer.optimizer.momentum = 0.9, r.trainer.schedule = Schedule::parse("warmup:4it+cosine"); }},
     {"nesterov, plateau", convolutional,
-     [](TrainerOptions& o) {
-       o.optimizer = {.momentum = 0.9, .nesterov = true, .decay = {.weight_decay = 1e-3}};
-       o.schedule = Schedule::parse("plateau:0,0.3");
-       o.lr = 1;  // bad enough that the plateau is reached
+     [](Recipe& r) {
+       r.trainer.optimizer = {.momentum = 0.9, .nesterov = true, .decay = {.weight_decay = 1e-3}};
+       r.trainer.schedule = Schedule::parse("plateau:0,0.3");
+       r.trainer.lr = 1;  // bad enough that the plateau is reached
      }},
     {"adam, accumulated", convolutional,
-     [](TrainerOptions& o) { o.optimizer.name = "adam", o.lr = 0.01, o.accumulate = 2, o.epochs = 6; }},
+     [](Recipe& r) { r.trainer.optimizer.name = "adam", r.trainer.lr = 0.01, r.trainer.accumulate = 2, r.trainer.epochs = 6; }},
     {"adamw, butterfly, clipped", normalized,
-     [](TrainerOptions& o) {
-       o.optimizer.name = "adamw", o.lr = 0.01;
-       o.plan = {.algorithm = dist::Algorithm::butterfly, .bucket_bytes = 0};
-       o.clip = Clip::parse("norm:0.5");
+     [](Recipe& r) {
+       r.trainer.optimizer.name = "adamw", r.trainer.lr = 0.01;
+       r.trainer.plan = {.algorithm = dist::Algorithm::butterfly, .bucket_bytes = 0};
+       r.trainer.clip = Clip::parse("norm:0.5");
      }},
     {"a sum of gradients, not-a-number passed over", perceptron,
-     [](TrainerOptions& o) { o.mean = false, o.skip_nan = true, o.lr = 0.03; }},
+     [](Recipe& r) { r.trainer.mean = false, r.trainer.skip_nan = true, r.trainer.lr = 0.03; }},
     {"redsync, masked, in the first epoch dense", mixed,
-     [](TrainerOptions& o) {
-       sparse(o, "redsync");
-       o.optimizer.momentum = 0.9, o.sparse.warmup = dist::Warmup::parse("dense:1", "");
+     [](Recipe& r) {
+       sends_little(r, "redsync", {{"warmup", "dense:1"}});
+       r.trainer.optimizer.momentum = 0.9;
      }},
     {"redsync of one sign, the sampled search, in two epochs dense", mixed,
-     [](TrainerOptions& o) {
-       sparse(o, "redsync");
-       o.optimizer = {.momentum = 0.9, .nesterov = true, .decay = {.weight_decay = 1e-3}};
-       o.sparse.selector = "search", o.sparse.quantised = true;
-       o.sparse.warmup = dist::Warmup::parse("dense:2", "");
+     [](Recipe& r) {
+       sends_little(r, "redsync", {{"selector", "search"}, {"qrgc", ""}, {"warmup", "dense:2"}});
+       r.trainer.optimizer = {.momentum = 0.9, .nesterov = true, .decay = {.weight_decay = 1e-3}};
      }},
     {"redsync, sampled, split, clipped, packed", mixed,
-     [](TrainerOptions& o) {
-       sparse(o, "redsync");
-       o.optimizer.momentum = 0.9, o.clip = Clip::parse("norm:0.5");
-       o.sparse.selector = "sampled", o.sparse.split = o.sparse.delta = true;
+     [](Recipe& r) {
+       sends_little(r, "redsync", {{"selector", "sampled"}, {"sparse-reduce", "split"}, {"index-coding", "delta"}});
+       r.trainer.optimizer.momentum = 0.9, r.trainer.clip = Clip::parse("norm:0.5");
      }},
-    {"dgc, its density falls", mixed, [](TrainerOptions& o) { sparse(o, "dgc"), o.optimizer.momentum = 0.9; }},
-    {"topk with adam", mixed, [](TrainerOptions& o) { sparse(o, "topk"), o.optimizer.name = "adam", o.lr = 0.01; }},
+    {"dgc, its density falls", mixed, [](Recipe& r) { sends_little(r, "dgc"), r.trainer.optimizer.momentum = 0.9; }},
+    {"topk with adam", mixed, [](Recipe& r) { sends_little(r, "topk"), r.trainer.optimizer.name = "adam", r.trainer.lr = 0.01; }},
     {"random elements, momentum", mixed,
-     [](TrainerOptions& o) { sparse(o, "randomk"), o.optimizer.momentum = 0.9, o.lr = 0.02; }},
-    {"gradient dropping", mixed, [](TrainerOptions& o) { sparse(o, "gradient-dropping"); }},
-    {"adacomp, accumulated", mixed, [](TrainerOptions& o) { sparse(o, "adacomp"), o.accumulate = 2; }},
+     [](Recipe& r) { sends_little(r, "randomk"), r.trainer.optimizer.momentum = 0.9, r.trainer.lr = 0.02; }},
+    {"gradient dropping", mixed, [](Recipe& r) { sends_little(r, "gradient-dropping"); }},
+    {"adacomp, accumulated", mixed, [](Recipe& r) { sends_little(r, "adacomp"), r.trainer.accumulate = 2; }},
     {"a parameter server, momentum, batch norm", normalized,
-     [](TrainerOptions& o) { o.sync = "ps", o.optimizer.momentum = 0.9, o.schedule = Schedule::parse("cosine"); }, 1},
+     [](Recipe& r) { r.sync = "ps", r.trainer.optimizer.momentum = 0.9, r.trainer.schedule = Schedule::parse("cosine"); }, 1},
     {"servers among the workers, adam", mixed,
-     [](TrainerOptions& o) { o.sync = "ps", o.optimizer.name = "adam", o.lr = 0.01; }},
+     [](Recipe& r) { r.sync = "ps", r.trainer.optimizer.name = "adam", r.trainer.lr = 0.01; }},
     {"layer dropping, two servers", mixed,
-     [](TrainerOptions& o) {
-       o.sync = "layerdrop", o.optimizer.momentum = 0.9, o.lr = 0.02;
-       o.server.layers = {.drop_ratio = 0.5, .threshold_every = 3, .max_age = 4};
+     [](Recipe& r) {
+       r.sync = "layerdrop", r.trainer.optimizer.momentum = 0.9, r.trainer.lr = 0.02;
+       r.settings = {{"drop-ratio", "0.5"}, {"threshold-every", "3"}, {"layerdrop-max-age", "4"}};
      },
      2},
     {"layer dropping among the workers, accumulated", convolutional,
-     [](TrainerOptions& o) {
-       o.sync = "layerdrop", o.accumulate = 2;
-       o.server.layers.drop_ratio = 0.8, o.server.layers.threshold_every = 2;
+     [](Recipe& r) {
+       r.sync = "layerdrop", r.trainer.accumulate = 2;
+       r.settings = {{"drop-ratio", "0.8"}, {"threshold-every", "2"}};
      }},
     {"a server, both ways in few bits, with feedback", mixed,
-     [](TrainerOptions& o) {
-       o.sync = "ps", o.optimizer.momentum = 0.9, o.lr = 0.02;
-       o.plan.codec = "qsgd:4:100", o.codec_feedback = true;
+     [](Recipe& r) {
+       r.sync = "ps", r.trainer.optimizer.momentum = 0.9, r.trainer.lr = 0.02;
+       r.trainer.plan.codec = "qsgd:4:100", r.trainer.codec_feedback = true;
      },
      1},
-    {"1-bit SGD", mixed, [](TrainerOptions& o) { o.plan.codec = "onebit", o.lr = 0.03; }},
+    {"1-bit SGD", mixed, [](Recipe& r) { r.trainer.plan.codec = "onebit", r.trainer.lr = 0.03; }},
     {"1-bit SGD by servers among the workers", mixed,
-     [](TrainerOptions& o) { o.sync = "ps", o.plan.codec = "onebit", o.lr = 0.03; }},
+     [](Recipe& r) { r.sync = "ps", r.trainer.plan.codec = "onebit", r.trainer.lr = 0.03; }},
     {"servers that limit the length of the gradient", mixed,
-     [](TrainerOptions& o) { o.sync = "ps", o.clip = Clip::parse("norm:0.5"), o.optimizer.momentum = 0.9; }, 2},
+     [](Recipe& r) { r.sync = "ps", r.trainer.clip = Clip::parse("norm:0.5"), r.trainer.optimizer.momentum = 0.9; }, 2},
     {"layer dropping by groups", mixed,
-     [](TrainerOptions& o) {
-       o.sync = "layerdrop", o.optimizer.momentum = 0.9, o.lr = 0.02;
-       o.server.layers = {.drop_ratio = 0.5, .threshold_every = 3};
-       o.server.local_aggregate = 2;
+     [](Recipe& r) {
+       r.sync = "layerdrop", r.trainer.optimizer.momentum = 0.9, r.trainer.lr = 0.02;
+       r.settings = {{"drop-ratio", "0.5"}, {"threshold-every", "3"}, {"local-aggregate", "2"}};
      },
      1},
-    {"quantised weights", mixed, [](TrainerOptions& o) { o.sync = "ps", o.plan.codec = "qsgd:8:512"; }},
+    {"quantised weights", mixed, [](Recipe& r) { r.sync = "ps", r.trainer.plan.codec = "qsgd:8:512"; }},
     {"layer dropping, what is lost stays at home", mixed,
-     [](TrainerOptions& o) {
-       o.sync = "layerdrop", o.plan.codec = "terngrad", o.codec_feedback = true, o.lr = 0.02;
-       o.server.layers = {.drop_ratio = 0.5, .threshold_every = 3};
+     [](Recipe& r) {
+       r.sync = "layerdrop", r.trainer.plan.codec = "terngrad", r.trainer.codec_feedback = true, r.trainer.lr = 0.02;
+       r.settings = {{"drop-ratio", "0.5"}, {"threshold-every", "3"}};
      },
      2},
     {"slim-dp, quantised", mixed,
-     [](TrainerOptions& o) {
-       o.sync = "slimdp", o.plan.codec = "qsgd:8:512", o.lr = 0.02;
-       o.server.slim = {.chosen = {.alpha = 0.3, .explore = 0.1, .core_every = 3}};
+     [](Recipe& r) {
+       r.sync = "slimdp", r.trainer.plan.codec = "qsgd:8:512", r.trainer.lr = 0.02;
+       r.settings = {{"alpha", "0.3"}, {"explore", "0.1"}, {"core-every", "3"}};
      },
      1},
     {"slim-dp, momentum, every other step", mixed,
-     [](TrainerOptions& o) {
-       o.sync = "slimdp", o.optimizer.momentum = 0.9, o.lr = 0.02;
-       o.server.slim = {.chosen = {.alpha = 0.3, .explore = 0.1, .core_every = 3}, .local_steps = 2};
+     [](Recipe& r) {
+       r.sync = "slimdp", r.trainer.optimizer.momentum = 0.9, r.trainer.lr = 0.02;
+       r.settings = {{"alpha", "0.3"}, {"explore", "0.1"}, {"core-every", "3"}, {"local-steps", "2"}};
      },
      1},
     {"slim-dp of the whole model among the workers, keys sent", convolutional,
-     [](TrainerOptions& o) {
-       o.sync = "slimdp";
-       o.server.slim = {
-           .chosen = {.alpha = 0.2, .explore = 0.1, .keys_sent = true}, .whole_model = true, .residual = true};
+     [](Recipe& r) {
+       r.sync = "slimdp";
+       r.settings = {{"alpha", "0.2"},
+                     {"explore", "0.1"},
+                     {"explorer-keys", "sent"},
+                     {"slim-scope", "model"},
+                     {"slim-residual", ""}};
      }},
-    {"no exchange", normalized, [](TrainerOptions& o) { o.sync = "none", o.optimizer.momentum = 0.9; }},
+    {"no exchange", normalized, [](Recipe& r) { r.sync = "none", r.trainer.optimizer.momentum = 0.9; }},
 };
 
 /// Every tensor of two checkpoints and every text, but for whose they are, and the time and the bytes that it took to
@@ -166,7 +164,7 @@ Recipe recipe_of(const ResumeCase& c, int workers) {
   recipe.task.batch = workers == 1 ? 24 : 8;
   recipe.task.augment = kPadCropFlip;  // 5 batches an epoch, the last one short
   recipe.trainer.epochs = 3;
-  c.set(recipe.trainer);
+  c.set(recipe);
   return recipe;
 }
 
@@ -196,9 +194,9 @@ Outcome expect_goes_on(Recipe recipe, std::initializer_list<std::size_t> stops) 
       EXPECT_EQ(second.buffers[r], straight.buffers[r]) << "rank " << r;
     }
     EXPECT_EQ(second.evals.back().loss, straight.evals.back().loss);
-    if (recipe.trainer.sync == "layerdrop" || recipe.trainer.sync == "slimdp" || recipe.trainer.plan.codec != "none") {
+    if (recipe.sync == "layerdrop" || recipe.sync == "slimdp" || recipe.trainer.plan.codec != "none") {
       EXPECT_EQ(second.summary.bytes_sent_total > 0, recipe.workers + recipe.servers > 1);
-    } else if (dist::sparse_method(recipe.trainer.sync) == nullptr) {
+    } else if (!dist::methods().make(recipe.sync)->traits().chooses) {
       EXPECT_GE(second.summary.bytes_sent_total, second.summary.bytes_dense_total);
     } else if (recipe.workers > 1) {
       EXPECT_LT(second.summary.bytes_sent_total, second.summary.bytes_dense_total);
@@ -234,8 +232,8 @@ TEST_P(ResumeOnCuda, GoesOnAndLearnsAsTheCpu) {
   ASSERT_EQ(cuda.steps.size(), cpu.steps.size());
   // Where something is chosen or rounded to few bits, a last bit may make another choice, now and then; the first loss
   // is before any.
-  const bool all_is_sent = (c.servers == 0 || recipe.trainer.sync == "ps") &&
-                           dist::sparse_method(recipe.trainer.sync) == nullptr && recipe.trainer.plan.codec == "none";
+  const bool all_is_sent = (c.servers == 0 || recipe.sync == "ps") &&
+                           !dist::methods().make(recipe.sync)->traits().chooses && recipe.trainer.plan.codec == "none";
   for (std::size_t i = 0; i < std::min<std::size_t>(10, cpu.steps.size()); ++i) {
     const double tolerance = i == 0 ? 1e-5 : all_is_sent || i < 3 ? 1e-4 : 1e-2;
     EXPECT_NEAR(cuda.steps[i].loss, cpu.steps[i].loss, tolerance * cpu.steps[i].loss) << "step " << i + 1;

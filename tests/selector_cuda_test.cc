@@ -23,9 +23,9 @@ TEST_F(SelectorOnCuda, ChoosesWhatTheCpuChooses) {
     for (const auto& [name, x] : hostile(n)) {
       const Placed<float> there(x, kCuda, n % 2);
       for (const std::size_t k : counts_for(n))
-        for (const Method method : {Method::exact, Method::search, Method::fixed}) {
+        for (const SelectorKind method : {SelectorKind::exact, SelectorKind::search, SelectorKind::fixed}) {
           const Sign sign = kSigns[turn++ / 3 % 3];
-          if (method == Method::fixed && k > 1) continue;
+          if (method == SelectorKind::fixed && k > 1) continue;
           SCOPED_TRACE(testing::Message() << to_string(method) << ": " << k << " of " << n << " " << name << ", sign "
                                           << static_cast<int>(sign));
           const SelectorOptions options{.method = method, .threshold = 0.3f};
@@ -40,7 +40,7 @@ TEST_F(SelectorOnCuda, ChoosesAlikeByEveryMethodAndInEveryTurn) {
   const std::size_t n = 30'011;
   const Values x = hostile(n)["clustered"], latest = hostile(n)["normal"];
   const Placed<float> there(x, kCuda, 1), latest_there(latest, kCuda);
-  for (const Method method : all_methods())
+  for (const SelectorKind method : selector_kinds())
     for (const std::size_t k : {30, 6000}) {
       const SelectorOptions options{.method = method, .threshold = 20};
       Selector cpu(options), cuda(options);
@@ -51,7 +51,7 @@ TEST_F(SelectorOnCuda, ChoosesAlikeByEveryMethodAndInEveryTurn) {
         const Selection expected = cpu.select(input);
         input.values = there, input.latest = latest_there;
         const Selection s = cuda.select(input);
-        if (method == Method::trimmed_steps)
+        if (method == SelectorKind::trimmed_steps)
           EXPECT_EQ(host_values(s.all_indices()), expected.indices);  // its threshold is that of the exact top k
         else
           ASSERT_NO_FATAL_FAILURE(expect_same(s, expected));
@@ -66,7 +66,7 @@ TEST_F(SelectorOnCuda, ChoosesWhatTheCpuChoosesOfMillions) {
   const Placed<float> there(x, kCuda);
   // All but the last of those that tie: where they end is told by counts of the second round.
   const auto k = static_cast<std::size_t>(std::count_if(x.begin(), x.end(), [](float v) { return v >= 998; })) - 10;
-  for (const Method method : {Method::exact, Method::radix}) {
+  for (const SelectorKind method : {SelectorKind::exact, SelectorKind::radix}) {
     SCOPED_TRACE(to_string(method));
     const SelectorOptions options{.method = method};
     const SelectionInput input{.values = slice(x), .k = k};
@@ -82,7 +82,7 @@ TEST_F(SelectorOnCuda, StepAfterStepGoesByWhatTheResidualPassMet) {
   const std::size_t n = 40'003;
   for (const std::size_t k : {40, 4'000})
     for (const Sign sign : {Sign::any, Sign::negative})
-      for (const Method method : {Method::exact, Method::search, Method::sampled}) {
+      for (const SelectorKind method : {SelectorKind::exact, SelectorKind::search, SelectorKind::sampled}) {
         Selector cpu({.method = method}), cuda({.method = method});
         int without_a_pass = 0, step = 0;
         simulate(cpu, n, k, sign, 8, [&](const Values& x, const ResidualStats& stats, Candidates& candidates) {
@@ -115,7 +115,7 @@ TEST_F(SelectorOnCuda, StepAfterStepGoesByWhatTheResidualPassMet) {
 }
 
 TEST_F(SelectorOnCuda, RefusesNaNWhereverItStands) {
-  for (const Method method : all_methods())
+  for (const SelectorKind method : selector_kinds())
     for (const std::size_t n : {1, 5000})
       for (const std::size_t at : {std::size_t{0}, n - 1}) {
         Values x = hostile(n)["normal"];

@@ -18,8 +18,8 @@ namespace {
 
 using namespace selection_cases;
 
-constexpr Method kTopK[] = {Method::exact,       Method::radix,   Method::radix_histogram,
-                            Method::nth_element, Method::trimmed, Method::trimmed_steps};
+constexpr SelectorKind kTopK[] = {SelectorKind::exact,       SelectorKind::radix,   SelectorKind::radix_histogram,
+                            SelectorKind::nth_element, SelectorKind::trimmed, SelectorKind::trimmed_steps};
 
 /// How far a value is ahead of others; below 0 if it does not compete.
 float magnitude(float v, Sign sign) {
@@ -50,17 +50,17 @@ void expect_well_formed(const Selection& s, const Values& x, Sign sign) {
   }
 }
 
-Selection chosen(Method method, const Values& x, std::size_t k, Sign sign = Sign::any) {
+Selection chosen(SelectorKind method, const Values& x, std::size_t k, Sign sign = Sign::any) {
   return Selector({.method = method}).select({.values = slice(x), .k = k, .sign = sign});
 }
 
-void expect_top_k(Method method, const std::string& name, const Values& x, std::size_t k, Sign sign) {
+void expect_top_k(SelectorKind method, const std::string& name, const Values& x, std::size_t k, Sign sign) {
   SCOPED_TRACE(testing::Message() << to_string(method) << ": " << k << " of " << x.size() << " " << name << ", sign "
                                   << static_cast<int>(sign));
   const Selection s = chosen(method, x, k, sign);
   expect_well_formed(s, x, sign);
   ASSERT_EQ(s.indices, top_k(x, k, sign));
-  if (method == Method::trimmed_steps || s.indices.empty()) return;
+  if (method == SelectorKind::trimmed_steps || s.indices.empty()) return;
   float smallest = kInf;
   for (float v : s.values) smallest = std::min(smallest, magnitude(v, sign));
   EXPECT_EQ(s.threshold, smallest);
@@ -71,7 +71,7 @@ TEST(Selector, TopKIsTheTopKOnHostileInput) {
     for (const auto& [name, x] : hostile(n))
       for (const std::size_t k : counts_for(n))
         for (const Sign sign : kSigns)
-          for (const Method method : kTopK) expect_top_k(method, name, x, k, sign);
+          for (const SelectorKind method : kTopK) expect_top_k(method, name, x, k, sign);
 }
 
 TEST(Selector, TopKIsTheTopKOfManyInPairs) {
@@ -89,7 +89,7 @@ TEST(Selector, SearchIsTheSearchStepByStepAndNeverMoreThanTwiceK) {
       for (const std::size_t k : counts_for(n))
         for (const Sign sign : kSigns) {
           SCOPED_TRACE(testing::Message() << k << " of " << n << " " << name << ", sign " << static_cast<int>(sign));
-          const Selection fast = chosen(Method::search, x, k, sign), steps = chosen(Method::search_steps, x, k, sign);
+          const Selection fast = chosen(SelectorKind::search, x, k, sign), steps = chosen(SelectorKind::search_steps, x, k, sign);
           expect_well_formed(fast, x, sign);
           ASSERT_EQ(fast.indices, steps.indices);
           EXPECT_EQ(fast.threshold, steps.threshold);
@@ -101,7 +101,7 @@ TEST(Selector, SearchIsTheSearchStepByStepAndNeverMoreThanTwiceK) {
 TEST(Selector, SearchFindsBetweenKAndTwiceKOnOrdinaryValues) {
   for (const char* name : {"normal", "uniform", "clustered", "heavy tails"}) {
     const Values x = hostile(70'000)[name];
-    const Selection s = chosen(Method::search, x, 70);
+    const Selection s = chosen(SelectorKind::search, x, 70);
     EXPECT_GE(s.size(), 70u) << name;
     EXPECT_LE(s.size(), 140u) << name;
     EXPECT_EQ(
@@ -115,13 +115,13 @@ TEST(Selector, StepAfterStepTheSetsStayExactWithCandidatesOfTheResidualPass) {
   const std::size_t n = 100'000;
   for (const std::size_t k : {100, 10'000})
     for (const Sign sign : kSigns)
-      for (const Method method : {Method::exact, Method::trimmed, Method::search}) {
+      for (const SelectorKind method : {SelectorKind::exact, SelectorKind::trimmed, SelectorKind::search}) {
         Selector selector({.method = method});
         int without_a_pass = 0;
         simulate(selector, n, k, sign, 12, [&](const Values& v, const ResidualStats& stats, Candidates& candidates) {
           Selection s =
               selector.select({.values = slice(v), .k = k, .sign = sign, .stats = &stats, .candidates = &candidates});
-          if (method == Method::search) {
+          if (method == SelectorKind::search) {
             Selection expected;
             steps::search(slice(v), k, sign, stats, expected);
             EXPECT_EQ(s.indices, expected.indices);
@@ -138,7 +138,7 @@ TEST(Selector, StepAfterStepTheSetsStayExactWithCandidatesOfTheResidualPass) {
 
 TEST(Selector, SampledSearchesEveryFifthTimeAndReusesTheThreshold) {
   const std::size_t n = 100'000, k = 100;
-  Selector selector({.method = Method::sampled});
+  Selector selector({.method = SelectorKind::sampled});
   int step = 0;
   float threshold = 0;
   simulate(selector, n, k, Sign::any, 11, [&](const Values& v, const ResidualStats& stats, Candidates& candidates) {
@@ -159,7 +159,7 @@ TEST(Selector, SampledSearchesEveryFifthTimeAndReusesTheThreshold) {
 }
 
 TEST(Selector, SampledSendsNothingWhereNothingReachesTheThreshold) {
-  Selector selector({.method = Method::sampled});
+  Selector selector({.method = SelectorKind::sampled});
   const Values x = hostile(4097)["normal"];
   EXPECT_GE(selector.select({.values = slice(x), .k = 4}).size(), 4u);
   const Values zero(4097, 0.0f);
@@ -171,7 +171,7 @@ TEST(Selector, SampledSendsNothingWhereNothingReachesTheThreshold) {
 
 TEST(Selector, GoesOnAsItWouldHaveAfterSaveAndLoad) {
   const std::size_t n = 100'000, k = 100;
-  for (const Method method : {Method::exact, Method::search, Method::sampled, Method::dgc}) {
+  for (const SelectorKind method : {SelectorKind::exact, SelectorKind::search, SelectorKind::sampled, SelectorKind::dgc}) {
     Selector one({.method = method}), other({.method = method});
     int step = 0;
     simulate(one, n, k, Sign::any, 9, [&](const Values& v, const ResidualStats& stats, Candidates& candidates) {
@@ -205,7 +205,7 @@ TEST(Selector, GoesOnAsItWouldHaveAfterSaveAndLoad) {
 
 TEST(Selector, ChoosesAlikeOnAnyNumberOfThreads) {
   const Values x = hostile(1'000'003)["clustered"];
-  for (const Method method : all_methods())
+  for (const SelectorKind method : selector_kinds())
     for (const std::size_t k : {1000, 200'000}) {
       std::vector<Selection> each;
       for (const int threads : {1, 2, 3}) {
@@ -226,7 +226,7 @@ TEST(Selector, ChoosesAlikeOnAnyNumberOfThreads) {
 TEST(Selector, ChoosesAlikeWithAndWithoutAvx512) {
   for (const std::size_t n : {100, 5000, 70'001})
     for (const auto& [name, x] : hostile(n))
-      for (const Method method : {Method::exact, Method::search})
+      for (const SelectorKind method : {SelectorKind::exact, SelectorKind::search})
         for (const std::size_t k : counts_for(n))
           for (const Sign sign : kSigns) {
             const Selection wide = chosen(method, x, k, sign);
@@ -239,7 +239,7 @@ TEST(Selector, ChoosesAlikeWithAndWithoutAvx512) {
 }
 
 TEST(Selector, RefusesNaNWhereverItStands) {
-  for (const Method method : all_methods())
+  for (const SelectorKind method : selector_kinds())
     for (const std::size_t n : {1, 100, 70'000})
       for (const std::size_t at : {std::size_t{0}, n / 2, n - 1}) {
         Values x = hostile(n)["normal"];
@@ -254,9 +254,9 @@ TEST(Selector, RefusesNaNWhereverItStands) {
 }
 
 TEST(Selector, NamesItselfAndIsFoundByName) {
-  for (const Method method : all_methods()) EXPECT_EQ(method_from(to_string(method), "--method"), method);
+  for (const SelectorKind method : selector_kinds()) EXPECT_EQ(selector_kind(to_string(method), "--method"), method);
   try {
-    method_from("serch", "--method");
+    selector_kind("serch", "--method");
     ADD_FAILURE();
   } catch (const UsageError& e) {
     EXPECT_STREQ(e.what(), "unknown selector 'serch' (--method): did you mean search?");
@@ -265,25 +265,25 @@ TEST(Selector, NamesItselfAndIsFoundByName) {
 
 TEST(Selector, RefusesWhatDoesNotFit) {
   const Values x(10, 1.0f);
-  EXPECT_THROW(chosen(Method::exact, x, 11), ShapeError);
-  EXPECT_THROW(chosen(Method::adacomp, x, 1), ShapeError);
-  EXPECT_THROW(chosen(Method::random, x, 1, Sign::positive), ShapeError);
+  EXPECT_THROW(chosen(SelectorKind::exact, x, 11), ShapeError);
+  EXPECT_THROW(chosen(SelectorKind::adacomp, x, 1), ShapeError);
+  EXPECT_THROW(chosen(SelectorKind::random, x, 1, Sign::positive), ShapeError);
 }
 
 TEST(FixedThreshold, TakesAllAboveIt) {
   const Values x{0.5f, -0.6f, 0.7f, 0, -0.5f};
-  Selector selector({.method = Method::fixed, .threshold = 0.5f});
+  Selector selector({.method = SelectorKind::fixed, .threshold = 0.5f});
   EXPECT_EQ(selector.select({.values = slice(x), .k = 0}).indices, (std::vector<std::uint32_t>{1, 2}));
   EXPECT_EQ(selector.select({.values = slice(x), .k = 0, .sign = Sign::negative}).indices,
             (std::vector<std::uint32_t>{1}));
-  EXPECT_EQ(Selector({.method = Method::fixed, .threshold = 5}).select({.values = slice(x)}).size(), 0u);
+  EXPECT_EQ(Selector({.method = SelectorKind::fixed, .threshold = 5}).select({.values = slice(x)}).size(), 0u);
 }
 
 TEST(AdaComp, SendsWhatReachesTheLargestOfItsBinWithTheLatestTwice) {
   //            bin of 4            |                      | zeros     | the short last one
   const Values v{1, -2, 0.5f, 1.6f, 3, 2.9f, -1, 0, 0, 0, 0, 0, -1};
   const Values g{1, 0, 0.1f, 0.4f, -1, 0.2f, -2.5f, 0, 0, 0, 0, 0, 0};
-  Selector selector({.method = Method::adacomp, .bin = 4});
+  Selector selector({.method = SelectorKind::adacomp, .bin = 4});
   SelectionInput input{.values = slice(v)};
   input.latest = slice(g);
   EXPECT_EQ(selector.select(input).indices, (std::vector<std::uint32_t>{0, 1, 3, 5, 6, 12}));
@@ -294,7 +294,7 @@ TEST(RandomK, IsTheSameForEqualKeysAndAnotherForOthers) {
   const auto draw = [&](std::size_t k, Key key) {
     SelectionInput input{.values = slice(x), .k = k};
     input.key = key;
-    return Selector({.method = Method::random}).select(input);
+    return Selector({.method = SelectorKind::random}).select(input);
   };
   for (const std::size_t k : {1, 50, 20'000, 50'000}) {
     const Selection a = draw(k, {.seed = 1, .step = 2, .operation = 3});
@@ -315,7 +315,7 @@ TEST(RandomK, DrawsEvenly) {
     for (std::uint64_t step = 0; step < 4000; ++step) {
       SelectionInput input{.values = slice(x), .k = k};
       input.key.step = step;
-      for (const auto i : Selector({.method = Method::random}).select(input).indices) ++hits[i];
+      for (const auto i : Selector({.method = SelectorKind::random}).select(input).indices) ++hits[i];
     }
     const double mean = 4000.0 * static_cast<double>(k) / 20;
     for (int h : hits) EXPECT_NEAR(h, mean, 6 * std::sqrt(mean)) << k;
@@ -326,16 +326,16 @@ TEST(Dropping, TakesAboutKAndDgcNeverMore) {
   const std::size_t n = 1'000'000, k = 10'000;
   for (const char* name : {"normal", "clustered", "heavy tails"}) {
     const Values x = hostile(n)[name];
-    const Selection dropping = chosen(Method::dropping, x, k), dgc = chosen(Method::dgc, x, k);
+    const Selection dropping = chosen(SelectorKind::dropping, x, k), dgc = chosen(SelectorKind::dgc, x, k);
     EXPECT_NEAR(static_cast<double>(dropping.size()), k, 0.8 * k) << name;
     EXPECT_LE(dgc.size(), k);
     EXPECT_GE(dgc.size(), k / 5) << name;
     expect_well_formed(dropping, x, Sign::any);
     EXPECT_EQ(dgc.indices, top_k(x, dgc.size(), Sign::any)) << name;  // what there is, are the largest
   }
-  EXPECT_EQ(chosen(Method::dropping, Values(1000, 0.0f), 10).size(), 0u);
-  EXPECT_EQ(chosen(Method::dgc, Values(1000, 0.0f), 10).size(), 0u);
-  EXPECT_EQ(chosen(Method::dgc, Values(1000, 1.0f), 10).size(), 10u);
+  EXPECT_EQ(chosen(SelectorKind::dropping, Values(1000, 0.0f), 10).size(), 0u);
+  EXPECT_EQ(chosen(SelectorKind::dgc, Values(1000, 0.0f), 10).size(), 0u);
+  EXPECT_EQ(chosen(SelectorKind::dgc, Values(1000, 1.0f), 10).size(), 10u);
 }
 
 }  // namespace

@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "core/raw.h"
+#include "dist/method/layer_drop/method.h"
+#include "dist/method/slim/method.h"
 #include "dist/server/control.h"
 #include "dist/server/rounds.h"
-#include "dist/sync/server_methods.h"
 #include "tests/on_host.h"
 #include "tests/on_ranks.h"
 #include "tests/test_devices.h"
@@ -101,9 +102,25 @@ inline std::vector<float> push(const Legs& legs, std::size_t bucket, std::int64_
   return came;
 }
 
+/// What can be set of methods with servers; each takes what it knows.
+struct Rules {
+  LayerDropSync::Rules layers{};
+  bool finest = false;
+  SlimSync::Rules slim{};
+  int local_aggregate = 1, truncate_weights = 0;
+};
+inline std::unique_ptr<ServedMethod> method_of(const std::string& sync, const Rules& rules) {
+  std::unique_ptr<Method> made = methods().make(sync);
+  std::unique_ptr<ServedMethod> method(dynamic_cast<ServedMethod*>(made.release()));
+  method->local_aggregate = rules.local_aggregate, method->truncate_weights = rules.truncate_weights;
+  if (auto* layers = dynamic_cast<LayerDrop*>(method.get())) layers->rules = rules.layers, layers->finest = rules.finest;
+  if (auto* slim = dynamic_cast<Slim*>(method.get())) slim->rules = rules.slim;
+  return method;
+}
+
 /// Both ways through this codec.
 inline Legs legs_of(const char* sync, const char* codec, bool feedback = false, int truncate_weights = 0) {
-  return make_legs(*server_method(sync), {.truncate_weights = truncate_weights}, codec, feedback, 4);
+  return method_of(sync, {.truncate_weights = truncate_weights})->legs(codec, feedback, 4);
 }
 
 /// Of --clip norm.
@@ -112,7 +129,7 @@ inline double clip_factor(double limit, double squares) { return std::min(1.0, l
 struct Setting {
   int workers = 1, servers = 1;  ///< servers 0: colocated
   std::string sync = "ps";
-  ServerOptions rules{};
+  Rules rules{};
   Overlap overlap = Overlap::forward;
   PlanOptions plan{};
   std::optional<LinkOptions> link{};
@@ -182,12 +199,13 @@ inline Result run(const Setting& setting, int steps) {
   Result result;
   result.values.resize(static_cast<std::size_t>(N));
   std::mutex mutex;
-  const ServerMethod& method = *server_method(setting.sync);
+  const std::unique_ptr<ServedMethod> method = method_of(setting.sync, setting.rules);
+  const TrainingFacts facts{.workers = N, .servers = K};
   run_workers({.workers = N, .servers = K, .timeout_seconds = setting.timeout_seconds, .link = setting.link},
               [&](Worker& w) {
                 const ParameterArena arena(some_parameters(), setting.device);
                 PlanOptions plan_options = setting.plan;
-                adapt(plan_options, method, setting.rules);
+                method->shape(plan_options, facts);
                 const Plan plan = make_plan(arena.parameters(), plan_options, N);
                 std::vector<int> owner = servers_of(plan, K > 0 ? K : N);
                 std::optional<Shard> shard;
@@ -212,7 +230,8 @@ inline Result run(const Setting& setting, int steps) {
                                            .limit = [&](double scale, double squares) {
                                              return scale * clip_factor(setting.clip_norm, scale * scale * squares);
                                            }});
-                  server = make_server(method, setting.rules, *shard, Momentum{}, std::move(options));
+                  server = method->make_server(
+                      {.facts = facts, .codec = plan.codec, .shard = *shard, .update = Momentum{}}, std::move(options));
                   if (setting.prepare_server) setting.prepare_server(*server);
                 }
                 if (K > 0)
@@ -239,7 +258,8 @@ inline Result run(const Setting& setting, int steps) {
                 const auto tell = [&](const Command& command) {
                   if (w.rank == 0 && K > 0) control->tell(command);
                 };
-                PsSync::Options options{.overlap = setting.overlap,
+                PsSync::Options options{.name = method->name(),
+                                        .overlap = setting.overlap,
                                         .workers = N,
                                         .group = setting.rules.local_aggregate,
                                         .server_rank = owner,
@@ -253,8 +273,9 @@ inline Result run(const Setting& setting, int steps) {
                                                     .scale = context.gradient_scale});
                                             },
                                         .shows = [&] { tell({.kind = Command::Kind::show}); }};
-                const std::unique_ptr<PsSync> sync =
-                    make_server_sync(method, setting.rules, arena, w.engine, plan, Momentum{}, std::move(options));
+                const std::unique_ptr<PsSync> sync = method->make_worker(
+                    {.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = Momentum{}},
+                    std::move(options));
                 control.emplace(w.engine, N);
                 Result mine;
                 train(setting, *sync, arena, w.rank, steps, mine);

@@ -1,4 +1,4 @@
-#include "dist/sync/slim.h"
+#include "dist/method/slim/slim_sync.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
@@ -18,8 +18,7 @@ Setting slim(int N, int K, const SlimSync::Rules& rules, Overlap overlap = Overl
 struct SlimOracle {
   SlimOracle(int N, const SlimSync::Rules& rules, int steps, const char* codec = "none", PlanOptions options = {}) {
     const Legs legs = legs_of("slimdp", codec);
-    ServerOptions server{.slim = rules};
-    adapt(options, *server_method("slimdp"), server);
+    method_of("slimdp", {.slim = rules})->shape(options, {});
     std::vector<std::unique_ptr<ParameterArena>> workers;
     std::vector<Momentum> momentum(static_cast<std::size_t>(N));
     for (int r = 0; r < N; ++r) workers.push_back(std::make_unique<ParameterArena>(some_parameters()));

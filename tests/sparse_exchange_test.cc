@@ -6,7 +6,7 @@
 
 #include "core/random.h"
 #include "dist/collective/allgather.h"
-#include "dist/sync/split_exchange.h"
+#include "dist/method/redsync/split_exchange.h"
 #include "tests/on_ranks.h"
 
 namespace laconic::dist {

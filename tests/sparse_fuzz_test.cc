@@ -4,7 +4,7 @@
 #include <cstring>
 #include <deque>
 
-#include "dist/sync/split_exchange.h"
+#include "dist/method/redsync/split_exchange.h"
 #include "tests/fuzz.h"
 
 namespace laconic::dist {

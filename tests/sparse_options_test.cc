@@ -2,13 +2,13 @@
 // together.
 #include <gtest/gtest.h>
 
+#include "dist/method/redsync/method.h"
 #include "dist/plan.h"
-#include "dist/sync/methods.h"
 
 namespace laconic::dist {
 namespace {
 
-using compress::Method;
+using compress::SelectorKind;
 
 ParameterInfo info_of(std::int64_t elements, Role role, bool output = false) {
   ParameterInfo info;
@@ -20,27 +20,27 @@ TEST(Choice, ByThePaperOfCnnsIsTrimmedFromItsSizeOn) {
   const Dispatch paper{.kind = Dispatch::Kind::paper};
   for (const Role role : {Role::conv, Role::linear}) {
     EXPECT_FALSE(choice_of(info_of(32767, role), false, paper, 4).method);
-    EXPECT_EQ(choice_of(info_of(32768, role), false, paper, 4), (Choice{Method::trimmed, false}));
+    EXPECT_EQ(choice_of(info_of(32768, role), false, paper, 4), (Choice{SelectorKind::trimmed, false}));
   }
-  EXPECT_EQ(choice_of(info_of(40960, Role::linear, true), false, paper, 4), (Choice{Method::trimmed, false}));
+  EXPECT_EQ(choice_of(info_of(40960, Role::linear, true), false, paper, 4), (Choice{SelectorKind::trimmed, false}));
 }
 
 TEST(Choice, ByThePaperOfRecurrentModelsIsTheSampledSearchAndUnsampledIfQuantised) {
   Dispatch paper{.kind = Dispatch::Kind::paper};
-  EXPECT_EQ(choice_of(info_of(50000, Role::recurrent), true, paper, 4), (Choice{Method::sampled, false}));
-  EXPECT_EQ(choice_of(info_of(50000, Role::embedding), true, paper, 4), (Choice{Method::sampled, false}));
-  EXPECT_EQ(choice_of(info_of(50000, Role::linear, true), true, paper, 4), (Choice{Method::sampled, false}));
-  EXPECT_EQ(choice_of(info_of(50000, Role::linear), true, paper, 4), (Choice{Method::trimmed, false}));
+  EXPECT_EQ(choice_of(info_of(50000, Role::recurrent), true, paper, 4), (Choice{SelectorKind::sampled, false}));
+  EXPECT_EQ(choice_of(info_of(50000, Role::embedding), true, paper, 4), (Choice{SelectorKind::sampled, false}));
+  EXPECT_EQ(choice_of(info_of(50000, Role::linear, true), true, paper, 4), (Choice{SelectorKind::sampled, false}));
+  EXPECT_EQ(choice_of(info_of(50000, Role::linear), true, paper, 4), (Choice{SelectorKind::trimmed, false}));
   paper.quantised = true;
-  EXPECT_EQ(choice_of(info_of(50000, Role::recurrent), true, paper, 4), (Choice{Method::search, true}));
-  EXPECT_EQ(choice_of(info_of(50000, Role::linear, true), true, paper, 4), (Choice{Method::sampled, false}))
+  EXPECT_EQ(choice_of(info_of(50000, Role::recurrent), true, paper, 4), (Choice{SelectorKind::search, true}));
+  EXPECT_EQ(choice_of(info_of(50000, Role::linear, true), true, paper, 4), (Choice{SelectorKind::sampled, false}))
       << "the output layer is never quantised";
 }
 
 TEST(Choice, AutomaticallyIsWhatTakesLessTime) {
   Dispatch d{.kind = Dispatch::Kind::automatic, .density = 0.001};
   EXPECT_FALSE(choice_of(info_of(1 << 20, Role::conv), false, d, 1).method) << "nothing travels";
-  EXPECT_EQ(choice_of(info_of(1 << 20, Role::conv), false, d, 4).method, Method::exact);
+  EXPECT_EQ(choice_of(info_of(1 << 20, Role::conv), false, d, 4).method, SelectorKind::exact);
   EXPECT_FALSE(choice_of(info_of(100, Role::bias), false, d, 4).method) << "latency";
   d.density = 0.3;
   EXPECT_FALSE(choice_of(info_of(1 << 20, Role::conv), false, d, 8).method) << "more than dense";
@@ -70,7 +70,9 @@ TEST(Warmup, FallsByEqualFactorsOrIsDense) {
 
 std::string refusal(const std::string& sync, const SparseOptions& options) {
   try {
-    require_sensible(*sparse_method(sync), options);
+    SparseExchange method(*sparse_method(sync));
+    method.options = options;
+    method.check({});
   } catch (const UsageError& e) {
     return e.what();
   }
@@ -79,29 +81,29 @@ std::string refusal(const std::string& sync, const SparseOptions& options) {
 
 TEST(SparseOptions, ThatMakeNoSenseTogetherAreRefused) {
   for (const SparseMethod& m : sparse_methods())
-    EXPECT_EQ(refusal(m.name, {.threshold = m.method == Method::fixed ? 0.1 : 0}), "taken") << m.name;
-  EXPECT_NE(refusal("redsync", {.density = 0}).find("--density"), std::string::npos);
-  EXPECT_NE(refusal("redsync", {.density = 1.5}).find("--density"), std::string::npos);
-  EXPECT_NE(refusal("redsync", {.selector = "sampled", .quantised = true}).find("--qrgc"), std::string::npos);
+    EXPECT_EQ(refusal(m.name, {.threshold = m.method == SelectorKind::fixed ? 0.1 : 0}), "taken") << m.name;
+  EXPECT_NE(refusal("redsync", {.density = 0}).find("`density`"), std::string::npos);
+  EXPECT_NE(refusal("redsync", {.density = 1.5}).find("`density`"), std::string::npos);
+  EXPECT_NE(refusal("redsync", {.selector = "sampled", .quantised = true}).find("`qrgc`"), std::string::npos);
   EXPECT_NE(refusal("redsync", {.selector = "trimed"}).find("trimmed"), std::string::npos);
-  EXPECT_NE(refusal("strom", {}).find("--threshold"), std::string::npos);
-  EXPECT_NE(refusal("adacomp", {.warmup = Warmup::parse("ramp:4", "")}).find("--warmup"), std::string::npos);
-  EXPECT_NE(refusal("randomk", {.split = true}).find("--sparse-reduce"), std::string::npos);
-  EXPECT_NE(refusal("strom", {.split = true, .threshold = 1}).find("--sparse-reduce"), std::string::npos);
+  EXPECT_NE(refusal("strom", {}).find("`threshold`"), std::string::npos);
+  EXPECT_NE(refusal("adacomp", {.warmup = Warmup::parse("ramp:4", "")}).find("`warmup`"), std::string::npos);
+  EXPECT_NE(refusal("randomk", {.split = true}).find("`sparse-reduce`"), std::string::npos);
+  EXPECT_NE(refusal("strom", {.split = true, .threshold = 1}).find("`sparse-reduce`"), std::string::npos);
   EXPECT_EQ(sparse_method("allreduce"), nullptr);
 }
 
 TEST(SparseOptions, AMethodFitsThePlansThatAreMadeForIt) {
   const SparseMethod &redsync = *sparse_method("redsync"), &strom = *sparse_method("strom");
   EXPECT_TRUE(fits(redsync, {}));
-  EXPECT_TRUE(fits(redsync, {Method::trimmed, true}));
-  EXPECT_TRUE(fits(redsync, {Method::sampled, false}));
-  EXPECT_FALSE(fits(redsync, {Method::sampled, true}));
+  EXPECT_TRUE(fits(redsync, {SelectorKind::trimmed, true}));
+  EXPECT_TRUE(fits(redsync, {SelectorKind::sampled, false}));
+  EXPECT_FALSE(fits(redsync, {SelectorKind::sampled, true}));
   EXPECT_FALSE(fits(redsync, {std::nullopt, true}));
-  for (const Method method : {Method::fixed, Method::dropping, Method::dgc, Method::adacomp, Method::random})
+  for (const SelectorKind method : {SelectorKind::fixed, SelectorKind::dropping, SelectorKind::dgc, SelectorKind::adacomp, SelectorKind::random})
     EXPECT_FALSE(fits(redsync, {method, false}));
-  EXPECT_TRUE(fits(strom, {Method::fixed, false}));
-  EXPECT_FALSE(fits(strom, {Method::exact, false}));
+  EXPECT_TRUE(fits(strom, {SelectorKind::fixed, false}));
+  EXPECT_FALSE(fits(strom, {SelectorKind::exact, false}));
 }
 
 /// conv 144 KiB, its norm, a large linear weight of 3 chunks, its bias, the output layer.

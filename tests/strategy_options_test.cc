@@ -1,6 +1,9 @@
 // The options of strategies that send little, and of parameter servers.
 #include <gtest/gtest.h>
 
+#include "dist/method/layer_drop/method.h"
+#include "dist/method/redsync/method.h"
+#include "dist/method/slim/method.h"
 #include "tests/parsed_options.h"
 
 namespace laconic {
@@ -8,10 +11,17 @@ namespace {
 
 using namespace parsed_options;
 
+/// The method's own class.
+template <class Own>
+const Own& of(const TrainOptions& o) {
+  return dynamic_cast<const Own&>(*o.method);
+}
+using dist::SparseExchange, dist::LayerDrop, dist::Slim, dist::Ps;
+
 TEST(Options, CodecsOnTheWayToServersAndBack) {
   const TrainOptions o = parse({"--sync", "ps", "--codec", "inceptionn:2^-10", "--truncate-weights", "16"});
   EXPECT_EQ(o.plan.codec, "inceptionn:2^-10");
-  EXPECT_EQ(o.server.truncate_weights, 16);
+  EXPECT_EQ(of<Ps>(o).truncate_weights, 16);
   EXPECT_EQ(o.type_of_service, 0x28);
   EXPECT_TRUE(parse({"--sync", "layerdrop", "--codec", "terngrad", "--codec-feedback"}).codec_feedback);
   EXPECT_EQ(parse({"--sync", "slimdp", "--codec", "qsgd:8:512"}).plan.codec, "qsgd:8:512");
@@ -25,16 +35,14 @@ TEST(Options, CodecsOnTheWayToServersAndBack) {
   expect_refused({"--sync", "slimdp", "--codec", "onebit"},
                  "--sync slimdp sends a choice of parameters, of which one bit says too little (--codec onebit): take "
                  "qsgd:8:512");
-  EXPECT_EQ(parse({"--sync", "ps", "--local-aggregate", "4", "--allreduce", "butterfly"}).server.local_aggregate, 4);
-  expect_refused(
-      {"--sync", "slimdp", "--local-aggregate", "2"},
-      "workers of --sync slimdp train each by itself, and join nothing in groups (--local-aggregate): leave it "
-      "out, or take --sync ps");
+  EXPECT_EQ(of<Ps>(parse({"--sync", "ps", "--local-aggregate", "4", "--allreduce", "butterfly"})).local_aggregate, 4);
+  expect_refused({"--sync", "slimdp", "--local-aggregate", "2"},
+                 "--sync slimdp has no use for it (--local-aggregate): leave it out, or take --sync ps");
   expect_refused(
       {"--sync", "ps", "--local-aggregate", "2", "--allreduce", "mpi"},
       "MPI's own allreduce joins all ranks, and no group of them (--local-aggregate): take --allreduce ring");
   expect_refused({"--truncate-weights", "16"},
-                 "--sync allreduce sends no weights (--truncate-weights): leave it out, or take --sync ps");
+                 "--sync allreduce has no use for it (--truncate-weights): leave it out, or take --sync ps");
   expect_refused({"--sync", "ps", "--truncate-weights", "32"},
                  "a float cannot lose 32 of its 32 bits (--truncate-weights): cut off 1 to 31, or 0 for none");
 }
@@ -63,20 +71,22 @@ TEST(Options, OfStrategiesThatSendLittleAreRead) {
                                 "--link",
                                 "100mbit,1ms"});
   EXPECT_EQ(o.sync, "redsync");
-  EXPECT_DOUBLE_EQ(o.sparse.density, 0.01);
-  EXPECT_EQ(o.sparse.selector, "search");
-  EXPECT_TRUE(o.sparse.quantised && o.sparse.delta && o.sparse.split);
-  EXPECT_FALSE(o.sparse.feedback || o.sparse.masking);
-  EXPECT_EQ(o.sparse.warmup->to_string(), "ramp:3");
-  EXPECT_DOUBLE_EQ(*o.sparse.seconds_per_byte, 8e-8);
+  const dist::SparseOptions& sparse = of<SparseExchange>(o).options;
+  EXPECT_DOUBLE_EQ(sparse.density, 0.01);
+  EXPECT_EQ(sparse.selector, "search");
+  EXPECT_TRUE(sparse.quantised && sparse.delta && sparse.split);
+  EXPECT_FALSE(sparse.feedback || sparse.masking);
+  EXPECT_EQ(sparse.warmup->to_string(), "ramp:3");
+  EXPECT_DOUBLE_EQ(*trainer_options(o).seconds_per_byte, 8e-8);
   EXPECT_EQ(o.ledger, 100);
   EXPECT_EQ(o.dump_gradients, "dump");
-  const TrainOptions d = parse({"--sync", "redsync"});
-  EXPECT_DOUBLE_EQ(d.sparse.density, 0.001);
-  EXPECT_EQ(d.sparse.selector, "paper");
-  EXPECT_TRUE(d.sparse.feedback && d.sparse.masking);
-  EXPECT_FALSE(d.sparse.quantised || d.sparse.delta || d.sparse.split || d.sparse.warmup || d.ledger);
-  EXPECT_DOUBLE_EQ(parse({"--sync", "strom", "--threshold", "0.5"}).sparse.threshold, 0.5);
+  const TrainOptions plain = parse({"--sync", "redsync"});
+  const dist::SparseOptions& d = of<SparseExchange>(plain).options;
+  EXPECT_DOUBLE_EQ(d.density, 0.001);
+  EXPECT_EQ(d.selector, "paper");
+  EXPECT_TRUE(d.feedback && d.masking);
+  EXPECT_FALSE(d.quantised || d.delta || d.split || d.warmup || plain.ledger);
+  EXPECT_DOUBLE_EQ(of<SparseExchange>(parse({"--sync", "strom", "--threshold", "0.5"})).options.threshold, 0.5);
   EXPECT_EQ(parse({"--sync", "dgc", "--ledger", "7"}).ledger, 7);
 }
 
@@ -89,18 +99,18 @@ TEST(Options, WhatIsSentLittleTravelsByNcclToo) {
 
 TEST(Options, OfStrategiesThatSendLittleAreRefusedElsewhere) {
   expect_refused({"--density", "0.01"},
-                 "--sync allreduce has no use for it (--density): leave it out, or add --sync redsync");
+                 "--sync allreduce has no use for it (--density): leave it out, or take --sync redsync");
   for (const char* option : {"--qrgc", "--no-mask", "--ledger"})
     expect_refused({option}, std::string("--sync allreduce has no use for it (") + option +
-                                 "): leave it out, or add --sync redsync");
+                                 "): leave it out, or take --sync redsync");
   expect_refused({"--sync", "topk", "--selector", "exact"},
-                 "--sync topk has no use for it (--selector): leave it out, or add --sync redsync");
+                 "--sync topk has no use for it (--selector): leave it out, or take --sync redsync");
   expect_refused({"--sync", "topk", "--no-mask"},
-                 "--sync topk has no use for it (--no-mask): leave it out, or add --sync redsync");
+                 "--sync topk has no use for it (--no-mask): leave it out, or take --sync redsync");
   expect_refused({"--sync", "randomk", "--index-coding", "delta"},
-                 "--sync randomk has no use for it (--index-coding): leave it out, or add --sync redsync");
+                 "--sync randomk has no use for it (--index-coding): leave it out, or take --sync redsync");
   expect_refused({"--sync", "redsync", "--threshold", "1"},
-                 "--sync redsync has no use for it (--threshold): leave it out, or add --sync strom");
+                 "--sync redsync has no use for it (--threshold): leave it out, or take --sync strom");
   expect_refused({"--sync", "redsync", "--no-qrgc-feedback"},
                  "without one sign at a time nothing is left out (--no-qrgc-feedback): add --qrgc, or leave it out");
   expect_refused({"--sync", "redsync", "--qrgc", "--qrgc-feedback", "--no-qrgc-feedback"},
@@ -122,38 +132,40 @@ TEST(Options, OfParameterServers) {
   EXPECT_EQ(parse({"--sync", "ps"}).servers, 1);
   EXPECT_EQ(parse({"--sync", "ps", "--servers", "3"}).servers, 3);
   EXPECT_EQ(parse({"--sync", "slimdp", "--servers", "colocated"}).servers, 0);
-  const TrainOptions layers =
+  const TrainOptions dropping =
       parse({"--sync", "layerdrop", "--drop-ratio", "0.97", "--threshold-every", "0", "--layerdrop-norm", "l2",
              "--layerdrop-max-age", "7", "--layerdrop-unit", "parameter"});
-  EXPECT_EQ(layers.server.layers.drop_ratio, 0.97);
-  EXPECT_EQ(layers.server.layers.threshold_every, 0);
-  EXPECT_EQ(layers.server.layers.norm, compress::LayerNorm::l2);
-  EXPECT_EQ(layers.server.layers.max_age, 7);
-  EXPECT_TRUE(layers.server.finest);
-  const TrainOptions slim =
+  const LayerDrop& layers = of<LayerDrop>(dropping);
+  EXPECT_EQ(layers.rules.drop_ratio, 0.97);
+  EXPECT_EQ(layers.rules.threshold_every, 0);
+  EXPECT_EQ(layers.rules.norm, compress::LayerNorm::l2);
+  EXPECT_EQ(layers.rules.max_age, 7);
+  EXPECT_TRUE(layers.finest);
+  const TrainOptions choosing =
       parse({"--sync", "slimdp", "--alpha", "0.2", "--explore", "0.1", "--core-every", "5", "--local-steps", "3",
              "--slim-scope", "model", "--explorer-keys", "sent", "--slim-residual"});
-  EXPECT_EQ(slim.server.slim.chosen.alpha, 0.2);
-  EXPECT_EQ(slim.server.slim.chosen.explore, 0.1);
-  EXPECT_EQ(slim.server.slim.chosen.core_every, 5);
-  EXPECT_EQ(slim.server.slim.local_steps, 3);
-  EXPECT_TRUE(slim.server.slim.whole_model && slim.server.slim.chosen.keys_sent && slim.server.slim.residual);
+  const dist::SlimSync::Rules& slim = of<Slim>(choosing).rules;
+  EXPECT_EQ(slim.chosen.alpha, 0.2);
+  EXPECT_EQ(slim.chosen.explore, 0.1);
+  EXPECT_EQ(slim.chosen.core_every, 5);
+  EXPECT_EQ(slim.local_steps, 3);
+  EXPECT_TRUE(slim.whole_model && slim.chosen.keys_sent && slim.residual);
   EXPECT_TRUE(
       parse({"--sync", "ps", "--link", "1gbit,1ms", "--link-of", "1=10mbit,1ms"}).link);  // one worker, one server
 }
 
 TEST(Options, ThatServersHaveNoUseForAreRefused) {
-  expect_refused({"--servers", "2"}, "--sync allreduce has no use for it (--servers): leave it out, or add --sync ps");
+  expect_refused({"--servers", "2"}, "--sync allreduce has no use for it (--servers): leave it out, or take --sync ps");
   expect_refused({"--sync", "ps", "--servers", "0"},
                  "'0' is no number of servers (--servers): give one, as --servers 1, or colocated");
   expect_refused({"--sync", "ps", "--drop-ratio", "0.5"},
-                 "--sync ps has no use for it (--drop-ratio): leave it out, or add --sync layerdrop");
+                 "--sync ps has no use for it (--drop-ratio): leave it out, or take --sync layerdrop");
   expect_refused({"--sync", "layerdrop", "--drop-ratio", "1"},
                  "then nothing would ever be sent (--drop-ratio): give less than 1, as 0.97");
   expect_refused({"--sync", "layerdrop", "--layerdrop-norm", "l3"},
                  "unknown value 'l3' (--layerdrop-norm): did you mean l1? There are mean, l1, l2.");
   expect_refused({"--sync", "layerdrop", "--alpha", "0.5"},
-                 "--sync layerdrop has no use for it (--alpha): leave it out, or add --sync slimdp");
+                 "--sync layerdrop has no use for it (--alpha): leave it out, or take --sync slimdp");
   expect_refused(
       {"--sync", "slimdp", "--alpha", "0.1"},
       "an explorer of 0.15 does not fit in a share of 0.1 (--explore): give at least 0 and at most --alpha, as 0.15");

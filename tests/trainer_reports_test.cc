@@ -119,13 +119,15 @@ TEST(Trainer, EvaluationAndWeightsUseTheMeanOfTheRunningStatistics) {
 TEST(Trainer, ADescriptionSaysOfEachParameterHowItTravels) {
   dist::on_ranks(2, [&](dist::Worker& worker) {
     Recipe recipe(mixed, 2);
-    recipe.trainer.sparse.dense_below = 1024, recipe.trainer.sparse.threshold = 1;
+    using Pairs = std::vector<std::pair<std::string, std::string>>;
     for (const auto& [sync, choice, bytes] : {std::tuple{"redsync", "trimmed", "about 0.00 MB"},
                                               {"strom", "fixed", "as the gradients come"},
                                               {"allreduce", "ring", "about 0.09 MB"}}) {
-      recipe.trainer.sync = sync;
+      const std::string name = recipe.sync = sync;
+      recipe.settings = name == "allreduce" ? Pairs{} : Pairs{{"dense-below", "1024"}};
+      if (name == "strom") recipe.settings.emplace_back("threshold", "1");
       ImageClassification task(mixed(), recipe.data, worker.rank, worker.size, recipe.task);
-      const std::string text = Trainer(worker, task, recipe.trainer).description();
+      const std::string text = Trainer(worker, task, recipe.method(), recipe.trainer).description();
       EXPECT_NE(text.find(choice), std::string::npos) << text;
       EXPECT_NE(text.find(bytes), std::string::npos) << text;
       EXPECT_EQ(text.find("residual") != std::string::npos, std::string(sync) != "allreduce");

@@ -351,7 +351,7 @@ TEST(Trainer, AWorkerThatThrowsEndsAllWithItsSentence) {
   for (const char* sync : {"allreduce", "none"}) {
     dist::Watchdog watchdog(30);  // far below the time-out of a lost rank
     Recipe recipe(perceptron, 4);
-    recipe.trainer.sync = sync;
+    recipe.sync = sync;
     recipe.wrap = [](std::unique_ptr<Workload> task, const dist::Worker& worker) -> std::unique_ptr<Workload> {
       if (worker.rank != 2) return task;
       return std::make_unique<Throwing>(std::move(task));
@@ -437,7 +437,7 @@ TEST(Trainer, AloneAStopRequestEndsAtOnceWithEveryStrategy) {
   for (const char* sync : {"allreduce", "none"}) {
     Recipe recipe;
     recipe.trainer.epochs = 100;
-    recipe.trainer.sync = sync;
+    recipe.sync = sync;
     recipe.trainer.stop_requested = [calls = 0]() mutable { return ++calls >= 3; };
     EXPECT_LE(train(recipe).summary.steps, 5) << sync;
   }
@@ -457,8 +457,8 @@ TEST(Trainer, WritesItsOwnGradientsAtStepsOneTenAndSoOn) {
     TempFolder folder;
     Recipe recipe(mixed, 2);
     dist::set_chunk(recipe.trainer.plan, "8KiB");
-    recipe.trainer.sync = sync;
-    recipe.trainer.sparse.dense_below = 1024;
+    recipe.sync = sync;
+    if (recipe.sync == "redsync") recipe.settings = {{"dense-below", "1024"}};
     recipe.trainer.steps = 11;
     recipe.trainer.dump_gradients = folder / "deep/er";
     const FirstStep alone = [] {
@@ -493,16 +493,16 @@ TEST(Trainer, WritesItsOwnGradientsAtStepsOneTenAndSoOn) {
 
 TEST(Trainer, StrategiesThatSendLittleRefuseWhatTheyCannotDo) {
   Recipe recipe(perceptron, 2);
-  recipe.trainer.sync = "redsync";
+  recipe.sync = "redsync";
   recipe.trainer.optimizer.name = "adam";
-  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("--optimizer"), std::string::npos);
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("`optimizer`"), std::string::npos);
   recipe.trainer.optimizer = {.dampening = 0.5};
   EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("dampening"), std::string::npos);
   recipe.trainer.optimizer = {};
   recipe.trainer.clip = Clip::parse("value:1");
-  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("--clip"), std::string::npos);
-  recipe.trainer.sync = "redsink";
-  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("unknown strategy 'redsink'"), std::string::npos);
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("`clip`"), std::string::npos);
+  recipe.sync = "redsink";
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("unknown value 'redsink' (`sync`): did you mean redsync?"), std::string::npos);
 }
 
 TEST(Trainer, LeavesAModelThatWorksWithoutIt) {

@@ -119,6 +119,16 @@ Recipe::Recipe(std::function<std::shared_ptr<Module>()> m, int n)
 Recipe::Recipe(const Recipe&) = default;  // not inline: g++ 12 then takes its members for uninitialized
 Recipe::~Recipe() = default;
 
+void Recipe::choose(const char* name, const char* from, const char* density,
+                    std::vector<std::pair<std::string, std::string>> more) {
+  sync = name, settings = std::move(more);
+  settings.insert(settings.begin(), {"dense-below", from});
+  Settings known;
+  const std::unique_ptr<dist::Method> one = dist::methods().make(sync);
+  one->settings(known);
+  if (known.find("density") != nullptr) settings.insert(settings.begin(), {"density", density});
+}
+
 std::vector<float> parameters_of(const Trainer& trainer) {
   std::vector<float> all;
   for (const auto& p : trainer.arena().parameters()) {
@@ -141,15 +151,16 @@ Outcome train(const Recipe& recipe) {
   outcome.buffers.resize(ranks);
   Recorder recorder(outcome);
   const dist::Watchdog watchdog(120);
+  const std::shared_ptr<const dist::Method> method = recipe.method();
   dist::run_workers(
       {.workers = recipe.workers, .servers = recipe.servers, .timeout_seconds = 60}, [&](dist::Worker& worker) {
         TrainerOptions options = recipe.trainer;
         if (recipe.per_rank) recipe.per_rank(options, worker.rank);
-        if (worker.serves()) return serve(worker, options);
+        if (worker.serves()) return serve(worker, *method, options);
         std::unique_ptr<Workload> task =
             std::make_unique<ImageClassification>(recipe.model(), recipe.data, worker.rank, worker.size, recipe.task);
         if (recipe.wrap) task = recipe.wrap(std::move(task), worker);
-        Trainer trainer(worker, *task, options, &recorder);
+        Trainer trainer(worker, *task, method, options, &recorder);
         const RunSummary summary = trainer.run();
         const auto r = static_cast<std::size_t>(worker.rank);
         if (r == 0) outcome.summary = summary;

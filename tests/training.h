@@ -33,11 +33,19 @@ struct Recipe {
   ~Recipe();
   Recipe& operator=(const Recipe&) = default;
 
+  /// A method that sends a choice: of parameters from so many bytes on, such a share if it has one.
+  void choose(const char* sync, const char* from, const char* density,
+              std::vector<std::pair<std::string, std::string>> settings = {});
+  /// As the trainer takes it.
+  std::shared_ptr<const dist::Method> method() const { return dist::method(sync, settings); }
+
   std::function<std::shared_ptr<Module>()> model;
   int workers;
   int servers = 0;  ///< dedicated ones
   std::shared_ptr<const ImageDataset> data;
   ImageClassification::Options task;
+  std::string sync = "allreduce";                             ///< a name of dist::methods()
+  std::vector<std::pair<std::string, std::string>> settings;  ///< of it
   TrainerOptions trainer;
   /// May stand between the trainer and its task: the loss of one rank that is not a number, a worker that throws.
   std::function<std::unique_ptr<Workload>(std::unique_ptr<Workload>, const dist::Worker&)> wrap;

@@ -1,7 +1,7 @@
 #pragma once
 #include <algorithm>
 
-#include "dist/sync/strategy.h"
+#include "dist/method/strategy.h"
 
 namespace laconic::dist {
 

@@ -33,7 +33,7 @@
 namespace laconic {
 namespace {
 
-using compress::Method;
+using compress::SelectorKind;
 
 struct SelectBenchOptions {
   std::vector<std::string> elements{"2^20", "2^24", "2^26"}, data;
@@ -105,7 +105,7 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
   std::vector<std::unique_ptr<Way>> ways;
   if (!on_gpu) all.push_back({.name = "read pass", .run = [&] { read_pass(v.data<float>(), n); }});
   // prior: 0 nothing known, 1 the floor of an earlier step, 2 candidates out of the residual pass
-  const auto add = [&](const std::string& name, Method method, int prior, int most_rounds = 1 << 20) {
+  const auto add = [&](const std::string& name, SelectorKind method, int prior, int most_rounds = 1 << 20) {
     Way& way = *ways.emplace_back(std::make_unique<Way>(Way{compress::Selector({.method = method})}));
     way.selector.save(way.fresh);
     const auto select = [&way, &v, &stats, k, prior] {
@@ -124,16 +124,16 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
     if (prior == 0) c.before = [&way] { way.selector.load(way.fresh); };
     all.push_back(std::move(c));
   };
-  add("exact, candidates from the residual pass", Method::exact, 2);
+  add("exact, candidates from the residual pass", SelectorKind::exact, 2);
   // Without candidates a device reads all values, whatever it knows.
-  if (!on_gpu) add("exact, floor of an earlier step", Method::exact, 1);
-  add("exact, nothing known", Method::exact, 0);
-  add("Algorithm 3, candidates from the residual pass", Method::search, 2);
-  if (!on_gpu) add("Algorithm 3, floor of an earlier step", Method::search, 1);
-  add("Algorithm 3, nothing known", Method::search, 0);
+  if (!on_gpu) add("exact, floor of an earlier step", SelectorKind::exact, 1);
+  add("exact, nothing known", SelectorKind::exact, 0);
+  add("Algorithm 3, candidates from the residual pass", SelectorKind::search, 2);
+  if (!on_gpu) add("Algorithm 3, floor of an earlier step", SelectorKind::search, 1);
+  add("Algorithm 3, nothing known", SelectorKind::search, 0);
   {
     // The reuse step alone: the selector that has just searched.
-    Way& way = *ways.emplace_back(std::make_unique<Way>(Way{compress::Selector({.method = Method::sampled})}));
+    Way& way = *ways.emplace_back(std::make_unique<Way>(Way{compress::Selector({.method = SelectorKind::sampled})}));
     const auto select = [&way, &v, &stats, k] {
       way.selector.select({.values = v.slice(), .k = k, .stats = &stats}, way.chosen);
     };
@@ -145,12 +145,12 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
   std::unique_ptr<ChildProcess> torch;
   if (o.baselines) {
     const int few = n > (1 << 22) ? 3 : 5;
-    add("radix select, scan and scatter", Method::radix, 0, few);
+    add("radix select, scan and scatter", SelectorKind::radix, 0, few);
     if (!on_gpu) {  // a device makes these sets as it makes those above
-      add("Algorithm 2 step by step", Method::trimmed_steps, 0, few);
-      add("Algorithm 3 step by step", Method::search_steps, 0, few);
-      add("radix select, histograms", Method::radix_histogram, 0, few);
-      add("std::nth_element", Method::nth_element, 0, few);
+      add("Algorithm 2 step by step", SelectorKind::trimmed_steps, 0, few);
+      add("Algorithm 3 step by step", SelectorKind::search_steps, 0, few);
+      add("radix select, histograms", SelectorKind::radix_histogram, 0, few);
+      add("std::nth_element", SelectorKind::nth_element, 0, few);
     }
   }
 #ifdef LACONIC_CUB

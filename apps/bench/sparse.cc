@@ -28,7 +28,7 @@ std::vector<std::uint32_t> indices_of(std::size_t k, std::int64_t n, bool cluste
     const Tensor zeros = Tensor::zeros({n});
     compress::SelectionInput input{.values = zeros.slice(), .k = k};
     input.key.seed = worker;
-    return compress::Selector({.method = compress::Method::random}).select(input).indices;
+    return compress::Selector({.method = compress::SelectorKind::random}).select(input).indices;
   }
   static std::vector<std::uint32_t> indices;
   static std::int64_t of = 0;

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "data/cifar.h"
 #include "data/mnist.h"
+#include "dist/method/redsync/method.h"
 #include "dist/trainer/image_classification.h"
 #include "dist/trainer/trainer.h"
 #include "layers/models/zoo.h"
@@ -39,11 +40,11 @@ std::vector<std::vector<dist::LedgerRow>> train(const UnionBenchOptions& o,
                              {.batch = o.batch});
     TrainerOptions options{.model_name = o.model, .epochs = o.steps, .steps = o.steps, .lr = o.lr};
     options.optimizer = {.momentum = 0.9};
-    options.sync = "redsync";
-    options.sparse = o.sparse;
-    options.sparse.split = split;
+    const auto method = std::make_shared<dist::SparseExchange>(*dist::sparse_method("redsync"));
+    method->options = o.sparse;
+    method->options.split = split;
     options.ledger_every = std::max<std::int64_t>(1, o.steps / kMeasuredSteps);
-    ledgers[static_cast<std::size_t>(worker.rank)] = Trainer(worker, task, options).run().ledger;
+    ledgers[static_cast<std::size_t>(worker.rank)] = Trainer(worker, task, method, options).run().ledger;
   });
   return ledgers;
 }
@@ -114,7 +115,9 @@ int bench_union(const std::vector<std::string>& arguments) {
   require<UsageError>(std::adjacent_find(o.workers.begin(), o.workers.end(), std::greater_equal<>()) == o.workers.end(),
                       "the numbers of workers must rise (--workers): give them as 2,4,8,16");
   o.sparse.delta = o.coding == "delta";
-  dist::require_sensible(*dist::sparse_method("redsync"), o.sparse);
+  dist::SparseExchange method(*dist::sparse_method("redsync"));
+  method.options = o.sparse;
+  method.check({});
   const ModelInfo& model = model_info(o.model);
   const auto data =
       std::make_shared<const ImageDataset>(model.input[0] == 1 ? load_mnist(o.data) : load_cifar10(o.data));

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "dist/sync/ledger.h"
+#include "dist/method/ledger.h"
 
 namespace laconic {
 

@@ -7,7 +7,7 @@
 #include "apps/compare/options.h"
 #include "compress/make_codec.h"
 #include "core/error.h"
-#include "dist/sync/allreduce.h"
+#include "dist/method/allreduce/allreduce_sync.h"
 
 namespace laconic {
 namespace {
@@ -20,7 +20,7 @@ struct Place {
 }  // namespace
 
 Exchange exchange_of(const std::vector<std::string>& words, int workers, const std::optional<dist::LinkSpec>& rate) {
-  Exchange e{workers, rate, "allreduce", dist::ReplayOptions::Overlap::forward};
+  Exchange e{workers, rate, dist::ReplayOptions::Overlap::forward};
   if (const auto link = value_of(words, "--link")) e.link = dist::LinkSpec::parse(*link, "--link");
   for (const std::string& one : values_of(words, "--link-of")) {
     if (!e.link || one.find('=') == std::string::npos) continue;
@@ -28,7 +28,6 @@ Exchange exchange_of(const std::vector<std::string>& words, int workers, const s
     e.link->bits_per_second = std::min(e.link->bits_per_second, slow.bits_per_second);
     e.link->latency = std::max(e.link->latency, slow.latency);
   }
-  e.sync = value_of(words, "--sync").value_or(e.sync);
   const std::string overlap = value_of(words, "--overlap").value_or("forward");
   using Overlap = dist::ReplayOptions::Overlap;
   e.overlap = overlap == "none" ? Overlap::none : overlap == "backward" ? Overlap::backward : Overlap::forward;
@@ -37,8 +36,7 @@ Exchange exchange_of(const std::vector<std::string>& words, int workers, const s
 
 std::optional<dist::Replay> bound_of(const LayerTimes& times, const std::string& plan, const Exchange& e,
                                      double compute_seconds) {
-  if (!e.link || (e.sync != "none" && e.sync != "allreduce")) return std::nullopt;
-  const bool travels = e.sync != "none" && e.workers > 1;
+  if (!e.link) return std::nullopt;
   const double bytes_per_second = static_cast<double>(e.link->bits_per_second) / 8;
   const double latency = std::chrono::duration<double>(e.link->latency).count();
 
@@ -58,6 +56,9 @@ std::optional<dist::Replay> bound_of(const LayerTimes& times, const std::string&
   std::vector<dist::ReplayMessage> messages;
   try {
     auto json = nlohmann::json::parse(plan);
+    const std::string what = json.value("travels", "plan");
+    if (what != "plan" && what != "nothing") return std::nullopt;
+    const bool travels = what == "plan" && e.workers > 1;
     if (json.contains("plan")) json = nlohmann::json(json["plan"]);
     const auto codec = compress::make_codec(json.value("codec", "none"));
     for (const auto& bucket : json.at("buckets")) {

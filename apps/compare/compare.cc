@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "apps/child_process.h"
@@ -188,7 +189,6 @@ class Comparison {
  private:
   /// One of the things that run in turn: a set, or the computing of a set whose schedule is to be replayed.
   struct Turn {
-    std::vector<std::string> common;
     OptionSet set;
     std::string name;  ///< of its files
     std::vector<Trial>* trials;
@@ -197,16 +197,16 @@ class Comparison {
   std::vector<Turn> all_turns() {
     std::vector<Turn> turns;
     for (std::size_t s = 0; s < o_.sets.size(); ++s)
-      turns.push_back({o_.common, o_.sets[s], fmt::format("{}-{}", s + 1, file_name(o_.sets[s].label)), &trials_[s]});
-    for (const OptionSet& set : o_.sets) {
-      const std::vector<std::string> words = joined(o_.common, set.words);
-      if (!o_.bound || !knows_link(words)) continue;
-      const auto [it, is_new] = computing_.try_emplace(without_exchange(words));
+      turns.push_back({o_.sets[s], fmt::format("{}-{}", s + 1, file_name(o_.sets[s].label)), &trials_[s]});
+    for (std::size_t s = 0; s < o_.sets.size(); ++s) {
+      const std::vector<std::string> words = joined(o_.common, o_.sets[s].words);
+      plans_.push_back(o_.bound && knows_link(words) ? plan_of(s) : std::nullopt);
+      if (!plans_[s]) continue;
+      const auto [it, is_new] = computing_.try_emplace(plans_[s]->computing);
       if (!is_new) continue;
       const std::string steps =
           std::to_string(std::min(kComputingSteps, std::atoi(value_of(words, "--steps").value_or("1000000").c_str())));
-      turns.push_back({it->first,
-                       {"computing alone", {"--sync", "none", "--steps", steps}},
+      turns.push_back({{"computing alone", joined(o_.sets[s].words, {"--alone", "--steps", steps})},
                        fmt::format("computing-{}", computing_.size()),
                        &it->second});
     }
@@ -216,10 +216,8 @@ class Comparison {
   bool knows_link(const std::vector<std::string>& words) const { return o_.rate || value_of(words, "--link"); }
 
   Trial run_one(const Turn& turn, std::uint64_t seed, const std::string& name) {
-    CompareOptions o = o_;
-    o.common = turn.common;
     const std::string base = folder_ / fmt::format("{}-seed{}", turn.name, seed);
-    return run_command(command_of(o, turn.set, app_, self_, seed, base + ".jsonl"), base, name);
+    return run_command(command_of(o_, turn.set, app_, self_, seed, base + ".jsonl"), base, name);
   }
 
   Trial run_command(const std::vector<std::string>& command, const std::string& base, const std::string& name) {
@@ -248,27 +246,34 @@ class Comparison {
     const auto trial =
         std::find_if(trials_[s].begin(), trials_[s].end(), [](const Trial& t) { return t.error.empty(); });
     const std::vector<std::string> words = joined(o_.common, o_.sets[s].words);
-    const auto computing = computing_.find(without_exchange(words));
-    if (computing == computing_.end()) return;
+    if (!plans_[s]) return;
+    const auto computing = computing_.find(plans_[s]->computing);
     const Row alone = summarise({computing->second}, o_.warm_up, std::nullopt)[0];
     if (alone.runs == 0) return;
     row.compute_ms = alone.step_ms.value;
-    const std::string plan = folder_ / fmt::format("{}-plan.json", s + 1);
-    const auto times = plan_of(o_.sets[s], plan) ? layers(*trial, plan, words) : std::nullopt;
+    const auto times = layers(*trial, plan_path(s), words);
     if (!times) return;
-    if (const auto replay =
-            bound_of(*times, last_line(plan), exchange_of(words, trial->workers, o_.rate), *row.compute_ms / 1e3)) {
+    if (const auto replay = bound_of(*times, plans_[s]->text, exchange_of(words, trial->workers, o_.rate),
+                                     *row.compute_ms / 1e3)) {
       row.bound_ms = 1e3 * replay->step_seconds;
       row.exchange_ms = 1e3 * replay->exchange_seconds;
     }
   }
 
-  /// Lets the app write what travels how; false if it has no plan.
-  bool plan_of(const OptionSet& set, const std::string& path) {
-    auto command = command_of(o_, set, app_, self_, o_.seed, folder_ / "none.jsonl");
+  /// What the app says of a set without running it.
+  struct SetPlan {
+    std::string text;       ///< what travels how
+    std::string computing;  ///< by which options it computes
+  };
+  std::string plan_path(std::size_t s) const { return folder_ / fmt::format("{}-plan.json", s + 1); }
+  std::optional<SetPlan> plan_of(std::size_t s) {
+    auto command = command_of(o_, o_.sets[s], app_, self_, o_.seed, folder_ / "none.jsonl");
     command.push_back("--dry-run");
-    return run_to_files(command, path, folder_ / "plan.err", [] { return !interrupted.load(); }) == 0 &&
-           last_line(path).rfind("{\"plan\"", 0) == 0;
+    if (run_to_files(command, plan_path(s), folder_ / "plan.err", [] { return !interrupted.load(); }) != 0) return {};
+    const std::string text = last_line(plan_path(s));
+    const auto json = nlohmann::json::parse(text, nullptr, false);
+    if (!json.is_object() || !json.contains("plan") || !json.contains("computing")) return {};
+    return SetPlan{text, json["computing"].dump()};
   }
 
   std::optional<LayerTimes> layers(const Trial& trial, const std::string& plan, const std::vector<std::string>& words) {
@@ -319,7 +324,8 @@ class Comparison {
   Folder folder_;
   ProgressOfRuns progress_;
   std::vector<std::vector<Trial>> trials_;                            // [set][run]
-  std::map<std::vector<std::string>, std::vector<Trial>> computing_;  // by its options
+  std::vector<std::optional<SetPlan>> plans_;           // by set
+  std::map<std::string, std::vector<Trial>> computing_;  // by its options
   std::map<std::tuple<std::string, int, int, int, std::string>, std::optional<LayerTimes>> layers_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <utility>
 
 #include "apps/presets.h"
@@ -14,61 +13,6 @@ namespace {
 
 constexpr const char* kUsage =
     "as laconic compare mnist --workers 4 --steps 200 --vs \"--allreduce ring\" --vs \"--allreduce butterfly\"";
-
-enum class Takes : std::uint8_t { nothing, value, maybe };  // maybe: a value, unless the next word is an option
-
-/// What without_exchange leaves out.
-constexpr struct {
-  const char* name;
-  Takes takes;
-} kExchange[] = {
-    {"--sync", Takes::value},
-    {"--allreduce", Takes::value},
-    {"--overlap", Takes::value},
-    {"--fusion", Takes::value},
-    {"--chunk", Takes::value},
-    {"--plan", Takes::value},
-    {"--reduce", Takes::value},
-    {"--audit", Takes::maybe},
-    {"--codec", Takes::value},
-    {"--codec-feedback", Takes::nothing},
-    {"--tos", Takes::value},
-    {"--link", Takes::value},
-    {"--link-of", Takes::value},
-    {"--density", Takes::value},
-    {"--selector", Takes::value},
-    {"--qrgc", Takes::nothing},
-    {"--qrgc-feedback", Takes::nothing},
-    {"--no-qrgc-feedback", Takes::nothing},
-    {"--no-mask", Takes::nothing},
-    {"--warmup", Takes::value},
-    {"--index-coding", Takes::value},
-    {"--sparse-reduce", Takes::value},
-    {"--threshold", Takes::value},
-    {"--servers", Takes::value},
-    {"--local-aggregate", Takes::value},
-    {"--truncate-weights", Takes::value},
-    {"--drop-ratio", Takes::value},
-    {"--threshold-every", Takes::value},
-    {"--layerdrop-norm", Takes::value},
-    {"--layerdrop-max-age", Takes::value},
-    {"--layerdrop-unit", Takes::value},
-    {"--alpha", Takes::value},
-    {"--explore", Takes::value},
-    {"--core-every", Takes::value},
-    {"--local-steps", Takes::value},
-    {"--slim-scope", Takes::value},
-    {"--explorer-keys", Takes::value},
-    {"--slim-residual", Takes::nothing},
-    {"--ledger", Takes::maybe},
-    {"--steps", Takes::value},
-    {"--epochs", Takes::value},
-    {"--save", Takes::value},
-    {"--overwrite", Takes::nothing},
-    {"--save-every", Takes::value},
-    {"--trace", Takes::value},
-    {"--dump-gradients", Takes::value},
-};
 
 template <class T>
 T number(const std::string& text, const std::string& option, T least) {
@@ -136,22 +80,6 @@ std::vector<std::string> values_of(const std::vector<std::string>& words, const 
 std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& option) {
   const auto values = values_of(words, option);
   return values.empty() ? std::nullopt : std::optional(values.back());
-}
-
-std::vector<std::string> without_exchange(const std::vector<std::string>& words) {
-  std::vector<std::string> kept;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const auto equals = words[i].find('=');
-    const auto* option = std::find_if(std::begin(kExchange), std::end(kExchange),
-                                      [name = words[i].substr(0, equals)](const auto& o) { return name == o.name; });
-    if (option == std::end(kExchange)) {
-      kept.push_back(words[i]);
-      continue;
-    }
-    if (equals != std::string::npos || option->takes == Takes::nothing) continue;
-    if (option->takes == Takes::value || (i + 1 < words.size() && words[i + 1].rfind('-', 0) != 0)) ++i;
-  }
-  return kept;
 }
 
 CompareOptions parse_compare(const std::vector<std::string>& arguments) {

@@ -40,10 +40,6 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments);
 std::vector<std::string> values_of(const std::vector<std::string>& words, const std::string& option);
 std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& option);
 
-/// What a command line of an app computes, without the options that say how gradients travel and over what, how long it
-/// runs, and what it writes.
-std::vector<std::string> without_exchange(const std::vector<std::string>& words);
-
 /// The command that runs a set with a seed, its log in that file. `self`: the path of laconic
 std::vector<std::string> command_of(const CompareOptions& options, const OptionSet& set, const std::string& app_path,
                                     const std::string& self, std::uint64_t seed, const std::string& log);

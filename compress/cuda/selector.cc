@@ -248,16 +248,16 @@ void Selector::select_on_cuda(const SelectionInput& in, std::uint64_t turn, Memo
   if (!cuda_scratch_ || cuda_scratch_->device != device) cuda_scratch_ = std::make_shared<SelectScratch>(device);
   SelectScratch& scratch = *cuda_scratch_;
   Choice choice(in, scratch, out);
-  const bool exact = in.sign == Sign::any && (method() == Method::exact || method() == Method::trimmed);
+  const bool exact = in.sign == Sign::any && (method() == SelectorKind::exact || method() == SelectorKind::trimmed);
   choice.bring_stats(!exact);
   switch (method()) {
-    case Method::exact:
-    case Method::trimmed:
-    case Method::nth_element:
-    case Method::radix_histogram:
-    case Method::trimmed_steps:
+    case SelectorKind::exact:
+    case SelectorKind::trimmed:
+    case SelectorKind::nth_element:
+    case SelectorKind::radix_histogram:
+    case SelectorKind::trimmed_steps:
       return remember(memory, top(choice, in, k, need, target, out), out);
-    case Method::radix: {
+    case SelectorKind::radix: {
       out.passes += 5;
       cut_by_scattering(choice.all(), in.sign, word(k), choice.state());
       choice.take(choice.all(), k);
@@ -266,10 +266,10 @@ void Selector::select_on_cuda(const SelectionInput& in, std::uint64_t turn, Memo
       if (cut.chosen > 0) out.threshold = magnitude_of(cut.key);
       return;
     }
-    case Method::search:
-    case Method::search_steps:
-    case Method::sampled: {
-      if (method() == Method::sampled && !searches(turn)) {
+    case SelectorKind::search:
+    case SelectorKind::search_steps:
+    case SelectorKind::sampled: {
+      if (method() == SelectorKind::sampled && !searches(turn)) {
         const Above above{.key = key_above(memory.threshold, in.sign)};
         out.threshold = memory.threshold;
         if (choice.bring_candidates() && choice.floor() <= above.key) {
@@ -286,13 +286,13 @@ void Selector::select_on_cuda(const SelectionInput& in, std::uint64_t turn, Memo
       memory.threshold = out.threshold;
       return;
     }
-    case Method::fixed:
+    case SelectorKind::fixed:
       out.passes += 2;
       choice.take_all(choice.all(), Above{.key = key_above(options_.threshold, in.sign)});
       out.threshold = options_.threshold;
       return;
-    case Method::dropping:
-    case Method::dgc: {
+    case SelectorKind::dropping:
+    case SelectorKind::dgc: {
       const Sample look = sample_of(n, k, options_.sample);
       scratch.sampled.renew(device, look.size);
       sample(in.values.data(), n, look.size, turn, scratch.sampled.values());
@@ -303,7 +303,7 @@ void Selector::select_on_cuda(const SelectionInput& in, std::uint64_t turn, Memo
       out.passes += 2;
       choice.take_all(choice.all(), Above{.key = key});
       out.threshold = magnitude_of(key);
-      if (method() == Method::dropping || out.size() <= k) return;
+      if (method() == SelectorKind::dropping || out.size() <= k) return;
       const DeviceElements reached = std::exchange(out.on_device, {});
       const Source from{reached.values(), reached.indices(), reached.size(), nullptr};
       cut_at(from, in.sign, word(k), word(k), word(k), false, choice.state());
@@ -313,7 +313,7 @@ void Selector::select_on_cuda(const SelectionInput& in, std::uint64_t turn, Memo
       out.threshold = magnitude_of(last.key);
       return;
     }
-    case Method::adacomp: {
+    case SelectorKind::adacomp: {
       ++out.passes;
       scratch.bins.clear();
       scratch.bins.resize((n + options_.bin - 1) / options_.bin * sizeof(std::int32_t));
@@ -321,7 +321,7 @@ void Selector::select_on_cuda(const SelectionInput& in, std::uint64_t turn, Memo
       largest_of_bins(in.values.data(), n, options_.bin, largest);
       return choice.take_all(choice.all(), Above{.latest = in.latest.data(), .bin = options_.bin, .largest = largest});
     }
-    case Method::random: {
+    case SelectorKind::random: {
       choice.wait();
       std::vector<std::uint32_t> indices;
       random_subset(n, k, {}, Random(in.key.seed, Purpose::selection, in.key.step, in.key.operation), indices);

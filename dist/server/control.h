@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "dist/engine.h"
-#include "dist/sync/strategy.h"
+#include "dist/update.h"
 
 namespace laconic::dist {
 

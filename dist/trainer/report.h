@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/sync/ledger.h"
+#include "dist/method/ledger.h"
 
 namespace laconic {
 
@@ -70,6 +70,7 @@ struct EvalReport {
 /// Where the bytes of each parameter went so far, on rank 0.
 struct LedgerReport {
   std::int64_t step = 0;  ///< updates made
+  dist::LedgerForm form;
   std::vector<dist::LedgerRow> rows;
 };
 
@@ -95,6 +96,7 @@ struct RunSummary {
   std::optional<EvalReport> last_eval;
   std::optional<EvalReport> test;  ///< of a test set that is kept for the end
   std::vector<dist::LedgerRow> ledger;  ///< rank 0's; empty without --ledger
+  dist::LedgerForm ledger_form;         ///< what its figures are
   std::string stopped;  ///< why it ended early; empty if it did not
 };
 

@@ -8,27 +8,27 @@
 
 namespace laconic {
 
-ServerHalf::ServerHalf(const TrainerOptions& o, const dist::Plan& plan, const std::vector<ParameterInfo>& all,
-                       const std::vector<int>& owner, int server, int workers, int servers)
+ServerHalf::ServerHalf(const dist::Method& method, const dist::TrainingFacts& facts, const TrainerOptions& o,
+                       const dist::Plan& plan, const std::vector<ParameterInfo>& all, const std::vector<int>& owner,
+                       int server)
     : shard_(std::make_unique<dist::Shard>(plan, all, owner, server, o.device)),
-      optimizer_(dist::server_method(o.sync)->workers_update ? nullptr : make_optimizer(shard_->arena(), o.optimizer)) {
-  const dist::Update update = [this, clip = o.clip](Parameter& p, Rows rows, const dist::StepContext& context) {
-    if (clip.kind == Clip::Kind::value) clip_value(p.grad(), clip.limit / context.gradient_scale);
-    optimizer_->update(p, rows, context.lr, context.gradient_scale);
-  };
-  dist::ParameterServer::Options options{.workers = dist::leaders_of(workers, o.server.local_aggregate),
-                                         .legs = dist::make_legs(*dist::server_method(o.sync), o.server, plan.codec,
-                                                                 o.codec_feedback, o.seed)};
-  if (o.clip.kind == Clip::Kind::norm) {
+      optimizer_(method.traits().workers_update ? nullptr : make_optimizer(shard_->arena(), o.optimizer)) {
+  dist::ServerSide side{.facts = facts, .codec = plan.codec, .shard = *shard_};
+  if (optimizer_)
+    side.update = [this, limit = facts.clip_value](Parameter& p, Rows rows, const dist::StepContext& context) {
+      if (limit > 0) clip_value(p.grad(), limit / context.gradient_scale);
+      optimizer_->update(p, rows, context.lr, context.gradient_scale);
+    };
+  if (facts.clip_norm > 0) {
     dist::JointNorm::Options norm{.buckets = plan.buckets.size(), .own = shard_->units().size()};
-    norm.servers.resize(static_cast<std::size_t>(servers > 0 ? servers : workers));
-    std::iota(norm.servers.begin(), norm.servers.end(), servers > 0 ? workers : 0);
-    norm.limit = [most = o.clip.limit](double scale, double squares) {
+    norm.servers.resize(static_cast<std::size_t>(facts.servers > 0 ? facts.servers : facts.workers));
+    std::iota(norm.servers.begin(), norm.servers.end(), facts.servers > 0 ? facts.workers : 0);
+    norm.limit = [most = facts.clip_norm](double scale, double squares) {
       return scale * clip_scale(scale * scale * squares, most);
     };
-    options.norm = std::make_shared<dist::JointNorm>(std::move(norm));
+    side.norm = std::make_shared<dist::JointNorm>(std::move(norm));
   }
-  server_ = dist::make_server(*dist::server_method(o.sync), o.server, *shard_, update, std::move(options));
+  server_ = method.server(std::move(side));
 }
 
 void ServerHalf::save(StateDict& state) const {

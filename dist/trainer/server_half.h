@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/sync/server_methods.h"
+#include "dist/server/server.h"
 #include "dist/trainer/trainer.h"
 
 namespace laconic {
@@ -12,9 +12,9 @@ namespace laconic {
 class ServerHalf {
  public:
   /// all : the model's parameters in arena order.   owner : of each bucket, 0 .. servers-1; this is number `server`
-  /// servers : dedicated ones, 0 if the workers serve
-  ServerHalf(const TrainerOptions& options, const dist::Plan& plan, const std::vector<ParameterInfo>& all,
-             const std::vector<int>& owner, int server, int workers, int servers);
+  /// `facts` outlive it
+  ServerHalf(const dist::Method& method, const dist::TrainingFacts& facts, const TrainerOptions& options,
+             const dist::Plan& plan, const std::vector<ParameterInfo>& all, const std::vector<int>& owner, int server);
 
   const dist::Shard& shard() const { return *shard_; }
   dist::ParameterServer& server() { return *server_; }
@@ -35,7 +35,7 @@ class ServerHalf {
 std::uint64_t checksum(Slice<const float> values, std::uint64_t hash = 1469598103934665603u);
 
 /// What all ranks must have been told alike, one a line, `servers` being the dedicated ones. Checkpoints hold it.
-std::string fingerprint(const TrainerOptions& options, int servers);
+std::string fingerprint(const dist::Method& method, const TrainerOptions& options, int servers);
 /// What else they must have been told alike, each line behind a "\n". A resumed run may change it.
 std::string run_fingerprint(const TrainerOptions& options);
 
@@ -43,6 +43,6 @@ std::string run_fingerprint(const TrainerOptions& options);
 /// 0 tells it (dist/server/control.h), step by step, until it is told to leave. It has no model and no data.
 ///   options : as the workers have them
 /// throws CommError if a worker is lost, or was started with other options
-void serve(dist::Worker& worker, const TrainerOptions& options);
+void serve(dist::Worker& worker, const dist::Method& method, const TrainerOptions& options);
 
 }  // namespace laconic

@@ -6,17 +6,16 @@
 
 namespace laconic {
 
-std::string fingerprint(const TrainerOptions& o, int servers) {
+std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int servers) {
   const OptimizerOptions& opt = o.optimizer;
-  const dist::SparseMethod* sparse = dist::sparse_method(o.sync);
-  const dist::ServerMethod* server = dist::server_method(o.sync);
+  const bool served = method.traits().servers;
   return concat("seed=", o.seed, "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov,
                 " decay=", opt.decay.weight_decay, " ", opt.decay.norm_and_bias, "\nlr=", o.lr,
                 "\nschedule=", o.schedule.text(), "\nclip=", static_cast<int>(o.clip.kind), ":", o.clip.limit,
-                "\naccumulate=", o.accumulate, "\ndropout=", o.dropout, "\nsync=", o.sync, "\nmean=", o.mean,
-                "\non-nan=", o.skip_nan, sparse ? "\nsparse=" + dist::to_string(*sparse, o.sparse) : "",
-                server ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
-                server ? "\nserver=" + dist::to_string(*server, o.server) + (o.codec_feedback ? " feedback" : "") : "",
+                "\naccumulate=", o.accumulate, "\ndropout=", o.dropout, "\nsync=", method.name(), "\nmean=", o.mean,
+                "\non-nan=", o.skip_nan, "\nmethod=", method.name(), " ", method.fingerprint(),
+                served ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
+                "\ncodec-feedback=", o.codec_feedback,
                 "\nplan=", o.plan_file.empty() ? dist::to_string(o.plan) : "of a file",
                 "\nprecision=", to_string(matmul_precision()));
 }
@@ -30,40 +29,28 @@ std::string run_fingerprint(const TrainerOptions& o) {
       "\ntrace=", given(o.trace != nullptr), "\ndump-gradients=", given(!o.dump_gradients.empty()), o.told_alike);
 }
 
-/// The worker's half of a strategy with servers, and, if they are colocated, this rank's server.
-void Trainer::make_server_strategy(const dist::ServerMethod& method, const dist::Update& update) {
+/// Who serves which bucket, and what a worker's half needs to meet its servers; if they are colocated, this rank's.
+void Trainer::give_servers_their_parts(dist::WorkerSide& side) {
   const int dedicated = worker_.servers(), N = worker_.size;
-  std::vector<int> owner = dist::servers_of(plan_, dedicated > 0 ? dedicated : N);
-  if (dedicated > 0) {
+  server_rank_ = dist::servers_of(plan_, dedicated > 0 ? dedicated : N);
+  if (dedicated == 0) {
+    half_ = std::make_unique<ServerHalf>(*method_, facts_, o_, plan_, dist::infos_of(arena_->parameters()), server_rank_,
+                                         worker_.rank);
+    side.own = &half_->server();
+  } else {
+    for (int& rank : server_rank_) rank += N;
+    side.shows = [this] { tell_servers({.kind = dist::Command::Kind::show}); };
+    side.begins = [this](const dist::StepContext& context) {
+      tell_servers(
+          {.kind = dist::Command::Kind::step, .step = context.step, .lr = context.lr, .scale = context.gradient_scale});
+    };
     if (worker_.rank == 0) {
       const std::string parameters = dist::to_json(dist::infos_of(arena_->parameters())), plan = plan_.json();
       for (int server = N; server < N + dedicated; ++server)
         for (const std::string& text : {parameters, plan}) dist::send_text(worker_.engine, server, text);
     }
-    for (int& rank : owner) rank += N;
-  } else {
-    half_ = std::make_unique<ServerHalf>(o_, plan_, dist::infos_of(arena_->parameters()), owner, worker_.rank, N, 0);
   }
-  dist::PsSync::Options options{.mean = o_.mean,
-                                .overlap = o_.overlap,
-                                .workers = N,
-                                .group = o_.server.local_aggregate,
-                                .server_rank = owner,
-                                .own = half_ ? &half_->server() : nullptr,
-                                .accounts = o_.ledger_every > 0,
-                                .legs = dist::make_legs(method, o_.server, plan_.codec, o_.codec_feedback, o_.seed),
-                                .begins = {},
-                                .shows = {}};
-  if (dedicated > 0) {
-    options.shows = [this] { tell_servers({.kind = dist::Command::Kind::show}); };
-    options.begins = [this](const dist::StepContext& context) {
-      tell_servers(
-          {.kind = dist::Command::Kind::step, .step = context.step, .lr = context.lr, .scale = context.gradient_scale});
-    };
-  }
-  server_rank_ = owner;
-  strategy_ = dist::make_server_sync(method, o_.server, *arena_, worker_.engine, plan_, update, std::move(options));
-  if (dedicated > 0) control_ = std::make_unique<dist::ServerControl>(worker_.engine, N);
+  side.server_rank = server_rank_;
 }
 
 /// All workers hold rank 0's parameters: now the servers get theirs.

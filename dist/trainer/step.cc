@@ -76,7 +76,7 @@ void Trainer::train_step() {
     if (share.samples > 0) {
       // n_k N / n: the mean over the global batch, however unevenly a short batch is spread (workers add up, then / N).
       // Computing alone, each worker follows the mean over its own samples.
-      const double weight = o_.sync == "none"
+      const double weight = !is_.joins
                                 ? static_cast<double>(share.samples) / static_cast<double>(own_in_step)
                                 : static_cast<double>(share.samples) * worker_.size / static_cast<double>(global);
       arena_->backward(loss, static_cast<float>(weight), last);
@@ -136,8 +136,8 @@ void Trainer::train_step() {
   pending_.seconds = seconds;
   pending_.any = true;
   tell_servers({.kind = dist::Command::Kind::figures});
-  // `none` sends nothing: each worker then reports of itself.
-  if (o_.sync != "none")
+  // Where nothing is joined each worker reports of itself.
+  if (is_.joins)
     pending_.ticket = worker_.engine.submit(
         {.name = "figures of a step",
          .slot = figures_slot_,
@@ -156,15 +156,15 @@ void Trainer::finish_report() {
   r.loss = sums[kSamples] > 0 ? sums[kLoss] / sums[kSamples] : 0;
   if (sums[kSkipped] > 0) r.loss = std::numeric_limits<double>::quiet_NaN();
   r.bytes_sent_sum = static_cast<std::int64_t>(sums[kBytes]);
-  if (sums[kStop] > 0 && (o_.sync != "none" || worker_.size == 1)) stop_ = true;  // else: all stop after an evaluation
-  if (dist::server_method(o_.sync) != nullptr) {
+  if (sums[kStop] > 0 && (is_.joins || worker_.size == 1)) stop_ = true;  // else: all stop after an evaluation
+  if (is_.servers) {
     r.bytes_up_sum = static_cast<std::int64_t>(sums[kUp]);
     r.bytes_down_sum = static_cast<std::int64_t>(sums[kDown]);
     summary_.bytes_up_total = summary_.bytes_up_total.value_or(0) + *r.bytes_up_sum;
     summary_.bytes_down_total = summary_.bytes_down_total.value_or(0) + *r.bytes_down_sum;
   }
   if (dist::ranks_under_mpirun() > 0) {
-    r.cpu_ms = 1e3 * sums[kCpuSeconds] / (o_.sync == "none" ? 1 : worker_.size);
+    r.cpu_ms = 1e3 * sums[kCpuSeconds] / (is_.joins ? worker_.size : 1);
     if (worker_.servers() > 0) r.server_cpu_ms = 1e3 * sums[kServerCpuSeconds] / worker_.servers();
   }
   summary_.bytes_sent_total += r.bytes_sent_sum;
@@ -174,7 +174,7 @@ void Trainer::finish_report() {
 
 bool Trainer::finite_everywhere(float loss) {
   std::vector<double> bad{std::isfinite(loss) ? 0.0 : 1.0};
-  if (o_.sync != "none")
+  if (is_.joins)
     worker_.run("agreement on skipping a step",
                 [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(bad)); });
   return bad[0] == 0;
@@ -264,16 +264,15 @@ void Trainer::flush() {
 
 void Trainer::audit() {
   strategy_->flush();
-  if (o_.sync == "none") return;
+  if (!is_.joins) return;
   const auto equal_everywhere = [&](const char* what) {
     std::uint64_t hash = checksum({});  // parameter by parameter: padding left out
     for (const auto& p : arena_->parameters()) hash = checksum(p->value().slice(), hash);
     dist::check_fingerprint(worker_, concat(what, " after step ", step_, "=", hash));
   };
-  const dist::ServerMethod* method = dist::server_method(o_.sync);
-  if (method == nullptr || !method->workers_update) equal_everywhere("parameters");
+  if (is_.same_bits) equal_everywhere("parameters");
   strategy_->show_joint_model();
-  if (strategy_->drift()) equal_everywhere("parameters of the servers");
+  if (strategy_->drift()) equal_everywhere("the joint model");
   audit_servers();
   strategy_->hide_joint_model();
 }

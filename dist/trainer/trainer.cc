@@ -12,8 +12,6 @@
 #include "core/parallel.h"
 #include "dist/collective/broadcast.h"
 #include "dist/fingerprint.h"
-#include "dist/sync/allreduce.h"
-#include "dist/sync/none.h"
 #include "dist/trainer/internals.h"
 #include "dist/trainer/server_half.h"
 #include "layers/models/zoo.h"
@@ -21,56 +19,51 @@
 namespace laconic {
 namespace {
 
-/// "redsync, 0.1 % by paper", "strom, threshold 0.01", "topk, 1 %"
-std::string strategy_text(const dist::SparseMethod& method, const dist::SparseOptions& o) {
-  if (!method.has_density)
-    return o.threshold > 0 ? fmt::format("{}, threshold {:g}", method.name, o.threshold) : method.name;
-  return fmt::format("{}, {:g} %{}{}", method.name, 100 * o.density, method.method ? "" : " by " + o.selector,
-                     o.quantised ? ", signs" : "");
-}
-
 /// Sixteen hexadecimal digits that no other training has.
 std::string new_run() {
   std::random_device device;
   return fmt::format("{:08x}{:08x}", device(), device());
 }
 
-/// ", 2 servers" or ", colocated"
-std::string servers_text(const dist::Worker& worker) {
-  if (worker.servers() == 0) return ", colocated";
-  return fmt::format(", {} server{}", worker.servers(), worker.servers() == 1 ? "" : "s");
-}
-
 }  // namespace
 
-Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions options, Observer* observer)
+dist::TrainingFacts facts_of(const TrainerOptions& o, int workers, int servers, std::int64_t steps_per_epoch) {
+  dist::TrainingFacts f;
+  f.workers = workers, f.servers = servers;
+  f.optimizer = o.optimizer.name;
+  f.momentum = o.optimizer.momentum, f.dampening = o.optimizer.dampening, f.nesterov = o.optimizer.nesterov;
+  if (o.clip.kind == Clip::Kind::norm) f.clip_norm = o.clip.limit;
+  if (o.clip.kind == Clip::Kind::value) f.clip_value = o.clip.limit;
+  f.mean = o.mean, f.overlap = o.overlap, f.seed = o.seed;
+  f.plan = o.plan, f.plan_file = o.plan_file, f.codec_feedback = o.codec_feedback;
+  f.steps_per_epoch = steps_per_epoch, f.ledger_every = o.ledger_every;
+  f.latency_seconds = o.latency_seconds, f.seconds_per_byte = o.seconds_per_byte;
+  return f;
+}
+
+Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const dist::Method> method,
+                 TrainerOptions options, Observer* observer)
     : worker_(worker),
       workload_(workload),
+      method_(std::move(method)),
+      is_(method_->traits()),
       o_(std::move(options)),
+      facts_(facts_of(o_, worker.size, worker.servers(), steps_per_epoch())),
       losses_(o_.device),
       observer_(worker.rank == 0 ? observer : nullptr),
       clock_(std::make_unique<StepClock>()),
       memory_(o_.device),
       bytes_before_(worker.engine.counters().sent.bytes) {
-  if (const dist::SparseMethod* method = dist::sparse_method(o_.sync)) {
-    dist::require_sensible(*method, o_.sparse, o_.optimizer.name, o_.clip.kind == Clip::Kind::value);
-    require<UsageError>(o_.optimizer.dampening == 0, "--sync ", o_.sync, " knows no dampening: leave it out");
-  }
-  const dist::ServerMethod* const server = dist::server_method(o_.sync);
-  if (server != nullptr) dist::require_sensible(*server, o_.server, o_.clip.kind == Clip::Kind::norm);
-  require<UsageError>(server == nullptr || o_.clip.kind != Clip::Kind::norm || worker_.engine.size() > 1,
-                      "a worker that is alone and its own server updates each layer before the next one's gradient is "
-                      "there (--clip): give --clip value:X, or take --sync allreduce");
-  require<UsageError>(server != nullptr || worker_.servers() == 0, "--sync ", o_.sync, " has no use for ",
-                      worker_.servers(), " servers (--servers): leave them out, or take --sync ps");
+  method_->check(facts_);
+  require<UsageError>(is_.servers || worker_.servers() == 0, "`sync` ", method_->name(), " has no use for ",
+                      worker_.servers(), " servers (`servers`): leave them out, or take `sync` ps");
   require<UsageError>(o_.device.kind != Device::Kind::cuda || o_.device.index < cuda_devices(), "there is no device ",
                       o_.device, " (--device): ", cuda_devices() == 0 ? "use --device cpu" : "give a lower number");
   set_kernel_threads(o_.threads);
   Module& model = workload_.model();
-  const bool updates = server == nullptr || server->workers_update;
   double weights = 0;
   for (const auto& [name, tensor] : weights_of(model)) weights += static_cast<double>(tensor.bytes());
-  require_memory(weights * (2 + (updates ? o_.optimizer.arenas() : 0)));  // before any of it is written
+  require_memory(weights * (2 + (is_.workers_update ? o_.optimizer.arenas() : 0)));  // before any of it is written
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
   model.set_context(&context_);
   model.initialize(o_.seed);
@@ -79,10 +72,10 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, TrainerOptions option
   workload_.set_device(o_.device);
   model.checkpoint_activations(o_.checkpoint_activations);
   arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
-  if (updates) optimizer_ = make_optimizer(*arena_, o_.optimizer);
+  if (is_.workers_update) optimizer_ = make_optimizer(*arena_, o_.optimizer);
   const std::string run = run_fingerprint(o_);
   if (worker_.servers() > 0)
-    dist::check_fingerprint(worker_.engine, laconic::fingerprint(o_, worker_.servers()) + run, true);
+    dist::check_fingerprint(worker_.engine, laconic::fingerprint(*method_, o_, worker_.servers()) + run, true);
   dist::check_fingerprint(worker_, fingerprint() + run, true);
   if (auto resumed = choose_checkpoint(worker_.engine, o_)) resumed_ = std::make_unique<Resumed>(*std::move(resumed));
   if (!o_.save.empty()) claim_save();
@@ -118,50 +111,26 @@ void Trainer::make_strategy() {
   const dist::Update update = [this](Parameter& p, Rows rows, const dist::StepContext& context) {
     apply(p, rows, context);
   };
-  const dist::SparseMethod* method = dist::sparse_method(o_.sync);
-  require<UsageError>(method != nullptr || !plan_.sparse(), "the plan sends a choice of some parameters, and --sync ",
-                      o_.sync, " sends all of them (--plan): take the strategy that it was made for");
-  require<UsageError>(plan_.codec == "none" || o_.sync == "allreduce" || dist::server_method(o_.sync) != nullptr,
-                      "sums of --sync ", o_.sync, " pass through no codec, and the plan's is ", plan_.codec,
-                      " (--codec): leave it out, or take --sync allreduce");
+  require<UsageError>(is_.chooses || !plan_.sparse(), "the plan sends a choice of some parameters, and `sync` ",
+                      method_->name(), " sends all of them (`plan`): take the strategy that it was made for");
+  require<UsageError>(plan_.codec == "none" || is_.codec, "sums of `sync` ", method_->name(),
+                      " pass through no codec, and the plan's is ", plan_.codec,
+                      " (`codec`): leave it out, or take `sync` allreduce");
   require<UsageError>(plan_.codec != "none" || !o_.codec_feedback,
-                      "without a codec nothing is lost (--codec-feedback): add --codec, or leave it out");
-  if (o_.sync == "none") {
-    strategy_ = std::make_unique<dist::NoSync>(*arena_, update);
-    return;
+                      "without a codec nothing is lost (`codec-feedback`): add `codec`, or leave it out");
+  dist::WorkerSide side{.facts = facts_, .arena = *arena_, .engine = worker_.engine, .plan = plan_, .update = update};
+  if (const auto* sgd = dynamic_cast<const Sgd*>(optimizer_.get())) {
+    side.velocity = sgd->momentum();
+    side.weight_decay = [decay = o_.optimizer.decay](const ParameterInfo& p) { return decay.of(p); };
   }
-  if (o_.sync == "allreduce") {
-    strategy_ = std::make_unique<dist::AllreduceSync>(
-        *arena_, worker_.engine, plan_, update,
-        dist::AllreduceSync::Options{
-            .mean = o_.mean, .overlap = o_.overlap, .seed = o_.seed, .feedback = o_.codec_feedback});
-    return;
-  }
-  if (const dist::ServerMethod* server = dist::server_method(o_.sync)) return make_server_strategy(*server, update);
-  require<UsageError>(method != nullptr, "unknown strategy '", o_.sync, "' (--sync): see --help");
-  for (const dist::Bucket& bucket : plan_.buckets)
-    require<UsageError>(dist::fits(*method, bucket.choice), "the plan chooses from ", bucket.name, " by '",
-                        dist::to_string(bucket.choice), "', which is not for --sync ", o_.sync,
-                        " (--plan): make the plan for this strategy");
-  dist::RedSync::Options options = dist::redsync_options(*method, o_.sparse, steps_per_epoch());
-  options.mean = o_.mean;
-  options.overlap = o_.overlap;
-  options.rules.seed = o_.seed;
-  options.ledger_every = o_.ledger_every;
   if (!o_.dump_gradients.empty())
-    options.watch = [this](const Parameter& p, Slice<const float> residual) {
+    side.watch = [this](const Parameter& p, Slice<const float> residual) {
       if (dump_) dump_->residual(p, residual);
     };
-  const double root = std::sqrt(static_cast<double>(worker_.size));
-  if (o_.clip.kind == Clip::Kind::norm) options.clip_norm = o_.mean ? o_.clip.limit * root : o_.clip.limit / root;
-  Tensor velocity;
-  if (const auto* sgd = dynamic_cast<const Sgd*>(optimizer_.get()); sgd != nullptr && method->corrects) {
-    velocity = sgd->momentum();
-    options.rules.momentum = static_cast<float>(o_.optimizer.momentum);
-    options.rules.nesterov = o_.optimizer.nesterov;
-    options.weight_decay = [decay = o_.optimizer.decay](const ParameterInfo& p) { return decay.of(p); };
-  }
-  strategy_ = std::make_unique<dist::RedSync>(*arena_, worker_.engine, plan_, update, velocity, std::move(options));
+  if (is_.servers) give_servers_their_parts(side);
+  strategy_ = method_->worker(std::move(side));
+  if (is_.servers && worker_.servers() > 0)
+    control_ = std::make_unique<dist::ServerControl>(worker_.engine, worker_.size);
 }
 
 void Trainer::load_init() {
@@ -172,15 +141,13 @@ void Trainer::load_init() {
 void Trainer::agree_on_plan() {
   constexpr std::uint64_t kMaxPlanBytes = std::uint64_t{1} << 30;
   dist::PlanOptions options = o_.plan;
-  if (const dist::SparseMethod* method = dist::sparse_method(o_.sync))
-    options.sparse = dist::dispatch_of(*method, o_.sparse);
-  if (const dist::ServerMethod* method = dist::server_method(o_.sync)) dist::adapt(options, *method, o_.server);
+  method_->shape(options, facts_);
   if (worker_.engine.size() == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
   const auto read = [](const std::string& path) {
     std::ifstream in(path, std::ios::binary);
     std::ostringstream text;
     text << in.rdbuf();
-    require<DataError>(in.good() && text.good(), "plan: cannot read ", path, " (--plan). Check the path.");
+    require<DataError>(in.good() && text.good(), "plan: cannot read ", path, " (`plan`). Check the path.");
     return text.str();
   };
   std::string text, where = "the plan of rank 0";
@@ -196,7 +163,7 @@ void Trainer::agree_on_plan() {
     require_same_training(manifest, checkpoint);
     if (worker_.rank == 0) {
       const std::string stored = dist::Plan::from_json(manifest.plan, arena_->parameters(), checkpoint).json();
-      if (stored != text && o_.sync != "none")
+      if (stored != text && is_.joins)
         fmt::print(stderr,
                    "laconic: note: messages travel by the plan that is stored in {}, not by the one of these options\n",
                    checkpoint);
@@ -216,8 +183,8 @@ void Trainer::agree_on_plan() {
     send(Slice<char>(text.data(), text.size()).bytes());
   }
   plan_ = dist::Plan::from_json(text, arena_->parameters(), where);
-  require<UsageError>(!plan_.has(dist::Algorithm::mpi) || o_.sync == "none" || dist::ranks_under_mpirun() > 0,
-                      "the algorithm mpi needs ranks that MPI has started (--allreduce): start them with laconic "
+  require<UsageError>(!plan_.has(dist::Algorithm::mpi) || !is_.joins || dist::ranks_under_mpirun() > 0,
+                      "the algorithm mpi needs ranks that MPI has started (`allreduce`): start them with laconic "
                       "launch -n N, or use ring");
 }
 
@@ -238,7 +205,7 @@ void Trainer::make_equal() {
 
 std::string Trainer::fingerprint() const {
   return concat("model=", o_.model_name, "\nparameters=", arena_->elements(), "\n", workload_.fingerprint(), "\n",
-                laconic::fingerprint(o_, worker_.servers()));
+                laconic::fingerprint(*method_, o_, worker_.servers()));
 }
 
 std::int64_t Trainer::steps_per_epoch() const {
@@ -248,7 +215,7 @@ std::int64_t Trainer::steps_per_epoch() const {
 std::int64_t Trainer::last_step() const { return o_.steps ? *o_.steps : o_.epochs * steps_per_epoch(); }
 
 bool Trainer::bytes_counted() const {
-  return worker_.size == 1 || o_.sync == "none" || dist::server_method(o_.sync) != nullptr ||
+  return worker_.size == 1 || !is_.joins || is_.servers ||
          !(plan_.has(dist::Algorithm::mpi) || (plan_.has(dist::Algorithm::nccl) && plan_.codec == "none"));
 }
 
@@ -256,15 +223,9 @@ RunInfo Trainer::info() const {
   RunInfo info;
   info.model = o_.model_name;
   info.data = workload_.data_name();
-  const dist::SparseMethod* method = dist::sparse_method(o_.sync);
-  const dist::ServerMethod* server = dist::server_method(o_.sync);
-  info.strategy = method                      ? strategy_text(*method, o_.sparse)
-                  : server                    ? dist::description(*server, o_.server) + servers_text(worker_)
-                  : o_.sync != "allreduce"    ? o_.sync
-                  : o_.plan_file.empty() ? concat("allreduce, ", dist::allreduce_text(o_.plan))
-                                         : concat("allreduce by ", o_.plan_file);
+  info.strategy = method_->describe(facts_);
   if (plan_.codec != "none") info.strategy += concat(", ", plan_.codec, o_.codec_feedback ? " with feedback" : "");
-  if ((o_.sync == "allreduce" || method || server) && o_.overlap != dist::Overlap::forward)
+  if (is_.joins && o_.overlap != dist::Overlap::forward)
     info.strategy += o_.overlap == dist::Overlap::none ? ", no overlap" : ", overlap with backward only";
   info.transport = dist::ranks_under_mpirun() > 0 ? "mpi" : "threads";
   info.parameters = arena_->elements();
@@ -303,7 +264,7 @@ Trainer::MemoryNeed Trainer::memory_need() const {
     half_->save(served);
     for (const auto& [name, tensor] : served) need.state += static_cast<double>(tensor.bytes());
   }
-  if (dist::sparse_method(o_.sync) != nullptr) need.residual = bytes;
+  need.method = bytes * is_.arenas;
   arena_->set_listener(nullptr);  // nothing is computed, and nobody is to be told of gradients
   const std::int64_t most = (workload_.train_samples() + worker_.size - 1) / worker_.size;
   const std::int64_t samples = std::clamp<std::int64_t>(most, 1, workload_.batch());
@@ -327,27 +288,23 @@ void Trainer::require_memory(double bytes_per_worker) const {
 std::string Trainer::description() const {
   const double mib = 1.0 / (1 << 20);
   const MemoryNeed need = memory_need();
-  const dist::ServerMethod* server = dist::server_method(o_.sync);
   const std::optional<double> sent =
-      o_.sync == "none" || worker_.engine.size() == 1 ? 0.0
-      : server                       ? dist::expected_bytes(*server, o_.server, plan_, worker_.size, worker_.servers())
-      : dist::sparse_method(o_.sync) ? dist::expected_bytes(plan_, arena_->parameters(), o_.sparse, worker_.size)
-                                     : dist::bytes_of_step(plan_, worker_.size);
-  const std::string residual = need.residual > 0 ? fmt::format(", residual {:.1f} MiB", need.residual * mib) : "";
+      worker_.engine.size() == 1 ? 0.0 : method_->expected_bytes(plan_, arena_->parameters(), facts_);
+  const std::string more = need.method > 0 ? fmt::format(", {} {:.1f} MiB", is_.arenas_are, need.method * mib) : "";
   return fmt::format(
       "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
       "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, {} {:.1f} MiB{}, activations {:.1f} MiB{}\n"
       "bytes sent per worker and step: {}\n"
       "buffers that messages are copied into: {:.2f} MB\n{}",
       o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(),
-      need.parameters * mib, need.gradients * mib, server ? "server" : "optimiser", need.state * mib, residual,
+      need.parameters * mib, need.gradients * mib, is_.workers_update ? "optimiser" : "server", need.state * mib, more,
       need.activations * mib, o_.checkpoint_activations ? " (recomputed in backward)" : "",
-      sent                                     ? fmt::format("about {:.2f} MB", *sent / 1e6)
-      : dist::sparse_method(o_.sync) || server ? "as the gradients come"
-      : plan_.has(dist::Algorithm::nccl)       ? "not counted, NCCL moves them"
-                                               : "not counted, MPI's own allreduce moves them",
-      o_.sync == "none" || server ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
-      o_.sync == "none" ? std::string("no exchange (--sync none)\n") : plan_.table());
+      sent                               ? fmt::format("about {:.2f} MB", *sent / 1e6)
+      : bytes_counted()                  ? "as the gradients come"
+      : plan_.has(dist::Algorithm::nccl) ? "not counted, NCCL moves them"
+                                         : "not counted, MPI's own allreduce moves them",
+      !is_.joins || is_.servers ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
+      is_.joins ? plan_.table() : "no exchange (--sync " + method_->name() + ")\n");
 }
 
 RunSummary Trainer::run() {
@@ -409,7 +366,7 @@ RunSummary Trainer::run() {
     summary_.memory_bytes_peak = static_cast<std::int64_t>(memory_.peak_bytes());
     summary_.activation_bytes_peak = static_cast<std::int64_t>(memory_.activation_bytes()) / here;
   }
-  summary_.ledger = strategy_->ledger();
+  summary_.ledger = strategy_->ledger(), summary_.ledger_form = method_->ledger();
   summary_.steps = step_;
   summary_.seconds = seconds_before_ + seconds_since(clock_->run_start);
   summary_.samples_per_s = training_seconds_ > 0 ? trained_samples_ / training_seconds_ : 0;
@@ -424,7 +381,7 @@ EvalReport Trainer::evaluate() {
   summary_.last_eval = report;
   if (observer_) {
     observer_->on_eval(report);
-    if (const auto rows = strategy_->ledger(); !rows.empty()) observer_->on_ledger({.step = step_, .rows = rows});
+    if (const auto rows = strategy_->ledger(); !rows.empty()) observer_->on_ledger({.step = step_, .form = method_->ledger(), .rows = rows});
   }
   return report;
 }

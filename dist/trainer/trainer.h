@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "core/trace.h"
+#include "dist/method/method.h"
 #include "dist/plan.h"
 #include "dist/server/control.h"
-#include "dist/sync/allreduce.h"
-#include "dist/sync/methods.h"
-#include "dist/sync/server_methods.h"
 #include "dist/trainer/checkpoint.h"
 #include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/report.h"
@@ -43,16 +41,13 @@ struct TrainerOptions {
   std::uint64_t seed = 0;       ///< of initial weights and dropout
   bool dropout = true;
   bool checkpoint_activations = false;  ///< Module::checkpoint_activations: less memory, more work, the same bits
-  std::string sync = "allreduce";  ///< none | allreduce | a name of dist::sparse_methods() or server_methods()
-  dist::SparseOptions sparse{};    ///< of those
-  dist::ServerOptions server{};    ///< of these
-  std::int64_t ledger_every = 0;   ///< of those: measure where the bytes go every so many steps; 0: never
+  std::int64_t ledger_every = 0;  ///< measure where the bytes go every so many steps, if the method can; 0: never
   dist::PlanOptions plan{};
-  std::string plan_file{};  ///< what travels how, instead of by `plan` (JSON, as plan().json())
-  bool codec_feedback =
-      false;  ///< of plan.codec: what a rank's encoding loses it adds when it encodes the element again
+  std::string plan_file{};      ///< what travels how, instead of by `plan` (JSON, as plan().json())
+  bool codec_feedback = false;  ///< what a rank's encoding loses it adds when it encodes the element again
+  std::optional<double> latency_seconds{}, seconds_per_byte{};  ///< of the network, where they are known
   dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
-  bool mean = true;                                ///< --reduce mean: gradients are divided by the number of workers
+  bool mean = true;                                ///< gradients are divided by the number of workers
   int threads = 1;                                 ///< kernel threads of this worker
   Device device = kCpu;                            ///< of the model, its state and what is computed
   std::uint64_t memory = 0;  ///< bytes that the workers of this process may take together; 0: as many as there are
@@ -74,17 +69,21 @@ struct TrainerOptions {
   std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step
 };
 
+/// What a method is told of a training by these options. `workers`: 0 if it is not known yet.
+dist::TrainingFacts facts_of(const TrainerOptions& options, int workers, int servers, std::int64_t steps_per_epoch = 1);
+
 class ServerHalf;  // server_half.h
 struct Resumed;    // internals.h
 
 /// The loop: forward, backward, exchange, update, evaluation, checkpoints. One per rank, on its compute thread. It is
-/// the one place that sees everything; what a method changes is in its strategy.
+/// the one place that sees everything. It knows no method by its name: what a method does is in the object that it is
+/// given.
 ///
 /// Of a world with dedicated servers the workers make one; the servers call serve() (server_half.h).
 ///
 ///   run_workers({.workers = 4}, [&](dist::Worker& worker) {
 ///     ImageClassification task(make_model("lenet"), data, worker.rank, worker.size, {.batch = 16});
-///     Trainer(worker, task, {.epochs = 2, .lr = 0.05}).run();
+///     Trainer(worker, task, dist::method("redsync", {{"density", "0.01"}}), {.epochs = 2, .lr = 0.05}).run();
 ///   });
 ///
 /// Every batch weighs by its samples: worker k's mean gradient counts n_k N / n in a global batch of n (settled for
@@ -97,7 +96,11 @@ struct Resumed;    // internals.h
 class Trainer {
  public:
   /// Initialises or loads the model and makes all ranks equal. `observer` (may be null) is told by rank 0 only.
-  Trainer(dist::Worker& worker, Workload& workload, TrainerOptions options, Observer* observer = nullptr);
+  Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const dist::Method> method, TrainerOptions options,
+          Observer* observer = nullptr);
+  /// By an allreduce.
+  Trainer(dist::Worker& worker, Workload& workload, TrainerOptions options, Observer* observer = nullptr)
+      : Trainer(worker, workload, dist::method("allreduce"), std::move(options), observer) {}
   ~Trainer();
 
   /// Trains to the end, evaluating after every epoch, and saves. May be called once.
@@ -132,23 +135,19 @@ class Trainer {
   /// What one worker needs, in bytes. activations: of a full micro-batch, peak_activation_bytes() of
   /// layers/models/zoo.h.
   struct MemoryNeed {
-    double parameters = 0, gradients = 0, state = 0, residual = 0, activations = 0;
-    double total() const { return parameters + gradients + state + residual + activations; }
+    double parameters = 0, gradients = 0, state = 0, method = 0, activations = 0;
+    double total() const { return parameters + gradients + state + method + activations; }
   };
   MemoryNeed memory_need() const;
   void require_memory(double bytes_per_worker) const;
   ParameterListener* listener() const;
   std::int64_t last_step() const;
-  /// Whether the norm of the joined gradient is limited here; servers do it themselves, and strategies that
-  /// send a choice limit each worker's own.
-  bool clips_norm() const {
-    return o_.clip.kind == Clip::Kind::norm && dist::sparse_method(o_.sync) == nullptr &&
-           dist::server_method(o_.sync) == nullptr;
-  }
+  /// Whether the length of the joined gradient is limited here, and not by the method.
+  bool clips_norm() const { return o_.clip.kind == Clip::Kind::norm && !is_.limits_norm; }
 
   void train_step();
   void make_strategy();
-  void make_server_strategy(const dist::ServerMethod& method, const dist::Update& update);
+  void give_servers_their_parts(dist::WorkerSide& side);
   void give_servers_their_values();
   void tell_servers(const dist::Command& command);
   void audit_servers();
@@ -168,7 +167,10 @@ class Trainer {
 
   dist::Worker& worker_;
   Workload& workload_;
+  const std::shared_ptr<const dist::Method> method_;
+  const dist::Method::Traits is_;
   TrainerOptions o_;
+  const dist::TrainingFacts facts_;
   StepLosses losses_;  // empty on the CPU
   Observer* observer_;
   ForwardContext context_;

@@ -27,7 +27,7 @@
 #include "dist/collective/ring_allreduce.h"
 #include "dist/collective/tree_allreduce.h"
 #include "dist/fingerprint.h"
-#include "dist/sync/methods.h"
+#include "dist/method/redsync/method.h"
 #include "dist/transport/local.h"
 #include "dist/world.h"
 #include "tests/values_of.h"

@@ -1,0 +1,55 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
+namespace laconic {
+
+/// What there is of one kind, by name: each kind has one table, and programs may add to it before they begin to train.
+/// Tests go through the tables, so what is in one is tested.
+template <class T>
+class Catalogue {
+ public:
+  using Make = std::function<std::unique_ptr<T>()>;
+
+  /// kind, where : for messages: "strategy", "`sync`"
+  Catalogue(std::string kind, std::string where, std::vector<std::pair<std::string, Make>> entries)
+      : kind_(std::move(kind)), where_(std::move(where)), entries_(std::move(entries)) {}
+
+  /// throws UsageError if the name is taken
+  void add(std::string name, Make make) {
+    require<UsageError>(find(name) == nullptr, "there are two ", kind_, "s called ", name);
+    entries_.emplace_back(std::move(name), std::move(make));
+  }
+  template <class Own>
+  void add(std::string name) {
+    add(std::move(name), [] { return std::make_unique<Own>(); });
+  }
+
+  /// A new one. throws UsageError naming the nearest, and all
+  std::unique_ptr<T> make(const std::string& name) const {
+    if (const Make* const known = find(name)) return (*known)();
+    refuse_unknown(kind_, name, where_, names());
+  }
+  bool has(const std::string& name) const { return find(name) != nullptr; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& [name, make] : entries_) all.push_back(name);
+    return all;
+  }
+
+ private:
+  const Make* find(const std::string& name) const {
+    for (const auto& [known, make] : entries_)
+      if (known == name) return &make;
+    return nullptr;
+  }
+  std::string kind_, where_;
+  std::vector<std::pair<std::string, Make>> entries_;
+};
+
+}  // namespace laconic

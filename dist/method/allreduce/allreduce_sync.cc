@@ -1,0 +1,200 @@
+#include "dist/method/allreduce/allreduce_sync.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "compress/codec_traits.h"
+#include "compress/make_codec.h"
+#include "dist/collective/butterfly_allreduce.h"
+#include "dist/collective/doubling_allreduce.h"
+#include "dist/collective/hierarchical_allreduce.h"
+#include "dist/collective/native_allreduce.h"
+#include "dist/collective/ring_allreduce.h"
+#include "dist/collective/tree_allreduce.h"
+#include "dist/cuda/grouped_communicator.h"
+
+namespace laconic::dist {
+Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops) {
+  switch (bucket.algorithm) {
+    case Algorithm::butterfly:
+      return butterfly_allreduce(comm, x, hops);
+    case Algorithm::ring:
+      return ring_allreduce(comm, x, {.count = bucket.pieces}, hops);
+    case Algorithm::doubling:
+      return doubling_allreduce(comm, x, hops);
+    case Algorithm::hierarchical:
+      return hierarchical_allreduce(comm, x, bucket.group, hops);
+    case Algorithm::ring_tree:
+      return hierarchical_allreduce(comm, x, bucket.group, hops, LeadersBy::tree);
+    case Algorithm::tree:
+      return tree_allreduce(comm, x, bucket.group, hops);
+    case Algorithm::mpi:
+      return native_allreduce(comm, x);
+    case Algorithm::nccl:
+      require<UsageError>(comm.size() == 1,
+                          "NCCL joins all ranks, and no group of them (--allreduce nccl): take --allreduce ring");
+      return ring_allreduce(comm, x);  // of one rank: nothing
+  }
+  std::abort();  // not reached
+}
+
+std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group, int pieces,
+                                   const compress::Codec* codec) {
+  switch (algorithm) {
+    case Algorithm::butterfly:
+      return butterfly_allreduce_cost(N, bytes, codec);
+    case Algorithm::ring:
+      return ring_allreduce_cost(N, bytes, {.count = pieces}, codec);
+    case Algorithm::doubling:
+      return doubling_allreduce_cost(N, bytes, codec);
+    case Algorithm::hierarchical:
+      return hierarchical_allreduce_cost(N, bytes, group, codec);
+    case Algorithm::ring_tree:
+      return hierarchical_allreduce_cost(N, bytes, group, codec, LeadersBy::tree);
+    case Algorithm::tree:
+      return tree_allreduce_cost(N, bytes, group, codec);
+    case Algorithm::nccl:
+      if (codec != nullptr) return ring_allreduce_cost(N, bytes, {}, codec);
+      return std::nullopt;
+    case Algorithm::mpi:
+      return std::nullopt;
+  }
+  std::abort();  // not reached
+}
+
+std::optional<double> bytes_of_step(const Plan& plan, int N) {
+  if (N == 1) return 0;
+  const auto codec = compress::make_codec(plan.codec);
+  double bytes = 0;
+  for (const Bucket& b : plan.buckets) {
+    const double size = static_cast<double>(b.elements) * sizeof(float);
+    const std::optional<Cost> cost = allreduce_cost(b.algorithm, N, size, b.group, b.pieces, codec.get());
+    if (!cost) return std::nullopt;
+    bytes += cost->all_bytes;
+  }
+  return bytes / N;
+}
+
+AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options)
+    : BucketSync(arena, engine, std::move(plan), "allreduce", options.overlap, engine.size(), options.mean),
+      update_(std::move(update)),
+      seed_(options.seed),
+      codec_(compress::make_codec(this->plan().codec)),
+      buffers_(this->plan().buckets.size()) {
+  require<UsageError>(codec_ == nullptr || !this->plan().has(Algorithm::mpi),
+                      "MPI's own allreduce adds floats, and knows no codec (--allreduce mpi): take ring, or leave out "
+                      "--codec");
+  const bool remembers = compress::traits_of(this->plan().codec).remembers;
+  require<UsageError>(!remembers || !this->plan().has(Algorithm::doubling),
+                      "with doubling several ranks must come to the same bytes, and ", this->plan().codec,
+                      " adds what each has lost by itself (--codec): take --allreduce ring");
+  if (codec_ && (options.feedback || remembers) && engine.size() > 1)
+    lost_ = Tensor::zeros({arena.size()}, DType::f32, arena.gradients().device());
+  if (engine.size() > 1 && this->plan().has(Algorithm::mpi))
+    engine.run("preparing MPI's allreduce", [this](Communicator& comm) {
+      return prepare_native(comm, first_slot(), static_cast<int>(this->plan().buckets.size()));
+    });
+  if (engine.size() > 1 && this->plan().has(Algorithm::nccl)) nccl_ = Nccl::make(engine, arena.gradients().device());
+}
+
+/// Where a bucket's gradients stand as one vector: in the arena, or in a buffer that they are copied into.
+Slice<float> AllreduceSync::gathered(std::size_t b) {
+  const Bucket& bucket = this->bucket(b);
+  if (!bucket.copied) return part(arena().gradients(), bucket);
+  Tensor& buffer = buffers_[b];
+  buffer = Tensor::empty({elements_in(bucket)}, DType::f32, arena().gradients().device());
+  copied_bytes_ += buffer.bytes();
+  copied_bytes_peak_ = std::max(copied_bytes_peak_, copied_bytes_);
+  std::int64_t at = 0;
+  for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
+    const ParameterInfo& info = parameter(i).info;
+    buffer.range(at, info.elements).copy_from(arena().gradients().range(info.offset, info.elements));
+    at += info.elements;
+  }
+  return buffer.slice();
+}
+
+void AllreduceSync::scatter(std::size_t b) {
+  const Bucket& bucket = this->bucket(b);
+  std::int64_t at = 0;
+  for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
+    const ParameterInfo& info = parameter(i).info;
+    arena().gradients().range(info.offset, info.elements).copy_from(buffers_[b].range(at, info.elements));
+    at += info.elements;
+  }
+  copied_bytes_ -= buffers_[b].bytes();
+  buffers_[b] = {};
+}
+
+/// Codecs that round at random do so by step and bucket.
+Hops AllreduceSync::hops(std::size_t b, Slice<float> x) const {
+  Hops hops{.codec = codec_.get(),
+            .key = {.seed = seed_,
+                    .step = static_cast<std::uint64_t>(context_of(b).step),
+                    .operation = static_cast<std::uint32_t>(b)}};
+  if (lost_.defined()) {
+    hops.lost = lost_.slice().sub(static_cast<std::size_t>(bucket(b).offset), x.size());
+    hops.of = x.data();
+  }
+  return hops;
+}
+
+void AllreduceSync::begin_step(const StepContext& context) {
+  BucketSync::begin_step(context);
+  if (nccl_ == nullptr) return;
+  std::vector<std::size_t> due;
+  for (std::size_t b = 0; b < plan().buckets.size(); ++b)
+    if (bucket(b).algorithm == Algorithm::nccl) due.push_back(b);
+  order_.begin(std::move(due));
+}
+
+void AllreduceSync::hand_over(std::size_t b) {
+  if (nccl_ == nullptr || bucket(b).algorithm != Algorithm::nccl) return submit(b);
+  order_.ready(b, [this, b] { submit(b); });
+}
+
+Operation AllreduceSync::exchange(std::size_t b) {
+  const Bucket& bucket = this->bucket(b);
+  const Slice<float> x = gathered(b);
+  if (nccl_ != nullptr && bucket.algorithm == Algorithm::nccl)
+    return {.name = "allreduce " + bucket.name,
+            .in_order = true,
+            .body = [x, nccl = nccl_, hops = hops(b, x)](Communicator& comm) -> Task<> {
+              if (hops.codec == nullptr)
+                nccl->allreduce(x);
+              else
+                run_grouped(*nccl, comm, [&](Communicator& grouped) { return ring_allreduce(grouped, x, {}, hops); });
+              co_return;
+            }};
+  return {.name = "allreduce " + bucket.name,
+          .body = [x, &bucket, hops = hops(b, x)](Communicator& comm) { return allreduce(comm, x, bucket, hops); }};
+}
+
+void AllreduceSync::arrived(std::size_t b) {
+  const Bucket& bucket = this->bucket(b);
+  if (bucket.copied) scatter(b);
+  if (codec_) clear_padding(arena().gradients(), parameters_of(bucket));
+  for (int i = bucket.first; i < bucket.first + bucket.count; ++i)
+    update_(parameter(i), rows_of(bucket, parameter(i)), context_of(b));
+}
+
+void AllreduceSync::end_step(StepStats& stats) {
+  BucketSync::end_step(stats);
+  stats.buffer_bytes_peak += copied_bytes_peak_;
+}
+
+void AllreduceSync::save(StateDict& state) const {
+  if (lost_.defined()) state.set("codec.lost", lost_);
+}
+
+void AllreduceSync::load(const StateDict& state) {
+  if (!lost_.defined()) return;
+  const Tensor& stored = state.at("codec.lost");
+  require<DataError>(stored.dtype() == DType::f32 && stored.elements() == lost_.elements(), "codec.lost holds ",
+                     stored.elements(), " values of ", stored.dtype(), " where the model has ", lost_.elements(),
+                     " of f32 (--resume): take a checkpoint of this model");
+  lost_.copy_from(stored);
+}
+
+}  // namespace laconic::dist

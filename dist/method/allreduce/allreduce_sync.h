@@ -1,0 +1,87 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "compress/codec.h"
+#include "dist/collective/cost.h"
+#include "dist/collective/hop.h"
+#include "dist/cuda/nccl.h"
+#include "dist/method/allreduce/in_order.h"
+#include "dist/method/bucket_sync.h"
+
+namespace laconic::dist {
+
+/// What the sum over N ranks of so many bytes takes, as the collective that does it says: by this algorithm, in groups
+/// of `group` where it is hierarchical, in so many pieces where it is a ring, through a codec if there is one. Nothing
+/// for Algorithm::mpi, and nccl without a codec, which have no formula.
+std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group = 0, int pieces = 1,
+                                   const compress::Codec* codec = nullptr);
+
+/// The sum over ranks, as the plan has it for this bucket.
+Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops);
+
+/// What the gradients of a step are on the network, the mean over N ranks, with a codec about; nothing if MPI's own
+/// allreduce or NCCL moves some.   throws UsageError if the plan's codec is not in this build
+std::optional<double> bytes_of_step(const Plan& plan, int N);
+
+/// Dense gradient exchange, hidden behind backward and the next forward: a bucket of the plan is handed to the engine
+/// when the gradients of all its rows are ready, straight from the arena (or copied into a buffer, if the plan says
+/// so); before a parameter's next forward the compute thread waits for its bucket only, and updates what it holds.
+/// The sum stays a sum: 1/N is a factor of the update. Large weights are finished and awaited in chunks of rows.
+/// After a flush all ranks hold the same bits, if they began with the same.
+/// With a codec in the plan it passes through it on every hop; a rank alone encodes nothing. Each rank may keep what
+/// its own encoding loses, and add it when it encodes the same element again (error feedback). With a codec NCCL does
+/// not sum, but carries the messages of a ring in one piece.
+/// throws  UsageError if the plan wants MPI's own allreduce and MPI has not started the ranks, or there is a codec too;
+///         or NCCL, and there is not a GPU for each rank
+///         CommError from before_forward, end_step or flush if a rank is lost
+/// source  HybridAR (overlap through the next forward); PyTorch DDP (buckets)
+class AllreduceSync final : public BucketSync {
+ public:
+  struct Options {
+    bool mean = true;  ///< --reduce mean: updates take the sum over ranks divided by N; else the sum
+    Overlap overlap = Overlap::forward;
+    std::uint64_t seed = 0;  ///< of a codec that rounds at random
+    bool feedback = false;   ///< --codec-feedback
+  };
+  /// Arena and engine must outlive the strategy. Takes one slot of the engine per bucket, and tells the parameters the
+  /// rows in which they are to come (Parameter::set_chunk_rows).
+  AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update)
+      : AllreduceSync(arena, engine, std::move(plan), std::move(update), Options{}) {}
+  AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options);
+  /// Halts the engine if gradients are still under way (an exception passes): it must not work in a freed arena.
+  ~AllreduceSync() override { halt_what_is_under_way(); }
+
+  /// If the plan wants it and there is more than one rank, else null: for what else is to travel by it.
+  const std::shared_ptr<Nccl>& nccl() const { return nccl_; }
+  /// In what order it does, by bucket: each of the plan's that is NCCL's becomes ready once a step.
+  InOrder& nccl_order() { return order_; }
+
+  void begin_step(const StepContext& context) override;
+
+  void end_step(StepStats& stats) override;
+  /// With feedback: codec.lost, this rank's losses in arena order.
+  void save(StateDict& state) const override;
+  /// throws DataError if it holds no such tensor
+  void load(const StateDict& state) override;
+
+ private:
+  void hand_over(std::size_t bucket) override;
+  Operation exchange(std::size_t bucket) override;
+  void arrived(std::size_t bucket) override;
+  Hops hops(std::size_t bucket, Slice<float> x) const;
+  Slice<float> gathered(std::size_t bucket);
+  void scatter(std::size_t bucket);
+
+  Update update_;
+  const std::uint64_t seed_;
+  const std::unique_ptr<const compress::Codec> codec_;  // null: plain floats
+  std::shared_ptr<Nccl> nccl_;                          // if the plan wants it
+  InOrder order_;                                       // of what travels by it
+  Tensor lost_;                                         // with feedback
+  std::vector<Tensor> buffers_;                         // by bucket, of one that is copied, while under way
+  std::uint64_t copied_bytes_ = 0, copied_bytes_peak_ = 0;
+};
+
+}  // namespace laconic::dist

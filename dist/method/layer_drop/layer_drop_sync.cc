@@ -1,0 +1,169 @@
+#include "dist/method/layer_drop/layer_drop_sync.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/trace.h"
+#include "dist/collective/broadcast.h"
+
+namespace laconic::dist {
+
+LayerDropSync::LayerDropSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options, Rules rules)
+    : PsSync(arena, engine, std::move(plan), std::move(options)),
+      rules_(rules),
+      accumulated_(arena.make_state()),
+      layers_(this->plan().buckets.size()) {
+  compress::drop_threshold({}, rules.drop_ratio);  // checks it
+}
+
+Slice<const float> LayerDropSync::kept(std::size_t b) const {
+  return layers_[b].keeps ? Slice<const float>(accumulated(b)) : Slice<const float>{};
+}
+
+void LayerDropSync::filled(std::size_t b) {
+  if (!decides_late()) decide(b);
+}
+
+void LayerDropSync::decide(std::size_t b) {
+  const Trace::Span span(bucket(b).name, "select");
+  const auto begin = Clock::now();
+  Layer& layer = layers_[b];
+  const Slice<float> sum = accumulated(b);
+  const double total = compress::accumulate_layer(gradients_of(b), layer.keeps ? sum : Slice<float>{}, rules_.norm);
+  layer.value = compress::layer_value(total, elements_in(bucket(b)), rules_.norm);
+  ++layer.age;
+  layer.sends = !(layer.value < threshold_) || (rules_.max_age > 0 && layer.age >= rules_.max_age);
+  if ((!layer.sends || rules_.keeps_losses) &&
+      !layer.keeps) {  // begins to be kept: a copy, since the gradients' place is needed
+    const Bucket& here = bucket(b);
+    accumulated_.range(here.offset, here.elements).copy_from(arena().gradients().range(here.offset, here.elements));
+    layer.keeps = true;
+  }
+  if (layer.sends) {
+    layer.age = 0;
+    ++layer.times_sent;
+  }
+  layer.select_seconds = seconds_since(begin);
+}
+
+Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext context) {
+  Layer& layer = layers_[b];
+  if (decides_late()) decide(b);
+  const std::vector<int> server{server_of(b)};
+  const auto step = static_cast<std::uint32_t>(context.step), held = static_cast<std::uint32_t>(layer.version);
+  Leg up = options().legs.upward(b, context.step, comm.rank(), &this->up(b));
+  const LayerHeader mine{step, held, layer.sends ? 1u : 0u};
+  co_await send_header(comm, server[0], mine, up);
+  const Slice<float> here = gradients_of(b);
+  if (layer.sends) {
+    const Slice<const float> values = layer.keeps ? accumulated(b) : here;
+    if (rules_.keeps_losses) up.decoded = here;
+    co_await send_floats(comm, server, values, up);
+    if (rules_.keeps_losses) settle_account(accumulated(b), here);
+  }
+  const Leg down = options().legs.downward(b, context.step, &this->down(b));
+  const auto answer = co_await recv_header<LayerHeader>(comm, server[0], down);
+  require<CommError>(
+      answer.step == step && answer.version == held + answer.comes && answer.comes <= 1 && answer.comes >= mine.comes,
+      "layerdrop: the server of ", bucket(b).name, " is in step ", answer.step, " and has version ", answer.version,
+      ", rank ", comm.rank(), " in step ", step, " has version ", held, ". Resume all of them alike.");
+  layer.comes = answer.comes;
+  layer.version = answer.version;
+  if (layer.comes == 0) co_return;
+  co_await recv_floats(comm, server[0], here, down);
+}
+
+Task<> LayerDropSync::spread(Communicator& group, std::size_t b) {
+  Layer& layer = layers_[b];
+  const Slice<std::byte> comes = Slice<std::uint32_t>(&layer.comes, 1).bytes();
+  co_await broadcast(group, comes);
+  if (layer.comes != 0) co_await PsSync::spread(group, b);
+}
+
+void LayerDropSync::arrived(std::size_t b) {
+  Layer& layer = layers_[b];
+  select_seconds_ += std::exchange(layer.select_seconds, 0);
+  if (layer.sends && leads()) layer.keeps = rules_.keeps_losses;
+  if (layer.comes == 0) return;
+  ++layer.times_received;
+  PsSync::arrived(b);
+}
+
+void LayerDropSync::end_step(StepStats& stats) {
+  const StepContext& now = context();
+  const bool due = threshold_step_ == 0 || now.lr != threshold_lr_ ||
+                   (rules_.threshold_every > 0 && now.step - threshold_step_ >= rules_.threshold_every);
+  if (due) {
+    if (decides_late()) flush();
+    const auto begin = Clock::now();
+    std::vector<compress::LayerSize> sizes;
+    for (std::size_t b = 0; b < layers_.size(); ++b) sizes.push_back({layers_[b].value, elements_in(bucket(b))});
+    threshold_ = compress::drop_threshold(sizes, rules_.drop_ratio);
+    threshold_step_ = now.step;
+    threshold_lr_ = now.lr;
+    select_seconds_ += seconds_since(begin);
+  }
+  ++steps_;
+  PsSync::end_step(stats);
+  stats.select_ms = 1e3 * (select_seconds_ - std::exchange(seen_select_, select_seconds_));
+}
+
+void LayerDropSync::account(std::size_t b, LedgerRow& row) const {
+  const Layer& layer = layers_[b];
+  row.choice = "layers";
+  row.exchanges = steps_;
+  row.sent *= static_cast<double>(layer.times_sent) / std::max<double>(1, static_cast<double>(steps_));
+  row.more = {static_cast<double>(layer.times_sent), static_cast<double>(layer.times_received)};
+  row.oldest = layer.age;
+}
+
+namespace {
+
+constexpr std::int64_t kNumbers = 5;  // of a layer, in a checkpoint
+
+}  // namespace
+
+void LayerDropSync::save(StateDict& state) const {
+  PsSync::save(state);
+  state.set("layerdrop/kept", accumulated_);
+  std::vector<std::int64_t> numbers;
+  for (const Layer& l : layers_)
+    for (const std::int64_t n : {std::int64_t{l.keeps}, l.age, l.version, l.times_sent, l.times_received})
+      numbers.push_back(n);
+  const auto count = static_cast<std::int64_t>(layers_.size());
+  state.set("layerdrop/layers", Tensor::of({count, kNumbers}, std::span<const std::int64_t>(numbers)));
+  const std::int64_t when[] = {threshold_step_, steps_};
+  state.set("layerdrop/steps", Tensor::of({2}, std::span<const std::int64_t>(when)));
+  char text[64];
+  std::snprintf(text, sizeof text, "%a %a", threshold_, threshold_lr_);
+  state.set_text("layerdrop/threshold", text);
+}
+
+void LayerDropSync::load(const StateDict& state) {
+  PsSync::load(state);
+  const StateDict mine = state.part("layerdrop/");
+  const Tensor &kept = mine.at("kept"), &layers = mine.at("layers"), &steps = mine.at("steps");
+  const auto count = static_cast<std::int64_t>(layers_.size());
+  require<DataError>(kept.dtype() == DType::f32 && kept.shape() == accumulated_.shape() &&
+                         layers.dtype() == DType::i64 && layers.shape() == Shape{count, kNumbers} &&
+                         steps.dtype() == DType::i64 && steps.elements() == 2,
+                     "resume: the state of layerdrop is not of this model and plan. Give the same options.");
+  const std::string& text = mine.text("threshold");
+  char* end = nullptr;
+  threshold_ = std::strtod(text.c_str(), &end);
+  threshold_lr_ = std::strtod(end, nullptr);
+  threshold_step_ = steps.data<std::int64_t>()[0];
+  steps_ = steps.data<std::int64_t>()[1];
+  accumulated_.copy_from(kept);
+  const std::int64_t* n = layers.data<std::int64_t>();
+  for (Layer& l : layers_) {
+    l.keeps = n[0] != 0;
+    l.age = n[1], l.version = n[2], l.times_sent = n[3], l.times_received = n[4];
+    n += kNumbers;
+  }
+}
+
+}  // namespace laconic::dist

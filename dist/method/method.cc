@@ -1,0 +1,79 @@
+#include "dist/method/method.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "dist/method/allreduce/method.h"
+#include "dist/method/layer_drop/method.h"
+#include "dist/method/none/method.h"
+#include "dist/method/ps/method.h"
+#include "dist/method/redsync/method.h"
+#include "dist/method/slim/method.h"
+#include "dist/server/server.h"
+
+namespace laconic::dist {
+namespace {
+
+constexpr const char* kOverlaps[] = {"none", "backward", "forward"};
+
+}  // namespace
+
+const char* to_string(Overlap overlap) { return kOverlaps[static_cast<int>(overlap)]; }
+
+Overlap overlap_named(const std::string& name) {
+  for (int i = 0; i < static_cast<int>(std::size(kOverlaps)); ++i)
+    if (name == kOverlaps[i]) return static_cast<Overlap>(i);
+  refuse_unknown("value", name, "`overlap`", {std::begin(kOverlaps), std::end(kOverlaps)});
+}
+
+Catalogue<Method>& methods() {
+  static Catalogue<Method> all("value", "`sync`", [] {
+    std::vector<std::pair<std::string, Catalogue<Method>::Make>> list;
+    list.emplace_back("none", [] { return std::make_unique<NoExchange>(); });
+    list.emplace_back("allreduce", [] { return std::make_unique<Allreduce>(); });
+    for (const SparseMethod& variant : sparse_methods())
+      list.emplace_back(variant.name, [&variant] { return std::make_unique<SparseExchange>(variant); });
+    list.emplace_back("ps", [] { return std::make_unique<Ps>(); });
+    list.emplace_back("layerdrop", [] { return std::make_unique<LayerDrop>(); });
+    list.emplace_back("slimdp", [] { return std::make_unique<Slim>(); });
+    return list;
+  }());
+  return all;
+}
+
+std::unique_ptr<Method> method(const std::string& name,
+                               const std::vector<std::pair<std::string, std::string>>& settings) {
+  std::unique_ptr<Method> made = methods().make(name);
+  Settings table;
+  made->settings(table);
+  for (const auto& [setting, text] : settings) table.set(setting, text);
+  return made;
+}
+
+std::unique_ptr<ParameterServer> Method::server(ServerSide) const {
+  throw Error(concat("method: ", name(), " has no servers."));
+}
+
+std::optional<Method::Refusal> Method::refuses(const std::string& setting) const {
+  const auto is = [&](std::initializer_list<const char*> names) {
+    return std::any_of(names.begin(), names.end(), [&](const char* name) { return setting == name; });
+  };
+  const Traits t = traits();
+  const std::string no_use = "`sync` " + name() + " has no use for it";
+  if (!t.joins && is({"allreduce", "overlap", "fusion", "chunk", "plan", "reduce", "audit"}))
+    return Refusal{no_use, "leave it out, or take `sync` allreduce"};
+  if (!t.servers && is({"servers"})) return Refusal{no_use, "leave it out, or take `sync` ps"};
+  if (ledger().columns.empty() && is({"ledger"})) return Refusal{no_use, "leave it out, or take `sync` redsync"};
+  if (!t.codec && is({"codec", "codec-feedback"}))
+    return Refusal{"`sync` " + name() + " adds up nothing that could pass through it",
+                   "leave it out, or take `sync` allreduce"};
+  return std::nullopt;
+}
+
+std::string Method::fingerprint() const {
+  Settings table;
+  const_cast<Method*>(this)->settings(table);  // is only read
+  return table.fingerprint();
+}
+
+}  // namespace laconic::dist

@@ -1,0 +1,134 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/catalogue.h"
+#include "core/settings.h"
+#include "dist/method/overlap.h"
+#include "dist/method/strategy.h"
+#include "dist/plan.h"
+
+namespace laconic::dist {
+
+class Engine;
+class JointNorm;
+class ParameterServer;
+class Shard;
+
+/// The training that a method is part of, as far as it is the method's business. Equal on all ranks.
+struct TrainingFacts {
+  int workers = 1;
+  int servers = 0;  ///< dedicated ones; 0 for a method with servers: every worker serves a part
+  std::string optimizer = "sgd";
+  double momentum = 0, dampening = 0;
+  bool nesterov = false;
+  double clip_norm = 0, clip_value = 0;  ///< limits of the joined gradient's length, of its elements; 0: none
+  bool mean = true;                      ///< `reduce` mean: the workers' gradients are averaged, else summed
+  Overlap overlap = Overlap::forward;
+  std::uint64_t seed = 0;
+  PlanOptions plan{};
+  std::string plan_file{};      ///< where what travels how comes from, instead of from `plan`
+  bool codec_feedback = false;  ///< what a rank's encoding loses it adds when it encodes the element again
+  std::int64_t steps_per_epoch = 1;
+  std::int64_t ledger_every = 0;                             ///< steps; 0: no ledger
+  std::optional<double> latency_seconds, seconds_per_byte;  ///< of the network, where they are known
+};
+
+/// What a worker's half is made of. All of it outlives the strategy, but for what it is given by value.
+struct WorkerSide {
+  const TrainingFacts& facts;
+  const ParameterArena& arena;
+  Engine& engine;
+  const Plan& plan;
+  Update update{};    ///< the optimiser's, on this worker
+  Tensor velocity{};  ///< its momentum, laid out like the arena; undefined: it has none
+  std::function<double(const ParameterInfo&)> weight_decay{};
+  /// Told what has been gathered of a parameter when elements are about to be chosen from it. Null: nobody is.
+  std::function<void(const Parameter&, Slice<const float>)> watch{};
+
+  // With parameter servers.
+  std::vector<int> server_rank{};  ///< by bucket: the rank that serves it
+  ParameterServer* own = nullptr;  ///< of a worker that serves too
+  /// Rank 0: a step's first gradient is ready, dedicated servers may begin its round. Null: there are none.
+  std::function<void(const StepContext&)> begins{};
+  /// Rank 0: dedicated servers are to send all they hold to all workers. Null: there are none.
+  std::function<void()> shows{};
+};
+
+/// What a server's half is made of.
+struct ServerSide {
+  const TrainingFacts& facts;
+  const std::string& codec;  ///< the plan's
+  Shard& shard;              ///< outlives the server
+  Update update{};           ///< the optimiser's, on this server; null if the workers update
+  std::shared_ptr<JointNorm> norm{};
+};
+
+/// A way to join what workers learn: all that a paper proposes. It says what can be set and what that means, and makes
+/// both halves; each folder beside this file is one. An object is made by its catalogue, set, and then the same for
+/// all ranks of a process, which only read it.
+class Method {
+ public:
+  /// What the trainer has to know of a method.
+  struct Traits {
+    bool joins = true;            ///< something travels; else each worker trains by itself
+    bool servers = false;         ///< there are parameter servers
+    bool workers_update = true;   ///< the optimiser is the workers'; else the servers'
+    bool same_bits = true;        ///< after a flush all workers hold the same parameters
+    bool codec = false;           ///< what travels passes through the plan's codec
+    bool chooses = false;         ///< the plan may say that a choice of a parameter's elements travels
+    bool limits_norm = false;     ///< it limits the gradient's length itself; else the trainer does
+    bool plan_is_all = false;     ///< what travels is the plan's buckets, each by its collective, and nothing else
+    int arenas = 0;               ///< memory besides, in copies of the parameters, on each worker
+    const char* arenas_are = "";  ///< "residual"
+  };
+
+  virtual ~Method() = default;
+  /// As `sync` names it.
+  virtual std::string name() const = 0;
+  /// One line for readers.
+  virtual std::string summary() const = 0;
+  virtual Traits traits() const { return {}; }
+  /// Adds what can be set of it. What several methods have under one name means the same in all of them.
+  virtual void settings(Settings&) {}
+  /// throws UsageError for what makes no sense together
+  virtual void check(const TrainingFacts&) const {}
+  /// Why a setting that belongs to no method ("codec", "fusion", "servers", ...) has no use here: {what, advice};
+  /// nothing if it has one.
+  struct Refusal {
+    std::string what, advice;
+  };
+  virtual std::optional<Refusal> refuses(const std::string& setting) const;
+  /// What it asks of the plan.
+  virtual void shape(PlanOptions&, const TrainingFacts&) const {}
+  /// A worker's half. throws UsageError if the plan is not for this method
+  virtual std::unique_ptr<Strategy> worker(WorkerSide side) const = 0;
+  /// A server's half, where traits().servers.
+  virtual std::unique_ptr<ParameterServer> server(ServerSide side) const;
+  /// About how many bytes a worker sends in a step, the mean over workers, servers' shares included; nothing if the
+  /// gradients decide, or somebody else moves them.
+  virtual std::optional<double> expected_bytes(const Plan&, const std::vector<std::shared_ptr<Parameter>>&,
+                                               const TrainingFacts&) const {
+    return std::nullopt;
+  }
+  /// What it accounts for of each parameter (Strategy::ledger).
+  virtual LedgerForm ledger() const { return {}; }
+  /// Itself with its settings in a few words: "redsync, 0.1 % by paper".
+  virtual std::string describe(const TrainingFacts&) const { return name(); }
+
+  /// Its settings that decide bits, on one line.
+  std::string fingerprint() const;
+};
+
+/// All methods. Add your own before training begins.
+Catalogue<Method>& methods();
+
+/// A method with these settings: method("redsync", {{"density", "0.01"}}). throws UsageError
+std::unique_ptr<Method> method(const std::string& name,
+                               const std::vector<std::pair<std::string, std::string>>& settings = {});
+
+}  // namespace laconic::dist

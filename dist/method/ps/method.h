@@ -1,0 +1,54 @@
+#pragma once
+#include "dist/method/method.h"
+#include "dist/method/ps/ps_sync.h"
+
+namespace laconic::dist {
+
+/// What all methods with parameter servers share: how both ways pass through a codec, groups, servers that are workers
+/// too. What differs is in the two halves that derived classes make.
+class ServedMethod : public Method {
+ public:
+  Traits traits() const override {
+    return {.servers = true, .workers_update = false, .codec = true, .limits_norm = true};
+  }
+  void settings(Settings& settings) override;
+  void check(const TrainingFacts& facts) const override;
+  std::optional<Refusal> refuses(const std::string& setting) const override;
+  std::unique_ptr<Strategy> worker(WorkerSide side) const final;
+  std::unique_ptr<ParameterServer> server(ServerSide side) const final;
+  std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
+                                       const TrainingFacts& facts) const override;
+  LedgerForm ledger() const override;
+  std::string describe(const TrainingFacts& facts) const override;
+
+  /// How both ways travel with this codec: what weights bear both ways (Quant-DP), else gradients alone (INCEPTIONN's
+  /// worker-aggregator with compression); with feedback both ways, since what goes down then are differences. Nothing
+  /// is fed back of a codec that loses nothing, or of weights that are truncated.
+  /// throws UsageError if the codec or feedback makes no sense here
+  virtual Legs legs(const std::string& codec, bool feedback, std::uint64_t seed) const;
+
+  /// The two halves, of what all have in common and what a derived class adds.
+  virtual std::unique_ptr<PsSync> make_worker(WorkerSide side, PsSync::Options options) const = 0;
+  virtual std::unique_ptr<ParameterServer> make_server(ServerSide side, ParameterServer::Options options) const;
+
+  int local_aggregate = 1;   ///< workers of a group, of which one talks to servers
+  int truncate_weights = 0;  ///< low bits that parameters lose on their way down, whatever the gradients' codec; 0: none
+
+ protected:
+  static void begin_group(Settings& settings) {
+    settings.group("Parameter servers (`sync` ps, layerdrop, slimdp)", Scope::exchange);
+  }
+  void add_truncation(Settings& settings);
+  /// Bytes of a round of one bucket, up and down, of one worker that talks to its server.
+  virtual std::optional<double> bytes_of_round(const Bucket& bucket, const Legs& legs) const;
+};
+
+/// All gradients up, all parameters down.
+class Ps final : public ServedMethod {
+ public:
+  std::string name() const override { return "ps"; }
+  std::string summary() const override { return "all gradients to a parameter server, all parameters back"; }
+  std::unique_ptr<PsSync> make_worker(WorkerSide side, PsSync::Options options) const override;
+};
+
+}  // namespace laconic::dist

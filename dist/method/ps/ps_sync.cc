@@ -1,0 +1,234 @@
+#include "dist/method/ps/ps_sync.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/raw.h"
+#include "dist/collective/broadcast.h"
+#include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/server/loopback.h"
+
+namespace laconic::dist {
+
+namespace {
+
+std::vector<int> members_of(int rank, int workers, int group) {
+  std::vector<int> members;
+  for (int r = rank / group * group; r < std::min(workers, rank / group * group + group); ++r) members.push_back(r);
+  return members;
+}
+
+}  // namespace
+
+std::vector<int> leaders_of(int workers, int group) {
+  std::vector<int> leaders;
+  for (int r = 0; r < workers; r += group) leaders.push_back(r);
+  return leaders;
+}
+
+PsSync::PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options)
+    : BucketSync(arena, engine, std::move(plan), options.name, options.overlap, options.workers, options.mean),
+      o_(std::move(options)),
+      members_(members_of(engine.rank(), o_.workers, o_.group)),
+      norm_slot_(engine.reserve_slots(1)),
+      joint_(arena),
+      owed_(o_.legs.keeps_losses ? arena.make_state() : Tensor()),
+      up_(this->plan().buckets.size()),
+      down_(this->plan().buckets.size()) {
+  require<UsageError>(
+      o_.group == 1 || !this->plan().has(Algorithm::mpi),
+      "MPI's own allreduce joins all ranks, and no group of them (--local-aggregate): take --allreduce ring");
+  require<Error>(o_.server_rank.size() == this->plan().buckets.size(), o_.name, ": servers are named for ",
+                 o_.server_rank.size(), " buckets of ", this->plan().buckets.size(), ".");
+}
+
+PsSync::~PsSync() {
+  if (norm_.valid()) engine().halt();
+  halt_what_is_under_way();
+}
+
+void PsSync::flush() {
+  BucketSync::flush();
+  engine().wait(std::exchange(norm_, {}));
+}
+
+void PsSync::begin_step(const StepContext& context) {
+  BucketSync::begin_step(context);
+  began_ = false;
+}
+
+void PsSync::gradient_ready(Parameter& parameter, Rows rows) {
+  if (!std::exchange(began_, true) && joins(context())) {
+    ++exchanges_;
+    if (o_.begins) o_.begins(context());
+    if (o_.own != nullptr && o_.own->norm() != nullptr) {
+      engine().wait(std::exchange(norm_, {}));
+      norm_ = engine().submit(o_.own->norm()->operation(norm_slot_, context().step));
+    }
+  }
+  BucketSync::gradient_ready(parameter, rows);
+}
+
+Operation PsSync::exchange(std::size_t b) {
+  return {.name = "push and pull of " + bucket(b).name,
+          .body = [this, b, context = context_of(b)](Communicator& comm) { return round(comm, b, context); }};
+}
+
+Task<> PsSync::round(Communicator& comm, std::size_t b, StepContext context) {
+  if (!joins(context)) {
+    co_await talk(comm, b, context);
+    co_return;
+  }
+  std::unique_ptr<Communicator> group;
+  if (grouped()) {
+    group = comm.subgroup(members_);
+    const Slice<float> here = gradients_of(b);
+    const Hops plain{};
+    co_await allreduce(*group, here, bucket(b), plain);
+  }
+  const Half serve = [this, b, &context](Communicator& half) {
+    return o_.own->serve(half, *o_.own->shard().unit_of(b), context);
+  };
+  const Half work = [this, b, &context](Communicator& half) { return talk(half, b, context); };
+  co_await talk_and_serve(comm, b, work, serve);
+  if (grouped()) co_await spread(*group, b);
+}
+
+/// Whoever leads no group serves when its group's sum is there: the others' pushes wait, and nothing waits for it
+/// before.
+Task<> PsSync::talk_and_serve(Communicator& comm, std::size_t b, const Half& work, const Half& serve) {
+  if (leads() && serves(b))
+    co_await run_both(comm, serve, work);
+  else if (leads())
+    co_await work(comm);
+  else if (serves(b))
+    co_await serve(comm);
+}
+
+Task<> PsSync::spread(Communicator& group, std::size_t b) {
+  const Slice<std::byte> bytes = gradients_of(b).bytes();
+  co_await broadcast(group, bytes);
+}
+
+Task<> PsSync::show(Communicator& comm, std::size_t b) {
+  const Slice<float> here = gradients_of(b);
+  const int server = server_of(b);
+  const Half serve = [this, b](Communicator& half) { return o_.own->show(half, *o_.own->shard().unit_of(b)); };
+  const Half work = [server, here](Communicator& half) { return recv_floats(half, server, here, Leg{}); };
+  co_await talk_and_serve(comm, b, work, serve);
+  if (!grouped()) co_return;
+  const std::unique_ptr<Communicator> group = comm.subgroup(members_);
+  const Slice<std::byte> bytes = here.bytes();
+  co_await broadcast(*group, bytes);
+}
+
+void PsSync::pull_whole() {
+  if (o_.shows) o_.shows();
+  std::vector<Ticket> tickets;
+  for (std::size_t b = 0; b < plan().buckets.size(); ++b)
+    tickets.push_back(engine().submit({.name = "pulling all of " + bucket(b).name,
+                                       .slot = first_slot() + static_cast<int>(b),
+                                       .priority = bucket(b).priority,
+                                       .device = arena().values().device(),
+                                       .body = [this, b](Communicator& comm) { return show(comm, b); }}));
+  for (const Ticket& ticket : tickets) engine().wait(ticket);
+}
+
+Task<> PsSync::talk(Communicator& comm, std::size_t b, StepContext context) {
+  const std::vector<int> server{server_of(b)};
+  const Slice<float> here = gradients_of(b);
+  Leg up = o_.legs.upward(b, context.step, comm.rank(), &up_[b]);
+  if (owed_.defined()) {
+    const Slice<float> owed = part(owed_, bucket(b));
+    add_in_place(owed, here);
+    up.decoded = here;
+    co_await send_floats(comm, server, owed, up);
+    settle_account(owed, here);
+  } else {
+    co_await send_floats(comm, server, here, up);
+  }
+  const Leg down = o_.legs.downward(b, context.step, &down_[b]);
+  co_await recv_floats(comm, server[0], here, down);
+}
+
+void PsSync::arrived(std::size_t b) {
+  const Bucket& bucket = this->bucket(b);
+  const Tensor values = arena().values().range(bucket.offset, bucket.elements),
+               came = arena().gradients().range(bucket.offset, bucket.elements);
+  if (o_.legs.differences) {
+    clear_padding(arena().gradients(), parameters_of(bucket));
+    add_in_place(values.slice(), came.slice());
+  } else {
+    values.copy_from(came);
+  }
+  for (int i = bucket.first; i < bucket.first + bucket.count; ++i) parameter(i).value().bump_version();
+}
+
+void PsSync::end_step(StepStats& stats) {
+  BucketSync::end_step(stats);
+  std::uint64_t up = 0;
+  const std::uint64_t down = o_.own ? o_.own->bytes_down() : 0;
+  for (const auto& bytes : up_) up += bytes.load(std::memory_order_relaxed);
+  stats.bytes_up = up - std::exchange(seen_up_, up);
+  stats.bytes_down = down - std::exchange(seen_down_, down);
+}
+
+/// The server's model comes into the place of the gradients, and changes places with the worker's.
+void PsSync::show_joint_model() {
+  if (!drifts()) return;
+  pull_whole();
+  joint_.show();
+}
+
+void PsSync::hide_joint_model() {
+  if (drifts()) joint_.hide();
+}
+
+std::optional<double> PsSync::drift() const { return drifts() ? std::optional(joint_.drift()) : std::nullopt; }
+
+std::vector<LedgerRow> PsSync::ledger() const {
+  std::vector<LedgerRow> rows;
+  for (std::size_t b = o_.accounts ? plan().buckets.size() : 0; b-- > 0;) {  // the arena ends with what forward needs
+    LedgerRow row{.parameter = bucket(b).name, .choice = "all", .elements = elements_in(bucket(b))};
+    row.exchanges = exchanges_;
+    row.sent = static_cast<double>(row.elements);
+    row.bytes = static_cast<double>(up_[b].load());
+    row.bytes_down = static_cast<double>(down_[b].load());
+    account(b, row);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void PsSync::save(StateDict& state) const {
+  if (o_.accounts) {
+    std::vector<std::int64_t> numbers{exchanges_};
+    for (const auto* leg : {&up_, &down_})
+      for (const auto& bytes : *leg) numbers.push_back(static_cast<std::int64_t>(bytes.load()));
+    const auto count = static_cast<std::int64_t>(numbers.size());
+    state.set("servers/ledger", Tensor::of({count}, std::span<const std::int64_t>(numbers)));
+  }
+  if (owed_.defined()) state.set("codec.lost", owed_);
+}
+
+void PsSync::load(const StateDict& state) {
+  if (const Tensor* const saved = o_.accounts ? state.find("servers/ledger") : nullptr) {
+    require<DataError>(
+        saved->dtype() == DType::i64 && saved->elements() == static_cast<std::int64_t>(1 + up_.size() + down_.size()),
+        "resume: the ledger of servers is damaged. Use an older checkpoint.");
+    const std::int64_t* next = saved->data<std::int64_t>();
+    exchanges_ = *next++;
+    for (auto* leg : {&up_, &down_})
+      for (auto& bytes : *leg) bytes = static_cast<std::uint64_t>(*next++);
+    for (const auto& bytes : up_) seen_up_ += bytes.load();
+  }
+  if (!owed_.defined()) return;
+  const Tensor& stored = state.at("codec.lost");
+  require<DataError>(stored.dtype() == DType::f32 && stored.elements() == owed_.elements(), "codec.lost holds ",
+                     stored.elements(), " values of ", stored.dtype(), " where the model has ", owed_.elements(),
+                     " of f32 (--resume): take a checkpoint of this model");
+  owed_.copy_from(stored);
+}
+
+}  // namespace laconic::dist

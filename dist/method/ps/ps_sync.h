@@ -1,0 +1,108 @@
+#pragma once
+#include <atomic>
+#include <functional>
+#include <vector>
+
+#include "dist/method/bucket_sync.h"
+#include "dist/method/joint_model.h"
+#include "dist/server/server.h"
+
+namespace laconic::dist {
+
+/// The first ranks of groups of so many workers: those that talk to servers.
+std::vector<int> leaders_of(int workers, int group);
+
+/// The workers' half of a parameter server (server/server.h has the picture): a bucket's gradients go to its server,
+/// straight from the arena, when they are ready; its new values come into the place of the gradients while the rest of
+/// backward and the next forward run, and are taken over before its parameters' next forward. The optimiser is the
+/// server's: there is none here. After a flush all workers hold the same bits, which are those of the naive sum in rank
+/// order whatever the number of servers, their places, the overlap and the order of arrival.
+/// Through a codec on the way down they hold what it leaves of the server's values: the same bits on all workers still,
+/// but what is evaluated and saved is the server's model, and drift says how far from it the workers are.
+///
+/// In groups (hybrid aggregation) workers join their gradients by an allreduce inside the group, its first member alone
+/// talks to the servers, and passes on to the others what comes:
+///
+///     group 0   worker 0  1  2  ── allreduce ──▶ worker 0 ── push ──▶ server ── pull ──▶ worker 0 ── broadcast ──▶ 1 2
+///     group 1   worker 3  4     ── allreduce ──▶ worker 3 ── push ──▶ (sum)  ── pull ──▶ worker 3 ── broadcast ──▶ 4
+///
+///   source  LayerDrop, section 2 (hybrid aggregation)
+///   cost    up and down n bytes a worker each, in groups one worker of each; a dedicated server N n each way
+///   throws  CommError from before_forward, end_step or flush if a rank is lost
+class PsSync : public BucketSync {
+ public:
+  struct Options {
+    std::string name = "ps";  ///< of --sync: for state and errors
+    bool mean = true;         ///< --reduce mean
+    Overlap overlap = Overlap::forward;
+    int workers = 1;                 ///< N, whose gradients are joined
+    int group = 1;                   ///< --local-aggregate: workers of a group; the last one may have fewer
+    std::vector<int> server_rank{};  ///< by bucket: the rank that serves it
+    ParameterServer* own = nullptr;  ///< of a worker that serves too; outlives the strategy
+    bool accounts = false;           ///< keeps a ledger
+    Legs legs{};
+    /// Rank 0: a step's first gradient is ready, dedicated servers may begin its round. Null: there are none.
+    std::function<void(const StepContext&)> begins{};
+    /// Rank 0: dedicated servers are to send all they hold to all workers. Null: there are none.
+    std::function<void()> shows{};
+  };
+  PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options);
+  ~PsSync() override;
+
+  void begin_step(const StepContext& context) override;
+  void flush() override;
+  void gradient_ready(Parameter& parameter, Rows rows) override;
+  void end_step(StepStats& stats) override;
+  void show_joint_model() override;
+  void hide_joint_model() override;
+  std::optional<double> drift() const override;
+  std::vector<LedgerRow> ledger() const override;
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
+
+ protected:
+  /// Whether the servers' model is another one than this worker's.
+  virtual bool drifts() const { return o_.legs.rounds_down; }
+  /// Whether the step has a round.
+  virtual bool joins(const StepContext&) const { return true; }
+  /// What else the ledger says of a bucket; bytes, name and exchanges are there.
+  virtual void account(std::size_t, LedgerRow&) const {}
+  /// Whether others of this worker's group are joined with it, and whether it is the one that talks to servers.
+  bool grouped() const { return members_.size() > 1; }
+  bool leads() const { return members_.front() == engine().rank(); }
+  /// What the first member has heard, to the others of the group; all members call it.
+  virtual Task<> spread(Communicator& group, std::size_t bucket);
+  /// The worker's half of one round, of one that leads; on the communication thread.
+  virtual Task<> talk(Communicator& comm, std::size_t bucket, StepContext context);
+  void arrived(std::size_t bucket) override;
+
+  int server_of(std::size_t bucket) const { return o_.server_rank[bucket]; }
+  Slice<float> gradients_of(std::size_t b) const { return part(arena().gradients(), bucket(b)); }
+  const Options& options() const { return o_; }
+  /// What passed between this rank and others, of one bucket.
+  std::atomic<std::uint64_t>& up(std::size_t bucket) { return up_[bucket]; }
+  std::atomic<std::uint64_t>& down(std::size_t bucket) { return down_[bucket]; }
+
+ private:
+  /// All that the servers hold, into the place of the gradients. After a flush; every worker calls it.
+  void pull_whole();
+  Operation exchange(std::size_t bucket) final;
+  Task<> round(Communicator& comm, std::size_t bucket, StepContext context);
+  using Half = std::function<Task<>(Communicator&)>;
+  Task<> talk_and_serve(Communicator& comm, std::size_t bucket, const Half& work, const Half& serve);
+  Task<> show(Communicator& comm, std::size_t bucket);
+  bool serves(std::size_t bucket) const { return o_.own != nullptr && server_of(bucket) == engine().rank(); }
+
+  const Options o_;
+  const std::vector<int> members_;  // of this worker's group
+  const int norm_slot_;
+  JointModel joint_;
+  Ticket norm_;  // this rank's part in finding the length of the gradient
+  bool began_ = false;
+  Tensor owed_;  // with Legs::keeps_losses: what encoding has lost, laid out like the arena
+  std::vector<std::atomic<std::uint64_t>> up_, down_;  // bytes by bucket
+  std::int64_t exchanges_ = 0;
+  std::uint64_t seen_up_ = 0, seen_down_ = 0;
+};
+
+}  // namespace laconic::dist

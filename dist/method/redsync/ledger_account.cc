@@ -1,0 +1,90 @@
+#include "dist/method/redsync/ledger_account.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "compress/mirrored.h"
+#include "core/error.h"
+#include "core/raw.h"
+
+namespace laconic::dist {
+
+LedgerAccount::LedgerAccount(std::string parameter, std::string choice, std::int64_t elements, std::int64_t every)
+    : every_(every) {
+  row_.parameter = std::move(parameter);
+  row_.choice = std::move(choice);
+  row_.elements = elements;
+}
+
+void LedgerAccount::before_choice(std::int64_t step, const Tensor& residual) {
+  step_ = step;
+  measuring_ = kept() && step % every_ == 0;
+  if (measuring_) energy_before_ = raw::sum_of_squares(residual);
+}
+
+void LedgerAccount::after_choice(Slice<const std::uint32_t> chosen, const Tensor& residual) {
+  if (!kept()) return;
+  const auto step = static_cast<std::int32_t>(step_);
+  if (!last_chosen_.defined()) {
+    last_chosen_ = Tensor::empty({row_.elements}, DType::i32);
+    std::fill_n(last_chosen_.data<std::int32_t>(), row_.elements, step - 1);
+  }
+  std::int32_t* const last = last_chosen_.data<std::int32_t>();
+  const compress::Mirrored<std::uint32_t> here(chosen, kCpu);
+  for (const std::uint32_t i : here.slice()) last[i] = step;
+  ++row_.exchanges;
+  row_.sent += static_cast<double>(chosen.size());
+  if (!measuring_) return;
+  ++row_.measured;
+  row_.energy_held += energy_before_ > 0 ? raw::sum_of_squares(residual) / energy_before_ : 1;
+  row_.oldest = step - *std::min_element(last, last + row_.elements);
+}
+
+void LedgerAccount::received(std::size_t united) {
+  measuring_ = false;
+  row_.union_density += static_cast<double>(united) / static_cast<double>(row_.elements);
+}
+
+LedgerRow LedgerAccount::row() const {
+  LedgerRow row = row_;
+  const double exchanges = std::max<double>(1, static_cast<double>(row.exchanges));
+  const double measured = std::max<double>(1, static_cast<double>(row.measured));
+  row.sent /= exchanges;
+  row.energy_held /= measured, row.union_density /= measured;
+  row.energy_sent = row.measured > 0 ? 1 - row.energy_held : 0;
+  return row;
+}
+
+void LedgerAccount::save(StateDict& state) const {
+  if (!kept()) return;
+  const std::array words{row_.exchanges,
+                         row_.measured,
+                         std::bit_cast<std::int64_t>(row_.sent),
+                         std::bit_cast<std::int64_t>(row_.bytes),
+                         std::bit_cast<std::int64_t>(row_.energy_held),
+                         std::bit_cast<std::int64_t>(row_.union_density),
+                         row_.oldest};
+  state.set("ledger", Tensor::of({7}, std::span<const std::int64_t>(words)));
+  if (last_chosen_.defined()) state.set("last_chosen", last_chosen_);
+}
+
+void LedgerAccount::load(const StateDict& state) {
+  const Tensor* const saved = state.find("ledger");
+  if (!kept() || saved == nullptr) return;
+  const Tensor* const last = state.find("last_chosen");
+  require<DataError>(saved->dtype() == DType::i64 && saved->elements() == 7 &&
+                         (last == nullptr || (last->dtype() == DType::i32 && last->elements() == row_.elements)),
+                     "resume: the ledger of ", row_.parameter, " is damaged. Use an older checkpoint.");
+  const std::int64_t* const words = saved->data<std::int64_t>();
+  row_.exchanges = words[0], row_.measured = words[1];
+  row_.sent = std::bit_cast<double>(words[2]), row_.bytes = std::bit_cast<double>(words[3]);
+  row_.energy_held = std::bit_cast<double>(words[4]), row_.union_density = std::bit_cast<double>(words[5]);
+  row_.oldest = words[6];
+  if (last == nullptr) return;
+  last_chosen_ = Tensor::empty({row_.elements}, DType::i32);
+  last_chosen_.copy_from(*last);
+}
+
+}  // namespace laconic::dist

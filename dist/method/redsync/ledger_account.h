@@ -1,0 +1,48 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "core/slice.h"
+#include "core/state.h"
+#include "dist/method/ledger.h"
+
+namespace laconic::dist {
+
+/// Keeps the ledger of one parameter of which a choice is made: two calls before and after choosing, one when the
+/// exchange has ended. Every so many steps it measures energy, union and age: three passes over the residual then, and
+/// 4 bytes an element for the ages. With `every` 0 there is no ledger, and the calls cost nothing.
+class LedgerAccount {
+ public:
+  LedgerAccount() = default;
+  LedgerAccount(std::string parameter, std::string choice, std::int64_t elements, std::int64_t every);
+
+  bool kept() const { return every_ > 0; }
+  bool measuring() const { return measuring_; }  ///< this step's exchange
+
+  /// residual : V, from which elements are about to be chosen in this step
+  void before_choice(std::int64_t step, const Tensor& residual);
+  /// chosen : what was; ascending. residual : V without what was sent
+  void after_choice(Slice<const std::uint32_t> chosen, const Tensor& residual);
+  /// bytes : this rank's message times how often it travels
+  void sent(double bytes) { row_.bytes += kept() ? bytes : 0; }
+  /// united : elements that some rank has sent. While measuring(), once the exchange has ended.
+  void received(std::size_t united);
+
+  /// Sums divided by what they are sums of.
+  LedgerRow row() const;
+
+  /// "ledger" and "last_chosen"; nothing without a ledger. load() of a state that has none begins anew.
+  void save(StateDict& state) const;
+  /// throws DataError naming the parameter if what is there is no ledger of it
+  void load(const StateDict& state);
+
+ private:
+  LedgerRow row_;  // sums
+  std::int64_t every_ = 0;
+  std::int64_t step_ = 0;
+  bool measuring_ = false;
+  double energy_before_ = 0;
+  Tensor last_chosen_;  // i32, [elements]: step; undefined before the first choice
+};
+
+}  // namespace laconic::dist

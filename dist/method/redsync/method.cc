@@ -1,0 +1,273 @@
+#include "dist/method/redsync/method.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace laconic::dist {
+namespace {
+
+using compress::IndexCoding;
+using Select = compress::SelectorKind;
+
+constexpr double kSlowSecondsPerByte = 8 / 500e6;                 // below 500 Mbit/s the smallest coding pays
+constexpr double kPackedBytes = 13.1 / 8, kRiceBytes = 11.6 / 8;  // of an index at a density of 0.1 %
+
+IndexCoding coding_of(const SparseOptions& o) {
+  if (!o.delta) return IndexCoding::raw;
+  return o.seconds_per_byte && *o.seconds_per_byte > kSlowSecondsPerByte ? IndexCoding::rice : IndexCoding::packed;
+}
+
+Warmup warmup_of(const SparseMethod& m, const SparseOptions& o) {
+  return o.warmup ? *o.warmup : Warmup::parse(m.warmup, "`warmup`");
+}
+
+}  // namespace
+
+const std::vector<SparseMethod>& sparse_methods() {
+  static const std::vector<SparseMethod> methods = {
+      {"redsync", true, true, std::nullopt, "none"},      {"dgc", true, true, Select::dgc, "ramp:4"},
+      {"topk", false, true, Select::exact, "none"},       {"gradient-dropping", false, true, Select::dropping, "none"},
+      {"adacomp", false, false, Select::adacomp, "none"}, {"strom", false, false, Select::fixed, "none"},
+      {"randomk", false, true, Select::random, "none"},
+  };
+  return methods;
+}
+
+const SparseMethod* sparse_method(const std::string& sync) {
+  for (const SparseMethod& method : sparse_methods())
+    if (sync == method.name) return &method;
+  return nullptr;
+}
+
+const std::vector<std::string>& selector_names() {
+  static const std::vector<std::string> names = {"paper", "auto", "radix", "trimmed", "search", "sampled", "exact"};
+  return names;
+}
+
+bool fits(const SparseMethod& m, const Choice& choice) {
+  if (!choice.method) return !choice.quantised;
+  if (m.method) return choice.method == m.method && !choice.quantised;
+  switch (*choice.method) {
+    case Select::fixed:
+    case Select::dropping:
+    case Select::dgc:
+    case Select::adacomp:
+    case Select::random:
+      return false;
+    case Select::sampled:
+      return !choice.quantised;
+    default:
+      return true;
+  }
+}
+
+Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o) {
+  Dispatch d{
+      .kind = Dispatch::Kind::fixed, .quantised = o.quantised, .density = o.density, .dense_below = o.dense_below};
+  if (o.latency_seconds) d.latency_seconds = *o.latency_seconds;
+  if (o.seconds_per_byte) d.seconds_per_byte = *o.seconds_per_byte;
+  if (m.method) {
+    d.method = *m.method;
+  } else if (o.selector == "paper") {
+    d.kind = Dispatch::Kind::paper;
+  } else if (o.selector == "auto") {
+    d.kind = Dispatch::Kind::automatic;
+  } else {
+    const std::vector<std::string>& names = selector_names();
+    if (std::find(names.begin(), names.end(), o.selector) == names.end())
+      refuse_unknown("value", o.selector, "`selector`", names);
+    d.method = compress::selector_kind(o.selector, "`selector`");
+  }
+  return d;
+}
+
+RedSync::Options redsync_options(const SparseMethod& m, const SparseOptions& o, std::int64_t steps_per_epoch) {
+  RedSync::Options r;
+  r.name = m.name;
+  r.corrects = m.corrects;
+  r.rules.masking = o.masking;
+  r.rules.feedback = o.feedback;
+  r.rules.coding = coding_of(o);
+  r.rules.threshold = static_cast<float>(o.threshold);
+  r.split = o.split;
+  r.density = [warmup = warmup_of(m, o), density = o.density, per_epoch = std::max<std::int64_t>(1, steps_per_epoch)](
+                  std::int64_t step) { return warmup.density_in((step - 1) / per_epoch, density); };
+  return r;
+}
+
+void SparseExchange::settings(Settings& s) {
+  SparseOptions& o = options;
+  const bool has_indices = variant_.method != Select::random, by_selector = !variant_.method;
+  s.group("Sending little (`sync` redsync and its neighbours)", Scope::exchange);
+  if (variant_.has_density)
+    s.real_number("density", "D", o.density, 0, 1, "0.001", "share of a tensor's elements that is sent");
+  if (by_selector) {
+    s.choice("selector", o.selector, selector_names(),
+             "how they are chosen; paper: by layer; auto: where it\ntakes less time than sending all");
+    s.flag("qrgc", o.quantised, "one sign at a time, all by one value (not the output layer)");
+    s.value("qrgc-feedback", "", "what that value leaves out is kept (the default)",
+            [this](const std::string&, const std::string&) { options.feedback = feedback_given_ = true; })
+        .takes = Setting::Takes::nothing;
+    s.value(
+         "no-qrgc-feedback", "", "it is lost, as in the paper",
+         [this](const std::string&, const std::string&) { options.feedback = !(no_feedback_given_ = true); },
+         [&o] { return o.feedback ? "0" : "1"; })
+        .takes = Setting::Takes::nothing;
+  }
+  if (variant_.corrects) s.flag("no-mask", o.masking, "what was sent keeps its momentum", false);
+  s.value(
+      "warmup", "none|dense:E|ramp:E",
+      "in the first E epochs dense gradients, or densities\nfrom 25 % down [none; dgc: ramp:4]",
+      [&o](const std::string& text, const std::string& where) { o.warmup = Warmup::parse(text, where); },
+      [this] { return warmup_of(variant_, options).to_string(); });
+  s.value(
+      "dense-below", "SIZE", "smaller parameters travel whole [128KiB]",
+      [&o](const std::string& text, const std::string& where) {
+        const std::size_t size = text == "0" ? 0 : size_from(text);
+        if (size == 0 && text != "0") refuse("'" + text + "' is no size", where, "give bytes, as 128KiB");
+        o.dense_below = static_cast<std::int64_t>(size);
+      },
+      [&o] { return number_text(o.dense_below); });
+  if (has_indices) {
+    s.value("index-coding", "raw|delta", "4 bytes an index, or the gaps between them [raw]",
+            [&o](const std::string& text, const std::string& where) {
+              o.delta = one_of(text, where, {"raw", "delta"}) == "delta";
+            });
+    s.value(
+        "sparse-reduce", "allgather|split",
+        "all send all to all; or each adds up a range of the\nelements and returns the largest [allgather]",
+        [&o](const std::string& text, const std::string& where) {
+          o.split = one_of(text, where, {"allgather", "split"}) == "split";
+        },
+        [&o] { return o.split ? "split" : "allgather"; });
+  }
+  if (variant_.method == Select::fixed)
+    s.value(
+        "threshold", "T", "what strom sends, as T or -T",
+        [&o](const std::string& text, const std::string& where) { o.threshold = real(text, where, 0, 1e30, "0.01"); },
+        [&o] { return number_text(o.threshold); });
+}
+
+void SparseExchange::check(const TrainingFacts& f) const {
+  const SparseMethod& m = variant_;
+  const SparseOptions& o = options;
+  if (feedback_given_ && no_feedback_given_)
+    refuse("the two contradict each other", "`qrgc-feedback` and `no-qrgc-feedback`", "leave one of them out");
+  if ((feedback_given_ || no_feedback_given_) && !o.quantised)
+    refuse("without one sign at a time nothing is left out",
+           feedback_given_ ? "`qrgc-feedback`" : "`no-qrgc-feedback`", "add `qrgc`, or leave it out");
+  require<UsageError>(!m.corrects || f.optimizer == "sgd", "`sync` ", m.name,
+                      " corrects the momentum of sgd on every worker, ", f.optimizer,
+                      " has none of that kind (`optimizer`): take `optimizer` sgd, or `sync` topk");
+  require<UsageError>(f.dampening == 0, "`sync` ", m.name, " knows no dampening: leave it out");
+  require<UsageError>(f.clip_value == 0, "`sync` ", m.name,
+                      " limits the length of each worker's gradient, not its elements (`clip`): give `clip` norm:X");
+  require<UsageError>(o.density > 0 && o.density <= 1, "a share of ", o.density,
+                      " of the elements is not to be had (`density`): give more than 0 and at most 1, as 0.001");
+  require<UsageError>(!(o.quantised && o.selector == "sampled"),
+                      "one sign at a time has no threshold to reuse (`qrgc` with `selector` sampled): take `selector` "
+                      "search or paper");
+  require<UsageError>(m.method != Select::fixed || static_cast<float>(o.threshold) > 0,
+                      "strom sends what reaches a threshold (`threshold`): give one above 0, as `threshold` 0.01");
+  require<UsageError>(m.has_density || warmup_of(m, o).kind != Warmup::Kind::ramp, m.name,
+                      " has no density that could fall (`warmup` ramp): take `warmup` dense:E");
+  require<UsageError>(!o.split || (m.has_density && m.method != Select::random), m.name, " ",
+                      m.has_density ? "sends no indices to split by" : "has no k to share out",
+                      " (`sparse-reduce` split): take allgather");
+  if (o.split && allreduce_text(f.plan) == "nccl")
+    refuse("NCCL carries what all send to all", "`sparse-reduce` split with `allreduce` nccl",
+           "take `sparse-reduce` allgather, or `allreduce` ring");
+  if (!m.method) dispatch_of(m, o);
+}
+
+SparseOptions SparseExchange::with_network(const TrainingFacts& facts) const {
+  SparseOptions o = options;
+  if (facts.latency_seconds) o.latency_seconds = facts.latency_seconds;
+  if (facts.seconds_per_byte) o.seconds_per_byte = facts.seconds_per_byte;
+  return o;
+}
+
+void SparseExchange::shape(PlanOptions& plan, const TrainingFacts& facts) const {
+  plan.sparse = dispatch_of(variant_, with_network(facts));
+}
+
+std::unique_ptr<Strategy> SparseExchange::worker(WorkerSide side) const {
+  const TrainingFacts& f = side.facts;
+  for (const Bucket& bucket : side.plan.buckets)
+    require<UsageError>(fits(variant_, bucket.choice), "the plan chooses from ", bucket.name, " by '",
+                        dist::to_string(bucket.choice), "', which is not for `sync` ", variant_.name,
+                        " (`plan`): make the plan for this strategy");
+  RedSync::Options o = redsync_options(variant_, with_network(f), f.steps_per_epoch);
+  o.mean = f.mean;
+  o.overlap = f.overlap;
+  o.rules.seed = f.seed;
+  o.ledger_every = f.ledger_every;
+  o.watch = std::move(side.watch);
+  const double root = std::sqrt(static_cast<double>(f.workers));
+  o.clip_norm = f.mean ? f.clip_norm * root : f.clip_norm / root;
+  Tensor velocity;
+  if (variant_.corrects) {
+    velocity = side.velocity;
+    o.rules.momentum = static_cast<float>(f.momentum);
+    o.rules.nesterov = f.nesterov;
+    o.weight_decay = std::move(side.weight_decay);
+  }
+  return std::make_unique<RedSync>(side.arena, side.engine, side.plan, std::move(side.update), velocity, std::move(o));
+}
+
+LedgerForm SparseExchange::ledger() const {
+  using Unit = LedgerColumn::Unit;
+  using Row = const LedgerRow&;
+  static constexpr LedgerColumn columns[] = {
+      {"exchanges", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.exchanges); }},
+      {"sent", "sent", Unit::number, [](Row r) { return r.exchanges > 0 ? r.sent : kNoFigure; }},
+      {"bytes", "bytes", Unit::bytes, [](Row r) { return r.bytes; }},
+      {"measured", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.measured); }},
+      {"energy_sent", "energy %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_sent : kNoFigure; }},
+      {"energy_held", "held %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_held : kNoFigure; }},
+      {"union_density", "union %", Unit::share, [](Row r) { return r.measured > 0 ? r.union_density : kNoFigure; }},
+      {"oldest", "oldest", Unit::count,
+       [](Row r) { return r.measured > 0 ? static_cast<double>(r.oldest) : kNoFigure; }}};
+  return {columns,
+          "sent: elements a step; bytes: of rank 0's messages, as often as they travel; energy: share of the residual's "
+          "squares that a step\nsends, held: keeps; union: elements that some rank sends; oldest: steps since an "
+          "element was last sent"};
+}
+
+std::string SparseExchange::describe(const TrainingFacts&) const {
+  if (!variant_.has_density)
+    return options.threshold > 0 ? fmt::format("{}, threshold {:g}", variant_.name, options.threshold) : variant_.name;
+  return fmt::format("{}, {:g} %{}{}", variant_.name, 100 * options.density,
+                     variant_.method ? "" : " by " + options.selector, options.quantised ? ", signs" : "");
+}
+
+std::optional<double> SparseExchange::expected_bytes(const Plan& plan,
+                                                     const std::vector<std::shared_ptr<Parameter>>& parameters,
+                                                     const TrainingFacts& facts) const {
+  const SparseOptions o = with_network(facts);
+  const double N = facts.workers, index = !o.delta ? 4 : coding_of(o) == IndexCoding::rice ? kRiceBytes : kPackedBytes;
+  double bytes = 0;
+  for (const Bucket& b : plan.buckets) {
+    if (!b.sparse()) {
+      bytes += 2 * (N - 1) / N * 4 * static_cast<double>(b.elements);
+      continue;
+    }
+    if (b.rows.first > 0) continue;  // a chunk of what was counted
+    if (b.choice.method == Select::fixed || b.choice.method == Select::adacomp) return std::nullopt;
+    const std::int64_t n = parameters[static_cast<std::size_t>(b.first)]->info.elements;
+    const auto k = static_cast<double>(elements_to_send(n, o.density));
+    const double own = b.choice.quantised ? index : index + 4;
+    if (b.choice.method == Select::random)
+      bytes += 2 * (N - 1) / N * 4 * k;
+    else if (o.split)
+      bytes += (N - 1) / N * k * (own + index + 4) + (N - 1) * 12;
+    else
+      bytes += (N - 1) * (k * own + 8);
+  }
+  return bytes;
+}
+
+}  // namespace laconic::dist

@@ -1,0 +1,91 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dist/method/method.h"
+#include "dist/method/redsync/redsync.h"
+#include "dist/method/redsync/warmup.h"
+
+namespace laconic::dist {
+
+/// A method that sends chosen elements of residuals: RedSync, and its neighbours, which put the same parts together in
+/// another way.
+///
+///   redsync             momentum correction, masking; `selector` decides
+///   dgc                 the same with a threshold estimated from a sample and a ramp of densities (Lin et al. 2018)
+///   topk                the exact top k of V; the optimiser's momentum on what is received (no correction)
+///   gradient-dropping   about k above an estimated threshold, likewise (Aji & Heafield 2017)
+///   adacomp             what is large in its bin, likewise; values as they are, its paper quantises them
+///                       (Chen et al. 2018)
+///   strom               plus or minus a threshold for all that reaches it, likewise (Strom 2015)
+///   randomk             k drawn by keys that all ranks share, summed by a ring without indices, likewise
+struct SparseMethod {
+  const char* name;
+  bool corrects;                           ///< momentum correction
+  bool has_density;                        ///< sends a given share
+  std::optional<compress::SelectorKind> method;  ///< nothing: `selector` decides
+  const char* warmup;                      ///< unless `warmup` says otherwise
+};
+const std::vector<SparseMethod>& sparse_methods();
+/// Null if `sync` is none of them.
+const SparseMethod* sparse_method(const std::string& sync);
+
+/// What `selector` can be.
+const std::vector<std::string>& selector_names();
+
+/// What can be set of them.
+struct SparseOptions {
+  double density = 1e-3;                 ///< (0, 1]
+  std::string selector = "paper";        ///< one of selector_names()
+  bool quantised = false;                ///< `qrgc`
+  bool feedback = true;                  ///< `qrgc-feedback`
+  bool masking = true;                   ///< no `no-mask`
+  std::optional<Warmup> warmup{};        ///< nothing: the method's own
+  std::int64_t dense_below = 128 << 10;  ///< bytes: smaller parameters travel whole
+  bool delta = false;                    ///< `index-coding` delta
+  bool split = false;                    ///< `sparse-reduce` split
+  double threshold = 0;                  ///< of strom
+  /// Of the network, where it is known: for `selector` auto, and for how small indices are to be written.
+  std::optional<double> latency_seconds{}, seconds_per_byte{};
+};
+
+/// Whether a plan for this method may have that choice: a plan may come from a file.
+bool fits(const SparseMethod& method, const Choice& choice);
+
+/// What the plan is to send of which parameters. throws UsageError
+Dispatch dispatch_of(const SparseMethod& method, const SparseOptions& options);
+
+/// The parts of a strategy that follow from these options; momentum, decay, overlap and clipping are the caller's.
+RedSync::Options redsync_options(const SparseMethod& method, const SparseOptions& options,
+                                 std::int64_t steps_per_epoch);
+
+/// One of sparse_methods() as a method.
+class SparseExchange final : public Method {
+ public:
+  explicit SparseExchange(const SparseMethod& variant) : variant_(variant) {}
+  std::string name() const override { return variant_.name; }
+  std::string summary() const override { return "the elements of a residual that have grown large"; }
+  Traits traits() const override {
+    return {.chooses = true, .limits_norm = true, .arenas = 1, .arenas_are = "residual"};
+  }
+  void settings(Settings& settings) override;
+  void check(const TrainingFacts& facts) const override;
+  void shape(PlanOptions& plan, const TrainingFacts& facts) const override;
+  std::unique_ptr<Strategy> worker(WorkerSide side) const override;
+  /// Once the density is the one that is kept; nothing for a method without one.
+  std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
+                                       const TrainingFacts& facts) const override;
+  LedgerForm ledger() const override;
+  std::string describe(const TrainingFacts& facts) const override;
+
+  SparseOptions options{};
+
+ private:
+  SparseOptions with_network(const TrainingFacts& facts) const;
+  const SparseMethod& variant_;
+  bool feedback_given_ = false, no_feedback_given_ = false;
+};
+
+}  // namespace laconic::dist

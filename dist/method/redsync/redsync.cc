@@ -1,0 +1,397 @@
+#include "dist/method/redsync/redsync.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "core/clock.h"
+#include "core/raw.h"
+#include "core/trace.h"
+#include "dist/collective/ring_allreduce.h"
+#include "dist/cuda/nccl_allgather.h"
+
+namespace laconic::dist {
+namespace {
+
+bool shares_indices(const ResidualTensor& t) { return t.choice().method == compress::SelectorKind::random; }
+
+}  // namespace
+
+RedSync::RedSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Tensor velocity,
+                 Options options)
+    : arena_(arena),
+      engine_(engine),
+      update_(std::move(update)),
+      options_(std::move(options)),
+      dense_(arena, engine, std::move(plan), update_, {.mean = options_.mean, .overlap = options_.overlap}),
+      velocity_(std::move(velocity)),
+      residual_(arena.make_state()),
+      layers_(arena.parameters().size()) {
+  require<Error>(options_.rules.momentum == 0 || velocity_.defined(), options_.name,
+                 ": momentum needs the optimiser's velocity.");
+  for (const auto& p : arena.parameters()) {
+    const Bucket& bucket =
+        this->plan().buckets[static_cast<std::size_t>(this->plan().bucket_of[static_cast<std::size_t>(p->info.index)])];
+    if (!bucket.sparse()) continue;
+    // The mean over ranks of N equal decays is one of them, their sum is N.
+    const double decay = !options_.corrects || !options_.weight_decay
+                             ? 0.0
+                             : options_.weight_decay(p->info) / (options_.mean ? 1 : engine.size());
+    auto& layer = layers_[static_cast<std::size_t>(p->info.index)];
+    layer = std::make_unique<Layer>(*p, ResidualTensor(*p, bucket.choice, options_.rules, decay,
+                                                       options_.rules.momentum != 0 ? velocity_ : Tensor(), residual_));
+    layer->slot = engine.reserve_slots(1);
+    layer->account = {p->info.name, to_string(bucket.choice), p->info.elements, options_.ledger_every};
+    layer->priority = bucket.priority;
+    layer->chosen_late = residual_.device().kind == Device::Kind::cuda && engine.size() > 1 && !options_.watch;
+    layer->by_nccl = dense_.nccl() != nullptr && bucket.algorithm == Algorithm::nccl;
+    require<UsageError>(!layer->by_nccl || !options_.split,
+                        "NCCL carries what all send to all (--sparse-reduce split with --allreduce nccl): take "
+                        "--sparse-reduce allgather, or --allreduce ring");
+    if (layer->by_nccl) {
+      layer->chosen_late = false;  // the communication thread would wait in the middle of NCCL's order
+      layer->packet = compress::Bytes(residual_.device());
+      layer->gathered = Gathered(residual_.device());
+    }
+    if (options_.split)
+      layer->split =
+          std::make_unique<SplitExchange>(layer->tensor.wire(), layer->tensor.elements(), engine.size(), engine.rank());
+  }
+}
+
+RedSync::~RedSync() {
+  for (const auto& layer : layers_)
+    if (layer && layer->phase == Layer::Phase::under_way) engine_.halt();
+}
+
+void RedSync::begin_step(const StepContext& context) {
+  context_ = context;
+  context_.gradient_scale = options_.mean ? 1.0 / engine_.size() : 1.0;
+  density_ = options_.density(context.step);
+  if (sparse() != was_sparse_) change_phase(sparse());
+  was_sparse_ = sparse();
+  dense_.begin_step(context);
+  for (const Bucket& b : plan().buckets)
+    if (!sparse() || !b.sparse())
+      dense_bytes_ += ring_allreduce_cost(engine_.size(), static_cast<double>(b.elements) * 4).bytes;
+}
+
+/// To sparse: U is what every worker would hold if it had seen the mean of all gradients so far. To dense: V is sent at
+/// once, and the common velocity is made of all U.
+void RedSync::change_phase(bool to_sparse) {
+  flush();
+  const auto scale = static_cast<float>(context_.gradient_scale);
+  for_layers([&](Layer& layer) {
+    const ParameterInfo& info = layer.parameter.info;
+    const Tensor velocity = options_.rules.momentum != 0 ? velocity_.range(info.offset, info.elements) : Tensor();
+    const Tensor residual = residual_.range(info.offset, info.elements);
+    if (to_sparse) {
+      // A sum over workers is to be the common velocity.
+      if (velocity.defined() && !options_.mean) raw::scale(velocity, 1.0f / static_cast<float>(engine_.size()));
+      return;
+    }
+    if (!options_.corrects) return;  // V goes with the next gradient: ready()
+    engine_.run("sending the residual of " + info.name,
+                [&](Communicator& comm) { return ring_allreduce(comm, residual.slice()); }, residual.device());
+    raw::axpy(layer.parameter.value().range(0, info.elements), -static_cast<float>(context_.lr) * scale, residual);
+    layer.parameter.value().bump_version();
+    raw::fill(residual, 0.0f);
+    if (!velocity.defined()) return;
+    engine_.run("joining the velocities of " + info.name,
+                [&](Communicator& comm) { return ring_allreduce(comm, velocity.slice()); }, velocity.device());
+    raw::scale(velocity, scale);
+  });
+}
+
+void RedSync::gradient_ready(Parameter& p, Rows rows) {
+  engine_.at(Engine::Phase::backward, p.info.name);
+  if (options_.clip_norm > 0)
+    unclipped_.emplace_back(&p, rows);
+  else if (Layer* layer = layer_of(p); layer != nullptr && sparse() && options_.overlap == Overlap::forward &&
+                                       context_.step >= layer->hurried_until && !layer->by_nccl)
+    layer->late.push_back(rows), some_are_late_ = true;
+  else
+    ready(p, rows, 1.0f);
+}
+
+/// What forward needs first comes first.
+void RedSync::gather_late() {
+  if (!std::exchange(some_are_late_, false)) return;
+  for_layers([&](Layer& layer) {
+    for (const Rows& rows : std::exchange(layer.late, {})) ready(layer.parameter, rows, 1.0f);
+  });
+}
+
+void RedSync::ready(Parameter& p, Rows rows, float factor) {
+  Layer* layer = layer_of(p);
+  if (layer == nullptr || !sparse()) {
+    if (layer != nullptr && !options_.corrects) {  // what an earlier phase has left goes along
+      const std::int64_t row = p.info.elements / p.all_rows().count;
+      const Tensor rest = residual_.range(p.info.offset + rows.first * row, rows.count * row);
+      raw::axpy(p.grad().range(rows.first * row, rows.count * row), 1.0f, rest);
+      raw::fill(rest, 0.0f);
+    }
+    return dense_.gradient_ready(p, rows);
+  }
+  require<Error>(layer->phase == Layer::Phase::idle || layer->phase == Layer::Phase::gathering, options_.name,
+                 ": the gradient of ", p.info.name,
+                 " is ready again before its last update was applied. Run its forward, or flush, first.");
+  gather(*layer, rows, factor);
+  if (!layer->tensor.complete()) return;
+  if (!layer->chosen_late) choose(*layer);
+  layer->phase = Layer::Phase::complete;
+  count_choice(*layer);
+  if (options_.overlap != Overlap::none) hand_over(*layer);
+}
+
+void RedSync::gather(Layer& layer, Rows rows, float factor) {
+  const Trace::Span span(layer.parameter.info.name, "gather");
+  const auto begin = Clock::now();
+  if (layer.phase == Layer::Phase::idle) {
+    layer.tensor.begin(*density_);
+    layer.phase = Layer::Phase::gathering;
+    layer.context = context_;
+  }
+  layer.tensor.gather(rows, factor);
+  work_.select_seconds += seconds_since(begin);
+}
+
+/// On the compute thread, or, `chosen_late`, on the communication thread: it touches nothing but this layer.
+void RedSync::choose(Layer& layer) {
+  ResidualTensor& tensor = layer.tensor;
+  if (options_.watch) options_.watch(layer.parameter, tensor.residual());
+  const Tensor residual = residual_.range(layer.parameter.info.offset, layer.parameter.info.elements);
+  layer.account.before_choice(layer.context.step, residual);
+  const auto begin = Clock::now();
+  {
+    const Trace::Span span(layer.parameter.info.name, "select");
+    tensor.choose(layer.context.step);
+  }
+  layer.packet.clear();
+  {
+    const Trace::Span span(layer.parameter.info.name, "pack");
+    if (layer.split)
+      layer.split->load(tensor.indices(), tensor.values(), tensor.k(), tensor.most());
+    else if (!shares_indices(tensor))
+      tensor.wire().encode(tensor.indices(), tensor.values(), tensor.elements(), layer.packet);
+  }
+  layer.choosing_seconds += seconds_since(begin);
+  layer.account.after_choice(tensor.indices(), residual);
+  if (!layer.split) layer.account.sent(gathered_bytes(layer));
+}
+
+/// What this rank's choice costs it, but for a split exchange, which counts its own.
+double RedSync::gathered_bytes(const Layer& layer) const {
+  const double others = engine_.size() - 1;
+  const std::size_t header = layer.by_nccl ? kNcclPartHeader : kPartHeader;
+  if (!shares_indices(layer.tensor)) return others * static_cast<double>(layer.packet.size() + header);
+  return 2 * others / engine_.size() * 4 * static_cast<double>(layer.tensor.indices().size());
+}
+
+/// By NCCL when its turn comes, which is that of its first bucket; the others of its rows have none.
+void RedSync::hand_over(Layer& layer) {
+  if (!layer.by_nccl) return submit(layer);
+  const int place = layer.parameter.info.index;
+  auto b = static_cast<std::size_t>(plan().bucket_of[static_cast<std::size_t>(place)]);
+  dense_.nccl_order().ready(b, [this, &layer] { submit(layer); });
+  while (++b < plan().buckets.size() && plan().buckets[b].first == place) dense_.nccl_order().ready(b, {});
+}
+
+void RedSync::submit(Layer& layer) {
+  layer.phase = Layer::Phase::under_way;
+  const std::size_t most_bytes = layer.tensor.wire().max_bytes(layer.tensor.most(), layer.tensor.elements());
+  Operation operation{.name = "sparse exchange of " + layer.parameter.info.name,
+                      .slot = layer.slot,
+                      .priority = layer.priority,
+                      .device = residual_.device(),
+                      .in_order = layer.by_nccl};
+  if (layer.by_nccl)
+    operation.body = [&layer, most_bytes, nccl = dense_.nccl()](Communicator&) -> Task<> {
+      if (shares_indices(layer.tensor))
+        nccl->allreduce(layer.tensor.random_values());
+      else
+        nccl_allgather(*nccl, layer.packet.slice(), most_bytes, layer.gathered);
+      co_return;
+    };
+  else
+    operation.body = [this, &layer, most_bytes](Communicator& comm) {
+      if (layer.chosen_late) choose(layer);
+      if (layer.split) return layer.split->run(comm);
+      if (shares_indices(layer.tensor)) return ring_allreduce(comm, layer.tensor.random_values());
+      return allgatherv(comm, layer.packet.slice(), most_bytes, layer.gathered);
+    };
+  layer.ticket = engine_.submit(std::move(operation));
+}
+
+void RedSync::submit_complete() {
+  gather_late();
+  clip_and_gather();
+  for_layers([&](Layer& layer) {
+    if (layer.phase == Layer::Phase::complete) submit(layer);
+  });
+}
+
+/// Local clipping: the whole gradient of this rank has to be there before the first of it is gathered.
+void RedSync::clip_and_gather() {
+  if (unclipped_.empty()) return;
+  std::vector<Tensor> gradients;
+  for (const auto& p : arena_.parameters()) gradients.push_back(p->grad());
+  const double scale = options_.clip_norm / (std::sqrt(raw::sum_of_squares(gradients)) + 1e-6);
+  const float factor = scale < 1 || std::isnan(scale) ? static_cast<float>(scale) : 1.0f;
+  for (const auto& p : arena_.parameters()) {
+    const Layer* layer = layer_of(*p);
+    const bool gathers = layer != nullptr && sparse() && layer->tensor.choice().method != compress::SelectorKind::adacomp;
+    if (factor != 1.0f && !gathers) raw::scale(p->grad(), factor);
+  }
+  for (const auto& [p, rows] : std::exchange(unclipped_, {})) {
+    const Layer* layer = layer_of(*p);
+    const bool scaled = layer != nullptr && layer->tensor.choice().method == compress::SelectorKind::adacomp;
+    ready(*p, rows, scaled ? 1.0f : factor);
+  }
+}
+
+void RedSync::before_forward(Parameter& p, Rows rows) {
+  engine_.at(Engine::Phase::forward, p.info.name);
+  gather_late();
+  Layer* layer = layer_of(p);
+  if (layer == nullptr || layer->phase == Layer::Phase::idle) return dense_.before_forward(p, rows);
+  if (layer->phase == Layer::Phase::complete) submit_complete();
+  if (layer->phase != Layer::Phase::under_way) return;
+  await(*layer);
+  apply(*layer);
+}
+
+/// As forward needs it; whoever has to wait has reason to hurry for some steps.
+void RedSync::await(Layer& layer) {
+  constexpr double kWorthNothing = 3e-4;
+  constexpr std::int64_t kHurriedSteps = 50;
+  const auto begin = Clock::now();
+  engine_.wait(layer.ticket);
+  if (seconds_since(begin) > kWorthNothing) layer.hurried_until = layer.context.step + kHurriedSteps;
+}
+
+void RedSync::apply(Layer& layer) {
+  engine_.wait(std::exchange(layer.ticket, {}));
+  layer.phase = Layer::Phase::idle;
+  count_choice(layer);
+  layer.buffer_bytes = layer.packet.size() + (layer.split ? layer.split->buffer_bytes() : layer.gathered.capacity());
+  const auto begin = Clock::now();
+  Parameter& p = layer.parameter;
+  if (options_.corrects) {
+    const Trace::Span span(p.info.name, "update");
+    add_received(layer, -static_cast<float>(layer.context.lr * layer.context.gradient_scale), p.value().slice());
+    p.value().bump_version();
+  } else {
+    raw::fill(p.grad(), 0.0f);
+    add_received(layer, 1.0f, p.grad().slice());
+  }
+  work_.update_seconds += seconds_since(begin);
+  if (options_.corrects) return;
+  const auto update_begin = Clock::now();
+  update_(p, p.all_rows(), layer.context);
+  callback_seconds_ += seconds_since(update_begin);
+}
+
+/// dense += factor times everything that was sent, in rank order.
+void RedSync::add_received(Layer& layer, float factor, Slice<float> dense) {
+  ResidualTensor& tensor = layer.tensor;
+  if (shares_indices(tensor)) {
+    if (layer.account.measuring()) layer.account.received(tensor.k());
+    return compress::scatter_add(tensor.indices(), tensor.values(), factor, dense);
+  }
+  const Gathered& all = layer.split ? layer.split->all() : layer.gathered;
+  const SparseWire& wire = layer.split ? layer.split->wire() : tensor.wire();
+  std::size_t views = 0;
+  for (int r = 0; r < all.size(); ++r) {
+    try {
+      views = wire.read(all[r], tensor.elements(), views_, views);
+    } catch (const DataError& e) {
+      throw CommError(concat(options_.name, ": what rank ", r, " sent of ", layer.parameter.info.name,
+                             " is no message: ", e.what()));
+    }
+  }
+  views_.resize(views);
+  compress::scatter_add(views_, factor, dense);
+  if (layer.account.measuring()) layer.account.received(compress::united(views_));
+  if (!layer.split) return;
+  layer.account.sent(static_cast<double>(layer.split->own_bytes()));
+  compress::scatter_add(slice(layer.split->dropped_indices()), slice(layer.split->dropped_values()), 1.0f,
+                        tensor.residual());
+}
+
+std::vector<LedgerRow> RedSync::ledger() const {
+  std::vector<LedgerRow> rows;
+  if (options_.ledger_every == 0) return rows;
+  LedgerRow others{.parameter = "(others)", .choice = "all"};
+  for (const auto& p : arena_.parameters())
+    if (!layers_[static_cast<std::size_t>(p->info.index)]) others.elements += p->info.elements;
+  others.bytes = dense_bytes_;
+  rows.push_back(others);
+  for (const auto& layer : layers_)
+    if (layer) rows.push_back(layer->account.row());
+  std::reverse(rows.begin(), rows.end());  // the arena ends with what forward reaches first
+  return rows;
+}
+
+void RedSync::end_step(StepStats& stats) {
+  gather_late();
+  clip_and_gather();
+  if (options_.overlap != Overlap::forward) flush();
+  dense_.end_step(stats);
+  stats.select_ms = 1e3 * (work_.select_seconds - seen_.select_seconds);
+  stats.update_ms += 1e3 * (work_.update_seconds - seen_.update_seconds + std::exchange(callback_seconds_, 0.0));
+  seen_ = work_;
+  for_layers([&](const Layer& layer) { stats.buffer_bytes_peak += layer.buffer_bytes; });
+}
+
+void RedSync::flush() {
+  submit_complete();
+  if (options_.overlap != Overlap::forward)
+    for_layers([&](const Layer& layer) {
+      if (layer.phase == Layer::Phase::under_way) engine_.wait(layer.ticket);
+    });
+  for_layers([&](Layer& layer) {
+    if (layer.phase == Layer::Phase::under_way) apply(layer);
+  });
+  dense_.flush();
+}
+
+void RedSync::save(StateDict& state) const {
+  state.set(options_.name + "/residual", residual_);
+  const std::int64_t phase = was_sparse_ ? 1 : 0, whole = std::bit_cast<std::int64_t>(dense_bytes_);
+  state.set(options_.name + "/sparse", Tensor::of({1}, std::span<const std::int64_t>(&phase, 1)));
+  if (options_.ledger_every > 0)
+    state.set(options_.name + "/dense_bytes", Tensor::of({1}, std::span<const std::int64_t>(&whole, 1)));
+  for (const auto& layer : layers_) {
+    if (!layer) continue;
+    StateDict part;
+    layer->tensor.save(part);
+    layer->account.save(part);
+    state.merge(part, options_.name + "/" + layer->parameter.info.name + "/");
+  }
+}
+
+void RedSync::load(const StateDict& state) {
+  const StateDict mine = state.part(options_.name + "/");
+  const Tensor &residual = mine.at("residual"), &sparse = mine.at("sparse");
+  require<DataError>(residual.dtype() == DType::f32 && residual.shape() == residual_.shape(),
+                     "resume: the residual is ", residual.shape(), ", this model has ", residual_.shape(),
+                     ". Give the same options.");
+  require<DataError>(sparse.dtype() == DType::i64 && sparse.elements() == 1, "resume: the state of ", options_.name,
+                     " is damaged. Use an older checkpoint.");
+  residual_.copy_from(residual);
+  was_sparse_ = sparse.data<std::int64_t>()[0] != 0;
+  for (const auto& layer : layers_) {
+    if (!layer) continue;
+    const StateDict part = mine.part(layer->parameter.info.name + "/");
+    layer->tensor.load(part);
+    layer->account.load(part);
+  }
+  const Tensor* const whole = mine.find("dense_bytes");
+  if (options_.ledger_every == 0 || whole == nullptr) return;
+  require<DataError>(whole->dtype() == DType::i64 && whole->elements() == 1, "resume: the ledger of ", options_.name,
+                     " is damaged. Use an older checkpoint.");
+  dense_bytes_ = std::bit_cast<double>(whole->data<std::int64_t>()[0]);
+}
+
+}  // namespace laconic::dist

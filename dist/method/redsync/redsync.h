@@ -1,0 +1,156 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/method/redsync/ledger_account.h"
+#include "dist/method/redsync/residual_tensor.h"
+#include "dist/method/redsync/split_exchange.h"
+
+namespace laconic::dist {
+
+/// Residual gradient compression: of the parameters that the plan says a choice is made of, every rank sends but the
+/// elements of its residual that have grown large, and keeps the rest. Everything else travels densely, as
+/// AllreduceSync sends it, with ordinary momentum.
+///
+///     when the gradient of some rows is ready     U = m U + G, V += U              one pass
+///     when those of a parameter all are           S = select(V, k), packed and handed over; V[S] = 0, U[S] = 0
+///     before its next forward                     w -= lr mean over ranks of what they sent, in rank order
+///
+/// With Overlap::forward a parameter whose exchange nobody has had to wait for, as of layers that come late in forward,
+/// does the first two when backward has ended: then the messages that the next forward needs first are on their way,
+/// and what else there is to do fills the time until they have come. That changes no bit.
+///
+/// Per element, what was sent and the residual add up to what was put into the residual, over all ranks: nothing is
+/// lost (with `quantised` and without `feedback` the error of the one value is, as in the paper).
+/// After a flush all ranks hold the same bits, if they began with the same, whatever the overlap.
+///
+/// Momentum correction means that U is each worker's own and w takes what was sent as it is. Without it (`corrects` is
+/// false) V += G, and the sum of what was sent is the gradient of the ordinary update, with the optimiser's momentum.
+///
+/// A phase may be dense: all of every gradient travels, with common momentum. When it ends, U is the common velocity
+/// and V is 0; when another one begins, V is sent once and U becomes its mean. Nothing is lost either way.
+///
+/// What the plan has travel by NCCL does so whether a choice is made of it or not: messages are made on the device and
+/// stay there (nccl_allgather), and what ranks choose alike is summed by NCCL. As the order of messages is then one for
+/// all ranks, nothing waits there for the end of backward. At the border of a phase all travels by a ring.
+///
+/// source  RedSync Algorithm 4 (settled: its Allreduce is a sparse allgather); DGC (momentum correction, masking);
+///         gradient dropping (Aji & Heafield 2017), AdaComp (Chen et al. 2018), Strom 2015 by other choices
+/// throws  UsageError, CommError as AllreduceSync, UsageError for `split` and NCCL; CommError naming the rank whose
+/// message is none
+class RedSync final : public Strategy {
+ public:
+  struct Options {
+    std::string name = "redsync";  ///< of --sync: for state and errors
+    bool mean = true;              ///< --reduce mean
+    Overlap overlap = Overlap::forward;
+    bool corrects = true;   ///< momentum correction
+    ResidualRules rules{};  ///< momentum and nesterov only if it corrects
+    /// Of a parameter, inside the residual; only if it corrects: else the optimiser decays. Null: none.
+    std::function<double(const ParameterInfo&)> weight_decay{};
+    /// Share of elements to send in a step (first 1); nothing: that step is dense.
+    std::function<std::optional<double>(std::int64_t step)> density{};
+    bool split = false;  ///< --sparse-reduce split: SplitExchange instead of an allgather
+    /// The 2-norm of each rank's own gradient is limited to this before it is gathered; 0: no limit. All selection then
+    /// waits for the end of backward. DGC's local clipping; of a mean over N ranks, X sqrt(N) stands for X (settled).
+    double clip_norm = 0;
+    /// Every so many steps the ledger is measured (ledger_account.h); 0: no ledger.
+    std::int64_t ledger_every = 0;
+    /// Called with V as it is when elements are about to be chosen from it, on the compute thread. Null: nobody is.
+    std::function<void(const Parameter&, Slice<const float>)> watch{};
+  };
+
+  /// velocity : the optimiser's momentum, laid out like the arena, where the parameters of which a choice is made keep
+  /// their U; undefined without momentum. `update` is called for what travels densely, and for all if momentum is not
+  /// corrected. Arena and engine must outlive the strategy.
+  RedSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Tensor velocity, Options options);
+  ~RedSync() override;
+
+  const Plan& plan() const { return dense_.plan(); }
+
+  void begin_step(const StepContext& context) override;
+  void gradient_ready(Parameter& parameter, Rows rows) override;
+  void before_forward(Parameter& parameter, Rows rows) override;
+  void end_step(StepStats& stats) override;
+  void flush() override;
+  Work work() const override { return work_; }
+  std::vector<LedgerRow> ledger() const override;
+
+  /// "residual"; the turn of signs, the selector and the ledger of every parameter; whether the last phase was dense.
+  /// (U is in the optimiser.)
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
+
+  /// V, laid out like the arena; between steps.
+  const Tensor& residual() const { return residual_; }
+
+ private:
+  struct Layer {  // a parameter of which a choice is made
+    enum class Phase : std::uint8_t { idle, gathering, complete, under_way };
+    Layer(Parameter& p, ResidualTensor t) : parameter(p), tensor(std::move(t)) {}
+    Parameter& parameter;
+    ResidualTensor tensor;
+    Phase phase = Phase::idle;
+    StepContext context;
+    int slot = 0, priority = 0;
+    bool by_nccl = false;
+    /// On a CUDA device the communication thread chooses, so that no wait for the device holds up backward; not where
+    /// somebody watches.
+    bool chosen_late = false;
+    double choosing_seconds = 0;  // not in work_ yet
+    compress::Bytes packet;
+    Gathered gathered;
+    std::unique_ptr<SplitExchange> split;
+    Ticket ticket;
+    std::int64_t hurried_until = 0;  // step: before it, gathered as soon as it is ready
+    std::vector<Rows> late;          // ready, and to be gathered when backward has ended
+    std::size_t buffer_bytes = 0;    // that messages took; of the last exchange that has ended
+    LedgerAccount account;
+  };
+
+  Layer* layer_of(const Parameter& p) { return layers_[static_cast<std::size_t>(p.info.index)].get(); }
+  bool sparse() const { return density_.has_value(); }
+  void ready(Parameter& parameter, Rows rows, float factor);
+  void gather(Layer& layer, Rows rows, float factor);
+  void choose(Layer& layer);
+  void count_choice(Layer& layer) { work_.select_seconds += std::exchange(layer.choosing_seconds, 0.0); }
+  double gathered_bytes(const Layer& layer) const;
+  void hand_over(Layer& layer);
+  void submit(Layer& layer);
+  void submit_complete();
+  void gather_late();
+  void clip_and_gather();
+  void await(Layer& layer);
+  void apply(Layer& layer);
+  void add_received(Layer& layer, float factor, Slice<float> dense);
+  void change_phase(bool to_sparse);
+  template <class F>
+  void for_layers(F f) {
+    for (std::size_t i = layers_.size(); i-- > 0;)
+      if (layers_[i]) f(*layers_[i]);
+  }
+
+  const ParameterArena& arena_;
+  Engine& engine_;
+  Update update_;
+  const Options options_;
+  AllreduceSync dense_;
+  Tensor velocity_, residual_;
+  std::vector<std::unique_ptr<Layer>> layers_;  // by place in the arena; null: travels densely
+  StepContext context_;
+  std::optional<double> density_;                       // of this step; nothing: dense
+  bool was_sparse_ = false;                             // the step before
+  std::vector<std::pair<Parameter*, Rows>> unclipped_;  // gradients that wait for their common norm
+  bool some_are_late_ = false;                          // Layer::late: they wait for the end of backward
+  std::vector<compress::SparseView> views_;
+  Work work_, seen_;             // seen_: at the last end_step
+  double callback_seconds_ = 0;  // in update_, since then
+  double dense_bytes_ = 0;       // for the ledger: of what travelled whole
+};
+
+}  // namespace laconic::dist

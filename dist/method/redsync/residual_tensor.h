@@ -1,0 +1,87 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compress/candidates.h"
+#include "compress/residual.h"
+#include "compress/selector.h"
+#include "dist/choice.h"
+#include "dist/method/redsync/sparse_wire.h"
+
+namespace laconic::dist {
+
+/// How residuals gather gradients and what happens to what is sent: the same for all parameters of a strategy.
+struct ResidualRules {
+  float momentum = 0;
+  bool nesterov = false;
+  bool masking = true;   ///< the momentum of what was sent ends with it
+  bool feedback = true;  ///< quantised: what one value left out stays in the residual
+  compress::IndexCoding coding = compress::IndexCoding::raw;
+  float threshold = 0;     ///< of SelectorKind::fixed
+  std::uint64_t seed = 0;  ///< of SelectorKind::random
+};
+
+/// One parameter's residual on one rank: gathers gradients, and chooses what is sent.
+///
+///     G += decay w;   U = m U + G;   V += U   (Nesterov: m U + G)      gather, row by row
+///     S = select(V, k);   what is sent of V[S];   V[S] = 0, U[S] = 0   choose
+///
+/// source  RedSync Algorithm 4 (momentum correction, factor masking; settled: its Nesterov runs both lines)
+class ResidualTensor {
+ public:
+  /// velocity (undefined without momentum) and residual: laid out like the arena; this parameter's part is used.
+  /// weight_decay : of this parameter.   throws UsageError for 2^32 elements or more
+  ResidualTensor(const Parameter& parameter, Choice choice, const ResidualRules& rules, double weight_decay,
+                 const Tensor& velocity, const Tensor& residual);
+
+  /// Before the first rows of a step.
+  void begin(double density);
+  /// One pass over these rows: parameter.grad() times `factor`.
+  void gather(Rows rows, float factor);
+  bool complete() const { return gathered_ == n_; }  ///< all rows have come
+
+  /// Chooses and takes away what is sent. `step`: of SelectorKind::random.   throws Error naming the parameter if there is a
+  /// NaN
+  void choose(std::int64_t step);
+
+  /// What was chosen, ascending, and the values that are sent, both on a CUDA device if the residual is, else in host
+  /// memory: one for each, or with wire().format.one_value alone the
+  /// one that stands for all.
+  Slice<const std::uint32_t> indices() const { return chosen_.all_indices(); }
+  Slice<const float> values() const;
+  Slice<float> random_values() { return chosen_.all_values(); }  ///< SelectorKind::random: to be summed over ranks in place
+
+  const Choice& choice() const { return choice_; }
+  const SparseWire& wire() const { return wire_; }
+  std::size_t elements() const { return static_cast<std::size_t>(n_); }
+  std::size_t k() const { return k_; }
+  /// No rank chooses more in this step; the same on all.
+  std::size_t most() const;
+
+  Slice<float> residual() const { return residual_.slice(); }
+  Slice<float> velocity() const { return velocity_.defined() ? velocity_.slice() : Slice<float>(); }
+
+  /// Turn of signs and what the selector remembers.
+  void save(StateDict& state) const;
+  void load(const StateDict& state);
+
+ private:
+  const Parameter& parameter_;
+  const Choice choice_;
+  const ResidualRules& rules_;
+  const compress::MomentumRule rule_;
+  const std::int64_t n_;
+  Tensor velocity_, residual_;  // this parameter's
+  SparseWire wire_;
+  compress::Selector selector_;
+  compress::Candidates candidates_;
+  compress::StatsSum stats_;
+  compress::Selection chosen_;
+  std::size_t k_ = 0;
+  std::int64_t gathered_ = 0;  // elements of this step
+  std::int64_t turn_ = 0;      // selections so far: decides the sign
+  Tensor one_value_;  // a single one, where the chosen are
+};
+
+}  // namespace laconic::dist

@@ -1,0 +1,112 @@
+#include "dist/method/slim/slim_server.h"
+
+#include <utility>
+
+namespace laconic::dist {
+
+Task<> send_answer(Communicator& comm, int to, bool wants_keys, Leg leg) {
+  const std::uint32_t answer = wants_keys ? 1 : 0;
+  co_await send_header(comm, to, answer, leg);
+}
+
+Task<bool> recv_answer(Communicator& comm, int from, Leg leg) {
+  const auto answer = co_await recv_header<std::uint32_t>(comm, from, leg);
+  require<CommError>(answer <= 1, "slimdp: rank ", from, " answers ", answer, ". Do all ranks run the same program?");
+  co_return answer == 1;
+}
+
+SlimServer::SlimServer(Shard& shard, Options options, const compress::SlimRules& rules, std::int64_t local_steps)
+    : ParameterServer(shard, {}, std::move(options)),
+      rules_(rules),
+      local_steps_(local_steps),
+      layers_(shard.units().size()) {
+  for (Layer& layer : layers_) layer.readers.resize(workers().size());
+}
+
+Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContext context) {
+  begin_round(unit, context);
+  Layer& layer = layers_[static_cast<std::size_t>(&unit - shard().units().data())];
+  const auto round = static_cast<std::uint64_t>(context.step / local_steps_ - 1);
+  const auto id = static_cast<std::uint32_t>(unit.bucket);
+  const compress::SlimFormat format{
+      .rules = rules_, .n = static_cast<std::size_t>(unit.elements), .codec = legs().up.get()};
+  const std::size_t room = format.max_bytes(), N = workers().size();
+  const Leg down = legs().downward(unit.bucket, context.step, &sent());
+  const Slice<float> w = shard().values(unit);
+  {
+    const Scratch<std::byte> inboxes(comm, N * room, kCpu);
+    std::vector<Transfer> coming;
+    for (std::size_t i = 0; i < N; ++i) coming.push_back(comm.recv(workers()[i], inboxes.slice().sub(i * room, room)));
+    const auto key_of = [&](int rank) {
+      return compress::SlimKey{legs().seed, round, id, 1 + static_cast<std::uint32_t>(rank)};
+    };
+    for (std::size_t i = 0; i < N; ++i) layer.readers[i].expect(format, key_of(workers()[i]));  // while they compute
+    for (std::size_t i = 0; i < N; ++i) {
+      const int r = workers()[i];
+      const Slice<std::byte> inbox = inboxes.slice().sub(i * room, room);
+      const compress::SlimKey key = key_of(r);
+      Transfer transfer = coming[i];
+      for (bool again = false;; again = true) {
+        const std::size_t came = co_await transfer;
+        bool understood = false;
+        try {
+          understood = layer.readers[i].read(format, inbox.first(came), key);
+        } catch (const DataError& e) {
+          throw CommError(concat("slimdp: what rank ", r, " sent of ", unit.name, " is no message: ", e.what()));
+        }
+        require<CommError>(understood || !again, "slimdp: rank ", r, " was asked for the keys of ", unit.name,
+                           " and did not send them.");
+        if (!understood) transfer = comm.recv(r, inbox);
+        co_await send_answer(comm, r, !understood, down);
+        if (understood) break;
+      }
+      layer.readers[i].add_to(static_cast<float>(context.gradient_scale), w);
+    }
+  }
+  ++version(unit);
+
+  layer.set.choose(rules_, w, {legs().seed, round, id, 0});
+  std::vector<float> values;
+  layer.set.gather(w, values);
+  compress::SlimFormat out = format;
+  out.codec = legs().down.get();
+  const auto pack = [&](bool with_keys, compress::Bytes& message) {
+    compress::write_slim(out, layer.set, with_keys, static_cast<std::uint32_t>(round), slice(std::as_const(values)),
+                         down.key, message);
+  };
+  compress::Bytes message, with_keys;
+  pack(layer.set.core_is_new(), message);
+  layer.set.core_was_sent();
+  const Slice<const std::byte> bytes = message.slice();
+  co_await send_bytes(comm, workers(), bytes, down);
+  for (const int r : workers()) {
+    const bool wants = co_await recv_answer(comm, r, Leg{});
+    if (!wants) continue;
+    if (with_keys.size() == 0) pack(true, with_keys);
+    const std::vector<int> one{r};
+    const Slice<const std::byte> again = with_keys.slice();
+    co_await send_bytes(comm, one, again, down);
+    const bool still = co_await recv_answer(comm, r, Leg{});
+    require<CommError>(!still, "slimdp: rank ", r, " asks again for the keys of ", unit.name, ".");
+  }
+}
+
+void SlimServer::save(StateDict& state) const {
+  ParameterServer::save(state);
+  for (const Shard::Unit& unit : shard().units()) {
+    StateDict part;
+    layers_[static_cast<std::size_t>(&unit - shard().units().data())].set.save(part);
+    state.merge(part, "slimdp/" + unit.name + "/");
+  }
+}
+
+void SlimServer::load(const StateDict& state) {
+  ParameterServer::load(state);
+  for (Layer& layer : layers_)
+    for (compress::SlimReader& reader : layer.readers) reader.forget();
+  for (const Shard::Unit& unit : shard().units())
+    layers_[static_cast<std::size_t>(&unit - shard().units().data())].set.load(state.part("slimdp/" + unit.name + "/"),
+                                                                               static_cast<std::size_t>(unit.elements));
+}
+
+}  // namespace laconic::dist

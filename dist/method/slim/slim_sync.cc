@@ -1,0 +1,160 @@
+#include "dist/method/slim/slim_sync.h"
+
+#include <cmath>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/raw.h"
+#include "core/trace.h"
+#include "dist/method/slim/slim_server.h"
+
+namespace laconic::dist {
+
+SlimSync::SlimSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options, Rules rules)
+    : PsSync(arena, engine, std::move(plan), std::move(options)),
+      rules_(rules),
+      update_(std::move(update)),
+      next_(arena.make_state()),
+      delta_(arena.make_state()),
+      states_(this->plan().buckets.size()) {
+  compress::require_sensible(rules.chosen);
+  require<UsageError>(rules.local_steps >= 1, "an exchange every ", rules.local_steps,
+                      " steps (--local-steps): give at least 1");
+}
+
+/// The gradient is complete, but the rest of backward still needs the old values: the update is made and put by.
+void SlimSync::filled(std::size_t b) {
+  const Bucket& here = bucket(b);
+  State& state = states_[b];
+  auto begin = Clock::now();
+  next_.range(here.offset, here.elements).copy_from(arena().values().range(here.offset, here.elements));
+  StepContext own = context_of(b);
+  own.gradient_scale = 1;
+  for (int i = here.first; i < here.first + here.count; ++i) update_(parameter(i), rows_of(here, parameter(i)), own);
+  const Slice<float> delta = part(delta_, here);
+  compress::put_step_by(part(arena().values(), here), part(next_, here), delta);
+  for (int i = here.first; i < here.first + here.count; ++i) parameter(i).value().bump_version();
+  own_update_seconds_ += seconds_since(begin);
+
+  state.exchanged = joins(context_of(b));
+  if (!state.exchanged) return;
+  const Trace::Span span(here.name, "select");
+  begin = Clock::now();
+  const compress::SlimKey key{options().legs.seed, round_of(context_of(b)), static_cast<std::uint32_t>(b),
+                              1 + static_cast<std::uint32_t>(engine().rank())};
+  state.set.choose(rules_.chosen, delta, key);
+  state.set.gather(delta, state.values);
+  if (rules_.residual) {
+    for (const auto* keys : {&state.set.core(), &state.set.explorer()})
+      compress::clear_sent({}, delta, slice(*keys), false);
+  } else {
+    raw::fill(delta_.range(here.offset, here.elements), 0.0f);
+  }
+  select_seconds_ += seconds_since(begin);
+}
+
+Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
+  State& state = states_[b];
+  if (!state.exchanged) co_return;
+  const std::vector<int> server{server_of(b)};
+  const auto round = static_cast<std::uint32_t>(round_of(context));
+  const Leg up = options().legs.upward(b, context.step, comm.rank(), &this->up(b)), down{.moved = &this->down(b)};
+  const auto note = [&](const compress::SlimFormat& form, Slice<const std::byte> message) {
+    if (server[0] == comm.rank()) return;
+    const compress::SlimBytes bytes = compress::bytes_of(form, message);
+    state.bytes.core += bytes.core, state.bytes.explorer += bytes.explorer, state.bytes.keys += bytes.keys;
+  };
+  const compress::SlimFormat out = format(b, options().legs.up.get()), in = format(b, options().legs.down.get());
+  for (bool with_keys = state.set.core_is_new();; with_keys = true) {
+    compress::Bytes message;
+    compress::write_slim(out, state.set, with_keys, round, slice(std::as_const(state.values)), up.key, message);
+    const Slice<const std::byte> bytes = message.slice();
+    note(out, bytes);
+    co_await send_bytes(comm, server, bytes, up);
+    const bool wanted = co_await recv_answer(comm, server[0], down);
+    require<CommError>(!wanted || !with_keys, "slimdp: the server asks for the keys of ", bucket(b).name,
+                       " that it was sent.");
+    if (!wanted) break;
+  }
+  state.set.core_was_sent();
+  const compress::SlimKey key{options().legs.seed, round, static_cast<std::uint32_t>(b), 0};
+  const Scratch<std::byte> inbox(comm, in.max_bytes(), kCpu);
+  for (bool again = false;; again = true) {
+    const Slice<std::byte> room = inbox.slice();
+    const Transfer transfer = comm.recv(server[0], room);
+    state.reader.expect(in, key);  // while the server still adds
+    const std::size_t came = co_await transfer;
+    if (server[0] != comm.rank()) *down.moved += came;
+    bool understood = false;
+    try {
+      understood = state.reader.read(in, room.first(came), key);
+    } catch (const DataError& e) {
+      throw CommError(concat("slimdp: what the server of ", bucket(b).name, " sent is no message: ", e.what()));
+    }
+    require<CommError>(understood || !again, "slimdp: the server was asked for the keys of ", bucket(b).name,
+                       " and did not send them.");
+    co_await send_answer(comm, server[0], !understood, up);
+    note(in, room.first(came));
+    if (understood) break;
+  }
+}
+
+void SlimSync::arrived(std::size_t b) {
+  const Bucket& here = bucket(b);
+  const Tensor values = arena().values().range(here.offset, here.elements);
+  values.copy_from(next_.range(here.offset, here.elements));
+  if (std::exchange(states_[b].exchanged, false)) states_[b].reader.overwrite(part(arena().values(), here));
+  for (int i = here.first; i < here.first + here.count; ++i) parameter(i).value().bump_version();
+}
+
+void SlimSync::account(std::size_t b, LedgerRow& row) const {
+  const compress::SlimBytes& bytes = states_[b].bytes;
+  row.choice = "core, explorer";
+  row.sent = static_cast<double>(format(b, nullptr).count());
+  row.more = {bytes.core, bytes.explorer, bytes.keys};
+}
+
+void SlimSync::end_step(StepStats& stats) {
+  PsSync::end_step(stats);
+  stats.select_ms = 1e3 * (select_seconds_ - std::exchange(seen_select_, select_seconds_));
+  stats.update_ms += 1e3 * (own_update_seconds_ - std::exchange(seen_update_, own_update_seconds_));
+}
+
+void SlimSync::save(StateDict& state) const {
+  PsSync::save(state);
+  state.set("slimdp/delta", delta_);
+  if (options().accounts) {
+    std::vector<std::int64_t> bytes;
+    for (const State& s : states_)
+      for (const double n : {s.bytes.core, s.bytes.explorer, s.bytes.keys}) bytes.push_back(std::llround(n));
+    state.set("slimdp/bytes",
+              Tensor::of({static_cast<std::int64_t>(bytes.size())}, std::span<const std::int64_t>(bytes)));
+  }
+  for (std::size_t b = 0; b < states_.size(); ++b) {
+    StateDict part;
+    states_[b].set.save(part);
+    state.merge(part, "slimdp/" + bucket(b).name + "/");
+  }
+}
+
+void SlimSync::load(const StateDict& state) {
+  PsSync::load(state);
+  const StateDict mine = state.part("slimdp/");
+  const Tensor& delta = mine.at("delta");
+  require<DataError>(delta.dtype() == DType::f32 && delta.shape() == delta_.shape(),
+                     "resume: the state of slimdp is not of this model. Give the same options.");
+  delta_.copy_from(delta);
+  if (const Tensor* const saved = options().accounts ? mine.find("bytes") : nullptr) {
+    require<DataError>(
+        saved->dtype() == DType::i64 && saved->elements() == static_cast<std::int64_t>(3 * states_.size()),
+        "resume: the ledger of slimdp is damaged. Use an older checkpoint.");
+    const std::int64_t* next = saved->data<std::int64_t>();
+    for (State& s : states_)
+      for (double* n : {&s.bytes.core, &s.bytes.explorer, &s.bytes.keys}) *n = static_cast<double>(*next++);
+  }
+  for (State& s : states_) s.reader.forget();
+  for (std::size_t b = 0; b < states_.size(); ++b)
+    states_[b].set.load(mine.part(bucket(b).name + "/"), static_cast<std::size_t>(bucket(b).elements));
+}
+
+}  // namespace laconic::dist

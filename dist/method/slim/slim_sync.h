@@ -1,0 +1,68 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "compress/slim_message.h"
+#include "dist/method/ps/ps_sync.h"
+
+namespace laconic::dist {
+
+/// Slim-DP, the workers' half (slim_server.h has the other): every worker trains by itself, and every so many
+/// steps sends a choice of what it has learned since, and takes over a choice of the server's parameters.
+///
+///     when a layer's gradient is ready     the worker's own update, put by; delta += what it changed
+///     every `local_steps` steps            chosen of delta: core and explorer, sent; delta = 0
+///     before its next forward              w = what was put by; w[keys] = what came                      Merge
+///
+/// What is not sent is not accumulated: the worker's own parameters hold it already (`residual`, an experiment, keeps
+/// it in delta for the next choice). So workers drift apart where nothing was pulled; that is the method. What all have
+/// in common is the server's model: evaluation and weights take that, and drift says how far the workers' are.
+/// Choosing overlaps with backward, bucket by bucket. The server's bits are those of any overlap and number of servers.
+/// source  SlimDP, Algorithms 1 and 2 (settled: values contain the learning rate; the mean over workers)
+class SlimSync final : public PsSync {
+ public:
+  struct Rules {
+    compress::SlimRules chosen{};
+    std::int64_t local_steps = 1;  ///< p: steps from one exchange to the next
+    bool whole_model = false;      ///< --slim-scope model: one choice of all parameters, as in the paper
+    bool residual = false;         ///< --slim-residual
+  };
+  /// `update` : the worker's own. throws UsageError if the rules make no sense
+  SlimSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options, Rules rules);
+  ~SlimSync() override { halt_what_is_under_way(); }
+
+  void end_step(StepStats& stats) override;
+  Work work() const override { return {.select_seconds = select_seconds_, .update_seconds = own_update_seconds_}; }
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
+
+ private:
+  struct State {  // of one bucket
+    compress::SlimSet set;
+    compress::SlimReader reader;  // of what the server sends
+    std::vector<float> values;    // chosen
+    bool exchanged = false;       // in this step
+    compress::SlimBytes bytes;    // over the network, both ways
+  };
+  bool drifts() const override { return true; }
+  bool joins(const StepContext& context) const override { return context.step % rules_.local_steps == 0; }
+  std::uint64_t round_of(const StepContext& context) const {
+    return static_cast<std::uint64_t>(context.step / rules_.local_steps - 1);
+  }
+  void filled(std::size_t bucket) override;
+  Task<> talk(Communicator& comm, std::size_t bucket, StepContext context) override;
+  void arrived(std::size_t bucket) override;
+  void account(std::size_t bucket, LedgerRow& row) const override;
+  compress::SlimFormat format(std::size_t b, const compress::Codec* codec) const {
+    return {.rules = rules_.chosen, .n = static_cast<std::size_t>(bucket(b).elements), .codec = codec};
+  }
+
+  const Rules rules_;
+  Update update_;
+  Tensor next_, delta_;  // laid out like the arena: values after this step's own update; changes not sent yet
+  std::vector<State> states_;
+  double select_seconds_ = 0, seen_select_ = 0, own_update_seconds_ = 0, seen_update_ = 0;
+};
+
+}  // namespace laconic::dist

@@ -1,0 +1,21 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+
+#include "core/parameter.h"
+
+namespace laconic::dist {
+
+/// What a step's updates need to know, captured when its gradients are handed over: with overlap the update happens
+/// when the next step has already begun.
+struct StepContext {
+  std::int64_t step = 1;  ///< of the update, first 1
+  double lr = 0;
+  double gradient_scale = 1;  ///< set by the strategy: 1/N where parameter.grad() holds a sum over ranks to be averaged
+};
+
+/// Applies the gradient that stands in parameter.grad(), times context.gradient_scale, for these rows: of each update
+/// every row once. Runs on the compute thread. Made by the trainer from an optimiser.
+using Update = std::function<void(Parameter&, Rows, const StepContext&)>;
+
+}  // namespace laconic::dist
