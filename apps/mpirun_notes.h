@@ -29,6 +29,7 @@ class MpirunNotes {
   std::string lose(const std::string& rank, int signal);
 
   bool several_hosts_, said_ = false, lost_ = false;
+  bool silent_ = true;    // not a line has come
   bool repeats_ = false;  // what comes is another rank's error, after the first
   std::set<int> expected_;
   bool failed_ = false;      // a rank ended with an exit code other than 0

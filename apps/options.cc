@@ -15,7 +15,7 @@
 #include "apps/photo_options.h"
 #include "apps/presets.h"
 #include "apps/text_options.h"
-#include "compress/codec_traits.h"
+#include "compress/codecs.h"
 #include "layers/models/zoo.h"
 
 namespace laconic {
@@ -295,11 +295,10 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
   s.real_number("timeout", "S", o.timeout, 0.001, 1e9, "300", "seconds until a silent worker counts as lost");
 
   s.group("Codecs (--sync allreduce, ps, layerdrop, slimdp)", Scope::exchange);
+  std::vector<std::string> codecs{"none"};
+  for (const compress::CodecKind& kind : compress::codecs()) codecs.push_back(kind.form);
   s.value("codec", "NAME",
-          "what sums pass through on every hop, or what goes up to\nservers and comes down: none, fp16, bf16,\n"
-          "trunc:BITS (that are cut off), inceptionn:2^E (the error\n"
-          "bound), inceptionn-published:2^E, qsgd:BITS:BUCKET,\n"
-          "terngrad, onebit (1-bit SGD, with feedback), snappy, lz4,\nidentity [none]",
+          "what sums pass through on every hop, or what goes up to\nservers and comes down: " + wrapped(codecs) + " [none]",
           [&o](const std::string& text, const std::string&) { dist::set_codec(o.plan, text); });
   s.flag("codec-feedback", o.codec_feedback, "what encoding loses is added when it encodes again");
   s.value("tos", "none|BYTE", "IP type of service of the packets between MPI processes\n[none; with --codec 0x28]",
@@ -336,12 +335,26 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
   s.flag("dry-run", o.dry_run, "say what would be done, and leave");
 }
 
+void set_defaults(AppDefaults& defaults, const std::vector<std::string>& words, const Skipped& skipped) {
+  TrainOptions options = defaults.options;
+  Settings settings;
+  add_settings(settings, options, defaults);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    Setting* const setting = words[i].starts_with("--") ? settings.find(words[i].substr(2)) : nullptr;
+    require<UsageError>(setting != nullptr, "'", words[i], "' is no option");
+    const bool takes = setting->takes != Setting::Takes::nothing;
+    require<UsageError>(!takes || i + 1 < words.size(), "a value is missing (", words[i], ")");
+    const std::string value = takes ? words[++i] : "";
+    if (!skipped || !skipped(*setting)) setting->set(value);
+  }
+  defaults.options = std::move(options);
+}
+
 namespace {
 
 /// What presets say, as further defaults. `own_model`: --model is given.
 void apply_presets(AppDefaults& defaults, const std::vector<std::string>& names, bool own_model,
                    const Skipped& skipped) {
-  TrainOptions options = defaults.options;
   for (const std::string& name : names) {
     std::vector<std::string> words = preset_named(name, "--preset").words;
     if (words[0] == "--model") {
@@ -350,14 +363,8 @@ void apply_presets(AppDefaults& defaults, const std::vector<std::string>& names,
                "name another with --model, or take another program");
       if (own_model) words.erase(words.begin(), words.begin() + 2);
     }
-    CLI::App app;
-    Settings settings;
-    add_settings(settings, options, defaults);
-    bind(app, settings, skipped);
-    std::reverse(words.begin(), words.end());  // as CLI11 takes them
-    app.parse(std::move(words));
+    set_defaults(defaults, words, skipped);
   }
-  defaults.options = std::move(options);
 }
 
 /// What follows from the codec, and what makes no sense with it.

@@ -109,6 +109,10 @@ struct AppDefaults {
 /// Everything that can be set, into `options`, which must outlive it.
 void add_settings(Settings& settings, TrainOptions& options, const AppDefaults& defaults);
 
+/// Sets defaults by the words of a command line; what is `skipped` has no effect. throws UsageError
+void set_defaults(AppDefaults& defaults, const std::vector<std::string>& words,
+                  const std::function<bool(const Setting&)>& skipped = nullptr);
+
 /// What a trainer is told of them; what depends on the machine and the run is the caller's.
 TrainerOptions trainer_options(const TrainOptions& options);
 

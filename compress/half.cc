@@ -6,6 +6,14 @@
 
 namespace laconic::compress {
 
+CodecKind Half::fp16() {
+  return plain_codec("fp16", {}, [] { return std::make_unique<Half>(Format::fp16); });
+}
+
+CodecKind Half::bf16() {
+  return plain_codec("bf16", {}, [] { return std::make_unique<Half>(Format::bf16); });
+}
+
 void Half::encode(Slice<const float> x, const Key&, Bytes& payload) const {
   std::byte* const to = payload.append(max_bytes(x.size())).data();
   if (x.empty()) return;

@@ -1,5 +1,5 @@
 #pragma once
-#include "compress/codec.h"
+#include "compress/codecs.h"
 
 namespace laconic::compress {
 
@@ -12,6 +12,8 @@ class Half final : public Codec {
  public:
   enum class Format : std::uint8_t { fp16, bf16 };
   explicit Half(Format format) : format_(format) {}
+  static CodecKind fp16();
+  static CodecKind bf16();
   std::size_t max_bytes(std::size_t elements) const override { return 2 * elements; }
   void encode(Slice<const float> x, const Key& key, Bytes& payload) const override;
   void decode(Slice<const std::byte> payload, Slice<float> x) const override;

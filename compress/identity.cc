@@ -4,6 +4,10 @@
 
 namespace laconic::compress {
 
+CodecKind Identity::kind() {
+  return plain_codec("identity", {.loses = false}, [] { return std::make_unique<Identity>(); });
+}
+
 void Identity::encode(Slice<const float> x, const Key&, Bytes& payload) const {
   const Slice<std::byte> out = payload.append(x.size_bytes());
   copy_bytes(out.data(), x.device(), x.data(), x.device(), x.size_bytes());

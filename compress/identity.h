@@ -1,5 +1,5 @@
 #pragma once
-#include "compress/codec.h"
+#include "compress/codecs.h"
 
 namespace laconic::compress {
 
@@ -10,6 +10,7 @@ namespace laconic::compress {
 ///                                        value : f32 n
 class Identity final : public Codec {
  public:
+  static CodecKind kind();
   std::size_t max_bytes(std::size_t elements) const override { return elements * sizeof(float); }
   void encode(Slice<const float> x, const Key& key, Bytes& payload) const override;
   void decode(Slice<const std::byte> payload, Slice<float> x) const override;

@@ -1,4 +1,5 @@
 #pragma once
+#include "compress/codecs.h"
 #include "compress/inceptionn.h"
 
 namespace laconic::compress {
@@ -20,6 +21,7 @@ namespace laconic::compress {
 class InceptionnHalves final : public Codec {
  public:
   InceptionnHalves(InceptionnMode mode, int exponent) : one_(mode, exponent), rule_(inceptionn_rule(mode, exponent)) {}
+  static CodecKind kind(InceptionnMode mode);
 
   std::size_t max_bytes(std::size_t elements) const override;
   void encode(Slice<const float> x, const Key& key, Bytes& payload) const override;

@@ -69,7 +69,7 @@ double layer_value(double sum, std::int64_t elements, LayerNorm norm) {
 
 double drop_threshold(std::span<const LayerSize> layers, double drop_ratio) {
   require<UsageError>(drop_ratio >= 0 && drop_ratio < 1, "a share of ", drop_ratio,
-                      " of the layers cannot be dropped (--drop-ratio): give at least 0 and less than 1, as 0.9");
+                      " of the layers cannot be dropped (`drop-ratio`): give at least 0 and less than 1, as 0.9");
   std::vector<LayerSize> sorted(layers.begin(), layers.end());
   std::int64_t total = 0;
   for (LayerSize& layer : sorted) {

@@ -70,9 +70,14 @@ const char* name_of(Lossless::Library library) { return library == Lossless::Lib
 
 }  // namespace
 
+CodecKind Lossless::kind(Library library) {
+  return plain_codec(library == Library::snappy ? "snappy" : "lz4", {.loses = false},
+                     [library] { return std::make_unique<Lossless>(library); });
+}
+
 Lossless::Lossless(Library library) : library_(library) {
   require<UsageError>(library == Library::snappy ? kSnappy : kLz4, "this build has no ", name_of(library),
-                      " (--codec): install lib", name_of(library), "-dev, then configure and build again");
+                      " (`codec`): install lib", name_of(library), "-dev, then configure and build again");
 }
 
 std::size_t Lossless::max_bytes(std::size_t elements) const {

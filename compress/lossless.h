@@ -1,5 +1,5 @@
 #pragma once
-#include "compress/codec.h"
+#include "compress/codecs.h"
 
 namespace laconic::compress {
 
@@ -15,6 +15,7 @@ class Lossless final : public Codec {
  public:
   enum class Library : std::uint8_t { snappy, lz4 };
   explicit Lossless(Library library);
+  static CodecKind kind(Library library);
   std::size_t max_bytes(std::size_t elements) const override;
   void encode(Slice<const float> x, const Key& key, Bytes& payload) const override;
   void decode(Slice<const std::byte> payload, Slice<float> x) const override;

@@ -56,6 +56,10 @@ constexpr std::size_t kMeans = 2 * sizeof(float);
 
 }  // namespace
 
+CodecKind OneBit::kind() {
+  return plain_codec("onebit", {.bears_weights = false, .remembers = true}, [] { return std::make_unique<OneBit>(); });
+}
+
 std::size_t OneBit::max_bytes(std::size_t elements) const {
   const std::size_t rest = elements % kBucket;
   return elements / kBucket * (kMeans + kBucket / 8) + (rest > 0 ? kMeans + (rest + 7) / 8 : 0);

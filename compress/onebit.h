@@ -1,5 +1,5 @@
 #pragma once
-#include "compress/codec.h"
+#include "compress/codecs.h"
 
 namespace laconic::compress {
 
@@ -17,6 +17,7 @@ namespace laconic::compress {
 class OneBit final : public Codec {
  public:
   static constexpr std::size_t kBucket = 512;
+  static CodecKind kind();
   std::size_t max_bytes(std::size_t elements) const override;
   void encode(Slice<const float> x, const Key& key, Bytes& payload) const override;
   void decode(Slice<const std::byte> payload, Slice<float> x) const override;

@@ -13,12 +13,12 @@ namespace laconic::compress {
 
 void require_sensible(const SlimRules& r) {
   require<UsageError>(r.alpha > 0 && r.alpha <= 1, "a share of ", r.alpha,
-                      " of the elements cannot travel (--alpha): give more than 0 and at most 1, as 0.3");
+                      " of the elements cannot travel (`alpha`): give more than 0 and at most 1, as 0.3");
   require<UsageError>(r.explore >= 0 && r.explore <= r.alpha, "an explorer of ", r.explore,
                       " does not fit in a share of ", r.alpha,
-                      " (--explore): give at least 0 and at most --alpha, as 0.15");
+                      " (`explore`): give at least 0 and at most `alpha`, as 0.15");
   require<UsageError>(r.core_every >= 1, "a core that is chosen every ", r.core_every,
-                      " rounds (--core-every): give at least 1, as 10");
+                      " rounds (`core-every`): give at least 1, as 10");
 }
 
 std::size_t core_elements(const SlimRules& r, std::size_t n) {

@@ -74,6 +74,21 @@ Stochastic Stochastic::qsgd(int bits, std::size_t bucket) {
 
 Stochastic Stochastic::terngrad() { return {2, 0, 2.5f}; }
 
+CodecKind Stochastic::qsgd_kind() {
+  return {"qsgd", "qsgd:BITS:BUCKET", "qsgd:8:512", "give bits and values per bucket", {},
+          [](std::string_view numbers) -> std::unique_ptr<const Codec> {
+            const auto second = numbers.find(':');
+            const auto bits = codec_number(numbers.substr(0, second));
+            const auto bucket = second == numbers.npos ? std::nullopt : codec_number(numbers.substr(second + 1));
+            if (!bits || !bucket || *bucket < 1) return nullptr;
+            return std::make_unique<Stochastic>(qsgd(*bits, static_cast<std::size_t>(*bucket)));
+          }};
+}
+
+CodecKind Stochastic::terngrad_kind() {
+  return plain_codec("terngrad", {.bears_weights = false}, [] { return std::make_unique<Stochastic>(terngrad()); });
+}
+
 std::size_t Stochastic::max_bytes(std::size_t elements) const {
   if (elements == 0) return 0;
   const std::size_t bucket = bucket_ ? bucket_ : elements, rest = elements % bucket;

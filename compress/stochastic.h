@@ -1,5 +1,5 @@
 #pragma once
-#include "compress/codec.h"
+#include "compress/codecs.h"
 
 namespace laconic::compress {
 
@@ -19,6 +19,8 @@ class Stochastic final : public Codec {
   /// throws UsageError unless 2 <= bits <= 16 and 1 <= bucket <= 2^30
   static Stochastic qsgd(int bits, std::size_t bucket);
   static Stochastic terngrad();
+  static CodecKind qsgd_kind();
+  static CodecKind terngrad_kind();
 
   std::size_t max_bytes(std::size_t elements) const override;
   void encode(Slice<const float> x, const Key& key, Bytes& payload) const override;

@@ -43,6 +43,14 @@ LACONIC_MULTIVERSION void restore24(const std::byte* from, std::size_t n, float*
 
 }  // namespace
 
+CodecKind Truncation::kind() {
+  return {"trunc", "trunc:BITS", "trunc:16", "give the bits to cut off", {.bears_weights = false},
+          [](std::string_view numbers) -> std::unique_ptr<const Codec> {
+            const auto bits = codec_number(numbers);
+            return bits ? std::make_unique<Truncation>(*bits) : nullptr;
+          }};
+}
+
 Truncation::Truncation(int cut) : cut_(static_cast<unsigned>(cut)), width_(32 - cut_) {
   require<UsageError>(cut >= 1 && cut <= 31, "a float cannot lose ", cut,
                       " of its 32 bits (trunc): cut off 1 to 31, as trunc:16");

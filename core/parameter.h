@@ -105,6 +105,14 @@ class ParameterArena {
   /// Zeros laid out like the arena, for momentum, residuals, …   Parameter p's part: state.range(p.offset, p.elements)
   Tensor make_state() const;
 
+  /// Says that values() was written in the places of these parameters; without a range, of all. What kernels have made
+  /// of the old values, as weights in an order of their own, no longer counts. Parameters' own tensors tell by
+  /// themselves.
+  void changed(int first, int count) const {
+    for (int i = first; i < first + count; ++i) parameters_[static_cast<std::size_t>(i)]->value().bump_version();
+  }
+  void changed() const { changed(0, static_cast<int>(parameters_.size())); }
+
   void set_listener(ParameterListener* listener) { listener_ = listener; }  ///< null: none. Not owned
 
   /// Forgets the gradients of the last step (writes nothing: the first use overwrites).

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "compress/make_codec.h"
+#include "compress/codecs.h"
 #include "dist/collective/pieces.h"
 
 namespace laconic::dist {
@@ -154,8 +154,8 @@ void set_allreduce(PlanOptions& options, const std::string& text) {
   }
   for (const Algorithm algorithm : {Algorithm::hierarchical, Algorithm::ring_tree, Algorithm::tree})
     if (const std::string name = to_string(algorithm); text.rfind(name, 0) == 0)
-      refuse(text, "--allreduce", concat("give the size of a group, as ", name, ":2"));
-  refuse_unknown("value", text, "--allreduce",
+      refuse(text, "`allreduce`", concat("give the size of a group, as ", name, ":2"));
+  refuse_unknown("value", text, "`allreduce`",
                  {"ring", "butterfly", "doubling", "hierarchical:G", "ring-tree:G", "tree:G", "mpi", "nccl", "hybrid",
                   "hybrid-printed"});
 }
@@ -170,19 +170,19 @@ void set_fusion(PlanOptions& options, const std::string& text) {
   }
   const std::size_t size = colon == std::string::npos ? 0 : size_from(text.substr(colon + 1));
   if ((kind != "copy" && kind != "lazy") || size == 0)
-    refuse(text, "--fusion", "give none, lazy:SIZE or copy:SIZE, as lazy:1MiB or copy:25MB");
+    refuse(text, "`fusion`", "give none, lazy:SIZE or copy:SIZE, as lazy:1MiB or copy:25MB");
   options.bucket_bytes = size;
 }
 
 void set_chunk(PlanOptions& options, const std::string& text) {
   const std::size_t size = text == "none" ? 0 : size_from(text);
-  if (size == 0 && text != "none") refuse(text, "--chunk", "give none or a size, as 4MiB");
+  if (size == 0 && text != "none") refuse(text, "`chunk`", "give none or a size, as 4MiB");
   options.chunk_bytes = size;
   options.chunk_sparse = true;
 }
 
 void set_codec(PlanOptions& options, const std::string& text) {
-  compress::make_codec(text, "--codec");
+  compress::make_codec(text, "`codec`");
   options.codec = text;
 }
 

@@ -127,11 +127,11 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
   const Engine::Options engine_options{.timeout_seconds = options.timeout_seconds};
   const int ranks = ranks_under_mpirun(), servers = options.servers;
   const int workers = options.workers == 0 ? 1 : options.workers;
-  require<UsageError>(servers >= 0, "there are ", servers, " servers (--servers): give at least 1");
+  require<UsageError>(servers >= 0, "there are ", servers, " servers (`servers`): give at least 1");
   if (options.link) {
     require<UsageError>(ranks == 0, "a link is emulated between threads only, and these are ", ranks,
-                        " MPI processes (--link): use --workers without mpirun, or a real network");
-    require<UsageError>(workers + servers > 1, "one worker has nobody to talk to (--link): add --workers 4");
+                        " MPI processes (`link`): use `workers` without mpirun, or a real network");
+    require<UsageError>(workers + servers > 1, "one worker has nobody to talk to (`link`): add `workers` 4");
     return run_linked_threads(workers, servers, engine_options, *options.link, body);
   }
   if (ranks == 0) {
@@ -140,10 +140,10 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
   }
 
   require<UsageError>(ranks > servers, "mpirun started ", ranks, " ranks, and ", servers,
-                      " of them are to serve (--servers): start more, so that some are left to train");
-  require<UsageError>(options.workers == 0 || options.workers + servers == ranks, "--workers ", options.workers,
-                      servers > 0 ? concat(" and --servers ", servers) : "", ": mpirun started ", ranks,
-                      " ranks. Leave --workers out, or give both the same number.");
+                      " of them are to serve (`servers`): start more, so that some are left to train");
+  require<UsageError>(options.workers == 0 || options.workers + servers == ranks, "`workers` ", options.workers,
+                      servers > 0 ? concat(" and `servers` ", servers) : "", ": mpirun started ", ranks,
+                      " ranks. Leave `workers` out, or give both the same number.");
   start_mpi();
   FirstError first;
   {

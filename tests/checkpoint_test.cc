@@ -377,8 +377,8 @@ TEST(Checkpoint, AnotherTrainingsFolderIsRefusedWithoutOverwrite) {
   other.trainer.lr = 0.2;
   EXPECT_EQ(refusal(other),
             folder.path() +
-                " is of another training, with lr=0.1 where this one has lr=0.2 (--save): choose another "
-                "folder, or add --overwrite");
+                " is of another training, with lr=0.1 where this one has lr=0.2 (`save`): choose another "
+                "folder, or add `overwrite`");
   EXPECT_TRUE(has(refusal(saving_in(folder, 3)), "workers=2 where this one has workers=3"));
   fs::remove(folder / "run.json");  // then the checkpoint tells
   EXPECT_TRUE(has(refusal(other), "lr=0.1 where this one has lr=0.2"));
@@ -395,7 +395,7 @@ TEST(Checkpoint, AnotherTrainingsFolderIsRefusedWithoutOverwrite) {
 TEST(Checkpoint, WeightsOfUnknownOriginAreNotReplaced) {
   TempFolder folder;
   write_bytes(folder / "weights.safetensors", "mine");
-  EXPECT_TRUE(has(refusal(saving_in(folder)), "may be of another training (--save)"));
+  EXPECT_TRUE(has(refusal(saving_in(folder)), "may be of another training (`save`)"));
   EXPECT_EQ(bytes_of(folder / "weights.safetensors"), "mine");
 }
 
@@ -451,7 +451,7 @@ TEST(Checkpoint, AFolderIsForOneRunAtATime) {
     };
     return std::make_unique<Nested>(std::move(task), [&] {
       EXPECT_EQ(refusal(saving_in(folder, 1)),
-                "another run saves to " + folder.path() + " now (--save): choose another folder, or wait for its end");
+                "another run saves to " + folder.path() + " now (`save`): choose another folder, or wait for its end");
     });
   };
   train(outer);

@@ -15,7 +15,7 @@
 
 #include "compress/inceptionn_halves.h"
 #include "compress/lacc.h"
-#include "compress/make_codec.h"
+#include "compress/codecs.h"
 #include "tests/each_isa.h"
 #include "tests/fuzz.h"
 #include "tests/values_of.h"

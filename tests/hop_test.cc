@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "compress/identity.h"
-#include "compress/make_codec.h"
+#include "compress/codecs.h"
 #include "core/random.h"
 #include "tests/coded_collectives.h"
 #include "tests/test_devices.h"

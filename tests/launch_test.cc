@@ -145,6 +145,14 @@ TEST(MpirunNotes, ARanksOwnSentenceIsEnough) {
   EXPECT_FALSE(five.verdict());
 }
 
+TEST(MpirunNotes, ARankThatFailsInSilenceIsToldEvenIfMpirunSaysNothing) {
+  MpirunNotes nothing(false), words(false), well(false);
+  EXPECT_EQ(told(nothing, "", 7),
+            "laconic: error: a rank ended with exit code 7 (launch): see what it wrote before this.\n");
+  EXPECT_EQ(told(words, "mpirun could not start\n", 1), "mpirun could not start\n");
+  EXPECT_EQ(told(well, "", 0), "");
+}
+
 TEST(MpirunNotes, OfRanksThatWaitForTheSameOneTheFirstIsEnough) {
   MpirunNotes notes(false);
   const std::string first = "laconic: error: engine: rank 0 of 3 saw nothing move.\n  rank 0: waits\n  rank 2: says nothing\n";

@@ -102,7 +102,7 @@ TEST(Options, ACodecIsForAllreducesOfOurOwn) {
   expect_refused({"--codec-feedback"},
                  "without a codec nothing is lost (--codec-feedback): add --codec, or leave it out");
   expect_refused({"--codec", "trunc"},
-                 "unknown value 'trunc' (--codec): give the bits to cut off, as trunc:16, trunc:22, trunc:24");
+                 "unknown value 'trunc' (--codec): give the bits to cut off, as trunc:16");
 }
 
 TEST(Options, PacketsAreMarkedWithACodecOrOnRequest) {

@@ -398,8 +398,8 @@ TEST(Trainer, WhatNeedsMoreMemoryThanThereIsIsRefused) {
   Recipe recipe(perceptron, 2);
   recipe.trainer.memory = 1000;
   expect_error<UsageError>([&] { train(recipe); },
-                           {"2 workers need about 0.0 GiB, this machine has 0.0 free (--workers): take fewer, or a "
-                            "smaller --batch"});
+                           {"2 workers need about 0.0 GiB, this machine has 0.0 free (`workers`): take fewer, or a "
+                            "smaller `batch`"});
   recipe.trainer.memory = 0;
   recipe.trainer.steps = 1;
   const std::size_t elements = train(recipe).parameters[0].size();

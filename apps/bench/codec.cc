@@ -16,7 +16,7 @@
 #include "apps/values.h"
 #include "compress/cpu/isa.h"
 #include "compress/inceptionn_halves.h"
-#include "compress/make_codec.h"
+#include "compress/codecs.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/stream.h"
@@ -101,9 +101,9 @@ std::vector<std::unique_ptr<Line>> lines(Device device) {
   add("inceptionn:2^-10, AVX2", compress::make_codec("inceptionn:2^-10"), Isa::avx2);
   add("inceptionn:2^-10, AVX2, one payload", one, Isa::avx2);
   add("inceptionn:2^-10, no vectors", compress::make_codec("inceptionn:2^-10"), Isa::portable);
-  for (const char* name :
-       {"fp16", "bf16", "trunc:16", "trunc:22", "trunc:24", "qsgd:8:512", "terngrad", "onebit", "snappy", "lz4"})
-    named(name);
+  for (const char* name : {"trunc:22", "trunc:24"}) named(name);
+  for (const compress::CodecKind& kind : compress::codecs())
+    if (!kind.name.starts_with("inceptionn")) named(kind.example);
 #ifdef LACONIC_ZSTD
   if (device == kCpu) add("zstd -1", std::make_shared<Zstd>());
 #endif

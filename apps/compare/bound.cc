@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/compare/options.h"
-#include "compress/make_codec.h"
+#include "compress/codecs.h"
 #include "core/error.h"
 #include "dist/method/allreduce/allreduce_sync.h"
 

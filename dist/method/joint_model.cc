@@ -22,7 +22,7 @@ void JointModel::swap() {
   mine.copy_from(arena_.values());
   arena_.values().copy_from(arena_.gradients());
   arena_.gradients().copy_from(mine);
-  for (const auto& p : arena_.parameters()) p->value().bump_version();
+  arena_.changed();
 }
 
 }  // namespace laconic::dist

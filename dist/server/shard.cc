@@ -7,7 +7,7 @@
 namespace laconic::dist {
 
 std::vector<int> servers_of(const Plan& plan, int servers) {
-  require<UsageError>(servers >= 1, "there are ", servers, " servers where at least 1 is needed (--servers): add one");
+  require<UsageError>(servers >= 1, "there are ", servers, " servers where at least 1 is needed (`servers`): add one");
   std::vector<std::size_t> order(plan.buckets.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),

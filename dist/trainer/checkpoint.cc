@@ -181,7 +181,7 @@ void CheckpointStore::lock() {
     const bool taken = ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (taken) made_record_ = false;
     require<UsageError>(!taken, "another run saves to ", directory_,
-                        " now (--save): choose another folder, or wait for its end");
+                        " now (`save`): choose another folder, or wait for its end");
   } while (lock_ < 0 || ::fstat(lock_, &opened) != 0 || ::stat(record_path().c_str(), &named) != 0 ||
            opened.st_ino != named.st_ino);
 }
@@ -202,12 +202,12 @@ void CheckpointStore::refuse_foreign() const {
   if (theirs.empty()) {
     std::error_code error;
     require<UsageError>(found.empty() && !fs::exists(weights_path(), error), "what is in ", directory_,
-                        " may be of another training (--save): choose another folder, or add --overwrite");
+                        " may be of another training (`save`): choose another folder, or add `overwrite`");
     return;
   }
   if (const auto other = other_training(theirs, training_))
     throw UsageError(concat(directory_, " is of another training, with ", other->first, " where this one has ",
-                            other->second, " (--save): choose another folder, or add --overwrite"));
+                            other->second, " (`save`): choose another folder, or add `overwrite`"));
 }
 
 void CheckpointStore::begin() {

@@ -27,20 +27,6 @@ std::string new_run() {
 
 }  // namespace
 
-dist::TrainingFacts facts_of(const TrainerOptions& o, int workers, int servers, std::int64_t steps_per_epoch) {
-  dist::TrainingFacts f;
-  f.workers = workers, f.servers = servers;
-  f.optimizer = o.optimizer.name;
-  f.momentum = o.optimizer.momentum, f.dampening = o.optimizer.dampening, f.nesterov = o.optimizer.nesterov;
-  if (o.clip.kind == Clip::Kind::norm) f.clip_norm = o.clip.limit;
-  if (o.clip.kind == Clip::Kind::value) f.clip_value = o.clip.limit;
-  f.mean = o.mean, f.overlap = o.overlap, f.seed = o.seed;
-  f.plan = o.plan, f.plan_file = o.plan_file, f.codec_feedback = o.codec_feedback;
-  f.steps_per_epoch = steps_per_epoch, f.ledger_every = o.ledger_every;
-  f.latency_seconds = o.latency_seconds, f.seconds_per_byte = o.seconds_per_byte;
-  return f;
-}
-
 Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const dist::Method> method,
                  TrainerOptions options, Observer* observer)
     : worker_(worker),
@@ -58,7 +44,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   require<UsageError>(is_.servers || worker_.servers() == 0, "`sync` ", method_->name(), " has no use for ",
                       worker_.servers(), " servers (`servers`): leave them out, or take `sync` ps");
   require<UsageError>(o_.device.kind != Device::Kind::cuda || o_.device.index < cuda_devices(), "there is no device ",
-                      o_.device, " (--device): ", cuda_devices() == 0 ? "use --device cpu" : "give a lower number");
+                      o_.device, " (`device`): ", cuda_devices() == 0 ? "use `device` cpu" : "give a lower number");
   set_kernel_threads(o_.threads);
   Module& model = workload_.model();
   double weights = 0;
@@ -196,7 +182,7 @@ void Trainer::make_equal() {
         what, [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); }, bytes.device());
   };
   send("broadcast of the weights", arena_->values().slice().bytes());
-  for (const auto& p : arena_->parameters()) p->value().bump_version();
+  arena_->changed();
   for (const auto& [name, tensor] : workload_.model().named_buffers())
     send("broadcast of buffers",
          Slice<std::byte>(static_cast<std::byte*>(tensor.raw_data()), tensor.bytes(), tensor.device()));
@@ -281,8 +267,8 @@ void Trainer::require_memory(double bytes_per_worker) const {
       o_.memory == 0 || need <= static_cast<double>(o_.memory),
       fmt::format("{} worker{} about {:.1f} GiB, this machine has {:.1f} free ({}): take {}a smaller {}", here,
                   here == 1 ? " needs" : "s need", need * gib, static_cast<double>(o_.memory) * gib,
-                  here == 1 ? "--batch" : "--workers", here == 1 ? "" : "fewer, or ",
-                  here == 1 ? "one, or a smaller model" : "--batch"));
+                  here == 1 ? "`batch`" : "`workers`", here == 1 ? "" : "fewer, or ",
+                  here == 1 ? "one, or a smaller model" : "`batch`"));
 }
 
 std::string Trainer::description() const {

@@ -91,7 +91,7 @@ std::string LinkSpec::to_string() const {
 std::vector<LinkSpec> LinkOptions::ports(int workers) const {
   std::vector<LinkSpec> ports(static_cast<std::size_t>(workers), all);
   for (const auto& [rank, spec] : of) {
-    require<UsageError>(rank >= 0 && rank < workers, "there is no worker ", rank, " (--link-of): ranks are 0 to ",
+    require<UsageError>(rank >= 0 && rank < workers, "there is no worker ", rank, " (`link-of`): ranks are 0 to ",
                         workers - 1);
     ports[static_cast<std::size_t>(rank)] = spec;
   }

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "compress/make_codec.h"
+#include "compress/codecs.h"
 #include "core/stream.h"
 #include "dist/collective/allgather.h"
 #include "dist/collective/allgatherv.h"

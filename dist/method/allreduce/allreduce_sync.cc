@@ -4,8 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "compress/codec_traits.h"
-#include "compress/make_codec.h"
+#include "compress/codecs.h"
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/doubling_allreduce.h"
 #include "dist/collective/hierarchical_allreduce.h"
@@ -33,7 +32,7 @@ Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const
       return native_allreduce(comm, x);
     case Algorithm::nccl:
       require<UsageError>(comm.size() == 1,
-                          "NCCL joins all ranks, and no group of them (--allreduce nccl): take --allreduce ring");
+                          "NCCL joins all ranks, and no group of them (`allreduce` nccl): take `allreduce` ring");
       return ring_allreduce(comm, x);  // of one rank: nothing
   }
   std::abort();  // not reached
@@ -83,12 +82,12 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
       codec_(compress::make_codec(this->plan().codec)),
       buffers_(this->plan().buckets.size()) {
   require<UsageError>(codec_ == nullptr || !this->plan().has(Algorithm::mpi),
-                      "MPI's own allreduce adds floats, and knows no codec (--allreduce mpi): take ring, or leave out "
-                      "--codec");
+                      "MPI's own allreduce adds floats, and knows no codec (`allreduce` mpi): take ring, or leave out "
+                      "`codec`");
   const bool remembers = compress::traits_of(this->plan().codec).remembers;
   require<UsageError>(!remembers || !this->plan().has(Algorithm::doubling),
                       "with doubling several ranks must come to the same bytes, and ", this->plan().codec,
-                      " adds what each has lost by itself (--codec): take --allreduce ring");
+                      " adds what each has lost by itself (`codec`): take `allreduce` ring");
   if (codec_ && (options.feedback || remembers) && engine.size() > 1)
     lost_ = Tensor::zeros({arena.size()}, DType::f32, arena.gradients().device());
   if (engine.size() > 1 && this->plan().has(Algorithm::mpi))

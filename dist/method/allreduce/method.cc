@@ -1,6 +1,6 @@
 #include "dist/method/allreduce/method.h"
 
-#include "compress/codec_traits.h"
+#include "compress/codecs.h"
 #include "dist/method/allreduce/allreduce_sync.h"
 
 namespace laconic::dist {

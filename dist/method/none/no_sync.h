@@ -7,7 +7,7 @@ namespace laconic::dist {
 
 /// Computing alone: no messages, each worker its own update. An update waits for the next forward of its rows, as in
 /// the strategies that communicate, so that step times compare.
-class NoSync final : public Strategy {
+class NoSync : public Strategy {
  public:
   /// The arena must outlive the strategy.
   NoSync(const ParameterArena& arena, Update update);

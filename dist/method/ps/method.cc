@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "compress/codec_traits.h"
-#include "compress/make_codec.h"
+#include "compress/codecs.h"
 #include "dist/method/allreduce/allreduce_sync.h"
 
 namespace laconic::dist {

@@ -38,7 +38,7 @@ PsSync::PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options o
       down_(this->plan().buckets.size()) {
   require<UsageError>(
       o_.group == 1 || !this->plan().has(Algorithm::mpi),
-      "MPI's own allreduce joins all ranks, and no group of them (--local-aggregate): take --allreduce ring");
+      "MPI's own allreduce joins all ranks, and no group of them (`local-aggregate`): take `allreduce` ring");
   require<Error>(o_.server_rank.size() == this->plan().buckets.size(), o_.name, ": servers are named for ",
                  o_.server_rank.size(), " buckets of ", this->plan().buckets.size(), ".");
 }
@@ -162,7 +162,7 @@ void PsSync::arrived(std::size_t b) {
   } else {
     values.copy_from(came);
   }
-  for (int i = bucket.first; i < bucket.first + bucket.count; ++i) parameter(i).value().bump_version();
+  this->arena().changed(bucket.first, bucket.count);
 }
 
 void PsSync::end_step(StepStats& stats) {

@@ -46,8 +46,8 @@ RedSync::RedSync(const ParameterArena& arena, Engine& engine, Plan plan, Update 
     layer->chosen_late = residual_.device().kind == Device::Kind::cuda && engine.size() > 1 && !options_.watch;
     layer->by_nccl = dense_.nccl() != nullptr && bucket.algorithm == Algorithm::nccl;
     require<UsageError>(!layer->by_nccl || !options_.split,
-                        "NCCL carries what all send to all (--sparse-reduce split with --allreduce nccl): take "
-                        "--sparse-reduce allgather, or --allreduce ring");
+                        "NCCL carries what all send to all (`sparse-reduce` split with `allreduce` nccl): take "
+                        "`sparse-reduce` allgather, or `allreduce` ring");
     if (layer->by_nccl) {
       layer->chosen_late = false;  // the communication thread would wait in the middle of NCCL's order
       layer->packet = compress::Bytes(residual_.device());
@@ -94,7 +94,7 @@ void RedSync::change_phase(bool to_sparse) {
     engine_.run("sending the residual of " + info.name,
                 [&](Communicator& comm) { return ring_allreduce(comm, residual.slice()); }, residual.device());
     raw::axpy(layer.parameter.value().range(0, info.elements), -static_cast<float>(context_.lr) * scale, residual);
-    layer.parameter.value().bump_version();
+    arena_.changed(layer.parameter.info.index, 1);
     raw::fill(residual, 0.0f);
     if (!velocity.defined()) return;
     engine_.run("joining the velocities of " + info.name,
@@ -280,7 +280,7 @@ void RedSync::apply(Layer& layer) {
   if (options_.corrects) {
     const Trace::Span span(p.info.name, "update");
     add_received(layer, -static_cast<float>(layer.context.lr * layer.context.gradient_scale), p.value().slice());
-    p.value().bump_version();
+    arena_.changed(p.info.index, 1);
   } else {
     raw::fill(p.grad(), 0.0f);
     add_received(layer, 1.0f, p.grad().slice());

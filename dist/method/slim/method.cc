@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "compress/codec_traits.h"
+#include "compress/codecs.h"
 #include "dist/method/slim/slim_server.h"
 
 namespace laconic::dist {

@@ -19,7 +19,7 @@ SlimSync::SlimSync(const ParameterArena& arena, Engine& engine, Plan plan, Updat
       states_(this->plan().buckets.size()) {
   compress::require_sensible(rules.chosen);
   require<UsageError>(rules.local_steps >= 1, "an exchange every ", rules.local_steps,
-                      " steps (--local-steps): give at least 1");
+                      " steps (`local-steps`): give at least 1");
 }
 
 /// The gradient is complete, but the rest of backward still needs the old values: the update is made and put by.
@@ -33,7 +33,7 @@ void SlimSync::filled(std::size_t b) {
   for (int i = here.first; i < here.first + here.count; ++i) update_(parameter(i), rows_of(here, parameter(i)), own);
   const Slice<float> delta = part(delta_, here);
   compress::put_step_by(part(arena().values(), here), part(next_, here), delta);
-  for (int i = here.first; i < here.first + here.count; ++i) parameter(i).value().bump_version();
+  arena().changed(here.first, here.count);
   own_update_seconds_ += seconds_since(begin);
 
   state.exchanged = joins(context_of(b));
@@ -104,7 +104,7 @@ void SlimSync::arrived(std::size_t b) {
   const Tensor values = arena().values().range(here.offset, here.elements);
   values.copy_from(next_.range(here.offset, here.elements));
   if (std::exchange(states_[b].exchanged, false)) states_[b].reader.overwrite(part(arena().values(), here));
-  for (int i = here.first; i < here.first + here.count; ++i) parameter(i).value().bump_version();
+  arena().changed(here.first, here.count);
 }
 
 void SlimSync::account(std::size_t b, LedgerRow& row) const {

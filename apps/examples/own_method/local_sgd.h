@@ -1,0 +1,66 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "core/raw.h"
+#include "dist/collective/ring_allreduce.h"
+#include "dist/engine.h"
+#include "dist/method/joint_model.h"
+#include "dist/method/method.h"
+#include "dist/method/none/no_sync.h"
+
+namespace own {
+using namespace laconic;
+using namespace laconic::dist;
+
+/// Local SGD (Stich 2019): each worker trains by itself, and every so many steps all go on from their mean.
+class LocalSgd final : public Method {
+ public:
+  std::string name() const override { return "local"; }
+  std::string summary() const override { return "each worker by itself, and now and then the mean of all"; }
+  Traits traits() const override { return {.same_bits = false}; }
+  void settings(Settings& s) override {
+    s.group("Local SGD (`sync` local)", Scope::exchange);
+    s.whole_number<std::int64_t>("every", "H", every_, 1, "steps from one mean of all parameters to the next");
+  }
+  std::unique_ptr<Strategy> worker(WorkerSide side) const override { return std::make_unique<Half>(side, every_); }
+
+ private:
+  class Half final : public NoSync {
+   public:
+    Half(const WorkerSide& side, std::int64_t every)
+        : NoSync(side.arena, side.update), arena_(side.arena), engine_(side.engine), joint_(side.arena), every_(every) {}
+    void begin_step(const StepContext& context) override {
+      step_ = context.step;
+      NoSync::begin_step(context);
+    }
+    void end_step(StepStats& stats) override {
+      NoSync::end_step(stats);
+      if (step_ % every_ != 0) return;
+      flush();
+      mean_of_all(arena_.values());
+      arena_.changed();
+    }
+    void show_joint_model() override {
+      arena_.gradients().copy_from(arena_.values());
+      mean_of_all(arena_.gradients());
+      joint_.show();
+    }
+    void hide_joint_model() override { joint_.hide(); }
+    std::optional<double> drift() const override { return joint_.drift(); }
+
+   private:
+    void mean_of_all(const Tensor& x) {
+      engine_.run("mean of all", [&](Communicator& comm) { return ring_allreduce(comm, x.slice()); });
+      raw::scale(x, 1.0f / static_cast<float>(engine_.size()));
+    }
+    const ParameterArena& arena_;
+    Engine& engine_;
+    JointModel joint_;
+    const std::int64_t every_;
+    std::int64_t step_ = 0;
+  };
+  std::int64_t every_ = 8;
+};
+
+}  // namespace own

@@ -1,0 +1,87 @@
+#include "compress/codecs.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "compress/half.h"
+#include "compress/identity.h"
+#include "compress/inceptionn_halves.h"
+#include "compress/lossless.h"
+#include "compress/onebit.h"
+#include "compress/stochastic.h"
+#include "compress/truncation.h"
+
+namespace laconic::compress {
+namespace {
+
+constexpr const char* kNone = "none";
+
+/// Null if there is none of that name.
+const CodecKind* kind_of(const std::string& text) {
+  const std::string name = text.substr(0, text.find(':'));
+  const auto found =
+      std::find_if(codecs().begin(), codecs().end(), [&](const CodecKind& kind) { return kind.name == name; });
+  return found == codecs().end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::vector<CodecKind>& codecs() {
+  static std::vector<CodecKind> all{Identity::kind(),
+                                    Half::fp16(),
+                                    Half::bf16(),
+                                    Truncation::kind(),
+                                    InceptionnHalves::kind(InceptionnMode::bounded),
+                                    InceptionnHalves::kind(InceptionnMode::published),
+                                    Stochastic::qsgd_kind(),
+                                    Stochastic::terngrad_kind(),
+                                    OneBit::kind(),
+                                    Lossless::kind(Lossless::Library::snappy),
+                                    Lossless::kind(Lossless::Library::lz4)};
+  return all;
+}
+
+CodecKind plain_codec(const std::string& name, CodecTraits traits, std::function<std::unique_ptr<const Codec>()> make) {
+  return {name, name, name, name + " takes no number", traits, [make = std::move(make)](std::string_view) { return make(); }};
+}
+
+std::optional<int> codec_number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value)
+                                                                                   : std::nullopt;
+}
+
+std::string codec_forms() {
+  std::string all = kNone;
+  for (const CodecKind& kind : codecs()) all += ", " + kind.form;
+  return all;
+}
+
+std::unique_ptr<const Codec> make_codec(const std::string& text, const std::string& where) {
+  if (text == kNone) return nullptr;
+  const auto refuse = [&](const std::string& advice) {
+    throw UsageError(concat("unknown value '", text, "' (", where, "): ", advice));
+  };
+  const auto colon = text.find(':');
+  if (const CodecKind* const kind = kind_of(text)) {
+    const bool plain = kind->form == kind->name;
+    const std::string_view numbers = colon == text.npos ? "" : std::string_view(text).substr(colon + 1);
+    std::unique_ptr<const Codec> codec;
+    if (!plain || colon == text.npos) codec = kind->make(numbers);
+    if (codec == nullptr) refuse(plain ? kind->advice : kind->advice + ", as " + kind->example);
+    return codec;
+  }
+  std::vector<std::string> names{kNone};
+  for (const CodecKind& kind : codecs()) names.push_back(kind.name);
+  const std::string near = nearest(text.substr(0, colon), names);
+  refuse(concat(near.empty() ? "" : concat("did you mean ", near, "? "), "There are ", codec_forms(), "."));
+  return nullptr;  // not reached
+}
+
+CodecTraits traits_of(const std::string& text) {
+  const CodecKind* const kind = kind_of(text);
+  return kind != nullptr ? kind->traits : CodecTraits{.loses = false};
+}
+
+}  // namespace laconic::compress

@@ -1,0 +1,53 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compress/codec.h"
+
+namespace laconic::compress {
+
+/// What a codec may be asked to carry.
+struct CodecTraits {
+  bool loses = true;  ///< decoding may give other values
+  /// Parameters bear it: its error is small beside the larger ones. Else it is made for gradients, of which most are
+  /// small, and whose errors average out over steps (INCEPTIONN's section III; TernGrad too keeps parameters as they
+  /// are).
+  bool bears_weights = true;
+  bool remembers = false;  ///< makes no sense without error feedback
+};
+
+/// A kind of codec, as `codec` names it: NAME, or NAME:NUMBERS. Each says so in its own file.
+struct CodecKind {
+  std::string name;        ///< "qsgd"
+  std::string form;        ///< "qsgd:BITS:BUCKET", for readers; the name if it takes no numbers
+  std::string example;     ///< "qsgd:8:512": what tests try
+  std::string advice;      ///< where numbers are wrong: "give bits and values per bucket"
+  CodecTraits traits{};
+  /// The codec of these numbers, "8:512"; null if they are wrong. throws UsageError if they are out of range, or the
+  /// codec is not in this build
+  std::function<std::unique_ptr<const Codec>(std::string_view numbers)> make;
+};
+
+/// A kind that takes no numbers.
+CodecKind plain_codec(const std::string& name, CodecTraits traits, std::function<std::unique_ptr<const Codec>()> make);
+/// All of `text` as a whole number; nothing if it is none.
+std::optional<int> codec_number(std::string_view text);
+
+/// All kinds. Add your own before training begins.
+std::vector<CodecKind>& codecs();
+
+/// The codec that a text names; null for "none".
+/// throws UsageError naming `where`: unknown (suggests the nearest, lists all), without or with wrong numbers, or not
+///        in this build
+std::unique_ptr<const Codec> make_codec(const std::string& text, const std::string& where = "`codec`");
+/// Of a text that make_codec takes.
+CodecTraits traits_of(const std::string& text);
+
+/// "none, identity, fp16, …": the forms of all kinds.
+std::string codec_forms();
+
+}  // namespace laconic::compress

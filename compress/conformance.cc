@@ -1,0 +1,148 @@
+#include "compress/conformance.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "compress/codecs.h"
+#include "core/random.h"
+
+namespace laconic::compress {
+namespace {
+
+using Values = std::vector<float>;
+
+/// Values as gradients are (most are small), and hostile ones.
+struct Case {
+  const char* name;
+  Values values;
+  bool ordinary;  // finite, and neither all zero nor denormal
+};
+std::vector<Case> cases(std::size_t n) {
+  Random random(11, Purpose::synthetic, n);
+  const auto draw = [&](auto f) {
+    Values x(n);
+    for (float& v : x) v = f();
+    return x;
+  };
+  const auto gradient = [&] { const float u = 2 * random.uniform() - 1; return u * u * u; };
+  std::vector<Case> all{{"gradients", draw(gradient), true},
+                        {"small gradients", draw([&] { return 1e-6f * gradient(); }), false},
+                        {"zeros", Values(n), false},
+                        {"one value", Values(n, 0.25f), true},
+                        {"denormals", Values(n, std::numeric_limits<float>::denorm_min()), false},
+                        {"large values", draw([&] { return 1e30f * gradient(); }), false}};
+  all.push_back({"infinity and no number", all[0].values, false});
+  if (n > 0) all.back().values[n / 2] = std::numeric_limits<float>::quiet_NaN();
+  if (n > 1) all.back().values[n / 2 - 1] = -std::numeric_limits<float>::infinity();
+  return all;
+}
+
+bool same(const Values& a, const Values& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), 4 * a.size()) == 0);
+}
+std::vector<std::byte> bytes_of(const Bytes& payload) { return {payload.data(), payload.data() + payload.size()}; }
+Slice<const std::byte> view(const std::vector<std::byte>& bytes) { return {bytes.data(), bytes.size()}; }
+
+class Check {
+ public:
+  explicit Check(const std::string& name)
+      : name_(name), traits_(traits_of(name)), owned_(make_codec(name)), codec_(*owned_) {}
+
+  void all() {
+    for (const std::size_t n : {0, 1, 2, 7, 128, 511, 512, 1000, 4099})
+      for (const Case& c : cases(n)) one(c);
+  }
+
+ private:
+  void require_that(bool ok, const Case& c, const std::string& promise) const {
+    require<Error>(ok, "codec ", name_, ": ", promise, " (", c.values.size(), " ", c.name, ").");
+  }
+
+  std::vector<std::byte> encoded(const Values& x, Key key) const {
+    Bytes payload;
+    codec_.encode(slice(x), key, payload);
+    return bytes_of(payload);
+  }
+  Values decoded(const std::vector<std::byte>& payload, std::size_t n) const {
+    Values x(n, 77.0f);  // all of it is to be written
+    codec_.decode(view(payload), slice(x));
+    return x;
+  }
+
+  void one(const Case& c) const {
+    const std::size_t n = c.values.size();
+    const Key key{.seed = 3, .step = 5, .operation = 2, .hop = 1, .rank = 4};
+    const std::vector<std::byte> payload = encoded(c.values, key);
+    require_that(payload.size() <= codec_.max_bytes(n), c, "a payload is longer than max_bytes");
+    require_that(payload == encoded(c.values, key), c, "the same values and key give other bytes");
+    Bytes behind;
+    behind.append(3);
+    std::memset(behind.data(), 0x5a, 3);
+    codec_.encode(slice(c.values), key, behind);
+    std::vector<std::byte> expected(3, std::byte{0x5a});
+    expected.insert(expected.end(), payload.begin(), payload.end());
+    require_that(bytes_of(behind) == expected, c, "encode does not append");
+
+    const Values x = decoded(payload, n);
+    require_that(same(x, decoded(payload, n)), c, "the same payload gives other values");
+    if (!traits_.loses) require_that(same(x, c.values), c, "it says that it loses nothing, and other values come back");
+    if (c.ordinary && n >= 128 && traits_.loses) {
+      double along = 0, length = 0;
+      for (std::size_t i = 0; i < n; ++i) along += double{x[i]} * c.values[i], length += double{c.values[i]} * c.values[i];
+      require_that(along > 0.2 * length, c, "hardly anything of the values comes back");
+      const double expects = codec_.expected_bytes(n), bytes = static_cast<double>(payload.size());
+      require_that(expects > 0 && bytes < 4 * expects + 64, c, "payloads are much longer than expected_bytes");
+    }
+    sums(c, payload, x, key);
+    if (n <= 512) hostile(c, payload);
+  }
+
+  void sums(const Case& c, const std::vector<std::byte>& payload, const Values& x, Key key) const {
+    if (!c.ordinary) return;
+    Values sum(x.size(), 0.5f), alike = sum;
+    codec_.decode_add(view(payload), slice(sum));
+    for (std::size_t i = 0; i < x.size(); ++i) alike[i] += x[i];
+    require_that(same(sum, alike), c, "decode_add is not decode and an addition");
+    Values addend(x.size(), 0.5f);
+    Bytes both;
+    codec_.decode_add_encode(view(payload), slice(addend), key, both);
+    require_that(bytes_of(both) == encoded(alike, key), c, "decode_add_encode is not decode_add and encode");
+  }
+
+  /// What is no payload of so many values is an error, or decodes to something; nothing else.
+  void hostile(const Case& c, const std::vector<std::byte>& payload) const {
+    Random random(13, Purpose::synthetic, payload.size());
+    const auto try_it = [&](const std::vector<std::byte>& damaged, bool must_fail) {
+      bool failed = false;
+      try {
+        decoded(damaged, c.values.size());
+      } catch (const DataError&) {
+        failed = true;
+      }
+      require_that(failed || !must_fail, c, "a payload that is cut short, or too long, is taken");
+    };
+    std::vector<std::byte> other = payload;
+    other.push_back(std::byte{0});
+    try_it(other, true);
+    for (std::size_t length = 0; length < payload.size(); length += 1 + payload.size() / 40)
+      try_it({payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(length)}, true);
+    for (int i = 0; i < 40 && !payload.empty(); ++i) {
+      other = payload;
+      other[random.below(static_cast<std::uint32_t>(other.size()))] ^= static_cast<std::byte>(1 + random.below(255));
+      try_it(other, false);
+    }
+  }
+
+  const std::string name_;
+  const CodecTraits traits_;
+  const std::unique_ptr<const Codec> owned_;
+  const Codec& codec_;
+};
+
+}  // namespace
+
+void check_codec(const std::string& codec) { Check(codec).all(); }
+
+}  // namespace laconic::compress

@@ -1,0 +1,165 @@
+#include "dist/trainer/conformance.h"
+
+#include <stdlib.h>
+
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "data/synthetic.h"
+#include "dist/trainer/image_classification.h"
+#include "dist/trainer/server_half.h"
+#include "dist/trainer/trainer.h"
+#include "layers/layers.h"
+
+namespace laconic {
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+/// A folder that goes with the object.
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (std::filesystem::temp_directory_path() / "laconic-conformance-XXXXXX").string();
+    require<DataError>(mkdtemp(name.data()) != nullptr, "conformance: no temporary folder could be made. Set TMPDIR.");
+    path_ = name;
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct Result {
+  std::vector<std::vector<float>> parameters;  // by rank, in arena order
+  std::vector<double> losses;                  // by step
+  double bytes = 0;                            // a step and worker
+  std::optional<double> expected;
+};
+
+class Check {
+ public:
+  Check(std::string name, Pairs settings)
+      : name_(std::move(name)),
+        settings_(std::move(settings)),
+        data_(std::make_shared<const ImageDataset>(synthetic_mnist({240, 20}))),
+        is_(dist::method(name_, settings_)->traits()) {}
+
+  void all() {
+    check_settings();
+    for (const int workers : {1, 2, 3, 5}) {
+      const int servers = is_.servers && workers == 2 ? 2 : 0;
+      training(workers, servers);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kSteps = 24;
+
+  void require_that(bool ok, const std::string& promise, int workers) const {
+    require<Error>(ok, "method ", name_, ": ", promise, " (", workers, workers == 1 ? " worker)." : " workers).");
+  }
+
+  Result train(int workers, int servers, TrainerOptions options) const {
+    struct Losses final : Observer {
+      void on_step(const StepReport& r) override { all.push_back(r.loss), bytes += static_cast<double>(r.bytes_sent_sum); }
+      std::vector<double> all;
+      double bytes = 0;
+    } losses;
+    Result result;
+    result.parameters.resize(static_cast<std::size_t>(workers));
+    const std::shared_ptr<const dist::Method> method = dist::method(name_, settings_);
+    options.model_name = "conformance", options.seed = 3, options.lr = 0.05, options.epochs = 100;
+    dist::run_workers({.workers = workers, .servers = servers, .timeout_seconds = 60}, [&](dist::Worker& worker) {
+      if (worker.serves()) return serve(worker, *method, options);
+      auto model = sequential({{"flatten", make<Flatten>()},
+                               {"large", make<Linear>({.in = 784, .out = 32})},
+                               {"relu", make<ReLU>()},
+                               {"small", make<Linear>({.in = 32, .out = 10, .output = true})}});
+      ImageClassification task(model, data_, worker.rank, worker.size, {.batch = 4, .seed = 3});
+      Trainer trainer(worker, task, method, options, &losses);
+      trainer.run();
+      const auto r = static_cast<std::size_t>(worker.rank);
+      for (const auto& p : trainer.arena().parameters()) {
+        const std::vector<float> values = p->value().to_vector();
+        result.parameters[r].insert(result.parameters[r].end(), values.begin(), values.end());
+      }
+      if (r == 0)
+        result.expected = method->expected_bytes(trainer.plan(), trainer.arena().parameters(),
+                                                 facts_of(options, workers, servers, 1));
+    });
+    result.losses = losses.all;
+    result.bytes = losses.bytes / static_cast<double>(std::max<std::size_t>(1, losses.all.size())) / workers;
+    return result;
+  }
+
+  /// Of eight steps.
+  static double mean(const std::vector<double>& losses, std::size_t from) {
+    return std::accumulate(losses.begin() + static_cast<std::ptrdiff_t>(from),
+                           losses.begin() + static_cast<std::ptrdiff_t>(from + 8), 0.0) / 8;
+  }
+
+  void training(int workers, int servers) const {
+    TrainerOptions options;
+    options.steps = kSteps;
+    options.audit_every = 1;  // all workers hold the same bits, where the method promises that
+    const Result first = train(workers, servers, options);
+    require_that(first.losses.size() == kSteps, "it made another number of steps", workers);
+    require_that(mean(first.losses, kSteps - 8) < 0.98 * mean(first.losses, 0), "it does not learn", workers);
+    options.audit_every = 0;
+    const Result second = train(workers, servers, options);
+    require_that(second.parameters == first.parameters, "a second run gives other bits", workers);
+    for (const dist::Overlap overlap : {dist::Overlap::none, dist::Overlap::backward}) {
+      TrainerOptions other = options;
+      other.overlap = overlap;
+      require_that(train(workers, servers, other).parameters == first.parameters,
+                   concat("overlap ", dist::to_string(overlap), " gives other bits"), workers);
+    }
+    if (second.expected && workers > 1 && is_.joins)
+      require_that(std::abs(second.bytes - *second.expected) <= 0.25 * *second.expected + 2000,
+                   concat("it said that it sends ", *second.expected, " bytes a step, and sent ", second.bytes), workers);
+    const Scratch folder;
+    TrainerOptions part = options;
+    part.save = folder.path();
+    part.steps = kSteps / 2 + 1;
+    train(workers, servers, part);
+    part.steps = kSteps;
+    part.resume = folder.path();
+    require_that(train(workers, servers, part).parameters == first.parameters,
+                 "a training that was stopped and resumed ends elsewhere", workers);
+  }
+
+  void check_settings() const {
+    const std::unique_ptr<dist::Method> method = dist::method(name_, settings_);
+    require_that(method->name() == name_, "it has another name than its catalogue says", 1);
+    require_that(!method->summary().empty(), "it has no summary", 1);
+    Settings table;
+    method->settings(table);
+    for (Setting& setting : table.all()) {
+      require_that(!setting.help.empty() && !setting.group.empty(), "its setting " + setting.name + " has no help", 1);
+      if (!setting.text || setting.takes == Setting::Takes::nothing) continue;
+      const std::string before = method->fingerprint(), text = setting.text();
+      setting.set(text);
+      require_that(method->fingerprint() == before, "its setting " + setting.name + " does not take its own value, " + text,
+                   1);
+    }
+  }
+
+  const std::string name_;
+  const Pairs settings_;
+  const std::shared_ptr<const ImageDataset> data_;
+  const dist::Method::Traits is_;
+};
+
+}  // namespace
+
+void check_method(const std::string& method, const Pairs& settings) { Check(method, settings).all(); }
+
+}  // namespace laconic

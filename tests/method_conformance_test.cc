@@ -1,0 +1,63 @@
+// Every method of the catalogue keeps the promises of dist/method/method.h. A method that is new is tested here without
+// a line.
+#include <gtest/gtest.h>
+
+#include "dist/method/method.h"
+#include "dist/method/none/no_sync.h"
+#include "dist/trainer/conformance.h"
+#include "tests/error_of.h"
+
+namespace laconic {
+namespace {
+
+/// So that small parameters send a choice too, and as many elements in each step.
+std::vector<std::pair<std::string, std::string>> for_small_models(const std::string& name) {
+  Settings known;
+  const std::unique_ptr<dist::Method> method = dist::methods().make(name);
+  method->settings(known);
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (const auto& [setting, text] : {std::pair{"dense-below", "1024"}, {"density", "0.2"}, {"warmup", "none"},
+                                      {"threshold", "0.05"}})
+    if (known.find(setting) != nullptr) settings.emplace_back(setting, text);
+  return settings;
+}
+
+class EveryMethod : public testing::TestWithParam<std::string> {};
+TEST_P(EveryMethod, KeepsItsPromises) { EXPECT_NO_THROW(check_method(GetParam(), for_small_models(GetParam()))); }
+INSTANTIATE_TEST_SUITE_P(Methods, EveryMethod, testing::ValuesIn(dist::methods().names()), [](const auto& info) {
+  std::string name = info.param;
+  std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
+  return name;
+});
+
+/// Breaks one promise.
+class Broken final : public dist::Method {
+ public:
+  explicit Broken(std::string how) : how_(std::move(how)) {}
+  std::string name() const override { return how_; }
+  std::string summary() const override { return "for tests"; }
+  Traits traits() const override { return {.same_bits = how_ == "says that all are alike"}; }
+  std::unique_ptr<dist::Strategy> worker(dist::WorkerSide side) const override {
+    if (how_ == "learns nothing") side.update = [](Parameter&, Rows, const dist::StepContext&) {};
+    return std::make_unique<dist::NoSync>(side.arena, side.update);
+  }
+  std::optional<double> expected_bytes(const dist::Plan&, const std::vector<std::shared_ptr<Parameter>>&,
+                                       const dist::TrainingFacts&) const override {
+    return how_ == "sends less than it says" ? std::optional(1e6) : std::nullopt;
+  }
+
+ private:
+  std::string how_;
+};
+
+TEST(CheckMethod, FindsAPromiseThatIsBroken) {
+  for (const auto& [how, sentence] : {std::pair{"learns nothing", "it does not learn"},
+                                      {"says that all are alike", "parameters after step 1"},
+                                      {"sends less than it says", "it said that it sends"}}) {
+    dist::methods().add(how, [name = std::string(how)] { return std::make_unique<Broken>(name); });
+    expect_error<Error>([&, name = std::string(how)] { check_method(name); }, {sentence});
+  }
+}
+
+}  // namespace
+}  // namespace laconic
