@@ -18,7 +18,8 @@ void bind(CLI::App& app, Settings& settings, const Skipped& skipped) {
     };
     CLI::Option* option = nullptr;
     if (s.takes == Takes::nothing)
-      option = app.add_flag_callback(name, [set] { set(""); }, help);
+      option = app.add_flag_callback(
+          name, [set] { set(""); }, help);
     else if (s.takes == Takes::repeated || s.takes == Takes::words)
       option = app.add_option_function<std::vector<std::string>>(name, set_all, help);
     else

@@ -150,8 +150,8 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
 }
 
 std::string plan_to_json(const std::string& plan, const std::string& travels, const std::string& computing) {
-  return concat("{\"plan\": ", plan, ", \"travels\": \"", travels, "\", \"computing\": ",
-                Json(computing).dump(-1, ' ', false, Json::error_handler_t::replace), "}");
+  return concat("{\"plan\": ", plan, ", \"travels\": \"", travels,
+                "\", \"computing\": ", Json(computing).dump(-1, ' ', false, Json::error_handler_t::replace), "}");
 }
 
 JsonLog::JsonLog(std::string path, bool append)

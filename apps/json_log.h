@@ -11,8 +11,8 @@ namespace laconic {
 ///  "bytes_dense":...,"forward_ms":...,"backward_ms":...,"select_ms":...,"comm_ms":...,"exposed_ms":...,
 ///  "update_ms":...}
 /// Where there are parameter servers also "bytes_up_sum", "bytes_down_sum"; where ranks are processes "cpu_ms", and
-/// "server_cpu_ms" of dedicated servers. What each counts: docs/architecture.md, "Log". Without line break. Numbers that
-/// are not finite become null, and so do bytes that are not counted.
+/// "server_cpu_ms" of dedicated servers. What each counts: docs/architecture.md, "Log". Without line break. Numbers
+/// that are not finite become null, and so do bytes that are not counted.
 std::string to_json(const StepReport& report);
 
 /// {"eval":{"epoch":1,"loss":...,"top1_error":...,"top5_error":...,"seconds":...,"bytes_sent_total":...}}

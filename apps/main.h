@@ -8,7 +8,8 @@ namespace laconic {
 /// line on stderr, `laconic: error: TEXT`, and its exit_code_of(). Under mpirun a UsageError is said by rank 0 alone.
 int run_main(const std::function<int()>& body);
 
-/// An interrupt that comes this soon after another is the first one, passed on by a program that the terminal sent it to.
+/// An interrupt that comes this soon after another is the first one, passed on by a program that the terminal sent it
+/// to.
 constexpr std::chrono::milliseconds kSameInterrupt{500};
 
 /// Whether SIGHUP was ignored when this process started, as nohup does: it then must go on when the terminal ends.

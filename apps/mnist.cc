@@ -1,6 +1,7 @@
 // Trains on MNIST or Fashion-MNIST (28 x 28 grey images, 10 classes).
-#include "apps/programs.h"
 #include "data/mnist.h"
+
+#include "apps/programs.h"
 
 int main(int argc, char** argv) {
   return laconic::image_classification(

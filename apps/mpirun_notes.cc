@@ -65,7 +65,7 @@ std::string MpirunNotes::take(const std::string& line) {
 std::string MpirunNotes::end(int exit_code) {
   std::string text = std::exchange(note_, "") + std::exchange(dashes_, "");
   for (const int s : {SIGINT, SIGTERM, SIGHUP}) expect(s);  // as an exit code: a training that they stopped in order
-  if (exit_code != 0 && silent_) failed_ = true;  // Open MPI 5 does not always note it
+  if (exit_code != 0 && silent_) failed_ = true;            // Open MPI 5 does not always note it
   if (!failed_ || verdict() || expected_.contains(exit_code - 128)) return text;
   const std::string rank = failed_rank_.empty() ? "a rank" : "rank " + failed_rank_;
   if (failed_rank_.empty() && exit_code > 128) return text + lose(rank, exit_code - 128);

@@ -4,17 +4,18 @@
 
 namespace laconic {
 
-/// Reads what mpirun and the ranks write to stderr, line by line. mpirun puts its own notes between two lines of dashes.
-/// Notes about how a rank ended are left out. One sentence of ours names a rank that a signal ended; a rank that failed
-/// has said so itself, and what others then say is left out. Every other line passes as it is. Knows Open MPI 4, 5 and 6 (prterun).
+/// Reads what mpirun and the ranks write to stderr, line by line. mpirun puts its own notes between two lines of
+/// dashes. Notes about how a rank ended are left out. One sentence of ours names a rank that a signal ended; a rank
+/// that failed has said so itself, and what others then say is left out. Every other line passes as it is. Knows Open
+/// MPI 4, 5 and 6 (prterun).
 class MpirunNotes {
  public:
   explicit MpirunNotes(bool several_hosts) : several_hosts_(several_hosts) {}
 
   /// Returns the text to print for the next line (given without its end): nothing, or whole lines.
   std::string take(const std::string& line);
-  /// Returns the text to print when mpirun has ended with this exit code: the lines that were held back, and one sentence
-  /// if a rank failed without any.
+  /// Returns the text to print when mpirun has ended with this exit code: the lines that were held back, and one
+  /// sentence if a rank failed without any.
   std::string end(int exit_code);
 
   /// Ranks that this signal ends are not told: it was asked for.

@@ -156,16 +156,17 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
           })
       .takes = Setting::Takes::repeated;
   s.value("model", "NAME", wrapped(defaults.models) + " [" + o.model + "]",
-            [&o, models = defaults.models](const std::string& text, const std::string& where) {
-              o.model = one_of(text, where, models, "model");
-            });
-  s.text("data", "DIR|FILE|synthetic", o.data,
-           std::string(defaults.reads_text ? "a folder with train, valid and test text, or one text\nfile"
-                       : defaults.reads_photos
-                           ? "a folder with train and val: folders of classes, lists\nof files, or packs; or TRAIN,VAL; or "
-                             "one pack"
-                           : "where the images are") +
-               "; synthetic: made up here\n[" + o.data + "]");
+          [&o, models = defaults.models](const std::string& text, const std::string& where) {
+            o.model = one_of(text, where, models, "model");
+          });
+  s.text(
+      "data", "DIR|FILE|synthetic", o.data,
+      std::string(defaults.reads_text ? "a folder with train, valid and test text, or one text\nfile"
+                  : defaults.reads_photos
+                      ? "a folder with train and val: folders of classes, lists\nof files, or packs; or TRAIN,VAL; or "
+                        "one pack"
+                      : "where the images are") +
+          "; synthetic: made up here\n[" + o.data + "]");
   s.text("init", "FILE", o.init, "start from these weights (safetensors)");
   if (defaults.reads_text) {
     add_text_options(s, o);
@@ -182,45 +183,45 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
   };
   if (offers(&ModelInfo::has_v1))
     s.flag("resnet-v1", o.resnet_v1,
-             "resnet50, 101: the stride in the first 1x1 convolution\nof a block, as published, not in its 3x3");
+           "resnet50, 101: the stride in the first 1x1 convolution\nof a block, as published, not in its 3x3");
   if (offers(&ModelInfo::has_auxiliary_heads))
     s.flag("auxiliary-heads", o.auxiliary_heads, "googlenet: losses of inner layers too, while training");
 
   s.group(kTrainGroup, Scope::model);
   s.whole_number<std::int64_t>("epochs", "E", o.epochs, 0, "passes over the training set");
-  s.value(
-      "steps", "S", "updates since the start of training; instead of --epochs",
-      [&o](const std::string& text, const std::string& where) { o.steps = whole<std::int64_t>(text, where, 0); });
+  s.value("steps", "S", "updates since the start of training; instead of --epochs",
+          [&o](const std::string& text, const std::string& where) { o.steps = whole<std::int64_t>(text, where, 0); });
   s.whole_number<int>("batch", "B", o.batch, 1,
-                        defaults.reads_text ? "streams of text per worker" : "samples per worker and step");
+                      defaults.reads_text ? "streams of text per worker" : "samples per worker and step");
   s.choice("optimizer", o.optimizer, {"sgd", "adam", "adamw"}, "update rule");
   s.value("lr", "X",
-            fmt::format("learning rate [{}; 0.001 with adam, adamw]",
-                        defaults.options.lr ? fmt::format("{}", *defaults.options.lr) : "by --lr-per-256"),
-            [&o, inf](const std::string& text, const std::string& where) {
-              o.lr = static_cast<float>(real(text, where, 0, inf, "0.1"));
-            });
+          fmt::format("learning rate [{}; 0.001 with adam, adamw]",
+                      defaults.options.lr ? fmt::format("{}", *defaults.options.lr) : "by --lr-per-256"),
+          [&o, inf](const std::string& text, const std::string& where) {
+            o.lr = static_cast<float>(real(text, where, 0, inf, "0.1"));
+          });
   s.value("lr-per-256", "X",
-            "the same for 256 samples a step, scaled to those of all\n"
-            "workers: --lr X (workers x batch x accumulate) / 256" +
-                (defaults.options.lr_per_256 ? fmt::format(" [{}]", *defaults.options.lr_per_256) : std::string()),
-            [&o, inf](const std::string& text, const std::string& where) {
-              o.lr_per_256 = static_cast<float>(real(text, where, 0, inf, "0.1"));
-            });
+          "the same for 256 samples a step, scaled to those of all\n"
+          "workers: --lr X (workers x batch x accumulate) / 256" +
+              (defaults.options.lr_per_256 ? fmt::format(" [{}]", *defaults.options.lr_per_256) : std::string()),
+          [&o, inf](const std::string& text, const std::string& where) {
+            o.lr_per_256 = static_cast<float>(real(text, where, 0, inf, "0.1"));
+          });
   s.real_number("momentum", "X", o.momentum, 0, 1, "0.9", "of sgd's velocity");
   s.flag("nesterov", o.nesterov, "look ahead along the momentum");
   s.real_number("weight-decay", "X", o.weight_decay, 0, inf, "5e-4", "pull of the weights to zero");
   s.flag("no-decay-norm-bias", o.no_decay_norm_bias, "no weight decay on biases and normalisation");
   if (!defaults.reads_text)
     s.real_number("label-smoothing", "X", o.label_smoothing, 0, 1, "0.1", "spread over the other classes");
-  s.value("clip", "norm:X|value:X", "limit the gradient's length, or each of its elements" +
-                (o.clip.kind == Clip::Kind::norm ? fmt::format(" [norm:{:g}]", o.clip.limit) : std::string()),
-            [&o](const std::string& text, const std::string& where) { o.clip = clip(text, where); });
+  s.value("clip", "norm:X|value:X",
+          "limit the gradient's length, or each of its elements" +
+              (o.clip.kind == Clip::Kind::norm ? fmt::format(" [norm:{:g}]", o.clip.limit) : std::string()),
+          [&o](const std::string& text, const std::string& where) { o.clip = clip(text, where); });
   s.text("schedule", "RULE", o.schedule,
-           "const, step:EVERY,FACTOR, multistep:A,B,..,FACTOR, exp:F, cosine,\n"
-           "plateau:PATIENCE,FACTOR; warmup:W+ in front;\n"
-           "in epochs, or in steps as 500it [" +
-               o.schedule + "]");
+         "const, step:EVERY,FACTOR, multistep:A,B,..,FACTOR, exp:F, cosine,\n"
+         "plateau:PATIENCE,FACTOR; warmup:W+ in front;\n"
+         "in epochs, or in steps as 500it [" +
+             o.schedule + "]");
   s.whole_number<int>("accumulate", "K", o.accumulate, 1, "micro-batches per update");
   s.flag("checkpoint-activations", o.checkpoint_activations,
          "keep fewer activations and compute them again in\nbackward: larger batches fit; the same bits")
@@ -231,47 +232,46 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
 
   s.group(kNetGroup, Scope::model);
   s.value("workers", "N", "threads that train together [1]; processes: laconic launch",
-            [&o](const std::string& text, const std::string& where) { o.workers = whole<int>(text, where, 1); });
+          [&o](const std::string& text, const std::string& where) { o.workers = whole<int>(text, where, 1); });
   s.flag("alone", o.alone,
-         "what computing takes alone: each worker by itself, and\nnothing kept but a log; options of the exchange have no\neffect");
+         "what computing takes alone: each worker by itself, and\nnothing kept but a log; options of the exchange have "
+         "no\neffect");
   s.group(kNetGroup, Scope::exchange);
   const std::vector<std::string> syncs = dist::methods().names();
   s.value("sync", "NAME", wrapped(syncs) + ":\nhow gradients are joined; none: each worker alone [" + o.sync + "]",
-            [&o, syncs](const std::string& text, const std::string& where) { o.sync = one_of(text, where, syncs); });
+          [&o, syncs](const std::string& text, const std::string& where) { o.sync = one_of(text, where, syncs); });
   s.value("allreduce", "NAME",
-            "how sums travel: ring, butterfly, doubling; by groups of\nG: hierarchical:G (rings in groups and between "
-            "them),\n"
-            "ring-tree:G (rings in groups, aggregators above),\ntree:G (aggregators only); mpi; nccl (a GPU each);\n"
-            "hybrid (butterfly for convolutions and small ones),\nhybrid-printed [ring]",
-            [&o](const std::string& text, const std::string&) { dist::set_allreduce(o.plan, text); });
+          "how sums travel: ring, butterfly, doubling; by groups of\nG: hierarchical:G (rings in groups and between "
+          "them),\n"
+          "ring-tree:G (rings in groups, aggregators above),\ntree:G (aggregators only); mpi; nccl (a GPU each);\n"
+          "hybrid (butterfly for convolutions and small ones),\nhybrid-printed [ring]",
+          [&o](const std::string& text, const std::string&) { dist::set_allreduce(o.plan, text); });
   s.value("overlap", "none|backward|forward",
-            "sums travel after backward, during it, or also\nduring the next forward [forward]",
-            [&o](const std::string& text, const std::string&) { o.overlap = dist::overlap_named(text); });
+          "sums travel after backward, during it, or also\nduring the next forward [forward]",
+          [&o](const std::string& text, const std::string&) { o.overlap = dist::overlap_named(text); });
   s.value("fusion", "none|copy:SIZE|lazy:SIZE", "small neighbours travel together, copied or not\n[lazy:1MiB]",
-            [&o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
+          [&o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
   s.value("chunk", "none|SIZE",
-            "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; whole with redsync and\n"
-            "its neighbours]",
-            [&o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
-  s.text("plan", "FILE", o.plan_file,
-           "what travels how, instead of by these options;\n--dry-run --json writes one");
+          "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; whole with redsync and\n"
+          "its neighbours]",
+          [&o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
+  s.text("plan", "FILE", o.plan_file, "what travels how, instead of by these options;\n--dry-run --json writes one");
   s.choice("reduce", o.reduce, {"mean", "sum"}, "of the workers' gradients");
   s.group(kNetGroup, Scope::model);
   s.whole_number<int>("threads", "T", o.threads, 1, "kernel threads per worker [cores / workers here]", false);
   if (!defaults.reads_text)
     s.whole_number<int>("data-threads", "D", o.data_threads, 0, "threads per worker that prepare batches");
-  s.value(
-      "device", "cpu|cuda[:I]",
-      "where the model lives and is computed; cuda: of processes\neach its own GPU, workers of one share cuda:0 [" +
-          o.device + "]",
-      [&o](const std::string& text, const std::string& where) { o.device = checked_device(text, where); });
+  s.value("device", "cpu|cuda[:I]",
+          "where the model lives and is computed; cuda: of processes\neach its own GPU, workers of one share cuda:0 [" +
+              o.device + "]",
+          [&o](const std::string& text, const std::string& where) { o.device = checked_device(text, where); });
   s.choice("precision", o.precision, {"fp32", "tf32", "bf16"},
-             "of products on a GPU; all else is float32, but\nbf16 rounds a convolution's result too");
+           "of products on a GPU; all else is float32, but\nbf16 rounds a convolution's result too");
   s.group(kNetGroup, Scope::exchange);
   s.value("audit", "[K]", "check every K steps [1] that all workers hold the same bits",
-            [&o](const std::string& text, const std::string& where) {
-              o.audit = text.empty() ? 1 : whole<std::int64_t>(text, where, 1);
-            })
+          [&o](const std::string& text, const std::string& where) {
+            o.audit = text.empty() ? 1 : whole<std::int64_t>(text, where, 1);
+          })
       .takes = Setting::Takes::maybe;
   s.value("ledger", "[K]",
           "where the bytes of each layer go, measured every K\n"
@@ -281,15 +281,15 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
           })
       .takes = Setting::Takes::maybe;
   s.value("link", "RATE,LATENCY[,JITTER]", "emulate a network between the workers, as 100mbit,1ms",
-            [&o](const std::string& text, const std::string& where) { o.link = dist::LinkSpec::parse(text, where); });
+          [&o](const std::string& text, const std::string& where) { o.link = dist::LinkSpec::parse(text, where); });
   s.value("link-of", "RANK=RATE,LATENCY", "another link for this worker; may be given again",
-             [&o](const std::string& text, const std::string& where) {
-               const auto equals = text.find('=');
-               const auto rank = number_from<int>(text.substr(0, equals));
-               if (equals == std::string::npos || !rank || *rank < 0)
-                 refuse("'" + text + "' names no worker", where, "give RANK=RATE,LATENCY, as 2=10mbit,5ms");
-               o.link_of[*rank] = dist::LinkSpec::parse(text.substr(equals + 1), where);
-             })
+          [&o](const std::string& text, const std::string& where) {
+            const auto equals = text.find('=');
+            const auto rank = number_from<int>(text.substr(0, equals));
+            if (equals == std::string::npos || !rank || *rank < 0)
+              refuse("'" + text + "' names no worker", where, "give RANK=RATE,LATENCY, as 2=10mbit,5ms");
+            o.link_of[*rank] = dist::LinkSpec::parse(text.substr(equals + 1), where);
+          })
       .takes = Setting::Takes::repeated;
   s.group(kNetGroup, Scope::model);
   s.real_number("timeout", "S", o.timeout, 0.001, 1e9, "300", "seconds until a silent worker counts as lost");
@@ -297,12 +297,14 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
   s.group("Codecs (--sync allreduce, ps, layerdrop, slimdp)", Scope::exchange);
   std::vector<std::string> codecs{"none"};
   for (const compress::CodecKind& kind : compress::codecs()) codecs.push_back(kind.form);
-  s.value("codec", "NAME",
-          "what sums pass through on every hop, or what goes up to\nservers and comes down: " + wrapped(codecs) + " [none]",
-          [&o](const std::string& text, const std::string&) { dist::set_codec(o.plan, text); });
+  s.value(
+      "codec", "NAME",
+      "what sums pass through on every hop, or what goes up to\nservers and comes down: " + wrapped(codecs) + " [none]",
+      [&o](const std::string& text, const std::string&) { dist::set_codec(o.plan, text); });
   s.flag("codec-feedback", o.codec_feedback, "what encoding loses is added when it encodes again");
-  s.value("tos", "none|BYTE", "IP type of service of the packets between MPI processes\n[none; with --codec 0x28]",
-          [&o](const std::string& text, const std::string& where) { o.type_of_service = type_of_service(text, where); });
+  s.value(
+      "tos", "none|BYTE", "IP type of service of the packets between MPI processes\n[none; with --codec 0x28]",
+      [&o](const std::string& text, const std::string& where) { o.type_of_service = type_of_service(text, where); });
   s.group("Parameter servers (--sync ps, layerdrop, slimdp)", Scope::exchange);
   s.value("servers", "K|colocated", "further ranks that serve and train nothing, or every\nworker serves a part [1]",
           [&o](const std::string& text, const std::string& where) {
@@ -317,19 +319,18 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
   s.text("save", "DIR", o.save, "write weights and a checkpoint there at the end");
   s.flag("overwrite", o.overwrite, "also if that holds another training's");
   s.value("save-every", "K[it]", "and every K epochs, or K steps",
-            [&o](const std::string& text, const std::string& where) { o.save_every = every(text, where); });
+          [&o](const std::string& text, const std::string& where) { o.save_every = every(text, where); });
   s.value("resume", "[PATH]", "go on from this checkpoint, or from the newest in --save",
-            [&o](const std::string& text, const std::string&) { o.resume = true, o.resume_path = text; })
+          [&o](const std::string& text, const std::string&) { o.resume = true, o.resume_path = text; })
       .takes = Setting::Takes::maybe;
   s.flag("eval-only", o.eval_only, "measure the weights of --init or --resume, and leave");
 
   s.group(kOutputGroup, Scope::output);
   s.text("log", "FILE", o.log, "one line of JSON per step");
   s.text("trace", "FILE", o.trace, "what ran when, for ui.perfetto.dev");
-  s.text(
-      "dump-gradients", "DIR", o.dump_gradients,
-      "worker 0's own gradients, and residuals that elements\nare chosen from, at steps 1, 10, 100, ...: a file of\n"
-      "float32 for each parameter, DIR/step-000100/NAME.f32");
+  s.text("dump-gradients", "DIR", o.dump_gradients,
+         "worker 0's own gradients, and residuals that elements\nare chosen from, at steps 1, 10, 100, ...: a file of\n"
+         "float32 for each parameter, DIR/step-000100/NAME.f32");
   s.flag("quiet", o.quiet, "no progress");
   s.flag("json", o.json, "the result as one JSON object, on the last line");
   s.flag("dry-run", o.dry_run, "say what would be done, and leave");
@@ -370,7 +371,8 @@ void apply_presets(AppDefaults& defaults, const std::vector<std::string>& names,
 /// What follows from the codec, and what makes no sense with it.
 void settle_codec(TrainOptions& o) {
   const bool codec = o.plan.codec != "none";
-  if (const auto refusal = o.method->refuses("codec"); codec && refusal) refuse(refusal->what, "`codec`", refusal->advice);
+  if (const auto refusal = o.method->refuses("codec"); codec && refusal)
+    refuse(refusal->what, "`codec`", refusal->advice);
   o.codec_feedback |= compress::traits_of(o.plan.codec).remembers;
   if (o.codec_feedback && !codec && o.plan_file.empty() && !o.resume)
     refuse("without a codec nothing is lost", "`codec-feedback`", "add `codec`, or leave it out");
@@ -407,13 +409,11 @@ void refuse_idle(const Settings& settings, const TrainOptions& o) {
     refuse_given({"momentum", "nesterov"}, "--optimizer " + o.optimizer + " has no use for it",
                  "leave it out, or take --optimizer sgd");
   if (!o.plan_file.empty())
-    refuse_given({"allreduce", "fusion", "chunk", "codec"}, "a plan says what travels how",
-                 "leave it out, or --plan");
+    refuse_given({"allreduce", "fusion", "chunk", "codec"}, "a plan says what travels how", "leave it out, or --plan");
   if (o.no_augment) refuse_given({"color-jitter"}, "--no-augment leaves colours alone", "leave one of the two out");
   if (o.no_dropout) refuse_given({"dropout"}, "--no-dropout drops nothing", "leave one of the two out");
   if (o.eval_only)
-    refuse_given({"trace", "dump-gradients", "save-every"}, "--eval-only makes no step",
-                 "leave one of the two out");
+    refuse_given({"trace", "dump-gradients", "save-every"}, "--eval-only makes no step", "leave one of the two out");
 }
 
 /// --lr as given, or by the linear scaling rule (Goyal et al. 2017, "Accurate, large minibatch SGD", section 2.1).

@@ -61,11 +61,11 @@ struct TrainOptions {
   int threads = 0;             ///< kernel threads per worker; 0: cores / ranks on this host
   int data_threads = 1;
   std::string device = "cpu", precision = "fp32";
-  bool alone = false;              ///< computing alone: nothing of the exchange
-  std::string sync = "allreduce";  ///< a name of dist::methods()
-  std::shared_ptr<const dist::Method> method{};  ///< of that name, as it was set
+  bool alone = false;                                                  ///< computing alone: nothing of the exchange
+  std::string sync = "allreduce";                                      ///< a name of dist::methods()
+  std::shared_ptr<const dist::Method> method{};                        ///< of that name, as it was set
   std::vector<std::pair<std::string, std::string>> method_settings{};  ///< what is to be set of it, and of others
-  std::string computing{};  ///< all that was given of what computing takes, in the order of --help
+  std::string computing{};                    ///< all that was given of what computing takes, in the order of --help
   std::optional<int> servers;                 ///< dedicated ranks; 0: the workers serve
   std::int64_t ledger = 0;                    ///< measure where the bytes go every so many steps; 0: never
   dist::PlanOptions plan;                     ///< --allreduce, --fusion, --chunk

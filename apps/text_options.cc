@@ -13,9 +13,9 @@ void add_text_options(Settings& s, TrainOptions& o) {
     s.value(name, "", help, [&o, tied = tied](const std::string&, const std::string&) { o.tied = tied; }).takes =
         Setting::Takes::nothing;
   s.value("dropout", "P", "chance of dropping an activation [the model's own]",
-            [&o](const std::string& text, const std::string& where) {
-              o.dropout = static_cast<float>(real(text, where, 0, 0.99, "0.5"));
-            });
+          [&o](const std::string& text, const std::string& where) {
+            o.dropout = static_cast<float>(real(text, where, 0, 0.99, "0.5"));
+          });
   s.whole_number<std::int64_t>("generate", "N", o.generate, 0, "write so many words at the end", false);
   s.real_number("temperature", "X", o.temperature, 0, inf, "0.8", "of that; 0 writes the likeliest words");
   s.text("prompt", "TEXT", o.prompt, "it goes on from these words");

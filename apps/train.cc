@@ -268,7 +268,8 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
       results.push_back(quality(*summary.test));
     else if (summary.last_eval)
       results.push_back(quality(*summary.last_eval));
-    if (speaks && !o.quiet && !summary.ledger.empty()) fmt::print("{}", ledger_table(summary.ledger_form, summary.ledger));
+    if (speaks && !o.quiet && !summary.ledger.empty())
+      fmt::print("{}", ledger_table(summary.ledger_form, summary.ledger));
     if (speaks && !o.dry_run && !o.quiet && !o.log.empty() && !o.eval_only) fmt::print("log: {}\n", o.log);
     if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
     std::fflush(stdout);

@@ -42,7 +42,9 @@ std::vector<CodecKind>& codecs() {
 }
 
 CodecKind plain_codec(const std::string& name, CodecTraits traits, std::function<std::unique_ptr<const Codec>()> make) {
-  return {name, name, name, name + " takes no number", traits, [make = std::move(make)](std::string_view) { return make(); }};
+  return {name,   name,
+          name,   name + " takes no number",
+          traits, [make = std::move(make)](std::string_view) { return make(); }};
 }
 
 std::optional<int> codec_number(std::string_view text) {

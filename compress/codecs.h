@@ -22,10 +22,10 @@ struct CodecTraits {
 
 /// A kind of codec, as `codec` names it: NAME, or NAME:NUMBERS. Each says so in its own file.
 struct CodecKind {
-  std::string name;        ///< "qsgd"
-  std::string form;        ///< "qsgd:BITS:BUCKET", for readers; the name if it takes no numbers
-  std::string example;     ///< "qsgd:8:512": what tests try
-  std::string advice;      ///< where numbers are wrong: "give bits and values per bucket"
+  std::string name;     ///< "qsgd"
+  std::string form;     ///< "qsgd:BITS:BUCKET", for readers; the name if it takes no numbers
+  std::string example;  ///< "qsgd:8:512": what tests try
+  std::string advice;   ///< where numbers are wrong: "give bits and values per bucket"
   CodecTraits traits{};
   /// The codec of these numbers, "8:512"; null if they are wrong. throws UsageError if they are out of range, or the
   /// codec is not in this build

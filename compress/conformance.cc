@@ -26,7 +26,10 @@ std::vector<Case> cases(std::size_t n) {
     for (float& v : x) v = f();
     return x;
   };
-  const auto gradient = [&] { const float u = 2 * random.uniform() - 1; return u * u * u; };
+  const auto gradient = [&] {
+    const float u = 2 * random.uniform() - 1;
+    return u * u * u;
+  };
   std::vector<Case> all{{"gradients", draw(gradient), true},
                         {"small gradients", draw([&] { return 1e-6f * gradient(); }), false},
                         {"zeros", Values(n), false},
@@ -90,7 +93,8 @@ class Check {
     if (!traits_.loses) require_that(same(x, c.values), c, "it says that it loses nothing, and other values come back");
     if (c.ordinary && n >= 128 && traits_.loses) {
       double along = 0, length = 0;
-      for (std::size_t i = 0; i < n; ++i) along += double{x[i]} * c.values[i], length += double{c.values[i]} * c.values[i];
+      for (std::size_t i = 0; i < n; ++i)
+        along += double{x[i]} * c.values[i], length += double{c.values[i]} * c.values[i];
       require_that(along > 0.2 * length, c, "hardly anything of the values comes back");
       const double expects = codec_.expected_bytes(n), bytes = static_cast<double>(payload.size());
       require_that(expects > 0 && bytes < 4 * expects + 64, c, "payloads are much longer than expected_bytes");

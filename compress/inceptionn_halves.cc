@@ -42,7 +42,11 @@ void put_length(std::byte* to, std::ptrdiff_t bytes) {
 
 CodecKind InceptionnHalves::kind(InceptionnMode mode) {
   const std::string name = mode == InceptionnMode::bounded ? "inceptionn" : "inceptionn-published";
-  return {name, name + ":2^E", name + ":2^-10", "give the error bound as a power of two", {.bears_weights = false},
+  return {name,
+          name + ":2^E",
+          name + ":2^-10",
+          "give the error bound as a power of two",
+          {.bears_weights = false},
           [mode](std::string_view numbers) -> std::unique_ptr<const Codec> {
             const auto exponent = numbers.starts_with("2^") ? codec_number(numbers.substr(2)) : std::nullopt;
             return exponent ? std::make_unique<InceptionnHalves>(mode, *exponent) : nullptr;

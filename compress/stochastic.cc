@@ -75,7 +75,11 @@ Stochastic Stochastic::qsgd(int bits, std::size_t bucket) {
 Stochastic Stochastic::terngrad() { return {2, 0, 2.5f}; }
 
 CodecKind Stochastic::qsgd_kind() {
-  return {"qsgd", "qsgd:BITS:BUCKET", "qsgd:8:512", "give bits and values per bucket", {},
+  return {"qsgd",
+          "qsgd:BITS:BUCKET",
+          "qsgd:8:512",
+          "give bits and values per bucket",
+          {},
           [](std::string_view numbers) -> std::unique_ptr<const Codec> {
             const auto second = numbers.find(':');
             const auto bits = codec_number(numbers.substr(0, second));

@@ -44,7 +44,11 @@ LACONIC_MULTIVERSION void restore24(const std::byte* from, std::size_t n, float*
 }  // namespace
 
 CodecKind Truncation::kind() {
-  return {"trunc", "trunc:BITS", "trunc:16", "give the bits to cut off", {.bears_weights = false},
+  return {"trunc",
+          "trunc:BITS",
+          "trunc:16",
+          "give the bits to cut off",
+          {.bears_weights = false},
           [](std::string_view numbers) -> std::unique_ptr<const Codec> {
             const auto bits = codec_number(numbers);
             return bits ? std::make_unique<Truncation>(*bits) : nullptr;

@@ -50,10 +50,7 @@ std::string one_of(const std::string& text, const std::string& where, const std:
 std::string number_text(float value);
 std::string number_text(double value);
 template <class T>
-  requires std::is_integral_v<T>
-std::string number_text(T value) {
-  return std::to_string(value);
-}
+requires std::is_integral_v<T> std::string number_text(T value) { return std::to_string(value); }
 
 /// "64KiB", "1MiB", "25MB", "4096": bytes, at least 1; 0 if it is no size.
 std::size_t size_from(const std::string& text);

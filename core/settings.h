@@ -24,8 +24,8 @@ struct Setting {
   std::string group;  ///< the heading of --help
   Scope scope = Scope::model;
   Takes takes = Takes::one;
-  bool hidden = false;  ///< not in --help
-  bool given = false;   ///< whether it was set
+  bool hidden = false;     ///< not in --help
+  bool given = false;      ///< whether it was set
   std::string given_as{};  ///< by what text; several behind one another
   /// Takes over a text. throws UsageError in the name of `where`
   std::function<void(const std::string& text, const std::string& where)> read;
@@ -68,9 +68,7 @@ class Settings {
                         bool show_default = true) {
     return value(
         std::move(name), std::move(type), show_default ? with_default(help, number_text(target)) : help,
-        [&target, least](const std::string& text, const std::string& where) {
-          target = whole<T>(text, where, least);
-        },
+        [&target, least](const std::string& text, const std::string& where) { target = whole<T>(text, where, least); },
         [&target] { return number_text(target); });
   }
   template <class T>

@@ -8,8 +8,8 @@
 
 namespace laconic::dist {
 
-/// What one parameter sends: all of its gradient, or elements of a residual that collects all gradients
-/// (dist/method/redsync/redsync.h), chosen by a method of compress/selector.h.
+/// Says what one parameter sends: all of its gradient, or elements of a residual that collects all gradients
+/// (dist/method/redsync/redsync.h), chosen by a selector (compress/selector.h).
 struct Choice {
   std::optional<compress::SelectorKind> method{};  ///< nothing: all of it, by an allreduce
   bool quantised = false;                    ///< one sign at a time, all by one value (qRGC)

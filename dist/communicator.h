@@ -83,7 +83,7 @@ class RequestPool {
   std::size_t sent_bytes_ = 0, received_bytes_ = 0;
 };
 
-/// What send, recv and work return: co_await it once; it yields the bytes that were moved, or throws CommError.
+/// Returned by send, recv and work: co_await it once. It yields the bytes that were moved, or throws CommError.
 /// The transfer is under way from the call on, so two of them may be awaited one after the other.
 class [[nodiscard]] Transfer {  // trivially destructible: see task.h
  public:

@@ -20,18 +20,18 @@
 
 namespace laconic::dist {
 
-/// What the communication thread is asked to do. `body` makes the coroutine; it is kept until the coroutine has ended,
-/// so a lambda with captures may be the coroutine itself. Memory that it works on is left alone until waited for.
-/// On a CUDA device that is an order of work there, and the compute thread may ask for more of it at once: the operation
-/// begins when the device has done what was asked before submit(), so that an early one does not hold up others, and
-/// what is asked after wait() comes after what the operation asked for.
+/// A task for the communication thread. `body` makes the coroutine; it is kept until the coroutine has ended, so a
+/// lambda with captures may be the coroutine itself. Memory that it works on is left alone until waited for. On a CUDA
+/// device that is an order of work there, and the compute thread may ask for more of it at once: the operation begins
+/// when the device has done what was asked before submit(), so that an early one does not hold up others, and what is
+/// asked after wait() comes after what the operation asked for.
 struct Operation {
   std::string name{};  ///< for errors: "allreduce conv1.weight"
   int slot = 0;        ///< the same on every rank: Engine::reserve_slots
   int priority = 0;    ///< larger goes first
   Device device{};     ///< the CUDA device whose memory it works on, if it does
-  /// It only asks for work there (NCCL's): begins at once, in the order of submission and not of priority, and the device
-  /// waits instead of the host. Among such operations the order of submission is the same on every rank.
+  /// It only asks for work there (NCCL's): begins at once, in the order of submission and not of priority, and the
+  /// device waits instead of the host. Among such operations the order of submission is the same on every rank.
   bool in_order = false;
   std::function<Task<>(Communicator&)> body{};
 };

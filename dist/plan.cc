@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compress/codecs.h"
+#include "core/parse.h"
 #include "dist/collective/pieces.h"
 
 namespace laconic::dist {

@@ -60,7 +60,7 @@ std::string allreduce_text(const PlanOptions& options);
 /// All of them: "ring, lazy:1MiB, chunks of 4MiB".
 std::string to_string(const PlanOptions& options);
 
-/// What travels as one message: neighbours in the arena, or some rows of one large parameter. Elements
+/// One message: neighbours in the arena, or some rows of one large parameter. Elements
 /// [offset, offset + elements) of the arena; of neighbours with the padding between them, unless they are copied.
 struct Bucket {
   int first = 0, count = 0;  ///< parameters, by their place in the arena
@@ -70,8 +70,8 @@ struct Bucket {
   int group = 0;        ///< ranks, if in_groups(algorithm)
   int pieces = 1;       ///< of about 256 KiB each, so that what is more urgent can overtake. Moves no block boundary
   bool copied = false;  ///< through a buffer of its own, without padding
-  /// What is sent of the only parameter. Unless that is all, the bucket's other fields say how all of it travels in a
-  /// phase that is dense, and its chunks the rows in which its gradient comes; their messages are one.
+  /// Says what is sent of the only parameter. Unless that is all, the bucket's other fields say how all of it travels
+  /// in a phase that is dense, and its chunks the rows in which its gradient comes; their messages are one.
   Choice choice{};
   int priority = 0;    ///< larger goes first: what the next forward needs first
   std::string name{};  ///< "conv1.weight", "bn2.weight..conv1.weight" or "fc2.weight[256:512]"

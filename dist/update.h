@@ -6,7 +6,7 @@
 
 namespace laconic::dist {
 
-/// What a step's updates need to know, captured when its gradients are handed over: with overlap the update happens
+/// Facts that a step's updates need, captured when its gradients are handed over: with overlap the update happens
 /// when the next step has already begun.
 struct StepContext {
   std::int64_t step = 1;  ///< of the update, first 1

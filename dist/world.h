@@ -32,7 +32,7 @@ struct WorldOptions {
   std::optional<LinkOptions> link{};
 };
 
-/// What is known when all ranks of this process have ended.
+/// The facts that are known when all ranks of this process have ended.
 struct WorldReport {
   LinkUse link{};  ///< of the emulated network
 };

@@ -6,10 +6,10 @@
 #include <limits>
 #include <random>
 
+#include "compress/codecs.h"
 #include "compress/cpu/half.h"
 #include "compress/cpu/isa.h"
 #include "compress/draws.h"
-#include "compress/codecs.h"
 #include "core/random.h"
 #include "tests/error_of.h"
 #include "tests/test_devices.h"

@@ -13,9 +13,9 @@
 #include <iterator>
 #include <optional>
 
+#include "compress/codecs.h"
 #include "compress/inceptionn_halves.h"
 #include "compress/lacc.h"
-#include "compress/codecs.h"
 #include "tests/each_isa.h"
 #include "tests/fuzz.h"
 #include "tests/values_of.h"

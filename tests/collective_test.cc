@@ -64,7 +64,7 @@ bool counts_to_the_byte(const AnyAllreduce& a) { return std::isdigit(std::string
 class EveryAllreduce : public ::testing::TestWithParam<AnyAllreduce> {};
 
 TEST_P(EveryAllreduce, IsTheNaiveSumAndTheSameBitsOnAllRanksForAnyNAndLength) {
-  for (int N = 1; N <= 9; ++N)
+  for (const int N : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17})
     for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{7}, static_cast<std::size_t>(N - 1),
                           std::size_t{1000}, std::size_t{1003}}) {
       std::vector<double> oracle(n, 0.0);
@@ -86,7 +86,7 @@ TEST_P(EveryAllreduce, IsTheNaiveSumAndTheSameBitsOnAllRanksForAnyNAndLength) {
 }
 
 TEST_P(EveryAllreduce, SendsExactlyWhatItsCostFormulaSays) {
-  for (int N = 1; N <= 9; ++N)
+  for (const int N : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17})
     for (std::size_t n : {0, 1, 7, 1000}) {
       std::vector<Traffic> sent(static_cast<std::size_t>(N));
       on_ranks(N, [&](Worker& w) {
@@ -108,18 +108,24 @@ TEST_P(EveryAllreduce, SendsExactlyWhatItsCostFormulaSays) {
     }
 }
 
-TEST_P(EveryAllreduce, BusiestRankSendsTheBytesOfTheFormulaWhenBlocksAreEven) {
-  if (!counts_to_the_byte(GetParam())) return;  // a leader's turns to receive count too: see the test of its own
-  for (int N : {2, 4, 8}) {
-    const std::size_t n = 8 * 64;
-    on_ranks(N, [&](Worker& w) {
-      std::vector<float> x(n, 1.0f);
-      w.engine.run("allreduce", [&](Communicator& comm) { return GetParam().run(comm, slice(x)); });
-      const Cost cost = GetParam().cost(N, 4.0 * n);
-      EXPECT_EQ(static_cast<double>(w.engine.counters().sent.bytes), cost.bytes);
-      EXPECT_EQ(static_cast<double>(w.engine.counters().sent.messages), cost.messages);
-    });
+TEST(Allreduces, BusiestRankSendsTheBytesOfTheFormulaWhenBlocksAreEven) {
+  int counted = 0;
+  for (const auto& allreduce : kAllreduces) {
+    if (!counts_to_the_byte(allreduce)) continue;  // a leader's turns to receive count too: see the test of its own
+    SCOPED_TRACE(allreduce.name);
+    ++counted;
+    for (int N : {2, 4, 8}) {
+      const std::size_t n = 8 * 64;
+      on_ranks(N, [&](Worker& w) {
+        std::vector<float> x(n, 1.0f);
+        w.engine.run("allreduce", [&](Communicator& comm) { return allreduce.run(comm, slice(x)); });
+        const Cost cost = allreduce.cost(N, 4.0 * n);
+        EXPECT_EQ(static_cast<double>(w.engine.counters().sent.bytes), cost.bytes);
+        EXPECT_EQ(static_cast<double>(w.engine.counters().sent.messages), cost.messages);
+      });
+    }
   }
+  EXPECT_GE(counted, 3);
 }
 
 TEST_P(EveryAllreduce, RepeatsToTheSameBits) {
@@ -159,7 +165,7 @@ TEST(HierarchicalAllreduce, LeaderTakesTheStepsOfHybridArsThirdEquation) {
 }
 
 TEST(TreeAllreduce, TheRootSendsHalfOfWhatItsFormulaCountsAndReceivesTheOtherHalf) {
-  for (int N = 2; N <= 9; ++N)
+  for (const int N : {2, 3, 4, 5, 6, 7, 8, 9, 17})
     for (int G : {2, 3, 20})
       on_ranks(N, [&](Worker& w) {
         std::vector<float> x(100, 1.0f);
@@ -211,7 +217,7 @@ TEST(Allreduce, LengthsThatDifferBetweenRanksEndInASentenceAndNotInAHang) {
 }
 
 TEST(Broadcast, GivesEveryRankTheRootsBytesForAnyRoot) {
-  for (int N = 1; N <= 9; ++N)
+  for (const int N : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17})
     for (int root = 0; root < N; ++root) {
       std::vector<Traffic> sent(static_cast<std::size_t>(N));
       on_ranks(N, [&](Worker& w) {
@@ -229,7 +235,7 @@ TEST(Broadcast, GivesEveryRankTheRootsBytesForAnyRoot) {
 }
 
 TEST(Barrier, LetsNobodyLeaveBeforeEverybodyCame) {
-  for (int N = 1; N <= 9; ++N) {
+  for (const int N : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17}) {
     std::atomic<int> came{0};
     on_ranks(N, [&](Worker& w) {
       for (int round = 1; round <= 20; ++round) {
@@ -243,7 +249,7 @@ TEST(Barrier, LetsNobodyLeaveBeforeEverybodyCame) {
 }
 
 TEST(AllgatherBlobs, GivesEveryRankEveryBlobAlsoEmptyOnes) {
-  for (int N = 1; N <= 9; ++N)
+  for (const int N : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17})
     on_ranks(N, [&](Worker& w) {
       const auto blob = [](int r) {
         return std::string(static_cast<std::size_t>(r % 3) * 1000, static_cast<char>('a' + r));

@@ -172,16 +172,22 @@ TEST_F(CudaTraining, GradientsStayOnTheDevice) {
   const Case cases[] = {
       {"allreduce", [](Recipe&) {}, kLoss},
       {"redsync", [](Recipe& r) { r.choose("redsync", "1024", "0.02"); }, kSparse},
-      {"redsync, split", [](Recipe& r) { r.choose("redsync", "1024", "0.02", {{"sparse-reduce", "split"}}); }, kSparse},
+      {"redsync, split",
+       [](Recipe& r) {
+         r.choose("redsync", "1024", "0.02", {{"sparse-reduce", "split"}});
+       },
+       kSparse},
       // Of one bucket: the lengths of two blocks, the verdicts on two that came and on the one that is kept as sent.
       {"inceptionn",
        [](Recipe& r) { r.trainer.plan.algorithm = dist::Algorithm::ring, r.trainer.plan.codec = "inceptionn:2^-10"; },
        kLoss + 5 * 16},
       {"ps", [](Recipe& r) { r.sync = "ps"; }, kLoss},
-      {"layerdrop", [](Recipe& r) { r.sync = "layerdrop"; },
-       kLoss + 5 * sizeof(double)},  // norms of five layers
+      {"layerdrop", [](Recipe& r) { r.sync = "layerdrop"; }, kLoss + 5 * sizeof(double)},  // norms of five layers
       // Each sends a share of everything, and as the server of one half a share of that to the other.
-      {"slimdp", [](Recipe& r) { r.sync = "slimdp", r.settings = {{"alpha", "0.3"}}; },
+      {"slimdp",
+       [](Recipe& r) {
+         r.sync = "slimdp", r.settings = {{"alpha", "0.3"}};
+       },
        kLoss + 1.5 * kAlpha * 4 * kElements},
   };
   for (const Case& c : cases) {

@@ -7,8 +7,8 @@
 #include <set>
 #include <utility>
 
-#include "compress/identity.h"
 #include "compress/codecs.h"
+#include "compress/identity.h"
 #include "core/random.h"
 #include "tests/coded_collectives.h"
 #include "tests/test_devices.h"

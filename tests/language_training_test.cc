@@ -174,7 +174,10 @@ const Case kCases[] = {
      [](Recipe& r) {
        sparse(r, "redsync", {{"warmup", "dense:1"}}), r.trainer.lr = 0.1, r.trainer.optimizer.momentum = 0.9;
      }},
-    {"redsync of one sign", [](Recipe& r) { sparse(r, "redsync", {{"qrgc", ""}}); }},
+    {"redsync of one sign",
+     [](Recipe& r) {
+       sparse(r, "redsync", {{"qrgc", ""}});
+     }},
     {"dgc", [](Recipe& r) { sparse(r, "dgc"); }},
     {"topk", [](Recipe& r) { sparse(r, "topk"), r.trainer.clip = {}; }},
 };

@@ -155,7 +155,8 @@ TEST(MpirunNotes, ARankThatFailsInSilenceIsToldEvenIfMpirunSaysNothing) {
 
 TEST(MpirunNotes, OfRanksThatWaitForTheSameOneTheFirstIsEnough) {
   MpirunNotes notes(false);
-  const std::string first = "laconic: error: engine: rank 0 of 3 saw nothing move.\n  rank 0: waits\n  rank 2: says nothing\n";
+  const std::string first =
+      "laconic: error: engine: rank 0 of 3 saw nothing move.\n  rank 0: waits\n  rank 2: says nothing\n";
   EXPECT_EQ(told(notes, first + "[vm:19798] [[8616,0],0] ORTE_ERROR_LOG: Data unpack\n" +
                             "laconic: error: engine: rank 1 of 3 saw nothing move.\n  rank 1: waits\nanything else\n"),
             first + "anything else\n");

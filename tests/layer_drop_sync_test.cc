@@ -1,4 +1,5 @@
 #include "dist/method/layer_drop/layer_drop_sync.h"
+
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
 #include "tests/server_world.h"

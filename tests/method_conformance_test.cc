@@ -16,8 +16,8 @@ std::vector<std::pair<std::string, std::string>> for_small_models(const std::str
   const std::unique_ptr<dist::Method> method = dist::methods().make(name);
   method->settings(known);
   std::vector<std::pair<std::string, std::string>> settings;
-  for (const auto& [setting, text] : {std::pair{"dense-below", "1024"}, {"density", "0.2"}, {"warmup", "none"},
-                                      {"threshold", "0.05"}})
+  for (const auto& [setting, text] :
+       {std::pair{"dense-below", "1024"}, {"density", "0.2"}, {"warmup", "none"}, {"threshold", "0.05"}})
     if (known.find(setting) != nullptr) settings.emplace_back(setting, text);
   return settings;
 }

@@ -101,8 +101,7 @@ TEST(Options, ACodecIsForAllreducesOfOurOwn) {
       "MPI's own allreduce adds floats, and knows no codec (--codec): leave it out, or take --allreduce ring");
   expect_refused({"--codec-feedback"},
                  "without a codec nothing is lost (--codec-feedback): add --codec, or leave it out");
-  expect_refused({"--codec", "trunc"},
-                 "unknown value 'trunc' (--codec): give the bits to cut off, as trunc:16");
+  expect_refused({"--codec", "trunc"}, "unknown value 'trunc' (--codec): give the bits to cut off, as trunc:16");
 }
 
 TEST(Options, PacketsAreMarkedWithACodecOrOnRequest) {
@@ -463,10 +462,39 @@ TEST(Options, AFileOfOptionsIsCheckedLikeTheCommandLine) {
 }
 
 TEST(Options, AloneLeavesTheExchangeAside) {
-  const TrainOptions o = parse({"--workers", "4", "--sync=redsync", "--density", "0.1", "--qrgc", "--lr", "0.1", "--link",
-                                "1mbit,1ms", "--link-of", "1=1mbit,1ms", "--no-mask", "--momentum", "0.9", "--ledger",
-                                "--audit", "3", "--reduce", "sum", "--codec", "fp16", "--save", "here", "--save-every",
-                                "2", "--trace", "x", "--log", "log", "--alone", "--steps", "20"});
+  const TrainOptions o = parse({"--workers",
+                                "4",
+                                "--sync=redsync",
+                                "--density",
+                                "0.1",
+                                "--qrgc",
+                                "--lr",
+                                "0.1",
+                                "--link",
+                                "1mbit,1ms",
+                                "--link-of",
+                                "1=1mbit,1ms",
+                                "--no-mask",
+                                "--momentum",
+                                "0.9",
+                                "--ledger",
+                                "--audit",
+                                "3",
+                                "--reduce",
+                                "sum",
+                                "--codec",
+                                "fp16",
+                                "--save",
+                                "here",
+                                "--save-every",
+                                "2",
+                                "--trace",
+                                "x",
+                                "--log",
+                                "log",
+                                "--alone",
+                                "--steps",
+                                "20"});
   EXPECT_FALSE(o.method->traits().joins);
   EXPECT_FALSE(o.link || o.ledger || o.audit || o.save_every);
   EXPECT_EQ(o.plan.codec + o.save + o.trace, "none");

@@ -18,9 +18,9 @@ const std::string kTraining = "mnist --model lenet --data synthetic:64,16 --batc
 TEST(Output, APlaceThatCannotBeWrittenToIsSaidBeforeTraining) {
   const TempFolder dir;
   std::ofstream(dir / "file") << "mine";
-  for (const std::string& option : {"--trace " + (dir / "no/trace.json"), "--log " + (dir / "no/log.jsonl"),
-                                    "--save " + (dir / "file"), "--trace " + dir.path(),
-                                    "--dump-gradients " + (dir / "file")})
+  for (const std::string& option :
+       {"--trace " + (dir / "no/trace.json"), "--log " + (dir / "no/log.jsonl"), "--save " + (dir / "file"),
+        "--trace " + dir.path(), "--dump-gradients " + (dir / "file")})
     for (const char* mode : {"", "--dry-run "}) {
       const Result r = run(kTraining + mode + option);
       EXPECT_EQ(r.exit_code, 1) << option;

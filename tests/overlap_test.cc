@@ -88,7 +88,10 @@ const Extra kExtras[] = {
      }},
     {"topk with adam",
      [](Recipe& r) { choose_some(r, "topk"), r.trainer.optimizer = {.name = "adam"}, r.trainer.lr = 0.01; }},
-    {"strom", [](Recipe& r) { choose_some(r, "strom", {{"threshold", "0.01"}}); }},
+    {"strom",
+     [](Recipe& r) {
+       choose_some(r, "strom", {{"threshold", "0.01"}});
+     }},
     {"sum", [](Recipe& r) { r.trainer.mean = false, r.trainer.lr = 0.02; }},
 };
 
@@ -171,7 +174,7 @@ TEST(Overlap, ChunksChangeNothingButTheLastBits) {
       Recipe whole = recipe_of(workers, "ring", "lazy:1MiB", "none"),
              chunks = recipe_of(workers, "ring", "lazy:1MiB", "8KiB");
       extra.set(whole), extra.set(chunks);
-      if (whole.sync != "allreduce") continue;       // other last bits choose other elements
+      if (whole.sync != "allreduce") continue;               // other last bits choose other elements
       if (whole.trainer.optimizer.name == "adam") continue;  // its first steps divide rounding errors by themselves
       EXPECT_LT(relative_difference(train(whole).parameters[0], train(chunks).parameters[0]), 1e-4);
     }

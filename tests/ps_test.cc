@@ -1,5 +1,4 @@
 #include "dist/method/ps/ps_sync.h"
-
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
 #include "tests/server_world.h"

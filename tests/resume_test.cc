@@ -33,7 +33,9 @@ const ResumeCase kResumeCases[] = {
        r.trainer.lr = 1;  // bad enough that the plateau is reached
      }},
     {"adam, accumulated", convolutional,
-     [](Recipe& r) { r.trainer.optimizer.name = "adam", r.trainer.lr = 0.01, r.trainer.accumulate = 2, r.trainer.epochs = 6; }},
+     [](Recipe& r) {
+       r.trainer.optimizer.name = "adam", r.trainer.lr = 0.01, r.trainer.accumulate = 2, r.trainer.epochs = 6;
+     }},
     {"adamw, butterfly, clipped", normalized,
      [](Recipe& r) {
        r.trainer.optimizer.name = "adamw", r.trainer.lr = 0.01;
@@ -58,13 +60,17 @@ const ResumeCase kResumeCases[] = {
        r.trainer.optimizer.momentum = 0.9, r.trainer.clip = Clip::parse("norm:0.5");
      }},
     {"dgc, its density falls", mixed, [](Recipe& r) { sends_little(r, "dgc"), r.trainer.optimizer.momentum = 0.9; }},
-    {"topk with adam", mixed, [](Recipe& r) { sends_little(r, "topk"), r.trainer.optimizer.name = "adam", r.trainer.lr = 0.01; }},
+    {"topk with adam", mixed,
+     [](Recipe& r) { sends_little(r, "topk"), r.trainer.optimizer.name = "adam", r.trainer.lr = 0.01; }},
     {"random elements, momentum", mixed,
      [](Recipe& r) { sends_little(r, "randomk"), r.trainer.optimizer.momentum = 0.9, r.trainer.lr = 0.02; }},
     {"gradient dropping", mixed, [](Recipe& r) { sends_little(r, "gradient-dropping"); }},
     {"adacomp, accumulated", mixed, [](Recipe& r) { sends_little(r, "adacomp"), r.trainer.accumulate = 2; }},
     {"a parameter server, momentum, batch norm", normalized,
-     [](Recipe& r) { r.sync = "ps", r.trainer.optimizer.momentum = 0.9, r.trainer.schedule = Schedule::parse("cosine"); }, 1},
+     [](Recipe& r) {
+       r.sync = "ps", r.trainer.optimizer.momentum = 0.9, r.trainer.schedule = Schedule::parse("cosine");
+     },
+     1},
     {"servers among the workers, adam", mixed,
      [](Recipe& r) { r.sync = "ps", r.trainer.optimizer.name = "adam", r.trainer.lr = 0.01; }},
     {"layer dropping, two servers", mixed,

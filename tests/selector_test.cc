@@ -19,7 +19,7 @@ namespace {
 using namespace selection_cases;
 
 constexpr SelectorKind kTopK[] = {SelectorKind::exact,       SelectorKind::radix,   SelectorKind::radix_histogram,
-                            SelectorKind::nth_element, SelectorKind::trimmed, SelectorKind::trimmed_steps};
+                                  SelectorKind::nth_element, SelectorKind::trimmed, SelectorKind::trimmed_steps};
 
 /// How far a value is ahead of others; below 0 if it does not compete.
 float magnitude(float v, Sign sign) {
@@ -89,7 +89,8 @@ TEST(Selector, SearchIsTheSearchStepByStepAndNeverMoreThanTwiceK) {
       for (const std::size_t k : counts_for(n))
         for (const Sign sign : kSigns) {
           SCOPED_TRACE(testing::Message() << k << " of " << n << " " << name << ", sign " << static_cast<int>(sign));
-          const Selection fast = chosen(SelectorKind::search, x, k, sign), steps = chosen(SelectorKind::search_steps, x, k, sign);
+          const Selection fast = chosen(SelectorKind::search, x, k, sign),
+                          steps = chosen(SelectorKind::search_steps, x, k, sign);
           expect_well_formed(fast, x, sign);
           ASSERT_EQ(fast.indices, steps.indices);
           EXPECT_EQ(fast.threshold, steps.threshold);
@@ -171,7 +172,8 @@ TEST(Selector, SampledSendsNothingWhereNothingReachesTheThreshold) {
 
 TEST(Selector, GoesOnAsItWouldHaveAfterSaveAndLoad) {
   const std::size_t n = 100'000, k = 100;
-  for (const SelectorKind method : {SelectorKind::exact, SelectorKind::search, SelectorKind::sampled, SelectorKind::dgc}) {
+  for (const SelectorKind method :
+       {SelectorKind::exact, SelectorKind::search, SelectorKind::sampled, SelectorKind::dgc}) {
     Selector one({.method = method}), other({.method = method});
     int step = 0;
     simulate(one, n, k, Sign::any, 9, [&](const Values& v, const ResidualStats& stats, Candidates& candidates) {

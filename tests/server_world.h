@@ -113,7 +113,8 @@ inline std::unique_ptr<ServedMethod> method_of(const std::string& sync, const Ru
   std::unique_ptr<Method> made = methods().make(sync);
   std::unique_ptr<ServedMethod> method(dynamic_cast<ServedMethod*>(made.release()));
   method->local_aggregate = rules.local_aggregate, method->truncate_weights = rules.truncate_weights;
-  if (auto* layers = dynamic_cast<LayerDrop*>(method.get())) layers->rules = rules.layers, layers->finest = rules.finest;
+  if (auto* layers = dynamic_cast<LayerDrop*>(method.get()))
+    layers->rules = rules.layers, layers->finest = rules.finest;
   if (auto* slim = dynamic_cast<Slim*>(method.get())) slim->rules = rules.slim;
   return method;
 }

@@ -1,4 +1,5 @@
 #include "dist/method/slim/slim_sync.h"
+
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"
 #include "tests/pairwise.h"

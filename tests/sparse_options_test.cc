@@ -100,7 +100,8 @@ TEST(SparseOptions, AMethodFitsThePlansThatAreMadeForIt) {
   EXPECT_TRUE(fits(redsync, {SelectorKind::sampled, false}));
   EXPECT_FALSE(fits(redsync, {SelectorKind::sampled, true}));
   EXPECT_FALSE(fits(redsync, {std::nullopt, true}));
-  for (const SelectorKind method : {SelectorKind::fixed, SelectorKind::dropping, SelectorKind::dgc, SelectorKind::adacomp, SelectorKind::random})
+  for (const SelectorKind method :
+       {SelectorKind::fixed, SelectorKind::dropping, SelectorKind::dgc, SelectorKind::adacomp, SelectorKind::random})
     EXPECT_FALSE(fits(redsync, {method, false}));
   EXPECT_TRUE(fits(strom, {SelectorKind::fixed, false}));
   EXPECT_FALSE(fits(strom, {SelectorKind::exact, false}));

@@ -51,6 +51,7 @@ TEST(Trainer, StepsAndWhatBelongsToNoneMakeUpAllBytes) {
 TEST(Trainer, AloneNothingIsSent) {
   const Outcome outcome = train(Recipe());
   EXPECT_EQ(outcome.summary.bytes_network_total, 0);
+  ASSERT_FALSE(outcome.steps.empty());
   for (const StepReport& r : outcome.steps) EXPECT_EQ(r.bytes_sent, 0);
 }
 

@@ -502,7 +502,9 @@ TEST(Trainer, StrategiesThatSendLittleRefuseWhatTheyCannotDo) {
   recipe.trainer.clip = Clip::parse("value:1");
   EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("`clip`"), std::string::npos);
   recipe.sync = "redsink";
-  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("unknown value 'redsink' (`sync`): did you mean redsync?"), std::string::npos);
+  EXPECT_NE(
+      error_of<UsageError>([&] { train(recipe); }).find("unknown value 'redsink' (`sync`): did you mean redsync?"),
+      std::string::npos);
 }
 
 TEST(Trainer, LeavesAModelThatWorksWithoutIt) {

@@ -253,8 +253,8 @@ class Comparison {
     row.compute_ms = alone.step_ms.value;
     const auto times = layers(*trial, plan_path(s), words);
     if (!times) return;
-    if (const auto replay = bound_of(*times, plans_[s]->text, exchange_of(words, trial->workers, o_.rate),
-                                     *row.compute_ms / 1e3)) {
+    if (const auto replay =
+            bound_of(*times, plans_[s]->text, exchange_of(words, trial->workers, o_.rate), *row.compute_ms / 1e3)) {
       row.bound_ms = 1e3 * replay->step_seconds;
       row.exchange_ms = 1e3 * replay->exchange_seconds;
     }
@@ -324,8 +324,8 @@ class Comparison {
   Folder folder_;
   ProgressOfRuns progress_;
   std::vector<std::vector<Trial>> trials_;                            // [set][run]
-  std::vector<std::optional<SetPlan>> plans_;           // by set
-  std::map<std::string, std::vector<Trial>> computing_;  // by its options
+  std::vector<std::optional<SetPlan>> plans_;                         // by set
+  std::map<std::string, std::vector<Trial>> computing_;               // by its options
   std::map<std::tuple<std::string, int, int, int, std::string>, std::optional<LayerTimes>> layers_;
 };
 

@@ -214,7 +214,9 @@ class Convolution {
 Convolution& convolution(const Tensor& x, const Tensor& y, const Shape& w, bool bias, const ops::Conv2dOptions& o) {
   const Geometry g{x.dim(0), x.dim(1), x.dim(2), x.dim(3), y.dim(1), w[2],       w[3],       y.dim(2), y.dim(3),
                    o.stride, o.pad,    o.dilation, o.groups, x.layout(), y.layout(), bias, o.relu, kernel_threads()};
+  constexpr std::size_t kMostShapes = 512;  // a network has dozens; images of ever other sizes would fill the memory
   thread_local std::map<Geometry, std::unique_ptr<Convolution>> made;
+  if (made.size() >= kMostShapes && !made.contains(g)) made.clear();
   auto& slot = made[g];
   if (!slot) slot = std::make_unique<Convolution>(g);
   return *slot;

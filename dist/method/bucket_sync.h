@@ -12,10 +12,10 @@
 
 namespace laconic::dist {
 
-/// Of a bucket: all rows of its parameters, or, of the only one, some.
+/// The rows of a parameter that a bucket holds: all, or some if it is the only one.
 Rows rows_of(const Bucket& bucket, const Parameter& parameter);
 
-/// What all strategies share that exchange dense buckets of a plan, by whatever way: a bucket is handed to the engine
+/// The base of strategies that exchange dense buckets of a plan. A bucket is handed to the engine
 /// when the gradients of all its rows are ready; before a parameter's next forward the compute thread waits for its
 /// bucket only. What travels, and what is done with what came, is in classes derived from this one.
 /// throws  CommError from before_forward, end_step or flush if a rank is lost
@@ -41,13 +41,13 @@ class BucketSync : public Strategy {
   virtual void filled(std::size_t) {}
   /// With overlap, after that: submits it, now or later in the step. Compute thread.
   virtual void hand_over(std::size_t bucket) { submit(bucket); }
-  /// What is to be done between ranks; slot and priority are set by the caller. Compute thread.
+  /// Makes the operation between ranks. The caller sets slot and priority. Compute thread.
   virtual Operation exchange(std::size_t bucket) = 0;
   /// It has been done: updates what the bucket holds. Compute thread.
   virtual void arrived(std::size_t bucket) = 0;
 
-  /// For destructors of derived classes: if anything is under way (an exception passes) the engine is halted, so that
-  /// it does not work in memory that goes.
+  /// Halts the engine if anything is under way, because an exception passes: it must not work in memory that goes. For
+  /// destructors of derived classes.
   void halt_what_is_under_way();
 
   const ParameterArena& arena() const { return arena_; }

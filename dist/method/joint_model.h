@@ -3,8 +3,8 @@
 
 namespace laconic::dist {
 
-/// What is evaluated and saved where workers hold different parameters. A strategy brings the joint model into the
-/// place of the gradients, which nobody needs after a flush; here it changes places with the worker's own.
+/// The model that is evaluated and saved where workers hold different parameters. A strategy brings it into the place
+/// of the gradients, which nobody needs after a flush. Here it changes places with the worker's own.
 ///
 ///   cost     memory of one copy of the parameters while they change places; four passes over it
 class JointModel {

@@ -7,8 +7,8 @@
 
 namespace laconic::dist {
 
-/// What the exchange of one parameter has come to, on this rank, since the start of training (since it was resumed, if
-/// the checkpoint has no ledger). Shares are means over the steps that were measured, every so many (--ledger).
+/// The account of one parameter's exchange on this rank, since the start of training (since it was resumed, if the
+/// checkpoint has no ledger). Shares are means over the steps that were measured, every so many (--ledger).
 struct LedgerRow {
   std::string parameter;  ///< "fc1.weight"; "(others)": all that travels whole
   std::string choice;     ///< "trimmed, signs"; "all"
@@ -38,7 +38,7 @@ struct LedgerColumn {
 };
 inline constexpr double kNoFigure = std::numeric_limits<double>::quiet_NaN();
 
-/// What a method's ledger shows. No columns: it keeps none.
+/// The columns of a method's ledger. No columns: it keeps none.
 struct LedgerForm {
   std::span<const LedgerColumn> columns{};
   const char* note = "";  ///< under a table: what its heads mean

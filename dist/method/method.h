@@ -34,11 +34,11 @@ struct TrainingFacts {
   std::string plan_file{};      ///< where what travels how comes from, instead of from `plan`
   bool codec_feedback = false;  ///< what a rank's encoding loses it adds when it encodes the element again
   std::int64_t steps_per_epoch = 1;
-  std::int64_t ledger_every = 0;                             ///< steps; 0: no ledger
+  std::int64_t ledger_every = 0;                            ///< steps; 0: no ledger
   std::optional<double> latency_seconds, seconds_per_byte;  ///< of the network, where they are known
 };
 
-/// What a worker's half is made of. All of it outlives the strategy, but for what it is given by value.
+/// The parts that a worker's half is made of. Those that are references outlive it.
 struct WorkerSide {
   const TrainingFacts& facts;
   const ParameterArena& arena;
@@ -59,7 +59,7 @@ struct WorkerSide {
   std::function<void()> shows{};
 };
 
-/// What a server's half is made of.
+/// The parts that a server's half is made of.
 struct ServerSide {
   const TrainingFacts& facts;
   const std::string& codec;  ///< the plan's
@@ -73,7 +73,7 @@ struct ServerSide {
 /// all ranks of a process, which only read it.
 class Method {
  public:
-  /// What the trainer has to know of a method.
+  /// Tells the trainer where it has to act otherwise.
   struct Traits {
     bool joins = true;            ///< something travels; else each worker trains by itself
     bool servers = false;         ///< there are parameter servers
@@ -103,7 +103,7 @@ class Method {
     std::string what, advice;
   };
   virtual std::optional<Refusal> refuses(const std::string& setting) const;
-  /// What it asks of the plan.
+  /// Asks something of the plan: whole layers as one message, a choice of elements.
   virtual void shape(PlanOptions&, const TrainingFacts&) const {}
   /// A worker's half. throws UsageError if the plan is not for this method
   virtual std::unique_ptr<Strategy> worker(WorkerSide side) const = 0;
@@ -115,7 +115,7 @@ class Method {
                                                const TrainingFacts&) const {
     return std::nullopt;
   }
-  /// What it accounts for of each parameter (Strategy::ledger).
+  /// The columns of its account of each parameter (Strategy::ledger).
   virtual LedgerForm ledger() const { return {}; }
   /// Itself with its settings in a few words: "redsync, 0.1 % by paper".
   virtual std::string describe(const TrainingFacts&) const { return name(); }

@@ -9,16 +9,16 @@
 
 namespace laconic::dist {
 
-/// What a step cost between ranks, of this rank. Bytes are payload and headers of our own.
+/// The costs of a step's exchange on this rank. Bytes are payload and headers of our own.
 struct StepStats {
   std::uint64_t bytes_sent = 0;   ///< handed to the network since the last end_step; not what MPI's own allreduce moves
   std::uint64_t bytes_dense = 0;  ///< what a dense ring sends a step
-  /// Of them, where there are parameter servers: what this rank sent as a worker to servers, and as a server to workers.
+  /// With parameter servers: the bytes that this rank sent as a worker to servers, and as a server to workers.
   std::uint64_t bytes_up = 0, bytes_down = 0;
-  double select_ms = 0;           ///< choosing what to send
-  double comm_ms = 0;             ///< at least one operation was under way
-  double exposed_ms = 0;          ///< the compute thread was blocked; belongs to the step whose forward it blocked
-  double update_ms = 0;           ///< in the update callback
+  double select_ms = 0;   ///< choosing what to send
+  double comm_ms = 0;     ///< at least one operation was under way
+  double exposed_ms = 0;  ///< the compute thread was blocked; belongs to the step whose forward it blocked
+  double update_ms = 0;   ///< in the update callback
   /// Memory of communication buffers since the start: the most that buckets were copied into at once, and the most that
   /// operations held for messages on their way.
   std::uint64_t buffer_bytes_peak = 0;
@@ -43,8 +43,8 @@ class Strategy : public ParameterListener {
   /// step. Afterwards all ranks hold the same bits (where the strategy promises that).
   virtual void flush() = 0;
 
-  /// What a strategy itself has computed so far, inside the calls above: choosing what to send, and updates that it
-  /// makes without the callback.
+  /// Time that the strategy itself has computed so far, inside the calls above: choosing what to send, and updates that
+  /// it makes without the callback.
   struct Work {
     double select_seconds = 0, update_seconds = 0;
   };
@@ -62,7 +62,8 @@ class Strategy : public ParameterListener {
   /// that of the model. Nothing where ranks are equal.
   virtual std::optional<double> drift() const { return {}; }
 
-  /// What has to be in a checkpoint besides parameters and optimiser, after a flush. Names begin with the strategy's.
+  /// Save and load the state that a checkpoint needs besides parameters and optimiser. Called after a flush. Names
+  /// begin with the strategy's.
   virtual void save(StateDict&) const {}
   virtual void load(const StateDict&) {}
 };

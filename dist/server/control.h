@@ -8,7 +8,7 @@
 
 namespace laconic::dist {
 
-/// What rank 0 tells the dedicated servers, which have no loop of their own: in this order they do it.
+/// Rank 0 tells it to the dedicated servers, which have no loop of their own. They obey in order.
 struct Command {
   enum class Kind : std::uint32_t {
     step,     ///< a round of every bucket begins: step, lr and scale are those of its updates

@@ -52,7 +52,7 @@ struct Legs {
 /// x to each of these ranks: encoded once, so that all of them read the same.
 Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<const float> x, Leg leg);
 
-/// What a rank sends by send_floats. throws CommError if something else comes
+/// Receives what a rank sends by send_floats. throws CommError if something else comes
 Task<> recv_floats(Communicator& comm, int from, Slice<float> x, Leg leg);
 
 /// x = what ranks[0] sends by send_floats, plus what ranks[1] sends, ...: added in this order, whatever comes first, so
@@ -64,7 +64,7 @@ Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> 
 /// About what x, so many elements, is on a leg.
 double leg_bytes(const compress::Codec* codec, std::size_t elements);
 
-/// What is owed once `sent` was: owed -= sent. What is no number owes nothing: it would stay.
+/// Takes away what was sent: owed -= sent. A value that is no number owes nothing, for it would stay.
 void settle_account(Slice<float> owed, Slice<const float> sent);
 
 /// Bytes as they are to each of these ranks.

@@ -12,8 +12,8 @@
 namespace laconic::dist {
 
 /// The serving half of a parameter server ("Plump-DP", INCEPTIONN's worker-aggregator): values, optimiser and sums of
-/// some buckets. The other half is the workers' strategy (dist/method/ps/ps_sync.h). Once a step, bucket by bucket, each in a slot of
-/// its own, beside all others:
+/// some buckets. The other half is the workers' strategy (dist/method/ps/ps_sync.h). Once a step, bucket by bucket,
+/// each in a slot of its own, beside all others:
 ///
 ///     worker 0 ... N-1                                  server of the bucket
 ///     ──────────────                                    ────────────────────

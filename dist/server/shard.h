@@ -49,7 +49,7 @@ class Shard {
   std::unique_ptr<ParameterArena> arena_;
 };
 
-/// What is known of these parameters, in their order.
+/// Descriptions of these parameters, in their order.
 std::vector<ParameterInfo> infos_of(const std::vector<std::shared_ptr<Parameter>>& parameters);
 
 /// As text for a server that has no model: [{"name": …, "shape": […], "role": …, "output": …}, …] in arena order.

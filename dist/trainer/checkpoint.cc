@@ -93,7 +93,7 @@ std::string owner(const std::string& run, std::int64_t step, int rank) {
   return fmt::format("rank {} after step {} of run {}", rank, step, run);
 }
 
-/// What whose folder it is goes by.
+/// Says whose folder it is.
 std::string training_of(const Manifest& m) { return concat(m.fingerprint, "\nworkers=", m.workers); }
 
 /// The checksum of a manifest, computed without its field of that name.

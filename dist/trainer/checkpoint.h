@@ -18,7 +18,7 @@ StateDict weights_of(const Module& model);
 /// throws DataError naming the first mismatch, expected and found shapes
 void load_weights(Module& model, const StateDict& weights, const std::string& where, const std::string& what);
 
-/// What a checkpoint is of. Written last: a checkpoint without a manifest does not count.
+/// Says what a checkpoint is a checkpoint of. It is written last: a checkpoint without a manifest does not count.
 ///
 ///   DIR/run.json                       whose folder it is: the lines of Manifest::fingerprint that must not change
 ///   DIR/weights.safetensors            the model alone (running statistics averaged over ranks)
@@ -38,7 +38,7 @@ struct Manifest {
 };
 
 /// The first lines in which two fingerprints tell different trainings apart, {then, now}; nothing if they tell of one.
-/// What may change between runs of one training (how messages travel, the precision of products) is passed over.
+/// Lines that may change between runs of one training (how messages travel, the precision of products) are passed over.
 std::optional<std::pair<std::string, std::string>> other_training(const std::string& then, const std::string& now);
 
 /// The part of one directory that a trainer writes to and resumes from. All file names are made here, and nothing is

@@ -69,7 +69,9 @@ class Check {
 
   Result train(int workers, int servers, TrainerOptions options) const {
     struct Losses final : Observer {
-      void on_step(const StepReport& r) override { all.push_back(r.loss), bytes += static_cast<double>(r.bytes_sent_sum); }
+      void on_step(const StepReport& r) override {
+        all.push_back(r.loss), bytes += static_cast<double>(r.bytes_sent_sum);
+      }
       std::vector<double> all;
       double bytes = 0;
     } losses;
@@ -100,10 +102,11 @@ class Check {
     return result;
   }
 
-  /// Of eight steps.
+  /// The mean of eight steps.
   static double mean(const std::vector<double>& losses, std::size_t from) {
     return std::accumulate(losses.begin() + static_cast<std::ptrdiff_t>(from),
-                           losses.begin() + static_cast<std::ptrdiff_t>(from + 8), 0.0) / 8;
+                           losses.begin() + static_cast<std::ptrdiff_t>(from + 8), 0.0) /
+           8;
   }
 
   void training(int workers, int servers) const {
@@ -124,7 +127,8 @@ class Check {
     }
     if (second.expected && workers > 1 && is_.joins)
       require_that(std::abs(second.bytes - *second.expected) <= 0.25 * *second.expected + 2000,
-                   concat("it said that it sends ", *second.expected, " bytes a step, and sent ", second.bytes), workers);
+                   concat("it said that it sends ", *second.expected, " bytes a step, and sent ", second.bytes),
+                   workers);
     const Scratch folder;
     TrainerOptions part = options;
     part.save = folder.path();
@@ -147,8 +151,8 @@ class Check {
       if (!setting.text || setting.takes == Setting::Takes::nothing) continue;
       const std::string before = method->fingerprint(), text = setting.text();
       setting.set(text);
-      require_that(method->fingerprint() == before, "its setting " + setting.name + " does not take its own value, " + text,
-                   1);
+      require_that(method->fingerprint() == before,
+                   "its setting " + setting.name + " does not take its own value, " + text, 1);
     }
   }
 

@@ -35,7 +35,7 @@ class ImageClassification final : public Workload {
   /// model : images [n, C, H, W] -> logits [n, classes].   The data set is shared by all workers of a process.
   ImageClassification(std::shared_ptr<Module> model, std::shared_ptr<const ImageDataset> data, int rank, int workers,
                       const Options& options);
-  /// The same on images from anywhere.
+  /// Takes images from anywhere.
   ImageClassification(std::shared_ptr<Module> model, ImageSamples samples, int rank, int workers, const Options& options);
 
   Module& model() override { return *model_; }

@@ -8,7 +8,7 @@
 #include "dist/collective/allgather.h"
 #include "dist/trainer/trainer.h"
 
-/// What the trainer's own files share: trainer.cc (set-up and the run), step.cc (one step), restart.cc (checkpoints),
+/// Shared by the trainer's own files: trainer.cc (set-up and the run), step.cc (one step), restart.cc (checkpoints),
 /// servers.cc and serve.cc (parameter servers, as workers and as dedicated servers see them).
 namespace laconic {
 
@@ -16,7 +16,7 @@ namespace laconic {
 /// be slow.
 std::vector<std::string> meet(dist::Engine& engine, const std::string& what, const std::string& mine);
 
-/// What a run goes on from.
+/// The checkpoint that a run goes on from.
 struct Resumed {
   std::string checkpoint;  ///< its folder
   Manifest manifest;
@@ -27,7 +27,7 @@ struct Resumed {
 /// o.resume_if_any throws DataError  there is none, or none is whole: the sentence is the newest one's
 std::optional<Resumed> choose_checkpoint(dist::Engine& engine, const TrainerOptions& o);
 
-/// What rides on each step's message of figures, summed over ranks, servers included.
+/// Numbers in each step's message of figures, summed over ranks, servers included.
 enum Figure { kLoss, kSamples, kBytes, kUp, kDown, kCpuSeconds, kServerCpuSeconds, kStop, kSkipped, kFigures };
 
 struct Trainer::StepClock {
@@ -58,8 +58,8 @@ struct Trainer::ForwardSpans {
   };
 };
 
-/// What is sent and computed while it lives belongs to no step: weights at the start, evaluation, checkpoints. Nothing
-/// else may be under way when it begins.
+/// While it lives, bytes and time belong to no step: weights at the start, evaluation, checkpoints. Nothing else may be
+/// under way when it begins.
 class Trainer::OutsideSteps {
  public:
   explicit OutsideSteps(Trainer& t)

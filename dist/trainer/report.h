@@ -8,7 +8,7 @@
 
 namespace laconic {
 
-/// What is known when training starts.
+/// The facts that are known when training starts.
 struct RunInfo {
   std::string model;            ///< "lenet"
   std::string data;             ///< "Fashion-MNIST, /usr/share/datasets/fashion-mnist" or "synthetic"
@@ -40,7 +40,7 @@ struct StepReport {
   double samples_per_s = 0;         ///< of all workers together; words of a text
   std::int64_t bytes_sent = 0;      ///< by this rank in this step: payload and our headers
   std::int64_t bytes_sent_sum = 0;  ///< by all ranks, servers included
-  /// Of them, where there are parameter servers: from workers to servers, and back.
+  /// With parameter servers: the bytes from workers to servers, and back.
   std::optional<std::int64_t> bytes_up_sum{}, bytes_down_sum{};
   std::int64_t bytes_dense = 0;     ///< what a dense ring would have sent from this rank
   bool bytes_counted = true;        ///< see RunInfo
@@ -74,7 +74,7 @@ struct LedgerReport {
   std::vector<dist::LedgerRow> rows;
 };
 
-/// What is known at the end.
+/// The facts that are known at the end.
 struct RunSummary {
   std::int64_t steps = 0;  ///< updates made since the start of training
   double seconds = 0;
@@ -91,7 +91,8 @@ struct RunSummary {
   std::optional<std::int64_t> memory_bytes_peak{}, activation_bytes_peak{};
   std::optional<std::int64_t> bytes_up_total{}, bytes_down_total{};  ///< in this run; where there are servers
   std::int64_t bytes_dense_total = 0;  ///< what dense rings would have sent, all ranks
-  /// Of the messages, 0 … 1: taken more than 2 ms after an emulated link had delivered them. Only where there is one.
+  /// Share of the messages, 0 … 1, that were taken more than 2 ms after an emulated link had delivered them. Only where
+  /// there is one.
   std::optional<double> link_late_share;
   std::optional<EvalReport> last_eval;
   std::optional<EvalReport> test;  ///< of a test set that is kept for the end

@@ -120,13 +120,14 @@ void serve(dist::Worker& worker, const dist::Method& method, const TrainerOption
   require<UsageError>(method.traits().servers, "`sync` ", method.name(), " has no use for ", worker.servers(),
                       " servers (`servers`): leave them out, or take `sync` ps");
   method.check(facts);
-  dist::check_fingerprint(worker.engine, fingerprint(method, options, worker.servers()) + run_fingerprint(options), true);
+  dist::check_fingerprint(worker.engine, fingerprint(method, options, worker.servers()) + run_fingerprint(options),
+                          true);
   const std::optional<Resumed> resumed = choose_checkpoint(worker.engine, options);
   const auto parameters = dist::parameters_from_json(dist::recv_text(worker.engine, 0));
   const dist::Plan plan =
       dist::Plan::from_json(dist::recv_text(worker.engine, 0), parameters, "the plan of rank 0");
-  ServerHalf half(method, facts, options, plan, dist::infos_of(parameters),
-                  dist::servers_of(plan, worker.servers()), worker.rank - worker.size);
+  ServerHalf half(method, facts, options, plan, dist::infos_of(parameters), dist::servers_of(plan, worker.servers()),
+                  worker.rank - worker.size);
   const int buckets = static_cast<int>(plan.buckets.size());
   ServerLoop loop(worker, options, half, worker.engine.reserve_slots(buckets + 1), buckets);  // one more for the norm
   if (!options.save.empty()) CheckpointStore(options.save).claim(worker.rank, "", worker.size, false);  // can it write?

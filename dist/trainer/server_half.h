@@ -8,7 +8,7 @@
 
 namespace laconic {
 
-/// What a rank needs to serve: its share of the parameters, their optimiser, and the strategy's server.
+/// A rank's means to serve: its share of the parameters, their optimiser, and the method's server.
 class ServerHalf {
  public:
   /// all : the model's parameters in arena order.   owner : of each bucket, 0 .. servers-1; this is number `server`
@@ -34,9 +34,9 @@ class ServerHalf {
 /// FNV-1a over the bits of these values, going on from `hash`.
 std::uint64_t checksum(Slice<const float> values, std::uint64_t hash = 1469598103934665603u);
 
-/// What all ranks must have been told alike, one a line, `servers` being the dedicated ones. Checkpoints hold it.
+/// Lists what all ranks must have been told alike, one a line. `servers` are the dedicated ones. Checkpoints hold it.
 std::string fingerprint(const dist::Method& method, const TrainerOptions& options, int servers);
-/// What else they must have been told alike, each line behind a "\n". A resumed run may change it.
+/// Lists what else they must have been told alike, each line behind a "\n". A resumed run may change it.
 std::string run_fingerprint(const TrainerOptions& options);
 
 /// A dedicated server from start to end: hears from rank 0 what the model is, takes its values, and then does what rank

@@ -10,8 +10,8 @@ void Trainer::give_servers_their_parts(dist::WorkerSide& side) {
   const int dedicated = worker_.servers(), N = worker_.size;
   server_rank_ = dist::servers_of(plan_, dedicated > 0 ? dedicated : N);
   if (dedicated == 0) {
-    half_ = std::make_unique<ServerHalf>(*method_, facts_, o_, plan_, dist::infos_of(arena_->parameters()), server_rank_,
-                                         worker_.rank);
+    half_ = std::make_unique<ServerHalf>(*method_, facts_, o_, plan_, dist::infos_of(arena_->parameters()),
+                                         server_rank_, worker_.rank);
     side.own = &half_->server();
   } else {
     for (int& rank : server_rank_) rank += N;

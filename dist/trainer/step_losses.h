@@ -33,7 +33,7 @@ class StepLosses {
     float value;
     std::int64_t samples;
   };
-  /// Those added since the last call, in their order. Waits for them.
+  /// Returns the losses added since the last call, in their order. Waits for them.
   /// throws DataError  what the step's kernels have found so far
   std::vector<Loss> read() {
     last_.synchronize();

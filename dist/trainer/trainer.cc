@@ -367,7 +367,8 @@ EvalReport Trainer::evaluate() {
   summary_.last_eval = report;
   if (observer_) {
     observer_->on_eval(report);
-    if (const auto rows = strategy_->ledger(); !rows.empty()) observer_->on_ledger({.step = step_, .form = method_->ledger(), .rows = rows});
+    if (const auto rows = strategy_->ledger(); !rows.empty())
+      observer_->on_ledger({.step = step_, .form = method_->ledger(), .rows = rows});
   }
   return report;
 }

@@ -41,7 +41,7 @@ struct TrainerOptions {
   std::uint64_t seed = 0;       ///< of initial weights and dropout
   bool dropout = true;
   bool checkpoint_activations = false;  ///< Module::checkpoint_activations: less memory, more work, the same bits
-  std::int64_t ledger_every = 0;  ///< measure where the bytes go every so many steps, if the method can; 0: never
+  std::int64_t ledger_every = 0;        ///< measure where the bytes go every so many steps, if the method can; 0: never
   dist::PlanOptions plan{};
   std::string plan_file{};      ///< what travels how, instead of by `plan` (JSON, as plan().json())
   bool codec_feedback = false;  ///< what a rank's encoding loses it adds when it encodes the element again
@@ -69,7 +69,7 @@ struct TrainerOptions {
   std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step
 };
 
-/// What a method is told of a training by these options. `workers`: 0 if it is not known yet.
+/// Tells a method about a training with these options.
 dist::TrainingFacts facts_of(const TrainerOptions& options, int workers, int servers, std::int64_t steps_per_epoch = 1);
 
 class ServerHalf;  // server_half.h
@@ -79,7 +79,7 @@ struct Resumed;    // internals.h
 /// the one place that sees everything. It knows no method by its name: what a method does is in the object that it is
 /// given.
 ///
-/// Of a world with dedicated servers the workers make one; the servers call serve() (server_half.h).
+/// Workers make one. Dedicated servers call serve() instead (server_half.h).
 ///
 ///   run_workers({.workers = 4}, [&](dist::Worker& worker) {
 ///     ImageClassification task(make_model("lenet"), data, worker.rank, worker.size, {.batch = 16});
@@ -107,7 +107,7 @@ class Trainer {
   RunSummary run();
   /// Flushes and evaluates on all ranks; the figures are the same on every rank.
   EvalReport evaluate();
-  /// The same on the test set, if the workload keeps one for the end.
+  /// Evaluates on the test set, if the workload keeps one for the end.
   std::optional<EvalReport> evaluate_at_the_end();
   /// Writes weights and a checkpoint of the present state. All ranks call it.
   void save();
@@ -117,7 +117,7 @@ class Trainer {
   const dist::Plan& plan() const { return plan_; }
   bool bytes_counted() const;  ///< see RunInfo
   RunInfo info() const;
-  /// What travels how, memory, and bytes per step, for --dry-run.
+  /// Describes what travels how, memory, and bytes per step, for --dry-run.
   std::string description() const;
 
  private:
@@ -132,7 +132,7 @@ class Trainer {
   void load_init();
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
-  /// What one worker needs, in bytes. activations: of a full micro-batch, peak_activation_bytes() of
+  /// Memory that one worker needs, in bytes. activations: of a full micro-batch, peak_activation_bytes() of
   /// layers/models/zoo.h.
   struct MemoryNeed {
     double parameters = 0, gradients = 0, state = 0, method = 0, activations = 0;

@@ -1,4 +1,4 @@
-// What a method is told of a training, and what all ranks and checkpoints must agree on.
+// Tells a method about the training, and lists what all ranks and checkpoints must agree on.
 #include "core/precision.h"
 #include "dist/trainer/server_half.h"
 #include "dist/trainer/trainer.h"

@@ -21,8 +21,8 @@ struct EvalSums {
   double samples = 0, loss = 0, wrong_top1 = 0, wrong_top5 = 0;
 };
 
-/// What a trainer trains: a model, where its batches come from, what their loss is, and how well it does. One object
-/// per worker: image_classification.h, language_modelling.h.
+/// The thing that a trainer trains: a model, where its batches come from, what their loss is, and how well it does. One
+/// object per worker: image_classification.h, language_modelling.h.
 class Workload {
  public:
   virtual ~Workload() = default;

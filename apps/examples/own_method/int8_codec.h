@@ -30,8 +30,8 @@ class Int8Codec final : public compress::Codec {
   }
 
   void decode(Slice<const std::byte> payload, Slice<float> x) const override {
-    require<DataError>(payload.size() == max_bytes(x.size()), "int8: ", payload.size(),
-                                         " bytes are no payload of ", x.size(), " values.");
+    require<DataError>(payload.size() == max_bytes(x.size()), "int8: ", payload.size(), " bytes are no payload of ",
+                       x.size(), " values.");
     float largest = 0;
     if (!x.empty()) std::memcpy(&largest, payload.data(), 4);
     for (std::size_t i = 0; i < x.size(); ++i)

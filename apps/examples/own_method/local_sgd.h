@@ -29,7 +29,11 @@ class LocalSgd final : public Method {
   class Half final : public NoSync {
    public:
     Half(const WorkerSide& side, std::int64_t every)
-        : NoSync(side.arena, side.update), arena_(side.arena), engine_(side.engine), joint_(side.arena), every_(every) {}
+        : NoSync(side.arena, side.update),
+          arena_(side.arena),
+          engine_(side.engine),
+          joint_(side.arena),
+          every_(every) {}
     void begin_step(const StepContext& context) override {
       step_ = context.step;
       NoSync::begin_step(context);

@@ -12,17 +12,18 @@
 
 namespace laconic::dist {
 
-/// What the sum over N ranks of so many bytes takes, as the collective that does it says: by this algorithm, in groups
-/// of `group` where it is hierarchical, in so many pieces where it is a ring, through a codec if there is one. Nothing
-/// for Algorithm::mpi, and nccl without a codec, which have no formula.
+/// The cost of summing so many bytes over N ranks, as the collective says that does it. `group` is for hierarchical
+/// algorithms, `pieces` for a ring. Returns nothing for Algorithm::mpi, and for nccl without a codec: they have no
+/// formula.
 std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group = 0, int pieces = 1,
                                    const compress::Codec* codec = nullptr);
 
 /// The sum over ranks, as the plan has it for this bucket.
 Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops);
 
-/// What the gradients of a step are on the network, the mean over N ranks, with a codec about; nothing if MPI's own
-/// allreduce or NCCL moves some.   throws UsageError if the plan's codec is not in this build
+/// Bytes that a step's gradients are on the network, the mean over N ranks; an estimate with a codec. Returns nothing
+/// if
+/// MPI's own allreduce or NCCL moves some.   throws UsageError if the plan's codec is not in this build
 std::optional<double> bytes_of_step(const Plan& plan, int N);
 
 /// Dense gradient exchange, hidden behind backward and the next forward: a bucket of the plan is handed to the engine

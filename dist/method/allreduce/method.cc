@@ -8,9 +8,9 @@ namespace laconic::dist {
 void Allreduce::check(const TrainingFacts& facts) const {
   const std::string by = allreduce_text(facts.plan), &codec = facts.plan.codec;
   if (compress::traits_of(codec).remembers && by == "doubling")
-    refuse("with doubling several ranks must come to the same bytes, and " + codec +
-               " adds what each has lost by itself",
-           "`codec`", "take `allreduce` ring");
+    refuse(
+        "with doubling several ranks must come to the same bytes, and " + codec + " adds what each has lost by itself",
+        "`codec`", "take `allreduce` ring");
   if (codec != "none" && by == "mpi")
     refuse("MPI's own allreduce adds floats, and knows no codec", "`codec`", "leave it out, or take `allreduce` ring");
 }

@@ -17,7 +17,7 @@ namespace laconic::dist {
 ///     the learning rate changes          next step on. Until there is one, everything is sent
 ///     before its next forward            what came, if anything did
 ///
-/// What a codec loses of a sum that is sent stays behind, with feedback, and is in the next one.
+/// With feedback, the loss of a codec stays behind and is in the next sum that is sent.
 ///
 /// In groups the decision is the group's, on the sum of its gradients: its first member gathers and decides, when the
 /// sum is there, and so all layers' values are known at the end of a step only: steps that find a threshold wait for
@@ -46,7 +46,8 @@ class LayerDropSync final : public PsSync {
   void load(const StateDict& state) override;
 
   double threshold() const { return threshold_; }  ///< -1: everything is sent
-  /// What is kept at home, laid out like the arena; of a layer that keeps nothing undefined. For audits and tests.
+  /// The sums that are kept at home, laid out like the arena. Undefined for a layer that keeps nothing. For audits and
+  /// tests.
   Slice<const float> kept(std::size_t bucket) const;
 
  private:

@@ -25,12 +25,15 @@ void LayerDrop::settings(Settings& s) {
                                "steps until layerdrop finds a new threshold; 0: once");
   s.value(
       "layerdrop-norm", "mean|l1|l2", "what layerdrop compares: mean magnitude, sum, length [mean]",
-      [this](const std::string& text, const std::string& where) { rules.norm = compress::layer_norm_named(text, where); },
+      [this](const std::string& text, const std::string& where) {
+        rules.norm = compress::layer_norm_named(text, where);
+      },
       [this] { return compress::to_string(rules.norm); });
   s.whole_number<std::int64_t>("layerdrop-max-age", "A", rules.max_age, 0,
                                "a layer is sent at least every A steps; 0: no limit");
   s.value(
-      "layerdrop-unit", "module|parameter", "what a layer is: weight and bias of one module, or each\nby itself [module]",
+      "layerdrop-unit", "module|parameter",
+      "what a layer is: weight and bias of one module, or each\nby itself [module]",
       [this](const std::string& text, const std::string& where) {
         finest = one_of(text, where, {"module", "parameter"}) == "parameter";
       },
@@ -44,8 +47,7 @@ void LayerDrop::check(const TrainingFacts& facts) const {
 
 std::optional<Method::Refusal> LayerDrop::refuses(const std::string& setting) const {
   if (setting == "fusion" || setting == "chunk")
-    return Refusal{"`sync` layerdrop has no use for it",
-                   "leave it out: a layer travels as a whole, or not at all"};
+    return Refusal{"`sync` layerdrop has no use for it", "leave it out: a layer travels as a whole, or not at all"};
   return ServedMethod::refuses(setting);
 }
 

@@ -4,8 +4,8 @@
 
 namespace laconic::dist {
 
-/// What all methods with parameter servers share: how both ways pass through a codec, groups, servers that are workers
-/// too. What differs is in the two halves that derived classes make.
+/// The base of all methods with parameter servers: codecs on both ways, groups, servers that are workers too. A derived
+/// class makes the two halves.
 class ServedMethod : public Method {
  public:
   Traits traits() const override {
@@ -27,19 +27,20 @@ class ServedMethod : public Method {
   /// throws UsageError if the codec or feedback makes no sense here
   virtual Legs legs(const std::string& codec, bool feedback, std::uint64_t seed) const;
 
-  /// The two halves, of what all have in common and what a derived class adds.
+  /// Make the two halves. `options` hold the part that all these methods have in common.
   virtual std::unique_ptr<PsSync> make_worker(WorkerSide side, PsSync::Options options) const = 0;
   virtual std::unique_ptr<ParameterServer> make_server(ServerSide side, ParameterServer::Options options) const;
 
-  int local_aggregate = 1;   ///< workers of a group, of which one talks to servers
-  int truncate_weights = 0;  ///< low bits that parameters lose on their way down, whatever the gradients' codec; 0: none
+  int local_aggregate = 1;  ///< workers of a group, of which one talks to servers
+  int truncate_weights =
+      0;  ///< low bits that parameters lose on their way down, whatever the gradients' codec; 0: none
 
  protected:
   static void begin_group(Settings& settings) {
     settings.group("Parameter servers (`sync` ps, layerdrop, slimdp)", Scope::exchange);
   }
   void add_truncation(Settings& settings);
-  /// Bytes of a round of one bucket, up and down, of one worker that talks to its server.
+  /// Bytes that a round of one bucket costs one worker and its server, up and down.
   virtual std::optional<double> bytes_of_round(const Bucket& bucket, const Legs& legs) const;
 };
 

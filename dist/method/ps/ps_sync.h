@@ -65,12 +65,12 @@ class PsSync : public BucketSync {
   virtual bool drifts() const { return o_.legs.rounds_down; }
   /// Whether the step has a round.
   virtual bool joins(const StepContext&) const { return true; }
-  /// What else the ledger says of a bucket; bytes, name and exchanges are there.
+  /// Adds to the ledger's row of a bucket. Its name, bytes and exchanges are there.
   virtual void account(std::size_t, LedgerRow&) const {}
   /// Whether others of this worker's group are joined with it, and whether it is the one that talks to servers.
   bool grouped() const { return members_.size() > 1; }
   bool leads() const { return members_.front() == engine().rank(); }
-  /// What the first member has heard, to the others of the group; all members call it.
+  /// Sends on to the group what its first member has heard. All members call it.
   virtual Task<> spread(Communicator& group, std::size_t bucket);
   /// The worker's half of one round, of one that leads; on the communication thread.
   virtual Task<> talk(Communicator& comm, std::size_t bucket, StepContext context);
@@ -79,7 +79,7 @@ class PsSync : public BucketSync {
   int server_of(std::size_t bucket) const { return o_.server_rank[bucket]; }
   Slice<float> gradients_of(std::size_t b) const { return part(arena().gradients(), bucket(b)); }
   const Options& options() const { return o_; }
-  /// What passed between this rank and others, of one bucket.
+  /// Bytes of one bucket that passed between this rank and others.
   std::atomic<std::uint64_t>& up(std::size_t bucket) { return up_[bucket]; }
   std::atomic<std::uint64_t>& down(std::size_t bucket) { return down_[bucket]; }
 

@@ -157,8 +157,8 @@ void SparseExchange::check(const TrainingFacts& f) const {
   if (feedback_given_ && no_feedback_given_)
     refuse("the two contradict each other", "`qrgc-feedback` and `no-qrgc-feedback`", "leave one of them out");
   if ((feedback_given_ || no_feedback_given_) && !o.quantised)
-    refuse("without one sign at a time nothing is left out",
-           feedback_given_ ? "`qrgc-feedback`" : "`no-qrgc-feedback`", "add `qrgc`, or leave it out");
+    refuse("without one sign at a time nothing is left out", feedback_given_ ? "`qrgc-feedback`" : "`no-qrgc-feedback`",
+           "add `qrgc`, or leave it out");
   require<UsageError>(!m.corrects || f.optimizer == "sgd", "`sync` ", m.name,
                       " corrects the momentum of sgd on every worker, ", f.optimizer,
                       " has none of that kind (`optimizer`): take `optimizer` sgd, or `sync` topk");
@@ -231,10 +231,11 @@ LedgerForm SparseExchange::ledger() const {
       {"union_density", "union %", Unit::share, [](Row r) { return r.measured > 0 ? r.union_density : kNoFigure; }},
       {"oldest", "oldest", Unit::count,
        [](Row r) { return r.measured > 0 ? static_cast<double>(r.oldest) : kNoFigure; }}};
-  return {columns,
-          "sent: elements a step; bytes: of rank 0's messages, as often as they travel; energy: share of the residual's "
-          "squares that a step\nsends, held: keeps; union: elements that some rank sends; oldest: steps since an "
-          "element was last sent"};
+  return {
+      columns,
+      "sent: elements a step; bytes: of rank 0's messages, as often as they travel; energy: share of the residual's "
+      "squares that a step\nsends, held: keeps; union: elements that some rank sends; oldest: steps since an "
+      "element was last sent"};
 }
 
 std::string SparseExchange::describe(const TrainingFacts&) const {

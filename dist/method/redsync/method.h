@@ -23,19 +23,19 @@ namespace laconic::dist {
 ///   randomk             k drawn by keys that all ranks share, summed by a ring without indices, likewise
 struct SparseMethod {
   const char* name;
-  bool corrects;                           ///< momentum correction
-  bool has_density;                        ///< sends a given share
+  bool corrects;                                 ///< momentum correction
+  bool has_density;                              ///< sends a given share
   std::optional<compress::SelectorKind> method;  ///< nothing: `selector` decides
-  const char* warmup;                      ///< unless `warmup` says otherwise
+  const char* warmup;                            ///< unless `warmup` says otherwise
 };
 const std::vector<SparseMethod>& sparse_methods();
 /// Null if `sync` is none of them.
 const SparseMethod* sparse_method(const std::string& sync);
 
-/// What `selector` can be.
+/// The values that `selector` takes.
 const std::vector<std::string>& selector_names();
 
-/// What can be set of them.
+/// The settings of these methods.
 struct SparseOptions {
   double density = 1e-3;                 ///< (0, 1]
   std::string selector = "paper";        ///< one of selector_names()
@@ -47,14 +47,14 @@ struct SparseOptions {
   bool delta = false;                    ///< `index-coding` delta
   bool split = false;                    ///< `sparse-reduce` split
   double threshold = 0;                  ///< of strom
-  /// Of the network, where it is known: for `selector` auto, and for how small indices are to be written.
+  /// The network's, where they are known. `selector` auto goes by them, and so does the coding of indices.
   std::optional<double> latency_seconds{}, seconds_per_byte{};
 };
 
 /// Whether a plan for this method may have that choice: a plan may come from a file.
 bool fits(const SparseMethod& method, const Choice& choice);
 
-/// What the plan is to send of which parameters. throws UsageError
+/// Says which parameters the plan sends a choice of. throws UsageError
 Dispatch dispatch_of(const SparseMethod& method, const SparseOptions& options);
 
 /// The parts of a strategy that follow from these options; momentum, decay, overlap and clipping are the caller's.
@@ -74,7 +74,7 @@ class SparseExchange final : public Method {
   void check(const TrainingFacts& facts) const override;
   void shape(PlanOptions& plan, const TrainingFacts& facts) const override;
   std::unique_ptr<Strategy> worker(WorkerSide side) const override;
-  /// Once the density is the one that is kept; nothing for a method without one.
+  /// Counts with the density that is kept after a warm-up. Returns nothing for a method without a density.
   std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
                                        const TrainingFacts& facts) const override;
   LedgerForm ledger() const override;

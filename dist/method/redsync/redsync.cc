@@ -91,14 +91,16 @@ void RedSync::change_phase(bool to_sparse) {
       return;
     }
     if (!options_.corrects) return;  // V goes with the next gradient: ready()
-    engine_.run("sending the residual of " + info.name,
-                [&](Communicator& comm) { return ring_allreduce(comm, residual.slice()); }, residual.device());
+    engine_.run(
+        "sending the residual of " + info.name,
+        [&](Communicator& comm) { return ring_allreduce(comm, residual.slice()); }, residual.device());
     raw::axpy(layer.parameter.value().range(0, info.elements), -static_cast<float>(context_.lr) * scale, residual);
     arena_.changed(layer.parameter.info.index, 1);
     raw::fill(residual, 0.0f);
     if (!velocity.defined()) return;
-    engine_.run("joining the velocities of " + info.name,
-                [&](Communicator& comm) { return ring_allreduce(comm, velocity.slice()); }, velocity.device());
+    engine_.run(
+        "joining the velocities of " + info.name,
+        [&](Communicator& comm) { return ring_allreduce(comm, velocity.slice()); }, velocity.device());
     raw::scale(velocity, scale);
   });
 }
@@ -114,7 +116,7 @@ void RedSync::gradient_ready(Parameter& p, Rows rows) {
     ready(p, rows, 1.0f);
 }
 
-/// What forward needs first comes first.
+/// The parameters that forward needs first come first.
 void RedSync::gather_late() {
   if (!std::exchange(some_are_late_, false)) return;
   for_layers([&](Layer& layer) {
@@ -180,7 +182,7 @@ void RedSync::choose(Layer& layer) {
   if (!layer.split) layer.account.sent(gathered_bytes(layer));
 }
 
-/// What this rank's choice costs it, but for a split exchange, which counts its own.
+/// Bytes that this rank's choice costs it. A split exchange counts its own.
 double RedSync::gathered_bytes(const Layer& layer) const {
   const double others = engine_.size() - 1;
   const std::size_t header = layer.by_nccl ? kNcclPartHeader : kPartHeader;
@@ -240,7 +242,8 @@ void RedSync::clip_and_gather() {
   const float factor = scale < 1 || std::isnan(scale) ? static_cast<float>(scale) : 1.0f;
   for (const auto& p : arena_.parameters()) {
     const Layer* layer = layer_of(*p);
-    const bool gathers = layer != nullptr && sparse() && layer->tensor.choice().method != compress::SelectorKind::adacomp;
+    const bool gathers =
+        layer != nullptr && sparse() && layer->tensor.choice().method != compress::SelectorKind::adacomp;
     if (factor != 1.0f && !gathers) raw::scale(p->grad(), factor);
   }
   for (const auto& [p, rows] : std::exchange(unclipped_, {})) {

@@ -13,9 +13,9 @@
 
 namespace laconic::dist {
 
-/// Residual gradient compression: of the parameters that the plan says a choice is made of, every rank sends but the
-/// elements of its residual that have grown large, and keeps the rest. Everything else travels densely, as
-/// AllreduceSync sends it, with ordinary momentum.
+/// Residual gradient compression. A rank adds the gradients of a parameter up in a residual. It sends the elements of
+/// the residual that have grown large, and keeps the rest. The plan says for which parameters; all others travel
+/// densely, as AllreduceSync sends them, with ordinary momentum.
 ///
 ///     when the gradient of some rows is ready     U = m U + G, V += U              one pass
 ///     when those of a parameter all are           S = select(V, k), packed and handed over; V[S] = 0, U[S] = 0
@@ -35,8 +35,8 @@ namespace laconic::dist {
 /// A phase may be dense: all of every gradient travels, with common momentum. When it ends, U is the common velocity
 /// and V is 0; when another one begins, V is sent once and U becomes its mean. Nothing is lost either way.
 ///
-/// What the plan has travel by NCCL does so whether a choice is made of it or not: messages are made on the device and
-/// stay there (nccl_allgather), and what ranks choose alike is summed by NCCL. As the order of messages is then one for
+/// Where the plan names NCCL, messages are made on the device and stay there (nccl_allgather). NCCL sums the values of
+/// elements that all ranks choose alike. As the order of messages is then one for
 /// all ranks, nothing waits there for the end of backward. At the border of a phase all travels by a ring.
 ///
 /// source  RedSync Algorithm 4 (settled: its Allreduce is a sparse allgather); DGC (momentum correction, masking);
@@ -51,7 +51,8 @@ class RedSync final : public Strategy {
     Overlap overlap = Overlap::forward;
     bool corrects = true;   ///< momentum correction
     ResidualRules rules{};  ///< momentum and nesterov only if it corrects
-    /// Of a parameter, inside the residual; only if it corrects: else the optimiser decays. Null: none.
+    /// Weight decay of a parameter, which goes into the residual. Used only if `corrects`; else the optimiser decays.
+    /// Null: none.
     std::function<double(const ParameterInfo&)> weight_decay{};
     /// Share of elements to send in a step (first 1); nothing: that step is dense.
     std::function<std::optional<double>(std::int64_t step)> density{};

@@ -41,16 +41,17 @@ class ResidualTensor {
   void gather(Rows rows, float factor);
   bool complete() const { return gathered_ == n_; }  ///< all rows have come
 
-  /// Chooses and takes away what is sent. `step`: of SelectorKind::random.   throws Error naming the parameter if there is a
-  /// NaN
+  /// Chooses and takes away what is sent. `step`: of SelectorKind::random.   throws Error naming the parameter if there
+  /// is a NaN
   void choose(std::int64_t step);
 
-  /// What was chosen, ascending, and the values that are sent, both on a CUDA device if the residual is, else in host
-  /// memory: one for each, or with wire().format.one_value alone the
-  /// one that stands for all.
+  /// Indices that were chosen, ascending, and the values that are sent, both on a CUDA device if the residual is, else
+  /// in host memory: one for each, or with wire().format.one_value alone the one that stands for all.
   Slice<const std::uint32_t> indices() const { return chosen_.all_indices(); }
   Slice<const float> values() const;
-  Slice<float> random_values() { return chosen_.all_values(); }  ///< SelectorKind::random: to be summed over ranks in place
+  Slice<float> random_values() {
+    return chosen_.all_values();
+  }  ///< SelectorKind::random: to be summed over ranks in place
 
   const Choice& choice() const { return choice_; }
   const SparseWire& wire() const { return wire_; }
@@ -81,7 +82,7 @@ class ResidualTensor {
   std::size_t k_ = 0;
   std::int64_t gathered_ = 0;  // elements of this step
   std::int64_t turn_ = 0;      // selections so far: decides the sign
-  Tensor one_value_;  // a single one, where the chosen are
+  Tensor one_value_;           // a single one, where the chosen are
 };
 
 }  // namespace laconic::dist

@@ -33,7 +33,7 @@ class SplitExchange {
   const SparseWire& wire() const { return sums_; }  ///< of what is in all()
   const std::vector<std::uint32_t>& dropped_indices() const { return dropped_indices_; }
   const std::vector<float>& dropped_values() const { return dropped_values_; }
-  /// What this rank sent of its own: its elements to their owners, and its sums to all.
+  /// Bytes that this rank sent: its elements to their owners, and its sums to all.
   std::size_t own_bytes() const;
   std::size_t buffer_bytes() const { return received_.capacity() + all_.capacity(); }
 

@@ -73,8 +73,9 @@ LedgerForm Slim::ledger() const {
       {"bytes_core", "core", Unit::bytes, [](const LedgerRow& r) { return r.more.at(0); }},
       {"bytes_explorer", "explorer", Unit::bytes, [](const LedgerRow& r) { return r.more.at(1); }},
       {"bytes_keys", "keys", Unit::bytes, [](const LedgerRow& r) { return r.more.at(2); }}};
-  return {columns,
-          "sent: elements each way; up, down: bytes between rank 0 and servers; core, explorer, keys: of both together"};
+  return {
+      columns,
+      "sent: elements each way; up, down: bytes between rank 0 and servers; core, explorer, keys: of both together"};
 }
 
 std::string Slim::describe(const TrainingFacts& facts) const {

@@ -16,7 +16,7 @@ class Slim final : public ServedMethod {
   void shape(PlanOptions& plan, const TrainingFacts& facts) const override;
   LedgerForm ledger() const override;
   std::string describe(const TrainingFacts& facts) const override;
-  /// Of the values that were chosen; without feedback.
+  /// The chosen values pass through the codec, without feedback.
   Legs legs(const std::string& codec, bool feedback, std::uint64_t seed) const override;
   std::unique_ptr<PsSync> make_worker(WorkerSide side, PsSync::Options options) const override;
   std::unique_ptr<ParameterServer> make_server(ServerSide side, ParameterServer::Options options) const override;

@@ -15,10 +15,11 @@ namespace laconic::dist {
 ///     every `local_steps` steps            chosen of delta: core and explorer, sent; delta = 0
 ///     before its next forward              w = what was put by; w[keys] = what came                      Merge
 ///
-/// What is not sent is not accumulated: the worker's own parameters hold it already (`residual`, an experiment, keeps
-/// it in delta for the next choice). So workers drift apart where nothing was pulled; that is the method. What all have
-/// in common is the server's model: evaluation and weights take that, and drift says how far the workers' are.
-/// Choosing overlaps with backward, bucket by bucket. The server's bits are those of any overlap and number of servers.
+/// A change that is not sent is not accumulated: the worker's own parameters hold it already (`residual`, an
+/// experiment, keeps it in delta for the next choice). So workers drift apart where nothing was pulled; that is the
+/// method. What all have in common is the server's model: evaluation and weights take that, and drift says how far the
+/// workers' are. Choosing overlaps with backward, bucket by bucket. The server's bits are those of any overlap and
+/// number of servers.
 /// source  SlimDP, Algorithms 1 and 2 (settled: values contain the learning rate; the mean over workers)
 class SlimSync final : public PsSync {
  public:
