@@ -22,10 +22,8 @@ std::string to_json(const EvalReport& report);
 /// {"test":{...}}, the same of a test set that is kept for the end.
 std::string test_to_json(const EvalReport& report);
 
-/// {"ledger":{"step":100,"parameters":[{"parameter":"fc1.weight","choice":"trimmed","elements":...,"exchanges":...,
-///  "bytes":...,"sent":...,"measured":...,"energy_sent":...,"energy_held":...,"union_density":...,"oldest":...}]}}
-/// A layer that a server may be spared (choice "layers") has "bytes_down", "times_sent" and "times_received" besides.
-/// What the figures are: dist/method/ledger.h.
+/// {"ledger":{"step":100,"parameters":[{"parameter":"fc1.weight","choice":"trimmed","elements":...,"bytes":...}]}}
+/// The method says which figures follow (Method::ledger); one that was not measured is left out.
 std::string to_json(const LedgerReport& report);
 
 /// The object that --json prints on the last line: what ran, and what came of it (RunSummary), with "eval", "test" and

@@ -6,7 +6,7 @@
 
 namespace laconic {
 
-/// One line a parameter: what is chosen, bytes, shares of the energy, union density, age. For --ledger.
+/// One line a parameter, with the columns that the method has. For --ledger.
 std::string ledger_table(const dist::LedgerForm& form, const std::vector<dist::LedgerRow>& rows);
 
 }  // namespace laconic

@@ -47,12 +47,15 @@ __attribute__((section(".preinit_array"), used)) void (*const kLookAtHangup)(int
 }  // namespace
 
 int run_main(const std::function<int()>& body) {
+  if (ignores_hangup()) std::signal(SIGHUP, SIG_IGN);  // a library may have set a handler since
   try {
     return body();
   } catch (const UsageError& e) {
     return report(whose_error() + Settings::as_options(e.what()), exit_code_of(e));
   } catch (const std::bad_alloc&) {
     return report("out of memory: use a smaller --batch, or fewer --workers", 1);
+  } catch (const Error& e) {
+    return report(Settings::as_options(e.what()), exit_code_of(e));
   } catch (const std::exception& e) {
     return report(e.what(), exit_code_of(e));
   }

@@ -1,7 +1,6 @@
 // Trains on MNIST or Fashion-MNIST (28 x 28 grey images, 10 classes).
-#include "data/mnist.h"
-
 #include "apps/programs.h"
+#include "data/mnist.h"
 
 int main(int argc, char** argv) {
   return laconic::image_classification(

@@ -44,7 +44,7 @@ std::string MpirunNotes::take(const std::string& line) {
   silent_ = false;
   const bool ours = line.starts_with("laconic: "), error = line.starts_with("laconic: error: ");
   // Ranks that wait for the same lost one may say so at the same time.
-  repeats_ = (error && said_) || (repeats_ && line.starts_with("  rank "));
+  repeats_ = (said_ && line.starts_with("laconic: error: engine: ")) || (repeats_ && line.starts_with("  rank "));
   if (repeats_ || (verdict() && line.find("ORTE_ERROR_LOG") != line.npos)) return "";
   said_ |= error;
   if (!note_.empty() && !ours) {

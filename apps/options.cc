@@ -7,6 +7,7 @@
 #include <chrono>
 #include <iostream>
 #include <limits>
+#include <set>
 #include <thread>
 
 #include "apps/command_line.h"
@@ -98,18 +99,19 @@ namespace {
 
 /// What can be set of any method, for the one that `sync` will name. What several have under one name is one setting.
 void add_method_settings(Settings& s, TrainOptions& o) {
+  std::set<std::string> known;
   for (const std::string& name : dist::methods().names()) {
     const std::unique_ptr<dist::Method> method = dist::methods().make(name);
     Settings own;
     method->settings(own);
     for (const Setting& setting : own.all()) {
-      if (s.find(setting.name) != nullptr) continue;
-      s.group(setting.group, setting.scope);
-      s.value(setting.name, setting.type, setting.help,
-              [&o, name = setting.name](const std::string& text, const std::string&) {
-                o.method_settings.emplace_back(name, text);
-              })
-          .takes = setting.takes;
+      if (!known.insert(setting.name).second) continue;
+      s.group(setting.group.empty() ? name : setting.group, Scope::exchange);
+      Setting& option = s.value(setting.name, setting.type, setting.help,
+                                [&o, name = setting.name](const std::string& text, const std::string&) {
+                                  o.method_settings.emplace_back(name, text);
+                                });
+      option.takes = setting.takes, option.hidden = setting.hidden;
     }
   }
 }
@@ -137,6 +139,7 @@ void settle_method(const Settings& s, TrainOptions& o) {
     if (!setting.given || own.find(setting.name) != nullptr) continue;
     if (const std::string other = method_with(setting.name); !other.empty())
       refuse("`sync` " + o.sync + " has no use for it", setting.quoted(), "leave it out, or take `sync` " + other);
+    if (setting.name == "codec") continue;  // settle_codec
     if (const auto refusal = o.method->refuses(setting.name)) refuse(refusal->what, setting.quoted(), refusal->advice);
   }
   if (o.method->traits().servers && !o.servers) o.servers = 1;
@@ -299,7 +302,8 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
   for (const compress::CodecKind& kind : compress::codecs()) codecs.push_back(kind.form);
   s.value(
       "codec", "NAME",
-      "what sums pass through on every hop, or what goes up to\nservers and comes down: " + wrapped(codecs) + " [none]",
+      "what sums pass through on every hop, or what goes up to\nservers and comes down: " + wrapped(codecs) +
+              "\n(BITS of trunc are cut off, 2^E of inceptionn is the error\nbound, onebit has feedback) [none]",
       [&o](const std::string& text, const std::string&) { dist::set_codec(o.plan, text); });
   s.flag("codec-feedback", o.codec_feedback, "what encoding loses is added when it encodes again");
   s.value(
@@ -336,22 +340,31 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
   s.flag("dry-run", o.dry_run, "say what would be done, and leave");
 }
 
+namespace {
+
+/// Sets defaults by the words of a command line. What is `skipped` has no effect.
 void set_defaults(AppDefaults& defaults, const std::vector<std::string>& words, const Skipped& skipped) {
   TrainOptions options = defaults.options;
   Settings settings;
   add_settings(settings, options, defaults);
   for (std::size_t i = 0; i < words.size(); ++i) {
-    Setting* const setting = words[i].starts_with("--") ? settings.find(words[i].substr(2)) : nullptr;
+    using Takes = Setting::Takes;
+    const std::size_t equals = words[i].find('=');
+    const std::string name = words[i].substr(0, equals);
+    Setting* const setting = name.starts_with("--") ? settings.find(name.substr(2)) : nullptr;
     require<UsageError>(setting != nullptr, "'", words[i], "' is no option");
-    const bool takes = setting->takes != Setting::Takes::nothing;
-    require<UsageError>(!takes || i + 1 < words.size(), "a value is missing (", words[i], ")");
-    const std::string value = takes ? words[++i] : "";
+    const bool follows = i + 1 < words.size() && !words[i + 1].starts_with("--");
+    std::string value;
+    if (equals != name.npos)
+      value = words[i].substr(equals + 1);
+    else if (setting->takes != Takes::nothing && (follows || setting->takes != Takes::maybe)) {
+      require<UsageError>(i + 1 < words.size(), "a value is missing (", name, ")");
+      value = words[++i];
+    }
     if (!skipped || !skipped(*setting)) setting->set(value);
   }
   defaults.options = std::move(options);
 }
-
-namespace {
 
 /// What presets say, as further defaults. `own_model`: --model is given.
 void apply_presets(AppDefaults& defaults, const std::vector<std::string>& names, bool own_model,
@@ -479,7 +492,8 @@ std::optional<Parsed> parse(int argc, const char* const* argv, const AppDefaults
   if (settings.given("epochs") && !settings.given("steps")) options.steps.reset();
   if (options.alone) options.sync = "none";
   for (const Setting& setting : settings.all())
-    if (setting.scope == Scope::model && setting.given && setting.name != "steps" && setting.name != "alone")
+    if (setting.scope == Scope::model && setting.given && setting.name != "steps" &&
+        setting.name != "epochs" && setting.name != "timeout" && setting.name != "alone")
       options.computing += concat(setting.name, "=", setting.given_as, "\n");
 
   settle_method(settings, options);
@@ -559,7 +573,9 @@ TrainerOptions trainer_options(const TrainOptions& o) {
 }
 
 std::optional<TrainOptions> parse_options(int argc, const char* const* argv, const AppDefaults& defaults) try {
-  const auto given = parse(argc, argv, defaults, false);
+  AppDefaults first = defaults;
+  set_defaults(first, defaults.words, nullptr);
+  const auto given = parse(argc, argv, first, false);
   if (!given) return std::nullopt;
   AppDefaults others = defaults;
   if (defaults.of_model && given->options.model != defaults.options.model) {
@@ -572,6 +588,7 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
       const bool told = s.name == "log" || s.name == "quiet" || s.name == "json" || s.name == "dry-run";
       return s.scope == Scope::exchange || (s.scope == Scope::output && !told);
     };
+  set_defaults(others, defaults.words, skipped);
   apply_presets(others, given->options.presets, given->own_model, skipped);
   const auto parsed = parse(argc, argv, others, true, skipped);
   return parsed ? std::optional(parsed->options) : std::nullopt;

@@ -104,14 +104,11 @@ struct AppDefaults {
   std::function<void(TrainOptions&)> of_model{};  ///< sets those defaults that depend on options.model
   std::function<std::unique_ptr<Task>(const TrainOptions&)> task{};
   TrainOptions options;
+  std::vector<std::string> words{};  ///< options that go before those of a command line
 };
 
 /// Everything that can be set, into `options`, which must outlive it.
 void add_settings(Settings& settings, TrainOptions& options, const AppDefaults& defaults);
-
-/// Sets defaults by the words of a command line; what is `skipped` has no effect. throws UsageError
-void set_defaults(AppDefaults& defaults, const std::vector<std::string>& words,
-                  const std::function<bool(const Setting&)>& skipped = nullptr);
 
 /// What a trainer is told of them; what depends on the machine and the run is the caller's.
 TrainerOptions trainer_options(const TrainOptions& options);

@@ -14,7 +14,7 @@ int image_classification(int argc, char** argv, const ImageProgram& program) {
     app.options.model = program.models.at(0);
     app.options.data = program.data;
     app.options.epochs = 10, app.options.batch = 32, app.options.lr = 0.1f;
-    set_defaults(app, shell_words(program.options, "options of " + program.name));
+    app.words = shell_words(program.options, "options of " + program.name);
     app.task = [&program](const TrainOptions& o) {
       return make_image_task(
           {.load = program.load, .crops_and_flips = program.crops_and_flips, .aliases = program.aliases}, o.data);

@@ -27,8 +27,9 @@ struct ImageProgram {
 ///
 ///   int main(int argc, char** argv) {
 ///     laconic::dist::methods().add<MyMethod>("mine");
-///     return laconic::image_classification(argc, argv, {.name = "own", .summary = "...", .load =
-///     laconic::load_mnist});
+///     return laconic::image_classification(argc, argv, {.name = "own", .load = [](const std::string& data) {
+///       return laconic::load_mnist(data);
+///     }});
 ///   }
 int image_classification(int argc, char** argv, const ImageProgram& program);
 

@@ -48,8 +48,7 @@ void listen_to_signals() {
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
   for (const int s : {SIGINT, SIGTERM, SIGUSR1}) sigaction(s, &action, nullptr);
-  if (ignores_hangup()) action.sa_handler = SIG_IGN;  // a library may have set a handler since
-  sigaction(SIGHUP, &action, nullptr);
+  if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
   signal(SIGXFSZ, SIG_IGN);  // a file that would become too large: write() says so
 }
 

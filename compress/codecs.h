@@ -44,7 +44,7 @@ std::vector<CodecKind>& codecs();
 /// throws UsageError naming `where`: unknown (suggests the nearest, lists all), without or with wrong numbers, or not
 ///        in this build
 std::unique_ptr<const Codec> make_codec(const std::string& text, const std::string& where = "`codec`");
-/// Of a text that make_codec takes.
+/// Traits of the codec that a text names.
 CodecTraits traits_of(const std::string& text);
 
 /// "none, identity, fp16, …": the forms of all kinds.

@@ -16,7 +16,7 @@ class Catalogue {
  public:
   using Make = std::function<std::unique_ptr<T>()>;
 
-  /// kind, where : for messages: "strategy", "`sync`"
+  /// kind, where : for messages: "method", "`sync`"
   Catalogue(std::string kind, std::string where, std::vector<std::pair<std::string, Make>> entries)
       : kind_(std::move(kind)), where_(std::move(where)), entries_(std::move(entries)) {}
 
@@ -35,7 +35,6 @@ class Catalogue {
     if (const Make* const known = find(name)) return (*known)();
     refuse_unknown(kind_, name, where_, names());
   }
-  bool has(const std::string& name) const { return find(name) != nullptr; }
   std::vector<std::string> names() const {
     std::vector<std::string> all;
     for (const auto& [name, make] : entries_) all.push_back(name);

@@ -34,7 +34,7 @@ Setting& Settings::text(std::string name, std::string type, std::string& target,
 Setting& Settings::flag(std::string name, bool& target, std::string help, bool to) {
   Setting& setting = value(
       std::move(name), "", std::move(help), [&target, to](const std::string&, const std::string&) { target = to; },
-      [&target] { return target ? "1" : "0"; });
+      [&target, to] { return target == to ? "1" : "0"; });
   setting.takes = Setting::Takes::nothing;
   return setting;
 }
@@ -48,6 +48,7 @@ void Settings::set(const std::string& name, const std::string& text) {
   if (Setting* const setting = find(name)) return setting->set(text);
   std::vector<std::string> names;
   for (const Setting& setting : all_) names.push_back(setting.name);
+  require<UsageError>(!names.empty(), "there is nothing to set, and no setting '", name, "'");
   refuse_unknown("setting", name, "settings", names);
 }
 
@@ -59,12 +60,16 @@ std::string Settings::fingerprint() const {
 }
 
 std::string Settings::as_options(const std::string& message) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789-";
   std::string text;
-  for (std::size_t at = 0; at < message.size();) {
-    const std::size_t open = message.find('`', at), close = open == message.npos ? open : message.find('`', open + 1);
-    if (close == message.npos) return text + message.substr(at);
-    text += message.substr(at, open - at) + "--" + message.substr(open + 1, close - open - 1);
-    at = close + 1;
+  for (std::size_t at = 0; at < message.size(); ++at) {
+    const std::size_t end = message[at] == '`' ? message.find_first_not_of(kLetters, at + 1) : at;
+    if (end != message.npos && end > at + 1 && message[end] == '`') {
+      text += "--" + message.substr(at + 1, end - at - 1);
+      at = end;
+    } else {
+      text += message[at];
+    }
   }
   return text;
 }

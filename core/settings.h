@@ -29,7 +29,7 @@ struct Setting {
   std::string given_as{};  ///< by what text; several behind one another
   /// Takes over a text. throws UsageError in the name of `where`
   std::function<void(const std::string& text, const std::string& where)> read;
-  /// Its value now. Null: it decides no bit of the result, and stands in no fingerprint.
+  /// Returns its value now. Null: it stands in no fingerprint.
   std::function<std::string()> text;
 
   std::string quoted() const { return "`" + name + "`"; }
@@ -37,11 +37,6 @@ struct Setting {
     read(text, quoted());
     given_as = takes == Takes::repeated || takes == Takes::words ? given_as + text + "\n" : text;
     given = true;
-  }
-  /// It changes no bit of the result.
-  Setting& no_bits() {
-    text = nullptr;
-    return *this;
   }
 };
 
@@ -59,7 +54,7 @@ class Settings {
   /// One of these words.
   Setting& choice(std::string name, std::string& target, const std::vector<std::string>& choices,
                   const std::string& help);
-  /// Any text but an empty one. It decides no bit.
+  /// Takes any text but an empty one. It stands in no fingerprint.
   Setting& text(std::string name, std::string type, std::string& target, std::string help);
   /// A switch; it sets `target` to `value`.
   Setting& flag(std::string name, bool& target, std::string help, bool value = true);
@@ -97,7 +92,7 @@ class Settings {
   /// "density=0.001 selector=paper …": all that decides bits.
   std::string fingerprint() const;
 
-  /// A message that names settings as `density`, for who typed --density.
+  /// Rewrites a message that names settings as `density` for somebody who typed --density.
   static std::string as_options(const std::string& message);
 
  private:

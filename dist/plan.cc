@@ -24,13 +24,12 @@ constexpr std::int64_t kSmallBytes = 64 << 10;  // up to here butterfly's fewer 
 constexpr std::int64_t kLargeBytes = 4 << 20;   // from here two ranks exchanging large messages lose bandwidth
 constexpr std::int64_t kRowMultiple = 16;
 constexpr std::int64_t kCrumbs = 16;  // a bucket so many times smaller than allowed joins whatever comes next
-constexpr double kMaxSize = 1e15;
 
 const ParameterInfo& info_of(const Parameters& parameters, int place) {
   return parameters[static_cast<std::size_t>(place)]->info;
 }
 
-[[noreturn]] void refuse(const std::string& text, const char* option, const std::string& advice) {
+[[noreturn]] void unknown_value(const std::string& text, const char* option, const std::string& advice) {
   throw UsageError(concat("unknown value '", text, "' (", option, "): ", advice));
 }
 
@@ -155,7 +154,7 @@ void set_allreduce(PlanOptions& options, const std::string& text) {
   }
   for (const Algorithm algorithm : {Algorithm::hierarchical, Algorithm::ring_tree, Algorithm::tree})
     if (const std::string name = to_string(algorithm); text.rfind(name, 0) == 0)
-      refuse(text, "`allreduce`", concat("give the size of a group, as ", name, ":2"));
+      unknown_value(text, "`allreduce`", concat("give the size of a group, as ", name, ":2"));
   refuse_unknown("value", text, "`allreduce`",
                  {"ring", "butterfly", "doubling", "hierarchical:G", "ring-tree:G", "tree:G", "mpi", "nccl", "hybrid",
                   "hybrid-printed"});
@@ -171,13 +170,13 @@ void set_fusion(PlanOptions& options, const std::string& text) {
   }
   const std::size_t size = colon == std::string::npos ? 0 : size_from(text.substr(colon + 1));
   if ((kind != "copy" && kind != "lazy") || size == 0)
-    refuse(text, "`fusion`", "give none, lazy:SIZE or copy:SIZE, as lazy:1MiB or copy:25MB");
+    unknown_value(text, "`fusion`", "give none, lazy:SIZE or copy:SIZE, as lazy:1MiB or copy:25MB");
   options.bucket_bytes = size;
 }
 
 void set_chunk(PlanOptions& options, const std::string& text) {
   const std::size_t size = text == "none" ? 0 : size_from(text);
-  if (size == 0 && text != "none") refuse(text, "`chunk`", "give none or a size, as 4MiB");
+  if (size == 0 && text != "none") unknown_value(text, "`chunk`", "give none or a size, as 4MiB");
   options.chunk_bytes = size;
   options.chunk_sparse = true;
 }

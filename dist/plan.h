@@ -53,7 +53,7 @@ void set_allreduce(PlanOptions& options, const std::string& text);
 void set_fusion(PlanOptions& options, const std::string& text);
 /// "none" or SIZE, as in --chunk: then of all matrices, those of which a choice is sent too.   throws UsageError
 void set_chunk(PlanOptions& options, const std::string& text);
-/// As in --codec; see compress/make_codec.h.   throws UsageError
+/// As in --codec; see compress/codecs.h.   throws UsageError
 void set_codec(PlanOptions& options, const std::string& text);
 /// "hierarchical:2", as in --allreduce.
 std::string allreduce_text(const PlanOptions& options);

@@ -101,19 +101,19 @@ Schedule Schedule::parse(const std::string& text) {
   s.base_ = last.value;
   s.per_iteration_ = last.iterations;
   require<UsageError>(!last.iterations || s.kind_ == Kind::exponential, "--schedule: ", text, ": the factor ",
-                      arguments.back(), " cannot be in iterations. Put `it` behind a count.");
+                      arguments.back(), " cannot be in iterations. Put 'it' behind a count.");
   for (std::size_t i = 0; i + 1 < n; ++i) {
     const bool none = s.kind_ == Kind::plateau && arguments[i] == "0";  // a patience of 0 epochs makes sense
-    const Number c = none ? Number{0, false} : number(arguments[i], text, "count of epochs (or iterations, with `it`)");
+    const Number c = none ? Number{0, false} : number(arguments[i], text, "count of epochs (or iterations, with 'it')");
     require<UsageError>(!(c.iterations && s.kind_ == Kind::plateau), "--schedule: ", text,
-                        ": the patience of plateau is in epochs, not iterations. Leave out `it`.");
+                        ": the patience of plateau is in epochs, not iterations. Leave out 'it'.");
     const bool whole = s.kind_ == Kind::plateau || c.iterations;
     require<UsageError>(!whole || c.value == std::floor(c.value), "--schedule: ", text, ": ", arguments[i],
                         " must be a whole number.");
     require<UsageError>(
         s.counts_.empty() || (s.counts_.back().iterations == c.iterations && s.counts_.back().value < c.value),
         "--schedule: ", text, ": ", arguments[i],
-        " does not come after the one before it. Write them in rising order, all with `it` or none.");
+        " does not come after the one before it. Write them in rising order, all with 'it' or none.");
     s.counts_.push_back({c.value, c.iterations});
   }
   return s;

@@ -105,7 +105,7 @@ TEST(Schedule, SaysWhichPartIsWrong) {
   EXPECT_THAT(error("exp:-1"), HasSubstr("\"-1\" is no factor"));
   EXPECT_THAT(error("exp:nan"), HasSubstr("is no factor"));
   EXPECT_THAT(error("multistep:5,3,0.1"), HasSubstr("rising order"));
-  EXPECT_THAT(error("multistep:5,30it,0.1"), HasSubstr("all with `it` or none"));
+  EXPECT_THAT(error("multistep:5,30it,0.1"), HasSubstr("all with 'it' or none"));
   EXPECT_THAT(error("step:30,0.1it"), HasSubstr("cannot be in iterations"));
   EXPECT_THAT(error("step:1.5it,0.1"), HasSubstr("whole number"));
   EXPECT_THAT(error("plateau:5it,0.1"), HasSubstr("in epochs"));

@@ -503,7 +503,7 @@ TEST(Trainer, StrategiesThatSendLittleRefuseWhatTheyCannotDo) {
   EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("`clip`"), std::string::npos);
   recipe.sync = "redsink";
   EXPECT_NE(
-      error_of<UsageError>([&] { train(recipe); }).find("unknown value 'redsink' (`sync`): did you mean redsync?"),
+      error_of<UsageError>([&] { train(recipe); }).find("unknown method 'redsink' (`sync`): did you mean redsync?"),
       std::string::npos);
 }
 

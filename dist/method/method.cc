@@ -27,7 +27,7 @@ Overlap overlap_named(const std::string& name) {
 }
 
 Catalogue<Method>& methods() {
-  static Catalogue<Method> all("value", "`sync`", [] {
+  static Catalogue<Method> all("method", "`sync`", [] {
     std::vector<std::pair<std::string, Catalogue<Method>::Make>> list;
     list.emplace_back("none", [] { return std::make_unique<NoExchange>(); });
     list.emplace_back("allreduce", [] { return std::make_unique<Allreduce>(); });

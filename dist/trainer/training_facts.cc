@@ -1,4 +1,5 @@
 // Tells a method about the training, and lists what all ranks and checkpoints must agree on.
+#include "compress/codecs.h"
 #include "core/precision.h"
 #include "dist/trainer/server_half.h"
 #include "dist/trainer/trainer.h"
@@ -28,7 +29,7 @@ std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int
                 "\naccumulate=", o.accumulate, "\ndropout=", o.dropout, "\nsync=", method.name(), "\nmean=", o.mean,
                 "\non-nan=", o.skip_nan, "\nmethod=", method.name(), " ", method.fingerprint(),
                 served ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
-                "\ncodec-feedback=", o.codec_feedback,
+                "\ncodec-feedback=", o.codec_feedback && !compress::traits_of(o.plan.codec).remembers,
                 "\nplan=", o.plan_file.empty() ? dist::to_string(o.plan) : "of a file",
                 "\nprecision=", to_string(matmul_precision()));
 }

@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "compress/codecs.h"
+#include "core/host_copy.h"
+#include "core/stream.h"
 
 namespace own {
 using namespace laconic;
@@ -19,23 +22,27 @@ class Int8Codec final : public compress::Codec {
   std::size_t max_bytes(std::size_t n) const override { return n == 0 ? 0 : 4 + n; }
   double expected_bytes(std::size_t n) const override { return static_cast<double>(max_bytes(n)); }
 
-  void encode(Slice<const float> x, const compress::Key&, compress::Bytes& payload) const override {
-    if (x.empty()) return;
+  void encode(Slice<const float> on_device, const compress::Key&, compress::Bytes& payload) const override {
+    const HostCopy<float> x(on_device);  // on the CPU the values themselves
+    std::vector<std::byte> out(max_bytes(x.size()));
     float largest = 0;
     for (const float v : x) largest = std::isfinite(v) ? std::max(largest, std::abs(v)) : std::nanf("");
-    std::byte* out = payload.append(4 + x.size()).data();
-    std::memcpy(out, &largest, 4);
+    if (!out.empty()) std::memcpy(out.data(), &largest, 4);
     for (std::size_t i = 0; i < x.size(); ++i)
       out[4 + i] = static_cast<std::byte>(largest > 0 ? static_cast<int>(std::lround(127 * (x[i] / largest))) : 0);
+    copy_bytes(payload.append(out.size()).data(), payload.device(), out.data(), kCpu, out.size());
   }
 
-  void decode(Slice<const std::byte> payload, Slice<float> x) const override {
-    require<DataError>(payload.size() == max_bytes(x.size()), "int8: ", payload.size(), " bytes are no payload of ",
-                       x.size(), " values.");
+  void decode(Slice<const std::byte> on_device, Slice<float> x) const override {
+    require<DataError>(on_device.size() == max_bytes(x.size()), "int8: ", on_device.size(),
+                       " bytes are no payload of ", x.size(), " values.");
+    const HostCopy<std::byte> payload(on_device);
+    std::vector<float> out(x.size());
     float largest = 0;
-    if (!x.empty()) std::memcpy(&largest, payload.data(), 4);
-    for (std::size_t i = 0; i < x.size(); ++i)
-      x[i] = largest / 127 * static_cast<float>(static_cast<signed char>(payload.data()[4 + i]));
+    if (!out.empty()) std::memcpy(&largest, payload.data(), 4);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = largest / 127 * static_cast<float>(static_cast<signed char>(payload.data()[4 + i]));
+    copy_bytes(x.data(), x.device(), out.data(), kCpu, 4 * out.size());
   }
 };
 

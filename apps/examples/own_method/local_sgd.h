@@ -23,6 +23,11 @@ class LocalSgd final : public Method {
     s.group("Local SGD (`sync` local)", Scope::exchange);
     s.whole_number<std::int64_t>("every", "H", every_, 1, "steps from one mean of all parameters to the next");
   }
+  std::optional<Refusal> refuses(const std::string& setting) const override {
+    if (setting == "allreduce" || setting == "fusion" || setting == "chunk" || setting == "plan" || setting == "reduce")
+      return Refusal{"local SGD sends parameters, and no gradients", "leave it out"};
+    return Method::refuses(setting);
+  }
   std::unique_ptr<Strategy> worker(WorkerSide side) const override { return std::make_unique<Half>(side, every_); }
 
  private:
@@ -55,7 +60,8 @@ class LocalSgd final : public Method {
 
    private:
     void mean_of_all(const Tensor& x) {
-      engine_.run("mean of all", [&](Communicator& comm) { return ring_allreduce(comm, x.slice()); });
+      engine_.run("mean of all", [&](Communicator& comm) { return ring_allreduce(comm, x.slice()); },
+                  x.device());
       raw::scale(x, 1.0f / static_cast<float>(engine_.size()));
     }
     const ParameterArena& arena_;

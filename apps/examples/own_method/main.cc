@@ -13,8 +13,12 @@ int main(int argc, char** argv) {
   laconic::dist::methods().add<own::LocalSgd>("local");
   laconic::compress::codecs().push_back(own::Int8Codec::kind());
   if (argc == 2 && std::strcmp(argv[1], "check") == 0) {
-    laconic::check_method("local", {{"every", "4"}}), laconic::compress::check_codec("int8");
-    return std::puts("local and int8 keep their promises") < 0;
+    try {
+      laconic::check_method("local", {{"every", "4"}}), laconic::compress::check_codec("int8");
+    } catch (const laconic::Error& broken) {
+      return std::puts(broken.what()), 1;
+    }
+    return std::puts("local and int8 keep their promises"), 0;
   }
   return laconic::image_classification(
       argc, argv,

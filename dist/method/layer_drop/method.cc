@@ -63,6 +63,7 @@ LedgerForm LayerDrop::ledger() const {
       {"exchanges", "steps", Unit::count, [](const LedgerRow& r) { return static_cast<double>(r.exchanges); }},
       {"times_sent", "sent", Unit::count, [](const LedgerRow& r) { return r.more.at(0); }},
       {"times_received", "came", Unit::count, [](const LedgerRow& r) { return r.more.at(1); }},
+      {"sent", nullptr, Unit::number, [](const LedgerRow& r) { return r.sent; }},
       {"bytes", "up", Unit::bytes, [](const LedgerRow& r) { return r.bytes; }},
       {"bytes_down", "down", Unit::bytes, [](const LedgerRow& r) { return r.bytes_down; }},
       {"oldest", "age", Unit::count, [](const LedgerRow& r) { return static_cast<double>(r.oldest); }}};
