@@ -29,7 +29,7 @@ class Int8Codec final : public compress::Codec {
     for (const float v : x) largest = std::isfinite(v) ? std::max(largest, std::abs(v)) : std::nanf("");
     if (!out.empty()) std::memcpy(out.data(), &largest, 4);
     for (std::size_t i = 0; i < x.size(); ++i)
-      out[4 + i] = static_cast<std::byte>(largest > 0 ? static_cast<int>(std::lround(127 * (x[i] / largest))) : 0);
+      out[4 + i] = static_cast<std::byte>(largest > 0 ? static_cast<int>(std::lround(127 * (x.data()[i] / largest))) : 0);
     copy_bytes(payload.append(out.size()).data(), payload.device(), out.data(), kCpu, out.size());
   }
 

@@ -34,11 +34,7 @@ class LocalSgd final : public Method {
   class Half final : public NoSync {
    public:
     Half(const WorkerSide& side, std::int64_t every)
-        : NoSync(side.arena, side.update),
-          arena_(side.arena),
-          engine_(side.engine),
-          joint_(side.arena),
-          every_(every) {}
+        : NoSync(side.arena, side.update), side_{side.arena, side.engine}, joint_(side.arena), every_(every) {}
     void begin_step(const StepContext& context) override {
       step_ = context.step;
       NoSync::begin_step(context);
@@ -47,12 +43,12 @@ class LocalSgd final : public Method {
       NoSync::end_step(stats);
       if (step_ % every_ != 0) return;
       flush();
-      mean_of_all(arena_.values());
-      arena_.changed();
+      mean_of_all(side_.arena.values());
+      side_.arena.changed();
     }
     void show_joint_model() override {
-      arena_.gradients().copy_from(arena_.values());
-      mean_of_all(arena_.gradients());
+      side_.arena.gradients().copy_from(side_.arena.values());
+      mean_of_all(side_.arena.gradients());
       joint_.show();
     }
     void hide_joint_model() override { joint_.hide(); }
@@ -60,12 +56,14 @@ class LocalSgd final : public Method {
 
    private:
     void mean_of_all(const Tensor& x) {
-      engine_.run("mean of all", [&](Communicator& comm) { return ring_allreduce(comm, x.slice()); },
+      side_.engine.run("mean of all", [&](Communicator& comm) { return ring_allreduce(comm, x.slice()); },
                   x.device());
-      raw::scale(x, 1.0f / static_cast<float>(engine_.size()));
+      raw::scale(x, 1.0f / static_cast<float>(side_.engine.size()));
     }
-    const ParameterArena& arena_;
-    Engine& engine_;
+    struct {
+      const ParameterArena& arena;
+      Engine& engine;
+    } side_;
     JointModel joint_;
     const std::int64_t every_;
     std::int64_t step_ = 0;
