@@ -247,7 +247,7 @@ TEST_F(CudaTraining, ALanguageModelHasTheLossesOfTheCpuAndGoesOnWithItsState) {
 TEST_F(CudaTraining, ADeviceThatIsNotThereIsSaid) {
   Recipe recipe(perceptron);
   recipe.trainer.device = {Device::Kind::cuda, 99};
-  expect_error<UsageError>([&] { train(recipe); }, {"there is no device cuda:99 (--device): give a lower number"});
+  expect_error<UsageError>([&] { train(recipe); }, {"there is no device cuda:99 (`device`): give a lower number"});
 }
 
 }  // namespace

@@ -171,7 +171,7 @@ TEST_F(NcclTest, ASplitExchangeIsRefused) {
   Settings s;
   s.sparse.split = true;
   expect_error<UsageError>([&] { train_sparse(2, s, "nccl", 1); },
-                           {"--sparse-reduce split with --allreduce nccl", "--sparse-reduce allgather"});
+                           {"`sparse-reduce` split with `allreduce` nccl", "`sparse-reduce` allgather"});
 }
 
 }  // namespace
