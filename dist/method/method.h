@@ -35,7 +35,7 @@ struct TrainingFacts {
   bool codec_feedback = false;  ///< what a rank's encoding loses it adds when it encodes the element again
   std::int64_t steps_per_epoch = 1;
   std::int64_t ledger_every = 0;                            ///< steps; 0: no ledger
-  std::optional<double> latency_seconds, seconds_per_byte;  ///< of the network, where they are known
+  std::optional<double> latency_seconds{}, seconds_per_byte{};  ///< of the network, where they are known
 };
 
 /// The parts that a worker's half is made of. Those that are references outlive it.
