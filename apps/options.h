@@ -107,7 +107,7 @@ struct AppDefaults {
   std::vector<std::string> words{};  ///< options that go before those of a command line
 };
 
-/// Everything that can be set, into `options`, which must outlive it.
+/// Adds everything that can be set, into `options`, which must outlive it (training_settings.cc).
 void add_settings(Settings& settings, TrainOptions& options, const AppDefaults& defaults);
 
 /// What a trainer is told of them; what depends on the machine and the run is the caller's.

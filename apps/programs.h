@@ -8,7 +8,7 @@
 
 namespace laconic {
 
-/// What a program that classifies images has of its own.
+/// Says what a program that classifies images has of its own.
 struct ImageProgram {
   std::string name;        ///< "cifar10"
   std::string summary;     ///< the first line of --help
@@ -21,9 +21,9 @@ struct ImageProgram {
   bool crops_and_flips = false;                                 ///< augmentation, unless --no-augment
 };
 
-/// main() of such a program: the whole command line, --help, files of options, training over threads or MPI, log,
-/// trace, checkpoints, `laconic compare`. What was added to methods(), codecs() and their like before is part of it
-/// all. Returns the exit code; throws nothing.
+/// Runs such a program: the whole command line, --help, files of options, training over threads or MPI, log, trace,
+/// checkpoints, `laconic compare`. It offers everything that was added to methods() and codecs() before. Returns the
+/// exit code, and throws nothing.
 ///
 ///   int main(int argc, char** argv) {
 ///     laconic::dist::methods().add<MyMethod>("mine");

@@ -162,7 +162,7 @@ bool interrupt_came_to_any(dist::Worker& worker) {
   return came[0] > 0;
 }
 
-/// What a plan says of a training: all that travels, nothing that does, or a part.
+/// Tells how much of what travels is the plan's: all of it, or a part; or that nothing travels.
 const char* travels(const dist::Method::Traits& method) {
   return !method.joins ? "nothing" : method.plan_is_all ? "plan" : "more";
 }

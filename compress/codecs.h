@@ -10,7 +10,7 @@
 
 namespace laconic::compress {
 
-/// What a codec may be asked to carry.
+/// Says what a codec may be asked to carry.
 struct CodecTraits {
   bool loses = true;  ///< decoding may give other values
   /// Parameters bear it: its error is small beside the larger ones. Else it is made for gradients, of which most are
@@ -27,27 +27,27 @@ struct CodecKind {
   std::string example;  ///< "qsgd:8:512": what tests try
   std::string advice;   ///< where numbers are wrong: "give bits and values per bucket"
   CodecTraits traits{};
-  /// The codec of these numbers, "8:512"; null if they are wrong. throws UsageError if they are out of range, or the
-  /// codec is not in this build
+  /// Makes the codec of these numbers, "8:512". Returns null if they are wrong. throws UsageError if they are out of
+  /// range, or if the codec is not in this build
   std::function<std::unique_ptr<const Codec>(std::string_view numbers)> make;
 };
 
-/// A kind that takes no numbers.
+/// Makes a kind that takes no numbers.
 CodecKind plain_codec(const std::string& name, CodecTraits traits, std::function<std::unique_ptr<const Codec>()> make);
-/// All of `text` as a whole number; nothing if it is none.
+/// Reads all of `text` as a whole number. Returns nothing if it is none.
 std::optional<int> codec_number(std::string_view text);
 
-/// All kinds. Add your own before training begins.
+/// The table of all kinds. Add your own before training begins.
 std::vector<CodecKind>& codecs();
 
-/// The codec that a text names; null for "none".
+/// Makes the codec that a text names. Returns null for "none".
 /// throws UsageError naming `where`: unknown (suggests the nearest, lists all), without or with wrong numbers, or not
 ///        in this build
 std::unique_ptr<const Codec> make_codec(const std::string& text, const std::string& where = "`codec`");
-/// Traits of the codec that a text names.
+/// Returns the traits of the codec that a text names.
 CodecTraits traits_of(const std::string& text);
 
-/// "none, identity, fp16, …": the forms of all kinds.
+/// Lists the forms of all kinds: "none, identity, fp16, …".
 std::string codec_forms();
 
 }  // namespace laconic::compress

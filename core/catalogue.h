@@ -9,8 +9,8 @@
 
 namespace laconic {
 
-/// What there is of one kind, by name: each kind has one table, and programs may add to it before they begin to train.
-/// Tests go through the tables, so what is in one is tested.
+/// A table of all things of one kind, by name. Programs may add to it before they begin to train. Tests go through it,
+/// so everything in it is tested.
 template <class T>
 class Catalogue {
  public:
@@ -30,7 +30,7 @@ class Catalogue {
     add(std::move(name), [] { return std::make_unique<Own>(); });
   }
 
-  /// A new one. throws UsageError naming the nearest, and all
+  /// Makes a new one. throws UsageError naming the nearest, and all
   std::unique_ptr<T> make(const std::string& name) const {
     if (const Make* const known = find(name)) return (*known)();
     refuse_unknown(kind_, name, where_, names());

@@ -40,8 +40,8 @@ struct Setting {
   }
 };
 
-/// Everything that can be set of a thing: one table, which command lines, files of options, --help, fingerprints and
-/// programs read. The variables that it sets must outlive it; they hold the defaults when it is made.
+/// One table of everything that can be set of a thing. Command lines, files of options, --help, fingerprints and
+/// programs read it. The variables that it sets must outlive it. They hold the defaults when it is made.
 class Settings {
  public:
   /// What is added from now on belongs to this heading of --help.
@@ -89,7 +89,7 @@ class Settings {
   /// throws UsageError if there is none of that name, or the value makes no sense
   void set(const std::string& name, const std::string& text);
 
-  /// "density=0.001 selector=paper …": all that decides bits.
+  /// Lists all that decides bits: "density=0.001 selector=paper …".
   std::string fingerprint() const;
 
   /// Rewrites a message that names settings as `density` for somebody who typed --density.

@@ -255,7 +255,7 @@ TEST(Checkpoint, EveryFlippedBitIsFound) {
   std::uint32_t random = 1;
   for (const char* name : {"/manifest.json", "/rank-0.safetensors", "/rank-1.safetensors"}) {
     const std::string before = bytes_of(checkpoint + name);
-    for (int trial = 0; trial < 60; ++trial) {
+    for (int trial = 0; trial < 200; ++trial) {
       random = random * 1664525u + 1013904223u;
       std::string damaged = before;
       char& byte = damaged[random % damaged.size()];
@@ -365,6 +365,29 @@ TEST(Checkpoint, RanksThatWentOnFromDifferentWeightsAreFound) {
   store.complete(m);  // with checksums that are right
   const std::string error = error_of<CommError>([&] { train(resuming_from(folder)); });
   EXPECT_TRUE(has(error, "rank 1 has 'parameters after step 2=")) << error;
+}
+
+TEST(Checkpoint, AnOlderOneWhoseMethodHasOtherLinesIsLoadedWithANote) {
+  TempFolder folder;
+  Recipe recipe = saving_in(folder);
+  recipe.choose("topk", "64", "0.1");
+  train(recipe);
+  const std::string checkpoint = folder / "checkpoint-000000000002";
+  Manifest m = CheckpointStore::read_manifest(checkpoint);
+  const auto at = m.fingerprint.find("\nmethod=topk");
+  ASSERT_NE(at, std::string::npos);
+  const auto resumed = [&](const char* density) {
+    Recipe again = resuming_from(folder);
+    again.choose("topk", "64", density);
+    return again;
+  };
+  EXPECT_TRUE(has(refusal(resumed("0.2")), "density=0.1"));
+  m.fingerprint.replace(at, 8, "\nsparse=");
+  CheckpointStore(folder.path()).complete(m);
+  ::testing::internal::CaptureStderr();
+  train(resumed("0.1"));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(has(said, "was written by an earlier version: its settings of --sync topk are not compared")) << said;
 }
 
 // ------------------------------------------------------------------------------------------------------- ownership

@@ -2,6 +2,8 @@
 // a line.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "dist/method/method.h"
 #include "dist/method/none/no_sync.h"
 #include "dist/trainer/conformance.h"
@@ -54,7 +56,9 @@ TEST(CheckMethod, FindsAPromiseThatIsBroken) {
   for (const auto& [how, sentence] : {std::pair{"learns nothing", "it does not learn"},
                                       {"says that all are alike", "parameters after step 1"},
                                       {"sends less than it says", "it said that it sends"}}) {
-    dist::methods().add(how, [name = std::string(how)] { return std::make_unique<Broken>(name); });
+    const std::vector<std::string> known = dist::methods().names();  // these tests may be repeated
+    if (std::find(known.begin(), known.end(), how) == known.end())
+      dist::methods().add(how, [name = std::string(how)] { return std::make_unique<Broken>(name); });
     expect_error<Error>([&, name = std::string(how)] { check_method(name); }, {sentence});
   }
 }

@@ -24,6 +24,7 @@
 #include "apps/main.h"
 #include "apps/text.h"
 #include "core/error.h"
+#include "core/scratch_folder.h"
 
 namespace laconic {
 namespace {
@@ -70,31 +71,21 @@ int help() {
 /// A folder for the runs' files: the user's, or one that goes with the object.
 class Folder {
  public:
-  explicit Folder(const std::string& keep) : path_(keep), own_(keep.empty()) {
+  explicit Folder(const std::string& keep) : path_(keep) {
     std::error_code failed;
-    if (own_) {
-      std::string name = (std::filesystem::temp_directory_path() / "laconic-compare-XXXXXX").string();
-      require<DataError>(mkdtemp(name.data()) != nullptr,
-                         "compare: no temporary folder could be made: ", std::strerror(errno),
-                         ". Set TMPDIR, or give --keep DIR.");
-      path_ = name;
+    if (keep.empty()) {
+      path_ = own_.emplace("compare", ", or give --keep DIR").path();
     } else {
       std::filesystem::create_directories(path_, failed);
       require<DataError>(!failed, "compare: the folder ", path_, " could not be made: ", failed.message(),
                          ". Check the path of --keep.");
     }
   }
-  ~Folder() {
-    std::error_code ignored;
-    if (own_) std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
 
  private:
+  std::optional<ScratchFolder> own_;
   std::string path_;
-  bool own_;
 };
 
 /// "overlap-none" of "overlap: none".
@@ -260,7 +251,7 @@ class Comparison {
     }
   }
 
-  /// What the app says of a set without running it.
+  /// A set as the app describes it, without running it.
   struct SetPlan {
     std::string text;       ///< what travels how
     std::string computing;  ///< by which options it computes

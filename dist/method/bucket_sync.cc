@@ -147,4 +147,17 @@ void BucketSync::flush() {
     if (states_[b].phase == State::Phase::under_way) finish(b);
 }
 
+void BucketSync::save_losses(StateDict& state, const Tensor& lost) {
+  if (lost.defined()) state.set("codec.lost", lost);
+}
+
+void BucketSync::load_losses(const StateDict& state, const Tensor& lost) {
+  if (!lost.defined()) return;
+  const Tensor& stored = state.at("codec.lost");
+  require<DataError>(stored.dtype() == DType::f32 && stored.elements() == lost.elements(), "codec.lost holds ",
+                     stored.elements(), " values of ", stored.dtype(), " where the model has ", lost.elements(),
+                     " of f32 (--resume): take a checkpoint of this model");
+  lost.copy_from(stored);
+}
+
 }  // namespace laconic::dist

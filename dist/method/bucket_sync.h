@@ -46,6 +46,11 @@ class BucketSync : public Strategy {
   /// It has been done: updates what the bucket holds. Compute thread.
   virtual void arrived(std::size_t bucket) = 0;
 
+  /// Save and load "codec.lost": what encoding has lost so far, laid out like the arena. Nothing if that is undefined.
+  /// load_losses throws DataError if the state has none, or one of another model.
+  static void save_losses(StateDict& state, const Tensor& lost);
+  static void load_losses(const StateDict& state, const Tensor& lost);
+
   /// Halts the engine if anything is under way, because an exception passes: it must not work in memory that goes. For
   /// destructors of derived classes.
   void halt_what_is_under_way();

@@ -68,9 +68,9 @@ struct ServerSide {
   std::shared_ptr<JointNorm> norm{};
 };
 
-/// A way to join what workers learn: all that a paper proposes. It says what can be set and what that means, and makes
-/// both halves; each folder beside this file is one. An object is made by its catalogue, set, and then the same for
-/// all ranks of a process, which only read it.
+/// A method is a way to join what workers learn: all that a paper proposes. It says what can be set, and it makes both
+/// halves. Each folder beside this file is one. The catalogue makes an object, a program sets it, and then all ranks of
+/// the process read it.
 class Method {
  public:
   /// Tells the trainer where it has to act otherwise.
@@ -90,37 +90,37 @@ class Method {
   virtual ~Method() = default;
   /// As `sync` names it.
   virtual std::string name() const = 0;
-  /// One line for readers.
+  /// Says in one line what it does.
   virtual std::string summary() const = 0;
   virtual Traits traits() const { return {}; }
   /// Adds what can be set of it. What several methods have under one name means the same in all of them.
   virtual void settings(Settings&) {}
   /// throws UsageError for what makes no sense together
   virtual void check(const TrainingFacts&) const {}
-  /// Why a setting that belongs to no method ("codec", "fusion", "servers", ...) has no use here: {what, advice};
-  /// nothing if it has one.
+  /// Says why a setting that belongs to no method ("codec", "fusion", "servers", ...) has no use here. Returns nothing
+  /// if it has one.
   struct Refusal {
     std::string what, advice;
   };
   virtual std::optional<Refusal> refuses(const std::string& setting) const;
   /// Asks something of the plan: whole layers as one message, a choice of elements.
   virtual void shape(PlanOptions&, const TrainingFacts&) const {}
-  /// A worker's half. throws UsageError if the plan is not for this method
+  /// Makes a worker's half. throws UsageError if the plan is not for this method
   virtual std::unique_ptr<Strategy> worker(WorkerSide side) const = 0;
-  /// A server's half, where traits().servers.
+  /// Makes a server's half, where traits().servers.
   virtual std::unique_ptr<ParameterServer> server(ServerSide side) const;
-  /// About how many bytes a worker sends in a step, the mean over workers, servers' shares included; nothing if the
-  /// gradients decide, or somebody else moves them.
+  /// Returns about how many bytes a worker sends in a step: the mean over workers, with the servers' shares. Returns
+  /// nothing if the gradients decide, or if MPI or NCCL moves them.
   virtual std::optional<double> expected_bytes(const Plan&, const std::vector<std::shared_ptr<Parameter>>&,
                                                const TrainingFacts&) const {
     return std::nullopt;
   }
-  /// The columns of its account of each parameter (Strategy::ledger).
+  /// Names the columns of its account of each parameter (Strategy::ledger).
   virtual LedgerForm ledger() const { return {}; }
-  /// Itself with its settings in a few words: "redsync, 0.1 % by paper".
+  /// Describes itself with its settings in a few words: "redsync, 0.1 % by paper".
   virtual std::string describe(const TrainingFacts&) const { return name(); }
 
-  /// Its settings that decide bits, on one line.
+  /// Lists its settings that decide bits, on one line.
   std::string fingerprint() const;
 };
 

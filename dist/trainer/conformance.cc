@@ -1,11 +1,9 @@
 #include "dist/trainer/conformance.h"
 
-#include <stdlib.h>
-
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 
+#include "core/scratch_folder.h"
 #include "data/synthetic.h"
 #include "dist/trainer/image_classification.h"
 #include "dist/trainer/server_half.h"
@@ -16,26 +14,6 @@ namespace laconic {
 namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
-
-/// A folder that goes with the object.
-class Scratch {
- public:
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "laconic-conformance-XXXXXX").string();
-    require<DataError>(mkdtemp(name.data()) != nullptr, "conformance: no temporary folder could be made. Set TMPDIR.");
-    path_ = name;
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 struct Result {
   std::vector<std::vector<float>> parameters;  // by rank, in arena order
@@ -129,7 +107,7 @@ class Check {
       require_that(std::abs(second.bytes - *second.expected) <= 0.25 * *second.expected + 2000,
                    concat("it said that it sends ", *second.expected, " bytes a step, and sent ", second.bytes),
                    workers);
-    const Scratch folder;
+    const ScratchFolder folder("conformance");
     TrainerOptions part = options;
     part.save = folder.path();
     part.steps = kSteps / 2 + 1;

@@ -133,6 +133,14 @@ void Trainer::restore() {
                "laconic: warning: the checkpoint was written with {} threads on {}, this run has {} on {}: the last "
                "bits may differ\n",
                manifest.threads, manifest.instruction_set, o_.threads, processor());
+  const auto has_line = [&](const char* key) {
+    return manifest.fingerprint.find(concat("\n", key, "=")) != std::string::npos;
+  };
+  if (worker_.rank == 0 && !has_line("method") && (has_line("sparse") || has_line("server")))
+    fmt::print(stderr,
+               "laconic: note: {} was written by an earlier version: its settings of --sync {} are not compared with "
+               "this run's\n",
+               checkpoint, method_->name());
   const auto precision = [](const std::string& text) { return text.substr(std::min(text.size(), text.find("precision="))); };
   if (worker_.rank == 0 && precision(manifest.fingerprint) != precision(fingerprint()))
     fmt::print(stderr, "laconic: warning: the checkpoint was written with {}, this run has {}: losses may differ\n",

@@ -13,7 +13,7 @@ using namespace laconic;
 
 /// A byte a value: sign and magnitude in 127ths of the largest magnitude, rounded to nearest.
 ///     payload   largest magnitude : f32 | values : i8
-/// What is no number, or infinite, makes all of the message not a number.
+/// A value that is no number, or infinite, makes all values of the message no number.
 class Int8Codec final : public compress::Codec {
  public:
   static compress::CodecKind kind() {

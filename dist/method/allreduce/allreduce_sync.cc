@@ -183,17 +183,8 @@ void AllreduceSync::end_step(StepStats& stats) {
   stats.buffer_bytes_peak += copied_bytes_peak_;
 }
 
-void AllreduceSync::save(StateDict& state) const {
-  if (lost_.defined()) state.set("codec.lost", lost_);
-}
+void AllreduceSync::save(StateDict& state) const { save_losses(state, lost_); }
 
-void AllreduceSync::load(const StateDict& state) {
-  if (!lost_.defined()) return;
-  const Tensor& stored = state.at("codec.lost");
-  require<DataError>(stored.dtype() == DType::f32 && stored.elements() == lost_.elements(), "codec.lost holds ",
-                     stored.elements(), " values of ", stored.dtype(), " where the model has ", lost_.elements(),
-                     " of f32 (--resume): take a checkpoint of this model");
-  lost_.copy_from(stored);
-}
+void AllreduceSync::load(const StateDict& state) { load_losses(state, lost_); }
 
 }  // namespace laconic::dist

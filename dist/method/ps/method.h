@@ -32,8 +32,7 @@ class ServedMethod : public Method {
   virtual std::unique_ptr<ParameterServer> make_server(ServerSide side, ParameterServer::Options options) const;
 
   int local_aggregate = 1;  ///< workers of a group, of which one talks to servers
-  int truncate_weights =
-      0;  ///< low bits that parameters lose on their way down, whatever the gradients' codec; 0: none
+  int truncate_weights = 0;  ///< low bits that parameters lose on their way down; 0: none
 
  protected:
   static void begin_group(Settings& settings) {

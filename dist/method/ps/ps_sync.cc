@@ -209,7 +209,7 @@ void PsSync::save(StateDict& state) const {
     const auto count = static_cast<std::int64_t>(numbers.size());
     state.set("servers/ledger", Tensor::of({count}, std::span<const std::int64_t>(numbers)));
   }
-  if (owed_.defined()) state.set("codec.lost", owed_);
+  save_losses(state, owed_);
 }
 
 void PsSync::load(const StateDict& state) {
@@ -223,12 +223,7 @@ void PsSync::load(const StateDict& state) {
       for (auto& bytes : *leg) bytes = static_cast<std::uint64_t>(*next++);
     for (const auto& bytes : up_) seen_up_ += bytes.load();
   }
-  if (!owed_.defined()) return;
-  const Tensor& stored = state.at("codec.lost");
-  require<DataError>(stored.dtype() == DType::f32 && stored.elements() == owed_.elements(), "codec.lost holds ",
-                     stored.elements(), " values of ", stored.dtype(), " where the model has ", owed_.elements(),
-                     " of f32 (--resume): take a checkpoint of this model");
-  owed_.copy_from(stored);
+  load_losses(state, owed_);
 }
 
 }  // namespace laconic::dist
