@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "apps/bench/published_selectors.h"
 #include "apps/statistics.h"
 #include "apps/subcommand.h"
 #include "apps/values.h"
@@ -35,8 +36,8 @@ int inspect_select(const std::vector<std::string>& arguments) {
   file.add_options(app);
   app.add_option(
          "--method", method,
-         "exact, radix, radix-histogram, nth-element, trimmed, trimmed-steps, search, search-steps, sampled, fixed, "
-         "dropping, dgc, random [search]")
+         "radix, trimmed, search, sampled, exact, fixed, dropping, dgc, random; as published, step by step:\n"
+         "nth-element, radix-histogram, trimmed-steps, search-steps [search]")
       ->type_name("M");
   const auto count = app.add_option("--k", k, "how many to choose")->check(CLI::NonNegativeNumber)->type_name("K");
   app.add_option("--density", density, "instead: the share, k = max(1, ceil(D n)) [0.001]")
@@ -50,16 +51,18 @@ int inspect_select(const std::vector<std::string>& arguments) {
   app.add_option("--threads", threads, "kernel threads [1]")->check(CLI::Range(1, 1024))->type_name("T");
   app.add_flag("--json", json, "one object");
   if (const auto done = parse_tool(app, arguments)) return *done;
-  options.method = compress::selector_kind(method, "--method");
-  require<UsageError>(options.method != compress::SelectorKind::adacomp,
-                      "adacomp goes by the last gradient besides (--method): choose another");
+  const auto& published = compress::published_selectors();
+  compress::selectors().insert(compress::selectors().end(), published.begin(), published.end());
+  const compress::SelectorKind& kind = compress::selector_kind(method, "--method");
+  require<UsageError>(!kind.traits.needs_latest, method,
+                      " goes by the last gradient besides (--method): choose another");
   set_kernel_threads(threads);
   const Tensor x = file.read();
   const auto n = x.elements();
   if (!k) k = dist::elements_to_send(n, density.value_or(0.001));
   require<UsageError>(*k <= n, "there are ", n, " values (--k): choose no more of them than that, not ", *k);
-  require<UsageError>(options.method != compress::SelectorKind::random || sign == "any",
-                      "random does not choose by sign (--sign): leave it out");
+  require<UsageError>(kind.traits.by_sign || sign == "any", method,
+                      " does not choose by sign (--sign): leave it out");
 
   const compress::SelectionInput input{.values = x.slice(),
                                        .k = static_cast<std::size_t>(*k),
@@ -69,9 +72,9 @@ int inspect_select(const std::vector<std::string>& arguments) {
   compress::Selection s;
   std::vector<double> ms;
   for (int i = 0; i < kTimed; ++i) {
-    compress::Selector selector(options);  // one that knows nothing yet
+    const auto selector = kind.make(options);  // one that knows nothing yet
     const auto begin = Clock::now();
-    selector.select(input, s);
+    selector->select(input, s);
     ms.push_back(1e3 * seconds_since(begin));
   }
   double chosen = 0;

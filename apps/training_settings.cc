@@ -174,7 +174,9 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
          "no\neffect");
   s.group(kNetGroup, Scope::exchange);
   const std::vector<std::string> syncs = dist::methods().names();
-  s.value("sync", "NAME", wrapped(syncs) + ":\nhow gradients are joined; none: each worker alone [" + o.sync + "]",
+  std::string ways = "how gradients are joined [" + o.sync + "]";
+  for (const std::string& name : syncs) ways += fmt::format("\n{:<18}{}", name, dist::methods().make(name)->summary());
+  s.value("sync", "NAME", ways,
           [&o, syncs](const std::string& text, const std::string& where) { o.sync = one_of(text, where, syncs); });
   s.value("allreduce", "NAME",
           "how sums travel: ring, butterfly, doubling; by groups of\nG: hierarchical:G (rings in groups and between "

@@ -378,4 +378,35 @@ void keep_top(std::size_t k, Sign sign, std::int32_t floor, Scratch& scratch, Se
   out.threshold = magnitude_of(c.key);
 }
 
+void above(Slice<const float> values, Candidates* candidates, Sign sign, float threshold, std::size_t most,
+           Scratch& scratch, Selection& out) {
+  const std::int32_t key = key_above(threshold, sign);
+  if (!from_candidates(candidates, values.size(), sign, key, most, out)) collect(values, sign, key, most, scratch, out);
+  out.threshold = threshold;
+}
+
+std::size_t target_for(std::size_t need, std::size_t k) {
+  return need + k / 2 + static_cast<std::size_t>(3 * std::sqrt(static_cast<double>(need))) + 16;
+}
+
+Sample sample_of(std::size_t n, std::size_t k, double share) {
+  const auto wanted = static_cast<std::size_t>(std::ceil(share * static_cast<double>(n)));
+  const std::size_t size = std::min(n, std::max<std::size_t>(wanted, 1024));
+  const auto rank =
+      static_cast<std::size_t>(std::ceil(static_cast<double>(k) * static_cast<double>(size) / static_cast<double>(n)));
+  return {size, std::max<std::size_t>(rank, 1)};
+}
+
+std::int32_t sampled_key(Slice<const float> values, std::size_t k, Sign sign, double share, std::uint64_t turn) {
+  const auto [size, rank] = sample_of(values.size(), k, share);
+  const std::size_t n = values.size(), stride = n / size;
+  std::vector<std::int32_t> keys(size);
+  for (std::size_t j = 0; j < size; ++j) {
+    const std::size_t first = static_cast<std::size_t>(static_cast<unsigned __int128>(j) * n / size);
+    const auto bits = philox({static_cast<std::uint32_t>(j), static_cast<std::uint32_t>(turn)}, {})[0];
+    keys[j] = key_of(values[first + bits % stride], sign);
+  }
+  return std::max(key_of_rank(keys, rank - 1), 1);  // zeros are not worth sending
+}
+
 }  // namespace laconic::compress::fast

@@ -33,6 +33,17 @@ struct Request {
   float floor = -1;  ///< of an earlier step; below 0: not known
 };
 
+/// How many elements a floor for the next step aims at: somewhat more than are needed, so that there are enough again.
+std::size_t target_for(std::size_t need, std::size_t k);
+
+/// What `dropping` and `dgc` look at of n values: so many, and the rank among them (from 1) of the threshold for k.
+struct Sample {
+  std::size_t size, rank;
+};
+Sample sample_of(std::size_t n, std::size_t k, double share);
+/// The magnitude's key that the share k/n of the values has, by `share` of them, spread evenly and shifted by `turn`.
+std::int32_t sampled_key(Slice<const float> values, std::size_t k, Sign sign, double share, std::uint64_t turn);
+
 /// All elements whose key is at least `floor`.
 struct Kept {
   const std::uint32_t* indices = nullptr;
@@ -64,6 +75,10 @@ void collect(Slice<const float> values, Sign sign, std::int32_t key, std::size_t
 /// The same from candidates, if they are all of a tensor of n and below the key. Returns whether they are.
 bool from_candidates(Candidates* candidates, std::size_t n, Sign sign, std::int32_t key, std::size_t most,
                      Selection& out);
+
+/// The first `most` elements above a threshold, from candidates if they hold all of it.
+void above(Slice<const float> values, Candidates* candidates, Sign sign, float threshold, std::size_t most,
+           Scratch& scratch, Selection& out);
 
 /// The top k of what out holds, whose keys are at least `floor`.
 void keep_top(std::size_t k, Sign sign, std::int32_t floor, Scratch& scratch, Selection& out);

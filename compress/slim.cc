@@ -49,7 +49,7 @@ std::uint64_t signature_of(Slice<const std::uint32_t> keys) {
 void SlimSet::choose(const SlimRules& rules, Slice<const float> by, const SlimKey& key) {
   const std::size_t n = by.size();
   if (!chosen_ || key.round % static_cast<std::uint64_t>(rules.core_every) == 0) {
-    selector_.select({.values = by, .k = core_elements(rules, n)}, found_);
+    selector_->select({.values = by, .k = core_elements(rules, n)}, found_);
     const Slice<const std::uint32_t> keys = found_.all_indices();
     std::vector<std::uint32_t> now(keys.size());
     copy_bytes(now.data(), kCpu, keys.data(), keys.device(), keys.size_bytes());

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "compress/selector.h"
@@ -63,7 +64,7 @@ class SlimSet {
   void load(const StateDict& state, std::size_t n);
 
  private:
-  Selector selector_;
+  std::unique_ptr<Selector> selector_ = make_selector("exact");
   Selection found_;
   std::vector<std::uint32_t> core_, explorer_;
   std::uint64_t signature_ = 0;

@@ -58,6 +58,13 @@ decltype(auto) on_device(Device device, F&& cpu_kernel, [[maybe_unused]] G&& cud
   return on_device(device, std::forward<F>(cpu_kernel));
 }
 
+/// For a function that only a CUDA device's memory is given to: calls of cuda:: functions may stand in `kernel`, which a
+/// build without CUDA leaves out.
+template <class G>
+void cuda_only([[maybe_unused]] G&& kernel) {
+  if constexpr (kCudaBuilt) kernel();
+}
+
 /// For the many kernels that have the same name and arguments in cpu:: and cuda::.
 ///   LACONIC_KERNEL(y.device(), fill(y.data<float>(), value, y.elements()));
 #define LACONIC_KERNEL(device, ...) \

@@ -7,16 +7,14 @@
 namespace laconic::dist {
 namespace {
 
-using compress::SelectorKind;
-
 // Momentum, residual and filter read and write about five arrays: measured 0.3 to 1 ns a value on one core.
 constexpr double kSelectSecondsPerElement = 1e-9;
 
 }  // namespace
 
 std::string to_string(const Choice& choice) {
-  if (!choice.method) return "all";
-  return concat(compress::to_string(*choice.method), choice.quantised ? ", signs" : "");
+  if (choice.selector.empty()) return "all";
+  return concat(choice.selector, choice.quantised ? ", signs" : "");
 }
 
 Choice choice_of(const ParameterInfo& p, bool recurrent, const Dispatch& d, int workers) {
@@ -24,12 +22,12 @@ Choice choice_of(const ParameterInfo& p, bool recurrent, const Dispatch& d, int 
   if (d.kind == Dispatch::Kind::dense || p.elements == 0) return {};
   if (d.kind == Dispatch::Kind::automatic) {
     if (sparse_seconds(p.elements, quantised, d, workers) >= dense_seconds(p.elements, d, workers)) return {};
-    return {SelectorKind::exact, quantised};
+    return {"exact", quantised};
   }
   if (p.elements * 4 < d.dense_below) return {};
-  if (d.kind == Dispatch::Kind::fixed) return {d.method, quantised};
+  if (d.kind == Dispatch::Kind::fixed) return {d.selector, quantised};
   const bool sampled = recurrent && (p.role == Role::recurrent || p.role == Role::embedding || p.output);
-  return {!sampled ? SelectorKind::trimmed : quantised ? SelectorKind::search : SelectorKind::sampled, quantised};
+  return {!sampled ? "trimmed" : quantised ? "search" : "sampled", quantised};
 }
 
 std::int64_t elements_to_send(std::int64_t n, double density) {

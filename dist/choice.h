@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "compress/selector.h"
@@ -11,8 +10,8 @@ namespace laconic::dist {
 /// Says what one parameter sends: all of its gradient, or elements of a residual that collects all gradients
 /// (dist/method/redsync/redsync.h), chosen by a selector (compress/selector.h).
 struct Choice {
-  std::optional<compress::SelectorKind> method{};  ///< nothing: all of it, by an allreduce
-  bool quantised = false;                    ///< one sign at a time, all by one value (qRGC)
+  std::string selector{};  ///< the name of one of compress::selectors(); empty: all of it, by an allreduce
+  bool quantised = false;  ///< one sign at a time, all by one value (qRGC)
   bool operator==(const Choice&) const = default;
 };
 /// "trimmed", "trimmed, signs"; "all".
@@ -21,13 +20,13 @@ std::string to_string(const Choice& choice);
 /// How the parameters of a model are to be dealt with.
 struct Dispatch {
   ///   dense      all of every gradient
-  ///   fixed      `method` for every parameter from dense_below on
+  ///   fixed      `selector` for every parameter from dense_below on
   ///   paper      RedSync's: from dense_below on; trimmed, but in models with recurrent layers the sampled search for
   ///              recurrent weights, embeddings and the output layer, unsampled where quantised
   ///   automatic  exact, for every parameter for which the model below says that it takes less time than all of it
   enum class Kind : std::uint8_t { dense, fixed, paper, automatic };
   Kind kind = Kind::dense;
-  compress::SelectorKind method = compress::SelectorKind::exact;
+  std::string selector = "exact";
   bool quantised = false;                ///< where it may be: never the output layer
   double density = 1e-3;                 ///< share of the elements that is sent
   std::int64_t dense_below = 128 << 10;  ///< bytes: smaller parameters travel whole, fused with their neighbours

@@ -215,7 +215,7 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
     const Choice choice = choice_of(info, recurrent, options.sparse, workers);
     require<Error>(info.index == i && info.offset >= 0, "plan: parameter ", info.name,
                    " is not in the arena that the plan is made for. Make the arena first.");
-    const bool whole = choice.method && !options.chunk_sparse;
+    const bool whole = !choice.selector.empty() && !options.chunk_sparse;
     if (!whole && chunk_limit > 0 && comes_in_rows(info) && info.elements > chunk_limit) {
       const std::int64_t all = info.shape[0], row = info.elements / all;
       const std::int64_t rows = std::max(kRowMultiple, chunk_limit / row / kRowMultiple * kRowMultiple);
@@ -226,7 +226,7 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
         continue;
       }
     }
-    if (choice.method) {
+    if (!choice.selector.empty()) {
       plan.buckets.push_back({.first = i, .count = 1, .choice = choice});
       continue;
     }
@@ -298,7 +298,7 @@ std::string Plan::json() const {
     j["algorithm"] = algorithm_text(b.algorithm, b.group);
     j["pieces"] = b.pieces;
     if (b.copied) j["copied"] = true;
-    if (b.sparse()) j["choice"] = compress::to_string(*b.choice.method);
+    if (b.sparse()) j["choice"] = b.choice.selector;
     if (b.choice.quantised) j["quantised"] = true;
     list.push_back(std::move(j));
   }
@@ -356,7 +356,7 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
       bucket.copied = entry.value("copied", false);
       check(!bucket.copied || !bucket.chunk(), "rows cannot be copied; leave 'copied' out");
       if (entry.contains("choice")) {
-        bucket.choice = {compress::selector_kind(entry.at("choice").get<std::string>(), where),
+        bucket.choice = {compress::selector_kind(entry.at("choice").get<std::string>(), where).name,
                          entry.value("quantised", false)};
         check(bucket.count == 1 && !bucket.copied, "a choice is made of one parameter, and not copied");
       }

@@ -77,7 +77,7 @@ struct Bucket {
   std::string name{};  ///< "conv1.weight", "bn2.weight..conv1.weight" or "fc2.weight[256:512]"
 
   bool chunk() const { return rows.count > 0; }
-  bool sparse() const { return choice.method.has_value(); }
+  bool sparse() const { return !choice.selector.empty(); }
 };
 
 /// How every parameter of a model travels. Fixed before step 1, by sizes and never by timing, and equal on all ranks:

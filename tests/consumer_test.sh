@@ -17,7 +17,7 @@ PKG_CONFIG_PATH=$pc meson setup out -Db_sanitize="$sanitize"
 ninja -C out
 ./out/own_model
 
-# And a program with a method and a codec of its own, which has all that the bundled ones have.
+# And a program with a method, a selector and a codec of its own, which has all that the bundled ones have.
 cp -r "$here/../apps/examples/own_method" "$work/own_method"
 cd "$work/own_method"
 PKG_CONFIG_PATH=$pc meson setup out -Db_sanitize="$sanitize"
@@ -29,8 +29,10 @@ $train --sync local --every 8 --workers 4 --save part --steps 13
 $train --sync local --every 8 --workers 4 --save part --resume
 cmp all/weights.safetensors part/weights.safetensors
 $train --sync allreduce --codec int8 --workers 2
+$train --sync redsync --selector blocks --density 0.01 --index-coding delta --workers 2
 grep -q '"drift"' log.jsonl
 ./out/own --help | grep -q -- '--every H'
+./out/own --help | grep -q 'blocks'
 if $train --sync local --every 0 2>error; then exit 1; fi
 grep -q "'0' is not a whole number of at least 1 (--every): give one, as --every 4" error
 printf 'sync = "local"\nevery = 4\n' >own.toml

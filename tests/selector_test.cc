@@ -7,9 +7,11 @@
 #include <iterator>
 #include <numeric>
 
+#include "apps/bench/published_selectors.h"
+#include "compress/conformance.h"
 #include "compress/cpu/isa.h"
-#include "compress/select_steps.h"
 #include "core/parallel.h"
+#include "tests/error_of.h"
 #include "tests/pairwise.h"
 #include "tests/selection_cases.h"
 
@@ -18,8 +20,21 @@ namespace {
 
 using namespace selection_cases;
 
-constexpr SelectorKind kTopK[] = {SelectorKind::exact,       SelectorKind::radix,   SelectorKind::radix_histogram,
-                                  SelectorKind::nth_element, SelectorKind::trimmed, SelectorKind::trimmed_steps};
+/// Every kind, those of the literature too.
+std::vector<SelectorKind> all_kinds() {
+  std::vector<SelectorKind> all = selectors();
+  all.insert(all.end(), published_selectors().begin(), published_selectors().end());
+  return all;
+}
+
+const SelectorKind& kind_of(const std::string& name) {
+  for (const SelectorKind& kind : published_selectors())
+    if (kind.name == name) return kind;
+  return selector_kind(name);
+}
+
+constexpr const char *kAlgorithm2 = "trimmed-steps", *kAlgorithm3 = "search-steps";
+constexpr const char* kTopK[] = {"exact", "trimmed", "radix", "radix-histogram", "nth-element", kAlgorithm2};
 
 /// How far a value is ahead of others; below 0 if it does not compete.
 float magnitude(float v, Sign sign) {
@@ -50,17 +65,21 @@ void expect_well_formed(const Selection& s, const Values& x, Sign sign) {
   }
 }
 
-Selection chosen(SelectorKind method, const Values& x, std::size_t k, Sign sign = Sign::any) {
-  return Selector({.method = method}).select({.values = slice(x), .k = k, .sign = sign});
+Selection chosen(const std::string& name, const Values& x, std::size_t k, Sign sign = Sign::any) {
+  return kind_of(name).make()->select({.values = slice(x), .k = k, .sign = sign});
 }
 
-void expect_top_k(SelectorKind method, const std::string& name, const Values& x, std::size_t k, Sign sign) {
-  SCOPED_TRACE(testing::Message() << to_string(method) << ": " << k << " of " << x.size() << " " << name << ", sign "
+Selection by_steps(const Values& x, std::size_t k, Sign sign, const ResidualStats& stats) {
+  return kind_of(kAlgorithm3).make()->select({.values = slice(x), .k = k, .sign = sign, .stats = &stats});
+}
+
+void expect_top_k(const std::string& selector, const std::string& name, const Values& x, std::size_t k, Sign sign) {
+  SCOPED_TRACE(testing::Message() << selector << ": " << k << " of " << x.size() << " " << name << ", sign "
                                   << static_cast<int>(sign));
-  const Selection s = chosen(method, x, k, sign);
+  const Selection s = chosen(selector, x, k, sign);
   expect_well_formed(s, x, sign);
   ASSERT_EQ(s.indices, top_k(x, k, sign));
-  if (method == SelectorKind::trimmed_steps || s.indices.empty()) return;
+  if (selector == kAlgorithm2 || s.indices.empty()) return;
   float smallest = kInf;
   for (float v : s.values) smallest = std::min(smallest, magnitude(v, sign));
   EXPECT_EQ(s.threshold, smallest);
@@ -71,7 +90,7 @@ TEST(Selector, TopKIsTheTopKOnHostileInput) {
     for (const auto& [name, x] : hostile(n))
       for (const std::size_t k : counts_for(n))
         for (const Sign sign : kSigns)
-          for (const SelectorKind method : kTopK) expect_top_k(method, name, x, k, sign);
+          for (const char* selector : kTopK) expect_top_k(selector, name, x, k, sign);
 }
 
 TEST(Selector, TopKIsTheTopKOfManyInPairs) {
@@ -89,8 +108,8 @@ TEST(Selector, SearchIsTheSearchStepByStepAndNeverMoreThanTwiceK) {
       for (const std::size_t k : counts_for(n))
         for (const Sign sign : kSigns) {
           SCOPED_TRACE(testing::Message() << k << " of " << n << " " << name << ", sign " << static_cast<int>(sign));
-          const Selection fast = chosen(SelectorKind::search, x, k, sign),
-                          steps = chosen(SelectorKind::search_steps, x, k, sign);
+          const Selection fast = chosen("search", x, k, sign),
+                          steps = chosen(kAlgorithm3, x, k, sign);
           expect_well_formed(fast, x, sign);
           ASSERT_EQ(fast.indices, steps.indices);
           EXPECT_EQ(fast.threshold, steps.threshold);
@@ -102,7 +121,7 @@ TEST(Selector, SearchIsTheSearchStepByStepAndNeverMoreThanTwiceK) {
 TEST(Selector, SearchFindsBetweenKAndTwiceKOnOrdinaryValues) {
   for (const char* name : {"normal", "uniform", "clustered", "heavy tails"}) {
     const Values x = hostile(70'000)[name];
-    const Selection s = chosen(SelectorKind::search, x, 70);
+    const Selection s = chosen("search", x, 70);
     EXPECT_GE(s.size(), 70u) << name;
     EXPECT_LE(s.size(), 140u) << name;
     EXPECT_EQ(
@@ -116,16 +135,15 @@ TEST(Selector, StepAfterStepTheSetsStayExactWithCandidatesOfTheResidualPass) {
   const std::size_t n = 100'000;
   for (const std::size_t k : {100, 10'000})
     for (const Sign sign : kSigns)
-      for (const SelectorKind method : {SelectorKind::exact, SelectorKind::trimmed, SelectorKind::search}) {
-        Selector selector({.method = method});
+      for (const std::string name : {"exact", "trimmed", "search"}) {
+        const auto made = make_selector(name);
+        Selector& selector = *made;
         int without_a_pass = 0;
         simulate(selector, n, k, sign, 12, [&](const Values& v, const ResidualStats& stats, Candidates& candidates) {
           Selection s =
               selector.select({.values = slice(v), .k = k, .sign = sign, .stats = &stats, .candidates = &candidates});
-          if (method == SelectorKind::search) {
-            Selection expected;
-            steps::search(slice(v), k, sign, stats, expected);
-            EXPECT_EQ(s.indices, expected.indices);
+          if (name == "search") {
+            EXPECT_EQ(s.indices, by_steps(v, k, sign, stats).indices);
           } else {
             EXPECT_EQ(s.indices, top_k(v, k, sign));
           }
@@ -133,20 +151,21 @@ TEST(Selector, StepAfterStepTheSetsStayExactWithCandidatesOfTheResidualPass) {
           without_a_pass += s.passes == 0;
           return s;
         });
-        EXPECT_GE(without_a_pass, 5) << to_string(method) << " " << k;
+        EXPECT_GE(without_a_pass, 5) << name << " " << k;
       }
 }
 
 TEST(Selector, SampledSearchesEveryFifthTimeAndReusesTheThreshold) {
   const std::size_t n = 100'000, k = 100;
-  Selector selector({.method = SelectorKind::sampled});
+  const auto made = make_selector("sampled");
+  Selector& selector = *made;
   int step = 0;
   float threshold = 0;
   simulate(selector, n, k, Sign::any, 11, [&](const Values& v, const ResidualStats& stats, Candidates& candidates) {
     Selection s = selector.select({.values = slice(v), .k = k, .stats = &stats, .candidates = &candidates});
     Selection expected;
     if (step % 5 == 0) {
-      steps::search(slice(v), k, Sign::any, stats, expected);
+      expected = by_steps(v, k, Sign::any, stats);
       threshold = expected.threshold;
     } else {
       for (std::size_t i = 0; i < n && expected.indices.size() < 2 * k; ++i)
@@ -160,7 +179,8 @@ TEST(Selector, SampledSearchesEveryFifthTimeAndReusesTheThreshold) {
 }
 
 TEST(Selector, SampledSendsNothingWhereNothingReachesTheThreshold) {
-  Selector selector({.method = SelectorKind::sampled});
+  const auto made = make_selector("sampled");
+  Selector& selector = *made;
   const Values x = hostile(4097)["normal"];
   EXPECT_GE(selector.select({.values = slice(x), .k = 4}).size(), 4u);
   const Values zero(4097, 0.0f);
@@ -172,9 +192,9 @@ TEST(Selector, SampledSendsNothingWhereNothingReachesTheThreshold) {
 
 TEST(Selector, GoesOnAsItWouldHaveAfterSaveAndLoad) {
   const std::size_t n = 100'000, k = 100;
-  for (const SelectorKind method :
-       {SelectorKind::exact, SelectorKind::search, SelectorKind::sampled, SelectorKind::dgc}) {
-    Selector one({.method = method}), other({.method = method});
+  for (const char* name : {"exact", "search", "sampled", "dgc"}) {
+    const auto first = make_selector(name), second = make_selector(name);
+    Selector &one = *first, &other = *second;
     int step = 0;
     simulate(one, n, k, Sign::any, 9, [&](const Values& v, const ResidualStats& stats, Candidates& candidates) {
       if (step++ == 4) {
@@ -192,13 +212,14 @@ TEST(Selector, GoesOnAsItWouldHaveAfterSaveAndLoad) {
       Selection s = one.select({.values = slice(v), .k = k, .stats = &stats, .candidates = &candidates});
       if (step > 4) {
         const Selection t = other.select({.values = slice(v), .k = k, .stats = &stats});
-        EXPECT_EQ(s.indices, t.indices) << to_string(method) << " " << step;
+        EXPECT_EQ(s.indices, t.indices) << name << " " << step;
         EXPECT_EQ(s.threshold, t.threshold);
       }
       return s;
     });
   }
-  Selector selector;
+  const auto made = make_selector("exact");
+  Selector& selector = *made;
   StateDict nothing, wrong;
   EXPECT_THROW(selector.load(nothing), DataError);
   wrong.set("selector", Tensor::zeros({10}));
@@ -207,41 +228,41 @@ TEST(Selector, GoesOnAsItWouldHaveAfterSaveAndLoad) {
 
 TEST(Selector, ChoosesAlikeOnAnyNumberOfThreads) {
   const Values x = hostile(1'000'003)["clustered"];
-  for (const SelectorKind method : selector_kinds())
+  for (const SelectorKind& kind : all_kinds())
     for (const std::size_t k : {1000, 200'000}) {
       std::vector<Selection> each;
       for (const int threads : {1, 2, 3}) {
         set_kernel_threads(threads);
-        Selector selector({.method = method, .threshold = 20});
+        const auto selector = kind.make({.threshold = 20});
         SelectionInput input{.values = slice(x), .k = k};
         input.latest = slice(x);
-        selector.select(input);
-        each.push_back(selector.select(input));
+        selector->select(input);
+        each.push_back(selector->select(input));
       }
       set_kernel_threads(1);
-      EXPECT_EQ(each[0].indices, each[1].indices) << to_string(method);
-      EXPECT_EQ(each[0].indices, each[2].indices) << to_string(method);
-      EXPECT_EQ(each[0].threshold, each[2].threshold) << to_string(method);
+      EXPECT_EQ(each[0].indices, each[1].indices) << kind.name;
+      EXPECT_EQ(each[0].indices, each[2].indices) << kind.name;
+      EXPECT_EQ(each[0].threshold, each[2].threshold) << kind.name;
     }
 }
 
 TEST(Selector, ChoosesAlikeWithAndWithoutAvx512) {
   for (const std::size_t n : {100, 5000, 70'001})
     for (const auto& [name, x] : hostile(n))
-      for (const SelectorKind method : {SelectorKind::exact, SelectorKind::search})
+      for (const char* method : {"exact", "search"})
         for (const std::size_t k : counts_for(n))
           for (const Sign sign : kSigns) {
             const Selection wide = chosen(method, x, k, sign);
             cpu::allow_avx512(false);
             const Selection portable = chosen(method, x, k, sign);
             cpu::allow_avx512(true);
-            ASSERT_EQ(wide.indices, portable.indices) << to_string(method) << " " << name << " " << k << " of " << n;
+            ASSERT_EQ(wide.indices, portable.indices) << method << " " << name << " " << k << " of " << n;
             ASSERT_EQ(wide.threshold, portable.threshold);
           }
 }
 
 TEST(Selector, RefusesNaNWhereverItStands) {
-  for (const SelectorKind method : selector_kinds())
+  for (const SelectorKind& kind : all_kinds())
     for (const std::size_t n : {1, 100, 70'000})
       for (const std::size_t at : {std::size_t{0}, n / 2, n - 1}) {
         Values x = hostile(n)["normal"];
@@ -249,14 +270,14 @@ TEST(Selector, RefusesNaNWhereverItStands) {
           x[at] = nan;
           SelectionInput input{.values = slice(x), .k = 1};
           input.latest = slice(x);
-          EXPECT_THROW(Selector({.method = method}).select(input), DataError)
-              << to_string(method) << " " << at << " of " << n;
+          EXPECT_THROW(kind.make()->select(input), DataError)
+              << kind.name << " " << at << " of " << n;
         }
       }
 }
 
 TEST(Selector, NamesItselfAndIsFoundByName) {
-  for (const SelectorKind method : selector_kinds()) EXPECT_EQ(selector_kind(to_string(method), "--method"), method);
+  for (const SelectorKind& kind : selectors()) EXPECT_EQ(make_selector(kind.name)->name(), kind.name);
   try {
     selector_kind("serch", "--method");
     ADD_FAILURE();
@@ -265,27 +286,78 @@ TEST(Selector, NamesItselfAndIsFoundByName) {
   }
 }
 
+TEST(Selectors, KeepTheirPromises) {
+  for (const SelectorKind& kind : selectors()) EXPECT_NO_THROW(check_selector(kind.name));
+}
+
+/// Breaks one promise.
+class BrokenSelector final : public Selector {
+ public:
+  explicit BrokenSelector(const std::string& how) : how_(how) {}
+  std::size_t most(std::size_t k, std::size_t n) const override { return how_ == "takes more" ? k / 2 : std::min(k, n); }
+
+ private:
+  void choose(const Offer& o, Selection& out) override {
+    const auto turn = how_ == "forgets" ? calls_++ : o.turn;
+    for (std::size_t j = 0; j < o.in.k; ++j) {
+      const std::size_t i = how_ == "descends" ? o.in.k - 1 - j : (j + turn) % o.in.values.size();
+      if (o.in.sign != Sign::any && how_ != "takes both" && magnitude(o.in.values[i], o.in.sign) < 0) continue;
+      out.indices.push_back(static_cast<std::uint32_t>(i));
+      out.values.push_back(how_ == "makes up" ? 1 : o.in.values[i]);
+    }
+    if (how_ != "descends") {
+      Selection sorted;
+      std::vector<std::size_t> order(out.indices.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::sort(order.begin(), order.end(), [&](auto a, auto b) { return out.indices[a] < out.indices[b]; });
+      for (const std::size_t j : order)
+        sorted.indices.push_back(out.indices[j]), sorted.values.push_back(out.values[j]);
+      out.indices = sorted.indices, out.values = sorted.values;
+    }
+  }
+  bool meets_nan(Sign) const override { return how_ == "takes NaN"; }
+
+  std::string how_;
+  std::uint64_t calls_ = 0;
+};
+
+TEST(CheckSelector, FindsAPromiseThatIsBroken) {
+  for (const auto& [how, sentence] : {std::pair{"takes more", "more is chosen than most() says"},
+                                      {"descends", "indices do not ascend"},
+                                      {"makes up", "not the one at its index"},
+                                      {"takes both", "has the other sign"},
+                                      {"takes NaN", "no number is taken"},
+                                      {"forgets", "saved and loaded"}}) {
+    selectors().push_back(
+        {how, {}, [name = std::string(how)](const SelectorOptions&) { return std::make_unique<BrokenSelector>(name); }});
+    expect_error<Error>([&, name = std::string(how)] { check_selector(name); }, {sentence});
+    selectors().pop_back();
+  }
+}
+
 TEST(Selector, RefusesWhatDoesNotFit) {
   const Values x(10, 1.0f);
-  EXPECT_THROW(chosen(SelectorKind::exact, x, 11), ShapeError);
-  EXPECT_THROW(chosen(SelectorKind::adacomp, x, 1), ShapeError);
-  EXPECT_THROW(chosen(SelectorKind::random, x, 1, Sign::positive), ShapeError);
+  EXPECT_THROW(chosen("exact", x, 11), ShapeError);
+  EXPECT_THROW(chosen("adacomp", x, 1), ShapeError);
+  EXPECT_THROW(chosen("random", x, 1, Sign::positive), ShapeError);
 }
 
 TEST(FixedThreshold, TakesAllAboveIt) {
   const Values x{0.5f, -0.6f, 0.7f, 0, -0.5f};
-  Selector selector({.method = SelectorKind::fixed, .threshold = 0.5f});
+  const auto made = make_selector("fixed", {.threshold = 0.5f});
+  Selector& selector = *made;
   EXPECT_EQ(selector.select({.values = slice(x), .k = 0}).indices, (std::vector<std::uint32_t>{1, 2}));
   EXPECT_EQ(selector.select({.values = slice(x), .k = 0, .sign = Sign::negative}).indices,
             (std::vector<std::uint32_t>{1}));
-  EXPECT_EQ(Selector({.method = SelectorKind::fixed, .threshold = 5}).select({.values = slice(x)}).size(), 0u);
+  EXPECT_EQ(make_selector("fixed", {.threshold = 5})->select({.values = slice(x)}).size(), 0u);
 }
 
 TEST(AdaComp, SendsWhatReachesTheLargestOfItsBinWithTheLatestTwice) {
   //            bin of 4            |                      | zeros     | the short last one
   const Values v{1, -2, 0.5f, 1.6f, 3, 2.9f, -1, 0, 0, 0, 0, 0, -1};
   const Values g{1, 0, 0.1f, 0.4f, -1, 0.2f, -2.5f, 0, 0, 0, 0, 0, 0};
-  Selector selector({.method = SelectorKind::adacomp, .bin = 4});
+  const auto made = make_selector("adacomp", {.bin = 4});
+  Selector& selector = *made;
   SelectionInput input{.values = slice(v)};
   input.latest = slice(g);
   EXPECT_EQ(selector.select(input).indices, (std::vector<std::uint32_t>{0, 1, 3, 5, 6, 12}));
@@ -296,7 +368,7 @@ TEST(RandomK, IsTheSameForEqualKeysAndAnotherForOthers) {
   const auto draw = [&](std::size_t k, Key key) {
     SelectionInput input{.values = slice(x), .k = k};
     input.key = key;
-    return Selector({.method = SelectorKind::random}).select(input);
+    return make_selector("random")->select(input);
   };
   for (const std::size_t k : {1, 50, 20'000, 50'000}) {
     const Selection a = draw(k, {.seed = 1, .step = 2, .operation = 3});
@@ -317,7 +389,7 @@ TEST(RandomK, DrawsEvenly) {
     for (std::uint64_t step = 0; step < 4000; ++step) {
       SelectionInput input{.values = slice(x), .k = k};
       input.key.step = step;
-      for (const auto i : Selector({.method = SelectorKind::random}).select(input).indices) ++hits[i];
+      for (const auto i : make_selector("random")->select(input).indices) ++hits[i];
     }
     const double mean = 4000.0 * static_cast<double>(k) / 20;
     for (int h : hits) EXPECT_NEAR(h, mean, 6 * std::sqrt(mean)) << k;
@@ -328,16 +400,16 @@ TEST(Dropping, TakesAboutKAndDgcNeverMore) {
   const std::size_t n = 1'000'000, k = 10'000;
   for (const char* name : {"normal", "clustered", "heavy tails"}) {
     const Values x = hostile(n)[name];
-    const Selection dropping = chosen(SelectorKind::dropping, x, k), dgc = chosen(SelectorKind::dgc, x, k);
+    const Selection dropping = chosen("dropping", x, k), dgc = chosen("dgc", x, k);
     EXPECT_NEAR(static_cast<double>(dropping.size()), k, 0.8 * k) << name;
     EXPECT_LE(dgc.size(), k);
     EXPECT_GE(dgc.size(), k / 5) << name;
     expect_well_formed(dropping, x, Sign::any);
     EXPECT_EQ(dgc.indices, top_k(x, dgc.size(), Sign::any)) << name;  // what there is, are the largest
   }
-  EXPECT_EQ(chosen(SelectorKind::dropping, Values(1000, 0.0f), 10).size(), 0u);
-  EXPECT_EQ(chosen(SelectorKind::dgc, Values(1000, 0.0f), 10).size(), 0u);
-  EXPECT_EQ(chosen(SelectorKind::dgc, Values(1000, 1.0f), 10).size(), 10u);
+  EXPECT_EQ(chosen("dropping", Values(1000, 0.0f), 10).size(), 0u);
+  EXPECT_EQ(chosen("dgc", Values(1000, 0.0f), 10).size(), 0u);
+  EXPECT_EQ(chosen("dgc", Values(1000, 1.0f), 10).size(), 10u);
 }
 
 }  // namespace

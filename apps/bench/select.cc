@@ -1,3 +1,4 @@
+#include "apps/bench/published_selectors.h"
 #include "apps/bench/select.h"
 
 #include <fmt/format.h>
@@ -33,7 +34,7 @@
 namespace laconic {
 namespace {
 
-using compress::SelectorKind;
+using compress::make_selector;
 
 struct SelectBenchOptions {
   std::vector<std::string> elements{"2^20", "2^24", "2^26"}, data;
@@ -86,7 +87,7 @@ std::vector<std::uint32_t> on_host(Slice<const std::uint32_t> x) {
 
 /// One way to select: a selector in a given state of knowledge, and what it chose last.
 struct Way {
-  compress::Selector selector;
+  std::unique_ptr<compress::Selector> selector;
   compress::Candidates candidates{};
   compress::Selection chosen{};
   StateDict fresh{};
@@ -105,11 +106,12 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
   std::vector<std::unique_ptr<Way>> ways;
   if (!on_gpu) all.push_back({.name = "read pass", .run = [&] { read_pass(v.data<float>(), n); }});
   // prior: 0 nothing known, 1 the floor of an earlier step, 2 candidates out of the residual pass
-  const auto add = [&](const std::string& name, SelectorKind method, int prior, int most_rounds = 1 << 20) {
-    Way& way = *ways.emplace_back(std::make_unique<Way>(Way{compress::Selector({.method = method})}));
-    way.selector.save(way.fresh);
+  const auto add = [&](const std::string& name, std::unique_ptr<compress::Selector> selector, int prior,
+                       int most_rounds = 1 << 20) {
+    Way& way = *ways.emplace_back(std::make_unique<Way>(Way{std::move(selector)}));
+    way.selector->save(way.fresh);
     const auto select = [&way, &v, &stats, k, prior] {
-      way.selector.select(
+      way.selector->select(
           {.values = v.slice(), .k = k, .stats = &stats, .candidates = prior == 2 ? &way.candidates : nullptr},
           way.chosen);
     };
@@ -117,40 +119,40 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
     if (prior == 2) {
       // The residual pass with a gradient of zeros: the same values again.
       const Tensor zeros = Tensor::zeros({n}, DType::f32, device), copy = copied_to(v, device);
-      way.selector.prepare(way.candidates, k);
+      way.selector->prepare(way.candidates, k);
       compress::accumulate_residual({zeros.slice(), {}, {}, copy.slice(), 0}, {}, 1.0f, &way.candidates);
     }
     Contender c{.name = name, .run = select, .most_rounds = most_rounds};
-    if (prior == 0) c.before = [&way] { way.selector.load(way.fresh); };
+    if (prior == 0) c.before = [&way] { way.selector->load(way.fresh); };
     all.push_back(std::move(c));
   };
-  add("exact, candidates from the residual pass", SelectorKind::exact, 2);
+  add("exact, candidates from the residual pass", make_selector("exact"), 2);
   // Without candidates a device reads all values, whatever it knows.
-  if (!on_gpu) add("exact, floor of an earlier step", SelectorKind::exact, 1);
-  add("exact, nothing known", SelectorKind::exact, 0);
-  add("Algorithm 3, candidates from the residual pass", SelectorKind::search, 2);
-  if (!on_gpu) add("Algorithm 3, floor of an earlier step", SelectorKind::search, 1);
-  add("Algorithm 3, nothing known", SelectorKind::search, 0);
+  if (!on_gpu) add("exact, floor of an earlier step", make_selector("exact"), 1);
+  add("exact, nothing known", make_selector("exact"), 0);
+  add("Algorithm 3, candidates from the residual pass", make_selector("search"), 2);
+  if (!on_gpu) add("Algorithm 3, floor of an earlier step", make_selector("search"), 1);
+  add("Algorithm 3, nothing known", make_selector("search"), 0);
   {
     // The reuse step alone: the selector that has just searched.
-    Way& way = *ways.emplace_back(std::make_unique<Way>(Way{compress::Selector({.method = SelectorKind::sampled})}));
+    Way& way = *ways.emplace_back(std::make_unique<Way>(Way{make_selector("sampled")}));
     const auto select = [&way, &v, &stats, k] {
-      way.selector.select({.values = v.slice(), .k = k, .stats = &stats}, way.chosen);
+      way.selector->select({.values = v.slice(), .k = k, .stats = &stats}, way.chosen);
     };
     select();
-    way.selector.save(way.fresh);
+    way.selector->save(way.fresh);
     all.push_back(
-        {.name = "sampled, threshold reused", .run = select, .before = [&way] { way.selector.load(way.fresh); }});
+        {.name = "sampled, threshold reused", .run = select, .before = [&way] { way.selector->load(way.fresh); }});
   }
   std::unique_ptr<ChildProcess> torch;
   if (o.baselines) {
     const int few = n > (1 << 22) ? 3 : 5;
-    add("radix select, scan and scatter", SelectorKind::radix, 0, few);
+    add("radix select, scan and scatter", make_selector("radix"), 0, few);
     if (!on_gpu) {  // a device makes these sets as it makes those above
-      add("Algorithm 2 step by step", SelectorKind::trimmed_steps, 0, few);
-      add("Algorithm 3 step by step", SelectorKind::search_steps, 0, few);
-      add("radix select, histograms", SelectorKind::radix_histogram, 0, few);
-      add("std::nth_element", SelectorKind::nth_element, 0, few);
+      const char* const titles[] = {"std::nth_element", "radix select, histograms", "Algorithm 2 step by step",
+                                    "Algorithm 3 step by step"};
+      const auto& published = compress::published_selectors();
+      for (std::size_t i = 0; i < published.size(); ++i) add(titles[i], published[i].make(), 0, few);
     }
   }
 #ifdef LACONIC_CUB

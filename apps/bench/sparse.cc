@@ -28,12 +28,12 @@ std::vector<std::uint32_t> indices_of(std::size_t k, std::int64_t n, bool cluste
     const Tensor zeros = Tensor::zeros({n});
     compress::SelectionInput input{.values = zeros.slice(), .k = k};
     input.key.seed = worker;
-    return compress::Selector({.method = compress::SelectorKind::random}).select(input).indices;
+    return compress::make_selector("random")->select(input).indices;
   }
   static std::vector<std::uint32_t> indices;
   static std::int64_t of = 0;
   if (std::exchange(of, n) != n)
-    indices = compress::Selector().select({.values = select_data("heavy", n).slice(), .k = k}).indices;
+    indices = compress::make_selector("exact")->select({.values = select_data("heavy", n).slice(), .k = k}).indices;
   auto mine = indices;
   for (std::uint32_t& i : mine)
     if ((i | 4095) < n) i ^= 64 * worker;
@@ -73,7 +73,7 @@ nlohmann::json bench_residual(const SparseBenchOptions& o) {
   const Tensor u = zeros();
   struct State {
     Tensor u, v;
-    compress::Selector selector{};
+    std::unique_ptr<compress::Selector> selector = compress::make_selector("exact");
     compress::Candidates candidates{};
     compress::ResidualStats stats{};
     std::int64_t turn = 0;
@@ -88,10 +88,10 @@ nlohmann::json bench_residual(const SparseBenchOptions& o) {
     State& s = candidates;
     if (s.stats.elements > 0) {
       const auto chosen =
-          s.selector.select({.values = s.v.slice(), .k = k, .stats = &s.stats, .candidates = &s.candidates});
+          s.selector->select({.values = s.v.slice(), .k = k, .stats = &s.stats, .candidates = &s.candidates});
       compress::clear_sent(s.u.slice(), s.v.slice(), chosen.all_indices(), true);
     }
-    s.selector.prepare(s.candidates, k);
+    s.selector->prepare(s.candidates, k);
   };
   const raw::SgdStep step{.lr = 1e-9f,
                           .gradient_scale = 1,

@@ -11,10 +11,10 @@
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(UNDER_ADDRESS_SANITIZER)
 #include <sanitizer/common_interface_defs.h>
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(UNDER_THREAD_SANITIZER)
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -95,11 +95,11 @@ struct Machine {
   }
 
   void change(Fiber& from, Fiber& to) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(UNDER_ADDRESS_SANITIZER)
     void* fake = nullptr;  // without detect_stack_use_after_return there is none
     __sanitizer_start_switch_fiber(&fake, to.stack ? to.stack : host_bottom, to.stack ? kStack : host_size);
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(UNDER_THREAD_SANITIZER)
     if (&from == &host) host.tsan = __tsan_get_current_fiber();
     __tsan_switch_to_fiber(to.tsan, 0);
 #endif
@@ -113,7 +113,7 @@ struct Machine {
 
   // After a switch has landed: the sanitizer is told, and learns the host's stack.
   void arrived() {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(UNDER_ADDRESS_SANITIZER)
     const void* bottom = nullptr;
     std::size_t size = 0;
     __sanitizer_finish_switch_fiber(nullptr, &bottom, &size);
@@ -136,7 +136,7 @@ struct Machine {
     void* p = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) fail("no memory for a stack");
     f.stack = static_cast<std::byte*>(p);
-#if defined(__SANITIZE_THREAD__)
+#if defined(UNDER_THREAD_SANITIZER)
     f.tsan = __tsan_create_fiber(0);
 #endif
 #if defined(__x86_64__)

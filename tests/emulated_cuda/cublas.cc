@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "arithmetic.h"
 #include "cublas_v2.h"
 #include "rounding.h"
 
@@ -65,11 +66,8 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t transa, 
     std::vector<float> sums(static_cast<std::size_t>(m));
     for (std::int64_t j = 0; j < n; ++j) {
       std::fill(sums.begin(), sums.end(), 0.0f);
-      for (std::int64_t p = 0; p < k; ++p) {
-        const float x = left[static_cast<std::size_t>(j * k + p)];
-        const float* row = right.data() + p * m;
-        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += x * row[i];
-      }
+      emulated_cuda::add_rows(sums.data(), left.data() + j * k, right.data(), static_cast<std::size_t>(k), sums.size(),
+                              sums.size());
       float* out = static_cast<float*>(C) + j * ldc;
       for (std::size_t i = 0; i < sums.size(); ++i) out[i] = a * sums[i] + (b == 0.0f ? 0.0f : b * out[i]);
     }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "arithmetic.h"
 #include "rounding.h"
 
 struct cudnnContext {
@@ -151,7 +152,8 @@ struct Problem {
               }
             }
   }
-  int outputs() const { return w.k / conv.groups; }
+  std::size_t outputs() const { return static_cast<std::size_t>(w.k / conv.groups); }  // of a group
+  std::size_t inputs() const { return static_cast<std::size_t>(w.c); }
   std::size_t row() const { return static_cast<std::size_t>(w.h) * w.w * w.c; }  // of an output channel's weights
 
   /// Where element i of a tensor of n x pixels x c, channels last, lies in memory.
@@ -252,10 +254,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, c
                              weights = p.read(w, p.w_size(), p.w.h, p.w.w, p.w.c);
     std::vector<float> sums(p.y_size());
     p.each_meeting([&](std::size_t from, std::size_t to, std::size_t weight) {
-      for (int k = 0; k < p.outputs(); ++k, weight += p.row())
-        for (int c = 0; c < p.w.c; ++c)
-          sums[to + static_cast<std::size_t>(k)] +=
-              in[from + static_cast<std::size_t>(c)] * weights[weight + static_cast<std::size_t>(c)];
+      emulated_cuda::add_products(&sums[to], &in[from], &weights[weight], p.outputs(), p.row(), p.inputs());
     });
     p.write(y, sums, a, b, p.y.h, p.y.w, p.y.c);
   });
@@ -273,10 +272,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alp
                              weights = p.read(w, p.w_size(), p.w.h, p.w.w, p.w.c);
     std::vector<float> sums(p.x_size());
     p.each_meeting([&](std::size_t from, std::size_t to, std::size_t weight) {
-      for (int k = 0; k < p.outputs(); ++k, weight += p.row())
-        for (int c = 0; c < p.w.c; ++c)
-          sums[from + static_cast<std::size_t>(c)] +=
-              out[to + static_cast<std::size_t>(k)] * weights[weight + static_cast<std::size_t>(c)];
+      emulated_cuda::add_rows(&sums[from], &out[to], &weights[weight], p.outputs(), p.row(), p.inputs());
     });
     p.write(dx, sums, a, b, p.x.h, p.x.w, p.x.c);
   });
@@ -295,10 +291,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* a
                              out = p.read(dy, p.y_size(), p.y.h, p.y.w, p.y.c);
     std::vector<float> sums(p.w_size());
     p.each_meeting([&](std::size_t from, std::size_t to, std::size_t weight) {
-      for (int k = 0; k < p.outputs(); ++k, weight += p.row())
-        for (int c = 0; c < p.w.c; ++c)
-          sums[weight + static_cast<std::size_t>(c)] +=
-              out[to + static_cast<std::size_t>(k)] * in[from + static_cast<std::size_t>(c)];
+      emulated_cuda::add_outer(&sums[weight], &out[to], &in[from], p.outputs(), p.row(), p.inputs());
     });
     p.write(dw, sums, a, b, p.w.h, p.w.w, p.w.c);
   });

@@ -100,10 +100,10 @@ def fresh(name):
 
 def strategies():
     """Options of every --sync that trains as it is, of which all checkpoints are made."""
-    text = re.search(r"--sync NAME\s+(.*?):\s", run(["mnist", "--help"]).out, re.S).group(1)
+    lines = run(["mnist", "--help"]).out.split("--sync NAME", 1)[1].split("\n  --", 1)[0].splitlines()[1:]
     found = []
-    for name in re.split(r",\s*", text):
-        words = ["--sync", name.strip(), "--workers", "2"] + (["--threshold", "0.01"] if name.strip() == "strom" else [])
+    for name in [line.split()[0] for line in lines]:
+        words = ["--sync", name, "--workers", "2"] + (["--threshold", "0.01"] if name == "strom" else [])
         if run(TRAINING + words + ["--steps", "1"]).code == 0:
             found.append(words)
         else:

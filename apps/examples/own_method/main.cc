@@ -1,8 +1,11 @@
-// A program with a method and a codec of its own: ./own --sync local --every 8 --workers 4 --link 100mbit,1ms
+// A program with a method, a selector and a codec of its own:
+//   ./own --sync local --every 8 --workers 4 --link 100mbit,1ms
+//   ./own --sync redsync --selector blocks --workers 4
 #include <cstdio>
 #include <cstring>
 
 #include "apps/programs.h"
+#include "blocks_selector.h"
 #include "compress/conformance.h"
 #include "data/mnist.h"
 #include "dist/trainer/conformance.h"
@@ -11,14 +14,16 @@
 
 int main(int argc, char** argv) {
   laconic::dist::methods().add<own::LocalSgd>("local");
+  laconic::compress::selectors().push_back(own::Blocks::kind());
   laconic::compress::codecs().push_back(own::Int8Codec::kind());
   if (argc == 2 && std::strcmp(argv[1], "check") == 0) {
     try {
-      laconic::check_method("local", {{"every", "4"}}), laconic::compress::check_codec("int8");
+      laconic::check_method("local", {{"every", "4"}});
+      laconic::compress::check_selector("blocks"), laconic::compress::check_codec("int8");
     } catch (const laconic::Error& broken) {
       return std::puts(broken.what()), 1;
     }
-    return std::puts("local and int8 keep their promises"), 0;
+    return std::puts("local, blocks and int8 keep their promises"), 0;
   }
   return laconic::image_classification(
       argc, argv,

@@ -8,7 +8,7 @@ namespace laconic::dist {
 class LayerDrop final : public ServedMethod {
  public:
   std::string name() const override { return "layerdrop"; }
-  std::string summary() const override { return "a parameter server that layers of small gradients do not trouble"; }
+  std::string summary() const override { return "ps without layers of small gradients"; }
   Traits traits() const override;
   void settings(Settings& settings) override;
   void check(const TrainingFacts& facts) const override;

@@ -47,7 +47,7 @@ class ServedMethod : public Method {
 class Ps final : public ServedMethod {
  public:
   std::string name() const override { return "ps"; }
-  std::string summary() const override { return "all gradients to a parameter server, all parameters back"; }
+  std::string summary() const override { return "gradients to parameter servers, parameters back"; }
   std::unique_ptr<PsSync> make_worker(WorkerSide side, PsSync::Options options) const override;
 };
 

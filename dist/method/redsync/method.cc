@@ -9,7 +9,6 @@ namespace laconic::dist {
 namespace {
 
 using compress::IndexCoding;
-using Select = compress::SelectorKind;
 
 constexpr double kSlowSecondsPerByte = 8 / 500e6;                 // below 500 Mbit/s the smallest coding pays
 constexpr double kPackedBytes = 13.1 / 8, kRiceBytes = 11.6 / 8;  // of an index at a density of 0.1 %
@@ -19,18 +18,30 @@ IndexCoding coding_of(const SparseOptions& o) {
   return o.seconds_per_byte && *o.seconds_per_byte > kSlowSecondsPerByte ? IndexCoding::rice : IndexCoding::packed;
 }
 
+bool by_setting(const SparseMethod& m) { return *m.selector == '\0'; }
+
+/// The traits of the selector by which a method chooses; the ordinary ones where the setting says by which.
+compress::SelectorTraits traits_of(const SparseMethod& m) {
+  return by_setting(m) ? compress::SelectorTraits() : compress::selector_kind(m.selector).traits;
+}
+
 Warmup warmup_of(const SparseMethod& m, const SparseOptions& o) {
   return o.warmup ? *o.warmup : Warmup::parse(m.warmup, "`warmup`");
 }
 
 }  // namespace
 
+// AdaComp's paper also rounds the values that it sends; here they are sent as they are.
 const std::vector<SparseMethod>& sparse_methods() {
   static const std::vector<SparseMethod> methods = {
-      {"redsync", true, true, std::nullopt, "none"},      {"dgc", true, true, Select::dgc, "ramp:4"},
-      {"topk", false, true, Select::exact, "none"},       {"gradient-dropping", false, true, Select::dropping, "none"},
-      {"adacomp", false, false, Select::adacomp, "none"}, {"strom", false, false, Select::fixed, "none"},
-      {"randomk", false, true, Select::random, "none"},
+      {"redsync", "large elements of a residual (Fang et al. 2018)", "", true, true, "none"},
+      {"dgc", "redsync, threshold estimated (Lin et al. 2018)", "dgc", true, true, "ramp:4"},
+      {"topk", "redsync by exact top k, momentum not corrected", "exact", false, true, "none"},
+      {"gradient-dropping", "topk, threshold estimated (Aji, Heafield 2017)", "dropping", false, true, "none"},
+      {"adacomp", "topk, by the largest of a bin (Chen et al. 2018)", "adacomp", false,
+       false, "none"},
+      {"strom", "a threshold for what passes it (Strom 2015)", "fixed", false, false, "none"},
+      {"randomk", "elements that all ranks draw alike", "random", false, true, "none"},
   };
   return methods;
 }
@@ -41,26 +52,18 @@ const SparseMethod* sparse_method(const std::string& sync) {
   return nullptr;
 }
 
-const std::vector<std::string>& selector_names() {
-  static const std::vector<std::string> names = {"paper", "auto", "radix", "trimmed", "search", "sampled", "exact"};
+std::vector<std::string> selector_names() {
+  std::vector<std::string> names{"paper", "auto"};
+  for (const compress::SelectorKind& kind : compress::selectors())
+    if (kind.traits.by_name) names.push_back(kind.name);
   return names;
 }
 
 bool fits(const SparseMethod& m, const Choice& choice) {
-  if (!choice.method) return !choice.quantised;
-  if (m.method) return choice.method == m.method && !choice.quantised;
-  switch (*choice.method) {
-    case Select::fixed:
-    case Select::dropping:
-    case Select::dgc:
-    case Select::adacomp:
-    case Select::random:
-      return false;
-    case Select::sampled:
-      return !choice.quantised;
-    default:
-      return true;
-  }
+  if (choice.selector.empty()) return !choice.quantised;
+  if (!by_setting(m)) return choice.selector == m.selector && !choice.quantised;
+  const compress::SelectorTraits& traits = compress::selector_kind(choice.selector).traits;
+  return traits.by_name && (traits.one_value || !choice.quantised);
 }
 
 Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o) {
@@ -68,17 +71,17 @@ Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o) {
       .kind = Dispatch::Kind::fixed, .quantised = o.quantised, .density = o.density, .dense_below = o.dense_below};
   if (o.latency_seconds) d.latency_seconds = *o.latency_seconds;
   if (o.seconds_per_byte) d.seconds_per_byte = *o.seconds_per_byte;
-  if (m.method) {
-    d.method = *m.method;
+  if (!by_setting(m)) {
+    d.selector = m.selector;
   } else if (o.selector == "paper") {
     d.kind = Dispatch::Kind::paper;
   } else if (o.selector == "auto") {
     d.kind = Dispatch::Kind::automatic;
   } else {
-    const std::vector<std::string>& names = selector_names();
+    const std::vector<std::string> names = selector_names();
     if (std::find(names.begin(), names.end(), o.selector) == names.end())
       refuse_unknown("value", o.selector, "`selector`", names);
-    d.method = compress::selector_kind(o.selector, "`selector`");
+    d.selector = o.selector;
   }
   return d;
 }
@@ -99,7 +102,7 @@ RedSync::Options redsync_options(const SparseMethod& m, const SparseOptions& o, 
 
 void SparseExchange::settings(Settings& s) {
   SparseOptions& o = options;
-  const bool has_indices = variant_.method != Select::random, by_selector = !variant_.method;
+  const bool has_indices = !traits_of(variant_).same_everywhere, by_selector = by_setting(variant_);
   s.group("Sending little (`sync` redsync and its neighbours)", Scope::exchange);
   if (variant_.has_density)
     s.real_number("density", "D", o.density, 0, 1, "0.001", "share of a tensor's elements that is sent");
@@ -143,7 +146,7 @@ void SparseExchange::settings(Settings& s) {
         },
         [&o] { return o.split ? "split" : "allgather"; });
   }
-  if (variant_.method == Select::fixed)
+  if (traits_of(variant_).one_magnitude)
     s.value(
         "threshold", "T", "what strom sends, as T or -T",
         [&o](const std::string& text, const std::string& where) { o.threshold = real(text, where, 0, 1e30, "0.01"); },
@@ -166,20 +169,19 @@ void SparseExchange::check(const TrainingFacts& f) const {
                       " limits the length of each worker's gradient, not its elements (`clip`): give `clip` norm:X");
   require<UsageError>(o.density > 0 && o.density <= 1, "a share of ", o.density,
                       " of the elements is not to be had (`density`): give more than 0 and at most 1, as 0.001");
-  require<UsageError>(!(o.quantised && o.selector == "sampled"),
-                      "one sign at a time has no threshold to reuse (`qrgc` with `selector` sampled): take `selector` "
-                      "search or paper");
-  require<UsageError>(m.method != Select::fixed || static_cast<float>(o.threshold) > 0,
+  require<UsageError>(!traits_of(m).one_magnitude || static_cast<float>(o.threshold) > 0,
                       "strom sends what reaches a threshold (`threshold`): give one above 0, as `threshold` 0.01");
   require<UsageError>(m.has_density || warmup_of(m, o).kind != Warmup::Kind::ramp, m.name,
                       " has no density that could fall (`warmup` ramp): take `warmup` dense:E");
-  require<UsageError>(!o.split || (m.has_density && m.method != Select::random), m.name, " ",
+  require<UsageError>(!o.split || (m.has_density && !traits_of(m).same_everywhere), m.name, " ",
                       m.has_density ? "sends no indices to split by" : "has no k to share out",
                       " (`sparse-reduce` split): take allgather");
   if (o.split && allreduce_text(f.plan) == "nccl")
     refuse("NCCL carries what all send to all", "`sparse-reduce` split with `allreduce` nccl",
            "take `sparse-reduce` allgather, or `allreduce` ring");
-  if (!m.method) dispatch_of(m, o);
+  const Dispatch d = dispatch_of(m, o);
+  require<UsageError>(!o.quantised || d.kind != Dispatch::Kind::fixed || fits(m, {d.selector, true}), "`selector` ",
+                      d.selector, " is not for one value for all of a sign (`qrgc`): take `selector` search or paper");
 }
 
 SparseOptions SparseExchange::with_network(const TrainingFacts& facts) const {
@@ -241,7 +243,7 @@ std::string SparseExchange::describe(const TrainingFacts&) const {
   if (!variant_.has_density)
     return options.threshold > 0 ? fmt::format("{}, threshold {:g}", variant_.name, options.threshold) : variant_.name;
   return fmt::format("{}, {:g} %{}{}", variant_.name, 100 * options.density,
-                     variant_.method ? "" : " by " + options.selector, options.quantised ? ", signs" : "");
+                     by_setting(variant_) ? " by " + options.selector : "", options.quantised ? ", signs" : "");
 }
 
 std::optional<double> SparseExchange::expected_bytes(const Plan& plan,
@@ -256,11 +258,12 @@ std::optional<double> SparseExchange::expected_bytes(const Plan& plan,
       continue;
     }
     if (b.rows.first > 0) continue;  // a chunk of what was counted
-    if (b.choice.method == Select::fixed || b.choice.method == Select::adacomp) return std::nullopt;
+    const compress::SelectorTraits& chosen = compress::selector_kind(b.choice.selector).traits;
+    if (!chosen.by_k) return std::nullopt;
     const std::int64_t n = parameters[static_cast<std::size_t>(b.first)]->info.elements;
     const auto k = static_cast<double>(elements_to_send(n, o.density));
     const double own = b.choice.quantised ? index : index + 4;
-    if (b.choice.method == Select::random)
+    if (chosen.same_everywhere)
       bytes += 2 * (N - 1) / N * 4 * k;
     else if (o.split)
       bytes += (N - 1) / N * k * (own + index + 4) + (N - 1) * 12;

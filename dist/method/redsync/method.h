@@ -12,28 +12,20 @@ namespace laconic::dist {
 
 /// A method that sends chosen elements of residuals: RedSync, and its neighbours, which put the same parts together in
 /// another way.
-///
-///   redsync             momentum correction, masking; `selector` decides
-///   dgc                 the same with a threshold estimated from a sample and a ramp of densities (Lin et al. 2018)
-///   topk                the exact top k of V; the optimiser's momentum on what is received (no correction)
-///   gradient-dropping   about k above an estimated threshold, likewise (Aji & Heafield 2017)
-///   adacomp             what is large in its bin, likewise; values as they are, its paper quantises them
-///                       (Chen et al. 2018)
-///   strom               plus or minus a threshold for all that reaches it, likewise (Strom 2015)
-///   randomk             k drawn by keys that all ranks share, summed by a ring without indices, likewise
 struct SparseMethod {
   const char* name;
-  bool corrects;                                 ///< momentum correction
-  bool has_density;                              ///< sends a given share
-  std::optional<compress::SelectorKind> method;  ///< nothing: `selector` decides
-  const char* warmup;                            ///< unless `warmup` says otherwise
+  const char* summary;   ///< what is special about it, and its source
+  const char* selector;  ///< by which it chooses; "": the setting of that name says
+  bool corrects;         ///< momentum correction; else the optimiser's momentum on what is received
+  bool has_density;      ///< sends a given share
+  const char* warmup;    ///< unless `warmup` says otherwise
 };
 const std::vector<SparseMethod>& sparse_methods();
 /// Null if `sync` is none of them.
 const SparseMethod* sparse_method(const std::string& sync);
 
-/// The values that `selector` takes.
-const std::vector<std::string>& selector_names();
+/// The values that `selector` takes: paper, auto, and the selectors that may be named.
+std::vector<std::string> selector_names();
 
 /// The settings of these methods.
 struct SparseOptions {
@@ -66,7 +58,7 @@ class SparseExchange final : public Method {
  public:
   explicit SparseExchange(const SparseMethod& variant) : variant_(variant) {}
   std::string name() const override { return variant_.name; }
-  std::string summary() const override { return "the elements of a residual that have grown large"; }
+  std::string summary() const override { return variant_.summary; }
   Traits traits() const override {
     return {.chooses = true, .limits_norm = true, .arenas = 1, .arenas_are = "residual"};
   }

@@ -13,7 +13,7 @@
 namespace laconic::dist {
 namespace {
 
-bool shares_indices(const ResidualTensor& t) { return t.choice().method == compress::SelectorKind::random; }
+bool shares_indices(const ResidualTensor& t) { return t.traits().same_everywhere; }
 
 }  // namespace
 
@@ -210,7 +210,7 @@ void RedSync::submit(Layer& layer) {
   if (layer.by_nccl)
     operation.body = [&layer, most_bytes, nccl = dense_.nccl()](Communicator&) -> Task<> {
       if (shares_indices(layer.tensor))
-        nccl->allreduce(layer.tensor.random_values());
+        nccl->allreduce(layer.tensor.shared_values());
       else
         nccl_allgather(*nccl, layer.packet.slice(), most_bytes, layer.gathered);
       co_return;
@@ -219,7 +219,7 @@ void RedSync::submit(Layer& layer) {
     operation.body = [this, &layer, most_bytes](Communicator& comm) {
       if (layer.chosen_late) choose(layer);
       if (layer.split) return layer.split->run(comm);
-      if (shares_indices(layer.tensor)) return ring_allreduce(comm, layer.tensor.random_values());
+      if (shares_indices(layer.tensor)) return ring_allreduce(comm, layer.tensor.shared_values());
       return allgatherv(comm, layer.packet.slice(), most_bytes, layer.gathered);
     };
   layer.ticket = engine_.submit(std::move(operation));
@@ -243,12 +243,12 @@ void RedSync::clip_and_gather() {
   for (const auto& p : arena_.parameters()) {
     const Layer* layer = layer_of(*p);
     const bool gathers =
-        layer != nullptr && sparse() && layer->tensor.choice().method != compress::SelectorKind::adacomp;
+        layer != nullptr && sparse() && !layer->tensor.traits().needs_latest;
     if (factor != 1.0f && !gathers) raw::scale(p->grad(), factor);
   }
   for (const auto& [p, rows] : std::exchange(unclipped_, {})) {
     const Layer* layer = layer_of(*p);
-    const bool scaled = layer != nullptr && layer->tensor.choice().method == compress::SelectorKind::adacomp;
+    const bool scaled = layer != nullptr && layer->tensor.traits().needs_latest;
     ready(*p, rows, scaled ? 1.0f : factor);
   }
 }

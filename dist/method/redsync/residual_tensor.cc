@@ -6,21 +6,19 @@
 namespace laconic::dist {
 namespace {
 
-using compress::SelectorKind;
 using compress::Sign;
 
 constexpr std::size_t kConvBin = 50, kOtherBin = 500;  // AdaComp's
 
-compress::SelectorOptions selector_options(const Choice& choice, const ResidualRules& rules, Role role) {
+std::unique_ptr<compress::Selector> selector_of(const Choice& choice, const ResidualRules& rules, Role role) {
   compress::SelectorOptions options;
-  options.method = *choice.method;
   options.threshold = rules.threshold;
   options.bin = role == Role::conv ? kConvBin : kOtherBin;
-  return options;
+  return compress::make_selector(choice.selector, options);
 }
 
 SparseWire wire_of(const Choice& choice, const ResidualRules& rules) {
-  const bool both = choice.method == SelectorKind::fixed;
+  const bool both = compress::selector_kind(choice.selector).traits.one_magnitude;
   return {.format = {.coding = rules.coding, .one_value = both || choice.quantised}, .both_signs = both};
 }
 
@@ -35,7 +33,7 @@ ResidualTensor::ResidualTensor(const Parameter& p, Choice choice, const Residual
       n_(p.info.elements),
       residual_(residual.range(p.info.offset, n_)),
       wire_(wire_of(choice, rules)),
-      selector_(selector_options(choice, rules, p.info.role)) {
+      selector_(selector_of(choice, rules, p.info.role)) {
   require<UsageError>(n_ < std::numeric_limits<std::uint32_t>::max(), p.info.name, " has ", n_,
                       " elements: their indices have 32 bits. Let it travel whole (--sync allreduce).");
   if (velocity.defined()) velocity_ = velocity.range(p.info.offset, n_);
@@ -45,7 +43,7 @@ void ResidualTensor::begin(double density) {
   k_ = static_cast<std::size_t>(elements_to_send(n_, density));
   gathered_ = 0;
   stats_.clear();
-  selector_.prepare(candidates_, k_, !choice_.quantised ? Sign::any : turn_ % 2 == 0 ? Sign::positive : Sign::negative);
+  selector_->prepare(candidates_, k_, !choice_.quantised ? Sign::any : turn_ % 2 == 0 ? Sign::positive : Sign::negative);
 }
 
 void ResidualTensor::gather(Rows rows, float factor) {
@@ -63,15 +61,8 @@ void ResidualTensor::gather(Rows rows, float factor) {
 
 std::size_t ResidualTensor::most() const {
   const std::size_t n = elements();
-  switch (*choice_.method) {  // whose selectors know no limit
-    case SelectorKind::dropping:
-      return std::min(n, 2 * k_);
-    case SelectorKind::fixed:
-    case SelectorKind::adacomp:
-      return std::max<std::size_t>(1, n / 4);
-    default:
-      return selector_.most(k_, n);
-  }
+  // Where a selector knows no limit there is one here: a message larger than all of the gradient helps nobody.
+  return std::min(selector_->most(k_, n), traits().by_k ? std::min(n, 2 * k_) : std::max<std::size_t>(1, n / 4));
 }
 
 Slice<const float> ResidualTensor::values() const {
@@ -86,12 +77,12 @@ void ResidualTensor::choose(std::int64_t step) {
   if (choice_.quantised) input.sign = turn_ % 2 == 0 ? Sign::positive : Sign::negative;
   input.sums = &stats_;
   input.candidates = &candidates_;
-  if (choice_.method == SelectorKind::adacomp) input.latest = parameter_.grad().slice();
+  if (traits().needs_latest) input.latest = parameter_.grad().slice();
   input.key = {.seed = rules_.seed,
                .step = static_cast<std::uint64_t>(step),
                .operation = static_cast<std::uint32_t>(parameter_.info.index)};
   try {
-    selector_.select(input, chosen_);
+    selector_->select(input, chosen_);
   } catch (const compress::NotANumber& e) {
     throw Error(concat("the residual of ", parameter_.info.name, " at step ", step, ": ", e.what(),
                        " Lower --lr, or clip gradients (--clip norm:5)."));
@@ -119,12 +110,12 @@ void ResidualTensor::choose(std::int64_t step) {
 }
 
 void ResidualTensor::save(StateDict& state) const {
-  selector_.save(state);
+  selector_->save(state);
   state.set("turn", Tensor::of({1}, std::span<const std::int64_t>(&turn_, 1)));
 }
 
 void ResidualTensor::load(const StateDict& state) {
-  selector_.load(state);
+  selector_->load(state);
   const Tensor& turn = state.at("turn");
   require<DataError>(turn.dtype() == DType::i64 && turn.elements() == 1 && turn.data<std::int64_t>()[0] >= 0,
                      "resume: the state of ", parameter_.info.name, " is damaged. Use an older checkpoint.");

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,8 @@ struct ResidualRules {
   bool masking = true;   ///< the momentum of what was sent ends with it
   bool feedback = true;  ///< quantised: what one value left out stays in the residual
   compress::IndexCoding coding = compress::IndexCoding::raw;
-  float threshold = 0;     ///< of SelectorKind::fixed
-  std::uint64_t seed = 0;  ///< of SelectorKind::random
+  float threshold = 0;     ///< of a selector with a fixed one
+  std::uint64_t seed = 0;  ///< of a selector that draws
 };
 
 /// One parameter's residual on one rank: gathers gradients, and chooses what is sent.
@@ -41,7 +42,7 @@ class ResidualTensor {
   void gather(Rows rows, float factor);
   bool complete() const { return gathered_ == n_; }  ///< all rows have come
 
-  /// Chooses and takes away what is sent. `step`: of SelectorKind::random.   throws Error naming the parameter if there
+  /// Chooses and takes away what is sent. `step`: of a selector that draws.   throws Error naming the parameter if there
   /// is a NaN
   void choose(std::int64_t step);
 
@@ -49,11 +50,10 @@ class ResidualTensor {
   /// in host memory: one for each, or with wire().format.one_value alone the one that stands for all.
   Slice<const std::uint32_t> indices() const { return chosen_.all_indices(); }
   Slice<const float> values() const;
-  Slice<float> random_values() {
-    return chosen_.all_values();
-  }  ///< SelectorKind::random: to be summed over ranks in place
+  /// Where all ranks choose the same places: to be summed over ranks in place.
+  Slice<float> shared_values() { return chosen_.all_values(); }
 
-  const Choice& choice() const { return choice_; }
+  const compress::SelectorTraits& traits() const { return selector_->traits(); }
   const SparseWire& wire() const { return wire_; }
   std::size_t elements() const { return static_cast<std::size_t>(n_); }
   std::size_t k() const { return k_; }
@@ -75,7 +75,7 @@ class ResidualTensor {
   const std::int64_t n_;
   Tensor velocity_, residual_;  // this parameter's
   SparseWire wire_;
-  compress::Selector selector_;
+  std::unique_ptr<compress::Selector> selector_;
   compress::Candidates candidates_;
   compress::StatsSum stats_;
   compress::Selection chosen_;

@@ -8,7 +8,7 @@ namespace laconic::dist {
 class Slim final : public ServedMethod {
  public:
   std::string name() const override { return "slimdp"; }
-  std::string summary() const override { return "choices of what was learned to a server, of the parameters back"; }
+  std::string summary() const override { return "ps with a part of the parameters (Slim-DP)"; }
   Traits traits() const override;
   void settings(Settings& settings) override;
   void check(const TrainingFacts& facts) const override;

@@ -1,5 +1,4 @@
-// Selection on a CUDA device: what compress/selector.cc does on the host, with the kernels of compress/cuda/select.h.
-#include "compress/selector.h"
+#include "compress/cuda/choose.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,12 +7,10 @@
 #include "compress/cuda/scatter.h"
 #include "compress/cuda/select.h"
 #include "compress/magnitude.h"
-#include "compress/random_subset.h"
 #include "compress/select_fast.h"
 #include "core/stream.h"
 
-namespace laconic::compress {
-namespace cuda {
+namespace laconic::compress::cuda {
 
 /// Memory of a selector, kept from step to step.
 struct SelectScratch {
@@ -61,32 +58,18 @@ float next_floor(const Cut& cut, std::int32_t floor) {
 }
 
 /// The elements of one selection, asked for step by step.
-class Choice {
+class Choosing {
  public:
-  Choice(const SelectionInput& in, SelectScratch& scratch, Selection& out)
-      : in_(in), scratch_(scratch), out_(out), device_(in.values.device()) {
-    zero_bytes(scratch.memory.data(), device_, sizeof(SelectState));
+  explicit Choosing(const Order& order)
+      : in_(order.in), scratch_(kept(order)), out_(order.out), device_(in_.values.device()) {
+    zero_bytes(scratch_.memory.data(), device_, sizeof(SelectState));
+    bring_stats(order.wants_stats);
   }
 
   SelectState* state() const { return scratch_.state(); }
+  SelectScratch& scratch() const { return scratch_; }
   Source all() const { return {in_.values.data(), nullptr, in_.values.size(), nullptr}; }
 
-  /// state->stats, from wherever they are known, or by a pass.
-  void bring_stats(bool wanted) {
-    if (in_.stats) {
-      require<NotANumber>(!in_.stats->nan, fast::kNaNSentence);
-      set_stats({in_.stats->sum_positive, in_.stats->sum_negative, in_.stats->max_positive, in_.stats->max_negative, 0},
-                state());
-      elements_ = in_.stats->elements;
-    } else if (in_.sums && in_.sums->on_device()) {
-      copy_bytes(&state()->stats, device_, in_.sums->on_device(), device_, sizeof(DeviceStats));
-      elements_ = in_.sums->elements();
-    } else if (wanted) {
-      accumulate({.residual = const_cast<float*>(in_.values.data())}, in_.values.size(), {}, &state()->stats);
-      elements_ = in_.values.size();
-      ++out_.passes;
-    }
-  }
   std::uint64_t elements() const { return elements_; }
 
   /// Whether there are candidates of all of the tensor; then list() is they.
@@ -126,6 +109,12 @@ class Choice {
     return s.candidates.taken <= room_ && (s.candidates.taken >= need || floor_ == lowest_key(in_.sign));
   }
 
+  /// So many of what was taken are the top k.
+  void finish(const Cut& cut) {
+    out_.on_device.resize(cut.chosen);
+    if (cut.chosen > 0) out_.threshold = magnitude_of(cut.key);
+  }
+
   /// What a cut lets in, at most `most`, goes to out.
   void take(const Source& from, std::size_t most) {
     clear(scratch_, &state()->chosen);
@@ -148,6 +137,28 @@ class Choice {
   }
 
  private:
+  static SelectScratch& kept(const Order& order) {
+    const Device device = order.in.values.device();
+    if (!order.scratch || order.scratch->device != device) order.scratch = std::make_shared<SelectScratch>(device);
+    return *order.scratch;
+  }
+  /// state->stats, from wherever they are known, or by a pass.
+  void bring_stats(bool wanted) {
+    if (in_.stats) {
+      require<NotANumber>(!in_.stats->nan, fast::kNaNSentence);
+      set_stats({in_.stats->sum_positive, in_.stats->sum_negative, in_.stats->max_positive, in_.stats->max_negative, 0},
+                state());
+      elements_ = in_.stats->elements;
+    } else if (in_.sums && in_.sums->on_device()) {
+      copy_bytes(&state()->stats, device_, in_.sums->on_device(), device_, sizeof(DeviceStats));
+      elements_ = in_.sums->elements();
+    } else if (wanted) {
+      accumulate({.residual = const_cast<float*>(in_.values.data())}, in_.values.size(), {}, &state()->stats);
+      elements_ = in_.values.size();
+      ++out_.passes;
+    }
+  }
+
   static constexpr std::size_t kSpare = std::size_t{1} << 20;  // no list is much longer than the tensor
 
   void count(const Source& from, const Above& above) {
@@ -170,34 +181,46 @@ class Choice {
   std::size_t room_ = 0;
 };
 
-/// The top k into out. Returns a floor for the next step.
-float top(Choice& choice, const SelectionInput& in, std::size_t k, std::size_t need, std::size_t target,
-          Selection& out) {
+}  // namespace
+
+float top(const Order& order) {
+  Choosing choice(order);
+  const Sign sign = order.in.sign;
+  const std::size_t k = order.in.k, target = fast::target_for(k, k);
   const auto done = [&](const SelectState& s, std::int32_t floor) {
-    out.on_device.resize(s.cut.chosen);
-    if (s.cut.chosen > 0) out.threshold = magnitude_of(s.cut.key);
+    choice.finish(s.cut);
     return next_floor(s.cut, floor);
   };
   if (choice.bring_candidates()) {
-    cut_at(choice.list(), in.sign, word(k), word(target), word(need), true, choice.state());
+    cut_at(choice.list(), sign, word(k), word(target), word(k), true, choice.state());
     choice.take(choice.list(), k);
     const SelectState& s = choice.wait();
-    if (choice.enough(s, need)) return done(s, choice.floor());
+    if (choice.enough(s, k)) return done(s, choice.floor());
   }
-  out.passes += 5;
-  cut_at(choice.all(), in.sign, word(k), word(target), word(need), false, choice.state());
+  order.out.passes += 5;
+  cut_at(choice.all(), sign, word(k), word(target), word(k), false, choice.state());
   choice.take(choice.all(), k);
-  return done(choice.wait(), lowest_key(in.sign));
+  return done(choice.wait(), lowest_key(sign));
 }
 
-/// The set of RedSync Algorithm 3.
-float search(Choice& choice, const SelectionInput& in, std::size_t k, std::size_t need, std::size_t target,
-             Selection& out) {
-  const std::size_t n = in.values.size(), most = 2 * k;
-  const std::int32_t lowest = lowest_key(in.sign);
+void radix(const Order& order) {
+  Choosing choice(order);
+  order.out.passes += 5;
+  cut_by_scattering(choice.all(), order.in.sign, word(order.in.k), choice.state());
+  choice.take(choice.all(), order.in.k);
+  choice.finish(choice.wait().cut);
+}
+
+float search(const Order& order) {
+  Choosing choice(order);
+  Selection& out = order.out;
+  const Sign sign = order.in.sign;
+  const std::size_t n = order.in.values.size(), k = order.in.k, most = 2 * k, need = std::min(n, most + 1),
+                    target = fast::target_for(need, k);
+  const std::int32_t lowest = lowest_key(sign);
   const auto ask = [&](const Source& from, bool remembered, std::int32_t floor) -> const SelectState& {
-    cut_at(from, in.sign, word(k), word(target), word(need), remembered, choice.state());
-    bisect(from, in.sign, word(k), floor, choice.elements(), choice.state());
+    cut_at(from, sign, word(k), word(target), word(need), remembered, choice.state());
+    bisect(from, sign, word(k), floor, choice.elements(), choice.state());
     choice.take(from, Above{.bisected = true}, most);
     return choice.wait();
   };
@@ -214,14 +237,13 @@ float search(Choice& choice, const SelectionInput& in, std::size_t k, std::size_
   if (threshold < 0) {
     choice.take(listed ? choice.list() : choice.all(), k);
     out.passes += listed ? 0 : 2;
-    out.on_device.resize(cut.chosen);
-    if (cut.chosen > 0) out.threshold = magnitude_of(cut.key);
+    choice.finish(cut);
     return next;
   }
   std::size_t size = s->chosen.taken;
-  if (key_above(threshold, in.sign) < floor) {
+  if (key_above(threshold, sign) < floor) {
     out.passes += 2;
-    choice.take(choice.all(), Above{.key = key_above(threshold, in.sign)}, most);
+    choice.take(choice.all(), Above{.key = key_above(threshold, sign)}, most);
     size = choice.wait().chosen.taken;
   }
   out.on_device.resize(std::min(size, most));
@@ -229,108 +251,82 @@ float search(Choice& choice, const SelectionInput& in, std::size_t k, std::size_
   return next;
 }
 
-}  // namespace
+void above(const Order& order, float threshold, std::size_t most) {
+  Choosing choice(order);
+  const Above above{.key = key_above(threshold, order.in.sign)};
+  const auto done = [&](const SelectState& s) {
+    order.out.on_device.resize(std::min<std::size_t>(s.chosen.taken, most));
+  };
+  order.out.threshold = threshold;
+  if (choice.bring_candidates() && choice.floor() <= above.key) {
+    choice.take(choice.list(), above, most);
+    const SelectState& s = choice.wait();
+    if (choice.enough(s, 0)) return done(s);
+  }
+  order.out.passes += 2;
+  choice.take(choice.all(), above, most);
+  done(choice.wait());
+}
+
+void all_above(const Order& order, float threshold) {
+  Choosing choice(order);
+  order.out.passes += 2;
+  choice.take_all(choice.all(), Above{.key = key_above(threshold, order.in.sign)});
+  order.out.threshold = threshold;
+}
+
+void estimated(const Order& order, double share, std::uint64_t turn, bool limited) {
+  Choosing choice(order);
+  Selection& out = order.out;
+  const Sign sign = order.in.sign;
+  const std::size_t n = order.in.values.size(), k = order.in.k;
+  const fast::Sample look = fast::sample_of(n, k, share);
+  DeviceElements& sampled = choice.scratch().sampled;
+  sampled.renew(order.in.values.device(), look.size);
+  sample(order.in.values.data(), n, look.size, turn, sampled.values());
+  const auto rank = word(look.rank);
+  cut_at({sampled.values(), nullptr, look.size, nullptr}, sign, rank, rank, rank, false, choice.state());
+  const Cut cut = choice.wait().cut;
+  const std::int32_t key = rank <= cut.competing ? std::max(cut.key, 1) : 1;
+  out.passes += 2;
+  choice.take_all(choice.all(), Above{.key = key});
+  out.threshold = magnitude_of(key);
+  if (!limited || out.size() <= k) return;
+  const DeviceElements reached = std::exchange(out.on_device, {});
+  const Source from{reached.values(), reached.indices(), reached.size(), nullptr};
+  cut_at(from, sign, word(k), word(k), word(k), false, choice.state());
+  choice.take(from, k);
+  choice.finish(choice.wait().cut);
+}
+
+void adacomp(const Order& order, std::size_t bin) {
+  Choosing choice(order);
+  const std::size_t n = order.in.values.size();
+  ++order.out.passes;
+  Bytes& bins = choice.scratch().bins;
+  bins.clear();
+  bins.resize((n + bin - 1) / bin * sizeof(std::int32_t));
+  auto* const largest = reinterpret_cast<std::int32_t*>(bins.data());
+  largest_of_bins(order.in.values.data(), n, bin, largest);
+  choice.take_all(choice.all(), Above{.latest = order.in.latest.data(), .bin = bin, .largest = largest});
+}
+
+void at(const Order& order, std::span<const std::uint32_t> indices) {
+  Choosing choice(order);
+  choice.wait();
+  const Device device = order.in.values.device();
+  DeviceElements& chosen = order.out.on_device;
+  chosen.renew(device, indices.size());
+  copy_bytes(chosen.indices(), device, indices.data(), kCpu, indices.size_bytes());
+  gather_at(chosen.values(), order.in.values.data(), chosen.indices(), indices.size(), order.in.values.size());
+  chosen.resize(indices.size());
+}
 
 void elements_of_sign(Slice<const std::uint32_t> indices, Slice<const float> values, Sign sign, Selection& out) {
-  SelectScratch scratch(values.device());
   const SelectionInput in{.values = values, .sign = sign};
-  Choice choice(in, scratch, out);
+  std::shared_ptr<SelectScratch> scratch;
+  Choosing choice({in, scratch, out, false});
   choice.take_all({values.data(), indices.data(), values.size(), nullptr}, Above{.key = lowest_key(sign)});
 }
 
-}  // namespace cuda
-
-void Selector::select_on_cuda(const SelectionInput& in, std::uint64_t turn, Memory& memory, Selection& out) {
-  using namespace cuda;
-  const std::size_t n = in.values.size(), k = in.k, need = std::min(n, needed(k, turn));
-  const std::size_t target = target_for(need, k);
-  const Device device = in.values.device();
-  if (!cuda_scratch_ || cuda_scratch_->device != device) cuda_scratch_ = std::make_shared<SelectScratch>(device);
-  SelectScratch& scratch = *cuda_scratch_;
-  Choice choice(in, scratch, out);
-  const bool exact = in.sign == Sign::any && (method() == SelectorKind::exact || method() == SelectorKind::trimmed);
-  choice.bring_stats(!exact);
-  switch (method()) {
-    case SelectorKind::exact:
-    case SelectorKind::trimmed:
-    case SelectorKind::nth_element:
-    case SelectorKind::radix_histogram:
-    case SelectorKind::trimmed_steps:
-      return remember(memory, top(choice, in, k, need, target, out), out);
-    case SelectorKind::radix: {
-      out.passes += 5;
-      cut_by_scattering(choice.all(), in.sign, word(k), choice.state());
-      choice.take(choice.all(), k);
-      const Cut cut = choice.wait().cut;
-      out.on_device.resize(cut.chosen);
-      if (cut.chosen > 0) out.threshold = magnitude_of(cut.key);
-      return;
-    }
-    case SelectorKind::search:
-    case SelectorKind::search_steps:
-    case SelectorKind::sampled: {
-      if (method() == SelectorKind::sampled && !searches(turn)) {
-        const Above above{.key = key_above(memory.threshold, in.sign)};
-        out.threshold = memory.threshold;
-        if (choice.bring_candidates() && choice.floor() <= above.key) {
-          choice.take(choice.list(), above, 2 * k);
-          const SelectState& s = choice.wait();
-          if (choice.enough(s, 0)) return out.on_device.resize(std::min<std::size_t>(s.chosen.taken, 2 * k));
-        }
-        out.passes += 2;
-        choice.take(choice.all(), above, 2 * k);
-        return out.on_device.resize(std::min<std::size_t>(choice.wait().chosen.taken, 2 * k));
-      }
-      const std::size_t more = std::min(n, 2 * k + 1);
-      remember(memory, cuda::search(choice, in, k, more, target_for(more, k), out), out);
-      memory.threshold = out.threshold;
-      return;
-    }
-    case SelectorKind::fixed:
-      out.passes += 2;
-      choice.take_all(choice.all(), Above{.key = key_above(options_.threshold, in.sign)});
-      out.threshold = options_.threshold;
-      return;
-    case SelectorKind::dropping:
-    case SelectorKind::dgc: {
-      const Sample look = sample_of(n, k, options_.sample);
-      scratch.sampled.renew(device, look.size);
-      sample(in.values.data(), n, look.size, turn, scratch.sampled.values());
-      const auto rank = word(look.rank);
-      cut_at({scratch.sampled.values(), nullptr, look.size, nullptr}, in.sign, rank, rank, rank, false, choice.state());
-      const Cut cut = choice.wait().cut;
-      const std::int32_t key = rank <= cut.competing ? std::max(cut.key, 1) : 1;
-      out.passes += 2;
-      choice.take_all(choice.all(), Above{.key = key});
-      out.threshold = magnitude_of(key);
-      if (method() == SelectorKind::dropping || out.size() <= k) return;
-      const DeviceElements reached = std::exchange(out.on_device, {});
-      const Source from{reached.values(), reached.indices(), reached.size(), nullptr};
-      cut_at(from, in.sign, word(k), word(k), word(k), false, choice.state());
-      choice.take(from, k);
-      const Cut last = choice.wait().cut;
-      out.on_device.resize(last.chosen);
-      out.threshold = magnitude_of(last.key);
-      return;
-    }
-    case SelectorKind::adacomp: {
-      ++out.passes;
-      scratch.bins.clear();
-      scratch.bins.resize((n + options_.bin - 1) / options_.bin * sizeof(std::int32_t));
-      auto* const largest = reinterpret_cast<std::int32_t*>(scratch.bins.data());
-      largest_of_bins(in.values.data(), n, options_.bin, largest);
-      return choice.take_all(choice.all(), Above{.latest = in.latest.data(), .bin = options_.bin, .largest = largest});
-    }
-    case SelectorKind::random: {
-      choice.wait();
-      std::vector<std::uint32_t> indices;
-      random_subset(n, k, {}, Random(in.key.seed, Purpose::selection, in.key.step, in.key.operation), indices);
-      out.on_device.renew(device, k);
-      copy_bytes(out.on_device.indices(), device, indices.data(), kCpu, k * sizeof(std::uint32_t));
-      gather_at(out.on_device.values(), in.values.data(), out.on_device.indices(), k, n);
-      return out.on_device.resize(k);
-    }
-  }
-}
-
-}  // namespace laconic::compress
+}  // namespace laconic::compress::cuda

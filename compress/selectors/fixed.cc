@@ -1,0 +1,39 @@
+#include "compress/cuda/choose.h"
+#include "compress/select_fast.h"
+#include "compress/selector.h"
+#include "core/dispatch.h"
+
+namespace laconic::compress {
+namespace {
+
+/// All above SelectorOptions::threshold, however many.
+/// source: Strom 2015
+class Fixed final : public Selector {
+ public:
+  explicit Fixed(float threshold) : threshold_(threshold) {}
+
+  std::size_t most(std::size_t, std::size_t n) const override { return n; }
+  void prepare(Candidates& candidates, std::size_t, Sign sign) const override {
+    keep_from(candidates, threshold_, sign, SIZE_MAX);
+  }
+
+ private:
+  void choose(const Offer& o, Selection& out) override {
+    fast::above(o.in.values, o.in.candidates, o.in.sign, threshold_, o.in.values.size(), scratch_, out);
+  }
+  void choose_on_cuda(const Offer& o, Selection& out) override {
+    cuda_only([&] { cuda::all_above({o.in, cuda_scratch_, out}, threshold_); });
+  }
+
+  float threshold_;
+  fast::Scratch scratch_;
+};
+
+}  // namespace
+
+SelectorKind fixed_selector() {
+  return {"fixed", {.by_name = false, .by_k = false, .one_magnitude = true},
+          [](const SelectorOptions& o) { return std::make_unique<Fixed>(o.threshold); }};
+}
+
+}  // namespace laconic::compress
