@@ -174,15 +174,18 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
          "no\neffect");
   s.group(kNetGroup, Scope::exchange);
   const std::vector<std::string> syncs = dist::methods().names();
+  const auto named = [](const std::string& name, const std::string& summary) {
+    return fmt::format("\n{:<18}{}", name, summary);
+  };
   std::string ways = "how gradients are joined [" + o.sync + "]";
-  for (const std::string& name : syncs) ways += fmt::format("\n{:<18}{}", name, dist::methods().make(name)->summary());
+  for (const std::string& name : syncs) ways += named(name, dist::methods().make(name)->summary());
   s.value("sync", "NAME", ways,
           [&o, syncs](const std::string& text, const std::string& where) { o.sync = one_of(text, where, syncs); });
-  s.value("allreduce", "NAME",
-          "how sums travel: ring, butterfly, doubling; by groups of\nG: hierarchical:G (rings in groups and between "
-          "them),\n"
-          "ring-tree:G (rings in groups, aggregators above),\ntree:G (aggregators only); mpi; nccl (a GPU each);\n"
-          "hybrid (butterfly for convolutions and small ones),\nhybrid-printed [ring]",
+  std::string sums = "how sums travel [ring]";
+  for (const dist::AllreduceKind& kind : dist::allreduces()) sums += named(kind.form(), kind.summary);
+  sums += named("hybrid", "butterfly for convolutions and small ones");
+  sums += named("hybrid-printed", "the other way round, as its paper prints it");
+  s.value("allreduce", "NAME", sums,
           [&o](const std::string& text, const std::string&) { dist::set_allreduce(o.plan, text); });
   s.value("overlap", "none|backward|forward",
           "sums travel after backward, during it, or also\nduring the next forward [forward]",

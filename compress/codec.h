@@ -33,7 +33,7 @@ class Codec {
   /// Appends x + what the payload says to `sum`, as decode_add and encode would. x is afterwards that sum or what it
   /// was. Where it throws, `sum` may have grown.
   virtual void decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const;
-  /// About how long a payload is, for a simulator that has no values.
+  /// About how long a payload is, for cost functions, which have no values.
   virtual double expected_bytes(std::size_t elements) const = 0;
 };
 

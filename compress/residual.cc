@@ -74,42 +74,11 @@ ResidualStats run(const cpu::ResidualPass& pass, std::size_t n, std::uint32_t fi
   return all;
 }
 
-#ifdef LACONIC_CUDA
-/// Only asks for the pass: what comes of it stays on the device.
-void run_on_cuda(const cpu::ResidualPass& pass, Device device, std::size_t n, std::uint32_t first,
-                 Candidates* candidates, StatsSum& stats) {
-  cuda::TileCandidates found;
-  // Where their number has no limit (SelectorKind::fixed) the selector looks at all values anyway.
-  if (candidates && candidates->active() && candidates->most() != SIZE_MAX) {
-    Candidates::Tiles& t = candidates->tiles();
-    const std::size_t tiles = (n + cuda::kTile - 1) / cuda::kTile, before = t.tiles;
-    t.tiles += tiles;
-    const auto room = [&]<class T>(Bytes& bytes, std::size_t each, T*& to) {
-      if (bytes.device() != device) bytes = Bytes(device);
-      bytes.resize(before * each * sizeof(T));
-      to = reinterpret_cast<T*>(bytes.append(tiles * each * sizeof(T)).data());
-    };
-    room(t.counts, 1, found.counts), room(t.first, 1, found.firsts), room(t.length, 1, found.lengths);
-    room(t.slots, cuda::kSlots, found.slots);
-    t.parts.push_back({first, before, tiles});
-    candidates->note_tiles(n);
-    found.sign = candidates->sign();
-    found.floor = key_from(candidates->floor(), candidates->sign());
-    found.first = first;
-  }
-  cuda::accumulate(pass, n, found, reinterpret_cast<cuda::DeviceStats*>(stats.add_on_device(device, n)));
-}
-#endif
-
 void run_anywhere(const cpu::ResidualPass& pass, Device device, std::size_t n, std::uint32_t first,
                   Candidates* candidates, StatsSum& stats) {
   on_device(
       device, [&] { stats.add(run(pass, n, first, candidates)); },
-      [&] {
-#ifdef LACONIC_CUDA
-        run_on_cuda(pass, device, n, first, candidates, stats);
-#endif
-      });
+      [&] { cuda::run(pass, device, n, first, candidates, stats); });
 }
 
 /// Checks what the three ways of taking away share, then calls one of the two, where the memory lies:

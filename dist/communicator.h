@@ -83,7 +83,7 @@ class RequestPool {
   std::size_t sent_bytes_ = 0, received_bytes_ = 0;
 };
 
-/// Returned by send, recv and work: co_await it once. It yields the bytes that were moved, or throws CommError.
+/// Returned by send and recv: co_await it once. It yields the bytes that were moved, or throws CommError.
 /// The transfer is under way from the call on, so two of them may be awaited one after the other.
 class [[nodiscard]] Transfer {  // trivially destructible: see task.h
  public:
@@ -109,8 +109,8 @@ class [[nodiscard]] Transfer {  // trivially destructible: see task.h
   Request* request_ = nullptr;
 };
 
-/// A group of ranks that talk within one operation. MPI, threads of one process and a simulator's clock implement these
-/// calls and nothing else, so every collective runs on all of them. A communicator is a view: transport, group, slot,
+/// A group of ranks that talk within one operation. MPI and threads of one process implement these calls and nothing else,
+/// so every collective runs on both. A communicator is a view: transport, group, slot,
 /// priority; making one costs little and sends nothing. Used by one thread only.
 class Communicator {
  public:
@@ -122,7 +122,6 @@ class Communicator {
   /// order; those of other operations never mix with them.
   virtual Transfer send(int to, Slice<const std::byte> bytes) = 0;
   virtual Transfer recv(int from, Slice<std::byte> bytes) = 0;  ///< may be shorter; yields what came, in bytes
-  virtual Transfer work(double seconds) = 0;  ///< what a computation costs: advances a virtual clock only
 
   /// The same operation among some ranks of this communicator, in this order; own rank among them. Local: sends
   /// nothing, so every member must name the same ranks. Messages of both between two ranks share one order.

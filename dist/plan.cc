@@ -18,8 +18,6 @@ namespace {
 using Parameters = std::vector<std::shared_ptr<Parameter>>;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kAlgorithms[] = {"ring",      "butterfly", "doubling", "hierarchical",
-                                       "ring-tree", "tree",      "mpi",      "nccl"};
 constexpr std::int64_t kSmallBytes = 64 << 10;  // up to here butterfly's fewer messages win whatever the layer
 constexpr std::int64_t kLargeBytes = 4 << 20;   // from here two ranks exchanging large messages lose bandwidth
 constexpr std::int64_t kRowMultiple = 16;
@@ -31,10 +29,6 @@ const ParameterInfo& info_of(const Parameters& parameters, int place) {
 
 [[noreturn]] void unknown_value(const std::string& text, const char* option, const std::string& advice) {
   throw UsageError(concat("unknown value '", text, "' (", option, "): ", advice));
-}
-
-std::string algorithm_text(Algorithm algorithm, int group) {
-  return in_groups(algorithm) ? fmt::format("{}:{}", to_string(algorithm), group) : to_string(algorithm);
 }
 
 /// Whether operations finish this weight's gradient, and await its value, by rows.
@@ -61,10 +55,10 @@ bool same_module(const std::string& a, const std::string& b) {
   return module(a) == module(b);
 }
 
-Algorithm choose(const Bucket& bucket, const Parameters& parameters, const PlanOptions& options) {
-  if (options.choice == PlanOptions::Choice::fixed) return options.algorithm;
+std::string choose(const Bucket& bucket, const Parameters& parameters, const PlanOptions& options) {
+  if (options.choice == PlanOptions::Choice::fixed) return options.allreduce;
   const bool printed = options.choice == PlanOptions::Choice::hybrid_printed;
-  return short_window(bucket, parameters) != printed ? Algorithm::butterfly : Algorithm::ring;
+  return short_window(bucket, parameters) != printed ? "butterfly" : "ring";
 }
 
 std::int64_t wire_elements(const Bucket& bucket, const Parameters& parameters) {
@@ -120,44 +114,20 @@ void complete(Plan& plan, const Parameters& parameters) {
 
 }  // namespace
 
-const char* to_string(Algorithm algorithm) { return kAlgorithms[static_cast<int>(algorithm)]; }
-
-std::optional<std::pair<Algorithm, int>> algorithm_from(const std::string& text) {
-  const auto colon = text.find(':');
-  const std::string name = text.substr(0, colon);
-  for (int i = 0; i < static_cast<int>(std::size(kAlgorithms)); ++i) {
-    if (name != kAlgorithms[i]) continue;
-    const auto algorithm = static_cast<Algorithm>(i);
-    if (!in_groups(algorithm))
-      return colon == std::string::npos ? std::optional{std::pair{algorithm, 0}} : std::nullopt;
-    if (colon == std::string::npos) return std::nullopt;
-    int group = 0;
-    const char* end = text.data() + text.size();
-    const auto result = std::from_chars(text.data() + colon + 1, end, group);
-    if (result.ec != std::errc() || result.ptr != end || group < (algorithm == Algorithm::hierarchical ? 1 : 2))
-      return std::nullopt;
-    return std::pair{algorithm, group};
-  }
-  return std::nullopt;
-}
-
 void set_allreduce(PlanOptions& options, const std::string& text) {
   options.choice = text == "hybrid"           ? PlanOptions::Choice::hybrid
                    : text == "hybrid-printed" ? PlanOptions::Choice::hybrid_printed
                                               : PlanOptions::Choice::fixed;
-  options.algorithm = Algorithm::ring;
-  options.group = 0;
-  if (options.choice != PlanOptions::Choice::fixed) return;
-  if (const auto found = algorithm_from(text)) {
-    std::tie(options.algorithm, options.group) = *found;
-    return;
+  options.allreduce = options.choice == PlanOptions::Choice::fixed ? text : "ring";
+  if (find_allreduce(options.allreduce)) return;
+  std::vector<std::string> forms;
+  for (const AllreduceKind& kind : allreduces()) {
+    if (kind.least_group > 0 && text.substr(0, text.find(':')) == kind.name)
+      unknown_value(text, "`allreduce`", concat("give the size of a group, as ", kind.name, ":2"));
+    forms.push_back(kind.form());
   }
-  for (const Algorithm algorithm : {Algorithm::hierarchical, Algorithm::ring_tree, Algorithm::tree})
-    if (const std::string name = to_string(algorithm); text.rfind(name, 0) == 0)
-      unknown_value(text, "`allreduce`", concat("give the size of a group, as ", name, ":2"));
-  refuse_unknown("value", text, "`allreduce`",
-                 {"ring", "butterfly", "doubling", "hierarchical:G", "ring-tree:G", "tree:G", "mpi", "nccl", "hybrid",
-                  "hybrid-printed"});
+  forms.insert(forms.end(), {"hybrid", "hybrid-printed"});
+  refuse_unknown("value", text, "`allreduce`", forms);
 }
 
 void set_fusion(PlanOptions& options, const std::string& text) {
@@ -189,7 +159,7 @@ void set_codec(PlanOptions& options, const std::string& text) {
 std::string allreduce_text(const PlanOptions& o) {
   return o.choice == PlanOptions::Choice::hybrid           ? "hybrid"
          : o.choice == PlanOptions::Choice::hybrid_printed ? "hybrid-printed"
-                                                           : algorithm_text(o.algorithm, o.group);
+                                                           : o.allreduce;
 }
 
 std::string to_string(const PlanOptions& o) {
@@ -246,8 +216,7 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
   for (Bucket& bucket : plan.buckets) {
     locate(bucket, parameters);
     bucket.copied = options.fusion == PlanOptions::Fusion::copy && bucket.count > 1;
-    bucket.algorithm = choose(bucket, parameters, options);
-    bucket.group = in_groups(bucket.algorithm) ? options.group : 0;
+    bucket.allreduce = choose(bucket, parameters, options);
     bucket.pieces =
         pieces_of(static_cast<std::size_t>(wire_elements(bucket, parameters)) * sizeof(float), workers).count;
   }
@@ -264,8 +233,8 @@ bool Plan::sparse() const {
   return std::any_of(buckets.begin(), buckets.end(), [](const Bucket& b) { return b.sparse(); });
 }
 
-bool Plan::has(Algorithm algorithm) const {
-  return std::any_of(buckets.begin(), buckets.end(), [&](const Bucket& b) { return b.algorithm == algorithm; });
+bool Plan::has(Carrier carrier) const {
+  return std::any_of(buckets.begin(), buckets.end(), [&](const Bucket& b) { return b.carrier() == carrier; });
 }
 
 std::int64_t Plan::copied_bytes(const Parameters& parameters) const {
@@ -280,7 +249,7 @@ std::string Plan::table() const {
       fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}\n", "bucket", "parameters", "bytes", "algorithm", "pieces");
   for (const Bucket& b : buckets)
     text += fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}{}\n", b.name, b.count, b.elements * 4,
-                        b.sparse() ? to_string(b.choice) : algorithm_text(b.algorithm, b.group), b.pieces,
+                        b.sparse() ? to_string(b.choice) : b.allreduce, b.pieces,
                         b.copied ? "  copied" : "");
   if (codec != "none") text += fmt::format("every hop through {}\n", codec);
   return text;
@@ -295,7 +264,7 @@ std::string Plan::json() const {
     j["parameters"] =
         std::vector<std::string>(parameter_names.begin() + b.first, parameter_names.begin() + b.first + b.count);
     if (b.chunk()) j["rows"] = {b.rows.first, b.rows.count};
-    j["algorithm"] = algorithm_text(b.algorithm, b.group);
+    j["algorithm"] = b.allreduce;
     j["pieces"] = b.pieces;
     if (b.copied) j["copied"] = true;
     if (b.sparse()) j["choice"] = b.choice.selector;
@@ -347,9 +316,8 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
         check(next_row == 0, "rows ", next_row, " and on of ", info.name, " are missing");
         next += bucket.count;
       }
-      const auto algorithm = algorithm_from(entry.at("algorithm").get<std::string>());
-      check(algorithm.has_value(), "there is no algorithm ", entry.at("algorithm").dump());
-      std::tie(bucket.algorithm, bucket.group) = *algorithm;
+      bucket.allreduce = entry.at("algorithm").get<std::string>();
+      check(find_allreduce(bucket.allreduce).has_value(), "there is no algorithm ", entry.at("algorithm").dump());
       bucket.pieces = entry.value("pieces", 1);
       check(bucket.pieces >= 1 && bucket.pieces <= kMaxPieces, "a bucket has ", bucket.pieces, " pieces, 1 to ",
             kMaxPieces, " are possible");

@@ -4,28 +4,17 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/parameter.h"
 #include "dist/choice.h"
+#include "dist/collective/allreduce.h"
 
 namespace laconic::dist {
 
-enum class Algorithm : std::uint8_t { ring, butterfly, doubling, hierarchical, ring_tree, tree, mpi, nccl };
-const char* to_string(Algorithm algorithm);
-/// Whether it works in groups of G: rings at all levels (`hierarchical`), rings at the leaves and aggregators above
-/// (`ring_tree`), aggregators at all levels (`tree`).
-inline bool in_groups(Algorithm a) {
-  return a == Algorithm::hierarchical || a == Algorithm::ring_tree || a == Algorithm::tree;
-}
-/// An algorithm and its group (0 unless in_groups) from "ring", "butterfly", "doubling", "hierarchical:G",
-/// "ring-tree:G", "tree:G", "mpi" or "nccl", as a plan names them. Nothing for another text, or a G below 1 (trees: 2).
-std::optional<std::pair<Algorithm, int>> algorithm_from(const std::string& text);
-
 /// How a model is to be cut into messages; make_plan goes by it.
 struct PlanOptions {
-  /// Whether every bucket travels by `algorithm`, or as the HybridAR paper does it: butterfly for convolutions and what
+  /// Whether every bucket travels by `allreduce`, or as the HybridAR paper does it: butterfly for convolutions and what
   /// is small, ring for fully connected layers and what is large; `hybrid_printed` the other way round, as its Table 4
   /// has it by a misprint.
   enum class Choice : std::uint8_t { fixed, hybrid, hybrid_printed };
@@ -33,8 +22,7 @@ struct PlanOptions {
   /// buffer and back; or what belongs to one module of the model, whatever its size, and nothing else.
   enum class Fusion : std::uint8_t { lazy, copy, module };
 
-  Algorithm algorithm = Algorithm::ring;
-  int group = 0;  ///< ranks, if in_groups(algorithm)
+  std::string allreduce = "ring";  ///< as allreduces() names it: "tree:2"
   Choice choice = Choice::fixed;
   Fusion fusion = Fusion::lazy;
   std::size_t bucket_bytes = 1 << 20;  ///< neighbours join while their bucket is not larger; 0: every parameter alone
@@ -45,9 +33,7 @@ struct PlanOptions {
   std::string codec = "none";          ///< what blocks pass through on every hop, as in --codec
 };
 
-/// "ring", "butterfly", "doubling", "hierarchical:G", "ring-tree:G", "tree:G", "mpi", "nccl", "hybrid",
-/// "hybrid-printed", as in --allreduce.
-/// throws UsageError (suggests the nearest)
+/// One of allreduces(), "hybrid" or "hybrid-printed", as in --allreduce.   throws UsageError (suggests the nearest)
 void set_allreduce(PlanOptions& options, const std::string& text);
 /// "none", "copy:SIZE", "lazy:SIZE", as in --fusion.   throws UsageError
 void set_fusion(PlanOptions& options, const std::string& text);
@@ -66,8 +52,7 @@ struct Bucket {
   int first = 0, count = 0;  ///< parameters, by their place in the arena
   Rows rows{};               ///< of the only one, if it travels in several buckets; else count 0: all rows
   std::int64_t offset = 0, elements = 0;
-  Algorithm algorithm = Algorithm::ring;
-  int group = 0;        ///< ranks, if in_groups(algorithm)
+  std::string allreduce = "ring";  ///< as allreduces() names it
   int pieces = 1;       ///< of about 256 KiB each, so that what is more urgent can overtake. Moves no block boundary
   bool copied = false;  ///< through a buffer of its own, without padding
   /// Says what is sent of the only parameter. Unless that is all, the bucket's other fields say how all of it travels
@@ -78,6 +63,7 @@ struct Bucket {
 
   bool chunk() const { return rows.count > 0; }
   bool sparse() const { return !choice.selector.empty(); }
+  Carrier carrier() const { return allreduce_named(allreduce).kind.carrier; }
 };
 
 /// How every parameter of a model travels. Fixed before step 1, by sizes and never by timing, and equal on all ranks:
@@ -95,8 +81,8 @@ struct Plan {
   bool sparse(int place) const {
     return buckets[static_cast<std::size_t>(bucket_of[static_cast<std::size_t>(place)])].sparse();
   }
-  /// Whether some bucket travels by it. What MPI and NCCL sum themselves is in no count of bytes.
-  bool has(Algorithm algorithm) const;
+  /// Whether it moves some bucket. What MPI and NCCL sum themselves is in no count of bytes.
+  bool has(Carrier carrier) const;
   /// Bytes of the buffers that buckets are copied into, if all are under way at once.
   std::int64_t copied_bytes(const std::vector<std::shared_ptr<Parameter>>& parameters) const;
 

@@ -16,7 +16,7 @@
 namespace laconic {
 namespace {
 
-using Overlap = dist::ReplayOptions::Overlap;
+using Overlap = ReplayOptions::Overlap;
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 

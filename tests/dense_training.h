@@ -81,7 +81,10 @@ inline std::vector<double> oracle(const ParameterArena& arena, int N, int steps,
 
 /// Every algorithm that runs without MPI.
 inline std::vector<std::string> algorithms() {
-  return {"ring", "butterfly", "doubling", "hierarchical:2", "ring-tree:2", "tree:2", "hybrid", "hybrid-printed"};
+  std::vector<std::string> all{"hybrid", "hybrid-printed"};
+  for (const AllreduceKind& kind : allreduces())
+    if (kind.carrier == Carrier::messages) all.push_back(kind.least_group > 0 ? kind.name + ":2" : kind.name);
+  return all;
 }
 
 inline PlanOptions plan_options(const std::string& allreduce, const std::string& fusion, std::size_t chunk_bytes) {

@@ -94,10 +94,10 @@ TEST(Plan, HybridSendsConvolutionsAndSmallOnesByButterflyAndPrintedTheOtherWayRo
   const ParameterArena arena = some_model();
   for (const bool printed : {false, true}) {
     PlanOptions options = plan_options(printed ? "hybrid-printed" : "hybrid", "none", 4 << 20);
-    const Algorithm small = printed ? Algorithm::ring : Algorithm::butterfly;
-    const Algorithm large = printed ? Algorithm::butterfly : Algorithm::ring;
+    const std::string small = printed ? "ring" : "butterfly";
+    const std::string large = printed ? "butterfly" : "ring";
     for (const Bucket& b : make_plan(arena.parameters(), options).buckets)
-      EXPECT_EQ(b.algorithm, b.name.find("fc1.weight") == 0 || b.name == "fc2.weight" ? large : small) << b.name;
+      EXPECT_EQ(b.allreduce, b.name.find("fc1.weight") == 0 || b.name == "fc2.weight" ? large : small) << b.name;
   }
 }
 
@@ -153,8 +153,8 @@ TEST(Plan, ABadTextIsRefusedWithASentence) {
 
 TEST(Plan, OptionsAreReadAndWrongOnesRefused) {
   PlanOptions o = plan_options("hierarchical:4", "copy:25MB", 0);
-  EXPECT_EQ(o.algorithm, Algorithm::hierarchical);
-  EXPECT_EQ(o.group, 4);
+  EXPECT_EQ(o.allreduce, "hierarchical:4");
+  EXPECT_EQ(find_allreduce(o.allreduce)->group, 4);
   EXPECT_EQ(o.fusion, PlanOptions::Fusion::copy);
   EXPECT_EQ(o.bucket_bytes, 25'000'000u);
   EXPECT_EQ(to_string(PlanOptions{}), "ring, lazy:1MiB, chunks of 4MiB");
@@ -181,7 +181,7 @@ TEST(Plan, NamesTheNearestAlgorithm) {
     EXPECT_NE(std::string(e.what()).find("butterfly"), std::string::npos);
   }
   set_allreduce(options, "ring");
-  EXPECT_EQ(options.algorithm, Algorithm::ring);
+  EXPECT_EQ(options.allreduce, "ring");
 }
 
 }  // namespace

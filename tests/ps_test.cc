@@ -110,11 +110,11 @@ TEST(PsSync, InGroupsOneOfEachTalksToTheServersAndAllHoldTheBits) {
         }
       }
   }
-  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::butterfly, Algorithm::doubling})
+  for (const char* allreduce : {"ring", "butterfly", "doubling"})
     for (const char* codec : {"none", "qsgd:8:512", "onebit"}) {
       Setting setting = setting_of(5, 1, "ps", legs_of("ps", codec));
       setting.rules.local_aggregate = 3;
-      setting.plan.algorithm = algorithm;
+      setting.plan.allreduce = allreduce;
       setting.clip_norm = 100;
       const Result first = run(setting, 3);
       for (int K : {0, 2}) {

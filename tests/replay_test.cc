@@ -1,6 +1,6 @@
 // The schedule's bound against the table that a prototype of it gave for AlexNet-32 (sizes and multiply-adds of its
 // eight layers; forward is a third of computing; 4 ranks at 1 gbit, 34.9 MB sent by each), in ms.
-#include "dist/replay.h"
+#include "apps/compare/replay.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-namespace laconic::dist {
+namespace laconic {
 namespace {
 
 using Overlap = ReplayOptions::Overlap;
@@ -139,4 +139,4 @@ TEST(Replay, RefusesAMessageWithoutLayer) {
 }
 
 }  // namespace
-}  // namespace laconic::dist
+}  // namespace laconic

@@ -39,7 +39,7 @@ const ResumeCase kResumeCases[] = {
     {"adamw, butterfly, clipped", normalized,
      [](Recipe& r) {
        r.trainer.optimizer.name = "adamw", r.trainer.lr = 0.01;
-       r.trainer.plan = {.algorithm = dist::Algorithm::butterfly, .bucket_bytes = 0};
+       r.trainer.plan = {.allreduce = "butterfly", .bucket_bytes = 0};
        r.trainer.clip = Clip::parse("norm:0.5");
      }},
     {"a sum of gradients, not-a-number passed over", perceptron,

@@ -117,7 +117,6 @@ class Script final : public Communicator {
     request.complete(message.size());
     return Transfer(request);
   }
-  Transfer work(double) override { return {}; }
   std::unique_ptr<Communicator> subgroup(std::span<const int>) override { return nullptr; }
   std::unique_ptr<Communicator> channel(int) override { return nullptr; }
   void end(std::exception_ptr) override {}

@@ -19,14 +19,10 @@
 #include "apps/text.h"
 #include "core/clock.h"
 #include "dist/collective/allgather.h"
+#include "dist/collective/allreduce.h"
 #include "dist/collective/barrier.h"
-#include "dist/collective/butterfly_allreduce.h"
-#include "dist/collective/doubling_allreduce.h"
-#include "dist/collective/hierarchical_allreduce.h"
 #include "dist/collective/native_allreduce.h"
 #include "dist/collective/reduce.h"
-#include "dist/collective/ring_allreduce.h"
-#include "dist/collective/tree_allreduce.h"
 #include "dist/plan.h"
 #include "dist/world.h"
 
@@ -59,38 +55,28 @@ struct Contestant {
 
 Contestant contestant(const std::string& name) {
   using namespace dist;
-  if (name == "ring")
-    return {name, [](Communicator& comm, Slice<float> x) { return ring_allreduce(comm, x); },
-            [](int N, double bytes) { return ring_allreduce_cost(N, bytes); }};
-  if (name == "butterfly")
-    return {name, [](Communicator& comm, Slice<float> x) { return butterfly_allreduce(comm, x); },
-            [](int N, double bytes) { return butterfly_allreduce_cost(N, bytes); }};
-  if (name == "doubling")
-    return {name, [](Communicator& comm, Slice<float> x) { return doubling_allreduce(comm, x); },
-            [](int N, double bytes) { return doubling_allreduce_cost(N, bytes); }};
-  if (const auto found = algorithm_from(name); found && in_groups(found->first)) {
-    const auto [algorithm, G] = *found;
-    if (algorithm == Algorithm::tree)
-      return {name, [G = G](Communicator& comm, Slice<float> x) { return tree_allreduce(comm, x, G); },
-              [G = G](int N, double bytes) { return tree_allreduce_cost(N, bytes, G); }};
-    const LeadersBy by = algorithm == Algorithm::hierarchical ? LeadersBy::ring : LeadersBy::tree;
+  if (const auto found = find_allreduce(name); found && found->kind.carrier == Carrier::messages) {
+    const AllreduceNumbers numbers{.group = found->group, .pieces = 0};
     return {name,
-            [G = G, by](Communicator& comm, Slice<float> x) { return hierarchical_allreduce(comm, x, G, {}, by); },
-            [G = G, by](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, G, nullptr, by); }};
+            [run = found->kind.run, numbers](Communicator& comm, Slice<float> x) { return run(comm, x, numbers, {}); },
+            [cost = found->kind.cost, numbers](int N, double bytes) {
+              return cost ? cost(N, bytes, numbers, nullptr).value_or(Cost()) : Cost();
+            }};
   }
-  for (const char* kind : {"hierarchical", "ring-tree", "tree"})
-    require<UsageError>(name.rfind(concat(kind, ":"), 0) != 0, "'", name, "' has no group size of at least ",
-                        kind[0] == 'h' ? 1 : 2, " (--algorithms): write ", kind, ":2");
+  std::string ours;
+  for (const AllreduceKind& kind : allreduces()) {
+    require<UsageError>(kind.least_group == 0 || !name.starts_with(kind.name + ":"), "'", name,
+                        "' has no group size of at least ", kind.least_group, " (--algorithms): write ", kind.name,
+                        ":2");
+    if (kind.carrier == Carrier::messages) ours += kind.form() + ", ";
+  }
   const auto native = [&](const std::string& which) { return Contestant{name, native_allreduce, {}, which}; };
   if (name == "mpi") return native("blocking");
   if (name == "mpi:nonblocking") return native("");
   if (name.rfind("mpi:", 0) == 0) return native("blocking:" + name.substr(4));
-  throw UsageError(
-      concat("unknown algorithm '", name,
-             "' (--algorithms): there are ring, butterfly, doubling, hierarchical:G, ring-tree:G, tree:G, and "
-             "under laconic "
-             "launch mpi, mpi:nonblocking, mpi:ring, mpi:recursive_doubling, mpi:rabenseifner and MPI's "
-             "other ones"));
+  throw UsageError(concat("unknown algorithm '", name, "' (--algorithms): there are ", ours,
+                          "and under laconic launch mpi, mpi:nonblocking, mpi:ring, mpi:recursive_doubling, "
+                          "mpi:rabenseifner and MPI's other ones"));
 }
 
 std::size_t bytes_named(const std::string& text) {

@@ -15,6 +15,7 @@
 #include "apps/subcommand.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/parse.h"
 #include "dist/collective/barrier.h"
 #include "dist/collective/reduce.h"
 #include "dist/world.h"
@@ -53,18 +54,10 @@ struct LinkResult {
 };
 
 std::size_t bytes_from(const std::string& text) {
-  std::size_t end = 0;
-  double value = 0;
-  try {
-    value = std::stod(text, &end);
-  } catch (const std::exception&) {
-    end = 0;
-  }
-  const std::string unit = text.substr(end);
-  const double factor = unit == "KiB" ? 1024 : unit == "MiB" ? 1 << 20 : unit.empty() && end > 0 ? 1 : 0;
-  require<UsageError>(factor > 0 && value >= 1 && value * factor <= 1e10, "'", text,
+  const std::size_t bytes = size_from(text);
+  require<UsageError>(bytes >= 1 && bytes <= 10'000'000'000, "'", text,
                       "' is not a size (laconic bench link, --size): give bytes, as 64KiB or 4MiB");
-  return static_cast<std::size_t>(value * factor);
+  return bytes;
 }
 
 /// Threads that compute without a pause, at the priority that compute threads have while a link is emulated.

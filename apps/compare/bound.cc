@@ -20,7 +20,7 @@ struct Place {
 }  // namespace
 
 Exchange exchange_of(const std::vector<std::string>& words, int workers, const std::optional<dist::LinkSpec>& rate) {
-  Exchange e{workers, rate, dist::ReplayOptions::Overlap::forward};
+  Exchange e{workers, rate, ReplayOptions::Overlap::forward};
   if (const auto link = value_of(words, "--link")) e.link = dist::LinkSpec::parse(*link, "--link");
   for (const std::string& one : values_of(words, "--link-of")) {
     if (!e.link || one.find('=') == std::string::npos) continue;
@@ -29,12 +29,12 @@ Exchange exchange_of(const std::vector<std::string>& words, int workers, const s
     e.link->latency = std::max(e.link->latency, slow.latency);
   }
   const std::string overlap = value_of(words, "--overlap").value_or("forward");
-  using Overlap = dist::ReplayOptions::Overlap;
+  using Overlap = ReplayOptions::Overlap;
   e.overlap = overlap == "none" ? Overlap::none : overlap == "backward" ? Overlap::backward : Overlap::forward;
   return e;
 }
 
-std::optional<dist::Replay> bound_of(const LayerTimes& times, const std::string& plan, const Exchange& e,
+std::optional<Replay> bound_of(const LayerTimes& times, const std::string& plan, const Exchange& e,
                                      double compute_seconds) {
   if (!e.link) return std::nullopt;
   const double bytes_per_second = static_cast<double>(e.link->bits_per_second) / 8;
@@ -46,14 +46,14 @@ std::optional<dist::Replay> bound_of(const LayerTimes& times, const std::string&
     for (const auto& p : l.parameters) measured_ms += p.update_ms;
   }
   const double scale = measured_ms > 0 ? compute_seconds / measured_ms : 0;  // ms to s, and to all workers at work
-  std::vector<dist::ReplayLayer> layers;
+  std::vector<ReplayLayer> layers;
   std::map<std::string, Place> places;
   for (const auto& l : times.layers) {
     for (const auto& p : l.parameters) places[p.name] = {static_cast<int>(layers.size()), &p};
     layers.push_back({l.name, scale * l.forward_ms, scale * l.backward_ms});
   }
 
-  std::vector<dist::ReplayMessage> messages;
+  std::vector<ReplayMessage> messages;
   try {
     auto json = nlohmann::json::parse(plan);
     const std::string what = json.value("travels", "plan");
@@ -66,7 +66,7 @@ std::optional<dist::Replay> bound_of(const LayerTimes& times, const std::string&
       const bool chunk = bucket.contains("rows");
       // Chunks of one weight stand one after another: they are one message of the replay.
       if (!chunk || messages.empty() || messages.back().name != names.at(0)) {
-        dist::ReplayMessage m;
+        ReplayMessage m;
         m.name = names.size() > 1 ? names.front() + ".." + names.back() : names.at(0);
         m.layer = static_cast<int>(layers.size());
         double bytes = 0;
@@ -80,10 +80,10 @@ std::optional<dist::Replay> bound_of(const LayerTimes& times, const std::string&
           bytes += 4.0 * static_cast<double>(p->elements);
         }
         if (travels) {
-          const auto algorithm = dist::algorithm_from(bucket.at("algorithm").get<std::string>());
-          if (!algorithm) return std::nullopt;
+          const auto allreduce = bucket.at("algorithm").get<std::string>();
+          if (!dist::find_allreduce(allreduce)) return std::nullopt;
           // As one piece: all of a ring's pieces wait for the same latency together.
-          const auto cost = dist::allreduce_cost(algorithm->first, e.workers, bytes, algorithm->second, 1, codec.get());
+          const auto cost = dist::allreduce_cost(allreduce, e.workers, bytes, 1, codec.get());
           if (!cost) return std::nullopt;
           m.link_seconds = cost->bytes / bytes_per_second;
           m.delay_seconds = cost->messages * latency;
@@ -97,7 +97,7 @@ std::optional<dist::Replay> bound_of(const LayerTimes& times, const std::string&
   } catch (const nlohmann::json::exception& wrong) {
     throw DataError(concat("bound: the plan cannot be read (", wrong.what(), ")"));
   }
-  return dist::replay(layers, messages, {e.overlap, true});
+  return replay(layers, messages, {e.overlap, true});
 }
 
 }  // namespace laconic

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "apps/layer_times.h"
-#include "dist/replay.h"
+#include "apps/compare/replay.h"
 #include "dist/transport/link.h"
 
 namespace laconic {
@@ -13,18 +13,18 @@ namespace laconic {
 struct Exchange {
   int workers = 1;
   std::optional<dist::LinkSpec> link;  ///< the slowest of all workers
-  dist::ReplayOptions::Overlap overlap = dist::ReplayOptions::Overlap::forward;
+  ReplayOptions::Overlap overlap = ReplayOptions::Overlap::forward;
 };
 /// Reads --overlap, --link and --link-of; what is not there has the app's default. `rate`: the link where
 /// --link is not there.
 Exchange exchange_of(const std::vector<std::string>& words, int workers, const std::optional<dist::LinkSpec>& rate);
 
-/// The schedule's bound of a training step (dist/replay.h). The layers' times are scaled so that a step without
+/// The schedule's bound of a training step (apps/compare/replay.h). The layers' times are scaled so that a step without
 /// exchange takes `compute_seconds`: measured with all workers at work, which the layers were not.
 ///   plan   JSON as --dry-run --json of an app prints it: what travels, and by what plan
 /// Nothing if the link is not known, or for a way of exchanging that has no replay. throws DataError if the plan cannot
 /// be read or is for other layers
-std::optional<dist::Replay> bound_of(const LayerTimes& times, const std::string& plan, const Exchange& exchange,
+std::optional<Replay> bound_of(const LayerTimes& times, const std::string& plan, const Exchange& exchange,
                                      double compute_seconds);
 
 }  // namespace laconic

@@ -3,8 +3,14 @@
 #include <cstdint>
 
 #include "compress/cpu/residual.h"
+#include "core/device.h"
 
 /// The pass of compress/residual.h over device memory: the bits of the CPU, its sums too.
+namespace laconic::compress {
+class Candidates;
+class StatsSum;
+}  // namespace laconic::compress
+
 namespace laconic::compress::cuda {
 
 inline constexpr std::size_t kTile = 4096;  ///< elements whose sums are floats
@@ -33,5 +39,10 @@ struct TileCandidates {
 
 /// *all, in device memory, += the statistics of n >= 1 elements. pass : device memory
 void accumulate(const cpu::ResidualPass& pass, std::size_t n, const TileCandidates& candidates, DeviceStats* all);
+
+/// The pass over a part of a tensor, from its element `first`. Only asks for it: candidates and statistics stay on the
+/// device.
+void run(const cpu::ResidualPass& pass, Device device, std::size_t n, std::uint32_t first, Candidates* candidates,
+         StatsSum& stats);
 
 }  // namespace laconic::compress::cuda

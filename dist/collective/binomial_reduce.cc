@@ -21,7 +21,7 @@ Task<> binomial_reduce(Communicator& comm, Slice<float> x, int root) {
     if (v + bit >= N) continue;
     const int from = (v + bit + root) % N;
     co_await recv_exactly(comm, from, theirs.bytes());
-    co_await add(comm, x, theirs);
+    add_in_place(x, theirs);
   }
 }
 

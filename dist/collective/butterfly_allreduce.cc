@@ -61,7 +61,7 @@ Task<> swap_with(Communicator& comm, int partner, Slice<const float> out, bool s
       co_await all_of(comm, receiving[i], partner, part.size_bytes());
       if (sum.empty()) continue;
       const Slice<float> mine = sum.part(i, incoming);
-      co_await add(comm, mine, part);
+      add_in_place(mine, part);
     }
     for (const Transfer& transfer : sending) co_await transfer;
   } catch (...) {
@@ -125,7 +125,7 @@ Task<> coded_butterfly(Communicator& comm, Slice<float> x, Hops hops) {
     Scratch<float> inbox(comm, x.size(), x.device());
     const Slice<float> theirs = inbox.slice();
     co_await hop.recv(r - 1, theirs);
-    co_await add(comm, x, theirs);
+    add_in_place(x, theirs);
   }
   int step = 1;
   for (int half = p / 2; half >= 1; half /= 2) {

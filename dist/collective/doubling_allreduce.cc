@@ -25,7 +25,7 @@ Task<> doubling_allreduce(Communicator& comm, Slice<float> x, Hops hops) {
   const Slice<float> theirs = inbox.slice();
   if (paired) {
     co_await hop.recv(r - 1, theirs);
-    co_await add(comm, x, theirs);
+    add_in_place(x, theirs);
   }
 
   // The p ranks that are left, numbered without gaps.
@@ -36,7 +36,7 @@ Task<> doubling_allreduce(Communicator& comm, Slice<float> x, Hops hops) {
     hop.load(x, s + 1, first_of_equals, s > 0);
     hop.settle(x);
     co_await hop.swap(partner, partner, theirs);
-    co_await add(comm, x, theirs);
+    add_in_place(x, theirs);
   }
   if (extra > 0) {  // everyone settles on what those who sat out will decode
     hop.load(x, steps + 1, rank_of(0), true);

@@ -110,7 +110,6 @@ Task<> Hop::swap_add(int to, int from, Slice<float> x) {
   const Transfer sending = comm_.send(to, out);
   const std::size_t came = co_await receiving;
   decode(from, came, x, true);
-  co_await comm_.work(static_cast<double>(x.size_bytes()) * kAddSecondsPerByte);
   co_await sending;
 }
 
@@ -133,7 +132,6 @@ Task<> Hop::swap_add_load(int to, int from, Slice<float> x, int hop, int rank) {
   next_.clear();
   const compress::Key key = key_of(hop, rank);
   reading(from, [&] { hops_.codec->decode_add_encode(in_.slice(), x, key, next_); });
-  co_await comm_.work(static_cast<double>(x.size_bytes()) * kAddSecondsPerByte);
   co_await sending;
   std::swap(out_, next_);
 }
@@ -160,14 +158,13 @@ Task<> Hop::recv_add(int from, Slice<float> x, Slice<float> inbox) {
     const Slice<float> theirs = inbox.first(x.size());
     const Slice<std::byte> bytes = theirs.bytes();
     co_await recv_exactly(comm_, from, bytes);
-    co_await add(comm_, x, theirs);
+    add_in_place(x, theirs);
     co_return;
   }
   in_.resize(room_);
   const Slice<std::byte> in = in_.slice();
   const std::size_t came = co_await comm_.recv(from, in);
   decode(from, came, x, true);
-  co_await comm_.work(static_cast<double>(x.size_bytes()) * kAddSecondsPerByte);
 }
 
 void Hop::read(Slice<const std::byte> payload, int from, Slice<float> x) {

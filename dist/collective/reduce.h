@@ -4,18 +4,8 @@
 
 namespace laconic::dist {
 
-/// What adding costs on a simulated clock (gamma): two streams in, one out, at 10 GB/s.
-inline constexpr double kAddSecondsPerByte = 1e-10;
-
-/// sum[i] += addend[i]. Both of the same length, on the same device; a slice without memory (of a simulation) is left
-/// alone.
+/// sum[i] += addend[i]. Both of the same length, on the same device; a slice without memory is left alone.
 void add_in_place(Slice<float> sum, Slice<const float> addend);
-
-/// sum += addend, its time charged to the communicator's clock.
-inline Task<> add(Communicator& comm, Slice<float> sum, Slice<const float> addend) {
-  add_in_place(sum, addend);
-  co_await comm.work(static_cast<double>(sum.size_bytes()) * kAddSecondsPerByte);
-}
 
 /// Awaits a receive of exactly `bytes`. Throws CommError if something else came: then the ranks run different programs.
 inline Task<> all_of(Communicator& comm, Transfer receiving, int from, std::size_t bytes) {

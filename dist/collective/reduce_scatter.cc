@@ -27,7 +27,7 @@ Task<> reduce_scatter(Communicator& comm, Slice<float> x, Hops hops) {
     const Slice<float> out = block(r - s - 1), mine = block(r - s - 2), theirs = inbox.first(mine.size());
     hop.load(out, s, r);
     co_await hop.swap(right, left, theirs);
-    co_await add(comm, mine, theirs);
+    add_in_place(mine, theirs);
   }
 }
 

@@ -30,7 +30,7 @@ Task<> ring_of_piece(Communicator& comm, Slice<float> x, int j, int P) {
   for (int s = 0; s <= last; ++s) {
     const Slice<float> mine = block(r - s - 1), theirs = addend(s), sent = block(r - s);
     co_await all_of(comm, reducing[static_cast<std::size_t>(s)], left, theirs.size_bytes());
-    co_await add(comm, mine, theirs);
+    add_in_place(mine, theirs);
     sending.push_back(comm.send(right, mine.bytes()));
     co_await sending[static_cast<std::size_t>(s)];
     gathering.push_back(comm.recv(left, sent.bytes()));

@@ -20,7 +20,6 @@ class GroupedCommunicator final : public Communicator {
     return post(Request::Kind::send, to, {const_cast<std::byte*>(bytes.data()), bytes.size(), bytes.device()});
   }
   Transfer recv(int from, Slice<std::byte> bytes) override { return post(Request::Kind::recv, from, bytes); }
-  Transfer work(double) override { return {}; }
   std::unique_ptr<Communicator> subgroup(std::span<const int>) override {
     throw UsageError("NCCL joins all ranks, and no group of them (--allreduce nccl): take --allreduce ring");
   }

@@ -30,7 +30,7 @@ Catalogue<Method>& methods() {
   static Catalogue<Method> all("method", "`sync`", [] {
     std::vector<std::pair<std::string, Catalogue<Method>::Make>> list;
     list.emplace_back("none", [] { return std::make_unique<NoExchange>(); });
-    list.emplace_back("allreduce", [] { return std::make_unique<Allreduce>(); });
+    list.emplace_back("allreduce", [] { return std::make_unique<DenseAllreduce>(); });
     for (const SparseMethod& variant : sparse_methods())
       list.emplace_back(variant.name, [&variant] { return std::make_unique<SparseExchange>(variant); });
     list.emplace_back("ps", [] { return std::make_unique<Ps>(); });

@@ -136,8 +136,6 @@ Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> 
       }
       if (i + 1 < count) coming[r] = post(r, i + 1);
     }
-    if (ranks.size() > 1)
-      co_await comm.work(static_cast<double>(here.size_bytes() * (ranks.size() - 1)) * kAddSecondsPerByte);
   }
 }
 

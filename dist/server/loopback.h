@@ -29,7 +29,6 @@ class Loopback {
     int size() const override { return network_.size(); }
     Transfer send(int to, Slice<const std::byte> bytes) override;
     Transfer recv(int from, Slice<std::byte> bytes) override;
-    Transfer work(double seconds) override { return network_.work(seconds); }
     std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override { return network_.subgroup(ranks); }
     std::unique_ptr<Communicator> channel(int index) override { return network_.channel(index); }
     void end(std::exception_ptr error) override;

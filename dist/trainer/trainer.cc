@@ -169,7 +169,7 @@ void Trainer::agree_on_plan() {
     send(Slice<char>(text.data(), text.size()).bytes());
   }
   plan_ = dist::Plan::from_json(text, arena_->parameters(), where);
-  require<UsageError>(!plan_.has(dist::Algorithm::mpi) || !is_.joins || dist::ranks_under_mpirun() > 0,
+  require<UsageError>(!plan_.has(dist::Carrier::mpi) || !is_.joins || dist::ranks_under_mpirun() > 0,
                       "the algorithm mpi needs ranks that MPI has started (`allreduce`): start them with laconic "
                       "launch -n N, or use ring");
 }
@@ -202,7 +202,7 @@ std::int64_t Trainer::last_step() const { return o_.steps ? *o_.steps : o_.epoch
 
 bool Trainer::bytes_counted() const {
   return worker_.size == 1 || !is_.joins || is_.servers ||
-         !(plan_.has(dist::Algorithm::mpi) || (plan_.has(dist::Algorithm::nccl) && plan_.codec == "none"));
+         !(plan_.has(dist::Carrier::mpi) || (plan_.has(dist::Carrier::nccl) && plan_.codec == "none"));
 }
 
 RunInfo Trainer::info() const {
@@ -287,7 +287,7 @@ std::string Trainer::description() const {
       need.activations * mib, o_.checkpoint_activations ? " (recomputed in backward)" : "",
       sent                               ? fmt::format("about {:.2f} MB", *sent / 1e6)
       : bytes_counted()                  ? "as the gradients come"
-      : plan_.has(dist::Algorithm::nccl) ? "not counted, NCCL moves them"
+      : plan_.has(dist::Carrier::nccl) ? "not counted, NCCL moves them"
                                          : "not counted, MPI's own allreduce moves them",
       !is_.joins || is_.servers ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
       is_.joins ? plan_.table() : "no exchange (--sync " + method_->name() + ")\n");

@@ -156,7 +156,6 @@ class TransportCommunicator final : public Communicator {
   int size() const override { return group_.empty() ? transport_.size() : static_cast<int>(group_.size()); }
   Transfer send(int to, Slice<const std::byte> bytes) override;
   Transfer recv(int from, Slice<std::byte> bytes) override;
-  Transfer work(double) override { return {}; }  // real time passes by itself
   std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override;
   std::unique_ptr<Communicator> channel(int index) override;
   void end(std::exception_ptr error) override;

@@ -1,65 +1,21 @@
 #include "dist/method/allreduce/allreduce_sync.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "compress/codecs.h"
-#include "dist/collective/butterfly_allreduce.h"
-#include "dist/collective/doubling_allreduce.h"
-#include "dist/collective/hierarchical_allreduce.h"
 #include "dist/collective/native_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
-#include "dist/collective/tree_allreduce.h"
 #include "dist/cuda/grouped_communicator.h"
 
 namespace laconic::dist {
-Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops) {
-  switch (bucket.algorithm) {
-    case Algorithm::butterfly:
-      return butterfly_allreduce(comm, x, hops);
-    case Algorithm::ring:
-      return ring_allreduce(comm, x, {.count = bucket.pieces}, hops);
-    case Algorithm::doubling:
-      return doubling_allreduce(comm, x, hops);
-    case Algorithm::hierarchical:
-      return hierarchical_allreduce(comm, x, bucket.group, hops);
-    case Algorithm::ring_tree:
-      return hierarchical_allreduce(comm, x, bucket.group, hops, LeadersBy::tree);
-    case Algorithm::tree:
-      return tree_allreduce(comm, x, bucket.group, hops);
-    case Algorithm::mpi:
-      return native_allreduce(comm, x);
-    case Algorithm::nccl:
-      require<UsageError>(comm.size() == 1,
-                          "NCCL joins all ranks, and no group of them (`allreduce` nccl): take `allreduce` ring");
-      return ring_allreduce(comm, x);  // of one rank: nothing
-  }
-  std::abort();  // not reached
-}
 
-std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group, int pieces,
-                                   const compress::Codec* codec) {
-  switch (algorithm) {
-    case Algorithm::butterfly:
-      return butterfly_allreduce_cost(N, bytes, codec);
-    case Algorithm::ring:
-      return ring_allreduce_cost(N, bytes, {.count = pieces}, codec);
-    case Algorithm::doubling:
-      return doubling_allreduce_cost(N, bytes, codec);
-    case Algorithm::hierarchical:
-      return hierarchical_allreduce_cost(N, bytes, group, codec);
-    case Algorithm::ring_tree:
-      return hierarchical_allreduce_cost(N, bytes, group, codec, LeadersBy::tree);
-    case Algorithm::tree:
-      return tree_allreduce_cost(N, bytes, group, codec);
-    case Algorithm::nccl:
-      if (codec != nullptr) return ring_allreduce_cost(N, bytes, {}, codec);
-      return std::nullopt;
-    case Algorithm::mpi:
-      return std::nullopt;
-  }
-  std::abort();  // not reached
+Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops) {
+  const auto [kind, group] = allreduce_named(bucket.allreduce);
+  if (kind.run) return kind.run(comm, x, {.group = group, .pieces = bucket.pieces}, hops);
+  require<UsageError>(comm.size() == 1,
+                      "NCCL joins all ranks, and no group of them (`allreduce` nccl): take `allreduce` ring");
+  return ring_allreduce(comm, x);  // of one rank: nothing
 }
 
 std::optional<double> bytes_of_step(const Plan& plan, int N) {
@@ -68,7 +24,7 @@ std::optional<double> bytes_of_step(const Plan& plan, int N) {
   double bytes = 0;
   for (const Bucket& b : plan.buckets) {
     const double size = static_cast<double>(b.elements) * sizeof(float);
-    const std::optional<Cost> cost = allreduce_cost(b.algorithm, N, size, b.group, b.pieces, codec.get());
+    const std::optional<Cost> cost = allreduce_cost(b.allreduce, N, size, b.pieces, codec.get());
     if (!cost) return std::nullopt;
     bytes += cost->all_bytes;
   }
@@ -81,20 +37,21 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
       seed_(options.seed),
       codec_(compress::make_codec(this->plan().codec)),
       buffers_(this->plan().buckets.size()) {
-  require<UsageError>(codec_ == nullptr || !this->plan().has(Algorithm::mpi),
+  require<UsageError>(codec_ == nullptr || !this->plan().has(Carrier::mpi),
                       "MPI's own allreduce adds floats, and knows no codec (`allreduce` mpi): take ring, or leave out "
                       "`codec`");
   const bool remembers = compress::traits_of(this->plan().codec).remembers;
-  require<UsageError>(!remembers || !this->plan().has(Algorithm::doubling),
-                      "with doubling several ranks must come to the same bytes, and ", this->plan().codec,
-                      " adds what each has lost by itself (`codec`): take `allreduce` ring");
+  for (const Bucket& b : this->plan().buckets)
+    require<UsageError>(!remembers || !allreduce_named(b.allreduce).kind.encodes_alike, "with ", b.allreduce,
+                        " several ranks must come to the same bytes, and ", this->plan().codec,
+                        " adds what each has lost by itself (`codec`): take `allreduce` ring");
   if (codec_ && (options.feedback || remembers) && engine.size() > 1)
     lost_ = Tensor::zeros({arena.size()}, DType::f32, arena.gradients().device());
-  if (engine.size() > 1 && this->plan().has(Algorithm::mpi))
+  if (engine.size() > 1 && this->plan().has(Carrier::mpi))
     engine.run("preparing MPI's allreduce", [this](Communicator& comm) {
       return prepare_native(comm, first_slot(), static_cast<int>(this->plan().buckets.size()));
     });
-  if (engine.size() > 1 && this->plan().has(Algorithm::nccl)) nccl_ = Nccl::make(engine, arena.gradients().device());
+  if (engine.size() > 1 && this->plan().has(Carrier::nccl)) nccl_ = Nccl::make(engine, arena.gradients().device());
 }
 
 /// Where a bucket's gradients stand as one vector: in the arena, or in a buffer that they are copied into.
@@ -144,19 +101,19 @@ void AllreduceSync::begin_step(const StepContext& context) {
   if (nccl_ == nullptr) return;
   std::vector<std::size_t> due;
   for (std::size_t b = 0; b < plan().buckets.size(); ++b)
-    if (bucket(b).algorithm == Algorithm::nccl) due.push_back(b);
+    if (bucket(b).carrier() == Carrier::nccl) due.push_back(b);
   order_.begin(std::move(due));
 }
 
 void AllreduceSync::hand_over(std::size_t b) {
-  if (nccl_ == nullptr || bucket(b).algorithm != Algorithm::nccl) return submit(b);
+  if (nccl_ == nullptr || bucket(b).carrier() != Carrier::nccl) return submit(b);
   order_.ready(b, [this, b] { submit(b); });
 }
 
 Operation AllreduceSync::exchange(std::size_t b) {
   const Bucket& bucket = this->bucket(b);
   const Slice<float> x = gathered(b);
-  if (nccl_ != nullptr && bucket.algorithm == Algorithm::nccl)
+  if (nccl_ != nullptr && bucket.carrier() == Carrier::nccl)
     return {.name = "allreduce " + bucket.name,
             .in_order = true,
             .body = [x, nccl = nccl_, hops = hops(b, x)](Communicator& comm) -> Task<> {

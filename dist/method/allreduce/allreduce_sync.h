@@ -12,12 +12,6 @@
 
 namespace laconic::dist {
 
-/// The cost of summing so many bytes over N ranks, as the collective says that does it. `group` is for hierarchical
-/// algorithms, `pieces` for a ring. Returns nothing for Algorithm::mpi, and for nccl without a codec: they have no
-/// formula.
-std::optional<Cost> allreduce_cost(Algorithm algorithm, int N, double bytes, int group = 0, int pieces = 1,
-                                   const compress::Codec* codec = nullptr);
-
 /// The sum over ranks, as the plan has it for this bucket.
 Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops);
 

@@ -5,7 +5,7 @@
 
 namespace laconic::dist {
 
-void Allreduce::check(const TrainingFacts& facts) const {
+void DenseAllreduce::check(const TrainingFacts& facts) const {
   const std::string by = allreduce_text(facts.plan), &codec = facts.plan.codec;
   if (compress::traits_of(codec).remembers && by == "doubling")
     refuse(
@@ -15,19 +15,19 @@ void Allreduce::check(const TrainingFacts& facts) const {
     refuse("MPI's own allreduce adds floats, and knows no codec", "`codec`", "leave it out, or take `allreduce` ring");
 }
 
-std::unique_ptr<Strategy> Allreduce::worker(WorkerSide side) const {
+std::unique_ptr<Strategy> DenseAllreduce::worker(WorkerSide side) const {
   const TrainingFacts& f = side.facts;
   return std::make_unique<AllreduceSync>(
       side.arena, side.engine, side.plan, std::move(side.update),
       AllreduceSync::Options{.mean = f.mean, .overlap = f.overlap, .seed = f.seed, .feedback = f.codec_feedback});
 }
 
-std::optional<double> Allreduce::expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>&,
+std::optional<double> DenseAllreduce::expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>&,
                                                 const TrainingFacts& facts) const {
   return bytes_of_step(plan, facts.workers);
 }
 
-std::string Allreduce::describe(const TrainingFacts& facts) const {
+std::string DenseAllreduce::describe(const TrainingFacts& facts) const {
   return facts.plan_file.empty() ? "allreduce, " + allreduce_text(facts.plan) : "allreduce by " + facts.plan_file;
 }
 

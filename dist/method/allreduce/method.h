@@ -5,7 +5,7 @@ namespace laconic::dist {
 
 /// The sum of all gradients, each bucket of the plan by its collective, hidden behind backward and the next forward
 /// (allreduce_sync.h). What is set of it is the plan's.
-class Allreduce final : public Method {
+class DenseAllreduce final : public Method {
  public:
   std::string name() const override { return "allreduce"; }
   std::string summary() const override { return "the sum of all gradients, by a collective"; }

@@ -107,7 +107,7 @@ std::optional<double> ServedMethod::expected_bytes(const Plan& plan, const std::
     const int members = std::min(local_aggregate, f.workers - first);
     for (const Bucket& b : plan.buckets) {
       const double size = 4 * static_cast<double>(b.elements);
-      const std::optional<Cost> inside = allreduce_cost(b.algorithm, members, size, b.group, b.pieces);
+      const std::optional<Cost> inside = allreduce_cost(b.allreduce, members, size, b.pieces);
       all += (members > 1 && inside ? inside->all_bytes : 0) + (members - 1) * size;
     }
   }

@@ -37,7 +37,7 @@ PsSync::PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options o
       up_(this->plan().buckets.size()),
       down_(this->plan().buckets.size()) {
   require<UsageError>(
-      o_.group == 1 || !this->plan().has(Algorithm::mpi),
+      o_.group == 1 || !this->plan().has(Carrier::mpi),
       "MPI's own allreduce joins all ranks, and no group of them (`local-aggregate`): take `allreduce` ring");
   require<Error>(o_.server_rank.size() == this->plan().buckets.size(), o_.name, ": servers are named for ",
                  o_.server_rank.size(), " buckets of ", this->plan().buckets.size(), ".");

@@ -44,7 +44,7 @@ RedSync::RedSync(const ParameterArena& arena, Engine& engine, Plan plan, Update 
     layer->account = {p->info.name, to_string(bucket.choice), p->info.elements, options_.ledger_every};
     layer->priority = bucket.priority;
     layer->chosen_late = residual_.device().kind == Device::Kind::cuda && engine.size() > 1 && !options_.watch;
-    layer->by_nccl = dense_.nccl() != nullptr && bucket.algorithm == Algorithm::nccl;
+    layer->by_nccl = dense_.nccl() != nullptr && bucket.carrier() == Carrier::nccl;
     require<UsageError>(!layer->by_nccl || !options_.split,
                         "NCCL carries what all send to all (`sparse-reduce` split with `allreduce` nccl): take "
                         "`sparse-reduce` allgather, or `allreduce` ring");

@@ -1,4 +1,4 @@
-#include "dist/replay.h"
+#include "apps/compare/replay.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 
-namespace laconic::dist {
+namespace laconic {
 namespace {
 
 constexpr int kWarmUpSteps = 10, kSteps = 10;
@@ -62,7 +62,7 @@ class Link {
 };
 
 /// One chunk of a message, and the seconds of its layer's forward or backward that stand before it.
-struct Event {
+struct ChunkTime {
   double at;
   int message, chunk, id;
 };
@@ -79,7 +79,7 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
     result.compute_seconds += l.forward_seconds + l.backward_seconds;
   }
   // The chunks of each layer, as forward needs them and as backward finishes them.
-  std::vector<std::vector<Event>> needed(layers.size()), finished(layers.size());
+  std::vector<std::vector<ChunkTime>> needed(layers.size()), finished(layers.size());
   std::vector<int> first_id;
   int ids = 0;
   for (int m = 0; m < static_cast<int>(messages.size()); ++m) {
@@ -104,22 +104,22 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
     result.exchange_seconds += message.link_seconds;
     result.compute_seconds += message.update_seconds;
   }
-  const auto earlier = [](const Event& a, const Event& b) { return a.at < b.at; };
+  const auto earlier = [](const ChunkTime& a, const ChunkTime& b) { return a.at < b.at; };
   for (auto* events : {&needed, &finished})
     for (auto& of_layer : *events) std::stable_sort(of_layer.begin(), of_layer.end(), earlier);
 
   Link link(options.priority);
   double now = 0;
-  const auto message_of = [&](const Event& e) -> const ReplayMessage& {
+  const auto message_of = [&](const ChunkTime& e) -> const ReplayMessage& {
     return messages[static_cast<std::size_t>(e.message)];
   };
-  const auto submit = [&](const Event& e) {
+  const auto submit = [&](const ChunkTime& e) {
     const ReplayMessage& m = message_of(e);
     // Urgency: the layer's place in forward, then the rows' in the layer.
     link.submit(e.id, now, m.layer + static_cast<double>(e.chunk) / m.chunks, m.pieces, m.link_seconds / m.chunks);
   };
-  const auto wait = [&](const Event& e) { now = std::max(now, link.sent(e.id) + message_of(e).delay_seconds); };
-  const auto update = [&](const Event& e) { now += message_of(e).update_seconds / message_of(e).chunks; };
+  const auto wait = [&](const ChunkTime& e) { now = std::max(now, link.sent(e.id) + message_of(e).delay_seconds); };
+  const auto update = [&](const ChunkTime& e) { now += message_of(e).update_seconds / message_of(e).chunks; };
 
   double measured_from = 0, step_start = 0;
   for (int step = 0; step < kWarmUpSteps + kSteps; ++step) {
@@ -128,7 +128,7 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
     for (std::size_t l = 0; l < layers.size(); ++l) {
       double done = 0;
       if (options.overlap == Overlap::forward && step > 0)
-        for (const Event& e : needed[l]) {
+        for (const ChunkTime& e : needed[l]) {
           now += e.at - done;
           done = e.at;
           wait(e);
@@ -138,7 +138,7 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
     }
     for (std::size_t l = layers.size(); l-- > 0;) {
       double done = 0;
-      for (const Event& e : finished[l]) {
+      for (const ChunkTime& e : finished[l]) {
         now += e.at - done;
         done = e.at;
         if (options.overlap != Overlap::none) submit(e);
@@ -147,12 +147,12 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
     }
     if (options.overlap == Overlap::none)
       for (std::size_t l = layers.size(); l-- > 0;)
-        for (const Event& e : finished[l]) submit(e);
+        for (const ChunkTime& e : finished[l]) submit(e);
     if (options.overlap != Overlap::forward) {
       for (const auto& of_layer : needed)
-        for (const Event& e : of_layer) wait(e);
+        for (const ChunkTime& e : of_layer) wait(e);
       for (const auto& of_layer : needed)
-        for (const Event& e : of_layer) update(e);
+        for (const ChunkTime& e : of_layer) update(e);
     }
   }
   result.step_seconds = (now - measured_from) / kSteps;
@@ -167,4 +167,4 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
   return result;
 }
 
-}  // namespace laconic::dist
+}  // namespace laconic

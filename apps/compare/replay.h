@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-namespace laconic::dist {
+namespace laconic {
 
 /// One layer on the compute thread, in seconds a step. In the order of forward.
 struct ReplayLayer {
@@ -61,4 +61,4 @@ struct Replay {
 Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMessage>& messages,
               const ReplayOptions& options);
 
-}  // namespace laconic::dist
+}  // namespace laconic

@@ -1,4 +1,4 @@
-#include "compress/nic_model.h"
+#include "tests/nic_model.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,0 +1,109 @@
+#include "dist/collective/allreduce.h"
+
+#include "core/error.h"
+#include "core/parse.h"
+#include "dist/collective/butterfly_allreduce.h"
+#include "dist/collective/doubling_allreduce.h"
+#include "dist/collective/hierarchical_allreduce.h"
+#include "dist/collective/native_allreduce.h"
+#include "dist/collective/ring_allreduce.h"
+#include "dist/collective/tree_allreduce.h"
+
+namespace laconic::dist {
+namespace {
+
+using Numbers = AllreduceNumbers;
+using Codec = compress::Codec;
+
+AllreduceKind ring() {
+  const auto cut = [](Numbers n, std::size_t bytes, int N) {
+    return n.pieces > 0 ? Pieces{.count = n.pieces} : pieces_of(bytes, N);
+  };
+  return {.name = "ring",
+          .summary = "blocks round a ring: the fewest bytes",
+          .run = [cut](Communicator& comm, Slice<float> x, Numbers n,
+                       const Hops& hops) { return ring_allreduce(comm, x, cut(n, x.size_bytes(), comm.size()), hops); },
+          .cost =
+              [cut](int N, double bytes, Numbers n, const Codec* codec) {
+                return ring_allreduce_cost(N, bytes, cut(n, static_cast<std::size_t>(bytes), N), codec);
+              }};
+}
+
+AllreduceKind by_leaders(const char* name, const char* summary, int least_group, LeadersBy by) {
+  return {.name = name,
+          .summary = summary,
+          .least_group = least_group,
+          .run = [by](Communicator& comm, Slice<float> x, Numbers n,
+                      const Hops& hops) { return hierarchical_allreduce(comm, x, n.group, hops, by); },
+          .cost =
+              [by](int N, double bytes, Numbers n, const Codec* codec) {
+                return hierarchical_allreduce_cost(N, bytes, n.group, codec, by);
+              }};
+}
+
+}  // namespace
+
+std::vector<AllreduceKind>& allreduces() {
+  static std::vector<AllreduceKind> all{
+      ring(),
+      {.name = "butterfly",
+       .summary = "halves with ever nearer partners: fewer messages",
+       .run = [](Communicator& comm, Slice<float> x, Numbers,
+                 const Hops& hops) { return butterfly_allreduce(comm, x, hops); },
+       .cost = [](int N, double bytes, Numbers,
+                  const Codec* codec) { return butterfly_allreduce_cost(N, bytes, codec); }},
+      {.name = "doubling",
+       .summary = "all of it with a partner, lg N times",
+       .encodes_alike = true,
+       .run = [](Communicator& comm, Slice<float> x, Numbers,
+                 const Hops& hops) { return doubling_allreduce(comm, x, hops); },
+       .cost = [](int N, double bytes, Numbers,
+                  const Codec* codec) { return doubling_allreduce_cost(N, bytes, codec); }},
+      by_leaders("hierarchical", "rings in groups of G, and between them", 1, LeadersBy::ring),
+      by_leaders("ring-tree", "rings in groups of G, aggregators above", 2, LeadersBy::tree),
+      {.name = "tree",
+       .summary = "aggregators only, of G each",
+       .least_group = 2,
+       .run = [](Communicator& comm, Slice<float> x, Numbers n,
+                 const Hops& hops) { return tree_allreduce(comm, x, n.group, hops); },
+       .cost = [](int N, double bytes, Numbers n,
+                  const Codec* codec) { return tree_allreduce_cost(N, bytes, n.group, codec); }},
+      {.name = "mpi",
+       .summary = "MPI's own",
+       .carrier = Carrier::mpi,
+       .run = [](Communicator& comm, Slice<float> x, Numbers, const Hops&) { return native_allreduce(comm, x); }},
+      // With a codec it carries the messages of a ring.
+      {.name = "nccl",
+       .summary = "NCCL's own, a GPU each",
+       .carrier = Carrier::nccl,
+       .cost = [](int N, double bytes, Numbers, const Codec* codec) -> std::optional<Cost> {
+         if (codec == nullptr) return std::nullopt;
+         return ring_allreduce_cost(N, bytes, {}, codec);
+       }}};
+  return all;
+}
+
+std::optional<Allreduce> find_allreduce(const std::string& text) {
+  const auto colon = text.find(':');
+  for (const AllreduceKind& kind : allreduces()) {
+    if (kind.name != text.substr(0, colon)) continue;
+    if (kind.least_group == 0) return colon == std::string::npos ? std::optional(Allreduce{kind}) : std::nullopt;
+    const auto group = colon == std::string::npos ? std::nullopt : number_from<int>(text.substr(colon + 1));
+    return group && *group >= kind.least_group ? std::optional(Allreduce{kind, *group}) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+Allreduce allreduce_named(const std::string& text) {
+  const auto found = find_allreduce(text);
+  require<Error>(found.has_value(), "there is no allreduce '", text, "'.");
+  return *found;
+}
+
+std::optional<Cost> allreduce_cost(const std::string& allreduce, int N, double bytes, int pieces,
+                                   const compress::Codec* codec) {
+  const auto [kind, group] = allreduce_named(allreduce);
+  return kind.cost ? kind.cost(N, bytes, {.group = group, .pieces = pieces}, codec) : std::nullopt;
+}
+
+}  // namespace laconic::dist

@@ -1,0 +1,57 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compress/codec.h"
+#include "dist/collective/cost.h"
+#include "dist/collective/hop.h"
+
+namespace laconic::dist {
+
+/// Who moves the bytes of an allreduce: messages of ours, MPI's own call, or NCCL.
+enum class Carrier : std::uint8_t { messages, mpi, nccl };
+
+/// The numbers that an allreduce goes by.
+struct AllreduceNumbers {
+  int group = 0;   ///< G, of a kind that works in groups
+  int pieces = 1;  ///< in which it may be overtaken, of a kind that can be cut; 0: as many as pieces_of() says
+};
+
+/// A way to sum over ranks, as `allreduce` and plans name it: NAME, or NAME:G.
+struct AllreduceKind {
+  std::string name;
+  std::string summary;  ///< one line of --help
+  int least_group = 0;  ///< the smallest G; 0: it takes none
+  Carrier carrier = Carrier::messages;
+  /// Several ranks encode the same values and must come to the same bytes: no codec that remembers what it has lost.
+  bool encodes_alike = false;
+  /// Afterwards x holds the sum over all ranks, on every rank. Null if NCCL does it, which is no coroutine.
+  std::function<Task<>(Communicator& comm, Slice<float> x, AllreduceNumbers numbers, const Hops& hops)> run{};
+  /// What summing so many bytes over N ranks costs. Nothing, or null, where there is no formula.
+  std::function<std::optional<Cost>(int N, double bytes, AllreduceNumbers numbers, const compress::Codec* codec)> cost{};
+
+  std::string form() const { return least_group > 0 ? name + ":G" : name; }
+};
+
+/// The table of all kinds. Add your own before training begins.
+std::vector<AllreduceKind>& allreduces();
+
+/// One of the table, with its group.
+struct Allreduce {
+  const AllreduceKind& kind;
+  int group = 0;
+};
+/// Finds "ring", "hierarchical:2". Returns nothing for another text, or a G that is too small. The reference holds until
+/// the table changes.
+std::optional<Allreduce> find_allreduce(const std::string& text);
+/// The same of a text that is known to be one.   throws Error if it is none
+Allreduce allreduce_named(const std::string& text);
+
+/// The cost of summing so many bytes over N ranks. Returns nothing where there is no formula.
+std::optional<Cost> allreduce_cost(const std::string& allreduce, int N, double bytes, int pieces = 1,
+                                   const compress::Codec* codec = nullptr);
+
+}  // namespace laconic::dist
