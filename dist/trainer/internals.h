@@ -30,10 +30,6 @@ std::optional<Resumed> choose_checkpoint(dist::Engine& engine, const TrainerOpti
 /// Numbers in each step's message of figures, summed over ranks, servers included.
 enum Figure { kLoss, kSamples, kBytes, kUp, kDown, kCpuSeconds, kServerCpuSeconds, kStop, kSkipped, kFigures };
 
-struct Trainer::StepClock {
-  Clock::time_point run_start = Clock::now(), step_start = Clock::now();
-};
-
 /// Draws every operation's backward into the trace.
 struct Trainer::BackwardSpans final : BackwardWatch {
   void before(const char* operation, const std::string& layer) override {
@@ -56,27 +52,6 @@ struct Trainer::ForwardSpans {
     if (Trace::Row* row = Trace::current()) row->add(layer, "forward", last, now);
     last = now;
   };
-};
-
-/// While it lives, bytes and time belong to no step: weights at the start, evaluation, checkpoints. Nothing else may be
-/// under way when it begins.
-class Trainer::OutsideSteps {
- public:
-  explicit OutsideSteps(Trainer& t)
-      : t_(t), begin_(t.worker_.engine.counters()), cpu_(process_cpu_seconds()) {}
-  ~OutsideSteps() {
-    const dist::EngineCounters end = t_.worker_.engine.counters();
-    t_.counted_.sent.bytes += end.sent.bytes - begin_.sent.bytes;
-    t_.counted_.comm_seconds += end.comm_seconds - begin_.comm_seconds;
-    t_.counted_cpu_ += process_cpu_seconds() - cpu_;
-  }
-  OutsideSteps(const OutsideSteps&) = delete;
-  OutsideSteps& operator=(const OutsideSteps&) = delete;
-
- private:
-  Trainer& t_;
-  const dist::EngineCounters begin_;
-  const double cpu_;
 };
 
 class Trainer::MeanBuffers {

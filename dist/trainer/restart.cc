@@ -73,7 +73,7 @@ void Trainer::claim_save() {
 void Trainer::save() {
   flush();
   require_finite_weights();
-  const OutsideSteps outside(*this);
+  const StepFigures::Outside outside(figures_);
   const CheckpointStore& store = *store_;
   Manifest manifest{.step = step_,
                     .workers = worker_.size,
@@ -109,7 +109,7 @@ void Trainer::save() {
   state.merge(part, "workload/");
   const std::int64_t totals[] = {summary_.bytes_sent_total, summary_.bytes_dense_total};
   state.set("run/bytes", Tensor::of({2}, std::span<const std::int64_t>(totals)));
-  state.set_text("run/seconds", fmt::format("{:.6f}", seconds_before_ + seconds_since(clock_->run_start)));
+  state.set_text("run/seconds", fmt::format("{:.6f}", seconds_before_ + seconds_since(run_start_)));
   const FileSum written = store.write_rank(manifest.run, step_, worker_.rank, state);
   for (const std::string& sum : meet(worker_.engine, "meeting in a checkpoint", written.text()))
     manifest.ranks.push_back(FileSum::parse(sum));

@@ -37,7 +37,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
       facts_(facts_of(o_, worker.size, worker.servers(), steps_per_epoch())),
       losses_(o_.device),
       observer_(worker.rank == 0 ? observer : nullptr),
-      clock_(std::make_unique<StepClock>()),
+      figures_(worker, is_, summary_, observer_),
       memory_(o_.device),
       bytes_before_(worker.engine.counters().sent.bytes) {
   method_->check(facts_);
@@ -72,18 +72,16 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
     dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
   arena_->set_listener(listener());
   if (o_.memory > 0 && (worker_.rank == 0 || dist::ranks_under_mpirun() > 0)) require_memory(memory_need().total());
-  figures_slot_ = worker_.engine.reserve_slots(1);
+  figures_.reserve_slot();
   if (resumed_)
     restore();
   else
     make_equal();
-  counted_ = worker_.engine.counters();
-  counted_cpu_ = process_cpu_seconds();
+  figures_.count_from_now();
 }
 
 Trainer::~Trainer() {
-  // An exception may pass while figures are under way: the engine must not write into pending_ any more.
-  if (pending_.any) worker_.engine.halt();
+  figures_.abandon();
   if (std::uncaught_exceptions() == 0) {
     try {
       tell_servers({.kind = dist::Command::Kind::end});
@@ -314,11 +312,12 @@ RunSummary Trainer::run() {
   if (store_ && worker_.rank == 0) store_->begin();
   if (observer_) observer_->on_start(info());
   if (step_ < end) workload_.start(step_ / per_epoch, step_ % per_epoch * o_.accumulate);
-  clock_->run_start = clock_->step_start = Clock::now();
+  run_start_ = Clock::now();
+  figures_.restart_clock();
   if (worker_.rank == 0) memory_.begin();
   const std::int64_t began = step_;
   bool evaluated = false;
-  while (step_ < end && !stop_) {
+  while (step_ < end && !stopping()) {
     train_step();
     evaluated = false;
     const bool epoch_ends = step_ % per_epoch == 0;
@@ -332,7 +331,7 @@ RunSummary Trainer::run() {
     }
     if (save_now && step_ < end) save();
     if (!epoch_ends && !save_now) continue;
-    clock_->step_start = Clock::now();
+    figures_.restart_clock();
     if (worker_.rank == 0) memory_.begin();
   }
   flush();
@@ -345,7 +344,7 @@ RunSummary Trainer::run() {
                      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   tell_servers({.kind = dist::Command::Kind::end});
-  if (stop_ && step_ < end) summary_.stopped = "interrupted";
+  if (stopping() && step_ < end) summary_.stopped = "interrupted";
   synchronize(o_.device);  // other threads may read the model now
   if (memory_.peak_bytes() > 0) {
     const int here = dist::ranks_under_mpirun() > 0 ? 1 : worker_.size;
@@ -354,10 +353,8 @@ RunSummary Trainer::run() {
   }
   summary_.ledger = strategy_->ledger(), summary_.ledger_form = method_->ledger();
   summary_.steps = step_;
-  summary_.seconds = seconds_before_ + seconds_since(clock_->run_start);
-  summary_.samples_per_s = training_seconds_ > 0 ? trained_samples_ / training_seconds_ : 0;
-  summary_.exposed_share = training_seconds_ > 0 ? exposed_seconds_ / training_seconds_ : 0;
-  summary_.data_share = training_seconds_ > 0 ? data_seconds_ / training_seconds_ : 0;
+  summary_.seconds = seconds_before_ + seconds_since(run_start_);
+  figures_.summarise();
   if (observer_) observer_->on_end(summary_);
   return summary_;
 }
@@ -383,7 +380,7 @@ std::optional<EvalReport> Trainer::evaluate_at_the_end() {
 EvalReport Trainer::measure(const std::function<EvalSums()>& evaluation) {
   flush();
   if (!o_.skip_nan) require_finite_weights();
-  const OutsideSteps outside(*this);
+  const StepFigures::Outside outside(figures_);
   const Trace::Span span("evaluation", "evaluation");
   EvalSums sums;
   strategy_->show_joint_model();
@@ -415,7 +412,7 @@ EvalReport Trainer::measure(const std::function<EvalSums()>& evaluation) {
   if (workload_.measures_perplexity()) report.perplexity = std::exp(report.loss);
   if (workload_.has_top5()) report.top5_error = 100 * all[3] / n;
   if (drift) report.drift = all[5] / worker_.size;
-  report.seconds = seconds_before_ + seconds_since(clock_->run_start);
+  report.seconds = seconds_before_ + seconds_since(run_start_);
   report.bytes_sent_total = summary_.bytes_sent_total;
   report.bytes_counted = bytes_counted();
   return report;

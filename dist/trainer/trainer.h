@@ -12,6 +12,7 @@
 #include "dist/trainer/checkpoint.h"
 #include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/report.h"
+#include "dist/trainer/step_figures.h"
 #include "dist/trainer/step_losses.h"
 #include "dist/trainer/step_memory.h"
 #include "dist/trainer/workload.h"
@@ -121,7 +122,6 @@ class Trainer {
   std::string description() const;
 
  private:
-  struct StepClock;
   struct BackwardSpans;
   struct ForwardSpans;
   void make_equal();
@@ -146,6 +146,9 @@ class Trainer {
   bool clips_norm() const { return o_.clip.kind == Clip::Kind::norm && !is_.limits_norm; }
 
   void train_step();
+  /// Returns false if the loss was not finite and the step is to be passed over.
+  bool train_micro_batch(const Share& share, double weight, bool last, StepFigures::Step& step);
+  bool stopping() const { return stop_ || figures_.stop_requested(); }
   void make_strategy();
   void give_servers_their_parts(dist::WorkerSide& side);
   void give_servers_their_values();
@@ -158,12 +161,10 @@ class Trainer {
   void require_finite_weights() const;
   EvalReport measure(const std::function<EvalSums()>& evaluation);
   void apply_clipped();
-  void finish_report();
   void flush();
   void audit();
   /// The model's running statistics replaced by their mean over ranks while it lives.
   class MeanBuffers;
-  class OutsideSteps;
 
   dist::Worker& worker_;
   Workload& workload_;
@@ -194,24 +195,12 @@ class Trainer {
   std::vector<std::pair<Parameter*, Rows>> arrived_;  // with --clip norm: sums that wait for their common norm
   dist::StepContext arrived_context_;
 
-  // The figures of the last step travel while the next one runs.
-  struct Pending {
-    bool any = false;
-    StepReport report;
-    double seconds = 0;  // how long the step took
-    std::vector<double> sums;
-    dist::Ticket ticket;
-  };
-  Pending pending_;
-  int figures_slot_ = 0;
   RunSummary summary_;
-  double training_seconds_ = 0, exposed_seconds_ = 0, data_seconds_ = 0, trained_samples_ = 0;
+  StepFigures figures_;
+  Clock::time_point run_start_ = Clock::now();
   double seconds_before_ = 0;  // of earlier runs of a resumed training
-  std::unique_ptr<StepClock> clock_;
-  StepMemory memory_;  // rank 0 looks
+  StepMemory memory_;                            // rank 0 looks
   std::uint64_t bytes_before_;                   // the engine's, when this trainer was made
-  double counted_cpu_ = 0;                       // seconds of this process, likewise
-  dist::EngineCounters counted_;                 // in the log up to here; what passed outside of steps is skipped
   std::unique_ptr<ForwardSpans> forward_spans_;  // while a trace is drawn
 };
 

@@ -1,0 +1,125 @@
+#include "dist/trainer/step_figures.h"
+
+#include <limits>
+#include <utility>
+
+#include "dist/collective/allgather.h"
+#include "dist/trainer/internals.h"
+
+namespace laconic {
+
+void StepFigures::abandon() {
+  if (std::exchange(any_, false)) worker_.engine.halt();
+}
+
+void StepFigures::count_from_now() {
+  counted_ = worker_.engine.counters();
+  counted_cpu_ = process_cpu_seconds();
+}
+
+void StepFigures::close(const Step& s) {
+  finish();  // of the step before: its figures have had a whole step to arrive
+  const double seconds = seconds_since(step_start_);
+  restart_clock();
+  const dist::EngineCounters now = worker_.engine.counters();
+  StepReport& r = report_;
+  r.step = s.step;
+  r.epoch = s.epoch;
+  r.lr = s.lr;
+  r.step_ms = 1e3 * seconds;
+  r.samples_per_s = static_cast<double>(s.samples) / seconds;
+  r.bytes_sent = static_cast<std::int64_t>(now.sent.bytes - counted_.sent.bytes);
+  r.bytes_dense = static_cast<std::int64_t>(s.stats.bytes_dense);
+  r.bytes_counted = s.bytes_counted;
+  r.data_ms = 1e3 * s.data_seconds;
+  r.forward_ms = 1e3 * s.forward_seconds;
+  r.backward_ms = 1e3 * s.backward_seconds;
+  r.select_ms = s.stats.select_ms;
+  r.comm_ms = 1e3 * (now.comm_seconds - counted_.comm_seconds);
+  r.exposed_ms = 1e3 * (now.exposed_seconds - exposed_before_);
+  r.update_ms = s.stats.update_ms;
+  summary_.buffer_bytes_peak = static_cast<std::int64_t>(s.stats.buffer_bytes_peak);
+  counted_ = now;
+  const double cpu = process_cpu_seconds();
+  seconds_ += seconds;
+  exposed_seconds_ += r.exposed_ms / 1e3;
+  data_seconds_ += s.data_seconds;
+  samples_ += static_cast<double>(s.samples);
+
+  sums_.assign(kFigures, 0.0);
+  sums_[kLoss] = s.loss_sum;
+  sums_[kSamples] = static_cast<double>(s.own_samples);
+  sums_[kBytes] = static_cast<double>(r.bytes_sent);
+  sums_[kUp] = static_cast<double>(s.stats.bytes_up);
+  sums_[kDown] = static_cast<double>(s.stats.bytes_down);
+  sums_[kCpuSeconds] = cpu - std::exchange(counted_cpu_, cpu);
+  sums_[kStop] = s.stop_requested ? 1 : 0;
+  sums_[kSkipped] = s.skipped ? 1 : 0;
+  report_seconds_ = seconds;
+}
+
+void StepFigures::send() {
+  any_ = true;
+  if (is_.joins)
+    ticket_ = worker_.engine.submit(
+        {.name = "figures of a step",
+         .slot = slot_,
+         .priority = 1 << 30,
+         .body = [this](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(sums_)); }});
+}
+
+void StepFigures::finish() {
+  if (!any_) return;
+  worker_.engine.wait(std::exchange(ticket_, {}));
+  if (Trace::Row* row = Trace::current()) row->forget_arrows();
+  any_ = false;
+  StepReport& r = report_;
+  r.loss = sums_[kSamples] > 0 ? sums_[kLoss] / sums_[kSamples] : 0;
+  if (sums_[kSkipped] > 0) r.loss = std::numeric_limits<double>::quiet_NaN();
+  r.bytes_sent_sum = static_cast<std::int64_t>(sums_[kBytes]);
+  if (sums_[kStop] > 0 && (is_.joins || worker_.size == 1)) stop_ = true;  // else: all stop after an evaluation
+  if (is_.servers) {
+    r.bytes_up_sum = static_cast<std::int64_t>(sums_[kUp]);
+    r.bytes_down_sum = static_cast<std::int64_t>(sums_[kDown]);
+    summary_.bytes_up_total = summary_.bytes_up_total.value_or(0) + *r.bytes_up_sum;
+    summary_.bytes_down_total = summary_.bytes_down_total.value_or(0) + *r.bytes_down_sum;
+  }
+  if (dist::ranks_under_mpirun() > 0) {
+    r.cpu_ms = 1e3 * sums_[kCpuSeconds] / (is_.joins ? worker_.size : 1);
+    if (worker_.servers() > 0) r.server_cpu_ms = 1e3 * sums_[kServerCpuSeconds] / worker_.servers();
+  }
+  summary_.bytes_sent_total += r.bytes_sent_sum;
+  summary_.bytes_dense_total += r.bytes_dense * worker_.size;
+  if (observer_) observer_->on_step(r);
+}
+
+void StepFigures::extend(Clock::time_point since, double exposed_before) {
+  if (!any_) return;
+  const dist::EngineCounters now = worker_.engine.counters();
+  const double extra = seconds_since(since), exposed = now.exposed_seconds - exposed_before;
+  report_.step_ms += 1e3 * extra;
+  report_.samples_per_s /= 1 + extra / report_seconds_;
+  report_.exposed_ms += 1e3 * exposed;
+  report_.comm_ms += 1e3 * (now.comm_seconds - std::exchange(counted_.comm_seconds, now.comm_seconds));
+  report_seconds_ += extra;
+  seconds_ += extra;
+  exposed_seconds_ += exposed;
+}
+
+void StepFigures::summarise() const {
+  summary_.samples_per_s = seconds_ > 0 ? samples_ / seconds_ : 0;
+  summary_.exposed_share = seconds_ > 0 ? exposed_seconds_ / seconds_ : 0;
+  summary_.data_share = seconds_ > 0 ? data_seconds_ / seconds_ : 0;
+}
+
+StepFigures::Outside::Outside(StepFigures& figures)
+    : figures_(figures), begin_(figures.worker_.engine.counters()), cpu_(process_cpu_seconds()) {}
+
+StepFigures::Outside::~Outside() {
+  const dist::EngineCounters end = figures_.worker_.engine.counters();
+  figures_.counted_.sent.bytes += end.sent.bytes - begin_.sent.bytes;
+  figures_.counted_.comm_seconds += end.comm_seconds - begin_.comm_seconds;
+  figures_.counted_cpu_ += process_cpu_seconds() - cpu_;
+}
+
+}  // namespace laconic

@@ -1,0 +1,93 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "core/clock.h"
+#include "dist/engine.h"
+#include "dist/method/method.h"
+#include "dist/trainer/report.h"
+#include "dist/world.h"
+
+namespace laconic {
+
+/// What steps took and sent. The figures of a step are summed over ranks while the next one runs, and then told to the
+/// observer; totals of all steps go to the run's summary. Where nothing is joined each worker reports of itself.
+class StepFigures {
+ public:
+  /// One step, as this worker saw it.
+  struct Step {
+    std::int64_t step = 0, epoch = 0;
+    double lr = 0;
+    std::int64_t samples = 0, own_samples = 0;  ///< of all workers, and of this one
+    double loss_sum = 0;                        ///< over its own samples
+    double data_seconds = 0, forward_seconds = 0, backward_seconds = 0;
+    bool skipped = false;         ///< --on-nan skip: no update was made
+    bool stop_requested = false;  ///< of this worker
+    bool bytes_counted = true;    ///< see RunInfo
+    dist::StepStats stats{};
+  };
+
+  /// observer : null but on rank 0. All of them must outlive the object.
+  StepFigures(dist::Worker& worker, const dist::Method::Traits& method, RunSummary& summary, Observer* observer)
+      : worker_(worker), is_(method), summary_(summary), observer_(observer) {}
+  ~StepFigures() { abandon(); }
+  StepFigures(const StepFigures&) = delete;
+  StepFigures& operator=(const StepFigures&) = delete;
+
+  void reserve_slot() { slot_ = worker_.engine.reserve_slots(1); }
+  /// What has passed so far belongs to no step.
+  void count_from_now();
+  /// A step begins now, or after evaluation, a checkpoint and the like goes on.
+  void restart_clock() { step_start_ = Clock::now(); }
+  void begin_step() { exposed_before_ = worker_.engine.counters().exposed_seconds; }
+  /// The step has ended: finishes the one before.
+  void close(const Step& step);
+  /// Sends the figures of the step that was closed last.
+  void send();
+  /// Awaits the figures that are under way, if any, and tells the observer.
+  void finish();
+  /// What had to be waited for and updated just now is time of the step that was closed last.
+  void extend(Clock::time_point since, double exposed_before);
+  /// Some worker was asked to stop.
+  bool stop_requested() const { return stop_; }
+  /// Halts the engine if figures are under way (an exception passes): it must not write into them any more.
+  void abandon();
+  /// The totals of all steps.
+  void summarise() const;
+
+  /// While it lives, bytes and time belong to no step: weights at the start, evaluation, checkpoints. Nothing else may
+  /// be under way when it begins.
+  class Outside {
+   public:
+    explicit Outside(StepFigures& figures);
+    ~Outside();
+    Outside(const Outside&) = delete;
+    Outside& operator=(const Outside&) = delete;
+
+   private:
+    StepFigures& figures_;
+    const dist::EngineCounters begin_;
+    const double cpu_;
+  };
+
+ private:
+  dist::Worker& worker_;
+  const dist::Method::Traits& is_;
+  RunSummary& summary_;
+  Observer* const observer_;
+  int slot_ = 0;
+  Clock::time_point step_start_ = Clock::now();
+  double exposed_before_ = 0;
+  double counted_cpu_ = 0;         // seconds of this process that are in the log up to here
+  dist::EngineCounters counted_;   // likewise of the engine
+  double seconds_ = 0, exposed_seconds_ = 0, data_seconds_ = 0, samples_ = 0;  // of all steps
+  bool stop_ = false;
+  // Of the step whose figures travel.
+  bool any_ = false;
+  StepReport report_;
+  double report_seconds_ = 0;
+  std::vector<double> sums_;
+  dist::Ticket ticket_;
+};
+
+}  // namespace laconic
