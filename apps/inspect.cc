@@ -34,10 +34,9 @@ int inspect_select(const std::vector<std::string>& arguments) {
   CLI::App app("What a selector chooses of the values in a file, and how much of them that is.",
                "laconic inspect select");
   file.add_options(app);
-  app.add_option(
-         "--method", method,
-         "radix, trimmed, search, sampled, exact, fixed, dropping, dgc, random; as published, step by step:\n"
-         "nth-element, radix-histogram, trimmed-steps, search-steps [search]")
+  app.add_option("--method", method,
+                 "radix, trimmed, search, sampled, exact, fixed, dropping, dgc, random; as published, step by step:\n"
+                 "nth-element, radix-histogram, trimmed-steps, search-steps [search]")
       ->type_name("M");
   const auto count = app.add_option("--k", k, "how many to choose")->check(CLI::NonNegativeNumber)->type_name("K");
   app.add_option("--density", density, "instead: the share, k = max(1, ceil(D n)) [0.001]")
@@ -61,8 +60,7 @@ int inspect_select(const std::vector<std::string>& arguments) {
   const auto n = x.elements();
   if (!k) k = dist::elements_to_send(n, density.value_or(0.001));
   require<UsageError>(*k <= n, "there are ", n, " values (--k): choose no more of them than that, not ", *k);
-  require<UsageError>(kind.traits.by_sign || sign == "any", method,
-                      " does not choose by sign (--sign): leave it out");
+  require<UsageError>(kind.traits.by_sign || sign == "any", method, " does not choose by sign (--sign): leave it out");
 
   const compress::SelectionInput input{.values = x.slice(),
                                        .k = static_cast<std::size_t>(*k),

@@ -33,15 +33,16 @@ struct Request {
   float floor = -1;  ///< of an earlier step; below 0: not known
 };
 
-/// How many elements a floor for the next step aims at: somewhat more than are needed, so that there are enough again.
+/// Returns how many elements a floor for the next step aims at: somewhat more than are needed, so that there are enough
+/// again.
 std::size_t target_for(std::size_t need, std::size_t k);
 
-/// What `dropping` and `dgc` look at of n values: so many, and the rank among them (from 1) of the threshold for k.
+/// The sample that `dropping` and `dgc` look at: its size, and the rank in it (from 1) of the threshold for k of n.
 struct Sample {
   std::size_t size, rank;
 };
 Sample sample_of(std::size_t n, std::size_t k, double share);
-/// The magnitude's key that the share k/n of the values has, by `share` of them, spread evenly and shifted by `turn`.
+/// Estimates the key that k of the n values reach, by `share` of them, spread evenly and shifted by `turn`.
 std::int32_t sampled_key(Slice<const float> values, std::size_t k, Sign sign, double share, std::uint64_t turn);
 
 /// All elements whose key is at least `floor`.
@@ -76,7 +77,7 @@ void collect(Slice<const float> values, Sign sign, std::int32_t key, std::size_t
 bool from_candidates(Candidates* candidates, std::size_t n, Sign sign, std::int32_t key, std::size_t most,
                      Selection& out);
 
-/// The first `most` elements above a threshold, from candidates if they hold all of it.
+/// Chooses the first `most` elements above a threshold, from candidates if they hold all of them.
 void above(Slice<const float> values, Candidates* candidates, Sign sign, float threshold, std::size_t most,
            Scratch& scratch, Selection& out);
 

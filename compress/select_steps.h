@@ -8,7 +8,7 @@
 #include "compress/selection.h"
 #include "core/slice.h"
 
-/// Steps that selectors share.
+/// Parts that several selectors have in common.
 namespace laconic::compress::steps {
 
 /// Where values are cut to give the top k: above `key`, and the first `equal` of those that have it.

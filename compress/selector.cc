@@ -17,8 +17,8 @@ constexpr std::int64_t kStateVersion = 2;
 }  // namespace
 
 std::vector<SelectorKind>& selectors() {
-  static std::vector<SelectorKind> all{radix_selector(), trimmed_selector(),  search_selector(), sampled_selector(),
-                                       exact_selector(), fixed_selector(),    dropping_selector(), dgc_selector(),
+  static std::vector<SelectorKind> all{radix_selector(),   trimmed_selector(), search_selector(),   sampled_selector(),
+                                       exact_selector(),   fixed_selector(),   dropping_selector(), dgc_selector(),
                                        adacomp_selector(), random_selector()};
   return all;
 }
@@ -72,8 +72,8 @@ void Selector::select(const SelectionInput& in, Selection& out) {
   require<ShapeError>(n >> 32 == 0, "selection: ", n, " elements are too many: an index has 32 bits.");
   require<ShapeError>(k <= n, "selection: ", k, " of ", n, " elements.");
   require<ShapeError>(traits_.by_sign || in.sign == Sign::any, "selection: ", name_, " does not choose by sign.");
-  require<ShapeError>(!traits_.needs_latest || in.latest.size() == n, "selection: ", name_,
-                      " needs what was added to ", n, " elements, not ", in.latest.size(), ".");
+  require<ShapeError>(!traits_.needs_latest || in.latest.size() == n, "selection: ", name_, " needs what was added to ",
+                      n, " elements, not ", in.latest.size(), ".");
   out.clear();
   Memory& memory = memory_[static_cast<int>(in.sign)];
   Offer offer{.in = in, .stats = {}, .turn = memory.turn++, .memory = memory};

@@ -20,7 +20,7 @@ struct SelectScratch;
 
 /// Says what a selector may be asked for, and what becomes of what it chooses.
 struct SelectorTraits {
-  bool by_name = true;           ///< the setting `selector` may name it; else it belongs to one method
+  bool by_name = true;           ///< the setting `selector` may name it; else one method has it for its own
   bool by_k = true;              ///< it chooses about k elements; else its own rule says how many
   bool by_sign = true;           ///< it can choose among the values of one sign
   bool one_value = true;         ///< one value may stand for all that it chooses of a sign (RedSync's qRGC)
@@ -87,7 +87,7 @@ class Selector {
   void load(const StateDict& state);
 
  protected:
-  /// What is remembered for each sign.
+  /// The selector's memory for one sign.
   struct Memory {
     float floor = -1;        ///< for candidates; below 0: not known
     float threshold = 0;     ///< for the selector's own use
@@ -100,19 +100,20 @@ class Selector {
     ResidualStats stats;  ///< of in.values; none where meets_nan() says so and nobody knew them. Not on a device
     std::uint64_t turn;   ///< selections before this one
     Memory& memory;
-    /// What the next selection goes by: a floor for candidates that stands for what was chosen.
+    /// Remembers a floor for the next selection's candidates, after a selection that chose `out`.
     void remember(float floor, const Selection& out) const;
   };
 
   /// Fills `out`, which is empty: ascending indices, and the values there. Host memory.
   virtual void choose(const Offer& offer, Selection& out) = 0;
-  /// The same of a CUDA device's memory. Without it: throws Error.
+  /// Does so in a CUDA device's memory. The default throws Error.
   virtual void choose_on_cuda(const Offer& offer, Selection& out);
-  /// Whether choose() meets a NaN under this sign by itself, so that no pass over the values is needed to find one.
+  /// Says whether choose() itself meets every NaN under this sign. Then no pass over the values looks for one.
   virtual bool meets_nan(Sign) const { return false; }
 
   const Memory& memory(Sign sign) const { return memory_[static_cast<int>(sign)]; }
-  /// Keeps candidates from `floor` on, with room for more than the `need` that are looked for; none if floor < 0.
+  /// Asks for candidates from `floor` on, with room for more than the `need` that are wanted. Below 0 asks for
+  /// none.
   static void keep_from(Candidates& candidates, float floor, Sign sign, std::size_t need);
   std::shared_ptr<cuda::SelectScratch> cuda_scratch_;
 
@@ -123,7 +124,7 @@ class Selector {
   Memory memory_[3];
 };
 
-/// A kind of selector, as `selector` and a plan's `choice` name it. Each says so in its own file.
+/// A kind of selector, as `selector` and a plan's `choice` name it. Its own file has it.
 struct SelectorKind {
   std::string name;
   SelectorTraits traits{};
@@ -133,7 +134,7 @@ struct SelectorKind {
   std::unique_ptr<Selector> make(const SelectorOptions& options = {}) const;
 };
 
-/// The kinds that are here, each with the file that has it.
+/// The kinds of compress/selectors/, each with its file.
 SelectorKind exact_selector(), trimmed_selector();   ///< top_k.cc
 SelectorKind radix_selector();                       ///< radix.cc
 SelectorKind search_selector(), sampled_selector();  ///< search.cc

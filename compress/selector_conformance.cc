@@ -58,9 +58,10 @@ class SelectorCheck {
       require_that(k > 0 || s.size() == 0, "something is chosen where nothing was asked for", n, k);
       require_that(s.size() > 0 || k == 0 || n < 100 || sign != Sign::any, "nothing is chosen", n, k);
     }
-    set_kernel_threads(3);
+    const int before = kernel_threads();
+    set_kernel_threads(before == 1 ? 3 : 1);
     const Selection threads = kind_.make(kOptions)->select(input(x, latest, k, sign));
-    set_kernel_threads(1);
+    set_kernel_threads(before);
     require_that(s.indices == threads.indices && s.threshold == threads.threshold,
                  "another number of threads makes another choice", n, k);
   }

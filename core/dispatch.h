@@ -58,8 +58,8 @@ decltype(auto) on_device(Device device, F&& cpu_kernel, [[maybe_unused]] G&& cud
   return on_device(device, std::forward<F>(cpu_kernel));
 }
 
-/// For a function that only a CUDA device's memory is given to: calls of cuda:: functions may stand in `kernel`, which a
-/// build without CUDA leaves out.
+/// Runs a kernel that is for CUDA devices alone. A build without CUDA leaves it out, so calls of cuda:: functions may
+/// stand in it.
 template <class G>
 void cuda_only([[maybe_unused]] G&& kernel) {
   if constexpr (kCudaBuilt) kernel();

@@ -109,9 +109,9 @@ class [[nodiscard]] Transfer {  // trivially destructible: see task.h
   Request* request_ = nullptr;
 };
 
-/// A group of ranks that talk within one operation. MPI and threads of one process implement these calls and nothing else,
-/// so every collective runs on both. A communicator is a view: transport, group, slot,
-/// priority; making one costs little and sends nothing. Used by one thread only.
+/// A group of ranks that talk within one operation. MPI and threads of one process implement these calls and nothing
+/// else, so every collective runs on both. A communicator is a view: transport, group, slot, priority; making one costs
+/// little and sends nothing. Used by one thread only.
 class Communicator {
  public:
   virtual ~Communicator() = default;

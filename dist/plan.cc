@@ -249,8 +249,7 @@ std::string Plan::table() const {
       fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}\n", "bucket", "parameters", "bytes", "algorithm", "pieces");
   for (const Bucket& b : buckets)
     text += fmt::format("{:<52} {:>10} {:>14} {:>15} {:>6}{}\n", b.name, b.count, b.elements * 4,
-                        b.sparse() ? to_string(b.choice) : b.allreduce, b.pieces,
-                        b.copied ? "  copied" : "");
+                        b.sparse() ? to_string(b.choice) : b.allreduce, b.pieces, b.copied ? "  copied" : "");
   if (codec != "none") text += fmt::format("every hop through {}\n", codec);
   return text;
 }

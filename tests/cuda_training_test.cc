@@ -178,8 +178,7 @@ TEST_F(CudaTraining, GradientsStayOnTheDevice) {
        },
        kSparse},
       // Of one bucket: the lengths of two blocks, the verdicts on two that came and on the one that is kept as sent.
-      {"inceptionn",
-       [](Recipe& r) { r.trainer.plan.allreduce = "ring", r.trainer.plan.codec = "inceptionn:2^-10"; },
+      {"inceptionn", [](Recipe& r) { r.trainer.plan.allreduce = "ring", r.trainer.plan.codec = "inceptionn:2^-10"; },
        kLoss + 5 * 16},
       {"ps", [](Recipe& r) { r.sync = "ps"; }, kLoss},
       {"layerdrop", [](Recipe& r) { r.sync = "layerdrop"; }, kLoss + 5 * sizeof(double)},  // norms of five layers

@@ -26,11 +26,10 @@ TEST_F(SelectorOnCuda, ChoosesWhatTheCpuChooses) {
         for (const std::string method : {"exact", "search", "fixed"}) {
           const Sign sign = kSigns[turn++ / 3 % 3];
           if (method == "fixed" && k > 1) continue;
-          SCOPED_TRACE(testing::Message() << method << ": " << k << " of " << n << " " << name << ", sign "
-                                          << static_cast<int>(sign));
+          SCOPED_TRACE(testing::Message()
+                       << method << ": " << k << " of " << n << " " << name << ", sign " << static_cast<int>(sign));
           const SelectorOptions options{.threshold = 0.3f};
-          const Selection expected =
-              make_selector(method, options)->select({.values = slice(x), .k = k, .sign = sign});
+          const Selection expected = make_selector(method, options)->select({.values = slice(x), .k = k, .sign = sign});
           const Selection s = make_selector(method, options)->select({.values = there, .k = k, .sign = sign});
           ASSERT_NO_FATAL_FAILURE(expect_same(s, expected));
         }

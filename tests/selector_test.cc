@@ -108,8 +108,7 @@ TEST(Selector, SearchIsTheSearchStepByStepAndNeverMoreThanTwiceK) {
       for (const std::size_t k : counts_for(n))
         for (const Sign sign : kSigns) {
           SCOPED_TRACE(testing::Message() << k << " of " << n << " " << name << ", sign " << static_cast<int>(sign));
-          const Selection fast = chosen("search", x, k, sign),
-                          steps = chosen(kAlgorithm3, x, k, sign);
+          const Selection fast = chosen("search", x, k, sign), steps = chosen(kAlgorithm3, x, k, sign);
           expect_well_formed(fast, x, sign);
           ASSERT_EQ(fast.indices, steps.indices);
           EXPECT_EQ(fast.threshold, steps.threshold);
@@ -270,8 +269,7 @@ TEST(Selector, RefusesNaNWhereverItStands) {
           x[at] = nan;
           SelectionInput input{.values = slice(x), .k = 1};
           input.latest = slice(x);
-          EXPECT_THROW(kind.make()->select(input), DataError)
-              << kind.name << " " << at << " of " << n;
+          EXPECT_THROW(kind.make()->select(input), DataError) << kind.name << " " << at << " of " << n;
         }
       }
 }
@@ -294,7 +292,9 @@ TEST(Selectors, KeepTheirPromises) {
 class BrokenSelector final : public Selector {
  public:
   explicit BrokenSelector(const std::string& how) : how_(how) {}
-  std::size_t most(std::size_t k, std::size_t n) const override { return how_ == "takes more" ? k / 2 : std::min(k, n); }
+  std::size_t most(std::size_t k, std::size_t n) const override {
+    return how_ == "takes more" ? k / 2 : std::min(k, n);
+  }
 
  private:
   void choose(const Offer& o, Selection& out) override {
@@ -328,8 +328,9 @@ TEST(CheckSelector, FindsAPromiseThatIsBroken) {
                                       {"takes both", "has the other sign"},
                                       {"takes NaN", "no number is taken"},
                                       {"forgets", "saved and loaded"}}) {
-    selectors().push_back(
-        {how, {}, [name = std::string(how)](const SelectorOptions&) { return std::make_unique<BrokenSelector>(name); }});
+    selectors().push_back({how, {}, [name = std::string(how)](const SelectorOptions&) {
+                             return std::make_unique<BrokenSelector>(name);
+                           }});
     expect_error<Error>([&, name = std::string(how)] { check_selector(name); }, {sentence});
     selectors().pop_back();
   }

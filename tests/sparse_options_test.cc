@@ -8,7 +8,6 @@
 namespace laconic::dist {
 namespace {
 
-
 ParameterInfo info_of(std::int64_t elements, Role role, bool output = false) {
   ParameterInfo info;
   info.role = role, info.output = output, info.elements = elements;
@@ -44,7 +43,8 @@ TEST(Choice, AutomaticallyIsWhatTakesLessTime) {
   d.density = 0.3;
   EXPECT_EQ(choice_of(info_of(1 << 20, Role::conv), false, d, 8).selector, "") << "more than dense";
   d.density = 0.001, d.seconds_per_byte = 1e-13;
-  EXPECT_EQ(choice_of(info_of(1 << 20, Role::conv), false, d, 4).selector, "") << "the network is faster than selecting";
+  EXPECT_EQ(choice_of(info_of(1 << 20, Role::conv), false, d, 4).selector, "")
+      << "the network is faster than selecting";
 }
 
 TEST(Choice, SendsAtLeastOneElementAndNotMoreThanThereAre) {
@@ -92,6 +92,17 @@ TEST(SparseOptions, ThatMakeNoSenseTogetherAreRefused) {
   EXPECT_EQ(sparse_method("allreduce"), nullptr);
 }
 
+TEST(SparseOptions, ASelectorOfOnesOwnIsRefusedWhereItMakesNoSense) {
+  const auto make = [](const compress::SelectorOptions&) { return compress::make_selector("exact"); };
+  compress::selectors().push_back({"alike", {.one_value = false, .same_everywhere = true}, make});
+  compress::selectors().push_back({"plus-minus", {.one_magnitude = true}, make});
+  EXPECT_EQ(refusal("redsync", {.selector = "alike"}), "taken");
+  EXPECT_NE(refusal("redsync", {.selector = "alike", .split = true}).find("`sparse-reduce`"), std::string::npos);
+  EXPECT_NE(refusal("redsync", {.selector = "alike", .quantised = true}).find("`qrgc`"), std::string::npos);
+  EXPECT_NE(refusal("redsync", {.selector = "plus-minus"}).find("`selector`"), std::string::npos);
+  compress::selectors().resize(compress::selectors().size() - 2);
+}
+
 TEST(SparseOptions, AMethodFitsThePlansThatAreMadeForIt) {
   const SparseMethod &redsync = *sparse_method("redsync"), &strom = *sparse_method("strom");
   EXPECT_TRUE(fits(redsync, {}));
@@ -99,8 +110,7 @@ TEST(SparseOptions, AMethodFitsThePlansThatAreMadeForIt) {
   EXPECT_TRUE(fits(redsync, {"sampled", false}));
   EXPECT_FALSE(fits(redsync, {"sampled", true}));
   EXPECT_FALSE(fits(redsync, {"", true}));
-  for (const char* method :
-       {"fixed", "dropping", "dgc", "adacomp", "random"})
+  for (const char* method : {"fixed", "dropping", "dgc", "adacomp", "random"})
     EXPECT_FALSE(fits(redsync, {method, false}));
   EXPECT_TRUE(fits(strom, {"fixed", false}));
   EXPECT_FALSE(fits(strom, {"exact", false}));

@@ -1,5 +1,7 @@
 // laconic bench allreduce: our algorithms and MPI's, in turns, over the network that the ranks have.
 //     laconic launch -n 4 laconic bench allreduce
+#include "dist/collective/allreduce.h"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -19,7 +21,6 @@
 #include "apps/text.h"
 #include "core/clock.h"
 #include "dist/collective/allgather.h"
-#include "dist/collective/allreduce.h"
 #include "dist/collective/barrier.h"
 #include "dist/collective/native_allreduce.h"
 #include "dist/collective/reduce.h"

@@ -6,6 +6,7 @@
 
 #include "compress/magnitude.h"
 #include "compress/select_steps.h"
+#include "core/error.h"
 
 namespace laconic::compress {
 namespace {
@@ -140,7 +141,8 @@ class Published final : public Selector {
 };
 
 SelectorKind kind(const char* name, Way way, std::size_t most_by_k = 1) {
-  return {name, {.by_name = false}, [=](const SelectorOptions&) { return std::make_unique<Published>(way, most_by_k); }};
+  return {
+      name, {.by_name = false}, [=](const SelectorOptions&) { return std::make_unique<Published>(way, most_by_k); }};
 }
 
 }  // namespace
@@ -149,6 +151,12 @@ const std::vector<SelectorKind>& published_selectors() {
   static const std::vector<SelectorKind> all{kind("nth-element", nth_element), kind("radix-histogram", radix_histogram),
                                              kind("trimmed-steps", trimmed), kind("search-steps", search, 2)};
   return all;
+}
+
+const SelectorKind& published_selector(const std::string& name) {
+  for (const SelectorKind& kind : published_selectors())
+    if (kind.name == name) return kind;
+  throw Error(concat("there is no published selector '", name, "'."));
 }
 
 }  // namespace laconic::compress

@@ -1,4 +1,5 @@
 #pragma once
+#include <string>
 #include <vector>
 
 #include "compress/selector.h"
@@ -17,5 +18,7 @@ namespace laconic::compress {
 ///       eps = 0.2. Where the threshold falls below 0, or does not fall (all equal), all survive.
 ///   search-steps     RedSync Algorithm 3 (steps::bisect). The set of `search`
 const std::vector<SelectorKind>& published_selectors();
+/// Finds one of them.   throws Error if there is none
+const SelectorKind& published_selector(const std::string& name);
 
 }  // namespace laconic::compress

@@ -1,4 +1,3 @@
-#include "apps/bench/published_selectors.h"
 #include "apps/bench/select.h"
 
 #include <fmt/format.h>
@@ -13,6 +12,7 @@
 
 #include "apps/bench/bench.h"
 #include "apps/bench/cost_fit.h"
+#include "apps/bench/published_selectors.h"
 #include "apps/bench/read_pass.h"
 #ifdef LACONIC_CUB
 #include "apps/bench/cuda/cub_top_k.h"
@@ -149,10 +149,11 @@ nlohmann::json bench_selection(const SelectBenchOptions& o, const std::string& d
     const int few = n > (1 << 22) ? 3 : 5;
     add("radix select, scan and scatter", make_selector("radix"), 0, few);
     if (!on_gpu) {  // a device makes these sets as it makes those above
-      const char* const titles[] = {"std::nth_element", "radix select, histograms", "Algorithm 2 step by step",
-                                    "Algorithm 3 step by step"};
-      const auto& published = compress::published_selectors();
-      for (std::size_t i = 0; i < published.size(); ++i) add(titles[i], published[i].make(), 0, few);
+      for (const auto& [title, name] : {std::pair{"Algorithm 2 step by step", "trimmed-steps"},
+                                        {"Algorithm 3 step by step", "search-steps"},
+                                        {"radix select, histograms", "radix-histogram"},
+                                        {"std::nth_element", "nth-element"}})
+        add(title, compress::published_selector(name).make(), 0, few);
     }
   }
 #ifdef LACONIC_CUB

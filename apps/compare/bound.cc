@@ -35,7 +35,7 @@ Exchange exchange_of(const std::vector<std::string>& words, int workers, const s
 }
 
 std::optional<Replay> bound_of(const LayerTimes& times, const std::string& plan, const Exchange& e,
-                                     double compute_seconds) {
+                               double compute_seconds) {
   if (!e.link) return std::nullopt;
   const double bytes_per_second = static_cast<double>(e.link->bits_per_second) / 8;
   const double latency = std::chrono::duration<double>(e.link->latency).count();

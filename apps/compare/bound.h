@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/layer_times.h"
 #include "apps/compare/replay.h"
+#include "apps/layer_times.h"
 #include "dist/transport/link.h"
 
 namespace laconic {
@@ -25,6 +25,6 @@ Exchange exchange_of(const std::vector<std::string>& words, int workers, const s
 /// Nothing if the link is not known, or for a way of exchanging that has no replay. throws DataError if the plan cannot
 /// be read or is for other layers
 std::optional<Replay> bound_of(const LayerTimes& times, const std::string& plan, const Exchange& exchange,
-                                     double compute_seconds);
+                               double compute_seconds);
 
 }  // namespace laconic

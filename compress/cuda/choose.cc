@@ -109,7 +109,7 @@ class Choosing {
     return s.candidates.taken <= room_ && (s.candidates.taken >= need || floor_ == lowest_key(in_.sign));
   }
 
-  /// So many of what was taken are the top k.
+  /// Keeps as many of what was taken as the cut has chosen.
   void finish(const Cut& cut) {
     out_.on_device.resize(cut.chosen);
     if (cut.chosen > 0) out_.threshold = magnitude_of(cut.key);

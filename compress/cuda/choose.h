@@ -6,8 +6,8 @@
 
 #include "compress/selector.h"
 
-/// Selection on a CUDA device, with the kernels of compress/cuda/select.h: what the selectors in compress/selectors/ are
-/// made of there.
+/// Selection on a CUDA device, with the kernels of compress/cuda/select.h: what the selectors in compress/selectors/
+/// are made of there.
 namespace laconic::compress::cuda {
 
 struct SelectScratch;

@@ -4,8 +4,8 @@
 
 namespace laconic::compress::cuda {
 
-void run(const cpu::ResidualPass& pass, Device device, std::size_t n, std::uint32_t first,
-         Candidates* candidates, StatsSum& stats) {
+void run(const cpu::ResidualPass& pass, Device device, std::size_t n, std::uint32_t first, Candidates* candidates,
+         StatsSum& stats) {
   TileCandidates found;
   // Where their number has no limit the selector looks at all values anyway.
   if (candidates && candidates->active() && candidates->most() != SIZE_MAX) {

@@ -8,7 +8,7 @@
 namespace laconic::compress {
 namespace {
 
-/// What reaches the largest of its bin, if the latest step counts twice.
+/// Chooses what reaches the largest value of its bin when the latest step counts twice.
 /// source: Chen et al. 2018, AdaComp, Algorithm 2: H = G + dW with G the residue including dW; sent where |H| reaches
 /// the largest |G| of the bin.
 class AdaComp final : public Selector {
@@ -42,7 +42,8 @@ class AdaComp final : public Selector {
 }  // namespace
 
 SelectorKind adacomp_selector() {
-  return {"adacomp", {.by_name = false, .by_k = false, .by_sign = false, .one_value = false, .needs_latest = true},
+  return {"adacomp",
+          {.by_name = false, .by_k = false, .by_sign = false, .one_value = false, .needs_latest = true},
           [](const SelectorOptions& o) { return std::make_unique<AdaComp>(o.bin); }};
 }
 

@@ -9,8 +9,7 @@
 namespace laconic::compress {
 namespace {
 
-/// All at or above a threshold that is estimated from a sample; about k. `dgc` keeps the top k of them if there are
-/// more.
+/// Chooses all at or above a threshold that a sample estimates: about k. `dgc` keeps the top k, if there are more.
 /// source: gradient dropping, Aji & Heafield 2017; DGC's hierarchical selection, Lin et al. 2018
 class Dropping final : public Selector {
  public:
@@ -37,13 +36,14 @@ class Dropping final : public Selector {
 }  // namespace
 
 SelectorKind dropping_selector() {
-  return {"dropping", {.by_name = false},
-          [](const SelectorOptions& o) { return std::make_unique<Dropping>(o.sample, false); }};
+  return {"dropping", {.by_name = false}, [](const SelectorOptions& o) {
+            return std::make_unique<Dropping>(o.sample, false);
+          }};
 }
 
 SelectorKind dgc_selector() {
-  return {"dgc", {.by_name = false},
-          [](const SelectorOptions& o) { return std::make_unique<Dropping>(o.sample, true); }};
+  return {
+      "dgc", {.by_name = false}, [](const SelectorOptions& o) { return std::make_unique<Dropping>(o.sample, true); }};
 }
 
 }  // namespace laconic::compress

@@ -6,7 +6,7 @@
 namespace laconic::compress {
 namespace {
 
-/// All above SelectorOptions::threshold, however many.
+/// Chooses all above SelectorOptions::threshold, however many they are.
 /// source: Strom 2015
 class Fixed final : public Selector {
  public:
@@ -32,8 +32,9 @@ class Fixed final : public Selector {
 }  // namespace
 
 SelectorKind fixed_selector() {
-  return {"fixed", {.by_name = false, .by_k = false, .one_magnitude = true},
-          [](const SelectorOptions& o) { return std::make_unique<Fixed>(o.threshold); }};
+  return {"fixed", {.by_name = false, .by_k = false, .one_magnitude = true}, [](const SelectorOptions& o) {
+            return std::make_unique<Fixed>(o.threshold);
+          }};
 }
 
 }  // namespace laconic::compress

@@ -1,13 +1,14 @@
+#include "core/random.h"
+
 #include "compress/cuda/choose.h"
 #include "compress/random_subset.h"
 #include "compress/selector.h"
 #include "core/dispatch.h"
-#include "core/random.h"
 
 namespace laconic::compress {
 namespace {
 
-/// k elements drawn evenly, by SelectionInput::key: every rank draws the same ones.
+/// Draws k elements evenly, by SelectionInput::key: every rank draws the same ones.
 class Evenly final : public Selector {
   void choose(const Offer& o, Selection& out) override {
     out.indices = draw(o.in);
@@ -27,7 +28,8 @@ class Evenly final : public Selector {
 }  // namespace
 
 SelectorKind random_selector() {
-  return {"random", {.by_name = false, .by_sign = false, .one_value = false, .same_everywhere = true},
+  return {"random",
+          {.by_name = false, .by_sign = false, .one_value = false, .same_everywhere = true},
           [](const SelectorOptions&) { return std::make_unique<Evenly>(); }};
 }
 

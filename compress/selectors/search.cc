@@ -8,7 +8,8 @@
 namespace laconic::compress {
 namespace {
 
-/// RedSync Algorithm 3 (settled): k to 2k elements above a threshold found by bisection (compress/select_steps.h).
+/// Chooses k to 2k elements above a threshold that bisection finds: RedSync Algorithm 3, settled in
+/// compress/select_steps.h.
 /// `sampled` searches every `interval`-th time; in between it takes what is above the same threshold, 2k at most.
 class Search final : public Selector {
  public:
@@ -53,7 +54,8 @@ SelectorKind search_selector() {
 
 SelectorKind sampled_selector() {
   // Values of one sign come every other time: a threshold for all of them would be too old.
-  return {"sampled", {.one_value = false}, [](const SelectorOptions& o) { return std::make_unique<Search>(o.interval); }};
+  return {
+      "sampled", {.one_value = false}, [](const SelectorOptions& o) { return std::make_unique<Search>(o.interval); }};
 }
 
 }  // namespace laconic::compress

@@ -8,7 +8,8 @@
 namespace laconic::compress {
 namespace {
 
-/// Top k, of the candidates above a floor that is remembered, or found by a sample. About one pass, or none.
+/// Chooses the top k among the candidates above a floor, which is remembered or found by a sample. It makes about one
+/// pass, or none.
 class TopK final : public Selector {
  public:
   void prepare(Candidates& candidates, std::size_t k, Sign sign) const override {

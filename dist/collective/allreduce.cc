@@ -35,10 +35,8 @@ AllreduceKind by_leaders(const char* name, const char* summary, int least_group,
           .least_group = least_group,
           .run = [by](Communicator& comm, Slice<float> x, Numbers n,
                       const Hops& hops) { return hierarchical_allreduce(comm, x, n.group, hops, by); },
-          .cost =
-              [by](int N, double bytes, Numbers n, const Codec* codec) {
-                return hierarchical_allreduce_cost(N, bytes, n.group, codec, by);
-              }};
+          .cost = [by](int N, double bytes, Numbers n,
+                       const Codec* codec) { return hierarchical_allreduce_cost(N, bytes, n.group, codec, by); }};
 }
 
 }  // namespace

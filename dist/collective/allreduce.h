@@ -28,10 +28,12 @@ struct AllreduceKind {
   Carrier carrier = Carrier::messages;
   /// Several ranks encode the same values and must come to the same bytes: no codec that remembers what it has lost.
   bool encodes_alike = false;
-  /// Afterwards x holds the sum over all ranks, on every rank. Null if NCCL does it, which is no coroutine.
+  /// Sums in place: afterwards x holds the sum over all ranks, on every rank. It is null for NCCL, which has no
+  /// coroutine.
   std::function<Task<>(Communicator& comm, Slice<float> x, AllreduceNumbers numbers, const Hops& hops)> run{};
-  /// What summing so many bytes over N ranks costs. Nothing, or null, where there is no formula.
-  std::function<std::optional<Cost>(int N, double bytes, AllreduceNumbers numbers, const compress::Codec* codec)> cost{};
+  /// Returns the cost of summing so many bytes over N ranks. It is null, or returns nothing, where there is no formula.
+  std::function<std::optional<Cost>(int N, double bytes, AllreduceNumbers numbers, const compress::Codec* codec)>
+      cost{};
 
   std::string form() const { return least_group > 0 ? name + ":G" : name; }
 };
@@ -44,13 +46,13 @@ struct Allreduce {
   const AllreduceKind& kind;
   int group = 0;
 };
-/// Finds "ring", "hierarchical:2". Returns nothing for another text, or a G that is too small. The reference holds until
-/// the table changes.
+/// Finds "ring", "hierarchical:2". Returns nothing for another text, or a G that is too small. The reference holds
+/// until the table changes.
 std::optional<Allreduce> find_allreduce(const std::string& text);
-/// The same of a text that is known to be one.   throws Error if it is none
+/// Finds it where the text is known to be right.   throws Error if there is none
 Allreduce allreduce_named(const std::string& text);
 
-/// The cost of summing so many bytes over N ranks. Returns nothing where there is no formula.
+/// Returns the cost of summing so many bytes over N ranks, or nothing where there is no formula.
 std::optional<Cost> allreduce_cost(const std::string& allreduce, int N, double bytes, int pieces = 1,
                                    const compress::Codec* codec = nullptr);
 

@@ -27,8 +27,8 @@ class KeptBuffers {
 
 }  // namespace
 
-/// The micro-batch that comes next: forward, and backward if the loss is finite. Its figures go to `step`.
-///   weight   of its mean gradient in the step's
+/// Runs the next micro-batch: forward, and backward if the loss is finite. Adds its figures to `step`.
+///   weight   of the micro-batch's mean gradient in the step's gradient
 bool Trainer::train_micro_batch(const Share& share, double weight, bool last, StepFigures::Step& step) {
   // With --on-nan skip what comes after a loss hangs on it.
   const bool reads_later = o_.device.kind == Device::Kind::cuda && !o_.skip_nan;
@@ -68,7 +68,8 @@ void Trainer::train_step() {
   const std::int64_t per_epoch = steps_per_epoch(), first_batch = step_ % per_epoch * o_.accumulate;
   const std::int64_t micro_batches = std::min(o_.accumulate, workload_.batches_per_epoch() - first_batch);
   StepFigures::Step step{.step = step_ + 1, .epoch = step_ / per_epoch + 1};
-  step.lr = o_.lr * o_.schedule.factor(step_, {per_epoch, o_.steps && o_.epochs == 0 ? *o_.steps : o_.epochs * per_epoch});
+  step.lr =
+      o_.lr * o_.schedule.factor(step_, {per_epoch, o_.steps && o_.epochs == 0 ? *o_.steps : o_.epochs * per_epoch});
   std::int64_t own = 0;
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     const Share share = workload_.share(first_batch + m);

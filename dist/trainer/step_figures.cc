@@ -62,10 +62,9 @@ void StepFigures::send() {
   any_ = true;
   if (is_.joins)
     ticket_ = worker_.engine.submit(
-        {.name = "figures of a step",
-         .slot = slot_,
-         .priority = 1 << 30,
-         .body = [this](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(sums_)); }});
+        {.name = "figures of a step", .slot = slot_, .priority = 1 << 30, .body = [this](dist::Communicator& comm) {
+           return dist::sum_over_ranks(comm, slice(sums_));
+         }});
 }
 
 void StepFigures::finish() {

@@ -35,9 +35,9 @@ class StepFigures {
   StepFigures& operator=(const StepFigures&) = delete;
 
   void reserve_slot() { slot_ = worker_.engine.reserve_slots(1); }
-  /// What has passed so far belongs to no step.
+  /// Counts from now on: what was sent so far belongs to no step.
   void count_from_now();
-  /// A step begins now, or after evaluation, a checkpoint and the like goes on.
+  /// Times the next step from now on. Called after evaluation, a checkpoint and the like.
   void restart_clock() { step_start_ = Clock::now(); }
   void begin_step() { exposed_before_ = worker_.engine.counters().exposed_seconds; }
   /// The step has ended: finishes the one before.
@@ -46,13 +46,13 @@ class StepFigures {
   void send();
   /// Awaits the figures that are under way, if any, and tells the observer.
   void finish();
-  /// What had to be waited for and updated just now is time of the step that was closed last.
+  /// Adds the time since `since` to the step that was closed last: a flush waits and updates for that step.
   void extend(Clock::time_point since, double exposed_before);
-  /// Some worker was asked to stop.
+  /// Says whether some worker was asked to stop.
   bool stop_requested() const { return stop_; }
   /// Halts the engine if figures are under way (an exception passes): it must not write into them any more.
   void abandon();
-  /// The totals of all steps.
+  /// Writes the totals of all steps to the summary.
   void summarise() const;
 
   /// While it lives, bytes and time belong to no step: weights at the start, evaluation, checkpoints. Nothing else may
@@ -78,8 +78,8 @@ class StepFigures {
   int slot_ = 0;
   Clock::time_point step_start_ = Clock::now();
   double exposed_before_ = 0;
-  double counted_cpu_ = 0;         // seconds of this process that are in the log up to here
-  dist::EngineCounters counted_;   // likewise of the engine
+  double counted_cpu_ = 0;        // seconds of this process that are in the log up to here
+  dist::EngineCounters counted_;  // likewise of the engine
   double seconds_ = 0, exposed_seconds_ = 0, data_seconds_ = 0, samples_ = 0;  // of all steps
   bool stop_ = false;
   // Of the step whose figures travel.

@@ -283,10 +283,10 @@ std::string Trainer::description() const {
       o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(),
       need.parameters * mib, need.gradients * mib, is_.workers_update ? "optimiser" : "server", need.state * mib, more,
       need.activations * mib, o_.checkpoint_activations ? " (recomputed in backward)" : "",
-      sent                               ? fmt::format("about {:.2f} MB", *sent / 1e6)
-      : bytes_counted()                  ? "as the gradients come"
+      sent                             ? fmt::format("about {:.2f} MB", *sent / 1e6)
+      : bytes_counted()                ? "as the gradients come"
       : plan_.has(dist::Carrier::nccl) ? "not counted, NCCL moves them"
-                                         : "not counted, MPI's own allreduce moves them",
+                                       : "not counted, MPI's own allreduce moves them",
       !is_.joins || is_.servers ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
       is_.joins ? plan_.table() : "no exchange (--sync " + method_->name() + ")\n");
 }

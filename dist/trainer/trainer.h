@@ -199,7 +199,7 @@ class Trainer {
   StepFigures figures_;
   Clock::time_point run_start_ = Clock::now();
   double seconds_before_ = 0;  // of earlier runs of a resumed training
-  StepMemory memory_;                            // rank 0 looks
+  StepMemory memory_;          // rank 0 looks
   std::uint64_t bytes_before_;                   // the engine's, when this trainer was made
   std::unique_ptr<ForwardSpans> forward_spans_;  // while a trace is drawn
 };

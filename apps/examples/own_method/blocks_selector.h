@@ -8,8 +8,8 @@
 namespace own {
 using namespace laconic;
 
-/// Whole blocks of neighbours, those with the largest sums of squares. The indices of neighbours take few bytes with
-/// `index-coding` delta.
+/// Chooses whole blocks of neighbours, those with the largest sums of squares. The indices of neighbours take few bytes
+/// with `index-coding` delta.
 class Blocks final : public compress::Selector {
  public:
   static compress::SelectorKind kind() {

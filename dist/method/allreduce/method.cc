@@ -23,7 +23,7 @@ std::unique_ptr<Strategy> DenseAllreduce::worker(WorkerSide side) const {
 }
 
 std::optional<double> DenseAllreduce::expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>&,
-                                                const TrainingFacts& facts) const {
+                                                     const TrainingFacts& facts) const {
   return bytes_of_step(plan, facts.workers);
 }
 

@@ -25,6 +25,9 @@ compress::SelectorTraits traits_of(const SparseMethod& m) {
   return by_setting(m) ? compress::SelectorTraits() : compress::selector_kind(m.selector).traits;
 }
 
+/// Says whether the setting `selector` may name it. A fixed magnitude needs a threshold, which only strom is given.
+bool may_be_named(const compress::SelectorTraits& traits) { return traits.by_name && !traits.one_magnitude; }
+
 Warmup warmup_of(const SparseMethod& m, const SparseOptions& o) {
   return o.warmup ? *o.warmup : Warmup::parse(m.warmup, "`warmup`");
 }
@@ -38,8 +41,7 @@ const std::vector<SparseMethod>& sparse_methods() {
       {"dgc", "redsync, threshold estimated (Lin et al. 2018)", "dgc", true, true, "ramp:4"},
       {"topk", "redsync by exact top k, momentum not corrected", "exact", false, true, "none"},
       {"gradient-dropping", "topk, threshold estimated (Aji, Heafield 2017)", "dropping", false, true, "none"},
-      {"adacomp", "topk, by the largest of a bin (Chen et al. 2018)", "adacomp", false,
-       false, "none"},
+      {"adacomp", "topk, by the largest of a bin (Chen et al. 2018)", "adacomp", false, false, "none"},
       {"strom", "a threshold for what passes it (Strom 2015)", "fixed", false, false, "none"},
       {"randomk", "elements that all ranks draw alike", "random", false, true, "none"},
   };
@@ -55,7 +57,7 @@ const SparseMethod* sparse_method(const std::string& sync) {
 std::vector<std::string> selector_names() {
   std::vector<std::string> names{"paper", "auto"};
   for (const compress::SelectorKind& kind : compress::selectors())
-    if (kind.traits.by_name) names.push_back(kind.name);
+    if (may_be_named(kind.traits)) names.push_back(kind.name);
   return names;
 }
 
@@ -63,7 +65,7 @@ bool fits(const SparseMethod& m, const Choice& choice) {
   if (choice.selector.empty()) return !choice.quantised;
   if (!by_setting(m)) return choice.selector == m.selector && !choice.quantised;
   const compress::SelectorTraits& traits = compress::selector_kind(choice.selector).traits;
-  return traits.by_name && (traits.one_value || !choice.quantised);
+  return may_be_named(traits) && (traits.one_value || !choice.quantised);
 }
 
 Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o) {
@@ -180,8 +182,11 @@ void SparseExchange::check(const TrainingFacts& f) const {
     refuse("NCCL carries what all send to all", "`sparse-reduce` split with `allreduce` nccl",
            "take `sparse-reduce` allgather, or `allreduce` ring");
   const Dispatch d = dispatch_of(m, o);
-  require<UsageError>(!o.quantised || d.kind != Dispatch::Kind::fixed || fits(m, {d.selector, true}), "`selector` ",
-                      d.selector, " is not for one value for all of a sign (`qrgc`): take `selector` search or paper");
+  if (!by_setting(m) || d.kind != Dispatch::Kind::fixed) return;
+  require<UsageError>(!o.quantised || fits(m, {d.selector, true}), "`selector` ", d.selector,
+                      " is not for one value for all of a sign (`qrgc`): take `selector` search or paper");
+  require<UsageError>(!o.split || !compress::selector_kind(d.selector).traits.same_everywhere, "`selector` ",
+                      d.selector, " sends no indices to split by (`sparse-reduce` split): take allgather");
 }
 
 SparseOptions SparseExchange::with_network(const TrainingFacts& facts) const {

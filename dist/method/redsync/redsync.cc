@@ -242,8 +242,7 @@ void RedSync::clip_and_gather() {
   const float factor = scale < 1 || std::isnan(scale) ? static_cast<float>(scale) : 1.0f;
   for (const auto& p : arena_.parameters()) {
     const Layer* layer = layer_of(*p);
-    const bool gathers =
-        layer != nullptr && sparse() && !layer->tensor.traits().needs_latest;
+    const bool gathers = layer != nullptr && sparse() && !layer->tensor.traits().needs_latest;
     if (factor != 1.0f && !gathers) raw::scale(p->grad(), factor);
   }
   for (const auto& [p, rows] : std::exchange(unclipped_, {})) {

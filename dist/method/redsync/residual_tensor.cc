@@ -43,7 +43,10 @@ void ResidualTensor::begin(double density) {
   k_ = static_cast<std::size_t>(elements_to_send(n_, density));
   gathered_ = 0;
   stats_.clear();
-  selector_->prepare(candidates_, k_, !choice_.quantised ? Sign::any : turn_ % 2 == 0 ? Sign::positive : Sign::negative);
+  selector_->prepare(candidates_, k_,
+                     !choice_.quantised ? Sign::any
+                     : turn_ % 2 == 0   ? Sign::positive
+                                        : Sign::negative);
 }
 
 void ResidualTensor::gather(Rows rows, float factor) {
@@ -61,7 +64,7 @@ void ResidualTensor::gather(Rows rows, float factor) {
 
 std::size_t ResidualTensor::most() const {
   const std::size_t n = elements();
-  // Where a selector knows no limit there is one here: a message larger than all of the gradient helps nobody.
+  // A selector may know no limit. There is one here, so that a message is smaller than all of the gradient.
   return std::min(selector_->most(k_, n), traits().by_k ? std::min(n, 2 * k_) : std::max<std::size_t>(1, n / 4));
 }
 

@@ -42,8 +42,8 @@ class ResidualTensor {
   void gather(Rows rows, float factor);
   bool complete() const { return gathered_ == n_; }  ///< all rows have come
 
-  /// Chooses and takes away what is sent. `step`: of a selector that draws.   throws Error naming the parameter if there
-  /// is a NaN
+  /// Chooses and takes away what is sent. `step`: of a selector that draws.   throws Error naming the parameter if
+  /// there is a NaN
   void choose(std::int64_t step);
 
   /// Indices that were chosen, ascending, and the values that are sent, both on a CUDA device if the residual is, else
