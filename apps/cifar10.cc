@@ -1,9 +1,8 @@
 // Trains on CIFAR-10 (32 x 32 colour images, 10 classes).
 #include "apps/programs.h"
-#include "data/cifar.h"
 
 int main(int argc, char** argv) {
-  return laconic::image_classification(
+  return laconic::run_program(
       argc, argv,
       {.name = "cifar10",
        .summary = "Trains a network on CIFAR-10.",
@@ -14,7 +13,5 @@ int main(int argc, char** argv) {
        .options = "--epochs 60 --batch 128 --lr 0.1 --momentum 0.9 --weight-decay 5e-4 --schedule warmup:2+cosine",
        .models = {"resnet20", "resnet32", "resnet44", "resnet56", "alexnet", "alexnet-32", "vgg16", "vgg16-32"},
        .aliases = {{"alexnet", "alexnet-32"}, {"vgg16", "vgg16-32"}},
-       .data = "data/cifar-10-batches-bin",
-       .load = [](const std::string& data) { return laconic::load_cifar10(data); },
-       .crops_and_flips = true});
+       .images = "cifar-10"});
 }

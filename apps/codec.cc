@@ -1,33 +1,18 @@
-#include "apps/codec.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
-#include <fstream>
 
 #include "apps/subcommand.h"
+#include "apps/tools.h"
 #include "apps/values.h"
 #include "compress/lacc.h"
 #include "core/atomic_file.h"
-#include "core/error.h"
+#include "data/input_file.h"
 
 namespace laconic {
 namespace {
 
 using compress::InceptionnMode;
-
-std::vector<std::byte> contents_of(const std::string& path) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  require<DataError>(!error, path, " cannot be read (", error.message(), "): check the path");
-  std::vector<std::byte> bytes(size);
-  std::ifstream in(path, std::ios::binary);
-  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  require<DataError>(in.gcount() == static_cast<std::streamsize>(size), path,
-                     " could not be read to its end: check the disk");
-  return bytes;
-}
 
 void write(const std::string& path, const void* data, std::size_t bytes) {
   AtomicFile file(path);
@@ -66,7 +51,7 @@ int decode(const std::vector<std::string>& arguments) {
   app.add_option("in", in, "a file of codec encode")->required()->type_name("IN");
   app.add_option("out", out, "the file to write")->required()->type_name("OUT");
   if (const auto done = parse_tool(app, arguments)) return *done;
-  const std::vector<std::byte> file = contents_of(in);
+  const std::vector<std::byte> file = read_file(in);
   const compress::LaccHeader header = compress::lacc_header(slice(file), in);
   std::vector<float> x(header.count);
   compress::decode_lacc(slice(file), slice(x), in);

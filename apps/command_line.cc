@@ -1,35 +1,81 @@
 #include "apps/command_line.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
-#include <vector>
+#include <set>
 
 namespace laconic {
 
-void bind(CLI::App& app, Settings& settings, const Skipped& skipped) {
+void bind(CLI::App& app, const Settings& settings, Texts& texts) {
   using Takes = Setting::Takes;
-  for (Setting& s : settings.all()) {
+  for (const Setting& s : settings.all()) {
     const std::string name = "--" + s.name, help = Settings::as_options(s.help);
-    const bool skip = skipped && skipped(s);
-    const auto set = [&s, skip](const std::string& text) {
-      if (!skip) s.set(text);
-    };
-    const auto set_all = [set](const std::vector<std::string>& texts) {
-      for (const std::string& text : texts) set(text);
+    const auto take = [&texts, its = s.name](const std::string& text) { texts.emplace_back(its, text); };
+    const auto take_all = [take](const std::vector<std::string>& all) {
+      for (const std::string& text : all) take(text);
     };
     CLI::Option* option = nullptr;
     if (s.takes == Takes::nothing)
       option = app.add_flag_callback(
-          name, [set] { set(""); }, help);
+          name, [take] { take(""); }, help);
     else if (s.takes == Takes::repeated || s.takes == Takes::words)
-      option = app.add_option_function<std::vector<std::string>>(name, set_all, help);
+      option = app.add_option_function<std::vector<std::string>>(name, take_all, help);
     else
-      option = app.add_option_function<std::string>(name, set, help);
+      option = app.add_option_function<std::string>(name, take, help);
     option->group(s.hidden ? "" : Settings::as_options(s.group));
     if (s.takes != Takes::nothing) option->type_name(s.type);
     if (s.takes == Takes::repeated) option->allow_extra_args(false);
     if (s.takes == Takes::one || s.takes == Takes::maybe) option->take_last();
     if (s.takes == Takes::maybe) option->expected(0, 1);
   }
+}
+
+namespace {
+
+constexpr const char* kName = "--config";
+
+/// CLI11's reader crashes at an empty list, takes the last of several values, and knows only flags that are true.
+class Toml final : public CLI::ConfigTOML {
+ public:
+  explicit Toml(const CLI::App& app) : app_(app) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& in) const override {
+    std::vector<CLI::ConfigItem> items;
+    std::set<std::string> names;
+    for (CLI::ConfigItem& item : CLI::ConfigTOML::from_config(in)) {
+      const CLI::Option* option = item.parents.empty() ? app_.get_option_no_throw("--" + item.name) : nullptr;
+      if (option == nullptr || keep(item, *option, names)) items.push_back(std::move(item));
+    }
+    return items;
+  }
+
+ private:
+  static bool keep(CLI::ConfigItem& item, const CLI::Option& option, std::set<std::string>& names) {
+    const std::string name = "'" + item.name + "'";
+    if (!option.get_configurable()) refuse(name + " belongs on the command line", kName, "leave it out of the file");
+    if (!names.insert(item.name).second) refuse(name + " stands twice", kName, "leave one of them out");
+    if (item.inputs.empty()) refuse(name + " has an empty list", kName, "give a value, or leave the line out");
+    for (const std::string& value : item.inputs)
+      if (value.find('\0') != std::string::npos) refuse(name + " has a byte 0 in its value", kName, "take it out");
+    const int most = option.get_items_expected_max();
+    if (item.inputs.size() > 1 && most <= 1)
+      refuse(fmt::format("{} has {} values, '{}' and '{}'{}", name, item.inputs.size(), item.inputs[0], item.inputs[1],
+                         item.inputs.size() > 2 ? " first" : ""),
+             kName, "give one, once, in quotes if it has commas or blanks");
+    if (most == 0 || option.get_expected_min() > 0) return true;  // not one whose value may be left out
+    if (item.inputs[0] == "true") item.inputs[0].clear();
+    return item.inputs[0] != "false";
+  }
+
+  const CLI::App& app_;
+};
+
+}  // namespace
+
+void add_config_file(CLI::App& app, const char* group) {
+  app.set_config(kName, "", "options from a TOML file, by the same names")->type_name("FILE")->group(group);
+  app.config_formatter(std::make_shared<Toml>(app));
 }
 
 std::string help_text(const CLI::App& app, const std::string& footer) {

@@ -1,6 +1,7 @@
 #pragma once
-#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/settings.h"
 
@@ -10,10 +11,15 @@ class App;
 
 namespace laconic {
 
-using Skipped = std::function<bool(const Setting&)>;
-/// Makes an option of `app` of each setting, --NAME. What is `skipped` may be given too, and has no effect. The
-/// settings must outlive the app's parsing.
-void bind(CLI::App& app, Settings& settings, const Skipped& skipped = nullptr);
+/// What a command line gives to settings, by name, in the order of --help.
+using Texts = std::vector<std::pair<std::string, std::string>>;
+/// Makes an option of `app` of each setting, --NAME. Parsing adds what it finds to `texts`, which must outlive it.
+void bind(CLI::App& app, const Settings& settings, Texts& texts);
+
+/// Adds --config FILE to `app`, which must know all its other options by the time that it parses. Lines are
+/// `name = value`, in TOML. `true` gives an option that may stand without a value, `false` does not.
+/// Throws UsageError from parse(): an empty list, several values for one option, a name that stands twice, a byte 0.
+void add_config_file(CLI::App& app, const char* group);
 
 /// Returns the text of --help. `footer` stands at its end, as it is.
 std::string help_text(const CLI::App& app, const std::string& footer = "");

@@ -1,5 +1,3 @@
-#include "apps/inspect.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +8,7 @@
 #include "apps/bench/published_selectors.h"
 #include "apps/statistics.h"
 #include "apps/subcommand.h"
+#include "apps/tools.h"
 #include "apps/values.h"
 #include "compress/selector.h"
 #include "core/clock.h"

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/inspect.h"
 #include "apps/subcommand.h"
 #include "apps/text.h"
+#include "apps/tools.h"
 #include "core/error.h"
 #include "dist/trainer/checkpoint.h"
 

@@ -7,9 +7,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "apps/inspect.h"
 #include "apps/result_table.h"
 #include "apps/subcommand.h"
+#include "apps/tools.h"
 #include "apps/values.h"
 #include "compress/inceptionn.h"
 #include "core/error.h"
@@ -21,8 +21,9 @@ using compress::InceptionnMode;
 
 struct Account {
   double ratio = 0, worst = 0, mean = 0;
-  double shares[4] = {};  // of values of 2, 10, 18, 34 bits
+  double shares[4] = {};  // of values by their bits
 };
+constexpr const char* kClasses[] = {"2 bits %", "10 bits %", "18 bits %", "34 bits %"};
 
 Account account_of(InceptionnMode mode, int exponent, Slice<const float> x) {
   const compress::Inceptionn codec(mode, exponent);
@@ -75,18 +76,17 @@ std::string bin_name(std::size_t bin) {
 }
 
 void print_histograms(const std::vector<std::string>& files, const std::vector<Histogram>& all, bool markdown) {
-  std::vector<std::string> heads{"magnitude, % of the values"};
-  heads.insert(heads.end(), files.begin(), files.end());
-  const ResultTable table(heads, markdown);
+  ResultTable table(markdown);
   table.title("histogram");
   const auto row = [&](const std::string& name, auto share) {
-    std::vector<std::string> cells{name};
-    for (const Histogram& h : all) cells.push_back(fmt::format("{:.2f}", 100 * share(h)));
-    table.row(cells);
+    Cells figures{{"magnitude, % of the values", "", name}};
+    for (std::size_t i = 0; i < files.size(); ++i) figures.emplace_back(files[i], "", 100 * share(all[i]), "{:.2f}");
+    table.add(figures);
   };
   for (std::size_t b = 0; b < kBins; ++b) row(bin_name(b), [b](const Histogram& h) { return h.bins[b]; });
   row("of these 0", [](const Histogram& h) { return h.zero; });
   row("negative", [](const Histogram& h) { return h.negative; });
+  fmt::print("{}", table.text());
 }
 
 }  // namespace
@@ -118,32 +118,28 @@ int inspect_codec(const std::vector<std::string>& arguments) {
   for (const std::string& file : files) {
     const Tensor x = read_values(file, tensor);
     if (histogram) histograms.push_back(histogram_of(x.slice()));
-    const ResultTable table({"mode and bound", "ratio", "largest error", "of the bound", "mean error", "2 bits %",
-                             "10 bits %", "18 bits %", "34 bits %"},
-                            markdown);
-    if (!json) table.title(fmt::format("{}, {} values", file, x.elements()));
-    auto list = nlohmann::ordered_json::array();
+    ResultTable table(markdown);
+    table.title(fmt::format("{}, {} values", file, x.elements()));
     for (const std::string& mode : modes)
       for (const int exponent : exponents) {
         const Account a =
             account_of(mode == "bounded" ? InceptionnMode::bounded : InceptionnMode::published, exponent, x.slice());
-        const double of_bound = a.worst / std::ldexp(1.0, exponent);
-        list.push_back({{"mode", mode},
-                        {"bound_exp", exponent},
-                        {"ratio", a.ratio},
-                        {"max_error", a.worst},
-                        {"max_error_of_bound", of_bound},
-                        {"mean_error", a.mean},
-                        {"shares", a.shares}});
-        if (json) continue;
-        std::vector<std::string> cells{fmt::format("{}, 2^{}", mode, exponent), fmt::format("{:.2f}", a.ratio),
-                                       fmt::format("{:.3g}", a.worst), fmt::format("{:.2f}", of_bound),
-                                       fmt::format("{:.3g}", a.mean)};
-        for (const double share : a.shares) cells.push_back(fmt::format("{:.1f}", 100 * share));
-        table.row(cells);
+        Cells row{{"", "mode", mode},
+                  {"", "bound_exp", exponent},
+                  {"mode and bound", "", fmt::format("{}, 2^{}", mode, exponent)},
+                  {"ratio", "ratio", a.ratio, "{:.2f}"},
+                  {"largest error", "max_error", a.worst, "{:.3g}"},
+                  {"of the bound", "max_error_of_bound", a.worst / std::ldexp(1.0, exponent), "{:.2f}"},
+                  {"mean error", "mean_error", a.mean, "{:.3g}"},
+                  {"", "shares", a.shares, ""}};
+        for (int c = 0; c < 4; ++c) row.emplace_back(kClasses[c], "", 100 * a.shares[c], "{:.1f}");
+        table.add(row);
       }
-    if (!json) continue;
-    nlohmann::ordered_json all{{"elements", x.elements()}, {"results", list}};
+    if (!json) {
+      fmt::print("{}", table.text());
+      continue;
+    }
+    nlohmann::ordered_json all{{"elements", x.elements()}, {"results", table.objects()}};
     if (histogram) {
       all["below_exponent"] = kLimits;
       all["magnitude_shares"] = histograms.back().bins;

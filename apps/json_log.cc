@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -79,10 +78,6 @@ Json array(const dist::LedgerForm& form, const std::vector<dist::LedgerRow>& row
   return list;
 }
 
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
 std::string to_json(const StepReport& r) {
@@ -109,9 +104,7 @@ std::string to_json(const StepReport& r) {
   return step.dump();
 }
 
-std::string to_json(const EvalReport& r) { return Json{{"eval", object(r)}}.dump(); }
-
-std::string test_to_json(const EvalReport& r) { return Json{{"test", object(r)}}.dump(); }
+std::string to_json(const EvalReport& r, const char* kind) { return Json{{kind, object(r)}}.dump(); }
 
 std::string to_json(const LedgerReport& r) {
   return Json{{"ledger", {{"step", r.step}, {"parameters", array(r.form, r.rows)}}}}.dump();
@@ -155,7 +148,7 @@ std::string plan_to_json(const std::string& plan, const std::string& travels, co
 }
 
 JsonLog::JsonLog(std::string path, bool append)
-    : path_(std::move(path)), append_(append), file_(std::fopen(path_.c_str(), "ae")), flushed_(now_seconds()) {
+    : path_(std::move(path)), append_(append), file_(std::fopen(path_.c_str(), "ae")) {
   require<DataError>(file_ != nullptr, path_, ": the log could not be opened: ", std::strerror(errno),
                      ". Check the path of --log.");
 }
@@ -185,9 +178,9 @@ void JsonLog::line(std::string text, bool now) {
   }
   text += '\n';
   bool ok = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size();
-  if (const double time = now_seconds(); ok && (now || time - flushed_ > 0.5)) {
+  if (ok && (now || seconds_since(flushed_) > 0.5)) {
     ok = std::fflush(file_.get()) == 0;
-    flushed_ = time;
+    flushed_ = Clock::now();
   }
   require<DataError>(ok, path_, ": the log could not be written: ", std::strerror(errno),
                      ". Free some space, or leave --log out.");
@@ -195,7 +188,7 @@ void JsonLog::line(std::string text, bool now) {
 
 void JsonLog::on_step(const StepReport& report) { line(to_json(report), false); }
 void JsonLog::on_eval(const EvalReport& report) { line(to_json(report), true); }
-void JsonLog::on_test(const EvalReport& report) { line(test_to_json(report), true); }
+void JsonLog::on_test(const EvalReport& report) { line(to_json(report, "test"), true); }
 void JsonLog::on_ledger(const LedgerReport& report) { line(to_json(report), true); }
 void JsonLog::on_end(const RunSummary& s) {
   if (s.memory_bytes_peak && s.activation_bytes_peak)

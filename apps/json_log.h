@@ -3,24 +3,20 @@
 #include <memory>
 #include <string>
 
+#include "core/clock.h"
 #include "dist/trainer/report.h"
 
 namespace laconic {
 
-/// {"step":1,"epoch":1,"loss":2.3,"lr":0.1,"step_ms":...,"samples_per_s":...,"bytes_sent":...,"bytes_sent_sum":...,
-///  "bytes_dense":...,"forward_ms":...,"backward_ms":...,"select_ms":...,"comm_ms":...,"exposed_ms":...,
-///  "update_ms":...}
-/// Where there are parameter servers also "bytes_up_sum", "bytes_down_sum"; where ranks are processes "cpu_ms", and
-/// "server_cpu_ms" of dedicated servers. What each counts: docs/architecture.md, "Log". Without line break. Numbers
-/// that are not finite become null, and so do bytes that are not counted.
+/// {"step":1,"epoch":1,"loss":2.3,"lr":0.1,"step_ms":...}, without line break. What each of its figures counts stands
+/// in docs/architecture.md, "Log". Numbers that are not finite become null, and so do bytes that are not counted.
 std::string to_json(const StepReport& report);
 
 /// {"eval":{"epoch":1,"loss":...,"top1_error":...,"top5_error":...,"seconds":...,"bytes_sent_total":...}}
 /// top5_error only where there is one; of a language model "perplexity" instead of both; "drift" where workers differ
 /// from the model that is evaluated.
-std::string to_json(const EvalReport& report);
-/// {"test":{...}}, the same of a test set that is kept for the end.
-std::string test_to_json(const EvalReport& report);
+/// kind "test": {"test":{...}}, the same of a test set that is kept for the end.
+std::string to_json(const EvalReport& report, const char* kind = "eval");
 
 /// {"ledger":{"step":100,"parameters":[{"parameter":"fc1.weight","choice":"trimmed","elements":...,"bytes":...}]}}
 /// The method says which figures follow (Method::ledger); one that was not measured is left out.
@@ -59,7 +55,7 @@ class JsonLog final : public Observer {
   std::string path_;
   bool append_;
   std::unique_ptr<std::FILE, Close> file_;
-  double flushed_ = 0;  // s
+  Clock::time_point flushed_ = Clock::now();
 };
 
 }  // namespace laconic

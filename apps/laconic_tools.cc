@@ -1,11 +1,8 @@
 // laconic-tools: what `laconic NAME` runs for every NAME below.
 #include "apps/bench/bench.h"
-#include "apps/codec.h"
-#include "apps/inspect.h"
 #include "apps/main.h"
-#include "apps/models.h"
-#include "apps/pack.h"
 #include "apps/subcommand.h"
+#include "apps/tools.h"
 
 namespace {
 

@@ -5,15 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 
 #include "apps/child_process.h"
 #include "apps/progress.h"
-#include "apps/supervise.h"
 #include "apps/text.h"
-#include "core/error.h"
+#include "core/parse.h"
 
 extern char** environ;
 
@@ -35,8 +33,6 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 /// Where a scheduler says on which machines mpirun is to start ranks without --hosts.
 constexpr const char* kHostsOfAScheduler[] = {"SLURM_JOB_NODELIST=", "PBS_NODEFILE=", "LSB_HOSTS=", "PE_HOSTFILE="};
-
-bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
 int available_cores() {
   cpu_set_t set;
@@ -84,14 +80,13 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
     require<UsageError>(i + 1 < arguments.size(), "a value is missing (", option, "): give one, ", kUsage);
     return arguments[++i];
   };
-  for (; i < arguments.size() && starts_with(arguments[i], "-"); ++i) {
+  for (; i < arguments.size() && arguments[i].starts_with("-"); ++i) {
     const std::string& option = arguments[i];
     if (option == "-n" || option == "-np" || option == "--workers") {
       const std::string text = value(option);
-      const auto result = std::from_chars(text.data(), text.data() + text.size(), o.ranks);
-      require<UsageError>(result.ec == std::errc() && result.ptr == text.data() + text.size() && o.ranks >= 1, "'",
-                          text, "' is not a whole number of at least 1 (", option, "): give the number of processes, ",
-                          kUsage);
+      o.ranks = number_from<int>(text).value_or(0);
+      require<UsageError>(o.ranks >= 1, "'", text, "' is not a whole number of at least 1 (", option,
+                          "): give the number of processes, ", kUsage);
     } else if (option == "--hosts") {
       o.hosts = split(value(option), ',');
       for (const auto& host : o.hosts)
@@ -124,7 +119,7 @@ LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path
   here = o.hosts.empty();
   for (const auto& entry : environment) {
     if (is_for_others(entry)) command.unset.push_back(entry.substr(0, entry.find('=')));
-    for (const char* name : kHostsOfAScheduler) here &= !starts_with(entry, name);
+    for (const char* name : kHostsOfAScheduler) here &= !entry.starts_with(name);
   }
 
   const int hosts = std::max<int>(1, static_cast<int>(o.hosts.size()));
@@ -174,7 +169,7 @@ int launch(const std::vector<std::string>& arguments) {
       "launch: mpirun is not installed. Install Open MPI (Debian: apt-get install openmpi-bin), or train with "
       "threads of one process: ",
       options.app, " --workers ", options.ranks, ".");
-  return supervise({command.words, {command.set.begin(), command.set.end()}, command.here});
+  return supervise(command);
 }
 
 }  // namespace laconic

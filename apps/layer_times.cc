@@ -6,37 +6,18 @@
 
 namespace laconic {
 
-std::string to_json(const LayerTimes& times) {
-  auto layers = nlohmann::ordered_json::array();
-  for (const auto& l : times.layers) {
-    auto parameters = nlohmann::ordered_json::array();
-    for (const auto& p : l.parameters)
-      parameters.push_back({{"name", p.name},
-                            {"elements", p.elements},
-                            {"ready_ms", p.ready_ms},
-                            {"update_ms", p.update_ms},
-                            {"chunks", p.chunks}});
-    layers.push_back(
-        {{"name", l.name}, {"forward_ms", l.forward_ms}, {"backward_ms", l.backward_ms}, {"parameters", parameters}});
-  }
-  return nlohmann::ordered_json{{"step_ms", times.step_ms}, {"layers", layers}}.dump();
-}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LayerTimes::Parameter, name, elements, ready_ms, update_ms, chunks)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LayerTimes::Layer, name, forward_ms, backward_ms, parameters)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LayerTimes, step_ms, layers)
+
+std::string to_json(const LayerTimes& times) { return nlohmann::json(times).dump(); }
 
 LayerTimes layer_times_from(const std::string& text) {
-  LayerTimes times;
   try {
-    const auto json = nlohmann::json::parse(text);
-    times.step_ms = json.at("step_ms");
-    for (const auto& l : json.at("layers")) {
-      times.layers.push_back({l.at("name"), l.at("forward_ms"), l.at("backward_ms"), {}});
-      for (const auto& p : l.at("parameters"))
-        times.layers.back().parameters.push_back(
-            {p.at("name"), p.at("elements"), p.at("ready_ms"), p.at("update_ms"), p.at("chunks")});
-    }
+    return nlohmann::json::parse(text).get<LayerTimes>();
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat("bench layers: its answer cannot be read (", e.what(), ")"));
   }
-  return times;
 }
 
 }  // namespace laconic

@@ -1,9 +1,8 @@
 // Trains on MNIST or Fashion-MNIST (28 x 28 grey images, 10 classes).
 #include "apps/programs.h"
-#include "data/mnist.h"
 
 int main(int argc, char** argv) {
-  return laconic::image_classification(
+  return laconic::run_program(
       argc, argv,
       {.name = "mnist",
        .summary = "Trains a network on MNIST or Fashion-MNIST.",
@@ -13,6 +12,5 @@ int main(int argc, char** argv) {
                    "  laconic launch -n 4 mnist --batch 16    four workers as processes, over MPI",
        .options = "--epochs 10 --batch 64 --lr 0.05 --momentum 0.9 --weight-decay 5e-4 --schedule cosine",
        .models = {"lenet", "hdc", "hdc-2.5mb"},
-       .data = "/usr/share/datasets/fashion-mnist",
-       .load = [](const std::string& data) { return laconic::load_mnist(data); }});
+       .images = "fashion-mnist"});
 }

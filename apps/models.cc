@@ -1,16 +1,14 @@
-#include "apps/models.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "apps/subcommand.h"
-#include "core/error.h"
-#include "layers/models/summary.h"
+#include "apps/text.h"
+#include "apps/tools.h"
+#include "data/input_file.h"
 #include "layers/models/zoo.h"
 
 namespace laconic {
@@ -18,43 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Rows of cells, as text in columns or as a table for documents. The first `left` columns are words, the others
-/// numbers.
-class Table {
- public:
-  Table(std::vector<std::string> head, std::size_t left) : rows_{std::move(head)}, left_(left) {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-
-  void print(bool markdown) const {
-    std::vector<std::size_t> widths(rows_[0].size());
-    for (const auto& row : rows_)
-      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-    for (const auto& row : rows_) {
-      std::string line;
-      for (std::size_t i = 0; i < row.size(); ++i)
-        line += markdown    ? "| " + row[i] + " "
-                : i < left_ ? fmt::format("{:<{}}  ", row[i], widths[i])
-                            : fmt::format("{:>{}}  ", row[i], widths[i]);
-      line = markdown ? line + "|" : line.substr(0, line.find_last_not_of(' ') + 1);
-      fmt::print("{}\n", line);
-      if (markdown && &row == &rows_[0]) {
-        for (std::size_t i = 0; i < row.size(); ++i) fmt::print("{}", i < left_ ? "|---" : "|---:");
-        fmt::print("|\n");
-      }
-    }
-  }
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-  std::size_t left_;
-};
-
 /// 61100840 -> "61,100,840"
-std::string with_commas(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return text;
-}
+std::string with_commas(std::int64_t number) { return grouped(static_cast<std::uint64_t>(number)); }
 
 /// "3x224x224"
 std::string sizes(std::span<const std::int64_t> extents) {
@@ -81,7 +44,7 @@ constexpr const char* kConvention =
     "a weight.";
 
 void print_zoo(bool json, bool markdown) {
-  Table table({"model", "input", "classes", "parameters", "MB", "GFLOP forward"}, 2);
+  std::vector<std::vector<std::string>> rows{{"model", "input", "classes", "parameters", "MB", "GFLOP forward"}};
   Json all = Json::array();
   for (const ModelInfo& info : models_of_zoo()) {
     const auto model = make_model(info.name);
@@ -93,19 +56,18 @@ void print_zoo(bool json, bool markdown) {
                    {"parameters", parameters},
                    {"bytes", 4 * parameters},
                    {"flop", flop}});
-    table.add({info.name, info.reads_text() ? "words" : sizes(info.input.dims()), with_commas(info.classes),
-               with_commas(parameters), fmt::format("{:.1f}", 4e-6 * static_cast<double>(parameters)),
-               fmt::format("{:.4g}", flop * 1e-9)});
+    rows.push_back({info.name, info.reads_text() ? "words" : sizes(info.input.dims()), with_commas(info.classes),
+                    with_commas(parameters), fmt::format("{:.1f}", 4e-6 * static_cast<double>(parameters)),
+                    fmt::format("{:.4g}", flop * 1e-9)});
   }
   if (json) return fmt::print("{}\n", Json{{"models", all}}.dump());
-  table.print(markdown);
-  fmt::print("\n{}\n", kConvention);
+  fmt::print("{}\n{}\n", table(rows, 2, markdown), kConvention);
 }
 
 void print_layers(const ModelInfo& info, const ModelOptions& options, bool json, bool markdown) {
   const auto model = make_model(info.name, options);
   const std::vector<LayerSummary> layers = summarize(*model, info.input);
-  Table table({"layer", "kind", "output", "parameters", "MFLOP"}, 3);
+  std::vector<std::vector<std::string>> rows{{"layer", "kind", "output", "parameters", "MFLOP"}};
   Json all = Json::array();
   for (const LayerSummary& l : layers) {
     // Rows of a text are words; of images the batch of one is left out.
@@ -115,8 +77,8 @@ void print_layers(const ModelInfo& info, const ModelOptions& options, bool json,
                    {"output", list(output)},
                    {"parameters", l.parameters},
                    {"flop", l.flop}});
-    table.add({l.name, l.kind, sizes(output), l.parameters ? with_commas(l.parameters) : "",
-               l.flop > 0 ? fmt::format("{:.4g}", l.flop * 1e-6) : ""});
+    rows.push_back({l.name, l.kind, sizes(output), l.parameters ? with_commas(l.parameters) : "",
+                    l.flop > 0 ? fmt::format("{:.4g}", l.flop * 1e-6) : ""});
   }
   const std::int64_t parameters = model->parameter_count();
   const double flop = sum_of_flop(layers);
@@ -124,9 +86,8 @@ void print_layers(const ModelInfo& info, const ModelOptions& options, bool json,
     const Json whole{{"model", info.name}, {"parameters", parameters}, {"flop", flop}, {"layers", all}};
     return fmt::print("{}\n", whole.dump());
   }
-  table.add({"sum", "", "", with_commas(parameters), fmt::format("{:.4g}", flop * 1e-6)});
-  table.print(markdown);
-  fmt::print("\nFLOP are of {}, forward: two for each multiply-add with a weight.\n",
+  rows.push_back({"sum", "", "", with_commas(parameters), fmt::format("{:.4g}", flop * 1e-6)});
+  fmt::print("{}\nFLOP are of {}, forward: two for each multiply-add with a weight.\n", table(rows, 3, markdown),
              info.reads_text() ? fmt::format("{} words", info.input[0]) : "one image");
 }
 

@@ -7,14 +7,13 @@
 #include <chrono>
 #include <iostream>
 #include <thread>
+#include <tuple>
 
 #include "apps/command_line.h"
-#include "apps/config_file.h"
 #include "apps/device_options.h"
-#include "apps/photo_options.h"
-#include "apps/presets.h"
-#include "apps/text_options.h"
+#include "apps/text.h"
 #include "compress/codecs.h"
+#include "data/image_dataset.h"
 
 namespace laconic {
 namespace {
@@ -45,12 +44,6 @@ std::string option_in(const std::string& text) {
   return text.substr(at, text.find_first_of(" :,=", at) - at);
 }
 
-}  // namespace
-
-const char* version() { return LACONIC_VERSION; }
-
-namespace {
-
 /// The first method that has such a setting; "" if none has.
 std::string method_with(const std::string& setting) {
   for (const std::string& name : dist::methods().names()) {
@@ -80,52 +73,96 @@ void settle_method(const Settings& s, TrainOptions& o) {
   if (o.method->traits().servers && !o.servers) o.servers = 1;
 }
 
-/// Sets defaults by the words of a command line. What is `skipped` has no effect.
-void set_defaults(AppDefaults& defaults, const std::vector<std::string>& words, const Skipped& skipped) {
-  TrainOptions options = defaults.options;
-  Settings settings;
-  add_settings(settings, options, defaults);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    using Takes = Setting::Takes;
-    const std::size_t equals = words[i].find('=');
-    const std::string name = words[i].substr(0, equals);
-    Setting* const setting = name.starts_with("--") ? settings.find(name.substr(2)) : nullptr;
-    require<UsageError>(setting != nullptr, "'", words[i], "' is no option");
-    const bool follows = i + 1 < words.size() && !words[i + 1].starts_with("--");
-    std::string value;
-    if (equals != name.npos)
-      value = words[i].substr(equals + 1);
-    else if (setting->takes != Takes::nothing && (follows || setting->takes != Takes::maybe)) {
-      require<UsageError>(i + 1 < words.size(), "a value is missing (", name, ")");
-      value = words[++i];
-    }
-    if (!skipped || !skipped(*setting)) setting->set(value);
+/// Returns what words of a command line give; nothing if that was all (--help and --version print and are done).
+std::optional<Texts> texts_in(std::vector<std::string> words, const Settings& settings, const Program& program) {
+  CLI::App app(program.summary, program.name);
+  app.get_formatter()->column_width(34);
+  app.allow_extras();  // refused below, with a suggestion
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  Texts texts;
+  bind(app, settings, texts);
+  add_config_file(app, "Output");
+  app.set_version_flag("--version", std::string("laconic ") + version())
+      ->description("which laconic this is")
+      ->group("Output");
+  app.set_help_flag("-h,--help", "this text")->group("Output");
+  try {
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    app.parse(words);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << help_text(app, program.examples);
+    return std::nullopt;
+  } catch (const CLI::Success& done) {
+    app.exit(done, std::cout, std::cerr);
+    return std::nullopt;
+  } catch (const CLI::FileError&) {
+    refuse("the file of options could not be read", "--config", "check the path");
+  } catch (const CLI::ConfigError& e) {
+    const std::string text = e.what();
+    unknown(app, "--" + text.substr(text.rfind(' ') + 1), "--config");
+  } catch (const CLI::ArgumentMismatch& e) {
+    refuse("a value is missing", option_in(e.what()), "give one; see --help");
+  } catch (const CLI::ParseError& e) {
+    refuse(e.what(), option_in(e.what()), "see --help");
   }
-  defaults.options = std::move(options);
+  const auto extras = app.remaining();
+  if (!extras.empty()) unknown(app, extras.front(), "command line");
+  return texts;
+}
+
+/// What --alone leaves without effect: the exchange, and what is written but for a log.
+bool has_effect_alone(const Setting& s) {
+  return s.scope == Scope::model || (s.scope == Scope::output &&
+                                     (s.name == "log" || s.name == "quiet" || s.name == "json" || s.name == "dry-run"));
+}
+
+/// Sets what texts give, but for what has no effect.
+void set_all(Settings& settings, const Texts& texts, bool alone) {
+  for (const auto& [name, text] : texts)
+    if (!alone || has_effect_alone(*settings.find(name))) settings.set(name, text);
+}
+
+/// Takes words of a command line as defaults.
+void set_defaults(TrainOptions& options, const Program& program, const std::vector<std::string>& words, bool alone) {
+  Settings settings;
+  add_settings(settings, options, program);
+  set_all(settings, *texts_in(words, settings, program), alone);
+}
+
+/// What the options of a program start from when it trains this model; "": its own one.
+TrainOptions defaults_of(const Program& program, const std::string& model, bool alone) {
+  TrainOptions o;
+  o.model = program.models.at(0);
+  if (program.reads == Program::Reads::images)
+    o.data = image_dataset(program.images).folder, o.trainer.epochs = 10, o.batch = 32, o.lr = 0.1f;
+  set_defaults(o, program, shell_words(program.options, "options of " + program.name), alone);
+  if (!model.empty()) o.model = model;
+  if (program.of_model) program.of_model(o);
+  return o;
 }
 
 /// Takes the words of presets as further defaults. `own_model`: --model is given.
-void apply_presets(AppDefaults& defaults, const std::vector<std::string>& names, bool own_model,
-                   const Skipped& skipped) {
-  for (const std::string& name : names) {
-    std::vector<std::string> words = preset_named(name, "--preset").words;
+void apply_presets(TrainOptions& options, const Program& program, const std::vector<const Preset*>& presets,
+                   bool own_model, bool alone) {
+  for (const Preset* preset : presets) {
+    std::vector<std::string> words = preset->words;
     if (words[0] == "--model") {
-      if (!own_model && std::find(defaults.models.begin(), defaults.models.end(), words[1]) == defaults.models.end())
-        refuse(fmt::format("{} is for {}, which {} does not have", name, words[1], defaults.program), "--preset",
+      if (!own_model && std::find(program.models.begin(), program.models.end(), words[1]) == program.models.end())
+        refuse(fmt::format("{} is for {}, which {} does not have", preset->name, words[1], program.name), "--preset",
                "name another with --model, or take another program");
       if (own_model) words.erase(words.begin(), words.begin() + 2);
     }
-    set_defaults(defaults, words, skipped);
+    set_defaults(options, program, words, alone);
   }
 }
 
 /// Sets what follows from the codec, and refuses what makes no sense with it.
 void settle_codec(TrainOptions& o) {
-  const bool codec = o.plan.codec != "none";
+  const bool codec = o.trainer.plan.codec != "none";
   if (const auto refusal = o.method->refuses("codec"); codec && refusal)
     refuse(refusal->what, "`codec`", refusal->advice);
-  o.codec_feedback |= compress::traits_of(o.plan.codec).remembers;
-  if (o.codec_feedback && !codec && o.plan_file.empty() && !o.resume)
+  o.trainer.codec_feedback |= compress::traits_of(o.trainer.plan.codec).remembers;
+  if (o.trainer.codec_feedback && !codec && o.trainer.plan_file.empty() && !o.resume)
     refuse("without a codec nothing is lost", "`codec-feedback`", "add `codec`, or leave it out");
   if (!o.type_of_service && codec) o.type_of_service = kCodecTypeOfService;
   if (o.type_of_service == -1) o.type_of_service.reset();
@@ -136,7 +173,7 @@ void require_bearable(const TrainOptions& o) {
   const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   const std::string these = fmt::format("{} core{}", cores, cores == 1 ? "" : "s");
   const std::int64_t threads = std::max<std::int64_t>(64, 4 * cores), ranks = std::max<std::int64_t>(64, 64 * cores);
-  for (const auto& [name, count] : {std::pair{"--threads", o.threads}, {"--data-threads", o.data_threads}})
+  for (const auto& [name, count] : {std::pair{"--threads", o.threads}, {"--data-threads", o.images.data_threads}})
     if (count > threads)
       refuse(fmt::format("{} threads are more than {} can use", count, these), name,
              fmt::format("give at most {}", threads));
@@ -156,180 +193,122 @@ void refuse_idle(const Settings& settings, const TrainOptions& o) {
     for (const char* name : names)
       if (settings.given(name)) refuse(what, std::string("--") + name, advice);
   };
-  if (o.optimizer != "sgd")
-    refuse_given({"momentum", "nesterov"}, "--optimizer " + o.optimizer + " has no use for it",
+  if (!optimizer_kind(o.trainer.optimizer.name).has_momentum)
+    refuse_given({"momentum", "nesterov"}, "--optimizer " + o.trainer.optimizer.name + " has no use for it",
                  "leave it out, or take --optimizer sgd");
-  if (!o.plan_file.empty())
+  if (!o.trainer.plan_file.empty())
     refuse_given({"allreduce", "fusion", "chunk", "codec"}, "a plan says what travels how", "leave it out, or --plan");
   if (o.no_augment) refuse_given({"color-jitter"}, "--no-augment leaves colours alone", "leave one of the two out");
-  if (o.no_dropout) refuse_given({"dropout"}, "--no-dropout drops nothing", "leave one of the two out");
+  if (!o.trainer.dropout) refuse_given({"dropout"}, "--no-dropout drops nothing", "leave one of the two out");
   if (o.eval_only)
     refuse_given({"trace", "dump-gradients", "save-every"}, "--eval-only makes no step", "leave one of the two out");
 }
 
 /// --lr as given, or by the linear scaling rule (Goyal et al. 2017, "Accurate, large minibatch SGD", section 2.1).
-void settle_learning_rate(const Settings& settings, TrainOptions& o, const AppDefaults& defaults) {
-  const bool scaled = settings.given("lr-per-256");
-  if (o.lr && scaled) refuse("the two contradict each other", "--lr and --lr-per-256", "leave one of them out");
-  if (o.lr) return;
-  if (o.lr_per_256 && (scaled || (o.optimizer == "sgd" && !defaults.options.lr))) {
+void settle_learning_rate(const Settings& settings, TrainOptions& o) {
+  const bool given = settings.given("lr"), scaled = settings.given("lr-per-256");
+  if (given && scaled) refuse("the two contradict each other", "--lr and --lr-per-256", "leave one of them out");
+  const std::optional<double> own = optimizer_kind(o.trainer.optimizer.name).lr;
+  if (!given && o.lr_per_256 && (scaled || (!own && !o.lr))) {
     const int here = dist::ranks_under_mpirun();
     const int workers = o.workers.value_or(here > 0 ? here - o.servers.value_or(0) : 1);
-    o.lr = *o.lr_per_256 * static_cast<float>(workers) * static_cast<float>(o.batch) * static_cast<float>(o.accumulate) /
-           256.0f;
-    return;
+    o.lr = *o.lr_per_256 * static_cast<float>(workers) * static_cast<float>(o.batch) *
+           static_cast<float>(o.trainer.accumulate) / 256.0f;
+  } else if (!given && own) {
+    o.lr = static_cast<float>(*own);
   }
-  o.lr = o.optimizer == "sgd" ? *defaults.options.lr : 0.001f;
 }
 
-/// Options as they were given.
-struct Parsed {
-  TrainOptions options;
-  bool own_model = false;
-};
+void settle_texts(const Settings& settings, const TrainOptions& o) {
+  if (settings.given("tied") && settings.given("untied"))
+    refuse("the two contradict each other", "--tied and --untied", "leave one of them out");
+  if (o.trainer.checkpoint_activations)
+    refuse("a language model has no segments to compute again: its step is one LSTM's and the logits, which are kept",
+           "--checkpoint-activations", "less --bptt or --batch takes less memory");
+  for (const char* name : {"temperature", "prompt"})
+    if (settings.given(name) && o.generate.words == 0)
+      refuse("nothing is to be written", std::string("--") + name, "add --generate 200");
+}
 
-std::optional<Parsed> parse(int argc, const char* const* argv, const AppDefaults& defaults, bool settle,
-                            const Skipped& skipped = nullptr) {
-  TrainOptions options = defaults.options;
-  options.lr.reset();
-  CLI::App app(defaults.description, defaults.program);
-  app.get_formatter()->column_width(34);
-  app.allow_extras();  // refused below, with a suggestion
-  app.allow_config_extras(CLI::config_extras_mode::error);
-  Settings settings;
-  add_settings(settings, options, defaults);
-  bind(app, settings, skipped);
-  add_config_file(app, "Output");
-  app.set_version_flag("--version", std::string("laconic ") + version())
-      ->description("which laconic this is")
-      ->group("Output");
-  app.set_help_flag("-h,--help", "this text")->group("Output");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << help_text(app, defaults.footer);
-    return std::nullopt;
-  } catch (const CLI::Success& done) {
-    app.exit(done, std::cout, std::cerr);
-    return std::nullopt;
-  } catch (const CLI::FileError&) {
-    refuse("the file of options could not be read", "--config", "check the path");
-  } catch (const CLI::ConfigError& e) {
-    const std::string text = e.what();
-    unknown(app, "--" + text.substr(text.rfind(' ') + 1), "--config");
-  } catch (const CLI::ArgumentMismatch& e) {
-    refuse("a value is missing", option_in(e.what()), "give one; see --help");
-  } catch (const CLI::ParseError& e) {
-    refuse(e.what(), option_in(e.what()), "see --help");
-  }
-  const auto extras = app.remaining();
-  if (!extras.empty()) unknown(app, extras.front(), "command line");
-
-  const bool own_model = settings.given("model");
-  if (!settle) return Parsed{std::move(options), own_model};
-  if (settings.given("epochs") && !settings.given("steps")) options.steps.reset();
-  if (options.alone) options.sync = "none";
+/// Sets what follows from what was given, and refuses what makes no sense together.
+void settle(const Settings& settings, TrainOptions& o, const Program& program) {
+  if (settings.given("epochs") && !settings.given("steps")) o.trainer.steps.reset();
+  if (o.alone) o.sync = "none";
+  if (const auto alias = program.aliases.find(o.model); alias != program.aliases.end()) o.model = alias->second;
   for (const Setting& setting : settings.all())
     if (setting.scope == Scope::model && setting.given && setting.name != "steps" &&
         setting.name != "epochs" && setting.name != "timeout" && setting.name != "alone")
-      options.computing += concat(setting.name, "=", setting.given_as, "\n");
+      o.computing += concat(setting.name, "=", setting.given_as, "\n");
 
-  settle_method(settings, options);
-  settle_codec(options);
-  require_bearable(options);
-  refuse_idle(settings, options);
-  checked_precision(options.precision, options.device, "--precision");
-  settle_learning_rate(settings, options, defaults);  // now the number of servers is known, and so that of workers
-  const int servers = options.servers.value_or(0), started = dist::ranks_under_mpirun() - servers;
-  options.method->check(facts_of(trainer_options(options), options.workers.value_or(std::max(1, started)), servers));
-  if (options.link_of.size() > 0 && !options.link)
+  settle_method(settings, o);
+  settle_codec(o);
+  require_bearable(o);
+  refuse_idle(settings, o);
+  checked_precision(o.precision, o.device, "--precision");
+  settle_learning_rate(settings, o);  // now the number of servers is known, and so that of workers
+  const int servers = o.servers.value_or(0), started = dist::ranks_under_mpirun() - servers;
+  o.method->check(facts_of(trainer_options(o), o.workers.value_or(std::max(1, started)), servers));
+  if (o.link_of.size() > 0 && !o.link)
     refuse("there is no link to make an exception from", "--link-of", "add --link, as --link 100mbit,1ms");
-  if (options.link && dist::ranks_under_mpirun() > 0)
+  if (o.link && dist::ranks_under_mpirun() > 0)
     refuse("a link is emulated between threads only, and these are MPI processes", "--link",
            "use --workers without mpirun, or a real network");
-  const int ranks = options.workers.value_or(1) + options.servers.value_or(0);
-  if (options.link && ranks == 1)
-    refuse("one worker has nobody to talk to", "--link", "add --workers 4");
-  for (const auto& [rank, spec] : options.link_of)
+  const int ranks = o.workers.value_or(1) + servers;
+  if (o.link && ranks == 1) refuse("one worker has nobody to talk to", "--link", "add --workers 4");
+  for (const auto& [rank, spec] : o.link_of)
     if (rank >= ranks)
       refuse(fmt::format("there is no worker {}", rank), "--link-of", fmt::format("ranks are 0 to {}", ranks - 1));
-  if (options.resume && options.resume_path.empty() && options.save.empty())
+  const TrainerOptions& t = o.trainer;
+  if (o.resume && o.resume_path.empty() && t.save.empty())
     refuse("there is no place to resume from", "--resume", "give a checkpoint, or --save DIR to take its newest");
-  if (options.resume && !options.init.empty())
+  if (o.resume && !t.init.empty())
     refuse("weights come from a checkpoint or from a file", "--resume and --init", "leave one of them out");
-  if (options.save_every && options.save.empty())
-    refuse("there is no place to save to", "--save-every", "add --save DIR");
-  if (options.overwrite && options.save.empty())
-    refuse("there is no place to save to", "--overwrite", "add --save DIR");
-  if (options.eval_only && options.init.empty() && !options.resume)
-    refuse("there are no weights to measure", "--eval-only", "add --init FILE or --resume PATH");
-  if (defaults.reads_text) settle_text_options(settings, options);
-  if (defaults.reads_photos) settle_photo_options(settings, options);
-  return Parsed{std::move(options), own_model};
+  for (const auto& [needs, name] : {std::pair{t.save_every.has_value(), "--save-every"}, {t.overwrite, "--overwrite"}})
+    if (needs && t.save.empty()) refuse("there is no place to save to", name, "add --save DIR");
+  for (const auto& [needs, name, what] :
+       {std::tuple{o.eval_only, "--eval-only", "measure"}, {!o.predict.empty(), "--predict", "predict by"}})
+    if (needs && t.init.empty() && !o.resume)
+      refuse(concat("there are no weights to ", what), name, "add --init FILE or --resume PATH");
+  if (program.reads == Program::Reads::text) settle_texts(settings, o);
 }
 
 }  // namespace
 
+const char* version() { return LACONIC_VERSION; }
+
 TrainerOptions trainer_options(const TrainOptions& o) {
-  TrainerOptions t;
-  t.epochs = o.epochs;
-  t.steps = o.steps;
+  TrainerOptions t = o.trainer;
+  t.model_name = o.model;
   t.lr = *o.lr;
-  t.optimizer = {.name = o.optimizer,
-                 .momentum = o.optimizer == "sgd" ? o.momentum : 0.0,
-                 .dampening = 0,
-                 .nesterov = o.nesterov,
-                 .decay = {.weight_decay = o.weight_decay, .norm_and_bias = !o.no_decay_norm_bias}};
-  t.schedule = Schedule::parse(o.schedule);
-  t.clip = o.clip;
-  t.accumulate = o.accumulate;
-  t.seed = o.seed;
-  t.dropout = !o.no_dropout;
-  t.checkpoint_activations = o.checkpoint_activations;
-  t.ledger_every = o.ledger;
-  t.dump_gradients = o.dump_gradients;
-  t.plan = o.plan;
-  t.plan_file = o.plan_file;
-  t.codec_feedback = o.codec_feedback;
+  t.optimizer.momentum = optimizer_kind(t.optimizer.name).has_momentum ? o.momentum : 0.0;
+  t.optimizer.decay.weight_decay = o.weight_decay;
   if (o.link) {
     t.latency_seconds = std::chrono::duration<double>(o.link->latency).count();
     t.seconds_per_byte = 8.0 / static_cast<double>(o.link->bits_per_second);
   }
-  t.overlap = o.overlap;
-  t.mean = o.reduce == "mean";
   t.device = device_named(o.device);
-  t.skip_nan = o.on_nan == "skip";
-  t.audit_every = o.audit.value_or(0);
-  t.init = o.init;
-  if (!o.eval_only) t.save = o.save;
-  t.overwrite = o.overwrite;
-  t.save_every = o.save_every;
-  if (o.resume) t.resume = o.resume_path.empty() ? o.save : o.resume_path;
+  if (o.resume) t.resume = o.resume_path.empty() ? t.save : o.resume_path;
   t.resume_if_any = o.resume_path.empty() && !o.eval_only;
+  if (o.eval_only) t.save.clear();
   t.told_alike = concat("\neval-only=", o.eval_only, "\ndry-run=", o.dry_run, "\nrepeat=", o.repeat);
   return t;
 }
 
-std::optional<TrainOptions> parse_options(int argc, const char* const* argv, const AppDefaults& defaults) try {
-  AppDefaults first = defaults;
-  set_defaults(first, defaults.words, nullptr);
-  const auto given = parse(argc, argv, first, false);
+std::optional<TrainOptions> parse_options(int argc, const char* const* argv, const Program& program) try {
+  TrainOptions first = defaults_of(program, "", false);
+  Settings asked;
+  add_settings(asked, first, program);
+  const std::optional<Texts> given = texts_in({argv + 1, argv + argc}, asked, program);
   if (!given) return std::nullopt;
-  AppDefaults others = defaults;
-  if (defaults.of_model && given->options.model != defaults.options.model) {
-    others.options.model = given->options.model;
-    others.of_model(others.options);
-  }
-  Skipped skipped;
-  if (given->options.alone)
-    skipped = [](const Setting& s) {
-      const bool told = s.name == "log" || s.name == "quiet" || s.name == "json" || s.name == "dry-run";
-      return s.scope == Scope::exchange || (s.scope == Scope::output && !told);
-    };
-  set_defaults(others, defaults.words, skipped);
-  apply_presets(others, given->options.presets, given->own_model, skipped);
-  const auto parsed = parse(argc, argv, others, true, skipped);
-  return parsed ? std::optional(parsed->options) : std::nullopt;
+  set_all(asked, *given, false);
+  // Now the model, the presets and --alone are known, and with them what the other options start from.
+  TrainOptions options = defaults_of(program, first.model, first.alone);
+  apply_presets(options, program, first.presets, asked.given("model"), first.alone);
+  Settings settings;
+  add_settings(settings, options, program);
+  set_all(settings, *given, first.alone);
+  settle(settings, options, program);
+  return options;
 } catch (const UsageError& e) {
   throw UsageError(Settings::as_options(e.what()));
 }

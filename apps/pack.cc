@@ -1,5 +1,3 @@
-#include "apps/pack.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +7,7 @@
 #include "apps/progress.h"
 #include "apps/subcommand.h"
 #include "apps/text.h"
+#include "apps/tools.h"
 #include "core/error.h"
 #include "data/image_pack.h"
 

@@ -1,5 +1,3 @@
-#include "apps/photo_task.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,23 +6,30 @@
 #include <numeric>
 
 #include "apps/device_options.h"
-#include "apps/image_task.h"
+#include "apps/task.h"
 #include "core/atomic_file.h"
 #include "core/parallel.h"
 #include "core/parameter.h"
 #include "data/image_source.h"
 #include "dist/trainer/checkpoint.h"
-#include "layers/models/zoo.h"
 
 namespace laconic {
 namespace {
 
+/// What photographs are for a model: the side of the square that it sees.
+int image_size(const TrainOptions& o) {
+  const ModelInfo& model = model_info(o.model);
+  require<UsageError>(model.input.rank() == 3 && model.input[0] == 3, "the model ", o.model, " takes ", model.input,
+                      ", no colour images (--model): choose another");
+  return o.image_size > 0 ? o.image_size : static_cast<int>(model.input[1]);
+}
+
 PhotoTransform::Options view(const TrainOptions& o, bool training) {
-  PhotoTransform::Options v{.size = image_size(o), .seed = o.seed};
+  PhotoTransform::Options v{.size = image_size(o), .seed = o.trainer.seed};
   if (const auto& pixels = model_info(o.model).pixels) v.mean = pixels->mean, v.std = pixels->std;
   if (training && !o.no_augment) {
-    v.augment = kRandomCropAndFlip;
-    v.augment.brightness = o.brightness, v.augment.contrast = o.contrast, v.augment.saturation = o.saturation;
+    v.augment = o.colors;
+    v.augment.crop = v.augment.flip = true;
   }
   return v;
 }
@@ -32,12 +37,10 @@ PhotoTransform::Options view(const TrainOptions& o, bool training) {
 class PhotoTask final : public Task {
  public:
   explicit PhotoTask(const TrainOptions& o)
-      : data_([data = o.data, labels = o.labels] { return open_photos(data, labels); }),
+      : data_(once([data = o.data, labels = o.labels] { return open_photos(data, labels); })),
         bad_(std::make_shared<BadFiles>(o.max_bad, [](const std::string& what) {
           fmt::print(stderr, "laconic: warning: {} It is passed over (--max-bad).\n", what);
         })) {}
-
-  std::string model_name(const TrainOptions& o) const override { return o.model; }
 
   std::unique_ptr<Workload> workload(const TrainOptions& o, int rank, int workers) override {
     const std::shared_ptr<const PhotoDataset> data = data_.get();
@@ -58,21 +61,21 @@ class PhotoTask final : public Task {
                                            ", size ", training.size, ", ", to_string(training.decoder))};
     ImageClassification::Options options = classification_options(o);
     options.eval_batch = o.batch;  // what fits in memory when training does here
-    return std::make_unique<ImageClassification>(make_model(o.model, model_options(o, samples.classes)), std::move(samples),
-                                                 rank, workers, options);
+    return std::make_unique<ImageClassification>(make_model(o, samples.classes), std::move(samples), rank, workers,
+                                                 options);
   }
 
   void finish(const TrainOptions& o, Workload&) override {
-    if (o.save.empty()) return;
-    AtomicFile out(o.save + "/labels.txt");
+    if (o.trainer.save.empty()) return;
+    AtomicFile out(o.trainer.save + "/labels.txt");
     for (const std::string& name : data_.get()->classes) out.write(name + "\n");
     out.commit();
   }
 
  private:
   Once<PhotoDataset> data_;
-  Once<std::pair<std::uint64_t, std::uint64_t>> fingerprints_{
-      [this] { return std::pair(data_.get()->fingerprint(), data_.get()->sizes()); }};
+  Once<std::pair<std::uint64_t, std::uint64_t>> fingerprints_ =
+      once([data = data_] { return std::pair(data.get()->fingerprint(), data.get()->sizes()); });
   std::shared_ptr<BadFiles> bad_;
 };
 
@@ -99,27 +102,20 @@ std::string labels_for(const TrainOptions& o, const std::string& weights) {
 
 std::unique_ptr<Task> make_photo_task(const TrainOptions& o) { return std::make_unique<PhotoTask>(o); }
 
-int image_size(const TrainOptions& o) {
-  const ModelInfo& model = model_info(o.model);
-  require<UsageError>(model.input.rank() == 3 && model.input[0] == 3, "the model ", o.model, " takes ", model.input,
-                      ", no colour images (--model): choose another");
-  return o.image_size > 0 ? o.image_size : static_cast<int>(model.input[1]);
-}
-
 int predict(const TrainOptions& o) {
   const NoGrad no_grad;
-  std::string where = o.init;
+  std::string where = o.trainer.init;
   StateDict weights;
   if (o.resume) {
-    where = CheckpointStore::newest(o.resume_path.empty() ? o.save : o.resume_path);
+    where = CheckpointStore::newest(o.resume_path.empty() ? o.trainer.save : o.resume_path);
     CheckpointStore::verify(where, CheckpointStore::read_manifest(where), 0);
     weights = CheckpointStore::read_rank(where, 0).part("model/");
     where += "/";  // a folder
   } else {
     weights = load_safetensors(where);
   }
-  const int classes = classes_in(*make_model(o.model, model_options(o, 0)), weights, model_info(o.model).classes);
-  const std::shared_ptr<Module> model = make_model(o.model, model_options(o, classes));
+  const int classes = classes_in(*make_model(o, 0), weights, model_info(o.model).classes);
+  const std::shared_ptr<Module> model = make_model(o, classes);
   model->initialize(0);
   load_weights(*model, weights, where, o.model);
   const Device device = device_named(o.device);

@@ -1,9 +1,7 @@
 #include "apps/presets.h"
 
-#include <algorithm>
 #include <sstream>
 
-#include "apps/text.h"
 #include "core/error.h"
 
 namespace laconic {
@@ -31,6 +29,8 @@ const std::vector<Preset>& presets() {
   return all;
 }
 
+namespace {
+
 const Preset& preset_named(const std::string& name, const std::string& option) {
   std::vector<std::string> names;
   for (const Preset& p : presets()) {
@@ -39,6 +39,8 @@ const Preset& preset_named(const std::string& name, const std::string& option) {
   }
   refuse_unknown("preset", name, option, names);
 }
+
+}  // namespace
 
 std::vector<const Preset*> presets_named(const std::string& list, const std::string& option) {
   std::vector<const Preset*> all;

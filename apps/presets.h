@@ -14,9 +14,7 @@ struct Preset {
 
 /// INCEPTIONN's systems of Fig. 12 (WA, WA+C, INC, INC+C) and the hyper-parameters of its Table I.
 const std::vector<Preset>& presets();
-/// throws UsageError naming `option`: unknown (suggests the nearest, lists all)
-const Preset& preset_named(const std::string& name, const std::string& option);
-/// Of "WA,INC+C", in their order.   throws UsageError as above
+/// Of "WA,INC+C", in their order.   throws UsageError naming `option`: unknown (suggests the nearest, lists all)
 std::vector<const Preset*> presets_named(const std::string& list, const std::string& option);
 
 }  // namespace laconic

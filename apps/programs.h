@@ -1,36 +1,40 @@
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "data/image_dataset.h"
-
 namespace laconic {
 
-/// Says what a program that classifies images has of its own.
-struct ImageProgram {
+struct TrainOptions;
+
+/// A training program: what it has of its own.
+struct Program {
+  enum class Reads : std::uint8_t { images, photographs, text };
+
   std::string name;        ///< "cifar10"
   std::string summary;     ///< the first line of --help
   std::string examples{};  ///< the last lines of --help
   std::string options{};   ///< where its options start from, as on a command line: "--epochs 10 --lr 0.05"
-  std::vector<std::string> models{"lenet"};      ///< of the zoo; the first one unless --model names another
+  std::vector<std::string> models{"lenet"};      ///< of models_of_zoo(); the first one unless options name another
   std::map<std::string, std::string> aliases{};  ///< other names of models, as the program takes them
-  std::string data = "synthetic";                ///< unless --data says otherwise
-  std::function<ImageDataset(const std::string& data)> load{};  ///< reads what --data names
-  bool crops_and_flips = false;                                 ///< augmentation, unless --no-augment
+  Reads reads = Reads::images;                   ///< images are in memory, photographs in files (data/image_source.h)
+  std::string images = "fashion-mnist";          ///< of image_datasets(): what lies in the folder that --data names
+  std::function<void(TrainOptions&)> of_model{};  ///< sets what else options start from, by options.model
 };
 
 /// Runs such a program: the whole command line, --help, files of options, training over threads or MPI, log, trace,
-/// checkpoints, `laconic compare`. It offers everything that was added to methods() and codecs() before. Returns the
-/// exit code, and throws nothing.
+/// checkpoints, `laconic compare`. It offers everything that was added to methods(), codecs(), models_of_zoo() and the
+/// other tables before. Returns the exit code, and throws nothing.
 ///
 ///   int main(int argc, char** argv) {
 ///     laconic::dist::methods().add<MyMethod>("mine");
-///     return laconic::image_classification(argc, argv, {.name = "own", .load = [](const std::string& data) {
-///       return laconic::load_mnist(data);
-///     }});
+///     return laconic::run_program(argc, argv, {.name = "own", .summary = "Trains LeNet by a method of its own."});
 ///   }
-int image_classification(int argc, char** argv, const ImageProgram& program);
+int run_program(int argc, char** argv, const Program& program);
+
+/// `ptb`, which trains language models: its options start from what lstm-small was published with.
+Program language_program();
 
 }  // namespace laconic

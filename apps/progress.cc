@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "apps/text.h"
+#include "core/clock.h"
 
 namespace laconic {
 namespace {
@@ -85,9 +85,7 @@ Progress::Options Progress::for_stdout() {
 Progress::Progress(std::ostream& out, Options options) : out_(out), options_(std::move(options)) {
   if (!options_.width) options_.width = [] { return 80; };
   if (!options_.seconds)
-    options_.seconds = [] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    };
+    options_.seconds = [] { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); };
 }
 
 Progress::~Progress() {
@@ -191,6 +189,38 @@ void Progress::on_end(const RunSummary& summary) {
                         human_bytes(static_cast<double>(*summary.activation_bytes_peak)),
                         info_.workers > 1 && info_.transport == "threads" ? " of each worker" : "");
   out_ << "\n" << std::flush;
+}
+
+namespace {
+
+std::string cell(dist::LedgerColumn::Unit unit, double value) {
+  using Unit = dist::LedgerColumn::Unit;
+  if (std::isnan(value)) return "";
+  switch (unit) {
+    case Unit::count:
+      return fmt::format("{:.0f}", value);
+    case Unit::number:
+      return fmt::format("{:.1f}", value);
+    case Unit::bytes:
+      return human_bytes(value);
+    case Unit::share:
+      return fmt::format("{:.3f}", 100 * value);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string ledger_table(const dist::LedgerForm& form, const std::vector<dist::LedgerRow>& rows) {
+  std::vector<std::vector<std::string>> lines{{"parameter", "choice", "elements"}};
+  for (const auto& column : form.columns)
+    if (column.head != nullptr) lines[0].emplace_back(column.head);
+  for (const auto& r : rows) {
+    lines.push_back({r.parameter, r.choice, fmt::format("{}", r.elements)});
+    for (const auto& column : form.columns)
+      if (column.head != nullptr) lines.back().push_back(cell(column.unit, column.value(r)));
+  }
+  return table(lines, 2) + form.note + "\n";
 }
 
 }  // namespace laconic

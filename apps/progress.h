@@ -3,6 +3,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "dist/trainer/report.h"
 
@@ -50,6 +51,9 @@ class Progress final : public Observer {
   double shown_ = 0;        // when, s
   bool line_open_ = false;  // a redrawn line is on the screen
 };
+
+/// One line a parameter, with the columns that the method has. For --ledger.
+std::string ledger_table(const dist::LedgerForm& form, const std::vector<dist::LedgerRow>& rows);
 
 /// Columns of the terminal that standard output is; 0 if it is none (or a dumb one).
 int terminal_columns();

@@ -1,33 +1,90 @@
 #include "apps/result_table.h"
 
-#include <fmt/format.h>
-
-#include <cstdio>
+#include <algorithm>
 
 namespace laconic {
+namespace {
 
-void ResultTable::title(const std::string& text) const {
-  fmt::print("\n{}{}\n", markdown_ ? "**" : "", markdown_ ? text + "**\n" : text);
-  row(columns_);
-  if (!markdown_) return;
-  std::string line = "|";
-  for (std::size_t i = 0; i < columns_.size(); ++i) line += "---|";
-  fmt::print("{}\n", line);
+bool absent(const Cell& f) { return f.value.is_null() && f.text.empty(); }
+
+/// A width in letters, not bytes: "…" counts one.
+std::size_t letters(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-void ResultTable::row(const std::vector<std::string>& cells) const {
-  std::string line = markdown_ ? "|" : "";
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    line += markdown_ ? " " + cells[i] + " |"
-            : i == 0  ? fmt::format("{:<58}", cells[i])
-                      : fmt::format(" {:>22}", cells[i]);
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
+/// Calls visit(place of its column, figure) for the figures of a row. A column that `heads` lacks stands behind the one
+/// before; it is added if `extend`, else left out.
+template <class Visit>
+void for_columns(const Cells& row, std::vector<std::string>& heads, bool extend, const Visit& visit) {
+  auto at = heads.begin();
+  for (const Cell& f : row) {
+    if (f.head.empty() || absent(f)) continue;
+    auto found = std::find(at, heads.end(), f.head);
+    if (found == heads.end() && !extend) continue;
+    if (found == heads.end()) found = heads.insert(at, f.head);
+    visit(static_cast<std::size_t>(found - heads.begin()), f);
+    at = found + 1;
+  }
 }
 
-std::string with_interval(const Median& m) {
-  return m.value < 0.995 ? fmt::format("{:.3f} ({:.3f} … {:.3f})", m.value, m.low, m.high)
-                         : fmt::format("{:.2f} ({:.2f} … {:.2f})", m.value, m.low, m.high);
+}  // namespace
+
+std::string with_interval(const Median& m, const char* form, double unit) {
+  const auto one = [&](double v) {
+    return fmt::format(fmt::runtime(form ? form : m.value < 0.995 ? "{:.3f}" : "{:.2f}"), v * unit);
+  };
+  return fmt::format("{} ({} … {})", one(m.value), one(m.low), one(m.high));
+}
+
+nlohmann::ordered_json to_json(const Median& m) { return {{"median", m.value}, {"low", m.low}, {"high", m.high}}; }
+
+Cell::Json to_json(const Cells& row) {
+  auto object = Cell::Json::object();
+  for (const Cell& f : row) {
+    if (f.key.empty() || absent(f)) continue;
+    object[f.key] = f.value;
+    if (f.range) object[f.key + "_low"] = f.range->low, object[f.key + "_high"] = f.range->high;
+  }
+  return object;
+}
+
+void ResultTable::add(Cells row) {
+  if (auto object = to_json(row); !object.empty()) objects_.push_back(std::move(object));
+  rows_.push_back(std::move(row));
+}
+
+std::string ResultTable::text() {
+  const bool first = widths_.empty();
+  std::vector<std::vector<std::string>> lines;
+  if (first) {
+    for (const Cells& row : rows_) for_columns(row, heads_, true, [](std::size_t, const Cell&) {});
+    lines.push_back(heads_);
+  }
+  for (const Cells& row : rows_) {
+    auto& line = lines.emplace_back(heads_.size(), absent_);
+    for_columns(row, heads_, false, [&](std::size_t c, const Cell& f) { line[c] = f.text; });
+  }
+  rows_.clear();
+  widths_.resize(heads_.size());
+  std::string text = !first ? "" : title_.empty() ? "\n" : title_;
+  for (const auto& line : lines)
+    for (std::size_t c = 0; c < line.size() && first; ++c) widths_[c] = std::max(widths_[c], letters(line[c]));
+  for (auto& line : lines) {
+    text += markdown_ ? "|" : "";
+    for (std::size_t c = 0; c < line.size(); ++c) {
+      std::string& cell = line[c];
+      const std::string room(widths_[c] - std::min(widths_[c], letters(cell)), ' ');
+      for (std::size_t at = 0; markdown_ && (at = cell.find('|', at)) != std::string::npos; at += 2)
+        cell.insert(at, "\\");
+      text += markdown_ ? " " + cell + " |" : c == 0 ? cell + room : "  " + room + cell;
+    }
+    text += "\n";
+    if (!markdown_ || !first || &line != &lines[0]) continue;
+    text += "|";
+    for (std::size_t c = 0; c < line.size(); ++c) text += "---|";
+    text += "\n";
+  }
+  return text;
 }
 
 }  // namespace laconic

@@ -1,5 +1,3 @@
-#include "apps/supervise.h"
-
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -10,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -19,14 +16,15 @@
 #include <set>
 
 #include "apps/child_process.h"
+#include "apps/launch.h"
 #include "apps/main.h"
 #include "apps/mpirun_notes.h"
+#include "core/clock.h"
 #include "core/error.h"
 
 namespace laconic {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kAfterVerdict{10}, kAfterSigterm{2};
 
 /// Folders for what Open MPI writes: its sessions, and the memory that the ranks share. A process of its own removes
@@ -120,8 +118,8 @@ class Supervisor {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
   }
 
-  int run(const MpirunStart& start) {
-    begin(start);
+  int run(const LaunchCommand& command) {
+    begin(command);
     while (!status_) {
       pollfd watched[] = {{signal_fd_, POLLIN, 0}, {from_mpirun_, POLLIN, 0}};
       poll(watched, 2, milliseconds_left());
@@ -140,10 +138,10 @@ class Supervisor {
   }
 
  private:
-  void begin(const MpirunStart& start) {
+  void begin(const LaunchCommand& command) {
     int ends[2];
     require<Error>(pipe2(ends, O_CLOEXEC) == 0, "launch: no pipe to mpirun (", std::strerror(errno), ").");
-    ChildProcess::Environment environment = start.environment;
+    ChildProcess::Environment environment(command.set.begin(), command.set.end());
     if (scratch_)
       environment.insert(environment.end(), scratch_->environment().begin(), scratch_->environment().end());
     const auto prepare = [&] {
@@ -152,7 +150,7 @@ class Supervisor {
       sigprocmask(SIG_SETMASK, &before_, nullptr);
       return dup2(nothing, 0) == 0 && dup2(ends[1], 2) == 2;
     };
-    const int failed = start_program({start.words, environment, SIGTERM, prepare}, &mpirun_);
+    const int failed = start_program({command.words, environment, SIGTERM, prepare}, &mpirun_);
     ::close(ends[1]);
     from_mpirun_ = ends[0];
     fcntl(from_mpirun_, F_SETFL, O_NONBLOCK);
@@ -247,6 +245,6 @@ class Supervisor {
 
 }  // namespace
 
-int supervise(const MpirunStart& start) { return Supervisor(start.here).run(start); }
+int supervise(const LaunchCommand& command) { return Supervisor(command.here).run(command); }
 
 }  // namespace laconic

@@ -1,5 +1,3 @@
-#include "apps/train.h"
-
 #include <fmt/format.h>
 #include <signal.h>
 #include <time.h>
@@ -12,15 +10,15 @@
 
 #include "apps/device_options.h"
 #include "apps/json_log.h"
-#include "apps/ledger_table.h"
 #include "apps/machine.h"
 #include "apps/main.h"
 #include "apps/progress.h"
+#include "apps/task.h"
 #include "apps/text.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
-#include "dist/collective/allgather.h"
-#include "dist/trainer/server_half.h"
+#include "dist/collective/meeting.h"
+#include "dist/trainer/servers.h"
 
 namespace laconic {
 namespace {
@@ -61,28 +59,19 @@ void try_folder(std::filesystem::path folder) {
 class Observers final : public Observer {
  public:
   void add(std::unique_ptr<Observer> o) { all_.push_back(std::move(o)); }
-  void on_start(const RunInfo& info) override {
-    info_ = info;
-    for (auto& o : all_) o->on_start(info);
-  }
-  void on_step(const StepReport& r) override {
-    for (auto& o : all_) o->on_step(r);
-  }
-  void on_eval(const EvalReport& r) override {
-    for (auto& o : all_) o->on_eval(r);
-  }
-  void on_test(const EvalReport& r) override {
-    for (auto& o : all_) o->on_test(r);
-  }
-  void on_ledger(const LedgerReport& r) override {
-    for (auto& o : all_) o->on_ledger(r);
-  }
-  void on_end(const RunSummary& s) override {
-    for (auto& o : all_) o->on_end(s);
-  }
+  void on_start(const RunInfo& info) override { tell(&Observer::on_start, info_ = info); }
+  void on_step(const StepReport& r) override { tell(&Observer::on_step, r); }
+  void on_eval(const EvalReport& r) override { tell(&Observer::on_eval, r); }
+  void on_test(const EvalReport& r) override { tell(&Observer::on_test, r); }
+  void on_ledger(const LedgerReport& r) override { tell(&Observer::on_ledger, r); }
+  void on_end(const RunSummary& s) override { tell(&Observer::on_end, s); }
   const RunInfo& info() const { return info_; }
 
  private:
+  template <class Report>
+  void tell(void (Observer::*on)(const Report&), const Report& report) {
+    for (auto& o : all_) ((*o).*on)(report);
+  }
   std::vector<std::unique_ptr<Observer>> all_;
   RunInfo info_;
 };
@@ -94,9 +83,8 @@ int default_threads(int workers) {
   return std::max(1, cores / here);
 }
 
-TrainerOptions trainer_options(const TrainOptions& o, int workers, const std::string& model) {
+TrainerOptions trainer_options(const TrainOptions& o, int workers) {
   TrainerOptions t = trainer_options(o);
-  t.model_name = model;
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
   static const std::uint64_t memory = memory_available();  // before any of it is taken
   if (t.device == kCpu && !o.dry_run && !o.eval_only) t.memory = memory;
@@ -180,7 +168,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
   world.type_of_service = o.type_of_service;
   if (o.link) world.link = dist::LinkOptions{.all = *o.link, .of = o.link_of};
   const auto train = [&](dist::Worker& worker) {
-    TrainerOptions options = trainer_options(o, worker.engine.size(), task.model_name(o));
+    TrainerOptions options = trainer_options(o, worker.engine.size());
     if (!o.trace.empty()) {
       options.trace = &trace;
       trace.row(worker.rank, "compute");  // the upper line
@@ -234,13 +222,11 @@ Quality quality(const EvalReport& r) {
   return {"accuracy", " %", 100 - r.top1_error};
 }
 
-}  // namespace
-
-int run_training(const TrainOptions& options, const AppDefaults& app) {
-  Schedule::parse(options.schedule);  // wrong options are said before anything is read
+/// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the
+/// training short, after all has been saved (under mpirun rank 0 alone; the others 0). Throws Error.
+int run_training(const TrainOptions& options, Task& task) {
   listen_to_signals();
   set_matmul_precision(checked_precision(options.precision, options.device, "--precision"));
-  const std::unique_ptr<Task> task = app.task(options);
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";
   std::vector<Quality> results;
@@ -248,20 +234,20 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
   bool stopped = false;
   for (int run = 0; run < options.repeat && !stopped; ++run) {
     TrainOptions o = options;
-    o.seed += static_cast<std::uint64_t>(run);
+    o.trainer.seed += static_cast<std::uint64_t>(run);
     if (options.repeat > 1)
-      for (std::string* path : {&o.save, &o.log, &o.trace, &o.dump_gradients})
-        if (!path->empty()) *path = with_seed(*path, o.seed);
+      for (std::string* path : {&o.trainer.save, &o.log, &o.trace, &o.trainer.dump_gradients})
+        if (!path->empty()) *path = with_seed(*path, o.trainer.seed);
     if (speaks && !o.eval_only) {
       // Whether they can be written is to be known before hours of training.
       for (const std::string& path : {o.log, o.trace})
         if (!path.empty()) const AtomicFile probe(path);
-      if (!o.dump_gradients.empty()) try_folder(o.dump_gradients);
+      if (!o.trainer.dump_gradients.empty()) try_folder(o.trainer.dump_gradients);
     }
     Observers observers;
     if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
     if (speaks && !o.log.empty() && !o.dry_run) observers.add(std::make_unique<JsonLog>(o.log, o.resume));
-    const RunSummary summary = train_once(o, *task, observers, interrupted);
+    const RunSummary summary = train_once(o, task, observers, interrupted);
     stopped = !summary.stopped.empty() || (interrupted && run + 1 < options.repeat);
     if (summary.test)
       results.push_back(quality(*summary.test));
@@ -286,12 +272,24 @@ int run_training(const TrainOptions& options, const AppDefaults& app) {
   return stopped && speaks ? 128 + interrupted_by : 0;
 }
 
-int train_main(int argc, char** argv, const std::function<AppDefaults()>& defaults,
-               const std::function<int(const TrainOptions&, const AppDefaults&)>& run) {
+std::unique_ptr<Task> make_task(const Program& program, const TrainOptions& options) {
+  switch (program.reads) {
+    case Program::Reads::photographs:
+      return make_photo_task(options);
+    case Program::Reads::text:
+      return make_language_task(options);
+    default:
+      return make_image_task(program, options);
+  }
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, const Program& program) {
   return run_main([&] {
-    const AppDefaults app = defaults();
-    const auto options = parse_options(argc, argv, app);
-    return options ? run(*options, app) : 0;
+    const std::optional<TrainOptions> options = parse_options(argc, argv, program);
+    if (!options) return 0;
+    return options->predict.empty() ? run_training(*options, *make_task(program, *options)) : predict(*options);
   });
 }
 

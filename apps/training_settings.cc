@@ -4,18 +4,17 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <tuple>
 
 #include "apps/device_options.h"
 #include "apps/options.h"
-#include "apps/photo_options.h"
-#include "apps/presets.h"
-#include "apps/text_options.h"
 #include "compress/codecs.h"
-#include "layers/models/zoo.h"
+#include "data/image_dataset.h"
 
 namespace laconic {
 namespace {
 
+constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr auto kModelGroup = "Model and data", kTrainGroup = "Training", kNetGroup = "Workers and network",
                kSaveGroup = "Saving", kOutputGroup = "Output";
 
@@ -24,15 +23,6 @@ Every every(const std::string& text, const std::string& where) {
   const auto count = number_from<std::int64_t>(in_steps ? text.substr(0, text.size() - 2) : text);
   if (!count || *count < 1) refuse("'" + text + "' is not a period", where, "give epochs, as 2, or steps, as 200it");
   return {*count, in_steps};
-}
-
-Clip clip(const std::string& text, const std::string& where) {
-  const auto colon = text.find(':');
-  const std::string kind = text.substr(0, colon);
-  const float limit = colon == std::string::npos ? 0 : number_from<float>(text.substr(colon + 1)).value_or(0);
-  if ((kind != "norm" && kind != "value") || limit <= 0)
-    refuse("'" + text + "' is not a clipping rule", where, "give norm:X or value:X with X above 0, as norm:5");
-  return {kind == "norm" ? Clip::Kind::norm : Clip::Kind::value, limit};
 }
 
 /// 0 to 255, also as 0x28; none is -1.
@@ -78,92 +68,140 @@ void add_method_settings(Settings& s, TrainOptions& o) {
   }
 }
 
+void add_photo_settings(Settings& s, TrainOptions& o) {
+  s.value("image-size", "S", "pixels of a side that the model sees [its own]",
+          [&o](const std::string& text, const std::string& where) { o.image_size = whole<int>(text, where, 1); });
+  s.value("color-jitter", "B[,C[,S]]", "brightness, contrast and saturation vary by so much,\nas 0.4,0.4,0.4",
+          [&o](const std::string& text, const std::string& where) {
+            float* const all[] = {&o.colors.brightness, &o.colors.contrast, &o.colors.saturation};
+            std::size_t begin = 0, i = 0;
+            for (; i < 3 && begin <= text.size(); ++i) {
+              const std::size_t end = std::min(text.find(',', begin), text.size());
+              *all[i] = static_cast<float>(real(text.substr(begin, end - begin), where, 0, 1, "0.4,0.4,0.4"));
+              begin = end + 1;
+            }
+            if (begin <= text.size()) refuse("'" + text + "' has more than three numbers", where, "give 0.4,0.4,0.4");
+          });
+  s.whole_number<int>("max-bad", "K", o.max_bad, 0, "damaged files that are passed over");
+  s.text("labels", "FILE", o.labels, "names of the classes, one a line\n[synsets.txt or labels.txt beside the data]");
+  s.value("predict", "IMAGE ...", "say what these are, by --init or --resume, and leave",
+          [&o](const std::string& text, const std::string&) { o.predict.push_back(text); })
+      .takes = Setting::Takes::words;
+}
+
+void add_text_settings(Settings& s, TrainOptions& o) {
+  s.whole_number<std::int64_t>("bptt", "T", o.bptt, 1, "words of each stream in one step");
+  for (const auto& [name, help, tied] :
+       {std::tuple{"tied", "the decoder's weight is the embedding's", true}, {"untied", "it is one of its own", false}})
+    s.value(name, "", help, [&o, tied = tied](const std::string&, const std::string&) { o.tied = tied; }).takes =
+        Setting::Takes::nothing;
+  s.value("dropout", "P", "chance of dropping an activation [the model's own]",
+          [&o](const std::string& text, const std::string& where) {
+            o.dropout = static_cast<float>(real(text, where, 0, 0.99, "0.5"));
+          });
+  s.whole_number<std::int64_t>("generate", "N", o.generate.words, 0, "write so many words at the end", false);
+  s.real_number("temperature", "X", o.generate.temperature, 0, inf, "0.8", "of that; 0 writes the likeliest words");
+  s.text("prompt", "TEXT", o.generate.prompt, "it goes on from these words");
+}
+
 }  // namespace
 
-void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
-  const double inf = std::numeric_limits<double>::infinity();
+void add_settings(Settings& s, TrainOptions& o, const Program& program) {
+  const bool reads_text = program.reads == Program::Reads::text,
+             reads_photos = program.reads == Program::Reads::photographs;
 
   s.group(kModelGroup, Scope::model);
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.name);
   s.value("preset", "NAME,..", "options that belong together, as defaults for the others:\n" + wrapped(names),
           [&o](const std::string& text, const std::string& where) {
-            for (const Preset* preset : presets_named(text, where)) o.presets.push_back(preset->name);
+            for (const Preset* preset : presets_named(text, where)) o.presets.push_back(preset);
           })
       .takes = Setting::Takes::repeated;
-  s.value("model", "NAME", wrapped(defaults.models) + " [" + o.model + "]",
-          [&o, models = defaults.models](const std::string& text, const std::string& where) {
+  s.value("model", "NAME", wrapped(program.models) + " [" + o.model + "]",
+          [&o, models = program.models](const std::string& text, const std::string& where) {
             o.model = one_of(text, where, models, "model");
           });
+  names.clear();
+  for (const ImageDatasetKind& kind : image_datasets()) names.push_back(kind.name);
   s.text(
       "data", "DIR|FILE|synthetic", o.data,
-      std::string(defaults.reads_text ? "a folder with train, valid and test text, or one text\nfile"
-                  : defaults.reads_photos
-                      ? "a folder with train and val: folders of classes, lists\nof files, or packs; or TRAIN,VAL; or "
+      (reads_text     ? "a folder with train, valid and test text, or one text\nfile"
+       : reads_photos ? "a folder with train and val: folders of classes, lists\nof files, or packs; or TRAIN,VAL; or "
                         "one pack"
-                      : "where the images are") +
+                      : "where the images are, or NAME[:DIR] of another data set,\n" + wrapped(names)) +
           "; synthetic: made up here\n[" + o.data + "]");
-  s.text("init", "FILE", o.init, "start from these weights (safetensors)");
-  if (defaults.reads_text) {
-    add_text_options(s, o);
+  s.text("init", "FILE", o.trainer.init, "start from these weights (safetensors)");
+  if (reads_text) {
+    add_text_settings(s, o);
   } else {
-    s.flag("no-shuffle", o.no_shuffle, "read the samples in the order of the file");
+    s.flag("no-shuffle", o.images.shuffle, "read the samples in the order of the file", false);
     s.flag("no-augment", o.no_augment, "do not crop and flip images");
-    if (defaults.reads_photos) add_photo_options(s, o);
+    if (reads_photos) add_photo_settings(s, o);
   }
-  s.flag("no-dropout", o.no_dropout, "keep every activation while training");
+  s.flag("no-dropout", o.trainer.dropout, "keep every activation while training", false);
   const auto offers = [&](bool ModelInfo::*option) {
     return std::any_of(models_of_zoo().begin(), models_of_zoo().end(), [&](const ModelInfo& m) {
-      return m.*option && std::find(defaults.models.begin(), defaults.models.end(), m.name) != defaults.models.end();
+      return m.*option && std::find(program.models.begin(), program.models.end(), m.name) != program.models.end();
     });
   };
   if (offers(&ModelInfo::has_v1))
-    s.flag("resnet-v1", o.resnet_v1,
+    s.flag("resnet-v1", o.zoo.resnet_v1,
            "resnet50, 101: the stride in the first 1x1 convolution\nof a block, as published, not in its 3x3");
   if (offers(&ModelInfo::has_auxiliary_heads))
-    s.flag("auxiliary-heads", o.auxiliary_heads, "googlenet: losses of inner layers too, while training");
+    s.flag("auxiliary-heads", o.zoo.auxiliary_heads, "googlenet: losses of inner layers too, while training");
 
   s.group(kTrainGroup, Scope::model);
-  s.whole_number<std::int64_t>("epochs", "E", o.epochs, 0, "passes over the training set");
+  s.whole_number<std::int64_t>("epochs", "E", o.trainer.epochs, 0, "passes over the training set");
   s.value("steps", "S", "updates since the start of training; instead of --epochs",
-          [&o](const std::string& text, const std::string& where) { o.steps = whole<std::int64_t>(text, where, 0); });
-  s.whole_number<int>("batch", "B", o.batch, 1,
-                      defaults.reads_text ? "streams of text per worker" : "samples per worker and step");
-  s.choice("optimizer", o.optimizer, {"sgd", "adam", "adamw"}, "update rule");
-  s.value("lr", "X",
-          fmt::format("learning rate [{}; 0.001 with adam, adamw]",
-                      defaults.options.lr ? fmt::format("{}", *defaults.options.lr) : "by --lr-per-256"),
-          [&o, inf](const std::string& text, const std::string& where) {
-            o.lr = static_cast<float>(real(text, where, 0, inf, "0.1"));
+          [&o](const std::string& text, const std::string& where) {
+            o.trainer.steps = whole<std::int64_t>(text, where, 0);
           });
+  s.whole_number<int>("batch", "B", o.batch, 1,
+                      reads_text ? "streams of text per worker" : "samples per worker and step");
+  std::vector<std::string> optimizer_names;
+  for (const OptimizerKind& kind : optimizers()) optimizer_names.push_back(kind.name);
+  s.choice("optimizer", o.trainer.optimizer.name, optimizer_names, "update rule");
+  s.value(
+      "lr", "X",
+      fmt::format("learning rate [{}; 0.001 with adam, adamw]", o.lr ? fmt::format("{}", *o.lr) : "by --lr-per-256"),
+      [&o](const std::string& text, const std::string& where) {
+        o.lr = static_cast<float>(real(text, where, 0, inf, "0.1"));
+      });
   s.value("lr-per-256", "X",
           "the same for 256 samples a step, scaled to those of all\n"
           "workers: --lr X (workers x batch x accumulate) / 256" +
-              (defaults.options.lr_per_256 ? fmt::format(" [{}]", *defaults.options.lr_per_256) : std::string()),
-          [&o, inf](const std::string& text, const std::string& where) {
+              (o.lr_per_256 ? fmt::format(" [{}]", *o.lr_per_256) : std::string()),
+          [&o](const std::string& text, const std::string& where) {
             o.lr_per_256 = static_cast<float>(real(text, where, 0, inf, "0.1"));
           });
   s.real_number("momentum", "X", o.momentum, 0, 1, "0.9", "of sgd's velocity");
-  s.flag("nesterov", o.nesterov, "look ahead along the momentum");
+  s.flag("nesterov", o.trainer.optimizer.nesterov, "look ahead along the momentum");
   s.real_number("weight-decay", "X", o.weight_decay, 0, inf, "5e-4", "pull of the weights to zero");
-  s.flag("no-decay-norm-bias", o.no_decay_norm_bias, "no weight decay on biases and normalisation");
-  if (!defaults.reads_text)
-    s.real_number("label-smoothing", "X", o.label_smoothing, 0, 1, "0.1", "spread over the other classes");
-  s.value("clip", "norm:X|value:X",
-          "limit the gradient's length, or each of its elements" +
-              (o.clip.kind == Clip::Kind::norm ? fmt::format(" [norm:{:g}]", o.clip.limit) : std::string()),
-          [&o](const std::string& text, const std::string& where) { o.clip = clip(text, where); });
-  s.text("schedule", "RULE", o.schedule,
-         "const, step:EVERY,FACTOR, multistep:A,B,..,FACTOR, exp:F, cosine,\n"
-         "plateau:PATIENCE,FACTOR; warmup:W+ in front;\n"
-         "in epochs, or in steps as 500it [" +
-             o.schedule + "]");
-  s.whole_number<int>("accumulate", "K", o.accumulate, 1, "micro-batches per update");
-  s.flag("checkpoint-activations", o.checkpoint_activations,
+  s.flag("no-decay-norm-bias", o.trainer.optimizer.decay.norm_and_bias, "no weight decay on biases and normalisation",
+         false);
+  if (!reads_text)
+    s.real_number("label-smoothing", "X", o.images.label_smoothing, 0, 1, "0.1", "spread over the other classes");
+  s.value(
+      "clip", "norm:X|value:X",
+      "limit the gradient's length, or each of its elements" +
+          (o.trainer.clip.kind == Clip::Kind::norm ? fmt::format(" [norm:{:g}]", o.trainer.clip.limit) : std::string()),
+      [&o](const std::string& text, const std::string& where) { o.trainer.clip = Clip::parse(text, where); });
+  s.value("schedule", "RULE",
+          "const, step:EVERY,FACTOR, multistep:A,B,..,FACTOR, exp:F, cosine,\n"
+          "plateau:PATIENCE,FACTOR; warmup:W+ in front;\n"
+          "in epochs, or in steps as 500it [" +
+              o.trainer.schedule.text() + "]",
+          [&o](const std::string& text, const std::string&) { o.trainer.schedule = Schedule::parse(text); });
+  s.whole_number<std::int64_t>("accumulate", "K", o.trainer.accumulate, 1, "micro-batches per update");
+  s.flag("checkpoint-activations", o.trainer.checkpoint_activations,
          "keep fewer activations and compute them again in\nbackward: larger batches fit; the same bits")
-      .hidden = defaults.reads_text;  // settle_text_options() says why not
-  s.whole_number<std::uint64_t>("seed", "N", o.seed, 0, "of all random numbers");
-  s.choice("on-nan", o.on_nan, {"stop", "skip"}, "when the loss is not a number");
+      .hidden = reads_text;  // settle_texts() says why not
+  s.whole_number<std::uint64_t>("seed", "N", o.trainer.seed, 0, "of all random numbers");
+  s.value("on-nan", "stop|skip", "when the loss is not a number [stop]",
+          [&o](const std::string& text, const std::string& where) {
+            o.trainer.skip_nan = one_of(text, where, {"stop", "skip"}) == "skip";
+          });
   s.whole_number<int>("repeat", "R", o.repeat, 1, "runs with seeds N, N+1, ...");
 
   s.group(kNetGroup, Scope::model);
@@ -186,22 +224,26 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
   sums += named("hybrid", "butterfly for convolutions and small ones");
   sums += named("hybrid-printed", "the other way round, as its paper prints it");
   s.value("allreduce", "NAME", sums,
-          [&o](const std::string& text, const std::string&) { dist::set_allreduce(o.plan, text); });
+          [&o](const std::string& text, const std::string&) { dist::set_allreduce(o.trainer.plan, text); });
   s.value("overlap", "none|backward|forward",
           "sums travel after backward, during it, or also\nduring the next forward [forward]",
-          [&o](const std::string& text, const std::string&) { o.overlap = dist::overlap_named(text); });
+          [&o](const std::string& text, const std::string&) { o.trainer.overlap = dist::overlap_named(text); });
   s.value("fusion", "none|copy:SIZE|lazy:SIZE", "small neighbours travel together, copied or not\n[lazy:1MiB]",
-          [&o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
+          [&o](const std::string& text, const std::string&) { dist::set_fusion(o.trainer.plan, text); });
   s.value("chunk", "none|SIZE",
           "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; whole with redsync and\n"
           "its neighbours]",
-          [&o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
-  s.text("plan", "FILE", o.plan_file, "what travels how, instead of by these options;\n--dry-run --json writes one");
-  s.choice("reduce", o.reduce, {"mean", "sum"}, "of the workers' gradients");
+          [&o](const std::string& text, const std::string&) { dist::set_chunk(o.trainer.plan, text); });
+  s.text("plan", "FILE", o.trainer.plan_file,
+         "what travels how, instead of by these options;\n--dry-run --json writes one");
+  s.value("reduce", "mean|sum", "of the workers' gradients [mean]",
+          [&o](const std::string& text, const std::string& where) {
+            o.trainer.mean = one_of(text, where, {"mean", "sum"}) == "mean";
+          });
   s.group(kNetGroup, Scope::model);
   s.whole_number<int>("threads", "T", o.threads, 1, "kernel threads per worker [cores / workers here]", false);
-  if (!defaults.reads_text)
-    s.whole_number<int>("data-threads", "D", o.data_threads, 0, "threads per worker that prepare batches");
+  if (!reads_text)
+    s.whole_number<int>("data-threads", "D", o.images.data_threads, 0, "threads per worker that prepare batches");
   s.value("device", "cpu|cuda[:I]",
           "where the model lives and is computed; cuda: of processes\neach its own GPU, workers of one share cuda:0 [" +
               o.device + "]",
@@ -211,14 +253,14 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
   s.group(kNetGroup, Scope::exchange);
   s.value("audit", "[K]", "check every K steps [1] that all workers hold the same bits",
           [&o](const std::string& text, const std::string& where) {
-            o.audit = text.empty() ? 1 : whole<std::int64_t>(text, where, 1);
+            o.trainer.audit_every = text.empty() ? 1 : whole<std::int64_t>(text, where, 1);
           })
       .takes = Setting::Takes::maybe;
   s.value("ledger", "[K]",
           "where the bytes of each layer go, measured every K\n"
           "steps [100], as a table at the end and in --log, --json",
           [&o](const std::string& text, const std::string& where) {
-            o.ledger = text.empty() ? 100 : whole<std::int64_t>(text, where, 1);
+            o.trainer.ledger_every = text.empty() ? 100 : whole<std::int64_t>(text, where, 1);
           })
       .takes = Setting::Takes::maybe;
   s.value("link", "RATE,LATENCY[,JITTER]", "emulate a network between the workers, as 100mbit,1ms",
@@ -241,8 +283,8 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
   s.value("codec", "NAME",
           "what sums pass through on every hop, or what goes up to\nservers and comes down: " + wrapped(codecs) +
               "\n(BITS of trunc are cut off, 2^E of inceptionn is the error\nbound, onebit has feedback) [none]",
-          [&o](const std::string& text, const std::string&) { dist::set_codec(o.plan, text); });
-  s.flag("codec-feedback", o.codec_feedback, "what encoding loses is added when it encodes again");
+          [&o](const std::string& text, const std::string&) { dist::set_codec(o.trainer.plan, text); });
+  s.flag("codec-feedback", o.trainer.codec_feedback, "what encoding loses is added when it encodes again");
   s.value(
       "tos", "none|BYTE", "IP type of service of the packets between MPI processes\n[none; with --codec 0x28]",
       [&o](const std::string& text, const std::string& where) { o.type_of_service = type_of_service(text, where); });
@@ -257,10 +299,10 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
   add_method_settings(s, o);
 
   s.group(kSaveGroup, Scope::output);
-  s.text("save", "DIR", o.save, "write weights and a checkpoint there at the end");
-  s.flag("overwrite", o.overwrite, "also if that holds another training's");
+  s.text("save", "DIR", o.trainer.save, "write weights and a checkpoint there at the end");
+  s.flag("overwrite", o.trainer.overwrite, "also if that holds another training's");
   s.value("save-every", "K[it]", "and every K epochs, or K steps",
-          [&o](const std::string& text, const std::string& where) { o.save_every = every(text, where); });
+          [&o](const std::string& text, const std::string& where) { o.trainer.save_every = every(text, where); });
   s.value("resume", "[PATH]", "go on from this checkpoint, or from the newest in --save",
           [&o](const std::string& text, const std::string&) { o.resume = true, o.resume_path = text; })
       .takes = Setting::Takes::maybe;
@@ -269,7 +311,7 @@ void add_settings(Settings& s, TrainOptions& o, const AppDefaults& defaults) {
   s.group(kOutputGroup, Scope::output);
   s.text("log", "FILE", o.log, "one line of JSON per step");
   s.text("trace", "FILE", o.trace, "what ran when, for ui.perfetto.dev");
-  s.text("dump-gradients", "DIR", o.dump_gradients,
+  s.text("dump-gradients", "DIR", o.trainer.dump_gradients,
          "worker 0's own gradients, and residuals that elements\nare chosen from, at steps 1, 10, 100, ...: a file of\n"
          "float32 for each parameter, DIR/step-000100/NAME.f32");
   s.flag("quiet", o.quiet, "no progress");

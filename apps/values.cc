@@ -4,24 +4,44 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <numbers>
 
 #include "apps/text.h"
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/state.h"
+#include "data/input_file.h"
 
 namespace laconic {
 namespace {
 
 constexpr std::int64_t kBlock = 4096;  // values that are drawn with one key
 
+/// Shares of magnitudes below 2^-10, to 2^-5 and to 1; the rest is above. Within a class they are even by exponent.
+struct Mix {
+  const char* name;
+  float small, middle, large;
+};
+constexpr Mix kMixes[] = {{"alexnet", 0.749f, 0.039f, 0.211f}, {"hdc", 0.92f, 0.065f, 0.015f}, {"whole", 0, 0, 0}};
+
+float drawn(const Mix& mix, Random& random) {
+  const float which = random.uniform(), sign = random.below(2) ? 1.0f : -1.0f;
+  const auto between = [&](float low, float high) { return sign * std::exp2(random.uniform(low, high)); };
+  if (which < mix.small) return between(-24, -10);
+  if (which < mix.small + mix.middle) return between(-10, -5);
+  if (which < mix.small + mix.middle + mix.large) return between(-5, 0);
+  return between(0, 1);
+}
+
 void draw(const std::string& name, std::int64_t block, float* x, std::int64_t count) {
   Random random(0, Purpose::test, static_cast<std::uint64_t>(block), static_cast<std::uint64_t>(name[0]));
   const float factor = name == "heavy" ? std::exp(2 * random.normal()) : 1.0f;
+  const Mix* const mix =
+      std::find_if(std::begin(kMixes), std::end(kMixes), [&](const Mix& m) { return m.name == name; });
   for (std::int64_t i = 0; i < count; ++i) {
-    if (name == "uniform") {
+    if (mix != std::end(kMixes)) {
+      x[i] = drawn(*mix, random);
+    } else if (name == "uniform") {
       x[i] = random.uniform(-1, 1);
     } else if (name == "laplace") {
       const float u = random.uniform() - 0.5f;
@@ -77,16 +97,13 @@ Tensor read_values(const std::string& path, const std::string& name) {
     require<DataError>(found.elements() > 0, path, ": ", name, " has no values (--tensor): give one that has");
     return found;
   }
-  const auto bytes = std::filesystem::file_size(path, error);
-  require<DataError>(!error, path, " cannot be read (", error.message(), "): check the path");
+  const RandomAccessFile file(path);
+  const std::uint64_t bytes = file.size();
   require<DataError>(name.empty(), path, " is no safetensors file (--tensor): it has no names");
   require<DataError>(bytes % 4 == 0 && bytes > 0, path, " has ", bytes,
                      " bytes: it must be float32 values, 4 bytes each, or end in .safetensors");
   Tensor x = Tensor::empty({static_cast<std::int64_t>(bytes / 4)});
-  std::ifstream in(path, std::ios::binary);
-  in.read(reinterpret_cast<char*>(x.data<float>()), static_cast<std::streamsize>(bytes));
-  require<DataError>(in.gcount() == static_cast<std::streamsize>(bytes), path,
-                     " could not be read to its end: check the disk");
+  file.read(0, bytes, x.data<float>());
   return x;
 }
 
@@ -97,15 +114,15 @@ void ValuesFile::add_options(CLI::App& app, const std::string& name) {
   app.add_option("--tensor", tensor, "which one of a .safetensors file")->type_name("NAME");
 }
 
-Tensor select_data(const std::string& name, std::int64_t elements) {
-  const auto& names = select_distributions();
-  if (std::find(names.begin(), names.end(), name) == names.end()) {
+Tensor values_named(const std::string& name, std::int64_t elements, const std::vector<std::string>& distributions) {
+  if (std::find(distributions.begin(), distributions.end(), name) == distributions.end()) {
     const auto colon = name.find(".safetensors:");
     const auto end = colon == std::string::npos ? name.size() : colon + 12;
     if (!std::filesystem::exists(name.substr(0, end))) {
-      const std::string close = nearest(name, names);
-      throw UsageError(concat("'", name, "' is neither a distribution nor a file (--data): ",
-                              close.empty() ? "there are " + join(names, ", ") : "did you mean " + close + "?"));
+      const std::string close = nearest(name, distributions);
+      throw UsageError(
+          concat("'", name, "' is neither a distribution nor a file (--data): ",
+                 close.empty() ? "there are " + join(distributions, ", ") : "did you mean " + close + "?"));
     }
     const Tensor x = read_values(name.substr(0, end), end < name.size() ? name.substr(end + 1) : "");
     require<DataError>(elements <= x.elements(), name, " has ", x.elements(), " values (--elements): ask for no more");

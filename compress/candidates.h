@@ -44,11 +44,12 @@ class Candidates {
 
   /// On a CUDA device, what each tile of the parts that came had at or above the floor (compress/cuda/residual.h).
   struct Tiles {
-    Bytes counts, first, length, slots;  ///< arrays, an element a tile (slots: kSlots)
+    Bytes counts, slots;  ///< arrays, an element a tile (slots: kSlots)
     std::size_t tiles = 0;
     struct Part {
-      std::uint32_t first;  ///< index in the tensor
-      std::size_t begin, tiles;
+      std::uint32_t first;   ///< index in the tensor
+      std::size_t elements;  ///< in tiles that are full but for the last
+      std::size_t begin;     ///< its first tile
     };
     std::vector<Part> parts;
   };

@@ -16,4 +16,15 @@ void Codec::decode_add_encode(Slice<const std::byte> payload, Slice<float> x, co
   encode(x, key, sum);
 }
 
+void SizedCodec::encode(Slice<const float> x, const Key& key, Bytes& payload) const {
+  std::byte* const to = payload.append(max_bytes(x.size())).data();
+  if (!x.empty()) write(x, key, to);
+}
+
+void SizedCodec::decode(Slice<const std::byte> payload, Slice<float> x) const {
+  require<DataError>(payload.size() == max_bytes(x.size()), name_, " codec: ", payload.size(), " bytes ", where_, " ",
+                     x.size(), " ", values_, ". Do all ranks use the same codec?");
+  if (!x.empty()) read(payload, x);
+}
+
 }  // namespace laconic::compress

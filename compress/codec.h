@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "compress/bytes.h"
 #include "core/slice.h"
@@ -35,6 +36,27 @@ class Codec {
   virtual void decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const;
   /// About how long a payload is, for cost functions, which have no values.
   virtual double expected_bytes(std::size_t elements) const = 0;
+};
+
+/// A codec whose payload of n values has exactly max_bytes(n) bytes, 0 of none.
+class SizedCodec : public Codec {
+ public:
+  void encode(Slice<const float> x, const Key& key, Bytes& payload) const final;
+  /// throws DataError if the length is wrong
+  void decode(Slice<const std::byte> payload, Slice<float> x) const final;
+  double expected_bytes(std::size_t elements) const final { return static_cast<double>(max_bytes(elements)); }
+
+ protected:
+  /// What decode says of a wrong length: "NAME codec: 5 bytes WHERE 3 VALUES. ...", as "are no" and "values of 8 bits".
+  SizedCodec(std::string name, std::string where, std::string values)
+      : name_(std::move(name)), where_(std::move(where)), values_(std::move(values)) {}
+
+ private:
+  /// Both get at least one value, and a payload of the right length on the same device.
+  virtual void write(Slice<const float> x, const Key& key, std::byte* to) const = 0;
+  virtual void read(Slice<const std::byte> payload, Slice<float> x) const = 0;
+
+  std::string name_, where_, values_;
 };
 
 }  // namespace laconic::compress

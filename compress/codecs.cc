@@ -3,14 +3,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "compress/half.h"
-#include "compress/identity.h"
-#include "compress/inceptionn_halves.h"
-#include "compress/lossless.h"
-#include "compress/onebit.h"
-#include "compress/stochastic.h"
-#include "compress/truncation.h"
-
 namespace laconic::compress {
 namespace {
 
@@ -27,17 +19,10 @@ const CodecKind* kind_of(const std::string& text) {
 }  // namespace
 
 std::vector<CodecKind>& codecs() {
-  static std::vector<CodecKind> all{Identity::kind(),
-                                    Half::fp16(),
-                                    Half::bf16(),
-                                    Truncation::kind(),
-                                    InceptionnHalves::kind(InceptionnMode::bounded),
-                                    InceptionnHalves::kind(InceptionnMode::published),
-                                    Stochastic::qsgd_kind(),
-                                    Stochastic::terngrad_kind(),
-                                    OneBit::kind(),
-                                    Lossless::kind(Lossless::Library::snappy),
-                                    Lossless::kind(Lossless::Library::lz4)};
+  static std::vector<CodecKind> all{identity_codec(),   fp16_codec(),       bf16_codec(),
+                                    truncation_codec(), inceptionn_codec(), inceptionn_published_codec(),
+                                    qsgd_codec(),       terngrad_codec(),   onebit_codec(),
+                                    snappy_codec(),     lz4_codec()};
   return all;
 }
 
@@ -52,12 +37,6 @@ std::optional<int> codec_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value)
                                                                                    : std::nullopt;
-}
-
-std::string codec_forms() {
-  std::string all = kNone;
-  for (const CodecKind& kind : codecs()) all += ", " + kind.form;
-  return all;
 }
 
 std::unique_ptr<const Codec> make_codec(const std::string& text, const std::string& where) {
@@ -75,9 +54,10 @@ std::unique_ptr<const Codec> make_codec(const std::string& text, const std::stri
     return codec;
   }
   std::vector<std::string> names{kNone};
-  for (const CodecKind& kind : codecs()) names.push_back(kind.name);
+  std::string forms = kNone;
+  for (const CodecKind& kind : codecs()) names.push_back(kind.name), forms += ", " + kind.form;
   const std::string near = nearest(text.substr(0, colon), names);
-  refuse(concat(near.empty() ? "" : concat("did you mean ", near, "? "), "There are ", codec_forms(), "."));
+  refuse(concat(near.empty() ? "" : concat("did you mean ", near, "? "), "There are ", forms, "."));
   return nullptr;  // not reached
 }
 

@@ -37,6 +37,14 @@ CodecKind plain_codec(const std::string& name, CodecTraits traits, std::function
 /// Reads all of `text` as a whole number. Returns nothing if it is none.
 std::optional<int> codec_number(std::string_view text);
 
+/// The kinds of laconic, each with its file.
+CodecKind identity_codec();                                  ///< identity.cc
+CodecKind fp16_codec(), bf16_codec(), truncation_codec();    ///< short_floats.cc
+CodecKind inceptionn_codec(), inceptionn_published_codec();  ///< inceptionn.cc
+CodecKind qsgd_codec(), terngrad_codec();                    ///< stochastic.cc
+CodecKind onebit_codec();                                    ///< onebit.cc
+CodecKind snappy_codec(), lz4_codec();                       ///< lossless.cc
+
 /// The table of all kinds. Add your own before training begins.
 std::vector<CodecKind>& codecs();
 
@@ -46,8 +54,5 @@ std::vector<CodecKind>& codecs();
 std::unique_ptr<const Codec> make_codec(const std::string& text, const std::string& where = "`codec`");
 /// Returns the traits of the codec that a text names.
 CodecTraits traits_of(const std::string& text);
-
-/// Lists the forms of all kinds: "none, identity, fp16, …".
-std::string codec_forms();
 
 }  // namespace laconic::compress

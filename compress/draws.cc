@@ -1,7 +1,6 @@
 #include "compress/draws.h"
 
 #include "core/cpu/simd.h"
-#include "core/random.h"
 
 namespace laconic::compress {
 namespace {
@@ -9,11 +8,9 @@ namespace {
 constexpr std::size_t kBlocks = Draws::kBlock / 4;  // of philox
 
 // Lane l of all four words at once, so that the compiler takes vectors.
-LACONIC_MULTIVERSION void draw_loop(const std::uint32_t* key, const std::uint32_t* counter, std::uint32_t first,
-                                    std::uint32_t* LACONIC_RESTRICT numbers) {
+LACONIC_MULTIVERSION void draw_loop(Draws draws, std::uint32_t first, std::uint32_t* LACONIC_RESTRICT numbers) {
   for (std::size_t l = 0; l < kBlocks; ++l) {
-    const auto block =
-        philox({first + static_cast<std::uint32_t>(l), counter[0], counter[1], counter[2]}, {key[0], key[1]});
+    const auto block = draws.four(first + static_cast<std::uint32_t>(l));
     for (std::size_t w = 0; w < 4; ++w) numbers[w * kBlocks + l] = block[w];
   }
 }
@@ -30,7 +27,7 @@ Draws::Draws(const Key& key) {
 }
 
 void Draws::draw(std::uint32_t block, std::uint32_t (&numbers)[kBlock]) const {
-  draw_loop(key_, counter_, block * kBlocks, numbers);
+  draw_loop(*this, block * kBlocks, numbers);
 }
 
 }  // namespace laconic::compress

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "compress/cuda/layer_drop.h"
+#include "compress/cuda/scatter.h"
 #include "compress/ordered_sum.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -56,15 +56,9 @@ double accumulate_layer(Slice<const float> gradient, Slice<float> accumulated, L
 }
 
 double layer_value(double sum, std::int64_t elements, LayerNorm norm) {
-  switch (norm) {
-    case LayerNorm::mean:
-      return elements > 0 ? sum / static_cast<double>(elements) : 0;
-    case LayerNorm::l1:
-      return sum;
-    case LayerNorm::l2:
-      return std::sqrt(sum);
-  }
-  return sum;  // not reached
+  if (norm == LayerNorm::l2) return std::sqrt(sum);
+  if (norm == LayerNorm::l1) return sum;
+  return elements > 0 ? sum / static_cast<double>(elements) : 0;
 }
 
 double drop_threshold(std::span<const LayerSize> layers, double drop_ratio) {

@@ -1,5 +1,4 @@
-#include "compress/lossless.h"
-
+#include "compress/codecs.h"
 #include "core/dispatch.h"
 #include "core/host_copy.h"
 #include "core/stream.h"
@@ -13,111 +12,116 @@
 namespace laconic::compress {
 namespace {
 
-#ifdef LACONIC_SNAPPY
-constexpr bool kSnappy = true;
-#else
-constexpr bool kSnappy = false;
-#endif
-#ifdef LACONIC_LZ4
-constexpr bool kLz4 = true;
-#else
-constexpr bool kLz4 = false;
-#endif
-
 constexpr std::size_t kMostElements = std::size_t{1} << 28;  // LZ4 counts bytes in 31 bits
 
-std::size_t encoded([[maybe_unused]] Lossless::Library library, [[maybe_unused]] Slice<const std::byte> in,
-                    [[maybe_unused]] Slice<std::byte> out) {
-  [[maybe_unused]] const auto* const from = reinterpret_cast<const char*>(in.data());
-  [[maybe_unused]] auto* const to = reinterpret_cast<char*>(out.data());
-#ifdef LACONIC_SNAPPY
-  if (library == Lossless::Library::snappy) {
-    std::size_t bytes = out.size();
-    snappy_compress(from, in.size(), to, &bytes);
-    return bytes;
-  }
-#endif
-#ifdef LACONIC_LZ4
-  if (library == Lossless::Library::lz4)
-    return static_cast<std::size_t>(
-        LZ4_compress_default(from, to, static_cast<int>(in.size()), static_cast<int>(out.size())));
-#endif
-  return 0;
-}
+/// A library for general data.
+struct Library {
+  const char* name;
+  /// No more than these bytes come of so many, as the library promises.
+  std::size_t (*room)(std::size_t bytes);
+  /// Returns how many bytes of `out` were written. Null if this build has not the library.
+  std::size_t (*encode)(const char* in, std::size_t bytes, char* out, std::size_t room) = nullptr;
+  /// Whether `in` was all of `out`, and nothing else. Both libraries check every length.
+  bool (*decode)(const char* in, std::size_t bytes, char* out, std::size_t size) = nullptr;
+};
 
-/// Whether `in` was all of `out`, and nothing else. Both libraries check every length.
-bool decoded([[maybe_unused]] Lossless::Library library, [[maybe_unused]] Slice<const std::byte> in,
-             [[maybe_unused]] Slice<std::byte> out) {
-  [[maybe_unused]] const auto* const from = reinterpret_cast<const char*>(in.data());
-  [[maybe_unused]] auto* const to = reinterpret_cast<char*>(out.data());
+constexpr Library kSnappy{"snappy", [](std::size_t bytes) { return bytes + bytes / 6 + 32; },
 #ifdef LACONIC_SNAPPY
-  if (library == Lossless::Library::snappy) {
-    std::size_t bytes = 0;
-    if (snappy_uncompressed_length(from, in.size(), &bytes) != SNAPPY_OK || bytes != out.size()) return false;
-    return snappy_uncompress(from, in.size(), to, &bytes) == SNAPPY_OK && bytes == out.size();
-  }
+                          [](const char* in, std::size_t bytes, char* out, std::size_t room) {
+                            snappy_compress(in, bytes, out, &room);
+                            return room;
+                          },
+                          [](const char* in, std::size_t bytes, char* out, std::size_t size) {
+                            std::size_t found = 0;
+                            if (snappy_uncompressed_length(in, bytes, &found) != SNAPPY_OK || found != size)
+                              return false;
+                            return snappy_uncompress(in, bytes, out, &found) == SNAPPY_OK && found == size;
+                          }
 #endif
-#ifdef LACONIC_LZ4
-  if (library == Lossless::Library::lz4)
-    return in.size() <= static_cast<std::size_t>(LZ4_compressBound(static_cast<int>(out.size()))) &&
-           LZ4_decompress_safe(from, to, static_cast<int>(in.size()), static_cast<int>(out.size())) ==
-               static_cast<int>(out.size());
-#endif
-  return false;
-}
+};
 
-const char* name_of(Lossless::Library library) { return library == Lossless::Library::snappy ? "snappy" : "lz4"; }
+constexpr Library kLz4{
+    "lz4", [](std::size_t bytes) { return bytes + bytes / 255 + 16; },
+#ifdef LACONIC_LZ4
+    [](const char* in, std::size_t bytes, char* out, std::size_t room) {
+      return static_cast<std::size_t>(LZ4_compress_default(in, out, static_cast<int>(bytes), static_cast<int>(room)));
+    },
+    [](const char* in, std::size_t bytes, char* out, std::size_t size) {
+      const auto whole = static_cast<int>(size);
+      return bytes <= static_cast<std::size_t>(LZ4_compressBound(whole)) &&
+             LZ4_decompress_safe(in, out, static_cast<int>(bytes), whole) == whole;
+    }
+#endif
+};
+
+/// General compressors over the floats' bytes, which they give back bit by bit: for contrast, since gradients hardly
+/// shrink by them.
+///     snappy   what INCEPTIONN measures beside its own (Fig. 7)
+///     lz4      the fastest of its kind
+/// The payload is the library's block format. What lies on a CUDA device goes through host memory, and waits for it.
+/// Which of them a build has is decided at configure time.
+class Lossless final : public Codec {
+ public:
+  /// throws UsageError if this build has not that library
+  explicit Lossless(const Library& library) : library_(library) {
+    require<UsageError>(library.encode != nullptr, "this build has no ", library.name, " (`codec`): install lib",
+                        library.name, "-dev, then configure and build again");
+  }
+  static CodecKind kind(const Library& library) {
+    return plain_codec(library.name, {.loses = false}, [&library] { return std::make_unique<Lossless>(library); });
+  }
+  double expected_bytes(std::size_t elements) const override { return static_cast<double>(4 * elements); }
+
+  /// throws ShapeError beyond 2^28 values
+  std::size_t max_bytes(std::size_t elements) const override {
+    require<ShapeError>(elements <= kMostElements, library_.name, " codec: ", elements,
+                        " values are too many at once. Send them in pieces.");
+    return library_.room(elements * sizeof(float));
+  }
+
+  void encode(Slice<const float> x, const Key& key, Bytes& payload) const override {
+    if (x.empty()) return;
+    const auto on_host = [&] {
+      const std::size_t before = payload.size(), room = max_bytes(x.size());
+      std::byte* const to = payload.append(room).data();
+      payload.resize(before + library_.encode(reinterpret_cast<const char*>(x.data()), x.size_bytes(),
+                                              reinterpret_cast<char*>(to), room));
+    };
+    on_device(x.device(), on_host, [&] {
+      const HostCopy<float> here(x);
+      Bytes made;
+      encode(here.slice(), key, made);
+      copy_bytes(payload.append(made.size()).data(), x.device(), made.data(), kCpu, made.size());
+    });
+  }
+
+  void decode(Slice<const std::byte> payload, Slice<float> x) const override {
+    const auto decoded = [&](const std::byte* from, float* to) {
+      return library_.decode(reinterpret_cast<const char*>(from), payload.size(), reinterpret_cast<char*>(to),
+                             x.size_bytes());
+    };
+    const auto through_host = [&] {
+      const HostCopy<std::byte> here(payload);
+      std::vector<float> values(x.size());
+      if (!decoded(here.data(), values.data())) return false;
+      copy_bytes(x.data(), x.device(), values.data(), kCpu, x.size_bytes());
+      return true;
+    };
+    const bool right = x.size() <= kMostElements &&
+                       (x.empty() ? payload.empty()
+                                  : on_device(
+                                        x.device(), [&] { return decoded(payload.data(), x.data()); }, through_host));
+    require<DataError>(right, library_.name, " codec: ", payload.size(), " bytes are no ", x.size(),
+                       " values. Do all ranks use the same codec?");
+  }
+
+ private:
+  const Library& library_;
+};
 
 }  // namespace
 
-CodecKind Lossless::kind(Library library) {
-  return plain_codec(library == Library::snappy ? "snappy" : "lz4", {.loses = false},
-                     [library] { return std::make_unique<Lossless>(library); });
-}
-
-Lossless::Lossless(Library library) : library_(library) {
-  require<UsageError>(library == Library::snappy ? kSnappy : kLz4, "this build has no ", name_of(library),
-                      " (`codec`): install lib", name_of(library), "-dev, then configure and build again");
-}
-
-std::size_t Lossless::max_bytes(std::size_t elements) const {
-  require<ShapeError>(elements <= kMostElements, name_of(library_), " codec: ", elements,
-                      " values are too many at once. Send them in pieces.");
-  const std::size_t bytes = elements * sizeof(float);
-  return bytes + (library_ == Library::snappy ? bytes / 6 + 32 : bytes / 255 + 16);  // as both libraries promise
-}
-
-void Lossless::encode(Slice<const float> x, const Key&, Bytes& payload) const {
-  const std::size_t before = payload.size();
-  const Slice<std::byte> out = payload.append(max_bytes(x.size()));
-  const auto through_host = [&] {
-    const HostCopy<std::byte> host(x.bytes());
-    std::vector<std::byte> made(out.size());
-    const std::size_t bytes = encoded(library_, host.slice(), slice(made));
-    copy_bytes(out.data(), x.device(), made.data(), kCpu, bytes);
-    return bytes;
-  };
-  const std::size_t bytes = x.empty()
-                                ? 0
-                                : on_device(
-                                      x.device(), [&] { return encoded(library_, x.bytes(), out); }, through_host);
-  payload.resize(before + bytes);
-}
-
-void Lossless::decode(Slice<const std::byte> payload, Slice<float> x) const {
-  const auto through_host = [&] {
-    const HostCopy<std::byte> host(payload);
-    std::vector<std::byte> values(x.size_bytes());
-    if (!decoded(library_, host.slice(), slice(values))) return false;
-    copy_bytes(x.data(), x.device(), values.data(), kCpu, values.size());
-    return true;
-  };
-  const bool right = x.size() <= kMostElements &&
-                     (x.empty() ? payload.empty()
-                                : on_device(
-                                      x.device(), [&] { return decoded(library_, payload, x.bytes()); }, through_host));
-  require<DataError>(right, name_of(library_), " codec: ", payload.size(), " bytes are no ", x.size(),
-                     " values. Do all ranks use the same codec?");
-}
+CodecKind snappy_codec() { return Lossless::kind(kSnappy); }
+CodecKind lz4_codec() { return Lossless::kind(kLz4); }
 
 }  // namespace laconic::compress

@@ -1,8 +1,7 @@
-#include "compress/onebit.h"
-
 #include <algorithm>
 #include <cstring>
 
+#include "compress/codecs.h"
 #include "compress/cuda/codecs.h"
 #include "core/cpu/simd.h"
 #include "core/dispatch.h"
@@ -52,51 +51,60 @@ LACONIC_MULTIVERSION void values_of(const std::byte* LACONIC_RESTRICT from, std:
   }
 }
 
-constexpr std::size_t kMeans = 2 * sizeof(float);
+/// One bit a value, and two values a bucket of 512: the mean of those below zero, and of the others. So a bucket keeps
+/// its sum, and little else: what is lost has to be added to what is encoded next (error feedback, which whoever uses
+/// it keeps: CodecTraits::remembers). The two together are 1-bit SGD.
+///
+///     payload   for each bucket   mean of the values that are not below 0 : f32 | of those below : f32 |
+///                                 a bit a value, lowest first, 1: below; filled up to a byte
+///
+/// What is no number makes the mean of its sign none.
+/// source  1-bit SGD, Seide et al. 2014, sections 3.1 and 3.2 (threshold 0, means that keep the sum; settled: its means
+///         are of columns of a weight matrix, these of 512 neighbours, since a message knows no shapes)
+class OneBit final : public SizedCodec {
+ public:
+  OneBit() : SizedCodec("onebit", "are no", "values of one bit") {}
+  std::size_t max_bytes(std::size_t elements) const override {
+    return elements / kBucket * bytes_of(kBucket) + (elements % kBucket > 0 ? bytes_of(elements % kBucket) : 0);
+  }
+
+ private:
+  static constexpr std::size_t kBucket = 512, kMeans = 2 * sizeof(float);
+  static std::size_t bytes_of(std::size_t bucket) { return kMeans + (bucket + 7) / 8; }
+
+  void write(Slice<const float> x, const Key&, std::byte* begin) const override {
+    const auto on_host = [&] {
+      std::byte* to = begin;
+      for (std::size_t b = 0; b < x.size(); b += kBucket) {
+        const std::size_t count = std::min(kBucket, x.size() - b);
+        float means[2];
+        means_of(x.data() + b, count, means);
+        std::memcpy(to, means, kMeans);
+        signs_of(x.data() + b, count, to + kMeans);
+        to += bytes_of(count);
+      }
+    };
+    on_device(x.device(), on_host, [&] { cuda::to_onebit(x.data(), x.size(), kBucket, begin); });
+  }
+  void read(Slice<const std::byte> payload, Slice<float> x) const override {
+    const auto on_host = [&] {
+      const std::byte* from = payload.data();
+      for (std::size_t b = 0; b < x.size(); b += kBucket) {
+        const std::size_t count = std::min(kBucket, x.size() - b);
+        float means[2];
+        std::memcpy(means, from, kMeans);
+        values_of(from + kMeans, count, means, x.data() + b);
+        from += bytes_of(count);
+      }
+    };
+    on_device(x.device(), on_host, [&] { cuda::from_onebit(payload.data(), x.size(), kBucket, x.data()); });
+  }
+};
 
 }  // namespace
 
-CodecKind OneBit::kind() {
+CodecKind onebit_codec() {
   return plain_codec("onebit", {.bears_weights = false, .remembers = true}, [] { return std::make_unique<OneBit>(); });
-}
-
-std::size_t OneBit::max_bytes(std::size_t elements) const {
-  const std::size_t rest = elements % kBucket;
-  return elements / kBucket * (kMeans + kBucket / 8) + (rest > 0 ? kMeans + (rest + 7) / 8 : 0);
-}
-
-void OneBit::encode(Slice<const float> x, const Key&, Bytes& payload) const {
-  std::byte* const begin = payload.append(max_bytes(x.size())).data();
-  if (x.empty()) return;
-  const auto on_host = [&] {
-    std::byte* to = begin;
-    for (std::size_t b = 0; b < x.size(); b += kBucket) {
-      const std::size_t count = std::min(kBucket, x.size() - b);
-      float means[2];
-      means_of(x.data() + b, count, means);
-      std::memcpy(to, means, kMeans);
-      signs_of(x.data() + b, count, to + kMeans);
-      to += kMeans + (count + 7) / 8;
-    }
-  };
-  on_device(x.device(), on_host, [&] { cuda::to_onebit(x.data(), x.size(), kBucket, begin); });
-}
-
-void OneBit::decode(Slice<const std::byte> payload, Slice<float> x) const {
-  require<DataError>(payload.size() == max_bytes(x.size()), "onebit codec: ", payload.size(), " bytes are no ",
-                     x.size(), " values of one bit. Do all ranks use the same codec?");
-  if (x.empty()) return;
-  const auto on_host = [&] {
-    const std::byte* from = payload.data();
-    for (std::size_t b = 0; b < x.size(); b += kBucket) {
-      const std::size_t count = std::min(kBucket, x.size() - b);
-      float means[2];
-      std::memcpy(means, from, kMeans);
-      values_of(from + kMeans, count, means, x.data() + b);
-      from += kMeans + (count + 7) / 8;
-    }
-  };
-  on_device(x.device(), on_host, [&] { cuda::from_onebit(payload.data(), x.size(), kBucket, x.data()); });
 }
 
 }  // namespace laconic::compress

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "compress/cpu/marked.h"
+#include "compress/cpu/select.h"
 #include "core/cpu/simd.h"
 #include "core/error.h"
 

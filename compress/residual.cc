@@ -74,11 +74,33 @@ ResidualStats run(const cpu::ResidualPass& pass, std::size_t n, std::uint32_t fi
   return all;
 }
 
+/// Where the pass over a part on a CUDA device, from its element `first`, leaves what it finds by tiles.
+cuda::TileCandidates tiles_of(Candidates* candidates, Device device, std::size_t n, std::uint32_t first) {
+  cuda::TileCandidates found;
+  // Where their number has no limit the selector looks at all values anyway.
+  if (!candidates || !candidates->active() || candidates->most() == SIZE_MAX) return found;
+  Candidates::Tiles& t = candidates->tiles();
+  const std::size_t tiles = (n + cuda::kTile - 1) / cuda::kTile, before = t.tiles;
+  t.tiles += tiles;
+  const auto room = [&]<class T>(Bytes& bytes, std::size_t each, T*& to) {
+    if (bytes.device() != device) bytes = Bytes(device);
+    bytes.resize(before * each * sizeof(T));
+    to = reinterpret_cast<T*>(bytes.append(tiles * each * sizeof(T)).data());
+  };
+  room(t.counts, 1, found.counts), room(t.slots, cuda::kSlots, found.slots);
+  t.parts.push_back({first, n, before});
+  candidates->note_tiles(n);
+  found.sign = candidates->sign();
+  found.floor = key_from(candidates->floor(), candidates->sign());
+  found.first = first;
+  return found;
+}
+
 void run_anywhere(const cpu::ResidualPass& pass, Device device, std::size_t n, std::uint32_t first,
                   Candidates* candidates, StatsSum& stats) {
   on_device(
       device, [&] { stats.add(run(pass, n, first, candidates)); },
-      [&] { cuda::run(pass, device, n, first, candidates, stats); });
+      [&] { cuda::accumulate(pass, n, tiles_of(candidates, device, n, first), stats.add_on_device(device)); });
 }
 
 /// Checks what the three ways of taking away share, then calls one of the two, where the memory lies:
@@ -103,39 +125,24 @@ void take_away(Slice<float> velocity, Slice<float> residual, Slice<const std::ui
 
 }  // namespace
 
-ResidualStats& ResidualStats::operator+=(const ResidualStats& other) {
-  elements += other.elements;
-  sum_positive += other.sum_positive, sum_negative += other.sum_negative;
-  max_positive = std::max(max_positive, other.max_positive);
-  max_negative = std::max(max_negative, other.max_negative);
-  nan = nan || other.nan;
-  return *this;
-}
-
 void StatsSum::clear() {
   host_ = {};
   pending_ = false;
 }
 
-std::byte* StatsSum::add_on_device(Device device, std::uint64_t elements) {
-  constexpr std::size_t kRoom = sizeof(cuda::DeviceStats);
-  if (!there_ || there_->device() != device) there_ = std::make_unique<Storage>(kRoom, device);
-  if (!pending_) zero_bytes(there_->data(), device, kRoom);
+ResidualStats* StatsSum::add_on_device(Device device) {
+  if (!there_ || there_->device() != device) there_ = std::make_unique<Storage>(sizeof(ResidualStats), device);
+  if (!pending_) zero_bytes(there_->data(), device, sizeof(ResidualStats));
   pending_ = true;
-  host_.elements += elements;
-  return there_->data();
+  return there();
 }
 
 const ResidualStats& StatsSum::get() {
   if (!pending_) return host_;
-  cuda::DeviceStats s{};
-  copy_bytes(&s, kCpu, there_->data(), there_->device(), sizeof s);
+  ResidualStats found;
+  copy_bytes(&found, kCpu, there(), there_->device(), sizeof found);
   pending_ = false;
-  ResidualStats rest;
-  rest.sum_positive = s.sum_positive, rest.sum_negative = s.sum_negative;
-  rest.max_positive = s.max_positive, rest.max_negative = s.max_negative;
-  rest.nan = s.nan != 0;
-  return host_ += rest;
+  return host_ += found;
 }
 
 void accumulate_residual(const ResidualPart& part, const MomentumRule& rule, float gradient_factor,
@@ -192,18 +199,10 @@ void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std
   float* const v = residual.data();
   take_away(
       velocity, residual, indices, mask,
-      [&](float* u, const std::uint32_t* at) {
-        if (one)
-          cpu::subtract_at(u, v, at, count, values[0]);
-        else
-          cpu::subtract_at(u, v, at, count, values.data());
-      },
+      [&](float* u, const std::uint32_t* at) { cpu::subtract_at(u, v, at, count, values.data(), one); },
       [&](float* u, const std::uint32_t* at) {
         const Mirrored<float> there(values, residual.device());
-        if (one)
-          cuda::subtract_one_at(u, v, at, count, n, there.data());
-        else
-          cuda::subtract_at(u, v, at, count, n, there.data());
+        cuda::subtract_at(u, v, at, count, n, there.data(), one);
       });
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -24,18 +25,25 @@ struct ResidualStats {
   bool nan = false;                          ///< there was one; the other figures leave it out, or not
 
   /// Of |x|, of max(x, 0), or of max(-x, 0), over all elements.
-  double mean(Sign sign) const {
+  constexpr double mean(Sign sign) const {
     if (elements == 0) return 0;
     const double sum = sign == Sign::any        ? sum_positive + sum_negative
                        : sign == Sign::positive ? sum_positive
                                                 : sum_negative;
     return sum / static_cast<double>(elements);
   }
-  float max(Sign sign) const {
+  constexpr float max(Sign sign) const {
     if (sign != Sign::any) return sign == Sign::positive ? max_positive : max_negative;
     return max_positive > max_negative ? max_positive : max_negative;
   }
-  ResidualStats& operator+=(const ResidualStats& other);
+  constexpr ResidualStats& operator+=(const ResidualStats& other) {
+    elements += other.elements;
+    sum_positive += other.sum_positive, sum_negative += other.sum_negative;
+    max_positive = std::max(max_positive, other.max_positive);
+    max_negative = std::max(max_negative, other.max_negative);
+    nan = nan || other.nan;
+    return *this;
+  }
 };
 
 /// Statistics of the parts of a tensor as they come, where the tensor lies: on a CUDA device they are added up there,
@@ -45,16 +53,16 @@ class StatsSum {
   void clear();
   /// throws what waiting for the device throws
   const ResidualStats& get();
-  /// What stands on the device, in the form of compress/cuda/residual.h; null if nothing does.
-  const std::byte* on_device() const { return pending_ ? there_->data() : nullptr; }
+  /// What stands in the device's memory; null if nothing does.
+  const ResidualStats* on_device() const { return pending_ ? there() : nullptr; }
 
-  std::uint64_t elements() const { return host_.elements; }  ///< does not wait
-
-  /// For accumulate_residual: of one more part.
+  /// For accumulate_residual: of one more part. On a device it is to be added to what is returned.
   void add(const ResidualStats& part) { host_ += part; }
-  std::byte* add_on_device(Device device, std::uint64_t elements);
+  ResidualStats* add_on_device(Device device);
 
  private:
+  ResidualStats* there() const { return reinterpret_cast<ResidualStats*>(there_->data()); }
+
   ResidualStats host_;
   std::unique_ptr<Storage> there_;
   bool pending_ = false;  // host_ lacks what stands there

@@ -83,11 +83,22 @@ std::int32_t certain_floor(const Request& r) {
   return lowest;
 }
 
+/// All elements whose key is at least `floor`.
+struct Kept {
+  const std::uint32_t* indices = nullptr;
+  const float* values = nullptr;
+  std::size_t size = 0;
+  std::int32_t floor = 0;
+  std::int32_t largest = 0;  ///< key
+  /// Fewer than were needed are above it, but with those that have the key floor - 1 there are enough.
+  bool ties = false;
+  bool remembered = false;  ///< the floor was that of an earlier step
+};
+
 /// Raises the floor of a part so that about twice `need` elements stay: at least `need` have at least the new floor, or
 /// the key below it.
-void prune(Elements& part, Sign sign, std::size_t need, std::int32_t& floor, bool& ties,
-           std::vector<std::int32_t>& keys) {
-  keys.resize(part.size());
+void prune(Elements& part, Sign sign, std::size_t need, std::int32_t& floor, bool& ties) {
+  std::vector<std::int32_t> keys(part.size());
   cpu::to_keys(part.values(), part.size(), sign, keys.data());
   std::vector<std::int32_t> order = keys;
   const std::int32_t t = key_of_rank(order, std::min(2 * need, part.size()) - 1);
@@ -97,16 +108,19 @@ void prune(Elements& part, Sign sign, std::size_t need, std::int32_t& floor, boo
                            part.values()));
 }
 
-/// One pass: what is at or above the floor. A part that gets too many raises its floor.
-Kept filter(const Request& r, std::int32_t floor, Scratch& scratch) {
-  const std::size_t n = r.values.size(), chunks = (n + cpu::kChunk - 1) / cpu::kChunk;
-  const std::size_t most = std::max<std::size_t>(8 * r.need, cpu::kChunk);
-  const bool dense = r.need > n / kDense;
-  struct Part {
-    std::int32_t floor = 0;
-    bool ties = false, used = false;
-  };
-  std::vector<Part> parts(chunks);  // by first chunk
+/// What a thread finds, by the first of its chunks.
+struct Part {
+  std::int32_t floor = 0;
+  bool ties = false, used = false;
+};
+
+/// One pass: what is at or above its part's floor goes to scratch.parts. `noted`, after each chunk, may raise the
+/// floor; it says whether to go on.
+template <class Noted>
+std::vector<Part> emit(Slice<const float> values, Sign sign, std::int32_t floor, bool dense, Scratch& scratch,
+                       Noted&& noted) {
+  const std::size_t n = values.size(), chunks = (n + cpu::kChunk - 1) / cpu::kChunk;
+  std::vector<Part> parts(chunks);
   scratch.parts.resize(std::max(scratch.parts.size(), chunks));
   parallel_for(static_cast<std::int64_t>(chunks), 2, [&](std::int64_t begin, std::int64_t end) {
     const auto b = static_cast<std::size_t>(begin);
@@ -114,26 +128,36 @@ Kept filter(const Request& r, std::int32_t floor, Scratch& scratch) {
     Elements& found = scratch.parts[b];
     part = {floor, false, true};
     found.resize(0);
-    std::vector<std::int32_t> keys;
     for (std::size_t c = b; c < static_cast<std::size_t>(end); ++c) {
       const std::size_t at = c * cpu::kChunk, length = std::min(cpu::kChunk, n - at);
       found.reserve(found.size() + length + 16);
-      cpu::Emission e{.sign = r.sign,
+      cpu::Emission e{.sign = sign,
                       .floor = part.floor,
                       .first = static_cast<std::uint32_t>(at),
                       .indices = found.indices() + found.size(),
                       .values = found.values() + found.size()};
-      cpu::emit_chunk(r.values.data() + at, length, dense, e);
+      cpu::emit_chunk(values.data() + at, length, dense, e);
       found.resize(found.size() + e.count);
-      if (found.size() > most) prune(found, r.sign, r.need, part.floor, part.ties, keys);
+      if (!noted(found, part)) return;
     }
+  });
+  return parts;
+}
+
+/// What is at or above the floor. A part that gets too many raises its floor.
+Kept filter(const Request& r, std::int32_t floor, Scratch& scratch) {
+  const std::size_t most = std::max<std::size_t>(8 * r.need, cpu::kChunk);
+  const bool dense = r.need > r.values.size() / kDense;
+  const std::vector<Part> parts = emit(r.values, r.sign, floor, dense, scratch, [&](Elements& found, Part& part) {
+    if (found.size() > most) prune(found, r.sign, r.need, part.floor, part.ties);
+    return true;
   });
   Kept kept;
   kept.floor = floor;
   for (const Part& p : parts)
     if (p.used) kept.floor = std::max(kept.floor, p.floor);
   std::size_t size = 0, used = 0, last = 0;
-  for (std::size_t c = 0; c < chunks; ++c) {
+  for (std::size_t c = 0; c < parts.size(); ++c) {
     if (!parts[c].used) continue;
     kept.ties |= parts[c].ties && parts[c].floor == kept.floor;
     if (parts[c].floor < kept.floor) {
@@ -150,7 +174,7 @@ Kept filter(const Request& r, std::int32_t floor, Scratch& scratch) {
   if (used != 1) {
     scratch.kept.resize(0);
     scratch.kept.reserve(size + 16);
-    for (std::size_t c = 0; c < chunks; ++c)
+    for (std::size_t c = 0; c < parts.size(); ++c)
       if (parts[c].used) scratch.kept.append(scratch.parts[c]);
     all = &scratch.kept;
   }
@@ -188,12 +212,9 @@ Cut cut(const std::vector<std::int32_t>& keys, std::int32_t smallest, std::int32
   if (target <= keys.size()) {
     result.floor = key_at(place_of(target, target >= k ? last : top));
   } else {
-    // Tails fall about as exponentials do: as far down again as from the middle for each doubling.
-    const float floor = magnitude_of(std::max(smallest, 0));
     const float middle = magnitude_of(std::max(key_at(place_of((keys.size() + 1) / 2, top)), 0));
-    const double doublings = std::log2(static_cast<double>(target) / static_cast<double>(keys.size()));
-    const auto down = static_cast<float>(doublings) * (middle - floor);
-    result.floor = key_of(down < 0.2f * floor ? floor - down : 0.8f * floor, Sign::any);
+    const double times = static_cast<double>(target) / static_cast<double>(keys.size());
+    result.floor = key_of(floor_below(times, magnitude_of(std::max(smallest, 0)), middle), Sign::any);
   }
   line.clear();
   for (const std::int32_t key : keys)
@@ -205,8 +226,9 @@ Cut cut(const std::vector<std::int32_t>& keys, std::int32_t smallest, std::int32
   return result;
 }
 
-/// How many elements the next floor should aim at.
-std::size_t next_target(const Request& r, const Kept& kept, std::size_t target) {
+/// How many elements the next floor should aim at, where k are chosen.
+std::size_t next_target(const Request& r, const Kept& kept, std::size_t k) {
+  const std::size_t target = target_for(r.need, k);
   if (!kept.remembered || kept.size <= target) return target;
   const auto less = static_cast<std::size_t>(static_cast<double>(target) * static_cast<double>(target) /
                                              static_cast<double>(kept.size));
@@ -234,34 +256,7 @@ bool complete(const Candidates* c, std::size_t n, Sign sign) {
   return c && c->complete() && c->sign() == sign && c->elements() == n;
 }
 
-/// Those of `kept` above a key, and the first `equal` that have it. `size`: how many that are.
-void take(const Kept& kept, const std::vector<std::int32_t>& keys, std::int32_t key, std::size_t equal,
-          std::size_t size, Selection& out) {
-  out.indices.resize(size + 16), out.values.resize(size + 16);
-  size = cpu::compact(kept.indices, kept.values, keys.data(), kept.size, key, equal, out.indices.data(),
-                      out.values.data());
-  out.indices.resize(size), out.values.resize(size);
-}
-
-/// The top k, of what keep() gave for need >= k.
-float top_of(const Request& r, const Kept& kept, std::size_t k, std::size_t target, Scratch& scratch, Selection& out) {
-  k = std::min(k, kept.ties ? k : kept.size);
-  if (k == 0) return -1;
-  if (kept.size >= k) {
-    const Cut c = cut(scratch.keys, kept.floor, kept.largest, k, next_target(r, kept, target), scratch.line);
-    take(kept, scratch.keys, c.key, c.equal, k, out);
-    out.threshold = magnitude_of(c.key);
-    return next_floor(c);
-  }
-  out.indices.assign(kept.indices, kept.indices + kept.size);
-  out.values.assign(kept.values, kept.values + kept.size);
-  merge_ties(r.values, r.sign, kept.floor - 1, k - kept.size, out);
-  out.threshold = magnitude_of(kept.floor - 1);
-  return magnitude_of(std::max(kept.floor - 1, 1));
-}
-
-}  // namespace
-
+/// At least `need` elements, or all that compete. Keys go to scratch.keys.
 Kept keep(const Request& r, Scratch& scratch, Selection& out) {
   const std::int32_t lowest = lowest_key(r.sign);
   Kept kept;
@@ -297,12 +292,40 @@ Kept keep(const Request& r, Scratch& scratch, Selection& out) {
   }
 }
 
-float top(const Request& r, std::size_t k, std::size_t target, Scratch& scratch, Selection& out) {
-  return top_of(r, keep(r, scratch, out), k, target, scratch, out);
+/// Those of `kept` above a key, and the first `equal` that have it. `size`: how many that are.
+void take(const Kept& kept, const std::vector<std::int32_t>& keys, std::int32_t key, std::size_t equal,
+          std::size_t size, Selection& out) {
+  out.indices.resize(size + 16), out.values.resize(size + 16);
+  size = cpu::compact(kept.indices, kept.values, keys.data(), kept.size, key, equal, out.indices.data(),
+                      out.values.data());
+  out.indices.resize(size), out.values.resize(size);
 }
 
-float search(const Request& r, std::size_t k, std::size_t target, const ResidualStats& stats, Scratch& scratch,
-             Selection& out) {
+/// The top k, of what keep() gave for need >= k.
+float top_of(const Request& r, const Kept& kept, std::size_t k, Scratch& scratch, Selection& out) {
+  const std::size_t target = next_target(r, kept, k);
+  k = std::min(k, kept.ties ? k : kept.size);
+  if (k == 0) return -1;
+  if (kept.size >= k) {
+    const Cut c = cut(scratch.keys, kept.floor, kept.largest, k, target, scratch.line);
+    take(kept, scratch.keys, c.key, c.equal, k, out);
+    out.threshold = magnitude_of(c.key);
+    return next_floor(c);
+  }
+  out.indices.assign(kept.indices, kept.indices + kept.size);
+  out.values.assign(kept.values, kept.values + kept.size);
+  merge_ties(r.values, r.sign, kept.floor - 1, k - kept.size, out);
+  out.threshold = magnitude_of(kept.floor - 1);
+  return magnitude_of(std::max(kept.floor - 1, 1));
+}
+
+}  // namespace
+
+float top(const Request& r, Scratch& scratch, Selection& out) {
+  return top_of(r, keep(r, scratch, out), r.need, scratch, out);
+}
+
+float search(const Request& r, std::size_t k, const ResidualStats& stats, Scratch& scratch, Selection& out) {
   const Kept kept = keep(r, scratch, out);
   const std::size_t n = r.values.size();
   // Down from the key below the floor there are at least as many as were needed: more than 2k, or all.
@@ -311,7 +334,7 @@ float search(const Request& r, std::size_t k, std::size_t target, const Residual
     return cpu::count_from(scratch.keys.data(), kept.size, key);
   };
   const float threshold = steps::bisect(k, r.sign, stats, count);
-  if (threshold < 0) return top_of(r, kept, k, target, scratch, out);
+  if (threshold < 0) return top_of(r, kept, k, scratch, out);
   const std::int32_t key = key_above(threshold, r.sign);
   if (key >= kept.floor || kept.floor == lowest_key(r.sign)) {
     const std::size_t size = count(key);
@@ -322,48 +345,21 @@ float search(const Request& r, std::size_t k, std::size_t target, const Residual
   }
   out.threshold = threshold;
   if (kept.size == 0) return -1;
-  return next_floor(cut(scratch.keys, kept.floor, kept.largest, 1, next_target(r, kept, target), scratch.line));
+  return next_floor(cut(scratch.keys, kept.floor, kept.largest, 1, next_target(r, kept, k), scratch.line));
 }
 
 void collect(Slice<const float> values, Sign sign, std::int32_t key, std::size_t most, Scratch& scratch,
              Selection& out) {
-  const std::size_t n = values.size(), chunks = (n + cpu::kChunk - 1) / cpu::kChunk;
   ++out.passes;
-  scratch.parts.resize(std::max(scratch.parts.size(), chunks));
-  std::vector<char> used(chunks);
-  parallel_for(static_cast<std::int64_t>(chunks), 2, [&](std::int64_t begin, std::int64_t end) {
-    const auto b = static_cast<std::size_t>(begin);
-    Elements& found = scratch.parts[b];
-    found.resize(0);
-    used[b] = 1;
-    for (std::size_t c = b; c < static_cast<std::size_t>(end) && found.size() < most; ++c) {
-      const std::size_t at = c * cpu::kChunk, length = std::min(cpu::kChunk, n - at);
-      found.reserve(found.size() + length + 16);
-      cpu::Emission e{.sign = sign,
-                      .floor = key,
-                      .first = static_cast<std::uint32_t>(at),
-                      .indices = found.indices() + found.size(),
-                      .values = found.values() + found.size()};
-      cpu::emit_chunk(values.data() + at, length, false, e);
-      found.resize(found.size() + e.count);
-    }
-  });
-  for (std::size_t c = 0; c < chunks; ++c) {
-    if (!used[c]) continue;
+  const auto parts =
+      emit(values, sign, key, false, scratch, [&](const Elements& found, Part&) { return found.size() < most; });
+  for (std::size_t c = 0; c < parts.size(); ++c) {
+    if (!parts[c].used) continue;
     const Elements& found = scratch.parts[c];
     const std::size_t take = std::min(found.size(), most - out.size());
     out.indices.insert(out.indices.end(), found.indices(), found.indices() + take);
     out.values.insert(out.values.end(), found.values(), found.values() + take);
   }
-}
-
-bool from_candidates(Candidates* c, std::size_t n, Sign sign, std::int32_t key, std::size_t most, Selection& out) {
-  if (!complete(c, n, sign) || key_from(c->floor(), sign) > key) return false;
-  const auto indices = c->indices();
-  const auto values = c->values();
-  for (std::size_t j = 0; j < indices.size() && out.size() < most; ++j)
-    if (key_of(values[j], sign) >= key) out.indices.push_back(indices[j]), out.values.push_back(values[j]);
-  return true;
 }
 
 void keep_top(std::size_t k, Sign sign, std::int32_t floor, Scratch& scratch, Selection& out) {
@@ -378,11 +374,21 @@ void keep_top(std::size_t k, Sign sign, std::int32_t floor, Scratch& scratch, Se
   out.threshold = magnitude_of(c.key);
 }
 
-void above(Slice<const float> values, Candidates* candidates, Sign sign, float threshold, std::size_t most,
-           Scratch& scratch, Selection& out) {
+void above(Slice<const float> values, Candidates* c, Sign sign, float threshold, std::size_t most, Scratch& scratch,
+           Selection& out) {
   const std::int32_t key = key_above(threshold, sign);
-  if (!from_candidates(candidates, values.size(), sign, key, most, out)) collect(values, sign, key, most, scratch, out);
   out.threshold = threshold;
+  if (!complete(c, values.size(), sign) || key_from(c->floor(), sign) > key)
+    return collect(values, sign, key, most, scratch, out);
+  const auto indices = c->indices();
+  const auto kept = c->values();
+  for (std::size_t j = 0; j < indices.size() && out.size() < most; ++j)
+    if (key_of(kept[j], sign) >= key) out.indices.push_back(indices[j]), out.values.push_back(kept[j]);
+}
+
+float floor_below(double times, float least, float middle) {
+  const float down = std::max(0.0f, static_cast<float>(std::log2(times)) * (middle - least));
+  return down < 0.2f * least ? least - down : 0.8f * least;
 }
 
 std::size_t target_for(std::size_t need, std::size_t k) {

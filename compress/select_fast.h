@@ -37,6 +37,10 @@ struct Request {
 /// again.
 std::size_t target_for(std::size_t need, std::size_t k);
 
+/// Where a floor may lie that so many `times` as many elements reach as reach the magnitude `least`, which half of them
+/// exceed up to `middle`. Tails fall about as exponentials do: as far down again as from the middle for each doubling.
+float floor_below(double times, float least, float middle);
+
 /// The sample that `dropping` and `dgc` look at: its size, and the rank in it (from 1) of the threshold for k of n.
 struct Sample {
   std::size_t size, rank;
@@ -45,37 +49,17 @@ Sample sample_of(std::size_t n, std::size_t k, double share);
 /// Estimates the key that k of the n values reach, by `share` of them, spread evenly and shifted by `turn`.
 std::int32_t sampled_key(Slice<const float> values, std::size_t k, Sign sign, double share, std::uint64_t turn);
 
-/// All elements whose key is at least `floor`.
-struct Kept {
-  const std::uint32_t* indices = nullptr;
-  const float* values = nullptr;
-  std::size_t size = 0;
-  std::int32_t floor = 0;
-  std::int32_t largest = 0;  ///< key
-  /// Fewer than were needed are above it, but with those that have the key floor - 1 there are enough.
-  bool ties = false;
-  bool remembered = false;  ///< the floor was that of an earlier step
-};
-
-/// At least `need` elements, or all that compete. Keys go to scratch.keys.
-Kept keep(const Request& request, Scratch& scratch, Selection& out);
-
-/// The top k, exact, into out. Returns a floor for the next step: about `target` elements reach it, fewer (but somewhat
-/// more than are needed) where the floor before has let in more than it aimed at, because values grow from step to
-/// step.
-float top(const Request& request, std::size_t k, std::size_t target, Scratch& scratch, Selection& out);
+/// The top request.need, exact, into out. Returns a floor for the next step: about target_for() elements reach it,
+/// fewer (but somewhat more than are needed) where the floor before has let in more than it aimed at, because values
+/// grow from step to step.
+float top(const Request& request, Scratch& scratch, Selection& out);
 
 /// The set of steps::search, into out; request.need > 2k, or all. Returns a floor for the next step.
-float search(const Request& request, std::size_t k, std::size_t target, const ResidualStats& stats, Scratch& scratch,
-             Selection& out);
+float search(const Request& request, std::size_t k, const ResidualStats& stats, Scratch& scratch, Selection& out);
 
 /// The first `most` elements, by index, whose key is at least `key`.
 void collect(Slice<const float> values, Sign sign, std::int32_t key, std::size_t most, Scratch& scratch,
              Selection& out);
-
-/// The same from candidates, if they are all of a tensor of n and below the key. Returns whether they are.
-bool from_candidates(Candidates* candidates, std::size_t n, Sign sign, std::int32_t key, std::size_t most,
-                     Selection& out);
 
 /// Chooses the first `most` elements above a threshold, from candidates if they hold all of them.
 void above(Slice<const float> values, Candidates* candidates, Sign sign, float threshold, std::size_t most,

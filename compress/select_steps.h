@@ -1,8 +1,11 @@
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "compress/cpu/select.h"
 #include "compress/magnitude.h"
 #include "compress/residual.h"
 #include "compress/selection.h"
@@ -17,10 +20,30 @@ struct RankCut {
   std::size_t equal = 0;
 };
 /// Appends the elements of a cut to `out`, and sets its threshold. On the calling thread.
-void take(Slice<const float> values, Sign sign, RankCut cut, Selection& out);
+inline void take(Slice<const float> values, Sign sign, RankCut cut, Selection& out) {
+  constexpr std::size_t kBlock = 1024;  // values whose keys are made at once
+  std::vector<std::int32_t> keys(kBlock);
+  for (std::size_t first = 0; first < values.size(); first += kBlock) {
+    const std::size_t length = std::min(kBlock, values.size() - first);
+    if (cpu::to_keys(values.data() + first, length, sign, keys.data()) < cut.key) continue;
+    for (std::size_t j = 0; j < length; ++j) {
+      if (keys[j] < cut.key) continue;
+      if (keys[j] == cut.key && cut.equal-- == 0) {
+        cut.equal = 0;
+        continue;
+      }
+      out.indices.push_back(static_cast<std::uint32_t>(first + j));
+      out.values.push_back(values[first + j]);
+    }
+  }
+  out.threshold = magnitude_of(cut.key);
+}
 
 /// mean + ratio (max - mean) of RedSync's Algorithms 2 and 3, in float; infinite or NaN where the statistics are.
-float threshold_at(double ratio, Sign sign, const ResidualStats& stats);
+inline float threshold_at(double ratio, Sign sign, const ResidualStats& stats) {
+  const double mean = stats.mean(sign);
+  return static_cast<float>(mean + ratio * (static_cast<double>(stats.max(sign)) - mean));
+}
 
 /// The bisection of RedSync's Algorithm 3. count(key): how many keys are at least `key`, exact up to 2k, any larger
 /// number beyond. Returns the threshold, or -1 where it is the exact top k that counts.

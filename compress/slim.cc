@@ -32,11 +32,6 @@ std::size_t explorer_elements(const SlimRules& r, std::size_t n) {
   return std::min(n, all) > core ? std::min(n, all) - core : 0;
 }
 
-void draw_explorer(std::size_t n, std::size_t count, Slice<const std::uint32_t> core, const SlimKey& key,
-                   std::vector<std::uint32_t>& explorer) {
-  random_subset(n, count, core, key.random(), explorer);
-}
-
 std::uint64_t signature_of(Slice<const std::uint32_t> keys) {
   std::uint64_t hash = 1469598103934665603u ^ keys.size();
   for (const std::uint32_t key : keys) {
@@ -58,7 +53,7 @@ void SlimSet::choose(const SlimRules& rules, Slice<const float> by, const SlimKe
     signature_ = signature_of(slice(std::as_const(core_)));
     chosen_ = true;
   }
-  draw_explorer(n, explorer_elements(rules, n), slice(std::as_const(core_)), key, explorer_);
+  random_subset(n, explorer_elements(rules, n), slice(std::as_const(core_)), key.random(), explorer_);
 }
 
 void SlimSet::gather(Slice<const float> x, std::vector<float>& values) const {

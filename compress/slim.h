@@ -22,7 +22,8 @@ void require_sensible(const SlimRules& rules);
 std::size_t core_elements(const SlimRules& rules, std::size_t n);
 std::size_t explorer_elements(const SlimRules& rules, std::size_t n);
 
-/// Who draws an explorer, and for which round of which tensor: both ends make the same generator of it.
+/// Who draws an explorer (compress/random_subset.h), and for which round of which tensor: both ends make the same
+/// generator of it.
 struct SlimKey {
   std::uint64_t seed = 0, round = 0;
   std::uint32_t tensor = 0;
@@ -30,11 +31,6 @@ struct SlimKey {
   bool operator==(const SlimKey&) const = default;
   Random random() const { return Random(seed, Purpose::selection, round, std::uint64_t{who} << 32 | tensor); }
 };
-
-/// The keys (indices) of n elements that are not in `core`, some of them, drawn evenly without repetition, ascending.
-/// core : ascending, without repetition, below n.   count <= n - core.size().   Cost: O(core + count) and the draw
-void draw_explorer(std::size_t n, std::size_t count, Slice<const std::uint32_t> core, const SlimKey& key,
-                   std::vector<std::uint32_t>& explorer);
 
 /// 64 bits that tell sets of keys apart: what is sent in their place while they stay the same.
 std::uint64_t signature_of(Slice<const std::uint32_t> keys);

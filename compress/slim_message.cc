@@ -6,6 +6,8 @@
 
 #include "compress/cuda/scatter.h"
 #include "compress/mirrored.h"
+#include "compress/random_subset.h"
+#include "compress/sparse_message.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 
@@ -19,6 +21,13 @@ struct Header {
   std::uint64_t signature = 0;
 };
 static_assert(sizeof(Header) == 16);
+
+Header header_of(Slice<const std::byte> message) {
+  Header header;
+  require<DataError>(message.size() >= sizeof header, "a Slim-DP message of ", message.size(), " bytes has no header.");
+  std::memcpy(&header, message.data(), sizeof header);
+  return header;
+}
 
 void append(Bytes& message, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(message.append(bytes).data(), from, bytes);
@@ -68,9 +77,7 @@ void write_slim(const SlimFormat& format, const SlimSet& set, bool with_keys, st
 }
 
 SlimBytes bytes_of(const SlimFormat& format, Slice<const std::byte> message) {
-  Header header;
-  require<DataError>(message.size() >= sizeof header, "a Slim-DP message of ", message.size(), " bytes has no header.");
-  std::memcpy(&header, message.data(), sizeof header);
+  const Header header = header_of(message);
   const auto core = static_cast<double>(core_elements(format.rules, format.n)),
              explorer = static_cast<double>(explorer_elements(format.rules, format.n));
   const double keys = sizeof(std::uint32_t) * (((header.what & kCoreKeys) != 0 ? core : 0) +
@@ -82,14 +89,13 @@ SlimBytes bytes_of(const SlimFormat& format, Slice<const std::byte> message) {
 
 void SlimReader::expect(const SlimFormat& format, const SlimKey& key) {
   if (!known_ || format.rules.keys_sent || drawn_ == key) return;
-  draw_explorer(format.n, explorer_elements(format.rules, format.n), slice(std::as_const(core_)), key, explorer_);
+  random_subset(format.n, explorer_elements(format.rules, format.n), slice(std::as_const(core_)), key.random(),
+                explorer_);
   drawn_ = key;
 }
 
 bool SlimReader::read(const SlimFormat& format, Slice<const std::byte> message, const SlimKey& key) {
-  Header header;
-  require<DataError>(message.size() >= sizeof header, "a Slim-DP message of ", message.size(), " bytes has no header.");
-  std::memcpy(&header, message.data(), sizeof header);
+  const Header header = header_of(message);
   const std::uint32_t sent = format.rules.keys_sent ? kExplorerKeys : 0;
   require<DataError>(header.round == static_cast<std::uint32_t>(key.round) && (header.what & ~kCoreKeys) == sent,
                      "a Slim-DP message is of round ", header.round, " and kind ", header.what, " where round ",
@@ -124,20 +130,9 @@ bool SlimReader::read(const SlimFormat& format, Slice<const std::byte> message, 
 }
 
 void SlimReader::add_to(float factor, Slice<float> dense) const {
-  const auto on_host = [&] {
-    std::size_t i = 0;
-    for (const auto* keys : {&core_, &explorer_})
-      for (const std::uint32_t key : *keys) dense[key] += factor * values_[i++];
-  };
-  on_device(dense.device(), on_host, [&] {
-    const Mirrored<float> values(slice(values_), dense.device());
-    const float* from = values.data();
-    for (const auto* keys : {&core_, &explorer_}) {
-      const Mirrored<std::uint32_t> at(slice(*keys), dense.device());
-      cuda::add_at(dense.data(), at.data(), keys->size(), dense.size(), factor, from, false);
-      from += keys->size();
-    }
-  });
+  const Slice<const float> values = slice(values_);
+  scatter_add(slice(core_), values.first(core_.size()), factor, dense);
+  scatter_add(slice(explorer_), values.sub(core_.size(), explorer_.size()), factor, dense);
 }
 
 void SlimReader::overwrite(Slice<float> dense) const {

@@ -19,6 +19,8 @@ namespace {
 
 using cpu::kBlock;
 
+constexpr const char* kAnotherLength = "are not as long as they announce";
+
 std::size_t blocks_of(std::size_t count) { return (count + kBlock - 1) / kBlock; }
 std::size_t length_of(std::size_t block, std::size_t count) { return std::min(kBlock, count - block * kBlock); }
 std::size_t padded(std::size_t bytes) { return (bytes + 3) / 4 * 4; }
@@ -125,27 +127,26 @@ const char* get_gaps(IndexCoding coding, const std::byte* from, const std::byte*
     from += (before + 7) / 8;
   }
   if (next > n) return kOutside;
-  return padded(static_cast<std::size_t>(from - widths)) == static_cast<std::size_t>(end - widths)
-             ? nullptr
-             : "are not as long as they announce";
+  return padded(static_cast<std::size_t>(from - widths)) == static_cast<std::size_t>(end - widths) ? nullptr
+                                                                                                   : kAnotherLength;
 }
 
 /// What scatter_add reads of a message: a value for each index, or a single one.
 struct Addend {
-  const std::uint32_t* indices;
-  const float *values, *single;
-  std::size_t count;
+  Slice<const std::uint32_t> indices;
+  Slice<const float> values;
   float factor;
-  Device device, values_device;
+  bool single;
 };
 
 void add_all(const std::vector<Addend>& addends, Slice<float> dense) {
   std::size_t count = 0;
-  for (const Addend& a : addends) {
-    if (a.device.kind != Device::Kind::cuda)
-      require<ShapeError>(a.count == 0 || a.indices[a.count - 1] < dense.size(), "scatter_add: index ",
-                          a.count ? a.indices[a.count - 1] : 0, " of ", dense.size(), " elements.");
-    count += a.count;
+  for (const auto& [indices, values, factor, single] : addends) {
+    const std::size_t length = indices.size();
+    if (indices.device().kind != Device::Kind::cuda && length > 0)
+      require<ShapeError>(indices[length - 1] < dense.size(), "scatter_add: index ", indices[length - 1], " of ",
+                          dense.size(), " elements.");
+    count += length;
   }
   if (count == 0) return;
   constexpr std::size_t kWorthAThread = 8192;
@@ -153,44 +154,26 @@ void add_all(const std::vector<Addend>& addends, Slice<float> dense) {
   const auto parts = static_cast<std::int64_t>(count / kWorthAThread);
   const auto on_host = [&] {
     parallel_for(n, parts > 1 ? n / parts : n, [&](std::int64_t begin, std::int64_t end) {
-      for (const Addend& a : addends) {
-        const std::uint32_t *first = a.indices, *last = a.indices + a.count;
+      for (const auto& [indices, values, factor, single] : addends) {
+        const std::uint32_t *first = indices.begin(), *last = indices.end();
         if (begin > 0) first = std::lower_bound(first, last, static_cast<std::uint64_t>(begin));
         if (end < n) last = std::lower_bound(first, last, static_cast<std::uint64_t>(end));
         const auto length = static_cast<std::size_t>(last - first);
-        if (a.values)
-          cpu::add_at(dense.data(), first, length, a.factor, a.values + (first - a.indices));
-        else
-          cpu::add_at(dense.data(), first, length, 1.0f, a.factor * a.single[0]);
+        const float* const from = values.data() + (single ? 0 : first - indices.data());
+        if (length > 0) cpu::add_at(dense.data(), first, length, factor, from, single);
       }
     });
   };
   on_device(dense.device(), on_host, [&] {
-    for (const Addend& a : addends) {
-      const Mirrored<std::uint32_t> indices({a.indices, a.count, a.device}, dense.device());
-      const float* const from = a.values ? a.values : a.single;
-      const Mirrored<float> values({from, a.values ? a.count : 1u, a.values_device}, dense.device());
-      cuda::add_at(dense.data(), indices.data(), a.count, dense.size(), a.factor, values.data(), !a.values);
+    for (const auto& [indices, values, factor, single] : addends) {
+      const Mirrored<std::uint32_t> at(indices, dense.device());
+      const Mirrored<float> there(values, dense.device());
+      cuda::add_at(dense.data(), at.data(), indices.size(), dense.size(), factor, there.data(), single);
     }
   });
 }
 
-Addend addend_of(Slice<const std::uint32_t> indices, Slice<const float> values, bool one_value, float factor) {
-  const bool single = one_value && !indices.empty();
-  return {.indices = indices.data(),
-          .values = single ? nullptr : values.data(),
-          .single = single ? values.data() : nullptr,
-          .count = indices.size(),
-          .factor = factor,
-          .device = indices.device(),
-          .values_device = values.device()};
-}
-Addend addend_of(const SparseView& m, float factor) {
-  return addend_of(m.indices(), m.values(), m.one_value(), factor);
-}
-
-constexpr const char* kLength = "are not as long as they announce";
-constexpr const char* kOrder = "have indices that do not ascend or are outside";
+Addend addend_of(const SparseView& m, float factor) { return {m.indices(), m.values(), factor, m.one_value()}; }
 
 }  // namespace
 
@@ -212,18 +195,6 @@ std::size_t max_sparse_bytes(SparseFormat format, std::size_t count, std::size_t
   return head + padded(2 * blocks_of(count) + static_cast<std::size_t>(bits) / 8 + 2);
 }
 
-double expected_sparse_bytes(SparseFormat format, std::size_t count, std::size_t n) {
-  const auto k = static_cast<double>(std::min(count, n));
-  const double head = format.one_value ? 8 : 4 + 4 * k;
-  if (k == 0) return head;
-  const double gap = static_cast<double>(n) / k;
-  // packed: the largest of 128 exponential gaps is 5.4 of them, and a block's bits are rounded up.
-  const double bits = format.coding == IndexCoding::raw      ? 32
-                      : format.coding == IndexCoding::packed ? std::log2(1 + 5.4 * (gap - 1)) + 0.6
-                                                             : std::log2(gap) + 1.55;
-  return head + k * bits / 8;
-}
-
 void encode_sparse(SparseFormat format, Slice<const std::uint32_t> indices, Slice<const float> values, std::size_t n,
                    Bytes& payload) {
   const std::size_t count = indices.size();
@@ -239,143 +210,89 @@ void encode_sparse(SparseFormat format, Slice<const std::uint32_t> indices, Slic
     copy_bytes(payload.append(made.size()).data(), payload.device(), made.data(), made.device(), made.size());
     return;
   }
-  const auto head = static_cast<std::uint32_t>(count);
-  const auto on_host = [&] {
-    const auto put = [&](const void* from, std::size_t bytes) {
-      std::memcpy(payload.append(bytes).data(), from, bytes);
-    };
-    put(&head, 4);
-    if (format.one_value) {
-      const float value = values.empty() ? 0.0f : values[0];
-      put(&value, 4);
-    }
-    if (count == 0) return;
-    if (format.coding == IndexCoding::raw)
-      put(indices.data(), indices.size_bytes());
-    else
-      put_gaps(format.coding, indices, payload);
-    if (!format.one_value) put(values.data(), values.size_bytes());
+  const Device device = payload.device();
+  const auto put = [&](const void* from, Device from_device, std::size_t bytes) {
+    copy_bytes(payload.append(bytes).data(), device, from, from_device, bytes);
   };
-  on_device(payload.device(), on_host, [&] {
-    const Device device = payload.device();
-    const auto put = [&](const void* from, Device from_device, std::size_t bytes) {
-      copy_bytes(payload.append(bytes).data(), device, from, from_device, bytes);
-    };
-    cuda::put_number(payload.append(4).data(), head);
-    if (format.one_value) {
-      if (values.empty())
-        cuda::put_number(payload.append(4).data(), 0);
-      else
-        put(values.data(), values.device(), 4);
-    }
-    if (count == 0) return;
-    if (format.coding == IndexCoding::raw) {
-      put(indices.data(), indices.device(), indices.size_bytes());
-    } else {
-      Bytes gaps;
-      const HostCopy<std::uint32_t> host(indices);
-      put_gaps(format.coding, host.slice(), gaps);
-      put(gaps.data(), kCpu, gaps.size());
-    }
-    if (!format.one_value) put(values.data(), values.device(), values.size_bytes());
-  });
+  const auto put_number = [&](std::uint32_t number) {
+    std::byte* const to = payload.append(4).data();
+    on_device(
+        device, [&] { std::memcpy(to, &number, 4); }, [&] { cuda::put_number(to, number); });
+  };
+  put_number(static_cast<std::uint32_t>(count));
+  if (format.one_value && values.empty()) put_number(0);
+  if (format.one_value && !values.empty()) put(values.data(), values.device(), 4);
+  if (count == 0) return;
+  if (format.coding == IndexCoding::raw) {
+    put(indices.data(), indices.device(), indices.size_bytes());
+  } else {
+    const HostAccess access(device);
+    const HostCopy<std::uint32_t> host(indices);
+    Bytes gaps;
+    put_gaps(format.coding, host.slice(), is_cuda(device) ? gaps : payload);
+    if (is_cuda(device)) put(gaps.data(), kCpu, gaps.size());
+  }
+  if (!format.one_value) put(values.data(), values.device(), values.size_bytes());
 }
 
 void SparseView::read(SparseFormat format, Slice<const std::byte> payload, std::size_t n) {
-  if (payload.device().kind == Device::Kind::cuda) return read_on_cuda(format, payload, n);
   const HostAccess access(payload.device());
   const auto check = [&](const char* wrong) {
     require<DataError>(wrong == nullptr, "sparse message: ", payload.size(), " bytes about ", n, " elements ",
                        wrong ? wrong : "", ". Do all ranks use the same options?");
   };
-  const std::size_t head = format.one_value ? 8 : 4;
-  size_ = 0, device_ = kCpu;
+  const bool there = payload.device().kind == Device::Kind::cuda, raw = format.coding == IndexCoding::raw;
+  const std::size_t head = format.one_value ? 8 : 4, value_bytes = format.one_value ? 0 : 4;
+  size_ = 0, device_ = there ? payload.device() : kCpu, one_value_ = format.one_value;
   check(payload.size() >= head && payload.size() % 4 == 0 ? nullptr : "are no whole message");
-  std::uint32_t announced;
-  std::memcpy(&announced, payload.data(), 4);
-  const std::size_t count = announced, rest = payload.size() - head, value_bytes = format.one_value ? 0 : 4 * count;
-  check(count <= n && rest >= value_bytes ? nullptr : "cannot hold what they announce");
-  const std::byte *const from = payload.data() + head, *const end = payload.end() - value_bytes;
+  const std::size_t rest = payload.size() - head;
+  // Of a raw message on a device the count is what the length says; there the announcement is compared with it.
+  std::size_t count = rest / (4 + value_bytes);
+  if (!raw || !there) {
+    std::uint32_t announced;
+    copy_bytes(&announced, kCpu, payload.data(), payload.device(), 4);
+    count = announced;
+  }
+  check(count <= n && rest >= value_bytes * count ? nullptr : "cannot hold what they announce");
+  const std::size_t coded = rest - value_bytes * count;
   // In place where it can be: indices and values of 4 bytes.
-  const auto in_place = [&](const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at) % 4 == 0; };
-  if (format.coding == IndexCoding::raw || count == 0) {
-    check(static_cast<std::size_t>(end - from) == 4 * count ? nullptr : kLength);
-    indices_ = reinterpret_cast<const std::uint32_t*>(from);
-    if (count > 0 && !in_place(from)) {
-      decoded_.resize(count);
-      std::memcpy(decoded_.data(), from, 4 * count);
-      indices_ = decoded_.data();
-    }
-    check(count == 0 || (cpu::ascend(indices_, count) && indices_[count - 1] < n) ? nullptr : kOrder);
+  const auto kept = [&](const std::byte* from, std::size_t bytes, std::unique_ptr<Storage>& own) {
+    if (bytes == 0 || reinterpret_cast<std::uintptr_t>(from) % 4 == 0) return from;
+    own = std::make_unique<Storage>(bytes, device_);
+    copy_bytes(own->data(), device_, from, payload.device(), bytes);
+    return static_cast<const std::byte*>(own->data());
+  };
+  if (raw || count == 0) {
+    check(coded == 4 * count ? nullptr : kAnotherLength);
+    indices_ = reinterpret_cast<const std::uint32_t*>(kept(payload.data() + head, 4 * count, own_indices_));
+    const auto on_host = [&] { return count == 0 || (cpu::ascend(indices_, count) && indices_[count - 1] < n); };
+    const bool ascend = on_device(device_, on_host, [&] {
+      if (!raw) return true;
+      const Storage found(4, device_);
+      zero_bytes(found.data(), device_, 4);
+      auto* const flag = reinterpret_cast<std::uint32_t*>(found.data());
+      cuda::check_number(payload.data(), static_cast<std::uint32_t>(count), flag);
+      cuda::check_indices(indices_, count, n, flag);
+      std::uint32_t wrong = 0;
+      copy_bytes(&wrong, kCpu, flag, device_, 4);
+      return wrong == 0;
+    });
+    check(ascend ? nullptr : "have indices that do not ascend or are outside");
   } else {
     // Each block takes a byte at least, so that a short message gets no large memory.
-    check(static_cast<std::size_t>(end - from) >= blocks_of(count) ? nullptr : kLength);
+    check(coded >= blocks_of(count) ? nullptr : kAnotherLength);
     decoded_.resize(blocks_of(count) * kBlock);
-    check(get_gaps(format.coding, from, end, count, n, decoded_.data()));
+    const HostCopy<std::byte> gaps(payload.sub(head, coded));
+    check(get_gaps(format.coding, gaps.begin(), gaps.end(), count, n, decoded_.data()));
     indices_ = decoded_.data();
-  }
-  const std::byte* const values = format.one_value ? payload.data() + 4 : end;
-  values_ = reinterpret_cast<const float*>(values);
-  if (!in_place(values)) {
-    copied_.resize(format.one_value ? 1 : count);
-    if (!copied_.empty()) std::memcpy(copied_.data(), values, 4 * copied_.size());
-    values_ = copied_.data();
-  }
-  size_ = count, one_value_ = format.one_value;
-}
-
-void SparseView::read_on_cuda(SparseFormat format, Slice<const std::byte> payload, std::size_t n) {
-  const auto check = [&](const char* wrong) {
-    require<DataError>(wrong == nullptr, "sparse message: ", payload.size(), " bytes about ", n, " elements ",
-                       wrong ? wrong : "", ". Do all ranks use the same options?");
-  };
-  const Device device = payload.device();
-  const std::size_t head = format.one_value ? 8 : 4;
-  size_ = 0, device_ = device, one_value_ = format.one_value;
-  check(payload.size() >= head && payload.size() % 4 == 0 ? nullptr : "are no whole message");
-  const std::size_t rest = payload.size() - head, value_bytes = format.one_value ? 0 : 4;
-  const auto kept = [&](const std::byte* from, std::size_t bytes, std::unique_ptr<Storage>& copy) {
-    if (reinterpret_cast<std::uintptr_t>(from) % 4 == 0) return from;
-    copy = std::make_unique<Storage>(bytes, device);
-    copy_bytes(copy->data(), device, from, device, bytes);
-    return static_cast<const std::byte*>(copy->data());
-  };
-  std::size_t count = rest / (4 + value_bytes);  // raw: what the length says, and the announcement has to say the same
-  if (format.coding == IndexCoding::raw) {
-    check(count * (4 + value_bytes) == rest ? nullptr : kLength);
-    check(count <= n ? nullptr : "cannot hold what they announce");
-    indices_ = reinterpret_cast<const std::uint32_t*>(kept(payload.data() + head, 4 * count, decoded_there_));
-    std::uint32_t wrong = 0;
-    on_device(
-        device, [] {},
-        [&] {
-          const Storage found(4, device);
-          zero_bytes(found.data(), device, 4);
-          auto* const flag = reinterpret_cast<std::uint32_t*>(found.data());
-          cuda::check_number(payload.data(), static_cast<std::uint32_t>(count), flag);
-          cuda::check_indices(indices_, count, n, flag);
-          copy_bytes(&wrong, kCpu, flag, device, 4);
-        });
-    check(wrong == 0 ? nullptr : kOrder);
-  } else {
-    std::uint32_t announced = 0;
-    copy_bytes(&announced, kCpu, payload.data(), device, 4);
-    count = announced;
-    check(count <= n && rest >= value_bytes * count ? nullptr : "cannot hold what they announce");
-    const std::size_t coded = rest - value_bytes * count;
-    check(coded >= blocks_of(count) && (count > 0 || coded == 0) ? nullptr : kLength);
-    if (count > 0) {
-      const HostCopy<std::byte> host(payload.sub(head, coded));
-      decoded_.resize(blocks_of(count) * kBlock);
-      check(get_gaps(format.coding, host.data(), host.data() + coded, count, n, decoded_.data()));
-      decoded_there_ = std::make_unique<Storage>(4 * count, device);
-      copy_bytes(decoded_there_->data(), device, decoded_.data(), kCpu, 4 * count);
-      indices_ = reinterpret_cast<const std::uint32_t*>(decoded_there_->data());
+    if (there) {
+      own_indices_ = std::make_unique<Storage>(4 * count, device_);
+      copy_bytes(own_indices_->data(), device_, decoded_.data(), kCpu, 4 * count);
+      indices_ = reinterpret_cast<const std::uint32_t*>(own_indices_->data());
     }
   }
-  const std::size_t values = format.one_value ? 1 : count;
-  values_ = reinterpret_cast<const float*>(
-      kept(format.one_value ? payload.data() + 4 : payload.end() - 4 * count, 4 * values, copied_there_));
+  const std::byte* const values = format.one_value ? payload.data() + 4 : payload.end() - 4 * count;
+  values_ = reinterpret_cast<const float*>(kept(values, format.one_value ? 4 : 4 * count, own_values_));
   size_ = count;
 }
 
@@ -402,13 +319,7 @@ void scatter_add(const std::vector<SparseView>& messages, float factor, Slice<fl
 void scatter_add(Slice<const std::uint32_t> indices, Slice<const float> values, float factor, Slice<float> dense) {
   require<ShapeError>(values.size() == indices.size(), "scatter_add: ", values.size(), " values for ", indices.size(),
                       " indices.");
-  add_all({addend_of(indices, values, false, factor)}, dense);
-}
-
-void scatter_add(SparseFormat format, Slice<const std::byte> payload, float factor, Slice<float> dense) {
-  SparseView message;
-  message.read(format, payload, dense.size());
-  scatter_add(message, factor, dense);
+  add_all({{indices, values, factor, false}}, dense);
 }
 
 }  // namespace laconic::compress

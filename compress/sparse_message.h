@@ -25,9 +25,6 @@ struct SparseFormat {
 /// No message of at most `count` elements of a tensor of n is longer: for a receiver to size its buffer.
 std::size_t max_sparse_bytes(SparseFormat format, std::size_t count, std::size_t n);
 
-/// About how long such a message is if the indices are drawn evenly; with what clusters it is shorter.
-double expected_sparse_bytes(SparseFormat format, std::size_t count, std::size_t n);
-
 /// Appends a message to payload. Its length is a multiple of 4; an empty selection takes 4 bytes (one_value: 8).
 ///
 ///     little-endian   count : u32 | value : f32 (one_value) | indices | 0 to 3 zero bytes | value : f32 count
@@ -70,16 +67,14 @@ class SparseView {
   bool one_value() const { return one_value_; }
 
  private:
-  void read_on_cuda(SparseFormat format, Slice<const std::byte> payload, std::size_t n);
-
   std::size_t size_ = 0;
   bool one_value_ = false;
   const std::uint32_t* indices_ = nullptr;
   const float* values_ = nullptr;
+  Device device_{};  // where all that lies
   std::vector<std::uint32_t> decoded_;
-  std::vector<float> copied_;  // of a payload that is not aligned
-  Device device_{};            // where all that lies; on a CUDA device in these
-  std::unique_ptr<Storage> decoded_there_, copied_there_;
+  std::unique_ptr<Storage> own_indices_,
+      own_values_;  // of a payload that is not aligned; what was decoded for a device
 };
 
 /// How many elements some of the messages name. Cost: a sort of all indices.
@@ -92,8 +87,5 @@ std::size_t united(const std::vector<SparseView>& messages);
 void scatter_add(const SparseView& message, float factor, Slice<float> dense);
 void scatter_add(const std::vector<SparseView>& messages, float factor, Slice<float> dense);
 void scatter_add(Slice<const std::uint32_t> indices, Slice<const float> values, float factor, Slice<float> dense);
-
-/// Reads and adds: the whole of RedSync's decompression.
-void scatter_add(SparseFormat format, Slice<const std::byte> payload, float factor, Slice<float> dense);
 
 }  // namespace laconic::compress

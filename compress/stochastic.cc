@@ -1,18 +1,17 @@
-#include "compress/stochastic.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "compress/codecs.h"
 #include "compress/cpu/unpack.h"
 #include "compress/cuda/codecs.h"
 #include "compress/draws.h"
 #include "compress/ordered_sum.h"
+#include "compress/value_bits.h"
 #include "core/cpu/simd.h"
 #include "core/dispatch.h"
-#include "core/random.h"
 
 namespace laconic::compress {
 namespace {
@@ -45,36 +44,102 @@ float standard_deviation(const float* x, std::size_t n) {
 /// numbers: in, uniform over 32 bits; out, sign and level.
 LACONIC_MULTIVERSION void round_at_random(const float* LACONIC_RESTRICT x, std::size_t n, float levels_per_one,
                                           std::int32_t levels, unsigned bits, std::uint32_t* LACONIC_RESTRICT numbers) {
-  for (std::size_t i = 0; i < n; ++i) {
-    std::uint32_t v;
-    std::memcpy(&v, x + i, sizeof v);
-    const float magnitude = std::min(std::fabs(x[i]) * levels_per_one, static_cast<float>(levels));
-    const auto level = std::min(static_cast<std::int32_t>(magnitude + to_unit_float(numbers[i])), levels);
-    numbers[i] = static_cast<std::uint32_t>(level) | v >> 31 << (bits - 1);
-  }
+  for (std::size_t i = 0; i < n; ++i) numbers[i] = level_of(x[i], levels_per_one, levels, bits, numbers[i]);
 }
 
 LACONIC_MULTIVERSION void values_of(const std::uint32_t* LACONIC_RESTRICT numbers, std::size_t n, float step,
                                     unsigned bits, float* LACONIC_RESTRICT x) {
-  const std::uint32_t mask = (1u << (bits - 1)) - 1;
-  for (std::size_t i = 0; i < n; ++i) {
-    const float magnitude = static_cast<float>(static_cast<std::int32_t>(numbers[i] & mask)) * step;
-    x[i] = numbers[i] >> (bits - 1) ? -magnitude : magnitude;
-  }
+  for (std::size_t i = 0; i < n; ++i) x[i] = value_of_level(numbers[i], step, bits);
 }
+
+/// Rounds at random to one of few levels, so that the expectation is the value itself (TernGrad: but for clipping).
+/// Every bucket of values has a scale s, its largest magnitude; a value is sign and level of `bits` bits, level l with
+/// L = 2^(bits-1) - 1 worth l s / L, one of the two beside the value with the probability that makes them right.
+///
+///     payload   for each bucket   scale : f32 | values, lowest bits first, each 128 filled up to a byte
+///
+/// A bucket with NaN or infinity decodes to NaN; one below 2^-100 to 0.
+/// cost    two passes and a random number a value
+/// source  QSGD, Alistarh et al. 2017, with the scale by the largest magnitude (its section 4); TernGrad, Wen et al.
+///         2017: 2 bits, all values one bucket, magnitudes clipped at 2.5 standard deviations (its eq. 10)
+class Stochastic final : public SizedCodec {
+ public:
+  /// bucket : values of one scale, 0: all.   clip : of magnitudes, in standard deviations; 0: none
+  Stochastic(const char* name, unsigned bits, std::size_t bucket, float clip)
+      : SizedCodec(name, "are no", concat("values of ", bits, " bits")), bits_(bits), bucket_(bucket), clip_(clip) {}
+
+  std::size_t max_bytes(std::size_t elements) const override {
+    if (elements == 0) return 0;
+    const std::size_t bucket = bucket_of(elements), rest = elements % bucket;
+    return elements / bucket * (sizeof(float) + cpu::packed_bytes(bucket, bits_)) +
+           (rest ? sizeof(float) + cpu::packed_bytes(rest, bits_) : 0);
+  }
+
+ private:
+  std::size_t bucket_of(std::size_t elements) const { return bucket_ ? bucket_ : elements; }
+
+  void write(Slice<const float> x, const Key& key, std::byte* begin) const override {
+    const std::size_t bucket = bucket_of(x.size());
+    const Draws draws(key);
+    const auto on_host = [&] {
+      std::byte* to = begin;
+      const auto levels = static_cast<std::int32_t>((1u << (bits_ - 1)) - 1);
+      std::uint32_t numbers[kBlock], block = 0;
+      for (std::size_t b = 0; b < x.size(); b += bucket) {
+        const std::size_t end = std::min(x.size(), b + bucket);
+        float scale = std::bit_cast<float>(largest_magnitude(x.data() + b, end - b));
+        if (clip_ > 0 && std::isfinite(scale))
+          if (const float most = clip_ * standard_deviation(x.data() + b, end - b); most > 0)
+            scale = std::min(scale, most);
+        if (!std::isfinite(scale)) scale = std::numeric_limits<float>::quiet_NaN();
+        if (scale < kLeastScale) scale = 0;
+        std::memcpy(to, &scale, sizeof scale);
+        to += sizeof scale;
+        for (std::size_t i = b; i < end; i += kBlock, ++block) {
+          const std::size_t count = std::min(kBlock, end - i);
+          if (scale > 0) {
+            draws.draw(block, numbers);
+            round_at_random(x.data() + i, count, static_cast<float>(levels) / scale, levels, bits_, numbers);
+          } else {
+            std::fill(numbers, numbers + count, 0u);
+          }
+          to = cpu::pack(numbers, count, bits_, to);
+        }
+      }
+    };
+    on_device(x.device(), on_host,
+              [&] { cuda::to_stochastic(x.data(), x.size(), bucket, bits_, clip_, draws, begin); });
+  }
+  void read(Slice<const std::byte> payload, Slice<float> x) const override {
+    const std::size_t bucket = bucket_of(x.size());
+    const auto on_host = [&] {
+      const auto levels = static_cast<float>((1u << (bits_ - 1)) - 1);
+      const std::byte* from = payload.data();
+      std::uint32_t numbers[kBlock];
+      for (std::size_t b = 0; b < x.size(); b += bucket) {
+        const std::size_t end = std::min(x.size(), b + bucket);
+        float scale;
+        std::memcpy(&scale, from, sizeof scale);
+        from += sizeof scale;
+        for (std::size_t i = b; i < end; i += kBlock) {
+          const std::size_t count = std::min(kBlock, end - i);
+          cpu::unpack(from, payload.end(), bits_, count, numbers);
+          values_of(numbers, count, scale / levels, bits_, x.data() + i);
+          from += (count * bits_ + 7) / 8;
+        }
+      }
+    };
+    on_device(x.device(), on_host, [&] { cuda::from_stochastic(payload.data(), x.size(), bucket, bits_, x.data()); });
+  }
+
+  unsigned bits_;
+  std::size_t bucket_;
+  float clip_;
+};
 
 }  // namespace
 
-Stochastic Stochastic::qsgd(int bits, std::size_t bucket) {
-  require<UsageError>(bits >= 2 && bits <= 16, "qsgd cannot use ", bits, " bits: give 2 to 16, as qsgd:8:512");
-  require<UsageError>(bucket >= 1 && bucket <= std::size_t{1} << 30,
-                      "a bucket of qsgd has 1 to 2^30 values: choose another, as qsgd:8:512");
-  return {static_cast<unsigned>(bits), bucket, 0};
-}
-
-Stochastic Stochastic::terngrad() { return {2, 0, 2.5f}; }
-
-CodecKind Stochastic::qsgd_kind() {
+CodecKind qsgd_codec() {
   return {"qsgd",
           "qsgd:BITS:BUCKET",
           "qsgd:8:512",
@@ -85,78 +150,18 @@ CodecKind Stochastic::qsgd_kind() {
             const auto bits = codec_number(numbers.substr(0, second));
             const auto bucket = second == numbers.npos ? std::nullopt : codec_number(numbers.substr(second + 1));
             if (!bits || !bucket || *bucket < 1) return nullptr;
-            return std::make_unique<Stochastic>(qsgd(*bits, static_cast<std::size_t>(*bucket)));
+            require<UsageError>(*bits >= 2 && *bits <= 16, "qsgd cannot use ", *bits,
+                                " bits: give 2 to 16, as qsgd:8:512");
+            require<UsageError>(*bucket <= 1 << 30,
+                                "a bucket of qsgd has 1 to 2^30 values: choose another, as qsgd:8:512");
+            return std::make_unique<Stochastic>("qsgd", static_cast<unsigned>(*bits), static_cast<std::size_t>(*bucket),
+                                                0.0f);
           }};
 }
 
-CodecKind Stochastic::terngrad_kind() {
-  return plain_codec("terngrad", {.bears_weights = false}, [] { return std::make_unique<Stochastic>(terngrad()); });
-}
-
-std::size_t Stochastic::max_bytes(std::size_t elements) const {
-  if (elements == 0) return 0;
-  const std::size_t bucket = bucket_ ? bucket_ : elements, rest = elements % bucket;
-  return elements / bucket * (sizeof(float) + cpu::packed_bytes(bucket, bits_)) +
-         (rest ? sizeof(float) + cpu::packed_bytes(rest, bits_) : 0);
-}
-
-void Stochastic::encode(Slice<const float> x, const Key& key, Bytes& payload) const {
-  std::byte* const begin = payload.append(max_bytes(x.size())).data();
-  const std::size_t bucket = bucket_ ? bucket_ : x.size();
-  if (x.empty()) return;
-  const Draws draws(key);
-  const auto on_host = [&] {
-    std::byte* to = begin;
-    const auto levels = static_cast<std::int32_t>((1u << (bits_ - 1)) - 1);
-    std::uint32_t numbers[kBlock], block = 0;
-    for (std::size_t b = 0; b < x.size(); b += bucket) {
-      const std::size_t end = std::min(x.size(), b + bucket);
-      float scale = std::bit_cast<float>(largest_magnitude(x.data() + b, end - b));
-      if (clip_ > 0 && std::isfinite(scale))
-        if (const float most = clip_ * standard_deviation(x.data() + b, end - b); most > 0)
-          scale = std::min(scale, most);
-      if (!std::isfinite(scale)) scale = std::numeric_limits<float>::quiet_NaN();
-      if (scale < kLeastScale) scale = 0;
-      std::memcpy(to, &scale, sizeof scale);
-      to += sizeof scale;
-      for (std::size_t i = b; i < end; i += kBlock, ++block) {
-        const std::size_t count = std::min(kBlock, end - i);
-        if (scale > 0) {
-          draws.draw(block, numbers);
-          round_at_random(x.data() + i, count, static_cast<float>(levels) / scale, levels, bits_, numbers);
-        } else {
-          std::fill(numbers, numbers + count, 0u);
-        }
-        to = cpu::pack(numbers, count, bits_, to);
-      }
-    }
-  };
-  on_device(x.device(), on_host, [&] { cuda::to_stochastic(x.data(), x.size(), bucket, bits_, clip_, draws, begin); });
-}
-
-void Stochastic::decode(Slice<const std::byte> payload, Slice<float> x) const {
-  require<DataError>(payload.size() == max_bytes(x.size()), bucket_ ? "qsgd" : "terngrad", " codec: ", payload.size(),
-                     " bytes are no ", x.size(), " values of ", bits_, " bits. Do all ranks use the same codec?");
-  if (x.empty()) return;
-  const std::size_t bucket = bucket_ ? bucket_ : x.size();
-  const auto on_host = [&] {
-    const auto levels = static_cast<float>((1u << (bits_ - 1)) - 1);
-    const std::byte* from = payload.data();
-    std::uint32_t numbers[kBlock];
-    for (std::size_t b = 0; b < x.size(); b += bucket) {
-      const std::size_t end = std::min(x.size(), b + bucket);
-      float scale;
-      std::memcpy(&scale, from, sizeof scale);
-      from += sizeof scale;
-      for (std::size_t i = b; i < end; i += kBlock) {
-        const std::size_t count = std::min(kBlock, end - i);
-        cpu::unpack(from, payload.data() + payload.size(), bits_, count, numbers);
-        values_of(numbers, count, scale / levels, bits_, x.data() + i);
-        from += (count * bits_ + 7) / 8;
-      }
-    }
-  };
-  on_device(x.device(), on_host, [&] { cuda::from_stochastic(payload.data(), x.size(), bucket, bits_, x.data()); });
+CodecKind terngrad_codec() {
+  return plain_codec("terngrad", {.bears_weights = false},
+                     [] { return std::make_unique<Stochastic>("terngrad", 2u, std::size_t{0}, 2.5f); });
 }
 
 }  // namespace laconic::compress

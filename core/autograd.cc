@@ -22,34 +22,20 @@ struct Segment {
 };
 thread_local Segment* segment = nullptr;  // that runs on this thread
 
-/// Undoes, while it lives, the NoGrad of a backward pass.
-class Recording {
- public:
-  Recording() { is_recording = true; }
-  ~Recording() { is_recording = false; }
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
-};
-
-class InSegment {
- public:
-  explicit InSegment(Segment& s) { segment = &s; }
-  ~InSegment() { segment = nullptr; }
-  InSegment(const InSegment&) = delete;
-  InSegment& operator=(const InSegment&) = delete;
-};
+Tensor copy_of(const Tensor& t, Layout layout) {
+  Tensor copy = Tensor::empty(t.shape(), DType::f32, t.device(), layout);
+  copy.copy_from(t);
+  return copy;
+}
 
 }  // namespace
 
 std::uint64_t Node::next_sequence() { return ++sequence_counter; }
 
 bool recording() { return is_recording; }
-NoGrad::NoGrad() : before_(is_recording) { is_recording = false; }
-NoGrad::~NoGrad() { is_recording = before_; }
+NoGrad::NoGrad() : Scoped(is_recording, false) {}
 
-LayerScope::LayerScope(const std::string& name) : before_(layer) { layer = &name; }
-LayerScope::~LayerScope() { layer = before_; }
-const std::string& current_layer() { return *layer; }
+LayerScope::LayerScope(const std::string& name) : Scoped(layer, &name) {}
 void set_backward_watch(BackwardWatch* watch) { backward_watch = watch; }
 
 bool wants_gradient(std::initializer_list<std::reference_wrapper<const Tensor>> inputs) {
@@ -72,11 +58,7 @@ Grads::Target Grads::into(int i, const Shape& shape, Device device) {
     pending = Tensor::empty(shape, DType::f32, device);
     return {pending, false};
   }
-  if (!pending.sole_owner() || pending.layout() != Layout::plain) {
-    Tensor own = Tensor::empty(shape, DType::f32, device);
-    own.copy_from(pending);
-    pending = own;
-  }
+  if (!pending.sole_owner() || pending.layout() != Layout::plain) pending = copy_of(pending, Layout::plain);
   return {pending, true};
 }
 
@@ -99,12 +81,7 @@ void Grads::put(int i, Tensor gradient) {
   } else {
     // The pending tensor may also be another input's gradient (an addition hands the same one to both): then it must
     // not be written into.
-    if (!target.pending_.sole_owner()) {
-      Tensor copy =
-          Tensor::empty(target.pending_.shape(), DType::f32, target.pending_.device(), target.pending_.layout());
-      copy.copy_from(target.pending_);
-      target.pending_ = std::move(copy);
-    }
+    if (!target.pending_.sole_owner()) target.pending_ = copy_of(target.pending_, target.pending_.layout());
     raw::add_into(target.pending_, gradient);
   }
 }
@@ -123,14 +100,16 @@ void Grads::complete_rows(int i, std::int64_t first, std::int64_t count) {
 /// The walk over a recorded graph.
 class Tape {
  public:
-  static Tensor attach(const char* operation, const Tensor& y, std::vector<std::shared_ptr<Node>> inputs,
-                       Backward backward, BackwardPair pair) {
+  template <class Inputs>
+  static Tensor record(const char* operation, const Tensor& y, const Inputs& inputs, BackwardPair backward,
+                       bool takes_pair) {
+    const auto wants = [](const Tensor& t) { return t.node() != nullptr; };
+    if (!is_recording || std::none_of(inputs.begin(), inputs.end(), wants)) return y;
     auto node = std::make_shared<Node>(operation);
     node->scope_ = layer;
-    node->inputs_ = std::move(inputs);
+    for (const Tensor& t : inputs) node->inputs_.push_back(t.node());
     node->backward_ = std::move(backward);
-    node->takes_pair_ = pair != nullptr;
-    node->backward_pair_ = std::move(pair);
+    node->takes_pair_ = takes_pair;
     return y.with_node(std::move(node));
   }
 
@@ -156,7 +135,7 @@ class Tape {
     Tensor y;
     {
       // Recorded too, though the record is dropped: the very kernels of an ordinary run, and every use of a leaf.
-      InSegment running(*shared);
+      const Scoped<Segment*> running(segment, shared.get());
       y = f(x);
     }
     if (!y.node() || y.node()->sequence_ <= begin) return y;  // nothing to go back through
@@ -166,7 +145,7 @@ class Tape {
     collect(y.node(), begin, [&](const std::shared_ptr<Node>& input) { node->inputs_.push_back(input); });
     node->again_ = [x, f = std::move(f), shared] {
       shared->second = true;
-      InSegment running(*shared);
+      const Scoped<Segment*> running(segment, shared.get());
       return f(x);
     };
     return y.with_node(std::move(node));
@@ -187,8 +166,7 @@ class Tape {
     if (!root->is_leaf()) visit(root);
     for (std::size_t next = 0; next < order.size(); ++next) {
       const std::shared_ptr<Node> node = order[next];
-      require<Error>(node->backward_ || node->backward_pair_ || node->again_, "backward: the graph of '",
-                     node->operation_,
+      require<Error>(node->backward_ || node->again_, "backward: the graph of '", node->operation_,
                      "' was already used and freed. Run the forward pass again before a second backward.");
       for (const auto& input : node->inputs_) {
         if (!input) continue;
@@ -206,14 +184,13 @@ class Tape {
   /// A checkpointed segment: makes its part of the graph anew and goes through that. Its nodes make the uses of leaves
   /// that were counted as this node's.
   static void run_again(Node& node) {
-    const std::string* outer = std::exchange(layer, node.scope_);
     const std::uint64_t begin = sequence_counter;
     Tensor y;
     {
-      Recording recording;
+      const Scoped<const std::string*> in_layer(layer, node.scope_);
+      const Scoped<bool> recorded(is_recording, true);
       y = std::exchange(node.again_, nullptr)();
     }
-    layer = outer;
     node.inputs_.clear();
     y.node()->pending_ = std::move(node.pending_);
     y.node()->pending_second_ = std::move(node.pending_second_);
@@ -225,18 +202,12 @@ class Tape {
     const Tensor dy = std::exchange(node.pending_, {}), dy2 = std::exchange(node.pending_second_, {});
     Grads grads(node);
     if (dy.defined()) {
-      const std::string* outer = std::exchange(layer, node.scope_ ? node.scope_ : &kNoLayer);
+      const Scoped<const std::string*> in_layer(layer, node.scope_ ? node.scope_ : &kNoLayer);
       if (backward_watch) backward_watch->before(node.operation_, *layer);
-      if (node.backward_pair_) {
-        std::exchange(node.backward_pair_, nullptr)(dy, dy2, grads);
-      } else {
-        std::exchange(node.backward_, nullptr)(dy, grads);
-      }
+      std::exchange(node.backward_, nullptr)(dy, dy2, grads);
       if (backward_watch) backward_watch->after();
-      layer = outer;
     }
     node.backward_ = nullptr;
-    node.backward_pair_ = nullptr;
     node.again_ = nullptr;
     for (auto& input : std::exchange(node.inputs_, {})) {
       if (!input || !input->is_leaf()) continue;
@@ -246,33 +217,20 @@ class Tape {
   }
 };
 
+static BackwardPair of_one(Backward backward) {
+  return [backward = std::move(backward)](const Tensor& dy, const Tensor&, Grads& grads) { backward(dy, grads); };
+}
+
 Tensor record(const char* operation, const Tensor& y,
               std::initializer_list<std::reference_wrapper<const Tensor>> inputs, Backward backward) {
-  if (!wants_gradient(inputs)) return y;
-  std::vector<std::shared_ptr<Node>> nodes;
-  nodes.reserve(inputs.size());
-  for (const Tensor& t : inputs) nodes.push_back(t.node());
-  return Tape::attach(operation, y, std::move(nodes), std::move(backward), nullptr);
+  return Tape::record(operation, y, inputs, of_one(std::move(backward)), false);
 }
-
 Tensor record(const char* operation, const Tensor& y, const std::vector<Tensor>& inputs, Backward backward) {
-  std::vector<std::shared_ptr<Node>> nodes;
-  bool wanted = false;
-  for (const Tensor& t : inputs) {
-    nodes.push_back(t.node());
-    wanted |= t.node() != nullptr;
-  }
-  if (!wanted || !is_recording) return y;
-  return Tape::attach(operation, y, std::move(nodes), std::move(backward), nullptr);
+  return Tape::record(operation, y, inputs, of_one(std::move(backward)), false);
 }
-
 Tensor record_pair(const char* operation, const Tensor& y,
                    std::initializer_list<std::reference_wrapper<const Tensor>> inputs, BackwardPair backward) {
-  if (!wants_gradient(inputs)) return y;
-  std::vector<std::shared_ptr<Node>> nodes;
-  nodes.reserve(inputs.size());
-  for (const Tensor& t : inputs) nodes.push_back(t.node());
-  return Tape::attach(operation, y, std::move(nodes), nullptr, std::move(backward));
+  return Tape::record(operation, y, inputs, std::move(backward), true);
 }
 
 Tensor checkpoint(const Tensor& x, std::function<Tensor(const Tensor&)> f) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/scoped.h"
 #include "core/tensor.h"
 
 namespace laconic {
@@ -29,8 +30,7 @@ class Node {
   std::uint64_t sequence_;                      // made later = used later: descending order is a valid backward order
   const std::string* scope_ = nullptr;          // the layer that was running, for traces; owned by the module
   std::vector<std::shared_ptr<Node>> inputs_;   // null where no gradient is wanted
-  std::function<void(const Tensor&, Grads&)> backward_;
-  std::function<void(const Tensor&, const Tensor&, Grads&)> backward_pair_;
+  std::function<void(const Tensor&, const Tensor&, Grads&)> backward_;
   std::function<Tensor()> again_;               // of a checkpointed segment: runs it, recorded
   bool takes_pair_ = false;                     // gradients of two uses are handed over unsummed
   Tensor pending_, pending_second_;             // what consumers have contributed so far
@@ -89,15 +89,8 @@ using BackwardPair = std::function<void(const Tensor& dy, const Tensor& dy2, Gra
 /// True while operations are being recorded on this thread (not inside NoGrad).
 bool recording();
 /// While one lives, nothing is recorded on this thread.
-class NoGrad {
- public:
+struct NoGrad : Scoped<bool> {
   NoGrad();
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
-
- private:
-  bool before_;
 };
 
 /// True if any of these wants a gradient now: what an operation asks before it keeps values for its backward.
@@ -138,18 +131,9 @@ Tensor once(const std::function<Tensor()>& make);
 
 /// Names the layer that runs on this thread, for traces and messages; nests. Made by Module. The string must outlive
 /// the graph.
-class LayerScope {
- public:
+struct LayerScope : Scoped<const std::string*> {
   explicit LayerScope(const std::string& name);
-  ~LayerScope();
-  LayerScope(const LayerScope&) = delete;
-  LayerScope& operator=(const LayerScope&) = delete;
-
- private:
-  const std::string* before_;
 };
-/// The innermost layer running on this thread, in forward or backward, or "".
-const std::string& current_layer();
 
 /// Called around each operation's backward on this thread while set (traces); null: nothing.
 struct BackwardWatch {

@@ -1,11 +1,9 @@
 #pragma once
 #include <type_traits>
 
+#include "core/cuda/select.h"
 #include "core/error.h"
 #include "core/memory.h"
-#ifdef LACONIC_CUDA
-#include "core/cuda/select.h"
-#endif
 
 namespace laconic {
 
@@ -48,12 +46,10 @@ decltype(auto) on_device(Device device, F&& cpu_kernel) {
 template <class F, class G>
 decltype(auto) on_device(Device device, F&& cpu_kernel, [[maybe_unused]] G&& cuda_kernel) {
   if constexpr (kCudaBuilt) {
-#ifdef LACONIC_CUDA
     if (device.kind == Device::Kind::cuda) {
       cuda::select(device.index);
       return cuda_kernel();
     }
-#endif
   }
   return on_device(device, std::forward<F>(cpu_kernel));
 }
@@ -65,7 +61,16 @@ void cuda_only([[maybe_unused]] G&& kernel) {
   if constexpr (kCudaBuilt) kernel();
 }
 
-/// For the many kernels that have the same name and arguments in cpu:: and cuda::.
+/// Declares a kernel in cpu::, and in cuda:: for the selected device (core/cuda/select.h).
+///   LACONIC_DECLARE(void fill(float* y, float value, std::int64_t n));
+#define LACONIC_DECLARE(...) \
+  namespace cpu {            \
+  __VA_ARGS__;               \
+  }                          \
+  namespace cuda {           \
+  __VA_ARGS__;               \
+  }
+/// Runs one of those where the memory lies.
 ///   LACONIC_KERNEL(y.device(), fill(y.data<float>(), value, y.elements()));
 #define LACONIC_KERNEL(device, ...) \
   ::laconic::on_device(             \

@@ -10,32 +10,26 @@
 #include <new>
 #include <vector>
 
-#include "core/cuda/memory.h"
+#include "core/cuda/device.h"
 #include "core/dispatch.h"
-#ifdef LACONIC_CUDA
-#include "core/cuda/runtime.h"
-#endif
 
-#if defined(__SANITIZE_ADDRESS__)
-#define LACONIC_ASAN 1
-#elif defined(__has_feature)
+#if defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define LACONIC_ASAN 1
+#define __SANITIZE_ADDRESS__ 1
 #endif
 #endif
 
 namespace laconic {
 namespace {
 
+// A pool would hide reads past the end and after the release from the address sanitizer.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kUnpooled = true;
+#else
+constexpr bool kUnpooled = false;
+#endif
 constexpr std::size_t kAlign = 64, kSlab = std::size_t{32} << 20, kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kTrapReserve = std::size_t{4} << 30;
-
-/// Sizes are rounded up to eighths of a power of two (at most 12.5 % waste), so that the sizes of a step recur.
-std::size_t size_class(std::size_t bytes) {
-  if (bytes <= 8 * kAlign) return (bytes + kAlign - 1) / kAlign * kAlign;
-  const std::size_t step = std::bit_floor(bytes) / 8;
-  return (bytes + step - 1) / step * step;
-}
 
 std::byte* map(std::size_t bytes, int protection) {
   void* p = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -55,19 +49,18 @@ class Pool {
   };
 
   Block take(std::size_t bytes) {
-    const std::size_t size = size_class(bytes);
+    const std::size_t size = size_class(bytes, kAlign);
     std::lock_guard lock(mutex_);
-    ++stats_.allocations;
     // A larger free block serves too, if not more than half of it is wasted: fewer pages in all, warmer ones.
     for (auto it = free_.lower_bound(size); it != free_.end() && it->first <= size + size / 2; ++it) {
       if (it->second.empty()) continue;
       const Block block{it->second.back(), it->first};
       it->second.pop_back();
-      count(block.size);
+      stats_.count(block.size);
       return block;
     }
     ++stats_.from_system;
-    count(size);
+    stats_.count(size);
     return {carve(size), size};
   }
 
@@ -93,8 +86,7 @@ class Pool {
   /// Memory that is counted and not there: of ghosts.
   void count_ghost(std::size_t bytes) {
     std::lock_guard lock(mutex_);
-    ++stats_.allocations;
-    count(bytes);
+    stats_.count(bytes);
   }
   void forget_ghost(std::size_t bytes) {
     std::lock_guard lock(mutex_);
@@ -120,11 +112,6 @@ class Pool {
   }
 
  private:
-  void count(std::size_t size) {
-    stats_.in_use_bytes += size;
-    stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.in_use_bytes);
-  }
-
   std::byte* carve(std::size_t size) {
     if (trap_ && !begin_) {
       begin_ = next_ = map(kTrapReserve, depth_ ? PROT_READ | PROT_WRITE : PROT_NONE);
@@ -173,6 +160,11 @@ Pool& pool(Device device) {
 
 }  // namespace
 
+std::size_t size_class(std::size_t bytes, std::size_t align) {
+  const std::size_t step = bytes <= 8 * align ? align : std::bit_floor(bytes) / 8;
+  return (bytes + step - 1) / step * step;
+}
+
 std::string to_string(Device device) {
   switch (device.kind) {
     case Device::Kind::cpu: return "cpu";
@@ -185,67 +177,47 @@ std::string to_string(Device device) {
 
 Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(device) {
   if (device.kind == Device::Kind::cuda) {
-#ifdef LACONIC_CUDA
-    cuda::select(device.index);
-    const cuda::Block block = cuda::allocate(bytes);
-    data_ = block.data;
-    capacity_ = block.capacity;
-    pool_ = block.pool;
-    return;
-#else
-    detail::no_cuda(device);
-#endif
-  }
-  if (device.kind == Device::Kind::ghost) {
-    data_ = nullptr;
+    if constexpr (!kCudaBuilt) detail::no_cuda(device);
+    cuda_only([&] {
+      cuda::select(device.index);
+      const cuda::Block block = cuda::allocate(bytes);
+      data_ = block.data, capacity_ = block.capacity, pool_ = block.pool;
+    });
+  } else if (device.kind == Device::Kind::ghost) {
     pool(device).count_ghost(bytes);
-    return;
-  }
-#ifdef LACONIC_ASAN
-  // A pool would hide reads past the end and after the release from the sanitizer.
-  if (device.kind == Device::Kind::cpu) {
+  } else if (kUnpooled && device.kind == Device::Kind::cpu) {
     data_ = static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{kAlign}));
-    return;
+  } else {
+    const Pool::Block block = pool(device).take(bytes);
+    data_ = block.data, capacity_ = block.size;
   }
-#endif
-  const Pool::Block block = pool(device).take(bytes);
-  data_ = block.data;
-  capacity_ = block.size;
 }
 
 Storage::~Storage() {
-#ifdef LACONIC_CUDA
-  if (device_.kind == Device::Kind::cuda) {
-    cuda::give_back({data_, capacity_, pool_});
-    return;
-  }
-#endif
-  if (device_.kind == Device::Kind::ghost) {
+  if (device_.kind == Device::Kind::cuda)
+    cuda_only([&] { cuda::give_back({data_, capacity_, pool_}); });
+  else if (device_.kind == Device::Kind::ghost)
     pool(device_).forget_ghost(bytes_);
-    return;
-  }
-#ifdef LACONIC_ASAN
-  if (device_.kind == Device::Kind::cpu) {
+  else if (kUnpooled && device_.kind == Device::Kind::cpu)
     ::operator delete(data_, std::align_val_t{kAlign});
-    return;
-  }
-#endif
-  pool(device_).give_back({data_, capacity_});
+  else
+    pool(device_).give_back({data_, capacity_});
 }
+
+/// Who counts for a device: CUDA's itself, all others the host, whether they may be touched or not.
+static Device pooled(Device device) { return device.kind == Device::Kind::cuda ? device : kCpu; }
 
 MemoryStats memory_stats(Device device) {
-  return on_device(device.kind == Device::Kind::cuda ? device : kCpu, [&] { return pool(device).stats(); },
-                   [&] { return cuda::memory_stats_of(device.index); });
+  return on_device(
+      pooled(device), [&] { return pool(device).stats(); }, [] { return cuda::memory_stats(); });
 }
-
 void reset_peak(Device device) {
-  on_device(device.kind == Device::Kind::cuda ? device : kCpu, [&] { pool(device).reset_peak(); },
-            [&] { cuda::reset_peak_of(device.index); });
+  on_device(
+      pooled(device), [&] { pool(device).reset_peak(); }, [] { cuda::reset_peak(); });
 }
-
 void release_unused_memory(Device device) {
-  on_device(device.kind == Device::Kind::cuda ? device : kCpu, [&] { pool(device).release_unused(); },
-            [&] { cuda::release_unused_of(device.index); });
+  on_device(
+      pooled(device), [&] { pool(device).release_unused(); }, [] { cuda::release_unused(); });
 }
 
 HostAccess::HostAccess(Device device) : trap_(device.kind == Device::Kind::trap) {

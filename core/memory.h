@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,10 +22,10 @@ class Storage {
   Device device() const { return device_; }
 
  private:
-  std::byte* data_;
+  std::byte* data_ = nullptr;
   std::size_t bytes_;
   std::size_t capacity_ = 0;  // of the pool's block
-  [[maybe_unused]] void* pool_ = nullptr;  // CUDA only: the stream's pool that it is from
+  void* pool_ = nullptr;      // CUDA only: the stream's pool that it is from
   Device device_;
 };
 
@@ -37,7 +38,17 @@ struct MemoryStats {
   std::size_t reserved_bytes = 0;   ///< taken from the system
   std::uint64_t allocations = 0;    ///< calls so far
   std::uint64_t from_system = 0;    ///< calls that found no cached block
+
+  /// One more is handed out.
+  void count(std::size_t bytes) {
+    ++allocations;
+    in_use_bytes += bytes;
+    peak_bytes = std::max(peak_bytes, in_use_bytes);
+  }
 };
+/// The size of block for so many bytes: a multiple of `align`, then eighths of a power of two (at most 12.5 % waste),
+/// so that the sizes of a step recur.
+std::size_t size_class(std::size_t bytes, std::size_t align);
 MemoryStats memory_stats(Device device = kCpu);
 /// Makes what is in use now the peak: before a part of a program whose own peak is wanted.
 void reset_peak(Device device = kCpu);

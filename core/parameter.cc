@@ -10,15 +10,8 @@ constexpr std::int64_t kAlignElements = 16;
 }
 
 const char* to_string(Role role) {
-  switch (role) {
-    case Role::conv: return "conv";
-    case Role::linear: return "linear";
-    case Role::recurrent: return "recurrent";
-    case Role::embedding: return "embedding";
-    case Role::norm: return "norm";
-    case Role::bias: break;
-  }
-  return "bias";
+  constexpr const char* kNames[] = {"conv", "linear", "recurrent", "embedding", "norm", "bias"};
+  return kNames[static_cast<std::size_t>(role)];
 }
 
 Parameter::Parameter(const Shape& shape, Role role)

@@ -56,7 +56,6 @@ class Parameter {
   const Tensor& value() const { return value_; }
   /// The gradient of this step; undefined before the first backward unless in an arena.
   const Tensor& grad() const { return leaf_->grad; }
-  bool grad_written() const { return leaf_->written; }
   Rows all_rows() const { return {0, info.shape.rank() ? info.shape[0] : 1}; }
 
   /// Waits until the value may be read (listener), then returns tensor(). Called by layers in forward.

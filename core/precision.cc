@@ -7,15 +7,8 @@ namespace laconic {
 static std::atomic<Precision> chosen{Precision::fp32};
 
 const char* to_string(Precision precision) {
-  switch (precision) {
-    case Precision::fp32:
-      return "fp32";
-    case Precision::tf32:
-      return "tf32";
-    case Precision::bf16:
-      break;
-  }
-  return "bf16";
+  constexpr const char* kNames[] = {"fp32", "tf32", "bf16"};
+  return kNames[static_cast<std::size_t>(precision)];
 }
 
 void set_matmul_precision(Precision precision) { chosen = precision; }

@@ -2,13 +2,8 @@
 
 #include <vector>
 
-#include "core/cpu/elementwise.h"
-#include "core/cpu/layout.h"
-#include "core/cpu/rounding.h"
-#include "core/cuda/elementwise.h"
-#include "core/cuda/layout.h"
-#include "core/cuda/rounding.h"
-#include "core/dispatch.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/images.h"
 
 namespace laconic::raw {
 
@@ -39,10 +34,15 @@ void scale(const Tensor& y, float a) {
   y.bump_version();
 }
 
+void increment(const Tensor& counter) {
+  LACONIC_KERNEL(counter.device(), increment(counter.data<std::int64_t>()));
+  counter.bump_version();
+}
+
 Tensor add(const Tensor& a, const Tensor& b) {
   require<ShapeError>(a.shape() == b.shape(), "add: shapes ", a.shape(), " and ", b.shape(), " differ.");
   const Tensor same = to_layout(b.value(), a.layout());
-  Tensor y = Tensor::empty(a.shape(), DType::f32, a.device(), a.layout());
+  Tensor y = Tensor::like(a);
   LACONIC_KERNEL(a.device(), add(y.data<float>(), a.data<float>(), same.data<float>(), y.elements()));
   return y;
 }

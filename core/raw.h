@@ -12,6 +12,7 @@ void add_into(const Tensor& y, const Tensor& x);       ///< y += x; any layouts,
 void add_into(Slice<float> y, Slice<const float> x);   ///< y += x; of one length, on one device
 void axpy(const Tensor& y, float a, const Tensor& x);  ///< y += a x; same layout
 void scale(const Tensor& y, float a);                  ///< y *= a
+void increment(const Tensor& counter);                 ///< counter += 1; int64 [1] or scalar
 Tensor add(const Tensor& a, const Tensor& b);          ///< in a's layout
 
 /// x in another layout: x itself if it has that layout, a copy otherwise (free where both orders are the same memory:

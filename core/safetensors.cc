@@ -7,6 +7,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -24,26 +25,13 @@ static_assert(std::endian::native == std::endian::little, "safetensors is little
 using Json = nlohmann::ordered_json;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 
-const char* safetensors_name(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "F32";
-    case DType::i32:
-      return "I32";
-    case DType::i64:
-      return "I64";
-    case DType::u8:
-      return "U8";
-    case DType::bf16:
-      return "BF16";
-  }
-  return "";
-}
+/// By DType.
+constexpr const char* kNames[] = {"F32", "I32", "I64", "U8", "BF16"};
 
 std::optional<DType> dtype_of(const std::string& name) {
-  for (DType dtype : {DType::f32, DType::i32, DType::i64, DType::u8, DType::bf16})
-    if (name == safetensors_name(dtype)) return dtype;
-  return std::nullopt;
+  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
+  if (found == std::end(kNames)) return std::nullopt;
+  return static_cast<DType>(found - kNames);
 }
 
 /// The value in host memory and plain order; shares memory where it is so already.
@@ -173,7 +161,7 @@ FileSum save_safetensors(const StateDict& state, const std::string& path) {
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : state) {
     const auto dims = tensor.shape().dims();
-    header[name] = {{"dtype", safetensors_name(tensor.dtype())},
+    header[name] = {{"dtype", kNames[static_cast<std::size_t>(tensor.dtype())]},
                     {"shape", std::vector<std::int64_t>(dims.begin(), dims.end())},
                     {"data_offsets", {offset, offset + tensor.bytes()}}};
     offset += tensor.bytes();

@@ -56,6 +56,15 @@ class Settings {
                   const std::string& help);
   /// Takes any text but an empty one. It stands in no fingerprint.
   Setting& text(std::string name, std::string type, std::string& target, std::string help);
+  /// One of two words; `yes` sets `target`.
+  Setting& either(std::string name, bool& target, const std::string& no, const std::string& yes, std::string help) {
+    return value(
+        std::move(name), no + "|" + yes, std::move(help),
+        [&target, no, yes](const std::string& text, const std::string& where) {
+          target = one_of(text, where, {no, yes}) == yes;
+        },
+        [&target, no, yes] { return target ? yes : no; });
+  }
   /// A switch; it sets `target` to `value`.
   Setting& flag(std::string name, bool& target, std::string help, bool value = true);
   template <class T>

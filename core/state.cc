@@ -8,14 +8,6 @@
 namespace laconic {
 namespace {
 
-bool starts_with(const std::string& text, const std::string& prefix) {
-  return text.compare(0, prefix.size(), prefix) == 0;
-}
-
-bool ends_with(const std::string& text, const std::string& suffix) {
-  return text.size() >= suffix.size() && text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
-}
-
 std::string did_you_mean(const std::string& name, const StateDict& state) {
   std::vector<std::string> names;
   for (const auto& [n, tensor] : state) names.push_back(n);
@@ -56,10 +48,18 @@ void StateDict::merge(const StateDict& other, const std::string& prefix) {
 StateDict StateDict::part(const std::string& prefix) const {
   StateDict found;
   for (const auto& [name, tensor] : entries_)
-    if (starts_with(name, prefix) && name.size() > prefix.size()) found.set(name.substr(prefix.size()), tensor);
+    if (name.starts_with(prefix) && name.size() > prefix.size()) found.set(name.substr(prefix.size()), tensor);
   for (const auto& [name, text] : texts_)
-    if (starts_with(name, prefix)) found.texts_[name.substr(prefix.size())] = text;
+    if (name.starts_with(prefix)) found.texts_[name.substr(prefix.size())] = text;
   return found;
+}
+
+std::vector<std::int64_t> StateDict::numbers(const std::string& name, std::size_t count,
+                                             const std::string& what) const {
+  const Tensor& stored = at(name);
+  require<DataError>(stored.dtype() == DType::i64 && stored.elements() == static_cast<std::int64_t>(count),
+                     "resume: ", what, " is damaged. Use an older checkpoint.");
+  return {stored.data<std::int64_t>(), stored.data<std::int64_t>() + count};
 }
 
 const std::string& StateDict::text(const std::string& name) const {
@@ -84,7 +84,7 @@ void require_match(std::span<const ExpectedTensor> expected, const StateDict& fo
                        what, " expects ", e.dtype, ". Convert it, or save it from the same model.");
   }
   for (const auto& [name, tensor] : found)
-    require<DataError>(names.count(name) || ends_with(name, ".num_batches_tracked"), where, ": '", name, "' ",
+    require<DataError>(names.contains(name) || name.ends_with(".num_batches_tracked"), where, ": '", name, "' ",
                        tensor.shape(), " is in the file but ", what,
                        " has nothing of that name. Was it saved from another model?");
 }

@@ -36,8 +36,21 @@ class StateDict {
 
   void set_text(const std::string& name, std::string value) { texts_[name] = std::move(value); }
   const std::string& text(const std::string& name) const;  ///< throws DataError if there is none
-  bool has_text(const std::string& name) const { return texts_.count(name) != 0; }
   const std::map<std::string, std::string>& texts() const { return texts_; }
+
+  /// Whole numbers, as a tensor of int64.
+  void set_numbers(const std::string& name, std::span<const std::int64_t> numbers) {
+    set(name, Tensor::of({static_cast<std::int64_t>(numbers.size())}, numbers));
+  }
+  /// throws DataError unless there are so many of them, naming `what` they are
+  std::vector<std::int64_t> numbers(const std::string& name, std::size_t count, const std::string& what) const;
+  /// All that `part` saves, with `prefix` in front of its name.
+  template <class Part>
+  void save(const std::string& prefix, const Part& part) {
+    StateDict own;
+    part.save(own);
+    merge(own, prefix);
+  }
 
  private:
   std::vector<Entry> entries_;

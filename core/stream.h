@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "core/device.h"
 
@@ -40,10 +39,8 @@ class Event {
   void synchronize() const;
   bool reached() const;
 
-  struct State;
-
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<void> mark_;  // the device's, if it works beside the host
   Device device_{};
 };
 
@@ -60,32 +57,18 @@ std::uint64_t copied_to_host_bytes();
 void zero_bytes(void* to, Device device, std::size_t bytes);
 
 /// Host memory that a device copies from and to by itself, beside its other work; plain memory where there is none.
-/// From a pool, since pinning pages takes longer than most copies; contents undefined.
+/// From a pool, since pinning pages takes longer than most copies; contents undefined. Copies are the same memory.
 class Pinned {
  public:
   Pinned() = default;
   Pinned(std::size_t bytes, Device device);
-  ~Pinned() { release(); }
-  Pinned(Pinned&& other) noexcept { swap(other); }
-  Pinned& operator=(Pinned&& other) noexcept {
-    swap(other);
-    return *this;
-  }
 
-  std::byte* data() const { return data_; }
-  std::size_t size() const { return bytes_; }
+  std::byte* data() const { return memory_.get(); }
+  std::size_t size() const { return memory_ ? bytes_ : 0; }
 
  private:
-  void release();
-  void swap(Pinned& other) {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(capacity_, other.capacity_);
-    std::swap(device_, other.device_);
-  }
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0, capacity_ = 0;
-  Device device_{};
+  std::shared_ptr<std::byte[]> memory_;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace laconic

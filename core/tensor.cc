@@ -1,42 +1,24 @@
 #include "core/tensor.h"
 
-#include "core/cpu/rounding.h"
+#include <algorithm>
+
 #include "core/dispatch.h"
 #include "core/raw.h"
 #include "core/stream.h"
 
 namespace laconic {
 
-std::size_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-    case DType::i32: return 4;
-    case DType::i64: return 8;
-    case DType::bf16: return 2;
-    case DType::u8: break;
-  }
-  return 1;
-}
+namespace {
+struct {
+  std::size_t bytes;
+  const char* name;
+} constexpr kDTypes[] = {{4, "float32"}, {4, "int32"}, {8, "int64"}, {1, "uint8"}, {2, "bfloat16"}};
+constexpr const char* kLayouts[] = {"plain", "channels_last", "blocked16"};
+}  // namespace
 
-const char* to_string(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return "float32";
-    case DType::i32: return "int32";
-    case DType::i64: return "int64";
-    case DType::bf16: return "bfloat16";
-    case DType::u8: break;
-  }
-  return "uint8";
-}
-
-const char* to_string(Layout layout) {
-  switch (layout) {
-    case Layout::plain: return "plain";
-    case Layout::channels_last: return "channels_last";
-    case Layout::blocked16: break;
-  }
-  return "blocked16";
-}
+std::size_t size_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].bytes; }
+const char* to_string(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
+const char* to_string(Layout layout) { return kLayouts[static_cast<std::size_t>(layout)]; }
 
 Tensor Tensor::make(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape, DType dtype,
                     Layout layout) {
@@ -147,7 +129,10 @@ std::vector<float> Tensor::to_vector() const {
       case DType::i32: return convert(plain.data<std::int32_t>());
       case DType::i64: return convert(plain.data<std::int64_t>());
       case DType::u8: return convert(plain.data<std::uint8_t>());
-      case DType::bf16: return cpu::from_bf16(out.data(), plain.data<BFloat16>(), elements());
+      case DType::bf16: {
+        const BFloat16* from = plain.data<BFloat16>();
+        std::transform(from, from + out.size(), out.begin(), widened);
+      }
     }
   });
   return out;

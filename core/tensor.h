@@ -1,4 +1,5 @@
 #pragma once
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -16,6 +17,13 @@ enum class DType : std::uint8_t { f32, i32, i64, u8, bf16 };
 struct BFloat16 {
   std::uint16_t bits;
 };
+/// To the nearest, ties to even; NaN stays NaN.
+constexpr BFloat16 rounded(float x) {
+  const auto u = std::bit_cast<std::uint32_t>(x);
+  const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
+  return {static_cast<std::uint16_t>(nan ? u >> 16 | 0x40u : (u + 0x7fffu + (u >> 16 & 1u)) >> 16)};
+}
+constexpr float widened(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
 std::size_t size_of(DType dtype);  ///< bytes of one element
 const char* to_string(DType dtype);
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
@@ -54,6 +62,8 @@ class Tensor {
 
   static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = kCpu,
                       Layout layout = Layout::plain);
+  /// Float32 of another's shape, device and layout.
+  static Tensor like(const Tensor& other) { return empty(other.shape(), DType::f32, other.device(), other.layout()); }
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = kCpu);
   static Tensor full(const Shape& shape, float value, Device device = kCpu);
   /// Copies host values. Throws ShapeError if there are not shape.elements() of them.

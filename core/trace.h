@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/scoped.h"
+
 namespace laconic {
 
 /// What ran when: named spans of time, one row per rank and thread, as Chrome trace JSON (ui.perfetto.dev opens it),
@@ -87,16 +89,9 @@ class Trace {
   Row& row(int rank, const std::string& thread);
 
   /// While it lives, spans of this thread go to `row` (nullptr: nowhere). Nests.
-  class Thread {
-   public:
-    explicit Thread(Row* row) : before_(current_) { current_ = row; }
+  struct Thread : Scoped<Row*> {
+    explicit Thread(Row* row) : Scoped(current_, row) {}
     explicit Thread(Row& row) : Thread(&row) {}
-    ~Thread() { current_ = before_; }
-    Thread(const Thread&) = delete;
-    Thread& operator=(const Thread&) = delete;
-
-   private:
-    Row* before_;
   };
   static Row* current() { return current_; }  ///< where this thread records, or nullptr
 

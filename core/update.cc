@@ -1,8 +1,5 @@
 #include "core/update.h"
 
-#include "core/cuda/update.h"
-#include "core/dispatch.h"
-
 namespace laconic::raw {
 namespace {
 

@@ -1,13 +1,13 @@
 #pragma once
-#include "core/cpu/update.h"
+#include "core/kernels/elementwise.h"
 #include "core/tensor.h"
 
 /// What optimisers are made of: fused element-wise updates that run where the memory lies. Float32, plain layout. They
 /// tell w that its value has changed (Tensor::bump_version). Throw ShapeError if the operands differ in elements.
 namespace laconic::raw {
 
-using cpu::AdamStep;
-using cpu::SgdStep;
+using laconic::AdamStep;
+using laconic::SgdStep;
 
 /// d = scale g + decay w;   buffer = momentum buffer + (1 - dampening) d   (the first time: buffer = d);
 /// w -= lr buffer,   Nesterov: w -= lr (d + momentum buffer),   without a buffer (undefined): w -= lr d

@@ -88,7 +88,7 @@ ImageSplit load_split(const std::string& folder, const std::vector<std::string>&
       packed
           ? concat("Unpack the archive there first: tar -xzf ", folder, "/", archive, " -C ", folder, ".")
           : concat(
-                "--data wants the folder with ", stems[0], ".bin",
+                "`data` wants the folder with ", stems[0], ".bin",
                 stems.size() > 1 ? " (to 5, as many as you have)" : "", " and ", v.test[0],
                 ".bin, gzipped or not: unpack the binary version, ", archive,
                 ", from the data set's page, https://www.cs.toronto.edu/~kriz/cifar.html; or give synthetic, which is "

@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "data/image_codec.h"
-#include "data/jpeg_decoders.h"
 
 namespace laconic {
 namespace {

@@ -1,6 +1,5 @@
 #include "core/error.h"
 #include "data/image_codec.h"
-#include "data/jpeg_decoders.h"
 
 namespace laconic {
 

@@ -4,7 +4,6 @@
 
 #include "core/error.h"
 #include "data/image_codec.h"
-#include "data/jpeg_decoders.h"
 
 namespace {
 

@@ -1,18 +1,12 @@
 #include "data/image_codec.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <memory>
 
 #include "core/error.h"
 #include "data/input_file.h"
-#include "data/jpeg_decoders.h"
 
 namespace laconic {
 namespace {
@@ -27,6 +21,11 @@ std::uint32_t big_endian(Bytes bytes, std::size_t at, int count) {
 
 constexpr const char* kCut = ". The download was cut; fetch it again.";
 constexpr const char* kDamaged = ". The file is damaged; fetch it again.";
+
+void require_readable(std::uint64_t bytes, const std::string& name) {
+  require<DataError>(bytes <= kMostFileBytes, name, " has ", grouped(bytes), " bytes, more than the ",
+                     grouped(kMostFileBytes), " that are read. Make it smaller.");
+}
 
 /// `promised` is held by at least so many bytes, or the header lies.
 void check_size(const ImageHeader& h, std::uint64_t least_bytes, Bytes file, const std::string& name) {
@@ -168,9 +167,7 @@ ImageHeader ppm_header(Bytes file, const std::string& name) {
 
 ImageHeader read_image_header(Bytes file, const std::string& name) {
   require<DataError>(!file.empty(), name, " is empty", kCut);
-  require<DataError>(static_cast<std::int64_t>(file.size()) <= kMostFileBytes, name, " has ", grouped(file.size()),
-                     " bytes, more than the ", grouped(static_cast<std::uint64_t>(kMostFileBytes)),
-                     " that are read. Make it smaller.");
+  require_readable(file.size(), name);
   if (starts_with(file, kJpegStart)) return jpeg_header(file, name);
   if (starts_with(file, kPngStart)) return png_header(file, name);
   if (starts_with(file, {'P', '6'})) return ppm_header(file, name);
@@ -206,27 +203,10 @@ Image decode_image(Bytes file, const std::string& name, JpegDecoder decoder) {
 }
 
 void read_image_file(const std::string& path, std::vector<std::uint8_t>& bytes) {
-  struct File {
-    int fd;
-    ~File() {
-      if (fd >= 0) ::close(fd);
-    }
-  } file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  require<DataError>(file.fd >= 0, path, " cannot be opened: ", std::strerror(errno),
-                     ". Check the path and its permissions.");
-  struct stat status {};
-  require<DataError>(::fstat(file.fd, &status) == 0 && S_ISREG(status.st_mode), path, " is no file. Correct the path.");
-  require<DataError>(status.st_size <= kMostFileBytes, path, " has ",
-                     grouped(static_cast<std::uint64_t>(status.st_size)), " bytes, more than the ",
-                     grouped(static_cast<std::uint64_t>(kMostFileBytes)), " that are read. Make it smaller.");
-  bytes.resize(static_cast<std::size_t>(status.st_size));
-  for (std::size_t have = 0; have < bytes.size();) {
-    const ssize_t got = ::read(file.fd, bytes.data() + have, bytes.size() - have);
-    if (got < 0 && errno == EINTR) continue;
-    require<DataError>(got > 0, path, " could not be read to its end: ", got < 0 ? std::strerror(errno) : "it shrank",
-                       ". Check the disk.");
-    have += static_cast<std::size_t>(got);
-  }
+  const RandomAccessFile file(path);
+  require_readable(file.size(), path);
+  bytes.resize(file.size());
+  file.read(0, file.size(), bytes.data());
 }
 
 }  // namespace laconic

@@ -2,10 +2,39 @@
 #include <cstdint>
 #include <span>
 #include <string>
-
-#include "data/image.h"
+#include <utility>
+#include <vector>
 
 namespace laconic {
+
+/// A rectangle of whole pixels.
+struct Region {
+  int x = 0, y = 0, width = 0, height = 0;
+  bool operator==(const Region&) const = default;
+};
+
+/// Pixels of a photograph in memory, or of the part of one that was asked for: u8 [height, width, 3], red, green, blue,
+/// row-major. Coordinates are those of the whole picture, of which this is `part`; reduced by `scale` where it was
+/// decoded so (data/image_codec.h). Buffers are kept when an object is used again.
+struct Image {
+  int width = 0, height = 0;         ///< of the whole picture, ceil(its size / scale)
+  int scale = 1;                     ///< 1, 2, 4 or 8
+  Region part;                       ///< what `pixels` holds
+  std::vector<std::uint8_t> pixels;  ///< part.height * part.width * 3 and kSlack bytes that nobody looks at
+
+  static constexpr int kSlack = 1;  ///< so that a pixel can be fetched as four bytes
+  void resize(const Region& region) {
+    part = region;
+    pixels.resize(static_cast<std::size_t>(region.width) * static_cast<std::size_t>(region.height) * 3 + kSlack);
+  }
+  /// Pixel (x, y) of the whole picture; it must lie in `part`.
+  const std::uint8_t* at(int x, int y) const {
+    return pixels.data() + (static_cast<std::size_t>(y - part.y) * static_cast<std::size_t>(part.width) +
+                            static_cast<std::size_t>(x - part.x)) *
+                               3;
+  }
+  std::uint8_t* at(int x, int y) { return const_cast<std::uint8_t*>(std::as_const(*this).at(x, y)); }
+};
 
 /// What a file of an image says of itself before its pixels.
 struct ImageHeader {
@@ -17,7 +46,7 @@ struct ImageHeader {
 
 /// The largest picture that is decoded, in pixels (67 million, 201 MB decoded), and the longest file, in bytes.
 inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;
-inline constexpr std::int64_t kMostFileBytes = std::int64_t{1} << 28;
+inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 28;
 
 /// Reads the header of a JPEG (baseline or progressive, 8 bits), PNG or binary PPM (P6, 8 bits), told apart by their
 /// first bytes, never by a name, and checks what can be checked without decoding: that the file is whole (a JPEG's end
@@ -53,5 +82,14 @@ Image decode_image(std::span<const std::uint8_t> file, const std::string& name,
 
 /// The bytes of a whole file. throws DataError: it cannot be read, is a folder, or longer than kMostFileBytes
 void read_image_file(const std::string& path, std::vector<std::uint8_t>& bytes);
+
+// The libraries behind them, for headers that have been checked.
+
+/// JPEG and PNG by stb_image, whole, to RGB. throws DataError with `name` and stb_image's reason
+void decode_with_stb(std::span<const std::uint8_t> file, const std::string& name, Image& image);
+
+/// JPEG by libjpeg: `wanted` of the full-size picture, at 1/scale of its size. throws DataError with libjpeg's reason
+void decode_with_libjpeg(std::span<const std::uint8_t> file, const std::string& name, const Region& wanted, int scale,
+                         Image& image);
 
 }  // namespace laconic

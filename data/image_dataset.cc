@@ -1,6 +1,9 @@
 #include "data/image_dataset.h"
 
+#include "core/error.h"
+#include "data/cifar.h"
 #include "data/digest.h"
+#include "data/mnist.h"
 
 namespace laconic {
 
@@ -16,6 +19,26 @@ std::uint64_t fingerprint(const ImageDataset& data) {
     digest.add(split->labels);
   }
   return digest.value();
+}
+
+std::vector<ImageDatasetKind>& image_datasets() {
+  static std::vector<ImageDatasetKind> all{
+      {"mnist", "data/mnist", false, [](const std::string& folder) { return load_mnist(folder); }},
+      {"fashion-mnist", "/usr/share/datasets/fashion-mnist", false,
+       [](const std::string& folder) { return load_mnist(folder, true); }},
+      {"cifar-10", "data/cifar-10-batches-bin", true, load_cifar10},
+      {"cifar-100", "data/cifar-100-binary", true, load_cifar100},
+  };
+  return all;
+}
+
+const ImageDatasetKind& image_dataset(const std::string& name) {
+  std::vector<std::string> names;
+  for (const ImageDatasetKind& kind : image_datasets()) {
+    if (kind.name == name) return kind;
+    names.push_back(kind.name);
+  }
+  refuse_unknown("data set", name, "`data`", names);
 }
 
 }  // namespace laconic

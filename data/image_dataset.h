@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,5 +27,19 @@ struct ImageDataset {
 /// A number that differs (but for chance, 2^-64) between data sets of different content, name, shape or constants:
 /// ranks compare it before they train together. Cost: one pass, about 1 GB/s.
 std::uint64_t fingerprint(const ImageDataset& data);
+
+/// A data set of images that programs know by name.
+struct ImageDatasetKind {
+  std::string name;              ///< "cifar-10"
+  std::string folder;            ///< where it is looked for, unless one is named
+  bool crops_and_flips = false;  ///< images are augmented by kPadCropFlip (data/augment.h)
+  /// Reads it from a folder. throws DataError as load_mnist does
+  std::function<ImageDataset(const std::string& folder)> load;
+};
+
+/// The table of all kinds. Add your own before a program is called.
+std::vector<ImageDatasetKind>& image_datasets();
+/// throws UsageError for an unknown name, with the nearest known one. The reference holds until the table changes.
+const ImageDatasetKind& image_dataset(const std::string& name);
 
 }  // namespace laconic

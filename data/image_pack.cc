@@ -1,11 +1,6 @@
 #include "data/image_pack.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -43,45 +38,18 @@ T get(const std::uint8_t* from) {
   return static_cast<T>(value);
 }
 
-/// An open file, read in any order by any number of threads.
-class PackFile {
- public:
-  explicit PackFile(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    struct stat status {};
-    const bool ok = fd_ >= 0 && ::fstat(fd_, &status) == 0;
-    const int reason = errno;
-    if (!ok && fd_ >= 0) ::close(fd_);
-    require<DataError>(ok, path, " cannot be opened: ", std::strerror(reason), ". Check the path and its permissions.");
-    size_ = static_cast<std::uint64_t>(status.st_size);
-  }
-  ~PackFile() { ::close(fd_); }
-  PackFile(const PackFile&) = delete;
-  PackFile& operator=(const PackFile&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::uint64_t size() const { return size_; }  ///< when it was opened
-  Bytes read(std::uint64_t offset, std::uint64_t bytes, std::vector<std::uint8_t>& to) const {
-    to.resize(bytes);
-    for (std::uint64_t have = 0; have < bytes;) {
-      const ssize_t n = ::pread(fd_, to.data() + have, bytes - have, static_cast<off_t>(offset + have));
-      if (n < 0 && errno == EINTR) continue;
-      require<DataError>(n >= 0, path_, " could not be read: ", std::strerror(errno), ". Is the disk all right?");
-      require<DataError>(n > 0, path_, " became shorter while it was read. Is something else writing it?");
-      have += static_cast<std::uint64_t>(n);
-    }
-    return to;
-  }
-
- private:
-  std::string path_;
-  int fd_;
-  std::uint64_t size_ = 0;
-};
+/// `bytes` of a file from `offset` on, in `to`.
+Bytes read_part(const RandomAccessFile& file, std::uint64_t offset, std::uint64_t bytes,
+                std::vector<std::uint8_t>& to) {
+  to.resize(bytes);
+  file.read(offset, bytes, to.data());
+  return to;
+}
 
 /// What all splits of a pack share. Every number in it has been checked.
 struct Contents {
   explicit Contents(const std::string& path) : file(path) {}
-  PackFile file;
+  RandomAccessFile file;
   std::vector<std::uint8_t> index;   // all behind the images
   std::vector<std::uint64_t> names;  // where each begins in it, and the end
   std::uint32_t crc = 0;             // of everything but the images' own bytes
@@ -105,7 +73,7 @@ class PackedSplit final : public ImageSource {
   }
   Bytes read(std::int64_t i, std::vector<std::uint8_t>& buffer) const override {
     const std::uint8_t* e = entry(i);
-    const Bytes file = contents_->file.read(get<std::uint64_t>(e), get<std::uint32_t>(e + 8), buffer);
+    const Bytes file = read_part(contents_->file, get<std::uint64_t>(e), get<std::uint32_t>(e + 8), buffer);
     require<DataError>(crc_of(file) == get<std::uint32_t>(e + 12), name(i),
                        " has a wrong checksum. The file is damaged; fetch or pack it again.");
     return file;
@@ -166,15 +134,15 @@ bool ImagePack::is_one(const std::string& path) {
 
 ImagePack::ImagePack(const std::string& path) {
   const auto contents = std::make_shared<Contents>(path);
-  const PackFile& file = contents->file;
+  const RandomAccessFile& file = contents->file;
   constexpr const char* kCut = ". The file was cut or not completely copied; copy or pack it again.";
   constexpr const char* kDamaged = ". The file is damaged; copy or pack it again.";
   require<DataError>(is_one(path), path, " is no pack of images. Make one with laconic pack.");
   const std::uint64_t most = file.size();
   require<DataError>(most >= kHeadBytes + kFootBytes, path, " has ", most, " bytes", kCut);
   std::vector<std::uint8_t> head, foot;
-  file.read(0, kHeadBytes, head);
-  file.read(most - kFootBytes, kFootBytes, foot);
+  read_part(file, 0, kHeadBytes, head);
+  read_part(file, most - kFootBytes, kFootBytes, foot);
   require<DataError>(std::memcmp(foot.data() + kFootBytes - sizeof kMagic, kMagic, sizeof kMagic) == 0, path,
                      " has no end of a pack of images", kCut);
   for (const std::uint8_t* at : {head.data() + sizeof kMagic, foot.data() + kFootNumbers + 4})
@@ -188,7 +156,7 @@ ImagePack::ImagePack(const std::string& path) {
                          train <= most / kEntryBytes && validation <= most / kEntryBytes &&
                          index + (train + validation) * kEntryBytes + name_bytes + class_bytes + kFootBytes == most,
                      path, " has lengths in its end that do not add up to its ", most, " bytes", kDamaged);
-  contents->crc = crc_of(file.read(index, most - index - kFootBytes + kFootNumbers, contents->index));
+  contents->crc = crc_of(read_part(file, index, most - index - kFootBytes + kFootNumbers, contents->index));
   require<DataError>(contents->crc == get<std::uint32_t>(number + kFootNumbers), path,
                      " has a wrong checksum of its index", kDamaged);
   std::uint64_t name = (train + validation) * kEntryBytes;

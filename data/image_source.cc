@@ -128,7 +128,7 @@ Listing folder_of_classes(const std::string& folder) {
   require<DataError>(
       listing.files->size() > 0, folder,
       " has no folders with images (.jpg, .jpeg, .png, .ppm), nor train (a folder of classes), train.txt "
-      "(a list) or train.pack (--data): give a folder that has; or synthetic, which is generated");
+      "(a list) or train.pack (`data`): give a folder that has; or synthetic, which is generated");
   return listing;
 }
 
@@ -194,7 +194,7 @@ Part open_part(const std::string& path) {
   if (fs::is_directory(path, ignored)) return {folder_of_classes(path), nullptr};
   require<DataError>(
       fs::is_regular_file(path, ignored), path,
-      " is no file or folder (--data): give a folder, a list or a pack; or synthetic, which is generated");
+      " is no file or folder (`data`): give a folder, a list or a pack; or synthetic, which is generated");
   if (ImagePack::is_one(path)) return {std::nullopt, std::make_shared<const ImagePack>(path)};
   return {list_of_files(path), nullptr};
 }
@@ -210,14 +210,7 @@ std::string part_in(const std::string& folder, const char* name) {
 
 /// Puts numbers of classes in the place of numbers of names.
 void number_labels(Listing& listing, const std::vector<std::string>& classes) {
-  if (listing.names.empty()) {
-    for (std::int64_t i = 0; i < listing.files->size(); ++i)
-      require<DataError>(static_cast<std::size_t>(listing.files->label(i)) < classes.size(), listing.where,
-                         " has label ", listing.files->label(i), " for ", listing.files->name(i), ", but there are ",
-                         classes.size(),
-                         " classes. Correct the list, or give all names of classes with --labels FILE.");
-    return;
-  }
+  if (listing.names.empty()) return;
   std::map<std::string, std::int32_t> numbers;
   for (std::size_t c = 0; c < classes.size(); ++c) {
     numbers.emplace(classes[c], static_cast<std::int32_t>(c));
@@ -227,7 +220,7 @@ void number_labels(Listing& listing, const std::vector<std::string>& classes) {
   for (const std::string& name : listing.names) {
     const auto found = numbers.find(name);
     require<DataError>(found != numbers.end(), listing.where, " has a folder ", name, " that is none of the ",
-                       classes.size(), " classes. Take it out, or give all names of classes with --labels FILE.");
+                       classes.size(), " classes. Take it out, or give all names of classes with `labels` FILE.");
     number_of.push_back(found->second);
   }
   for (std::int32_t& label : listing.files->labels()) label = number_of[static_cast<std::size_t>(label)];
@@ -246,7 +239,7 @@ std::vector<std::string> classes_of(const std::vector<Listing*>& listings, const
 }
 
 PhotoDataset generated(const std::string& data) {
-  const SyntheticOptions sizes = synthetic_photo_sizes(data, {2000, 500});
+  const SyntheticOptions sizes = synthetic_sizes(data, {2000, 500}, true);
   const auto images = std::make_shared<const ImageDataset>(synthetic_photos(sizes));
   PhotoDataset photos{.name = images->name,
                       .classes = {},
@@ -324,16 +317,16 @@ PhotoDataset open_photos(const std::string& data, const std::string& labels) {
     for (std::int64_t i = 0; source && i < source->size(); ++i)
       require<DataError>(static_cast<std::size_t>(source->label(i)) < photos.classes.size(), path, " has label ",
                          source->label(i), " for ", source->name(i), ", but there are ", photos.classes.size(),
-                         " classes. Correct --data or --labels.");
+                         " classes. Correct the data, or give all names of classes with `labels` FILE.");
   return photos;
 }
 
 void BadFiles::add(const std::string& name, const std::string& what) {
   std::lock_guard lock(mutex_);
   if (names_.count(name) != 0) return;
-  if (most_ == 0) throw DataError(what + " Or pass over such files: --max-bad 10.");
+  if (most_ == 0) throw DataError(what + " Or pass over such files: `max-bad` 10.");
   require<DataError>(static_cast<int>(names_.size()) < most_, what, " ", most_,
-                     " before it could not be read either (--max-bad).");
+                     " before it could not be read either (`max-bad`).");
   names_.insert(name);
   warn_(what);
 }

@@ -1,5 +1,8 @@
 #include "data/input_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -53,6 +56,36 @@ std::vector<std::uint8_t> InputFile::read(std::uint64_t count) {
     if (got < static_cast<int>(want)) break;
     chunk = std::min(2 * chunk, kLargestChunk);
   }
+  return bytes;
+}
+
+RandomAccessFile::RandomAccessFile(const std::string& path)
+    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  require<DataError>(fd_ >= 0, path, " cannot be opened: ", std::strerror(errno),
+                     ". Check the path and its permissions.");
+  struct stat status {};
+  const bool regular = ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
+  if (!regular) ::close(fd_);
+  require<DataError>(regular, path, " is no file. Correct the path.");
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+RandomAccessFile::~RandomAccessFile() { ::close(fd_); }
+
+void RandomAccessFile::read(std::uint64_t offset, std::uint64_t bytes, void* to) const {
+  for (std::uint64_t have = 0; have < bytes;) {
+    const ssize_t n = ::pread(fd_, static_cast<std::byte*>(to) + have, bytes - have, static_cast<off_t>(offset + have));
+    if (n < 0 && errno == EINTR) continue;
+    require<DataError>(n >= 0, path_, " could not be read: ", std::strerror(errno), ". Is the disk all right?");
+    require<DataError>(n > 0, path_, " became shorter while it was read. Is something else writing it?");
+    have += static_cast<std::uint64_t>(n);
+  }
+}
+
+std::vector<std::byte> read_file(const std::string& path) {
+  const RandomAccessFile file(path);
+  std::vector<std::byte> bytes(file.size());
+  file.read(0, bytes.size(), bytes.data());
   return bytes;
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -30,6 +31,28 @@ class InputFile {
   bool cut_ = false;  // its gzip stream ends before its end
   std::uint64_t bytes_read_ = 0;
 };
+
+/// An open regular file, read in any order by any number of threads.
+/// throws DataError: it cannot be opened or read, is a folder, or becomes shorter
+class RandomAccessFile {
+ public:
+  explicit RandomAccessFile(const std::string& path);
+  ~RandomAccessFile();
+  RandomAccessFile(const RandomAccessFile&) = delete;
+  RandomAccessFile& operator=(const RandomAccessFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::uint64_t size() const { return size_; }  ///< bytes, when it was opened
+  void read(std::uint64_t offset, std::uint64_t bytes, void* to) const;
+
+ private:
+  std::string path_;
+  int fd_;
+  std::uint64_t size_ = 0;
+};
+
+/// The bytes of a whole file.
+std::vector<std::byte> read_file(const std::string& path);
 
 /// 30720000 as "30,720,000", for error messages.
 std::string grouped(std::uint64_t number);

@@ -14,11 +14,6 @@ Shape batch_shape(std::int64_t samples, const Shape& image) {
   return Shape(std::span<const std::int64_t>(dims));
 }
 
-DataLoader::Options with_size(DataLoader::Options options, const ImageDataset& data, Split which) {
-  options.sampler.samples = (which == Split::train ? data.train : data.test).size();
-  return options;
-}
-
 }  // namespace
 
 Batch without_left_out(Batch batch) {
@@ -51,10 +46,6 @@ ReadSample image_reader(std::shared_ptr<const ImageDataset> data, Split which, c
   };
 }
 
-DataLoader::DataLoader(std::shared_ptr<const ImageDataset> data, Split split, const Augment& augment, Options options)
-    : DataLoader({data->channels, data->height, data->width}, image_reader(data, split, augment, options.sampler.seed),
-                 with_size(options, *data, split)) {}
-
 DataLoader::DataLoader(const Shape& image, ReadSample read, const Options& options)
     : sampler_(options.sampler),
       image_(image),
@@ -64,25 +55,19 @@ DataLoader::DataLoader(const Shape& image, ReadSample read, const Options& optio
       step_(options.first_step),
       slots_(static_cast<std::size_t>(options.threads) + 1) {
   require<UsageError>(options.threads >= 0 && options.threads <= 1024, "loader: ", options.threads,
-                      " data threads, expected 0 to 1024. Correct --data-threads.");
+                      " data threads, expected 0 to 1024. Correct `data-threads`.");
   require<ShapeError>(epoch_ >= 0 && step_ >= 0 && step_ <= steps_per_epoch(), "loader: cannot start at epoch ", epoch_,
                       ", step ", step_, ": an epoch has ", steps_per_epoch(), " steps.");
   for (std::size_t i = 0; i < slots_.size(); ++i) issue();
   try {
     for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });
   } catch (...) {
-    // The destructor does not run for a half-made object, and a running thread must not outlive it.
-    {
-      std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    work_.notify_all();
-    for (std::thread& t : threads_) t.join();
+    stop();  // the destructor does not run for a half-made object, and a running thread must not outlive it
     throw;
   }
 }
 
-DataLoader::~DataLoader() {
+void DataLoader::stop() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;

@@ -48,16 +48,14 @@ ReadSample image_reader(std::shared_ptr<const ImageDataset> data, Split split, c
 class DataLoader {
  public:
   struct Options {
-    ShardedSampler::Options sampler;               ///< `samples` is filled in from a data set
+    ShardedSampler::Options sampler;
     int threads = 1;                               ///< D; 0: prepared within next()
     std::int64_t first_epoch = 0, first_step = 0;  ///< where to start; first_step may be an epoch's number of steps
     std::int64_t epochs = -1;                      ///< how many, counting the first, possibly begun one; -1: no end
   };
   /// image : [C, H, W]
   DataLoader(const Shape& image, ReadSample read, const Options& options);
-  /// Images of a data set; augmentation draws from the sampler's seed.
-  DataLoader(std::shared_ptr<const ImageDataset> data, Split split, const Augment& augment, Options options);
-  ~DataLoader();  ///< does not wait for more than the samples in work
+  ~DataLoader() { stop(); }  ///< does not wait for more than the samples in work
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
@@ -75,6 +73,7 @@ class DataLoader {
     bool ready = false;
     std::exception_ptr error;
   };
+  void stop();
   void issue();
   void fill(Slot& slot) const;
   void work();

@@ -57,14 +57,10 @@ inline std::uint8_t blend(int a, int x, float f) {
   return static_cast<std::uint8_t>(std::clamp(y, 0.0f, 255.0f));
 }
 
-void blend_all(const std::uint8_t (&table)[256], std::uint8_t* pixels, std::size_t n) {
-  for (std::size_t i = 0; i < 3 * n; ++i) pixels[i] = table[pixels[i]];
-}
-
 void blend_with(int a, float f, std::uint8_t* pixels, std::size_t n) {
   std::uint8_t table[256];
   for (int v = 0; v < 256; ++v) table[v] = blend(a, v, f);
-  blend_all(table, pixels, n);
+  for (std::size_t i = 0; i < 3 * n; ++i) pixels[i] = table[pixels[i]];
 }
 
 /// The largest of 1, 2, 4, 8 by which `view` may be reduced before it is resized, and still is.
@@ -129,7 +125,7 @@ Resizing evaluation_view(int size, int width, int height) {
 
 PhotoTransform::PhotoTransform(const Options& options) : o_(options), table_(3 * 256) {
   require<UsageError>(o_.size >= 1 && o_.size <= 4096, "images of ", o_.size, " x ", o_.size,
-                      " pixels are asked for (--image-size): give 1 to 4096, as --image-size 224");
+                      " pixels are asked for (`image-size`): give 1 to 4096, as `image-size` 224");
   for (std::size_t c = 0; c < 3; ++c)
     for (std::size_t v = 0; v < 256; ++v)
       table_[c * 256 + v] = (static_cast<float>(v) / 255.0f - o_.mean[c]) / o_.std[c];

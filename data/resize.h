@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/image.h"
+#include "data/image_codec.h"
 
 namespace laconic {
 

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 #include <numbers>
+#include <numeric>
+#include <utility>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -15,7 +17,9 @@ namespace {
 constexpr char kName[] = "synthetic";
 constexpr int kWaves = 3;                                      // cosines in a pattern
 constexpr int kMaxShift = 3;                                   // pixels, either way
-constexpr std::uint64_t kPatterns = 0, kTrain = 1, kTest = 2;  // first part of the random key
+// First part of the random key.
+constexpr std::uint64_t kPatterns = 0, kTrain = 1, kTest = 2, kFollowers = 3, kTrainText = 4, kValidText = 5,
+                        kTestText = 6;
 
 /// [channels, side, side], each value in [-127, 127]. Periodic, so that a shift may wrap round. Integers from here on,
 /// so that no compiler's rounding changes a byte.
@@ -86,20 +90,20 @@ ImageDataset make(int channels, int side, int classes, const SyntheticOptions& o
   return data;
 }
 
-constexpr std::int64_t kMostImages = 1000000, kMostClasses = 10000;
-
-/// The numbers behind "synthetic:", with commas between, each from 1 to its limit; "synthetic" alone leaves them.
-bool read_numbers(const std::string& data, std::initializer_list<std::pair<std::int64_t*, std::int64_t>> numbers) {
+/// The numbers behind "synthetic:", with commas between; "synthetic" alone leaves them. Returns whether that is all.
+bool read_numbers(const std::string& data, std::initializer_list<std::int64_t*> numbers) {
   if (data == kName) return true;
   const char *at = data.data() + sizeof kName - 1, *end = data.data() + data.size();  // its colon
-  for (const auto& [value, most] : numbers) {
-    if (at == end || *at++ != (value == numbers.begin()->first ? ':' : ',')) return false;
+  for (std::int64_t* const value : numbers) {
+    if (at == end || *at++ != (value == *numbers.begin() ? ':' : ',')) return false;
     const auto [next, error] = std::from_chars(at, end, *value);
-    if (error != std::errc() || *value < 1 || *value > most) return false;
+    if (error != std::errc()) return false;
     at = next;
   }
   return at == end;
 }
+
+bool within(std::int64_t value, std::int64_t least, std::int64_t most) { return value >= least && value <= most; }
 
 }  // namespace
 
@@ -112,23 +116,94 @@ ImageDataset synthetic_photos(const SyntheticOptions& options) {
 
 bool is_synthetic(const std::string& data) { return data == kName || data.starts_with(std::string(kName) + ":"); }
 
-SyntheticOptions synthetic_sizes(const std::string& data, const SyntheticOptions& whole) {
+SyntheticOptions synthetic_sizes(const std::string& data, const SyntheticOptions& whole, bool with_classes) {
   SyntheticOptions sizes = whole;
+  const bool three = with_classes && std::count(data.begin(), data.end(), ',') >= 2;
+  const bool ok = (three ? read_numbers(data, {&sizes.train, &sizes.test, &sizes.classes})
+                         : read_numbers(data, {&sizes.train, &sizes.test})) &&
+                  within(sizes.train, 1, 1000000) && within(sizes.test, 1, 1000000) && within(sizes.classes, 1, 10000);
   require<UsageError>(
-      read_numbers(data, {{&sizes.train, kMostImages}, {&sizes.test, kMostImages}}), "--data: ", data,
-      " is not synthetic:TRAIN,TEST with two numbers of images from 1 to 1,000,000. Example: synthetic:2000,500.");
+      ok, "`data`: ", data,
+      three ? " is not synthetic:TRAIN,TEST,CLASSES with numbers from 1, at most 10,000 classes. Example: "
+              "synthetic:2000,500,100."
+            : " is not synthetic:TRAIN,TEST with two numbers of images from 1 to 1,000,000. Example: "
+              "synthetic:2000,500.");
   return sizes;
 }
 
-SyntheticOptions synthetic_photo_sizes(const std::string& data, const SyntheticOptions& whole) {
-  SyntheticOptions sizes = whole;
-  if (std::count(data.begin(), data.end(), ',') < 2) return synthetic_sizes(data, whole);
-  const bool ok =
-      read_numbers(data, {{&sizes.train, kMostImages}, {&sizes.test, kMostImages}, {&sizes.classes, kMostClasses}});
-  require<UsageError>(ok, "--data: ", data,
-                      " is not synthetic:TRAIN,TEST,CLASSES with numbers from 1, at most 10,000 classes. Example: "
-                      "synthetic:2000,500,100.");
-  return sizes;
+namespace {
+
+constexpr std::uint64_t kSeed = 1;                     // not a run's --seed
+constexpr std::uint32_t kShortest = 3, kLongest = 15;  // words of a sentence
+
+/// "bako": a consonant and a vowel for each figure of a number in base 50.
+std::string spelled(std::int64_t number) {
+  const std::int64_t first = number % 50, second = (number / 50 + 17 * first) % 50, third = number / 2500;
+  std::string word;
+  for (const std::int64_t syllable : {first, second, third - 1}) {
+    if (syllable < 0) break;
+    word += "bdfgklmnrs"[syllable % 10];
+    word += "aeiou"[syllable / 10];
+  }
+  return word;
+}
+
+class Language {
+ public:
+  explicit Language(std::int64_t words) : words_(static_cast<std::uint32_t>(words)) {
+    for (std::size_t k = 0; k < followers_.size(); ++k) {
+      std::vector<std::uint32_t>& order = followers_[k];
+      order.resize(words_);
+      std::iota(order.begin(), order.end(), 0u);
+      Random random(kSeed, Purpose::synthetic, kFollowers, k);
+      for (std::uint32_t i = words_; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+    }
+  }
+
+  std::vector<std::int32_t> write(std::int64_t tokens, std::uint64_t part, Vocabulary& vocabulary) const {
+    std::vector<std::int32_t> text;
+    Random random(kSeed, Purpose::synthetic, part);
+    while (static_cast<std::int64_t>(text.size()) < tokens) {
+      std::uint32_t word = random.below(4);  // few words begin a sentence
+      for (std::uint32_t n = 1;; ++n) {
+        text.push_back(vocabulary.add(spelled(word)));
+        const std::uint32_t draw = random.below(8);
+        if (n == kLongest || (n >= kShortest && random.below(8) == 0)) break;
+        word = followers_[draw < 4 ? 0 : draw < 6 ? 1 : draw - 4][word];
+      }
+      text.push_back(vocabulary.add(Vocabulary::kEnd));
+    }
+    text.resize(static_cast<std::size_t>(tokens));
+    return text;
+  }
+
+ private:
+  std::uint32_t words_;
+  std::array<std::vector<std::uint32_t>, 4> followers_;  // permutations, so that every word follows some
+};
+
+}  // namespace
+
+TextDataset synthetic_text(std::int64_t train, std::int64_t words) {
+  require<UsageError>(within(train, 100, 10000000) && within(words, 4, 10000), "synthetic text: ", train,
+                      " words of training text and ", words,
+                      " different ones asked for; they must be 100 to 10,000,000 and 4 to ", "10,000 (`data`).");
+  const Language language(words);
+  TextDataset data;
+  data.name = "synthetic";
+  data.train = language.write(train, kTrainText, data.vocabulary);
+  const std::int32_t known = data.vocabulary.size();
+  data.valid = language.write(train / 10, kValidText, data.vocabulary);
+  data.test = language.write(train / 10, kTestText, data.vocabulary);
+  data.close_vocabulary(known);
+  return data;
+}
+
+TextDataset synthetic_text_named(const std::string& data) {
+  std::int64_t train = 100000, words = 200;
+  require<UsageError>(read_numbers(data, {&train, &words}), "`data`: ", data,
+                      " is not synthetic:TRAIN,WORDS with two numbers. Example: synthetic:100000,200.");
+  return synthetic_text(train, words);
 }
 
 }  // namespace laconic

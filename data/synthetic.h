@@ -3,6 +3,7 @@
 #include <string>
 
 #include "data/image_dataset.h"
+#include "data/text.h"
 
 namespace laconic {
 
@@ -24,11 +25,18 @@ ImageDataset synthetic_photos(const SyntheticOptions& options = {2000, 500});   
 /// True for "synthetic" and "synthetic:TRAIN,TEST", what --data takes instead of a folder.
 bool is_synthetic(const std::string& data);
 
-/// The sizes that `data` asks for: `whole` for "synthetic", TRAIN and TEST for "synthetic:TRAIN,TEST".
-/// throws UsageError unless both are numbers from 1 to 1,000,000
-SyntheticOptions synthetic_sizes(const std::string& data, const SyntheticOptions& whole);
-/// The same with a third number that may follow: "synthetic:TRAIN,TEST,CLASSES".   throws UsageError also unless it is
-/// one from 1 to 10,000
-SyntheticOptions synthetic_photo_sizes(const std::string& data, const SyntheticOptions& whole);
+/// The sizes that `data` asks for: `whole` for "synthetic", TRAIN and TEST for "synthetic:TRAIN,TEST"; with_classes: a
+/// third number may follow.   throws UsageError unless they are numbers from 1 to 1,000,000, of classes to 10,000
+SyntheticOptions synthetic_sizes(const std::string& data, const SyntheticOptions& whole, bool with_classes = false);
+
+/// A generated language that a network can learn: of each word four others may follow, with chances 1/2, 1/4, 1/8 and
+/// 1/8, in sentences of 3 to 15 words. A pure function of the two sizes, the same on every machine.
+///   train : tokens, 100 to 10,000,000; valid and test have a tenth of it each
+///   words : 4 to 10,000, besides <eos> and <unk>
+/// throws UsageError if a size is out of range
+TextDataset synthetic_text(std::int64_t train = 100000, std::int64_t words = 200);
+
+/// The same as --data names it: "synthetic" or "synthetic:TRAIN,WORDS".   throws UsageError
+TextDataset synthetic_text_named(const std::string& data);
 
 }  // namespace laconic

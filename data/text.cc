@@ -98,15 +98,15 @@ std::string file_of(const std::string& folder, const char* part) {
     const std::string name = it->path().filename().string();
     if (is_part(name, part) && it->is_regular_file(ignored)) names.push_back(name);
   }
-  require<DataError>(!error, folder, " cannot be read: ", error.message(), ". Check its permissions (--data).");
+  require<DataError>(!error, folder, " cannot be read: ", error.message(), ". Check its permissions (`data`).");
   std::sort(names.begin(), names.end());
   // What was unpacked beside its archive is the same file.
   if (names.size() == 2 && names[1] == names[0] + ".gz") names.pop_back();
   require<DataError>(!names.empty(), folder, " has no ", part, " text: none of its files is named like ", part,
                      ".txt, x.", part, ".txt or x.", part,
-                     ".tokens, plain or .gz. Name one so, or give one text file (--data).");
+                     ".tokens, plain or .gz. Name one so, or give one text file (`data`).");
   require<DataError>(names.size() == 1, folder, " has two files that could be the ", part, " text, ", names[0], " and ",
-                     names.size() > 1 ? names[1] : "", ". Keep one of them there (--data).");
+                     names.size() > 1 ? names[1] : "", ". Keep one of them there (`data`).");
   return (fs::path(folder) / names[0]).string();
 }
 
@@ -141,7 +141,7 @@ TextDataset load_file(const std::string& path) {
   require<DataError>(
       lines >= kFewestLines, path, " has ", lines, lines == 1 ? " line" : " lines",
       ", and one file is split by lines, 90 % for training and 5 % each for validation and test: at least ",
-      kFewestLines, ". Break it into lines, or give a folder with train.txt, valid.txt and test.txt (--data).");
+      kFewestLines, ". Break it into lines, or give a folder with train.txt, valid.txt and test.txt (`data`).");
   const auto end_of = [&](std::int64_t percent) {
     return all.begin() + static_cast<std::ptrdiff_t>(ends[static_cast<std::size_t>(lines * percent / 100 - 1)]);
   };
@@ -181,7 +181,7 @@ void TextDataset::close_vocabulary(std::int32_t known) {
 TextDataset load_text(const std::string& path) {
   std::error_code error;
   require<DataError>(fs::exists(path, error), path,
-                     " does not exist. Give a folder with train, valid and test text, or a text file (--data).");
+                     " does not exist. Give a folder with train, valid and test text, or a text file (`data`).");
   TextDataset data = fs::is_directory(path, error) ? load_folder(path) : load_file(path);
   data.name = path;
   return data;
@@ -193,6 +193,46 @@ std::uint64_t fingerprint(const TextDataset& data) {
     digest.add(data.vocabulary.word(i).data(), data.vocabulary.word(i).size());
   for (const auto* part : {&data.train, &data.valid, &data.test}) digest.add(*part);
   return digest.value();
+}
+
+TextStreams TextStreams::training(const std::vector<std::int32_t>& text, std::int64_t batch, int ranks, int rank) {
+  TextStreams s(text);
+  const std::int64_t words = static_cast<std::int64_t>(text.size()) / (batch * ranks);
+  for (std::int64_t b = 0; b < batch; ++b) s.starts_.push_back((rank * batch + b) * words);
+  s.length_ = std::max<std::int64_t>(words - 1, 0);
+  s.longest_ = batch;
+  return s;
+}
+
+TextStreams TextStreams::evaluation(const std::vector<std::int32_t>& text, std::int64_t rows, int ranks, int rank) {
+  TextStreams s(text);
+  const std::int64_t foretold = std::max<std::int64_t>(static_cast<std::int64_t>(text.size()) - 1, 0);
+  rows = std::min(rows, foretold);
+  if (rows == 0) return s;
+  const std::int64_t words = foretold / rows, longer = foretold % rows;
+  for (std::int64_t r = rows * rank / ranks; r < rows * (rank + 1) / ranks; ++r) {
+    s.starts_.push_back(r * words + std::min(r, longer));
+    const std::int64_t length = words + (r < longer);
+    if (length < s.length_) continue;
+    s.length_ = length;
+    ++s.longest_;
+  }
+  return s;
+}
+
+TextStreams::Segment TextStreams::segment(std::int64_t from, std::int64_t steps) const {
+  Segment s{Tensor::empty({steps, streams()}, DType::i64), Tensor::empty({steps * streams()}, DType::i64),
+            steps * streams()};
+  if (from + steps == length_) s.counted -= streams() - longest_;
+  auto *word = s.words.data<std::int64_t>(), *next = s.next.data<std::int64_t>();
+  const std::int64_t last = static_cast<std::int64_t>(text_->size()) - 1;
+  for (std::int64_t t = from; t < from + steps; ++t)
+    for (const std::int64_t start : starts_) {
+      *word++ = (*text_)[static_cast<std::size_t>(start + t)];
+      // What is beyond the text's end is not counted.
+      *next++ = (*text_)[static_cast<std::size_t>(std::min(start + t + 1, last))];
+    }
+  return s;
 }
 
 }  // namespace laconic

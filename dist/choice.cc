@@ -10,6 +10,19 @@ namespace {
 // Momentum, residual and filter read and write about five arrays: measured 0.3 to 1 ns a value on one core.
 constexpr double kSelectSecondsPerElement = 1e-9;
 
+/// Whether it takes less time to select, exchange and add up k of n elements than to reduce all n in a ring together
+/// with neighbours, whose messages cost their latency anyway.
+///   sparse   T_select + ceil(lg N) a + (N-1) w k b        w: 8 bytes for index and value, 4 for an index alone
+///   dense    2 (N-1)/N 4 n b
+/// source   RedSync 3 (cost model); its terms for adding up are small beside these and left out
+bool sparse_is_faster(std::int64_t elements, bool quantised, const Dispatch& d, int workers) {
+  const double n = static_cast<double>(elements), k = static_cast<double>(elements_to_send(elements, d.density)),
+               steps = std::bit_width(static_cast<unsigned>(workers - 1));
+  const double sparse = kSelectSecondsPerElement * n + steps * d.latency_seconds +
+                        (workers - 1) * k * (quantised ? 4 : 8) * d.seconds_per_byte;
+  return sparse < 2.0 * (workers - 1) / workers * 4 * n * d.seconds_per_byte;
+}
+
 }  // namespace
 
 std::string to_string(const Choice& choice) {
@@ -20,10 +33,8 @@ std::string to_string(const Choice& choice) {
 Choice choice_of(const ParameterInfo& p, bool recurrent, const Dispatch& d, int workers) {
   const bool quantised = d.quantised && !p.output;
   if (d.kind == Dispatch::Kind::dense || p.elements == 0) return {};
-  if (d.kind == Dispatch::Kind::automatic) {
-    if (sparse_seconds(p.elements, quantised, d, workers) >= dense_seconds(p.elements, d, workers)) return {};
-    return {"exact", quantised};
-  }
+  if (d.kind == Dispatch::Kind::automatic)
+    return sparse_is_faster(p.elements, quantised, d, workers) ? Choice{"exact", quantised} : Choice{};
   if (p.elements * 4 < d.dense_below) return {};
   if (d.kind == Dispatch::Kind::fixed) return {d.selector, quantised};
   const bool sampled = recurrent && (p.role == Role::recurrent || p.role == Role::embedding || p.output);
@@ -33,17 +44,6 @@ Choice choice_of(const ParameterInfo& p, bool recurrent, const Dispatch& d, int 
 std::int64_t elements_to_send(std::int64_t n, double density) {
   const double k = std::ceil(density * static_cast<double>(n));
   return std::min(n, std::max<std::int64_t>(1, static_cast<std::int64_t>(k)));
-}
-
-double sparse_seconds(std::int64_t n, bool quantised, const Dispatch& d, int workers) {
-  const double steps = std::bit_width(static_cast<unsigned>(workers - 1));
-  const auto k = static_cast<double>(elements_to_send(n, d.density));
-  return kSelectSecondsPerElement * static_cast<double>(n) + steps * d.latency_seconds +
-         (workers - 1) * k * (quantised ? 4 : 8) * d.seconds_per_byte;
-}
-
-double dense_seconds(std::int64_t n, const Dispatch& d, int workers) {
-  return 2.0 * (workers - 1) / workers * 4 * static_cast<double>(n) * d.seconds_per_byte;
 }
 
 }  // namespace laconic::dist

@@ -41,12 +41,4 @@ Choice choice_of(const ParameterInfo& parameter, bool recurrent, const Dispatch&
 /// k of n elements at a density: max(1, ceil(D n)), at most n.
 std::int64_t elements_to_send(std::int64_t n, double density);
 
-/// Seconds to select, exchange and add up k of n elements; and to reduce all n in a ring together with neighbours,
-/// whose messages cost their latency anyway.
-///   sparse   T_select + ceil(lg N) a + (N-1) w k b        w: 8 bytes for index and value, 4 for an index alone
-///   dense    2 (N-1)/N 4 n b
-/// source   RedSync 3 (cost model); its terms for adding up are small beside these and left out
-double sparse_seconds(std::int64_t n, bool quantised, const Dispatch& dispatch, int workers);
-double dense_seconds(std::int64_t n, const Dispatch& dispatch, int workers);
-
 }  // namespace laconic::dist

@@ -15,12 +15,13 @@
 
 namespace laconic::dist {
 
+class Endpoint;
 class HopTrace;
 class RequestPool;
 
 /// One transfer under way. Belongs to the communicator that posted it; transports fill it in and call complete().
 struct Request {
-  enum class Kind : unsigned char { send, recv };
+  enum class Kind : unsigned char { send, recv, sum };  ///< sum: of floats over all ranks, by the network itself (MPI)
   Kind kind = Kind::send;
   int peer = 0;               ///< world rank on the other side
   int slot = 0;               ///< which operation of the plan, and which channel of it: what messages match by
@@ -29,10 +30,11 @@ struct Request {
   Device device{};            ///< where `data` lies
   std::size_t moved = 0;      ///< bytes that were sent or came
   bool done = false;
-  std::exception_ptr error;
-  std::coroutine_handle<> waiter;
+  std::exception_ptr error{};
+  std::coroutine_handle<> waiter{};
   Scheduler* scheduler = nullptr;
   RequestPool* pool = nullptr;
+  const Endpoint* owner = nullptr;
   HopTrace* hops = nullptr;  ///< told of it, for a trace
   std::uint32_t number = 0;  ///< among those of its operation in this direction with this peer, for a trace
   const Request* carries = nullptr;  ///< the one whose bytes, of a device's memory, this one moves (transport/staging.h)
@@ -53,23 +55,23 @@ struct Request {
 /// The requests of one communicator, used again and again; addresses are stable.
 class RequestPool {
  public:
-  Request& take(Request::Kind kind, int peer, int slot, Slice<std::byte> memory) {
+  Request& take(Request::Kind kind, int peer, int slot, Slice<std::byte> memory, const Endpoint* owner = nullptr) {
     if (free_.empty()) free_.push_back(&requests_.emplace_back());
     Request& r = *free_.back();
     free_.pop_back();
-    r = Request{};
-    r.kind = kind;
-    r.peer = peer;
-    r.slot = slot;
-    r.data = memory.data();
-    r.size = memory.size();
-    r.device = memory.device();
-    r.pool = this;
+    r = Request{.kind = kind,
+                .peer = peer,
+                .slot = slot,
+                .data = memory.data(),
+                .size = memory.size(),
+                .device = memory.device(),
+                .pool = this,
+                .owner = owner};
     live_.push_back(&r);
     return r;
   }
   void give_back(Request& r) {
-    (r.kind == Request::Kind::send ? sent_bytes_ : received_bytes_) += r.moved;
+    (r.kind == Request::Kind::recv ? received_bytes_ : sent_bytes_) += r.moved;
     std::erase(live_, &r);
     free_.push_back(&r);
   }
@@ -109,20 +111,37 @@ class [[nodiscard]] Transfer {  // trivially destructible: see task.h
   Request* request_ = nullptr;
 };
 
-/// A group of ranks that talk within one operation. MPI and threads of one process implement these calls and nothing
-/// else, so every collective runs on both. A communicator is a view: transport, group, slot, priority; making one costs
-/// little and sends nothing. Used by one thread only.
-class Communicator {
+/// Ranks that send each other messages within one operation.
+class Endpoint {
  public:
-  virtual ~Communicator() = default;
+  virtual ~Endpoint() = default;
   virtual int rank() const = 0;  ///< 0 .. size()-1
   virtual int size() const = 0;  ///< N >= 1
 
   /// Transfers; leave the memory alone until they were awaited. Messages of one operation between two ranks keep their
   /// order; those of other operations never mix with them.
-  virtual Transfer send(int to, Slice<const std::byte> bytes) = 0;
-  virtual Transfer recv(int from, Slice<std::byte> bytes) = 0;  ///< may be shorter; yields what came, in bytes
+  Transfer send(int to, Slice<const std::byte> bytes) {
+    // A request describes both directions; the memory of a send is only read.
+    return post(Request::Kind::send, to, {const_cast<std::byte*>(bytes.data()), bytes.size(), bytes.device()});
+  }
+  /// What comes may be shorter; yields its bytes.
+  Transfer recv(int from, Slice<std::byte> bytes) { return post(Request::Kind::recv, from, bytes); }
 
+  /// Scratch memory that came (or, if negative, went), for the counters.
+  virtual void count_buffer(std::ptrdiff_t bytes) = 0;
+
+  /// Forgets every transfer that was not awaited to its end; afterwards nobody touches the memory they were given.
+  virtual void cancel() = 0;
+
+ protected:
+  virtual Transfer post(Request::Kind kind, int peer, Slice<std::byte> memory) = 0;
+};
+
+/// An endpoint whose ranks can form groups, so that every collective runs on it: over MPI, and between threads of one
+/// process. A view: transport, group, slot, priority; making one costs little and sends nothing. Used by one thread
+/// only.
+class Communicator : public Endpoint {
+ public:
   /// The same operation among some ranks of this communicator, in this order; own rank among them. Local: sends
   /// nothing, so every member must name the same ranks. Messages of both between two ranks share one order.
   virtual std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) = 0;
@@ -130,17 +149,11 @@ class Communicator {
   /// The same ranks with a message order of their own, so that parts of one operation may run beside each other
   /// (collective/pieces.h). 0 <= index < kChannels; of a channel there are no further ones. Local: sends nothing.
   virtual std::unique_ptr<Communicator> channel(int index) = 0;
-  static constexpr int kChannels = 15;
+  static constexpr int kChannels = 8;
 
   /// Ends every transfer under way, and those still to come, with this error, so that all coroutines that use this
   /// communicator or views of it come to their end.
   virtual void end(std::exception_ptr error) = 0;
-
-  /// Scratch memory that came (or, if negative, went), for the counters.
-  virtual void count_buffer(std::ptrdiff_t bytes) = 0;
-
-  /// Forgets every transfer that was not awaited to its end; afterwards nobody touches the memory they were given.
-  virtual void cancel() = 0;
 };
 
 /// Memory for messages on their way, from the caching allocator, contents undefined. Cancels what its communicator has
@@ -149,7 +162,7 @@ class Communicator {
 template <class T>
 class Scratch {
  public:
-  Scratch(Communicator& comm, std::size_t elements, Device device)
+  Scratch(Endpoint& comm, std::size_t elements, Device device)
       : comm_(comm), storage_(elements * sizeof(T), device), elements_(elements) {
     comm_.count_buffer(bytes());
   }
@@ -166,7 +179,7 @@ class Scratch {
  private:
   std::ptrdiff_t bytes() const { return static_cast<std::ptrdiff_t>(elements_ * sizeof(T)); }
 
-  Communicator& comm_;
+  Endpoint& comm_;
   Storage storage_;
   std::size_t elements_;
 };

@@ -21,7 +21,6 @@ class HopTrace {
 
   void posted(Request& request);             ///< numbers it
   void handed_over(const Request& request);  ///< a send that goes to the network now
-  void not_counted() { event_.bytes = -1; }  ///< MPI itself moves what this operation sends
   void completed(const Request& request);
 
   /// The whole operation, which ends now. `arrow`: of the gradients it carries, or 0.

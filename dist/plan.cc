@@ -10,6 +10,7 @@
 
 #include "compress/codecs.h"
 #include "core/parse.h"
+#include "core/raw.h"
 #include "dist/collective/pieces.h"
 
 namespace laconic::dist {
@@ -18,14 +19,17 @@ namespace {
 using Parameters = std::vector<std::shared_ptr<Parameter>>;
 using Json = nlohmann::ordered_json;
 
+constexpr const char *kHybrid = "hybrid", *kHybridPrinted = "hybrid-printed";
 constexpr std::int64_t kSmallBytes = 64 << 10;  // up to here butterfly's fewer messages win whatever the layer
 constexpr std::int64_t kLargeBytes = 4 << 20;   // from here two ranks exchanging large messages lose bandwidth
 constexpr std::int64_t kRowMultiple = 16;
 constexpr std::int64_t kCrumbs = 16;  // a bucket so many times smaller than allowed joins whatever comes next
 
-const ParameterInfo& info_of(const Parameters& parameters, int place) {
-  return parameters[static_cast<std::size_t>(place)]->info;
+template <class T>
+auto& at(T& all, int place) {
+  return all[static_cast<std::size_t>(place)];
 }
+const ParameterInfo& info_of(const Parameters& parameters, int place) { return at(parameters, place)->info; }
 
 [[noreturn]] void unknown_value(const std::string& text, const char* option, const std::string& advice) {
   throw UsageError(concat("unknown value '", text, "' (", option, "): ", advice));
@@ -56,8 +60,8 @@ bool same_module(const std::string& a, const std::string& b) {
 }
 
 std::string choose(const Bucket& bucket, const Parameters& parameters, const PlanOptions& options) {
-  if (options.choice == PlanOptions::Choice::fixed) return options.allreduce;
-  const bool printed = options.choice == PlanOptions::Choice::hybrid_printed;
+  const bool printed = options.allreduce == kHybridPrinted;
+  if (!printed && options.allreduce != kHybrid) return options.allreduce;
   return short_window(bucket, parameters) != printed ? "butterfly" : "ring";
 }
 
@@ -90,43 +94,32 @@ void locate(Bucket& bucket, const Parameters& parameters) {
 void complete(Plan& plan, const Parameters& parameters) {
   for (const auto& p : parameters) plan.parameter_names.push_back(p->info.name);
   plan.bucket_of.assign(parameters.size(), -1);
-  const int n = static_cast<int>(plan.buckets.size());
-  for (int b = n; b-- > 0;) {
-    const Bucket& bucket = plan.buckets[static_cast<std::size_t>(b)];
-    for (int i = bucket.first; i < bucket.first + bucket.count; ++i) plan.bucket_of[static_cast<std::size_t>(i)] = b;
-  }
-  int priority = n;
-  for (int b = n; b-- > 0;) {
-    const Bucket& last = plan.buckets[static_cast<std::size_t>(b)];
-    int from = b;
-    if (last.chunk()) {
-      from = plan.bucket_of[static_cast<std::size_t>(last.first)];
-      const bool bias = from > 0 && info_of(parameters, last.first - 1).role == Role::bias &&
-                        !plan.buckets[static_cast<std::size_t>(from - 1)].chunk();
-      if (bias) plan.buckets[static_cast<std::size_t>(from - 1)].priority = --priority;
-      for (int c = from; c <= b; ++c) plan.buckets[static_cast<std::size_t>(c)].priority = --priority;
-      b = bias ? from - 1 : from;
-    } else {
-      plan.buckets[static_cast<std::size_t>(b)].priority = --priority;
-    }
+  int priority = static_cast<int>(plan.buckets.size());
+  for (int b = priority; b-- > 0;)
+    for (int i = 0; i < at(plan.buckets, b).count; ++i) at(plan.bucket_of, at(plan.buckets, b).first + i) = b;
+  for (int b = priority; b-- > 0;) {
+    const Bucket& last = at(plan.buckets, b);
+    const int from = last.chunk() ? at(plan.bucket_of, last.first) : b;
+    const bool bias = last.chunk() && from > 0 && info_of(parameters, last.first - 1).role == Role::bias &&
+                      !at(plan.buckets, from - 1).chunk();
+    if (bias) at(plan.buckets, from - 1).priority = --priority;
+    for (int c = from; c <= b; ++c) at(plan.buckets, c).priority = --priority;
+    b = bias ? from - 1 : from;
   }
 }
 
 }  // namespace
 
 void set_allreduce(PlanOptions& options, const std::string& text) {
-  options.choice = text == "hybrid"           ? PlanOptions::Choice::hybrid
-                   : text == "hybrid-printed" ? PlanOptions::Choice::hybrid_printed
-                                              : PlanOptions::Choice::fixed;
-  options.allreduce = options.choice == PlanOptions::Choice::fixed ? text : "ring";
-  if (find_allreduce(options.allreduce)) return;
+  options.allreduce = text;
+  if (text == kHybrid || text == kHybridPrinted || find_allreduce(text)) return;
   std::vector<std::string> forms;
   for (const AllreduceKind& kind : allreduces()) {
     if (kind.least_group > 0 && text.substr(0, text.find(':')) == kind.name)
       unknown_value(text, "`allreduce`", concat("give the size of a group, as ", kind.name, ":2"));
     forms.push_back(kind.form());
   }
-  forms.insert(forms.end(), {"hybrid", "hybrid-printed"});
+  forms.insert(forms.end(), {kHybrid, kHybridPrinted});
   refuse_unknown("value", text, "`allreduce`", forms);
 }
 
@@ -156,14 +149,8 @@ void set_codec(PlanOptions& options, const std::string& text) {
   options.codec = text;
 }
 
-std::string allreduce_text(const PlanOptions& o) {
-  return o.choice == PlanOptions::Choice::hybrid           ? "hybrid"
-         : o.choice == PlanOptions::Choice::hybrid_printed ? "hybrid-printed"
-                                                           : o.allreduce;
-}
-
 std::string to_string(const PlanOptions& o) {
-  std::string text = allreduce_text(o);
+  std::string text = o.allreduce;
   if (o.fusion == PlanOptions::Fusion::module)
     text += ", by modules";
   else if (o.bucket_bytes == 0)
@@ -217,17 +204,14 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
     locate(bucket, parameters);
     bucket.copied = options.fusion == PlanOptions::Fusion::copy && bucket.count > 1;
     bucket.allreduce = choose(bucket, parameters, options);
-    bucket.pieces =
-        pieces_of(static_cast<std::size_t>(wire_elements(bucket, parameters)) * sizeof(float), workers).count;
+    bucket.pieces = pieces_of(static_cast<std::size_t>(wire_elements(bucket, parameters)) * sizeof(float), workers);
   }
   plan.codec = options.codec;
   complete(plan, parameters);
   return plan;
 }
 
-std::int64_t Plan::chunk_rows(int place) const {
-  return buckets[static_cast<std::size_t>(bucket_of[static_cast<std::size_t>(place)])].rows.count;
-}
+std::int64_t Plan::chunk_rows(int place) const { return at(buckets, at(bucket_of, place)).rows.count; }
 
 bool Plan::sparse() const {
   return std::any_of(buckets.begin(), buckets.end(), [](const Bucket& b) { return b.sparse(); });
@@ -340,6 +324,14 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
   }
   complete(plan, parameters);
   return plan;
+}
+
+void clear_padding(const Tensor& state, std::span<const std::shared_ptr<Parameter>> neighbours) {
+  for (std::size_t i = 0; i + 1 < neighbours.size(); ++i) {
+    const ParameterInfo &here = neighbours[i]->info, &next = neighbours[i + 1]->info;
+    const std::int64_t end = here.offset + here.elements;
+    if (next.offset > end) raw::fill(state.range(end, next.offset - end), 0.0f);
+  }
 }
 
 }  // namespace laconic::dist

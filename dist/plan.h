@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,16 +14,14 @@ namespace laconic::dist {
 
 /// How a model is to be cut into messages; make_plan goes by it.
 struct PlanOptions {
-  /// Whether every bucket travels by `allreduce`, or as the HybridAR paper does it: butterfly for convolutions and what
-  /// is small, ring for fully connected layers and what is large; `hybrid_printed` the other way round, as its Table 4
-  /// has it by a misprint.
-  enum class Choice : std::uint8_t { fixed, hybrid, hybrid_printed };
   /// How neighbours become one message: adjacent memory as it lies (the padding between travels too), or copied into a
   /// buffer and back; or what belongs to one module of the model, whatever its size, and nothing else.
   enum class Fusion : std::uint8_t { lazy, copy, module };
 
-  std::string allreduce = "ring";  ///< as allreduces() names it: "tree:2"
-  Choice choice = Choice::fixed;
+  /// As allreduces() names it ("tree:2"), for every bucket; or "hybrid", as the HybridAR paper does it: butterfly for
+  /// convolutions and what is small, ring for fully connected layers and what is large; or "hybrid-printed", the other
+  /// way round, as its Table 4 has it by a misprint.
+  std::string allreduce = "ring";
   Fusion fusion = Fusion::lazy;
   std::size_t bucket_bytes = 1 << 20;  ///< neighbours join while their bucket is not larger; 0: every parameter alone
   std::size_t chunk_bytes = 4 << 20;   ///< larger matrices travel in chunks of rows of about this size; 0: whole
@@ -41,8 +39,6 @@ void set_fusion(PlanOptions& options, const std::string& text);
 void set_chunk(PlanOptions& options, const std::string& text);
 /// As in --codec; see compress/codecs.h.   throws UsageError
 void set_codec(PlanOptions& options, const std::string& text);
-/// "hierarchical:2", as in --allreduce.
-std::string allreduce_text(const PlanOptions& options);
 /// All of them: "ring, lazy:1MiB, chunks of 4MiB".
 std::string to_string(const PlanOptions& options);
 
@@ -105,5 +101,9 @@ struct Plan {
 /// vectors stay aligned. A parameter of which a choice is sent travels alone. The number of workers decides how large
 /// pieces are (pieces_of), and what an automatic dispatch finds cheaper, nothing else.
 Plan make_plan(const std::vector<std::shared_ptr<Parameter>>& parameters, const PlanOptions& options, int workers = 1);
+
+/// Zeros between parameters that are neighbours in an arena, for what does not keep zeros zero (a codec).
+/// state : laid out like the arena
+void clear_padding(const Tensor& state, std::span<const std::shared_ptr<Parameter>> neighbours);
 
 }  // namespace laconic::dist

@@ -79,8 +79,9 @@ struct Promise<void> : PromiseBase {
 }  // namespace detail
 
 /// A coroutine that starts when it is awaited (or started) and yields a T. `co_await task` suspends until it has
-/// returned; what it threw comes out of the await. The Task owns the frame: destroying it destroys what the coroutine
-/// holds, so cancel outstanding transfers first (Communicator::cancel).
+/// returned; what it threw comes out of the await. Tasks that were started before run beside each other until then. The
+/// Task owns the frame: destroying it destroys what the coroutine holds, so cancel outstanding transfers first
+/// (Endpoint::cancel).
 /// Everything that a coroutine takes by reference must outlive it: pass named variables, never temporaries.
 template <class T = void>
 class [[nodiscard]] Task {
@@ -100,7 +101,7 @@ class [[nodiscard]] Task {
   ~Task() { reset(); }
 
   bool done() const { return handle_ && handle_.done(); }
-  /// Puts the coroutine into the run queue, for a task that nobody awaits. Once.
+  /// Puts the coroutine into the run queue, for a task that nobody awaits, or only later. Once.
   void start(Scheduler& scheduler) {
     handle_.promise().scheduler = &scheduler;
     scheduler.later(handle_);
@@ -110,28 +111,17 @@ class [[nodiscard]] Task {
 
   struct Awaiter {  // trivially destructible: see Scheduler on g++ 12
     std::coroutine_handle<promise_type> child;
-    bool await_ready() const noexcept { return false; }
+    bool await_ready() const noexcept { return child.done(); }
     template <class Parent>
     void await_suspend(std::coroutine_handle<Parent> parent) const {
-      child.promise().scheduler = parent.promise().scheduler;
       child.promise().waiting = parent;
-      parent.promise().scheduler->later(child);
+      if (child.promise().scheduler != nullptr) return;  // it was started
+      child.promise().scheduler = parent.promise().scheduler;
+      child.promise().scheduler->later(child);
     }
     T await_resume() const { return child.promise().take(); }
   };
   Awaiter operator co_await() const noexcept { return {handle_}; }
-
-  struct Joiner {
-    std::coroutine_handle<promise_type> child;
-    bool await_ready() const noexcept { return child.done(); }
-    template <class Parent>
-    void await_suspend(std::coroutine_handle<Parent> parent) const noexcept {
-      child.promise().waiting = parent;
-    }
-    T await_resume() const { return child.promise().take(); }
-  };
-  /// Awaits a task that was started: so several run beside each other. Once.
-  Joiner join() const noexcept { return {handle_}; }
 
  private:
   void reset() {

@@ -6,10 +6,12 @@
 
 #include <cstdlib>
 #include <numeric>
+#include <sstream>
 #include <thread>
 #include <vector>
 
 #include "core/settings.h"
+#include "dist/collective/meeting.h"
 #include "dist/transport/linked.h"
 #include "dist/transport/local.h"
 #include "dist/transport/mpi.h"
@@ -64,50 +66,58 @@ Task<> among_first(Communicator& comm, int N, const std::function<Task<>(Communi
 /// This thread gives way to communication threads at once. Needs no privilege; there is no way back without one.
 void lower_priority() { setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19); }
 
-/// A network emulated between threads.
-WorldReport run_linked_threads(int workers, int servers, const Engine::Options& options, const LinkOptions& link,
-                               const std::function<void(Worker&)>& body) {
-  const auto hub = std::make_shared<LinkedHub>(link, workers + servers);
-  FirstError first;
-  std::vector<std::thread> threads;  // rank 0 too: the calling thread keeps its priority
-  for (int rank = 0; rank < workers + servers; ++rank)
-    threads.emplace_back([&, rank] {
-      pthread_setname_np(pthread_self(), concat("laconic-", rank).c_str());
-      try {
-        Engine engine([&] { return std::make_unique<LinkedTransport>(hub, rank); }, options);
-        lower_priority();  // after the engine has started its thread, which would inherit it
-        run_rank(engine, servers, body, first);
-      } catch (const std::exception& e) {  // no engine, for want of threads or memory
-        first.set(std::current_exception());
-        LinkedTransport(hub, rank).abort(e.what(), 1);
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  first.rethrow();
-  return {hub->use()};
-}
-
-void run_threads(int workers, int servers, const Engine::Options& options, const std::function<void(Worker&)>& body) {
-  const auto hub = std::make_shared<LocalHub>(workers + servers);
+/// All ranks of a world that are threads of this process. They meet in the hub; `prepare`, of a rank, comes before the
+/// body. Rank 0 is the calling thread unless `all_anew`.
+template <class Transport, class Hub>
+void run_threads(const std::shared_ptr<Hub>& hub, const WorldOptions& o, bool all_anew, void (*prepare)(),
+                 const std::function<void(Worker&)>& body) {
   FirstError first;
   const auto rank_main = [&](int rank) {
     try {
-      Engine engine([&] { return std::make_unique<LocalTransport>(hub, rank); }, options);
-      run_rank(engine, servers, body, first);
+      Engine engine([&] { return std::make_unique<Transport>(hub, rank); }, o.timeout_seconds);
+      prepare();
+      run_rank(engine, o.servers, body, first);
     } catch (const std::exception& e) {  // no engine, for want of threads or memory
       first.set(std::current_exception());
-      LocalTransport(hub, rank).abort(e.what(), 1);
+      hub->abort(e.what());
     }
   };
   std::vector<std::thread> threads;
-  for (int rank = 1; rank < workers + servers; ++rank)
+  for (int rank = all_anew ? 0 : 1; rank < hub->size(); ++rank)
     threads.emplace_back([&rank_main, rank] {
       pthread_setname_np(pthread_self(), concat("laconic-", rank).c_str());
       rank_main(rank);
     });
-  rank_main(0);
+  if (!all_anew) rank_main(0);
   for (std::thread& t : threads) t.join();
   first.rethrow();
+}
+
+/// "batch=32" and "batch=16", or "" for a text that has ended: the first lines that differ.
+std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
+  std::istringstream left(a), right(b);
+  std::string x, y;
+  while (true) {
+    const bool more_left = static_cast<bool>(std::getline(left, x)),
+               more_right = static_cast<bool>(std::getline(right, y));
+    if (!more_left) x.clear();
+    if (!more_right) y.clear();
+    if (x != y || !(more_left || more_right)) return {x, y};
+  }
+}
+
+void require_equal(const std::vector<std::string>& all) {
+  std::vector<int> others;
+  for (int r = 1; r < static_cast<int>(all.size()); ++r)
+    if (all[static_cast<std::size_t>(r)] != all[0]) others.push_back(r);
+  if (others.empty()) return;
+  const auto [theirs, zeros] = first_difference(all[static_cast<std::size_t>(others[0])], all[0]);
+  std::string ranks = concat(others[0]);
+  for (std::size_t i = 1; i < others.size(); ++i) ranks += concat(", ", others[i]);
+  const auto shown = [](const std::string& line) { return line.empty() ? std::string("nothing") : "'" + line + "'"; };
+  throw CommError(concat("fingerprint: rank ", others[0], " has ", shown(theirs), " where rank 0 has ", shown(zeros),
+                         others.size() > 1 ? concat(" (ranks ", ranks, " differ from rank 0)") : "",
+                         ". Start all ranks with the same program, options and data."));
 }
 
 }  // namespace
@@ -124,7 +134,6 @@ void Worker::run(std::string name, std::function<Task<>(Communicator&)> body, De
 }
 
 WorldReport run_workers(const WorldOptions& options, const std::function<void(Worker&)>& body) {
-  const Engine::Options engine_options{.timeout_seconds = options.timeout_seconds};
   const int ranks = ranks_under_mpirun(), servers = options.servers;
   const int workers = options.workers == 0 ? 1 : options.workers;
   require<UsageError>(servers >= 0, "there are ", servers, " servers (`servers`): give at least 1");
@@ -132,10 +141,15 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
     require<UsageError>(ranks == 0, "a link is emulated between threads only, and these are ", ranks,
                         " MPI processes (`link`): use `workers` without mpirun, or a real network");
     require<UsageError>(workers + servers > 1, "one worker has nobody to talk to (`link`): add `workers` 4");
-    return run_linked_threads(workers, servers, engine_options, *options.link, body);
+    const auto hub = std::make_shared<LinkedHub>(*options.link, workers + servers);
+    // The calling thread keeps its priority. An engine's thread has started before, and would inherit a lower one.
+    run_threads<LinkedTransport>(hub, options, true, lower_priority, body);
+    return {hub->use()};
   }
   if (ranks == 0) {
-    run_threads(workers, servers, engine_options, body);
+    const auto hub = std::make_shared<LocalHub>(workers + servers);
+    run_threads<LocalTransport>(
+        hub, options, false, [] {}, body);
     return {};
   }
 
@@ -147,11 +161,22 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
   start_mpi();
   FirstError first;
   {
-    Engine engine([&] { return make_mpi_transport(options.type_of_service); }, engine_options);
+    Engine engine([&] { return make_mpi_transport(options.type_of_service); }, options.timeout_seconds);
     run_rank(engine, servers, body, first);
   }
   first.rethrow();
   return {};
+}
+
+void check_fingerprint(Engine& engine, const std::string& mine, bool patiently) {
+  check_fingerprint(Worker{engine.rank(), engine.size(), engine}, mine, patiently);
+}
+
+void check_fingerprint(const Worker& worker, const std::string& mine, bool patiently) {
+  std::vector<std::string> all;
+  worker.run(
+      "comparing options", [&](Communicator& comm) { return allgather_blobs(comm, mine, all); }, kCpu, patiently);
+  require_equal(all);
 }
 
 }  // namespace laconic::dist

@@ -1,20 +1,8 @@
 #pragma once
 
 /// Every layer and loss: what a program that defines its own model includes.
-#include "layers/activation.h"
-#include "layers/auxiliary_heads.h"
-#include "layers/batch_norm.h"
-#include "layers/branches.h"
-#include "layers/conv2d.h"
-#include "layers/dropout.h"
-#include "layers/embedding.h"
-#include "layers/flatten.h"
-#include "layers/gru.h"
-#include "layers/linear.h"
-#include "layers/local_response_norm.h"
 #include "layers/loss.h"
-#include "layers/lstm.h"
-#include "layers/lstm_cell.h"
-#include "layers/pool.h"
-#include "layers/rnn.h"
+#include "layers/recurrent.h"
 #include "layers/sequential.h"
+#include "layers/stateless.h"
+#include "layers/weighted.h"

@@ -1,7 +1,9 @@
 #pragma once
 #include <utility>
+#include <vector>
 
 #include "core/ops/cross_entropy.h"
+#include "core/ops/join.h"
 #include "core/ops/reduce.h"
 #include "layers/module.h"
 
@@ -30,5 +32,32 @@ class MSE {
  public:
   Tensor operator()(const Tensor& prediction, const Tensor& target) const { return ops::mse(prediction, target); }
 };
+
+/// A classifier that predicts from inner layers too while it learns, so that those get gradients over a shorter way.
+/// Called as a module it gives its own logits alone: the heads have no part in evaluation.
+class HasAuxiliaryHeads {
+ public:
+  struct Outputs {
+    Tensor logits;
+    std::vector<Tensor> auxiliary;  ///< logits of the heads, in the order of forward; none where there are no heads
+  };
+  virtual ~HasAuxiliaryHeads() = default;
+  virtual Outputs outputs(const Tensor& x) = 0;
+  virtual float auxiliary_weight() const = 0;  ///< of each head's loss, beside the model's own
+};
+
+/// Mean cross entropy of a classifier on a batch [1], recorded; while a model with auxiliary heads is in training mode,
+/// plus theirs times their weight. Throws as CrossEntropy.
+inline Tensor classification_loss(Module& model, const Tensor& x, const Tensor& labels, float label_smoothing = 0) {
+  const CrossEntropy cross_entropy({.label_smoothing = label_smoothing});
+  auto* heads = dynamic_cast<HasAuxiliaryHeads*>(&model);
+  if (!heads || !model.training()) return cross_entropy(model(x), labels);
+  HasAuxiliaryHeads::Outputs outputs = heads->outputs(x);
+  Tensor loss = cross_entropy(std::move(outputs.logits), labels);
+  const Tensor weight = Tensor::full({1}, heads->auxiliary_weight(), loss.device());
+  for (Tensor& logits : outputs.auxiliary)
+    loss = ops::add(loss, ops::multiply(cross_entropy(std::move(logits), labels), weight));
+  return loss;
+}
 
 }  // namespace laconic

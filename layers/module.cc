@@ -2,20 +2,22 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <typeinfo>
 #include <unordered_set>
 
 namespace laconic {
 
+static std::string join(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
+
 template <class F>
 void Module::walk(const std::string& path, F&& f) const {
   f(const_cast<Module&>(*this), path);
-  for (const Child& c : children_) c.module->walk(path.empty() ? c.name : path + "." + c.name, f);
-}
-
-static std::string join(const std::string& path, const std::string& name) {
-  return path.empty() ? name : path + "." + name;
+  for (const Child& c : children_) c.module->walk(join(path, c.name), f);
 }
 
 std::vector<Module::NamedParameter> Module::named_parameters() const {
@@ -139,3 +141,31 @@ const ForwardContext& Module::context() const {
 }
 
 }  // namespace laconic
+
+namespace laconic::init {
+
+Initializer uniform_fan_in(std::int64_t fan_in) {
+  return uniform(fan_in > 0 ? 1.0f / std::sqrt(static_cast<float>(fan_in)) : 0.0f);
+}
+
+Initializer uniform(float k) {
+  return [k](std::span<float> values, Random& random) {
+    for (float& v : values) v = random.uniform(-k, k);
+  };
+}
+
+Initializer xavier(std::int64_t fan_in) { return uniform(std::sqrt(3.0f / static_cast<float>(fan_in))); }
+
+Initializer normal(float deviation) {
+  return [deviation](std::span<float> values, Random& random) {
+    for (float& v : values) v = deviation * random.normal();
+  };
+}
+
+Initializer he_normal(std::int64_t fan) { return normal(std::sqrt(2.0f / static_cast<float>(fan))); }
+
+Initializer constant(float value) {
+  return [value](std::span<float> values, Random&) { std::fill(values.begin(), values.end(), value); };
+}
+
+}  // namespace laconic::init

@@ -2,10 +2,12 @@
 
 #include <string>
 
+#include "core/ops/activation.h"
 #include "core/ops/dropout.h"
+#include "core/ops/join.h"
 #include "core/ops/linear.h"
+#include "core/ops/recurrent.h"
 #include "core/ops/reshape.h"
-#include "layers/init.h"
 
 namespace laconic {
 
@@ -25,12 +27,9 @@ Recurrent::Recurrent(const char* what, int gates, Options o) : what_(what), o_(o
   }
 }
 
-ops::RecurrentWeights Recurrent::weights(int layer) {
-  const Layer& l = layers_[static_cast<std::size_t>(layer)];
-  return {l.weight_hh->fresh(), l.bias_ih->fresh(), l.bias_hh->fresh()};
-}
-
-Tensor Recurrent::input_part(const Tensor& below, int layer) {
+/// Of what the layer below wrote, or x: after dropout, times weight_ih'. Awaits that weight, by chunks if it travels
+/// so.
+Tensor Recurrent::input_part(const Tensor& below, std::size_t layer) {
   const ForwardContext& c = context();
   Tensor x = below;
   if (layer > 0 && training() && c.dropout) {
@@ -39,11 +38,11 @@ Tensor Recurrent::input_part(const Tensor& below, int layer) {
     x = ops::dropout(below, o_.dropout, {c.seed, key, c.step, c.first_sample, /*time_first=*/true});
   }
   const std::int64_t steps = x.dim(0), batch = x.dim(1);
-  Parameter& weight = *layers_[static_cast<std::size_t>(layer)].weight_ih;
-  const Tensor sums = ops::linear(ops::reshape(x, {steps * batch, x.dim(2)}), weight, {});
+  const Tensor sums = ops::linear(ops::reshape(x, {steps * batch, x.dim(2)}), *layers_[layer].weight_ih, {});
   return ops::reshape(sums, {steps, batch, sums.dim(1)});
 }
 
+/// The state, zeros if it is undefined.
 Tensor Recurrent::initial(const Tensor& x, const Tensor& state) const {
   require<ShapeError>(x.rank() == 3 && x.dim(0) >= 1 && x.dim(1) >= 1 && x.dim(2) == o_.in, what_, ": x is ",
                       x.shape(), ", not [T, B, ", o_.in, "] with at least one step and one row.");
@@ -54,8 +53,73 @@ Tensor Recurrent::initial(const Tensor& x, const Tensor& state) const {
   return state;
 }
 
-Tensor Recurrent::of_layer(const Tensor& state, int layer) {
-  return state.rows(layer, 1).view({state.dim(1), state.dim(2)});
+Tensor Recurrent::run_layers(const Tensor& x, const std::vector<Tensor*>& state, const Layer& layer) {
+  std::vector<Tensor> before, after;
+  for (const Tensor* s : state) before.push_back(initial(x, *s));
+  for (const Tensor& b : before) after.push_back(Tensor::empty(b.shape(), DType::f32, x.device()));
+  const auto of_layer = [](const Tensor& all, std::size_t l) {  // [B, hidden], in its memory
+    return all.rows(static_cast<std::int64_t>(l), 1).view({all.dim(1), all.dim(2)});
+  };
+  Tensor y = x;
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    std::vector<Tensor> own;
+    for (const Tensor& b : before) own.push_back(of_layer(b, l));
+    Tensor input = input_part(y, l);  // before what the recurrence needs is awaited
+    const Parameters& p = layers_[l];
+    y = layer(std::move(input), {p.weight_hh->fresh(), p.bias_ih->fresh(), p.bias_hh->fresh()}, own);
+    for (std::size_t s = 0; s < own.size(); ++s) of_layer(after[s], l).copy_from(own[s]);
+  }
+  for (std::size_t s = 0; s < after.size(); ++s) *state[s] = after[s];
+  return y;
+}
+
+Tensor LSTM::run(const Tensor& x, State& state) {
+  return run_layers(x, {&state.h, &state.c}, [](Tensor input, const auto& weights, std::vector<Tensor>& own) {
+    ops::LstmState s{own[0], own[1]};
+    Tensor y = ops::lstm(std::move(input), weights, s);
+    own = {s.h, s.c};
+    return y;
+  });
+}
+
+Tensor GRU::run(const Tensor& x, Tensor& state) {
+  return run_layers(x, {&state}, [](Tensor input, const auto& weights, std::vector<Tensor>& own) {
+    return ops::gru(std::move(input), weights, own[0]);
+  });
+}
+
+Tensor RNN::run(const Tensor& x, Tensor& state) {
+  return run_layers(x, {&state}, [this](const Tensor& input, const auto& weights, std::vector<Tensor>& own) {
+    return ops::rnn(input, weights, own[0], f_);
+  });
+}
+
+LSTMCell::LSTMCell(Options o) : o_(o) {
+  require<ShapeError>(o.in >= 1 && o.hidden >= 1, "LSTMCell: in = ", o.in, ", hidden = ", o.hidden,
+                      " must be at least 1.");
+  const std::int64_t width = 4 * std::int64_t{o.hidden};
+  const Initializer initializer = init::uniform_fan_in(o.hidden);
+  weight_ih_ = parameter("weight_ih", {width, o.in}, Role::recurrent, initializer);
+  weight_hh_ = parameter("weight_hh", {width, o.hidden}, Role::recurrent, initializer);
+  bias_ih_ = parameter("bias_ih", {width}, Role::bias, initializer);
+  bias_hh_ = parameter("bias_hh", {width}, Role::bias, initializer);
+}
+
+Tensor LSTMCell::run(const Tensor& x, State& state) {
+  require<ShapeError>(x.rank() == 2 && x.dim(1) == o_.in, "LSTMCell: x is ", x.shape(), ", not [B, ", o_.in, "].");
+  const std::int64_t H = o_.hidden;
+  const Shape shape{x.dim(0), H};
+  for (Tensor* s : {&state.h, &state.c}) {
+    if (!s->defined()) *s = Tensor::zeros(shape, DType::f32, x.device());
+    require<ShapeError>(s->shape() == shape, "LSTMCell: the state is ", s->shape(), ", not ", shape, ".");
+  }
+  const Tensor gates =
+      ops::add(ops::linear(x, *weight_ih_, bias_ih_->fresh()), ops::linear(state.h, *weight_hh_, bias_hh_->fresh()));
+  const Tensor i = ops::sigmoid(ops::columns(gates, 0, H)), f = ops::sigmoid(ops::columns(gates, H, H));
+  const Tensor g = ops::tanh(ops::columns(gates, 2 * H, H)), o = ops::sigmoid(ops::columns(gates, 3 * H, H));
+  state.c = ops::add(ops::multiply(f, state.c), ops::multiply(i, g));
+  state.h = ops::multiply(o, ops::tanh(state.c));
+  return state.h;
 }
 
 }  // namespace laconic

@@ -1,5 +1,5 @@
 #pragma once
-#include <utility>
+#include <functional>
 #include <vector>
 
 #include "core/ops/recurrent.h"
@@ -7,12 +7,33 @@
 
 namespace laconic {
 
+/// A module that goes on from a state. Called without one it begins at zeros, as PyTorch does.
+template <class State, class Base = Module>
+class Stateful : public Base {
+ public:
+  using Base::Base;
+  using Base::operator();
+  /// Begins at `state` (undefined: zeros), and leaves there the state after the last step.
+  Tensor operator()(const Tensor& x, State& state) {
+    return this->call([&] { return run(x, state); });
+  }
+
+ private:
+  Tensor forward(const Tensor& x) final {
+    State zeros;
+    return run(x, zeros);
+  }
+  virtual Tensor run(const Tensor& x, State& state) = 0;
+};
+
 /// What LSTM, GRU and RNN share: layers on top of each other, each reading the whole sequence of the one below.
+///   x : [T, B, in]   ->   y : [T, B, hidden], the last layer's h at every step
+/// States are new memory without history, and belong to checkpoints. Throws ShapeError if x or the state does not fit.
 class Recurrent : public Module {
  public:
   struct Options {
     int in = 0, hidden = 0, layers = 1;
-    float dropout = 0;  ///< of every layer's output but the last's, in training: by stream and step (layers/dropout.h)
+    float dropout = 0;  ///< of every layer's output but the last's, in training: by stream and step (as Dropout)
     Initializer init = nullptr;  ///< of all parameters, instead of that below
   };
 
@@ -21,42 +42,90 @@ class Recurrent : public Module {
   /// "bias_hh_lL" [G hidden] for G gates, ~ Uniform(-k, k), k = 1/sqrt(hidden): PyTorch's names and default.
   Recurrent(const char* what, int gates, Options o);
 
-  int layers() const { return o_.layers; }
-  /// Awaits what layer l's recurrence reads: all of its parameters but weight_ih.
-  ops::RecurrentWeights weights(int layer);
-  /// What layer l's recurrence reads of its input, given what the layer below wrote (or x): after dropout, times
-  /// weight_ih' for all steps, [T, B, G hidden]. Awaits that weight, by chunks if it travels so.
-  Tensor input_part(const Tensor& below, int layer);
-  /// The state [layers, B, hidden], zeros if undefined. Throws ShapeError if x or the state does not fit.
-  Tensor initial(const Tensor& x, const Tensor& state) const;
-  /// All layers over x, each as op(its input part, its weights, its state h), which goes on from `state` (undefined:
-  /// zeros). Returns what the last one wrote and leaves the new state, in new memory.
-  template <class Op>
-  Tensor run_layers(const Tensor& x, Tensor& state, Op op);
-  /// One layer's [B, hidden] of a state; shares memory.
-  static Tensor of_layer(const Tensor& state, int layer);
+  /// One layer's recurrence. input : weight_ih x for all steps, [T, B, G hidden]   state : tensors [B, hidden],
+  /// replaced
+  using Layer = std::function<Tensor(Tensor input, const ops::RecurrentWeights& weights, std::vector<Tensor>& state)>;
+  /// Runs all layers over x. state : tensors [layers, B, hidden], replaced
+  Tensor run_layers(const Tensor& x, const std::vector<Tensor*>& state, const Layer& layer);
 
  private:
-  struct Layer {
+  Tensor input_part(const Tensor& below, std::size_t layer);
+  Tensor initial(const Tensor& x, const Tensor& state) const;
+
+  struct Parameters {
     std::shared_ptr<Parameter> weight_ih, weight_hh, bias_ih, bias_hh;
   };
   const char* what_;
   Options o_;
-  std::vector<Layer> layers_;
+  std::vector<Parameters> layers_;
 };
 
-template <class Op>
-Tensor Recurrent::run_layers(const Tensor& x, Tensor& state, Op op) {
-  const Tensor before = initial(x, state), after = Tensor::empty(before.shape(), DType::f32, x.device());
-  Tensor y = x;
-  for (int l = 0; l < layers(); ++l) {
-    Tensor h = of_layer(before, l);
-    Tensor sums = input_part(y, l);  // before weights(l) awaits what the recurrence needs
-    y = op(std::move(sums), weights(l), h);
-    of_layer(after, l).copy_from(h);
-  }
-  state = after;
-  return y;
-}
+struct LSTMState {
+  Tensor h, c;
+};
+
+/// Long short-term memory, one or more layers. Gate order i f g o; formulas and source at ops::lstm.
+///   state      h and c, [layers, B, hidden]
+///   dropout    as in Zaremba et al. 2014
+class LSTM final : public Stateful<LSTMState, Recurrent> {
+ public:
+  using State = LSTMState;
+  explicit LSTM(Options o) : Stateful("LSTM", 4, o) {}
+
+ private:
+  Tensor run(const Tensor& x, State& state) override;
+};
+
+/// Gated recurrent units, one or more layers. Gate order r z n; formulas and source at ops::gru.
+///   state   h, [layers, B, hidden]
+class GRU final : public Stateful<Tensor, Recurrent> {
+ public:
+  explicit GRU(Options o) : Stateful("GRU", 3, o) {}
+
+ private:
+  Tensor run(const Tensor& x, Tensor& state) override;
+};
+
+/// A plain recurrent network, one or more layers. One gate; formula and source at ops::rnn.
+///   state   h, [layers, B, hidden]
+class RNN final : public Stateful<Tensor, Recurrent> {
+ public:
+  using Nonlinearity = ops::Nonlinearity;
+  struct Options {
+    int in = 0, hidden = 0, layers = 1;
+    float dropout = 0;           ///< as of an LSTM
+    Initializer init = nullptr;  ///< likewise
+    Nonlinearity nonlinearity = Nonlinearity::tanh;
+  };
+  explicit RNN(Options o)
+      : Stateful("RNN", 1, Recurrent::Options{o.in, o.hidden, o.layers, o.dropout, o.init}), f_(o.nonlinearity) {}
+
+ private:
+  Tensor run(const Tensor& x, Tensor& state) override;
+  Nonlinearity f_;
+};
+
+/// One time step of an LSTM, written out in elementary operations: to read, and to build other cells by changing it.
+///   [i f g o] = x W_ih' + b_ih + h W_hh' + b_hh        i, f, o through the sigmoid, g through tanh
+///   c' = f c + i g       h' = o tanh(c')
+///   x : [B, in]   h, c : [B, hidden]   ->   h', c' : [B, hidden]
+///   "weight_ih" [4 hidden, in], "weight_hh" [4 hidden, hidden], "bias_ih", "bias_hh" [4 hidden]
+///             ~ Uniform(-k, k), k = 1/sqrt(hidden): PyTorch's names and default
+/// Unlike in an LSTM layer the state has a history: gradients go through as many steps as are called one after another.
+/// Many times slower than LSTM, whose kernels do the same. Source at ops::lstm.
+/// Throws ShapeError if x or the state does not fit.
+class LSTMCell final : public Stateful<LSTMState> {
+ public:
+  struct Options {
+    int in = 0, hidden = 0;
+  };
+  using State = LSTMState;
+  explicit LSTMCell(Options o);
+
+ private:
+  Tensor run(const Tensor& x, State& state) override;
+  Options o_;
+  std::shared_ptr<Parameter> weight_ih_, weight_hh_, bias_ih_, bias_hh_;
+};
 
 }  // namespace laconic

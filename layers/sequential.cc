@@ -2,32 +2,34 @@
 
 #include <algorithm>
 
-#include "layers/activation.h"
-#include "layers/conv2d.h"
-#include "layers/pool.h"
+#include "layers/stateless.h"
 
 namespace laconic {
 
-Sequential::Sequential(const std::vector<Layer>& layers) {
-  for (const Layer& layer : layers) add(std::to_string(&layer - layers.data()), layer);
-  runs_ = {{0, stages_.size(), false}};
+namespace {
+
+bool pools(Module* layer) { return dynamic_cast<MaxPool2d*>(layer) || dynamic_cast<AvgPool2d*>(layer); }
+
+/// Names those that have no name by their places.
+Layers named(Layers layers) {
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (layers[i].name.empty()) layers[i].name = std::to_string(i);
+  return layers;
 }
 
-Sequential::Sequential(const std::vector<std::pair<std::string, Layer>>& layers) {
-  for (const auto& [name, layer] : layers) add(name, layer);
-  runs_ = {{0, stages_.size(), false}};
-}
+}  // namespace
 
-void Sequential::add(const std::string& name, const Layer& layer) {
-  require<ShapeError>(layer != nullptr, "Sequential: layer ", name, " is null.");
-  child(name, layer);
-  if (!stages_.empty() && !stages_.back().fused && dynamic_cast<ReLU*>(layer.get())) {
-    if (auto* fuses = dynamic_cast<FusesRelu*>(stages_.back().layer)) {
-      stages_.back().fused = fuses;
-      return;
-    }
+Sequential::Sequential(const Layers& layers) {
+  for (const auto& [name, layer] : named(layers)) {
+    require<ShapeError>(layer != nullptr, "Sequential: layer ", name, " is null.");
+    child(name, layer);
+    FusesRelu* const before = stages_.empty() ? nullptr : dynamic_cast<FusesRelu*>(stages_.back().layer);
+    if (before && !stages_.back().fused && dynamic_cast<ReLU*>(layer.get()))
+      stages_.back().fused = before;
+    else
+      stages_.push_back({layer.get(), nullptr});
   }
-  stages_.push_back({layer.get(), nullptr});
+  runs_ = {{0, stages_.size(), false}};
 }
 
 void Sequential::checkpoint_activations(bool on) {
@@ -36,10 +38,6 @@ void Sequential::checkpoint_activations(bool on) {
   runs_.clear();
   on ? cut() : runs_.push_back({0, stages_.size(), false});
 }
-
-namespace {
-bool pools(Module* layer) { return dynamic_cast<MaxPool2d*>(layer) || dynamic_cast<AvgPool2d*>(layer); }
-}  // namespace
 
 bool Sequential::is_unit() const {
   return std::none_of(stages_.begin(), stages_.end(),
@@ -93,11 +91,11 @@ Tensor Sequential::forward(const Tensor& x) {
   return h;
 }
 
-std::shared_ptr<Sequential> sequential(const std::vector<Sequential::Layer>& layers) {
-  return std::make_shared<Sequential>(layers);
-}
-std::shared_ptr<Sequential> sequential(const std::vector<std::pair<std::string, Sequential::Layer>>& layers) {
-  return std::make_shared<Sequential>(layers);
+std::shared_ptr<Sequential> sequential(const Layers& layers) { return std::make_shared<Sequential>(layers); }
+
+Branches::Branches(const Layers& branches) {
+  require<ShapeError>(!branches.empty(), "Add, Concat: no branches.");
+  for (const auto& [name, branch] : named(branches)) branches_.push_back(child(name, branch));
 }
 
 }  // namespace laconic

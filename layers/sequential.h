@@ -1,12 +1,24 @@
 #pragma once
-#include <initializer_list>
 #include <utility>
 
-#include "layers/module.h"
+#include "core/ops/join.h"
+#include "layers/weighted.h"
 
 namespace laconic {
 
-/// Layers one after another, named "0", "1", … (as PyTorch's nn.Sequential) or as given:
+/// A part of a module that is made of others. It is named by its place, "0", "1", … (as in PyTorch's nn.Sequential), or
+/// as given.
+struct Layer {
+  template <class M>
+  Layer(std::shared_ptr<M> its) : module(std::move(its)) {}
+  template <class M>
+  Layer(std::string its_name, std::shared_ptr<M> its) : name(std::move(its_name)), module(std::move(its)) {}
+  std::string name;  ///< empty: by its place
+  std::shared_ptr<Module> module;
+};
+using Layers = std::vector<Layer>;
+
+/// Layers one after another:
 ///   Sequential({make<Linear>({.in = 784, .out = 10}), make<ReLU>()})
 ///   Sequential({{"fc1", make<Linear>({.in = 784, .out = 10})}, {"relu1", make<ReLU>()}})
 /// A ReLU after a layer that can do it in its own pass (convolution, linear, batch norm) runs there; names do not
@@ -15,20 +27,15 @@ namespace laconic {
 /// pooling layer, if there is a convolution in it.
 class Sequential final : public Module {
  public:
-  using Layer = std::shared_ptr<Module>;
-  explicit Sequential(const std::vector<Layer>& layers);
-  explicit Sequential(const std::vector<std::pair<std::string, Layer>>& layers);
+  explicit Sequential(const Layers& layers);
   void checkpoint_activations(bool on = true) override;
-
- protected:
-  Tensor forward(const Tensor& x) override;
 
  private:
   struct Run {
     std::size_t begin, end;
     bool segment;
   };
-  void add(const std::string& name, const Layer& layer);
+  Tensor forward(const Tensor& x) override;
   Tensor through(const Run& run, const Tensor& x) const;
   void cut();
   bool is_unit() const;  // as convolution, norm, ReLU: nothing to cut at
@@ -42,7 +49,35 @@ class Sequential final : public Module {
   std::vector<Run> runs_;  // of stages; all of them in one but for checkpoint_activations()
 };
 
-std::shared_ptr<Sequential> sequential(const std::vector<Sequential::Layer>& layers);
-std::shared_ptr<Sequential> sequential(const std::vector<std::pair<std::string, Sequential::Layer>>& layers);
+std::shared_ptr<Sequential> sequential(const Layers& layers);
+
+/// What several modules make of the same input, joined.
+class Branches : public Module {
+ public:
+  explicit Branches(const Layers& branches);
+
+ protected:
+  std::vector<std::shared_ptr<Module>> branches_;
+};
+
+/// y = sum of the branches' outputs, which have the same shape:   Add({body, make<Identity>()})
+class Add final : public Branches {
+  using Branches::Branches;
+  Tensor forward(const Tensor& x) override {
+    Tensor y = (*branches_[0])(x);
+    for (std::size_t i = 1; i < branches_.size(); ++i) y = ops::add(y, (*branches_[i])(x));
+    return y;
+  }
+};
+
+/// y = the branches' channels after one another; N, H, W are the same.
+class Concat final : public Branches {
+  using Branches::Branches;
+  Tensor forward(const Tensor& x) override {
+    std::vector<Tensor> outputs;
+    for (const auto& b : branches_) outputs.push_back((*b)(x));
+    return ops::concat_channels(outputs);
+  }
+};
 
 }  // namespace laconic

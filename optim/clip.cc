@@ -1,29 +1,21 @@
 #include "optim/clip.h"
 
-#include <charconv>
 #include <cmath>
 
-#include "core/error.h"
+#include "core/parse.h"
 #include "core/raw.h"
 #include "core/update.h"
 
 namespace laconic {
 
-Clip Clip::parse(const std::string& text) {
-  if (text.empty() || text == "none") return {};
-  const std::size_t colon = text.find(':');
+Clip Clip::parse(const std::string& text, const std::string& where) {
+  if (text == "none") return {};
+  const auto colon = text.find(':');
   const std::string kind = text.substr(0, colon);
-  const char* const names[] = {"none", "norm", "value"};
-  const std::string near = nearest(kind, names, 3);
-  require<UsageError>(kind == "norm" || kind == "value", "--clip: ", text, " is neither none, norm:X nor value:X.",
-                      near.empty() ? "" : concat(" Did you mean ", near, near == "none" ? "?" : ":X?"));
-  Clip clip{.kind = kind == "norm" ? Kind::norm : Kind::value};
-  const char *at = text.data() + (colon == std::string::npos ? text.size() : colon + 1),
-             *end = text.data() + text.size();
-  const auto [next, error] = std::from_chars(at, end, clip.limit);
-  require<UsageError>(error == std::errc() && next == end && clip.limit > 0 && std::isfinite(clip.limit),
-                      "--clip: ", text, " needs a number above 0 behind ", kind, ":. Example: ", kind, ":1.");
-  return clip;
+  const float limit = colon == std::string::npos ? 0 : number_from<float>(text.substr(colon + 1)).value_or(0);
+  if ((kind != "norm" && kind != "value") || limit <= 0)
+    refuse("'" + text + "' is not a clipping rule", where, "give norm:X or value:X with X above 0, as norm:5");
+  return {kind == "norm" ? Kind::norm : Kind::value, limit};
 }
 
 double gradient_sum_of_squares(const ParameterArena& arena) {

@@ -11,8 +11,8 @@ struct Clip {
   Kind kind = Kind::none;
   double limit = 0;
 
-  /// "" or "none", "norm:X", "value:X" with X > 0.   throws UsageError (suggests the nearest)
-  static Clip parse(const std::string& text);
+  /// "none", "norm:X", "value:X" with X > 0.   throws UsageError naming `where`
+  static Clip parse(const std::string& text, const std::string& where = "`clip`");
 };
 
 /// Sum over the parameters of their squared gradients, in double. Each parameter is added in chunks of fixed size, and

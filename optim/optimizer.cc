@@ -1,11 +1,15 @@
 #include "optim/optimizer.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/error.h"
 
 namespace laconic {
 
-Optimizer::Optimizer(const ParameterArena& arena)
+Optimizer::Optimizer(const ParameterArena& arena, std::string name)
     : arena_(arena),
+      name_(std::move(name)),
       updates_(Tensor::zeros({static_cast<std::int64_t>(arena.parameters().size())}, DType::i64)),
       rows_updated_(arena.parameters().size()) {}
 
@@ -30,20 +34,13 @@ std::int64_t Optimizer::begin_update(const Parameter& parameter, std::int64_t ro
   return count;
 }
 
-void Optimizer::update(Parameter& parameter, const Tensor& gradient, double lr, double gradient_scale) {
-  require_mine(parameter);
-  const std::int64_t t = begin_update(parameter, parameter.all_rows().count);
-  apply({parameter.info, parameter.value(), gradient, parameter.info.offset}, lr, gradient_scale, t);
-}
-
 void Optimizer::update(Parameter& parameter, Rows rows, double lr, double gradient_scale) {
-  if (rows.count == parameter.all_rows().count) return update(parameter, lr, gradient_scale);
   require_mine(parameter);
-  const std::int64_t row = parameter.info.elements / parameter.all_rows().count;
+  const std::int64_t row = parameter.info.elements / std::max<std::int64_t>(1, parameter.all_rows().count);
   const std::int64_t t = begin_update(parameter, rows.count);
-  apply({parameter.info, parameter.value().rows(rows.first, rows.count), parameter.grad().rows(rows.first, rows.count),
-         parameter.info.offset + rows.first * row},
-        lr, gradient_scale, t);
+  const auto part = [&](const Tensor& x) { return x.view({-1}).range(rows.first * row, rows.count * row); };
+  apply({parameter.info, part(parameter.value()), part(parameter.grad()), parameter.info.offset + rows.first * row}, lr,
+        gradient_scale, t);
   parameter.value().bump_version();
 }
 
@@ -64,22 +61,42 @@ void Optimizer::load(const StateDict& state) {
   mine.insert(mine.begin(), {"updates", updates_});
   std::vector<ExpectedTensor> expected;
   for (const auto& [entry, tensor] : mine) expected.push_back({entry, tensor.shape(), tensor.dtype()});
-  require_match(expected, state, "checkpoint", name());
+  require_match(expected, state, "checkpoint", name_);
   for (const auto& [entry, tensor] : mine) tensor.copy_from(state.at(entry));
 }
 
+// Each in its own file.
+std::unique_ptr<Optimizer> make_sgd(const ParameterArena& arena, const OptimizerOptions& options);
+std::unique_ptr<Optimizer> make_adam(const ParameterArena& arena, const OptimizerOptions& options);
+
+std::vector<OptimizerKind>& optimizers() {
+  static std::vector<OptimizerKind> all{{.name = "sgd", .has_momentum = true, .arenas = 1, .make = make_sgd},
+                                        {.name = "adam", .arenas = 2, .lr = 0.001, .make = make_adam},
+                                        {.name = "adamw", .arenas = 2, .lr = 0.001, .make = make_adam}};
+  return all;
+}
+
+const OptimizerKind& optimizer_kind(const std::string& name) {
+  std::vector<std::string> names;
+  for (const OptimizerKind& kind : optimizers()) {
+    if (kind.name == name) return kind;
+    names.push_back(kind.name);
+  }
+  refuse_unknown("optimizer", name, "`optimizer`", names);
+}
+
+int OptimizerOptions::arenas() const {
+  const OptimizerKind& kind = optimizer_kind(name);
+  return kind.has_momentum && momentum == 0 ? 0 : kind.arenas;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const ParameterArena& arena, const OptimizerOptions& o) {
-  if (o.name == "sgd")
-    return std::make_unique<Sgd>(
-        arena,
-        Sgd::Options{.momentum = o.momentum, .dampening = o.dampening, .nesterov = o.nesterov, .decay = o.decay});
-  const char* const names[] = {"sgd", "adam", "adamw"};
-  const std::string near = nearest(o.name, names, 3);
-  require<UsageError>(o.name == "adam" || o.name == "adamw", "--optimizer: there is no ", o.name, ". ",
-                      near.empty() ? "" : concat("Did you mean ", near, "? "), "Known are sgd, adam and adamw.");
-  require<UsageError>(o.momentum == 0 && o.dampening == 0 && !o.nesterov, "--optimizer ", o.name,
+  const OptimizerKind& kind = optimizer_kind(o.name);
+  require<UsageError>(kind.has_momentum || (o.momentum == 0 && o.dampening == 0 && !o.nesterov), "`optimizer` ", o.name,
                       " has no momentum, dampening or nesterov. Leave these options out, or take sgd.");
-  return std::make_unique<Adam>(arena, Adam::Options{.decoupled = o.name == "adamw", .decay = o.decay});
+  require<UsageError>(o.decay.weight_decay >= 0 && std::isfinite(o.decay.weight_decay), o.name, ": weight decay is ",
+                      o.decay.weight_decay, ", it must be 0 or more. Correct `weight-decay`.");
+  return kind.make(arena, o);
 }
 
 }  // namespace laconic

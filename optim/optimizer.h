@@ -1,5 +1,7 @@
 #pragma once
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,12 +28,10 @@ class Optimizer {
 
   /// One update of `parameter` from its gradient times `gradient_scale` (for a mean over ranks, or a clipped norm).
   void update(Parameter& parameter, double lr, double gradient_scale = 1) {
-    update(parameter, parameter.grad(), lr, gradient_scale);
+    update(parameter, parameter.all_rows(), lr, gradient_scale);
   }
-  /// The same from a gradient that lies elsewhere. gradient : as many elements as the parameter
-  void update(Parameter& parameter, const Tensor& gradient, double lr, double gradient_scale = 1);
-  /// These rows' share of one update, from parameter.grad(). The parts of an update come in any order and hold each row
-  /// once; they count as one update together, and give the bits of a whole one.
+  /// These rows' share of one update. The parts of an update come in any order and hold each row once; they count as
+  /// one update together, and give the bits of a whole one.
   void update(Parameter& parameter, Rows rows, double lr, double gradient_scale = 1);
   /// Every parameter, in arena order.
   void update_all(double lr, double gradient_scale = 1);
@@ -42,8 +42,8 @@ class Optimizer {
   /// throws DataError: a tensor is missing or does not fit this arena and method
   void load(const StateDict& state);
 
-  virtual const char* name() const = 0;  ///< as in --optimizer
-  const ParameterArena& arena() const { return arena_; }
+  /// Its velocity, laid out like the arena, for strategies that correct momentum. Undefined: it has none.
+  virtual Tensor momentum() const { return {}; }
 
  protected:
   /// Some neighbouring elements of a parameter.
@@ -54,7 +54,8 @@ class Optimizer {
     Tensor of(const Tensor& state) const { return state.range(offset, value.elements()); }
   };
 
-  explicit Optimizer(const ParameterArena& arena);
+  /// name : as in --optimizer, for errors
+  Optimizer(const ParameterArena& arena, std::string name);
   /// t : the number of this update of the parameter, first 1
   virtual void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) = 0;
   /// What the method remembers, under its names; sharing memory.
@@ -65,70 +66,36 @@ class Optimizer {
   std::int64_t begin_update(const Parameter& parameter, std::int64_t rows);
 
   const ParameterArena& arena_;
+  const std::string name_;
   Tensor updates_;
   std::vector<std::int64_t> rows_updated_;  // of the update that a parameter is in; 0 between updates
 };
 
-/// Stochastic gradient descent.
-///   d = g + weight_decay w
-///   momentum = 0:  w -= lr d
-///   else           v = momentum v + (1 - dampening) d   (the first time v = d);   w -= lr v
-///   nesterov       w -= lr (d + momentum v)
-/// source: Sutskever et al. 2013, with PyTorch's meaning of lr, dampening and the first step. Cost: one pass.
-class Sgd final : public Optimizer {
- public:
-  struct Options {
-    double momentum = 0, dampening = 0;
-    bool nesterov = false;
-    Decay decay{};
-  };
-  /// throws UsageError: a number out of range; nesterov without momentum or with dampening
-  Sgd(const ParameterArena& arena, const Options& options);
-  const char* name() const override { return "sgd"; }
-  /// v, laid out like the arena; undefined without momentum. For strategies that correct momentum.
-  const Tensor& momentum() const { return momentum_; }
-
- private:
-  void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) override;
-  std::vector<StateDict::Entry> arenas() const override;
-  Options o_;
-  Tensor momentum_;
-};
-
-/// Adam, and AdamW with decoupled = true.
-///   Adam    d = g + weight_decay w            AdamW   d = g,  w = w (1 - lr weight_decay) first
-///   m = beta1 m + (1 - beta1) d     v = beta2 v + (1 - beta2) d^2
-///   w -= lr / (1 - beta1^t)  m / (sqrt(v / (1 - beta2^t)) + eps)
-/// source: Kingma & Ba 2015, Algorithm 1; Loshchilov & Hutter 2019, Algorithm 2. Cost: one pass.
-class Adam final : public Optimizer {
- public:
-  struct Options {
-    double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-    bool decoupled = false;
-    Decay decay{};
-  };
-  /// throws UsageError: a number out of range
-  Adam(const ParameterArena& arena, const Options& options);
-  const char* name() const override { return o_.decoupled ? "adamw" : "adam"; }
-
- private:
-  void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) override;
-  std::vector<StateDict::Entry> arenas() const override;
-  Options o_;
-  Tensor first_, second_;
-};
-
 /// What the command line says of an optimiser.
 struct OptimizerOptions {
-  std::string name = "sgd";  ///< sgd, adam, adamw
-  double momentum = 0;       ///< sgd only, as dampening and nesterov
+  std::string name = "sgd";  ///< one of optimizers()
+  double momentum = 0;       ///< only where OptimizerKind::has_momentum, as dampening and nesterov
   double dampening = 0;
   bool nesterov = false;
   Optimizer::Decay decay{};
 
-  int arenas() const { return name == "sgd" ? int{momentum != 0} : 2; }  ///< of state that it keeps
+  int arenas() const;  ///< of state that it keeps
 };
-/// throws UsageError: no such optimiser (suggests the nearest), a number out of range, an option that it does not have
+
+/// A kind of optimiser, as `optimizer` names it. Each stands in its own file.
+struct OptimizerKind {
+  std::string name;            ///< "sgd"
+  bool has_momentum = false;   ///< of which `momentum`, `dampening` and `nesterov` speak
+  int arenas = 0;              ///< of state that it keeps; where it has momentum only if that is not 0
+  std::optional<double> lr{};  ///< to start from; nothing: the program's
+  std::function<std::unique_ptr<Optimizer>(const ParameterArena& arena, const OptimizerOptions& options)> make;
+};
+/// The table of all kinds. Add your own before training begins.
+std::vector<OptimizerKind>& optimizers();
+/// throws UsageError: there is none of that name (suggests the nearest)
+const OptimizerKind& optimizer_kind(const std::string& name);
+
+/// throws UsageError: no such optimiser, a number out of range, an option that it does not have
 std::unique_ptr<Optimizer> make_optimizer(const ParameterArena& arena, const OptimizerOptions& options);
 
 }  // namespace laconic

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@ namespace laconic {
 
 /// The learning rate over a run, as a factor on --lr. Made from the text of `--schedule`: [warmup:W+]MAIN, for example
 /// `warmup:5+cosine` or `warmup:400it+multistep:32000it,48000it,0.1`, with W a number above 0 and MAIN one of
+/// schedules():
 ///
 ///   const                     1
 ///   step:EVERY,FACTOR         FACTOR^floor(t / EVERY)
@@ -30,6 +32,33 @@ class Schedule {
   struct Horizon {
     std::int64_t steps_per_epoch = 1, total_steps = 1;
   };
+  /// A number above 0; with the suffix `it` it counts iterations.
+  struct Number {
+    double value = 0;
+    bool iterations = false;
+    double in_steps(const Horizon& h) const {
+      return iterations ? value : value * static_cast<double>(h.steps_per_epoch);
+    }
+  };
+  /// What a rule knows at an update. Times are in iterations.
+  struct Moment {
+    std::int64_t iteration = 0;  ///< from 0
+    Horizon horizon{};
+    double warmup = 0;
+    std::vector<double> counts{};  ///< EVERY; A, B, ..
+    Number factor{};               ///< FACTOR or F
+    std::int64_t reductions = 0;   ///< of plateau so far
+  };
+  /// One rule.
+  struct Kind {
+    std::string name{};               ///< "step"
+    std::string form{};               ///< "step:EVERY,FACTOR"; the name if it takes no numbers
+    std::string example{};            ///< "step:30,0.1"
+    std::size_t least = 0, most = 0;  ///< numbers behind the name, the factor last
+    std::function<double(const Moment&)> factor = [](const Moment&) { return 1.0; };
+    bool per_iteration = false;  ///< the factor may have the suffix `it`
+    bool needs_metric = false;   ///< goes by the epochs' metric; its count, PATIENCE, is in epochs and may be 0
+  };
 
   Schedule() = default;  ///< const
   /// throws UsageError: says which part is wrong, suggests the nearest name, gives an example
@@ -41,7 +70,7 @@ class Schedule {
   /// Tells the metric of an epoch that has just ended, lower is better. Only plateau listens. A metric that is NaN is
   /// bad.
   void end_epoch(double metric);
-  bool needs_metric() const { return kind_ == Kind::plateau; }
+  bool needs_metric() const { return kind_.needs_metric; }
 
   /// What end_epoch has learnt; everything else is a function of the iteration. Saves "schedule" (int64 [3]: the bits
   /// of the best metric, bad epochs in a row, reductions).
@@ -52,22 +81,15 @@ class Schedule {
   const std::string& text() const { return text_; }  ///< as parsed: for logs and manifests
 
  private:
-  enum class Kind { constant, step, multistep, exponential, cosine, plateau };
-  struct Count {
-    double value = 0;
-    bool iterations = false;
-    double in_steps(const Horizon& h) const {
-      return iterations ? value : value * static_cast<double>(h.steps_per_epoch);
-    }
-  };
   std::string text_ = "const";
-  Kind kind_ = Kind::constant;
-  Count warmup_;
-  std::vector<Count> counts_;   // EVERY; A, B, ..; PATIENCE
-  double base_ = 1;             // FACTOR or F
-  bool per_iteration_ = false;  // exp:Fit
+  Kind kind_;
+  Number warmup_, factor_;
+  std::vector<Number> counts_;  // EVERY; A, B, ..; PATIENCE
   double best_ = std::numeric_limits<double>::infinity();
   std::int64_t bad_epochs_ = 0, reductions_ = 0;
 };
+
+/// The table of all rules. Add your own before training begins.
+std::vector<Schedule::Kind>& schedules();
 
 }  // namespace laconic

@@ -16,7 +16,7 @@ std::vector<std::vector<float>> train_with(const std::string& codec, int N, cons
     PlanOptions options = plan;
     set_codec(options, codec);
     AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), options, N), sgd,
-                       {.overlap = overlap, .seed = 7, .feedback = feedback});
+                       {.overlap = overlap, .seed = 7, .codec_feedback = feedback});
     train(sync, arena, w.rank, 1, 3);
     values[static_cast<std::size_t>(w.rank)] = arena.values().to_vector();
     if (bytes && w.rank == 0) *bytes = w.engine.counters().sent.bytes;
@@ -63,7 +63,7 @@ TEST(AllreduceSync, WhatWasLostIsSavedAndResumed) {
     on_ranks(3, [&](Worker& w) {
       PlanOptions options = plan_options("ring", "copy:10kB", 0);
       set_codec(options, "inceptionn:2^-6");
-      const AllreduceSync::Options feedback{.feedback = true};
+      const TrainingFacts feedback{.codec_feedback = true};
       const ParameterArena arena(some_parameters());
       const Plan plan = make_plan(arena.parameters(), options, 3);
       if (!stop) {

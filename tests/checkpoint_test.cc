@@ -107,7 +107,7 @@ TEST(Checkpoint, OneCanBeNamedItself) {
 TEST(Checkpoint, WhereThereIsNoneTheFolderIsNamed) {
   TempFolder folder;
   EXPECT_EQ(refusal(resuming_from(folder)),
-            "resume: no complete checkpoint in " + folder.path() + ". Name a directory that --save wrote to.");
+            "resume: no complete checkpoint in " + folder.path() + ". Name a directory that `save` wrote to.");
 }
 
 TEST(Checkpoint, ADamagedManifestIsSaid) {

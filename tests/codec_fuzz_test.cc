@@ -14,7 +14,7 @@
 #include <optional>
 
 #include "compress/codecs.h"
-#include "compress/inceptionn_halves.h"
+#include "compress/inceptionn.h"
 #include "compress/lacc.h"
 #include "tests/each_isa.h"
 #include "tests/fuzz.h"

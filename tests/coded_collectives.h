@@ -2,18 +2,15 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "compress/codec.h"
 #include "core/random.h"
-#include "dist/collective/butterfly_allreduce.h"
-#include "dist/collective/doubling_allreduce.h"
-#include "dist/collective/hierarchical_allreduce.h"
-#include "dist/collective/reduce_scatter.h"
-#include "dist/collective/ring_allgather.h"
-#include "dist/collective/ring_allreduce.h"
-#include "dist/collective/tree_allreduce.h"
+#include "dist/collective/allreduce.h"
+#include "dist/collective/ring_halves.h"
+#include "tests/collective_costs.h"
 #include "tests/on_ranks.h"
 #include "tests/values_of.h"
 
@@ -69,60 +66,36 @@ class Upper final : public compress::Codec {
   double expected_bytes(std::size_t elements) const override { return 3 + 2.0 * static_cast<double>(elements); }
 };
 
-using Collective = Task<> (*)(Communicator&, Slice<float>, Hops);
-using CollectiveCost = Cost (*)(int N, double bytes, const compress::Codec*);
+using Collective = std::function<Task<>(Communicator&, Slice<float>, Hops)>;
 struct Named {
-  const char* name;
+  std::string name;
   Collective run;
-  CollectiveCost cost;
+  std::function<Cost(int N, double bytes, const compress::Codec*)> cost;
 };
-template <int P>
-Task<> ring_in_pieces(Communicator& comm, Slice<float> x, Hops hops) {
-  return ring_allreduce(comm, x, {.count = P, .in_flight = 2}, hops);
+/// As allreduces() names it: "tree:2".
+inline Named named(const std::string& name, int pieces = 1) {
+  const auto [kind, group] = allreduce_named(name);
+  const AllreduceNumbers numbers{.group = group, .pieces = pieces};
+  return {pieces == 1 ? name : concat(name, " in ", pieces, " pieces"),
+          [&kind = kind, numbers](Communicator& comm, Slice<float> x, Hops hops) {
+            return kind.run(comm, x, numbers, hops);
+          },
+          [&kind = kind, numbers](int N, double bytes, const compress::Codec* codec) {
+            return *kind.cost(N, bytes, numbers, codec);
+          }};
 }
-template <int P>
-Cost ring_in_pieces_cost(int N, double bytes, const compress::Codec* codec) {
-  return ring_allreduce_cost(N, bytes, {.count = P, .in_flight = 2}, codec);
-}
-template <int G>
-Task<> by_groups(Communicator& comm, Slice<float> x, Hops hops) {
-  return hierarchical_allreduce(comm, x, G, hops);
-}
-template <int G>
-Cost by_groups_cost(int N, double bytes, const compress::Codec* codec) {
-  return hierarchical_allreduce_cost(N, bytes, G, codec);
-}
-template <int G>
-Task<> with_aggregators(Communicator& comm, Slice<float> x, Hops hops) {
-  return hierarchical_allreduce(comm, x, G, hops, LeadersBy::tree);
-}
-template <int G>
-Cost with_aggregators_cost(int N, double bytes, const compress::Codec* codec) {
-  return hierarchical_allreduce_cost(N, bytes, G, codec, LeadersBy::tree);
-}
-template <int G>
-Task<> in_a_tree(Communicator& comm, Slice<float> x, Hops hops) {
-  return tree_allreduce(comm, x, G, hops);
-}
-template <int G>
-Cost in_a_tree_cost(int N, double bytes, const compress::Codec* codec) {
-  return tree_allreduce_cost(N, bytes, G, codec);
-}
-inline const std::vector<Named> kAllreduces = {
-    {"doubling", doubling_allreduce, doubling_allreduce_cost},
-    {"ring", ring_in_pieces<1>, ring_in_pieces_cost<1>},
-    {"ring in 3 pieces", ring_in_pieces<3>, ring_in_pieces_cost<3>},
-    {"butterfly", butterfly_allreduce, butterfly_allreduce_cost},
-    {"groups of 1", by_groups<1>, by_groups_cost<1>},
-    {"groups of 2", by_groups<2>, by_groups_cost<2>},
-    {"groups of 3", by_groups<3>, by_groups_cost<3>},
-    {"groups of 20", by_groups<20>, by_groups_cost<20>},
-    {"groups of 2 below a tree", with_aggregators<2>, with_aggregators_cost<2>},
-    {"groups of 3 below a tree", with_aggregators<3>, with_aggregators_cost<3>},
-    {"tree of 2", in_a_tree<2>, in_a_tree_cost<2>},
-    {"tree of 3", in_a_tree<3>, in_a_tree_cost<3>},
-    {"tree of 20", in_a_tree<20>, in_a_tree_cost<20>},
-};
+/// All that messages of ours carry, in groups of all sizes that matter; the ring in more pieces than travel at once,
+/// too.
+inline const std::vector<Named> kAllreduces = [] {
+  std::vector<Named> all{named("ring", 3), named("ring", Communicator::kChannels + 2)};
+  for (const AllreduceKind& kind : allreduces()) {
+    if (kind.carrier != Carrier::messages) continue;
+    if (kind.least_group == 0) all.push_back(named(kind.name));
+    for (const int G : {1, 2, 3, 20})
+      if (kind.least_group > 0 && G >= kind.least_group) all.push_back(named(concat(kind.name, ":", G)));
+  }
+  return all;
+}();
 inline const std::vector<Named> kCollectives = [] {
   std::vector<Named> all = kAllreduces;
   all.push_back({"reduce-scatter", reduce_scatter, reduce_scatter_cost});
@@ -130,9 +103,11 @@ inline const std::vector<Named> kCollectives = [] {
   return all;
 }();
 /// Blocks of a group differ by an element, and its leader keeps one of the longer ones.
-inline bool counts_to_the_byte(const Named& c) { return std::string(c.name).rfind("groups", 0) != 0; }
+inline bool counts_to_the_byte(const Named& c) {
+  return !c.name.starts_with("hierarchical") && !c.name.starts_with("ring-tree");
+}
 
-inline std::vector<std::vector<float>> run_all(int N, std::size_t n, Collective collective, const Hops& hops) {
+inline std::vector<std::vector<float>> run_all(int N, std::size_t n, const Collective& collective, const Hops& hops) {
   std::vector<std::vector<float>> result(static_cast<std::size_t>(N));
   on_ranks(N, [&](Worker& w) {
     std::vector<float>& x = result[static_cast<std::size_t>(w.rank)] = values_of(w.rank, n);

@@ -1,70 +1,43 @@
 #include <cctype>
 #include <cmath>
 
-#include "dist/collective/allgather.h"
-#include "dist/collective/barrier.h"
-#include "dist/collective/broadcast.h"
+#include "dist/collective/allreduce.h"
 #include "dist/collective/butterfly_allreduce.h"
-#include "dist/collective/doubling_allreduce.h"
 #include "dist/collective/hierarchical_allreduce.h"
+#include "dist/collective/meeting.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/collective/tree_allreduce.h"
+#include "tests/collective_costs.h"
 #include "tests/on_ranks.h"
+#include "tests/plain_ring.h"
 #include "tests/values_of.h"
 
 namespace laconic::dist {
 namespace {
 
-using Allreduce = Task<> (*)(Communicator&, Slice<float>);
-using AllreduceCost = Cost (*)(int, double);
-struct AnyAllreduce {
-  const char* name;
-  Allreduce run;
-  AllreduceCost cost;
-};
-template <int G>
-AnyAllreduce hierarchical() {
-  static const std::string name = concat("hierarchical_", G);
-  return {name.c_str(), [](Communicator& comm, Slice<float> x) { return hierarchical_allreduce(comm, x, G); },
-          [](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, G); }};
+/// All that messages of ours carry, as allreduces() names them, in groups of all sizes that matter: "tree:2".
+const std::vector<std::string> kAllreduces = [] {
+  std::vector<std::string> all;
+  for (const AllreduceKind& kind : allreduces()) {
+    if (kind.carrier != Carrier::messages) continue;
+    if (kind.least_group == 0) all.push_back(kind.name);
+    for (const int G : {1, 2, 3, 4, 20})
+      if (kind.least_group > 0 && G >= kind.least_group) all.push_back(concat(kind.name, ":", G));
+  }
+  return all;
+}();
+Task<> run(const std::string& allreduce, Communicator& comm, Slice<float> x) {
+  const auto [kind, group] = allreduce_named(allreduce);
+  return kind.run(comm, x, {.group = group, .pieces = 0}, {});
 }
-template <int G>
-AnyAllreduce ring_tree() {
-  static const std::string name = concat("ring_tree_", G);
-  return {name.c_str(),
-          [](Communicator& comm, Slice<float> x) { return hierarchical_allreduce(comm, x, G, {}, LeadersBy::tree); },
-          [](int N, double bytes) { return hierarchical_allreduce_cost(N, bytes, G, nullptr, LeadersBy::tree); }};
-}
-template <int G>
-AnyAllreduce tree() {
-  static const std::string name = concat("tree_", G);
-  return {name.c_str(), [](Communicator& comm, Slice<float> x) { return tree_allreduce(comm, x, G); },
-          [](int N, double bytes) { return tree_allreduce_cost(N, bytes, G); }};
-}
-const AnyAllreduce kAllreduces[] = {
-    {"ring", ring_allreduce, ring_allreduce_cost},
-    {"butterfly", [](Communicator& comm, Slice<float> x) { return butterfly_allreduce(comm, x); },
-     [](int N, double bytes) { return butterfly_allreduce_cost(N, bytes); }},
-    {"doubling", [](Communicator& comm, Slice<float> x) { return doubling_allreduce(comm, x); },
-     [](int N, double bytes) { return doubling_allreduce_cost(N, bytes); }},
-    hierarchical<1>(),
-    hierarchical<2>(),
-    hierarchical<3>(),
-    hierarchical<4>(),
-    hierarchical<20>(),
-    ring_tree<2>(),
-    ring_tree<3>(),
-    ring_tree<20>(),
-    tree<2>(),
-    tree<3>(),
-    tree<20>()};
+Cost cost_of(const std::string& allreduce, int N, double bytes) { return *allreduce_cost(allreduce, N, bytes, 0); }
 /// Of those that cut x into N equal blocks or none: what a rank sends is what the formula counts, to the byte.
-bool counts_to_the_byte(const AnyAllreduce& a) { return std::isdigit(std::string(a.name).back()) == 0; }
+bool counts_to_the_byte(const std::string& allreduce) { return allreduce.find(':') == std::string::npos; }
 
-class EveryAllreduce : public ::testing::TestWithParam<AnyAllreduce> {};
+class EveryAllreduce : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryAllreduce, IsTheNaiveSumAndTheSameBitsOnAllRanksForAnyNAndLength) {
-  for (const int N : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17})
+  for (const int N : kRanks)
     for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{7}, static_cast<std::size_t>(N - 1),
                           std::size_t{1000}, std::size_t{1003}}) {
       std::vector<double> oracle(n, 0.0);
@@ -76,7 +49,7 @@ TEST_P(EveryAllreduce, IsTheNaiveSumAndTheSameBitsOnAllRanksForAnyNAndLength) {
       std::vector<std::vector<float>> result(static_cast<std::size_t>(N));
       on_ranks(N, [&](Worker& w) {
         std::vector<float>& x = result[static_cast<std::size_t>(w.rank)] = values_of(w.rank, n);
-        w.engine.run("allreduce", [&](Communicator& comm) { return GetParam().run(comm, slice(x)); });
+        w.engine.run("allreduce", [&](Communicator& comm) { return run(GetParam(), comm, slice(x)); });
       });
       for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(result[0][i], oracle[i], 1e-6 * scale[i]) << N << " ranks, " << n;
       for (int r = 1; r < N; ++r)
@@ -86,16 +59,16 @@ TEST_P(EveryAllreduce, IsTheNaiveSumAndTheSameBitsOnAllRanksForAnyNAndLength) {
 }
 
 TEST_P(EveryAllreduce, SendsExactlyWhatItsCostFormulaSays) {
-  for (const int N : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17})
+  for (const int N : kRanks)
     for (std::size_t n : {0, 1, 7, 1000}) {
       std::vector<Traffic> sent(static_cast<std::size_t>(N));
       on_ranks(N, [&](Worker& w) {
         std::vector<float> x(n, 1.0f);
-        w.engine.run("allreduce", [&](Communicator& comm) { return GetParam().run(comm, slice(x)); });
+        w.engine.run("allreduce", [&](Communicator& comm) { return run(GetParam(), comm, slice(x)); });
         for (float v : x) EXPECT_EQ(v, static_cast<float>(N));
         sent[static_cast<std::size_t>(w.rank)] = w.engine.counters().sent;
       });
-      const Cost cost = GetParam().cost(N, 4.0 * static_cast<double>(n));
+      const Cost cost = cost_of(GetParam(), N, 4.0 * static_cast<double>(n));
       Traffic all;
       for (const Traffic& t : sent) {
         all.messages += t.messages, all.bytes += t.bytes;
@@ -112,14 +85,14 @@ TEST(Allreduces, BusiestRankSendsTheBytesOfTheFormulaWhenBlocksAreEven) {
   int counted = 0;
   for (const auto& allreduce : kAllreduces) {
     if (!counts_to_the_byte(allreduce)) continue;  // a leader's turns to receive count too: see the test of its own
-    SCOPED_TRACE(allreduce.name);
+    SCOPED_TRACE(allreduce);
     ++counted;
     for (int N : {2, 4, 8}) {
       const std::size_t n = 8 * 64;
       on_ranks(N, [&](Worker& w) {
         std::vector<float> x(n, 1.0f);
-        w.engine.run("allreduce", [&](Communicator& comm) { return allreduce.run(comm, slice(x)); });
-        const Cost cost = allreduce.cost(N, 4.0 * n);
+        w.engine.run("allreduce", [&](Communicator& comm) { return run(allreduce, comm, slice(x)); });
+        const Cost cost = cost_of(allreduce, N, 4.0 * n);
         EXPECT_EQ(static_cast<double>(w.engine.counters().sent.bytes), cost.bytes);
         EXPECT_EQ(static_cast<double>(w.engine.counters().sent.messages), cost.messages);
       });
@@ -134,14 +107,29 @@ TEST_P(EveryAllreduce, RepeatsToTheSameBits) {
   for (std::vector<float>* result : {&first, &second})
     on_ranks(5, [&](Worker& w) {
       std::vector<float> x = values_of(w.rank, n);
-      w.engine.run("allreduce", [&](Communicator& comm) { return GetParam().run(comm, slice(x)); });
+      w.engine.run("allreduce", [&](Communicator& comm) { return run(GetParam(), comm, slice(x)); });
       if (w.rank == 3) *result = x;
     });
   EXPECT_TRUE(same_bits(first, second));
 }
 
-INSTANTIATE_TEST_SUITE_P(Collectives, EveryAllreduce, ::testing::ValuesIn(kAllreduces),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Collectives, EveryAllreduce, ::testing::ValuesIn(kAllreduces), [](const auto& info) {
+  std::string name = info.param;
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return name;
+});
+
+TEST(RingAllreduce, GivesTheBitsOfThePlainRing) {
+  for (const int N : kRanks)
+    for (const std::size_t n : {std::size_t{0}, std::size_t{7}, std::size_t{1003}, std::size_t{300'001}})
+      on_ranks(N, [&](Worker& w) {
+        std::vector<float> x = values_of(w.rank, n), plain = x;
+        w.engine.run("ring", [&](Communicator& comm) { return ring_allreduce(comm, slice(x)); });
+        w.engine.run("plain ring", [&](Communicator& comm) { return plain_ring(comm, slice(plain)); });
+        EXPECT_TRUE(same_bits(x, plain)) << "rank " << w.rank << " of " << N << ", " << n;
+      });
+}
 
 TEST(HierarchicalAllreduce, LeaderTakesTheStepsOfHybridArsThirdEquation) {
   for (int p : {4, 6, 8, 9})
@@ -205,19 +193,19 @@ TEST(HierarchicalAllreduce, RefusesGroupsOfNobody) {
 }
 
 TEST(Allreduce, LengthsThatDifferBetweenRanksEndInASentenceAndNotInAHang) {
-  for (const AnyAllreduce& algorithm : kAllreduces) try {
+  for (const std::string& algorithm : kAllreduces) try {
       on_ranks(2, [&](Worker& w) {
         std::vector<float> x(w.rank == 0 ? 100 : 200, 1.0f);
-        w.engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
+        w.engine.run("allreduce", [&](Communicator& comm) { return run(algorithm, comm, slice(x)); });
       });
-      FAIL() << algorithm.name;
+      FAIL() << algorithm;
     } catch (const CommError& e) {
       EXPECT_NE(std::string(e.what()).find("Do all ranks run the same model"), std::string::npos) << e.what();
     }
 }
 
 TEST(Broadcast, GivesEveryRankTheRootsBytesForAnyRoot) {
-  for (const int N : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17})
+  for (const int N : kRanks)
     for (int root = 0; root < N; ++root) {
       std::vector<Traffic> sent(static_cast<std::size_t>(N));
       on_ranks(N, [&](Worker& w) {
@@ -235,7 +223,7 @@ TEST(Broadcast, GivesEveryRankTheRootsBytesForAnyRoot) {
 }
 
 TEST(Barrier, LetsNobodyLeaveBeforeEverybodyCame) {
-  for (const int N : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17}) {
+  for (const int N : kRanks) {
     std::atomic<int> came{0};
     on_ranks(N, [&](Worker& w) {
       for (int round = 1; round <= 20; ++round) {
@@ -249,7 +237,7 @@ TEST(Barrier, LetsNobodyLeaveBeforeEverybodyCame) {
 }
 
 TEST(AllgatherBlobs, GivesEveryRankEveryBlobAlsoEmptyOnes) {
-  for (const int N : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17})
+  for (const int N : kRanks)
     on_ranks(N, [&](Worker& w) {
       const auto blob = [](int r) {
         return std::string(static_cast<std::size_t>(r % 3) * 1000, static_cast<char>('a' + r));

@@ -5,18 +5,12 @@
 #include <cmath>
 #include <limits>
 
-#include "core/cpu/dropout.h"
-#include "core/cpu/elementwise.h"
-#include "core/cpu/join.h"
-#include "core/cuda/dropout.h"
-#include "core/cuda/elementwise.h"
-#include "core/cuda/join.h"
-#include "core/cuda/select.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/images.h"
 #include "core/ops/batch_norm.h"
 #include "core/ops/cross_entropy.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding.h"
-#include "core/ops/increment.h"
 #include "core/ops/join.h"
 #include "core/ops/local_response_norm.h"
 #include "core/ops/pool.h"
@@ -466,7 +460,7 @@ TEST_F(CudaKernels, Losses) {
 
 TEST_F(CudaKernels, Counters) {
   const Tensor counter = Tensor::zeros({}, DType::i64, kCuda);
-  for (int i = 0; i < 3; ++i) ops::increment(counter);
+  for (int i = 0; i < 3; ++i) raw::increment(counter);
   EXPECT_EQ(counter.item(), 3);
 }
 

@@ -7,8 +7,8 @@
 
 #include "core/ops/cross_entropy.h"
 #include "core/precision.h"
-#include "layers/auxiliary_heads.h"
 #include "layers/layers.h"
+#include "layers/loss.h"
 #include "layers/models/language_model.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"

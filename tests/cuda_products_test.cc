@@ -6,10 +6,10 @@
 #include <thread>
 #include <utility>
 
-#include "core/cuda/conv.h"
+#include "core/kernels/products.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/linear.h"
-#include "core/ops/lstm.h"
+#include "core/ops/recurrent.h"
 #include "core/ops/reshape.h"
 #include "core/precision.h"
 #include "core/raw.h"
@@ -221,13 +221,21 @@ TEST_F(CudaProductsTest, ConvolutionOfNoImages) {
 }
 
 TEST_F(CudaProductsTest, ConvolutionOfABatchThatIsTooLargeToDescribe) {
-  struct Small {
-    const std::int64_t before = std::exchange(cuda::conv_most_elements, 7);
-    ~Small() { cuda::conv_most_elements = before; }
-  } small;
   for (const ConvCase& c : conv_cases()) {
     SCOPED_TRACE(concat(c.x, " * ", c.w));
-    expect_same([&](const auto& x) { return ops::conv2d(x[0], x[1], x[2], c.o); }, conv_inputs(c));
+    const std::vector<Tensor> inputs = conv_inputs(c);
+    const Tensor x = copied(inputs[0], kCuda), w = copied(inputs[1], kCuda), b = copied(inputs[2], kCuda);
+    const Tensor y = ops::conv2d(x, w, b, c.o);
+    const Tensor dy = copied(raw::to_layout(random_tensor(y.shape(), 99), y.layout()), kCuda);
+    const auto with_at_most = [&](std::int64_t elements) {
+      const std::vector<Tensor> all{Tensor::like(y), Tensor::like(x), Tensor::full(w.shape(), 0.5f, kCuda)};
+      cuda::conv2d_forward(all[0], x, w, b, c.o, elements);
+      cuda::conv2d_backward_data(all[1], dy, w, c.o, elements);
+      cuda::conv2d_backward_weights(all[2], true, x, dy, c.o, elements);
+      return all;
+    };
+    const std::vector<Tensor> in_parts = with_at_most(7), whole = with_at_most(cuda::kConvMostElements);
+    for (std::size_t i = 0; i < whole.size(); ++i) expect_close(in_parts[i], whole[i], 2e-5f, concat(i));
   }
 }
 

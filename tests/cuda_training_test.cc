@@ -5,7 +5,6 @@
 
 #include "compress/cuda/select.h"
 #include "data/synthetic.h"
-#include "data/synthetic_text.h"
 #include "dist/trainer/language_modelling.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"

@@ -43,7 +43,7 @@ inline double lr_of(int step) { return 0.1 / step; }
 
 /// Forward asks for every parameter, first to last, large ones by chunks; backward finishes them last to first, in two
 /// halves of their rows.
-inline void train(Strategy& sync, const ParameterArena& arena, int rank, int from, int to, StepStats* stats = nullptr) {
+inline void train(Strategy& sync, const ParameterArena& arena, int rank, int from, int to) {
   const auto& parameters = arena.parameters();
   for (int step = from; step <= to; ++step) {
     sync.begin_step({.step = step, .lr = lr_of(step)});
@@ -58,8 +58,7 @@ inline void train(Strategy& sync, const ParameterArena& arena, int rank, int fro
       if (all.count > 1) sync.gradient_ready(*p, {0, all.count / 2});
       sync.gradient_ready(*p, {all.count > 1 ? all.count / 2 : 0, all.count - (all.count > 1 ? all.count / 2 : 0)});
     }
-    StepStats last;
-    sync.end_step(stats == nullptr ? last : *stats);
+    sync.end_step();
   }
   sync.flush();
 }

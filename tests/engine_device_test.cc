@@ -4,8 +4,8 @@
 #endif
 
 #include "core/raw.h"
-#include "dist/collective/broadcast.h"
 #include "dist/collective/butterfly_allreduce.h"
+#include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
 #include "dist/collective/ring_allreduce.h"
 #include "tests/cuda_devices.h"

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "core/clock.h"
-#include "dist/collective/barrier.h"
 #include "dist/collective/butterfly_allreduce.h"
+#include "dist/collective/meeting.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/transport/local.h"
 #include "tests/error_of.h"
@@ -115,7 +115,7 @@ TEST(Engine, AnyOrderOfSubmissionEndsBehindASendWindow) {
           x[i].assign(100'000 + i, static_cast<float>(engine.rank() + 1));
           tickets[static_cast<std::size_t>(j)] = engine.submit(
               {.name = "ring", .slot = slots + static_cast<int>(i), .priority = j, .body = [&, i](Communicator& comm) {
-                 return ring_allreduce(comm, slice(x[i]), {.count = 5});
+                 return ring_allreduce(comm, slice(x[i]), 5);
                }});
         }
         engine.drain();
@@ -303,22 +303,30 @@ TEST(Engine, SaysAfterTheTimeOutWhichRankIsAtAnotherOperation) {
 }
 
 TEST(Engine, SaysAfterTheTimeOutWhoGivesNoSignOfLife) {
+  std::atomic<bool> hangs{false}, over{false};
   const std::string sentence = error_of<Error>([&] {
     on_ranks(
         2,
         [&](Worker& w) {
           const int slots = w.engine.reserve_slots(2);
-          if (w.rank == 0) return reduce_one(w, slots, "allreduce fc1");
+          const auto nap = [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+          if (w.rank == 0) {
+            while (!hangs) nap();
+            const std::string told = error_of<Error>([&] { reduce_one(w, slots, "allreduce fc1"); });
+            over = true;
+            throw CommError(told);
+          }
           // This one's communication thread hangs, as that of a stopped process does.
-          w.engine.run("hang", [](Communicator&) -> Task<> {
-            std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+          w.engine.run("hang", [&](Communicator&) -> Task<> {
+            hangs = true;
+            while (!over) nap();
             co_return;
           });
         },
         1.0);
   });
   EXPECT_EQ(sentence.find("engine: rank 0 of 2"), 0u) << sentence;
-  EXPECT_NE(sentence.find("There is no sign of life from rank 1 since 1 s."), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("There is no sign of life from rank 1 since "), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("\n  rank 1: says nothing"), std::string::npos) << sentence;
 }
 

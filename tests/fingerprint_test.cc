@@ -1,5 +1,4 @@
-#include "dist/fingerprint.h"
-
+#include "dist/world.h"
 #include "tests/on_ranks.h"
 
 namespace laconic::dist {

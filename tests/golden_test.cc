@@ -67,11 +67,8 @@ std::shared_ptr<Module> build(const std::string& layer, const json& o) {
     const int channels = o.at("channels");
     return std::make_shared<Function>([channels](const Tensor& x) { return ops::pad_shortcut(x, channels); });
   }
-  if (layer == "AddRotated")
-    return std::make_shared<Add>(std::vector<std::shared_ptr<Module>>{make<Identity>(), make<Tanh>()});
-  if (layer == "ConcatTwice")
-    return std::make_shared<Concat>(
-        std::vector<std::shared_ptr<Module>>{make<Identity>(), make<Tanh>(), make<Identity>()});
+  if (layer == "AddRotated") return std::make_shared<Add>(Layers{make<Identity>(), make<Tanh>()});
+  if (layer == "ConcatTwice") return std::make_shared<Concat>(Layers{make<Identity>(), make<Tanh>(), make<Identity>()});
   throw DataError("golden: unknown layer " + layer);
 }
 

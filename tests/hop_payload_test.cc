@@ -3,6 +3,8 @@
 #include <vector>
 
 #include "dist/collective/allgatherv.h"
+#include "dist/collective/butterfly_allreduce.h"
+#include "dist/collective/hierarchical_allreduce.h"
 #include "tests/coded_collectives.h"
 
 namespace laconic::dist {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "compress/codecs.h"
-#include "compress/identity.h"
 #include "core/random.h"
+#include "dist/collective/ring_allreduce.h"
 #include "tests/coded_collectives.h"
 #include "tests/test_devices.h"
 
@@ -19,25 +19,26 @@ namespace {
 using namespace coded;
 
 TEST(Hop, IdentityCodecGivesTheSameBitsAsNone) {
-  const compress::Identity identity;
+  const auto identity = compress::make_codec("identity");
   for (const auto& collective : kCollectives)
-    for (int N = 1; N <= 9; ++N)
+    for (const int N : kRanks)
       for (std::size_t n : {0, 1, 7, 1003}) {
         const auto plain = run_all(N, n, collective.run, {}),
-                   coded = run_all(N, n, collective.run, {.codec = &identity});
+                   coded = run_all(N, n, collective.run, {.codec = identity.get()});
         for (std::size_t r = 0; r < plain.size(); ++r)
           ASSERT_TRUE(same_bits(plain[r], coded[r])) << collective.name << ", rank " << r << " of " << N << ", " << n;
       }
 }
 
 TEST(Hop, IdentityCodecGivesTheSameBitsAsNoneAlsoWhereALargeOperationIsCut) {
-  const compress::Identity identity;
+  const auto identity = compress::make_codec("identity");
   const std::size_t n = 600'011;  // of a butterfly 5 pieces, of a ring of leaders and of a tree 10
-  for (Collective collective : {Collective{butterfly_allreduce}, Collective{by_groups<2>},
-                                Collective{with_aggregators<2>}, Collective{in_a_tree<2>}})
+  for (const char* name : {"butterfly", "hierarchical:2", "ring-tree:2", "tree:2"})
     for (int N : {3, 4, 5}) {
-      const auto plain = run_all(N, n, collective, {}), coded = run_all(N, n, collective, {.codec = &identity});
-      for (std::size_t r = 0; r < plain.size(); ++r) ASSERT_TRUE(same_bits(plain[r], coded[r])) << r << " of " << N;
+      const auto plain = run_all(N, n, named(name).run, {}),
+                 coded = run_all(N, n, named(name).run, {.codec = identity.get()});
+      for (std::size_t r = 0; r < plain.size(); ++r)
+        ASSERT_TRUE(same_bits(plain[r], coded[r])) << name << ", " << r << " of " << N;
     }
 }
 
@@ -46,7 +47,7 @@ TEST(Hop, CodecThatRoundsAtRandomStillLeavesTheSameBitsOnAllRanks) {
   std::vector<Named> everywhere = kAllreduces;
   everywhere.push_back({"allgather", ring_allgather, ring_allgather_cost});
   for (const auto& collective : everywhere)
-    for (int N = 1; N <= 9; ++N)
+    for (const int N : kRanks)
       for (std::size_t n : {0, 1, 203}) {
         const auto all =
             run_all(N, n, collective.run, {.codec = &dither, .key = {.seed = 3, .step = 5, .operation = 2}});
@@ -58,7 +59,7 @@ TEST(Hop, CodecThatRoundsAtRandomStillLeavesTheSameBitsOnAllRanks) {
 TEST(Hop, AllreduceCarriesNoMoreErrorsThanMessagesWereEncodedOnTheWay) {
   const Dither dither;
   for (const auto& collective : kAllreduces)
-    for (int N = 2; N <= 9; ++N) {
+    for (const int N : {2, 3, 4, 5, 6, 7, 8, 9, 17}) {
       const std::size_t n = 203;
       const auto exact = run_all(N, n, collective.run, {}), coded = run_all(N, n, collective.run, {.codec = &dither});
       // A sum of N has at most N messages behind it, one of them finished; by groups each one's to its leader too; by
@@ -74,7 +75,7 @@ TEST(Hop, AllreduceCarriesNoMoreErrorsThanMessagesWereEncodedOnTheWay) {
 TEST(Hop, SendsWhatTheCostFormulaExpectsOfTheCodec) {
   const Upper upper;
   for (const auto& collective : kCollectives)
-    for (int N = 1; N <= 9; ++N)
+    for (const int N : kRanks)
       for (std::size_t n : {0, 1, 7, 1003}) {
         std::vector<Traffic> sent(static_cast<std::size_t>(N));
         on_ranks(N, [&](Worker& w) {
@@ -118,30 +119,30 @@ class Noting final : public Dither {
 };
 
 TEST(Hop, EveryBlockThatIsDoneIsEncodedOnceAndNoTwoMessagesHaveTheSameKey) {
-  const auto noting = [](int N, std::size_t n, Collective collective) {
+  const auto noting = [](int N, std::size_t n, const Named& collective) {
     Noting codec;
-    run_all(N, n, collective, {.codec = &codec});
+    run_all(N, n, collective.run, {.codec = &codec});
     EXPECT_EQ(codec.count(), codec.different()) << N << " ranks, " << n;
     return codec.count();
   };
-  for (std::size_t N = 2; N <= 9; ++N) {
+  for (const std::size_t N : {2, 3, 4, 5, 6, 7, 8, 9, 17}) {
     const int ranks = static_cast<int>(N);
     const std::size_t p = std::bit_floor(N), steps = static_cast<std::size_t>(std::bit_width(p)) - 1;
-    EXPECT_EQ(noting(ranks, 100, ring_in_pieces<1>), N * (N - 1) + N);
-    EXPECT_EQ(noting(ranks, 100, ring_in_pieces<3>), 3 * (N * (N - 1) + N));
-    EXPECT_EQ(noting(ranks, 100, butterfly_allreduce), N - p + p * steps + p);
+    EXPECT_EQ(noting(ranks, 100, named("ring")), N * (N - 1) + N);
+    EXPECT_EQ(noting(ranks, 100, named("ring", 3)), 3 * (N * (N - 1) + N));
+    EXPECT_EQ(noting(ranks, 100, named("butterfly")), N - p + p * steps + p);
     std::size_t inside = 0;  // groups of 3: their rings, and to the leader
     for (std::size_t first = 0; first < N; first += 3) {
       const std::size_t k = std::min<std::size_t>(3, N - first);
       inside += k * (k - 1) + k - 1;
     }
     const std::size_t g = (N + 2) / 3;
-    EXPECT_EQ(noting(ranks, 100, by_groups<3>), inside + g * (g - 1) + g);
-    EXPECT_EQ(noting(ranks, 100, with_aggregators<3>), inside + g);
-    EXPECT_EQ(noting(ranks, 100, in_a_tree<3>), N);
+    EXPECT_EQ(noting(ranks, 100, named("hierarchical:3")), inside + g * (g - 1) + g);
+    EXPECT_EQ(noting(ranks, 100, named("ring-tree:3")), inside + g);
+    EXPECT_EQ(noting(ranks, 100, named("tree:3")), N);
   }
-  EXPECT_EQ(noting(3, 300'000, butterfly_allreduce), 3u * (1 + 2 + 2));  // pieces of at most 512 KiB
-  EXPECT_EQ(noting(4, 300'000, in_a_tree<2>), 5u * 4);                   // of 256 KiB
+  EXPECT_EQ(noting(3, 300'000, named("butterfly")), 3u * (1 + 2 + 2));  // pieces of at most 512 KiB
+  EXPECT_EQ(noting(4, 300'000, named("tree:2")), 5u * 4);               // of 256 KiB
 }
 
 TEST(Hop, ReduceScatterCarriesAtMostNMinusOneErrorsOfItsCodec) {
@@ -193,7 +194,7 @@ TEST(Hop, TheMeanOverABoundedRingIsWithinTheBound) {
     const auto codec = compress::make_codec(concat("inceptionn:2^", exponent));
     for (int N = 2; N <= 9; ++N) {
       const std::size_t n = 3001;
-      const auto sum = run_all(N, n, ring_in_pieces<3>, {.codec = codec.get()});
+      const auto sum = run_all(N, n, named("ring", 3).run, {.codec = codec.get()});
       std::vector<double> exact(n, 0.0);
       for (int r = 0; r < N; ++r) {
         const auto x = values_of(r, n);
@@ -226,7 +227,7 @@ TEST(Hop, EveryCodecLeavesTheSameBitsOnAllRanks) {
 class HopOnDevice : public CudaTest {};
 
 /// With feedback twice over, since the second time adds what the first has lost.
-std::vector<std::vector<float>> sums_on(Device device, int N, std::size_t n, Collective collective, Hops hops,
+std::vector<std::vector<float>> sums_on(Device device, int N, std::size_t n, const Collective& collective, Hops hops,
                                         bool feedback) {
   std::vector<std::vector<float>> result(static_cast<std::size_t>(N));
   const auto elements = static_cast<std::int64_t>(n);
@@ -319,7 +320,7 @@ TEST(Hop, FeedbackKeepsNothingOfWhatIsNoNumber) {
       w.engine.run(
           "it",
           [&](Communicator& comm) {
-            return ring_allreduce(comm, x.slice(), {},
+            return ring_allreduce(comm, x.slice(), 1,
                                   {.codec = codec.get(), .lost = lost.slice(), .of = x.data<float>()});
           },
           device);

@@ -57,7 +57,7 @@ TEST(ImageSource, NamesOfClassesGiveTheNumbers) {
 
   dir.write("other.txt", text("n02\nn08\n"));
   expect_error<DataError>([&] { open_photos(dir.path(), dir / "other.txt"); },
-                          {dir / "train", "has a folder n07 that is none of the 2 classes", "--labels"});
+                          {dir / "train", "has a folder n07 that is none of the 2 classes", "`labels`"});
   dir.write("val/n09/y.jpg", kSmall);
   expect_error<DataError>([&] { open_photos(dir.path()); }, {dir / "val", "has a folder n09"});
 }
@@ -102,7 +102,7 @@ TEST(ImageSource, AByteZeroEndsNoPath) {
 
 TEST(ImageSource, SaysWhatIsMissing) {
   const TempFolder dir;
-  expect_error<DataError>([&] { open_photos(dir / "none"); }, {"none is no file or folder (--data)", "synthetic"});
+  expect_error<DataError>([&] { open_photos(dir / "none"); }, {"none is no file or folder (`data`)", "synthetic"});
   expect_error<DataError>([&] { open_photos(dir.path()); }, {dir.path(), "has no folders with images", "train.txt"});
   dir.write("train/notes.txt", kSmall);
   expect_error<DataError>([&] { open_photos(dir.path()); }, {dir / "train", "has no folders with images"});
@@ -172,8 +172,8 @@ TEST(BadFiles, AreReplacedByTheNextGoodOneUpToAMost) {
   }
   ASSERT_EQ(warnings.size(), 2u);
   EXPECT_NE(warnings[0].find("0/0.JPEG is no JPEG, PNG or PPM"), std::string::npos) << warnings[0];
-  expect_error<DataError>([&] { reader(1)(0, 0, good.data()); }, {"0/2.JPEG", "1 before it", "--max-bad"});
-  expect_error<DataError>([&] { reader(0)(0, 1, good.data()); }, {"0/2.JPEG", "--max-bad 10"});
+  expect_error<DataError>([&] { reader(1)(0, 0, good.data()); }, {"0/2.JPEG", "1 before it", "`max-bad`"});
+  expect_error<DataError>([&] { reader(0)(0, 1, good.data()); }, {"0/2.JPEG", "`max-bad` 10"});
 }
 
 TEST(BadFiles, AreLeftOutOfAnEvaluation) {

@@ -11,11 +11,10 @@
 #include <limits>
 #include <random>
 
-#include "compress/inceptionn_halves.h"
-#include "compress/inceptionn_steps.h"
 #include "core/random.h"
 #include "tests/each_isa.h"
 #include "tests/error_of.h"
+#include "tests/inceptionn_steps.h"
 #include "tests/test_devices.h"
 #include "tests/values_of.h"
 
@@ -236,7 +235,7 @@ TEST(InceptionnHalves, AreALengthAndTwoPayloadsOfTheSameValues) {
     for (const std::size_t n : {512, 513, 527, 528, 600, 1000, 1023, 5000}) {
       const std::vector<float> x = mixed(n, static_cast<unsigned>(n));
       const std::size_t h = (n / 2 + 15) / 16 * 16;
-      const InceptionnHalves halves(s.mode, s.exponent);
+      const Inceptionn halves(s.mode, s.exponent, true);
       const Inceptionn one(s.mode, s.exponent);
       Bytes first, both, message;
       one.encode(slice(x).sub(0, h), {}, first);
@@ -264,7 +263,7 @@ TEST(InceptionnHalves, WhatIsShortIsOnePayload) {
   for (const std::size_t n : {0, 1, 16, 511}) {
     const std::vector<float> x = mixed(n, 4);
     Bytes a, b;
-    InceptionnHalves(Mode::bounded, -10).encode(slice(x), {}, a);
+    Inceptionn(Mode::bounded, -10, true).encode(slice(x), {}, a);
     Inceptionn(Mode::bounded, -10).encode(slice(x), {}, b);
     ASSERT_EQ(a.size(), b.size());
     EXPECT_TRUE(a.size() == 0 || std::memcmp(a.data(), b.data(), a.size()) == 0);
@@ -278,7 +277,7 @@ TEST(InceptionnHalves, AddingOnTheWayGivesTheBitsOfEachStepAlone) {
       for (float& v : *x)
         if (!(std::abs(v) < 1e30f)) v = 3.0f;  // no NaN: of two a sum may take either
     for (const Setting& s : kSettings) {
-      const InceptionnHalves codec(s.mode, s.exponent);
+      const Inceptionn codec(s.mode, s.exponent, true);
       Bytes payload, expected;
       codec.encode(slice(theirs), {}, payload);
       std::vector<float> sum = expected_of(s, theirs).values;
@@ -302,7 +301,7 @@ TEST(InceptionnHalves, AddingOnTheWayGivesTheBitsOfEachStepAlone) {
 
 TEST(InceptionnHalves, AMessageOfAnotherLengthOrWithAnotherMiddleIsRefused) {
   const std::vector<float> x = mixed(600, 9);
-  const InceptionnHalves codec(Mode::bounded, -10);
+  const Inceptionn codec(Mode::bounded, -10, true);
   Bytes payload;
   codec.encode(slice(x), {}, payload);
   std::vector<float> y(x.size());
@@ -430,7 +429,7 @@ TEST_F(InceptionnOnCuda, CodesLongMessagesAsTheCpu) {
   for (float& v : x) v = std::ldexp(random.normal(), -static_cast<int>(random.below(14)));
   const Placed<float> there(x, kCuda);
   for (const InceptionnMode mode : {InceptionnMode::bounded, InceptionnMode::published}) {
-    const InceptionnHalves codec(mode, -10);
+    const Inceptionn codec(mode, -10, true);
     Bytes payload, on_cuda(kCuda);
     codec.encode(slice(x), {}, payload);
     codec.encode(there, {}, on_cuda);
@@ -451,7 +450,7 @@ TEST_F(InceptionnOnCuda, RefusesWhatTheCpuRefuses) {
     const std::size_t n = round % 2 ? 1 + random.below(100) : 512 + random.below(2000);
     std::vector<float> x(n);
     for (float& v : x) v = std::ldexp(random.normal(), -static_cast<int>(random.below(14)));
-    const InceptionnHalves codec(InceptionnMode::bounded, -8);
+    const Inceptionn codec(InceptionnMode::bounded, -8, true);
     Bytes payload;
     codec.encode(slice(x), {}, payload);
     std::vector<std::byte> damaged(payload.data(), payload.data() + payload.size());

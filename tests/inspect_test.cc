@@ -7,9 +7,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "apps/trace_summary.h"
-#include "compress/inceptionn_steps.h"
+#include "apps/tools.h"
 #include "core/state.h"
+#include "tests/inceptionn_steps.h"
 #include "tests/program.h"
 
 namespace laconic {
@@ -97,7 +97,7 @@ TEST(InspectSelect, SaysWhatIsWrongInOneSentence) {
   fails("select --k 11 " + file, 2, "there are 10 values");
   fails("select --method random --sign positive " + file, 2, "does not choose by sign");
   fails("select --tensor x " + file, 1, "no safetensors file");
-  fails("select " + dir.path() + "/none.f32", 1, "check the path");
+  fails("select " + dir.path() + "/none.f32", 1, "Check the path");
   fails("select " + odd, 1, "4 bytes each");
   fails("select --k 1 " + nan, 1, "not a number");
 }
@@ -282,8 +282,8 @@ TEST(CodecTool, SaysWhatIsWrongWithAFileOrAnOption) {
   fails("encode " + file, 2, "out is required");
   fails("encode --bound-exp -200 " + file + " " + out, 2, "the bound 2^-200");
   fails("encode --mode exact " + file + " " + out, 2, "exact");
-  fails("encode " + dir.path() + "/none " + out, 1, "check the path");
-  fails("decode " + dir.path() + "/none " + out, 1, "check the path");
+  fails("encode " + dir.path() + "/none " + out, 1, "Check the path");
+  fails("decode " + dir.path() + "/none " + out, 1, "Check the path");
   fails("decode " + file + " " + out, 1, "no file of laconic codec");
   fails(damaged(0, "LACX"), 1, "no file of laconic codec");
   fails(damaged(10, "", true), 1, "no file of laconic codec");

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "apps/ledger_table.h"
+#include "apps/progress.h"
 #include "core/error.h"
 #include "dist/method/method.h"
 #include "tests/temp_folder.h"
@@ -48,7 +48,7 @@ TEST(JsonLog, PerplexityStandsInThePlaceOfErrors) {
   EvalReport r{.epoch = 3, .loss = 5, .top1_error = 0, .top5_error = {}, .seconds = 12.5, .bytes_sent_total = 99};
   r.perplexity = 148.4131591;
   EXPECT_EQ(to_json(r), R"({"eval":{"epoch":3,"loss":5.0,"perplexity":148.413,"seconds":12.5,"bytes_sent_total":99}})");
-  EXPECT_EQ(test_to_json(r),
+  EXPECT_EQ(to_json(r, "test"),
             R"({"test":{"epoch":3,"loss":5.0,"perplexity":148.413,"seconds":12.5,"bytes_sent_total":99}})");
   RunSummary summary;
   summary.test = r;

@@ -5,7 +5,8 @@
 #include <limits>
 #include <set>
 
-#include "data/synthetic_text.h"
+#include "data/synthetic.h"
+#include "dist/trainer/checkpoint.h"
 #include "dist/trainer/language_modelling.h"
 #include "tests/error_of.h"
 #include "tests/temp_folder.h"
@@ -324,7 +325,7 @@ TEST(LanguageModelling, ATextTooShortIsSaid) {
   EXPECT_EQ(error(10, 34), "");
   EXPECT_EQ(error(10, 35),
             "synthetic has 700 words to train on, and 2 workers with 10 streams of 35 words a step need 720. Give a "
-            "longer text, or less --batch or --bptt.");
+            "longer text, or less `batch` or `bptt`.");
 }
 
 TEST(LanguageModelling, OptionsBelowOneAndAnotherVocabularyAreRefused) {

@@ -226,7 +226,7 @@ TEST(Errors, SayWhatDoesNotFitWithTheNumbers) {
   expect_error<ShapeError>([&] { (*make<BatchNorm1d>({.channels = 3}))(image); }, {"BatchNorm1d"});
   expect_error<ShapeError>([&] { (*make<MaxPool2d>({.kernel = 9}))(image); }, {"9 x 9", "[2, 3, 8, 8]"});
   expect_error<ShapeError>([&] { (*make<MaxPool2d>({.kernel = 3, .pad = 2}))(image); }, {"pad 2"});
-  expect_error<ShapeError>([&] { (*make<MaxPool2d>())(Tensor::zeros({2, 3})); }, {"[2, 3]", "[N, C, H, W]"});
+  expect_error<ShapeError>([&] { (*make<MaxPool2d>({}))(Tensor::zeros({2, 3})); }, {"[2, 3]", "[N, C, H, W]"});
   expect_error<ShapeError>([&] { make<Conv2d>({.in = 4, .out = 6, .groups = 4}); }, {"groups = 4"});
   expect_error<ShapeError>([&] { ops::add(image, Tensor::zeros({2, 3, 8, 7})); }, {"[2, 3, 8, 8]", "[2, 3, 8, 7]"});
   expect_error<ShapeError>([&] { ops::concat_channels({image, Tensor::zeros({2, 3, 8, 7})}); }, {"[2, 3, 8, 7]"});

@@ -10,7 +10,7 @@ namespace laconic::dist {
 namespace {
 
 using namespace std::chrono_literals;
-using Kind = LinkModel::Event::Kind;
+using Kind = SwitchModel::Event::Kind;
 
 LinkTime at(LinkDuration d) { return LinkTime(1000s) + d; }
 
@@ -18,16 +18,16 @@ LinkTime at(LinkDuration d) { return LinkTime(1000s) + d; }
 struct Told {
   explicit Told(std::vector<LinkSpec> ports) : model(std::move(ports)) {}
   void advance(LinkDuration to) { model.advance(at(to), events); }
-  LinkDuration when(LinkModel::Id id, Kind kind) const {
+  LinkDuration when(SwitchModel::Id id, Kind kind) const {
     for (const auto& e : events)
       if (e.message == id && e.kind == kind) return e.at - at(0ns);
     ADD_FAILURE() << "message " << id << " has no such event";
     return -1ns;
   }
-  LinkDuration sent(LinkModel::Id id) const { return when(id, Kind::sent); }
-  LinkDuration due(LinkModel::Id id) const { return when(id, Kind::due); }
-  LinkModel model;
-  std::vector<LinkModel::Event> events;
+  LinkDuration sent(SwitchModel::Id id) const { return when(id, Kind::sent); }
+  LinkDuration due(SwitchModel::Id id) const { return when(id, Kind::due); }
+  SwitchModel model;
+  std::vector<SwitchModel::Event> events;
 };
 
 // 8 Mbit/s: one byte takes a microsecond. Segments are of 1,500 bytes.
@@ -75,7 +75,7 @@ TEST(LinkOptions, AnExceptionMustNameAWorkerThatIsThere) {
   EXPECT_THROW(options.ports(2), UsageError);
 }
 
-TEST(LinkModel, AMessageAloneIsSentAfterItsBytesAndDueALatencyLater) {
+TEST(SwitchModel, AMessageAloneIsSentAfterItsBytesAndDueALatencyLater) {
   Told link({kSlow, kSlow});
   const auto id = link.model.send(0, 1, 10'000, at(0us));
   EXPECT_EQ(link.model.next_event(0), at(10'000us));
@@ -86,7 +86,7 @@ TEST(LinkModel, AMessageAloneIsSentAfterItsBytesAndDueALatencyLater) {
   EXPECT_FALSE(link.model.next_event(0) || link.model.next_event(1));
 }
 
-TEST(LinkModel, AnEmptyMessageTakesTheLatency) {
+TEST(SwitchModel, AnEmptyMessageTakesTheLatency) {
   Told link({kSlow, kSlow});
   const auto id = link.model.send(0, 1, 0, at(5us));
   link.advance(1ms);
@@ -94,7 +94,7 @@ TEST(LinkModel, AnEmptyMessageTakesTheLatency) {
   EXPECT_EQ(link.due(id), 105us);
 }
 
-TEST(LinkModel, AMessageStampedInThePastStartsThereIfThePortWasFree) {
+TEST(SwitchModel, AMessageStampedInThePastStartsThereIfThePortWasFree) {
   Told link({kSlow, kSlow});
   link.advance(5000us);
   const auto first = link.model.send(0, 1, 1500, at(4000us));
@@ -104,7 +104,7 @@ TEST(LinkModel, AMessageStampedInThePastStartsThereIfThePortWasFree) {
   EXPECT_EQ(link.due(second), 7100us);
 }
 
-TEST(LinkModel, AMessageStampedInTheFutureWaitsAndLetsOthersPass) {
+TEST(SwitchModel, AMessageStampedInTheFutureWaitsAndLetsOthersPass) {
   Told link({kSlow, kSlow});
   const auto later = link.model.send(0, 1, 1500, at(2000us));
   const auto now = link.model.send(0, 1, 1000, at(0us));
@@ -113,7 +113,7 @@ TEST(LinkModel, AMessageStampedInTheFutureWaitsAndLetsOthersPass) {
   EXPECT_EQ(link.sent(later), 3500us);
 }
 
-TEST(LinkModel, BothDirectionsAreFree) {
+TEST(SwitchModel, BothDirectionsAreFree) {
   Told link({kSlow, kSlow});
   const auto there = link.model.send(0, 1, 6000, at(0us)), back = link.model.send(1, 0, 6000, at(0us));
   link.advance(9000us);
@@ -121,7 +121,7 @@ TEST(LinkModel, BothDirectionsAreFree) {
   EXPECT_EQ(link.due(back), 6100us);
 }
 
-TEST(LinkModel, MessagesOnTheWireTakeTurnsSoThatASmallOneIsNotStuckBehindALargeOne) {
+TEST(SwitchModel, MessagesOnTheWireTakeTurnsSoThatASmallOneIsNotStuckBehindALargeOne) {
   Told link({kSlow, kSlow, kSlow});
   const auto large = link.model.send(0, 1, 15'000, at(0us));
   link.advance(1000us);  // the first segment of the large one is on the wire
@@ -132,7 +132,7 @@ TEST(LinkModel, MessagesOnTheWireTakeTurnsSoThatASmallOneIsNotStuckBehindALargeO
   EXPECT_EQ(link.sent(large), 15'100us);  // nothing was lost
 }
 
-TEST(LinkModel, TwoEqualMessagesShareThePortEvenly) {
+TEST(SwitchModel, TwoEqualMessagesShareThePortEvenly) {
   Told link({kSlow, kSlow, kSlow});
   const auto a = link.model.send(0, 1, 6000, at(0us)), b = link.model.send(0, 2, 6000, at(0us));
   link.advance(99ms);
@@ -140,7 +140,7 @@ TEST(LinkModel, TwoEqualMessagesShareThePortEvenly) {
   EXPECT_EQ(link.sent(b), 12'000us);
 }
 
-TEST(LinkModel, TwoSendersShareTheReceiversPort) {
+TEST(SwitchModel, TwoSendersShareTheReceiversPort) {
   Told link({kSlow, kSlow, kSlow});
   const auto a = link.model.send(0, 2, 3000, at(0us)), b = link.model.send(1, 2, 3000, at(0us));
   link.advance(99ms);
@@ -151,7 +151,7 @@ TEST(LinkModel, TwoSendersShareTheReceiversPort) {
   EXPECT_EQ(link.due(b), 6100us);
 }
 
-TEST(LinkModel, TheSlowerEndDecides) {
+TEST(SwitchModel, TheSlowerEndDecides) {
   const LinkSpec slower{.bits_per_second = 4'000'000, .latency = 300us};
   Told link({kSlow, slower});
   const auto in = link.model.send(0, 1, 3000, at(0us)), out = link.model.send(1, 0, 3000, at(0us));
@@ -162,14 +162,14 @@ TEST(LinkModel, TheSlowerEndDecides) {
   EXPECT_EQ(link.due(out), 6300us);
 }
 
-TEST(LinkModel, ARingTakesWhatItsFormulaSays) {
+TEST(SwitchModel, ARingTakesWhatItsFormulaSays) {
   // 4 ranks, blocks of 16 KiB, 1 Gbit/s and 50 us: 6 (50 + 131.072) us. Each message is stamped with the due time of
   // the one before; however late the model is asked, nothing adds up.
   const LinkSpec spec{.bits_per_second = 1'000'000'000, .latency = 50us};
   Told link({spec, spec, spec, spec});
   std::vector<LinkDuration> ready(4, 0ns);
   for (int step = 0; step < 6; ++step) {
-    std::vector<LinkModel::Id> ids;
+    std::vector<SwitchModel::Id> ids;
     for (int r = 0; r < 4; ++r)
       ids.push_back(link.model.send(r, (r + 1) % 4, 16384, at(ready[static_cast<std::size_t>(r)])));
     link.advance((step + 1) * 300us);
@@ -179,7 +179,7 @@ TEST(LinkModel, ARingTakesWhatItsFormulaSays) {
   for (int r = 0; r < 4; ++r) EXPECT_EQ(ready[static_cast<std::size_t>(r)], 6 * 181'072ns);
 }
 
-TEST(LinkModel, JitterIsDrawnEvenlyAndTheSameOnEveryRun) {
+TEST(SwitchModel, JitterIsDrawnEvenlyAndTheSameOnEveryRun) {
   const LinkSpec spec{.bits_per_second = 1'000'000'000, .latency = 1ms, .jitter = 2ms};
   std::vector<std::vector<LinkDuration>> runs;
   for (int run = 0; run < 2; ++run) {
@@ -202,7 +202,7 @@ TEST(LinkModel, JitterIsDrawnEvenlyAndTheSameOnEveryRun) {
   EXPECT_NEAR(static_cast<double>(sum.count()) / 500, 1e6, 1e5);  // 4 standard deviations of the mean
 }
 
-TEST(LinkModel, ACancelledMessageLeavesThePortToOthersAndIsNeverTold) {
+TEST(SwitchModel, ACancelledMessageLeavesThePortToOthersAndIsNeverTold) {
   Told link({kSlow, kSlow});
   const auto cancelled = link.model.send(0, 1, 15'000, at(0us)), other = link.model.send(0, 1, 3000, at(0us));
   link.advance(1000us);  // one segment has left
@@ -212,7 +212,7 @@ TEST(LinkModel, ACancelledMessageLeavesThePortToOthersAndIsNeverTold) {
   for (const auto& e : link.events) EXPECT_NE(e.message, cancelled);
 }
 
-TEST(LinkModel, NeverTellsAnEventLaterThanItsPredictionAndNeverExceedsTheRate) {
+TEST(SwitchModel, NeverTellsAnEventLaterThanItsPredictionAndNeverExceedsTheRate) {
   // Random traffic, asked for only when the model's own predictions say so, as a sleeping thread does.
   std::mt19937 random(7);
   const auto draw = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
@@ -228,7 +228,7 @@ TEST(LinkModel, NeverTellsAnEventLaterThanItsPredictionAndNeverExceedsTheRate) {
       std::size_t bytes;
       LinkDuration stamp;
     };
-    std::map<LinkModel::Id, Sent> all;
+    std::map<SwitchModel::Id, Sent> all;
     LinkDuration now{0};
     int wakes = 0;
     while (all.size() < 60 || link.model.next_event(0) || link.model.next_event(1) || link.model.next_event(2) ||

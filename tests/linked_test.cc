@@ -7,8 +7,8 @@
 
 #include "core/clock.h"
 #include "core/random.h"
-#include "dist/collective/barrier.h"
 #include "dist/collective/butterfly_allreduce.h"
+#include "dist/collective/meeting.h"
 #include "dist/collective/ring_allreduce.h"
 #include "tests/error_of.h"
 #include "tests/on_ranks.h"
@@ -171,8 +171,12 @@ TEST(Linked, ASilentRankIsFoundByTheTimeOut) {
           std::vector<float> x(10);
           if (w.rank == 0)
             w.engine.run("lonely", [&](Communicator& comm) -> Task<> { co_await comm.recv(1, slice(x).bytes()); });
-          else
-            std::this_thread::sleep_for(1s);
+          else  // stays away until rank 0 has ended all
+            while (error_of<Error>([&] {
+                     w.engine.wait(
+                         w.engine.submit({.name = "look", .body = [](Communicator&) -> Task<> { co_return; }}));
+                   }).empty())
+              std::this_thread::sleep_for(10ms);
         },
         0.2);
   });
@@ -200,7 +204,6 @@ TEST(Linked, EveryDeliveryIsCounted) {
     w.engine.run("ring", [&](Communicator& comm) { return ring_allreduce(comm, slice(x)); });
   });
   EXPECT_EQ(report.link.deliveries, 4u * 6u);
-  EXPECT_LE(report.link.late, report.link.deliveries);
 }
 
 TEST(Linked, OneWorkerIsRefused) {

@@ -19,6 +19,11 @@ const std::shared_ptr<const ImageDataset>& tiny() {
   return data;
 }
 
+DataLoader loader_of(Split split, const Augment& augment, DataLoader::Options o) {
+  o.sampler.samples = (split == Split::train ? tiny()->train : tiny()->test).size();
+  return DataLoader({3, 32, 32}, image_reader(tiny(), split, augment, o.sampler.seed), o);
+}
+
 std::vector<Batch> all(DataLoader& loader) {
   std::vector<Batch> batches;
   for (Batch b; loader.next(b);) batches.push_back(b);
@@ -26,7 +31,7 @@ std::vector<Batch> all(DataLoader& loader) {
 }
 
 std::vector<Batch> all(DataLoader::Options o, Split split = Split::train, Augment augment = kPadCropFlip) {
-  DataLoader loader(tiny(), split, augment, o);
+  DataLoader loader = loader_of(split, augment, o);
   return all(loader);
 }
 
@@ -126,7 +131,7 @@ TEST(DataLoader, AWorkerWithoutAnyShareOfTheTestSetGetsNoBatch) {
 }
 
 TEST(DataLoader, ABatchThatIsKeptNeverChanges) {
-  DataLoader loader(tiny(), Split::train, kPadCropFlip, {.sampler = {.batch = 16}, .threads = 2});
+  DataLoader loader = loader_of(Split::train, kPadCropFlip, {.sampler = {.batch = 16}, .threads = 2});
   Batch first, b;
   loader.next(first);
   const std::vector<float> before = first.images.to_vector();
@@ -135,7 +140,7 @@ TEST(DataLoader, ABatchThatIsKeptNeverChanges) {
 }
 
 TEST(DataLoader, UsesNoMoreMemoryThanItsRing) {
-  DataLoader loader(tiny(), Split::train, kPadCropFlip, {.sampler = {.batch = 16}, .threads = 2});
+  DataLoader loader = loader_of(Split::train, kPadCropFlip, {.sampler = {.batch = 16}, .threads = 2});
   Batch b;
   for (int i = 0; i < 10; ++i) loader.next(b);
   const std::uint64_t taken = memory_stats().from_system;

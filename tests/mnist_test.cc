@@ -8,7 +8,6 @@
 #include <set>
 
 #include "core/error.h"
-#include "data/idx.h"
 #include "data/input_file.h"
 #include "data/synthetic.h"
 #include "tests/error_of.h"
@@ -135,8 +134,8 @@ TEST(Mnist, KnowsFashionByTheFolderNameOrByArgument) {
   EXPECT_EQ(d.name, "fashion-mnist");
   EXPECT_EQ(d.mean, std::vector<float>{0.2860f});
   EXPECT_EQ(d.std, std::vector<float>{0.3530f});
-  EXPECT_EQ(load_mnist(folder, MnistKind::digits).name, "mnist");
-  EXPECT_EQ(load_mnist(t.path(), MnistKind::fashion).name, "fashion-mnist");
+  EXPECT_EQ(load_mnist(folder, false).name, "mnist");
+  EXPECT_EQ(load_mnist(t.path(), true).name, "fashion-mnist");
 }
 
 TEST(Mnist, FindsGzippedDottedAndNestedFiles) {

@@ -1,4 +1,6 @@
 // The zoo: exactly the models of the papers, under PyTorch's names.
+#include "layers/models/models.h"
+
 #include <gtest/gtest.h>
 
 #include <map>
@@ -8,9 +10,6 @@
 #include "core/cpu/onednn.h"
 #include "core/raw.h"
 #include "layers/layers.h"
-#include "layers/models/alexnet.h"
-#include "layers/models/summary.h"
-#include "layers/models/vgg16.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"
 #include "tests/tensors.h"
@@ -226,7 +225,7 @@ TEST(Zoo, SuggestsTheNearestNameForAnUnknownModel) {
     make_model("resnet2O");
     FAIL();
   } catch (const UsageError& e) {
-    EXPECT_NE(std::string(e.what()).find("Did you mean 'resnet20'?"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("did you mean resnet20?"), std::string::npos) << e.what();
   }
 }
 

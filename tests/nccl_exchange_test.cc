@@ -6,8 +6,7 @@
 #include <cstring>
 #include <thread>
 
-#include "dist/cuda/grouped_communicator.h"
-#include "dist/cuda/nccl_allgather.h"
+#include "dist/cuda/nccl_collectives.h"
 #include "tests/error_of.h"
 #include "tests/nccl_ranks.h"
 #ifdef LACONIC_CUDA_EMULATED
@@ -201,24 +200,6 @@ TEST_F(NcclTest, AnAllgatherRefusesAPartThatIsTooLongAndHostMemory) {
         [&] { w.engine.run("allgatherv", [&](Communicator& comm) { return allgatherv(comm, {}, 40, there); }); },
         {"parts come to host memory"});
   });
-}
-
-TEST_F(NcclTest, ACollectiveThatAsksForAGroupOrAChannelIsRefused) {
-  for (const bool channel : {false, true})
-    expect_error<UsageError>(
-        [&] {
-          on_ranks(2, [&](Worker& w) {
-            NcclRank rank(w);
-            rank.ask([&](Communicator& comm) {
-              run_grouped(*rank.nccl, comm, [&](Communicator& grouped) -> Task<> {
-                const int all[] = {0, 1};
-                (void)(channel ? grouped.channel(0) : grouped.subgroup(all));
-                co_return;
-              });
-            });
-          });
-        },
-        {channel ? "no channels" : "no group of them", "--allreduce ring"});
 }
 
 #ifdef LACONIC_CUDA_EMULATED

@@ -27,7 +27,7 @@ Outcome train_coded(const std::string& allreduce, const std::string& codec, int 
     set_allreduce(options, allreduce);
     set_codec(options, codec);
     AllreduceSync sync(arena, w.engine, make_plan(arena.parameters(), options, N), dense_training::sgd,
-                       {.overlap = overlap, .seed = 7, .feedback = feedback});
+                       {.overlap = overlap, .seed = 7, .codec_feedback = feedback});
     const Traffic before = w.engine.counters().sent;
     dense_training::train(sync, arena, w.rank, 1, kSteps);
     o.values[r] = arena.values().to_vector();

@@ -85,8 +85,7 @@ TEST_F(NcclTest, TrainsAsTheRingDoesWithTheSameBitsOnAllRanks) {
               raw::axpy(p->grad(), 0.1f, p->value());
               sync.gradient_ready(*p, p->all_rows());
             }
-            StepStats stats;
-            sync.end_step(stats);
+            sync.end_step();
           }
           sync.flush();
           values[algorithm][static_cast<std::size_t>(w.rank)] = arena.values().to_vector();

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "compress/inceptionn_steps.h"
 #include "core/slice.h"
+#include "tests/inceptionn_steps.h"
 
 /// INCEPTIONN's network card in software: its engines burst by burst, bit for bit what the codec writes, with the clock
 /// cycles that they take. A burst is 256 bits, what the card's bus delivers in a cycle: 8 floats. The engines are

@@ -141,11 +141,11 @@ TEST(Optimizers, RefuseAStateOfAnotherMethodOrArena) {
   ParameterArena other({std::make_shared<Parameter>(Shape{100}, Role::linear)});
   StateDict adam, small;
   make_optimizer(m.arena, {.name = "adam"})->save(adam);
-  Sgd(other, {.momentum = 0.9}).save(small);
-  Sgd sgd(m.arena, {.momentum = 0.9});
-  EXPECT_THROW(sgd.load(adam), DataError);
-  EXPECT_THROW(sgd.load(small), DataError);
-  EXPECT_THROW(sgd.load(StateDict()), DataError);
+  make_optimizer(other, {.momentum = 0.9})->save(small);
+  const auto sgd = make_optimizer(m.arena, {.momentum = 0.9});
+  EXPECT_THROW(sgd->load(adam), DataError);
+  EXPECT_THROW(sgd->load(small), DataError);
+  EXPECT_THROW(sgd->load(StateDict()), DataError);
 }
 
 TEST(Optimizers, UpdateParametersInAnyOrder) {
@@ -159,20 +159,19 @@ TEST(Optimizers, UpdateParametersInAnyOrder) {
   EXPECT_EQ(forward.values(), backward.values());
 }
 
-TEST(Optimizers, TakeAGradientFromElsewhereAndTellThatTheValueChanged) {
+TEST(Optimizers, TellThatTheValueChanged) {
   Two m;
-  Sgd sgd(m.arena, {});
+  m.make_gradients(1);
   const std::uint64_t version = m.a->value().version();
-  sgd.update(*m.a, Tensor::full({7}, 2.0f), 0.5, 0.25);
+  make_optimizer(m.arena, {})->update(*m.a, 0.5, 0.25);
   EXPECT_GT(m.a->value().version(), version);
-  EXPECT_FLOAT_EQ(m.values()[0], 1.0f - 0.5f * 0.25f * 2.0f);
 }
 
 TEST(Optimizers, LeaveTheArenasPaddingAlone) {
   Two m;
-  Sgd sgd(m.arena, {.momentum = 0.9, .decay = {.weight_decay = 0.1}});
-  for (int k = 1; k <= 3; ++k) step(m, sgd, {}, k);
-  const auto values = m.arena.values().to_vector(), momentum = sgd.momentum().to_vector();
+  const auto sgd = make_optimizer(m.arena, {.momentum = 0.9, .decay = {.weight_decay = 0.1}});
+  for (int k = 1; k <= 3; ++k) step(m, *sgd, {}, k);
+  const auto values = m.arena.values().to_vector(), momentum = sgd->momentum().to_vector();
   ASSERT_EQ(values.size(), 32u);
   for (std::size_t i = 5; i < 16; ++i) EXPECT_EQ(values[i], 0) << i;  // b comes first, then its padding
   for (std::size_t i = 23; i < 32; ++i) EXPECT_EQ(momentum[i], 0) << i;
@@ -234,26 +233,22 @@ TEST(Optimizers, GiveTheSameBitsOnAnyNumberOfThreadsAndFollowTheSlowLoop) {
 TEST(Optimizers, RefuseWhatMakesNoSense) {
   Two m, other;
   EXPECT_THAT(error_of<UsageError>([&] { make_optimizer(m.arena, {.name = "adamv"}); }),
-              HasSubstr("Did you mean adam"));
+              HasSubstr("did you mean adam"));
   EXPECT_THROW(make_optimizer(m.arena, {.name = "adam", .momentum = 0.9}), UsageError);
-  EXPECT_THROW(Sgd(m.arena, {.momentum = 1.0}), UsageError);
-  EXPECT_THROW(Sgd(m.arena, {.nesterov = true}), UsageError);
-  EXPECT_THROW(Sgd(m.arena, {.momentum = 0.9, .dampening = 0.1, .nesterov = true}), UsageError);
-  EXPECT_THROW(Sgd(m.arena, {.decay = {.weight_decay = -1}}), UsageError);
-  EXPECT_THROW(Sgd(m.arena, {.decay = {.weight_decay = kNan}}), UsageError);
-  EXPECT_THROW(Adam(m.arena, {.beta1 = 1}), UsageError);
-  Sgd sgd(m.arena, {});
-  EXPECT_THROW(sgd.update(*other.a, 0.1), Error);
-  EXPECT_THROW(sgd.update(*m.a, Tensor::zeros({6}), 0.1), ShapeError);
+  EXPECT_THROW(make_optimizer(m.arena, {.momentum = 1.0}), UsageError);
+  EXPECT_THROW(make_optimizer(m.arena, {.nesterov = true}), UsageError);
+  EXPECT_THROW(make_optimizer(m.arena, {.momentum = 0.9, .dampening = 0.1, .nesterov = true}), UsageError);
+  EXPECT_THROW(make_optimizer(m.arena, {.decay = {.weight_decay = -1}}), UsageError);
+  EXPECT_THROW(make_optimizer(m.arena, {.decay = {.weight_decay = kNan}}), UsageError);
+  const auto sgd = make_optimizer(m.arena, {});
+  EXPECT_THROW(sgd->update(*other.a, 0.1), Error);
 }
 
-TEST(Clip, ParsesItsTwoFormsAndSuggestsTheNearest) {
-  EXPECT_EQ(Clip::parse("").kind, Clip::Kind::none);
+TEST(Clip, ParsesItsTwoForms) {
   EXPECT_EQ(Clip::parse("none").kind, Clip::Kind::none);
   EXPECT_EQ(Clip::parse("norm:0.25").limit, 0.25);
   EXPECT_EQ(Clip::parse("value:1e-3").kind, Clip::Kind::value);
-  EXPECT_THAT(error_of<UsageError>([] { Clip::parse("nrom:1"); }), HasSubstr("Did you mean norm:X?"));
-  for (const char* bad : {"norm", "norm:", "norm:0", "norm:-1", "norm:nan", "norm:inf", "value:1x", "5"})
+  for (const char* bad : {"", "nrom:1", "norm", "norm:", "norm:0", "norm:-1", "norm:nan", "norm:inf", "value:1x", "5"})
     EXPECT_THROW(Clip::parse(bad), UsageError) << bad;
 }
 

@@ -8,8 +8,10 @@
 
 #include "apps/device_options.h"
 #include "apps/machine.h"
+#include "apps/task.h"
 #include "core/dispatch.h"
 #include "core/stream.h"
+#include "data/synthetic.h"
 #include "tests/cuda_devices.h"
 #include "tests/parsed_options.h"
 #include "tests/temp_folder.h"
@@ -23,17 +25,17 @@ TEST(Options, WithoutArgumentsAreTheAppsDefaults) {
   const TrainOptions o = parse({});
   EXPECT_EQ(o.model, "lenet");
   EXPECT_EQ(o.data, "somewhere");
-  EXPECT_EQ(o.epochs, 10);
+  EXPECT_EQ(o.trainer.epochs, 10);
   EXPECT_EQ(o.batch, 64);
   EXPECT_FLOAT_EQ(*o.lr, 0.1f);
   EXPECT_EQ(o.sync, "allreduce");
-  EXPECT_EQ(dist::to_string(o.plan), "ring, lazy:1MiB, chunks of 4MiB");
-  EXPECT_EQ(o.overlap, dist::Overlap::forward);
-  EXPECT_EQ(o.plan_file, "");
-  EXPECT_EQ(o.reduce, "mean");
+  EXPECT_EQ(dist::to_string(o.trainer.plan), "ring, lazy:1MiB, chunks of 4MiB");
+  EXPECT_EQ(o.trainer.overlap, dist::Overlap::forward);
+  EXPECT_EQ(o.trainer.plan_file, "");
+  EXPECT_TRUE(o.trainer.mean);
   EXPECT_EQ(o.timeout, 300);
-  EXPECT_EQ(o.clip.kind, Clip::Kind::none);
-  EXPECT_FALSE(o.workers || o.steps || o.audit || o.save_every || o.resume);
+  EXPECT_EQ(o.trainer.clip.kind, Clip::Kind::none);
+  EXPECT_FALSE(o.workers || o.trainer.steps || o.trainer.audit_every || o.trainer.save_every || o.resume);
 }
 
 TEST(Options, TheRateIsScaledByWorkersAndNotByServers) {
@@ -51,34 +53,78 @@ TEST(Options, TheRateIsScaledByWorkersAndNotByServers) {
   unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 
+TEST(Options, AProgramMayHaveAModelAndDataOfItsOwn) {
+  models_of_zoo().push_back({.name = "own", .input = {1, 28, 28}, .build = model_info("hdc").build});
+  image_datasets().push_back({.name = "marks", .folder = "somewhere/marks", .load = [](const std::string& folder) {
+                                EXPECT_EQ(folder, "here");
+                                return synthetic_mnist({20, 10});
+                              }});
+  Program own = program();
+  own.options = "--lr 0.1", own.models = {"own"}, own.images = "marks";
+  const auto parsed = [&](std::vector<const char*> words) {
+    words.insert(words.begin(), "own");
+    return parse_options(static_cast<int>(words.size()), words.data(), own).value();
+  };
+  EXPECT_EQ(parsed({}).data, "somewhere/marks");
+  for (const char* data : {"here", "marks:here"}) {
+    const TrainOptions o = parsed({"--data", data});
+    RunInfo info;
+    make_image_task(own, o)->workload(o, 0, 1)->describe(info);
+    EXPECT_EQ(info.train_samples, 20) << data;
+  }
+  models_of_zoo().pop_back(), image_datasets().pop_back();
+  own.images = "mraks";
+  EXPECT_THROW(parsed({}), UsageError);
+}
+
+TEST(Options, AFolderOfDigitsIsToldByItsName) {
+  const TempFolder folder;
+  Program mnist = program();
+  mnist.images = "fashion-mnist";
+  for (const auto& [name, data] :
+       {std::pair<std::string, std::string>{"digits", "mnist"}, {"Fashion", "fashion-mnist"}}) {
+    for (const std::string part : {"train", "t10k"}) {
+      std::vector<std::uint8_t> images{0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28};
+      images.resize(images.size() + 784, 7);
+      folder.write(name + "/" + part + "-images-idx3-ubyte", images);
+      folder.write(name + "/" + part + "-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 1, 3});
+    }
+    TrainOptions o = parse({});
+    o.data = folder / name, o.batch = 1;
+    RunInfo info;
+    make_image_task(mnist, o)->workload(o, 0, 1)->describe(info);
+    EXPECT_EQ(info.data.substr(0, info.data.find(',')), data);
+  }
+}
+
 TEST(Options, APresetIsOnlyDefaults) {
   const TrainOptions hdc = parse({"--preset", "inceptionn-hdc"});
   EXPECT_EQ(hdc.model, "hdc");
   EXPECT_EQ(hdc.batch, 25);
   EXPECT_FLOAT_EQ(*hdc.lr, 0.1f);
-  EXPECT_EQ(hdc.schedule, "step:2000it,0.2");
+  EXPECT_EQ(hdc.trainer.schedule.text(), "step:2000it,0.2");
   EXPECT_FLOAT_EQ(hdc.momentum, 0.9f);
   EXPECT_FLOAT_EQ(hdc.weight_decay, 5e-5f);
-  EXPECT_EQ(hdc.steps, 10000);
+  EXPECT_EQ(hdc.trainer.steps, 10000);
   const TrainOptions other = parse({"--batch", "8", "--preset", "inceptionn-hdc", "--lr=0.5", "--epochs", "2"});
   EXPECT_EQ(other.batch, 8);
   EXPECT_FLOAT_EQ(*other.lr, 0.5f);
-  EXPECT_EQ(other.epochs, 2);
-  EXPECT_FALSE(other.steps);
+  EXPECT_EQ(other.trainer.epochs, 2);
+  EXPECT_FALSE(other.trainer.steps);
   EXPECT_EQ(other.weight_decay, 5e-5f);
 
   const TrainOptions ring = parse({"--preset", "INC+C"});
   EXPECT_EQ(ring.sync, "allreduce");
-  EXPECT_EQ(ring.plan.codec, "inceptionn:2^-10");
-  EXPECT_EQ(parse({"--preset", "INC+C", "--codec", "none"}).plan.codec, "none");
+  EXPECT_EQ(ring.trainer.plan.codec, "inceptionn:2^-10");
+  EXPECT_EQ(parse({"--preset", "INC+C", "--codec", "none"}).trainer.plan.codec, "none");
   EXPECT_EQ(parse({"--preset", "INC+C,inceptionn-hdc"}).batch, 25);
-  EXPECT_EQ(parse({"--preset", "INC+C", "--preset", "inceptionn-hdc"}).plan.codec, "inceptionn:2^-10");
+  EXPECT_EQ(parse({"--preset", "INC+C", "--preset", "inceptionn-hdc"}).trainer.plan.codec, "inceptionn:2^-10");
   const TrainOptions server = parse({"--preset", "WA", "--workers", "2"});
   EXPECT_EQ(server.sync, "ps");
   EXPECT_EQ(server.servers, 1);
   EXPECT_FALSE(parse({"--preset", "WA", "--sync", "allreduce"}).servers);
 
-  EXPECT_EQ(parse({"--preset", "inceptionn-vgg", "--model", "lenet"}).steps, 370000);
+  EXPECT_EQ(parse({"--preset", "inceptionn-vgg", "--model", "lenet"}).trainer.steps, 370000);
   expect_refused(
       {"--preset", "inceptionn-vgg"},
       "inceptionn-vgg is for vgg16, which mnist does not have (--preset): name another with --model, or take "
@@ -89,13 +135,13 @@ TEST(Options, APresetIsOnlyDefaults) {
 }
 
 TEST(Options, ACodecIsForAllreducesOfOurOwn) {
-  EXPECT_EQ(parse({"--codec", "inceptionn:2^-10"}).plan.codec, "inceptionn:2^-10");
-  EXPECT_TRUE(parse({"--codec", "qsgd:8:512", "--codec-feedback"}).codec_feedback);
+  EXPECT_EQ(parse({"--codec", "inceptionn:2^-10"}).trainer.plan.codec, "inceptionn:2^-10");
+  EXPECT_TRUE(parse({"--codec", "qsgd:8:512", "--codec-feedback"}).trainer.codec_feedback);
   expect_refused({"--codec", "fp16", "--sync", "redsync"},
                  "--sync redsync adds up nothing that could pass through it (--codec): leave it out, or take --sync "
                  "allreduce");
-  EXPECT_EQ(parse({"--codec", "fp16", "--allreduce", "nccl"}).plan.codec, "fp16");
-  EXPECT_TRUE(parse({"--codec", "onebit", "--allreduce", "nccl"}).codec_feedback);
+  EXPECT_EQ(parse({"--codec", "fp16", "--allreduce", "nccl"}).trainer.plan.codec, "fp16");
+  EXPECT_TRUE(parse({"--codec", "onebit", "--allreduce", "nccl"}).trainer.codec_feedback);
   expect_refused(
       {"--codec", "fp16", "--allreduce", "mpi"},
       "MPI's own allreduce adds floats, and knows no codec (--codec): leave it out, or take --allreduce ring");
@@ -116,7 +162,7 @@ TEST(Options, PacketsAreMarkedWithACodecOrOnRequest) {
 }
 
 TEST(Options, ThatOthersLeaveWithoutEffectAreRefused) {
-  EXPECT_EQ(parse({"--plan", "p.json", "--overlap", "none"}).plan_file, "p.json");
+  EXPECT_EQ(parse({"--plan", "p.json", "--overlap", "none"}).trainer.plan_file, "p.json");
   EXPECT_EQ(parse({"--sync", "none"}).sync, "none");
   for (const auto& words : {std::vector{"--momentum", "0.5"}, {"--nesterov"}})
     for (const char* optimizer : {"adam", "adamw"}) {
@@ -255,38 +301,39 @@ TEST(Options, EveryOptionIsRead) {
                                 "--dry-run"});
   EXPECT_EQ(o.model, "hdc");
   EXPECT_EQ(o.data, "synthetic");
-  EXPECT_EQ(o.init, "w.safetensors");
-  EXPECT_TRUE(o.no_shuffle && o.no_augment && o.no_dropout && o.nesterov && o.no_decay_norm_bias);
-  EXPECT_EQ(o.epochs, 3);
-  EXPECT_EQ(o.steps, 50);
+  EXPECT_EQ(o.trainer.init, "w.safetensors");
+  EXPECT_TRUE(o.no_augment && o.trainer.optimizer.nesterov);
+  EXPECT_FALSE(o.images.shuffle || o.trainer.dropout || o.trainer.optimizer.decay.norm_and_bias);
+  EXPECT_EQ(o.trainer.epochs, 3);
+  EXPECT_EQ(o.trainer.steps, 50);
   EXPECT_EQ(o.batch, 16);
-  EXPECT_EQ(o.optimizer, "sgd");
+  EXPECT_EQ(o.trainer.optimizer.name, "sgd");
   EXPECT_FLOAT_EQ(*o.lr, 5e-4f);
   EXPECT_FLOAT_EQ(o.momentum, 0.5f);
   EXPECT_FLOAT_EQ(o.weight_decay, 0.01f);
-  EXPECT_FLOAT_EQ(o.label_smoothing, 0.1f);
-  EXPECT_EQ(o.clip.kind, Clip::Kind::norm);
-  EXPECT_FLOAT_EQ(o.clip.limit, 2.5f);
-  EXPECT_EQ(o.schedule, "warmup:2+cosine");
-  EXPECT_EQ(o.accumulate, 2);
-  EXPECT_EQ(o.seed, 18446744073709551615u);
-  EXPECT_EQ(o.on_nan, "skip");
+  EXPECT_FLOAT_EQ(o.images.label_smoothing, 0.1f);
+  EXPECT_EQ(o.trainer.clip.kind, Clip::Kind::norm);
+  EXPECT_FLOAT_EQ(o.trainer.clip.limit, 2.5f);
+  EXPECT_EQ(o.trainer.schedule.text(), "warmup:2+cosine");
+  EXPECT_EQ(o.trainer.accumulate, 2);
+  EXPECT_EQ(o.trainer.seed, 18446744073709551615u);
+  EXPECT_TRUE(o.trainer.skip_nan);
   EXPECT_EQ(o.repeat, 3);
   EXPECT_EQ(o.workers, 4);
   EXPECT_EQ(o.threads, 2);
-  EXPECT_EQ(o.data_threads, 0);
+  EXPECT_EQ(o.images.data_threads, 0);
   EXPECT_EQ(o.sync, "allreduce");
-  EXPECT_EQ(dist::to_string(o.plan), "butterfly, copy:25MiB, chunks of 8MiB");
-  EXPECT_EQ(o.overlap, dist::Overlap::backward);
-  EXPECT_EQ(o.reduce, "sum");
-  EXPECT_EQ(o.audit, 10);
+  EXPECT_EQ(dist::to_string(o.trainer.plan), "butterfly, copy:25MiB, chunks of 8MiB");
+  EXPECT_EQ(o.trainer.overlap, dist::Overlap::backward);
+  EXPECT_FALSE(o.trainer.mean);
+  EXPECT_EQ(o.trainer.audit_every, 10);
   EXPECT_EQ(o.timeout, 2.5);
   EXPECT_EQ(o.link->to_string(), "100 Mbit/s, 1 ms + 0 to 10 us");
   EXPECT_EQ(o.link_of.size(), 2u);
   EXPECT_EQ(o.link_of.at(2).to_string(), "10 Mbit/s, 5 ms");
-  EXPECT_EQ(o.save, "out");
-  EXPECT_EQ(o.save_every->count, 200);
-  EXPECT_TRUE(o.save_every->in_steps);
+  EXPECT_EQ(o.trainer.save, "out");
+  EXPECT_EQ(o.trainer.save_every->count, 200);
+  EXPECT_TRUE(o.trainer.save_every->in_steps);
   EXPECT_EQ(o.log, "l.jsonl");
   EXPECT_EQ(o.trace, "t.json");
   EXPECT_TRUE(o.quiet && o.json && o.dry_run);
@@ -294,7 +341,7 @@ TEST(Options, EveryOptionIsRead) {
 
 TEST(Options, ResumeAndAuditMayStandWithoutAValue) {
   TrainOptions o = parse({"--audit", "--save", "out", "--resume", "--eval-only"});
-  EXPECT_EQ(o.audit, 1);
+  EXPECT_EQ(o.trainer.audit_every, 1);
   EXPECT_TRUE(o.resume);
   EXPECT_EQ(o.resume_path, "");
   EXPECT_TRUE(o.eval_only);
@@ -304,9 +351,9 @@ TEST(Options, ResumeAndAuditMayStandWithoutAValue) {
 
 TEST(Options, TheLastOfTwoCounts) {
   const TrainOptions o = parse({"--epochs", "3", "--lr=1", "--epochs", "5", "--clip", "value:1", "--lr", "0.5"});
-  EXPECT_EQ(o.epochs, 5);
+  EXPECT_EQ(o.trainer.epochs, 5);
   EXPECT_FLOAT_EQ(*o.lr, 0.5f);
-  EXPECT_EQ(o.clip.kind, Clip::Kind::value);
+  EXPECT_EQ(o.trainer.clip.kind, Clip::Kind::value);
 }
 
 TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
@@ -406,10 +453,10 @@ TEST(Options, AFileOfOptionsHasTheSameNamesAndTheCommandLineWins) {
   std::ofstream(path) << "model = \"hdc\"\nepochs = 7\nlr = 0.25\nnesterov = true\nschedule = \"step:2,0.1\"\n";
   const TrainOptions o = parse({"--config", path.c_str(), "--lr", "0.5"});
   EXPECT_EQ(o.model, "hdc");
-  EXPECT_EQ(o.epochs, 7);
+  EXPECT_EQ(o.trainer.epochs, 7);
   EXPECT_FLOAT_EQ(*o.lr, 0.5f);
-  EXPECT_TRUE(o.nesterov);
-  EXPECT_EQ(o.schedule, "step:2,0.1");
+  EXPECT_TRUE(o.trainer.optimizer.nesterov);
+  EXPECT_EQ(o.trainer.schedule.text(), "step:2,0.1");
 }
 
 TEST(Options, InAFileTrueStandsForAValueThatIsLeftOut) {
@@ -418,17 +465,17 @@ TEST(Options, InAFileTrueStandsForAValueThatIsLeftOut) {
   std::ofstream(path) << "audit = true\nresume = true\nsave = \"out\"\nlink-of = [\"1=1gbit,0\", \"2=1gbit,0\"]\n"
                          "workers = 4\nlink = \"1gbit,0\"\n";
   TrainOptions o = parse({"--config", path.c_str()});
-  EXPECT_EQ(o.audit, 1);
+  EXPECT_EQ(o.trainer.audit_every, 1);
   EXPECT_TRUE(o.resume);
   EXPECT_EQ(o.resume_path, "");
   EXPECT_EQ(o.link_of.size(), 2u);
   std::ofstream(path) << "audit = false\nresume = false\nledger = false\n";
   o = parse({"--config", path.c_str()});
-  EXPECT_FALSE(o.audit);
+  EXPECT_FALSE(o.trainer.audit_every);
   EXPECT_FALSE(o.resume);
   std::ofstream(path) << "audit = 10\nresume = \"out/c\"\n";
   o = parse({"--config", path.c_str(), "--workers", "2"});
-  EXPECT_EQ(o.audit, 10);
+  EXPECT_EQ(o.trainer.audit_every, 10);
   EXPECT_EQ(o.resume_path, "out/c");
 }
 
@@ -496,8 +543,8 @@ TEST(Options, AloneLeavesTheExchangeAside) {
                                 "--steps",
                                 "20"});
   EXPECT_FALSE(o.method->traits().joins);
-  EXPECT_FALSE(o.link || o.ledger || o.audit || o.save_every);
-  EXPECT_EQ(o.plan.codec + o.save + o.trace, "none");
+  EXPECT_FALSE(o.link || o.trainer.ledger_every || o.trainer.audit_every || o.trainer.save_every);
+  EXPECT_EQ(o.trainer.plan.codec + o.trainer.save + o.trace, "none");
   EXPECT_EQ(o.log, "log");
   EXPECT_EQ(parse({"--workers", "4", "--momentum", "0.9", "--sync", "ps", "--lr", "0.1"}).computing, o.computing)
       << "the key that runs are compared by";

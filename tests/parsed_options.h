@@ -9,21 +9,16 @@
 /// Options of a program that trains LeNet.
 namespace laconic::parsed_options {
 
-inline AppDefaults defaults() {
-  AppDefaults app;
-  app.program = "mnist";
-  app.models = {"lenet", "hdc"};
-  app.options.model = "lenet";
-  app.options.data = "somewhere";
-  app.options.epochs = 10;
-  app.options.batch = 64;
-  app.options.lr = 0.1f;
-  return app;
+inline Program program() {
+  return {.name = "mnist",
+          .summary = "",
+          .options = "--data somewhere --epochs 10 --batch 64 --lr 0.1",
+          .models = {"lenet", "hdc"}};
 }
 
 inline TrainOptions parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "mnist");
-  return parse_options(static_cast<int>(arguments.size()), arguments.data(), defaults()).value();
+  return parse_options(static_cast<int>(arguments.size()), arguments.data(), program()).value();
 }
 
 inline void expect_refused(std::vector<const char*> arguments, const std::string& sentence) {

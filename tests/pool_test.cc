@@ -1,11 +1,11 @@
 // Max-pooling against the definition, over many shapes, layouts, devices, and among equal values and NaN.
-#include "core/cpu/pool.h"
+#include "core/ops/pool.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "core/ops/pool.h"
+#include "core/kernels/images.h"
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/raw.h"
@@ -83,9 +83,9 @@ TEST(MaxPool, IsWhatItsDefinitionSaysForEveryWidthAndLayout) {
 TEST(MaxPool, HasAFastVersionThatAgreesWithTheSimpleOneBitForBit) {
   Random random(3, Purpose::test);
   for (std::int64_t width : {1, 4, 6, 8, 11, 16, 40})
-    for (const cpu::PoolShape& s : {cpu::PoolShape{3, 8, 10, 4, 5, width, 2, 2, 0},
-                                    {2, 5, 7, 2, 3, width, 2, 2, 0},
-                                    {2, 6, 6, 3, 3, width, 3, 2, 1}}) {
+    for (const PoolShape& s : {PoolShape{3, 8, 10, 4, 5, width, 2, 2, 0},
+                               {2, 5, 7, 2, 3, width, 2, 2, 0},
+                               {2, 6, 6, 3, 3, width, 3, 2, 1}}) {
       const std::size_t in = static_cast<std::size_t>(s.images * s.h * s.w * width),
                         out = static_cast<std::size_t>(s.images * s.out_h * s.out_w * width);
       std::vector<float> x(in), y[2], dx[2];

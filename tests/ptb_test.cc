@@ -6,7 +6,6 @@
 #include <set>
 #include <sstream>
 
-#include "apps/language_task.h"
 #include "apps/options.h"
 #include "core/state.h"
 #include "layers/models/language_model.h"
@@ -141,15 +140,15 @@ TEST(Ptb, SaysWhatIsWrongWithItsOptions) {
 TEST(Ptb, TakesTheHyperParametersOfTheModelsPaper) {
   const auto parse = [](std::vector<const char*> arguments) {
     arguments.insert(arguments.begin(), "ptb");
-    return parse_options(static_cast<int>(arguments.size()), arguments.data(), language_app()).value();
+    return parse_options(static_cast<int>(arguments.size()), arguments.data(), language_program()).value();
   };
   const TrainOptions small = parse({});
   EXPECT_EQ(small.batch, 20);
   EXPECT_EQ(small.bptt, 20);
-  EXPECT_EQ(small.epochs, 13);
+  EXPECT_EQ(small.trainer.epochs, 13);
   EXPECT_EQ(*small.lr, 20);
-  EXPECT_EQ(small.clip.limit, 0.25);
-  const Schedule schedule = Schedule::parse(small.schedule);
+  EXPECT_EQ(small.trainer.clip.limit, 0.25);
+  const Schedule schedule = small.trainer.schedule;
   const auto rate = [&](std::int64_t epoch) { return schedule.factor((epoch - 1) * 10, {10, 130}); };
   EXPECT_EQ(rate(4), 1);
   EXPECT_EQ(rate(5), 0.5);
@@ -157,8 +156,8 @@ TEST(Ptb, TakesTheHyperParametersOfTheModelsPaper) {
   const TrainOptions large = parse({"--model", "lstm-1500", "--lr", "5"});
   EXPECT_EQ(large.bptt, 35);
   EXPECT_EQ(*large.lr, 5);
-  EXPECT_EQ(large.clip.limit, 0.25);
-  EXPECT_EQ(large.schedule, "plateau:0,0.25");
+  EXPECT_EQ(large.trainer.clip.limit, 0.25);
+  EXPECT_EQ(large.trainer.schedule.text(), "plateau:0,0.25");
   EXPECT_EQ(parse({"--bptt", "7", "--model", "lstm-medium"}).bptt, 7);
 }
 

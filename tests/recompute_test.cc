@@ -6,10 +6,7 @@
 #include "core/ops/reduce.h"
 #include "core/raw.h"
 #include "layers/layers.h"
-#include "layers/models/alexnet.h"
-#include "layers/models/googlenet.h"
-#include "layers/models/resnet.h"
-#include "layers/models/resnet_cifar.h"
+#include "layers/models/models.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"
 #include "tests/tensors.h"
@@ -81,8 +78,12 @@ std::vector<Case> cases() {
   return {
       {"alexnet", [] { return models::alexnet({.classes = 5, .hidden = 16}); }, {3, 63, 63}},
       {"cifar resnet", [] { return models::resnet_cifar(2, 5); }, {3, 32, 32}},
-      {"resnet", [] { return models::resnet({.blocks = {2, 1, 1, 1}, .bottleneck = true, .classes = 5}); }, {3, 33, 33}},
-      {"googlenet", [] { return make<models::GoogLeNet>({.auxiliary_heads = true, .classes = 5}); }, {3, 80, 80}},
+      {"resnet",
+       [] {
+         return models::resnet({.blocks = {2, 1, 1, 1}, .bottleneck = true, .classes = 5});
+       },
+       {3, 33, 33}},
+      {"googlenet", [] { return models::googlenet({.auxiliary_heads = true, .classes = 5}); }, {3, 80, 80}},
   };
 }
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/raw.h"
-#include "dist/method/redsync/method.h"
 #include "dist/method/redsync/redsync.h"
 #include "tests/on_ranks.h"
 #include "tests/whole_forward.h"
@@ -77,23 +76,23 @@ struct Training {
     PlanOptions plan{.chunk_bytes = s.chunk, .chunk_sparse = true, .sparse = dispatch_of(method, s.sparse)};
     plan.sparse.dense_below = 1000;
     set_allreduce(plan, s.allreduce);
-    RedSync::Options options = redsync_options(method, s.sparse, 1'000'000);
-    options.mean = s.mean;
-    options.overlap = s.overlap;
-    options.clip_norm = s.clip;
-    options.watch = s.watch;
-    options.ledger_every = s.ledger_every;
-    options.rules.seed = 9;
-    if (s.density) options.density = s.density;
-    if (method.corrects) {
-      options.rules.momentum = s.momentum;
-      options.rules.nesterov = s.nesterov;
-      options.weight_decay = [decay = s.decay](const ParameterInfo&) { return decay; };
-    }
-    sync = std::make_unique<RedSync>(
-        arena, w.engine, make_plan(arena.parameters(), plan, w.size),
-        [this](Parameter& p, Rows rows, const StepContext& c) { update(p, rows, c); },
-        s.momentum > 0 && method.corrects ? velocity : Tensor(), std::move(options));
+    const double root = std::sqrt(static_cast<double>(w.size));
+    facts = {.workers = w.size,
+             .momentum = s.momentum,
+             .nesterov = s.nesterov,
+             .clip_norm = s.mean ? s.clip / root : s.clip * root,
+             .mean = s.mean,
+             .overlap = s.overlap,
+             .seed = 9,
+             .ledger_every = s.ledger_every};
+    made = make_plan(arena.parameters(), plan, w.size);
+    WorkerSide side{.facts = facts, .arena = arena, .engine = w.engine, .plan = made};
+    side.update = [this](Parameter& p, Rows rows, const StepContext& c) { update(p, rows, c); };
+    if (s.momentum > 0) side.velocity = velocity;
+    side.weight_decay = [decay = s.decay](const ParameterInfo&) { return decay; };
+    side.watch = s.watch;
+    sync = std::make_unique<RedSync>(std::move(side), method, s.sparse,
+                                     s.density ? s.density : density_of(method, s.sparse, 1'000'000));
   }
 
   /// Dense momentum SGD.
@@ -112,7 +111,7 @@ struct Training {
     p.value().bump_version();
   }
 
-  void steps(std::int64_t from, std::int64_t to, StepStats* stats = nullptr) {
+  void steps(std::int64_t from, std::int64_t to) {
     for (std::int64_t step = from; step <= to; ++step) {
       sync->begin_step({.step = step, .lr = s.lr});
       whole_forward(*sync, arena);
@@ -128,8 +127,7 @@ struct Training {
         for (std::int64_t first = 0; first < all; first += chunk)
           sync->gradient_ready(*p, {first, std::min(chunk, all - first)});
       }
-      StepStats last;
-      sync->end_step(stats == nullptr ? last : *stats);
+      sync->end_step();
     }
     sync->flush();
   }
@@ -140,6 +138,8 @@ struct Training {
   Worker& worker;
   ParameterArena arena;
   Tensor velocity;
+  TrainingFacts facts{};
+  Plan made{};
   std::unique_ptr<RedSync> sync;
 };
 using Settings = Training::Settings;

@@ -1,12 +1,9 @@
-// Collectives that leave parts: reduce-scatter, allgather, reduce.
-#include "dist/collective/reduce_scatter.h"
-
+// Collectives that leave parts: reduce-scatter, allgather.
 #include <cmath>
 
-#include "dist/collective/binomial_reduce.h"
-#include "dist/collective/doubling_allgather.h"
-#include "dist/collective/native_allreduce.h"
-#include "dist/collective/ring_allgather.h"
+#include "dist/collective/allreduce.h"
+#include "dist/collective/ring_halves.h"
+#include "tests/collective_costs.h"
 #include "tests/on_ranks.h"
 #include "tests/values_of.h"
 
@@ -38,7 +35,7 @@ struct Total {
 };
 
 TEST(ReduceScatter, LeavesTheNaiveSumOfItsOwnBlockOnEveryRankAndSendsWhatItsCostSays) {
-  for (int N = 1; N <= 9; ++N)
+  for (const int N : kRanks)
     for (std::size_t n : kLengths) {
       const Sums oracle = naive_sums(N, n);
       Total total;
@@ -58,51 +55,24 @@ TEST(ReduceScatter, LeavesTheNaiveSumOfItsOwnBlockOnEveryRankAndSendsWhatItsCost
     }
 }
 
-struct Allgather {
-  const char* name;
-  Task<> (*run)(Communicator&, Slice<float>);
-  Cost (*cost)(int, double);
-};
-const Allgather kAllgathers[] = {{"ring", [](Communicator& comm, Slice<float> x) { return ring_allgather(comm, x); },
-                                  [](int N, double bytes) { return ring_allgather_cost(N, bytes); }},
-                                 {"doubling", doubling_allgather, doubling_allgather_cost}};
-
 TEST(Allgather, GivesEveryRankEveryBlockAndSendsWhatItsCostSays) {
-  for (const Allgather& algorithm : kAllgathers)
-    for (int N = 1; N <= 9; ++N)
-      for (std::size_t n : kLengths) {
-        const std::vector<float> whole = values_of(77, n);
-        const Cost cost = algorithm.cost(N, 4.0 * static_cast<double>(n));
-        Total total;
-        on_ranks(N, [&](Worker& w) {
-          std::vector<float> x(n, -1.0f);
-          const auto r = static_cast<std::size_t>(w.rank), parts = static_cast<std::size_t>(N);
-          const Slice<float> mine = slice(x).part(r, parts);
-          for (float& v : mine) v = whole[static_cast<std::size_t>(&v - x.data())];
-          w.engine.run("allgather", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
-          EXPECT_TRUE(same_bits(x, whole)) << algorithm.name << ", " << N << " ranks, " << n;
-          const Traffic sent = w.engine.counters().sent;
-          EXPECT_EQ(static_cast<double>(sent.messages), cost.messages);
-          total.add(sent);
-        });
-        total.expect(cost);
-      }
-}
-
-TEST(BinomialReduce, LeavesTheNaiveSumAtAnyRootAndSendsWhatItsCostSays) {
-  for (int N = 1; N <= 9; ++N)
-    for (int root = 0; root < N; ++root) {
-      const std::size_t n = 103;
-      const Sums oracle = naive_sums(N, n);
+  for (const int N : kRanks)
+    for (std::size_t n : kLengths) {
+      const std::vector<float> whole = values_of(77, n);
+      const Cost cost = ring_allgather_cost(N, 4.0 * static_cast<double>(n));
       Total total;
       on_ranks(N, [&](Worker& w) {
-        std::vector<float> x = values_of(w.rank, n);
-        w.engine.run("reduce", [&](Communicator& comm) { return binomial_reduce(comm, slice(x), root); });
-        for (std::size_t i = 0; i < (w.rank == root ? n : 0); ++i)
-          EXPECT_NEAR(x[i], oracle.sum[i], 1e-6 * oracle.scale[i]) << N << " ranks, root " << root;
-        total.add(w.engine.counters().sent);
+        std::vector<float> x(n, -1.0f);
+        const auto r = static_cast<std::size_t>(w.rank), parts = static_cast<std::size_t>(N);
+        const Slice<float> mine = slice(x).part(r, parts);
+        for (float& v : mine) v = whole[static_cast<std::size_t>(&v - x.data())];
+        w.engine.run("allgather", [&](Communicator& comm) { return ring_allgather(comm, slice(x)); });
+        EXPECT_TRUE(same_bits(x, whole)) << N << " ranks, " << n;
+        const Traffic sent = w.engine.counters().sent;
+        EXPECT_EQ(static_cast<double>(sent.messages), cost.messages);
+        total.add(sent);
       });
-      total.expect(binomial_reduce_cost(N, 4.0 * n));
+      total.expect(cost);
     }
 }
 
@@ -122,13 +92,6 @@ TEST(NativeAllreduce, SaysWhatToDoWhereThereIsNoMpi) {
     const Slice<float> x(&one, 1);
     w.engine.run("allreduce", [&](Communicator& comm) { return native_allreduce(comm, x); });
     EXPECT_EQ(one, 1.0f);
-  });
-}
-
-TEST(BinomialReduce, TakesEmptyLengths) {
-  on_ranks(5, [](Worker& w) {
-    const Slice<float> nothing;
-    w.engine.run("reduce", [&](Communicator& comm) { return binomial_reduce(comm, nothing); });
   });
 }
 

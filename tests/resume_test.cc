@@ -2,6 +2,7 @@
 // by a line in kResumeCases.
 #include <gtest/gtest.h>
 
+#include "dist/trainer/checkpoint.h"
 #include "tests/cuda_devices.h"
 #include "tests/temp_folder.h"
 #include "tests/training.h"

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "dist/trainer/checkpoint.h"
 #include "tests/error_of.h"
 #include "tests/temp_folder.h"
 #include "tests/training.h"

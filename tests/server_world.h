@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "core/raw.h"
-#include "dist/method/layer_drop/method.h"
-#include "dist/method/slim/method.h"
+#include "dist/method/layer_drop/layer_drop_sync.h"
+#include "dist/method/ps/method.h"
+#include "dist/method/slim/slim_sync.h"
 #include "dist/server/control.h"
-#include "dist/server/rounds.h"
 #include "tests/on_host.h"
 #include "tests/on_ranks.h"
 #include "tests/test_devices.h"
@@ -110,13 +110,26 @@ struct Rules {
   int local_aggregate = 1, truncate_weights = 0;
 };
 inline std::unique_ptr<ServedMethod> method_of(const std::string& sync, const Rules& rules) {
-  std::unique_ptr<Method> made = methods().make(sync);
-  std::unique_ptr<ServedMethod> method(dynamic_cast<ServedMethod*>(made.release()));
-  method->local_aggregate = rules.local_aggregate, method->truncate_weights = rules.truncate_weights;
-  if (auto* layers = dynamic_cast<LayerDrop*>(method.get()))
-    layers->rules = rules.layers, layers->finest = rules.finest;
-  if (auto* slim = dynamic_cast<Slim*>(method.get())) slim->rules = rules.slim;
-  return method;
+  const LayerDropSync::Rules& layers = rules.layers;
+  const SlimSync::Rules& slim = rules.slim;
+  std::vector<std::pair<std::string, std::string>> settings{{"truncate-weights", number_text(rules.truncate_weights)}};
+  const auto set = [&](const char* name, const std::string& value) { settings.emplace_back(name, value); };
+  if (sync != "slimdp") set("local-aggregate", number_text(rules.local_aggregate));
+  if (sync == "layerdrop") {
+    set("drop-ratio", number_text(layers.drop_ratio)), set("threshold-every", number_text(layers.threshold_every));
+    set("layerdrop-norm", to_string(layers.norm)), set("layerdrop-max-age", number_text(layers.max_age));
+    set("layerdrop-unit", rules.finest ? "parameter" : "module");
+  }
+  if (sync == "slimdp") {
+    set("alpha", number_text(slim.chosen.alpha)), set("explore", number_text(slim.chosen.explore));
+    set("core-every", number_text(slim.chosen.core_every)), set("local-steps", number_text(slim.local_steps));
+    set("slim-scope", slim.whole_model ? "model" : "layer");
+    set("explorer-keys", slim.chosen.keys_sent ? "sent" : "drawn");
+    if (slim.residual) set("slim-residual", "");
+  }
+  std::unique_ptr<ServedMethod> made(dynamic_cast<ServedMethod*>(method(sync, settings).release()));
+  made->check({});
+  return made;
 }
 
 /// Both ways through this codec.
@@ -177,15 +190,11 @@ inline void train(const Setting& setting, PsSync& sync, const ParameterArena& ar
       if (half > 0) sync.gradient_ready(*p, {0, half});
       sync.gradient_ready(*p, {half, all - half});
     }
-    StepStats stats;
-    sync.end_step(stats);
-    result.up += stats.bytes_up, result.down += stats.bytes_down;
+    sync.end_step();
     if (setting.watch) setting.watch(sync, rank, step);
   }
   sync.flush();
-  StepStats rest;
-  sync.end_step(rest);
-  result.up += rest.bytes_up, result.down += rest.bytes_down;
+  result.up = sync.costs().bytes_up, result.down = sync.costs().bytes_down;
 }
 
 inline std::vector<int> ranks_from(int first, int count) {
@@ -201,7 +210,7 @@ inline Result run(const Setting& setting, int steps) {
   result.values.resize(static_cast<std::size_t>(N));
   std::mutex mutex;
   const std::unique_ptr<ServedMethod> method = method_of(setting.sync, setting.rules);
-  const TrainingFacts facts{.workers = N, .servers = K};
+  const TrainingFacts facts{.workers = N, .servers = K, .overlap = setting.overlap};
   run_workers({.workers = N, .servers = K, .timeout_seconds = setting.timeout_seconds, .link = setting.link},
               [&](Worker& w) {
                 const ParameterArena arena(some_parameters(), setting.device);
@@ -209,6 +218,8 @@ inline Result run(const Setting& setting, int steps) {
                 method->shape(plan_options, facts);
                 const Plan plan = make_plan(arena.parameters(), plan_options, N);
                 std::vector<int> owner = servers_of(plan, K > 0 ? K : N);
+                std::optional<ServerControl> control;
+                if (K > 0) control.emplace(w.engine, N);
                 std::optional<Shard> shard;
                 std::unique_ptr<ParameterServer> server;
                 const int serves = w.serves() ? w.rank - N : K == 0 ? w.rank : -1;
@@ -241,9 +252,8 @@ inline Result run(const Setting& setting, int steps) {
                   const int buckets = static_cast<int>(plan.buckets.size());
                   const int first_slot = w.engine.reserve_slots(buckets + 1);
                   Rounds rounds(w.engine, *server, first_slot, first_slot + buckets);
-                  ServerControl control(w.engine, N);
                   while (true) {
-                    const Command command = control.next(false);
+                    const Command command = control->next(false);
                     if (command.kind == Command::Kind::end) break;
                     if (command.kind == Command::Kind::show)
                       rounds.show();
@@ -255,29 +265,13 @@ inline Result run(const Setting& setting, int steps) {
                   result.down += server->bytes_down();
                   return;
                 }
-                std::optional<ServerControl> control;
-                const auto tell = [&](const Command& command) {
-                  if (w.rank == 0 && K > 0) control->tell(command);
-                };
-                PsSync::Options options{.name = method->name(),
-                                        .overlap = setting.overlap,
-                                        .workers = N,
-                                        .group = setting.rules.local_aggregate,
-                                        .server_rank = owner,
-                                        .own = server.get(),
-                                        .legs = setting.legs,
-                                        .begins =
-                                            [&](const StepContext& context) {
-                                              tell({.kind = Command::Kind::step,
-                                                    .step = context.step,
-                                                    .lr = context.lr,
-                                                    .scale = context.gradient_scale});
-                                            },
-                                        .shows = [&] { tell({.kind = Command::Kind::show}); }};
+                WorkerSide side{.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = Momentum{}};
+                side.server_rank = owner;
+                side.own = server.get();
+                if (control) side.control = &*control;
                 const std::unique_ptr<PsSync> sync = method->make_worker(
-                    {.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = Momentum{}},
-                    std::move(options));
-                control.emplace(w.engine, N);
+                    std::move(side),
+                    {.name = method->name(), .group = setting.rules.local_aggregate, .legs = setting.legs});
                 Result mine;
                 train(setting, *sync, arena, w.rank, steps, mine);
                 std::vector<float> values = arena.values().to_vector();
@@ -285,7 +279,7 @@ inline Result run(const Setting& setting, int steps) {
                 std::vector<float> joint = arena.values().to_vector();
                 sync->hide_joint_model();
                 EXPECT_TRUE(same_bits(values, arena.values().to_vector()));
-                tell({.kind = Command::Kind::end});
+                if (control) control->tell({.kind = Command::Kind::end});
                 std::lock_guard lock(mutex);
                 result.drift += sync->drift().value_or(0) / N;
                 result.joint.push_back(std::move(joint));

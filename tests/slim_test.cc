@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "compress/random_subset.h"
 #include "compress/slim_message.h"
 #include "tests/test_devices.h"
 
@@ -48,7 +49,7 @@ TEST(Slim, TheExplorerLiesOutsideTheCoreWithoutRepetition) {
       if (random.below(3) == 0) core.push_back(i);
     const std::size_t count = random.below(static_cast<std::uint32_t>(n - core.size() + 1));
     std::vector<std::uint32_t> explorer;
-    draw_explorer(n, count, slice(std::as_const(core)), {.seed = 1, .round = round}, explorer);
+    random_subset(n, count, slice(std::as_const(core)), SlimKey{.seed = 1, .round = round}.random(), explorer);
     ASSERT_EQ(explorer.size(), count);
     EXPECT_TRUE(std::is_sorted(explorer.begin(), explorer.end()));
     EXPECT_EQ(std::adjacent_find(explorer.begin(), explorer.end()), explorer.end());
@@ -68,7 +69,8 @@ TEST(Slim, TheExplorerIsUniformOutsideTheCore) {
   std::vector<double> hits(n);
   std::vector<std::uint32_t> explorer;
   for (std::uint64_t round = 0; round < draws; ++round) {
-    draw_explorer(n, count, slice(std::as_const(core)), {.seed = 3, .round = round, .tensor = 2, .who = 1}, explorer);
+    random_subset(n, count, slice(std::as_const(core)),
+                  SlimKey{.seed = 3, .round = round, .tensor = 2, .who = 1}.random(), explorer);
     for (const std::uint32_t key : explorer) ++hits[key];
   }
   const double expected = static_cast<double>(count * draws) / static_cast<double>(n - core.size());
@@ -88,7 +90,7 @@ TEST(Slim, DrawsDifferByRoundTensorAndWho) {
   const std::vector<std::uint32_t> none;
   const auto drawn = [&](const SlimKey& key) {
     std::vector<std::uint32_t> explorer;
-    draw_explorer(1000, 50, slice(none), key, explorer);
+    random_subset(1000, 50, slice(none), key.random(), explorer);
     return explorer;
   };
   const SlimKey key{.seed = 1, .round = 2, .tensor = 3, .who = 4};

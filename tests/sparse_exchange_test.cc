@@ -5,8 +5,9 @@
 #include <map>
 
 #include "core/random.h"
-#include "dist/collective/allgather.h"
+#include "dist/collective/meeting.h"
 #include "dist/method/redsync/split_exchange.h"
+#include "tests/collective_costs.h"
 #include "tests/on_ranks.h"
 
 namespace laconic::dist {

@@ -100,13 +100,12 @@ class Script final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  Transfer send(int to, Slice<const std::byte> bytes) override {
-    Request& request = pool_.take(Request::Kind::send, to, 0, {const_cast<std::byte*>(bytes.data()), bytes.size()});
-    request.complete(bytes.size());
-    return Transfer(request);
-  }
-  Transfer recv(int from, Slice<std::byte> room) override {
-    Request& request = pool_.take(Request::Kind::recv, from, 0, room);
+  Transfer post(Request::Kind kind, int peer, Slice<std::byte> room) override {
+    Request& request = pool_.take(kind, peer, 0, room);
+    if (kind == Request::Kind::send) {
+      request.complete(room.size());
+      return Transfer(request);
+    }
     const Message message = std::move(messages.front());
     messages.pop_front();
     if (message.size() > room.size()) {  // as transports do

@@ -1,9 +1,9 @@
 // The options of strategies that send little, and of parameter servers.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dist/method/layer_drop/method.h"
+#include "dist/method/ps/method.h"
 #include "dist/method/redsync/method.h"
-#include "dist/method/slim/method.h"
 #include "tests/parsed_options.h"
 
 namespace laconic {
@@ -16,18 +16,19 @@ template <class Own>
 const Own& of(const TrainOptions& o) {
   return dynamic_cast<const Own&>(*o.method);
 }
-using dist::SparseExchange, dist::LayerDrop, dist::Slim, dist::Ps;
+using dist::SparseExchange, dist::ServedMethod;
+using testing::EndsWith;
 
 TEST(Options, CodecsOnTheWayToServersAndBack) {
   const TrainOptions o = parse({"--sync", "ps", "--codec", "inceptionn:2^-10", "--truncate-weights", "16"});
-  EXPECT_EQ(o.plan.codec, "inceptionn:2^-10");
-  EXPECT_EQ(of<Ps>(o).truncate_weights, 16);
+  EXPECT_EQ(o.trainer.plan.codec, "inceptionn:2^-10");
+  EXPECT_EQ(of<ServedMethod>(o).truncate_weights, 16);
   EXPECT_EQ(o.type_of_service, 0x28);
-  EXPECT_TRUE(parse({"--sync", "layerdrop", "--codec", "terngrad", "--codec-feedback"}).codec_feedback);
-  EXPECT_EQ(parse({"--sync", "slimdp", "--codec", "qsgd:8:512"}).plan.codec, "qsgd:8:512");
+  EXPECT_TRUE(parse({"--sync", "layerdrop", "--codec", "terngrad", "--codec-feedback"}).trainer.codec_feedback);
+  EXPECT_EQ(parse({"--sync", "slimdp", "--codec", "qsgd:8:512"}).trainer.plan.codec, "qsgd:8:512");
   expect_refused({"--sync", "slimdp", "--codec", "qsgd:8:512", "--codec-feedback"},
                  "--sync slimdp gathers nothing that was not sent (--codec-feedback): leave it out");
-  EXPECT_TRUE(parse({"--codec", "onebit"}).codec_feedback);
+  EXPECT_TRUE(parse({"--codec", "onebit"}).trainer.codec_feedback);
   expect_refused(
       {"--codec", "onebit", "--allreduce", "doubling"},
       "with doubling several ranks must come to the same bytes, and onebit adds what each has lost by itself "
@@ -35,7 +36,9 @@ TEST(Options, CodecsOnTheWayToServersAndBack) {
   expect_refused({"--sync", "slimdp", "--codec", "onebit"},
                  "--sync slimdp sends a choice of parameters, of which one bit says too little (--codec onebit): take "
                  "qsgd:8:512");
-  EXPECT_EQ(of<Ps>(parse({"--sync", "ps", "--local-aggregate", "4", "--allreduce", "butterfly"})).local_aggregate, 4);
+  EXPECT_EQ(
+      of<ServedMethod>(parse({"--sync", "ps", "--local-aggregate", "4", "--allreduce", "butterfly"})).local_aggregate,
+      4);
   expect_refused({"--sync", "slimdp", "--local-aggregate", "2"},
                  "--sync slimdp has no use for it (--local-aggregate): leave it out, or take --sync ps");
   expect_refused(
@@ -78,20 +81,20 @@ TEST(Options, OfStrategiesThatSendLittleAreRead) {
   EXPECT_FALSE(sparse.feedback || sparse.masking);
   EXPECT_EQ(sparse.warmup->to_string(), "ramp:3");
   EXPECT_DOUBLE_EQ(*trainer_options(o).seconds_per_byte, 8e-8);
-  EXPECT_EQ(o.ledger, 100);
-  EXPECT_EQ(o.dump_gradients, "dump");
+  EXPECT_EQ(o.trainer.ledger_every, 100);
+  EXPECT_EQ(o.trainer.dump_gradients, "dump");
   const TrainOptions plain = parse({"--sync", "redsync"});
   const dist::SparseOptions& d = of<SparseExchange>(plain).options;
   EXPECT_DOUBLE_EQ(d.density, 0.001);
   EXPECT_EQ(d.selector, "paper");
   EXPECT_TRUE(d.feedback && d.masking);
-  EXPECT_FALSE(d.quantised || d.delta || d.split || d.warmup || plain.ledger);
+  EXPECT_FALSE(d.quantised || d.delta || d.split || d.warmup || plain.trainer.ledger_every);
   EXPECT_DOUBLE_EQ(of<SparseExchange>(parse({"--sync", "strom", "--threshold", "0.5"})).options.threshold, 0.5);
-  EXPECT_EQ(parse({"--sync", "dgc", "--ledger", "7"}).ledger, 7);
+  EXPECT_EQ(parse({"--sync", "dgc", "--ledger", "7"}).trainer.ledger_every, 7);
 }
 
 TEST(Options, WhatIsSentLittleTravelsByNcclToo) {
-  EXPECT_EQ(dist::allreduce_text(parse({"--sync", "redsync", "--allreduce", "nccl"}).plan), "nccl");
+  EXPECT_EQ(parse({"--sync", "redsync", "--allreduce", "nccl"}).trainer.plan.allreduce, "nccl");
   expect_refused({"--sync", "redsync", "--allreduce", "nccl", "--sparse-reduce", "split"},
                  "NCCL carries what all send to all (--sparse-reduce split with --allreduce nccl): take "
                  "--sparse-reduce allgather, or --allreduce ring");
@@ -135,21 +138,15 @@ TEST(Options, OfParameterServers) {
   const TrainOptions dropping =
       parse({"--sync", "layerdrop", "--drop-ratio", "0.97", "--threshold-every", "0", "--layerdrop-norm", "l2",
              "--layerdrop-max-age", "7", "--layerdrop-unit", "parameter"});
-  const LayerDrop& layers = of<LayerDrop>(dropping);
-  EXPECT_EQ(layers.rules.drop_ratio, 0.97);
-  EXPECT_EQ(layers.rules.threshold_every, 0);
-  EXPECT_EQ(layers.rules.norm, compress::LayerNorm::l2);
-  EXPECT_EQ(layers.rules.max_age, 7);
-  EXPECT_TRUE(layers.finest);
+  EXPECT_THAT(dropping.method->fingerprint(),
+              EndsWith("drop-ratio=0.97 threshold-every=0 layerdrop-norm=l2 layerdrop-max-age=7 "
+                       "layerdrop-unit=parameter"));
   const TrainOptions choosing =
       parse({"--sync", "slimdp", "--alpha", "0.2", "--explore", "0.1", "--core-every", "5", "--local-steps", "3",
              "--slim-scope", "model", "--explorer-keys", "sent", "--slim-residual"});
-  const dist::SlimSync::Rules& slim = of<Slim>(choosing).rules;
-  EXPECT_EQ(slim.chosen.alpha, 0.2);
-  EXPECT_EQ(slim.chosen.explore, 0.1);
-  EXPECT_EQ(slim.chosen.core_every, 5);
-  EXPECT_EQ(slim.local_steps, 3);
-  EXPECT_TRUE(slim.whole_model && slim.chosen.keys_sent && slim.residual);
+  EXPECT_THAT(choosing.method->fingerprint(),
+              testing::HasSubstr("alpha=0.2 explore=0.1 core-every=5 local-steps=3 slim-scope=model "
+                                 "explorer-keys=sent slim-residual=1"));
   EXPECT_TRUE(
       parse({"--sync", "ps", "--link", "1gbit,1ms", "--link-of", "1=10mbit,1ms"}).link);  // one worker, one server
 }

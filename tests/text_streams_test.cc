@@ -1,10 +1,10 @@
 // How a text is cut into streams, against a slow obvious reading.
-#include "data/text_streams.h"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <set>
+
+#include "data/text.h"
 
 namespace laconic {
 namespace {

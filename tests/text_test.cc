@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "data/synthetic_text.h"
+#include "data/synthetic.h"
 #include "error_of.h"
 #include "gzip.h"
 #include "temp_folder.h"

@@ -101,7 +101,7 @@ TEST(Tiny, 10_SaysWhatIsWrongAndWhatToDo) {
     make_model("lenett");
     FAIL() << "an unknown model was accepted";
   } catch (const UsageError& e) {
-    EXPECT_NE(std::string(e.what()).find("Did you mean 'lenet'?"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("did you mean lenet?"), std::string::npos) << e.what();
   }
 }
 

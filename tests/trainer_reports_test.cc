@@ -1,6 +1,7 @@
 // What the training loop tells: its log, what was sent, evaluations, its description.
 #include <gtest/gtest.h>
 
+#include "dist/trainer/checkpoint.h"
 #include "dist/trainer/trainer.h"
 #include "tests/temp_folder.h"
 #include "tests/training.h"

@@ -488,7 +488,7 @@ TEST(Trainer, WritesItsOwnGradientsAtStepsOneTenAndSoOn) {
   }
   Recipe recipe(perceptron);
   recipe.trainer.dump_gradients = "/dev/null/x";
-  EXPECT_NE(error_of<DataError>([&] { train(recipe); }).find("--dump-gradients"), std::string::npos);
+  EXPECT_NE(error_of<DataError>([&] { train(recipe); }).find("`dump-gradients`"), std::string::npos);
 }
 
 TEST(Trainer, StrategiesThatSendLittleRefuseWhatTheyCannotDo) {

@@ -6,7 +6,7 @@
 #include "core/ops/join.h"
 #include "core/ops/reshape.h"
 #include "core/random.h"
-#include "dist/trainer/server_half.h"
+#include "dist/trainer/servers.h"
 
 namespace laconic {
 

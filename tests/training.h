@@ -86,11 +86,7 @@ class Passing : public Workload {
   bool has_test_for_the_end() const override { return inner_->has_test_for_the_end(); }
   EvalSums evaluate_at_the_end() override { return inner_->evaluate_at_the_end(); }
   std::string fingerprint() const override { return inner_->fingerprint(); }
-  std::string data_name() const override { return inner_->data_name(); }
-  std::int64_t train_samples() const override { return inner_->train_samples(); }
-  std::int64_t validation_samples() const override { return inner_->validation_samples(); }
-  std::int64_t test_samples() const override { return inner_->test_samples(); }
-  std::int64_t words_per_step() const override { return inner_->words_per_step(); }
+  void describe(RunInfo& info) const override { inner_->describe(info); }
   void save(StateDict& state) const override { inner_->save(state); }
   void restore(const StateDict& state) override { inner_->restore(state); }
 

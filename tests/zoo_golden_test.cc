@@ -6,9 +6,7 @@
 
 #include "core/state.h"
 #include "layers/layers.h"
-#include "layers/models/alexnet.h"
-#include "layers/models/googlenet.h"
-#include "layers/models/vgg16.h"
+#include "layers/models/models.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"
 #include "tests/tensors.h"

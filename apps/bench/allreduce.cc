@@ -2,27 +2,18 @@
 //     laconic launch -n 4 laconic bench allreduce
 #include "dist/collective/allreduce.h"
 
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
+#include <array>
 #include <cmath>
 #include <cstdlib>
-#include <iostream>
-#include <nlohmann/json.hpp>
 
-#include "apps/bench/bench.h"
 #include "apps/bench/cost_fit.h"
+#include "apps/bench/harness.h"
 #include "apps/machine.h"
 #include "apps/options.h"
-#include "apps/statistics.h"
-#include "apps/subcommand.h"
-#include "apps/text.h"
 #include "core/clock.h"
-#include "dist/collective/allgather.h"
-#include "dist/collective/barrier.h"
-#include "dist/collective/native_allreduce.h"
+#include "core/parse.h"
+#include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
 #include "dist/plan.h"
 #include "dist/world.h"
@@ -34,15 +25,6 @@ using dist::Communicator;
 using dist::Cost;
 using dist::Task;
 using dist::Worker;
-
-struct AllreduceBenchOptions {
-  std::vector<std::string> sizes{"4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB", "16MiB", "64MiB"};
-  std::vector<std::string> algorithms{};
-  std::optional<int> workers;
-  int blocks = 15;
-  double block_seconds = 0.05;
-  bool json = false, markdown = false;
-};
 
 struct Contestant {
   std::string name;
@@ -74,29 +56,17 @@ Contestant contestant(const std::string& name) {
   const auto native = [&](const std::string& which) { return Contestant{name, native_allreduce, {}, which}; };
   if (name == "mpi") return native("blocking");
   if (name == "mpi:nonblocking") return native("");
-  if (name.rfind("mpi:", 0) == 0) return native("blocking:" + name.substr(4));
+  if (name.starts_with("mpi:")) return native("blocking:" + name.substr(4));
   throw UsageError(concat("unknown algorithm '", name, "' (--algorithms): there are ", ours,
                           "and under laconic launch mpi, mpi:nonblocking, mpi:ring, mpi:recursive_doubling, "
                           "mpi:rabenseifner and MPI's other ones"));
 }
 
 std::size_t bytes_named(const std::string& text) {
-  std::size_t used = 0;
-  double number = 0;
-  try {
-    number = std::stod(text, &used);
-  } catch (const std::exception&) {
-  }
-  const std::string unit = text.substr(used);
-  const double factor = unit == "KiB"   ? 1024
-                        : unit == "MiB" ? 1048576
-                        : unit == "GiB" ? 1073741824
-                        : unit == "B"   ? 1
-                                        : 0;
-  const double bytes = number * factor;
-  require<UsageError>(bytes >= 4 && bytes <= 1e10 && std::fmod(bytes, 4) == 0, "'", text,
+  const std::size_t bytes = size_from(text);
+  require<UsageError>(bytes >= 4 && bytes <= 10'000'000'000 && bytes % 4 == 0, "'", text,
                       "' is not a size of whole floats (--sizes): write 4KiB, 1MiB or 400B");
-  return static_cast<std::size_t>(bytes);
+  return bytes;
 }
 
 std::string size_name(std::size_t bytes) {
@@ -119,17 +89,16 @@ double percentile(std::vector<double> values, double share) {
 }
 
 /// Runs `times` allreduces one after the other on the communication thread, without the way to it and back: what a call
-/// in the calling thread would take. Returns the median of their times on the slowest rank; appends this rank's times.
+/// in the calling thread would take. Returns the median of their times on the slowest rank, the same everywhere;
+/// appends this rank's times.
 double run_block(Worker& w, const Contestant& c, Slice<float> x, int times, std::vector<double>& samples) {
   std::vector<double> seconds;
   const auto body = [&](Communicator& comm) -> Task<> {
     co_await dist::barrier(comm);
-    auto last = Clock::now();
     for (int i = 0; i < times; ++i) {
+      const auto begin = Clock::now();
       co_await c.run(comm, x);
-      const auto now = Clock::now();
-      seconds.push_back(std::chrono::duration<double>(now - last).count());
-      last = now;
+      seconds.push_back(seconds_since(begin));
     }
   };
   w.engine.wait(w.engine.submit({.name = c.name, .slot = c.slot, .priority = 0, .body = body}));
@@ -137,46 +106,34 @@ double run_block(Worker& w, const Contestant& c, Slice<float> x, int times, std:
   return slowest(w, percentile(seconds, 0.5));
 }
 
-struct AllreduceRow {
+/// One contestant at one size.
+struct Measured {
   std::size_t bytes = 0;
   const Contestant* contestant = nullptr;
-  std::vector<double> blocks{}, samples{};
-  Median seconds{};
-  Median ratio{};  ///< time of MPI's best here / ours, block by block; 0 without MPI
+  std::vector<double> samples{};  ///< of each call on this rank, in seconds
+  Median seconds{};               ///< of blocks
+  std::optional<Median> ratio{};  ///< time of MPI's best here / ours, block by block; none without MPI
   double model_seconds = 0;
-
-  double bus_rate(int N) const { return 2.0 * (N - 1) / N * static_cast<double>(bytes) / seconds.value; }
 };
 
-/// All contestants at one size, in turns: every block begins with another one.
-std::vector<AllreduceRow> measure(Worker& w, const std::vector<Contestant>& contestants, std::size_t bytes,
-                                  Slice<float> x, const AllreduceBenchOptions& o) {
-  std::vector<AllreduceRow> rows;
-  std::vector<int> times;
-  for (const Contestant& c : contestants) {
-    std::vector<double> warm;
-    if (run_block(w, c, x, 2, warm) < o.block_seconds / 5) run_block(w, c, x, 10, warm);
-    const double each = slowest(w, percentile(warm, 0));  // a machine with other work to do stretches some, never all
-    times.push_back(std::clamp(static_cast<int>(o.block_seconds / each), 1, 10'000));  // `each` is the same everywhere
-    rows.push_back({.bytes = bytes, .contestant = &c});
+/// All contestants at one size, in turns.
+void measure(Worker& w, const std::vector<Contestant>& contestants, std::size_t bytes, Slice<float> x, int blocks,
+             double block_seconds, std::vector<Measured>& rows) {
+  std::vector<std::vector<double>> samples(contestants.size());
+  std::vector<Contender> all;
+  for (std::size_t i = 0; i < contestants.size(); ++i) {
+    const auto block = [&w, &c = contestants[i], x, &own = samples[i]](int times) {
+      return run_block(w, c, x, times, own);
+    };
+    all.push_back({.name = contestants[i].name, .by_own_clock = in_blocks(block, block_seconds, 10'000)});
   }
-  for (int block = 0; block < o.blocks; ++block)
-    for (std::size_t k = 0; k < rows.size(); ++k) {
-      const std::size_t i = (k + static_cast<std::size_t>(block)) % rows.size();
-      rows[i].blocks.push_back(run_block(w, *rows[i].contestant, x, times[i], rows[i].samples));
-    }
-  const AllreduceRow* best = nullptr;
-  for (AllreduceRow& r : rows) {
-    r.seconds = median(r.blocks);
-    if (r.contestant->is_mpi() && (best == nullptr || r.seconds.value < best->seconds.value)) best = &r;
-  }
-  for (AllreduceRow& r : rows) {
-    if (best == nullptr) continue;
-    std::vector<double> ratios;
-    for (std::size_t b = 0; b < r.blocks.size(); ++b) ratios.push_back(best->blocks[b] / r.blocks[b]);
-    r.ratio = median(ratios);
-  }
-  return rows;
+  run_in_turns(all, blocks, 0, [&] { samples.assign(samples.size(), {}); });
+  const Contender* best = nullptr;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (contestants[i].is_mpi() && (best == nullptr || all[i].time().value < best->time().value)) best = &all[i];
+  for (std::size_t i = 0; i < all.size(); ++i)
+    rows.push_back({bytes, &contestants[i], std::move(samples[i]), all[i].time(),
+                    best ? std::optional(ratio(*best, all[i])) : std::nullopt});
 }
 
 /// Median over blocks of the mean of `times` calls, on the slowest rank.
@@ -192,28 +149,22 @@ Median time_calls(Worker& w, int blocks, int times, const std::function<void()>&
   return median(seconds);
 }
 
-/// What it costs to ask the communication thread for nothing and wait.
-Median hand_off(Worker& w, int blocks) {
-  const auto nothing = [](Communicator&) -> Task<> { co_return; };
-  return time_calls(w, blocks, 200, [&] { w.engine.run("nothing", nothing); });
-}
-
 constexpr int kTensors = 50;
 constexpr std::size_t kTensorElements = 1024;
 
+/// A way to sum many tensors, by the algorithm that is the best at it.
 struct Fusion {
-  Median one_by_one, together, fused;
-  std::string one_by_one_by, together_by, fused_by;  ///< the best algorithm of each
+  Median time;
+  std::string by{};
+
+  std::string text() const { return fmt::format("{} us ({})", with_interval(time, "{:.0f}", 1e6), by); }
 };
 
 /// 50 tensors of 4 KiB: one after the other, all in flight at once, and as one message.
-Fusion fusion(Worker& w, int blocks) {
+std::array<Fusion, 3> fusion(Worker& w, int blocks) {
   const int slots = w.engine.reserve_slots(kTensors);
   std::vector<float> memory(kTensors * kTensorElements, 0.0f);
-  Fusion best;
-  const auto keep = [](Median m, const std::string& name, Median& least, std::string& by) {
-    if (by.empty() || m.value < least.value) least = m, by = name;
-  };
+  std::array<Fusion, 3> best;
   for (const char* name : {"doubling", "butterfly", "ring"}) {
     const Contestant c = contestant(name);
     const auto submit = [&](int i, Slice<float> x) {
@@ -221,22 +172,22 @@ Fusion fusion(Worker& w, int blocks) {
                                 return c.run(comm, x);
                               }});
     };
-    const auto tensor = [&](int i) {
-      return slice(memory).sub(static_cast<std::size_t>(i) * kTensorElements, kTensorElements);
+    const auto submit_tensor = [&](int i) {
+      return submit(i, slice(memory).sub(static_cast<std::size_t>(i) * kTensorElements, kTensorElements));
     };
-    keep(time_calls(w, blocks, 3,
-                    [&] {
-                      for (int i = 0; i < kTensors; ++i) w.engine.wait(submit(i, tensor(i)));
-                    }),
-         name, best.one_by_one, best.one_by_one_by);
-    keep(time_calls(w, blocks, 3,
-                    [&] {
-                      std::vector<dist::Ticket> tickets;
-                      for (int i = 0; i < kTensors; ++i) tickets.push_back(submit(i, tensor(i)));
-                      for (const auto& t : tickets) w.engine.wait(t);
-                    }),
-         name, best.together, best.together_by);
-    keep(time_calls(w, blocks, 30, [&] { w.engine.wait(submit(0, slice(memory))); }), name, best.fused, best.fused_by);
+    const std::function<void()> ways[] = {[&] {
+                                            for (int i = 0; i < kTensors; ++i) w.engine.wait(submit_tensor(i));
+                                          },
+                                          [&] {
+                                            std::vector<dist::Ticket> tickets;
+                                            for (int i = 0; i < kTensors; ++i) tickets.push_back(submit_tensor(i));
+                                            for (const auto& t : tickets) w.engine.wait(t);
+                                          },
+                                          [&] { w.engine.wait(submit(0, slice(memory))); }};
+    for (std::size_t i = 0; i < best.size(); ++i) {
+      const Median m = time_calls(w, blocks, i == 2 ? 30 : 3, ways[i]);
+      if (best[i].by.empty() || m.value < best[i].time.value) best[i] = {m, name};
+    }
   }
   return best;
 }
@@ -247,83 +198,23 @@ std::string network() {
   return btl == nullptr ? "MPI, btl as it chooses" : concat("MPI, btl ", btl);
 }
 
-struct Report {
-  int ranks = 0;
-  LinkModel link;
-  std::vector<AllreduceRow> rows;
-  Median hand_off;
-  Fusion fusion;
-};
-
-std::string spread(const Median& m, double unit, const char* format) {
-  const auto one = [&](double v) { return fmt::format(fmt::runtime(format), v * unit); };
-  return fmt::format("{} ({} … {})", one(m.value), one(m.low), one(m.high));
+Cells figures(const Measured& m, int N) {
+  const double rate = 2.0 * (N - 1) / N * static_cast<double>(m.bytes) / m.seconds.value;
+  const std::string model = "model us", ratio = "MPI's best time / this (95 %)";
+  return {{"bytes", "bytes", m.bytes, size_name(m.bytes)},
+          {"algorithm", "algorithm", m.contestant->name},
+          {"p50 us", "p50_seconds", percentile(m.samples, 0.5), "{:.1f}", 1e6},
+          {"p99 us", "p99_seconds", percentile(m.samples, 0.99), "{:.1f}", 1e6},
+          {"median us of blocks (95 %)", "seconds", to_json(m.seconds), with_interval(m.seconds, "{:.1f}", 1e6)},
+          m.contestant->is_mpi() ? Cell(model, "", "-") : Cell(model, "model_seconds", m.model_seconds, "{:.1f}", 1e6),
+          {"GB/s (2(N-1)/N bytes / median)", "bus_bytes_per_second", rate, "{:.3f}", 1e-9},
+          m.ratio ? Cell(ratio, "mpi_best_over_this", to_json(*m.ratio), with_interval(*m.ratio, "{:.2f}"))
+                  : Cell(ratio, "", "-"),
+          {"samples", "samples", m.samples.size()}};
 }
 
-void print_text(const Report& r, bool markdown) {
-  fmt::print(
-      "laconic bench allreduce   {} ranks, {} | {}, laconic {} | alpha {:.2f} us, beta {:.4f} ns/B, gamma {:.4f} ns/B "
-      "(fitted)\n\n",
-      r.ranks, network(), machine(), version(), r.link.alpha * 1e6, r.link.beta * 1e9, r.link.gamma * 1e9);
-  if (markdown)
-    fmt::print(
-        "| bytes | algorithm | p50 us | p99 us | median us of blocks (95 %) | model us | GB/s (2(N-1)/N bytes / "
-        "median) | MPI's best time / this (95 %) | samples |\n"
-        "|---|---|---|---|---|---|---|---|---|\n");
-  else
-    fmt::print("{:>8}  {:<22} {:>10} {:>10}  {:<34} {:>10} {:>7}  {:<22} {:>7}\n", "bytes", "algorithm", "p50 us",
-               "p99 us", "median us of blocks (95 %)", "model us", "GB/s", "MPI's best / this", "samples");
-  for (const AllreduceRow& row : r.rows) {
-    const std::string model = row.contestant->is_mpi() ? "-" : fmt::format("{:.1f}", row.model_seconds * 1e6);
-    const std::string ratio = row.ratio.value == 0 ? "-" : spread(row.ratio, 1, "{:.2f}");
-    const auto line = markdown ? "| {} | {} | {:.1f} | {:.1f} | {} | {} | {:.3f} | {} | {} |\n"
-                               : "{:>8}  {:<22} {:>10.1f} {:>10.1f}  {:<34} {:>10} {:>7.3f}  {:<22} {:>7}\n";
-    fmt::print(fmt::runtime(line), size_name(row.bytes), row.contestant->name, percentile(row.samples, 0.5) * 1e6,
-               percentile(row.samples, 0.99) * 1e6, spread(row.seconds, 1e6, "{:.1f}"), model,
-               row.bus_rate(r.ranks) * 1e-9, ratio, row.samples.size());
-  }
-  const Fusion& f = r.fusion;
-  fmt::print(
-      "\nhand-off to the communication thread and back: {} us\n"
-      "{} tensors of 4 KiB: one by one {} us ({}), together in flight {} us ({}), fused {} us ({}): fused is {:.1f} "
-      "times as fast as one by one\n",
-      spread(r.hand_off, 1e6, "{:.1f}"), kTensors, spread(f.one_by_one, 1e6, "{:.0f}"), f.one_by_one_by,
-      spread(f.together, 1e6, "{:.0f}"), f.together_by, spread(f.fused, 1e6, "{:.0f}"), f.fused_by,
-      f.one_by_one.value / f.fused.value);
-}
-
-void print_json(const Report& r) {
-  const auto of = [](const Median& m) { return nlohmann::json{{"median", m.value}, {"low", m.low}, {"high", m.high}}; };
-  nlohmann::json j{{"machine", machine()},
-                   {"network", network()},
-                   {"ranks", r.ranks},
-                   {"alpha_seconds", r.link.alpha},
-                   {"beta_seconds_per_byte", r.link.beta},
-                   {"gamma_seconds_per_byte", r.link.gamma},
-                   {"hand_off_seconds", of(r.hand_off)},
-                   {"fusion",
-                    {{"tensors", kTensors},
-                     {"bytes_each", 4 * kTensorElements},
-                     {"one_by_one_seconds", of(r.fusion.one_by_one)},
-                     {"together_seconds", of(r.fusion.together)},
-                     {"fused_seconds", of(r.fusion.fused)}}}};
-  for (const AllreduceRow& row : r.rows) {
-    nlohmann::json one{{"bytes", row.bytes},
-                       {"algorithm", row.contestant->name},
-                       {"p50_seconds", percentile(row.samples, 0.5)},
-                       {"p99_seconds", percentile(row.samples, 0.99)},
-                       {"seconds", of(row.seconds)},
-                       {"bus_bytes_per_second", row.bus_rate(r.ranks)},
-                       {"samples", row.samples.size()}};
-    if (!row.contestant->is_mpi()) one["model_seconds"] = row.model_seconds;
-    if (row.ratio.value != 0) one["mpi_best_over_this"] = of(row.ratio);
-    j["rows"].push_back(one);
-  }
-  fmt::print("{}\n", j.dump());
-}
-
-void bench_on(Worker& w, const AllreduceBenchOptions& o, std::vector<Contestant> contestants,
-              const std::vector<std::size_t>& sizes) {
+void bench_on(Worker& w, const Bench& bench, std::vector<Contestant> contestants, const std::vector<std::size_t>& sizes,
+              int blocks, double block_seconds) {
   require<UsageError>(w.size > 1,
                       "one rank has nobody to talk to (laconic bench allreduce): start it by laconic launch "
                       "-n 4 laconic bench allreduce, or give --workers 4");
@@ -334,65 +225,87 @@ void bench_on(Worker& w, const AllreduceBenchOptions& o, std::vector<Contestant>
   }
   // Zeros stay zeros, however often they are added.
   std::vector<float> memory(*std::max_element(sizes.begin(), sizes.end()) / sizeof(float), 0.0f);
-  Report report;
-  report.ranks = w.size;
-  for (const std::size_t bytes : sizes) {
-    const auto rows = measure(w, contestants, bytes, slice(memory).first(bytes / sizeof(float)), o);
-    report.rows.insert(report.rows.end(), rows.begin(), rows.end());
-  }
+  std::vector<Measured> rows;
+  for (const std::size_t bytes : sizes)
+    measure(w, contestants, bytes, slice(memory).first(bytes / sizeof(float)), blocks, block_seconds, rows);
+  const auto cost_of = [&](const Measured& m) { return m.contestant->cost(w.size, static_cast<double>(m.bytes)); };
   std::vector<Timed> timed;
-  for (const AllreduceRow& r : report.rows)
-    if (!r.contestant->is_mpi())
-      timed.push_back({r.contestant->cost(w.size, static_cast<double>(r.bytes)), r.seconds.value});
-  report.link = fit_link(timed);
-  for (AllreduceRow& r : report.rows)
-    if (!r.contestant->is_mpi())
-      r.model_seconds = report.link.seconds(r.contestant->cost(w.size, static_cast<double>(r.bytes)));
-  report.hand_off = hand_off(w, o.blocks);
-  report.fusion = fusion(w, o.blocks);
+  for (const Measured& m : rows)
+    if (!m.contestant->is_mpi()) timed.push_back({cost_of(m), m.seconds.value});
+  const LinkModel link = fit_link(timed);
+  for (Measured& m : rows)
+    if (!m.contestant->is_mpi()) m.model_seconds = link.seconds(cost_of(m));
+  // What it costs to ask the communication thread for nothing and wait.
+  const auto nothing = [](Communicator&) -> Task<> { co_return; };
+  const Median asked = time_calls(w, blocks, 200, [&] { w.engine.run("nothing", nothing); });
+  const auto [one_by_one, together, fused] = fusion(w, blocks);
   if (w.rank != 0) return;
-  o.json ? print_json(report) : print_text(report, o.markdown);
+  bench.say(fmt::format(
+      "laconic bench allreduce   {} ranks, {} | {}, laconic {} | alpha {:.2f} us, beta {:.4f} ns/B, gamma {:.4f} ns/B "
+      "(fitted)",
+      w.size, network(), machine(), version(), link.alpha * 1e6, link.beta * 1e9, link.gamma * 1e9));
+  ResultTable table(bench.markdown);
+  for (const Measured& m : rows) table.add(figures(m, w.size));
+  bench.show(table);
+  bench.say(
+      fmt::format("\nhand-off to the communication thread and back: {} us\n"
+                  "{} tensors of 4 KiB: one by one {}, together in flight {}, fused {}: fused is {:.1f} times as fast "
+                  "as one by one",
+                  with_interval(asked, "{:.1f}", 1e6), kTensors, one_by_one.text(), together.text(), fused.text(),
+                  one_by_one.time.value / fused.time.value));
+  bench.finish({{"machine", machine()},
+                {"network", network()},
+                {"ranks", w.size},
+                {"alpha_seconds", link.alpha},
+                {"beta_seconds_per_byte", link.beta},
+                {"gamma_seconds_per_byte", link.gamma},
+                {"hand_off_seconds", to_json(asked)},
+                {"fusion",
+                 {{"tensors", kTensors},
+                  {"bytes_each", 4 * kTensorElements},
+                  {"one_by_one_seconds", to_json(one_by_one.time)},
+                  {"together_seconds", to_json(together.time)},
+                  {"fused_seconds", to_json(fused.time)}}},
+                {"rows", table.objects()}});
   std::fflush(stdout);
 }
 
 }  // namespace
 
 int bench_allreduce(const std::vector<std::string>& arguments) {
-  AllreduceBenchOptions o;
-  CLI::App app(
-      "Time of an allreduce by size and algorithm, ours and MPI's in turns, beside what the cost model predicts.\n"
-      "For MPI's: laconic launch -n 4 [--mca btl tcp,self] laconic bench allreduce ...",
-      "laconic bench allreduce");
-  app.add_option("--sizes", o.sizes, "of the messages [4KiB,16KiB,...,64MiB]")->delimiter(',')->type_name("S,..");
-  app.add_option("--algorithms", o.algorithms,
-                 "ring, butterfly, doubling, hierarchical:G, ring-tree:G, tree:G; under laconic launch also mpi "
-                 "(MPI_Allreduce as Open MPI chooses), mpi:A (its algorithm A), mpi:nonblocking (MPI_Iallreduce) [all "
-                 "but MPI's slow ones]")
-      ->delimiter(',')
-      ->type_name("A,..");
-  app.add_option("--workers", o.workers, "threads of this process instead of MPI")->check(CLI::Range(2, 1024));
-  app.add_option("--blocks", o.blocks, "turns per algorithm and size [15]")->check(CLI::Range(1, 10000));
-  app.add_option("--block-seconds", o.block_seconds, "length of a turn [0.05]")->check(CLI::PositiveNumber);
-  app.add_flag("--json", o.json, "one object, on the last line");
-  app.add_flag("--markdown", o.markdown, "a table for docs");
-  if (const auto done = parse_tool(app, arguments)) return *done;
+  std::vector<std::string> sizes{"4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB", "16MiB", "64MiB"}, algorithms;
+  int workers = 0, blocks = 15;
+  double block_seconds = 0.05;
+  Bench bench("allreduce",
+              "Time of an allreduce by size and algorithm, ours and MPI's in turns, beside what the cost model "
+              "predicts.\nFor MPI's: laconic launch -n 4 [--mca btl tcp,self] laconic bench allreduce ...");
+  bench.option("--sizes", sizes, "S", "of the messages [4KiB,16KiB,...,64MiB]");
+  bench.option("--algorithms", algorithms, "A",
+               "ring, butterfly, doubling, hierarchical:G, ring-tree:G, tree:G; under laconic launch also mpi "
+               "(MPI_Allreduce as Open MPI chooses), mpi:A (its algorithm A), mpi:nonblocking (MPI_Iallreduce) [all "
+               "but MPI's slow ones]");
+  bench.option("--workers", workers, "N", "threads of this process instead of MPI", CLI::Range(2, 1024));
+  bench.option("--blocks", blocks, "K", "turns per algorithm and size [15]", CLI::Range(1, 10000));
+  bench.option("--block-seconds", block_seconds, "S", "length of a turn [0.05]", CLI::PositiveNumber);
+  if (const auto done = bench.parse(arguments)) return *done;
   const bool mpi = dist::ranks_under_mpirun() > 0;
-  if (o.algorithms.empty()) {
-    o.algorithms = {"ring", "butterfly", "doubling", "hierarchical:2"};
+  if (algorithms.empty()) {
+    algorithms = {"ring", "butterfly", "doubling", "hierarchical:2"};
     if (mpi)
       for (const char* name : {"mpi", "mpi:recursive_doubling", "mpi:ring", "mpi:rabenseifner", "mpi:nonblocking"})
-        o.algorithms.push_back(name);
+        algorithms.emplace_back(name);
   }
   std::vector<Contestant> contestants;
-  for (const std::string& name : o.algorithms) {
+  for (const std::string& name : algorithms) {
     contestants.push_back(contestant(name));
     require<UsageError>(mpi || !contestants.back().is_mpi(), "'", name,
                         "' needs MPI (--algorithms): start this by laconic launch -n 4 laconic bench allreduce");
   }
-  std::vector<std::size_t> sizes;
-  for (const std::string& size : o.sizes) sizes.push_back(bytes_named(size));
+  std::vector<std::size_t> bytes;
+  for (const std::string& size : sizes) bytes.push_back(bytes_named(size));
   ::setenv("OMPI_MCA_coll_tuned_use_dynamic_rules", "1", 0);  // else MPI's algorithms cannot be chosen
-  dist::run_workers({.workers = o.workers.value_or(0)}, [&](Worker& w) { bench_on(w, o, contestants, sizes); });
+  dist::run_workers({.workers = workers},
+                    [&](Worker& w) { bench_on(w, bench, contestants, bytes, blocks, block_seconds); });
   return 0;
 }
 

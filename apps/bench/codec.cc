@@ -1,22 +1,12 @@
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
-#include <memory>
-#include <nlohmann/json.hpp>
 
-#include "apps/bench/bench.h"
-#include "apps/bench/codec_data.h"
-#include "apps/bench/paired.h"
-#include "apps/bench/select.h"
-#include "apps/device_options.h"
+#include "apps/bench/harness.h"
 #include "apps/machine.h"
-#include "apps/subcommand.h"
 #include "apps/values.h"
 #include "compress/codecs.h"
 #include "compress/cpu/isa.h"
-#include "compress/inceptionn_halves.h"
+#include "compress/inceptionn.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/stream.h"
@@ -70,21 +60,23 @@ class Zstd final : public compress::Codec {
 };
 #endif
 
-/// One line of the table, and where its times stand among the contenders (0: it does not do that).
+/// One line of the table.
 struct Line {
   std::string name;
   std::shared_ptr<const compress::Codec> codec;
-  Isa isa = Isa::best;
+  Isa isa;
   Bytes payload, again;
-  std::size_t encode = 0, decode = 0, decode_add = 0, decode_add_encode = 0;
+  std::size_t first = 0;  ///< of the contenders: encode, decode, and perhaps decode-add, decode-add-encode
+
+  /// INCEPTIONN's, which adds on the way.
+  bool adds() const { return dynamic_cast<const Inceptionn*>(codec.get()) != nullptr; }
 };
 
 std::vector<std::unique_ptr<Line>> lines(Device device) {
   std::vector<std::unique_ptr<Line>> all;
   const auto add = [&](const std::string& name, std::shared_ptr<const compress::Codec> codec, Isa isa = Isa::best) {
-    if (device != kCpu && isa != Isa::best) return;
-    all.push_back(std::make_unique<Line>(
-        Line{.name = name, .codec = std::move(codec), .isa = isa, .payload = Bytes(device), .again = Bytes(device)}));
+    if (device == kCpu || isa == Isa::best)
+      all.push_back(std::make_unique<Line>(Line{name, std::move(codec), isa, Bytes(device), Bytes(device)}));
   };
   const auto named = [&](const std::string& name) {
     try {
@@ -92,10 +84,8 @@ std::vector<std::unique_ptr<Line>> lines(Device device) {
     } catch (const UsageError&) {  // not in this build
     }
   };
-  named("inceptionn:2^-10");
-  named("inceptionn-published:2^-10");
-  named("inceptionn:2^-8");
-  named("inceptionn:2^-6");
+  for (const char* name : {"inceptionn:2^-10", "inceptionn-published:2^-10", "inceptionn:2^-8", "inceptionn:2^-6"})
+    named(name);
   const auto one = std::make_shared<Inceptionn>(compress::InceptionnMode::bounded, -10);
   add("inceptionn:2^-10, one payload", one);
   add("inceptionn:2^-10, AVX2", compress::make_codec("inceptionn:2^-10"), Isa::avx2);
@@ -110,116 +100,82 @@ std::vector<std::unique_ptr<Line>> lines(Device device) {
   return all;
 }
 
-nlohmann::json bench_data(const std::string& data, std::int64_t elements, int rounds, bool markdown, bool json,
-                          Device device) {
-  const Tensor x = copied_to(codec_data(data, elements), device);
+Bench::Json bench_data(const Bench& bench, const std::string& data, std::int64_t elements, int rounds) {
+  const Device device = bench.device;
+  const std::vector<std::string> drawn{"alexnet", "hdc", "whole"};
+  const bool is_file = std::find(drawn.begin(), drawn.end(), data) == drawn.end();
+  const Tensor x = copied_to(values_named(data, is_file ? 0 : elements, drawn), device);
   const Tensor y = Tensor::empty({x.elements()}, DType::f32, device);
   const Tensor mine = Tensor::zeros({x.elements()}, DType::f32, device);
   const Slice<float> in = x.slice(), out = y.slice(), sum = mine.slice();
   // What is added comes from elsewhere in the data: twice the same would be whole values more often than sums are.
   const auto half = static_cast<std::int64_t>(in.size() / 2), rest = x.elements() - half;
-  const auto reset = [&mine, &x, half, rest] {
+  const auto reset = [&] {
     mine.range(0, rest).copy_from(x.range(half, rest));
     mine.range(rest, half).copy_from(x.range(0, half));
   };
   reset();
-  const double gigabytes = static_cast<double>(x.bytes()) * 1e-9;
-  constexpr int kFew = 3;
 
   std::vector<Contender> all;
-  if (device == kCpu)
-    all.push_back({.name = "memcpy", .run = [&] { std::memcpy(out.data(), in.data(), in.size_bytes()); }});
-  else
-    beside_a_copy(all, x.elements(), device);
   const auto lines = laconic::lines(device);
   for (const auto& line : lines) {
     Line& l = *line;
-    const bool ours = dynamic_cast<const Inceptionn*>(l.codec.get()) != nullptr ||
-                      dynamic_cast<const compress::InceptionnHalves*>(l.codec.get()) != nullptr;
-    const int most = ours && l.isa != Isa::portable ? rounds : std::min(rounds, kFew);
-    const auto add = [&](std::size_t& place, std::function<void()> run, std::function<void()> before = {}) {
-      place = all.size();
-      const auto waited = [device](std::function<void()> f) {
-        return [f = std::move(f), device] { f(), synchronize(device); };
-      };
+    constexpr int kFew = 3;
+    const int most = l.adds() && l.isa != Isa::portable ? rounds : std::min(rounds, kFew);
+    l.first = all.size() + 1;  // behind the copy
+    const auto add = [&](std::function<void()> run, std::function<void()> before) {
       all.push_back({.name = l.name,
-                     .run = waited(std::move(run)),
-                     .before = before ? waited(std::move(before)) : std::function<void()>(),
+                     .run =
+                         [run = std::move(run), isa = l.isa] {
+                           const Restricted restricted(isa);
+                           run();
+                         },
+                     .before = std::move(before),
                      .most_rounds = most});
     };
-    add(l.encode, [&l, in] {
-      const Restricted restricted(l.isa);
-      l.payload.clear();
-      l.codec->encode(in, {}, l.payload);
-    });
-    add(l.decode, [&l, out] {
-      const Restricted restricted(l.isa);
-      l.codec->decode(l.payload.slice(), out);
-    });
-    if (!ours) continue;
-    add(
-        l.decode_add,
-        [&l, sum] {
-          const Restricted restricted(l.isa);
-          l.codec->decode_add(l.payload.slice(), sum);
-        },
-        reset);
-    add(
-        l.decode_add_encode,
-        [&l, sum] {
-          const Restricted restricted(l.isa);
-          l.again.clear();
-          l.codec->decode_add_encode(l.payload.slice(), sum, {}, l.again);
-        },
-        reset);
+    add([&l, in] { l.payload.clear(), l.codec->encode(in, {}, l.payload); }, nullptr);
+    add([&l, out] { l.codec->decode(l.payload.slice(), out); }, nullptr);
+    if (!l.adds()) continue;
+    add([&l, sum] { l.codec->decode_add(l.payload.slice(), sum); }, reset);
+    add([&l, sum] { l.again.clear(), l.codec->decode_add_encode(l.payload.slice(), sum, {}, l.again); }, reset);
   }
+  if (bench.on_gpu())
+    beside_a_copy(all, x.elements(), device);
+  else
+    all.insert(all.begin(), {.name = "memcpy", .run = [&] { std::memcpy(out.data(), in.data(), in.size_bytes()); }});
   run_in_turns(all, rounds);
 
-  const auto speed = [&](std::size_t place) { return place == 0 ? 0 : 1e3 * gigabytes / all[place].milliseconds(); };
-  const auto shown = [&](std::size_t place) {
-    return place == 0 ? std::string() : fmt::format("{:.1f}", speed(place));
+  const auto bytes = static_cast<double>(x.bytes());
+  const auto speed = [&](const Contender& c) { return 1e-9 * bytes / c.time().value; };  // GB/s
+  const auto add_share = [&](Cells& row, const Contender& c, double moved) {
+    if (bench.on_gpu())
+      row.emplace_back("encode, of the bandwidth", "", share_of_bandwidth(c, all[0], moved, 2 * bytes), "{:.2f}");
   };
-  const char* const copy = device == kCpu ? "memcpy" : "copy";
-  std::vector<std::string> columns{"codec",  "ratio",      "encode",           fmt::format("of {} (95 %)", copy),
-                                   "decode", "decode-add", "decode-add-encode"};
-  if (device != kCpu) columns.push_back("encode, of the bandwidth");
-  const ResultTable table(columns, markdown);
-  auto list = nlohmann::json::array();
-  const double copied = 1e3 * gigabytes / all[0].milliseconds();
-  if (!json) {
-    table.title(fmt::format("{}, {} values, GB/s of floats on {}", data, x.elements(),
-                            device == kCpu ? "one core" : to_string(device)));
-    std::vector<std::string> cells{copy, "1.00", fmt::format("{:.1f}", copied), "1.00", "", "", ""};
-    const auto moved = 2 * static_cast<double>(x.bytes());
-    if (device != kCpu) cells.push_back(share_of_bandwidth(all[0], all[0], moved, moved));
-    table.row(cells);
-  }
+  const std::string copy = all[0].name, of_copy = fmt::format("of {} (95 %)", copy);
+  ResultTable table(bench.markdown);
+  table.title(fmt::format("{}, {} values, GB/s of floats on {}", data, x.elements(),
+                          bench.on_gpu() ? to_string(device) : "one core"));
+  Cells first{
+      {"codec", "", copy}, {"ratio", "", "1.00"}, {"encode", "", speed(all[0]), "{:.1f}"}, {of_copy, "", "1.00"}};
+  add_share(first, all[0], 2 * bytes);
+  table.add(first);
   for (const auto& line : lines) {
     const Line& l = *line;
-    const double smaller = static_cast<double>(x.bytes()) / static_cast<double>(l.payload.size());
-    const Median memcpys = laconic::ratio(all[0], all[l.encode]);
-    list.push_back({{"codec", l.name},
-                    {"ratio", smaller},
-                    {"encode_gb_s", speed(l.encode)},
-                    {"encode_of_memcpy", memcpys.value},
-                    {"decode_gb_s", speed(l.decode)}});
-    if (l.decode_add)
-      list.back().update(
-          {{"decode_add_gb_s", speed(l.decode_add)}, {"decode_add_encode_gb_s", speed(l.decode_add_encode)}});
-    std::vector<std::string> cells{l.name,
-                                   fmt::format("{:.2f}", smaller),
-                                   shown(l.encode),
-                                   with_interval(memcpys),
-                                   shown(l.decode),
-                                   shown(l.decode_add),
-                                   shown(l.decode_add_encode)};
-    if (device != kCpu) {
-      const auto bytes = static_cast<double>(x.bytes());
-      cells.push_back(share_of_bandwidth(all[l.encode], all[0], bytes + bytes / smaller, 2 * bytes));
+    const double smaller = bytes / static_cast<double>(l.payload.size());
+    Cells row{{"codec", "codec", l.name},
+              {"ratio", "ratio", smaller, "{:.2f}"},
+              {"encode", "encode_gb_s", speed(all[l.first]), "{:.1f}"},
+              {of_copy, "encode_of_memcpy", ratio(all[0], all[l.first])},
+              {"decode", "decode_gb_s", speed(all[l.first + 1]), "{:.1f}"}};
+    if (l.adds()) {
+      row.emplace_back("decode-add", "decode_add_gb_s", speed(all[l.first + 2]), "{:.1f}");
+      row.emplace_back("decode-add-encode", "decode_add_encode_gb_s", speed(all[l.first + 3]), "{:.1f}");
     }
-    if (!json) table.row(cells);
+    add_share(row, all[l.first], bytes + bytes / smaller);
+    table.add(row);
   }
-  return {{"data", data}, {"elements", x.elements()}, {"memcpy_gb_s", copied}, {"results", list}};
+  bench.show(table);
+  return {{"data", data}, {"elements", x.elements()}, {"memcpy_gb_s", speed(all[0])}, {"results", table.objects()}};
 }
 
 }  // namespace
@@ -228,30 +184,20 @@ int bench_codec(const std::vector<std::string>& arguments) {
   std::vector<std::string> data{"alexnet"};
   double mib = 64;
   int rounds = 9;
-  bool json = false, markdown = false;
-  std::string device = "cpu";
-  CLI::App app("How fast codecs are on one core, in turns with memcpy, and how much smaller their payloads.",
-               "laconic bench codec");
-  app.add_option("--data", data,
-                 "alexnet, hdc (by the shares of INCEPTIONN's Table III), whole (nothing shrinks), a file of float32,\n"
-                 "FILE.safetensors:TENSOR, or a folder of --dump-gradients, DIR/step-000100 [alexnet]")
-      ->delimiter(',')
-      ->type_name("X,..");
-  app.add_option("--device", device, "cpu, or cuda[:I], there in turns with a copy [cpu]")->type_name("DEVICE");
-  app.add_option("--mib", mib, "of drawn values [64]")->check(CLI::Range(0.01, 1024.0))->type_name("M");
-  app.add_option("--rounds", rounds, "turns; what is slow takes 3 [9]")->check(CLI::Range(1, 100000))->type_name("R");
-  app.add_flag("--json", json, "one object, on the last line");
-  app.add_flag("--markdown", markdown, "tables for docs");
-  if (const auto done = parse_tool(app, arguments)) return *done;
-  checked_device(device, "--device");
+  Bench bench("codec", "How fast codecs are on one core, in turns with memcpy, and how much smaller their payloads.");
+  bench.option("--data", data, "X",
+               "alexnet, hdc (by the shares of INCEPTIONN's Table III), whole (nothing shrinks), a file of float32,\n"
+               "FILE.safetensors:TENSOR, or a folder of --dump-gradients, DIR/step-000100 [alexnet]");
+  bench.add_device("cpu, or cuda[:I], there in turns with a copy [cpu]");
+  bench.option("--mib", mib, "M", "of drawn values [64]", CLI::Range(0.01, 1024.0));
+  bench.option("--rounds", rounds, "R", "turns; what is slow takes 3 [9]", CLI::Range(1, 100000));
+  if (const auto done = bench.parse(arguments)) return *done;
   set_kernel_threads(1);
   const auto elements = static_cast<std::int64_t>(mib * (1 << 20) / sizeof(float));
-  if (!json) fmt::print("{}\n", machine(device_named(device)));
-  auto all = nlohmann::json::array();
-  for (const std::string& d : data)
-    all.push_back(bench_data(d, elements, rounds, markdown, json, device_named(device)));
-  if (json) fmt::print("{}\n", nlohmann::json{{"results", all}}.dump());
-  return 0;
+  bench.say(machine(bench.device));
+  auto all = Bench::Json::array();
+  for (const std::string& d : data) all.push_back(bench_data(bench, d, elements, rounds));
+  return bench.finish({{"results", all}});
 }
 
 }  // namespace laconic

@@ -1,27 +1,20 @@
 #include "apps/bench/layers.h"
 
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <fstream>
-#include <iostream>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <span>
 
-#include "apps/bench/bench.h"
-#include "apps/bench/synthetic_batch.h"
+#include "apps/bench/harness.h"
 #include "apps/device_options.h"
 #include "apps/machine.h"
-#include "apps/statistics.h"
-#include "apps/subcommand.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/ops/cross_entropy.h"
 #include "core/parallel.h"
+#include "core/random.h"
 #include "core/stream.h"
 #include "dist/plan.h"
-#include "layers/models/zoo.h"
 #include "optim/optimizer.h"
 
 namespace laconic {
@@ -30,38 +23,46 @@ namespace {
 /// Gives every moment of a step to the layer that is at work, as the hooks of forward, backward and arena tell.
 class Stopwatch final : public BackwardWatch, public ParameterListener {
  public:
-  explicit Stopwatch(const ParameterArena& arena)
-      : device_(arena.values().device()), ready_(arena.parameters().size()), chunks_(ready_.size()) {}
+  explicit Stopwatch(const ParameterArena& arena) : device_(arena.values().device()) {
+    for (const auto& p : arena.parameters()) parameters_.push_back({p->info.name, p->info.elements});
+  }
 
-  struct Part {
-    std::string name;
-    double forward = 0, backward = 0;  // ms
-  };
   void begin_step() {
-    for (Part& p : parts_) p.forward = p.backward = 0;
-    std::fill(chunks_.begin(), chunks_.end(), 0);
+    for (auto& l : layers_) l.forward_ms = l.backward_ms = 0;
+    for (auto& p : parameters_) p.chunks = 0;
     mark_ = Clock::now();
   }
   /// What came after the last layer is the loss.
-  void end_forward() { part("loss").forward += lap(); }
-  void end_backward() { parts_[current_].backward += lap(); }
-  const std::vector<Part>& parts() const { return parts_; }
-  double ready(std::size_t parameter) const { return ready_[parameter]; }  // ms into its layer's backward
-  int chunks(std::size_t parameter) const { return chunks_[parameter]; }
+  void end_forward() { layer("loss").forward_ms += lap(); }
+  void end_backward() { layers_[current_].backward_ms += lap(); }
+  LayerTimes::Parameter& of(const Parameter& p) { return parameters_[static_cast<std::size_t>(p.info.index)]; }
+  /// What the last step took.
+  LayerTimes times(double step_ms, const std::string& model) const {
+    LayerTimes times{layers_, step_ms};
+    for (auto p = parameters_.rbegin(); p != parameters_.rend(); ++p) {       // they stand in backward's order
+      const auto found = place_.find(p->name.substr(0, p->name.rfind('.')));  // "conv1" of "conv1.weight"
+      require<Error>(found != place_.end(), "bench layers: parameter ", p->name, " belongs to no layer of ", model,
+                     ".");
+      times.layers[found->second].parameters.push_back(*p);
+      times.layers[found->second].parameters.back().chunks = std::max(1, p->chunks);
+    }
+    return times;
+  }
 
-  const ForwardWatch forward_watch = [this](const std::string& layer, const Tensor&) { part(layer).forward += lap(); };
+  const ForwardWatch forward_watch = [this](const std::string& name, const Tensor&) {
+    layer(name).forward_ms += lap();
+  };
   void before(const char*, const std::string& layer) override {
     // The tape's own work, and what a block of layers does (a sum of branches), counts for the layer before it.
-    parts_[current_].backward += lap();
+    layers_[current_].backward_ms += lap();
     const auto found = place_.find(layer.empty() ? "loss" : layer);
     if (found != place_.end()) current_ = found->second;
   }
   void after() override {}
   void gradient_ready(Parameter& p, Rows) override {
-    Part& now = parts_[current_];
-    now.backward += lap();
-    ready_[static_cast<std::size_t>(p.info.index)] = now.backward;
-    ++chunks_[static_cast<std::size_t>(p.info.index)];
+    layers_[current_].backward_ms += lap();
+    of(p).ready_ms = layers_[current_].backward_ms;
+    ++of(p).chunks;
   }
   void before_forward(Parameter&, Rows) override {}
 
@@ -71,173 +72,169 @@ class Stopwatch final : public BackwardWatch, public ParameterListener {
     const auto now = Clock::now();
     return std::chrono::duration<double, std::milli>(now - std::exchange(mark_, now)).count();
   }
-  Part& part(const std::string& name) {
-    const auto [it, is_new] = place_.emplace(name, parts_.size());
-    if (is_new) parts_.push_back({name});
+  LayerTimes::Layer& layer(const std::string& name) {
+    const auto [it, is_new] = place_.emplace(name, layers_.size());
+    if (is_new) layers_.push_back({name, 0, 0, {}});
     current_ = it->second;
-    return parts_[it->second];
+    return layers_[current_];
   }
   const Device device_;
-  std::vector<Part> parts_;  // in the order of forward
+  std::vector<LayerTimes::Layer> layers_;  // in the order of forward, their parameters apart
   std::map<std::string, std::size_t> place_;
-  std::vector<double> ready_;  // by place in the arena
-  std::vector<int> chunks_;
+  std::vector<LayerTimes::Parameter> parameters_;  // by place in the arena
   std::size_t current_ = 0;
   Clock::time_point mark_;
 };
 
-/// "conv1" of "conv1.weight".
-std::string layer_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
-
-void print(const LayerTimes& times, bool markdown) {
-  std::size_t width = 5;
-  for (const auto& l : times.layers) width = std::max(width, l.name.size());
-  const auto line = [&](const std::string& name, const std::vector<std::string>& cells) {
-    std::string text = markdown ? "| " + name + " |" : fmt::format("{:<{}}", name, width);
-    for (const auto& c : cells) text += markdown ? " " + c + " |" : fmt::format(" {:>14}", c);
-    fmt::print("{}\n", text);
+/// The median of each figure over steps.
+LayerTimes medians(const std::vector<LayerTimes>& steps) {
+  const auto middle = [&](const auto& figure) {
+    std::vector<double> values;
+    for (const LayerTimes& step : steps) values.push_back(figure(step));
+    return median(values).value;
   };
-  line("layer", {"forward ms", "backward ms", "of it ready ms", "update ms", "parameters", "chunks"});
-  if (markdown) fmt::print("|---|---|---|---|---|---|---|\n");
-  LayerTimes::Layer sum{"sum", 0, 0, {}};
-  double updates = 0;
-  std::int64_t elements = 0;
-  for (const auto& l : times.layers) {
-    double update = 0, ready = 0;
-    std::int64_t own = 0;
-    int chunks = 0;
-    for (const auto& p : l.parameters)
-      update += p.update_ms, ready = std::max(ready, p.ready_ms), own += p.elements,
-                             chunks = std::max(chunks, p.chunks);
-    line(l.name, {fmt::format("{:.3f}", l.forward_ms), fmt::format("{:.3f}", l.backward_ms),
-                  own ? fmt::format("{:.3f}", ready) : "", own ? fmt::format("{:.3f}", update) : "",
-                  own ? fmt::format("{}", own) : "", own ? fmt::format("{}", chunks) : ""});
-    sum.forward_ms += l.forward_ms, sum.backward_ms += l.backward_ms;
-    updates += update, elements += own;
+  LayerTimes result = steps.back();
+  result.step_ms = middle([](const LayerTimes& step) { return step.step_ms; });
+  for (std::size_t i = 0; i < result.layers.size(); ++i) {
+    LayerTimes::Layer& l = result.layers[i];
+    l.forward_ms = middle([i](const LayerTimes& step) { return step.layers[i].forward_ms; });
+    l.backward_ms = middle([i](const LayerTimes& step) { return step.layers[i].backward_ms; });
+    for (std::size_t j = 0; j < l.parameters.size(); ++j) {
+      const auto of = [i, j](const LayerTimes& step) { return step.layers[i].parameters[j]; };
+      l.parameters[j].ready_ms =
+          std::min(l.backward_ms, middle([&](const LayerTimes& step) { return of(step).ready_ms; }));
+      l.parameters[j].update_ms = middle([&](const LayerTimes& step) { return of(step).update_ms; });
+    }
   }
-  line("sum", {fmt::format("{:.3f}", sum.forward_ms), fmt::format("{:.3f}", sum.backward_ms), "",
-               fmt::format("{:.3f}", updates), fmt::format("{}", elements), ""});
+  return result;
+}
+
+std::shared_ptr<Module> on(Device device, std::shared_ptr<Module> model) {
+  model->initialize(0);
+  model->to(device);
+  return model;
+}
+
+Cells figures(const LayerTimes::Layer& l, bool is_sum) {
+  double update = 0, ready = 0;
+  std::int64_t elements = 0;
+  int chunks = 0;
+  for (const auto& p : l.parameters) {
+    update += p.update_ms, elements += p.elements;
+    ready = std::max(ready, p.ready_ms), chunks = std::max(chunks, p.chunks);
+  }
+  Cells row{
+      {"layer", "", l.name}, {"forward ms", "", l.forward_ms, "{:.3f}"}, {"backward ms", "", l.backward_ms, "{:.3f}"}};
+  if (elements == 0) return row;
+  if (!is_sum) row.emplace_back("of it ready ms", "", ready, "{:.3f}");
+  row.emplace_back("update ms", "", update, "{:.3f}");
+  row.emplace_back("parameters", "", elements);
+  if (!is_sum) row.emplace_back("chunks", "", chunks);
+  return row;
 }
 
 }  // namespace
+
+SyntheticTraining::SyntheticTraining(const ModelInfo& info, std::int64_t batch, Device device)
+    : model(on(device, make_model(info.name, {.classes = info.classes}))),
+      arena(model->parameters(), device),
+      sgd(make_optimizer(arena, {.momentum = info.reads_text() ? 0 : 0.9})) {
+  Random random(0, Purpose::test);
+  const auto below_classes = [&](const Shape& shape) {
+    std::vector<std::int64_t> values(static_cast<std::size_t>(shape.elements()));
+    for (auto& v : values) v = random.below(static_cast<std::uint32_t>(info.classes));
+    return Tensor::of(shape, std::span<const std::int64_t>(values), device);
+  };
+  if (info.reads_text()) {
+    x = below_classes({info.input[0], batch});
+    y = below_classes({x.elements()});
+    return;
+  }
+  std::vector<float> pixels(static_cast<std::size_t>(batch * info.input.elements()));
+  for (float& p : pixels) p = random.normal();
+  x = Tensor::of({batch, info.input[0], info.input[1], info.input[2]}, pixels, device);
+  y = below_classes({batch});
+}
 
 LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int threads, int steps,
                           const std::string& plan_json, int classes, Device device) {
   ModelInfo info = model_info(model_name);
   if (classes > 0) info.classes = classes;
   set_kernel_threads(threads);
-  const auto model = make_model(info.name, {.classes = info.classes});
-  model->initialize(0);
-  model->to(device);
-  ParameterArena arena(model->parameters(), device);
+  SyntheticTraining t(info, batch, device);
   if (!plan_json.empty()) {
-    const auto plan = dist::Plan::from_json(plan_json, arena.parameters(), "--plan");
-    for (const auto& p : arena.parameters()) p->set_chunk_rows(plan.chunk_rows(p->info.index));
+    const auto plan = dist::Plan::from_json(plan_json, t.arena.parameters(), "--plan");
+    for (const auto& p : t.arena.parameters()) p->set_chunk_rows(plan.chunk_rows(p->info.index));
   }
-  Sgd sgd(arena, {.momentum = info.reads_text() ? 0 : 0.9});
-  const auto [x, y] = synthetic_batch(info, batch, device);
 
-  Stopwatch watch(arena);
-  model->set_watch(&watch.forward_watch);
-  arena.set_listener(&watch);
+  Stopwatch watch(t.arena);
+  t.model->set_watch(&watch.forward_watch);
+  t.arena.set_listener(&watch);
   set_backward_watch(&watch);
   struct Restore {  // on the way out, whichever it is
-    ~Restore() { set_backward_watch(nullptr), model.set_watch(nullptr), arena.set_listener(nullptr); }
-    Module& model;
-    ParameterArena& arena;
-  } restore{*model, arena};
+    ~Restore() { set_backward_watch(nullptr), t.model->set_watch(nullptr), t.arena.set_listener(nullptr); }
+    SyntheticTraining& t;
+  } restore{t};
 
-  const std::size_t parameters = arena.parameters().size();
-  std::vector<std::vector<double>> forward, backward, ready(parameters), update(parameters);
-  std::vector<double> whole;
+  std::vector<LayerTimes> measured;
   constexpr int kWarmUp = 3;
   for (int step = 0; step < kWarmUp + steps; ++step) {
     const auto start = Clock::now();
     watch.begin_step();
-    arena.begin_step();
-    const Tensor loss = ops::softmax_cross_entropy((*model)(x), y);
+    t.arena.begin_step();
+    const Tensor loss = ops::softmax_cross_entropy((*t.model)(t.x), t.y);
     loss.item();
     watch.end_forward();
-    arena.backward(loss);
-    arena.finish_gradients();
+    t.arena.backward(loss);
+    t.arena.finish_gradients();
     watch.end_backward();
-    std::vector<double> updates;
-    for (const auto& p : arena.parameters()) {
+    for (const auto& p : t.arena.parameters()) {
       const auto begin = Clock::now();
-      sgd.update(*p, 1e-3);
+      t.sgd->update(*p, 1e-3);
       synchronize(device);
-      updates.push_back(1e3 * seconds_since(begin));
+      watch.of(*p).update_ms = 1e3 * seconds_since(begin);
     }
-    if (step < kWarmUp) continue;
-    whole.push_back(1e3 * seconds_since(start));
-    const auto& parts = watch.parts();
-    forward.resize(parts.size()), backward.resize(parts.size());
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      forward[i].push_back(parts[i].forward);
-      backward[i].push_back(parts[i].backward);
-    }
-    for (std::size_t i = 0; i < parameters; ++i) {
-      ready[i].push_back(watch.ready(i));
-      update[i].push_back(updates[i]);
-    }
+    const double step_ms = 1e3 * seconds_since(start);
+    if (step >= kWarmUp) measured.push_back(watch.times(step_ms, model_name));
   }
-
-  LayerTimes times;
-  times.step_ms = median(whole).value;
-  for (std::size_t i = 0; i < watch.parts().size(); ++i)
-    times.layers.push_back({watch.parts()[i].name, median(forward[i]).value, median(backward[i]).value, {}});
-  for (std::size_t i = parameters; i-- > 0;) {  // the arena holds them in backward's order
-    const ParameterInfo& p = arena.parameters()[i]->info;
-    const auto layer = std::find_if(times.layers.begin(), times.layers.end(),
-                                    [name = layer_of(p.name)](const auto& l) { return l.name == name; });
-    require<Error>(layer != times.layers.end(), "bench layers: parameter ", p.name, " belongs to no layer of ",
-                   model_name, ".");
-    layer->parameters.push_back({p.name, p.elements, std::min(median(ready[i]).value, layer->backward_ms),
-                                 median(update[i]).value, std::max(1, watch.chunks(i))});
-  }
-  return times;
+  return medians(measured);
 }
 
 int bench_layers(const std::vector<std::string>& arguments) {
-  std::string model = "alexnet-32", plan, device = "cpu", precision = "fp32";
+  std::string model = "alexnet-32", plan, precision = "fp32";
   int batch = 32, threads = 1, steps = 15, classes = 0;
-  bool json = false, markdown = false;
-  CLI::App app("Time of each layer in a training step, and when its gradients are ready.", "laconic bench layers");
-  app.add_option("--model", model, "a model of the zoo [alexnet-32]")->type_name("M");
-  app.add_option("--classes", classes, "outputs; of a language model words in the vocabulary [the model's own]")
-      ->check(CLI::Range(1, 1 << 24))
-      ->type_name("K");
-  app.add_option("--batch", batch, "samples, of a language model streams [32]")
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("B");
-  app.add_option("--threads", threads, "kernel threads [1]")->check(CLI::Range(1, 1024))->type_name("T");
-  app.add_option("--device", device, "cpu or cuda[:I] [cpu]")->type_name("DEVICE");
-  app.add_option("--precision", precision, "of products on a GPU: fp32, tf32, bf16 [fp32]")->type_name("P");
-  app.add_option("--steps", steps, "measured steps, after 3 more [15]")->check(CLI::Range(1, 100000))->type_name("S");
-  app.add_option("--plan", plan, "large weights in the chunks of this plan: what --dry-run --json of an app prints")
-      ->type_name("FILE");
-  app.add_flag("--json", json, "one object, on the last line");
-  app.add_flag("--markdown", markdown, "a table for docs");
-  if (const auto done = parse_tool(app, arguments)) return *done;
-  checked_device(device, "--device");
-  set_matmul_precision(checked_precision(precision, device, "--precision"));
+  Bench bench("layers", "Time of each layer in a training step, and when its gradients are ready.");
+  bench.option("--model", model, "M", "a model of the zoo [alexnet-32]");
+  bench.option("--classes", classes, "K", "outputs; of a language model words in the vocabulary [the model's own]",
+               CLI::Range(1, 1 << 24));
+  bench.option("--batch", batch, "B", "samples, of a language model streams [32]", CLI::Range(1, 1 << 20));
+  bench.option("--threads", threads, "T", "kernel threads [1]", CLI::Range(1, 1024));
+  bench.add_device("cpu or cuda[:I] [cpu]");
+  bench.option("--precision", precision, "P", "of products on a GPU: fp32, tf32, bf16 [fp32]");
+  bench.option("--steps", steps, "S", "measured steps, after 3 more [15]", CLI::Range(1, 100000));
+  bench.option("--plan", plan, "FILE",
+               "large weights in the chunks of this plan: what --dry-run --json of an app prints");
+  if (const auto done = bench.parse(arguments)) return *done;
+  set_matmul_precision(checked_precision(precision, bench.device_name, "--precision"));
   std::string plan_json;
   if (!plan.empty()) {
     std::ifstream in(plan);
     for (std::string line; std::getline(in, line);) plan_json = line;  // the last
     require<DataError>(!plan_json.empty(), plan, " could not be read or is empty (--plan): check the path");
   }
-  const Device on = device_named(device);
-  const LayerTimes times = measure_layers(model, batch, threads, steps, plan_json, classes, on);
-  if (json) {
-    fmt::print("{}\n", to_json(times));
-    return 0;
+  const LayerTimes times = measure_layers(model, batch, threads, steps, plan_json, classes, bench.device);
+  bench.say(fmt::format("{}\n{}, batch {}, {}: {:.3f} ms a step (medians of {} steps)", machine(bench.device), model,
+                        batch, bench.computed_by(threads, precision), times.step_ms, steps));
+  ResultTable table(bench.markdown);
+  LayerTimes::Layer sum{"sum", 0, 0, {}};
+  for (const auto& l : times.layers) {
+    table.add(figures(l, false));
+    sum.forward_ms += l.forward_ms, sum.backward_ms += l.backward_ms;
+    sum.parameters.insert(sum.parameters.end(), l.parameters.begin(), l.parameters.end());
   }
-  fmt::print("{}\n{}, batch {}, {}: {:.3f} ms a step (medians of {} steps)\n\n", machine(on), model, batch,
-             on == kCpu ? fmt::format("{} thread{}", threads, threads == 1 ? "" : "s") : device + ", " + precision,
-             times.step_ms, steps);
-  print(times, markdown);
-  return 0;
+  table.add(figures(sum, true));
+  bench.show(table);
+  return bench.finish(bench.json ? Bench::Json::parse(to_json(times)) : Bench::Json());
 }
 
 }  // namespace laconic

@@ -3,9 +3,21 @@
 #include <string>
 
 #include "apps/layer_times.h"
-#include "core/device.h"
+#include "layers/models/zoo.h"
+#include "optim/optimizer.h"
 
 namespace laconic {
+
+/// What benchmarks train: a model with SGD, on the same batch of noise always; images with momentum, texts without.
+struct SyntheticTraining {
+  std::shared_ptr<Module> model;
+  ParameterArena arena;
+  std::unique_ptr<Optimizer> sgd;
+  Tensor x;  ///< [batch, C, H, W], normal; for a language model words [T, batch], even over the vocabulary
+  Tensor y;  ///< [batch], even over the model's classes; [T batch]
+
+  SyntheticTraining(const ModelInfo& info, std::int64_t batch, Device device);
+};
 
 /// Trains a model of the zoo on one batch of noise, with SGD and momentum (a language model without), and takes the
 /// median of `steps` steps for each part. Sets the kernel threads.

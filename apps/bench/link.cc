@@ -1,57 +1,21 @@
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <iostream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
-#include "apps/bench/bench.h"
+#include "apps/bench/harness.h"
 #include "apps/machine.h"
-#include "apps/subcommand.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/parse.h"
-#include "dist/collective/barrier.h"
+#include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
 #include "dist/world.h"
 
 namespace laconic {
 namespace {
-
-struct LinkBenchOptions {
-  std::vector<std::string> links;
-  std::vector<std::string> sizes;
-  int workers = 4;
-  double seconds = 3;
-  bool json = false, markdown = false;
-};
-
-struct LinkResult {
-  std::string link, size;
-  bool busy = false;
-  double model_seconds = 0;
-  std::vector<double> seconds{};  ///< of each ring, sorted
-  double late_share = 0;
-
-  double quantile(double q) const {
-    const double at = q * static_cast<double>(seconds.size() - 1);
-    const auto low = static_cast<std::size_t>(at), high = std::min(low + 1, seconds.size() - 1);
-    return seconds[low] + (at - static_cast<double>(low)) * (seconds[high] - seconds[low]);
-  }
-  /// How far a ring was from the model's time, in %: the median over rings, or the 90th percentile of its size.
-  double error(double q) const {
-    std::vector<double> errors;
-    for (double s : seconds) errors.push_back(100 * (s / model_seconds - 1));
-    if (q == 0.5) return 100 * (quantile(0.5) / model_seconds - 1);
-    std::sort(errors.begin(), errors.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
-    return errors[static_cast<std::size_t>(std::ceil(q * static_cast<double>(errors.size()))) - 1];
-  }
-};
 
 std::size_t bytes_from(const std::string& text) {
   const std::size_t bytes = size_from(text);
@@ -60,36 +24,22 @@ std::size_t bytes_from(const std::string& text) {
   return bytes;
 }
 
-/// Threads that compute without a pause, at the priority that compute threads have while a link is emulated.
-class BusyCores {
- public:
-  explicit BusyCores(int count) {
-    for (int i = 0; i < count; ++i)
-      threads_.emplace_back([this] {
-        setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
-        double x = 1;
-        while (!stop_.load(std::memory_order_relaxed))
-          for (int k = 0; k < 10'000; ++k) x = x * 0.999999 + 1e-6;
-        sink_ = x;
-      });
-  }
-  ~BusyCores() {
-    stop_ = true;
-    for (std::thread& t : threads_) t.join();
-  }
-  BusyCores(const BusyCores&) = delete;
-  BusyCores& operator=(const BusyCores&) = delete;
-
- private:
-  std::atomic<bool> stop_{false};
-  std::atomic<double> sink_{0};
-  std::vector<std::thread> threads_;
-};
+/// Threads that compute without a pause, at the priority that compute threads have while a link is emulated. They stop
+/// when they go.
+std::vector<std::jthread> busy_cores(int count) {
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < count; ++i)
+    threads.emplace_back([](const std::stop_token& stop) {
+      setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
+      volatile double x = 1;
+      while (!stop.stop_requested()) x = x * 0.999999 + 1e-6;
+    });
+  return threads;
+}
 
 /// Blocks that go round a ring, 2(N-1) steps as in an allreduce, nothing added: what is measured is the link.
-dist::Task<> rings(dist::Communicator& comm, std::size_t bytes, int rounds, std::vector<double>* seconds) {
+dist::Task<> rings(dist::Communicator& comm, std::size_t block, int rounds, std::vector<double>* seconds) {
   const int N = comm.size(), r = comm.rank(), left = (r + N - 1) % N, right = (r + 1) % N;
-  const std::size_t block = bytes / static_cast<std::size_t>(N);
   std::vector<std::byte> memory(2 * block);
   const Slice<std::byte> out(memory.data(), block), in(memory.data() + block, block);
   for (int round = 0; round < rounds; ++round) {
@@ -100,86 +50,63 @@ dist::Task<> rings(dist::Communicator& comm, std::size_t bytes, int rounds, std:
   }
 }
 
-LinkResult measure(const LinkBenchOptions& o, const std::string& link, const std::string& size, bool busy) {
-  LinkResult result{.link = link, .size = size, .busy = busy};
+/// `seconds` : about how long the rings go round, 3 at least
+Cells measure(const std::string& link, const std::string& size, bool busy, int workers, double seconds) {
   const dist::LinkSpec spec = dist::LinkSpec::parse(link, "--link");
-  const std::size_t bytes = bytes_from(size);
-  const double N = o.workers;
-  result.model_seconds = 2 * (N - 1) *
-                         (8.0 * static_cast<double>(bytes / static_cast<std::size_t>(o.workers)) /
-                              static_cast<double>(spec.bits_per_second) +
-                          1e-9 * static_cast<double>(spec.latency.count()));
-  const int rounds = std::clamp(static_cast<int>(o.seconds / result.model_seconds), 3, 500);
-  const BusyCores load(busy ? std::max(o.workers, static_cast<int>(std::thread::hardware_concurrency())) : 0);
+  const std::size_t block = bytes_from(size) / static_cast<std::size_t>(workers);
+  const double model = 2.0 * (workers - 1) *
+                       (8.0 * static_cast<double>(block) / static_cast<double>(spec.bits_per_second) +
+                        1e-9 * static_cast<double>(spec.latency.count()));
+  const int rounds = std::clamp(static_cast<int>(seconds / model), 3, 500);
+  const auto load = busy_cores(busy ? std::max(workers, static_cast<int>(std::thread::hardware_concurrency())) : 0);
+  std::vector<double> times, errors;  // of each ring; errors in % of the model's time
   const dist::WorldReport report =
-      dist::run_workers({.workers = o.workers, .link = dist::LinkOptions{.all = spec}}, [&](dist::Worker& w) {
+      dist::run_workers({.workers = workers, .link = dist::LinkOptions{.all = spec}}, [&](dist::Worker& w) {
         w.engine.run("rings", [&](dist::Communicator& comm) {
-          return rings(comm, bytes, rounds, comm.rank() == 0 ? &result.seconds : nullptr);
+          return rings(comm, block, rounds, comm.rank() == 0 ? &times : nullptr);
         });
       });
-  std::sort(result.seconds.begin(), result.seconds.end());
-  result.late_share = report.link.late_share();
-  return result;
-}
-
-std::string row(const LinkResult& r, bool markdown) {
-  return fmt::format(fmt::runtime(markdown ? "| {} | {} | {} | {:.2f} | {:.2f} | {:+.2f} | {:+.2f} | {:.1f} | {} |"
-                                           : "{:>14} {:>8} {:>5} {:>11.2f} {:>11.2f} {:>9.2f} {:>9.2f} {:>9.1f} {:>6}"),
-                     r.link, r.size, r.busy ? "busy" : "idle", 1e3 * r.model_seconds, 1e3 * r.quantile(0.5),
-                     r.error(0.5), r.error(0.9), 100 * r.late_share, r.seconds.size());
-}
-
-nlohmann::json to_json(const LinkResult& r) {
-  return {{"link", r.link},
-          {"size", r.size},
-          {"busy", r.busy},
-          {"model_ms", 1e3 * r.model_seconds},
-          {"ms", 1e3 * r.quantile(0.5)},
-          {"error_percent", r.error(0.5)},
-          {"error_p90_percent", r.error(0.9)},
-          {"late_percent", 100 * r.late_share},
-          {"rings", r.seconds.size()}};
+  const auto error = [model](double time) { return 100 * (time / model - 1); };
+  for (const double time : times) errors.push_back(error(time));
+  std::sort(errors.begin(), errors.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
+  const double middle = median(times).value;
+  return {{"link", "link", link},
+          {"bytes", "size", size},
+          {"cores", "busy", busy, busy ? "busy" : "idle"},
+          {"model, ms", "model_ms", 1e3 * model, "{:.2f}"},
+          {"measured, ms", "ms", 1e3 * middle, "{:.2f}"},
+          {"error, %", "error_percent", error(middle), "{:+.2f}"},
+          {"90 % of rings within, %", "error_p90_percent",
+           errors[static_cast<std::size_t>(std::ceil(0.9 * static_cast<double>(errors.size()))) - 1], "{:+.2f}"},
+          {"late > 2 ms, %", "late_percent", 100 * report.link.late_share(), "{:.1f}"},
+          {"rings", "rings", times.size()}};
 }
 
 }  // namespace
 
 int bench_link(const std::vector<std::string>& arguments) {
-  LinkBenchOptions o;
-  CLI::App app("How well the emulated link keeps its times: blocks round a ring of workers, cores idle and all busy.",
-               "laconic bench link");
-  app.add_option("--link", o.links, "RATE,LATENCY; may be given again [1gbit,50us and 100mbit,1ms]")->type_name("LINK");
-  app.add_option("--size", o.sizes, "bytes round the ring, with commas between [64KiB,4MiB,64MiB]")
-      ->delimiter(',')
-      ->type_name("S,..");
-  app.add_option("--workers", o.workers, "workers [4]")->check(CLI::Range(2, 64));
-  app.add_option("--seconds", o.seconds, "for each line; 3 rings at least [3]")->check(CLI::PositiveNumber);
-  app.add_flag("--json", o.json, "one object, on the last line");
-  app.add_flag("--markdown", o.markdown, "a table for docs");
-  if (const auto done = parse_tool(app, arguments)) return *done;
-  if (o.links.empty()) o.links = {"1gbit,50us", "100mbit,1ms"};
-  if (o.sizes.empty()) o.sizes = {"64KiB", "4MiB", "64MiB"};
-  for (const auto& link : o.links) dist::LinkSpec::parse(link, "--link");
-  for (const auto& size : o.sizes) bytes_from(size);
-  if (!o.json)
-    fmt::print("ring of {} workers, blocks of 1/{} each, nothing added | {}\n", o.workers, o.workers, machine());
-  if (o.markdown)
-    fmt::print(
-        "\n| link | bytes | cores | model, ms | measured, ms | error, % | 90 % of rings within, % | late > 2 ms, % | "
-        "rings |\n|---|---|---|---|---|---|---|---|---|\n");
-  else if (!o.json)
-    fmt::print("{:>14} {:>8} {:>5} {:>11} {:>11} {:>9} {:>9} {:>9} {:>6}\n", "link", "bytes", "cores", "model ms",
-               "median ms", "error %", "p90 %", "late %", "rings");
-  nlohmann::json all = nlohmann::json::array();
-  for (const auto& link : o.links)
-    for (const auto& size : o.sizes)
+  std::vector<std::string> links{"1gbit,50us", "100mbit,1ms"}, sizes{"64KiB", "4MiB", "64MiB"};
+  int workers = 4;
+  double seconds = 3;
+  Bench bench("link",
+              "How well the emulated link keeps its times: blocks round a ring of workers, cores idle and all busy.");
+  bench.app.add_option("--link", links, "RATE,LATENCY; may be given again [1gbit,50us and 100mbit,1ms]")
+      ->type_name("LINK");
+  bench.option("--size", sizes, "S", "bytes round the ring, with commas between [64KiB,4MiB,64MiB]");
+  bench.option("--workers", workers, "N", "workers [4]", CLI::Range(2, 64));
+  bench.option("--seconds", seconds, "S", "for each line; 3 rings at least [3]", CLI::PositiveNumber);
+  if (const auto done = bench.parse(arguments)) return *done;
+  for (const auto& link : links) dist::LinkSpec::parse(link, "--link");
+  for (const auto& size : sizes) bytes_from(size);
+  bench.say(fmt::format("ring of {} workers, blocks of 1/{} each, nothing added | {}", workers, workers, machine()));
+  ResultTable table(bench.markdown);
+  for (const auto& link : links)
+    for (const auto& size : sizes)
       for (bool busy : {false, true}) {
-        const LinkResult r = measure(o, link, size, busy);
-        all.push_back(to_json(r));
-        if (!o.json) fmt::print("{}\n", row(r, o.markdown));
-        std::fflush(stdout);
+        table.add(measure(link, size, busy, workers, seconds));
+        bench.show(table);
       }
-  if (o.json) fmt::print("{}\n", nlohmann::json{{"results", all}}.dump());
-  return 0;
+  return bench.finish({{"results", table.objects()}});
 }
 
 }  // namespace laconic

@@ -6,7 +6,9 @@
 
 #include "compress/magnitude.h"
 #include "compress/select_steps.h"
+#include "core/cpu/simd.h"
 #include "core/error.h"
+#include "core/parallel.h"
 
 namespace laconic::compress {
 namespace {
@@ -27,21 +29,16 @@ steps::RankCut nth_cut(std::vector<std::int32_t>& keys, std::size_t k) {
   return {*at, k - static_cast<std::size_t>(std::count_if(keys.begin(), at, [&](auto key) { return key > *at; }))};
 }
 
-/// The top k of what out holds.
+/// Keeps the top k of what out holds.
 void keep_top(std::size_t k, Sign sign, Selection& out) {
   if (out.size() <= k) return;
-  std::vector<std::int32_t> keys = keys_of(slice(std::as_const(out.values)), sign);
-  const steps::RankCut cut = nth_cut(keys, k);
-  std::size_t kept = 0, equal = cut.equal;
-  for (std::size_t j = 0; j < out.size(); ++j) {
-    const std::int32_t key = key_of(out.values[j], sign);
-    if (key < cut.key || (key == cut.key && equal == 0)) continue;
-    if (key == cut.key) --equal;
-    out.indices[kept] = out.indices[j], out.values[kept] = out.values[j];
-    ++kept;
-  }
-  out.indices.resize(kept), out.values.resize(kept);
-  out.threshold = magnitude_of(cut.key);
+  const Slice<const float> values = slice(std::as_const(out.values));
+  std::vector<std::int32_t> keys = keys_of(values, sign);
+  Selection top;
+  steps::take(values, sign, nth_cut(keys, k), top);
+  for (std::uint32_t& i : top.indices) i = out.indices[i];
+  top.passes = out.passes;
+  out = std::move(top);
 }
 
 std::size_t count_from(Slice<const float> values, Sign sign, std::int32_t key) {
@@ -145,6 +142,20 @@ SelectorKind kind(const char* name, Way way, std::size_t most_by_k = 1) {
       name, {.by_name = false}, [=](const SelectorOptions&) { return std::make_unique<Published>(way, most_by_k); }};
 }
 
+LACONIC_MULTIVERSION void sum_of_magnitudes(const float* x, std::int64_t n, float* sums) {
+  laconic::cpu::HalfLanes lanes[8] = {};
+  const laconic::cpu::HalfLanes zero{};
+  for (std::int64_t i = 0; i + 64 <= n; i += 64)
+#pragma GCC unroll 8
+    for (int l = 0; l < 8; ++l) {
+      laconic::cpu::HalfLanes v;
+      laconic::cpu::load(v, x + i + 8 * l);
+      lanes[l] = lanes[l] + (v < zero ? -v : v);
+    }
+  laconic::cpu::store(sums, lanes[0] + lanes[2] + lanes[4] + lanes[6]);
+  laconic::cpu::store(sums + 8, lanes[1] + lanes[3] + lanes[5] + lanes[7]);
+}
+
 }  // namespace
 
 const std::vector<SelectorKind>& published_selectors() {
@@ -157,6 +168,19 @@ const SelectorKind& published_selector(const std::string& name) {
   for (const SelectorKind& kind : published_selectors())
     if (kind.name == name) return kind;
   throw Error(concat("there is no published selector '", name, "'."));
+}
+
+double read_pass(const float* x, std::int64_t n) {
+  constexpr std::int64_t kChunk = 65536;
+  const std::int64_t chunks = (n + kChunk - 1) / kChunk;
+  std::vector<float> sums(static_cast<std::size_t>(16 * chunks));
+  parallel_for(chunks, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t c = begin; c < end; ++c)
+      sum_of_magnitudes(x + c * kChunk, std::min(kChunk, n - c * kChunk), sums.data() + 16 * c);
+  });
+  double sum = 0;
+  for (const float s : sums) sum += static_cast<double>(s);
+  return sum;
 }
 
 }  // namespace laconic::compress

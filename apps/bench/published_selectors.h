@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,5 +21,8 @@ namespace laconic::compress {
 const std::vector<SelectorKind>& published_selectors();
 /// Finds one of them.   throws Error if there is none
 const SelectorKind& published_selector(const std::string& name);
+
+/// The plain pass that selections are compared with: the sum of |x|, on kernel_threads() threads.
+double read_pass(const float* x, std::int64_t n);
 
 }  // namespace laconic::compress

@@ -1,34 +1,28 @@
 #pragma once
-#include <cstddef>
 #include <cstdint>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "apps/bench/paired.h"
-#include "apps/result_table.h"
-#include "core/device.h"
+#include "apps/bench/harness.h"
 
 namespace laconic {
 
-struct SparseBenchOptions {
-  std::int64_t elements = 0;
+/// `laconic bench select`, as its parts see it.
+struct SelectBench : Bench {
+  using Bench::Bench;
   double density = 0.001;
   int rounds = 15;
-  bool json = false, markdown = false;
-  Device device = kCpu;
+  bool baselines = true;            ///< what is written down in papers too
+  std::string with_torch;           ///< the Python of the peer; empty: none
+  std::string link = "1gbit,50us";  ///< of the dense exchange that selection stands beside
+  int workers = 4;                  ///< likewise
+
+  /// How many of n are chosen.
+  std::size_t count(std::int64_t n) const;
 };
-/// Adds, in front, a copy of n floats on a device, whose bandwidth the others are compared with; and to all of them
-/// that they are waited for.
-void beside_a_copy(std::vector<Contender>& all, std::int64_t n, Device device);
-/// "0.71": how much of that copy's bandwidth something has that moves so many bytes. Nothing of a copy so small that
-/// a cache holds it (below 2^24 floats): memory has another bandwidth.
-std::string share_of_bandwidth(const Contender& c, const Contender& copy, double bytes, double copied_bytes);
-/// The residual pass beside the dense update of SGD with momentum.
-nlohmann::json bench_residual(const SparseBenchOptions& options);
+/// The residual pass beside the dense update of SGD with momentum.   n : elements of the tensor, here and below
+Bench::Json bench_residual(const SelectBench& bench, std::int64_t n);
 /// Adding the payloads of 16 workers, and clearing what was sent, in read passes.
-nlohmann::json bench_scatter(const SparseBenchOptions& options);
+Bench::Json bench_scatter(const SelectBench& bench, std::int64_t n);
 /// Bits and speeds of the index codings.
-nlohmann::json bench_codings(const SparseBenchOptions& options);
+Bench::Json bench_codings(const SelectBench& bench, std::int64_t n);
 
 }  // namespace laconic

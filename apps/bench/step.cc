@@ -1,25 +1,14 @@
-#include <fmt/format.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <iostream>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <thread>
 
-#include "apps/bench/bench.h"
-#include "apps/bench/synthetic_batch.h"
-#include "apps/bench/torch.h"
-#include "apps/child_process.h"
+#include "apps/bench/harness.h"
+#include "apps/bench/layers.h"
 #include "apps/device_options.h"
 #include "apps/machine.h"
-#include "apps/statistics.h"
-#include "apps/subcommand.h"
 #include "apps/torch_peer_source.h"
 #include "core/clock.h"
 #include "core/ops/cross_entropy.h"
@@ -35,221 +24,131 @@
 namespace laconic {
 namespace {
 
-constexpr const char *kContiguous = "contiguous", *kChannelsLast = "channels_last";  // how the peer lays out images
-
-struct StepBenchOptions {
-  std::vector<std::string> models{"resnet20"}, precisions{"fp32"};
-  std::string device = "cpu";
-  std::vector<int> batches{32}, threads{1};
-  std::string against;
-  int blocks = 15;
-  double block_seconds = 0.4;
-  bool json = false, markdown = false;
-};
-
-/// One program under test, ours or the peer's, and what it did block by block.
-struct Contestant {
-  std::string label;
+/// One program under test, ours or the peer's.
+struct Program {
+  std::string label;  ///< "laconic", or how the peer lays out images: contiguous, channels_last
   std::unique_ptr<ChildProcess> process;
-  int steps = 1;                    ///< per block
-  std::vector<double> step_seconds{};  ///< by block
-  double memory_bytes = 0, activation_bytes = 0;
+  double memory_bytes = 0, activation_bytes = 0;  ///< when it ran last; the process's, or the GPU's
 
-  void run_block(bool count) {
+  /// Seconds of each of so many steps.
+  double run(int steps) {
     const auto answer = nlohmann::json::parse(process->ask(fmt::format("run {}", steps)));
-    if (!count) return;
-    step_seconds.push_back(answer.at("seconds").get<double>() / steps);
     memory_bytes = answer.at("memory_bytes").get<double>();
     activation_bytes = answer.value("activation_bytes", 0.0);
-  }
-  /// Finds out how many steps fill a block; the first ones also warm up.
-  void calibrate(double block_seconds) {
-    run_block(false);
-    for (int round = 0; round < 2; ++round) {
-      const auto answer = nlohmann::json::parse(process->ask(fmt::format("run {}", steps)));
-      const double each = answer.at("seconds").get<double>() / steps;
-      steps = std::clamp(static_cast<int>(block_seconds / each), 1, 100000);
-    }
+    return answer.at("seconds").get<double>() / steps;
   }
 };
 
-Contestant start(const std::string& label, const std::vector<std::string>& command,
-                 const ChildProcess::Environment& environment) {
-  Contestant c{label, std::make_unique<ChildProcess>(command, environment)};
-  wait_until_ready(*c.process);
-  return c;
-}
-
-struct Result {
+/// What is measured as one: every program with a model, and as it is told.
+struct Case {
   const ModelInfo& model;
-  int batch = 0, threads = 0;
-  std::string device{}, precision{};
-  double rate = 0, memory_bytes = 0;  ///< images, or words of a language model, a second; the process's, or the GPU's
-  double activation_bytes = 0;     ///< ours, as StepMemory counts them
-  const char* unit() const { return model.reads_text() ? "words/s" : "images/s"; }
-  struct Peer {
-    std::string label;
-    double rate, memory_bytes;
-    Median ratio;  ///< our rate / the peer's, by blocks side by side
-  };
-  std::vector<Peer> peers;  ///< the best first
-  bool on_gpu() const { return device != "cpu"; }
+  int batch, threads;
+  std::string precision;
 };
 
-Result measure(const StepBenchOptions& o, const ModelInfo& model, int batch, int threads, const std::string& precision,
-               const std::string& python) {
+std::vector<Program> start(const Case& c, const Bench& bench, const std::string& python) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::vector<std::string> arguments{model.name, std::to_string(batch), std::to_string(threads), o.device,
-                                           precision};
-  const auto with = [&](std::vector<std::string> command, std::vector<std::string> more) {
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    command.insert(command.end(), more.begin(), more.end());
-    return command;
+  std::vector<Program> all;
+  const auto add = [&](const std::string& label, std::vector<std::string> command, bool is_peer) {
+    command.insert(command.end(),
+                   {c.model.name, std::to_string(c.batch), std::to_string(c.threads), bench.device_name, c.precision});
+    if (is_peer) command.push_back(label);
+    all.push_back({label, start_peer(command, is_peer ? torch_environment(c.threads) : thread_environment(c.threads))});
   };
-  std::vector<Contestant> all;
-  all.push_back(start("laconic", with({self, "bench", "step-child"}, {}), thread_environment(threads)));
-  const std::vector<std::string> layouts =
-      model.reads_text() ? std::vector<std::string>{kContiguous} : std::vector<std::string>{kContiguous, kChannelsLast};
-  if (!python.empty())
-    for (const std::string& layout : layouts)
-      all.push_back(start(layout, with({python, "-c", kTorchPeerSource}, {layout}), torch_environment(threads)));
-  for (auto& c : all) c.calibrate(o.block_seconds);
-  for (int block = 0; block < o.blocks; ++block)
-    for (auto& c : all) c.run_block(true);
+  add("laconic", {self, "bench", "step-child"}, false);
+  if (python.empty()) return all;
+  add("contiguous", {python, "-c", kTorchPeerSource}, true);
+  if (!c.model.reads_text()) add("channels_last", {python, "-c", kTorchPeerSource}, true);
+  return all;
+}
 
-  const double each = static_cast<double>(batch) * (model.reads_text() ? static_cast<double>(model.input[0]) : 1.0);
-  const auto rate = [&](const Contestant& c) { return each / median(c.step_seconds).value; };
-  Result r{.model = model,
-           .batch = batch,
-           .threads = threads,
-           .device = o.device,
-           .precision = precision,
-           .rate = rate(all[0]),
-           .memory_bytes = all[0].memory_bytes,
-           .activation_bytes = all[0].activation_bytes,
-           .peers = {}};
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    std::vector<double> ratios;
-    for (std::size_t b = 0; b < all[0].step_seconds.size(); ++b)
-      ratios.push_back(all[i].step_seconds[b] / all[0].step_seconds[b]);
-    r.peers.push_back({all[i].label, rate(all[i]), all[i].memory_bytes, median(ratios)});
+/// Measures a case: a row of the table for docs, or a table of its programs. Returns its object.
+Bench::Json measure(const Case& c, const Bench& bench, const std::string& python, int blocks, double block_seconds,
+                    ResultTable& table) {
+  std::vector<Program> programs = start(c, bench, python);
+  std::vector<Contender> all;
+  for (Program& p : programs)
+    all.push_back(
+        {.name = p.label, .by_own_clock = in_blocks([&p](int steps) { return p.run(steps); }, block_seconds, 100'000)});
+  run_in_turns(all, blocks, 0);
+
+  const bool images = !c.model.reads_text();
+  const double each = c.batch * (images ? 1.0 : static_cast<double>(c.model.input[0]));
+  const auto rate = [&](std::size_t i) { return each / all[i].time().value; };
+  const char* const memory = bench.on_gpu() ? "device_bytes" : "rss_bytes";
+  const std::string unit = images ? "images/s" : "words/s";
+  std::vector<std::size_t> order;  // ours, then the peers, the best first
+  for (std::size_t i = 0; i < all.size(); ++i) order.push_back(i);
+  std::sort(order.begin() + 1, order.end(), [&](auto a, auto b) { return rate(a) > rate(b); });
+
+  ResultTable of_programs(false);
+  of_programs.title(fmt::format("{}, batch {}, {}", c.model.name, c.batch, bench.computed_by(c.threads, c.precision)));
+  for (const std::size_t i : order) {
+    Cells row{{"program", i == 0 ? "" : "name", i == 0 ? "laconic" : "PyTorch " + all[i].name},
+              {unit, "rate", rate(i), "{:.0f}"},
+              {"MB", memory, programs[i].memory_bytes, "{:.0f}", 1e-6}};
+    if (i == 0) row.emplace_back("activations, MB", "activation_bytes", programs[i].activation_bytes, "{:.1f}", 1e-6);
+    if (i > 0) row.emplace_back("laconic is so many times as fast (95 %)", "ratio", ratio(all[i], all[0]));
+    of_programs.add(row);
   }
-  std::sort(r.peers.begin(), r.peers.end(), [](const auto& a, const auto& b) { return a.rate > b.rate; });
-  return r;
-}
+  Bench::Json object{{"model", c.model.name}, {"batch", c.batch}, {"threads", c.threads}, {"unit", unit}};
+  if (bench.on_gpu()) object.update({{"device", bench.device_name}, {"precision", c.precision}});
+  object.update(of_programs.objects()[0]);
+  for (std::size_t i = 1; i < all.size(); ++i) object["peers"].push_back(of_programs.objects()[i]);
 
-/// The head of the table. Only of images PyTorch has another layout.
-std::string head(bool against, bool images, bool text, bool on_gpu) {
-  const char* unit = !text ? "images/s" : images ? "images or words/s" : "words/s";
-  std::string names = fmt::format("| model | batch | {} | laconic, {} |", on_gpu ? "precision" : "threads", unit),
-              rule = "|---|---|---|---|";
-  if (against && images) names += " PyTorch contiguous | PyTorch channels-last | ratio to the better (95 %) |";
-  if (against && !images) names += " PyTorch | ratio (95 %) |";
-  if (against) names += " MB, ours / PyTorch |", rule += images ? "---|---|---|---|" : "---|---|---|";
-  return names + "\n" + rule;
-}
-
-/// images : whether the table has a column for the layout that only they have
-std::string row(const Result& r, bool markdown, bool images) {
-  const double mb = 1e-6;
-  if (markdown) {
-    std::string text = fmt::format("| {} | {} | {} | {:.0f} |", r.model.name, r.batch,
-                                   r.on_gpu() ? r.precision : std::to_string(r.threads), r.rate);
-    if (r.peers.empty()) return text;
-    for (const char* layout : {kContiguous, kChannelsLast}) {
-      if (layout == std::string(kChannelsLast) && !images) continue;
-      const auto peer =
-          std::find_if(r.peers.begin(), r.peers.end(), [&](const auto& p) { return p.label == layout; });
-      text += peer == r.peers.end() ? std::string(" – |") : fmt::format(" {:.0f} |", peer->rate);
-    }
-    const Result::Peer& best = r.peers[0];
-    return text + fmt::format(" {:.2f} ({:.2f} … {:.2f}) | {:.0f} / {:.0f} |", best.ratio.value, best.ratio.low,
-                              best.ratio.high, r.memory_bytes * mb, best.memory_bytes * mb);
+  Cells row{{"model", "", c.model.name},
+            {"batch", "", c.batch},
+            bench.on_gpu() ? Cell("precision", "", c.precision) : Cell("threads", "", c.threads),
+            {"laconic, " + unit, "", rate(0), "{:.0f}"}};
+  if (all.size() > 1) {
+    const std::size_t best = order[1];
+    row.emplace_back(images ? "PyTorch contiguous" : "PyTorch", "", rate(1), "{:.0f}");
+    if (images) row.emplace_back("PyTorch channels-last", "", rate(2), "{:.0f}");
+    row.emplace_back(images ? "ratio to the better (95 %)" : "ratio (95 %)", "", Bench::Json(),
+                     with_interval(ratio(all[best], all[0]), "{:.2f}"));
+    row.emplace_back(
+        "MB, ours / PyTorch", "", Bench::Json(),
+        fmt::format("{:.0f} / {:.0f}", programs[0].memory_bytes * 1e-6, programs[best].memory_bytes * 1e-6));
   }
-  const std::string how =
-      r.on_gpu() ? r.device + ", " + r.precision : fmt::format("{} thread{}", r.threads, r.threads == 1 ? "" : "s");
-  std::string text = fmt::format("{}, batch {}, {}: {:.0f} {}, {:.0f} MB, {:.1f} MB of it activations", r.model.name,
-                                 r.batch, how, r.rate, r.unit(), r.memory_bytes * mb, r.activation_bytes * mb);
-  for (const auto& p : r.peers)
-    text +=
-        fmt::format("\n    PyTorch {:<14} {:>8.0f} {}, {:.0f} MB: we are {:.2f} times as fast (95 %: {:.2f} … {:.2f})",
-                    p.label, p.rate, r.unit(), p.memory_bytes * mb, p.ratio.value, p.ratio.low, p.ratio.high);
-  return text;
-}
-
-nlohmann::json to_json(const Result& r) {
-  const char* const memory = r.on_gpu() ? "device_bytes" : "rss_bytes";
-  nlohmann::json j = {{"model", r.model.name},
-                      {"batch", r.batch},
-                      {"threads", r.threads},
-                      {"rate", r.rate},
-                      {"unit", r.unit()},
-                      {memory, r.memory_bytes},
-                      {"activation_bytes", r.activation_bytes}};
-  if (r.on_gpu()) j.update({{"device", r.device}, {"precision", r.precision}});
-  for (const auto& p : r.peers)
-    j["peers"].push_back({{"name", "PyTorch " + p.label},
-                          {"rate", p.rate},
-                          {memory, p.memory_bytes},
-                          {"ratio", p.ratio.value},
-                          {"ratio_low", p.ratio.low},
-                          {"ratio_high", p.ratio.high}});
-  return j;
+  table.add(row);
+  bench.show(bench.markdown ? table : of_programs);
+  return object;
 }
 
 }  // namespace
 
 int bench_step(const std::vector<std::string>& arguments) {
-  StepBenchOptions o;
-  CLI::App app(
-      "Training throughput: forward, backward and SGD on one batch, again and again; images with momentum, language\n"
-      "models with clipping.",
-      "laconic bench step");
-  app.add_option("--model", o.models, "models of the zoo, with commas between")->delimiter(',')->type_name("M,..");
-  app.add_option("--batch", o.batches, "batch sizes [32]")
-      ->delimiter(',')
-      ->type_name("B,..")
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--threads", o.threads, "kernel threads [1]")
-      ->delimiter(',')
-      ->type_name("T,..")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--device", o.device, "cpu or cuda[:I], for both [cpu]")->type_name("DEVICE");
-  app.add_option("--precision", o.precisions, "of products on a GPU: fp32, tf32, bf16, for both [fp32]")
-      ->delimiter(',')
-      ->type_name("P,..");
-  app.add_option("--against", o.against,
-                 "run it in PyTorch too, in turns with ours: LACONIC_PYTHON, python3 or /usr/bin/python3")
-      ->type_name("torch")
-      ->check(CLI::IsMember({"torch"}));
-  app.add_option("--blocks", o.blocks, "turns per program [15]")->check(CLI::Range(1, 10000));
-  app.add_option("--block-seconds", o.block_seconds, "length of a turn [0.4]")->check(CLI::PositiveNumber);
-  app.add_flag("--json", o.json, "one object, on the last line");
-  app.add_flag("--markdown", o.markdown, "a table for docs");
-  if (const auto done = parse_tool(app, arguments)) return *done;
-  checked_device(o.device, "--device");
-  for (const auto& precision : o.precisions) checked_precision(precision, o.device, "--precision");
-  std::vector<std::reference_wrapper<const ModelInfo>> models;
-  for (const auto& model : o.models) models.emplace_back(model_info(model));
-  const std::string python = o.against.empty() ? "" : python_with("torch", "torchvision");
-  const bool on_gpu = o.device != "cpu";
-  if (!o.json) fmt::print("{}\n", machine(device_named(o.device)));
-  const auto reads_text = [](const ModelInfo& model) { return model.reads_text(); };
-  const bool images = !std::all_of(models.begin(), models.end(), reads_text);
-  const bool text = std::any_of(models.begin(), models.end(), reads_text);
-  if (o.markdown) fmt::print("\n{}\n", head(!python.empty(), images, text, on_gpu));
-  nlohmann::json all = nlohmann::json::array();
-  for (const ModelInfo& model : models)
-    for (int batch : o.batches)
-      for (int threads : o.threads)
-        for (const std::string& precision : o.precisions) {
-          const Result r = measure(o, model, batch, threads, precision, python);
-          all.push_back(to_json(r));
-          if (!o.json) fmt::print("{}\n", row(r, o.markdown, images));
-          std::fflush(stdout);
+  std::vector<std::string> names{"resnet20"}, precisions{"fp32"};
+  std::vector<int> batches{32}, threads{1};
+  int blocks = 15;
+  double block_seconds = 0.4;
+  Bench bench("step",
+              "Training throughput: forward, backward and SGD on one batch, again and again; images with momentum, "
+              "language\nmodels with clipping.");
+  bench.option("--model", names, "M", "models of the zoo, with commas between");
+  bench.option("--batch", batches, "B", "batch sizes [32]", CLI::Range(1, 1 << 20));
+  bench.option("--threads", threads, "T", "kernel threads [1]", CLI::Range(1, 1024));
+  bench.add_device("cpu or cuda[:I], for both [cpu]");
+  bench.option("--precision", precisions, "P", "of products on a GPU: fp32, tf32, bf16, for both [fp32]");
+  bench.add_against("torch", "run it in PyTorch too, in turns with ours");
+  bench.option("--blocks", blocks, "K", "turns per program [15]", CLI::Range(1, 10000));
+  bench.option("--block-seconds", block_seconds, "S", "length of a turn [0.4]", CLI::PositiveNumber);
+  if (const auto done = bench.parse(arguments)) return *done;
+  for (const auto& precision : precisions) checked_precision(precision, bench.device_name, "--precision");
+  for (const auto& name : names) model_info(name);
+  ResultTable of_images(bench.markdown), of_texts(bench.markdown);  // only of images PyTorch has another layout
+  const std::string python = bench.python("torchvision");
+  bench.say(machine(bench.device));
+  auto results = Bench::Json::array();
+  for (const auto& name : names)
+    for (int batch : batches)
+      for (int t : threads)
+        for (const std::string& precision : precisions) {
+          const Case c{model_info(name), batch, t, precision};
+          results.push_back(
+              measure(c, bench, python, blocks, block_seconds, c.model.reads_text() ? of_texts : of_images));
         }
-  if (o.json) fmt::print("{}\n", all.size() == 1 ? all[0].dump() : nlohmann::json{{"results", all}}.dump());
-  return 0;
+  return bench.finish(results.size() == 1 ? results[0] : Bench::Json{{"results", results}});
 }
 
 int bench_step_child(const std::vector<std::string>& arguments) {
@@ -259,13 +158,8 @@ int bench_step_child(const std::vector<std::string>& arguments) {
   set_kernel_threads(std::atoi(arguments[2].c_str()));
   const Device device = device_named(arguments[3]);
   set_matmul_precision(checked_precision(arguments[4], arguments[3], "--precision"));
-  const auto model = make_model(info.name);
-  model->initialize(0);
-  model->to(device);
-  ParameterArena arena(model->parameters(), device);
-  Sgd sgd(arena, {.momentum = info.reads_text() ? 0 : 0.9});
+  SyntheticTraining t(info, batch, device);
   const models::LanguageRecipe* recipe = models::language_recipe(info.name);
-  const auto [x, y] = synthetic_batch(info, batch, device);
   StepMemory memory(device);
   std::cout << "{\"ready\": true}" << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
@@ -273,16 +167,16 @@ int bench_step_child(const std::vector<std::string>& arguments) {
     memory.begin();
     const auto start = Clock::now();
     for (int i = 0; i < steps; ++i) {
-      arena.begin_step();
-      const Tensor loss = ops::softmax_cross_entropy((*model)(x), y);
-      arena.backward(loss);
-      arena.finish_gradients();
+      t.arena.begin_step();
+      const Tensor loss = ops::softmax_cross_entropy((*t.model)(t.x), t.y);
+      t.arena.backward(loss);
+      t.arena.finish_gradients();
       double scale = 1;
       if (recipe) {
-        const double norm = std::sqrt(raw::sum_of_squares(arena.gradients()));
+        const double norm = std::sqrt(raw::sum_of_squares(t.arena.gradients()));
         scale = std::min(1.0, recipe->clip_norm / (norm + 1e-6));
       }
-      sgd.update_all(1e-3, scale);
+      t.sgd->update_all(1e-3, scale);
       if (device == kCpu) loss.item();
     }
     synchronize(device);

@@ -7,17 +7,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <tuple>
 
 #include "apps/child_process.h"
-#include "apps/compare/bound.h"
-#include "apps/compare/options.h"
+#include "apps/compare/replay.h"
 #include "apps/compare/table.h"
 #include "apps/launch.h"
 #include "apps/machine.h"
@@ -41,52 +37,6 @@ std::string quality(const Trial& trial) {
   if (last.perplexity) return fmt::format(", perplexity {:.2f}", *last.perplexity);
   return last.accuracy ? fmt::format(", accuracy {:.2f} %", *last.accuracy) : "";
 }
-
-int help() {
-  fmt::print(
-      "Trains with several option sets on the same data and seeds, in turns, and prints one table.\n\n"
-      "Usage: laconic compare APP [options of APP for all] --vs \"[LABEL: ]OPTIONS\" --vs ... [options]\n\n"
-      "  --vs \"LABEL: OPTIONS\"      a set: options of APP after the common ones; the first is what others are "
-      "compared with\n"
-      "  --preset NAME,..           a set for each of WA, WA+C, INC, INC+C (INCEPTIONN's Fig. 12); the "
-      "hyper-parameters of\n"
-      "                             inceptionn-alexnet, -hdc, -resnet, -vgg (its Table I) are options for all\n"
-      "  --repeat R                 runs of every set, with seeds S, S+1, ... (S: --seed of APP) [1]\n"
-      "  --warm-up K                steps of each run that do not count [a fifth, at most 20]\n"
-      "  --target-accuracy X        also: seconds until the test accuracy is X %\n"
-      "  --launch N                 run APP as N processes under laconic launch, instead of --workers N of APP\n"
-      "  --through \"WORDS\"          put these in front of every command, such as a script that shapes a network\n"
-      "  --rate RATE[,LATENCY]      of the workers' link where --link of APP does not say it, for the bound\n"
-      "  --no-bound                 do not measure computing alone and the layers, which the bound needs\n"
-      "  --keep DIR                 keep the log of every run there\n"
-      "  --markdown, --json         the table for docs; one object on the last line\n"
-      "  --quiet                    no progress\n"
-      "  --dry-run                  print the commands, and leave\n\n"
-      "Example:\n"
-      "  laconic compare mnist --workers 4 --epochs 2 --repeat 3 --vs \"ring: --allreduce ring\" --vs \"butterfly: "
-      "--allreduce butterfly\"\n");
-  return 0;
-}
-
-/// A folder for the runs' files: the user's, or one that goes with the object.
-class Folder {
- public:
-  explicit Folder(const std::string& keep) : path_(keep) {
-    std::error_code failed;
-    if (keep.empty()) {
-      path_ = own_.emplace("compare", ", or give --keep DIR").path();
-    } else {
-      std::filesystem::create_directories(path_, failed);
-      require<DataError>(!failed, "compare: the folder ", path_, " could not be made: ", failed.message(),
-                         ". Check the path of --keep.");
-    }
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::optional<ScratchFolder> own_;
-  std::string path_;
-};
 
 /// "overlap-none" of "overlap: none".
 std::string file_name(const std::string& label) {
@@ -130,6 +80,12 @@ std::string last_line(const std::string& path) {
   return last;
 }
 
+/// As one types them in a shell.
+std::string shell_line(std::vector<std::string> words) {
+  for (std::string& word : words) word = shell_word(word);
+  return join(words, " ");
+}
+
 std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -148,9 +104,14 @@ class Comparison {
       : o_(std::move(o)),
         app_(std::move(app)),
         self_(std::move(self)),
-        folder_(o_.keep),
+        folder_(o_.keep.empty() ? scratch_.emplace("compare", ", or give --keep DIR").path() : o_.keep),
         progress_(o_.quiet),
-        trials_(o_.sets.size()) {}
+        trials_(o_.sets.size()) {
+    std::error_code failed;
+    std::filesystem::create_directories(folder_, failed);
+    require<DataError>(!failed, "compare: the folder ", folder_.string(), " could not be made: ", failed.message(),
+                       ". Check the path of --keep.");
+  }
 
   int run(const std::string& again) {
     const std::string place = where();
@@ -170,7 +131,7 @@ class Comparison {
     }
     progress_.clear();
     const TableHead head{place, what(), again, o_.target_accuracy, o_.repeat};
-    if (!o_.json || o_.markdown) fmt::print("{}", o_.markdown ? table_markdown(head, rows) : table_text(head, rows));
+    if (!o_.json || o_.markdown) fmt::print("{}", table_text(head, rows, o_.markdown));
     if (o_.json) fmt::print("{}\n", table_json(head, rows));
     if (interrupted) fmt::print(stderr, "laconic: error: compare was interrupted: the table has the runs until then\n");
     if (interrupted) return 128 + interrupted;
@@ -191,7 +152,7 @@ class Comparison {
       turns.push_back({o_.sets[s], fmt::format("{}-{}", s + 1, file_name(o_.sets[s].label)), &trials_[s]});
     for (std::size_t s = 0; s < o_.sets.size(); ++s) {
       const std::vector<std::string> words = joined(o_.common, o_.sets[s].words);
-      plans_.push_back(o_.bound && knows_link(words) ? plan_of(s) : std::nullopt);
+      plans_.push_back(o_.bound && (o_.rate || value_of(words, "--link")) ? plan_of(s) : std::nullopt);
       if (!plans_[s]) continue;
       const auto [it, is_new] = computing_.try_emplace(plans_[s]->computing);
       if (!is_new) continue;
@@ -204,18 +165,12 @@ class Comparison {
     return turns;
   }
 
-  bool knows_link(const std::vector<std::string>& words) const { return o_.rate || value_of(words, "--link"); }
-
   Trial run_one(const Turn& turn, std::uint64_t seed, const std::string& name) {
-    const std::string base = folder_ / fmt::format("{}-seed{}", turn.name, seed);
-    return run_command(command_of(o_, turn.set, app_, self_, seed, base + ".jsonl"), base, name);
-  }
-
-  Trial run_command(const std::vector<std::string>& command, const std::string& base, const std::string& name) {
     progress_.show(name);
-    const std::string log = base + ".jsonl";
+    const std::string base = folder_ / fmt::format("{}-seed{}", turn.name, seed), log = base + ".jsonl";
     std::error_code ignored;
     std::filesystem::remove(log, ignored);  // of a comparison before this one
+    const auto command = command_of(o_, turn.set, app_, self_, seed, log);
     const int code = run_to_files(command, base + ".out", base + ".err", [&] {
       if (const auto last = last_step(log))
         progress_.show(fmt::format("{}: step {}, {:.1f} ms", name, last->step, last->ms));
@@ -234,15 +189,13 @@ class Comparison {
 
   /// Replays the schedule of a set with the times of its layers, as fast as it computes alone.
   void add_bound(Row& row, std::size_t s) {
-    const auto trial =
-        std::find_if(trials_[s].begin(), trials_[s].end(), [](const Trial& t) { return t.error.empty(); });
-    const std::vector<std::string> words = joined(o_.common, o_.sets[s].words);
     if (!plans_[s]) return;
-    const auto computing = computing_.find(plans_[s]->computing);
-    const Row alone = summarise({computing->second}, o_.warm_up, std::nullopt)[0];
+    const Row alone = summarise({computing_.at(plans_[s]->computing)}, o_.warm_up, std::nullopt)[0];
     if (alone.runs == 0) return;
     row.compute_ms = alone.step_ms.value;
-    const auto times = layers(*trial, plan_path(s), words);
+    const auto trial = std::ranges::find(trials_[s], "", &Trial::error);
+    const std::vector<std::string> words = joined(o_.common, o_.sets[s].words);
+    const auto times = layers(*trial, s, words);
     if (!times) return;
     if (const auto replay =
             bound_of(*times, plans_[s]->text, exchange_of(words, trial->workers, o_.rate), *row.compute_ms / 1e3)) {
@@ -267,34 +220,20 @@ class Comparison {
     return SetPlan{text, json["computing"].dump()};
   }
 
-  std::optional<LayerTimes> layers(const Trial& trial, const std::string& plan, const std::vector<std::string>& words) {
-    const std::string device = value_of(words, "--device").value_or("cpu"),
-                      precision = value_of(words, "--precision").value_or("fp32");
-    const auto [it, is_new] = layers_.emplace(
-        std::tuple{trial.model, trial.classes, trial.batch, trial.threads, device + precision + last_line(plan)},
-        std::nullopt);
+  std::optional<LayerTimes> layers(const Trial& trial, std::size_t s, const std::vector<std::string>& words) {
+    std::vector<std::string> command{self_, "bench", "layers", "--json", "--steps", "8"};
+    for (const auto& [option, value] : {std::pair{"--model", trial.model},
+                                        {"--batch", std::to_string(trial.batch)},
+                                        {"--threads", std::to_string(trial.threads)},
+                                        {"--device", value_of(words, "--device").value_or("cpu")},
+                                        {"--precision", value_of(words, "--precision").value_or("fp32")}})
+      command.insert(command.end(), {option, value});
+    if (trial.classes > 0) command.insert(command.end(), {"--classes", std::to_string(trial.classes)});
+    const auto [it, is_new] = layers_.emplace(join(command, " ") + plans_[s]->text, std::nullopt);
     if (!is_new) return it->second;
     progress_.show("layers of " + trial.model + ", for the bound");
+    command.insert(command.end(), {"--plan", plan_path(s)});
     const std::string out = folder_ / "layers.json";
-    std::vector<std::string> command{self_,
-                                     "bench",
-                                     "layers",
-                                     "--model",
-                                     trial.model,
-                                     "--batch",
-                                     std::to_string(trial.batch),
-                                     "--threads",
-                                     std::to_string(trial.threads),
-                                     "--steps",
-                                     "8",
-                                     "--plan",
-                                     plan,
-                                     "--device",
-                                     device,
-                                     "--precision",
-                                     precision,
-                                     "--json"};
-    if (trial.classes > 0) command.insert(command.end(), {"--classes", std::to_string(trial.classes)});
     if (run_to_files(command, out, folder_ / "layers.err", [] { return !interrupted.load(); }) == 0)
       it->second = layer_times_from(last_line(out));
     return it->second;
@@ -304,45 +243,43 @@ class Comparison {
     for (const auto& runs : trials_)
       for (const Trial& t : runs)
         if (t.error.empty())
-          return fmt::format("{}: {}, {} worker{}{}, {} thread{} each, batch {} per worker, {} seed{}", o_.app, t.model,
-                             t.workers, t.workers == 1 ? "" : "s", o_.launch > 0 ? " as processes" : "", t.threads,
-                             t.threads == 1 ? "" : "s", t.batch, o_.repeat, o_.repeat == 1 ? "" : "s");
+          return fmt::format("{}: {}, {}{}, {} each, batch {} per worker, {}", o_.app, t.model,
+                             plural(t.workers, "worker"), o_.launch > 0 ? " as processes" : "",
+                             plural(t.threads, "thread"), t.batch, plural(o_.repeat, "seed"));
     return o_.app;
   }
 
   CompareOptions o_;
   std::string app_, self_;
-  Folder folder_;
+  std::optional<ScratchFolder> scratch_;  // without --keep
+  std::filesystem::path folder_;          // of the runs' files
   ProgressOfRuns progress_;
-  std::vector<std::vector<Trial>> trials_;                            // [set][run]
-  std::vector<std::optional<SetPlan>> plans_;                         // by set
-  std::map<std::string, std::vector<Trial>> computing_;               // by its options
-  std::map<std::tuple<std::string, int, int, int, std::string>, std::optional<LayerTimes>> layers_;
+  std::vector<std::vector<Trial>> trials_;                   // [set][run]
+  std::vector<std::optional<SetPlan>> plans_;                // by set
+  std::map<std::string, std::vector<Trial>> computing_;      // by its options
+  std::map<std::string, std::optional<LayerTimes>> layers_;  // by how they are measured
 };
 
 }  // namespace
 
 int compare(const std::vector<std::string>& arguments) {
   const CompareOptions o = parse_compare(arguments);
-  if (o.help) return help();
+  if (o.help) {
+    fmt::print("{}", compare_help());
+    return 0;
+  }
   const std::string app = find_app(o.app, "compare"), self = std::filesystem::read_symlink("/proc/self/exe").string();
   if (o.dry_run) {
     for (int r = 0; r < o.repeat; ++r)
-      for (const auto& set : o.sets) {
-        std::vector<std::string> words;
-        for (const auto& word : command_of(o, set, app, self, o.seed + static_cast<std::uint64_t>(r), "LOG"))
-          words.push_back(shell_word(word));
-        fmt::print("{}\n", join(words, " "));
-      }
+      for (const auto& set : o.sets)
+        fmt::print("{}\n", shell_line(command_of(o, set, app, self, o.seed + static_cast<std::uint64_t>(r), "LOG")));
     return 0;
   }
   struct sigaction action = {};
   action.sa_handler = on_compare_interrupt;
   for (const int s : {SIGINT, SIGTERM}) sigaction(s, &action, nullptr);
   if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
-  std::string again = "laconic compare";
-  for (const auto& word : arguments) again += " " + shell_word(word);
-  return Comparison(o, app, self).run(again);
+  return Comparison(o, app, self).run("laconic compare " + shell_line(arguments));
 }
 
 }  // namespace laconic

@@ -1,6 +1,10 @@
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "dist/transport/link.h"
 
 namespace laconic {
 
@@ -10,5 +14,43 @@ namespace laconic {
 /// with OPENBLAS_*, OMP_*, OMPI_* of the caller taken out of its environment. Returns 1 if a set failed (the others are
 /// shown), else 0. Throws UsageError.
 int compare(const std::vector<std::string>& arguments);
+
+/// One of the things compared: options that come after the common ones.
+struct OptionSet {
+  std::string label;               ///< as given ("ring: --allreduce ring"), else the options
+  std::vector<std::string> words;  ///< of the app's command line
+};
+
+/// `laconic compare APP COMMON OPTIONS --vs "..." --vs "..."`
+struct CompareOptions {
+  std::string app;
+  std::vector<std::string> common;  ///< the app's
+  std::vector<std::string> typed;   ///< the same with presets by name: for the app they are defaults
+  std::vector<OptionSet> sets;
+  int repeat = 1;  ///< runs of every set, with seeds seed, seed + 1, ...
+  std::uint64_t seed = 0;
+  int launch = 0;                         ///< ranks under `laconic launch`; 0: the app alone
+  std::vector<std::string> through;       ///< words that stand in front of the command
+  std::optional<double> target_accuracy;  ///< per cent
+  std::optional<int> warm_up;             ///< steps of each run that are not counted
+  std::optional<dist::LinkSpec> rate;     ///< of the link that the workers have, where no --link tells it
+  std::string keep;                       ///< a directory for the logs; empty: thrown away
+  bool bound = true, markdown = false, json = false, quiet = false, dry_run = false, help = false;
+};
+
+/// Reads what follows "compare": its own options may stand anywhere, everything else after APP is the app's. Throws
+/// UsageError. Of --preset NAME,.. a preset of how gradients travel is a set of its own; one of hyper-parameters stands
+/// before the options for all.
+CompareOptions parse_compare(const std::vector<std::string>& arguments);
+/// The text of --help.
+std::string compare_help();
+
+/// All values of an option, and the last one, in a command line of an app: "--name value" or "--name=value".
+std::vector<std::string> values_of(const std::vector<std::string>& words, const std::string& option);
+std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& option);
+
+/// The command that runs a set with a seed, its log in that file. `self`: the path of laconic
+std::vector<std::string> command_of(const CompareOptions& options, const OptionSet& set, const std::string& app_path,
+                                    const std::string& self, std::uint64_t seed, const std::string& log);
 
 }  // namespace laconic

@@ -1,12 +1,14 @@
-#include "apps/compare/options.h"
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <functional>
 #include <utility>
 
+#include "apps/compare/compare.h"
 #include "apps/presets.h"
 #include "apps/text.h"
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace laconic {
 namespace {
@@ -16,11 +18,10 @@ constexpr const char* kUsage =
 
 template <class T>
 T number(const std::string& text, const std::string& option, T least) {
-  T value{};
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  require<UsageError>(result.ec == std::errc() && result.ptr == text.data() + text.size() && value >= least, "'", text,
-                      "' is not a number of at least ", least, " (", option, "): give one, as ", option, " 4");
-  return value;
+  const std::optional<T> value = number_from<T>(text);
+  require<UsageError>(value && *value >= least, "'", text, "' is not a number of at least ", least, " (", option,
+                      "): give one, as ", option, " 4");
+  return *value;
 }
 
 /// What presets stand for, in front of the other words.
@@ -55,6 +56,53 @@ OptionSet option_set(const std::string& text) {
   return set;
 }
 
+/// An option of compare itself.
+struct Own {
+  std::string name, type, help;  ///< without a type it takes no value
+  std::function<void(const std::string&)> read;
+};
+
+std::vector<Own> own_options(CompareOptions& o) {
+  const auto flag = [](bool& target, bool value) { return [&target, value](const std::string&) { target = value; }; };
+  const auto count = [](auto& target, const char* name, auto least) {
+    return [&target, name, least](const std::string& text) { target = number(text, name, least); };
+  };
+  return {
+      {"--vs", "\"LABEL: OPTIONS\"",
+       "a set: options of APP after the common ones; the first is what others are compared with",
+       [&o](const std::string& text) { o.sets.push_back(option_set(text)); }},
+      {"--preset", "NAME,..",
+       "a set for each of WA, WA+C, INC, INC+C (INCEPTIONN's Fig. 12); the hyper-parameters of\n"
+       "inceptionn-alexnet, -hdc, -resnet, -vgg (its Table I) are options for all",
+       [&o](const std::string& text) {
+         for (const Preset* preset : presets_named(text, "--preset"))
+           if (preset->exchange)
+             o.sets.push_back({preset->name, preset->words});
+           else
+             o.common.insert(o.common.begin(), {"--preset", preset->name});
+       }},
+      {"--repeat", "R", "runs of every set, with seeds S, S+1, ... (S: --seed of APP) [1]",
+       count(o.repeat, "--repeat", 1)},
+      {"--warm-up", "K", "steps of each run that do not count [a fifth, at most 20]", count(o.warm_up, "--warm-up", 0)},
+      {"--target-accuracy", "X", "also: seconds until the test accuracy is X %",
+       count(o.target_accuracy, "--target-accuracy", 0.0)},
+      {"--launch", "N", "run APP as N processes under laconic launch, instead of --workers N of APP",
+       count(o.launch, "--launch", 1)},
+      {"--through", "\"WORDS\"", "put these in front of every command, such as a script that shapes a network",
+       [&o](const std::string& text) { o.through = shell_words(text, "--through"); }},
+      {"--rate", "RATE[,LATENCY]", "of the workers' link where --link of APP does not say it, for the bound",
+       [&o](const std::string& text) {
+         o.rate = dist::LinkSpec::parse(text.find(',') == std::string::npos ? text + ",0s" : text, "--rate");
+       }},
+      {"--no-bound", "", "do not measure computing alone and the layers, which the bound needs", flag(o.bound, false)},
+      {"--keep", "DIR", "keep the log of every run there", [&o](const std::string& text) { o.keep = text; }},
+      {"--markdown", "", "the table for docs", flag(o.markdown, true)},
+      {"--json", "", "one object on the last line", flag(o.json, true)},
+      {"--quiet", "", "no progress", flag(o.quiet, true)},
+      {"--dry-run", "", "print the commands, and leave", flag(o.dry_run, true)},
+  };
+}
+
 void refuse(const std::vector<std::string>& words, const std::string& where) {
   for (const char* option :
        {"--log", "--seed", "--repeat", "--resume", "--eval-only", "--dry-run", "--json", "--quiet"}) {
@@ -84,50 +132,21 @@ std::optional<std::string> value_of(const std::vector<std::string>& words, const
 
 CompareOptions parse_compare(const std::vector<std::string>& arguments) {
   CompareOptions o;
+  const std::vector<Own> own = own_options(o);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const auto equals = arguments[i].find('=');
     const std::string option = arguments[i].substr(0, equals);
-    const auto value = [&] {
-      if (equals != std::string::npos) return arguments[i].substr(equals + 1);
-      require<UsageError>(i + 1 < arguments.size(), "a value is missing (", option, "): give one, ", kUsage);
-      return arguments[++i];
-    };
-    if (option == "--vs") {
-      o.sets.push_back(option_set(value()));
-    } else if (option == "--preset") {
-      for (const Preset* preset : presets_named(value(), option))
-        if (preset->exchange)
-          o.sets.push_back({preset->name, preset->words});
-        else
-          o.common.insert(o.common.begin(), {"--preset", preset->name});
-    } else if (option == "--repeat") {
-      o.repeat = number<int>(value(), option, 1);
-    } else if (option == "--launch") {
-      o.launch = number<int>(value(), option, 1);
-    } else if (option == "--through") {
-      o.through = shell_words(value(), option);
-    } else if (option == "--target-accuracy") {
-      o.target_accuracy = number<double>(value(), option, 0);
-    } else if (option == "--warm-up") {
-      o.warm_up = number<int>(value(), option, 0);
-    } else if (option == "--rate") {
-      const std::string text = value();
-      o.rate = dist::LinkSpec::parse(text.find(',') == std::string::npos ? text + ",0s" : text, option);
-    } else if (option == "--keep") {
-      o.keep = value();
-    } else if (option == "--no-bound") {
-      o.bound = false;
-    } else if (option == "--markdown") {
-      o.markdown = true;
-    } else if (option == "--json") {
-      o.json = true;
-    } else if (option == "--quiet") {
-      o.quiet = true;
-    } else if (option == "--dry-run") {
-      o.dry_run = true;
-    } else if (option == "--help" || option == "-h") {
+    const auto found = std::find_if(own.begin(), own.end(), [&](const Own& one) { return one.name == option; });
+    if (option == "--help" || option == "-h") {
       o.help = true;
       return o;
+    }
+    if (found != own.end() && found->type.empty()) {
+      found->read("");
+    } else if (found != own.end()) {
+      require<UsageError>(equals != std::string::npos || i + 1 < arguments.size(), "a value is missing (", option,
+                          "): give one, ", kUsage);
+      found->read(equals != std::string::npos ? arguments[i].substr(equals + 1) : arguments[++i]);
     } else if (!o.app.empty()) {
       o.common.push_back(arguments[i]);
     } else {
@@ -147,6 +166,21 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
   o.typed = std::exchange(o.common, with_presets(o.common));
   if (const auto seed = value_of(o.common, "--seed")) o.seed = number<std::uint64_t>(*seed, "--seed", 0);
   return o;
+}
+
+std::string compare_help() {
+  std::string text =
+      "Trains with several option sets on the same data and seeds, in turns, and prints one table.\n\n"
+      "Usage: laconic compare APP [options of APP for all] --vs \"[LABEL: ]OPTIONS\" --vs ... [options]\n\n";
+  CompareOptions unused;
+  for (const Own& own : own_options(unused)) {
+    std::string help = own.help;
+    if (const auto end = help.find('\n'); end != std::string::npos) help.insert(end + 1, 29, ' ');
+    text += fmt::format("  {:<25}  {}\n", own.name + " " + own.type, help);
+  }
+  return text +
+         "\nExample:\n  laconic compare mnist --workers 4 --epochs 2 --repeat 3 --vs \"ring: --allreduce ring\" "
+         "--vs \"butterfly: --allreduce butterfly\"\n";
 }
 
 std::vector<std::string> command_of(const CompareOptions& o, const OptionSet& set, const std::string& app_path,

@@ -1,10 +1,13 @@
 #include "apps/compare/replay.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 
+#include "apps/compare/compare.h"
+#include "compress/codecs.h"
 #include "core/error.h"
+#include "dist/method/allreduce/allreduce_sync.h"
 
 namespace laconic {
 namespace {
@@ -15,25 +18,22 @@ constexpr int kWarmUpSteps = 10, kSteps = 10;
 /// ready when a choice is made has been handed over by then.
 class Link {
  public:
-  explicit Link(bool priority) : priority_(priority) {}
-
   /// A chunk in `pieces` parts; a smaller `need` is more urgent. Times of calls do not decrease.
   void submit(int id, double ready, double need, int pieces, double seconds) {
     for (int i = 0; i < pieces; ++i) queue_.push_back({id, ready, need, seconds / pieces});
-    chunks_[id] = {ready, std::numeric_limits<double>::infinity(), 0, pieces};
+    chunks_[id] = {pieces, 0};
   }
   /// When the last piece of that chunk has left.
   double sent(int id) {
     while (chunks_.at(id).pieces_left > 0) serve();
     return chunks_.at(id).end;
   }
-  struct Chunk {
-    double ready, begin, end;
-    int pieces_left;
-  };
-  const Chunk& chunk(int id) const { return chunks_.at(id); }
 
  private:
+  struct Chunk {
+    int pieces_left;
+    double end;
+  };
   struct Piece {
     int id;
     double ready;
@@ -45,17 +45,14 @@ class Link {
     // Pieces stand in the order of being ready; of equal need the first wins.
     auto best = queue_.begin();
     free_ = std::max(free_, best->ready);
-    if (priority_)
-      for (auto it = best; it != queue_.end() && it->ready <= free_; ++it)
-        if (it->need < best->need) best = it;
+    for (auto it = best; it != queue_.end() && it->ready <= free_; ++it)
+      if (it->need < best->need) best = it;
     Chunk& chunk = chunks_.at(best->id);
-    chunk.begin = std::min(chunk.begin, free_);
     free_ += best->seconds;
     if (--chunk.pieces_left == 0) chunk.end = free_;
     queue_.erase(best);
   }
 
-  bool priority_;
   double free_ = 0;
   std::vector<Piece> queue_;
   std::map<int, Chunk> chunks_;
@@ -70,8 +67,8 @@ struct ChunkTime {
 }  // namespace
 
 Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMessage>& messages,
-              const ReplayOptions& options) {
-  using Overlap = ReplayOptions::Overlap;
+              dist::Overlap overlap) {
+  using dist::Overlap;
   Replay result;
   for (const auto& l : layers) {
     require<Error>(l.forward_seconds >= 0 && l.backward_seconds >= 0, "replay: layer ", l.name, " takes ",
@@ -80,7 +77,6 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
   }
   // The chunks of each layer, as forward needs them and as backward finishes them.
   std::vector<std::vector<ChunkTime>> needed(layers.size()), finished(layers.size());
-  std::vector<int> first_id;
   int ids = 0;
   for (int m = 0; m < static_cast<int>(messages.size()); ++m) {
     const ReplayMessage& message = messages[static_cast<std::size_t>(m)];
@@ -95,7 +91,6 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
                        message.delay_seconds >= 0 && message.update_seconds >= 0,
                    "replay: message ", message.name, " has ", message.chunks, " chunks of ", message.pieces,
                    " pieces and takes ", message.link_seconds, " s. Give at least one of each, and times from 0 up.");
-    first_id.push_back(ids);
     const auto l = static_cast<std::size_t>(message.layer);
     for (int c = 0; c < message.chunks; ++c, ++ids) {
       needed[l].push_back({layers[l].forward_seconds * c / message.chunks, m, c, ids});
@@ -108,7 +103,7 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
   for (auto* events : {&needed, &finished})
     for (auto& of_layer : *events) std::stable_sort(of_layer.begin(), of_layer.end(), earlier);
 
-  Link link(options.priority);
+  Link link;
   double now = 0;
   const auto message_of = [&](const ChunkTime& e) -> const ReplayMessage& {
     return messages[static_cast<std::size_t>(e.message)];
@@ -121,13 +116,12 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
   const auto wait = [&](const ChunkTime& e) { now = std::max(now, link.sent(e.id) + message_of(e).delay_seconds); };
   const auto update = [&](const ChunkTime& e) { now += message_of(e).update_seconds / message_of(e).chunks; };
 
-  double measured_from = 0, step_start = 0;
+  double measured_from = 0;
   for (int step = 0; step < kWarmUpSteps + kSteps; ++step) {
-    step_start = now;
     if (step == kWarmUpSteps) measured_from = now;
     for (std::size_t l = 0; l < layers.size(); ++l) {
       double done = 0;
-      if (options.overlap == Overlap::forward && step > 0)
+      if (overlap == Overlap::forward && step > 0)
         for (const ChunkTime& e : needed[l]) {
           now += e.at - done;
           done = e.at;
@@ -141,14 +135,14 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
       for (const ChunkTime& e : finished[l]) {
         now += e.at - done;
         done = e.at;
-        if (options.overlap != Overlap::none) submit(e);
+        if (overlap != Overlap::none) submit(e);
       }
       now += layers[l].backward_seconds - done;
     }
-    if (options.overlap == Overlap::none)
+    if (overlap == Overlap::none)
       for (std::size_t l = layers.size(); l-- > 0;)
         for (const ChunkTime& e : finished[l]) submit(e);
-    if (options.overlap != Overlap::forward) {
+    if (overlap != Overlap::forward) {
       for (const auto& of_layer : needed)
         for (const ChunkTime& e : of_layer) wait(e);
       for (const auto& of_layer : needed)
@@ -156,15 +150,90 @@ Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMe
     }
   }
   result.step_seconds = (now - measured_from) / kSteps;
-  for (std::size_t m = 0; m < messages.size(); ++m) {
-    const int last = first_id[m] + messages[m].chunks - 1;
-    Replay::Sent sent{messages[m].name, link.chunk(first_id[m]).ready - step_start, 0, 0};
-    sent.end = link.sent(last) - step_start;
-    for (int id = first_id[m]; id <= last; ++id) sent.end = std::max(sent.end, link.sent(id) - step_start);
-    sent.begin = link.chunk(first_id[m]).begin - step_start;
-    result.messages.push_back(sent);
-  }
   return result;
+}
+
+Exchange exchange_of(const std::vector<std::string>& words, int workers, const std::optional<dist::LinkSpec>& rate) {
+  Exchange e{workers, rate};
+  if (const auto link = value_of(words, "--link")) e.link = dist::LinkSpec::parse(*link, "--link");
+  for (const std::string& one : values_of(words, "--link-of")) {
+    if (!e.link || one.find('=') == std::string::npos) continue;
+    const auto slow = dist::LinkSpec::parse(one.substr(one.find('=') + 1), "--link-of");
+    e.link->bits_per_second = std::min(e.link->bits_per_second, slow.bits_per_second);
+    e.link->latency = std::max(e.link->latency, slow.latency);
+  }
+  if (const auto overlap = value_of(words, "--overlap")) e.overlap = dist::overlap_named(*overlap);
+  return e;
+}
+
+std::optional<Replay> bound_of(const LayerTimes& times, const std::string& plan, const Exchange& e,
+                               double compute_seconds) {
+  if (!e.link) return std::nullopt;
+  const double bytes_per_second = static_cast<double>(e.link->bits_per_second) / 8;
+  const double latency = std::chrono::duration<double>(e.link->latency).count();
+
+  double measured_ms = 0;
+  for (const auto& l : times.layers) {
+    measured_ms += l.forward_ms + l.backward_ms;
+    for (const auto& p : l.parameters) measured_ms += p.update_ms;
+  }
+  const double scale = measured_ms > 0 ? compute_seconds / measured_ms : 0;  // ms to s, and to all workers at work
+  std::vector<ReplayLayer> layers;
+  struct Place {
+    int layer = 0;
+    const LayerTimes::Parameter* parameter = nullptr;
+  };
+  std::map<std::string, Place> places;
+  for (const auto& l : times.layers) {
+    for (const auto& p : l.parameters) places[p.name] = {static_cast<int>(layers.size()), &p};
+    layers.push_back({l.name, scale * l.forward_ms, scale * l.backward_ms});
+  }
+
+  std::vector<ReplayMessage> messages;
+  try {
+    auto json = nlohmann::json::parse(plan);
+    const std::string what = json.value("travels", "plan");
+    if (what != "plan" && what != "nothing") return std::nullopt;
+    const bool travels = what == "plan" && e.workers > 1;
+    if (json.contains("plan")) json = nlohmann::json(json["plan"]);
+    const auto codec = compress::make_codec(json.value("codec", "none"));
+    for (const auto& bucket : json.at("buckets")) {
+      const auto names = bucket.at("parameters").get<std::vector<std::string>>();
+      const bool chunk = bucket.contains("rows");
+      // Chunks of one weight stand one after another: they are one message of the replay.
+      if (!chunk || messages.empty() || messages.back().name != names.at(0)) {
+        ReplayMessage m;
+        m.name = names.size() > 1 ? names.front() + ".." + names.back() : names.at(0);
+        m.layer = static_cast<int>(layers.size());
+        double bytes = 0;
+        for (const auto& name : names) {
+          const auto found = places.find(name);
+          require<DataError>(found != places.end(), "bound: the plan has a parameter ", name, " that no layer has");
+          const auto& [layer, p] = found->second;
+          if (layer < m.layer) m.layer = layer, m.ready_seconds = 0;
+          if (layer == m.layer) m.ready_seconds = std::max(m.ready_seconds, scale * p->ready_ms);
+          m.update_seconds += scale * p->update_ms;
+          bytes += 4.0 * static_cast<double>(p->elements);
+        }
+        if (travels) {
+          const auto allreduce = bucket.at("algorithm").get<std::string>();
+          if (!dist::find_allreduce(allreduce)) return std::nullopt;
+          // As one piece: all of a ring's pieces wait for the same latency together.
+          const auto cost = dist::allreduce_cost(allreduce, e.workers, bytes, 1, codec.get());
+          if (!cost) return std::nullopt;
+          m.link_seconds = cost->bytes / bytes_per_second;
+          m.delay_seconds = cost->messages * latency;
+        }
+        m.chunks = 0;
+        m.pieces = bucket.value("pieces", 1);
+        messages.push_back(m);
+      }
+      ++messages.back().chunks;
+    }
+  } catch (const nlohmann::json::exception& wrong) {
+    throw DataError(concat("bound: the plan cannot be read (", wrong.what(), ")"));
+  }
+  return replay(layers, messages, e.overlap);
 }
 
 }  // namespace laconic

@@ -1,6 +1,11 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "apps/layer_times.h"
+#include "dist/method/method.h"
+#include "dist/transport/link.h"
 
 namespace laconic {
 
@@ -26,30 +31,11 @@ struct ReplayMessage {
   int pieces = 1;             ///< in which each chunk may be overtaken
 };
 
-struct ReplayOptions {
-  enum class Overlap {
-    none,      ///< everything is sent after the whole backward
-    backward,  ///< sent when ready; all are waited for before the update
-    forward    ///< sent when ready; a layer waits for its own before its next forward
-  };
-  Overlap overlap = Overlap::forward;
-  bool priority = true;  ///< of what is ready, the next forward's first need is sent first; else what was ready first
-};
-
 /// One step of training in the steady state, as a perfect engine would run it.
 struct Replay {
   double step_seconds = 0;
   double compute_seconds = 0;   ///< layers and updates: a step without exchange
   double exchange_seconds = 0;  ///< the link's: a step without computing
-  double exposed_seconds() const { return step_seconds - compute_seconds; }
-
-  /// When a message (its first and last chunk) was ready, sent and needed, in seconds since its step's forward began;
-  /// what lies beyond step_seconds happens in the next step.
-  struct Sent {
-    std::string name;
-    double ready = 0, begin = 0, end = 0;
-  };
-  std::vector<Sent> messages;  ///< in the order given
 };
 
 /// The SCHEDULE's bound: the step time that per-layer times, bytes and the link's rate allow, whatever the engine. One
@@ -59,6 +45,24 @@ struct Replay {
 ///   cost     O(steps x pieces^2), some ms
 ///   throws   Error if a message names no layer, or a number is negative
 Replay replay(const std::vector<ReplayLayer>& layers, const std::vector<ReplayMessage>& messages,
-              const ReplayOptions& options);
+              dist::Overlap overlap);
+
+/// How gradients travel, as an app's command line says it.
+struct Exchange {
+  int workers = 1;
+  std::optional<dist::LinkSpec> link;  ///< the slowest of all workers
+  dist::Overlap overlap = dist::Overlap::forward;
+};
+/// Reads --overlap, --link and --link-of; what is not there has the app's default. `rate`: the link where
+/// --link is not there.
+Exchange exchange_of(const std::vector<std::string>& words, int workers, const std::optional<dist::LinkSpec>& rate);
+
+/// The schedule's bound of a training step (replay). The layers' times are scaled so that a step without
+/// exchange takes `compute_seconds`: measured with all workers at work, which the layers were not.
+///   plan   JSON as --dry-run --json of an app prints it: what travels, and by what plan
+/// Nothing if the link is not known, or for a way of exchanging that has no replay. throws DataError if the plan cannot
+/// be read or is for other layers
+std::optional<Replay> bound_of(const LayerTimes& times, const std::string& plan, const Exchange& exchange,
+                               double compute_seconds);
 
 }  // namespace laconic

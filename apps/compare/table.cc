@@ -1,13 +1,10 @@
 #include "apps/compare/table.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <nlohmann/json.hpp>
 
-#include "apps/text.h"
+#include "apps/result_table.h"
 
 namespace laconic {
 namespace {
@@ -41,16 +38,6 @@ bool resolved(const Row& r) {
   return r.blocks >= static_cast<std::size_t>(kRunsForInterval) && (r.ratio->low > 1 || r.ratio->high < 1);
 }
 
-std::string interval(const Median& m, int decimals) {
-  return fmt::format("{:.{}f} ({:.{}f} … {:.{}f})", m.value, decimals, m.low, decimals, m.high, decimals);
-}
-
-/// "91.02 ± 0.13"; without the spread of one run.
-std::string mean_text(std::optional<double> mean, std::optional<double> spread, int decimals) {
-  if (!mean) return "–";
-  return fmt::format("{:.{}f}", *mean, decimals) + (spread ? fmt::format(" ± {:.{}f}", *spread, decimals) : "");
-}
-
 /// Mean and standard deviation over runs; the latter needs two of them.
 void summarise_runs(const std::vector<double>& values, std::optional<double>& mean, std::optional<double>& spread) {
   if (values.empty()) return;
@@ -62,56 +49,61 @@ void summarise_runs(const std::vector<double>& values, std::optional<double>& me
   if (values.size() > 1) spread = std::sqrt(squares / (n - 1));
 }
 
-int decimals_for(double value) { return value < 10 ? 2 : value < 100 ? 1 : 0; }
-
-/// A width in letters, not bytes: "…" counts one.
-std::size_t letters(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+Cells figures(const TableHead& head, const Row& r, bool is_first, bool perplexity, bool bound) {
+  Cells row{{"set", "label", r.label}, {"", "options", r.options}, {"", "runs", r.runs}};
+  if (!r.error.empty()) row.emplace_back("", "error", r.error);
+  if (r.runs == 0) {
+    row.emplace_back("ms a step (95 %)", "", "failed");
+    return row;
+  }
+  const char* const form = r.step_ms.value < 10 ? "{:.2f}" : r.step_ms.value < 100 ? "{:.1f}" : "{:.0f}";
+  Cell ratio("to the first (95 %)", "", is_first ? "1" : "–");
+  if (r.ratio) {
+    ratio = {ratio.head, "ratio", to_json(*r.ratio),
+             with_interval(*r.ratio, "{:.3f}") + (resolved(r) ? "" : " not resolved")};
+    ratio.value["resolved"] = resolved(r);
+  }
+  row.insert(row.end(),
+             {{"ms a step (95 %)", "step_ms", to_json(r.step_ms), with_interval(r.step_ms, form)},
+              {"", "blocks", r.blocks},
+              ratio,
+              r.bytes_sent ? Cell("MB sent", "bytes_sent", *r.bytes_sent, "{:.3f}", 1e-6)
+                           : Cell("MB sent", "bytes_sent", Cell::Json(), "not counted"),
+              r.bytes_sent && r.bytes_dense > 0 ? Cell("of dense", "", 100 * *r.bytes_sent / r.bytes_dense, "{:.1f} %")
+                                                : Cell("of dense", "", "–"),
+              {"", "bytes_dense", r.bytes_dense},
+              {"exposed ms", "exposed_ms", r.exposed_ms, form}});
+  const auto add_mean = [&](const char* column, const std::string& key, const std::optional<double>& mean,
+                            const std::optional<double>& spread, int decimals) {
+    if (mean)
+      row.emplace_back(
+          column, key, *mean,
+          fmt::format("{:.{}f}", *mean, decimals) + (spread ? fmt::format(" ± {:.{}f}", *spread, decimals) : ""));
+    row.emplace_back("", key + "_spread", spread);
+  };
+  add_mean("accuracy %", "accuracy", r.accuracy, r.accuracy_spread, 2);
+  add_mean(perplexity ? "" : "test loss", "loss", r.loss, r.loss_spread, 4);
+  add_mean("perplexity", "perplexity", r.perplexity, r.perplexity_spread, 2);
+  if (head.target_accuracy) {
+    const std::string column = fmt::format("s to {:g} %", *head.target_accuracy);
+    row.emplace_back("", "reached_target", r.reached_target);
+    row.push_back(r.seconds_to_target ? Cell(column, "seconds_to_target", *r.seconds_to_target, "{:.1f}")
+                                      : Cell(column, "", fmt::format("reached by {} of {}", r.reached_target, r.runs)));
+  }
+  row.emplace_back(bound ? "computing ms" : "", "compute_ms", r.compute_ms, form);
+  row.emplace_back("exchanging ms", "exchange_ms", r.exchange_ms, form);
+  row.emplace_back("bound ms", "bound_ms", r.bound_ms, form);
+  if (r.bound_ms) row.emplace_back("over bound", "over_bound", r.step_ms.value / *r.bound_ms, "{:.2f}");
+  return row;
 }
 
-using Cells = std::vector<std::vector<std::string>>;  // the first line is the head
-
-Cells cells(const TableHead& head, const std::vector<Row>& rows) {
-  const auto any = [&](auto has) { return std::any_of(rows.begin(), rows.end(), has); };
-  const bool accuracy = any([](const Row&r) { return r.accuracy.has_value(); }),
-             perplexity = any([](const Row&r) { return r.perplexity.has_value(); }),
-             loss = !perplexity && any([](const Row&r) { return r.loss.has_value(); }),
-             bound = any([](const Row&r) { return r.bound_ms.has_value(); });
-  Cells all{{"set", "ms a step (95 %)", "to the first (95 %)", "MB sent", "of dense", "exposed ms"}};
-  if (accuracy) all[0].push_back("accuracy %");
-  if (loss) all[0].push_back("test loss");
-  if (perplexity) all[0].push_back("perplexity");
-  if (head.target_accuracy) all[0].push_back(fmt::format("s to {:g} %", *head.target_accuracy));
-  if (bound) all[0].insert(all[0].end(), {"computing ms", "exchanging ms", "bound ms", "over bound"});
-  for (const Row& r : rows) {
-    all.push_back({r.label});
-    auto& line = all.back();
-    if (r.runs == 0) {
-      line.resize(all[0].size(), "–");
-      line[1] = "failed";
-      continue;
-    }
-    line.push_back(interval(r.step_ms, decimals_for(r.step_ms.value)));
-    line.push_back(&r == &rows[0] ? "1"
-                   : !r.ratio     ? "–"
-                                  : interval(*r.ratio, 3) + (resolved(r) ? "" : " not resolved"));
-    line.push_back(r.bytes_sent ? fmt::format("{:.3f}", *r.bytes_sent / 1e6) : "not counted");
-    line.push_back(r.bytes_sent && r.bytes_dense > 0 ? fmt::format("{:.1f} %", 100 * *r.bytes_sent / r.bytes_dense)
-                                                     : "–");
-    line.push_back(fmt::format("{:.{}f}", r.exposed_ms, decimals_for(r.step_ms.value)));
-    if (accuracy) line.push_back(mean_text(r.accuracy, r.accuracy_spread, 2));
-    if (loss) line.push_back(mean_text(r.loss, r.loss_spread, 4));
-    if (perplexity) line.push_back(mean_text(r.perplexity, r.perplexity_spread, 2));
-    if (head.target_accuracy)
-      line.push_back(r.seconds_to_target ? fmt::format("{:.1f}", *r.seconds_to_target)
-                                         : fmt::format("reached by {} of {}", r.reached_target, r.runs));
-    if (bound) {
-      for (const auto& ms : {r.compute_ms, r.exchange_ms, r.bound_ms})
-        line.push_back(ms ? fmt::format("{:.{}f}", *ms, decimals_for(r.step_ms.value)) : "–");
-      line.push_back(r.bound_ms ? fmt::format("{:.2f}", r.step_ms.value / *r.bound_ms) : "–");
-    }
-  }
-  return all;
+ResultTable table_of(const TableHead& head, const std::vector<Row>& rows, bool markdown) {
+  const auto any = [&](auto figure) {
+    return std::any_of(rows.begin(), rows.end(), [&](const Row& r) { return (r.*figure).has_value(); });
+  };
+  ResultTable table(markdown, "–");
+  for (const Row& r : rows) table.add(figures(head, r, &r == &rows[0], any(&Row::perplexity), any(&Row::bound_ms)));
+  return table;
 }
 
 /// What a reader must know to believe the intervals.
@@ -143,8 +135,6 @@ std::string errors(const std::vector<Row>& rows) {
   return text;
 }
 
-nlohmann::ordered_json to_json(const Median& m) { return {{"median", m.value}, {"low", m.low}, {"high", m.high}}; }
-
 }  // namespace
 
 std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::optional<int> warm_up,
@@ -155,11 +145,9 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
   for (std::size_t s = 0; s < trials.size(); ++s)
     for (const Trial& t : trials[s]) {
       runs = std::max(runs, trials[s].size());
-      counted[s].push_back(t.steps);
-      auto& steps = counted[s].back();
-      if (!t.error.empty()) steps.clear();
-      if (steps.empty()) continue;
-      steps.erase(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(warm_up_of(steps.size(), warm_up)));
+      auto& steps = counted[s].emplace_back();
+      if (!t.error.empty() || t.steps.empty()) continue;
+      steps.assign(t.steps.begin() + static_cast<std::ptrdiff_t>(warm_up_of(t.steps.size(), warm_up)), t.steps.end());
       fewest = std::min(fewest, steps.size());
     }
   const std::size_t wanted = runs >= kRunsForInterval || runs == 0 ? 1 : (kBlocks + runs - 1) / runs;
@@ -213,69 +201,16 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
   return rows;
 }
 
-std::string table_text(const TableHead& head, const std::vector<Row>& rows) {
-  const Cells all = cells(head, rows);
-  std::vector<std::size_t> widths(all[0].size());
-  for (const auto& line : all)
-    for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], letters(line[c]));
-  std::string text = head.where + "\n" + head.what + "\n\n";
-  for (const auto& line : all) {
-    std::string row = line[0] + std::string(widths[0] - letters(line[0]), ' ');
-    for (std::size_t c = 1; c < line.size(); ++c)
-      row += "  " + std::string(widths[c] - letters(line[c]), ' ') + line[c];
-    text += row + "\n";
-  }
-  return text + "\n" + errors(rows) + notes(head, rows) + "\nAgain: " + head.command + "\n";
-}
-
-std::string table_markdown(const TableHead& head, const std::vector<Row>& rows) {
-  std::string text = head.where + "\n" + head.what + "\n\n", rule = "|";
-  const Cells all = cells(head, rows);
-  for (std::size_t c = 0; c < all[0].size(); ++c) rule += "---|";
-  for (std::size_t l = 0; l < all.size(); ++l) {
-    text += "|";
-    for (std::string cell : all[l]) {
-      for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) cell.insert(at, "\\");
-      text += " " + cell + " |";
-    }
-    text += "\n" + (l == 0 ? rule + "\n" : "");
-  }
-  return text + "\n" + errors(rows) + notes(head, rows) + "\n\n    " + head.command + "\n";
+std::string table_text(const TableHead& head, const std::vector<Row>& rows, bool markdown) {
+  return head.where + "\n" + head.what + "\n" + table_of(head, rows, markdown).text() + "\n" + errors(rows) +
+         notes(head, rows) + (markdown ? "\n\n    " : "\nAgain: ") + head.command + "\n";
 }
 
 std::string table_json(const TableHead& head, const std::vector<Row>& rows) {
-  auto sets = nlohmann::ordered_json::array();
-  for (const Row& r : rows) {
-    nlohmann::ordered_json set = {{"label", r.label}, {"options", r.options}, {"runs", r.runs}};
-    if (!r.error.empty()) set["error"] = r.error;
-    if (r.runs > 0) {
-      set["step_ms"] = to_json(r.step_ms);
-      set["blocks"] = r.blocks;
-      if (r.ratio) {
-        set["ratio"] = to_json(*r.ratio);
-        set["ratio"]["resolved"] = resolved(r);
-      }
-      set["bytes_sent"] = r.bytes_sent ? nlohmann::ordered_json(*r.bytes_sent) : nlohmann::ordered_json();
-      set["bytes_dense"] = r.bytes_dense, set["exposed_ms"] = r.exposed_ms;
-      if (r.accuracy) set["accuracy"] = *r.accuracy;
-      if (r.accuracy_spread) set["accuracy_spread"] = *r.accuracy_spread;
-      if (r.loss) set["loss"] = *r.loss;
-      if (r.loss_spread) set["loss_spread"] = *r.loss_spread;
-      if (r.perplexity) set["perplexity"] = *r.perplexity;
-      if (r.perplexity_spread) set["perplexity_spread"] = *r.perplexity_spread;
-      if (head.target_accuracy) set["reached_target"] = r.reached_target;
-      if (r.seconds_to_target) set["seconds_to_target"] = *r.seconds_to_target;
-      if (r.compute_ms) set["compute_ms"] = *r.compute_ms;
-      if (r.exchange_ms) set["exchange_ms"] = *r.exchange_ms;
-      if (r.bound_ms) set["bound_ms"] = *r.bound_ms, set["over_bound"] = r.step_ms.value / *r.bound_ms;
-    }
-    sets.push_back(set);
-  }
-  nlohmann::ordered_json all = {
-      {"where", head.where}, {"what", head.what}, {"command", head.command}, {"repeat", head.repeat}};
+  Cell::Json all = {{"where", head.where}, {"what", head.what}, {"command", head.command}, {"repeat", head.repeat}};
   if (head.target_accuracy) all["target_accuracy"] = *head.target_accuracy;
-  all["sets"] = sets;
-  return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  all["sets"] = table_of(head, rows, false).objects();
+  return all.dump(-1, ' ', false, Cell::Json::error_handler_t::replace);
 }
 
 }  // namespace laconic

@@ -1,11 +1,10 @@
-#include "apps/compare/trial.h"
-
 #include <fmt/format.h>
 
 #include <csignal>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+
+#include "apps/compare/table.h"
 
 namespace laconic {
 namespace {
@@ -78,21 +77,14 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
 }
 
 std::optional<LastStep> last_step(const std::string& log) {
-  std::ifstream in(log, std::ios::binary | std::ios::ate);
-  if (!in) return std::nullopt;
   constexpr std::streamoff kTail = 4096;
-  const std::streamoff size = in.tellg();
-  in.seekg(std::max<std::streamoff>(0, size - kTail));
-  const std::string tail(std::istreambuf_iterator<char>(in), {});
-  for (std::size_t end = tail.rfind('\n'); end != std::string::npos && end > 0;) {
-    const std::size_t begin = tail.rfind('\n', end - 1);
-    const auto entry = parsed(
-        tail.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1)));
-    if (entry.is_object() && entry.contains("step"))
-      return LastStep{static_cast<long long>(number(entry, "step")), number(entry, "step_ms")};
-    end = begin;
-  }
-  return std::nullopt;
+  std::ifstream in(log, std::ios::binary | std::ios::ate);
+  in.seekg(std::max<std::streamoff>(0, in.tellg() - kTail));
+  std::optional<LastStep> last;
+  for (std::string line; std::getline(in, line) && !in.eof();)  // the last line is still written
+    if (const auto entry = parsed(line); entry.is_object() && entry.contains("step"))
+      last = {static_cast<long long>(number(entry, "step")), number(entry, "step_ms")};
+  return last;
 }
 
 }  // namespace laconic

@@ -98,13 +98,7 @@ std::byte* encode_all(const InceptionnRule& rule, const float* x, std::size_t n,
   return to;
 }
 
-}  // namespace
-
-std::byte* encode_inceptionn_portable(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
-  return rule.truncate ? encode_all<true>(rule, x, n, to) : encode_all<false>(rule, x, n, to);
-}
-
-void decode_inceptionn_portable(const InceptionnRule& rule, InceptionnStream& s) {
+void decode_whole(const InceptionnRule& rule, InceptionnStream& s) {
   const std::byte* p = s.from;
   std::size_t i = 0;
   for (; s.n - i >= kGroup && static_cast<std::size_t>(s.end - p) >= kLongestGroup + kMargin; i += kGroup)
@@ -112,10 +106,31 @@ void decode_inceptionn_portable(const InceptionnRule& rule, InceptionnStream& s)
   s.advance(p, i);
 }
 
+void none_of_both(const InceptionnRule&, InceptionnStream&, InceptionnStream&) {}
+
+constexpr InceptionnKernels kPortable{
+    {encode_all<false>, encode_all<true>}, {decode_whole, decode_whole}, {none_of_both, none_of_both}};
+
+const InceptionnKernels& kernels() {
+#if defined(__x86_64__)
+  if (use_avx512()) return kInceptionnAvx512;
+  if (use_avx2()) return kInceptionnAvx2;
+#endif
+  return kPortable;
+}
+
+/// One payload, as decode_inceptionn.
+bool decode_one(const InceptionnRule& rule, InceptionnStream& s) {
+  if (s.n == 0) return true;
+  kernels().decode[s.addend != nullptr](rule, s);
+  return decode_rest(rule, s);
+}
+
+}  // namespace
+
 std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
-  const auto encode = use_avx512() ? encode_inceptionn_avx512
-                      : use_avx2() ? encode_inceptionn_avx2
-                                   : encode_inceptionn_portable;
+  if (n == 0) return to;
+  const auto encode = kernels().encode[rule.truncate];
   const std::size_t whole = n / kPair * kPair, rest = n - whole;
   to = encode(rule, x, whole, to);
   if (rest == 0) return to;
@@ -128,34 +143,9 @@ std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::si
   return to + (end - groups);
 }
 
-bool decode_inceptionn(const InceptionnRule& rule, InceptionnStream& s) {
-  if (use_avx512())
-    decode_inceptionn_avx512(rule, s);
-  else if (use_avx2())
-    decode_inceptionn_avx2(rule, s);
-  else
-    decode_inceptionn_portable(rule, s);
-  return decode_rest(rule, s);
-}
-
 bool decode_inceptionn(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b) {
-  if (use_avx512())
-    decode_inceptionn_avx512(rule, a, b);
-  else if (use_avx2())
-    decode_inceptionn_avx2(rule, a, b);
-  return decode_inceptionn(rule, a) && decode_inceptionn(rule, b);
-}
-
-bool decode_add_encode_inceptionn(const InceptionnRule& rule, InceptionnStream& s, std::byte*& to) {
-  alignas(64) float tile[kInceptionnTile];
-  while (s.n > 0) {
-    const std::size_t count = std::min(kInceptionnTile, s.n);
-    InceptionnStream part{s.from, s.end, count, s.addend, tile};
-    if (!decode_inceptionn(rule, part)) return false;
-    to = encode_inceptionn(rule, tile, count, to);
-    s.advance(part.from, count);
-  }
-  return true;
+  if (b.n > 0) kernels().decode_both[a.addend != nullptr](rule, a, b);
+  return decode_one(rule, a) && decode_one(rule, b);
 }
 
 bool decode_add_encode_inceptionn(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b,

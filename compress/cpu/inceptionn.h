@@ -38,32 +38,24 @@ struct InceptionnStream {
   }
 };
 
-/// All of it. False if the groups do not lie before `end`, or the absent values of a last group are not zero;
-/// afterwards `from` is where they ended.
-bool decode_inceptionn(const InceptionnRule& rule, InceptionnStream& stream);
-
-/// Two payloads beside each other: half as much again faster than one after the other, because where a group begins is
-/// known only from the one before. Both with addend or both without.
+/// All of two payloads beside each other: half as much again faster than one after the other, because where a group
+/// begins is known only from the one before. Both with addend or both without; `b` may have no values. False if the
+/// groups do not lie before `end`, or the absent values of a last group are not zero; afterwards `from` is where they
+/// ended.
 bool decode_inceptionn(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b);
 
-/// Encodes addend + what the groups say to `to`, which moves on; x is not used. False as above.
-bool decode_add_encode_inceptionn(const InceptionnRule& rule, InceptionnStream& stream, std::byte*& to);
-
-/// Two payloads to two.
+/// Encodes addend + what the groups say, two payloads to two, whose ends move on; x is not used. False as above.
 bool decode_add_encode_inceptionn(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b,
                                   std::byte*& to_a, std::byte*& to_b);
 
-// ------------------------------------------------------------------------- for one another: whole pairs of groups
-// Encoders take n values, a multiple of 16. Decoders advance a stream, or two alike, until fewer than 16 values or too
-// few bytes for a vector's load are left.
-
-std::byte* encode_inceptionn_portable(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to);
-std::byte* encode_inceptionn_avx2(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to);
-std::byte* encode_inceptionn_avx512(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to);
-void decode_inceptionn_portable(const InceptionnRule& rule, InceptionnStream& stream);
-void decode_inceptionn_avx2(const InceptionnRule& rule, InceptionnStream& stream);
-void decode_inceptionn_avx512(const InceptionnRule& rule, InceptionnStream& stream);
-void decode_inceptionn_avx2(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b);
-void decode_inceptionn_avx512(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b);
+/// What a set of instructions does, for whole pairs of groups. Encoders take n values, a multiple of 16. Decoders
+/// advance a stream, or two alike, until fewer than 16 values or too few bytes for a vector's load are left.
+struct InceptionnKernels {
+  using Encode = std::byte*(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to);
+  Encode* encode[2];                                                        ///< by rule.truncate
+  void (*decode[2])(const InceptionnRule& rule, InceptionnStream& stream);  ///< by whether there is an addend
+  void (*decode_both[2])(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b);
+};
+extern const InceptionnKernels kInceptionnAvx2, kInceptionnAvx512;  // on x86-64
 
 }  // namespace laconic::compress::cpu

@@ -195,26 +195,8 @@ LACONIC_AVX512 void decode_both(const InceptionnRule& rule, InceptionnStream& a,
 
 }  // namespace
 
-std::byte* encode_inceptionn_avx512(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
-  return rule.truncate ? encode<true>(rule, x, n, to) : encode<false>(rule, x, n, to);
-}
+const InceptionnKernels kInceptionnAvx512{
+    {encode<false>, encode<true>}, {decode<false>, decode<true>}, {decode_both<false>, decode_both<true>}};
 
-void decode_inceptionn_avx512(const InceptionnRule& rule, InceptionnStream& s) {
-  s.addend ? decode<true>(rule, s) : decode<false>(rule, s);
-}
-
-void decode_inceptionn_avx512(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b) {
-  a.addend ? decode_both<true>(rule, a, b) : decode_both<false>(rule, a, b);
-}
-
-}  // namespace laconic::compress::cpu
-
-#else  // never called: use_avx512() is false
-namespace laconic::compress::cpu {
-std::byte* encode_inceptionn_avx512(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
-  return encode_inceptionn_portable(rule, x, n, to);
-}
-void decode_inceptionn_avx512(const InceptionnRule& rule, InceptionnStream& s) { decode_inceptionn_portable(rule, s); }
-void decode_inceptionn_avx512(const InceptionnRule&, InceptionnStream&, InceptionnStream&) {}
 }  // namespace laconic::compress::cpu
 #endif

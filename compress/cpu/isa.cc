@@ -3,24 +3,20 @@
 namespace laconic::compress::cpu {
 namespace {
 
-bool has_avx512() {
 #if defined(__x86_64__)
+bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
-#else
-  return false;
-#endif
 }
-
 bool has_avx2() {
-#if defined(__x86_64__)
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
          __builtin_cpu_supports("popcnt");
-#else
-  return false;
-#endif
 }
+#else
+bool has_avx512() { return false; }
+bool has_avx2() { return false; }
+#endif
 
 bool avx512_allowed = true, avx2_allowed = true;
 

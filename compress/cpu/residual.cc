@@ -17,37 +17,19 @@ using laconic::cpu::store;
 constexpr std::size_t kHalf = 8, kLanes = 2 * kHalf;
 constexpr std::size_t kTile = 4096;  // floats are summed up over so many values, then doubles
 
-/// Lane l has seen the values l, l + 16, ... of the chunk.
-struct Sums {
-  double positive[kLanes] = {}, negative[kLanes] = {};
-  float largest[kLanes] = {}, smallest[kLanes] = {};
-};
-
-template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay>
+template <class Kind>
 LACONIC_INLINE void step(HalfLanes& v, const ResidualPass& p, std::size_t i) {
-  if constexpr (!kGradient) return;
-  HalfLanes g;
-  load(g, p.gradient + i);
-  g = p.factor * g;
-  if constexpr (kDecay) {
-    HalfLanes w;
-    load(w, p.weight + i);
-    g = g + p.decay * w;
-  }
-  if constexpr (kVelocity) {
-    HalfLanes u;
-    load(u, p.velocity + i);
-    u = p.momentum * u + g;
-    store(p.velocity + i, u);
-    v = v + (kNesterov ? p.momentum * u + g : u);
-  } else {
-    v = v + g;
-  }
-  store(p.residual + i, v);
+  HalfLanes g{}, w{}, u{};
+  if constexpr (Kind::gradient) load(g, p.gradient + i);
+  if constexpr (Kind::decay) load(w, p.weight + i);
+  if constexpr (Kind::velocity) load(u, p.velocity + i);
+  residual_step<Kind>(p, v, u, g, w);
+  if constexpr (Kind::velocity) store(p.velocity + i, u);
+  if constexpr (Kind::gradient) store(p.residual + i, v);
 }
 
-template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay>
-LACONIC_INLINE void tiles(const ResidualPass& p, std::size_t n, Sums& sums) {
+template <class Kind>
+LACONIC_INLINE void tiles(const ResidualPass& p, std::size_t n, ResidualSums& sums) {
   const HalfLanes zero{};
   HalfLanes largest[2] = {}, smallest[2] = {};
   for (std::size_t begin = 0; begin < n; begin += kTile) {
@@ -58,7 +40,7 @@ LACONIC_INLINE void tiles(const ResidualPass& p, std::size_t n, Sums& sums) {
       for (std::size_t h = 0; h < 2; ++h) {
         HalfLanes v;
         load(v, from.residual + i + h * kHalf);
-        step<kGradient, kVelocity, kNesterov, kDecay>(v, from, i + h * kHalf);
+        step<Kind>(v, from, i + h * kHalf);
         // NaNs go into both sums, and into neither extreme.
         positive[h] = positive[h] + (v < zero ? zero : v);
         negative[h] = negative[h] - (v > zero ? zero : v);
@@ -74,12 +56,12 @@ LACONIC_INLINE void tiles(const ResidualPass& p, std::size_t n, Sums& sums) {
         for (std::size_t l = 0; l < end - i; ++l) to[l] = from[l];
       };
       copy(r, p.residual + i);
-      if constexpr (kGradient) copy(g, p.gradient + i);
-      if constexpr (kDecay) copy(w, p.weight + i);
-      if constexpr (kVelocity) copy(u, p.velocity + i);
+      if constexpr (Kind::gradient) copy(g, p.gradient + i);
+      if constexpr (Kind::decay) copy(w, p.weight + i);
+      if constexpr (Kind::velocity) copy(u, p.velocity + i);
       take({g, w, u, r, p.factor, p.decay, p.momentum, p.nesterov}, 0);
-      if constexpr (kGradient) copy(p.residual + i, r);
-      if constexpr (kVelocity) copy(p.velocity + i, u);
+      if constexpr (Kind::gradient) copy(p.residual + i, r);
+      if constexpr (Kind::velocity) copy(p.velocity + i, u);
     }
     for (std::size_t l = 0; l < kLanes; ++l) {
       sums.positive[l] += static_cast<double>(positive[l / kHalf][l % kHalf]);
@@ -93,24 +75,9 @@ LACONIC_INLINE void tiles(const ResidualPass& p, std::size_t n, Sums& sums) {
 }
 
 /// One function, so that all of it is compiled for every instruction set.
-LACONIC_MULTIVERSION void any_tiles(const ResidualPass& p, std::size_t n, Sums& sums) {
-  const int kind = !p.gradient ? 0 : !p.velocity ? (p.weight ? 2 : 1) : 3 + (p.weight ? 1 : 0) + (p.nesterov ? 2 : 0);
-  switch (kind) {
-    case 0:
-      return tiles<false, false, false, false>(p, n, sums);
-    case 1:
-      return tiles<true, false, false, false>(p, n, sums);
-    case 2:
-      return tiles<true, false, false, true>(p, n, sums);
-    case 3:
-      return tiles<true, true, false, false>(p, n, sums);
-    case 4:
-      return tiles<true, true, false, true>(p, n, sums);
-    case 5:
-      return tiles<true, true, true, false>(p, n, sums);
-    default:
-      return tiles<true, true, true, true>(p, n, sums);
-  }
+LACONIC_MULTIVERSION void any_tiles(const ResidualPass& p, std::size_t n, ResidualSums& sums) {
+  with_kind(
+      p, [&]<class Kind>(Kind) __attribute__((always_inline)) { tiles<Kind>(p, n, sums); });
 }
 
 LACONIC_MULTIVERSION void emit_groups(const float* values, std::size_t n, Emission& e) {
@@ -135,21 +102,14 @@ LACONIC_MULTIVERSION void emit_groups(const float* values, std::size_t n, Emissi
 
 }  // namespace
 
-/// The sums of a chunk with a NaN, an infinity, or more than a float holds.
-ResidualStats careful_stats(const float* v, std::size_t n) {
-  ResidualStats s;
-  s.elements = n;
-  for (std::size_t i = 0; i < n; ++i) {
-    if (std::isnan(v[i])) s.nan = true;
-    if (v[i] > 0) s.sum_positive += static_cast<double>(v[i]), s.max_positive = std::max(s.max_positive, v[i]);
-    if (v[i] < 0) s.sum_negative -= static_cast<double>(v[i]), s.max_negative = std::max(s.max_negative, -v[i]);
+ResidualStats residual_chunk(const ResidualPass& pass, std::size_t n, Emission& emission) {
+  ResidualSums sums;
+  if (use_avx512()) {
+    residual_sums_avx512(pass, n, emission, sums);
+  } else {
+    any_tiles(pass, n, sums);
+    if (emission.indices) emit_groups(pass.residual, n, emission);
   }
-  return s;
-}
-
-ResidualStats residual_chunk_portable(const ResidualPass& pass, std::size_t n, Emission& emission) {
-  Sums sums;
-  any_tiles(pass, n, sums);
   ResidualStats stats;
   stats.elements = n;
   for (std::size_t l = 0; l < kLanes; ++l) {
@@ -157,19 +117,12 @@ ResidualStats residual_chunk_portable(const ResidualPass& pass, std::size_t n, E
     stats.max_positive = std::max(stats.max_positive, sums.largest[l]);
     stats.max_negative = std::max(stats.max_negative, -sums.smallest[l]);
   }
-  if (!std::isfinite(stats.sum_positive) || !std::isfinite(stats.sum_negative)) stats = careful_stats(pass.residual, n);
-  if (emission.indices) emit_chunk_portable(pass.residual, n, emission);
-  return stats;
-}
-
-void emit_chunk_portable(const float* values, std::size_t n, Emission& emission) { emit_groups(values, n, emission); }
-
-ResidualStats residual_chunk(const ResidualPass& pass, std::size_t n, Emission& emission) {
-  return use_avx512() ? residual_chunk_avx512(pass, n, emission) : residual_chunk_portable(pass, n, emission);
+  const bool finite = std::isfinite(stats.sum_positive) && std::isfinite(stats.sum_negative);
+  return finite ? stats : careful_stats(pass.residual, n);
 }
 
 void emit_chunk(const float* values, std::size_t n, bool dense, Emission& emission) {
-  return use_avx512() ? emit_chunk_avx512(values, n, dense, emission) : emit_chunk_portable(values, n, emission);
+  return use_avx512() ? emit_chunk_avx512(values, n, dense, emission) : emit_groups(values, n, emission);
 }
 
 }  // namespace laconic::compress::cpu

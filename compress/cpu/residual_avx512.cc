@@ -1,14 +1,10 @@
 #include <algorithm>
-#include <cmath>
 
 #include "compress/cpu/avx512.h"
 #include "compress/cpu/residual.h"
 
 #if defined(__x86_64__)
 namespace laconic::compress::cpu {
-
-ResidualStats careful_stats(const float* v, std::size_t n);  // residual.cc
-
 namespace {
 
 // Hits are looked for two vectors at a time and then both are kept, hits or none: fewer branches that are guessed wrong
@@ -22,6 +18,16 @@ LACONIC_AVX512_INLINE void keep(__mmask16 hits, __m512 v, std::uint32_t index, E
   _mm512_storeu_si512(e.indices + e.count, _mm512_maskz_compress_epi32(hits, at));
   _mm512_storeu_ps(e.values + e.count, _mm512_maskz_compress_ps(hits, v));
   e.count += static_cast<std::size_t>(_mm_popcnt_u32(hits));
+}
+
+/// Those of two vectors, whose first value has this index.
+LACONIC_AVX512_INLINE void keep_pair(__m512 v0, __m512 v1, std::uint32_t index, const KeyRule& key, __m512i floor,
+                                     Emission& e) {
+  const __mmask16 hits0 = _mm512_cmpge_epi32_mask(key(v0), floor), hits1 = _mm512_cmpge_epi32_mask(key(v1), floor);
+  if (hits0 | hits1) [[unlikely]] {
+    keep(hits0, v0, index, e);
+    keep(hits1, v1, index + static_cast<std::uint32_t>(kLanes), e);
+  }
 }
 
 /// What does not fill two vectors.
@@ -57,34 +63,34 @@ struct Begun {
 
 /// 16 values of the pass, which are loaded, changed and stored at different times: loads that wait behind stores cost
 /// up to a sixth of the pass.
-template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay>
+template <class Kind>
 struct Step {
   __m512 v, u, g;
 
   template <class Access>
   LACONIC_AVX512_INLINE void load(const ResidualPass& p, std::size_t i, const Access& access) {
     v = access.load(p.residual + i);
-    if constexpr (kGradient) g = _mm512_mul_ps(_mm512_set1_ps(p.factor), access.load(p.gradient + i));
-    if constexpr (kDecay) g = _mm512_add_ps(g, _mm512_mul_ps(_mm512_set1_ps(p.decay), access.load(p.weight + i)));
-    if constexpr (kVelocity) u = access.load(p.velocity + i);
+    if constexpr (Kind::gradient) g = _mm512_mul_ps(_mm512_set1_ps(p.factor), access.load(p.gradient + i));
+    if constexpr (Kind::decay) g = _mm512_add_ps(g, _mm512_mul_ps(_mm512_set1_ps(p.decay), access.load(p.weight + i)));
+    if constexpr (Kind::velocity) u = access.load(p.velocity + i);
   }
   LACONIC_AVX512_INLINE void change(const ResidualPass& p) {
-    if constexpr (kVelocity) {
+    if constexpr (Kind::velocity) {
       const __m512 m = _mm512_set1_ps(p.momentum);
       u = _mm512_add_ps(_mm512_mul_ps(m, u), g);
-      v = _mm512_add_ps(v, kNesterov ? _mm512_add_ps(_mm512_mul_ps(m, u), g) : u);
-    } else if constexpr (kGradient) {
+      v = _mm512_add_ps(v, Kind::nesterov ? _mm512_add_ps(_mm512_mul_ps(m, u), g) : u);
+    } else if constexpr (Kind::gradient) {
       v = _mm512_add_ps(v, g);
     }
   }
   template <class Access>
   LACONIC_AVX512_INLINE void store(const ResidualPass& p, std::size_t i, const Access& access) const {
-    if constexpr (kVelocity) access.store(p.velocity + i, u);
-    if constexpr (kGradient) access.store(p.residual + i, v);
+    if constexpr (Kind::velocity) access.store(p.velocity + i, u);
+    if constexpr (Kind::gradient) access.store(p.residual + i, v);
   }
 };
 
-template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay, bool kEmit>
+template <class Kind, bool kEmit>
 LACONIC_AVX512 void tiles(const ResidualPass& p, std::size_t n, Emission& e, Sums& sums) {
   const KeyRule key(e.sign);
   const __m512i floor = _mm512_set1_epi32(e.floor);
@@ -100,7 +106,7 @@ LACONIC_AVX512 void tiles(const ResidualPass& p, std::size_t n, Emission& e, Sum
       sums.smallest = _mm512_min_ps(v, sums.smallest);
     };
     std::size_t i = begin;
-    Step<kGradient, kVelocity, kNesterov, kDecay> s0, s1;
+    Step<Kind> s0, s1;
     for (; i + kPair <= end; i += kPair) {
       s0.load(p, i, Whole{});
       s1.load(p, i + kLanes, Whole{});
@@ -111,14 +117,7 @@ LACONIC_AVX512 void tiles(const ResidualPass& p, std::size_t n, Emission& e, Sum
       const __m512 v0 = s0.v, v1 = s1.v;
       note(v0);
       note(v1);
-      if constexpr (kEmit) {
-        const __mmask16 hits0 = _mm512_cmpge_epi32_mask(key(v0), floor),
-                        hits1 = _mm512_cmpge_epi32_mask(key(v1), floor);
-        if (hits0 | hits1) [[unlikely]] {
-          keep(hits0, v0, e.first + static_cast<std::uint32_t>(i), e);
-          keep(hits1, v1, e.first + static_cast<std::uint32_t>(i + kLanes), e);
-        }
-      }
+      if constexpr (kEmit) keep_pair(v0, v1, e.first + static_cast<std::uint32_t>(i), key, floor, e);
     }
     const std::size_t rest = i;
     for (; i < end; i += kLanes) {
@@ -136,48 +135,22 @@ LACONIC_AVX512 void tiles(const ResidualPass& p, std::size_t n, Emission& e, Sum
   }
 }
 
-template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay>
-LACONIC_AVX512 void tiles(const ResidualPass& p, std::size_t n, Emission& e, Sums& sums) {
-  if (e.indices)
-    tiles<kGradient, kVelocity, kNesterov, kDecay, true>(p, n, e, sums);
-  else
-    tiles<kGradient, kVelocity, kNesterov, kDecay, false>(p, n, e, sums);
-}
-
 }  // namespace
 
-LACONIC_AVX512 ResidualStats residual_chunk_avx512(const ResidualPass& p, std::size_t n, Emission& e) {
+LACONIC_AVX512 void residual_sums_avx512(const ResidualPass& p, std::size_t n, Emission& e, ResidualSums& all) {
   Sums sums{{_mm512_setzero_pd(), _mm512_setzero_pd()},
             {_mm512_setzero_pd(), _mm512_setzero_pd()},
             _mm512_setzero_ps(),
             _mm512_setzero_ps()};
-  if (!p.gradient)
-    tiles<false, false, false, false>(p, n, e, sums);
-  else if (!p.velocity && !p.weight)
-    tiles<true, false, false, false>(p, n, e, sums);
-  else if (!p.velocity)
-    tiles<true, false, false, true>(p, n, e, sums);
-  else if (!p.nesterov && !p.weight)
-    tiles<true, true, false, false>(p, n, e, sums);
-  else if (!p.nesterov)
-    tiles<true, true, false, true>(p, n, e, sums);
-  else if (!p.weight)
-    tiles<true, true, true, false>(p, n, e, sums);
-  else
-    tiles<true, true, true, true>(p, n, e, sums);
-
-  double positive[kLanes], negative[kLanes];
+  with_kind(p, [&]<class Kind>(Kind) LACONIC_AVX512 {
+    e.indices ? tiles<Kind, true>(p, n, e, sums) : tiles<Kind, false>(p, n, e, sums);
+  });
   for (std::size_t h = 0; h < 2; ++h) {
-    _mm512_storeu_pd(positive + 8 * h, sums.positive[h]);
-    _mm512_storeu_pd(negative + 8 * h, sums.negative[h]);
+    _mm512_storeu_pd(all.positive + 8 * h, sums.positive[h]);
+    _mm512_storeu_pd(all.negative + 8 * h, sums.negative[h]);
   }
-  ResidualStats stats;
-  stats.elements = n;
-  for (std::size_t l = 0; l < kLanes; ++l) stats.sum_positive += positive[l], stats.sum_negative += negative[l];
-  stats.max_positive = _mm512_reduce_max_ps(sums.largest);
-  stats.max_negative = -_mm512_reduce_min_ps(sums.smallest);
-  if (!std::isfinite(stats.sum_positive) || !std::isfinite(stats.sum_negative)) stats = careful_stats(p.residual, n);
-  return stats;
+  _mm512_storeu_ps(all.largest, sums.largest);
+  _mm512_storeu_ps(all.smallest, sums.smallest);
 }
 
 LACONIC_AVX512 void emit_chunk_avx512(const float* values, std::size_t n, bool dense, Emission& e) {
@@ -195,11 +168,7 @@ LACONIC_AVX512 void emit_chunk_avx512(const float* values, std::size_t n, bool d
       for (std::size_t j = 0; j < kPair; j += kLanes)
         _mm_prefetch(reinterpret_cast<const char*>(values + i + j + 1024), _MM_HINT_T0);
       const __m512 v0 = _mm512_loadu_ps(values + i), v1 = _mm512_loadu_ps(values + i + kLanes);
-      const __mmask16 hits0 = _mm512_cmpge_epi32_mask(key(v0), floor), hits1 = _mm512_cmpge_epi32_mask(key(v1), floor);
-      if (hits0 | hits1) [[unlikely]] {
-        keep(hits0, v0, e.first + static_cast<std::uint32_t>(i), e);
-        keep(hits1, v1, e.first + static_cast<std::uint32_t>(i + kLanes), e);
-      }
+      keep_pair(v0, v1, e.first + static_cast<std::uint32_t>(i), key, floor, e);
     }
   }
   if (i < n) keep_rest(values + i, n - i, e.first + static_cast<std::uint32_t>(i), key, floor, e);
@@ -209,11 +178,7 @@ LACONIC_AVX512 void emit_chunk_avx512(const float* values, std::size_t n, bool d
 
 #else  // never called: use_avx512() is false
 namespace laconic::compress::cpu {
-ResidualStats residual_chunk_avx512(const ResidualPass& pass, std::size_t n, Emission& emission) {
-  return residual_chunk_portable(pass, n, emission);
-}
-void emit_chunk_avx512(const float* values, std::size_t n, bool, Emission& emission) {
-  emit_chunk_portable(values, n, emission);
-}
+void residual_sums_avx512(const ResidualPass&, std::size_t, Emission&, ResidualSums&) {}
+void emit_chunk_avx512(const float*, std::size_t, bool, Emission&) {}
 }  // namespace laconic::compress::cpu
 #endif

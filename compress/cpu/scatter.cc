@@ -36,10 +36,10 @@ inline void change(float* u, float* v, const std::uint32_t* indices, std::size_t
 }
 
 template <class Value>
-inline void add(float* dense, const std::uint32_t* indices, std::size_t count, float factor, Value&& value) {
+inline void add(float* dense, const std::uint32_t* indices, std::size_t count, Value&& value) {
   each<128>(
       indices, count, [&](std::uint32_t i) { __builtin_prefetch(dense + i, 1); },
-      [&](std::size_t j, std::uint32_t i) { dense[i] += factor * value(j); });
+      [&](std::size_t j, std::uint32_t i) { dense[i] += value(j); });
 }
 
 }  // namespace
@@ -47,17 +47,15 @@ inline void add(float* dense, const std::uint32_t* indices, std::size_t count, f
 void clear_at(float* u, float* v, const std::uint32_t* indices, std::size_t count) {
   change(u, v, indices, count, [](std::size_t, float& x) { x = 0; });
 }
-void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, float value) {
-  change(u, v, indices, count, [=](std::size_t, float& x) { x -= value; });
-}
-void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, const float* values) {
+void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, const float* values,
+                 bool single) {
+  if (single) return change(u, v, indices, count, [value = *values](std::size_t, float& x) { x -= value; });
   change(u, v, indices, count, [=](std::size_t j, float& x) { x -= values[j]; });
 }
-void add_at(float* dense, const std::uint32_t* indices, std::size_t count, float factor, float value) {
-  add(dense, indices, count, factor, [=](std::size_t) { return value; });
-}
-void add_at(float* dense, const std::uint32_t* indices, std::size_t count, float factor, const float* values) {
-  add(dense, indices, count, factor, [=](std::size_t j) { return values[j]; });
+void add_at(float* dense, const std::uint32_t* indices, std::size_t count, float factor, const float* values,
+            bool single) {
+  if (single) return add(dense, indices, count, [value = factor * *values](std::size_t) { return value; });
+  add(dense, indices, count, [=](std::size_t j) { return factor * values[j]; });
 }
 
 }  // namespace laconic::compress::cpu

@@ -8,11 +8,10 @@ namespace laconic::compress::cpu {
 
 /// v[indices] = 0, and u[indices] = 0 unless u is null.
 void clear_at(float* u, float* v, const std::uint32_t* indices, std::size_t count);
-/// v[indices] -= value (or values[j]), and u[indices] = 0 unless u is null.
-void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, float value);
-void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, const float* values);
-/// dense[indices] += factor value (or values[j]).
-void add_at(float* dense, const std::uint32_t* indices, std::size_t count, float factor, float value);
-void add_at(float* dense, const std::uint32_t* indices, std::size_t count, float factor, const float* values);
+/// v[indices] -= values[j] (`single`: *values for all), and u[indices] = 0 unless u is null.
+void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, const float* values, bool single);
+/// dense[indices] += factor values[j] (`single`: factor *values for all).
+void add_at(float* dense, const std::uint32_t* indices, std::size_t count, float factor, const float* values,
+            bool single);
 
 }  // namespace laconic::compress::cpu

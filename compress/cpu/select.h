@@ -20,4 +20,8 @@ std::size_t count_from(const std::int32_t* keys, std::size_t n, std::int32_t fro
 std::size_t compact(const std::uint32_t* indices, const float* values, const std::int32_t* keys, std::size_t n,
                     std::int32_t key, std::size_t equal, std::uint32_t* out_indices, float* out_values);
 
+/// first + i for each i < n with marks[i] = 1 (the others are 0), ascending.   to : room for n + 16
+/// Returns how many they are. No branch depends on a mark.
+std::size_t marked(const std::uint8_t* marks, std::size_t n, std::uint32_t first, std::uint32_t* to);
+
 }  // namespace laconic::compress::cpu

@@ -125,13 +125,9 @@ std::uint64_t unpack_indices(const std::byte* from, const std::byte* end, unsign
   if (use_avx512() && width <= kWidest) return unpack_indices_avx512(from, end, width, count, next, indices);
 #endif
   unpack(from, end, width, count, indices);
-  return add_up(indices, count, next);
-}
-
-std::uint64_t add_up(std::uint32_t* gaps, std::size_t count, std::uint64_t next) {
   for (std::size_t j = 0; j < count; ++j) {
-    const std::uint64_t index = next + gaps[j];
-    gaps[j] = static_cast<std::uint32_t>(index);
+    const std::uint64_t index = next + indices[j];
+    indices[j] = static_cast<std::uint32_t>(index);
     next = index + 1;
   }
   return next;

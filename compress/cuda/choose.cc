@@ -1,7 +1,6 @@
 #include "compress/cuda/choose.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "compress/cuda/scatter.h"
@@ -50,11 +49,10 @@ void clear(const SelectScratch& scratch, T* member) {
 float next_floor(const Cut& cut, std::int32_t floor) {
   if (cut.competing == 0) return -1;
   if (cut.target <= cut.competing) return magnitude_of(std::max(cut.floor, 1));
-  // Tails fall about as exponentials do: as far down again as from the middle for each doubling.
-  const float least = magnitude_of(std::max(floor, 0)), middle = magnitude_of(std::max(cut.middle, 0));
-  const double doublings = std::log2(static_cast<double>(cut.target) / static_cast<double>(cut.competing));
-  const auto down = std::max(0.0f, static_cast<float>(doublings) * (middle - least));
-  return magnitude_of(std::max(key_of(down < 0.2f * least ? least - down : 0.8f * least, Sign::any), 1));
+  const double times = static_cast<double>(cut.target) / static_cast<double>(cut.competing);
+  const float middle = magnitude_of(std::max(cut.middle, 0));
+  return magnitude_of(
+      std::max(key_of(fast::floor_below(times, magnitude_of(std::max(floor, 0)), middle), Sign::any), 1));
 }
 
 /// The elements of one selection, asked for step by step.
@@ -69,8 +67,6 @@ class Choosing {
   SelectState* state() const { return scratch_.state(); }
   SelectScratch& scratch() const { return scratch_; }
   Source all() const { return {in_.values.data(), nullptr, in_.values.size(), nullptr}; }
-
-  std::uint64_t elements() const { return elements_; }
 
   /// Whether there are candidates of all of the tensor; then list() is they.
   bool bring_candidates() {
@@ -87,11 +83,10 @@ class Choosing {
       const auto from = [&]<class T>(const Bytes& bytes, std::size_t each, T*& to) {
         to = reinterpret_cast<T*>(bytes.data()) + part.begin * each;
       };
-      TileCandidates tiles{.sign = in_.sign, .floor = floor_};
-      from(t.counts, 1, tiles.counts), from(t.first, 1, tiles.firsts), from(t.length, 1, tiles.lengths);
-      from(t.slots, kSlots, tiles.slots);
-      gather_candidates(tiles, part.tiles, in_.values.data(), room_, scratch_.found.indices(), scratch_.found.values(),
-                        &state()->candidates);
+      TileCandidates tiles{.sign = in_.sign, .floor = floor_, .first = part.first};
+      from(t.counts, 1, tiles.counts), from(t.slots, kSlots, tiles.slots);
+      gather_candidates(tiles, part.elements, in_.values.data(), room_, scratch_.found.indices(),
+                        scratch_.found.values(), &state()->candidates);
     }
     return true;
   }
@@ -101,7 +96,7 @@ class Choosing {
   /// What has come of all that was asked for. throws DataError if there was a NaN
   const SelectState& wait() {
     const SelectState& s = scratch_.wait();
-    require<NotANumber>(s.stats.nan == 0 && s.cut.nan == 0, fast::kNaNSentence);
+    require<NotANumber>(!s.stats.nan && s.cut.nan == 0, fast::kNaNSentence);
     return s;
   }
   /// Whether the candidates were all there are above their floor, and as many as are needed.
@@ -146,15 +141,11 @@ class Choosing {
   void bring_stats(bool wanted) {
     if (in_.stats) {
       require<NotANumber>(!in_.stats->nan, fast::kNaNSentence);
-      set_stats({in_.stats->sum_positive, in_.stats->sum_negative, in_.stats->max_positive, in_.stats->max_negative, 0},
-                state());
-      elements_ = in_.stats->elements;
+      set_stats(*in_.stats, state());
     } else if (in_.sums && in_.sums->on_device()) {
-      copy_bytes(&state()->stats, device_, in_.sums->on_device(), device_, sizeof(DeviceStats));
-      elements_ = in_.sums->elements();
+      copy_bytes(&state()->stats, device_, in_.sums->on_device(), device_, sizeof(ResidualStats));
     } else if (wanted) {
       accumulate({.residual = const_cast<float*>(in_.values.data())}, in_.values.size(), {}, &state()->stats);
-      elements_ = in_.values.size();
       ++out_.passes;
     }
   }
@@ -176,7 +167,6 @@ class Choosing {
   SelectScratch& scratch_;
   Selection& out_;
   const Device device_;
-  std::uint64_t elements_ = 0;
   std::int32_t floor_ = 0;
   std::size_t room_ = 0;
 };
@@ -220,7 +210,7 @@ float search(const Order& order) {
   const std::int32_t lowest = lowest_key(sign);
   const auto ask = [&](const Source& from, bool remembered, std::int32_t floor) -> const SelectState& {
     cut_at(from, sign, word(k), word(target), word(need), remembered, choice.state());
-    bisect(from, sign, word(k), floor, choice.elements(), choice.state());
+    bisect(from, sign, word(k), floor, choice.state());
     choice.take(from, Above{.bisected = true}, most);
     return choice.wait();
   };

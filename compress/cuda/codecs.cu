@@ -1,19 +1,18 @@
+#include "compress/cpu/unpack.h"
 #include "compress/cuda/bytes.cuh"
 #include "compress/cuda/codecs.h"
-#include "compress/cuda/draws.cuh"
 #include "compress/cuda/ordered_sum.cuh"
-#include "compress/half_bits.h"
+#include "compress/value_bits.h"
 #include "core/cuda/launch.cuh"
-#include "core/random.h"
 
 namespace laconic::compress::cuda {
 namespace {
 
-constexpr unsigned kPacked = 128;  // numbers that are filled up to a byte together (compress/cpu/unpack.h)
+constexpr unsigned kPacked = cpu::kBlock;  // numbers that are filled up to a byte together
 
 /// Bytes of n numbers of `width` bits.
-__host__ __device__ std::int64_t packed_bytes(std::int64_t n, unsigned width) {
-  return n / kPacked * (kPacked / 8) * width + (n % kPacked * width + 7) / 8;
+std::int64_t packed_bytes(std::int64_t n, unsigned width) {
+  return static_cast<std::int64_t>(cpu::packed_bytes(static_cast<std::size_t>(n), width));
 }
 
 /// Byte b of `count` numbers of `width` bits in a row, lowest bits first.
@@ -67,37 +66,22 @@ void from_16_bits(const std::byte* from, std::int64_t n, float* x, Convert conve
     x[i] = convert(get_word<std::uint16_t>(from + 2 * i));
   });
 }
-struct ToFp16 {
-  __device__ std::uint16_t operator()(float v) const { return fp16_of(v); }
-};
-struct ToBf16 {
-  __device__ std::uint16_t operator()(float v) const { return bf16_of(bits_of(v)); }
-};
-struct FromFp16 {
-  __device__ float operator()(std::uint16_t h) const { return float_of(h); }
-};
-struct FromBf16 {
-  __device__ float operator()(std::uint16_t h) const { return __uint_as_float(static_cast<unsigned>(h) << 16); }
-};
-
 std::int64_t size(std::size_t n) { return static_cast<std::int64_t>(n); }
 
 }  // namespace
 
-void to_fp16(const float* x, std::size_t n, std::byte* to) { to_16_bits(x, size(n), to, ToFp16{}); }
-void from_fp16(const std::byte* from, std::size_t n, float* x) { from_16_bits(from, size(n), x, FromFp16{}); }
-void to_bf16(const float* x, std::size_t n, std::byte* to) { to_16_bits(x, size(n), to, ToBf16{}); }
-void from_bf16(const std::byte* from, std::size_t n, float* x) { from_16_bits(from, size(n), x, FromBf16{}); }
+void to_fp16(const float* x, std::size_t n, std::byte* to) {
+  to_16_bits(x, size(n), to, [] __device__(float v) { return fp16_of(v); });
+}
+void from_fp16(const std::byte* from, std::size_t n, float* x) {
+  from_16_bits(from, size(n), x, [] __device__(std::uint16_t h) { return float_of(h); });
+}
 
-// ---------------------------------------------------------------------------------------------------- truncation
-
-void truncate(const float* x, std::size_t n, unsigned cut, std::byte* to) {
+void to_upper_bits(const float* x, std::size_t n, unsigned cut, bool rounds, std::byte* to) {
+  if (rounds) return to_16_bits(x, size(n), to, [] __device__(float v) { return bf16_of(bits_of(v)); });
+  if (cut == 16)
+    return to_16_bits(x, size(n), to, [] __device__(float v) { return static_cast<std::uint16_t>(bits_of(v) >> 16); });
   const unsigned width = 32 - cut;
-  if (width == 16) {
-    return map(size(n), [=] __device__(std::int64_t i) {
-      put_word<std::uint16_t>(to + 2 * i, static_cast<std::uint16_t>(bits_of(x[i]) >> 16));
-    });
-  }
   const std::int64_t whole = 16 * width, all = size(n);
   map(packed_bytes(all, width), [=] __device__(std::int64_t i) {
     const std::int64_t first = i / whole * kPacked, left = all - first;
@@ -107,7 +91,10 @@ void truncate(const float* x, std::size_t n, unsigned cut, std::byte* to) {
   });
 }
 
-void restore_truncated(const std::byte* from, std::size_t n, unsigned cut, float* x) {
+void from_upper_bits(const std::byte* from, std::size_t n, unsigned cut, float* x) {
+  if (cut == 16)
+    return from_16_bits(from, size(n), x,
+                        [] __device__(std::uint16_t h) { return __uint_as_float(unsigned{h} << 16); });
   const unsigned width = 32 - cut;
   map(size(n), [=] __device__(std::int64_t i) {
     const unsigned number = packed_number(from + i / kPacked * (16 * width), static_cast<unsigned>(i % kPacked), width);
@@ -200,14 +187,6 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x % 32 == 0) atomicMax(largest + b, most);
 }
 
-struct Moments {
-  const float* x;
-  __device__ double operator()(std::int64_t i, bool second) const {
-    const auto v = static_cast<double>(x[i]);
-    return second ? v * v : v;
-  }
-};
-
 /// How n values are cut into buckets, and those into blocks of numbers that are packed together.
 struct Buckets {
   std::int64_t n, bucket, blocks;  // blocks: of a whole bucket
@@ -225,25 +204,20 @@ Buckets buckets_of(std::size_t n, std::size_t bucket, unsigned bits) {
 
 /// Sign and level of every value, 16 bits each. A warp takes 128 values, whose random numbers belong together.
 __global__ void __launch_bounds__(kBlock)
-    levels_kernel(const float* x, Buckets all, DrawsOnDevice draws, const float* scales, std::uint16_t* levels) {
+    levels_kernel(const float* x, Buckets all, Draws draws, const float* scales, std::uint16_t* levels) {
   const std::int64_t block = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / 32;
   const std::int64_t b = block / all.blocks, within = block % all.blocks * kPacked;
   if (b * all.bucket + within >= all.n) return;
   const std::int64_t left = all.size_of(b) - within, first = b * all.bucket + within;
   const unsigned lane = threadIdx.x % 32;
   const float scale = scales[b];
-  unsigned numbers[4];
-  draws.draw(static_cast<std::uint32_t>(block), lane, numbers);
+  const auto numbers = draws.four(static_cast<std::uint32_t>(block) * 32 + lane);
   const int most = (1 << (all.bits - 1)) - 1;
   const float levels_per_one = static_cast<float>(most) / scale;
   for (unsigned w = 0; w < 4; ++w) {
     const std::int64_t j = 32 * w + lane;
     if (j >= left) continue;
-    const unsigned v = bits_of(x[first + j]);
-    const float scaled = __uint_as_float(v & 0x7FFFFFFFu) * levels_per_one, limit = static_cast<float>(most);
-    const float magnitude = limit < scaled ? limit : scaled;
-    const int level = static_cast<int>(magnitude + to_unit_float(numbers[w]));
-    const auto number = static_cast<unsigned>(level < most ? level : most) | v >> 31 << (all.bits - 1);
+    const std::uint32_t number = level_of(x[first + j], levels_per_one, most, all.bits, numbers[w]);
     levels[first + j] = static_cast<std::uint16_t>(scale > 0 ? number : 0);
   }
 }
@@ -265,7 +239,11 @@ void to_stochastic(const float* x, std::size_t n, std::size_t bucket, unsigned b
   check(cudaMemsetAsync(largest, 0, static_cast<std::size_t>(buckets) * sizeof(unsigned), stream()), "clearing");
   launch(largest_kernel, static_cast<unsigned>((32 * buckets * pieces + kBlock - 1) / kBlock), kBlock, x, all.n,
          all.bucket, pieces, largest);
-  if (clip > 0) ordered_sums<2>(Moments{x}, all.n, moments);
+  const auto moment = [=] __device__(std::int64_t i, bool second) {
+    const auto v = static_cast<double>(x[i]);
+    return second ? v * v : v;
+  };
+  if (clip > 0) ordered_sums<2>(moment, all.n, moments);
   map(buckets, [=] __device__(std::int64_t b) {
     float scale = __uint_as_float(largest[b]);
     const bool finite = largest[b] < 0x7F800000u;
@@ -281,7 +259,7 @@ void to_stochastic(const float* x, std::size_t n, std::size_t bucket, unsigned b
     put_word<unsigned>(to + b * all.whole_bytes, bits_of(scale));
   });
   const std::int64_t warps = buckets * all.blocks;
-  launch(levels_kernel, static_cast<unsigned>((32 * warps + kBlock - 1) / kBlock), kBlock, x, all, DrawsOnDevice(draws),
+  launch(levels_kernel, static_cast<unsigned>((32 * warps + kBlock - 1) / kBlock), kBlock, x, all, draws,
          static_cast<const float*>(scales), levels);
   const std::int64_t rest = all.n - (buckets - 1) * all.bucket,
                      bytes = (buckets - 1) * all.whole_bytes + 4 + packed_bytes(rest, bits);
@@ -297,15 +275,14 @@ void to_stochastic(const float* x, std::size_t n, std::size_t bucket, unsigned b
 
 void from_stochastic(const std::byte* from, std::size_t n, std::size_t bucket, unsigned bits, float* x) {
   const Buckets all = buckets_of(n, bucket, bits);
-  const unsigned sign = bits - 1, mask = (1u << sign) - 1;
+  const auto levels = static_cast<float>((1 << (bits - 1)) - 1);
   map(all.n, [=] __device__(std::int64_t i) {
     const std::int64_t b = i / all.bucket, j = i % all.bucket;
     const std::byte* const begin = from + b * all.whole_bytes;
-    const float step = __uint_as_float(get_word<unsigned>(begin)) / static_cast<float>(mask);
+    const float step = __uint_as_float(get_word<unsigned>(begin)) / levels;
     const unsigned number =
         packed_number(begin + 4 + j / kPacked * (16 * bits), static_cast<unsigned>(j % kPacked), bits);
-    const float magnitude = static_cast<float>(static_cast<int>(number & mask)) * step;
-    x[i] = number >> sign ? -magnitude : magnitude;
+    x[i] = value_of_level(number, step, bits);
   });
 }
 

@@ -7,21 +7,17 @@
 /// Kernels of the codecs whose payloads have a known length, for device memory. Payloads may begin at any byte.
 namespace laconic::compress::cuda {
 
-// compress/half.h, as compress/cpu/half.h
+// compress/short_floats.cc: binary16; and the upper 32 - cut bits of every value, packed, or rounded to 16
 void to_fp16(const float* x, std::size_t n, std::byte* to);
 void from_fp16(const std::byte* from, std::size_t n, float* x);
-void to_bf16(const float* x, std::size_t n, std::byte* to);
-void from_bf16(const std::byte* from, std::size_t n, float* x);
+void to_upper_bits(const float* x, std::size_t n, unsigned cut, bool rounds, std::byte* to);
+void from_upper_bits(const std::byte* from, std::size_t n, unsigned cut, float* x);
 
-// compress/truncation.h: the upper 32 - cut bits of every value, packed
-void truncate(const float* x, std::size_t n, unsigned cut, std::byte* to);
-void restore_truncated(const std::byte* from, std::size_t n, unsigned cut, float* x);
-
-// compress/onebit.h: buckets of `bucket` values
+// compress/onebit.cc: buckets of `bucket` values
 void to_onebit(const float* x, std::size_t n, std::size_t bucket, std::byte* to);
 void from_onebit(const std::byte* from, std::size_t n, std::size_t bucket, float* x);
 
-// compress/stochastic.h: bucket >= 1; clip in standard deviations of all values, 0: none
+// compress/stochastic.cc: bucket >= 1; clip in standard deviations of all values, 0: none
 void to_stochastic(const float* x, std::size_t n, std::size_t bucket, unsigned bits, float clip, const Draws& draws,
                    std::byte* to);
 void from_stochastic(const std::byte* from, std::size_t n, std::size_t bucket, unsigned bits, float* x);

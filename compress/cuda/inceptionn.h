@@ -4,9 +4,9 @@
 
 #include "compress/cpu/inceptionn.h"
 
-/// The kernels of compress/inceptionn.h and compress/inceptionn_halves.h for device memory. A message may be headed by
-/// the length of what its first h values take (h > 0, a multiple of 16), as InceptionnHalves' are: of a payload's two
-/// halves the second follows the first without a gap, so that both are one payload behind four bytes.
+/// The kernels of compress/inceptionn.h for device memory. A message in halves is headed by the length of what its
+/// first h values take (h > 0, a multiple of 16). The second half follows the first without a gap: both are one payload
+/// behind four bytes.
 namespace laconic::compress::cuda {
 
 /// What a device tells of a message.

@@ -17,37 +17,23 @@ struct LaneSum {
   float sum, extreme;
 };
 
-template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay>
-__device__ void step(const cpu::ResidualPass& p, float& v, float& u, float g, float w) {
-  if constexpr (kGradient) {
-    g = p.factor * g;
-    if constexpr (kDecay) g = g + p.decay * w;
-    if constexpr (kVelocity) {
-      u = p.momentum * u + g;
-      v = v + (kNesterov ? p.momentum * u + g : u);
-    } else {
-      v = v + g;
-    }
-  }
-}
-
 /// The new values of a tile, also to `values`.
-template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay, bool kFours>
+template <class Kind, bool kFours>
 __device__ void change_tile(const cpu::ResidualPass& p, std::int64_t begin, int here, float* values) {
   if constexpr (kFours) {
     LACONIC_UNROLL(4)
     for (int j = 4 * threadIdx.x; j + 3 < here; j += 4 * kBlock) {
       const auto four = [=](const float* x) { return *reinterpret_cast<const float4*>(x + begin + j); };
       float4 v = four(p.residual), u{}, g{}, w{};
-      if constexpr (kGradient) g = four(p.gradient);
-      if constexpr (kDecay) w = four(p.weight);
-      if constexpr (kVelocity) u = four(p.velocity);
-      step<kGradient, kVelocity, kNesterov, kDecay>(p, v.x, u.x, g.x, w.x);
-      step<kGradient, kVelocity, kNesterov, kDecay>(p, v.y, u.y, g.y, w.y);
-      step<kGradient, kVelocity, kNesterov, kDecay>(p, v.z, u.z, g.z, w.z);
-      step<kGradient, kVelocity, kNesterov, kDecay>(p, v.w, u.w, g.w, w.w);
-      if constexpr (kVelocity) *reinterpret_cast<float4*>(p.velocity + begin + j) = u;
-      if constexpr (kGradient) *reinterpret_cast<float4*>(p.residual + begin + j) = v;
+      if constexpr (Kind::gradient) g = four(p.gradient);
+      if constexpr (Kind::decay) w = four(p.weight);
+      if constexpr (Kind::velocity) u = four(p.velocity);
+      cpu::residual_step<Kind>(p, v.x, u.x, g.x, w.x);
+      cpu::residual_step<Kind>(p, v.y, u.y, g.y, w.y);
+      cpu::residual_step<Kind>(p, v.z, u.z, g.z, w.z);
+      cpu::residual_step<Kind>(p, v.w, u.w, g.w, w.w);
+      if constexpr (Kind::velocity) *reinterpret_cast<float4*>(p.velocity + begin + j) = u;
+      if constexpr (Kind::gradient) *reinterpret_cast<float4*>(p.residual + begin + j) = v;
       *reinterpret_cast<float4*>(values + j) = v;
     }
   }
@@ -55,20 +41,20 @@ __device__ void change_tile(const cpu::ResidualPass& p, std::int64_t begin, int 
   for (int j = (kFours ? here / 4 * 4 : 0) + threadIdx.x; j < here; j += kBlock) {
     const std::int64_t i = begin + j;
     float v = p.residual[i], u = 0;
-    if constexpr (kVelocity) u = p.velocity[i];
+    if constexpr (Kind::velocity) u = p.velocity[i];
     float g = 0, w = 0;
-    if constexpr (kGradient) g = p.gradient[i];
-    if constexpr (kDecay) w = p.weight[i];
-    step<kGradient, kVelocity, kNesterov, kDecay>(p, v, u, g, w);
-    if constexpr (kVelocity) p.velocity[i] = u;
-    if constexpr (kGradient) p.residual[i] = v;
+    if constexpr (Kind::gradient) g = p.gradient[i];
+    if constexpr (Kind::decay) w = p.weight[i];
+    cpu::residual_step<Kind>(p, v, u, g, w);
+    if constexpr (Kind::velocity) p.velocity[i] = u;
+    if constexpr (Kind::gradient) p.residual[i] = v;
     values[j] = v;
   }
 }
 
 /// A block takes a tile: all threads change it, then its first warp adds up in the CPU's order and the second looks
 /// for candidates, while other blocks' threads keep memory busy.
-template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay, bool kFours>
+template <class Kind, bool kFours>
 __global__ void __launch_bounds__(kBlock)
     tile_kernel(cpu::ResidualPass p, std::int64_t n, TileCandidates candidates, LaneSum* sums) {
   __shared__ float4 fours[kTile / 4];
@@ -77,7 +63,7 @@ __global__ void __launch_bounds__(kBlock)
   for (std::int64_t tile = blockIdx.x; tile * kTileSize < n; tile += gridDim.x) {
     const std::int64_t begin = tile * kTileSize;
     const int here = static_cast<int>(n - begin < kTileSize ? n - begin : kTileSize);
-    change_tile<kGradient, kVelocity, kNesterov, kDecay, kFours>(p, begin, here, values);
+    change_tile<Kind, kFours>(p, begin, here, values);
     __syncthreads();
     if (warp == 0) {
       const bool below = lane >= kLanes;
@@ -107,11 +93,7 @@ __global__ void __launch_bounds__(kBlock)
               candidates.first + static_cast<std::uint32_t>(begin + j + lane), v};
         count += __popc(hits);
       }
-      if (lane == 0) {
-        candidates.counts[tile] = count;
-        candidates.firsts[tile] = candidates.first + static_cast<std::uint32_t>(begin);
-        candidates.lengths[tile] = static_cast<std::uint32_t>(here);
-      }
+      if (lane == 0) candidates.counts[tile] = count;
     }
     __syncthreads();  // before the next tile takes its place
   }
@@ -119,26 +101,9 @@ __global__ void __launch_bounds__(kBlock)
 
 __device__ bool finite(double x) { return x - x == 0; }
 
-/// A chunk with a NaN, an infinity, or more than a float holds. One thread: it is the end of most runs.
-__device__ DeviceStats careful_stats(const float* v, std::int64_t n) {
-  DeviceStats s{};
-  for (std::int64_t i = 0; i < n; ++i) {
-    if (v[i] != v[i]) s.nan = 1;
-    if (v[i] > 0) {
-      s.sum_positive += static_cast<double>(v[i]);
-      s.max_positive = v[i] > s.max_positive ? v[i] : s.max_positive;
-    }
-    if (v[i] < 0) {
-      s.sum_negative -= static_cast<double>(v[i]);
-      s.max_negative = -v[i] > s.max_negative ? -v[i] : s.max_negative;
-    }
-  }
-  return s;
-}
-
 /// A warp takes a chunk.
 __global__ void __launch_bounds__(kBlock) chunk_kernel(const LaneSum* sums, const float* residual, std::int64_t n,
-                                                       std::int64_t chunks, DeviceStats* of_chunk) {
+                                                       std::int64_t chunks, ResidualStats* of_chunk) {
   const std::int64_t chunk = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / kWarp;
   if (chunk >= chunks) return;  // the whole warp
   const int lane = threadIdx.x % kWarp;
@@ -154,7 +119,8 @@ __global__ void __launch_bounds__(kBlock) chunk_kernel(const LaneSum* sums, cons
     const float magnitude = lane < kLanes ? mine.extreme : -mine.extreme;
     extreme = magnitude > extreme ? magnitude : extreme;
   }
-  DeviceStats s{};
+  ResidualStats s;
+  s.elements = static_cast<std::uint64_t>(length);
   for (int l = 0; l < kLanes; ++l) {
     s.sum_positive += __shfl_sync(kAllLanes, sum, l);
     s.sum_negative += __shfl_sync(kAllLanes, sum, kLanes + l);
@@ -163,66 +129,45 @@ __global__ void __launch_bounds__(kBlock) chunk_kernel(const LaneSum* sums, cons
     s.max_negative = below > s.max_negative ? below : s.max_negative;
   }
   if (lane == 0)
-    of_chunk[chunk] = finite(s.sum_positive) && finite(s.sum_negative) ? s : careful_stats(residual + begin, length);
-}
-
-__device__ void add_to(DeviceStats& all, double positive, double negative, float max_positive, float max_negative,
-                       std::uint32_t nan) {
-  all.sum_positive += positive, all.sum_negative += negative;
-  all.max_positive = max_positive > all.max_positive ? max_positive : all.max_positive;
-  all.max_negative = max_negative > all.max_negative ? max_negative : all.max_negative;
-  all.nan |= nan;
+    // One thread looks at all values: that is the end of most runs.
+    of_chunk[chunk] = finite(s.sum_positive) && finite(s.sum_negative)
+                          ? s
+                          : cpu::careful_stats(residual + begin, static_cast<std::size_t>(length));
 }
 
 /// The chunks in their order, by one warp whose lanes fetch them together.
-__global__ void finish_kernel(const DeviceStats* of_chunk, std::int64_t chunks, DeviceStats* all) {
-  DeviceStats part{};
+__global__ void finish_kernel(const ResidualStats* of_chunk, std::int64_t chunks, ResidualStats* all) {
+  ResidualStats part;
   for (std::int64_t first = 0; first < chunks; first += kWarp) {
-    DeviceStats mine{};
+    ResidualStats mine;
     if (first + threadIdx.x < chunks) mine = of_chunk[first + threadIdx.x];
     const int here = chunks - first < kWarp ? static_cast<int>(chunks - first) : kWarp;
     for (int l = 0; l < here; ++l)
-      add_to(part, __shfl_sync(kAllLanes, mine.sum_positive, l), __shfl_sync(kAllLanes, mine.sum_negative, l),
-             __shfl_sync(kAllLanes, mine.max_positive, l), __shfl_sync(kAllLanes, mine.max_negative, l),
-             __shfl_sync(kAllLanes, mine.nan, l));
+      part += {__shfl_sync(kAllLanes, mine.elements, l),     __shfl_sync(kAllLanes, mine.sum_positive, l),
+               __shfl_sync(kAllLanes, mine.sum_negative, l), __shfl_sync(kAllLanes, mine.max_positive, l),
+               __shfl_sync(kAllLanes, mine.max_negative, l), __shfl_sync(kAllLanes, int{mine.nan}, l) != 0};
   }
-  if (threadIdx.x == 0)
-    add_to(*all, part.sum_positive, part.sum_negative, part.max_positive, part.max_negative, part.nan);
+  if (threadIdx.x == 0) *all += part;
 }
 
-template <bool kGradient, bool kVelocity, bool kNesterov, bool kDecay>
+template <class Kind>
 void tiles(const cpu::ResidualPass& p, std::int64_t n, const TileCandidates& candidates, LaneSum* sums) {
   const bool fours =
       aligned(p.residual, 16) && aligned(p.gradient, 16) && aligned(p.weight, 16) && aligned(p.velocity, 16);
   const std::int64_t count = (n + kTileSize - 1) / kTileSize;
   const unsigned grid = blocks_for(count * kBlock);
-  launch(fours ? tile_kernel<kGradient, kVelocity, kNesterov, kDecay, true>
-               : tile_kernel<kGradient, kVelocity, kNesterov, kDecay, false>,
-         grid, kBlock, p, n, candidates, sums);
+  launch(fours ? tile_kernel<Kind, true> : tile_kernel<Kind, false>, grid, kBlock, p, n, candidates, sums);
 }
 
 }  // namespace
 
-void accumulate(const cpu::ResidualPass& p, std::size_t size, const TileCandidates& candidates, DeviceStats* all) {
+void accumulate(const cpu::ResidualPass& p, std::size_t size, const TileCandidates& candidates, ResidualStats* all) {
   const auto n = static_cast<std::int64_t>(size), count = (n + kTileSize - 1) / kTileSize,
              chunks = (n + static_cast<std::int64_t>(cpu::kChunk) - 1) / static_cast<std::int64_t>(cpu::kChunk);
   Temporary<LaneSum> sums_of(static_cast<std::size_t>(count) * kWarp);
-  Temporary<DeviceStats> chunks_of(static_cast<std::size_t>(chunks));
+  Temporary<ResidualStats> chunks_of(static_cast<std::size_t>(chunks));
   LaneSum* const sums = sums_of.data();
-  if (!p.gradient)
-    tiles<false, false, false, false>(p, n, candidates, sums);
-  else if (!p.velocity && !p.weight)
-    tiles<true, false, false, false>(p, n, candidates, sums);
-  else if (!p.velocity)
-    tiles<true, false, false, true>(p, n, candidates, sums);
-  else if (!p.nesterov && !p.weight)
-    tiles<true, true, false, false>(p, n, candidates, sums);
-  else if (!p.nesterov)
-    tiles<true, true, false, true>(p, n, candidates, sums);
-  else if (!p.weight)
-    tiles<true, true, true, false>(p, n, candidates, sums);
-  else
-    tiles<true, true, true, true>(p, n, candidates, sums);
+  cpu::with_kind(p, [&]<class Kind>(Kind) { tiles<Kind>(p, n, candidates, sums); });
   launch(chunk_kernel, static_cast<unsigned>((chunks * kWarp + kBlock - 1) / kBlock), kBlock, sums, p.residual, n,
          chunks, chunks_of.data());
   launch(finish_kernel, 1, kWarp, chunks_of.data(), chunks, all);

@@ -21,66 +21,31 @@ void each(const std::uint32_t* indices, std::size_t count, std::size_t n, F f) {
   });
 }
 
-struct Clear {
-  float *u, *v;
-  __device__ void operator()(std::int64_t, std::uint32_t i) const {
-    v[i] = 0;
-    if (u) u[i] = 0;
-  }
-};
-struct Subtract {
-  float *u, *v;
-  const float* values;
-  bool single;  // values is one, for all
-  __device__ void operator()(std::int64_t j, std::uint32_t i) const {
-    v[i] -= values[single ? 0 : j];
-    if (u) u[i] = 0;
-  }
-};
-struct Add {
-  float* dense;
-  const float* values;
-  float factor;
-  bool single;
-  __device__ void operator()(std::int64_t j, std::uint32_t i) const { dense[i] += factor * values[single ? 0 : j]; }
-};
-struct Gather {
-  float* to;
-  const float* from;
-  __device__ void operator()(std::int64_t j, std::uint32_t i) const { to[j] = from[i]; }
-};
-struct Put {
-  float* to;
-  const float* from;
-  __device__ void operator()(std::int64_t j, std::uint32_t i) const { to[i] = from[j]; }
-};
-struct Values {
-  const float* values;
-  __device__ double operator()(std::int64_t i, bool) const { return static_cast<double>(values[i]); }
-};
-
 }  // namespace
 
 void clear_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n) {
-  each(indices, count, n, Clear{u, v});
+  each(indices, count, n, [=] __device__(std::int64_t, std::uint32_t i) {
+    v[i] = 0;
+    if (u) u[i] = 0;
+  });
 }
 void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n,
-                 const float* values) {
-  each(indices, count, n, Subtract{u, v, values, false});
-}
-void subtract_one_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n,
-                     const float* value) {
-  each(indices, count, n, Subtract{u, v, value, true});
+                 const float* values, bool single) {
+  each(indices, count, n, [=] __device__(std::int64_t j, std::uint32_t i) {
+    v[i] -= values[single ? 0 : j];
+    if (u) u[i] = 0;
+  });
 }
 void add_at(float* dense, const std::uint32_t* indices, std::size_t count, std::size_t n, float factor,
             const float* values, bool single) {
-  each(indices, count, n, Add{dense, values, factor, single});
+  each(indices, count, n,
+       [=] __device__(std::int64_t j, std::uint32_t i) { dense[i] += factor * values[single ? 0 : j]; });
 }
 void gather_at(float* to, const float* from, const std::uint32_t* indices, std::size_t count, std::size_t n) {
-  each(indices, count, n, Gather{to, from});
+  each(indices, count, n, [=] __device__(std::int64_t j, std::uint32_t i) { to[j] = from[i]; });
 }
 void put_at(float* to, const float* from, const std::uint32_t* indices, std::size_t count, std::size_t n) {
-  each(indices, count, n, Put{to, from});
+  each(indices, count, n, [=] __device__(std::int64_t j, std::uint32_t i) { to[i] = from[j]; });
 }
 
 void check_indices(const std::uint32_t* indices, std::size_t count, std::size_t n, std::uint32_t* wrong) {
@@ -99,10 +64,20 @@ void check_number(const std::byte* at, std::uint32_t number, std::uint32_t* wron
   });
 }
 
+void accumulate_layer(const float* gradient, float* accumulated, std::size_t n, bool squares, double* sum) {
+  const auto term = [=] __device__(std::int64_t i, bool) {
+    float x = gradient[i];
+    if (accumulated) x = accumulated[i] += x;
+    const auto v = static_cast<double>(x);
+    return squares ? v * v : fabs(v);
+  };
+  ordered_sums<1>(term, size(n), sum);
+}
+
 void mean_of(const float* values, std::size_t count, float* mean) {
   Temporary<double> sum(1);
   double* const there = sum.data();
-  ordered_sums<1>(Values{values}, size(count), there);
+  ordered_sums<1>([=] __device__(std::int64_t i, bool) { return static_cast<double>(values[i]); }, size(count), there);
   const auto of = static_cast<double>(count);
   map(1, [=] __device__(std::int64_t) { *mean = of > 0 ? static_cast<float>(*there / of) : 0.0f; });
 }

@@ -8,11 +8,8 @@ namespace laconic::compress::cuda {
 
 void clear_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n);
 void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n,
-                 const float* values);
-/// `value` in device memory: v[indices] -= *value.
-void subtract_one_at(float* u, float* v, const std::uint32_t* indices, std::size_t count, std::size_t n,
-                     const float* value);
-/// dense[indices] += factor values[j]; `single`: += factor *values for all. Indices are each there once.
+                 const float* values, bool single);
+/// Indices are each there once.
 void add_at(float* dense, const std::uint32_t* indices, std::size_t count, std::size_t n, float factor,
             const float* values, bool single);
 
@@ -26,6 +23,10 @@ void check_indices(const std::uint32_t* indices, std::size_t count, std::size_t 
 /// The 4 bytes at `to`, or at `at`, which need no alignment: number; *wrong becomes 1 unless they are it.
 void put_number(std::byte* to, std::uint32_t number);
 void check_number(const std::byte* at, std::uint32_t number, std::uint32_t* wrong);
+
+/// compress/layer_drop.h, accumulate_layer: *sum, in device memory, becomes the sum of magnitudes or of squares.
+/// accumulated : null, or += gradient
+void accumulate_layer(const float* gradient, float* accumulated, std::size_t n, bool squares, double* sum);
 
 /// *mean = the mean of the values, added up in double in their order by lanes (compress/ordered_sum.h).
 void mean_of(const float* values, std::size_t count, float* mean);

@@ -135,19 +135,24 @@ __global__ void __launch_bounds__(kChooseThreads)
 /// Where an element of a list goes.
 struct Write {
   Source from;
-  std::uint32_t* indices;
+  std::uint32_t* indices;  // null: only values go
   float* values;
   __device__ void operator()(std::int64_t i, std::int64_t position) const {
-    indices[position] = from.indices ? from.indices[i] : static_cast<std::uint32_t>(i);
+    if (indices) indices[position] = from.indices ? from.indices[i] : static_cast<std::uint32_t>(i);
     values[position] = from.values[i];
   }
 };
 
-struct CutRule {
+/// What rules about a list have in common: no ties, unless one says so.
+struct ListRule {
   Source from;
   Sign sign;
   const SelectState* state;
   __device__ std::int64_t size() const { return size_of(from); }
+  __device__ unsigned ties() const { return 0; }
+};
+
+struct CutRule : ListRule {
   __device__ unsigned ties() const { return state->cut.equal; }
   __device__ Taken operator()(std::int64_t i) const {
     const std::int32_t key = key_of(from.values[i], sign), cut = state->cut.key;
@@ -156,33 +161,16 @@ struct CutRule {
 };
 
 /// What has the digits of the cut so far, those above `shift`.
-struct PrefixRule {
-  Source from;
-  Sign sign;
+struct PrefixRule : ListRule {
   int shift;
-  std::int32_t lowest;
-  const SelectState* state;
-  __device__ std::int64_t size() const { return size_of(from); }
-  __device__ unsigned ties() const { return 0; }
   __device__ Taken operator()(std::int64_t i) const {
     const std::int32_t key = key_of(from.values[i], sign);
-    return key >= lowest && key >> shift == state->cut.key >> shift ? Taken::yes : Taken::no;
+    return key >= lowest_key(sign) && key >> shift == state->cut.key >> shift ? Taken::yes : Taken::no;
   }
 };
 
-struct WriteValue {
-  const float* from;
-  float* to;
-  __device__ void operator()(std::int64_t i, std::int64_t position) const { to[position] = from[i]; }
-};
-
-struct AboveRule {
-  Source from;
-  Sign sign;
+struct AboveRule : ListRule {
   Above above;
-  const SelectState* state;
-  __device__ std::int64_t size() const { return size_of(from); }
-  __device__ unsigned ties() const { return 0; }
   __device__ Taken operator()(std::int64_t i) const {
     if (above.latest) {
       const std::int32_t key = key_of(from.values[i] + above.latest[i], Sign::any);
@@ -205,18 +193,11 @@ __device__ float threshold_at(const Bisection& b, double ratio) {
 }
 
 /// What the five levels that were counted say, then the thresholds of the next five. One thread.
-__global__ void bisect_kernel(SelectState* state, Sign sign, std::uint32_t k, std::int32_t floor,
-                              std::uint64_t elements, bool first) {
+__global__ void bisect_kernel(SelectState* state, Sign sign, std::uint32_t k, std::int32_t floor, bool first) {
   if (threadIdx.x > 0) return;
   Bisection& b = state->bisection;
   if (first) {
-    const DeviceStats& s = state->stats;
-    const double sum = sign == Sign::any        ? s.sum_positive + s.sum_negative
-                       : sign == Sign::positive ? s.sum_positive
-                                                : s.sum_negative;
-    b.mean = elements == 0 ? 0 : sum / static_cast<double>(elements);
-    b.max = sign == Sign::positive ? s.max_positive : s.max_negative;
-    if (sign == Sign::any) b.max = s.max_positive > s.max_negative ? s.max_positive : s.max_negative;
+    b.mean = state->stats.mean(sign), b.max = state->stats.max(sign);
     b.low = 0, b.high = 1, b.with_enough = -1, b.done = 0;
   } else if (!b.done) {
     int low = 0, high = kThresholds + 1;  // the thresholds between are b.keys[low … high - 2]
@@ -289,18 +270,13 @@ __global__ void __launch_bounds__(kBlock) thresholds_kernel(Source from, Sign si
 
 // ----------------------------------------------------------------------------------------------------- candidates
 
-__global__ void __launch_bounds__(kBlock)
-    tile_places_kernel(const std::uint32_t* counts, std::int64_t tiles, Place* places) {
-  const std::int64_t t = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x;
-  if (t < tiles) places[t] = {counts[t], 0};
-}
-
 /// A warp takes a tile: what it has kept, or, where that is not all, what V says.
 __global__ void __launch_bounds__(kBlock)
-    gather_kernel(TileCandidates part, std::int64_t tiles, const Place* places, const float* values, std::int64_t most,
+    gather_kernel(TileCandidates part, std::int64_t n, const Place* places, const float* values, std::int64_t most,
                   std::uint32_t* found_indices, float* found_values) {
   const std::int64_t tile = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / kWarp;
-  if (tile >= tiles) return;  // the whole warp
+  const std::int64_t begin = tile * static_cast<std::int64_t>(kTile), left = n - begin;
+  if (left <= 0) return;  // the whole warp
   const int lane = threadIdx.x % kWarp;
   const unsigned count = part.counts[tile];
   std::int64_t at = places[tile].taken;
@@ -311,8 +287,8 @@ __global__ void __launch_bounds__(kBlock)
     }
     return;
   }
-  const std::uint32_t first = part.firsts[tile];
-  const int length = static_cast<int>(part.lengths[tile]);
+  const std::uint32_t first = part.first + static_cast<std::uint32_t>(begin);
+  const int length = left < static_cast<std::int64_t>(kTile) ? static_cast<int>(left) : static_cast<int>(kTile);
   for (int j = 0; j < length; j += kWarp) {
     const float v = j + lane < length ? values[static_cast<std::int64_t>(first) + j + lane] : 0.0f;
     const bool in = j + lane < length && key_of(v, part.sign) >= part.floor;
@@ -339,15 +315,16 @@ __global__ void __launch_bounds__(kBlock)
 
 }  // namespace
 
-void gather_candidates(const TileCandidates& part, std::size_t tiles, const float* values, std::size_t most,
+void gather_candidates(const TileCandidates& part, std::size_t n, const float* values, std::size_t most,
                        std::uint32_t* found_indices, float* found_values, Counted* all) {
-  const auto count = static_cast<std::int64_t>(tiles);
-  Temporary<Place> places(tiles);
-  launch(tile_places_kernel, static_cast<unsigned>((count + kBlock - 1) / kBlock), kBlock, part.counts, count,
-         places.data());
-  launch(scan_kernel<4>, 1, kScanThreads, places.data(), count, all);
-  launch(gather_kernel, static_cast<unsigned>((count * kWarp + kBlock - 1) / kBlock), kBlock, part, count,
-         places.data(), values, static_cast<std::int64_t>(most), found_indices, found_values);
+  const auto size = static_cast<std::int64_t>(n), tiles = static_cast<std::int64_t>((n + kTile - 1) / kTile);
+  Temporary<Place> places_of(static_cast<std::size_t>(tiles));
+  Place* const places = places_of.data();
+  const std::uint32_t* const counts = part.counts;
+  map(tiles, [=] __device__(std::int64_t t) { places[t] = {counts[t], 0}; });
+  launch(scan_kernel<4>, 1, kScanThreads, places, tiles, all);
+  launch(gather_kernel, static_cast<unsigned>((tiles * kWarp + kBlock - 1) / kBlock), kBlock, part, size, places,
+         values, static_cast<std::int64_t>(most), found_indices, found_values);
 }
 
 void cut_at(const Source& from, Sign sign, std::uint32_t k, std::uint32_t target, std::uint32_t need, bool remembered,
@@ -377,11 +354,11 @@ void cut_by_scattering(const Source& all, Sign sign, std::uint32_t k, SelectStat
     launch(digits_kernel, grid, kBlock, from, sign, round, state, bins.data());
     launch(choose_kernel, 1, kChooseThreads, bins.data(), round, Wanted{k, k, k, false}, lowest_key(sign), state);
     if (round == 2) break;
-    const PrefixRule rule{from, sign, shift_of(round), lowest_key(sign), state};
+    const PrefixRule rule{{from, sign, state}, shift_of(round)};
     float* const next = round == 0 ? first.data() : second.data();
     Counted* const length = lengths.data() + round;
     count_taken(rule, n, places.data(), length);
-    emit_taken(rule, n, places.data(), length, n, WriteValue{from.values, next});
+    emit_taken(rule, n, places.data(), length, n, Write{from, nullptr, next});
     from = {next, nullptr, all.n, &length->taken};
   }
 }
@@ -390,18 +367,17 @@ void take_cut(const Source& from, Sign sign, std::size_t most, SelectState* stat
               float* values) {
   const auto n = static_cast<std::int64_t>(from.n);
   Temporary<Place> places(static_cast<std::size_t>(segments_of(n)));
-  const CutRule rule{from, sign, state};
+  const CutRule rule{{from, sign, state}};
   count_taken(rule, n, places.data(), &state->chosen);
   emit_taken(rule, n, places.data(), &state->chosen, static_cast<std::int64_t>(most), Write{from, indices, values});
 }
 
-void bisect(const Source& from, Sign sign, std::uint32_t k, std::int32_t floor, std::uint64_t elements,
-            SelectState* state) {
+void bisect(const Source& from, Sign sign, std::uint32_t k, std::int32_t floor, SelectState* state) {
   const unsigned grid = blocks_for((static_cast<std::int64_t>(from.n) + 15) / 16, kBlock, 1);
-  launch(bisect_kernel, 1, kWarp, state, sign, k, floor, elements, true);
+  launch(bisect_kernel, 1, kWarp, state, sign, k, floor, true);
   for (int level = 0; level <= 20; level += kLevels) {
     launch(thresholds_kernel, grid, kBlock, from, sign, state);
-    launch(bisect_kernel, 1, kWarp, state, sign, k, floor, elements, false);
+    launch(bisect_kernel, 1, kWarp, state, sign, k, floor, false);
   }
 }
 
@@ -410,18 +386,18 @@ std::size_t places(std::size_t n) {
 }
 
 void count_above(const Source& from, Sign sign, const Above& above, std::byte* places, SelectState* state) {
-  count_taken(AboveRule{from, sign, above, state}, static_cast<std::int64_t>(from.n), reinterpret_cast<Place*>(places),
-              &state->chosen);
+  count_taken(AboveRule{{from, sign, state}, above}, static_cast<std::int64_t>(from.n),
+              reinterpret_cast<Place*>(places), &state->chosen);
 }
 
 void take_above(const Source& from, Sign sign, const Above& above, const std::byte* places, std::size_t most,
                 SelectState* state, std::uint32_t* indices, float* values) {
-  emit_taken(AboveRule{from, sign, above, state}, static_cast<std::int64_t>(from.n),
+  emit_taken(AboveRule{{from, sign, state}, above}, static_cast<std::int64_t>(from.n),
              reinterpret_cast<const Place*>(places), &state->chosen, static_cast<std::int64_t>(most),
              Write{from, indices, values});
 }
 
-void set_stats(const DeviceStats& stats, SelectState* state) {
+void set_stats(const ResidualStats& stats, SelectState* state) {
   map(1, [=] __device__(std::int64_t) { state->stats = stats; });
 }
 

@@ -52,12 +52,12 @@ struct SelectState {
   Bisection bisection;
   Counted candidates;  ///< taken: how many there are
   Counted chosen;      ///< taken: how many were, but for ties
-  DeviceStats stats;
+  ResidualStats stats;
 };
 
-/// found_indices and found_values, with room for `most`, become what is at or above the floor in the tiles of a part,
-/// after what earlier parts have put there (*all).   values : the whole tensor
-void gather_candidates(const TileCandidates& part, std::size_t tiles, const float* values, std::size_t most,
+/// found_indices and found_values, with room for `most`, become what is at or above the floor in the tiles of a part of
+/// n elements, after what earlier parts have put there (*all).   values : the whole tensor
+void gather_candidates(const TileCandidates& part, std::size_t n, const float* values, std::size_t most,
                        std::uint32_t* found_indices, float* found_values, Counted* all);
 
 /// state->cut. Three rounds of 11, 10 and 10 bits over keys from the lowest that competes.
@@ -75,8 +75,7 @@ void take_cut(const Source& from, Sign sign, std::size_t most, SelectState* stat
               float* values);
 
 /// state->bisection, by the statistics in state->stats: k, floor: the smallest key of which the list has all.
-void bisect(const Source& from, Sign sign, std::uint32_t k, std::int32_t floor, std::uint64_t elements,
-            SelectState* state);
+void bisect(const Source& from, Sign sign, std::uint32_t k, std::int32_t floor, SelectState* state);
 
 /// Elements whose key is above a threshold: that of state->bisection (none: nothing is taken), or a key that the host
 /// knows, or with bins the largest of a bin (AdaComp: latest, bin, largest).
@@ -95,7 +94,7 @@ void take_above(const Source& from, Sign sign, const Above& above, const std::by
                 SelectState* state, std::uint32_t* indices, float* values);
 
 /// state->stats = stats
-void set_stats(const DeviceStats& stats, SelectState* state);
+void set_stats(const ResidualStats& stats, SelectState* state);
 
 /// compress/selector.h, elements_of_sign (waits) and keep_signs
 void elements_of_sign(Slice<const std::uint32_t> indices, Slice<const float> values, Sign sign, Selection& out);

@@ -31,7 +31,7 @@ class Search final : public Selector {
     if (!searches(o.turn))
       return fast::above(o.in.values, o.in.candidates, o.in.sign, o.memory.threshold, 2 * k, scratch_, out);
     const fast::Request request{o.in.values, o.in.sign, need, o.in.candidates, o.memory.floor};
-    o.remember(fast::search(request, k, fast::target_for(need, k), o.stats, scratch_, out), out);
+    o.remember(fast::search(request, k, o.stats, scratch_, out), out);
     o.memory.threshold = out.threshold;
   }
   void choose_on_cuda(const Offer& o, Selection& out) override {

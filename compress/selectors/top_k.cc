@@ -22,7 +22,7 @@ class TopK final : public Selector {
 
   void choose(const Offer& o, Selection& out) override {
     const fast::Request request{o.in.values, o.in.sign, o.in.k, o.in.candidates, o.memory.floor};
-    o.remember(fast::top(request, o.in.k, fast::target_for(o.in.k, o.in.k), scratch_, out), out);
+    o.remember(fast::top(request, scratch_, out), out);
   }
   void choose_on_cuda(const Offer& o, Selection& out) override {
     cuda_only([&] { o.remember(cuda::top({o.in, cuda_scratch_, out, !meets_nan(o.in.sign)}), out); });

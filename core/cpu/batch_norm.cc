@@ -1,12 +1,7 @@
-#include "core/cpu/batch_norm.h"
-
-#include <algorithm>
-#include <cmath>
-#include <vector>
-
-#include "core/cpu/onednn.h"
-#include "core/cpu/simd.h"
-#include "core/parallel.h"
+#include "core/cpu/each.h"
+#include "core/kernels/images.h"
+// Below the others, which say for which device.
+#include "core/kernels/batch_norm.cuh"
 
 namespace laconic::cpu {
 namespace {
@@ -16,34 +11,32 @@ namespace {
 
 /// sum[c] = sum over rows of d, square[c] = of d^2, d = x - shift. Two rows at a time: an addition waits for the one
 /// before it.
-LACONIC_INLINE void statistics_lanes(float* sum, float* square, const float* x, std::int64_t rows, std::int64_t width,
-                                     const float* shift) {
-  Lanes m, d, e, s0{}, s1{}, q0{}, q1{};
-  load(m, shift);
-  std::int64_t r = 0;
-  for (; r + 2 <= rows; r += 2) {
-    load(d, x + r * width);
-    load(e, x + (r + 1) * width);
-    d -= m;
-    e -= m;
-    s0 += d;
-    s1 += e;
-    q0 += d * d;
-    q1 += e * e;
-  }
-  if (r < rows) {
-    load(d, x + r * width);
-    d -= m;
-    s0 += d;
-    q0 += d * d;
-  }
-  store(sum, s0 + s1);
-  store(square, q0 + q1);
-}
 LACONIC_MULTIVERSION void statistics_part(float* sum, float* square, const float* x, std::int64_t rows,
                                           std::int64_t width, const float* shift) {
   std::int64_t c = 0;
-  for (; c + 16 <= width; c += 16) statistics_lanes(sum + c, square + c, x + c, rows, width, shift + c);
+  for (; c + 16 <= width; c += 16) {
+    Lanes m, d, e, s0{}, s1{}, q0{}, q1{};
+    load(m, shift + c);
+    std::int64_t r = 0;
+    for (; r + 2 <= rows; r += 2) {
+      load(d, x + r * width + c);
+      load(e, x + (r + 1) * width + c);
+      d -= m;
+      e -= m;
+      s0 += d;
+      s1 += e;
+      q0 += d * d;
+      q1 += e * e;
+    }
+    if (r < rows) {
+      load(d, x + r * width + c);
+      d -= m;
+      s0 += d;
+      q0 += d * d;
+    }
+    store(sum + c, s0 + s1);
+    store(square + c, q0 + q1);
+  }
   const std::int64_t first = c;
   for (c = first; c < width; ++c) sum[c] = square[c] = 0.0f;
   for (std::int64_t r = 0; r < rows; ++r)
@@ -88,70 +81,60 @@ LACONIC_MULTIVERSION void apply_part(float* y, const float* x, std::int64_t rows
 }
 
 /// g = (dy + dy2) where y > 0;   sum_g = sum over rows of g,   sum_gx = of g (x - mean)
+struct Sums {
+  float *g, *sum_g, *sum_gx;
+  const float *dy, *dy2, *y, *x, *mean;
+  std::int64_t rows, width;
+};
 template <class Vector, bool Pair, bool Relu>
-LACONIC_INLINE void sums_lanes(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y,
-                               const float* x, std::int64_t rows, std::int64_t width, const float* mean) {
-  Vector m, s{}, q{}, value, other, pixel;
-  load(m, mean);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t i = r * width;
-    load(value, dy + i);
-    if (Pair) {
-      load(other, dy2 + i);
-      value += other;
-    }
-    if (Relu) {
-      load(other, y + i);
-      value = other > 0.0f ? value : Vector{};
-    }
-    store(g + i, value);
-    load(pixel, x + i);
-    s += value;
-    q += value * (pixel - m);
-  }
-  store(sum_g, s);
-  store(sum_gx, q);
-}
-template <class Vector, bool Pair, bool Relu>
-LACONIC_INLINE void sums_width(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y,
-                               const float* x, std::int64_t rows, std::int64_t width, const float* mean) {
-  std::int64_t c = 0;
+LACONIC_INLINE void sums_width(const Sums& s) {
   constexpr std::int64_t kLanes = sizeof(Vector) / sizeof(float);
-  for (; c + kLanes <= width; c += kLanes)
-    sums_lanes<Vector, Pair, Relu>(g + c, sum_g + c, sum_gx + c, dy + c, Pair ? dy2 + c : nullptr,
-                                   Relu ? y + c : nullptr, x + c, rows, width, mean + c);
+  std::int64_t c = 0;
+  for (; c + kLanes <= s.width; c += kLanes) {
+    Vector m, sum{}, product{}, value, other, pixel;
+    load(m, s.mean + c);
+    for (std::int64_t r = 0; r < s.rows; ++r) {
+      const std::int64_t i = r * s.width + c;
+      load(value, s.dy + i);
+      if (Pair) {
+        load(other, s.dy2 + i);
+        value += other;
+      }
+      if (Relu) {
+        load(other, s.y + i);
+        value = other > 0.0f ? value : Vector{};
+      }
+      store(s.g + i, value);
+      load(pixel, s.x + i);
+      sum += value;
+      product += value * (pixel - m);
+    }
+    store(s.sum_g + c, sum);
+    store(s.sum_gx + c, product);
+  }
   const std::int64_t first = c;
-  for (c = first; c < width; ++c) sum_g[c] = sum_gx[c] = 0.0f;
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (c = first; c < width; ++c) {
-      const std::int64_t i = r * width + c;
-      float value = dy[i];
-      if (Pair) value += dy2[i];
-      if (Relu) value = y[i] > 0.0f ? value : 0.0f;
-      g[i] = value;
-      sum_g[c] += value;
-      sum_gx[c] += value * (x[i] - mean[c]);
+  for (c = first; c < s.width; ++c) s.sum_g[c] = s.sum_gx[c] = 0.0f;
+  for (std::int64_t r = 0; r < s.rows; ++r)
+    for (c = first; c < s.width; ++c) {
+      const std::int64_t i = r * s.width + c;
+      float value = s.dy[i];
+      if (Pair) value += s.dy2[i];
+      if (Relu) value = s.y[i] > 0.0f ? value : 0.0f;
+      s.g[i] = value;
+      s.sum_g[c] += value;
+      s.sum_gx[c] += value * (s.x[i] - s.mean[c]);
     }
 }
 template <class Vector>
-LACONIC_INLINE void sums_by(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2, const float* y,
-                            const float* x, std::int64_t rows, std::int64_t width, const float* mean) {
-  if (dy2 && y) return sums_width<Vector, true, true>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
-  if (dy2) return sums_width<Vector, true, false>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
-  if (y) return sums_width<Vector, false, true>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
-  sums_width<Vector, false, false>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
+LACONIC_INLINE void sums_by(const Sums& s) {
+  if (s.dy2 && s.y) return sums_width<Vector, true, true>(s);
+  if (s.dy2) return sums_width<Vector, true, false>(s);
+  if (s.y) return sums_width<Vector, false, true>(s);
+  sums_width<Vector, false, false>(s);
 }
-LACONIC_MULTIVERSION void sums_by_16(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2,
-                                     const float* y, const float* x, std::int64_t rows, std::int64_t width,
-                                     const float* mean) {
-  sums_by<Lanes>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
-}
+LACONIC_MULTIVERSION void sums_by_16(Sums s) { sums_by<Lanes>(s); }
 /// It compares (core/cpu/simd.h): on processors with narrower vectors than 16 floats four times as fast as by 16.
-LACONIC_MULTIVERSION void sums_by_8(float* g, float* sum_g, float* sum_gx, const float* dy, const float* dy2,
-                                    const float* y, const float* x, std::int64_t rows, std::int64_t width,
-                                    const float* mean) {
-  sums_by<HalfLanes>(g, sum_g, sum_gx, dy, dy2, y, x, rows, width, mean);
-}
+LACONIC_MULTIVERSION void sums_by_8(Sums s) { sums_by<HalfLanes>(s); }
 
 LACONIC_MULTIVERSION void data_part(float* dx, const float* g, const float* x, std::int64_t rows, std::int64_t width,
                                     const float* LACONIC_RESTRICT a, const float* LACONIC_RESTRICT b,
@@ -229,34 +212,20 @@ Room& room(const Chunks& chunks) {
 void batch_norm_statistics(float* stats, const float* x, const ChannelView& v, const BatchNormParameters& p) {
   const Chunks chunks(v);
   const std::int64_t channels = chunks.channels(), width = chunks.width(), values = chunks.values_per_channel();
-  float *mean = stats, *inverse = mean + channels, *scale = inverse + channels, *offset = scale + channels;
-  if (p.training && values > 0) {
-    Room& r = room(chunks);
-    float *sum = r.first.data(), *square = r.second.data();
-    chunks.each([&](const Chunks::Chunk& c, std::int64_t i) {
-      statistics_part(sum + i * width, square + i * width, x + c.offset, c.rows, width, p.running_mean + c.channel);
-    });
-    add_up(r.first_total, chunks, r.first);
-    add_up(r.second_total, chunks, r.second);
-    const double n = static_cast<double>(values);
-    const float unbias = static_cast<float>(n / (n - 1));
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const double d = r.first_total[c] / n;
-      const auto variance = static_cast<float>(std::max(0.0, r.second_total[c] / n - d * d));
-      mean[c] = static_cast<float>(p.running_mean[c] + d);
-      inverse[c] = variance;
-      p.running_mean[c] += p.momentum * (mean[c] - p.running_mean[c]);
-      p.running_var[c] += p.momentum * (variance * unbias - p.running_var[c]);
-    }
-  } else {
-    std::copy_n(p.running_mean, channels, mean);
-    std::copy_n(p.running_var, channels, inverse);
+  if (!p.training || values == 0) {
+    for (std::int64_t c = 0; c < channels; ++c)
+      finish_channel(stats, channels, c, p.running_mean[c], p.running_var[c], p);
+    return;
   }
-  for (std::int64_t c = 0; c < channels; ++c) {
-    inverse[c] = 1.0f / std::sqrt(inverse[c] + p.epsilon);
-    scale[c] = p.gamma[c] * inverse[c];
-    offset[c] = p.beta[c] - mean[c] * scale[c];
-  }
+  Room& r = room(chunks);
+  float *sum = r.first.data(), *square = r.second.data();
+  chunks.each([&](const Chunks::Chunk& c, std::int64_t i) {
+    statistics_part(sum + i * width, square + i * width, x + c.offset, c.rows, width, p.running_mean + c.channel);
+  });
+  add_up(r.first_total, chunks, r.first);
+  add_up(r.second_total, chunks, r.second);
+  for (std::int64_t c = 0; c < channels; ++c)
+    finish_batch(stats, channels, c, r.first_total[c], r.second_total[c], values, p);
 }
 
 void batch_norm_apply(float* y, const float* x, const ChannelView& v, const float* scale, const float* offset,
@@ -274,22 +243,16 @@ void batch_norm_backward_sums(float* g, float* coefficients, const float* dy, co
   Room& r = room(chunks);
   float *first = r.first.data(), *second = r.second.data();
   const std::int64_t width = chunks.width(), channels = chunks.channels();
-  const float *mean = b.stats, *inverse = mean + channels;
   const auto part = has_avx512() ? sums_by_16 : sums_by_8;
   chunks.each([&](const Chunks::Chunk& c, std::int64_t i) {
-    part(g + c.offset, first + i * width, second + i * width, dy + c.offset, dy2 ? dy2 + c.offset : nullptr,
-         y ? y + c.offset : nullptr, x + c.offset, c.rows, width, mean + c.channel);
+    part({g + c.offset, first + i * width, second + i * width, dy + c.offset, dy2 ? dy2 + c.offset : nullptr,
+          y ? y + c.offset : nullptr, x + c.offset, b.stats + c.channel, c.rows, width});
   });
   add_up(r.first_total, chunks, r.first);
   add_up(r.second_total, chunks, r.second);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const auto sum_g = static_cast<float>(r.first_total[c]), sum_gx = static_cast<float>(r.second_total[c]);
-    if (b.dgamma) b.dgamma[c] = (b.add_to_gamma ? b.dgamma[c] : 0.0f) + sum_gx * inverse[c];
-    if (b.dbeta) b.dbeta[c] = (b.add_to_beta ? b.dbeta[c] : 0.0f) + sum_g;
-    const BatchNormCoefficients of(b.gamma[c], mean[c], inverse[c], sum_g, sum_gx, chunks.values_per_channel(),
-                                   b.training);
-    coefficients[c] = of.a, coefficients[channels + c] = of.b, coefficients[2 * channels + c] = of.d;
-  }
+  for (std::int64_t c = 0; c < channels; ++c)
+    finish_gradients(coefficients, channels, c, static_cast<float>(r.first_total[c]),
+                     static_cast<float>(r.second_total[c]), chunks.values_per_channel(), b);
 }
 
 void batch_norm_backward_data(float* dx, const float* g, const float* x, const ChannelView& v,

@@ -1,13 +1,11 @@
-#include "core/cpu/conv.h"
-
-#include <cstring>
 #include <map>
-#include <tuple>
 
 #include "core/cpu/conv_weights.h"
-#include "core/cpu/elementwise.h"
 #include "core/cpu/onednn.h"
 #include "core/cpu/onednn_versions.h"
+#include "core/kept.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/products.h"
 #include "core/parallel.h"
 
 namespace laconic::cpu {
@@ -18,12 +16,10 @@ using Tag = memory::format_tag;
 
 enum class Direction { forward, data, weights };
 
-struct Geometry {
-  std::int64_t n, c, h, w, out, kh, kw, oh, ow;
-  int stride, pad, dilation, groups;
+struct Geometry : ConvSizes {
   Layout input, output;
   bool bias, relu;
-  int threads;  // oneDNN picks blockings for the number of threads at creation
+  int threads = kernel_threads();  // oneDNN picks blockings for the number of threads at creation
   auto operator<=>(const Geometry&) const = default;
 };
 
@@ -61,7 +57,7 @@ class Convolution {
     const memory::data_type f32 = memory::data_type::f32;
     x_ = memory::desc({g.n, g.c, g.h, g.w}, f32, tag_of(g.input));
     y_ = memory::desc({g.n, g.out, g.oh, g.ow}, f32, tag_of(g.output));
-    b_ = memory::desc({g.out}, f32, Tag::x);
+    if (g.bias) b_ = memory::desc({g.out}, f32, Tag::x);
     const memory::dims dims = g.groups == 1 ? memory::dims{g.out, g.c, g.kh, g.kw}
                                             : memory::dims{g.groups, g.out / g.groups, g.c / g.groups, g.kh, g.kw};
     w_plain_ = memory::desc(dims, f32, g.groups == 1 ? Tag::oihw : Tag::goihw);
@@ -76,47 +72,45 @@ class Convolution {
   }
 
   void forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b) {
-    if (!forward_) {
+    if (!forward_.primitive) {
       dnnl::primitive_attr attributes = onednn_attributes();
       if (g_.relu) append_relu(attributes);
-      forward_description_ = describe_forward(attributes);
-      forward_ = BoundPrimitive("conv forward", forward_description_);
-      forward_.bind(DNNL_ARG_SRC, x_);
-      forward_.bind(DNNL_ARG_WEIGHTS, forward_description_.weights_desc());
-      forward_.bind(DNNL_ARG_DST, y_);
-      if (g_.bias) forward_.bind(DNNL_ARG_BIAS, b_);
+      const auto description = create(
+          Direction::forward, [&](dnnl::algorithm algorithm) { return describe_forward(algorithm, attributes); });
+      forward_.w = description.weights_desc();
+      forward_.primitive = {
+          "conv forward",
+          description,
+          {{DNNL_ARG_SRC, x_}, {DNNL_ARG_WEIGHTS, forward_.w}, {DNNL_ARG_BIAS, b_}, {DNNL_ARG_DST, y_}}};
     }
-    forward_.set(DNNL_ARG_SRC, x.raw_data());
-    const Tensor form = weights(w, forward_description_.weights_desc(), true);
-    forward_.set(DNNL_ARG_WEIGHTS, form.raw_data());
-    forward_.set(DNNL_ARG_DST, y.raw_data());
-    if (g_.bias) forward_.set(DNNL_ARG_BIAS, b.raw_data());
-    forward_.run();
+    const Tensor form = weights(w, forward_.w, true);
+    forward_.primitive.run({{DNNL_ARG_SRC, x.raw_data()},
+                            {DNNL_ARG_WEIGHTS, form.raw_data()},
+                            {DNNL_ARG_BIAS, g_.bias ? b.raw_data() : nullptr},
+                            {DNNL_ARG_DST, y.raw_data()}});
   }
 
   void backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w) {
-    if (!data_) {
-      data_description_ = create(Direction::data, [&](dnnl::algorithm algorithm) {
+    if (!data_.primitive) {
+      const auto description = create(Direction::data, [&](dnnl::algorithm algorithm) {
         return describe_backward<dnnl::convolution_backward_data>(onednn_engine(), onednn_attributes(), hint(),
                                                                   algorithm, x_, w_any_, y_, strides_, dilations_,
                                                                   padding_, padding_);
       });
-      data_ = BoundPrimitive("conv backward data", data_description_);
-      data_.bind(DNNL_ARG_DIFF_SRC, x_);
-      data_.bind(DNNL_ARG_WEIGHTS, data_description_.weights_desc());
-      data_.bind(DNNL_ARG_DIFF_DST, y_);
+      data_.w = description.weights_desc();
+      data_.primitive = {"conv backward data",
+                         description,
+                         {{DNNL_ARG_DIFF_SRC, x_}, {DNNL_ARG_WEIGHTS, data_.w}, {DNNL_ARG_DIFF_DST, y_}}};
     }
-    data_.set(DNNL_ARG_DIFF_SRC, dx.raw_data());
-    const Tensor form = weights(w, data_description_.weights_desc(), false);
-    data_.set(DNNL_ARG_WEIGHTS, form.raw_data());
-    data_.set(DNNL_ARG_DIFF_DST, dy.raw_data());
-    data_.run();
+    const Tensor form = weights(w, data_.w, false);
+    data_.primitive.run(
+        {{DNNL_ARG_DIFF_SRC, dx.raw_data()}, {DNNL_ARG_WEIGHTS, form.raw_data()}, {DNNL_ARG_DIFF_DST, dy.raw_data()}});
   }
 
   void backward_weights(const Tensor& dw, bool add_dw, const Tensor& db, bool add_db, const Tensor& x,
                         const Tensor& dy) {
-    if (!weights_) {
-      weights_description_ = create(Direction::weights, [&](dnnl::algorithm algorithm) {
+    if (!weights_.primitive) {
+      const auto description = create(Direction::weights, [&](dnnl::algorithm algorithm) {
         const auto with = [&](const auto&... tensors) {
           return describe_backward<dnnl::convolution_backward_weights>(onednn_engine(), onednn_attributes(), hint(),
                                                                        algorithm, tensors..., strides_, dilations_,
@@ -124,21 +118,20 @@ class Convolution {
         };
         return g_.bias ? with(x_, w_any_, b_, y_) : with(x_, w_any_, y_);
       });
-      weights_ = BoundPrimitive("conv backward weights", weights_description_);
-      weights_.bind(DNNL_ARG_SRC, x_);
-      weights_.bind(DNNL_ARG_DIFF_WEIGHTS, weights_description_.diff_weights_desc());
-      weights_.bind(DNNL_ARG_DIFF_DST, y_);
-      if (g_.bias) weights_.bind(DNNL_ARG_DIFF_BIAS, b_);
+      weights_.w = description.diff_weights_desc();
+      weights_.primitive = {
+          "conv backward weights",
+          description,
+          {{DNNL_ARG_SRC, x_}, {DNNL_ARG_DIFF_WEIGHTS, weights_.w}, {DNNL_ARG_DIFF_BIAS, b_}, {DNNL_ARG_DIFF_DST, y_}}};
     }
-    const memory::desc found = weights_description_.diff_weights_desc();
+    const memory::desc& found = weights_.w;
     const bool direct = found == w_plain_ && !add_dw;
     const Tensor blocked = direct ? dw : Tensor::empty({static_cast<std::int64_t>(found.get_size() / sizeof(float))});
-    const Tensor bias = g_.bias ? (add_db ? Tensor::empty({g_.out}) : db) : Tensor{};
-    weights_.set(DNNL_ARG_SRC, x.raw_data());
-    weights_.set(DNNL_ARG_DIFF_WEIGHTS, blocked.raw_data());
-    weights_.set(DNNL_ARG_DIFF_DST, dy.raw_data());
-    if (g_.bias) weights_.set(DNNL_ARG_DIFF_BIAS, bias.raw_data());
-    weights_.run();
+    const Tensor bias = g_.bias && add_db ? Tensor::empty({g_.out}) : db;
+    weights_.primitive.run({{DNNL_ARG_SRC, x.raw_data()},
+                            {DNNL_ARG_DIFF_WEIGHTS, blocked.raw_data()},
+                            {DNNL_ARG_DIFF_BIAS, g_.bias ? bias.raw_data() : nullptr},
+                            {DNNL_ARG_DIFF_DST, dy.raw_data()}});
     if (found == w_16i16o_) {
       unpack_16i16o(dw.data<float>(), blocked.data<float>(), g_.out, g_.c, g_.kh * g_.kw, add_dw);
     } else if (!direct) {
@@ -162,17 +155,14 @@ class Convolution {
     return make(dnnl::algorithm::convolution_direct);
   }
 
-  Forward::primitive_desc describe_forward(const dnnl::primitive_attr& attributes) {
-    return create(Direction::forward, [&](dnnl::algorithm algorithm) { return forward_with(algorithm, attributes); });
-  }
-  Forward::primitive_desc forward_with(dnnl::algorithm algorithm, const dnnl::primitive_attr& attributes) {
+  Forward::primitive_desc describe_forward(dnnl::algorithm algorithm, const dnnl::primitive_attr& attributes) {
     const auto with = [&](const auto&... tensors) {
       return describe<Forward>(onednn_engine(), attributes, dnnl::prop_kind::forward_training, algorithm, tensors...,
                                strides_, dilations_, padding_, padding_);
     };
     return g_.bias ? with(x_, w_any_, b_, y_) : with(x_, w_any_, y_);
   }
-  Forward::primitive_desc hint() { return forward_with(dnnl::algorithm::convolution_direct, onednn_attributes()); }
+  Forward::primitive_desc hint() { return describe_forward(dnnl::algorithm::convolution_direct, onednn_attributes()); }
 
   /// w in the form asked for. Forward keeps its form until the value changes (evaluation uses it again and again);
   /// backward borrows that one if it fits, which Winograd's does, else makes its own for the moment: the value changes
@@ -205,21 +195,16 @@ class Convolution {
   memory::desc x_, y_, b_, w_plain_, w_any_;
   memory::desc w_16i16o_, w_16o16i_;  // the orders that we convert ourselves; empty where they do not apply
   memory::dims strides_, dilations_, padding_;
-  Forward::primitive_desc forward_description_;
-  dnnl::convolution_backward_data::primitive_desc data_description_;
-  dnnl::convolution_backward_weights::primitive_desc weights_description_;
-  BoundPrimitive forward_, data_, weights_;
+  struct {
+    BoundPrimitive primitive;
+    memory::desc w;  // the weights, or their gradient, as it takes them
+  } forward_, data_, weights_;
 };
 
 Convolution& convolution(const Tensor& x, const Tensor& y, const Shape& w, bool bias, const ops::Conv2dOptions& o) {
-  const Geometry g{x.dim(0), x.dim(1), x.dim(2), x.dim(3), y.dim(1), w[2],       w[3],       y.dim(2), y.dim(3),
-                   o.stride, o.pad,    o.dilation, o.groups, x.layout(), y.layout(), bias, o.relu, kernel_threads()};
-  constexpr std::size_t kMostShapes = 512;  // a network has dozens; images of ever other sizes would fill the memory
-  thread_local std::map<Geometry, std::unique_ptr<Convolution>> made;
-  if (made.size() >= kMostShapes && !made.contains(g)) made.clear();
-  auto& slot = made[g];
-  if (!slot) slot = std::make_unique<Convolution>(g);
-  return *slot;
+  const Geometry g{conv_sizes(x, y, w, o), x.layout(), y.layout(), bias, o.relu};
+  thread_local std::map<Geometry, Convolution> made;
+  return kept(made, g, g);
 }
 
 }  // namespace

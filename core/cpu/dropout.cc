@@ -1,31 +1,23 @@
-#include "core/cpu/dropout.h"
-
 #include <algorithm>
 #include <cstring>
 
-#include "core/cpu/elementwise.h"
 #include "core/cpu/simd.h"
+#include "core/kernels/elementwise.h"
 #include "core/parallel.h"
-#include "core/random.h"
 
 namespace laconic::cpu {
 namespace {
 
-struct Key {
-  std::uint32_t k0, k1;
-};
-
 /// 64 elements from the 16 blocks `block` … block + 15. Philox4x32-10 as in core/random.h, one block per lane.
-LACONIC_MULTIVERSION void mask_row(std::uint8_t* keep, std::int64_t per_row, std::uint32_t threshold, Key key,
-                                   std::uint32_t row, std::uint32_t step, std::uint32_t layer) {
+LACONIC_MULTIVERSION void mask_row(std::uint8_t* keep, std::int64_t per_row, std::uint32_t row, DropoutMask mask) {
   constexpr int kLanes = 16;
   std::uint32_t words[4 * kLanes];
   std::uint8_t group[4 * kLanes];
   for (std::int64_t e = 0; e < per_row; e += 4 * kLanes) {
     const auto block = static_cast<std::uint32_t>(e / 4);
     for (int lane = 0; lane < kLanes; ++lane) {
-      std::uint32_t c0 = block + static_cast<std::uint32_t>(lane), c1 = row, c2 = step, c3 = layer, k0 = key.k0,
-                    k1 = key.k1;
+      std::uint32_t c0 = block + static_cast<std::uint32_t>(lane), c1 = row, c2 = mask.step, c3 = mask.layer,
+                    k0 = mask.key[0], k1 = mask.key[1];
 #pragma GCC unroll 10
       for (int round = 0; round < 10; ++round) {
         const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c0, p1 = std::uint64_t{0xCD9E8D57u} * c2;
@@ -37,42 +29,19 @@ LACONIC_MULTIVERSION void mask_row(std::uint8_t* keep, std::int64_t per_row, std
       }
       words[lane] = c0, words[kLanes + lane] = c1, words[2 * kLanes + lane] = c2, words[3 * kLanes + lane] = c3;
     }
-    for (int i = 0; i < 4 * kLanes; ++i) group[i] = words[i] >= threshold;
+    for (int i = 0; i < 4 * kLanes; ++i) group[i] = words[i] >= mask.threshold;
     std::memcpy(keep + e, group, static_cast<std::size_t>(std::min<std::int64_t>(4 * kLanes, per_row - e)));
   }
 }
 
-LACONIC_MULTIVERSION void apply_part(float* y, const float* x, const std::uint8_t* keep, float scale, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = keep[i] ? scale * x[i] : 0.0f;
-}
-LACONIC_MULTIVERSION void multiply_part(float* y, const float* a, const float* b, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = a[i] * b[i];
-}
-
 }  // namespace
 
-void dropout_mask(std::uint8_t* keep, std::int64_t rows, std::int64_t per_row, float p, std::uint64_t seed,
-                  std::uint32_t layer, std::int64_t step, std::int64_t first_row) {
-  const auto mixed = philox({static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
-                             static_cast<std::uint32_t>(Purpose::dropout), 0},
-                            {0x6C61636Fu, 0x6E696321u});
-  const Key key{mixed[0], mixed[1]};
-  const auto threshold = static_cast<std::uint32_t>(static_cast<double>(p) * 4294967296.0);
+void dropout_mask(std::uint8_t* keep, std::int64_t rows, std::int64_t per_row, const DropoutMask& mask) {
   parallel_for(rows, std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(per_row, 1)),
                [=](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t n = begin; n < end; ++n)
-                   mask_row(keep + n * per_row, per_row, threshold, key, static_cast<std::uint32_t>(first_row + n),
-                            static_cast<std::uint32_t>(step), layer);
+                   mask_row(keep + n * per_row, per_row, mask.first_row + static_cast<std::uint32_t>(n), mask);
                });
-}
-
-void dropout_apply(float* y, const float* x, const std::uint8_t* keep, float scale, std::int64_t n) {
-  parallel_for(n, kGrain, [=](std::int64_t b, std::int64_t e) { apply_part(y + b, x + b, keep + b, scale, e - b); });
-}
-
-void multiply(float* y, const float* a, const float* b, std::int64_t n) {
-  parallel_for(n, kGrain,
-               [=](std::int64_t begin, std::int64_t e) { multiply_part(y + begin, a + begin, b + begin, e - begin); });
 }
 
 }  // namespace laconic::cpu

@@ -1,10 +1,5 @@
-#include "core/cpu/embedding.h"
-
-#include <algorithm>
-
-#include "core/cpu/elementwise.h"
-#include "core/cpu/simd.h"
-#include "core/parallel.h"
+#include "core/cpu/each.h"
+#include "core/kernels/rows.h"
 
 namespace laconic::cpu {
 namespace {
@@ -21,7 +16,8 @@ LACONIC_MULTIVERSION void scatter_part(float* LACONIC_RESTRICT dw, const float* 
 
 }  // namespace
 
-void embedding_forward(float* y, const float* w, const std::int64_t* index, std::int64_t n, std::int64_t dim) {
+void embedding_forward(float* y, const float* w, const std::int64_t* index, std::int64_t n, std::int64_t /*vocabulary*/,
+                       std::int64_t dim) {
   parallel_for(n, row_grain(dim), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) std::copy_n(w + index[i] * dim, dim, y + i * dim);
   });

@@ -1,20 +1,17 @@
-#include "core/cpu/join.h"
-
-#include <algorithm>
 #include <cstring>
 
-#include "core/cpu/elementwise.h"
-#include "core/parallel.h"
+#include "core/cpu/each.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/images.h"
 
 namespace laconic::cpu {
 
 void copy_rows(float* to, std::int64_t to_stride, const float* from, std::int64_t from_stride, std::int64_t rows,
                std::int64_t width) {
-  parallel_for(
-      rows, std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(width, 1)), [=](std::int64_t b, std::int64_t e) {
-        for (std::int64_t i = b; i < e; ++i)
-          std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(width) * sizeof(float));
-      });
+  parallel_for(rows, row_grain(width), [=](std::int64_t b, std::int64_t e) {
+    for (std::int64_t i = b; i < e; ++i)
+      std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(width) * sizeof(float));
+  });
 }
 
 void add_rows(float* to, std::int64_t to_stride, const float* from, std::int64_t from_stride, std::int64_t rows,
@@ -39,42 +36,35 @@ void every_second(const ChannelView& small, const ChannelView& large, std::int64
   }
 }
 
-template <class F>
-void for_images(const ChannelView& small, const ChannelView& large, std::int64_t shift, F&& f) {
-  const std::int64_t image = large.groups * large.width * large.rows;
+/// Moves the shared channels of all images; `written` holds images like `of`, and is zero elsewhere.
+template <bool kForward>
+void shortcut(float* written, const ChannelView& of, const float* read, const ChannelView& small,
+              const ChannelView& large, std::int64_t h, std::int64_t w, std::int64_t shift) {
+  const std::int64_t image = of.groups * of.width * of.rows;
   const bool eights = large.width % 8 == 0 && small.width % 8 == 0 && shift % 8 == 0;
-  parallel_for(large.outer, std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, image)),
-               [&](std::int64_t b, std::int64_t e) {
-                 for (std::int64_t n = b; n < e; ++n) f(n, eights);
-               });
+  const auto move = [=](std::int64_t n, auto unit) {
+    every_second<unit>(small, large, h, w, shift, n, [=](std::int64_t in_large, std::int64_t in_small) {
+      std::copy_n(read + (kForward ? in_large : in_small), unit(), written + (kForward ? in_small : in_large));
+    });
+  };
+  parallel_for(large.outer, row_grain(large.groups * large.width * large.rows), [&](std::int64_t b, std::int64_t e) {
+    for (std::int64_t n = b; n < e; ++n) {
+      std::fill_n(written + n * image, image, 0.0f);
+      eights ? move(n, std::integral_constant<int, 8>()) : move(n, std::integral_constant<int, 1>());
+    }
+  });
 }
 
 }  // namespace
 
 void shortcut_forward(float* y, const float* x, const ChannelView& out, const ChannelView& in, std::int64_t h,
                       std::int64_t w, std::int64_t shift) {
-  const std::int64_t image = out.groups * out.width * out.rows;
-  for_images(out, in, shift, [&](std::int64_t n, bool eights) {
-    std::fill_n(y + n * image, image, 0.0f);
-    if (eights)
-      every_second<8>(out, in, h, w, shift, n,
-                      [&](std::int64_t from, std::int64_t to) { std::memcpy(y + to, x + from, 8 * sizeof(float)); });
-    else
-      every_second<1>(out, in, h, w, shift, n, [&](std::int64_t from, std::int64_t to) { y[to] = x[from]; });
-  });
+  shortcut<true>(y, out, x, out, in, h, w, shift);
 }
 
 void shortcut_backward(float* dx, const float* dy, const ChannelView& out, const ChannelView& in, std::int64_t h,
                        std::int64_t w, std::int64_t shift) {
-  const std::int64_t image = in.groups * in.width * in.rows;
-  for_images(out, in, shift, [&](std::int64_t n, bool eights) {
-    std::fill_n(dx + n * image, image, 0.0f);
-    if (eights)
-      every_second<8>(out, in, h, w, shift, n,
-                      [&](std::int64_t from, std::int64_t to) { std::memcpy(dx + from, dy + to, 8 * sizeof(float)); });
-    else
-      every_second<1>(out, in, h, w, shift, n, [&](std::int64_t from, std::int64_t to) { dx[from] = dy[to]; });
-  });
+  shortcut<false>(dx, in, dy, out, in, h, w, shift);
 }
 
 }  // namespace laconic::cpu

@@ -1,9 +1,5 @@
-#include "core/cpu/layout.h"
-
-#include <algorithm>
-
-#include "core/cpu/simd.h"
-#include "core/parallel.h"
+#include "core/cpu/each.h"
+#include "core/kernels/images.h"
 
 namespace laconic::cpu {
 namespace {
@@ -24,28 +20,31 @@ LACONIC_MULTIVERSION void transpose(float* LACONIC_RESTRICT y, std::int64_t y_st
 
 void convert_layout(float* y, Layout to, const float* x, Layout from, std::int64_t n, std::int64_t c, std::int64_t hw) {
   const std::int64_t image = c * hw;
-  parallel_for(n, std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(image, 1)),
-               [=](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t i = begin; i < end; ++i) {
-                   float* out = y + i * image;
-                   const float* in = x + i * image;
-                   if (from == Layout::plain && to == Layout::channels_last) {
-                     transpose(out, c, in, hw, c, hw);
-                   } else if (from == Layout::channels_last && to == Layout::plain) {
-                     transpose(out, hw, in, c, hw, c);
-                   } else {
-                     for (std::int64_t c0 = 0; c0 < c; c0 += 16) {
-                       if (from == Layout::plain) transpose(out + c0 * hw, 16, in + c0 * hw, hw, 16, hw);
-                       if (to == Layout::plain) transpose(out + c0 * hw, hw, in + c0 * hw, 16, hw, 16);
-                       if (from == Layout::channels_last)
-                         for (std::int64_t p = 0; p < hw; ++p) std::copy_n(in + p * c + c0, 16, out + c0 * hw + p * 16);
-                       if (to == Layout::channels_last)
-                         for (std::int64_t p = 0; p < hw; ++p) std::copy_n(in + c0 * hw + p * 16, 16, out + p * c + c0);
-                     }
-                   }
-                 }
-               });
+  parallel_for(n, row_grain(image), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      float* out = y + i * image;
+      const float* in = x + i * image;
+      if (from == Layout::plain && to == Layout::channels_last) {
+        transpose(out, c, in, hw, c, hw);
+      } else if (from == Layout::channels_last && to == Layout::plain) {
+        transpose(out, hw, in, c, hw, c);
+      } else {
+        for (std::int64_t c0 = 0; c0 < c; c0 += 16) {
+          if (from == Layout::plain) transpose(out + c0 * hw, 16, in + c0 * hw, hw, 16, hw);
+          if (to == Layout::plain) transpose(out + c0 * hw, hw, in + c0 * hw, 16, hw, 16);
+          if (from == Layout::channels_last)
+            for (std::int64_t p = 0; p < hw; ++p) std::copy_n(in + p * c + c0, 16, out + c0 * hw + p * 16);
+          if (to == Layout::channels_last)
+            for (std::int64_t p = 0; p < hw; ++p) std::copy_n(in + c0 * hw + p * 16, 16, out + p * c + c0);
+        }
+      }
+    }
+  });
 }
+
+}  // namespace laconic::cpu
+
+namespace laconic {
 
 ChannelView channel_view(const Tensor& x) {
   if (x.rank() == 2) return {x.dim(0), 1, 1, x.dim(1)};
@@ -57,4 +56,4 @@ ChannelView channel_view(const Tensor& x) {
   return {n, 1, hw, c};
 }
 
-}  // namespace laconic::cpu
+}  // namespace laconic

@@ -1,11 +1,5 @@
-#include "core/cpu/lrn.h"
-
-#include <algorithm>
-#include <cmath>
-#include <vector>
-
-#include "core/cpu/simd.h"
-#include "core/parallel.h"
+#include "core/cpu/each.h"
+#include "core/kernels/images.h"
 
 namespace laconic::cpu {
 namespace {

@@ -1,13 +1,11 @@
-#include "core/cpu/matmul.h"
-
 #include <algorithm>
 #include <map>
-#include <memory>
-#include <tuple>
 
-#include "core/cpu/elementwise.h"
 #include "core/cpu/onednn.h"
 #include "core/cpu/onednn_versions.h"
+#include "core/kept.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/products.h"
 #include "core/parallel.h"
 
 namespace laconic::cpu {
@@ -17,45 +15,69 @@ void check(dnnl_status_t status) {
   require<Error>(status == dnnl_success, "matmul: oneDNN's sgemm failed with status ", static_cast<int>(status), ".");
 }
 
-/// y = x w' + b (+ ReLU) as one primitive, plain weights.
-struct Forward {
-  using memory = dnnl::memory;
-  BoundPrimitive primitive;
-  Forward(std::int64_t rows, std::int64_t in, std::int64_t out, std::int64_t stride, bool bias, bool relu) {
-    const auto f32 = memory::data_type::f32;
-    const memory::desc x({rows, in}, f32, memory::format_tag::ab), w({in, out}, f32, memory::format_tag::ba),
-        y({rows, out}, f32, memory::dims{stride, 1}), b({1, out}, f32, memory::format_tag::ab);
-    dnnl::primitive_attr attributes = onednn_attributes();
-    if (relu) append_relu(attributes);
-    const auto with = [&](const auto&... tensors) {
-      return describe<dnnl::matmul>(onednn_engine(), attributes, tensors...);
-    };
-    primitive = BoundPrimitive("linear forward", bias ? with(x, w, b, y) : with(x, w, y));
-    primitive.bind(DNNL_ARG_SRC, x);
-    primitive.bind(DNNL_ARG_WEIGHTS, w);
-    primitive.bind(DNNL_ARG_DST, y);
-    if (bias) primitive.bind(DNNL_ARG_BIAS, b);
-  }
+/// What a product y = x m (+ b) is prepared for.
+struct ProductShape {
+  std::int64_t rows, in, out, stride;
+  bool packed, bias, relu, add;
+  int threads = kernel_threads();
+  auto operator<=>(const ProductShape&) const = default;
 };
 
 }  // namespace
+
+/// Such a product as one primitive.
+struct Product {
+  BoundPrimitive primitive;
+  dnnl::memory::desc m;  ///< [out, in], or where packed what oneDNN reads fastest
+
+  explicit Product(const ProductShape& s) {
+    using Tag = dnnl::memory::format_tag;
+    const auto f32 = dnnl::memory::data_type::f32;
+    const dnnl::memory::desc x({s.rows, s.in}, f32, Tag::ab),
+        weights({s.in, s.out}, f32, s.packed ? Tag::any : Tag::ba),
+        y({s.rows, s.out}, f32, dnnl::memory::dims{s.stride, 1}),
+        b = s.bias ? dnnl::memory::desc({1, s.out}, f32, Tag::ab) : dnnl::memory::desc();
+    dnnl::primitive_attr attributes = onednn_attributes();
+    if (s.relu) append_relu(attributes);
+    if (s.add) append_sum(attributes);
+    const auto with = [&](const auto&... tensors) {
+      return describe<dnnl::matmul>(onednn_engine(), attributes, tensors...);
+    };
+    const auto description = s.bias ? with(x, weights, b, y) : with(x, weights, y);
+    m = description.weights_desc();
+    primitive = {s.packed ? "packed matmul" : "linear forward",
+                 description,
+                 {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, m}, {DNNL_ARG_BIAS, b}, {DNNL_ARG_DST, y}}};
+  }
+  void run(float* y, const float* x, const void* weights, const float* b) {
+    primitive.run({{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_BIAS, b}, {DNNL_ARG_DST, y}});
+  }
+
+  static std::shared_ptr<Product> of(const ProductShape& shape) {
+    thread_local std::map<ProductShape, std::shared_ptr<Product>> made;
+    auto& slot = kept(made, shape);
+    if (!slot) slot = std::make_shared<Product>(shape);
+    return slot;
+  }
+};
+
+PackedMatmul::PackedMatmul(const float* m, bool transposed, bool add, std::int64_t rows, std::int64_t in,
+                           std::int64_t out)
+    : product_(Product::of({rows, in, out, out, true, false, false, add})),
+      packed_(Tensor::empty({static_cast<std::int64_t>(product_->m.get_size())}, DType::u8)) {
+  using Tag = dnnl::memory::format_tag;
+  const dnnl::memory::desc plain({in, out}, dnnl::memory::data_type::f32, transposed ? Tag::ba : Tag::ab);
+  reorder(plain, m, product_->m, packed_.raw_data());
+}
+
+void PackedMatmul::run(float* y, const float* x) const { product_->run(y, x, packed_.raw_data(), nullptr); }
 
 void linear_forward(float* y, const float* x, const float* w, const float* b, std::int64_t rows, std::int64_t in,
                     std::int64_t out, std::int64_t stride, bool relu) {
   constexpr std::int64_t kMatmulRows = 256;
   // oneDNN 3.7 writes a result of one column without its stride.
-  if (rows <= kMatmulRows && (out > 1 || stride == 1)) {
-    using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, bool, int>;
-    thread_local std::map<Key, std::unique_ptr<Forward>> made;
-    auto& slot = made[Key{rows, in, out, stride, b != nullptr, relu, kernel_threads()}];
-    if (!slot) slot = std::make_unique<Forward>(rows, in, out, stride, b != nullptr, relu);
-    BoundPrimitive& p = slot->primitive;
-    p.set(DNNL_ARG_SRC, x);
-    p.set(DNNL_ARG_WEIGHTS, w);
-    p.set(DNNL_ARG_DST, y);
-    if (b) p.set(DNNL_ARG_BIAS, b);
-    return p.run();
-  }
+  if (rows <= kMatmulRows && (out > 1 || stride == 1))
+    return Product::of({rows, in, out, stride, false, b != nullptr, relu, false})->run(y, x, w, b);
   if (b)
     for (std::int64_t i = 0; i < rows; ++i) std::copy_n(b, out, y + i * stride);
   check(dnnl_sgemm('N', 'T', rows, out, in, 1.0f, x, in, w, in, b ? 1.0f : 0.0f, y, stride));

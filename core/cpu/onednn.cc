@@ -1,5 +1,8 @@
 #include "core/cpu/onednn.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace laconic::cpu {
 namespace {
 
@@ -24,18 +27,23 @@ dnnl::stream& onednn_stream() {
   return stream;
 }
 
-bool has_avx512() {
-  static const bool yes = [] {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-#else
-    return false;
-#endif
-  }();
+bool has_avx2() {
+  static const bool yes = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   return yes;
 }
+
+bool has_avx512() {
+  static const bool yes = has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl");
+  return yes;
+}
+#else
+bool has_avx2() { return false; }
+bool has_avx512() { return false; }
+#endif
 
 dnnl::primitive_attr onednn_attributes() {
   dnnl::primitive_attr attributes;
@@ -43,24 +51,29 @@ dnnl::primitive_attr onednn_attributes() {
   return attributes;
 }
 
-BoundPrimitive::BoundPrimitive(std::string what, const dnnl::primitive_desc_base& description)
-    : primitive_(description.get()), implementation_(description.impl_info_str()) {
-  scratch_bytes_ = description.scratchpad_desc().get_size();
+BoundPrimitive::BoundPrimitive(std::string what, const dnnl::primitive_desc_base& description,
+                               std::initializer_list<std::pair<int, dnnl::memory::desc>> arguments)
+    : primitive_(description.get()), scratch_bytes_(description.scratchpad_desc().get_size()) {
+  const auto bind = [&](int argument, const dnnl::memory::desc& of) {
+    arguments_.insert_or_assign(argument, dnnl::memory(of, onednn_engine(), nullptr));
+  };
+  for (const auto& [argument, of] : arguments)
+    if (!of.is_zero()) bind(argument, of);
   if (scratch_bytes_) bind(DNNL_ARG_SCRATCHPAD, description.scratchpad_desc());
-  implementations.push_back({std::move(what), implementation_});
+  implementations.push_back({std::move(what), description.impl_info_str()});
 }
 
-void BoundPrimitive::bind(int argument, const dnnl::memory::desc& description) {
-  arguments_.insert_or_assign(argument, dnnl::memory(description, onednn_engine(), nullptr));
-}
-
-void BoundPrimitive::set(int argument, const void* data) {
-  arguments_.at(argument).set_data_handle(const_cast<void*>(data));
-}
-
-void BoundPrimitive::run() {
-  if (scratch_bytes_) set(DNNL_ARG_SCRATCHPAD, scratchpad(scratch_bytes_));
+void BoundPrimitive::run(std::initializer_list<std::pair<int, const void*>> addresses) {
+  for (const auto& [argument, data] : addresses)
+    if (data) arguments_.at(argument).set_data_handle(const_cast<void*>(data));
+  if (scratch_bytes_) arguments_.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratchpad(scratch_bytes_));
   primitive_.execute(onednn_stream(), arguments_);
+}
+
+void append_sum(dnnl::primitive_attr& attributes) {
+  dnnl::post_ops sum;
+  sum.append_sum(1.0f);
+  attributes.set_post_ops(sum);
 }
 
 void reorder(const dnnl::memory::desc& from, const void* in, const dnnl::memory::desc& to, void* out, bool add) {
@@ -70,26 +83,19 @@ void reorder(const dnnl::memory::desc& from, const void* in, const dnnl::memory:
     BoundPrimitive primitive;
   };
   // A model has a few dozen; a list of recent ones is found as fast as any map.
-  thread_local std::vector<std::unique_ptr<Prepared>> prepared;
-  Prepared* hit = nullptr;
-  for (auto& p : prepared)
-    if (p->add == add && p->from == from && p->to == to) hit = p.get();
-  if (!hit) {
+  constexpr std::size_t kMost = 512;
+  thread_local std::vector<Prepared> prepared;
+  auto hit = std::find_if(prepared.begin(), prepared.end(),
+                          [&](const Prepared& p) { return p.add == add && p.from == from && p.to == to; });
+  if (hit == prepared.end()) {
     dnnl::primitive_attr attributes = onednn_attributes();
-    if (add) {
-      dnnl::post_ops sum;
-      sum.append_sum(1.0f);
-      attributes.set_post_ops(sum);
-    }
+    if (add) append_sum(attributes);
     const dnnl::reorder::primitive_desc description(onednn_engine(), from, onednn_engine(), to, attributes);
-    prepared.push_back(std::make_unique<Prepared>(Prepared{from, to, add, BoundPrimitive("reorder", description)}));
-    hit = prepared.back().get();
-    hit->primitive.bind(DNNL_ARG_FROM, from);
-    hit->primitive.bind(DNNL_ARG_TO, to);
+    if (prepared.size() >= kMost) prepared.clear();
+    prepared.push_back({from, to, add, {"reorder", description, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}}});
+    hit = std::prev(prepared.end());
   }
-  hit->primitive.set(DNNL_ARG_FROM, in);
-  hit->primitive.set(DNNL_ARG_TO, out);
-  hit->primitive.run();
+  hit->primitive.run({{DNNL_ARG_FROM, in}, {DNNL_ARG_TO, out}});
 }
 
 const std::vector<OnednnImplementation>& onednn_implementations() { return implementations; }

@@ -2,8 +2,10 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "core/cpu/simd.h"
 #include "core/tensor.h"
 
 /// What the files that use oneDNN share. Everything here belongs to the calling thread: a primitive is only ever run by
@@ -13,31 +15,30 @@ namespace laconic::cpu {
 const dnnl::engine& onednn_engine();
 dnnl::stream& onednn_stream();
 
-/// True on processors with AVX-512 (F, BW, VL, DQ): blocked layouts and Winograd pay only there.
-bool has_avx512();
-
 /// Attributes with the scratchpad handed over by the caller: a primitive that keeps its own crashes when another thread
 /// runs it.
 dnnl::primitive_attr onednn_attributes();
 
-/// A primitive with its arguments bound once; only the addresses change from call to call.
+/// A primitive with its arguments described once; only the addresses change from call to call.
 class BoundPrimitive {
  public:
   BoundPrimitive() = default;
-  /// `what` and the implementation's name go to onednn_implementations().
-  BoundPrimitive(std::string what, const dnnl::primitive_desc_base& description);
+  /// `what` and the implementation's name go to onednn_implementations(). An argument with an empty description is
+  /// none.
+  BoundPrimitive(std::string what, const dnnl::primitive_desc_base& description,
+                 std::initializer_list<std::pair<int, dnnl::memory::desc>> arguments);
   explicit operator bool() const { return static_cast<bool>(primitive_.get(true)); }
-  void bind(int argument, const dnnl::memory::desc& description);
-  void set(int argument, const void* data);
-  void run();
-  const std::string& implementation() const { return implementation_; }
+  /// A null address is left out.
+  void run(std::initializer_list<std::pair<int, const void*>> addresses);
 
  private:
   dnnl::primitive primitive_;
   std::unordered_map<int, dnnl::memory> arguments_;
   std::size_t scratch_bytes_ = 0;
-  std::string implementation_;
 };
+
+/// Lets a primitive with these attributes add to what is there. Replaces other operations after it.
+void append_sum(dnnl::primitive_attr& attributes);
 
 /// Copies between two descriptions of the same elements, adding to what is there if asked. Prepared reorders are kept.
 void reorder(const dnnl::memory::desc& from, const void* in, const dnnl::memory::desc& to, void* out, bool add = false);

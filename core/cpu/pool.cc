@@ -1,14 +1,5 @@
-#include "core/cpu/pool.h"
-
-#include <algorithm>
-#include <cstring>
-#include <limits>
-
-#include "core/cpu/elementwise.h"
-#include "core/cpu/onednn.h"
-#include "core/cpu/pool_avx512.h"
-#include "core/cpu/simd.h"
-#include "core/parallel.h"
+#include "core/cpu/each.h"
+#include "core/kernels/images.h"
 
 namespace laconic::cpu {
 namespace {
@@ -22,10 +13,11 @@ Inside inside(const PoolShape& s, std::int64_t top, std::int64_t left) {
           std::max<std::int64_t>(0, -left), std::min<std::int64_t>(s.kernel, s.w - left)};
 }
 
-LACONIC_INLINE void average_lanes(float* y, const float* x, std::int64_t row, std::int64_t pixel, const Span& rows,
-                                  const Span& columns, float factor) {
-  using F = Lanes;
-  F even{}, odd{}, v;  // two sums: an addition waits for the one before it
+using Window = Averages::Window;
+
+LACONIC_INLINE void average_lanes(float* y, const float* x, std::int64_t row, std::int64_t pixel, const Window& rows,
+                                  const Window& columns, float factor) {
+  Lanes even{}, odd{}, v;  // two sums: an addition waits for the one before it
   for (std::int64_t i = rows.begin; i < rows.end; ++i) {
     const float* p = x + i * row + columns.begin * pixel;
     std::int64_t j = columns.begin;
@@ -43,20 +35,13 @@ LACONIC_INLINE void average_lanes(float* y, const float* x, std::int64_t row, st
   store(y, (even + odd) * factor);
 }
 
-/// Spans without std::vector: clang 19 leaves out the iterators that only a multiversioned function uses.
-struct Spans {
-  explicit Spans(const std::vector<Span>& spans) : data(spans.data()), count(std::ssize(spans)) {}
-  const Span* data;
-  std::int64_t count;
-};
-
-LACONIC_MULTIVERSION void average_forward_part(float* y, const float* x, std::int64_t images, std::int64_t h,
-                                               std::int64_t w, std::int64_t width, Spans rows, Spans columns) {
-  const std::int64_t row = w * width;
-  for (std::int64_t n = 0; n < images; ++n, x += h * row)
-    for (std::int64_t k = 0; k < rows.count; ++k)
-      for (std::int64_t l = 0; l < columns.count; ++l) {
-        const Span &r = rows.data[k], &q = columns.data[l];
+LACONIC_MULTIVERSION void average_forward_part(float* y, const float* x, std::int64_t images, std::int64_t width,
+                                               Averages rows, Averages columns) {
+  const std::int64_t row = columns.extent * width;
+  for (std::int64_t n = 0; n < images; ++n, x += rows.extent * row)
+    for (std::int64_t k = 0; k < rows.out; ++k)
+      for (std::int64_t l = 0; l < columns.out; ++l) {
+        const Window r = rows[k], q = columns[l];
         const float factor = 1.0f / static_cast<float>(r.extent * q.extent);
         std::int64_t c = 0;
         for (; c + 16 <= width; c += 16) average_lanes(y + c, x + c, row, width, r, q, factor);
@@ -70,22 +55,23 @@ LACONIC_MULTIVERSION void average_forward_part(float* y, const float* x, std::in
       }
 }
 
-LACONIC_MULTIVERSION void average_backward_part(float* dx, const float* dy, std::int64_t images, std::int64_t h,
-                                                std::int64_t w, std::int64_t width, Spans rows, Spans columns) {
-  using F = Lanes;
-  const std::int64_t row = w * width;
+LACONIC_MULTIVERSION void average_backward_part(float* dx, const float* dy, std::int64_t images, std::int64_t width,
+                                                Averages rows, Averages columns) {
+  const std::int64_t row = columns.extent * width;
   // One window that is the whole image writes each dx once; otherwise windows may overlap or leave gaps.
-  const bool whole = rows.count == 1 && columns.count == 1 && rows.data->begin == 0 && rows.data->end == h &&
-                     columns.data->begin == 0 && columns.data->end == w;
-  if (!whole) std::fill(dx, dx + images * h * row, 0.0f);
-  for (std::int64_t n = 0; n < images; ++n, dx += h * row)
-    for (std::int64_t k = 0; k < rows.count; ++k)
-      for (std::int64_t l = 0; l < columns.count; ++l) {
-        const Span &r = rows.data[k], &q = columns.data[l];
+  const auto covers = [](const Averages& axis) {
+    return axis.out == 1 && axis[0].begin == 0 && axis[0].end == axis.extent;
+  };
+  const bool whole = covers(rows) && covers(columns);
+  if (!whole) std::fill(dx, dx + images * rows.extent * row, 0.0f);
+  for (std::int64_t n = 0; n < images; ++n, dx += rows.extent * row)
+    for (std::int64_t k = 0; k < rows.out; ++k)
+      for (std::int64_t l = 0; l < columns.out; ++l) {
+        const Window r = rows[k], q = columns[l];
         const float factor = 1.0f / static_cast<float>(r.extent * q.extent);
         std::int64_t c = 0;
         for (; c + 16 <= width; c += 16) {
-          F g, sum;
+          Lanes g, sum;
           load(g, dy + c);
           g *= factor;
           for (std::int64_t i = r.begin; i < r.end; ++i)
@@ -160,19 +146,19 @@ void max_pool_backward(float* dx, const float* dy, const std::uint8_t* index, co
                [=](std::int64_t b, std::int64_t e) { part(dx + b * image, dy + b * out, index + b * out, s, e - b); });
 }
 
-void average_pool_forward(float* y, const float* x, std::int64_t images, std::int64_t h, std::int64_t w,
-                          std::int64_t width, const std::vector<Span>& rows, const std::vector<Span>& columns) {
-  const std::int64_t image = h * w * width, out = static_cast<std::int64_t>(rows.size() * columns.size()) * width;
+void average_pool_forward(float* y, const float* x, std::int64_t images, std::int64_t width, const Averages& rows,
+                          const Averages& columns) {
+  const std::int64_t image = rows.extent * columns.extent * width, out = rows.out * columns.out * width;
   parallel_for(images, row_grain(image), [&](std::int64_t b, std::int64_t e) {
-    average_forward_part(y + b * out, x + b * image, e - b, h, w, width, Spans(rows), Spans(columns));
+    average_forward_part(y + b * out, x + b * image, e - b, width, rows, columns);
   });
 }
 
-void average_pool_backward(float* dx, const float* dy, std::int64_t images, std::int64_t h, std::int64_t w,
-                           std::int64_t width, const std::vector<Span>& rows, const std::vector<Span>& columns) {
-  const std::int64_t image = h * w * width, out = static_cast<std::int64_t>(rows.size() * columns.size()) * width;
+void average_pool_backward(float* dx, const float* dy, std::int64_t images, std::int64_t width, const Averages& rows,
+                           const Averages& columns) {
+  const std::int64_t image = rows.extent * columns.extent * width, out = rows.out * columns.out * width;
   parallel_for(images, row_grain(image), [&](std::int64_t b, std::int64_t e) {
-    average_backward_part(dx + b * image, dy + b * out, e - b, h, w, width, Spans(rows), Spans(columns));
+    average_backward_part(dx + b * image, dy + b * out, e - b, width, rows, columns);
   });
 }
 

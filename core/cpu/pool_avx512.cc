@@ -1,4 +1,4 @@
-#include "core/cpu/pool_avx512.h"
+#include "core/kernels/images.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

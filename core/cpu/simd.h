@@ -5,6 +5,7 @@
 // sanitizer's own start-up.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
     !defined(LACONIC_NO_MULTIVERSION)
+#define LACONIC_HAS_MULTIVERSION 1
 #define LACONIC_MULTIVERSION __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define LACONIC_MULTIVERSION
@@ -19,9 +20,14 @@
 #define LACONIC_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
+#define LACONIC_INLINE inline __attribute__((always_inline))
+#define LACONIC_FLATTEN __attribute__((flatten))  // all that it calls is compiled into it
+
 namespace laconic::cpu {
 
-#define LACONIC_INLINE inline __attribute__((always_inline))
+/// True on processors with AVX-512 (F, BW, CD, DQ, VL), with AVX2 (and FMA, BMI 1 and 2).
+bool has_avx512();
+bool has_avx2();
 
 /// 16 floats, a vector of the compiler: the same code for every instruction set. Where loops over plain arrays are
 /// compiled badly. Only as locals, never passed by value (how depends on the instruction set).

@@ -1,11 +1,5 @@
-#include "core/cpu/softmax.h"
-
-#include <algorithm>
-#include <cmath>
-
-#include "core/cpu/elementwise.h"
-#include "core/cpu/vector_math.h"
-#include "core/parallel.h"
+#include "core/cpu/each.h"
+#include "core/kernels/rows.h"
 
 namespace laconic::cpu {
 namespace {

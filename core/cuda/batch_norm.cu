@@ -1,5 +1,7 @@
-#include "core/cuda/batch_norm.h"
 #include "core/cuda/columns.cuh"
+#include "core/kernels/images.h"
+// Below the others, which say for which device.
+#include "core/kernels/batch_norm.cuh"
 
 namespace laconic::cuda {
 namespace {
@@ -119,15 +121,6 @@ bool all_aligned(const P*... p) {
   return ((p == nullptr || aligned_for<4>(p)) && ...);
 }
 
-__device__ void finish_channel(float* stats, std::int64_t channels, std::int64_t c, float mean, float variance,
-                               const cpu::BatchNormParameters& p) {
-  const float inverse = 1.0f / sqrtf(variance + p.epsilon), scale = p.gamma[c] * inverse;
-  stats[c] = mean;
-  stats[channels + c] = inverse;
-  stats[2 * channels + c] = scale;
-  stats[3 * channels + c] = p.beta[c] - mean * scale;
-}
-
 template <bool kRelu, bool kResidual>
 void apply(float* y, const float* x, const ChannelView& v, const float* scale, const float* offset,
            const float* residual) {
@@ -137,23 +130,16 @@ void apply(float* y, const float* x, const ChannelView& v, const float* scale, c
 
 }  // namespace
 
-void batch_norm_statistics(float* stats, const float* x, const ChannelView& v, const cpu::BatchNormParameters& given) {
-  const cpu::BatchNormParameters p = given;
+void batch_norm_statistics(float* stats, const float* x, const ChannelView& v, const BatchNormParameters& given) {
+  const BatchNormParameters p = given;
   const std::int64_t channels = v.width, values = rows_of(v);
   if (!p.training || values == 0)
     return map(channels, [=] __device__(std::int64_t c) {
       finish_channel(stats, channels, c, p.running_mean[c], p.running_var[c], p);
     });
-  const double n = static_cast<double>(values);
-  const auto unbias = static_cast<float>(n / (n - 1));
   sum_columns(values, channels, all_aligned(x, p.running_mean), Statistics{x, p.running_mean},
               [=] __device__(std::int64_t c, const double* totals) {
-                const double d = totals[0] / n, square = totals[1] / n - d * d;
-                const auto mean = static_cast<float>(p.running_mean[c] + d),
-                           variance = static_cast<float>(square > 0.0 || square != square ? square : 0.0);
-                p.running_mean[c] += p.momentum * (mean - p.running_mean[c]);
-                p.running_var[c] += p.momentum * (variance * unbias - p.running_var[c]);
-                finish_channel(stats, channels, c, mean, variance, p);
+                finish_batch(stats, channels, c, totals[0], totals[1], values, p);
               });
 }
 
@@ -168,16 +154,13 @@ void batch_norm_apply(float* y, const float* x, const ChannelView& v, const floa
 }
 
 void batch_norm_backward_sums(float* g, float* coefficients, const float* dy, const float* dy2, const float* y,
-                              const float* x, const ChannelView& v, const cpu::BatchNormBackward& given) {
-  const cpu::BatchNormBackward b = given;
+                              const float* x, const ChannelView& v, const BatchNormBackward& given) {
+  const BatchNormBackward b = given;
   const std::int64_t channels = v.width, values = rows_of(v);
-  const float *mean = b.stats, *inverse = mean + channels;
+  const float* mean = b.stats;
   const auto done = [=] __device__(std::int64_t c, const double* totals) {
-    const auto sum_g = static_cast<float>(totals[0]), sum_gx = static_cast<float>(totals[1]);
-    if (b.dgamma) b.dgamma[c] = (b.add_to_gamma ? b.dgamma[c] : 0.0f) + sum_gx * inverse[c];
-    if (b.dbeta) b.dbeta[c] = (b.add_to_beta ? b.dbeta[c] : 0.0f) + sum_g;
-    const cpu::BatchNormCoefficients of(b.gamma[c], mean[c], inverse[c], sum_g, sum_gx, values, b.training);
-    coefficients[c] = of.a, coefficients[channels + c] = of.b, coefficients[2 * channels + c] = of.d;
+    finish_gradients(coefficients, channels, c, static_cast<float>(totals[0]), static_cast<float>(totals[1]), values,
+                     b);
   };
   const bool aligned = all_aligned(g, dy, dy2, y, x, mean);
   if (dy2 && y) return sum_columns(values, channels, aligned, Sums<true, true>{g, dy, dy2, y, x, mean}, done);

@@ -1,14 +1,11 @@
-#include "core/cuda/conv.h"
-
 #include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
-#include "core/cuda/bias.h"
-#include "core/cuda/conv_weights.h"
 #include "core/cuda/libraries.h"
-#include "core/cuda/matmul.h"
+#include "core/kept.h"
+#include "core/kernels/products.h"
 #include "core/precision.h"
 #include "core/raw.h"
 
@@ -17,32 +14,12 @@ namespace {
 
 constexpr std::size_t kMostWorkspace = std::size_t{1} << 30;
 
-struct Geometry {
+struct Geometry : ConvSizes {
   int device;
-  std::int64_t n, c, h, w, out, kh, kw, oh, ow;
-  int stride, pad, dilation, groups;
   DType type;
   bool tf32;
   Layout layout = Layout::channels_last;  ///< of the activations, and of weights what goes with it
   auto operator<=>(const Geometry&) const = default;
-
-  Geometry(const Tensor& x, const Tensor& y, const Shape& weights, const ops::Conv2dOptions& o, DType type)
-      : device(x.device().index),
-        n(x.dim(0)),
-        c(x.dim(1)),
-        h(x.dim(2)),
-        w(x.dim(3)),
-        out(y.dim(1)),
-        kh(weights[2]),
-        kw(weights[3]),
-        oh(y.dim(2)),
-        ow(y.dim(3)),
-        stride(o.stride),
-        pad(o.pad),
-        dilation(o.dilation),
-        groups(o.groups),
-        type(type),
-        tf32(type == DType::f32 && matmul_precision() == Precision::tf32) {}
 
   std::int64_t pixels() const { return n * oh * ow; }
   std::int64_t kernel() const { return kh * kw; }
@@ -59,6 +36,9 @@ struct Geometry {
   /// Whether plain weights are also in the order that goes with channels_last.
   bool plain_fits() const { return kernel() == 1 || c == groups; }
 };
+Geometry geometry(const Tensor& x, const Tensor& y, const Shape& w, const ops::Conv2dOptions& o, DType type) {
+  return {conv_sizes(x, y, w, o), x.device().index, type, type == DType::f32 && matmul_precision() == Precision::tf32};
+}
 
 /// Weights in cuDNN's order and type.
 struct ConvWeights final : Derived {
@@ -208,7 +188,7 @@ class Convolution {
 
 Convolution& convolution(const Geometry& g) {
   thread_local std::map<Geometry, Convolution> made;
-  return made.try_emplace(g, g).first->second;
+  return kept(made, g, g);
 }
 
 // Where cuDNN has nothing for channels_last (some groups, strides and dilations), it has for plain order. What is bf16
@@ -222,8 +202,8 @@ Tensor in_plain_order(const Tensor& x) {
 }
 
 /// Such a batch goes in two.
-bool too_large(const Geometry& g) {
-  return g.n > 1 && std::max(g.n * g.c * g.h * g.w, g.n * g.out * g.oh * g.ow) > conv_most_elements;
+bool too_large(const Geometry& g, std::int64_t most) {
+  return g.n > 1 && std::max(g.n * g.c * g.h * g.w, g.n * g.out * g.oh * g.ow) > most;
 }
 /// f(first image, how many) for each half of a batch.
 template <class F>
@@ -241,16 +221,17 @@ void require_done(bool done, const Geometry& g) {
 
 }  // namespace
 
-void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const ops::Conv2dOptions& o) {
-  const Geometry g(x, y, w.shape(), o, x.dtype());
+void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b, const ops::Conv2dOptions& o,
+                    std::int64_t most_elements) {
+  const Geometry g = geometry(x, y, w.shape(), o, x.dtype());
   const Tensor weights = packed_weights(w, g);
   const float* bias = b.defined() ? b.data<float>() : nullptr;
   float* to = y.data<float>();
   if (g.pointwise())
     return linear_forward(to, false, Factor(x), Factor(weights), bias, g.pixels(), g.c, g.out, g.out, o.relu);
-  if (too_large(g))
+  if (too_large(g, most_elements))
     return halves(g, [&](std::int64_t first, std::int64_t count) {
-      conv2d_forward(y.rows(first, count), x.rows(first, count), w, b, o);
+      conv2d_forward(y.rows(first, count), x.rows(first, count), w, b, o, most_elements);
     });
   const bool rounded = g.type == DType::bf16;
   const Tensor result = rounded ? Tensor::empty(y.shape(), DType::bf16, y.device()) : y;
@@ -264,15 +245,16 @@ void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Ten
   if (bias || o.relu) add_bias(to, to, bias, g.pixels(), g.out, g.out, o.relu);
 }
 
-void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, const ops::Conv2dOptions& o) {
+void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, const ops::Conv2dOptions& o,
+                          std::int64_t most_elements) {
   if (dx.elements() == 0) return;
-  const Geometry g(dx, dy, w.shape(), o, dy.dtype());
+  const Geometry g = geometry(dx, dy, w.shape(), o, dy.dtype());
   const Tensor weights = packed_weights(w, g);
   if (g.pointwise())
     return linear_backward_data(dx.data<float>(), false, Factor(dy), Factor(weights), g.pixels(), g.c, g.out);
-  if (too_large(g))
+  if (too_large(g, most_elements))
     return halves(g, [&](std::int64_t first, std::int64_t count) {
-      conv2d_backward_data(dx.rows(first, count), dy.rows(first, count), w, o);
+      conv2d_backward_data(dx.rows(first, count), dy.rows(first, count), w, o, most_elements);
     });
   const bool rounded = g.type == DType::bf16;
   const Tensor result = rounded ? Tensor::empty(dx.shape(), DType::bf16, dx.device()) : dx;
@@ -286,18 +268,18 @@ void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, c
   }
 }
 
-void conv2d_backward_weights(const Tensor& dw, bool add, const Tensor& x, const Tensor& dy,
-                             const ops::Conv2dOptions& o) {
+void conv2d_backward_weights(const Tensor& dw, bool add, const Tensor& x, const Tensor& dy, const ops::Conv2dOptions& o,
+                             std::int64_t most_elements) {
   if (dy.elements() == 0) {
     if (!add) raw::fill(dw, 0.0f);
     return;
   }
-  const Geometry g(x, dy, dw.shape(), o, x.dtype());
+  const Geometry g = geometry(x, dy, dw.shape(), o, x.dtype());
   if (g.pointwise())
     return linear_backward_weights(dw.data<float>(), add, Factor(x), Factor(dy), g.pixels(), g.c, g.out, g.out);
-  if (too_large(g))
+  if (too_large(g, most_elements))
     return halves(g, [&](std::int64_t first, std::int64_t count) {
-      conv2d_backward_weights(dw, add || first > 0, x.rows(first, count), dy.rows(first, count), o);
+      conv2d_backward_weights(dw, add || first > 0, x.rows(first, count), dy.rows(first, count), o, most_elements);
     });
   const bool direct = g.type == DType::f32 && g.plain_fits();
   const Tensor packed = direct ? dw : Tensor::empty(dw.shape(), g.type, dw.device());

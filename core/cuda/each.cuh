@@ -1,7 +1,12 @@
 #pragma once
 #include "core/cuda/launch.cuh"
+#include "core/stream.h"
 
 /// Loops over arrays that lie beside each other, four elements of each at a time where all of them are aligned to it.
+/// each() and each_cell() have twins of their names in core/cpu/each.h, so that what is made of them alone is written
+/// once for both devices (core/kernels/*.cuh).
+#define LACONIC_DEVICE cuda
+
 namespace laconic::cuda {
 
 /// An array that is written and not read.
@@ -86,15 +91,44 @@ const T* start(Written<T> p) {
 }  // namespace detail
 
 /// f(element i of each array …) for 0 <= i < n. Arrays: const T* for what f takes by value, T* for what it takes by
-/// reference, out(p) for what it only writes. Arrays may be the same memory.
+/// reference, out(p) for what it only writes. Arrays may be the same memory. The CPU's twin alone asks what it costs.
 ///   each(n, [=] __device__(float& y, float x) { y += a * x; }, y, x);
-template <class F, class... Array>
+template <int kCost = 1, class F, class... Array>
 void each(std::int64_t n, F f, Array... array) {
   if (n <= 0) return;
   if ((aligned_for<4>(detail::start(array)) && ...))
     launch(detail::each_kernel<4, F, Array...>, blocks_for((n + 3) / 4), kBlock, n, f, array...);
   else
     launch(detail::each_kernel<1, F, Array...>, blocks_for(n), kBlock, n, f, array...);
+}
+
+template <class F>
+__global__ void __launch_bounds__(kBlock) cells_kernel(std::int64_t batch, std::int64_t hidden, F f) {
+  const std::int64_t j = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (j >= hidden) return;
+  for (std::int64_t b = blockIdx.y; b < batch; b += gridDim.y) f(b, j);
+}
+/// f(row, unit) for all of a state [batch, hidden] of a recurrent layer. A time step is a small kernel (some ten
+/// thousand elements) between two products: a thread for each element of the state, and no divisions to find its row.
+template <class F>
+void each_cell(std::int64_t batch, std::int64_t hidden, F f) {
+  const auto across = static_cast<unsigned>((hidden + kBlock - 1) / kBlock);
+  launch(cells_kernel<F>, dim3(across, static_cast<unsigned>(std::min<std::int64_t>(batch, 65535))), kBlock, batch,
+         hidden, f);
+}
+/// What cells are activated by.
+__device__ inline float cell_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ inline float cell_tanh(float x) { return tanhf(x); }
+
+/// total (if not null) = the sum of n doubles, y (if not null) = a times it, always in the same order.
+void add_up(double* total, float* y, double a, const double* values, std::int64_t n);
+
+/// The value at p, after all that this thread has asked for. Waits.
+template <class T>
+T host_value(const T* p) {
+  T value;
+  copy_bytes(&value, kCpu, p, Device{Device::Kind::cuda, selected()}, sizeof value);
+  return value;
 }
 
 }  // namespace laconic::cuda

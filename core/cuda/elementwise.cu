@@ -1,7 +1,7 @@
 #include "core/cuda/columns.cuh"
-#include "core/cuda/each.cuh"
-#include "core/cuda/elementwise.h"
-#include "core/cuda/sums.h"
+#include "core/kernels/elementwise.h"
+// Below the others, since its kernels are made of each().
+#include "core/kernels/elementwise.cuh"
 
 namespace laconic::cuda {
 namespace {
@@ -115,65 +115,6 @@ void add_up(double* total, float* y, double a, const double* values, std::int64_
   launch(total_kernel, 1, std::max(threads, kWarp), total, y, a, values, n);
 }
 
-void fill(float* y, float value, std::int64_t n) {
-  each(
-      n, [=] __device__(float& yi) { yi = value; }, out(y));
-}
-void add(float* y, const float* x, std::int64_t n) {
-  each(
-      n, [] __device__(float& yi, float xi) { yi += xi; }, y, x);
-}
-void add(float* y, const float* a, const float* b, std::int64_t n) {
-  each(
-      n, [] __device__(float& yi, float ai, float bi) { yi = ai + bi; }, out(y), a, b);
-}
-void axpy(float* y, float a, const float* x, std::int64_t n) {
-  each(
-      n, [=] __device__(float& yi, float xi) { yi += a * xi; }, y, x);
-}
-void scale(float* y, float a, std::int64_t n) {
-  each(
-      n, [=] __device__(float& yi) { yi *= a; }, y);
-}
-// NaN stays NaN, as on the CPU.
-void relu(float* y, std::int64_t n) {
-  each(
-      n, [] __device__(float& yi) { yi = yi < 0.0f ? 0.0f : yi; }, y);
-}
-void relu(float* y, const float* x, std::int64_t n) {
-  each(
-      n, [] __device__(float& yi, float xi) { yi = xi < 0.0f ? 0.0f : xi; }, out(y), x);
-}
-void relu_backward(float* dx, const float* dy, const float* y, std::int64_t n) {
-  each(
-      n, [] __device__(float& d, float g, float yi) { d = yi > 0.0f ? g : 0.0f; }, out(dx), dy, y);
-}
-void tanh_forward(float* y, const float* x, std::int64_t n) {
-  each(
-      n, [] __device__(float& yi, float xi) { yi = tanhf(xi); }, out(y), x);
-}
-void tanh_backward(float* dx, const float* dy, const float* y, std::int64_t n) {
-  each(
-      n, [] __device__(float& d, float g, float yi) { d = g * (1.0f - yi * yi); }, out(dx), dy, y);
-}
-void sigmoid_forward(float* y, const float* x, std::int64_t n) {
-  each(
-      n, [] __device__(float& yi, float xi) { yi = 1.0f / (1.0f + expf(-xi)); }, out(y), x);
-}
-void sigmoid_backward(float* dx, const float* dy, const float* y, std::int64_t n) {
-  each(
-      n, [] __device__(float& d, float g, float yi) { d = g * yi * (1.0f - yi); }, out(dx), dy, y);
-}
-
-void fill_times(float* y, float a, const float* b, std::int64_t n) {
-  each(
-      n, [=] __device__(float& yi) { yi = a * *b; }, out(y));
-}
-void scale_times(float* y, const float* x, float a, const float* b, std::int64_t n) {
-  each(
-      n, [=] __device__(float& yi, float xi) { yi = a * *b * xi; }, out(y), x);
-}
-
 void sum(float* y, float a, const float* x, std::int64_t n) {
   const Slice<const float> all(x, static_cast<std::size_t>(n));
   sum_all(nullptr, y, a, {&all, 1}, Itself{});
@@ -209,10 +150,6 @@ void sum_rows(float* b, const float* x, std::int64_t rows, std::int64_t columns,
   sum_columns(rows, columns, aligned_for<4>(x), Columns{x}, [=] __device__(std::int64_t j, const double* total) {
     b[j] = (add ? b[j] : 0.0f) + static_cast<float>(*total);
   });
-}
-
-void increment(std::int64_t* counter) {
-  map(1, [=] __device__(std::int64_t) { ++*counter; });
 }
 
 }  // namespace laconic::cuda

@@ -1,5 +1,5 @@
 #include "core/cuda/each.cuh"
-#include "core/cuda/embedding.h"
+#include "core/kernels/rows.h"
 
 namespace laconic::cuda {
 namespace {

@@ -1,5 +1,5 @@
 #include "core/cuda/each.cuh"
-#include "core/cuda/join.h"
+#include "core/kernels/images.h"
 
 namespace laconic::cuda {
 namespace {

@@ -1,5 +1,5 @@
 #include "core/cuda/launch.cuh"
-#include "core/cuda/layout.h"
+#include "core/kernels/images.h"
 
 namespace laconic::cuda {
 namespace {

@@ -67,18 +67,24 @@ Handles& handles() {
   return *mine[device];
 }
 
+/// The handle, made and bound to the stream at its first use.
+template <class Handle, class Create, class Bind>
+Handle started(Handle& handle, Create create, Bind bind) {
+  if (!handle) {
+    Handle made = nullptr;
+    check(create(&made), "starting");
+    check(bind(made, stream()), "binding it to a stream");
+    handle = made;
+  }
+  return handle;
+}
+
 }  // namespace
 
 cublasHandle_t cublas_handle() {
-  Handles& h = handles();
-  if (!h.blas) {
-    cublasHandle_t made = nullptr;
-    check(cublas().cublasCreate_v2(&made), "starting");
-    check(cublas().cublasSetStream_v2(made, stream()), "binding it to a stream");
-    h.blas = made;
-  }
-  return h.blas;
+  return started(handles().blas, cublas().cublasCreate_v2, cublas().cublasSetStream_v2);
 }
+cudnnHandle_t cudnn_handle() { return started(handles().dnn, cudnn().cudnnCreate, cudnn().cudnnSetStream); }
 
 void* workspace(std::size_t bytes) {
   Block& block = handles().workspace;
@@ -87,17 +93,6 @@ void* workspace(std::size_t bytes) {
     block = allocate(bytes);
   }
   return block.data;
-}
-
-cudnnHandle_t cudnn_handle() {
-  Handles& h = handles();
-  if (!h.dnn) {
-    cudnnHandle_t made = nullptr;
-    check(cudnn().cudnnCreate(&made), "starting");
-    check(cudnn().cudnnSetStream(made, stream()), "binding it to a stream");
-    h.dnn = made;
-  }
-  return h.dnn;
 }
 
 }  // namespace laconic::cuda

@@ -1,7 +1,5 @@
-#include "core/cuda/matmul.h"
-
-#include "core/cuda/bias.h"
 #include "core/cuda/libraries.h"
+#include "core/kernels/products.h"
 #include "core/precision.h"
 
 namespace laconic::cuda {

@@ -1,5 +1,5 @@
 #include "core/cuda/each.cuh"
-#include "core/cuda/pool.h"
+#include "core/kernels/images.h"
 
 namespace laconic::cuda {
 namespace {
@@ -13,13 +13,22 @@ void for_pixels(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_
     f(pixel / (w * h), pixel / w % h, pixel % w, at % groups * kWide);
   });
 }
+/// Runs a Kernel of these arguments for all pixels, four channels at a time where its arrays are aligned to them.
+template <template <int> class Kernel, class... Arguments>
+void pool(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t width, bool aligned,
+          Arguments... arguments) {
+  if (aligned && width % 4 == 0)
+    for_pixels<4>(images, h, w, width, Kernel<4>{arguments...});
+  else
+    for_pixels<1>(images, h, w, width, Kernel<1>{arguments...});
+}
 
 template <int kWide>
 struct MaxForward {
   float* y;
   std::uint8_t* index;
   const float* x;
-  cpu::PoolShape s;
+  PoolShape s;
   __device__ void operator()(std::int64_t n, std::int64_t i, std::int64_t j, std::int64_t c) const {
     const std::int64_t top = i * s.stride - s.pad, left = j * s.stride - s.pad;
     const int h0 = top < 0 ? static_cast<int>(-top) : 0, w0 = left < 0 ? static_cast<int>(-left) : 0,
@@ -49,10 +58,10 @@ struct MaxBackward {
   float* dx;
   const float* dy;
   const std::uint8_t* index;
-  cpu::PoolShape s;
+  PoolShape s;
   __device__ void operator()(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) const {
-    const cpu::Holders rows = cpu::holders_of(h, s.kernel, s.stride, s.pad, s.out_h),
-                       columns = cpu::holders_of(w, s.kernel, s.stride, s.pad, s.out_w);
+    const Holders rows = holders_of(h, s.kernel, s.stride, s.pad, s.out_h),
+                  columns = holders_of(w, s.kernel, s.stride, s.pad, s.out_w);
     Pack<float, kWide> sum{};
     for (std::int64_t i = rows.begin; i < rows.end; ++i)
       for (std::int64_t j = columns.begin; j < columns.end; ++j) {
@@ -72,9 +81,9 @@ struct AverageForward {
   float* y;
   const float* x;
   std::int64_t width;
-  cpu::Averages rows, columns;
+  Averages rows, columns;
   __device__ void operator()(std::int64_t n, std::int64_t i, std::int64_t j, std::int64_t c) const {
-    const cpu::Span down = rows[i], across = columns[j];
+    const Averages::Window down = rows[i], across = columns[j];
     Pack<float, kWide> sum{};
     for (std::int64_t h = down.begin; h < down.end; ++h)
 #pragma unroll 4
@@ -95,9 +104,9 @@ struct AverageBackward {
   float* dx;
   const float* dy;
   std::int64_t width;
-  cpu::Averages rows, columns;
+  Averages rows, columns;
   __device__ void operator()(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) const {
-    const cpu::Holders down = rows.holders(h), across = columns.holders(w);
+    const Holders down = rows.holders(h), across = columns.holders(w);
     Pack<float, kWide> sum{};
     for (std::int64_t i = down.begin; i < down.end; ++i)
       for (std::int64_t j = across.begin; j < across.end; ++j) {
@@ -112,31 +121,23 @@ struct AverageBackward {
 
 }  // namespace
 
-void max_pool_forward(float* y, std::uint8_t* index, const float* x, const cpu::PoolShape& s) {
-  if (s.width % 4 == 0 && aligned_for<4>(y) && aligned_for<4>(x) && aligned_for<4>(index))
-    for_pixels<4>(s.images, s.out_h, s.out_w, s.width, MaxForward<4>{y, index, x, s});
-  else
-    for_pixels<1>(s.images, s.out_h, s.out_w, s.width, MaxForward<1>{y, index, x, s});
+void max_pool_forward(float* y, std::uint8_t* index, const float* x, const PoolShape& s) {
+  pool<MaxForward>(s.images, s.out_h, s.out_w, s.width, aligned_for<4>(y) && aligned_for<4>(x) && aligned_for<4>(index),
+                   y, index, x, s);
 }
-void max_pool_backward(float* dx, const float* dy, const std::uint8_t* index, const cpu::PoolShape& s) {
-  if (s.width % 4 == 0 && aligned_for<4>(dx) && aligned_for<4>(dy) && aligned_for<4>(index))
-    for_pixels<4>(s.images, s.h, s.w, s.width, MaxBackward<4>{dx, dy, index, s});
-  else
-    for_pixels<1>(s.images, s.h, s.w, s.width, MaxBackward<1>{dx, dy, index, s});
+void max_pool_backward(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s) {
+  pool<MaxBackward>(s.images, s.h, s.w, s.width, aligned_for<4>(dx) && aligned_for<4>(dy) && aligned_for<4>(index), dx,
+                    dy, index, s);
 }
-void average_pool_forward(float* y, const float* x, std::int64_t images, std::int64_t width, const cpu::Averages& rows,
-                          const cpu::Averages& columns) {
-  if (width % 4 == 0 && aligned_for<4>(y) && aligned_for<4>(x))
-    for_pixels<4>(images, rows.out, columns.out, width, AverageForward<4>{y, x, width, rows, columns});
-  else
-    for_pixels<1>(images, rows.out, columns.out, width, AverageForward<1>{y, x, width, rows, columns});
+void average_pool_forward(float* y, const float* x, std::int64_t images, std::int64_t width, const Averages& rows,
+                          const Averages& columns) {
+  pool<AverageForward>(images, rows.out, columns.out, width, aligned_for<4>(y) && aligned_for<4>(x), y, x, width, rows,
+                       columns);
 }
-void average_pool_backward(float* dx, const float* dy, std::int64_t images, std::int64_t width,
-                           const cpu::Averages& rows, const cpu::Averages& columns) {
-  if (width % 4 == 0 && aligned_for<4>(dx) && aligned_for<4>(dy))
-    for_pixels<4>(images, rows.extent, columns.extent, width, AverageBackward<4>{dx, dy, width, rows, columns});
-  else
-    for_pixels<1>(images, rows.extent, columns.extent, width, AverageBackward<1>{dx, dy, width, rows, columns});
+void average_pool_backward(float* dx, const float* dy, std::int64_t images, std::int64_t width, const Averages& rows,
+                           const Averages& columns) {
+  pool<AverageBackward>(images, rows.extent, columns.extent, width, aligned_for<4>(dx) && aligned_for<4>(dy), dx, dy,
+                        width, rows, columns);
 }
 
 }  // namespace laconic::cuda

@@ -17,7 +17,5 @@ struct Report {
 
 /// That of the calling thread's stream.
 Report* report();
-/// Throws DataError if something was found since the last call, and forgets it. After the stream was synchronised.
-void throw_findings();
 
 }  // namespace laconic::cuda

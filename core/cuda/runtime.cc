@@ -1,13 +1,11 @@
 #include "core/cuda/runtime.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "core/cuda/memory.h"
 #include "core/cuda/report.h"
 
 #if defined(LACONIC_CUDA_EMULATED) && defined(__SANITIZE_ADDRESS__)
@@ -19,11 +17,16 @@ namespace {
 
 constexpr std::size_t kAlign = 256, kSlab = std::size_t{2} << 20;
 
-/// As on the host: eighths of a power of two.
-std::size_t size_class(std::size_t bytes) {
-  if (bytes <= 8 * kAlign) return std::max<std::size_t>(1, (bytes + kAlign - 1) / kAlign) * kAlign;
-  const std::size_t step = std::bit_floor(bytes) / 8;
-  return (bytes + step - 1) / step * step;
+cudaEvent_t event_of(const Mark& mark) { return static_cast<cudaEvent_t>(mark.get()); }
+Mark mark_in(cudaStream_t stream) {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+  const Mark mark(event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
+  check(cudaEventRecord(event, stream), "recording an event");
+  return mark;
+}
+void wait_in(cudaStream_t stream, const Mark& mark) {
+  check(cudaStreamWaitEvent(stream, event_of(mark), 0), "waiting for an event");
 }
 
 struct OutOfMemory {};
@@ -57,30 +60,20 @@ class StreamPool {
     bool fresh = false;
     const Block block = find_or_make(bytes, fresh);
     std::lock_guard lock(device_.mutex);
-    MemoryStats& s = device_.stats;
-    ++s.allocations;
-    s.from_system += fresh;
-    s.in_use_bytes += block.capacity;
-    s.peak_bytes = std::max(s.peak_bytes, s.in_use_bytes);
+    device_.stats.from_system += fresh;
+    device_.stats.count(block.capacity);
     return block;
   }
 
   void put(const Block& block, cudaStream_t last_used) {
-    cudaEvent_t event = nullptr;
-    if (last_used != stream_) {
-      check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
-      check(cudaEventRecord(event, last_used), "recording an event");
-    }
+    const Mark after = last_used == stream_ ? nullptr : mark_in(last_used);
 #ifdef LACONIC_NO_CACHE
-    if (event) {
-      check(cudaStreamWaitEvent(stream_, event, 0), "waiting for an event");
-      cudaEventDestroy(event);
-    }
+    if (after) wait_in(stream_, after);
     check(cudaFreeAsync(block.data, stream_), "freeing memory");
 #else
     {
       std::lock_guard lock(mutex_);
-      free_[block.capacity].push_back({block.data, event});
+      free_[block.capacity].push_back({block.data, after});
     }
 #endif
     std::lock_guard lock(device_.mutex);
@@ -93,7 +86,6 @@ class StreamPool {
     std::lock_guard lock(mutex_);
     for (auto it = free_.lower_bound(kSlab / 2 + 1); it != free_.end(); it = free_.erase(it))
       for (const Free& f : it->second) {
-        if (f.after) cudaEventDestroy(f.after);
         cudaFree(f.data);
         std::lock_guard device_lock(device_.mutex);
         device_.stats.reserved_bytes -= it->first;
@@ -103,20 +95,17 @@ class StreamPool {
  private:
   struct Free {
     std::byte* data;
-    cudaEvent_t after;  // null: in the order of this stream
+    Mark after;  // null: in the order of this stream
   };
 
   Block find_or_make(std::size_t bytes, bool& fresh) {
-    const std::size_t size = size_class(bytes);
+    const std::size_t size = size_class(std::max<std::size_t>(1, bytes), kAlign);
 #ifndef LACONIC_NO_CACHE
     std::lock_guard lock(mutex_);
     for (auto it = free_.lower_bound(size); it != free_.end() && it->first <= size + size / 2; ++it) {
       if (it->second.empty()) continue;
       const Free f = take_ready(it->second);
-      if (f.after) {
-        check(cudaStreamWaitEvent(stream_, f.after, 0), "waiting for an event");
-        cudaEventDestroy(f.after);
-      }
+      if (f.after) wait_in(stream_, f.after);
       return {f.data, it->first, this};
     }
     fresh = true;
@@ -142,7 +131,7 @@ class StreamPool {
     constexpr std::size_t kTried = 8;
     std::size_t best = blocks.size() - 1;
     for (std::size_t i = blocks.size(); i-- > 0 && blocks.size() - i <= kTried;)
-      if (!blocks[i].after || cudaEventQuery(blocks[i].after) == cudaSuccess) {
+      if (!blocks[i].after || reached(blocks[i].after)) {
         best = i;
         break;
       }
@@ -275,7 +264,6 @@ void check(cudaError_t status, const char* what) {
 
 int device_count() { return static_cast<int>(devices().all.size()); }
 const std::string& why_no_device() { return devices().why_none; }
-const DeviceLimits& limits_of(int index) { return device(index).limits; }
 
 void select(int index) {
   if (mine.selected == index) return;
@@ -312,7 +300,7 @@ Block allocate(std::size_t bytes) {
   try {
     return pool.take(bytes);
   } catch (const OutOfMemory&) {
-    const MemoryStats s = memory_stats_of(pool.device().index);
+    const MemoryStats s = memory_stats();
     throw Error(concat("device cuda:", pool.device().index, " has no room for ", bytes, " bytes more: ", s.in_use_bytes,
                        " of its ", pool.device().limits.memory_bytes, " are in use here. Use a smaller --batch."));
   }
@@ -329,18 +317,67 @@ void give_back(const Block& block) noexcept {
   }
 }
 
-MemoryStats memory_stats_of(int index) {
-  DeviceState& d = device(index);
+MemoryStats memory_stats() {
+  DeviceState& d = device(selected());
   std::lock_guard lock(d.mutex);
   return d.stats;
 }
 
-void reset_peak_of(int index) {
-  DeviceState& d = device(index);
+void reset_peak() {
+  DeviceState& d = device(selected());
   std::lock_guard lock(d.mutex);
   d.stats.peak_bytes = d.stats.in_use_bytes;
 }
 
-void release_unused_of(int index) { trim_device(device(index)); }
+void release_unused() { trim_device(device(selected())); }
+
+std::string device_name() {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, selected()), "asking for a device's name");
+  return properties.name;
+}
+int compute_capability() { return device(selected()).limits.compute_capability; }
+
+void synchronize() { check(cudaStreamSynchronize(stream()), "waiting for the device"); }
+
+Mark mark() { return mark_in(stream()); }
+void wait(const Mark& mark) { wait_in(stream(), mark); }
+void synchronize(const Mark& mark) { check(cudaEventSynchronize(event_of(mark)), "waiting for an event"); }
+bool reached(const Mark& mark) {
+  const cudaError_t status = cudaEventQuery(event_of(mark));
+  if (status != cudaErrorNotReady) check(status, "asking for an event");
+  return status == cudaSuccess;
+}
+
+void copy_later(void* to, const void* from, std::size_t bytes) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "copying");
+}
+void zero_later(void* to, std::size_t bytes) { check(cudaMemsetAsync(to, 0, bytes, stream()), "clearing"); }
+
+std::shared_ptr<std::byte[]> pinned(std::size_t bytes) {
+  struct Pool {
+    std::mutex mutex;
+    std::map<std::size_t, std::vector<std::byte*>> free;  // by size, kept for good
+  };
+  static Pool& pool = *new Pool;
+  std::size_t capacity = 4096;
+  while (capacity < bytes) capacity += capacity / 2 / 4096 * 4096 + 4096;
+  const auto give_back = [capacity](std::byte* block) {
+    std::lock_guard lock(pool.mutex);
+    pool.free[capacity].push_back(block);
+  };
+  {
+    std::lock_guard lock(pool.mutex);
+    auto& blocks = pool.free[capacity];
+    if (!blocks.empty()) {
+      std::byte* const block = blocks.back();
+      blocks.pop_back();
+      return {block, give_back};
+    }
+  }
+  void* fresh = nullptr;
+  check(cudaHostAlloc(&fresh, capacity, cudaHostAllocPortable), "pinning memory");
+  return {static_cast<std::byte*>(fresh), give_back};
+}
 
 }  // namespace laconic::cuda

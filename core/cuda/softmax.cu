@@ -1,8 +1,7 @@
 #include <cfloat>
 
-#include "core/cuda/launch.cuh"
-#include "core/cuda/softmax.h"
-#include "core/cuda/sums.h"
+#include "core/cuda/each.cuh"
+#include "core/kernels/rows.h"
 
 namespace laconic::cuda {
 namespace {

@@ -1,50 +1,37 @@
 #include "core/ops/activation.h"
 
-#include "core/cpu/elementwise.h"
-#include "core/cuda/elementwise.h"
-#include "core/dispatch.h"
-#include "core/raw.h"
+#include "core/kernels/elementwise.h"
+#include "core/ops/common.h"
 
 namespace laconic::ops {
 namespace {
 
-/// backward(dx, dy, y) gives dx, which may be dy.
-template <class F>
-Tensor recorded(const char* what, const Tensor& x, const Tensor& y, F backward) {
-  return record(what, y, {x}, [y = y.value(), backward](const Tensor& dy0, Grads& grads) {
-    const Tensor dy = dy0.layout() == y.layout() ? Tensor() : raw::to_layout(dy0, y.layout());
-    const Tensor& g = dy.defined() ? dy : dy0;  // no second handle: dy0 may be written into if nobody else holds it
-    Tensor dx = g.sole_owner() ? g : Tensor::empty(y.shape(), DType::f32, y.device(), y.layout());
-    backward(dx, g, y);
-    grads.put(0, std::move(dx));
+/// forward(y, x, n) and backward(dx, dy, y, n) where the memory lies.
+template <class Forward, class Backward>
+Tensor activated(const char* what, const Tensor& x, Forward forward, Backward backward) {
+  const Tensor y = Tensor::like(x);
+  forward(y.data<float>(), x.data<float>(), x.elements());
+  return record(what, y, {x}, [y = y.value(), backward](const Tensor& gradient, Grads& grads) {
+    grads.put(0, elementwise_gradient(gradient, y, [&](const Tensor& dx, const Tensor& dy) {
+                backward(dx.data<float>(), dy.data<float>(), y.data<float>(), y.elements());
+              }));
   });
 }
 
 }  // namespace
 
-Tensor relu(const Tensor& x) {
-  const Tensor y = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
-  LACONIC_KERNEL(x.device(), relu(y.data<float>(), x.data<float>(), x.elements()));
-  return recorded("relu", x, y, [](const Tensor& dx, const Tensor& dy, const Tensor& out) {
-    LACONIC_KERNEL(out.device(), relu_backward(dx.data<float>(), dy.data<float>(), out.data<float>(), out.elements()));
-  });
-}
-
-Tensor tanh(const Tensor& x) {
-  const Tensor y = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
-  LACONIC_KERNEL(x.device(), tanh_forward(y.data<float>(), x.data<float>(), x.elements()));
-  return recorded("tanh", x, y, [](const Tensor& dx, const Tensor& dy, const Tensor& out) {
-    LACONIC_KERNEL(out.device(), tanh_backward(dx.data<float>(), dy.data<float>(), out.data<float>(), out.elements()));
-  });
-}
-
-Tensor sigmoid(const Tensor& x) {
-  const Tensor y = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
-  LACONIC_KERNEL(x.device(), sigmoid_forward(y.data<float>(), x.data<float>(), x.elements()));
-  return recorded("sigmoid", x, y, [](const Tensor& dx, const Tensor& dy, const Tensor& out) {
-    LACONIC_KERNEL(out.device(),
-                   sigmoid_backward(dx.data<float>(), dy.data<float>(), out.data<float>(), out.elements()));
-  });
-}
+/// `kernel` and `kernel_backward` as an operation.
+#define LACONIC_ACTIVATION(operation, kernel, kernel_backward)                                              \
+  Tensor operation(const Tensor& x) {                                                                       \
+    return activated(                                                                                       \
+        #operation, x,                                                                                      \
+        [d = x.device()](float* y, const float* a, std::int64_t n) { LACONIC_KERNEL(d, kernel(y, a, n)); }, \
+        [d = x.device()](float* dx, const float* dy, const float* y, std::int64_t n) {                      \
+          LACONIC_KERNEL(d, kernel_backward(dx, dy, y, n));                                                 \
+        });                                                                                                 \
+  }
+LACONIC_ACTIVATION(relu, relu, relu_backward)
+LACONIC_ACTIVATION(tanh, tanh_forward, tanh_backward)
+LACONIC_ACTIVATION(sigmoid, sigmoid_forward, sigmoid_backward)
 
 }  // namespace laconic::ops

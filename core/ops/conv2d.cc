@@ -1,13 +1,9 @@
 #include "core/ops/conv2d.h"
 
-#include "core/cpu/conv.h"
-#include "core/cuda/conv.h"
-#include "core/cuda/elementwise.h"
-#include "core/dispatch.h"
-#include "core/ops/one_device.h"
-#include "core/ops/relu_mask.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/products.h"
+#include "core/ops/common.h"
 #include "core/precision.h"
-#include "core/raw.h"
 
 namespace laconic::ops {
 

@@ -2,11 +2,8 @@
 
 #include <vector>
 
-#include "core/cpu/softmax.h"
-#include "core/cuda/softmax.h"
-#include "core/dispatch.h"
-#include "core/ops/one_device.h"
-#include "core/raw.h"
+#include "core/kernels/rows.h"
+#include "core/ops/common.h"
 
 namespace laconic::ops {
 namespace {

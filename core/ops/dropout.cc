@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "core/cpu/dropout.h"
-#include "core/cuda/dropout.h"
-#include "core/dispatch.h"
-#include "core/raw.h"
+#include "core/kernels/elementwise.h"
+#include "core/ops/common.h"
+#include "core/random.h"
 
 namespace laconic::ops {
 namespace {
@@ -19,12 +18,21 @@ void apply(const Tensor& y, const Tensor& x, const Tensor& mask, float scale) {
     LACONIC_KERNEL(x.device(), multiply(y.data<float>(), x.data<float>(), mask.data<float>(), x.elements()));
 }
 
+DropoutMask mask_of(float p, const DropoutKey& key) {
+  const auto mixed = philox({static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32),
+                             static_cast<std::uint32_t>(Purpose::dropout), 0},
+                            {0x6C61636Fu, 0x6E696321u});
+  return {{mixed[0], mixed[1]},
+          static_cast<std::uint32_t>(static_cast<double>(p) * 4294967296.0),
+          static_cast<std::uint32_t>(key.step),
+          key.layer,
+          static_cast<std::uint32_t>(key.first_sample)};
+}
+
 /// Bytes for x in plain order.
 void draw(std::uint8_t* mask, const Tensor& x, float p, const DropoutKey& key) {
   const std::int64_t samples = x.dim(key.time_first ? 1 : 0), per_sample = x.elements() / samples;
-  const auto by_sample = [&](std::uint8_t* to) {
-    cpu::dropout_mask(to, samples, per_sample, p, key.seed, key.layer, key.step, key.first_sample);
-  };
+  const auto by_sample = [&](std::uint8_t* to) { cpu::dropout_mask(to, samples, per_sample, mask_of(p, key)); };
   if (!key.time_first) return by_sample(mask);
   const Tensor drawn = Tensor::empty({samples, per_sample}, DType::u8);
   by_sample(drawn.data<std::uint8_t>());
@@ -61,7 +69,7 @@ Tensor forward_on_cuda(const Tensor& y, const Tensor& x, float p, float scale, c
       x.device(), [] {},
       [&] {
         cuda::dropout_forward(y.data<float>(), mask.data<std::uint8_t>(), x.data<float>(), scale, places, samples,
-                              per_sample, p, key.seed, key.layer, key.step, key.first_sample);
+                              per_sample, mask_of(p, key));
       });
   return mask;
 }
@@ -73,15 +81,12 @@ Tensor dropout(const Tensor& x, float p, const DropoutKey& key) {
   require<ShapeError>(!key.time_first || x.rank() >= 2, "dropout: x is ", x.shape(), ", not [T, B, ...].");
   if (p == 0 || x.elements() == 0) return x;
   const float scale = 1.0f / (1.0f - p);
-  const Tensor y = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
+  const Tensor y = Tensor::like(x);
   const auto forward = x.device().kind == Device::Kind::cuda ? forward_on_cuda : forward_on_host;
   const Tensor mask = forward(y, x, p, scale, key);
-  return record("dropout", y, {x}, [mask, scale, layout = x.layout()](const Tensor& dy0, Grads& grads) {
-    const Tensor converted = dy0.layout() == layout ? Tensor() : raw::to_layout(dy0, layout);
-    const Tensor& dy = converted.defined() ? converted : dy0;
-    Tensor dx = dy.sole_owner() ? dy : Tensor::empty(dy.shape(), DType::f32, dy.device(), layout);
-    apply(dx, dy, mask, scale);
-    grads.put(0, std::move(dx));
+  return record("dropout", y, {x}, [mask, scale](const Tensor& gradient, Grads& grads) {
+    grads.put(0, elementwise_gradient(gradient, mask,
+                                      [&](const Tensor& dx, const Tensor& dy) { apply(dx, dy, mask, scale); }));
   });
 }
 

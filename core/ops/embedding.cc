@@ -1,14 +1,9 @@
 #include "core/ops/embedding.h"
 
-#include <algorithm>
 #include <vector>
 
-#include "core/cpu/embedding.h"
-#include "core/cpu/softmax.h"
-#include "core/cuda/embedding.h"
-#include "core/dispatch.h"
-#include "core/ops/one_device.h"
-#include "core/raw.h"
+#include "core/kernels/rows.h"
+#include "core/ops/common.h"
 
 namespace laconic::ops {
 
@@ -31,24 +26,15 @@ Tensor embedding(const Tensor& index, const Tensor& w) {
   std::vector<std::int64_t> extents(index.shape().dims().begin(), index.shape().dims().end());
   extents.push_back(dim);
   const Tensor y = Tensor::empty(Shape(extents), DType::f32, index.device());
-  on_device(
-      index.device(),
-      [&] { cpu::embedding_forward(y.data<float>(), w.data<float>(), index.data<std::int64_t>(), n, dim); },
-      [&] {
-        cuda::embedding_forward(y.data<float>(), w.data<float>(), index.data<std::int64_t>(), n, vocabulary, dim);
-      });
+  LACONIC_KERNEL(index.device(),
+                 embedding_forward(y.data<float>(), w.data<float>(), index.data<std::int64_t>(), n, vocabulary, dim));
   return record("embedding", y, {w}, [index = index.value(), n, shape = w.shape()](const Tensor& dy, Grads& grads) {
-    const std::int64_t all = shape[0], width = shape[1];
-    const std::int64_t wanted = grads.chunk_rows(0), chunk = wanted > 0 ? wanted : all;
-    const Grads::Target dw = grads.into(0, shape, dy.device());
-    for (std::int64_t first = 0; first < all; first += chunk) {
-      const std::int64_t rows = std::min(chunk, all - first);
+    each_chunk(grads, 0, shape, dy.device(), [&](const Grads::Target& dw, std::int64_t first, std::int64_t rows) {
       const Tensor part = dw.tensor.rows(first, rows);
       if (!dw.add) raw::fill(part, 0);
       LACONIC_KERNEL(dy.device(), embedding_backward(part.data<float>(), dy.data<float>(), index.data<std::int64_t>(),
-                                                     n, first, rows, width));
-      if (wanted > 0) grads.complete_rows(0, first, rows);
-    }
+                                                     n, first, rows, shape[1]));
+    });
   });
 }
 

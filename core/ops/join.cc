@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
-#include "core/cpu/dropout.h"
-#include "core/cpu/join.h"
-#include "core/cuda/dropout.h"
-#include "core/cuda/join.h"
-#include "core/dispatch.h"
-#include "core/ops/images.h"
-#include "core/ops/one_device.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/images.h"
+#include "core/ops/common.h"
 
 namespace laconic::ops {
 
@@ -24,7 +20,7 @@ Tensor multiply(const Tensor& a, const Tensor& b) {
                       " differ in shape or layout.");
   require_one_device("multiply", {{"a", a}, {"b", b}});
   const auto product = [](const Tensor& x, const Tensor& y) {
-    Tensor z = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
+    Tensor z = Tensor::like(x);
     LACONIC_KERNEL(x.device(), multiply(z.data<float>(), x.data<float>(), y.data<float>(), x.elements()));
     return z;
   };
@@ -107,7 +103,7 @@ Tensor pad_shortcut(const Tensor& x0, std::int64_t channels) {
   const Layout layout =
       x.layout() == Layout::blocked16 && channels % 16 == 0 ? Layout::blocked16 : Layout::channels_last;
   const Tensor y = Tensor::empty({x.dim(0), channels, (h + 1) / 2, (w + 1) / 2}, DType::f32, x.device(), layout);
-  const cpu::ChannelView in = cpu::channel_view(x), out = cpu::channel_view(y);
+  const ChannelView in = channel_view(x), out = channel_view(y);
   LACONIC_KERNEL(x.device(), shortcut_forward(y.data<float>(), x.data<float>(), out, in, h, w, shift));
   return record(
       "pad_shortcut", y, {x0}, [=, shape = x.shape(), in_layout = x.layout()](const Tensor& dy0, Grads& grads) {

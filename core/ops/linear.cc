@@ -2,16 +2,10 @@
 
 #include <algorithm>
 
-#include "core/cpu/elementwise.h"
-#include "core/cpu/matmul.h"
-#include "core/cuda/elementwise.h"
-#include "core/cuda/matmul.h"
-#include "core/dispatch.h"
-#include "core/ops/one_device.h"
-#include "core/ops/relu_mask.h"
-#include "core/ops/weight_gradient.h"
+#include "core/kernels/elementwise.h"
+#include "core/kernels/products.h"
+#include "core/ops/common.h"
 #include "core/precision.h"
-#include "core/raw.h"
 
 namespace laconic::ops {
 namespace {

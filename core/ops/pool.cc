@@ -1,12 +1,7 @@
 #include "core/ops/pool.h"
 
-#include <memory>
-
-#include "core/cpu/layout.h"
-#include "core/cpu/pool.h"
-#include "core/cuda/pool.h"
-#include "core/dispatch.h"
-#include "core/ops/images.h"
+#include "core/kernels/images.h"
+#include "core/ops/common.h"
 
 namespace laconic::ops {
 namespace {
@@ -30,32 +25,21 @@ std::int64_t windows(std::int64_t extent, const PoolOptions& o) {
   return n;
 }
 
-cpu::Averages averages(std::int64_t extent, const PoolOptions& o) {
+Averages averages(std::int64_t extent, const PoolOptions& o) {
   return {extent, windows(extent, o), o.kernel, o.stride, o.pad, o.count_include_pad};
 }
 
-Tensor average(const char* what, const Tensor& x0, const cpu::Averages& rows, const cpu::Averages& columns) {
+Tensor average(const char* what, const Tensor& x0, const Averages& rows, const Averages& columns) {
   const Tensor x = channelwise(x0);
-  const cpu::ChannelView v = cpu::channel_view(x);
-  const std::int64_t images = v.outer * v.groups, h = x.dim(2), w = x.dim(3);
+  const ChannelView v = channel_view(x);
+  const std::int64_t images = v.outer * v.groups;
   const Tensor y = Tensor::empty({x.dim(0), x.dim(1), rows.out, columns.out}, DType::f32, x.device(), x.layout());
-  on_device(
-      x.device(),
-      [&] {
-        cpu::average_pool_forward(y.data<float>(), x.data<float>(), images, h, w, v.width, rows.spans(),
-                                  columns.spans());
-      },
-      [&] { cuda::average_pool_forward(y.data<float>(), x.data<float>(), images, v.width, rows, columns); });
+  LACONIC_KERNEL(x.device(), average_pool_forward(y.data<float>(), x.data<float>(), images, v.width, rows, columns));
   return record(what, y, {x0}, [=, layout = x.layout(), in = x.shape()](const Tensor& dy0, Grads& grads) {
     const Tensor dy = raw::to_layout(dy0, layout);
     Tensor dx = Tensor::empty(in, DType::f32, dy.device(), layout);
-    on_device(
-        dy.device(),
-        [&] {
-          cpu::average_pool_backward(dx.data<float>(), dy.data<float>(), images, h, w, v.width, rows.spans(),
-                                     columns.spans());
-        },
-        [&] { cuda::average_pool_backward(dx.data<float>(), dy.data<float>(), images, v.width, rows, columns); });
+    LACONIC_KERNEL(dy.device(),
+                   average_pool_backward(dx.data<float>(), dy.data<float>(), images, v.width, rows, columns));
     grads.put(0, std::move(dx));
   });
 }
@@ -66,9 +50,9 @@ Tensor max_pool2d(const Tensor& x0, const PoolOptions& options) {
   const PoolOptions o = checked("max_pool2d", x0, options);
   require<ShapeError>(o.kernel <= 16, "max_pool2d: kernel ", o.kernel, " is larger than 16.");
   const Tensor x = channelwise(x0);
-  const cpu::ChannelView v = cpu::channel_view(x);
-  const cpu::PoolShape s{v.outer * v.groups, x.dim(2), x.dim(3), windows(x.dim(2), o), windows(x.dim(3), o), v.width,
-                         o.kernel,           o.stride, o.pad};
+  const ChannelView v = channel_view(x);
+  const PoolShape s{v.outer * v.groups, x.dim(2), x.dim(3), windows(x.dim(2), o), windows(x.dim(3), o), v.width,
+                    o.kernel,           o.stride, o.pad};
   const Tensor y = Tensor::empty({x.dim(0), x.dim(1), s.out_h, s.out_w}, DType::f32, x.device(), x.layout());
   const bool wanted = wants_gradient({x0});
   const Tensor index = wanted ? Tensor::empty(y.shape(), DType::u8, x.device(), x.layout()) : Tensor();

@@ -1,12 +1,18 @@
 #pragma once
 #include <cstdint>
-#include <optional>
 
 #include "core/autograd.h"
-#include "core/cpu/packed_matmul.h"
 
-/// What the recurrent operations (ops::lstm, ops::gru, ops::rnn) share. They begin where a layer's product with its
-/// input ends: x W_ih' of all time steps at once is an ops::linear, which awaits and finishes its weight by chunks.
+/// The recurrences of one layer over a whole sequence. They begin where the layer's product with its input ends: of
+/// all time steps at once that is an ops::linear, which awaits and finishes its weight by chunks.
+///   input : x_t W_ih' of every step, [T, B, G H], T and B at least 1, for G gates   ->   h of every step : [T, B, H]
+/// `state` is what the sequence begins with and becomes (in new memory, without history) what it ends with. Backward
+/// goes through all T steps and stops at the initial state (truncated backpropagation through time).
+///   cost     one product h W_hh' (packed once) and one pass over the gates per step; the weight's gradient is one
+///            product over all steps, handed over by Grads::chunk_rows before the input's
+///   memory   of `input`, if handed over (moved), is used for the gates and then for their gradient
+///   source   the formulas are PyTorch's, and so is the order of the gates
+/// Throws ShapeError if the shapes do not fit.
 namespace laconic::ops {
 
 /// A layer's other weights under PyTorch's names, for G gates: [G H, H], [G H], [G H].
@@ -14,43 +20,30 @@ struct RecurrentWeights {
   Tensor weight_hh, bias_ih, bias_hh;
 };
 
-struct RecurrentExtents {
-  std::int64_t steps, batch, hidden, width;  ///< width = G H
+/// What an LSTM hands to its next sequence.
+struct LstmState {
+  Tensor h, c;  ///< [B, H]
 };
+/// Gates i, f, g, o.
+///   [i f g o] = input_t + b_ih + h_{t-1} W_hh' + b_hh        i, f, o through the sigmoid, g through tanh
+///   c_t = f c_{t-1} + i g       h_t = o tanh(c_t)
+///   saves    the activated gates [T, B, 4 H], c and h: 24 H bytes a symbol
+///   source   Hochreiter & Schmidhuber 1997, forget gate of Gers et al. 2000
+Tensor lstm(Tensor input, const RecurrentWeights& weights, LstmState& state);
 
-/// The extents of an input part [T, B, G H]. Throws ShapeError if it, the weights for that many gates, or a state
-/// [B, H] do not fit, or are on different devices.
-RecurrentExtents recurrent_extents(const char* what, const Tensor& input, const RecurrentWeights& w, int gates,
-                                   std::initializer_list<std::reference_wrapper<const Tensor>> states);
+/// Gates r, z, n; the state is h [B, H].
+///   r, z = sigmoid(input_t + b_ih + h_{t-1} W_hh' + b_hh)
+///   n = tanh(input_t + b_in + r (h_{t-1} W_hn' + b_hn))       h_t = (1 - z) n + z h_{t-1}
+///   saves    the activated gates [T, B, 3 H], h and the recurrent part of n: 20 H bytes a symbol
+///   source   Cho et al. 2014
+Tensor gru(Tensor input, const RecurrentWeights& weights, Tensor& state);
 
-/// y (+)= x m for one matrix m and the x of one time step after another. On the CPU m is packed once
-/// (core/cpu/packed_matmul.h); a CUDA device reads it where it is, or rounded once (core/precision.h).
-///   x : [rows, in]   y : [rows, out]   m : [in, out], or its transpose [out, in] if so said
-class RecurrentProduct {
- public:
-  /// device: where x and y are (m too, but for ghosts)
-  RecurrentProduct(Device device, const Tensor& m, bool transposed, bool add, std::int64_t rows);
-  void run(float* y, const float* x) const;
-
- private:
-  Device device_;
-  Tensor m_;  ///< as products read it
-  bool transposed_, add_;
-  std::int64_t rows_, in_, out_;
-  std::optional<cpu::PackedMatmul> packed_;
-  Tensor x_;  ///< x rounded, if m is
-};
-
-/// Inputs of a recorded recurrent operation.
-inline constexpr int kInputPart = 0, kWeightHh = 1, kBiasIh = 2, kBiasHh = 3;
-
-/// The memory of `t` if nobody else holds it, so that it may be written into; else of a copy.
-Tensor own_memory(Tensor t);
-
-/// The gradient of biases that are all added to the same sums: dgates [T, B, width] added up over steps and batch.
-void bias_gradients(Grads& grads, std::initializer_list<int> biases, const Tensor& dgates);
-
-/// The last of the steps of [T, B, H] as [B, H], copied so that it does not keep the sequence.
-Tensor last_step(const Tensor& all);
+/// What is between the sums of a plain recurrent network and its state.
+enum class Nonlinearity : std::uint8_t { tanh, relu };
+/// A plain (Elman) layer: G = 1, and the state is h [B, H].
+///   h_t = f(input_t + b_ih + h_{t-1} W_hh' + b_hh)
+///   saves    h: 4 H bytes a symbol
+///   source   Elman 1990
+Tensor rnn(const Tensor& input, const RecurrentWeights& weights, Tensor& state, Nonlinearity f);
 
 }  // namespace laconic::ops

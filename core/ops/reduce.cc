@@ -1,10 +1,7 @@
 #include "core/ops/reduce.h"
 
-#include "core/cpu/elementwise.h"
-#include "core/cuda/elementwise.h"
-#include "core/dispatch.h"
-#include "core/ops/one_device.h"
-#include "core/raw.h"
+#include "core/kernels/elementwise.h"
+#include "core/ops/common.h"
 
 namespace laconic::ops {
 namespace {
@@ -34,7 +31,7 @@ Tensor mse(const Tensor& a, const Tensor& b) {
   require<ShapeError>(a.shape() == b.shape() && a.elements() >= 1, "mse: shapes ", a.shape(), " and ", b.shape(),
                       " must be the same, and not empty.");
   require_one_device("mse", {{"a", a}, {"b", b}});
-  const Tensor difference = Tensor::empty(a.shape(), DType::f32, a.device(), a.layout());
+  const Tensor difference = Tensor::like(a);
   difference.copy_from(a);
   raw::axpy(difference, -1.0f, raw::to_layout(b, a.layout()));
   const auto n = static_cast<double>(a.elements());
@@ -49,7 +46,7 @@ Tensor mse(const Tensor& a, const Tensor& b) {
     const float factor = 2.0f / static_cast<float>(n);
     for (int i : {0, 1}) {
       if (!grads.wants(i)) continue;
-      Tensor d = Tensor::empty(difference.shape(), DType::f32, difference.device(), difference.layout());
+      Tensor d = Tensor::like(difference);
       LACONIC_KERNEL(d.device(), scale_times(d.data<float>(), difference.data<float>(), i == 0 ? factor : -factor,
                                              dy.data<float>(), d.elements()));
       grads.put(i, std::move(d));

@@ -15,8 +15,9 @@ static_assert(std::endian::native == std::endian::little, "lengths travel as the
 
 }  // namespace
 
-std::vector<std::size_t> part_lengths(Slice<const std::byte> message, int count, std::size_t most_bytes, int from) {
-  std::vector<std::size_t> lengths;
+std::vector<Slice<const std::byte>> parts_of(Slice<const std::byte> message, int count, std::size_t most_bytes,
+                                             int from) {
+  std::vector<Slice<const std::byte>> parts;
   std::size_t at = 0;
   for (int i = 0; i < count; ++i) {
     require<CommError>(message.size() - at >= kPartHeader, "allgatherv: rank ", from, " sent ", message.size(),
@@ -27,12 +28,12 @@ std::vector<std::size_t> part_lengths(Slice<const std::byte> message, int count,
     require<CommError>(length <= most_bytes && length <= message.size() - at, "allgatherv: rank ", from, " sent part ",
                        i + 1, " of ", count, " with a length of ", length, " where ", message.size() - at,
                        " bytes follow and ", most_bytes, " are the most. Do all ranks run the same program?");
+    parts.push_back(message.sub(at, length));
     at += length;
-    lengths.push_back(length);
   }
   require<CommError>(at == message.size(), "allgatherv: rank ", from, " sent ", message.size() - at,
                      " bytes more than the ", count, " parts that were due. Do all ranks run the same program?");
-  return lengths;
+  return parts;
 }
 
 Slice<std::byte> Gathered::reset(int N, std::size_t most_bytes) {
@@ -41,17 +42,6 @@ Slice<std::byte> Gathered::reset(int N, std::size_t most_bytes) {
   bytes_.resize(static_cast<std::size_t>(N) * most_bytes);
   capacity_ = std::max(capacity_, bytes_.size());
   return bytes_.slice();
-}
-
-std::vector<Slice<const std::byte>> parts_of(Slice<const std::byte> message, int count, std::size_t most_bytes,
-                                             int from) {
-  std::vector<Slice<const std::byte>> parts;
-  std::size_t at = 0;
-  for (const std::size_t length : part_lengths(message, count, most_bytes, from)) {
-    parts.push_back(message.sub(at + kPartHeader, length));
-    at += kPartHeader + length;
-  }
-  return parts;
 }
 
 void append_part(compress::Bytes& message, Slice<const std::byte> part) {
@@ -96,8 +86,8 @@ class Records {
     co_await sending;
     all_.bytes_.resize(had + came);
     const Slice<const std::byte> message = inbox.first(came);
-    const std::vector<std::size_t> lengths = part_lengths(message, static_cast<int>(owners.size()), most_bytes_, from);
-    for (std::size_t i = 0; i < owners.size(); ++i) note(owners[i], lengths[i]);
+    const auto parts = parts_of(message, static_cast<int>(owners.size()), most_bytes_, from);
+    for (std::size_t i = 0; i < owners.size(); ++i) note(owners[i], parts[i].size());
   }
 
  private:
@@ -113,27 +103,15 @@ class Records {
   std::vector<std::size_t> ends_;  // of the parts that came, in order
 };
 
-Task<> doubling_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all) {
+Task<> allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all) {
   const int N = comm.size(), r = comm.rank();
-  require<UsageError>(std::has_single_bit(static_cast<unsigned>(N)), "doubling_allgatherv: ", N,
-                      " ranks are no power of two. Take bruck_allgatherv.");
+  const bool pairs = std::has_single_bit(static_cast<unsigned>(N));
   Records records(comm, most_bytes, all);
   records.start(mine);
   for (int have = 1; have < N; have *= 2) {
-    std::vector<int> owners;
-    for (int j = have; j < 2 * have; ++j) owners.push_back(r ^ j);  // the j-th part of rank v is that of v ^ j
-    co_await records.exchange_parts(r ^ have, 0, have, r ^ have, owners);
-  }
-}
-
-Task<> bruck_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all) {
-  const int N = comm.size(), r = comm.rank();
-  Records records(comm, most_bytes, all);
-  records.start(mine);
-  for (int have = 1; have < N; have *= 2) {
-    std::vector<int> owners;
-    for (int j = have; j < std::min(2 * have, N); ++j) owners.push_back((r + j) % N);  // the j-th is that of r + j
-    const int to = (r - have + N) % N, from = (r + have) % N, out = static_cast<int>(owners.size());
+    std::vector<int> owners;  // the j-th part of rank v is that of v ^ j, or v + j
+    for (int j = have; j < std::min(2 * have, N); ++j) owners.push_back(pairs ? r ^ j : (r + j) % N);
+    const int to = pairs ? r ^ have : (r - have + N) % N, from = owners[0], out = static_cast<int>(owners.size());
     co_await records.exchange_parts(to, 0, out, from, owners);
   }
 }
@@ -146,24 +124,6 @@ Task<> ring_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::siz
     const std::vector<int> owner{(r - s - 1 + N) % N};
     co_await records.exchange_parts(right, s, 1, left, owner);
   }
-}
-
-Task<> allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all) {
-  return std::has_single_bit(static_cast<unsigned>(comm.size())) ? doubling_allgatherv(comm, mine, most_bytes, all)
-                                                                 : bruck_allgatherv(comm, mine, most_bytes, all);
-}
-
-Cost allgatherv_cost(int N, double mean_bytes) {
-  const double n = N, steps = std::bit_width(static_cast<unsigned>(N - 1)),
-               others = (n - 1) * (mean_bytes + kPartHeader);
-  return {.messages = steps, .bytes = others, .bytes_added = 0, .all_messages = n * steps, .all_bytes = n * others};
-}
-
-Cost ring_allgatherv_cost(int N, double mean_bytes) {
-  Cost cost = allgatherv_cost(N, mean_bytes);
-  cost.messages = N - 1;
-  cost.all_messages = static_cast<double>(N) * (N - 1);
-  return cost;
 }
 
 }  // namespace laconic::dist

@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "compress/bytes.h"
-#include "dist/collective/cost.h"
 #include "dist/communicator.h"
 
 namespace laconic::dist {
@@ -53,27 +52,19 @@ class Gathered {
 ///            step 2                                               0 3 2 1
 ///   cost     doubling, Bruck: ceil(lg N) alpha, ring: (N-1) alpha;  each + (N-1)(n + 4) beta
 ///            n bytes: mean of a part
-///   instead  ring_allgather or doubling_allgather for floats of known lengths
+///   instead  ring_allgather for floats of known lengths
 ///   source   Bruck et al. 1997; Thakur, Rabenseifner & Gropp 2005; RedSync 2.2 (sparse synchronisation)
 ///   throws   CommError if a rank is lost, or if a message is not the parts that it must be (then nothing is read
 ///            outside of it); UsageError if `mine` is longer than most_bytes, or most_bytes 4 GiB or more
 Task<> allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes,
                   Gathered& all);  ///< doubling for powers of two, else Bruck
-Task<> doubling_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes,
-                           Gathered& all);  ///< throws UsageError unless N is a power of two
-Task<> bruck_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all);
 Task<> ring_allgatherv(Communicator& comm, Slice<const std::byte> mine, std::size_t most_bytes, Gathered& all);
-
-Cost allgatherv_cost(int N, double mean_bytes);  ///< of doubling and Bruck
-Cost ring_allgatherv_cost(int N, double mean_bytes);
 
 /// Before every part: its length.
 inline constexpr std::size_t kPartHeader = sizeof(std::uint32_t);
 
-/// Cuts a message into exactly `count` parts and gives their lengths. Throws CommError ("rank 2 sent ...") if a length
-/// is above most_bytes, the message ends inside of a part, or goes on after the last.
-std::vector<std::size_t> part_lengths(Slice<const std::byte> message, int count, std::size_t most_bytes, int from);
-/// The same, as the parts themselves.
+/// Cuts a message into exactly `count` parts. Throws CommError ("rank 2 sent ...") if a length is above most_bytes, the
+/// message ends inside of a part, or goes on after the last.
 std::vector<Slice<const std::byte>> parts_of(Slice<const std::byte> message, int count, std::size_t most_bytes,
                                              int from);
 /// Appends a part of less than 4 GiB to such a message, which lies on the CPU. Waits for a part that does not.

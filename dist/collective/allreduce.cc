@@ -5,9 +5,9 @@
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/doubling_allreduce.h"
 #include "dist/collective/hierarchical_allreduce.h"
-#include "dist/collective/native_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/collective/tree_allreduce.h"
+#include "dist/transport/transport.h"
 
 namespace laconic::dist {
 namespace {
@@ -15,18 +15,10 @@ namespace {
 using Numbers = AllreduceNumbers;
 using Codec = compress::Codec;
 
-AllreduceKind ring() {
-  const auto cut = [](Numbers n, std::size_t bytes, int N) {
-    return n.pieces > 0 ? Pieces{.count = n.pieces} : pieces_of(bytes, N);
-  };
-  return {.name = "ring",
-          .summary = "blocks round a ring: the fewest bytes",
-          .run = [cut](Communicator& comm, Slice<float> x, Numbers n,
-                       const Hops& hops) { return ring_allreduce(comm, x, cut(n, x.size_bytes(), comm.size()), hops); },
-          .cost =
-              [cut](int N, double bytes, Numbers n, const Codec* codec) {
-                return ring_allreduce_cost(N, bytes, cut(n, static_cast<std::size_t>(bytes), N), codec);
-              }};
+TransportCommunicator& over_transport(Communicator& comm) {
+  auto* const over = dynamic_cast<TransportCommunicator*>(&comm);
+  require<UsageError>(over != nullptr, "allreduce mpi: this communicator has no collectives of its own. Use ring.");
+  return *over;
 }
 
 AllreduceKind by_leaders(const char* name, const char* summary, int least_group, LeadersBy by) {
@@ -43,7 +35,12 @@ AllreduceKind by_leaders(const char* name, const char* summary, int least_group,
 
 std::vector<AllreduceKind>& allreduces() {
   static std::vector<AllreduceKind> all{
-      ring(),
+      {.name = "ring",
+       .summary = "blocks round a ring: the fewest bytes",
+       .run = [](Communicator& comm, Slice<float> x, Numbers n,
+                 const Hops& hops) { return ring_allreduce(comm, x, n.pieces, hops); },
+       .cost = [](int N, double bytes, Numbers n,
+                  const Codec* codec) { return ring_allreduce_cost(N, bytes, n.pieces, codec); }},
       {.name = "butterfly",
        .summary = "halves with ever nearer partners: fewer messages",
        .run = [](Communicator& comm, Slice<float> x, Numbers,
@@ -76,7 +73,7 @@ std::vector<AllreduceKind>& allreduces() {
        .carrier = Carrier::nccl,
        .cost = [](int N, double bytes, Numbers, const Codec* codec) -> std::optional<Cost> {
          if (codec == nullptr) return std::nullopt;
-         return ring_allreduce_cost(N, bytes, {}, codec);
+         return ring_allreduce_cost(N, bytes, 1, codec);
        }}};
   return all;
 }
@@ -102,6 +99,17 @@ std::optional<Cost> allreduce_cost(const std::string& allreduce, int N, double b
                                    const compress::Codec* codec) {
   const auto [kind, group] = allreduce_named(allreduce);
   return kind.cost ? kind.cost(N, bytes, {.group = group, .pieces = pieces}, codec) : std::nullopt;
+}
+
+Task<> native_allreduce(Communicator& comm, Slice<float> x) {
+  if (comm.size() == 1) co_return;
+  TransportCommunicator& over = over_transport(comm);
+  co_await over.sum(x);
+}
+
+Task<> prepare_native(Communicator& comm, int first, int count, std::string algorithm) {
+  if (comm.size() == 1) co_return;
+  over_transport(comm).prepare_sums(first, count, algorithm);
 }
 
 }  // namespace laconic::dist

@@ -35,9 +35,4 @@ Task<> alltoallv(Communicator& comm, const std::vector<compress::Bytes>& parts, 
   }
 }
 
-Cost alltoallv_cost(int N, double mean_bytes) {
-  const double n = N, others = (n - 1) * mean_bytes;
-  return {.messages = n - 1, .bytes = others, .bytes_added = 0, .all_messages = n * (n - 1), .all_bytes = n * others};
-}
-
 }  // namespace laconic::dist

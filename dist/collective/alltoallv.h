@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "dist/collective/allgatherv.h"
-#include "dist/collective/cost.h"
 #include "dist/communicator.h"
 
 namespace laconic::dist {
@@ -18,7 +17,5 @@ namespace laconic::dist {
 ///   source   Thakur, Rabenseifner & Gropp 2005 (MPI_Alltoallv, pairwise)
 ///   throws   UsageError if a part is longer than most_bytes; CommError if a rank is lost, or sends more than that
 Task<> alltoallv(Communicator& comm, const std::vector<compress::Bytes>& parts, std::size_t most_bytes, Gathered& all);
-
-Cost alltoallv_cost(int N, double mean_bytes);
 
 }  // namespace laconic::dist

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "dist/collective/allgatherv.h"
@@ -19,16 +20,9 @@ std::size_t messages_of(std::size_t bytes) {
   return std::max<std::size_t>(1, (bytes + kMessageBytes - 1) / kMessageBytes);
 }
 
-/// Who works with whom: the p ranks that do not sit out, numbered without gaps.
-struct Halving {
-  explicit Halving(const Communicator& comm)
-      : p(static_cast<int>(std::bit_floor(static_cast<unsigned>(comm.size())))),
-        extra(comm.size() - p),
-        paired(comm.rank() < 2 * extra),
-        sits_out(paired && comm.rank() % 2 == 0),
-        v(paired ? comm.rank() / 2 : comm.rank() - extra) {}
-
-  int rank_of(int w) const { return w < extra ? 2 * w + 1 : w + extra; }
+/// Who works with whom, and on what.
+struct Halving : PowerOfTwo {
+  using PowerOfTwo::PowerOfTwo;
   /// `count` of the p nearly equal blocks of x.
   Slice<float> blocks(Slice<float> x, int first, int count) const {
     const std::size_t parts = static_cast<std::size_t>(p), longer = x.size() % parts, base = x.size() / parts;
@@ -40,28 +34,22 @@ struct Halving {
   }
   /// The longest message in elements.
   std::size_t longest(Slice<float> x) const { return paired ? x.size() : x.size() / 2 + static_cast<std::size_t>(p); }
-
-  const int p, extra;
-  const bool paired, sits_out;
-  const int v;  // own number, unless it sits out
 };
 
-/// Sends `out` and receives `in`, in as many messages as it takes; either may be missing (send only, receive only).
-/// Adds what comes to `sum`, part by part, if that is not empty.
-Task<> swap_with(Communicator& comm, int partner, Slice<const float> out, bool sends, Slice<float> in, bool receives,
-                 Slice<float> sum) {
+/// Sends `out` and receives `in`, in as many messages as it takes; either may be missing. Adds what comes to `sum`,
+/// part by part, if that is not empty.
+Task<> swap_with(Communicator& comm, int partner, std::optional<Slice<float>> out, std::optional<Slice<float>> in,
+                 Slice<float> sum = {}) {
   std::vector<Transfer> receiving, sending;
-  const std::size_t outgoing = sends ? messages_of(out.size_bytes()) : 0,
-                    incoming = receives ? messages_of(in.size_bytes()) : 0;
+  const std::size_t outgoing = out ? messages_of(out->size_bytes()) : 0,
+                    incoming = in ? messages_of(in->size_bytes()) : 0;
   try {
-    for (std::size_t i = 0; i < incoming; ++i) receiving.push_back(comm.recv(partner, in.part(i, incoming).bytes()));
-    for (std::size_t i = 0; i < outgoing; ++i) sending.push_back(comm.send(partner, out.part(i, outgoing).bytes()));
+    for (std::size_t i = 0; i < incoming; ++i) receiving.push_back(comm.recv(partner, in->part(i, incoming).bytes()));
+    for (std::size_t i = 0; i < outgoing; ++i) sending.push_back(comm.send(partner, out->part(i, outgoing).bytes()));
     for (std::size_t i = 0; i < incoming; ++i) {
-      const Slice<float> part = in.part(i, incoming);
+      const Slice<float> part = in->part(i, incoming);
       co_await all_of(comm, receiving[i], partner, part.size_bytes());
-      if (sum.empty()) continue;
-      const Slice<float> mine = sum.part(i, incoming);
-      add_in_place(mine, part);
+      if (!sum.empty()) add_in_place(sum.part(i, incoming), part);
     }
     for (const Transfer& transfer : sending) co_await transfer;
   } catch (...) {
@@ -74,17 +62,17 @@ Task<> plain_butterfly(Communicator& comm, Slice<float> x) {
   const int r = comm.rank();
   const Halving halving(comm);
   const int p = halving.p, v = halving.v;
-  const Slice<float> none;
+  const std::optional<Slice<float>> none;
 
   if (halving.sits_out) {  // the right neighbour takes x along
-    co_await swap_with(comm, r + 1, x, true, none, false, none);
-    co_await swap_with(comm, r + 1, none, false, x, true, none);
+    co_await swap_with(comm, r + 1, x, none);
+    co_await swap_with(comm, r + 1, none, x);
     co_return;
   }
   Scratch<float> inbox(comm, halving.longest(x), x.device());
   if (halving.paired) {
     const Slice<float> theirs = inbox.first(x.size());
-    co_await swap_with(comm, r - 1, none, false, theirs, true, x);
+    co_await swap_with(comm, r - 1, none, theirs, x);
   }
   for (int half = p / 2; half >= 1; half /= 2) {
     const int range = v & ~(2 * half - 1);  // first of the 2 half blocks held now
@@ -92,15 +80,15 @@ Task<> plain_butterfly(Communicator& comm, Slice<float> x) {
     const int partner = halving.rank_of(v ^ half);
     const Slice<float> out = halving.blocks(x, give, half), mine = halving.blocks(x, keep, half),
                        theirs = inbox.first(mine.size());
-    co_await swap_with(comm, partner, out, true, theirs, true, mine);
+    co_await swap_with(comm, partner, out, theirs, mine);
   }
   for (int half = 1; half < p; half *= 2) {
     const int range = v & ~(2 * half - 1), have = range + (v & half), lack = range + (~v & half);
     const int partner = halving.rank_of(v ^ half);
     const Slice<float> out = halving.blocks(x, have, half), in = halving.blocks(x, lack, half);
-    co_await swap_with(comm, partner, out, true, in, true, none);
+    co_await swap_with(comm, partner, out, in);
   }
-  if (halving.paired) co_await swap_with(comm, r - 1, x, true, none, false, none);
+  if (halving.paired) co_await swap_with(comm, r - 1, x, none);
 }
 
 Task<> coded_butterfly(Communicator& comm, Slice<float> x, Hops hops) {
@@ -144,7 +132,7 @@ Task<> coded_butterfly(Communicator& comm, Slice<float> x, Hops hops) {
   const std::unique_ptr<Communicator> others = comm.subgroup(working);
   const Slice<const std::byte> mine = hop.payload();
   Gathered all;
-  co_await doubling_allgatherv(*others, mine, most_bytes, all);
+  co_await allgatherv(*others, mine, most_bytes, all);
   for (int b = 0; b < p; ++b)
     if (b != v) hop.read(all[b], halving.rank_of(b), block(b));
 
@@ -157,7 +145,7 @@ Task<> coded_butterfly(Communicator& comm, Slice<float> x, Hops hops) {
 }
 
 /// So that no message of a swap is longer than kMessageBytes before it is encoded.
-Pieces coded_pieces(std::size_t bytes) { return {.count = static_cast<int>(messages_of((bytes + 1) / 2))}; }
+int coded_pieces(std::size_t bytes) { return static_cast<int>(messages_of((bytes + 1) / 2)); }
 
 }  // namespace
 
@@ -167,13 +155,13 @@ Task<> butterfly_allreduce(Communicator& comm, Slice<float> x, Hops hops) {
     co_await plain_butterfly(comm, x);
     co_return;
   }
-  const Pieces pieces = coded_pieces(x.size_bytes());
-  const std::function<Task<>(Communicator&, int)> piece = [x, hops, P = pieces.count](Communicator& channel, int j) {
+  const int P = coded_pieces(x.size_bytes());
+  const std::function<Task<>(Communicator&, int)> piece = [x, hops, P](Communicator& channel, int j) {
     Hops mine = hops;
     mine.key.hop += static_cast<std::uint32_t>(j * (std::bit_width(static_cast<unsigned>(channel.size())) + 1));
     return coded_butterfly(channel, x.part(static_cast<std::size_t>(j), static_cast<std::size_t>(P)), mine);
   };
-  co_await in_pieces(comm, pieces, piece);
+  co_await in_pieces(comm, P, piece);
 }
 
 Cost butterfly_allreduce_cost(int N, double bytes, const compress::Codec* codec) {
@@ -191,7 +179,7 @@ Cost butterfly_allreduce_cost(int N, double bytes, const compress::Codec* codec)
             .all_bytes = 2 * (p - 1) * bytes + 2 * extra * bytes};
   }
   if (N == 1) return {};
-  const int S = coded_pieces(static_cast<std::size_t>(bytes)).count;
+  const int S = coded_pieces(static_cast<std::size_t>(bytes));
   const double payloads = wire_bytes(codec, bytes, S * power) + 4.0 * S * p;  // of the second loop, with their lengths
   const double there_and_back = wire_bytes(codec, bytes, S) + payloads;
   double swapped = (p - 1) / p * payloads;

@@ -8,14 +8,12 @@
 namespace laconic::dist {
 
 Task<> doubling_allreduce(Communicator& comm, Slice<float> x, Hops hops) {
-  const int N = comm.size(), r = comm.rank();
-  if (N == 1) co_return;
-  const int p = static_cast<int>(std::bit_floor(static_cast<unsigned>(N))), extra = N - p;
-  const int steps = std::bit_width(static_cast<unsigned>(p)) - 1;
-  const bool paired = r < 2 * extra;
+  if (comm.size() == 1) co_return;
+  const PowerOfTwo ranks(comm);
+  const int r = comm.rank(), v = ranks.v, steps = std::bit_width(static_cast<unsigned>(ranks.p)) - 1;
   Hop hop(comm, hops, x.size(), x.device());
 
-  if (paired && r % 2 == 0) {  // sits out: the right neighbour takes x along
+  if (ranks.sits_out) {  // sits out: the right neighbour takes x along
     hop.load(x, 0, r);
     co_await hop.send(r + 1);
     co_await hop.recv(r + 1, x);
@@ -23,25 +21,21 @@ Task<> doubling_allreduce(Communicator& comm, Slice<float> x, Hops hops) {
   }
   Scratch<float> inbox(comm, x.size(), x.device());
   const Slice<float> theirs = inbox.slice();
-  if (paired) {
+  if (ranks.paired) {
     co_await hop.recv(r - 1, theirs);
     add_in_place(x, theirs);
   }
-
-  // The p ranks that are left, numbered without gaps.
-  const int v = paired ? r / 2 : r - extra;
-  const auto rank_of = [&](int w) { return w < extra ? 2 * w + 1 : w + extra; };
   for (int s = 0; s < steps; ++s) {
-    const int bit = 1 << s, partner = rank_of(v ^ bit), first_of_equals = rank_of(v & ~(bit - 1));
+    const int bit = 1 << s, partner = ranks.rank_of(v ^ bit), first_of_equals = ranks.rank_of(v & ~(bit - 1));
     hop.load(x, s + 1, first_of_equals, s > 0);
     hop.settle(x);
     co_await hop.swap(partner, partner, theirs);
     add_in_place(x, theirs);
   }
-  if (extra > 0) {  // everyone settles on what those who sat out will decode
-    hop.load(x, steps + 1, rank_of(0), true);
+  if (ranks.extra > 0) {  // everyone settles on what those who sat out will decode
+    hop.load(x, steps + 1, ranks.rank_of(0), true);
     hop.settle(x);
-    if (paired) co_await hop.send(r - 1);
+    if (ranks.paired) co_await hop.send(r - 1);
   }
 }
 

@@ -7,17 +7,12 @@
 
 #include "dist/collective/allgatherv.h"
 #include "dist/collective/reduce.h"
-#include "dist/collective/reduce_scatter.h"
-#include "dist/collective/ring_allgather.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/collective/ring_halves.h"
 #include "dist/collective/tree_allreduce.h"
 
 namespace laconic::dist {
 namespace {
-
-Slice<float> block_of(Slice<float> x, int b, int k) {
-  return x.part(static_cast<std::size_t>(b), static_cast<std::size_t>(k));
-}
 
 /// From the first rank of a group to the others: a block to each, then these go round.
 Task<> spread(Communicator& group, Slice<float> x) {
@@ -34,27 +29,24 @@ Task<> spread(Communicator& group, Slice<float> x) {
   co_await ring_allgather(group, x);
 }
 
-/// How the leaders cut x into what they encode: a ring into P pieces of a block each, a tree into P pieces.
-struct Cut {
-  LeadersBy by;
-  int leaders, P;
-  int count() const { return by == LeadersBy::ring ? leaders * P : P; }
-  Slice<float> part(Slice<float> x, int i) const {
-    return by == LeadersBy::ring ? ring_block(x, i / P, leaders, i % P, P)
-                                 : x.part(static_cast<std::size_t>(i), static_cast<std::size_t>(P));
-  }
+/// The parts of x that the leaders encode: a ring's are P pieces of a block each, a tree's P pieces.
+struct EncodedParts {
+  EncodedParts(LeadersBy by, int leaders, std::size_t bytes)
+      : blocks(by == LeadersBy::ring ? leaders : 1),
+        P(by == LeadersBy::ring ? pieces_of(bytes, leaders) : tree_pieces(bytes)) {}
+  int count() const { return blocks * P; }
+  Slice<float> part(Slice<float> x, int i) const { return ring_block(x, i / P, blocks, i % P, P); }
+
+  const int blocks, P;
 };
-Cut cut_of(LeadersBy by, int leaders, std::size_t bytes) {
-  return {by, leaders, by == LeadersBy::ring ? pieces_of(bytes, leaders).count : tree_pieces(bytes)};
-}
 
 /// The same with the payloads of x's parts, which the first rank has decoded already: a stretch of all payloads, one
 /// after another, to each. They travel in host memory: their lengths stand between them.
 Task<> spread_payloads(Communicator& group, Slice<float> x, Hops hops, const std::vector<compress::Bytes>& payloads,
-                       Cut cut) {
-  const int k = group.size(), me = group.rank(), count = cut.count();
+                       EncodedParts encoded) {
+  const int k = group.size(), me = group.rank(), count = encoded.count();
   if (k == 1) co_return;
-  const std::size_t longest = cut.part(x, 0).size(), most_bytes = hops.codec->max_bytes(longest),
+  const std::size_t longest = encoded.part(x, 0).size(), most_bytes = hops.codec->max_bytes(longest),
                     most_stretch =
                         static_cast<std::size_t>(count) * (kPartHeader + most_bytes) / static_cast<std::size_t>(k) + 1;
   const auto stretch = [k](Slice<std::byte> message, int m) {
@@ -83,7 +75,7 @@ Task<> spread_payloads(Communicator& group, Slice<float> x, Hops hops, const std
       std::memcpy(message.append(part.size()).data(), part.data(), part.size());
   Hop hop(group, hops, longest, x.device());
   const std::vector<Slice<const std::byte>> parts = parts_of(message.slice(), count, most_bytes, 0);
-  for (int i = 0; i < count; ++i) hop.read(parts[static_cast<std::size_t>(i)], 0, cut.part(x, i));
+  for (int i = 0; i < count; ++i) hop.read(parts[static_cast<std::size_t>(i)], 0, encoded.part(x, i));
 }
 
 }  // namespace
@@ -99,7 +91,7 @@ Task<> hierarchical_allreduce(Communicator& comm, Slice<float> x, int G, Hops ho
   std::iota(members.begin(), members.end(), leader);
   for (std::int64_t first = 0; first < N; first += G) leading.push_back(static_cast<int>(first));
   const int g = static_cast<int>(leading.size());
-  const Cut cut = cut_of(by, g, x.size_bytes());
+  const EncodedParts encoded(by, g, x.size_bytes());
   const std::unique_ptr<Communicator> group = comm.subgroup(members);
   Hops inside = hops, between = hops;
   inside.key.rank += static_cast<std::uint32_t>(leader);
@@ -122,25 +114,25 @@ Task<> hierarchical_allreduce(Communicator& comm, Slice<float> x, int G, Hops ho
     const std::unique_ptr<Communicator> leaders = comm.subgroup(leading);
     std::vector<compress::Bytes>* const kept = hops.codec ? &payloads : nullptr;
     if (by == LeadersBy::ring)
-      co_await ring_allreduce(*leaders, x, {.count = cut.P}, between, kept);
+      co_await ring_allreduce(*leaders, x, encoded.P, between, kept);
     else
       co_await tree_allreduce(*leaders, x, G, between, kept);
   }
   if (hops.codec)
-    co_await spread_payloads(*group, x, hops, payloads, cut);
+    co_await spread_payloads(*group, x, hops, payloads, encoded);
   else
     co_await spread(*group, x);
 }
 
 Cost hierarchical_allreduce_cost(int N, double bytes, int G, const compress::Codec* codec, LeadersBy by) {
   const int g = (N - 1) / G + 1;
-  const Cut cut = cut_of(by, g, static_cast<std::size_t>(bytes));
-  const Cost above = by == LeadersBy::ring ? ring_allreduce_cost(g, bytes, {.count = cut.P}, codec)
-                                           : tree_allreduce_cost(g, bytes, G, codec);
+  const EncodedParts encoded(by, g, static_cast<std::size_t>(bytes));
+  const Cost above =
+      by == LeadersBy::ring ? ring_allreduce_cost(g, bytes, encoded.P, codec) : tree_allreduce_cost(g, bytes, G, codec);
   const int most = std::min(G, N);
   const double k = most;
   // Inside a group: what goes to the leader, and back; with a codec the leaders' payloads, with their lengths.
-  const double back = codec ? wire_bytes(codec, bytes, cut.count()) + 4.0 * cut.count() : bytes;
+  const double back = codec ? wire_bytes(codec, bytes, encoded.count()) + 4.0 * encoded.count() : bytes;
   const double length = codec ? 4 : 0;
   Cost cost{.messages = 4 * (k - 1) + above.messages,
             .bytes = 2 * (k - 1) / k * (wire_bytes(codec, bytes, most) + back) + length * (k - 1) + above.bytes,

@@ -30,7 +30,7 @@ double wire_bytes(const compress::Codec* codec, double bytes, int blocks) {
   return static_cast<double>(longer) * of_longer + static_cast<double>(n - longer) * codec->expected_bytes(base);
 }
 
-Hop::Hop(Communicator& comm, const Hops& hops, std::size_t most_elements, Device device)
+Hop::Hop(Endpoint& comm, const Hops& hops, std::size_t most_elements, Device device)
     : comm_(comm), hops_(hops), out_(device), in_(device), next_(device) {
   if (hops_.codec == nullptr) return;
   room_ = hops_.codec->max_bytes(most_elements);
@@ -84,33 +84,35 @@ void Hop::reading(int from, F f) const {
   }
 }
 
-void Hop::decode(int from, std::size_t came, Slice<float> x, bool add) {
-  in_.resize(came);
+void Hop::decode(int from, Slice<float> x, bool add) const {
   reading(from, [&] { add ? hops_.codec->decode_add(in_.slice(), x) : hops_.codec->decode(in_.slice(), x); });
 }
 
-Task<> Hop::swap(int to, int from, Slice<float> x) {
-  if (hops_.codec == nullptr) {
-    co_await exchange(comm_, to, plain_, from, x);
-    co_return;
-  }
+Task<> Hop::take(int from) {
   in_.resize(room_);
-  const Slice<std::byte> in = in_.slice(), out = out_.slice();
-  const Transfer receiving = comm_.recv(from, in);
-  const Transfer sending = comm_.send(to, out);
+  const Slice<std::byte> in = in_.slice();
+  const std::size_t came = co_await comm_.recv(from, in);
+  in_.resize(came);
+}
+
+template <class F>
+Task<> Hop::swap_payloads(int to, int from, F read) {
+  in_.resize(room_);
+  const Transfer receiving = comm_.recv(from, in_.slice());
+  const Transfer sending = comm_.send(to, out_.slice());
   const std::size_t came = co_await receiving;
-  decode(from, came, x);  // if this throws, ~Hop cancels the other
+  in_.resize(came);
+  read();  // if this throws, ~Hop cancels the other
   co_await sending;
 }
 
+Task<> Hop::swap(int to, int from, Slice<float> x) {
+  if (hops_.codec == nullptr) return exchange(comm_, to, plain_, from, x);
+  return swap_payloads(to, from, [this, from, x] { decode(from, x, false); });
+}
+
 Task<> Hop::swap_add(int to, int from, Slice<float> x) {
-  in_.resize(room_);
-  const Slice<std::byte> in = in_.slice(), out = out_.slice();
-  const Transfer receiving = comm_.recv(from, in);
-  const Transfer sending = comm_.send(to, out);
-  const std::size_t came = co_await receiving;
-  decode(from, came, x, true);
-  co_await sending;
+  return swap_payloads(to, from, [this, from, x] { decode(from, x, true); });
 }
 
 Task<> Hop::swap_add_load(int to, int from, Slice<float> x, int hop, int rank) {
@@ -123,16 +125,10 @@ Task<> Hop::swap_add_load(int to, int from, Slice<float> x, int hop, int rank) {
     next_.reserve(room_);
     comm_.count_buffer(static_cast<std::ptrdiff_t>(room_));
   }
-  in_.resize(room_);
-  const Slice<std::byte> in = in_.slice(), out = out_.slice();
-  const Transfer receiving = comm_.recv(from, in);
-  const Transfer sending = comm_.send(to, out);
-  const std::size_t came = co_await receiving;
-  in_.resize(came);
   next_.clear();
   const compress::Key key = key_of(hop, rank);
-  reading(from, [&] { hops_.codec->decode_add_encode(in_.slice(), x, key, next_); });
-  co_await sending;
+  const auto pass_on = [&] { reading(from, [&] { hops_.codec->decode_add_encode(in_.slice(), x, key, next_); }); };
+  co_await swap_payloads(to, from, pass_on);
   std::swap(out_, next_);
 }
 
@@ -143,39 +139,40 @@ Task<> Hop::send(int to) {
 
 Task<> Hop::recv(int from, Slice<float> x) {
   if (hops_.codec == nullptr) {
-    const Slice<std::byte> in = x.bytes();
-    co_await recv_exactly(comm_, from, in);
+    co_await recv_exactly(comm_, from, x.bytes());
     co_return;
   }
-  in_.resize(room_);
-  const Slice<std::byte> in = in_.slice();
-  const std::size_t came = co_await comm_.recv(from, in);
-  decode(from, came, x);
+  co_await take(from);
+  decode(from, x, false);
 }
 
 Task<> Hop::recv_add(int from, Slice<float> x, Slice<float> inbox) {
   if (hops_.codec == nullptr) {
     const Slice<float> theirs = inbox.first(x.size());
-    const Slice<std::byte> bytes = theirs.bytes();
-    co_await recv_exactly(comm_, from, bytes);
+    co_await recv_exactly(comm_, from, theirs.bytes());
     add_in_place(x, theirs);
     co_return;
   }
-  in_.resize(room_);
-  const Slice<std::byte> in = in_.slice();
-  const std::size_t came = co_await comm_.recv(from, in);
-  decode(from, came, x, true);
+  co_await take(from);
+  decode(from, x, true);
 }
 
 void Hop::read(Slice<const std::byte> payload, int from, Slice<float> x) {
   in_.resize(payload.size());  // where it is aligned
   copy_bytes(in_.data(), in_.device(), payload.data(), payload.device(), payload.size());
-  decode(from, payload.size(), x);
+  decode(from, x, false);
 }
 
 void Hop::forward(Slice<float> x) {
   plain_ = x;
   std::swap(out_, in_);
+}
+
+void Hop::keep(compress::Bytes& copy) const {
+  copy = compress::Bytes(out_.device());
+  if (out_.size() == 0) return;
+  const Slice<std::byte> to = copy.append(out_.size());
+  copy_bytes(to.data(), to.device(), out_.data(), out_.device(), out_.size());
 }
 
 }  // namespace laconic::dist

@@ -32,7 +32,7 @@ double wire_bytes(const compress::Codec* codec, double bytes, int blocks);
 class Hop {
  public:
   /// `most_elements`: of the longest block. Without a codec it takes no memory.
-  Hop(Communicator& comm, const Hops& hops, std::size_t most_elements, Device device);
+  Hop(Endpoint& comm, const Hops& hops, std::size_t most_elements, Device device);
   ~Hop();
   Hop(const Hop&) = delete;
   Hop& operator=(const Hop&) = delete;
@@ -58,6 +58,7 @@ class Hop {
 
   /// What was loaded, as it travels, until the next load or forward. With a codec only.
   Slice<const std::byte> payload() const { return out_.slice(); }
+  void keep(compress::Bytes& copy) const;  ///< likewise, in memory of its own
   /// x becomes what a payload says that came from a rank in a message of another form. With a codec only.
   void read(Slice<const std::byte> payload, int from, Slice<float> x);
 
@@ -65,11 +66,15 @@ class Hop {
   /// f() reads what a rank sent: what is wrong with it is that rank's doing.
   template <class F>
   void reading(int from, F f) const;
-  void decode(int from, std::size_t came, Slice<float> x, bool add = false);
+  void decode(int from, Slice<float> x, bool add) const;
+  Task<> take(int from);
+  /// What was loaded goes while a payload comes, which read() then finds in in_.
+  template <class F>
+  Task<> swap_payloads(int to, int from, F read);
   compress::Key key_of(int hop, int rank) const;
   Slice<float> lost_of(Slice<float> x) const;
 
-  Communicator& comm_;
+  Endpoint& comm_;
   const Hops hops_;
   Slice<float> plain_;        // what goes out, without a codec
   compress::Bytes out_, in_, next_;  // with one

@@ -7,11 +7,11 @@
 namespace laconic::dist {
 namespace {
 
-Task<> one_after_another(Communicator& comm, int first, Pieces pieces,
+Task<> one_after_another(Communicator& comm, int first, int count,
                          const std::function<Task<>(Communicator&, int)>& body, std::exception_ptr& error) {
   try {
     const std::unique_ptr<Communicator> channel = comm.channel(first);
-    for (int j = first; j < pieces.count; j += pieces.in_flight) co_await body(*channel, j);
+    for (int j = first; j < count; j += Communicator::kChannels) co_await body(*channel, j);
   } catch (...) {
     if (error == nullptr) {
       error = std::current_exception();
@@ -22,24 +22,24 @@ Task<> one_after_another(Communicator& comm, int first, Pieces pieces,
 
 }  // namespace
 
-Pieces pieces_of(std::size_t bytes, int N) {
+int pieces_of(std::size_t bytes, int N) {
   const std::size_t piece = std::max(std::size_t{256} << 10, static_cast<std::size_t>(N) << 16);
-  return {.count = std::max(1, static_cast<int>((bytes + piece - 1) / piece))};
+  return std::max(1, static_cast<int>((bytes + piece - 1) / piece));
 }
 
-Task<> in_pieces(Communicator& comm, Pieces pieces, std::function<Task<>(Communicator&, int)> body) {
-  if (pieces.count == 1) {
+Task<> in_pieces(Communicator& comm, int count, std::function<Task<>(Communicator&, int)> body) {
+  if (count == 1) {
     co_await body(comm, 0);
     co_return;
   }
   Scheduler& scheduler = co_await CurrentScheduler{};
   std::exception_ptr error;
   std::vector<Task<>> running;
-  for (int first = 0; first < std::min(pieces.in_flight, pieces.count); ++first) {
-    running.push_back(one_after_another(comm, first, pieces, body, error));
+  for (int first = 0; first < std::min(Communicator::kChannels, count); ++first) {
+    running.push_back(one_after_another(comm, first, count, body, error));
     running.back().start(scheduler);
   }
-  for (const Task<>& task : running) co_await task.join();
+  for (const Task<>& task : running) co_await task;
   if (error) std::rethrow_exception(error);
 }
 

@@ -1,6 +1,6 @@
 #include "dist/collective/ring_allreduce.h"
 
-#include "core/stream.h"
+#include "dist/collective/pieces.h"
 #include "dist/collective/reduce.h"
 
 namespace laconic::dist {
@@ -12,7 +12,7 @@ std::size_t longest_of(Slice<float> x, int N, int P) {
 }
 
 /// The ring over the j-th of P parts of every block.
-Task<> ring_of_piece(Communicator& comm, Slice<float> x, int j, int P) {
+Task<> ring_of_piece(Endpoint& comm, Slice<float> x, int j, int P) {
   const int N = comm.size(), r = comm.rank(), left = (r + N - 1) % N, right = (r + 1) % N, last = N - 2;
   const auto block = [&](int b) { return ring_block(x, (b + N) % N, N, j, P); };
   const std::size_t longest = longest_of(x, N, P);
@@ -43,22 +43,15 @@ Task<> ring_of_piece(Communicator& comm, Slice<float> x, int j, int P) {
   for (std::size_t i = static_cast<std::size_t>(N) - 1; i < sending.size(); ++i) co_await sending[i];
 }
 
-void copy(Slice<const std::byte> payload, compress::Bytes& to) {
-  to = compress::Bytes(payload.device());
-  if (payload.empty()) return;
-  const Slice<std::byte> out = to.append(payload.size());
-  copy_bytes(out.data(), out.device(), payload.data(), payload.device(), payload.size());
-}
-
 /// The same with every block as a payload of a codec.
-Task<> coded_ring_of_piece(Communicator& comm, Slice<float> x, int j, int P, Hops hops,
+Task<> coded_ring_of_piece(Endpoint& comm, Slice<float> x, int j, int P, Hops hops,
                            std::vector<compress::Bytes>* payloads) {
   const int N = comm.size(), r = comm.rank(), left = (r + N - 1) % N, right = (r + 1) % N;
   const auto block = [&](int b) { return ring_block(x, (b + N) % N, N, j, P); };
   hops.key.hop += static_cast<std::uint32_t>(j * N);  // N of every piece
   Hop hop(comm, hops, longest_of(x, N, P), x.device());
   const auto keep = [&](int b) {
-    if (payloads) copy(hop.payload(), (*payloads)[static_cast<std::size_t>((b + N) % N * P + j)]);
+    if (payloads) hop.keep((*payloads)[static_cast<std::size_t>((b + N) % N * P + j)]);
   };
 
   const Slice<float> done = block(r + 1);
@@ -83,32 +76,25 @@ Task<> coded_ring_of_piece(Communicator& comm, Slice<float> x, int j, int P, Hop
 
 }  // namespace
 
-Task<> ring_allreduce(Communicator& comm, Slice<float> x, Pieces pieces, Hops hops,
+Task<> ring_allreduce(Communicator& comm, Slice<float> x, int pieces, Hops hops,
                       std::vector<compress::Bytes>* payloads) {
   if (comm.size() == 1 && payloads == nullptr) co_return;
-  if (payloads) payloads->resize(static_cast<std::size_t>(comm.size() * pieces.count));
-  const std::function<Task<>(Communicator&, int)> piece = [x, P = pieces.count, hops, payloads](Communicator& channel,
-                                                                                                int j) {
+  const int P = pieces > 0 ? pieces : pieces_of(x.size_bytes(), comm.size());
+  if (payloads) payloads->resize(static_cast<std::size_t>(comm.size() * P));
+  const std::function<Task<>(Communicator&, int)> piece = [x, P, hops, payloads](Communicator& channel, int j) {
     return hops.codec ? coded_ring_of_piece(channel, x, j, P, hops, payloads) : ring_of_piece(channel, x, j, P);
   };
-  co_await in_pieces(comm, pieces, piece);
+  co_await in_pieces(comm, P, piece);
 }
 
-Task<> ring_allreduce(Communicator& comm, Slice<float> x) {
-  return ring_allreduce(comm, x, pieces_of(x.size_bytes(), comm.size()));
+Task<> ring_in_one_piece(Endpoint& comm, Slice<float> x, Hops hops) {
+  return hops.codec ? coded_ring_of_piece(comm, x, 0, 1, hops, nullptr) : ring_of_piece(comm, x, 0, 1);
 }
 
-Cost ring_allreduce_cost(int N, double bytes, Pieces pieces, const compress::Codec* codec) {
-  const double n = N, P = pieces.count, wire = wire_bytes(codec, bytes, N * pieces.count);
-  return {.messages = 2 * (n - 1) * P,
-          .bytes = 2 * (n - 1) / n * wire,
-          .bytes_added = (n - 1) / n * bytes,
-          .all_messages = 2 * (n - 1) * n * P,
-          .all_bytes = 2 * (n - 1) * wire};
-}
-
-Cost ring_allreduce_cost(int N, double bytes) {
-  return ring_allreduce_cost(N, bytes, pieces_of(static_cast<std::size_t>(bytes), N));
+Cost ring_allreduce_cost(int N, double bytes, int pieces, const compress::Codec* codec) {
+  const int P = pieces > 0 ? pieces : pieces_of(static_cast<std::size_t>(bytes), N);
+  const double n = N;
+  return cost_of_equals(N, 2 * (n - 1) * P, 2 * (n - 1) * wire_bytes(codec, bytes, N * P), (n - 1) / n * bytes);
 }
 
 }  // namespace laconic::dist

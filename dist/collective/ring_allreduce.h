@@ -4,7 +4,6 @@
 #include "compress/bytes.h"
 #include "dist/collective/cost.h"
 #include "dist/collective/hop.h"
-#include "dist/collective/pieces.h"
 #include "dist/communicator.h"
 
 namespace laconic::dist {
@@ -36,12 +35,13 @@ namespace laconic::dist {
 ///   throws   CommError if a neighbour is lost, sends another length, or what is no payload of the codec
 ///
 /// `payloads`: null, or with a codec becomes what every block was decoded from, the same on every rank: piece j of
-/// block b at b*P + j (ring_block). A single rank encodes for this alone.
-Task<> ring_allreduce(Communicator& comm, Slice<float> x, Pieces pieces, Hops hops = {},
+/// block b at b*P + j (ring_block). A single rank encodes for this alone. `pieces`: P; 0: pieces_of(n, N).
+Task<> ring_allreduce(Communicator& comm, Slice<float> x, int pieces = 0, Hops hops = {},
                       std::vector<compress::Bytes>* payloads = nullptr);
-Task<> ring_allreduce(Communicator& comm, Slice<float> x);  ///< pieces_of(x.size_bytes(), N)
-Cost ring_allreduce_cost(int N, double bytes, Pieces pieces, const compress::Codec* codec = nullptr);
-Cost ring_allreduce_cost(int N, double bytes);
+Cost ring_allreduce_cost(int N, double bytes, int pieces = 0, const compress::Codec* codec = nullptr);
+
+/// The ring with P = 1 among two or more ranks, where messages have one order only: NCCL's (dist/cuda/nccl.h).
+Task<> ring_in_one_piece(Endpoint& comm, Slice<float> x, Hops hops);
 
 /// Piece j of P of block b of N.
 inline Slice<float> ring_block(Slice<float> x, int b, int N, int j, int P) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/stream.h"
 #include "dist/collective/pieces.h"
 
 namespace laconic::dist {
@@ -38,12 +37,7 @@ Task<> tree_of_piece(Communicator& comm, Slice<float> x, int G, Hops hops, compr
     co_await hop.recv(leader, x);
     hop.forward(x);
   }
-  if (payload != nullptr) {
-    const Slice<const std::byte> bytes = hop.payload();
-    *payload = compress::Bytes(bytes.device());
-    const Slice<std::byte> to = payload->append(bytes.size());
-    copy_bytes(to.data(), to.device(), bytes.data(), bytes.device(), bytes.size());
-  }
+  if (payload != nullptr) hop.keep(*payload);
   while (stride > 1) {  // those with most below them first
     stride /= G;
     for (std::int64_t m = 1; m < G && r + m * stride < N; ++m) {
@@ -55,22 +49,19 @@ Task<> tree_of_piece(Communicator& comm, Slice<float> x, int G, Hops hops, compr
 
 }  // namespace
 
-int tree_pieces(std::size_t bytes) { return pieces_of(bytes, 1).count; }
-
 Task<> tree_allreduce(Communicator& comm, Slice<float> x, int G, Hops hops, std::vector<compress::Bytes>* payloads) {
   require<UsageError>(G >= 2, "tree allreduce: groups of ", G, " ranks never become one. Give a size of at least 2.");
   if (comm.size() == 1 && payloads == nullptr) co_return;
-  const Pieces pieces{.count = tree_pieces(x.size_bytes())};
-  if (payloads) payloads->resize(static_cast<std::size_t>(pieces.count));
-  const std::function<Task<>(Communicator&, int)> piece = [x, G, hops, payloads, P = pieces.count](
-                                                              Communicator& channel, int j) {
+  const int P = tree_pieces(x.size_bytes());
+  if (payloads) payloads->resize(static_cast<std::size_t>(P));
+  const std::function<Task<>(Communicator&, int)> piece = [x, G, hops, payloads, P](Communicator& channel, int j) {
     const auto at = static_cast<std::size_t>(j);
     Hops mine = hops;
     mine.key.hop += static_cast<std::uint32_t>(j * (levels_of(channel.size(), G) + 1));
     return tree_of_piece(channel, x.part(at, static_cast<std::size_t>(P)), G, mine,
                          payloads ? &(*payloads)[at] : nullptr);
   };
-  co_await in_pieces(comm, pieces, piece);
+  co_await in_pieces(comm, P, piece);
 }
 
 Cost tree_allreduce_cost(int N, double bytes, int G, const compress::Codec* codec) {

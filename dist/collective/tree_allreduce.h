@@ -4,6 +4,7 @@
 #include "compress/bytes.h"
 #include "dist/collective/cost.h"
 #include "dist/collective/hop.h"
+#include "dist/collective/pieces.h"
 #include "dist/communicator.h"
 
 namespace laconic::dist {
@@ -32,6 +33,6 @@ Task<> tree_allreduce(Communicator& comm, Slice<float> x, int G, Hops hops = {},
 Cost tree_allreduce_cost(int N, double bytes, int G, const compress::Codec* codec = nullptr);
 
 /// P of so many bytes: piece j is the j-th of P nearly equal parts of x.
-int tree_pieces(std::size_t bytes);
+inline int tree_pieces(std::size_t bytes) { return pieces_of(bytes, 1); }
 
 }  // namespace laconic::dist

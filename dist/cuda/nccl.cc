@@ -16,8 +16,7 @@
 #include "core/cuda/libraries.h"
 #include "core/cuda/select.h"
 #include "core/stream.h"
-#include "dist/collective/allgather.h"
-#include "dist/collective/broadcast.h"
+#include "dist/collective/meeting.h"
 #include "dist/engine.h"
 
 namespace laconic::dist {

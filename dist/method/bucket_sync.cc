@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/clock.h"
-#include "dist/collective/ring_allreduce.h"
 
 namespace laconic::dist {
 namespace {
@@ -34,19 +33,16 @@ Slice<float> BucketSync::part(const Tensor& state, const Bucket& bucket) {
   return state.slice().sub(static_cast<std::size_t>(bucket.offset), static_cast<std::size_t>(bucket.elements));
 }
 
-BucketSync::BucketSync(const ParameterArena& arena, Engine& engine, Plan plan, std::string name, Overlap overlap,
-                       int workers, bool mean)
+BucketSync::BucketSync(const ParameterArena& arena, Engine& engine, Plan plan, std::string name,
+                       const TrainingFacts& facts, int workers)
     : arena_(arena),
       engine_(engine),
       plan_(std::move(plan)),
       name_(std::move(name)),
-      overlap_(overlap),
-      scale_(mean ? 1.0 / workers : 1.0),
+      overlap_(facts.overlap),
+      scale_(facts.mean ? 1.0 / workers : 1.0),
       states_(plan_.buckets.size()),
-      first_slot_(engine.reserve_slots(static_cast<int>(plan_.buckets.size()))),
-      dense_bytes_(static_cast<std::uint64_t>(
-          ring_allreduce_cost(workers, static_cast<double>(arena.elements()) * sizeof(float)).bytes)),
-      seen_(engine.counters()) {
+      first_slot_(engine.reserve_slots(static_cast<int>(plan_.buckets.size()))) {
   require<Error>(plan_.bucket_of.size() == arena.parameters().size(), name_, ": the plan is for ",
                  plan_.bucket_of.size(), " parameters, the arena has ", arena.parameters().size(), ".");
   for (std::size_t b = 0; b < states_.size(); ++b) states_[b].waits_for = elements_in(plan_.buckets[b]);
@@ -124,16 +120,8 @@ void BucketSync::finish(std::size_t b) {
   update_seconds_ += seconds_since(begin);
 }
 
-void BucketSync::end_step(StepStats& stats) {
+void BucketSync::end_step() {
   if (overlap_ != Overlap::forward) flush();
-  const EngineCounters now = engine_.counters();
-  stats = {.bytes_sent = now.sent.bytes - seen_.sent.bytes,
-           .bytes_dense = dense_bytes_,
-           .comm_ms = 1e3 * (now.comm_seconds - seen_.comm_seconds),
-           .exposed_ms = 1e3 * (now.exposed_seconds - seen_.exposed_seconds),
-           .update_ms = 1e3 * std::exchange(update_seconds_, 0.0),
-           .buffer_bytes_peak = now.peak_buffer_bytes};
-  seen_ = now;
 }
 
 void BucketSync::flush() {
@@ -156,7 +144,7 @@ void BucketSync::load_losses(const StateDict& state, const Tensor& lost) {
   const Tensor& stored = state.at("codec.lost");
   require<DataError>(stored.dtype() == DType::f32 && stored.elements() == lost.elements(), "codec.lost holds ",
                      stored.elements(), " values of ", stored.dtype(), " where the model has ", lost.elements(),
-                     " of f32 (--resume): take a checkpoint of this model");
+                     " of f32 (`resume`): take a checkpoint of this model");
   lost.copy_from(stored);
 }
 

@@ -1,13 +1,10 @@
 #pragma once
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "dist/engine.h"
-#include "dist/method/overlap.h"
-#include "dist/method/strategy.h"
-#include "dist/padding.h"
+#include "dist/method/method.h"
 #include "dist/plan.h"
 
 namespace laconic::dist {
@@ -15,10 +12,10 @@ namespace laconic::dist {
 /// The rows of a parameter that a bucket holds: all, or some if it is the only one.
 Rows rows_of(const Bucket& bucket, const Parameter& parameter);
 
-/// The base of strategies that exchange dense buckets of a plan. A bucket is handed to the engine
-/// when the gradients of all its rows are ready; before a parameter's next forward the compute thread waits for its
-/// bucket only. What travels, and what is done with what came, is in classes derived from this one.
-/// throws  CommError from before_forward, end_step or flush if a rank is lost
+/// The base of strategies that exchange dense buckets of a plan. A bucket is handed to the engine when the gradients of
+/// all its rows are ready; before a parameter's next forward the compute thread waits for its bucket only. What
+/// travels, and what is done with what came, is in classes derived from this one. throws  CommError from
+/// before_forward, end_step or flush if a rank is lost
 class BucketSync : public Strategy {
  public:
   ~BucketSync() override;
@@ -27,15 +24,16 @@ class BucketSync : public Strategy {
   void begin_step(const StepContext& context) override;
   void gradient_ready(Parameter& parameter, Rows rows) override;
   void before_forward(Parameter& parameter, Rows rows) override;
-  void end_step(StepStats& stats) override;
+  void end_step() override;
   void flush() override;
+  Costs costs() const override { return {.update_seconds = update_seconds_}; }
 
  protected:
   /// Arena and engine must outlive the strategy. Takes one slot of the engine per bucket, and tells the parameters the
   /// rows in which they are to come (Parameter::set_chunk_rows). `name` is for errors, `workers` how many gradients are
   /// joined.
-  BucketSync(const ParameterArena& arena, Engine& engine, Plan plan, std::string name, Overlap overlap, int workers,
-             bool mean);
+  BucketSync(const ParameterArena& arena, Engine& engine, Plan plan, std::string name, const TrainingFacts& facts,
+             int workers);
 
   /// Its last gradient is there. Compute thread.
   virtual void filled(std::size_t) {}
@@ -93,8 +91,6 @@ class BucketSync : public Strategy {
   StepContext context_;
   std::vector<State> states_;  // by bucket
   int first_slot_;
-  std::uint64_t dense_bytes_;
-  EngineCounters seen_;  // at the last end_step
   double update_seconds_ = 0;
 };
 

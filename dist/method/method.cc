@@ -1,17 +1,22 @@
 #include "dist/method/method.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
-#include "dist/method/allreduce/method.h"
-#include "dist/method/layer_drop/method.h"
-#include "dist/method/none/method.h"
-#include "dist/method/ps/method.h"
+#include "core/raw.h"
 #include "dist/method/redsync/method.h"
-#include "dist/method/slim/method.h"
 #include "dist/server/server.h"
 
 namespace laconic::dist {
+
+// Each in its own folder.
+std::unique_ptr<Method> make_none();
+std::unique_ptr<Method> make_allreduce();
+std::unique_ptr<Method> make_ps();
+std::unique_ptr<Method> make_layer_drop();
+std::unique_ptr<Method> make_slim();
+
 namespace {
 
 constexpr const char* kOverlaps[] = {"none", "backward", "forward"};
@@ -29,13 +34,13 @@ Overlap overlap_named(const std::string& name) {
 Catalogue<Method>& methods() {
   static Catalogue<Method> all("method", "`sync`", [] {
     std::vector<std::pair<std::string, Catalogue<Method>::Make>> list;
-    list.emplace_back("none", [] { return std::make_unique<NoExchange>(); });
-    list.emplace_back("allreduce", [] { return std::make_unique<DenseAllreduce>(); });
+    list.emplace_back("none", make_none);
+    list.emplace_back("allreduce", make_allreduce);
     for (const SparseMethod& variant : sparse_methods())
       list.emplace_back(variant.name, [&variant] { return std::make_unique<SparseExchange>(variant); });
-    list.emplace_back("ps", [] { return std::make_unique<Ps>(); });
-    list.emplace_back("layerdrop", [] { return std::make_unique<LayerDrop>(); });
-    list.emplace_back("slimdp", [] { return std::make_unique<Slim>(); });
+    list.emplace_back("ps", make_ps);
+    list.emplace_back("layerdrop", make_layer_drop);
+    list.emplace_back("slimdp", make_slim);
     return list;
   }());
   return all;
@@ -74,6 +79,23 @@ std::string Method::fingerprint() const {
   Settings table;
   const_cast<Method*>(this)->settings(table);  // is only read
   return table.fingerprint();
+}
+
+void JointModel::show() {
+  const double whole = raw::sum_of_squares(arena_.gradients());
+  const Tensor difference = Tensor::empty({arena_.size()}, DType::f32, arena_.values().device());
+  difference.copy_from(arena_.gradients());
+  raw::axpy(difference, -1.0f, arena_.values());
+  drift_ = whole > 0 ? std::sqrt(raw::sum_of_squares(difference) / whole) : 0;
+  swap();
+}
+
+void JointModel::swap() {
+  const Tensor mine = Tensor::empty({arena_.size()}, DType::f32, arena_.values().device());
+  mine.copy_from(arena_.values());
+  arena_.values().copy_from(arena_.gradients());
+  arena_.gradients().copy_from(mine);
+  arena_.changed();
 }
 
 }  // namespace laconic::dist

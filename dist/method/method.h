@@ -8,7 +8,6 @@
 
 #include "core/catalogue.h"
 #include "core/settings.h"
-#include "dist/method/overlap.h"
 #include "dist/method/strategy.h"
 #include "dist/plan.h"
 
@@ -17,7 +16,17 @@ namespace laconic::dist {
 class Engine;
 class JointNorm;
 class ParameterServer;
+class ServerControl;
 class Shard;
+
+/// When gradients travel and updates are made. It changes no bit: the messages are the plan's.
+///   none      all after the whole backward
+///   backward  each as soon as it is ready, all waited for at the end of the step (as PyTorch's DDP does)
+///   forward   each as soon as it is ready, waited for before its parameters' next forward (HybridAR)
+enum class Overlap : std::uint8_t { none, backward, forward };
+const char* to_string(Overlap overlap);
+/// throws UsageError (suggests the nearest)
+Overlap overlap_named(const std::string& name);
 
 /// The training that a method is part of, as far as it is the method's business. Equal on all ranks.
 struct TrainingFacts {
@@ -53,10 +62,7 @@ struct WorkerSide {
   // With parameter servers.
   std::vector<int> server_rank{};  ///< by bucket: the rank that serves it
   ParameterServer* own = nullptr;  ///< of a worker that serves too
-  /// Rank 0: a step's first gradient is ready, dedicated servers may begin its round. Null: there are none.
-  std::function<void(const StepContext&)> begins{};
-  /// Rank 0: dedicated servers are to send all they hold to all workers. Null: there are none.
-  std::function<void()> shows{};
+  ServerControl* control = nullptr;  ///< of dedicated servers; null: there are none
 };
 
 /// The parts that a server's half is made of.

@@ -9,19 +9,14 @@
 
 namespace laconic::dist {
 
-/// The costs of a step's exchange on this rank. Bytes are payload and headers of our own.
-struct StepStats {
-  std::uint64_t bytes_sent = 0;   ///< handed to the network since the last end_step; not what MPI's own allreduce moves
-  std::uint64_t bytes_dense = 0;  ///< what a dense ring sends a step
+/// What a strategy has cost on this rank since it was made; a step's share is the difference of two readings. Messages
+/// are counted by the engine.
+struct Costs {
+  double select_seconds = 0;  ///< choosing what to send
+  double update_seconds = 0;  ///< taking over what came: updates, copies
   /// With parameter servers: the bytes that this rank sent as a worker to servers, and as a server to workers.
   std::uint64_t bytes_up = 0, bytes_down = 0;
-  double select_ms = 0;   ///< choosing what to send
-  double comm_ms = 0;     ///< at least one operation was under way
-  double exposed_ms = 0;  ///< the compute thread was blocked; belongs to the step whose forward it blocked
-  double update_ms = 0;   ///< in the update callback
-  /// Memory of communication buffers since the start: the most that buckets were copied into at once, and the most that
-  /// operations held for messages on their way.
-  std::uint64_t buffer_bytes_peak = 0;
+  std::uint64_t buffer_bytes = 0;  ///< memory that messages were put together in: the most at once
 };
 
 /// How the gradients of all ranks become one update: everything that a paper changes is in here. One object per rank,
@@ -30,7 +25,7 @@ struct StepStats {
 ///   begin_step(context)      lr and step of the updates that this step's gradients will make
 ///   before_forward(p, rows)  as forward reaches them: waits until p is fresh, and applies its pending update
 ///   gradient_ready(p, rows)  as backward finishes them; rows of all parameters, each row once a step
-///   end_step(stats)          after backward
+///   end_step()               after backward
 ///
 /// A parameter's pending update is applied before its gradient is written again, because its forward comes first.
 class Strategy : public ParameterListener {
@@ -38,17 +33,12 @@ class Strategy : public ParameterListener {
   virtual void begin_step(const StepContext& context) = 0;
   void gradient_ready(Parameter& parameter, Rows rows) override = 0;
   void before_forward(Parameter& parameter, Rows rows) override = 0;
-  virtual void end_step(StepStats& stats) = 0;
+  virtual void end_step() = 0;
   /// Waits for and applies everything pending: before evaluation, save, audit and stop. Every rank calls it at the same
   /// step. Afterwards all ranks hold the same bits (where the strategy promises that).
   virtual void flush() = 0;
 
-  /// Time that the strategy itself has computed so far, inside the calls above: choosing what to send, and updates that
-  /// it makes without the callback.
-  struct Work {
-    double select_seconds = 0, update_seconds = 0;
-  };
-  virtual Work work() const { return {}; }
+  virtual Costs costs() const { return {}; }
 
   /// Where the bytes of each parameter went, as forward reaches them; empty if the strategy keeps no account.
   virtual std::vector<LedgerRow> ledger() const { return {}; }
@@ -66,6 +56,29 @@ class Strategy : public ParameterListener {
   /// begin with the strategy's.
   virtual void save(StateDict&) const {}
   virtual void load(const StateDict&) {}
+};
+
+/// The model that is evaluated and saved where workers hold different parameters. A strategy brings it into the place
+/// of the gradients, which nobody needs after a flush. Here it changes places with the worker's own.
+///
+///   cost     memory of one copy of the parameters while they change places; four passes over it
+class JointModel {
+ public:
+  /// The arena must outlive this.
+  explicit JointModel(const ParameterArena& arena) : arena_(arena) {}
+
+  /// The joint model stands in the place of the gradients: from now on in that of the parameters.
+  void show();
+  /// Puts back what was there.
+  void hide() { swap(); }
+  /// How far the worker's parameters were from the joint model at the last show(): the 2-norm of the difference, over
+  /// that of the model.
+  double drift() const { return drift_; }
+
+ private:
+  void swap();
+  const ParameterArena& arena_;
+  double drift_ = 0;
 };
 
 }  // namespace laconic::dist

@@ -2,13 +2,8 @@
 
 #include <numeric>
 
-#include "dist/collective/reduce.h"
-#include "dist/server/leg.h"
-
 namespace laconic::dist {
 namespace {
-
-constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 30;
 
 Task<> send_command(Communicator& comm, Command command, int first, int end) {
   std::vector<int> servers(static_cast<std::size_t>(end - first));
@@ -20,6 +15,8 @@ Task<> send_command(Communicator& comm, Command command, int first, int end) {
 }  // namespace
 
 void ServerControl::tell(const Command& command) {
+  if (engine_.rank() != 0 || dismissed_) return;
+  dismissed_ = command.kind == Command::Kind::end;
   engine_.submit({.name = "telling the servers",
                   .slot = slot_,
                   .priority = 1 << 30,
@@ -42,39 +39,28 @@ Command ServerControl::next(bool patiently) {
   return command;
 }
 
-void send_text(Engine& engine, int to, const std::string& text) {
-  std::uint64_t size = text.size();
-  const Slice<const std::byte> length = Slice<const std::uint64_t>(&size, 1).bytes();
-  const Slice<const std::byte> bytes = Slice<const char>(text.data(), text.size()).bytes();
-  engine.run("telling a server of the model", [&](Communicator& comm) -> Task<> {
-    co_await comm.send(to, length);
-    co_await comm.send(to, bytes);
-  });
+void Rounds::submit(const std::string& what, const std::function<Task<>(Communicator&, const Shard::Unit&)>& body) {
+  for (const Shard::Unit& unit : server_.shard().units())
+    tickets_.push_back(engine_.submit({.name = what + unit.name,
+                                       .slot = first_slot_ + static_cast<int>(unit.bucket),
+                                       .priority = unit.priority,
+                                       .device = server_.shard().arena().values().device(),
+                                       .body = [body, &unit](Communicator& comm) { return body(comm, unit); }}));
 }
 
-std::string recv_text(Engine& engine, int from) {
-  std::uint64_t size = 0;
-  std::string text;
-  const Slice<std::byte> length = Slice<std::uint64_t>(&size, 1).bytes();
-  engine.run("hearing of the model", [&](Communicator& comm) -> Task<> {
-    co_await recv_exactly(comm, from, length);
-    require<CommError>(size <= kMaxTextBytes, "server: rank ", from, " announces a text of ", size,
-                       " bytes. Start all ranks with the same program.");
-    text.resize(size);
-    const Slice<std::byte> bytes = Slice<char>(text.data(), text.size()).bytes();
-    co_await recv_exactly(comm, from, bytes);
-  });
-  return text;
+void Rounds::begin(const StepContext& context) {
+  submit("serving ",
+         [this, context](Communicator& comm, const Shard::Unit& unit) { return server_.serve(comm, unit, context); });
+  if (JointNorm* norm = server_.norm()) tickets_.push_back(engine_.submit(norm->operation(norm_slot_, context.step)));
 }
 
-void send_floats(Engine& engine, int to, Slice<const float> x) {
-  const std::vector<int> one{to};
-  engine.run("sending a server its values", [&](Communicator& comm) { return send_floats(comm, one, x, Leg{}); },
-             x.device());
+void Rounds::show() {
+  submit("showing ", [this](Communicator& comm, const Shard::Unit& unit) { return server_.show(comm, unit); });
 }
 
-void recv_floats(Engine& engine, int from, Slice<float> x) {
-  engine.run("receiving values", [&](Communicator& comm) { return recv_floats(comm, from, x, Leg{}); }, x.device());
+void Rounds::wait() {
+  for (const Ticket& ticket : tickets_) engine_.wait(ticket);
+  tickets_.clear();
 }
 
 }  // namespace laconic::dist

@@ -1,10 +1,11 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "dist/engine.h"
-#include "dist/update.h"
+#include "dist/server/server.h"
 
 namespace laconic::dist {
 
@@ -32,7 +33,7 @@ class ServerControl {
   /// Every rank makes one, in the same order; `workers` of the engine's ranks are no servers.
   ServerControl(Engine& engine, int workers) : engine_(engine), workers_(workers), slot_(engine.reserve_slots(1)) {}
 
-  /// Rank 0: to all servers, at once. Does not wait.
+  /// To all servers, at once, if this is rank 0; nothing after the command to leave. Does not wait.
   void tell(const Command& command);
   /// A server: the next one. `patiently`: without a time-out, where rank 0 may rightly be silent for long.
   Command next(bool patiently);
@@ -40,12 +41,38 @@ class ServerControl {
  private:
   Engine& engine_;
   const int workers_, slot_;
+  bool dismissed_ = false;  // they have been told to leave
 };
 
-/// Before the first step, rank 0 to one server and back, in slot 0: a text, or floats.
-void send_text(Engine& engine, int to, const std::string& text);
-std::string recv_text(Engine& engine, int from);
-void send_floats(Engine& engine, int to, Slice<const float> x);
-void recv_floats(Engine& engine, int from, Slice<float> x);
+/// The rounds of a dedicated server: as the strategies of the workers do it, it hands one operation a bucket and step
+/// to its engine, in the slots that they use.
+class Rounds {
+ public:
+  /// first_slot : of the bucket 0, norm_slot : of the server's JointNorm, as the workers' strategy has reserved them.
+  /// Engine and server outlive this.
+  Rounds(Engine& engine, ParameterServer& server, int first_slot, int norm_slot)
+      : engine_(engine), server_(server), first_slot_(first_slot), norm_slot_(norm_slot) {}
+  /// Halts the engine if an exception passes while rounds are under way.
+  ~Rounds() {
+    if (!tickets_.empty()) engine_.halt();
+  }
+  Rounds(const Rounds&) = delete;
+  Rounds& operator=(const Rounds&) = delete;
+
+  /// A round of every bucket. Does not wait; rounds of one bucket follow one another.
+  void begin(const StepContext& context);
+  /// All of every bucket to all workers. Does not wait.
+  void show();
+  /// Waits for all rounds begun. throws CommError if a worker is lost
+  void wait();
+
+ private:
+  void submit(const std::string& what, const std::function<Task<>(Communicator&, const Shard::Unit&)>& body);
+
+  Engine& engine_;
+  ParameterServer& server_;
+  const int first_slot_, norm_slot_;
+  std::vector<Ticket> tickets_;
+};
 
 }  // namespace laconic::dist

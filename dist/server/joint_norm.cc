@@ -1,6 +1,6 @@
 #include "dist/server/joint_norm.h"
 
-#include "dist/collective/allgather.h"
+#include "dist/collective/meeting.h"
 
 namespace laconic::dist {
 

@@ -29,6 +29,23 @@ void decode(const Leg& leg, Slice<const std::byte> payload, Slice<float> x, int 
   }
 }
 
+/// Each of these parts to each of these ranks.
+Task<> send_parts(Communicator& comm, const std::vector<int>& ranks, const std::vector<Slice<const std::byte>>& parts,
+                  std::atomic<std::uint64_t>* moved) {
+  try {
+    std::vector<Transfer> sending;
+    for (const Slice<const std::byte>& part : parts)
+      for (const int to : ranks) {
+        if (moved != nullptr && to != comm.rank()) *moved += part.size();
+        sending.push_back(comm.send(to, part));
+      }
+    for (const Transfer& transfer : sending) co_await transfer;
+  } catch (...) {
+    comm.cancel();  // nothing under way may outlive the parts
+    throw;
+  }
+}
+
 }  // namespace
 
 Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<const float> x, Leg leg) {
@@ -48,18 +65,7 @@ Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<cons
     }
     comm.count_buffer(static_cast<std::ptrdiff_t>(payload.size()));
   }
-  try {
-    std::vector<Transfer> sending;
-    for (std::size_t i = 0; i < count; ++i)
-      for (const int to : ranks) {
-        if (leg.moved != nullptr && to != comm.rank()) *leg.moved += parts[i].size();
-        sending.push_back(comm.send(to, parts[i]));
-      }
-    for (const Transfer& transfer : sending) co_await transfer;
-  } catch (...) {
-    comm.cancel();  // nothing under way may outlive the payload
-    throw;
-  }
+  co_await send_parts(comm, ranks, parts, leg.moved);
   comm.count_buffer(-static_cast<std::ptrdiff_t>(payload.size()));
 }
 
@@ -83,17 +89,8 @@ void settle_account(Slice<float> owed, Slice<const float> sent) {
 }
 
 Task<> send_bytes(Communicator& comm, const std::vector<int>& ranks, Slice<const std::byte> bytes, Leg leg) {
-  try {
-    std::vector<Transfer> sending;
-    for (const int to : ranks) {
-      if (leg.moved != nullptr && to != comm.rank()) *leg.moved += bytes.size();
-      sending.push_back(comm.send(to, bytes));
-    }
-    for (const Transfer& transfer : sending) co_await transfer;
-  } catch (...) {
-    comm.cancel();
-    throw;
-  }
+  const std::vector<Slice<const std::byte>> parts{bytes};
+  co_await send_parts(comm, ranks, parts, leg.moved);
 }
 
 Task<> recv_floats(Communicator& comm, int from, Slice<float> x, Leg leg) {

@@ -1,17 +1,11 @@
 #include "dist/server/server.h"
 
-#include <algorithm>
-
 #include "core/raw.h"
 
 namespace laconic::dist {
 
-std::int64_t& ParameterServer::version(const Shard::Unit& unit) {
-  return versions_[static_cast<std::size_t>(&unit - shard_.units().data())];
-}
-
 void ParameterServer::begin_round(const Shard::Unit& unit, const StepContext& context) {
-  std::int64_t& last = steps_[static_cast<std::size_t>(&unit - shard_.units().data())];
+  std::int64_t& last = steps_[place(unit)];
   require<CommError>(context.step > last, "server: a round of ", unit.name, " in step ", context.step,
                      " after one in step ", last,
                      " would add gradients twice. Resume all ranks from the same checkpoint.");
@@ -69,9 +63,8 @@ void ParameterServer::save(StateDict& state) const {
       state.set("values/" + p->info.name, p->value());
       if (held_.defined()) state.set("held/" + p->info.name, held_.range(p->info.offset, p->info.elements));
     }
-  const auto count = static_cast<std::int64_t>(versions_.size());
-  state.set("versions", Tensor::of({count}, std::span<const std::int64_t>(versions_)));
-  state.set("steps", Tensor::of({count}, std::span<const std::int64_t>(steps_)));
+  state.set_numbers("versions", versions_);
+  state.set_numbers("steps", steps_);
 }
 
 void ParameterServer::load(const StateDict& state) {
@@ -80,14 +73,8 @@ void ParameterServer::load(const StateDict& state) {
   for (const Shard::Unit& unit : shard_.units())
     for (const Parameter* p : unit.parameters) expected.push_back({p->info.name, p->info.shape});
   require_match(expected, values, "checkpoint", "this server");
-  const auto counts = [&](const char* name, std::vector<std::int64_t>& mine) {
-    const Tensor& stored = state.at(name);
-    require<DataError>(stored.dtype() == DType::i64 && stored.elements() == static_cast<std::int64_t>(mine.size()),
-                       "resume: a server's ", name, " are damaged. Use an older checkpoint.");
-    std::copy_n(stored.data<std::int64_t>(), mine.size(), mine.begin());
-  };
-  counts("versions", versions_);
-  counts("steps", steps_);
+  versions_ = state.numbers("versions", versions_.size(), "a server's list of versions");
+  steps_ = state.numbers("steps", steps_.size(), "a server's list of steps");
   for (const Shard::Unit& unit : shard_.units())
     for (Parameter* p : unit.parameters) {
       p->value().copy_from(values.at(p->info.name));

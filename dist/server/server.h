@@ -70,7 +70,8 @@ class ParameterServer {
   virtual void load(const StateDict& state);
 
  protected:
-  std::int64_t& version(const Shard::Unit& unit);
+  std::size_t place(const Shard::Unit& unit) const { return static_cast<std::size_t>(&unit - shard_.units().data()); }
+  std::int64_t& version(const Shard::Unit& unit) { return versions_[place(unit)]; }
   /// The bucket's new values to these workers: the end of its round.
   Task<> send_values(Communicator& comm, const Shard::Unit& unit, const StepContext& context);
   /// First in a round. throws CommError if this bucket has had one of this step or a later one: nothing is added twice

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/parameter.h"
-#include "dist/padding.h"
 #include "dist/plan.h"
 
 namespace laconic::dist {

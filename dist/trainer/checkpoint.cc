@@ -14,6 +14,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -25,20 +26,8 @@ namespace laconic {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kPrefix = "checkpoint-";
-constexpr std::size_t kDigits = 12;
 constexpr const char* kManifest = "/manifest.json";
 constexpr const char* kOwner = "checkpoint/of";  // text in a rank's file
-
-/// (name, tensor) of everything in a weights file, shared parameters once.
-std::vector<std::pair<std::string, Tensor>> entries_of(const Module& model) {
-  std::vector<std::pair<std::string, Tensor>> entries;
-  std::set<const Parameter*> seen;
-  for (const auto& [name, parameter] : model.named_parameters())
-    if (seen.insert(parameter.get()).second) entries.emplace_back(name, parameter->value());
-  for (const auto& [name, tensor] : model.named_buffers()) entries.emplace_back(name, tensor);
-  return entries;
-}
 
 void require_finite(const StateDict& weights, const std::string& where) {
   for (const auto& [name, tensor] : weights) {
@@ -50,16 +39,11 @@ void require_finite(const StateDict& weights, const std::string& where) {
   }
 }
 
-bool is_digits(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
 /// checkpoint-000000001200, and a folder of its own.
 bool is_checkpoint(const fs::directory_entry& entry) {
-  const std::string name = entry.path().filename().string();
+  static const std::regex name("checkpoint-[0-9]{12}");
   std::error_code error;
-  return name.starts_with(kPrefix) && name.size() == kPrefix.size() + kDigits &&
-         is_digits(std::string_view(name).substr(kPrefix.size())) && !entry.is_symlink(error) &&
+  return std::regex_match(entry.path().filename().string(), name) && !entry.is_symlink(error) &&
          entry.is_directory(error);
 }
 
@@ -82,13 +66,6 @@ std::string file_of_rank(const std::string& checkpoint, int rank) {
   return fmt::format("{}/rank-{}.safetensors", checkpoint, rank);
 }
 
-/// Whether a file in a checkpoint's folder is one of ours.
-bool is_file_of_rank(std::string_view name) {
-  constexpr std::string_view kBegin = "rank-", kEnd = ".safetensors";
-  return name.starts_with(kBegin) && name.ends_with(kEnd) && name.size() > kBegin.size() + kEnd.size() &&
-         is_digits(name.substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size()));
-}
-
 std::string owner(const std::string& run, std::int64_t step, int rank) {
   return fmt::format("rank {} after step {} of run {}", rank, step, run);
 }
@@ -108,21 +85,22 @@ std::string checksum_of(const nlohmann::json& manifest) {
 
 StateDict weights_of(const Module& model) {
   StateDict state;
-  for (const auto& [name, tensor] : entries_of(model)) state.set(name, tensor);
+  std::set<const Parameter*> seen;
+  for (const auto& [name, parameter] : model.named_parameters())
+    if (seen.insert(parameter.get()).second) state.set(name, parameter->value());
+  for (const auto& [name, tensor] : model.named_buffers()) state.set(name, tensor);
   return state;
 }
 
 void load_weights(Module& model, const StateDict& weights, const std::string& where, const std::string& what) {
-  const auto entries = entries_of(model);
+  const StateDict mine = weights_of(model);
   std::vector<ExpectedTensor> expected;
-  for (const auto& [name, tensor] : entries)
+  for (const auto& [name, tensor] : mine)
     if (!name.ends_with("num_batches_tracked") || weights.contains(name))
       expected.push_back({name, tensor.shape(), tensor.dtype()});
   require_match(expected, weights, where, what);
   require_finite(weights, where);
-  for (const auto& e : expected)
-    for (const auto& [name, tensor] : entries)
-      if (name == e.name) tensor.copy_from(weights.at(name));
+  for (const auto& e : expected) mine.at(e.name).copy_from(weights.at(e.name));
 }
 
 std::optional<std::pair<std::string, std::string>> other_training(const std::string& then, const std::string& now) {
@@ -158,7 +136,7 @@ void CheckpointStore::claim(int rank, const std::string& training, int workers, 
     made_.insert(made_.begin(), at.string());
   fs::create_directories(directory_, error);
   require<DataError>(!error && fs::is_directory(directory_), "save: cannot make the directory ", directory_, " (",
-                     error ? error.message() : "it is a file", "). Choose another --save.");
+                     error ? error.message() : "it is a file", "). Choose another `save`.");
   const AtomicFile probe(weights_path());
   if (rank != 0) return;
   lock();
@@ -176,7 +154,7 @@ void CheckpointStore::lock() {
     if (!made_record_) lock_ = ::open(record_path().c_str(), O_RDWR | O_CLOEXEC);
     if (lock_ < 0 && errno == ENOENT && ++trials < 100) continue;
     require<DataError>(lock_ >= 0, "save: cannot open ", record_path(), " (", std::strerror(errno),
-                       "). Choose another --save.");
+                       "). Choose another `save`.");
     // Where a file system knows no locks, there are none.
     const bool taken = ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (taken) made_record_ = false;
@@ -216,19 +194,19 @@ void CheckpointStore::begin() {
   // In place: the lock is on this file.
   const bool ok = ::ftruncate(lock_, 0) == 0 && ::pwrite(lock_, text.data(), text.size(), 0) == std::ssize(text);
   require<DataError>(ok, "save: cannot write ", record_path(), " (", std::strerror(errno),
-                     "). Free some space, or choose another --save.");
+                     "). Free some space, or choose another `save`.");
   AtomicFile::sweep(directory_, "weights.safetensors");
 }
 
 std::string CheckpointStore::folder(std::int64_t step) const {
-  return fmt::format("{}/{}{:0{}}", directory_, kPrefix, step, kDigits);
+  return fmt::format("{}/checkpoint-{:012}", directory_, step);
 }
 
 void CheckpointStore::prepare(std::int64_t step) const {
   std::error_code error;
   fs::create_directories(folder(step), error);
   require<DataError>(!error, "save: cannot make the directory ", folder(step), " (", error.message(),
-                     "). Choose another --save.");
+                     "). Choose another `save`.");
   fs::remove(folder(step) + kManifest, error);  // of another run
 }
 
@@ -255,20 +233,18 @@ void CheckpointStore::complete(const Manifest& m) const {
   file.commit();
 
   bool one_before = false;
-  const auto name_of = [](const std::string& checkpoint) { return fs::path(checkpoint).filename().string(); };
-  const std::string mine = name_of(folder(m.step));
+  const fs::path mine = fs::path(folder(m.step)).filename();  // names sort by step
   for (const std::string& checkpoint : checkpoints_in(directory_)) {
-    if (name_of(checkpoint) == mine) continue;
-    bool keep = !one_before && name_of(checkpoint) < mine && is_complete(checkpoint);
+    const fs::path name = fs::path(checkpoint).filename();
+    if (name == mine) continue;
+    bool keep = !one_before && name < mine && is_complete(checkpoint);
     try {
       keep = keep && !other_training(training_of(read_manifest(checkpoint)), training_of(m));
     } catch (const DataError&) {
       keep = false;
     }
-    if (keep)
-      one_before = true;
-    else
-      remove(checkpoint);
+    one_before |= keep;
+    if (!keep) remove(checkpoint);
   }
 }
 
@@ -277,13 +253,13 @@ void CheckpointStore::remove(const std::string& checkpoint) {
   std::error_code ignored;
   fs::remove(checkpoint + kManifest, ignored);  // first: a half-removed checkpoint must not count
   AtomicFile::sweep(checkpoint, "manifest.json");
-  std::vector<std::string> names;
+  static const std::regex begin("^rank-[0-9]+\\.safetensors");  // what killed runs left has more behind it
+  std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(checkpoint, ignored)) {
     const std::string name = entry.path().filename().string();
-    names.push_back(name.substr(0, name.find(".safetensors") + std::strlen(".safetensors")));
+    if (std::smatch ours; std::regex_search(name, ours, begin)) names.insert(ours.str());
   }
   for (const std::string& name : names) {
-    if (!is_file_of_rank(name)) continue;
     AtomicFile::sweep(checkpoint, name);
     fs::remove(checkpoint + "/" + name, ignored);
   }
@@ -300,7 +276,7 @@ std::vector<std::string> CheckpointStore::all_in(const std::string& path) {
 std::string CheckpointStore::newest(const std::string& path) {
   const auto all = all_in(path);
   require<DataError>(!all.empty(), "resume: no complete checkpoint in ", path,
-                     ". Name a directory that --save wrote to.");
+                     ". Name a directory that `save` wrote to.");
   return all.front();
 }
 

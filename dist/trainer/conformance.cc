@@ -6,7 +6,7 @@
 #include "core/scratch_folder.h"
 #include "data/synthetic.h"
 #include "dist/trainer/image_classification.h"
-#include "dist/trainer/server_half.h"
+#include "dist/trainer/servers.h"
 #include "dist/trainer/trainer.h"
 #include "layers/layers.h"
 

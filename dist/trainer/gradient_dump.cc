@@ -1,14 +1,12 @@
 #include "dist/trainer/gradient_dump.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <system_error>
+#include <fstream>
 
 #include "core/host_copy.h"
 
@@ -23,20 +21,15 @@ bool is_power_of_ten(std::int64_t step) {
 /// Writes into a file of `elements` floats from one of them on.
 void write_at(const std::string& path, Slice<const float> on_device, std::int64_t first, std::int64_t elements) {
   const HostCopy<float> values(on_device);
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  const char* data = reinterpret_cast<const char*>(values.data());
-  std::size_t left = file < 0 ? 0 : values.size_bytes();
-  auto offset = static_cast<off_t>(first * 4);
-  bool ok = file >= 0 && ftruncate(file, static_cast<off_t>(elements * 4)) == 0;
-  while (ok && left > 0) {
-    const ssize_t written = pwrite(file, data, left, offset);
-    ok = written > 0 || (written < 0 && errno == EINTR);
-    if (written > 0) data += written, left -= static_cast<std::size_t>(written), offset += written;
-  }
-  const int error = errno;
-  if (file >= 0) close(file);
-  require<DataError>(ok, path, ": a gradient could not be written: ", std::strerror(error),
-                     ". Check the path of --dump-gradients, and the space there.");
+  std::error_code error;
+  if (!std::filesystem::exists(path)) std::ofstream(path, std::ios::binary);
+  std::filesystem::resize_file(path, static_cast<std::uintmax_t>(elements * 4), error);
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(first * 4);
+  file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size_bytes()));
+  file.flush();
+  require<DataError>(!error && file.good(), path, ": a gradient could not be written: ", error ? error.message() : std::strerror(errno),
+                     ". Check the path of `dump-gradients`, and the space there.");
 }
 
 }  // namespace
@@ -48,7 +41,7 @@ void GradientDump::begin_step(std::int64_t step) {
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   require<DataError>(!error, folder_, ": the directory could not be made: ", error.message(),
-                     ". Check the path of --dump-gradients.");
+                     ". Check the path of `dump-gradients`.");
 }
 
 std::string GradientDump::path(const ParameterInfo& info, const char* ending) const {

@@ -1,7 +1,7 @@
 #include "dist/trainer/image_classification.h"
 
 #include "core/ops/cross_entropy.h"
-#include "layers/auxiliary_heads.h"
+#include "layers/loss.h"
 
 namespace laconic {
 namespace {
@@ -28,31 +28,25 @@ ImageClassification::ImageClassification(std::shared_ptr<Module> model, ImageSam
                                          const Options& options)
     : model_(std::move(model)), samples_(std::move(samples)), rank_(rank), workers_(workers), o_(options) {}
 
-DataLoader::Options ImageClassification::loader_options() const {
-  DataLoader::Options options;
-  options.sampler = {.samples = samples_.train_size,
-                     .ranks = workers_,
-                     .rank = rank_,
-                     .batch = o_.batch,
-                     .shuffle = o_.shuffle,
-                     .seed = o_.seed};
-  options.threads = o_.data_threads;
-  return options;
+ShardedSampler ImageClassification::sampler() const {
+  return ShardedSampler({.samples = samples_.train_size,
+                         .ranks = workers_,
+                         .rank = rank_,
+                         .batch = o_.batch,
+                         .shuffle = o_.shuffle,
+                         .seed = o_.seed});
 }
 
-std::int64_t ImageClassification::batches_per_epoch() const {
-  return ShardedSampler(loader_options().sampler).steps_per_epoch();
-}
+std::int64_t ImageClassification::batches_per_epoch() const { return sampler().steps_per_epoch(); }
 
 Share ImageClassification::share(std::int64_t batch) const {
-  const ShardedSampler::Part part = ShardedSampler(loader_options().sampler).part(batch);
+  const ShardedSampler::Part part = sampler().part(batch);
   return {part.count, part.global_count, part.first};
 }
 
 void ImageClassification::start(std::int64_t epoch, std::int64_t batch) {
-  DataLoader::Options options = loader_options();
-  options.first_epoch = epoch;
-  options.first_step = batch;
+  const DataLoader::Options options{
+      .sampler = sampler().options(), .threads = o_.data_threads, .first_epoch = epoch, .first_step = batch};
   batch_ = {};
   loader_.reset();
   loader_ = std::make_unique<BatchUpload>(std::make_unique<DataLoader>(samples_.image, samples_.train, options),

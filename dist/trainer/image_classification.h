@@ -20,7 +20,7 @@ struct ImageSamples {
 };
 
 /// Trains a classifier of images: softmax cross entropy, mean over the batch, with that of auxiliary heads
-/// (layers/auxiliary_heads.h); evaluates top-1 and top-5 errors.
+/// (layers/loss.h); evaluates top-1 and top-5 errors.
 class ImageClassification final : public Workload {
  public:
   struct Options {
@@ -50,12 +50,12 @@ class ImageClassification final : public Workload {
   EvalSums evaluate() override;
   bool has_top5() const override { return samples_.classes > 5; }
   std::string fingerprint() const override;
-  std::string data_name() const override { return samples_.name; }
-  std::int64_t train_samples() const override { return samples_.train_size; }
-  std::int64_t test_samples() const override { return samples_.test_size; }
+  void describe(RunInfo& info) const override {
+    info.data = samples_.name, info.train_samples = samples_.train_size, info.test_samples = samples_.test_size;
+  }
 
  private:
-  DataLoader::Options loader_options() const;
+  ShardedSampler sampler() const;
   std::shared_ptr<Module> model_;
   ImageSamples samples_;
   int rank_, workers_;

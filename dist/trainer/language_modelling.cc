@@ -36,7 +36,7 @@ LanguageModelling::LanguageModelling(std::shared_ptr<models::LanguageModel> mode
   require<DataError>(streams_.length() >= o_.bptt, data_->name, " has ", grouped(data_->train.size()),
                      " words to train on, and ", workers, workers == 1 ? " worker" : " workers", " with ", o_.batch,
                      " streams of ", o_.bptt, " words a step need ", grouped(static_cast<std::uint64_t>(needed)),
-                     ". Give a longer text, or less --batch or --bptt.");
+                     ". Give a longer text, or less `batch` or `bptt`.");
   const std::int64_t vocabulary = model_->options().vocabulary;
   require<ShapeError>(vocabulary == data_->vocabulary.size(), "language model: the model knows ", vocabulary,
                       " words, the text has ", data_->vocabulary.size(), ".");
@@ -94,6 +94,12 @@ EvalSums LanguageModelling::evaluate(const std::vector<std::int32_t>& text) cons
   return sums;
 }
 
+void LanguageModelling::describe(RunInfo& info) const {
+  info.data = data_->name, info.unseen_words = data_->unseen, info.words_per_step = o_.bptt;
+  info.train_samples = std::ssize(data_->train), info.validation_samples = std::ssize(data_->valid);
+  info.test_samples = std::ssize(data_->test);
+}
+
 std::string LanguageModelling::fingerprint() const {
   return concat("data=", data_->name, "\ntrain=", data_->train.size(), "\nvalid=", data_->valid.size(),
                 "\ntest=", data_->test.size(), "\nvocabulary=", data_->vocabulary.size(),
@@ -112,15 +118,13 @@ void LanguageModelling::restore(const StateDict& state) {
   if (state.empty()) return;
   const auto& o = model_->options();
   const Shape shape{o.layers, o_.batch, o.hidden};
-  for (const char* name : {"h", "c"}) {
+  for (const auto& [name, mine] : {std::pair{"h", &state_.h}, std::pair{"c", &state_.c}}) {
     const Tensor& t = state.at(name);
     require<DataError>(t.shape() == shape && t.dtype() == DType::f32, "resume: the hidden state ", name, " is ",
                        t.dtype(), " ", t.shape(), ", expected ", shape,
                        ". The checkpoint is damaged; take an older one.");
-  }
-  for (const auto& [name, tensor] : {std::pair{"h", &state_.h}, std::pair{"c", &state_.c}}) {
-    *tensor = Tensor::empty(shape, DType::f32, device_);
-    tensor->copy_from(state.at(name));
+    *mine = Tensor::empty(shape, DType::f32, device_);
+    mine->copy_from(t);
   }
 }
 

@@ -2,7 +2,6 @@
 #include <memory>
 
 #include "data/text.h"
-#include "data/text_streams.h"
 #include "dist/trainer/upload.h"
 #include "dist/trainer/workload.h"
 #include "layers/models/language_model.h"
@@ -44,12 +43,7 @@ class LanguageModelling final : public Workload {
   EvalSums evaluate_at_the_end() override { return evaluate(data_->test); }
   bool measures_perplexity() const override { return true; }
   std::string fingerprint() const override;
-  std::string data_name() const override { return data_->name; }
-  std::int64_t train_samples() const override { return static_cast<std::int64_t>(data_->train.size()); }
-  std::int64_t validation_samples() const override { return static_cast<std::int64_t>(data_->valid.size()); }
-  std::int64_t test_samples() const override { return static_cast<std::int64_t>(data_->test.size()); }
-  std::int64_t unseen_words() const override { return data_->unseen; }
-  std::int64_t words_per_step() const override { return o_.bptt; }
+  void describe(RunInfo& info) const override;
   void save(StateDict& state) const override;
   void restore(const StateDict& state) override;
 

@@ -1,81 +1,99 @@
-// Parameter servers as a worker's trainer sees them.
-#include "dist/fingerprint.h"
-#include "dist/trainer/internals.h"
-#include "dist/trainer/server_half.h"
+#include "dist/trainer/servers.h"
+
+#include <cstring>
+#include <numeric>
+
+#include "core/host_copy.h"
+#include "dist/trainer/checkpointing.h"
 
 namespace laconic {
 
-/// Who serves which bucket, and what a worker's half needs to meet its servers; if they are colocated, this rank's.
-void Trainer::give_servers_their_parts(dist::WorkerSide& side) {
+std::uint64_t checksum(Slice<const float> values, std::uint64_t hash) {
+  for (const float v : HostCopy<float>(values)) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &v, sizeof bits);
+    hash = (hash ^ bits) * 1099511628211u;
+  }
+  return hash;
+}
+
+ServerHalf::ServerHalf(const dist::Method& method, const dist::TrainingFacts& facts, const TrainerOptions& o,
+                       const dist::Plan& plan, const std::vector<ParameterInfo>& all, const std::vector<int>& owner,
+                       int server)
+    : shard_(std::make_unique<dist::Shard>(plan, all, owner, server, o.device)),
+      optimizer_(method.traits().workers_update ? nullptr : make_optimizer(shard_->arena(), o.optimizer)) {
+  dist::ServerSide side{.facts = facts, .codec = plan.codec, .shard = *shard_};
+  if (optimizer_)
+    side.update = [this, limit = facts.clip_value](Parameter& p, Rows rows, const dist::StepContext& context) {
+      if (limit > 0) clip_value(p.grad(), limit / context.gradient_scale);
+      optimizer_->update(p, rows, context.lr, context.gradient_scale);
+    };
+  if (facts.clip_norm > 0) {
+    dist::JointNorm::Options norm{.buckets = plan.buckets.size(), .own = shard_->units().size()};
+    norm.servers.resize(static_cast<std::size_t>(facts.servers > 0 ? facts.servers : facts.workers));
+    std::iota(norm.servers.begin(), norm.servers.end(), facts.servers > 0 ? facts.workers : 0);
+    norm.limit = [most = facts.clip_norm](double scale, double squares) {
+      return scale * clip_scale(scale * scale * squares, most);
+    };
+    side.norm = std::make_shared<dist::JointNorm>(std::move(norm));
+  }
+  server_ = method.server(std::move(side));
+}
+
+void ServerHalf::save(StateDict& state) const {
+  server_->save(state);
+  if (optimizer_) state.save("optimizer/", *optimizer_);
+}
+
+void ServerHalf::load(const StateDict& state) {
+  server_->load(state);
+  if (optimizer_) optimizer_->load(state.part("optimizer/"));
+}
+
+void Servers::join(dist::WorkerSide& side, const dist::Method& method, const TrainerOptions& options) {
   const int dedicated = worker_.servers(), N = worker_.size;
   server_rank_ = dist::servers_of(plan_, dedicated > 0 ? dedicated : N);
+  const std::vector<ParameterInfo> parameters = dist::infos_of(arena_.parameters());
   if (dedicated == 0) {
-    half_ = std::make_unique<ServerHalf>(*method_, facts_, o_, plan_, dist::infos_of(arena_->parameters()),
-                                         server_rank_, worker_.rank);
+    half_ = std::make_unique<ServerHalf>(method, side.facts, options, plan_, parameters, server_rank_, worker_.rank);
     side.own = &half_->server();
   } else {
     for (int& rank : server_rank_) rank += N;
-    side.shows = [this] { tell_servers({.kind = dist::Command::Kind::show}); };
-    side.begins = [this](const dist::StepContext& context) {
-      tell_servers(
-          {.kind = dist::Command::Kind::step, .step = context.step, .lr = context.lr, .scale = context.gradient_scale});
-    };
-    if (worker_.rank == 0) {
-      const std::string parameters = dist::to_json(dist::infos_of(arena_->parameters())), plan = plan_.json();
-      for (int server = N; server < N + dedicated; ++server)
-        for (const std::string& text : {parameters, plan}) dist::send_text(worker_.engine, server, text);
-    }
+    side.control = &*control_;
+    meet(worker_.engine, "telling the servers of the model", worker_.rank == 0 ? dist::to_json(parameters) : "");
   }
   side.server_rank = server_rank_;
 }
 
-/// All workers hold rank 0's parameters: now the servers get theirs.
-void Trainer::give_servers_their_values() {
-  const auto values = [&](std::size_t bucket) {
-    const dist::Bucket& b = plan_.buckets[bucket];
-    return arena_->values().range(b.offset, b.elements);
-  };
+void Servers::give_values() const {
   if (half_)
     for (const dist::Shard::Unit& unit : half_->shard().units())
       half_->shard().arena().values().range(unit.offset, unit.elements).copy_from(values(unit.bucket));
   if (!control_ || worker_.rank != 0) return;
-  for (int k = 0; k < worker_.servers(); ++k)
-    for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-      if (server_rank_[b] == worker_.size + k) dist::send_floats(worker_.engine, worker_.size + k, values(b).slice());
-}
-
-void Trainer::tell_servers(const dist::Command& command) {
-  if (!control_ || worker_.rank != 0 || dismissed_) return;
-  control_->tell(command);
-  dismissed_ = command.kind == dist::Command::Kind::end;
-}
-
-/// Whether the servers hold the bits that the workers hold.
-void Trainer::audit_servers() {
-  if (half_) {
-    for (const dist::Shard::Unit& unit : half_->shard().units()) {
-      const dist::Bucket& b = plan_.buckets[unit.bucket];
-      require<Error>(
-          checksum(half_->shard().values(unit)) == checksum(arena_->values().range(b.offset, b.elements).slice()),
-          "audit: after step ", step_, " this worker's ", b.name, " is not its server's. This is a defect.");
-    }
+  for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
+    const std::vector<int> server{server_rank_[b]};
+    const Slice<float> x = values(b).slice();
+    worker_.engine.run(
+        "sending a server its values",
+        [&](dist::Communicator& comm) { return dist::send_floats(comm, server, x, dist::Leg{}); }, x.device());
   }
-  if (!control_ || worker_.rank != 0 || dismissed_) return;
-  tell_servers({.kind = dist::Command::Kind::audit});
-  for (int k = 0; k < worker_.servers(); ++k) {
+}
+
+void Servers::audit(std::int64_t step) {
+  if (half_)
+    for (const dist::Shard::Unit& unit : half_->shard().units())
+      require<Error>(checksum(half_->shard().values(unit)) == checksum(values(unit.bucket).slice()),
+                     "audit: after step ", step, " this worker's ", unit.name,
+                     " is not its server's. This is a defect.");
+  if (!control_) return;
+  tell({.kind = dist::Command::Kind::audit});
+  const std::vector<std::string> theirs = meet(worker_.engine, "audit of the servers", "");
+  for (int rank = worker_.size; rank < worker_.engine.size(); ++rank) {
     std::uint64_t hash = checksum({});
-    for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
-      if (server_rank_[b] != worker_.size + k) continue;
-      const dist::Bucket& bucket = plan_.buckets[b];
-      for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
-        const Parameter& p = *arena_->parameters()[static_cast<std::size_t>(i)];
-        hash = checksum(
-            bucket.chunk() ? p.value().rows(bucket.rows.first, bucket.rows.count).slice() : p.value().slice(), hash);
-      }
-    }
-    const std::string theirs = dist::recv_text(worker_.engine, worker_.size + k);
-    require<CommError>(theirs == concat(hash), "audit: after step ", step_, " rank ", worker_.size + k,
-                       " serves other parameters than the workers hold. This is a defect.");
+    for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
+      if (server_rank_[b] == rank) hash = checksum(values(b).slice(), hash);
+    require<CommError>(theirs[static_cast<std::size_t>(rank)] == concat(hash), "audit: after step ", step, " rank ",
+                       rank, " serves other parameters than the workers hold. This is a defect.");
   }
 }
 

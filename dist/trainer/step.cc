@@ -1,31 +1,13 @@
 #include <cmath>
 
 #include "core/raw.h"
-#include "dist/fingerprint.h"
-#include "dist/trainer/internals.h"
-#include "dist/trainer/server_half.h"
+#include "dist/collective/ring_allreduce.h"
+#include "dist/trainer/evaluation.h"
+#include "dist/trainer/servers.h"
+#include "dist/trainer/spans.h"
+#include "dist/world.h"
 
 namespace laconic {
-namespace {
-
-/// Running statistics as they were before a step, for --on-nan skip.
-class KeptBuffers {
- public:
-  explicit KeptBuffers(const Module& model) {
-    for (const auto& [name, tensor] : model.named_buffers()) {
-      kept_.emplace_back(tensor, Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device()));
-      kept_.back().second.copy_from(tensor);
-    }
-  }
-  void put_back() const {
-    for (const auto& [tensor, copy] : kept_) tensor.copy_from(copy);
-  }
-
- private:
-  std::vector<std::pair<Tensor, Tensor>> kept_;
-};
-
-}  // namespace
 
 /// Runs the next micro-batch: forward, and backward if the loss is finite. Adds its figures to `step`.
 ///   weight   of the micro-batch's mean gradient in the step's gradient
@@ -33,7 +15,7 @@ bool Trainer::train_micro_batch(const Share& share, double weight, bool last, St
   // With --on-nan skip what comes after a loss hangs on it.
   const bool reads_later = o_.device.kind == Device::Kind::cuda && !o_.skip_nan;
   const auto waiting_and_updating = [&] {
-    return worker_.engine.counters().exposed_seconds + update_seconds_ + strategy_->work().update_seconds;
+    return worker_.engine.counters().exposed_seconds + strategy_->costs().update_seconds;
   };
   context_.first_sample = share.first_sample;
   Tensor loss;
@@ -41,14 +23,14 @@ bool Trainer::train_micro_batch(const Share& share, double weight, bool last, St
   const auto forward_start = Clock::now();
   const double blocked = waiting_and_updating();
   if (share.samples > 0) {
-    if (forward_spans_) forward_spans_->begin();
+    if (spans_) spans_->begin_forward();
     loss = workload_.loss();
     if (reads_later)
       losses_.add(loss, share.samples);
     else
       value = loss.item();
   }
-  step.forward_seconds += seconds_since(forward_start) - (waiting_and_updating() - blocked);
+  step.report.forward_ms += 1e3 * (seconds_since(forward_start) - (waiting_and_updating() - blocked));
   if (o_.skip_nan) {
     if (!finite_everywhere(value)) return false;
   } else if (!std::isfinite(value)) {
@@ -57,18 +39,19 @@ bool Trainer::train_micro_batch(const Share& share, double weight, bool last, St
   step.own_samples += share.samples;
   step.loss_sum += static_cast<double>(value) * static_cast<double>(share.samples);
   const auto backward_start = Clock::now();
-  const double selecting = strategy_->work().select_seconds;
+  const double selecting = strategy_->costs().select_seconds;
   if (share.samples > 0) arena_->backward(loss, static_cast<float>(weight), last);
   if (last) arena_->finish_gradients();
-  step.backward_seconds += seconds_since(backward_start) - (strategy_->work().select_seconds - selecting);
+  step.report.backward_ms += 1e3 * (seconds_since(backward_start) - (strategy_->costs().select_seconds - selecting));
   return true;
 }
 
 void Trainer::train_step() {
   const std::int64_t per_epoch = steps_per_epoch(), first_batch = step_ % per_epoch * o_.accumulate;
   const std::int64_t micro_batches = std::min(o_.accumulate, workload_.batches_per_epoch() - first_batch);
-  StepFigures::Step step{.step = step_ + 1, .epoch = step_ / per_epoch + 1};
-  step.lr =
+  StepFigures::Step step;
+  step.report.step = step_ + 1, step.report.epoch = step_ / per_epoch + 1;
+  const double lr = step.report.lr =
       o_.lr * o_.schedule.factor(step_, {per_epoch, o_.steps && o_.epochs == 0 ? *o_.steps : o_.epochs * per_epoch});
   std::int64_t own = 0;
   for (std::int64_t m = 0; m < micro_batches; ++m) {
@@ -85,15 +68,14 @@ void Trainer::train_step() {
   if (o_.skip_nan) before.emplace(workload_.model());
 
   figures_.begin_step();
-  update_seconds_ = 0;
-  strategy_->begin_step({.step = step_ + 1, .lr = step.lr});
+  strategy_->begin_step({.step = step_ + 1, .lr = lr});
   if (dump_) dump_->begin_step(step_ + 1);
   arena_->begin_step();
   context_.step = step_;
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     const auto data_start = Clock::now();
     const Share share = workload_.load();
-    step.data_seconds += seconds_since(data_start);
+    step.report.data_ms += 1e3 * seconds_since(data_start);
     if (step.skipped) continue;  // the data goes on
     if (train_micro_batch(share, weight_of(share.samples), m + 1 == micro_batches, step)) continue;
     step.skipped = true;
@@ -101,28 +83,30 @@ void Trainer::train_step() {
     workload_.pass_over();
   }
   if (worker_.rank == 0) memory_.after_step();
-  for (const StepLosses::Loss& loss : losses_.read()) {  // before any update that waits for the end of the step
-    if (!std::isfinite(loss.value)) report_non_finite(loss.value);
-    step.loss_sum += static_cast<double>(loss.value) * static_cast<double>(loss.samples);
-  }
+  losses_.read([&](float loss, std::int64_t samples) {  // before any update that waits for the end of the step
+    if (!std::isfinite(loss)) report_non_finite(loss);
+    step.loss_sum += static_cast<double>(loss) * static_cast<double>(samples);
+  });
   if (clips_norm() && !step.skipped) apply_clipped();
   if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one
-  strategy_->end_step(step.stats);
+  strategy_->end_step();
   ++step_;
 
+  step.costs = strategy_->costs();
   step.stop_requested = o_.stop_requested && o_.stop_requested();
-  step.bytes_counted = bytes_counted();
+  step.report.bytes_counted = bytes_counted();
+  if (is_.joins)
+    step.report.bytes_dense = static_cast<std::int64_t>(
+        dist::ring_allreduce_cost(worker_.size, static_cast<double>(arena_->elements()) * sizeof(float)).bytes);
   figures_.close(step);
-  tell_servers({.kind = dist::Command::Kind::figures});
+  servers_->tell({.kind = dist::Command::Kind::figures});
   figures_.send();
   if (o_.audit_every > 0 && step_ % o_.audit_every == 0) audit();
 }
 
 bool Trainer::finite_everywhere(float loss) {
   std::vector<double> bad{std::isfinite(loss) ? 0.0 : 1.0};
-  if (is_.joins)
-    worker_.run("agreement on skipping a step",
-                [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(bad)); });
+  if (is_.joins) sum_over_workers(worker_, "agreement on skipping a step", bad);
   return bad[0] == 0;
 }
 
@@ -164,7 +148,6 @@ void Trainer::require_finite_weights() const {
 }
 
 void Trainer::apply(Parameter& p, Rows rows, const dist::StepContext& context) {
-  const auto start = Clock::now();
   if (clips_norm()) {
     arrived_.emplace_back(&p, rows);
     arrived_context_ = context;
@@ -176,7 +159,6 @@ void Trainer::apply(Parameter& p, Rows rows, const dist::StepContext& context) {
     clip_value(all ? p.grad() : p.grad().rows(rows.first, rows.count), o_.clip.limit / context.gradient_scale);
   }
   optimizer_->update(p, rows, context.lr, context.gradient_scale);
-  update_seconds_ += seconds_since(start);
 }
 
 /// --clip norm: all gradients must have arrived before the first update, which ends the overlap with the next forward.
@@ -184,9 +166,7 @@ void Trainer::apply_clipped() {
   strategy_->flush();
   const double mean = arrived_context_.gradient_scale;  // the arena holds sums
   const double scale = mean * clip_scale(mean * mean * gradient_sum_of_squares(*arena_), o_.clip.limit);
-  const auto start = Clock::now();
   for (const auto& [p, rows] : std::exchange(arrived_, {})) optimizer_->update(*p, rows, arrived_context_.lr, scale);
-  update_seconds_ += seconds_since(start);
 }
 
 void Trainer::flush() {
@@ -208,7 +188,7 @@ void Trainer::audit() {
   if (is_.same_bits) equal_everywhere("parameters");
   strategy_->show_joint_model();
   if (strategy_->drift()) equal_everywhere("the joint model");
-  audit_servers();
+  servers_->audit(step_);
   strategy_->hide_joint_model();
 }
 

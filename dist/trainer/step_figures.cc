@@ -3,8 +3,8 @@
 #include <limits>
 #include <utility>
 
-#include "dist/collective/allgather.h"
-#include "dist/trainer/internals.h"
+#include "core/trace.h"
+#include "dist/collective/meeting.h"
 
 namespace laconic {
 
@@ -12,7 +12,8 @@ void StepFigures::abandon() {
   if (std::exchange(any_, false)) worker_.engine.halt();
 }
 
-void StepFigures::count_from_now() {
+void StepFigures::count_from_now(const dist::Costs& costs) {
+  costs_ = costs;
   counted_ = worker_.engine.counters();
   counted_cpu_ = process_cpu_seconds();
 }
@@ -22,49 +23,45 @@ void StepFigures::close(const Step& s) {
   const double seconds = seconds_since(step_start_);
   restart_clock();
   const dist::EngineCounters now = worker_.engine.counters();
-  StepReport& r = report_;
-  r.step = s.step;
-  r.epoch = s.epoch;
-  r.lr = s.lr;
+  const dist::Costs before = std::exchange(costs_, s.costs);
+  StepReport& r = report_ = s.report;
   r.step_ms = 1e3 * seconds;
   r.samples_per_s = static_cast<double>(s.samples) / seconds;
   r.bytes_sent = static_cast<std::int64_t>(now.sent.bytes - counted_.sent.bytes);
-  r.bytes_dense = static_cast<std::int64_t>(s.stats.bytes_dense);
-  r.bytes_counted = s.bytes_counted;
-  r.data_ms = 1e3 * s.data_seconds;
-  r.forward_ms = 1e3 * s.forward_seconds;
-  r.backward_ms = 1e3 * s.backward_seconds;
-  r.select_ms = s.stats.select_ms;
+  r.select_ms = 1e3 * (s.costs.select_seconds - before.select_seconds);
   r.comm_ms = 1e3 * (now.comm_seconds - counted_.comm_seconds);
   r.exposed_ms = 1e3 * (now.exposed_seconds - exposed_before_);
-  r.update_ms = s.stats.update_ms;
-  summary_.buffer_bytes_peak = static_cast<std::int64_t>(s.stats.buffer_bytes_peak);
+  r.update_ms = 1e3 * (s.costs.update_seconds - before.update_seconds);
+  summary_.buffer_bytes_peak = static_cast<std::int64_t>(now.peak_buffer_bytes + s.costs.buffer_bytes);
   counted_ = now;
   const double cpu = process_cpu_seconds();
   seconds_ += seconds;
   exposed_seconds_ += r.exposed_ms / 1e3;
-  data_seconds_ += s.data_seconds;
+  data_seconds_ += r.data_ms / 1e3;
   samples_ += static_cast<double>(s.samples);
 
   sums_.assign(kFigures, 0.0);
   sums_[kLoss] = s.loss_sum;
   sums_[kSamples] = static_cast<double>(s.own_samples);
   sums_[kBytes] = static_cast<double>(r.bytes_sent);
-  sums_[kUp] = static_cast<double>(s.stats.bytes_up);
-  sums_[kDown] = static_cast<double>(s.stats.bytes_down);
+  sums_[kUp] = static_cast<double>(s.costs.bytes_up - before.bytes_up);
+  sums_[kDown] = static_cast<double>(s.costs.bytes_down - before.bytes_down);
   sums_[kCpuSeconds] = cpu - std::exchange(counted_cpu_, cpu);
   sums_[kStop] = s.stop_requested ? 1 : 0;
   sums_[kSkipped] = s.skipped ? 1 : 0;
   report_seconds_ = seconds;
 }
 
+dist::Ticket submit_figures(dist::Engine& engine, int slot, std::vector<double>& sums) {
+  return engine.submit(
+      {.name = "figures of a step", .slot = slot, .priority = 1 << 30, .body = [&sums](dist::Communicator& comm) {
+         return dist::sum_over_ranks(comm, slice(sums));
+       }});
+}
+
 void StepFigures::send() {
   any_ = true;
-  if (is_.joins)
-    ticket_ = worker_.engine.submit(
-        {.name = "figures of a step", .slot = slot_, .priority = 1 << 30, .body = [this](dist::Communicator& comm) {
-           return dist::sum_over_ranks(comm, slice(sums_));
-         }});
+  if (is_.joins) ticket_ = submit_figures(worker_.engine, slot_, sums_);
 }
 
 void StepFigures::finish() {

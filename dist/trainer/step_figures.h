@@ -10,21 +10,23 @@
 
 namespace laconic {
 
+/// Numbers in each step's message of figures, summed over ranks, servers included.
+enum Figure { kLoss, kSamples, kBytes, kUp, kDown, kCpuSeconds, kServerCpuSeconds, kStop, kSkipped, kFigures };
+/// Begins to sum them; they are left alone until the ticket was waited for.
+dist::Ticket submit_figures(dist::Engine& engine, int slot, std::vector<double>& sums);
+
 /// What steps took and sent. The figures of a step are summed over ranks while the next one runs, and then told to the
 /// observer; totals of all steps go to the run's summary. Where nothing is joined each worker reports of itself.
 class StepFigures {
  public:
   /// One step, as this worker saw it.
   struct Step {
-    std::int64_t step = 0, epoch = 0;
-    double lr = 0;
+    StepReport report{};                        ///< what is known of it when it ends
     std::int64_t samples = 0, own_samples = 0;  ///< of all workers, and of this one
     double loss_sum = 0;                        ///< over its own samples
-    double data_seconds = 0, forward_seconds = 0, backward_seconds = 0;
-    bool skipped = false;         ///< --on-nan skip: no update was made
-    bool stop_requested = false;  ///< of this worker
-    bool bytes_counted = true;    ///< see RunInfo
-    dist::StepStats stats{};
+    bool skipped = false;                       ///< --on-nan skip: no update was made
+    bool stop_requested = false;                ///< of this worker
+    dist::Costs costs{};                        ///< of the strategy, up to the step's end
   };
 
   /// observer : null but on rank 0. All of them must outlive the object.
@@ -35,8 +37,8 @@ class StepFigures {
   StepFigures& operator=(const StepFigures&) = delete;
 
   void reserve_slot() { slot_ = worker_.engine.reserve_slots(1); }
-  /// Counts from now on: what was sent so far belongs to no step.
-  void count_from_now();
+  /// Counts from now on: what was sent so far belongs to no step, and neither do these costs of the strategy.
+  void count_from_now(const dist::Costs& costs);
   /// Times the next step from now on. Called after evaluation, a checkpoint and the like.
   void restart_clock() { step_start_ = Clock::now(); }
   void begin_step() { exposed_before_ = worker_.engine.counters().exposed_seconds; }
@@ -80,6 +82,7 @@ class StepFigures {
   double exposed_before_ = 0;
   double counted_cpu_ = 0;        // seconds of this process that are in the log up to here
   dist::EngineCounters counted_;  // likewise of the engine
+  dist::Costs costs_;             // likewise of the strategy
   double seconds_ = 0, exposed_seconds_ = 0, data_seconds_ = 0, samples_ = 0;  // of all steps
   bool stop_ = false;
   // Of the step whose figures travel.

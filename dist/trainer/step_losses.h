@@ -1,5 +1,6 @@
 #pragma once
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "core/stream.h"
@@ -24,36 +25,27 @@ class StepLosses {
 
   /// loss : [1], the mean over `samples`. Returns at once.
   void add(const Tensor& loss, std::int64_t samples) {
-    under_way_.push_back({Pinned(sizeof(float), device_), samples});
-    copy_bytes_later(under_way_.back().loss.data(), kCpu, loss.raw_data(), device_, sizeof(float));
+    under_way_.emplace_back(Pinned(sizeof(float), device_), samples);
+    copy_bytes_later(under_way_.back().first.data(), kCpu, loss.raw_data(), device_, sizeof(float));
     last_ = Event::now(device_);
   }
 
-  struct Loss {
-    float value;
-    std::int64_t samples;
-  };
-  /// Returns the losses added since the last call, in their order. Waits for them.
+  /// Calls f(loss, samples) for those added since the last call, in their order. Waits for them.
   /// throws DataError  what the step's kernels have found so far
-  std::vector<Loss> read() {
+  template <class F>
+  void read(F f) {
     last_.synchronize();
     throw_findings(device_);
-    std::vector<Loss> all;
-    for (const UnderWay& u : under_way_) {
-      all.push_back({0, u.samples});
-      std::memcpy(&all.back().value, u.loss.data(), sizeof(float));
+    for (const auto& [loss, samples] : std::exchange(under_way_, {})) {
+      float value;
+      std::memcpy(&value, loss.data(), sizeof value);
+      f(value, samples);
     }
-    under_way_.clear();
-    return all;
   }
 
  private:
-  struct UnderWay {
-    Pinned loss;
-    std::int64_t samples;
-  };
   Device device_;
-  std::vector<UnderWay> under_way_;
+  std::vector<std::pair<Pinned, std::int64_t>> under_way_;
   Event last_;
 };
 

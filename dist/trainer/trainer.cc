@@ -3,29 +3,66 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
 #include <fstream>
-#include <random>
 #include <sstream>
 
+#include "compress/codecs.h"
 #include "core/parallel.h"
-#include "dist/collective/broadcast.h"
-#include "dist/fingerprint.h"
-#include "dist/trainer/internals.h"
-#include "dist/trainer/server_half.h"
+#include "core/precision.h"
+#include "dist/collective/meeting.h"
+#include "dist/trainer/checkpointing.h"
+#include "dist/trainer/evaluation.h"
+#include "dist/trainer/servers.h"
+#include "dist/trainer/spans.h"
+#include "dist/world.h"
 #include "layers/models/zoo.h"
 
 namespace laconic {
-namespace {
 
-/// Sixteen hexadecimal digits that no other training has.
-std::string new_run() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
+dist::TrainingFacts facts_of(const TrainerOptions& o, int workers, int servers, std::int64_t steps_per_epoch) {
+  dist::TrainingFacts f;
+  f.workers = workers, f.servers = servers;
+  f.optimizer = o.optimizer.name;
+  f.momentum = o.optimizer.momentum, f.dampening = o.optimizer.dampening, f.nesterov = o.optimizer.nesterov;
+  if (o.clip.kind == Clip::Kind::norm) f.clip_norm = o.clip.limit;
+  if (o.clip.kind == Clip::Kind::value) f.clip_value = o.clip.limit;
+  f.mean = o.mean, f.overlap = o.overlap, f.seed = o.seed;
+  f.plan = o.plan, f.plan_file = o.plan_file, f.codec_feedback = o.codec_feedback;
+  f.steps_per_epoch = steps_per_epoch, f.ledger_every = o.ledger_every;
+  f.latency_seconds = o.latency_seconds, f.seconds_per_byte = o.seconds_per_byte;
+  return f;
 }
 
-}  // namespace
+std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int servers) {
+  const OptimizerOptions& opt = o.optimizer;
+  const bool served = method.traits().servers;
+  return concat("seed=", o.seed, "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov,
+                " decay=", opt.decay.weight_decay, " ", opt.decay.norm_and_bias, "\nlr=", o.lr,
+                "\nschedule=", o.schedule.text(), "\nclip=", static_cast<int>(o.clip.kind), ":", o.clip.limit,
+                "\naccumulate=", o.accumulate, "\ndropout=", o.dropout, "\nsync=", method.name(), "\nmean=", o.mean,
+                "\non-nan=", o.skip_nan, "\nmethod=", method.name(), " ", method.fingerprint(),
+                served ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
+                "\ncodec-feedback=", o.codec_feedback && !compress::traits_of(o.plan.codec).remembers,
+                "\nplan=", o.plan_file.empty() ? dist::to_string(o.plan) : "of a file",
+                "\nprecision=", to_string(matmul_precision()));
+}
+
+std::string run_fingerprint(const TrainerOptions& o) {
+  const auto given = [](bool yes) { return yes ? "given" : "not given"; };
+  return concat(
+      "\nsteps=", o.steps ? concat(*o.steps) : "by epochs", "\nepochs=", o.epochs, "\nsave=", given(!o.save.empty()),
+      "\nsave-every=", o.save_every ? concat(o.save_every->count, o.save_every->in_steps ? "it" : "") : "the end",
+      "\nresume=", given(!o.resume.empty()), "\naudit=", o.audit_every, "\nledger=", o.ledger_every,
+      "\ntrace=", given(o.trace != nullptr), "\ndump-gradients=", given(!o.dump_gradients.empty()), o.told_alike);
+}
+
+void require_use_for_servers(const dist::Method& method, int servers) {
+  require<UsageError>(method.traits().servers || servers == 0, "`sync` ", method.name(), " has no use for ", servers,
+                      " servers (`servers`): leave them out, or take `sync` ps");
+}
 
 Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const dist::Method> method,
                  TrainerOptions options, Observer* observer)
@@ -41,8 +78,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
       memory_(o_.device),
       bytes_before_(worker.engine.counters().sent.bytes) {
   method_->check(facts_);
-  require<UsageError>(is_.servers || worker_.servers() == 0, "`sync` ", method_->name(), " has no use for ",
-                      worker_.servers(), " servers (`servers`): leave them out, or take `sync` ps");
+  require_use_for_servers(*method_, worker_.servers());
   require<UsageError>(o_.device.kind != Device::Kind::cuda || o_.device.index < cuda_devices(), "there is no device ",
                       o_.device, " (`device`): ", cuda_devices() == 0 ? "use `device` cpu" : "give a lower number");
   set_kernel_threads(o_.threads);
@@ -53,7 +89,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
   model.set_context(&context_);
   model.initialize(o_.seed);
-  if (!o_.init.empty()) load_init();
+  if (!o_.init.empty() && worker_.rank == 0) load_weights(model, load_safetensors(o_.init), o_.init, o_.model_name);
   model.to(o_.device);
   workload_.set_device(o_.device);
   model.checkpoint_activations(o_.checkpoint_activations);
@@ -63,9 +99,8 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   if (worker_.servers() > 0)
     dist::check_fingerprint(worker_.engine, laconic::fingerprint(*method_, o_, worker_.servers()) + run, true);
   dist::check_fingerprint(worker_, fingerprint() + run, true);
-  if (auto resumed = choose_checkpoint(worker_.engine, o_)) resumed_ = std::make_unique<Resumed>(*std::move(resumed));
-  if (!o_.save.empty()) claim_save();
-  run_ = resumed_ && !resumed_->manifest.run.empty() ? resumed_->manifest.run : new_run();
+  checkpoints_ = std::make_unique<Checkpointing>(worker_, o_);
+  checkpoints_->claim(fingerprint());
   agree_on_plan();
   make_strategy();
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
@@ -73,28 +108,60 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   arena_->set_listener(listener());
   if (o_.memory > 0 && (worker_.rank == 0 || dist::ranks_under_mpirun() > 0)) require_memory(memory_need().total());
   figures_.reserve_slot();
-  if (resumed_)
+  if (checkpoints_->resumed())
     restore();
   else
     make_equal();
-  figures_.count_from_now();
+  figures_.count_from_now(strategy_->costs());
 }
 
 Trainer::~Trainer() {
   figures_.abandon();
   if (std::uncaught_exceptions() == 0) {
     try {
-      tell_servers({.kind = dist::Command::Kind::end});
+      servers_->tell({.kind = dist::Command::Kind::end});
     } catch (const Error&) {  // the engine has failed: they know
     }
   }
   workload_.model().set_context(nullptr);
 }
 
+/// Rank 0 decides what travels how: as the checkpoint says that is resumed, or a file, or the options.
+void Trainer::agree_on_plan() {
+  dist::PlanOptions options = o_.plan;
+  method_->shape(options, facts_);
+  if (worker_.engine.size() == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
+  const auto& resumed = checkpoints_->resumed();
+  if (resumed) checkpoints_->require_same_training(fingerprint(), processor());
+  std::string text;
+  if (worker_.rank == 0) {
+    if (o_.plan_file.empty()) {
+      text = dist::make_plan(arena_->parameters(), options, worker_.size).json();
+    } else {
+      std::ifstream in(o_.plan_file, std::ios::binary);
+      std::ostringstream read;
+      read << in.rdbuf();
+      require<DataError>(in.good() && read.good(), "plan: cannot read ", o_.plan_file, " (`plan`). Check the path.");
+      text = dist::Plan::from_json(read.str(), arena_->parameters(), o_.plan_file).json();
+    }
+    if (resumed) {
+      const std::string& folder = checkpoints_->folder();
+      const std::string stored = dist::Plan::from_json(resumed->plan, arena_->parameters(), folder).json();
+      if (stored != text && is_.joins)
+        fmt::print(stderr,
+                   "laconic: note: messages travel by the plan that is stored in {}, not by the one of these options\n",
+                   folder);
+      text = stored;
+    }
+  }
+  text = meet(worker_.engine, "agreement on the plan", text)[0];
+  plan_ = dist::Plan::from_json(text, arena_->parameters(), "the plan of rank 0");
+  require<UsageError>(!plan_.has(dist::Carrier::mpi) || !is_.joins || dist::ranks_under_mpirun() > 0,
+                      "the algorithm mpi needs ranks that MPI has started (`allreduce`): start them with laconic "
+                      "launch -n N, or use ring");
+}
+
 void Trainer::make_strategy() {
-  const dist::Update update = [this](Parameter& p, Rows rows, const dist::StepContext& context) {
-    apply(p, rows, context);
-  };
   require<UsageError>(is_.chooses || !plan_.sparse(), "the plan sends a choice of some parameters, and `sync` ",
                       method_->name(), " sends all of them (`plan`): take the strategy that it was made for");
   require<UsageError>(plan_.codec == "none" || is_.codec, "sums of `sync` ", method_->name(),
@@ -102,89 +169,34 @@ void Trainer::make_strategy() {
                       " (`codec`): leave it out, or take `sync` allreduce");
   require<UsageError>(plan_.codec != "none" || !o_.codec_feedback,
                       "without a codec nothing is lost (`codec-feedback`): add `codec`, or leave it out");
-  dist::WorkerSide side{.facts = facts_, .arena = *arena_, .engine = worker_.engine, .plan = plan_, .update = update};
-  if (const auto* sgd = dynamic_cast<const Sgd*>(optimizer_.get())) {
-    side.velocity = sgd->momentum();
-    side.weight_decay = [decay = o_.optimizer.decay](const ParameterInfo& p) { return decay.of(p); };
-  }
+  dist::WorkerSide side{.facts = facts_, .arena = *arena_, .engine = worker_.engine, .plan = plan_};
+  side.update = [this](Parameter& p, Rows rows, const dist::StepContext& context) { apply(p, rows, context); };
+  if (optimizer_) side.velocity = optimizer_->momentum();
+  side.weight_decay = [decay = o_.optimizer.decay](const ParameterInfo& p) { return decay.of(p); };
   if (!o_.dump_gradients.empty())
     side.watch = [this](const Parameter& p, Slice<const float> residual) {
       if (dump_) dump_->residual(p, residual);
     };
-  if (is_.servers) give_servers_their_parts(side);
+  servers_ = std::make_unique<Servers>(worker_, plan_, *arena_);
+  if (is_.servers) servers_->join(side, *method_, o_);
   strategy_ = method_->worker(std::move(side));
-  if (is_.servers && worker_.servers() > 0)
-    control_ = std::make_unique<dist::ServerControl>(worker_.engine, worker_.size);
-}
-
-void Trainer::load_init() {
-  if (worker_.rank == 0) load_weights(workload_.model(), load_safetensors(o_.init), o_.init, o_.model_name);
-}
-
-/// Rank 0 decides what travels how: as the checkpoint says that is resumed, or a file, or the options.
-void Trainer::agree_on_plan() {
-  constexpr std::uint64_t kMaxPlanBytes = std::uint64_t{1} << 30;
-  dist::PlanOptions options = o_.plan;
-  method_->shape(options, facts_);
-  if (worker_.engine.size() == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
-  const auto read = [](const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    std::ostringstream text;
-    text << in.rdbuf();
-    require<DataError>(in.good() && text.good(), "plan: cannot read ", path, " (`plan`). Check the path.");
-    return text.str();
-  };
-  std::string text, where = "the plan of rank 0";
-  if (worker_.rank == 0) {
-    if (o_.plan_file.empty()) {
-      text = dist::make_plan(arena_->parameters(), options, worker_.size).json();
-    } else {
-      text = dist::Plan::from_json(read(o_.plan_file), arena_->parameters(), o_.plan_file).json();
-    }
-  }
-  if (resumed_) {
-    const auto& [checkpoint, manifest] = *resumed_;
-    require_same_training(manifest, checkpoint);
-    if (worker_.rank == 0) {
-      const std::string stored = dist::Plan::from_json(manifest.plan, arena_->parameters(), checkpoint).json();
-      if (stored != text && is_.joins)
-        fmt::print(stderr,
-                   "laconic: note: messages travel by the plan that is stored in {}, not by the one of these options\n",
-                   checkpoint);
-      text = stored;
-    }
-  }
-  if (worker_.size > 1) {
-    std::uint64_t size = text.size();
-    const auto send = [&](Slice<std::byte> bytes) {
-      worker_.run("broadcast of the plan",
-                  [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); });
-    };
-    send(Slice<std::uint64_t>(&size, 1).bytes());
-    require<CommError>(size <= kMaxPlanBytes, "plan: rank 0 announces ", size,
-                       " bytes. Start all ranks with the same program.");
-    text.resize(size);
-    send(Slice<char>(text.data(), text.size()).bytes());
-  }
-  plan_ = dist::Plan::from_json(text, arena_->parameters(), where);
-  require<UsageError>(!plan_.has(dist::Carrier::mpi) || !is_.joins || dist::ranks_under_mpirun() > 0,
-                      "the algorithm mpi needs ranks that MPI has started (`allreduce`): start them with laconic "
-                      "launch -n N, or use ring");
+  evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_, o_.stop_requested);
 }
 
 /// Rank 0's parameters and buffers on every rank.
 void Trainer::make_equal() {
-  if (worker_.size == 1) return give_servers_their_values();
   const auto send = [&](const char* what, Slice<std::byte> bytes) {
     worker_.run(
         what, [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); }, bytes.device());
   };
-  send("broadcast of the weights", arena_->values().slice().bytes());
-  arena_->changed();
-  for (const auto& [name, tensor] : workload_.model().named_buffers())
-    send("broadcast of buffers",
-         Slice<std::byte>(static_cast<std::byte*>(tensor.raw_data()), tensor.bytes(), tensor.device()));
-  give_servers_their_values();
+  if (worker_.size > 1) {
+    send("broadcast of the weights", arena_->values().slice().bytes());
+    arena_->changed();
+    for (const auto& [name, tensor] : workload_.model().named_buffers())
+      send("broadcast of buffers",
+           Slice<std::byte>(static_cast<std::byte*>(tensor.raw_data()), tensor.bytes(), tensor.device()));
+  }
+  servers_->give_values();
 }
 
 std::string Trainer::fingerprint() const {
@@ -206,7 +218,6 @@ bool Trainer::bytes_counted() const {
 RunInfo Trainer::info() const {
   RunInfo info;
   info.model = o_.model_name;
-  info.data = workload_.data_name();
   info.strategy = method_->describe(facts_);
   if (plan_.codec != "none") info.strategy += concat(", ", plan_.codec, o_.codec_feedback ? " with feedback" : "");
   if (is_.joins && o_.overlap != dist::Overlap::forward)
@@ -215,15 +226,11 @@ RunInfo Trainer::info() const {
   info.parameters = arena_->elements();
   for (const auto& p : arena_->parameters())
     if (p->info.output && p->info.shape.rank() == 2) info.classes = p->info.shape[0];
-  info.train_samples = workload_.train_samples();
-  info.validation_samples = workload_.validation_samples();
-  info.test_samples = workload_.test_samples();
-  info.unseen_words = workload_.unseen_words();
+  workload_.describe(info);
   info.device = o_.device.kind == Device::Kind::cuda ? processor() : to_string(o_.device);
   info.workers = worker_.size;
   info.threads = o_.threads;
   info.batch = static_cast<int>(workload_.batch());
-  info.words_per_step = workload_.words_per_step();
   info.steps_per_epoch = steps_per_epoch();
   info.total_steps = last_step();
   info.first_step = step_;
@@ -243,14 +250,14 @@ Trainer::MemoryNeed Trainer::memory_need() const {
   const auto bytes = static_cast<double>(arena_->size()) * sizeof(float);
   MemoryNeed need{.parameters = bytes, .gradients = bytes};
   if (optimizer_) need.state = bytes * o_.optimizer.arenas();
-  if (half_) {
+  if (const ServerHalf* const half = servers_->half()) {
     StateDict served;
-    half_->save(served);
+    half->save(served);
     for (const auto& [name, tensor] : served) need.state += static_cast<double>(tensor.bytes());
   }
   need.method = bytes * is_.arenas;
   arena_->set_listener(nullptr);  // nothing is computed, and nobody is to be told of gradients
-  const std::int64_t most = (workload_.train_samples() + worker_.size - 1) / worker_.size;
+  const std::int64_t most = (info().train_samples + worker_.size - 1) / worker_.size;
   const std::int64_t samples = std::clamp<std::int64_t>(most, 1, workload_.batch());
   need.activations = static_cast<double>(peak_activation_bytes(workload_.model(), workload_.input(), samples));
   arena_->begin_step();
@@ -291,25 +298,19 @@ std::string Trainer::description() const {
       is_.joins ? plan_.table() : "no exchange (--sync " + method_->name() + ")\n");
 }
 
+double Trainer::seconds() const { return seconds_before_ + seconds_since(run_start_); }
+
+bool Trainer::stopping() const { return evaluation_->stop_requested() || figures_.stop_requested(); }
+
 RunSummary Trainer::run() {
   const std::int64_t end = last_step(), per_epoch = steps_per_epoch();
-  BackwardSpans spans;
   std::optional<Trace::Thread> traced;
+  std::optional<Spans> spans;
   if (o_.trace) {
     traced.emplace(o_.trace->row(worker_.rank, "compute"));
-    set_backward_watch(&spans);
-    forward_spans_ = std::make_unique<ForwardSpans>();
-    workload_.model().set_watch(&forward_spans_->watch);
+    spans.emplace(workload_.model(), spans_);
   }
-  struct Unwatch {
-    ~Unwatch() {
-      set_backward_watch(nullptr);
-      model.set_watch(nullptr);
-    }
-    Module& model;
-  } unwatch{workload_.model()};
-
-  if (store_ && worker_.rank == 0) store_->begin();
+  checkpoints_->begin();
   if (observer_) observer_->on_start(info());
   if (step_ < end) workload_.start(step_ / per_epoch, step_ % per_epoch * o_.accumulate);
   run_start_ = Clock::now();
@@ -336,14 +337,14 @@ RunSummary Trainer::run() {
   }
   flush();
   if (!evaluated && step_ > began) evaluate();
-  if (store_ && saved_step_ != step_) save();
+  if (checkpoints_->saves() && checkpoints_->saved_step() != step_) save();
   if (step_ > began && step_ == end) evaluate_at_the_end();
   std::vector<double> network{static_cast<double>(worker_.engine.counters().sent.bytes - bytes_before_)};
-  tell_servers({.kind = dist::Command::Kind::total});
+  servers_->tell({.kind = dist::Command::Kind::total});
   worker_.engine.run("sum of all bytes",
                      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
-  tell_servers({.kind = dist::Command::Kind::end});
+  servers_->tell({.kind = dist::Command::Kind::end});
   if (stopping() && step_ < end) summary_.stopped = "interrupted";
   synchronize(o_.device);  // other threads may read the model now
   if (memory_.peak_bytes() > 0) {
@@ -353,14 +354,14 @@ RunSummary Trainer::run() {
   }
   summary_.ledger = strategy_->ledger(), summary_.ledger_form = method_->ledger();
   summary_.steps = step_;
-  summary_.seconds = seconds_before_ + seconds_since(run_start_);
+  summary_.seconds = seconds();
   figures_.summarise();
   if (observer_) observer_->on_end(summary_);
   return summary_;
 }
 
 EvalReport Trainer::evaluate() {
-  const EvalReport report = measure([this] { return workload_.evaluate(); });
+  const EvalReport report = measure(false);
   summary_.last_eval = report;
   if (observer_) {
     observer_->on_eval(report);
@@ -372,50 +373,77 @@ EvalReport Trainer::evaluate() {
 
 std::optional<EvalReport> Trainer::evaluate_at_the_end() {
   if (!workload_.has_test_for_the_end()) return std::nullopt;
-  summary_.test = measure([this] { return workload_.evaluate_at_the_end(); });
+  summary_.test = measure(true);
   if (observer_) observer_->on_test(*summary_.test);
   return summary_.test;
 }
 
-EvalReport Trainer::measure(const std::function<EvalSums()>& evaluation) {
+EvalReport Trainer::measure(bool at_the_end) {
   flush();
   if (!o_.skip_nan) require_finite_weights();
   const StepFigures::Outside outside(figures_);
   const Trace::Span span("evaluation", "evaluation");
-  EvalSums sums;
-  strategy_->show_joint_model();
-  const std::optional<double> drift = strategy_->drift();
-  tell_servers({.kind = dist::Command::Kind::rest});
-  {
-    const MeanBuffers mean(*this);
-    workload_.model().set_watch(nullptr);  // one span for all of it
-    sums = evaluation();
-    if (forward_spans_) workload_.model().set_watch(&forward_spans_->watch);
-  }
-  strategy_->hide_joint_model();
-  std::vector<double> all{sums.samples, sums.loss, sums.wrong_top1, sums.wrong_top5,
-                          o_.stop_requested && o_.stop_requested() ? 1.0 : 0.0, drift.value_or(0)};
-  worker_.run("sum of the evaluation",
-              [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(all)); });
+  if (spans_) spans_->draw_layers(false);  // one span for all of it
+  servers_->tell({.kind = dist::Command::Kind::rest});
+  EvalReport report = evaluation_->measure(at_the_end);
+  if (spans_) spans_->draw_layers(true);
   if (worker_.rank == 0) memory_.between_steps();
-  if (all[4] > 0) stop_ = true;
-  require<DataError>(all[0] > 0 || workload_.test_samples() == 0, workload_.data_name(),
-                     ": nothing to evaluate by could be read (--data). The warnings above say why.");
-  const double n = std::max(1.0, all[0]);
-  EvalReport report;
-  report.epoch = (step_ + steps_per_epoch() - 1) / std::max<std::int64_t>(1, steps_per_epoch());
-  report.loss = all[1] / n;
   require<Error>(o_.skip_nan || std::isfinite(report.loss), "evaluation: the loss is ",
                  std::isnan(report.loss) ? "not a number" : "infinite", " after step ", step_,
                  ". Lower --lr, clip gradients (--clip norm:5), or go on all the same (--on-nan skip).");
-  report.top1_error = 100 * all[2] / n;
-  if (workload_.measures_perplexity()) report.perplexity = std::exp(report.loss);
-  if (workload_.has_top5()) report.top5_error = 100 * all[3] / n;
-  if (drift) report.drift = all[5] / worker_.size;
-  report.seconds = seconds_before_ + seconds_since(run_start_);
+  report.epoch = (step_ + steps_per_epoch() - 1) / std::max<std::int64_t>(1, steps_per_epoch());
+  report.seconds = seconds();
   report.bytes_sent_total = summary_.bytes_sent_total;
   report.bytes_counted = bytes_counted();
   return report;
+}
+
+void Trainer::save() {
+  flush();
+  require_finite_weights();
+  const StepFigures::Outside outside(figures_);
+  Manifest manifest{.step = step_,
+                    .workers = worker_.size,
+                    .threads = o_.threads,
+                    .instruction_set = processor(),
+                    .fingerprint = fingerprint(),
+                    .plan = plan_.json()};
+  checkpoints_->prepare(step_);
+  servers_->tell({.kind = dist::Command::Kind::rest});  // rank 0's disk may be slow
+  {
+    const EvaluatedModel model(worker_, workload_.model(), *strategy_);
+    if (worker_.rank == 0)
+      manifest.weights = save_safetensors(weights_of(workload_.model()), checkpoints_->weights_path());
+  }
+  servers_->tell({.kind = dist::Command::Kind::save, .step = step_});  // they take part in all the meetings
+  StateDict state;
+  state.merge(weights_of(workload_.model()), "model/");
+  if (optimizer_) state.save("optimizer/", *optimizer_);
+  if (servers_->half()) state.save("server/", *servers_->half());
+  state.save("schedule/", o_.schedule);
+  state.save("strategy/", *strategy_);
+  state.save("workload/", workload_);
+  state.set_numbers("run/bytes", std::array{summary_.bytes_sent_total, summary_.bytes_dense_total});
+  state.set_text("run/seconds", fmt::format("{:.6f}", seconds()));
+  checkpoints_->write(state, std::move(manifest));
+}
+
+void Trainer::restore() {
+  const StateDict state = checkpoints_->state();
+  load_weights(workload_.model(), state.part("model/"), checkpoints_->folder(), o_.model_name);
+  if (optimizer_) optimizer_->load(state.part("optimizer/"));
+  if (servers_->half()) servers_->half()->load(state.part("server/"));
+  o_.schedule.load(state.part("schedule/"));
+  strategy_->load(state.part("strategy/"));
+  workload_.restore(state.part("workload/"));
+  const std::vector<std::int64_t> bytes =
+      state.numbers("run/bytes", 2, "the sum of bytes in " + checkpoints_->folder());
+  summary_.bytes_sent_total = bytes[0], summary_.bytes_dense_total = bytes[1];
+  seconds_before_ = std::atof(state.text("run/seconds").c_str());
+  step_ = checkpoints_->resumed()->step;
+  // Also a meeting: nobody writes, or removes what is old, while others still read.
+  dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_));
+  audit();
 }
 
 }  // namespace laconic

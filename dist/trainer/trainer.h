@@ -7,16 +7,12 @@
 
 #include "core/trace.h"
 #include "dist/method/method.h"
-#include "dist/plan.h"
-#include "dist/server/control.h"
-#include "dist/trainer/checkpoint.h"
 #include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/report.h"
 #include "dist/trainer/step_figures.h"
 #include "dist/trainer/step_losses.h"
 #include "dist/trainer/step_memory.h"
 #include "dist/trainer/workload.h"
-#include "dist/world.h"
 #include "optim/clip.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -73,14 +69,15 @@ struct TrainerOptions {
 /// Tells a method about a training with these options.
 dist::TrainingFacts facts_of(const TrainerOptions& options, int workers, int servers, std::int64_t steps_per_epoch = 1);
 
-class ServerHalf;  // server_half.h
-struct Resumed;    // internals.h
+class Checkpointing;  // checkpointing.h
+class Evaluation;     // evaluation.h
+class Servers;        // servers.h
 
-/// The loop: forward, backward, exchange, update, evaluation, checkpoints. One per rank, on its compute thread. It is
-/// the one place that sees everything. It knows no method by its name: what a method does is in the object that it is
-/// given.
+/// The loop: load, forward, backward, finish, report. One per rank, on its compute thread. It holds what else a
+/// training has: figures, evaluation, checkpoints, parameter servers. It knows no method by its name: what a method
+/// does is in the object that it is given.
 ///
-/// Workers make one. Dedicated servers call serve() instead (server_half.h).
+/// Workers make one. Dedicated servers call serve() instead (servers.h).
 ///
 ///   run_workers({.workers = 4}, [&](dist::Worker& worker) {
 ///     ImageClassification task(make_model("lenet"), data, worker.rank, worker.size, {.batch = 16});
@@ -122,16 +119,15 @@ class Trainer {
   std::string description() const;
 
  private:
-  struct BackwardSpans;
-  struct ForwardSpans;
-  void make_equal();
+  class Spans;
   void agree_on_plan();
-  void require_same_training(const Manifest& manifest, const std::string& checkpoint) const;
+  void make_strategy();
+  void make_equal();
   void restore();
-  void claim_save();
-  void load_init();
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
+  std::int64_t last_step() const;
+  std::string processor() const;
   /// Memory that one worker needs, in bytes. activations: of a full micro-batch, peak_activation_bytes() of
   /// layers/models/zoo.h.
   struct MemoryNeed {
@@ -141,30 +137,22 @@ class Trainer {
   MemoryNeed memory_need() const;
   void require_memory(double bytes_per_worker) const;
   ParameterListener* listener() const;
-  std::int64_t last_step() const;
   /// Whether the length of the joined gradient is limited here, and not by the method.
   bool clips_norm() const { return o_.clip.kind == Clip::Kind::norm && !is_.limits_norm; }
 
   void train_step();
   /// Returns false if the loss was not finite and the step is to be passed over.
   bool train_micro_batch(const Share& share, double weight, bool last, StepFigures::Step& step);
-  bool stopping() const { return stop_ || figures_.stop_requested(); }
-  void make_strategy();
-  void give_servers_their_parts(dist::WorkerSide& side);
-  void give_servers_their_values();
-  void tell_servers(const dist::Command& command);
-  void audit_servers();
+  bool stopping() const;
   bool finite_everywhere(float loss);
   [[noreturn]] void report_non_finite(float loss);
-  std::string processor() const;
-  void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
   void require_finite_weights() const;
-  EvalReport measure(const std::function<EvalSums()>& evaluation);
+  void apply(Parameter& parameter, Rows rows, const dist::StepContext& context);
   void apply_clipped();
   void flush();
   void audit();
-  /// The model's running statistics replaced by their mean over ranks while it lives.
-  class MeanBuffers;
+  EvalReport measure(bool at_the_end);
+  double seconds() const;  ///< since the start of training
 
   dist::Worker& worker_;
   Workload& workload_;
@@ -178,30 +166,23 @@ class Trainer {
   std::unique_ptr<ParameterArena> arena_;
   std::unique_ptr<Optimizer> optimizer_;  // null: a parameter server has it
   dist::Plan plan_;
-  std::unique_ptr<ServerHalf> half_;  // where this worker serves too
-  std::vector<int> server_rank_;      // by bucket
+  std::unique_ptr<Checkpointing> checkpoints_;
+  std::unique_ptr<Servers> servers_;  // from construction on, whether or not the method has servers
   std::unique_ptr<dist::Strategy> strategy_;
-  std::unique_ptr<dist::ServerControl> control_;  // where there are dedicated servers
-  bool dismissed_ = false;                        // they have been told to leave
-  std::unique_ptr<GradientDump> dump_;            // between the arena and the strategy; null: nothing is
+  std::unique_ptr<Evaluation> evaluation_;
+  std::unique_ptr<GradientDump> dump_;  // between the arena and the strategy; null: nothing is
 
-  std::optional<CheckpointStore> store_;  // where there is a place to save to
-  std::unique_ptr<Resumed> resumed_;      // null: a training that begins
-  std::string run_;                       // of a training: in all of its checkpoints
   std::int64_t step_ = 0;
-  std::int64_t saved_step_ = -1;  // of the last checkpoint
-  bool stop_ = false;
-  double update_seconds_ = 0;
   std::vector<std::pair<Parameter*, Rows>> arrived_;  // with --clip norm: sums that wait for their common norm
   dist::StepContext arrived_context_;
 
   RunSummary summary_;
   StepFigures figures_;
   Clock::time_point run_start_ = Clock::now();
-  double seconds_before_ = 0;  // of earlier runs of a resumed training
-  StepMemory memory_;          // rank 0 looks
-  std::uint64_t bytes_before_;                   // the engine's, when this trainer was made
-  std::unique_ptr<ForwardSpans> forward_spans_;  // while a trace is drawn
+  double seconds_before_ = 0;   // of earlier runs of a resumed training
+  StepMemory memory_;           // rank 0 looks
+  std::uint64_t bytes_before_;  // the engine's, when this trainer was made
+  Spans* spans_ = nullptr;      // while a trace is drawn
 };
 
 }  // namespace laconic

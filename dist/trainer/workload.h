@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/state.h"
+#include "dist/trainer/report.h"
 #include "layers/module.h"
 
 namespace laconic {
@@ -53,12 +54,8 @@ class Workload {
   virtual EvalSums evaluate_at_the_end() { return {}; }
   /// Names data and options that all workers must agree on, one a line.
   virtual std::string fingerprint() const = 0;
-  virtual std::string data_name() const = 0;
-  virtual std::int64_t train_samples() const = 0;
-  virtual std::int64_t validation_samples() const { return 0; }  ///< besides the test set's
-  virtual std::int64_t test_samples() const = 0;
-  virtual std::int64_t unseen_words() const { return 0; }  ///< of what is evaluated: training does not have them
-  virtual std::int64_t words_per_step() const { return 0; }  ///< of each of batch() streams; 0: this is no text
+  /// Fills in what a run's log says of the data: its name, how many samples, words per step, words not seen.
+  virtual void describe(RunInfo& info) const = 0;
   /// What goes from batch to batch on this worker besides the model: nothing, but for a language model its hidden
   /// state. restore() comes before start(), which keeps it unless an epoch begins there.
   virtual void save(StateDict&) const {}

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <functional>
 
-#include "core/error.h"
+#include "core/parse.h"
 #include "core/random.h"
 
 namespace laconic::dist {
@@ -18,16 +17,14 @@ struct Unit {
   const char* name;
   double factor;
 };
+using Units = std::initializer_list<Unit>;
 
 /// A number and a unit. Nothing if it is not that.
-template <std::size_t N>
-std::optional<double> with_unit(const std::string& text, const Unit (&units)[N]) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value, std::chars_format::general);
-  if (error != std::errc() || !std::isfinite(value) || value < 0) return std::nullopt;
+std::optional<double> with_unit(const std::string& text, Units units) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789.+-e"), text.size());
+  const auto value = number_from<double>(text.substr(0, digits));
   for (const Unit& unit : units)
-    if (std::string(rest, end) == unit.name) return value * unit.factor;
+    if (value && *value >= 0 && text.substr(digits) == unit.name) return *value * unit.factor;
   return std::nullopt;
 }
 
@@ -37,8 +34,7 @@ std::optional<double> with_unit(const std::string& text, const Unit (&units)[N])
 }
 
 LinkDuration time_from(const std::string& text, const char* what, const std::string& where) {
-  constexpr Unit kUnits[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"", 1e9}};
-  const auto ns = with_unit(text, kUnits);
+  const auto ns = with_unit(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"", 1e9}});
   if (!ns) refuse(concat("'", text, "' is not a ", what), where);
   if (*ns > 60e9) refuse(concat("a ", what, " of ", text, " is above 60 s"), where);
   return LinkDuration(std::llround(*ns));
@@ -64,8 +60,7 @@ LinkSpec LinkSpec::parse(const std::string& text, const std::string& where) {
     else
       parts.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (parts.size() < 2 || parts.size() > 3) refuse(concat("'", text, "' is not a link"), where);
-  constexpr Unit kRates[] = {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"", 1}};
-  const auto rate = with_unit(parts[0], kRates);
+  const auto rate = with_unit(parts[0], {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"", 1}});
   if (!rate) refuse(concat("'", parts[0], "' is not a rate"), where);
   if (*rate < 1000 || *rate > 1e13)
     refuse(concat("a rate of ", parts[0], " is not between 1kbit and 10000gbit"), where);
@@ -75,12 +70,12 @@ LinkSpec LinkSpec::parse(const std::string& text, const std::string& where) {
 }
 
 std::string LinkSpec::to_string() const {
-  const auto scaled = [](double value, std::initializer_list<Unit> units) {
+  const auto scaled = [](double value, Units units) {
     for (const Unit& u : units)
       if (value >= u.factor) return fmt::format("{:.4g} {}", value / u.factor, u.name);
     return fmt::format("{:.4g} {}", value, std::data(units)[units.size() - 1].name);
   };
-  const std::initializer_list<Unit> times{{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}};
+  const Units times{{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}};
   std::string text =
       scaled(static_cast<double>(bits_per_second), {{"Gbit/s", 1e9}, {"Mbit/s", 1e6}, {"kbit/s", 1e3}, {"bit/s", 1}}) +
       ", " + scaled(static_cast<double>(latency.count()), times);
@@ -98,7 +93,7 @@ std::vector<LinkSpec> LinkOptions::ports(int workers) const {
   return ports;
 }
 
-LinkModel::LinkModel(std::vector<LinkSpec> ports) {
+SwitchModel::SwitchModel(std::vector<LinkSpec> ports) {
   for (LinkSpec& spec : ports) {
     const std::int64_t segment = std::clamp<std::int64_t>(spec.bits_per_second / 8 / 4000, 1500, 64 << 10);
     ports_.push_back(
@@ -106,7 +101,7 @@ LinkModel::LinkModel(std::vector<LinkSpec> ports) {
   }
 }
 
-LinkDuration LinkModel::delay(int from, int to) {
+LinkDuration SwitchModel::delay(int from, int to) {
   const LinkSpec &a = ports_[static_cast<std::size_t>(from)].spec, &b = ports_[static_cast<std::size_t>(to)].spec;
   const LinkDuration latency = std::max(a.latency, b.latency), jitter = std::max(a.jitter, b.jitter);
   if (jitter.count() == 0) return latency;
@@ -117,7 +112,7 @@ LinkDuration LinkModel::delay(int from, int to) {
   return latency + LinkDuration(std::llround(static_cast<double>(jitter.count()) * to_unit_float(random[0])));
 }
 
-LinkModel::Id LinkModel::send(int from, int to, std::size_t bytes, LinkTime stamp) {
+SwitchModel::Id SwitchModel::send(int from, int to, std::size_t bytes, LinkTime stamp) {
   const Id id = next_id_++;
   if (from == to) {
     at_once_.push_back({id, Event::Kind::sent, stamp});
@@ -131,7 +126,7 @@ LinkModel::Id LinkModel::send(int from, int to, std::size_t bytes, LinkTime stam
   return id;
 }
 
-void LinkModel::cancel(Id message) {
+void SwitchModel::cancel(Id message) {
   std::erase_if(at_once_, [&](const Event& e) { return e.message == message; });
   const auto found = messages_.find(message);
   if (found == messages_.end()) return;
@@ -139,14 +134,14 @@ void LinkModel::cancel(Id message) {
   messages_.erase(found);
 }
 
-std::optional<LinkTime> LinkModel::next_start(const Port& port) const {
+std::optional<LinkTime> SwitchModel::next_start(const Port& port) const {
   if (port.turns.empty()) return std::nullopt;
   LinkTime first = LinkTime::max();
   for (Id id : port.turns) first = std::min(first, messages_.at(id).stamp);
   return std::max(first, port.send_free);
 }
 
-void LinkModel::start_segment(Port& port, LinkTime at, std::vector<Event>& events) {
+void SwitchModel::start_segment(Port& port, LinkTime at, std::vector<Event>& events) {
   const auto turn =
       std::find_if(port.turns.begin(), port.turns.end(), [&](Id id) { return messages_.at(id).stamp <= at; });
   const Id id = *turn;
@@ -174,7 +169,7 @@ void LinkModel::start_segment(Port& port, LinkTime at, std::vector<Event>& event
     port.turns.push_back(id);
 }
 
-void LinkModel::arrive(const Arrival& segment, std::vector<Event>& events) {
+void SwitchModel::arrive(const Arrival& segment, std::vector<Event>& events) {
   Port& port = ports_[static_cast<std::size_t>(segment.to)];
   port.receive_free =
       std::max(port.receive_free, segment.head) + LinkDuration(segment_ns(segment.bytes, port.spec.bits_per_second));
@@ -186,7 +181,7 @@ void LinkModel::arrive(const Arrival& segment, std::vector<Event>& events) {
   messages_.erase(found);
 }
 
-void LinkModel::advance(LinkTime now, std::vector<Event>& events) {
+void SwitchModel::advance(LinkTime now, std::vector<Event>& events) {
   events.insert(events.end(), at_once_.begin(), at_once_.end());
   at_once_.clear();
   while (true) {
@@ -207,12 +202,12 @@ void LinkModel::advance(LinkTime now, std::vector<Event>& events) {
   }
 }
 
-LinkTime LinkModel::earliest_sent(const Message& m) const {
+LinkTime SwitchModel::earliest_sent(const Message& m) const {
   const Port& port = ports_[static_cast<std::size_t>(m.from)];
   return std::max(port.send_free, m.stamp) + wire_time(m.unsent, port.segment, port.spec.bits_per_second);
 }
 
-LinkTime LinkModel::earliest_due(const Message& m) const {
+LinkTime SwitchModel::earliest_due(const Message& m) const {
   const Port &from = ports_[static_cast<std::size_t>(m.from)], &to = ports_[static_cast<std::size_t>(m.to)];
   const auto service = [&](std::size_t bytes) { return wire_time(bytes, from.segment, to.spec.bits_per_second); };
   const LinkTime head = m.started ? m.first_head : std::max(from.send_free, m.stamp) + m.delay;
@@ -221,12 +216,12 @@ LinkTime LinkModel::earliest_due(const Message& m) const {
   return std::max({served, m.last_head + service(m.last_bytes), m.last_tail});
 }
 
-LinkTime LinkModel::earliest_due(Id message) const {
+LinkTime SwitchModel::earliest_due(Id message) const {
   const auto found = messages_.find(message);
   return found == messages_.end() ? LinkTime::min() : earliest_due(found->second);
 }
 
-std::optional<LinkTime> LinkModel::next_event(int rank) const {
+std::optional<LinkTime> SwitchModel::next_event(int rank) const {
   std::optional<LinkTime> first;
   const auto consider = [&](LinkTime t) {
     if (!first || t < *first) first = t;

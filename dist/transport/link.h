@@ -51,7 +51,7 @@ struct LinkOptions {
 ///
 /// Stamps may lie in the past (a message posted in consequence of another is stamped with that one's due time); what
 /// was decided before is not taken back. A message to oneself is due at its stamp. One thread at a time.
-class LinkModel {
+class SwitchModel {
  public:
   using Id = std::uint64_t;
   struct Event {
@@ -61,7 +61,7 @@ class LinkModel {
     LinkTime at;
   };
 
-  explicit LinkModel(std::vector<LinkSpec> ports);
+  explicit SwitchModel(std::vector<LinkSpec> ports);
 
   Id send(int from, int to, std::size_t bytes, LinkTime stamp);
   /// What has not left stays; no more events. What has left still takes its share of the receiver's port.

@@ -7,27 +7,16 @@
 #include <utility>
 
 #include "core/dispatch.h"
-#include "dist/transport/short_slices.h"
 
 namespace laconic::dist {
 namespace {
 
 constexpr LinkDuration kLate = std::chrono::milliseconds(2);
 
-std::exception_ptr too_long(const Request& receive, std::size_t bytes, int receiver) {
-  return std::make_exception_ptr(CommError(concat(
-      "emulated link: rank ", receive.peer, " sent ", bytes, " bytes to rank ", receiver, ", which has room for ",
-      receive.size, " (slot ", receive.slot, "). Do all ranks run the same model and options?")));
-}
-
 }  // namespace
 
-LinkedHub::LinkedHub(const LinkOptions& options, int size) : notes_(size), model_(options.ports(size)) {
-  for (int r = 0; r < size; ++r) ranks_.push_back(std::make_unique<Rank>());
-}
-
 LinkUse LinkedHub::use() const {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex);
   return use_;
 }
 
@@ -40,31 +29,30 @@ std::vector<std::byte> LinkedHub::take_buffer() {
 }
 
 void LinkedHub::give_back(std::vector<std::byte>& buffer) {
-  if (buffer.capacity() > 0 && buffers_.size() < 4 * ranks_.size()) buffers_.push_back(std::move(buffer));
+  if (buffer.capacity() > 0 && buffers_.size() < 4 * ranks.size()) buffers_.push_back(std::move(buffer));
   buffer = {};
 }
 
 /// A flight that is due and whose bytes lie with the receiver.
-void LinkedHub::deliver(std::map<LinkModel::Id, Flight>::iterator found) {
-  Flight& flight = found->second;
+void LinkedHub::deliver(Flights::iterator found) {
+  LinkedRank::Flight& flight = found->second;
   if (flight.receive.request != nullptr)
-    ranks_[static_cast<std::size_t>(flight.receiver)]->completions.emplace(
-        std::max(*flight.due, flight.receive.stamp),
-        Completion{flight.receive.request, flight.bytes, std::move(flight.error)});
+    at(flight.receiver)
+        .completions.emplace(std::max(*flight.due, flight.receive.stamp),
+                             LinkedRank::Completion{flight.receive.request, flight.bytes, std::move(flight.error)});
   flights_.erase(found);
 }
 
 /// Nobody needs to be woken for what comes out: every rank sleeps no longer than until its own next event.
 void LinkedHub::advance(LinkTime now) {
   model_.advance(now, events_);
-  for (const LinkModel::Event& event : events_) {
+  for (const SwitchModel::Event& event : events_) {
     const auto found = flights_.find(event.message);
     if (found == flights_.end()) continue;
-    Flight& flight = found->second;
-    if (event.kind == LinkModel::Event::Kind::sent) {
+    LinkedRank::Flight& flight = found->second;
+    if (event.kind == SwitchModel::Event::Kind::sent) {
       if (Request* send = std::exchange(flight.send, nullptr))
-        ranks_[static_cast<std::size_t>(flight.sender)]->completions.emplace(event.at,
-                                                                             Completion{send, flight.bytes, nullptr});
+        at(flight.sender).completions.emplace(event.at, LinkedRank::Completion{send, flight.bytes, nullptr});
     } else {
       flight.due = event.at;
       if (flight.receive.request != nullptr || flight.dropped) deliver(found);
@@ -73,7 +61,7 @@ void LinkedHub::advance(LinkTime now) {
   events_.clear();
 }
 
-LinkedTransport::LinkedTransport(std::shared_ptr<LinkedHub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {
+LinkedTransport::LinkedTransport(std::shared_ptr<LinkedHub> hub, int rank) : ThreadTransport(std::move(hub), rank) {
   prctl(PR_SET_TIMERSLACK, 1);
   ask_for_short_slices();
   // Every send ends when the port has sent it, whatever its receiver does: places come back without a time limit.
@@ -81,24 +69,24 @@ LinkedTransport::LinkedTransport(std::shared_ptr<LinkedHub> hub, int rank) : hub
 }
 
 LinkTime LinkedTransport::stamp() const {
-  const LinkTime now = std::chrono::steady_clock::now();
+  const LinkTime now = Clock::now();
   return due_ && now - *due_ - copying_ < kLate ? *due_ : now - copying_;
 }
 
 void LinkedTransport::copy(std::byte* to, Device to_device, const std::byte* from, Device from_device,
                            std::size_t bytes) {
   if (bytes == 0) return;
-  const LinkTime begin = std::chrono::steady_clock::now();
+  const LinkTime begin = Clock::now();
   on_device(from_device, [&] { on_device(to_device, [&] { std::memcpy(to, from, bytes); }); });
-  copying_ += std::chrono::steady_clock::now() - begin;
+  copying_ += Clock::now() - begin;
 }
 
 void LinkedTransport::start_send(Request& request) {
   const LinkTime stamp = this->stamp();
-  LinkedHub::Flight flight{.sender = rank_, .receiver = request.peer, .bytes = request.size, .send = &request};
-  LinkedHub::Rank& receiver = *hub_->ranks_[static_cast<std::size_t>(request.peer)];
-  std::unique_lock lock(hub_->mutex_);
-  LinkedHub::Channel& channel = receiver.incoming[channel_key(rank_, request.slot)];
+  LinkedRank::Flight flight{.sender = rank_, .receiver = request.peer, .bytes = request.size, .send = &request};
+  auto& receiver = hub_->at(request.peer);
+  std::unique_lock lock(hub_->mutex);
+  LinkedRank::Channel& channel = channel_of(request);
   const std::byte* from = request.data;
   Device device = request.device;
   for (int attempt = 0; attempt < 2 && flight.receive.request == nullptr; ++attempt) {
@@ -109,7 +97,7 @@ void LinkedTransport::start_send(Request& request) {
           *flight.receive.request;  // out of the queue: until it is in a flight, its cancel() waits for us
       lock.unlock();
       if (request.size > to.size)
-        flight.error = too_long(to, request.size, request.peer);
+        flight.error = too_long("emulated link", request.size, request.peer, to);
       else
         copy(to.data, to.device, from, device, request.size);
       lock.lock();
@@ -124,27 +112,27 @@ void LinkedTransport::start_send(Request& request) {
   }
   const bool matched = flight.receive.request != nullptr;
   if (matched) hub_->give_back(flight.buffer);
-  const LinkModel::Id id = hub_->model_.send(rank_, request.peer, request.size, stamp);
+  const SwitchModel::Id id = hub_->model_.send(rank_, request.peer, request.size, stamp);
   if (!matched) channel.sends.push_back(id);
   hub_->flights_.emplace(id, std::move(flight));
   if (matched || hub_->model_.earliest_due(id) < receiver.sleeps_until) receiver.changed.notify_all();
 }
 
 void LinkedTransport::start_recv(Request& request) {
-  const LinkedHub::Receive receive{&request, stamp()};
-  std::unique_lock lock(hub_->mutex_);
-  LinkedHub::Channel& channel = own().incoming[channel_key(request.peer, request.slot)];
+  const LinkedRank::Receive receive{&request, stamp()};
+  std::unique_lock lock(hub_->mutex);
+  LinkedRank::Channel& channel = channel_of(request);
   if (channel.sends.empty()) {
     channel.receives.push_back(receive);
     return;
   }
   const auto found = hub_->flights_.find(channel.sends.front());
   channel.sends.pop_front();
-  LinkedHub::Flight& flight = found->second;  // stays: it has neither receive nor dropped
+  LinkedRank::Flight& flight = found->second;  // stays: it has neither receive nor dropped
   lock.unlock();
   std::exception_ptr error;
   if (flight.bytes > request.size)
-    error = too_long(request, flight.bytes, rank_);
+    error = too_long("emulated link", flight.bytes, rank_, request);
   else
     copy(request.data, request.device, flight.buffer.data(), kCpu, flight.bytes);
   lock.lock();
@@ -156,11 +144,10 @@ void LinkedTransport::start_recv(Request& request) {
 
 void LinkedTransport::cancel_started(Request& request) {
   const bool sending = request.kind == Request::Kind::send;
-  std::unique_lock lock(hub_->mutex_);
+  std::unique_lock lock(hub_->mutex);
   const auto forget = [&] {
     if (std::erase_if(own().completions, [&](const auto& c) { return c.second.request == &request; }) > 0) return true;
-    const int receiver = sending ? request.peer : rank_, sender = sending ? rank_ : request.peer;
-    auto& channel = hub_->ranks_[static_cast<std::size_t>(receiver)]->incoming[channel_key(sender, request.slot)];
+    LinkedRank::Channel& channel = channel_of(request);
     if (!sending && std::erase_if(channel.receives, [&](const auto& r) { return r.request == &request; }) > 0)
       return true;
     for (auto& [id, flight] : hub_->flights_) {
@@ -182,11 +169,11 @@ void LinkedTransport::cancel_started(Request& request) {
 }
 
 int LinkedTransport::poll() {
-  LinkedHub::Completion next;
+  LinkedRank::Completion next;
   {
-    std::lock_guard lock(hub_->mutex_);
-    if (hub_->aborted_) throw CommError(hub_->reason_);
-    const LinkTime now = std::chrono::steady_clock::now();
+    std::lock_guard lock(hub_->mutex);
+    require_world();
+    const LinkTime now = Clock::now();
     hub_->advance(now);
     auto& completions = own().completions;
     due_.reset();
@@ -205,42 +192,23 @@ int LinkedTransport::poll() {
 }
 
 void LinkedTransport::sleep(double at_most_seconds) {
-  const LinkTime limit = at_most_seconds < 1e8
-                             ? std::chrono::steady_clock::now() + std::chrono::duration_cast<LinkDuration>(
-                                                                      std::chrono::duration<double>(at_most_seconds))
-                             : LinkTime::max();
+  const LinkTime limit =
+      Clock::now() + std::chrono::duration_cast<LinkDuration>(std::chrono::duration<double>(at_most_seconds));
   due_.reset();
   copying_ = LinkDuration(0);
-  std::unique_lock lock(hub_->mutex_);
-  while (!own().woken && !hub_->aborted_) {
-    const LinkTime now = std::chrono::steady_clock::now();
+  std::unique_lock lock(hub_->mutex);
+  while (!own().woken && !hub_->aborted) {
+    const LinkTime now = Clock::now();
     hub_->advance(now);
     LinkTime next = limit;
     if (!own().completions.empty()) next = std::min(next, own().completions.begin()->first);
     if (const auto event = hub_->model_.next_event(rank_)) next = std::min(next, *event);
     if (next <= now) break;
     own().sleeps_until = next;
-    if (next == LinkTime::max())
-      own().changed.wait(lock);
-    else
-      own().changed.wait_until(lock, next);
+    own().changed.wait_until(lock, next);
     own().sleeps_until = LinkTime::min();
   }
   own().woken = false;
-}
-
-void LinkedTransport::wake() {
-  std::lock_guard lock(hub_->mutex_);
-  own().woken = true;
-  own().changed.notify_all();
-}
-
-void LinkedTransport::abort(const std::string& reason, int) {
-  std::lock_guard lock(hub_->mutex_);
-  if (hub_->aborted_) return;
-  hub_->aborted_ = true;
-  hub_->reason_ = reason;
-  for (auto& rank : hub_->ranks_) rank->changed.notify_all();
 }
 
 }  // namespace laconic::dist

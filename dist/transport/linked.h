@@ -1,16 +1,11 @@
 #pragma once
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <memory>
-#include <mutex>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "dist/transport/link.h"
-#include "dist/transport/note_board.h"
-#include "dist/transport/transport.h"
+#include "dist/transport/thread_hub.h"
 
 namespace laconic::dist {
 
@@ -23,17 +18,8 @@ struct LinkUse {
   }
 };
 
-/// What N workers that are threads of one process share when a network is emulated between them (LinkModel), in real
-/// time. Bytes are copied when both sides are there, into a buffer while the receiver has not asked yet; requests are
-/// completed when the model says so: a send when the port has sent it, a receive when it is due. Any thread.
-class LinkedHub {
- public:
-  LinkedHub(const LinkOptions& options, int size);
-  int size() const { return static_cast<int>(ranks_.size()); }
-  LinkUse use() const;
-
- private:
-  friend class LinkedTransport;
+/// A message of an emulated network, from its sending to its delivery; and what a rank of its hub keeps there.
+struct LinkedRank {
   struct Completion {
     Request* request;
     std::size_t bytes;
@@ -43,7 +29,7 @@ class LinkedHub {
     Request* request = nullptr;
     LinkTime stamp{};  // it cannot be complete before somebody asked
   };
-  struct Flight {  // a message, from its sending to its delivery
+  struct Flight {
     int sender, receiver;
     std::size_t bytes;
     Request* send;                    // until it is sent, or cancelled
@@ -54,63 +40,59 @@ class LinkedHub {
     bool dropped = false;             // its receive was cancelled
   };
   struct Channel {  // of one (sender, receiver, slot): at most one of the two holds anything
-    std::deque<LinkModel::Id> sends;
+    std::deque<SwitchModel::Id> sends;
     std::deque<Receive> receives;
   };
-  struct Rank {
-    std::condition_variable changed;
-    std::unordered_map<std::uint64_t, Channel> incoming;  // by sender and slot
-    std::multimap<LinkTime, Completion> completions;      // for this rank's thread, at these times
-    LinkTime sleeps_until = LinkTime::min();
-    bool woken = false;
-  };
+  std::unordered_map<std::uint64_t, Channel> incoming{};
+  std::multimap<LinkTime, Completion> completions{};  // for this rank's thread, at these times
+  LinkTime sleeps_until = LinkTime::min();
+};
 
+/// Workers that are threads of one process with a network emulated between them (SwitchModel), in real time. Bytes are
+/// copied when both sides are there, into a buffer while the receiver has not asked yet; requests are completed when
+/// the model says so: a send when the port has sent it, a receive when it is due.
+class LinkedHub : public ThreadHub<LinkedRank> {
+ public:
+  LinkedHub(const LinkOptions& options, int size) : ThreadHub(size), model_(options.ports(size)) {}
+  LinkUse use() const;
+
+ private:
+  friend class LinkedTransport;
+  using Flights = std::map<SwitchModel::Id, LinkedRank::Flight>;
   std::vector<std::byte> take_buffer();
   void give_back(std::vector<std::byte>& buffer);
   void advance(LinkTime now);
-  void deliver(std::map<LinkModel::Id, Flight>::iterator flight);
+  void deliver(Flights::iterator flight);
 
-  NoteBoard notes_;
-  mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Rank>> ranks_;
-  LinkModel model_;
-  std::vector<LinkModel::Event> events_;
-  std::map<LinkModel::Id, Flight> flights_;
+  SwitchModel model_;
+  std::vector<SwitchModel::Event> events_;
+  Flights flights_;
   std::vector<std::vector<std::byte>> buffers_;  // to be used again: fresh memory costs more than the copy
   LinkUse use_;
-  bool aborted_ = false;
-  std::string reason_;
 };
 
 /// Rank `rank` of such a hub. Made on the communication thread, whose timer slack it sets to 1 ns; that thread sleeps
 /// until the next event of its rank, never polls. What is posted in consequence of a completion is stamped with the
 /// time at which that was due, not with the time of waking, unless the thread is more than 2 ms late: being late then
 /// does not add up over the steps of a collective.
-class LinkedTransport final : public Transport {
+class LinkedTransport final : public ThreadTransport<LinkedHub> {
  public:
   LinkedTransport(std::shared_ptr<LinkedHub> hub, int rank);
-  int rank() const override { return rank_; }
-  int size() const override { return hub_->size(); }
-  void wake() override;
-  void abort(const std::string& reason, int exit_code) override;
   bool any_thread() const override { return false; }  // others have not the timer slack, and are nicer
-  bool can_tell() const override { return true; }
-  std::optional<Note> hear() override { return hub_->notes_.take(rank_); }
 
  private:
-  void start_tell(int rank, const std::string& note) override { hub_->notes_.put(rank, {rank_, note}); }
-  void start_send(Request& request) override;
-  void start_recv(Request& request) override;
+  void start(Request& request) override {
+    request.kind == Request::Kind::send ? start_send(request) : start_recv(request);
+  }
+  void start_send(Request& request);
+  void start_recv(Request& request);
   void cancel_started(Request& request) override;
   int poll() override;
   void sleep(double at_most_seconds) override;
 
-  LinkedHub::Rank& own() const { return *hub_->ranks_[static_cast<std::size_t>(rank_)]; }
   LinkTime stamp() const;
   void copy(std::byte* to, Device to_device, const std::byte* from, Device from_device, std::size_t bytes);
 
-  std::shared_ptr<LinkedHub> hub_;
-  int rank_;
   std::optional<LinkTime> due_;  // of what was completed last, until the thread sleeps
   LinkDuration copying_{0};      // since it slept: a network card's work, that must not make the thread late
 };

@@ -1,6 +1,5 @@
 #include "dist/transport/mpi.h"
 
-#include "dist/transport/short_slices.h"
 #include "dist/transport/socket_watch.h"
 
 #define OMPI_SKIP_MPICXX 1  // the C interface only: the old C++ one does not pass -Wextra
@@ -21,20 +20,134 @@
 #include <utility>
 #include <vector>
 
-#include "dist/transport/mpi_native.h"
-
 namespace laconic::dist {
 
-void check_mpi(int code, const char* call) {
-  if (code == MPI_SUCCESS) return;
+namespace {
+
+std::string text_of(int code) {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw LostRank(concat("mpi: ", call, " failed: ", std::string(text, static_cast<std::size_t>(length)),
-                        ". Look at mpirun's own messages."));
+  return std::string(text, static_cast<std::size_t>(length));
 }
 
-namespace {
+void check_mpi(int code, const char* call) {
+  if (code != MPI_SUCCESS)
+    throw LostRank(concat("mpi: ", call, " failed: ", text_of(code), ". Look at mpirun's own messages."));
+}
+
+/// MPI counts in int, and reads host memory.
+int count_of(std::size_t count, Device device, const char* what, const char* above) {
+  require<CommError>(count <= static_cast<std::size_t>(std::numeric_limits<int>::max()), "mpi: ", what, " of ", count,
+                     above);
+  require<CommError>(device == kCpu, "mpi: memory on ", device, " does not travel. Use --device cpu.");
+  return static_cast<int>(count);
+}
+int bytes_of(const Request& request) {
+  return count_of(request.size, request.device, "a message",
+                  " bytes is above MPI's 2 GiB. Use a collective that cuts it.");
+}
+
+const std::vector<std::string> kAlgorithms = {"",     "basic_linear",   "nonoverlapping", "recursive_doubling",
+                                              "ring", "segmented_ring", "rabenseifner"};  // by Open MPI's numbers
+
+/// An integer parameter of Open MPI. Communicators that are made keep to the values that hold then.
+class Setting {
+ public:
+  explicit Setting(const char* name) {
+    int provided = 0, index = 0, count = 0;
+    if (MPI_T_init_thread(MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) return;
+    if (MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS) MPI_T_cvar_handle_alloc(index, nullptr, &handle_, &count);
+  }
+  ~Setting() {
+    if (handle_ != MPI_T_CVAR_HANDLE_NULL) MPI_T_cvar_handle_free(&handle_);
+    MPI_T_finalize();
+  }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+  /// 0 if there is no such parameter.
+  int value() const {
+    int value = 0;  // Open MPI writes one byte of it if the parameter is a boolean
+    if (handle_ != MPI_T_CVAR_HANDLE_NULL) MPI_T_cvar_read(handle_, &value);
+    return value;
+  }
+  bool set(int value) { return handle_ != MPI_T_CVAR_HANDLE_NULL && MPI_T_cvar_write(handle_, &value) == MPI_SUCCESS; }
+
+ private:
+  MPI_T_cvar_handle handle_ = MPI_T_CVAR_HANDLE_NULL;
+};
+
+/// MPI's own allreduce, for comparison (collective/native_allreduce.h names the algorithms). Every slot has an MPI
+/// communicator of its own: MPI matches collectives by the order in which they are called on one communicator, while
+/// operations of different slots may start in different orders on different ranks.
+class MpiNative {
+ public:
+  explicit MpiNative(MPI_Comm base) : base_(base) {}
+  ~MpiNative() {
+    for (auto& [number, slot] : slots_) MPI_Comm_free(&slot.comm);
+  }
+  MpiNative(const MpiNative&) = delete;
+  MpiNative& operator=(const MpiNative&) = delete;
+
+  void prepare(int first, int count, const std::string& algorithm) {
+    const std::string kBlocking = "blocking:";
+    const bool blocking = algorithm == "blocking" || algorithm.rfind(kBlocking, 0) == 0;
+    const std::string name = algorithm.rfind(kBlocking, 0) == 0 ? algorithm.substr(kBlocking.size()) : "";
+    std::size_t number = 0;
+    while (number < kAlgorithms.size() && kAlgorithms[number] != name) ++number;
+    require<UsageError>((blocking || algorithm.empty()) && number < kAlgorithms.size(), "allreduce mpi: there is no ",
+                        algorithm,
+                        ". Open MPI has blocking, and blocking:A with A basic_linear, nonoverlapping, "
+                        "recursive_doubling, ring, segmented_ring or rabenseifner.");
+    const auto duplicate = [&] {
+      for (int i = first; i < first + count; ++i) {
+        Slot& slot = slots_[i];
+        if (slot.comm != MPI_COMM_NULL) MPI_Comm_free(&slot.comm);
+        check_mpi(MPI_Comm_dup(base_, &slot.comm), "MPI_Comm_dup");
+        slot.blocking = blocking;
+      }
+    };
+    if (number == 0) return duplicate();
+    const Setting rules("coll_tuned_use_dynamic_rules");
+    Setting choice("coll_tuned_allreduce_algorithm");
+    const int before = choice.value();
+    require<UsageError>(
+        rules.value() != 0 && choice.set(static_cast<int>(number)),
+        "allreduce mpi: Open MPI lets its algorithm be chosen (", algorithm,
+        ") only if it was told so when it started: laconic launch --mca coll_tuned_use_dynamic_rules 1.");
+    duplicate();
+    choice.set(before);
+  }
+
+  /// The request that MPI completes later, or none if it has completed `request` already.
+  MPI_Request start(Request& request) {
+    if (request.slot == 0 && !slots_.contains(0)) prepare(0, 1, "");  // operations of slot 0 come in one order
+    const auto found = slots_.find(request.slot);
+    require<UsageError>(found != slots_.end(), "allreduce mpi: slot ", request.slot,
+                        " was not prepared. Call prepare_native on all ranks first.");
+    const int elements = count_of(request.size / sizeof(float), request.device, "an allreduce",
+                                  " elements is above MPI's 2^31. Use --allreduce ring.");
+    MPI_Request handle = MPI_REQUEST_NULL;
+    const Slot& slot = found->second;
+    if (slot.blocking) {
+      check_mpi(MPI_Allreduce(MPI_IN_PLACE, request.data, elements, MPI_FLOAT, MPI_SUM, slot.comm), "MPI_Allreduce");
+      request.complete(request.size);
+    } else {
+      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, request.data, elements, MPI_FLOAT, MPI_SUM, slot.comm, &handle),
+                "MPI_Iallreduce");
+    }
+    return handle;
+  }
+
+ private:
+  struct Slot {
+    MPI_Comm comm = MPI_COMM_NULL;
+    bool blocking = false;
+  };
+  MPI_Comm base_;
+  std::map<int, Slot> slots_;
+};
 
 // The largest messages of our dense collectives, a butterfly's, have 256 KiB; MPI adds a header.
 constexpr int kSentAtOnce = (256 << 10) + 4096;
@@ -49,7 +162,7 @@ void send_without_asking() {
     setenv(concat("OMPI_MCA_btl_tcp_", name).c_str(), bytes.c_str(), 0);
 }
 
-class MpiTransport final : public Transport, public NativeCollectives {
+class MpiTransport final : public Transport {
  public:
   explicit MpiTransport(std::optional<int> type_of_service) {
     watch_ = std::make_unique<SocketWatch>(type_of_service, process_manager_addresses());
@@ -74,25 +187,24 @@ class MpiTransport final : public Transport, public NativeCollectives {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  void start_send(Request& request) override {
-    MPI_Request handle;
-    check_mpi(MPI_Isend(request.data, count_of(request), MPI_BYTE, request.peer, request.slot, comm_, &handle),
-              "MPI_Isend");
-    remember(request, handle);
+  void start(Request& request) override {
+    MPI_Request handle = MPI_REQUEST_NULL;
+    if (request.kind == Request::Kind::sum)
+      handle = native_->start(request);
+    else if (request.kind == Request::Kind::send)
+      check_mpi(MPI_Isend(request.data, bytes_of(request), MPI_BYTE, request.peer, request.slot, comm_, &handle),
+                "MPI_Isend");
+    else
+      check_mpi(MPI_Irecv(request.data, bytes_of(request), MPI_BYTE, request.peer, request.slot, comm_, &handle),
+                "MPI_Irecv");
+    if (request.done) return;
+    handles_.push_back(handle);
+    requests_.push_back(&request);
   }
 
-  void prepare(int first, int count, const std::string& algorithm) override {
+  bool has_sums() const override { return true; }
+  void prepare_sums(int first, int count, const std::string& algorithm) override {
     native_->prepare(first, count, algorithm);
-  }
-  void allreduce(Request& request) override {
-    if (const MPI_Request handle = native_->start(request); !request.done) remember(request, handle);
-  }
-
-  void start_recv(Request& request) override {
-    MPI_Request handle;
-    check_mpi(MPI_Irecv(request.data, count_of(request), MPI_BYTE, request.peer, request.slot, comm_, &handle),
-              "MPI_Irecv");
-    remember(request, handle);
   }
 
   void cancel_started(Request& request) override {
@@ -114,11 +226,7 @@ class MpiTransport final : public Transport, public NativeCollectives {
   void sleep(double at_most_seconds) override {
     if (requests_.empty()) {
       std::unique_lock lock(mutex_);
-      const auto woken = [&] { return woken_.load(); };
-      if (at_most_seconds == kForever)
-        changed_.wait(lock, woken);
-      else
-        changed_.wait_for(lock, std::chrono::duration<double>(at_most_seconds), woken);
+      changed_.wait_for(lock, std::chrono::duration<double>(at_most_seconds), [&] { return woken_.load(); });
       quiet_passes_ = 0;
     } else if (test_some(kTestsPerPass)) {
       quiet_passes_ = 0;
@@ -138,8 +246,6 @@ class MpiTransport final : public Transport, public NativeCollectives {
     }
     watch_->wake();
   }
-
-  bool can_tell() const override { return true; }
 
   std::optional<Note> hear() override {
     int there = 0, length = 0;
@@ -201,19 +307,6 @@ class MpiTransport final : public Transport, public NativeCollectives {
     MPI_Isend(note.text.data(), static_cast<int>(note.text.size()), MPI_BYTE, rank, 0, notes_, &note.handle);
   }
 
-  static int count_of(const Request& request) {
-    require<CommError>(request.size <= static_cast<std::size_t>(std::numeric_limits<int>::max()), "mpi: a message of ",
-                       request.size, " bytes is above MPI's 2 GiB. Use a collective that cuts it.");
-    require<CommError>(request.device == kCpu, "mpi: memory on ", request.device,
-                       " does not travel. Use --device cpu.");
-    return static_cast<int>(request.size);
-  }
-
-  void remember(Request& request, MPI_Request handle) {
-    handles_.push_back(handle);
-    requests_.push_back(&request);
-  }
-
   /// Completes the requests that MPI has finished; how many.
   int test() {
     if (requests_.empty()) return 0;
@@ -241,13 +334,9 @@ class MpiTransport final : public Transport, public NativeCollectives {
   }
 
   std::exception_ptr failure(const Request& request, int error) const {
-    char text[MPI_MAX_ERROR_STRING];
-    int length = 0;
-    MPI_Error_string(error, text, &length);
     const std::string what = concat(
         "mpi: rank ", rank_, request.kind == Request::Kind::recv ? " could not receive up to " : " could not send ",
-        request.size, " bytes, peer rank ", request.peer, " (slot ", request.slot,
-        "): ", std::string(text, static_cast<std::size_t>(length)), ". ");
+        request.size, " bytes, peer rank ", request.peer, " (slot ", request.slot, "): ", text_of(error), ". ");
     int error_class = MPI_SUCCESS;
     MPI_Error_class(error, &error_class);
     if (error_class == MPI_ERR_TRUNCATE)

@@ -23,16 +23,15 @@ bool Staging::takes(const Request& request) const {
          });
 }
 
-void Staging::post(Request& request, int priority, NativeCollectives* collectives) {
-  auto message =
-      std::make_unique<Message>(Message{.request = &request, .priority = priority, .collectives = collectives});
+void Staging::post(Request& request, int priority) {
+  auto message = std::make_unique<Message>(Message{.request = &request, .priority = priority});
   Request& carried = message->carried;
-  carried.kind = request.kind;
-  carried.peer = request.peer;
-  carried.slot = request.slot;
-  carried.data = request.data;
-  carried.size = request.size;
-  carried.carries = &request;
+  carried = {.kind = request.kind,
+             .peer = request.peer,
+             .slot = request.slot,
+             .data = request.data,
+             .size = request.size,
+             .carries = &request};
   if (!transport_.reaches(request.device)) {
     message->memory = Pinned(request.size, request.device);
     carried.data = message->memory.data();
@@ -40,7 +39,7 @@ void Staging::post(Request& request, int priority, NativeCollectives* collective
   const bool staged = carried.data != request.data;
   if (request.kind == Request::Kind::recv) {
     transport_.post_from_host(carried, priority);
-    posted_.push_back(std::move(message));  // not before: what could not be posted is nobody's
+    posted_.push_back(std::move(message));
   } else {
     if (staged) {
       copy_bytes_later(carried.data, kCpu, request.data, request.device, request.size);
@@ -49,15 +48,6 @@ void Staging::post(Request& request, int priority, NativeCollectives* collective
     copying_.push_back(std::move(message));
   }
   if (staged) transport_.count_buffer(static_cast<std::ptrdiff_t>(request.size));
-}
-
-void Staging::start(Message& message) {
-  if (message.collectives == nullptr) return transport_.post_from_host(message.carried, message.priority);
-  try {
-    message.collectives->allreduce(message.carried);
-  } catch (...) {
-    message.carried.complete(0, std::current_exception());
-  }
 }
 
 void Staging::retire(Message& message, Event copied) {
@@ -77,7 +67,7 @@ bool Staging::cancel(Request& request) {
   if (it == posted_.end()) return false;
   Message& message = **it;
   if (!message.carried.done) transport_.cancel_from_host(message.carried);
-  if (message.memory.data() != nullptr && request.kind == Request::Kind::send) {
+  if (message.memory.data() != nullptr && request.kind != Request::Kind::recv) {
     transport_.count_buffer(-static_cast<std::ptrdiff_t>(message.memory.size()));
     abandoned_.push_back(std::move(message.memory));
   } else {
@@ -92,7 +82,7 @@ int Staging::advance() {
   for (; !copying_.empty() && copying_.front()->copied.reached(); ++count) {
     posted_.push_back(std::move(copying_.front()));
     copying_.pop_front();
-    start(*posted_.back());
+    transport_.post_from_host(posted_.back()->carried, posted_.back()->priority);
   }
   for (std::size_t i = 0; i < posted_.size();) {
     if (!posted_[i]->carried.done) {
@@ -103,8 +93,7 @@ int Staging::advance() {
     posted_.erase(posted_.begin() + static_cast<std::ptrdiff_t>(i));
     Request &request = *message->request, &carried = message->carried;
     Event copied;
-    const bool comes = request.kind == Request::Kind::recv || message->collectives != nullptr;
-    if (comes && !carried.error && carried.moved > 0) try {
+    if (request.kind != Request::Kind::send && !carried.error && carried.moved > 0) try {
         copy_bytes_later(request.data, request.device, carried.data, kCpu, carried.moved);
         copied = Event::now(request.device);
       } catch (const Error&) {

@@ -8,12 +8,11 @@
 
 namespace laconic::dist {
 
-class NativeCollectives;
 class Transport;
 
 /// Carries messages that lie in a device's memory over a network that moves host memory only. A send is copied down
 /// by the device in the order of its work, and posted when it is there; a receive is copied up when it has come, and
-/// is complete then: the copy comes before what is asked of the device next. Nothing here waits.
+/// is complete then: the copy comes before what is asked of the device next. A sum goes both ways. Nothing here waits.
 /// Used by the transport that holds it, on its thread.
 class Staging {
  public:
@@ -25,8 +24,7 @@ class Staging {
   /// Whether this request must pass here: it lies on a device that the transport does not reach, or is a send from
   /// host memory that must not overtake one that does.
   bool takes(const Request& request) const;
-  /// With `collectives`: their allreduce of the request's memory, down and up again.
-  void post(Request& request, int priority, NativeCollectives* collectives = nullptr);
+  void post(Request& request, int priority);
   /// Afterwards its memory is not touched any more, except by what the device was asked for already. False if it is not
   /// here.
   bool cancel(Request& request);
@@ -40,7 +38,6 @@ class Staging {
   struct Message {
     Request* request;  // as posted here
     int priority;
-    NativeCollectives* collectives;
     Pinned memory{};
     Event copied{};
     Request carried{};  // as the transport sees it
@@ -50,14 +47,13 @@ class Staging {
     Event copied;
   };
 
-  void start(Message& message);
   void retire(Message& message, Event copied);
 
   Transport& transport_;
   std::deque<std::unique_ptr<Message>> copying_;  // on their way down, in the order of posting
   std::vector<std::unique_ptr<Message>> posted_;
   std::deque<Retired> retired_;
-  std::vector<Pinned> abandoned_;  // sends that were cancelled: the network may still read them
+  std::vector<Pinned> abandoned_;  // what was cancelled, but for receives: the network may still use it
 };
 
 }  // namespace laconic::dist

@@ -1,6 +1,5 @@
 #pragma once
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -9,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.h"
 #include "dist/communicator.h"
-#include "dist/transport/native.h"
 #include "dist/transport/staging.h"
 
 namespace laconic::dist {
@@ -20,11 +19,6 @@ struct Traffic {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
 };
-
-/// The key of a map by which a receive finds its send: on one rank they match by (sender, slot).
-inline std::uint64_t channel_key(int sender, int slot) {
-  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(sender)) << 32 | static_cast<std::uint32_t>(slot);
-}
 
 struct Note {
   int from = 0;
@@ -38,6 +32,12 @@ struct SendWindow {
   std::size_t small_bytes = 64 << 10;  ///< up to so many need no place
   double stall_seconds = 1;            ///< when no send ends for so long, the oldest gives its place away
 };
+
+/// From now on the calling thread, when it wakes, displaces one that computes at once, and soon makes room again: its
+/// time slices are 0.1 ms (Linux 6.12; older ones take no notice). For threads that sleep while they wait: on busy
+/// cores each message of a collective would else be late by what is left of another thread's slice, some ms. Needs no
+/// privilege.
+void ask_for_short_slices();
 
 /// Moves bytes between this rank and others. Messages match by (sender, slot) and keep their order within both; the
 /// slot comes from the plan, so no header travels. Only the communication thread calls it, except where noted.
@@ -58,6 +58,12 @@ class Transport {
   /// Whether another thread may do the communication thread's work for a while; never two at once.
   virtual bool any_thread() const { return true; }
 
+  /// Whether it carries out Request::Kind::sum, whose slot is the operation's.
+  virtual bool has_sums() const { return false; }
+  /// Makes slots [first, first + count) ready for that. Collective and blocking: all ranks call it for the same slots
+  /// in the same order. `algorithm`: "" for the vendor's choice; what else there is says prepare_native.
+  virtual void prepare_sums(int /*first*/, int /*count*/, const std::string& /*algorithm*/) {}
+
   /// Before the first send. A transport sets what suits its network; tests and benches try others.
   void set_window(SendWindow window) { window_ = window; }
 
@@ -66,8 +72,6 @@ class Transport {
   /// their order if their priorities are equal. Memory of a device takes part in the order of the calling thread's work
   /// there: what was asked before is sent, and what is asked after the completion sees what came.
   void post(Request& request, int priority);
-  /// NativeCollectives::allreduce of memory that may be a device's.
-  void post_native(Request& request, NativeCollectives& collectives);
   /// Afterwards the request's memory is not touched any more.
   void cancel(Request& request);
   /// Completes what can be completed; how many. Throws CommError if the world has ended (abort).
@@ -80,13 +84,12 @@ class Transport {
   virtual void abort(const std::string& reason, int exit_code) = 0;
 
   /// Notes: a few lines to another rank beside all messages, so that ranks that wait too long tell each other why
-  /// (Engine). They may be lost. No wait() ends for one: whoever expects them looks from time to time.
-  virtual bool can_tell() const { return false; }
+  /// (WaitWatch). They may be lost. No wait() ends for one: whoever expects them looks from time to time.
   void tell(int rank, const std::string& note) {
-    count_sent(note.size());
+    count_sent({.messages = 1, .bytes = note.size()});
     start_tell(rank, note);
   }
-  virtual std::optional<Note> hear() { return {}; }  ///< one that came, or none
+  virtual std::optional<Note> hear() = 0;  ///< one that came, or none
 
   static constexpr double kForever = std::numeric_limits<double>::infinity();
   /// How long a thread sleeps that waits for a device: it is not woken.
@@ -95,6 +98,11 @@ class Transport {
   /// Handed to the network so far. From any thread.
   Traffic traffic() const {
     return {messages_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed)};
+  }
+  /// So much more was, here or beside this transport. From any thread.
+  void count_sent(Traffic more) {
+    messages_.fetch_add(more.messages, std::memory_order_relaxed);
+    bytes_.fetch_add(more.bytes, std::memory_order_relaxed);
   }
 
   /// Memory of messages on their way: alive now is tracked here, the most at any time is told to any thread.
@@ -108,28 +116,22 @@ class Transport {
   }
 
  protected:
-  /// Hand a message to the network; offer memory to it. May complete the request at once. Requests of one (peer, slot)
-  /// come in the order in which they match.
-  virtual void start_send(Request& request) = 0;
-  virtual void start_recv(Request& request) = 0;
+  /// Hands a message to the network, or offers memory to it. May complete the request at once. Requests of one (peer,
+  /// slot) come in the order in which they match.
+  virtual void start(Request& request) = 0;
   virtual void cancel_started(Request& request) = 0;
-  virtual void start_tell(int, const std::string&) {}
+  virtual void start_tell(int rank, const std::string& note) = 0;
   virtual int poll() = 0;                          ///< progress()
-  virtual void sleep(double at_most_seconds) = 0;  ///< wait(); kForever: no limit
+  virtual void sleep(double at_most_seconds) = 0;  ///< wait(), for a finite time
 
  private:
   friend class Staging;
-  using Clock = std::chrono::steady_clock;
   struct Queued {
     Request* request;
     int priority;
   };
   void post_from_host(Request& request, int priority);
   void cancel_from_host(Request& request);
-  void count_sent(std::size_t bytes) {
-    messages_.fetch_add(1, std::memory_order_relaxed);
-    bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  }
   void hand_over(Request& request);
   void refill();
 
@@ -143,59 +145,52 @@ class Transport {
   std::atomic<std::ptrdiff_t> peak_buffer_bytes_{0};
 };
 
-/// One operation's view of a transport: all of its ranks, or some (subgroup).
+/// One operation's view of a transport: all of its ranks, or some (subgroup). Views of one operation share what is
+/// under way; the first one's cancel() reaches the others' too.
 class TransportCommunicator final : public Communicator {
  public:
   static constexpr int kSlotsPerOperation = kChannels + 1;
   /// `slot`: the operation's, 0 <= slot < 2^31 / kSlotsPerOperation. `device`: the CUDA device whose memory may travel,
-  /// if one may.
-  TransportCommunicator(Transport& transport, int slot, int priority, Device device = kCpu);
-  ~TransportCommunicator() override;
+  /// if one may. `trace`: told what is sent and received, unless null.
+  TransportCommunicator(Transport& transport, int slot, int priority, Device device = kCpu, HopTrace* trace = nullptr);
+  ~TransportCommunicator() override { cancel(); }
 
   int rank() const override { return rank_; }
-  int size() const override { return group_.empty() ? transport_.size() : static_cast<int>(group_.size()); }
-  Transfer send(int to, Slice<const std::byte> bytes) override;
-  Transfer recv(int from, Slice<std::byte> bytes) override;
+  int size() const override { return group_.empty() ? shared_->transport.size() : static_cast<int>(group_.size()); }
   std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override;
   std::unique_ptr<Communicator> channel(int index) override;
   void end(std::exception_ptr error) override;
-  void count_buffer(std::ptrdiff_t bytes) override { transport_.count_buffer(bytes); }
+  void count_buffer(std::ptrdiff_t bytes) override { shared_->transport.count_buffer(bytes); }
   void cancel() override;
 
-  /// From now on what is sent and received is told there; null: nowhere. Before any subgroup is made.
-  void set_trace(HopTrace* trace) { trace_ = trace; }
-
-  /// The transport's own collectives; see dist/collective/native_allreduce.h. Throws UsageError if it has none, or if
-  /// this is a subgroup.
-  NativeCollectives& native() const;
-  Transfer native_allreduce(Slice<float> x);
+  /// The transport's own sums; see dist/collective/allreduce.h. Throw UsageError if it has none, or if this is a
+  /// subgroup.
+  void prepare_sums(int first, int count, const std::string& algorithm);
+  Transfer sum(Slice<float> x);
 
   /// "waits for rank 3 (up to 4096 bytes to come) and 2 more transfers; 8192 bytes came and 0 went so far"; "" if no
   /// transfer is under way.
   std::string waits_for() const;
 
  private:
-  struct Waiting {
-    std::string first{};  // transfer that is not done
-    int count = 0;
-    std::size_t received_bytes = 0, sent_bytes = 0;
+  struct Shared {
+    Transport& transport;
+    const int priority;
+    const Device device;
+    HopTrace* const trace;
+    const Endpoint* const first;
+    std::exception_ptr ended{};
+    RequestPool pool{};
   };
-  Waiting waiting() const;  // children included
-  TransportCommunicator(TransportCommunicator& parent, std::vector<int> group, int rank, int slot);
-  Transfer post(Request::Kind kind, int peer, Slice<std::byte> memory);
-  template <class F>
-  static void begin(Request& request, F post);
-  void require_named(Device device) const;
+  TransportCommunicator(std::shared_ptr<Shared> shared, std::vector<int> group, int rank, int slot)
+      : shared_(std::move(shared)), group_(std::move(group)), rank_(rank), slot_(slot) {}
+  Transfer post(Request::Kind kind, int peer, Slice<std::byte> memory) override;
+  Transfer start(Request::Kind kind, int world_peer, int slot, Slice<std::byte> memory);
+  void require_sums() const;
 
-  Transport& transport_;
-  TransportCommunicator* parent_ = nullptr;
-  std::vector<TransportCommunicator*> children_;  // subgroups and channels alive: cancel() reaches them too
-  std::vector<int> group_;                        // world ranks; empty: all
-  int rank_, slot_, priority_;                    // slot_: the operation's times kSlotsPerOperation, plus 1 + channel
-  Device device_;
-  std::exception_ptr ended_;
-  HopTrace* trace_ = nullptr;
-  RequestPool pool_;
+  const std::shared_ptr<Shared> shared_;
+  const std::vector<int> group_;  // world ranks; empty: all
+  const int rank_, slot_;         // slot_: the operation's times kSlotsPerOperation, plus 1 + channel
 };
 
 }  // namespace laconic::dist

@@ -1,19 +1,42 @@
-#include "layers/models/alexnet.h"
-
-#include "layers/init.h"
 #include "layers/layers.h"
+#include "layers/models/models.h"
 
 namespace laconic::models {
 namespace {
 
-std::shared_ptr<Module> overlapping_pool() { return make<MaxPool2d>({.kernel = 3, .stride = 2}); }
+constexpr MaxPool2d::Options kOverlapping{.kernel = 3, .stride = 2};
 
-std::shared_ptr<Module> model(const std::vector<Sequential::Layer>& features,
-                              const std::vector<Sequential::Layer>& classifier) {
+std::shared_ptr<Module> model(const Layers& features, const Layers& classifier) {
   return sequential({{"features", sequential(features)},
                      {"avgpool", make<AdaptiveAvgPool2d>({.out_h = 6, .out_w = 6})},  // for other sizes of images
                      {"flatten", make<Flatten>()},
                      {"classifier", sequential(classifier)}});
+}
+
+/// The convolutions of torchvision's single-column form. The first two, and the windows of the poolings, as given.
+Layers single_column(const Conv2d::Options& first, const Conv2d::Options& second, const MaxPool2d::Options& window) {
+  const Conv2d::Options convolutions[] = {first,
+                                          second,
+                                          {.in = 192, .out = 384, .kernel = 3, .pad = 1},
+                                          {.in = 384, .out = 256, .kernel = 3, .pad = 1},
+                                          {.in = 256, .out = 256, .kernel = 3, .pad = 1}};
+  Layers layers;
+  for (int i = 0; i < 5; ++i) {
+    layers.insert(layers.end(), {make<Conv2d>(convolutions[i]), make<ReLU>()});
+    if (i < 2 || i == 4) layers.push_back(make<MaxPool2d>(window));
+  }
+  return layers;
+}
+
+/// Its linear layers, on so many features.
+Layers classifier(int in, int hidden, int classes) {
+  return {make<Dropout>({.p = 0.5f}),
+          make<Linear>({.in = in, .out = hidden}),
+          make<ReLU>(),
+          make<Dropout>({.p = 0.5f}),
+          make<Linear>({.in = hidden, .out = hidden}),
+          make<ReLU>(),
+          make<Linear>({.in = hidden, .out = classes, .output = true})};
 }
 
 /// Krizhevsky et al. 2012, section 5.
@@ -32,21 +55,20 @@ std::shared_ptr<Module> published(const Published& p, const AlexNetOptions& o) {
     l.init = init::normal(kDeviation), l.init_bias = init::constant(bias);
     return make<Linear>(l);
   };
-  std::vector<Sequential::Layer> features;
-  const auto add = [&](std::initializer_list<Sequential::Layer> layers) {
-    features.insert(features.end(), layers.begin(), layers.end());
-  };
+  const auto pool = [] { return make<MaxPool2d>(kOverlapping); };
+  Layers features;
+  const auto add = [&](const Layers& layers) { features.insert(features.end(), layers.begin(), layers.end()); };
   const auto normalize = [&] {
     // The paper's alpha of 1e-4 is not divided by the size.
     if (p.normalize) add({make<LocalResponseNorm>({.size = 5, .alpha = 5e-4f, .beta = 0.75f, .k = 2})});
   };
   add({conv({.in = 3, .out = 96, .kernel = 11, .stride = 4, .pad = p.pad}, 0), make<ReLU>()});
   normalize();
-  add({overlapping_pool(), conv({.in = 96, .out = 256, .kernel = 5, .pad = 2, .groups = p.groups}, 1), make<ReLU>()});
+  add({pool(), conv({.in = 96, .out = 256, .kernel = 5, .pad = 2, .groups = p.groups}, 1), make<ReLU>()});
   normalize();
-  add({overlapping_pool(), conv({.in = 256, .out = 384, .kernel = 3, .pad = 1}, 0), make<ReLU>(),
+  add({pool(), conv({.in = 256, .out = 384, .kernel = 3, .pad = 1}, 0), make<ReLU>(),
        conv({.in = 384, .out = 384, .kernel = 3, .pad = 1, .groups = p.groups}, 1), make<ReLU>(),
-       conv({.in = 384, .out = 256, .kernel = 3, .pad = 1, .groups = p.groups}, 1), make<ReLU>(), overlapping_pool()});
+       conv({.in = 384, .out = 256, .kernel = 3, .pad = 1, .groups = p.groups}, 1), make<ReLU>(), pool()});
   return model(features, {linear({.in = 256 * 6 * 6, .out = o.hidden}, 1), make<ReLU>(), make<Dropout>({.p = 0.5f}),
                           linear({.in = o.hidden, .out = o.hidden}, 1), make<ReLU>(), make<Dropout>({.p = 0.5f}),
                           linear({.in = o.hidden, .out = o.classes, .output = true}, 0)});
@@ -55,14 +77,9 @@ std::shared_ptr<Module> published(const Published& p, const AlexNetOptions& o) {
 }  // namespace
 
 std::shared_ptr<Module> alexnet(const AlexNetOptions& o) {
-  return model({make<Conv2d>({.in = 3, .out = 64, .kernel = 11, .stride = 4, .pad = 2}), make<ReLU>(),
-                overlapping_pool(), make<Conv2d>({.in = 64, .out = 192, .kernel = 5, .pad = 2}), make<ReLU>(),
-                overlapping_pool(), make<Conv2d>({.in = 192, .out = 384, .kernel = 3, .pad = 1}), make<ReLU>(),
-                make<Conv2d>({.in = 384, .out = 256, .kernel = 3, .pad = 1}), make<ReLU>(),
-                make<Conv2d>({.in = 256, .out = 256, .kernel = 3, .pad = 1}), make<ReLU>(), overlapping_pool()},
-               {make<Dropout>({.p = 0.5f}), make<Linear>({.in = 256 * 6 * 6, .out = o.hidden}), make<ReLU>(),
-                make<Dropout>({.p = 0.5f}), make<Linear>({.in = o.hidden, .out = o.hidden}), make<ReLU>(),
-                make<Linear>({.in = o.hidden, .out = o.classes, .output = true})});
+  return model(single_column({.in = 3, .out = 64, .kernel = 11, .stride = 4, .pad = 2},
+                             {.in = 64, .out = 192, .kernel = 5, .pad = 2}, kOverlapping),
+               classifier(256 * 6 * 6, o.hidden, o.classes));
 }
 
 std::shared_ptr<Module> alexnet_original(const AlexNetOptions& o) {
@@ -71,6 +88,14 @@ std::shared_ptr<Module> alexnet_original(const AlexNetOptions& o) {
 
 std::shared_ptr<Module> alexnet_ungrouped(const AlexNetOptions& o) {
   return published({.groups = 1, .pad = 0, .normalize = false}, o);
+}
+
+std::shared_ptr<Module> alexnet32(int classes) {
+  const Layers features = single_column({.in = 3, .out = 64, .kernel = 3, .stride = 2, .pad = 1},
+                                        {.in = 64, .out = 192, .kernel = 3, .pad = 1}, {.kernel = 2});
+  return sequential({{"features", sequential(features)},  // to 2 x 2 pixels
+                     {"flatten", make<Flatten>()},
+                     {"classifier", sequential(classifier(256 * 2 * 2, 4096, classes))}});
 }
 
 }  // namespace laconic::models

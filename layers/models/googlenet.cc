@@ -1,19 +1,17 @@
-#include "layers/models/googlenet.h"
-
-#include "layers/init.h"
 #include "layers/layers.h"
+#include "layers/models/models.h"
 
 namespace laconic::models {
 namespace {
 
-using Options = GoogLeNet::Options;
+using Options = GoogLeNetOptions;
 
 /// A convolution and what follows it, named "conv" and "bn".
 std::shared_ptr<Sequential> conv(const Options& o, Conv2d::Options c) {
   c.bias = !o.batch_norm;
   c.init = o.batch_norm ? init::normal(0.01f) : init::xavier(std::int64_t{c.in} * c.kernel * c.kernel);
   c.init_bias = init::constant(0.2f);
-  std::vector<std::pair<std::string, Sequential::Layer>> layers{{"conv", make<Conv2d>(c)}};
+  Layers layers{{"conv", make<Conv2d>(c)}};
   if (o.batch_norm) layers.emplace_back("bn", make<BatchNorm2d>({.channels = c.out, .epsilon = 1e-3f}));
   layers.emplace_back("relu", make<ReLU>());
   return sequential(layers);
@@ -39,18 +37,18 @@ struct Widths {
 std::shared_ptr<Module> inception(const Options& o, const Widths& w) {
   const int large = o.batch_norm ? 3 : 5;
   const auto reduce = [&](int out) { return conv(o, {.in = w.in, .out = out, .kernel = 1}); };
-  return std::make_shared<Concat>(std::vector<std::pair<std::string, std::shared_ptr<Module>>>{
+  return std::make_shared<Concat>(Layers{
       {"branch1", reduce(w.one)},
       {"branch2", sequential({reduce(w.reduce3), conv(o, {.in = w.reduce3, .out = w.three, .kernel = 3, .pad = 1})})},
-      {"branch3", sequential({reduce(w.reduce5),
-                              conv(o, {.in = w.reduce5, .out = w.five, .kernel = large, .pad = large / 2})})},
-      {"branch4", sequential({make<MaxPool2d>({.kernel = 3, .stride = 1, .pad = 1, .ceil_mode = true}),
-                              reduce(w.pool)})}});
+      {"branch3",
+       sequential({reduce(w.reduce5), conv(o, {.in = w.reduce5, .out = w.five, .kernel = large, .pad = large / 2})})},
+      {"branch4",
+       sequential({make<MaxPool2d>({.kernel = 3, .stride = 1, .pad = 1, .ceil_mode = true}), reduce(w.pool)})}});
 }
 
 /// Predicts from an inner layer: average to 4x4, 1x1 convolution, two linear layers.
 std::shared_ptr<Sequential> head(const Options& o, int in) {
-  std::vector<std::pair<std::string, Sequential::Layer>> layers;
+  Layers layers;
   if (!o.batch_norm) layers.emplace_back("window", make<AvgPool2d>({.kernel = 5, .stride = 3}));  // 4x4 of 14x14
   layers.insert(layers.end(), {{"avgpool", make<AdaptiveAvgPool2d>({.out_h = 4, .out_w = 4})},
                                {"conv", conv(o, {.in = in, .out = 128, .kernel = 1})},
@@ -62,9 +60,23 @@ std::shared_ptr<Sequential> head(const Options& o, int in) {
   return sequential(layers);
 }
 
-}  // namespace
+class GoogLeNet final : public Module, public HasAuxiliaryHeads {
+ public:
+  explicit GoogLeNet(const Options& o);
+  Outputs outputs(const Tensor& x) override;
+  float auxiliary_weight() const override { return 0.3f; }
+  void checkpoint_activations(bool on = true) override;
 
-GoogLeNet::GoogLeNet(Options o) {
+ private:
+  Tensor forward(const Tensor& x) override;
+  /// Layers of this model's own, that run one after another.
+  std::shared_ptr<Sequential> part(const Layers& layers);
+
+  std::shared_ptr<Sequential> to_4a_, to_4d_, rest_;
+  std::vector<std::shared_ptr<Sequential>> heads_;  // none, or behind inception4a and inception4d
+};
+
+GoogLeNet::GoogLeNet(const Options& o) {
   const auto norm = [] { return make<LocalResponseNorm>({.size = 5, .alpha = 1e-4f, .beta = 0.75f, .k = 1}); };
   Layers layers{{"conv1", conv(o, {.in = 3, .out = 64, .kernel = 7, .stride = 2, .pad = 3})}, {"maxpool1", pool()}};
   if (!o.batch_norm) layers.emplace_back("norm1", norm());
@@ -93,7 +105,7 @@ GoogLeNet::GoogLeNet(Options o) {
   layers.emplace_back("maxpool4", pool(o.batch_norm ? 2 : 3));
   add("inception5a", {.one = 256, .reduce3 = 160, .three = 320, .reduce5 = 32, .five = 128, .pool = 128});
   add("inception5b", {.one = 384, .reduce3 = 192, .three = 384, .reduce5 = 48, .five = 128, .pool = 128});
-  layers.insert(layers.end(), {{"avgpool", make<AdaptiveAvgPool2d>()},
+  layers.insert(layers.end(), {{"avgpool", make<AdaptiveAvgPool2d>({})},
                                {"flatten", make<Flatten>()},
                                {"dropout", make<Dropout>({.p = o.batch_norm ? 0.2f : 0.4f})},
                                {"fc", linear(o, width, o.classes, 0, true)}});
@@ -121,5 +133,9 @@ HasAuxiliaryHeads::Outputs GoogLeNet::outputs(const Tensor& x) {
 void GoogLeNet::checkpoint_activations(bool on) {
   for (const auto& p : {to_4a_, to_4d_, rest_}) p->checkpoint_activations(on);
 }
+
+}  // namespace
+
+std::shared_ptr<Module> googlenet(const GoogLeNetOptions& options) { return std::make_shared<GoogLeNet>(options); }
 
 }  // namespace laconic::models

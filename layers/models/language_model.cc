@@ -1,7 +1,6 @@
 #include "layers/models/language_model.h"
 
 #include "core/ops/reshape.h"
-#include "layers/init.h"
 
 namespace laconic::models {
 
@@ -21,15 +20,6 @@ LanguageModel::LanguageModel(Options o) : o_(o) {
                                        .init_bias = o.range > 0 ? uniform : init::constant(0)});
 }
 
-Tensor LanguageModel::forward(const Tensor& x) {
-  LSTM::State zeros;
-  return run(x, zeros);
-}
-
-Tensor LanguageModel::operator()(const Tensor& x, LSTM::State& state) {
-  return call([&] { return run(x, state); });
-}
-
 Tensor LanguageModel::run(const Tensor& x, LSTM::State& state) {
   require<ShapeError>(x.rank() == 2, "LanguageModel: the words are ", x.shape(), ", not [T, B].");
   const Tensor y = (*drop_out_)((*rnn_)((*drop_in_)((*encoder_)(x)), state));
@@ -39,29 +29,15 @@ Tensor LanguageModel::run(const Tensor& x, LSTM::State& state) {
 const std::vector<LanguageRecipe>& language_recipes() {
   // Zaremba et al. print rates of 1 and norms of 5 and 10 for a loss that is summed over the words of a step; it is a
   // mean here, whose gradients are `bptt` times smaller. PyTorch's example has 20 and 0.25 for a mean.
+  // clang-format off
   static const std::vector<LanguageRecipe> kRecipes = {
       {"lstm-small", {.vocabulary = 10000, .hidden = 200, .range = 0.1f}, 20, 20, 13, 20, 0.25, 4, 2},
-      {"lstm-medium",
-       {.vocabulary = 10000, .hidden = 650, .dropout = 0.5f, .range = 0.05f},
-       35,
-       20,
-       39,
-       35,
-       0.143,
-       6,
-       1.2},
-      {"lstm-large",
-       {.vocabulary = 10000, .hidden = 1500, .dropout = 0.65f, .range = 0.04f},
-       35,
-       20,
-       55,
-       35,
-       0.286,
-       14,
-       1.15},
+      {"lstm-medium", {.vocabulary = 10000, .hidden = 650, .dropout = 0.5f, .range = 0.05f}, 35, 20, 39, 35, 0.143, 6, 1.2},
+      {"lstm-large", {.vocabulary = 10000, .hidden = 1500, .dropout = 0.65f, .range = 0.04f}, 35, 20, 55, 35, 0.286, 14, 1.15},
       {"lstm-650", {.vocabulary = 10000, .hidden = 650, .dropout = 0.5f, .tied = true}, 35, 20, 40, 20, 0.25, 0, 0},
       {"lstm-1500", {.vocabulary = 10000, .hidden = 1500, .dropout = 0.65f, .tied = true}, 35, 20, 40, 20, 0.25, 0, 0},
   };
+  // clang-format on
   return kRecipes;
 }
 

@@ -1,8 +1,7 @@
 #pragma once
-#include "layers/dropout.h"
-#include "layers/embedding.h"
-#include "layers/linear.h"
-#include "layers/lstm.h"
+#include "layers/recurrent.h"
+#include "layers/stateless.h"
+#include "layers/weighted.h"
 
 namespace laconic::models {
 
@@ -11,8 +10,9 @@ namespace laconic::models {
 ///   x : i64 [T, B], B streams of T words   ->   logits : [T B, vocabulary], row t B + b for the word behind x[t, b]
 ///   names    encoder.weight, rnn.weight_ih_l0 …, decoder.weight, decoder.bias; tied: decoder.weight is encoder.weight
 ///   source   Zaremba et al. 2014, "Recurrent neural network regularization"; tied: Press & Wolf 2017
+/// The state has no history: truncated backpropagation.
 /// Throws ShapeError if x or the state does not fit, DataError if a word is not in the vocabulary.
-class LanguageModel final : public Module {
+class LanguageModel final : public Stateful<LSTM::State> {
  public:
   struct Options {
     int vocabulary = 0;
@@ -25,16 +25,10 @@ class LanguageModel final : public Module {
     float range = 0;
   };
   explicit LanguageModel(Options o);
-  using Module::operator();
-  /// Begins at `state` and leaves there the state after the last word, without history: truncated backpropagation.
-  Tensor operator()(const Tensor& x, LSTM::State& state);
   const Options& options() const { return o_; }
 
- protected:
-  Tensor forward(const Tensor& x) override;  ///< from zeros
-
  private:
-  Tensor run(const Tensor& x, LSTM::State& state);
+  Tensor run(const Tensor& x, LSTM::State& state) override;
   Options o_;
   std::shared_ptr<Embedding> encoder_;
   std::shared_ptr<Dropout> drop_in_;

@@ -1,100 +1,99 @@
 #include "layers/models/zoo.h"
 
-#include "layers/auxiliary_heads.h"
-#include "layers/models/alexnet.h"
-#include "layers/models/alexnet32.h"
-#include "layers/models/googlenet.h"
-#include "layers/models/hdc.h"
+#include <map>
+#include <set>
+
+#include "layers/loss.h"
 #include "layers/models/language_model.h"
-#include "layers/models/lenet.h"
-#include "layers/models/resnet.h"
-#include "layers/models/resnet_cifar.h"
-#include "layers/models/vgg16.h"
-#include "layers/models/vgg16_32.h"
+#include "layers/models/models.h"
 
 namespace laconic {
 namespace {
 
-const Shape kMnist{1, 28, 28}, kCifar{3, 32, 32}, kImageNet{3, 224, 224};
-
-ModelInfo small(const char* name, const Shape& input, std::shared_ptr<Module> (*build)(int classes)) {
-  return {name, input, 10, [build](const ModelOptions& o) { return build(o.classes); }};
+std::vector<ModelInfo> of_laconic() {
+  using namespace models;
+  const Shape mnist{1, 28, 28}, cifar{3, 32, 32}, imagenet{3, 224, 224};
+  std::vector<ModelInfo> all = {
+      {"lenet", mnist, 10, [](auto& o) { return lenet(o.classes); }},
+      {"hdc", mnist, 10, [](auto& o) { return hdc(o.classes); }},
+      {"hdc-2.5mb", mnist, 10, [](auto& o) { return hdc_2_5mb(o.classes); }},
+      {"alexnet-32", cifar, 10, [](auto& o) { return alexnet32(o.classes); }},
+      {"vgg16-32", cifar, 10, [](auto& o) { return vgg16_32(o.classes); }},
+      {"resnet20", cifar, 10, [](auto& o) { return resnet_cifar(3, o.classes); }},
+      {"resnet32", cifar, 10, [](auto& o) { return resnet_cifar(5, o.classes); }},
+      {"resnet44", cifar, 10, [](auto& o) { return resnet_cifar(7, o.classes); }},
+      {"resnet56", cifar, 10, [](auto& o) { return resnet_cifar(9, o.classes); }},
+      {"alexnet", imagenet, 1000, [](auto& o) { return alexnet({.classes = o.classes}); }},
+      {"alexnet-original", imagenet, 1000, [](auto& o) { return alexnet_original({.classes = o.classes}); }},
+      {"alexnet-ungrouped", {3, 227, 227}, 1000, [](auto& o) { return alexnet_ungrouped({.classes = o.classes}); }},
+      {"vgg16", imagenet, 1000, [](auto& o) { return vgg16({.batch_norm = false, .classes = o.classes}); }},
+      {"vgg16_bn", imagenet, 1000, [](auto& o) { return vgg16({.batch_norm = true, .classes = o.classes}); }},
+      {"resnet18", imagenet, 1000,
+       [](auto& o) {
+         return resnet({{2, 2, 2, 2}, false, false, o.classes});
+       }},
+      {"resnet34", imagenet, 1000,
+       [](auto& o) {
+         return resnet({{3, 4, 6, 3}, false, false, o.classes});
+       }},
+      {"resnet50", imagenet, 1000,
+       [](auto& o) {
+         return resnet({{3, 4, 6, 3}, true, o.resnet_v1, o.classes});
+       },
+       true},
+      {"resnet101", imagenet, 1000,
+       [](auto& o) {
+         return resnet({{3, 4, 23, 3}, true, o.resnet_v1, o.classes});
+       },
+       true},
+      {"googlenet", imagenet, 1000,
+       [](auto& o) {
+         return googlenet({false, o.auxiliary_heads, o.classes});
+       },
+       false, true},
+      // Its published weights came from TensorFlow, whose pixels were in [-1, 1]; torchvision's transform_input undoes
+      // ImageNet's scale.
+      {.name = "googlenet-torchvision",
+       .input = imagenet,
+       .classes = 1000,
+       .build =
+           [](auto& o) {
+             return googlenet({true, o.auxiliary_heads, o.classes});
+           },
+       .has_auxiliary_heads = true,
+       .pixels = PixelScale{{0.5f, 0.5f, 0.5f}, {0.5f, 0.5f, 0.5f}}},
+  };
+  for (const LanguageRecipe& r : language_recipes())
+    all.push_back({r.name, {r.bptt}, r.model.vocabulary, [published = r.model](auto& o) {
+                     LanguageModel::Options model = published;
+                     model.vocabulary = o.classes;
+                     return std::make_shared<LanguageModel>(model);
+                   }});
+  return all;
 }
 
-ModelInfo resnet_cifar(const char* name, int n) {
-  return {name, kCifar, 10, [n](const ModelOptions& o) { return models::resnet_cifar(n, o.classes); }};
-}
+struct Weights {
+  std::int64_t own = 0;       // parameters that no layer before has
+  std::int64_t matrices = 0;  // elements that a product reads, shared ones too
+};
 
-ModelInfo alexnet(const char* name, std::shared_ptr<Module> (*build)(const models::AlexNetOptions&), int side = 224) {
-  return {name, {3, side, side}, 1000, [build](const ModelOptions& o) { return build({.classes = o.classes}); }};
-}
-
-ModelInfo vgg16(const char* name, bool batch_norm) {
-  return {name, kImageNet, 1000, [batch_norm](const ModelOptions& o) {
-            return models::vgg16({.batch_norm = batch_norm, .classes = o.classes});
-          }};
-}
-
-ModelInfo resnet(const char* name, std::array<int, 4> blocks, bool bottleneck) {
-  ModelInfo info{name, kImageNet, 1000, [=](const ModelOptions& o) {
-                   return models::resnet(
-                       {.blocks = blocks, .bottleneck = bottleneck, .v1 = o.resnet_v1, .classes = o.classes});
-                 }};
-  info.has_v1 = bottleneck;
-  return info;
-}
-
-ModelInfo googlenet(const char* name, bool batch_norm) {
-  ModelInfo info{name, kImageNet, 1000, [=](const ModelOptions& o) {
-                   return make<models::GoogLeNet>({.batch_norm = batch_norm,
-                                                   .auxiliary_heads = o.auxiliary_heads,
-                                                   .classes = o.classes});
-                 }};
-  info.has_auxiliary_heads = true;
-  // torchvision's weights came from TensorFlow, whose pixels were in [-1, 1]; transform_input there undoes ImageNet's
-  // scale.
-  if (batch_norm) info.pixels = PixelScale{{0.5f, 0.5f, 0.5f}, {0.5f, 0.5f, 0.5f}};
-  return info;
-}
-
-ModelInfo language_model(const models::LanguageRecipe& recipe) {
-  return {recipe.name, {recipe.bptt}, recipe.model.vocabulary, [model = recipe.model](const ModelOptions& o) {
-            models::LanguageModel::Options options = model;
-            options.vocabulary = o.classes;
-            return std::make_shared<models::LanguageModel>(options);
-          }};
+/// By the layers' names.
+std::map<std::string, Weights> weights_of(const Module& model) {
+  std::map<std::string, Weights> all;
+  std::set<const Parameter*> seen;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    Weights& w = all[name.substr(0, name.rfind('.'))];
+    if (seen.insert(parameter.get()).second) w.own += parameter->info.elements;
+    if (parameter->info.shape.rank() > 1) w.matrices += parameter->info.elements;
+  }
+  return all;
 }
 
 }  // namespace
 
-const std::vector<ModelInfo>& models_of_zoo() {
-  static const std::vector<ModelInfo> kModels = [] {
-    std::vector<ModelInfo> all = {
-        small("lenet", kMnist, models::lenet),
-        small("hdc", kMnist, models::hdc),
-        small("hdc-2.5mb", kMnist, models::hdc_2_5mb),
-        small("alexnet-32", kCifar, models::alexnet32),
-        small("vgg16-32", kCifar, models::vgg16_32),
-        resnet_cifar("resnet20", 3),
-        resnet_cifar("resnet32", 5),
-        resnet_cifar("resnet44", 7),
-        resnet_cifar("resnet56", 9),
-        alexnet("alexnet", models::alexnet),
-        alexnet("alexnet-original", models::alexnet_original),
-        alexnet("alexnet-ungrouped", models::alexnet_ungrouped, 227),
-        vgg16("vgg16", false),
-        vgg16("vgg16_bn", true),
-        resnet("resnet18", {2, 2, 2, 2}, false),
-        resnet("resnet34", {3, 4, 6, 3}, false),
-        resnet("resnet50", {3, 4, 6, 3}, true),
-        resnet("resnet101", {3, 4, 23, 3}, true),
-        googlenet("googlenet", false),
-        googlenet("googlenet-torchvision", true),
-    };
-    for (const models::LanguageRecipe& recipe : models::language_recipes()) all.push_back(language_model(recipe));
-    return all;
-  }();
-  return kModels;
+std::vector<ModelInfo>& models_of_zoo() {
+  static std::vector<ModelInfo> all = of_laconic();
+  return all;
 }
 
 const ModelInfo& model_info(const std::string& name) {
@@ -103,19 +102,15 @@ const ModelInfo& model_info(const std::string& name) {
     if (m.name == name) return m;
     names.push_back(m.name);
   }
-  std::string known;
-  for (const std::string& n : names) known += (known.empty() ? "" : ", ") + n;
-  const std::string near = nearest(name, names);
-  throw UsageError(concat("model: '", name, "' is unknown. ", near.empty() ? "" : "Did you mean '" + near + "'? ",
-                          "Known: ", known, "."));
+  refuse_unknown("model", name, "`model`", names);
 }
 
 std::shared_ptr<Module> make_model(const std::string& name, const ModelOptions& options) {
   const ModelInfo& info = model_info(name);
   require<UsageError>(!options.resnet_v1 || info.has_v1, "the model ", name,
-                      " has no other place for its strides (--resnet-v1): it is for resnet50 and resnet101");
+                      " has no other place for its strides (`resnet-v1`): it is for resnet50 and resnet101");
   require<UsageError>(!options.auxiliary_heads || info.has_auxiliary_heads, "the model ", name,
-                      " has no auxiliary heads (--auxiliary-heads): googlenet and googlenet-torchvision have");
+                      " has no auxiliary heads (`auxiliary-heads`): googlenet and googlenet-torchvision have");
   ModelOptions resolved = options;
   if (resolved.classes <= 0) resolved.classes = info.classes;
   auto model = info.build(resolved);
@@ -128,6 +123,33 @@ GhostBatch ghost_batch(const Shape& input, std::int64_t batch) {
     return {Tensor::empty({input[0], batch}, DType::i64, kGhost), Tensor::zeros({input[0] * batch}, DType::i64)};
   return {Tensor::empty({batch, input[0], input[1], input[2]}, DType::f32, kGhost),
           Tensor::zeros({batch}, DType::i64)};
+}
+
+std::vector<LayerSummary> summarize(Module& model, const Shape& input) {
+  std::map<std::string, std::string> kinds;
+  for (const auto& [path, module] : model.named_modules()) kinds[path] = module->kind();
+  const std::map<std::string, Weights> weights = weights_of(model);
+  std::vector<LayerSummary> layers;
+  const ForwardWatch watch = [&](const std::string& path, const Tensor& y) {
+    const auto found = weights.find(path);
+    const Weights w = found == weights.end() ? Weights{} : found->second;
+    const std::int64_t width = y.dim(y.rank() == 4 ? 1 : -1);  // what one use of the weights gives
+    const double multiply_adds =
+        kinds[path] == "Embedding" ? 0 : static_cast<double>(w.matrices) * static_cast<double>(y.elements() / width);
+    layers.push_back({path, kinds[path], y.shape(), w.own, 2 * multiply_adds});
+  };
+  const NoGrad no_grad;
+  const bool was_training = model.training();
+  model.eval();
+  model.set_watch(&watch);
+  const Tensor x = ghost_batch(input, 1).x;
+  if (auto* heads = dynamic_cast<HasAuxiliaryHeads*>(&model))
+    heads->outputs(x);
+  else
+    model(x);
+  model.set_watch(nullptr);
+  model.train(was_training);
+  return layers;
 }
 
 std::size_t peak_activation_bytes(Module& model, const Shape& input, std::int64_t batch) {

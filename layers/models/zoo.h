@@ -13,7 +13,7 @@ namespace laconic {
 struct ModelOptions {
   int classes = 0;               ///< 0: the model's own
   bool resnet_v1 = false;        ///< of resnet50 and 101: the stride in the first 1x1, as published, not in the 3x3
-  bool auxiliary_heads = false;  ///< of the GoogLeNets (layers/auxiliary_heads.h)
+  bool auxiliary_heads = false;  ///< of the GoogLeNets (layers/loss.h)
 };
 
 /// What a network sees of a pixel x in 0 … 255: (x/255 - mean) / std, by channel.
@@ -21,7 +21,7 @@ struct PixelScale {
   std::array<float, 3> mean, std;
 };
 
-/// A model that apps know by name.
+/// A model that programs know by name.
 struct ModelInfo {
   std::string name;
   Shape input;       ///< of one sample: [3, 32, 32]; of a language model, a stream's words in one step: [35]
@@ -33,14 +33,29 @@ struct ModelInfo {
   bool reads_text() const { return input.rank() == 1; }  ///< a language model: x is i64 [words, streams]
 };
 
-/// All of them, in the order of docs.
-const std::vector<ModelInfo>& models_of_zoo();
-/// Throws UsageError for an unknown name, with the nearest known one.
+/// The table of all models, in the order of docs. Add your own before a program is called.
+std::vector<ModelInfo>& models_of_zoo();
+/// Throws UsageError for an unknown name, with the nearest known one. The reference holds until the table changes.
 const ModelInfo& model_info(const std::string& name);
 
 /// A new model; parameters are undefined until initialize(seed) or until weights are loaded.
 /// Throws UsageError for an unknown name, or an option that the model does not have.
 std::shared_ptr<Module> make_model(const std::string& name, const ModelOptions& options = {});
+
+/// One layer of a model, as a forward pass of one sample (an image; the words of one step) goes through it.
+struct LayerSummary {
+  std::string name, kind;       ///< "features.0", "Conv2d"
+  Shape output;                 ///< of a batch of one
+  std::int64_t parameters = 0;  ///< shared ones at their first layer
+  /// Two for each multiply-add with an element of a weight: convolutions, linear and recurrent layers. Biases,
+  /// normalisation, activations and pooling are left out: together a few per cent.
+  double flop = 0;
+};
+
+/// The layers of a model in the order of forward, auxiliary heads included where it has them; a ReLU that the layer in
+/// front does has no line. Computes nothing and does not need values: the input is a ghost (core/device.h).
+///   input : of one sample, as ModelInfo::input
+std::vector<LayerSummary> summarize(Module& model, const Shape& input);
 
 /// What a batch of a model looks like, without its values: images [batch, C, H, W] or words i64 [words, batch], and a
 /// label for each sample or word.

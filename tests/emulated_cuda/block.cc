@@ -68,9 +68,11 @@ struct Fiber {
   void* tsan = nullptr;
 };
 
+/// What a thread of a round came with is overwritten two rounds later: then all have read it.
 struct Warp {
   int arrived = 0, round = 0, ended = 0;
   std::uint64_t slots[2][32];
+  unsigned votes[2] = {};
   std::vector<Fiber*> waiting;
 };
 
@@ -140,8 +142,10 @@ struct Machine {
     f.tsan = __tsan_create_fiber(0);
 #endif
 #if defined(__x86_64__)
+    // The tops of stacks differ in their last bits: otherwise all of them would share a few lines of the cache.
+    const std::size_t stagger = fibers.size() % 128 * 192;
     // As emulated_cuda_switch leaves a stack: six registers, then where to go on; aligned as at a function's entry.
-    auto* top = reinterpret_cast<void**>(f.stack + kStack - 64);
+    auto* top = reinterpret_cast<void**>(f.stack + kStack - 64 - stagger);
     *--top = nullptr;
     *--top = reinterpret_cast<void*>(&Machine::enter);
     for (int i = 0; i < 6; ++i) *--top = nullptr;
@@ -156,15 +160,20 @@ struct Machine {
     return f;
   }
 
-  void resume(Fiber& f) {
-    current = &f;
-    if (f.thread >= 0) place(f.thread);
-    change(host, f);
+  /// Goes on from `from` with what can: a fiber that waits no longer, one for threads that have not begun, or the host.
+  void go_on(Fiber& from) {
+    Fiber* to = &host;
+    if (!ready.empty()) {
+      to = ready.front();
+      ready.pop_front();
+      place(to->thread);
+    } else if (next < threads) {
+      to = &fresh();
+    }
+    current = to;
+    if (to != &from) change(from, *to);
   }
-  void suspend() {
-    Fiber& me = *current;
-    change(me, host);
-  }
+  void suspend() { go_on(*current); }
 
   /// All started threads that have not ended wait at the block's barrier: they go on.
   void look_at_barrier() {
@@ -179,19 +188,7 @@ struct Machine {
     threads = static_cast<int>(blockDim.x * blockDim.y * blockDim.z);
     next = ended = votes = 0;
     warps.assign(static_cast<std::size_t>((threads + 31) / 32), Warp{});
-    while (true) {
-      if (!ready.empty()) {
-        Fiber* f = ready.front();
-        ready.pop_front();
-        resume(*f);
-      } else if (next < threads) {
-        Fiber& f = fresh();
-        f.thread = -1;
-        resume(f);
-      } else {
-        break;
-      }
-    }
+    go_on(host);
     if (ended != threads) fail("some threads wait at a barrier that others never reach");
   }
 };
@@ -250,7 +247,12 @@ int block_count(bool predicate) {
   return m.result;
 }
 
-void warp_exchange(unsigned mask, std::uint64_t value, std::uint64_t (&all)[32]) {
+namespace {
+
+/// Waits for the warp's other threads. `put` writes what this one came with, for the round that it is told. Returns the
+/// warp and that round.
+template <class Put>
+std::pair<Warp&, int> meet(unsigned mask, const Put& put) {
   Machine& m = machine();
   if (mask != 0xffffffffu) fail("only full warps are emulated");
   const int thread = m.current->thread;
@@ -258,17 +260,31 @@ void warp_exchange(unsigned mask, std::uint64_t value, std::uint64_t (&all)[32])
   Warp& w = m.warps[static_cast<std::size_t>(thread / 32)];
   if (w.ended > 0) fail("a warp talks although one of its threads has ended");
   const int round = w.round;
-  w.slots[round][thread % 32] = value;
+  put(w, round, static_cast<unsigned>(thread) % 32);
   if (++w.arrived < 32) {
     w.waiting.push_back(m.current);
     m.suspend();
   } else {
     w.arrived = 0;
     w.round ^= 1;
+    w.votes[w.round] = 0;
     for (Fiber* f : w.waiting) m.ready.push_back(f);
     w.waiting.clear();
   }
-  std::memcpy(all, w.slots[round], sizeof all);
+  return {w, round};
+}
+
+}  // namespace
+
+std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, unsigned from) {
+  const auto [w, round] = meet(mask, [&](Warp& warp, int now, unsigned lane) { warp.slots[now][lane] = value; });
+  return w.slots[round][from];
+}
+
+unsigned warp_ballot(unsigned mask, bool predicate) {
+  const auto [w, round] =
+      meet(mask, [&](Warp& warp, int now, unsigned lane) { warp.votes[now] |= unsigned{predicate} << lane; });
+  return w.votes[round];
 }
 
 }  // namespace emulated_cuda

@@ -27,7 +27,9 @@ int linear_thread();
 void block_barrier();
 /// A barrier; how many threads came with true.
 int block_count(bool predicate);
-/// A barrier of the warp's 32 threads; all[lane] is what each came with.
-void warp_exchange(unsigned mask, std::uint64_t value, std::uint64_t (&all)[32]);
+/// A barrier of the warp's 32 threads. Returns what the thread of lane `from` came with.
+std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, unsigned from);
+/// A barrier of the warp's 32 threads. Bit i says whether the thread of lane i came with true.
+unsigned warp_ballot(unsigned mask, bool predicate);
 
 }  // namespace emulated_cuda

@@ -54,18 +54,15 @@ inline void __syncthreads() { emulated_cuda::block_barrier(); }
 inline int __syncthreads_count(int predicate) { return emulated_cuda::block_count(predicate != 0); }
 inline int __syncthreads_or(int predicate) { return emulated_cuda::block_count(predicate != 0) > 0; }
 inline int __syncthreads_and(int predicate) { return emulated_cuda::block_count(predicate == 0) == 0; }
-inline void __syncwarp(unsigned mask = 0xffffffffu) {
-  std::uint64_t all[32];
-  emulated_cuda::warp_exchange(mask, 0, all);
-}
+inline void __syncwarp(unsigned mask = 0xffffffffu) { emulated_cuda::warp_exchange(mask, 0, 0); }
 namespace emulated_cuda {
 template <class T>
 T shuffle(unsigned mask, T value, int from) {
   static_assert(sizeof(T) <= 8);
-  std::uint64_t bits = 0, all[32];
+  std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof value);
-  warp_exchange(mask, bits, all);
-  std::memcpy(&value, &all[from & 31], sizeof value);
+  bits = warp_exchange(mask, bits, static_cast<unsigned>(from) & 31);
+  std::memcpy(&value, &bits, sizeof value);
   return value;
 }
 inline int lane() { return linear_thread() % 32; }
@@ -88,13 +85,7 @@ T __shfl_down_sync(unsigned mask, T value, unsigned by) {
   const int lane = emulated_cuda::lane(), from = lane + static_cast<int>(by);
   return emulated_cuda::shuffle(mask, value, from > 31 ? lane : from);
 }
-inline unsigned __ballot_sync(unsigned mask, int predicate) {
-  std::uint64_t all[32];
-  emulated_cuda::warp_exchange(mask, predicate != 0, all);
-  unsigned votes = 0;
-  for (int i = 0; i < 32; ++i) votes |= static_cast<unsigned>(all[i]) << i;
-  return votes;
-}
+inline unsigned __ballot_sync(unsigned mask, int predicate) { return emulated_cuda::warp_ballot(mask, predicate != 0); }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == 0xffffffffu; }
 

@@ -10,24 +10,17 @@
 
 #include "compress/codecs.h"
 #include "core/stream.h"
-#include "dist/collective/allgather.h"
 #include "dist/collective/allgatherv.h"
-#include "dist/collective/barrier.h"
-#include "dist/collective/binomial_reduce.h"
-#include "dist/collective/broadcast.h"
+#include "dist/collective/allreduce.h"
 #include "dist/collective/butterfly_allreduce.h"
-#include "dist/collective/doubling_allgather.h"
 #include "dist/collective/doubling_allreduce.h"
 #include "dist/collective/hierarchical_allreduce.h"
-#include "dist/collective/native_allreduce.h"
-#include "dist/collective/pieces.h"
+#include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
-#include "dist/collective/reduce_scatter.h"
-#include "dist/collective/ring_allgather.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/collective/ring_halves.h"
 #include "dist/collective/tree_allreduce.h"
-#include "dist/fingerprint.h"
-#include "dist/method/redsync/method.h"
+#include "dist/method/redsync/redsync.h"
 #include "dist/transport/local.h"
 #include "dist/world.h"
 #include "tests/values_of.h"
@@ -47,7 +40,8 @@ struct Algorithm {
   Cost (*cost)(int, double);
 };
 const Algorithm kAlgorithms[] = {
-    {"ring", ring_allreduce, ring_allreduce_cost},
+    {"ring", [](Communicator& comm, Slice<float> x) { return ring_allreduce(comm, x); },
+     [](int N, double bytes) { return ring_allreduce_cost(N, bytes); }},
     {"butterfly", [](Communicator& comm, Slice<float> x) { return butterfly_allreduce(comm, x); },
      [](int N, double bytes) { return butterfly_allreduce_cost(N, bytes); }},
     {"doubling", [](Communicator& comm, Slice<float> x) { return doubling_allreduce(comm, x); },
@@ -62,9 +56,7 @@ Task<> through_a_codec(Communicator& comm, Slice<float> x) {
   static const auto codec = compress::make_codec("qsgd:8:512");
   return allreduce(comm, x, {.codec = codec.get(), .key = {.seed = 5, .step = 6}});
 }
-Task<> coded_ring(Communicator& comm, Slice<float> x, Hops hops) {
-  return ring_allreduce(comm, x, pieces_of(x.size_bytes(), comm.size()), hops);
-}
+Task<> coded_ring(Communicator& comm, Slice<float> x, Hops hops) { return ring_allreduce(comm, x, 0, hops); }
 Task<> coded_groups(Communicator& comm, Slice<float> x, Hops hops) { return hierarchical_allreduce(comm, x, 2, hops); }
 Task<> coded_ring_tree(Communicator& comm, Slice<float> x, Hops hops) {
   return hierarchical_allreduce(comm, x, 2, hops, LeadersBy::tree);
@@ -178,24 +170,15 @@ void parts(Worker& w) {
       for (std::size_t i = 0; i < n; ++i)
         expect(std::abs(x[i] - oracle[i]) <= 1e-6 * scale[i], what, " of ", n, ": element ", i, " is ", x[i]);
     };
-    for (bool doubling : {false, true}) {
-      std::vector<float> x = values_of(w.rank, n);
-      w.engine.run("reduce-scatter", [&](Communicator& comm) { return reduce_scatter(comm, slice(x)); });
-      std::vector<float> y(n, -1.0f);
-      const Slice<float> from = slice(x).part(rank, size), to = slice(y).part(rank, size);
-      std::copy(from.begin(), from.end(), to.begin());
-      w.engine.run("allgather", [&](Communicator& comm) {
-        return doubling ? doubling_allgather(comm, slice(y)) : ring_allgather(comm, slice(y));
-      });
-      is_sum(y, doubling ? "doubling allgather" : "ring allgather");
-    }
-    for (int root = 0; root < w.size; ++root) {
-      std::vector<float> x = values_of(w.rank, n);
-      w.engine.run("reduce", [&](Communicator& comm) { return binomial_reduce(comm, slice(x), root); });
-      if (w.rank == root) is_sum(x, "reduce");
-    }
+    std::vector<float> x = values_of(w.rank, n);
+    w.engine.run("reduce-scatter", [&](Communicator& comm) { return reduce_scatter(comm, slice(x)); });
+    std::vector<float> y(n, -1.0f);
+    const Slice<float> from = slice(x).part(rank, size), to = slice(y).part(rank, size);
+    std::copy(from.begin(), from.end(), to.begin());
+    w.engine.run("allgather", [&](Communicator& comm) { return ring_allgather(comm, slice(y)); });
+    is_sum(y, "ring allgather");
   }
-  for (const auto& algorithm : {allgatherv, bruck_allgatherv, ring_allgatherv})
+  for (const auto& algorithm : {allgatherv, ring_allgatherv})
     for (std::size_t step : {std::size_t{0}, std::size_t{7}, std::size_t{100'000}}) {
       const std::vector<std::byte> mine(rank * step, static_cast<std::byte>(w.rank));
       Gathered all;
@@ -315,15 +298,14 @@ std::vector<float> trained(Engine& engine, const std::string& sync, const Sparse
   }
   const ParameterArena arena(parameters);
   PlanOptions options{.sparse = dispatch_of(*sparse_method(sync), sparse)};
-  RedSync::Options o = redsync_options(*sparse_method(sync), sparse, 4);
-  o.rules.momentum = o.corrects ? 0.9f : 0.0f;
-  RedSync strategy(
-      arena, engine, make_plan(arena.parameters(), options, engine.size()),
-      [](Parameter& p, Rows, const StepContext& c) {
-        for (std::int64_t i = 0; i < p.info.elements; ++i)
-          p.value().data<float>()[i] -= static_cast<float>(c.lr * c.gradient_scale) * p.grad().data<float>()[i];
-      },
-      o.corrects ? arena.make_state() : Tensor(), o);
+  const TrainingFacts facts{.workers = engine.size(), .momentum = 0.9};
+  const Plan plan = make_plan(arena.parameters(), options, engine.size());
+  WorkerSide side{.facts = facts, .arena = arena, .engine = engine, .plan = plan, .velocity = arena.make_state()};
+  side.update = [](Parameter& p, Rows, const StepContext& c) {
+    for (std::int64_t i = 0; i < p.info.elements; ++i)
+      p.value().data<float>()[i] -= static_cast<float>(c.lr * c.gradient_scale) * p.grad().data<float>()[i];
+  };
+  RedSync strategy(std::move(side), *sparse_method(sync), sparse, density_of(*sparse_method(sync), sparse, 4));
   for (int step = 1; step <= 12; ++step) {
     strategy.begin_step({.step = step, .lr = 0.1});
     for (auto p = arena.parameters().rbegin(); p != arena.parameters().rend(); ++p)
@@ -334,8 +316,7 @@ std::vector<float> trained(Engine& engine, const std::string& sync, const Sparse
       std::copy(g.begin(), g.end(), p->grad().data<float>());
       strategy.gradient_ready(*p, p->all_rows());
     }
-    StepStats stats;
-    strategy.end_step(stats);
+    strategy.end_step();
   }
   strategy.flush();
   return arena.values().to_vector();

@@ -5,7 +5,6 @@
 #include "core/raw.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/engine.h"
-#include "dist/method/joint_model.h"
 #include "dist/method/method.h"
 #include "dist/method/none/no_sync.h"
 
@@ -39,8 +38,7 @@ class LocalSgd final : public Method {
       step_ = context.step;
       NoSync::begin_step(context);
     }
-    void end_step(StepStats& stats) override {
-      NoSync::end_step(stats);
+    void end_step() override {
       if (step_ % every_ != 0) return;
       flush();
       mean_of_all(side_.arena.values());

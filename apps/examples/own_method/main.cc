@@ -7,7 +7,6 @@
 #include "apps/programs.h"
 #include "blocks_selector.h"
 #include "compress/conformance.h"
-#include "data/mnist.h"
 #include "dist/trainer/conformance.h"
 #include "int8_codec.h"
 #include "local_sgd.h"
@@ -25,10 +24,8 @@ int main(int argc, char** argv) {
     }
     return std::puts("local, blocks and int8 keep their promises"), 0;
   }
-  return laconic::image_classification(
-      argc, argv,
-      {.name = "own",
-       .summary = "Trains LeNet by a method of its own, or by any other.",
-       .options = "--epochs 2 --batch 16 --lr 0.05 --momentum 0.9",
-       .load = [](const std::string& data) { return laconic::load_mnist(data); }});
+  return laconic::run_program(argc, argv,
+                              {.name = "own",
+                               .summary = "Trains LeNet by a method of its own, or by any other.",
+                               .options = "--data synthetic --epochs 2 --batch 16 --lr 0.05 --momentum 0.9"});
 }

@@ -4,9 +4,8 @@
 #include <utility>
 
 #include "compress/codecs.h"
-#include "dist/collective/native_allreduce.h"
 #include "dist/collective/ring_allreduce.h"
-#include "dist/cuda/grouped_communicator.h"
+#include "dist/cuda/nccl_collectives.h"
 
 namespace laconic::dist {
 
@@ -31,10 +30,11 @@ std::optional<double> bytes_of_step(const Plan& plan, int N) {
   return bytes / N;
 }
 
-AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options)
-    : BucketSync(arena, engine, std::move(plan), "allreduce", options.overlap, engine.size(), options.mean),
+AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update,
+                             const TrainingFacts& facts)
+    : BucketSync(arena, engine, std::move(plan), "allreduce", facts, engine.size()),
       update_(std::move(update)),
-      seed_(options.seed),
+      seed_(facts.seed),
       codec_(compress::make_codec(this->plan().codec)),
       buffers_(this->plan().buckets.size()) {
   require<UsageError>(codec_ == nullptr || !this->plan().has(Carrier::mpi),
@@ -45,13 +45,16 @@ AllreduceSync::AllreduceSync(const ParameterArena& arena, Engine& engine, Plan p
     require<UsageError>(!remembers || !allreduce_named(b.allreduce).kind.encodes_alike, "with ", b.allreduce,
                         " several ranks must come to the same bytes, and ", this->plan().codec,
                         " adds what each has lost by itself (`codec`): take `allreduce` ring");
-  if (codec_ && (options.feedback || remembers) && engine.size() > 1)
+  if (codec_ && (facts.codec_feedback || remembers) && engine.size() > 1)
     lost_ = Tensor::zeros({arena.size()}, DType::f32, arena.gradients().device());
   if (engine.size() > 1 && this->plan().has(Carrier::mpi))
     engine.run("preparing MPI's allreduce", [this](Communicator& comm) {
       return prepare_native(comm, first_slot(), static_cast<int>(this->plan().buckets.size()));
     });
-  if (engine.size() > 1 && this->plan().has(Carrier::nccl)) nccl_ = Nccl::make(engine, arena.gradients().device());
+  if (engine.size() == 1 || !this->plan().has(Carrier::nccl)) return;
+  nccl_ = Nccl::make(engine, arena.gradients().device());
+  for (std::size_t b = 0; b < buffers_.size(); ++b)
+    if (bucket(b).carrier() == Carrier::nccl) turns_.push_back(b);
 }
 
 /// Where a bucket's gradients stand as one vector: in the arena, or in a buffer that they are copied into.
@@ -98,16 +101,25 @@ Hops AllreduceSync::hops(std::size_t b, Slice<float> x) const {
 
 void AllreduceSync::begin_step(const StepContext& context) {
   BucketSync::begin_step(context);
-  if (nccl_ == nullptr) return;
-  std::vector<std::size_t> due;
-  for (std::size_t b = 0; b < plan().buckets.size(); ++b)
-    if (bucket(b).carrier() == Carrier::nccl) due.push_back(b);
-  order_.begin(std::move(due));
+  next_turn_ = 0;
+  early_.clear();
+}
+
+void AllreduceSync::in_turn(std::size_t b, std::function<void()> hand_over) {
+  require<Error>(std::binary_search(turns_.begin() + static_cast<std::ptrdiff_t>(next_turn_), turns_.end(), b),
+                 "in order: number ", b, " is ready although it is not due any more in this step.");
+  early_[b] = std::move(hand_over);
+  while (!early_.empty() && early_.begin()->first == turns_[next_turn_]) {
+    const std::function<void()> now = std::move(early_.begin()->second);
+    early_.erase(early_.begin());
+    ++next_turn_;
+    if (now) now();
+  }
 }
 
 void AllreduceSync::hand_over(std::size_t b) {
   if (nccl_ == nullptr || bucket(b).carrier() != Carrier::nccl) return submit(b);
-  order_.ready(b, [this, b] { submit(b); });
+  in_turn(b, [this, b] { submit(b); });
 }
 
 Operation AllreduceSync::exchange(std::size_t b) {
@@ -120,7 +132,7 @@ Operation AllreduceSync::exchange(std::size_t b) {
               if (hops.codec == nullptr)
                 nccl->allreduce(x);
               else
-                run_grouped(*nccl, comm, [&](Communicator& grouped) { return ring_allreduce(grouped, x, {}, hops); });
+                run_grouped(*nccl, comm, [&](Endpoint& grouped) { return ring_in_one_piece(grouped, x, hops); });
               co_return;
             }};
   return {.name = "allreduce " + bucket.name,
@@ -135,9 +147,10 @@ void AllreduceSync::arrived(std::size_t b) {
     update_(parameter(i), rows_of(bucket, parameter(i)), context_of(b));
 }
 
-void AllreduceSync::end_step(StepStats& stats) {
-  BucketSync::end_step(stats);
-  stats.buffer_bytes_peak += copied_bytes_peak_;
+Costs AllreduceSync::costs() const {
+  Costs costs = BucketSync::costs();
+  costs.buffer_bytes = copied_bytes_peak_;
+  return costs;
 }
 
 void AllreduceSync::save(StateDict& state) const { save_losses(state, lost_); }

@@ -1,4 +1,6 @@
 #pragma once
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -7,7 +9,6 @@
 #include "dist/collective/cost.h"
 #include "dist/collective/hop.h"
 #include "dist/cuda/nccl.h"
-#include "dist/method/allreduce/in_order.h"
 #include "dist/method/bucket_sync.h"
 
 namespace laconic::dist {
@@ -16,14 +17,12 @@ namespace laconic::dist {
 Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops);
 
 /// Bytes that a step's gradients are on the network, the mean over N ranks; an estimate with a codec. Returns nothing
-/// if
-/// MPI's own allreduce or NCCL moves some.   throws UsageError if the plan's codec is not in this build
+/// if MPI's own allreduce or NCCL moves some.   throws UsageError if the plan's codec is not in this build
 std::optional<double> bytes_of_step(const Plan& plan, int N);
 
-/// Dense gradient exchange, hidden behind backward and the next forward: a bucket of the plan is handed to the engine
-/// when the gradients of all its rows are ready, straight from the arena (or copied into a buffer, if the plan says
-/// so); before a parameter's next forward the compute thread waits for its bucket only, and updates what it holds.
-/// The sum stays a sum: 1/N is a factor of the update. Large weights are finished and awaited in chunks of rows.
+/// Dense gradient exchange, hidden behind backward and the next forward. Buckets go straight from the arena, or are
+/// copied into a buffer, if the plan says so; what came is updated before its next forward. The sum stays a sum: 1/N is
+/// a factor of the update. Large weights are finished and awaited in chunks of rows.
 /// After a flush all ranks hold the same bits, if they began with the same.
 /// With a codec in the plan it passes through it on every hop; a rank alone encodes nothing. Each rank may keep what
 /// its own encoding loses, and add it when it encodes the same element again (error feedback). With a codec NCCL does
@@ -34,28 +33,21 @@ std::optional<double> bytes_of_step(const Plan& plan, int N);
 /// source  HybridAR (overlap through the next forward); PyTorch DDP (buckets)
 class AllreduceSync final : public BucketSync {
  public:
-  struct Options {
-    bool mean = true;  ///< --reduce mean: updates take the sum over ranks divided by N; else the sum
-    Overlap overlap = Overlap::forward;
-    std::uint64_t seed = 0;  ///< of a codec that rounds at random
-    bool feedback = false;   ///< --codec-feedback
-  };
-  /// Arena and engine must outlive the strategy. Takes one slot of the engine per bucket, and tells the parameters the
-  /// rows in which they are to come (Parameter::set_chunk_rows).
-  AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update)
-      : AllreduceSync(arena, engine, std::move(plan), std::move(update), Options{}) {}
-  AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options);
+  /// Arena and engine must outlive the strategy. All ranks of the engine are workers. Of the facts counts how gradients
+  /// are joined: `mean`, `overlap`, the codec's `seed` and feedback.
+  AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, const TrainingFacts& facts = {});
   /// Halts the engine if gradients are still under way (an exception passes): it must not work in a freed arena.
   ~AllreduceSync() override { halt_what_is_under_way(); }
 
   /// If the plan wants it and there is more than one rank, else null: for what else is to travel by it.
   const std::shared_ptr<Nccl>& nccl() const { return nccl_; }
-  /// In what order it does, by bucket: each of the plan's that is NCCL's becomes ready once a step.
-  InOrder& nccl_order() { return order_; }
+  /// Calls `hand_over` now, or when all of NCCL's buckets before this one have had their turn in this step: NCCL pairs
+  /// what ranks ask for by order alone, and a rank whose share of a batch is empty has its gradients ready in another
+  /// order than those that ran a backward. Each bucket has one turn a step; a null function only takes it.
+  void in_turn(std::size_t bucket, std::function<void()> hand_over);
 
   void begin_step(const StepContext& context) override;
-
-  void end_step(StepStats& stats) override;
+  Costs costs() const override;
   /// With feedback: codec.lost, this rank's losses in arena order.
   void save(StateDict& state) const override;
   /// throws DataError if it holds no such tensor
@@ -70,10 +62,12 @@ class AllreduceSync final : public BucketSync {
   void scatter(std::size_t bucket);
 
   Update update_;
-  const std::uint64_t seed_;
+  const std::uint64_t seed_;                            // of a codec that rounds at random
   const std::unique_ptr<const compress::Codec> codec_;  // null: plain floats
   std::shared_ptr<Nccl> nccl_;                          // if the plan wants it
-  InOrder order_;                                       // of what travels by it
+  std::vector<std::size_t> turns_;                      // buckets that travel by it, ascending
+  std::size_t next_turn_ = 0;                           // all before have had theirs in this step
+  std::map<std::size_t, std::function<void()>> early_;  // buckets that wait for theirs
   Tensor lost_;                                         // with feedback
   std::vector<Tensor> buffers_;                         // by bucket, of one that is copied, while under way
   std::uint64_t copied_bytes_ = 0, copied_bytes_peak_ = 0;

@@ -1,34 +1,44 @@
-#include "dist/method/allreduce/method.h"
-
 #include "compress/codecs.h"
 #include "dist/method/allreduce/allreduce_sync.h"
 
 namespace laconic::dist {
+namespace {
 
-void DenseAllreduce::check(const TrainingFacts& facts) const {
-  const std::string by = allreduce_text(facts.plan), &codec = facts.plan.codec;
-  if (compress::traits_of(codec).remembers && by == "doubling")
-    refuse(
-        "with doubling several ranks must come to the same bytes, and " + codec + " adds what each has lost by itself",
-        "`codec`", "take `allreduce` ring");
-  if (codec != "none" && by == "mpi")
-    refuse("MPI's own allreduce adds floats, and knows no codec", "`codec`", "leave it out, or take `allreduce` ring");
-}
+/// The sum of all gradients, each bucket of the plan by its collective, hidden behind backward and the next forward
+/// (allreduce_sync.h). What is set of it is the plan's.
+class DenseAllreduce final : public Method {
+ public:
+  std::string name() const override { return "allreduce"; }
+  std::string summary() const override { return "the sum of all gradients, by a collective"; }
+  Traits traits() const override { return {.codec = true, .plan_is_all = true}; }
 
-std::unique_ptr<Strategy> DenseAllreduce::worker(WorkerSide side) const {
-  const TrainingFacts& f = side.facts;
-  return std::make_unique<AllreduceSync>(
-      side.arena, side.engine, side.plan, std::move(side.update),
-      AllreduceSync::Options{.mean = f.mean, .overlap = f.overlap, .seed = f.seed, .feedback = f.codec_feedback});
-}
+  void check(const TrainingFacts& facts) const override {
+    const std::string by = facts.plan.allreduce, &codec = facts.plan.codec;
+    if (compress::traits_of(codec).remembers && by == "doubling")
+      refuse("with doubling several ranks must come to the same bytes, and " + codec +
+                 " adds what each has lost by itself",
+             "`codec`", "take `allreduce` ring");
+    if (codec != "none" && by == "mpi")
+      refuse("MPI's own allreduce adds floats, and knows no codec", "`codec`",
+             "leave it out, or take `allreduce` ring");
+  }
 
-std::optional<double> DenseAllreduce::expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>&,
-                                                     const TrainingFacts& facts) const {
-  return bytes_of_step(plan, facts.workers);
-}
+  std::unique_ptr<Strategy> worker(WorkerSide side) const override {
+    return std::make_unique<AllreduceSync>(side.arena, side.engine, side.plan, std::move(side.update), side.facts);
+  }
 
-std::string DenseAllreduce::describe(const TrainingFacts& facts) const {
-  return facts.plan_file.empty() ? "allreduce, " + allreduce_text(facts.plan) : "allreduce by " + facts.plan_file;
-}
+  std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>&,
+                                       const TrainingFacts& facts) const override {
+    return bytes_of_step(plan, facts.workers);
+  }
+
+  std::string describe(const TrainingFacts& facts) const override {
+    return facts.plan_file.empty() ? "allreduce, " + facts.plan.allreduce : "allreduce by " + facts.plan_file;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Method> make_allreduce() { return std::make_unique<DenseAllreduce>(); }
 
 }  // namespace laconic::dist

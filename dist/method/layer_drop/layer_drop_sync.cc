@@ -1,23 +1,26 @@
 #include "dist/method/layer_drop/layer_drop_sync.h"
 
-#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
 
 #include "core/clock.h"
 #include "core/trace.h"
-#include "dist/collective/broadcast.h"
+#include "dist/collective/meeting.h"
 
 namespace laconic::dist {
+namespace {
 
-LayerDropSync::LayerDropSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options, Rules rules)
-    : PsSync(arena, engine, std::move(plan), std::move(options)),
+constexpr std::int64_t kNumbers = 5;  // of a layer, in a checkpoint
+
+}  // namespace
+
+LayerDropSync::LayerDropSync(WorkerSide side, Options options, const Rules& rules)
+    : PsSync(std::move(side), std::move(options)),
       rules_(rules),
-      accumulated_(arena.make_state()),
-      layers_(this->plan().buckets.size()) {
-  compress::drop_threshold({}, rules.drop_ratio);  // checks it
-}
+      accumulated_(arena().make_state()),
+      layers_(plan().buckets.size()) {}
 
 Slice<const float> LayerDropSync::kept(std::size_t b) const {
   return layers_[b].keeps ? Slice<const float>(accumulated(b)) : Slice<const float>{};
@@ -54,7 +57,7 @@ Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext contex
   if (decides_late()) decide(b);
   const std::vector<int> server{server_of(b)};
   const auto step = static_cast<std::uint32_t>(context.step), held = static_cast<std::uint32_t>(layer.version);
-  Leg up = options().legs.upward(b, context.step, comm.rank(), &this->up(b));
+  Leg up = legs().upward(b, context.step, comm.rank(), &this->up(b));
   const LayerHeader mine{step, held, layer.sends ? 1u : 0u};
   co_await send_header(comm, server[0], mine, up);
   const Slice<float> here = gradients_of(b);
@@ -64,7 +67,7 @@ Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext contex
     co_await send_floats(comm, server, values, up);
     if (rules_.keeps_losses) settle_account(accumulated(b), here);
   }
-  const Leg down = options().legs.downward(b, context.step, &this->down(b));
+  const Leg down = legs().downward(b, context.step, &this->down(b));
   const auto answer = co_await recv_header<LayerHeader>(comm, server[0], down);
   require<CommError>(
       answer.step == step && answer.version == held + answer.comes && answer.comes <= 1 && answer.comes >= mine.comes,
@@ -92,7 +95,7 @@ void LayerDropSync::arrived(std::size_t b) {
   PsSync::arrived(b);
 }
 
-void LayerDropSync::end_step(StepStats& stats) {
+void LayerDropSync::end_step() {
   const StepContext& now = context();
   const bool due = threshold_step_ == 0 || now.lr != threshold_lr_ ||
                    (rules_.threshold_every > 0 && now.step - threshold_step_ >= rules_.threshold_every);
@@ -107,8 +110,13 @@ void LayerDropSync::end_step(StepStats& stats) {
     select_seconds_ += seconds_since(begin);
   }
   ++steps_;
-  PsSync::end_step(stats);
-  stats.select_ms = 1e3 * (select_seconds_ - std::exchange(seen_select_, select_seconds_));
+  PsSync::end_step();
+}
+
+Costs LayerDropSync::costs() const {
+  Costs costs = PsSync::costs();
+  costs.select_seconds = select_seconds_;
+  return costs;
 }
 
 void LayerDropSync::account(std::size_t b, LedgerRow& row) const {
@@ -120,12 +128,6 @@ void LayerDropSync::account(std::size_t b, LedgerRow& row) const {
   row.oldest = layer.age;
 }
 
-namespace {
-
-constexpr std::int64_t kNumbers = 5;  // of a layer, in a checkpoint
-
-}  // namespace
-
 void LayerDropSync::save(StateDict& state) const {
   PsSync::save(state);
   state.set("layerdrop/kept", accumulated_);
@@ -135,8 +137,7 @@ void LayerDropSync::save(StateDict& state) const {
       numbers.push_back(n);
   const auto count = static_cast<std::int64_t>(layers_.size());
   state.set("layerdrop/layers", Tensor::of({count, kNumbers}, std::span<const std::int64_t>(numbers)));
-  const std::int64_t when[] = {threshold_step_, steps_};
-  state.set("layerdrop/steps", Tensor::of({2}, std::span<const std::int64_t>(when)));
+  state.set_numbers("layerdrop/steps", std::array{threshold_step_, steps_});
   char text[64];
   std::snprintf(text, sizeof text, "%a %a", threshold_, threshold_lr_);
   state.set_text("layerdrop/threshold", text);

@@ -2,12 +2,21 @@
 #include <vector>
 
 #include "compress/layer_drop.h"
-#include "dist/method/layer_drop/layer_drop_server.h"
 #include "dist/method/ps/ps_sync.h"
 
 namespace laconic::dist {
 
-/// Layer dropping, the workers' half (layer_drop_server.h has the other): of each layer, a bucket of the plan,
+/// Ahead of each leg of a layer; alone it is the placeholder.
+///
+///     little-endian   step : u32 | version : u32 | comes : u32     1: the floats follow; 0: nothing does
+struct LayerHeader {
+  std::uint32_t step = 0;     ///< of the round
+  std::uint32_t version = 0;  ///< up: the one that the worker holds; down: the one that it holds from now on
+  std::uint32_t comes = 0;
+};
+static_assert(sizeof(LayerHeader) == 12);
+
+/// Layer dropping, the workers' half (layer_drop_server.cc has the other): of each layer, a bucket of the plan,
 /// the worker adds up its gradients and sends the sum when its value reaches a threshold; until then a placeholder of
 /// 12 bytes goes each way, and the layer keeps its values where no worker sent it.
 ///
@@ -36,16 +45,14 @@ class LayerDropSync final : public PsSync {
     std::int64_t max_age = 0;   ///< a layer is sent at least every so many steps; 0: never for its age
     bool keeps_losses = false;  ///< what a codec loses of a sum stays behind, in place of Legs::keeps_losses
   };
-  /// throws UsageError if the ratio is not in [0, 1)
-  LayerDropSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options, Rules rules);
+  LayerDropSync(WorkerSide side, Options options, const Rules& rules);
   ~LayerDropSync() override { halt_what_is_under_way(); }
 
-  void end_step(StepStats& stats) override;
-  Work work() const override { return {.select_seconds = select_seconds_}; }
+  void end_step() override;
+  Costs costs() const override;
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
 
-  double threshold() const { return threshold_; }  ///< -1: everything is sent
   /// The sums that are kept at home, laid out like the arena. Undefined for a layer that keeps nothing. For audits and
   /// tests.
   Slice<const float> kept(std::size_t bucket) const;
@@ -75,11 +82,14 @@ class LayerDropSync final : public PsSync {
   const Rules rules_;
   Tensor accumulated_;  // laid out like the arena
   std::vector<Layer> layers_;
-  double threshold_ = -1;
+  double threshold_ = -1;            // everything is sent
   std::int64_t threshold_step_ = 0;  // when it was found; 0: not yet
   double threshold_lr_ = 0;          // the learning rate then
   std::int64_t steps_ = 0;
-  double select_seconds_ = 0, seen_select_ = 0;
+  double select_seconds_ = 0;
 };
+
+/// The servers' half.
+std::unique_ptr<ParameterServer> make_layer_drop_server(ServerSide side, ParameterServer::Options options);
 
 }  // namespace laconic::dist

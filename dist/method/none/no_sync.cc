@@ -39,8 +39,6 @@ void NoSync::before_forward(Parameter& parameter, Rows rows) {
   update_seconds_ += seconds_since(begin);
 }
 
-void NoSync::end_step(StepStats& stats) { stats = {.update_ms = 1e3 * std::exchange(update_seconds_, 0.0)}; }
-
 void NoSync::flush() {
   for (const auto& p : arena_.parameters()) before_forward(*p, p->all_rows());
 }

@@ -15,8 +15,9 @@ class NoSync : public Strategy {
   void begin_step(const StepContext& context) override { context_ = context; }
   void gradient_ready(Parameter& parameter, Rows rows) override;
   void before_forward(Parameter& parameter, Rows rows) override;
-  void end_step(StepStats& stats) override;
+  void end_step() override {}
   void flush() override;
+  Costs costs() const override { return {.update_seconds = update_seconds_}; }
 
  private:
   struct Pending {

@@ -26,7 +26,7 @@ void ServedMethod::check(const TrainingFacts& f) const {
   if (truncate_weights > 31)
     refuse(concat("a float cannot lose ", truncate_weights, " of its 32 bits"), "`truncate-weights`",
            "cut off 1 to 31, or 0 for none");
-  const std::string by = allreduce_text(f.plan);
+  const std::string by = f.plan.allreduce;
   for (const auto& [algorithm, who] : {std::pair{"mpi", "MPI's own allreduce"}, {"nccl", "NCCL"}})
     if (local_aggregate > 1 && by == algorithm)
       refuse(std::string(who) + " joins all ranks, and no group of them", "`local-aggregate`", "take `allreduce` ring");
@@ -58,19 +58,8 @@ Legs ServedMethod::legs(const std::string& codec, bool feedback, std::uint64_t s
 }
 
 std::unique_ptr<Strategy> ServedMethod::worker(WorkerSide side) const {
-  const TrainingFacts& f = side.facts;
-  PsSync::Options options{.name = name(),
-                          .mean = f.mean,
-                          .overlap = f.overlap,
-                          .workers = f.workers,
-                          .group = local_aggregate,
-                          .server_rank = std::move(side.server_rank),
-                          .own = side.own,
-                          .accounts = f.ledger_every > 0,
-                          .legs = legs(side.plan.codec, f.codec_feedback, f.seed),
-                          .begins = std::move(side.begins),
-                          .shows = std::move(side.shows)};
-  return make_worker(std::move(side), std::move(options));
+  const Legs both = legs(side.plan.codec, side.facts.codec_feedback, side.facts.seed);
+  return make_worker(std::move(side), {.name = name(), .group = local_aggregate, .legs = both});
 }
 
 std::unique_ptr<ParameterServer> ServedMethod::server(ServerSide side) const {
@@ -132,8 +121,21 @@ std::string ServedMethod::describe(const TrainingFacts& f) const {
   return text + concat(", ", f.servers, " server", f.servers == 1 ? "" : "s");
 }
 
-std::unique_ptr<PsSync> Ps::make_worker(WorkerSide side, PsSync::Options options) const {
-  return std::make_unique<PsSync>(side.arena, side.engine, side.plan, std::move(options));
+std::unique_ptr<PsSync> ServedMethod::make_worker(WorkerSide side, PsSync::Options options) const {
+  return std::make_unique<PsSync>(std::move(side), std::move(options));
 }
+
+namespace {
+
+/// All gradients up, all parameters down.
+class Ps final : public ServedMethod {
+ public:
+  std::string name() const override { return "ps"; }
+  std::string summary() const override { return "gradients to parameter servers, parameters back"; }
+};
+
+}  // namespace
+
+std::unique_ptr<Method> make_ps() { return std::make_unique<Ps>(); }
 
 }  // namespace laconic::dist

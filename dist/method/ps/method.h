@@ -4,8 +4,8 @@
 
 namespace laconic::dist {
 
-/// The base of all methods with parameter servers: codecs on both ways, groups, servers that are workers too. A derived
-/// class makes the two halves.
+/// The base of all methods with parameter servers: codecs on both ways, groups, servers that are workers too. Unless a
+/// derived class makes other halves all gradients go up, and all parameters down.
 class ServedMethod : public Method {
  public:
   Traits traits() const override {
@@ -28,7 +28,7 @@ class ServedMethod : public Method {
   virtual Legs legs(const std::string& codec, bool feedback, std::uint64_t seed) const;
 
   /// Make the two halves. `options` hold the part that all these methods have in common.
-  virtual std::unique_ptr<PsSync> make_worker(WorkerSide side, PsSync::Options options) const = 0;
+  virtual std::unique_ptr<PsSync> make_worker(WorkerSide side, PsSync::Options options) const;
   virtual std::unique_ptr<ParameterServer> make_server(ServerSide side, ParameterServer::Options options) const;
 
   int local_aggregate = 1;  ///< workers of a group, of which one talks to servers
@@ -41,14 +41,6 @@ class ServedMethod : public Method {
   void add_truncation(Settings& settings);
   /// Bytes that a round of one bucket costs one worker and its server, up and down.
   virtual std::optional<double> bytes_of_round(const Bucket& bucket, const Legs& legs) const;
-};
-
-/// All gradients up, all parameters down.
-class Ps final : public ServedMethod {
- public:
-  std::string name() const override { return "ps"; }
-  std::string summary() const override { return "gradients to parameter servers, parameters back"; }
-  std::unique_ptr<PsSync> make_worker(WorkerSide side, PsSync::Options options) const override;
 };
 
 }  // namespace laconic::dist

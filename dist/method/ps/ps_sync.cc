@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "core/raw.h"
-#include "dist/collective/broadcast.h"
+#include "dist/collective/meeting.h"
 #include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/server/control.h"
 #include "dist/server/loopback.h"
 
 namespace laconic::dist {
@@ -27,20 +28,21 @@ std::vector<int> leaders_of(int workers, int group) {
   return leaders;
 }
 
-PsSync::PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options)
-    : BucketSync(arena, engine, std::move(plan), options.name, options.overlap, options.workers, options.mean),
+PsSync::PsSync(WorkerSide side, Options options)
+    : BucketSync(side.arena, side.engine, side.plan, options.name, side.facts, side.facts.workers),
+      side_(std::move(side)),
       o_(std::move(options)),
-      members_(members_of(engine.rank(), o_.workers, o_.group)),
-      norm_slot_(engine.reserve_slots(1)),
-      joint_(arena),
-      owed_(o_.legs.keeps_losses ? arena.make_state() : Tensor()),
+      members_(members_of(engine().rank(), side_.facts.workers, o_.group)),
+      norm_slot_(engine().reserve_slots(1)),
+      joint_(arena()),
+      owed_(o_.legs.keeps_losses ? arena().make_state() : Tensor()),
       up_(this->plan().buckets.size()),
       down_(this->plan().buckets.size()) {
   require<UsageError>(
       o_.group == 1 || !this->plan().has(Carrier::mpi),
       "MPI's own allreduce joins all ranks, and no group of them (`local-aggregate`): take `allreduce` ring");
-  require<Error>(o_.server_rank.size() == this->plan().buckets.size(), o_.name, ": servers are named for ",
-                 o_.server_rank.size(), " buckets of ", this->plan().buckets.size(), ".");
+  require<Error>(side_.server_rank.size() == this->plan().buckets.size(), o_.name, ": servers are named for ",
+                 side_.server_rank.size(), " buckets of ", this->plan().buckets.size(), ".");
 }
 
 PsSync::~PsSync() {
@@ -61,10 +63,12 @@ void PsSync::begin_step(const StepContext& context) {
 void PsSync::gradient_ready(Parameter& parameter, Rows rows) {
   if (!std::exchange(began_, true) && joins(context())) {
     ++exchanges_;
-    if (o_.begins) o_.begins(context());
-    if (o_.own != nullptr && o_.own->norm() != nullptr) {
+    if (side_.control != nullptr)
+      side_.control->tell(
+          {.kind = Command::Kind::step, .step = context().step, .lr = context().lr, .scale = context().gradient_scale});
+    if (side_.own != nullptr && side_.own->norm() != nullptr) {
       engine().wait(std::exchange(norm_, {}));
-      norm_ = engine().submit(o_.own->norm()->operation(norm_slot_, context().step));
+      norm_ = engine().submit(side_.own->norm()->operation(norm_slot_, context().step));
     }
   }
   BucketSync::gradient_ready(parameter, rows);
@@ -88,7 +92,7 @@ Task<> PsSync::round(Communicator& comm, std::size_t b, StepContext context) {
     co_await allreduce(*group, here, bucket(b), plain);
   }
   const Half serve = [this, b, &context](Communicator& half) {
-    return o_.own->serve(half, *o_.own->shard().unit_of(b), context);
+    return side_.own->serve(half, *side_.own->shard().unit_of(b), context);
   };
   const Half work = [this, b, &context](Communicator& half) { return talk(half, b, context); };
   co_await talk_and_serve(comm, b, work, serve);
@@ -114,7 +118,7 @@ Task<> PsSync::spread(Communicator& group, std::size_t b) {
 Task<> PsSync::show(Communicator& comm, std::size_t b) {
   const Slice<float> here = gradients_of(b);
   const int server = server_of(b);
-  const Half serve = [this, b](Communicator& half) { return o_.own->show(half, *o_.own->shard().unit_of(b)); };
+  const Half serve = [this, b](Communicator& half) { return side_.own->show(half, *side_.own->shard().unit_of(b)); };
   const Half work = [server, here](Communicator& half) { return recv_floats(half, server, here, Leg{}); };
   co_await talk_and_serve(comm, b, work, serve);
   if (!grouped()) co_return;
@@ -124,7 +128,7 @@ Task<> PsSync::show(Communicator& comm, std::size_t b) {
 }
 
 void PsSync::pull_whole() {
-  if (o_.shows) o_.shows();
+  if (side_.control != nullptr) side_.control->tell({.kind = Command::Kind::show});
   std::vector<Ticket> tickets;
   for (std::size_t b = 0; b < plan().buckets.size(); ++b)
     tickets.push_back(engine().submit({.name = "pulling all of " + bucket(b).name,
@@ -165,13 +169,11 @@ void PsSync::arrived(std::size_t b) {
   this->arena().changed(bucket.first, bucket.count);
 }
 
-void PsSync::end_step(StepStats& stats) {
-  BucketSync::end_step(stats);
-  std::uint64_t up = 0;
-  const std::uint64_t down = o_.own ? o_.own->bytes_down() : 0;
-  for (const auto& bytes : up_) up += bytes.load(std::memory_order_relaxed);
-  stats.bytes_up = up - std::exchange(seen_up_, up);
-  stats.bytes_down = down - std::exchange(seen_down_, down);
+Costs PsSync::costs() const {
+  Costs costs = BucketSync::costs();
+  costs.bytes_down = side_.own != nullptr ? side_.own->bytes_down() : 0;
+  for (const auto& bytes : up_) costs.bytes_up += bytes.load(std::memory_order_relaxed);
+  return costs;
 }
 
 /// The server's model comes into the place of the gradients, and changes places with the worker's.
@@ -189,7 +191,7 @@ std::optional<double> PsSync::drift() const { return drifts() ? std::optional(jo
 
 std::vector<LedgerRow> PsSync::ledger() const {
   std::vector<LedgerRow> rows;
-  for (std::size_t b = o_.accounts ? plan().buckets.size() : 0; b-- > 0;) {  // the arena ends with what forward needs
+  for (std::size_t b = accounts() ? plan().buckets.size() : 0; b-- > 0;) {  // the arena ends with what forward needs
     LedgerRow row{.parameter = bucket(b).name, .choice = "all", .elements = elements_in(bucket(b))};
     row.exchanges = exchanges_;
     row.sent = static_cast<double>(row.elements);
@@ -202,26 +204,22 @@ std::vector<LedgerRow> PsSync::ledger() const {
 }
 
 void PsSync::save(StateDict& state) const {
-  if (o_.accounts) {
+  if (accounts()) {
     std::vector<std::int64_t> numbers{exchanges_};
     for (const auto* leg : {&up_, &down_})
       for (const auto& bytes : *leg) numbers.push_back(static_cast<std::int64_t>(bytes.load()));
-    const auto count = static_cast<std::int64_t>(numbers.size());
-    state.set("servers/ledger", Tensor::of({count}, std::span<const std::int64_t>(numbers)));
+    state.set_numbers("servers/ledger", numbers);
   }
   save_losses(state, owed_);
 }
 
 void PsSync::load(const StateDict& state) {
-  if (const Tensor* const saved = o_.accounts ? state.find("servers/ledger") : nullptr) {
-    require<DataError>(
-        saved->dtype() == DType::i64 && saved->elements() == static_cast<std::int64_t>(1 + up_.size() + down_.size()),
-        "resume: the ledger of servers is damaged. Use an older checkpoint.");
-    const std::int64_t* next = saved->data<std::int64_t>();
+  if (accounts() && state.contains("servers/ledger")) {
+    const auto saved = state.numbers("servers/ledger", 1 + up_.size() + down_.size(), "the ledger of servers");
+    auto next = saved.begin();
     exchanges_ = *next++;
     for (auto* leg : {&up_, &down_})
       for (auto& bytes : *leg) bytes = static_cast<std::uint64_t>(*next++);
-    for (const auto& bytes : up_) seen_up_ += bytes.load();
   }
   load_losses(state, owed_);
 }

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "dist/method/bucket_sync.h"
-#include "dist/method/joint_model.h"
 #include "dist/server/server.h"
 
 namespace laconic::dist {
@@ -33,26 +32,16 @@ class PsSync : public BucketSync {
  public:
   struct Options {
     std::string name = "ps";  ///< of --sync: for state and errors
-    bool mean = true;         ///< --reduce mean
-    Overlap overlap = Overlap::forward;
-    int workers = 1;                 ///< N, whose gradients are joined
-    int group = 1;                   ///< --local-aggregate: workers of a group; the last one may have fewer
-    std::vector<int> server_rank{};  ///< by bucket: the rank that serves it
-    ParameterServer* own = nullptr;  ///< of a worker that serves too; outlives the strategy
-    bool accounts = false;           ///< keeps a ledger
+    int group = 1;            ///< --local-aggregate: workers of a group; the last one may have fewer
     Legs legs{};
-    /// Rank 0: a step's first gradient is ready, dedicated servers may begin its round. Null: there are none.
-    std::function<void(const StepContext&)> begins{};
-    /// Rank 0: dedicated servers are to send all they hold to all workers. Null: there are none.
-    std::function<void()> shows{};
   };
-  PsSync(const ParameterArena& arena, Engine& engine, Plan plan, Options options);
+  PsSync(WorkerSide side, Options options);
   ~PsSync() override;
 
   void begin_step(const StepContext& context) override;
   void flush() override;
   void gradient_ready(Parameter& parameter, Rows rows) override;
-  void end_step(StepStats& stats) override;
+  Costs costs() const override;
   void show_joint_model() override;
   void hide_joint_model() override;
   std::optional<double> drift() const override;
@@ -76,9 +65,11 @@ class PsSync : public BucketSync {
   virtual Task<> talk(Communicator& comm, std::size_t bucket, StepContext context);
   void arrived(std::size_t bucket) override;
 
-  int server_of(std::size_t bucket) const { return o_.server_rank[bucket]; }
+  int server_of(std::size_t bucket) const { return side_.server_rank[bucket]; }
   Slice<float> gradients_of(std::size_t b) const { return part(arena().gradients(), bucket(b)); }
-  const Options& options() const { return o_; }
+  const WorkerSide& side() const { return side_; }
+  const Legs& legs() const { return o_.legs; }
+  bool accounts() const { return side_.facts.ledger_every > 0; }  ///< it keeps a ledger
   /// Bytes of one bucket that passed between this rank and others.
   std::atomic<std::uint64_t>& up(std::size_t bucket) { return up_[bucket]; }
   std::atomic<std::uint64_t>& down(std::size_t bucket) { return down_[bucket]; }
@@ -91,8 +82,9 @@ class PsSync : public BucketSync {
   using Half = std::function<Task<>(Communicator&)>;
   Task<> talk_and_serve(Communicator& comm, std::size_t bucket, const Half& work, const Half& serve);
   Task<> show(Communicator& comm, std::size_t bucket);
-  bool serves(std::size_t bucket) const { return o_.own != nullptr && server_of(bucket) == engine().rank(); }
+  bool serves(std::size_t bucket) const { return side_.own != nullptr && server_of(bucket) == engine().rank(); }
 
+  const WorkerSide side_;
   const Options o_;
   const std::vector<int> members_;  // of this worker's group
   const int norm_slot_;
@@ -102,7 +94,6 @@ class PsSync : public BucketSync {
   Tensor owed_;  // with Legs::keeps_losses: what encoding has lost, laid out like the arena
   std::vector<std::atomic<std::uint64_t>> up_, down_;  // bytes by bucket
   std::int64_t exchanges_ = 0;
-  std::uint64_t seen_up_ = 0, seen_down_ = 0;
 };
 
 }  // namespace laconic::dist

@@ -66,18 +66,16 @@ void LedgerAccount::save(StateDict& state) const {
                          std::bit_cast<std::int64_t>(row_.energy_held),
                          std::bit_cast<std::int64_t>(row_.union_density),
                          row_.oldest};
-  state.set("ledger", Tensor::of({7}, std::span<const std::int64_t>(words)));
+  state.set_numbers("ledger", words);
   if (last_chosen_.defined()) state.set("last_chosen", last_chosen_);
 }
 
 void LedgerAccount::load(const StateDict& state) {
-  const Tensor* const saved = state.find("ledger");
-  if (!kept() || saved == nullptr) return;
+  if (!kept() || !state.contains("ledger")) return;
+  const std::vector<std::int64_t> words = state.numbers("ledger", 7, "the ledger of " + row_.parameter);
   const Tensor* const last = state.find("last_chosen");
-  require<DataError>(saved->dtype() == DType::i64 && saved->elements() == 7 &&
-                         (last == nullptr || (last->dtype() == DType::i32 && last->elements() == row_.elements)),
+  require<DataError>(last == nullptr || (last->dtype() == DType::i32 && last->elements() == row_.elements),
                      "resume: the ledger of ", row_.parameter, " is damaged. Use an older checkpoint.");
-  const std::int64_t* const words = saved->data<std::int64_t>();
   row_.exchanges = words[0], row_.measured = words[1];
   row_.sent = std::bit_cast<double>(words[2]), row_.bytes = std::bit_cast<double>(words[3]);
   row_.energy_held = std::bit_cast<double>(words[4]), row_.union_density = std::bit_cast<double>(words[5]);

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+
+#include "dist/method/redsync/redsync.h"
 
 namespace laconic::dist {
 namespace {
@@ -12,11 +15,6 @@ using compress::IndexCoding;
 
 constexpr double kSlowSecondsPerByte = 8 / 500e6;                 // below 500 Mbit/s the smallest coding pays
 constexpr double kPackedBytes = 13.1 / 8, kRiceBytes = 11.6 / 8;  // of an index at a density of 0.1 %
-
-IndexCoding coding_of(const SparseOptions& o) {
-  if (!o.delta) return IndexCoding::raw;
-  return o.seconds_per_byte && *o.seconds_per_byte > kSlowSecondsPerByte ? IndexCoding::rice : IndexCoding::packed;
-}
 
 bool by_setting(const SparseMethod& m) { return *m.selector == '\0'; }
 
@@ -33,6 +31,39 @@ Warmup warmup_of(const SparseMethod& m, const SparseOptions& o) {
 }
 
 }  // namespace
+
+Warmup Warmup::parse(const std::string& text, const std::string& option) {
+  constexpr std::int64_t kMostEpochs = 1'000'000;
+  if (text == "none") return {};
+  const auto colon = text.find(':');
+  const std::string kind = text.substr(0, colon);
+  std::int64_t epochs = 0;
+  const char *begin = text.data() + (colon == std::string::npos ? text.size() : colon + 1),
+             *end = text.data() + text.size();
+  const auto [next, error] = std::from_chars(begin, end, epochs);
+  require<UsageError>((kind == "dense" || kind == "ramp") && error == std::errc() && next == end && epochs >= 1 &&
+                          epochs <= kMostEpochs,
+                      "'", text, "' is no warm-up (", option,
+                      "): give none, dense:E or ramp:E with E epochs, as ramp:4");
+  return {kind == "dense" ? Kind::dense : Kind::ramp, epochs};
+}
+
+std::string Warmup::to_string() const {
+  if (kind == Kind::none) return "none";
+  return concat(kind == Kind::dense ? "dense:" : "ramp:", epochs);
+}
+
+std::optional<double> Warmup::density_in(std::int64_t epoch, double density) const {
+  if (epoch >= epochs || kind == Kind::none) return density;
+  if (kind == Kind::dense) return std::nullopt;
+  const double steps = static_cast<double>(epoch + 1) * 4 / static_cast<double>(epochs);
+  return std::max(density, std::pow(0.25, steps));
+}
+
+IndexCoding SparseOptions::coding() const {
+  if (!delta) return IndexCoding::raw;
+  return seconds_per_byte && *seconds_per_byte > kSlowSecondsPerByte ? IndexCoding::rice : IndexCoding::packed;
+}
 
 // AdaComp's paper also rounds the values that it sends; here they are sent as they are.
 const std::vector<SparseMethod>& sparse_methods() {
@@ -88,18 +119,9 @@ Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o) {
   return d;
 }
 
-RedSync::Options redsync_options(const SparseMethod& m, const SparseOptions& o, std::int64_t steps_per_epoch) {
-  RedSync::Options r;
-  r.name = m.name;
-  r.corrects = m.corrects;
-  r.rules.masking = o.masking;
-  r.rules.feedback = o.feedback;
-  r.rules.coding = coding_of(o);
-  r.rules.threshold = static_cast<float>(o.threshold);
-  r.split = o.split;
-  r.density = [warmup = warmup_of(m, o), density = o.density, per_epoch = std::max<std::int64_t>(1, steps_per_epoch)](
-                  std::int64_t step) { return warmup.density_in((step - 1) / per_epoch, density); };
-  return r;
+Density density_of(const SparseMethod& m, const SparseOptions& o, std::int64_t steps_per_epoch) {
+  return [warmup = warmup_of(m, o), density = o.density, per_epoch = std::max<std::int64_t>(1, steps_per_epoch)](
+             std::int64_t step) { return warmup.density_in((step - 1) / per_epoch, density); };
 }
 
 void SparseExchange::settings(Settings& s) {
@@ -136,17 +158,10 @@ void SparseExchange::settings(Settings& s) {
       },
       [&o] { return number_text(o.dense_below); });
   if (has_indices) {
-    s.value("index-coding", "raw|delta", "4 bytes an index, or the gaps between them [raw]",
-            [&o](const std::string& text, const std::string& where) {
-              o.delta = one_of(text, where, {"raw", "delta"}) == "delta";
-            });
-    s.value(
-        "sparse-reduce", "allgather|split",
-        "all send all to all; or each adds up a range of the\nelements and returns the largest [allgather]",
-        [&o](const std::string& text, const std::string& where) {
-          o.split = one_of(text, where, {"allgather", "split"}) == "split";
-        },
-        [&o] { return o.split ? "split" : "allgather"; });
+    s.either("index-coding", o.delta, "raw", "delta", "4 bytes an index, or the gaps between them [raw]").text =
+        nullptr;  // changes no bit
+    s.either("sparse-reduce", o.split, "allgather", "split",
+             "all send all to all; or each adds up a range of the\nelements and returns the largest [allgather]");
   }
   if (traits_of(variant_).one_magnitude)
     s.value(
@@ -178,7 +193,7 @@ void SparseExchange::check(const TrainingFacts& f) const {
   require<UsageError>(!o.split || (m.has_density && !traits_of(m).same_everywhere), m.name, " ",
                       m.has_density ? "sends no indices to split by" : "has no k to share out",
                       " (`sparse-reduce` split): take allgather");
-  if (o.split && allreduce_text(f.plan) == "nccl")
+  if (o.split && f.plan.allreduce == "nccl")
     refuse("NCCL carries what all send to all", "`sparse-reduce` split with `allreduce` nccl",
            "take `sparse-reduce` allgather, or `allreduce` ring");
   const Dispatch d = dispatch_of(m, o);
@@ -201,27 +216,13 @@ void SparseExchange::shape(PlanOptions& plan, const TrainingFacts& facts) const 
 }
 
 std::unique_ptr<Strategy> SparseExchange::worker(WorkerSide side) const {
-  const TrainingFacts& f = side.facts;
   for (const Bucket& bucket : side.plan.buckets)
     require<UsageError>(fits(variant_, bucket.choice), "the plan chooses from ", bucket.name, " by '",
                         dist::to_string(bucket.choice), "', which is not for `sync` ", variant_.name,
                         " (`plan`): make the plan for this strategy");
-  RedSync::Options o = redsync_options(variant_, with_network(f), f.steps_per_epoch);
-  o.mean = f.mean;
-  o.overlap = f.overlap;
-  o.rules.seed = f.seed;
-  o.ledger_every = f.ledger_every;
-  o.watch = std::move(side.watch);
-  const double root = std::sqrt(static_cast<double>(f.workers));
-  o.clip_norm = f.mean ? f.clip_norm * root : f.clip_norm / root;
-  Tensor velocity;
-  if (variant_.corrects) {
-    velocity = side.velocity;
-    o.rules.momentum = static_cast<float>(f.momentum);
-    o.rules.nesterov = f.nesterov;
-    o.weight_decay = std::move(side.weight_decay);
-  }
-  return std::make_unique<RedSync>(side.arena, side.engine, side.plan, std::move(side.update), velocity, std::move(o));
+  const SparseOptions o = with_network(side.facts);
+  Density density = density_of(variant_, o, side.facts.steps_per_epoch);
+  return std::make_unique<RedSync>(std::move(side), variant_, o, std::move(density));
 }
 
 LedgerForm SparseExchange::ledger() const {
@@ -255,7 +256,7 @@ std::optional<double> SparseExchange::expected_bytes(const Plan& plan,
                                                      const std::vector<std::shared_ptr<Parameter>>& parameters,
                                                      const TrainingFacts& facts) const {
   const SparseOptions o = with_network(facts);
-  const double N = facts.workers, index = !o.delta ? 4 : coding_of(o) == IndexCoding::rice ? kRiceBytes : kPackedBytes;
+  const double N = facts.workers, index = !o.delta ? 4 : o.coding() == IndexCoding::rice ? kRiceBytes : kPackedBytes;
   double bytes = 0;
   for (const Bucket& b : plan.buckets) {
     if (!b.sparse()) {

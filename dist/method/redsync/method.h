@@ -4,11 +4,28 @@
 #include <string>
 #include <vector>
 
+#include "compress/sparse_message.h"
 #include "dist/method/method.h"
-#include "dist/method/redsync/redsync.h"
-#include "dist/method/redsync/warmup.h"
 
 namespace laconic::dist {
+
+/// How a training that sends few elements begins, `--warmup`:
+///   none      with the density that it keeps
+///   dense:E   with dense gradients in the first E epochs (what the RedSync paper does)
+///   ramp:E    with a density that falls by equal factors, over E epochs from 0.25^(4/E): for ramp:4 25 %, 6.25 %,
+///             1.5625 %, 0.4 %, then the one that it keeps (DGC)
+struct Warmup {
+  enum class Kind : std::uint8_t { none, dense, ramp };
+  Kind kind = Kind::none;
+  std::int64_t epochs = 0;
+
+  /// throws UsageError
+  static Warmup parse(const std::string& text, const std::string& option);
+  std::string to_string() const;
+
+  /// The density in an epoch (first 0) of a training that is to keep `density`; nothing where gradients are dense.
+  std::optional<double> density_in(std::int64_t epoch, double density) const;
+};
 
 /// A method that sends chosen elements of residuals: RedSync, and its neighbours, which put the same parts together in
 /// another way.
@@ -41,6 +58,8 @@ struct SparseOptions {
   double threshold = 0;                  ///< of strom
   /// The network's, where they are known. `selector` auto goes by them, and so does the coding of indices.
   std::optional<double> latency_seconds{}, seconds_per_byte{};
+
+  compress::IndexCoding coding() const;
 };
 
 /// Whether a plan for this method may have that choice: a plan may come from a file.
@@ -49,9 +68,9 @@ bool fits(const SparseMethod& method, const Choice& choice);
 /// Says which parameters the plan sends a choice of. throws UsageError
 Dispatch dispatch_of(const SparseMethod& method, const SparseOptions& options);
 
-/// The parts of a strategy that follow from these options; momentum, decay, overlap and clipping are the caller's.
-RedSync::Options redsync_options(const SparseMethod& method, const SparseOptions& options,
-                                 std::int64_t steps_per_epoch);
+/// Returns the share of elements to send in a step (first 1); nothing: that step is dense.
+using Density = std::function<std::optional<double>(std::int64_t step)>;
+Density density_of(const SparseMethod& method, const SparseOptions& options, std::int64_t steps_per_epoch);
 
 /// One of sparse_methods() as a method.
 class SparseExchange final : public Method {

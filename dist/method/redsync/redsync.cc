@@ -8,7 +8,7 @@
 #include "core/raw.h"
 #include "core/trace.h"
 #include "dist/collective/ring_allreduce.h"
-#include "dist/cuda/nccl_allgather.h"
+#include "dist/cuda/nccl_collectives.h"
 
 namespace laconic::dist {
 namespace {
@@ -17,33 +17,39 @@ bool shares_indices(const ResidualTensor& t) { return t.traits().same_everywhere
 
 }  // namespace
 
-RedSync::RedSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Tensor velocity,
-                 Options options)
-    : arena_(arena),
-      engine_(engine),
-      update_(std::move(update)),
-      options_(std::move(options)),
-      dense_(arena, engine, std::move(plan), update_, {.mean = options_.mean, .overlap = options_.overlap}),
-      velocity_(std::move(velocity)),
-      residual_(arena.make_state()),
-      layers_(arena.parameters().size()) {
-  require<Error>(options_.rules.momentum == 0 || velocity_.defined(), options_.name,
-                 ": momentum needs the optimiser's velocity.");
-  for (const auto& p : arena.parameters()) {
+RedSync::RedSync(WorkerSide side, const SparseMethod& method, const SparseOptions& options, Density density)
+    : side_(std::move(side)),
+      arena_(side_.arena),
+      engine_(side_.engine),
+      method_(method),
+      options_(options),
+      density_in_(std::move(density)),
+      dense_(arena_, engine_, side_.plan, side_.update, side_.facts),
+      residual_(arena_.make_state()),
+      layers_(arena_.parameters().size()) {
+  const TrainingFacts& f = side_.facts;
+  const double root = std::sqrt(static_cast<double>(engine_.size()));
+  clip_norm_ = f.mean ? f.clip_norm * root : f.clip_norm / root;
+  compress::MomentumRule rule;
+  if (method.corrects && f.momentum != 0) {
+    velocity_ = side_.velocity;
+    require<Error>(velocity_.defined(), method.name, ": momentum needs the optimiser's velocity.");
+    rule.momentum = static_cast<float>(f.momentum), rule.nesterov = f.nesterov;
+  }
+  for (const auto& p : arena_.parameters()) {
     const Bucket& bucket =
         this->plan().buckets[static_cast<std::size_t>(this->plan().bucket_of[static_cast<std::size_t>(p->info.index)])];
     if (!bucket.sparse()) continue;
     // The mean over ranks of N equal decays is one of them, their sum is N.
-    const double decay = !options_.corrects || !options_.weight_decay
-                             ? 0.0
-                             : options_.weight_decay(p->info) / (options_.mean ? 1 : engine.size());
+    if (method.corrects && side_.weight_decay)
+      rule.weight_decay = static_cast<float>(side_.weight_decay(p->info) / (f.mean ? 1 : engine_.size()));
     auto& layer = layers_[static_cast<std::size_t>(p->info.index)];
-    layer = std::make_unique<Layer>(*p, ResidualTensor(*p, bucket.choice, options_.rules, decay,
-                                                       options_.rules.momentum != 0 ? velocity_ : Tensor(), residual_));
-    layer->slot = engine.reserve_slots(1);
-    layer->account = {p->info.name, to_string(bucket.choice), p->info.elements, options_.ledger_every};
+    layer =
+        std::make_unique<Layer>(*p, ResidualTensor(*p, bucket.choice, options_, f.seed, rule, velocity_, residual_));
+    layer->slot = engine_.reserve_slots(1);
+    layer->account = {p->info.name, to_string(bucket.choice), p->info.elements, f.ledger_every};
     layer->priority = bucket.priority;
-    layer->chosen_late = residual_.device().kind == Device::Kind::cuda && engine.size() > 1 && !options_.watch;
+    layer->chosen_late = residual_.device().kind == Device::Kind::cuda && engine_.size() > 1 && !side_.watch;
     layer->by_nccl = dense_.nccl() != nullptr && bucket.carrier() == Carrier::nccl;
     require<UsageError>(!layer->by_nccl || !options_.split,
                         "NCCL carries what all send to all (`sparse-reduce` split with `allreduce` nccl): take "
@@ -54,8 +60,8 @@ RedSync::RedSync(const ParameterArena& arena, Engine& engine, Plan plan, Update 
       layer->gathered = Gathered(residual_.device());
     }
     if (options_.split)
-      layer->split =
-          std::make_unique<SplitExchange>(layer->tensor.wire(), layer->tensor.elements(), engine.size(), engine.rank());
+      layer->split = std::make_unique<SplitExchange>(layer->tensor.wire(), layer->tensor.elements(), engine_.size(),
+                                                     engine_.rank());
   }
 }
 
@@ -66,8 +72,8 @@ RedSync::~RedSync() {
 
 void RedSync::begin_step(const StepContext& context) {
   context_ = context;
-  context_.gradient_scale = options_.mean ? 1.0 / engine_.size() : 1.0;
-  density_ = options_.density(context.step);
+  context_.gradient_scale = side_.facts.mean ? 1.0 / engine_.size() : 1.0;
+  density_ = density_in_(context.step);
   if (sparse() != was_sparse_) change_phase(sparse());
   was_sparse_ = sparse();
   dense_.begin_step(context);
@@ -83,14 +89,14 @@ void RedSync::change_phase(bool to_sparse) {
   const auto scale = static_cast<float>(context_.gradient_scale);
   for_layers([&](Layer& layer) {
     const ParameterInfo& info = layer.parameter.info;
-    const Tensor velocity = options_.rules.momentum != 0 ? velocity_.range(info.offset, info.elements) : Tensor();
+    const Tensor velocity = velocity_.defined() ? velocity_.range(info.offset, info.elements) : Tensor();
     const Tensor residual = residual_.range(info.offset, info.elements);
     if (to_sparse) {
       // A sum over workers is to be the common velocity.
-      if (velocity.defined() && !options_.mean) raw::scale(velocity, 1.0f / static_cast<float>(engine_.size()));
+      if (velocity.defined() && !side_.facts.mean) raw::scale(velocity, 1.0f / static_cast<float>(engine_.size()));
       return;
     }
-    if (!options_.corrects) return;  // V goes with the next gradient: ready()
+    if (!method_.corrects) return;  // V goes with the next gradient: ready()
     engine_.run(
         "sending the residual of " + info.name,
         [&](Communicator& comm) { return ring_allreduce(comm, residual.slice()); }, residual.device());
@@ -107,9 +113,9 @@ void RedSync::change_phase(bool to_sparse) {
 
 void RedSync::gradient_ready(Parameter& p, Rows rows) {
   engine_.at(Engine::Phase::backward, p.info.name);
-  if (options_.clip_norm > 0)
+  if (clip_norm_ > 0)
     unclipped_.emplace_back(&p, rows);
-  else if (Layer* layer = layer_of(p); layer != nullptr && sparse() && options_.overlap == Overlap::forward &&
+  else if (Layer* layer = layer_of(p); layer != nullptr && sparse() && side_.facts.overlap == Overlap::forward &&
                                        context_.step >= layer->hurried_until && !layer->by_nccl)
     layer->late.push_back(rows), some_are_late_ = true;
   else
@@ -127,7 +133,7 @@ void RedSync::gather_late() {
 void RedSync::ready(Parameter& p, Rows rows, float factor) {
   Layer* layer = layer_of(p);
   if (layer == nullptr || !sparse()) {
-    if (layer != nullptr && !options_.corrects) {  // what an earlier phase has left goes along
+    if (layer != nullptr && !method_.corrects) {  // what an earlier phase has left goes along
       const std::int64_t row = p.info.elements / p.all_rows().count;
       const Tensor rest = residual_.range(p.info.offset + rows.first * row, rows.count * row);
       raw::axpy(p.grad().range(rows.first * row, rows.count * row), 1.0f, rest);
@@ -135,7 +141,7 @@ void RedSync::ready(Parameter& p, Rows rows, float factor) {
     }
     return dense_.gradient_ready(p, rows);
   }
-  require<Error>(layer->phase == Layer::Phase::idle || layer->phase == Layer::Phase::gathering, options_.name,
+  require<Error>(layer->phase == Layer::Phase::idle || layer->phase == Layer::Phase::gathering, method_.name,
                  ": the gradient of ", p.info.name,
                  " is ready again before its last update was applied. Run its forward, or flush, first.");
   gather(*layer, rows, factor);
@@ -143,7 +149,7 @@ void RedSync::ready(Parameter& p, Rows rows, float factor) {
   if (!layer->chosen_late) choose(*layer);
   layer->phase = Layer::Phase::complete;
   count_choice(*layer);
-  if (options_.overlap != Overlap::none) hand_over(*layer);
+  if (side_.facts.overlap != Overlap::none) hand_over(*layer);
 }
 
 void RedSync::gather(Layer& layer, Rows rows, float factor) {
@@ -155,13 +161,13 @@ void RedSync::gather(Layer& layer, Rows rows, float factor) {
     layer.context = context_;
   }
   layer.tensor.gather(rows, factor);
-  work_.select_seconds += seconds_since(begin);
+  costs_.select_seconds += seconds_since(begin);
 }
 
 /// On the compute thread, or, `chosen_late`, on the communication thread: it touches nothing but this layer.
 void RedSync::choose(Layer& layer) {
   ResidualTensor& tensor = layer.tensor;
-  if (options_.watch) options_.watch(layer.parameter, tensor.residual());
+  if (side_.watch) side_.watch(layer.parameter, tensor.residual());
   const Tensor residual = residual_.range(layer.parameter.info.offset, layer.parameter.info.elements);
   layer.account.before_choice(layer.context.step, residual);
   const auto begin = Clock::now();
@@ -195,8 +201,8 @@ void RedSync::hand_over(Layer& layer) {
   if (!layer.by_nccl) return submit(layer);
   const int place = layer.parameter.info.index;
   auto b = static_cast<std::size_t>(plan().bucket_of[static_cast<std::size_t>(place)]);
-  dense_.nccl_order().ready(b, [this, &layer] { submit(layer); });
-  while (++b < plan().buckets.size() && plan().buckets[b].first == place) dense_.nccl_order().ready(b, {});
+  dense_.in_turn(b, [this, &layer] { submit(layer); });
+  while (++b < plan().buckets.size() && plan().buckets[b].first == place) dense_.in_turn(b, {});
 }
 
 void RedSync::submit(Layer& layer) {
@@ -238,7 +244,7 @@ void RedSync::clip_and_gather() {
   if (unclipped_.empty()) return;
   std::vector<Tensor> gradients;
   for (const auto& p : arena_.parameters()) gradients.push_back(p->grad());
-  const double scale = options_.clip_norm / (std::sqrt(raw::sum_of_squares(gradients)) + 1e-6);
+  const double scale = clip_norm_ / (std::sqrt(raw::sum_of_squares(gradients)) + 1e-6);
   const float factor = scale < 1 || std::isnan(scale) ? static_cast<float>(scale) : 1.0f;
   for (const auto& p : arena_.parameters()) {
     const Layer* layer = layer_of(*p);
@@ -279,19 +285,16 @@ void RedSync::apply(Layer& layer) {
   layer.buffer_bytes = layer.packet.size() + (layer.split ? layer.split->buffer_bytes() : layer.gathered.capacity());
   const auto begin = Clock::now();
   Parameter& p = layer.parameter;
-  if (options_.corrects) {
+  if (method_.corrects) {
     const Trace::Span span(p.info.name, "update");
     add_received(layer, -static_cast<float>(layer.context.lr * layer.context.gradient_scale), p.value().slice());
     arena_.changed(p.info.index, 1);
   } else {
     raw::fill(p.grad(), 0.0f);
     add_received(layer, 1.0f, p.grad().slice());
+    side_.update(p, p.all_rows(), layer.context);
   }
-  work_.update_seconds += seconds_since(begin);
-  if (options_.corrects) return;
-  const auto update_begin = Clock::now();
-  update_(p, p.all_rows(), layer.context);
-  callback_seconds_ += seconds_since(update_begin);
+  costs_.update_seconds += seconds_since(begin);
 }
 
 /// dense += factor times everything that was sent, in rank order.
@@ -308,7 +311,7 @@ void RedSync::add_received(Layer& layer, float factor, Slice<float> dense) {
     try {
       views = wire.read(all[r], tensor.elements(), views_, views);
     } catch (const DataError& e) {
-      throw CommError(concat(options_.name, ": what rank ", r, " sent of ", layer.parameter.info.name,
+      throw CommError(concat(method_.name, ": what rank ", r, " sent of ", layer.parameter.info.name,
                              " is no message: ", e.what()));
     }
   }
@@ -323,7 +326,7 @@ void RedSync::add_received(Layer& layer, float factor, Slice<float> dense) {
 
 std::vector<LedgerRow> RedSync::ledger() const {
   std::vector<LedgerRow> rows;
-  if (options_.ledger_every == 0) return rows;
+  if (side_.facts.ledger_every == 0) return rows;
   LedgerRow others{.parameter = "(others)", .choice = "all"};
   for (const auto& p : arena_.parameters())
     if (!layers_[static_cast<std::size_t>(p->info.index)]) others.elements += p->info.elements;
@@ -335,20 +338,24 @@ std::vector<LedgerRow> RedSync::ledger() const {
   return rows;
 }
 
-void RedSync::end_step(StepStats& stats) {
+void RedSync::end_step() {
   gather_late();
   clip_and_gather();
-  if (options_.overlap != Overlap::forward) flush();
-  dense_.end_step(stats);
-  stats.select_ms = 1e3 * (work_.select_seconds - seen_.select_seconds);
-  stats.update_ms += 1e3 * (work_.update_seconds - seen_.update_seconds + std::exchange(callback_seconds_, 0.0));
-  seen_ = work_;
-  for_layers([&](const Layer& layer) { stats.buffer_bytes_peak += layer.buffer_bytes; });
+  if (side_.facts.overlap != Overlap::forward) flush();
+  dense_.end_step();
+}
+
+Costs RedSync::costs() const {
+  Costs costs = dense_.costs();
+  costs.select_seconds += costs_.select_seconds, costs.update_seconds += costs_.update_seconds;
+  for (const auto& layer : layers_)
+    if (layer) costs.buffer_bytes += layer->buffer_bytes;
+  return costs;
 }
 
 void RedSync::flush() {
   submit_complete();
-  if (options_.overlap != Overlap::forward)
+  if (side_.facts.overlap != Overlap::forward)
     for_layers([&](const Layer& layer) {
       if (layer.phase == Layer::Phase::under_way) engine_.wait(layer.ticket);
     });
@@ -359,41 +366,34 @@ void RedSync::flush() {
 }
 
 void RedSync::save(StateDict& state) const {
-  state.set(options_.name + "/residual", residual_);
+  state.set(prefix() + "residual", residual_);
   const std::int64_t phase = was_sparse_ ? 1 : 0, whole = std::bit_cast<std::int64_t>(dense_bytes_);
-  state.set(options_.name + "/sparse", Tensor::of({1}, std::span<const std::int64_t>(&phase, 1)));
-  if (options_.ledger_every > 0)
-    state.set(options_.name + "/dense_bytes", Tensor::of({1}, std::span<const std::int64_t>(&whole, 1)));
+  state.set_numbers(prefix() + "sparse", {&phase, 1});
+  if (side_.facts.ledger_every > 0) state.set_numbers(prefix() + "dense_bytes", {&whole, 1});
   for (const auto& layer : layers_) {
     if (!layer) continue;
-    StateDict part;
-    layer->tensor.save(part);
-    layer->account.save(part);
-    state.merge(part, options_.name + "/" + layer->parameter.info.name + "/");
+    const std::string name = prefix() + layer->parameter.info.name + "/";
+    state.save(name, layer->tensor);
+    state.save(name, layer->account);
   }
 }
 
 void RedSync::load(const StateDict& state) {
-  const StateDict mine = state.part(options_.name + "/");
-  const Tensor &residual = mine.at("residual"), &sparse = mine.at("sparse");
+  const StateDict mine = state.part(prefix());
+  const Tensor& residual = mine.at("residual");
   require<DataError>(residual.dtype() == DType::f32 && residual.shape() == residual_.shape(),
                      "resume: the residual is ", residual.shape(), ", this model has ", residual_.shape(),
                      ". Give the same options.");
-  require<DataError>(sparse.dtype() == DType::i64 && sparse.elements() == 1, "resume: the state of ", options_.name,
-                     " is damaged. Use an older checkpoint.");
+  was_sparse_ = mine.numbers("sparse", 1, concat("the state of ", method_.name))[0] != 0;
   residual_.copy_from(residual);
-  was_sparse_ = sparse.data<std::int64_t>()[0] != 0;
   for (const auto& layer : layers_) {
     if (!layer) continue;
     const StateDict part = mine.part(layer->parameter.info.name + "/");
     layer->tensor.load(part);
     layer->account.load(part);
   }
-  const Tensor* const whole = mine.find("dense_bytes");
-  if (options_.ledger_every == 0 || whole == nullptr) return;
-  require<DataError>(whole->dtype() == DType::i64 && whole->elements() == 1, "resume: the ledger of ", options_.name,
-                     " is damaged. Use an older checkpoint.");
-  dense_bytes_ = std::bit_cast<double>(whole->data<std::int64_t>()[0]);
+  if (side_.facts.ledger_every > 0 && mine.contains("dense_bytes"))
+    dense_bytes_ = std::bit_cast<double>(mine.numbers("dense_bytes", 1, concat("the ledger of ", method_.name))[0]);
 }
 
 }  // namespace laconic::dist

@@ -1,8 +1,6 @@
 #pragma once
-#include <functional>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,8 +27,12 @@ namespace laconic::dist {
 /// lost (with `quantised` and without `feedback` the error of the one value is, as in the paper).
 /// After a flush all ranks hold the same bits, if they began with the same, whatever the overlap.
 ///
-/// Momentum correction means that U is each worker's own and w takes what was sent as it is. Without it (`corrects` is
-/// false) V += G, and the sum of what was sent is the gradient of the ordinary update, with the optimiser's momentum.
+/// Momentum correction means that U is each worker's own and w takes what was sent as it is; weight decay goes into V.
+/// Without it (`corrects` is false) V += G, and the sum of what was sent is the gradient of the ordinary update, with
+/// the optimiser's momentum.
+///
+/// --clip norm limits the 2-norm of each rank's own gradient before it is gathered; all selection then waits for the
+/// end of backward. DGC's local clipping; of a mean over N ranks, X sqrt(N) stands for X (settled).
 ///
 /// A phase may be dense: all of every gradient travels, with common momentum. When it ends, U is the common velocity
 /// and V is 0; when another one begins, V is sent once and U becomes its mean. Nothing is lost either way.
@@ -45,31 +47,9 @@ namespace laconic::dist {
 /// message is none
 class RedSync final : public Strategy {
  public:
-  struct Options {
-    std::string name = "redsync";  ///< of --sync: for state and errors
-    bool mean = true;              ///< --reduce mean
-    Overlap overlap = Overlap::forward;
-    bool corrects = true;   ///< momentum correction
-    ResidualRules rules{};  ///< momentum and nesterov only if it corrects
-    /// Weight decay of a parameter, which goes into the residual. Used only if `corrects`; else the optimiser decays.
-    /// Null: none.
-    std::function<double(const ParameterInfo&)> weight_decay{};
-    /// Share of elements to send in a step (first 1); nothing: that step is dense.
-    std::function<std::optional<double>(std::int64_t step)> density{};
-    bool split = false;  ///< --sparse-reduce split: SplitExchange instead of an allgather
-    /// The 2-norm of each rank's own gradient is limited to this before it is gathered; 0: no limit. All selection then
-    /// waits for the end of backward. DGC's local clipping; of a mean over N ranks, X sqrt(N) stands for X (settled).
-    double clip_norm = 0;
-    /// Every so many steps the ledger is measured (ledger_account.h); 0: no ledger.
-    std::int64_t ledger_every = 0;
-    /// Called with V as it is when elements are about to be chosen from it, on the compute thread. Null: nobody is.
-    std::function<void(const Parameter&, Slice<const float>)> watch{};
-  };
-
-  /// velocity : the optimiser's momentum, laid out like the arena, where the parameters of which a choice is made keep
-  /// their U; undefined without momentum. `update` is called for what travels densely, and for all if momentum is not
-  /// corrected. Arena and engine must outlive the strategy.
-  RedSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Tensor velocity, Options options);
+  /// The parameters of which a choice is made keep their U in side.velocity. side.update is called for what travels
+  /// densely, and for all if momentum is not corrected.
+  RedSync(WorkerSide side, const SparseMethod& method, const SparseOptions& options, Density density);
   ~RedSync() override;
 
   const Plan& plan() const { return dense_.plan(); }
@@ -77,9 +57,9 @@ class RedSync final : public Strategy {
   void begin_step(const StepContext& context) override;
   void gradient_ready(Parameter& parameter, Rows rows) override;
   void before_forward(Parameter& parameter, Rows rows) override;
-  void end_step(StepStats& stats) override;
+  void end_step() override;
   void flush() override;
-  Work work() const override { return work_; }
+  Costs costs() const override;
   std::vector<LedgerRow> ledger() const override;
 
   /// "residual"; the turn of signs, the selector and the ledger of every parameter; whether the last phase was dense.
@@ -103,7 +83,7 @@ class RedSync final : public Strategy {
     /// On a CUDA device the communication thread chooses, so that no wait for the device holds up backward; not where
     /// somebody watches.
     bool chosen_late = false;
-    double choosing_seconds = 0;  // not in work_ yet
+    double choosing_seconds = 0;  // not in costs_ yet
     compress::Bytes packet;
     Gathered gathered;
     std::unique_ptr<SplitExchange> split;
@@ -116,10 +96,11 @@ class RedSync final : public Strategy {
 
   Layer* layer_of(const Parameter& p) { return layers_[static_cast<std::size_t>(p.info.index)].get(); }
   bool sparse() const { return density_.has_value(); }
+  std::string prefix() const { return method_.name + std::string("/"); }  ///< of its state
   void ready(Parameter& parameter, Rows rows, float factor);
   void gather(Layer& layer, Rows rows, float factor);
   void choose(Layer& layer);
-  void count_choice(Layer& layer) { work_.select_seconds += std::exchange(layer.choosing_seconds, 0.0); }
+  void count_choice(Layer& layer) { costs_.select_seconds += std::exchange(layer.choosing_seconds, 0.0); }
   double gathered_bytes(const Layer& layer) const;
   void hand_over(Layer& layer);
   void submit(Layer& layer);
@@ -136,12 +117,15 @@ class RedSync final : public Strategy {
       if (layers_[i]) f(*layers_[i]);
   }
 
+  const WorkerSide side_;
   const ParameterArena& arena_;
   Engine& engine_;
-  Update update_;
-  const Options options_;
+  const SparseMethod& method_;
+  const SparseOptions options_;
+  const Density density_in_;
+  double clip_norm_;  // 0: no limit
   AllreduceSync dense_;
-  Tensor velocity_, residual_;
+  Tensor velocity_, residual_;                  // velocity_: undefined without momentum correction
   std::vector<std::unique_ptr<Layer>> layers_;  // by place in the arena; null: travels densely
   StepContext context_;
   std::optional<double> density_;                       // of this step; nothing: dense
@@ -149,9 +133,8 @@ class RedSync final : public Strategy {
   std::vector<std::pair<Parameter*, Rows>> unclipped_;  // gradients that wait for their common norm
   bool some_are_late_ = false;                          // Layer::late: they wait for the end of backward
   std::vector<compress::SparseView> views_;
-  Work work_, seen_;             // seen_: at the last end_step
-  double callback_seconds_ = 0;  // in update_, since then
-  double dense_bytes_ = 0;       // for the ledger: of what travelled whole
+  Costs costs_;
+  double dense_bytes_ = 0;  // for the ledger: of what travelled whole
 };
 
 }  // namespace laconic::dist

@@ -2,40 +2,82 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
+
+#include "core/stream.h"
 
 namespace laconic::dist {
 namespace {
 
 using compress::Sign;
 
+constexpr std::size_t kHeader = sizeof(std::uint32_t);  // of two messages
 constexpr std::size_t kConvBin = 50, kOtherBin = 500;  // AdaComp's
 
-std::unique_ptr<compress::Selector> selector_of(const Choice& choice, const ResidualRules& rules, Role role) {
-  compress::SelectorOptions options;
-  options.threshold = rules.threshold;
-  options.bin = role == Role::conv ? kConvBin : kOtherBin;
-  return compress::make_selector(choice.selector, options);
+SparseWire wire_of(const Choice& choice, const SparseOptions& options) {
+  const bool both = compress::selector_kind(choice.selector).traits.one_magnitude;
+  return {.format = {.coding = options.coding(), .one_value = both || choice.quantised}, .both_signs = both};
 }
 
-SparseWire wire_of(const Choice& choice, const ResidualRules& rules) {
-  const bool both = compress::selector_kind(choice.selector).traits.one_magnitude;
-  return {.format = {.coding = rules.coding, .one_value = both || choice.quantised}, .both_signs = both};
+compress::SparseView& view_at(std::vector<compress::SparseView>& views, std::size_t i) {
+  if (views.size() <= i) views.resize(i + 1);
+  return views[i];
 }
 
 }  // namespace
 
-ResidualTensor::ResidualTensor(const Parameter& p, Choice choice, const ResidualRules& rules, double weight_decay,
-                               const Tensor& velocity, const Tensor& residual)
+std::size_t SparseWire::max_bytes(std::size_t count, std::size_t n) const {
+  const std::size_t one = (max_sparse_bytes(format, count, n) + 3) / 4 * 4;
+  return both_signs ? kHeader + one + (max_sparse_bytes(format, 0, n) + 3) / 4 * 4 + one : one;
+}
+
+void SparseWire::encode(Slice<const std::uint32_t> indices, Slice<const float> values, std::size_t n,
+                        compress::Bytes& payload) const {
+  if (!both_signs) return encode_sparse(format, indices, values, n, payload);
+  const std::size_t at = payload.size();
+  payload.append(kHeader);
+  for (const bool positive : {true, false}) {
+    compress::Selection some;
+    elements_of_sign(indices, values, positive ? compress::Sign::positive : compress::Sign::negative, some);
+    const Slice<const float> all = std::as_const(some).all_values();
+    encode_sparse(format, some.all_indices(), all.first(std::min<std::size_t>(1, all.size())), n, payload);
+    if (!positive) continue;
+    const auto bytes = static_cast<std::uint32_t>(payload.size() - at - kHeader);
+    copy_bytes(payload.data() + at, payload.device(), &bytes, kCpu, kHeader);
+  }
+}
+
+std::size_t SparseWire::read(Slice<const std::byte> payload, std::size_t n, std::vector<compress::SparseView>& views,
+                             std::size_t next) const {
+  if (!both_signs) {
+    view_at(views, next).read(format, payload, n);
+    return next + 1;
+  }
+  require<DataError>(payload.size() >= kHeader, "two sparse messages: ", payload.size(), " bytes are too few.");
+  std::uint32_t bytes = 0;
+  copy_bytes(&bytes, kCpu, payload.data(), payload.device(), kHeader);
+  const Slice<const std::byte> both = payload.sub(kHeader, payload.size() - kHeader);
+  require<DataError>(bytes <= both.size(), "two sparse messages: the first is said to have ", bytes, " bytes where ",
+                     both.size(), " follow.");
+  view_at(views, next).read(format, both.first(bytes), n);
+  view_at(views, next + 1).read(format, both.sub(bytes, both.size() - bytes), n);
+  return next + 2;
+}
+
+ResidualTensor::ResidualTensor(const Parameter& p, Choice choice, const SparseOptions& options, std::uint64_t seed,
+                               const compress::MomentumRule& rule, const Tensor& velocity, const Tensor& residual)
     : parameter_(p),
       choice_(choice),
-      rules_(rules),
-      rule_{.momentum = rules.momentum, .weight_decay = static_cast<float>(weight_decay), .nesterov = rules.nesterov},
+      options_(options),
+      seed_(seed),
+      rule_(rule),
       n_(p.info.elements),
       residual_(residual.range(p.info.offset, n_)),
-      wire_(wire_of(choice, rules)),
-      selector_(selector_of(choice, rules, p.info.role)) {
+      wire_(wire_of(choice, options)),
+      selector_(compress::make_selector(choice.selector, {.threshold = static_cast<float>(options.threshold),
+                                                          .bin = p.info.role == Role::conv ? kConvBin : kOtherBin})) {
   require<UsageError>(n_ < std::numeric_limits<std::uint32_t>::max(), p.info.name, " has ", n_,
-                      " elements: their indices have 32 bits. Let it travel whole (--sync allreduce).");
+                      " elements: their indices have 32 bits. Let it travel whole (`sync` allreduce).");
   if (velocity.defined()) velocity_ = velocity.range(p.info.offset, n_);
 }
 
@@ -81,7 +123,7 @@ void ResidualTensor::choose(std::int64_t step) {
   input.sums = &stats_;
   input.candidates = &candidates_;
   if (traits().needs_latest) input.latest = parameter_.grad().slice();
-  input.key = {.seed = rules_.seed,
+  input.key = {.seed = seed_,
                .step = static_cast<std::uint64_t>(step),
                .operation = static_cast<std::uint32_t>(parameter_.info.index)};
   try {
@@ -93,17 +135,17 @@ void ResidualTensor::choose(std::int64_t step) {
   ++turn_;
   chosen_.shorten(most());  // the rest waits
 
-  const bool mask = rules_.masking && velocity_.defined();
+  const bool mask = options_.masking && velocity_.defined();
   const Slice<float> u = velocity(), v = residual();
   if (wire_.both_signs) {
-    compress::keep_signs(chosen_.all_values(), rules_.threshold);
+    compress::keep_signs(chosen_.all_values(), static_cast<float>(options_.threshold));
     compress::subtract_sent(u, v, indices(), values(), mask);
   } else if (wire_.format.one_value) {
     const Slice<float> all = chosen_.all_values();
     if (!one_value_.defined() || one_value_.device() != all.device())
       one_value_ = Tensor::zeros({1}, DType::f32, all.device());
     compress::mean_of(all, one_value_.slice());
-    if (rules_.feedback && !all.empty())
+    if (options_.feedback && !all.empty())
       compress::subtract_sent(u, v, indices(), one_value_.slice(), mask);
     else
       compress::clear_sent(u, v, indices(), mask);
@@ -114,15 +156,14 @@ void ResidualTensor::choose(std::int64_t step) {
 
 void ResidualTensor::save(StateDict& state) const {
   selector_->save(state);
-  state.set("turn", Tensor::of({1}, std::span<const std::int64_t>(&turn_, 1)));
+  state.set_numbers("turn", {&turn_, 1});
 }
 
 void ResidualTensor::load(const StateDict& state) {
   selector_->load(state);
-  const Tensor& turn = state.at("turn");
-  require<DataError>(turn.dtype() == DType::i64 && turn.elements() == 1 && turn.data<std::int64_t>()[0] >= 0,
-                     "resume: the state of ", parameter_.info.name, " is damaged. Use an older checkpoint.");
-  turn_ = turn.data<std::int64_t>()[0];
+  turn_ = state.numbers("turn", 1, "the state of " + parameter_.info.name)[0];
+  require<DataError>(turn_ >= 0, "resume: the state of ", parameter_.info.name,
+                     " is damaged. Use an older checkpoint.");
 }
 
 }  // namespace laconic::dist

@@ -7,20 +7,28 @@
 #include "compress/candidates.h"
 #include "compress/residual.h"
 #include "compress/selector.h"
-#include "dist/choice.h"
-#include "dist/method/redsync/sparse_wire.h"
+#include "compress/sparse_message.h"
+#include "dist/method/redsync/method.h"
 
 namespace laconic::dist {
 
-/// How residuals gather gradients and what happens to what is sent: the same for all parameters of a strategy.
-struct ResidualRules {
-  float momentum = 0;
-  bool nesterov = false;
-  bool masking = true;   ///< the momentum of what was sent ends with it
-  bool feedback = true;  ///< quantised: what one value left out stays in the residual
-  compress::IndexCoding coding = compress::IndexCoding::raw;
-  float threshold = 0;     ///< of a selector with a fixed one
-  std::uint64_t seed = 0;  ///< of a selector that draws
+/// How chosen elements of one tensor become what one rank sends: a sparse message; or, where all have one magnitude and
+/// either sign (Strom), two of them, each with one value:
+///
+///     little-endian   bytes : u32 | message of the values above 0, so many bytes | message of the others
+struct SparseWire {
+  compress::SparseFormat format{};
+  bool both_signs = false;  ///< two messages; their format has one value
+
+  /// No payload of at most `count` elements of n is longer; a multiple of 4.
+  std::size_t max_bytes(std::size_t count, std::size_t n) const;
+  /// Appends. values : one for each index; with format.one_value alone the one that stands for all
+  void encode(Slice<const std::uint32_t> indices, Slice<const float> values, std::size_t n,
+              compress::Bytes& payload) const;
+  /// Reads a payload of a tensor of n elements into views[next] and on; what is next then.
+  /// throws DataError if it is none; nothing is read outside of it
+  std::size_t read(Slice<const std::byte> payload, std::size_t n, std::vector<compress::SparseView>& views,
+                   std::size_t next) const;
 };
 
 /// One parameter's residual on one rank: gathers gradients, and chooses what is sent.
@@ -32,9 +40,9 @@ struct ResidualRules {
 class ResidualTensor {
  public:
   /// velocity (undefined without momentum) and residual: laid out like the arena; this parameter's part is used.
-  /// weight_decay : of this parameter.   throws UsageError for 2^32 elements or more
-  ResidualTensor(const Parameter& parameter, Choice choice, const ResidualRules& rules, double weight_decay,
-                 const Tensor& velocity, const Tensor& residual);
+  /// seed : of a selector that draws.   `options` outlive it.   throws UsageError for 2^32 elements or more
+  ResidualTensor(const Parameter& parameter, Choice choice, const SparseOptions& options, std::uint64_t seed,
+                 const compress::MomentumRule& rule, const Tensor& velocity, const Tensor& residual);
 
   /// Before the first rows of a step.
   void begin(double density);
@@ -70,7 +78,8 @@ class ResidualTensor {
  private:
   const Parameter& parameter_;
   const Choice choice_;
-  const ResidualRules& rules_;
+  const SparseOptions& options_;
+  const std::uint64_t seed_;
   const compress::MomentumRule rule_;
   const std::int64_t n_;
   Tensor velocity_, residual_;  // this parameter's

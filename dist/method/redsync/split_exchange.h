@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "dist/collective/alltoallv.h"
-#include "dist/method/redsync/sparse_wire.h"
+#include "dist/method/redsync/residual_tensor.h"
 
 namespace laconic::dist {
 

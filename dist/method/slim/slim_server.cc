@@ -1,6 +1,6 @@
-#include "dist/method/slim/slim_server.h"
-
 #include <utility>
+
+#include "dist/method/slim/slim_sync.h"
 
 namespace laconic::dist {
 
@@ -15,21 +15,56 @@ Task<bool> recv_answer(Communicator& comm, int from, Leg leg) {
   co_return answer == 1;
 }
 
-SlimServer::SlimServer(Shard& shard, Options options, const compress::SlimRules& rules, std::int64_t local_steps)
-    : ParameterServer(shard, {}, std::move(options)),
-      rules_(rules),
-      local_steps_(local_steps),
-      layers_(shard.units().size()) {
-  for (Layer& layer : layers_) layer.readers.resize(workers().size());
-}
+namespace {
+
+/// The serving half of Slim-DP: adds what workers choose of their updates, and sends what it chooses of the parameters,
+/// one set for all. It has no optimiser: momentum and weight decay are the workers'.
+///
+///     worker k                                             server
+///     chosen of what it has learned       ──────────▶      w[keys] += values / N                in rank order
+///     (keys only if its core is new)      ◀──────────      0: taken;  1: that core is unknown here, send its keys
+///     w[keys] = values                    ◀──────────      chosen of w, the same bytes to all
+///     0: taken;  1: ... send its keys     ──────────▶
+///
+/// source  SlimDP, Algorithms 1 and 2 (settled: values contain the learning rate; selection is from the updated w)
+/// throws  CommError naming the worker whose message is none, or who asks for keys that it was sent
+class SlimServer final : public ParameterServer {
+ public:
+  SlimServer(Shard& shard, Options options, const SlimSync::Rules& rules)
+      : ParameterServer(shard, {}, std::move(options)), rules_(rules), layers_(shard.units().size()) {
+    for (Layer& layer : layers_) layer.readers.resize(workers().size());
+  }
+  Task<> serve(Communicator& comm, const Shard::Unit& unit, StepContext context) override;
+
+  void save(StateDict& state) const override {
+    ParameterServer::save(state);
+    for (const Shard::Unit& unit : shard().units()) state.save("slimdp/" + unit.name + "/", layers_[place(unit)].set);
+  }
+  void load(const StateDict& state) override {
+    ParameterServer::load(state);
+    for (const Shard::Unit& unit : shard().units()) {
+      Layer& layer = layers_[place(unit)];
+      for (compress::SlimReader& reader : layer.readers) reader.forget();
+      layer.set.load(state.part("slimdp/" + unit.name + "/"), static_cast<std::size_t>(unit.elements));
+    }
+  }
+
+ private:
+  struct Layer {  // one bucket
+    compress::SlimSet set;
+    std::vector<compress::SlimReader> readers;  // by worker
+  };
+  const SlimSync::Rules rules_;
+  std::vector<Layer> layers_;  // by unit
+};
 
 Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContext context) {
   begin_round(unit, context);
-  Layer& layer = layers_[static_cast<std::size_t>(&unit - shard().units().data())];
-  const auto round = static_cast<std::uint64_t>(context.step / local_steps_ - 1);
+  Layer& layer = layers_[place(unit)];
+  const auto round = static_cast<std::uint64_t>(context.step / rules_.local_steps - 1);
   const auto id = static_cast<std::uint32_t>(unit.bucket);
   const compress::SlimFormat format{
-      .rules = rules_, .n = static_cast<std::size_t>(unit.elements), .codec = legs().up.get()};
+      .rules = rules_.chosen, .n = static_cast<std::size_t>(unit.elements), .codec = legs().up.get()};
   const std::size_t room = format.max_bytes(), N = workers().size();
   const Leg down = legs().downward(unit.bucket, context.step, &sent());
   const Slice<float> w = shard().values(unit);
@@ -65,7 +100,7 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
   }
   ++version(unit);
 
-  layer.set.choose(rules_, w, {legs().seed, round, id, 0});
+  layer.set.choose(rules_.chosen, w, {legs().seed, round, id, 0});
   std::vector<float> values;
   layer.set.gather(w, values);
   compress::SlimFormat out = format;
@@ -91,22 +126,11 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
   }
 }
 
-void SlimServer::save(StateDict& state) const {
-  ParameterServer::save(state);
-  for (const Shard::Unit& unit : shard().units()) {
-    StateDict part;
-    layers_[static_cast<std::size_t>(&unit - shard().units().data())].set.save(part);
-    state.merge(part, "slimdp/" + unit.name + "/");
-  }
-}
+}  // namespace
 
-void SlimServer::load(const StateDict& state) {
-  ParameterServer::load(state);
-  for (Layer& layer : layers_)
-    for (compress::SlimReader& reader : layer.readers) reader.forget();
-  for (const Shard::Unit& unit : shard().units())
-    layers_[static_cast<std::size_t>(&unit - shard().units().data())].set.load(state.part("slimdp/" + unit.name + "/"),
-                                                                               static_cast<std::size_t>(unit.elements));
+std::unique_ptr<ParameterServer> make_slim_server(Shard& shard, ParameterServer::Options options,
+                                                  const SlimSync::Rules& rules) {
+  return std::make_unique<SlimServer>(shard, std::move(options), rules);
 }
 
 }  // namespace laconic::dist

@@ -6,21 +6,15 @@
 #include "core/clock.h"
 #include "core/raw.h"
 #include "core/trace.h"
-#include "dist/method/slim/slim_server.h"
 
 namespace laconic::dist {
 
-SlimSync::SlimSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options, Rules rules)
-    : PsSync(arena, engine, std::move(plan), std::move(options)),
+SlimSync::SlimSync(WorkerSide side, Options options, const Rules& rules)
+    : PsSync(std::move(side), std::move(options)),
       rules_(rules),
-      update_(std::move(update)),
-      next_(arena.make_state()),
-      delta_(arena.make_state()),
-      states_(this->plan().buckets.size()) {
-  compress::require_sensible(rules.chosen);
-  require<UsageError>(rules.local_steps >= 1, "an exchange every ", rules.local_steps,
-                      " steps (`local-steps`): give at least 1");
-}
+      next_(arena().make_state()),
+      delta_(arena().make_state()),
+      states_(plan().buckets.size()) {}
 
 /// The gradient is complete, but the rest of backward still needs the old values: the update is made and put by.
 void SlimSync::filled(std::size_t b) {
@@ -30,7 +24,8 @@ void SlimSync::filled(std::size_t b) {
   next_.range(here.offset, here.elements).copy_from(arena().values().range(here.offset, here.elements));
   StepContext own = context_of(b);
   own.gradient_scale = 1;
-  for (int i = here.first; i < here.first + here.count; ++i) update_(parameter(i), rows_of(here, parameter(i)), own);
+  for (int i = here.first; i < here.first + here.count; ++i)
+    side().update(parameter(i), rows_of(here, parameter(i)), own);
   const Slice<float> delta = part(delta_, here);
   compress::put_step_by(part(arena().values(), here), part(next_, here), delta);
   arena().changed(here.first, here.count);
@@ -40,7 +35,7 @@ void SlimSync::filled(std::size_t b) {
   if (!state.exchanged) return;
   const Trace::Span span(here.name, "select");
   begin = Clock::now();
-  const compress::SlimKey key{options().legs.seed, round_of(context_of(b)), static_cast<std::uint32_t>(b),
+  const compress::SlimKey key{legs().seed, round_of(context_of(b)), static_cast<std::uint32_t>(b),
                               1 + static_cast<std::uint32_t>(engine().rank())};
   state.set.choose(rules_.chosen, delta, key);
   state.set.gather(delta, state.values);
@@ -58,13 +53,13 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   if (!state.exchanged) co_return;
   const std::vector<int> server{server_of(b)};
   const auto round = static_cast<std::uint32_t>(round_of(context));
-  const Leg up = options().legs.upward(b, context.step, comm.rank(), &this->up(b)), down{.moved = &this->down(b)};
+  const Leg up = legs().upward(b, context.step, comm.rank(), &this->up(b)), down{.moved = &this->down(b)};
   const auto note = [&](const compress::SlimFormat& form, Slice<const std::byte> message) {
     if (server[0] == comm.rank()) return;
     const compress::SlimBytes bytes = compress::bytes_of(form, message);
     state.bytes.core += bytes.core, state.bytes.explorer += bytes.explorer, state.bytes.keys += bytes.keys;
   };
-  const compress::SlimFormat out = format(b, options().legs.up.get()), in = format(b, options().legs.down.get());
+  const compress::SlimFormat out = format(b, legs().up.get()), in = format(b, legs().down.get());
   for (bool with_keys = state.set.core_is_new();; with_keys = true) {
     compress::Bytes message;
     compress::write_slim(out, state.set, with_keys, round, slice(std::as_const(state.values)), up.key, message);
@@ -77,7 +72,7 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
     if (!wanted) break;
   }
   state.set.core_was_sent();
-  const compress::SlimKey key{options().legs.seed, round, static_cast<std::uint32_t>(b), 0};
+  const compress::SlimKey key{legs().seed, round, static_cast<std::uint32_t>(b), 0};
   const Scratch<std::byte> inbox(comm, in.max_bytes(), kCpu);
   for (bool again = false;; again = true) {
     const Slice<std::byte> room = inbox.slice();
@@ -114,27 +109,23 @@ void SlimSync::account(std::size_t b, LedgerRow& row) const {
   row.more = {bytes.core, bytes.explorer, bytes.keys};
 }
 
-void SlimSync::end_step(StepStats& stats) {
-  PsSync::end_step(stats);
-  stats.select_ms = 1e3 * (select_seconds_ - std::exchange(seen_select_, select_seconds_));
-  stats.update_ms += 1e3 * (own_update_seconds_ - std::exchange(seen_update_, own_update_seconds_));
+Costs SlimSync::costs() const {
+  Costs costs = PsSync::costs();
+  costs.select_seconds = select_seconds_;
+  costs.update_seconds += own_update_seconds_;
+  return costs;
 }
 
 void SlimSync::save(StateDict& state) const {
   PsSync::save(state);
   state.set("slimdp/delta", delta_);
-  if (options().accounts) {
+  if (accounts()) {
     std::vector<std::int64_t> bytes;
     for (const State& s : states_)
       for (const double n : {s.bytes.core, s.bytes.explorer, s.bytes.keys}) bytes.push_back(std::llround(n));
-    state.set("slimdp/bytes",
-              Tensor::of({static_cast<std::int64_t>(bytes.size())}, std::span<const std::int64_t>(bytes)));
+    state.set_numbers("slimdp/bytes", bytes);
   }
-  for (std::size_t b = 0; b < states_.size(); ++b) {
-    StateDict part;
-    states_[b].set.save(part);
-    state.merge(part, "slimdp/" + bucket(b).name + "/");
-  }
+  for (std::size_t b = 0; b < states_.size(); ++b) state.save("slimdp/" + bucket(b).name + "/", states_[b].set);
 }
 
 void SlimSync::load(const StateDict& state) {
@@ -144,17 +135,16 @@ void SlimSync::load(const StateDict& state) {
   require<DataError>(delta.dtype() == DType::f32 && delta.shape() == delta_.shape(),
                      "resume: the state of slimdp is not of this model. Give the same options.");
   delta_.copy_from(delta);
-  if (const Tensor* const saved = options().accounts ? mine.find("bytes") : nullptr) {
-    require<DataError>(
-        saved->dtype() == DType::i64 && saved->elements() == static_cast<std::int64_t>(3 * states_.size()),
-        "resume: the ledger of slimdp is damaged. Use an older checkpoint.");
-    const std::int64_t* next = saved->data<std::int64_t>();
+  if (accounts() && mine.contains("bytes")) {
+    const auto saved = mine.numbers("bytes", 3 * states_.size(), "the ledger of slimdp");
+    auto next = saved.begin();
     for (State& s : states_)
       for (double* n : {&s.bytes.core, &s.bytes.explorer, &s.bytes.keys}) *n = static_cast<double>(*next++);
   }
-  for (State& s : states_) s.reader.forget();
-  for (std::size_t b = 0; b < states_.size(); ++b)
+  for (std::size_t b = 0; b < states_.size(); ++b) {
+    states_[b].reader.forget();
     states_[b].set.load(mine.part(bucket(b).name + "/"), static_cast<std::size_t>(bucket(b).elements));
+  }
 }
 
 }  // namespace laconic::dist

@@ -1,5 +1,4 @@
 #pragma once
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -8,7 +7,7 @@
 
 namespace laconic::dist {
 
-/// Slim-DP, the workers' half (slim_server.h has the other): every worker trains by itself, and every so many
+/// Slim-DP, the workers' half (slim_server.cc has the other): every worker trains by itself, and every so many
 /// steps sends a choice of what it has learned since, and takes over a choice of the server's parameters.
 ///
 ///     when a layer's gradient is ready     the worker's own update, put by; delta += what it changed
@@ -29,12 +28,11 @@ class SlimSync final : public PsSync {
     bool whole_model = false;      ///< --slim-scope model: one choice of all parameters, as in the paper
     bool residual = false;         ///< --slim-residual
   };
-  /// `update` : the worker's own. throws UsageError if the rules make no sense
-  SlimSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, Options options, Rules rules);
+  /// side.update : the worker's own
+  SlimSync(WorkerSide side, Options options, const Rules& rules);
   ~SlimSync() override { halt_what_is_under_way(); }
 
-  void end_step(StepStats& stats) override;
-  Work work() const override { return {.select_seconds = select_seconds_, .update_seconds = own_update_seconds_}; }
+  Costs costs() const override;
   void save(StateDict& state) const override;
   void load(const StateDict& state) override;
 
@@ -60,10 +58,17 @@ class SlimSync final : public PsSync {
   }
 
   const Rules rules_;
-  Update update_;
   Tensor next_, delta_;  // laid out like the arena: values after this step's own update; changes not sent yet
   std::vector<State> states_;
-  double select_seconds_ = 0, seen_select_ = 0, own_update_seconds_ = 0, seen_update_ = 0;
+  double select_seconds_ = 0, own_update_seconds_ = 0;
 };
+
+/// The servers' half.
+std::unique_ptr<ParameterServer> make_slim_server(Shard& shard, ParameterServer::Options options,
+                                                  const SlimSync::Rules& rules);
+
+/// One number each way: whether a message was understood. Bytes that are no such number: CommError.
+Task<> send_answer(Communicator& comm, int to, bool wants_keys, Leg leg);
+Task<bool> recv_answer(Communicator& comm, int from, Leg leg);
 
 }  // namespace laconic::dist

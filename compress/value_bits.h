@@ -1,0 +1,51 @@
+#pragma once
+#include <bit>
+#include <cstdint>
+
+#include "core/random.h"
+
+/// The formats of codecs, one value at a time, for every device.
+namespace laconic::compress {
+
+constexpr std::uint16_t fp16_of(float v) {
+  const auto bits = std::bit_cast<std::uint32_t>(v);
+  const std::uint32_t sign = bits >> 16 & 0x8000, a = bits & 0x7FFFFFFF;
+  if (a > 0x7F800000u) return static_cast<std::uint16_t>(sign | 0x7E00 | (a >> 13 & 0x3FF));
+  if (a >= 0x47800000) return static_cast<std::uint16_t>(sign | 0x7C00);  // 2^16 and above
+  if (a < 0x38800000) {                                                   // below 2^-14: multiples of 2^-24
+    const float rounded = std::bit_cast<float>(a) + 0.5f;                 // whose last bit is worth as much
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(rounded) - 0x3F000000));
+  }
+  return static_cast<std::uint16_t>(sign | (a - (112u << 23) + 0xFFF + (a >> 13 & 1)) >> 13);
+}
+
+constexpr float float_of(std::uint16_t h) {
+  const std::uint32_t sign = std::uint32_t{h} << 16 & 0x80000000u, e = h >> 10 & 0x1F, m = h & 0x3FF;
+  if (e == 31) return std::bit_cast<float>(sign | 0x7F800000u | m << 13 | (m ? 0x400000u : 0u));
+  if (e > 0) return std::bit_cast<float>(sign | (e + 112) << 23 | m << 13);
+  const float magnitude = static_cast<float>(m) * 0x1p-24f;
+  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+}
+
+constexpr std::uint16_t bf16_of(std::uint32_t bits) {
+  const std::uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16, nan = bits >> 16 | 0x40;
+  return static_cast<std::uint16_t>((bits & 0x7FFFFFFF) > 0x7F800000u ? nan : rounded);
+}
+
+/// Sign and level, of `bits` bits together, of a value that `random` rounds to one of the two levels beside it.
+///   per_one : levels of a magnitude of 1.   levels : the largest.   random : uniform over 32 bits
+constexpr std::uint32_t level_of(float v, float per_one, std::int32_t levels, unsigned bits, std::uint32_t random) {
+  const auto word = std::bit_cast<std::uint32_t>(v);
+  const float scaled = std::bit_cast<float>(word & 0x7FFFFFFF) * per_one, limit = static_cast<float>(levels);
+  const auto level = static_cast<std::int32_t>((limit < scaled ? limit : scaled) + to_unit_float(random));
+  return static_cast<std::uint32_t>(level < levels ? level : levels) | word >> 31 << (bits - 1);
+}
+
+/// What sign and level stand for. step : of a level
+constexpr float value_of_level(std::uint32_t number, float step, unsigned bits) {
+  const std::uint32_t level = number & ((1u << (bits - 1)) - 1);
+  const float magnitude = static_cast<float>(static_cast<std::int32_t>(level)) * step;
+  return number >> (bits - 1) ? -magnitude : magnitude;
+}
+
+}  // namespace laconic::compress

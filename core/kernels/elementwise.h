@@ -1,0 +1,92 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "core/dispatch.h"
+#include "core/slice.h"
+#include "core/tensor.h"
+
+/// Loops over arrays in the memory of one device. On the CPU they are vectorised, and parallel over kernel_threads()
+/// where it pays; on a CUDA device they are asked for, and run later. Results depend on neither.
+namespace laconic {
+
+LACONIC_DECLARE(void fill(float* y, float value, std::int64_t n));
+LACONIC_DECLARE(void add(float* y, const float* x, std::int64_t n));                       ///< y += x
+LACONIC_DECLARE(void add(float* y, const float* a, const float* b, std::int64_t n));       ///< y = a + b
+LACONIC_DECLARE(void multiply(float* y, const float* a, const float* b, std::int64_t n));  ///< y = a b. y may be a
+LACONIC_DECLARE(void axpy(float* y, float a, const float* x, std::int64_t n));             ///< y += a x
+LACONIC_DECLARE(void scale(float* y, float a, std::int64_t n));
+LACONIC_DECLARE(void relu(float* y, std::int64_t n));                  ///< y = max(y, 0)
+LACONIC_DECLARE(void relu(float* y, const float* x, std::int64_t n));  ///< y = max(x, 0)
+/// dx = y > 0 ? dy : 0, where y is ReLU's output. dx may be dy.
+LACONIC_DECLARE(void relu_backward(float* dx, const float* dy, const float* y, std::int64_t n));
+LACONIC_DECLARE(void tanh_forward(float* y, const float* x, std::int64_t n));
+LACONIC_DECLARE(void tanh_backward(float* dx, const float* dy, const float* y, std::int64_t n));
+LACONIC_DECLARE(void sigmoid_forward(float* y, const float* x, std::int64_t n));
+LACONIC_DECLARE(void sigmoid_backward(float* dx, const float* dy, const float* y, std::int64_t n));
+/// y[i] = a b[0] (x[i]): what a loss hands back, whose own gradient is b. y may be x.
+LACONIC_DECLARE(void fill_times(float* y, float a, const float* b, std::int64_t n));
+LACONIC_DECLARE(void scale_times(float* y, const float* x, float a, const float* b, std::int64_t n));
+/// To the nearest, ties to even; NaN stays NaN.
+LACONIC_DECLARE(void to_bf16(BFloat16* y, const float* x, std::int64_t n));
+LACONIC_DECLARE(void increment(std::int64_t* counter));
+
+// Those that wait for the device. Sums are in double, by chunks of fixed size and in their order: the same for any
+// number of threads, and on every CUDA device for data that is aligned alike to 16 bytes.
+LACONIC_DECLARE(bool all_finite(const float* x, std::int64_t n));
+LACONIC_DECLARE(double sum(const float* x, std::int64_t n));
+LACONIC_DECLARE(double sum_of_squares(const float* x, std::int64_t n));
+/// b[j] (+)= sum_i x[i, j] for x [rows, columns]: the gradient of a bias.
+LACONIC_DECLARE(void sum_rows(float* b, const float* x, std::int64_t rows, std::int64_t columns, bool add));
+
+namespace cuda {
+/// y[0] = a sum x[i],  a sum x[i]^2, on the device.
+void sum(float* y, float a, const float* x, std::int64_t n);
+void sum_of_squares(float* y, float a, const float* x, std::int64_t n);
+double sum_of_squares(std::span<const Slice<const float>> x);  ///< over all of them; waits
+}  // namespace cuda
+
+/// y = keep ? scale x : 0. y may be x.
+LACONIC_DECLARE(void dropout_apply(float* y, const float* x, const std::uint8_t* keep, float scale, std::int64_t n));
+
+/// Which elements dropout keeps: those whose random word is at least `threshold`, with probability 1 - p. Words are a
+/// pure function of (seed, layer, step, first_row + n, e), so that they depend on no thread, batch or worker.
+/// Element e is word e / 16 % 4 of Philox block e / 64 * 16 + e % 16: 16 blocks side by side fill 64 elements.
+///   counter {block, row, step, layer}, each modulo 2^32   key: philox({seed, Purpose::dropout, 0}) as in core/random.h
+struct DropoutMask {
+  std::array<std::uint32_t, 2> key;
+  std::uint32_t threshold, step, layer, first_row;
+};
+namespace cpu {
+/// keep[n, e] for n < rows and e < per_row.
+void dropout_mask(std::uint8_t* keep, std::int64_t rows, std::int64_t per_row, const DropoutMask& mask);
+}  // namespace cpu
+namespace cuda {
+/// Where element e of sample n lies: n * sample + e / inner * outer_step + e % inner * inner_step.
+struct DropoutPlaces {
+  std::int64_t sample, inner, outer_step, inner_step;
+};
+/// keep = the mask, y = keep ? scale x : 0. Element e of sample n is where `places` says in all three. y may be x.
+void dropout_forward(float* y, std::uint8_t* keep, const float* x, float scale, const DropoutPlaces& places,
+                     std::int64_t rows, std::int64_t per_row, const DropoutMask& mask);
+}  // namespace cuda
+
+/// The updates of core/update.h, which has their formulas: one pass each, every array read and written once.
+struct SgdStep {
+  float lr, gradient_scale, weight_decay, momentum, dampening;
+  bool nesterov;
+  bool first;  ///< the buffer holds nothing yet
+};
+struct AdamStep {
+  float gradient_scale, weight_decay, beta1, beta2, eps;
+  float step_size;        ///< lr / (1 - beta1^t)
+  float root_correction;  ///< sqrt(1 - beta2^t)
+  float keep;             ///< 1 - lr * weight_decay where the decay is decoupled (then weight_decay is 0), else 1
+};
+LACONIC_DECLARE(void sgd(float* w, const float* g, float* buffer, std::int64_t n,
+                         const SgdStep& s));  ///< buffer: or null
+LACONIC_DECLARE(void adam(float* w, const float* g, float* m, float* v, std::int64_t n, const AdamStep& s));
+LACONIC_DECLARE(void clamp(float* x, float limit, std::int64_t n));  ///< to [-limit, limit]; NaN stays
+
+}  // namespace laconic

@@ -1,0 +1,77 @@
+#pragma once
+#include <cstdint>
+
+#include "core/dispatch.h"
+
+/// Kernels over rows: logits, embeddings, and the cells of recurrent layers.
+namespace laconic {
+
+// Logits [rows, classes] against labels [rows]; losses in natural logarithms. log-sum-exp with the row's largest taken
+// out, so that no logit overflows. On a CUDA device a label that is no class is told to the host (core/cuda/report.h);
+// its row's loss is NaN.
+//   loss of a row = -(1 - smoothing) log p[label] - smoothing mean_k log p[k],   p = softmax(x)
+//   dx = scale (p - target),   target = (1 - smoothing) at the label + smoothing / classes everywhere
+
+/// Rows whose label is among the k largest logits (of equals the lower class counts as larger; NaN is never right).
+/// Waits for the device.
+LACONIC_DECLARE(std::int64_t count_correct(const float* x, const std::int64_t* labels, std::int64_t rows,
+                                           std::int64_t classes, int k));
+namespace cpu {
+/// First row whose label is outside 0 … classes - 1, or -1.
+std::int64_t first_bad_label(const std::int64_t* labels, std::int64_t rows, std::int64_t classes);
+/// loss[i] of each row. If not null, e (which may be x) receives p times a factor of its row, and inverse[i] one over
+/// that factor.
+void softmax_cross_entropy(double* loss, float* e, float* inverse, const float* x, const std::int64_t* labels,
+                           std::int64_t rows, std::int64_t classes, float smoothing);
+/// dx may be e.
+void softmax_cross_entropy_backward(float* dx, const float* e, const float* inverse, const std::int64_t* labels,
+                                    std::int64_t rows, std::int64_t classes, float smoothing, float scale);
+}  // namespace cpu
+namespace cuda {
+/// loss[0] = the mean of the rows' losses. If not null, stats [rows, 2] receives what backward needs besides x: the
+/// row's largest logit and one over the sum of e^(x - largest).
+void softmax_cross_entropy(float* loss, float* stats, const float* x, const std::int64_t* labels, std::int64_t rows,
+                           std::int64_t classes, float smoothing);
+/// scale = dy[0] / rows. dx may be x.
+void softmax_cross_entropy_backward(float* dx, const float* x, const float* stats, const std::int64_t* labels,
+                                    std::int64_t rows, std::int64_t classes, float smoothing, const float* dy);
+/// Waits for the device.
+double sum_of_cross_entropy(const float* x, const std::int64_t* labels, std::int64_t rows, std::int64_t classes);
+}  // namespace cuda
+
+/// y[i] = w[index[i]] for n indices into `vocabulary` rows of `dim` floats. On the CPU all are inside; on a CUDA device
+/// one that is not is told to the host (core/cuda/report.h) and gives zeros.
+LACONIC_DECLARE(void embedding_forward(float* y, const float* w, const std::int64_t* index, std::int64_t n,
+                                       std::int64_t vocabulary, std::int64_t dim));
+/// dw[index[i] - first] += dy[i] for the indices in [first, first + rows), in the order of i whatever the number of
+/// threads.   dw : [rows, dim]
+LACONIC_DECLARE(void embedding_backward(float* dw, const float* dy, const std::int64_t* index, std::int64_t n,
+                                        std::int64_t first, std::int64_t rows, std::int64_t dim));
+
+// What is between the matrix products of an LSTM: gate arithmetic, one pass over memory per time step. Gates lie as
+// PyTorch's [B][i f g o][H].   source: Hochreiter & Schmidhuber 1997 with the forget gate of Gers et al. 2000
+
+/// gates: sums in, but for their bias [4 H]; activated out (i, f, o by the sigmoid, g by tanh).
+///   c = f c_before + i g      h = o tanh(c)       all [B, H]
+LACONIC_DECLARE(void lstm_cell_forward(float* gates, float* c, float* h, const float* bias, const float* c_before,
+                                       std::int64_t batch, std::int64_t hidden));
+/// gates: activated in, the gradient of their sums out. dy + dh is the gradient of h, from outside and from the later
+/// step; dc arrives as that of c from the later step and leaves as that for the earlier one.
+LACONIC_DECLARE(void lstm_cell_backward(float* gates, float* dc, const float* dy, const float* dh, const float* c,
+                                        const float* c_before, std::int64_t batch, std::int64_t hidden));
+
+// What is between those of a GRU. Gates lie as PyTorch's [B][r z n][H].   source: Cho et al. 2014, with the reset gate
+// after the recurrent product and its bias, as in PyTorch and cuDNN
+
+/// gates: input part in, activated out (r, z by the sigmoid, n by tanh). recurrent: h_before W_hh'. Both without their
+/// biases [3 H].
+///   n = tanh(gates_n + bias_n + r q), q = recurrent_n + recurrent_bias_n    h = (1 - z) n + z h_before   q, h : [B, H]
+LACONIC_DECLARE(void gru_cell_forward(float* gates, float* q, float* h, const float* recurrent, const float* bias,
+                                      const float* recurrent_bias, const float* h_before, std::int64_t batch,
+                                      std::int64_t hidden));
+/// gates: activated in, the gradient of the input part out; drecurrent: that of the recurrent one, which differs in n
+/// only. dh arrives as the gradient of h and leaves as what of that for h_before does not go through W_hh.
+LACONIC_DECLARE(void gru_cell_backward(float* gates, float* drecurrent, float* dh, const float* q,
+                                       const float* h_before, std::int64_t batch, std::int64_t hidden));
+
+}  // namespace laconic

@@ -1,0 +1,81 @@
+#include "dist/collective/meeting.h"
+
+#include <bit>
+#include <cstring>
+
+#include "dist/collective/reduce.h"
+
+namespace laconic::dist {
+namespace {
+
+constexpr std::uint64_t kMaxBlobBytes = std::uint64_t{1} << 30;
+
+Slice<std::byte> bytes_of(std::string& text) { return {reinterpret_cast<std::byte*>(text.data()), text.size()}; }
+
+}  // namespace
+
+Task<> barrier(Communicator& comm) {
+  const int N = comm.size(), r = comm.rank();
+  const Slice<std::byte> nothing;
+  for (int step = 1; step < N; step *= 2) {
+    const int to = (r + step) % N, from = (r - step + N) % N;
+    co_await exchange(comm, to, nothing, from, nothing);
+  }
+}
+
+Task<> broadcast(Communicator& comm, Slice<std::byte> bytes, int root) {
+  const int N = comm.size();
+  const int v = (comm.rank() - root + N) % N;  // counted from the root
+  int reach = 1;                               // ranks that have the data once this one has it
+  if (v > 0) {
+    reach = 2 * static_cast<int>(std::bit_floor(static_cast<unsigned>(v)));
+    const int from = (v - reach / 2 + root) % N;
+    co_await recv_exactly(comm, from, bytes);
+  }
+  for (; v + reach < N; reach *= 2) {
+    const int to = (v + reach + root) % N;
+    co_await comm.send(to, bytes);
+  }
+}
+
+Task<> allgather_blobs(Communicator& comm, const std::string& mine, std::vector<std::string>& all) {
+  const int N = comm.size(), r = comm.rank(), left = (r + N - 1) % N, right = (r + 1) % N;
+  const auto at = [&](int b) { return static_cast<std::size_t>((b + N) % N); };
+  std::vector<std::uint64_t> lengths(static_cast<std::size_t>(N));
+  lengths[at(r)] = mine.size();
+  all.assign(static_cast<std::size_t>(N), {});
+  all[at(r)] = mine;
+
+  const Slice<std::uint64_t> length = slice(lengths);
+  for (int s = 0; s < N - 1; ++s) {
+    const Slice<std::uint64_t> out = length.sub(at(r - s), 1), in = length.sub(at(r - s - 1), 1);
+    co_await exchange(comm, right, out, left, in);
+    require<CommError>(in[0] <= kMaxBlobBytes, "allgather: rank ", left, " announces ", in[0],
+                       " bytes, more than 1 GiB. Do all ranks run the same program?");
+  }
+  for (int s = 0; s < N - 1; ++s) {
+    std::string& blob = all[at(r - s - 1)];
+    blob.resize(lengths[at(r - s - 1)]);
+    const Slice<std::byte> out = bytes_of(all[at(r - s)]), in = bytes_of(blob);
+    co_await exchange(comm, right, out, left, in);
+  }
+}
+
+Task<> sum_over_ranks(Communicator& comm, Slice<double> x) {
+  if (comm.size() == 1) co_return;
+  const std::string mine(reinterpret_cast<const char*>(x.data()), x.size_bytes());
+  std::vector<std::string> all;
+  co_await allgather_blobs(comm, mine, all);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0;
+  for (const std::string& theirs : all) {
+    require<CommError>(theirs.size() == x.size_bytes(), "sum_over_ranks: ", theirs.size(), " bytes came where ",
+                       x.size_bytes(), " were expected. Do all ranks run the same program?");
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      double value;
+      std::memcpy(&value, theirs.data() + i * sizeof(double), sizeof(double));
+      x[i] += value;
+    }
+  }
+}
+
+}  // namespace laconic::dist

@@ -1,0 +1,120 @@
+#include "dist/trainer/checkpointing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+#include "dist/collective/meeting.h"
+#include "dist/trainer/trainer.h"
+#include "dist/world.h"
+
+namespace laconic {
+
+std::vector<std::string> meet(dist::Engine& engine, const std::string& what, const std::string& mine) {
+  std::vector<std::string> all;
+  engine.run(
+      what, [&](dist::Communicator& comm) { return dist::allgather_blobs(comm, mine, all); }, kCpu, true);
+  return all;
+}
+
+Checkpointing::Checkpointing(dist::Worker& worker, const TrainerOptions& options) : worker_(worker), o_(options) {
+  std::random_device device;
+  run_ = fmt::format("{:08x}{:08x}", device(), device());  // no other training has these digits
+  if (o_.resume.empty()) return;
+  const std::string kWhole = "whole: ", kNone = "none";
+  std::string newest;  // what is wrong with it
+  const std::vector<std::string> found = CheckpointStore::all_in(o_.resume);
+  for (std::size_t i = 0;; ++i) {
+    Manifest manifest;
+    std::string mine = kNone;
+    if (i < found.size()) {
+      try {
+        manifest = CheckpointStore::read_manifest(found[i]);
+        CheckpointStore::verify(found[i], manifest, worker.rank);
+        mine = kWhole + found[i];
+      } catch (const DataError& e) {
+        mine = e.what();
+      }
+    }
+    const std::vector<std::string> all = meet(worker.engine, "looking for a checkpoint", mine);
+    const auto wrong =
+        std::find_if(all.begin(), all.end(), [&](const std::string& s) { return !s.starts_with(kWhole); });
+    if (wrong == all.end()) {
+      dist::check_fingerprint(worker.engine, mine);  // the same one everywhere
+      if (worker.rank == 0 && manifest.ranks.empty())
+        fmt::print(stderr, "laconic: note: {} has no checksums: it was written by an earlier version\n", found[i]);
+      if (!manifest.run.empty()) run_ = manifest.run;
+      folder_ = found[i];
+      resumed_ = std::move(manifest);
+      return;
+    }
+    if (const auto none = std::find(all.begin(), all.end(), kNone); none != all.end()) {
+      if (i > 0) throw DataError(newest);
+      const bool nowhere = std::all_of(all.begin(), all.end(), [&](const auto& s) { return s == kNone; });
+      require<DataError>(nowhere, "resume: rank ", none - all.begin(), " finds no checkpoint in ", o_.resume,
+                         ", and others do. Give all ranks the same files.");
+      if (!o_.resume_if_any) CheckpointStore::newest(o_.resume);  // says so
+      if (worker.rank == 0)
+        fmt::print(stderr, "laconic: note: there is no checkpoint in {} yet: the training begins\n", o_.resume);
+      return;
+    }
+    if (i == 0) newest = *wrong;
+    if (worker.rank == 0 && i + 1 < found.size())
+      fmt::print(stderr, "laconic: warning: {} It is passed over; the one before is {}\n", *wrong, found[i + 1]);
+  }
+}
+
+void Checkpointing::require_same_training(const std::string& fingerprint, const std::string& processor) const {
+  const Manifest& m = *resumed_;
+  require<DataError>(m.workers == worker_.size, "resume: ", folder_, " is of ", m.workers, " workers, this run has ",
+                     worker_.size, ". Start as many.");
+  if (const auto other = other_training(m.fingerprint, fingerprint))
+    throw DataError(concat("resume: ", folder_, " was trained with ", other->first, ", this run has ", other->second,
+                           ". Give the same options."));
+  if (worker_.rank != 0) return;
+  if (m.threads != o_.threads || m.instruction_set != processor)
+    fmt::print(stderr,
+               "laconic: warning: the checkpoint was written with {} threads on {}, this run has {} on {}: the last "
+               "bits may differ\n",
+               m.threads, m.instruction_set, o_.threads, processor);
+  const auto line = [](const std::string& text, const std::string& key) {
+    const auto at = text.find("\n" + key + "=");
+    return at == std::string::npos ? "" : text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+  };
+  const auto has = [&](const char* key) { return !line(m.fingerprint, key).empty(); };
+  if (!has("method") && (has("sparse") || has("server")))
+    fmt::print(stderr,
+               "laconic: note: {} was written by an earlier version: its settings of --sync {} are not compared with "
+               "this run's\n",
+               folder_, line(fingerprint, "sync").substr(5));
+  if (line(m.fingerprint, "precision") != line(fingerprint, "precision"))
+    fmt::print(stderr, "laconic: warning: the checkpoint was written with {}, this run has {}: losses may differ\n",
+               line(m.fingerprint, "precision"), line(fingerprint, "precision"));
+}
+
+/// Rank 0 first: it finds out whose folder it is. What is resumed from is compared by itself.
+void Checkpointing::claim(const std::string& fingerprint) {
+  if (o_.save.empty()) return;
+  store_.emplace(o_.save);
+  if (worker_.serves()) return store_->claim(worker_.rank, "", worker_.size, false);  // can it write?
+  const auto claim = [&] {
+    store_->claim(worker_.rank, fingerprint, worker_.size, o_.overwrite || (resumed_ && o_.resume == o_.save));
+  };
+  if (worker_.rank == 0) claim();
+  dist::check_fingerprint(worker_, concat("save=", o_.save));
+  if (worker_.rank != 0) claim();
+}
+
+void Checkpointing::write(StateDict& state, Manifest manifest) {
+  // An older one of this step no longer counts while its files are replaced.
+  manifest.run = meet(worker_.engine, "meeting before a checkpoint", run_)[0];
+  const FileSum written = store_->write_rank(manifest.run, manifest.step, worker_.rank, state);
+  for (const std::string& sum : meet(worker_.engine, "meeting in a checkpoint", written.text()))
+    manifest.ranks.push_back(FileSum::parse(sum));
+  if (worker_.rank == 0) store_->complete(manifest);  // every rank has written: now it may count
+  meet(worker_.engine, "meeting after a checkpoint", "");
+  saved_step_ = manifest.step;
+}
+
+}  // namespace laconic

@@ -1,0 +1,76 @@
+#include "dist/trainer/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dist/collective/meeting.h"
+
+namespace laconic {
+
+void sum_over_workers(const dist::Worker& worker, const char* what, std::vector<double>& x) {
+  worker.run(what, [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(x)); });
+}
+
+KeptBuffers::KeptBuffers(const Module& model) {
+  for (const auto& [name, tensor] : model.named_buffers()) {
+    kept_.emplace_back(tensor, Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device()));
+    kept_.back().second.copy_from(tensor);
+  }
+}
+
+EvaluatedModel::EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy)
+    : strategy_(strategy) {
+  strategy.show_joint_model();
+  if (worker.size == 1) return;
+  own_.emplace(model);
+  std::vector<Tensor> buffers;
+  std::vector<double> sums;
+  for (const auto& [name, tensor] : model.named_buffers()) {
+    if (tensor.dtype() != DType::f32) continue;
+    buffers.push_back(tensor);
+    const std::vector<float> values = tensor.to_vector();
+    sums.insert(sums.end(), values.begin(), values.end());
+  }
+  if (buffers.empty()) return;
+  sum_over_workers(worker, "mean of running statistics", sums);
+  std::size_t next = 0;
+  for (const Tensor& tensor : buffers) {
+    std::vector<float> mean(static_cast<std::size_t>(tensor.elements()));
+    for (float& m : mean) m = static_cast<float>(sums[next++] / worker.size);
+    tensor.copy_from(Tensor::of(tensor.shape(), mean));
+  }
+}
+
+EvaluatedModel::~EvaluatedModel() {
+  if (own_) own_->put_back();
+  strategy_.hide_joint_model();
+}
+
+EvalReport Evaluation::measure(bool at_the_end) {
+  EvalSums sums;
+  std::optional<double> drift;
+  {
+    const EvaluatedModel model(worker_, workload_.model(), strategy_);
+    drift = strategy_.drift();
+    sums = at_the_end ? workload_.evaluate_at_the_end() : workload_.evaluate();
+  }
+  std::vector<double> all{
+      sums.samples,     sums.loss, sums.wrong_top1, sums.wrong_top5, asked_to_stop_ && asked_to_stop_() ? 1.0 : 0.0,
+      drift.value_or(0)};
+  sum_over_workers(worker_, "sum of the evaluation", all);
+  stop_ |= all[4] > 0;
+  RunInfo info;
+  workload_.describe(info);
+  require<DataError>(all[0] > 0 || info.test_samples == 0, info.data,
+                     ": nothing to evaluate by could be read (`data`). The warnings above say why.");
+  const double n = std::max(1.0, all[0]);
+  EvalReport report;
+  report.loss = all[1] / n;
+  report.top1_error = 100 * all[2] / n;
+  if (workload_.measures_perplexity()) report.perplexity = std::exp(report.loss);
+  if (workload_.has_top5()) report.top5_error = 100 * all[3] / n;
+  if (drift) report.drift = all[5] / worker_.size;
+  return report;
+}
+
+}  // namespace laconic

@@ -1,0 +1,66 @@
+#pragma once
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "dist/method/strategy.h"
+#include "dist/trainer/report.h"
+#include "dist/trainer/workload.h"
+#include "dist/world.h"
+
+namespace laconic {
+
+/// Sums a few numbers over all workers. `what` is for errors.
+void sum_over_workers(const dist::Worker& worker, const char* what, std::vector<double>& x);
+
+/// Running statistics as they are now.
+class KeptBuffers {
+ public:
+  explicit KeptBuffers(const Module& model);
+  void put_back() const {
+    for (const auto& [tensor, copy] : kept_) tensor.copy_from(copy);
+  }
+
+ private:
+  std::vector<std::pair<Tensor, Tensor>> kept_;
+};
+
+/// While it lives, the model is what is evaluated and saved: where workers hold different parameters, the joint model;
+/// with running statistics that are the mean over workers. All workers make one at once, after a flush.
+class EvaluatedModel {
+ public:
+  EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy);
+  ~EvaluatedModel();
+  EvaluatedModel(const EvaluatedModel&) = delete;
+  EvaluatedModel& operator=(const EvaluatedModel&) = delete;
+
+ private:
+  dist::Strategy& strategy_;
+  std::optional<KeptBuffers> own_;  // of this worker, where there are others
+};
+
+/// Evaluates on all workers, each a share; the figures are the same on every worker.
+class Evaluation {
+ public:
+  /// asked_to_stop : of this worker; may be null. What is a reference outlives this.
+  Evaluation(const dist::Worker& worker, Workload& workload, dist::Strategy& strategy,
+             std::function<bool()> asked_to_stop)
+      : worker_(worker), workload_(workload), strategy_(strategy), asked_to_stop_(std::move(asked_to_stop)) {}
+
+  /// Returns loss, errors or perplexity, and drift. All workers call it at once, after a flush.
+  ///   at_the_end : on the test set that the workload keeps for the end
+  ///   throws DataError  nothing could be read
+  EvalReport measure(bool at_the_end);
+  /// Says whether some worker had been asked to stop when an evaluation ended.
+  bool stop_requested() const { return stop_; }
+
+ private:
+  const dist::Worker& worker_;
+  Workload& workload_;
+  dist::Strategy& strategy_;
+  const std::function<bool()> asked_to_stop_;
+  bool stop_ = false;
+};
+
+}  // namespace laconic

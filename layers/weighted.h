@@ -1,0 +1,123 @@
+#pragma once
+#include "core/ops/conv2d.h"
+#include "layers/module.h"
+
+// Layers with parameters of their own, but for recurrent ones (layers/recurrent.h).
+namespace laconic {
+
+/// A layer that can apply the ReLU which follows it in the same pass over memory. Sequential asks.
+class FusesRelu : public Module {
+ public:
+  /// max(y, 0) in the same pass.
+  Tensor forward_relu(const Tensor& x) {
+    return call([&] { return run(x, true); });
+  }
+
+ private:
+  Tensor forward(const Tensor& x) final { return run(x, false); }
+  virtual Tensor run(const Tensor& x, bool relu) = 0;
+};
+
+/// 2-d convolution (cross-correlation), NCHW, float32.
+///   y[n,o,i,j] = b[o] + sum_{c,u,v} w[o,c,u,v] * x[n, c, i*stride + u*dilation - pad, j*stride + v*dilation - pad]
+///   x : [N, in, H, W]   ->   y : [N, out, H', W'],
+///   H' = (H + 2 pad - dilation (kernel - 1) - 1) / stride + 1, rounded down
+///   w : [out, in/groups, kernel, kernel] "weight",  b : [out] "bias"   ~ Uniform(-k, k),
+///   k = 1/sqrt(in/groups kernel^2)  (PyTorch's default)
+/// Throws ShapeError if x is not 4-d or has another number of channels than `in`, or groups divide neither.
+class Conv2d final : public FusesRelu {
+ public:
+  struct Options {
+    int in = 0, out = 0, kernel = 3, stride = 1, pad = 0, dilation = 1, groups = 1;
+    bool bias = true;
+    Initializer init = nullptr, init_bias = nullptr;  ///< of w and b, instead of that
+  };
+  explicit Conv2d(Options o);
+
+ private:
+  Tensor run(const Tensor& x, bool relu) override;
+  ops::Conv2dOptions o_;
+  std::shared_ptr<Parameter> w_, b_;
+};
+
+/// y = x w' + b.
+///   x : [N, in]   ->   y : [N, out]
+///   w : [out, in] "weight",  b : [out] "bias"   ~ Uniform(-k, k),  k = 1/sqrt(in)  (PyTorch's default)
+/// A shared weight keeps the name, role and initial values of its first layer; its gradient is ready after both uses.
+/// Throws ShapeError if x is not [N, in] (flatten images first), or a shared weight not [out, in].
+class Linear final : public FusesRelu {
+ public:
+  struct Options {
+    int in = 0, out = 0;
+    bool bias = true;
+    bool output = false;                              ///< this layer makes the predictions (ParameterInfo::output)
+    std::shared_ptr<Parameter> weight = nullptr;      ///< [out, in] of another layer, to be shared (an Embedding's)
+    Initializer init = nullptr, init_bias = nullptr;  ///< of w and b, instead of that
+  };
+  explicit Linear(Options o);
+  const std::shared_ptr<Parameter>& weight() const { return w_; }
+
+ private:
+  Tensor run(const Tensor& x, bool relu) override;
+  std::shared_ptr<Parameter> w_, b_;
+};
+
+/// A vector per symbol: y[..., :] = w[x[...], :].
+///   x : i64, [T, B] or [n]   ->   y : [T, B, dim] or [n, dim]
+///   w : [vocabulary, dim] "weight"   ~ Normal(0, 1)  (PyTorch's default)
+/// Throws DataError that names the first index outside of [0, vocabulary).
+class Embedding final : public Module {
+ public:
+  struct Options {
+    int vocabulary = 0, dim = 0;
+    Initializer init = nullptr;  ///< of w, instead of that
+  };
+  explicit Embedding(Options o);
+  const std::shared_ptr<Parameter>& weight() const { return w_; }  ///< for a Linear that shares it
+
+ private:
+  Tensor forward(const Tensor& x) override;
+  std::shared_ptr<Parameter> w_;
+};
+
+/// Batch normalisation, over [N, C] (BatchNorm1d) or [N, C, H, W] (BatchNorm2d).
+///   y = weight (x - mean) / sqrt(var + epsilon) + bias,   per channel
+///   Training: mean and (biased) var of this batch, and running <- (1 - momentum) running + momentum batch (unbiased
+///   var). Evaluation: the running statistics.
+///   weight : [C] 1,  bias : [C] 0;  buffers running_mean [C] 0, running_var [C] 1, num_batches_tracked int64 [] 0
+///   source   Ioffe & Szegedy 2015; PyTorch's semantics
+/// Throws ShapeError if x has another rank or number of channels, or if training sees one value per channel.
+class BatchNorm : public FusesRelu {
+ public:
+  struct Options {
+    int channels = 0;
+    float momentum = 0.1f, epsilon = 1e-5f;
+  };
+  /// max(y + residual, 0) in the same pass: the end of a residual block.
+  Tensor forward_add_relu(const Tensor& x, const Tensor& residual) {
+    return call([&] { return normalize(x, true, residual); });
+  }
+
+ protected:
+  BatchNorm(Options o, int rank);
+
+ private:
+  Tensor run(const Tensor& x, bool relu) override { return normalize(x, relu, {}); }
+  Tensor normalize(const Tensor& x, bool relu, const Tensor& residual);
+  Options o_;
+  int rank_;
+  std::shared_ptr<Parameter> gamma_, beta_;
+  const Tensor &running_mean_, &running_var_, &batches_;
+};
+
+class BatchNorm1d final : public BatchNorm {
+ public:
+  explicit BatchNorm1d(Options o) : BatchNorm(o, 2) {}
+};
+
+class BatchNorm2d final : public BatchNorm {
+ public:
+  explicit BatchNorm2d(Options o) : BatchNorm(o, 4) {}
+};
+
+}  // namespace laconic
