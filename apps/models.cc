@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "apps/result_table.h"
 #include "apps/subcommand.h"
-#include "apps/text.h"
 #include "apps/tools.h"
 #include "data/input_file.h"
 #include "layers/models/zoo.h"
@@ -26,7 +26,7 @@ std::string sizes(std::span<const std::int64_t> extents) {
   return text;
 }
 
-std::vector<std::int64_t> list(std::span<const std::int64_t> extents) { return {extents.begin(), extents.end()}; }
+Json list(std::span<const std::int64_t> extents) { return std::vector<std::int64_t>(extents.begin(), extents.end()); }
 
 double sum_of_flop(const std::vector<LayerSummary>& layers) {
   double flop = 0;
@@ -34,7 +34,7 @@ double sum_of_flop(const std::vector<LayerSummary>& layers) {
   return flop;
 }
 
-/// Of an image, or of one word of a text.
+/// What one image costs, or one word of a text.
 double flop_per_sample(const ModelInfo& info, const std::vector<LayerSummary>& layers) {
   return sum_of_flop(layers) / (info.reads_text() ? static_cast<double>(info.input[0]) : 1);
 }
@@ -44,50 +44,49 @@ constexpr const char* kConvention =
     "a weight.";
 
 void print_zoo(bool json, bool markdown) {
-  std::vector<std::vector<std::string>> rows{{"model", "input", "classes", "parameters", "MB", "GFLOP forward"}};
-  Json all = Json::array();
+  ResultTable table(markdown);
+  table.title("");
   for (const ModelInfo& info : models_of_zoo()) {
     const auto model = make_model(info.name);
     const std::int64_t parameters = model->parameter_count();
     const double flop = flop_per_sample(info, summarize(*model, info.input));
-    all.push_back({{"model", info.name},
-                   {"input", list(info.input.dims())},
-                   {"classes", info.classes},
-                   {"parameters", parameters},
-                   {"bytes", 4 * parameters},
-                   {"flop", flop}});
-    rows.push_back({info.name, info.reads_text() ? "words" : sizes(info.input.dims()), with_commas(info.classes),
-                    with_commas(parameters), fmt::format("{:.1f}", 4e-6 * static_cast<double>(parameters)),
-                    fmt::format("{:.4g}", flop * 1e-9)});
+    table.add({{"model", "model", info.name},
+               {"input", "input", list(info.input.dims()), info.reads_text() ? "words" : sizes(info.input.dims())},
+               {"classes", "classes", info.classes, with_commas(info.classes)},
+               {"parameters", "parameters", parameters, with_commas(parameters)},
+               {"MB", "bytes", 4 * parameters, "{:.1f}", 1e-6},
+               {"GFLOP forward", "flop", flop, "{:.4g}", 1e-9}});
   }
-  if (json) return fmt::print("{}\n", Json{{"models", all}}.dump());
-  fmt::print("{}\n{}\n", table(rows, 2, markdown), kConvention);
+  if (json) return fmt::print("{}\n", Json{{"models", table.objects()}}.dump());
+  fmt::print("{}\n{}\n", table.text(), kConvention);
 }
+
+std::string mflop(double flop) { return fmt::format("{:.4g}", flop * 1e-6); }
 
 void print_layers(const ModelInfo& info, const ModelOptions& options, bool json, bool markdown) {
   const auto model = make_model(info.name, options);
   const std::vector<LayerSummary> layers = summarize(*model, info.input);
-  std::vector<std::vector<std::string>> rows{{"layer", "kind", "output", "parameters", "MFLOP"}};
-  Json all = Json::array();
+  ResultTable table(markdown);
+  table.title("");
   for (const LayerSummary& l : layers) {
     // Rows of a text are words; of images the batch of one is left out.
     const std::span<const std::int64_t> output = l.output.dims().subspan(info.reads_text() ? 0 : 1);
-    all.push_back({{"name", l.name},
-                   {"kind", l.kind},
-                   {"output", list(output)},
-                   {"parameters", l.parameters},
-                   {"flop", l.flop}});
-    rows.push_back({l.name, l.kind, sizes(output), l.parameters ? with_commas(l.parameters) : "",
-                    l.flop > 0 ? fmt::format("{:.4g}", l.flop * 1e-6) : ""});
+    table.add({{"layer", "name", l.name},
+               {"kind", "kind", l.kind},
+               {"output", "output", list(output), sizes(output)},
+               {"parameters", "parameters", l.parameters, l.parameters ? with_commas(l.parameters) : ""},
+               {"MFLOP", "flop", l.flop, l.flop > 0 ? mflop(l.flop) : ""}});
   }
   const std::int64_t parameters = model->parameter_count();
   const double flop = sum_of_flop(layers);
   if (json) {
-    const Json whole{{"model", info.name}, {"parameters", parameters}, {"flop", flop}, {"layers", all}};
+    const Json whole{{"model", info.name}, {"parameters", parameters}, {"flop", flop}, {"layers", table.objects()}};
     return fmt::print("{}\n", whole.dump());
   }
-  rows.push_back({"sum", "", "", with_commas(parameters), fmt::format("{:.4g}", flop * 1e-6)});
-  fmt::print("{}\nFLOP are of {}, forward: two for each multiply-add with a weight.\n", table(rows, 3, markdown),
+  table.add({{"layer", "", "sum"},
+             {"parameters", "", parameters, with_commas(parameters)},
+             {"MFLOP", "", flop, mflop(flop)}});
+  fmt::print("{}\nFLOP are of {}, forward: two for each multiply-add with a weight.\n", table.text(),
              info.reads_text() ? fmt::format("{} words", info.input[0]) : "one image");
 }
 

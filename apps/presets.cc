@@ -2,7 +2,7 @@
 
 #include <sstream>
 
-#include "core/error.h"
+#include "core/catalogue.h"
 
 namespace laconic {
 
@@ -29,24 +29,11 @@ const std::vector<Preset>& presets() {
   return all;
 }
 
-namespace {
-
-const Preset& preset_named(const std::string& name, const std::string& option) {
-  std::vector<std::string> names;
-  for (const Preset& p : presets()) {
-    if (p.name == name) return p;
-    names.push_back(p.name);
-  }
-  refuse_unknown("preset", name, option, names);
-}
-
-}  // namespace
-
 std::vector<const Preset*> presets_named(const std::string& list, const std::string& option) {
   std::vector<const Preset*> all;
   std::istringstream names(list);
-  for (std::string name; std::getline(names, name, ',');) all.push_back(&preset_named(name, option));
-  if (all.empty()) preset_named(list, option);
+  for (std::string name; std::getline(names, name, ',');) all.push_back(&row_named(presets(), name, "preset", option));
+  if (all.empty()) row_named(presets(), list, "preset", option);
   return all;
 }
 

@@ -14,7 +14,8 @@ struct Preset {
 
 /// INCEPTIONN's systems of Fig. 12 (WA, WA+C, INC, INC+C) and the hyper-parameters of its Table I.
 const std::vector<Preset>& presets();
-/// Of "WA,INC+C", in their order.   throws UsageError naming `option`: unknown (suggests the nearest, lists all)
+/// Those that a list like "WA,INC+C" names, in its order.
+/// throws UsageError naming `option`: unknown (suggests the nearest, lists all)
 std::vector<const Preset*> presets_named(const std::string& list, const std::string& option);
 
 }  // namespace laconic

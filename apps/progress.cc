@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "apps/result_table.h"
 #include "apps/text.h"
 #include "core/clock.h"
 
@@ -212,15 +213,16 @@ std::string cell(dist::LedgerColumn::Unit unit, double value) {
 }  // namespace
 
 std::string ledger_table(const dist::LedgerForm& form, const std::vector<dist::LedgerRow>& rows) {
-  std::vector<std::vector<std::string>> lines{{"parameter", "choice", "elements"}};
-  for (const auto& column : form.columns)
-    if (column.head != nullptr) lines[0].emplace_back(column.head);
+  ResultTable table(false);
+  table.title("");
   for (const auto& r : rows) {
-    lines.push_back({r.parameter, r.choice, fmt::format("{}", r.elements)});
+    Cells row{{"parameter", "", r.parameter}, {"choice", "", r.choice}, {"elements", "", r.elements}};
     for (const auto& column : form.columns)
-      if (column.head != nullptr) lines.back().push_back(cell(column.unit, column.value(r)));
+      if (column.head != nullptr)
+        row.emplace_back(column.head, "", column.value(r), cell(column.unit, column.value(r)));
+    table.add(std::move(row));
   }
-  return table(lines, 2) + form.note + "\n";
+  return table.text() + form.note + "\n";
 }
 
 }  // namespace laconic

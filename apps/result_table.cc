@@ -60,13 +60,16 @@ std::string ResultTable::text() {
     for (const Cells& row : rows_) for_columns(row, heads_, true, [](std::size_t, const Cell&) {});
     lines.push_back(heads_);
   }
+  widths_.resize(heads_.size()), words_.resize(heads_.size(), true);
   for (const Cells& row : rows_) {
     auto& line = lines.emplace_back(heads_.size(), absent_);
-    for_columns(row, heads_, false, [&](std::size_t c, const Cell& f) { line[c] = f.text; });
+    for_columns(row, heads_, false, [&](std::size_t c, const Cell& f) {
+      line[c] = f.text;
+      if (first && c > 0 && !f.value.is_string() && !f.value.is_array()) words_[c] = false;
+    });
   }
   rows_.clear();
-  widths_.resize(heads_.size());
-  std::string text = !first ? "" : title_.empty() ? "\n" : title_;
+  std::string text = first ? title_ : "";
   for (const auto& line : lines)
     for (std::size_t c = 0; c < line.size() && first; ++c) widths_[c] = std::max(widths_[c], letters(line[c]));
   for (auto& line : lines) {
@@ -76,12 +79,13 @@ std::string ResultTable::text() {
       const std::string room(widths_[c] - std::min(widths_[c], letters(cell)), ' ');
       for (std::size_t at = 0; markdown_ && (at = cell.find('|', at)) != std::string::npos; at += 2)
         cell.insert(at, "\\");
-      text += markdown_ ? " " + cell + " |" : c == 0 ? cell + room : "  " + room + cell;
+      text += markdown_ ? " " + cell + " |" : (c == 0 ? "" : "  ") + (words_[c] ? cell + room : room + cell);
     }
+    if (!markdown_) text.resize(text.find_last_not_of(' ') + 1);
     text += "\n";
     if (!markdown_ || !first || &line != &lines[0]) continue;
     text += "|";
-    for (std::size_t c = 0; c < line.size(); ++c) text += "---|";
+    for (const bool words : words_) text += words ? "---|" : "---:|";
     text += "\n";
   }
   return text;

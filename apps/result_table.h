@@ -54,26 +54,30 @@ using Cells = std::vector<Cell>;
 Cell::Json to_json(const Cells& row);
 
 /// Rows of figures: as text in columns that are as wide as their cells, or for Markdown, and as objects. The columns
-/// are all those that the rows of the first text() have, in their order.
+/// are all those that the rows of the first text() have, in their order. Words stand at the left of their column,
+/// numbers at the right.
 class ResultTable {
  public:
   /// absent : the cell of a row that has no figure of that column
   explicit ResultTable(bool markdown, std::string absent = "") : markdown_(markdown), absent_(std::move(absent)) {}
-  /// Stands above the table.
-  void title(const std::string& text) { title_ = markdown_ ? "\n**" + text + "**\n\n" : "\n" + text + "\n"; }
+  /// Stands above the table after an empty line; "": not even that line does.
+  void title(const std::string& text) {
+    title_ = text.empty() ? "" : markdown_ ? "\n**" + text + "**\n\n" : "\n" + text + "\n";
+  }
   void add(Cells row);
   /// Returns what was added since it was called last; the first time with an empty line, title and heads before it.
   std::string text();
-  /// Of all rows that have keys, in an array.
+  /// An array with an object for each row that has keys.
   Cell::Json& objects() { return objects_; }
 
  private:
   bool markdown_;
-  std::string absent_, title_;
+  std::string absent_, title_ = "\n";
   std::vector<Cells> rows_;
   Cell::Json objects_ = Cell::Json::array();
   std::vector<std::string> heads_;
   std::vector<std::size_t> widths_;  ///< in letters
+  std::vector<bool> words_;          ///< no figure of the column is a number
 };
 
 }  // namespace laconic

@@ -37,25 +37,6 @@ std::string plural(std::int64_t n, const std::string& what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t left, bool markdown) {
-  std::vector<std::size_t> widths(rows[0].size());
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i)
-      line += markdown   ? "| " + row[i] + " "
-              : i < left ? fmt::format("{:<{}}  ", row[i], widths[i])
-                         : fmt::format("{:>{}}  ", row[i], widths[i]);
-    text += (markdown ? line + "|" : line.substr(0, line.find_last_not_of(' ') + 1)) + "\n";
-    if (!markdown || &row != &rows[0]) continue;
-    for (std::size_t i = 0; i < row.size(); ++i) text += i < left ? "|---" : "|---:";
-    text += "|\n";
-  }
-  return text;
-}
-
 std::string join(const std::vector<std::string>& words, const char* separator) {
   std::string text;
   for (const auto& word : words) {

@@ -12,10 +12,6 @@ std::string human_seconds(double time);  ///< "8.2 s", "3 min 05 s", "2 h 10 min
 /// "1 thread", "2 threads"
 std::string plural(std::int64_t n, const std::string& what);
 
-/// Rows of cells, of which the first holds the heads, in columns or as a markdown table. The first `left` columns are
-/// words, the others numbers.
-std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t left, bool markdown = false);
-
 /// "a, b, c"
 std::string join(const std::vector<std::string>& words, const char* separator);
 

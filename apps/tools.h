@@ -22,7 +22,8 @@ struct TraceSummary {
   int rank = 0;
   std::size_t steps = 0;
   double step_ms = 0;
-  /// Of the computing thread, by category: without what runs inside of a span ("update" inside of "forward" is update).
+  /// The computing thread's time by category. A span inside of another counts for itself alone: "update" inside of
+  /// "forward" is update.
   /// "other": in no span.
   std::map<std::string, double> ms{};
   /// At least one message was under way: partly at the same time as the above.

@@ -187,12 +187,12 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
       "limit the gradient's length, or each of its elements" +
           (o.trainer.clip.kind == Clip::Kind::norm ? fmt::format(" [norm:{:g}]", o.trainer.clip.limit) : std::string()),
       [&o](const std::string& text, const std::string& where) { o.trainer.clip = Clip::parse(text, where); });
-  s.value("schedule", "RULE",
-          "const, step:EVERY,FACTOR, multistep:A,B,..,FACTOR, exp:F, cosine,\n"
-          "plateau:PATIENCE,FACTOR; warmup:W+ in front;\n"
-          "in epochs, or in steps as 500it [" +
-              o.trainer.schedule.text() + "]",
-          [&o](const std::string& text, const std::string&) { o.trainer.schedule = Schedule::parse(text); });
+  names.clear();
+  for (const Schedule::Kind& kind : schedules()) names.push_back(kind.form);
+  s.value(
+      "schedule", "RULE",
+      wrapped(names) + ";\nwarmup:W+ in front; in epochs, or in steps as 500it\n[" + o.trainer.schedule.text() + "]",
+      [&o](const std::string& text, const std::string&) { o.trainer.schedule = Schedule::parse(text); });
   s.whole_number<std::int64_t>("accumulate", "K", o.trainer.accumulate, 1, "micro-batches per update");
   s.flag("checkpoint-activations", o.trainer.checkpoint_activations,
          "keep fewer activations and compute them again in\nbackward: larger batches fit; the same bits")

@@ -45,7 +45,7 @@ struct ValuesFile {
   Tensor read() const { return read_values(path, tensor); }
 };
 
-/// The same values on a device.
+/// A copy of x on a device.
 inline Tensor copied_to(const Tensor& x, Device device) {
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), device);
   y.copy_from(x);

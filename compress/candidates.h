@@ -13,8 +13,8 @@ namespace laconic::compress {
 /// Elements of one tensor whose magnitude is at least a floor, as the residual pass meets them (accumulate_residual):
 /// with some k of them known, choosing the k largest needs no look at the tensor. A Selector sets the floor
 /// (Selector::prepare) and reads them; between the two the parts of the tensor come in any order, each once.
-/// Of a tensor on a CUDA device they stay there, by tiles, and only its selector looks at them: count(), complete(),
-/// indices() and values() are those of host memory.
+/// For a tensor on a CUDA device they stay on it, by tiles, and only its selector looks at them: count(), complete(),
+/// indices() and values() speak of host memory.
 class Candidates {
  public:
   bool active() const { return active_; }

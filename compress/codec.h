@@ -14,7 +14,7 @@ struct Key {
   std::uint64_t seed = 0, step = 0;
   std::uint32_t operation = 0;  ///< which message of the plan
   std::uint32_t hop = 0;        ///< which step of the collective
-  std::uint32_t rank = 0;       ///< who encodes; the first of them where several encode the same
+  std::uint32_t rank = 0;       ///< that encodes; where several encode one thing, the first of them
 };
 
 /// Turns floats into fewer bytes and back, with no memory of its own: same floats and same key, same bytes. (What

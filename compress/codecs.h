@@ -13,8 +13,8 @@ namespace laconic::compress {
 /// Says what a codec may be asked to carry.
 struct CodecTraits {
   bool loses = true;  ///< decoding may give other values
-  /// Parameters bear it: its error is small beside the larger ones. Else it is made for gradients, of which most are
-  /// small, and whose errors average out over steps (INCEPTIONN's section III; TernGrad too keeps parameters as they
+  /// Parameters bear it: its error is small beside the larger ones. Else it is made for gradients: most of them are
+  /// small, and their errors average out over steps (INCEPTIONN's section III; TernGrad too keeps parameters as they
   /// are).
   bool bears_weights = true;
   bool remembers = false;  ///< makes no sense without error feedback

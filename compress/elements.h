@@ -40,7 +40,7 @@ class Elements {
   std::size_t size_ = 0, room_ = 0;
 };
 
-/// The same on a CUDA device.
+/// Elements on a CUDA device.
 class DeviceElements {
  public:
   std::uint32_t* indices() const { return reinterpret_cast<std::uint32_t*>(indices_.data()); }

@@ -19,7 +19,7 @@ inline constexpr std::int32_t kInfinityKey = 0x7F800000;
 /// The smallest key that competes: of one sign, 0 does not.
 constexpr std::int32_t lowest_key(Sign sign) { return sign == Sign::any ? 0 : 1; }
 
-/// Of a key >= 0.
+/// The magnitude whose key is `key` >= 0.
 constexpr float magnitude_of(std::int32_t key) { return std::bit_cast<float>(key); }
 
 /// The smallest competing key whose magnitude is at least `floor`, or above `threshold`. Neither is NaN.

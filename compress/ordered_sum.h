@@ -9,7 +9,8 @@ namespace laconic::compress {
 /// modulo kSumLanes, a chunk's lanes are added up in their order, and chunks in theirs.
 inline constexpr std::size_t kSumChunk = 4096, kSumLanes = 16;
 
-/// Of the terms that add(i, lane of each sum) adds, for i from 0 to n. add(i, l, sums): sums[s][l] += term s of i
+/// The sums of the terms of 0 … n - 1, in an order that depends on n alone.
+/// add(i, l, sums): sums[s][l] += term s of i
 template <std::size_t kSums, class Add>
 std::array<double, kSums> ordered_sums(std::size_t n, Add&& add) {
   std::array<double, kSums> all{};

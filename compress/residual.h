@@ -24,7 +24,7 @@ struct ResidualStats {
   float max_positive = 0, max_negative = 0;  ///< the largest x, and the largest -x; 0 if there is none
   bool nan = false;                          ///< there was one; the other figures leave it out, or not
 
-  /// Of |x|, of max(x, 0), or of max(-x, 0), over all elements.
+  /// The mean of |x|, of max(x, 0), or of max(-x, 0), over all elements.
   constexpr double mean(Sign sign) const {
     if (elements == 0) return 0;
     const double sum = sign == Sign::any        ? sum_positive + sum_negative
@@ -95,7 +95,7 @@ void accumulate_residual(const ResidualPart& part, const MomentumRule& rule, flo
 ResidualStats accumulate_residual(const ResidualPart& part, const MomentumRule& rule, float gradient_factor = 1.0f,
                                   Candidates* candidates = nullptr);
 
-/// The same figures about any values, in one pass that changes nothing. For a CUDA device the host waits.
+/// These figures about any values, in one pass that changes nothing. For a CUDA device the host waits.
 ResidualStats residual_stats(Slice<const float> values);
 
 /// After sending: V[S] = 0, and with `mask` U[S] = 0 (factor masking: the momentum of what was sent ends with it).
@@ -104,8 +104,8 @@ ResidualStats residual_stats(Slice<const float> values);
 /// throws ShapeError if an index is outside; of indices on a CUDA device the next synchronize() throws DataError
 void clear_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices, bool mask);
 
-/// The same where each was sent as another value than it had (Strom, AdaComp): V[S[j]] -= values[j] keeps what that
-/// left out. A single value is that of all (--qrgc-feedback).
+/// After sending other values than the residual had (Strom, AdaComp): V[S[j]] -= values[j] keeps what was left out.
+/// A single value is that of all (--qrgc-feedback).
 void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices,
                    Slice<const float> values, bool mask);
 

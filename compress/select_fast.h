@@ -37,8 +37,9 @@ struct Request {
 /// again.
 std::size_t target_for(std::size_t need, std::size_t k);
 
-/// Where a floor may lie that so many `times` as many elements reach as reach the magnitude `least`, which half of them
-/// exceed up to `middle`. Tails fall about as exponentials do: as far down again as from the middle for each doubling.
+/// A floor below the magnitude `least` that about `times` as many elements reach. `middle` is the median magnitude of
+/// those that reach `least`. Tails fall about as exponentials do: each doubling lies as far down again as `middle` lies
+/// above `least`.
 float floor_below(double times, float least, float middle);
 
 /// The sample that `dropping` and `dgc` look at: its size, and the rank in it (from 1) of the threshold for k of n.

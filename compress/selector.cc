@@ -6,6 +6,7 @@
 #include "compress/cuda/choose.h"
 #include "compress/cuda/select.h"
 #include "compress/select_fast.h"
+#include "core/catalogue.h"
 #include "core/dispatch.h"
 #include "core/trace.h"
 
@@ -24,16 +25,7 @@ std::vector<SelectorKind>& selectors() {
 }
 
 const SelectorKind& selector_kind(const std::string& name, const std::string& where) {
-  std::vector<std::string> names;
-  for (const SelectorKind& kind : selectors()) {
-    if (kind.name == name) return kind;
-    names.push_back(kind.name);
-  }
-  const std::string close = nearest(name, names);
-  std::string all;
-  for (const auto& n : names) all += (all.empty() ? "" : ", ") + n;
-  throw UsageError(concat("unknown selector '", name, "' (", where,
-                          "): ", close.empty() ? "there are " + all : "did you mean " + close + "?"));
+  return row_named(selectors(), name, "selector", where);
 }
 
 std::unique_ptr<Selector> SelectorKind::make(const SelectorOptions& options) const {

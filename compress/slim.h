@@ -22,8 +22,7 @@ void require_sensible(const SlimRules& rules);
 std::size_t core_elements(const SlimRules& rules, std::size_t n);
 std::size_t explorer_elements(const SlimRules& rules, std::size_t n);
 
-/// Who draws an explorer (compress/random_subset.h), and for which round of which tensor: both ends make the same
-/// generator of it.
+/// Names an explorer's draw (compress/random_subset.h): both ends make equal generators from it.
 struct SlimKey {
   std::uint64_t seed = 0, round = 0;
   std::uint32_t tensor = 0;

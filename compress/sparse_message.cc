@@ -246,7 +246,7 @@ void SparseView::read(SparseFormat format, Slice<const std::byte> payload, std::
   size_ = 0, device_ = there ? payload.device() : kCpu, one_value_ = format.one_value;
   check(payload.size() >= head && payload.size() % 4 == 0 ? nullptr : "are no whole message");
   const std::size_t rest = payload.size() - head;
-  // Of a raw message on a device the count is what the length says; there the announcement is compared with it.
+  // The length of a raw message tells the count. On a device the announcement is compared with it there.
   std::size_t count = rest / (4 + value_bytes);
   if (!raw || !there) {
     std::uint32_t announced;

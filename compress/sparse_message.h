@@ -54,8 +54,9 @@ class SparseView {
 
   /// Reads a message about a tensor of n elements. Every length and index is checked first.
   /// What is stored as it is used (values, raw indices) is not copied if the payload is aligned to 4 bytes.
-  /// Of a payload on a CUDA device the host waits for its verdict; packed and rice bring their indices to the host for
-  /// it. throws DataError if it is none: too short or too long, indices that do not ascend or are n or more
+  /// If the payload lies on a CUDA device, the host waits for the device's verdict; packed and rice bring their indices
+  /// to the host for it.
+  /// throws DataError if it is no message: too short or too long, indices that do not ascend or are n or more
   void read(SparseFormat format, Slice<const std::byte> payload, std::size_t n);
 
   std::size_t size() const { return size_; }

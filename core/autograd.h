@@ -102,7 +102,7 @@ bool wants_gradient(std::initializer_list<std::reference_wrapper<const Tensor>> 
 Tensor record(const char* operation, const Tensor& y,
               std::initializer_list<std::reference_wrapper<const Tensor>> inputs, Backward backward);
 Tensor record(const char* operation, const Tensor& y, const std::vector<Tensor>& inputs, Backward backward);
-/// The same for an operation that can take dL/dy as two unsummed parts (dy2 may be undefined): where a value was used
+/// record() for an operation that can take dL/dy as two unsummed parts (dy2 may be undefined): where a value was used
 /// twice, the sum is then fused into the operation's own pass over memory.
 Tensor record_pair(const char* operation, const Tensor& y,
                    std::initializer_list<std::reference_wrapper<const Tensor>> inputs, BackwardPair backward);

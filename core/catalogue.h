@@ -9,6 +9,19 @@
 
 namespace laconic {
 
+/// The row called `name` in a table of rows with names. kind, where: as refuse_unknown takes them
+/// throws UsageError naming the nearest, and all
+template <class Row>
+const Row& row_named(const std::vector<Row>& table, const std::string& name, const std::string& kind,
+                     const std::string& where) {
+  std::vector<std::string> names;
+  for (const Row& row : table) {
+    if (row.name == name) return row;
+    names.push_back(row.name);
+  }
+  refuse_unknown(kind, name, where, names);
+}
+
 /// A table of all things of one kind, by name. Programs may add to it before they begin to train. Tests go through it,
 /// so everything in it is tested.
 template <class T>

@@ -40,9 +40,8 @@ decltype(auto) on_device(Device device, F&& cpu_kernel) {
   return cpu_kernel();
 }
 
-/// The same with a second kernel for CUDA devices, which only asks for the work (core/stream.h): both give the same
-/// type. In a build without CUDA it is compiled and left out, so that calls of cuda:: functions may stand in it, and
-/// nowhere else.
+/// With a second kernel for CUDA devices, which only asks for the work (core/stream.h). Both return one type. In a
+/// build without CUDA it is compiled and left out, so that calls of cuda:: functions may stand in it, and nowhere else.
 template <class F, class G>
 decltype(auto) on_device(Device device, F&& cpu_kernel, [[maybe_unused]] G&& cuda_kernel) {
   if constexpr (kCudaBuilt) {
@@ -70,7 +69,7 @@ void cuda_only([[maybe_unused]] G&& kernel) {
   namespace cuda {           \
   __VA_ARGS__;               \
   }
-/// Runs one of those where the memory lies.
+/// Calls a kernel that LACONIC_DECLARE has declared, where the memory lies.
 ///   LACONIC_KERNEL(y.device(), fill(y.data<float>(), value, y.elements()));
 #define LACONIC_KERNEL(device, ...) \
   ::laconic::on_device(             \

@@ -204,7 +204,7 @@ Storage::~Storage() {
     pool(device_).give_back({data_, capacity_});
 }
 
-/// Who counts for a device: CUDA's itself, all others the host, whether they may be touched or not.
+/// The device whose counters count a device's memory: a CUDA device has its own, all others share the host's.
 static Device pooled(Device device) { return device.kind == Device::Kind::cuda ? device : kCpu; }
 
 MemoryStats memory_stats(Device device) {

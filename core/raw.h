@@ -21,7 +21,7 @@ Tensor to_layout(const Tensor& x, Layout layout);
 
 /// x as f32 or bf16: x itself if it is that, a copy rounded to the nearest otherwise. Layouts stay.
 Tensor rounded(const Tensor& x, DType dtype);
-/// The same for a parameter: the copy is kept beside it (Tensor::derived()) while its value does not change.
+/// rounded() for a parameter: the copy is kept beside it (Tensor::derived()) while its value does not change.
 Tensor rounded_parameter(const Tensor& w, DType dtype);
 
 /// True if every element is finite. One pass. Waits for the device, as the sums do.

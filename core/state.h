@@ -86,7 +86,7 @@ struct ExpectedTensor {
 };
 
 /// Throws DataError with the first mismatch (a tensor that is missing, of another shape or dtype, or not expected),
-/// with expected and found shapes. `where` is the file's path, `what` who expects it, for example "lenet". PyTorch's
+/// with expected and found shapes. `where` is the file's path, `what` names the reader, for example "lenet". PyTorch's
 /// `*.num_batches_tracked` may be there without being expected.
 void require_match(std::span<const ExpectedTensor> expected, const StateDict& found, const std::string& where,
                    const std::string& what);

@@ -48,7 +48,7 @@ class Event {
 /// that the calling thread asked of the device before, too); between memory of devices it happens in the order of the
 /// calling thread's work.
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
-/// The same without waiting: host memory must be Pinned, and left alone until an Event recorded afterwards is reached.
+/// Copies without waiting: host memory must be Pinned, and left alone until an Event recorded afterwards is reached.
 void copy_bytes_later(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 /// Bytes that copies have brought from CUDA devices to host memory since the program started, whoever asked for them.
 /// Tests hold what a step should bring there against it.

@@ -96,7 +96,7 @@ class Tensor {
     return {data<T>(), static_cast<std::size_t>(impl_->elements), device()};
   }
 
-  /// The same memory under another shape of as many elements (one extent may be -1: what remains). Not differentiable:
+  /// This memory under another shape of as many elements (one extent may be -1: what remains). Not differentiable:
   /// use ops::reshape inside a model. Throws ShapeError, also for a layout that is not plain.
   Tensor view(const Shape& shape) const;
   Tensor view(std::initializer_list<std::int64_t> dims) const;
@@ -105,7 +105,7 @@ class Tensor {
   /// `count` elements from element `first`, as a 1-d tensor that shares memory.
   Tensor range(std::int64_t first, std::int64_t count) const;
 
-  /// The same memory said to be in another layout: only where both orders coincide (raw::to_layout knows).
+  /// This memory said to be in another layout: only where both orders coincide (raw::to_layout knows).
   Tensor relabelled(Layout layout) const;
 
   /// Host copies in plain order whatever the layout and device.
@@ -124,7 +124,7 @@ class Tensor {
   /// One slot for what a kernel derived from the value; dies with the tensor.
   std::shared_ptr<Derived>& derived() const { return impl_->derived; }
 
-  /// The same value without its history.
+  /// This value without its history.
   Tensor value() const {
     Tensor t;
     t.impl_ = impl_;
@@ -138,7 +138,6 @@ class Tensor {
   }
   /// Runs autograd from this one-element tensor: see core/autograd.h.
   void backward() const;
-
 
  private:
   struct Impl {

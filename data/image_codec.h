@@ -56,8 +56,8 @@ inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 28;
 /// throws DataError, which begins with `name`: what is wrong, and what to do
 ImageHeader read_image_header(std::span<const std::uint8_t> file, const std::string& name);
 
-/// Who decodes JPEG. libjpeg (libjpeg-turbo's own interface) is faster, but a build may lack it; stb_image is always
-/// there, and decodes PNG in any case. Their pixels differ by a few grey levels.
+/// The decoders of JPEG. libjpeg (libjpeg-turbo's own interface) is faster, but a build may lack it; stb_image is
+/// always there, and decodes PNG in any case. Their pixels differ by a few grey levels.
 enum class JpegDecoder { stb, libjpeg };
 bool has_libjpeg();
 /// libjpeg if this build has it.

@@ -1,6 +1,6 @@
 #include "data/image_dataset.h"
 
-#include "core/error.h"
+#include "core/catalogue.h"
 #include "data/cifar.h"
 #include "data/digest.h"
 #include "data/mnist.h"
@@ -33,12 +33,7 @@ std::vector<ImageDatasetKind>& image_datasets() {
 }
 
 const ImageDatasetKind& image_dataset(const std::string& name) {
-  std::vector<std::string> names;
-  for (const ImageDatasetKind& kind : image_datasets()) {
-    if (kind.name == name) return kind;
-    names.push_back(kind.name);
-  }
-  refuse_unknown("data set", name, "`data`", names);
+  return row_named(image_datasets(), name, "data set", "`data`");
 }
 
 }  // namespace laconic

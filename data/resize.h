@@ -6,7 +6,7 @@
 
 namespace laconic {
 
-/// Part of a picture, in pixels of which fractions count.
+/// Part of a picture, in pixels and fractions of them.
 struct Box {
   double x = 0, y = 0, width = 0, height = 0;
 };

@@ -36,7 +36,7 @@ SyntheticOptions synthetic_sizes(const std::string& data, const SyntheticOptions
 /// throws UsageError if a size is out of range
 TextDataset synthetic_text(std::int64_t train = 100000, std::int64_t words = 200);
 
-/// The same as --data names it: "synthetic" or "synthetic:TRAIN,WORDS".   throws UsageError
+/// synthetic_text() as --data names it: "synthetic" or "synthetic:TRAIN,WORDS".   throws UsageError
 TextDataset synthetic_text_named(const std::string& data);
 
 }  // namespace laconic

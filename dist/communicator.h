@@ -142,12 +142,12 @@ class Endpoint {
 /// only.
 class Communicator : public Endpoint {
  public:
-  /// The same operation among some ranks of this communicator, in this order; own rank among them. Local: sends
-  /// nothing, so every member must name the same ranks. Messages of both between two ranks share one order.
+  /// This communicator cut down to some of its ranks, in this order; own rank among them. Local: sends nothing, so
+  /// every member must name the same ranks. Messages of both between two ranks share one order.
   virtual std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) = 0;
 
-  /// The same ranks with a message order of their own, so that parts of one operation may run beside each other
-  /// (collective/pieces.h). 0 <= index < kChannels; of a channel there are no further ones. Local: sends nothing.
+  /// All its ranks with a message order of their own, so that parts of one operation may run beside each other
+  /// (collective/pieces.h). 0 <= index < kChannels; a channel has no further ones. Local: sends nothing.
   virtual std::unique_ptr<Communicator> channel(int index) = 0;
   static constexpr int kChannels = 8;
 

@@ -67,8 +67,8 @@ class Engine {
  public:
   /// `make` runs on the communication thread. Throws what it throws.
   /// A wait ends with CommError after `timeout_seconds` without anything arriving or leaving. From a quarter of it on
-  /// (or 5 s) the ranks that wait tell each other for what, so that the sentence says who is missing: a rank that gives
-  /// no sign of life, one that computes, or one at another operation; and a line for each rank follows.
+  /// (or 5 s) waiting ranks tell each other what they wait for. So the sentence names the rank that is missing: one
+  /// that gives no sign of life, one that computes, or one at another operation. A line for each rank follows.
   explicit Engine(std::function<std::unique_ptr<Transport>()> make, double timeout_seconds = 300);
   /// Cancels what is still under way (drain() first to let it end).
   ~Engine();
@@ -119,7 +119,7 @@ class Engine {
 
   EngineCounters counters() const;
 
-  /// As WaitWatch's. The compute thread's.
+  /// What WaitWatch's do. For the compute thread.
   using Phase = WaitWatch::Phase;
   void at(Phase phase, const std::string& name) { watch_.at(phase, name); }
   void forget_place() { watch_.forget_place(); }

@@ -25,7 +25,7 @@ struct PlanOptions {
   Fusion fusion = Fusion::lazy;
   std::size_t bucket_bytes = 1 << 20;  ///< neighbours join while their bucket is not larger; 0: every parameter alone
   std::size_t chunk_bytes = 4 << 20;   ///< larger matrices travel in chunks of rows of about this size; 0: whole
-  /// Also matrices of which a choice is sent. Their messages are one all the same: whole, their forward is faster.
+  /// Cuts matrices that send a choice, too. Each still sends one message, and an uncut one has a faster forward.
   bool chunk_sparse = false;
   Dispatch sparse{};                   ///< which parameters send but a choice of their elements
   std::string codec = "none";          ///< what blocks pass through on every hop, as in --codec
@@ -35,7 +35,8 @@ struct PlanOptions {
 void set_allreduce(PlanOptions& options, const std::string& text);
 /// "none", "copy:SIZE", "lazy:SIZE", as in --fusion.   throws UsageError
 void set_fusion(PlanOptions& options, const std::string& text);
-/// "none" or SIZE, as in --chunk: then of all matrices, those of which a choice is sent too.   throws UsageError
+/// "none" or SIZE, as in --chunk: a size holds for all matrices, also for those that send a choice.
+/// throws UsageError
 void set_chunk(PlanOptions& options, const std::string& text);
 /// As in --codec; see compress/codecs.h.   throws UsageError
 void set_codec(PlanOptions& options, const std::string& text);
@@ -98,8 +99,8 @@ struct Plan {
 
 /// Buckets of arena neighbours. A parameter above bucket_bytes travels alone, or with little that comes before it (its
 /// bias); a linear, recurrent or embedding weight above chunk_bytes in chunks of rows: a multiple of 16, so that
-/// vectors stay aligned. A parameter of which a choice is sent travels alone. The number of workers decides how large
-/// pieces are (pieces_of), and what an automatic dispatch finds cheaper, nothing else.
+/// vectors stay aligned. A parameter that sends a choice travels alone. The number of workers decides only how large
+/// pieces are (pieces_of), and what an automatic dispatch finds cheaper.
 Plan make_plan(const std::vector<std::shared_ptr<Parameter>>& parameters, const PlanOptions& options, int workers = 1);
 
 /// Zeros between parameters that are neighbours in an arena, for what does not keep zeros zero (a codec).

@@ -88,8 +88,8 @@ std::optional<int> WaitWatch::silent_rank() const {
   return std::nullopt;
 }
 
-/// Who keeps the others waiting, as far as the notes tell: a silent rank before one that computes before one that is
-/// somewhere else.
+/// Names the rank that keeps the others waiting, as far as the notes tell: a silent one first, then one that computes,
+/// then one that is somewhere else.
 std::string WaitWatch::verdict() const {
   if (const std::optional<int> r = silent_rank())
     return concat("There is no sign of life from rank ", *r, " since ", std::lround(silent_seconds(*r)), " s. ");

@@ -12,8 +12,9 @@
 
 namespace laconic::dist {
 
-/// What is missing when nothing moves: ranks that wait long tell each other for what, and the sentence of a time-out
-/// says who keeps the others waiting. The communication thread's, but for at() and forget_place().
+/// Tells what is missing when nothing moves: ranks that wait long tell each other what for, and the sentence of a
+/// time-out names the rank that keeps the others waiting. Only the communication thread may call it; at() and
+/// forget_place() are for the compute thread.
 class WaitWatch {
  public:
   /// An operation under way, and what for: "waits for rank 2 (...)", or "".

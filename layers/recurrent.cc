@@ -27,8 +27,7 @@ Recurrent::Recurrent(const char* what, int gates, Options o) : what_(what), o_(o
   }
 }
 
-/// Of what the layer below wrote, or x: after dropout, times weight_ih'. Awaits that weight, by chunks if it travels
-/// so.
+/// What the layer below wrote, or x: after dropout, times weight_ih'. Awaits that weight, by chunks if it travels so.
 Tensor Recurrent::input_part(const Tensor& below, std::size_t layer) {
   const ForwardContext& c = context();
   Tensor x = below;

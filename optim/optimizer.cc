@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
+#include "core/catalogue.h"
 
 namespace laconic {
 
@@ -77,12 +77,7 @@ std::vector<OptimizerKind>& optimizers() {
 }
 
 const OptimizerKind& optimizer_kind(const std::string& name) {
-  std::vector<std::string> names;
-  for (const OptimizerKind& kind : optimizers()) {
-    if (kind.name == name) return kind;
-    names.push_back(kind.name);
-  }
-  refuse_unknown("optimizer", name, "`optimizer`", names);
+  return row_named(optimizers(), name, "optimizer", "`optimizer`");
 }
 
 int OptimizerOptions::arenas() const {

@@ -85,8 +85,8 @@ struct OptimizerOptions {
 /// A kind of optimiser, as `optimizer` names it. Each stands in its own file.
 struct OptimizerKind {
   std::string name;            ///< "sgd"
-  bool has_momentum = false;   ///< of which `momentum`, `dampening` and `nesterov` speak
-  int arenas = 0;              ///< of state that it keeps; where it has momentum only if that is not 0
+  bool has_momentum = false;   ///< `momentum`, `dampening` and `nesterov` have an effect
+  int arenas = 0;              ///< copies of the parameters that its state takes; with momentum 0 it takes none
   std::optional<double> lr{};  ///< to start from; nothing: the program's
   std::function<std::unique_ptr<Optimizer>(const ParameterArena& arena, const OptimizerOptions& options)> make;
 };

@@ -19,7 +19,7 @@ struct AnyAllgather {
 const AnyAllgather kAllgathers[] = {{"doubling or Bruck", allgatherv, allgatherv_cost},
                                     {"ring", ring_allgatherv, ring_allgatherv_cost}};
 
-/// Of lengths 0 to 40, several of them 0, other ones in every round.
+/// Lengths from 0 to 40, several of them 0, others in every round.
 std::string part_of(int rank, int round) {
   const int length = (rank * 13 + round * 7) % 5 == 0 ? 0 : (rank * 17 + round * 29) % 41;
   std::string part;

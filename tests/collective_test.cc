@@ -31,7 +31,7 @@ Task<> run(const std::string& allreduce, Communicator& comm, Slice<float> x) {
   return kind.run(comm, x, {.group = group, .pieces = 0}, {});
 }
 Cost cost_of(const std::string& allreduce, int N, double bytes) { return *allreduce_cost(allreduce, N, bytes, 0); }
-/// Of those that cut x into N equal blocks or none: what a rank sends is what the formula counts, to the byte.
+/// For those that cut x into N equal blocks or none: a rank sends what the formula counts, to the byte.
 bool counts_to_the_byte(const std::string& allreduce) { return allreduce.find(':') == std::string::npos; }
 
 class EveryAllreduce : public ::testing::TestWithParam<std::string> {};

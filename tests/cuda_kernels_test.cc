@@ -33,7 +33,7 @@ class CudaKernels : public CudaTest {
   }
 };
 
-/// The same values on both devices.
+/// Equal values on both devices.
 struct Both {
   explicit Both(const Tensor& values) : host(values), device(copied(values, kCuda)) {}
   /// n values, the first of them `offset` elements behind an aligned address.
@@ -378,7 +378,7 @@ TEST_F(CudaKernels, BatchNorm) {
           };
           std::vector<Tensor> inputs = {random_tensor(shape, 1), random_tensor({c}, 2), random_tensor({c}, 3)};
           if (add) inputs.push_back(random_tensor(shape, 4));
-          // Of two samples' gradients next to nothing is left.
+          // Two samples' gradients leave next to nothing.
           expect_same_on_cuda("batch_norm", op, inputs, 2e-5f, shape[0] == 2 && shape.rank() == 2 ? 1 : 0);
           for (const int i : {0, 1}) expect_close(after[1][i], after[0][i], 1e-5f, "running statistics");
         }

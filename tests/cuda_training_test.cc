@@ -176,7 +176,7 @@ TEST_F(CudaTraining, GradientsStayOnTheDevice) {
          r.choose("redsync", "1024", "0.02", {{"sparse-reduce", "split"}});
        },
        kSparse},
-      // Of one bucket: the lengths of two blocks, the verdicts on two that came and on the one that is kept as sent.
+      // For one bucket: the lengths of two blocks, the verdicts on two that came and on the one that is kept as sent.
       {"inceptionn", [](Recipe& r) { r.trainer.plan.allreduce = "ring", r.trainer.plan.codec = "inceptionn:2^-10"; },
        kLoss + 5 * 16},
       {"ps", [](Recipe& r) { r.sync = "ps"; }, kLoss},

@@ -63,7 +63,7 @@ inline void train(Strategy& sync, const ParameterArena& arena, int rank, int fro
   sync.flush();
 }
 
-/// The same training in one thread and double.
+/// That training in one thread and double.
 inline std::vector<double> oracle(const ParameterArena& arena, int N, int steps, double divisor) {
   std::vector<float> start = arena.values().to_vector();
   std::vector<double> x(start.begin(), start.end());

@@ -14,7 +14,7 @@
 namespace laconic {
 namespace {
 
-/// The same on every device.
+/// The mask, which is equal on every device.
 std::vector<float> mask(const Shape& shape, const ops::DropoutKey& key, float p = 0.5f) {
   const std::vector<float> all = ops::dropout(Tensor::full(shape, 1), p, key).to_vector();
   for (const Device device : with_cuda({}))

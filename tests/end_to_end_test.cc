@@ -160,7 +160,7 @@ TEST(EndToEnd, EveryLogLineHasTheFieldsPromised) {
   EXPECT_EQ(evals, 2);
 }
 
-TEST(EndToEnd, AnInterruptEndsInOrderAndCanBeResumed) {
+TEST(HowTrainingsEnd, AnInterruptEndsInOrderAndCanBeResumed) {
   TempFolder dir;
   const std::string common =
       "mnist --data synthetic:200,20 --workers 2 --batch 8 --schedule const --epochs 100000 --threads 1";
@@ -450,7 +450,7 @@ TEST(EndToEnd, OptionsThatContradictAreUsageErrors) {
   expect_sentence(run("laconic launch -n 3 mnist --modle lenet"), 2, {"--modle", "--model"});
 }
 
-TEST(EndToEnd, ARankThatWasToldOtherwiseIsNamedAtOnce) {
+TEST(HowTrainingsEnd, ARankThatWasToldOtherwiseIsNamedAtOnce) {
   NEEDS_MPIRUN();
   TempFolder dir;
   const std::string app = dir.path() + "/app";
@@ -539,7 +539,7 @@ class Launched {
   std::vector<pid_t> ranks_;
 };
 
-TEST(EndToEnd, AKilledProcessEndsTheOthers) {
+TEST(HowTrainingsEnd, AKilledProcessEndsTheOthers) {
   NEEDS_MPIRUN();
   Launched launched(" --quiet");
   ::kill(launched.ranks()[1], SIGKILL);
@@ -550,7 +550,7 @@ TEST(EndToEnd, AKilledProcessEndsTheOthers) {
   launched.expect_nothing_left();
 }
 
-TEST(EndToEnd, AStoppedProcessIsLostToMpisOwnAllreduceToo) {
+TEST(HowTrainingsEnd, AStoppedProcessIsLostToMpisOwnAllreduceToo) {
   NEEDS_MPIRUN();
   for (const std::string allreduce : {"ring", "mpi"}) {
     Launched launched(" --quiet --timeout 4 --allreduce " + allreduce);
@@ -561,14 +561,14 @@ TEST(EndToEnd, AStoppedProcessIsLostToMpisOwnAllreduceToo) {
   }
 }
 
-TEST(EndToEnd, ALaunchThatIsKilledLeavesNothing) {
+TEST(HowTrainingsEnd, ALaunchThatIsKilledLeavesNothing) {
   NEEDS_MPIRUN();
   Launched launched;
   launched.program().signal(SIGKILL);
   launched.expect_nothing_left();
 }
 
-TEST(EndToEnd, TheExitCodeTellsTheSignalThatStoppedATraining) {
+TEST(HowTrainingsEnd, TheExitCodeTellsTheSignalThatStoppedATraining) {
   std::signal(SIGHUP, SIG_DFL);  // nohup may have started these tests
   for (const int signal : {SIGTERM, SIGHUP}) {
     TempFolder dir;
@@ -593,7 +593,7 @@ TEST(EndToEnd, TheExitCodeTellsTheSignalThatStoppedATraining) {
   }
 }
 
-TEST(EndToEnd, AHangUpIsNothingToWhatNohupStarted) {
+TEST(HowTrainingsEnd, AHangUpIsNothingToWhatNohupStarted) {
   for (const std::string start : {"", "laconic launch -n 2 "}) {
     if (!start.empty() && !mpirun_is_there()) continue;
     const TempFolder dir;

@@ -89,7 +89,7 @@ void check(const char* name, const Op& op, const std::vector<Tensor>& inputs, do
   if (!blocked) expect_same_on_cuda("cuda", op, inputs, 1e-4f);
 }
 
-/// The same with the first input, and those of its shape, in each layout it can have.
+/// Checks with the first input, and those of its shape, in each layout it can have.
 void check_layouts(const char* name, const Op& op, const std::vector<Tensor>& inputs, double tolerance = 1e-2) {
   const Shape shape = inputs[0].shape();
   for (Layout layout : {Layout::plain, Layout::channels_last, Layout::blocked16}) {

@@ -20,7 +20,7 @@ TEST(Sequential, FusesTheReluThatFollowsAndChangesNothingElse) {
   fused.initialize(1);
   fused.eval();
   const Tensor x = random_tensor({2, 3, 4, 4}, 2);
-  // The same layers called one by one: nothing can be fused.
+  // These layers called one by one: nothing can be fused.
   const auto conv = make<Conv2d>({.in = 3, .out = 4, .pad = 1});
   const auto bn = make<BatchNorm2d>({.channels = 4});
   const auto fc = make<Linear>({.in = 64, .out = 5});

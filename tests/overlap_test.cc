@@ -142,7 +142,7 @@ void expect_equal_bits_of_all(const std::vector<Extra>& extras, const std::vecto
   }
 }
 
-/// Of kExtras those that send all gradients, or those that send a choice: these have no codec.
+/// Those of kExtras that send all gradients, or those that send a choice: these have no codec.
 std::vector<Extra> extras_that_send(bool all) {
   std::vector<Extra> some;
   for (const Extra& extra : kExtras) {

@@ -357,7 +357,7 @@ TEST(Lstm, TellsNamesRolesAndPyTorchsInitialValues) {
     EXPECT_EQ(p.parameter->info.role, p.name.starts_with("weight") ? Role::recurrent : Role::bias);
     float least = 1, largest = -1;
     for (float v : p.parameter->value().to_vector()) least = std::min(least, v), largest = std::max(largest, v);
-    // Of at least 100 even draws from [-0.2, 0.2] one comes near each end: else with a chance of 2e-5.
+    // Among 100 even draws from [-0.2, 0.2] one comes near each end, but for a chance of 2e-5.
     EXPECT_TRUE(least >= -0.2f && least < -0.16f && largest > 0.16f && largest <= 0.2f)
         << p.name << ": " << least << " to " << largest;
   }

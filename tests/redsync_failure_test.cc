@@ -59,7 +59,7 @@ TEST(RedSync, AMessageThatIsNoneEndsWithTheRankThatSentIt) {
             return;
           }
           Training t(w, s);
-          // The same slot: after the dense ones come those of parameters with a choice, in arena order.
+          // That slot: after the dense ones come those of parameters with a choice, in arena order.
           int slot = 1 + static_cast<int>(t.sync->plan().buckets.size());
           for (int i = 0; i < 7; ++i) slot += t.sync->plan().sparse(i);
           const std::vector<std::byte> garbage(length, std::byte{0xEE});

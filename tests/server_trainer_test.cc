@@ -22,8 +22,8 @@ Recipe recipe_of(const char* sync, int workers, int servers) {
   recipe.sync = sync;
   recipe.trainer.lr = 0.03;
   recipe.trainer.optimizer = {.momentum = 0.9, .decay = {.weight_decay = 1e-3}};
-  // Of a linear weight of 64 KiB. A worker that is alone has nothing to hide, and layers are never cut: their plans
-  // must not be either where bits are compared.
+  // This cuts a linear weight of 64 KiB. A worker that is alone has nothing to hide, and layers are never cut: where
+  // bits are compared with them, no plan may be cut.
   recipe.trainer.plan.chunk_bytes = workers > 1 && std::string(sync) == "ps" ? 16 << 10 : 0;
   return recipe;
 }

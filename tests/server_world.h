@@ -137,7 +137,7 @@ inline Legs legs_of(const char* sync, const char* codec, bool feedback = false, 
   return method_of(sync, {.truncate_weights = truncate_weights})->legs(codec, feedback, 4);
 }
 
-/// Of --clip norm.
+/// What --clip norm multiplies gradients by.
 inline double clip_factor(double limit, double squares) { return std::min(1.0, limit / (std::sqrt(squares) + 1e-6)); }
 
 struct Setting {

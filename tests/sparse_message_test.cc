@@ -135,7 +135,7 @@ TEST(SparseMessage, TakesFewBitsAtAThousandth) {
   };
   EXPECT_LE(bits(IndexCoding::packed), 13.1);
   EXPECT_LE(bits(IndexCoding::rice), 11.6);
-  // Of gaps drawn evenly. packed: the largest of 128 exponential ones is 5.4 of them, and a block's bits are rounded
+  // For gaps drawn evenly. packed: the largest of 128 exponential ones is 5.4 of them, and a block's bits are rounded
   // up.
   const double gap = 20'000'000 / static_cast<double>(indices.size());
   EXPECT_EQ(bits(IndexCoding::raw), 32);

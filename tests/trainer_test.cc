@@ -303,8 +303,8 @@ TEST(Trainer, AnEvaluationThatIsNoNumberIsAnError) {
   };
   EXPECT_EQ(
       error_of<Error>([&] { train(recipe); }),
-      "evaluation: the loss is not a number after step 3. Lower --lr, clip gradients (--clip norm:5), or go on all "
-      "the same (--on-nan skip).");
+      "evaluation: the loss is not a number after step 3. Lower `lr`, clip gradients (`clip` norm:5), or go on all "
+      "the same (`on-nan` skip).");
   recipe.trainer.skip_nan = true;
   EXPECT_TRUE(std::isnan(train(recipe).evals.back().loss));
 }

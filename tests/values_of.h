@@ -6,7 +6,7 @@
 
 namespace laconic {
 
-/// The same normal numbers for the same rank, always.
+/// Normal numbers that depend on the rank alone.
 inline std::vector<float> values_of(int rank, std::size_t n) {
   std::mt19937 random(static_cast<unsigned>(1000 + rank));
   std::normal_distribution<float> normal;

@@ -118,7 +118,7 @@ void check(const json& c, const StateDict& v, Device device) {
   expect_close(loss, v.at("loss"), 1e-4f, "loss");
   loss.backward();
 
-  // The same names, and of each gradient its length, its direction and its first element.
+  // Equal names; and each gradient's length, direction and first element.
   ASSERT_EQ(parameters.size(), c.at("parameters").size());
   const std::vector<float> expected = v.at("gradients").to_vector();
   // Rounding alone: images are chosen to stay away from kinks of ReLU and max-pooling (tests/golden/models.py). Sums in

@@ -77,9 +77,10 @@ struct Contender {
   double milliseconds() const { return 1e3 * time().value; }
 };
 
-/// Runs all of them one after another, `rounds` times, after once untimed; each round begins with another one. Of what
-/// takes less than `least_seconds` a round has several runs; of what takes less than 20 ms it begins with one that does
-/// not count, so that nobody pays for what the one before has left in the caches. With least_seconds 0 it does neither.
+/// Runs all of them one after another, `rounds` times, after once untimed; each round begins with another one. A
+/// contender that takes less than `least_seconds` runs several times a round. One that takes less than 20 ms runs once
+/// more before, uncounted: so it does not pay for what the others left in the caches. With least_seconds 0 each runs
+/// once.
 ///   begin : called when the untimed runs are over
 void run_in_turns(std::vector<Contender>& all, int rounds, double least_seconds = 2e-4,
                   const std::function<void()>& begin = nullptr);

@@ -7,7 +7,7 @@
 
 namespace laconic {
 
-/// What N ranks sent of the parameters of which a choice is made: mean of a step and of a rank, by --sparse-reduce.
+/// What N ranks sent for parameters that send a choice: the mean over steps and ranks, by --sparse-reduce.
 struct UnionTraffic {
   int workers = 0;
   std::int64_t elements = 0;   ///< of these parameters

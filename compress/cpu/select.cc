@@ -96,7 +96,7 @@ LACONIC_AVX512 std::size_t marked_avx512(const std::uint8_t* marks, std::size_t 
 }  // namespace
 
 std::int32_t to_keys(const float* values, std::size_t n, Sign sign, std::int32_t* keys) {
-  // The same rule as key_of, in a form that vectorises.
+  // This is key_of's rule, in a form that vectorises.
   const std::int32_t mask = sign == Sign::any ? 0x7FFFFFFF : -1, flip = sign == Sign::negative ? INT32_MIN : 0;
   return to_keys_part(reinterpret_cast<const std::int32_t*>(values), n, mask, flip, keys);
 }

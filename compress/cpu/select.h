@@ -15,8 +15,8 @@ std::int32_t largest_of_line(const float* values, Sign sign);
 
 std::size_t count_from(const std::int32_t* keys, std::size_t n, std::int32_t from);
 
-/// Of n elements those with a key above `key`, and the first `equal` of those that have it, to out_indices and
-/// out_values, where there is room for 16 more than come out. Returns how many that are.
+/// Writes the elements whose key is above `key`, and the first `equal` of those whose key it is, to out_indices and
+/// out_values. Both need room for 16 elements more than come out. Returns how many come out.
 std::size_t compact(const std::uint32_t* indices, const float* values, const std::int32_t* keys, std::size_t n,
                     std::int32_t key, std::size_t equal, std::uint32_t* out_indices, float* out_values);
 

@@ -116,7 +116,7 @@ class Choosing {
     out_.on_device.renew(device_, most);
     take_cut(from, in_.sign, most, state(), out_.on_device.indices(), out_.on_device.values());
   }
-  /// The same of what is above a threshold, where `most` are few.
+  /// Takes what is above a threshold, where `most` are few.
   void take(const Source& from, const Above& above, std::size_t most) {
     count(from, above);
     out_.on_device.renew(device_, most);

@@ -4,9 +4,8 @@
 
 #include "compress/cpu/inceptionn.h"
 
-/// The kernels of compress/inceptionn.h for device memory. A message in halves is headed by the length of what its
-/// first h values take (h > 0, a multiple of 16). The second half follows the first without a gap: both are one payload
-/// behind four bytes.
+/// The kernels of compress/inceptionn.h for device memory. A message in halves begins with four bytes: the length of
+/// the payload of its first h values (h > 0, a multiple of 16). The second half follows the first without a gap.
 namespace laconic::compress::cuda {
 
 /// What a device tells of a message.
@@ -21,8 +20,8 @@ struct InceptionnFound {
 void encode_inceptionn(const cpu::InceptionnRule& rule, const float* x, std::size_t n, std::size_t h, std::byte* to,
                        InceptionnFound* found);
 
-/// x = what the message says, or addend + that; x may be the addend. Nothing outside of the message is read whatever it
-/// says; found->wrong tells of what is no message of n values, and x is then undefined.
+/// x = what the message says, or addend + that; x may be the addend. Nothing outside of the message is read, whatever
+/// it says. If it is no message of n values, found->wrong tells so, and x is undefined.
 void decode_inceptionn(const cpu::InceptionnRule& rule, const std::byte* message, std::size_t bytes, std::size_t n,
                        std::size_t h, const float* addend, float* x, InceptionnFound* found);
 

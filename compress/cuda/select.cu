@@ -7,7 +7,7 @@ namespace laconic::compress::cuda {
 namespace {
 
 constexpr int kBins = 2048, kChooseThreads = 1024;
-/// Of the digits, 11 bits and twice 10.
+/// Where a round's digit begins in a key: the first has 11 bits, the others 10.
 __host__ __device__ int shift_of(int round) { return 20 - 10 * round; }
 constexpr int kLevels = 5, kThresholds = 31;  // of the bisection in one pass
 

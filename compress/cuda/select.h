@@ -74,7 +74,8 @@ void cut_by_scattering(const Source& from, Sign sign, std::uint32_t k, SelectSta
 void take_cut(const Source& from, Sign sign, std::size_t most, SelectState* state, std::uint32_t* indices,
               float* values);
 
-/// state->bisection, by the statistics in state->stats: k, floor: the smallest key of which the list has all.
+/// state->bisection, by the statistics in state->stats.
+///   floor  the list has all elements from this key on
 void bisect(const Source& from, Sign sign, std::uint32_t k, std::int32_t floor, SelectState* state);
 
 /// Elements whose key is above a threshold: that of state->bisection (none: nothing is taken), or a key that the host

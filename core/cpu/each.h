@@ -16,7 +16,7 @@ namespace laconic::cpu {
 
 /// Shortest part worth a thread of its own, in floats.
 inline constexpr std::int64_t kGrain = 32768;
-/// The same in rows of so many elements, at least 1. One element takes as long as `cost` floats of a simple loop.
+/// kGrain in rows of so many elements, at least 1. One element takes as long as `cost` floats of a simple loop.
 inline std::int64_t row_grain(std::int64_t elements, std::int64_t cost = 1) {
   return std::max<std::int64_t>(1, kGrain / cost / std::max<std::int64_t>(elements, 1));
 }

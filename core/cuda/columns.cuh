@@ -5,10 +5,10 @@
 /// scale, a bias) or gets some (its sum). A thread stays with its columns, so that their values are in registers.
 namespace laconic::cuda {
 
-/// Who does what. Blocks: grid.x beside each other, grid.y after each other. The threads of a block: `across` beside
-/// each other, each with kWide columns, and `down` rows at a time; those that remain do nothing.
-/// A function of the shape and of `wide` (of whether the data is aligned to 16 bytes), so that sums have the same order
-/// on every device.
+/// How columns are dealt out. Blocks: grid.x beside each other, grid.y after each other. The threads of a block:
+/// `across` beside each other, each with kWide columns, and `down` rows at a time; those that remain do nothing. It
+/// depends on the shape and on `wide` (on whether the data is aligned to 16 bytes), so that sums have one order on
+/// every device.
 struct ColumnWalk {
   std::int64_t rows, columns, rows_per_chunk;
   int across, down;

@@ -25,7 +25,7 @@ struct Geometry : ConvSizes {
   std::int64_t kernel() const { return kh * kw; }
   /// A product of matrices, one row per pixel.
   bool pointwise() const { return kernel() == 1 && stride == 1 && pad == 0 && groups == 1; }
-  /// The same in plain order and float32.
+  /// This geometry in plain order and float32.
   Geometry plain() const {
     Geometry g = *this;
     g.type = DType::f32;

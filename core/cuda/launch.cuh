@@ -63,7 +63,7 @@ __device__ T warp_reduce(T value, Combine combine) {
     value = combine(value, __shfl_xor_sync(kAllLanes, value, offset));
   return value;
 }
-/// The same over all threads of a block whose size is a multiple of 32; every thread has it. Two barriers.
+/// Combines over all threads of a block whose size is a multiple of 32; every thread gets it. Two barriers.
 template <class T, class Combine>
 __device__ T block_reduce(T value, Combine combine) {
   __shared__ T shared[kWarp];

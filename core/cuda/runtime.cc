@@ -302,7 +302,7 @@ Block allocate(std::size_t bytes) {
   } catch (const OutOfMemory&) {
     const MemoryStats s = memory_stats();
     throw Error(concat("device cuda:", pool.device().index, " has no room for ", bytes, " bytes more: ", s.in_use_bytes,
-                       " of its ", pool.device().limits.memory_bytes, " are in use here. Use a smaller --batch."));
+                       " of its ", pool.device().limits.memory_bytes, " are in use here. Use a smaller `batch`."));
   }
 }
 

@@ -70,7 +70,8 @@ LACONIC_DECLARE(void gru_cell_forward(float* gates, float* q, float* h, const fl
                                       const float* recurrent_bias, const float* h_before, std::int64_t batch,
                                       std::int64_t hidden));
 /// gates: activated in, the gradient of the input part out; drecurrent: that of the recurrent one, which differs in n
-/// only. dh arrives as the gradient of h and leaves as what of that for h_before does not go through W_hh.
+/// only. dh arrives as the gradient of h. It leaves as the part of h_before's gradient that does not go through
+/// W_hh.
 LACONIC_DECLARE(void gru_cell_backward(float* gates, float* drecurrent, float* dh, const float* q,
                                        const float* h_before, std::int64_t batch, std::int64_t hidden));
 

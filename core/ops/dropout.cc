@@ -54,7 +54,7 @@ Tensor forward_on_host(const Tensor& y, const Tensor& x, float p, float scale, c
   apply(y, x, mask, scale);
   return mask;
 }
-/// The same in one kernel.
+/// Draws the mask and applies it in one kernel.
 Tensor forward_on_cuda(const Tensor& y, const Tensor& x, float p, float scale, const DropoutKey& key) {
   const Tensor mask = Tensor::empty(x.shape(), DType::u8, x.device(), x.layout());
   const std::int64_t samples = x.dim(key.time_first ? 1 : 0), per_sample = x.elements() / samples;

@@ -3,7 +3,7 @@
 
 namespace laconic::ops {
 
-/// The same elements, in plain order, under another shape of as many elements. One copy if x is not in plain layout and
+/// x's elements, in plain order, under another shape of as many elements. One copy if x is not in plain layout and
 /// has more than one pixel, else free. dx is the same backwards. Throws ShapeError if the counts differ.
 Tensor reshape(const Tensor& x, const Shape& shape);
 

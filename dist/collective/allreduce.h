@@ -11,7 +11,7 @@
 
 namespace laconic::dist {
 
-/// Who moves the bytes of an allreduce: messages of ours, MPI's own call, or NCCL.
+/// What moves the bytes of an allreduce: messages of ours, MPI's own call, or NCCL.
 enum class Carrier : std::uint8_t { messages, mpi, nccl };
 
 /// The numbers that an allreduce goes by.
@@ -58,9 +58,9 @@ std::optional<Cost> allreduce_cost(const std::string& allreduce, int N, double b
 
 /// The transport's own allreduce, for comparison: afterwards x holds the sum over ranks, on every rank.
 ///
-/// Who sends what is the vendor's secret, so there is no cost function, and the bytes are not in the accounting. Its
-/// operations match by slot, as all others do, if every slot was prepared; slot 0 needs no preparation. Not for
-/// subgroups.
+/// The library does not tell which rank sends what: so there is no cost function, and the bytes are not in the
+/// accounting. Operations match by slot, as all others do, if every slot was prepared; slot 0 needs no preparation.
+/// Not for subgroups.
 /// throws  UsageError if the transport has none (threads of one process) or the slot was not prepared; CommError
 Task<> native_allreduce(Communicator& comm, Slice<float> x);
 

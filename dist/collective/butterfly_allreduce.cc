@@ -20,7 +20,7 @@ std::size_t messages_of(std::size_t bytes) {
   return std::max<std::size_t>(1, (bytes + kMessageBytes - 1) / kMessageBytes);
 }
 
-/// Who works with whom, and on what.
+/// Tells which ranks work together, and on which blocks.
 struct Halving : PowerOfTwo {
   using PowerOfTwo::PowerOfTwo;
   /// `count` of the p nearly equal blocks of x.

@@ -40,8 +40,8 @@ struct EncodedParts {
   const int blocks, P;
 };
 
-/// The same with the payloads of x's parts, which the first rank has decoded already: a stretch of all payloads, one
-/// after another, to each. They travel in host memory: their lengths stand between them.
+/// Spreads x as the payloads of its parts, which the first rank has decoded already. Each rank gets a stretch of all
+/// payloads, one after another. They travel in host memory: their lengths stand between them.
 Task<> spread_payloads(Communicator& group, Slice<float> x, Hops hops, const std::vector<compress::Bytes>& payloads,
                        EncodedParts encoded) {
   const int k = group.size(), me = group.rank(), count = encoded.count();

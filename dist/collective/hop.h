@@ -37,8 +37,9 @@ class Hop {
   Hop(const Hop&) = delete;
   Hop& operator=(const Hop&) = delete;
 
-  /// x is what goes out next. `rank`: of the key; who must come to the same bytes names the same one, and says so by
-  /// `alike`: what this rank has lost is nobody else's, so it is left out. Else x becomes x + what was lost of it.
+  /// x is what goes out next. x becomes x + what was lost of it before.
+  ///   rank    goes into the key. Ranks that must come to equal bytes give equal ones, and set `alike`
+  ///   alike   what was lost is left out: each rank has lost something else
   void load(Slice<float> x, int hop, int rank, bool alike = false);
   /// x, which was just loaded, becomes what its receivers decode.
   void settle(Slice<float> x) const;

@@ -18,8 +18,8 @@ inline Slice<float> block_of(Slice<float> x, int b, int N) {
   return x.part(static_cast<std::size_t>((b + 2 * N) % N), static_cast<std::size_t>(N));
 }
 
-/// Who works in an algorithm for powers of two: with p the largest one in N and N = p + e, the first 2e ranks work in
-/// pairs, whose even one sits out. The p that are left are numbered without gaps.
+/// The ranks that work in an algorithm for powers of two. Let p be the largest one in N, and N = p + e. The first 2e
+/// ranks form pairs, and the even rank of each pair sits out. The p that are left are numbered without gaps.
 struct PowerOfTwo {
   explicit PowerOfTwo(const Endpoint& comm)
       : p(static_cast<int>(std::bit_floor(static_cast<unsigned>(comm.size())))),

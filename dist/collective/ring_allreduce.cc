@@ -43,7 +43,7 @@ Task<> ring_of_piece(Endpoint& comm, Slice<float> x, int j, int P) {
   for (std::size_t i = static_cast<std::size_t>(N) - 1; i < sending.size(); ++i) co_await sending[i];
 }
 
-/// The same with every block as a payload of a codec.
+/// The ring of one piece, with every block as a payload of a codec.
 Task<> coded_ring_of_piece(Endpoint& comm, Slice<float> x, int j, int P, Hops hops,
                            std::vector<compress::Bytes>* payloads) {
   const int N = comm.size(), r = comm.rank(), left = (r + N - 1) % N, right = (r + 1) % N;

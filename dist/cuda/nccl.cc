@@ -195,7 +195,7 @@ class NcclOfRank final : public Nccl {
     copy_bytes_later(lengths_there_.data(), device_, lengths_.data(), kCpu, sent);
     group(sends, receives);
     copy_bytes_later(lengths_.data() + sent, kCpu, lengths_there_.data() + sent, device_, bytes - sent);
-    // Of sends alone too: their lengths are in memory that the next exchange writes.
+    // A rank that only sends waits too: its lengths are in memory that the next exchange writes.
     engine_.wait_for_device(Event::now(device_), in.empty() ? "others to hear the length of what it sends"
                                                             : concat("the length of what comes from ", senders_of(in)));
     require_running();  // else nothing came

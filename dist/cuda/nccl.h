@@ -15,8 +15,8 @@ class Engine;
 /// one throws, NCCL has been stopped on this rank for good, since what the ranks ask for would match no more.
 class Nccl {
  public:
-  /// All ranks of the engine together, on their compute threads; the engine outlives it. One at a time: who needs it
-  /// too shares it.
+  /// All ranks of the engine call it together, on their compute threads. The engine must outlive it. An engine has one
+  /// at a time: several users share it.
   /// Throws UsageError if `device` is no CUDA device or two ranks share one, Error if NCCL cannot be opened or started.
   static std::shared_ptr<Nccl> make(Engine& engine, Device device);
   virtual ~Nccl() = default;

@@ -27,7 +27,7 @@ class JointNorm {
     std::vector<int> servers{};  ///< ranks, ascending, this one among them
     std::size_t buckets = 0;     ///< of the plan
     std::size_t own = 0;         ///< of them on this server
-    /// gradient_scale as it is, and the sum of squares of what it multiplies -> as it is to be
+    /// Returns a new gradient_scale from the present one and the sum of squares of the gradients, before scaling
     std::function<double(double scale, double sum_of_squares)> limit{};
   };
   explicit JointNorm(Options options) : o_(std::move(options)) {}

@@ -17,7 +17,7 @@ struct Leg {
   compress::Key key{};                     ///< seed, step, operation, rank; its hop counts pieces
   /// Grows by the bytes that pass between this rank and others; what stays on it does not count. Null: nobody counts.
   std::atomic<std::uint64_t>* moved = nullptr;
-  /// With a codec: becomes what the receivers of what is sent will read. May be where that lies. Empty: not needed.
+  /// With a codec: becomes what receivers will decode. It may be the memory that is sent. Empty: not needed.
   Slice<float> decoded{};
 };
 inline constexpr std::size_t kPieceElements = 64 << 10;

@@ -86,8 +86,9 @@ struct RunSummary {
   /// evaluation, checkpoints and agreements.
   std::int64_t bytes_network_total = 0;
   std::int64_t buffer_bytes_peak = 0;  ///< of communication buffers, rank 0's
-  /// Most memory of tensors in rank 0's process during a step, and what of it is not held between steps (StepMemory):
-  /// activations; where workers are threads, both of all of them at once, the second divided by their number.
+  /// The most memory that tensors took in rank 0's process during a step, and the part of it that is not held between
+  /// steps: activations (StepMemory). Where workers are threads, both are of all of them at once, the second divided by
+  /// their number.
   std::optional<std::int64_t> memory_bytes_peak{}, activation_bytes_peak{};
   std::optional<std::int64_t> bytes_up_total{}, bytes_down_total{};  ///< in this run; where there are servers
   std::int64_t bytes_dense_total = 0;  ///< what dense rings would have sent, all ranks

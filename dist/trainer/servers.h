@@ -34,14 +34,14 @@ class ServerHalf {
 /// Parameter servers, as a worker's trainer sees them: dedicated ones, or its own half.
 class Servers {
  public:
-  /// What is a reference outlives it.
+  /// Its three arguments must outlive it.
   Servers(const dist::Worker& worker, const dist::Plan& plan, const ParameterArena& arena)
       : worker_(worker), plan_(plan), arena_(arena) {
     if (worker.servers() > 0) control_.emplace(worker.engine, worker.size);
   }
 
-  /// Says who serves which bucket, and what a worker's half needs to meet its servers; if they are colocated, makes
-  /// this rank's.
+  /// Tells `side` which rank serves which bucket, and what else a worker's half needs to meet its servers. If servers
+  /// are colocated, makes this rank's.
   void join(dist::WorkerSide& side, const dist::Method& method, const TrainerOptions& options);
   /// All workers hold rank 0's parameters: now the servers get theirs.
   void give_values() const;

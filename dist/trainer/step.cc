@@ -115,7 +115,7 @@ void Trainer::report_non_finite(float loss) {
   const auto fail = [&](const std::string& where) {
     throw Error(concat("training: the loss is ", std::isnan(loss) ? "not a number" : "infinite", " at step ", step_ + 1,
                        "; ", where,
-                       ". Lower --lr, clip gradients (--clip norm:5), or pass over such steps (--on-nan skip)."));
+                       ". Lower `lr`, clip gradients (`clip` norm:5), or pass over such steps (`on-nan` skip)."));
   };
   for (auto it = arena_->parameters().rbegin(); it != arena_->parameters().rend(); ++it)
     if (!raw::all_finite((*it)->value())) fail(concat("the first parameter that is not finite is ", (*it)->info.name));
@@ -140,7 +140,7 @@ void Trainer::report_non_finite(float loss) {
 void Trainer::require_finite_weights() const {
   const auto check = [&](const char* what, const std::string& name, const Tensor& tensor) {
     require<Error>(tensor.dtype() != DType::f32 || raw::all_finite(tensor), "training: after step ", step_, " the ",
-                   what, " ", name, " is not finite. Lower --lr, or clip gradients (--clip norm:5).");
+                   what, " ", name, " is not finite. Lower `lr`, or clip gradients (`clip` norm:5).");
   };
   if (!raw::all_finite(arena_->values()))
     for (const auto& p : arena_->parameters()) check("parameter", p->info.name, p->value());

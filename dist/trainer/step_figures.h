@@ -85,7 +85,7 @@ class StepFigures {
   dist::Costs costs_;             // likewise of the strategy
   double seconds_ = 0, exposed_seconds_ = 0, data_seconds_ = 0, samples_ = 0;  // of all steps
   bool stop_ = false;
-  // Of the step whose figures travel.
+  // About the step whose figures travel.
   bool any_ = false;
   StepReport report_;
   double report_seconds_ = 0;

@@ -93,7 +93,7 @@ class LinkedTransport final : public ThreadTransport<LinkedHub> {
   LinkTime stamp() const;
   void copy(std::byte* to, Device to_device, const std::byte* from, Device from_device, std::size_t bytes);
 
-  std::optional<LinkTime> due_;  // of what was completed last, until the thread sleeps
+  std::optional<LinkTime> due_;  // when the newest completed message was due, until the thread sleeps
   LinkDuration copying_{0};      // since it slept: a network card's work, that must not make the thread late
 };
 

@@ -18,7 +18,7 @@ void start_mpi();
 /// one thread (the engine's), on all ranks. Every receive names its source and tag (the slot). With no transfer pending
 /// wait() sleeps. While some are: if all ranks are reached over TCP it sleeps on Open MPI's own sockets
 /// (socket_watch.h); else (shared memory has nothing to sleep on) it tests in bursts, yielding in between.
-/// `type_of_service`: what the IP headers of those connections carry; none: left alone.
+///   type_of_service   the IP headers of those connections carry it; none: they are left alone
 /// Throws LostRank if MPI fails.
 std::unique_ptr<Transport> make_mpi_transport(std::optional<int> type_of_service = {});
 

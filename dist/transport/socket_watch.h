@@ -26,8 +26,8 @@ class SocketWatch {
  public:
   /// Connections to these addresses are somebody else's (mpirun's) and never watched; without any, all that are open
   /// now. (Those open now may be between ranks: one that is through MPI_Init earlier may already talk to this one.)
-  /// With a type of service every packet of those that are watched carries it in its IP header, so that a network can
-  /// act on it.
+  ///   type_of_service   every packet of a watched connection carries it in its IP header, so that a network can act on
+  ///                     it
   explicit SocketWatch(std::optional<int> type_of_service = {}, const std::vector<SocketAddress>& others = {});
   ~SocketWatch();
   SocketWatch(const SocketWatch&) = delete;

@@ -35,7 +35,7 @@ struct ThreadHub {
     std::deque<Note> notes{};  // that came
   };
   Rank& at(int rank) { return *ranks[static_cast<std::size_t>(rank)]; }
-  /// Of what `sender` gives to `receiver` in a slot, kept with the receiver.
+  /// Where `sender` leaves what it gives to `receiver` in a slot; kept with the receiver.
   auto& channel(int sender, int receiver, int slot) {
     return at(receiver).incoming[static_cast<std::uint64_t>(sender) << 32 | static_cast<std::uint32_t>(slot)];
   }

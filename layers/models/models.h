@@ -30,7 +30,7 @@ std::shared_ptr<Module> alexnet(const AlexNetOptions& options = {});
 ///   weights ~ Normal(0, 0.01^2); biases 1 in convolutions 2, 4, 5 and the hidden linear layers, else 0
 ///   source   Krizhevsky et al. 2012. settled: its layer sizes need padding by 2 in front of the first convolution
 std::shared_ptr<Module> alexnet_original(const AlexNetOptions& options = {});
-/// The same without groups and without normalisation, and no padding for images of 227: 62,378,344 parameters.
+/// AlexNet without groups and normalisation, and without padding for images of 227: 62,378,344 parameters.
 ///   x : [N, 3, 227, 227], or any size from 67  ->  [N, classes]
 ///   source   Kim et al. (docs/papers/hybrid-allreduce.md), Table 1, which prints the parameters of each layer
 std::shared_ptr<Module> alexnet_ungrouped(const AlexNetOptions& options = {});

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "core/catalogue.h"
 #include "layers/loss.h"
 #include "layers/models/language_model.h"
 #include "layers/models/models.h"
@@ -96,14 +97,7 @@ std::vector<ModelInfo>& models_of_zoo() {
   return all;
 }
 
-const ModelInfo& model_info(const std::string& name) {
-  std::vector<std::string> names;
-  for (const ModelInfo& m : models_of_zoo()) {
-    if (m.name == name) return m;
-    names.push_back(m.name);
-  }
-  refuse_unknown("model", name, "`model`", names);
-}
+const ModelInfo& model_info(const std::string& name) { return row_named(models_of_zoo(), name, "model", "`model`"); }
 
 std::shared_ptr<Module> make_model(const std::string& name, const ModelOptions& options) {
   const ModelInfo& info = model_info(name);

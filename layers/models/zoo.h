@@ -28,7 +28,7 @@ struct ModelInfo {
   int classes = 10;  ///< outputs unless asked otherwise; of a language model the vocabulary
   std::function<std::shared_ptr<Module>(const ModelOptions&)> build;  ///< classes are not 0
   bool has_v1 = false, has_auxiliary_heads = false;                   ///< those options are for it
-  /// Of photographs, where the weights that are published for it want another than ImageNet's mean and deviation.
+  /// Set where the weights that are published for it want another mean and deviation than ImageNet's.
   std::optional<PixelScale> pixels{};
   bool reads_text() const { return input.rank() == 1; }  ///< a language model: x is i64 [words, streams]
 };

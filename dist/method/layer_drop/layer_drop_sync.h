@@ -6,7 +6,7 @@
 
 namespace laconic::dist {
 
-/// Ahead of each leg of a layer; alone it is the placeholder.
+/// Stands ahead of each message about a layer. Alone it is the placeholder of a layer that was dropped.
 ///
 ///     little-endian   step : u32 | version : u32 | comes : u32     1: the floats follow; 0: nothing does
 struct LayerHeader {

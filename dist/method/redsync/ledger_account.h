@@ -8,8 +8,8 @@
 
 namespace laconic::dist {
 
-/// Keeps the ledger of one parameter of which a choice is made: two calls before and after choosing, one when the
-/// exchange has ended. Every so many steps it measures energy, union and age: three passes over the residual then, and
+/// Keeps the ledger of one parameter that sends a choice: two calls before and after choosing, one when the exchange
+/// has ended. Every so many steps it measures energy, union and age: three passes over the residual then, and
 /// 4 bytes an element for the ages. With `every` 0 there is no ledger, and the calls cost nothing.
 class LedgerAccount {
  public:

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/parse.h"
 #include "dist/method/redsync/redsync.h"
 
 namespace laconic::dist {
@@ -111,10 +112,7 @@ Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o) {
   } else if (o.selector == "auto") {
     d.kind = Dispatch::Kind::automatic;
   } else {
-    const std::vector<std::string> names = selector_names();
-    if (std::find(names.begin(), names.end(), o.selector) == names.end())
-      refuse_unknown("value", o.selector, "`selector`", names);
-    d.selector = o.selector;
+    d.selector = one_of(o.selector, "`selector`", selector_names());
   }
   return d;
 }

@@ -47,8 +47,8 @@ namespace laconic::dist {
 /// message is none
 class RedSync final : public Strategy {
  public:
-  /// The parameters of which a choice is made keep their U in side.velocity. side.update is called for what travels
-  /// densely, and for all if momentum is not corrected.
+  /// Parameters that send a choice keep their U in side.velocity. side.update is called for those that travel densely,
+  /// and for all if momentum is not corrected.
   RedSync(WorkerSide side, const SparseMethod& method, const SparseOptions& options, Density density);
   ~RedSync() override;
 
@@ -71,7 +71,7 @@ class RedSync final : public Strategy {
   const Tensor& residual() const { return residual_; }
 
  private:
-  struct Layer {  // a parameter of which a choice is made
+  struct Layer {  // a parameter that sends a choice
     enum class Phase : std::uint8_t { idle, gathering, complete, under_way };
     Layer(Parameter& p, ResidualTensor t) : parameter(p), tensor(std::move(t)) {}
     Parameter& parameter;
@@ -134,7 +134,7 @@ class RedSync final : public Strategy {
   bool some_are_late_ = false;                          // Layer::late: they wait for the end of backward
   std::vector<compress::SparseView> views_;
   Costs costs_;
-  double dense_bytes_ = 0;  // for the ledger: of what travelled whole
+  double dense_bytes_ = 0;  // for the ledger: those of parameters that travelled whole
 };
 
 }  // namespace laconic::dist

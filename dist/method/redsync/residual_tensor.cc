@@ -130,7 +130,7 @@ void ResidualTensor::choose(std::int64_t step) {
     selector_->select(input, chosen_);
   } catch (const compress::NotANumber& e) {
     throw Error(concat("the residual of ", parameter_.info.name, " at step ", step, ": ", e.what(),
-                       " Lower --lr, or clip gradients (--clip norm:5)."));
+                       " Lower `lr`, or clip gradients (`clip` norm:5)."));
   }
   ++turn_;
   chosen_.shorten(most());  // the rest waits

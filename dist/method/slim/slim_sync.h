@@ -39,7 +39,7 @@ class SlimSync final : public PsSync {
  private:
   struct State {  // of one bucket
     compress::SlimSet set;
-    compress::SlimReader reader;  // of what the server sends
+    compress::SlimReader reader;  // reads what the server sends
     std::vector<float> values;    // chosen
     bool exchanged = false;       // in this step
     compress::SlimBytes bytes;    // over the network, both ways

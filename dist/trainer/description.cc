@@ -1,0 +1,141 @@
+// What a training says of itself: facts, fingerprints, memory, figures for people.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compress/codecs.h"
+#include "core/precision.h"
+#include "dist/trainer/servers.h"
+#include "dist/trainer/trainer.h"
+#include "dist/world.h"
+#include "layers/models/zoo.h"
+
+namespace laconic {
+
+dist::TrainingFacts facts_of(const TrainerOptions& o, int workers, int servers, std::int64_t steps_per_epoch) {
+  dist::TrainingFacts f;
+  f.workers = workers, f.servers = servers;
+  f.optimizer = o.optimizer.name;
+  f.momentum = o.optimizer.momentum, f.dampening = o.optimizer.dampening, f.nesterov = o.optimizer.nesterov;
+  if (o.clip.kind == Clip::Kind::norm) f.clip_norm = o.clip.limit;
+  if (o.clip.kind == Clip::Kind::value) f.clip_value = o.clip.limit;
+  f.mean = o.mean, f.overlap = o.overlap, f.seed = o.seed;
+  f.plan = o.plan, f.plan_file = o.plan_file, f.codec_feedback = o.codec_feedback;
+  f.steps_per_epoch = steps_per_epoch, f.ledger_every = o.ledger_every;
+  f.latency_seconds = o.latency_seconds, f.seconds_per_byte = o.seconds_per_byte;
+  return f;
+}
+
+std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int servers) {
+  const OptimizerOptions& opt = o.optimizer;
+  const bool served = method.traits().servers;
+  return concat("seed=", o.seed, "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov,
+                " decay=", opt.decay.weight_decay, " ", opt.decay.norm_and_bias, "\nlr=", o.lr,
+                "\nschedule=", o.schedule.text(), "\nclip=", static_cast<int>(o.clip.kind), ":", o.clip.limit,
+                "\naccumulate=", o.accumulate, "\ndropout=", o.dropout, "\nsync=", method.name(), "\nmean=", o.mean,
+                "\non-nan=", o.skip_nan, "\nmethod=", method.name(), " ", method.fingerprint(),
+                served ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
+                "\ncodec-feedback=", o.codec_feedback && !compress::traits_of(o.plan.codec).remembers,
+                "\nplan=", o.plan_file.empty() ? dist::to_string(o.plan) : "of a file",
+                "\nprecision=", to_string(matmul_precision()));
+}
+
+std::string run_fingerprint(const TrainerOptions& o) {
+  const auto given = [](bool yes) { return yes ? "given" : "not given"; };
+  return concat(
+      "\nsteps=", o.steps ? concat(*o.steps) : "by epochs", "\nepochs=", o.epochs, "\nsave=", given(!o.save.empty()),
+      "\nsave-every=", o.save_every ? concat(o.save_every->count, o.save_every->in_steps ? "it" : "") : "the end",
+      "\nresume=", given(!o.resume.empty()), "\naudit=", o.audit_every, "\nledger=", o.ledger_every,
+      "\ntrace=", given(o.trace != nullptr), "\ndump-gradients=", given(!o.dump_gradients.empty()), o.told_alike);
+}
+
+std::string Trainer::fingerprint() const {
+  return concat("model=", o_.model_name, "\nparameters=", arena_->elements(), "\n", workload_.fingerprint(), "\n",
+                laconic::fingerprint(*method_, o_, worker_.servers()));
+}
+
+bool Trainer::bytes_counted() const {
+  return worker_.size == 1 || !is_.joins || is_.servers ||
+         !(plan_.has(dist::Carrier::mpi) || (plan_.has(dist::Carrier::nccl) && plan_.codec == "none"));
+}
+
+RunInfo Trainer::info() const {
+  RunInfo info;
+  info.model = o_.model_name;
+  info.strategy = method_->describe(facts_);
+  if (plan_.codec != "none") info.strategy += concat(", ", plan_.codec, o_.codec_feedback ? " with feedback" : "");
+  if (is_.joins && o_.overlap != dist::Overlap::forward)
+    info.strategy += o_.overlap == dist::Overlap::none ? ", no overlap" : ", overlap with backward only";
+  info.transport = dist::ranks_under_mpirun() > 0 ? "mpi" : "threads";
+  info.parameters = arena_->elements();
+  for (const auto& p : arena_->parameters())
+    if (p->info.output && p->info.shape.rank() == 2) info.classes = p->info.shape[0];
+  workload_.describe(info);
+  info.device = o_.device.kind == Device::Kind::cuda ? processor() : to_string(o_.device);
+  info.workers = worker_.size;
+  info.threads = o_.threads;
+  info.batch = static_cast<int>(workload_.batch());
+  info.steps_per_epoch = steps_per_epoch();
+  info.total_steps = last_step();
+  info.first_step = step_;
+  info.bytes_counted = bytes_counted();
+  return info;
+}
+
+std::string Trainer::processor() const {
+  return o_.device.kind == Device::Kind::cuda ? cuda_device_name(o_.device.index) : instruction_set();
+}
+
+Trainer::MemoryNeed Trainer::memory_need() const {
+  const auto bytes = static_cast<double>(arena_->size()) * sizeof(float);
+  MemoryNeed need{.parameters = bytes, .gradients = bytes};
+  if (optimizer_) need.state = bytes * o_.optimizer.arenas();
+  if (const ServerHalf* const half = servers_->half()) {
+    StateDict served;
+    half->save(served);
+    for (const auto& [name, tensor] : served) need.state += static_cast<double>(tensor.bytes());
+  }
+  need.method = bytes * is_.arenas;
+  arena_->set_listener(nullptr);  // nothing is computed, and nobody is to be told of gradients
+  const std::int64_t most = (info().train_samples + worker_.size - 1) / worker_.size;
+  const std::int64_t samples = std::clamp<std::int64_t>(most, 1, workload_.batch());
+  need.activations = static_cast<double>(peak_activation_bytes(workload_.model(), workload_.input(), samples));
+  arena_->begin_step();
+  arena_->set_listener(listener());
+  return need;
+}
+
+void Trainer::require_memory(double bytes_per_worker) const {
+  const int here = dist::ranks_under_mpirun() > 0 ? 1 : worker_.size;
+  const double gib = 1.0 / (1 << 30), need = bytes_per_worker * here;
+  require<UsageError>(
+      o_.memory == 0 || need <= static_cast<double>(o_.memory),
+      fmt::format("{} worker{} about {:.1f} GiB, this machine has {:.1f} free ({}): take {}a smaller {}", here,
+                  here == 1 ? " needs" : "s need", need * gib, static_cast<double>(o_.memory) * gib,
+                  here == 1 ? "`batch`" : "`workers`", here == 1 ? "" : "fewer, or ",
+                  here == 1 ? "one, or a smaller model" : "`batch`"));
+}
+
+std::string Trainer::description() const {
+  const double mib = 1.0 / (1 << 20);
+  const MemoryNeed need = memory_need();
+  const std::optional<double> sent =
+      worker_.engine.size() == 1 ? 0.0 : method_->expected_bytes(plan_, arena_->parameters(), facts_);
+  const std::string more = need.method > 0 ? fmt::format(", {} {:.1f} MiB", is_.arenas_are, need.method * mib) : "";
+  return fmt::format(
+      "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
+      "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, {} {:.1f} MiB{}, activations {:.1f} MiB{}\n"
+      "bytes sent per worker and step: {}\n"
+      "buffers that messages are copied into: {:.2f} MB\n{}",
+      o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(),
+      need.parameters * mib, need.gradients * mib, is_.workers_update ? "optimiser" : "server", need.state * mib, more,
+      need.activations * mib, o_.checkpoint_activations ? " (recomputed in backward)" : "",
+      sent                             ? fmt::format("about {:.2f} MB", *sent / 1e6)
+      : bytes_counted()                ? "as the gradients come"
+      : plan_.has(dist::Carrier::nccl) ? "not counted, NCCL moves them"
+                                       : "not counted, MPI's own allreduce moves them",
+      !is_.joins || is_.servers ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
+      is_.joins ? plan_.table() : "no exchange (--sync " + method_->name() + ")\n");
+}
+
+}  // namespace laconic
