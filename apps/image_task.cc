@@ -15,7 +15,8 @@ Where where_is(const std::string& data, const std::string& own) {
   for (const ImageDatasetKind& kind : image_datasets())
     if (data.starts_with(kind.name + ":") || (data == kind.name && !std::filesystem::exists(data, ignored)))
       return {kind, data == kind.name ? kind.folder : data.substr(kind.name.size() + 1)};
-  return {image_dataset(own), data};
+  // MNIST and Fashion-MNIST have files of the same names: a folder's name tells which of them it holds.
+  return {image_dataset(own == "fashion-mnist" ? "mnist" : own), data};
 }
 
 class ImageTask final : public Task {

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
                    "  mnist --workers 4                       four workers as threads of this process\n"
                    "  mnist --model hdc --optimizer adam --lr 0.001 --batch 128\n"
                    "  laconic launch -n 4 mnist --batch 16    four workers as processes, over MPI",
-       .options = "--data /usr/share/datasets/fashion-mnist --epochs 10 --batch 64 --lr 0.05 --momentum 0.9 "
-                  "--weight-decay 5e-4 --schedule cosine",
-       .models = {"lenet", "hdc", "hdc-2.5mb"}});
+       .options = "--epochs 10 --batch 64 --lr 0.05 --momentum 0.9 --weight-decay 5e-4 --schedule cosine",
+       .models = {"lenet", "hdc", "hdc-2.5mb"},
+       .images = "fashion-mnist"});
 }

@@ -34,7 +34,7 @@ double sum_of_flop(const std::vector<LayerSummary>& layers) {
   return flop;
 }
 
-/// What one image costs, or one word of a text.
+/// Returns the FLOP of one image, or of one word of a text.
 double flop_per_sample(const ModelInfo& info, const std::vector<LayerSummary>& layers) {
   return sum_of_flop(layers) / (info.reads_text() ? static_cast<double>(info.input[0]) : 1);
 }

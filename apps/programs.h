@@ -20,7 +20,7 @@ struct Program {
   std::vector<std::string> models{"lenet"};      ///< of models_of_zoo(); the first one unless options name another
   std::map<std::string, std::string> aliases{};  ///< other names of models, as the program takes them
   Reads reads = Reads::images;                   ///< images are in memory, photographs in files (data/image_source.h)
-  std::string images = "mnist";                  ///< of image_datasets(): what lies in the folder that --data names
+  std::string images = "fashion-mnist";          ///< of image_datasets(): what lies in the folder that --data names
   std::function<void(TrainOptions&)> of_model{};  ///< sets what else options start from, by options.model
 };
 

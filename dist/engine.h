@@ -119,7 +119,7 @@ class Engine {
 
   EngineCounters counters() const;
 
-  /// What WaitWatch's do. For the compute thread.
+  /// The compute thread tells the WaitWatch where it is.
   using Phase = WaitWatch::Phase;
   void at(Phase phase, const std::string& name) { watch_.at(phase, name); }
   void forget_place() { watch_.forget_place(); }

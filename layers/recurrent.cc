@@ -27,7 +27,8 @@ Recurrent::Recurrent(const char* what, int gates, Options o) : what_(what), o_(o
   }
 }
 
-/// What the layer below wrote, or x: after dropout, times weight_ih'. Awaits that weight, by chunks if it travels so.
+/// Returns the layer's input (x, or what the layer below wrote) after dropout, times weight_ih'. Awaits that weight, by
+/// chunks if it travels so.
 Tensor Recurrent::input_part(const Tensor& below, std::size_t layer) {
   const ForwardContext& c = context();
   Tensor x = below;

@@ -80,6 +80,7 @@ TEST(Options, AProgramMayHaveAModelAndDataOfItsOwn) {
 TEST(Options, AFolderOfDigitsIsToldByItsName) {
   const TempFolder folder;
   Program mnist = program();
+  mnist.images = "fashion-mnist";
   for (const auto& [name, data] :
        {std::pair<std::string, std::string>{"digits", "mnist"}, {"Fashion", "fashion-mnist"}}) {
     for (const std::string part : {"train", "t10k"}) {

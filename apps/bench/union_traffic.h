@@ -7,7 +7,7 @@
 
 namespace laconic {
 
-/// What N ranks sent for parameters that send a choice: the mean over steps and ranks, by --sparse-reduce.
+/// The traffic of N ranks for parameters that send a choice: means over steps and ranks, by --sparse-reduce.
 struct UnionTraffic {
   int workers = 0;
   std::int64_t elements = 0;   ///< of these parameters

@@ -11,7 +11,7 @@
 
 namespace laconic::dist {
 
-/// What moves the bytes of an allreduce: messages of ours, MPI's own call, or NCCL.
+/// The carrier moves an allreduce's bytes: messages of ours, MPI's own call, or NCCL.
 enum class Carrier : std::uint8_t { messages, mpi, nccl };
 
 /// The numbers that an allreduce goes by.

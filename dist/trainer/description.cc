@@ -1,4 +1,4 @@
-// What a training says of itself: facts, fingerprints, memory, figures for people.
+// A training describes itself: facts, fingerprints, memory, figures for people.
 #include <fmt/format.h>
 
 #include <algorithm>

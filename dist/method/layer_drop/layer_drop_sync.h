@@ -6,7 +6,7 @@
 
 namespace laconic::dist {
 
-/// Stands ahead of each message about a layer. Alone it is the placeholder of a layer that was dropped.
+/// Stands ahead of each message about a layer. Alone it says that the layer was dropped.
 ///
 ///     little-endian   step : u32 | version : u32 | comes : u32     1: the floats follow; 0: nothing does
 struct LayerHeader {
