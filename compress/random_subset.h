@@ -12,7 +12,7 @@ namespace laconic::compress {
 ///   without : ascending, each once, below n.   k <= n - without.size()
 ///   few    Floyd (Bentley 1987); O(without + k log k) and n bits of memory
 ///   many   every number draws a lot of its own (8 random bits against a limit), which lets through somewhat more than
-///          k. Of too many, evenly drawn ones go again; if they are too few, some of the others are drawn besides.
+///          k. If too many come, evenly drawn ones go again; if too few, some of the others are drawn besides.
 ///          Lots are alike for all numbers, so every set of k is as likely, however coarse the limit is. O(n), about
 ///          0.3 ns a number with AVX-512
 ///   throws ShapeError where there are fewer than k
