@@ -325,7 +325,7 @@ TEST(BenchLayers, OfALanguageModelATiedWeightIsReadyInTheEmbedding) {
 
 // The program as a user meets it.
 
-constexpr const char* kRun = "laconic compare mnist --data synthetic --workers 2 --batch 16 --steps 12 ";
+constexpr const char* kRun = "laconic compare mnist --data synthetic:1000,100 --workers 2 --batch 16 --steps 12 ";
 
 TEST(Compare, PrintsOneTableAndNamesTheSetThatFailed) {
   const Result r =
@@ -337,7 +337,7 @@ TEST(Compare, PrintsOneTableAndNamesTheSetThatFailed) {
   EXPECT_NE(r.out.find("\nalone "), std::string::npos);
   EXPECT_NE(r.out.find("\nwrong failed: unknown value 'rung' (--allreduce): did you mean ring?"), std::string::npos)
       << r.out;
-  EXPECT_NE(r.out.find("\nAgain: laconic compare mnist --data synthetic"), std::string::npos);
+  EXPECT_NE(r.out.find("\nAgain: laconic compare mnist --data synthetic:1000,100"), std::string::npos);
   EXPECT_EQ(r.out.find("bound"), std::string::npos) << "no link is known";
   EXPECT_NE(r.err.find("[1/6] ring, seed 0: 12 steps, "), std::string::npos) << r.err;
   EXPECT_NE(r.err.find(", seed 1: 12 steps, "), std::string::npos) << r.err;
@@ -371,8 +371,9 @@ TEST(Compare, DryRunPrintsTheCommandsInTurn) {
 
 TEST(Compare, RunsUnderLaunch) {
   if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "mpirun is not installed";
-  const Result r = run(
-      "laconic compare mnist --data synthetic --batch 16 --steps 6 --quiet --launch 2 --vs 'ring: --allreduce ring'");
+  const Result r =
+      run("laconic compare mnist --data synthetic:1000,100 --batch 16 --steps 6 --quiet --launch 2 --vs 'ring: "
+          "--allreduce ring'");
   EXPECT_EQ(r.exit_code, 0) << r.out << r.err;
   EXPECT_NE(r.out.find("2 workers as processes"), std::string::npos) << r.out;
 }
@@ -405,7 +406,7 @@ TEST(Compare, RunsDoNotOutliveIt) {
 
 TEST(Compare, AnInterruptStopsTheRunAndShowsWhatThereIs) {
   const Background compare(
-      "laconic compare mnist --data synthetic --epochs 1000 --vs 'a: --lr 0.1' --vs 'b: --lr 0.2'");
+      "laconic compare mnist --data synthetic:1000,100 --epochs 100000 --vs 'a: --lr 0.1' --vs 'b: --lr 0.2'");
   ::sleep(2);
   compare.signal(SIGTERM);
   const Result r = const_cast<Background&>(compare).wait();

@@ -13,14 +13,14 @@ pc=$(dirname "$(find "$work/root" -name laconic.pc)")
 # Another place, another project: nothing of the source tree is visible from here but through the installed copy.
 cp -r "$here/consumer" "$work/project"
 cd "$work/project"
-PKG_CONFIG_PATH=$pc meson setup out -Db_sanitize="$sanitize"
+PKG_CONFIG_PATH=$pc meson setup out --buildtype=plain -Db_sanitize="$sanitize"
 ninja -C out
 ./out/own_model
 
 # And a program with a method, a selector and a codec of its own, which has all that the bundled ones have.
 cp -r "$here/../apps/examples/own_method" "$work/own_method"
 cd "$work/own_method"
-PKG_CONFIG_PATH=$pc meson setup out -Db_sanitize="$sanitize"
+PKG_CONFIG_PATH=$pc meson setup out --buildtype=plain -Db_sanitize="$sanitize"
 ninja -C out
 ./out/own check
 train="./out/own --data synthetic:400,50 --steps 20 --quiet --threads 1"

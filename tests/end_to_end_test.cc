@@ -73,7 +73,7 @@ TEST(EndToEnd, ALinkUnderMpiIsRefused) {
 TEST(EndToEnd, ThreadsAndProcessesGiveTheSameBits) {
   NEEDS_MPIRUN();
   TempFolder dir;
-  const std::string common = " --data synthetic:101,20 --batch 2 --steps 50 --threads 1 --audit 10 --quiet";
+  const std::string common = " --data synthetic:101,20 --batch 2 --steps 30 --threads 1 --audit 10 --quiet";
   const Result threads =
       run("cifar10 --workers 4 --save " + dir.path() + "/a --log " + dir.path() + "/a.jsonl" + common);
   ASSERT_EQ(threads.exit_code, 0) << threads.err;
@@ -85,11 +85,11 @@ TEST(EndToEnd, ThreadsAndProcessesGiveTheSameBits) {
   EXPECT_GT(weights.size(), 4u * 269722);
   EXPECT_TRUE(weights == text_of(dir.path() + "/b/weights.safetensors"));
   const auto losses = losses_in(dir.path() + "/a.jsonl");
-  EXPECT_EQ(losses.size(), 50u);
+  EXPECT_EQ(losses.size(), 30u);
   EXPECT_EQ(losses, losses_in(dir.path() + "/b.jsonl"));
   for (int rank = 0; rank < 4; ++rank) {  // optimiser and running statistics of every rank, too
     const auto state = [&](const std::string& run) {
-      return load_safetensors(dir.path() + "/" + run + "/checkpoint-000000000050/rank-" + std::to_string(rank) +
+      return load_safetensors(dir.path() + "/" + run + "/checkpoint-000000000030/rank-" + std::to_string(rank) +
                               ".safetensors");
     };
     const StateDict a = state("a"), b = state("b");
@@ -323,11 +323,19 @@ TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
     };
     const auto threads = trained("mnist --workers 3 --servers 1", "threads");
     EXPECT_EQ(threads.second.size(), 8u);
-    EXPECT_EQ(trained("mnist --workers 3 --servers colocated", "colocated"), threads) << sync;
-    EXPECT_EQ(trained("mnist --workers 3 --servers 1 --link 1gbit,100us --trace " + dir.path() + "/t.json", "link"),
-              threads)
-        << sync;
+    // In turns: a link and colocated servers over threads, dedicated and colocated ones over processes.
+    if (turn % 2 == 1) {
+      EXPECT_EQ(trained("mnist --workers 3 --servers colocated", "colocated"), threads) << sync;
+    } else {
+      EXPECT_EQ(trained("mnist --workers 3 --servers 1 --link 1gbit,100us --trace " + dir.path() + "/t.json", "link"),
+                threads)
+          << sync;
+    }
     if (!mpirun_is_there()) continue;
+    if (turn % 2 == 1) {
+      EXPECT_EQ(trained("laconic launch -n 3 mnist --servers colocated", "mpi-colocated"), threads) << sync;
+      continue;
+    }
     EXPECT_FALSE(has(text_of(dir.path() + "/threads" + number + ".jsonl"), "cpu_ms")) << "threads share one process";
     EXPECT_EQ(trained("laconic launch -n 5 mnist --servers 2", "mpi"), threads) << sync;
     for (const char* field : {"cpu_ms", "server_cpu_ms"}) {
@@ -335,7 +343,6 @@ TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
       EXPECT_EQ(ms.size(), 8u) << field;
       for (const double value : ms) EXPECT_GT(value, 0) << field;
     }
-    EXPECT_EQ(trained("laconic launch -n 3 mnist --servers colocated", "mpi-colocated"), threads) << sync;
   }
   const std::string servers = " --data synthetic:60,20 --batch 5 --workers 2 --sync ps --servers 2";
   EXPECT_TRUE(has(run("mnist --dry-run" + servers).out, "bytes sent per worker and step"));

@@ -199,7 +199,7 @@ TEST(Imagenet, FourWorkersLearnPicturesByHeartStoppedOrNot) {
     const Result stopped = training.wait();
     ASSERT_EQ(stopped.exit_code, 128 + SIGINT) << stopped.err;
     const std::int64_t done = losses_in(log).rbegin()->first;
-    const std::int64_t last = std::max<std::int64_t>(done + 40, 150);  // enough to learn them, however soon it stopped
+    const std::int64_t last = std::max<std::int64_t>(done + 20, 60);  // enough to learn them, however soon it stopped
     const std::string until = concat("--steps ", last);
     const Result resumed = run(start + options + until + " --resume" + save);
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;

@@ -5,8 +5,12 @@
 #define OMPI_SKIP_MPICXX 1  // the C interface only: the old C++ one does not pass -Wextra
 #include <mpi.h>
 #include <sched.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -258,11 +262,15 @@ class MpiTransport final : public Transport {
   }
 
   void abort(const std::string& reason, int exit_code) override {
-    // Several ranks may fail with the same sentence at once (a check that all of them make): the lowest speaks first,
-    // and its MPI_Abort ends the others before they do. An app may have taken SIGTERM for an orderly end: that is over.
+    // Several ranks may fail with the same sentence at once (a check that all of them make). One on each machine says
+    // it; of several machines the first, whose MPI_Abort ends the others before they do. An app may have taken SIGTERM
+    // for an orderly end: that is over.
     std::signal(SIGTERM, SIG_DFL);
-    std::this_thread::sleep_for(std::chrono::milliseconds(rank_ == 0 ? 0 : 1500 + 250 * std::min(rank_, 6)));
-    std::fprintf(stderr, "laconic: error: %s\n", reason.c_str());
+    const bool says_it = first_here_to_say(reason);
+    std::this_thread::sleep_for(std::chrono::milliseconds(!says_it     ? 10000
+                                                          : rank_ == 0 ? 0
+                                                                       : 1500 + 250 * std::min(rank_, 6)));
+    if (says_it) std::fprintf(stderr, "laconic: error: %s\n", reason.c_str());
     std::fflush(stderr);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // let mpirun pass it on before its own message
     MPI_Abort(MPI_COMM_WORLD, exit_code);
@@ -275,6 +283,17 @@ class MpiTransport final : public Transport {
   static constexpr int kPassesBeforeSleep = 4;     // small messages over an idle network come back sooner than a sleep
   static constexpr std::size_t kNoteBytes = 2000;  // goes out at once: below every eager limit
   static constexpr double kSafetySeconds = 1e-3;   // an edge that was missed is made up for
+
+  /// False if another rank that the same daemon of mpirun started on this machine says this sentence. A name in the
+  /// system's memory tells: it is gone when that rank is.
+  static bool first_here_to_say(const std::string& sentence) {
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;  // a name that begins with 0 is no file
+    const std::string text = concat("laconic-says-", ::getppid(), "-", std::hash<std::string>()(sentence));
+    text.copy(name.sun_path + 1, sizeof name.sun_path - 2);
+    const int held = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return ::bind(held, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0 || errno != EADDRINUSE;
+  }
 
   /// Opens the connections to all other ranks, and finds out whether all are TCP.
   void meet_everybody() {

@@ -27,7 +27,7 @@ def sent():
 def check(ranks, how, folder):
     log = f'{folder}/log.jsonl'
     before = sent()
-    out = netns('run', '-n', str(ranks), f'{APPS}/mnist', '--model', MODEL, '--data', 'synthetic', '--batch', '4',
+    out = netns('run', '-n', str(ranks), f'{APPS}/mnist', '--model', MODEL, '--data', 'synthetic:1000,100', '--batch', '4',
                 '--steps', str(STEPS), '--threads', '1', *how.split(), '--log', log, '--quiet', '--json')
     counter = sent() - before
     summary = json.loads(out.splitlines()[-1])

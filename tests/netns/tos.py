@@ -48,7 +48,7 @@ def check(options, expected):
     if watcher.stdout.readline().strip() != 'capturing':
         watcher.wait()
         skip('packets cannot be captured here')
-    out = netns('run', '-n', '2', f'{APPS}/mnist', '--model', 'lenet', '--data', 'synthetic', '--batch', '4',
+    out = netns('run', '-n', '2', f'{APPS}/mnist', '--model', 'lenet', '--data', 'synthetic:1000,100', '--batch', '4',
                 '--steps', '20', '--threads', '1', *options.split(), '--quiet', '--json')
     account = json.loads(out.splitlines()[-1])['bytes_network_total'] / 2  # of this rank
     counts = {int(k): v for k, v in json.loads(watcher.communicate()[0]).items()}
