@@ -55,6 +55,8 @@ Json object(const EvalReport& r) {
   Json eval = {{"epoch", r.epoch}, {"loss", shortest(r.loss)}};
   if (r.perplexity)
     eval["perplexity"] = rounded(*r.perplexity);
+  else if (!r.metrics.empty())
+    for (const auto& [name, value] : r.metrics) eval["metrics"][name] = rounded(value);
   else
     eval["top1_error"] = shortest(rounded(r.top1_error));
   if (r.top5_error) eval["top5_error"] = shortest(rounded(*r.top5_error));

@@ -34,6 +34,7 @@ std::string bar(double done, int columns, bool utf8) {
 }
 
 std::string quality(const EvalReport& eval, const char* of) {
+  if (!eval.metrics.empty()) return fmt::format("{} {} {:.4g}", of, eval.metrics[0].first, eval.metrics[0].second);
   return eval.perplexity ? fmt::format("{} perplexity {:.2f}", of, *eval.perplexity)
                          : fmt::format("test accuracy {:.2f} %", 100 - eval.top1_error);
 }

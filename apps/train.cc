@@ -219,6 +219,7 @@ struct Quality {
 };
 Quality quality(const EvalReport& r) {
   if (r.perplexity) return {"perplexity", "", *r.perplexity};
+  if (!r.metrics.empty()) return {r.metrics[0].first.c_str(), "", r.metrics[0].second};
   return {"accuracy", " %", 100 - r.top1_error};
 }
 

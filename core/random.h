@@ -19,7 +19,18 @@ constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> count
 
 /// What random numbers are drawn for. Part of the key, so that streams never overlap. Append only: resumed runs and
 /// golden values depend on the numbers.
-enum class Purpose : std::uint32_t { init = 1, shuffle, augment, dropout, synthetic, codec, test, selection, generate };
+enum class Purpose : std::uint32_t {
+  init = 1,
+  shuffle,
+  augment,
+  dropout,
+  synthetic,
+  codec,
+  test,
+  selection,
+  generate,
+  split
+};
 
 /// A stream of random numbers keyed by (seed, purpose, a, b), for example a = epoch, b = sample.
 /// Cheap to make (no state to warm up); draw number i is philox(i).

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/autograd.h"
 #include "core/dispatch.h"
 #include "core/raw.h"
 #include "core/stream.h"
@@ -70,7 +71,10 @@ Tensor Tensor::view(const Shape& shape) const {
                       "; convert it with raw::to_layout first.");
   require<ShapeError>(shape.elements() == elements(), "view: ", this->shape(), " has ", elements(), " elements, ",
                       shape, " has ", shape.elements(), ".");
-  return make(impl_->storage, impl_->offset_bytes, shape, dtype(), layout());
+  const Tensor y = make(impl_->storage, impl_->offset_bytes, shape, dtype(), layout());
+  return record("view", y, {*this}, [from = this->shape()](const Tensor& dy, Grads& grads) {
+    grads.put(0, raw::to_layout(dy, Layout::plain).view(from));
+  });
 }
 
 Tensor Tensor::view(std::initializer_list<std::int64_t> dims) const {
@@ -99,15 +103,27 @@ Tensor Tensor::rows(std::int64_t first, std::int64_t count) const {
   require<ShapeError>(rank() >= 1 && first >= 0 && count >= 0 && first + count <= dim(0), "rows: [", first, ", ", first,
                       " + ", count, ") is not inside ", shape(), ".");
   const std::size_t row_bytes = dim(0) ? bytes() / static_cast<std::size_t>(dim(0)) : 0;
-  return make(impl_->storage, impl_->offset_bytes + static_cast<std::size_t>(first) * row_bytes, shape().with(0, count),
-              dtype(), layout());
+  const Tensor y = make(impl_->storage, impl_->offset_bytes + static_cast<std::size_t>(first) * row_bytes,
+                        shape().with(0, count), dtype(), layout());
+  return record("rows", y, {*this}, [=, from = shape()](const Tensor& dy, Grads& grads) {
+    const Grads::Target dx = grads.into(0, from, dy.device());
+    if (!dx.add) raw::fill(dx.tensor, 0);
+    raw::add_into(dx.tensor.rows(first, count), dy);
+  });
 }
 
 Tensor Tensor::range(std::int64_t first, std::int64_t count) const {
   require<ShapeError>(first >= 0 && count >= 0 && first + count <= elements(), "range: [", first, ", ", first, " + ",
                       count, ") is not inside ", elements(), " elements.");
-  return make(impl_->storage, impl_->offset_bytes + static_cast<std::size_t>(first) * size_of(dtype()), {count},
-              dtype(), Layout::plain);
+  const Tensor y = make(impl_->storage, impl_->offset_bytes + static_cast<std::size_t>(first) * size_of(dtype()),
+                        {count}, dtype(), Layout::plain);
+  require<ShapeError>(!node_ || layout() == Layout::plain, "range: the tensor is in layout ", layout(),
+                      ", where a gradient has no place for it; reshape it first.");
+  return record("range", y, {*this}, [=, from = shape()](const Tensor& dy, Grads& grads) {
+    const Grads::Target dx = grads.into(0, from, dy.device());
+    if (!dx.add) raw::fill(dx.tensor, 0);
+    raw::add_into(dx.tensor.range(first, count), dy);
+  });
 }
 
 Tensor Tensor::relabelled(Layout layout) const {
@@ -144,6 +160,8 @@ float Tensor::item() const {
 }
 
 void Tensor::copy_from(const Tensor& other) const {
+  require<Error>(!node_, "copy: the tensor ", shape(), " was made by '", node_ ? node_->operation() : "",
+                 "', whose gradient would be of other values. Write into its value(), or into a copy.");
   require<ShapeError>(other.shape() == shape() && other.dtype() == dtype(), "copy: ", other.shape(), " ", other.dtype(),
                       " into ", shape(), " ", dtype(), ".");
   if (device() == kGhost || other.device() == kGhost) return bump_version();

@@ -96,11 +96,11 @@ class Tensor {
     return {data<T>(), static_cast<std::size_t>(impl_->elements), device()};
   }
 
-  /// This memory under another shape of as many elements (one extent may be -1: what remains). Not differentiable:
-  /// use ops::reshape inside a model. Throws ShapeError, also for a layout that is not plain.
+  /// This memory under another shape of as many elements (one extent may be -1: what remains). Throws
+  /// ShapeError, also for a layout that is not plain: ops::reshape takes those too.
   Tensor view(const Shape& shape) const;
   Tensor view(std::initializer_list<std::int64_t> dims) const;
-  /// Rows [first, first + count) of the outermost dimension; shares memory. Not differentiable.
+  /// Rows [first, first + count) of the outermost dimension; shares memory.
   Tensor rows(std::int64_t first, std::int64_t count) const;
   /// `count` elements from element `first`, as a 1-d tensor that shares memory.
   Tensor range(std::int64_t first, std::int64_t count) const;
@@ -111,7 +111,8 @@ class Tensor {
   /// Host copies in plain order whatever the layout and device.
   std::vector<float> to_vector() const;  ///< converts integers and bf16
   float item() const;                    ///< the only element
-  /// Copies from another tensor of the same shape and dtype (any device, any layout).
+  /// Copies from another tensor of the same shape and dtype (any device, any layout). Throws Error if this one has a
+  /// history: a gradient would be of the values that were there.
   void copy_from(const Tensor& other) const;
 
   /// True if nobody else holds this memory, so that an operation may write its result into it.

@@ -352,4 +352,30 @@ ReadSample photo_reader(std::shared_ptr<const ImageSource> source, const PhotoTr
   };
 }
 
+namespace {
+
+class Photos final : public Dataset {
+ public:
+  Photos(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options)
+      : source_(std::move(source)), size_(options.size), transform_(options) {}
+  std::int64_t size() const override { return source_->size(); }
+  Example get(std::int64_t i, Random& random) const override {
+    std::vector<std::uint8_t> buffer;
+    const Tensor x = Tensor::empty({3, size_, size_});
+    transform_(source_->read(i, buffer), source_->name(i), random.bits(), i, x.data<float>());
+    return {x, Tensor::of({}, std::vector<std::int64_t>{source_->label(i)})};
+  }
+
+ private:
+  std::shared_ptr<const ImageSource> source_;
+  int size_;
+  PhotoTransform transform_;
+};
+
+}  // namespace
+
+SharedDataset photo_dataset(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options) {
+  return std::make_shared<Photos>(std::move(source), options);
+}
+
 }  // namespace laconic

@@ -88,4 +88,8 @@ enum class Bad {
 ReadSample photo_reader(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options,
                         std::shared_ptr<BadFiles> bad, Bad then);
 
+/// Photographs as samples: x float32 [3, size, size], y the label, int64 []. Its augmentation draws from the
+/// sample's own numbers, and not from options.seed. A file that is bad ends the run.
+SharedDataset photo_dataset(std::shared_ptr<const ImageSource> source, const PhotoTransform::Options& options);
+
 }  // namespace laconic

@@ -1,36 +1,38 @@
 #include "data/loader.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "core/error.h"
+#include "core/raw.h"
 
 namespace laconic {
 namespace {
 
-Shape batch_shape(std::int64_t samples, const Shape& image) {
+Shape batch_shape(std::int64_t samples, const Shape& sample) {
   std::vector<std::int64_t> dims = {samples};
-  dims.insert(dims.end(), image.dims().begin(), image.dims().end());
+  dims.insert(dims.end(), sample.dims().begin(), sample.dims().end());
   return Shape(std::span<const std::int64_t>(dims));
 }
 
 }  // namespace
 
 Batch without_left_out(Batch batch) {
-  const std::int64_t* labels = batch.labels.data<std::int64_t>();
+  const std::int64_t* labels = batch.y.data<std::int64_t>();
   const auto left_out = std::count(labels, labels + batch.samples, kLeftOut);
   if (left_out == 0) return batch;
-  const Shape image = batch.images.shape();
+  const Shape image = batch.x.shape();
   const std::int64_t pixels = batch.samples > 0 ? image.elements() / batch.samples : 0;
   Batch rest = batch;
   rest.samples -= left_out, rest.global_samples -= left_out;
-  rest.images = Tensor::empty({rest.samples, image[1], image[2], image[3]});
-  rest.labels = Tensor::empty({rest.samples}, DType::i64);
-  float* to = rest.images.data<float>();
-  std::int64_t* label = rest.labels.data<std::int64_t>();
+  rest.x = Tensor::empty({rest.samples, image[1], image[2], image[3]});
+  rest.y = Tensor::empty({rest.samples}, DType::i64);
+  float* to = rest.x.data<float>();
+  std::int64_t* label = rest.y.data<std::int64_t>();
   for (std::int64_t i = 0; i < batch.samples; ++i) {
     if (labels[i] == kLeftOut) continue;
-    to = std::copy_n(batch.images.data<float>() + i * pixels, pixels, to);
+    to = std::copy_n(batch.x.data<float>() + i * pixels, pixels, to);
     *label++ = labels[i];
   }
   return rest;
@@ -46,9 +48,38 @@ ReadSample image_reader(std::shared_ptr<const ImageDataset> data, Split which, c
   };
 }
 
-DataLoader::DataLoader(const Shape& image, ReadSample read, const Options& options)
+SampleReader reader_of_images(const Shape& image, ReadSample read) {
+  return {.x = image, .read = [read = std::move(read)](std::int64_t epoch, std::int64_t sample, void* x, void* y) {
+            const std::int64_t label = read(epoch, sample, static_cast<float*>(x));
+            std::memcpy(y, &label, sizeof label);
+          }};
+}
+
+SampleReader reader_of(SharedDataset data, std::uint64_t seed) {
+  const auto get = [data, seed](std::int64_t epoch, std::int64_t sample) {
+    Random random(seed, Purpose::augment, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(sample));
+    return data->get(sample, random);
+  };
+  SampleReader reader;
+  if (data->size() == 0) return reader;
+  const Example first = get(0, 0);
+  reader.x = first.x.shape(), reader.x_type = first.x.dtype();
+  reader.y = first.y.shape(), reader.y_type = first.y.dtype();
+  reader.read = [get, like = reader](std::int64_t epoch, std::int64_t sample, void* x, void* y) {
+    const Example e = get(epoch, sample);
+    const auto write = [&](void* to, const char* name, const Tensor& from, const Shape& shape, DType type) {
+      require<ShapeError>(from.shape() == shape && from.dtype() == type && from.device() == kCpu, "data: ", name,
+                          " of sample ", sample, " is ", from.dtype(), " ", from.shape(), ", but of sample 0 ", type,
+                          " ", shape, " in host memory.");
+      std::memcpy(to, raw::to_layout(from.value(), Layout::plain).raw_data(), from.bytes());
+    };
+    write(x, "x", e.x, like.x, like.x_type), write(y, "y", e.y, like.y, like.y_type);
+  };
+  return reader;
+}
+
+DataLoader::DataLoader(SampleReader read, const Options& options)
     : sampler_(options.sampler),
-      image_(image),
       read_(std::move(read)),
       end_epoch_(options.epochs < 0 ? -1 : options.first_epoch + options.epochs),
       epoch_(options.first_epoch),
@@ -85,8 +116,8 @@ void DataLoader::issue() {
   const ShardedSampler::Part part = sampler_.part(step_);
   Slot& slot = slots_[static_cast<std::size_t>(issued_) % slots_.size()];  // only this thread writes issued_
   slot.samples.assign(order_.begin() + part.first, order_.begin() + part.first + part.count);
-  slot.batch = {.images = Tensor::empty(batch_shape(part.count, image_)),
-                .labels = Tensor::empty({part.count}, DType::i64),
+  slot.batch = {.x = Tensor::empty(batch_shape(part.count, read_.x), read_.x_type),
+                .y = Tensor::empty(batch_shape(part.count, read_.y), read_.y_type),
                 .samples = part.count,
                 .global_samples = part.global_count,
                 .first_global_position = part.first,
@@ -102,12 +133,14 @@ void DataLoader::issue() {
 }
 
 void DataLoader::fill(Slot& slot) const try {
-  float* pixels = slot.batch.images.data<float>();
-  std::int64_t* label = slot.batch.labels.data<std::int64_t>();
+  auto* x = static_cast<std::byte*>(slot.batch.x.raw_data());
+  auto* y = static_cast<std::byte*>(slot.batch.y.raw_data());
+  const std::size_t x_bytes = slot.samples.empty() ? 0 : slot.batch.x.bytes() / slot.samples.size();
+  const std::size_t y_bytes = slot.samples.empty() ? 0 : slot.batch.y.bytes() / slot.samples.size();
   for (const std::uint32_t sample : slot.samples) {
     if (stop_.load(std::memory_order_relaxed)) return;
-    *label++ = read_(slot.batch.epoch, sample, pixels);
-    pixels += image_.elements();
+    read_.read(slot.batch.epoch, sample, x, y);
+    x += x_bytes, y += y_bytes;
   }
 } catch (...) {
   slot.error = std::current_exception();

@@ -11,6 +11,7 @@
 
 #include "core/tensor.h"
 #include "data/augment.h"
+#include "data/dataset.h"
 #include "data/image_dataset.h"
 #include "data/sampler.h"
 
@@ -19,8 +20,8 @@ namespace laconic {
 /// What one worker computes with in one step, in host memory. Tensors are shared, never written again: keep them as
 /// long as you like.
 struct Batch {
-  Tensor images;                           ///< float32 [samples, C, H, W], plain
-  Tensor labels;                           ///< int64 [samples]
+  Tensor x;                                ///< what the model reads, [samples, ...]: images float32 [samples, C, H, W]
+  Tensor y;                                ///< what it is to say, [samples, ...]: labels int64 [samples]
   std::int64_t samples = 0;                ///< of this worker: B, or fewer (even 0) in the last step of an epoch
   std::int64_t global_samples = 0;         ///< of all workers in this step (this worker's own in an evaluation)
   std::int64_t first_global_position = 0;  ///< of the first sample in the epoch's order: part of dropout's random key
@@ -33,7 +34,19 @@ using ReadSample = std::function<std::int64_t(std::int64_t epoch, std::int64_t s
 /// The label of a sample that could not be read, and that an evaluation counts nowhere.
 inline constexpr std::int64_t kLeftOut = -1;
 
-/// Those samples of a batch that were read: the batch itself where none was left out.
+/// What a loader's batches are made of: samples of one shape and type, each written into its place in a batch.
+struct SampleReader {
+  Shape x{}, y{};
+  DType x_type = DType::f32, y_type = DType::i64;
+  /// Writes a sample; the places are as large as shape and type say. Called from data threads, several at once.
+  std::function<void(std::int64_t epoch, std::int64_t sample, void* x, void* y)> read;
+};
+SampleReader reader_of_images(const Shape& image, ReadSample read);  ///< labels may be kLeftOut
+/// Draws for augmentation come from `seed`. throws ShapeError, when it reads, if a sample has another shape or type
+/// than the first
+SampleReader reader_of(SharedDataset data, std::uint64_t seed);
+
+/// Those images of a batch that were read: the batch itself where none was left out.
 Batch without_left_out(Batch batch);
 
 enum class Split { train, test };
@@ -53,8 +66,7 @@ class DataLoader {
     std::int64_t first_epoch = 0, first_step = 0;  ///< where to start; first_step may be an epoch's number of steps
     std::int64_t epochs = -1;                      ///< how many, counting the first, possibly begun one; -1: no end
   };
-  /// image : [C, H, W]
-  DataLoader(const Shape& image, ReadSample read, const Options& options);
+  DataLoader(SampleReader read, const Options& options);
   ~DataLoader() { stop(); }  ///< does not wait for more than the samples in work
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
@@ -79,8 +91,7 @@ class DataLoader {
   void work();
 
   const ShardedSampler sampler_;
-  const Shape image_;
-  const ReadSample read_;
+  const SampleReader read_;
   const std::int64_t end_epoch_;      // -1: none
   std::int64_t epoch_, step_;         // of the next batch to issue
   std::vector<std::uint32_t> order_;  // of epoch_, empty before its first batch is issued

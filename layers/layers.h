@@ -1,7 +1,14 @@
 #pragma once
 
-/// Every layer and loss: what a program that defines its own model includes.
+/// Every layer, loss and operation: what a program that defines its own model includes.
+#include "core/function.h"
+#include "core/ops/functions.h"
+#include "core/ops/losses.h"
+#include "core/ops/matmul.h"
+#include "core/ops/reduce.h"
+#include "core/ops/reshape.h"
 #include "layers/loss.h"
+#include "layers/metrics.h"
 #include "layers/recurrent.h"
 #include "layers/sequential.h"
 #include "layers/stateless.h"

@@ -2,8 +2,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/ops/cross_entropy.h"
+#include "core/ops/functions.h"
 #include "core/ops/join.h"
+#include "core/ops/losses.h"
 #include "core/ops/reduce.h"
 #include "layers/module.h"
 
@@ -20,7 +21,7 @@ class CrossEntropy {
   CrossEntropy() = default;
   explicit CrossEntropy(Options o) : o_(o) {}
   Tensor operator()(Tensor logits, const Tensor& labels) const {
-    return ops::softmax_cross_entropy(std::move(logits), labels, o_.label_smoothing);
+    return ops::cross_entropy(std::move(logits), labels, o_.label_smoothing);
   }
 
  private:

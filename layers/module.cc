@@ -17,7 +17,7 @@ static std::string join(const std::string& path, const std::string& name) {
 template <class F>
 void Module::walk(const std::string& path, F&& f) const {
   f(const_cast<Module&>(*this), path);
-  for (const Child& c : children_) c.module->walk(join(path, c.name), f);
+  for (const Part& c : children_) c.module->walk(join(path, c.name), f);
 }
 
 std::vector<Module::NamedParameter> Module::named_parameters() const {
@@ -40,6 +40,32 @@ std::vector<Module::NamedModule> Module::named_modules() const {
   std::vector<NamedModule> all;
   walk("", [&](Module& m, const std::string& path) { all.push_back({path, &m}); });
   return all;
+}
+
+void Module::apply(const std::function<void(Module& module)>& f) {
+  walk("", [&](Module& m, const std::string&) { f(m); });
+}
+
+StateDict Module::state_dict() const {
+  StateDict state;
+  std::unordered_set<const Parameter*> seen;
+  for (const auto& [name, parameter] : named_parameters())
+    if (seen.insert(parameter.get()).second) state.set(name, parameter->value());
+  for (const auto& [name, tensor] : named_buffers()) state.set(name, tensor);
+  return state;
+}
+
+void Module::load_state_dict(const StateDict& state, bool strict, const std::string& where, const std::string& what) {
+  const StateDict mine = state_dict();
+  StateDict asked;
+  std::vector<ExpectedTensor> expected;
+  for (const auto& [name, tensor] : mine)
+    if (state.contains(name) || (strict && !name.ends_with("num_batches_tracked")))
+      expected.push_back({name, tensor.shape(), tensor.dtype()});
+  if (!strict)
+    for (const auto& e : expected) asked.set(e.name, state.at(e.name));
+  require_match(expected, strict ? state : asked, where, what);
+  for (const auto& e : expected) mine.at(e.name).copy_from(state.at(e.name));
 }
 
 std::string Module::kind() const {

@@ -10,8 +10,21 @@
 
 #include "core/parameter.h"
 #include "core/random.h"
+#include "core/state.h"
 
 namespace laconic {
+
+/// A part of a module that is called like a function: y = fc(x).
+///   Child<Linear> fc = child<Linear>("fc", {.in = 84, .out = 10});
+template <class M>
+struct Child : std::shared_ptr<M> {
+  using std::shared_ptr<M>::shared_ptr;
+  Child(std::shared_ptr<M> module) : std::shared_ptr<M>(std::move(module)) {}
+  template <class... Arguments>
+  auto operator()(Arguments&&... arguments) const {
+    return (**this)(std::forward<Arguments>(arguments)...);
+  }
+};
 
 /// Fills a new parameter: receives its memory as host values and a stream of its own.
 using Initializer = std::function<void(std::span<float> values, Random& random)>;
@@ -64,6 +77,19 @@ class Module {
   };
   std::vector<NamedModule> named_modules() const;  ///< this one ("") and all below, parents first
   std::string kind() const;                        ///< "Conv2d"
+  /// Calls f for this module and all below, parents first.
+  void apply(const std::function<void(Module& module)>& f);
+
+  /// Parameters and buffers under their names, as PyTorch would name them; a tied parameter once, under its first name.
+  /// The tensors share memory with the model:
+  ///   save_safetensors(model.state_dict(), "model.safetensors")
+  StateDict state_dict() const;
+  /// Copies weights into the model:   model.load_state_dict(load_safetensors("model.safetensors"))
+  ///   strict : the names are the model's; else what one side lacks is passed over
+  ///   where, what : the file and the reader, for messages
+  /// Throws DataError naming the first mismatch, expected and found shapes.
+  void load_state_dict(const StateDict& state, bool strict = true, const std::string& where = "the state",
+                       const std::string& what = "the model");
   bool composite() const { return !children_.empty(); }
   std::int64_t parameter_count() const;  ///< trained numbers, shared ones once
 
@@ -96,14 +122,18 @@ class Module {
   /// Registers a buffer; the reference stays valid and follows to().
   const Tensor& buffer(const std::string& name, const Tensor& initial);
   template <class M>
-  std::shared_ptr<M> child(const std::string& name, std::shared_ptr<M> module) {
+  Child<M> child(const std::string& name, std::shared_ptr<M> module) {
     children_.push_back({name, module});
     return module;
   }
   /// Makes and registers a layer: child<Linear>("fc", {.in = 84, .out = 10}).
   template <class M>
-  std::shared_ptr<M> child(const std::string& name, typename M::Options options) {
+  Child<M> child(const std::string& name, typename M::Options options) {
     return child(name, std::make_shared<M>(options));
+  }
+  template <class M>
+  Child<M> child(const std::string& name) {
+    return child(name, std::make_shared<M>());
   }
 
   const ForwardContext& context() const;
@@ -124,7 +154,7 @@ class Module {
     std::shared_ptr<Parameter> parameter;
     Initializer initializer;  // empty: shared
   };
-  struct Child {
+  struct Part {
     std::string name;
     std::shared_ptr<Module> module;
   };
@@ -133,7 +163,7 @@ class Module {
 
   std::vector<OwnParameter> parameters_;
   std::deque<NamedBuffer> buffers_;  // a deque: buffer() hands out references
-  std::vector<Child> children_;
+  std::vector<Part> children_;
   std::string path_;
   int position_ = 0;
   bool training_ = true;

@@ -27,7 +27,7 @@ class Stateful : public Base {
 };
 
 /// What LSTM, GRU and RNN share: layers on top of each other, each reading the whole sequence of the one below.
-///   x : [T, B, in]   ->   y : [T, B, hidden], the last layer's h at every step
+///   x : [T, B, in]   ->   y : [T, B, hidden], the last layer's h at every step; [T, B, 2 hidden] in both directions
 /// States are new memory without history, and belong to checkpoints. Throws ShapeError if x or the state does not fit.
 class Recurrent : public Module {
  public:
@@ -35,6 +35,9 @@ class Recurrent : public Module {
     int in = 0, hidden = 0, layers = 1;
     float dropout = 0;  ///< of every layer's output but the last's, in training: by stream and step (as Dropout)
     Initializer init = nullptr;  ///< of all parameters, instead of that below
+    /// Each layer also reads the sequence backward, with weights of its own ("..._reverse"). The two results stand side
+    /// by side, and in the state as [2 layers, B, hidden].
+    bool bidirectional = false;
   };
 
  protected:
@@ -49,7 +52,7 @@ class Recurrent : public Module {
   Tensor run_layers(const Tensor& x, const std::vector<Tensor*>& state, const Layer& layer);
 
  private:
-  Tensor input_part(const Tensor& below, std::size_t layer);
+  Tensor dropped(const Tensor& below, std::size_t layer) const;
   Tensor initial(const Tensor& x, const Tensor& state) const;
 
   struct Parameters {
@@ -57,7 +60,7 @@ class Recurrent : public Module {
   };
   const char* what_;
   Options o_;
-  std::vector<Parameters> layers_;
+  std::vector<Parameters> layers_;  // in both directions: forward and backward in turns
 };
 
 struct LSTMState {
@@ -96,9 +99,11 @@ class RNN final : public Stateful<Tensor, Recurrent> {
     float dropout = 0;           ///< as of an LSTM
     Initializer init = nullptr;  ///< likewise
     Nonlinearity nonlinearity = Nonlinearity::tanh;
+    bool bidirectional = false;  ///< likewise
   };
   explicit RNN(Options o)
-      : Stateful("RNN", 1, Recurrent::Options{o.in, o.hidden, o.layers, o.dropout, o.init}), f_(o.nonlinearity) {}
+      : Stateful("RNN", 1, Recurrent::Options{o.in, o.hidden, o.layers, o.dropout, o.init, o.bidirectional}),
+        f_(o.nonlinearity) {}
 
  private:
   Tensor run(const Tensor& x, Tensor& state) override;

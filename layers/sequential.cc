@@ -93,6 +93,12 @@ Tensor Sequential::forward(const Tensor& x) {
 
 std::shared_ptr<Sequential> sequential(const Layers& layers) { return std::make_shared<Sequential>(layers); }
 
+ModuleList::ModuleList(const Layers& parts) {
+  for (const auto& [name, part] : named(parts)) parts_.push_back(child(name, part));
+}
+
+Tensor ModuleList::forward(const Tensor&) { throw Error("ModuleList: call its parts, and not the list."); }
+
 Branches::Branches(const Layers& branches) {
   require<ShapeError>(!branches.empty(), "Add, Concat: no branches.");
   for (const auto& [name, branch] : named(branches)) branches_.push_back(child(name, branch));

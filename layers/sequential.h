@@ -1,6 +1,7 @@
 #pragma once
 #include <utility>
 
+#include "core/ops/functions.h"
 #include "core/ops/join.h"
 #include "layers/weighted.h"
 
@@ -50,6 +51,21 @@ class Sequential final : public Module {
 };
 
 std::shared_ptr<Sequential> sequential(const Layers& layers);
+
+/// Modules in a row that their owner calls as it likes: parts[0](x), for (auto& part : parts). It is no function
+/// itself.
+class ModuleList final : public Module {
+ public:
+  explicit ModuleList(const Layers& parts);
+  std::size_t size() const { return parts_.size(); }
+  Module& operator[](std::size_t i) const { return *parts_.at(i); }
+  auto begin() const { return parts_.begin(); }
+  auto end() const { return parts_.end(); }
+
+ private:
+  Tensor forward(const Tensor& x) override;
+  std::vector<std::shared_ptr<Module>> parts_;
+};
 
 /// What several modules make of the same input, joined.
 class Branches : public Module {

@@ -1,8 +1,9 @@
 #pragma once
-#include "core/ops/activation.h"
 #include "core/ops/dropout.h"
+#include "core/ops/functions.h"
 #include "core/ops/local_response_norm.h"
 #include "core/ops/pool.h"
+#include "core/ops/reduce.h"
 #include "core/ops/reshape.h"
 #include "layers/module.h"
 
@@ -22,6 +23,61 @@ class Tanh final : public Module {
 /// y = 1 / (1 + exp(-x)).
 class Sigmoid final : public Module {
   Tensor forward(const Tensor& x) override { return ops::sigmoid(x); }
+};
+
+/// y = x Phi(x), Phi the normal distribution function.   source: Hendrycks & Gimpel 2016
+class GELU final : public Module {
+  Tensor forward(const Tensor& x) override { return ops::gelu(x); }
+};
+
+/// y = x / (1 + exp(-x)).   source: Elfwing et al. 2018
+class SiLU final : public Module {
+  Tensor forward(const Tensor& x) override { return ops::silu(x); }
+};
+
+/// y = x above 0, else slope x.   source: Maas et al. 2013
+class LeakyReLU final : public Module {
+ public:
+  struct Options {
+    float slope = 0.01f;
+  };
+  LeakyReLU() = default;
+  explicit LeakyReLU(Options o) : o_(o) {}
+
+ private:
+  Tensor forward(const Tensor& x) override { return ops::leaky_relu(x, o_.slope); }
+  Options o_;
+};
+
+/// y = e^x / sum e^x along a dimension.
+class Softmax final : public Module {
+ public:
+  struct Options {
+    int dim = -1;
+  };
+  Softmax() = default;
+  explicit Softmax(Options o) : o_(o) {}
+
+ private:
+  Tensor forward(const Tensor& x) override { return ops::softmax(x, o_.dim); }
+  Options o_;
+};
+
+/// Larger images: every pixel `scale` times in both directions, or bilinear between their centres (PyTorch's
+/// align_corners=False).   x : [N, C, H, W]  ->  y : [N, C, scale H, scale W]
+class Upsample final : public Module {
+ public:
+  struct Options {
+    int scale = 2;
+    bool bilinear = false;
+  };
+  explicit Upsample(Options o) : o_(o) {
+    require<ShapeError>(o.scale >= 1, "Upsample: scale = ", o.scale, " must be at least 1.");
+  }
+
+ private:
+  Tensor forward(const Tensor& x) override { return ops::upsample2d(x, o_.scale, o_.bilinear); }
+  Options o_;
 };
 
 /// y = x: the shortcut of a residual Add.

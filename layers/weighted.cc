@@ -2,7 +2,10 @@
 
 #include "core/ops/batch_norm.h"
 #include "core/ops/embedding.h"
+#include "core/ops/functions.h"
 #include "core/ops/linear.h"
+#include "core/ops/reduce.h"
+#include "core/ops/reshape.h"
 #include "core/raw.h"
 
 namespace laconic {
@@ -25,6 +28,27 @@ Tensor Conv2d::run(const Tensor& x, bool relu) {
   return ops::conv2d(x, w_->fresh(), b_ ? b_->fresh() : Tensor(), o);
 }
 
+ConvTranspose2d::ConvTranspose2d(Options o)
+    : o_{.stride = o.stride, .pad = o.pad, .dilation = o.dilation, .groups = o.groups}, output_pad_(o.output_pad) {
+  require<ShapeError>(o.in >= 1 && o.out >= 1 && o.kernel >= 1 && o.stride >= 1 && o.pad >= 0 && o.dilation >= 1 &&
+                          o.groups >= 1 && o.in % o.groups == 0 && o.out % o.groups == 0 && o.output_pad >= 0 &&
+                          (o.output_pad < o.stride || o.output_pad < o.dilation),
+                      "ConvTranspose2d: in = ", o.in, ", out = ", o.out, ", kernel = ", o.kernel,
+                      ", stride = ", o.stride, ", pad = ", o.pad, ", output_pad = ", o.output_pad,
+                      ", dilation = ", o.dilation, ", groups = ", o.groups,
+                      ": all must be at least 1 (pads 0), groups must divide in and out, and output_pad be less than "
+                      "stride or dilation.");
+  const std::int64_t fan_in = std::int64_t{o.out} / o.groups * o.kernel * o.kernel;
+  w_ = parameter("weight", {o.in, o.out / o.groups, o.kernel, o.kernel}, Role::conv,
+                 o.init ? o.init : init::uniform_fan_in(fan_in));
+  if (o.bias) b_ = parameter("bias", {o.out}, Role::bias, o.init_bias ? o.init_bias : init::uniform_fan_in(fan_in));
+}
+
+Tensor ConvTranspose2d::forward(const Tensor& x) {
+  const Tensor y = ops::conv_transpose2d(x, w_->fresh(), o_, output_pad_);
+  return b_ ? y + ops::reshape(b_->fresh(), {y.dim(1), 1, 1}) : y;
+}
+
 Linear::Linear(Options o) {
   require<ShapeError>(o.in >= 1 && o.out >= 1, "Linear: in = ", o.in, ", out = ", o.out, " must be at least 1.");
   if (o.weight) {
@@ -39,7 +63,13 @@ Linear::Linear(Options o) {
   if (b_) b_->info.output = o.output;
 }
 
-Tensor Linear::run(const Tensor& x, bool relu) { return ops::linear(x, *w_, b_ ? b_->fresh() : Tensor(), relu); }
+Tensor Linear::run(const Tensor& x, bool relu) {
+  const std::int64_t in = w_->info.shape[1], out = w_->info.shape[0];
+  const bool rows = x.rank() == 2 || x.rank() == 0 || x.dim(-1) != in;  // the last is refused there
+  const Tensor y =
+      ops::linear(rows ? x : ops::reshape(x, {x.elements() / in, in}), *w_, b_ ? b_->fresh() : Tensor(), relu);
+  return rows ? y : ops::reshape(y, x.shape().with(x.rank() - 1, out));
+}
 
 Embedding::Embedding(Options o) {
   require<ShapeError>(o.vocabulary >= 1 && o.dim >= 1, "Embedding: vocabulary = ", o.vocabulary, ", dim = ", o.dim,
@@ -48,6 +78,30 @@ Embedding::Embedding(Options o) {
 }
 
 Tensor Embedding::forward(const Tensor& x) { return ops::embedding(x, w_->fresh()); }
+
+EmbeddingBag::EmbeddingBag(Options o) : sum_(o.sum) {
+  require<ShapeError>(o.vocabulary >= 1 && o.dim >= 1, "EmbeddingBag: vocabulary = ", o.vocabulary, ", dim = ", o.dim,
+                      " must be at least 1.");
+  w_ = parameter("weight", {o.vocabulary, o.dim}, Role::embedding, o.init ? o.init : init::normal(1));
+}
+
+Tensor EmbeddingBag::forward(const Tensor& x) {
+  require<ShapeError>(x.rank() == 2, "EmbeddingBag: x is ", x.shape(), ", not [N, L].");
+  const Tensor vectors = ops::embedding(x, w_->fresh());
+  return sum_ ? ops::sum(vectors, {1}) : ops::mean(vectors, {1});
+}
+
+LayerNorm::LayerNorm(Options o)
+    : o_(o),
+      gamma_(parameter("weight", {o.dim}, Role::norm, init::constant(1))),
+      beta_(parameter("bias", {o.dim}, Role::norm, init::constant(0))) {}
+
+Tensor LayerNorm::forward(const Tensor& x) {
+  require<ShapeError>(x.rank() >= 1 && x.dim(-1) == o_.dim, "LayerNorm: x is ", x.shape(), ", not [..., ", o_.dim,
+                      "].");
+  const Tensor centred = x - ops::mean(x, {-1}, true), variance = ops::mean(centred * centred, {-1}, true);
+  return centred / sqrt(variance + o_.epsilon) * gamma_->fresh() + beta_->fresh();
+}
 
 BatchNorm::BatchNorm(Options o, int rank)
     : o_(o),

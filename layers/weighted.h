@@ -40,11 +40,33 @@ class Conv2d final : public FusesRelu {
   std::shared_ptr<Parameter> w_, b_;
 };
 
+/// 2-d transposed convolution: what a Conv2d from `out` to `in` channels does to gradients, done to values.
+///   x : [N, in, H, W]   ->   y : [N, out, H', W'],
+///   H' = (H - 1) stride - 2 pad + dilation (kernel - 1) + output_pad + 1
+///   w : [in, out/groups, kernel, kernel] "weight",  b : [out] "bias"   ~ Uniform(-k, k),
+///   k = 1/sqrt(out/groups kernel^2)  (PyTorch's default)
+/// Throws ShapeError as Conv2d does.
+class ConvTranspose2d final : public Module {
+ public:
+  struct Options {
+    int in = 0, out = 0, kernel = 3, stride = 1, pad = 0, output_pad = 0, dilation = 1, groups = 1;
+    bool bias = true;
+    Initializer init = nullptr, init_bias = nullptr;  ///< of w and b, instead of that
+  };
+  explicit ConvTranspose2d(Options o);
+
+ private:
+  Tensor forward(const Tensor& x) override;
+  ops::Conv2dOptions o_;
+  int output_pad_;
+  std::shared_ptr<Parameter> w_, b_;
+};
+
 /// y = x w' + b.
-///   x : [N, in]   ->   y : [N, out]
+///   x : [..., in]   ->   y : [..., out]
 ///   w : [out, in] "weight",  b : [out] "bias"   ~ Uniform(-k, k),  k = 1/sqrt(in)  (PyTorch's default)
 /// A shared weight keeps the name, role and initial values of its first layer; its gradient is ready after both uses.
-/// Throws ShapeError if x is not [N, in] (flatten images first), or a shared weight not [out, in].
+/// Throws ShapeError if x's last extent is not in (flatten images first), or a shared weight not [out, in].
 class Linear final : public FusesRelu {
  public:
   struct Options {
@@ -78,6 +100,45 @@ class Embedding final : public Module {
  private:
   Tensor forward(const Tensor& x) override;
   std::shared_ptr<Parameter> w_;
+};
+
+/// The mean, or the sum, of the vectors of several symbols.
+///   x : i64 [N, L]   ->   y : [N, dim]
+///   w : [vocabulary, dim] "weight"   ~ Normal(0, 1)  (PyTorch's default)
+/// Throws DataError as Embedding does.
+class EmbeddingBag final : public Module {
+ public:
+  struct Options {
+    int vocabulary = 0, dim = 0;
+    bool sum = false;
+    Initializer init = nullptr;  ///< of w, instead of that
+  };
+  explicit EmbeddingBag(Options o);
+
+ private:
+  Tensor forward(const Tensor& x) override;
+  bool sum_;
+  std::shared_ptr<Parameter> w_;
+};
+
+/// Layer normalisation: each vector of the last dimension has mean 0 and variance 1, then a scale and an offset.
+///   y = weight (x - mean) / sqrt(var + epsilon) + bias,   mean and (biased) var over the last dimension
+///   x : [..., dim]   ->   y : [..., dim]
+///   weight : [dim] 1,  bias : [dim] 0
+///   source   Ba et al. 2016
+/// Throws ShapeError if x's last extent is not dim.
+class LayerNorm final : public Module {
+ public:
+  struct Options {
+    int dim = 0;
+    float epsilon = 1e-5f;
+  };
+  explicit LayerNorm(Options o);
+
+ private:
+  Tensor forward(const Tensor& x) override;
+  Options o_;
+  std::shared_ptr<Parameter> gamma_, beta_;
 };
 
 /// Batch normalisation, over [N, C] (BatchNorm1d) or [N, C, H, W] (BatchNorm2d).

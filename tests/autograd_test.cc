@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/ops/activation.h"
+#include "core/ops/functions.h"
 #include "core/ops/join.h"
 #include "core/ops/linear.h"
 #include "core/ops/reduce.h"

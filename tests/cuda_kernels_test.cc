@@ -8,11 +8,12 @@
 #include "core/kernels/elementwise.h"
 #include "core/kernels/images.h"
 #include "core/ops/batch_norm.h"
-#include "core/ops/cross_entropy.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding.h"
+#include "core/ops/functions.h"
 #include "core/ops/join.h"
 #include "core/ops/local_response_norm.h"
+#include "core/ops/losses.h"
 #include "core/ops/pool.h"
 #include "core/ops/reduce.h"
 #include "core/raw.h"
@@ -250,9 +251,7 @@ TEST_F(CudaKernels, CrossEntropy) {
       for (const float smoothing : {0.0f, 0.1f})
         expect_same_on_cuda(
             "loss",
-            [&](const auto& t) {
-              return ops::softmax_cross_entropy(t[0], t[0].device() == kCpu ? labels : there, smoothing);
-            },
+            [&](const auto& t) { return ops::cross_entropy(t[0], t[0].device() == kCpu ? labels : there, smoothing); },
             {x}, 2e-6f);
       const double sum = ops::sum_of_cross_entropy(x, labels);
       EXPECT_NEAR(ops::sum_of_cross_entropy(x_there, there), sum, 1e-6 * (1 + sum));
@@ -269,7 +268,7 @@ TEST_F(CudaKernels, CrossEntropyWritesIntoLogitsThatNobodyElseHas) {
     Tensor logits = ops::add(in, in);
     const Tensor kept = hand_over ? Tensor() : logits;
     const std::vector<float> before = logits.to_vector();
-    ops::softmax_cross_entropy(std::move(logits), there, 0).backward();
+    ops::cross_entropy(std::move(logits), there, 0).backward();
     if (kept.defined()) {
       EXPECT_EQ(kept.to_vector(), before);
     }
@@ -283,8 +282,8 @@ TEST_F(CudaKernels, CrossEntropyOfLogitsThatAreNotUsual) {
       {kNan, 0, 1}, {kInf, 0, 1}, {-kInf, 0, 1}, {3e38f, -3e38f, 0}, {1000, 999, -1e30f}};
   for (const auto& row : rows) {
     const Tensor x = Tensor::of({1, 3}, row), label = Tensor::of({1}, std::vector<std::int64_t>{1});
-    const float expected = ops::softmax_cross_entropy(x, label, 0).item(),
-                got = ops::softmax_cross_entropy(copied(x, kCuda), copied(label, kCuda), 0).item();
+    const float expected = ops::cross_entropy(x, label, 0).item(),
+                got = ops::cross_entropy(copied(x, kCuda), copied(label, kCuda), 0).item();
     EXPECT_TRUE(std::isnan(expected) ? std::isnan(got)
                                      : got == expected || std::abs(got - expected) <= 1e-6f * std::abs(expected))
         << row[0] << " " << got << " " << expected;
@@ -297,7 +296,7 @@ TEST_F(CudaKernels, ALabelThatIsNoClassIsToldWhenSomebodyWaits) {
     for (const std::int64_t bad : {std::int64_t{-1}, classes, std::int64_t{1} << 40}) {
       const Tensor x = Tensor::zeros({3, classes}, DType::f32, kCuda),
                    labels = Tensor::of({3}, std::vector<std::int64_t>{0, 3, bad}, kCuda);
-      const Tensor loss = ops::softmax_cross_entropy(x, labels, 0);
+      const Tensor loss = ops::cross_entropy(x, labels, 0);
       const std::string said = concat("label ", bad, " at position 2 is not in [0, ", classes, ")");
       expect_error<DataError>([&] { loss.item(); }, {said});
       expect_error<DataError>([&] { ops::count_correct(x, labels, 1); }, {said});
@@ -306,7 +305,7 @@ TEST_F(CudaKernels, ALabelThatIsNoClassIsToldWhenSomebodyWaits) {
     }
   expect_error<ShapeError>(
       [] {
-        ops::softmax_cross_entropy(Tensor::zeros({1, 2}, DType::f32, kCuda), Tensor::zeros({1}, DType::i64), 0);
+        ops::cross_entropy(Tensor::zeros({1, 2}, DType::f32, kCuda), Tensor::zeros({1}, DType::i64), 0);
       },
       {"logits is on cuda:0", "labels is on cpu"});
 }

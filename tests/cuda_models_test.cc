@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ops/cross_entropy.h"
+#include "core/ops/losses.h"
 #include "core/precision.h"
 #include "layers/layers.h"
 #include "layers/loss.h"
@@ -111,7 +111,7 @@ TEST_F(CudaModelsTest, LowerPrecisionsStayNear) {
   const auto smooth = [](Device device) {
     const Tensor x = copied(random_tensor({3, 1, 28, 28}, 2), device);
     const Tensor labels = copied(random_classes({3}, 10, 3), device);
-    return train(smooth_network(), device, [&](Module& m) { return ops::softmax_cross_entropy(m(x), labels); });
+    return train(smooth_network(), device, [&](Module& m) { return ops::cross_entropy(m(x), labels); });
   };
   const auto lenet = [](Device device) { return train_on_images("lenet", device, 28, 3); };
   const Step exact = smooth(kCpu), exact_lenet = lenet(kCpu);
@@ -133,7 +133,7 @@ Step train_on_text(bool tied, Device device) {
       models::LanguageModel::Options{.vocabulary = 31, .hidden = 12, .layers = 2, .dropout = 0.5f, .tied = tied});
   const Tensor x = copied(random_classes({kWords, kStreams}, 31, 2), device);
   const Tensor labels = copied(random_classes({kWords * kStreams}, 31, 3), device);
-  return train(model, device, [&](Module& m) { return ops::softmax_cross_entropy(m(x), labels); });
+  return train(model, device, [&](Module& m) { return ops::cross_entropy(m(x), labels); });
 }
 
 TEST_F(CudaModelsTest, LanguageModelsTrainAsOnTheCpu) {

@@ -18,9 +18,9 @@ namespace {
 using nlohmann::json;
 
 /// What has no layer of its own.
-class Function final : public Module {
+class LayerOf final : public Module {
  public:
-  explicit Function(std::function<Tensor(const Tensor&)> f) : f_(std::move(f)) {}
+  explicit LayerOf(std::function<Tensor(const Tensor&)> f) : f_(std::move(f)) {}
 
  protected:
   Tensor forward(const Tensor& x) override { return f_(x); }
@@ -60,12 +60,28 @@ std::shared_ptr<Module> build(const std::string& layer, const json& o) {
   if (layer == "Tanh") return make<Tanh>();
   if (layer == "Sigmoid") return make<Sigmoid>();
   if (layer == "Flatten") return make<Flatten>();
+  if (layer == "GELU") return make<GELU>();
+  if (layer == "SiLU") return make<SiLU>();
+  if (layer == "LeakyReLU") return make<LeakyReLU>({.slope = real("slope", 0)});
+  if (layer == "Softmax") return make<Softmax>({.dim = o.at("dim")});
+  if (layer == "LayerNorm") return make<LayerNorm>({.dim = o.at("dim"), .epsilon = real("epsilon", 0)});
+  if (layer == "ConvTranspose2d")
+    return make<ConvTranspose2d>({.in = o.at("in"),
+                                  .out = o.at("out"),
+                                  .kernel = o.at("kernel"),
+                                  .stride = number("stride", 1),
+                                  .pad = number("pad", 0),
+                                  .output_pad = number("output_pad", 0),
+                                  .dilation = number("dilation", 1),
+                                  .groups = number("groups", 1),
+                                  .bias = o.value("bias", true)});
+  if (layer == "Upsample") return make<Upsample>({.scale = o.at("scale"), .bilinear = o.at("bilinear")});
   if (layer == "LocalResponseNorm")
     return make<LocalResponseNorm>(
         {.size = o.at("size"), .alpha = real("alpha", 0), .beta = real("beta", 0), .k = real("k", 0)});
   if (layer == "PadShortcut") {
     const int channels = o.at("channels");
-    return std::make_shared<Function>([channels](const Tensor& x) { return ops::pad_shortcut(x, channels); });
+    return std::make_shared<LayerOf>([channels](const Tensor& x) { return ops::pad_shortcut(x, channels); });
   }
   if (layer == "AddRotated") return std::make_shared<Add>(Layers{make<Identity>(), make<Tanh>()});
   if (layer == "ConcatTwice") return std::make_shared<Concat>(Layers{make<Identity>(), make<Tanh>(), make<Identity>()});
@@ -145,7 +161,10 @@ TEST_F(Golden, Linear) { run({"Linear"}); }
 TEST_F(Golden, BatchNorm) { run({"BatchNorm1d", "BatchNorm2d"}, 5e-5f); }
 TEST_F(Golden, MaxPoolAlsoAmongEqualValues) { run({"MaxPool2d"}, 1e-6f); }
 TEST_F(Golden, AveragePools) { run({"AvgPool2d", "AdaptiveAvgPool2d"}, 1e-6f); }
-TEST_F(Golden, Activations) { run({"ReLU", "Tanh", "Sigmoid"}, 1e-6f); }
+TEST_F(Golden, Activations) { run({"ReLU", "Tanh", "Sigmoid", "GELU", "SiLU", "LeakyReLU", "Softmax"}, 1e-6f); }
+TEST_F(Golden, LayerNorm) { run({"LayerNorm"}); }
+TEST_F(Golden, TransposedConvolution) { run({"ConvTranspose2d"}, 2e-4f); }
+TEST_F(Golden, Upsample) { run({"Upsample"}, 2e-6f); }
 TEST_F(Golden, Flatten) { run({"Flatten"}, 0); }
 TEST_F(Golden, LocalResponseNorm) { run({"LocalResponseNorm"}, 2e-6f); }
 TEST_F(Golden, ShortcutOptionA) { run({"PadShortcut"}, 0); }

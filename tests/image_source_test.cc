@@ -181,17 +181,18 @@ TEST(BadFiles, AreLeftOutOfAnEvaluation) {
   const std::shared_ptr<const ImageSource> source = open_photos(folder_with(dir, {0, 2})).train;  // 0/0 0/2 1/1 1/3
   const auto bad = std::make_shared<BadFiles>(2, [](const std::string&) {});
   const ReadSample read = photo_reader(source, {.size = 8}, bad, Bad::left_out);
-  DataLoader loader({3, 8, 8}, read, {.sampler = {.samples = 4, .batch = 3, .shuffle = false}, .epochs = 1});
+  DataLoader loader(reader_of_images({3, 8, 8}, read),
+                    {.sampler = {.samples = 4, .batch = 3, .shuffle = false}, .epochs = 1});
   std::vector<float> expected(192);
   for (const int samples : {1, 1}) {  // of 0/0 0/2 1/1, and of 1/3
     Batch batch;
     ASSERT_TRUE(loader.next(batch));
     const Batch rest = without_left_out(std::move(batch));
     EXPECT_EQ(rest.samples, samples);
-    EXPECT_EQ(rest.labels.shape(), (Shape{1}));
-    EXPECT_EQ(rest.labels.data<std::int64_t>()[0], 1);
+    EXPECT_EQ(rest.y.shape(), (Shape{1}));
+    EXPECT_EQ(rest.y.data<std::int64_t>()[0], 1);
     EXPECT_EQ(read(0, rest.step_in_epoch == 0 ? 2 : 3, expected.data()), 1);
-    EXPECT_EQ(rest.images.to_vector(), expected);
+    EXPECT_EQ(rest.x.to_vector(), expected);
   }
 }
 
@@ -220,11 +221,11 @@ TEST(PhotoReader, FeedsTheLoaderTheSameForAnyNumberOfThreads) {
   const auto epoch = [&](int threads) {
     const auto bad = std::make_shared<BadFiles>(1, [](const std::string&) {});
     const PhotoTransform::Options view{.size = 16, .augment = kRandomCropAndFlip, .seed = 3};
-    DataLoader loader({3, 16, 16}, photo_reader(source, view, bad, Bad::replaced),
+    DataLoader loader(reader_of_images({3, 16, 16}, photo_reader(source, view, bad, Bad::replaced)),
                       {.sampler = {.samples = source->size(), .batch = 3, .seed = 3}, .threads = threads, .epochs = 2});
     std::vector<float> all;
     for (Batch b; loader.next(b);) {
-      const std::vector<float> images = b.images.to_vector();
+      const std::vector<float> images = b.x.to_vector();
       all.insert(all.end(), images.begin(), images.end());
     }
     return all;

@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/ops/cross_entropy.h"
+#include "core/ops/losses.h"
 #include "core/state.h"
+#include "core/stream.h"
 #include "data/photo_transform.h"
 #include "layers/models/zoo.h"
-#include "core/stream.h"
 #include "tests/image_files.h"
 #include "tests/program.h"
 #include "tests/training_log.h"

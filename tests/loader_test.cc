@@ -21,7 +21,7 @@ const std::shared_ptr<const ImageDataset>& tiny() {
 
 DataLoader loader_of(Split split, const Augment& augment, DataLoader::Options o) {
   o.sampler.samples = (split == Split::train ? tiny()->train : tiny()->test).size();
-  return DataLoader({3, 32, 32}, image_reader(tiny(), split, augment, o.sampler.seed), o);
+  return DataLoader(reader_of_images({3, 32, 32}, image_reader(tiny(), split, augment, o.sampler.seed)), o);
 }
 
 std::vector<Batch> all(DataLoader& loader) {
@@ -36,9 +36,9 @@ std::vector<Batch> all(DataLoader::Options o, Split split = Split::train, Augmen
 }
 
 void expect_equal(const Batch& a, const Batch& b) {
-  EXPECT_EQ(a.images.shape(), b.images.shape());
-  EXPECT_EQ(a.images.to_vector(), b.images.to_vector());
-  EXPECT_EQ(a.labels.to_vector(), b.labels.to_vector());
+  EXPECT_EQ(a.x.shape(), b.x.shape());
+  EXPECT_EQ(a.x.to_vector(), b.x.to_vector());
+  EXPECT_EQ(a.y.to_vector(), b.y.to_vector());
   EXPECT_EQ(a.samples, b.samples);
   EXPECT_EQ(a.global_samples, b.global_samples);
   EXPECT_EQ(a.first_global_position, b.first_global_position);
@@ -84,26 +84,26 @@ TEST(DataLoader, FourWorkersTogetherSeeWhatOneSeesWithFourTimesTheBatch) {
     std::int64_t position = one[i].first_global_position;
     for (int k = 0; k < 4; ++k) {
       const Batch& b = four[static_cast<std::size_t>(k)][i];
-      for (const float v : b.images.to_vector()) images.push_back(v);
-      for (const float v : b.labels.to_vector()) labels.push_back(v);
+      for (const float v : b.x.to_vector()) images.push_back(v);
+      for (const float v : b.y.to_vector()) labels.push_back(v);
       EXPECT_EQ(b.first_global_position, position);
       EXPECT_EQ(b.global_samples, one[i].samples);
       position += b.samples;
     }
-    EXPECT_EQ(images, one[i].images.to_vector());
-    EXPECT_EQ(labels, one[i].labels.to_vector());
+    EXPECT_EQ(images, one[i].x.to_vector());
+    EXPECT_EQ(labels, one[i].y.to_vector());
   }
   EXPECT_EQ(four[0].back().samples, 7);  // 103 = 3 x 32 + 7
   EXPECT_EQ(four[1].back().samples, 0);
-  EXPECT_EQ(four[1].back().images.shape(), Shape({0, 3, 32, 32}));
+  EXPECT_EQ(four[1].back().x.shape(), Shape({0, 3, 32, 32}));
 }
 
 TEST(DataLoader, WithoutShuffleAndAugmentationGivesTheFileOrder) {
   const auto batches = all({.sampler = {.batch = 10, .shuffle = false}, .epochs = 1}, Split::train, kNoAugment);
   const ImageDataset& d = *tiny();
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    const auto labels = batches[i].labels.to_vector();
-    const auto images = batches[i].images.to_vector();
+    const auto labels = batches[i].y.to_vector();
+    const auto images = batches[i].x.to_vector();
     for (std::size_t j = 0; j < labels.size(); ++j) {
       EXPECT_EQ(labels[j], static_cast<float>(d.train.labels[i * 10 + j]));
       EXPECT_EQ(images[j * 3072 + 77],
@@ -118,13 +118,13 @@ TEST(DataLoader, EvaluationCoversTheTestSetOnceInOrder) {
     for (const Batch& b :
          all({.sampler = {.ranks = 3, .rank = k, .batch = 5, .shuffle = false, .share = true}, .epochs = 1},
              Split::test, kNoAugment))
-      for (const float v : b.labels.to_vector()) labels.push_back(v);
+      for (const float v : b.y.to_vector()) labels.push_back(v);
   const auto& expected = tiny()->test.labels;
   EXPECT_EQ(labels, std::vector<float>(expected.begin(), expected.end()));
 }
 
 TEST(DataLoader, AWorkerWithoutAnyShareOfTheTestSetGetsNoBatch) {
-  DataLoader loader({1, 2, 2}, [](auto, auto, float*) { return 0; },
+  DataLoader loader(reader_of_images({1, 2, 2}, [](auto, auto, float*) { return 0; }),
                     {.sampler = {.samples = 2, .ranks = 3, .rank = 2, .share = true}, .epochs = 1});
   Batch b;
   EXPECT_FALSE(loader.next(b));
@@ -134,9 +134,9 @@ TEST(DataLoader, ABatchThatIsKeptNeverChanges) {
   DataLoader loader = loader_of(Split::train, kPadCropFlip, {.sampler = {.batch = 16}, .threads = 2});
   Batch first, b;
   loader.next(first);
-  const std::vector<float> before = first.images.to_vector();
+  const std::vector<float> before = first.x.to_vector();
   for (int i = 0; i < 50; ++i) loader.next(b);
-  EXPECT_EQ(first.images.to_vector(), before);
+  EXPECT_EQ(first.x.to_vector(), before);
 }
 
 TEST(DataLoader, UsesNoMoreMemoryThanItsRing) {
@@ -152,17 +152,17 @@ TEST(DataLoader, UsesNoMoreMemoryThanItsRing) {
 
 TEST(DataLoader, HandsAnExceptionOfADataThreadToTheConsumerInItsTurn) {
   for (const int threads : {0, 1, 4}) {
-    DataLoader loader({1},
-                      [](std::int64_t, std::int64_t sample, float* x) -> std::int64_t {
-                        require<DataError>(sample != 37, "image 37 is damaged");
-                        *x = static_cast<float>(sample);
-                        return sample;
-                      },
+    DataLoader loader(reader_of_images({1},
+                                       [](std::int64_t, std::int64_t sample, float* x) -> std::int64_t {
+                                         require<DataError>(sample != 37, "image 37 is damaged");
+                                         *x = static_cast<float>(sample);
+                                         return sample;
+                                       }),
                       {.sampler = {.samples = 100, .batch = 10, .shuffle = false}, .threads = threads});
     Batch b;
     for (int i = 0; i < 3; ++i) {
       ASSERT_TRUE(loader.next(b));
-      EXPECT_EQ(b.labels.to_vector()[9], static_cast<float>(i * 10 + 9));
+      EXPECT_EQ(b.y.to_vector()[9], static_cast<float>(i * 10 + 9));
     }
     EXPECT_THAT(error_of<DataError>([&] { loader.next(b); }), HasSubstr("image 37"));
     EXPECT_THAT(error_of<DataError>([&] { loader.next(b); }), HasSubstr("image 37"));
@@ -173,12 +173,12 @@ TEST(DataLoader, StopsWithoutFinishingWhatNobodyWants) {
   std::atomic<int> read{0};
   std::atomic<bool> begun{false};
   {
-    DataLoader loader({1},
-                      [&](std::int64_t, std::int64_t, float* x) -> std::int64_t {
-                        begun = true, ++read;
-                        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                        return *x = 0, 0;
-                      },
+    DataLoader loader(reader_of_images({1},
+                                       [&](std::int64_t, std::int64_t, float* x) -> std::int64_t {
+                                         begun = true, ++read;
+                                         std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                                         return *x = 0, 0;
+                                       }),
                       {.sampler = {.samples = 1000000, .batch = 1000000, .shuffle = false}, .threads = 2});
     while (!begun) std::this_thread::yield();
   }

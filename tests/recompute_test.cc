@@ -1,6 +1,7 @@
 // Recomputation of activations: the same bits from less memory, and nothing counted twice.
 #include <gtest/gtest.h>
 
+#include "core/ops/functions.h"
 #include "core/ops/join.h"
 #include "core/ops/linear.h"
 #include "core/ops/reduce.h"

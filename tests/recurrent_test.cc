@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/ops/functions.h"
 #include "core/ops/join.h"
 #include "core/ops/reshape.h"
 #include "core/state.h"
@@ -58,8 +59,11 @@ class RecurrentGolden : public ::testing::Test {
 };
 
 TEST_F(RecurrentGolden, Lstm) {
-  each("LSTM", 9, [](const json& o, const StateDict& v) {
-    LSTM layer({.in = o.at("in"), .hidden = o.at("hidden"), .layers = o.at("layers")});
+  each("LSTM", 11, [](const json& o, const StateDict& v) {
+    LSTM layer({.in = o.at("in"),
+                .hidden = o.at("hidden"),
+                .layers = o.at("layers"),
+                .bidirectional = o.value("bidirectional", false)});
     const auto arena = set(layer, v);
     const auto leaf = std::make_shared<Leaf>();
     LSTM::State state{v.at("h"), v.at("c")};
@@ -74,8 +78,11 @@ TEST_F(RecurrentGolden, Lstm) {
 }
 
 TEST_F(RecurrentGolden, Gru) {
-  each("GRU", 9, [](const json& o, const StateDict& v) {
-    GRU layer({.in = o.at("in"), .hidden = o.at("hidden"), .layers = o.at("layers")});
+  each("GRU", 11, [](const json& o, const StateDict& v) {
+    GRU layer({.in = o.at("in"),
+               .hidden = o.at("hidden"),
+               .layers = o.at("layers"),
+               .bidirectional = o.value("bidirectional", false)});
     const auto arena = set(layer, v);
     const auto leaf = std::make_shared<Leaf>();
     Tensor state = v.at("h");
@@ -89,9 +96,13 @@ TEST_F(RecurrentGolden, Gru) {
 }
 
 TEST_F(RecurrentGolden, Rnn) {
-  each("RNN", 6, [](const json& o, const StateDict& v) {
-    const auto f = o.at("nonlinearity") == "relu" ? RNN::Nonlinearity::relu : RNN::Nonlinearity::tanh;
-    RNN layer({.in = o.at("in"), .hidden = o.at("hidden"), .layers = o.at("layers"), .nonlinearity = f});
+  each("RNN", 8, [](const json& o, const StateDict& v) {
+    const auto f = o.value("nonlinearity", "tanh") == "relu" ? RNN::Nonlinearity::relu : RNN::Nonlinearity::tanh;
+    RNN layer({.in = o.at("in"),
+               .hidden = o.at("hidden"),
+               .layers = o.at("layers"),
+               .nonlinearity = f,
+               .bidirectional = o.value("bidirectional", false)});
     const auto arena = set(layer, v);
     const auto leaf = std::make_shared<Leaf>();
     Tensor state = v.at("h");
@@ -140,6 +151,17 @@ TEST_F(RecurrentGolden, Embedding) {
     const auto arena = set(layer, v);
     const Tensor y = layer(v.at("x"));
     expect_close(y, v.at("y"), 0, "y");
+    with_upstream(y, v.at("dy")).backward();
+    expect_gradients(layer, v);
+  });
+}
+
+TEST_F(RecurrentGolden, EmbeddingBag) {
+  each("EmbeddingBag", 2, [](const json& o, const StateDict& v) {
+    EmbeddingBag layer({.vocabulary = o.at("in"), .dim = o.at("hidden"), .sum = o.at("mode") == "sum"});
+    const auto arena = set(layer, v);
+    const Tensor y = layer(v.at("x"));
+    expect_close(y, v.at("y"), 1e-6f, "y");
     with_upstream(y, v.at("dy")).backward();
     expect_gradients(layer, v);
   });

@@ -18,7 +18,7 @@ const std::shared_ptr<const ImageDataset>& tiny() {
 
 std::unique_ptr<DataLoader> loader(ReadSample read = image_reader(tiny(), Split::train, kPadCropFlip, 3)) {
   return std::make_unique<DataLoader>(
-      Shape{3, 32, 32}, std::move(read),
+      reader_of_images({3, 32, 32}, std::move(read)),
       DataLoader::Options{.sampler = {.samples = 103, .ranks = 2, .rank = 1, .batch = 8, .seed = 3}, .epochs = 2});
 }
 
@@ -28,12 +28,12 @@ TEST_F(UploadTest, GivesTheBatchesOfTheLoaderOnTheDevice) {
   int batches = 0;
   for (; here.next(b); ++batches) {
     ASSERT_TRUE(there.next(a));
-    EXPECT_EQ(a.images.device(), kCuda);
-    EXPECT_EQ(a.labels.device(), kCuda);
-    EXPECT_EQ(b.images.device(), kCpu);
-    EXPECT_EQ(a.images.shape(), b.images.shape());
-    EXPECT_EQ(a.images.to_vector(), b.images.to_vector());
-    EXPECT_EQ(a.labels.to_vector(), b.labels.to_vector());
+    EXPECT_EQ(a.x.device(), kCuda);
+    EXPECT_EQ(a.y.device(), kCuda);
+    EXPECT_EQ(b.x.device(), kCpu);
+    EXPECT_EQ(a.x.shape(), b.x.shape());
+    EXPECT_EQ(a.x.to_vector(), b.x.to_vector());
+    EXPECT_EQ(a.y.to_vector(), b.y.to_vector());
     EXPECT_EQ(a.samples, b.samples);
     EXPECT_EQ(a.global_samples, b.global_samples);
     EXPECT_EQ(a.first_global_position, b.first_global_position);
@@ -47,13 +47,13 @@ TEST_F(UploadTest, WhatIsAskedForNextFindsTheBatch) {
   BatchUpload there(loader(), {.device = kCuda}), here(loader(), {});
   std::vector<Tensor> copies;
   for (Batch a; there.next(a); a = {}) {
-    copies.push_back(Tensor::empty(a.images.shape(), DType::f32, kCuda));
-    copies.back().copy_from(a.images);  // on the device, in order
+    copies.push_back(Tensor::empty(a.x.shape(), DType::f32, kCuda));
+    copies.back().copy_from(a.x);  // on the device, in order
   }
   Batch b;
   for (const Tensor& copy : copies) {
     ASSERT_TRUE(here.next(b));
-    EXPECT_EQ(copy.to_vector(), b.images.to_vector());
+    EXPECT_EQ(copy.to_vector(), b.x.to_vector());
   }
 }
 
@@ -70,9 +70,9 @@ TEST_F(UploadTest, LeavesOutWhatCouldNotBeRead) {
   while (here.next(b)) {
     ASSERT_TRUE(there.next(a));
     EXPECT_EQ(a.samples, b.samples);
-    EXPECT_EQ(a.labels.to_vector(), b.labels.to_vector());
-    EXPECT_EQ(a.images.to_vector(), b.images.to_vector());
-    EXPECT_THAT(b.labels.to_vector(), testing::Each(testing::Ge(0)));
+    EXPECT_EQ(a.y.to_vector(), b.y.to_vector());
+    EXPECT_EQ(a.x.to_vector(), b.x.to_vector());
+    EXPECT_THAT(b.y.to_vector(), testing::Each(testing::Ge(0)));
     samples += b.samples;
   }
   EXPECT_LT(samples, 2 * 51);

@@ -19,6 +19,7 @@ constexpr Subcommand kBenchmarks[] = {
     {"step", "training steps per second, alone or paired with PyTorch", bench_step},
     {"step-child", nullptr, bench_step_child},
     {"layers", "time of each layer in a training step", bench_layers},
+    {"ops", "operations on tensors, and what recording them costs", bench_ops},
     {"allreduce", "our allreduces and MPI's in turns, over threads or MPI", bench_allreduce},
     {"select", "choosing what to send, and packing it, in passes over the tensor", bench_select},
     {"union", "how sparse traffic grows with the number of workers", bench_union},

@@ -114,6 +114,7 @@ int bench_step(const std::vector<std::string>& arguments);
 /// standard input.
 int bench_step_child(const std::vector<std::string>& arguments);
 int bench_layers(const std::vector<std::string>& arguments);
+int bench_ops(const std::vector<std::string>& arguments);
 int bench_allreduce(const std::vector<std::string>& arguments);
 int bench_select(const std::vector<std::string>& arguments);
 int bench_union(const std::vector<std::string>& arguments);

@@ -10,7 +10,7 @@
 #include "apps/machine.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/ops/cross_entropy.h"
+#include "core/ops/losses.h"
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/stream.h"
@@ -182,7 +182,7 @@ LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int
     const auto start = Clock::now();
     watch.begin_step();
     t.arena.begin_step();
-    const Tensor loss = ops::softmax_cross_entropy((*t.model)(t.x), t.y);
+    const Tensor loss = ops::cross_entropy((*t.model)(t.x), t.y);
     loss.item();
     watch.end_forward();
     t.arena.backward(loss);

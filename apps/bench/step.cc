@@ -11,7 +11,7 @@
 #include "apps/machine.h"
 #include "apps/torch_peer_source.h"
 #include "core/clock.h"
-#include "core/ops/cross_entropy.h"
+#include "core/ops/losses.h"
 #include "core/parallel.h"
 #include "core/precision.h"
 #include "core/raw.h"
@@ -168,7 +168,7 @@ int bench_step_child(const std::vector<std::string>& arguments) {
     const auto start = Clock::now();
     for (int i = 0; i < steps; ++i) {
       t.arena.begin_step();
-      const Tensor loss = ops::softmax_cross_entropy((*t.model)(t.x), t.y);
+      const Tensor loss = ops::cross_entropy((*t.model)(t.x), t.y);
       t.arena.backward(loss);
       t.arena.finish_gradients();
       double scale = 1;

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/cpu/vector_math.h"
+#include "core/kernels/strided.h"
 #include "core/parallel.h"
 
 /// How kernels go over arrays in host memory. each() and each_cell() have twins of their names in core/cuda/each.cuh,
@@ -73,6 +75,89 @@ void each(std::int64_t n, F f, Array... array) {
   parallel_for(n, kGrain / kCost, [&](std::int64_t begin, std::int64_t end) { part(begin, end, at); });
 }
 
+namespace detail {
+
+template <class T>
+struct Moving {
+  const T* p;
+  T operator[](std::int64_t i) const { return p[i]; }
+};
+template <class T>
+struct Striding {
+  const T* p;
+  std::int64_t stride;
+  T operator[](std::int64_t i) const { return p[i * stride]; }
+};
+template <class T>
+struct Still {
+  T value;
+  T operator[](std::int64_t) const { return value; }
+};
+
+/// g(each array, as it moves or stands still): so that the loop over them has nothing to ask.
+template <class G>
+LACONIC_INLINE void by_stride(const G& g, const std::int64_t*) {
+  g();
+}
+template <class G, class T, class... Rest>
+LACONIC_INLINE void by_stride(const G& g, const std::int64_t* stride, const T* p, const Rest*... rest) {
+  if (*stride == 1)
+    by_stride([&](auto... others) { g(Moving<T>{p}, others...); }, stride + 1, rest...);
+  else
+    by_stride([&](auto... others) { g(Still<T>{*p}, others...); }, stride + 1, rest...);
+}
+
+}  // namespace detail
+
+/// f(y[i], element of each array …) for all places i of a walk, in any order, on several threads. y is only written.
+template <int kCost = 1, class F, class T, class... In>
+void each_strided(const StridedWalk& w, F f, T* y, const In*... x) {
+  constexpr int kIn = sizeof...(In);
+  if (w.contiguous(kIn)) return each<kCost>(w.elements, f, out(y), x...);
+  if (w.elements == 0) return;
+  const std::size_t last = static_cast<std::size_t>(w.rank - 1);
+  const std::int64_t inner = w.extent[last], outer = w.elements / inner;
+  constexpr auto all = std::index_sequence_for<In...>();
+  const auto row = [&w, f, last](T* to, std::int64_t n, const In*... from) {
+    std::array<std::int64_t, kIn> stride;
+    for (std::size_t k = 0; k < kIn; ++k) stride[k] = w.stride[k][last];
+    const auto loop = [&](auto... in) {
+      const auto at = [=](std::int64_t i) { f(to[i], in[i]...); };
+      detail::best_loop<decltype(at)>()(0, n, at);
+    };
+    if (std::all_of(stride.begin(), stride.end(), [](std::int64_t s) { return s == 0 || s == 1; }))
+      return detail::by_stride(loop, stride.data(), from...);
+    [&]<std::size_t... k>(std::index_sequence<k...>) { loop(detail::Striding<In>{from, stride[k]}...); }
+    (all);
+  };
+  if (outer == 1)
+    return parallel_for(inner, kGrain / kCost, [&](std::int64_t begin, std::int64_t end) {
+      [&]<std::size_t... k>(std::index_sequence<k...>) {
+        row(y + begin, end - begin, x + begin * w.stride[k][last]...);
+      }
+      (all);
+    });
+  parallel_for(outer, row_grain(inner, kCost), [&](std::int64_t begin, std::int64_t end) {
+    std::array<std::int64_t, Shape::kMaxRank> at{};
+    std::array<std::int64_t, kIn> offset{};
+    std::int64_t rest = begin;
+    for (std::size_t d = last; d-- > 0; rest /= w.extent[d]) {
+      at[d] = rest % w.extent[d];
+      for (std::size_t k = 0; k < kIn; ++k) offset[k] += at[d] * w.stride[k][d];
+    }
+    for (std::int64_t o = begin; o < end; ++o) {
+      [&]<std::size_t... k>(std::index_sequence<k...>) { row(y + o * inner, inner, x + offset[k]...); }
+      (all);
+      for (std::size_t d = last; d-- > 0;) {  // the next place
+        for (std::size_t k = 0; k < kIn; ++k) offset[k] += w.stride[k][d];
+        if (++at[d] < w.extent[d]) break;
+        for (std::size_t k = 0; k < kIn; ++k) offset[k] -= w.extent[d] * w.stride[k][d];
+        at[d] = 0;
+      }
+    }
+  });
+}
+
 /// f(row, unit) for all of a state [batch, hidden] of a recurrent layer.
 template <class F>
 void each_cell(std::int64_t batch, std::int64_t hidden, F f) {
@@ -84,8 +169,11 @@ void each_cell(std::int64_t batch, std::int64_t hidden, F f) {
     }
   });
 }
-/// What cells are activated by.
-LACONIC_INLINE float cell_sigmoid(float x) { return fast_sigmoid(x); }
-LACONIC_INLINE float cell_tanh(float x) { return fast_tanh(x); }
+/// What functions of numbers are made of.
+LACONIC_INLINE float sigmoid_of(float x) { return fast_sigmoid(x); }
+LACONIC_INLINE float tanh_of(float x) { return fast_tanh(x); }
+LACONIC_INLINE float exp_of(float x) { return full_exp(x); }
+LACONIC_INLINE float log_of(float x) { return full_log(x); }
+LACONIC_INLINE float erf_of(float x) { return fast_erf(x); }
 
 }  // namespace laconic::cpu

@@ -94,4 +94,133 @@ std::int64_t count_correct(const float* x, const std::int64_t* labels, std::int6
   return correct;
 }
 
+namespace {
+
+LACONIC_MULTIVERSION double sum_of(const float* x, std::int64_t n) {
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) lanes[l] += x[i + l];
+  double sum = 0;
+  for (double lane : lanes) sum += lane;
+  for (; i < n; ++i) sum += x[i];
+  return sum;
+}
+LACONIC_MULTIVERSION double sum_of_products(const float* a, const float* b, std::int64_t n) {
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) lanes[l] += static_cast<double>(a[i + l]) * b[i + l];
+  double sum = 0;
+  for (double lane : lanes) sum += lane;
+  for (; i < n; ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+constexpr std::int64_t kColumns = 64;  // whose sums stay in registers and the first cache
+LACONIC_MULTIVERSION void sum_columns(float* y, const float* x, std::int64_t n, std::int64_t stride,
+                                      std::int64_t columns, float scale) {
+  double sums[kColumns] = {};
+  for (std::int64_t r = 0; r < n; ++r)
+    for (std::int64_t j = 0; j < columns; ++j) sums[j] += x[r * stride + j];
+  for (std::int64_t j = 0; j < columns; ++j) y[j] = static_cast<float>(scale * sums[j]);
+}
+LACONIC_MULTIVERSION void softmax_row_backward(float* dx, const float* dy, const float* y, float sum, std::int64_t n) {
+  LACONIC_INDEPENDENT
+  for (std::int64_t k = 0; k < n; ++k) dx[k] = y[k] * (dy[k] - sum);
+}
+LACONIC_MULTIVERSION void log_softmax_row_backward(float* dx, const float* dy, const float* y, float sum,
+                                                   std::int64_t n) {
+  LACONIC_INDEPENDENT
+  for (std::int64_t k = 0; k < n; ++k) dx[k] = dy[k] - full_exp(y[k]) * sum;
+}
+
+/// f(o, i0, i1) for parts of all columns, in parallel.
+template <class F>
+void each_column_block(std::int64_t outer, std::int64_t n, std::int64_t inner, F f) {
+  const std::int64_t blocks = (inner + kColumns - 1) / kColumns;
+  parallel_for(outer * blocks, row_grain(n * std::min(inner, kColumns)), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      const std::int64_t i0 = b % blocks * kColumns;
+      f(b / blocks, i0, std::min(i0 + kColumns, inner));
+    }
+  });
+}
+
+}  // namespace
+
+void sum_middle(float* y, const float* x, std::int64_t outer, std::int64_t n, std::int64_t inner, float scale) {
+  if (inner > 1)
+    return each_column_block(outer, n, inner, [=](std::int64_t o, std::int64_t i0, std::int64_t i1) {
+      sum_columns(y + o * inner + i0, x + o * n * inner + i0, n, inner, i1 - i0, scale);
+    });
+  constexpr std::int64_t kChunk = 65536;  // a long row is shared by all threads
+  const std::int64_t chunks = std::max<std::int64_t>(1, (n + kChunk - 1) / kChunk);
+  std::vector<double> sums(static_cast<std::size_t>(outer * chunks));
+  parallel_for(outer * chunks, row_grain(std::min(n, kChunk)), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t c = begin; c < end; ++c) {
+      const std::int64_t first = c % chunks * kChunk;
+      sums[static_cast<std::size_t>(c)] = sum_of(x + c / chunks * n + first, std::min(kChunk, n - first));
+    }
+  });
+  for (std::int64_t o = 0; o < outer; ++o) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < chunks; ++c) sum += sums[static_cast<std::size_t>(o * chunks + c)];
+    y[o] = static_cast<float>(scale * sum);
+  }
+}
+
+void extreme_middle(float* y, std::int64_t* index, const float* x, std::int64_t outer, std::int64_t n,
+                    std::int64_t inner, bool largest) {
+  each_column_block(outer, n, inner, [=](std::int64_t o, std::int64_t i0, std::int64_t i1) {
+    float* best = y + o * inner;
+    std::int64_t* place = index + o * inner;
+    const float* from = x + o * n * inner;
+    std::copy(from + i0, from + i1, best + i0), std::fill(place + i0, place + i1, 0);
+    for (std::int64_t r = 1; r < n; ++r)
+      for (std::int64_t i = i0; i < i1; ++i) {
+        const float v = from[r * inner + i];
+        const bool further = v != v || (largest ? v > best[i] : v < best[i]);
+        if (further && best[i] == best[i]) best[i] = v, place[i] = r;
+      }
+  });
+}
+
+void put_middle(float* dx, const float* dy, const std::int64_t* index, std::int64_t outer, std::int64_t n,
+                std::int64_t inner) {
+  parallel_for(outer, row_grain(n * inner), [=](std::int64_t begin, std::int64_t end) {
+    std::fill(dx + begin * n * inner, dx + end * n * inner, 0.0f);
+    for (std::int64_t o = begin; o < end; ++o)
+      for (std::int64_t i = 0; i < inner; ++i) dx[(o * n + index[o * inner + i]) * inner + i] = dy[o * inner + i];
+  });
+}
+
+void softmax_rows(float* y, const float* x, std::int64_t rows, std::int64_t classes, bool logarithm) {
+  parallel_for(rows, row_grain(classes, kCost), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float* from = x + i * classes;
+      float* to = y + i * classes;
+      const float largest = largest_of(from, classes);
+      const double sum = exponentials(logarithm ? nullptr : to, from, largest, classes);
+      if (!logarithm) {
+        scaled(to, to, static_cast<float>(1 / sum), 0, classes);
+      } else {
+        const auto less = static_cast<float>(largest + std::log(sum));
+        scaled(to, from, 1, less, classes);
+      }
+    }
+  });
+}
+
+void softmax_rows_backward(float* dx, const float* dy, const float* y, std::int64_t rows, std::int64_t classes,
+                           bool logarithm) {
+  parallel_for(rows, row_grain(classes, kCost), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t at = i * classes;
+      const double sum = logarithm ? sum_of(dy + at, classes) : sum_of_products(dy + at, y + at, classes);
+      (logarithm ? log_softmax_row_backward : softmax_row_backward)(dx + at, dy + at, y + at, static_cast<float>(sum),
+                                                                    classes);
+    }
+  });
+}
+
 }  // namespace laconic::cpu

@@ -28,6 +28,50 @@ LACONIC_INLINE float bounded_exp(float x) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(y) + (power << 23));
 }
 
+/// e^x for any x, within 4 units in the last place: 0 and infinity where e^x is beyond all floats.
+LACONIC_INLINE float full_exp(float x) {
+  const bool far = x > 80.0f || x < -80.0f;
+  const float e = bounded_exp(far ? 0.5f * x : x);
+  return far ? e * e : e;
+}
+
+/// ln x within 2 units in the last place; of 0 minus infinity, of what is below NaN.
+///   source: Cephes logf (Moshier): x = 2^n m with m from sqrt(1/2) to sqrt(2), a polynomial of degree 9 in m - 1
+LACONIC_INLINE float full_log(float x) {
+  const bool tiny = x < 1.17549435e-38f;  // a denormal
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(tiny ? x * 8388608.0f : x);
+  float n = static_cast<float>(static_cast<std::int32_t>(bits >> 23 & 0xFFu) - 126 - (tiny ? 23 : 0));
+  const float half = std::bit_cast<float>((bits & 0x007FFFFFu) | 0x3F000000u);  // 0.5 … 1
+  const bool low = half < 0.707106781f;
+  n = low ? n - 1.0f : n;
+  const float m = low ? half + half - 1.0f : half - 1.0f, z = m * m;
+  float p = 7.0376836292e-2f;
+  p = p * m - 1.1514610310e-1f;
+  p = p * m + 1.1676998740e-1f;
+  p = p * m - 1.2420140846e-1f;
+  p = p * m + 1.4249322787e-1f;
+  p = p * m - 1.6668057665e-1f;
+  p = p * m + 2.0000714765e-1f;
+  p = p * m - 2.4999993993e-1f;
+  p = p * m + 3.3333331174e-1f;
+  const float y = p * m * z - 2.12194440e-4f * n - 0.5f * z, finite = m + y + 0.693359375f * n;
+  const float infinity = std::bit_cast<float>(0x7F800000u), nan = std::bit_cast<float>(0x7FC00000u);
+  const float positive = x < infinity ? finite : x;  // infinity and NaN are their own
+  return x > 0.0f ? positive : x == 0.0f ? -infinity : x < 0.0f ? nan : x;
+}
+
+/// The error function within 2e-7.   source: Abramowitz & Stegun 7.1.26
+LACONIC_INLINE float fast_erf(float x) {
+  const float a = x < 0.0f ? -x : x, t = 1.0f / (1.0f + 0.3275911f * a);
+  float p = 1.061405429f;
+  p = p * t - 1.453152027f;
+  p = p * t + 1.421413741f;
+  p = p * t - 0.284496736f;
+  p = p * t + 0.254829592f;
+  const float y = 1.0f - p * t * bounded_exp(-a * a);
+  return x < 0.0f ? -y : y;
+}
+
 /// 1 / (1 + e^-x), off by less than 4e-7 of itself for x >= -86; below -88 it stays at e^-88.
 LACONIC_INLINE float fast_sigmoid(float x) { return 1.0f / (1.0f + bounded_exp(-x)); }
 

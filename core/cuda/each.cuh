@@ -1,5 +1,6 @@
 #pragma once
 #include "core/cuda/launch.cuh"
+#include "core/kernels/strided.h"
 #include "core/stream.h"
 
 /// Loops over arrays that lie beside each other, four elements of each at a time where all of them are aligned to it.
@@ -102,6 +103,30 @@ void each(std::int64_t n, F f, Array... array) {
     launch(detail::each_kernel<1, F, Array...>, blocks_for(n), kBlock, n, f, array...);
 }
 
+template <class F, class T, std::size_t... k, class... In>
+__device__ void strided_at(const StridedWalk& w, std::int64_t i, const F& f, T* y, std::index_sequence<k...>,
+                           const In*... x) {
+  std::int64_t offset[sizeof...(In)] = {}, rest = i;
+  for (int d = w.rank; d-- > 0;) {
+    const std::int64_t outside = rest / w.extent[d], at = rest - outside * w.extent[d];
+    ((offset[k] += at * w.stride[k][d]), ...);
+    rest = outside;
+  }
+  f(y[i], x[offset[k]]...);
+}
+template <class F, class T, class... In>
+__global__ void __launch_bounds__(kBlock) strided_kernel(StridedWalk w, F f, T* y, const In*... x) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < w.elements; i += stride)
+    strided_at(w, i, f, y, std::index_sequence_for<In...>{}, x...);
+}
+/// f(y[i], element of each array …) for all places i of a walk. y is only written.
+template <int kCost = 1, class F, class T, class... In>
+void each_strided(const StridedWalk& w, F f, T* y, const In*... x) {
+  if (w.contiguous(sizeof...(In))) return each<kCost>(w.elements, f, out(y), x...);
+  if (w.elements > 0) launch(strided_kernel<F, T, In...>, blocks_for(w.elements), kBlock, w, f, y, x...);
+}
+
 template <class F>
 __global__ void __launch_bounds__(kBlock) cells_kernel(std::int64_t batch, std::int64_t hidden, F f) {
   const std::int64_t j = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -116,9 +141,12 @@ void each_cell(std::int64_t batch, std::int64_t hidden, F f) {
   launch(cells_kernel<F>, dim3(across, static_cast<unsigned>(std::min<std::int64_t>(batch, 65535))), kBlock, batch,
          hidden, f);
 }
-/// What cells are activated by.
-__device__ inline float cell_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-__device__ inline float cell_tanh(float x) { return tanhf(x); }
+/// What functions of numbers are made of.
+__device__ inline float exp_of(float x) { return expf(x); }
+__device__ inline float log_of(float x) { return logf(x); }
+__device__ inline float erf_of(float x) { return erff(x); }
+__device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ inline float tanh_of(float x) { return tanhf(x); }
 
 /// total (if not null) = the sum of n doubles, y (if not null) = a times it, always in the same order.
 void add_up(double* total, float* y, double a, const double* values, std::int64_t n);

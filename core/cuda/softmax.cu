@@ -114,7 +114,93 @@ void losses(double* loss, float* stats, const float* x, const std::int64_t* labe
               classes, smoothing, report());
 }
 
+/// A warp, or a block, for each row.
+template <int kThreads>
+__global__ void __launch_bounds__(kBlockFor<kThreads>)
+    sum_rows_kernel(float* y, const float* x, std::int64_t rows, std::int64_t n, float scale) {
+  const std::int64_t row = my_row<kThreads>();
+  if (row >= rows) return;
+  double sum = 0;
+  for (std::int64_t k = threadIdx.x % kThreads; k < n; k += kThreads) sum += x[row * n + k];
+  sum = row_reduce<kThreads>(sum, Sum{});
+  if (threadIdx.x % kThreads == 0) y[row] = static_cast<float>(scale * sum);
+}
+
+template <int kThreads>
+__global__ void __launch_bounds__(kBlockFor<kThreads>)
+    softmax_kernel(float* y, const float* x, std::int64_t rows, std::int64_t classes, bool logarithm) {
+  const std::int64_t row = my_row<kThreads>();
+  if (row >= rows) return;
+  const float* from = x + row * classes;
+  float most = -INFINITY;
+  double sum = 0;
+  for (std::int64_t k = threadIdx.x % kThreads; k < classes; k += kThreads) most = from[k] > most ? from[k] : most;
+  most = row_reduce<kThreads>(most, Max{});
+  for (std::int64_t k = threadIdx.x % kThreads; k < classes; k += kThreads) sum += expf(from[k] - most);
+  sum = row_reduce<kThreads>(sum, Sum{});
+  const float factor = static_cast<float>(1 / sum), less = static_cast<float>(most + log(sum));
+  for (std::int64_t k = threadIdx.x % kThreads; k < classes; k += kThreads)
+    y[row * classes + k] = logarithm ? from[k] - less : factor * expf(from[k] - most);
+}
+
+template <int kThreads>
+__global__ void __launch_bounds__(kBlockFor<kThreads>)
+    softmax_backward_kernel(float* dx, const float* dy, const float* y, std::int64_t rows, std::int64_t classes,
+                            bool logarithm) {
+  const std::int64_t row = my_row<kThreads>(), at = row * classes;
+  if (row >= rows) return;
+  double sum = 0;
+  for (std::int64_t k = threadIdx.x % kThreads; k < classes; k += kThreads)
+    sum += logarithm ? dy[at + k] : static_cast<double>(dy[at + k]) * y[at + k];
+  const auto all = static_cast<float>(row_reduce<kThreads>(sum, Sum{}));
+  for (std::int64_t k = threadIdx.x % kThreads; k < classes; k += kThreads)
+    dx[at + k] = logarithm ? dy[at + k] - expf(y[at + k]) * all : y[at + k] * (dy[at + k] - all);
+}
+
 }  // namespace
+
+void sum_middle(float* y, const float* x, std::int64_t outer, std::int64_t n, std::int64_t inner, float scale) {
+  if (outer == 1 && inner == 1) return sum(y, scale, x, n);
+  if (inner == 1)
+    return launch_rows(sum_rows_kernel<kWarp>, sum_rows_kernel<kRowBlock>, outer, n, y, x, outer, n, scale);
+  map(outer * inner, [=] __device__(std::int64_t at) {
+    const float* from = x + at / inner * n * inner + at % inner;
+    double sum = 0;
+    for (std::int64_t r = 0; r < n; ++r) sum += from[r * inner];
+    y[at] = static_cast<float>(scale * sum);
+  });
+}
+
+void extreme_middle(float* y, std::int64_t* index, const float* x, std::int64_t outer, std::int64_t n,
+                    std::int64_t inner, bool largest) {
+  map(outer * inner, [=] __device__(std::int64_t at) {
+    const float* from = x + at / inner * n * inner + at % inner;
+    float best = from[0];
+    std::int64_t place = 0;
+    for (std::int64_t r = 1; r < n && best == best; ++r) {
+      const float v = from[r * inner];
+      if (v != v || (largest ? v > best : v < best)) best = v, place = r;
+    }
+    y[at] = best, index[at] = place;
+  });
+}
+
+void put_middle(float* dx, const float* dy, const std::int64_t* index, std::int64_t outer, std::int64_t n,
+                std::int64_t inner) {
+  map(outer * n * inner, [=] __device__(std::int64_t at) {
+    const std::int64_t o = at / (n * inner), r = at / inner % n, i = at % inner;
+    dx[at] = index[o * inner + i] == r ? dy[o * inner + i] : 0.0f;
+  });
+}
+
+void softmax_rows(float* y, const float* x, std::int64_t rows, std::int64_t classes, bool logarithm) {
+  launch_rows(softmax_kernel<kWarp>, softmax_kernel<kRowBlock>, rows, classes, y, x, rows, classes, logarithm);
+}
+void softmax_rows_backward(float* dx, const float* dy, const float* y, std::int64_t rows, std::int64_t classes,
+                           bool logarithm) {
+  launch_rows(softmax_backward_kernel<kWarp>, softmax_backward_kernel<kRowBlock>, rows, classes, dx, dy, y, rows,
+              classes, logarithm);
+}
 
 void softmax_cross_entropy(float* loss, float* stats, const float* x, const std::int64_t* labels, std::int64_t rows,
                            std::int64_t classes, float smoothing) {

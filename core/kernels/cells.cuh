@@ -7,12 +7,12 @@ void lstm_cell_forward(float* gates, float* c, float* h, const float* bias, cons
   each_cell(batch, hidden, [=] __device__(std::int64_t b, std::int64_t j) {
     float* row = gates + 4 * b * hidden;
     const std::int64_t jf = hidden + j, jg = 2 * hidden + j, jo = 3 * hidden + j, at = b * hidden + j;
-    const float i = cell_sigmoid(row[j] + bias[j]), f = cell_sigmoid(row[jf] + bias[jf]);
-    const float g = cell_tanh(row[jg] + bias[jg]), o = cell_sigmoid(row[jo] + bias[jo]);
+    const float i = sigmoid_of(row[j] + bias[j]), f = sigmoid_of(row[jf] + bias[jf]);
+    const float g = tanh_of(row[jg] + bias[jg]), o = sigmoid_of(row[jo] + bias[jo]);
     const float now = f * c_before[at] + i * g;
     row[j] = i, row[jf] = f, row[jg] = g, row[jo] = o;
     c[at] = now;
-    h[at] = o * cell_tanh(now);
+    h[at] = o * tanh_of(now);
   });
 }
 
@@ -22,7 +22,7 @@ void lstm_cell_backward(float* gates, float* dc, const float* dy, const float* d
     float* row = gates + 4 * b * hidden;
     const std::int64_t jf = hidden + j, jg = 2 * hidden + j, jo = 3 * hidden + j, at = b * hidden + j;
     const float i = row[j], f = row[jf], g = row[jg], o = row[jo];
-    const float t = cell_tanh(c[at]), up = dy[at] + dh[at];
+    const float t = tanh_of(c[at]), up = dy[at] + dh[at];
     const float d = dc[at] + up * o * (1.0f - t * t);
     row[j] = d * g * i * (1.0f - i);
     row[jf] = d * c_before[at] * f * (1.0f - f);
@@ -38,10 +38,10 @@ void gru_cell_forward(float* gates, float* q, float* h, const float* recurrent, 
     float* row = gates + 3 * b * hidden;
     const float* part = recurrent + 3 * b * hidden;
     const std::int64_t jz = hidden + j, jn = 2 * hidden + j, at = b * hidden + j;
-    const float r = cell_sigmoid(row[j] + bias[j] + part[j] + recurrent_bias[j]);
-    const float z = cell_sigmoid(row[jz] + bias[jz] + part[jz] + recurrent_bias[jz]);
+    const float r = sigmoid_of(row[j] + bias[j] + part[j] + recurrent_bias[j]);
+    const float z = sigmoid_of(row[jz] + bias[jz] + part[jz] + recurrent_bias[jz]);
     const float now = part[jn] + recurrent_bias[jn];
-    const float n = cell_tanh(row[jn] + bias[jn] + r * now);
+    const float n = tanh_of(row[jn] + bias[jn] + r * now);
     row[j] = r, row[jz] = z, row[jn] = n;
     q[at] = now;
     h[at] = (1.0f - z) * n + z * h_before[at];

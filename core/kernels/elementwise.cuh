@@ -14,10 +14,6 @@ void add(float* y, const float* a, const float* b, std::int64_t n) {
   each(
       n, [] __device__(float& yi, float ai, float bi) { yi = ai + bi; }, out(y), a, b);
 }
-void multiply(float* y, const float* a, const float* b, std::int64_t n) {
-  each(
-      n, [] __device__(float& yi, float ai, float bi) { yi = ai * bi; }, out(y), a, b);
-}
 void axpy(float* y, float a, const float* x, std::int64_t n) {
   each(
       n, [=] __device__(float& yi, float xi) { yi += a * xi; }, y, x);
@@ -27,34 +23,51 @@ void scale(float* y, float a, std::int64_t n) {
       n, [=] __device__(float& yi) { yi *= a; }, y);
 }
 
-// NaN stays NaN (as in PyTorch), so that a broken layer is seen and not hidden.
 void relu(float* y, std::int64_t n) {
   each(
       n, [] __device__(float& yi) { yi = yi < 0.0f ? 0.0f : yi; }, y);
 }
-void relu(float* y, const float* x, std::int64_t n) {
-  each(
-      n, [] __device__(float& yi, float xi) { yi = xi < 0.0f ? 0.0f : xi; }, out(y), x);
+
+#define LACONIC_FUNCTION(name, cost, forward, kept, backward)                             \
+  void name##_forward(float* y, const float* in, std::int64_t n) {                        \
+    each<cost>(                                                                           \
+        n, [] __device__(float& yi, float x) { yi = forward; }, out(y), in);              \
+  }                                                                                       \
+  void name##_backward(float* dx, const float* dy, const float* of, std::int64_t n) {     \
+    each<cost>(                                                                           \
+        n, [] __device__(float& d, float g, float v) { d = backward; }, out(dx), dy, of); \
+  }
+LACONIC_FUNCTIONS(LACONIC_FUNCTION)
+#define LACONIC_FUNCTION_OF_CONSTANT(name, cost, forward, backward)                                             \
+  void name##_forward(float* y, const float* in, float a, std::int64_t n) {                                     \
+    each<cost>(                                                                                                 \
+        n, [=] __device__(float& yi, float x) { yi = forward; }, out(y), in);                                   \
+  }                                                                                                             \
+  void name##_backward(float* dx, const float* dy, const float* of, [[maybe_unused]] float a, std::int64_t n) { \
+    each<cost>(                                                                                                 \
+        n, [=] __device__(float& d, float g, [[maybe_unused]] float v) { d = backward; }, out(dx), dy, of);     \
+  }
+LACONIC_FUNCTIONS_OF_CONSTANT(LACONIC_FUNCTION_OF_CONSTANT)
+
+#define LACONIC_FUNCTION_OF_TWO(name, result)                                          \
+  void name(float* y, const float* as, const float* bs, const StridedWalk& walk) {     \
+    each_strided(                                                                      \
+        walk, [] __device__(float& yi, float a, float b) { yi = result; }, y, as, bs); \
+  }
+LACONIC_FUNCTIONS_OF_TWO(LACONIC_FUNCTION_OF_TWO)
+#define LACONIC_COMPARISON(name, result)                                                      \
+  void name(std::uint8_t* y, const float* as, const float* bs, const StridedWalk& walk) {     \
+    each_strided(                                                                             \
+        walk, [] __device__(std::uint8_t& yi, float a, float b) { yi = result; }, y, as, bs); \
+  }
+LACONIC_COMPARISONS(LACONIC_COMPARISON)
+void where(float* y, const std::uint8_t* condition, const float* a, const float* b, const StridedWalk& walk) {
+  each_strided(
+      walk, [] __device__(float& yi, std::uint8_t c, float ai, float bi) { yi = c ? ai : bi; }, y, condition, a, b);
 }
-void relu_backward(float* dx, const float* dy, const float* y, std::int64_t n) {
-  each(
-      n, [] __device__(float& d, float g, float yi) { d = yi > 0.0f ? g : 0.0f; }, out(dx), dy, y);
-}
-void tanh_forward(float* y, const float* x, std::int64_t n) {
-  each<8>(
-      n, [] __device__(float& yi, float xi) { yi = tanhf(xi); }, out(y), x);
-}
-void tanh_backward(float* dx, const float* dy, const float* y, std::int64_t n) {
-  each(
-      n, [] __device__(float& d, float g, float yi) { d = g * (1.0f - yi * yi); }, out(dx), dy, y);
-}
-void sigmoid_forward(float* y, const float* x, std::int64_t n) {
-  each<8>(
-      n, [] __device__(float& yi, float xi) { yi = 1.0f / (1.0f + expf(-xi)); }, out(y), x);
-}
-void sigmoid_backward(float* dx, const float* dy, const float* y, std::int64_t n) {
-  each(
-      n, [] __device__(float& d, float g, float yi) { d = g * yi * (1.0f - yi); }, out(dx), dy, y);
+void gather_strided(float* y, const float* x, const StridedWalk& walk) {
+  each_strided(
+      walk, [] __device__(float& yi, float xi) { yi = xi; }, y, x);
 }
 
 void fill_times(float* y, float a, const float* b, std::int64_t n) {

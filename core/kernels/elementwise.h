@@ -4,6 +4,7 @@
 #include <span>
 
 #include "core/dispatch.h"
+#include "core/kernels/strided.h"
 #include "core/slice.h"
 #include "core/tensor.h"
 
@@ -14,17 +15,69 @@ namespace laconic {
 LACONIC_DECLARE(void fill(float* y, float value, std::int64_t n));
 LACONIC_DECLARE(void add(float* y, const float* x, std::int64_t n));                       ///< y += x
 LACONIC_DECLARE(void add(float* y, const float* a, const float* b, std::int64_t n));       ///< y = a + b
-LACONIC_DECLARE(void multiply(float* y, const float* a, const float* b, std::int64_t n));  ///< y = a b. y may be a
 LACONIC_DECLARE(void axpy(float* y, float a, const float* x, std::int64_t n));             ///< y += a x
 LACONIC_DECLARE(void scale(float* y, float a, std::int64_t n));
-LACONIC_DECLARE(void relu(float* y, std::int64_t n));                  ///< y = max(y, 0)
-LACONIC_DECLARE(void relu(float* y, const float* x, std::int64_t n));  ///< y = max(x, 0)
-/// dx = y > 0 ? dy : 0, where y is ReLU's output. dx may be dy.
-LACONIC_DECLARE(void relu_backward(float* dx, const float* dy, const float* y, std::int64_t n));
-LACONIC_DECLARE(void tanh_forward(float* y, const float* x, std::int64_t n));
-LACONIC_DECLARE(void tanh_backward(float* dx, const float* dy, const float* y, std::int64_t n));
-LACONIC_DECLARE(void sigmoid_forward(float* y, const float* x, std::int64_t n));
-LACONIC_DECLARE(void sigmoid_backward(float* dx, const float* dy, const float* y, std::int64_t n));
+LACONIC_DECLARE(void relu(float* y, std::int64_t n));  ///< y = max(y, 0)
+
+/// Functions of one number: X(name, cost, y of x, what backward keeps as v: x or y, dx of g = dy and v). This is all
+/// that there is of one: kernels for both devices and the operation (core/ops/functions.h) follow from it. NaN stays
+/// NaN, as in PyTorch, so that a broken layer is seen and not hidden.
+#define LACONIC_FUNCTIONS(X)                                                              \
+  X(relu, 1, x<0.0f ? 0.0f : x, y, v> 0.0f ? g : 0.0f)                                    \
+  X(abs, 1, x<0.0f ? -x : x, x, v> 0.0f ? g : v < 0.0f ? -g : 0.0f)                       \
+  X(sqrt, 2, sqrtf(x), y, g * 0.5f / v)                                                   \
+  X(exp, 8, exp_of(x), y, g* v)                                                           \
+  X(log, 8, log_of(x), x, g / v)                                                          \
+  X(tanh, 8, tanh_of(x), y, g*(1.0f - v * v))                                             \
+  X(sigmoid, 8, sigmoid_of(x), y, g* v*(1.0f - v))                                        \
+  X(silu, 8, x* sigmoid_of(x), x, g* sigmoid_of(v) * (1.0f + v * (1.0f - sigmoid_of(v)))) \
+  X(gelu, 16, x*(0.5f + 0.5f * erf_of(x * 0.70710678f)), x,                               \
+    g*(0.5f + 0.5f * erf_of(v * 0.70710678f) + v * 0.39894228f * exp_of(-0.5f * v * v)))
+/// Functions of a number and a constant a: X(name, cost, y of x and a, dx of g = dy, v = x and a).
+#define LACONIC_FUNCTIONS_OF_CONSTANT(X)            \
+  X(add_constant, 1, x + a, g)                      \
+  X(multiply_by, 1, x* a, g* a)                     \
+  X(divide_by, 1, x / a, g / a)                     \
+  X(subtract_from, 1, a - x, -g)                    \
+  X(divide_into, 1, a / x, -g * a / (v * v))        \
+  X(power, 16, powf(x, a), g* a* powf(v, a - 1.0f)) \
+  X(at_least, 1, x < a ? a : x, v < a ? 0.0f : g)   \
+  X(at_most, 1, x > a ? a : x, v > a ? 0.0f : g)    \
+  X(leak, 1, x<0.0f ? a * x : x, v> 0.0f ? g : a* g)
+
+/// y = f(x);  dx from dy and v. dx may be dy or v.
+#define LACONIC_DECLARE_FUNCTION(name, cost, forward, kept, backward)             \
+  LACONIC_DECLARE(void name##_forward(float* y, const float* x, std::int64_t n)); \
+  LACONIC_DECLARE(void name##_backward(float* dx, const float* dy, const float* v, std::int64_t n));
+LACONIC_FUNCTIONS(LACONIC_DECLARE_FUNCTION)
+#define LACONIC_DECLARE_FUNCTION_OF_CONSTANT(name, cost, forward, backward)                \
+  LACONIC_DECLARE(void name##_forward(float* y, const float* x, float a, std::int64_t n)); \
+  LACONIC_DECLARE(void name##_backward(float* dx, const float* dy, const float* v, float a, std::int64_t n));
+LACONIC_FUNCTIONS_OF_CONSTANT(LACONIC_DECLARE_FUNCTION_OF_CONSTANT)
+
+/// Functions of two numbers: X(name, y of a and b). Arrays meet as a walk says.
+#define LACONIC_FUNCTIONS_OF_TWO(X)   \
+  X(add, a + b)                       \
+  X(subtract, a - b)                  \
+  X(multiply, a* b)                   \
+  X(divide, a / b)                    \
+  X(pow, powf(a, b))                  \
+  X(maximum, a < b || b != b ? b : a) \
+  X(minimum, a > b || b != b ? b : a)
+/// Comparisons: 1 or 0.
+#define LACONIC_COMPARISONS(X) X(less, a < b) X(less_equal, a <= b) X(equal, a == b) X(not_equal, a != b)
+
+#define LACONIC_DECLARE_FUNCTION_OF_TWO(name, result) \
+  LACONIC_DECLARE(void name(float* y, const float* a, const float* b, const StridedWalk& walk));
+LACONIC_FUNCTIONS_OF_TWO(LACONIC_DECLARE_FUNCTION_OF_TWO)
+#define LACONIC_DECLARE_COMPARISON(name, result) \
+  LACONIC_DECLARE(void name(std::uint8_t* y, const float* a, const float* b, const StridedWalk& walk));
+LACONIC_COMPARISONS(LACONIC_DECLARE_COMPARISON)
+/// y = condition ? a : b
+LACONIC_DECLARE(void where(float* y, const std::uint8_t* condition, const float* a, const float* b,
+                           const StridedWalk& walk));
+/// y = x in another order, or again and again.
+LACONIC_DECLARE(void gather_strided(float* y, const float* x, const StridedWalk& walk));
 /// y[i] = a b[0] (x[i]): what a loss hands back, whose own gradient is b. y may be x.
 LACONIC_DECLARE(void fill_times(float* y, float a, const float* b, std::int64_t n));
 LACONIC_DECLARE(void scale_times(float* y, const float* x, float a, const float* b, std::int64_t n));

@@ -39,6 +39,24 @@ void softmax_cross_entropy_backward(float* dx, const float* x, const float* stat
 double sum_of_cross_entropy(const float* x, const std::int64_t* labels, std::int64_t rows, std::int64_t classes);
 }  // namespace cuda
 
+// Over the middle of x [outer, n, inner], which any reduction is.
+
+/// y[o, i] = scale * sum of x[o, :, i]; added in double, in an order that no number of threads changes.
+LACONIC_DECLARE(void sum_middle(float* y, const float* x, std::int64_t outer, std::int64_t n, std::int64_t inner,
+                                float scale));
+/// y[o, i] = the largest (smallest) of x[o, :, i], index[o, i] its place: of equals the first; NaN counts as the
+/// extreme one. n >= 1
+LACONIC_DECLARE(void extreme_middle(float* y, std::int64_t* index, const float* x, std::int64_t outer, std::int64_t n,
+                                    std::int64_t inner, bool largest));
+/// dx = 0, but dx[o, index[o, i], i] = dy[o, i].
+LACONIC_DECLARE(void put_middle(float* dx, const float* dy, const std::int64_t* index, std::int64_t outer,
+                                std::int64_t n, std::int64_t inner));
+/// y = softmax of each row, or its logarithm.
+LACONIC_DECLARE(void softmax_rows(float* y, const float* x, std::int64_t rows, std::int64_t classes, bool logarithm));
+/// dx = y (dy - sum dy y), or dy - e^y sum dy. dx may be dy.
+LACONIC_DECLARE(void softmax_rows_backward(float* dx, const float* dy, const float* y, std::int64_t rows,
+                                           std::int64_t classes, bool logarithm));
+
 /// y[i] = w[index[i]] for n indices into `vocabulary` rows of `dim` floats. On the CPU all are inside; on a CUDA device
 /// one that is not is told to the host (core/cuda/report.h) and gives zeros.
 LACONIC_DECLARE(void embedding_forward(float* y, const float* w, const std::int64_t* index, std::int64_t n,

@@ -3,7 +3,7 @@
 #include "core/kernels/images.h"
 #include "core/ops/common.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 namespace {
 
 void check(const Tensor& x, const Tensor& gamma, const Tensor& residual) {
@@ -78,4 +78,4 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, c
       });
 }
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

@@ -1,7 +1,7 @@
 #pragma once
 #include "core/autograd.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 
 /// Batch normalisation over N (and H, W), with an optional addition and ReLU in the same pass over memory:
 ///   xhat = (x - mean) / sqrt(var + epsilon)      y = gamma * xhat + beta (+ residual), then max(·, 0) with relu
@@ -19,4 +19,4 @@ struct BatchNormOptions {
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                   const Tensor& running_var, const BatchNormOptions& options, const Tensor& residual = {});
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

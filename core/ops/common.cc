@@ -3,7 +3,7 @@
 #include "core/kernels/elementwise.h"
 #include "core/kernels/products.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 
 void require_one_device(const char* what, std::initializer_list<NamedOperand> operands) {
   const NamedOperand& first = *operands.begin();
@@ -16,6 +16,11 @@ void require_one_device(const char* what, std::initializer_list<NamedOperand> op
                         first.name, " is on ", device, " but ", o.name, " is on ", o.tensor.device(),
                         ". Move the model and the data to one device.");
   }
+}
+
+void require_float(const char* what, const Tensor& x) {
+  require<ShapeError>(x.dtype() == DType::f32, what, ": x ", x.shape(), " is ", x.dtype(),
+                      ", and only float32 is computed with: to_float(x) makes it that.");
 }
 
 void require_images(const char* what, const Tensor& x) {
@@ -48,4 +53,4 @@ void weight_gradient(Grads& grads, int i, const Tensor& x, const Tensor& dy, std
   });
 }
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

@@ -5,7 +5,7 @@
 #include "core/raw.h"
 
 /// What several operations share.
-namespace laconic::ops {
+namespace laconic::inline ops {
 
 struct NamedOperand {
   const char* name;
@@ -15,6 +15,9 @@ struct NamedOperand {
 /// means nothing to it. Undefined operands are left out, and where one is a ghost, so is the result, and no kernel
 /// runs.
 void require_one_device(const char* what, std::initializer_list<NamedOperand> operands);
+
+/// Throws ShapeError unless x is float32, naming what it is.
+void require_float(const char* what, const Tensor& x);
 
 /// Throws ShapeError unless x is [N, C, H, W].
 void require_images(const char* what, const Tensor& x);
@@ -56,4 +59,4 @@ void each_chunk(Grads& grads, int i, const Shape& shape, Device device, F write)
   }
 }
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

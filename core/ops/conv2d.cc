@@ -5,7 +5,19 @@
 #include "core/ops/common.h"
 #include "core/precision.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
+namespace {
+
+/// For a convolution of x, of which a gradient may be wanted.
+cpu::ConvLayouts layouts_for(const Tensor& x, std::int64_t out_channels, int groups, bool with_gradient) {
+  const cpu::ConvLayouts channels_last{Layout::channels_last, Layout::channels_last};  // CUDA's
+  if (x.device().kind == Device::Kind::cuda) return channels_last;
+  // An image in plain order is read as it comes, but oneDNN has no fast kernel that writes a gradient in that order.
+  const cpu::ConvLayouts fastest = cpu::conv_layouts(x, out_channels, groups);
+  return fastest.input != Layout::plain || !with_gradient ? fastest : channels_last;
+}
+
+}  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& o) {
   require<ShapeError>(x.rank() == 4, "conv2d: x is ", x.shape(), ", but a convolution takes images [N, C, H, W].");
@@ -22,12 +34,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOpt
     return room / o.stride + 1;
   };
   const Shape shape{x.dim(0), w.dim(0), extent(x.dim(2), w.dim(2)), extent(x.dim(3), w.dim(3))};
-  cpu::ConvLayouts layouts{Layout::channels_last, Layout::channels_last};  // CUDA's
-  if (x.device().kind != Device::Kind::cuda) {
-    // An image in plain order is read as it comes, but oneDNN has no fast kernel that writes a gradient in that order.
-    const cpu::ConvLayouts fastest = cpu::conv_layouts(x, w.dim(0), o.groups);
-    if (fastest.input != Layout::plain || !wants_gradient({x})) layouts = fastest;
-  }
+  const cpu::ConvLayouts layouts = layouts_for(x, w.dim(0), o.groups, wants_gradient({x}));
   const Tensor in = raw::rounded(raw::to_layout(x.value(), layouts.input), product_dtype(x.device()));
   const Tensor y = Tensor::empty(shape, DType::f32, x.device(), layouts.output);
   if (y.elements() > 0) LACONIC_KERNEL(x.device(), conv2d_forward(y, in, w, b, o));
@@ -60,4 +67,40 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOpt
       });
 }
 
-}  // namespace laconic::ops
+Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Conv2dOptions& o, int output_pad) {
+  require_images("conv_transpose2d", x);
+  require<ShapeError>(w.rank() == 4 && o.groups >= 1 && w.dim(0) == x.dim(1) && w.dim(0) % o.groups == 0,
+                      "conv_transpose2d: x is ", x.shape(), " but w is ", w.shape(), " with ", o.groups,
+                      " groups: x needs ", w.rank() == 4 ? w.dim(0) : 0, " channels.");
+  require_one_device("conv_transpose2d", {{"x", x}, {"w", w}});
+  const auto extent = [&](std::int64_t in, std::int64_t kernel) {
+    const std::int64_t out = (in - 1) * o.stride - 2 * o.pad + o.dilation * (kernel - 1) + output_pad + 1;
+    require<ShapeError>(out >= 1, "conv_transpose2d: of x ", x.shape(), " a pad of ", o.pad, " leaves nothing.");
+    return out;
+  };
+  const Shape shape{x.dim(0), w.dim(1) * o.groups, extent(x.dim(2), w.dim(2)), extent(x.dim(3), w.dim(3))};
+  // The convolution whose input is y and whose output is x.
+  const cpu::ConvLayouts layouts =
+      layouts_for(Tensor::empty(shape, DType::f32, x.device()), w.dim(0), o.groups, /*with_gradient=*/true);
+  const Tensor in = raw::rounded(raw::to_layout(x.value(), layouts.output), product_dtype(x.device()));
+  const Tensor y = Tensor::empty(shape, DType::f32, x.device(), layouts.input);
+  if (y.elements() > 0) LACONIC_KERNEL(x.device(), conv2d_backward_data(y, in, w, o));
+
+  return record("conv_transpose2d", y, {x, w},
+                [in, w = w.value(), layout = y.layout(), o](const Tensor& gradient, Grads& grads) {
+                  const Tensor dy = raw::rounded(raw::to_layout(gradient, layout), in.dtype());
+                  if (grads.wants(1)) {
+                    const Grads::Target dw = grads.into(1, w.shape(), w.device());
+                    on_device(
+                        dy.device(), [&] { cpu::conv2d_backward_weights(dw.tensor, dw.add, {}, false, dy, in, o); },
+                        [&] { cuda::conv2d_backward_weights(dw.tensor, dw.add, dy, in, o); });
+                  }
+                  if (grads.wants(0)) {
+                    const Tensor dx = Tensor::empty(in.shape(), DType::f32, in.device(), in.layout());
+                    LACONIC_KERNEL(dy.device(), conv2d_forward(dx, dy, w, Tensor(), o));
+                    grads.put(0, dx);
+                  }
+                });
+}
+
+}  // namespace laconic::inline ops

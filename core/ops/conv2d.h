@@ -1,7 +1,7 @@
 #pragma once
 #include "core/autograd.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 
 struct Conv2dOptions {
   int stride = 1, pad = 0, dilation = 1, groups = 1;
@@ -20,4 +20,10 @@ struct Conv2dOptions {
 /// fit, the kernel is larger than the padded image, or operands are on different devices.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options);
 
-}  // namespace laconic::ops
+/// The transposed convolution: y is what the gradient of a convolution's input would be if x were that of its output.
+///   x : [N, C, H, W]   w : [C, out/groups, kh, kw]   ->   y : [N, out, H', W'],
+///   H' = (H - 1) stride - 2 pad + dilation (kh - 1) + output_pad + 1; W' likewise
+/// Layouts and errors as of conv2d.
+Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Conv2dOptions& options, int output_pad = 0);
+
+}  // namespace laconic::inline ops

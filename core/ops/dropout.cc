@@ -6,7 +6,7 @@
 #include "core/ops/common.h"
 #include "core/random.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 namespace {
 
 /// y = x times the mask, which has their layout: bytes, or factors.
@@ -15,7 +15,8 @@ void apply(const Tensor& y, const Tensor& x, const Tensor& mask, float scale) {
     LACONIC_KERNEL(x.device(),
                    dropout_apply(y.data<float>(), x.data<float>(), mask.data<std::uint8_t>(), scale, x.elements()));
   else
-    LACONIC_KERNEL(x.device(), multiply(y.data<float>(), x.data<float>(), mask.data<float>(), x.elements()));
+    LACONIC_KERNEL(x.device(),
+                   multiply(y.data<float>(), x.data<float>(), mask.data<float>(), StridedWalk(x.elements())));
 }
 
 DropoutMask mask_of(float p, const DropoutKey& key) {
@@ -90,4 +91,4 @@ Tensor dropout(const Tensor& x, float p, const DropoutKey& key) {
   });
 }
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

@@ -3,7 +3,7 @@
 
 #include "core/autograd.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 
 /// What a dropout mask is a function of, besides the element's place in its sample.
 struct DropoutKey {
@@ -21,4 +21,4 @@ struct DropoutKey {
 /// Throws ShapeError unless 0 <= p < 1, or if time_first for less than two extents.
 Tensor dropout(const Tensor& x, float p, const DropoutKey& key);
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

@@ -5,7 +5,7 @@
 #include "core/kernels/rows.h"
 #include "core/ops/common.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 
 Tensor embedding(const Tensor& index, const Tensor& w) {
   require<ShapeError>(index.dtype() == DType::i64 && (index.rank() == 1 || index.rank() == 2),
@@ -38,4 +38,4 @@ Tensor embedding(const Tensor& index, const Tensor& w) {
   });
 }
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

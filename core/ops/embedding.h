@@ -1,7 +1,7 @@
 #pragma once
 #include "core/autograd.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 
 /// y[..., :] = w[index[...], :]: one row of w per index.
 ///   index : i64, [T, B] or [n]   w : [vocabulary, dim]   ->   y : [T, B, dim] or [n, dim]
@@ -12,4 +12,4 @@ namespace laconic::ops {
 /// CUDA device any of them, by the next synchronize()).
 Tensor embedding(const Tensor& index, const Tensor& w);
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

@@ -6,31 +6,7 @@
 #include "core/kernels/images.h"
 #include "core/ops/common.h"
 
-namespace laconic::ops {
-
-Tensor add(const Tensor& a, const Tensor& b) {
-  return record("add", raw::add(a, b), {a, b}, [](const Tensor& dy, Grads& grads) {
-    for (int i : {0, 1})
-      if (grads.wants(i)) grads.put(i, dy);
-  });
-}
-
-Tensor multiply(const Tensor& a, const Tensor& b) {
-  require<ShapeError>(a.shape() == b.shape() && a.layout() == b.layout(), "multiply: ", a.shape(), " and ", b.shape(),
-                      " differ in shape or layout.");
-  require_one_device("multiply", {{"a", a}, {"b", b}});
-  const auto product = [](const Tensor& x, const Tensor& y) {
-    Tensor z = Tensor::like(x);
-    LACONIC_KERNEL(x.device(), multiply(z.data<float>(), x.data<float>(), y.data<float>(), x.elements()));
-    return z;
-  };
-  return record("multiply", product(a, b), {a, b},
-                [product, a = a.value(), b = b.value()](const Tensor& dy0, Grads& grads) {
-                  const Tensor dy = raw::to_layout(dy0, a.layout());
-                  if (grads.wants(0)) grads.put(0, product(dy, b));
-                  if (grads.wants(1)) grads.put(1, product(dy, a));
-                });
-}
+namespace laconic::inline ops {
 
 Tensor columns(const Tensor& x, std::int64_t first, std::int64_t count) {
   require<ShapeError>(x.rank() == 2 && first >= 0 && count >= 0 && first + count <= x.dim(1), "columns: [", first, ", ",
@@ -114,4 +90,4 @@ Tensor pad_shortcut(const Tensor& x0, std::int64_t channels) {
       });
 }
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

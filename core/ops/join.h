@@ -3,13 +3,7 @@
 
 #include "core/autograd.h"
 
-namespace laconic::ops {
-
-/// y = a + b, in a's layout.   da = db = dy, without a copy.   Throws ShapeError if the shapes differ.
-Tensor add(const Tensor& a, const Tensor& b);
-
-/// y = a b element by element.   da = dy b,  db = dy a.   Throws ShapeError if the shapes or layouts differ.
-Tensor multiply(const Tensor& a, const Tensor& b);
+namespace laconic::inline ops {
 
 /// Columns [first, first + count) of x : [N, C]   ->   y : [N, count], copied. What concat_channels joins, this takes
 /// apart; dx is added where the columns were.   Throws ShapeError if x is not 2-d or has not those columns.
@@ -26,4 +20,4 @@ Tensor concat_channels(const std::vector<Tensor>& x);
 /// Throws ShapeError if x is not 4-d or has more channels.
 Tensor pad_shortcut(const Tensor& x, std::int64_t channels);
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

@@ -7,7 +7,7 @@
 #include "core/ops/common.h"
 #include "core/precision.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 namespace {
 
 void require_fit(const Tensor& x, const Tensor& w, const Tensor& b) {
@@ -84,9 +84,9 @@ Tensor linear(const Tensor& x, Parameter& parameter, const Tensor& b, bool relu)
   for (std::int64_t first = 0; first < out; first += chunk) {
     const std::int64_t count = std::min(chunk, out - first);
     parameter.refresh({first, count});
-    multiply(y, factor, raw::rounded(w.rows(first, count), type), b, relu, first);
+    multiply(y, factor, raw::rounded(w.value().rows(first, count), type), b, relu, first);
   }
   return recorded(y, x, factor, w, b, relu);
 }
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

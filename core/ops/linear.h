@@ -2,7 +2,7 @@
 #include "core/autograd.h"
 #include "core/parameter.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 
 /// y = x w' + b, and max(·, 0) of it with relu = true.
 ///   x : [N, in]   w : [out, in]   b : [out] or undefined   ->   y : [N, out]
@@ -17,4 +17,4 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, bool relu = fal
 /// chunks depends on the plan alone and never on what has arrived: other products may have other last bits.
 Tensor linear(const Tensor& x, Parameter& w, const Tensor& b, bool relu = false);
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

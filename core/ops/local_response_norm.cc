@@ -3,7 +3,7 @@
 #include "core/kernels/images.h"
 #include "core/ops/common.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 
 Tensor local_response_norm(const Tensor& x0, const LocalResponseNormOptions& o) {
   require<ShapeError>(o.size >= 1, "local_response_norm: size ", o.size, " must be at least 1.");
@@ -21,4 +21,4 @@ Tensor local_response_norm(const Tensor& x0, const LocalResponseNormOptions& o) 
   });
 }
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

@@ -1,7 +1,7 @@
 #pragma once
 #include "core/autograd.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 
 struct LocalResponseNormOptions {
   int size = 5;
@@ -16,4 +16,4 @@ struct LocalResponseNormOptions {
 /// Throws ShapeError if size < 1.
 Tensor local_response_norm(const Tensor& x, const LocalResponseNormOptions& options);
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

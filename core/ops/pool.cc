@@ -3,7 +3,7 @@
 #include "core/kernels/images.h"
 #include "core/ops/common.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 namespace {
 
 PoolOptions checked(const char* what, const Tensor& x, PoolOptions o) {
@@ -44,6 +44,18 @@ Tensor average(const char* what, const Tensor& x0, const Averages& rows, const A
   });
 }
 
+/// [scale n, n]: what each place of a larger line takes from the places of the smaller one.
+Tensor weights_between(std::int64_t n, int scale, Device device) {
+  std::vector<float> w(static_cast<std::size_t>(scale * n * n));
+  for (std::int64_t i = 0; i < scale * n; ++i) {
+    const double at = std::max(0.0, (static_cast<double>(i) + 0.5) / scale - 0.5), before = std::floor(at);
+    const auto first = static_cast<std::int64_t>(before), second = std::min(first + 1, n - 1);
+    w[static_cast<std::size_t>(i * n + first)] += static_cast<float>(1 - (at - before));
+    w[static_cast<std::size_t>(i * n + second)] += static_cast<float>(at - before);
+  }
+  return Tensor::of({scale * n, n}, w, device);
+}
+
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x0, const PoolOptions& options) {
@@ -79,4 +91,14 @@ Tensor adaptive_avg_pool2d(const Tensor& x, int out_h, int out_w) {
   return average("adaptive_avg_pool2d", x, {.extent = x.dim(2), .out = out_h}, {.extent = x.dim(3), .out = out_w});
 }
 
-}  // namespace laconic::ops
+Tensor upsample2d(const Tensor& x, int scale, bool bilinear) {
+  require_images("upsample2d", x);
+  const std::int64_t n = x.dim(0), c = x.dim(1), h = x.dim(2), w = x.dim(3);
+  if (bilinear)
+    return matmul(matmul(weights_between(h, scale, x.device()), x),
+                  transpose(weights_between(w, scale, x.device()), 0, 1));
+  const Tensor pixels = reshape(x, Shape{n, c, h, 1, w, 1});
+  return reshape(expand(pixels, {n, c, h, scale, w, scale}), Shape{n, c, h * scale, w * scale});
+}
+
+}  // namespace laconic::inline ops

@@ -1,7 +1,7 @@
 #pragma once
 #include "core/autograd.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 
 struct PoolOptions {
   int kernel = 2;
@@ -27,4 +27,8 @@ Tensor avg_pool2d(const Tensor& x, const PoolOptions& options);
 ///   source   PyTorch's semantics
 Tensor adaptive_avg_pool2d(const Tensor& x, int out_h, int out_w);
 
-}  // namespace laconic::ops
+/// Larger images: every pixel `scale` times in both directions, or bilinear between their centres (PyTorch's
+/// align_corners=False).   x : [N, C, H, W]  ->  y : [N, C, scale H, scale W]
+Tensor upsample2d(const Tensor& x, int scale, bool bilinear = false);
+
+}  // namespace laconic::inline ops

@@ -8,7 +8,7 @@
 #include "core/ops/common.h"
 #include "core/precision.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 namespace {
 
 struct Extents {
@@ -240,4 +240,4 @@ Tensor rnn(const Tensor& input, const RecurrentWeights& w, Tensor& state, Nonlin
   });
 }
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

@@ -13,7 +13,7 @@
 ///   memory   of `input`, if handed over (moved), is used for the gates and then for their gradient
 ///   source   the formulas are PyTorch's, and so is the order of the gates
 /// Throws ShapeError if the shapes do not fit.
-namespace laconic::ops {
+namespace laconic::inline ops {
 
 /// A layer's other weights under PyTorch's names, for G gates: [G H, H], [G H], [G H].
 struct RecurrentWeights {
@@ -46,4 +46,4 @@ enum class Nonlinearity : std::uint8_t { tanh, relu };
 ///   source   Elman 1990
 Tensor rnn(const Tensor& input, const RecurrentWeights& weights, Tensor& state, Nonlinearity f);
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

@@ -83,24 +83,9 @@ std::string checksum_of(const nlohmann::json& manifest) {
 
 }  // namespace
 
-StateDict weights_of(const Module& model) {
-  StateDict state;
-  std::set<const Parameter*> seen;
-  for (const auto& [name, parameter] : model.named_parameters())
-    if (seen.insert(parameter.get()).second) state.set(name, parameter->value());
-  for (const auto& [name, tensor] : model.named_buffers()) state.set(name, tensor);
-  return state;
-}
-
 void load_weights(Module& model, const StateDict& weights, const std::string& where, const std::string& what) {
-  const StateDict mine = weights_of(model);
-  std::vector<ExpectedTensor> expected;
-  for (const auto& [name, tensor] : mine)
-    if (!name.ends_with("num_batches_tracked") || weights.contains(name))
-      expected.push_back({name, tensor.shape(), tensor.dtype()});
-  require_match(expected, weights, where, what);
   require_finite(weights, where);
-  for (const auto& e : expected) mine.at(e.name).copy_from(weights.at(e.name));
+  model.load_state_dict(weights, /*strict=*/true, where, what);
 }
 
 std::optional<std::pair<std::string, std::string>> other_training(const std::string& then, const std::string& now) {

@@ -10,12 +10,8 @@
 
 namespace laconic {
 
-/// Parameters and buffers under their names, as torchvision would name them; a tied parameter once, under its first
-/// name. The tensors share memory with the model.
-StateDict weights_of(const Module& model);
-
-/// Copies weights into the model. `where` is the file's path, `what` the model's name, for the message.
-/// throws DataError naming the first mismatch, expected and found shapes
+/// Copies weights into the model, all of them finite numbers. `where` is the file's path, `what` the model's name, for
+/// the message. throws DataError naming the first mismatch, expected and found shapes
 void load_weights(Module& model, const StateDict& weights, const std::string& where, const std::string& what);
 
 /// Says what a checkpoint is a checkpoint of. It is written last: a checkpoint without a manifest does not count.

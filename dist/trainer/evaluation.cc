@@ -57,6 +57,10 @@ EvalReport Evaluation::measure(bool at_the_end) {
   std::vector<double> all{
       sums.samples,     sums.loss, sums.wrong_top1, sums.wrong_top5, asked_to_stop_ && asked_to_stop_() ? 1.0 : 0.0,
       drift.value_or(0)};
+  const std::vector<std::string> names = workload_.metrics();
+  const std::size_t first_metric = all.size();
+  sums.metrics.resize(names.size());
+  all.insert(all.end(), sums.metrics.begin(), sums.metrics.end());
   sum_over_workers(worker_, "sum of the evaluation", all);
   stop_ |= all[4] > 0;
   RunInfo info;
@@ -69,6 +73,7 @@ EvalReport Evaluation::measure(bool at_the_end) {
   report.top1_error = 100 * all[2] / n;
   if (workload_.measures_perplexity()) report.perplexity = std::exp(report.loss);
   if (workload_.has_top5()) report.top5_error = 100 * all[3] / n;
+  for (std::size_t i = 0; i < names.size(); ++i) report.metrics.emplace_back(names[i], all[first_metric + i] / n);
   if (drift) report.drift = all[5] / worker_.size;
   return report;
 }

@@ -1,6 +1,6 @@
 #include "dist/trainer/image_classification.h"
 
-#include "core/ops/cross_entropy.h"
+#include "core/ops/losses.h"
 #include "layers/loss.h"
 
 namespace laconic {
@@ -49,8 +49,9 @@ void ImageClassification::start(std::int64_t epoch, std::int64_t batch) {
       .sampler = sampler().options(), .threads = o_.data_threads, .first_epoch = epoch, .first_step = batch};
   batch_ = {};
   loader_.reset();
-  loader_ = std::make_unique<BatchUpload>(std::make_unique<DataLoader>(samples_.image, samples_.train, options),
-                                          BatchUpload::Options{.device = device_});
+  loader_ = std::make_unique<BatchUpload>(
+      std::make_unique<DataLoader>(reader_of_images(samples_.image, samples_.train), options),
+      BatchUpload::Options{.device = device_});
 }
 
 Share ImageClassification::load() {
@@ -60,9 +61,7 @@ Share ImageClassification::load() {
   return {batch_.samples, batch_.global_samples, batch_.first_global_position};
 }
 
-Tensor ImageClassification::loss() {
-  return classification_loss(*model_, batch_.images, batch_.labels, o_.label_smoothing);
-}
+Tensor ImageClassification::loss() { return classification_loss(*model_, batch_.x, batch_.y, o_.label_smoothing); }
 
 EvalSums ImageClassification::evaluate() {
   const NoGrad no_grad;
@@ -77,16 +76,16 @@ EvalSums ImageClassification::evaluate() {
                      .share = true};
   options.threads = o_.data_threads;
   options.epochs = 1;
-  BatchUpload loader(std::make_unique<DataLoader>(samples_.image, samples_.test, options),
+  BatchUpload loader(std::make_unique<DataLoader>(reader_of_images(samples_.image, samples_.test), options),
                      {.device = device_, .drop_left_out = true});
   EvalSums sums;
   for (Batch batch; loader.next(batch); batch = {}) {
     if (batch.samples == 0) continue;
-    const Tensor logits = (*model_)(batch.images);
+    const Tensor logits = (*model_)(batch.x);
     sums.samples += static_cast<double>(batch.samples);
-    sums.loss += ops::sum_of_cross_entropy(logits, batch.labels);
-    sums.wrong_top1 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.labels, 1));
-    if (has_top5()) sums.wrong_top5 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.labels, 5));
+    sums.loss += ops::sum_of_cross_entropy(logits, batch.y);
+    sums.wrong_top1 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.y, 1));
+    if (has_top5()) sums.wrong_top5 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.y, 5));
   }
   model_->train(was_training);
   return sums;

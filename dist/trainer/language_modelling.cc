@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/ops/cross_entropy.h"
+#include "core/ops/losses.h"
 #include "data/input_file.h"
 
 namespace laconic {
@@ -72,7 +72,7 @@ Share LanguageModelling::load() {
 
 Tensor LanguageModelling::loss() {
   before_ = state_;
-  return ops::softmax_cross_entropy((*model_)(segment_.words, state_), segment_.next);
+  return ops::cross_entropy((*model_)(segment_.words, state_), segment_.next);
 }
 
 EvalSums LanguageModelling::evaluate(const std::vector<std::int32_t>& text) const {

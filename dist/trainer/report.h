@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dist/method/ledger.h"
@@ -56,9 +57,11 @@ struct StepReport {
 struct EvalReport {
   std::int64_t epoch = 0;  ///< epochs trained
   double loss = 0;
-  double top1_error = 0;              ///< per cent; a language model has none
+  double top1_error = 0;              ///< per cent; of a classifier of images
   std::optional<double> top5_error;   ///< per cent; for more than 5 classes
   std::optional<double> perplexity{};  ///< exp(loss); of a language model
+  /// What a workload measures by name, means over samples (Supervised::Options::metrics).
+  std::vector<std::pair<std::string, double>> metrics{};
   /// Where workers' parameters differ from the model that is evaluated: by how much, the mean over workers of the
   /// 2-norm of the difference over that of the model.
   std::optional<double> drift{};

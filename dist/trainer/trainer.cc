@@ -44,7 +44,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   set_kernel_threads(o_.threads);
   Module& model = workload_.model();
   double weights = 0;
-  for (const auto& [name, tensor] : weights_of(model)) weights += static_cast<double>(tensor.bytes());
+  for (const auto& [name, tensor] : model.state_dict()) weights += static_cast<double>(tensor.bytes());
   require_memory(weights * (2 + (is_.workers_update ? o_.optimizer.arenas() : 0)));  // before any of it is written
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
   model.set_context(&context_);
@@ -284,11 +284,11 @@ void Trainer::save() {
   {
     const EvaluatedModel model(worker_, workload_.model(), *strategy_);
     if (worker_.rank == 0)
-      manifest.weights = save_safetensors(weights_of(workload_.model()), checkpoints_->weights_path());
+      manifest.weights = save_safetensors(workload_.model().state_dict(), checkpoints_->weights_path());
   }
   servers_->tell({.kind = dist::Command::Kind::save, .step = step_});  // they take part in all the meetings
   StateDict state;
-  state.merge(weights_of(workload_.model()), "model/");
+  state.merge(workload_.model().state_dict(), "model/");
   if (optimizer_) state.save("optimizer/", *optimizer_);
   if (servers_->half()) state.save("server/", *servers_->half());
   state.save("schedule/", o_.schedule);

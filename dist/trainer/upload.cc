@@ -48,8 +48,8 @@ BatchUpload::Ready BatchUpload::prepare(Upload& upload) {
   try {
     ready.any = load(ready.batch);
     if (!ready.any) return ready;
-    ready.batch.images = upload(ready.batch.images);
-    ready.batch.labels = upload(ready.batch.labels);
+    ready.batch.x = upload(ready.batch.x);
+    ready.batch.y = upload(ready.batch.y);
     ready.copied = Event::now(o_.device);
   } catch (...) {
     ready.error = std::current_exception();

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/state.h"
 #include "dist/trainer/report.h"
@@ -20,6 +21,7 @@ struct Share {
 /// Sums over evaluated samples (words of a text): they add up over batches and workers.
 struct EvalSums {
   double samples = 0, loss = 0, wrong_top1 = 0, wrong_top5 = 0;
+  std::vector<double> metrics{};  ///< of Workload::metrics()
 };
 
 /// The thing that a trainer trains: a model, where its batches come from, what their loss is, and how well it does. One
@@ -50,6 +52,8 @@ class Workload {
   virtual EvalSums evaluate() = 0;
   virtual bool has_top5() const { return false; }
   virtual bool measures_perplexity() const { return false; }  ///< instead of errors
+  /// What else it measures by name, instead of errors.
+  virtual std::vector<std::string> metrics() const { return {}; }
   virtual bool has_test_for_the_end() const { return false; }
   virtual EvalSums evaluate_at_the_end() { return {}; }
   /// Names data and options that all workers must agree on, one a line.

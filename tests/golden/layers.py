@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes layers.safetensors: what PyTorch computes for every layer and loss, forward and backward.
 
-    python3 tests/golden/layers.py        (needs torch; made with 1.13.1; the result is checked in)
+    python3 tests/golden/layers.py        (needs torch; made with 2.15.0; the result is checked in)
 
 One safetensors file; its text "cases" is a JSON list of {layer, options, training}. Case i has tensors
     i.x  i.y  i.dy  i.dx        input, output, the gradient that came from above, the input's gradient
@@ -159,4 +159,31 @@ for shape in [(4, 3), (2, 16, 2, 2)]:
     keep(i + ".x", x), keep(i + ".y", y.reshape(1)), keep(i + ".dx", x.grad), keep(i + ".target", target)
     cases.append({"layer": "MSE", "options": {}, "training": True})
 
+m = nn.Linear(4, 6)
+case("Linear", {"in": 4, "out": 6, "bias": True}, (2, 3, 4), m)
+for layer, options, m in [("GELU", {}, nn.GELU()), ("SiLU", {}, nn.SiLU()), ("LeakyReLU", {"slope": 0.2}, nn.LeakyReLU(0.2)),
+                          ("Softmax", {"dim": 1}, nn.Softmax(1))]:
+    for shape in [(3, 7), (2, 3, 4, 5), (2, 16, 3, 3)]:
+        case(layer, options, shape, m)
+for shape in [(3, 7), (2, 5, 16), (2, 16, 3, 4)]:
+    case("LayerNorm", {"dim": shape[-1], "epsilon": 1e-4}, shape, nn.LayerNorm(shape[-1], eps=1e-4))
+
+
+def conv_transpose(shape, out, k, **o):
+    m = nn.ConvTranspose2d(shape[1], out, k, stride=o.get("stride", 1), padding=o.get("pad", 0),
+                           output_padding=o.get("output_pad", 0), dilation=o.get("dilation", 1), groups=o.get("groups", 1),
+                           bias=o.get("bias", True))
+    case("ConvTranspose2d", dict(o, **{"in": shape[1], "out": out, "kernel": k}), shape, m)
+
+
+conv_transpose((2, 3, 5, 4), 4, 3)
+conv_transpose((2, 3, 5, 4), 4, 3, stride=2, pad=1, output_pad=1)
+conv_transpose((1, 16, 4, 4), 16, 3, pad=1, bias=False)
+conv_transpose((1, 16, 5, 3), 32, 2, stride=2)
+conv_transpose((2, 4, 4, 4), 6, 3, groups=2, dilation=2)
+conv_transpose((1, 32, 3, 3), 3, 5, stride=3, pad=2)
+for shape in [(2, 3, 4, 5), (1, 16, 3, 2)]:
+    for scale in (2, 3):
+        case("Upsample", {"scale": scale, "bilinear": False}, shape, nn.Upsample(scale_factor=scale))
+        case("Upsample", {"scale": scale, "bilinear": True}, shape, nn.Upsample(scale_factor=scale, mode="bilinear"))
 write("layers.safetensors")

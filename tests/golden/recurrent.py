@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes recurrent.safetensors: what PyTorch computes for recurrent layers and embeddings, forward and backward.
 
-    python3 tests/golden/recurrent.py        (needs torch; made with 1.13.0; the result is checked in)
+    python3 tests/golden/recurrent.py        (needs torch; made with 2.15.0; the result is checked in)
 
 One safetensors file; its text "cases" is a JSON list of {layer, in, hidden, layers}; RNN also has its
-nonlinearity; LSTMCell is called once a step. Case i has tensors
+nonlinearity, and some are bidirectional; LSTMCell is called once a step. Case i has tensors
     i.x  i.y  i.dy  i.dx        input, output, the gradient that came from above, the input's gradient (not of indices)
     i.p.NAME  i.g.NAME          parameters and their gradients
     i.h  i.c  i.hn  i.cn        state before and after (c: LSTM and LSTMCell only)
@@ -30,7 +30,8 @@ def recurrent(kind, steps, batch, size, hidden, layers, **options):
     for p in module.parameters():
         p.data.normal_(0, 0.5)
     x = torch.randn(steps, batch, size, requires_grad=True)
-    h, c = torch.randn(layers, batch, hidden), torch.randn(layers, batch, hidden)
+    states = layers * (2 if options.get("bidirectional") else 1)
+    h, c = torch.randn(states, batch, hidden), torch.randn(states, batch, hidden)
     y, state = module(x, (h, c) if kind == "LSTM" else h)
     dy = torch.randn(y.shape)
     y.backward(dy)
@@ -81,5 +82,20 @@ for name, t in {"x": x, "y": y, "dy": dy, "dx": x.grad, "h": h0, "c": c0, "hn": 
     keep(f"{i}.{name}", t)
 keep_module(i, module)
 cases.append({"layer": "LSTMCell", "in": 3, "hidden": 5, "layers": 1})
+
+for kind in ("LSTM", "GRU", "RNN"):
+    recurrent(kind, 4, 3, 2, 5, 1, bidirectional=True)
+    recurrent(kind, 7, 2, 3, 4, 2, bidirectional=True)
+
+for mode in ("mean", "sum"):
+    i = str(len(cases))
+    module = nn.EmbeddingBag(6, 4, mode=mode)
+    x = torch.randint(0, 6, (3, 5))
+    y = module(x)
+    dy = torch.randn(y.shape)
+    y.backward(dy)
+    keep(i + ".x", x), keep(i + ".y", y), keep(i + ".dy", dy)
+    keep_module(i, module)
+    cases.append({"layer": "EmbeddingBag", "in": 6, "hidden": 4, "layers": 1, "mode": mode})
 
 write("recurrent.safetensors")

@@ -1,11 +1,15 @@
-#include "core/ops/cross_entropy.h"
+#include "core/ops/losses.h"
 
 #include <vector>
 
+#include "core/kernels/elementwise.h"
 #include "core/kernels/rows.h"
 #include "core/ops/common.h"
+#include "core/ops/functions.h"
+#include "core/ops/reduce.h"
+#include "core/ops/reshape.h"
 
-namespace laconic::ops {
+namespace laconic::inline ops {
 namespace {
 
 void check(const char* what, const Tensor& logits, const Tensor& labels) {
@@ -25,7 +29,7 @@ void check(const char* what, const Tensor& logits, const Tensor& labels) {
                          ". Check the data, or build the model with more classes."));
 }
 
-double sum(const std::vector<double>& losses) {
+double total_of(const std::vector<double>& losses) {
   double total = 0;
   for (double l : losses) total += l;
   return total;
@@ -33,7 +37,7 @@ double sum(const std::vector<double>& losses) {
 
 }  // namespace
 
-Tensor softmax_cross_entropy(Tensor logits, const Tensor& labels, float s) {
+Tensor cross_entropy(Tensor logits, const Tensor& labels, float s) {
   check("cross_entropy", logits, labels);
   require<ShapeError>(s >= 0 && s < 1, "cross_entropy: label smoothing ", s, " is not in [0, 1).");
   const std::int64_t n = logits.dim(0), k = logits.dim(1);
@@ -55,7 +59,7 @@ Tensor softmax_cross_entropy(Tensor logits, const Tensor& labels, float s) {
         std::vector<double> losses(static_cast<std::size_t>(n));
         cpu::softmax_cross_entropy(losses.data(), kept.defined() ? kept.data<float>() : nullptr, per_row,
                                    logits.data<float>(), labels.data<std::int64_t>(), n, k, s);
-        *loss.data<float>() = static_cast<float>(sum(losses) / static_cast<double>(n));
+        *loss.data<float>() = static_cast<float>(total_of(losses) / static_cast<double>(n));
       },
       [&] {
         cuda::softmax_cross_entropy(loss.data<float>(), per_row, logits.data<float>(), labels.data<std::int64_t>(), n,
@@ -78,6 +82,48 @@ Tensor softmax_cross_entropy(Tensor logits, const Tensor& labels, float s) {
                 });
 }
 
+Tensor nll(const Tensor& log_probabilities, const Tensor& labels) {
+  check("nll", log_probabilities, labels);
+  return -mean(gather(log_probabilities, 1, labels.view({labels.dim(0), 1})));
+}
+
+Tensor mse(const Tensor& a, const Tensor& b) {
+  require<ShapeError>(a.shape() == b.shape() && a.elements() >= 1, "mse: shapes ", a.shape(), " and ", b.shape(),
+                      " must be the same, and not empty.");
+  require_one_device("mse", {{"a", a}, {"b", b}});
+  const Tensor difference = Tensor::like(a);
+  difference.copy_from(a);
+  raw::axpy(difference, -1.0f, raw::to_layout(b, a.layout()));
+  const auto n = static_cast<double>(a.elements());
+  const Tensor y = Tensor::empty({1}, DType::f32, a.device());
+  on_device(
+      a.device(),
+      [&] { *y.data<float>() = static_cast<float>(cpu::sum_of_squares(difference.data<float>(), a.elements()) / n); },
+      [&] {
+        cuda::sum_of_squares(y.data<float>(), static_cast<float>(1 / n), difference.data<float>(), a.elements());
+      });
+  return record("mse", y, {a, b}, [=](const Tensor& dy, Grads& grads) {
+    const float factor = 2.0f / static_cast<float>(n);
+    for (int i : {0, 1}) {
+      if (!grads.wants(i)) continue;
+      Tensor d = Tensor::like(difference);
+      LACONIC_KERNEL(d.device(), scale_times(d.data<float>(), difference.data<float>(), i == 0 ? factor : -factor,
+                                             dy.data<float>(), d.elements()));
+      grads.put(i, std::move(d));
+    }
+  });
+}
+
+Tensor bce_with_logits(const Tensor& logits, const Tensor& targets) {
+  require<ShapeError>(logits.shape() == targets.shape() && logits.elements() >= 1, "bce_with_logits: logits are ",
+                      logits.shape(), " and targets ", targets.shape(), "; they must be the same, and not empty.");
+  const Tensor x = logits.value(), t = targets.value();
+  const auto n = static_cast<float>(x.elements());
+  const Tensor loss = mean(relu(x) - x * t + log(exp(-abs(x)) + 1.0f));
+  return record("bce_with_logits", loss, {logits},
+                [x, t, n](const Tensor& dy, Grads& grads) { grads.put(0, (sigmoid(x) - t) * (dy / n)); });
+}
+
 double sum_of_cross_entropy(const Tensor& logits, const Tensor& labels) {
   check("cross_entropy", logits, labels);
   const std::int64_t n = logits.dim(0), k = logits.dim(1);
@@ -87,7 +133,7 @@ double sum_of_cross_entropy(const Tensor& logits, const Tensor& labels) {
         std::vector<double> losses(static_cast<std::size_t>(n));
         cpu::softmax_cross_entropy(losses.data(), nullptr, nullptr, logits.data<float>(), labels.data<std::int64_t>(),
                                    n, k, 0);
-        return sum(losses);
+        return total_of(losses);
       },
       [&] { return cuda::sum_of_cross_entropy(logits.data<float>(), labels.data<std::int64_t>(), n, k); });
 }
@@ -98,4 +144,4 @@ std::int64_t count_correct(const Tensor& logits, const Tensor& labels, int k) {
                                                        logits.dim(1), k));
 }
 
-}  // namespace laconic::ops
+}  // namespace laconic::inline ops

@@ -1,0 +1,154 @@
+#include <cmath>
+
+#include "apps/bench/harness.h"
+#include "apps/machine.h"
+#include "apps/torch_ops_source.h"
+#include "core/clock.h"
+#include "core/ops/functions.h"
+#include "core/ops/matmul.h"
+#include "core/ops/reduce.h"
+#include "core/ops/reshape.h"
+#include "core/parallel.h"
+#include "core/random.h"
+
+namespace laconic {
+namespace {
+
+/// An operation of x and perhaps y; `expression` is how PyTorch says it.
+struct TimedOperation {
+  enum class Other : std::uint8_t { same, row, column };  ///< y's shape beside x's [rows, columns]
+  const char* expression;
+  Other other;
+  Tensor (*f)(const Tensor& x, const Tensor& y);
+};
+using Other = TimedOperation::Other;
+
+const TimedOperation kLarge[] = {
+    {"x + y", Other::same, [](const Tensor& x, const Tensor& y) { return x + y; }},
+    {"x + y", Other::row, [](const Tensor& x, const Tensor& y) { return x + y; }},
+    {"x * y", Other::column, [](const Tensor& x, const Tensor& y) { return x * y; }},
+    {"x * 2", Other::same, [](const Tensor& x, const Tensor&) { return x * 2.0f; }},
+    {"x / y", Other::same, [](const Tensor& x, const Tensor& y) { return x / y; }},
+    {"torch.relu(x)", Other::same, [](const Tensor& x, const Tensor&) { return relu(x); }},
+    {"torch.exp(x)", Other::same, [](const Tensor& x, const Tensor&) { return exp(x); }},
+    {"torch.log(x)", Other::same, [](const Tensor& x, const Tensor&) { return log(x); }},
+    {"torch.tanh(x)", Other::same, [](const Tensor& x, const Tensor&) { return tanh(x); }},
+    {"torch.sigmoid(x)", Other::same, [](const Tensor& x, const Tensor&) { return sigmoid(x); }},
+    {"F.gelu(x)", Other::same, [](const Tensor& x, const Tensor&) { return gelu(x); }},
+    {"torch.sum(x)", Other::same, [](const Tensor& x, const Tensor&) { return sum(x); }},
+    {"torch.sum(x, 0)", Other::same, [](const Tensor& x, const Tensor&) { return sum(x, {0}); }},
+    {"torch.sum(x, 1)", Other::same, [](const Tensor& x, const Tensor&) { return sum(x, {1}); }},
+    {"torch.var(x, 1)", Other::same, [](const Tensor& x, const Tensor&) { return var(x, {1}); }},
+    {"torch.max(x, 1)", Other::same, [](const Tensor& x, const Tensor&) { return max(x, 1); }},
+    {"torch.argmax(x, 0)", Other::same, [](const Tensor& x, const Tensor&) { return argmax(x, 0); }},
+    {"torch.softmax(x, 1)", Other::same, [](const Tensor& x, const Tensor&) { return softmax(x, 1); }},
+    {"x.transpose(0, 1).contiguous()", Other::same, [](const Tensor& x, const Tensor&) { return transpose(x, 0, 1); }},
+};
+/// Those of the tape: applied to their own result.
+const TimedOperation kSmall[] = {
+    {"x + y", Other::same, [](const Tensor& x, const Tensor& y) { return x + y; }},
+    {"x * y", Other::same, [](const Tensor& x, const Tensor& y) { return x * y; }},
+    {"x + y", Other::row, [](const Tensor& x, const Tensor& y) { return x + y; }},
+    {"x * 0.5", Other::same, [](const Tensor& x, const Tensor&) { return x * 0.5f; }},
+    {"torch.relu(x)", Other::same, [](const Tensor& x, const Tensor&) { return relu(x); }},
+    {"torch.tanh(x)", Other::same, [](const Tensor& x, const Tensor&) { return tanh(x); }},
+    {"torch.softmax(x, 1)", Other::same, [](const Tensor& x, const Tensor&) { return softmax(x, 1); }},
+    {"x.view(4, 4)", Other::same,
+     [](const Tensor& x, const Tensor&) {
+       return x.view({4, 4});
+     }},
+    {"x.transpose(0, 1)", Other::same, [](const Tensor& x, const Tensor&) { return transpose(x, 0, 1); }},
+    {"x @ y", Other::same, [](const Tensor& x, const Tensor& y) { return matmul(x, y); }},
+};
+constexpr int kTape = 20;
+
+Tensor numbers(const Shape& shape) {
+  Random random(0, Purpose::test);
+  std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+  for (float& v : values) v = random.uniform(0.5f, 1.5f);
+  return Tensor::of(shape, values);
+}
+
+std::string shape_text(const Shape& shape) { return fmt::format("{}", fmt::join(shape.dims(), ",")); }
+
+}  // namespace
+
+int bench_ops(const std::vector<std::string>& arguments) {
+  std::vector<int> powers{10, 14, 18, 22, 24};
+  int threads = 1, rounds = 7;
+  Bench bench("ops", "Operations on tensors, and what recording them costs, alone or paired with PyTorch.");
+  bench.option("--powers", powers, "P", "sizes, as powers of two [10,14,18,22,24]", CLI::Range(4, 28));
+  bench.option("--threads", threads, "T", "kernel threads [1]", CLI::Range(1, 1024));
+  bench.option("--rounds", rounds, "R", "measured rounds [7]", CLI::Range(1, 1000));
+  bench.add_against("torch", "the same in PyTorch, in turns");
+  if (const auto done = bench.parse(arguments)) return *done;
+  set_kernel_threads(threads);
+  const std::string python = bench.python();
+  std::unique_ptr<ChildProcess> torch;
+  if (!python.empty())
+    torch = start_peer({python, "-c", kTorchOpsSource, std::to_string(threads)}, torch_environment(threads));
+  bench.say(machine());
+
+  ResultTable table(bench.markdown);
+  const auto measure = [&](const TimedOperation& op, const Shape& shape, int tape) {
+    const Tensor x = numbers(shape), y = numbers(op.other == Other::same  ? shape
+                                                 : op.other == Other::row ? Shape{shape[1]}
+                                                                          : Shape{shape[0], 1});
+    const auto leaf = std::make_shared<Leaf>();
+    const auto once = [&] {
+      if (tape == 0) {
+        const NoGrad no_grad;
+        op.f(x, y);
+        return;
+      }
+      Tensor h = with_gradient(x, leaf);
+      for (int i = 0; i < tape; ++i) h = op.f(h, y);
+      leaf->written = false;
+      sum(h).backward();
+    };
+    constexpr double kTurn = 0.02;
+    std::vector<Contender> all{{.name = "laconic",
+                                .by_own_clock = in_blocks(
+                                    [&](int runs) {
+                                      const auto begin = Clock::now();
+                                      for (int i = 0; i < runs; ++i) once();
+                                      return seconds_since(begin) / runs;
+                                    },
+                                    kTurn, 1 << 20)}};
+    if (torch) {
+      torch->ask(fmt::format("set {} {} {} {}", tape, shape_text(shape), shape_text(y.shape()), op.expression));
+      all.push_back(
+          {.name = "torch",
+           .by_own_clock = in_blocks(
+               [&](int runs) {
+                 return nlohmann::json::parse(torch->ask(fmt::format("run {}", runs))).at("seconds").get<double>();
+               },
+               kTurn, 1 << 20)});
+    }
+    run_in_turns(all, rounds);
+    const char* const broadcast = op.other == Other::row      ? ", y a row"
+                                  : op.other == Other::column ? ", y a column"
+                                                              : "";
+    Cells row{{"operation", "operation", std::string(op.expression) + broadcast},
+              {"elements", "elements", shape.elements()},
+              {"us", "us", 1e3 * all[0].milliseconds() / std::max(1, tape), "{:.2f}"}};
+    if (torch) {
+      row.emplace_back("torch us", "torch_us", 1e3 * all[1].milliseconds() / std::max(1, tape), "{:.2f}");
+      row.emplace_back("speed (95 %)", "speed", ratio(all[1], all[0]));
+    }
+    table.add(std::move(row));
+    bench.show(table);
+  };
+  table.title(fmt::format("forward, {}", bench.computed_by(threads)));
+  for (const TimedOperation& op : kLarge)
+    for (const int power : powers) {
+      const std::int64_t columns = std::int64_t{1} << std::min(power / 2, 10);
+      measure(op, {(std::int64_t{1} << power) / columns, columns}, 0);
+    }
+  if (!bench.markdown) bench.say("");
+  bench.say(fmt::format("forward and backward, recorded: of one operation among {}, 16 elements", kTape));
+  for (const TimedOperation& op : kSmall) measure(op, {4, 4}, kTape);
+  return bench.finish({{"threads", threads}, {"results", table.objects()}});
+}
+
+}  // namespace laconic

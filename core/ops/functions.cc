@@ -1,0 +1,226 @@
+#include "core/ops/functions.h"
+
+#include "core/kernels/elementwise.h"
+#include "core/ops/common.h"
+#include "core/ops/reduce.h"
+#include "core/ops/reshape.h"
+
+namespace laconic {
+
+Shape broadcast_shape(const char* what, const Shape& a, const Shape& b) {
+  std::array<std::int64_t, Shape::kMaxRank> dims{};
+  const int rank = std::max(a.rank(), b.rank());
+  for (int d = 0; d < rank; ++d) {
+    const std::int64_t of_a = d < a.rank() ? a[a.rank() - 1 - d] : 1, of_b = d < b.rank() ? b[b.rank() - 1 - d] : 1;
+    require<ShapeError>(of_a == of_b || of_a == 1 || of_b == 1, what, ": ", a, " and ", b,
+                        " do not broadcast: from the right, extents must be equal, or one of them 1.");
+    dims[static_cast<std::size_t>(rank - 1 - d)] = of_a == 1 ? of_b : of_a;
+  }
+  return Shape(std::span<const std::int64_t>(dims.data(), static_cast<std::size_t>(rank)));
+}
+
+StridedWalk::Strides broadcast_strides(const Shape& from, const Shape& to) {
+  const StridedWalk::Strides own = strides_of(from);
+  StridedWalk::Strides s{};
+  const int missing = to.rank() - from.rank();
+  for (int d = 0; d < from.rank(); ++d)
+    s[static_cast<std::size_t>(d + missing)] = from[d] == 1 ? 0 : own[static_cast<std::size_t>(d)];
+  return s;
+}
+
+inline namespace ops {
+namespace {
+
+/// forward(y, x, n) and backward(dx, dy, v, n) where the memory lies; v is y or x.
+template <class Forward, class Backward>
+Tensor function_of(const char* what, const Tensor& x, bool keeps_y, Forward forward, Backward backward) {
+  require_float(what, x);
+  const Tensor y = Tensor::like(x);
+  forward(y.data<float>(), x.data<float>(), x.elements());
+  return record(what, y, {x}, [v = keeps_y ? y : x.value(), backward](const Tensor& gradient, Grads& grads) {
+    grads.put(0, elementwise_gradient(gradient, v, [&](const Tensor& dx, const Tensor& dy) {
+                backward(dx.data<float>(), dy.data<float>(), v.data<float>(), v.elements());
+              }));
+  });
+}
+
+/// Two tensors as kernels read them, and how they meet.
+struct Met {
+  Tensor a, b;
+  Shape shape;
+  StridedWalk walk;
+};
+Met meet(const char* what, const Tensor& a, const Tensor& b) {
+  require_float(what, a), require_float(what, b);
+  require_one_device(what, {{"a", a}, {"b", b}});
+  if (a.shape() == b.shape()) {
+    const Tensor same = raw::to_layout(b.value(), a.layout());
+    return {a.value(), same, a.shape(), StridedWalk(a.elements())};
+  }
+  const Shape shape = broadcast_shape(what, a.shape(), b.shape());
+  const std::array strides{broadcast_strides(a.shape(), shape), broadcast_strides(b.shape(), shape)};
+  return {raw::to_layout(a.value(), Layout::plain), raw::to_layout(b.value(), Layout::plain), shape,
+          StridedWalk(shape, strides)};
+}
+
+/// kernel(y, a, b, walk) where the memory lies.
+template <class T, class Kernel>
+Tensor joined(const Met& m, Kernel kernel) {
+  const Tensor y =
+      Tensor::empty(m.shape, kDTypeOf<T>, m.a.device(), m.a.shape() == m.shape ? m.a.layout() : Layout::plain);
+  kernel(y.data<T>(), m.a.data<float>(), m.b.data<float>(), m.walk);
+  return y;
+}
+
+/// Hands `gradient`, which has the shape of the result, to input i of this shape.
+void put_to(Grads& grads, int i, const Tensor& gradient, const Shape& shape) {
+  grads.put(i, gradient.shape() == shape ? gradient : sum_to(gradient, shape));
+}
+
+}  // namespace
+
+#define LACONIC_OPERATION(operation, cost, formula, kept, gradient)                    \
+  Tensor operation(const Tensor& x) {                                                  \
+    return function_of(                                                                \
+        #operation, x, #kept[0] == 'y',                                                \
+        [d = x.device()](float* y, const float* a, std::int64_t n) {                   \
+          LACONIC_KERNEL(d, operation##_forward(y, a, n));                             \
+        },                                                                             \
+        [d = x.device()](float* dx, const float* dy, const float* v, std::int64_t n) { \
+          LACONIC_KERNEL(d, operation##_backward(dx, dy, v, n));                       \
+        });                                                                            \
+  }
+LACONIC_FUNCTIONS(LACONIC_OPERATION)
+
+/// name(x, a), for the functions below.
+#define LACONIC_OPERATION_OF_CONSTANT(name, cost, formula, gradient)                      \
+  static Tensor name(const Tensor& x, float c) {                                          \
+    return function_of(                                                                   \
+        #name, x, false,                                                                  \
+        [d = x.device(), c](float* y, const float* a, std::int64_t n) {                   \
+          LACONIC_KERNEL(d, name##_forward(y, a, c, n));                                  \
+        },                                                                                \
+        [d = x.device(), c](float* dx, const float* dy, const float* v, std::int64_t n) { \
+          LACONIC_KERNEL(d, name##_backward(dx, dy, v, c, n));                            \
+        });                                                                               \
+  }
+LACONIC_FUNCTIONS_OF_CONSTANT(LACONIC_OPERATION_OF_CONSTANT)
+
+Tensor leaky_relu(const Tensor& x, float slope) { return leak(x, slope); }
+Tensor pow(const Tensor& x, float exponent) { return power(x, exponent); }
+Tensor clamp(const Tensor& x, float low, float high) { return at_most(at_least(x, low), high); }
+Tensor add(const Tensor& a, float b) { return add_constant(a, b); }
+Tensor subtract(float a, const Tensor& b) { return subtract_from(b, a); }
+Tensor multiply(const Tensor& a, float b) { return multiply_by(a, b); }
+Tensor divide(const Tensor& a, float b) { return divide_by(a, b); }
+Tensor divide(float a, const Tensor& b) { return divide_into(b, a); }
+
+/// y of a and b, unrecorded.
+#define LACONIC_JOIN(name, result)                                                                   \
+  static Tensor name##_of(const Met& m) {                                                            \
+    return joined<float>(m, [&](float* y, const float* a, const float* b, const StridedWalk& walk) { \
+      LACONIC_KERNEL(m.a.device(), name(y, a, b, walk));                                             \
+    });                                                                                              \
+  }
+LACONIC_FUNCTIONS_OF_TWO(LACONIC_JOIN)
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  return record("add", add_of(meet("add", a, b)), {a, b},
+                [of_a = a.shape(), of_b = b.shape()](const Tensor& dy, Grads& grads) {
+                  if (grads.wants(0)) put_to(grads, 0, dy, of_a);
+                  if (grads.wants(1)) put_to(grads, 1, dy, of_b);
+                });
+}
+
+Tensor subtract(const Tensor& a, const Tensor& b) {
+  return record("subtract", subtract_of(meet("subtract", a, b)), {a, b},
+                [of_a = a.shape(), of_b = b.shape()](const Tensor& dy, Grads& grads) {
+                  if (grads.wants(0)) put_to(grads, 0, dy, of_a);
+                  if (grads.wants(1)) put_to(grads, 1, multiply(dy, -1.0f), of_b);
+                });
+}
+
+Tensor multiply(const Tensor& a, const Tensor& b) {
+  return record("multiply", multiply_of(meet("multiply", a, b)), {a, b},
+                [a = a.value(), b = b.value()](const Tensor& dy, Grads& grads) {
+                  if (grads.wants(0)) put_to(grads, 0, multiply(dy, b), a.shape());
+                  if (grads.wants(1)) put_to(grads, 1, multiply(dy, a), b.shape());
+                });
+}
+
+Tensor divide(const Tensor& a, const Tensor& b) {
+  const Tensor y = divide_of(meet("divide", a, b));
+  return record("divide", y, {a, b}, [y, of_a = a.shape(), b = b.value()](const Tensor& dy, Grads& grads) {
+    const Tensor da = divide(dy, b);
+    if (grads.wants(0)) put_to(grads, 0, da, of_a);
+    if (grads.wants(1)) put_to(grads, 1, multiply(multiply(da, y), -1.0f), b.shape());
+  });
+}
+
+Tensor pow(const Tensor& a, const Tensor& b) {
+  const Tensor y = pow_of(meet("pow", a, b));
+  return record("pow", y, {a, b}, [y, a = a.value(), b = b.value()](const Tensor& dy, Grads& grads) {
+    if (grads.wants(0)) put_to(grads, 0, multiply(dy, multiply(b, pow(a, add(b, -1.0f)))), a.shape());
+    if (grads.wants(1)) {
+      // 0^b stays 0 when b changes, and 0 log 0 would be no number.
+      const Tensor zero = Tensor::full({1}, 0, a.device());
+      put_to(grads, 1, multiply(dy, where(equal(y, zero), zero, multiply(y, log(a)))), b.shape());
+    }
+  });
+}
+
+/// The larger, or the smaller: the gradient goes where the result came from.
+static Tensor chosen(const char* what, const Tensor& y, const Tensor& a, const Tensor& b) {
+  return record(what, y, {a, b}, [y, a = a.value(), of_b = b.shape()](const Tensor& dy, Grads& grads) {
+    const Tensor zero = Tensor::full({1}, 0, dy.device()), from_a = equal(a, y);
+    if (grads.wants(0)) put_to(grads, 0, where(from_a, dy, zero), a.shape());
+    if (grads.wants(1)) put_to(grads, 1, where(from_a, zero, dy), of_b);
+  });
+}
+Tensor maximum(const Tensor& a, const Tensor& b) { return chosen("maximum", maximum_of(meet("maximum", a, b)), a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return chosen("minimum", minimum_of(meet("minimum", a, b)), a, b); }
+
+#define LACONIC_COMPARE(name, result)                                                                              \
+  Tensor name(const Tensor& a, const Tensor& b) {                                                                  \
+    const Met m = meet(#name, raw::to_layout(a.value(), Layout::plain), raw::to_layout(b.value(), Layout::plain)); \
+    return joined<std::uint8_t>(m, [&](std::uint8_t* y, const float* x, const float* z, const StridedWalk& walk) { \
+      LACONIC_KERNEL(m.a.device(), name(y, x, z, walk));                                                           \
+    });                                                                                                            \
+  }
+LACONIC_COMPARISONS(LACONIC_COMPARE)
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  require<ShapeError>(condition.dtype() == DType::u8, "where: the condition is ", condition.dtype(),
+                      ", not what a comparison gives (uint8).");
+  require_one_device("where", {{"condition", condition}, {"a", a}, {"b", b}});
+  require_float("where", a), require_float("where", b);
+  const Shape shape = broadcast_shape("where", broadcast_shape("where", condition.shape(), a.shape()), b.shape());
+  const std::array strides{broadcast_strides(condition.shape(), shape), broadcast_strides(a.shape(), shape),
+                           broadcast_strides(b.shape(), shape)};
+  const Tensor if_true = raw::to_layout(a.value(), Layout::plain), if_false = raw::to_layout(b.value(), Layout::plain);
+  const Tensor y = Tensor::empty(shape, DType::f32, a.device());
+  LACONIC_KERNEL(a.device(), where(y.data<float>(), condition.data<std::uint8_t>(), if_true.data<float>(),
+                                   if_false.data<float>(), StridedWalk(shape, strides)));
+  return record("where", y, {a, b}, [condition, of_a = a.shape(), of_b = b.shape()](const Tensor& dy, Grads& grads) {
+    const Tensor zero = Tensor::full({1}, 0, dy.device());
+    if (grads.wants(0)) put_to(grads, 0, where(condition, dy, zero), of_a);
+    if (grads.wants(1)) put_to(grads, 1, where(condition, zero, dy), of_b);
+  });
+}
+
+Tensor to_float(const Tensor& x) {
+  if (x.dtype() == DType::f32) return x;
+  if (x.dtype() != DType::u8) return Tensor::of(x.shape(), x.to_vector(), x.device());
+  return where(x, Tensor::full({1}, 1, x.device()), Tensor::full({1}, 0, x.device()));
+}
+
+Tensor sum_to(const Tensor& y, const Shape& shape) {
+  std::vector<int> over;
+  const int missing = y.rank() - shape.rank();
+  for (int d = 0; d < y.rank(); ++d)
+    if (d < missing || (shape[d - missing] == 1 && y.dim(d) != 1)) over.push_back(d);
+  return reshape(sum(y, over), shape);
+}
+
+}  // namespace ops
+}  // namespace laconic

@@ -1,0 +1,69 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/trainer/upload.h"
+#include "dist/trainer/workload.h"
+#include "dist/world.h"
+#include "layers/metrics.h"
+
+namespace laconic {
+
+/// Trains any model on samples of any shape: classification, regression, sequences.
+///
+///   Supervised task(std::make_shared<Net>(), train, test, CrossEntropy(), worker,
+///                   {.batch = 16, .metrics = {{"accuracy", accuracy}}});
+///   Trainer(worker, task, {.epochs = 20, .lr = 0.05}).run();
+class Supervised final : public Workload {
+ public:
+  /// The mean loss of a batch [1], recorded.
+  using Loss = std::function<Tensor(Tensor prediction, const Tensor& target)>;
+  struct Named {
+    std::string name;
+    Metric metric;
+  };
+  struct Options {
+    std::int64_t batch = 32;  ///< B, per worker
+    std::int64_t eval_batch = 250;
+    bool shuffle = true;
+    int data_threads = 1;
+    std::uint64_t seed = 0;
+    std::vector<Named> metrics{};  ///< beside the loss, measured in evaluations (EvalReport::metrics)
+    std::string name = "data";     ///< for messages
+  };
+  /// model : x [n, ...] -> predictions.   test : what evaluations go over; may be empty
+  /// throws DataError  there is nothing to train on
+  Supervised(std::shared_ptr<Module> model, SharedDataset train, SharedDataset test, Loss loss,
+             const dist::Worker& worker, const Options& options);
+
+  Module& model() override { return *model_; }
+  void set_device(Device device) override { device_ = device; }
+  Shape input() const override { return reader_.x; }
+  std::int64_t batch() const override { return o_.batch; }
+  std::int64_t batches_per_epoch() const override { return sampler().steps_per_epoch(); }
+  Share share(std::int64_t batch) const override;
+  void start(std::int64_t epoch, std::int64_t batch) override;
+  Share load() override;
+  Tensor loss() override { return loss_((*model_)(batch_.x), batch_.y); }
+  EvalSums evaluate() override;
+  std::vector<std::string> metrics() const override;
+  std::string fingerprint() const override;
+  void describe(RunInfo& info) const override;
+
+ private:
+  ShardedSampler sampler() const;
+  std::shared_ptr<Module> model_;
+  SharedDataset train_, test_;
+  Loss loss_;
+  int rank_, workers_;
+  Options o_;
+  SampleReader reader_;
+  std::uint64_t content_;
+  Device device_ = kCpu;
+  std::unique_ptr<BatchUpload> loader_;
+  Batch batch_;
+};
+
+}  // namespace laconic
