@@ -29,6 +29,9 @@ T* out(T* data) {
   return data;
 }
 
+/// The sum of x[0 … n) in double, 32 numbers side by side.
+double sum_part(const float* x, std::int64_t n);
+
 namespace detail {
 
 /// f(i) for begin <= i < end. f comes by value: so the compiler knows that no element is a part of it.

@@ -28,6 +28,19 @@ LACONIC_MULTIVERSION double sum_of_squares_part(const float* x, std::int64_t n) 
   for (; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
   return sum;
 }
+}  // namespace
+LACONIC_MULTIVERSION double sum_part(const float* x, std::int64_t n) {
+  constexpr int kLanes = 32;
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) lanes[l] += x[i + l];
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  for (; i < n; ++i) lanes[0] += x[i];
+  return lanes[0];
+}
+namespace {
 LACONIC_MULTIVERSION void sum_rows_part(float* LACONIC_RESTRICT b, const float* LACONIC_RESTRICT x, std::int64_t rows,
                                         std::int64_t columns, std::int64_t stride) {
   for (std::int64_t i = 0; i < rows; ++i)
@@ -53,10 +66,7 @@ bool all_finite(const float* x, std::int64_t n) { return largest_exponent_part(x
 
 double sum_of_squares(const float* x, std::int64_t n) { return sum_of_chunks(x, n, sum_of_squares_part); }
 
-double sum(const float* x, std::int64_t n) {
-  return sum_of_chunks(x, n,
-                       [](const float* part, std::int64_t size) { return std::accumulate(part, part + size, 0.0); });
-}
+double sum(const float* x, std::int64_t n) { return sum_of_chunks(x, n, sum_part); }
 
 void sum_rows(float* b, const float* x, std::int64_t rows, std::int64_t columns, bool add) {
   parallel_for(columns, std::max<std::int64_t>(16, row_grain(rows)), [=](std::int64_t begin, std::int64_t end) {

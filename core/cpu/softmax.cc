@@ -96,16 +96,6 @@ std::int64_t count_correct(const float* x, const std::int64_t* labels, std::int6
 
 namespace {
 
-LACONIC_MULTIVERSION double sum_of(const float* x, std::int64_t n) {
-  double lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int l = 0; l < kLanes; ++l) lanes[l] += x[i + l];
-  double sum = 0;
-  for (double lane : lanes) sum += lane;
-  for (; i < n; ++i) sum += x[i];
-  return sum;
-}
 LACONIC_MULTIVERSION double sum_of_products(const float* a, const float* b, std::int64_t n) {
   double lanes[kLanes] = {};
   std::int64_t i = 0;
@@ -115,6 +105,29 @@ LACONIC_MULTIVERSION double sum_of_products(const float* a, const float* b, std:
   for (double lane : lanes) sum += lane;
   for (; i < n; ++i) sum += static_cast<double>(a[i]) * b[i];
   return sum;
+}
+/// The place of the largest of sign x[0 … n), of equals the first; of the first NaN, if there is one.
+LACONIC_MULTIVERSION std::int64_t place_of_extreme(const float* x, float sign, std::int64_t n) {
+  float lanes[kLanes];
+  std::uint32_t no_numbers[kLanes] = {};
+  for (float& lane : lanes) lane = sign * x[0];
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) {
+      const float v = sign * x[i + l];
+      lanes[l] = v > lanes[l] ? v : lanes[l];
+      no_numbers[l] |= v != v;
+    }
+  float best = lanes[0];
+  std::uint32_t any = x[0] != x[0];
+  for (int l = 0; l < kLanes; ++l) best = lanes[l] > best ? lanes[l] : best, any |= no_numbers[l];
+  for (; i < n; ++i) {
+    const float v = sign * x[i];
+    best = v > best ? v : best, any |= v != v;
+  }
+  std::int64_t place = 0;
+  while (any ? x[place] == x[place] : sign * x[place] != best) ++place;
+  return place;
 }
 constexpr std::int64_t kColumns = 64;  // whose sums stay in registers and the first cache
 LACONIC_MULTIVERSION void sum_columns(float* y, const float* x, std::int64_t n, std::int64_t stride,
@@ -159,7 +172,7 @@ void sum_middle(float* y, const float* x, std::int64_t outer, std::int64_t n, st
   parallel_for(outer * chunks, row_grain(std::min(n, kChunk)), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t c = begin; c < end; ++c) {
       const std::int64_t first = c % chunks * kChunk;
-      sums[static_cast<std::size_t>(c)] = sum_of(x + c / chunks * n + first, std::min(kChunk, n - first));
+      sums[static_cast<std::size_t>(c)] = sum_part(x + c / chunks * n + first, std::min(kChunk, n - first));
     }
   });
   for (std::int64_t o = 0; o < outer; ++o) {
@@ -171,6 +184,13 @@ void sum_middle(float* y, const float* x, std::int64_t outer, std::int64_t n, st
 
 void extreme_middle(float* y, std::int64_t* index, const float* x, std::int64_t outer, std::int64_t n,
                     std::int64_t inner, bool largest) {
+  if (inner == 1)
+    return parallel_for(outer, row_grain(n), [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t o = begin; o < end; ++o) {
+        index[o] = place_of_extreme(x + o * n, largest ? 1.0f : -1.0f, n);
+        y[o] = x[o * n + index[o]];
+      }
+    });
   each_column_block(outer, n, inner, [=](std::int64_t o, std::int64_t i0, std::int64_t i1) {
     float* best = y + o * inner;
     std::int64_t* place = index + o * inner;
@@ -216,7 +236,7 @@ void softmax_rows_backward(float* dx, const float* dy, const float* y, std::int6
   parallel_for(rows, row_grain(classes, kCost), [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t at = i * classes;
-      const double sum = logarithm ? sum_of(dy + at, classes) : sum_of_products(dy + at, y + at, classes);
+      const double sum = logarithm ? sum_part(dy + at, classes) : sum_of_products(dy + at, y + at, classes);
       (logarithm ? log_softmax_row_backward : softmax_row_backward)(dx + at, dy + at, y + at, static_cast<float>(sum),
                                                                     classes);
     }

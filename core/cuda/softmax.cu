@@ -1,6 +1,7 @@
 #include <cfloat>
 
 #include "core/cuda/each.cuh"
+#include "core/kernels/elementwise.h"
 #include "core/kernels/rows.h"
 
 namespace laconic::cuda {

@@ -43,6 +43,25 @@ Tensor reordered(const char* what, const Tensor& x, const Shape& shape, StridedW
   return y;
 }
 
+/// x in another order of its dimensions, where that exchanges two groups of neighbours: many transpositions of one
+/// matrix, which have a kernel of their own. Undefined if it is not that.
+Tensor transposed(const Tensor& x, const std::vector<int>& order, const Shape& shape) {
+  std::size_t first = 0;
+  while (first < order.size() && order[first] == static_cast<int>(first)) ++first;
+  if (first == order.size() || x.dtype() != DType::f32) return {};
+  const std::size_t second = static_cast<std::size_t>(order[first]), size = order.size();
+  for (std::size_t i = first; i < size; ++i)
+    if (static_cast<std::size_t>(order[i]) != first + (i - first + second - first) % (size - first)) return {};
+  std::int64_t matrices = 1, rows = 1, columns = 1;
+  for (int d = 0; d < x.rank(); ++d)
+    (d < static_cast<int>(first) ? matrices : d < static_cast<int>(second) ? rows : columns) *= x.dim(d);
+  const Tensor y = Tensor::empty(shape, DType::f32, x.device());
+  if (y.elements() > 0)
+    LACONIC_KERNEL(x.device(), convert_layout(y.data<float>(), Layout::channels_last, x.data<float>(), Layout::plain,
+                                              matrices, rows, columns));
+  return y;
+}
+
 /// In host memory.
 std::vector<std::int64_t> numbers_of(const char* what, const Tensor& index) {
   require<ShapeError>(index.dtype() == DType::i64, what, ": the indices are ", index.dtype(), ", not int64.");
@@ -120,19 +139,22 @@ Tensor squeeze(const Tensor& x, int dim) {
 }
 
 Tensor permute(const Tensor& x, const std::vector<int>& order) {
-  std::vector<int> back(order.size(), -1);
+  std::vector<int> back(order.size(), -1), normal;  // order with dimensions from the front
   std::vector<std::int64_t> dims;
   const StridedWalk::Strides own = strides_of(x.shape());
   StridedWalk::Strides strides{};
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto d = static_cast<std::size_t>(dimension("permute", x, order[i]));
     if (d < back.size()) back[d] = static_cast<int>(i);
+    normal.push_back(static_cast<int>(d));
     dims.push_back(x.dim(static_cast<int>(d)));
     strides[i] = own[d];
   }
   require<ShapeError>(static_cast<int>(order.size()) == x.rank() && std::count(back.begin(), back.end(), -1) == 0,
                       "permute: every dimension of x ", x.shape(), " must be named once.");
-  const Tensor y = reordered("permute", raw::to_layout(x.value(), Layout::plain), shape_of(dims), strides);
+  const Tensor from = raw::to_layout(x.value(), Layout::plain);
+  Tensor y = transposed(from, normal, shape_of(dims));
+  if (!y.defined()) y = reordered("permute", from, shape_of(dims), strides);
   return record("permute", y, {x}, [back](const Tensor& dy, Grads& grads) { grads.put(0, permute(dy, back)); });
 }
 
