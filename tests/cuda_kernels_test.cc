@@ -87,7 +87,7 @@ TEST_F(CudaKernels, Elementwise) {
     LACONIC_BOTH("add to", 0, add(y, a, n));
     LACONIC_BOTH("axpy", 1e-6f, axpy(y, -0.3f, b, n));
     LACONIC_BOTH("scale", 1e-6f, scale(y, 1.7f, n));
-    LACONIC_BOTH("relu", 0, relu(y, a, n));
+    LACONIC_BOTH("relu", 0, relu_forward(y, a, n));
     LACONIC_BOTH("relu backward", 0, relu_backward(y, b, a, n));
     LACONIC_BOTH("relu in place", 0, relu(y, n));
     LACONIC_BOTH("tanh", 1e-6f, tanh_forward(y, a, n));
@@ -100,8 +100,8 @@ TEST_F(CudaKernels, Elementwise) {
 
 TEST_F(CudaKernels, ValuesThatAreNotFinite) {
   const Both x(Tensor::of({7}, {kNan, kInf, -kInf, 0.0f, -0.0f, 1.0f, -1.0f})), y(7, 1);
-  cpu::relu(y.of(kCpu), x.on(kCpu), 7);
-  cuda::relu(y.of(kCuda), x.on(kCuda), 7);
+  cpu::relu_forward(y.of(kCpu), x.on(kCpu), 7);
+  cuda::relu_forward(y.of(kCuda), x.on(kCuda), 7);
   y.expect_same("relu");
   cpu::relu_backward(y.of(kCpu), x.on(kCpu), x.on(kCpu), 7);
   cuda::relu_backward(y.of(kCuda), x.on(kCuda), x.on(kCuda), 7);
