@@ -11,12 +11,11 @@ using namespace laconic;
 struct Waves final : Dataset {  // sines and saw teeth of any length, beginning anywhere
   std::int64_t size() const override { return 600; }
   Example get(std::int64_t i, Random& random) const override {
-    const float length = random.uniform(6, 12), begin = random.uniform();
+    const float length = random.uniform(6, 12);
+    float at = random.uniform();
     const Tensor x = Tensor::empty({24, 1});
-    for (std::int64_t t = 0; t < 24; ++t) {
-      const float at = std::fmod(begin + static_cast<float>(t) / length, 1.0f);
+    for (int t = 0; t < 24; ++t, at = std::fmod(at + 1 / length, 1.0f))
       x.data<float>()[t] = i % 2 == 0 ? std::sin(6.2832f * at) : 1 - 2 * at;
-    }
     return {x, Tensor::of({}, std::vector<std::int64_t>{i % 2})};
   }
 };
