@@ -34,7 +34,7 @@ using ReadSample = std::function<std::int64_t(std::int64_t epoch, std::int64_t s
 /// The label of a sample that could not be read, and that an evaluation counts nowhere.
 inline constexpr std::int64_t kLeftOut = -1;
 
-/// What a loader's batches are made of: samples of one shape and type, each written into its place in a batch.
+/// Samples of one shape and type for a loader, which writes each into its place in a batch.
 struct SampleReader {
   Shape x{}, y{};
   DType x_type = DType::f32, y_type = DType::i64;

@@ -163,7 +163,7 @@ Table read_csv(const std::string& path, char separator) {
 
 namespace {
 
-/// What stands behind 'KEY': in the header of a .npy file, up to `end`.
+/// The text behind 'KEY': in the header of a .npy file, up to `end`.
 std::string npy_field(const std::string& path, const std::string& header, const std::string& key, const char* end) {
   const auto at = header.find("'" + key + "':");
   require<DataError>(at != std::string::npos, path, ": its header has no '", key, "'.");

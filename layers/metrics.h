@@ -3,10 +3,10 @@
 
 #include "layers/module.h"
 
-/// What a model says, and how well.
+/// Predictions of a model, and how good they are.
 namespace laconic {
 
-/// What the model makes of one sample, in evaluation mode and unrecorded.   sample : as a data set gives it, without
+/// Runs the model on one sample, in evaluation mode and unrecorded.   sample : as a data set gives it, without
 /// the batch in front   ->   the prediction without the batch in front, where the model put one
 Tensor predict(Module& model, const Tensor& sample);
 

@@ -29,7 +29,7 @@ Recurrent::Recurrent(const char* what, int gates, Options o) : what_(what), o_(o
     }
 }
 
-/// What the layer below wrote, after dropout.
+/// The output of the layer below, after dropout.
 Tensor Recurrent::dropped(const Tensor& below, std::size_t layer) const {
   const ForwardContext& c = context();
   if (layer == 0 || !training() || !c.dropout) return below;

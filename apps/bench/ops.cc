@@ -1,4 +1,4 @@
-#include <cmath>
+#include <algorithm>
 
 #include "apps/bench/harness.h"
 #include "apps/machine.h"

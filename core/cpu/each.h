@@ -172,7 +172,7 @@ void each_cell(std::int64_t batch, std::int64_t hidden, F f) {
     }
   });
 }
-/// What functions of numbers are made of.
+/// The elementary functions that the lists of core/kernels/elementwise.h name.
 LACONIC_INLINE float sigmoid_of(float x) { return fast_sigmoid(x); }
 LACONIC_INLINE float tanh_of(float x) { return fast_tanh(x); }
 LACONIC_INLINE float exp_of(float x) { return full_exp(x); }

@@ -141,7 +141,7 @@ void each_cell(std::int64_t batch, std::int64_t hidden, F f) {
   launch(cells_kernel<F>, dim3(across, static_cast<unsigned>(std::min<std::int64_t>(batch, 65535))), kBlock, batch,
          hidden, f);
 }
-/// What functions of numbers are made of.
+/// The elementary functions that the lists of core/kernels/elementwise.h name.
 __device__ inline float exp_of(float x) { return expf(x); }
 __device__ inline float log_of(float x) { return logf(x); }
 __device__ inline float erf_of(float x) { return erff(x); }

@@ -19,31 +19,34 @@ LACONIC_DECLARE(void axpy(float* y, float a, const float* x, std::int64_t n));  
 LACONIC_DECLARE(void scale(float* y, float a, std::int64_t n));
 LACONIC_DECLARE(void relu(float* y, std::int64_t n));  ///< y = max(y, 0)
 
+// The formatter would take products for pointers.
+// clang-format off
 /// Functions of one number: X(name, cost, y of x, what backward keeps as v: x or y, dx of g = dy and v). This is all
 /// that there is of one: kernels for both devices and the operation (core/ops/functions.h) follow from it. NaN stays
 /// NaN, as in PyTorch, so that a broken layer is seen and not hidden.
-#define LACONIC_FUNCTIONS(X)                                                              \
-  X(relu, 1, x<0.0f ? 0.0f : x, y, v> 0.0f ? g : 0.0f)                                    \
-  X(abs, 1, x<0.0f ? -x : x, x, v> 0.0f ? g : v < 0.0f ? -g : 0.0f)                       \
-  X(sqrt, 2, sqrtf(x), y, g * 0.5f / v)                                                   \
-  X(exp, 8, exp_of(x), y, g* v)                                                           \
-  X(log, 8, log_of(x), x, g / v)                                                          \
-  X(tanh, 8, tanh_of(x), y, g*(1.0f - v * v))                                             \
-  X(sigmoid, 8, sigmoid_of(x), y, g* v*(1.0f - v))                                        \
-  X(silu, 8, x* sigmoid_of(x), x, g* sigmoid_of(v) * (1.0f + v * (1.0f - sigmoid_of(v)))) \
-  X(gelu, 16, x*(0.5f + 0.5f * erf_of(x * 0.70710678f)), x,                               \
-    g*(0.5f + 0.5f * erf_of(v * 0.70710678f) + v * 0.39894228f * exp_of(-0.5f * v * v)))
+#define LACONIC_FUNCTIONS(X)                                                                \
+  X(relu, 1, x < 0.0f ? 0.0f : x, y, v > 0.0f ? g : 0.0f)                                   \
+  X(abs, 1, x < 0.0f ? -x : x, x, v > 0.0f ? g : v < 0.0f ? -g : 0.0f)                      \
+  X(sqrt, 2, sqrtf(x), y, g * 0.5f / v)                                                     \
+  X(exp, 8, exp_of(x), y, g * v)                                                            \
+  X(log, 8, log_of(x), x, g / v)                                                            \
+  X(tanh, 8, tanh_of(x), y, g * (1.0f - v * v))                                             \
+  X(sigmoid, 8, sigmoid_of(x), y, g * v * (1.0f - v))                                       \
+  X(silu, 8, x * sigmoid_of(x), x, g * sigmoid_of(v) * (1.0f + v * (1.0f - sigmoid_of(v)))) \
+  X(gelu, 16, x * (0.5f + 0.5f * erf_of(x * 0.70710678f)), x,                               \
+    g * (0.5f + 0.5f * erf_of(v * 0.70710678f) + v * 0.39894228f * exp_of(-0.5f * v * v)))
 /// Functions of a number and a constant a: X(name, cost, y of x and a, dx of g = dy, v = x and a).
-#define LACONIC_FUNCTIONS_OF_CONSTANT(X)            \
-  X(add_constant, 1, x + a, g)                      \
-  X(multiply_by, 1, x* a, g* a)                     \
-  X(divide_by, 1, x / a, g / a)                     \
-  X(subtract_from, 1, a - x, -g)                    \
-  X(divide_into, 1, a / x, -g * a / (v * v))        \
-  X(power, 16, powf(x, a), g* a* powf(v, a - 1.0f)) \
-  X(at_least, 1, x < a ? a : x, v < a ? 0.0f : g)   \
-  X(at_most, 1, x > a ? a : x, v > a ? 0.0f : g)    \
-  X(leak, 1, x<0.0f ? a * x : x, v> 0.0f ? g : a* g)
+#define LACONIC_FUNCTIONS_OF_CONSTANT(X)              \
+  X(add_constant, 1, x + a, g)                        \
+  X(multiply_by, 1, x * a, g * a)                     \
+  X(divide_by, 1, x / a, g / a)                       \
+  X(subtract_from, 1, a - x, -g)                      \
+  X(divide_into, 1, a / x, -g * a / (v * v))          \
+  X(power, 16, powf(x, a), g * a * powf(v, a - 1.0f)) \
+  X(at_least, 1, x < a ? a : x, v < a ? 0.0f : g)     \
+  X(at_most, 1, x > a ? a : x, v > a ? 0.0f : g)      \
+  X(leak, 1, x < 0.0f ? a * x : x, v > 0.0f ? g : a * g)
+// clang-format on
 
 /// y = f(x);  dx from dy and v. dx may be dy or v.
 #define LACONIC_DECLARE_FUNCTION(name, cost, forward, kept, backward)             \

@@ -39,7 +39,7 @@ void softmax_cross_entropy_backward(float* dx, const float* x, const float* stat
 double sum_of_cross_entropy(const float* x, const std::int64_t* labels, std::int64_t rows, std::int64_t classes);
 }  // namespace cuda
 
-// Over the middle of x [outer, n, inner], which any reduction is.
+// Reductions over the middle of x [outer, n, inner]: any reduction over neighbouring dimensions is one.
 
 /// y[o, i] = scale * sum of x[o, :, i]; added in double, in an order that no number of threads changes.
 LACONIC_DECLARE(void sum_middle(float* y, const float* x, std::int64_t outer, std::int64_t n, std::int64_t inner,

@@ -1,6 +1,4 @@
 #pragma once
-#include <initializer_list>
-
 #include "core/autograd.h"
 
 /// Arithmetic: functions of the elements of one tensor, and of two that meet by NumPy's broadcasting. float32. Names
@@ -8,7 +6,7 @@
 /// broadcast, or if one lies on a CUDA device and the other does not.
 namespace laconic::inline ops {
 
-// Of one tensor; any layout, which stays.
+// Functions of one tensor keep its layout.
 Tensor relu(const Tensor& x);  ///< max(x, 0)
 Tensor abs(const Tensor& x);   ///< at 0 its gradient is 0
 Tensor sqrt(const Tensor& x);
@@ -23,7 +21,7 @@ Tensor leaky_relu(const Tensor& x, float slope = 0.01f);  ///< slope x below 0
 /// x where it lies between the bounds, else the nearer one. Its gradient is 0 outside.
 Tensor clamp(const Tensor& x, float low, float high);
 
-// Of two tensors. Layouts: a's if both have one shape, else plain.
+// Functions of two tensors: the result has a's layout if both have one shape, else it is plain.
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);

@@ -45,7 +45,7 @@ Tensor scaled_sum(const char* what, const Tensor& x, const std::vector<int>& nam
   require_float(what, x);
   const std::vector<int> dims = dimensions(what, x, named);
   std::int64_t n = 1;
-  Shape kept = x.shape(), left;
+  Shape kept = x.shape();
   for (const int d : dims) n *= x.dim(d), kept = kept.with(d, 1);
   require<ShapeError>(!mean || n > 0, what, ": x ", x.shape(), " has nothing to average there.");
   const float scale = mean ? 1.0f / static_cast<float>(n) : 1.0f;

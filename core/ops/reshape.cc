@@ -17,7 +17,7 @@ namespace {
 Shape shape_of(const std::vector<std::int64_t>& dims) { return Shape(std::span<const std::int64_t>(dims)); }
 std::vector<std::int64_t> dims_of(const Shape& shape) { return {shape.dims().begin(), shape.dims().end()}; }
 
-/// What copies elements copies words of 32 bits, which it calls floats: an int64 has two.
+/// Elements are copied in words of 32 bits, by kernels for floats: an int64 has two words.
 std::int64_t words_of(const char* what, const Tensor& x) {
   const std::size_t bytes = size_of(x.dtype());
   require<ShapeError>(bytes % 4 == 0, what, ": x is ", x.dtype(), "; it takes float32, int32 and int64.");

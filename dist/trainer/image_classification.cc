@@ -26,68 +26,33 @@ ImageClassification::ImageClassification(std::shared_ptr<Module> model, std::sha
 
 ImageClassification::ImageClassification(std::shared_ptr<Module> model, ImageSamples samples, int rank, int workers,
                                          const Options& options)
-    : model_(std::move(model)), samples_(std::move(samples)), rank_(rank), workers_(workers), o_(options) {}
+    : model_(std::move(model)),
+      samples_(std::move(samples)),
+      o_(options),
+      batches_(reader_of_images(samples_.image, samples_.train),
+               {.samples = samples_.train_size,
+                .ranks = workers,
+                .rank = rank,
+                .batch = o_.batch,
+                .shuffle = o_.shuffle,
+                .seed = o_.seed},
+               o_.data_threads) {}
 
-ShardedSampler ImageClassification::sampler() const {
-  return ShardedSampler({.samples = samples_.train_size,
-                         .ranks = workers_,
-                         .rank = rank_,
-                         .batch = o_.batch,
-                         .shuffle = o_.shuffle,
-                         .seed = o_.seed});
+Tensor ImageClassification::loss() {
+  return classification_loss(*model_, batches_.loaded().x, batches_.loaded().y, o_.label_smoothing);
 }
-
-std::int64_t ImageClassification::batches_per_epoch() const { return sampler().steps_per_epoch(); }
-
-Share ImageClassification::share(std::int64_t batch) const {
-  const ShardedSampler::Part part = sampler().part(batch);
-  return {part.count, part.global_count, part.first};
-}
-
-void ImageClassification::start(std::int64_t epoch, std::int64_t batch) {
-  const DataLoader::Options options{
-      .sampler = sampler().options(), .threads = o_.data_threads, .first_epoch = epoch, .first_step = batch};
-  batch_ = {};
-  loader_.reset();
-  loader_ = std::make_unique<BatchUpload>(
-      std::make_unique<DataLoader>(reader_of_images(samples_.image, samples_.train), options),
-      BatchUpload::Options{.device = device_});
-}
-
-Share ImageClassification::load() {
-  if (!loader_) start(0, 0);
-  batch_ = {};  // its buffer may be used again
-  require<Error>(loader_->next(batch_), "training data: no further batch.");
-  return {batch_.samples, batch_.global_samples, batch_.first_global_position};
-}
-
-Tensor ImageClassification::loss() { return classification_loss(*model_, batch_.x, batch_.y, o_.label_smoothing); }
 
 EvalSums ImageClassification::evaluate() {
-  const NoGrad no_grad;
-  const bool was_training = model_->training();
-  model_->eval();
-  DataLoader::Options options;
-  options.sampler = {.samples = samples_.test_size,
-                     .ranks = workers_,
-                     .rank = rank_,
-                     .batch = o_.eval_batch,
-                     .shuffle = false,
-                     .share = true};
-  options.threads = o_.data_threads;
-  options.epochs = 1;
-  BatchUpload loader(std::make_unique<DataLoader>(reader_of_images(samples_.image, samples_.test), options),
-                     {.device = device_, .drop_left_out = true});
   EvalSums sums;
-  for (Batch batch; loader.next(batch); batch = {}) {
-    if (batch.samples == 0) continue;
-    const Tensor logits = (*model_)(batch.x);
-    sums.samples += static_cast<double>(batch.samples);
-    sums.loss += ops::sum_of_cross_entropy(logits, batch.y);
-    sums.wrong_top1 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.y, 1));
-    if (has_top5()) sums.wrong_top5 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.y, 5));
-  }
-  model_->train(was_training);
+  batches_.test(*model_, reader_of_images(samples_.image, samples_.test), samples_.test_size, o_.eval_batch,
+                /*drop_left_out=*/true, [&](const Batch& batch) {
+                  const Tensor logits = (*model_)(batch.x);
+                  sums.samples += static_cast<double>(batch.samples);
+                  sums.loss += ops::sum_of_cross_entropy(logits, batch.y);
+                  sums.wrong_top1 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.y, 1));
+                  if (has_top5())
+                    sums.wrong_top5 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.y, 5));
+                });
   return sums;
 }
 

@@ -2,16 +2,15 @@
 #include <memory>
 
 #include "data/loader.h"
-#include "dist/trainer/upload.h"
-#include "dist/trainer/workload.h"
+#include "dist/trainer/training_batches.h"
 
 namespace laconic {
 
 /// Labelled images, as a classifier sees them.
 struct ImageSamples {
-  std::string name;       ///< of the data, for messages
+  std::string name;  ///< of the data, for messages
   int classes = 0;
-  Shape image;            ///< [C, H, W]
+  Shape image;  ///< [C, H, W]
   std::int64_t train_size = 0, test_size = 0;
   ReadSample train, test;     ///< augmented; as evaluated
   std::uint64_t content = 0;  ///< fingerprint of the data
@@ -24,7 +23,7 @@ struct ImageSamples {
 class ImageClassification final : public Workload {
  public:
   struct Options {
-    std::int64_t batch = 32;          ///< B, per worker
+    std::int64_t batch = 32;  ///< B, per worker
     std::int64_t eval_batch = 250;
     bool shuffle = true;
     Augment augment{};  ///< of a data set in memory
@@ -36,16 +35,17 @@ class ImageClassification final : public Workload {
   ImageClassification(std::shared_ptr<Module> model, std::shared_ptr<const ImageDataset> data, int rank, int workers,
                       const Options& options);
   /// Takes images from anywhere.
-  ImageClassification(std::shared_ptr<Module> model, ImageSamples samples, int rank, int workers, const Options& options);
+  ImageClassification(std::shared_ptr<Module> model, ImageSamples samples, int rank, int workers,
+                      const Options& options);
 
   Module& model() override { return *model_; }
-  void set_device(Device device) override { device_ = device; }
+  void set_device(Device device) override { batches_.set_device(device); }
   Shape input() const override { return samples_.image; }
   std::int64_t batch() const override { return o_.batch; }
-  std::int64_t batches_per_epoch() const override;
-  Share share(std::int64_t batch) const override;
-  void start(std::int64_t epoch, std::int64_t batch) override;
-  Share load() override;
+  std::int64_t batches_per_epoch() const override { return batches_.per_epoch(); }
+  Share share(std::int64_t batch) const override { return batches_.share(batch); }
+  void start(std::int64_t epoch, std::int64_t batch) override { batches_.start(epoch, batch); }
+  Share load() override { return batches_.load(); }
   Tensor loss() override;
   EvalSums evaluate() override;
   bool has_top5() const override { return samples_.classes > 5; }
@@ -55,14 +55,10 @@ class ImageClassification final : public Workload {
   }
 
  private:
-  ShardedSampler sampler() const;
   std::shared_ptr<Module> model_;
   ImageSamples samples_;
-  int rank_, workers_;
   Options o_;
-  Device device_ = kCpu;
-  std::unique_ptr<BatchUpload> loader_;
-  Batch batch_;
+  TrainingBatches batches_;
 };
 
 }  // namespace laconic

@@ -60,7 +60,7 @@ struct EvalReport {
   double top1_error = 0;              ///< per cent; of a classifier of images
   std::optional<double> top5_error;   ///< per cent; for more than 5 classes
   std::optional<double> perplexity{};  ///< exp(loss); of a language model
-  /// What a workload measures by name, means over samples (Supervised::Options::metrics).
+  /// Measures by name, each a mean over samples (Supervised::Options::metrics).
   std::vector<std::pair<std::string, double>> metrics{};
   /// Where workers' parameters differ from the model that is evaluated: by how much, the mean over workers of the
   /// 2-norm of the difference over that of the model.

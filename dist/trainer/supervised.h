@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/trainer/upload.h"
-#include "dist/trainer/workload.h"
+#include "dist/trainer/training_batches.h"
 #include "dist/world.h"
 #include "layers/metrics.h"
 
@@ -33,37 +32,33 @@ class Supervised final : public Workload {
     std::vector<Named> metrics{};  ///< beside the loss, measured in evaluations (EvalReport::metrics)
     std::string name = "data";     ///< for messages
   };
-  /// model : x [n, ...] -> predictions.   test : what evaluations go over; may be empty
+  /// model : x [n, ...] -> predictions.   test : evaluations go over it, and draw other numbers than training does; may
+  /// be empty or null
   /// throws DataError  there is nothing to train on
   Supervised(std::shared_ptr<Module> model, SharedDataset train, SharedDataset test, Loss loss,
              const dist::Worker& worker, const Options& options);
 
   Module& model() override { return *model_; }
-  void set_device(Device device) override { device_ = device; }
-  Shape input() const override { return reader_.x; }
+  void set_device(Device device) override { batches_.set_device(device); }
+  Shape input() const override { return batches_.reader().x; }
   std::int64_t batch() const override { return o_.batch; }
-  std::int64_t batches_per_epoch() const override { return sampler().steps_per_epoch(); }
-  Share share(std::int64_t batch) const override;
-  void start(std::int64_t epoch, std::int64_t batch) override;
-  Share load() override;
-  Tensor loss() override { return loss_((*model_)(batch_.x), batch_.y); }
+  std::int64_t batches_per_epoch() const override { return batches_.per_epoch(); }
+  Share share(std::int64_t batch) const override { return batches_.share(batch); }
+  void start(std::int64_t epoch, std::int64_t batch) override { batches_.start(epoch, batch); }
+  Share load() override { return batches_.load(); }
+  Tensor loss() override { return loss_((*model_)(batches_.loaded().x), batches_.loaded().y); }
   EvalSums evaluate() override;
   std::vector<std::string> metrics() const override;
   std::string fingerprint() const override;
   void describe(RunInfo& info) const override;
 
  private:
-  ShardedSampler sampler() const;
   std::shared_ptr<Module> model_;
   SharedDataset train_, test_;
   Loss loss_;
-  int rank_, workers_;
   Options o_;
-  SampleReader reader_;
+  TrainingBatches batches_;
   std::uint64_t content_;
-  Device device_ = kCpu;
-  std::unique_ptr<BatchUpload> loader_;
-  Batch batch_;
 };
 
 }  // namespace laconic

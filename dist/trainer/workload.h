@@ -52,7 +52,7 @@ class Workload {
   virtual EvalSums evaluate() = 0;
   virtual bool has_top5() const { return false; }
   virtual bool measures_perplexity() const { return false; }  ///< instead of errors
-  /// What else it measures by name, instead of errors.
+  /// Names of its own measures, which it has instead of errors.
   virtual std::vector<std::string> metrics() const { return {}; }
   virtual bool has_test_for_the_end() const { return false; }
   virtual EvalSums evaluate_at_the_end() { return {}; }

@@ -1,4 +1,4 @@
-// Self-attention from matmul, softmax and transpose, trained by four workers that send a fiftieth of it all.
+// Self-attention from matmul, softmax and transpose, trained by four workers that send a fiftieth of each gradient.
 #include <cmath>
 #include <cstdio>
 

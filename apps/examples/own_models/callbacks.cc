@@ -1,5 +1,4 @@
-// What goes on during a training: a learning rate is found, the best model is kept, and the end comes when it is
-// reached.
+// Callbacks find a learning rate, keep the best model, and end the training when nothing improves any more.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,0 +1,40 @@
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "dist/trainer/upload.h"
+#include "dist/trainer/workload.h"
+
+namespace laconic {
+
+/// One worker's batches of a training, on the device that computes with them: the part of a Workload that has no loss.
+class TrainingBatches {
+ public:
+  TrainingBatches(SampleReader reader, const ShardedSampler::Options& sampler, int data_threads)
+      : reader_(std::move(reader)), sampler_(sampler), data_threads_(data_threads) {}
+  void set_device(Device device) { device_ = device; }
+
+  // As Workload has them.
+  std::int64_t per_epoch() const { return sampler_.steps_per_epoch(); }
+  Share share(std::int64_t batch) const;
+  void start(std::int64_t epoch, std::int64_t batch);
+  Share load();
+
+  const SampleReader& reader() const { return reader_; }
+  const Batch& loaded() const { return batch_; }
+  /// Goes over this worker's share of a test set, `eval_batch` samples at a time, in the model's evaluation mode and
+  /// without recording. Calls f with every batch that has samples.
+  ///   drop_left_out : samples that could not be read are in no batch
+  void test(Module& model, const SampleReader& reader, std::int64_t samples, std::int64_t eval_batch,
+            bool drop_left_out, const std::function<void(const Batch& batch)>& f) const;
+
+ private:
+  SampleReader reader_;
+  ShardedSampler sampler_;
+  int data_threads_;
+  Device device_ = kCpu;
+  std::unique_ptr<BatchUpload> loader_;
+  Batch batch_;
+};
+
+}  // namespace laconic
