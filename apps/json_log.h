@@ -13,9 +13,9 @@ namespace laconic {
 std::string to_json(const StepReport& report);
 
 /// {"eval":{"epoch":1,"loss":...,"top1_error":...,"top5_error":...,"seconds":...,"bytes_sent_total":...}}
-/// top5_error only where there is one; of a language model "perplexity" instead of both; "drift" where workers differ
-/// from the model that is evaluated.
-/// kind "test": {"test":{...}}, the same of a test set that is kept for the end.
+/// top5_error only where there is one; of a language model "perplexity" instead of both, of a model with measures of
+/// its own "metrics", an object of them; "drift" where workers differ from the model that is evaluated. kind "test":
+/// {"test":{...}}, the same of a test set that is kept for the end.
 std::string to_json(const EvalReport& report, const char* kind = "eval");
 
 /// {"ledger":{"step":100,"parameters":[{"parameter":"fc1.weight","choice":"trimmed","elements":...,"bytes":...}]}}

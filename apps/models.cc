@@ -49,7 +49,7 @@ void print_zoo(bool json, bool markdown) {
   for (const ModelInfo& info : models_of_zoo()) {
     const auto model = make_model(info.name);
     const std::int64_t parameters = model->parameter_count();
-    const double flop = flop_per_sample(info, summarize(*model, info.input));
+    const double flop = flop_per_sample(info, summarize(*model, ghost_batch(info.input, 1).x));
     table.add({{"model", "model", info.name},
                {"input", "input", list(info.input.dims()), info.reads_text() ? "words" : sizes(info.input.dims())},
                {"classes", "classes", info.classes, with_commas(info.classes)},
@@ -65,7 +65,7 @@ std::string mflop(double flop) { return fmt::format("{:.4g}", flop * 1e-6); }
 
 void print_layers(const ModelInfo& info, const ModelOptions& options, bool json, bool markdown) {
   const auto model = make_model(info.name, options);
-  const std::vector<LayerSummary> layers = summarize(*model, info.input);
+  const std::vector<LayerSummary> layers = summarize(*model, ghost_batch(info.input, 1).x);
   ResultTable table(markdown);
   table.title("");
   for (const LayerSummary& l : layers) {

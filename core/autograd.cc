@@ -44,7 +44,7 @@ bool wants_gradient(std::initializer_list<std::reference_wrapper<const Tensor>> 
 }
 
 Grads::Target Grads::into(int i, const Shape& shape, Device device) {
-  Node& target = *node_.inputs_[i];
+  Node& target = *node_.inputs_[i].node;
   if (target.is_leaf()) {
     auto& leaf = static_cast<Leaf&>(target);
     if (!leaf.grad.defined()) leaf.grad = Tensor::empty(shape, DType::f32, device);
@@ -63,7 +63,7 @@ Grads::Target Grads::into(int i, const Shape& shape, Device device) {
 }
 
 void Grads::put(int i, Tensor gradient) {
-  Node& target = *node_.inputs_[i];
+  Node& target = *node_.inputs_[i].node;
   if (target.is_leaf()) {
     auto& leaf = static_cast<Leaf&>(target);
     if (!leaf.grad.defined()) leaf.grad = Tensor::empty(gradient.shape(), DType::f32, gradient.device());
@@ -87,14 +87,14 @@ void Grads::put(int i, Tensor gradient) {
 }
 
 std::int64_t Grads::chunk_rows(int i) const {
-  const Node& target = *node_.inputs_[i];
+  const Node& target = *node_.inputs_[i].node;
   if (!target.is_leaf()) return 0;
   const auto& leaf = static_cast<const Leaf&>(target);
   return leaf.uses_ == 1 ? leaf.chunk_rows() : 0;
 }
 
 void Grads::complete_rows(int i, std::int64_t first, std::int64_t count) {
-  static_cast<Leaf&>(*node_.inputs_[i]).complete_rows(first, count);
+  static_cast<Leaf&>(*node_.inputs_[i].node).complete_rows(first, count);
 }
 
 /// The walk over a recorded graph.
@@ -107,7 +107,7 @@ class Tape {
     if (!is_recording || std::none_of(inputs.begin(), inputs.end(), wants)) return y;
     auto node = std::make_shared<Node>(operation);
     node->scope_ = layer;
-    for (const Tensor& t : inputs) node->inputs_.push_back(t.node());
+    for (const Tensor& t : inputs) node->inputs_.push_back({t.node(), TensorWatch(t)});
     node->backward_ = std::move(backward);
     node->takes_pair_ = takes_pair;
     return y.with_node(std::move(node));
@@ -142,7 +142,8 @@ class Tape {
     auto node = std::make_shared<Node>("checkpoint");
     node->scope_ = layer;
     node->takes_pair_ = y.node()->takes_pair_;
-    collect(y.node(), begin, [&](const std::shared_ptr<Node>& input) { node->inputs_.push_back(input); });
+    collect(y.node(), begin, [&](const std::shared_ptr<Node>& input) { node->inputs_.push_back({input, {}}); });
+    node->inputs_.push_back({nullptr, TensorWatch(x)});
     node->again_ = [x, f = std::move(f), shared] {
       shared->second = true;
       const Scoped<Segment*> running(segment, shared.get());
@@ -168,7 +169,7 @@ class Tape {
       const std::shared_ptr<Node> node = order[next];
       require<Error>(node->backward_ || node->again_, "backward: the graph of '", node->operation_,
                      "' was already used and freed. Run the forward pass again before a second backward.");
-      for (const auto& input : node->inputs_) {
+      for (const auto& [input, value] : node->inputs_) {
         if (!input) continue;
         input->is_leaf() || input->sequence_ <= begin ? outside(input) : visit(input);
       }
@@ -178,7 +179,16 @@ class Tape {
   }
 
   static void run(const Nodes& order) {
-    for (const auto& node : order) node->again_ && node->pending_.defined() ? run_again(*node) : run(*node);
+    for (const auto& node : order) {
+      if (node->pending_.defined()) require_unwritten(*node);
+      node->again_ && node->pending_.defined() ? run_again(*node) : run(*node);
+    }
+  }
+
+  static void require_unwritten(const Node& node) {
+    for (const Node::Input& input : node.inputs_)
+      require<Error>(!input.value.written(), "backward: input ", &input - node.inputs_.data(), " of '", node.operation_,
+                     "' was written since the forward pass. Write into a copy instead.");
   }
 
   /// A checkpointed segment: makes its part of the graph anew and goes through that. Its nodes make the uses of leaves
@@ -209,7 +219,7 @@ class Tape {
     }
     node.backward_ = nullptr;
     node.again_ = nullptr;
-    for (auto& input : std::exchange(node.inputs_, {})) {
+    for (const auto& [input, value] : std::exchange(node.inputs_, {})) {
       if (!input || !input->is_leaf()) continue;
       auto& leaf = static_cast<Leaf&>(*input);
       if (--leaf.uses_ == 0) leaf.complete();

@@ -29,7 +29,11 @@ class Node {
   const char* operation_;
   std::uint64_t sequence_;                      // made later = used later: descending order is a valid backward order
   const std::string* scope_ = nullptr;          // the layer that was running, for traces; owned by the module
-  std::vector<std::shared_ptr<Node>> inputs_;   // null where no gradient is wanted
+  struct Input {
+    std::shared_ptr<Node> node;  // null where no gradient is wanted
+    TensorWatch value;           // which backward may need as it was
+  };
+  std::vector<Input> inputs_;
   std::function<void(const Tensor&, const Tensor&, Grads&)> backward_;
   std::function<Tensor()> again_;               // of a checkpointed segment: runs it, recorded
   bool takes_pair_ = false;                     // gradients of two uses are handed over unsummed
@@ -62,7 +66,7 @@ class Leaf : public Node {
 class Grads {
  public:
   explicit Grads(Node& node) : node_(node) {}
-  bool wants(int i) const { return node_.inputs_[i] != nullptr; }
+  bool wants(int i) const { return node_.inputs_[i].node != nullptr; }
 
   struct Target {
     Tensor tensor;  ///< plain layout, float32
@@ -112,7 +116,8 @@ Tensor with_gradient(const Tensor& value, std::shared_ptr<Leaf> leaf);
 
 /// Runs the tape backward from `loss` (one element), whose own gradient is `scale`. Order: reverse topological,
 /// deterministic. Frees the graph on the way. Cost: each recorded operation once.
-/// Throws Error if the graph was already used, ShapeError if loss has more than one element or no history.
+/// Throws Error if the graph was already used or one of its inputs was written since, ShapeError if loss has more than
+/// one element or no history.
 void backward(const Tensor& loss, float scale = 1.0f);
 
 /// y = f(x), keeping x alone: when backward comes here f is run again, recorded, and backward goes through what that

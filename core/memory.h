@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,6 +21,11 @@ class Storage {
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
+  /// Counts copies into this memory, through whichever view: Tensor::version() sees them.
+  std::uint64_t copies() const { return copies_.load(std::memory_order_relaxed); }
+  void count_copy() { copies_.fetch_add(counting_, std::memory_order_relaxed); }
+  /// For memory whose parts have nothing to do with each other: only the handle that a copy goes through tells of it.
+  void count_no_copies() { counting_ = 0; }
 
  private:
   std::byte* data_ = nullptr;
@@ -27,6 +33,8 @@ class Storage {
   std::size_t capacity_ = 0;  // of the pool's block
   void* pool_ = nullptr;      // CUDA only: the stream's pool that it is from
   Device device_;
+  std::atomic<std::uint64_t> copies_ = 0;
+  std::uint64_t counting_ = 1;
 };
 
 /// What the caching allocator of one device holds. Blocks are kept by size class and never returned to the system:

@@ -22,6 +22,20 @@ Parameter::Parameter(const Shape& shape, Role role)
   leaf_->owner = this;
 }
 
+void Parameter::freeze(bool on) {
+  require<Error>(on == frozen_ || arena_ == nullptr, "freeze: parameter ", info.name,
+                 " is being trained. Freeze parameters before a Trainer is made.");
+  frozen_ = on;
+}
+
+void Parameter::to(Device device) {
+  if (value_.device() == device) return;
+  require<Error>(arena_ == nullptr, "to: parameter ", info.name, " is being trained on device ", value_.device(), ".");
+  const Tensor moved = Tensor::empty(value_.shape(), DType::f32, device);
+  moved.copy_from(value_);
+  value_ = moved;
+}
+
 void Parameter::ParameterLeaf::complete() {
   if (owner->arena_) owner->arena_->announce(*owner);
 }
@@ -46,6 +60,7 @@ void Parameter::refresh(Rows rows) {
 
 ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& registered, Device device) {
   for (auto it = registered.rbegin(); it != registered.rend(); ++it) {
+    if ((*it)->frozen()) continue;
     // A tied parameter belongs where its first registration puts it: it is ready only after that (earlier) layer.
     if (std::find(std::next(it), registered.rend(), *it) != registered.rend()) continue;
     require<Error>((*it)->arena_ == nullptr, "arena: parameter ", (*it)->info.name,
@@ -59,6 +74,7 @@ ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& re
     size_ += (p->info.elements + kAlignElements - 1) / kAlignElements * kAlignElements;
   }
   values_ = Tensor::zeros({size_}, DType::f32, device);
+  values_.have_apart_versions();
   gradients_ = Tensor::zeros({size_}, DType::f32, device);
   for (const auto& p : parameters_) {
     p->arena_ = this;

@@ -51,9 +51,15 @@ class Parameter {
   Parameter(const Shape& shape, Role role);
 
   ParameterInfo info;
-  /// The value as a leaf of the tape: what operations take.
-  Tensor tensor() const { return value_.with_node(leaf_); }
+  /// The value as a leaf of the tape: what operations take. Of a frozen parameter it is the value alone.
+  Tensor tensor() const { return frozen_ ? value_ : value_.with_node(leaf_); }
   const Tensor& value() const { return value_; }
+  /// A frozen parameter is not trained: it has no gradient, nothing of it is sent, and arenas leave it out.
+  /// Throws Error if it is in an arena.
+  void freeze(bool on = true);
+  bool frozen() const { return frozen_; }
+  /// Moves the value to a device. Throws Error if it is in an arena on another one.
+  void to(Device device);
   /// The gradient of this step; undefined before the first backward unless in an arena.
   const Tensor& grad() const { return leaf_->grad; }
   Rows all_rows() const { return {0, info.shape.rank() ? info.shape[0] : 1}; }
@@ -80,6 +86,7 @@ class Parameter {
   Tensor value_;
   std::shared_ptr<ParameterLeaf> leaf_;
   class ParameterArena* arena_ = nullptr;
+  bool frozen_ = false;
   std::int64_t chunk_rows_ = 0;
   std::int64_t announced_rows_ = 0;  // of this step's gradient: all, none, or while chunks are finished some
 };
@@ -90,7 +97,8 @@ class Parameter {
 /// checkpoint is one walk.
 class ParameterArena {
  public:
-  /// Moves the parameters (in order of registration, duplicates allowed: tied weights) and keeps their values.
+  /// Moves the parameters (in order of registration, duplicates allowed: tied weights) and keeps their values. Frozen
+  /// ones stay where they are.
   explicit ParameterArena(const std::vector<std::shared_ptr<Parameter>>& registered, Device device = kCpu);
   ~ParameterArena();
   ParameterArena(const ParameterArena&) = delete;

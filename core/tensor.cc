@@ -164,10 +164,15 @@ void Tensor::copy_from(const Tensor& other) const {
                  "', whose gradient would be of other values. Write into its value(), or into a copy.");
   require<ShapeError>(other.shape() == shape() && other.dtype() == dtype(), "copy: ", other.shape(), " ", other.dtype(),
                       " into ", shape(), " ", dtype(), ".");
-  if (device() == kGhost || other.device() == kGhost) return bump_version();
+  if (device() == kGhost || other.device() == kGhost) return count_copy();
   const Tensor source = other.layout() == layout() ? other.value() : raw::to_layout(other, layout());
   copy_bytes(raw_data(), device(), source.raw_data(), source.device(), bytes());
+  count_copy();
+}
+
+void Tensor::count_copy() const {
   bump_version();
+  impl_->storage->count_copy();
 }
 
 void Tensor::wrong_dtype(DType asked) const {

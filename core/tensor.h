@@ -45,7 +45,8 @@ enum class Layout : std::uint8_t { plain, channels_last, blocked16 };
 const char* to_string(Layout layout);
 inline std::ostream& operator<<(std::ostream& out, Layout layout) { return out << to_string(layout); }
 
-class Node;  // core/autograd.h
+class Node;         // core/autograd.h
+class TensorWatch;  // below
 
 /// Something that a kernel computed from a tensor's value and may use again while the value has not changed,
 /// for example a convolution's weights in the order that the kernel wants.
@@ -119,9 +120,12 @@ class Tensor {
   bool sole_owner() const { return impl_.use_count() == 1 && impl_->storage.use_count() == 1; }
   bool same_memory(const Tensor& o) const { return impl_->storage == o.impl_->storage; }
 
-  /// Counts changes of the value, as far as bump_version() was told of them (optimisers and copies tell).
-  std::uint64_t version() const { return impl_->version; }
+  /// Grows when the value changes: by copy_from() through any view, and otherwise as far as bump_version() was told of
+  /// it through this handle or a copy of it (optimisers tell). Parts of an arena (core/parameter.h) have versions of
+  /// their own.
+  std::uint64_t version() const { return impl_->version + impl_->storage->copies(); }
   void bump_version() const { ++impl_->version; }
+  void have_apart_versions() const { impl_->storage->count_no_copies(); }  ///< its views, from now on
   /// One slot for what a kernel derived from the value; dies with the tensor.
   std::shared_ptr<Derived>& derived() const { return impl_->derived; }
 
@@ -141,6 +145,7 @@ class Tensor {
   void backward() const;
 
  private:
+  friend class TensorWatch;
   struct Impl {
     std::shared_ptr<Storage> storage;
     std::size_t offset_bytes = 0;
@@ -151,12 +156,28 @@ class Tensor {
     std::uint64_t version = 0;
     std::shared_ptr<Derived> derived;
   };
+  void count_copy() const;
   [[noreturn]] void wrong_dtype(DType asked) const;
   static Tensor make(std::shared_ptr<Storage> storage, std::size_t offset_bytes, const Shape& shape, DType dtype,
                      Layout layout);
 
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<Node> node_;
+};
+
+/// Tells whether a tensor was written since, without keeping it alive: what nobody holds any more, nobody needs.
+class TensorWatch {
+ public:
+  TensorWatch() = default;
+  explicit TensorWatch(const Tensor& x) : impl_(x.impl_), version_(x.defined() ? x.version() : 0) {}
+  bool written() const {
+    const auto impl = impl_.lock();
+    return impl && impl->version + impl->storage->copies() != version_;
+  }
+
+ private:
+  std::weak_ptr<const Tensor::Impl> impl_;
+  std::uint64_t version_ = 0;
 };
 
 }  // namespace laconic

@@ -8,15 +8,12 @@
 #include "core/raw.h"
 
 namespace laconic {
-namespace {
 
 Shape batch_shape(std::int64_t samples, const Shape& sample) {
   std::vector<std::int64_t> dims = {samples};
   dims.insert(dims.end(), sample.dims().begin(), sample.dims().end());
   return Shape(std::span<const std::int64_t>(dims));
 }
-
-}  // namespace
 
 Batch without_left_out(Batch batch) {
   const std::int64_t* labels = batch.y.data<std::int64_t>();

@@ -12,4 +12,5 @@
 #include "layers/recurrent.h"
 #include "layers/sequential.h"
 #include "layers/stateless.h"
+#include "layers/summary.h"
 #include "layers/weighted.h"

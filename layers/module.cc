@@ -120,6 +120,7 @@ void Module::initialize(std::uint64_t seed) {
 }
 
 void Module::to(Device device) {
+  for (const auto& p : parameters()) p->to(device);
   walk("", [&](Module& m, const std::string&) {
     for (NamedBuffer& b : m.buffers_) {
       if (b.tensor.device() == device) continue;
@@ -128,6 +129,10 @@ void Module::to(Device device) {
       b.tensor = moved;
     }
   });
+}
+
+void Module::freeze(bool on) {
+  for (const auto& p : parameters()) p->freeze(on);
 }
 
 void Module::train(bool on) {

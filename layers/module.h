@@ -91,15 +91,19 @@ class Module {
   void load_state_dict(const StateDict& state, bool strict = true, const std::string& where = "the state",
                        const std::string& what = "the model");
   bool composite() const { return !children_.empty(); }
-  std::int64_t parameter_count() const;  ///< trained numbers, shared ones once
+  std::int64_t parameter_count() const;  ///< numbers in all parameters, shared ones once
 
   /// Gives every module its path and position and every parameter its name. On the root; initialize(), set_context()
   /// and set_watch() do it too.
   void name_all();
   /// Draws all initial values, each parameter from its own stream (seed, position). On the root.
   void initialize(std::uint64_t seed);
-  /// Moves buffers to a device (parameters move with their arena).
+  /// Moves parameters and buffers to a device. Throws Error if a Trainer has them on another one.
   void to(Device device);
+  /// Keeps the parameters of this module and of all below as they are, or trains them again:
+  ///   model->features->freeze();   // fine-tuning trains and sends the rest alone
+  /// Throws Error once a Trainer has them.
+  void freeze(bool on = true);
   void train(bool on = true);  ///< recursively; new modules are in training mode
   void eval() { train(false); }
   bool training() const { return training_; }

@@ -55,6 +55,13 @@ TEST(JsonLog, PerplexityStandsInThePlaceOfErrors) {
   EXPECT_EQ(nlohmann::json::parse(to_json(RunInfo(), summary))["test"]["perplexity"], 148.413);
 }
 
+TEST(JsonLog, MeasuresOfOnesOwnStandInThePlaceOfErrors) {
+  EvalReport r{.epoch = 3, .loss = 5, .top1_error = 0, .top5_error = {}, .seconds = 12.5, .bytes_sent_total = 99};
+  r.metrics = {{"mean error", 0.0625}, {"largest", 1}};
+  EXPECT_EQ(to_json(r), R"({"eval":{"epoch":3,"loss":5.0,"metrics":{"mean error":0.0625,"largest":1.0},"seconds":12.5,)"
+                        R"("bytes_sent_total":99}})");
+}
+
 TEST(JsonLog, BytesThatAreNotCountedAreNull) {
   StepReport r = step(1);
   r.bytes_counted = false;

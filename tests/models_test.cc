@@ -12,6 +12,7 @@
 #include "layers/layers.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"
+#include "tests/ghosts.h"
 #include "tests/tensors.h"
 
 namespace laconic {
@@ -120,7 +121,7 @@ TEST(Zoo, PutsTheStrideWhereResNetsVersionSays) {
 TEST(Zoo, KnowsTheWorkOfItsLayersWithoutComputing) {
   const auto multiply_adds = [](const char* name) {
     double flop = 0;
-    for (const LayerSummary& l : summarize(*make_model(name), model_info(name).input)) flop += l.flop;
+    for (const LayerSummary& l : summarize(*make_model(name), ghost_batch(model_info(name).input, 1).x)) flop += l.flop;
     return flop / 2;
   };
   EXPECT_EQ(multiply_adds("alexnet"), 714188480);
@@ -134,7 +135,7 @@ TEST(Zoo, KnowsTheWorkOfItsLayersWithoutComputing) {
 
 TEST(Zoo, ListsItsLayersInTheOrderOfForward) {
   const auto model = make_model("alexnet-original");
-  const auto layers = summarize(*model, {3, 224, 224});
+  const auto layers = summarize(*model, ghost_batch({3, 224, 224}, 1).x);
   EXPECT_EQ(layers[0].name, "features.0");
   EXPECT_EQ(layers[0].kind, "Conv2d");
   EXPECT_EQ(layers[0].output, (Shape{1, 96, 55, 55}));
@@ -150,10 +151,33 @@ TEST(Zoo, ListsItsLayersInTheOrderOfForward) {
 
   // HybridAR prints those of each layer.
   std::vector<std::int64_t> ungrouped;
-  for (const LayerSummary& l : summarize(*make_model("alexnet-ungrouped"), {3, 227, 227}))
+  for (const LayerSummary& l : summarize(*make_model("alexnet-ungrouped"), ghost_batch({3, 227, 227}, 1).x))
     if (l.parameters) ungrouped.push_back(l.parameters);
   EXPECT_EQ(ungrouped, (std::vector<std::int64_t>{34944, 614656, 885120, 1327488, 884992, 37752832, 16781312,
                                                   4097000}));
+}
+
+TEST(Summary, IsATableWithWhatIsFrozen) {
+  const auto fixed = make<Linear>({.in = 3, .out = 40});
+  const auto model = sequential({fixed, make<Tanh>(), make<Linear>({.in = 40, .out = 5, .bias = false})});
+  const Tensor x = Tensor::zeros({2, 3});
+  const std::string table =
+      "layer  kind    output   parameters\n"
+      "0      Linear  [2, 40]         160\n"
+      "1      Tanh    [2, 40]            \n"
+      "2      Linear  [2, 5]          200\n"
+      "                               360\n";
+  EXPECT_EQ(summary(*model, x), table);
+  fixed->freeze();
+  EXPECT_EQ(summary(*model, x), table + "160 of them are frozen.\n");
+}
+
+TEST(Summary, OfOneLayerHasItsParameters) {
+  Linear layer({.in = 3, .out = 4});
+  const auto layers = summarize(layer, Tensor::zeros({2, 3}));
+  ASSERT_EQ(layers.size(), 1u);
+  EXPECT_EQ(layers[0].parameters, 16);
+  EXPECT_EQ(layers[0].flop, 2 * 2 * 12);
 }
 
 TEST(Zoo, LeavesAModelAsItWasWhenItSummarizesIt) {
@@ -164,8 +188,8 @@ TEST(Zoo, LeavesAModelAsItWasWhenItSummarizesIt) {
       if (b.name == "bn1.num_batches_tracked") return b.tensor.to_vector()[0];
     return -1.0f;
   };
-  summarize(*model, {3, 32, 32});
-  peak_activation_bytes(*model, {3, 32, 32}, 2);
+  summarize(*model, ghost_batch({3, 32, 32}, 1).x);
+  peak_of_step(*model, {3, 32, 32}, 2);
   EXPECT_TRUE(model->training());
   EXPECT_EQ(batches(), 0);
 }
@@ -185,7 +209,7 @@ TEST(Zoo, CountsTheBytesBetweenLayersExactly) {
   } flat(model);
   ParameterArena arena(flat.parameters());
   // Most in the backward of the last layer: its input and that one's gradient, its output's gradient, the loss.
-  EXPECT_EQ(peak_activation_bytes(flat, {3, 1, 1}, 2), 4u * (8 + 8 + 10 + 1));
+  EXPECT_EQ(peak_of_step(flat, {3, 1, 1}, 2), 4u * (8 + 8 + 10 + 1));
 }
 
 TEST(Zoo, AuxiliaryHeadsCountWhileTrainingAlone) {

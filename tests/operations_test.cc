@@ -286,6 +286,25 @@ TEST(Operations, SayWhatIsWrong) {
          loss.backward(), loss.backward();
        },
        "backward: the graph of 'sum' was already used and freed."},
+      {[&] {
+         const Tensor factor = Tensor::full({2, 3}, 2.0f), loss = sum(has_history(x) * factor);
+         factor.rows(1, 1).copy_from(x.rows(0, 1));
+         loss.backward();
+       },
+       "backward: input 1 of 'multiply' was written since the forward pass. Write into a copy instead."},
+      {[&] {
+         const Tensor factor = Tensor::full({2, 3}, 2.0f), loss = sum(has_history(x) * factor);
+         raw::fill(factor, 1.0f);
+         loss.backward();
+       },
+       "backward: input 1 of 'multiply' was written since the forward pass."},
+      {[&] {
+         const Tensor input = Tensor::full({2, 3}, 2.0f), w = has_history(x);
+         const Tensor loss = sum(checkpoint(input, [&](const Tensor& in) { return w * (in * 2.0f); }));
+         input.copy_from(x);
+         loss.backward();
+       },
+       "backward: input 1 of 'checkpoint' was written since the forward pass."},
   };
   for (const auto& [f, sentence] : wrong) EXPECT_EQ(refusal(f).substr(0, sentence.size()), sentence);
 }

@@ -169,6 +169,16 @@ TEST_F(ProgressTest, ALanguageModelIsSpokenOfInTokensAndPerplexity) {
             "test perplexity 150.00 after 20 steps in 65.0 s, 2.84 k tokens/s\n");
 }
 
+TEST_F(ProgressTest, MeasuresOfOnesOwnStandInThePlaceOfErrors) {
+  Progress progress(out_, options(false));
+  progress.on_start(info());
+  EvalReport report = eval();
+  report.metrics = {{"mean error", 0.0625}, {"largest", 1}};
+  out_.str("");
+  progress.on_eval(report);
+  EXPECT_EQ(out_.str(), "epoch  1  validation mean error 0.0625, loss 0.5000, after 3.0 s, 2.00 MB sent\n");
+}
+
 TEST_F(ProgressTest, BytesThatAreNotCountedAreNotShown) {
   Progress progress(out_, options(false));
   RunInfo uncounted = info();

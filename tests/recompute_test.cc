@@ -10,6 +10,7 @@
 #include "layers/models/models.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"
+#include "tests/ghosts.h"
 #include "tests/tensors.h"
 
 namespace laconic {
@@ -120,7 +121,7 @@ TEST(Recompute, NeedsLessMemoryOfTheKindThatDryRunsTellOf) {
     const auto model = make_model(name);
     model->checkpoint_activations(recompute);
     ParameterArena arena(model->parameters());
-    return static_cast<double>(peak_activation_bytes(*model, model_info(name).input, 8));
+    return static_cast<double>(peak_of_step(*model, model_info(name).input, 8));
   };
   for (const char* name : {"resnet20", "resnet18", "googlenet", "vgg16-32"})
     EXPECT_LT(peak(name, true), 0.65 * peak(name, false)) << name;
@@ -134,7 +135,7 @@ TEST(Recompute, ThePeakOfGhostsIsThatOfARealStep) {
     const auto model = models::resnet_cifar(2, 5);
     const auto real = static_cast<double>(train(model, {3, 64, 64}, recompute).peak_bytes);
     ParameterArena arena(model->parameters());
-    const auto told = static_cast<double>(peak_activation_bytes(*model, {3, 64, 64}, 4));
+    const auto told = static_cast<double>(peak_of_step(*model, {3, 64, 64}, 4));
     EXPECT_GT(real, 0.9 * told);
     EXPECT_LT(real, 2 * told);  // kernels' own work space, and weights in their order
   }
@@ -143,11 +144,11 @@ TEST(Recompute, ThePeakOfGhostsIsThatOfARealStep) {
 TEST(Recompute, CanBeTurnedOff) {
   const auto model = make_model("resnet20");
   ParameterArena arena(model->parameters());
-  const std::size_t before = peak_activation_bytes(*model, {3, 32, 32}, 2);
+  const std::size_t before = peak_of_step(*model, {3, 32, 32}, 2);
   model->checkpoint_activations();
-  EXPECT_LT(peak_activation_bytes(*model, {3, 32, 32}, 2), before);
+  EXPECT_LT(peak_of_step(*model, {3, 32, 32}, 2), before);
   model->checkpoint_activations(false);
-  EXPECT_EQ(peak_activation_bytes(*model, {3, 32, 32}, 2), before);
+  EXPECT_EQ(peak_of_step(*model, {3, 32, 32}, 2), before);
 }
 
 TEST(Recompute, AParameterUsedInTwoSegmentsIsReadyAfterBoth) {

@@ -11,7 +11,7 @@
 namespace laconic {
 namespace {
 
-class Perceptron final : public Module {
+struct Perceptron final : Module {
   Child<Linear> in = child<Linear>("in", {.in = 3, .out = 16}), out = child<Linear>("out", {.in = 16, .out = 1});
   Tensor forward(const Tensor& x) override { return out(tanh(in(x))); }
 };
@@ -92,6 +92,51 @@ TEST(Supervised, SaysWhatIsWrongWithItsData) {
         run(tensor_dataset(Tensor::zeros({0, 3}), Tensor::zeros({0, 1})));
       },
       {"mine: there is nothing to train on."});
+}
+
+TEST(Supervised, TrainsWhatIsNotFrozen) {
+  std::vector<float> bytes;
+  for (const bool freezes : {false, true}) {
+    dist::run_workers({.workers = 2}, [&](dist::Worker& worker) {
+      const auto model = std::make_shared<Perceptron>();
+      if (freezes) model->in->freeze();
+      Supervised task(model, std::make_shared<Surface>(), nullptr, MSE(), worker, {.batch = 9});
+      // What rank 0 draws holds for all, also what is frozen.
+      TrainerOptions options{.epochs = 2, .lr = 0.1, .seed = 5};
+      Trainer trainer(worker, task, options);
+      const std::vector<float> in = model->in->weight()->value().to_vector(),
+                               out = model->out->weight()->value().to_vector();
+      const RunSummary summary = trainer.run();
+      EXPECT_EQ(model->in->weight()->value().to_vector() == in, freezes);
+      EXPECT_NE(model->out->weight()->value().to_vector(), out);
+      EXPECT_EQ(trainer.arena().elements(), freezes ? 17 : 81);
+      if (worker.rank == 0) bytes.push_back(static_cast<float>(summary.bytes_sent_total));
+      expect_error<Error>([&] { model->out->freeze(); }, {"is being trained"});
+    });
+  }
+  EXPECT_LT(bytes[1], bytes[0]);
+}
+
+TEST(Supervised, SaysThatNothingIsLeftToTrain) {
+  dist::run_workers({.workers = 1}, [&](dist::Worker& worker) {
+    const auto model = std::make_shared<Perceptron>();
+    model->freeze();
+    Supervised task(model, std::make_shared<Surface>(), nullptr, MSE(), worker, {.batch = 9});
+    expect_error<UsageError>([&] { Trainer(worker, task, {.epochs = 1}); }, {"every parameter is frozen"});
+  });
+}
+
+TEST(Supervised, KnowsTheMemoryOfAnyModel) {
+  const auto trainer_with = [](std::uint64_t bytes) {
+    dist::run_workers({.workers = 1}, [&](dist::Worker& worker) {
+      Supervised task(std::make_shared<Perceptron>(), std::make_shared<Surface>(), nullptr, MSE(), worker,
+                      {.batch = 9});
+      Trainer(worker, task, {.epochs = 1, .memory = bytes});
+    });
+  };
+  const std::uint64_t weights = 4 * 2 * (16 + 16 + 48 + 16);  // with gradients, in an arena
+  expect_error<UsageError>([&] { trainer_with(weights + 4 * 9 * (16 + 16)); }, {"1 worker needs about 0.0 GiB"});
+  trainer_with(weights + 4 * 9 * (10 * 16));
 }
 
 TEST(Predict, TakesOneSampleAndLeavesTheModelAsItWas) {

@@ -72,7 +72,7 @@ class Passing : public Workload {
   explicit Passing(std::unique_ptr<Workload> inner) : inner_(std::move(inner)) {}
   Module& model() override { return inner_->model(); }
   void set_device(Device device) override { inner_->set_device(device); }
-  Shape input() const override { return inner_->input(); }
+  std::function<Tensor()> ghost_loss(std::int64_t samples) override { return inner_->ghost_loss(samples); }
   std::int64_t batch() const override { return inner_->batch(); }
   std::int64_t batches_per_epoch() const override { return inner_->batches_per_epoch(); }
   Share share(std::int64_t batch) const override { return inner_->share(batch); }

@@ -29,7 +29,7 @@ T* out(T* data) {
   return data;
 }
 
-/// The sum of x[0 … n) in double, 32 numbers side by side.
+/// The sum of x[0 … n): fours of numbers in float, those in double.
 double sum_part(const float* x, std::int64_t n);
 
 namespace detail {
@@ -40,28 +40,28 @@ LACONIC_INLINE void loop(std::int64_t begin, std::int64_t end, F f) {
   LACONIC_INDEPENDENT
   for (std::int64_t i = begin; i < end; ++i) f(i);
 }
-template <class F>
-LACONIC_FLATTEN void loop_anywhere(std::int64_t begin, std::int64_t end, F f) {
-  loop(begin, end, f);
+template <class G>
+LACONIC_FLATTEN void run_anywhere(G g) {
+  g();
 }
 #ifdef LACONIC_HAS_MULTIVERSION
-template <class F>
-LACONIC_FLATTEN __attribute__((target("arch=x86-64-v3"))) void loop_v3(std::int64_t begin, std::int64_t end, F f) {
-  loop(begin, end, f);
+template <class G>
+LACONIC_FLATTEN __attribute__((target("arch=x86-64-v3"))) void run_v3(G g) {
+  g();
 }
-template <class F>
-LACONIC_FLATTEN __attribute__((target("arch=x86-64-v4"))) void loop_v4(std::int64_t begin, std::int64_t end, F f) {
-  loop(begin, end, f);
+template <class G>
+LACONIC_FLATTEN __attribute__((target("arch=x86-64-v4"))) void run_v4(G g) {
+  g();
 }
-/// As LACONIC_MULTIVERSION, which is not for templates.
-template <class F>
-auto best_loop() {
-  return has_avx512() ? loop_v4<F> : has_avx2() ? loop_v3<F> : loop_anywhere<F>;
+/// g() with all that it calls, compiled for this processor: as LACONIC_MULTIVERSION, which is not for templates.
+template <class G>
+void run_vectorised(G g) {
+  (has_avx512() ? run_v4<G> : has_avx2() ? run_v3<G> : run_anywhere<G>)(g);
 }
 #else
-template <class F>
-auto best_loop() {
-  return loop_anywhere<F>;
+template <class G>
+void run_vectorised(G g) {
+  run_anywhere(g);
 }
 #endif
 
@@ -74,40 +74,51 @@ auto best_loop() {
 template <int kCost = 1, class F, class... Array>
 void each(std::int64_t n, F f, Array... array) {
   const auto at = [=](std::int64_t i) { f(array[i]...); };
-  const auto part = detail::best_loop<decltype(at)>();
-  parallel_for(n, kGrain / kCost, [&](std::int64_t begin, std::int64_t end) { part(begin, end, at); });
+  parallel_for(n, kGrain / kCost, [at](std::int64_t begin, std::int64_t end) {
+    detail::run_vectorised([=] { detail::loop(begin, end, at); });
+  });
 }
 
 namespace detail {
 
+/// Rows of an array, `far` apart, in which it goes on by 1, by more, or not at all.
 template <class T>
 struct Moving {
   const T* p;
-  T operator[](std::int64_t i) const { return p[i]; }
+  std::int64_t far;
+  LACONIC_INLINE auto row(std::int64_t r) const {
+    return [q = p + r * far](std::int64_t i) { return q[i]; };
+  }
 };
 template <class T>
 struct Striding {
   const T* p;
-  std::int64_t stride;
-  T operator[](std::int64_t i) const { return p[i * stride]; }
+  std::int64_t far, stride;
+  LACONIC_INLINE auto row(std::int64_t r) const {
+    return [q = p + r * far, s = stride](std::int64_t i) { return q[i * s]; };
+  }
 };
 template <class T>
 struct Still {
-  T value;
-  T operator[](std::int64_t) const { return value; }
+  const T* p;
+  std::int64_t far;
+  LACONIC_INLINE auto row(std::int64_t r) const {
+    return [value = p[r * far]](std::int64_t) { return value; };
+  }
 };
 
 /// g(each array, as it moves or stands still): so that the loop over them has nothing to ask.
 template <class G>
-LACONIC_INLINE void by_stride(const G& g, const std::int64_t*) {
+LACONIC_INLINE void by_stride(const G& g, const std::int64_t*, const std::int64_t*) {
   g();
 }
 template <class G, class T, class... Rest>
-LACONIC_INLINE void by_stride(const G& g, const std::int64_t* stride, const T* p, const Rest*... rest) {
+LACONIC_INLINE void by_stride(const G& g, const std::int64_t* stride, const std::int64_t* far, const T* p,
+                              const Rest*... rest) {
   if (*stride == 1)
-    by_stride([&](auto... others) { g(Moving<T>{p}, others...); }, stride + 1, rest...);
+    by_stride([&](auto... others) { g(Moving<T>{p, *far}, others...); }, stride + 1, far + 1, rest...);
   else
-    by_stride([&](auto... others) { g(Still<T>{*p}, others...); }, stride + 1, rest...);
+    by_stride([&](auto... others) { g(Still<T>{p, *far}, others...); }, stride + 1, far + 1, rest...);
 }
 
 }  // namespace detail
@@ -118,40 +129,47 @@ void each_strided(const StridedWalk& w, F f, T* y, const In*... x) {
   constexpr int kIn = sizeof...(In);
   if (w.contiguous(kIn)) return each<kCost>(w.elements, f, out(y), x...);
   if (w.elements == 0) return;
-  const std::size_t last = static_cast<std::size_t>(w.rank - 1);
-  const std::int64_t inner = w.extent[last], outer = w.elements / inner;
   constexpr auto all = std::index_sequence_for<In...>();
-  const auto row = [&w, f, last](T* to, std::int64_t n, const In*... from) {
-    std::array<std::int64_t, kIn> stride;
-    for (std::size_t k = 0; k < kIn; ++k) stride[k] = w.stride[k][last];
-    const auto loop = [&](auto... in) {
-      const auto at = [=](std::int64_t i) { f(to[i], in[i]...); };
-      detail::best_loop<decltype(at)>()(0, n, at);
+  // Blocks of the two innermost extents.
+  const std::size_t last = static_cast<std::size_t>(w.rank - 1), depth = last > 0 ? last - 1 : 0;
+  const std::int64_t inner = w.extent[last], rows = last > 0 ? w.extent[depth] : 1;
+  std::array<std::int64_t, kIn> stride{}, far{};
+  for (std::size_t k = 0; k < kIn; ++k) stride[k] = w.stride[k][last], far[k] = last > 0 ? w.stride[k][depth] : 0;
+  const bool plain = std::all_of(stride.begin(), stride.end(), [](std::int64_t s) { return s == 0 || s == 1; });
+  const auto block = [&](T* to, std::int64_t count, std::int64_t n, const In*... from) {
+    const auto run = [=](auto... in) {
+      detail::run_vectorised([=] {
+        for (std::int64_t r = 0; r < count; ++r) {
+          T* const place = to + r * inner;
+          [&](auto... row) { detail::loop(0, n, [=](std::int64_t i) { f(place[i], row(i)...); }); }(in.row(r)...);
+        }
+      });
     };
-    if (std::all_of(stride.begin(), stride.end(), [](std::int64_t s) { return s == 0 || s == 1; }))
-      return detail::by_stride(loop, stride.data(), from...);
-    [&]<std::size_t... k>(std::index_sequence<k...>) { loop(detail::Striding<In>{from, stride[k]}...); }
+    if (plain) return detail::by_stride(run, stride.data(), far.data(), from...);
+    [&]<std::size_t... k>(std::index_sequence<k...>) { run(detail::Striding<In>{from, far[k], stride[k]}...); }
     (all);
   };
-  if (outer == 1)
+  if (inner == w.elements)
     return parallel_for(inner, kGrain / kCost, [&](std::int64_t begin, std::int64_t end) {
-      [&]<std::size_t... k>(std::index_sequence<k...>) {
-        row(y + begin, end - begin, x + begin * w.stride[k][last]...);
-      }
+      [&]<std::size_t... k>(std::index_sequence<k...>) { block(y + begin, 1, end - begin, x + begin * stride[k]...); }
       (all);
     });
-  parallel_for(outer, row_grain(inner, kCost), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(w.elements / inner, row_grain(inner, kCost), [&](std::int64_t begin, std::int64_t end) {
     std::array<std::int64_t, Shape::kMaxRank> at{};
     std::array<std::int64_t, kIn> offset{};
-    std::int64_t rest = begin;
-    for (std::size_t d = last; d-- > 0; rest /= w.extent[d]) {
+    std::int64_t r = begin % rows, rest = begin / rows;
+    for (std::size_t d = depth; d-- > 0; rest /= w.extent[d]) {
       at[d] = rest % w.extent[d];
       for (std::size_t k = 0; k < kIn; ++k) offset[k] += at[d] * w.stride[k][d];
     }
-    for (std::int64_t o = begin; o < end; ++o) {
-      [&]<std::size_t... k>(std::index_sequence<k...>) { row(y + o * inner, inner, x + offset[k]...); }
+    for (std::int64_t o = begin; o < end;) {
+      const std::int64_t count = std::min(rows - r, end - o);
+      [&]<std::size_t... k>(std::index_sequence<k...>) {
+        block(y + o * inner, count, inner, x + offset[k] + r * far[k]...);
+      }
       (all);
-      for (std::size_t d = last; d-- > 0;) {  // the next place
+      o += count, r = 0;
+      for (std::size_t d = depth; d-- > 0;) {  // the next place
         for (std::size_t k = 0; k < kIn; ++k) offset[k] += w.stride[k][d];
         if (++at[d] < w.extent[d]) break;
         for (std::size_t k = 0; k < kIn; ++k) offset[k] -= w.extent[d] * w.stride[k][d];
@@ -168,7 +186,7 @@ void each_cell(std::int64_t batch, std::int64_t hidden, F f) {
   parallel_for(batch, row_grain(hidden, kCost), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       const auto at = [=](std::int64_t j) { f(b, j); };
-      detail::best_loop<decltype(at)>()(0, hidden, at);
+      detail::run_vectorised([=] { detail::loop(0, hidden, at); });
     }
   });
 }

@@ -8,35 +8,36 @@ constexpr std::int64_t kCost = 8;  // of one class: its exponential
 constexpr int kLanes = 16;  // sums are kept so many side by side: vectors, and the same order on every machine
 
 LACONIC_MULTIVERSION float largest_of(const float* x, std::int64_t n) {
-  float lanes[kLanes];
-  for (float& lane : lanes) lane = x[0];
+  constexpr int kMany = 64;  // a comparison waits for the one before
+  float largest = x[0];
   std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int l = 0; l < kLanes; ++l) lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
-  float largest = lanes[0];
+  if (n >= kMany) {
+    float lanes[kMany];
+    for (int l = 0; l < kMany; ++l) lanes[l] = x[l];
+    for (i = kMany; i + kMany <= n; i += kMany)
+      for (int l = 0; l < kMany; ++l) lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
+    for (float lane : lanes) largest = lane > largest ? lane : largest;
+  }
   for (; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
-  for (float lane : lanes) largest = lane > largest ? lane : largest;
   return largest;
 }
 
+LACONIC_MULTIVERSION void exponentials(float* e, const float* x, float largest, std::int64_t n) {
+  LACONIC_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) e[i] = bounded_exp(x[i] - largest);
+}
+
 /// sum of e^(x[k] - largest); each is written to e if not null, which may be x.
-LACONIC_MULTIVERSION double exponentials(float* e, const float* x, float largest, std::int64_t n) {
-  double lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    float part[kLanes];
-    for (int l = 0; l < kLanes; ++l) part[l] = bounded_exp(x[i + l] - largest);
-    if (e)
-      for (int l = 0; l < kLanes; ++l) e[i + l] = part[l];
-    for (int l = 0; l < kLanes; ++l) lanes[l] += part[l];
-  }
+double sum_of_exponentials(float* e, const float* x, float largest, std::int64_t n) {
+  constexpr std::int64_t kBlock = 1024;  // summed while it is near
+  float block[kBlock];
   double sum = 0;
-  for (; i < n; ++i) {
-    const float one = bounded_exp(x[i] - largest);
-    if (e) e[i] = one;
-    sum += one;
+  for (std::int64_t i = 0; i < n; i += kBlock) {
+    const std::int64_t count = std::min(kBlock, n - i);
+    float* const to = e ? e + i : block;
+    exponentials(to, x + i, largest, count);
+    sum += sum_part(to, count);
   }
-  for (double lane : lanes) sum += lane;
   return sum;
 }
 
@@ -61,7 +62,7 @@ void softmax_cross_entropy(double* loss, float* e, float* inverse, const float* 
       double sum_of_logits = 0;
       if (smoothing != 0)
         for (std::int64_t k = 0; k < classes; ++k) sum_of_logits += row[k];
-      const double sum = exponentials(e ? e + i * classes : nullptr, row, largest, classes);
+      const double sum = sum_of_exponentials(e ? e + i * classes : nullptr, row, largest, classes);
       const double log_sum = largest + std::log(sum);
       loss[i] = (1.0 - smoothing) * (log_sum - of_label);
       if (smoothing != 0) loss[i] += smoothing * (log_sum - sum_of_logits / static_cast<double>(classes));
@@ -133,7 +134,13 @@ constexpr std::int64_t kColumns = 64;  // whose sums stay in registers and the f
 LACONIC_MULTIVERSION void sum_columns(float* y, const float* x, std::int64_t n, std::int64_t stride,
                                       std::int64_t columns, float scale) {
   double sums[kColumns] = {};
-  for (std::int64_t r = 0; r < n; ++r)
+  std::int64_t r = 0;
+  for (; r + 4 <= n; r += 4) {  // as sum_part()
+    const float* const row = x + r * stride;
+    for (std::int64_t j = 0; j < columns; ++j)
+      sums[j] += (row[j] + row[stride + j]) + (row[2 * stride + j] + row[3 * stride + j]);
+  }
+  for (; r < n; ++r)
     for (std::int64_t j = 0; j < columns; ++j) sums[j] += x[r * stride + j];
   for (std::int64_t j = 0; j < columns; ++j) y[j] = static_cast<float>(scale * sums[j]);
 }
@@ -166,10 +173,14 @@ void sum_middle(float* y, const float* x, std::int64_t outer, std::int64_t n, st
     return each_column_block(outer, n, inner, [=](std::int64_t o, std::int64_t i0, std::int64_t i1) {
       sum_columns(y + o * inner + i0, x + o * n * inner + i0, n, inner, i1 - i0, scale);
     });
-  constexpr std::int64_t kChunk = 65536;  // a long row is shared by all threads
-  const std::int64_t chunks = std::max<std::int64_t>(1, (n + kChunk - 1) / kChunk);
+  constexpr std::int64_t kChunk = 65536;  // a longer row is shared by all threads
+  if (n <= kChunk)
+    return parallel_for(outer, row_grain(n), [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t o = begin; o < end; ++o) y[o] = static_cast<float>(scale * sum_part(x + o * n, n));
+    });
+  const std::int64_t chunks = (n + kChunk - 1) / kChunk;
   std::vector<double> sums(static_cast<std::size_t>(outer * chunks));
-  parallel_for(outer * chunks, row_grain(std::min(n, kChunk)), [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(outer * chunks, row_grain(kChunk), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t c = begin; c < end; ++c) {
       const std::int64_t first = c % chunks * kChunk;
       sums[static_cast<std::size_t>(c)] = sum_part(x + c / chunks * n + first, std::min(kChunk, n - first));
@@ -220,7 +231,7 @@ void softmax_rows(float* y, const float* x, std::int64_t rows, std::int64_t clas
       const float* from = x + i * classes;
       float* to = y + i * classes;
       const float largest = largest_of(from, classes);
-      const double sum = exponentials(logarithm ? nullptr : to, from, largest, classes);
+      const double sum = sum_of_exponentials(logarithm ? nullptr : to, from, largest, classes);
       if (!logarithm) {
         scaled(to, to, static_cast<float>(1 / sum), 0, classes);
       } else {

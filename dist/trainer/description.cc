@@ -8,7 +8,7 @@
 #include "dist/trainer/servers.h"
 #include "dist/trainer/trainer.h"
 #include "dist/world.h"
-#include "layers/models/zoo.h"
+#include "layers/summary.h"
 
 namespace laconic {
 
@@ -99,7 +99,7 @@ Trainer::MemoryNeed Trainer::memory_need() const {
   arena_->set_listener(nullptr);  // nothing is computed, and nobody is to be told of gradients
   const std::int64_t most = (info().train_samples + worker_.size - 1) / worker_.size;
   const std::int64_t samples = std::clamp<std::int64_t>(most, 1, workload_.batch());
-  need.activations = static_cast<double>(peak_activation_bytes(workload_.model(), workload_.input(), samples));
+  need.activations = static_cast<double>(peak_activation_bytes(workload_.ghost_loss(samples)));
   arena_->begin_step();
   arena_->set_listener(listener());
   return need;

@@ -2,6 +2,7 @@
 
 #include "core/ops/losses.h"
 #include "layers/loss.h"
+#include "layers/models/zoo.h"
 
 namespace laconic {
 namespace {
@@ -40,6 +41,12 @@ ImageClassification::ImageClassification(std::shared_ptr<Module> model, ImageSam
 
 Tensor ImageClassification::loss() {
   return classification_loss(*model_, batches_.loaded().x, batches_.loaded().y, o_.label_smoothing);
+}
+
+std::function<Tensor()> ImageClassification::ghost_loss(std::int64_t samples) {
+  return [this, batch = ghost_batch(samples_.image, samples)] {
+    return classification_loss(*model_, batch.x, batch.labels, o_.label_smoothing);
+  };
 }
 
 EvalSums ImageClassification::evaluate() {

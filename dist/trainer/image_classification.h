@@ -40,13 +40,13 @@ class ImageClassification final : public Workload {
 
   Module& model() override { return *model_; }
   void set_device(Device device) override { batches_.set_device(device); }
-  Shape input() const override { return samples_.image; }
   std::int64_t batch() const override { return o_.batch; }
   std::int64_t batches_per_epoch() const override { return batches_.per_epoch(); }
   Share share(std::int64_t batch) const override { return batches_.share(batch); }
   void start(std::int64_t epoch, std::int64_t batch) override { batches_.start(epoch, batch); }
   Share load() override { return batches_.load(); }
   Tensor loss() override;
+  std::function<Tensor()> ghost_loss(std::int64_t samples) override;
   EvalSums evaluate() override;
   bool has_top5() const override { return samples_.classes > 5; }
   std::string fingerprint() const override;

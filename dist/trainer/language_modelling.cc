@@ -4,6 +4,8 @@
 
 #include "core/ops/losses.h"
 #include "data/input_file.h"
+#include "layers/loss.h"
+#include "layers/models/zoo.h"
 
 namespace laconic {
 namespace {
@@ -73,6 +75,11 @@ Share LanguageModelling::load() {
 Tensor LanguageModelling::loss() {
   before_ = state_;
   return ops::cross_entropy((*model_)(segment_.words, state_), segment_.next);
+}
+
+std::function<Tensor()> LanguageModelling::ghost_loss(std::int64_t streams) {
+  return
+      [this, batch = ghost_batch({o_.bptt}, streams)] { return classification_loss(*model_, batch.x, batch.labels); };
 }
 
 EvalSums LanguageModelling::evaluate(const std::vector<std::int32_t>& text) const {

@@ -30,13 +30,13 @@ class LanguageModelling final : public Workload {
 
   models::LanguageModel& model() override { return *model_; }
   void set_device(Device device) override;
-  Shape input() const override { return {o_.bptt}; }
   std::int64_t batch() const override { return o_.batch; }
   std::int64_t batches_per_epoch() const override;
   Share share(std::int64_t batch) const override;
   void start(std::int64_t epoch, std::int64_t batch) override;
   Share load() override;
   Tensor loss() override;
+  std::function<Tensor()> ghost_loss(std::int64_t streams) override;
   void pass_over() override { state_ = before_; }
   EvalSums evaluate() override { return evaluate(data_->valid); }
   bool has_test_for_the_end() const override { return true; }

@@ -18,7 +18,18 @@ Supervised::Supervised(std::shared_ptr<Module> model, SharedDataset train, Share
                 .seed = o_.seed},
                o_.data_threads),
       content_(laconic::fingerprint(*train_)) {
+  if (o_.metrics.empty())
+    o_.metrics = {{"loss", [loss = loss_](const Tensor& prediction, const Tensor& target) {
+                     return double{loss(prediction, target).item()};
+                   }}};
   require<DataError>(train_->size() > 0, o_.name, ": there is nothing to train on.");
+}
+
+std::function<Tensor()> Supervised::ghost_loss(std::int64_t samples) {
+  const SampleReader& reader = batches_.reader();
+  // The host looks at labels.
+  return [this, x = Tensor::empty(batch_shape(samples, reader.x), reader.x_type, kGhost),
+          y = Tensor::zeros(batch_shape(samples, reader.y), reader.y_type)] { return loss_((*model_)(x), y); };
 }
 
 EvalSums Supervised::evaluate() {

@@ -29,7 +29,7 @@ class Supervised final : public Workload {
     bool shuffle = true;
     int data_threads = 1;
     std::uint64_t seed = 0;
-    std::vector<Named> metrics{};  ///< beside the loss, measured in evaluations (EvalReport::metrics)
+    std::vector<Named> metrics{};  ///< measured in evaluations (EvalReport::metrics), the loss alone if there is none
     std::string name = "data";     ///< for messages
   };
   /// model : x [n, ...] -> predictions.   test : evaluations go over it, and draw other numbers than training does; may
@@ -40,13 +40,13 @@ class Supervised final : public Workload {
 
   Module& model() override { return *model_; }
   void set_device(Device device) override { batches_.set_device(device); }
-  Shape input() const override { return batches_.reader().x; }
   std::int64_t batch() const override { return o_.batch; }
   std::int64_t batches_per_epoch() const override { return batches_.per_epoch(); }
   Share share(std::int64_t batch) const override { return batches_.share(batch); }
   void start(std::int64_t epoch, std::int64_t batch) override { batches_.start(epoch, batch); }
   Share load() override { return batches_.load(); }
   Tensor loss() override { return loss_((*model_)(batches_.loaded().x), batches_.loaded().y); }
+  std::function<Tensor()> ghost_loss(std::int64_t samples) override;
   EvalSums evaluate() override;
   std::vector<std::string> metrics() const override;
   std::string fingerprint() const override;

@@ -50,10 +50,11 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   model.set_context(&context_);
   model.initialize(o_.seed);
   if (!o_.init.empty() && worker_.rank == 0) load_weights(model, load_safetensors(o_.init), o_.init, o_.model_name);
+  arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
+  require<UsageError>(arena_->elements() > 0, o_.model_name, ": there is nothing to train: every parameter is frozen.");
   model.to(o_.device);
   workload_.set_device(o_.device);
   model.checkpoint_activations(o_.checkpoint_activations);
-  arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
   if (is_.workers_update) optimizer_ = make_optimizer(*arena_, o_.optimizer);
   const std::string run = run_fingerprint(o_);
   if (worker_.servers() > 0)
@@ -145,16 +146,18 @@ void Trainer::make_strategy() {
 
 /// Rank 0's parameters and buffers on every rank.
 void Trainer::make_equal() {
-  const auto send = [&](const char* what, Slice<std::byte> bytes) {
+  const auto send = [&](const char* what, const Tensor& tensor) {
+    const Slice<std::byte> bytes(static_cast<std::byte*>(tensor.raw_data()), tensor.bytes(), tensor.device());
     worker_.run(
-        what, [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); }, bytes.device());
+        what, [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); }, tensor.device());
   };
   if (worker_.size > 1) {
-    send("broadcast of the weights", arena_->values().slice().bytes());
+    send("broadcast of the weights", arena_->values());
     arena_->changed();
-    for (const auto& [name, tensor] : workload_.model().named_buffers())
-      send("broadcast of buffers",
-           Slice<std::byte>(static_cast<std::byte*>(tensor.raw_data()), tensor.bytes(), tensor.device()));
+    const Module& model = workload_.model();
+    for (const auto& p : model.parameters())
+      if (p->frozen()) send("broadcast of frozen weights", p->value());
+    for (const auto& [name, tensor] : model.named_buffers()) send("broadcast of buffers", tensor);
   }
   servers_->give_values();
 }

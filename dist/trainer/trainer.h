@@ -129,7 +129,7 @@ class Trainer {
   std::int64_t last_step() const;
   std::string processor() const;
   /// Memory that one worker needs, in bytes. activations: of a full micro-batch, peak_activation_bytes() of
-  /// layers/models/zoo.h.
+  /// layers/summary.h.
   struct MemoryNeed {
     double parameters = 0, gradients = 0, state = 0, method = 0, activations = 0;
     double total() const { return parameters + gradients + state + method + activations; }

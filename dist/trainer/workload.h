@@ -33,7 +33,6 @@ class Workload {
   /// Where the model is, from now on: batches are given there, and what goes from batch to batch is kept there. Comes
   /// before restore() and start(); without it, that is the CPU.
   virtual void set_device(Device) {}
-  virtual Shape input() const = 0;  ///< of one sample: [C, H, W]; of a text, a stream's words in one step: [T]
   virtual std::int64_t batch() const = 0;              ///< samples per worker and micro-batch, but for short ones
   virtual std::int64_t batches_per_epoch() const = 0;  ///< the same on every worker
   /// How batch `batch` of an epoch is shared out.
@@ -45,6 +44,9 @@ class Workload {
   virtual Share load() = 0;
   /// Forward pass of the loaded micro-batch in training mode: its mean loss [1], recorded. Only if it has samples.
   virtual Tensor loss() = 0;
+  /// Makes a batch of so many samples without values, on the ghost device; what it returns is loss() of that batch: for
+  /// the memory that a step takes.
+  virtual std::function<Tensor()> ghost_loss(std::int64_t samples) = 0;
   /// The last loss() makes no update, and is to leave no trace in what goes from batch to batch.
   virtual void pass_over() {}
   /// Evaluates this worker's share of the test set with the model as it is, in evaluation mode; of a validation set if

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "layers/module.h"
+#include "layers/summary.h"
 
 namespace laconic {
 
@@ -42,31 +42,11 @@ const ModelInfo& model_info(const std::string& name);
 /// Throws UsageError for an unknown name, or an option that the model does not have.
 std::shared_ptr<Module> make_model(const std::string& name, const ModelOptions& options = {});
 
-/// One layer of a model, as a forward pass of one sample (an image; the words of one step) goes through it.
-struct LayerSummary {
-  std::string name, kind;       ///< "features.0", "Conv2d"
-  Shape output;                 ///< of a batch of one
-  std::int64_t parameters = 0;  ///< shared ones at their first layer
-  /// Two for each multiply-add with an element of a weight: convolutions, linear and recurrent layers. Biases,
-  /// normalisation, activations and pooling are left out: together a few per cent.
-  double flop = 0;
-};
-
-/// The layers of a model in the order of forward, auxiliary heads included where it has them; a ReLU that the layer in
-/// front does has no line. Computes nothing and does not need values: the input is a ghost (core/device.h).
-///   input : of one sample, as ModelInfo::input
-std::vector<LayerSummary> summarize(Module& model, const Shape& input);
-
 /// What a batch of a model looks like, without its values: images [batch, C, H, W] or words i64 [words, batch], and a
 /// label for each sample or word.
 struct GhostBatch {
   Tensor x, labels;  ///< x on the ghost device (core/device.h); labels 0, in host memory
 };
 GhostBatch ghost_batch(const Shape& input, std::int64_t batch);
-
-/// Most bytes that what lies between a model's layers (activations, masks, and their gradients) takes at once in a
-/// training step on such a batch: all that a step allocates but for parameters, their gradients, and kernels' work
-/// space. Nothing is computed. Gradients count as present in an arena and are marked as written.
-std::size_t peak_activation_bytes(Module& model, const Shape& input, std::int64_t batch);
 
 }  // namespace laconic
