@@ -202,6 +202,9 @@ void refuse_idle(const Settings& settings, const TrainOptions& o) {
   if (!o.trainer.dropout) refuse_given({"dropout"}, "--no-dropout drops nothing", "leave one of the two out");
   if (o.eval_only)
     refuse_given({"trace", "dump-gradients", "save-every"}, "--eval-only makes no step", "leave one of the two out");
+  if (o.type_of_service && dist::ranks_under_mpirun() == 0)
+    refuse_given({"tos"}, "messages between threads are no packets",
+                 "start processes with `laconic launch`, or leave it out");
 }
 
 /// --lr as given, or by the linear scaling rule (Goyal et al. 2017, "Accurate, large minibatch SGD", section 2.1).

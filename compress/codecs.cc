@@ -8,21 +8,30 @@ namespace {
 
 constexpr const char* kNone = "none";
 
-/// Null if there is none of that name.
+/// The kind of the longest name that the text begins with; null if there is none.
 const CodecKind* kind_of(const std::string& text) {
-  const std::string name = text.substr(0, text.find(':'));
-  const auto found =
-      std::find_if(codecs().begin(), codecs().end(), [&](const CodecKind& kind) { return kind.name == name; });
-  return found == codecs().end() ? nullptr : &*found;
+  const CodecKind* longest = nullptr;
+  for (const CodecKind& kind : codecs())
+    if ((text + ":").starts_with(kind.name + ":") && (!longest || kind.name.size() > longest->name.size()))
+      longest = &kind;
+  return longest;
 }
 
 }  // namespace
 
 std::vector<CodecKind>& codecs() {
-  static std::vector<CodecKind> all{identity_codec(),   fp16_codec(),       bf16_codec(),
-                                    truncation_codec(), inceptionn_codec(), inceptionn_published_codec(),
-                                    qsgd_codec(),       terngrad_codec(),   onebit_codec(),
-                                    snappy_codec(),     lz4_codec()};
+  static std::vector<CodecKind> all{identity_codec(),
+                                    fp16_codec(),
+                                    bf16_codec(),
+                                    truncation_codec(),
+                                    inceptionn_codec(),
+                                    inceptionn_published_codec(),
+                                    inceptionn_relative_codec(),
+                                    qsgd_codec(),
+                                    terngrad_codec(),
+                                    onebit_codec(),
+                                    snappy_codec(),
+                                    lz4_codec()};
   return all;
 }
 
@@ -44,19 +53,18 @@ std::unique_ptr<const Codec> make_codec(const std::string& text, const std::stri
   const auto refuse = [&](const std::string& advice) {
     throw UsageError(concat("unknown value '", text, "' (", where, "): ", advice));
   };
-  const auto colon = text.find(':');
   if (const CodecKind* const kind = kind_of(text)) {
-    const bool plain = kind->form == kind->name;
-    const std::string_view numbers = colon == text.npos ? "" : std::string_view(text).substr(colon + 1);
+    const bool plain = kind->form == kind->name, bare = text.size() == kind->name.size();
+    const std::string_view numbers = bare ? "" : std::string_view(text).substr(kind->name.size() + 1);
     std::unique_ptr<const Codec> codec;
-    if (!plain || colon == text.npos) codec = kind->make(numbers);
+    if (!plain || bare) codec = kind->make(numbers);
     if (codec == nullptr) refuse(plain ? kind->advice : kind->advice + ", as " + kind->example);
     return codec;
   }
   std::vector<std::string> names{kNone};
   std::string forms = kNone;
   for (const CodecKind& kind : codecs()) names.push_back(kind.name), forms += ", " + kind.form;
-  const std::string near = nearest(text.substr(0, colon), names);
+  const std::string near = nearest(text.substr(0, text.find(':')), names);
   refuse(concat(near.empty() ? "" : concat("did you mean ", near, "? "), "There are ", forms, "."));
   return nullptr;  // not reached
 }

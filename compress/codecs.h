@@ -41,6 +41,7 @@ std::optional<int> codec_number(std::string_view text);
 CodecKind identity_codec();                                  ///< identity.cc
 CodecKind fp16_codec(), bf16_codec(), truncation_codec();    ///< short_floats.cc
 CodecKind inceptionn_codec(), inceptionn_published_codec();  ///< inceptionn.cc
+CodecKind inceptionn_relative_codec();                       ///< inceptionn_relative.cc
 CodecKind qsgd_codec(), terngrad_codec();                    ///< stochastic.cc
 CodecKind onebit_codec();                                    ///< onebit.cc
 CodecKind snappy_codec(), lz4_codec();                       ///< lossless.cc

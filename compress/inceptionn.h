@@ -75,6 +75,30 @@ class Inceptionn final : public Codec {
   cpu::InceptionnRule rule_;
 };
 
+/// INCEPTIONN's codec with a bound that follows the values: of each 4,096 it is 2^E times their mean magnitude, which
+/// is taken as the power of two below it. So one setting fits every layer and every stage of a training; an absolute
+/// bound drops all of a layer whose gradients lie below it.
+///
+///     payload      exponent : i8 for each 4,096 values | the payload of Inceptionn (bounded) with the bound 2^(E - 8),
+///                  of the values divided by 2^exponent, which is exact: their mean is 2^-8 to 2^-7 then
+///
+/// No finite value is further off than the bound. The exponent of values with an infinity or a NaN among them is 0.
+/// cost    two passes more than Inceptionn
+class RelativeInceptionn final : public Codec {
+ public:
+  /// throws UsageError unless -20 <= exponent <= 20
+  explicit RelativeInceptionn(int exponent);
+  std::size_t max_bytes(std::size_t elements) const override;
+  void encode(Slice<const float> x, const Key& key, Bytes& payload) const override;
+  void decode(Slice<const std::byte> payload, Slice<float> x) const override;
+  /// Of values as a Laplace distribution has them.
+  double expected_bytes(std::size_t elements) const override;
+
+ private:
+  int exponent_;
+  Inceptionn inner_;
+};
+
 /// The class limits and scales of a mode and bound.
 cpu::InceptionnRule inceptionn_rule(InceptionnMode mode, int exponent);
 

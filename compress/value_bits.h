@@ -1,5 +1,6 @@
 #pragma once
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/random.h"
@@ -46,6 +47,21 @@ constexpr float value_of_level(std::uint32_t number, float step, unsigned bits) 
   const std::uint32_t level = number & ((1u << (bits - 1)) - 1);
   const float magnitude = static_cast<float>(static_cast<std::int32_t>(level)) * step;
   return number >> (bits - 1) ? -magnitude : magnitude;
+}
+
+/// Of n magnitudes: the power of two s with 2^-8 <= mean / 2^s < 2^-7, so that 256 means and less lie below 1; from -92
+/// to 108. 0 if they are all 0, or if the sum is not finite.
+constexpr int exponent_for_mean(double sum, std::size_t n) {
+  const std::uint64_t bits = std::bit_cast<std::uint64_t>(sum / static_cast<double>(n));
+  const int biased = static_cast<int>(bits >> 52 & 0x7FF), exponent = biased - 1023;
+  if (biased == 0 || biased == 0x7FF) return 0;
+  return 8 + (exponent < -100 ? -100 : exponent > 100 ? 100 : exponent);
+}
+
+/// 2^exponent for -126 <= exponent <= 127; what lies outside is taken as the nearer end.
+constexpr float power_of_two(int exponent) {
+  const int inside = exponent < -126 ? -126 : exponent > 127 ? 127 : exponent;
+  return std::bit_cast<float>(static_cast<std::uint32_t>(inside + 127) << 23);
 }
 
 }  // namespace laconic::compress

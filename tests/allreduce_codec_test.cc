@@ -27,7 +27,7 @@ std::vector<std::vector<float>> train_with(const std::string& codec, int N, cons
 TEST(AllreduceSync, IdentityIsNoCodecAndEveryOtherLeavesEqualBitsOnAllRanksWithEveryOverlap) {
   const char* const codecs[] = {"inceptionn:2^-10", "qsgd:8:512", "fp16", "terngrad", "inceptionn-published:2^-6"};
   const char* const fusions[] = {"none", "lazy:10KiB", "copy:10kB"};
-  for (const auto& row : pairwise({3, algorithms().size(), std::size(fusions), std::size(codecs), 2})) {
+  for (const auto& row : combinations({3, algorithms().size(), std::size(fusions), std::size(codecs), 2})) {
     const int N = static_cast<int>(row[0]) + 2;
     const std::string allreduce = algorithms()[row[1]], codec = codecs[row[3]];
     const PlanOptions plan = plan_options(allreduce, fusions[row[2]], row[4] == 0 ? 0 : 7000);

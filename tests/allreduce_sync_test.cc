@@ -39,7 +39,7 @@ TEST(AllreduceSync, TrainsWithTheMeanGradientAndEndsWithTheSameBitsOnAllRanks) {
 TEST(AllreduceSync, AnEqualPlanGivesTheSameBitsWithEveryOverlapOnEveryRank) {
   const char* const fusions[] = {"none", "lazy:10KiB", "lazy:1MiB", "copy:10kB", "copy:1GiB"};
   // All of ranks times algorithms meet every fusion and every size of chunks.
-  for (const auto& row : pairwise({4 * algorithms().size(), std::size(fusions), 2})) {
+  for (const auto& row : combinations({4 * algorithms().size(), std::size(fusions), 2})) {
     const int N = static_cast<int>(row[0] % 4) + 1;
     const std::string allreduce = algorithms()[row[0] / 4], fusion = fusions[row[1]];
     const std::size_t chunk = row[2] == 0 ? 0 : 7000;

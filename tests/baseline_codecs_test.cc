@@ -348,7 +348,8 @@ TEST(MakeCodec, SaysWhatIsWrongWithAName) {
   EXPECT_EQ(make_codec("none"), nullptr);
   EXPECT_EQ(says("inceptoin:2^-10"),
             "unknown value 'inceptoin:2^-10' (`codec`): did you mean inceptionn? There are none, identity, fp16, bf16, "
-            "trunc:BITS, inceptionn:2^E, inceptionn-published:2^E, qsgd:BITS:BUCKET, terngrad, onebit, snappy, lz4.");
+            "trunc:BITS, inceptionn:2^E, inceptionn-published:2^E, inceptionn:rel:2^E, "
+            "qsgd:BITS:BUCKET, terngrad, onebit, snappy, lz4.");
   EXPECT_EQ(says("inceptionn:10"),
             "unknown value 'inceptionn:10' (`codec`): give the error bound as a power of two, as inceptionn:2^-10");
   EXPECT_EQ(says("inceptionn-published"),

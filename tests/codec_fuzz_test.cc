@@ -42,7 +42,8 @@ constexpr const char* kReaders[] = {"file",
                                     "identity",
                                     "snappy",
                                     "lz4",
-                                    "onebit"};
+                                    "onebit",
+                                    "inceptionn:rel:2^0"};
 
 struct Reader {
   bool file = false;

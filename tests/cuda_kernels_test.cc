@@ -126,8 +126,11 @@ TEST_F(CudaKernels, Sums) {
     for (const int offset : {0, 1}) {
       SCOPED_TRACE(concat(n, " elements from ", offset));
       const Both x(n, 5, offset);
-      const double sum = cpu::sum(x.on(kCpu), n), squares = cpu::sum_of_squares(x.on(kCpu), n);
+      const double squares = cpu::sum_of_squares(x.on(kCpu), n);
+      double sum = 0, magnitudes = 0;
+      for (std::int64_t i = 0; i < n; ++i) sum += x.on(kCpu)[i], magnitudes += std::abs(x.on(kCpu)[i]);
       EXPECT_NEAR(cuda::sum(x.on(kCuda), n), sum, 1e-12 * (1 + squares));
+      EXPECT_NEAR(cpu::sum(x.on(kCpu), n), sum, 0x1p-23 * magnitudes);  // two roundings of each four
       EXPECT_NEAR(raw::sum_of_squares(x.device), squares, 1e-12 * squares);
       const Tensor y = Tensor::full({2}, kNan, kCuda);
       cuda::sum(y.data<float>(), 0.5f, x.on(kCuda), n);

@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "dist/collective/ring_allreduce.h"
 #include "tests/coded_collectives.h"
+#include "tests/pairwise.h"
 #include "tests/test_devices.h"
 
 namespace laconic::dist {
@@ -20,40 +21,45 @@ using namespace coded;
 
 TEST(Hop, IdentityCodecGivesTheSameBitsAsNone) {
   const auto identity = compress::make_codec("identity");
-  for (const auto& collective : kCollectives)
-    for (const int N : kRanks)
-      for (std::size_t n : {0, 1, 7, 1003}) {
-        const auto plain = run_all(N, n, collective.run, {}),
-                   coded = run_all(N, n, collective.run, {.codec = identity.get()});
-        for (std::size_t r = 0; r < plain.size(); ++r)
-          ASSERT_TRUE(same_bits(plain[r], coded[r])) << collective.name << ", rank " << r << " of " << N << ", " << n;
-      }
+  constexpr std::size_t sizes[] = {0, 1, 7, 1003};
+  for (const auto& row : combinations({std::size(kCollectives), std::size(kRanks), std::size(sizes)})) {
+    const auto& collective = kCollectives[row[0]];
+    const int N = kRanks[row[1]];
+    const std::size_t n = sizes[row[2]];
+    const auto plain = run_all(N, n, collective.run, {}),
+               coded = run_all(N, n, collective.run, {.codec = identity.get()});
+    for (std::size_t r = 0; r < plain.size(); ++r)
+      ASSERT_TRUE(same_bits(plain[r], coded[r])) << collective.name << ", rank " << r << " of " << N << ", " << n;
+  }
 }
 
 TEST(Hop, IdentityCodecGivesTheSameBitsAsNoneAlsoWhereALargeOperationIsCut) {
   const auto identity = compress::make_codec("identity");
   const std::size_t n = 600'011;  // of a butterfly 5 pieces, of a ring of leaders and of a tree 10
-  for (const char* name : {"butterfly", "hierarchical:2", "ring-tree:2", "tree:2"})
-    for (int N : {3, 4, 5}) {
-      const auto plain = run_all(N, n, named(name).run, {}),
-                 coded = run_all(N, n, named(name).run, {.codec = identity.get()});
-      for (std::size_t r = 0; r < plain.size(); ++r)
-        ASSERT_TRUE(same_bits(plain[r], coded[r])) << name << ", " << r << " of " << N;
-    }
+  const char* const names[] = {"butterfly", "hierarchical:2", "ring-tree:2", "tree:2"};
+  for (const auto& row : combinations({std::size(names), 3})) {
+    const char* const name = names[row[0]];
+    const int N = 3 + static_cast<int>(row[1]);
+    const auto plain = run_all(N, n, named(name).run, {}),
+               coded = run_all(N, n, named(name).run, {.codec = identity.get()});
+    for (std::size_t r = 0; r < plain.size(); ++r)
+      ASSERT_TRUE(same_bits(plain[r], coded[r])) << name << ", " << r << " of " << N;
+  }
 }
 
 TEST(Hop, CodecThatRoundsAtRandomStillLeavesTheSameBitsOnAllRanks) {
   const Dither dither;
   std::vector<Named> everywhere = kAllreduces;
   everywhere.push_back({"allgather", ring_allgather, ring_allgather_cost});
-  for (const auto& collective : everywhere)
-    for (const int N : kRanks)
-      for (std::size_t n : {0, 1, 203}) {
-        const auto all =
-            run_all(N, n, collective.run, {.codec = &dither, .key = {.seed = 3, .step = 5, .operation = 2}});
-        for (std::size_t r = 1; r < all.size(); ++r)
-          EXPECT_TRUE(same_bits(all[0], all[r])) << collective.name << ", rank " << r << " of " << N << ", " << n;
-      }
+  constexpr std::size_t sizes[] = {0, 1, 203};
+  for (const auto& row : combinations({everywhere.size(), std::size(kRanks), std::size(sizes)})) {
+    const Named& collective = everywhere[row[0]];
+    const int N = kRanks[row[1]];
+    const std::size_t n = sizes[row[2]];
+    const auto all = run_all(N, n, collective.run, {.codec = &dither, .key = {.seed = 3, .step = 5, .operation = 2}});
+    for (std::size_t r = 1; r < all.size(); ++r)
+      EXPECT_TRUE(same_bits(all[0], all[r])) << collective.name << ", rank " << r << " of " << N << ", " << n;
+  }
 }
 
 TEST(Hop, AllreduceCarriesNoMoreErrorsThanMessagesWereEncodedOnTheWay) {
@@ -213,16 +219,24 @@ TEST(Hop, TheMeanOverABoundedRingIsWithinTheBound) {
 }
 
 TEST(Hop, EveryCodecLeavesTheSameBitsOnAllRanks) {
-  for (const char* name : {"fp16", "bf16", "trunc:16", "trunc:22", "inceptionn:2^-10", "inceptionn-published:2^-10",
-                           "qsgd:8:512", "terngrad"}) {
+  const char* const names[] = {"fp16",
+                               "bf16",
+                               "trunc:16",
+                               "trunc:22",
+                               "inceptionn:2^-10",
+                               "inceptionn-published:2^-10",
+                               "inceptionn:rel:2^0",
+                               "qsgd:8:512",
+                               "terngrad"};
+  constexpr std::size_t sizes[] = {0, 1, 1003};
+  for (const auto& row : combinations({std::size(names), std::size(kAllreduces), 5, std::size(sizes)})) {
+    const char* const name = names[row[0]];
+    const auto& collective = kAllreduces[row[1]];
+    const int N = 2 + static_cast<int>(row[2]);
     const auto codec = compress::make_codec(name);
-    for (const auto& collective : kAllreduces)
-      for (int N = 2; N <= 6; ++N)
-        for (std::size_t n : {0, 1, 1003}) {
-          const auto all = run_all(N, n, collective.run, {.codec = codec.get()});
-          for (std::size_t r = 1; r < all.size(); ++r)
-            EXPECT_TRUE(same_bits(all[0], all[r])) << name << ", " << collective.name << ", rank " << r << " of " << N;
-        }
+    const auto all = run_all(N, sizes[row[3]], collective.run, {.codec = codec.get()});
+    for (std::size_t r = 1; r < all.size(); ++r)
+      EXPECT_TRUE(same_bits(all[0], all[r])) << name << ", " << collective.name << ", rank " << r << " of " << N;
   }
 }
 
@@ -251,20 +265,31 @@ std::vector<std::vector<float>> sums_on(Device device, int N, std::size_t n, con
 }
 
 TEST_F(HopOnDevice, EveryCodecGivesTheBitsOfTheCpu) {
-  for (const char* name : {"none", "identity", "fp16", "bf16", "trunc:16", "qsgd:8:512", "terngrad", "onebit",
-                           "inceptionn:2^-10", "inceptionn-published:2^-10"}) {
+  const char* const names[] = {"none",
+                               "identity",
+                               "fp16",
+                               "bf16",
+                               "trunc:16",
+                               "qsgd:8:512",
+                               "terngrad",
+                               "onebit",
+                               "inceptionn:2^-10",
+                               "inceptionn-published:2^-10",
+                               "inceptionn:rel:2^0"};
+  // No combinations(): a device is emulated under a sanitizer only.
+  for (const auto& row : pairwise({std::size(names), std::size(kAllreduces), 2, 2})) {
+    const char* const name = names[row[0]];
+    const auto& collective = kAllreduces[row[1]];
+    const int N = row[2] == 0 ? 2 : 3;
+    const std::size_t n = row[2] == 0 ? 1 : 5003;
     const auto codec = compress::make_codec(name);
     const Hops hops{.codec = codec.get(), .key = {.seed = 3, .step = 5, .operation = 2}};
-    for (const auto& collective : kAllreduces)
-      for (const bool feedback : {false, true})
-        for (const auto& [N, n] : {std::pair{2, std::size_t{1}}, {3, std::size_t{1003}}}) {
-          if (feedback && (codec == nullptr || std::string(collective.name) == "doubling")) continue;
-          const auto cpu = sums_on(kCpu, N, n, collective.run, hops, feedback),
-                     cuda = sums_on(kCuda, N, n, collective.run, hops, feedback);
-          for (std::size_t r = 0; r < cpu.size(); ++r)
-            EXPECT_TRUE(same_bits(cpu[r], cuda[r]))
-                << name << ", " << collective.name << ", feedback " << feedback << ", rank " << r << " of " << N;
-        }
+    const bool feedback = row[3] == 1 && codec != nullptr && std::string(collective.name) != "doubling";
+    const auto cpu = sums_on(kCpu, N, n, collective.run, hops, feedback),
+               cuda = sums_on(kCuda, N, n, collective.run, hops, feedback);
+    for (std::size_t r = 0; r < cpu.size(); ++r)
+      EXPECT_TRUE(same_bits(cpu[r], cuda[r]))
+          << name << ", " << collective.name << ", feedback " << feedback << ", rank " << r << " of " << N;
   }
 }
 

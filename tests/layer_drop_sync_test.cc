@@ -65,7 +65,8 @@ struct LayerDropOracle {
         pull(legs, b, step, arena.values().slice().sub(from, n), slice(values).sub(from, n));
       }
       clear_padding_of(values, arena);
-      const bool due = found_at == 0 || lr_of(step) != lr_of(static_cast<int>(found_at)) ||
+      const double then = lr_of(static_cast<int>(found_at));
+      const bool due = found_at == 0 || std::abs(lr_of(step) - then) > 0.1 * then ||
                        (rules.threshold_every > 0 && step - found_at >= rules.threshold_every);
       if (due) {
         for (std::size_t r = 0; r < N; ++r) threshold[r] = compress::drop_threshold(sizes[r], rules.drop_ratio);
@@ -118,7 +119,7 @@ TEST(LayerDropSync, DoesWhatTheSettledTextSays) {
                                             rules(0.9999, 100, 3),
                                             rules(0.9, 1, 0, compress::LayerNorm::l1),
                                             rules(0.3, 3, 2, compress::LayerNorm::l2)};
-  for (const auto& row : pairwise({std::size(all_rules), 3, 2, 2, 2})) {
+  for (const auto& row : combinations({std::size(all_rules), 3, 2, 2, 2})) {
     const LayerDropSync::Rules& r = all_rules[row[0]];
     const int K = static_cast<int>(row[1]), N = row[2] == 0 ? 1 : 3;
     const bool finest = row[3] == 1;
@@ -155,7 +156,7 @@ TEST(LayerDropSync, DoesWhatTheSettledTextSays) {
 
 TEST(LayerDropSync, ThroughACodecItIsStillOneThreadsAndWithARatioOfZeroTheDenseServers) {
   const char* const codecs[] = {"qsgd:8:512", "terngrad", "inceptionn:2^-8", "onebit"};
-  for (const auto& row : pairwise({std::size(codecs), 2, 3})) {
+  for (const auto& row : combinations({std::size(codecs), 2, 3})) {
     const char* const codec = codecs[row[0]];
     const bool feedback = row[1] == 1;
     const int K = static_cast<int>(row[2]);
@@ -195,12 +196,11 @@ TEST(LayerDropSync, InGroupsItIsTheGroupThatDecides) {
       setting.rules.local_aggregate = 2;
       setting.rules.layers = rules(0.7);
       const Result first = run(setting, 7);
-      for (int K : {0, 1, 2})
-        for (const Overlap overlap : {Overlap::none, Overlap::forward}) {
-          setting.servers = K;
-          setting.overlap = overlap;
-          for (const auto& v : run(setting, 7).values) EXPECT_TRUE(same_bits(v, first.values[0])) << K << " " << N;
-        }
+      for (const auto& row : combinations({3, 2})) {
+        const int K = setting.servers = static_cast<int>(row[0]);
+        setting.overlap = row[1] == 0 ? Overlap::none : Overlap::forward;
+        for (const auto& v : run(setting, 7).values) EXPECT_TRUE(same_bits(v, first.values[0])) << K << " " << N;
+      }
       setting.rules.layers.drop_ratio = 0;
       Setting dense = setting_of(N, 1, "ps", legs_of("ps", codec));
       dense.rules.local_aggregate = 2;

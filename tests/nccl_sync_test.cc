@@ -51,7 +51,7 @@ void expect_same(const Outcome& ring, const Outcome& nccl) {
 
 TEST_F(NcclTest, ACodedRingHasTheRingsBitsForEveryCodec) {
   for (const char* codec : {"identity", "fp16", "bf16", "trunc:16", "inceptionn:2^-10", "inceptionn-published:2^-6",
-                            "qsgd:8:512", "terngrad", "onebit", "snappy", "lz4"})
+                            "inceptionn:rel:2^0", "qsgd:8:512", "terngrad", "onebit", "snappy", "lz4"})
     for (const bool feedback : {false, true}) {
       SCOPED_TRACE(concat(codec, feedback ? " with feedback" : ""));
       const int N = feedback ? 2 : std::min(3, cuda_devices());

@@ -154,8 +154,13 @@ TEST(Options, PacketsAreMarkedWithACodecOrOnRequest) {
   EXPECT_EQ(parse({}).type_of_service, std::nullopt);
   EXPECT_EQ(parse({"--codec", "fp16"}).type_of_service, 0x28);
   EXPECT_EQ(parse({"--codec", "fp16", "--tos", "none"}).type_of_service, std::nullopt);
+  expect_refused({"--tos", "8"},
+                 "messages between threads are no packets (--tos): start processes with "
+                 "`laconic launch`, or leave it out");
+  setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
   EXPECT_EQ(parse({"--tos", "0x10"}).type_of_service, 16);
   EXPECT_EQ(parse({"--tos", "8"}).type_of_service, 8);
+  unsetenv("OMPI_COMM_WORLD_SIZE");
   for (const char* text : {"256", "0x", "-1", "x28", "0x-1"})
     expect_refused({"--tos", text},
                    concat("'", text, "' is no type of service (--tos): give a byte, as 0x28, or none"));

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -43,6 +44,27 @@ inline std::vector<std::vector<std::size_t>> pairwise(const std::vector<std::siz
     }
     rows.push_back(std::move(row));
   }
+}
+
+/// Rows so that each value of each choice is in some row: as many as the longest choice has values.
+inline std::vector<std::vector<std::size_t>> each_once(const std::vector<std::size_t>& counts) {
+  std::size_t most = 0;
+  for (const std::size_t count : counts) most = std::max(most, count);
+  std::vector<std::vector<std::size_t>> rows(most);
+  for (std::size_t r = 0; r < most; ++r)
+    for (std::size_t c = 0; c < counts.size(); ++c)  // two choices of as many values do not keep in step
+      rows[r].push_back((r + r / counts[c] * (c + 1)) % counts[c]);
+  return rows;
+}
+
+/// What a sweep goes over: pairwise(); under a sanitizer, which looks at how results come about and not at what they
+/// are, and for which all of it takes long, each_once().
+inline std::vector<std::vector<std::size_t>> combinations(const std::vector<std::size_t>& counts) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return each_once(counts);
+#else
+  return pairwise(counts);
+#endif
 }
 
 }  // namespace laconic

@@ -32,5 +32,17 @@ TEST(Pairwise, AnyTwoValuesOfTwoChoicesMeetInFewRows) {
   }
 }
 
+TEST(Pairwise, EachOnceHasEveryValue) {
+  const std::vector<std::size_t> counts = {4, 6, 5, 2, 7, 7, 1, 2};
+  const auto rows = each_once(counts);
+  EXPECT_EQ(rows.size(), 7u);
+  for (std::size_t c = 0; c < counts.size(); ++c) {
+    std::set<std::size_t> values;
+    for (const auto& row : rows) values.insert(row[c]);
+    EXPECT_EQ(values.size(), counts[c]);
+    EXPECT_LT(*values.rbegin(), counts[c]);
+  }
+}
+
 }  // namespace
 }  // namespace laconic

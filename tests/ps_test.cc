@@ -1,3 +1,5 @@
+#include <array>
+
 #include "dist/method/ps/ps_sync.h"
 #include "tests/error_of.h"
 #include "tests/pairwise.h"
@@ -37,7 +39,7 @@ PlanOptions plan_options(std::size_t bucket_bytes, std::size_t chunk_bytes) {
 TEST(PsSync, GivesTheBitsOfTheNaiveSumInRankOrderOnAllWorkersWhereverTheServersAre) {
   const int workers[] = {1, 2, 3, 5}, servers[] = {0, 1, 2, 11};
   const Overlap overlaps[] = {Overlap::none, Overlap::backward, Overlap::forward};
-  for (const auto& row : pairwise({std::size(workers), std::size(servers), std::size(overlaps)})) {
+  for (const auto& row : combinations({std::size(workers), std::size(servers), std::size(overlaps)})) {
     const int N = workers[row[0]], K = servers[row[1]];
     SCOPED_TRACE(concat(N, " workers, ", K, " servers, overlap ", to_string(overlaps[row[2]])));
     const std::vector<float> expected = oracle(N, 4);
@@ -92,37 +94,37 @@ TEST(PsSync, AnyPlanGivesTheSameBits) {
 }
 
 TEST(PsSync, InGroupsOneOfEachTalksToTheServersAndAllHoldTheBits) {
-  for (int N : {2, 4, 5}) {
+  for (const auto& row : combinations({3, 3, 2})) {
+    const int N = std::array{2, 4, 5}[row[0]], K = static_cast<int>(row[1]);
+    const Overlap overlap = row[2] == 0 ? Overlap::none : Overlap::forward;
+    SCOPED_TRACE(concat(N, " workers, ", K, " servers, overlap ", to_string(overlap)));
+    Setting setting = setting_of(N, K, "ps", {});
+    setting.rules.local_aggregate = 2;
+    setting.overlap = overlap;
+    setting.plan = plan_options(10'000, 7000);
+    const Result result = run(setting, 3);
     const std::vector<float> expected = oracle(N, 3, 2);  // of two addends there is one sum
-    for (int K : {0, 1, 2})
-      for (const Overlap overlap : {Overlap::none, Overlap::forward}) {
-        SCOPED_TRACE(concat(N, " workers, ", K, " servers, overlap ", to_string(overlap)));
-        Setting setting = setting_of(N, K, "ps", {});
-        setting.rules.local_aggregate = 2;
-        setting.overlap = overlap;
-        setting.plan = plan_options(10'000, 7000);
-        const Result result = run(setting, 3);
-        for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, expected));
-        if (K > 0) {
-          const Result alone = run(setting_of((N + 1) / 2, K, "ps", {}), 3);
-          EXPECT_NEAR(static_cast<double>(result.up), static_cast<double>(alone.up),
-                      0.01 * static_cast<double>(alone.up));
-        }
-      }
-  }
-  for (const char* allreduce : {"ring", "butterfly", "doubling"})
-    for (const char* codec : {"none", "qsgd:8:512", "onebit"}) {
-      Setting setting = setting_of(5, 1, "ps", legs_of("ps", codec));
-      setting.rules.local_aggregate = 3;
-      setting.plan.allreduce = allreduce;
-      setting.clip_norm = 100;
-      const Result first = run(setting, 3);
-      for (int K : {0, 2}) {
-        setting.servers = K;
-        setting.overlap = Overlap::none;
-        for (const auto& v : run(setting, 3).values) EXPECT_TRUE(same_bits(v, first.values[0])) << codec << " " << K;
-      }
+    for (const auto& v : result.values) EXPECT_TRUE(same_bits(v, expected));
+    if (K > 0) {
+      const Result alone = run(setting_of((N + 1) / 2, K, "ps", {}), 3);
+      EXPECT_NEAR(static_cast<double>(result.up), static_cast<double>(alone.up), 0.01 * static_cast<double>(alone.up));
     }
+  }
+  const char *const allreduces[] = {"ring", "butterfly", "doubling"}, *const codecs[] = {"none", "qsgd:8:512",
+                                                                                         "onebit"};
+  for (const auto& row : combinations({3, 3})) {
+    const char *const allreduce = allreduces[row[0]], *const codec = codecs[row[1]];
+    Setting setting = setting_of(5, 1, "ps", legs_of("ps", codec));
+    setting.rules.local_aggregate = 3;
+    setting.plan.allreduce = allreduce;
+    setting.clip_norm = 100;
+    const Result first = run(setting, 3);
+    for (int K : {0, 2}) {
+      setting.servers = K;
+      setting.overlap = Overlap::none;
+      for (const auto& v : run(setting, 3).values) EXPECT_TRUE(same_bits(v, first.values[0])) << codec << " " << K;
+    }
+  }
 }
 
 TEST(PsSync, AnEmulatedLinkChangesNoBit) {
@@ -243,11 +245,11 @@ struct CodecCase {
 };
 const CodecCase kCodecCases[] = {
     {"qsgd:8:512"},     {"qsgd:4:100", true}, {"terngrad"},           {"terngrad", true},
-    {"fp16"},           {"bf16", true},       {"inceptionn:2^-10"},   {"inceptionn:2^-6", true},
+    {"fp16"},           {"bf16", true},       {"inceptionn:2^-10"},   {"inceptionn:rel:2^0", true},
     {"trunc:22", true}, {"none", false, 16},  {"trunc:16", true, 12}, {"onebit"}};
 
 TEST(PsSync, ThroughACodecAllWorkersSeeTheSameBitsWhichAreThoseOfOneThread) {
-  for (const auto& row : pairwise({std::size(kCodecCases), 2, 3, 2, 2})) {
+  for (const auto& row : combinations({std::size(kCodecCases), 2, 3, 2, 2})) {
     const CodecCase& c = kCodecCases[row[0]];
     const int N = row[1] == 0 ? 1 : 3, K = static_cast<int>(row[2]);
     SCOPED_TRACE(concat(c.codec, ", feedback ", c.feedback, ", ", N, " workers, ", K, " servers"));
@@ -287,7 +289,8 @@ TEST(PsSync, WithFeedbackTheWorkersComeBackToTheServersValues) {
 
 TEST(Legs, WeightsTravelThroughWhatTheyBear) {
   EXPECT_TRUE(legs_of("ps", "qsgd:8:512").down && legs_of("layerdrop", "fp16").down && legs_of("slimdp", "bf16").down);
-  for (const char* codec : {"none", "inceptionn:2^-10", "inceptionn-published:2^-8", "trunc:16", "terngrad"}) {
+  for (const char* codec :
+       {"none", "inceptionn:2^-10", "inceptionn-published:2^-8", "inceptionn:rel:2^0", "trunc:16", "terngrad"}) {
     EXPECT_FALSE(legs_of("ps", codec).down) << codec;
     EXPECT_TRUE(legs_of("ps", codec, false, 16).down && legs_of("ps", codec, false, 16).rounds_down) << codec;
   }

@@ -10,7 +10,7 @@ namespace {
 
 TEST(RedSync, WithAllElementsAndNoMaskingIsDenseMomentumSgd) {
   const std::pair<float, bool> momenta[] = {{0.0f, false}, {0.9f, false}, {0.9f, true}};
-  for (const auto& row : pairwise({std::size(momenta), 2, 2, 2})) {
+  for (const auto& row : combinations({std::size(momenta), 2, 2, 2})) {
     const auto [momentum, nesterov] = momenta[row[0]];
     const int N = row[1] == 0 ? 1 : 3;
     const bool mean = row[2] == 0;
@@ -113,20 +113,20 @@ TEST(RedSync, WhatWasSentPlusWhatIsOwedIsWhatWasGathered) {
 }
 
 TEST(RedSync, AllRanksHoldTheSameBitsWhateverTheOverlap) {
-  std::size_t row = 0;
-  for (const Case& c : kCases)
-    for (const int N : {1 + static_cast<int>(row++ % 9), 4}) {
-      SCOPED_TRACE(concat(c.name, ", ", N, " ranks"));
-      Settings s = settings_of(c);
-      std::vector<float> first;
-      for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward}) {
-        s.overlap = overlap;
-        const auto values = train(N, s, 12);
-        if (first.empty()) first = values[0];
-        for (const auto& v : values) ASSERT_TRUE(same_bits(v, first)) << to_string(overlap);
-      }
-      for (const float v : first) ASSERT_TRUE(std::isfinite(v));
+  for (const auto& row : combinations({std::size(kCases), 2})) {
+    const Case& c = kCases[row[0]];
+    const int N = row[1] == 0 ? 4 : 1 + static_cast<int>(row[0] % 9);
+    SCOPED_TRACE(concat(c.name, ", ", N, " ranks"));
+    Settings s = settings_of(c);
+    std::vector<float> first;
+    for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward}) {
+      s.overlap = overlap;
+      const auto values = train(N, s, 12);
+      if (first.empty()) first = values[0];
+      for (const auto& v : values) ASSERT_TRUE(same_bits(v, first)) << to_string(overlap);
     }
+    for (const float v : first) ASSERT_TRUE(std::isfinite(v));
+  }
 }
 
 TEST(RedSync, WithTheNextForwardToHideBehindChoosesWhatThatNeedsFirst) {

@@ -96,7 +96,7 @@ TEST(Selector, TopKIsTheTopKOnHostileInput) {
 TEST(Selector, TopKIsTheTopKOfManyInPairs) {
   const auto all = hostile(70'000);
   const auto counts = counts_for(70'000);
-  for (const auto& row : pairwise({all.size(), counts.size(), std::size(kSigns), std::size(kTopK)})) {
+  for (const auto& row : combinations({all.size(), counts.size(), std::size(kSigns), std::size(kTopK)})) {
     const auto& [name, x] = *std::next(all.begin(), static_cast<std::ptrdiff_t>(row[0]));
     expect_top_k(kTopK[row[3]], name, x, counts[row[1]], kSigns[row[2]]);
   }

@@ -173,7 +173,7 @@ struct Result {
   std::uint64_t up = 0, down = 0;  ///< bytes of all steps and ranks
 };
 
-inline double lr_of(int step) { return step < 4 ? 0.1 : 0.05; }
+inline double lr_of(int step) { return step < 4 ? 0.1 - 0.002 * step : 0.05; }
 
 inline void train(const Setting& setting, PsSync& sync, const ParameterArena& arena, int rank, int steps,
                   Result& result) {

@@ -69,6 +69,11 @@ Tensor numbers(const Shape& shape) {
   return Tensor::of(shape, values);
 }
 
+std::string name_of(const TimedOperation& op) {
+  const char* const broadcast = op.other == Other::row ? ", y a row" : op.other == Other::column ? ", y a column" : "";
+  return std::string(op.expression) + broadcast;
+}
+
 std::string shape_text(const Shape& shape) { return fmt::format("{}", fmt::join(shape.dims(), ",")); }
 
 }  // namespace
@@ -89,8 +94,10 @@ int bench_ops(const std::vector<std::string>& arguments) {
     torch = start_peer({python, "-c", kTorchOpsSource, std::to_string(threads)}, torch_environment(threads));
   bench.say(machine());
 
-  ResultTable table(bench.markdown);
-  const auto measure = [&](const TimedOperation& op, const Shape& shape, int tape) {
+  ResultTable all_figures(/*markdown=*/false);
+  // Adds a cell with what is to be seen: how many times as fast as the peer, or microseconds.
+  const auto measure = [&](const TimedOperation& op, const Shape& shape, int tape, const std::string& head,
+                           Cells& cells) {
     const Tensor x = numbers(shape), y = numbers(op.other == Other::same  ? shape
                                                  : op.other == Other::row ? Shape{shape[1]}
                                                                           : Shape{shape[0], 1});
@@ -126,29 +133,38 @@ int bench_ops(const std::vector<std::string>& arguments) {
                kTurn, 1 << 20)});
     }
     run_in_turns(all, rounds);
-    const char* const broadcast = op.other == Other::row      ? ", y a row"
-                                  : op.other == Other::column ? ", y a column"
-                                                              : "";
-    Cells row{{"operation", "operation", std::string(op.expression) + broadcast},
-              {"elements", "elements", shape.elements()},
-              {"us", "us", 1e3 * all[0].milliseconds() / std::max(1, tape), "{:.2f}"}};
+    const auto us = [tape](const Contender& c) { return 1e3 * c.milliseconds() / std::max(1, tape); };
+    Cells row{{"", "operation", name_of(op)}, {"", "elements", shape.elements()}, {"", "us", us(all[0])}};
     if (torch) {
-      row.emplace_back("torch us", "torch_us", 1e3 * all[1].milliseconds() / std::max(1, tape), "{:.2f}");
-      row.emplace_back("speed (95 %)", "speed", ratio(all[1], all[0]));
+      row.emplace_back("", "torch_us", us(all[1]));
+      row.emplace_back("", "speed", ratio(all[1], all[0]));
+      cells.emplace_back(head, "", ratio(all[1], all[0]));
+    } else {
+      cells.emplace_back(head, "", us(all[0]), "{:.2f}");
     }
-    table.add(std::move(row));
-    bench.show(table);
+    all_figures.add(std::move(row));
   };
-  table.title(fmt::format("forward, {}", bench.computed_by(threads)));
-  for (const TimedOperation& op : kLarge)
+  const char* const what = torch ? "times as fast as PyTorch (95 %)" : "us";
+  ResultTable table(bench.markdown);
+  table.title(fmt::format("forward, by the number of elements, {}: {}", bench.computed_by(threads), what));
+  for (const TimedOperation& op : kLarge) {
+    Cells cells{{"operation", "", bench.markdown ? name_of(op) : fmt::format("{:<30}", name_of(op))}};
     for (const int power : powers) {
       const std::int64_t columns = std::int64_t{1} << std::min(power / 2, 10);
-      measure(op, {(std::int64_t{1} << power) / columns, columns}, 0);
+      measure(op, {(std::int64_t{1} << power) / columns, columns}, 0, fmt::format("2^{}", power), cells);
     }
-  if (!bench.markdown) bench.say("");
-  bench.say(fmt::format("forward and backward, recorded: of one operation among {}, 16 elements", kTape));
-  for (const TimedOperation& op : kSmall) measure(op, {4, 4}, kTape);
-  return bench.finish({{"threads", threads}, {"results", table.objects()}});
+    table.add(std::move(cells));
+    bench.show(table);
+  }
+  ResultTable recorded(bench.markdown);
+  recorded.title(fmt::format("forward and backward, recorded, one operation among {}, 16 elements: {}", kTape, what));
+  for (const TimedOperation& op : kSmall) {
+    Cells cells{{"operation", "", bench.markdown ? name_of(op) : fmt::format("{:<30}", name_of(op))}};
+    measure(op, {4, 4}, kTape, "2^4", cells);
+    recorded.add(std::move(cells));
+    bench.show(recorded);
+  }
+  return bench.finish({{"threads", threads}, {"results", all_figures.objects()}});
 }
 
 }  // namespace laconic

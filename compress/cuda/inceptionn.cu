@@ -1,5 +1,7 @@
 #include "compress/cuda/bytes.cuh"
 #include "compress/cuda/inceptionn.h"
+#include "compress/cuda/ordered_sum.cuh"
+#include "compress/value_bits.h"
 #include "core/cuda/launch.cuh"
 
 namespace laconic::compress::cuda {
@@ -10,6 +12,7 @@ using cpu::InceptionnRule;
 
 constexpr unsigned kSign = 0x80000000u;
 constexpr int kGroup = cpu::kGroup, kLongest = cpu::kLongestGroup;
+constexpr std::int64_t kScaled = kSumChunk;  // values with one exponent
 
 std::int64_t groups_of(std::size_t n) { return static_cast<std::int64_t>((n + kGroup - 1) / kGroup); }
 
@@ -338,6 +341,29 @@ void decode_inceptionn(const InceptionnRule& rule, const std::byte* message, std
   launch(entries_kernel, static_cast<unsigned>(parts), kBlock, p, ways.data(), of_part.data(), entries.data());
   launch(decode_kernel, blocks(p.segments, kDecodeWarps), kDecodeWarps * kWarp, rule, p, entries.data(), n, groups,
          static_cast<std::int64_t>(h / kGroup), message, addend, x, found);
+}
+
+void scale_by_means(const float* x, std::size_t size, std::int8_t* exponents, float* y) {
+  const auto n = static_cast<std::int64_t>(size), chunks = (n + kScaled - 1) / kScaled;
+  Temporary<double> sum_of(static_cast<std::size_t>(chunks));
+  double* const sums = sum_of.data();
+  chunk_sums<1>([=] __device__(std::int64_t i, bool) { return fabs(static_cast<double>(x[i])); }, n, sums);
+  map(chunks, [=] __device__(std::int64_t c) {
+    const std::int64_t left = n - c * kScaled;
+    exponents[c] =
+        static_cast<std::int8_t>(exponent_for_mean(sums[c], static_cast<std::size_t>(left < kScaled ? left : kScaled)));
+  });
+  map(n, [=] __device__(std::int64_t i) {
+    const int exponent = exponents[i / kScaled];
+    y[i] = exponent == 0 ? x[i] : power_of_two(-exponent) * x[i];
+  });
+}
+
+void scale_back(const std::int8_t* exponents, std::size_t n, float* x) {
+  map(static_cast<std::int64_t>(n), [=] __device__(std::int64_t i) {
+    const int exponent = exponents[i / kScaled];
+    if (exponent != 0) x[i] = power_of_two(exponent) * x[i];
+  });
 }
 
 }  // namespace laconic::compress::cuda

@@ -44,14 +44,21 @@ __global__ void add_chunks_kernel(const double* chunks, std::int64_t count, doub
   if (threadIdx.x < kSums) sums[threadIdx.x] = sum;
 }
 
-/// sums[s] becomes that of term(i, s == 1) over i < n. Only asked for, as all work.
+/// The sums of each chunk, one after the other. Only asked for, as all work.
+template <int kSums, class Term>
+void chunk_sums(Term term, std::int64_t n, double* sums) {
+  const std::int64_t chunks = (n + static_cast<std::int64_t>(kSumChunk) - 1) / static_cast<std::int64_t>(kSumChunk);
+  launch(chunk_sums_kernel<kSums, Term>,
+         static_cast<unsigned>((chunks * kSums * static_cast<std::int64_t>(kSumLanes) + kBlock - 1) / kBlock), kBlock,
+         term, n, sums);
+}
+
+/// sums[s] becomes that of term(i, s == 1) over i < n.
 template <int kSums, class Term>
 void ordered_sums(Term term, std::int64_t n, double* sums) {
   const std::int64_t chunks = (n + static_cast<std::int64_t>(kSumChunk) - 1) / static_cast<std::int64_t>(kSumChunk);
   Temporary<double> of_chunk(static_cast<std::size_t>(chunks) * kSums);
-  launch(chunk_sums_kernel<kSums, Term>,
-         static_cast<unsigned>((chunks * kSums * static_cast<std::int64_t>(kSumLanes) + kBlock - 1) / kBlock), kBlock,
-         term, n, of_chunk.data());
+  chunk_sums<kSums>(term, n, of_chunk.data());
   launch(add_chunks_kernel<kSums>, 1, 32, of_chunk.data(), chunks, sums);
 }
 

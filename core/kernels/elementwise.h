@@ -91,6 +91,7 @@ LACONIC_DECLARE(void increment(std::int64_t* counter));
 // Those that wait for the device. Sums are in double, by chunks of fixed size and in their order: the same for any
 // number of threads, and on every CUDA device for data that is aligned alike to 16 bytes.
 LACONIC_DECLARE(bool all_finite(const float* x, std::int64_t n));
+/// On the CPU each four are added in float first, so that no more than 2^-23 of the sum of magnitudes is lost.
 LACONIC_DECLARE(double sum(const float* x, std::int64_t n));
 LACONIC_DECLARE(double sum_of_squares(const float* x, std::int64_t n));
 /// b[j] (+)= sum_i x[i, j] for x [rows, columns]: the gradient of a bias.

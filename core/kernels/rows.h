@@ -41,7 +41,7 @@ double sum_of_cross_entropy(const float* x, const std::int64_t* labels, std::int
 
 // Reductions over the middle of x [outer, n, inner]: any reduction over neighbouring dimensions is one.
 
-/// y[o, i] = scale * sum of x[o, :, i]; added in double, in an order that no number of threads changes.
+/// y[o, i] = scale * sum of x[o, :, i]; added as sum() of core/kernels/elementwise.h does.
 LACONIC_DECLARE(void sum_middle(float* y, const float* x, std::int64_t outer, std::int64_t n, std::int64_t inner,
                                 float scale));
 /// y[o, i] = the largest (smallest) of x[o, :, i], index[o, i] its place: of equals the first; NaN counts as the

@@ -1,6 +1,7 @@
 #include "dist/method/layer_drop/layer_drop_sync.h"
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -13,6 +14,8 @@ namespace laconic::dist {
 namespace {
 
 constexpr std::int64_t kNumbers = 5;  // of a layer, in a checkpoint
+// A change of the learning rate by more than this share asks for a new threshold. Schedules change it in every step.
+constexpr double kOtherRate = 0.1;
 
 }  // namespace
 
@@ -97,7 +100,7 @@ void LayerDropSync::arrived(std::size_t b) {
 
 void LayerDropSync::end_step() {
   const StepContext& now = context();
-  const bool due = threshold_step_ == 0 || now.lr != threshold_lr_ ||
+  const bool due = threshold_step_ == 0 || std::abs(now.lr - threshold_lr_) > kOtherRate * threshold_lr_ ||
                    (rules_.threshold_every > 0 && now.step - threshold_step_ >= rules_.threshold_every);
   if (due) {
     if (decides_late()) flush();

@@ -23,7 +23,8 @@ static_assert(sizeof(LayerHeader) == 12);
 ///     when a layer's gradient is ready   accum += g;  v = value(accum)                             one pass
 ///                                        v >= threshold, or too old: send accum, begin anew;  else keep it
 ///     every so many steps, and when      threshold = Algorithm 1 over the v of this step, this worker's own; from the
-///     the learning rate changes          next step on. Until there is one, everything is sent
+///     the learning rate has changed      next step on. Until there is one, everything is sent
+///     by more than a tenth since
 ///     before its next forward            what came, if anything did
 ///
 /// With feedback, the loss of a codec stays behind and is in the next sum that is sent.
@@ -40,7 +41,7 @@ class LayerDropSync final : public PsSync {
  public:
   struct Rules {
     double drop_ratio = 0.9;             ///< R in [0, 1)
-    std::int64_t threshold_every = 100;  ///< steps; 0: once
+    std::int64_t threshold_every = 100;  ///< steps; 0: only when the learning rate changes
     compress::LayerNorm norm = compress::LayerNorm::mean;
     std::int64_t max_age = 0;   ///< a layer is sent at least every so many steps; 0: never for its age
     bool keeps_losses = false;  ///< what a codec loses of a sum stays behind, in place of Legs::keeps_losses

@@ -26,8 +26,9 @@ class LayerDrop final : public ServedMethod {
           if (rules_.drop_ratio >= 1) refuse("then nothing would ever be sent", where, "give less than 1, as 0.97");
         },
         [this] { return number_text(rules_.drop_ratio); });
-    s.whole_number<std::int64_t>("threshold-every", "K", rules_.threshold_every, 0,
-                                 "steps until layerdrop finds a new threshold; 0: once");
+    s.whole_number<std::int64_t>(
+        "threshold-every", "K", rules_.threshold_every, 0,
+        "steps until layerdrop finds a new threshold, or until the\nrate has changed by a tenth; 0: only then");
     s.value(
         "layerdrop-norm", "mean|l1|l2", "what layerdrop compares: mean magnitude, sum, length [mean]",
         [this](const std::string& text, const std::string& where) {
