@@ -48,6 +48,10 @@ std::optional<int> codec_number(std::string_view text) {
                                                                                    : std::nullopt;
 }
 
+std::optional<int> codec_power(std::string_view text) {
+  return text.starts_with("2^") ? codec_number(text.substr(2)) : std::nullopt;
+}
+
 std::unique_ptr<const Codec> make_codec(const std::string& text, const std::string& where) {
   if (text == kNone) return nullptr;
   const auto refuse = [&](const std::string& advice) {

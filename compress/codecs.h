@@ -36,6 +36,8 @@ struct CodecKind {
 CodecKind plain_codec(const std::string& name, CodecTraits traits, std::function<std::unique_ptr<const Codec>()> make);
 /// Reads all of `text` as a whole number. Returns nothing if it is none.
 std::optional<int> codec_number(std::string_view text);
+/// Reads "2^E". Returns E, or nothing if the text is no power of two.
+std::optional<int> codec_power(std::string_view text);
 
 /// The kinds of laconic, each with its file.
 CodecKind identity_codec();                                  ///< identity.cc

@@ -49,7 +49,7 @@ CodecKind inceptionn_kind(const std::string& name, InceptionnMode mode) {
           "give the error bound as a power of two",
           {.bears_weights = false},
           [mode](std::string_view numbers) -> std::unique_ptr<const Codec> {
-            const auto exponent = numbers.starts_with("2^") ? codec_number(numbers.substr(2)) : std::nullopt;
+            const auto exponent = codec_power(numbers);
             return exponent ? std::make_unique<Inceptionn>(mode, *exponent, true) : nullptr;
           }};
 }

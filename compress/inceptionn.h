@@ -91,7 +91,7 @@ class RelativeInceptionn final : public Codec {
   std::size_t max_bytes(std::size_t elements) const override;
   void encode(Slice<const float> x, const Key& key, Bytes& payload) const override;
   void decode(Slice<const std::byte> payload, Slice<float> x) const override;
-  /// Of values as a Laplace distribution has them.
+  /// Assumes values with a Laplace distribution.
   double expected_bytes(std::size_t elements) const override;
 
  private:

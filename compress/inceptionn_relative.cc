@@ -44,7 +44,7 @@ CodecKind inceptionn_relative_codec() {
           "give the error bound as a power of two, in mean magnitudes",
           {.bears_weights = false},
           [](std::string_view numbers) -> std::unique_ptr<const Codec> {
-            const auto exponent = numbers.starts_with("2^") ? codec_number(numbers.substr(2)) : std::nullopt;
+            const auto exponent = codec_power(numbers);
             return exponent ? std::make_unique<RelativeInceptionn>(*exponent) : nullptr;
           }};
 }

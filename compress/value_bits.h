@@ -49,8 +49,9 @@ constexpr float value_of_level(std::uint32_t number, float step, unsigned bits) 
   return number >> (bits - 1) ? -magnitude : magnitude;
 }
 
-/// Of n magnitudes: the power of two s with 2^-8 <= mean / 2^s < 2^-7, so that 256 means and less lie below 1; from -92
-/// to 108. 0 if they are all 0, or if the sum is not finite.
+/// Returns the s with 2^-8 <= mean / 2^s < 2^-7, so that what is below 128 means ends below 1. s is from -92 to 108.
+/// It is 0 if the sum is 0 or not finite.
+///   sum : of n magnitudes
 constexpr int exponent_for_mean(double sum, std::size_t n) {
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(sum / static_cast<double>(n));
   const int biased = static_cast<int>(bits >> 52 & 0x7FF), exponent = biased - 1023;

@@ -24,8 +24,8 @@ class Storage {
   /// Counts copies into this memory, through whichever view: Tensor::version() sees them.
   std::uint64_t copies() const { return copies_.load(std::memory_order_relaxed); }
   void count_copy() { copies_.fetch_add(counting_, std::memory_order_relaxed); }
-  /// For memory whose parts have nothing to do with each other: only the handle that a copy goes through tells of it.
-  void count_no_copies() { counting_ = 0; }
+  /// Stops counting. An arena needs that: a copy into one parameter must not make the others look changed.
+  void stop_counting() { counting_ = 0; }
 
  private:
   std::byte* data_ = nullptr;

@@ -74,7 +74,7 @@ ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& re
     size_ += (p->info.elements + kAlignElements - 1) / kAlignElements * kAlignElements;
   }
   values_ = Tensor::zeros({size_}, DType::f32, device);
-  values_.have_apart_versions();
+  values_.keep_versions_apart();
   gradients_ = Tensor::zeros({size_}, DType::f32, device);
   for (const auto& p : parameters_) {
     p->arena_ = this;

@@ -1,6 +1,7 @@
 #include "core/shape.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/error.h"
 
@@ -11,6 +12,12 @@ Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.s
                       " are possible.");
   std::copy(dims.begin(), dims.end(), dims_.begin());
   for (std::int64_t d : dims) require<ShapeError>(d >= 0, "shape: extent ", d, " in ", *this, " is negative.");
+}
+
+Shape Shape::batch(std::int64_t samples) const {
+  std::vector<std::int64_t> extents = {samples};
+  extents.insert(extents.end(), dims().begin(), dims().end());
+  return Shape(std::span<const std::int64_t>(extents));
 }
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {

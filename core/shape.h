@@ -24,11 +24,13 @@ class Shape {
     return n;
   }
   std::span<const std::int64_t> dims() const { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
-  Shape with(int i, std::int64_t extent) const {  ///< the same with extent i replaced
+  Shape with(int i, std::int64_t extent) const {  ///< a copy with extent i replaced
     Shape s = *this;
     s.dims_[i] = extent;
     return s;
   }
+
+  Shape batch(std::int64_t samples) const;  ///< [samples, the extents …]; throws ShapeError if they are too many
 
   friend bool operator==(const Shape& a, const Shape& b) {
     return a.rank_ == b.rank_ && a.dims_ == b.dims_;  // unused extents stay 0

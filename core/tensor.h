@@ -125,7 +125,8 @@ class Tensor {
   /// their own.
   std::uint64_t version() const { return impl_->version + impl_->storage->copies(); }
   void bump_version() const { ++impl_->version; }
-  void have_apart_versions() const { impl_->storage->count_no_copies(); }  ///< its views, from now on
+  /// From now on a copy into one view does not change the version of the others.
+  void keep_versions_apart() const { impl_->storage->stop_counting(); }
   /// One slot for what a kernel derived from the value; dies with the tensor.
   std::shared_ptr<Derived>& derived() const { return impl_->derived; }
 

@@ -9,12 +9,6 @@
 
 namespace laconic {
 
-Shape batch_shape(std::int64_t samples, const Shape& sample) {
-  std::vector<std::int64_t> dims = {samples};
-  dims.insert(dims.end(), sample.dims().begin(), sample.dims().end());
-  return Shape(std::span<const std::int64_t>(dims));
-}
-
 Batch without_left_out(Batch batch) {
   const std::int64_t* labels = batch.y.data<std::int64_t>();
   const auto left_out = std::count(labels, labels + batch.samples, kLeftOut);
@@ -113,8 +107,8 @@ void DataLoader::issue() {
   const ShardedSampler::Part part = sampler_.part(step_);
   Slot& slot = slots_[static_cast<std::size_t>(issued_) % slots_.size()];  // only this thread writes issued_
   slot.samples.assign(order_.begin() + part.first, order_.begin() + part.first + part.count);
-  slot.batch = {.x = Tensor::empty(batch_shape(part.count, read_.x), read_.x_type),
-                .y = Tensor::empty(batch_shape(part.count, read_.y), read_.y_type),
+  slot.batch = {.x = Tensor::empty(read_.x.batch(part.count), read_.x_type),
+                .y = Tensor::empty(read_.y.batch(part.count), read_.y_type),
                 .samples = part.count,
                 .global_samples = part.global_count,
                 .first_global_position = part.first,

@@ -34,9 +34,6 @@ using ReadSample = std::function<std::int64_t(std::int64_t epoch, std::int64_t s
 /// The label of a sample that could not be read, and that an evaluation counts nowhere.
 inline constexpr std::int64_t kLeftOut = -1;
 
-/// [samples, extents of a sample …]
-Shape batch_shape(std::int64_t samples, const Shape& sample);
-
 /// Samples of one shape and type for a loader, which writes each into its place in a batch.
 struct SampleReader {
   Shape x{}, y{};

@@ -1,7 +1,6 @@
 #include "layers/metrics.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "core/ops/functions.h"
 #include "core/ops/losses.h"
@@ -14,9 +13,7 @@ Tensor predict(Module& model, const Tensor& sample) {
   const NoGrad no_grad;
   const bool was_training = model.training();
   model.eval();
-  std::vector<std::int64_t> dims(sample.shape().dims().begin(), sample.shape().dims().end());
-  dims.insert(dims.begin(), 1);
-  const Tensor y = model(sample.value().view(Shape(std::span<const std::int64_t>(dims))));
+  const Tensor y = model(sample.value().view(sample.shape().batch(1)));
   model.train(was_training);
   return y.rank() >= 1 && y.dim(0) == 1 ? ops::squeeze(y, 0) : y;
 }

@@ -100,8 +100,9 @@ class Module {
   void initialize(std::uint64_t seed);
   /// Moves parameters and buffers to a device. Throws Error if a Trainer has them on another one.
   void to(Device device);
-  /// Keeps the parameters of this module and of all below as they are, or trains them again:
+  /// Stops the training of the parameters of this module and of all below, or begins it again:
   ///   model->features->freeze();   // fine-tuning trains and sends the rest alone
+  /// A Trainer draws initial values of frozen parameters too. TrainerOptions::init names a file to take them from.
   /// Throws Error once a Trainer has them.
   void freeze(bool on = true);
   void train(bool on = true);  ///< recursively; new modules are in training mode

@@ -23,7 +23,7 @@ struct LayerSummary {
 ///   x : a batch, as the model takes it
 std::vector<LayerSummary> summarize(Module& model, const Tensor& x);
 
-/// The same as a table to print, with the sum of parameters, and how many of them are frozen.
+/// Returns summarize() as a table to print, with the sum of parameters and the number of frozen ones.
 std::string summary(Module& model, const Tensor& x);
 
 /// Most bytes that lie between a model's layers at once (activations, masks, and their gradients) when `loss` runs

@@ -57,8 +57,8 @@ inline std::vector<std::vector<std::size_t>> each_once(const std::vector<std::si
   return rows;
 }
 
-/// What a sweep goes over: pairwise(); under a sanitizer, which looks at how results come about and not at what they
-/// are, and for which all of it takes long, each_once().
+/// Returns the rows that a sweep tries: pairwise(). Sanitizers are slow, and look at how results come about and not at
+/// what they are: under one it is each_once().
 inline std::vector<std::vector<std::size_t>> combinations(const std::vector<std::size_t>& counts) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return each_once(counts);

@@ -101,7 +101,7 @@ TEST(Supervised, TrainsWhatIsNotFrozen) {
       const auto model = std::make_shared<Perceptron>();
       if (freezes) model->in->freeze();
       Supervised task(model, std::make_shared<Surface>(), nullptr, MSE(), worker, {.batch = 9});
-      // What rank 0 draws holds for all, also what is frozen.
+      // All ranks begin with what rank 0 draws, in frozen parameters too.
       TrainerOptions options{.epochs = 2, .lr = 0.1, .seed = 5};
       Trainer trainer(worker, task, options);
       const std::vector<float> in = model->in->weight()->value().to_vector(),

@@ -147,8 +147,11 @@ int bench_ops(const std::vector<std::string>& arguments) {
   const char* const what = torch ? "times as fast as PyTorch (95 %)" : "us";
   ResultTable table(bench.markdown);
   table.title(fmt::format("forward, by the number of elements, {}: {}", bench.computed_by(threads), what));
+  const auto first_cell = [&](const TimedOperation& op) {
+    return Cells{{"operation", "", bench.markdown ? name_of(op) : fmt::format("{:<30}", name_of(op))}};
+  };
   for (const TimedOperation& op : kLarge) {
-    Cells cells{{"operation", "", bench.markdown ? name_of(op) : fmt::format("{:<30}", name_of(op))}};
+    Cells cells = first_cell(op);
     for (const int power : powers) {
       const std::int64_t columns = std::int64_t{1} << std::min(power / 2, 10);
       measure(op, {(std::int64_t{1} << power) / columns, columns}, 0, fmt::format("2^{}", power), cells);
@@ -159,7 +162,7 @@ int bench_ops(const std::vector<std::string>& arguments) {
   ResultTable recorded(bench.markdown);
   recorded.title(fmt::format("forward and backward, recorded, one operation among {}, 16 elements: {}", kTape, what));
   for (const TimedOperation& op : kSmall) {
-    Cells cells{{"operation", "", bench.markdown ? name_of(op) : fmt::format("{:<30}", name_of(op))}};
+    Cells cells = first_cell(op);
     measure(op, {4, 4}, kTape, "2^4", cells);
     recorded.add(std::move(cells));
     bench.show(recorded);

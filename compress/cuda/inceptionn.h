@@ -25,7 +25,8 @@ void encode_inceptionn(const cpu::InceptionnRule& rule, const float* x, std::siz
 void decode_inceptionn(const cpu::InceptionnRule& rule, const std::byte* message, std::size_t bytes, std::size_t n,
                        std::size_t h, const float* addend, float* x, InceptionnFound* found);
 
-/// Of the relative codec: y = x / 2^exponent of its block of kSumChunk values, and the exponents; and back, in place.
+/// The relative codec divides each block of kSumChunk values by a power of two: y = x / 2^exponent, and writes the
+/// exponents. scale_back() multiplies again, in place.
 void scale_by_means(const float* x, std::size_t n, std::int8_t* exponents, float* y);
 void scale_back(const std::int8_t* exponents, std::size_t n, float* x);
 

@@ -29,7 +29,7 @@ T* out(T* data) {
   return data;
 }
 
-/// The sum of x[0 … n): fours of numbers in float, those in double.
+/// Returns the sum of x[0 … n). It adds four numbers at a time in float, and these sums in double.
 double sum_part(const float* x, std::int64_t n);
 
 namespace detail {

@@ -28,8 +28,8 @@ Supervised::Supervised(std::shared_ptr<Module> model, SharedDataset train, Share
 std::function<Tensor()> Supervised::ghost_loss(std::int64_t samples) {
   const SampleReader& reader = batches_.reader();
   // The host looks at labels.
-  return [this, x = Tensor::empty(batch_shape(samples, reader.x), reader.x_type, kGhost),
-          y = Tensor::zeros(batch_shape(samples, reader.y), reader.y_type)] { return loss_((*model_)(x), y); };
+  return [this, x = Tensor::empty(reader.x.batch(samples), reader.x_type, kGhost),
+          y = Tensor::zeros(reader.y.batch(samples), reader.y_type)] { return loss_((*model_)(x), y); };
 }
 
 EvalSums Supervised::evaluate() {

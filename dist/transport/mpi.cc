@@ -267,7 +267,7 @@ class MpiTransport final : public Transport {
     // for an orderly end: that is over.
     std::signal(SIGTERM, SIG_DFL);
     const bool says_it = first_here_to_say(reason);
-    // Who says nothing aborts too, should the first abort not come through: before `laconic launch` loses patience.
+    // The first abort may not come through. So a rank that says nothing aborts too, before `laconic launch` gives up.
     std::this_thread::sleep_for(std::chrono::milliseconds(!says_it     ? 6000
                                                           : rank_ == 0 ? 0
                                                                        : 1500 + 250 * std::min(rank_, 6)));
