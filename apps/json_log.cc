@@ -52,7 +52,7 @@ bool begins_line_of_log(const std::string& text) {
 Json counted(std::int64_t bytes, bool they_are) { return they_are ? Json(bytes) : Json(); }
 
 Json object(const EvalReport& r) {
-  Json eval = {{"epoch", r.epoch}, {"loss", shortest(r.loss)}};
+  Json eval = {{"epoch", r.epoch}, {"samples", r.samples}, {"loss", shortest(r.loss)}};
   if (r.perplexity)
     eval["perplexity"] = rounded(*r.perplexity);
   else if (!r.metrics.empty())

@@ -147,7 +147,11 @@ void apply_presets(TrainOptions& options, const Program& program, const std::vec
   for (const Preset* preset : presets) {
     std::vector<std::string> words = preset->words;
     if (words[0] == "--model") {
-      if (!own_model && std::find(program.models.begin(), program.models.end(), words[1]) == program.models.end())
+      const auto has = [&](const std::string& model) {
+        return std::ranges::find(program.models, model) != program.models.end();
+      };
+      if (!has(words[1]) && has(preset->small)) words[1] = preset->small;
+      if (!own_model && !has(words[1]))
         refuse(fmt::format("{} is for {}, which {} does not have", preset->name, words[1], program.name), "--preset",
                "name another with --model, or take another program");
       if (own_model) words.erase(words.begin(), words.begin() + 2);

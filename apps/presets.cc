@@ -8,7 +8,7 @@ namespace laconic {
 
 const std::vector<Preset>& presets() {
   // Table I prints its learning rates with a minus sign, and says by how much they are divided.
-  // Its ResNet has 50 layers; of the models for small images resnet56 is the nearest.
+  // Its ResNet has 50 layers. Of the models for small images resnet56 is the nearest.
   static const std::vector<Preset> all{
       {"WA", {"--sync", "ps"}, true},
       {"WA+C", {"--sync", "ps", "--codec", "inceptionn:2^-10"}, true},
@@ -21,8 +21,10 @@ const std::vector<Preset>& presets() {
        {"--model", "hdc", "--batch", "25", "--lr", "0.1", "--schedule", "step:2000it,0.2", "--momentum", "0.9",
         "--weight-decay", "5e-5", "--steps", "10000"}},
       {"inceptionn-resnet",
-       {"--model", "resnet56", "--batch", "16", "--lr", "0.1", "--schedule", "step:200000it,0.1", "--momentum", "0.9",
-        "--weight-decay", "1e-4", "--steps", "600000"}},
+       {"--model", "resnet50", "--batch", "16", "--lr", "0.1", "--schedule", "step:200000it,0.1", "--momentum", "0.9",
+        "--weight-decay", "1e-4", "--steps", "600000"},
+       false,
+       "resnet56"},
       {"inceptionn-vgg",
        {"--model", "vgg16", "--batch", "64", "--lr", "0.01", "--schedule", "step:100000it,0.1", "--momentum", "0.9",
         "--weight-decay", "5e-5", "--steps", "370000"}}};

@@ -10,6 +10,7 @@ struct Preset {
   std::string name;
   std::vector<std::string> words;  ///< of an app's command line
   bool exchange = false;           ///< says how gradients travel; else with which hyper-parameters a model learns
+  std::string small{};  ///< the model for programs of small images, where the one in `words` is of ImageNet's
 };
 
 /// INCEPTIONN's systems of Fig. 12 (WA, WA+C, INC, INC+C) and the hyper-parameters of its Table I.

@@ -7,7 +7,7 @@ required="g++ meson ninja-build pkg-config python3 libdnnl-dev libopenmpi-dev op
           libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev libstb-dev"
 # Real images for the first run, without which it trains on synthetic ones; a faster decoder of JPEG; codecs and a
 # yardstick for them.
-nice="dataset-fashion-mnist libjpeg62-turbo-dev libsnappy-dev liblz4-dev libzstd-dev"
+nice="dataset-fashion-mnist libjpeg62-turbo-dev libsnappy-dev liblz4-dev libzfp-dev libzstd-dev"
 
 missing() {   # those of the packages named that are not installed
   local p

@@ -19,4 +19,15 @@ Median median(std::vector<double> v) {
   return {n % 2 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]), v[rank], v[n - 1 - rank]};
 }
 
+void mean_and_deviation(const std::vector<double>& values, std::optional<double>& mean,
+                        std::optional<double>& deviation) {
+  if (values.empty()) return;
+  const auto n = static_cast<double>(values.size());
+  double centre = 0, squares = 0;
+  for (double v : values) centre += v / n;
+  for (double v : values) squares += (v - centre) * (v - centre);
+  mean = centre;
+  if (values.size() > 1) deviation = std::sqrt(squares / (n - 1));
+}
+
 }  // namespace laconic

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <vector>
 
 namespace laconic {
@@ -10,5 +11,9 @@ struct Median {
   double value = 0, low = 0, high = 0;
 };
 Median median(std::vector<double> values);
+
+/// Sets the mean of values, if there are any, and their standard deviation, if there are two.
+void mean_and_deviation(const std::vector<double>& values, std::optional<double>& mean,
+                        std::optional<double>& deviation);
 
 }  // namespace laconic

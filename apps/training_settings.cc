@@ -157,6 +157,13 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
           [&o](const std::string& text, const std::string& where) {
             o.trainer.steps = whole<std::int64_t>(text, where, 0);
           });
+  s.value("epoch-steps", "K",
+          "an epoch ends after K updates: goes quickly through\nall phases of a long training, to time them",
+          [&o](const std::string& text, const std::string& where) {
+            o.trainer.epoch_steps = whole<std::int64_t>(text, where, 1);
+          });
+  s.whole_number<std::int64_t>("eval-every", "E", o.trainer.eval_every, 0,
+                               "evaluate after every E epochs, and at the end;\n0: never");
   s.whole_number<int>("batch", "B", o.batch, 1,
                       reads_text ? "streams of text per worker" : "samples per worker and step");
   std::vector<std::string> optimizer_names;
@@ -231,8 +238,8 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.value("fusion", "none|copy:SIZE|lazy:SIZE", "small neighbours travel together, copied or not\n[lazy:1MiB]",
           [&o](const std::string& text, const std::string&) { dist::set_fusion(o.trainer.plan, text); });
   s.value("chunk", "none|SIZE",
-          "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; whole with redsync and\n"
-          "its neighbours]",
+          "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; 2MiB with ps; whole with\n"
+          "redsync and its neighbours]",
           [&o](const std::string& text, const std::string&) { dist::set_chunk(o.trainer.plan, text); });
   s.text("plan", "FILE", o.trainer.plan_file,
          "what travels how, instead of by these options;\n--dry-run --json writes one");

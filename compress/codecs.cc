@@ -31,7 +31,8 @@ std::vector<CodecKind>& codecs() {
                                     terngrad_codec(),
                                     onebit_codec(),
                                     snappy_codec(),
-                                    lz4_codec()};
+                                    lz4_codec(),
+                                    zfp_codec()};
   return all;
 }
 

@@ -47,6 +47,7 @@ CodecKind inceptionn_relative_codec();                       ///< inceptionn_rel
 CodecKind qsgd_codec(), terngrad_codec();                    ///< stochastic.cc
 CodecKind onebit_codec();                                    ///< onebit.cc
 CodecKind snappy_codec(), lz4_codec();                       ///< lossless.cc
+CodecKind zfp_codec();                                       ///< zfp.cc
 
 /// The table of all kinds. Add your own before training begins.
 std::vector<CodecKind>& codecs();

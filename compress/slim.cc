@@ -43,7 +43,7 @@ std::uint64_t signature_of(Slice<const std::uint32_t> keys) {
 
 void SlimSet::choose(const SlimRules& rules, Slice<const float> by, const SlimKey& key) {
   const std::size_t n = by.size();
-  if (!chosen_ || key.round % static_cast<std::uint64_t>(rules.core_every) == 0) {
+  if (due(rules, key)) {
     selector_->select({.values = by, .k = core_elements(rules, n)}, found_);
     const Slice<const std::uint32_t> keys = found_.all_indices();
     std::vector<std::uint32_t> now(keys.size());
@@ -53,7 +53,18 @@ void SlimSet::choose(const SlimRules& rules, Slice<const float> by, const SlimKe
     signature_ = signature_of(slice(std::as_const(core_)));
     chosen_ = true;
   }
-  random_subset(n, explorer_elements(rules, n), slice(std::as_const(core_)), key.random(), explorer_);
+  if (ahead_ == key)
+    explorer_.swap(drawn_);
+  else
+    random_subset(n, explorer_elements(rules, n), slice(std::as_const(core_)), key.random(), explorer_);
+  ahead_.reset();
+}
+
+void SlimSet::draw_ahead(const SlimRules& rules, std::size_t n, const SlimKey& key) {
+  ahead_.reset();
+  if (due(rules, key)) return;
+  random_subset(n, explorer_elements(rules, n), slice(std::as_const(core_)), key.random(), drawn_);
+  ahead_ = key;
 }
 
 void SlimSet::gather(Slice<const float> x, std::vector<float>& values) const {
@@ -86,7 +97,7 @@ void SlimSet::load(const StateDict& state, std::size_t n) {
   const Tensor &core = state.at("core"), &chosen = state.at("chosen");
   require<DataError>(core.dtype() == DType::i64 && chosen.dtype() == DType::i64 && chosen.elements() == 1,
                      "resume: a core of Slim-DP is damaged. Use an older checkpoint.");
-  core_.clear();
+  core_.clear(), ahead_.reset();
   for (std::int64_t i = 0; i < core.elements(); ++i) {
     const std::int64_t key = core.data<std::int64_t>()[i];
     require<DataError>(

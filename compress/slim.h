@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "compress/selector.h"
@@ -36,13 +37,17 @@ std::uint64_t signature_of(Slice<const std::uint32_t> keys);
 
 /// The communication-set of one tensor at the end that sends: remembers the core between rounds. Keys are in host
 /// memory: of a tensor on a CUDA device a new core's come there, and go back with the explorer's to gather what
-/// travels. source  SlimDP, Algorithm 1 and section 3 (settled: core by magnitude of the accumulated update, or of the
-/// parameter
+/// travels.
+/// source  SlimDP, Algorithm 1 and section 3 (settled: core by magnitude of the accumulated update, or of the parameter
 ///         on the server; re-chosen in rounds 0, q, 2q, ...)
 class SlimSet {
  public:
   /// Chooses for this round. by : what is compared, n values without NaN (else DataError)
   void choose(const SlimRules& rules, Slice<const float> by, const SlimKey& key);
+  /// Draws the explorer of a later round now, so that choose() finds it there. Does nothing if the core will be another
+  /// one then. The draw is that of choose().
+  ///   n : values that there will be; the last choice was from as many
+  void draw_ahead(const SlimRules& rules, std::size_t n, const SlimKey& key);
 
   const std::vector<std::uint32_t>& core() const { return core_; }
   const std::vector<std::uint32_t>& explorer() const { return explorer_; }
@@ -59,9 +64,14 @@ class SlimSet {
   void load(const StateDict& state, std::size_t n);
 
  private:
+  bool due(const SlimRules& rules, const SlimKey& key) const {
+    return !chosen_ || key.round % static_cast<std::uint64_t>(rules.core_every) == 0;
+  }
+
   std::unique_ptr<Selector> selector_ = make_selector("exact");
   Selection found_;
-  std::vector<std::uint32_t> core_, explorer_;
+  std::vector<std::uint32_t> core_, explorer_, drawn_;
+  std::optional<SlimKey> ahead_;  // the round that drawn_ is for
   std::uint64_t signature_ = 0;
   bool chosen_ = false, new_ = true;
 };

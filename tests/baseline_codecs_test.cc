@@ -216,6 +216,32 @@ TEST(Codecs, LosslessOnesGiveBackEveryBit) {
   }
 }
 
+#ifdef LACONIC_ZFP
+TEST(Zfp, KeepsItsBoundAndLeavesAloneWhatIsNotFinite) {
+  for (const double tolerance : {1.0, 1e-1, 1e-3, 1e-5}) {
+    const std::string name = concat("zfp:", tolerance);
+    for (const float scale : {1e-4f, 1.0f, 100.0f})
+      for (const std::size_t n : {1, 3, 4, 5, 1000}) {
+        std::vector<float> x = values_of(1, n);
+        for (float& v : x) v *= scale;
+        const std::vector<float> y = through(name, x);
+        // Beside the bound there is the rounding of a float.
+        for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], x[i], tolerance + 1e-6 * std::abs(x[i])) << name;
+      }
+    std::vector<float> x = values_of(1, 100);
+    x[7] = kNan, x[9] = -kInf;
+    const std::vector<float> y = through(name, x);
+    EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * sizeof(float)), 0) << name;
+  }
+  std::vector<float> small(1000, 1e-5f);
+  Bytes payload;
+  make_codec("zfp:0.001")->encode(slice(small), {}, payload);
+  EXPECT_LT(payload.size(), 100u) << "a bit for four values below the bound";
+  for (const char* text : {"zfp:", "zfp:0", "zfp:-1", "zfp:x", "zfp:nan", "zfp:1:2"})
+    EXPECT_THROW(make_codec(text), UsageError) << text;
+}
+#endif
+
 TEST(Truncation, ClearsTheLowBits) {
   std::mt19937 random(4);
   std::vector<float> x(1000);
@@ -349,7 +375,7 @@ TEST(MakeCodec, SaysWhatIsWrongWithAName) {
   EXPECT_EQ(says("inceptoin:2^-10"),
             "unknown value 'inceptoin:2^-10' (`codec`): did you mean inceptionn? There are none, identity, fp16, bf16, "
             "trunc:BITS, inceptionn:2^E, inceptionn-published:2^E, inceptionn:rel:2^E, "
-            "qsgd:BITS:BUCKET, terngrad, onebit, snappy, lz4.");
+            "qsgd:BITS:BUCKET, terngrad, onebit, snappy, lz4, zfp:TOLERANCE.");
   EXPECT_EQ(says("inceptionn:10"),
             "unknown value 'inceptionn:10' (`codec`): give the error bound as a power of two, as inceptionn:2^-10");
   EXPECT_EQ(says("inceptionn-published"),
@@ -363,6 +389,13 @@ TEST(MakeCodec, SaysWhatIsWrongWithAName) {
                            "inceptionn:2^-999", "", ":", "qsgd:8:512:1"})
     EXPECT_NE(says(text), "") << text;
 }
+
+#ifndef LACONIC_ZFP
+TEST(MakeCodec, SaysThatTheBuildLacksZfp) {
+  EXPECT_EQ(error_of<UsageError>([] { make_codec("zfp:0.1"); }),
+            "this build has no zfp (`codec`): install libzfp-dev, then configure and build again");
+}
+#endif
 
 #ifndef LACONIC_SNAPPY
 TEST(MakeCodec, SaysWhatTheBuildLacks) {

@@ -43,7 +43,8 @@ constexpr const char* kReaders[] = {"file",
                                     "snappy",
                                     "lz4",
                                     "onebit",
-                                    "inceptionn:rel:2^0"};
+                                    "inceptionn:rel:2^0",
+                                    "zfp:0.001"};
 
 struct Reader {
   bool file = false;

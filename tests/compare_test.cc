@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/layers.h"
+#include "apps/compare/learning.h"
 #include "apps/compare/replay.h"
 #include "apps/compare/table.h"
 #include "apps/text.h"
@@ -137,6 +138,137 @@ TEST(CompareTable, AccuraciesAreMeanAndSpreadOverSeedsAndTimesToATargetMedians) 
   TableHead head;
   head.target_accuracy = 85;
   EXPECT_NE(table_text(head, rows).find("reached by 1 of 2"), std::string::npos);
+}
+
+TEST(CompareOptions, LearningGoesWithoutTheNetworkAndTimingWithShortEpochs) {
+  const CompareOptions o =
+      parse_compare({"cifar10", "--learn", "12", "--workers", "4", "--epochs", "5", "--link=1gbit", "--through",
+                     "net run -n {ranks}", "--vs", "ring: --codec fp16", "--vs", "served: --sync ps --link-of 1=1mbit",
+                     "--vs", "two: --sync ps --servers 2", "--vs", "no more: --sync ps --servers colocated"});
+  const auto command = [&](std::size_t set, RunKind run) {
+    return join(command_of(o, o.sets[set], "cifar10", "laconic", 0, "LOG", run), " ");
+  };
+  EXPECT_EQ(command(0, RunKind::learning),
+            "cifar10 --workers 4 --epochs 5 --codec fp16 --seed 0 --log LOG --quiet --json");
+  EXPECT_EQ(command(1, RunKind::learning),
+            "cifar10 --workers 4 --epochs 5 --sync ps --seed 0 --log LOG --quiet --json");
+  EXPECT_EQ(command(1, RunKind::timing),
+            "net run -n 5 cifar10 --workers 4 --epochs 5 --link=1gbit --sync ps --link-of 1=1mbit --epoch-steps 12 "
+            "--eval-every 0 --seed 0 --log LOG --quiet --json");
+  EXPECT_EQ(command(2, RunKind::timing).rfind("net run -n 6 ", 0), 0u);
+  EXPECT_EQ(command(3, RunKind::timing).rfind("net run -n 4 ", 0), 0u);
+  expect_error<UsageError>(
+      [] {
+        parse_compare({"mnist", "--learn", "5", "--target-accuracy", "80", "--vs", ""});
+      },
+      {"--learn", "--target-accuracy"});
+}
+
+TEST(CompareOptions, APeerTakesTheOptionsForAll) {
+  const CompareOptions o =
+      parse_compare({"mnist", "--preset", "inceptionn-hdc", "--workers", "2", "--through", "net {ranks}", "--vs",
+                     "ours: ", "--peer", "DDP: python3 'a b.py' --hook fp16"});
+  ASSERT_EQ(o.sets.size(), 2u);
+  EXPECT_EQ(o.sets[1].label, "DDP");
+  const std::vector<std::string> command = command_of(o, o.sets[1], "mnist", "laconic", 3, "LOG");
+  EXPECT_EQ(std::vector(command.begin(), command.begin() + 6),
+            (std::vector<std::string>{"net", "2", "python3", "a b.py", "--hook", "fp16"}));
+  EXPECT_EQ(value_of(command, "--batch"), "25") << "what a preset stands for: it knows no presets";
+  EXPECT_EQ(value_of(command, "--seed"), "3");
+  for (const char* wrong : {"python3", ": python3", "DDP:", "DDP: 'x"})
+    EXPECT_THROW(parse_compare({"mnist", "--peer", wrong}), UsageError) << wrong;
+}
+
+/// Two epochs of 100 steps each, and what they come to.
+Trial learned(double after_one, double after_two) {
+  Trial t;
+  t.model = "lenet";
+  for (int i = 0; i < 200; ++i) t.steps.push_back({1, 0, i < 100 ? 4000 : 1000, 4000, 1 + i / 100});
+  t.evaluations = {{1, after_one, 1, std::nullopt, 1, 10000}, {2, after_two, 1, std::nullopt, 2, 10000}};
+  return t;
+}
+
+/// Two epochs of three steps each, of which the first takes much longer.
+Trial timed(double one, double two) {
+  Trial t;
+  for (int i = 0; i < 6; ++i) {
+    const double ms = i < 3 ? one : two;
+    t.steps.push_back({i % 3 == 0 ? 50 * ms : ms, 0, 2500, 4000, 1 + i / 3});
+  }
+  return t;
+}
+
+TEST(CompareLearning, SecondsAreStepsTimesTheTimeOfTheirPhase) {
+  // The first set reaches its own end, 90 %, less one standard error of 10,000 samples, 0.3: in its second epoch. So
+  // does the next one, whose epochs differ. The third does in its first. The fourth never does.
+  Learning l = put_together({{learned(80, 90)}, {learned(70, 89.8)}, {learned(89.9, 95)}, {learned(80, 89)}},
+                            {{timed(10, 10.5)}, {timed(10, 2)}, {timed(5, 1)}, {timed(1, 1)}});
+  EXPECT_NEAR(l.standard_error, 0.3, 1e-12);
+  EXPECT_NEAR(l.target, 89.7, 1e-12);
+  ASSERT_EQ(l.rows[0].phases.size(), 1u) << "10 and 10.5 ms are alike";
+  EXPECT_EQ(l.rows[0].phases[0].steps, 200);
+  EXPECT_NEAR(l.rows[0].seconds->value, 200 * 10.25e-3, 1e-12);
+  ASSERT_EQ(l.rows[1].phases.size(), 2u);
+  EXPECT_NEAR(l.rows[1].seconds->value, 100 * 10e-3 + 100 * 2e-3, 1e-12);
+  EXPECT_NEAR(l.rows[1].speedup->value, 2.05 / 1.2, 1e-12);
+  EXPECT_NEAR(l.rows[1].behind, 0.2, 1e-12);
+  EXPECT_NEAR(l.rows[2].seconds->value, 100 * 5e-3, 1e-12);
+  EXPECT_EQ(l.rows[2].epochs, 1);
+  EXPECT_FALSE(l.rows[3].seconds);
+  for (std::size_t s = 0; s < 4; ++s) l.rows[s].label = std::string(1, static_cast<char>('a' + s));
+  const std::string text = learning_text({}, l, false);
+  for (const char* part : {"200 x 10.25 ms", "100 x 10 ms + 100 x 2 ms", "0.20 behind: within one", "5.00 better",
+                           "1.00 behind: 3.3 of them", "not reached", "Target: an accuracy of 89.70"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  EXPECT_EQ(text.find("times as much"), std::string::npos) << "2,500 bytes a step in both";
+  const auto json = nlohmann::json::parse(learning_json({}, l));
+  EXPECT_EQ(json["sets"][1]["phases"][1]["ms"], 2);
+  EXPECT_NEAR(json["sets"][1]["seconds"]["median"].get<double>(), 1.2, 1e-9);
+}
+
+TEST(CompareLearning, OverSeedsTheMeanCounts) {
+  const std::vector<Trial> dense{learned(80, 90), learned(80, 92), learned(80, 91)},
+      ms{timed(10, 10), timed(20, 20), timed(30, 30)};
+  const Learning l = put_together({dense, dense, {learned(80, 92), learned(80, 80), learned(80, 92)}},
+                                  {ms, {timed(5, 5), timed(10, 10), timed(15, 15)}, ms});
+  EXPECT_NEAR(*l.rows[0].end, 91, 1e-12);
+  EXPECT_NEAR(*l.rows[0].end_spread, 1, 1e-12);
+  ASSERT_TRUE(l.rows[0].seconds) << "although one of the seeds stays below the target";
+  EXPECT_NEAR(l.rows[0].seconds->value, 4, 1e-12);
+  EXPECT_NEAR(l.rows[0].seconds->low, 2, 1e-12);
+  EXPECT_NEAR(l.rows[0].seconds->high, 6, 1e-12);
+  EXPECT_NEAR(l.rows[1].speedup->low, 2, 1e-12) << "turn by turn";
+  EXPECT_NEAR(l.rows[1].speedup->high, 2, 1e-12);
+  EXPECT_FALSE(l.rows[2].seconds);
+  EXPECT_EQ(l.rows[2].epochs, 0);
+}
+
+TEST(CompareLearning, OfAPerplexityLessIsBetter) {
+  const auto text = [](double one, double two) {
+    Trial t = learned(0, 0);
+    t.evaluations = {{1, std::nullopt, 1, one, 1, 100}, {2, std::nullopt, 1, two, 2, 100}};
+    return t;
+  };
+  const Learning l = put_together({{text(150, 120), text(140, 122)}, {text(121.5, 110), text(122, 109)}},
+                                  {{timed(10, 10), timed(10, 10)}, {timed(10, 10), timed(10, 10)}});
+  EXPECT_TRUE(l.perplexity);
+  EXPECT_NEAR(l.target, 121 + std::sqrt(2.0), 1e-9);
+  EXPECT_NEAR(l.rows[1].behind, -11.5, 1e-9);
+  EXPECT_NEAR(l.rows[1].speedup->value, 2, 1e-9) << "after one epoch instead of two";
+}
+
+TEST(CompareLearning, ARunThatFailsIsNamedAndTheOthersStand) {
+  Trial failed;
+  failed.error = "no such file";
+  const Learning l =
+      put_together({{learned(80, 90)}, {failed}, {learned(80, 90)}}, {{timed(10, 10)}, {timed(10, 10)}, {failed}});
+  EXPECT_TRUE(l.rows[0].seconds);
+  EXPECT_FALSE(l.rows[1].end);
+  EXPECT_EQ(l.rows[1].error, "no such file");
+  EXPECT_TRUE(l.rows[2].end);
+  EXPECT_FALSE(l.rows[2].seconds);
+  EXPECT_NE(learning_text({}, l, true).find("no such file"), std::string::npos);
+  EXPECT_NE(learning_text({}, put_together({{failed}}, {{failed}}), false).find("no such file"), std::string::npos);
 }
 
 TEST(CompareTable, TheTestLossAtTheEndStandsBesideTheAccuracy) {

@@ -138,7 +138,7 @@ TEST(EndToEnd, EveryLogLineHasTheFieldsPromised) {
   for (const Json& line : log_of(log)) {
     if (line.contains("eval")) {
       ++evals;
-      for (const char* name : {"epoch", "loss", "top1_error", "top5_error", "seconds", "bytes_sent_total"})
+      for (const char* name : {"epoch", "samples", "loss", "top1_error", "top5_error", "seconds", "bytes_sent_total"})
         EXPECT_TRUE(line["eval"].contains(name)) << name;
       EXPECT_EQ(line["eval"]["epoch"], evals);
       continue;

@@ -37,29 +37,41 @@ TEST(JsonLog, ServersAndProcessesAddFields) {
 }
 
 TEST(JsonLog, AnEvaluationIsExactlyThisLine) {
-  const EvalReport r{
-      .epoch = 3, .loss = 0.5, .top1_error = 9.87, .top5_error = 0.2, .seconds = 12.5, .bytes_sent_total = 99};
+  const EvalReport r{.epoch = 3,
+                     .samples = 60,
+                     .loss = 0.5,
+                     .top1_error = 9.87,
+                     .top5_error = 0.2,
+                     .seconds = 12.5,
+                     .bytes_sent_total = 99};
   EXPECT_EQ(
       to_json(r),
-      R"({"eval":{"epoch":3,"loss":0.5,"top1_error":9.87,"top5_error":0.2,"seconds":12.5,"bytes_sent_total":99}})");
+      R"({"eval":{"epoch":3,"samples":60,"loss":0.5,"top1_error":9.87,"top5_error":0.2,"seconds":12.5,"bytes_sent_total":99}})");
 }
 
 TEST(JsonLog, PerplexityStandsInThePlaceOfErrors) {
-  EvalReport r{.epoch = 3, .loss = 5, .top1_error = 0, .top5_error = {}, .seconds = 12.5, .bytes_sent_total = 99};
+  EvalReport r{
+      .epoch = 3, .samples = 60, .loss = 5, .top1_error = 0, .top5_error = {}, .seconds = 12.5, .bytes_sent_total = 99};
   r.perplexity = 148.4131591;
-  EXPECT_EQ(to_json(r), R"({"eval":{"epoch":3,"loss":5.0,"perplexity":148.413,"seconds":12.5,"bytes_sent_total":99}})");
-  EXPECT_EQ(to_json(r, "test"),
-            R"({"test":{"epoch":3,"loss":5.0,"perplexity":148.413,"seconds":12.5,"bytes_sent_total":99}})");
+  EXPECT_EQ(
+      to_json(r),
+      R"({"eval":{"epoch":3,"samples":60,"loss":5.0,"perplexity":148.413,"seconds":12.5,"bytes_sent_total":99}})");
+  EXPECT_EQ(
+      to_json(r, "test"),
+      R"({"test":{"epoch":3,"samples":60,"loss":5.0,"perplexity":148.413,"seconds":12.5,"bytes_sent_total":99}})");
   RunSummary summary;
   summary.test = r;
   EXPECT_EQ(nlohmann::json::parse(to_json(RunInfo(), summary))["test"]["perplexity"], 148.413);
 }
 
 TEST(JsonLog, MeasuresOfOnesOwnStandInThePlaceOfErrors) {
-  EvalReport r{.epoch = 3, .loss = 5, .top1_error = 0, .top5_error = {}, .seconds = 12.5, .bytes_sent_total = 99};
+  EvalReport r{
+      .epoch = 3, .samples = 60, .loss = 5, .top1_error = 0, .top5_error = {}, .seconds = 12.5, .bytes_sent_total = 99};
   r.metrics = {{"mean error", 0.0625}, {"largest", 1}};
-  EXPECT_EQ(to_json(r), R"({"eval":{"epoch":3,"loss":5.0,"metrics":{"mean error":0.0625,"largest":1.0},"seconds":12.5,)"
-                        R"("bytes_sent_total":99}})");
+  EXPECT_EQ(
+      to_json(r),
+      R"({"eval":{"epoch":3,"samples":60,"loss":5.0,"metrics":{"mean error":0.0625,"largest":1.0},"seconds":12.5,)"
+      R"("bytes_sent_total":99}})");
 }
 
 TEST(JsonLog, BytesThatAreNotCountedAreNull) {

@@ -25,6 +25,7 @@ struct LayerDropOracle {
     std::int64_t found_at = 0;
     Momentum update;
     for (int step = 1; step <= steps; ++step) {
+      const std::vector<float> before = values;
       std::vector<std::vector<compress::LayerSize>> sizes(N, std::vector<compress::LayerSize>(layers));
       for (std::size_t b = 0; b < layers; ++b) {
         const Bucket& bucket = plan.buckets[b];
@@ -36,10 +37,13 @@ struct LayerDropOracle {
           for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
             const Parameter& p = *arena.parameters()[static_cast<std::size_t>(i)];
             std::vector<float> g(static_cast<std::size_t>(p.info.elements));
-            make_gradient(p.info, static_cast<int>(r), step, values.data() + p.info.offset, g.data());
-            for (std::size_t k = 0; k < g.size(); ++k)
-              accumulated[r][static_cast<std::size_t>(p.info.offset) + k] += g[k];
-            sizes[r][b].elements += p.info.elements;
+            make_gradient(p.info, static_cast<int>(r), step, before.data() + p.info.offset, g.data());
+            for (std::size_t k = 0; k < g.size(); ++k) {
+              const std::size_t at = static_cast<std::size_t>(p.info.offset) + k;
+              if (at < from || at >= from + n) continue;  // other rows
+              accumulated[r][at] += g[k];
+              ++sizes[r][b].elements;
+            }
           }
           const Slice<float> mine = slice(accumulated[r]).sub(from, n);
           total = compress::accumulate_layer(mine, {}, rules.norm);
@@ -60,7 +64,7 @@ struct LayerDropOracle {
         std::copy(sum.begin(), sum.end(), arena.gradients().data<float>() + from);
         for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
           Parameter& p = *arena.parameters()[static_cast<std::size_t>(i)];
-          update(p, p.all_rows(), {.step = step, .lr = lr_of(step), .gradient_scale = 1.0 / setting.workers});
+          update(p, rows_of(bucket, p), {.step = step, .lr = lr_of(step), .gradient_scale = 1.0 / setting.workers});
         }
         pull(legs, b, step, arena.values().slice().sub(from, n), slice(values).sub(from, n));
       }
@@ -119,16 +123,19 @@ TEST(LayerDropSync, DoesWhatTheSettledTextSays) {
                                             rules(0.9999, 100, 3),
                                             rules(0.9, 1, 0, compress::LayerNorm::l1),
                                             rules(0.3, 3, 2, compress::LayerNorm::l2)};
-  for (const auto& row : combinations({std::size(all_rules), 3, 2, 2, 2})) {
+  const char* const units[] = {"module", "parameter", "rows"};
+  for (const auto& row : combinations({std::size(all_rules), 3, 2, 3, 2})) {
     const LayerDropSync::Rules& r = all_rules[row[0]];
     const int K = static_cast<int>(row[1]), N = row[2] == 0 ? 1 : 3;
-    const bool finest = row[3] == 1;
+    const std::string unit = units[row[3]];
     const Overlap overlap = row[4] == 0 ? Overlap::none : Overlap::forward;
-    SCOPED_TRACE(concat("R = ", r.drop_ratio, ", ", N, " workers, ", K, " servers, finest ", finest, ", overlap ",
-                        to_string(overlap)));
+    SCOPED_TRACE(
+        concat("R = ", r.drop_ratio, ", ", N, " workers, ", K, " servers, ", unit, ", overlap ", to_string(overlap)));
     Setting setting{
-        .workers = N, .servers = K, .sync = "layerdrop", .rules = {.layers = r, .finest = finest}, .overlap = overlap};
+        .workers = N, .servers = K, .sync = "layerdrop", .rules = {.layers = r, .unit = unit}, .overlap = overlap};
+    if (unit == "rows") set_chunk(setting.plan, "256");
     const LayerDropOracle oracle(setting, kSteps);
+    EXPECT_EQ(std::ranges::any_of(oracle.buckets, &Bucket::chunk), unit == "rows");
     const auto layers = static_cast<std::size_t>(N) * oracle.buckets.size() * kSteps;
     EXPECT_LT(oracle.sent, layers) << "nothing was dropped: the test tests nothing";
     EXPECT_GT(oracle.sent, layers / 20);

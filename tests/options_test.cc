@@ -125,6 +125,12 @@ TEST(Options, APresetIsOnlyDefaults) {
   EXPECT_FALSE(parse({"--preset", "WA", "--sync", "allreduce"}).servers);
 
   EXPECT_EQ(parse({"--preset", "inceptionn-vgg", "--model", "lenet"}).trainer.steps, 370000);
+  for (const char* model : {"resnet50", "resnet56"}) {  // ImageNet's, where a program has it
+    Program one = program();
+    one.models = {"lenet", model};
+    const char* words[] = {"program", "--preset", "inceptionn-resnet"};
+    EXPECT_EQ(parse_options(3, words, one)->model, model);
+  }
   expect_refused(
       {"--preset", "inceptionn-vgg"},
       "inceptionn-vgg is for vgg16, which mnist does not have (--preset): name another with --model, or take "

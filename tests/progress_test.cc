@@ -78,7 +78,13 @@ class ProgressTest : public ::testing::Test {
     return s;
   }
   static EvalReport eval() {
-    return {.epoch = 1, .loss = 0.5, .top1_error = 11.5, .top5_error = {}, .seconds = 3, .bytes_sent_total = 2000000};
+    return {.epoch = 1,
+            .samples = 100,
+            .loss = 0.5,
+            .top1_error = 11.5,
+            .top5_error = {},
+            .seconds = 3,
+            .bytes_sent_total = 2000000};
   }
 };
 

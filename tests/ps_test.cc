@@ -93,6 +93,56 @@ TEST(PsSync, AnyPlanGivesTheSameBits) {
           EXPECT_TRUE(same_bits(v, expected)) << bucket << " " << chunk << " " << K;
 }
 
+TEST(PsSync, LargeBucketsComeInTurnsAndGiveTheSameBits) {
+  const int workers[] = {1, 2, 4}, servers[] = {0, 1, 2};
+  const double limits[] = {0, 0.5};
+  for (const auto& row : combinations({std::size(workers), std::size(servers), 2, std::size(limits), 2})) {
+    const int N = workers[row[0]], K = servers[row[1]];
+    const double limit = limits[row[3]];
+    if (N == 1 && K == 0 && limit > 0) continue;  // nobody is left to wait for the norm
+    Setting setting = setting_of(N, K, "ps", legs_of("ps", row[4] == 0 ? "none" : "qsgd:8:512"));
+    setting.overlap = row[2] == 0 ? Overlap::none : Overlap::forward;
+    setting.clip_norm = limit;
+    setting.plan = plan_options(0, 256);
+    const Result at_once = run(setting, 5);
+    setting.legs.without_turn = 16;
+    const Result in_turns = run(setting, 5);
+    SCOPED_TRACE(concat(N, " workers, ", K, " servers, norm ", limit));
+    for (std::size_t r = 0; r < at_once.values.size(); ++r)
+      EXPECT_TRUE(same_bits(in_turns.values[r], at_once.values[r]));
+    if (K > 0) {
+      EXPECT_GT(in_turns.up, at_once.up) << "nobody asked";
+      EXPECT_EQ((in_turns.up - at_once.up) % static_cast<std::uint64_t>(5 * N * 4), 0u)
+          << "a word for each bucket and step";
+      EXPECT_EQ(in_turns.down - at_once.down, in_turns.up - at_once.up);
+    }
+  }
+}
+
+/// Waits for a place, then notes its number.
+Task<> note_turn(Turns& turns, int priority, int number, std::vector<int>& order) {
+  const Turns::Place place = turns.take(priority);
+  co_await place;
+  order.push_back(number);
+}
+
+TEST(Turns, TheMostUrgentThatWaitsIsNext) {
+  Turns turns(2);
+  Scheduler scheduler;
+  std::vector<int> order;
+  std::vector<Task<>> tasks;
+  const int priorities[] = {1, 2, 5, 7, 7, 5};
+  for (int i = 0; i < 6; ++i) tasks.push_back(note_turn(turns, priorities[i], i, order));
+  for (Task<>& task : tasks) task.start(scheduler);
+  scheduler.run();
+  EXPECT_EQ(order, (std::vector<int>{0, 1})) << "two places";
+  for (int i = 0; i < 6; ++i) {
+    turns.give_back();
+    scheduler.run();
+  }
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 3, 4, 2, 5}));
+}
+
 TEST(PsSync, InGroupsOneOfEachTalksToTheServersAndAllHoldTheBits) {
   for (const auto& row : combinations({3, 3, 2})) {
     const int N = std::array{2, 4, 5}[row[0]], K = static_cast<int>(row[1]);
@@ -305,7 +355,9 @@ TEST(Legs, WeightsTravelThroughWhatTheyBear) {
 
 TEST(PsSync, CountsEachLegAndNotWhatStaysOnARank) {
   const ParameterArena arena(some_parameters());
-  const auto bytes = static_cast<std::uint64_t>(arena.elements()) * 4;  // no fusion: no padding travels
+  auto bytes = static_cast<std::uint64_t>(arena.elements()) * 4;  // no fusion: no padding travels
+  for (const auto& p : arena.parameters())
+    if (Legs().takes_turn(p->info.elements)) bytes += sizeof(Turn);
   Setting setting{.workers = 3, .servers = 1, .plan = plan_options(0, 0)};
   Result result = run(setting, 2);
   EXPECT_EQ(result.up, 2 * 3 * bytes);

@@ -105,7 +105,7 @@ inline std::vector<float> push(const Legs& legs, std::size_t bucket, std::int64_
 /// What can be set of methods with servers; each takes what it knows.
 struct Rules {
   LayerDropSync::Rules layers{};
-  bool finest = false;
+  std::string unit = "module";
   SlimSync::Rules slim{};
   int local_aggregate = 1, truncate_weights = 0;
 };
@@ -118,7 +118,7 @@ inline std::unique_ptr<ServedMethod> method_of(const std::string& sync, const Ru
   if (sync == "layerdrop") {
     set("drop-ratio", number_text(layers.drop_ratio)), set("threshold-every", number_text(layers.threshold_every));
     set("layerdrop-norm", to_string(layers.norm)), set("layerdrop-max-age", number_text(layers.max_age));
-    set("layerdrop-unit", rules.finest ? "parameter" : "module");
+    set("layerdrop-unit", rules.unit);
   }
   if (sync == "slimdp") {
     set("alpha", number_text(slim.chosen.alpha)), set("explore", number_text(slim.chosen.explore));

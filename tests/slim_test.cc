@@ -124,6 +124,25 @@ TEST(SlimSet, TheCoreIsTheLargestAndStaysUntilItIsDue) {
   }
 }
 
+TEST(SlimSet, WhatIsDrawnAheadIsWhatWouldHaveBeenDrawn) {
+  const SlimRules rules{.alpha = 0.3, .explore = 0.1, .core_every = 3};
+  const std::vector<float> x = values_of(1000, 1);
+  SlimSet now, ahead, wrong;
+  for (std::uint64_t round = 0; round < 7; ++round) {
+    const SlimKey key{.seed = 3, .round = round, .tensor = 2, .who = 1},
+        next{.seed = 3, .round = round + 1, .tensor = 2, .who = 1};
+    for (SlimSet* set : {&now, &ahead, &wrong}) set->choose(rules, slice(x), key);
+    const std::vector<std::uint32_t> drawn = now.explorer();
+    for (const SlimSet* set : {&ahead, &wrong}) {
+      EXPECT_EQ(set->core(), now.core());
+      EXPECT_EQ(set->explorer(), drawn) << round;
+    }
+    ahead.draw_ahead(rules, x.size(), next);
+    EXPECT_EQ(ahead.explorer(), drawn) << "this round's stays until the next one's is asked for";
+    wrong.draw_ahead(rules, x.size(), key);  // not the round that comes
+  }
+}
+
 /// What a sender gives, in the order of the message.
 std::vector<float> gathered(const SlimSet& set, const std::vector<float>& x) {
   std::vector<float> values;

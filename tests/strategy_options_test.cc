@@ -141,6 +141,15 @@ TEST(Options, OfParameterServers) {
   EXPECT_THAT(dropping.method->fingerprint(),
               EndsWith("drop-ratio=0.97 threshold-every=0 layerdrop-norm=l2 layerdrop-max-age=7 "
                        "layerdrop-unit=parameter"));
+  for (const auto& [words, bytes] :
+       {std::pair<std::vector<const char*>, std::size_t>{{}, 256 << 10}, {{"--chunk", "1MiB"}, 1 << 20}}) {
+    std::vector<const char*> rows{"--sync", "layerdrop", "--layerdrop-unit", "rows"};
+    rows.insert(rows.end(), words.begin(), words.end());
+    const TrainOptions o = parse(rows);
+    dist::PlanOptions plan = o.trainer.plan;
+    o.method->shape(plan, {});
+    EXPECT_EQ(plan.chunk_bytes, bytes);
+  }
   const TrainOptions choosing =
       parse({"--sync", "slimdp", "--alpha", "0.2", "--explore", "0.1", "--core-every", "5", "--local-steps", "3",
              "--slim-scope", "model", "--explorer-keys", "sent", "--slim-residual"});

@@ -381,6 +381,7 @@ TEST(Trainer, RanksThatWereToldOtherwiseWhatThisRunDoesAreRefused) {
                                       },
                                       "save-every=20it"},
                                      {[](auto& o) { o.audit_every = 7; }, "audit=7"},
+                                     {[](auto& o) { o.eval_every = 7; }, "eval-every=7"},
                                      {[](auto& o) { o.ledger_every = 7; }, "ledger=7"},
                                      {[&](auto& o) { o.trace = &trace; }, "trace=given"},
                                      {[&](auto& o) { o.dump_gradients = folder.path(); }, "dump-gradients=given"},
@@ -392,6 +393,41 @@ TEST(Trainer, RanksThatWereToldOtherwiseWhatThisRunDoesAreRefused) {
     };
     expect_error<CommError>([&] { train(recipe); }, {"rank 1 has '" + line + "' where rank 0 has "});
   }
+}
+
+TEST(Trainer, AnEpochMayEndAfterAFewSteps) {
+  Recipe recipe(perceptron, 2);
+  recipe.task.batch = 25, recipe.task.shuffle = false;
+  recipe.trainer.epochs = 3, recipe.trainer.epoch_steps = 2;
+  recipe.trainer.lr = 1e-30, recipe.trainer.dropout = false;  // so that equal batches have equal losses
+  recipe.trainer.schedule = Schedule::parse("step:1,0.5");
+  const Outcome short_ones = train(recipe);
+  ASSERT_EQ(short_ones.steps.size(), 6u);
+  EXPECT_EQ(short_ones.evals.size(), 3u);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(short_ones.steps[i].epoch, 1 + static_cast<std::int64_t>(i / 2));
+    EXPECT_EQ(short_ones.steps[i].loss, short_ones.steps[i % 2].loss);
+    EXPECT_DOUBLE_EQ(short_ones.steps[i].lr, short_ones.steps[0].lr * std::pow(0.5, i / 2));
+  }
+  EXPECT_NE(short_ones.steps[0].loss, short_ones.steps[1].loss);
+  recipe.trainer.epoch_steps = 1000;  // more than there are
+  EXPECT_EQ(train(recipe).steps.size(), 9u);
+}
+
+TEST(Trainer, EvaluatesAfterSoManyEpochsAndAtTheEnd) {
+  Recipe recipe(perceptron, 2);
+  recipe.trainer.epochs = 5;
+  for (const auto& [every, epochs] :
+       {std::pair<std::int64_t, std::vector<std::int64_t>>{1, {1, 2, 3, 4, 5}}, {2, {2, 4, 5}}, {9, {5}}, {0, {}}}) {
+    recipe.trainer.eval_every = every;
+    const Outcome outcome = train(recipe);
+    std::vector<std::int64_t> found;
+    for (const EvalReport& report : outcome.evals) found.push_back(report.epoch);
+    EXPECT_EQ(found, epochs);
+    EXPECT_EQ(outcome.summary.last_eval.has_value(), every > 0);
+  }
+  recipe.trainer.schedule = Schedule::parse("plateau:1,0.5");
+  expect_error<UsageError>([&] { train(recipe); }, {"plateau:1,0.5", "every epoch", "`eval-every`"});
 }
 
 TEST(Trainer, WhatNeedsMoreMemoryThanThereIsIsRefused) {

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/child_process.h"
+#include "apps/compare/learning.h"
 #include "apps/compare/replay.h"
 #include "apps/compare/table.h"
 #include "apps/launch.h"
@@ -113,7 +114,10 @@ class Comparison {
                        ". Check the path of --keep.");
   }
 
-  int run(const std::string& again) {
+  int run(const std::string& again) { return o_.learn > 0 ? run_learning(again) : run_whole(again); }
+
+ private:
+  int run_whole(const std::string& again) {
     const std::string place = where();
     const std::vector<Turn> turns = all_turns();
     const std::size_t n = turns.size();
@@ -126,24 +130,62 @@ class Comparison {
       }
     std::vector<Row> rows = summarise(trials_, o_.warm_up, o_.target_accuracy);
     for (std::size_t s = 0; s < rows.size(); ++s) {
-      rows[s].label = o_.sets[s].label, rows[s].options = join(o_.sets[s].words, " ");
+      rows[s].label = o_.sets[s].label, rows[s].options = options_of(s);
       if (o_.bound && rows[s].runs > 0 && !interrupted) add_bound(rows[s], s);
     }
     progress_.clear();
     const TableHead head{place, what(), again, o_.target_accuracy, o_.repeat};
     if (!o_.json || o_.markdown) fmt::print("{}", table_text(head, rows, o_.markdown));
     if (o_.json) fmt::print("{}\n", table_json(head, rows));
-    if (interrupted) fmt::print(stderr, "laconic: error: compare was interrupted: the table has the runs until then\n");
-    if (interrupted) return 128 + interrupted;
-    return std::any_of(rows.begin(), rows.end(), [](const Row& r) { return !r.error.empty(); }) ? 1 : 0;
+    return exit_code(rows);
   }
 
- private:
+  /// Learns without the network, then times on it, each seed in turn.
+  int run_learning(const std::string& again) {
+    const std::string place = where();
+    const std::size_t n = o_.sets.size();
+    std::vector<std::vector<Trial>> timed(n);
+    const std::size_t all = 2 * n * static_cast<std::size_t>(o_.repeat);
+    std::size_t done = 0;
+    for (const RunKind what : {RunKind::learning, RunKind::timing})
+      for (std::size_t r = 0; r < static_cast<std::size_t>(o_.repeat); ++r)
+        for (std::size_t i = 0; i < n; ++i) {
+          const std::size_t s = (i + r) % n;
+          const bool learns = what == RunKind::learning;
+          const Turn turn{o_.sets[s],
+                          fmt::format("{}-{}-{}", s + 1, file_name(o_.sets[s].label), learns ? "learning" : "timing"),
+                          learns ? &trials_[s] : &timed[s], what};
+          const std::uint64_t seed = o_.seed + r;
+          turn.trials->push_back(run_one(turn, seed,
+                                         fmt::format("[{}/{}] {}, seed {}, {}", ++done, all, turn.set.label, seed,
+                                                     learns ? "learning" : "timed on the network")));
+        }
+    Learning learning = put_together(trials_, timed);
+    for (std::size_t s = 0; s < n; ++s)
+      learning.rows[s].label = o_.sets[s].label, learning.rows[s].options = options_of(s);
+    progress_.clear();
+    const TableHead head{place, what(), again, std::nullopt, o_.repeat};
+    if (!o_.json || o_.markdown) fmt::print("{}", learning_text(head, learning, o_.markdown));
+    if (o_.json) fmt::print("{}\n", learning_json(head, learning));
+    return exit_code(learning.rows);
+  }
+
+  /// What makes the set another one.
+  std::string options_of(std::size_t s) const { return join(joined(o_.sets[s].peer, o_.sets[s].words), " "); }
+
+  template <class SomeRow>
+  static int exit_code(const std::vector<SomeRow>& rows) {
+    if (interrupted) fmt::print(stderr, "laconic: error: compare was interrupted: the table has the runs until then\n");
+    if (interrupted) return 128 + interrupted;
+    return std::ranges::any_of(rows, [](const SomeRow& r) { return !r.error.empty(); }) ? 1 : 0;
+  }
+
   /// One of the things that run in turn: a set, or the computing of a set whose schedule is to be replayed.
   struct Turn {
     OptionSet set;
     std::string name;  ///< of its files
     std::vector<Trial>* trials;
+    RunKind run = RunKind::whole;
   };
 
   std::vector<Turn> all_turns() {
@@ -152,7 +194,8 @@ class Comparison {
       turns.push_back({o_.sets[s], fmt::format("{}-{}", s + 1, file_name(o_.sets[s].label)), &trials_[s]});
     for (std::size_t s = 0; s < o_.sets.size(); ++s) {
       const std::vector<std::string> words = joined(o_.common, o_.sets[s].words);
-      plans_.push_back(o_.bound && (o_.rate || value_of(words, "--link")) ? plan_of(s) : std::nullopt);
+      plans_.push_back(o_.bound && o_.sets[s].peer.empty() && (o_.rate || value_of(words, "--link")) ? plan_of(s)
+                                                                                                     : std::nullopt);
       if (!plans_[s]) continue;
       const auto [it, is_new] = computing_.try_emplace(plans_[s]->computing);
       if (!is_new) continue;
@@ -166,18 +209,30 @@ class Comparison {
   }
 
   Trial run_one(const Turn& turn, std::uint64_t seed, const std::string& name) {
+    Trial unfinished;
+    unfinished.error = "interrupted";
+    if (interrupted) return unfinished;
     progress_.show(name);
     const std::string base = folder_ / fmt::format("{}-seed{}", turn.name, seed), log = base + ".jsonl";
+    const auto command = command_of(o_, turn.set, app_, self_, seed, log, turn.run);
+    if (turn.run == RunKind::learning && last_line(base + ".command") == shell_line(command)) {
+      Trial kept = read_trial(log, base + ".out", base + ".err", 0);
+      if (kept.error.empty()) {
+        progress_.line(name + ": kept from before" + quality(kept));
+        return kept;
+      }
+    }
     std::error_code ignored;
-    std::filesystem::remove(log, ignored);  // of a comparison before this one
-    const auto command = command_of(o_, turn.set, app_, self_, seed, log);
+    for (const std::string& old : {log, base + ".command"}) std::filesystem::remove(old, ignored);
     const int code = run_to_files(command, base + ".out", base + ".err", [&] {
       if (const auto last = last_step(log))
         progress_.show(fmt::format("{}: step {}, {:.1f} ms", name, last->step, last->ms));
       return !interrupted;
     });
     Trial trial = read_trial(log, base + ".out", base + ".err", code);
-    if (interrupted && trial.error.empty()) trial.error = "interrupted";
+    if (interrupted && trial.error.empty()) trial.error = unfinished.error;
+    if (turn.run == RunKind::learning && trial.error.empty())
+      std::ofstream(base + ".command") << shell_line(command) << '\n';
     std::vector<double> ms;
     for (const auto& s : trial.steps) ms.push_back(s.ms);
     progress_.line(name + ": " +
@@ -272,7 +327,10 @@ int compare(const std::vector<std::string>& arguments) {
   if (o.dry_run) {
     for (int r = 0; r < o.repeat; ++r)
       for (const auto& set : o.sets)
-        fmt::print("{}\n", shell_line(command_of(o, set, app, self, o.seed + static_cast<std::uint64_t>(r), "LOG")));
+        for (const RunKind run :
+             o.learn > 0 ? std::vector{RunKind::learning, RunKind::timing} : std::vector{RunKind::whole})
+          fmt::print("{}\n",
+                     shell_line(command_of(o, set, app, self, o.seed + static_cast<std::uint64_t>(r), "LOG", run)));
     return 0;
   }
   struct sigaction action = {};

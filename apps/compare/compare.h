@@ -19,6 +19,7 @@ int compare(const std::vector<std::string>& arguments);
 struct OptionSet {
   std::string label;               ///< as given ("ring: --allreduce ring"), else the options
   std::vector<std::string> words;  ///< of the app's command line
+  std::vector<std::string> peer{};  ///< the command of another program that trains in its stead; empty: the app
 };
 
 /// `laconic compare APP COMMON OPTIONS --vs "..." --vs "..."`
@@ -30,7 +31,8 @@ struct CompareOptions {
   int repeat = 1;  ///< runs of every set, with seeds seed, seed + 1, ...
   std::uint64_t seed = 0;
   int launch = 0;                         ///< ranks under `laconic launch`; 0: the app alone
-  std::vector<std::string> through;       ///< words that stand in front of the command
+  int learn = 0;                          ///< steps of an epoch that is timed for the time to accuracy; 0: not asked
+  std::vector<std::string> through;       ///< words that stand in front of the command; {ranks}: workers and servers
   std::optional<double> target_accuracy;  ///< per cent
   std::optional<int> warm_up;             ///< steps of each run that are not counted
   std::optional<dist::LinkSpec> rate;     ///< of the link that the workers have, where no --link tells it
@@ -49,8 +51,13 @@ std::string compare_help();
 std::vector<std::string> values_of(const std::vector<std::string>& words, const std::string& option);
 std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& option);
 
-/// The command that runs a set with a seed, its log in that file. `self`: the path of laconic
+/// What a run is for.
+enum class RunKind { whole, learning, timing };
+
+/// The command that runs a set with a seed, its log in that file. A learning run goes without the network; a timing run
+/// has short epochs and evaluates nothing. `self`: the path of laconic
 std::vector<std::string> command_of(const CompareOptions& options, const OptionSet& set, const std::string& app_path,
-                                    const std::string& self, std::uint64_t seed, const std::string& log);
+                                    const std::string& self, std::uint64_t seed, const std::string& log,
+                                    RunKind run = RunKind::whole);
 
 }  // namespace laconic

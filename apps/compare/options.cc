@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "apps/text.h"
 #include "core/error.h"
 #include "core/parse.h"
+#include "dist/method/method.h"
 
 namespace laconic {
 namespace {
@@ -56,6 +58,16 @@ OptionSet option_set(const std::string& text) {
   return set;
 }
 
+/// "label: command"
+OptionSet peer_set(const std::string& text) {
+  const auto colon = text.find(':');
+  require<UsageError>(colon != std::string::npos && colon > 0, "'", text,
+                      "' has no label (--peer): write --peer \"label: command\"");
+  OptionSet set{text.substr(0, colon), {}, shell_words(text.substr(colon + 1), "--peer")};
+  require<UsageError>(!set.peer.empty(), "'", text, "' has no command (--peer): write --peer \"label: command\"");
+  return set;
+}
+
 /// An option of compare itself.
 struct Own {
   std::string name, type, help;  ///< without a type it takes no value
@@ -71,6 +83,10 @@ std::vector<Own> own_options(CompareOptions& o) {
       {"--vs", "\"LABEL: OPTIONS\"",
        "a set: options of APP after the common ones; the first is what others are compared with",
        [&o](const std::string& text) { o.sets.push_back(option_set(text)); }},
+      {"--peer", "\"LABEL: COMMAND\"",
+       "a set that another program trains, as PyTorch in tests/netns/ddp_train.py: it takes the common\n"
+       "options and writes a log as APP does",
+       [&o](const std::string& text) { o.sets.push_back(peer_set(text)); }},
       {"--preset", "NAME,..",
        "a set for each of WA, WA+C, INC, INC+C (INCEPTIONN's Fig. 12); the hyper-parameters of\n"
        "inceptionn-alexnet, -hdc, -resnet, -vgg (its Table I) are options for all",
@@ -88,7 +104,13 @@ std::vector<Own> own_options(CompareOptions& o) {
        count(o.target_accuracy, "--target-accuracy", 0.0)},
       {"--launch", "N", "run APP as N processes under laconic launch, instead of --workers N of APP",
        count(o.launch, "--launch", 1)},
-      {"--through", "\"WORDS\"", "put these in front of every command, such as a script that shapes a network",
+      {"--learn", "K",
+       "time to the first set's accuracy: train each set without --launch, --through and --link, then\n"
+       "time it with them in epochs of K steps",
+       count(o.learn, "--learn", 2)},
+      {"--through", "\"WORDS\"",
+       "put these in front of every command, such as a script that shapes a network; {ranks} in them\n"
+       "stands for the workers and servers of the set",
        [&o](const std::string& text) { o.through = shell_words(text, "--through"); }},
       {"--rate", "RATE[,LATENCY]", "of the workers' link where --link of APP does not say it, for the bound",
        [&o](const std::string& text) {
@@ -101,6 +123,38 @@ std::vector<Own> own_options(CompareOptions& o) {
       {"--quiet", "", "no progress", flag(o.quiet, true)},
       {"--dry-run", "", "print the commands, and leave", flag(o.dry_run, true)},
   };
+}
+
+/// Workers and dedicated servers of a training with these options.
+int ranks_of(const std::vector<std::string>& app) {
+  const std::string sync = value_of(app, "--sync").value_or("allreduce");
+  const auto servers = value_of(app, "--servers");
+  int count = 0;
+  if (servers)
+    count = *servers == "colocated" ? 0 : number(*servers, "--servers", 0);
+  else
+    count = dist::methods().make(sync)->traits().servers ? 1 : 0;
+  return number(value_of(app, "--workers").value_or("1"), "--workers", 1) + count;
+}
+
+/// The word with a number for "{ranks}".
+std::string with_ranks(std::string word, const std::vector<std::string>& app) {
+  constexpr const char* kRanks = "{ranks}";
+  if (const auto at = word.find(kRanks); at != std::string::npos)
+    word.replace(at, std::strlen(kRanks), std::to_string(ranks_of(app)));
+  return word;
+}
+
+std::vector<std::string> without_link(const std::vector<std::string>& words) {
+  std::vector<std::string> rest;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string option = words[i].substr(0, words[i].find('='));
+    if (option != "--link" && option != "--link-of")
+      rest.push_back(words[i]);
+    else if (option == words[i])
+      ++i;  // its value
+  }
+  return rest;
 }
 
 void refuse(const std::vector<std::string>& words, const std::string& where) {
@@ -158,6 +212,8 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
   require<UsageError>(!o.app.empty(), "the program is missing (compare): give it, ", kUsage);
   require<UsageError>(!o.sets.empty(), "there is nothing to compare (compare): name sets of options, ", kUsage);
   refuse(o.common, "command line");
+  require<UsageError>(o.learn == 0 || !o.target_accuracy,
+                      "--learn has a target of its own (--target-accuracy): leave one of them out");
   for (const auto& set : o.sets) refuse(set.words, "--vs " + shell_word(set.label));
   for (std::size_t i = 0; i < o.sets.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
@@ -184,12 +240,22 @@ std::string compare_help() {
 }
 
 std::vector<std::string> command_of(const CompareOptions& o, const OptionSet& set, const std::string& app_path,
-                                    const std::string& self, std::uint64_t seed, const std::string& log) {
-  std::vector<std::string> words = o.through;
-  if (o.launch > 0) words.insert(words.end(), {self, "launch", "-n", std::to_string(o.launch)});
-  words.push_back(app_path);
-  words.insert(words.end(), o.typed.begin(), o.typed.end());
-  words.insert(words.end(), set.words.begin(), set.words.end());
+                                    const std::string& self, std::uint64_t seed, const std::string& log, RunKind run) {
+  std::vector<std::string> app = set.peer.empty() ? o.typed : o.common, words;
+  app.insert(app.end(), set.words.begin(), set.words.end());
+  if (run != RunKind::learning) {
+    for (std::string word : o.through) words.push_back(with_ranks(std::move(word), app));
+    if (o.launch > 0) words.insert(words.end(), {self, "launch", "-n", std::to_string(o.launch)});
+  } else {
+    app = without_link(app);
+  }
+  if (set.peer.empty())
+    words.push_back(app_path);
+  else
+    words.insert(words.end(), set.peer.begin(), set.peer.end());
+  words.insert(words.end(), app.begin(), app.end());
+  if (run == RunKind::timing)
+    words.insert(words.end(), {"--epoch-steps", std::to_string(o.learn), "--eval-every", "0"});
   if (o.repeat > 1)
     for (std::size_t i = 0; i + 1 < words.size(); ++i)
       for (const char* option : {"--save", "--trace", "--dump-gradients"})

@@ -38,17 +38,6 @@ bool resolved(const Row& r) {
   return r.blocks >= static_cast<std::size_t>(kRunsForInterval) && (r.ratio->low > 1 || r.ratio->high < 1);
 }
 
-/// Mean and standard deviation over runs; the latter needs two of them.
-void summarise_runs(const std::vector<double>& values, std::optional<double>& mean, std::optional<double>& spread) {
-  if (values.empty()) return;
-  const auto n = static_cast<double>(values.size());
-  double centre = 0, squares = 0;
-  for (double v : values) centre += v / n;
-  for (double v : values) squares += (v - centre) * (v - centre);
-  mean = centre;
-  if (values.size() > 1) spread = std::sqrt(squares / (n - 1));
-}
-
 Cells figures(const TableHead& head, const Row& r, bool is_first, bool perplexity, bool bound) {
   Cells row{{"set", "label", r.label}, {"", "options", r.options}, {"", "runs", r.runs}};
   if (!r.error.empty()) row.emplace_back("", "error", r.error);
@@ -194,9 +183,9 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
     row.bytes_dense = median_of(all, &Trial::Step::bytes_dense);
     row.exposed_ms = median_of(all, &Trial::Step::exposed_ms);
     if (row.reached_target == row.runs) row.seconds_to_target = median(times).value;
-    summarise_runs(accuracies, row.accuracy, row.accuracy_spread);
-    if (losses.size() == evaluated) summarise_runs(losses, row.loss, row.loss_spread);
-    if (perplexities.size() == evaluated) summarise_runs(perplexities, row.perplexity, row.perplexity_spread);
+    mean_and_deviation(accuracies, row.accuracy, row.accuracy_spread);
+    if (losses.size() == evaluated) mean_and_deviation(losses, row.loss, row.loss_spread);
+    if (perplexities.size() == evaluated) mean_and_deviation(perplexities, row.perplexity, row.perplexity_spread);
   }
   return rows;
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ struct Trial {
     double ms = 0, exposed_ms = 0;
     std::optional<double> bytes_sent;  ///< none: not counted
     double bytes_dense = 0;
+    std::int64_t epoch = 0;  ///< from 1
   };
   std::vector<Step> steps;  ///< in their order
   struct Evaluation {
@@ -24,6 +26,8 @@ struct Trial {
     std::optional<double> accuracy{};    ///< per cent; a language model has none
     std::optional<double> loss{};        ///< over the test set; none: not finite
     std::optional<double> perplexity{};  ///< of a language model
+    std::int64_t epoch = 0;              ///< epochs trained
+    std::int64_t samples = 0;            ///< that it was over
   };
   std::vector<Evaluation> evaluations;
 };

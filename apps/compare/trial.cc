@@ -59,15 +59,16 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
     if (!entry.is_object()) continue;
     if (entry.contains("eval")) {
       const auto& eval = entry["eval"];
-      t.evaluations.push_back(
-          {number(eval, "seconds"), std::nullopt, if_number(eval, "loss"), if_number(eval, "perplexity")});
+      t.evaluations.push_back({number(eval, "seconds"), std::nullopt, if_number(eval, "loss"),
+                               if_number(eval, "perplexity"), static_cast<std::int64_t>(number(eval, "epoch")),
+                               static_cast<std::int64_t>(number(eval, "samples"))});
       if (!eval.contains("perplexity")) t.evaluations.back().accuracy = 100 - number(eval, "top1_error");
     } else if (entry.contains("step")) {
       t.steps.push_back({number(entry, "step_ms"), number(entry, "exposed_ms"),
                          entry.contains("bytes_sent") && entry["bytes_sent"].is_null()
                              ? std::nullopt
                              : std::optional(number(entry, "bytes_sent")),
-                         number(entry, "bytes_dense")});
+                         number(entry, "bytes_dense"), static_cast<std::int64_t>(number(entry, "epoch"))});
     }
   }
   if (t.error.empty() && t.model.empty())

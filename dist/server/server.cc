@@ -27,11 +27,26 @@ Task<> ParameterServer::limit(const Shard::Unit& unit, StepContext& context) {
   context.gradient_scale = co_await o_.norm->scale(context.step, context.gradient_scale);
 }
 
+Task<> ParameterServer::begin_turn(Communicator& comm, const Shard::Unit& unit, const StepContext& context) {
+  const Turn mine{static_cast<std::uint32_t>(context.step)};
+  const Leg up{}, down{.moved = &sent_};
+  for (const int r : o_.workers) {
+    const auto asked = co_await recv_header<Turn>(comm, r, up);
+    require<CommError>(asked.step == mine.step, "server: rank ", r, " pushes ", unit.name, " of step ", asked.step,
+                       " in step ", mine.step, ". Resume all of them alike.");
+  }
+  const Turns::Place place = turns_.take(unit.priority);
+  co_await place;
+  for (const int r : o_.workers) co_await send_header(comm, r, mine, down);
+}
+
 Task<> ParameterServer::serve(Communicator& comm, const Shard::Unit& unit, StepContext context) {
   begin_round(unit, context);
   const Leg up = o_.legs.upward(unit.bucket, context.step, 0);
   const Slice<float> sum = shard_.sum(unit);
+  if (o_.legs.takes_turn(unit.elements)) co_await begin_turn(comm, unit, context);
   co_await recv_sum(comm, o_.workers, sum, up);
+  if (o_.legs.takes_turn(unit.elements)) turns_.give_back();
   co_await limit(unit, context);
   apply(unit, context);
   co_await send_values(comm, unit, context);

@@ -7,6 +7,7 @@
 #include "dist/server/joint_norm.h"
 #include "dist/server/leg.h"
 #include "dist/server/shard.h"
+#include "dist/server/turns.h"
 #include "dist/update.h"
 
 namespace laconic::dist {
@@ -18,6 +19,7 @@ namespace laconic::dist {
 ///     worker 0 ... N-1                                  server of the bucket
 ///     ──────────────                                    ────────────────────
 ///     its gradient is ready
+///       if it is large, asks  ────────────────────────▶ all have asked, and others have come: its turn
 ///       push, in pieces  ──────────────── up ─────────▶ sum = part 0 + part 1 + … + part N-1     in rank order
 ///                                                       update(sum)             momentum and weight decay live here
 ///       before its next forward ◀──────── down ───────  new values, the same bytes to all
@@ -85,6 +87,8 @@ class ParameterServer {
   std::atomic<std::uint64_t>& sent() { return sent_; }
 
  private:
+  /// Waits until all workers have asked for the turn of a large bucket, and gives it to them.
+  Task<> begin_turn(Communicator& comm, const Shard::Unit& unit, const StepContext& context);
   Tensor held(const Shard::Unit& unit) const { return held_.range(unit.offset, unit.elements); }
 
   Shard& shard_;
@@ -93,6 +97,7 @@ class ParameterServer {
   Tensor held_;                         // by the workers, laid out like the shard; with Legs::differences
   std::vector<std::int64_t> versions_;  // by unit: updates so far
   std::vector<std::int64_t> steps_;     // by unit: of the last round
+  Turns turns_{2};                      // one comes while the last pieces of another do
   std::atomic<std::uint64_t> sent_{0};
 };
 

@@ -32,8 +32,9 @@ std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int
   return concat("seed=", o.seed, "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov,
                 " decay=", opt.decay.weight_decay, " ", opt.decay.norm_and_bias, "\nlr=", o.lr,
                 "\nschedule=", o.schedule.text(), "\nclip=", static_cast<int>(o.clip.kind), ":", o.clip.limit,
-                "\naccumulate=", o.accumulate, "\ndropout=", o.dropout, "\nsync=", method.name(), "\nmean=", o.mean,
-                "\non-nan=", o.skip_nan, "\nmethod=", method.name(), " ", method.fingerprint(),
+                "\naccumulate=", o.accumulate, o.epoch_steps ? concat("\nepoch-steps=", *o.epoch_steps) : "",
+                "\ndropout=", o.dropout, "\nsync=", method.name(), "\nmean=", o.mean, "\non-nan=", o.skip_nan,
+                "\nmethod=", method.name(), " ", method.fingerprint(),
                 served ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
                 "\ncodec-feedback=", o.codec_feedback && !compress::traits_of(o.plan.codec).remembers,
                 "\nplan=", o.plan_file.empty() ? dist::to_string(o.plan) : "of a file",
@@ -43,7 +44,8 @@ std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int
 std::string run_fingerprint(const TrainerOptions& o) {
   const auto given = [](bool yes) { return yes ? "given" : "not given"; };
   return concat(
-      "\nsteps=", o.steps ? concat(*o.steps) : "by epochs", "\nepochs=", o.epochs, "\nsave=", given(!o.save.empty()),
+      "\nsteps=", o.steps ? concat(*o.steps) : "by epochs", "\nepochs=", o.epochs, "\neval-every=", o.eval_every,
+      "\nsave=", given(!o.save.empty()),
       "\nsave-every=", o.save_every ? concat(o.save_every->count, o.save_every->in_steps ? "it" : "") : "the end",
       "\nresume=", given(!o.resume.empty()), "\naudit=", o.audit_every, "\nledger=", o.ledger_every,
       "\ntrace=", given(o.trace != nullptr), "\ndump-gradients=", given(!o.dump_gradients.empty()), o.told_alike);

@@ -69,6 +69,7 @@ EvalReport Evaluation::measure(bool at_the_end) {
                      ": nothing to evaluate by could be read (`data`). The warnings above say why.");
   const double n = std::max(1.0, all[0]);
   EvalReport report;
+  report.samples = static_cast<std::int64_t>(all[0]);
   report.loss = all[1] / n;
   report.top1_error = 100 * all[2] / n;
   if (workload_.measures_perplexity()) report.perplexity = std::exp(report.loss);

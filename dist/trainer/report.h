@@ -56,6 +56,7 @@ struct StepReport {
 /// One pass over the test set, or the validation set.
 struct EvalReport {
   std::int64_t epoch = 0;  ///< epochs trained
+  std::int64_t samples = 0;  ///< that it was over; of a text, words
   double loss = 0;
   double top1_error = 0;              ///< per cent; of a classifier of images
   std::optional<double> top5_error;   ///< per cent; for more than 5 classes

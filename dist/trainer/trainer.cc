@@ -38,6 +38,8 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
       memory_(o_.device),
       bytes_before_(worker.engine.counters().sent.bytes) {
   method_->check(facts_);
+  require<UsageError>(o_.eval_every == 1 || !o_.schedule.needs_metric(), "`schedule` ", o_.schedule.text(),
+                      " goes by the loss of every epoch: leave `eval-every` at 1.");
   require_use_for_servers(*method_, worker_.servers());
   require<UsageError>(o_.device.kind != Device::Kind::cuda || o_.device.index < cuda_devices(), "there is no device ",
                       o_.device, " (`device`): ", cuda_devices() == 0 ? "use `device` cpu" : "give a lower number");
@@ -163,7 +165,8 @@ void Trainer::make_equal() {
 }
 
 std::int64_t Trainer::steps_per_epoch() const {
-  return (workload_.batches_per_epoch() + o_.accumulate - 1) / o_.accumulate;
+  const std::int64_t all = (workload_.batches_per_epoch() + o_.accumulate - 1) / o_.accumulate;
+  return o_.epoch_steps ? std::min(all, *o_.epoch_steps) : all;
 }
 
 std::int64_t Trainer::last_step() const { return o_.steps ? *o_.steps : o_.epochs * steps_per_epoch(); }
@@ -196,10 +199,11 @@ RunSummary Trainer::run() {
     train_step();
     evaluated = false;
     const bool epoch_ends = step_ % per_epoch == 0;
+    if (epoch_ends && o_.epoch_steps && step_ < end) workload_.start(step_ / per_epoch, 0);
     const bool save_now =
         o_.save_every && (o_.save_every->in_steps ? step_ % o_.save_every->count == 0
                                                   : epoch_ends && step_ / per_epoch % o_.save_every->count == 0);
-    if (epoch_ends) {
+    if (epoch_ends && o_.eval_every > 0 && step_ / per_epoch % o_.eval_every == 0) {
       const EvalReport report = evaluate();
       o_.schedule.end_epoch(report.loss);
       evaluated = true;
@@ -210,9 +214,9 @@ RunSummary Trainer::run() {
     if (worker_.rank == 0) memory_.begin();
   }
   flush();
-  if (!evaluated && step_ > began) evaluate();
+  if (o_.eval_every > 0 && !evaluated && step_ > began) evaluate();
   if (checkpoints_->saves() && checkpoints_->saved_step() != step_) save();
-  if (step_ > began && step_ == end) evaluate_at_the_end();
+  if (o_.eval_every > 0 && step_ > began && step_ == end) evaluate_at_the_end();
   std::vector<double> network{static_cast<double>(worker_.engine.counters().sent.bytes - bytes_before_)};
   servers_->tell({.kind = dist::Command::Kind::total});
   worker_.engine.run("sum of all bytes",

@@ -30,6 +30,9 @@ struct TrainerOptions {
   std::string model_name = "model";  ///< for messages and checkpoints
   std::int64_t epochs = 1;
   std::optional<std::int64_t> steps{};  ///< stop after so many updates since the start of training
+  /// An epoch ends after so many updates, although there is more data: to time all phases of a long training.
+  std::optional<std::int64_t> epoch_steps{};
+  std::int64_t eval_every = 1;  ///< evaluate after every so many epochs, and at the end; 0: never
   double lr = 0.1;
   OptimizerOptions optimizer = OptimizerOptions();
   Schedule schedule{};
@@ -101,7 +104,7 @@ class Trainer {
       : Trainer(worker, workload, dist::method("allreduce"), std::move(options), observer) {}
   ~Trainer();
 
-  /// Trains to the end, evaluating after every epoch, and saves. May be called once.
+  /// Trains to the end, evaluates in between, and saves. May be called once.
   RunSummary run();
   /// Flushes and evaluates on all ranks; the figures are the same on every rank.
   EvalReport evaluate();

@@ -32,6 +32,7 @@ import os
 import pathlib
 import platform
 import random
+import shlex
 import statistics
 import subprocess
 import sys
@@ -95,8 +96,12 @@ class Case:
                 options = ['--servers', str(servers), *options]
             elif '--servers 0' in ' '.join(options):
                 options = ' '.join(options).replace('--servers 0', '').split()
-            call([SCRIPT, 'run', '-n', str(o.ranks + servers), f'{o.apps}/{app}', '--model', self.model, *recipe, '--batch', str(self.batch),
-                  '--steps', str(steps), '--threads', str(o.threads), '--log', log, '--quiet', *options], o.timeout)
+            command = [SCRIPT, 'run', '-n', str(o.ranks + servers), f'{o.apps}/{app}', '--model', self.model, *recipe, '--batch', str(self.batch),
+                       '--steps', str(steps), '--threads', str(o.threads), '--log', log, '--quiet', *options]
+            if o.dry_run:
+                print(shlex.join([*map(str, command), *(['--workers', str(o.ranks)] if name != 'alone' else [])]))
+                return
+            call(command, o.timeout)
             lines = [json.loads(line) for line in open(log) if '"step"' in line][o.warmup:-1]
         assert len(lines) == o.steps, f'{len(lines)} steps are left of the log, {o.steps} were asked for'
         mean = lambda field: statistics.fmean(line.get(field, 0) for line in lines)
@@ -112,14 +117,15 @@ class Case:
     def peer(self, hook):
         o = self.o
         out = call([SCRIPT, 'all', o.python, str(HERE / 'ddp_peer.py'), '--model', self.model, '--batch', str(self.batch),
-                    '--steps', str(o.steps), '--warmup', str(max(4, o.warmup)), '--threads', str(o.threads), '--hook', hook, '--layout', self.layout],
+                    '--steps', str(o.steps), '--warmup', str(max(4, o.warmup)), '--threads', str(o.threads), '--hook', hook, '--layout', self.layout,
+                    *(['--compile'] if o.compile else [])],
                    o.timeout, env=torch_environment(o.threads))
         result = json.loads(out.splitlines()[-1])
-        self.layout = result['layout']
+        self.layout, self.version = result['layout'], result['version']
         self.add('DDP alone' if hook == 'none' else f'DDP {hook} alone', result['alone'][0])
         self.add('DDP' if hook == 'none' else f'DDP {hook}', result['ddp'][0])
 
-    layout = 'auto'
+    layout, version = 'auto', ''
 
     def turn(self):
         extra = self.o.ours.split()
@@ -128,14 +134,14 @@ class Case:
             self.ours(overlap, ['--overlap', overlap, *extra])
         for name, options in self.o.vs:
             self.ours(name, [*options.split(), *extra])
-        for hook in self.o.hook:
+        for hook in self.o.hook if not self.o.dry_run else []:
             self.peer(hook)
 
     def result(self):
         middle = {name: statistics.median(values) for name, values in self.seconds.items()}
         r = {'model': self.model, 'batch': self.batch, 'total_batch': self.batch * self.o.ranks, 'ranks': self.o.ranks,
              'threads': self.o.threads, 'rate': self.rate, 'turns': len(self.seconds['alone']), 'seconds': middle, 'all': self.seconds,
-             'details': self.details, 'layout': self.layout}
+             'details': self.details, 'layout': self.layout, 'torch': self.version}
         if self.o.vs:
             return r
         ours, theirs = self.seconds['forward'], self.seconds.get('DDP')
@@ -264,9 +270,11 @@ def main():
     parser.add_argument('--turns', type=int, default=5)
     parser.add_argument('--overlaps', type=words, default=OVERLAPS)
     parser.add_argument('--hook', type=words, default=['none'])
+    parser.add_argument('--compile', action='store_true', help='DDP may be faster by torch.compile: then that counts')
     parser.add_argument('--ours', default='', help='more options of ours, in one word')
     parser.add_argument('--vs', action='append', default=[], metavar='NAME: OPTIONS', help='a set of options; may be given again')
     parser.add_argument('--timeout', type=float, default=900, help='seconds that one run may take')
+    parser.add_argument('--dry-run', action='store_true', help='print our commands, and leave')
     parser.add_argument('--markdown', action='store_true')
     parser.add_argument('--json', action='store_true')
     o = parser.parse_args()
@@ -283,6 +291,10 @@ def main():
         parser.error('a batch has at least one sample')
     if o.total and any(int(b) % o.ranks for b in o.batch):
         parser.error(f'a total batch must be a multiple of {o.ranks}')
+    if o.dry_run:
+        for model, batch in itertools.product(o.model, o.batch):
+            Case(o, model, int(batch) // o.ranks if o.total else int(batch), o.rate[0]).turn()
+        return
     o.python = python_with_torch() if o.hook else None
 
     results = []
@@ -313,6 +325,8 @@ def main():
                 print('| ' + ' | '.join(cells) + ' |' if o.markdown else '  '.join(padded), flush=True)
         if o.json:
             print(json.dumps(results))
+        elif o.hook:
+            print('\nPyTorch ' + '; '.join(f'{r["torch"]}, {r["model"]} at batch {r["batch"]} {r["layout"]}' for r in results))
     finally:
         down()
 

@@ -9,7 +9,7 @@ of computing alone (no_sync) and of training alternate, so that both see the sam
 seconds per step of each turn, "alone" and "ddp".
 
 PyTorch at its best: gradients live in DDP's buckets, no broadcast of running statistics; the faster of plain
-and channels-last layout, by a trial before (--layout auto). The environment (malloc, OpenBLAS) is the caller's: compare_ddp.py
+and channels-last layout, with --compile also of the compiled model, by a trial before (--layout auto). The environment (malloc, OpenBLAS) is the caller's: compare_ddp.py
 sets it.
 """
 import argparse
@@ -25,6 +25,10 @@ import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'apps' / 'bench'))
 from torch_peer import LANGUAGE_MODELS, MODELS  # noqa: E402
+
+
+LAYOUTS = ['contiguous', 'channels_last']
+COMPILED = ['compiled', 'compiled channels_last']
 
 
 def seconds_per_step(model, optimizer, x, y, clip_norm, steps, exchange):
@@ -52,8 +56,10 @@ def build(options, layout):
         x, y = torch.randint(0, 10000, (shape, options.batch)), torch.randint(0, 10000, (shape * options.batch,))
     else:
         x, y = torch.randn(options.batch, *shape), torch.randint(0, 10, (options.batch,))
-    if layout == 'channels_last':
+    if 'channels_last' in layout:
         network, x = network.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    if 'compiled' in layout:
+        network = torch.compile(network)
     buckets = {}
     if options.hook == 'powersgd':  # one bucket: with several, gloo's threads start its allreduces in different orders on the ranks
         dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 40
@@ -78,7 +84,8 @@ def main():
     parser.add_argument('--turns', type=int, default=1)
     parser.add_argument('--warmup', type=int, default=3, help='steps before the first turn; DDP arranges its buckets in them')
     parser.add_argument('--threads', type=int, default=1)
-    parser.add_argument('--layout', choices=['auto', 'contiguous', 'channels_last'], default='auto')
+    parser.add_argument('--layout', choices=['auto', *LAYOUTS, *COMPILED], default='auto')
+    parser.add_argument('--compile', action='store_true', help='--layout auto tries torch.compile too, which takes minutes')
     parser.add_argument('--hook', choices=['none', 'fp16', 'powersgd'], default='none')
     parser.add_argument('--rank', type=int, default=1, help="of PowerSGD's matrices")
     options = parser.parse_args()
@@ -89,13 +96,14 @@ def main():
     if options.model in LANGUAGE_MODELS:
         layout = 'contiguous'  # no images
     if layout == 'auto':
-        for candidate in ('contiguous', 'channels_last'):
+        candidates = LAYOUTS + (COMPILED if options.compile else [])
+        for candidate in candidates:
             network = build(options, candidate)
             seconds_per_step(*network, 2, False)
             trial[candidate] = seconds_per_step(*network, 5, False)
-        choice = torch.tensor([trial['channels_last'] < trial['contiguous']], dtype=torch.int64)
+        choice = torch.tensor([min(range(len(candidates)), key=lambda i: trial[candidates[i]])], dtype=torch.int64)
         dist.broadcast(choice, 0)
-        layout = 'channels_last' if choice.item() else 'contiguous'
+        layout = candidates[choice.item()]
         del network
     network = build(options, layout)
     seconds_per_step(*network, options.warmup, True)

@@ -37,20 +37,25 @@ class LayerDrop final : public ServedMethod {
         [this] { return compress::to_string(rules_.norm); });
     s.whole_number<std::int64_t>("layerdrop-max-age", "A", rules_.max_age, 0,
                                  "a layer is sent at least every A steps; 0: no limit");
-    s.either("layerdrop-unit", finest_, "module", "parameter",
-             "what a layer is: weight and bias of one module, or each\nby itself [module]");
+    s.choice(
+        "layerdrop-unit", unit_, {"module", "parameter", "rows"},
+        "what a layer is: weight and bias of one module; each by\nitself; or with large matrices in rows of --chunk "
+        "[256KiB]");
   }
 
   std::optional<Refusal> refuses(const std::string& setting) const override {
-    if (setting == "fusion" || setting == "chunk")
+    if (setting == "fusion" || (setting == "chunk" && unit_ != "rows"))
       return Refusal{"`sync` layerdrop has no use for it", "leave it out: a layer travels as a whole, or not at all"};
     return ServedMethod::refuses(setting);
   }
 
   void shape(PlanOptions& plan, const TrainingFacts&) const override {
-    plan.chunk_bytes = 0;
-    plan.fusion = finest_ ? PlanOptions::Fusion::lazy : PlanOptions::Fusion::module;
-    if (finest_) plan.bucket_bytes = 0;
+    if (unit_ != "rows")
+      plan.chunk_bytes = 0;
+    else if (!plan.chunk_sparse)  // none was asked for
+      plan.chunk_bytes = 256 << 10;
+    plan.fusion = unit_ == "module" ? PlanOptions::Fusion::module : PlanOptions::Fusion::lazy;
+    if (unit_ != "module") plan.bucket_bytes = 0;
   }
 
   LedgerForm ledger() const override {
@@ -85,7 +90,7 @@ class LayerDrop final : public ServedMethod {
 
  private:
   LayerDropSync::Rules rules_{};
-  bool finest_ = false;  // a layer is one parameter, not all of one module
+  std::string unit_ = "module";
 };
 
 }  // namespace

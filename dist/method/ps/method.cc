@@ -75,7 +75,7 @@ std::unique_ptr<ParameterServer> ServedMethod::make_server(ServerSide side, Para
 }
 
 std::optional<double> ServedMethod::bytes_of_round(const Bucket& bucket, const Legs& legs) const {
-  double bytes = 0;
+  double bytes = legs.takes_turn(bucket.elements) ? 2 * sizeof(Turn) : 0;
   for (const auto& codec : {legs.up, legs.down})
     bytes += leg_bytes(codec.get(), static_cast<std::size_t>(bucket.elements));
   return bytes;
@@ -132,6 +132,12 @@ class Ps final : public ServedMethod {
  public:
   std::string name() const override { return "ps"; }
   std::string summary() const override { return "gradients to parameter servers, parameters back"; }
+  /// Finer chunks than an allreduce has: the way down is idle until the first sum is whole, the way up when the last
+  /// is.
+  void shape(PlanOptions& plan, const TrainingFacts&) const override {
+    const bool asked_for = plan.chunk_sparse || plan.chunk_bytes != PlanOptions().chunk_bytes;
+    if (!asked_for) plan.chunk_bytes = 2 << 20;
+  }
 };
 
 }  // namespace

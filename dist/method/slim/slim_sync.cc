@@ -35,9 +35,7 @@ void SlimSync::filled(std::size_t b) {
   if (!state.exchanged) return;
   const Trace::Span span(here.name, "select");
   begin = Clock::now();
-  const compress::SlimKey key{legs().seed, round_of(context_of(b)), static_cast<std::uint32_t>(b),
-                              1 + static_cast<std::uint32_t>(engine().rank())};
-  state.set.choose(rules_.chosen, delta, key);
+  state.set.choose(rules_.chosen, delta, key_of(b, round_of(context_of(b))));
   state.set.gather(delta, state.values);
   if (rules_.residual) {
     for (const auto* keys : {&state.set.core(), &state.set.explorer()})
@@ -78,6 +76,7 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
     const Slice<std::byte> room = inbox.slice();
     const Transfer transfer = comm.recv(server[0], room);
     state.reader.expect(in, key);  // while the server still adds
+    state.set.draw_ahead(rules_.chosen, in.n, key_of(b, round_of(context) + 1));
     const std::size_t came = co_await transfer;
     if (server[0] != comm.rank()) *down.moved += came;
     bool understood = false;

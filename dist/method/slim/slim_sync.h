@@ -46,6 +46,9 @@ class SlimSync final : public PsSync {
   };
   bool drifts() const override { return true; }
   bool joins(const StepContext& context) const override { return context.step % rules_.local_steps == 0; }
+  compress::SlimKey key_of(std::size_t b, std::uint64_t round) const {
+    return {legs().seed, round, static_cast<std::uint32_t>(b), 1 + static_cast<std::uint32_t>(engine().rank())};
+  }
   std::uint64_t round_of(const StepContext& context) const {
     return static_cast<std::uint64_t>(context.step / rules_.local_steps - 1);
   }

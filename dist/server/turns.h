@@ -1,0 +1,63 @@
+#pragma once
+#include <algorithm>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "dist/task.h"
+
+namespace laconic::dist {
+
+/// Which buckets the workers of a server may push at once: a few, each as a whole, the most urgent of those that all
+/// workers have ready. So a sum is complete as soon as the server's link allows, and its answer fills the way down
+/// while others come up. If each worker chose by itself, the server would hold many parts of sums and could answer
+/// none. Used by the communication thread alone.
+class Turns {
+ public:
+  explicit Turns(std::size_t places) : free_(places) {}
+
+  struct Place {  // trivially destructible: see task.h
+    Turns& turns;
+    int priority;
+    bool await_ready() const noexcept {
+      if (turns.free_ == 0) return false;
+      --turns.free_;
+      return true;
+    }
+    template <class Promise>
+    void await_suspend(std::coroutine_handle<Promise> coroutine) const {
+      turns.waiting_.push_back({priority, coroutine, coroutine.promise().scheduler});
+    }
+    void await_resume() const noexcept {}
+  };
+  /// To be awaited: ends when there is a place. Larger priorities come first, equal ones in the order of asking.
+  Place take(int priority) { return {*this, priority}; }
+  /// The bucket is there: its place is the next one's.
+  void give_back() {
+    const auto next = std::ranges::max_element(waiting_, {}, &Waiting::priority);
+    if (next == waiting_.end()) {
+      ++free_;
+      return;
+    }
+    const Waiting woken = *next;
+    waiting_.erase(next);
+    woken.scheduler->later(woken.coroutine);
+  }
+
+ private:
+  struct Waiting {
+    int priority;
+    std::coroutine_handle<> coroutine;
+    Scheduler* scheduler;
+  };
+  std::size_t free_;
+  std::vector<Waiting> waiting_;
+};
+
+/// Ahead of a push of several pieces, and the answer to it: the push may begin.
+struct Turn {
+  std::uint32_t step = 0;
+};
+
+}  // namespace laconic::dist

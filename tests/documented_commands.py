@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Every command in the README and in docs/ is one that its program takes:
+
+    documented_commands.py BUILD/apps
+
+Commands are the lines of code blocks that begin with one of our programs or scripts. A training program is run with
+--dry-run on synthetic data. What `laconic compare` and compare_ddp.py would run is checked alike. Of other tools each
+option must stand in their --help or, of a script, in its text.
+"""
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+SOURCE = pathlib.Path(__file__).resolve().parents[1]
+# The smallest model of each program: a model's name is tried once, and options with this one.
+TRAINING = {'mnist': 'lenet', 'cifar10': 'resnet20', 'imagenet': 'resnet18', 'ptb': 'lstm-small'}
+# Options that name what a reader has and this test does not; and whether a value follows.
+READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device': True, '--precision': True, '--save': True, '--save-every': True,
+               '--trace': True, '--dump-gradients': True, '--log': True, '--config': True, '--hosts': True}
+
+checked, failures = set(), []
+
+
+def lines_of(path):
+    """Of its code blocks, with what a backslash continues, and without comments."""
+    fenced, before = False, ''
+    for line in path.read_text().splitlines():
+        if line.startswith('```'):
+            fenced = not fenced
+            continue
+        if not fenced and not line.startswith('    '):
+            before = ''
+            continue
+        line = before + line.strip()
+        before = ''
+        if line.endswith('\\'):
+            before = line[:-1] + ' '
+        else:
+            yield line
+
+
+def words_of(line):
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError:  # no shell line: a picture, a message
+        return []
+    while words and re.fullmatch(r'[A-Z_]+=\S*', words[0]):
+        words.pop(0)
+    return words
+
+
+def name_of(word):
+    return word.rsplit('/', 1)[-1]
+
+
+def output_of(words):
+    done = subprocess.run(words, cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def fail(line, why):
+    failures.append(f'{line}\n    {why.strip()}')
+
+
+def check_training(words, line):
+    name = name_of(words[0])
+    command = [f'{apps}/{name}', '--data', 'synthetic']
+    rest, model = iter(words[1:]), None
+    for word in rest:
+        option, _, value = word.partition('=')
+        if option in READERS_OWN:
+            if READERS_OWN[option] and not value:
+                next(rest, None)
+        elif option == '--data':
+            given = value or next(rest, '')
+            if given.startswith('synthetic'):
+                command += ['--data', given]
+        elif option == '--model':
+            model = value or next(rest, '')
+        elif option == '--workers':  # two will do, and take less memory
+            command += ['--workers', str(min(2, int(value or next(rest))))]
+        elif option != '--seed':
+            command.append(word)
+        elif not value:
+            next(rest, None)
+    if model and model != TRAINING[name]:
+        try_once([f'{apps}/{name}', '--data', 'synthetic', '--model', model], line)
+    try_once(command + (['--model', TRAINING[name]] if model else []), line)
+
+
+def try_once(command, line):
+    if tuple(command) in checked:
+        return
+    checked.add(tuple(command))
+    code, _, err = output_of([*command, '--dry-run'])
+    if code:
+        fail(line, f'{shlex.join(command)} --dry-run: {err}')
+
+
+def check_options(words, line):
+    """Of a tool that has no --dry-run: its --help names every option."""
+    if words[0].endswith('.py'):
+        tool, text = [words[0]], (SOURCE / words[0]).read_text()
+    else:
+        tool = [f'{apps}/laconic', *words[1:3 if words[1] in ('bench', 'inspect', 'codec') else 2]]
+        code, text, err = output_of([*tool, '--help'])
+        if code:
+            fail(line, f'{shlex.join(tool)} --help: {err or text}')
+    for word in words[1:]:
+        if re.fullmatch(r'--[a-z][a-z-]*(=.*)?', word) and not re.search(re.escape(word.split('=')[0]) + r'(?![a-z-])', text):
+            fail(line, f'{shlex.join(tool)} has no option {word}')
+
+
+def check(words, line):
+    if not words:
+        return
+    name = name_of(words[0])
+    if name == 'netns.sh':
+        if words[1] == 'run':
+            check(words[4:], line)
+    elif name in ('python3', 'python'):
+        check(words[1:], line)
+    elif name in TRAINING:
+        check_training(words, line)
+    elif name == 'laconic' and len(words) > 1 and words[1] == 'launch':
+        rest = words[2:]
+        while rest and rest[0].startswith('-'):
+            del rest[:2]
+        check(rest, line)
+    elif name == 'compare_ddp.py' or (name == 'laconic' and len(words) > 1 and words[1] == 'compare'):
+        if name == 'laconic':
+            words = [f'{apps}/laconic', *words[1:]]
+        else:
+            words = [sys.executable, str(SOURCE / words[0]), apps, *words[2:]]
+        code, out, err = output_of([*words, '--dry-run'])
+        if code:
+            fail(line, f'{shlex.join(words)} --dry-run: {err}')
+        for made in out.splitlines():
+            check(shlex.split(made), line)
+    elif name == 'laconic' and len(words) > 1 and re.fullmatch('[a-z]+', words[1]):
+        check_options(words, line)
+    elif words[0].startswith('tests/') and name.endswith('.py') and name != 'make_data.py':
+        check_options(words, line)
+
+
+def main():
+    global apps
+    apps = str(pathlib.Path(sys.argv[1]).resolve())
+    found = 0
+    for path in [SOURCE / 'README.md', *sorted((SOURCE / 'docs').rglob('*.md')), *sorted((SOURCE / 'docs').rglob('*.sh'))]:
+        own = path.suffix == '.sh'
+        for line in lines_of(path) if not own else joined(path):
+            words = words_of(line)
+            if not words or '...' in words or '…' in line or not known(words):
+                continue
+            found += 1
+            check(words, f'{path.relative_to(SOURCE)}: {line}')
+    print(f'{found} commands, of which {len(checked)} different trainings were tried')
+    for failure in failures:
+        print(failure)
+    if found < 50:
+        sys.exit('hardly any command was found: is this still how they stand in the documents?')
+    sys.exit(1 if failures else 0)
+
+
+def joined(path):
+    return re.sub(r'\\\n\s*', ' ', path.read_text()).splitlines()
+
+
+def known(words):
+    """Not the synopsis of a command, and not a line of a table or of a program's output."""
+    if any(re.fullmatch(r'\[.*|.*\]|APP|\|', w) for w in words) or words[-1].endswith('|'):
+        return False
+    name = name_of(words[0])
+    return name in TRAINING or name in ('netns.sh', 'python3') or (
+        name == 'laconic' and len(words) > 2 and words[1] in TOOLS and (words[1] != 'compare' or words[2] in TRAINING))
+
+
+TOOLS = {'compare', 'launch', 'bench', 'inspect', 'codec', 'pack', 'models'}
+
+if __name__ == '__main__':
+    main()
