@@ -96,7 +96,7 @@ std::string arithmetic(const LearningRow& row) {
   return join(parts, " + ");
 }
 
-/// "0.42 better", "0.31 behind, within one", "1.20 behind: 2.4 standard errors"
+/// "0.42 better", "0.31 behind: within one", "1.20 behind: 2.4 of them", standard errors
 std::string behind_text(const Learning& all, const LearningRow& row) {
   if (row.behind <= 0) return fmt::format("{:.2f} better", -row.behind);
   if (row.behind <= all.standard_error) return fmt::format("{:.2f} behind: within one", row.behind);
