@@ -15,6 +15,8 @@ namespace laconic::compress {
 namespace {
 
 #ifdef LACONIC_ZFP
+constexpr bool kHaveZfp = true;
+
 /// zfp's fixed-accuracy mode over so many floats.
 class ZfpStream {
  public:
@@ -46,7 +48,9 @@ class ZfpStream {
   std::size_t room_;
 };
 #else
-/// Never made: Zfp's constructor refuses.
+constexpr bool kHaveZfp = false;
+
+/// Stands in for it: no Zfp is made, so nothing calls it.
 struct ZfpStream {
   ZfpStream(const float*, std::size_t, double) {}
   std::size_t room() const { return 0; }
@@ -54,10 +58,6 @@ struct ZfpStream {
   std::size_t compress(std::vector<std::uint64_t>&) { return 0; }
   std::size_t decompress(std::vector<std::uint64_t>&) { return 0; }
 };
-constexpr bool kHaveZfp = false;
-#endif
-#ifdef LACONIC_ZFP
-constexpr bool kHaveZfp = true;
 #endif
 
 /// A general compressor of floats with an error bound, for contrast: INCEPTIONN compares itself with one (SZ).
@@ -65,8 +65,8 @@ constexpr bool kHaveZfp = true;
 ///     payload   0 : u8 | zfp's bit stream in words of 64 bits
 ///               1 : u8 | the floats as they are, where one of them is not finite: zfp knows no such values
 ///
-/// What lies on a CUDA device goes through host memory, and waits for it. Whether a build has it is decided at
-/// configure time.
+/// No finite value is further off than the tolerance, but for a float's rounding. Values on a CUDA device pass through
+/// host memory, and the host waits for them. Meson looks for the library when a build is configured.
 /// source   Lindstrom 2014, "Fixed-rate compressed floating-point arrays"; the library is LLNL's
 /// instead  inceptionn:2^E: zfp looks for what neighbours have in common, and neighbouring gradients have nothing
 class Zfp final : public Codec {

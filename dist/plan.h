@@ -27,6 +27,8 @@ struct PlanOptions {
   std::size_t chunk_bytes = 4 << 20;   ///< larger matrices travel in chunks of rows of about this size; 0: whole
   /// Cuts matrices that send a choice, too. Each still sends one message, and an uncut one has a faster forward.
   bool chunk_sparse = false;
+  /// Whether no size of chunks was asked for: then a method may take one of its own.
+  bool chunk_is_default() const { return !chunk_sparse && chunk_bytes == PlanOptions().chunk_bytes; }
   Dispatch sparse{};                   ///< which parameters send but a choice of their elements
   std::string codec = "none";          ///< what blocks pass through on every hop, as in --codec
 };

@@ -4,8 +4,8 @@
     documented_commands.py BUILD/apps
 
 Commands are the lines of code blocks that begin with one of our programs or scripts. A training program is run with
---dry-run on synthetic data. What `laconic compare` and compare_ddp.py would run is checked alike. Of other tools each
-option must stand in their --help or, of a script, in its text.
+--dry-run on synthetic data. What `laconic compare` and compare_ddp.py would run is checked alike. Another tool must
+name each option in its --help, a script in its text.
 """
 import os
 import pathlib

@@ -4,6 +4,7 @@
 
 #include "dist/trainer/checkpoint.h"
 #include "tests/cuda_devices.h"
+#include "tests/error_of.h"
 #include "tests/temp_folder.h"
 #include "tests/training.h"
 
@@ -276,6 +277,25 @@ TEST(Resume, FromACheckpointOnTheWay) {
     expect_same_steps(undisturbed.steps, resumed.steps, 12);
     EXPECT_TRUE(same_bits(resumed.parameters[0], undisturbed.parameters[0]));
     EXPECT_EQ(resumed.buffers, undisturbed.buffers);
+  }
+}
+
+TEST(Resume, WithEpochsThatEndEarly) {
+  for (const int every : {2, 3}) {  // at the end of an epoch of three steps, and within one
+    Recipe recipe = recipe_of(kResumeCases[1], 2);
+    recipe.trainer.epochs = 4, recipe.trainer.epoch_steps = 3;
+    const Outcome undisturbed = train(recipe);
+    ASSERT_EQ(undisturbed.steps.size(), 12u);
+    TempFolder folder;
+    recipe.trainer.save = folder.path(), recipe.trainer.save_every = Every{every, true};
+    recipe.trainer.steps = 2 * every;
+    train(recipe);
+    recipe.trainer.steps.reset(), recipe.trainer.resume = folder.path();
+    const Outcome resumed = train(recipe);
+    expect_same_steps(undisturbed.steps, resumed.steps, static_cast<std::size_t>(2 * every));
+    EXPECT_TRUE(same_bits(resumed.parameters[0], undisturbed.parameters[0])) << every;
+    recipe.trainer.epoch_steps = 4;
+    expect_error<DataError>([&] { train(recipe); }, {"epoch-steps=3", "epoch-steps=4"});
   }
 }
 

@@ -27,6 +27,7 @@ namespace laconic {
 namespace {
 
 constexpr int kComputingSteps = 40;
+constexpr const char* kInterrupted = "interrupted";
 
 std::atomic<int> interrupted{0};  // the signal that came, or 0
 extern "C" void on_compare_interrupt(int signal_number) { interrupted = signal_number; }
@@ -170,7 +171,7 @@ class Comparison {
     return exit_code(learning.rows);
   }
 
-  /// What makes the set another one.
+  /// Returns the words that this set alone has.
   std::string options_of(std::size_t s) const { return join(joined(o_.sets[s].peer, o_.sets[s].words), " "); }
 
   template <class SomeRow>
@@ -209,9 +210,11 @@ class Comparison {
   }
 
   Trial run_one(const Turn& turn, std::uint64_t seed, const std::string& name) {
-    Trial unfinished;
-    unfinished.error = "interrupted";
-    if (interrupted) return unfinished;
+    if (interrupted) {
+      Trial none;
+      none.error = kInterrupted;
+      return none;
+    }
     progress_.show(name);
     const std::string base = folder_ / fmt::format("{}-seed{}", turn.name, seed), log = base + ".jsonl";
     const auto command = command_of(o_, turn.set, app_, self_, seed, log, turn.run);
@@ -230,7 +233,7 @@ class Comparison {
       return !interrupted;
     });
     Trial trial = read_trial(log, base + ".out", base + ".err", code);
-    if (interrupted && trial.error.empty()) trial.error = unfinished.error;
+    if (interrupted && trial.error.empty()) trial.error = kInterrupted;
     if (turn.run == RunKind::learning && trial.error.empty())
       std::ofstream(base + ".command") << shell_line(command) << '\n';
     std::vector<double> ms;

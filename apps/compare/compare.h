@@ -51,7 +51,7 @@ std::string compare_help();
 std::vector<std::string> values_of(const std::vector<std::string>& words, const std::string& option);
 std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& option);
 
-/// What a run is for.
+/// A run is a training on the network, a training without it, or steps that are timed on it.
 enum class RunKind { whole, learning, timing };
 
 /// The command that runs a set with a seed, its log in that file. A learning run goes without the network; a timing run

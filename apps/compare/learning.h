@@ -18,7 +18,7 @@ struct LearningPhase {
   double ms = 0;           ///< the mean of a timed step
 };
 
-/// What one set of options came to.
+/// The results of one set of options.
 struct LearningRow {
   std::string label, options;
   std::string error;                         ///< of the first run that failed

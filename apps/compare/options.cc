@@ -125,7 +125,7 @@ std::vector<Own> own_options(CompareOptions& o) {
   };
 }
 
-/// Workers and dedicated servers of a training with these options.
+/// Counts the workers and dedicated servers of a training with these options.
 int ranks_of(const std::vector<std::string>& app) {
   const std::string sync = value_of(app, "--sync").value_or("allreduce");
   const auto servers = value_of(app, "--servers");
@@ -137,7 +137,7 @@ int ranks_of(const std::vector<std::string>& app) {
   return number(value_of(app, "--workers").value_or("1"), "--workers", 1) + count;
 }
 
-/// The word with a number for "{ranks}".
+/// Replaces "{ranks}" in the word by their number.
 std::string with_ranks(std::string word, const std::vector<std::string>& app) {
   constexpr const char* kRanks = "{ranks}";
   if (const auto at = word.find(kRanks); at != std::string::npos)

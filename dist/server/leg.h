@@ -34,7 +34,7 @@ struct Legs {
   bool differences = false;
   bool rounds_down = false;  ///< workers hold other values than the servers
   std::uint64_t seed = 0;
-  /// A bucket of more elements is pushed when its server says so (turns.h).
+  /// A bucket of at most so many elements is pushed at once, a larger one when its server says so (turns.h).
   std::int64_t without_turn = static_cast<std::int64_t>(kPieceElements);
   bool takes_turn(std::int64_t elements) const { return elements > without_turn; }
 

@@ -9,10 +9,10 @@
 
 namespace laconic::dist {
 
-/// Which buckets the workers of a server may push at once: a few, each as a whole, the most urgent of those that all
-/// workers have ready. So a sum is complete as soon as the server's link allows, and its answer fills the way down
-/// while others come up. If each worker chose by itself, the server would hold many parts of sums and could answer
-/// none. Used by the communication thread alone.
+/// Decides which buckets the workers of a server may push: a few at a time, each as a whole, the most urgent of those
+/// that all workers have ready. So a sum is complete as soon as the server's link allows, and its answer fills the way
+/// down while others come up. If each worker chose by itself, the server would hold many parts of sums and could answer
+/// none. The communication thread alone uses it. A failed operation keeps its place: the engine has failed then.
 class Turns {
  public:
   explicit Turns(std::size_t places) : free_(places) {}
@@ -31,9 +31,10 @@ class Turns {
     }
     void await_resume() const noexcept {}
   };
-  /// To be awaited: ends when there is a place. Larger priorities come first, equal ones in the order of asking.
+  /// The caller awaits it, which takes a place as soon as there is one. Larger priorities come first, equal ones in the
+  /// order of asking.
   Place take(int priority) { return {*this, priority}; }
-  /// The bucket is there: its place is the next one's.
+  /// Gives the place of a bucket that has come to the next one.
   void give_back() {
     const auto next = std::ranges::max_element(waiting_, {}, &Waiting::priority);
     if (next == waiting_.end()) {
@@ -55,9 +56,9 @@ class Turns {
   std::vector<Waiting> waiting_;
 };
 
-/// Ahead of a push of several pieces, and the answer to it: the push may begin.
+/// Asks for the turn of a bucket, and grants it: four bytes each way, little-endian.
 struct Turn {
-  std::uint32_t step = 0;
+  std::uint32_t step = 0;  ///< of the round
 };
 
 }  // namespace laconic::dist

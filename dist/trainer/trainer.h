@@ -30,7 +30,7 @@ struct TrainerOptions {
   std::string model_name = "model";  ///< for messages and checkpoints
   std::int64_t epochs = 1;
   std::optional<std::int64_t> steps{};  ///< stop after so many updates since the start of training
-  /// An epoch ends after so many updates, although there is more data: to time all phases of a long training.
+  /// Ends an epoch after so many updates, although there is more data: to time all phases of a long training.
   std::optional<std::int64_t> epoch_steps{};
   std::int64_t eval_every = 1;  ///< evaluate after every so many epochs, and at the end; 0: never
   double lr = 0.1;

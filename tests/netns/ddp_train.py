@@ -7,7 +7,7 @@
 As ours it takes --momentum, --nesterov, --weight-decay, --schedule [warmup:W+]const|cosine, --steps, --epoch-steps,
 --eval-every, --seed, --threads, --no-augment, --log FILE, --quiet and --json. It trains the models of images on the binary
 files of CIFAR-10, on files in the form of MNIST's, or on `synthetic`. Data, order of samples within a batch of all workers,
-crops, flips and the schedule follow ours; random numbers are PyTorch's own.
+crops, flips and the schedule follow ours; random numbers are PyTorch's own. The log's loss is that of rank 0's samples.
 
 Under mpirun (netns.sh run) and torchrun a process is a rank. Alone it starts --workers processes. PyTorch at its best:
 gradients live in DDP's buckets, no broadcast of running statistics, and the faster of plain and channels-last layout, by a

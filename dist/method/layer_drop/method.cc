@@ -51,7 +51,7 @@ class LayerDrop final : public ServedMethod {
   void shape(PlanOptions& plan, const TrainingFacts&) const override {
     if (unit_ != "rows")
       plan.chunk_bytes = 0;
-    else if (!plan.chunk_sparse)  // none was asked for
+    else if (plan.chunk_is_default())
       plan.chunk_bytes = 256 << 10;
     plan.fusion = unit_ == "module" ? PlanOptions::Fusion::module : PlanOptions::Fusion::lazy;
     if (unit_ != "module") plan.bucket_bytes = 0;

@@ -135,8 +135,7 @@ class Ps final : public ServedMethod {
   /// Finer chunks than an allreduce has: the way down is idle until the first sum is whole, the way up when the last
   /// is.
   void shape(PlanOptions& plan, const TrainingFacts&) const override {
-    const bool asked_for = plan.chunk_sparse || plan.chunk_bytes != PlanOptions().chunk_bytes;
-    if (!asked_for) plan.chunk_bytes = 2 << 20;
+    if (plan.chunk_is_default()) plan.chunk_bytes = 2 << 20;
   }
 };
 
