@@ -15,6 +15,7 @@ struct Key {
   std::uint32_t operation = 0;  ///< which message of the plan
   std::uint32_t hop = 0;        ///< which step of the collective
   std::uint32_t rank = 0;       ///< that encodes; where several encode one thing, the first of them
+  float scale = 0;              ///< that the encoders of one sum share (Codec::scale_of); 0: each has its own
 };
 
 /// Turns floats into fewer bytes and back, with no memory of its own: same floats and same key, same bytes. (What
@@ -34,6 +35,11 @@ class Codec {
   /// Appends x + what the payload says to `sum`, as decode_add and encode would. x is afterwards that sum or what it
   /// was. Where it throws, `sum` may have grown.
   virtual void decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const;
+  /// Whether the encoders of the parts of one sum can share a scale, so that all parts have the same levels.
+  virtual bool shares_scale() const { return false; }
+  /// What x alone asks for: the largest of all parts' goes into their Key::scale. NaN if x has what is no number. Only
+  /// of a codec that shares scales.
+  virtual float scale_of(Slice<const float>) const { return 0; }
   /// About how long a payload is, for cost functions, which have no values.
   virtual double expected_bytes(std::size_t elements) const = 0;
 };

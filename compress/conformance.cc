@@ -90,6 +90,12 @@ class CodecCheck {
     expected.insert(expected.end(), payload.begin(), payload.end());
     require_that(bytes_of(behind) == expected, c, "encode does not append");
 
+    if (codec_.shares_scale()) {
+      Key shared = key;
+      shared.scale = codec_.scale_of(slice(c.values));
+      require_that(payload == encoded(c.values, shared), c, "its own scale as the shared one gives other bytes");
+    }
+
     const Values x = decoded(payload, n);
     require_that(same(x, decoded(payload, n)), c, "the same payload gives other values");
     if (!traits_.loses) require_that(same(x, c.values), c, "it says that it loses nothing, and other values come back");

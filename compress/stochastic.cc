@@ -58,10 +58,12 @@ LACONIC_MULTIVERSION void values_of(const std::uint32_t* LACONIC_RESTRICT number
 ///
 ///     payload   for each bucket   scale : f32 | values, lowest bits first, each 128 filled up to a byte
 ///
-/// A bucket with NaN or infinity decodes to NaN; one below 2^-100 to 0.
+/// A bucket with NaN or infinity decodes to NaN; one below 2^-100 to 0. Where all values are one bucket, the encoders
+/// of the parts of a sum can share its scale: then their sum has few levels too, as TernGrad's scaler sharing has it.
 /// cost    two passes and a random number a value
 /// source  QSGD, Alistarh et al. 2017, with the scale by the largest magnitude (its section 4); TernGrad, Wen et al.
-///         2017: 2 bits, all values one bucket, magnitudes clipped at 2.5 standard deviations (its eq. 10)
+///         2017: 2 bits, all values one bucket, magnitudes clipped at 2.5 standard deviations (its eq. 10), scaler
+///         sharing
 class Stochastic final : public SizedCodec {
  public:
   /// bucket : values of one scale, 0: all.   clip : of magnitudes, in standard deviations; 0: none
@@ -74,9 +76,25 @@ class Stochastic final : public SizedCodec {
     return elements / bucket * (sizeof(float) + cpu::packed_bytes(bucket, bits_)) +
            (rest ? sizeof(float) + cpu::packed_bytes(rest, bits_) : 0);
   }
+  bool shares_scale() const override { return bucket_ == 0; }
+  float scale_of(Slice<const float> x) const override {
+    float scale = 0;
+    on_device(
+        x.device(), [&] { scale = scale_on_host(x.data(), x.size()); },
+        [&] { scale = cuda::stochastic_scale(x.data(), x.size(), clip_); });
+    return scale;
+  }
 
  private:
   std::size_t bucket_of(std::size_t elements) const { return bucket_ ? bucket_ : elements; }
+
+  float scale_on_host(const float* x, std::size_t n) const {
+    float scale = std::bit_cast<float>(largest_magnitude(x, n));
+    if (!std::isfinite(scale)) return std::numeric_limits<float>::quiet_NaN();
+    if (clip_ > 0)
+      if (const float most = clip_ * standard_deviation(x, n); most > 0) scale = std::min(scale, most);
+    return scale < kLeastScale ? 0 : scale;
+  }
 
   void write(Slice<const float> x, const Key& key, std::byte* begin) const override {
     const std::size_t bucket = bucket_of(x.size());
@@ -87,12 +105,7 @@ class Stochastic final : public SizedCodec {
       std::uint32_t numbers[kBlock], block = 0;
       for (std::size_t b = 0; b < x.size(); b += bucket) {
         const std::size_t end = std::min(x.size(), b + bucket);
-        float scale = std::bit_cast<float>(largest_magnitude(x.data() + b, end - b));
-        if (clip_ > 0 && std::isfinite(scale))
-          if (const float most = clip_ * standard_deviation(x.data() + b, end - b); most > 0)
-            scale = std::min(scale, most);
-        if (!std::isfinite(scale)) scale = std::numeric_limits<float>::quiet_NaN();
-        if (scale < kLeastScale) scale = 0;
+        const float scale = key.scale != 0 ? key.scale : scale_on_host(x.data() + b, end - b);
         std::memcpy(to, &scale, sizeof scale);
         to += sizeof scale;
         for (std::size_t i = b; i < end; i += kBlock, ++block) {
@@ -108,7 +121,7 @@ class Stochastic final : public SizedCodec {
       }
     };
     on_device(x.device(), on_host,
-              [&] { cuda::to_stochastic(x.data(), x.size(), bucket, bits_, clip_, draws, begin); });
+              [&] { cuda::to_stochastic(x.data(), x.size(), bucket, bits_, clip_, key.scale, draws, begin); });
   }
   void read(Slice<const std::byte> payload, Slice<float> x) const override {
     const std::size_t bucket = bucket_of(x.size());

@@ -356,6 +356,43 @@ TEST(TernGrad, HasThreeValuesAndClips) {
   EXPECT_LT(zeros, 3600);
 }
 
+TEST(TernGrad, PartsOfASumThatShareAScaleHaveItsLevels) {
+  const auto codec = make_codec("terngrad");
+  ASSERT_TRUE(codec->shares_scale());
+  std::vector<float> parts[] = {values_of(1, 1000), values_of(2, 1000)};
+  for (float& v : parts[1]) v *= 4;
+  for (const Device device : test_devices()) {
+    float scale = 0;
+    for (const auto& part : parts) {
+      const float own = codec->scale_of(Placed(part, device));
+      EXPECT_EQ(own, codec->scale_of(slice(part))) << device;
+      scale = std::max(scale, own);
+    }
+    EXPECT_EQ(scale, codec->scale_of(slice(parts[1])));
+    std::vector<double> mean(1000);
+    constexpr int kSteps = 400;
+    for (int step = 0; step < kSteps; ++step) {
+      Bytes payload(device);
+      const Key key{.step = static_cast<std::uint64_t>(step), .scale = scale};
+      codec->encode(Placed(parts[0], device), key, payload);
+      const Placed<float> came(std::vector<float>(1000), device);
+      codec->decode(payload.slice(), came);
+      const std::vector<float> y = host_values(came.slice());
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        ASSERT_TRUE(y[i] == 0.0f || std::abs(y[i]) == scale) << device;
+        mean[i] += double{y[i]} / kSteps;
+      }
+    }
+    // Each is right in expectation: its deviation over steps is at most half the scale.
+    for (std::size_t i = 0; i < mean.size(); ++i)
+      EXPECT_NEAR(mean[i], parts[0][i], 4.5 * scale / 2 / std::sqrt(kSteps));
+    parts[0][5] = kNan;
+    EXPECT_TRUE(std::isnan(codec->scale_of(Placed(parts[0], device)))) << device;
+    parts[0][5] = 0;
+  }
+  EXPECT_FALSE(make_codec("qsgd:8:512")->shares_scale());
+}
+
 TEST(Draws, ArePhiloxByKeyAndIndex) {
   const Key key{.seed = 0x123456789ABCDEFull, .step = 0x100000003ull, .operation = 4, .hop = 5, .rank = 6};
   std::uint32_t numbers[Draws::kBlock];

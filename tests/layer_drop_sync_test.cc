@@ -192,6 +192,7 @@ TEST(LayerDropSync, ThroughACodecItIsStillOneThreadsAndWithARatioOfZeroTheDenseS
     dense.plan.chunk_bytes = 0;
     setting.rules.layers.drop_ratio = 0;
     setting.watch = {};
+    if (legs.up->shares_scale()) continue;  // a layer that may stay at home is announced with nothing
     EXPECT_TRUE(same_bits(run(dense, 4).values[0], run(setting, 4).values[0]));
   }
 }

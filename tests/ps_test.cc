@@ -112,8 +112,8 @@ TEST(PsSync, LargeBucketsComeInTurnsAndGiveTheSameBits) {
       EXPECT_TRUE(same_bits(in_turns.values[r], at_once.values[r]));
     if (K > 0) {
       EXPECT_GT(in_turns.up, at_once.up) << "nobody asked";
-      EXPECT_EQ((in_turns.up - at_once.up) % static_cast<std::uint64_t>(5 * N * 4), 0u)
-          << "a word for each bucket and step";
+      EXPECT_EQ((in_turns.up - at_once.up) % (static_cast<std::uint64_t>(5 * N) * sizeof(Turn)), 0u)
+          << "one for each bucket and step";
       EXPECT_EQ(in_turns.down - at_once.down, in_turns.up - at_once.up);
     }
   }
@@ -259,14 +259,19 @@ struct CodecOracle {
       for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
         const auto from = static_cast<std::size_t>(plan.buckets[b].offset);
         const auto n = static_cast<std::size_t>(plan.buckets[b].elements);
-        std::vector<float> sum;
+        float scale = 0;
         for (int r = 0; r < setting.workers; ++r) {
           std::vector<float> gradient(size), &mine = owed[static_cast<std::size_t>(r)];
           for (const auto& p : arena.parameters())
             make_gradient(p->info, r, step, before.data() + p->info.offset, gradient.data() + p->info.offset);
           for (std::size_t i = from; i < from + n; ++i) mine[i] += gradient[i], made[i] += double{gradient[i]};
-          const std::vector<float> came =
-              push(setting.legs, b, step, r, slice(mine).sub(from, n), setting.legs.keeps_losses);
+          if (setting.legs.up && setting.legs.up->shares_scale())
+            scale = std::max(scale, setting.legs.up->scale_of(slice(mine).sub(from, n)));
+        }
+        std::vector<float> sum;
+        for (int r = 0; r < setting.workers; ++r) {
+          const Slice<float> mine = slice(owed[static_cast<std::size_t>(r)]).sub(from, n);
+          const std::vector<float> came = push(setting.legs, b, step, r, mine, setting.legs.keeps_losses, scale);
           for (std::size_t i = 0; i < n; ++i) sent[from + i] += double{came[i]};
           if (r == 0) sum = came;
           for (std::size_t i = 0; r > 0 && i < n; ++i) sum[i] += came[i];

@@ -96,8 +96,10 @@ inline void clear_padding_of(std::vector<float>& seen, const ParameterArena& are
 
 /// What the server reads of a bucket's gradients, or of what was owed and is added up with them: then that is left.
 inline std::vector<float> push(const Legs& legs, std::size_t bucket, std::int64_t step, int rank, Slice<float> owed,
-                               bool keeps_losses) {
-  const std::vector<float> came = through(legs.up.get(), owed, legs.upward(bucket, step, rank).key);
+                               bool keeps_losses, float scale = 0) {
+  compress::Key key = legs.upward(bucket, step, rank).key;
+  key.scale = scale;
+  const std::vector<float> came = through(legs.up.get(), owed, key);
   for (std::size_t i = 0; i < came.size(); ++i) owed[i] = keeps_losses ? owed[i] - came[i] : 0.0f;
   return came;
 }

@@ -222,20 +222,15 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-}  // namespace
+std::int64_t count_of(const Buckets& all) { return (all.n + all.bucket - 1) / all.bucket; }
 
-void to_stochastic(const float* x, std::size_t n, std::size_t bucket, unsigned bits, float clip, const Draws& draws,
-                   std::byte* to) {
-  const Buckets all = buckets_of(n, bucket, bits);
-  const std::int64_t buckets = (all.n + all.bucket - 1) / all.bucket, pieces = (all.bucket + kPiece - 1) / kPiece;
+/// The scale of every bucket.
+void find_scales(const float* x, const Buckets& all, float clip, float* scales) {
+  const std::int64_t buckets = count_of(all), pieces = (all.bucket + kPiece - 1) / kPiece;
   Temporary<unsigned> largest_of(static_cast<std::size_t>(buckets));
-  Temporary<float> scale_of(static_cast<std::size_t>(buckets));
   Temporary<double> moments_of(2);
-  Temporary<std::uint16_t> levels_of(n);
   unsigned* const largest = largest_of.data();
-  float* const scales = scale_of.data();
   double* const moments = moments_of.data();
-  std::uint16_t* const levels = levels_of.data();
   check(cudaMemsetAsync(largest, 0, static_cast<std::size_t>(buckets) * sizeof(unsigned), stream()), "clearing");
   launch(largest_kernel, static_cast<unsigned>((32 * buckets * pieces + kBlock - 1) / kBlock), kBlock, x, all.n,
          all.bucket, pieces, largest);
@@ -256,8 +251,34 @@ void to_stochastic(const float* x, std::size_t n, std::size_t bucket, unsigned b
     if (!finite) scale = __uint_as_float(0x7FC00000u);
     if (scale < kLeastScale) scale = 0;
     scales[b] = scale;
-    put_word<unsigned>(to + b * all.whole_bytes, bits_of(scale));
   });
+}
+
+}  // namespace
+
+float stochastic_scale(const float* x, std::size_t n, float clip) {
+  if (n == 0) return 0;
+  Temporary<float> found(1);
+  find_scales(x, buckets_of(n, n, 2), clip, found.data());
+  float scale = 0;
+  check(cudaMemcpyAsync(&scale, found.data(), sizeof scale, cudaMemcpyDeviceToHost, stream()), "reading a scale");
+  check(cudaStreamSynchronize(stream()), "waiting for a scale");
+  return scale;
+}
+
+void to_stochastic(const float* x, std::size_t n, std::size_t bucket, unsigned bits, float clip, float scale,
+                   const Draws& draws, std::byte* to) {
+  const Buckets all = buckets_of(n, bucket, bits);
+  const std::int64_t buckets = count_of(all);
+  Temporary<float> scale_of(static_cast<std::size_t>(buckets));
+  Temporary<std::uint16_t> levels_of(n);
+  float* const scales = scale_of.data();
+  std::uint16_t* const levels = levels_of.data();
+  if (scale == 0)
+    find_scales(x, all, clip, scales);
+  else
+    map(buckets, [=] __device__(std::int64_t b) { scales[b] = scale; });
+  map(buckets, [=] __device__(std::int64_t b) { put_word<unsigned>(to + b * all.whole_bytes, bits_of(scales[b])); });
   const std::int64_t warps = buckets * all.blocks;
   launch(levels_kernel, static_cast<unsigned>((32 * warps + kBlock - 1) / kBlock), kBlock, x, all, draws,
          static_cast<const float*>(scales), levels);

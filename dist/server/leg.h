@@ -34,9 +34,10 @@ struct Legs {
   bool differences = false;
   bool rounds_down = false;  ///< workers hold other values than the servers
   std::uint64_t seed = 0;
-  /// A bucket of at most so many elements is pushed at once, a larger one when its server says so (turns.h).
+  /// A bucket of at most so many elements is pushed at once, a larger one when its server says so (turns.h). Where the
+  /// codec shares scales each waits for its answer, which has the largest.
   std::int64_t without_turn = static_cast<std::int64_t>(kPieceElements);
-  bool takes_turn(std::int64_t elements) const { return elements > without_turn; }
+  bool takes_turn(std::int64_t elements) const { return elements > without_turn || (up && up->shares_scale()); }
 
   /// The keys name worker, bucket and step, never the server: which rank serves changes no bit.
   Leg upward(std::size_t bucket, std::int64_t step, int worker, std::atomic<std::uint64_t>* moved = nullptr) const {

@@ -1,5 +1,7 @@
 #include "dist/server/server.h"
 
+#include <cmath>
+
 #include "core/raw.h"
 
 namespace laconic::dist {
@@ -28,12 +30,13 @@ Task<> ParameterServer::limit(const Shard::Unit& unit, StepContext& context) {
 }
 
 Task<> ParameterServer::begin_turn(Communicator& comm, const Shard::Unit& unit, const StepContext& context) {
-  const Turn mine{static_cast<std::uint32_t>(context.step)};
+  Turn mine{.step = static_cast<std::uint32_t>(context.step)};
   const Leg up{}, down{.moved = &sent_};
   for (const int r : o_.workers) {
     const auto asked = co_await recv_header<Turn>(comm, r, up);
     require<CommError>(asked.step == mine.step, "server: rank ", r, " pushes ", unit.name, " of step ", asked.step,
                        " in step ", mine.step, ". Resume all of them alike.");
+    if (!std::isnan(mine.scale) && !(asked.scale <= mine.scale)) mine.scale = asked.scale;
   }
   const Turns::Place place = turns_.take(unit.priority);
   co_await place;

@@ -56,9 +56,11 @@ class Turns {
   std::vector<Waiting> waiting_;
 };
 
-/// Asks for the turn of a bucket, and grants it: four bytes each way, little-endian.
+/// Asks for the turn of a bucket, and grants it: eight bytes each way, little-endian.
 struct Turn {
   std::uint32_t step = 0;  ///< of the round
+  float scale = 0;         ///< of the worker's part; in the answer the largest of all. 0: the codec shares none
 };
+static_assert(sizeof(Turn) == 8);
 
 }  // namespace laconic::dist

@@ -143,17 +143,19 @@ Task<> PsSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   const std::vector<int> server{server_of(b)};
   const Slice<float> here = gradients_of(b);
   Leg up = o_.legs.upward(b, context.step, comm.rank(), &up_[b]);
+  const Slice<float> owed = owed_.defined() ? part(owed_, bucket(b)) : Slice<float>();
+  if (!owed.empty()) add_in_place(owed, here);
   if (o_.legs.takes_turn(bucket(b).elements)) {
-    const Turn mine{static_cast<std::uint32_t>(context.step)};
+    Turn mine{.step = static_cast<std::uint32_t>(context.step)};
+    if (up.codec != nullptr && up.codec->shares_scale()) mine.scale = up.codec->scale_of(owed.empty() ? here : owed);
     const Leg ask{.moved = &up_[b]}, answer{.moved = &down_[b]};
     co_await send_header(comm, server[0], mine, ask);
     const auto given = co_await recv_header<Turn>(comm, server[0], answer);
     require<CommError>(given.step == mine.step, "server: the turn of ", bucket(b).name, " in step ", given.step,
                        " came in step ", mine.step, ". Resume all ranks alike.");
+    up.key.scale = given.scale;
   }
-  if (owed_.defined()) {
-    const Slice<float> owed = part(owed_, bucket(b));
-    add_in_place(owed, here);
+  if (!owed.empty()) {
     up.decoded = here;
     co_await send_floats(comm, server, owed, up);
     settle_account(owed, here);

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Time to accuracy on a slow network: a table of docs/time-to-accuracy.md. As root, from the project's folder, with a
+# Python that has torch in LACONIC_PYTHON:
+#
+#   bash docs/tables/time-to-accuracy.sh MODEL RATE DATA KEEP [options of compare]
+#
+# MODEL: lenet (DATA: Fashion-MNIST), resnet20, alexnet-32 or vgg16-32 (CIFAR-10), lstm-small (the Penn Treebank). RATE:
+# 1gbit or 100mbit. KEEP holds what was learned, which does not depend on the rate: a second call only times its steps.
+set -euo pipefail
+model=${1:?MODEL} rate=${2:?RATE} data=${3:?DATA} keep=${4:?KEEP}
+shift 4
+seeds=1
+case $model in
+  lenet) app=mnist lr=0.05 seeds=3 common=(--batch 16 --epochs 10 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
+  resnet20) app=cifar10 lr=0.2 common=(--batch 32 --epochs 5 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
+  alexnet-32 | vgg16-32) app=cifar10 lr=0.04 common=(--batch 32 --epochs 5 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
+  lstm-small) app=ptb lr=20 common=(--batch 5 --epochs 5) ;;
+  *) echo "time-to-accuracy: no model $model here" >&2 && exit 2 ;;
+esac
+redsync="--sync redsync --density 0.01 --no-mask --warmup dense:1"
+sets=(--vs "dense: " --vs "dense, 16 bits: --codec bf16" --vs "INC+C, rel:2^0: --codec inceptionn:rel:2^0 --codec-feedback"
+  --vs "RedSync 1 %: $redsync" --vs "qRGC 1 %: $redsync --qrgc")
+if [ "$app" != ptb ]; then
+  half=$(awk "BEGIN { print $lr / 2 }")
+  peer="${LACONIC_PYTHON:-python3} tests/netns/ddp_train.py"
+  common+=(--lr "$lr" --schedule warmup:1+cosine)
+  sets+=(--vs "Quant-DP: --sync ps --codec qsgd:8:512" --vs "Slim-DP 0.3, 0.15: --sync slimdp --reduce sum --lr $half"
+    --vs "layer dropping 0.9: --sync layerdrop --layerdrop-unit rows --drop-ratio 0.9"
+    --peer "DDP: $peer" --peer "DDP, PowerSGD: $peer --hook powersgd --rank 4")
+fi
+export LACONIC_NET_BURST=150kb
+tests/netns/netns.sh up 5 "$rate"
+trap 'tests/netns/netns.sh down' EXIT
+build/apps/laconic compare "$app" --model "$model" --data "$data" --workers 4 --threads 1 "${common[@]}" --repeat $seeds --keep "$keep" \
+  --learn 20 --through "tests/netns/netns.sh run -n {ranks}" --markdown "${sets[@]}" "$@"
