@@ -17,7 +17,7 @@ constexpr std::size_t kScaledBlock = kSumChunk;
 std::size_t scaled_blocks(std::size_t elements) { return (elements + kScaledBlock - 1) / kScaledBlock; }
 
 /// The sum of magnitudes.
-LACONIC_MULTIVERSION double sum_of_magnitudes(const float* x, std::size_t n) {
+LACONIC_MULTIVERSION LACONIC_FLATTEN double sum_of_magnitudes(const float* x, std::size_t n) {
   return ordered_sums<1>(
       n, [=](std::size_t i, std::size_t lane, auto& sums) { sums[0][lane] += std::abs(static_cast<double>(x[i])); })[0];
 }

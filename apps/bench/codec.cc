@@ -84,7 +84,8 @@ std::vector<std::unique_ptr<Line>> lines(Device device) {
     } catch (const UsageError&) {  // not in this build
     }
   };
-  for (const char* name : {"inceptionn:2^-10", "inceptionn-published:2^-10", "inceptionn:2^-8", "inceptionn:2^-6"})
+  for (const char* name :
+       {"inceptionn:2^-10", "inceptionn-published:2^-10", "inceptionn:2^-8", "inceptionn:2^-6", "inceptionn:rel:2^0"})
     named(name);
   const auto one = std::make_shared<Inceptionn>(compress::InceptionnMode::bounded, -10);
   add("inceptionn:2^-10, one payload", one);

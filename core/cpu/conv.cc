@@ -3,6 +3,7 @@
 #include "core/cpu/conv_weights.h"
 #include "core/cpu/onednn.h"
 #include "core/cpu/onednn_versions.h"
+#include "core/cpu/winograd.h"
 #include "core/kept.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/products.h"
@@ -23,11 +24,13 @@ struct Geometry : ConvSizes {
   auto operator<=>(const Geometry&) const = default;
 };
 
-/// Winograd F(4x4, 3x3) needs AVX-512, blocked layouts, stride 1. By shape, measured on Zen 5: from 32 channels and 8x8
-/// pixels it wins 1.4 to 2 times in every direction; on 4x4 the weight gradient still does, and forward where many
-/// channels come of few; on 2x2 it loses four times over.
-bool use_winograd(const Geometry& g, Direction direction) {
-  if (!has_avx512() || g.kh != 3 || g.kw != 3 || g.stride != 1 || g.dilation != 1 || g.groups != 1) return false;
+/// Whether oneDNN's Winograd F(4x4, 3x3) is to be taken: it needs blocked layouts and stride 1. By shape, measured on
+/// Zen 5: from 32 channels and 8x8 pixels it wins 1.4 to 2 times in every direction; on 4x4 the weight gradient still
+/// does, and forward where many channels come of few; on 2x2 it loses four times over.
+bool use_onednn_winograd(const Geometry& g, Direction direction) {
+  if (!kOnednnHasWinograd || !has_avx512() || g.kh != 3 || g.kw != 3 || g.stride != 1 || g.dilation != 1 ||
+      g.groups != 1)
+    return false;
   if (g.input != Layout::blocked16 || g.output != Layout::blocked16 || g.pad > 1) return false;
   const std::int64_t side = std::min(g.h, g.w), channels = std::min(g.c, g.out);
   if (side >= 8) return channels >= 32;
@@ -53,7 +56,8 @@ struct ConvWeights final : Derived {
 
 class Convolution {
  public:
-  explicit Convolution(const Geometry& g) : g_(g) {
+  explicit Convolution(const Geometry& g)
+      : g_(g), winograd_(!(has_avx512() && kOnednnHasWinograd) && takes_winograd(g, g.input, g.output)) {
     const memory::data_type f32 = memory::data_type::f32;
     x_ = memory::desc({g.n, g.c, g.h, g.w}, f32, tag_of(g.input));
     y_ = memory::desc({g.n, g.out, g.oh, g.ow}, f32, tag_of(g.output));
@@ -72,6 +76,9 @@ class Convolution {
   }
 
   void forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b) {
+    if (winograd_)
+      return winograd_forward(y.data<float>(), x.data<float>(), w.data<float>(), g_.bias ? b.data<float>() : nullptr,
+                              g_.relu, g_, g_.input, g_.output);
     if (!forward_.primitive) {
       dnnl::primitive_attr attributes = onednn_attributes();
       if (g_.relu) append_relu(attributes);
@@ -91,6 +98,8 @@ class Convolution {
   }
 
   void backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w) {
+    if (winograd_)
+      return winograd_backward_data(dx.data<float>(), dy.data<float>(), w.data<float>(), g_, g_.input, g_.output);
     if (!data_.primitive) {
       const auto description = create(Direction::data, [&](dnnl::algorithm algorithm) {
         return describe_backward<dnnl::convolution_backward_data>(onednn_engine(), onednn_attributes(), hint(),
@@ -109,6 +118,9 @@ class Convolution {
 
   void backward_weights(const Tensor& dw, bool add_dw, const Tensor& db, bool add_db, const Tensor& x,
                         const Tensor& dy) {
+    if (winograd_)
+      return winograd_backward_weights(dw.data<float>(), add_dw, g_.bias ? db.data<float>() : nullptr, add_db,
+                                       x.data<float>(), dy.data<float>(), g_, g_.input, g_.output);
     if (!weights_.primitive) {
       const auto description = create(Direction::weights, [&](dnnl::algorithm algorithm) {
         const auto with = [&](const auto&... tensors) {
@@ -146,7 +158,7 @@ class Convolution {
   /// Winograd where the rule says so and oneDNN has it, else direct.
   template <class F>
   auto create(Direction direction, F&& make) -> decltype(make(dnnl::algorithm::convolution_direct)) {
-    if (use_winograd(g_, direction)) {
+    if (use_onednn_winograd(g_, direction)) {
       try {
         return make(dnnl::algorithm::convolution_winograd);
       } catch (const dnnl::error&) {
@@ -192,6 +204,7 @@ class Convolution {
   }
 
   Geometry g_;
+  const bool winograd_;  // our own; else oneDNN's
   memory::desc x_, y_, b_, w_plain_, w_any_;
   memory::desc w_16i16o_, w_16o16i_;  // the orders that we convert ourselves; empty where they do not apply
   memory::dims strides_, dilations_, padding_;

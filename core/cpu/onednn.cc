@@ -3,19 +3,23 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/cpu/scratch.h"
+
 namespace laconic::cpu {
 namespace {
 
 thread_local std::vector<OnednnImplementation> implementations;
-thread_local Tensor scratch;  // one for all primitives of a worker: they run one after another
-
-void* scratchpad(std::size_t bytes) {
-  if (!scratch.defined() || scratch.bytes() < bytes)
-    scratch = Tensor::empty({static_cast<std::int64_t>(bytes)}, DType::u8);
-  return scratch.raw_data();
-}
+thread_local Tensor scratch;  // one for all kernels of a worker: they run one after another
 
 }  // namespace
+
+void* kernel_scratch_bytes(std::size_t bytes) {
+  if (!scratch.defined() || scratch.bytes() < bytes) {
+    scratch = {};
+    scratch = Tensor::empty({static_cast<std::int64_t>(bytes)}, DType::u8);
+  }
+  return scratch.raw_data();
+}
 
 const dnnl::engine& onednn_engine() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
@@ -66,7 +70,7 @@ BoundPrimitive::BoundPrimitive(std::string what, const dnnl::primitive_desc_base
 void BoundPrimitive::run(std::initializer_list<std::pair<int, const void*>> addresses) {
   for (const auto& [argument, data] : addresses)
     if (data) arguments_.at(argument).set_data_handle(const_cast<void*>(data));
-  if (scratch_bytes_) arguments_.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratchpad(scratch_bytes_));
+  if (scratch_bytes_) arguments_.at(DNNL_ARG_SCRATCHPAD).set_data_handle(kernel_scratch_bytes(scratch_bytes_));
   primitive_.execute(onednn_stream(), arguments_);
 }
 

@@ -36,6 +36,10 @@ typedef float Lanes __attribute__((vector_size(64)));
 /// into single values (eight times slower).
 typedef float HalfLanes __attribute__((vector_size(32)));
 
+// In memory, wherever it lies. (Copied as bytes they would go through halves on AVX2.)
+typedef Lanes LanesInMemory __attribute__((aligned(1), may_alias));
+typedef HalfLanes HalfLanesInMemory __attribute__((aligned(1), may_alias));
+
 /// Unaligned moves.
 template <class Vector>
 LACONIC_INLINE void load(Vector& v, const void* from) {
@@ -45,5 +49,9 @@ template <class Vector>
 LACONIC_INLINE void store(void* to, const Vector& v) {
   __builtin_memcpy(to, &v, sizeof v);
 }
+LACONIC_INLINE void load(Lanes& v, const void* from) { v = *static_cast<const LanesInMemory*>(from); }
+LACONIC_INLINE void load(HalfLanes& v, const void* from) { v = *static_cast<const HalfLanesInMemory*>(from); }
+LACONIC_INLINE void store(void* to, const Lanes& v) { *static_cast<LanesInMemory*>(to) = v; }
+LACONIC_INLINE void store(void* to, const HalfLanes& v) { *static_cast<HalfLanesInMemory*>(to) = v; }
 
 }  // namespace laconic::cpu

@@ -18,7 +18,7 @@ case $model in
   *) echo "time-to-accuracy: no model $model here" >&2 && exit 2 ;;
 esac
 redsync="--sync redsync --density 0.01 --no-mask --warmup dense:1"
-sets=(--vs "dense: " --vs "dense, 16 bits: --codec bf16" --vs "INC+C, rel:2^0: --codec inceptionn:rel:2^0 --codec-feedback"
+sets=(--vs "dense: " --vs "dense, 16 bits: --codec bf16" --vs "INC+C, relative bound: --codec inceptionn:rel:2^0 --codec-feedback"
   --vs "RedSync 1 %: $redsync" --vs "qRGC 1 %: $redsync --qrgc")
 if [ "$app" != ptb ]; then
   half=$(awk "BEGIN { print $lr / 2 }")

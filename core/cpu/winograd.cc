@@ -1,0 +1,640 @@
+#include "core/cpu/winograd.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/cpu/each.h"
+#include "core/cpu/scratch.h"
+#include "core/cpu/simd.h"
+#include "core/parallel.h"
+
+namespace laconic::cpu {
+namespace {
+
+constexpr std::int64_t kBlock = 16;  // channels that lie beside each other in every layout
+
+// ------------------------------------------------------------------------------------------------- the transforms
+
+/// The matrices of F(M x M, 3x3), a row for each point p_i, the last one for infinity:
+///     data     B'   coefficients of prod_{k != i} (x - p_k)
+///     kernel   G    p_i^j / prod_{k != i} (p_i - p_k)
+///     output   A    p_i^j
+template <int M>
+struct Matrices {
+  static constexpr int kSide = M + 2, kInfinity = kSide - 1;
+  static constexpr double kPoints[5] = {0, M == 4 ? 0.625 : 1, M == 4 ? -0.625 : -1, 1.5, -1.5};
+  double data[kSide][kSide] = {}, kernel[kSide][3] = {}, output[kSide][M] = {};
+
+  constexpr Matrices() {
+    for (int i = 0; i < kSide; ++i) {
+      double product[kSide + 1] = {1}, norm = 1;
+      for (int k = 0, degree = 0; k < kInfinity; ++k) {
+        if (k == i) continue;
+        ++degree;
+        for (int j = degree; j >= 0; --j) product[j] = (j > 0 ? product[j - 1] : 0) - kPoints[k] * product[j];
+        if (i < kInfinity) norm *= kPoints[i] - kPoints[k];
+      }
+      for (int j = 0; j < kSide; ++j) data[i][j] = product[j];
+      double power = 1;
+      for (int j = 0; j < std::max(M, 3); ++j, power *= i < kInfinity ? kPoints[i] : 0) {
+        if (j < 3) kernel[i][j] = i < kInfinity ? power / norm : j == 2;
+        if (j < M) output[i][j] = i < kInfinity ? power : j == M - 1;
+      }
+    }
+  }
+};
+template <int M>
+constexpr Matrices<M> kMatrices{};
+
+template <int M>
+struct Data {
+  static constexpr int kSide = M + 2, kTaps = kSide;
+  static constexpr double at(int i, int j) { return kMatrices<M>.data[i][j]; }
+};
+template <int M>
+struct Kernel {
+  static constexpr int kSide = M + 2, kTaps = 3;
+  static constexpr double at(int i, int j) { return kMatrices<M>.kernel[i][j]; }
+};
+template <int M>
+struct Output {
+  static constexpr int kSide = M + 2, kTaps = M;
+  static constexpr double at(int i, int j) { return kMatrices<M>.output[i][j]; }
+};
+
+// Points come in pairs +-p, whose rows differ in the sign of every second entry. So a pair shares its even and its odd
+// part, and a transform takes half of a matrix product's operations.
+
+template <class Matrix>
+struct EvenPart {
+  static constexpr double at(int i, int j) { return j % 2 == 0 ? Matrix::at(i, j) : 0; }
+};
+template <class Matrix>
+struct OddPart {
+  static constexpr double at(int i, int j) { return j % 2 == 1 ? Matrix::at(i, j) : 0; }
+};
+/// The transpose, for a vector whose pairs have become sum and difference.
+template <class Matrix>
+struct Folded {
+  static constexpr double at(int j, int i) {
+    if (i == 0 || i == Matrix::kSide - 1) return Matrix::at(i, j);
+    const bool is_sum = i % 2 == 1;
+    return is_sum == (j % 2 == 0) ? Matrix::at(is_sum ? i : i - 1, j) : 0;
+  }
+};
+
+template <class Matrix, int i, int n>
+constexpr int first_of_row() {
+  for (int j = 0; j < n; ++j)
+    if (Matrix::at(i, j) != 0) return j;
+  return n;
+}
+template <class Matrix, int i, int j, int kFirst, class V>
+LACONIC_INLINE void add_term(V& y, const V& x) {
+  constexpr auto factor = static_cast<float>(Matrix::at(i, j));
+  if constexpr (j == kFirst)
+    y = factor * x;
+  else if constexpr (factor != 0)
+    y += factor * x;
+}
+/// y = row i of the matrix times x.
+template <class Matrix, int i, class V, int... j>
+LACONIC_INLINE void row_times(V& y, const V* x, std::ptrdiff_t stride, std::integer_sequence<int, j...>) {
+  (add_term<Matrix, i, j, first_of_row<Matrix, i, sizeof...(j)>()>(y, x[j * stride]), ...);
+}
+
+/// y = the matrix times x: from taps to points.
+template <class Matrix, class V, int... q>
+LACONIC_INLINE void to_points(V* y, std::ptrdiff_t y_stride, const V* x, std::ptrdiff_t x_stride,
+                              std::integer_sequence<int, q...>) {
+  constexpr std::make_integer_sequence<int, Matrix::kTaps> taps;
+  row_times<Matrix, 0>(y[0], x, x_stride, taps);
+  (
+      [&]() __attribute__((always_inline)) {
+        V even, odd;
+        row_times<EvenPart<Matrix>, 2 * q + 1>(even, x, x_stride, taps);
+        row_times<OddPart<Matrix>, 2 * q + 1>(odd, x, x_stride, taps);
+        y[(2 * q + 1) * y_stride] = even + odd;
+        y[(2 * q + 2) * y_stride] = even - odd;
+      }(),
+      ...);
+  row_times<Matrix, Matrix::kSide - 1>(y[(Matrix::kSide - 1) * y_stride], x, x_stride, taps);
+}
+/// y = the transposed matrix times x: from points to taps.
+template <class Matrix, class V, int... j>
+LACONIC_INLINE void from_points(V* y, std::ptrdiff_t y_stride, const V* x, std::ptrdiff_t x_stride,
+                                std::integer_sequence<int, j...>) {
+  V folded[Matrix::kSide];
+  folded[0] = x[0], folded[Matrix::kSide - 1] = x[(Matrix::kSide - 1) * x_stride];
+  for (int i = 1; i < Matrix::kSide - 1; i += 2) {
+    folded[i] = x[i * x_stride] + x[(i + 1) * x_stride];
+    folded[i + 1] = x[i * x_stride] - x[(i + 1) * x_stride];
+  }
+  (row_times<Folded<Matrix>, j>(y[j * y_stride], folded, 1, std::make_integer_sequence<int, Matrix::kSide>()), ...);
+}
+
+/// y [kSide][kSide] = the matrix times x [kTaps][kTaps] times its transpose.
+template <class Matrix, class V>
+LACONIC_INLINE void tile_to_points(V* y, const V* x) {
+  constexpr int kSide = Matrix::kSide, kTaps = Matrix::kTaps;
+  constexpr std::make_integer_sequence<int, (kSide - 2) / 2> pairs;
+  V half[kSide][kTaps];
+  for (int j = 0; j < kTaps; ++j) to_points<Matrix>(&half[0][j], kTaps, x + j, kTaps, pairs);
+  for (int i = 0; i < kSide; ++i) to_points<Matrix>(y + i * kSide, 1, &half[i][0], 1, pairs);
+}
+/// y [kTaps][kTaps] = the transposed matrix times x [kSide][kSide] times the matrix.
+template <class Matrix, class V>
+LACONIC_INLINE void tile_from_points(V* y, const V* x) {
+  constexpr int kSide = Matrix::kSide, kTaps = Matrix::kTaps;
+  constexpr std::make_integer_sequence<int, kTaps> taps;
+  V half[kTaps][kSide];
+  for (int j = 0; j < kSide; ++j) from_points<Matrix>(&half[0][j], kSide, x + j, kSide, taps);
+  for (int i = 0; i < kTaps; ++i) from_points<Matrix>(y + i * kTaps, 1, &half[i][0], 1, taps);
+}
+
+// --------------------------------------------------------------------------------------------------- images, tiles
+
+/// An activation, by blocks of 16 channels, whatever its layout.
+template <class T>
+struct Image {
+  T* data;
+  std::int64_t h, w;
+  std::int64_t image, block, row, pixel;  ///< strides
+};
+template <class T>
+Image<T> image_of(T* data, Layout layout, std::int64_t c, std::int64_t h, std::int64_t w) {
+  if (layout == Layout::channels_last) return {data, h, w, h * w * c, kBlock, w * c, c};
+  return {data, h, w, h * w * c, h * w * kBlock, w * kBlock, kBlock};
+}
+
+/// Tiles of M x M outputs, image by image, row by row.
+struct Tiles {
+  std::int64_t down, across, all;
+  struct Place {
+    std::int64_t image, row, column;
+  };
+  Place operator[](std::int64_t t) const {
+    const std::int64_t within = t % (down * across);
+    return {t / (down * across), within / across, within % across};
+  }
+};
+template <int M>
+Tiles tiles_of(std::int64_t n, std::int64_t h, std::int64_t w) {
+  const std::int64_t down = (h + M - 1) / M, across = (w + M - 1) / M;
+  return {down, across, n * down * across};
+}
+
+/// What lies in the points' domain: [point][block of channels][row][16]. Rows are tiles, or the other channels of
+/// kernels. The stride of points is off powers of two, which would share few lines of a cache.
+struct Domain {
+  float* data;
+  std::int64_t rows, point;  ///< rows of a block; stride of points
+  static std::int64_t stride(std::int64_t blocks, std::int64_t rows) { return (blocks * rows + 1) * kBlock; }
+  float* at(std::int64_t p, std::int64_t block, std::int64_t row) const {
+    return data + p * point + (block * rows + row) * kBlock;
+  }
+};
+
+constexpr float kNothing[kBlock] = {};
+
+/// kSide x kSide pixels from (top, left) on, of a block of channels; zeros outside of the image.
+template <int kSide, class V>
+LACONIC_INLINE void load_patch(V* d, const float* image, const Image<const float>& x, std::int64_t top,
+                               std::int64_t left, std::int64_t lane) {
+  const float* row = image + top * x.row + left * x.pixel + lane;
+  const bool inside = top >= 0 && left >= 0 && top + kSide <= x.h && left + kSide <= x.w;
+  for (int i = 0; i < kSide; ++i, row += x.row) {
+    if (inside) {
+      for (int j = 0; j < kSide; ++j) load(d[i * kSide + j], row + j * x.pixel);
+      continue;
+    }
+    const bool there = top + i >= 0 && top + i < x.h;
+    for (int j = 0; j < kSide; ++j) {
+      const std::int64_t column = left + j;
+      load(d[i * kSide + j], there && column >= 0 && column < x.w ? row + j * x.pixel : kNothing);
+    }
+  }
+}
+
+/// Tiles [first, first + count) of blocks [b0, b1) of x: patches that begin `pad` before their tile.
+template <class Matrix, int kStep, class V>
+LACONIC_INLINE void transform_tiles(const Domain& to, const Image<const float>& x, const Tiles& tiles, int pad,
+                                    std::int64_t first, std::int64_t count, std::int64_t b0, std::int64_t b1) {
+  constexpr int kSide = Matrix::kSide;
+  constexpr std::int64_t kLanes = sizeof(V) / sizeof(float);
+  for (std::int64_t b = b0; b < b1; ++b)
+    for (std::int64_t t = 0; t < count; ++t) {
+      const Tiles::Place place = tiles[first + t];
+      const float* const image = x.data + place.image * x.image + b * x.block;
+      for (std::int64_t lane = 0; lane < kBlock; lane += kLanes) {
+        V patch[Matrix::kTaps * Matrix::kTaps], points[kSide * kSide];
+        load_patch<Matrix::kTaps>(patch, image, x, place.row * kStep - pad, place.column * kStep - pad, lane);
+        tile_to_points<Matrix>(points, patch);
+        float* at = to.at(0, b, t) + lane;
+        for (int p = 0; p < kSide * kSide; ++p, at += to.point) store(at, points[p]);
+      }
+    }
+}
+
+/// Outputs of tiles [first, first + count), rows of m, for block b.
+template <int M, class V>
+LACONIC_INLINE void write_outputs(const Image<float>& y, const Domain& m, std::int64_t block_of_m, const Tiles& tiles,
+                                  std::int64_t first, std::int64_t count, std::int64_t b, const float* bias,
+                                  bool relu) {
+  constexpr int kSide = M + 2;
+  constexpr std::int64_t kLanes = sizeof(V) / sizeof(float);
+  for (std::int64_t t = 0; t < count; ++t) {
+    const Tiles::Place place = tiles[first + t];
+    const std::int64_t top = place.row * M, left = place.column * M;
+    const std::int64_t high = std::min<std::int64_t>(M, y.h - top), wide = std::min<std::int64_t>(M, y.w - left);
+    float* const to = y.data + place.image * y.image + b * y.block + top * y.row + left * y.pixel;
+    for (std::int64_t lane = 0; lane < kBlock; lane += kLanes) {
+      V points[kSide * kSide], out[M * M], offset{};
+      const float* at = m.at(0, block_of_m, t) + lane;
+      for (int p = 0; p < kSide * kSide; ++p, at += m.point) load(points[p], at);
+      tile_from_points<Output<M>>(out, points);
+      if (bias) load(offset, bias + b * kBlock + lane);
+      for (std::int64_t i = 0; i < high; ++i)
+        for (std::int64_t j = 0; j < wide; ++j) {
+          V v = out[i * M + j] + offset;
+          if (relu) v = v < 0.0f ? V{} : v;
+          store(to + i * y.row + j * y.pixel + lane, v);
+        }
+    }
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------- kernels
+
+/// Kernels of C inputs to O outputs, as the direction reads them. u(in, out): forward in = c, out = o; the data's
+/// gradient in = o, out = c, rotated.
+struct Kernels {
+  const float* w;  ///< [O][C][3][3]
+  std::int64_t c;
+  bool rotated;
+};
+
+/// u [point][out block][in row][16 of out] = the kernels of out blocks [k0, k1) and in blocks [c0, c1) in the points'
+/// domain. u's first block is k0, its first row 16 c0.
+template <int M, class V>
+LACONIC_INLINE void transform_kernels(const Domain& u, const Kernels& kernels, std::int64_t c0, std::int64_t c1,
+                                      std::int64_t k0, std::int64_t k1) {
+  constexpr int kSide = M + 2;
+  constexpr std::int64_t kLanes = sizeof(V) / sizeof(float);
+  float taps[kBlock][9][kBlock];  // [in][tap][out]
+  for (std::int64_t k = k0; k < k1; ++k)
+    for (std::int64_t c = c0; c < c1; ++c) {
+      for (std::int64_t a = 0; a < kBlock; ++a) {  // rows of w: its outputs
+        const std::int64_t o = kBlock * (kernels.rotated ? c : k) + a, first = kBlock * (kernels.rotated ? k : c);
+        const float* const from = kernels.w + (o * kernels.c + first) * 9;
+        for (std::int64_t i = 0; i < kBlock; ++i)
+          for (int j = 0; j < 9; ++j) {
+            if (kernels.rotated)
+              taps[a][8 - j][i] = from[i * 9 + j];
+            else
+              taps[i][j][a] = from[i * 9 + j];
+          }
+      }
+      for (std::int64_t in = 0; in < kBlock; ++in)
+        for (std::int64_t lane = 0; lane < kBlock; lane += kLanes) {
+          V g[9], points[kSide * kSide];
+          for (int j = 0; j < 9; ++j) load(g[j], &taps[in][j][lane]);
+          tile_to_points<Kernel<M>>(points, g);
+          float* at = u.at(0, k - k0, (c - c0) * kBlock + in) + lane;
+          for (int p = 0; p < kSide * kSide; ++p, at += u.point) store(at, points[p]);
+        }
+    }
+}
+
+// -------------------------------------------------------------------------------------------------------- products
+
+/// m [R][16] = or += sum over blocks b and i < n of a[b a_block + i kStep + r kRow] * u[(b n + i) 16 + …]. All sums
+/// stay in registers. Each set of instructions has its own: inlined from one that is compiled for any processor,
+/// broadcasts become shuffles.
+#define LACONIC_PRODUCT_OF(name, attribute, V)                                                                       \
+  template <int R, int kStep, int kRow>                                                                              \
+  attribute void name(float* m, bool add, const float* a, std::int64_t a_block, const float* u, std::int64_t blocks, \
+                      std::int64_t n) {                                                                              \
+    constexpr int kLanes = sizeof(V) / sizeof(float), kParts = kBlock / kLanes;                                      \
+    V sums[R][kParts];                                                                                               \
+    _Pragma("GCC unroll 16") for (int r = 0; r < R; ++r) _Pragma("GCC unroll 2") for (int q = 0; q < kParts; ++q) {  \
+      if (add)                                                                                                       \
+        sums[r][q] = *reinterpret_cast<const V##InMemory*>(m + r * kBlock + q * kLanes);                             \
+      else                                                                                                           \
+        sums[r][q] = V{};                                                                                            \
+    }                                                                                                                \
+    for (std::int64_t b = 0; b < blocks; ++b, a += a_block)                                                          \
+      for (std::int64_t i = 0; i < n; ++i, u += kBlock) {                                                            \
+        V right[kParts];                                                                                             \
+        _Pragma("GCC unroll 2") for (int q = 0; q < kParts; ++q) right[q] =                                          \
+            *reinterpret_cast<const V##InMemory*>(u + q * kLanes);                                                   \
+        _Pragma("GCC unroll 16") for (int r = 0; r < R; ++r) {                                                       \
+          const float left = a[i * kStep + r * kRow];                                                                \
+          _Pragma("GCC unroll 2") for (int q = 0; q < kParts; ++q) sums[r][q] += left * right[q];                    \
+        }                                                                                                            \
+      }                                                                                                              \
+    _Pragma("GCC unroll 16") for (int r = 0; r < R; ++r) _Pragma("GCC unroll 2") for (int q = 0; q < kParts; ++q) *  \
+        reinterpret_cast<V##InMemory*>(m + r * kBlock + q * kLanes) = sums[r][q];                                    \
+  }
+LACONIC_PRODUCT_OF(product_anywhere, , HalfLanes)
+#ifdef LACONIC_HAS_MULTIVERSION
+LACONIC_PRODUCT_OF(product_avx2, __attribute__((target("arch=x86-64-v3"))), HalfLanes)
+LACONIC_PRODUCT_OF(product_avx512, __attribute__((target("arch=x86-64-v4"))), Lanes)
+#endif
+#undef LACONIC_PRODUCT_OF
+
+struct Anywhere {
+  using Vector = HalfLanes;
+  static constexpr int kMostRows = 6;  ///< of a product whose sums fit the registers
+  template <int... RowsAndStrides, class... Arguments>
+  static void product(Arguments... arguments) {
+    product_anywhere<RowsAndStrides...>(arguments...);
+  }
+};
+#ifdef LACONIC_HAS_MULTIVERSION
+struct Avx2 {
+  using Vector = HalfLanes;
+  static constexpr int kMostRows = 6;
+  template <int... RowsAndStrides, class... Arguments>
+  static void product(Arguments... arguments) {
+    product_avx2<RowsAndStrides...>(arguments...);
+  }
+};
+struct Avx512 {
+  using Vector = Lanes;
+  static constexpr int kMostRows = 12;
+  template <int... RowsAndStrides, class... Arguments>
+  static void product(Arguments... arguments) {
+    product_avx512<RowsAndStrides...>(arguments...);
+  }
+};
+#endif
+
+/// The product of any number of rows, in nearly equal parts.
+template <int kStep, int kRow, class Isa>
+LACONIC_INLINE void product(float* m, bool add, const float* a, std::int64_t a_block, const float* u,
+                            std::int64_t blocks, std::int64_t n, std::int64_t rows) {
+  const std::int64_t parts = (rows + Isa::kMostRows - 1) / Isa::kMostRows;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const std::int64_t from = rows * part / parts, count = rows * (part + 1) / parts - from;
+    float* const to = m + from * kBlock;
+    const float* const left = a + from * kRow;
+    [&]<int... r>(std::integer_sequence<int, r...>) {
+      ((count == r + 1 && (Isa::template product<r + 1, kStep, kRow>(to, add, left, a_block, u, blocks, n), true)) ||
+       ...);
+    }
+    (std::make_integer_sequence<int, Isa::kMostRows>());
+  }
+}
+
+/// f.template operator()<Isa>(), compiled for this processor with its vectors.
+template <class F>
+void with_vectors(const F& f) {
+#ifdef LACONIC_HAS_MULTIVERSION
+  if (has_avx512()) return detail::run_v4([&f] { f.template operator()<Avx512>(); });
+  if (has_avx2()) return detail::run_v3([&f] { f.template operator()<Avx2>(); });
+#endif
+  f.template operator()<Anywhere>();
+}
+
+// ------------------------------------------------------------------------------------------------------ directions
+
+/// f(part) for each of `parts`, one a thread.
+template <class F>
+void in_parts(std::int64_t parts, F&& f) {
+  parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) f(i);
+  });
+}
+
+constexpr std::int64_t kFewTiles =
+    160;  // so many at most are done at once, and each kernel transformed where it is used
+
+/// y = x convolved with the kernels, `pad` zeros around x. C, O: channels of x and y.
+template <int M>
+void convolve(const Image<float>& y, const Image<const float>& x, const Kernels& kernels, const float* bias, bool relu,
+              std::int64_t n, std::int64_t C, std::int64_t O, int pad) {
+  constexpr std::int64_t kPoints = (M + 2) * (M + 2);
+  const std::int64_t c_blocks = C / kBlock, o_blocks = O / kBlock;
+  const Tiles tiles = tiles_of<M>(n, y.h, y.w);
+  const std::int64_t threads = kernel_threads();
+  if (C > 128 && tiles.all <= kFewTiles) {
+    constexpr std::int64_t kOut = 2, kIn = 4;  // blocks of kernels that are transformed together
+    const std::int64_t v_point = Domain::stride(c_blocks, tiles.all), m_point = Domain::stride(kOut, tiles.all),
+                       u_point = Domain::stride(kOut, kIn * kBlock);
+    const std::int64_t groups = (o_blocks + kOut - 1) / kOut, parts = std::min(threads, groups);
+    float* const memory = kernel_scratch(static_cast<std::size_t>(kPoints * (v_point + parts * (m_point + u_point))));
+    const Domain v{memory, tiles.all, v_point};
+    parallel_for(c_blocks, 1, [&](std::int64_t b0, std::int64_t b1) {
+      with_vectors([&]<class Isa>() {
+        transform_tiles<Data<M>, M, typename Isa::Vector>(v, x, tiles, pad, 0, tiles.all, b0, b1);
+      });
+    });
+    in_parts(parts, [&](std::int64_t part) {
+      float* const mine = memory + kPoints * (v_point + part * (m_point + u_point));
+      const Domain m{mine, tiles.all, m_point}, u{mine + kPoints * m_point, kIn * kBlock, u_point};
+      with_vectors([&]<class Isa>() {
+        for (std::int64_t g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
+          const std::int64_t k0 = g * kOut, k1 = std::min(o_blocks, k0 + kOut);
+          for (std::int64_t c0 = 0; c0 < c_blocks; c0 += kIn) {
+            const std::int64_t c1 = std::min(c_blocks, c0 + kIn);
+            transform_kernels<M, typename Isa::Vector>(u, kernels, c0, c1, k0, k1);
+            for (std::int64_t p = 0; p < kPoints; ++p)
+              for (std::int64_t k = k0; k < k1; ++k)
+                product<1, kBlock, Isa>(m.at(p, k - k0, 0), c0 > 0, v.at(p, c0, 0), tiles.all * kBlock,
+                                        u.at(p, k - k0, 0), c1 - c0, kBlock, tiles.all);
+          }
+          for (std::int64_t k = k0; k < k1; ++k)
+            write_outputs<M, typename Isa::Vector>(y, m, k - k0, tiles, 0, tiles.all, k, bias, relu);
+        }
+      });
+    });
+    return;
+  }
+  const std::int64_t length = C <= 16 ? 96 : C <= 128 ? 24 : 48;  // tiles of a block
+  constexpr std::int64_t kOut = 4;                                // blocks of outputs at once
+  const std::int64_t blocks = (tiles.all + length - 1) / length, parts = std::min(threads, blocks);
+  const std::int64_t u_point = Domain::stride(o_blocks, C), v_point = Domain::stride(c_blocks, length),
+                     m_point = Domain::stride(kOut, length);
+  float* const memory = kernel_scratch(static_cast<std::size_t>(kPoints * (u_point + parts * (v_point + m_point))));
+  parallel_for(o_blocks, 1, [&](std::int64_t k0, std::int64_t k1) {
+    const Domain u{memory + k0 * C * kBlock, C, u_point};
+    with_vectors([&]<class Isa>() { transform_kernels<M, typename Isa::Vector>(u, kernels, 0, c_blocks, k0, k1); });
+  });
+  const Domain u{memory, C, u_point};
+  in_parts(parts, [&](std::int64_t part) {
+    float* const mine = memory + kPoints * (u_point + part * (v_point + m_point));
+    const Domain v{mine, length, v_point}, m{mine + kPoints * v_point, length, m_point};
+    with_vectors([&]<class Isa>() {
+      for (std::int64_t block = blocks * part / parts; block < blocks * (part + 1) / parts; ++block) {
+        const std::int64_t first = block * length, count = std::min(length, tiles.all - first);
+        transform_tiles<Data<M>, M, typename Isa::Vector>(v, x, tiles, pad, first, count, 0, c_blocks);
+        for (std::int64_t k0 = 0; k0 < o_blocks; k0 += kOut) {
+          const std::int64_t k1 = std::min(o_blocks, k0 + kOut);
+          for (std::int64_t p = 0; p < kPoints; ++p)
+            for (std::int64_t k = k0; k < k1; ++k)
+              product<1, kBlock, Isa>(m.at(p, k - k0, 0), false, v.at(p, 0, 0), length * kBlock, u.at(p, k, 0),
+                                      c_blocks, kBlock, count);
+          for (std::int64_t k = k0; k < k1; ++k)
+            write_outputs<M, typename Isa::Vector>(y, m, k - k0, tiles, first, count, k, bias, relu);
+        }
+      }
+    });
+  });
+}
+
+/// g [16 of out][16 of in][3][3] into dw, from the products of two blocks of channels: s [point][in][16 of out].
+template <int M, class V>
+LACONIC_INLINE void write_gradient(float* dw, bool add, const float* s, std::int64_t point, std::int64_t C,
+                                   std::int64_t c, std::int64_t k) {
+  constexpr int kSide = M + 2;
+  constexpr std::int64_t kLanes = sizeof(V) / sizeof(float);
+  float taps[kBlock][9][kBlock];  // [in][tap][out]
+  for (std::int64_t in = 0; in < kBlock; ++in)
+    for (std::int64_t lane = 0; lane < kBlock; lane += kLanes) {
+      V points[kSide * kSide], g[9];
+      const float* at = s + in * kBlock + lane;
+      for (int p = 0; p < kSide * kSide; ++p, at += point) load(points[p], at);
+      tile_from_points<Kernel<M>>(g, points);
+      for (int j = 0; j < 9; ++j) store(&taps[in][j][lane], g[j]);
+    }
+  for (std::int64_t o = 0; o < kBlock; ++o) {
+    float* const to = dw + ((k * kBlock + o) * C + c * kBlock) * 9;
+    for (std::int64_t in = 0; in < kBlock; ++in)
+      for (int j = 0; j < 9; ++j) to[in * 9 + j] = add ? to[in * 9 + j] + taps[in][j][o] : taps[in][j][o];
+  }
+}
+
+/// db [16] = or += the sum over all pixels of block b, each row of an image by itself first.
+template <class V>
+LACONIC_INLINE void sum_pixels(float* db, bool add, const Image<const float>& dy, std::int64_t n, std::int64_t b) {
+  constexpr std::int64_t kLanes = sizeof(V) / sizeof(float);
+  for (std::int64_t lane = 0; lane < kBlock; lane += kLanes) {
+    double sums[kLanes] = {};
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t r = 0; r < dy.h; ++r) {
+        const float* const row = dy.data + i * dy.image + b * dy.block + r * dy.row + lane;
+        V of_row{}, v;
+        for (std::int64_t j = 0; j < dy.w; ++j) load(v, row + j * dy.pixel), of_row += v;
+        for (std::int64_t l = 0; l < kLanes; ++l) sums[l] += static_cast<double>(of_row[l]);
+      }
+    float* const to = db + b * kBlock + lane;
+    for (std::int64_t l = 0; l < kLanes; ++l) to[l] = static_cast<float>(add ? to[l] + sums[l] : sums[l]);
+  }
+}
+
+template <int M>
+void gradient_of_kernels(float* dw, bool add_dw, float* db, bool add_db, const Image<const float>& x,
+                         const Image<const float>& dy, std::int64_t n, std::int64_t C, std::int64_t O, int pad) {
+  constexpr std::int64_t kPoints = (M + 2) * (M + 2), kMostMemory = (24 << 20) / sizeof(float);
+  const std::int64_t c_blocks = C / kBlock, o_blocks = O / kBlock, pairs = c_blocks * o_blocks;
+  const Tiles tiles = tiles_of<M>(n, dy.h, dy.w);
+  // All tiles at once, by groups of channels; of few channels by blocks of tiles, which stay in the nearest caches.
+  const bool at_once = C + O > 64 && kPoints * (C + O) * tiles.all <= kMostMemory;
+  constexpr std::int64_t kNear = (256 << 10) / sizeof(float), kLeast = 24;  // of a block, else: floats, tiles
+  const std::int64_t length = at_once ? tiles.all : std::max(kLeast, kNear / (kPoints * (C + O)));
+  const std::int64_t v_point = Domain::stride(c_blocks, length), z_point = Domain::stride(o_blocks, length);
+  // Sums of all pairs of blocks; at once, of those that a thread has under way.
+  constexpr std::int64_t kIn = 2, kOut = 4;
+  const std::int64_t groups_in = (c_blocks + kIn - 1) / kIn, groups = groups_in * ((o_blocks + kOut - 1) / kOut);
+  const std::int64_t parts = std::min<std::int64_t>(kernel_threads(), groups);
+  const std::int64_t s_point = Domain::stride(at_once ? kIn * kOut : pairs, kBlock);
+  const std::int64_t s_size = kPoints * s_point * (at_once ? parts : 1);
+  float* const memory = kernel_scratch(static_cast<std::size_t>(kPoints * (v_point + z_point) + s_size));
+  const Domain v{memory, length, v_point}, z{memory + kPoints * v_point, length, z_point};
+  float* const s = memory + kPoints * (v_point + z_point);
+
+  const auto transform = [&](std::int64_t first, std::int64_t count) {
+    parallel_for(c_blocks + o_blocks, 1, [&](std::int64_t b0, std::int64_t b1) {
+      with_vectors([&]<class Isa>() {
+        if (b0 < c_blocks)
+          transform_tiles<Data<M>, M, typename Isa::Vector>(v, x, tiles, pad, first, count, b0, std::min(b1, c_blocks));
+        if (b1 > c_blocks)
+          transform_tiles<Output<M>, M, typename Isa::Vector>(z, dy, tiles, 0, first, count,
+                                                              std::max(b0, c_blocks) - c_blocks, b1 - c_blocks);
+      });
+    });
+  };
+  if (at_once) {
+    transform(0, tiles.all);
+    in_parts(parts, [&](std::int64_t part) {
+      float* const mine = s + part * kPoints * s_point;
+      with_vectors([&]<class Isa>() {
+        for (std::int64_t g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
+          const std::int64_t c0 = g % groups_in * kIn, c1 = std::min(c_blocks, c0 + kIn);
+          const std::int64_t k0 = g / groups_in * kOut, k1 = std::min(o_blocks, k0 + kOut);
+          const auto sums = [&](std::int64_t c, std::int64_t k) {
+            return mine + ((k - k0) * kIn + c - c0) * kBlock * kBlock;
+          };
+          for (std::int64_t p = 0; p < kPoints; ++p)
+            for (std::int64_t c = c0; c < c1; ++c)
+              for (std::int64_t k = k0; k < k1; ++k)
+                product<kBlock, 1, Isa>(sums(c, k) + p * s_point, false, v.at(p, c, 0), 0, z.at(p, k, 0), 1, tiles.all,
+                                        kBlock);
+          for (std::int64_t c = c0; c < c1; ++c)
+            for (std::int64_t k = k0; k < k1; ++k)
+              write_gradient<M, typename Isa::Vector>(dw, add_dw, sums(c, k), s_point, C, c, k);
+        }
+      });
+    });
+  } else {
+    for (std::int64_t first = 0; first < tiles.all; first += length) {
+      const std::int64_t count = std::min(length, tiles.all - first);
+      transform(first, count);
+      parallel_for(kPoints, 1, [&](std::int64_t p0, std::int64_t p1) {
+        with_vectors([&]<class Isa>() {
+          for (std::int64_t p = p0; p < p1; ++p)
+            for (std::int64_t pair = 0; pair < pairs; ++pair)
+              product<kBlock, 1, Isa>(s + p * s_point + pair * kBlock * kBlock, first > 0, v.at(p, pair % c_blocks, 0),
+                                      0, z.at(p, pair / c_blocks, 0), 1, count, kBlock);
+        });
+      });
+    }
+    parallel_for(pairs, 1, [&](std::int64_t begin, std::int64_t end) {
+      with_vectors([&]<class Isa>() {
+        for (std::int64_t pair = begin; pair < end; ++pair)
+          write_gradient<M, typename Isa::Vector>(dw, add_dw, s + pair * kBlock * kBlock, s_point, C, pair % c_blocks,
+                                                  pair / c_blocks);
+      });
+    });
+  }
+  if (db == nullptr) return;
+  parallel_for(o_blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+    with_vectors([&]<class Isa>() {
+      for (std::int64_t b = begin; b < end; ++b) sum_pixels<typename Isa::Vector>(db, add_db, dy, n, b);
+    });
+  });
+}
+
+bool by_two(std::int64_t h, std::int64_t w) { return h <= 2 && w <= 2; }
+
+}  // namespace
+
+bool takes_winograd(const ConvSizes& s, Layout input, Layout output) {
+  return s.kh == 3 && s.kw == 3 && s.stride == 1 && s.dilation == 1 && s.groups == 1 && s.pad <= 1 &&
+         s.c % kBlock == 0 && s.out % kBlock == 0 && input != Layout::plain && output != Layout::plain;
+}
+
+void winograd_forward(float* y, const float* x, const float* w, const float* b, bool relu, const ConvSizes& s,
+                      Layout input, Layout output) {
+  const Image<float> to = image_of(y, output, s.out, s.oh, s.ow);
+  const Image<const float> from = image_of(x, input, s.c, s.h, s.w);
+  (by_two(s.oh, s.ow) ? convolve<2> : convolve<4>)(to, from, {w, s.c, false}, b, relu, s.n, s.c, s.out, s.pad);
+}
+
+void winograd_backward_data(float* dx, const float* dy, const float* w, const ConvSizes& s, Layout input,
+                            Layout output) {
+  const Image<float> to = image_of(dx, input, s.c, s.h, s.w);
+  const Image<const float> from = image_of(dy, output, s.out, s.oh, s.ow);
+  (by_two(s.h, s.w) ? convolve<2> : convolve<4>)(to, from, {w, s.c, true}, nullptr, false, s.n, s.out, s.c, 2 - s.pad);
+}
+
+void winograd_backward_weights(float* dw, bool add_dw, float* db, bool add_db, const float* x, const float* dy,
+                               const ConvSizes& s, Layout input, Layout output) {
+  const Image<const float> in = image_of(x, input, s.c, s.h, s.w), out = image_of(dy, output, s.out, s.oh, s.ow);
+  (by_two(s.oh, s.ow) ? gradient_of_kernels<2> : gradient_of_kernels<4>)(dw, add_dw, db, add_db, in, out, s.n, s.c,
+                                                                         s.out, s.pad);
+}
+
+}  // namespace laconic::cpu
