@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -55,7 +56,7 @@ double error_of(const std::vector<float>& values, const std::vector<double>& exa
   double most = 0, squares = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) {
     const double error = std::abs(double{values[i]} - exact[i]);
-    if (!(error <= most)) most = error;
+    most = std::isnan(error) ? HUGE_VAL : std::max(most, error);
     squares += exact[i] * exact[i];
   }
   return most / std::sqrt(squares / static_cast<double>(exact.size()));
@@ -108,16 +109,45 @@ TEST(Winograd, IsTheNaiveSumForEverySizeLayoutAndPadding) {
   }
 }
 
-/// Every way through the blocks: kernels transformed where they are used or before, sums of a block or of all tiles.
-const ConvSizes kWays[] = {sizes_of(2, 16, 16, 2, 2, 1),   sizes_of(1, 16, 16, 1, 1, 1),
-                           sizes_of(5, 160, 32, 2, 2, 1),  sizes_of(2, 160, 80, 8, 8, 1),
-                           sizes_of(41, 144, 16, 8, 8, 1), sizes_of(3, 16, 32, 30, 30, 1),
-                           sizes_of(9, 64, 32, 34, 33, 0), sizes_of(70, 32, 16, 16, 16, 1)};
+/// Every way through the blocks: kernels transformed where they are used or before, gradients by groups of channels, in
+/// one part or several, or by blocks of tiles.
+const ConvSizes kWays[] = {
+    sizes_of(2, 16, 16, 2, 2, 1),   sizes_of(1, 16, 16, 1, 1, 1),    sizes_of(5, 160, 32, 2, 2, 1),
+    sizes_of(2, 160, 80, 8, 8, 1),  sizes_of(41, 144, 16, 8, 8, 1),  sizes_of(3, 16, 32, 30, 30, 1),
+    sizes_of(9, 64, 32, 34, 33, 0), sizes_of(70, 32, 16, 16, 16, 1), sizes_of(2240, 16, 64, 1, 3, 1)};
+
+/// What this processor has, and less.
+template <class F>
+void with_each_vector(F f) {
+  struct Restore {
+    ~Restore() { limit_winograd_vectors(16); }
+  } restore;
+  for (const int floats : {16, 8, 0}) limit_winograd_vectors(floats), f(floats);
+}
 
 TEST(Winograd, IsTheNaiveSumOnEveryWay) {
   for (const ConvSizes& s : kWays) {
     SCOPED_TRACE(testing::Message() << s.n << " images of " << s.c << " x " << s.h << " x " << s.w << " to " << s.out);
-    expect_near_the_naive_sums({s, Layout::channels_last, Layout::channels_last});
+    expect_near_the_naive_sums({s, Layout::channels_last, Layout::blocked16});
+  }
+}
+
+TEST(Winograd, IsTheNaiveSumWithVectorsOfAnyLength) {
+  with_each_vector([](int floats) {
+    SCOPED_TRACE(testing::Message() << floats << " floats");
+    expect_near_the_naive_sums({sizes_of(3, 48, 32, 9, 6, 1), Layout::channels_last, Layout::channels_last});
+    expect_near_the_naive_sums({sizes_of(2, 144, 16, 2, 2, 1), Layout::blocked16, Layout::blocked16});
+  });
+}
+
+TEST(Winograd, OfNoImagesGradientsAreZero) {
+  for (const std::int64_t channels : {16, 64}) {
+    const Problem p(sizes_of(0, channels, channels, 4, 4, 1), Layout::channels_last, Layout::channels_last);
+    for (const bool add : {false, true}) {
+      const Convolved r = p.by_winograd(false, add);
+      EXPECT_EQ(r.dw, std::vector<float>(p.w.size(), add ? 1.0f : 0.0f));
+      EXPECT_EQ(r.db, std::vector<float>(p.b.size(), add ? 1.0f : 0.0f));
+    }
   }
 }
 
@@ -145,14 +175,22 @@ TEST(Winograd, AddsOrReplacesGradientsAndCutsOffBelowZero) {
     cut += added.y[i] < 0;
   }
   EXPECT_GT(cut, 0);
+  std::vector<float> y = added.y, dw = added.dw;
+  winograd_forward(y.data(), p.x.data(), p.w.data(), nullptr, false, p.s, p.input, p.output);
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i] + p.b[i % 32], added.y[i], 1e-5);
+  winograd_backward_weights(dw.data(), false, nullptr, false, p.x.data(), p.dy.data(), p.s, p.input, p.output);
+  EXPECT_TRUE(same_bits(dw, replaced.dw));
   for (std::size_t i = 0; i < added.dw.size(); ++i) EXPECT_EQ(added.dw[i], 1 + replaced.dw[i]);
   for (std::size_t i = 0; i < added.db.size(); ++i) EXPECT_NEAR(added.db[i], 1 + replaced.db[i], 1e-6);
 }
 
 TEST(Winograd, WhatIsNoNumberStaysSo) {
   Problem p(sizes_of(1, 16, 16, 4, 4, 1), Layout::channels_last, Layout::channels_last);
-  p.x[0] = std::nanf("");
-  for (const bool relu : {false, true}) EXPECT_TRUE(std::isnan(p.by_winograd(relu).y[0]));
+  p.x[0] = p.dy[0] = std::nanf("");
+  for (const bool relu : {false, true}) {
+    const Convolved r = p.by_winograd(relu);
+    EXPECT_TRUE(std::isnan(r.y[0]) && std::isnan(r.dx[0]) && std::isnan(r.dw[0]) && std::isnan(r.db[0]));
+  }
 }
 
 TEST(Winograd, TakesKernelsOfThreeByThreeAndChannelsInSixteens) {
@@ -160,10 +198,12 @@ TEST(Winograd, TakesKernelsOfThreeByThreeAndChannelsInSixteens) {
   const ConvSizes good = sizes_of(32, 64, 64, 8, 8, 1);
   EXPECT_TRUE(takes_winograd(good, last, last));
   EXPECT_FALSE(takes_winograd(good, Layout::plain, last));
+  EXPECT_FALSE(takes_winograd(good, last, Layout::plain));
+  EXPECT_FALSE(takes_winograd(sizes_of(32, 64, 64, 1, 1, 1), last, last));
   for (const auto change :
        {+[](ConvSizes& s) { s.stride = 2; }, +[](ConvSizes& s) { s.dilation = 2; }, +[](ConvSizes& s) { s.groups = 4; },
         +[](ConvSizes& s) { s.pad = 2; }, +[](ConvSizes& s) { s.c = 40; }, +[](ConvSizes& s) { s.out = 3; },
-        +[](ConvSizes& s) { s.kh = 5; }}) {
+        +[](ConvSizes& s) { s.kh = 5; }, +[](ConvSizes& s) { s.kw = 1; }}) {
     ConvSizes other = good;
     change(other);
     EXPECT_FALSE(takes_winograd(other, last, last));

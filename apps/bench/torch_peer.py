@@ -2,7 +2,7 @@
 
 As a program it answers commands on stdin, one JSON object a line on stdout:
     python3 torch_peer.py MODEL BATCH THREADS DEVICE PRECISION LAYOUT
-        DEVICE: cpu | cuda[:I]    PRECISION: fp32 | tf32 | bf16 (autocast)    LAYOUT: contiguous | channels_last
+        DEVICE: cpu | cuda[:I]    PRECISION: fp32 | tf32 | bf16 (autocast)    LAYOUT: contiguous | channels_last | compiled
     run N     N training steps (forward, backward, SGD with momentum 0.9)   -> {"seconds": s, "memory_bytes": b}
 It begins with {"ready": true, ...}, or ends with {"error": "why"}.
 Language models are trained as they are published: SGD without momentum, the gradient's norm clipped.
@@ -315,21 +315,37 @@ def main():
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     model, x, y = model.to(device), x.to(device), y.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0 if clip_norm else 0.9)
+    if layout == 'compiled':  # by torch.compile, which chooses layouts itself; the first step compiles
+        if not hasattr(torch, 'compile'):
+            print(json.dumps({'error': f'PyTorch {torch.__version__} of {sys.executable} has no torch.compile (--compile): '
+                                       'take 2.0 or newer, or leave it out'}), flush=True)
+            sys.exit(1)
+        model = torch.compile(model)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast('cuda', torch.bfloat16) if precision == 'bf16' else contextlib.nullcontext():
+            loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        if clip_norm:
+            nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+        optimizer.step()
+        if not gpu:
+            loss.item()
+
+    if layout == 'compiled':
+        try:
+            step()
+        except Exception as e:  # there may be no C++ compiler
+            print(json.dumps({'error': f'torch.compile failed (--compile): {str(e).splitlines()[0]}'}), flush=True)
+            sys.exit(1)
     print(json.dumps({'ready': True, 'version': torch.__version__,
                       'parameters': sum(p.numel() for p in model.parameters())}), flush=True)
     for line in sys.stdin:
         steps = int(line.split()[1])
         start = time.perf_counter()
         for _ in range(steps):
-            optimizer.zero_grad(set_to_none=True)
-            with torch.autocast('cuda', torch.bfloat16) if precision == 'bf16' else contextlib.nullcontext():
-                loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            if clip_norm:
-                nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
-            optimizer.step()
-            if not gpu:
-                loss.item()
+            step()
         if gpu:
             torch.cuda.synchronize()
         seconds = time.perf_counter() - start

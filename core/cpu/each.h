@@ -44,7 +44,7 @@ template <class G>
 LACONIC_FLATTEN void run_anywhere(G g) {
   g();
 }
-#ifdef LACONIC_HAS_MULTIVERSION
+#ifdef LACONIC_HAS_TARGETS
 template <class G>
 LACONIC_FLATTEN __attribute__((target("arch=x86-64-v3"))) void run_v3(G g) {
   g();
@@ -53,17 +53,16 @@ template <class G>
 LACONIC_FLATTEN __attribute__((target("arch=x86-64-v4"))) void run_v4(G g) {
   g();
 }
+#endif
 /// g() with all that it calls, compiled for this processor: as LACONIC_MULTIVERSION, which is not for templates.
 template <class G>
 void run_vectorised(G g) {
+#ifdef LACONIC_HAS_MULTIVERSION
   (has_avx512() ? run_v4<G> : has_avx2() ? run_v3<G> : run_anywhere<G>)(g);
-}
 #else
-template <class G>
-void run_vectorised(G g) {
   run_anywhere(g);
-}
 #endif
+}
 
 }  // namespace detail
 

@@ -3,8 +3,10 @@
 // Functions marked LACONIC_MULTIVERSION are compiled for AVX-512, AVX2 and the baseline; the first call picks by CPU.
 // Their loops are plain C++ and rely on the compiler's vectoriser. Not under sanitizers: the resolvers run before the
 // sanitizer's own start-up.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(LACONIC_NO_MULTIVERSION)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(LACONIC_NO_MULTIVERSION)
+#define LACONIC_HAS_TARGETS 1  // functions may be for one set of instructions
+#endif
+#if defined(LACONIC_HAS_TARGETS) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LACONIC_HAS_MULTIVERSION 1
 #define LACONIC_MULTIVERSION __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else

@@ -1,7 +1,6 @@
 #include "core/cpu/winograd.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "core/cpu/each.h"
@@ -186,11 +185,12 @@ Tiles tiles_of(std::int64_t n, std::int64_t h, std::int64_t w) {
 }
 
 /// What lies in the points' domain: [point][block of channels][row][16]. Rows are tiles, or the other channels of
-/// kernels. The stride of points is off powers of two, which would share few lines of a cache.
+/// kernels. The stride of points is an odd number of cache lines: with a power of two all points would fall into few
+/// sets of the cache.
 struct Domain {
   float* data;
   std::int64_t rows, point;  ///< rows of a block; stride of points
-  static std::int64_t stride(std::int64_t blocks, std::int64_t rows) { return (blocks * rows + 1) * kBlock; }
+  static std::int64_t stride(std::int64_t blocks, std::int64_t rows) { return (blocks * rows | 1) * kBlock; }
   float* at(std::int64_t p, std::int64_t block, std::int64_t row) const {
     return data + p * point + (block * rows + row) * kBlock;
   }
@@ -202,17 +202,13 @@ constexpr float kNothing[kBlock] = {};
 template <int kSide, class V>
 LACONIC_INLINE void load_patch(V* d, const float* image, const Image<const float>& x, std::int64_t top,
                                std::int64_t left, std::int64_t lane) {
-  const float* row = image + top * x.row + left * x.pixel + lane;
+  const std::int64_t first = top * x.row + left * x.pixel + lane;
   const bool inside = top >= 0 && left >= 0 && top + kSide <= x.h && left + kSide <= x.w;
-  for (int i = 0; i < kSide; ++i, row += x.row) {
-    if (inside) {
-      for (int j = 0; j < kSide; ++j) load(d[i * kSide + j], row + j * x.pixel);
-      continue;
-    }
+  for (int i = 0; i < kSide; ++i) {
     const bool there = top + i >= 0 && top + i < x.h;
     for (int j = 0; j < kSide; ++j) {
-      const std::int64_t column = left + j;
-      load(d[i * kSide + j], there && column >= 0 && column < x.w ? row + j * x.pixel : kNothing);
+      const bool is_pixel = inside || (there && left + j >= 0 && left + j < x.w);
+      load(d[i * kSide + j], is_pixel ? image + (first + i * x.row + j * x.pixel) : kNothing);
     }
   }
 }
@@ -223,6 +219,7 @@ LACONIC_INLINE void transform_tiles(const Domain& to, const Image<const float>& 
                                     std::int64_t first, std::int64_t count, std::int64_t b0, std::int64_t b1) {
   constexpr int kSide = Matrix::kSide;
   constexpr std::int64_t kLanes = sizeof(V) / sizeof(float);
+  const std::int64_t stride = to.point;
   for (std::int64_t b = b0; b < b1; ++b)
     for (std::int64_t t = 0; t < count; ++t) {
       const Tiles::Place place = tiles[first + t];
@@ -231,8 +228,8 @@ LACONIC_INLINE void transform_tiles(const Domain& to, const Image<const float>& 
         V patch[Matrix::kTaps * Matrix::kTaps], points[kSide * kSide];
         load_patch<Matrix::kTaps>(patch, image, x, place.row * kStep - pad, place.column * kStep - pad, lane);
         tile_to_points<Matrix>(points, patch);
-        float* at = to.at(0, b, t) + lane;
-        for (int p = 0; p < kSide * kSide; ++p, at += to.point) store(at, points[p]);
+        float* const at = to.at(0, b, t) + lane;
+        for (int p = 0; p < kSide * kSide; ++p) store(at + p * stride, points[p]);
       }
     }
 }
@@ -244,6 +241,7 @@ LACONIC_INLINE void write_outputs(const Image<float>& y, const Domain& m, std::i
                                   bool relu) {
   constexpr int kSide = M + 2;
   constexpr std::int64_t kLanes = sizeof(V) / sizeof(float);
+  const std::int64_t stride = m.point;
   for (std::int64_t t = 0; t < count; ++t) {
     const Tiles::Place place = tiles[first + t];
     const std::int64_t top = place.row * M, left = place.column * M;
@@ -251,8 +249,8 @@ LACONIC_INLINE void write_outputs(const Image<float>& y, const Domain& m, std::i
     float* const to = y.data + place.image * y.image + b * y.block + top * y.row + left * y.pixel;
     for (std::int64_t lane = 0; lane < kBlock; lane += kLanes) {
       V points[kSide * kSide], out[M * M], offset{};
-      const float* at = m.at(0, block_of_m, t) + lane;
-      for (int p = 0; p < kSide * kSide; ++p, at += m.point) load(points[p], at);
+      const float* const at = m.at(0, block_of_m, t) + lane;
+      for (int p = 0; p < kSide * kSide; ++p) load(points[p], at + p * stride);
       tile_from_points<Output<M>>(out, points);
       if (bias) load(offset, bias + b * kBlock + lane);
       for (std::int64_t i = 0; i < high; ++i)
@@ -282,6 +280,7 @@ LACONIC_INLINE void transform_kernels(const Domain& u, const Kernels& kernels, s
                                       std::int64_t k0, std::int64_t k1) {
   constexpr int kSide = M + 2;
   constexpr std::int64_t kLanes = sizeof(V) / sizeof(float);
+  const std::int64_t stride = u.point;
   float taps[kBlock][9][kBlock];  // [in][tap][out]
   for (std::int64_t k = k0; k < k1; ++k)
     for (std::int64_t c = c0; c < c1; ++c) {
@@ -301,74 +300,27 @@ LACONIC_INLINE void transform_kernels(const Domain& u, const Kernels& kernels, s
           V g[9], points[kSide * kSide];
           for (int j = 0; j < 9; ++j) load(g[j], &taps[in][j][lane]);
           tile_to_points<Kernel<M>>(points, g);
-          float* at = u.at(0, k - k0, (c - c0) * kBlock + in) + lane;
-          for (int p = 0; p < kSide * kSide; ++p, at += u.point) store(at, points[p]);
+          float* const at = u.at(0, k - k0, (c - c0) * kBlock + in) + lane;
+          for (int p = 0; p < kSide * kSide; ++p) store(at + p * stride, points[p]);
         }
     }
 }
 
 // -------------------------------------------------------------------------------------------------------- products
 
-/// m [R][16] = or += sum over blocks b and i < n of a[b a_block + i kStep + r kRow] * u[(b n + i) 16 + …]. All sums
-/// stay in registers. Each set of instructions has its own: inlined from one that is compiled for any processor,
-/// broadcasts become shuffles.
-#define LACONIC_PRODUCT_OF(name, attribute, V)                                                                       \
-  template <int R, int kStep, int kRow>                                                                              \
-  attribute void name(float* m, bool add, const float* a, std::int64_t a_block, const float* u, std::int64_t blocks, \
-                      std::int64_t n) {                                                                              \
-    constexpr int kLanes = sizeof(V) / sizeof(float), kParts = kBlock / kLanes;                                      \
-    V sums[R][kParts];                                                                                               \
-    _Pragma("GCC unroll 16") for (int r = 0; r < R; ++r) _Pragma("GCC unroll 2") for (int q = 0; q < kParts; ++q) {  \
-      if (add)                                                                                                       \
-        sums[r][q] = *reinterpret_cast<const V##InMemory*>(m + r * kBlock + q * kLanes);                             \
-      else                                                                                                           \
-        sums[r][q] = V{};                                                                                            \
-    }                                                                                                                \
-    for (std::int64_t b = 0; b < blocks; ++b, a += a_block)                                                          \
-      for (std::int64_t i = 0; i < n; ++i, u += kBlock) {                                                            \
-        V right[kParts];                                                                                             \
-        _Pragma("GCC unroll 2") for (int q = 0; q < kParts; ++q) right[q] =                                          \
-            *reinterpret_cast<const V##InMemory*>(u + q * kLanes);                                                   \
-        _Pragma("GCC unroll 16") for (int r = 0; r < R; ++r) {                                                       \
-          const float left = a[i * kStep + r * kRow];                                                                \
-          _Pragma("GCC unroll 2") for (int q = 0; q < kParts; ++q) sums[r][q] += left * right[q];                    \
-        }                                                                                                            \
-      }                                                                                                              \
-    _Pragma("GCC unroll 16") for (int r = 0; r < R; ++r) _Pragma("GCC unroll 2") for (int q = 0; q < kParts; ++q) *  \
-        reinterpret_cast<V##InMemory*>(m + r * kBlock + q * kLanes) = sums[r][q];                                    \
-  }
-LACONIC_PRODUCT_OF(product_anywhere, , HalfLanes)
-#ifdef LACONIC_HAS_MULTIVERSION
-LACONIC_PRODUCT_OF(product_avx2, __attribute__((target("arch=x86-64-v3"))), HalfLanes)
-LACONIC_PRODUCT_OF(product_avx512, __attribute__((target("arch=x86-64-v4"))), Lanes)
-#endif
-#undef LACONIC_PRODUCT_OF
-
-struct Anywhere {
-  using Vector = HalfLanes;
-  static constexpr int kMostRows = 6;  ///< of a product whose sums fit the registers
-  template <int... RowsAndStrides, class... Arguments>
-  static void product(Arguments... arguments) {
-    product_anywhere<RowsAndStrides...>(arguments...);
-  }
-};
-#ifdef LACONIC_HAS_MULTIVERSION
-struct Avx2 {
-  using Vector = HalfLanes;
-  static constexpr int kMostRows = 6;
-  template <int... RowsAndStrides, class... Arguments>
-  static void product(Arguments... arguments) {
-    product_avx2<RowsAndStrides...>(arguments...);
-  }
-};
-struct Avx512 {
-  using Vector = Lanes;
-  static constexpr int kMostRows = 12;
-  template <int... RowsAndStrides, class... Arguments>
-  static void product(Arguments... arguments) {
-    product_avx512<RowsAndStrides...>(arguments...);
-  }
-};
+#define LACONIC_ISA Anywhere
+#define LACONIC_TARGET
+#define LACONIC_VECTOR HalfLanes
+#include "core/cpu/winograd_product.h"
+#ifdef LACONIC_HAS_TARGETS
+#define LACONIC_ISA Avx2
+#define LACONIC_TARGET __attribute__((target("arch=x86-64-v3")))
+#define LACONIC_VECTOR HalfLanes
+#include "core/cpu/winograd_product.h"
+#define LACONIC_ISA Avx512
+#define LACONIC_TARGET __attribute__((target("arch=x86-64-v4")))
+#define LACONIC_VECTOR Lanes
+#include "core/cpu/winograd_product.h"
 #endif
 
 /// The product of any number of rows, in nearly equal parts.
@@ -381,19 +333,23 @@ LACONIC_INLINE void product(float* m, bool add, const float* a, std::int64_t a_b
     float* const to = m + from * kBlock;
     const float* const left = a + from * kRow;
     [&]<int... r>(std::integer_sequence<int, r...>) {
-      ((count == r + 1 && (Isa::template product<r + 1, kStep, kRow>(to, add, left, a_block, u, blocks, n), true)) ||
-       ...);
+      static_cast<void>((
+          (count == r + 1 && (Isa::template product<r + 1, kStep, kRow>(to, add, left, a_block, u, blocks, n), true)) ||
+          ...));
     }
     (std::make_integer_sequence<int, Isa::kMostRows>());
   }
 }
 
-/// f.template operator()<Isa>(), compiled for this processor with its vectors.
+int most_floats = 16;  // of a vector
+
+/// f.template operator()<Isa>(), compiled for this processor with its vectors. Sanitizers may look on: nothing is
+/// chosen before they have started.
 template <class F>
 void with_vectors(const F& f) {
-#ifdef LACONIC_HAS_MULTIVERSION
-  if (has_avx512()) return detail::run_v4([&f] { f.template operator()<Avx512>(); });
-  if (has_avx2()) return detail::run_v3([&f] { f.template operator()<Avx2>(); });
+#ifdef LACONIC_HAS_TARGETS
+  if (has_avx512() && most_floats >= 16) return detail::run_v4([&f] { f.template operator()<Avx512>(); });
+  if (has_avx2() && most_floats >= 8) return detail::run_v3([&f] { f.template operator()<Avx2>(); });
 #endif
   f.template operator()<Anywhere>();
 }
@@ -409,7 +365,7 @@ void in_parts(std::int64_t parts, F&& f) {
 }
 
 constexpr std::int64_t kFewTiles =
-    160;  // so many at most are done at once, and each kernel transformed where it is used
+    160;  // with at most so many all are done at once, and each kernel is transformed where it is used
 
 /// y = x convolved with the kernels, `pad` zeros around x. C, O: channels of x and y.
 template <int M>
@@ -494,8 +450,8 @@ LACONIC_INLINE void write_gradient(float* dw, bool add, const float* s, std::int
   for (std::int64_t in = 0; in < kBlock; ++in)
     for (std::int64_t lane = 0; lane < kBlock; lane += kLanes) {
       V points[kSide * kSide], g[9];
-      const float* at = s + in * kBlock + lane;
-      for (int p = 0; p < kSide * kSide; ++p, at += point) load(points[p], at);
+      const float* const at = s + in * kBlock + lane;
+      for (int p = 0; p < kSide * kSide; ++p) load(points[p], at + p * point);
       tile_from_points<Kernel<M>>(g, points);
       for (int j = 0; j < 9; ++j) store(&taps[in][j][lane], g[j]);
     }
@@ -506,7 +462,7 @@ LACONIC_INLINE void write_gradient(float* dw, bool add, const float* s, std::int
   }
 }
 
-/// db [16] = or += the sum over all pixels of block b, each row of an image by itself first.
+/// db [16] = or += the sum over all pixels of block b: each row of an image in float, and the rows in double.
 template <class V>
 LACONIC_INLINE void sum_pixels(float* db, bool add, const Image<const float>& dy, std::int64_t n, std::int64_t b) {
   constexpr std::int64_t kLanes = sizeof(V) / sizeof(float);
@@ -527,61 +483,60 @@ LACONIC_INLINE void sum_pixels(float* db, bool add, const Image<const float>& dy
 template <int M>
 void gradient_of_kernels(float* dw, bool add_dw, float* db, bool add_db, const Image<const float>& x,
                          const Image<const float>& dy, std::int64_t n, std::int64_t C, std::int64_t O, int pad) {
-  constexpr std::int64_t kPoints = (M + 2) * (M + 2), kMostMemory = (24 << 20) / sizeof(float);
+  constexpr std::int64_t kPoints = (M + 2) * (M + 2);
   const std::int64_t c_blocks = C / kBlock, o_blocks = O / kBlock, pairs = c_blocks * o_blocks;
   const Tiles tiles = tiles_of<M>(n, dy.h, dy.w);
-  // All tiles at once, by groups of channels; of few channels by blocks of tiles, which stay in the nearest caches.
-  const bool at_once = C + O > 64 && kPoints * (C + O) * tiles.all <= kMostMemory;
-  constexpr std::int64_t kNear = (256 << 10) / sizeof(float), kLeast = 24;  // of a block, else: floats, tiles
-  const std::int64_t length = at_once ? tiles.all : std::max(kLeast, kNear / (kPoints * (C + O)));
-  const std::int64_t v_point = Domain::stride(c_blocks, length), z_point = Domain::stride(o_blocks, length);
-  // Sums of all pairs of blocks; at once, of those that a thread has under way.
-  constexpr std::int64_t kIn = 2, kOut = 4;
+  // Many channels go by groups of them, whose sums stay in a near cache, over as many tiles as a far one holds. Few
+  // channels go by blocks of tiles that stay in a near cache, beside the sums of all.
+  constexpr std::int64_t kNear = (256 << 10) / sizeof(float), kFar = (10 << 20) / sizeof(float), kLeast = 24;
+  const std::int64_t of_tile = kPoints * (C + O);
+  const bool by_groups = pairs > 16 || (C + O > 64 && of_tile * tiles.all <= kFar / 2);
+  const std::int64_t length = std::clamp<std::int64_t>(by_groups ? kFar / of_tile : std::max(kLeast, kNear / of_tile),
+                                                       1, std::max<std::int64_t>(tiles.all, 1));
+  constexpr std::int64_t kIn = 2, kOut = 4;  // blocks of a group
   const std::int64_t groups_in = (c_blocks + kIn - 1) / kIn, groups = groups_in * ((o_blocks + kOut - 1) / kOut);
   const std::int64_t parts = std::min<std::int64_t>(kernel_threads(), groups);
-  const std::int64_t s_point = Domain::stride(at_once ? kIn * kOut : pairs, kBlock);
-  const std::int64_t s_size = kPoints * s_point * (at_once ? parts : 1);
+  const std::int64_t v_point = Domain::stride(c_blocks, length), z_point = Domain::stride(o_blocks, length),
+                     s_point = Domain::stride(by_groups ? kIn * kOut : pairs, kBlock);
+  const std::int64_t s_size = kPoints * s_point * (by_groups ? parts : 1);
   float* const memory = kernel_scratch(static_cast<std::size_t>(kPoints * (v_point + z_point) + s_size));
   const Domain v{memory, length, v_point}, z{memory + kPoints * v_point, length, z_point};
   float* const s = memory + kPoints * (v_point + z_point);
 
-  const auto transform = [&](std::int64_t first, std::int64_t count) {
+  std::int64_t first = 0;
+  do {  // once also where there are no tiles
+    const std::int64_t count = std::min(length, tiles.all - first);
     parallel_for(c_blocks + o_blocks, 1, [&](std::int64_t b0, std::int64_t b1) {
       with_vectors([&]<class Isa>() {
-        if (b0 < c_blocks)
-          transform_tiles<Data<M>, M, typename Isa::Vector>(v, x, tiles, pad, first, count, b0, std::min(b1, c_blocks));
+        using V = typename Isa::Vector;
+        if (b0 < c_blocks) transform_tiles<Data<M>, M, V>(v, x, tiles, pad, first, count, b0, std::min(b1, c_blocks));
         if (b1 > c_blocks)
-          transform_tiles<Output<M>, M, typename Isa::Vector>(z, dy, tiles, 0, first, count,
-                                                              std::max(b0, c_blocks) - c_blocks, b1 - c_blocks);
+          transform_tiles<Output<M>, M, V>(z, dy, tiles, 0, first, count, std::max(b0, c_blocks) - c_blocks,
+                                           b1 - c_blocks);
       });
     });
-  };
-  if (at_once) {
-    transform(0, tiles.all);
-    in_parts(parts, [&](std::int64_t part) {
-      float* const mine = s + part * kPoints * s_point;
-      with_vectors([&]<class Isa>() {
-        for (std::int64_t g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
-          const std::int64_t c0 = g % groups_in * kIn, c1 = std::min(c_blocks, c0 + kIn);
-          const std::int64_t k0 = g / groups_in * kOut, k1 = std::min(o_blocks, k0 + kOut);
-          const auto sums = [&](std::int64_t c, std::int64_t k) {
-            return mine + ((k - k0) * kIn + c - c0) * kBlock * kBlock;
-          };
-          for (std::int64_t p = 0; p < kPoints; ++p)
+    if (by_groups)
+      in_parts(parts, [&](std::int64_t part) {
+        float* const mine = s + part * kPoints * s_point;
+        with_vectors([&]<class Isa>() {
+          for (std::int64_t g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
+            const std::int64_t c0 = g % groups_in * kIn, c1 = std::min(c_blocks, c0 + kIn);
+            const std::int64_t k0 = g / groups_in * kOut, k1 = std::min(o_blocks, k0 + kOut);
+            const auto sums = [&](std::int64_t c, std::int64_t k) {
+              return mine + ((k - k0) * kIn + c - c0) * kBlock * kBlock;
+            };
+            for (std::int64_t p = 0; p < kPoints; ++p)
+              for (std::int64_t c = c0; c < c1; ++c)
+                for (std::int64_t k = k0; k < k1; ++k)
+                  product<kBlock, 1, Isa>(sums(c, k) + p * s_point, false, v.at(p, c, 0), 0, z.at(p, k, 0), 1, count,
+                                          kBlock);
             for (std::int64_t c = c0; c < c1; ++c)
               for (std::int64_t k = k0; k < k1; ++k)
-                product<kBlock, 1, Isa>(sums(c, k) + p * s_point, false, v.at(p, c, 0), 0, z.at(p, k, 0), 1, tiles.all,
-                                        kBlock);
-          for (std::int64_t c = c0; c < c1; ++c)
-            for (std::int64_t k = k0; k < k1; ++k)
-              write_gradient<M, typename Isa::Vector>(dw, add_dw, sums(c, k), s_point, C, c, k);
-        }
+                write_gradient<M, typename Isa::Vector>(dw, add_dw || first > 0, sums(c, k), s_point, C, c, k);
+          }
+        });
       });
-    });
-  } else {
-    for (std::int64_t first = 0; first < tiles.all; first += length) {
-      const std::int64_t count = std::min(length, tiles.all - first);
-      transform(first, count);
+    else
       parallel_for(kPoints, 1, [&](std::int64_t p0, std::int64_t p1) {
         with_vectors([&]<class Isa>() {
           for (std::int64_t p = p0; p < p1; ++p)
@@ -590,15 +545,14 @@ void gradient_of_kernels(float* dw, bool add_dw, float* db, bool add_db, const I
                                       0, z.at(p, pair / c_blocks, 0), 1, count, kBlock);
         });
       });
-    }
-    parallel_for(pairs, 1, [&](std::int64_t begin, std::int64_t end) {
-      with_vectors([&]<class Isa>() {
-        for (std::int64_t pair = begin; pair < end; ++pair)
-          write_gradient<M, typename Isa::Vector>(dw, add_dw, s + pair * kBlock * kBlock, s_point, C, pair % c_blocks,
-                                                  pair / c_blocks);
-      });
+    first += length;
+  } while (first < tiles.all);
+  if (!by_groups)
+    with_vectors([&]<class Isa>() {
+      for (std::int64_t pair = 0; pair < pairs; ++pair)
+        write_gradient<M, typename Isa::Vector>(dw, add_dw, s + pair * kBlock * kBlock, s_point, C, pair % c_blocks,
+                                                pair / c_blocks);
     });
-  }
   if (db == nullptr) return;
   parallel_for(o_blocks, 1, [&](std::int64_t begin, std::int64_t end) {
     with_vectors([&]<class Isa>() {
@@ -611,9 +565,12 @@ bool by_two(std::int64_t h, std::int64_t w) { return h <= 2 && w <= 2; }
 
 }  // namespace
 
+void limit_winograd_vectors(int floats) { most_floats = floats; }
+
 bool takes_winograd(const ConvSizes& s, Layout input, Layout output) {
   return s.kh == 3 && s.kw == 3 && s.stride == 1 && s.dilation == 1 && s.groups == 1 && s.pad <= 1 &&
-         s.c % kBlock == 0 && s.out % kBlock == 0 && input != Layout::plain && output != Layout::plain;
+         s.c % kBlock == 0 && s.out % kBlock == 0 && s.oh * s.ow > 1 && input != Layout::plain &&
+         output != Layout::plain;
 }
 
 void winograd_forward(float* y, const float* x, const float* w, const float* b, bool relu, const ConvSizes& s,

@@ -2,8 +2,8 @@
 #include "core/kernels/products.h"
 
 /// Convolutions with 3x3 kernels and stride 1 by Winograd's minimal filtering: F(4x4, 3x3) with 36 products for 16
-/// outputs that take 144 directly, and F(2x2, 3x3) with 16 for 4 where an image is at most 2 wide. Activations are
-/// channels_last or blocked16, channels multiples of 16.
+/// outputs that take 144 directly, and F(2x2, 3x3) with 16 for 4 where a result is at most 2 high and 2 wide.
+/// Activations are channels_last or blocked16, channels multiples of 16.
 ///
 /// Each 6x6 tile d of the input and each kernel g go to the points' domain, where a convolution is 36 independent
 /// products over channels, and the results come back:
@@ -12,14 +12,16 @@
 ///     data gradient       forward of dy, with kernels rotated by 180 degrees and channels exchanged
 ///     weights' gradient   dg = G' [sum over tiles of (B' d B) * (A dy A')] G
 ///
-/// Bits depend on shapes alone, not on the number of threads. Against sums in double the largest error over the RMS of
-/// the result is below 3e-5 for outputs, 5e-5 for weights (a direct sum in float: 1e-5).
-/// cost    scratch memory of the calling thread: at most about 24 MB beyond two blocks a thread
+/// Bits depend on shapes and on the set of instructions, not on the number of threads. Against sums in double the
+/// largest error over the RMS of the result is below 3e-5 for outputs, 5e-5 for weights (a direct sum in float: 1e-5).
+/// What is no number, or infinite, makes all of its tile so that it is no number.
+/// cost    scratch memory of the calling thread: four times the kernels, or 10 MB, and two blocks of tiles a thread
 /// source  Lavin and Gray 2016, "Fast algorithms for convolutional neural networks", with the points 0, +-5/8, +-3/2
 ///         in place of 0, +-1, +-2: as many operations, a quarter of the error
 namespace laconic::cpu {
 
-/// Whether these functions take a convolution, and are faster than a direct one. By shape alone: ranks must agree.
+/// Whether these functions take a convolution: 3x3, stride 1, channels in sixteens, more than one pixel. By shape
+/// alone: ranks must agree.
 bool takes_winograd(const ConvSizes& sizes, Layout input, Layout output);
 
 /// Kernels w are [O][C][3][3]. b [O] or null.
@@ -30,5 +32,8 @@ void winograd_backward_data(float* dx, const float* dy, const float* w, const Co
 /// dw = or, with add_dw, +=. db likewise, or null.
 void winograd_backward_weights(float* dw, bool add_dw, float* db, bool add_db, const float* x, const float* dy,
                                const ConvSizes& sizes, Layout input, Layout output);
+
+/// For tests: vectors of at most so many floats, 16 or 8, or with 0 those of any processor. Not while kernels run.
+void limit_winograd_vectors(int floats);
 
 }  // namespace laconic::cpu

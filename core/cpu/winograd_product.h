@@ -1,0 +1,46 @@
+// Included by winograd.cc for each set of instructions: LACONIC_ISA is its name, LACONIC_TARGET the attribute of its
+// functions, LACONIC_VECTOR Lanes or HalfLanes. (A function that is inlined from one for any processor would have its
+// broadcasts as shuffles.)
+
+struct LACONIC_ISA {
+  using Vector = LACONIC_VECTOR;
+  static constexpr int kMostRows =
+      sizeof(Vector) == 64 ? 12 : 6;  ///< of a product whose sums fit the registers of AVX2 and AVX-512
+
+  /// m [R][16] = or, with add, += sum over b < blocks and i < n of
+  ///     a[b a_block + i kStep + r kRow] u[(b n + i) 16 + column]
+  template <int R, int kStep, int kRow>
+  LACONIC_TARGET static void product(float* m, bool add, const float* a, std::int64_t a_block, const float* u,
+                                     std::int64_t blocks, std::int64_t n) {
+    constexpr int kLanes = sizeof(Vector) / sizeof(float), kParts = kBlock / kLanes;
+    typedef LACONIC_VECTOR InMemory __attribute__((aligned(1), may_alias));
+    Vector sums[R][kParts];
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+      for (int q = 0; q < kParts; ++q)
+        sums[r][q] = add ? *reinterpret_cast<const InMemory*>(m + r * kBlock + q * kLanes) : Vector{};
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const float* const of_block = a + b * a_block;
+      for (std::int64_t i = 0; i < n; ++i, u += kBlock) {
+        Vector right[kParts];
+#pragma GCC unroll 2
+        for (int q = 0; q < kParts; ++q) right[q] = *reinterpret_cast<const InMemory*>(u + q * kLanes);
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) {
+          const float left = of_block[i * kStep + r * kRow];
+#pragma GCC unroll 2
+          for (int q = 0; q < kParts; ++q) sums[r][q] += left * right[q];
+        }
+      }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+      for (int q = 0; q < kParts; ++q) *reinterpret_cast<InMemory*>(m + r * kBlock + q * kLanes) = sums[r][q];
+  }
+};
+
+#undef LACONIC_ISA
+#undef LACONIC_TARGET
+#undef LACONIC_VECTOR
