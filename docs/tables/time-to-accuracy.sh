@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Time to accuracy on a slow network: a table of docs/time-to-accuracy.md. As root, from the project's folder, with a
-# Python that has torch in LACONIC_PYTHON:
+# Time to accuracy on a slow network (docs/compare.md), of every method beside PyTorch's. As root, from the project's
+# folder, with a Python that has torch in LACONIC_PYTHON:
 #
 #   bash docs/tables/time-to-accuracy.sh MODEL RATE DATA KEEP [options of compare]
 #
