@@ -37,8 +37,8 @@ class Codec {
   virtual void decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const;
   /// Whether the encoders of the parts of one sum can share a scale, so that all parts have the same levels.
   virtual bool shares_scale() const { return false; }
-  /// What x alone asks for: the largest of all parts' goes into their Key::scale. NaN if x has what is no number. Only
-  /// of a codec that shares scales.
+  /// Returns the scale that x alone needs, NaN if x has a value that is no number. The largest one of all parts goes
+  /// into their Key::scale. Only for a codec that shares scales.
   virtual float scale_of(Slice<const float>) const { return 0; }
   /// About how long a payload is, for cost functions, which have no values.
   virtual double expected_bytes(std::size_t elements) const = 0;

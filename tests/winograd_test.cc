@@ -42,7 +42,7 @@ struct Problem {
   Places in() const { return {input, s.c, s.h, s.w}; }
   Places out() const { return {output, s.out, s.oh, s.ow}; }
 
-  /// What stands in dw and db before is 1.
+  /// dw and db are 1 before.
   Convolved by_winograd(bool relu = false, bool add = true) const {
     Convolved r{dy, x, std::vector<float>(w.size(), 1), std::vector<float>(b.size(), 1)};
     winograd_forward(r.y.data(), x.data(), w.data(), b.data(), relu, s, input, output);
@@ -111,12 +111,13 @@ TEST(Winograd, IsTheNaiveSumForEverySizeLayoutAndPadding) {
 
 /// Every way through the blocks: kernels transformed where they are used or before, gradients by groups of channels, in
 /// one part or several, or by blocks of tiles.
-const ConvSizes kWays[] = {
-    sizes_of(2, 16, 16, 2, 2, 1),   sizes_of(1, 16, 16, 1, 1, 1),    sizes_of(5, 160, 32, 2, 2, 1),
-    sizes_of(2, 160, 80, 8, 8, 1),  sizes_of(41, 144, 16, 8, 8, 1),  sizes_of(3, 16, 32, 30, 30, 1),
-    sizes_of(9, 64, 32, 34, 33, 0), sizes_of(70, 32, 16, 16, 16, 1), sizes_of(2240, 16, 64, 1, 3, 1)};
+const ConvSizes kWays[] = {sizes_of(2, 16, 16, 2, 2, 1),    sizes_of(1, 16, 16, 1, 1, 1),
+                           sizes_of(5, 160, 32, 2, 2, 1),   sizes_of(2, 160, 80, 8, 8, 1),
+                           sizes_of(41, 144, 16, 8, 8, 1),  sizes_of(3, 16, 32, 30, 30, 1),
+                           sizes_of(9, 64, 32, 34, 33, 0),  sizes_of(70, 32, 16, 16, 16, 1),
+                           sizes_of(2240, 16, 64, 1, 3, 1), sizes_of(260, 16, 272, 1, 3, 1)};
 
-/// What this processor has, and less.
+/// Calls f with the vectors of this processor, then with shorter ones.
 template <class F>
 void with_each_vector(F f) {
   struct Restore {

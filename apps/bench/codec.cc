@@ -68,7 +68,7 @@ struct Line {
   Bytes payload, again;
   std::size_t first = 0;  ///< of the contenders: encode, decode, and perhaps decode-add, decode-add-encode
 
-  /// INCEPTIONN's are for hops, which add on the way.
+  /// INCEPTIONN's codecs are for hops, which add on the way.
   bool adds() const { return name.starts_with("inceptionn"); }
 };
 

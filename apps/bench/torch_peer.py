@@ -315,13 +315,6 @@ def main():
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     model, x, y = model.to(device), x.to(device), y.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0 if clip_norm else 0.9)
-    if layout == 'compiled':  # by torch.compile, which chooses layouts itself; the first step compiles
-        if not hasattr(torch, 'compile'):
-            print(json.dumps({'error': f'PyTorch {torch.__version__} of {sys.executable} has no torch.compile (--compile): '
-                                       'take 2.0 or newer, or leave it out'}), flush=True)
-            sys.exit(1)
-        model = torch.compile(model)
-
     def step():
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast('cuda', torch.bfloat16) if precision == 'bf16' else contextlib.nullcontext():
@@ -333,11 +326,13 @@ def main():
         if not gpu:
             loss.item()
 
-    if layout == 'compiled':
+    if layout == 'compiled':  # by torch.compile, which chooses layouts itself; the first step compiles
         try:
+            model = torch.compile(model)
             step()
-        except Exception as e:  # there may be no C++ compiler
-            print(json.dumps({'error': f'torch.compile failed (--compile): {str(e).splitlines()[0]}'}), flush=True)
+        except Exception as e:  # PyTorch before 2.0 has no torch.compile, and there may be no C++ compiler
+            print(json.dumps({'error': f'torch.compile of PyTorch {torch.__version__} failed (--compile): '
+                                       f'{(str(e) or repr(e)).splitlines()[0]}'}), flush=True)
             sys.exit(1)
     print(json.dumps({'ready': True, 'version': torch.__version__,
                       'parameters': sum(p.numel() for p in model.parameters())}), flush=True)

@@ -9,17 +9,8 @@ namespace laconic::cpu {
 namespace {
 
 thread_local std::vector<OnednnImplementation> implementations;
-thread_local Tensor scratch;  // one for all kernels of a worker: they run one after another
 
 }  // namespace
-
-void* kernel_scratch_bytes(std::size_t bytes) {
-  if (!scratch.defined() || scratch.bytes() < bytes) {
-    scratch = {};
-    scratch = Tensor::empty({static_cast<std::int64_t>(bytes)}, DType::u8);
-  }
-  return scratch.raw_data();
-}
 
 const dnnl::engine& onednn_engine() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);

@@ -4,7 +4,7 @@
 /// This file hides what oneDNN 2 (from 2.6) and oneDNN 3 spell differently. No other file asks for the version.
 namespace laconic::cpu {
 
-/// Version 3.3 has removed its Winograd convolutions (for AVX-512 alone).
+/// oneDNN 3.3 removed its Winograd convolutions, which were for AVX-512 alone.
 inline constexpr bool kOnednnHasWinograd = DNNL_VERSION_MAJOR * 100 + DNNL_VERSION_MINOR < 303;
 
 /// Describes a primitive P of forward computing, from P's own arguments in oneDNN's order. oneDNN 2 takes them as a

@@ -14,7 +14,7 @@
 ///
 /// Bits depend on shapes and on the set of instructions, not on the number of threads. Against sums in double the
 /// largest error over the RMS of the result is below 3e-5 for outputs, 5e-5 for weights (a direct sum in float: 1e-5).
-/// What is no number, or infinite, makes all of its tile so that it is no number.
+/// A NaN or an infinity in a tile makes all results of that tile NaN.
 /// cost    scratch memory of the calling thread: four times the kernels, or 10 MB, and two blocks of tiles a thread
 /// source  Lavin and Gray 2016, "Fast algorithms for convolutional neural networks", with the points 0, +-5/8, +-3/2
 ///         in place of 0, +-1, +-2: as many operations, a quarter of the error
@@ -24,16 +24,18 @@ namespace laconic::cpu {
 /// alone: ranks must agree.
 bool takes_winograd(const ConvSizes& sizes, Layout input, Layout output);
 
-/// Kernels w are [O][C][3][3]. b [O] or null.
+/// x, dx : [N, C, H, W] in the layout `input`   y, dy : [N, O, H', W'] in `output`   w, dw : [O][C][3][3]   b, db : [O]
+/// or null. The caller has checked that takes_winograd(). y is cut off below 0 with relu.
 void winograd_forward(float* y, const float* x, const float* w, const float* b, bool relu, const ConvSizes& sizes,
                       Layout input, Layout output);
 void winograd_backward_data(float* dx, const float* dy, const float* w, const ConvSizes& sizes, Layout input,
                             Layout output);
-/// dw = or, with add_dw, +=. db likewise, or null.
+/// dw = the gradient, or with add_dw +=. db likewise.
 void winograd_backward_weights(float* dw, bool add_dw, float* db, bool add_db, const float* x, const float* dy,
                                const ConvSizes& sizes, Layout input, Layout output);
 
-/// For tests: vectors of at most so many floats, 16 or 8, or with 0 those of any processor. Not while kernels run.
+/// Limits vectors to so many floats: 16, 8, or with 0 those that any processor has. For tests, and not while kernels
+/// run.
 void limit_winograd_vectors(int floats);
 
 }  // namespace laconic::cpu

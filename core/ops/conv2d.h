@@ -14,10 +14,11 @@ struct Conv2dOptions {
 ///   H' = (H + 2 pad - dilation (kh - 1) - 1) / stride + 1, rounded down; W' likewise.
 ///   With groups, output channels of group g see the input channels of group g only.
 /// Layouts: the result is blocked16 where the processor has AVX-512 and all channels are multiples of 16 (an image may
-/// come in plain), channels_last otherwise, and on CUDA devices. 3x3 stride-1 convolutions use Winograd's by
-/// a rule on shapes (core/cpu/winograd.h), and a CUDA device what cuDNN's heuristic says (core/kernels/products.h),
-/// never by timing, so that all ranks compute the same bits. Throws ShapeError if x is not 4-d, channels and groups do
-/// not fit, the kernel is larger than the padded image, or operands are on different devices.
+/// come in plain), channels_last otherwise, and on CUDA devices. 3x3 stride-1 convolutions take
+/// Winograd's algorithm by a rule on shapes (core/cpu/winograd.h), and a CUDA device what cuDNN's heuristic says
+/// (core/kernels/products.h), never by timing, so that all ranks compute the same bits. Throws ShapeError if x is not
+/// 4-d, channels and groups do not fit, the kernel is larger than the padded image, or operands are on different
+/// devices.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options);
 
 /// The transposed convolution: y is what the gradient of a convolution's input would be if x were that of its output.
