@@ -4,6 +4,12 @@
 
 namespace laconic::compress {
 
+void Codec::encode_and_decode(Slice<const float> x, const Key& key, Bytes& payload, Slice<float> read) const {
+  const std::size_t before = payload.size();
+  encode(x, key, payload);
+  decode(payload.slice().sub(before, payload.size() - before), read);
+}
+
 void Codec::decode_add(Slice<const std::byte> payload, Slice<float> x) const {
   const Storage storage(x.size_bytes(), x.device());
   const Slice<float> addend(reinterpret_cast<float*>(storage.data()), x.size(), x.device());

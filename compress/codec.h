@@ -27,6 +27,8 @@ class Codec {
   virtual std::size_t max_bytes(std::size_t elements) const = 0;
   /// Appends x to payload.
   virtual void encode(Slice<const float> x, const Key& key, Bytes& payload) const = 0;
+  /// encode, and `read` becomes what decode will make of it. read is as long as x, and may be x.
+  virtual void encode_and_decode(Slice<const float> x, const Key& key, Bytes& payload, Slice<float> read) const;
   /// x becomes what the payload says, all of it. Throws DataError if the payload is not one of x.size() elements.
   virtual void decode(Slice<const std::byte> payload, Slice<float> x) const = 0;
   /// x += what the payload says. The sums are those of decode and an addition; as here it takes a buffer and a pass

@@ -56,7 +56,7 @@ class CodecCheck {
       : name_(name), traits_(traits_of(name)), owned_(make_codec(name)), codec_(*owned_) {}
 
   void all() {
-    for (const std::size_t n : {0, 1, 2, 7, 128, 511, 512, 1000, 4099})
+    for (const std::size_t n : {0, 1, 2, 7, 128, 511, 512, 1000, 4099, 12'500})
       for (const Case& c : cases(n)) one(c);
   }
 
@@ -97,6 +97,13 @@ class CodecCheck {
     }
 
     const Values x = decoded(payload, n);
+    for (const bool in_place : {false, true}) {
+      Values values = c.values, read(n, 77.0f);
+      Bytes again;
+      codec_.encode_and_decode(slice(values), key, again, slice(in_place ? values : read));
+      require_that(bytes_of(again) == payload && same(in_place ? values : read, x), c,
+                   "encode_and_decode is not encode and decode");
+    }
     require_that(same(x, decoded(payload, n)), c, "the same payload gives other values");
     if (!traits_.loses) require_that(same(x, c.values), c, "it says that it loses nothing, and other values come back");
     if (c.ordinary && n >= 128 && traits_.loses) {

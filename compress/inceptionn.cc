@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "compress/cuda/inceptionn.h"
+#include "compress/inceptionn_message.h"
 #include "core/dispatch.h"
 #include "core/stream.h"
 
@@ -15,16 +16,6 @@ namespace {
 constexpr int kBias = 127;
 
 std::uint32_t bits_of(double v) { return std::bit_cast<std::uint32_t>(static_cast<float>(v)); }
-
-constexpr std::size_t kPair = 2 * cpu::kGroup;
-constexpr std::size_t kHeader = sizeof(std::uint32_t);  // bytes in front of two payloads
-
-std::size_t longest(std::size_t elements) { return (elements + cpu::kGroup - 1) / cpu::kGroup * cpu::kLongestGroup; }
-
-void put_length(std::byte* to, std::ptrdiff_t bytes) {
-  const auto length = static_cast<std::uint32_t>(bytes);
-  std::memcpy(to, &length, kHeader);
-}
 
 /// What a kernel on a CUDA device tells of one message: kernel(where).
 template <class Kernel>
@@ -37,11 +28,6 @@ cuda::InceptionnFound told(Device device, Kernel&& kernel) {
   return found;
 }
 
-[[noreturn]] void refuse_inceptionn(std::size_t bytes, std::size_t elements) {
-  throw DataError(concat("inceptionn codec: ", bytes, " bytes are no ", elements,
-                         " values. Do all ranks use the same codec, and is the file whole?"));
-}
-
 CodecKind inceptionn_kind(const std::string& name, InceptionnMode mode) {
   return {name,
           name + ":2^E",
@@ -50,28 +36,8 @@ CodecKind inceptionn_kind(const std::string& name, InceptionnMode mode) {
           {.bears_weights = false},
           [mode](std::string_view numbers) -> std::unique_ptr<const Codec> {
             const auto exponent = codec_power(numbers);
-            return exponent ? std::make_unique<Inceptionn>(mode, *exponent, true) : nullptr;
+            return exponent ? std::make_unique<Inceptionn>(mode, *exponent, 2 * cpu::kGroup) : nullptr;
           }};
-}
-
-/// The payloads of a message on the host. A single one is the first; the second is empty.
-struct Halves {
-  cpu::InceptionnStream first, second;
-  bool ended() const { return first.from == first.end && second.from == second.end; }
-};
-
-/// h : values of the first.   throws DataError unless its length leaves room for a second one
-Halves halves_of(Slice<const std::byte> message, const float* addend, Slice<float> x, std::size_t h) {
-  const std::size_t n = x.size();
-  const std::byte *begin = message.data(), *middle = message.end();
-  if (h < n) {
-    std::uint32_t bytes = 0;
-    if (message.size() >= kHeader) std::memcpy(&bytes, begin, kHeader);
-    if (message.size() < kHeader || bytes > message.size() - kHeader) refuse_inceptionn(message.size(), n);
-    begin += kHeader, middle = begin + bytes;
-  }
-  return {{begin, middle, h, addend, x.data()},
-          {middle, message.end(), n - h, addend ? addend + h : nullptr, x.data() + h}};
 }
 
 }  // namespace
@@ -103,85 +69,83 @@ cpu::InceptionnRule inceptionn_rule(InceptionnMode mode, int exponent) {
           .truncate = false};
 }
 
-Inceptionn::Inceptionn(InceptionnMode mode, int exponent, bool halves)
+Inceptionn::Inceptionn(InceptionnMode mode, int exponent, std::size_t cut)
     : mode_(mode),
       exponent_(exponent),
-      halves_(halves),
+      cut_(cut),
       rule_(inceptionn_rule(mode, std::clamp(exponent, kLeastExponent, kMostExponent))) {
   require<UsageError>(exponent >= kLeastExponent && exponent <= kMostExponent, "the bound 2^", exponent,
                       " (inceptionn): choose one from 2^", kLeastExponent, " to 2^", kMostExponent);
 }
 
-/// Values of the first payload: of two the longer half, else all.
-std::size_t Inceptionn::first_of(std::size_t elements) const {
-  constexpr std::size_t kLeast = 512, kMost = std::size_t{1} << 30;
-  const bool two = halves_ && elements >= kLeast && elements <= kMost;
-  return two ? (elements / 2 + kPair - 1) / kPair * kPair : elements;
+std::size_t Inceptionn::max_bytes(std::size_t elements) const {
+  return InceptionnLayout(elements, cut_).header + longest_inceptionn(elements);
 }
 
-std::size_t Inceptionn::header_of(std::size_t elements) const { return first_of(elements) < elements ? kHeader : 0; }
-
-std::size_t Inceptionn::max_bytes(std::size_t elements) const { return header_of(elements) + longest(elements); }
+void Inceptionn::encode_on_host(Slice<const float> x, Bytes& payload, float* read) const {
+  const std::size_t before = payload.size();
+  std::byte* const to = payload.append(max_bytes(x.size())).data();
+  const std::byte* const end =
+      encode_parts(InceptionnLayout(x.size(), cut_), to, [&](std::size_t first, std::size_t count, std::byte* part) {
+        return cpu::encode_inceptionn(rule_, x.data() + first, count, part, read ? read + first : nullptr);
+      });
+  payload.resize(before + static_cast<std::size_t>(end - to));
+}
 
 void Inceptionn::encode(Slice<const float> x, const Key&, Bytes& payload) const {
   if (x.empty()) return;
-  const std::size_t n = x.size(), h = first_of(n), header = header_of(n), before = payload.size();
-  std::byte* const to = payload.append(max_bytes(n)).data();
-  const auto on_host = [&] {
-    std::byte* const middle = cpu::encode_inceptionn(rule_, x.data(), h, to + header);
-    if (header > 0) put_length(to, middle - (to + header));
-    return static_cast<std::size_t>(cpu::encode_inceptionn(rule_, x.data() + h, n - h, middle) - to);
-  };
-  const std::size_t bytes = on_device(x.device(), on_host, [&] {
-    return std::size_t{told(x.device(), [&](cuda::InceptionnFound* found) {
-                         cuda::encode_inceptionn(rule_, x.data(), n, header > 0 ? h : 0, to, found);
-                       }).bytes};
-  });
-  payload.resize(before + bytes);
+  on_device(
+      x.device(), [&] { encode_on_host(x, payload, nullptr); },
+      [&] {
+        const std::size_t n = x.size(), before = payload.size();
+        std::byte* const to = payload.append(max_bytes(n)).data();
+        const auto kernel = [&](cuda::InceptionnFound* found) {
+          cuda::encode_inceptionn(rule_, x.data(), n, InceptionnLayout(n, cut_).second(), to, found);
+        };
+        payload.resize(before + told(x.device(), kernel).bytes);
+      });
+}
+
+void Inceptionn::encode_and_decode(Slice<const float> x, const Key& key, Bytes& payload, Slice<float> read) const {
+  if (x.empty()) return;
+  on_device(
+      x.device(), [&] { encode_on_host(x, payload, read.data()); },
+      [&] { Codec::encode_and_decode(x, key, payload, read); });
 }
 
 void Inceptionn::decode(Slice<const std::byte> payload, const float* addend, Slice<float> x) const {
-  const std::size_t n = x.size(), h = first_of(n), header = header_of(n);
+  const InceptionnLayout layout(x.size(), cut_);
   const auto on_host = [&] {
-    Halves all = halves_of(payload, addend, x, h);
+    InceptionnStreams all(layout, payload, addend, x.data());
     return cpu::decode_inceptionn(rule_, all.first, all.second) && all.ended();
   };
   const bool right = on_device(x.device(), on_host, [&] {
-    if (payload.size() > max_bytes(n) || payload.size() < header) return false;
+    if (payload.size() > max_bytes(x.size()) || payload.size() < layout.header) return false;
     if (x.empty()) return payload.empty();
     return told(x.device(), [&](cuda::InceptionnFound* found) {
-             cuda::decode_inceptionn(rule_, payload.data(), payload.size(), n, header > 0 ? h : 0, addend, x.data(),
+             cuda::decode_inceptionn(rule_, payload.data(), payload.size(), x.size(), layout.second(), addend, x.data(),
                                      found);
            }).wrong == 0;
   });
-  if (!right) refuse_inceptionn(payload.size(), n);
+  if (!right) refuse_inceptionn(payload.size(), x.size());
 }
 
 void Inceptionn::decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const {
   if (x.device().kind == Device::Kind::cuda) return Codec::decode_add_encode(payload, x, key, sum);
-  const std::size_t n = x.size(), h = first_of(n), header = header_of(n);
-  const bool right = on_device(x.device(), [&] {
-    const std::size_t before = sum.size();
-    std::byte* const to = sum.append(max_bytes(n)).data();
-    Halves all = halves_of(payload, x.data(), x, h);
-    // Where the second one begins is known at the end: until then it lies behind the first one's longest.
-    std::byte *const begin_first = to + header, *const begin_second = begin_first + longest(h);
-    std::byte *first = begin_first, *second = begin_second;
-    if (!cpu::decode_add_encode_inceptionn(rule_, all.first, all.second, first, second)) return false;
-    const auto bytes_second = static_cast<std::size_t>(second - begin_second);
-    if (header > 0)
-      std::memmove(first, begin_second, bytes_second);  // else there is one payload, and perhaps no memory
-    if (header > 0) put_length(to, first - begin_first);
-    sum.resize(before + static_cast<std::size_t>(first - to) + bytes_second);
-    return all.ended();
+  on_device(x.device(), [&] {
+    const InceptionnLayout layout(x.size(), cut_);
+    InceptionnStreams all(layout, payload, x.data(), x.data());
+    encode_both(layout, max_bytes(x.size()), sum, [&](std::byte*& first, std::byte*& second) {
+      if (!cpu::decode_add_encode_inceptionn(rule_, all.first, all.second, first, second) || !all.ended())
+        refuse_inceptionn(payload.size(), x.size());
+    });
   });
-  if (!right) refuse_inceptionn(payload.size(), n);
 }
 
 double Inceptionn::expected_bytes(std::size_t elements) const {
   constexpr double kBits[] = {5.72, 3.63, 2.59};  // at 2^-10, 2^-8, 2^-6
   return static_cast<double>(elements) * kBits[std::clamp((exponent_ + 11) / 2, 0, 2)] / 8 +
-         static_cast<double>(header_of(elements));
+         static_cast<double>(InceptionnLayout(elements, cut_).header);
 }
 
 }  // namespace laconic::compress

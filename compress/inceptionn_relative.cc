@@ -4,6 +4,7 @@
 
 #include "compress/cuda/inceptionn.h"
 #include "compress/inceptionn.h"
+#include "compress/inceptionn_message.h"
 #include "compress/ordered_sum.h"
 #include "compress/value_bits.h"
 #include "core/cpu/simd.h"
@@ -12,19 +13,67 @@
 namespace laconic::compress {
 namespace {
 
+using laconic::cpu::HalfLanes;
+
 constexpr std::size_t kScaledBlock = kSumChunk;
 
 std::size_t scaled_blocks(std::size_t elements) { return (elements + kScaledBlock - 1) / kScaledBlock; }
 
-/// The sum of magnitudes.
-LACONIC_MULTIVERSION LACONIC_FLATTEN double sum_of_magnitudes(const float* x, std::size_t n) {
-  return ordered_sums<1>(
-      n, [=](std::size_t i, std::size_t lane, auto& sums) { sums[0][lane] += std::abs(static_cast<double>(x[i])); })[0];
+/// The sum of magnitudes of at most kScaledBlock values: value i goes to lane i modulo kSumLanes, lanes are added up in
+/// their order. (Written for vectors: g++ takes a loop over lanes in an array apart.)
+struct Magnitudes {
+  HalfLanes low{}, high{};
+
+  LACONIC_INLINE void add(const HalfLanes& first, const HalfLanes& second) {
+    typedef std::int32_t Bits __attribute__((vector_size(32)));
+    low += (HalfLanes)((Bits)first & 0x7FFFFFFF), high += (HalfLanes)((Bits)second & 0x7FFFFFFF);
+  }
+  LACONIC_INLINE float sum(const float* rest, std::size_t n) const {
+    float lanes[kSumLanes];
+    laconic::cpu::store(lanes, low), laconic::cpu::store(lanes + kSumLanes / 2, high);
+    for (std::size_t l = 0; l < n; ++l) lanes[l] += std::abs(rest[l]);
+    float all = 0;
+    for (const float lane : lanes) all += lane;
+    return all;
+  }
+};
+
+LACONIC_MULTIVERSION float sum_of_magnitudes(const float* x, std::size_t n) {
+  Magnitudes sums;
+  std::size_t i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes) {
+    HalfLanes a, b;
+    laconic::cpu::load(a, x + i), laconic::cpu::load(b, x + i + kSumLanes / 2);
+    sums.add(a, b);
+  }
+  return sums.sum(x + i, n - i);
+}
+
+/// y = x + factor * y. Returns the sum of its magnitudes.
+LACONIC_MULTIVERSION float scale_and_add(float* y, const float* x, float factor, std::size_t n) {
+  Magnitudes sums;
+  std::size_t i = 0;
+  for (; i + kSumLanes <= n; i += kSumLanes) {
+    HalfLanes a, b, c, d;
+    laconic::cpu::load(a, y + i), laconic::cpu::load(b, y + i + kSumLanes / 2);
+    laconic::cpu::load(c, x + i), laconic::cpu::load(d, x + i + kSumLanes / 2);
+    a = c + factor * a, b = d + factor * b;
+    laconic::cpu::store(y + i, a), laconic::cpu::store(y + i + kSumLanes / 2, b);
+    sums.add(a, b);
+  }
+  for (std::size_t l = i; l < n; ++l) y[l] = x[l] + factor * y[l];
+  return sums.sum(y + i, n - i);
 }
 
 LACONIC_MULTIVERSION void scale_values(float* y, const float* x, float factor, std::size_t n) {
   LACONIC_INDEPENDENT
   for (std::size_t i = 0; i < n; ++i) y[i] = factor * x[i];
+}
+
+/// y += factor * x.
+LACONIC_MULTIVERSION void add_scaled(float* LACONIC_RESTRICT y, const float* LACONIC_RESTRICT x, float factor,
+                                     std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) y[i] += factor * x[i];
 }
 
 /// y may be x. A factor of 1 changes no bit, also of a NaN.
@@ -33,6 +82,56 @@ void scale_by_exponent(float* y, const float* x, int exponent, std::size_t n) {
     scale_values(y, x, power_of_two(exponent), n);
   else if (y != x)
     std::memcpy(y, x, n * sizeof(float));
+}
+
+/// y = x, whose magnitudes have that sum, divided by 2^exponent, which is returned. y may be x.
+std::int8_t scale_to_mean(float* y, const float* x, float sum, std::size_t n) {
+  const int exponent = exponent_for_mean(sum, n);
+  scale_by_exponent(y, x, -exponent, n);
+  return static_cast<std::int8_t>(exponent);
+}
+
+/// A block in the nearest cache.
+struct Tile {
+  alignas(64) float values[kScaledBlock];
+};
+
+/// What a payload of n values is made of.
+struct Relative {
+  const std::int8_t* exponents;
+  Slice<const std::byte> message;
+
+  /// throws DataError if it is too short
+  Relative(Slice<const std::byte> payload, std::size_t n)
+      : exponents(reinterpret_cast<const std::int8_t*>(payload.data())) {
+    const std::size_t blocks = scaled_blocks(n);
+    if (payload.size() < blocks) refuse_inceptionn(payload.size(), n);
+    message = payload.sub(blocks, payload.size() - blocks);
+  }
+  int exponent(std::size_t at) const { return exponents[at / kScaledBlock]; }
+};
+
+/// Decodes both parts of a message of n values beside each other, block by block. The values are still scaled.
+///   use(first value, values, count) : may overwrite the values
+///   throws DataError if it is none
+template <class Use>
+void read_blocks(const Inceptionn& codec, Slice<const std::byte> message, std::size_t n, Use&& use) {
+  const InceptionnLayout layout(n, codec.cut());
+  InceptionnStreams all(layout, message, nullptr, nullptr);
+  Tile a, b;
+  const auto next = [](const cpu::InceptionnStream& s, Tile& tile) {
+    return cpu::InceptionnStream{s.from, s.end, std::min(kScaledBlock, s.n), nullptr, tile.values};
+  };
+  for (std::size_t at = 0; at < layout.h; at += kScaledBlock) {
+    cpu::InceptionnStream of_a = next(all.first, a), of_b = next(all.second, b);
+    const std::size_t in_a = of_a.n, in_b = of_b.n;
+    if (!cpu::decode_inceptionn(codec.rule(), of_a, of_b)) refuse_inceptionn(message.size(), n);
+    all.first.advance(of_a.from, in_a);
+    all.second.advance(of_b.from, in_b);
+    use(at, a.values, in_a);
+    if (in_b > 0) use(layout.h + at, b.values, in_b);
+  }
+  if (!all.ended()) refuse_inceptionn(message.size(), n);
 }
 
 }  // namespace
@@ -50,7 +149,7 @@ CodecKind inceptionn_relative_codec() {
 }
 
 RelativeInceptionn::RelativeInceptionn(int exponent)
-    : exponent_(exponent), inner_(InceptionnMode::bounded, std::clamp(exponent, -20, 20) - 8, /*halves=*/true) {
+    : exponent_(exponent), inner_(InceptionnMode::bounded, std::clamp(exponent, -20, 20) - 8, kScaledBlock) {
   require<UsageError>(exponent >= -20 && exponent <= 20, "the bound 2^", exponent,
                       " of a mean (inceptionn:rel): choose one from 2^-20 to 2^20");
 }
@@ -59,36 +158,92 @@ std::size_t RelativeInceptionn::max_bytes(std::size_t elements) const {
   return scaled_blocks(elements) + inner_.max_bytes(elements);
 }
 
-void RelativeInceptionn::encode(Slice<const float> x, const Key& key, Bytes& payload) const {
-  if (x.empty()) return;
+void RelativeInceptionn::encode_on_host(Slice<const float> x, Bytes& payload, float* read) const {
   const std::size_t n = x.size();
   payload.reserve(payload.size() + max_bytes(n));
   auto* const exponents = reinterpret_cast<std::int8_t*>(payload.append(scaled_blocks(n)).data());
-  const Storage scaled(n * sizeof(float), x.device());
-  auto* const y = reinterpret_cast<float*>(scaled.data());
-  const auto on_host = [&] {
-    for (std::size_t at = 0; at < n; at += kScaledBlock) {
-      const std::size_t count = std::min(kScaledBlock, n - at);
-      const int exponent = exponent_for_mean(sum_of_magnitudes(x.data() + at, count), count);
-      exponents[at / kScaledBlock] = static_cast<std::int8_t>(exponent);
-      scale_by_exponent(y + at, x.data() + at, -exponent, count);
+  const std::size_t before = payload.size();
+  std::byte* const to = payload.append(inner_.max_bytes(n)).data();
+  const auto encode_part = [&](std::size_t first, std::size_t count, std::byte* part) {
+    Tile tile;
+    for (std::size_t at = first; at < first + count; at += kScaledBlock) {
+      const std::size_t here = std::min(kScaledBlock, first + count - at);
+      const float* const block = x.data() + at;
+      const std::int8_t exponent = scale_to_mean(tile.values, block, sum_of_magnitudes(block, here), here);
+      part = cpu::encode_inceptionn(inner_.rule(), tile.values, here, part, read ? tile.values : nullptr);
+      if (read) scale_by_exponent(read + at, tile.values, exponent, here);
+      exponents[at / kScaledBlock] = exponent;
     }
+    return part;
   };
-  on_device(x.device(), on_host, [&] { cuda::scale_by_means(x.data(), n, exponents, y); });
-  inner_.encode(Slice<const float>(y, n, x.device()), key, payload);
+  const std::byte* const end = encode_parts(InceptionnLayout(n, inner_.cut()), to, encode_part);
+  payload.resize(before + static_cast<std::size_t>(end - to));
+}
+
+void RelativeInceptionn::encode(Slice<const float> x, const Key& key, Bytes& payload) const {
+  if (x.empty()) return;
+  on_device(
+      x.device(), [&] { encode_on_host(x, payload, nullptr); },
+      [&] {
+        const std::size_t n = x.size();
+        const Storage scaled(n * sizeof(float), x.device());
+        auto* const y = reinterpret_cast<float*>(scaled.data());
+        payload.reserve(payload.size() + max_bytes(n));
+        auto* const exponents = reinterpret_cast<std::int8_t*>(payload.append(scaled_blocks(n)).data());
+        cuda::scale_by_means(x.data(), n, exponents, y);
+        inner_.encode(Slice<const float>(y, n, x.device()), key, payload);
+      });
+}
+
+void RelativeInceptionn::encode_and_decode(Slice<const float> x, const Key& key, Bytes& payload,
+                                           Slice<float> read) const {
+  if (x.empty()) return;
+  on_device(
+      x.device(), [&] { encode_on_host(x, payload, read.data()); },
+      [&] { Codec::encode_and_decode(x, key, payload, read); });
 }
 
 void RelativeInceptionn::decode(Slice<const std::byte> payload, Slice<float> x) const {
-  const std::size_t n = x.size(), blocks = scaled_blocks(n);
-  require<DataError>(payload.size() >= blocks, "inceptionn codec: ", payload.size(), " bytes are no ", n,
-                     " values. Do all ranks use the same codec, and is the file whole?");
-  const auto* const exponents = reinterpret_cast<const std::int8_t*>(payload.data());
-  inner_.decode(payload.sub(blocks, payload.size() - blocks), x);
+  const Relative all(payload, x.size());
   const auto on_host = [&] {
-    for (std::size_t at = 0; at < n; at += kScaledBlock)
-      scale_by_exponent(x.data() + at, x.data() + at, exponents[at / kScaledBlock], std::min(kScaledBlock, n - at));
+    read_blocks(inner_, all.message, x.size(), [&](std::size_t at, const float* values, std::size_t count) {
+      scale_by_exponent(x.data() + at, values, all.exponent(at), count);
+    });
   };
-  on_device(x.device(), on_host, [&] { cuda::scale_back(exponents, n, x.data()); });
+  on_device(x.device(), on_host, [&] {
+    inner_.decode(all.message, x);
+    cuda::scale_back(all.exponents, x.size(), x.data());
+  });
+}
+
+void RelativeInceptionn::decode_add(Slice<const std::byte> payload, Slice<float> x) const {
+  if (x.device().kind == Device::Kind::cuda) return Codec::decode_add(payload, x);
+  const Relative all(payload, x.size());
+  on_device(x.device(), [&] {
+    read_blocks(inner_, all.message, x.size(), [&](std::size_t at, const float* values, std::size_t count) {
+      add_scaled(x.data() + at, values, power_of_two(all.exponent(at)), count);
+    });
+  });
+}
+
+void RelativeInceptionn::decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key,
+                                           Bytes& sum) const {
+  if (x.device().kind == Device::Kind::cuda) return Codec::decode_add_encode(payload, x, key, sum);
+  const std::size_t n = x.size();
+  const Relative all(payload, n);
+  sum.reserve(sum.size() + max_bytes(n));
+  auto* const exponents = reinterpret_cast<std::int8_t*>(sum.append(scaled_blocks(n)).data());
+  on_device(x.device(), [&] {
+    const InceptionnLayout layout(n, inner_.cut());
+    encode_both(layout, inner_.max_bytes(n), sum, [&](std::byte*& first, std::byte*& second) {
+      read_blocks(inner_, all.message, n, [&](std::size_t at, float* values, std::size_t count) {
+        const float magnitudes = scale_and_add(values, x.data() + at, power_of_two(all.exponent(at)), count);
+        exponents[at / kScaledBlock] = scale_to_mean(values, values, magnitudes, count);
+        std::byte*& to = at < layout.h ? first : second;
+        to = cpu::encode_inceptionn(inner_.rule(), values, count, to);
+      });
+    });
+  });
 }
 
 double RelativeInceptionn::expected_bytes(std::size_t elements) const {

@@ -235,7 +235,7 @@ TEST(InceptionnHalves, AreALengthAndTwoPayloadsOfTheSameValues) {
     for (const std::size_t n : {512, 513, 527, 528, 600, 1000, 1023, 5000}) {
       const std::vector<float> x = mixed(n, static_cast<unsigned>(n));
       const std::size_t h = (n / 2 + 15) / 16 * 16;
-      const Inceptionn halves(s.mode, s.exponent, true);
+      const Inceptionn halves(s.mode, s.exponent, 16);
       const Inceptionn one(s.mode, s.exponent);
       Bytes first, both, message;
       one.encode(slice(x).sub(0, h), {}, first);
@@ -259,11 +259,31 @@ TEST(InceptionnHalves, AreALengthAndTwoPayloadsOfTheSameValues) {
     }
 }
 
+TEST(InceptionnHalves, EncodingTellsWhatDecodingWillMakeOfIt) {
+  for (const Setting& s : kSettings)
+    for (const std::size_t n : {1, 9, 17, 600, 5000}) {
+      const std::vector<float> x = mixed(n, static_cast<unsigned>(n)), values = expected_of(s, x).values;
+      const Inceptionn codec(s.mode, s.exponent, 16);
+      Bytes expected;
+      codec.encode(slice(x), {}, expected);
+      with_each_isa([&](const char* isa) {
+        for (const bool in_place : {false, true}) {
+          std::vector<float> y = x, apart(n, 7.0f), &read = in_place ? y : apart;
+          Bytes payload;
+          codec.encode_and_decode(slice(std::as_const(y)), {}, payload, slice(read));
+          ASSERT_EQ(payload.size(), expected.size()) << isa;
+          ASSERT_EQ(std::memcmp(payload.data(), expected.data(), expected.size()), 0) << isa;
+          ASSERT_TRUE(same_bits(read, values)) << isa << " " << n;
+        }
+      });
+    }
+}
+
 TEST(InceptionnHalves, WhatIsShortIsOnePayload) {
   for (const std::size_t n : {0, 1, 16, 511}) {
     const std::vector<float> x = mixed(n, 4);
     Bytes a, b;
-    Inceptionn(Mode::bounded, -10, true).encode(slice(x), {}, a);
+    Inceptionn(Mode::bounded, -10, 16).encode(slice(x), {}, a);
     Inceptionn(Mode::bounded, -10).encode(slice(x), {}, b);
     ASSERT_EQ(a.size(), b.size());
     EXPECT_TRUE(a.size() == 0 || std::memcmp(a.data(), b.data(), a.size()) == 0);
@@ -277,7 +297,7 @@ TEST(InceptionnHalves, AddingOnTheWayGivesTheBitsOfEachStepAlone) {
       for (float& v : *x)
         if (!(std::abs(v) < 1e30f)) v = 3.0f;  // no NaN: of two a sum may take either
     for (const Setting& s : kSettings) {
-      const Inceptionn codec(s.mode, s.exponent, true);
+      const Inceptionn codec(s.mode, s.exponent, 16);
       Bytes payload, expected;
       codec.encode(slice(theirs), {}, payload);
       std::vector<float> sum = expected_of(s, theirs).values;
@@ -301,7 +321,7 @@ TEST(InceptionnHalves, AddingOnTheWayGivesTheBitsOfEachStepAlone) {
 
 TEST(InceptionnHalves, AMessageOfAnotherLengthOrWithAnotherMiddleIsRefused) {
   const std::vector<float> x = mixed(600, 9);
-  const Inceptionn codec(Mode::bounded, -10, true);
+  const Inceptionn codec(Mode::bounded, -10, 16);
   Bytes payload;
   codec.encode(slice(x), {}, payload);
   std::vector<float> y(x.size());
@@ -429,7 +449,7 @@ TEST_F(InceptionnOnCuda, CodesLongMessagesAsTheCpu) {
   for (float& v : x) v = std::ldexp(random.normal(), -static_cast<int>(random.below(14)));
   const Placed<float> there(x, kCuda);
   for (const InceptionnMode mode : {InceptionnMode::bounded, InceptionnMode::published}) {
-    const Inceptionn codec(mode, -10, true);
+    const Inceptionn codec(mode, -10, 16);
     Bytes payload, on_cuda(kCuda);
     codec.encode(slice(x), {}, payload);
     codec.encode(there, {}, on_cuda);
@@ -450,7 +470,7 @@ TEST_F(InceptionnOnCuda, RefusesWhatTheCpuRefuses) {
     const std::size_t n = round % 2 ? 1 + random.below(100) : 512 + random.below(2000);
     std::vector<float> x(n);
     for (float& v : x) v = std::ldexp(random.normal(), -static_cast<int>(random.below(14)));
-    const Inceptionn codec(InceptionnMode::bounded, -8, true);
+    const Inceptionn codec(InceptionnMode::bounded, -8, 16);
     Bytes payload;
     codec.encode(slice(x), {}, payload);
     std::vector<std::byte> damaged(payload.data(), payload.data() + payload.size());

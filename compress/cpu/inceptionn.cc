@@ -28,11 +28,12 @@ std::uint32_t tags_at(const std::byte* p) {
 }
 
 /// Without branches on the values: gradients would be mispredicted at every third.
-template <bool kTruncate>
-std::byte* encode_group(const InceptionnRule& r, const float* x, std::byte* to) {
+template <bool kTruncate, bool kKeep>
+std::byte* encode_group(const InceptionnRule& r, const float* x, std::byte* to, float* kept) {
   std::uint32_t tags = 0;
   std::byte* payload = to + 2;
   const float scales[4] = {0, r.scale8, r.scale16, 0};
+  const float steps[4] = {0, 1 / r.scale8, 1 / r.scale16, 0};
   for (std::size_t i = 0; i < kGroup; ++i) {
     const auto bits = std::bit_cast<std::uint32_t>(x[i]), magnitude = bits & ~kSign;
     const unsigned tag =
@@ -45,6 +46,10 @@ std::byte* encode_group(const InceptionnRule& r, const float* x, std::byte* to) 
     std::memcpy(payload, &out, sizeof out);
     payload += kBytes[tag];
     tags |= tag << 2 * i;
+    if constexpr (kKeep) {
+      const std::uint32_t value = std::bit_cast<std::uint32_t>(static_cast<float>(q) * steps[tag]) | (bits & kSign);
+      kept[i] = std::bit_cast<float>(tag == 3 ? bits : tag == 0 ? 0 : value);
+    }
   }
   const auto low = static_cast<std::uint16_t>(tags);
   std::memcpy(to, &low, sizeof low);
@@ -92,9 +97,10 @@ bool decode_rest(const InceptionnRule& rule, InceptionnStream& s) {
   return true;
 }
 
-template <bool kTruncate>
-std::byte* encode_all(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
-  for (std::size_t i = 0; i < n; i += kGroup) to = encode_group<kTruncate>(rule, x + i, to);
+template <bool kTruncate, bool kKeep>
+std::byte* encode_all(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to, float* kept) {
+  for (std::size_t i = 0; i < n; i += kGroup)
+    to = encode_group<kTruncate, kKeep>(rule, x + i, to, kKeep ? kept + i : nullptr);
   return to;
 }
 
@@ -109,7 +115,9 @@ void decode_whole(const InceptionnRule& rule, InceptionnStream& s) {
 void none_of_both(const InceptionnRule&, InceptionnStream&, InceptionnStream&) {}
 
 constexpr InceptionnKernels kPortable{
-    {encode_all<false>, encode_all<true>}, {decode_whole, decode_whole}, {none_of_both, none_of_both}};
+    {{encode_all<false, false>, encode_all<false, true>}, {encode_all<true, false>, encode_all<true, true>}},
+    {decode_whole, decode_whole},
+    {none_of_both, none_of_both}};
 
 const InceptionnKernels& kernels() {
 #if defined(__x86_64__)
@@ -128,16 +136,17 @@ bool decode_one(const InceptionnRule& rule, InceptionnStream& s) {
 
 }  // namespace
 
-std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
+std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to, float* kept) {
   if (n == 0) return to;
-  const auto encode = kernels().encode[rule.truncate];
+  const auto encode = kernels().encode[rule.truncate][kept != nullptr];
   const std::size_t whole = n / kPair * kPair, rest = n - whole;
-  to = encode(rule, x, whole, to);
+  to = encode(rule, x, whole, to, kept);
   if (rest == 0) return to;
   float values[kPair] = {};
   std::memcpy(values, x + whole, rest * sizeof(float));
   std::byte groups[2 * kLongestGroup];
-  const std::byte* end = encode(rule, values, kPair, groups);
+  const std::byte* end = encode(rule, values, kPair, groups, values);
+  if (kept) std::memcpy(kept + whole, values, rest * sizeof(float));
   if (rest <= kGroup) end -= 2;  // the second group is nothing but its tags
   std::memcpy(to, groups, static_cast<std::size_t>(end - groups));
   return to + (end - groups);

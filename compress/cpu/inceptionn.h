@@ -19,7 +19,9 @@ inline constexpr std::size_t kInceptionnTile = 256;  // values: what decode_add_
 
 /// Groups of n values from x to `to`, which has room for kLongestGroup bytes a group. Returns the end; what room lies
 /// after it may have been written to.
-std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to);
+///   kept : where it is not null, what decoding would make of them; may be x
+std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to,
+                             float* kept = nullptr);
 
 /// Groups of n values from `from` on, before `end`, that become x; or x = addend + what they say, unless addend is
 /// null. x may be the addend.
@@ -51,8 +53,8 @@ bool decode_add_encode_inceptionn(const InceptionnRule& rule, InceptionnStream& 
 /// What a set of instructions does, for whole pairs of groups. Encoders take n values, a multiple of 16. Decoders
 /// advance a stream, or two alike, until fewer than 16 values or too few bytes for a vector's load are left.
 struct InceptionnKernels {
-  using Encode = std::byte*(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to);
-  Encode* encode[2];                                                        ///< by rule.truncate
+  using Encode = std::byte*(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to, float* kept);
+  Encode* encode[2][2];                                                     ///< by rule.truncate, and what is kept
   void (*decode[2])(const InceptionnRule& rule, InceptionnStream& stream);  ///< by whether there is an addend
   void (*decode_both[2])(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b);
 };

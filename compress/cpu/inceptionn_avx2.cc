@@ -37,14 +37,15 @@ constexpr Shuffles kShuffles = [] {
   return s;
 }();
 
-template <bool kTruncate>
-LACONIC_AVX2 std::byte* encode(const InceptionnRule& r, const float* x, std::size_t n, std::byte* to) {
+template <bool kTruncate, bool kKeep>
+LACONIC_AVX2 std::byte* encode(const InceptionnRule& r, const float* x, std::size_t n, std::byte* to, float* kept) {
   const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
   // a >= limit is a > limit - 1
   const __m256i skip = _mm256_set1_epi32(static_cast<int>(r.skip) - 1),
                 eight = _mm256_set1_epi32(static_cast<int>(r.eight) - 1),
                 sixteen = _mm256_set1_epi32(static_cast<int>(r.sixteen) - 1);
   const __m256 scale8 = _mm256_set1_ps(r.scale8), scale16 = _mm256_set1_ps(r.scale16);
+  const __m256 step8 = _mm256_set1_ps(1 / r.scale8), step16 = _mm256_set1_ps(1 / r.scale16);
   const __m256i low_byte = _mm256_set1_epi32(0xFF), sign8 = _mm256_set1_epi32(0x80), sign16 = _mm256_set1_epi32(0x8000);
   for (std::size_t i = 0; i < n; i += kGroup) {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
@@ -57,6 +58,13 @@ LACONIC_AVX2 std::byte* encode(const InceptionnRule& r, const float* x, std::siz
     const __m256i negative = _mm256_srai_epi32(bits, 31);
     const __m256i word = _mm256_or_si256(q, _mm256_and_si256(negative, _mm256_blendv_epi8(sign8, sign16, two)));
     const __m256i out = _mm256_blendv_epi8(word, bits, whole);
+    if constexpr (kKeep) {
+      const __m256 value =
+          _mm256_mul_ps(_mm256_cvtepi32_ps(q), _mm256_blendv_ps(step8, step16, _mm256_castsi256_ps(two)));
+      const __m256i coded = _mm256_or_si256(_mm256_castps_si256(value), _mm256_andnot_si256(magnitude, bits));
+      const __m256i read = _mm256_blendv_epi8(_mm256_and_si256(coded, there), bits, whole);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(kept + i), read);
+    }
     // Tags: 16 bits a value that keep their sign when packed, the low byte all ones or none, the high byte too.
     const __m256i odd = _mm256_xor_si256(_mm256_xor_si256(there, two), whole);
     const __m256i pairs = _mm256_blendv_epi8(two, odd, low_byte);
@@ -144,7 +152,9 @@ LACONIC_AVX2 void decode_both(const InceptionnRule& rule, InceptionnStream& a, I
 }  // namespace
 
 const InceptionnKernels kInceptionnAvx2{
-    {encode<false>, encode<true>}, {decode<false>, decode<true>}, {decode_both<false>, decode_both<true>}};
+    {{encode<false, false>, encode<false, true>}, {encode<true, false>, encode<true, true>}},
+    {decode<false>, decode<true>},
+    {decode_both<false>, decode_both<true>}};
 
 }  // namespace laconic::compress::cpu
 #endif

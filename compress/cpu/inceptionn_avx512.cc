@@ -38,9 +38,11 @@ LACONIC_AVX512_INLINE std::uint32_t load16(const std::byte* from) {
   return v;
 }
 
-template <bool kTruncate>
-LACONIC_AVX512 std::byte* encode(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to) {
+template <bool kTruncate, bool kKeep>
+LACONIC_AVX512 std::byte* encode(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to,
+                                 float* kept) {
   const Limits limits(rule);
+  const __m512 step8 = _mm512_set1_ps(1 / rule.scale8), step16 = _mm512_set1_ps(1 / rule.scale16);
   const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF), sign = _mm512_set1_epi32(INT32_MIN);
   const __m512i by24 = _mm512_set1_epi32(24), by16 = _mm512_set1_epi32(16);
   // Word 0 and 9: the tags, from the second source; the others: the low words of the lanes.
@@ -56,6 +58,12 @@ LACONIC_AVX512 std::byte* encode(const InceptionnRule& rule, const float* x, std
     const __m512i q = kTruncate ? _mm512_cvttps_epi32(scaled) : _mm512_cvtps_epi32(scaled);
     const __m512i signs = _mm512_srlv_epi32(_mm512_and_si512(bits, sign), _mm512_mask_blend_epi32(mask2, by24, by16));
     const __m512i words = _mm512_or_si512(q, signs);
+    if constexpr (kKeep) {
+      const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(q), _mm512_mask_blend_ps(mask2, step8, step16));
+      const __m512i coded = _mm512_or_si512(_mm512_castps_si512(value), _mm512_and_si512(bits, sign));
+      const __m512i read = _mm512_maskz_mov_epi32(static_cast<__mmask16>(there), coded);
+      _mm512_storeu_si512(kept + i, _mm512_mask_blend_epi32(static_cast<__mmask16>(whole), read, bits));
+    }
     const std::uint32_t tags = _pdep_u32(there ^ two ^ whole, 0x55555555) | _pdep_u32(two, 0xAAAAAAAA);
     if (whole == 0) [[likely]] {
       const __m512i both =
@@ -196,7 +204,9 @@ LACONIC_AVX512 void decode_both(const InceptionnRule& rule, InceptionnStream& a,
 }  // namespace
 
 const InceptionnKernels kInceptionnAvx512{
-    {encode<false>, encode<true>}, {decode<false>, decode<true>}, {decode_both<false>, decode_both<true>}};
+    {{encode<false, false>, encode<false, true>}, {encode<true, false>, encode<true, true>}},
+    {decode<false>, decode<true>},
+    {decode_both<false>, decode_both<true>}};
 
 }  // namespace laconic::compress::cpu
 #endif

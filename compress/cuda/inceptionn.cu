@@ -345,9 +345,9 @@ void decode_inceptionn(const InceptionnRule& rule, const std::byte* message, std
 
 void scale_by_means(const float* x, std::size_t size, std::int8_t* exponents, float* y) {
   const auto n = static_cast<std::int64_t>(size), chunks = (n + kScaled - 1) / kScaled;
-  Temporary<double> sum_of(static_cast<std::size_t>(chunks));
-  double* const sums = sum_of.data();
-  chunk_sums<1>([=] __device__(std::int64_t i, bool) { return fabs(static_cast<double>(x[i])); }, n, sums);
+  Temporary<float> sum_of(static_cast<std::size_t>(chunks));
+  float* const sums = sum_of.data();
+  chunk_sums<1>([=] __device__(std::int64_t i, bool) { return fabsf(x[i]); }, n, sums);
   map(chunks, [=] __device__(std::int64_t c) {
     const std::int64_t left = n - c * kScaled;
     exponents[c] =

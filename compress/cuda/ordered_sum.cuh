@@ -9,18 +9,18 @@ using namespace laconic::cuda;
 
 /// Half a warp adds up one sum of a chunk: of two sums both of the same chunk, of one alone those of two chunks.
 /// term(i, second): the terms of element i, each asked for once.
-template <int kSums, class Term>
-__global__ void __launch_bounds__(kBlock) chunk_sums_kernel(Term term, std::int64_t n, double* chunks) {
+template <int kSums, class Term, class Sum>
+__global__ void __launch_bounds__(kBlock) chunk_sums_kernel(Term term, std::int64_t n, Sum* chunks) {
   static_assert(kSums == 1 || kSums == 2);
   constexpr std::int64_t kChunk = kSumChunk, kLanes = kSumLanes;
   const std::int64_t halves = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / kLanes;
   const std::int64_t chunk = halves / kSums, first = chunk * kChunk, mine = threadIdx.x % kLanes;
   const std::int64_t left = n - first, here = left < kChunk ? left : kChunk;
   const bool second = kSums == 2 && halves % 2 == 1;
-  double sum = 0;
+  Sum sum = 0;
   LACONIC_UNROLL(8)
   for (std::int64_t i = mine; i < here; i += kLanes) sum += term(first + i, second);
-  double all = 0;
+  Sum all = 0;
   for (int l = 0; l < static_cast<int>(kLanes); ++l)
     all += __shfl_sync(kAllLanes, sum, static_cast<int>(threadIdx.x % 32 - mine) + l);
   if (mine == 0 && here > 0) chunks[halves] = all;
@@ -45,10 +45,10 @@ __global__ void add_chunks_kernel(const double* chunks, std::int64_t count, doub
 }
 
 /// The sums of each chunk, one after the other. Only asked for, as all work.
-template <int kSums, class Term>
-void chunk_sums(Term term, std::int64_t n, double* sums) {
+template <int kSums, class Term, class Sum>
+void chunk_sums(Term term, std::int64_t n, Sum* sums) {
   const std::int64_t chunks = (n + static_cast<std::int64_t>(kSumChunk) - 1) / static_cast<std::int64_t>(kSumChunk);
-  launch(chunk_sums_kernel<kSums, Term>,
+  launch(chunk_sums_kernel<kSums, Term, Sum>,
          static_cast<unsigned>((chunks * kSums * static_cast<std::int64_t>(kSumLanes) + kBlock - 1) / kBlock), kBlock,
          term, n, sums);
 }

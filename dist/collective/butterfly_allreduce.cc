@@ -124,8 +124,7 @@ Task<> coded_butterfly(Communicator& comm, Slice<float> x, Hops hops) {
     hop.load(halving.blocks(x, give, half), step++, r);
     co_await hop.swap_add(partner, partner, mine);
   }
-  hop.load(block(v), step, r);
-  hop.settle(block(v));
+  hop.load_settled(block(v), step, r);
 
   std::vector<int> working;
   for (int w = 0; w < p; ++w) working.push_back(halving.rank_of(w));

@@ -27,14 +27,12 @@ Task<> doubling_allreduce(Communicator& comm, Slice<float> x, Hops hops) {
   }
   for (int s = 0; s < steps; ++s) {
     const int bit = 1 << s, partner = ranks.rank_of(v ^ bit), first_of_equals = ranks.rank_of(v & ~(bit - 1));
-    hop.load(x, s + 1, first_of_equals, s > 0);
-    hop.settle(x);
+    hop.load_settled(x, s + 1, first_of_equals, s > 0);
     co_await hop.swap(partner, partner, theirs);
     add_in_place(x, theirs);
   }
   if (ranks.extra > 0) {  // everyone settles on what those who sat out will decode
-    hop.load(x, steps + 1, ranks.rank_of(0), true);
-    hop.settle(x);
+    hop.load_settled(x, steps + 1, ranks.rank_of(0), true);
     if (ranks.paired) co_await hop.send(r - 1);
   }
 }

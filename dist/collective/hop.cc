@@ -12,11 +12,20 @@
 namespace laconic::dist {
 namespace {
 
-/// lost: in, what was decoded; out, what decoding has left of x. What is no number leaves nothing: it would stay.
-LACONIC_MULTIVERSION void subtract_loop(const float* LACONIC_RESTRICT x, float* LACONIC_RESTRICT lost, std::size_t n) {
+/// What is no number leaves nothing: it would stay.
+LACONIC_INLINE float finite_or_zero(float left) { return left - left == 0.0f ? left : 0.0f; }
+
+/// lost : in, what was decoded; out, what decoding has left of x
+LACONIC_MULTIVERSION void subtract_loop(float* LACONIC_RESTRICT x, float* LACONIC_RESTRICT lost, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) lost[i] = finite_or_zero(x[i] - lost[i]);
+}
+
+/// The same, and x becomes what was decoded.
+LACONIC_MULTIVERSION void settle_loop(float* LACONIC_RESTRICT x, float* LACONIC_RESTRICT lost, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
-    const float left = x[i] - lost[i];
-    lost[i] = left - left == 0.0f ? left : 0.0f;
+    const float decoded = lost[i];
+    lost[i] = finite_or_zero(x[i] - decoded);
+    x[i] = decoded;
   }
 }
 
@@ -51,28 +60,26 @@ compress::Key Hop::key_of(int hop, int rank) const {
   return key;
 }
 
-void Hop::load(Slice<float> x, int hop, int rank, bool alike) {
+void Hop::encode(Slice<float> x, int hop, int rank, bool alike, bool settle) {
   plain_ = x;
   if (hops_.codec == nullptr) return;
   const compress::Key key = key_of(hop, rank);
-  const bool feedback = !hops_.lost.empty() && !alike;
-  if (feedback) add_in_place(x, lost_of(x));
   out_.clear();
-  hops_.codec->encode(x, key, out_);
-  if (!feedback) return;
+  if (hops_.lost.empty() || alike)
+    return settle ? hops_.codec->encode_and_decode(x, key, out_, x) : hops_.codec->encode(x, key, out_);
   const Slice<float> lost = lost_of(x);
-  hops_.codec->decode(out_.slice(), lost);
+  add_in_place(x, lost);
+  hops_.codec->encode_and_decode(x, key, out_, lost);
   on_device(
-      x.device(), [&] { subtract_loop(x.data(), lost.data(), x.size()); },
-      [&] { cuda::keep_left(lost.data(), x.data(), lost.data(), static_cast<std::int64_t>(x.size())); });
+      x.device(), [&] { (settle ? settle_loop : subtract_loop)(x.data(), lost.data(), x.size()); },
+      [&] {
+        cuda::keep_left(lost.data(), x.data(), lost.data(), static_cast<std::int64_t>(x.size()));
+        if (settle) hops_.codec->decode(out_.slice(), x);
+      });
 }
 
 Slice<float> Hop::lost_of(Slice<float> x) const {
   return hops_.lost.sub(static_cast<std::size_t>(x.data() - hops_.of), x.size());
-}
-
-void Hop::settle(Slice<float> x) const {
-  if (hops_.codec != nullptr) hops_.codec->decode(out_.slice(), x);
 }
 
 template <class F>

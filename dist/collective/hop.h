@@ -24,7 +24,7 @@ double wire_bytes(const compress::Codec* codec, double bytes, int blocks);
 /// One rank's way of passing blocks on, the same calls whether there is a codec or not. Send first what was loaded:
 ///
 ///     hop.load(x, 3, r);                      encode x (plain: remember where it lies)
-///     hop.settle(x);                          if x stays here: make it what the others will read
+///                                             (load_settled: and x becomes what the others will read)
 ///     co_await hop.swap(right, left, y);      send it, and y becomes what came
 ///     hop.forward(y);                         next time send what came, the same bytes: never encoded twice
 ///
@@ -38,11 +38,13 @@ class Hop {
   Hop& operator=(const Hop&) = delete;
 
   /// x is what goes out next. x becomes x + what was lost of it before.
-  ///   rank    goes into the key. Ranks that must come to equal bytes give equal ones, and set `alike`
-  ///   alike   what was lost is left out: each rank has lost something else
-  void load(Slice<float> x, int hop, int rank, bool alike = false);
-  /// x, which was just loaded, becomes what its receivers decode.
-  void settle(Slice<float> x) const;
+  ///   rank : goes into the key
+  void load(Slice<float> x, int hop, int rank) { encode(x, hop, rank, false, false); }
+  /// The same, and x becomes what its receivers decode.
+  ///   alike : the key's rank is that of others who must come to the same bytes. What was lost is left out then,
+  ///   because
+  ///           each has lost something else
+  void load_settled(Slice<float> x, int hop, int rank, bool alike = false) { encode(x, hop, rank, alike, true); }
   /// What was loaded goes to one rank while `x` comes from another.
   Task<> swap(int to, int from, Slice<float> x);
   /// The same, but what comes is added to x. With a codec only.
@@ -64,6 +66,7 @@ class Hop {
   void read(Slice<const std::byte> payload, int from, Slice<float> x);
 
  private:
+  void encode(Slice<float> x, int hop, int rank, bool alike, bool settle);
   /// f() reads what a rank sent: what is wrong with it is that rank's doing.
   template <class F>
   void reading(int from, F f) const;

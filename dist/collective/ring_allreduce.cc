@@ -63,8 +63,7 @@ Task<> coded_ring_of_piece(Endpoint& comm, Slice<float> x, int j, int P, Hops ho
     }
     co_await hop.swap_add(right, left, done);
   }
-  hop.load(done, N - 1, r);
-  hop.settle(done);
+  hop.load_settled(done, N - 1, r);
   keep(r + 1);
   for (int s = 0; s < N - 1; ++s) {
     const Slice<float> in = block(r - s);

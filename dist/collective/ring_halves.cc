@@ -34,8 +34,7 @@ Task<> ring_allgather(Communicator& comm, Slice<float> x, Hops hops) {
   if (N == 1) co_return;
   Hop hop(comm, hops, block_of(x, 0, N).size(), x.device());
   // One hop number for all: a block is encoded once. It goes on counting where a reduce-scatter of N-1 steps ended.
-  hop.load(block_of(x, r, N), N - 1, r);
-  hop.settle(block_of(x, r, N));
+  hop.load_settled(block_of(x, r, N), N - 1, r);
   for (int s = 0; s < N - 1; ++s) {
     const Slice<float> in = block_of(x, r - s - 1, N);
     co_await hop.swap(right, left, in);

@@ -28,10 +28,10 @@ Task<> tree_of_piece(Communicator& comm, Slice<float> x, int G, Hops hops, compr
       const int from = static_cast<int>(r + m * stride);
       co_await hop.recv_add(from, x, room);
     }
-  hop.load(x, level, static_cast<int>(r));
   if (r == 0) {
-    hop.settle(x);
+    hop.load_settled(x, level, 0);
   } else {
+    hop.load(x, level, static_cast<int>(r));
     const int leader = static_cast<int>(r / (stride * G) * (stride * G));
     co_await hop.send(leader);
     co_await hop.recv(leader, x);

@@ -59,9 +59,11 @@ Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<cons
       const std::size_t begin = payload.size();
       compress::Key key = leg.key;
       key.hop += static_cast<std::uint32_t>(i);
-      leg.codec->encode(piece(x, i), key, payload);
+      if (leg.decoded.empty())
+        leg.codec->encode(piece(x, i), key, payload);
+      else
+        leg.codec->encode_and_decode(piece(x, i), key, payload, piece(leg.decoded, i));
       parts[i] = payload.slice().sub(begin, payload.size() - begin);
-      if (!leg.decoded.empty()) leg.codec->decode(parts[i], piece(leg.decoded, i));
     }
     comm.count_buffer(static_cast<std::ptrdiff_t>(payload.size()));
   }
