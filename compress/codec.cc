@@ -1,5 +1,6 @@
 #include "compress/codec.h"
 
+#include "compress/residual.h"
 #include "core/raw.h"
 
 namespace laconic::compress {
@@ -8,6 +9,14 @@ void Codec::encode_and_decode(Slice<const float> x, const Key& key, Bytes& paylo
   const std::size_t before = payload.size();
   encode(x, key, payload);
   decode(payload.slice().sub(before, payload.size() - before), read);
+}
+
+void Codec::encode_with_feedback(Slice<float> x, Slice<float> lost, const Key& key, Bytes& payload, bool settle) const {
+  const std::size_t before = payload.size();
+  raw::add_into(x, lost);
+  encode_and_decode(x, key, payload, lost);
+  keep_left(lost, x, lost);
+  if (settle) decode(payload.slice().sub(before, payload.size() - before), x);
 }
 
 void Codec::decode_add(Slice<const std::byte> payload, Slice<float> x) const {

@@ -29,6 +29,10 @@ class Codec {
   virtual void encode(Slice<const float> x, const Key& key, Bytes& payload) const = 0;
   /// encode, and `read` becomes what decode will make of it. read is as long as x, and may be x.
   virtual void encode_and_decode(Slice<const float> x, const Key& key, Bytes& payload, Slice<float> read) const;
+  /// Error feedback: appends x + lost, and lost becomes what decode will lack of that, or 0 where it is no finite
+  /// number. x becomes what decode will make of it if it is to `settle`, else it is undefined. lost is as long as x.
+  virtual void encode_with_feedback(Slice<float> x, Slice<float> lost, const Key& key, Bytes& payload,
+                                    bool settle) const;
   /// x becomes what the payload says, all of it. Throws DataError if the payload is not one of x.size() elements.
   virtual void decode(Slice<const std::byte> payload, Slice<float> x) const = 0;
   /// x += what the payload says. The sums are those of decode and an addition; as here it takes a buffer and a pass

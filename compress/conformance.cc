@@ -105,6 +105,7 @@ class CodecCheck {
                    "encode_and_decode is not encode and decode");
     }
     require_that(same(x, decoded(payload, n)), c, "the same payload gives other values");
+    feedback(c, key);
     if (!traits_.loses) require_that(same(x, c.values), c, "it says that it loses nothing, and other values come back");
     if (c.ordinary && n >= 128 && traits_.loses) {
       double along = 0, length = 0;
@@ -116,6 +117,24 @@ class CodecCheck {
     }
     sums(c, payload, x, key);
     if (n <= 512) hostile(c, payload);
+  }
+
+  void feedback(const Case& c, Key key) const {
+    if (!c.ordinary) return;
+    const std::size_t n = c.values.size();
+    Values whole = c.values;
+    for (float& v : whole) v += 0.125f;
+    const std::vector<std::byte> payload = encoded(whole, key);
+    const Values sent = decoded(payload, n);
+    for (const bool settle : {false, true}) {
+      Values x = c.values, lost(n, 0.125f);
+      Bytes message;
+      codec_.encode_with_feedback(slice(x), slice(lost), key, message, settle);
+      bool left = true;
+      for (std::size_t i = 0; i < n; ++i) left &= lost[i] == whole[i] - sent[i];
+      require_that(bytes_of(message) == payload && left && (!settle || same(x, sent)), c,
+                   "encode_with_feedback is not encode, decode and a subtraction");
+    }
   }
 
   void sums(const Case& c, const std::vector<std::byte>& payload, const Values& x, Key key) const {

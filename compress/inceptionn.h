@@ -99,6 +99,8 @@ class RelativeInceptionn final : public Codec {
   std::size_t max_bytes(std::size_t elements) const override;
   void encode(Slice<const float> x, const Key& key, Bytes& payload) const override;
   void encode_and_decode(Slice<const float> x, const Key& key, Bytes& payload, Slice<float> read) const override;
+  void encode_with_feedback(Slice<float> x, Slice<float> lost, const Key& key, Bytes& payload,
+                            bool settle) const override;
   void decode(Slice<const std::byte> payload, Slice<float> x) const override;
   void decode_add(Slice<const std::byte> payload, Slice<float> x) const override;
   void decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const Key& key, Bytes& sum) const override;
@@ -106,9 +108,6 @@ class RelativeInceptionn final : public Codec {
   double expected_bytes(std::size_t elements) const override;
 
  private:
-  /// As Inceptionn has it.
-  void encode_on_host(Slice<const float> x, Bytes& payload, float* read) const;
-
   int exponent_;
   Inceptionn inner_;
 };

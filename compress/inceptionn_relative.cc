@@ -6,6 +6,7 @@
 #include "compress/inceptionn.h"
 #include "compress/inceptionn_message.h"
 #include "compress/ordered_sum.h"
+#include "compress/residual.h"
 #include "compress/value_bits.h"
 #include "core/cpu/simd.h"
 #include "core/dispatch.h"
@@ -134,6 +135,39 @@ void read_blocks(const Inceptionn& codec, Slice<const std::byte> message, std::s
   if (!all.ended()) refuse_inceptionn(message.size(), n);
 }
 
+/// Appends the payload of n values on the host, block by block.
+///   block(first value, count) : returns where they lie, and the sum of their magnitudes
+///   read(first value, values, exponent, count) : if it is there, it gets what decoding makes of them, still scaled
+template <class Block, class Read = std::nullptr_t>
+void encode_blocks(const RelativeInceptionn& codec, const Inceptionn& inner, std::size_t n, Bytes& payload,
+                   Block&& block, Read&& read = nullptr) {
+  constexpr bool kKeep = !std::is_null_pointer_v<std::remove_cvref_t<Read>>;
+  payload.reserve(payload.size() + codec.max_bytes(n));
+  auto* const exponents = reinterpret_cast<std::int8_t*>(payload.append(scaled_blocks(n)).data());
+  const std::size_t before = payload.size();
+  std::byte* const to = payload.append(inner.max_bytes(n)).data();
+  const auto encode_part = [&](std::size_t first, std::size_t count, std::byte* part) {
+    Tile tile;
+    float* const scaled = tile.values;
+    for (std::size_t at = first; at < first + count; at += kScaledBlock) {
+      const std::size_t here = std::min(kScaledBlock, first + count - at);
+      const auto [values, magnitudes] = block(at, here);
+      const std::int8_t exponent = scale_to_mean(scaled, values, magnitudes, here);
+      part = cpu::encode_inceptionn(inner.rule(), scaled, here, part, kKeep ? scaled : nullptr);
+      if constexpr (kKeep) read(at, scaled, exponent, here);
+      exponents[at / kScaledBlock] = exponent;
+    }
+    return part;
+  };
+  const std::byte* const end = encode_parts(InceptionnLayout(n, inner.cut()), to, encode_part);
+  payload.resize(before + static_cast<std::size_t>(end - to));
+}
+
+/// The blocks of values as they are.
+auto blocks_of(const float* x) {
+  return [x](std::size_t at, std::size_t n) { return std::pair(x + at, sum_of_magnitudes(x + at, n)); };
+}
+
 }  // namespace
 
 CodecKind inceptionn_relative_codec() {
@@ -158,32 +192,10 @@ std::size_t RelativeInceptionn::max_bytes(std::size_t elements) const {
   return scaled_blocks(elements) + inner_.max_bytes(elements);
 }
 
-void RelativeInceptionn::encode_on_host(Slice<const float> x, Bytes& payload, float* read) const {
-  const std::size_t n = x.size();
-  payload.reserve(payload.size() + max_bytes(n));
-  auto* const exponents = reinterpret_cast<std::int8_t*>(payload.append(scaled_blocks(n)).data());
-  const std::size_t before = payload.size();
-  std::byte* const to = payload.append(inner_.max_bytes(n)).data();
-  const auto encode_part = [&](std::size_t first, std::size_t count, std::byte* part) {
-    Tile tile;
-    for (std::size_t at = first; at < first + count; at += kScaledBlock) {
-      const std::size_t here = std::min(kScaledBlock, first + count - at);
-      const float* const block = x.data() + at;
-      const std::int8_t exponent = scale_to_mean(tile.values, block, sum_of_magnitudes(block, here), here);
-      part = cpu::encode_inceptionn(inner_.rule(), tile.values, here, part, read ? tile.values : nullptr);
-      if (read) scale_by_exponent(read + at, tile.values, exponent, here);
-      exponents[at / kScaledBlock] = exponent;
-    }
-    return part;
-  };
-  const std::byte* const end = encode_parts(InceptionnLayout(n, inner_.cut()), to, encode_part);
-  payload.resize(before + static_cast<std::size_t>(end - to));
-}
-
 void RelativeInceptionn::encode(Slice<const float> x, const Key& key, Bytes& payload) const {
   if (x.empty()) return;
   on_device(
-      x.device(), [&] { encode_on_host(x, payload, nullptr); },
+      x.device(), [&] { encode_blocks(*this, inner_, x.size(), payload, blocks_of(x.data())); },
       [&] {
         const std::size_t n = x.size();
         const Storage scaled(n * sizeof(float), x.device());
@@ -198,9 +210,31 @@ void RelativeInceptionn::encode(Slice<const float> x, const Key& key, Bytes& pay
 void RelativeInceptionn::encode_and_decode(Slice<const float> x, const Key& key, Bytes& payload,
                                            Slice<float> read) const {
   if (x.empty()) return;
-  on_device(
-      x.device(), [&] { encode_on_host(x, payload, read.data()); },
-      [&] { Codec::encode_and_decode(x, key, payload, read); });
+  const auto on_host = [&] {
+    encode_blocks(*this, inner_, x.size(), payload, blocks_of(x.data()),
+                  [&](std::size_t at, const float* values, int exponent, std::size_t n) {
+                    scale_by_exponent(read.data() + at, values, exponent, n);
+                  });
+  };
+  on_device(x.device(), on_host, [&] { Codec::encode_and_decode(x, key, payload, read); });
+}
+
+void RelativeInceptionn::encode_with_feedback(Slice<float> x, Slice<float> lost, const Key& key, Bytes& payload,
+                                              bool settle) const {
+  if (x.empty()) return;
+  const auto on_host = [&] {
+    const auto block = [&](std::size_t at, std::size_t n) {
+      float* const sum = lost.data() + at;
+      return std::pair(sum, scale_and_add(sum, x.data() + at, 1, n));
+    };
+    encode_blocks(*this, inner_, x.size(), payload, block,
+                  [&](std::size_t at, float* values, int exponent, std::size_t n) {
+                    float *const left = lost.data() + at, *const decoded = settle ? x.data() + at : values;
+                    scale_by_exponent(decoded, values, exponent, n);
+                    keep_left(Slice<float>(left, n), Slice<const float>(left, n), Slice<const float>(decoded, n));
+                  });
+  };
+  on_device(x.device(), on_host, [&] { Codec::encode_with_feedback(x, lost, key, payload, settle); });
 }
 
 void RelativeInceptionn::decode(Slice<const std::byte> payload, Slice<float> x) const {

@@ -10,6 +10,7 @@
 #include "compress/magnitude.h"
 #include "compress/mirrored.h"
 #include "compress/ordered_sum.h"
+#include "core/cpu/simd.h"
 #include "core/dispatch.h"
 #include "core/parallel.h"
 #include "core/stream.h"
@@ -23,6 +24,14 @@ void require_same(const char* what, std::size_t size, Device device, const Slice
                       residual.size(), ".");
   require<ShapeError>(size == 0 || device == residual.device(), "residual: ", what, " is on ", device,
                       ", the residual on ", residual.device(), ".");
+}
+
+LACONIC_MULTIVERSION void keep_left_loop(float* left, const float* x, const float* sent, std::size_t n) {
+  LACONIC_INDEPENDENT
+  for (std::size_t i = 0; i < n; ++i) {
+    const float rest = x[i] - sent[i];
+    left[i] = rest - rest == 0.0f ? rest : 0.0f;
+  }
 }
 
 /// Runs the pass chunk after chunk, on kernel_threads() threads. The first of them puts what it finds where it stays.
@@ -204,6 +213,15 @@ void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std
         const Mirrored<float> there(values, residual.device());
         cuda::subtract_at(u, v, at, count, n, there.data(), one);
       });
+}
+
+void keep_left(Slice<float> left, Slice<const float> x, Slice<const float> sent) {
+  const std::size_t n = left.size();
+  require<ShapeError>(x.size() == n && sent.size() == n, "keep_left: ", n, ", ", x.size(), " and ", sent.size(),
+                      " elements.");
+  on_device(
+      left.device(), [&] { keep_left_loop(left.data(), x.data(), sent.data(), n); },
+      [&] { cuda::keep_left(left.data(), x.data(), sent.data(), n); });
 }
 
 void mean_of(Slice<const float> values, Slice<float> mean) {

@@ -109,6 +109,10 @@ void clear_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::u
 void subtract_sent(Slice<float> velocity, Slice<float> residual, Slice<const std::uint32_t> indices,
                    Slice<const float> values, bool mask);
 
+/// left = x - sent: what a codec has lost. A value that is no finite number leaves 0, for it would stay. left may be x
+/// or sent.
+void keep_left(Slice<float> left, Slice<const float> x, Slice<const float> sent);
+
 /// *mean, one value on their device, becomes that of the values (0 of none), added up in double
 /// (compress/ordered_sum.h): what quantised RGC sends for all of them.
 void mean_of(Slice<const float> values, Slice<float> mean);

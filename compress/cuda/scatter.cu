@@ -91,4 +91,11 @@ void put_step_by(float* value, float* before, float* delta, std::size_t n) {
   });
 }
 
+void keep_left(float* left, const float* x, const float* sent, std::size_t n) {
+  map(size(n), [=] __device__(std::int64_t i) {
+    const float rest = x[i] - sent[i];
+    left[i] = rest - rest == 0.0f ? rest : 0.0f;
+  });
+}
+
 }  // namespace laconic::compress::cuda

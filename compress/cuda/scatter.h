@@ -13,6 +13,9 @@ void subtract_at(float* u, float* v, const std::uint32_t* indices, std::size_t c
 void add_at(float* dense, const std::uint32_t* indices, std::size_t count, std::size_t n, float factor,
             const float* values, bool single);
 
+/// left[i] = x[i] - sent[i], or 0 where that is no finite number. left may be x or sent.
+void keep_left(float* left, const float* x, const float* sent, std::size_t n);
+
 /// to[j] = from[indices[j]];  to[indices[j]] = from[j]
 void gather_at(float* to, const float* from, const std::uint32_t* indices, std::size_t count, std::size_t n);
 void put_at(float* to, const float* from, const std::uint32_t* indices, std::size_t count, std::size_t n);

@@ -3,33 +3,10 @@
 #include <cmath>
 #include <utility>
 
-#include "core/cpu/simd.h"
-#include "core/dispatch.h"
 #include "core/stream.h"
 #include "dist/collective/reduce.h"
-#include "dist/cuda/reduce.h"
 
 namespace laconic::dist {
-namespace {
-
-/// What is no number leaves nothing: it would stay.
-LACONIC_INLINE float finite_or_zero(float left) { return left - left == 0.0f ? left : 0.0f; }
-
-/// lost : in, what was decoded; out, what decoding has left of x
-LACONIC_MULTIVERSION void subtract_loop(float* LACONIC_RESTRICT x, float* LACONIC_RESTRICT lost, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) lost[i] = finite_or_zero(x[i] - lost[i]);
-}
-
-/// The same, and x becomes what was decoded.
-LACONIC_MULTIVERSION void settle_loop(float* LACONIC_RESTRICT x, float* LACONIC_RESTRICT lost, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const float decoded = lost[i];
-    lost[i] = finite_or_zero(x[i] - decoded);
-    x[i] = decoded;
-  }
-}
-
-}  // namespace
 
 double wire_bytes(const compress::Codec* codec, double bytes, int blocks) {
   if (codec == nullptr) return bytes;
@@ -67,15 +44,7 @@ void Hop::encode(Slice<float> x, int hop, int rank, bool alike, bool settle) {
   out_.clear();
   if (hops_.lost.empty() || alike)
     return settle ? hops_.codec->encode_and_decode(x, key, out_, x) : hops_.codec->encode(x, key, out_);
-  const Slice<float> lost = lost_of(x);
-  add_in_place(x, lost);
-  hops_.codec->encode_and_decode(x, key, out_, lost);
-  on_device(
-      x.device(), [&] { (settle ? settle_loop : subtract_loop)(x.data(), lost.data(), x.size()); },
-      [&] {
-        cuda::keep_left(lost.data(), x.data(), lost.data(), static_cast<std::int64_t>(x.size()));
-        if (settle) hops_.codec->decode(out_.slice(), x);
-      });
+  hops_.codec->encode_with_feedback(x, lost_of(x), key, out_, settle);
 }
 
 Slice<float> Hop::lost_of(Slice<float> x) const {

@@ -37,7 +37,7 @@ class Hop {
   Hop(const Hop&) = delete;
   Hop& operator=(const Hop&) = delete;
 
-  /// x is what goes out next. x becomes x + what was lost of it before.
+  /// x, and what was lost of it before, is what goes out next. With feedback x is undefined afterwards.
   ///   rank : goes into the key
   void load(Slice<float> x, int hop, int rank) { encode(x, hop, rank, false, false); }
   /// The same, and x becomes what its receivers decode.

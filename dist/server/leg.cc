@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/dispatch.h"
-#include "dist/cuda/reduce.h"
 
 namespace laconic::dist {
 namespace {
@@ -76,18 +75,6 @@ double leg_bytes(const compress::Codec* codec, std::size_t elements) {
   const std::size_t rest = elements % kPieceElements;
   return static_cast<double>(elements / kPieceElements) * codec->expected_bytes(kPieceElements) +
          (rest > 0 ? codec->expected_bytes(rest) : 0);
-}
-
-void settle_account(Slice<float> owed, Slice<const float> sent) {
-  on_device(
-      owed.device(),
-      [&] {
-        for (std::size_t i = 0; i < owed.size(); ++i) {
-          const float left = owed[i] - sent[i];
-          owed[i] = left - left == 0.0f ? left : 0.0f;
-        }
-      },
-      [&] { cuda::keep_left(owed.data(), owed.data(), sent.data(), static_cast<std::int64_t>(owed.size())); });
 }
 
 Task<> send_bytes(Communicator& comm, const std::vector<int>& ranks, Slice<const std::byte> bytes, Leg leg) {

@@ -68,9 +68,6 @@ Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> 
 /// About what x, so many elements, is on a leg.
 double leg_bytes(const compress::Codec* codec, std::size_t elements);
 
-/// Takes away what was sent: owed -= sent. A value that is no number owes nothing, for it would stay.
-void settle_account(Slice<float> owed, Slice<const float> sent);
-
 /// Bytes as they are to each of these ranks.
 Task<> send_bytes(Communicator& comm, const std::vector<int>& ranks, Slice<const std::byte> bytes, Leg leg);
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "compress/residual.h"
 #include "core/clock.h"
 #include "core/trace.h"
 #include "dist/collective/meeting.h"
@@ -68,7 +69,7 @@ Task<> LayerDropSync::talk(Communicator& comm, std::size_t b, StepContext contex
     const Slice<const float> values = layer.keeps ? accumulated(b) : here;
     if (rules_.keeps_losses) up.decoded = here;
     co_await send_floats(comm, server, values, up);
-    if (rules_.keeps_losses) settle_account(accumulated(b), here);
+    if (rules_.keeps_losses) compress::keep_left(accumulated(b), accumulated(b), here);
   }
   const Leg down = legs().downward(b, context.step, &this->down(b));
   const auto answer = co_await recv_header<LayerHeader>(comm, server[0], down);

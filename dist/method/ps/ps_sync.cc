@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "compress/residual.h"
 #include "core/raw.h"
 #include "dist/collective/meeting.h"
 #include "dist/method/allreduce/allreduce_sync.h"
@@ -158,7 +159,7 @@ Task<> PsSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   if (!owed.empty()) {
     up.decoded = here;
     co_await send_floats(comm, server, owed, up);
-    settle_account(owed, here);
+    compress::keep_left(owed, owed, here);
   } else {
     co_await send_floats(comm, server, here, up);
   }
