@@ -48,8 +48,8 @@ constexpr int kToWrite = O_WRONLY | O_CREAT | O_TRUNC;
 }  // namespace
 
 bool is_for_others(std::string_view entry) {
-  return entry.starts_with("OPENBLAS_") || entry.starts_with("OMP_") || entry.starts_with("OMPI_") ||
-         entry.starts_with("PMIX_");
+  return entry.starts_with("OPENBLAS_") || entry.starts_with("OMP_") || entry.starts_with("GOMP_") ||
+         entry.starts_with("OMPI_") || entry.starts_with("PMIX_");
 }
 
 int start_program(ProgramStart start, int* pid) {

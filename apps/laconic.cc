@@ -42,7 +42,9 @@ int help() {
   std::printf(
       "\nlaunch:\n"
       "  -n N                                 processes in all\n"
-      "  --hosts A,B                          machines to put them on, in turn [this one]\n"
+      "  --hosts A,B                          machines, filled one after the other, as many ranks on each [this one]\n"
+      "  --hosts A:4,B:2                      so many ranks on each\n"
+      "  --hostfile FILE                      the same from a file, with a line NAME slots=K for each\n"
       "  --mca NAME VALUE                     a setting of Open MPI\n"
       "  --dry-run                            print the command that would run, and leave\n"
       "\nExit codes:\n"

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "apps/child_process.h"
 #include "apps/progress.h"
@@ -29,6 +31,40 @@ std::vector<std::string> split(const std::string& text, char separator) {
     if (to == std::string::npos) return parts;
     from = to + 1;
   }
+}
+
+/// NAME or NAME:SLOTS.   what : the option, for errors
+Host host_from(const std::string& text, const char* what) {
+  const auto colon = text.find(':');
+  Host host{text.substr(0, colon), 0};
+  require<UsageError>(!host.name.empty(), "a host has no name (", what,
+                      "): give names with commas between, as --hosts a,b");
+  if (colon == std::string::npos) return host;
+  host.slots = number_from<int>(text.substr(colon + 1)).value_or(0);
+  require<UsageError>(host.slots >= 1, "'", text, "' does not say how many ranks the host takes (", what,
+                      "): give a whole number of at least 1, as --hosts a:4,b:2");
+  return host;
+}
+
+/// Lines `NAME [slots=K]`, as Open MPI's own; # begins a comment.
+std::vector<Host> read_hostfile(const std::string& path) {
+  std::ifstream in(path);
+  require<DataError>(in.good(), "cannot read ", path, " (--hostfile): check the path");
+  std::vector<Host> hosts;
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name, setting;
+    if (!(words >> name)) continue;
+    if (words >> setting) {
+      std::string more;
+      require<DataError>(setting.starts_with("slots=") && !(words >> more), path, ": '", line,
+                         "' is more than a host's name and slots=K (--hostfile)");
+      name += ":" + setting.substr(6);
+    }
+    hosts.push_back(host_from(name, "--hostfile"));
+  }
+  require<DataError>(!hosts.empty(), path, " names no host (--hostfile): write one in each line, as `east slots=4`");
+  return hosts;
 }
 
 /// Where a scheduler says on which machines mpirun is to start ranks without --hosts.
@@ -88,17 +124,16 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
       require<UsageError>(o.ranks >= 1, "'", text, "' is not a whole number of at least 1 (", option,
                           "): give the number of processes, ", kUsage);
     } else if (option == "--hosts") {
-      o.hosts = split(value(option), ',');
-      for (const auto& host : o.hosts)
-        require<UsageError>(!host.empty(),
-                            "a host has no name (--hosts): give names with commas between, as --hosts a,b");
+      for (const auto& host : split(value(option), ',')) o.hosts.push_back(host_from(host, "--hosts"));
+    } else if (option == "--hostfile") {
+      o.hosts = read_hostfile(value(option));
     } else if (option == "--mca") {
       const std::string name = value(option);
       o.mca.emplace_back(name, value(option));
     } else if (option == "--dry-run") {
       o.dry_run = true;
     } else {
-      const std::vector<std::string> known = {"-n", "--hosts", "--mca", "--dry-run"};
+      const std::vector<std::string> known = {"-n", "--hosts", "--hostfile", "--mca", "--dry-run"};
       const std::string close = nearest(option, known);
       throw UsageError(concat("unknown option '", option,
                               "' (launch): ", close.empty() ? "" : "did you mean " + close + "? ",
@@ -112,6 +147,22 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
   return o;
 }
 
+std::vector<Host> placed(std::vector<Host> hosts, int ranks) {
+  if (hosts.empty()) return hosts;
+  const int count = static_cast<int>(hosts.size());
+  const bool said = std::any_of(hosts.begin(), hosts.end(), [](const Host& h) { return h.slots > 0; });
+  int left = ranks;
+  for (int i = 0; i < count; ++i) {
+    int& slots = hosts[static_cast<std::size_t>(i)].slots;
+    slots = said ? std::min(left, std::max(slots, 1)) : ranks / count + (i < ranks % count ? 1 : 0);
+    left -= slots;
+  }
+  require<UsageError>(left == 0, ranks, " processes, and the hosts take ", ranks - left, " (launch): give them as -n ",
+                      ranks - left, ", or let a host take more, as --hosts a:4,b:4");
+  std::erase_if(hosts, [](const Host& h) { return h.slots == 0; });
+  return hosts;
+}
+
 LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path, int cores, int columns, bool root,
                              const std::vector<std::string>& environment) {
   LaunchCommand command;
@@ -122,10 +173,15 @@ LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path
     for (const char* name : kHostsOfAScheduler) here &= !entry.starts_with(name);
   }
 
-  const int hosts = std::max<int>(1, static_cast<int>(o.hosts.size()));
-  const int on_this_host = (o.ranks + hosts - 1) / hosts;
+  const std::vector<Host> hosts = placed(o.hosts, o.ranks);
+  int on_a_host = hosts.empty() ? o.ranks : 0;
+  std::vector<std::string> places;
+  for (const Host& host : hosts) {
+    on_a_host = std::max(on_a_host, host.slots);
+    places.push_back(concat(host.name, ":", host.slots));
+  }
   auto& set = command.set;
-  set["OMP_NUM_THREADS"] = std::to_string(std::max(1, cores / on_this_host));
+  set["OMP_NUM_THREADS"] = std::to_string(std::max(1, cores / on_a_host));
   set["LACONIC_COLUMNS"] = std::to_string(columns);
   if (here) {  // ranks open no port, and mpirun's for them is the loopback's
     set["OMPI_MCA_pml"] = "ob1";
@@ -133,15 +189,14 @@ LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path
     set["PMIX_MCA_ptl_base_if_include"] = "lo";
   }
   if (root) set["OMPI_ALLOW_RUN_AS_ROOT"] = set["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
-  if (on_this_host > cores) set["OMPI_MCA_mpi_yield_when_idle"] = "1";
+  if (on_a_host > cores) set["OMPI_MCA_mpi_yield_when_idle"] = "1";
 
   auto& words = command.words;
   words = {"mpirun", "-n", std::to_string(o.ranks), "--bind-to", "none"};
-  // Open MPI counts cores, and a host of --hosts as one slot; which ranks share cores was decided above.
-  if (on_this_host > cores || hosts > 1) words.push_back("--oversubscribe");
-  if (!o.hosts.empty())
+  if (on_a_host > cores) words.push_back("--oversubscribe");  // Open MPI counts cores
+  if (!hosts.empty())
     words.insert(words.end(),
-                 {"--host", join(o.hosts, ","), "--map-by", "node", "-x", "OMP_NUM_THREADS", "-x", "LACONIC_COLUMNS"});
+                 {"--host", join(places, ","), "--map-by", "slot", "-x", "OMP_NUM_THREADS", "-x", "LACONIC_COLUMNS"});
   for (const auto& [name, value] : o.mca) words.insert(words.end(), {"--mca", name, value});
   words.push_back(app_path);
   words.insert(words.end(), o.app_arguments.begin(), o.app_arguments.end());

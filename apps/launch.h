@@ -5,10 +5,18 @@
 
 namespace laconic {
 
-/// `laconic launch -n N [--hosts a,b] APP options...`: N processes of APP that work together over MPI.
+/// A machine, and how many ranks it takes; 0: its share.
+struct Host {
+  std::string name;
+  int slots = 0;
+  bool operator==(const Host&) const = default;
+};
+
+/// `laconic launch -n N [--hosts a,b | --hostfile FILE] APP options...`: N processes of APP that work together over
+/// MPI.
 struct LaunchOptions {
   int ranks = 0;
-  std::vector<std::string> hosts;                        ///< empty: this machine
+  std::vector<Host> hosts;                               ///< empty: this machine
   std::vector<std::pair<std::string, std::string>> mca;  ///< settings for Open MPI, --mca NAME VALUE
   bool dry_run = false;                                  ///< print the command line, and leave
   std::string app;
@@ -17,6 +25,12 @@ struct LaunchOptions {
 
 /// Reads what follows "launch". Everything from APP on is the app's. Throws UsageError.
 LaunchOptions parse_launch(const std::vector<std::string>& arguments);
+
+/// Ranks lie on hosts in their order, 0, 1, … on the first: neighbours in a ring, and the groups of a hierarchy, are on
+/// one machine where they can be. Where no host says how many it takes, all take as many, the first ones one more;
+/// where one does, each is filled up before the next one, and one that does not say takes one.
+/// throws UsageError if the ranks are more than that
+std::vector<Host> placed(std::vector<Host> hosts, int ranks);
 
 /// The command that starts the run, its words and what to set and unset in its environment.
 struct LaunchCommand {

@@ -171,8 +171,10 @@ void Progress::on_end(const RunSummary& summary) {
   if (!summary.stopped.empty()) out_ << "stopped: " << summary.stopped << "\n";
   if (summary.test)
     out_ << quality(*summary.test, "test") << " after ";
-  else if (summary.last_eval)
+  else if (summary.last_eval && summary.stopped.empty())
     out_ << quality(*summary.last_eval, "validation") << " after ";
+  else if (summary.last_eval)  // what came after it was not evaluated
+    out_ << quality(*summary.last_eval, "validation") << " after epoch " << summary.last_eval->epoch << "; ";
   out_ << fmt::format("{} steps in {}, {} {}/s", summary.steps, human_seconds(summary.seconds),
                       human_count(summary.samples_per_s), samples());
   if (info_.workers > 1)

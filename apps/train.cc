@@ -27,8 +27,8 @@ std::atomic<std::int64_t> first_interrupt{0};  // when, in ns
 std::atomic<int> interrupted_by{SIGINT};       // what this process got; another rank's interrupt counts as Ctrl-C
 bool interrupt_came() { return first_interrupt != 0; }
 
-/// Ctrl-C, SIGTERM and SIGHUP ask for an orderly end: the step is finished, evaluated and saved; so does SIGUSR1, which
-/// mpirun passes on without killing anybody (apps/launch.cc). A second one ends at once.
+/// Ctrl-C, SIGTERM and SIGHUP ask for an orderly end: the step is finished and saved; so does SIGUSR1, which mpirun
+/// passes on without killing anybody (apps/launch.cc). A second one ends at once.
 extern "C" void on_interrupt(int signal_number) {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);

@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 # The smallest model of each program: a model's name is tried once, and options with this one.
@@ -151,8 +152,7 @@ def main():
     apps = str(pathlib.Path(sys.argv[1]).resolve())
     found = 0
     for path in [SOURCE / 'README.md', *sorted((SOURCE / 'docs').rglob('*.md')), *sorted((SOURCE / 'docs').rglob('*.sh'))]:
-        own = path.suffix == '.sh'
-        for line in lines_of(path) if not own else joined(path):
+        for line in lines_of(path) if path.suffix != '.sh' else commands_of(path):
             words = words_of(line)
             if not words or '...' in words or '…' in line or not known(words):
                 continue
@@ -166,8 +166,17 @@ def main():
     sys.exit(1 if failures else 0)
 
 
-def joined(path):
-    return re.sub(r'\\\n\s*', ' ', path.read_text()).splitlines()
+def commands_of(script):
+    """What a script runs: with another python3 that only says so. Of one that takes arguments its lines."""
+    if '${1' in script.read_text():
+        return re.sub(r'\\\n\s*', ' ', script.read_text()).splitlines()
+    with tempfile.TemporaryDirectory() as folder:
+        says = pathlib.Path(folder) / 'python3'
+        says.write_text(f'#!{sys.executable}\nimport shlex, sys\nprint("python3", shlex.join(sys.argv[1:]))\n')
+        says.chmod(0o755)
+        done = subprocess.run(['bash', str(script)], cwd=SOURCE, stdout=subprocess.PIPE, text=True, check=True,
+                              env={**os.environ, 'PATH': f'{folder}:{os.environ["PATH"]}'})
+    return done.stdout.splitlines()
 
 
 def known(words):

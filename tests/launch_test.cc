@@ -7,6 +7,7 @@
 
 #include "apps/mpirun_notes.h"
 #include "core/error.h"
+#include "tests/temp_folder.h"
 
 namespace laconic {
 namespace {
@@ -21,7 +22,7 @@ TEST(Launch, WhatFollowsTheAppBelongsToTheApp) {
   const LaunchOptions o =
       parse_launch({"-n", "4", "--hosts", "a,b", "--mca", "btl", "tcp,self", "mnist", "-n", "x", "--hosts"});
   EXPECT_EQ(o.ranks, 4);
-  EXPECT_EQ(o.hosts, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(o.hosts, (std::vector<Host>{{"a"}, {"b"}}));
   EXPECT_EQ(o.mca.at(0).second, "tcp,self");
   EXPECT_EQ(o.app, "mnist");
   EXPECT_EQ(o.app_arguments, (std::vector<std::string>{"-n", "x", "--hosts"}));
@@ -36,6 +37,8 @@ TEST(Launch, WhatIsWrongIsAUsageError) {
                                                        {"-n", "4"},
                                                        {"--host", "a", "-n", "2", "mnist"},
                                                        {"-n", "2", "--hosts", "a,,b", "mnist"},
+                                                       {"-n", "2", "--hosts", "a:0,b", "mnist"},
+                                                       {"-n", "2", "--hosts", "a:x", "mnist"},
                                                        {"-n", "2", "--mca", "btl"}};
   for (const auto& arguments : wrong) EXPECT_THROW(parse_launch(arguments), UsageError) << arguments.size();
 }
@@ -56,9 +59,33 @@ TEST(Launch, CoresAreSharedAmongTheRanksOfAHost) {
 
   c = with({"-n", "4", "--hosts", "a,b", "mnist"}, 4);
   EXPECT_EQ(line(c),
-            "mpirun -n 4 --bind-to none --oversubscribe --host a,b --map-by node -x OMP_NUM_THREADS -x "
-            "LACONIC_COLUMNS /bin/mnist");
+            "mpirun -n 4 --bind-to none --host a:2,b:2 --map-by slot -x OMP_NUM_THREADS -x LACONIC_COLUMNS "
+            "/bin/mnist");
   EXPECT_EQ(c.set.at("OMP_NUM_THREADS"), "2");
+}
+
+TEST(Launch, RanksFillOneHostAfterAnother) {
+  using Hosts = std::vector<Host>;
+  EXPECT_EQ(placed({{"a"}, {"b"}}, 4), (Hosts{{"a", 2}, {"b", 2}}));
+  EXPECT_EQ(placed({{"a"}, {"b"}, {"c"}}, 8), (Hosts{{"a", 3}, {"b", 3}, {"c", 2}}));
+  EXPECT_EQ(placed({{"a"}, {"b"}}, 1), (Hosts{{"a", 1}})) << "no host without a rank";
+  EXPECT_EQ(placed({{"a", 4}, {"b", 2}}, 6), (Hosts{{"a", 4}, {"b", 2}}));
+  EXPECT_EQ(placed({{"a", 4}, {"b", 2}}, 5), (Hosts{{"a", 4}, {"b", 1}}));
+  EXPECT_EQ(placed({{"a", 3}, {"b"}}, 4), (Hosts{{"a", 3}, {"b", 1}}));
+  EXPECT_EQ(placed({}, 3), Hosts{});
+  EXPECT_THROW(placed({{"a", 4}, {"b", 2}}, 7), UsageError);
+}
+
+TEST(Launch, AHostfileNamesAHostInEachLine) {
+  const TempFolder dir;
+  const auto hosts = [&](const std::string& text) {
+    dir.write("hosts", {text.begin(), text.end()});
+    return parse_launch({"-n", "2", "--hostfile", dir / "hosts", "mnist"}).hosts;
+  };
+  EXPECT_EQ(hosts("# two machines\neast slots=4  # four GPUs\n\n  west\n"), (std::vector<Host>{{"east", 4}, {"west"}}));
+  for (const char* wrong : {"", "# none\n", "east slots=0\n", "east cores=4\n", "east slots=4 west\n"})
+    EXPECT_THROW(hosts(wrong), Error) << wrong;
+  EXPECT_THROW(parse_launch({"-n", "2", "--hostfile", dir / "none", "mnist"}), DataError);
 }
 
 TEST(Launch, RanksOfOneMachineOpenNoPort) {
@@ -79,9 +106,9 @@ TEST(Launch, RanksOfOneMachineOpenNoPort) {
 TEST(Launch, SettingsOfTheCallerForOtherProgramsAreDropped) {
   const LaunchCommand c = launch_command(parse_launch({"-n", "1", "mnist"}), "mnist", 1, 77, true,
                                          {"OMP_NUM_THREADS=7", "OPENBLAS_CORETYPE=Haswell", "OMPI_COMM_WORLD_RANK=1",
-                                          "PATH=/bin", "COMPILER=x", "PMIX_RANK=0"});
-  EXPECT_EQ(c.unset,
-            (std::vector<std::string>{"OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"}));
+                                          "PATH=/bin", "COMPILER=x", "PMIX_RANK=0", "GOMP_SPINCOUNT=3000"});
+  EXPECT_EQ(c.unset, (std::vector<std::string>{"OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "OMPI_COMM_WORLD_RANK",
+                                               "PMIX_RANK", "GOMP_SPINCOUNT"}));
   EXPECT_EQ(c.set.at("LACONIC_COLUMNS"), "77");
   EXPECT_EQ(c.set.at("OMPI_ALLOW_RUN_AS_ROOT"), "1");
   EXPECT_EQ(c.set.at("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1");

@@ -143,10 +143,11 @@ TEST_F(ProgressTest, TheEndNamesAccuracyBytesAndWhyItStopped) {
   summary.steps = 20, summary.seconds = 65, summary.samples_per_s = 61000, summary.exposed_share = 0.05;
   summary.bytes_sent_total = 8000000, summary.last_eval = eval(), summary.stopped = "the loss is not a number";
   progress.on_end(summary);
-  EXPECT_EQ(out_.str(),
-            "stopped: the loss is not a number\n"
-            "test accuracy 88.50 % after 20 steps in 65.0 s, 61.0 k images/s\n8.00 MB sent by 4 workers, 5 % of the "
-            "time spent waiting for one another\n");
+  EXPECT_EQ(
+      out_.str(),
+      "stopped: the loss is not a number\n"
+      "test accuracy 88.50 % after epoch 1; 20 steps in 65.0 s, 61.0 k images/s\n8.00 MB sent by 4 workers, 5 % of the "
+      "time spent waiting for one another\n");
 }
 
 TEST_F(ProgressTest, ALanguageModelIsSpokenOfInTokensAndPerplexity) {

@@ -310,6 +310,7 @@ TEST(Resume, AfterAnInterrupt) {
   const Outcome interrupted = train(recipe);
   EXPECT_EQ(interrupted.summary.stopped, "interrupted");
   ASSERT_LT(interrupted.steps.size(), 10u);
+  EXPECT_EQ(interrupted.evals.size(), interrupted.steps.size() / 5) << "saved, and not evaluated";
   recipe.per_rank = {};
   recipe.trainer.resume = folder.path();
   const Outcome resumed = train(recipe);

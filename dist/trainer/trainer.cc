@@ -214,7 +214,9 @@ RunSummary Trainer::run() {
     if (worker_.rank == 0) memory_.begin();
   }
   flush();
-  if (o_.eval_every > 0 && !evaluated && step_ > began) evaluate();
+  const bool cut_short = stopping() && step_ < end;
+  // Who ends a run may kill it soon: saving does not wait for an evaluation.
+  if (o_.eval_every > 0 && !evaluated && step_ > began && !cut_short) evaluate();
   if (checkpoints_->saves() && checkpoints_->saved_step() != step_) save();
   if (o_.eval_every > 0 && step_ > began && step_ == end) evaluate_at_the_end();
   std::vector<double> network{static_cast<double>(worker_.engine.counters().sent.bytes - bytes_before_)};
@@ -223,7 +225,7 @@ RunSummary Trainer::run() {
                      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   servers_->tell({.kind = dist::Command::Kind::end});
-  if (stopping() && step_ < end) summary_.stopped = "interrupted";
+  if (cut_short) summary_.stopped = "interrupted";
   synchronize(o_.device);  // other threads may read the model now
   if (memory_.peak_bytes() > 0) {
     const int here = dist::ranks_under_mpirun() > 0 ? 1 : worker_.size;

@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
-# Ways of exchanging layer by layer: the first table of docs/papers/hybrid-allreduce.md. As root, from the project's
-# folder, with a Python that has torch in LACONIC_PYTHON; a quarter of an hour.
+# Ways of exchanging layer by layer: the tables of docs/papers/hybrid-allreduce.md. As root, from the project's folder, with
+# a Python that has torch in LACONIC_PYTHON; half an hour.
 export LACONIC_NET_BURST=150kb
-python3 tests/netns/compare_ddp.py build/apps --model alexnet-32 --batch 32 --rate 1gbit --ranks 4 --steps 8 --warmup 4 --turns 2 --hook none,fp16 --markdown \
-  --vs "after backward: --overlap none" --vs "ring: --fusion none" --vs "butterfly: --fusion none --allreduce butterfly --chunk none" \
-  --vs "hybrid: --fusion none --allreduce hybrid" --vs "hybrid-printed: --fusion none --allreduce hybrid-printed" \
-  --vs "copied, 64 MiB: --fusion copy:64MiB --overlap backward --chunk none" --vs "lazy, 1 MiB: --fusion lazy:1MiB"
+measure() {
+  python3 tests/netns/compare_ddp.py build/apps --markdown "$@"
+}
+ways=(--vs "after backward: --overlap none" --vs "ring: --fusion none" --vs "butterfly: --fusion none --allreduce butterfly --chunk none"
+  --vs "hybrid: --fusion none --allreduce hybrid" --vs "hybrid-printed: --fusion none --allreduce hybrid-printed"
+  --vs "copied, 64 MiB: --fusion copy:64MiB --overlap backward --chunk none" --vs "lazy, 1 MiB: --fusion lazy:1MiB")
+measure --model alexnet-32 --batch 32 --rate 1gbit --ranks 4 --steps 8 --warmup 4 --turns 2 --hook none,fp16 "${ways[@]}"
+measure --model alexnet-32 --batch 32 --rate 1gbit --ranks 2 --steps 8 --warmup 4 --turns 2 --hook= "${ways[@]}"
+measure --model alexnet-32 --batch 32 --rate 100mbit --ranks 4 --steps 2 --warmup 1 --turns 1 --hook= "${ways[@]}"
+measure --model alexnet --batch 8 --rate 1gbit --ranks 4 --steps 4 --warmup 2 --turns 1 --hook= "${ways[@]}"
