@@ -9,103 +9,51 @@
 #include "apps/statistics.h"
 #include "apps/subcommand.h"
 #include "apps/tools.h"
+#include "apps/trace_file.h"
 #include "core/error.h"
-#include "data/input_file.h"
 
 namespace laconic {
 namespace {
 
-struct Span {
-  std::string name, category;
-  double begin, end;  // us
-};
-
-struct RankSpans {
-  std::map<int, std::string> threads;  // names of lines
-  std::map<int, std::vector<Span>> lines;
-};
-
-std::map<int, RankSpans> spans_by_rank(std::string_view text) {
-  std::map<int, RankSpans> ranks;
-  try {
-    const auto trace = nlohmann::json::parse(text);
-    for (const auto& event : trace.at("traceEvents")) {
-      RankSpans& rank = ranks[event.at("pid").get<int>()];
-      const int line = event.at("tid").get<int>();
-      const auto kind = event.at("ph").get<std::string>();
-      if (kind == "M" && event.at("name") == "thread_name") rank.threads[line] = event.at("args").at("name");
-      if (kind != "X") continue;
-      const double begin = event.at("ts"), length = event.at("dur");
-      rank.lines[line].push_back({event.at("name"), event.at("cat"), begin, begin + length});
-    }
-  } catch (const nlohmann::json::exception&) {
-    throw DataError("this is no trace: --trace writes them");
-  }
-  return ranks;
-}
-
-/// Outer ones first.
-void sort_by_time(std::vector<Span>& spans) {
-  std::ranges::sort(
-      spans, [](const Span& a, const Span& b) { return a.begin != b.begin ? a.begin < b.begin : a.end > b.end; });
-}
-
-bool in_evaluation(const std::vector<const Span*>& open) {
-  return std::ranges::any_of(open, [](const Span* s) { return s->category == "evaluation"; });
-}
-
-/// Calls visit(span, own time, evaluating) for spans that nest.
+/// Calls visit(span, own time) for all spans of the line: what lies inside of one counts for itself alone.
 template <typename Visit>
-void for_own_times(const std::vector<Span>& spans, const Visit& visit) {
-  constexpr double kRounding = 0.0015;  // times are written to 1 ns
-  std::vector<const Span*> open;
+void for_own_times(const TraceFile::Line& line, const Visit& visit) {
   std::vector<double> own;
-  const auto close = [&] {
-    const Span* const s = open.back();
-    visit(*s, own.back(), in_evaluation(open));
-    open.pop_back(), own.pop_back();
-  };
-  for (const Span& s : spans) {
-    while (!open.empty() && open.back()->end <= s.begin + kRounding) close();
-    if (!open.empty()) own.back() -= s.end - s.begin;
-    open.push_back(&s), own.push_back(s.end - s.begin);
+  for (const TraceFile::Span& s : line.spans) {
+    own.push_back(s.end - s.begin);
+    if (s.around >= 0) own[static_cast<std::size_t>(s.around)] -= s.end - s.begin;
   }
-  while (!open.empty()) close();
+  for (std::size_t i = 0; i < own.size(); ++i) visit(line.spans[i], own[i]);
 }
 
 /// What [begin, end) intervals cover together, from `from` to `to`.
-double covered(const std::vector<Span>& sorted, double from, double to) {
+double covered(const std::vector<const TraceFile::Span*>& sorted, double from, double to) {
   double sum = 0, at = from;
-  for (const Span& s : sorted) {
-    const double begin = std::max(s.begin, at), end = std::min(s.end, to);
+  for (const TraceFile::Span* s : sorted) {
+    const double begin = std::max(s->begin, at), end = std::min(s->end, to);
     if (end > begin) sum += end - begin, at = end;
   }
   return sum;
 }
 
-TraceSummary summary_of(int rank, std::vector<Span> computing, std::vector<Span> messages) {
-  sort_by_time(computing), sort_by_time(messages);
-  const auto first = std::ranges::find(computing, "forward", &Span::category);
-  require<DataError>(first != computing.end(), "rank ", rank, " has no forward in this trace");
-  std::vector<double> starts;
-  double end = 0;
-  for_own_times(computing, [&](const Span& s, double, bool evaluating) {
-    if (evaluating) return;
-    end = std::max(end, s.end);
-    if (s.category == "forward" && s.name == first->name) starts.push_back(s.begin);
-  });
-  std::ranges::sort(starts);
+TraceSummary summary_of(int rank, const TraceFile::Line& computing,
+                        const std::vector<const TraceFile::Span*>& messages) {
+  std::vector<double> starts = step_starts(computing);
+  require<DataError>(!starts.empty(), "rank ", rank, " has no forward in this trace");
   require<DataError>(starts.size() >= 2, "rank ", rank, " has ", starts.size(), " step in this trace: train some");
+  double end = 0;
+  for (const TraceFile::Span& s : computing.spans)
+    if (!in_evaluation(computing, s)) end = std::max(end, s.end);
   starts.push_back(end);
 
   const std::size_t steps = starts.size() - 1;
   std::map<std::string, std::vector<double>> by_category;
   std::vector<double> evaluated(steps);
-  for_own_times(computing, [&](const Span& s, double own, bool evaluating) {
+  for_own_times(computing, [&](const TraceFile::Span& s, double own) {
     const auto after = std::ranges::upper_bound(starts, s.begin);
     if (after == starts.begin()) return;
     const std::size_t step = std::min(static_cast<std::size_t>(after - starts.begin()) - 1, steps - 1);
-    if (evaluating) {
+    if (in_evaluation(computing, s)) {
       evaluated[step] += own;
       return;
     }
@@ -129,24 +77,25 @@ TraceSummary summary_of(int rank, std::vector<Span> computing, std::vector<Span>
 
 }  // namespace
 
-std::vector<TraceSummary> summarize_trace(std::string_view json) {
+std::vector<TraceSummary> summarize_trace(const TraceFile& trace) {
   std::vector<TraceSummary> result;
-  for (auto& [rank, spans] : spans_by_rank(json)) {
-    std::vector<Span> computing, messages;
-    for (auto& [line, events] : spans.lines)
-      for (Span& s : events) {
-        if (spans.threads[line] == "compute")
-          computing.push_back(std::move(s));
-        else if (s.category == "message")
-          messages.push_back(std::move(s));
-      }
-    if (!computing.empty()) result.push_back(summary_of(rank, std::move(computing), std::move(messages)));
+  for (const auto& [rank, lines] : trace.ranks) {
+    const TraceFile::Line* const computing = trace.computing(rank);
+    if (!computing) continue;
+    std::vector<const TraceFile::Span*> messages;
+    for (const auto& [number, line] : lines)
+      for (const TraceFile::Span& s : line.spans)
+        if (&line != computing && s.category == "message") messages.push_back(&s);
+    std::ranges::stable_sort(messages, {}, &TraceFile::Span::begin);
+    result.push_back(summary_of(rank, *computing, messages));
   }
   require<DataError>(!result.empty(), "no rank has computed in this trace");
   return result;
 }
 
 namespace {
+
+constexpr std::size_t kColumns = 6;  // for more ranks than that only the least, the median and the most are told
 
 /// Those of the step first, in its order; others behind, by name.
 std::vector<std::string> categories_of(const std::vector<TraceSummary>& ranks) {
@@ -171,31 +120,40 @@ int inspect_trace(const std::vector<std::string>& arguments) {
   app.add_flag("--json", json, "one object");
   app.add_flag("--markdown", markdown, "a table for docs");
   if (const auto done = parse_tool(app, arguments)) return *done;
-  const std::vector<std::byte> text = read_file(file);
-  std::vector<TraceSummary> ranks;
-  try {
-    ranks = summarize_trace({reinterpret_cast<const char*>(text.data()), text.size()});
-  } catch (const DataError& e) {
-    throw DataError(concat(file, ": ", e.what()));
+  const std::vector<TraceSummary> ranks = summarize_trace(read_trace(file));
+  if (json) {
+    auto all = nlohmann::ordered_json::array();
+    for (const TraceSummary& r : ranks)
+      all.push_back(
+          {{"rank", r.rank}, {"steps", r.steps}, {"step_ms", r.step_ms}, {"ms", r.ms}, {"messages_ms", r.messages_ms}});
+    fmt::print("{}\n", nlohmann::ordered_json{{"ranks", all}}.dump());
+    return 0;
   }
-  const std::vector<std::string> categories = categories_of(ranks);
   ResultTable table(markdown);
-  table.title(file);
-  for (const TraceSummary& r : ranks) {
-    Cells row{{"rank", "rank", r.rank},
-              {"steps", "steps", r.steps},
-              {"ms a step", "step_ms", r.step_ms, "{:.1f}"},
-              {"", "ms", r.ms, ""}};
-    for (const std::string& category : categories)
-      if (const auto found = r.ms.find(category); found != r.ms.end())
-        row.emplace_back(category, "", found->second, "{:.2f}");
-    row.emplace_back("messages under way", "messages_ms", r.messages_ms, "{:.1f}");
+  table.title(concat(file, ": ms a step, the median over ", ranks[0].steps, " steps"));
+  const auto add = [&](const std::string& what, const auto& of) {
+    Cells row{{"ms", "", what}};
+    std::vector<double> values;
+    for (const TraceSummary& r : ranks) values.push_back(of(r));
+    if (values.size() <= kColumns) {
+      for (std::size_t i = 0; i < values.size(); ++i)
+        row.emplace_back(concat("rank ", ranks[i].rank), "", values[i], "{:.2f}");
+    } else {
+      std::ranges::sort(values);
+      row.emplace_back(concat("least of ", values.size(), " ranks"), "", values.front(), "{:.2f}");
+      row.emplace_back("median", "", median(values).value, "{:.2f}");
+      row.emplace_back("most", "", values.back(), "{:.2f}");
+    }
     table.add(row);
-  }
-  if (json)
-    fmt::print("{}\n", nlohmann::ordered_json{{"ranks", table.objects()}}.dump());
-  else
-    fmt::print("{}", table.text());
+  };
+  for (const std::string& category : categories_of(ranks))
+    add(category, [&](const TraceSummary& r) {
+      const auto found = r.ms.find(category);
+      return found == r.ms.end() ? 0.0 : found->second;
+    });
+  add("a whole step", [](const TraceSummary& r) { return r.step_ms; });
+  add("messages under way, beside these", [](const TraceSummary& r) { return r.messages_ms; });
+  fmt::print("{}", table.text());
   return 0;
 }
 

@@ -23,7 +23,8 @@ struct LaunchOptions {
   std::vector<std::string> app_arguments;
 };
 
-/// Reads what follows "launch". Everything from APP on is the app's. Throws UsageError.
+/// Reads what follows "launch", and the file of --hostfile. Everything from APP on is the app's. Throws UsageError, or
+/// DataError if that file cannot be read or is none.
 LaunchOptions parse_launch(const std::vector<std::string>& arguments);
 
 /// Ranks lie on hosts in their order, 0, 1, … on the first: neighbours in a ring, and the groups of a hierarchy, are on

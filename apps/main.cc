@@ -41,7 +41,8 @@ std::uintptr_t hangup_at_start[8];
 
 /// The setting of GNU's OpenMP that bounds how long threads wait for one another by spinning: 3,000 rounds are about a
 /// tenth of a millisecond. Its default spins for milliseconds, in which a thread that waits takes a core from one that
-/// another program has pushed aside: with two threads on two busy cores training was forty times slower than with one.
+/// another program has pushed aside: on two busy cores training with two threads was 11 to 30 times slower than with
+/// one.
 constexpr char kSpin[] = "GOMP_SPINCOUNT=3000";
 
 #define LACONIC_BEFORE_ALL __attribute__((no_sanitize("address", "thread", "undefined")))

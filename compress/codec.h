@@ -27,10 +27,11 @@ class Codec {
   virtual std::size_t max_bytes(std::size_t elements) const = 0;
   /// Appends x to payload.
   virtual void encode(Slice<const float> x, const Key& key, Bytes& payload) const = 0;
-  /// encode, and `read` becomes what decode will make of it. read is as long as x, and may be x.
+  /// Appends x to payload, and `read` becomes what decode makes of that. read is as long as x, and may be x.
   virtual void encode_and_decode(Slice<const float> x, const Key& key, Bytes& payload, Slice<float> read) const;
-  /// Error feedback: appends x + lost, and lost becomes what decode will lack of that, or 0 where it is no finite
-  /// number. x becomes what decode will make of it if it is to `settle`, else it is undefined. lost is as long as x.
+  /// Error feedback: appends s = x + lost to payload; lost = s - d, or 0 where that is no finite number, with d what
+  /// decode makes of the payload. lost is as long as x.
+  ///   settle : x becomes d; else x is undefined
   virtual void encode_with_feedback(Slice<float> x, Slice<float> lost, const Key& key, Bytes& payload,
                                     bool settle) const;
   /// x becomes what the payload says, all of it. Throws DataError if the payload is not one of x.size() elements.

@@ -97,13 +97,13 @@ struct Tile {
   alignas(64) float values[kScaledBlock];
 };
 
-/// What a payload of n values is made of.
-struct Relative {
+/// The two parts of a payload of n values.
+struct RelativeParts {
   const std::int8_t* exponents;
   Slice<const std::byte> message;
 
   /// throws DataError if it is too short
-  Relative(Slice<const std::byte> payload, std::size_t n)
+  RelativeParts(Slice<const std::byte> payload, std::size_t n)
       : exponents(reinterpret_cast<const std::int8_t*>(payload.data())) {
     const std::size_t blocks = scaled_blocks(n);
     if (payload.size() < blocks) refuse_inceptionn(payload.size(), n);
@@ -238,7 +238,7 @@ void RelativeInceptionn::encode_with_feedback(Slice<float> x, Slice<float> lost,
 }
 
 void RelativeInceptionn::decode(Slice<const std::byte> payload, Slice<float> x) const {
-  const Relative all(payload, x.size());
+  const RelativeParts all(payload, x.size());
   const auto on_host = [&] {
     read_blocks(inner_, all.message, x.size(), [&](std::size_t at, const float* values, std::size_t count) {
       scale_by_exponent(x.data() + at, values, all.exponent(at), count);
@@ -252,7 +252,7 @@ void RelativeInceptionn::decode(Slice<const std::byte> payload, Slice<float> x) 
 
 void RelativeInceptionn::decode_add(Slice<const std::byte> payload, Slice<float> x) const {
   if (x.device().kind == Device::Kind::cuda) return Codec::decode_add(payload, x);
-  const Relative all(payload, x.size());
+  const RelativeParts all(payload, x.size());
   on_device(x.device(), [&] {
     read_blocks(inner_, all.message, x.size(), [&](std::size_t at, const float* values, std::size_t count) {
       add_scaled(x.data() + at, values, power_of_two(all.exponent(at)), count);
@@ -264,7 +264,7 @@ void RelativeInceptionn::decode_add_encode(Slice<const std::byte> payload, Slice
                                            Bytes& sum) const {
   if (x.device().kind == Device::Kind::cuda) return Codec::decode_add_encode(payload, x, key, sum);
   const std::size_t n = x.size();
-  const Relative all(payload, n);
+  const RelativeParts all(payload, n);
   sum.reserve(sum.size() + max_bytes(n));
   auto* const exponents = reinterpret_cast<std::int8_t*>(sum.append(scaled_blocks(n)).data());
   on_device(x.device(), [&] {

@@ -167,7 +167,7 @@ def main():
 
 
 def commands_of(script):
-    """What a script runs: with another python3 that only says so. Of one that takes arguments its lines."""
+    """What a script runs: it is run with a python3 that only says so. If it takes arguments, its lines are taken."""
     if '${1' in script.read_text():
         return re.sub(r'\\\n\s*', ' ', script.read_text()).splitlines()
     with tempfile.TemporaryDirectory() as folder:

@@ -568,6 +568,21 @@ TEST(HowTrainingsEnd, AStoppedProcessIsLostToMpisOwnAllreduceToo) {
   }
 }
 
+TEST(EndToEnd, ThreadsWaitForABoundedTimeUnlessTheEnvironmentSaysHow) {
+  const auto environment_with = [](const char* policy) {
+    const TempFolder dir;
+    ::unsetenv("GOMP_SPINCOUNT"), ::unsetenv("OMP_WAIT_POLICY");
+    if (policy) ::setenv("OMP_WAIT_POLICY", policy, 1);
+    const Background training("mnist --data synthetic:200,20 --batch 8 --epochs 100000 --quiet --log " + dir.path() +
+                              "/log.jsonl");
+    ::unsetenv("OMP_WAIT_POLICY");
+    EXPECT_TRUE(eventually([&] { return !text_of(dir.path() + "/log.jsonl").empty(); }));
+    return text_of("/proc/" + std::to_string(training.pid()) + "/environ");
+  };
+  EXPECT_TRUE(has(environment_with(nullptr), "GOMP_SPINCOUNT="));
+  EXPECT_FALSE(has(environment_with("active"), "GOMP_SPINCOUNT="));
+}
+
 TEST(HowTrainingsEnd, ALaunchThatIsKilledLeavesNothing) {
   NEEDS_MPIRUN();
   Launched launched;

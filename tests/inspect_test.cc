@@ -7,7 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "apps/tools.h"
+#include "apps/trace_file.h"
 #include "core/state.h"
 #include "tests/inceptionn_steps.h"
 #include "tests/program.h"
@@ -166,7 +166,7 @@ std::string small_trace() {
 }
 
 TEST(InspectTrace, CountsWhatRunsInsideOnceAndLeavesEvaluationOut) {
-  const auto ranks = summarize_trace(small_trace());
+  const auto ranks = summarize_trace(parse_trace(small_trace()));
   ASSERT_EQ(ranks.size(), 1u);
   const TraceSummary& r = ranks[0];
   EXPECT_EQ(r.steps, 3u);
@@ -194,8 +194,16 @@ TEST(InspectTrace, ReadsWhatATrainingWrote) {
     for (const char* category : {"forward", "backward", "gather", "select", "pack", "update"})
       EXPECT_GT(rank["ms"][category], 0) << category;
   }
-  EXPECT_NE(run("laconic inspect trace --markdown " + file).out.find("| rank | steps | ms a step | forward |"),
-            std::string::npos);
+  EXPECT_NE(run("laconic inspect trace --markdown " + file).out.find("| ms | rank 0 | rank 1 |"), std::string::npos);
+
+  const std::string picture = dir.path() + "/trace.svg";
+  const Result drawn = run("laconic plot trace two=" + file + " " + file + " -o " + picture);
+  ASSERT_EQ(drawn.exit_code, 0) << drawn.err;
+  const std::string svg = text_of(picture);
+  for (const char* part : {"<svg", "two: ", "rank 0 computes", "rank 1 sends", "waiting for", "#2e7d32", "</svg>"})
+    EXPECT_NE(svg.find(part), std::string::npos) << part;
+  EXPECT_EQ(run("laconic plot trace --steps 4:5 -o " + picture + " " + file).exit_code, 2);
+  EXPECT_EQ(run("laconic plot trace --ranks 0,2 -o " + picture + " " + file).exit_code, 2);
 }
 
 TEST(InspectTrace, SaysWhatIsNoTrace) {
@@ -216,11 +224,6 @@ TEST(InspectTrace, SaysWhatIsNoTrace) {
 }
 
 // -------------------------------------------------------------------------------------------- codec and inspect codec
-
-std::string text_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 TEST(CodecTool, WritesWhatItReadsBackWithinTheBound) {
   const TempFolder dir;

@@ -75,6 +75,7 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
+  pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
   /// Its end; after half a minute its exit code is 124.
   Result wait() {

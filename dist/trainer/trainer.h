@@ -66,7 +66,7 @@ struct TrainerOptions {
   Trace* trace = nullptr;
   /// More that all ranks must have been told alike, each line behind a "\n"; no part of checkpoints.
   std::string told_alike{};
-  std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step
+  std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step, and save
 };
 
 /// Tells a method about a training with these options.

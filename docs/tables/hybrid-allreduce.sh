@@ -11,4 +11,3 @@ ways=(--vs "after backward: --overlap none" --vs "ring: --fusion none" --vs "but
 measure --model alexnet-32 --batch 32 --rate 1gbit --ranks 4 --steps 8 --warmup 4 --turns 2 --hook none,fp16 "${ways[@]}"
 measure --model alexnet-32 --batch 32 --rate 1gbit --ranks 2 --steps 8 --warmup 4 --turns 2 --hook= "${ways[@]}"
 measure --model alexnet-32 --batch 32 --rate 100mbit --ranks 4 --steps 2 --warmup 1 --turns 1 --hook= "${ways[@]}"
-measure --model alexnet --batch 8 --rate 1gbit --ranks 4 --steps 4 --warmup 2 --turns 1 --hook= "${ways[@]}"
