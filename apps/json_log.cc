@@ -8,6 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/machine.h"
+#include "apps/version.h"
 #include "core/error.h"
 
 namespace laconic {
@@ -34,7 +36,7 @@ double shortest(double value) {
   return std::strtod(text, nullptr);
 }
 
-constexpr const char* kKinds[] = {"step", "eval", "test", "ledger", "memory"};
+constexpr const char* kKinds[] = {"run", "step", "eval", "test", "ledger", "memory"};
 
 bool is_line_of_log(const Json& line) {
   return line.is_object() &&
@@ -149,8 +151,17 @@ std::string plan_to_json(const std::string& plan, const std::string& travels, co
                 "\", \"computing\": ", Json(computing).dump(-1, ' ', false, Json::error_handler_t::replace), "}");
 }
 
-JsonLog::JsonLog(std::string path, bool append)
-    : path_(std::move(path)), append_(append), file_(std::fopen(path_.c_str(), "ae")) {
+std::string run_to_json(const std::string& model, std::uint64_t seed, const std::string& command) {
+  const Json run = {{"version", version()}, {"commit", commit()}, {"machine", machine()},
+                    {"model", model},       {"seed", seed},       {"command", command}};
+  return run.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+JsonLog::JsonLog(std::string path, bool append, std::string run)
+    : path_(std::move(path)),
+      append_(append),
+      head_(run.empty() ? "" : concat("{\"run\":", run, "}\n")),
+      file_(std::fopen(path_.c_str(), "ae")) {
   require<DataError>(file_ != nullptr, path_, ": the log could not be opened: ", std::strerror(errno),
                      ". Check the path of --log.");
 }
@@ -178,7 +189,7 @@ void JsonLog::line(std::string text, bool now) {
     std::error_code no_matter;          // a device or a pipe has no end
     if (std::filesystem::is_regular_file(path_, no_matter)) std::filesystem::resize_file(path_, 0, no_matter);
   }
-  text += '\n';
+  text = std::exchange(head_, "") + text + '\n';
   bool ok = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size();
   if (ok && (now || seconds_since(flushed_) > 0.5)) {
     ok = std::fflush(file_.get()) == 0;

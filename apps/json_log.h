@@ -26,6 +26,9 @@ std::string to_json(const LedgerReport& report);
 /// "ledger" as above where there are any.
 std::string to_json(const RunInfo& info, const RunSummary& summary);
 
+/// {"version":...,"commit":...,"model":...,"seed":...,"command":...}: what a log is of.
+std::string run_to_json(const std::string& model, std::uint64_t seed, const std::string& command);
+
 /// {"plan": …, "travels": …, "computing": …}, as --dry-run --json prints it.
 ///   travels     "plan": the plan is all that travels; "nothing"; "more": the method adds to it, or sends less
 ///   computing   the options by which it computes: where they are equal, computing alone takes as long
@@ -38,7 +41,8 @@ std::string plan_to_json(const std::string& plan, const std::string& travels, co
 class JsonLog final : public Observer {
  public:
   /// A resumed run appends; any other starts the file anew.
-  explicit JsonLog(std::string path, bool append = false);
+  ///   run  an object that says what runs: {"run": RUN} is the first line
+  explicit JsonLog(std::string path, bool append = false, std::string run = "");
   /// A resumed run goes on after the checkpoint's step: lines of later steps, of a run that was cut off, are dropped.
   void on_start(const RunInfo& info) override;
   void on_step(const StepReport& report) override;
@@ -54,6 +58,7 @@ class JsonLog final : public Observer {
   void line(std::string text, bool now);
   std::string path_;
   bool append_;
+  std::string head_;  // a line to be written before all others
   std::unique_ptr<std::FILE, Close> file_;
   Clock::time_point flushed_ = Clock::now();
 };

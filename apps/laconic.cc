@@ -11,7 +11,7 @@
 #include "apps/compare/compare.h"
 #include "apps/launch.h"
 #include "apps/main.h"
-#include "apps/options.h"
+#include "apps/version.h"
 #include "core/error.h"
 
 namespace {
@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") return help();
     if (arguments[0] == "--version") {
-      std::printf("laconic %s\n", laconic::version());
+      std::printf("%s\n", laconic::version_text().c_str());
       return 0;
     }
     std::vector<std::string> names;

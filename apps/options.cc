@@ -12,6 +12,7 @@
 #include "apps/command_line.h"
 #include "apps/device_options.h"
 #include "apps/text.h"
+#include "apps/version.h"
 #include "compress/codecs.h"
 #include "data/image_dataset.h"
 
@@ -82,9 +83,7 @@ std::optional<Texts> texts_in(std::vector<std::string> words, const Settings& se
   Texts texts;
   bind(app, settings, texts);
   add_config_file(app, "Output");
-  app.set_version_flag("--version", std::string("laconic ") + version())
-      ->description("which laconic this is")
-      ->group("Output");
+  app.set_version_flag("--version", version_text())->description("which laconic this is")->group("Output");
   app.set_help_flag("-h,--help", "this text")->group("Output");
   try {
     std::reverse(words.begin(), words.end());  // as CLI11 wants them
@@ -205,7 +204,8 @@ void refuse_idle(const Settings& settings, const TrainOptions& o) {
   if (o.no_augment) refuse_given({"color-jitter"}, "--no-augment leaves colours alone", "leave one of the two out");
   if (!o.trainer.dropout) refuse_given({"dropout"}, "--no-dropout drops nothing", "leave one of the two out");
   if (o.eval_only)
-    refuse_given({"trace", "dump-gradients", "save-every"}, "--eval-only makes no step", "leave one of the two out");
+    refuse_given({"trace", "trace-steps", "dump-gradients", "save-every"}, "--eval-only makes no step",
+                 "leave one of the two out");
   if (o.type_of_service && dist::ranks_under_mpirun() == 0)
     refuse_given({"tos"}, "messages between threads are no packets",
                  "start processes with `laconic launch`, or leave it out");
@@ -266,6 +266,7 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
     if (rank >= ranks)
       refuse(fmt::format("there is no worker {}", rank), "--link-of", fmt::format("ranks are 0 to {}", ranks - 1));
   const TrainerOptions& t = o.trainer;
+  if (t.trace_steps && o.trace.empty()) refuse("nothing is traced", "--trace-steps", "add --trace FILE");
   if (o.resume && o.resume_path.empty() && t.save.empty())
     refuse("there is no place to resume from", "--resume", "give a checkpoint, or --save DIR to take its newest");
   if (o.resume && !t.init.empty())
@@ -280,8 +281,6 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
 }
 
 }  // namespace
-
-const char* version() { return LACONIC_VERSION; }
 
 TrainerOptions trainer_options(const TrainOptions& o) {
   TrainerOptions t = o.trainer;
@@ -310,6 +309,7 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
   set_all(asked, *given, false);
   // Now the model, the presets and --alone are known, and with them what the other options start from.
   TrainOptions options = defaults_of(program, first.model, first.alone);
+  for (int i = 0; i < argc; ++i) options.command += (i > 0 ? " " : "") + shell_word(argv[i]);
   apply_presets(options, program, first.presets, asked.given("model"), first.alone);
   Settings settings;
   add_settings(settings, options, program);

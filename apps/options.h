@@ -70,6 +70,8 @@ struct TrainOptions {
   std::string resume_path;  ///< empty: the newest checkpoint in `save`
   bool eval_only = false;
 
+  std::string command;  ///< as it was typed
+
   // Output
   std::string log, trace;
   bool quiet = false, json = false, dry_run = false;
@@ -84,8 +86,5 @@ TrainerOptions trainer_options(const TrainOptions& options);
 /// Parses a command line. Returns nothing if that was all (--help and --version print and are done).
 /// Throws UsageError with the text "WHAT (WHERE): WHAT TO DO", naming the nearest option or value if one is near.
 std::optional<TrainOptions> parse_options(int argc, const char* const* argv, const Program& program);
-
-/// The version of this build, "0.1.0".
-const char* version();
 
 }  // namespace laconic

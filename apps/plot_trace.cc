@@ -14,7 +14,6 @@
 #include "apps/trace_file.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
-#include "core/parse.h"
 
 namespace laconic {
 namespace {
@@ -253,16 +252,6 @@ void legend(Svg& svg, const std::vector<Drawn>& all) {
   svg.y += 26;
 }
 
-/// "A:B" or "A".
-std::pair<int, int> steps_in(const std::string& text) {
-  const auto colon = text.find(':');
-  const auto first = number_from<int>(text.substr(0, colon));
-  const auto last = colon == std::string::npos ? first : number_from<int>(text.substr(colon + 1));
-  require<UsageError>(first && last && *first >= 1 && *last >= *first, "'", text,
-                      "' are no steps (--steps): give the first and the last, from 1, as 3:4");
-  return {*first, *last};
-}
-
 int plot_trace(const std::vector<std::string>& arguments) {
   std::vector<std::string> files;
   std::string output, steps;
@@ -290,14 +279,16 @@ int plot_trace(const std::vector<std::string>& arguments) {
     const TraceFile::Line* const computing = d.trace.computing(0);
     require<DataError>(computing, path, ": rank 0 has not computed in this trace");
     const std::vector<double> starts = step_starts(*computing);
-    const int there = static_cast<int>(starts.size()) - 1;  // the last one's end is not known
+    const auto there = static_cast<std::int64_t>(starts.size()) - 1;  // the last one's end is not known
     require<DataError>(there >= 1, path, ": there is no whole step in this trace: train some");
-    const auto [first, last] = steps.empty() ? std::pair{std::min(3, there), std::min(4, there)} : steps_in(steps);
+    const auto [first, last] = steps.empty()
+                                   ? std::pair{std::min<std::int64_t>(3, there), std::min<std::int64_t>(4, there)}
+                                   : step_range(steps, "--steps");
     require<UsageError>(last <= there, path, " has the steps 1 to ", there, " (--steps): draw some of these");
     d.begin = starts[static_cast<std::size_t>(first - 1)];
     d.span = starts[static_cast<std::size_t>(last)] - d.begin;
     d.title = fmt::format("{}{:.4g} ms a step", equals == std::string::npos ? "" : argument.substr(0, equals) + ": ",
-                          d.span / 1e3 / (last - first + 1));
+                          d.span / 1e3 / static_cast<double>(last - first + 1));
     longest = std::max(longest, d.span * 1.03);  // the beginning of the step after
     all.push_back(std::move(d));
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace laconic {
 namespace {
@@ -44,6 +45,15 @@ std::string join(const std::vector<std::string>& words, const char* separator) {
     text += word;
   }
   return text;
+}
+
+std::pair<std::int64_t, std::int64_t> step_range(const std::string& text, const std::string& where) {
+  const auto colon = text.find(':');
+  const auto first = number_from<std::int64_t>(text.substr(0, colon));
+  const auto last = colon == std::string::npos ? first : number_from<std::int64_t>(text.substr(colon + 1));
+  require<UsageError>(first && last && *first >= 1 && *last >= *first, "'", text, "' are no steps (", where,
+                      "): give the first and the last, from 1, as 3:4");
+  return {*first, *last};
 }
 
 std::string with_seed(const std::string& name, std::uint64_t seed) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace laconic {
@@ -14,6 +15,9 @@ std::string plural(std::int64_t n, const std::string& what);
 
 /// "a, b, c"
 std::string join(const std::vector<std::string>& words, const char* separator);
+
+/// "A:B" or "A": the first and the last step, from 1. Throws UsageError in the name of `where`.
+std::pair<std::int64_t, std::int64_t> step_range(const std::string& text, const std::string& where);
 
 /// "log.jsonl" -> "log-seed7.jsonl", "run/" -> "run-seed7", where one name serves several runs.
 std::string with_seed(const std::string& name, std::uint64_t seed);

@@ -223,6 +223,17 @@ Quality quality(const EvalReport& r) {
   return {"accuracy", " %", 100 - r.top1_error};
 }
 
+/// A scheduler that was asked for several tasks starts each of them alone, unless MPI brings them together.
+void warn_of_tasks_that_do_not_meet(const TrainOptions& o) {
+  if (o.workers || dist::ranks_under_mpirun() > 0) return;
+  const char *tasks = std::getenv("SLURM_NTASKS"), *which = std::getenv("SLURM_PROCID");
+  if (!tasks || std::atoi(tasks) < 2 || (which && std::atoi(which) > 0)) return;
+  fmt::print(stderr,
+             "laconic: warning: Slurm gives this job {0} tasks (SLURM_NTASKS), and this process trains alone. "
+             "For one training of all of them: laconic launch -n {0} PROGRAM ...; --workers 1 if one is meant.\n",
+             tasks);
+}
+
 /// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the
 /// training short, after all has been saved (under mpirun rank 0 alone; the others 0). Throws Error.
 int run_training(const TrainOptions& options, Task& task) {
@@ -230,6 +241,7 @@ int run_training(const TrainOptions& options, Task& task) {
   set_matmul_precision(checked_precision(options.precision, options.device, "--precision"));
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";
+  warn_of_tasks_that_do_not_meet(options);
   std::vector<Quality> results;
   std::atomic<bool> interrupted = false;
   bool stopped = false;
@@ -247,7 +259,8 @@ int run_training(const TrainOptions& options, Task& task) {
     }
     Observers observers;
     if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
-    if (speaks && !o.log.empty() && !o.dry_run) observers.add(std::make_unique<JsonLog>(o.log, o.resume));
+    if (speaks && !o.log.empty() && !o.dry_run)
+      observers.add(std::make_unique<JsonLog>(o.log, o.resume, run_to_json(o.model, o.trainer.seed, o.command)));
     const RunSummary summary = train_once(o, task, observers, interrupted);
     stopped = !summary.stopped.empty() || (interrupted && run + 1 < options.repeat);
     if (summary.test)
@@ -257,6 +270,8 @@ int run_training(const TrainOptions& options, Task& task) {
     if (speaks && !o.quiet && !summary.ledger.empty())
       fmt::print("{}", ledger_table(summary.ledger_form, summary.ledger));
     if (speaks && !o.dry_run && !o.quiet && !o.log.empty() && !o.eval_only) fmt::print("log: {}\n", o.log);
+    if (speaks && !o.dry_run && !o.quiet && !o.trace.empty())
+      fmt::print("trace: {} (laconic plot trace draws it; ui.perfetto.dev opens it)\n", o.trace);
     if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
     std::fflush(stdout);
   }

@@ -317,7 +317,9 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
 
   s.group(kOutputGroup, Scope::output);
   s.text("log", "FILE", o.log, "one line of JSON per step");
-  s.text("trace", "FILE", o.trace, "what ran when, for ui.perfetto.dev");
+  s.text("trace", "FILE", o.trace, "what ran when, for `laconic plot trace` and ui.perfetto.dev");
+  s.value("trace-steps", "A:B", "only of the steps A to B, and of the one after",
+          [&o](const std::string& text, const std::string& where) { o.trainer.trace_steps = step_range(text, where); });
   s.text("dump-gradients", "DIR", o.trainer.dump_gradients,
          "worker 0's own gradients, and residuals that elements\nare chosen from, at steps 1, 10, 100, ...: a file of\n"
          "float32 for each parameter, DIR/step-000100/NAME.f32");

@@ -43,6 +43,7 @@ void Trace::Row::add(std::string_view name, const char* category, Clock::time_po
 }
 
 void Trace::Row::add(Event event) {
+  if (!on_) return;
   const std::lock_guard lock(mutex_);
   for (Leaving& l : std::exchange(leaving_, {})) {
     const bool inside = event.begin <= l.arrow.at && l.arrow.at <= event.end;
@@ -68,11 +69,13 @@ void Trace::Row::add(Event event) {
 }
 
 void Trace::Row::arrow_leaves(std::uint64_t id) {
+  if (!on_) return;
   const std::lock_guard lock(mutex_);
   leaving_.push_back({{id, Clock::now()}, events_.size()});
 }
 
 void Trace::Row::arrow_arrives(std::uint64_t id) {
+  if (!on_) return;
   const std::lock_guard lock(mutex_);
   arrived_.push_back({id, Clock::now()});
 }
@@ -86,7 +89,14 @@ Trace::Row& Trace::row(int rank, const std::string& thread) {
   const std::lock_guard lock(mutex_);
   for (Row& row : rows_)
     if (row.rank_ == rank && row.thread_ == thread) return row;
-  return rows_.emplace_back(rank, thread);
+  return rows_.emplace_back(rank, thread, on_.try_emplace(rank, true).first->second);
+}
+
+void Trace::record(int rank, bool on) {
+  const std::lock_guard lock(mutex_);
+  on_[rank] = on;
+  for (Row& row : rows_)
+    if (row.rank_ == rank) row.on_ = on;
 }
 
 /// Writes one trace's events, one a line.

@@ -1,8 +1,10 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -56,7 +58,7 @@ class Trace {
   /// One line of the picture. Owned by the trace.
   class Row {
    public:
-    Row(int rank, std::string thread) : rank_(rank), thread_(std::move(thread)) {}
+    Row(int rank, std::string thread, bool on) : rank_(rank), thread_(std::move(thread)), on_(on) {}
     /// A span known by its ends. `overlapping` for things in flight at the same time, such as messages: they get
     /// lines of their own.
     void add(std::string_view name, const char* category, Clock::time_point begin, Clock::time_point end,
@@ -78,6 +80,7 @@ class Trace {
     friend class Trace;
     const int rank_;
     const std::string thread_;
+    std::atomic<bool> on_;
     std::mutex mutex_;  // uncontended except while writing
     std::vector<Event> events_;
     std::vector<Leaving> leaving_;  // whose span has not ended yet, or never will
@@ -87,6 +90,9 @@ class Trace {
 
   /// The row of that rank and name; made at the first call. Stays valid as long as the trace.
   Row& row(int rank, const std::string& thread);
+
+  /// Whether the rows of that rank, also those made later, take anything in; at first they do.
+  void record(int rank, bool on);
 
   /// While it lives, spans of this thread go to `row` (nullptr: nowhere). Nests.
   struct Thread : Scoped<Row*> {
@@ -128,6 +134,7 @@ class Trace {
   static thread_local constinit Row* current_;
   std::mutex mutex_;
   std::list<Row> rows_;
+  std::map<int, bool> on_;
 };
 
 /// Joins the JSON of several traces (of processes of one host) into one file. Throws DataError.

@@ -202,6 +202,14 @@ TEST(InspectTrace, ReadsWhatATrainingWrote) {
   const std::string svg = text_of(picture);
   for (const char* part : {"<svg", "two: ", "rank 0 computes", "rank 1 sends", "waiting for", "#2e7d32", "</svg>"})
     EXPECT_NE(svg.find(part), std::string::npos) << part;
+  EXPECT_TRUE(
+      has(run("mnist --model lenet --data synthetic:64,16 --batch 4 --steps 6 --workers 2 --trace-steps 3:4 --trace " +
+              file)
+              .out,
+          "trace: " + file + " ("));
+  EXPECT_EQ(nlohmann::json::parse(run("laconic inspect trace --json " + file).out)["ranks"][1]["steps"], 3);
+  EXPECT_EQ(run("mnist --trace-steps 3:4").exit_code, 2);
+  EXPECT_EQ(run("mnist --trace-steps 4:3 --trace " + file).exit_code, 2);
   EXPECT_EQ(run("laconic plot trace --steps 4:5 -o " + picture + " " + file).exit_code, 2);
   EXPECT_EQ(run("laconic plot trace --ranks 0,2 -o " + picture + " " + file).exit_code, 2);
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/program.h"
+#include "tests/training_log.h"
 
 namespace laconic {
 namespace {
@@ -106,6 +107,45 @@ TEST(Output, InspectCheckpointReadsEveryByte) {
   EXPECT_EQ(json[0]["whole"], false);
   EXPECT_EQ(json[1]["whole"], true);
   EXPECT_EQ(run("laconic inspect checkpoint " + dir.path()).exit_code, 1);
+}
+
+TEST(Output, ALogBeginsWithWhatItIsOf) {
+  const TempFolder dir;
+  const std::string log = dir / "log.jsonl";
+  ASSERT_EQ(run(kTraining + "--workers 2 --seed 7 --log " + log).exit_code, 0);
+  const auto lines = log_of(log);
+  const auto& first = lines.at(0).at("run");
+  EXPECT_EQ(first.at("version"), LACONIC_VERSION);
+  EXPECT_EQ(first.at("seed"), 7);
+  EXPECT_FALSE(first.at("model").get<std::string>().empty());
+  EXPECT_TRUE(has(first.at("command"), "--workers 2 --seed 7 --log " + log)) << first;
+  EXPECT_TRUE(lines.at(1).contains("step"));
+}
+
+TEST(Output, ATaskOfASchedulerThatTrainsAloneSaysSo) {
+  const std::string warning = "Slurm gives this job 4 tasks";
+  EXPECT_TRUE(has(run(kTraining, "SLURM_NTASKS=4 SLURM_PROCID=0").err, warning));
+  EXPECT_FALSE(has(run(kTraining, "SLURM_NTASKS=4 SLURM_PROCID=1").err, warning)) << "once";
+  EXPECT_FALSE(has(run(kTraining + "--workers 2", "SLURM_NTASKS=4").err, warning));
+  EXPECT_FALSE(has(run(kTraining, "SLURM_NTASKS=1").err, warning));
+}
+
+TEST(Output, RanksThatDoNotSeeOneFolderSaveNothing) {
+  if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "mpirun is not installed";
+  for (const char* more : {"", " --sync ps --servers 1"}) {
+    const TempFolder dir;
+    std::filesystem::create_directory(dir / "a"), std::filesystem::create_directory(dir / "b");
+    const std::string app = std::string(LACONIC_APPS "/") + kTraining + "--save run" + more;
+    const std::string mpirun =
+        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_pml=ob1 timeout 60 "
+        "mpirun --oversubscribe --bind-to none -n 1 --wdir " +
+        (dir / "a ") + app + " : -n 1 --wdir " + (dir / "b ") + app + " >/dev/null 2>" + (dir / "err");
+    EXPECT_NE(std::system(mpirun.c_str()), 0);
+    EXPECT_TRUE(has(text_of(dir / "err"), "rank 1 on ")) << text_of(dir / "err");
+    EXPECT_TRUE(has(text_of(dir / "err"), "does not see what rank 0 writes to run")) << text_of(dir / "err");
+    EXPECT_FALSE(std::filesystem::exists(dir / "a/run")) << "nothing stays behind";
+    EXPECT_FALSE(std::filesystem::exists(dir / "b/run"));
+  }
 }
 
 }  // namespace

@@ -173,6 +173,21 @@ void CheckpointStore::refuse_foreign() const {
                             other->second, " (`save`): choose another folder, or add `overwrite`"));
 }
 
+CheckpointStore::Sign::Sign(const CheckpointStore& store, const std::string& name) : path_(store.sign_path(name)) {
+  std::ofstream file(path_);
+  require<DataError>(file.good(), path_, ": cannot be written. Check the path of `save`.");
+}
+
+CheckpointStore::Sign::~Sign() {
+  std::error_code no_matter;
+  fs::remove(path_, no_matter);
+}
+
+bool CheckpointStore::has_sign(const std::string& name) const {
+  std::error_code no_matter;
+  return fs::exists(sign_path(name), no_matter);
+}
+
 void CheckpointStore::begin() {
   begun_ = true;
   const std::string text = nlohmann::json{{"training", training_}}.dump(2) + "\n";

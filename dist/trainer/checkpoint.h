@@ -54,6 +54,19 @@ class CheckpointStore {
   /// From now on this is the folder of the training that has claimed it. On rank 0.
   void begin();
 
+  /// A file in the folder, while this lives, by which others find out whether theirs is the same. throws DataError
+  class Sign {
+   public:
+    Sign(const CheckpointStore& store, const std::string& name);
+    Sign(const Sign&) = delete;
+    Sign& operator=(const Sign&) = delete;
+    ~Sign();
+
+   private:
+    std::string path_;
+  };
+  bool has_sign(const std::string& name) const;
+
   std::string weights_path() const { return directory_ + "/weights.safetensors"; }
   /// Makes the directories; a checkpoint of this step that is there no longer counts. throws DataError
   void prepare(std::int64_t step) const;
@@ -76,6 +89,7 @@ class CheckpointStore {
 
  private:
   std::string folder(std::int64_t step) const;
+  std::string sign_path(const std::string& name) const { return directory_ + "/sign-" + name; }
   std::string record_path() const { return directory_ + "/run.json"; }
   void lock();
   void refuse_foreign() const;

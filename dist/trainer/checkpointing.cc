@@ -1,6 +1,7 @@
 #include "dist/trainer/checkpointing.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <random>
@@ -97,13 +98,32 @@ void Checkpointing::require_same_training(const std::string& fingerprint, const 
 void Checkpointing::claim(const std::string& fingerprint) {
   if (o_.save.empty()) return;
   store_.emplace(o_.save);
-  if (worker_.serves()) return store_->claim(worker_.rank, "", worker_.size, false);  // can it write?
+  if (worker_.serves()) {
+    store_->claim(worker_.rank, "", worker_.size, false);  // can it write?
+    return require_one_folder();
+  }
   const auto claim = [&] {
     store_->claim(worker_.rank, fingerprint, worker_.size, o_.overwrite || (resumed_ && o_.resume == o_.save));
   };
   if (worker_.rank == 0) claim();
   dist::check_fingerprint(worker_, concat("save=", o_.save));
   if (worker_.rank != 0) claim();
+  require_one_folder();
+}
+
+void Checkpointing::require_one_folder() {
+  if (dist::ranks_under_mpirun() == 0) return;
+  const std::string sign = meet(worker_.engine, "naming of a sign", run_)[0];
+  std::optional<CheckpointStore::Sign> mine;
+  if (worker_.rank == 0) mine.emplace(*store_, sign);
+  meet(worker_.engine, "meeting before looking for it", "");
+  char host[256] = "";
+  if (!store_->has_sign(sign)) ::gethostname(host, sizeof host - 1);
+  const std::vector<std::string> blind = meet(worker_.engine, "whether all see it", host);
+  for (std::size_t r = 0; r < blind.size(); ++r)
+    require<UsageError>(blind[r].empty(), "rank ", r, " on ", blind[r], " does not see what rank 0 writes to ", o_.save,
+                        ", and a checkpoint is made of all ranks' files (`save`): name a folder that all machines "
+                        "share");
 }
 
 void Checkpointing::write(StateDict& state, Manifest manifest) {

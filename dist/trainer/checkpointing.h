@@ -26,7 +26,8 @@ class Checkpointing {
   /// throws DataError  it is of another training
   void require_same_training(const std::string& fingerprint, const std::string& processor) const;
 
-  /// Makes sure that there is a place to save to. fingerprint : of the training
+  /// Makes sure that there is a place to save to, the same one for all ranks. fingerprint : of the training
+  /// throws UsageError  another run saves there, or ranks on other machines do not see it
   void claim(const std::string& fingerprint);
   bool saves() const { return store_.has_value(); }
   /// From now on the folder is this training's.
@@ -41,6 +42,8 @@ class Checkpointing {
   std::int64_t saved_step() const { return saved_step_; }  ///< of the last checkpoint; -1: none
 
  private:
+  void require_one_folder();
+
   dist::Worker& worker_;
   const TrainerOptions& o_;
   std::optional<CheckpointStore> store_;  // where there is a place to save to

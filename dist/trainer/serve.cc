@@ -112,13 +112,13 @@ void serve(dist::Worker& worker, const dist::Method& method, const TrainerOption
   dist::check_fingerprint(worker.engine, fingerprint(method, options, worker.servers()) + run_fingerprint(options),
                           true);
   Checkpointing checkpoints(worker, options);
+  checkpoints.claim("");
   const std::string plan_text = meet(worker.engine, "agreement on the plan", "")[0];
   const auto parameters = dist::parameters_from_json(meet(worker.engine, "telling the servers of the model", "")[0]);
   const dist::Plan plan = dist::Plan::from_json(plan_text, parameters, "the plan of rank 0");
   ServerHalf half(method, facts, options, plan, dist::infos_of(parameters), dist::servers_of(plan, worker.servers()),
                   worker.rank - worker.size);
   ServerLoop loop(worker, half, checkpoints, static_cast<int>(plan.buckets.size()));
-  checkpoints.claim("");
   if (checkpoints.resumed()) {
     half.load(checkpoints.state().part("server/"));
     dist::check_fingerprint(worker.engine, concat("resumed after step ", checkpoints.resumed()->step));

@@ -196,6 +196,8 @@ RunSummary Trainer::run() {
   const std::int64_t began = step_;
   bool evaluated = false;
   while (step_ < end && !stopping()) {
+    if (o_.trace && o_.trace_steps)
+      o_.trace->record(worker_.rank, step_ + 1 >= o_.trace_steps->first && step_ <= o_.trace_steps->second);
     train_step();
     evaluated = false;
     const bool epoch_ends = step_ % per_epoch == 0;

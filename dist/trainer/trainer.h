@@ -64,6 +64,9 @@ struct TrainerOptions {
   std::string resume{};        ///< checkpoint, or directory whose newest whole one is taken; empty: start anew
   bool resume_if_any = false;  ///< start anew, with a note, if there is none yet
   Trace* trace = nullptr;
+  /// The first and the last step to trace, from 1. The one after is traced too: in its forward the last of their
+  /// exchange ends. Nothing: all.
+  std::optional<std::pair<std::int64_t, std::int64_t>> trace_steps{};
   /// More that all ranks must have been told alike, each line behind a "\n"; no part of checkpoints.
   std::string told_alike{};
   std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step, and save
