@@ -50,46 +50,20 @@ LACONIC_MULTIVERSION float sum_of_magnitudes(const float* x, std::size_t n) {
   return sums.sum(x + i, n - i);
 }
 
-/// y = x + factor * y. Returns the sum of its magnitudes.
-LACONIC_MULTIVERSION float scale_and_add(float* y, const float* x, float factor, std::size_t n) {
+/// y += x. Returns the sum of its magnitudes.
+LACONIC_MULTIVERSION float add_values(float* y, const float* x, std::size_t n) {
   Magnitudes sums;
   std::size_t i = 0;
   for (; i + kSumLanes <= n; i += kSumLanes) {
     HalfLanes a, b, c, d;
     laconic::cpu::load(a, y + i), laconic::cpu::load(b, y + i + kSumLanes / 2);
     laconic::cpu::load(c, x + i), laconic::cpu::load(d, x + i + kSumLanes / 2);
-    a = c + factor * a, b = d + factor * b;
+    a = c + a, b = d + b;
     laconic::cpu::store(y + i, a), laconic::cpu::store(y + i + kSumLanes / 2, b);
     sums.add(a, b);
   }
-  for (std::size_t l = i; l < n; ++l) y[l] = x[l] + factor * y[l];
+  for (std::size_t l = i; l < n; ++l) y[l] = x[l] + y[l];
   return sums.sum(y + i, n - i);
-}
-
-LACONIC_MULTIVERSION void scale_values(float* y, const float* x, float factor, std::size_t n) {
-  LACONIC_INDEPENDENT
-  for (std::size_t i = 0; i < n; ++i) y[i] = factor * x[i];
-}
-
-/// y += factor * x.
-LACONIC_MULTIVERSION void add_scaled(float* LACONIC_RESTRICT y, const float* LACONIC_RESTRICT x, float factor,
-                                     std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) y[i] += factor * x[i];
-}
-
-/// y may be x. A factor of 1 changes no bit, also of a NaN.
-void scale_by_exponent(float* y, const float* x, int exponent, std::size_t n) {
-  if (exponent != 0)
-    scale_values(y, x, power_of_two(exponent), n);
-  else if (y != x)
-    std::memcpy(y, x, n * sizeof(float));
-}
-
-/// y = x, whose magnitudes have that sum, divided by 2^exponent, which is returned. y may be x.
-std::int8_t scale_to_mean(float* y, const float* x, float sum, std::size_t n) {
-  const int exponent = exponent_for_mean(sum, n);
-  scale_by_exponent(y, x, -exponent, n);
-  return static_cast<std::int8_t>(exponent);
 }
 
 /// A block in the nearest cache.
@@ -112,56 +86,68 @@ struct RelativeParts {
   int exponent(std::size_t at) const { return exponents[at / kScaledBlock]; }
 };
 
-/// Decodes both parts of a message of n values beside each other, block by block. The values are still scaled.
-///   use(first value, values, count) : may overwrite the values
+/// Decodes both parts of a message of n values beside each other, block by block.
+///   place(first value, tile) : returns what is added, or null, and where a block goes: to the tile, or elsewhere
+///   use(first value, count, tile) : follows
 ///   throws DataError if it is none
-template <class Use>
-void read_blocks(const Inceptionn& codec, Slice<const std::byte> message, std::size_t n, Use&& use) {
+template <class Place, class Use>
+void read_blocks(const Inceptionn& codec, const RelativeParts& parts, std::size_t n, Place&& place, Use&& use) {
   const InceptionnLayout layout(n, codec.cut());
-  InceptionnStreams all(layout, message, nullptr, nullptr);
+  InceptionnStreams all(layout, parts.message, nullptr, nullptr);
   Tile a, b;
-  const auto next = [](const cpu::InceptionnStream& s, Tile& tile) {
-    return cpu::InceptionnStream{s.from, s.end, std::min(kScaledBlock, s.n), nullptr, tile.values};
+  const auto next = [&](const cpu::InceptionnStream& s, std::size_t at, Tile& tile) {
+    const std::pair<const float*, float*> where = place(at, tile.values);
+    return cpu::InceptionnStream{s.from,      s.end,        std::min(kScaledBlock, s.n),
+                                 where.first, where.second, power_of_two(parts.exponent(at))};
   };
   for (std::size_t at = 0; at < layout.h; at += kScaledBlock) {
-    cpu::InceptionnStream of_a = next(all.first, a), of_b = next(all.second, b);
+    cpu::InceptionnStream of_a = next(all.first, at, a), of_b{};
+    if (all.second.n > 0) of_b = next(all.second, layout.h + at, b);
     const std::size_t in_a = of_a.n, in_b = of_b.n;
-    if (!cpu::decode_inceptionn(codec.rule(), of_a, of_b)) refuse_inceptionn(message.size(), n);
+    if (!cpu::decode_inceptionn(codec.rule(), of_a, of_b)) refuse_inceptionn(parts.message.size(), n);
     all.first.advance(of_a.from, in_a);
-    all.second.advance(of_b.from, in_b);
-    use(at, a.values, in_a);
-    if (in_b > 0) use(layout.h + at, b.values, in_b);
+    if (in_b > 0) all.second.advance(of_b.from, in_b);
+    use(at, in_a, a.values);
+    if (in_b > 0) use(layout.h + at, in_b, b.values);
   }
-  if (!all.ended()) refuse_inceptionn(message.size(), n);
+  if (!all.ended()) refuse_inceptionn(parts.message.size(), n);
+}
+
+/// Encodes a block whose magnitudes have that sum, divided by 2^exponent.
+///   read : what decoding makes of it, or null; may be x
+std::byte* encode_block(const Inceptionn& codec, const float* x, float sum, std::size_t n, std::byte* to,
+                        std::int8_t& exponent, float* read = nullptr) {
+  exponent = static_cast<std::int8_t>(exponent_for_mean(sum, n));
+  return cpu::encode_inceptionn(codec.rule(), x, n, to, read, power_of_two(-exponent));
 }
 
 /// Appends the payload of n values on the host, block by block.
 ///   block(first value, count) : returns where they lie, and the sum of their magnitudes
-///   read(first value, values, exponent, count) : if it is there, it gets what decoding makes of them, still scaled
-template <class Block, class Read = std::nullptr_t>
+///   read(first value, tile) : where to put what decoding makes of them: the tile, or elsewhere; null: nowhere
+///   then(first value, count, tile) : follows
+template <class Block, class Read, class Then>
 void encode_blocks(const RelativeInceptionn& codec, const Inceptionn& inner, std::size_t n, Bytes& payload,
-                   Block&& block, Read&& read = nullptr) {
-  constexpr bool kKeep = !std::is_null_pointer_v<std::remove_cvref_t<Read>>;
+                   Block&& block, Read&& read, Then&& then) {
   payload.reserve(payload.size() + codec.max_bytes(n));
   auto* const exponents = reinterpret_cast<std::int8_t*>(payload.append(scaled_blocks(n)).data());
   const std::size_t before = payload.size();
   std::byte* const to = payload.append(inner.max_bytes(n)).data();
   const auto encode_part = [&](std::size_t first, std::size_t count, std::byte* part) {
     Tile tile;
-    float* const scaled = tile.values;
     for (std::size_t at = first; at < first + count; at += kScaledBlock) {
       const std::size_t here = std::min(kScaledBlock, first + count - at);
       const auto [values, magnitudes] = block(at, here);
-      const std::int8_t exponent = scale_to_mean(scaled, values, magnitudes, here);
-      part = cpu::encode_inceptionn(inner.rule(), scaled, here, part, kKeep ? scaled : nullptr);
-      if constexpr (kKeep) read(at, scaled, exponent, here);
-      exponents[at / kScaledBlock] = exponent;
+      part = encode_block(inner, values, magnitudes, here, part, exponents[at / kScaledBlock], read(at, tile.values));
+      then(at, here, tile.values);
     }
     return part;
   };
   const std::byte* const end = encode_parts(InceptionnLayout(n, inner.cut()), to, encode_part);
   payload.resize(before + static_cast<std::size_t>(end - to));
 }
+
+constexpr auto kNowhere = [](std::size_t, float*) -> float* { return nullptr; };
+constexpr auto kNothing = [](std::size_t, std::size_t, float*) {};
 
 /// The blocks of values as they are.
 auto blocks_of(const float* x) {
@@ -195,7 +181,7 @@ std::size_t RelativeInceptionn::max_bytes(std::size_t elements) const {
 void RelativeInceptionn::encode(Slice<const float> x, const Key& key, Bytes& payload) const {
   if (x.empty()) return;
   on_device(
-      x.device(), [&] { encode_blocks(*this, inner_, x.size(), payload, blocks_of(x.data())); },
+      x.device(), [&] { encode_blocks(*this, inner_, x.size(), payload, blocks_of(x.data()), kNowhere, kNothing); },
       [&] {
         const std::size_t n = x.size();
         const Storage scaled(n * sizeof(float), x.device());
@@ -211,10 +197,9 @@ void RelativeInceptionn::encode_and_decode(Slice<const float> x, const Key& key,
                                            Slice<float> read) const {
   if (x.empty()) return;
   const auto on_host = [&] {
-    encode_blocks(*this, inner_, x.size(), payload, blocks_of(x.data()),
-                  [&](std::size_t at, const float* values, int exponent, std::size_t n) {
-                    scale_by_exponent(read.data() + at, values, exponent, n);
-                  });
+    encode_blocks(
+        *this, inner_, x.size(), payload, blocks_of(x.data()), [&](std::size_t at, float*) { return read.data() + at; },
+        kNothing);
   };
   on_device(x.device(), on_host, [&] { Codec::encode_and_decode(x, key, payload, read); });
 }
@@ -225,14 +210,13 @@ void RelativeInceptionn::encode_with_feedback(Slice<float> x, Slice<float> lost,
   const auto on_host = [&] {
     const auto block = [&](std::size_t at, std::size_t n) {
       float* const sum = lost.data() + at;
-      return std::pair(sum, scale_and_add(sum, x.data() + at, 1, n));
+      return std::pair<const float*, float>(sum, add_values(sum, x.data() + at, n));
     };
-    encode_blocks(*this, inner_, x.size(), payload, block,
-                  [&](std::size_t at, float* values, int exponent, std::size_t n) {
-                    float *const left = lost.data() + at, *const decoded = settle ? x.data() + at : values;
-                    scale_by_exponent(decoded, values, exponent, n);
-                    keep_left(Slice<float>(left, n), Slice<const float>(left, n), Slice<const float>(decoded, n));
-                  });
+    const auto read = [&](std::size_t at, float* tile) { return settle ? x.data() + at : tile; };
+    encode_blocks(*this, inner_, x.size(), payload, block, read, [&](std::size_t at, std::size_t n, float* tile) {
+      float* const left = lost.data() + at;
+      keep_left(Slice<float>(left, n), Slice<const float>(left, n), Slice<const float>(read(at, tile), n));
+    });
   };
   on_device(x.device(), on_host, [&] { Codec::encode_with_feedback(x, lost, key, payload, settle); });
 }
@@ -240,9 +224,8 @@ void RelativeInceptionn::encode_with_feedback(Slice<float> x, Slice<float> lost,
 void RelativeInceptionn::decode(Slice<const std::byte> payload, Slice<float> x) const {
   const RelativeParts all(payload, x.size());
   const auto on_host = [&] {
-    read_blocks(inner_, all.message, x.size(), [&](std::size_t at, const float* values, std::size_t count) {
-      scale_by_exponent(x.data() + at, values, all.exponent(at), count);
-    });
+    const auto place = [&](std::size_t at, float*) { return std::pair<const float*, float*>(nullptr, x.data() + at); };
+    read_blocks(inner_, all, x.size(), place, kNothing);
   };
   on_device(x.device(), on_host, [&] {
     inner_.decode(all.message, x);
@@ -254,9 +237,10 @@ void RelativeInceptionn::decode_add(Slice<const std::byte> payload, Slice<float>
   if (x.device().kind == Device::Kind::cuda) return Codec::decode_add(payload, x);
   const RelativeParts all(payload, x.size());
   on_device(x.device(), [&] {
-    read_blocks(inner_, all.message, x.size(), [&](std::size_t at, const float* values, std::size_t count) {
-      add_scaled(x.data() + at, values, power_of_two(all.exponent(at)), count);
-    });
+    const auto place = [&](std::size_t at, float*) {
+      return std::pair<const float*, float*>(x.data() + at, x.data() + at);
+    };
+    read_blocks(inner_, all, x.size(), place, kNothing);
   });
 }
 
@@ -270,11 +254,12 @@ void RelativeInceptionn::decode_add_encode(Slice<const std::byte> payload, Slice
   on_device(x.device(), [&] {
     const InceptionnLayout layout(n, inner_.cut());
     encode_both(layout, inner_.max_bytes(n), sum, [&](std::byte*& first, std::byte*& second) {
-      read_blocks(inner_, all.message, n, [&](std::size_t at, float* values, std::size_t count) {
-        const float magnitudes = scale_and_add(values, x.data() + at, power_of_two(all.exponent(at)), count);
-        exponents[at / kScaledBlock] = scale_to_mean(values, values, magnitudes, count);
+      const auto place = [&](std::size_t at, float* tile) {
+        return std::pair<const float*, float*>(x.data() + at, tile);
+      };
+      read_blocks(inner_, all, n, place, [&](std::size_t at, std::size_t count, const float* values) {
         std::byte*& to = at < layout.h ? first : second;
-        to = cpu::encode_inceptionn(inner_.rule(), values, count, to);
+        to = encode_block(inner_, values, sum_of_magnitudes(values, count), count, to, exponents[at / kScaledBlock]);
       });
     });
   });

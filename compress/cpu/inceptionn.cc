@@ -28,14 +28,14 @@ std::uint32_t tags_at(const std::byte* p) {
 }
 
 /// Without branches on the values: gradients would be mispredicted at every third.
-template <bool kTruncate, bool kKeep>
-std::byte* encode_group(const InceptionnRule& r, const float* x, std::byte* to, float* kept) {
+template <bool kTruncate, bool kKeep, bool kScale>
+std::byte* encode_group(const InceptionnRule& r, const float* x, std::byte* to, float* kept, float by) {
   std::uint32_t tags = 0;
   std::byte* payload = to + 2;
   const float scales[4] = {0, r.scale8, r.scale16, 0};
   const float steps[4] = {0, 1 / r.scale8, 1 / r.scale16, 0};
   for (std::size_t i = 0; i < kGroup; ++i) {
-    const auto bits = std::bit_cast<std::uint32_t>(x[i]), magnitude = bits & ~kSign;
+    const auto bits = std::bit_cast<std::uint32_t>(kScale ? x[i] * by : x[i]), magnitude = bits & ~kSign;
     const unsigned tag =
         unsigned{magnitude >= r.skip} + unsigned{magnitude >= r.eight} + unsigned{magnitude >= r.sixteen};
     const std::uint32_t whole = 0 - std::uint32_t{tag == 3};
@@ -48,7 +48,8 @@ std::byte* encode_group(const InceptionnRule& r, const float* x, std::byte* to, 
     tags |= tag << 2 * i;
     if constexpr (kKeep) {
       const std::uint32_t value = std::bit_cast<std::uint32_t>(static_cast<float>(q) * steps[tag]) | (bits & kSign);
-      kept[i] = std::bit_cast<float>(tag == 3 ? bits : tag == 0 ? 0 : value);
+      const float read = std::bit_cast<float>(tag == 3 ? bits : tag == 0 ? 0 : value);
+      kept[i] = kScale ? read * (1 / by) : read;
     }
   }
   const auto low = static_cast<std::uint16_t>(tags);
@@ -57,7 +58,7 @@ std::byte* encode_group(const InceptionnRule& r, const float* x, std::byte* to, 
 }
 
 /// Reads up to kMargin bytes after the group.
-const std::byte* decode_group(const InceptionnRule& r, const std::byte* from, const float* addend, float* x) {
+const std::byte* decode_group(const InceptionnRule& r, const std::byte* from, const float* addend, float* x, float by) {
   const std::uint32_t tags = tags_at(from);
   const std::byte* payload = from + 2;
   constexpr std::uint32_t kThere[4] = {0, ~0u, ~0u, ~0u};
@@ -72,7 +73,8 @@ const std::byte* decode_group(const InceptionnRule& r, const std::byte* from, co
     bits = bits << kShift[tag] & kThere[tag];
     const float value = static_cast<float>(static_cast<std::int32_t>(bits & ~kSign)) * steps[tag];
     const std::uint32_t coded = std::bit_cast<std::uint32_t>(value) | (bits & kSign);
-    const float y = std::bit_cast<float>(tag == 3 ? bits : coded);
+    float y = std::bit_cast<float>(tag == 3 ? bits : coded);
+    if (by != 1) y *= by;
     x[i] = addend ? addend[i] + y : y;
   }
   return payload;
@@ -90,17 +92,18 @@ bool decode_rest(const InceptionnRule& rule, InceptionnStream& s) {
     std::memcpy(group, s.from, bytes);
     float values[kGroup] = {}, sum[kGroup];
     if (s.addend) std::memcpy(values, s.addend, count * sizeof(float));
-    decode_group(rule, group, s.addend ? values : nullptr, sum);
+    decode_group(rule, group, s.addend ? values : nullptr, sum, s.scale);
     std::memcpy(s.x, sum, count * sizeof(float));
     s.advance(s.from + bytes, count);
   }
   return true;
 }
 
-template <bool kTruncate, bool kKeep>
-std::byte* encode_all(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to, float* kept) {
+template <bool kTruncate, bool kKeep, bool kScale = false>
+std::byte* encode_all(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to, float* kept,
+                      float scale) {
   for (std::size_t i = 0; i < n; i += kGroup)
-    to = encode_group<kTruncate, kKeep>(rule, x + i, to, kKeep ? kept + i : nullptr);
+    to = encode_group<kTruncate, kKeep, kScale>(rule, x + i, to, kKeep ? kept + i : nullptr, scale);
   return to;
 }
 
@@ -108,7 +111,7 @@ void decode_whole(const InceptionnRule& rule, InceptionnStream& s) {
   const std::byte* p = s.from;
   std::size_t i = 0;
   for (; s.n - i >= kGroup && static_cast<std::size_t>(s.end - p) >= kLongestGroup + kMargin; i += kGroup)
-    p = decode_group(rule, p, s.addend ? s.addend + i : nullptr, s.x + i);
+    p = decode_group(rule, p, s.addend ? s.addend + i : nullptr, s.x + i, s.scale);
   s.advance(p, i);
 }
 
@@ -116,8 +119,9 @@ void none_of_both(const InceptionnRule&, InceptionnStream&, InceptionnStream&) {
 
 constexpr InceptionnKernels kPortable{
     {{encode_all<false, false>, encode_all<false, true>}, {encode_all<true, false>, encode_all<true, true>}},
-    {decode_whole, decode_whole},
-    {none_of_both, none_of_both}};
+    {encode_all<false, false, true>, encode_all<false, true, true>},
+    {{decode_whole, decode_whole}, {decode_whole, decode_whole}},
+    {{none_of_both, none_of_both}, {none_of_both, none_of_both}}};
 
 const InceptionnKernels& kernels() {
 #if defined(__x86_64__)
@@ -130,22 +134,24 @@ const InceptionnKernels& kernels() {
 /// One payload, as decode_inceptionn.
 bool decode_one(const InceptionnRule& rule, InceptionnStream& s) {
   if (s.n == 0) return true;
-  kernels().decode[s.addend != nullptr](rule, s);
+  kernels().decode[s.addend != nullptr][s.scale != 1](rule, s);
   return decode_rest(rule, s);
 }
 
 }  // namespace
 
-std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to, float* kept) {
+std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to, float* kept,
+                             float scale) {
   if (n == 0) return to;
-  const auto encode = kernels().encode[rule.truncate][kept != nullptr];
+  const auto encode =
+      scale != 1 ? kernels().encode_scaled[kept != nullptr] : kernels().encode[rule.truncate][kept != nullptr];
   const std::size_t whole = n / kPair * kPair, rest = n - whole;
-  to = encode(rule, x, whole, to, kept);
+  to = encode(rule, x, whole, to, kept, scale);
   if (rest == 0) return to;
   float values[kPair] = {};
   std::memcpy(values, x + whole, rest * sizeof(float));
   std::byte groups[2 * kLongestGroup];
-  const std::byte* end = encode(rule, values, kPair, groups, values);
+  const std::byte* end = encode(rule, values, kPair, groups, values, scale);
   if (kept) std::memcpy(kept + whole, values, rest * sizeof(float));
   if (rest <= kGroup) end -= 2;  // the second group is nothing but its tags
   std::memcpy(to, groups, static_cast<std::size_t>(end - groups));
@@ -153,7 +159,8 @@ std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::si
 }
 
 bool decode_inceptionn(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b) {
-  if (b.n > 0) kernels().decode_both[a.addend != nullptr](rule, a, b);
+  const bool scaled = a.scale != 1;
+  if (b.n > 0 && scaled == (b.scale != 1)) kernels().decode_both[a.addend != nullptr][scaled](rule, a, b);
   return decode_one(rule, a) && decode_one(rule, b);
 }
 

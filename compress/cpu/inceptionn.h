@@ -19,18 +19,21 @@ inline constexpr std::size_t kInceptionnTile = 256;  // values: what decode_add_
 
 /// Groups of n values from x to `to`, which has room for kLongestGroup bytes a group. Returns the end; what room lies
 /// after it may have been written to.
-///   kept : where it is not null, what decoding would make of them; may be x
+///   kept  : where it is not null, what decoding would make of them; may be x
+///   scale : the groups are of the values times this, a power of two. 1 changes no bit, also of a NaN. (Only where the
+///           rule does not truncate.)
 std::byte* encode_inceptionn(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to,
-                             float* kept = nullptr);
+                             float* kept = nullptr, float scale = 1);
 
 /// Groups of n values from `from` on, before `end`, that become x; or x = addend + what they say, unless addend is
-/// null. x may be the addend.
+/// null. x may be the addend. What they say is multiplied by `scale`, a power of two, of which 1 changes no bit.
 struct InceptionnStream {
   const std::byte* from;
   const std::byte* end;
   std::size_t n;
   const float* addend;
   float* x;
+  float scale = 1;
 
   /// Behind `done` values, which ended at `to`.
   void advance(const std::byte* to, std::size_t done) {
@@ -53,10 +56,14 @@ bool decode_add_encode_inceptionn(const InceptionnRule& rule, InceptionnStream& 
 /// What a set of instructions does, for whole pairs of groups. Encoders take n values, a multiple of 16. Decoders
 /// advance a stream, or two alike, until fewer than 16 values or too few bytes for a vector's load are left.
 struct InceptionnKernels {
-  using Encode = std::byte*(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to, float* kept);
-  Encode* encode[2][2];                                                     ///< by rule.truncate, and what is kept
-  void (*decode[2])(const InceptionnRule& rule, InceptionnStream& stream);  ///< by whether there is an addend
-  void (*decode_both[2])(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b);
+  using Encode = std::byte*(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to, float* kept,
+                            float scale);
+  using Decode = void(const InceptionnRule& rule, InceptionnStream& stream);
+  using DecodeBoth = void(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b);
+  Encode* encode[2][2];      ///< by rule.truncate, and whether something is kept; the scale is not looked at
+  Encode* encode_scaled[2];  ///< likewise, of a rule that does not truncate
+  Decode* decode[2][2];      ///< by whether there is an addend, and a scale
+  DecodeBoth* decode_both[2][2];
 };
 extern const InceptionnKernels kInceptionnAvx2, kInceptionnAvx512;  // on x86-64
 

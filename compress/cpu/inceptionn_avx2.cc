@@ -37,8 +37,10 @@ constexpr Shuffles kShuffles = [] {
   return s;
 }();
 
-template <bool kTruncate, bool kKeep>
-LACONIC_AVX2 std::byte* encode(const InceptionnRule& r, const float* x, std::size_t n, std::byte* to, float* kept) {
+template <bool kTruncate, bool kKeep, bool kScale = false>
+LACONIC_AVX2 std::byte* encode(const InceptionnRule& r, const float* x, std::size_t n, std::byte* to, float* kept,
+                               float scale) {
+  const __m256 by = _mm256_set1_ps(scale), back = _mm256_set1_ps(1 / scale);
   const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
   // a >= limit is a > limit - 1
   const __m256i skip = _mm256_set1_epi32(static_cast<int>(r.skip) - 1),
@@ -48,7 +50,8 @@ LACONIC_AVX2 std::byte* encode(const InceptionnRule& r, const float* x, std::siz
   const __m256 step8 = _mm256_set1_ps(1 / r.scale8), step16 = _mm256_set1_ps(1 / r.scale16);
   const __m256i low_byte = _mm256_set1_epi32(0xFF), sign8 = _mm256_set1_epi32(0x80), sign16 = _mm256_set1_epi32(0x8000);
   for (std::size_t i = 0; i < n; i += kGroup) {
-    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
+    __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
+    if constexpr (kScale) bits = _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(bits), by));
     const __m256i a = _mm256_and_si256(bits, magnitude);
     const __m256i there = _mm256_cmpgt_epi32(a, skip), two = _mm256_cmpgt_epi32(a, eight),
                   whole = _mm256_cmpgt_epi32(a, sixteen);
@@ -62,8 +65,9 @@ LACONIC_AVX2 std::byte* encode(const InceptionnRule& r, const float* x, std::siz
       const __m256 value =
           _mm256_mul_ps(_mm256_cvtepi32_ps(q), _mm256_blendv_ps(step8, step16, _mm256_castsi256_ps(two)));
       const __m256i coded = _mm256_or_si256(_mm256_castps_si256(value), _mm256_andnot_si256(magnitude, bits));
-      const __m256i read = _mm256_blendv_epi8(_mm256_and_si256(coded, there), bits, whole);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(kept + i), read);
+      __m256 read = _mm256_castsi256_ps(_mm256_blendv_epi8(_mm256_and_si256(coded, there), bits, whole));
+      if constexpr (kScale) read = _mm256_mul_ps(read, back);
+      _mm256_storeu_ps(kept + i, read);
     }
     // Tags: 16 bits a value that keep their sign when packed, the low byte all ones or none, the high byte too.
     const __m256i odd = _mm256_xor_si256(_mm256_xor_si256(there, two), whole);
@@ -102,8 +106,8 @@ LACONIC_AVX2_INLINE __m128i unpacked(const std::byte* at, unsigned tags) {
 }
 
 /// A group at p, which moves on behind it.
-template <bool kAdd>
-LACONIC_AVX2_INLINE void decode_step(const Steps& s, const std::byte*& p, const float* addend, float* x) {
+template <bool kAdd, bool kScale>
+LACONIC_AVX2_INLINE void decode_step(const Steps& s, const std::byte*& p, const float* addend, float* x, __m256 by) {
   std::uint16_t tags16;
   std::memcpy(&tags16, p, sizeof tags16);
   const unsigned tags = tags16, whole = tags & tags >> 1 & 0x5555;
@@ -118,32 +122,35 @@ LACONIC_AVX2_INLINE void decode_step(const Steps& s, const std::byte*& p, const 
                                      _mm256_blendv_ps(s.step8, s.step16, _mm256_castsi256_ps(high)));
   const __m256 coded = _mm256_or_ps(value, _mm256_castsi256_ps(_mm256_andnot_si256(s.magnitude, up)));
   __m256 y = _mm256_blendv_ps(coded, _mm256_castsi256_ps(up), _mm256_castsi256_ps(is_whole));
+  if constexpr (kScale) y = _mm256_mul_ps(y, by);
   if constexpr (kAdd) y = _mm256_add_ps(_mm256_loadu_ps(addend), y);
   _mm256_storeu_ps(x, y);
 }
 
-template <bool kAdd>
+template <bool kAdd, bool kScale>
 LACONIC_AVX2 void decode(const InceptionnRule& rule, InceptionnStream& s) {
   const Steps steps(rule);
+  const __m256 by = _mm256_set1_ps(s.scale);
   const std::byte* p = s.from;
   std::size_t i = 0;
   for (; s.n - i >= kGroup && static_cast<std::size_t>(s.end - p) >= kReach; i += kGroup)
-    decode_step<kAdd>(steps, p, kAdd ? s.addend + i : nullptr, s.x + i);
+    decode_step<kAdd, kScale>(steps, p, kAdd ? s.addend + i : nullptr, s.x + i, by);
   s.advance(p, i);
 }
 
 /// What waits for one's tags, the other does not.
-template <bool kAdd>
+template <bool kAdd, bool kScale>
 LACONIC_AVX2 void decode_both(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b) {
   const Steps steps(rule);
+  const __m256 by_a = _mm256_set1_ps(a.scale), by_b = _mm256_set1_ps(b.scale);
   const std::byte *p = a.from, *q = b.from;
   const std::size_t n = std::min(a.n, b.n);
   std::size_t i = 0;
   for (; n - i >= kGroup && static_cast<std::size_t>(a.end - p) >= kReach &&
          static_cast<std::size_t>(b.end - q) >= kReach;
        i += kGroup) {
-    decode_step<kAdd>(steps, p, kAdd ? a.addend + i : nullptr, a.x + i);
-    decode_step<kAdd>(steps, q, kAdd ? b.addend + i : nullptr, b.x + i);
+    decode_step<kAdd, kScale>(steps, p, kAdd ? a.addend + i : nullptr, a.x + i, by_a);
+    decode_step<kAdd, kScale>(steps, q, kAdd ? b.addend + i : nullptr, b.x + i, by_b);
   }
   a.advance(p, i);
   b.advance(q, i);
@@ -153,8 +160,9 @@ LACONIC_AVX2 void decode_both(const InceptionnRule& rule, InceptionnStream& a, I
 
 const InceptionnKernels kInceptionnAvx2{
     {{encode<false, false>, encode<false, true>}, {encode<true, false>, encode<true, true>}},
-    {decode<false>, decode<true>},
-    {decode_both<false>, decode_both<true>}};
+    {encode<false, false, true>, encode<false, true, true>},
+    {{decode<false, false>, decode<false, true>}, {decode<true, false>, decode<true, true>}},
+    {{decode_both<false, false>, decode_both<false, true>}, {decode_both<true, false>, decode_both<true, true>}}};
 
 }  // namespace laconic::compress::cpu
 #endif

@@ -38,9 +38,10 @@ LACONIC_AVX512_INLINE std::uint32_t load16(const std::byte* from) {
   return v;
 }
 
-template <bool kTruncate, bool kKeep>
-LACONIC_AVX512 std::byte* encode(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to,
-                                 float* kept) {
+template <bool kTruncate, bool kKeep, bool kScale = false>
+LACONIC_AVX512 std::byte* encode(const InceptionnRule& rule, const float* x, std::size_t n, std::byte* to, float* kept,
+                                 float scale) {
+  const __m512 by = _mm512_set1_ps(scale), back = _mm512_set1_ps(1 / scale);
   const Limits limits(rule);
   const __m512 step8 = _mm512_set1_ps(1 / rule.scale8), step16 = _mm512_set1_ps(1 / rule.scale16);
   const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF), sign = _mm512_set1_epi32(INT32_MIN);
@@ -49,7 +50,9 @@ LACONIC_AVX512 std::byte* encode(const InceptionnRule& rule, const float* x, std
   const __m512i places = _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 30, 28, 26, 24, 22, 20, 18, 16, 33,
                                           14, 12, 10, 8, 6, 4, 2, 0, 32);
   for (std::size_t i = 0; i < n; i += kStep) {
-    const __m512i bits = _mm512_loadu_si512(x + i), a = _mm512_and_si512(bits, magnitude);
+    __m512i bits = _mm512_loadu_si512(x + i);
+    if constexpr (kScale) bits = _mm512_castps_si512(_mm512_mul_ps(_mm512_castsi512_ps(bits), by));
+    const __m512i a = _mm512_and_si512(bits, magnitude);
     const std::uint32_t there = _mm512_cmpge_epi32_mask(a, limits.skip), two = _mm512_cmpge_epi32_mask(a, limits.eight),
                         whole = _mm512_cmpge_epi32_mask(a, limits.sixteen);
     const auto mask2 = static_cast<__mmask16>(two);
@@ -62,7 +65,9 @@ LACONIC_AVX512 std::byte* encode(const InceptionnRule& rule, const float* x, std
       const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(q), _mm512_mask_blend_ps(mask2, step8, step16));
       const __m512i coded = _mm512_or_si512(_mm512_castps_si512(value), _mm512_and_si512(bits, sign));
       const __m512i read = _mm512_maskz_mov_epi32(static_cast<__mmask16>(there), coded);
-      _mm512_storeu_si512(kept + i, _mm512_mask_blend_epi32(static_cast<__mmask16>(whole), read, bits));
+      __m512 all = _mm512_castsi512_ps(_mm512_mask_blend_epi32(static_cast<__mmask16>(whole), read, bits));
+      if constexpr (kScale) all = _mm512_mul_ps(all, back);
+      _mm512_storeu_ps(kept + i, all);
     }
     const std::uint32_t tags = _pdep_u32(there ^ two ^ whole, 0x55555555) | _pdep_u32(two, 0xAAAAAAAA);
     if (whole == 0) [[likely]] {
@@ -130,8 +135,8 @@ struct Steps {
 };
 
 /// Two groups at p, which moves on behind them.
-template <bool kAdd>
-LACONIC_AVX512_INLINE void decode_step(const Steps& s, const std::byte*& p, const float* addend, float* x) {
+template <bool kAdd, bool kScale>
+LACONIC_AVX512_INLINE void decode_step(const Steps& s, const std::byte*& p, const float* addend, float* x, __m512 by) {
   // From tags to length to the next tags: that is what a step takes, so nothing else may come in between.
   const std::uint64_t first = tags_at(p);
   const std::ptrdiff_t first_bytes = short_bytes(first);
@@ -170,32 +175,35 @@ LACONIC_AVX512_INLINE void decode_step(const Steps& s, const std::byte*& p, cons
   __m512i y = _mm512_ternarylogic_epi32(_mm512_castps_si512(value), up, s.magnitude, 0xF4);  // imm: A | (B & ~C)
   if (whole) y = _mm512_mask_blend_epi32(whole, y, lanes);
   __m512 sum = _mm512_castsi512_ps(y);
+  if constexpr (kScale) sum = _mm512_mul_ps(sum, by);
   if constexpr (kAdd) sum = _mm512_add_ps(_mm512_loadu_ps(addend), sum);
   _mm512_storeu_ps(x, sum);
 }
 
-template <bool kAdd>
+template <bool kAdd, bool kScale>
 LACONIC_AVX512 void decode(const InceptionnRule& rule, InceptionnStream& s) {
   const Steps steps(rule);
+  const __m512 by = _mm512_set1_ps(s.scale);
   const std::byte* p = s.from;
   std::size_t i = 0;
   for (; s.n - i >= kStep && static_cast<std::size_t>(s.end - p) >= kReach; i += kStep)
-    decode_step<kAdd>(steps, p, kAdd ? s.addend + i : nullptr, s.x + i);
+    decode_step<kAdd, kScale>(steps, p, kAdd ? s.addend + i : nullptr, s.x + i, by);
   s.advance(p, i);
 }
 
 /// What waits for one's tags, the other does not.
-template <bool kAdd>
+template <bool kAdd, bool kScale>
 LACONIC_AVX512 void decode_both(const InceptionnRule& rule, InceptionnStream& a, InceptionnStream& b) {
   const Steps steps(rule);
+  const __m512 by_a = _mm512_set1_ps(a.scale), by_b = _mm512_set1_ps(b.scale);
   const std::byte *p = a.from, *q = b.from;
   const std::size_t n = std::min(a.n, b.n);
   std::size_t i = 0;
   for (;
        n - i >= kStep && static_cast<std::size_t>(a.end - p) >= kReach && static_cast<std::size_t>(b.end - q) >= kReach;
        i += kStep) {
-    decode_step<kAdd>(steps, p, kAdd ? a.addend + i : nullptr, a.x + i);
-    decode_step<kAdd>(steps, q, kAdd ? b.addend + i : nullptr, b.x + i);
+    decode_step<kAdd, kScale>(steps, p, kAdd ? a.addend + i : nullptr, a.x + i, by_a);
+    decode_step<kAdd, kScale>(steps, q, kAdd ? b.addend + i : nullptr, b.x + i, by_b);
   }
   a.advance(p, i);
   b.advance(q, i);
@@ -205,8 +213,9 @@ LACONIC_AVX512 void decode_both(const InceptionnRule& rule, InceptionnStream& a,
 
 const InceptionnKernels kInceptionnAvx512{
     {{encode<false, false>, encode<false, true>}, {encode<true, false>, encode<true, true>}},
-    {decode<false>, decode<true>},
-    {decode_both<false>, decode_both<true>}};
+    {encode<false, false, true>, encode<false, true, true>},
+    {{decode<false, false>, decode<false, true>}, {decode<true, false>, decode<true, true>}},
+    {{decode_both<false, false>, decode_both<false, true>}, {decode_both<true, false>, decode_both<true, true>}}};
 
 }  // namespace laconic::compress::cpu
 #endif
