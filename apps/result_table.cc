@@ -48,6 +48,96 @@ Cell::Json to_json(const Cells& row) {
   return object;
 }
 
+namespace {
+
+/// Calls visit(name of the column, value).
+template <class Visit>
+void for_members(const Cell::Json& object, const std::string& prefix, const Visit& visit) {
+  for (const auto& [key, value] : object.items())
+    if (value.is_object())
+      for_members(value, prefix + key + "_", visit);
+    else if (!value.is_array())
+      visit(prefix + key, value);
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + '"';
+}
+
+std::string latex_cell(const std::string& text) {
+  static const std::pair<const char*, const char*> kInstead[] = {{"\\", "\\textbackslash{}"},
+                                                                 {"~", "\\textasciitilde{}"},
+                                                                 {"^", "\\textasciicircum{}"},
+                                                                 {"%", "\\%"},
+                                                                 {"&", "\\&"},
+                                                                 {"_", "\\_"},
+                                                                 {"#", "\\#"},
+                                                                 {"$", "\\$"},
+                                                                 {"{", "\\{"},
+                                                                 {"}", "\\}"},
+                                                                 {"±", "$\\pm$"},
+                                                                 {"…", "\\ldots{}"},
+                                                                 {"–", "--"}};
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto* const found = std::find_if(std::begin(kInstead), std::end(kInstead), [&](const auto& pair) {
+      return text.compare(at, std::char_traits<char>::length(pair.first), pair.first) == 0;
+    });
+    const bool same = found == std::end(kInstead);
+    result += same ? std::string(1, text[at]) : found->second;
+    at += same ? 1 : std::char_traits<char>::length(found->first);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string csv(const Cell::Json& objects) {
+  std::vector<std::string> names;
+  for (const auto& object : objects)
+    for_members(object, "", [&](const std::string& name, const Cell::Json&) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    });
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) text += (i > 0 ? "," : "") + csv_cell(names[i]);
+  text += "\r\n";
+  for (const auto& object : objects) {
+    std::vector<std::string> line(names.size());
+    for_members(object, "", [&](const std::string& name, const Cell::Json& value) {
+      const auto column = std::find(names.begin(), names.end(), name) - names.begin();
+      line[static_cast<std::size_t>(column)] = csv_cell(value.is_string() ? value.get<std::string>()
+                                                        : value.is_null() ? ""
+                                                                          : value.dump());
+    });
+    for (std::size_t i = 0; i < line.size(); ++i) text += (i > 0 ? "," : "") + line[i];
+    text += "\r\n";
+  }
+  return text;
+}
+
+std::string ResultTable::latex() {
+  std::vector<std::string> heads;
+  for (const Cells& row : rows_) for_columns(row, heads, true, [](std::size_t, const Cell&) {});
+  std::string forms, lines;
+  for (std::size_t c = 0; c < heads.size(); ++c) forms += c == 0 ? "l" : "r";
+  const auto add = [&](const std::vector<std::string>& cells) {
+    for (std::size_t c = 0; c < cells.size(); ++c) lines += (c > 0 ? " & " : "") + latex_cell(cells[c]);
+    lines += " \\\\\n";
+  };
+  add(heads);
+  lines += "\\hline\n";
+  for (const Cells& row : rows_) {
+    std::vector<std::string> cells(heads.size(), absent_);
+    for_columns(row, heads, false, [&](std::size_t c, const Cell& f) { cells[c] = f.text; });
+    add(cells);
+  }
+  rows_.clear();
+  return "\\begin{tabular}{" + forms + "}\n\\hline\n" + lines + "\\hline\n\\end{tabular}\n";
+}
+
 void ResultTable::add(Cells row) {
   if (auto object = to_json(row); !object.empty()) objects_.push_back(std::move(object));
   rows_.push_back(std::move(row));

@@ -53,6 +53,28 @@ TEST(CompareOptions, OwnOptionsMayStandAnywhereAndTheRestIsTheAppsInItsOrder) {
             "--quiet --json");
 }
 
+TEST(CompareTable, OtherProgramsReadItsFigures) {
+  std::vector<Row> rows = summarise({{trial({10, 10, 10, 10, 10, 10}, 90), trial({12, 12, 12, 12, 12, 12}, 92)},
+                                     {trial({20, 20, 20, 20, 20, 20}, 80), trial({24, 24, 24, 24, 24, 24}, 80)}},
+                                    0, std::nullopt);
+  rows[0].label = "a, \"b\"", rows[1].label = "50 % & _x";
+  TableHead head;
+  head.repeat = 2, head.seed = 7;
+  const std::string csv = table_text(head, rows, TableForm::csv);
+  EXPECT_EQ(csv.rfind("label,options,runs,step_ms_median,step_ms_low,step_ms_high,blocks,", 0), 0u) << csv;
+  EXPECT_TRUE(has(csv, "\r\n\"a, \"\"b\"\"\",,2,")) << csv;
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3);
+  const std::string latex = table_text(head, rows, TableForm::latex);
+  EXPECT_TRUE(has(latex, "\\begin{tabular}{lr")) << latex;
+  EXPECT_TRUE(has(latex, "50 \\% \\& \\_x & ")) << latex;
+  EXPECT_TRUE(has(latex, " 91.00 $\\pm$ 1.41 ")) << latex;
+  const auto seeds = nlohmann::json::parse(table_json(head, rows))["sets"][0]["seeds"];
+  ASSERT_EQ(seeds.size(), 2u);
+  EXPECT_EQ(seeds[1]["seed"], 8);
+  EXPECT_EQ(seeds[1]["step_ms"], 12);
+  EXPECT_EQ(seeds[1]["accuracy"], 92);
+}
+
 TEST(CompareOptions, ValuesWithAColonAreNoLabels) {
   EXPECT_EQ(parse_compare({"mnist", "--vs", "--fusion lazy: 1"}).sets[0].words.size(), 3u);
   EXPECT_EQ(parse_compare({"mnist", "--vs", "--clip norm:5"}).sets[0].label, "--clip norm:5");
@@ -216,7 +238,7 @@ TEST(CompareLearning, SecondsAreStepsTimesTheTimeOfTheirPhase) {
   EXPECT_EQ(l.rows[2].epochs, 1);
   EXPECT_FALSE(l.rows[3].seconds);
   for (std::size_t s = 0; s < 4; ++s) l.rows[s].label = std::string(1, static_cast<char>('a' + s));
-  const std::string text = learning_text({}, l, false);
+  const std::string text = learning_text({}, l, TableForm::text);
   for (const char* part : {"200 x 10.25 ms", "100 x 10 ms + 100 x 2 ms", "0.20 behind: within one", "5.00 better",
                            "1.00 behind: 3.3 of them", "not reached", "Target: an accuracy of 89.70"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
@@ -267,8 +289,9 @@ TEST(CompareLearning, ARunThatFailsIsNamedAndTheOthersStand) {
   EXPECT_EQ(l.rows[1].error, "no such file");
   EXPECT_TRUE(l.rows[2].end);
   EXPECT_FALSE(l.rows[2].seconds);
-  EXPECT_NE(learning_text({}, l, true).find("no such file"), std::string::npos);
-  EXPECT_NE(learning_text({}, put_together({{failed}}, {{failed}}), false).find("no such file"), std::string::npos);
+  EXPECT_NE(learning_text({}, l, TableForm::markdown).find("no such file"), std::string::npos);
+  EXPECT_NE(learning_text({}, put_together({{failed}}, {{failed}}), TableForm::text).find("no such file"),
+            std::string::npos);
 }
 
 TEST(CompareTable, TheTestLossAtTheEndStandsBesideTheAccuracy) {
@@ -281,7 +304,7 @@ TEST(CompareTable, TheTestLossAtTheEndStandsBesideTheAccuracy) {
   EXPECT_DOUBLE_EQ(*rows[0].loss, 0.5);
   EXPECT_NEAR(*rows[0].loss_spread, std::sqrt(0.125), 1e-12);
   EXPECT_FALSE(rows[1].loss_spread);
-  const std::string text = table_text({}, rows), markdown = table_text({}, rows, true);
+  const std::string text = table_text({}, rows), markdown = table_text({}, rows, TableForm::markdown);
   EXPECT_NE(text.find("    accuracy %        test loss\n"), std::string::npos) << text;
   EXPECT_NE(text.find("  91.00 ± 1.41  0.5000 ± 0.3536\n"), std::string::npos) << text;
   EXPECT_NE(markdown.find(" | accuracy % | test loss |\n"), std::string::npos) << markdown;
@@ -336,7 +359,7 @@ TEST(CompareTable, AFailedSetIsNamedAndTheOthersAreShown) {
   failed.error = "it does not work (--x): leave it out";
   std::vector<Row> rows = summarise({{failed}, {trial({3, 3, 3})}}, std::nullopt, std::nullopt);
   rows[0].label = "one", rows[1].label = "two";
-  const std::string text = table_text({}, rows), markdown = table_text({}, rows, true);
+  const std::string text = table_text({}, rows), markdown = table_text({}, rows, TableForm::markdown);
   EXPECT_NE(text.find("one failed: it does not work (--x): leave it out\n"), std::string::npos);
   EXPECT_NE(text.find("3.00 (3.00 … 3.00)"), std::string::npos) << text;
   EXPECT_NE(markdown.find("| two | 3.00 (3.00 … 3.00) | – | 0.001 | 25.0 % | 1.50 |\n"), std::string::npos) << markdown;
@@ -352,7 +375,7 @@ TEST(CompareTable, BytesThatAreNotCountedAreNoNumber) {
   ASSERT_EQ(uncounted.error, "");
   std::vector<Row> rows = summarise({{uncounted}, {trial({3, 3, 3})}}, std::nullopt, std::nullopt);
   rows[0].label = "mpi", rows[1].label = "ring";
-  const std::string markdown = table_text({}, rows, true);
+  const std::string markdown = table_text({}, rows, TableForm::markdown);
   EXPECT_NE(markdown.find("| mpi | 3.00 (3.00 … 3.00) | 1 | not counted | – | 1.50 |\n"), std::string::npos)
       << markdown;
   EXPECT_TRUE(nlohmann::json::parse(table_json({}, rows))["sets"][0]["bytes_sent"].is_null());

@@ -135,8 +135,8 @@ class Comparison {
       if (o_.bound && rows[s].runs > 0 && !interrupted) add_bound(rows[s], s);
     }
     progress_.clear();
-    const TableHead head{place, what(), again, o_.target_accuracy, o_.repeat};
-    if (!o_.json || o_.markdown) fmt::print("{}", table_text(head, rows, o_.markdown));
+    const TableHead head{place, what(), again, o_.target_accuracy, o_.repeat, o_.seed};
+    if (!o_.json || o_.form != TableForm::text) fmt::print("{}", table_text(head, rows, o_.form));
     if (o_.json) fmt::print("{}\n", table_json(head, rows));
     return exit_code(rows);
   }
@@ -165,8 +165,8 @@ class Comparison {
     for (std::size_t s = 0; s < n; ++s)
       learning.rows[s].label = o_.sets[s].label, learning.rows[s].options = options_of(s);
     progress_.clear();
-    const TableHead head{place, what(), again, std::nullopt, o_.repeat};
-    if (!o_.json || o_.markdown) fmt::print("{}", learning_text(head, learning, o_.markdown));
+    const TableHead head{place, what(), again, std::nullopt, o_.repeat, o_.seed};
+    if (!o_.json || o_.form != TableForm::text) fmt::print("{}", learning_text(head, learning, o_.form));
     if (o_.json) fmt::print("{}\n", learning_json(head, learning));
     return exit_code(learning.rows);
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/compare/table.h"
 #include "dist/transport/link.h"
 
 namespace laconic {
@@ -37,7 +38,8 @@ struct CompareOptions {
   std::optional<int> warm_up;             ///< steps of each run that are not counted
   std::optional<dist::LinkSpec> rate;     ///< of the link that the workers have, where no --link tells it
   std::string keep;                       ///< a directory for the logs; empty: thrown away
-  bool bound = true, markdown = false, json = false, quiet = false, dry_run = false, help = false;
+  TableForm form = TableForm::text;
+  bool bound = true, json = false, quiet = false, dry_run = false, help = false;
 };
 
 /// Reads what follows "compare": its own options may stand anywhere, everything else after APP is the app's. Throws

@@ -159,14 +159,13 @@ Learning put_together(const std::vector<std::vector<Trial>>& learned, const std:
     }
   for (std::size_t s = 0; s < learned.size(); ++s) {
     LearningRow& row = all.rows[s];
-    std::vector<double> ends;
     for (const auto* trials : {&learned[s], &timed[s]})
       for (const Trial& trial : *trials)
         if (row.error.empty()) row.error = trial.error;
     for (const Trial& trial : learned[s])
       if (usable(trial))
-        if (const auto figure = figure_of(trial.evaluations.back(), all.perplexity)) ends.push_back(*figure);
-    mean_and_deviation(ends, row.end, row.end_spread);
+        if (const auto figure = figure_of(trial.evaluations.back(), all.perplexity)) row.ends.push_back(*figure);
+    mean_and_deviation(row.ends, row.end, row.end_spread);
     row.bytes = mean_bytes(learned[s]), row.timed_bytes = mean_bytes(timed[s]);
   }
   const LearningRow& first = all.rows[0];
@@ -209,18 +208,18 @@ Learning put_together(const std::vector<std::vector<Trial>>& learned, const std:
   return all;
 }
 
-std::string learning_text(const TableHead& head, const Learning& learning, bool markdown) {
+std::string learning_text(const TableHead& head, const Learning& learning, TableForm form) {
   std::string errors;
   for (const LearningRow& row : learning.rows)
     if (!row.error.empty()) errors += fmt::format("{} failed: {}\n", row.label, row.error);
-  return head.where + "\n" + head.what + "\n" + learning_table(learning, markdown).text() + "\n" + errors +
-         learning_notes(learning) + (markdown ? "\n\n    " : "\nAgain: ") + head.command + "\n";
+  return around(head, learning_table(learning, form == TableForm::markdown), errors, learning_notes(learning), form);
 }
 
 std::string learning_json(const TableHead& head, const Learning& learning) {
   Cell::Json all = {{"where", head.where},   {"what", head.what},         {"command", head.command},
                     {"repeat", head.repeat}, {"target", learning.target}, {"standard_error", learning.standard_error}};
   all["sets"] = learning_table(learning, false).objects();
+  for (std::size_t s = 0; s < learning.rows.size(); ++s) all["sets"][s]["ends"] = learning.rows[s].ends;
   for (std::size_t s = 0; s < learning.rows.size(); ++s)
     for (const LearningPhase& phase : learning.rows[s].phases)
       all["sets"][s]["phases"].push_back({{"steps", phase.steps}, {"ms", phase.ms}});

@@ -24,6 +24,7 @@ struct LearningRow {
   std::string error;                         ///< of the first run that failed
   int runs = 0;                              ///< seeds that it learned with
   std::optional<double> end, end_spread;     ///< accuracy in per cent, or perplexity; mean and deviation over seeds
+  std::vector<double> ends;                  ///< of each seed
   double behind = 0;                         ///< worse than the first set by so much; negative: better
   std::int64_t epochs = 0;                   ///< until the mean over seeds has come to the target; 0: it never does
   std::vector<LearningPhase> phases;         ///< until then
@@ -44,7 +45,7 @@ struct Learning {
 /// an accuracy p over n test samples is sqrt(p (1 - p) / n). That of a perplexity is the deviation over seeds.
 Learning put_together(const std::vector<std::vector<Trial>>& learned, const std::vector<std::vector<Trial>>& timed);
 
-std::string learning_text(const TableHead& head, const Learning& learning, bool markdown);
+std::string learning_text(const TableHead& head, const Learning& learning, TableForm form);
 std::string learning_json(const TableHead& head, const Learning& learning);
 
 }  // namespace laconic

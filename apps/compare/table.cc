@@ -4,8 +4,6 @@
 #include <cmath>
 #include <functional>
 
-#include "apps/result_table.h"
-
 namespace laconic {
 namespace {
 
@@ -162,11 +160,14 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
         const auto first = parts_of(counted[0][r], parts);
         for (std::size_t p = 0; p < parts; ++p) ratios.push_back(own[p] / first[p]);
       }
+      row.seeds.push_back({r, median_of(counted[s][r], &Trial::Step::ms)});
       if (!trial.evaluations.empty()) {
         const Trial::Evaluation& last = trial.evaluations.back();
         if (last.accuracy) accuracies.push_back(*last.accuracy);
         if (last.loss) losses.push_back(*last.loss);
         if (last.perplexity) perplexities.push_back(*last.perplexity);
+        row.seeds.back().accuracy = last.accuracy, row.seeds.back().loss = last.loss;
+        row.seeds.back().perplexity = last.perplexity;
         ++evaluated;
       }
       if (!target_accuracy) continue;
@@ -190,15 +191,30 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
   return rows;
 }
 
-std::string table_text(const TableHead& head, const std::vector<Row>& rows, bool markdown) {
-  return head.where + "\n" + head.what + "\n" + table_of(head, rows, markdown).text() + "\n" + errors(rows) +
-         notes(head, rows) + (markdown ? "\n\n    " : "\nAgain: ") + head.command + "\n";
+std::string around(const TableHead& head, ResultTable table, const std::string& errors, const std::string& notes,
+                   TableForm form) {
+  if (form == TableForm::csv) return csv(table.objects());
+  if (form == TableForm::latex) return table.latex();
+  return head.where + "\n" + head.what + "\n" + table.text() + "\n" + errors + notes +
+         (form == TableForm::markdown ? "\n\n    " : "\nAgain: ") + head.command + "\n";
+}
+
+std::string table_text(const TableHead& head, const std::vector<Row>& rows, TableForm form) {
+  return around(head, table_of(head, rows, form == TableForm::markdown), errors(rows), notes(head, rows), form);
 }
 
 std::string table_json(const TableHead& head, const std::vector<Row>& rows) {
   Cell::Json all = {{"where", head.where}, {"what", head.what}, {"command", head.command}, {"repeat", head.repeat}};
   if (head.target_accuracy) all["target_accuracy"] = *head.target_accuracy;
   all["sets"] = table_of(head, rows, false).objects();
+  for (std::size_t s = 0; s < rows.size(); ++s)
+    for (const Row::Seed& run : rows[s].seeds) {
+      Cell::Json seed = {{"seed", head.seed + run.run}, {"step_ms", run.step_ms}};
+      for (const auto& [name, value] :
+           {std::pair{"accuracy", run.accuracy}, {"loss", run.loss}, {"perplexity", run.perplexity}})
+        if (value) seed[name] = *value;
+      all["sets"][s]["seeds"].push_back(std::move(seed));
+    }
   return all.dump(-1, ' ', false, Cell::Json::error_handler_t::replace);
 }
 

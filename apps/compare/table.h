@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/result_table.h"
 #include "apps/statistics.h"
 
 namespace laconic {
@@ -59,6 +60,13 @@ struct Row {
   int reached_target = 0;
   std::optional<double> seconds_to_target;  ///< median over the runs that reached it; only if all did
   std::optional<double> compute_ms, exchange_ms, bound_ms;
+  /// Of one run: its step, and what it ended with.
+  struct Seed {
+    std::size_t run;  ///< from 0
+    double step_ms;
+    std::optional<double> accuracy{}, loss{}, perplexity{};
+  };
+  std::vector<Seed> seeds;  ///< of the runs that ended well
 };
 
 /// Runs needed for a 95 % interval over runs; with fewer, each run is cut into blocks of steps.
@@ -76,8 +84,14 @@ struct TableHead {
   std::string command;  ///< that makes it again
   std::optional<double> target_accuracy;
   int repeat = 1;
+  std::uint64_t seed = 0;  ///< of the first run
 };
-std::string table_text(const TableHead& head, const std::vector<Row>& rows, bool markdown = false);
+/// How a table is printed: with what stands around it, or, for other programs to read, alone.
+enum class TableForm { text, markdown, csv, latex };
+std::string table_text(const TableHead& head, const std::vector<Row>& rows, TableForm form = TableForm::text);
+/// The table in that form, between head, errors and notes where the form has them.
+std::string around(const TableHead& head, ResultTable table, const std::string& errors, const std::string& notes,
+                   TableForm form);
 /// One object, one line.
 std::string table_json(const TableHead& head, const std::vector<Row>& rows);
 
