@@ -59,6 +59,7 @@ std::string render(const ProgressLine& line, int width, bool with_bar, bool utf8
     if (line.bytes_per_step >= 0) figures.push_back(human_bytes(line.bytes_per_step) + "/step");
     figures.push_back(fmt::format("exposed {:.0f} %", 100 * line.exposed));
   }
+  if (line.seconds_left > 0) figures.push_back(human_seconds(line.seconds_left) + " left");
   std::string text = head.substr(0, static_cast<std::size_t>(std::max(width, 0)));
   std::string tail;
   int used = static_cast<int>(head.size());
@@ -103,10 +104,11 @@ void Progress::on_start(const RunInfo& info) {
   if (info.unseen_words > 0)
     out_ << fmt::format("{} word{} of validation and test {} not in the training text, and read as <unk>\n",
                         info.unseen_words, info.unseen_words == 1 ? "" : "s", info.unseen_words == 1 ? "is" : "are");
-  out_ << fmt::format("{} worker{} ({}), {} each a step, {}, {}\n", info.workers, info.workers == 1 ? "" : "s",
+  out_ << fmt::format("{} worker{} ({}), {} each a step{}, {}, {}\n", info.workers, info.workers == 1 ? "" : "s",
                       info.transport,
                       info.words_per_step > 0 ? fmt::format("{} streams of {} tokens", info.batch, info.words_per_step)
                                               : fmt::format("{} images", info.batch),
+                      info.workers > 1 ? fmt::format(" ({} in all)", info.workers * info.batch) : "",
                       info.device == "cpu" ? fmt::format("{} thread{} each", info.threads, info.threads == 1 ? "" : "s")
                                            : "on " + info.device,
                       info.strategy);
@@ -117,7 +119,7 @@ void Progress::on_start(const RunInfo& info) {
 
 void Progress::on_step(const StepReport& step) {
   sum_.loss += step.loss, sum_.samples_per_s += step.samples_per_s, sum_.bytes += step.bytes_sent, ++sum_.steps;
-  sum_.exposed_ms += step.exposed_ms;
+  sum_.exposed_ms += step.exposed_ms, sum_.step_ms += step.step_ms;
   sum_.busy_ms += step.forward_ms + step.backward_ms + step.select_ms + step.update_ms;
   if (options_.seconds() - shown_ >= (options_.terminal ? kRedrawSeconds : kPlainSeconds)) show(step);
 }
@@ -127,15 +129,18 @@ void Progress::show(const StepReport& last) {
   const std::int64_t per_epoch = std::max<std::int64_t>(info_.steps_per_epoch, 1);
   const std::int64_t in_epoch = last.step - (last.epoch - 1) * per_epoch;
   const double total_ms = sum_.busy_ms + sum_.exposed_ms;
-  const ProgressLine line{.epoch = last.epoch,
-                          .epochs = std::max((info_.total_steps + per_epoch - 1) / per_epoch, last.epoch),
-                          .done = std::clamp(static_cast<double>(in_epoch) / static_cast<double>(per_epoch), 0.0, 1.0),
-                          .loss = sum_.loss / n,
-                          .samples_per_s = sum_.samples_per_s / n,
-                          .bytes_per_step = info_.bytes_counted ? static_cast<double>(sum_.bytes) / n : -1,
-                          .exposed = total_ms > 0 ? sum_.exposed_ms / total_ms : 0,
-                          .unit = info_.words_per_step > 0 ? samples() : "",
-                          .communicates = info_.workers > 1};
+  const ProgressLine line{
+      .epoch = last.epoch,
+      .epochs = std::max((info_.total_steps + per_epoch - 1) / per_epoch, last.epoch),
+      .done = std::clamp(static_cast<double>(in_epoch) / static_cast<double>(per_epoch), 0.0, 1.0),
+      .loss = sum_.loss / n,
+      .samples_per_s = sum_.samples_per_s / n,
+      .bytes_per_step = info_.bytes_counted ? static_cast<double>(sum_.bytes) / n : -1,
+      .exposed = total_ms > 0 ? sum_.exposed_ms / total_ms : 0,
+      .unit = info_.words_per_step > 0 ? samples() : "",
+      .communicates = info_.workers > 1,
+      .seconds_left =
+          sum_.step_ms / n / 1e3 * static_cast<double>(std::max<std::int64_t>(info_.total_steps - last.step, 0))};
   if (options_.terminal) {
     // One column stays free: a full line would wrap on some terminals.
     out_ << "\r" << render(line, options_.width() - 1, true, options_.utf8) << "\x1b[K" << std::flush;

@@ -38,7 +38,7 @@ class Progress final : public Observer {
 
  private:
   struct Sum {  // of the steps since the last redraw
-    double loss = 0, samples_per_s = 0, busy_ms = 0, exposed_ms = 0;
+    double loss = 0, samples_per_s = 0, busy_ms = 0, exposed_ms = 0, step_ms = 0;
     std::int64_t bytes = 0, steps = 0;
   };
   const char* samples() const { return info_.words_per_step > 0 ? "tokens" : "images"; }
@@ -65,6 +65,7 @@ struct ProgressLine {
   double loss = 0, samples_per_s = 0, bytes_per_step = 0, exposed = 0;  ///< exposed: 0 … 1; bytes < 0: not counted
   std::string unit{};                                                   ///< of samples, said if it is not empty
   bool communicates = true;                                             ///< false leaves bytes and exposed out
+  double seconds_left = 0;                                              ///< of all steps; 0 is not said
 };
 /// One line of at most `width` columns (UTF-8 letters count one), with a bar if `bar`.
 std::string render(const ProgressLine& line, int width, bool bar, bool utf8);

@@ -290,7 +290,7 @@ TEST(Imagenet, ScalesTheLearningRateToTheGlobalBatch) {
                   " " + options)
                   .exit_code,
               0);
-    return Json::parse(text_of(dir / "log").substr(0, text_of(dir / "log").find('\n')))["lr"].get<double>();
+    return log_of(dir / "log")[1]["lr"].get<double>();
   };
   EXPECT_NEAR(rate("--batch 16 --workers 2 --accumulate 2"), 0.1 * 64 / 256, 1e-7);
   EXPECT_NEAR(rate("--batch 16 --lr-per-256 0.4"), 0.4 * 16 / 256, 1e-7);

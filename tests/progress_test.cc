@@ -49,6 +49,8 @@ TEST(ProgressLine, OneWorkerShowsNoCommunication) {
   ProgressLine line = kLine;
   line.communicates = false;
   EXPECT_EQ(render(line, 200, false, false), "epoch  3/10   50 %  loss 0.412  61.3 k/s");
+  line.seconds_left = 250;
+  EXPECT_EQ(render(line, 200, false, false), "epoch  3/10   50 %  loss 0.412  61.3 k/s  4 min 10 s left");
 }
 
 TEST(ProgressLine, FitsEveryWidth) {

@@ -24,14 +24,15 @@ TEST(Ptb, TrainsMeasuresAndLogsPerplexity) {
   const Result r = run(kSmallText + "--workers 2 --epochs 2 --json --log " + (dir / "log") + " --save " + (dir / "s"));
   ASSERT_EQ(r.exit_code, 0) << r.err;
   for (const char* part : {"lstm-small: ", " (2000 training, 200 validation, 200 test tokens)",
-                           "2 workers (threads), 4 streams of 10 tokens each a step",
+                           "2 workers (threads), 4 streams of 10 tokens each a step (8 in all)",
                            "epoch  1  validation perplexity ", "test perplexity ", "tokens/s"})
     EXPECT_TRUE(has(r.out, part)) << part << " in " << r.out;
   auto log = log_of(dir / "log");
   if (log.back().contains("memory")) log.pop_back();  // not where a sanitizer allocates
-  ASSERT_EQ(log.size(), 2u * 25 + 2 + 1);
-  EXPECT_TRUE(log[0].contains("samples_per_s"));
-  const Json& eval = log[25]["eval"];
+  ASSERT_EQ(log.size(), 1 + 2u * 25 + 2 + 1);
+  EXPECT_TRUE(log[0].contains("run"));
+  EXPECT_TRUE(log[1].contains("samples_per_s"));
+  const Json& eval = log[26]["eval"];
   EXPECT_NEAR(eval["perplexity"].get<double>(), std::exp(eval["loss"].get<double>()), 1e-3);
   EXPECT_FALSE(eval.contains("top1_error"));
   EXPECT_TRUE(log.back().contains("test"));
