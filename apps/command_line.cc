@@ -78,6 +78,45 @@ void add_config_file(CLI::App& app, const char* group) {
   app.config_formatter(std::make_shared<Toml>(app));
 }
 
+namespace {
+
+constexpr std::size_t kLine = 100;  // columns
+
+/// Breaks lines at blanks, where they are longer.
+std::string broken(const std::string& text, std::size_t width) {
+  std::string out;
+  std::size_t line = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" \n", at + 1), text.size());
+    if (line > 0 && text[at] == ' ' && line + (end - at) > width) out += '\n', line = 0, ++at;
+    if (text[at] == '\n') line = 0;
+    out.append(text, at, end - at), line += end - at, at = end;
+  }
+  return out;
+}
+
+}  // namespace
+
+void format_help(CLI::App& app, int column_width) {
+  struct Plain final : CLI::Formatter {
+    std::string make_option_opts(const CLI::Option* option) const override {
+      if (option->get_type_size() == 0) return "";
+      std::string type = option->get_type_name();
+      for (const char* check : {":INT in", ":FLOAT in", ":POSITIVE", ":{"}) type = type.substr(0, type.find(check));
+      return type.empty() ? "" : " " + type;
+    }
+    std::string make_option_desc(const CLI::Option* option) const override {
+      return broken(option->get_description(), kLine - get_column_width());
+    }
+    std::string make_description(const CLI::App* app) const override {
+      return broken(CLI::Formatter::make_description(app), kLine);
+    }
+  };
+  const auto formatter = std::make_shared<Plain>();
+  formatter->column_width(static_cast<std::size_t>(column_width));
+  app.formatter(formatter);
+}
+
 std::string help_text(const CLI::App& app, const std::string& footer) {
   std::string help = app.help();
   if (!footer.empty()) help += "\n" + footer + "\n";

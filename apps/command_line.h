@@ -21,6 +21,9 @@ void bind(CLI::App& app, const Settings& settings, Texts& texts);
 /// Throws UsageError from parse(): an empty list, several values for one option, a name that stands twice, a byte 0.
 void add_config_file(CLI::App& app, const char* group);
 
+/// Makes --help say of options what they take, in columns of this width. CLI11 alone would add how it checks values.
+void format_help(CLI::App& app, int column_width);
+
 /// Returns the text of --help. `footer` stands at its end, as it is.
 std::string help_text(const CLI::App& app, const std::string& footer = "");
 

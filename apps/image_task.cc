@@ -1,6 +1,11 @@
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <sstream>
 
 #include "apps/task.h"
+#include "core/parse.h"
+#include "data/photo_transform.h"
 
 namespace laconic {
 namespace {
@@ -19,12 +24,25 @@ Where where_is(const std::string& data, const std::string& own) {
   return {image_dataset(own == "fashion-mnist" ? "mnist" : own), data};
 }
 
+std::vector<float> numbers_in(const StateDict& weights, const char* name, std::size_t count,
+                              std::vector<float> otherwise) {
+  const auto text = weights.texts().find(name);
+  if (text == weights.texts().end()) return otherwise;
+  std::vector<float> numbers;
+  std::istringstream all(text->second);
+  for (std::string number; std::getline(all, number, ',');) numbers.push_back(number_from<float>(number).value_or(NAN));
+  require<DataError>(numbers.size() == count && std::ranges::all_of(numbers, [](float x) { return std::isfinite(x); }),
+                     "the weights say '", text->second, "' of the pixels (", name, "), and not ", count, " number",
+                     count == 1 ? "" : "s", ". The file is damaged, or of another model.");
+  return numbers;
+}
+
 class ImageTask final : public Task {
  public:
   explicit ImageTask(const Where& where)
       : crops_and_flips_(where.kind.crops_and_flips), data_(once([where] { return where.kind.load(where.folder); })) {}
 
-  std::unique_ptr<Workload> workload(const TrainOptions& o, int rank, int workers) override {
+  std::unique_ptr<Workload> workload(const TrainOptions& o, const dist::Worker& worker) override {
     const std::shared_ptr<const ImageDataset> data = data_.get();
     const ModelInfo& model = model_info(o.model);
     const Shape image{data->channels, data->height, data->width};
@@ -32,8 +50,10 @@ class ImageTask final : public Task {
                         o.data, " has ", image, " (--model, --data): choose a model and data that fit");
     ImageClassification::Options task = classification_options(o);
     if (crops_and_flips_ && !o.no_augment) task.augment = kPadCropFlip;
-    return std::make_unique<ImageClassification>(make_model(o, data->classes), data, rank, workers, task);
+    return std::make_unique<ImageClassification>(make_model(o, data->classes), data, worker.rank, worker.size, task);
   }
+
+  void finish(const TrainOptions& o, Workload&) override { save_labels(o, data_.get()->class_names); }
 
  private:
   bool crops_and_flips_;
@@ -52,6 +72,31 @@ std::shared_ptr<Module> make_model(const TrainOptions& o, int classes) {
   ModelOptions model = o.zoo;
   model.classes = classes;
   return make_model(o.model, model);
+}
+
+PictureInput image_input(const Program& program, const TrainOptions& o, const StateDict& weights) {
+  const Shape shape = model_info(o.model).input;
+  require<UsageError>(shape.rank() == 3 && shape[1] == shape[2] && (shape[0] == 1 || shape[0] == 3), "the model ",
+                      o.model, " takes ", shape, ", no pictures (--model): choose another");
+  const auto channels = static_cast<std::size_t>(shape[0]), n = static_cast<std::size_t>(shape[1] * shape[2]);
+  std::vector<float> mean, std;
+  if (!weights.texts().contains("mean") || !weights.texts().contains("std")) {  // saved by somebody else
+    const Where where = where_is(o.data, program.images);
+    const ImageDataset data = where.kind.load(where.folder);
+    mean = data.mean, std = data.std;
+  }
+  mean = numbers_in(weights, "mean", channels, mean), std = numbers_in(weights, "std", channels, std);
+  const PhotoTransform transform(
+      {.size = static_cast<int>(shape[1]), .mean = {0, 0, 0}, .std = {1, 1, 1}, .margin = 1});
+  return {shape, [=](std::span<const std::uint8_t> file, const std::string& name, float* out) {
+            std::vector<float> rgb(3 * n);
+            transform(file, name, 0, 0, rgb.data());
+            for (std::size_t i = 0; i < channels * n; ++i) {
+              // ITU-R 601-2, as PIL's convert("L")
+              const float x = channels == 3 ? rgb[i] : 0.299f * rgb[i] + 0.587f * rgb[n + i] + 0.114f * rgb[2 * n + i];
+              out[i] = (x - mean[i / n]) / std[i / n];
+            }
+          }};
 }
 
 std::unique_ptr<Task> make_image_task(const Program& program, const TrainOptions& o) {

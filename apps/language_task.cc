@@ -75,13 +75,14 @@ class LanguageTask final : public Task {
   explicit LanguageTask(const std::string& data)
       : data_(once([data] { return is_synthetic(data) ? synthetic_text_named(data) : load_text(data); })) {}
 
-  std::unique_ptr<Workload> workload(const TrainOptions& o, int rank, int workers) override {
+  std::unique_ptr<Workload> workload(const TrainOptions& o, const dist::Worker& worker) override {
     const std::shared_ptr<const TextDataset> data = data_.get();
     models::LanguageModel::Options model = models::language_recipe(o.model)->model;
     model.vocabulary = data->vocabulary.size();
     if (o.tied) model.tied = *o.tied;
     if (o.dropout) model.dropout = *o.dropout;
-    return std::make_unique<LanguageModelling>(std::make_shared<models::LanguageModel>(model), data, rank, workers,
+    return std::make_unique<LanguageModelling>(std::make_shared<models::LanguageModel>(model), data, worker.rank,
+                                               worker.size,
                                                LanguageModelling::Options{.batch = o.batch, .bptt = o.bptt});
   }
 

@@ -40,8 +40,8 @@ double flop_per_sample(const ModelInfo& info, const std::vector<LayerSummary>& l
 }
 
 constexpr const char* kConvention =
-    "MB are 10^6 bytes of float32; FLOP are of one image, or one word, forward: two for each multiply-add with\n"
-    "a weight.";
+    "MB are 10^6 bytes of float32; FLOP are of one image, or one word, forward: two for each\n"
+    "multiply-add with a weight.";
 
 void print_zoo(bool json, bool markdown) {
   ResultTable table(markdown);

@@ -77,7 +77,7 @@ void settle_method(const Settings& s, TrainOptions& o) {
 /// Returns what words of a command line give; nothing if that was all (--help and --version print and are done).
 std::optional<Texts> texts_in(std::vector<std::string> words, const Settings& settings, const Program& program) {
   CLI::App app(program.summary, program.name);
-  app.get_formatter()->column_width(34);
+  format_help(app, 34);
   app.allow_extras();  // refused below, with a suggestion
   app.allow_config_extras(CLI::config_extras_mode::error);
   Texts texts;
@@ -131,9 +131,9 @@ void set_defaults(TrainOptions& options, const Program& program, const std::vect
 /// What the options of a program start from when it trains this model; "": its own one.
 TrainOptions defaults_of(const Program& program, const std::string& model, bool alone) {
   TrainOptions o;
-  o.model = program.models.at(0);
-  if (program.reads == Program::Reads::images)
-    o.data = image_dataset(program.images).folder, o.trainer.epochs = 10, o.batch = 32, o.lr = 0.1f;
+  o.model = program.task ? program.name : program.models.at(0);
+  if (program.reads == Program::Reads::images) o.trainer.epochs = 10, o.batch = 32, o.lr = 0.1f;
+  if (program.reads == Program::Reads::images && !program.task) o.data = image_dataset(program.images).folder;
   set_defaults(o, program, shell_words(program.options, "options of " + program.name), alone);
   if (!model.empty()) o.model = model;
   if (program.of_model) program.of_model(o);
@@ -269,6 +269,10 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
   if (t.trace_steps && o.trace.empty()) refuse("nothing is traced", "--trace-steps", "add --trace FILE");
   if (o.resume && o.resume_path.empty() && t.save.empty())
     refuse("there is no place to resume from", "--resume", "give a checkpoint, or --save DIR to take its newest");
+  if (t.new_head && t.init.empty())
+    refuse("there are no weights to take the other layers from", "--new-head", "add --init FILE");
+  if (t.new_head && (o.eval_only || !o.predict.empty()))
+    refuse("a head that has learned nothing says nothing", "--new-head", "train first, or leave it out");
   if (o.resume && !t.init.empty())
     refuse("weights come from a checkpoint or from a file", "--resume and --init", "leave one of them out");
   for (const auto& [needs, name] : {std::pair{t.save_every.has_value(), "--save-every"}, {t.overwrite, "--overwrite"}})
@@ -277,7 +281,7 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
        {std::tuple{o.eval_only, "--eval-only", "measure"}, {!o.predict.empty(), "--predict", "predict by"}})
     if (needs && t.init.empty() && !o.resume)
       refuse(concat("there are no weights to ", what), name, "add --init FILE or --resume PATH");
-  if (program.reads == Program::Reads::text) settle_texts(settings, o);
+  if (program.reads == Program::Reads::text && !program.task) settle_texts(settings, o);
 }
 
 }  // namespace

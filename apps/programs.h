@@ -2,12 +2,21 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "dist/trainer/supervised.h"
+
 namespace laconic {
 
+class Settings;
 struct TrainOptions;
+
+/// What a command line tells a program's own task: batch, shuffle, data_threads, and the seed of this run.
+struct OwnTaskOptions : Supervised::Options {
+  std::string data{};  ///< --data, a path or whatever the task takes
+};
 
 /// A training program: what it has of its own.
 struct Program {
@@ -22,6 +31,12 @@ struct Program {
   Reads reads = Reads::images;                   ///< images are in memory, photographs in files (data/image_source.h)
   std::string images = "fashion-mnist";          ///< of image_datasets(): what lies in the folder that --data names
   std::function<void(TrainOptions&)> of_model{};  ///< sets what else options start from, by options.model
+
+  /// A task of one's own, a worker's part of it (dist/trainer/supervised.h trains any model on any data). It is made by
+  /// every worker on its own thread. `models`, `reads` and `images` have no use then.
+  std::function<std::unique_ptr<Workload>(OwnTaskOptions, const dist::Worker&)> task{};
+  /// Adds options of one's own (core/settings.h). May be called several times.
+  std::function<void(Settings&)> settings{};
 };
 
 /// Runs such a program: the whole command line, --help, files of options, training over threads or MPI, log, trace,
@@ -32,6 +47,7 @@ struct Program {
 ///     laconic::dist::methods().add<MyMethod>("mine");
 ///     return laconic::run_program(argc, argv, {.name = "own", .summary = "Trains LeNet by a method of its own."});
 ///   }
+/// With a task of its own: apps/examples/own_models/sequences.cc.
 int run_program(int argc, char** argv, const Program& program);
 
 /// `ptb`, which trains language models: its options start from what lstm-small was published with.

@@ -24,10 +24,15 @@ int run_subcommand(const std::string& tool, std::span<const Subcommand> all,
     if (arguments[0] == s.name) return s.run({arguments.begin() + 1, arguments.end()});
     if (s.what != nullptr) names.push_back(s.name);
   }
-  throw UsageError(concat("unknown name '", arguments[0], "' (", tool, "): there are ", join(names, ", ")));
+  const std::string close = nearest(arguments[0], names);
+  throw UsageError(concat("unknown name '", arguments[0], "' (", tool,
+                          "): ", close.empty() ? "there" : concat("did you mean ", close, "? There"), " are ",
+                          join(names, ", ")));
 }
 
 std::optional<int> parse_tool(CLI::App& app, const std::vector<std::string>& arguments) {
+  format_help(app, 28);
+  app.set_help_flag("-h,--help", "this text");
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);

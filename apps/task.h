@@ -1,8 +1,11 @@
 #pragma once
+#include <functional>
 #include <future>
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "apps/options.h"
 #include "dist/trainer/image_classification.h"
@@ -15,16 +18,15 @@ class Task {
   virtual ~Task() = default;
   /// One worker's part. Called by every worker on its own thread; data is read by the first. throws UsageError where
   /// model and data do not fit
-  virtual std::unique_ptr<Workload> workload(const TrainOptions& options, int rank, int workers) = 0;
+  virtual std::unique_ptr<Workload> workload(const TrainOptions& options, const dist::Worker& worker) = 0;
   /// What rank 0's workload is good for when a run has ended, on the main thread: its weights are there, its trainer is
   /// not.
   virtual void finish(const TrainOptions&, Workload&) {}
 };
 
-/// Training on images that are in memory.
+/// Training on images that are in memory. At the end saves the names of the classes, as the next one does.
 std::unique_ptr<Task> make_image_task(const Program& program, const TrainOptions& options);
-/// Training on photographs of any size, from folders, lists or packs. At the end writes labels.txt into --save, the
-/// names of the classes, where --predict finds them.
+/// Training on photographs of any size, from folders, lists or packs.
 std::unique_ptr<Task> make_photo_task(const TrainOptions& options);
 /// Training language models on text, and letting them write when that is done (--generate).
 std::unique_ptr<Task> make_language_task(const TrainOptions& options);
@@ -34,10 +36,23 @@ ImageClassification::Options classification_options(const TrainOptions& options)
 /// A new model of the zoo as the command line has it, of so many classes; 0: the model's own.
 std::shared_ptr<Module> make_model(const TrainOptions& options, int classes);
 
+/// What a picture is to a model.
+struct PictureInput {
+  Shape shape;  ///< [C, H, W]
+  /// file : JPEG, PNG or PPM   ->   out : float of `shape`.   throws DataError as decode_image
+  std::function<void(std::span<const std::uint8_t> file, const std::string& name, float* out)> read;
+};
+PictureInput photo_input(const TrainOptions& options);
+/// The shorter side is made the model's, and the middle taken; grey where the model sees grey. Mean and deviation are
+/// those that the weights were saved with, else those of --data, which is read then.
+PictureInput image_input(const Program& program, const TrainOptions& options, const StateDict& weights);
+
 /// --predict: prints the five most likely classes of each image, by the weights of --init or --resume. Names of classes
 /// come from --labels, or labels.txt beside the weights, or the data's own.
 /// throws UsageError, DataError   no such model, weights that do not fit it, an image that cannot be decoded
-int predict(const TrainOptions& options);
+int predict(const Program& program, const TrainOptions& options);
+/// Writes labels.txt into --save, where --predict finds the names of the classes. Nothing without names or --save.
+void save_labels(const TrainOptions& options, const std::vector<std::string>& names);
 
 /// Something that several threads need and the first of them makes.
 template <class T>

@@ -179,7 +179,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
       if (!o.trace.empty() && !o.dry_run && !o.eval_only) write_trace(trace, worker, o.trace);
       return;
     }
-    std::unique_ptr<Workload> workload = task.workload(o, worker.rank, worker.size);
+    std::unique_ptr<Workload> workload = task.workload(o, worker);
     Trainer trainer(worker, *workload, o.method, options, &observers);
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());
@@ -288,7 +288,22 @@ int run_training(const TrainOptions& options, Task& task) {
   return stopped && speaks ? 128 + interrupted_by : 0;
 }
 
+class OwnTask final : public Task {
+ public:
+  explicit OwnTask(const Program& program) : make_(program.task) {}
+  std::unique_ptr<Workload> workload(const TrainOptions& o, const dist::Worker& worker) override {
+    OwnTaskOptions own;
+    own.batch = o.batch, own.shuffle = o.images.shuffle, own.data_threads = o.images.data_threads;
+    own.seed = o.trainer.seed, own.data = o.data;
+    return make_(own, worker);
+  }
+
+ private:
+  decltype(Program::task) make_;
+};
+
 std::unique_ptr<Task> make_task(const Program& program, const TrainOptions& options) {
+  if (program.task) return std::make_unique<OwnTask>(program);
   switch (program.reads) {
     case Program::Reads::photographs:
       return make_photo_task(options);
@@ -305,7 +320,8 @@ int run_program(int argc, char** argv, const Program& program) {
   return run_main([&] {
     const std::optional<TrainOptions> options = parse_options(argc, argv, program);
     if (!options) return 0;
-    return options->predict.empty() ? run_training(*options, *make_task(program, *options)) : predict(*options);
+    return options->predict.empty() ? run_training(*options, *make_task(program, *options))
+                                    : predict(program, *options);
   });
 }
 

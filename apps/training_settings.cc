@@ -83,7 +83,11 @@ void add_photo_settings(Settings& s, TrainOptions& o) {
             if (begin <= text.size()) refuse("'" + text + "' has more than three numbers", where, "give 0.4,0.4,0.4");
           });
   s.whole_number<int>("max-bad", "K", o.max_bad, 0, "damaged files that are passed over");
-  s.text("labels", "FILE", o.labels, "names of the classes, one a line\n[synsets.txt or labels.txt beside the data]");
+}
+
+void add_prediction_settings(Settings& s, TrainOptions& o) {
+  s.flag("new-head", o.trainer.new_head, "the output layer begins anew: --init of other classes");
+  s.text("labels", "FILE", o.labels, "names of the classes, one a line\n[labels.txt or synsets.txt beside the data]");
   s.value("predict", "IMAGE ...", "say what these are, by --init or --resume, and leave",
           [&o](const std::string& text, const std::string&) { o.predict.push_back(text); })
       .takes = Setting::Takes::words;
@@ -107,41 +111,46 @@ void add_text_settings(Settings& s, TrainOptions& o) {
 }  // namespace
 
 void add_settings(Settings& s, TrainOptions& o, const Program& program) {
-  const bool reads_text = program.reads == Program::Reads::text,
-             reads_photos = program.reads == Program::Reads::photographs;
+  const bool own = program.task != nullptr, reads_text = !own && program.reads == Program::Reads::text,
+             reads_photos = !own && program.reads == Program::Reads::photographs;
 
   s.group(kModelGroup, Scope::model);
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.name);
-  s.value("preset", "NAME,..", "options that belong together, as defaults for the others:\n" + wrapped(names),
-          [&o](const std::string& text, const std::string& where) {
-            for (const Preset* preset : presets_named(text, where)) o.presets.push_back(preset);
-          })
-      .takes = Setting::Takes::repeated;
-  s.value("model", "NAME", wrapped(program.models) + " [" + o.model + "]",
-          [&o, models = program.models](const std::string& text, const std::string& where) {
-            o.model = one_of(text, where, models, "model");
-          });
+  if (!own)
+    s.value("preset", "NAME,..", "options that belong together, as defaults for the others:\n" + wrapped(names),
+            [&o](const std::string& text, const std::string& where) {
+              for (const Preset* preset : presets_named(text, where)) o.presets.push_back(preset);
+            })
+        .takes = Setting::Takes::repeated;
+  if (!own)
+    s.value("model", "NAME", wrapped(program.models) + " [" + o.model + "]",
+            [&o, models = program.models](const std::string& text, const std::string& where) {
+              o.model = one_of(text, where, models, "model");
+            });
   names.clear();
   for (const ImageDatasetKind& kind : image_datasets()) names.push_back(kind.name);
   s.text(
       "data", "DIR|FILE|synthetic", o.data,
-      (reads_text     ? "a folder with train, valid and test text, or one text\nfile"
+      (own            ? "what is learned from"
+       : reads_text   ? "a folder with train, valid and test text, or one text\nfile"
        : reads_photos ? "a folder with train and val: folders of classes, lists\nof files, or packs; or TRAIN,VAL; or "
                         "one pack"
                       : "where the images are, or NAME[:DIR] of another data set,\n" + wrapped(names)) +
-          "; synthetic: made up here\n[" + o.data + "]");
+          (own ? std::string(o.data.empty() ? "" : " [" + o.data + "]")
+               : "; synthetic: made up here\n[" + o.data + "]"));
   s.text("init", "FILE", o.trainer.init, "start from these weights (safetensors)");
   if (reads_text) {
     add_text_settings(s, o);
   } else {
     s.flag("no-shuffle", o.images.shuffle, "read the samples in the order of the file", false);
-    s.flag("no-augment", o.no_augment, "do not crop and flip images");
+    if (!own) s.flag("no-augment", o.no_augment, "do not crop and flip images");
     if (reads_photos) add_photo_settings(s, o);
+    if (!own) add_prediction_settings(s, o);
   }
   s.flag("no-dropout", o.trainer.dropout, "keep every activation while training", false);
   const auto offers = [&](bool ModelInfo::*option) {
-    return std::any_of(models_of_zoo().begin(), models_of_zoo().end(), [&](const ModelInfo& m) {
+    return !own && std::any_of(models_of_zoo().begin(), models_of_zoo().end(), [&](const ModelInfo& m) {
       return m.*option && std::find(program.models.begin(), program.models.end(), m.name) != program.models.end();
     });
   };
@@ -150,6 +159,8 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
            "resnet50, 101: the stride in the first 1x1 convolution\nof a block, as published, not in its 3x3");
   if (offers(&ModelInfo::has_auxiliary_heads))
     s.flag("auxiliary-heads", o.zoo.auxiliary_heads, "googlenet: losses of inner layers too, while training");
+
+  if (program.settings) program.settings(s);
 
   s.group(kTrainGroup, Scope::model);
   s.whole_number<std::int64_t>("epochs", "E", o.trainer.epochs, 0, "passes over the training set");
@@ -187,7 +198,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.real_number("weight-decay", "X", o.weight_decay, 0, inf, "5e-4", "pull of the weights to zero");
   s.flag("no-decay-norm-bias", o.trainer.optimizer.decay.norm_and_bias, "no weight decay on biases and normalisation",
          false);
-  if (!reads_text)
+  if (!own && !reads_text)
     s.real_number("label-smoothing", "X", o.images.label_smoothing, 0, 1, "0.1", "spread over the other classes");
   s.value(
       "clip", "norm:X|value:X",

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "data/image_source.h"
 #include "data/input_file.h"
 #include "data/synthetic.h"
 
@@ -16,6 +17,7 @@ constexpr std::uint64_t kMostRecords = 100'000;  // per file, twice what any has
 struct Variant {
   const char* name;
   const char* subfolder;
+  const char* names;  ///< the file of the classes' names
   int classes;
   int label_bytes;  ///< the last of them is the label
   std::vector<std::string> train, test;
@@ -25,6 +27,7 @@ struct Variant {
 Variant cifar10() {
   return {.name = "cifar10",
           .subfolder = "cifar-10-batches-bin",
+          .names = "batches.meta.txt",
           .classes = 10,
           .label_bytes = 1,
           .train = {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"},
@@ -36,6 +39,7 @@ Variant cifar10() {
 Variant cifar100() {
   return {.name = "cifar100",
           .subfolder = "cifar-100-binary",
+          .names = "fine_label_names.txt",
           .classes = 100,
           .label_bytes = 2,
           .train = {"train"},
@@ -95,11 +99,23 @@ ImageSplit load_split(const std::string& folder, const std::vector<std::string>&
                 "generated.")));
 }
 
+/// From the text file of the archive, where that lies beside the images.
+std::vector<std::string> class_names(const std::string& folder, const Variant& v) {
+  const std::string path = find_file({folder, folder + "/" + v.subfolder}, {v.names});
+  if (path.empty()) return {};
+  std::vector<std::string> names = read_labels(path);
+  while (!names.empty() && names.back().empty()) names.pop_back();
+  require<DataError>(names.size() == static_cast<std::size_t>(v.classes), "cifar: ", path, " names ", names.size(),
+                     " classes, expected ", v.classes, ". The file is damaged; fetch it again, or delete it.");
+  return names;
+}
+
 ImageDataset load(const std::string& folder, const Variant& v) {
   ImageDataset data;
   data.name = v.classes == 10 ? "cifar-10" : "cifar-100";
   data.channels = 3, data.height = data.width = kSide, data.classes = v.classes;
   data.mean = v.mean, data.std = v.std;
+  data.class_names = class_names(folder, v);
   data.train = load_split(folder, v.train, v);
   data.test = load_split(folder, v.test, v);
   return data;

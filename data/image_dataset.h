@@ -18,6 +18,7 @@ struct ImageSplit {
 struct ImageDataset {
   std::string name;  ///< "mnist", "fashion-mnist", "cifar-10", "cifar-100", "synthetic"
   int channels = 0, height = 0, width = 0, classes = 0;
+  std::vector<std::string> class_names{};  ///< empty: not known
   std::vector<float> mean, std;  ///< per channel, of pixels / 255: what a network sees is (x/255 - mean) / std
   ImageSplit train, test;
 

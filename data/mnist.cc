@@ -123,6 +123,11 @@ ImageDataset load_mnist(const std::string& folder, std::optional<bool> is_fashio
   data.channels = 1, data.height = data.width = kDigitSide, data.classes = kClasses;
   data.mean = {fashion ? 0.2860f : 0.1307f};
   data.std = {fashion ? 0.3530f : 0.3081f};
+  if (fashion)
+    data.class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+                        "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+  else
+    data.class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
   data.train = load_split(folder, "train");
   data.test = load_split(folder, "t10k");
   return data;

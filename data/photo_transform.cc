@@ -109,8 +109,8 @@ void jitter_colors(const PhotoDraw& draw, std::uint8_t* pixels, std::size_t n) {
   }
 }
 
-Resizing evaluation_view(int size, int width, int height) {
-  const int shorter = rounded(size * 8 / 7.0);
+Resizing evaluation_view(int size, int width, int height, double margin) {
+  const int shorter = rounded(size * margin);
   Resizing r{.box = {0, 0, static_cast<double>(width), static_cast<double>(height)},
              .width = shorter,
              .height = shorter,
@@ -136,7 +136,7 @@ void PhotoTransform::operator()(std::span<const std::uint8_t> file, const std::s
   thread_local Workspace work;
   const ImageHeader header = read_image_header(file, name);
   const PhotoDraw draw = draw_photo(o_.augment, o_.seed, epoch, sample, header.width, header.height);
-  Resizing view = evaluation_view(o_.size, header.width, header.height);
+  Resizing view = evaluation_view(o_.size, header.width, header.height, o_.margin);
   int most_scale = 1;
   if (o_.augment.crop) {
     const Region& c = draw.crop;

@@ -41,9 +41,9 @@ PhotoDraw draw_photo(const PhotoAugment& augment, std::uint64_t seed, std::int64
 /// source: Pillow, ImageEnhance
 void jitter_colors(const PhotoDraw& draw, std::uint8_t* pixels, std::size_t n);
 
-/// How a picture is evaluated: its shorter side made `size` * 8/7 (256 for 224), then the middle `size` x `size`.
+/// How a picture is evaluated: its shorter side made `size` * margin (256 for 224), then the middle `size` x `size`.
 /// source: torchvision, Resize and CenterCrop, and their rounding
-Resizing evaluation_view(int size, int width, int height);
+Resizing evaluation_view(int size, int width, int height, double margin = 8 / 7.0);
 
 /// Makes what a network sees of a file: decodes as much as is needed, takes a part of it as [size, size], jitters and
 /// flips, and writes y = (x/255 - mean) / std per channel, float32. A pure function of file and key, in which any
@@ -57,6 +57,7 @@ class PhotoTransform {
     std::uint64_t seed = 0;
     std::array<float, 3> mean{0.485f, 0.456f, 0.406f}, std{0.229f, 0.224f, 0.225f};  ///< ImageNet's
     JpegDecoder decoder = default_jpeg_decoder();
+    double margin = 8 / 7.0;  ///< of evaluation_view
   };
   explicit PhotoTransform(const Options& options);
 

@@ -269,7 +269,8 @@ TEST(Checkpoint, EveryFlippedBitIsFound) {
         for (int rank : {0, 1}) CheckpointStore::verify(checkpoint, m, rank);
       });
       if (std::string(name) != "/manifest.json") {
-        EXPECT_TRUE(has(error, "is damaged")) << error;
+        // A flip in the few letters that say whose file it is makes it another's.
+        EXPECT_TRUE(has(error, "is damaged") || has(error, ", not of rank ")) << error;
       }
     }
     write_bytes(checkpoint + name, before);

@@ -74,6 +74,12 @@ TEST(CommandLine, ModelsPrintsTheZooAndTheLayersOfOne) {
   EXPECT_EQ(run("laconic models --layers vgg16 --resnet-v1").exit_code, 2);
 }
 
+void expect_lines_fit(const std::string& help) {
+  std::size_t begin = 0;
+  for (std::size_t end; (end = help.find('\n', begin)) != std::string::npos; begin = end + 1)
+    EXPECT_LE(end - begin, 100u) << help.substr(begin, end - begin);
+}
+
 TEST(CommandLine, HelpListsItsGroupsInOrder) {
   for (const char* program : {"mnist", "cifar10"}) {
     const Result r = run(std::string(program) + " --help");
@@ -86,10 +92,44 @@ TEST(CommandLine, HelpListsItsGroupsInOrder) {
       ASSERT_NE(found, std::string::npos) << program << " " << group;
       at = found;
     }
-    std::size_t begin = 0;
-    for (std::size_t end; (end = r.out.find('\n', begin)) != std::string::npos; begin = end + 1)
-      EXPECT_LE(end - begin, 100u) << r.out.substr(begin, end - begin);
+    expect_lines_fit(r.out);
   }
+}
+
+TEST(CommandLine, HelpOfToolsSaysWhatOptionsTakeAndNoMore) {
+  std::vector<std::string> tools{"models",        "codec encode",       "pack",          "inspect select",
+                                 "inspect codec", "inspect checkpoint", "inspect trace", "plot trace"};
+  std::istringstream benches(run("laconic bench --help").out);
+  for (std::string line; std::getline(benches, line);)
+    if (line.rfind("  ", 0) == 0) tools.push_back("bench " + line.substr(2, line.find(' ', 2) - 2));
+  EXPECT_GT(tools.size(), 14u);
+  for (const std::string& tool : tools) {
+    const Result r = run("laconic " + tool + " --help");
+    EXPECT_EQ(r.exit_code, 0) << tool;
+    EXPECT_TRUE(has(r.out, "  -h,--help")) << tool;
+    for (const char* check : {",.. ...", "REQUIRED", "Needs:", "Excludes:", "INT", "POSITIVE", "Print this help"})
+      EXPECT_FALSE(has(r.out, check)) << tool << ": " << r.out;
+    expect_lines_fit(r.out);
+  }
+}
+
+TEST(CommandLine, TheShellCompletesWhatHelpTells) {
+  const auto completed = [](const std::string& words) {
+    const std::string script =
+        "source " LACONIC_SOURCE "/apps/install/completion.bash; COMP_WORDS=(" + words +
+        "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _laconic ${COMP_WORDS[0]}; echo ${COMPREPLY[*]}";
+    // The program before it is there for its environment alone.
+    return run("laconic --version >/dev/null; PATH=" LACONIC_APPS ":$PATH bash -c '" + script + "'").out;
+  };
+  EXPECT_EQ(completed("laconic ben"), "bench\n");
+  EXPECT_EQ(completed("laconic bench st"), "step\n");
+  EXPECT_EQ(completed("laconic bench step --mod"), "--model\n");
+  EXPECT_EQ(completed("laconic launch -n 4 mnist --epo"), "--epoch-steps --epochs\n");
+  EXPECT_EQ(completed("mnist --model \"\""), "hdc hdc-2.5mb lenet\n");
+  EXPECT_EQ(completed("cifar10 --sync lay"), "layerdrop\n");
+  EXPECT_EQ(completed("cifar10 --codec ince"), "inceptionn-published:2^ inceptionn:2^ inceptionn:rel:2^\n");
+  EXPECT_EQ(completed("ptb --overlap \"\""), "backward forward none\n");
+  EXPECT_EQ(completed("ptb --log \"\""), "\n");
 }
 
 TEST(CommandLine, VersionTellsWhatWasBuilt) {
@@ -124,6 +164,9 @@ TEST(CommandLine, LaconicListsItsTools) {
 }
 
 TEST(CommandLine, AnUnknownToolNamesTheNearest) {
+  const Result bench = run("laconic bench stp");
+  EXPECT_EQ(bench.exit_code, 2);
+  EXPECT_TRUE(has(bench.err, "unknown name 'stp' (laconic bench): did you mean step? There are ")) << bench.err;
   const Result r = run("laconic lunch -n 4 mnist");
   EXPECT_EQ(r.exit_code, 2);
   EXPECT_EQ(r.err, "laconic: error: unknown tool 'lunch' (command line): did you mean launch?\n");

@@ -10,12 +10,25 @@ trap 'rm -rf "$work"' EXIT
 DESTDIR=$work/root meson install -C "$build" --no-rebuild --quiet
 pc=$(dirname "$(find "$work/root" -name laconic.pc)")
 
-# Another place, another project: nothing of the source tree is visible from here but through the installed copy.
+# A library is named once.
+for word in $(grep '^Libs:' "$pc/laconic.pc"); do echo "$word"; done | sort | uniq -d | { ! grep .; }
+
+# Another place, another project: nothing of the source tree is visible from here but through the installed copy. Its
+# own headers have names of ours.
 cp -r "$here/consumer" "$work/project"
 cd "$work/project"
+mkdir -p core data dist/trainer
+for header in core/tensor.h data/loader.h data/synthetic.h dist/trainer/trainer.h; do echo '#error not ours' >"$header"; done
 PKG_CONFIG_PATH=$pc meson setup out --buildtype=plain -Db_sanitize="$sanitize"
 ninja -C out
 ./out/own_model
+
+# The same project by CMake.
+if [ "$sanitize" = none ] && command -v cmake >/dev/null; then
+  cmake -S . -B by_cmake -G Ninja -DCMAKE_PREFIX_PATH="${pc%/lib*}" -DCMAKE_BUILD_TYPE= >cmake.log || { cat cmake.log; exit 1; }
+  ninja -C by_cmake
+  ./by_cmake/own_model
+fi
 
 # Models of one's own, on data of one's own: docs/from-pytorch.md and docs/tutorial.md show them.
 # Without sanitizers: what they would compile anew for a minute are headers, and operations that other tests call.
@@ -25,7 +38,16 @@ if [ "$sanitize" = none ]; then
   python3 "$here/consumer/make_data.py" .
   PKG_CONFIG_PATH=$pc meson setup out --buildtype=plain -Db_sanitize="$sanitize"
   ninja -C out
-  for program in tensors "table rings.csv" sequences "images pictures" attention "callbacks rings.csv"; do ./out/$program; done
+  ./out/sequences --threads 1 --quiet --json | python3 -c '
+import json, sys
+assert json.loads(sys.stdin.readlines()[-1])["eval"]["metrics"]["accuracy"] > 0.9'
+  ./out/sequences --help | grep -q -- '--hidden H'
+  small="./out/sequences --threads 1 --quiet --hidden 5 --sync topk --density 0.1 --dense-below 0"
+  $small --steps 6 --save all && $small --steps 4 --save part && $small --steps 6 --save part --resume
+  cmp all/weights.safetensors part/weights.safetensors
+  if $small --steps 8 --save part --resume --hidden 6 2>error; then exit 1; fi
+  grep -q 'parameters=' error
+  for program in tensors "table rings.csv" "images pictures" attention "callbacks rings.csv"; do ./out/$program; done
 fi
 
 # And a program with a method, a selector and a codec of its own, which has all that the bundled ones have.

@@ -18,9 +18,10 @@ import tempfile
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 # The smallest model of each program: a model's name is tried once, and options with this one.
 TRAINING = {'mnist': 'lenet', 'cifar10': 'resnet20', 'imagenet': 'resnet18', 'ptb': 'lstm-small'}
-# Options that name what a reader has and this test does not; and whether a value follows.
+# Options that name what a reader has and this test does not, or go with those; and whether a value follows.
 READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device': True, '--precision': True, '--save': True, '--save-every': True,
-               '--trace': True, '--dump-gradients': True, '--log': True, '--config': True, '--hosts': True}
+               '--trace': True, '--dump-gradients': True, '--log': True, '--config': True, '--hosts': True,
+               '--new-head': False, '--eval-only': False}
 
 checked, failures = set(), []
 

@@ -12,6 +12,7 @@
 #include "core/state.h"
 #include "core/stream.h"
 #include "data/photo_transform.h"
+#include "data/synthetic.h"
 #include "layers/models/zoo.h"
 #include "tests/ghosts.h"
 #include "tests/image_files.h"
@@ -103,6 +104,100 @@ TEST(Imagenet, TrainsResumesAndPredicts) {
   expect_photo_sentence(run(kSmallPhotos + "--init " + (p.dir / "a/weights.safetensors") + " --labels " +
                             (p.dir / "log") + " --predict x.jpg"),
                         1, {"log names ", " classes, but the weights have 2"});
+}
+
+/// What the pixels of a test image become as a file: grey ones as PPM in three equal colours.
+File picture_of(const ImageDataset& data, std::int64_t i) {
+  const std::size_t n = static_cast<std::size_t>(data.height * data.width),
+                    channels = static_cast<std::size_t>(data.channels);
+  const std::uint8_t* const planes = data.test.pixels.data() + i * data.image_bytes();
+  std::vector<std::uint8_t> pixels;
+  for (std::size_t at = 0; at < n; ++at)
+    for (std::size_t c = 0; c < 3; ++c) pixels.push_back(planes[c % channels * n + at]);
+  return ppm_of(pixels, data.width, data.height);
+}
+
+TEST(SmallImages, PredictNamesWhatEvaluationCounts) {
+  for (const auto& [program, data] :
+       {std::pair{"mnist", synthetic_mnist({300, 12})}, std::pair{"cifar10", synthetic_cifar10({60, 6})}}) {
+    const TempFolder dir;
+    const std::string options =
+        concat(program, " --threads 1 --data synthetic:", data.train.size(), ",", data.test.size(), " ");
+    const Result trained = run(options + "--batch 20 --epochs 2 --json --quiet --save " + (dir / "run"));
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    std::string pictures;
+    for (std::int64_t i = 0; i < data.test.size(); ++i) {
+      dir.write(concat(i, ".ppm"), picture_of(data, i));
+      pictures += " " + (dir / concat(i, ".ppm"));
+    }
+    for (const std::string& from :
+         {"--init " + (dir / "run/weights.safetensors"), "--resume --save " + (dir / "run")}) {
+      const Result said = run(concat(program, " --threads 1 --data nowhere --json ", from, " --predict", pictures));
+      ASSERT_EQ(said.exit_code, 0) << said.err;
+      const Json predictions = last_line(said.out)["predictions"];
+      ASSERT_EQ(predictions.size(), static_cast<std::size_t>(data.test.size()));
+      int wrong = 0;
+      double loss = 0;
+      for (std::size_t i = 0; i < predictions.size(); ++i) {
+        wrong += predictions[i]["likely"][0]["class"] != data.test.labels[i];
+        for (const Json& likely : predictions[i]["likely"])
+          if (likely["class"] == data.test.labels[i]) loss -= std::log(likely["probability"].get<double>());
+      }
+      EXPECT_NEAR(100.0 * wrong / static_cast<double>(predictions.size()),
+                  last_line(trained.out)["eval"]["top1_error"].get<double>(), 1e-3);
+      EXPECT_GT(loss, 0);
+    }
+  }
+}
+
+TEST(SmallImages, LabelsAreSavedAndPicturesOfAnySizeAreTaken) {
+  const TempFolder dir;
+  const std::string file = dir / "w.safetensors";
+  const auto model = make_model("lenet", {});
+  model->initialize(1);
+  StateDict weights = model->state_dict();
+  weights.set_text("mean", "0.5"), weights.set_text("std", "0.25");
+  save_safetensors(weights, file);
+  dir.write("labels.txt", [] {
+    const std::string ten = "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n";
+    return File(ten.begin(), ten.end());
+  }());
+  dir.write("tall.jpg", jpeg_of(90, 200));
+  const Result said = run("mnist --threads 1 --data nowhere --init " + file + " --predict " + (dir / "tall.jpg"));
+  ASSERT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_TRUE(has(said.out, " %  a\n") || has(said.out, " %  b\n") || has(said.out, " %  c\n") ||
+              has(said.out, " %  d\n") || has(said.out, " %  e\n") || has(said.out, " %  f\n"))
+      << said.out;
+  for (const char* damaged : {"0.5,0.5", "x", "", "inf"}) {
+    weights.set_text("mean", damaged);
+    save_safetensors(weights, file);
+    expect_photo_sentence(run("mnist --threads 1 --init " + file + " --predict " + (dir / "tall.jpg")), 1,
+                          {"of the pixels (mean)", "not 1 number"});
+  }
+  // Weights of somebody else say nothing of pixels: the data set does.
+  save_safetensors(model->state_dict(), file);
+  const Result by_data =
+      run("mnist --threads 1 --data synthetic:10,10 --init " + file + " --predict " + (dir / "tall.jpg"));
+  EXPECT_EQ(by_data.exit_code, 0) << by_data.err;
+  EXPECT_EQ(by_data.out, said.out);
+}
+
+TEST(SmallImages, ANewHeadTakesOtherClasses) {
+  const TempFolder dir;
+  const std::string options = "cifar10 --threads 1 --batch 20 --quiet --schedule const ";
+  ASSERT_EQ(run(options + "--data synthetic:40,10 --steps 1 --save " + (dir / "ten")).exit_code, 0);
+  const std::string init = "--data cifar-100:synthetic:40,10 --init " + (dir / "ten/weights.safetensors ");
+  expect_photo_sentence(run(options + init), 1, {"fc.", "[10", "[100", "--new-head lets the output layer begin anew"});
+  ASSERT_EQ(run(options + init + "--new-head --steps 1 --lr 0 --save " + (dir / "hundred")).exit_code, 0);
+  const StateDict ten = load_safetensors(dir / "ten/weights.safetensors"),
+                  hundred = load_safetensors(dir / "hundred/weights.safetensors");
+  EXPECT_EQ(hundred.at("fc.weight").shape()[0], 100);
+  EXPECT_EQ(hundred.at("conv1.weight").to_vector(), ten.at("conv1.weight").to_vector());
+  EXPECT_EQ(hundred.text("model"), "resnet20");
+  expect_photo_sentence(run("cifar10 --model resnet32 --data synthetic:40,10 " + init.substr(init.find("--init"))), 1,
+                        {"It was saved from resnet20."});
+  expect_photo_sentence(run("cifar10 --new-head"), 2, {"(--new-head): add --init FILE"});
+  expect_photo_sentence(run(options + init + "--new-head --eval-only"), 2, {"(--new-head)"});
 }
 
 /// What the program should say of a picture: the loss of label 0 by weights that see its pixels from -1 to 1.

@@ -53,6 +53,14 @@ TEST(Options, TheRateIsScaledByWorkersAndNotByServers) {
   unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 
+RunInfo info_of(const Program& program, const TrainOptions& options) {
+  RunInfo info;
+  dist::run_workers({.workers = 1}, [&](dist::Worker& worker) {
+    make_image_task(program, options)->workload(options, worker)->describe(info);
+  });
+  return info;
+}
+
 TEST(Options, AProgramMayHaveAModelAndDataOfItsOwn) {
   models_of_zoo().push_back({.name = "own", .input = {1, 28, 28}, .build = model_info("hdc").build});
   image_datasets().push_back({.name = "marks", .folder = "somewhere/marks", .load = [](const std::string& folder) {
@@ -68,8 +76,7 @@ TEST(Options, AProgramMayHaveAModelAndDataOfItsOwn) {
   EXPECT_EQ(parsed({}).data, "somewhere/marks");
   for (const char* data : {"here", "marks:here"}) {
     const TrainOptions o = parsed({"--data", data});
-    RunInfo info;
-    make_image_task(own, o)->workload(o, 0, 1)->describe(info);
+    const RunInfo info = info_of(own, o);
     EXPECT_EQ(info.train_samples, 20) << data;
   }
   models_of_zoo().pop_back(), image_datasets().pop_back();
@@ -91,8 +98,7 @@ TEST(Options, AFolderOfDigitsIsToldByItsName) {
     }
     TrainOptions o = parse({});
     o.data = folder / name, o.batch = 1;
-    RunInfo info;
-    make_image_task(mnist, o)->workload(o, 0, 1)->describe(info);
+    const RunInfo info = info_of(mnist, o);
     EXPECT_EQ(info.data.substr(0, info.data.find(',')), data);
   }
 }

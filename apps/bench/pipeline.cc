@@ -31,7 +31,7 @@ int bench_pipeline(const std::vector<std::string>& arguments) {
   bool evaluation = false;
   Bench bench("pipeline",
               "How many photographs a second are decoded, augmented (random-resized-crop, flip) and normalised, for a "
-              "core, by\neach decoder, and by Pillow and torchvision.");
+              "core, by each decoder, and by Pillow and torchvision.");
   bench.option("data", data, "DATA", "a folder, list or pack of photographs, as imagenet's --data")->required();
   bench.option("--images", images, "I", "the first so many of its training images [200]", CLI::Range(1, 1 << 24));
   bench.option("--threads", threads, "T", "threads, or of the peer processes [1]", CLI::Range(1, 1024));

@@ -129,7 +129,7 @@ int bench_step(const std::vector<std::string>& arguments) {
   bool compiled = false;
   Bench bench("step",
               "Training throughput: forward, backward and SGD on one batch, again and again; images with momentum, "
-              "language\nmodels with clipping.");
+              "language models with clipping.");
   bench.option("--model", names, "M", "models of the zoo, with commas between");
   bench.option("--batch", batches, "B", "batch sizes [32]", CLI::Range(1, 1 << 20));
   bench.option("--threads", threads, "T", "kernel threads [1]", CLI::Range(1, 1024));

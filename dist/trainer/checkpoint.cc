@@ -83,9 +83,35 @@ std::string checksum_of(const nlohmann::json& manifest) {
 
 }  // namespace
 
-void load_weights(Module& model, const StateDict& weights, const std::string& where, const std::string& what) {
+void load_weights(Module& model, const StateDict& weights, const std::string& where, const std::string& what,
+                  bool new_head) {
   require_finite(weights, where);
-  model.load_state_dict(weights, /*strict=*/true, where, what);
+  StateDict all;
+  if (new_head) all = model.state_dict();
+  bool head_differs = false;
+  std::set<std::string> head;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (!parameter->info.output) continue;
+    head.insert(name);
+    const Tensor* const found = weights.find(name);
+    head_differs = head_differs || (found && found->shape() != parameter->value().shape());
+  }
+  for (const auto& [name, tensor] : weights)
+    if (new_head && !head.contains(name)) all.set(name, tensor);
+  try {
+    model.load_state_dict(new_head ? all : weights, /*strict=*/true, where, what);
+  } catch (const DataError& e) {
+    const std::string of = model_of(weights);
+    if (!of.empty() && of != what) throw DataError(concat(e.what(), " It was saved from ", of, "."));
+    if (head_differs && !new_head)
+      throw DataError(concat(e.what(), " For other classes `new-head` lets the output layer begin anew."));
+    throw;
+  }
+}
+
+std::string model_of(const StateDict& weights) {
+  const auto text = weights.texts().find("model");
+  return text == weights.texts().end() ? "" : text->second;
 }
 
 std::optional<std::pair<std::string, std::string>> other_training(const std::string& then, const std::string& now) {

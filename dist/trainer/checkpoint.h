@@ -11,8 +11,13 @@
 namespace laconic {
 
 /// Copies weights into the model, all of them finite numbers. `where` is the file's path, `what` the model's name, for
-/// the message. throws DataError naming the first mismatch, expected and found shapes
-void load_weights(Module& model, const StateDict& weights, const std::string& where, const std::string& what);
+/// the message.
+///   new_head : the output layer (ParameterInfo::output) keeps its values, whatever the file has of it
+/// throws DataError naming the first mismatch, expected and found shapes
+void load_weights(Module& model, const StateDict& weights, const std::string& where, const std::string& what,
+                  bool new_head = false);
+/// The name of the model whose weights these are, as a trainer has saved it; "" where nobody did.
+std::string model_of(const StateDict& weights);
 
 /// Says what a checkpoint is a checkpoint of. It is written last: a checkpoint without a manifest does not count.
 ///

@@ -1,5 +1,7 @@
 #include "dist/trainer/image_classification.h"
 
+#include <fmt/ranges.h>
+
 #include "core/ops/losses.h"
 #include "layers/loss.h"
 #include "layers/models/zoo.h"
@@ -16,7 +18,9 @@ ImageSamples samples_of(const std::shared_ptr<const ImageDataset>& data, const I
           .train = image_reader(data, Split::train, o.augment, o.seed),
           .test = image_reader(data, Split::test, kNoAugment, o.seed),
           .content = fingerprint(*data),
-          .augment = concat(o.augment.pad, ",", o.augment.flip)};
+          .augment = concat(o.augment.pad, ",", o.augment.flip),
+          .mean = data->mean,
+          .std = data->std};
 }
 
 }  // namespace
@@ -61,6 +65,12 @@ EvalSums ImageClassification::evaluate() {
                     sums.wrong_top5 += static_cast<double>(batch.samples - ops::count_correct(logits, batch.y, 5));
                 });
   return sums;
+}
+
+void ImageClassification::describe_weights(StateDict& weights) const {
+  if (samples_.mean.empty()) return;
+  weights.set_text("mean", fmt::format("{}", fmt::join(samples_.mean, ",")));
+  weights.set_text("std", fmt::format("{}", fmt::join(samples_.std, ",")));
 }
 
 std::string ImageClassification::fingerprint() const {

@@ -16,6 +16,8 @@ struct ImageSamples {
   std::uint64_t content = 0;  ///< fingerprint of the data
   std::uint64_t sizes = 0;    ///< and of the sizes of its files, where there are many
   std::string augment;        ///< what `train` does, for the fingerprint of a training
+  /// Per channel, of pixels / 255; saved with the weights. Empty: they are the model's own.
+  std::vector<float> mean{}, std{};
 };
 
 /// Trains a classifier of images: softmax cross entropy, mean over the batch, with that of auxiliary heads
@@ -53,6 +55,7 @@ class ImageClassification final : public Workload {
   void describe(RunInfo& info) const override {
     info.data = samples_.name, info.train_samples = samples_.train_size, info.test_samples = samples_.test_size;
   }
+  void describe_weights(StateDict& weights) const override;
 
  private:
   std::shared_ptr<Module> model_;

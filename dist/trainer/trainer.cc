@@ -51,7 +51,8 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
   model.set_context(&context_);
   model.initialize(o_.seed);
-  if (!o_.init.empty() && worker_.rank == 0) load_weights(model, load_safetensors(o_.init), o_.init, o_.model_name);
+  if (!o_.init.empty() && worker_.rank == 0)
+    load_weights(model, load_safetensors(o_.init), o_.init, o_.model_name, o_.new_head);
   arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);
   require<UsageError>(arena_->elements() > 0, o_.model_name, ": there is nothing to train: every parameter is frozen.");
   model.to(o_.device);
@@ -294,12 +295,11 @@ void Trainer::save() {
   servers_->tell({.kind = dist::Command::Kind::rest});  // rank 0's disk may be slow
   {
     const EvaluatedModel model(worker_, workload_.model(), *strategy_);
-    if (worker_.rank == 0)
-      manifest.weights = save_safetensors(workload_.model().state_dict(), checkpoints_->weights_path());
+    if (worker_.rank == 0) manifest.weights = save_safetensors(weights(), checkpoints_->weights_path());
   }
   servers_->tell({.kind = dist::Command::Kind::save, .step = step_});  // they take part in all the meetings
   StateDict state;
-  state.merge(workload_.model().state_dict(), "model/");
+  state.merge(weights(), "model/");
   if (optimizer_) state.save("optimizer/", *optimizer_);
   if (servers_->half()) state.save("server/", *servers_->half());
   state.save("schedule/", o_.schedule);
@@ -308,6 +308,13 @@ void Trainer::save() {
   state.set_numbers("run/bytes", std::array{summary_.bytes_sent_total, summary_.bytes_dense_total});
   state.set_text("run/seconds", fmt::format("{:.6f}", seconds()));
   checkpoints_->write(state, std::move(manifest));
+}
+
+StateDict Trainer::weights() const {
+  StateDict weights = workload_.model().state_dict();
+  weights.set_text("model", o_.model_name);
+  workload_.describe_weights(weights);
+  return weights;
 }
 
 void Trainer::restore() {

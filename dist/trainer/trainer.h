@@ -55,6 +55,7 @@ struct TrainerOptions {
   bool skip_nan = false;
   std::int64_t audit_every = 0;  ///< compare all ranks' bits every so many steps; 0: never
   std::string init{};            ///< weights to start from (safetensors); empty: random ones
+  bool new_head = false;         ///< but for the output layer, which begins with random ones: other classes
   std::string save{};            ///< directory for weights and checkpoints; empty: none
   bool overwrite = false;        ///< what another training has saved there
   std::optional<Every> save_every{};
@@ -115,6 +116,7 @@ class Trainer {
   std::optional<EvalReport> evaluate_at_the_end();
   /// Writes weights and a checkpoint of the present state. All ranks call it.
   void save();
+  StateDict weights() const;
 
   std::int64_t step() const { return step_; }  ///< updates made since the start of training
   const ParameterArena& arena() const { return *arena_; }

@@ -62,6 +62,8 @@ class Workload {
   virtual std::string fingerprint() const = 0;
   /// Fills in what a run's log says of the data: its name, how many samples, words per step, words not seen.
   virtual void describe(RunInfo& info) const = 0;
+  /// Adds texts to saved weights: what whoever has them alone must know of the data. StateDict::set_text
+  virtual void describe_weights(StateDict&) const {}
   /// What goes from batch to batch on this worker besides the model: nothing, but for a language model its hidden
   /// state. restore() comes before start(), which keeps it unless an epoch begins there.
   virtual void save(StateDict&) const {}

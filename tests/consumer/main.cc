@@ -1,10 +1,10 @@
 // A model of one's own, trained by two workers on generated images, against an installed laconic.
-#include <cstdio>
+#include <laconic/data/synthetic.h>
+#include <laconic/dist/trainer/image_classification.h>
+#include <laconic/dist/trainer/trainer.h>
+#include <laconic/layers/layers.h>
 
-#include "data/synthetic.h"
-#include "dist/trainer/image_classification.h"
-#include "dist/trainer/trainer.h"
-#include "layers/layers.h"
+#include <cstdio>
 
 using namespace laconic;
 

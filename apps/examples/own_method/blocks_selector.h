@@ -1,9 +1,9 @@
 #pragma once
+#include <laconic/compress/selector.h>
+
 #include <algorithm>
 #include <numeric>
 #include <vector>
-
-#include "compress/selector.h"
 
 namespace own {
 using namespace laconic;

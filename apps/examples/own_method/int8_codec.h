@@ -1,12 +1,12 @@
 #pragma once
+#include <laconic/compress/codecs.h>
+#include <laconic/core/host_copy.h>
+#include <laconic/core/stream.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
-
-#include "compress/codecs.h"
-#include "core/host_copy.h"
-#include "core/stream.h"
 
 namespace own {
 using namespace laconic;

@@ -1,12 +1,12 @@
 #pragma once
+#include <laconic/core/raw.h>
+#include <laconic/dist/collective/ring_allreduce.h>
+#include <laconic/dist/engine.h>
+#include <laconic/dist/method/method.h>
+#include <laconic/dist/method/none/no_sync.h>
+
 #include <memory>
 #include <string>
-
-#include "core/raw.h"
-#include "dist/collective/ring_allreduce.h"
-#include "dist/engine.h"
-#include "dist/method/method.h"
-#include "dist/method/none/no_sync.h"
 
 namespace own {
 using namespace laconic;

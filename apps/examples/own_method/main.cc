@@ -1,13 +1,14 @@
 // A program with a method, a selector and a codec of its own:
 //   ./own --sync local --every 8 --workers 4 --link 100mbit,1ms
 //   ./own --sync redsync --selector blocks --workers 4
+#include <laconic/apps/programs.h>
+#include <laconic/compress/conformance.h>
+#include <laconic/dist/trainer/conformance.h>
+
 #include <cstdio>
 #include <cstring>
 
-#include "apps/programs.h"
 #include "blocks_selector.h"
-#include "compress/conformance.h"
-#include "dist/trainer/conformance.h"
 #include "int8_codec.h"
 #include "local_sgd.h"
 

@@ -1,10 +1,10 @@
 // Self-attention from matmul, softmax and transpose, trained by four workers that send a fiftieth of each gradient.
+#include <laconic/dist/trainer/supervised.h>
+#include <laconic/dist/trainer/trainer.h>
+#include <laconic/layers/layers.h>
+
 #include <cmath>
 #include <cstdio>
-
-#include "dist/trainer/supervised.h"
-#include "dist/trainer/trainer.h"
-#include "layers/layers.h"
 
 using namespace laconic;
 

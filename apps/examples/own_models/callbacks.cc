@@ -1,13 +1,13 @@
 // Callbacks find a learning rate, keep the best model, and end the training when nothing improves any more.
+#include <laconic/data/table.h>
+#include <laconic/dist/trainer/evaluation.h>
+#include <laconic/dist/trainer/supervised.h>
+#include <laconic/dist/trainer/trainer.h>
+#include <laconic/layers/layers.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-
-#include "data/table.h"
-#include "dist/trainer/evaluation.h"
-#include "dist/trainer/supervised.h"
-#include "dist/trainer/trainer.h"
-#include "layers/layers.h"
 
 using namespace laconic;
 

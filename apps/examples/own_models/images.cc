@@ -1,10 +1,10 @@
 // A convolutional network on a folder of pictures: DIR/train/CLASS/*.png, DIR/val/CLASS/*.png.
-#include <cstdio>
+#include <laconic/data/image_source.h>
+#include <laconic/dist/trainer/supervised.h>
+#include <laconic/dist/trainer/trainer.h>
+#include <laconic/layers/layers.h>
 
-#include "data/image_source.h"
-#include "dist/trainer/supervised.h"
-#include "dist/trainer/trainer.h"
-#include "layers/layers.h"
+#include <cstdio>
 
 using namespace laconic;
 

@@ -1,10 +1,11 @@
-// Which kind of wave is it? An LSTM that reads sequences of a data set of its own.
-#include <cmath>
-#include <cstdio>
+// Which kind of wave is it? An LSTM on a data set of its own, in a program with every option of the bundled ones:
+//   ./sequences --hidden 32 --workers 4 --sync redsync --link 100mbit,1ms --save run
+#include <laconic/apps/programs.h>
+#include <laconic/core/settings.h>
+#include <laconic/dist/trainer/supervised.h>
+#include <laconic/layers/layers.h>
 
-#include "dist/trainer/supervised.h"
-#include "dist/trainer/trainer.h"
-#include "layers/layers.h"
+#include <cmath>
 
 using namespace laconic;
 
@@ -21,20 +22,29 @@ struct Waves final : Dataset {  // sines and saw teeth of any length, beginning 
 };
 
 class Net final : public Module {
-  Child<LSTM> rnn = child<LSTM>("rnn", {.in = 1, .hidden = 24});
-  Child<Linear> out = child<Linear>("out", {.in = 24, .out = 2, .output = true});
+ public:
+  explicit Net(int hidden) : hidden_(hidden) {}
+
+ private:
+  const int hidden_;
+  Child<LSTM> rnn = child<LSTM>("rnn", {.in = 1, .hidden = hidden_});
+  Child<Linear> out = child<Linear>("out", {.in = hidden_, .out = 2, .output = true});
   Tensor forward(const Tensor& x) override { return out(select(rnn(transpose(x, 0, 1)), 0, -1)); }
 };
 
-int main() {
-  double share = 0;
+int main(int argc, char** argv) {
+  int hidden = 24;
   const auto waves = std::make_shared<Waves>();
-  dist::run_workers({.workers = 2}, [&](dist::Worker& worker) {
-    Supervised task(std::make_shared<Net>(), waves, waves, CrossEntropy(), worker,
-                    {.batch = 16, .metrics = {{"accuracy", accuracy}}});
-    const RunSummary s = Trainer(worker, task, {.epochs = 25, .lr = 0.01, .optimizer = {.name = "adam"}}).run();
-    if (worker.rank == 0) share = s.last_eval->metrics[0].second;
-  });
-  std::printf("sequences: accuracy %.3f\n", share);
-  return share > 0.9 ? 0 : 1;
+  return run_program(
+      argc, argv,
+      {.name = "sequences",
+       .summary = "Tells sines from saw teeth.",
+       .options = "--workers 2 --epochs 25 --batch 16 --optimizer adam --lr 0.01",
+       .task =
+           [&](OwnTaskOptions options, const dist::Worker& worker) {
+             options.name = "waves", options.metrics = {{"accuracy", accuracy}};
+             return std::make_unique<Supervised>(std::make_shared<Net>(hidden), waves, waves, CrossEntropy(), worker,
+                                                 options);
+           },
+       .settings = [&](Settings& s) { s.whole_number<int>("hidden", "H", hidden, 1, "cells of the LSTM"); }});
 }

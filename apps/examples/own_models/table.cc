@@ -1,11 +1,10 @@
 // Rings told apart: numbers from a CSV file, a residual block, and an activation with a derivative of its own.
-#include "data/table.h"
+#include <laconic/data/table.h>
+#include <laconic/dist/trainer/supervised.h>
+#include <laconic/dist/trainer/trainer.h>
+#include <laconic/layers/layers.h>
 
 #include <cstdio>
-
-#include "dist/trainer/supervised.h"
-#include "dist/trainer/trainer.h"
-#include "layers/layers.h"
 
 using namespace laconic;
 

@@ -1,7 +1,7 @@
 // Tensors, gradients, and an operation with a derivative of its own: the first steps of docs/tutorial.md.
-#include <cstdio>
+#include <laconic/layers/layers.h>
 
-#include "layers/layers.h"
+#include <cstdio>
 
 using namespace laconic;
 

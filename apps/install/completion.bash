@@ -1,0 +1,52 @@
+# Completes what laconic's programs take, for bash and its like: tools, options, names that an option may have, files.
+# All of it comes from their own --help, so that a program of one's own has it too: complete -o default -F _laconic own
+
+# What may follow: _laconic_words HELP OPTION. Without an option all options, or the names of tools; with one its names.
+_laconic_words() {
+  printf '%s\n' "$1" | awk -v option="$2" '
+    function tell(words) {
+      if (words ~ /^[^ ,]+(, ?[^ ,]+)*,?$/) { gsub(/, ?/, "\n", words); print words }
+    }
+    /^Usage: / { tools = / (NAME|TOOL) \.\.\./ }
+    /^[^ ]/ { here = 0 }
+    option == "" && tools && /^  [a-z]/ { print $1 }
+    /^  (-[a-z],)?--/ {
+      name = $1; sub(/.*--/, "--", name)
+      if (option == "") print name
+      here = name == option
+      if (!here) next
+      if ($2 ~ /^[a-z0-9]+(\|[a-z0-9]+)+$/) { gsub(/\|/, ", ", $2); tell($2) }
+      if ($2 !~ /^NAME/) { here = 0; next }
+      sub(/^ *[^ ]+ [^ ]+ +/, "")
+    }
+    here {
+      text = $0
+      sub(/^ +/, "", text)
+      if (text ~ /^[a-z0-9:-][^ ]*  +[^ ]/) { sub(/ .*/, "", text); print text; next }  # a name, and what it is
+      sub(/ \[[^\]]*\]$/, "", text); sub(/;.*/, "", text); sub(/.*: /, "", text)
+      tell(text)
+    }' | sed -E 's/([:^(-])[A-Z(].*/\1/' | sort -u
+}
+
+_laconic() {
+  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} word help
+  # The program whose --help tells: laconic, a tool and what the tool does, or a program behind launch or compare.
+  local program=("$1")
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case $word in
+      mnist|cifar10|imagenet|ptb|*/mnist|*/cifar10|*/imagenet|*/ptb) program=("$word") ;;
+      [a-z]*) [[ ${program[0]} == "$1" && ${#program[@]} -lt 3 && ${1##*/} == laconic ]] && program+=("$word") ;;
+      -*) [[ ${program[1]} == launch || ${program[1]} == compare ]] || break ;;
+    esac
+  done
+  # A program beside laconic need not be in PATH.
+  command -v "${program[0]}" >/dev/null || program[0]=$(dirname "$(command -v "$1")")/${program[0]}
+  help=$("${program[@]}" --help 2>/dev/null) || help=$("${program[@]:0:2}" --help 2>/dev/null)
+  local option=
+  [[ $current != -* && $before == --* ]] && option=$before
+  COMPREPLY=($(compgen -W "$(_laconic_words "$help" "$option")" -- "$current"))
+  [[ ${COMPREPLY[*]} == *[:^] ]] && compopt -o nospace 2>/dev/null  # a number follows
+  return 0
+}
+
+complete -o default -F _laconic laconic mnist cifar10 imagenet ptb
