@@ -102,8 +102,9 @@ TEST(EndToEnd, ThreadsAndProcessesGiveTheSameBits) {
 
 TEST(EndToEnd, ADryRunOnACudaDeviceExpectsTheMemoryOfTheCpu) {
   NEEDS_CUDA();
-  for (const char* model : {"cifar10 --model resnet20", "ptb --model lstm-small"}) {
-    const std::string common = std::string(model) + " --data synthetic --workers 2 --sync redsync --dry-run --device ";
+  for (const char* model :
+       {"cifar10 --model resnet20 --data synthetic:300,10", "ptb --model lstm-small --data synthetic:9000,100"}) {
+    const std::string common = std::string(model) + " --workers 2 --sync redsync --dry-run --device ";
     const Result cuda = run(common + "cuda"), cpu = run(common + "cpu");
     EXPECT_EQ(cuda.exit_code, 0) << cuda.err;
     EXPECT_EQ(cuda.out, cpu.out);
