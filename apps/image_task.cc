@@ -24,16 +24,17 @@ Where where_is(const std::string& data, const std::string& own) {
   return {image_dataset(own == "fashion-mnist" ? "mnist" : own), data};
 }
 
-std::vector<float> numbers_in(const StateDict& weights, const char* name, std::size_t count,
+/// What weights say of the pixels, a number a channel, at least `least`.
+std::vector<float> numbers_in(const StateDict& weights, const char* name, std::size_t count, float least,
                               std::vector<float> otherwise) {
   const auto text = weights.texts().find(name);
   if (text == weights.texts().end()) return otherwise;
   std::vector<float> numbers;
   std::istringstream all(text->second);
   for (std::string number; std::getline(all, number, ',');) numbers.push_back(number_from<float>(number).value_or(NAN));
-  require<DataError>(numbers.size() == count && std::ranges::all_of(numbers, [](float x) { return std::isfinite(x); }),
+  require<DataError>(numbers.size() == count && std::ranges::all_of(numbers, [&](float x) { return x >= least; }),
                      "the weights say '", text->second, "' of the pixels (", name, "), and not ", count, " number",
-                     count == 1 ? "" : "s", ". The file is damaged, or of another model.");
+                     count == 1 ? "" : "s", " of that kind. The file is damaged, or of another model.");
   return numbers;
 }
 
@@ -85,7 +86,7 @@ PictureInput image_input(const Program& program, const TrainOptions& o, const St
     const ImageDataset data = where.kind.load(where.folder);
     mean = data.mean, std = data.std;
   }
-  mean = numbers_in(weights, "mean", channels, mean), std = numbers_in(weights, "std", channels, std);
+  mean = numbers_in(weights, "mean", channels, -1e6f, mean), std = numbers_in(weights, "std", channels, 1e-6f, std);
   const PhotoTransform transform(
       {.size = static_cast<int>(shape[1]), .mean = {0, 0, 0}, .std = {1, 1, 1}, .margin = 1});
   return {shape, [=](std::span<const std::uint8_t> file, const std::string& name, float* out) {

@@ -80,6 +80,9 @@ int predict(const Program& program, const TrainOptions& o) {
     const Tensor there = Tensor::empty(x.shape(), DType::f32, device);
     there.copy_from(x);
     const std::vector<float> logits = (*model)(there).to_vector();
+    require<DataError>(std::ranges::all_of(logits, [](float x) { return std::isfinite(x); }), path,
+                       ": the model answers with numbers that are not finite. Are the weights, or what they say of the "
+                       "pixels, damaged?");
     std::vector<std::size_t> order(logits.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     const std::size_t best = std::min<std::size_t>(5, order.size());
@@ -106,7 +109,7 @@ int predict(const Program& program, const TrainOptions& o) {
 }
 
 void save_labels(const TrainOptions& o, const std::vector<std::string>& names) {
-  if (o.trainer.save.empty() || names.empty()) return;
+  if (o.trainer.save.empty() || names.empty() || o.eval_only) return;
   AtomicFile out(o.trainer.save + "/labels.txt");
   for (const std::string& name : names) out.write(name + "\n");
   out.commit();

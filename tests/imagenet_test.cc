@@ -174,6 +174,10 @@ TEST(SmallImages, LabelsAreSavedAndPicturesOfAnySizeAreTaken) {
     expect_photo_sentence(run("mnist --threads 1 --init " + file + " --predict " + (dir / "tall.jpg")), 1,
                           {"of the pixels (mean)", "not 1 number"});
   }
+  weights.set_text("mean", "0.5"), weights.set_text("std", "0");
+  save_safetensors(weights, file);
+  expect_photo_sentence(run("mnist --threads 1 --init " + file + " --predict " + (dir / "tall.jpg")), 1,
+                        {"'0' of the pixels (std)"});
   // Weights of somebody else say nothing of pixels: the data set does.
   save_safetensors(model->state_dict(), file);
   const Result by_data =
