@@ -131,7 +131,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   names.clear();
   for (const ImageDatasetKind& kind : image_datasets()) names.push_back(kind.name);
   s.text(
-      "data", "DIR|FILE|synthetic", o.data,
+      "data", own ? "DIR|FILE" : "DIR|FILE|synthetic", o.data,
       (own            ? "what is learned from"
        : reads_text   ? "a folder with train, valid and test text, or one text\nfile"
        : reads_photos ? "a folder with train and val: folders of classes, lists\nof files, or packs; or TRAIN,VAL; or "
