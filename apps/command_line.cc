@@ -89,8 +89,8 @@ std::string broken(const std::string& text, std::size_t width) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find_first_of(" \n", at + 1), text.size());
     if (line > 0 && text[at] == ' ' && line + (end - at) > width) out += '\n', line = 0, ++at;
-    if (text[at] == '\n') line = 0;
-    out.append(text, at, end - at), line += end - at, at = end;
+    line = text[at] == '\n' ? end - at - 1 : line + end - at;
+    out.append(text, at, end - at), at = end;
   }
   return out;
 }
@@ -106,7 +106,8 @@ void format_help(CLI::App& app, int column_width) {
       return type.empty() ? "" : " " + type;
     }
     std::string make_option_desc(const CLI::Option* option) const override {
-      return broken(option->get_description(), kLine - get_column_width());
+      const bool required = option->get_required() && !option->get_positional();
+      return broken(option->get_description() + (required ? " (required)" : ""), kLine - get_column_width());
     }
     std::string make_description(const CLI::App* app) const override {
       return broken(CLI::Formatter::make_description(app), kLine);

@@ -33,9 +33,15 @@ std::vector<float> numbers_in(const StateDict& weights, const char* name, std::s
   std::istringstream all(text->second);
   for (std::string number; std::getline(all, number, ',');) numbers.push_back(number_from<float>(number).value_or(NAN));
   require<DataError>(numbers.size() == count && std::ranges::all_of(numbers, [&](float x) { return x >= least; }),
-                     "the weights say '", text->second, "' of the pixels (", name, "), and not ", count, " number",
-                     count == 1 ? "" : "s", " of that kind. The file is damaged, or of another model.");
+                     "what the weights say of the pixels (", name, ") is not ", count, " number", count == 1 ? "" : "s",
+                     " of that kind. The file is damaged, or of another model.");
   return numbers;
+}
+
+void require_fit(const ModelInfo& model, const ImageDataset& data, const std::string& where) {
+  const Shape image{data.channels, data.height, data.width};
+  require<UsageError>(model.input == image, "the model ", model.name, " takes images of ", model.input, ", but ", where,
+                      " has ", image, " (--model, --data): choose a model and data that fit");
 }
 
 class ImageTask final : public Task {
@@ -45,10 +51,7 @@ class ImageTask final : public Task {
 
   std::unique_ptr<Workload> workload(const TrainOptions& o, const dist::Worker& worker) override {
     const std::shared_ptr<const ImageDataset> data = data_.get();
-    const ModelInfo& model = model_info(o.model);
-    const Shape image{data->channels, data->height, data->width};
-    require<UsageError>(model.input == image, "the model ", model.name, " takes images of ", model.input, ", but ",
-                        o.data, " has ", image, " (--model, --data): choose a model and data that fit");
+    require_fit(model_info(o.model), *data, o.data);
     ImageClassification::Options task = classification_options(o);
     if (crops_and_flips_ && !o.no_augment) task.augment = kPadCropFlip;
     return std::make_unique<ImageClassification>(make_model(o, data->classes), data, worker.rank, worker.size, task);
@@ -81,15 +84,18 @@ PictureInput image_input(const Program& program, const TrainOptions& o, const St
                       o.model, " takes ", shape, ", no pictures (--model): choose another");
   const auto channels = static_cast<std::size_t>(shape[0]), n = static_cast<std::size_t>(shape[1] * shape[2]);
   std::vector<float> mean, std;
+  std::vector<std::string> names;
   if (!weights.texts().contains("mean") || !weights.texts().contains("std")) {  // saved by somebody else
     const Where where = where_is(o.data, program.images);
     const ImageDataset data = where.kind.load(where.folder);
-    mean = data.mean, std = data.std;
+    require_fit(model_info(o.model), data, o.data);
+    mean = data.mean, std = data.std, names = data.class_names;
   }
   mean = numbers_in(weights, "mean", channels, -1e6f, mean), std = numbers_in(weights, "std", channels, 1e-6f, std);
   const PhotoTransform transform(
       {.size = static_cast<int>(shape[1]), .mean = {0, 0, 0}, .std = {1, 1, 1}, .margin = 1});
-  return {shape, [=](std::span<const std::uint8_t> file, const std::string& name, float* out) {
+  return {shape,
+          [=](std::span<const std::uint8_t> file, const std::string& name, float* out) {
             std::vector<float> rgb(3 * n);
             transform(file, name, 0, 0, rgb.data());
             for (std::size_t i = 0; i < channels * n; ++i) {
@@ -97,7 +103,8 @@ PictureInput image_input(const Program& program, const TrainOptions& o, const St
               const float x = channels == 3 ? rgb[i] : 0.299f * rgb[i] + 0.587f * rgb[n + i] + 0.114f * rgb[2 * n + i];
               out[i] = (x - mean[i / n]) / std[i / n];
             }
-          }};
+          },
+          names};
 }
 
 std::unique_ptr<Task> make_image_task(const Program& program, const TrainOptions& o) {

@@ -241,6 +241,7 @@ void settle_texts(const Settings& settings, const TrainOptions& o) {
 void settle(const Settings& settings, TrainOptions& o, const Program& program) {
   if (settings.given("epochs") && !settings.given("steps")) o.trainer.steps.reset();
   if (o.alone) o.sync = "none";
+  o.model_given = settings.given("model");
   if (const auto alias = program.aliases.find(o.model); alias != program.aliases.end()) o.model = alias->second;
   for (const Setting& setting : settings.all())
     if (setting.scope == Scope::model && setting.given && setting.name != "steps" &&
@@ -281,6 +282,10 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
        {std::tuple{o.eval_only, "--eval-only", "measure"}, {!o.predict.empty(), "--predict", "predict by"}})
     if (needs && t.init.empty() && !o.resume)
       refuse(concat("there are no weights to ", what), name, "add --init FILE or --resume PATH");
+  if (!o.predict.empty() && dist::ranks_under_mpirun() > 1)
+    refuse("one process says it all", "--predict", "start the program without `laconic launch` or mpirun");
+  if (program.reads == Program::Reads::images && !o.labels.empty() && o.predict.empty())
+    refuse("names are asked for in predictions only", "--labels", "add --predict IMAGE, or leave it out");
   if (program.reads == Program::Reads::text && !program.task) settle_texts(settings, o);
 }
 
@@ -288,7 +293,7 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
 
 TrainerOptions trainer_options(const TrainOptions& o) {
   TrainerOptions t = o.trainer;
-  t.model_name = o.model;
+  t.model_name = o.model, t.own_settings = o.own_settings;
   t.lr = *o.lr;
   t.optimizer.momentum = optimizer_kind(t.optimizer.name).has_momentum ? o.momentum : 0.0;
   t.optimizer.decay.weight_decay = o.weight_decay;
@@ -318,6 +323,11 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
   Settings settings;
   add_settings(settings, options, program);
   set_all(settings, *given, first.alone);
+  if (program.settings) {
+    Settings own;
+    program.settings(own);
+    options.own_settings = own.fingerprint();
+  }
   settle(settings, options, program);
   return options;
 } catch (const UsageError& e) {

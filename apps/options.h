@@ -25,6 +25,7 @@ struct TrainOptions {
 
   // Model and data
   std::string model;
+  bool model_given = false;
   std::string data;  ///< a directory, a file, or "synthetic"
   ModelOptions zoo{};
   ImageClassification::Options images{};
@@ -70,7 +71,8 @@ struct TrainOptions {
   std::string resume_path;  ///< empty: the newest checkpoint in `save`
   bool eval_only = false;
 
-  std::string command;  ///< as it was typed
+  std::string command;       ///< as it was typed
+  std::string own_settings;  ///< those of the program itself, with their values
 
   // Output
   std::string log, trace;

@@ -26,20 +26,21 @@ int classes_in(const Module& model, const StateDict& weights, int otherwise) {
   return otherwise;
 }
 
+/// Of weights in a file, or of a checkpoint, whose folder lies in that of --save.
 std::string labels_for(const TrainOptions& o, const std::string& weights) {
   namespace fs = std::filesystem;
   if (!o.labels.empty()) return o.labels;
   std::error_code ignored;
-  const fs::path beside = fs::path(weights).parent_path();
-  for (const fs::path& folder : {beside, beside / ".."})
-    if (const fs::path file = folder / "labels.txt"; fs::is_regular_file(file, ignored)) return file.string();
+  const fs::path file = fs::path(weights).parent_path() / (o.resume ? "../labels.txt" : "labels.txt");
+  if (fs::is_regular_file(file, ignored)) return file.string();
   return labels_beside(fs::is_directory(o.data, ignored) ? fs::path(o.data).string()
                                                          : fs::path(o.data).parent_path().string());
 }
 
 }  // namespace
 
-int predict(const Program& program, const TrainOptions& o) {
+int predict(const Program& program, const TrainOptions& options) {
+  TrainOptions o = options;
   const NoGrad no_grad;
   std::string where = o.trainer.init;
   StateDict weights;
@@ -51,6 +52,8 @@ int predict(const Program& program, const TrainOptions& o) {
   } else {
     weights = load_safetensors(where);
   }
+  if (const std::string of = model_of(weights); !o.model_given && std::ranges::count(program.models, of) > 0)
+    o.model = of;
   const int classes = classes_in(*make_model(o, 0), weights, model_info(o.model).classes);
   const std::shared_ptr<Module> model = make_model(o, classes);
   model->initialize(0);
@@ -62,15 +65,15 @@ int predict(const Program& program, const TrainOptions& o) {
   model->eval();
   if (o.threads > 0) set_kernel_threads(o.threads);
 
-  std::vector<std::string> names;
+  const PictureInput input =
+      program.reads == Program::Reads::photographs ? photo_input(o) : image_input(program, o, weights);
+  const Shape& image = input.shape;
+  std::vector<std::string> names = input.classes;
   if (const std::string file = labels_for(o, where); !file.empty()) {
     names = read_labels(file);
     require<DataError>(names.size() == static_cast<std::size_t>(classes), file, " names ", names.size(),
                        " classes, but the weights have ", classes, ". Name another with --labels.");
   }
-  const PictureInput input =
-      program.reads == Program::Reads::photographs ? photo_input(o) : image_input(program, o, weights);
-  const Shape& image = input.shape;
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   std::vector<std::uint8_t> file;
   for (const std::string& path : o.predict) {
@@ -109,8 +112,14 @@ int predict(const Program& program, const TrainOptions& o) {
 }
 
 void save_labels(const TrainOptions& o, const std::vector<std::string>& names) {
-  if (o.trainer.save.empty() || names.empty() || o.eval_only) return;
-  AtomicFile out(o.trainer.save + "/labels.txt");
+  if (o.trainer.save.empty() || o.eval_only) return;
+  const std::string file = o.trainer.save + "/labels.txt";
+  std::error_code ignored;
+  if (names.empty()) {
+    std::filesystem::remove(file, ignored);
+    return;
+  }
+  AtomicFile out(file);
   for (const std::string& name : names) out.write(name + "\n");
   out.commit();
 }

@@ -55,11 +55,11 @@ std::string render(const ProgressLine& line, int width, bool with_bar, bool utf8
                                       fmt::format("loss {:.3f}", line.loss),
                                       fmt::format("{}{}{}/s", human_count(line.samples_per_s),
                                                   line.unit.empty() ? "" : " ", line.unit)};
+  if (line.seconds_left > 0) figures.push_back(human_seconds(line.seconds_left) + " left");
   if (line.communicates) {
     if (line.bytes_per_step >= 0) figures.push_back(human_bytes(line.bytes_per_step) + "/step");
     figures.push_back(fmt::format("exposed {:.0f} %", 100 * line.exposed));
   }
-  if (line.seconds_left > 0) figures.push_back(human_seconds(line.seconds_left) + " left");
   std::string text = head.substr(0, static_cast<std::size_t>(std::max(width, 0)));
   std::string tail;
   int used = static_cast<int>(head.size());
@@ -104,11 +104,12 @@ void Progress::on_start(const RunInfo& info) {
   if (info.unseen_words > 0)
     out_ << fmt::format("{} word{} of validation and test {} not in the training text, and read as <unk>\n",
                         info.unseen_words, info.unseen_words == 1 ? "" : "s", info.unseen_words == 1 ? "is" : "are");
+  const int batches = info.words_per_step > 0 ? 1 : info.accumulate;  // a text's streams go on in each
   out_ << fmt::format("{} worker{} ({}), {} each a step{}, {}, {}\n", info.workers, info.workers == 1 ? "" : "s",
                       info.transport,
                       info.words_per_step > 0 ? fmt::format("{} streams of {} tokens", info.batch, info.words_per_step)
-                                              : fmt::format("{} images", info.batch),
-                      info.workers > 1 ? fmt::format(" ({} in all)", info.workers * info.batch) : "",
+                                              : fmt::format("{} {}", info.batch * batches, info.unit),
+                      info.workers > 1 ? fmt::format(" ({} in all)", info.workers * info.batch * batches) : "",
                       info.device == "cpu" ? fmt::format("{} thread{} each", info.threads, info.threads == 1 ? "" : "s")
                                            : "on " + info.device,
                       info.strategy);
@@ -119,7 +120,8 @@ void Progress::on_start(const RunInfo& info) {
 
 void Progress::on_step(const StepReport& step) {
   sum_.loss += step.loss, sum_.samples_per_s += step.samples_per_s, sum_.bytes += step.bytes_sent, ++sum_.steps;
-  sum_.exposed_ms += step.exposed_ms, sum_.step_ms += step.step_ms;
+  sum_.exposed_ms += step.exposed_ms;
+  all_ms_ += step.step_ms, ++all_steps_;
   sum_.busy_ms += step.forward_ms + step.backward_ms + step.select_ms + step.update_ms;
   if (options_.seconds() - shown_ >= (options_.terminal ? kRedrawSeconds : kPlainSeconds)) show(step);
 }
@@ -139,8 +141,8 @@ void Progress::show(const StepReport& last) {
       .exposed = total_ms > 0 ? sum_.exposed_ms / total_ms : 0,
       .unit = info_.words_per_step > 0 ? samples() : "",
       .communicates = info_.workers > 1,
-      .seconds_left =
-          sum_.step_ms / n / 1e3 * static_cast<double>(std::max<std::int64_t>(info_.total_steps - last.step, 0))};
+      .seconds_left = all_ms_ / static_cast<double>(all_steps_) / 1e3 *
+                      static_cast<double>(std::max<std::int64_t>(info_.total_steps - last.step, 0))};
   if (options_.terminal) {
     // One column stays free: a full line would wrap on some terminals.
     out_ << "\r" << render(line, options_.width() - 1, true, options_.utf8) << "\x1b[K" << std::flush;

@@ -38,16 +38,18 @@ class Progress final : public Observer {
 
  private:
   struct Sum {  // of the steps since the last redraw
-    double loss = 0, samples_per_s = 0, busy_ms = 0, exposed_ms = 0, step_ms = 0;
+    double loss = 0, samples_per_s = 0, busy_ms = 0, exposed_ms = 0;
     std::int64_t bytes = 0, steps = 0;
   };
-  const char* samples() const { return info_.words_per_step > 0 ? "tokens" : "images"; }
+  const char* samples() const { return info_.words_per_step > 0 ? "tokens" : info_.unit.c_str(); }
   void show(const StepReport& last);
   void clear();
   std::ostream& out_;
   Options options_;
   RunInfo info_;
   Sum sum_;
+  double all_ms_ = 0;  // that all steps took so far
+  std::int64_t all_steps_ = 0;
   double shown_ = 0;        // when, s
   bool line_open_ = false;  // a redrawn line is on the screen
 };

@@ -41,6 +41,7 @@ struct PictureInput {
   Shape shape;  ///< [C, H, W]
   /// file : JPEG, PNG or PPM   ->   out : float of `shape`.   throws DataError as decode_image
   std::function<void(std::span<const std::uint8_t> file, const std::string& name, float* out)> read;
+  std::vector<std::string> classes{};  ///< names, where data were read that know them
 };
 PictureInput photo_input(const TrainOptions& options);
 /// The shorter side is made the model's, and the middle taken; grey where the model sees grey. Mean and deviation are
@@ -51,7 +52,7 @@ PictureInput image_input(const Program& program, const TrainOptions& options, co
 /// come from --labels, or labels.txt beside the weights, or the data's own.
 /// throws UsageError, DataError   no such model, weights that do not fit it, an image that cannot be decoded
 int predict(const Program& program, const TrainOptions& options);
-/// Writes labels.txt into --save, where --predict finds the names of the classes. Nothing without names or --save.
+/// Writes labels.txt into --save, where --predict finds the names of the classes; without names there is none then.
 void save_labels(const TrainOptions& options, const std::vector<std::string>& names);
 
 /// Something that several threads need and the first of them makes.

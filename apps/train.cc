@@ -295,7 +295,9 @@ class OwnTask final : public Task {
     OwnTaskOptions own;
     own.batch = o.batch, own.shuffle = o.images.shuffle, own.data_threads = o.images.data_threads;
     own.seed = o.trainer.seed, own.data = o.data;
-    return make_(own, worker);
+    std::unique_ptr<Workload> workload = make_(own, worker);
+    require<Error>(workload != nullptr, "the program's own task is null.");
+    return workload;
   }
 
  private:

@@ -86,8 +86,9 @@ void add_photo_settings(Settings& s, TrainOptions& o) {
 }
 
 void add_prediction_settings(Settings& s, TrainOptions& o) {
-  s.flag("new-head", o.trainer.new_head, "the output layer begins anew: --init of other classes");
-  s.text("labels", "FILE", o.labels, "names of the classes, one a line\n[labels.txt or synsets.txt beside the data]");
+  s.text("labels", "FILE", o.labels,
+         "names of the classes, one a line [labels.txt beside the\nweights, or labels.txt or synsets.txt beside the "
+         "data]");
   s.value("predict", "IMAGE ...", "say what these are, by --init or --resume, and leave",
           [&o](const std::string& text, const std::string&) { o.predict.push_back(text); })
       .takes = Setting::Takes::words;
@@ -147,6 +148,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
     if (!own) s.flag("no-augment", o.no_augment, "do not crop and flip images");
     if (reads_photos) add_photo_settings(s, o);
     if (!own) add_prediction_settings(s, o);
+    s.flag("new-head", o.trainer.new_head, "the output layer begins anew: --init of other classes");
   }
   s.flag("no-dropout", o.trainer.dropout, "keep every activation while training", false);
   const auto offers = [&](bool ModelInfo::*option) {
@@ -231,7 +233,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.group(kNetGroup, Scope::exchange);
   const std::vector<std::string> syncs = dist::methods().names();
   const auto named = [](const std::string& name, const std::string& summary) {
-    return fmt::format("\n{:<18}{}", name, summary);
+    return fmt::format("\n{:<19}{}", name, summary);
   };
   std::string ways = "how gradients are joined [" + o.sync + "]";
   for (const std::string& name : syncs) ways += named(name, dist::methods().make(name)->summary());

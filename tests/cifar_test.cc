@@ -51,6 +51,19 @@ TEST(Cifar10, ReadsAnyWholeNumberOfRecordsOfTheBatchesThatAreThere) {
   EXPECT_EQ(d.std, (std::vector<float>{0.2470f, 0.2435f, 0.2616f}));
 }
 
+TEST(Cifar10, NamesOfClassesComeFromTheArchivesFile) {
+  TempFolder t;
+  t.write("data_batch_1.bin", records(1, 0)), t.write("test_batch.bin", records(1, 0));
+  EXPECT_TRUE(load_cifar10(t.path()).class_names.empty());
+  const auto names = [&](const std::string& text) { t.write("batches.meta.txt", Bytes(text.begin(), text.end())); };
+  names("airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n");
+  const std::vector<std::string> found = load_cifar10(t.path()).class_names;
+  ASSERT_EQ(found.size(), 10u);
+  EXPECT_EQ(found[9], "truck");
+  names("airplane\nautomobile\n");
+  EXPECT_THAT(error10(t), HasSubstr("batches.meta.txt names 2 classes, expected 10"));
+}
+
 TEST(Cifar10, FindsTheFolderOfTheArchive) {
   TempFolder t;
   t.write("cifar-10-batches-bin/data_batch_2.bin", records(2, 0));

@@ -7,8 +7,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <string>
 
+#include "dist/collective/allreduce.h"
+#include "dist/method/method.h"
 #include "tests/program.h"
 
 namespace laconic {
@@ -130,6 +133,23 @@ TEST(CommandLine, TheShellCompletesWhatHelpTells) {
   EXPECT_EQ(completed("cifar10 --codec ince"), "inceptionn-published:2^ inceptionn:2^ inceptionn:rel:2^\n");
   EXPECT_EQ(completed("ptb --overlap \"\""), "backward forward none\n");
   EXPECT_EQ(completed("ptb --log \"\""), "\n");
+  EXPECT_EQ(completed("mnist --overlap = b"), "backward\n");
+  EXPECT_EQ(completed("laconic launch -n 4 --hosts a " LACONIC_APPS "/ptb --bpt"), "--bptt\n");
+  EXPECT_EQ(completed("laconic pack data/imagenet --max"), "--max-bad\n");
+  std::set<std::string> ways;
+  for (const std::string& name : dist::methods().names()) ways.insert(name);
+  const auto in_a_line = [](const std::set<std::string>& words) {
+    std::string line;
+    for (const std::string& word : words) line += (line.empty() ? "" : " ") + word;
+    return line + "\n";
+  };
+  EXPECT_EQ(completed("ptb --sync \"\""), in_a_line(ways));
+  ways = {"hybrid", "hybrid-printed"};
+  for (const dist::AllreduceKind& kind : dist::allreduces()) {
+    const std::string form = kind.form();
+    ways.insert(form.substr(0, form.find(':') + (form.find(':') == std::string::npos ? 0 : 1)));
+  }
+  EXPECT_EQ(completed("cifar10 --allreduce \"\""), in_a_line(ways));
 }
 
 TEST(CommandLine, VersionTellsWhatWasBuilt) {

@@ -55,7 +55,12 @@ TEST(ProgressLine, OneWorkerShowsNoCommunication) {
 
 TEST(ProgressLine, FitsEveryWidth) {
   for (int width = 0; width <= 200; ++width)
-    for (bool utf8 : {false, true}) EXPECT_LE(columns(render(kLine, width, true, utf8)), width) << width;
+    for (bool utf8 : {false, true})
+      for (const double left : {0.0, 8000.0}) {
+        ProgressLine line = kLine;
+        line.seconds_left = left;
+        EXPECT_LE(columns(render(line, width, true, utf8)), width) << width;
+      }
 }
 
 class ProgressTest : public ::testing::Test {
@@ -107,9 +112,13 @@ TEST_F(ProgressTest, APipeGetsNoControlCharactersAndALineEveryTenSeconds) {
   Progress progress(out_, options(false));
   progress.on_start(info());
   out_.str("");
-  for (int n = 1; n <= 20; ++n) now_ += 1.1, progress.on_step(step(n));  // 22 s
+  for (int n = 1; n <= 20; ++n) {  // 22 s
+    StepReport report = step(n);
+    report.step_ms = n == 1 ? 2000 : 1000;  // 1.1 s in the mean over the first ten
+    now_ += 1.1, progress.on_step(report);
+  }
   EXPECT_EQ(out_.str(),
-            "epoch 1/2  100 %  loss 2.000  1.00 k/s  5.00 kB/step  exposed 10 %\n"
+            "epoch 1/2  100 %  loss 2.000  1.00 k/s  11.0 s left  5.00 kB/step  exposed 10 %\n"
             "epoch 2/2  100 %  loss 2.000  1.00 k/s  5.00 kB/step  exposed 10 %\n");
   EXPECT_EQ(out_.str().find('\r'), std::string::npos);
 }

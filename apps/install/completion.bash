@@ -5,7 +5,7 @@
 _laconic_words() {
   printf '%s\n' "$1" | awk -v option="$2" '
     function tell(words) {
-      if (words ~ /^[^ ,]+(, ?[^ ,]+)*,?$/) { gsub(/, ?/, "\n", words); print words }
+      if (words ~ /^[A-Za-z0-9.:+^_-]+(, ?[A-Za-z0-9.:+^_-]+)*,?$/) { gsub(/, ?/, "\n", words); print words }
     }
     /^Usage: / { tools = / (NAME|TOOL) \.\.\./ }
     /^[^ ]/ { here = 0 }
@@ -25,25 +25,35 @@ _laconic_words() {
       if (text ~ /^[a-z0-9:-][^ ]*  +[^ ]/) { sub(/ .*/, "", text); print text; next }  # a name, and what it is
       sub(/ \[[^\]]*\]$/, "", text); sub(/;.*/, "", text); sub(/.*: /, "", text)
       tell(text)
-    }' | sed -E 's/([:^(-])[A-Z(].*/\1/' | sort -u
+    }' | sed -E 's/([:^(-])[A-Z(].*/\1/' | LC_ALL=C sort -u
 }
 
 _laconic() {
-  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} word help
-  # The program whose --help tells: laconic, a tool and what the tool does, or a program behind launch or compare.
-  local program=("$1")
-  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    case $word in
-      mnist|cifar10|imagenet|ptb|*/mnist|*/cifar10|*/imagenet|*/ptb) program=("$word") ;;
-      [a-z]*) [[ ${program[0]} == "$1" && ${#program[@]} -lt 3 && ${1##*/} == laconic ]] && program+=("$word") ;;
-      -*) [[ ${program[1]} == launch || ${program[1]} == compare ]] || break ;;
-    esac
-  done
-  # A program beside laconic need not be in PATH.
-  command -v "${program[0]}" >/dev/null || program[0]=$(dirname "$(command -v "$1")")/${program[0]}
+  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} option= word found help
+  # Of --sync=ring bash makes three words.
+  if [[ $current == = ]]; then
+    option=$before current=
+  elif [[ $before == = ]]; then
+    option=${COMP_WORDS[COMP_CWORD - 2]}
+  elif [[ $current != -* && $before == --* ]]; then
+    option=$before
+  fi
+  # The program whose --help tells: laconic, a tool and what the tool does; behind launch and compare another program,
+  # which may lie beside laconic.
+  local program=("$1") here
+  if [[ ${1##*/} == laconic ]]; then
+    here=$(dirname "$(type -P "$1")")
+    for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+      if [[ ${program[1]} == launch || ${program[1]} == compare ]]; then
+        found=$(type -P "$here/$word" || type -P "$word") && program=("$found") && break
+      elif [[ $word == -* || ${#program[@]} == 3 ]]; then
+        break
+      else
+        program+=("$word")
+      fi
+    done
+  fi
   help=$("${program[@]}" --help 2>/dev/null) || help=$("${program[@]:0:2}" --help 2>/dev/null)
-  local option=
-  [[ $current != -* && $before == --* ]] && option=$before
   COMPREPLY=($(compgen -W "$(_laconic_words "$help" "$option")" -- "$current"))
   [[ ${COMPREPLY[*]} == *[:^] ]] && compopt -o nospace 2>/dev/null  # a number follows
   return 0

@@ -42,7 +42,7 @@ std::vector<AllreduceKind>& allreduces() {
        .cost = [](int N, double bytes, Numbers n,
                   const Codec* codec) { return ring_allreduce_cost(N, bytes, n.pieces, codec); }},
       {.name = "butterfly",
-       .summary = "halves with ever nearer partners: fewer messages",
+       .summary = "halves, ever nearer partners: fewer messages",
        .run = [](Communicator& comm, Slice<float> x, Numbers,
                  const Hops& hops) { return butterfly_allreduce(comm, x, hops); },
        .cost = [](int N, double bytes, Numbers,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -86,24 +87,24 @@ std::string checksum_of(const nlohmann::json& manifest) {
 void load_weights(Module& model, const StateDict& weights, const std::string& where, const std::string& what,
                   bool new_head) {
   require_finite(weights, where);
-  StateDict all;
-  if (new_head) all = model.state_dict();
-  bool head_differs = false;
+  const StateDict own = model.state_dict();
   std::set<std::string> head;
-  for (const auto& [name, parameter] : model.named_parameters()) {
-    if (!parameter->info.output) continue;
-    head.insert(name);
-    const Tensor* const found = weights.find(name);
-    head_differs = head_differs || (found && found->shape() != parameter->value().shape());
+  for (const auto& [name, parameter] : model.named_parameters())
+    if (parameter->info.output && own.contains(name)) head.insert(name);  // a tied one is its first name's
+  StateDict body;
+  bool head_differs = false, body_differs = false;
+  for (const auto& [name, tensor] : weights) {
+    if (!head.contains(name)) body.set(name, tensor);
+    if (const Tensor* const its = own.find(name); its && its->shape() != tensor.shape())
+      (head.contains(name) ? head_differs : body_differs) = true;
   }
-  for (const auto& [name, tensor] : weights)
-    if (new_head && !head.contains(name)) all.set(name, tensor);
+  for (const std::string& name : head) body.set(name, own.at(name));
   try {
-    model.load_state_dict(new_head ? all : weights, /*strict=*/true, where, what);
+    model.load_state_dict(new_head ? body : weights, /*strict=*/true, where, what);
   } catch (const DataError& e) {
     const std::string of = model_of(weights);
     if (!of.empty() && of != what) throw DataError(concat(e.what(), " It was saved from ", of, "."));
-    if (head_differs && !new_head)
+    if (head_differs && !body_differs)
       throw DataError(concat(e.what(), " For other classes `new-head` lets the output layer begin anew."));
     throw;
   }
@@ -111,7 +112,9 @@ void load_weights(Module& model, const StateDict& weights, const std::string& wh
 
 std::string model_of(const StateDict& weights) {
   const auto text = weights.texts().find("model");
-  return text == weights.texts().end() ? "" : text->second;
+  if (text == weights.texts().end() || text->second.size() > 60) return "";
+  const bool printable = std::ranges::all_of(text->second, [](unsigned char c) { return std::isgraph(c); });
+  return printable ? text->second : "";
 }
 
 std::optional<std::pair<std::string, std::string>> other_training(const std::string& then, const std::string& now) {

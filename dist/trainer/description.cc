@@ -52,8 +52,9 @@ std::string run_fingerprint(const TrainerOptions& o) {
 }
 
 std::string Trainer::fingerprint() const {
-  return concat("model=", o_.model_name, "\nparameters=", arena_->elements(), "\n", workload_.fingerprint(), "\n",
-                laconic::fingerprint(*method_, o_, worker_.servers()));
+  const std::string own = o_.own_settings.empty() ? "" : concat("own settings=", o_.own_settings, "\n");
+  return concat("model=", o_.model_name, "\n", own, "parameters=", arena_->elements(), "\n", workload_.fingerprint(),
+                "\n", laconic::fingerprint(*method_, o_, worker_.servers()));
 }
 
 bool Trainer::bytes_counted() const {
@@ -76,6 +77,7 @@ RunInfo Trainer::info() const {
   info.device = o_.device.kind == Device::Kind::cuda ? processor() : to_string(o_.device);
   info.workers = worker_.size;
   info.threads = o_.threads;
+  info.accumulate = static_cast<int>(o_.accumulate);
   info.batch = static_cast<int>(workload_.batch());
   info.steps_per_epoch = steps_per_epoch();
   info.total_steps = last_step();

@@ -23,6 +23,8 @@ struct RunInfo {
   int workers = 1;
   int threads = 1;  ///< kernel threads per worker
   int batch = 0;    ///< per worker; of a language model streams
+  int accumulate = 1;               ///< micro-batches of `batch` in a step
+  std::string unit = "images";      ///< what samples are, but for words of a language model
   std::int64_t words_per_step = 0;  ///< of each stream of a language model, whose samples are words; else 0
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;  ///< counted from the start of training

@@ -61,6 +61,7 @@ std::string Supervised::fingerprint() const {
 }
 
 void Supervised::describe(RunInfo& info) const {
+  info.unit = "samples";
   info.data = o_.name, info.train_samples = train_->size(), info.test_samples = test_ ? test_->size() : 0;
 }
 

@@ -28,6 +28,7 @@ struct Every {
 /// How to train. The same on every rank.
 struct TrainerOptions {
   std::string model_name = "model";  ///< for messages and checkpoints
+  std::string own_settings{};        ///< what ranks and resumed runs must have alike besides, in a line
   std::int64_t epochs = 1;
   std::optional<std::int64_t> steps{};  ///< stop after so many updates since the start of training
   /// Ends an epoch after so many updates, although there is more data: to time all phases of a long training.

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "sequences",
        .summary = "Tells sines from saw teeth.",
-       .options = "--workers 2 --epochs 25 --batch 16 --optimizer adam --lr 0.01",
+       .options = "--epochs 25 --batch 16 --optimizer adam --lr 0.01",
        .task =
            [&](OwnTaskOptions options, const dist::Worker& worker) {
              options.name = "waves", options.metrics = {{"accuracy", accuracy}};
