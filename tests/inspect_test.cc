@@ -197,7 +197,7 @@ TEST(InspectTrace, ReadsWhatATrainingWrote) {
   EXPECT_NE(run("laconic inspect trace --markdown " + file).out.find("| ms | rank 0 | rank 1 |"), std::string::npos);
 
   const std::string picture = dir.path() + "/trace.svg";
-  const Result drawn = run("laconic plot trace two=" + file + " " + file + " -o " + picture);
+  const Result drawn = run("laconic plot trace --steps 1:3 two=" + file + " " + file + " -o " + picture);
   ASSERT_EQ(drawn.exit_code, 0) << drawn.err;
   const std::string svg = text_of(picture);
   for (const char* part : {"<svg", "two: ", "rank 0 computes", "rank 1 sends", "waiting for", "#2e7d32", "</svg>"})
