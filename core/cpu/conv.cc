@@ -15,29 +15,12 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-enum class Direction { forward, data, weights };
-
 struct Geometry : ConvSizes {
   Layout input, output;
   bool bias, relu;
   int threads = kernel_threads();  // oneDNN picks blockings for the number of threads at creation
   auto operator<=>(const Geometry&) const = default;
 };
-
-/// Whether oneDNN's Winograd F(4x4, 3x3) is to be taken: it needs blocked layouts and stride 1. By shape, measured on
-/// Zen 5: from 32 channels and 8x8 pixels it wins 1.4 to 2 times in every direction; on 4x4 the weight gradient still
-/// does, and forward where many channels come of few; on 2x2 it loses four times over.
-bool use_onednn_winograd(const Geometry& g, Direction direction) {
-  if (!kOnednnHasWinograd || !has_avx512() || g.kh != 3 || g.kw != 3 || g.stride != 1 || g.dilation != 1 ||
-      g.groups != 1)
-    return false;
-  if (g.input != Layout::blocked16 || g.output != Layout::blocked16 || g.pad > 1) return false;
-  const std::int64_t side = std::min(g.h, g.w), channels = std::min(g.c, g.out);
-  if (side >= 8) return channels >= 32;
-  if (side < 4) return false;
-  if (direction == Direction::weights) return channels >= 32;
-  return direction == Direction::forward && g.c <= 256 && g.out >= 256;
-}
 
 Tag tag_of(Layout layout) {
   switch (layout) {
@@ -56,8 +39,7 @@ struct ConvWeights final : Derived {
 
 class Convolution {
  public:
-  explicit Convolution(const Geometry& g)
-      : g_(g), winograd_(!(has_avx512() && kOnednnHasWinograd) && takes_winograd(g, g.input, g.output)) {
+  explicit Convolution(const Geometry& g) : g_(g), winograd_(takes_winograd(g, g.input, g.output)) {
     const memory::data_type f32 = memory::data_type::f32;
     x_ = memory::desc({g.n, g.c, g.h, g.w}, f32, tag_of(g.input));
     y_ = memory::desc({g.n, g.out, g.oh, g.ow}, f32, tag_of(g.output));
@@ -82,8 +64,7 @@ class Convolution {
     if (!forward_.primitive) {
       dnnl::primitive_attr attributes = onednn_attributes();
       if (g_.relu) append_relu(attributes);
-      const auto description = create(
-          Direction::forward, [&](dnnl::algorithm algorithm) { return describe_forward(algorithm, attributes); });
+      const auto description = describe_forward(attributes);
       forward_.w = description.weights_desc();
       forward_.primitive = {
           "conv forward",
@@ -101,11 +82,9 @@ class Convolution {
     if (winograd_)
       return winograd_backward_data(dx.data<float>(), dy.data<float>(), w.data<float>(), g_, g_.input, g_.output);
     if (!data_.primitive) {
-      const auto description = create(Direction::data, [&](dnnl::algorithm algorithm) {
-        return describe_backward<dnnl::convolution_backward_data>(onednn_engine(), onednn_attributes(), hint(),
-                                                                  algorithm, x_, w_any_, y_, strides_, dilations_,
-                                                                  padding_, padding_);
-      });
+      const auto description =
+          describe_backward<dnnl::convolution_backward_data>(onednn_engine(), onednn_attributes(), hint(), kDirect, x_,
+                                                             w_any_, y_, strides_, dilations_, padding_, padding_);
       data_.w = description.weights_desc();
       data_.primitive = {"conv backward data",
                          description,
@@ -122,14 +101,12 @@ class Convolution {
       return winograd_backward_weights(dw.data<float>(), add_dw, g_.bias ? db.data<float>() : nullptr, add_db,
                                        x.data<float>(), dy.data<float>(), g_, g_.input, g_.output);
     if (!weights_.primitive) {
-      const auto description = create(Direction::weights, [&](dnnl::algorithm algorithm) {
-        const auto with = [&](const auto&... tensors) {
-          return describe_backward<dnnl::convolution_backward_weights>(onednn_engine(), onednn_attributes(), hint(),
-                                                                       algorithm, tensors..., strides_, dilations_,
-                                                                       padding_, padding_);
-        };
-        return g_.bias ? with(x_, w_any_, b_, y_) : with(x_, w_any_, y_);
-      });
+      const auto with = [&](const auto&... tensors) {
+        return describe_backward<dnnl::convolution_backward_weights>(onednn_engine(), onednn_attributes(), hint(),
+                                                                     kDirect, tensors..., strides_, dilations_,
+                                                                     padding_, padding_);
+      };
+      const auto description = g_.bias ? with(x_, w_any_, b_, y_) : with(x_, w_any_, y_);
       weights_.w = description.diff_weights_desc();
       weights_.primitive = {
           "conv backward weights",
@@ -155,29 +132,19 @@ class Convolution {
  private:
   using Forward = dnnl::convolution_forward;
 
-  /// Winograd where the rule says so and oneDNN has it, else direct.
-  template <class F>
-  auto create(Direction direction, F&& make) -> decltype(make(dnnl::algorithm::convolution_direct)) {
-    if (use_onednn_winograd(g_, direction)) {
-      try {
-        return make(dnnl::algorithm::convolution_winograd);
-      } catch (const dnnl::error&) {
-      }
-    }
-    return make(dnnl::algorithm::convolution_direct);
-  }
+  static constexpr dnnl::algorithm kDirect = dnnl::algorithm::convolution_direct;
 
-  Forward::primitive_desc describe_forward(dnnl::algorithm algorithm, const dnnl::primitive_attr& attributes) {
+  Forward::primitive_desc describe_forward(const dnnl::primitive_attr& attributes) {
     const auto with = [&](const auto&... tensors) {
-      return describe<Forward>(onednn_engine(), attributes, dnnl::prop_kind::forward_training, algorithm, tensors...,
+      return describe<Forward>(onednn_engine(), attributes, dnnl::prop_kind::forward_training, kDirect, tensors...,
                                strides_, dilations_, padding_, padding_);
     };
     return g_.bias ? with(x_, w_any_, b_, y_) : with(x_, w_any_, y_);
   }
-  Forward::primitive_desc hint() { return describe_forward(dnnl::algorithm::convolution_direct, onednn_attributes()); }
+  Forward::primitive_desc hint() { return describe_forward(onednn_attributes()); }
 
   /// w in the form asked for. Forward keeps its form until the value changes (evaluation uses it again and again);
-  /// backward borrows that one if it fits, which Winograd's does, else makes its own for the moment: the value changes
+  /// backward borrows that one if it fits, else makes its own for the moment: the value changes
   /// every step anyway.
   Tensor weights(const Tensor& w, const memory::desc& wanted, bool keep) {
     if (wanted == w_plain_) return w;
@@ -204,7 +171,7 @@ class Convolution {
   }
 
   Geometry g_;
-  const bool winograd_;  // our own; else oneDNN's
+  const bool winograd_;  // our own; else oneDNN's direct sums
   memory::desc x_, y_, b_, w_plain_, w_any_;
   memory::desc w_16i16o_, w_16o16i_;  // the orders that we convert ourselves; empty where they do not apply
   memory::dims strides_, dilations_, padding_;

@@ -4,9 +4,6 @@
 /// This file hides what oneDNN 2 (from 2.6) and oneDNN 3 spell differently. No other file asks for the version.
 namespace laconic::cpu {
 
-/// oneDNN 3.3 removed its Winograd convolutions, which were for AVX-512 alone.
-inline constexpr bool kOnednnHasWinograd = DNNL_VERSION_MAJOR * 100 + DNNL_VERSION_MINOR < 303;
-
 /// Describes a primitive P of forward computing, from P's own arguments in oneDNN's order. oneDNN 2 takes them as a
 /// P::desc first, oneDNN 3 at once. Throws dnnl::error where no implementation takes them.
 template <class P, class... Arguments>

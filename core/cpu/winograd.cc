@@ -48,6 +48,12 @@ Tiles tiles_of(std::int64_t n, std::int64_t h, std::int64_t w) {
   return {down, across, n * down * across};
 }
 
+/// Blocks of 16 columns beside each other: where they lie, and how far apart.
+struct Columns {
+  float* data;
+  std::int64_t block;
+};
+
 /// Values in the points' domain, as [point][block of channels][row][16]. Rows are tiles, or the other channels of
 /// kernels. The stride of points is an odd number of cache lines: with a power of two all points would fall into few
 /// sets of the cache.
@@ -58,6 +64,7 @@ struct Domain {
   float* at(std::int64_t p, std::int64_t block, std::int64_t row) const {
     return data + p * point + (block * rows + row) * kBlock;
   }
+  Columns columns(std::int64_t p, std::int64_t block) const { return {at(p, block, 0), rows * kBlock}; }
 };
 
 constexpr float kNothing[kBlock] = {};
@@ -187,22 +194,34 @@ LACONIC_INLINE void transform_kernels(const Domain& u, const Kernels& kernels, s
 #include "core/cpu/winograd_product.h"
 #endif
 
-/// The product of any number of rows, in nearly equal parts.
-template <int kStep, int kRow, class Isa>
-LACONIC_INLINE void product(float* m, bool add, const float* a, std::int64_t a_block, const float* u,
-                            std::int64_t blocks, std::int64_t n, std::int64_t rows) {
+/// The product of any number of rows with K blocks of columns, in nearly equal parts.
+template <int K, int kStep, int kRow, class Isa>
+LACONIC_INLINE void product_of(Columns m, bool add, const float* a, std::int64_t a_block, Columns u,
+                               std::int64_t blocks, std::int64_t n, std::int64_t rows) {
   const std::int64_t parts = (rows + Isa::kMostRows - 1) / Isa::kMostRows;
   for (std::int64_t part = 0; part < parts; ++part) {
     const std::int64_t from = rows * part / parts, count = rows * (part + 1) / parts - from;
-    float* const to = m + from * kBlock;
+    float* const to = m.data + from * kBlock;
     const float* const left = a + from * kRow;
     [&]<int... r>(std::integer_sequence<int, r...>) {
-      static_cast<void>((
-          (count == r + 1 && (Isa::template product<r + 1, kStep, kRow>(to, add, left, a_block, u, blocks, n), true)) ||
-          ...));
+      static_cast<void>(((count == r + 1 && (Isa::template product<K, r + 1, kStep, kRow>(
+                                                 to, m.block, add, left, a_block, u.data, u.block, blocks, n),
+                                             true)) ||
+                         ...));
     }
     (std::make_integer_sequence<int, Isa::kMostRows>());
   }
+}
+
+/// The product with `columns` blocks.
+template <int kStep, int kRow, class Isa>
+LACONIC_INLINE void product(Columns m, bool add, const float* a, std::int64_t a_block, Columns u, std::int64_t columns,
+                            std::int64_t blocks, std::int64_t n, std::int64_t rows) {
+  for (; columns >= Isa::kMostBlocks; columns -= Isa::kMostBlocks) {
+    product_of<Isa::kMostBlocks, kStep, kRow, Isa>(m, add, a, a_block, u, blocks, n, rows);
+    m.data += Isa::kMostBlocks * m.block, u.data += Isa::kMostBlocks * u.block;
+  }
+  if (columns > 0) product_of<1, kStep, kRow, Isa>(m, add, a, a_block, u, blocks, n, rows);
 }
 
 int most_floats = 16;  // of a vector
@@ -261,9 +280,8 @@ void convolve(const Image<float>& y, const Image<const float>& x, const Kernels&
             const std::int64_t c1 = std::min(c_blocks, c0 + kIn);
             transform_kernels<M, typename Isa::Vector>(u, kernels, c0, c1, k0, k1);
             for (std::int64_t p = 0; p < kPoints; ++p)
-              for (std::int64_t k = k0; k < k1; ++k)
-                product<1, kBlock, Isa>(m.at(p, k - k0, 0), c0 > 0, v.at(p, c0, 0), tiles.all * kBlock,
-                                        u.at(p, k - k0, 0), c1 - c0, kBlock, tiles.all);
+              product<1, kBlock, Isa>(m.columns(p, 0), c0 > 0, v.at(p, c0, 0), tiles.all * kBlock, u.columns(p, 0),
+                                      k1 - k0, c1 - c0, kBlock, tiles.all);
           }
           for (std::int64_t k = k0; k < k1; ++k)
             write_outputs<M, typename Isa::Vector>(y, m, k - k0, tiles, 0, tiles.all, k, bias, relu);
@@ -293,9 +311,8 @@ void convolve(const Image<float>& y, const Image<const float>& x, const Kernels&
         for (std::int64_t k0 = 0; k0 < o_blocks; k0 += kOut) {
           const std::int64_t k1 = std::min(o_blocks, k0 + kOut);
           for (std::int64_t p = 0; p < kPoints; ++p)
-            for (std::int64_t k = k0; k < k1; ++k)
-              product<1, kBlock, Isa>(m.at(p, k - k0, 0), false, v.at(p, 0, 0), length * kBlock, u.at(p, k, 0),
-                                      c_blocks, kBlock, count);
+            product<1, kBlock, Isa>(m.columns(p, 0), false, v.at(p, 0, 0), length * kBlock, u.columns(p, k0), k1 - k0,
+                                    c_blocks, kBlock, count);
           for (std::int64_t k = k0; k < k1; ++k)
             write_outputs<M, typename Isa::Vector>(y, m, k - k0, tiles, first, count, k, bias, relu);
         }
@@ -391,9 +408,8 @@ void gradient_of_kernels(float* dw, bool add_dw, float* db, bool add_db, const I
             };
             for (std::int64_t p = 0; p < kPoints; ++p)
               for (std::int64_t c = c0; c < c1; ++c)
-                for (std::int64_t k = k0; k < k1; ++k)
-                  product<kBlock, 1, Isa>(sums(c, k) + p * s_point, false, v.at(p, c, 0), 0, z.at(p, k, 0), 1, count,
-                                          kBlock);
+                product<kBlock, 1, Isa>({sums(c, k0) + p * s_point, kIn * kBlock * kBlock}, false, v.at(p, c, 0), 0,
+                                        z.columns(p, k0), k1 - k0, 1, count, kBlock);
             for (std::int64_t c = c0; c < c1; ++c)
               for (std::int64_t k = k0; k < k1; ++k)
                 write_gradient<M, typename Isa::Vector>(dw, add_dw || first > 0, sums(c, k), s_point, C, c, k);
@@ -404,9 +420,9 @@ void gradient_of_kernels(float* dw, bool add_dw, float* db, bool add_db, const I
       parallel_for(kPoints, 1, [&](std::int64_t p0, std::int64_t p1) {
         with_vectors([&]<class Isa>() {
           for (std::int64_t p = p0; p < p1; ++p)
-            for (std::int64_t pair = 0; pair < pairs; ++pair)
-              product<kBlock, 1, Isa>(s + p * s_point + pair * kBlock * kBlock, first > 0, v.at(p, pair % c_blocks, 0),
-                                      0, z.at(p, pair / c_blocks, 0), 1, count, kBlock);
+            for (std::int64_t c = 0; c < c_blocks; ++c)
+              product<kBlock, 1, Isa>({s + p * s_point + c * kBlock * kBlock, c_blocks * kBlock * kBlock}, first > 0,
+                                      v.at(p, c, 0), 0, z.columns(p, 0), o_blocks, 1, count, kBlock);
         });
       });
     first += length;
