@@ -65,6 +65,11 @@ struct Domain {
     return data + p * point + (block * rows + row) * kBlock;
   }
   Columns columns(std::int64_t p, std::int64_t block) const { return {at(p, block, 0), rows * kBlock}; }
+  /// All points, kSide x kSide, of some channels of a row.
+  template <int kSide, class V>
+  Square<V, float> points(std::int64_t block, std::int64_t row, std::int64_t lane) const {
+    return {at(0, block, row) + lane, kSide * point, point};
+  }
 };
 
 constexpr float kNothing[kBlock] = {};
@@ -74,11 +79,10 @@ template <int kSide, class V>
 LACONIC_INLINE void load_patch(V* d, const float* image, const Image<const float>& x, std::int64_t top,
                                std::int64_t left, std::int64_t lane) {
   const std::int64_t first = top * x.row + left * x.pixel + lane;
-  const bool inside = top >= 0 && left >= 0 && top + kSide <= x.h && left + kSide <= x.w;
   for (int i = 0; i < kSide; ++i) {
     const bool there = top + i >= 0 && top + i < x.h;
     for (int j = 0; j < kSide; ++j) {
-      const bool is_pixel = inside || (there && left + j >= 0 && left + j < x.w);
+      const bool is_pixel = there && left + j >= 0 && left + j < x.w;
       load(d[i * kSide + j], is_pixel ? image + (first + i * x.row + j * x.pixel) : kNothing);
     }
   }
@@ -88,19 +92,24 @@ LACONIC_INLINE void load_patch(V* d, const float* image, const Image<const float
 template <class Matrix, int kStep, class V>
 LACONIC_INLINE void transform_tiles(const Domain& to, const Image<const float>& x, const Tiles& tiles, int pad,
                                     std::int64_t first, std::int64_t count, std::int64_t b0, std::int64_t b1) {
-  constexpr int kSide = Matrix::kSide;
+  constexpr int kTaps = Matrix::kTaps;
   constexpr std::int64_t kLanes = sizeof(V) / sizeof(float);
-  const std::int64_t stride = to.point;
   for (std::int64_t b = b0; b < b1; ++b)
     for (std::int64_t t = 0; t < count; ++t) {
       const Tiles::Place place = tiles[first + t];
+      const std::int64_t top = place.row * kStep - pad, left = place.column * kStep - pad;
+      const bool inside = top >= 0 && left >= 0 && top + kTaps <= x.h && left + kTaps <= x.w;
       const float* const image = x.data + place.image * x.image + b * x.block;
       for (std::int64_t lane = 0; lane < kBlock; lane += kLanes) {
-        V patch[Matrix::kTaps * Matrix::kTaps], points[kSide * kSide];
-        load_patch<Matrix::kTaps>(patch, image, x, place.row * kStep - pad, place.column * kStep - pad, lane);
-        tile_to_points<Matrix>(points, patch);
-        float* const at = to.at(0, b, t) + lane;
-        for (int p = 0; p < kSide * kSide; ++p) store(at + p * stride, points[p]);
+        const Square<V, float> points = to.points<Matrix::kSide, V>(b, t, lane);
+        if (inside) {
+          const float* const corner = image + (top * x.row + left * x.pixel + lane);
+          tile_to_points<Matrix>(points, Square<V, const float>{corner, x.row, x.pixel});
+        } else {
+          V patch[kTaps * kTaps];
+          load_patch<kTaps>(patch, image, x, top, left, lane);
+          tile_to_points<Matrix>(points, Square<V, const V>{patch, kTaps, 1});
+        }
       }
     }
 }
@@ -110,19 +119,15 @@ template <int M, class V>
 LACONIC_INLINE void write_outputs(const Image<float>& y, const Domain& m, std::int64_t block_of_m, const Tiles& tiles,
                                   std::int64_t first, std::int64_t count, std::int64_t b, const float* bias,
                                   bool relu) {
-  constexpr int kSide = M + 2;
   constexpr std::int64_t kLanes = sizeof(V) / sizeof(float);
-  const std::int64_t stride = m.point;
   for (std::int64_t t = 0; t < count; ++t) {
     const Tiles::Place place = tiles[first + t];
     const std::int64_t top = place.row * M, left = place.column * M;
     const std::int64_t high = std::min<std::int64_t>(M, y.h - top), wide = std::min<std::int64_t>(M, y.w - left);
     float* const to = y.data + place.image * y.image + b * y.block + top * y.row + left * y.pixel;
     for (std::int64_t lane = 0; lane < kBlock; lane += kLanes) {
-      V points[kSide * kSide], out[M * M], offset{};
-      const float* const at = m.at(0, block_of_m, t) + lane;
-      for (int p = 0; p < kSide * kSide; ++p) load(points[p], at + p * stride);
-      tile_from_points<Output<M>>(out, points);
+      V out[M * M], offset{};
+      tile_from_points<Output<M>>(Square<V, V>{out, M, 1}, m.points<M + 2, V>(block_of_m, t, lane));
       if (bias) load(offset, bias + b * kBlock + lane);
       for (std::int64_t i = 0; i < high; ++i)
         for (std::int64_t j = 0; j < wide; ++j) {
@@ -149,9 +154,7 @@ struct Kernels {
 template <int M, class V>
 LACONIC_INLINE void transform_kernels(const Domain& u, const Kernels& kernels, std::int64_t c0, std::int64_t c1,
                                       std::int64_t k0, std::int64_t k1) {
-  constexpr int kSide = M + 2;
   constexpr std::int64_t kLanes = sizeof(V) / sizeof(float);
-  const std::int64_t stride = u.point;
   float taps[kBlock][9][kBlock];  // [in][tap][out]
   for (std::int64_t k = k0; k < k1; ++k)
     for (std::int64_t c = c0; c < c1; ++c) {
@@ -168,11 +171,8 @@ LACONIC_INLINE void transform_kernels(const Domain& u, const Kernels& kernels, s
       }
       for (std::int64_t in = 0; in < kBlock; ++in)
         for (std::int64_t lane = 0; lane < kBlock; lane += kLanes) {
-          V g[9], points[kSide * kSide];
-          for (int j = 0; j < 9; ++j) load(g[j], &taps[in][j][lane]);
-          tile_to_points<Kernel<M>>(points, g);
-          float* const at = u.at(0, k - k0, (c - c0) * kBlock + in) + lane;
-          for (int p = 0; p < kSide * kSide; ++p) store(at + p * stride, points[p]);
+          const Square<V, const float> g{&taps[in][0][lane], 3 * kBlock, kBlock};
+          tile_to_points<Kernel<M>>(u.points<M + 2, V>(k - k0, (c - c0) * kBlock + in, lane), g);
         }
     }
 }
@@ -330,11 +330,8 @@ LACONIC_INLINE void write_gradient(float* dw, bool add, const float* s, std::int
   float taps[kBlock][9][kBlock];  // [in][tap][out]
   for (std::int64_t in = 0; in < kBlock; ++in)
     for (std::int64_t lane = 0; lane < kBlock; lane += kLanes) {
-      V points[kSide * kSide], g[9];
-      const float* const at = s + in * kBlock + lane;
-      for (int p = 0; p < kSide * kSide; ++p) load(points[p], at + p * point);
-      tile_from_points<Kernel<M>>(g, points);
-      for (int j = 0; j < 9; ++j) store(&taps[in][j][lane], g[j]);
+      const Square<V, const float> points{s + in * kBlock + lane, kSide * point, point};
+      tile_from_points<Kernel<M>>(Square<V, float>{&taps[in][0][lane], 3 * kBlock, kBlock}, points);
     }
   for (std::int64_t o = 0; o < kBlock; ++o) {
     float* const to = dw + ((k * kBlock + o) * C + c * kBlock) * 9;

@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include "core/cpu/simd.h"
@@ -87,59 +88,100 @@ LACONIC_INLINE void add_term(V& y, const V& x) {
   else if constexpr (factor != 0)
     y += factor * x;
 }
+
+/// Vectors V that lie `step` apart: T is V for locals, float for memory.
+template <class V, class T>
+struct Line {
+  T* at;
+  std::ptrdiff_t step;
+  LACONIC_INLINE void get(V& v, int i) const {
+    if constexpr (std::is_same_v<std::remove_const_t<T>, V>)
+      v = at[i * step];
+    else
+      load(v, at + i * step);
+  }
+  LACONIC_INLINE void set(int i, const V& v) const {
+    if constexpr (std::is_same_v<T, V>)
+      at[i * step] = v;
+    else
+      store(at + i * step, v);
+  }
+};
+/// A tile of them, whose rows and columns lie so far apart.
+template <class V, class T>
+struct Square {
+  T* at;
+  std::ptrdiff_t row, column;
+  LACONIC_INLINE Line<V, T> row_at(int i) const { return {at + i * row, column}; }
+  LACONIC_INLINE Line<V, T> column_at(int j) const { return {at + j * column, row}; }
+};
+
 /// y = row i of the matrix times x.
 template <class Matrix, int i, class V, int... j>
-LACONIC_INLINE void row_times(V& y, const V* x, std::ptrdiff_t stride, std::integer_sequence<int, j...>) {
-  (add_term<Matrix, i, j, first_of_row<Matrix, i, sizeof...(j)>()>(y, x[j * stride]), ...);
+LACONIC_INLINE void row_times(V& y, const V* x, std::integer_sequence<int, j...>) {
+  (add_term<Matrix, i, j, first_of_row<Matrix, i, sizeof...(j)>()>(y, x[j]), ...);
 }
 
 /// y = the matrix times x: from taps to points.
-template <class Matrix, class V, int... q>
-LACONIC_INLINE void to_points(V* y, std::ptrdiff_t y_stride, const V* x, std::ptrdiff_t x_stride,
-                              std::integer_sequence<int, q...>) {
+template <class Matrix, class V, class Y, class X, int... q>
+LACONIC_INLINE void to_points(const Line<V, Y>& y, const Line<V, X>& x, std::integer_sequence<int, q...>) {
   constexpr std::make_integer_sequence<int, Matrix::kTaps> taps;
-  row_times<Matrix, 0>(y[0], x, x_stride, taps);
+  V in[Matrix::kTaps], first, last;
+  for (int j = 0; j < Matrix::kTaps; ++j) x.get(in[j], j);
+  row_times<Matrix, 0>(first, in, taps);
+  y.set(0, first);
   (
       [&]() __attribute__((always_inline)) {
         V even, odd;
-        row_times<EvenPart<Matrix>, 2 * q + 1>(even, x, x_stride, taps);
-        row_times<OddPart<Matrix>, 2 * q + 1>(odd, x, x_stride, taps);
-        y[(2 * q + 1) * y_stride] = even + odd;
-        y[(2 * q + 2) * y_stride] = even - odd;
+        row_times<EvenPart<Matrix>, 2 * q + 1>(even, in, taps);
+        row_times<OddPart<Matrix>, 2 * q + 1>(odd, in, taps);
+        y.set(2 * q + 1, even + odd);
+        y.set(2 * q + 2, even - odd);
       }(),
       ...);
-  row_times<Matrix, Matrix::kSide - 1>(y[(Matrix::kSide - 1) * y_stride], x, x_stride, taps);
+  row_times<Matrix, Matrix::kSide - 1>(last, in, taps);
+  y.set(Matrix::kSide - 1, last);
 }
 /// y = the transposed matrix times x: from points to taps.
-template <class Matrix, class V, int... j>
-LACONIC_INLINE void from_points(V* y, std::ptrdiff_t y_stride, const V* x, std::ptrdiff_t x_stride,
-                                std::integer_sequence<int, j...>) {
+template <class Matrix, class V, class Y, class X, int... j>
+LACONIC_INLINE void from_points(const Line<V, Y>& y, const Line<V, X>& x, std::integer_sequence<int, j...>) {
+  constexpr int kLast = Matrix::kSide - 1;
   V folded[Matrix::kSide];
-  folded[0] = x[0], folded[Matrix::kSide - 1] = x[(Matrix::kSide - 1) * x_stride];
-  for (int i = 1; i < Matrix::kSide - 1; i += 2) {
-    folded[i] = x[i * x_stride] + x[(i + 1) * x_stride];
-    folded[i + 1] = x[i * x_stride] - x[(i + 1) * x_stride];
+  x.get(folded[0], 0), x.get(folded[kLast], kLast);
+  for (int i = 1; i < kLast; i += 2) {
+    V plus, minus;
+    x.get(plus, i), x.get(minus, i + 1);
+    folded[i] = plus + minus;
+    folded[i + 1] = plus - minus;
   }
-  (row_times<Folded<Matrix>, j>(y[j * y_stride], folded, 1, std::make_integer_sequence<int, Matrix::kSide>()), ...);
+  (
+      [&]() __attribute__((always_inline)) {
+        V tap;
+        row_times<Folded<Matrix>, j>(tap, folded, std::make_integer_sequence<int, Matrix::kSide>());
+        y.set(j, tap);
+      }(),
+      ...);
 }
 
 /// y [kSide][kSide] = the matrix times x [kTaps][kTaps] times its transpose.
-template <class Matrix, class V>
-LACONIC_INLINE void tile_to_points(V* y, const V* x) {
+template <class Matrix, class V, class Y, class X>
+LACONIC_INLINE void tile_to_points(const Square<V, Y>& y, const Square<V, X>& x) {
   constexpr int kSide = Matrix::kSide, kTaps = Matrix::kTaps;
   constexpr std::make_integer_sequence<int, (kSide - 2) / 2> pairs;
-  V half[kSide][kTaps];
-  for (int j = 0; j < kTaps; ++j) to_points<Matrix>(&half[0][j], kTaps, x + j, kTaps, pairs);
-  for (int i = 0; i < kSide; ++i) to_points<Matrix>(y + i * kSide, 1, &half[i][0], 1, pairs);
+  V values[kSide * kTaps];
+  const Square<V, V> half{values, kTaps, 1};
+  for (int j = 0; j < kTaps; ++j) to_points<Matrix>(half.column_at(j), x.column_at(j), pairs);
+  for (int i = 0; i < kSide; ++i) to_points<Matrix>(y.row_at(i), half.row_at(i), pairs);
 }
 /// y [kTaps][kTaps] = the transposed matrix times x [kSide][kSide] times the matrix.
-template <class Matrix, class V>
-LACONIC_INLINE void tile_from_points(V* y, const V* x) {
+template <class Matrix, class V, class Y, class X>
+LACONIC_INLINE void tile_from_points(const Square<V, Y>& y, const Square<V, X>& x) {
   constexpr int kSide = Matrix::kSide, kTaps = Matrix::kTaps;
   constexpr std::make_integer_sequence<int, kTaps> taps;
-  V half[kTaps][kSide];
-  for (int j = 0; j < kSide; ++j) from_points<Matrix>(&half[0][j], kSide, x + j, kSide, taps);
-  for (int i = 0; i < kTaps; ++i) from_points<Matrix>(y + i * kTaps, 1, &half[i][0], 1, taps);
+  V values[kTaps * kSide];
+  const Square<V, V> half{values, kSide, 1};
+  for (int j = 0; j < kSide; ++j) from_points<Matrix>(half.column_at(j), x.column_at(j), taps);
+  for (int i = 0; i < kTaps; ++i) from_points<Matrix>(y.row_at(i), half.row_at(i), taps);
 }
 
 }  // namespace laconic::cpu::winograd
