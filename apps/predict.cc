@@ -26,7 +26,8 @@ int classes_in(const Module& model, const StateDict& weights, int otherwise) {
   return otherwise;
 }
 
-/// Of weights in a file, or of a checkpoint, whose folder lies in that of --save.
+/// Returns --labels, else labels.txt beside the weights (a checkpoint is a folder, and the file lies beside that), else
+/// what lies beside the data.
 std::string labels_for(const TrainOptions& o, const std::string& weights) {
   namespace fs = std::filesystem;
   if (!o.labels.empty()) return o.labels;

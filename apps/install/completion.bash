@@ -30,7 +30,7 @@ _laconic_words() {
 
 _laconic() {
   local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} option= word found help
-  # Of --sync=ring bash makes three words.
+  # Bash splits --sync=ring into three words.
   if [[ $current == = ]]; then
     option=$before current=
   elif [[ $before == = ]]; then

@@ -144,8 +144,7 @@ class Convolution {
   Forward::primitive_desc hint() { return describe_forward(onednn_attributes()); }
 
   /// w in the form asked for. Forward keeps its form until the value changes (evaluation uses it again and again);
-  /// backward borrows that one if it fits, else makes its own for the moment: the value changes
-  /// every step anyway.
+  /// backward borrows that one if it fits, else makes its own for the moment: the value changes every step anyway.
   Tensor weights(const Tensor& w, const memory::desc& wanted, bool keep) {
     if (wanted == w_plain_) return w;
     auto* cache = dynamic_cast<ConvWeights*>(w.derived().get());

@@ -4,8 +4,8 @@
 
 struct LACONIC_ISA {
   using Vector = LACONIC_VECTOR;
-  // What is broadcast is used twice, by two vectors of one block of 16 columns or of two, and the sums fit the
-  // registers.
+  // Each broadcast value serves two vectors: both of one block of 16 columns, or one of each of two blocks. The sums
+  // fit the registers.
   static constexpr int kMostRows = sizeof(Vector) == 64 ? 12 : 6;
   static constexpr int kMostBlocks = sizeof(Vector) == 64 ? 2 : 1;
 

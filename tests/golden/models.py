@@ -78,7 +78,8 @@ def train(model, frozen):
 
 
 def inputs_of_kinks(model, x, frozen):
-    """What a training step takes a ReLU of, and of what it takes which largest values."""
+    """The inputs of all ReLUs and max-poolings of a training step, in double: pairs of (input, None) and of
+    (input, (size, stride, padding, [height, width] of the result))."""
     relu, pool, inputs = F.relu, F.max_pool2d, []
 
     def watched_relu(x, inplace=False):
@@ -101,7 +102,7 @@ def inputs_of_kinks(model, x, frozen):
 
 
 def distances(x, pool):
-    """How far each place is from its kink: an input of a ReLU from zero, the largest of a window from the second."""
+    """How far each place is from its kink: an input of a ReLU from zero, the largest value of a window from the second."""
     if pool is None:
         return x.abs()
     size, stride, padding, (h, w) = pool
@@ -112,7 +113,8 @@ def distances(x, pool):
 
 
 def margin(single, double, x, frozen):
-    """How near a training step comes to a kink, in parts of what float32 is wrong there at most: the least of all layers."""
+    """How near a training step comes to a kink: the least distance of a layer, over the largest error that float32 makes
+    in that layer; of all layers the least."""
     rounded, exact = inputs_of_kinks(single, x, frozen), inputs_of_kinks(double, x.double(), frozen)
     return min(float(distances(of, pool).min() / (near - of).abs().max()) for (near, _), (of, pool) in zip(rounded, exact))
 
