@@ -34,6 +34,7 @@ constexpr Tool kTools[] = {
     {"pack", "pack DATA OUT [--size S]", "photographs of a data set in one file"},
     {"inspect", "inspect select|codec|checkpoint|trace ...",
      "what a method makes of values, whether checkpoints are whole, where a trace's time went"},
+    {"simulate", "simulate --model M --workers N,..", "a training step on a network that is not there"},
     {"plot", "plot trace FILE -o PICTURE.svg", "a picture of some steps of a recorded training"},
 };
 

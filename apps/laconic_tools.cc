@@ -13,6 +13,7 @@ constexpr laconic::Subcommand kTools[] = {
     {"codec", "see laconic codec --help", laconic::codec},
     {"pack", "see laconic pack --help", laconic::pack},
     {"inspect", "see laconic inspect --help", laconic::inspect},
+    {"simulate", "see laconic simulate --help", laconic::simulate},
     {"plot", "see laconic plot --help", laconic::plot},
 };
 

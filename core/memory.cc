@@ -28,6 +28,9 @@ constexpr bool kUnpooled = true;
 #else
 constexpr bool kUnpooled = false;
 #endif
+/// Where ghosts lie: not in memory, but their parts have different addresses.
+std::byte* const kNowhere = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 46);
+
 constexpr std::size_t kAlign = 64, kSlab = std::size_t{32} << 20, kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kTrapReserve = std::size_t{4} << 30;
 
@@ -185,6 +188,7 @@ Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(devi
     });
   } else if (device.kind == Device::Kind::ghost) {
     pool(device).count_ghost(bytes);
+    data_ = kNowhere;
   } else if (kUnpooled && device.kind == Device::Kind::cpu) {
     data_ = static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{kAlign}));
   } else {

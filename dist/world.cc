@@ -12,6 +12,7 @@
 
 #include "core/settings.h"
 #include "dist/collective/meeting.h"
+#include "dist/thread_engine.h"
 #include "dist/transport/linked.h"
 #include "dist/transport/local.h"
 #include "dist/transport/mpi.h"
@@ -74,7 +75,7 @@ void run_threads(const std::shared_ptr<Hub>& hub, const WorldOptions& o, bool al
   FirstError first;
   const auto rank_main = [&](int rank) {
     try {
-      Engine engine([&] { return std::make_unique<Transport>(hub, rank); }, o.timeout_seconds);
+      ThreadEngine engine([&] { return std::make_unique<Transport>(hub, rank); }, o.timeout_seconds);
       prepare();
       run_rank(engine, o.servers, body, first);
     } catch (const std::exception& e) {  // no engine, for want of threads or memory
@@ -161,7 +162,7 @@ WorldReport run_workers(const WorldOptions& options, const std::function<void(Wo
   start_mpi();
   FirstError first;
   {
-    Engine engine([&] { return make_mpi_transport(options.type_of_service); }, options.timeout_seconds);
+    ThreadEngine engine([&] { return make_mpi_transport(options.type_of_service); }, options.timeout_seconds);
     run_rank(engine, servers, body, first);
   }
   first.rethrow();

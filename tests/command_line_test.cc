@@ -100,8 +100,9 @@ TEST(CommandLine, HelpListsItsGroupsInOrder) {
 }
 
 TEST(CommandLine, HelpOfToolsSaysWhatOptionsTakeAndNoMore) {
-  std::vector<std::string> tools{"models",        "codec encode",       "pack",          "inspect select",
-                                 "inspect codec", "inspect checkpoint", "inspect trace", "plot trace"};
+  std::vector<std::string> tools{"models",         "codec encode",  "pack",
+                                 "inspect select", "inspect codec", "inspect checkpoint",
+                                 "inspect trace",  "plot trace",    "simulate"};
   std::istringstream benches(run("laconic bench --help").out);
   for (std::string line; std::getline(benches, line);)
     if (line.rfind("  ", 0) == 0) tools.push_back("bench " + line.substr(2, line.find(' ', 2) - 2));

@@ -1,5 +1,3 @@
-#include "dist/engine.h"
-
 #include <cstring>
 #include <numeric>
 
@@ -7,6 +5,7 @@
 #include "dist/collective/butterfly_allreduce.h"
 #include "dist/collective/meeting.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/thread_engine.h"
 #include "dist/transport/local.h"
 #include "tests/error_of.h"
 #include "tests/on_ranks.h"
@@ -89,7 +88,7 @@ void on_windowed_ranks(int N, SendWindow window, const std::function<void(Engine
   std::vector<std::thread> threads;
   for (int r = 0; r < N; ++r)
     threads.emplace_back([&, r] {
-      Engine engine([&] {
+      ThreadEngine engine([&] {
         auto transport = std::make_unique<LocalTransport>(hub, r);
         transport->set_window(window);
         return transport;
@@ -356,8 +355,9 @@ TEST(Engine, CountsWhatWasSentAndHowLongTheComputeThreadWasBlocked) {
 }
 
 TEST(Engine, ThrowsFromItsConstructorWhatTheTransportThrows) {
-  EXPECT_EQ(error_of<Error>(
-                [] { Engine engine([]() -> std::unique_ptr<Transport> { throw UsageError("no network here"); }); }),
+  EXPECT_EQ(error_of<Error>([] {
+              ThreadEngine engine([]() -> std::unique_ptr<Transport> { throw UsageError("no network here"); });
+            }),
             "no network here");
 }
 

@@ -1,5 +1,7 @@
 #include "dist/collective/allreduce.h"
 
+#include <bit>
+
 #include "core/error.h"
 #include "core/parse.h"
 #include "dist/collective/butterfly_allreduce.h"
@@ -14,6 +16,8 @@ namespace {
 
 using Numbers = AllreduceNumbers;
 using Codec = compress::Codec;
+
+bool is_power_of_two(int N) { return std::has_single_bit(static_cast<unsigned>(N)); }
 
 TransportCommunicator& over_transport(Communicator& comm) {
   auto* const over = dynamic_cast<TransportCommunicator*>(&comm);
@@ -37,12 +41,14 @@ std::vector<AllreduceKind>& allreduces() {
   static std::vector<AllreduceKind> all{
       {.name = "ring",
        .summary = "blocks round a ring: the fewest bytes",
+       .alike = [](int) { return true; },
        .run = [](Communicator& comm, Slice<float> x, Numbers n,
                  const Hops& hops) { return ring_allreduce(comm, x, n.pieces, hops); },
        .cost = [](int N, double bytes, Numbers n,
                   const Codec* codec) { return ring_allreduce_cost(N, bytes, n.pieces, codec); }},
       {.name = "butterfly",
        .summary = "halves, ever nearer partners: fewer messages",
+       .alike = is_power_of_two,
        .run = [](Communicator& comm, Slice<float> x, Numbers,
                  const Hops& hops) { return butterfly_allreduce(comm, x, hops); },
        .cost = [](int N, double bytes, Numbers,
@@ -50,6 +56,7 @@ std::vector<AllreduceKind>& allreduces() {
       {.name = "doubling",
        .summary = "all of it with a partner, lg N times",
        .encodes_alike = true,
+       .alike = is_power_of_two,
        .run = [](Communicator& comm, Slice<float> x, Numbers,
                  const Hops& hops) { return doubling_allreduce(comm, x, hops); },
        .cost = [](int N, double bytes, Numbers,

@@ -28,6 +28,9 @@ struct AllreduceKind {
   Carrier carrier = Carrier::messages;
   /// Several ranks encode the same values and must come to the same bytes: no codec that remembers what it has lost.
   bool encodes_alike = false;
+  /// Whether all of N ranks send and receive equally much at the same time, so that one stands for all
+  /// (VirtualNetwork::mirrored). Null: they never do.
+  bool (*alike)(int N) = nullptr;
   /// Sums in place: afterwards x holds the sum over all ranks, on every rank. It is null for NCCL, which has no
   /// coroutine.
   std::function<Task<>(Communicator& comm, Slice<float> x, AllreduceNumbers numbers, const Hops& hops)> run{};

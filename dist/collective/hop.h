@@ -1,8 +1,10 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 
 #include "compress/codec.h"
 #include "dist/communicator.h"
+#include "dist/ghost_work.h"
 
 namespace laconic::dist {
 
@@ -79,7 +81,8 @@ class Hop {
   Slice<float> lost_of(Slice<float> x) const;
 
   Endpoint& comm_;
-  const Hops hops_;
+  std::optional<GhostCodec> ghosts_;
+  Hops hops_;
   Slice<float> plain_;        // what goes out, without a codec
   compress::Bytes out_, in_, next_;  // with one
   std::size_t room_ = 0;

@@ -5,12 +5,15 @@
 #include "core/error.h"
 #include "core/raw.h"
 #include "dist/communicator.h"
+#include "dist/ghost_work.h"
 
 namespace laconic::dist {
 
-/// sum[i] += addend[i]. Both of the same length, on the same device; a slice without memory is left alone.
+/// sum[i] += addend[i]. Both of the same length, on the same device. Of ghosts GhostWork is told.
 inline void add_in_place(Slice<float> sum, Slice<const float> addend) {
-  if (sum.data() != nullptr && addend.data() != nullptr) raw::add_into(sum, addend);
+  if (sum.device() == kGhost) [[unlikely]]
+    return GhostWork::tell(&GhostWork::added, sum.size_bytes());
+  raw::add_into(sum, addend);
 }
 
 /// The b-th of N nearly equal blocks, counted round: -1 is the last. b >= -2N.

@@ -181,6 +181,17 @@ void SwitchModel::arrive(const Arrival& segment, std::vector<Event>& events) {
   messages_.erase(found);
 }
 
+std::optional<LinkTime> SwitchModel::next_decision() const {
+  std::optional<LinkTime> first;
+  const auto consider = [&](std::optional<LinkTime> t) {
+    if (t && (!first || *t < *first)) first = t;
+  };
+  for (const Event& e : at_once_) consider(e.at);
+  if (!arrivals_.empty()) consider(arrivals_.top().head);
+  for (const Port& port : ports_) consider(next_start(port));
+  return first;
+}
+
 void SwitchModel::advance(LinkTime now, std::vector<Event>& events) {
   events.insert(events.end(), at_once_.begin(), at_once_.end());
   at_once_.clear();

@@ -68,6 +68,8 @@ class SwitchModel {
   void cancel(Id message);
   /// Decides everything up to `now`; appends the events that became certain (their time may lie somewhat after `now`).
   void advance(LinkTime now, std::vector<Event>& events);
+  /// When advance() will next decide something: the next segment that leaves or arrives. Nothing: no message is there.
+  std::optional<LinkTime> next_decision() const;
   /// Not later than the next event of a message from or to this rank that advance() has not told yet; exact if the
   /// message shares no port. Nothing: there is no message.
   std::optional<LinkTime> next_event(int rank) const;

@@ -21,6 +21,7 @@
 #include "dist/collective/ring_halves.h"
 #include "dist/collective/tree_allreduce.h"
 #include "dist/method/redsync/redsync.h"
+#include "dist/thread_engine.h"
 #include "dist/transport/local.h"
 #include "dist/world.h"
 #include "tests/values_of.h"
@@ -76,7 +77,7 @@ std::vector<float> over_threads(int N, const Algorithm& algorithm, std::size_t n
   std::vector<std::thread> threads;
   for (int r = 0; r < N; ++r)
     threads.emplace_back([&, r] {
-      Engine engine([&] { return std::make_unique<LocalTransport>(hub, r); });
+      ThreadEngine engine([&] { return std::make_unique<LocalTransport>(hub, r); });
       std::vector<float> x = values_of(r, n);
       engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
       if (r == 0) result = x;
@@ -270,7 +271,7 @@ void device_memory(Worker& w) {
   std::vector<std::thread> threads;
   for (int r = 0; r < w.size; ++r)
     threads.emplace_back([&, r] {
-      Engine engine([&] { return std::make_unique<LocalTransport>(hub, r); });
+      ThreadEngine engine([&] { return std::make_unique<LocalTransport>(hub, r); });
       const std::vector<float> values = summed(engine);
       if (r == 0) local = values;
       engine.drain();
@@ -341,7 +342,7 @@ void sparse_strategies(Worker& w) {
     std::vector<std::thread> threads;
     for (int r = 0; r < w.size; ++r)
       threads.emplace_back([&, r, sync = sync, &sparse = sparse] {
-        Engine engine([&] { return std::make_unique<LocalTransport>(hub, r); });
+        ThreadEngine engine([&] { return std::make_unique<LocalTransport>(hub, r); });
         const auto values = trained(engine, sync, sparse);
         if (r == 0) local = values;
         engine.drain();

@@ -1,0 +1,286 @@
+#include "dist/thread_engine.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <future>
+#include <limits>
+#include <utility>
+
+namespace laconic::dist {
+
+std::vector<Running*> DeviceOrder::take_ready() {
+  const auto before = [](const Running* a, const Running* b) {
+    const Operation &x = a->operation, &y = b->operation;
+    return x.in_order != y.in_order ? x.in_order : !x.in_order && x.priority > y.priority;
+  };
+  std::stable_sort(waiting_.begin(), waiting_.end(), before);
+  std::vector<Running*> ready;
+  std::erase_if(waiting_, [&](Running* running) {
+    if (running->operation.in_order)
+      running->ready.wait();
+    else if (!running->ready.reached())
+      return false;
+    if (running->operation.device.kind == Device::Kind::cuda) device_ = running->operation.device;
+    ready.push_back(running);
+    return true;
+  });
+  return ready;
+}
+
+void DeviceOrder::abandon() noexcept {
+  waiting_.clear();
+  try {
+    synchronize(device_);
+  } catch (const std::exception&) {
+    // It works no more, or found what nobody waits for any more.
+  }
+}
+
+ThreadEngine::ThreadEngine(std::function<std::unique_ptr<Transport>()> make, double timeout_seconds)
+    : watch_(timeout_seconds, [this] { return waiting(); }) {
+  std::promise<void> ready;
+  std::future<void> made = ready.get_future();
+  thread_ = std::thread([this, ready = std::move(ready), make = std::move(make)]() mutable {
+    pthread_setname_np(pthread_self(), "laconic-comm");
+    try {
+      transport_ = make();
+      rank_ = transport_->rank();
+      size_ = transport_->size();
+      queue_.connect(*transport_);
+      watch_.connect(*transport_);
+    } catch (...) {
+      return ready.set_exception(std::current_exception());
+    }
+    ready.set_value();
+    serve();
+    transport_.reset();
+  });
+  try {
+    made.get();
+  } catch (...) {
+    thread_.join();
+    throw;
+  }
+}
+
+ThreadEngine::~ThreadEngine() {
+  queue_.stop();
+  thread_.join();
+}
+
+// ---- compute thread ----
+
+Ticket ThreadEngine::submit(Operation operation) {
+  const auto running = std::make_shared<Running>(Running{.operation = std::move(operation)});
+  if (Trace::Row* row = Trace::current(); row && trace_.load()) {
+    running->arrow = Trace::arrow_id({static_cast<std::uint64_t>(rank_), ++arrows_});
+    row->arrow_leaves(running->arrow);
+  }
+  if (size_ == 1)
+    run_here(*running);
+  else
+    queue_.submit(running);
+  return ticket_of(running);
+}
+
+void ThreadEngine::run_here(Running& running) {
+  queue_.require_running();
+  Scheduler here;
+  std::vector<Running*> finished;
+  begin(running, here, finished);
+  here.run();
+  if (!running.task.done())
+    running.error = std::make_exception_ptr(
+        CommError(concat(running.operation.name, ": waits for a message, but this is the only rank.")));
+  running.release();
+  running.done = true;
+}
+
+void ThreadEngine::at_failure(std::function<void()> f) {
+  const std::lock_guard lock(at_failure_mutex_);
+  at_failure_ = std::move(f);
+}
+
+void ThreadEngine::run(std::string name, std::function<Task<>(Communicator&)> body, Device device, bool patiently) {
+  const bool working = transport_->any_thread() && queue_.borrow(patiently);
+  const Ticket ticket = submit({.name = std::move(name), .device = device, .body = std::move(body)});
+  if (working) {
+    try {
+      while (!running_of(ticket)->done) turn();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+    queue_.give_back();
+  }
+  wait_for(ticket, false, patiently);
+}
+
+void ThreadEngine::wait_for(const Ticket& ticket, bool exposed, bool patiently) {
+  if (!ticket.valid()) return;
+  const Running& awaited = *running_of(ticket);
+  const Clock::time_point begin = Clock::now();
+  const bool blocked = queue_.wait(&awaited, exposed, patiently);
+  if (Trace::Row* row = Trace::current(); row && awaited.arrow) {
+    const Clock::time_point end = Clock::now();
+    if (blocked)
+      row->add({.name = "waits for " + awaited.operation.name,
+                .category = "wait",
+                .begin = begin,
+                .end = end,
+                .arrows = {{awaited.arrow, end}}});
+    row->arrow_arrives(awaited.arrow);
+  }
+  awaited.ended.wait();
+  if (awaited.error) std::rethrow_exception(awaited.error);
+}
+
+void ThreadEngine::abort(const std::string& reason, int exit_code) noexcept {
+  try {
+    queue_.abort(reason, exit_code);
+  } catch (...) {  // out of memory while ending: the others find out by their time-out
+  }
+}
+
+EngineCounters ThreadEngine::counters() const {
+  const auto [busy, exposed] = queue_.busy_and_exposed_seconds();
+  return {transport_->traffic(), busy, exposed, transport_->peak_buffer_bytes()};
+}
+
+// ---- communication thread ----
+
+void ThreadEngine::serve() {
+  try {
+    // Alone it has nobody to listen to.
+    const double beat = size_ == 1 ? 1e8 : std::min(watch_.beat_seconds(), 1e8);
+    while (queue_.sleep_while_idle(beat) && turn()) {
+    }
+  } catch (...) {
+    fail(std::current_exception());
+  }
+  queue_.serve_aborts();
+  fail(nullptr);  // whatever was still under way
+}
+
+/// One round of the communication thread's work; false if it is told to stop.
+bool ThreadEngine::turn() {
+  std::optional<RunningList> taken = queue_.take();
+  if (!taken) return false;
+  if (!taken->empty()) watch_.moved();
+  for (auto& running : *taken) {
+    RunningList& queue = slots_[running->operation.slot];
+    queue.push_back(std::move(running));
+    if (queue.size() == 1) order_.add(*queue.front());
+  }
+  start_ready();
+  scheduler_.run();
+  finish();
+  const bool moved = transport_->progress() > 0;
+  if (moved) watch_.moved();
+  if (watch_.due()) {
+    watch_.exchange_notes();
+    if (const auto blocked = queue_.blocked()) watch_.require_in_time(blocked->since, blocked->patient);
+  }
+  scheduler_.run();
+  finish();
+  if (!moved && queue_.all_under_way())
+    transport_->wait(order_.waits() ? std::min(watch_.beat_seconds(), Transport::kDevicePollSeconds)
+                                    : watch_.beat_seconds());
+  return true;
+}
+
+void ThreadEngine::start_ready() {
+  if (!order_.waits()) return;
+  for (Running* running : order_.take_ready()) {
+    watch_.moved();
+    begin(*running, scheduler_, finished_);
+  }
+}
+
+void ThreadEngine::begin(Running& running, Scheduler& scheduler, std::vector<Running*>& finished) {
+  const Operation& o = running.operation;
+  if (size_ > 1 && trace_.load()) running.hops = std::make_unique<HopTrace>(rank_, o.slot, ++traced_runs_[o.slot]);
+  running.comm = std::make_unique<TransportCommunicator>(*transport_, o.slot, o.priority, o.device, running.hops.get());
+  running.task = supervise(running, finished);
+  running.task.start(scheduler);
+}
+
+Task<> ThreadEngine::supervise(Running& running, std::vector<Running*>& finished) {
+  const auto begin = Clock::now();
+  entered_ = &running;
+  try {
+    co_await running.operation.body(*running.comm);
+  } catch (...) {
+    running.error = std::current_exception();
+  }
+  if (Trace::Row* row = trace_.load(); row && running.hops)
+    row->add(running.hops->event(running.operation.name, begin, running.arrow));
+  finished.push_back(&running);
+}
+
+void ThreadEngine::finish() {
+  while (!finished_.empty()) {
+    RunningList dead;  // destroyed without the lock
+    for (Running* running : std::exchange(finished_, {})) {
+      RunningList& queue = slots_[running->operation.slot];
+      dead.push_back(std::move(queue.front()));
+      queue.erase(queue.begin());
+      if (!queue.empty()) order_.add(*queue.front());
+    }
+    // What a body captured must not outlive the wait, nor this turn, which a broken device may end.
+    for (const auto& running : dead) running->release();
+    start_ready();
+    watch_.ended(dead.back()->operation.name);
+    for (const auto& running : dead) running->ended = Event::now(running->operation.device);
+    queue_.end(dead);
+    scheduler_.run();
+  }
+}
+
+void ThreadEngine::wait_for_device(const Event& event, const std::string& what) {
+  struct Standing {
+    ThreadEngine& engine;
+    ~Standing() { engine.standing_ = nullptr; }
+  } standing{*this};
+  standing_ = entered_;
+  stands_for_ = what;
+  watch_.moved();
+  while (!event.reached()) {
+    queue_.require_going_on(what);
+    transport_->progress();
+    if (watch_.due()) watch_.exchange_notes();
+    watch_.require_in_time({}, false);
+    transport_->wait(std::min(watch_.beat_seconds(), Transport::kDevicePollSeconds));
+  }
+}
+
+/// The one that stands for its device first, then by slot.
+std::vector<WaitWatch::Waiting> ThreadEngine::waiting() const {
+  std::vector<WaitWatch::Waiting> all;
+  if (standing_ != nullptr) all.push_back({standing_->operation.name, "waits for " + stands_for_});
+  for (const auto& [slot, queue] : slots_)
+    for (const auto& running : queue) {
+      if (running.get() == standing_) continue;
+      all.push_back({running->operation.name, order_.waits(*running)
+                                                  ? concat("waits for ", running->operation.device, " to come to it")
+                                              : running->comm ? running->comm->waits_for()
+                                                              : ""});
+    }
+  return all;
+}
+
+void ThreadEngine::fail(std::exception_ptr error) {
+  scheduler_.clear();
+  for (auto& [slot, queue] : slots_)
+    for (const auto& running : queue) running->release();
+  slots_.clear();
+  finished_.clear();
+  {
+    const std::lock_guard lock(at_failure_mutex_);
+    if (at_failure_) at_failure_();
+  }
+  order_.abandon();  // nothing may be under way on memory that its owner now gives back
+  queue_.fail(error);
+}
+
+}  // namespace laconic::dist
