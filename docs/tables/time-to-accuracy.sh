@@ -11,7 +11,7 @@ model=${1:?MODEL} rate=${2:?RATE} data=${3:?DATA} keep=${4:?KEEP}
 shift 4
 seeds=1
 case $model in
-  lenet) app=mnist lr=0.05 seeds=3 common=(--batch 16 --epochs 10 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
+  lenet) app=mnist lr=0.05 common=(--batch 16 --epochs 10 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
   resnet20) app=cifar10 lr=0.2 common=(--batch 32 --epochs 5 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
   alexnet-32 | vgg16-32) app=cifar10 lr=0.04 common=(--batch 32 --epochs 5 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
   lstm-small) app=ptb lr=20 common=(--batch 5 --epochs 5) ;;
