@@ -12,11 +12,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LayerTimes, step_ms, layers)
 
 std::string to_json(const LayerTimes& times) { return nlohmann::json(times).dump(); }
 
-LayerTimes layer_times_from(const std::string& text) {
+LayerTimes layer_times_from(const std::string& text, const std::string& source) {
   try {
     return nlohmann::json::parse(text).get<LayerTimes>();
   } catch (const nlohmann::json::exception& e) {
-    throw DataError(concat("bench layers: its answer cannot be read (", e.what(), ")"));
+    throw DataError(
+        concat(source, " has no times of layers as laconic bench layers --json prints them (", e.what(), ")"));
   }
 }
 

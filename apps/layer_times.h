@@ -26,7 +26,7 @@ struct LayerTimes {
 
 /// {"step_ms":...,"layers":[{"name":...,"forward_ms":...,"parameters":[...]}, ...]}, and back.
 std::string to_json(const LayerTimes& times);
-/// throws DataError if the text is not what to_json() writes
-LayerTimes layer_times_from(const std::string& json);
+/// throws DataError, which names `source`, if the text is not what to_json() writes
+LayerTimes layer_times_from(const std::string& json, const std::string& source);
 
 }  // namespace laconic

@@ -96,7 +96,7 @@ class Engine {
 
  protected:
   static Ticket ticket_of(std::shared_ptr<Running> running) { return Ticket(std::move(running)); }
-  /// Null: of nothing.
+  /// Returns null for a ticket of nothing.
   static const std::shared_ptr<Running>& running_of(const Ticket& ticket) { return ticket.running_; }
 
   int rank_ = 0, size_ = 1;

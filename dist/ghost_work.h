@@ -5,8 +5,7 @@
 
 namespace laconic::dist {
 
-/// Told of what collectives would do to memory that is not there (Device::Kind::ghost), so that it can take virtual
-/// time.
+/// Hears what collectives would do to memory that is not there (Device::Kind::ghost), so that it can take virtual time.
 class GhostWork {
  public:
   virtual void added(std::size_t bytes) = 0;  ///< a sum of so many bytes and as many others

@@ -227,7 +227,7 @@ void ThreadEngine::finish() {
       queue.erase(queue.begin());
       if (!queue.empty()) order_.add(*queue.front());
     }
-    // What a body captured must not outlive the wait, nor this turn, which a broken device may end.
+    // A body's captures must not outlive the wait, nor this turn, which a broken device may end.
     for (const auto& running : dead) running->release();
     start_ready();
     watch_.ended(dead.back()->operation.name);

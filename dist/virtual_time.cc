@@ -39,7 +39,7 @@ class VirtualWorld {
   void send(VirtualRank& from, Request& request);
   void receive(VirtualRank& to, Request& request);
   void cancel(VirtualRank& rank, Request& request);
-  /// Returns when `rank` waits no more.
+  /// Returns when `rank` waits no more, or when the world has failed.
   void wait(VirtualRank& rank);
   /// All ranks end with this error. The first one stays.
   void fail(std::exception_ptr error) {
@@ -165,8 +165,7 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
     await(static_cast<const VirtualRunning&>(*running_of(ticket)));
   }
   void drain() override {
-    waits_ = [this] { return open_ > 0; };
-    world_.wait(*this);
+    wait_while([this] { return open_ > 0; });
     computed_to_ = std::max(computed_to_, last_ended_);
   }
   void halt() noexcept override {
@@ -236,10 +235,14 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
   void decoded(std::size_t elements) override { charge(world_.network().work.per_decoded_element, elements); }
   void charge(double each, std::size_t amount) { now_ += nanoseconds(each * static_cast<double>(amount)); }
 
-  void await(const VirtualRunning& running) {
-    waits_ = [&running] { return !running.done; };
+  void wait_while(std::function<bool()> condition) {
+    waits_ = std::move(condition);
     world_.wait(*this);
     waits_ = nullptr;
+    world_.require_going_on();
+  }
+  void await(const VirtualRunning& running) {
+    wait_while([&running] { return !running.done; });
     computed_to_ = std::max(computed_to_, running.ended_at);
     if (running.error) std::rethrow_exception(running.error);
   }
@@ -357,7 +360,7 @@ void VirtualWorld::match(Flights::iterator found, const Receive& receive) {
   if (flight.due) deliver(found);
 }
 
-/// Of a flight that is due and has a receiver.
+/// Hands a flight that is due to its receiver.
 void VirtualWorld::deliver(Flights::iterator found) {
   const Flight flight = std::move(found->second);
   flights_.erase(found);
@@ -422,7 +425,7 @@ bool VirtualWorld::step() {
   return true;
 }
 
-/// The one that goes on: the first in virtual time that waits for nothing. After a failure all do.
+/// Returns the rank that goes on: the first in virtual time that waits for nothing. After a failure all go on.
 VirtualRank* VirtualWorld::next_rank() const {
   VirtualRank* next = nullptr;
   for (const auto& rank : ranks_)
@@ -450,7 +453,6 @@ void VirtualWorld::wait(VirtualRank& rank) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return runs_ == &rank; });
   }
-  require_going_on();
 }
 
 std::string VirtualWorld::standstill() const {

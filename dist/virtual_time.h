@@ -6,7 +6,8 @@
 
 namespace laconic::dist {
 
-/// What a communication thread's work takes, in seconds. On ghosts alone: other memory is really worked on, in no time.
+/// Seconds that a communication thread's work takes. Only work on ghosts takes any: other memory is really worked on,
+/// in no time.
 struct WorkCosts {
   double per_added_byte = 0;
   double per_encoded_element = 0, per_decoded_element = 0;

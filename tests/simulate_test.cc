@@ -71,6 +71,14 @@ TEST(Simulate, TimesOfAnotherModelAreRefused) {
   expect_error<DataError>([&] { simulate_step(training, kPair); }, {"which hdc does not have"});
 }
 
+TEST(Simulate, TimesThatAreNoneAreRefused) {
+  for (const double ms : {-1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    SimulatedTraining training = lenet(dist::Overlap::forward);
+    training.times.layers[0].backward_ms = ms;
+    expect_error<DataError>([&] { simulate_step(training, kPair); }, {"takes", "(`compute`)"});
+  }
+}
+
 TEST(Simulate, TheToolPrintsATableOrOneObject) {
   const std::string command = "laconic simulate --model lenet --compute gflops:10 --workers 1..6 --link 100mbit,1ms";
   const Result table = run(command);
@@ -93,6 +101,8 @@ TEST(Simulate, WhatMakesNoSenseIsOneSentence) {
         {"--model lenet --allreduce mpi", "is not ours"},
         {"--model lenet --compute gflops:0", "is no rate of computing (--compute)"},
         {"--model lenet --link fast", "is not a link (--link)"},
+        {"--model lenet --message-time 5x", "'5x' is no time (--message-time)"},
+        {"--model lenet --workers 128 --link 1gbit,1ms,1ms", "and the jitter of --link"},
         {"--model lenett", "unknown model 'lenett'"}}) {
     const Result result = run(std::string("laconic simulate ") + options);
     EXPECT_EQ(result.exit_code, 2) << options;

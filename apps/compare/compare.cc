@@ -293,7 +293,7 @@ class Comparison {
     command.insert(command.end(), {"--plan", plan_path(s)});
     const std::string out = folder_ / "layers.json";
     if (run_to_files(command, out, folder_ / "layers.err", [] { return !interrupted.load(); }) == 0)
-      it->second = layer_times_from(last_line(out));
+      it->second = layer_times_from(last_line(out), "bench layers: its answer");
     return it->second;
   }
 

@@ -52,7 +52,7 @@ struct Row {
   std::size_t blocks = 0;            ///< that step_ms was taken over
   Median step_ms;                    ///< over blocks of steps, or over runs where there are at least kRunsForInterval
   std::optional<Median> ratio;       ///< its step time / that of the first set, block by block or run by run
-  std::optional<double> bytes_sent;  ///< median of a step; none if it was not counted
+  std::optional<double> bytes_sent;  ///< mean of a step; none if it was not counted
   double bytes_dense = 0, exposed_ms = 0;           ///< median of a step
   std::optional<double> accuracy, accuracy_spread;  ///< per cent at the end; mean and standard deviation over seeds
   std::optional<double> loss, loss_spread;          ///< of the test set, likewise; none if one of them is not finite

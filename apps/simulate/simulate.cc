@@ -66,7 +66,7 @@ LayerTimes times_of(const SimulateOptions& o) {
   require<DataError>(!last.empty(), o.compute,
                      " could not be read or is empty (--compute): give measured, gflops:X, or a file of laconic bench "
                      "layers --json");
-  return layer_times_from(last);
+  return layer_times_from(last, o.compute + " (--compute)");
 }
 
 SimulatedTraining training_of(const SimulateOptions& o) {
@@ -83,9 +83,13 @@ SimulatedTraining training_of(const SimulateOptions& o) {
   return training;
 }
 
-/// The link of "RATE,LATENCY" has a time in it: so has this one.
-double seconds_in(const std::string& time, const char* where) {
-  return std::chrono::duration<double>(dist::LinkSpec::parse("1gbit," + time, where).latency).count();
+/// "10us", as a link's latency is written.
+double seconds_in(const std::string& time, const char* option) {
+  try {
+    return std::chrono::duration<double>(dist::LinkSpec::parse("1gbit," + time, option).latency).count();
+  } catch (const UsageError&) {
+    throw UsageError(concat("'", time, "' is no time (", option, "): give a number and its unit, as 10us or 1ms"));
+  }
 }
 
 }  // namespace
@@ -128,9 +132,10 @@ int simulate(const std::vector<std::string>& arguments) {
   for (const int n : workers) {
     network.ranks = n;
     mirrored.push_back(n > 1 && is_alike(training, network));
-    require<UsageError>(mirrored.back() || n <= kMostWhole, "with --allreduce ", o.allreduce, " ", n,
-                        " workers do not all do the same, and only ", kMostWhole,
-                        " can be simulated one by one (--workers): take fewer, or ring");
+    require<UsageError>(mirrored.back() || n <= kMostWhole, n, " workers do not all do the same with --allreduce ",
+                        o.allreduce, network.links.all.jitter.count() > 0 ? " and the jitter of --link" : "",
+                        ", and only ", kMostWhole,
+                        " can be simulated one by one (--workers): take fewer, or ring without jitter");
   }
   training.times = times_of(o);
   network.work = measure_work(o.codec);

@@ -14,12 +14,19 @@
 namespace laconic {
 namespace {
 
-/// What the compute thread does in a layer beside computing, and when: so many seconds after the layer has begun.
+/// The compute thread does this beside computing, so many seconds after its layer has begun.
 struct Moment {
   double at;
   Parameter* parameter;
   Rows rows;
 };
+
+void require_times(std::initializer_list<double> milliseconds, const std::string& of) {
+  constexpr double kMost = 1e9;  // a few days: virtual time counts in nanoseconds
+  for (const double ms : milliseconds)
+    require<DataError>(ms >= 0 && ms <= kMost, "simulate: ", of, " takes ", ms,
+                       " ms (`compute`). Times lie between 0 and ", kMost, " ms.");
+}
 
 /// The compute thread of one rank.
 class Simulation {
@@ -74,11 +81,13 @@ class Simulation {
     needed_.resize(times_.size()), finished_.resize(times_.size());
     for (std::size_t l = 0; l < times_.size(); ++l) {
       const LayerTimes::Layer& layer = times_[l];
+      require_times({layer.forward_ms, layer.backward_ms}, layer.name);
       compute_seconds_ += 1e-3 * (layer.forward_ms + layer.backward_ms);
       for (const LayerTimes::Parameter& of : layer.parameters) {
         const auto found = parameters.find(of.name);
         require<DataError>(found != parameters.end(), "simulate: the times are of a parameter ", of.name, ", which ",
                            model, " does not have (`compute`): measure this model");
+        require_times({of.ready_ms, of.update_ms}, of.name);
         Parameter& p = *found->second;
         parameters.erase(found);
         update_seconds_[&p] = 1e-3 * of.update_ms;

@@ -7,7 +7,7 @@
 
 namespace laconic {
 
-/// What is trained in virtual time, on every rank.
+/// A training that each rank goes through in virtual time.
 struct SimulatedTraining {
   std::string model;   ///< of the zoo
   int classes = 0;     ///< 0: the model's own
@@ -28,7 +28,7 @@ struct SimulatedStep {
 /// and four for each parameter that is updated.   batch : samples, of a language model streams
 LayerTimes layer_times_at(double flop_per_second, const std::string& model, int classes, std::int64_t batch);
 
-/// What adding floats, and the codec, take on this machine, on one thread: about 0.1 s.
+/// Measures how long this machine takes to add floats and to run the codec, on one thread. Takes about 0.1 s.
 dist::WorkCosts measure_work(const std::string& codec);
 
 /// Whether one rank can stand for all: its plan's collectives treat all alike, and so do the links.

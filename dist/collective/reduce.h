@@ -9,7 +9,7 @@
 
 namespace laconic::dist {
 
-/// sum[i] += addend[i]. Both of the same length, on the same device. Of ghosts GhostWork is told.
+/// sum[i] += addend[i]. Both of the same length, on the same device. For ghosts it tells GhostWork.
 inline void add_in_place(Slice<float> sum, Slice<const float> addend) {
   if (sum.device() == kGhost) [[unlikely]]
     return GhostWork::tell(&GhostWork::added, sum.size_bytes());

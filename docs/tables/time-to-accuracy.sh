@@ -6,10 +6,10 @@
 #
 # MODEL: lenet (DATA: Fashion-MNIST), resnet20, alexnet-32 or vgg16-32 (CIFAR-10), lstm-small (the Penn Treebank). RATE:
 # 1gbit or 100mbit. KEEP holds what was learned, which does not depend on the rate: a second call only times its steps.
+# One seed; `--repeat 3` at the end gives three.
 set -euo pipefail
 model=${1:?MODEL} rate=${2:?RATE} data=${3:?DATA} keep=${4:?KEEP}
 shift 4
-seeds=1
 case $model in
   lenet) app=mnist lr=0.05 common=(--batch 16 --epochs 10 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
   resnet20) app=cifar10 lr=0.2 common=(--batch 32 --epochs 5 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
@@ -31,5 +31,5 @@ fi
 export LACONIC_NET_BURST=150kb
 tests/netns/netns.sh up 5 "$rate"
 trap 'tests/netns/netns.sh down' EXIT
-build/apps/laconic compare "$app" --model "$model" --data "$data" --workers 4 --threads 1 "${common[@]}" --repeat $seeds --keep "$keep" \
+build/apps/laconic compare "$app" --model "$model" --data "$data" --workers 4 --threads 1 "${common[@]}" --keep "$keep" \
   --learn 20 --through "tests/netns/netns.sh run -n {ranks}" --markdown "${sets[@]}" "$@"
