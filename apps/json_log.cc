@@ -36,7 +36,7 @@ double shortest(double value) {
   return std::strtod(text, nullptr);
 }
 
-constexpr const char* kKinds[] = {"run", "step", "eval", "test", "ledger", "memory"};
+constexpr const char* kKinds[] = {"run", "step", "eval", "test", "ledger", "memory", "plan"};
 
 bool is_line_of_log(const Json& line) {
   return line.is_object() &&
@@ -167,6 +167,12 @@ JsonLog::JsonLog(std::string path, bool append, std::string run)
 }
 
 void JsonLog::on_start(const RunInfo& info) {
+  shorten(info);
+  if (info.receipt) line(Json{{"plan", Json::parse(info.receipt->json())}}.dump(), true);
+}
+
+/// Takes away the lines of steps that will be made again.
+void JsonLog::shorten(const RunInfo& info) {
   std::error_code error;
   if (!append_ || !std::filesystem::is_regular_file(path_, error)) return;
   std::ifstream in(path_);

@@ -55,6 +55,7 @@ class JsonLog final : public Observer {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
+  void shorten(const RunInfo& info);
   void line(std::string text, bool now);
   std::string path_;
   bool append_;

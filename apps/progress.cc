@@ -113,6 +113,7 @@ void Progress::on_start(const RunInfo& info) {
                       info.device == "cpu" ? fmt::format("{} thread{} each", info.threads, info.threads == 1 ? "" : "s")
                                            : "on " + info.device,
                       info.strategy);
+  if (info.receipt) out_ << info.receipt->text();
   if (info.first_step > 0) out_ << fmt::format("going on after step {}\n", info.first_step);
   out_ << std::flush;
   shown_ = options_.seconds();

@@ -254,8 +254,13 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
           "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; 2MiB with ps; whole with\n"
           "redsync and its neighbours]",
           [&o](const std::string& text, const std::string&) { dist::set_chunk(o.trainer.plan, text); });
-  s.text("plan", "FILE", o.trainer.plan_file,
-         "what travels how, instead of by these options;\n--dry-run --json writes one");
+  s.text("plan", "FILE|auto", o.trainer.plan_file,
+         "what travels how, instead of by these options;\n--dry-run --json writes one; auto: network and layers are\n"
+         "measured, and the fastest is taken");
+  s.value("allow", "WHAT,..", "what --plan auto may do to sums: exact, 16bit,\nbounded:2^-10 [exact]",
+          [&o](const std::string& text, const std::string& where) {
+            o.trainer.allowed = dist::Allowed::parse(text, where);
+          });
   s.value("reduce", "mean|sum", "of the workers' gradients [mean]",
           [&o](const std::string& text, const std::string& where) {
             o.trainer.mean = one_of(text, where, {"mean", "sum"}) == "mean";

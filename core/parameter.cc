@@ -14,8 +14,8 @@ const char* to_string(Role role) {
   return kNames[static_cast<std::size_t>(role)];
 }
 
-Parameter::Parameter(const Shape& shape, Role role)
-    : value_(Tensor::empty(shape)), leaf_(std::make_shared<ParameterLeaf>()) {
+Parameter::Parameter(const Shape& shape, Role role, Device device)
+    : value_(Tensor::empty(shape, DType::f32, device)), leaf_(std::make_shared<ParameterLeaf>()) {
   info.shape = shape;
   info.role = role;
   info.elements = shape.elements();

@@ -48,7 +48,7 @@ class ParameterListener {
 /// an arena before training.
 class Parameter {
  public:
-  Parameter(const Shape& shape, Role role);
+  Parameter(const Shape& shape, Role role, Device device = kCpu);
 
   ParameterInfo info;
   /// The value as a leaf of the tape: what operations take. Of a frozen parameter it is the value alone.

@@ -48,6 +48,8 @@ class VirtualWorld {
   void require_going_on() const {
     if (failure_) std::rethrow_exception(failure_);
   }
+  /// When step() will next do something. LinkTime::max(): there is nothing to do.
+  LinkTime next_time() const { return std::min(next_turn().first, model_.next_decision().value_or(LinkTime::max())); }
 
   const VirtualNetwork& network() const { return network_; }
 
@@ -78,6 +80,7 @@ class VirtualWorld {
   void match(Flights::iterator flight, const Receive& receive);
   void deliver(Flights::iterator flight);
   bool step();
+  std::pair<LinkTime, VirtualRank*> next_turn() const;
   VirtualRank* next_rank() const;
   void pass_on(VirtualRank* from);
   std::string standstill() const;
@@ -144,7 +147,13 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
   // ---- the compute thread ----
 
   double now() const override { return seconds_of(computed_to_); }
-  void compute(double seconds) override { computed_to_ += nanoseconds(seconds); }
+  void compute(double seconds) override {
+    computed_to_ += nanoseconds(seconds);
+    if (world_.network().work.taken_from_computing == 0) return;
+    computes_ = true;
+    wait_while([this] { return world_.next_time() < computed_to_; });
+    computes_ = false;
+  }
 
   Ticket submit(Operation operation) override {
     world_.require_going_on();
@@ -221,7 +230,10 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
   }
   LinkTime thread_time() const { return now_; }  ///< of the communication thread, in its turn
   VirtualTransport& transport() { return transport_; }
-  void handles_message() { now_ += nanoseconds(world_.network().work.per_message); }
+  void handles_message(std::size_t bytes) {
+    charge(world_.network().work.per_message, 1);
+    charge(world_.network().work.per_byte, bytes);
+  }
   std::string waits_for() const {
     for (const auto& [slot, queue] : slots_)
       for (const auto& running : queue)
@@ -233,7 +245,11 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
   void added(std::size_t bytes) override { charge(world_.network().work.per_added_byte, bytes); }
   void encoded(std::size_t elements) override { charge(world_.network().work.per_encoded_element, elements); }
   void decoded(std::size_t elements) override { charge(world_.network().work.per_decoded_element, elements); }
-  void charge(double each, std::size_t amount) { now_ += nanoseconds(each * static_cast<double>(amount)); }
+  void charge(double each, std::size_t amount) {
+    const double seconds = each * static_cast<double>(amount);
+    now_ += nanoseconds(seconds);
+    if (computes_) computed_to_ += nanoseconds(world_.network().work.taken_from_computing * seconds);
+  }
 
   void wait_while(std::function<bool()> condition) {
     waits_ = std::move(condition);
@@ -289,6 +305,7 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
   std::vector<VirtualRunning*> starting_, finished_;
   Scheduler scheduler_;
   std::function<bool()> waits_;  // of the compute thread
+  bool computes_ = false;        // meanwhile
   LinkTime computed_to_{}, now_{}, free_{}, busy_since_{}, last_ended_{};
   LinkDuration exposed_{0}, busy_{0};
   int open_ = 0, under_way_ = 0;  // operations: not ended; of them, begun
@@ -300,7 +317,7 @@ int VirtualTransport::rank() const { return rank_.rank(); }
 
 void VirtualTransport::start(Request& request) {
   if (request.kind == Request::Kind::recv) return world_.receive(rank_, request);
-  rank_.handles_message();
+  rank_.handles_message(request.size);
   world_.send(rank_, request);
 }
 
@@ -313,7 +330,7 @@ int VirtualTransport::poll() {
   if (completions_.empty() || completions_.begin()->first > rank_.thread_time()) return 0;
   Completion next = std::move(completions_.begin()->second);
   completions_.erase(completions_.begin());
-  if (next.request->kind == Request::Kind::recv) rank_.handles_message();
+  if (next.request->kind == Request::Kind::recv) rank_.handles_message(next.bytes);
   next.request->complete(next.bytes, std::move(next.error));
   return 1;
 }
@@ -395,13 +412,18 @@ void VirtualWorld::cancel(VirtualRank& rank, Request& request) {
   }
 }
 
+/// Returns the communication thread that has its turn first, and when; null if none has anything to do.
+std::pair<LinkTime, VirtualRank*> VirtualWorld::next_turn() const {
+  std::pair<LinkTime, VirtualRank*> first{LinkTime::max(), nullptr};
+  for (const auto& rank : ranks_)
+    if (const auto turn = rank->next_turn(); turn && *turn < first.first) first = {*turn, rank.get()};
+  return first;
+}
+
 /// Does what comes first: the network decides something, or a communication thread has its turn. False: there is
 /// nothing to do.
 bool VirtualWorld::step() {
-  VirtualRank* first = nullptr;
-  LinkTime at = LinkTime::max();
-  for (const auto& rank : ranks_)
-    if (const auto turn = rank->next_turn(); turn && *turn < at) at = *turn, first = rank.get();
+  const auto [at, first] = next_turn();
   const auto decision = model_.next_decision();
   if (!decision && first == nullptr) return false;
   if (!decision || *decision > at) {

@@ -12,6 +12,9 @@ struct WorkCosts {
   double per_added_byte = 0;
   double per_encoded_element = 0, per_decoded_element = 0;
   double per_message = 0;  ///< handing one over, or taking one, whatever memory it is of
+  double per_byte = 0;     ///< of messages, likewise
+  /// The part of that work, 0 to 1, that is done on the cores that compute, and so stops them for as long.
+  double taken_from_computing = 0;
 };
 
 /// Ranks on a network, neither of which is there.

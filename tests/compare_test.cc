@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/layers.h"
+#include "apps/compare/bound.h"
 #include "apps/compare/learning.h"
-#include "apps/compare/replay.h"
 #include "apps/compare/table.h"
 #include "apps/text.h"
 #include "core/error.h"
@@ -382,8 +382,8 @@ TEST(CompareTable, BytesThatAreNotCountedAreNoNumber) {
 }
 
 /// One layer with a weight of 1 MB: 10 ms forward, 20 ms backward; and how it travels.
-LayerTimes one_layer() {
-  LayerTimes times;
+dist::LayerTimes one_layer() {
+  dist::LayerTimes times;
   times.layers.push_back({"fc", 10, 20, {{"fc.weight", 250'000, 20, 0, 1}}});
   return times;
 }
@@ -432,7 +432,7 @@ TEST(CompareBound, IsSilentWhereItKnowsNoLinkOrNoFormula) {
 }
 
 TEST(BenchLayers, CoversEveryParameterOfTheModelOnce) {
-  const LayerTimes times = measure_layers("lenet", 4, 1, 3);
+  const dist::LayerTimes times = measure_layers("lenet", 4, 1, 3);
   std::int64_t elements = 0;
   double sum = 0;
   for (const auto& layer : times.layers) {
@@ -449,8 +449,8 @@ TEST(BenchLayers, CoversEveryParameterOfTheModelOnce) {
   EXPECT_GT(sum, 0);
   EXPECT_EQ(times.layers.front().name, "conv1");
   EXPECT_EQ(times.layers.back().name, "loss");
-  EXPECT_EQ(to_json(layer_times_from(to_json(times), "it")), to_json(times));
-  EXPECT_THROW(layer_times_from("{}", "it"), DataError);
+  EXPECT_EQ(to_json(dist::layer_times_from(to_json(times), "it")), to_json(times));
+  EXPECT_THROW(dist::layer_times_from("{}", "it"), DataError);
   EXPECT_THROW(measure_layers("lenet", 4, 1, 1, "{}"), DataError);
 }
 
@@ -465,7 +465,7 @@ TEST(BenchLayers, OfALanguageModelATiedWeightIsReadyInTheEmbedding) {
       R"( "algorithm": "ring"},)"
       R"({"parameters": ["encoder.weight"], "rows": [0, 16], "algorithm": "ring"},)"
       R"({"parameters": ["encoder.weight"], "rows": [16, 4], "algorithm": "ring"}]})";
-  const LayerTimes times = measure_layers("lstm-650", 1, 1, 2, plan, 20);
+  const dist::LayerTimes times = measure_layers("lstm-650", 1, 1, 2, plan, 20);
   std::map<std::string, std::vector<int>> chunks;
   std::vector<std::string> names;
   for (const auto& layer : times.layers) {

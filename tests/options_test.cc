@@ -204,6 +204,11 @@ TEST(Options, ThatOthersLeaveWithoutEffectAreRefused) {
        {std::pair{"--allreduce", "ring"}, {"--fusion", "none"}, {"--chunk", "none"}, {"--codec", "fp16"}})
     expect_refused({"--plan", "p.json", name, value},
                    concat("a plan says what travels how (", name, "): leave it out, or --plan"));
+  EXPECT_TRUE(parse({"--plan", "auto", "--allow", "16bit"}).trainer.allowed.sixteen_bits);
+  expect_refused({"--plan", "p.json", "--allow", "16bit"},
+                 "only --plan auto chooses (--allow): leave it out, or add --plan auto");
+  expect_refused({"--plan", "auto", "--allow", "rounds"},
+                 "'rounds' is nothing that a plan may do (--allow): give exact, or 16bit and bounded:2^-E with commas");
   for (const auto& words : {std::vector{"--trace", "t"}, {"--dump-gradients", "d"}}) {
     std::vector<const char*> all{"--eval-only", "--init", "w"};
     all.insert(all.end(), words.begin(), words.end());

@@ -281,6 +281,64 @@ TEST(StoredPlan, ACodecAndWhatItHasLostAreTakenUpAgain) {
   for (std::size_t r = 0; r < 3; ++r) EXPECT_TRUE(same_bits(resumed.parameters[r], straight.parameters[0]));
 }
 
+/// The file with the plan of what was saved there.
+std::string manifest_in(const std::string& folder) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.path().filename() == "manifest.json") return entry.path();
+  return "";
+}
+
+/// Measuring comes before training and leaves nothing behind: neither in weights and running statistics, nor in the
+/// data.
+TEST(StoredPlan, AnAutomaticOneGivesTheBitsOfItsFile) {
+  TempFolder folder;
+  Recipe recipe = recipe_of(3, "ring", "lazy:1MiB", "none");
+  recipe.trainer.plan_file = kAutomatic;
+  recipe.trainer.allowed = dist::Allowed::parse("16bit,bounded:rel:2^0", "allow");
+  recipe.trainer.codec_feedback = true;
+  recipe.trainer.save = folder.path();
+  const Outcome chosen = train(recipe);
+  recipe.trainer.save.clear();
+  recipe.trainer.plan_file = manifest_in(folder.path());
+  recipe.trainer.codec_feedback = false;
+  ASSERT_NE(recipe.trainer.plan_file, "");
+  std::ifstream in(recipe.trainer.plan_file);
+  const std::string plan((std::istreambuf_iterator<char>(in)), {});
+  recipe.trainer.codec_feedback = plan.find("\"codec\"") != std::string::npos;
+  const Outcome by_file = train(recipe);
+  EXPECT_TRUE(same_bits(chosen.parameters[0], by_file.parameters[0]));
+  EXPECT_EQ(chosen.buffers[0], by_file.buffers[0]);
+}
+
+TEST(StoredPlan, AResumedAutomaticOneIsNotChosenAgain) {
+  TempFolder folder;
+  Recipe recipe = recipe_of(3, "ring", "lazy:1MiB", "none");
+  recipe.trainer.plan_file = kAutomatic;
+  recipe.trainer.save = folder.path();
+  recipe.trainer.steps = 4;
+  train(recipe);
+  Recipe straight = recipe;
+  straight.trainer.plan_file = folder / "plan.json";
+  std::filesystem::copy(manifest_in(folder.path()), straight.trainer.plan_file);
+  straight.trainer.steps.reset();
+  straight.trainer.save.clear();
+  recipe.trainer.resume = folder.path();
+  recipe.trainer.steps.reset();
+  EXPECT_TRUE(same_bits(train(recipe).parameters[0], train(straight).parameters[0]));
+}
+
+TEST(StoredPlan, OnlyAllreduceIsPlannedAutomatically) {
+  Recipe recipe = recipe_of(2, "ring", "lazy:1MiB", "none");
+  recipe.trainer.plan_file = kAutomatic;
+  choose_some(recipe, "redsync");
+  EXPECT_NE(error_of<UsageError>([&] { train(recipe); }).find("`plan` auto chooses for `sync` allreduce"),
+            std::string::npos);
+  recipe = recipe_of(1, "ring", "lazy:1MiB", "none");  // nothing travels
+  const auto usual = train(recipe).parameters[0];
+  recipe.trainer.plan_file = kAutomatic;
+  EXPECT_TRUE(same_bits(train(recipe).parameters[0], usual));
+}
+
 TEST(StoredPlan, ACodecIsForSumsOfFloats) {
   Recipe recipe = recipe_of(2, "ring", "lazy:1MiB", "none");
   dist::set_codec(recipe.trainer.plan, "fp16");

@@ -1,6 +1,6 @@
 // The schedule's bound against the table that a prototype of it gave for AlexNet-32 (sizes and multiply-adds of its
 // eight layers; forward is a third of computing; 4 ranks at 1 gbit, 34.9 MB sent by each), in ms.
-#include "apps/compare/replay.h"
+#include "dist/planner/replay.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,8 @@
 
 #include "core/error.h"
 
-namespace laconic {
+namespace laconic::dist {
 namespace {
-
-using dist::Overlap;
 
 struct Case {
   std::vector<ReplayLayer> layers;
@@ -125,4 +123,4 @@ TEST(Replay, RefusesAMessageWithoutLayer) {
 }
 
 }  // namespace
-}  // namespace laconic
+}  // namespace laconic::dist

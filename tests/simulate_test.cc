@@ -1,7 +1,8 @@
 // A training step in virtual time against arithmetic, and `laconic simulate`.
 #include <nlohmann/json.hpp>
 
-#include "apps/simulate/training.h"
+#include "apps/simulate/model_facts.h"
+#include "dist/planner/simulation.h"
 #include "tests/error_of.h"
 #include "tests/program.h"
 
@@ -10,20 +11,24 @@ namespace {
 
 using namespace std::chrono_literals;
 
-SimulatedTraining lenet(dist::Overlap overlap) {
-  return {.model = "lenet", .times = layer_times_at(1e10, "lenet", 0, 32), .overlap = overlap};
+dist::SimulatedTraining lenet(dist::Overlap overlap, int workers = 2, const char* allreduce = "ring") {
+  const GhostModel ghost("lenet", 0);
+  dist::PlanOptions options;
+  dist::set_allreduce(options, allreduce);
+  return {ghost.parameters(), layer_times_at(1e10, "lenet", 0, 32),
+          dist::make_plan(ghost.arena.parameters(), options, workers), overlap};
 }
 
 const dist::VirtualNetwork kPair{.ranks = 2, .links = {.all = {.bits_per_second = 100'000'000}}};
 
 TEST(Simulate, ComputingAloneIsTheSumOfItsParts) {
-  const SimulatedTraining training = lenet(dist::Overlap::forward);
+  const dist::SimulatedTraining training = lenet(dist::Overlap::forward, 1);
   double ms = 0;
   for (const auto& layer : training.times.layers) {
     ms += layer.forward_ms + layer.backward_ms;
     for (const auto& p : layer.parameters) ms += p.update_ms;
   }
-  const SimulatedStep step = simulate_step(training, {});
+  const dist::SimulatedStep step = simulate_step(training, {});
   EXPECT_NEAR(step.seconds, 1e-3 * ms, 1e-6);
   EXPECT_NEAR(step.compute_seconds, 1e-3 * ms, 1e-9);
   EXPECT_EQ(step.exposed_seconds, 0);
@@ -32,13 +37,13 @@ TEST(Simulate, ComputingAloneIsTheSumOfItsParts) {
 
 /// Without overlap a step is computing, and after it the link's time; with it, never less than either.
 TEST(Simulate, OverlapHidesWhatItCan) {
-  const SimulatedStep none = simulate_step(lenet(dist::Overlap::none), kPair);
+  const dist::SimulatedStep none = simulate_step(lenet(dist::Overlap::none), kPair);
   const double wire = none.bytes_sent * 8 / 1e8;
   EXPECT_GT(none.bytes_sent, 4 * 61'000);
   EXPECT_NEAR(none.seconds, none.compute_seconds + wire, 0.02 * wire);
   double before = none.seconds;
   for (const auto overlap : {dist::Overlap::backward, dist::Overlap::forward}) {
-    const SimulatedStep step = simulate_step(lenet(overlap), kPair);
+    const dist::SimulatedStep step = simulate_step(lenet(overlap), kPair);
     EXPECT_LE(step.seconds, before) << dist::to_string(overlap);
     EXPECT_GE(step.seconds, std::max(wire, step.compute_seconds));
     EXPECT_NEAR(step.seconds, step.compute_seconds + step.exposed_seconds, 1e-6);
@@ -47,33 +52,31 @@ TEST(Simulate, OverlapHidesWhatItCan) {
 }
 
 TEST(Simulate, OneRankStandsForAllWhereTheyAreAlike) {
-  SimulatedTraining training = lenet(dist::Overlap::forward);
   dist::VirtualNetwork network{.ranks = 4, .links = {.all = {.bits_per_second = 100'000'000, .latency = 100us}}};
   for (const char* allreduce : {"ring", "butterfly", "doubling"}) {
-    dist::set_allreduce(training.plan, allreduce);
-    ASSERT_TRUE(is_alike(training, network));
+    const dist::SimulatedTraining training = lenet(dist::Overlap::forward, 4, allreduce);
+    ASSERT_TRUE(is_alike(training.plan, network));
     network.mirrored = false;
-    const SimulatedStep whole = simulate_step(training, network);
+    const dist::SimulatedStep whole = simulate_step(training, network);
     network.mirrored = true;
-    const SimulatedStep mirrored = simulate_step(training, network);
+    const dist::SimulatedStep mirrored = simulate_step(training, network);
     EXPECT_NEAR(whole.seconds, mirrored.seconds, 1e-3 * whole.seconds) << allreduce;
   }
   network.ranks = 3;
-  EXPECT_FALSE(is_alike(training, network)) << "doubling among three";
-  dist::set_allreduce(training.plan, "tree:2");
+  EXPECT_FALSE(is_alike(lenet(dist::Overlap::forward, 3, "doubling").plan, network)) << "doubling among three";
   network.ranks = 4;
-  EXPECT_FALSE(is_alike(training, network));
+  EXPECT_FALSE(is_alike(lenet(dist::Overlap::forward, 4, "tree:2").plan, network));
 }
 
 TEST(Simulate, TimesOfAnotherModelAreRefused) {
-  SimulatedTraining training = lenet(dist::Overlap::forward);
-  training.model = "hdc";
-  expect_error<DataError>([&] { simulate_step(training, kPair); }, {"which hdc does not have"});
+  dist::SimulatedTraining training = lenet(dist::Overlap::forward);
+  training.times = layer_times_at(1e10, "hdc", 0, 32);
+  expect_error<DataError>([&] { simulate_step(training, kPair); }, {"which the model does not have"});
 }
 
 TEST(Simulate, TimesThatAreNoneAreRefused) {
   for (const double ms : {-1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    SimulatedTraining training = lenet(dist::Overlap::forward);
+    dist::SimulatedTraining training = lenet(dist::Overlap::forward);
     training.times.layers[0].backward_ms = ms;
     expect_error<DataError>([&] { simulate_step(training, kPair); }, {"takes", "(`compute`)"});
   }

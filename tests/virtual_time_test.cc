@@ -68,6 +68,29 @@ TEST(VirtualTime, ARingTakesWhatItsDocstringSays) {
   }
 }
 
+/// Work for messages on the cores that compute makes computing take longer by as much, and waiting does not.
+TEST(VirtualTime, WorkForMessagesIsTakenFromComputing) {
+  for (const double taken : {0.0, 0.5, 1.0})
+    for (const int N : {2, 3})
+      for (const bool mirrored : {true, false})
+        run_in_virtual_time(
+            {.ranks = N,
+             .links = kGigabit,
+             .work = {.per_byte = 1e-9, .taken_from_computing = taken},
+             .mirrored = mirrored},
+            [&](VirtualEngine& engine) {
+              const Tensor x = Tensor::empty({std::int64_t{N} * 25'000}, DType::f32, kGhost);
+              const auto body = [&](Communicator& comm) { return ring_in_one_piece(comm, x.slice(), {}); };
+              const Ticket ticket = engine.submit({.name = "sum", .slot = 1, .body = body});
+              engine.compute(0.050);
+              const double work = 2 * 2 * (N - 1) * 100'000 * 1e-9;  // sending and taking
+              EXPECT_NEAR(engine.now(), 0.050 + taken * work, 1e-6) << N << " " << taken;
+              engine.wait(ticket);
+              engine.run("sum", body);
+              EXPECT_NEAR(engine.now(), 0.050 + taken * work + 2 * (N - 1) * 0.9e-3 + work, 2e-6) << N << " " << taken;
+            });
+}
+
 /// What work takes is counted where it stands in the way: a ring adds after each hop of its first half.
 TEST(VirtualTime, WorkOnGhostsTakesTime) {
   constexpr int N = 4;

@@ -1,8 +1,6 @@
 #include "apps/bench/layers.h"
 
-#include <chrono>
 #include <fstream>
-#include <map>
 #include <span>
 
 #include "apps/bench/harness.h"
@@ -15,99 +13,11 @@
 #include "core/random.h"
 #include "core/stream.h"
 #include "dist/plan.h"
+#include "dist/trainer/layer_stopwatch.h"
 #include "optim/optimizer.h"
 
 namespace laconic {
 namespace {
-
-/// Gives every moment of a step to the layer that is at work, as the hooks of forward, backward and arena tell.
-class Stopwatch final : public BackwardWatch, public ParameterListener {
- public:
-  explicit Stopwatch(const ParameterArena& arena) : device_(arena.values().device()) {
-    for (const auto& p : arena.parameters()) parameters_.push_back({p->info.name, p->info.elements});
-  }
-
-  void begin_step() {
-    for (auto& l : layers_) l.forward_ms = l.backward_ms = 0;
-    for (auto& p : parameters_) p.chunks = 0;
-    mark_ = Clock::now();
-  }
-  /// What came after the last layer is the loss.
-  void end_forward() { layer("loss").forward_ms += lap(); }
-  void end_backward() { layers_[current_].backward_ms += lap(); }
-  LayerTimes::Parameter& of(const Parameter& p) { return parameters_[static_cast<std::size_t>(p.info.index)]; }
-  /// What the last step took.
-  LayerTimes times(double step_ms, const std::string& model) const {
-    LayerTimes times{layers_, step_ms};
-    for (auto p = parameters_.rbegin(); p != parameters_.rend(); ++p) {       // they stand in backward's order
-      const auto found = place_.find(p->name.substr(0, p->name.rfind('.')));  // "conv1" of "conv1.weight"
-      require<Error>(found != place_.end(), "bench layers: parameter ", p->name, " belongs to no layer of ", model,
-                     ".");
-      times.layers[found->second].parameters.push_back(*p);
-      times.layers[found->second].parameters.back().chunks = std::max(1, p->chunks);
-    }
-    return times;
-  }
-
-  const ForwardWatch forward_watch = [this](const std::string& name, const Tensor&) {
-    layer(name).forward_ms += lap();
-  };
-  void before(const char*, const std::string& layer) override {
-    // The tape's own work, and what a block of layers does (a sum of branches), counts for the layer before it.
-    layers_[current_].backward_ms += lap();
-    const auto found = place_.find(layer.empty() ? "loss" : layer);
-    if (found != place_.end()) current_ = found->second;
-  }
-  void after() override {}
-  void gradient_ready(Parameter& p, Rows) override {
-    layers_[current_].backward_ms += lap();
-    of(p).ready_ms = layers_[current_].backward_ms;
-    ++of(p).chunks;
-  }
-  void before_forward(Parameter&, Rows) override {}
-
- private:
-  double lap() {
-    synchronize(device_);
-    const auto now = Clock::now();
-    return std::chrono::duration<double, std::milli>(now - std::exchange(mark_, now)).count();
-  }
-  LayerTimes::Layer& layer(const std::string& name) {
-    const auto [it, is_new] = place_.emplace(name, layers_.size());
-    if (is_new) layers_.push_back({name, 0, 0, {}});
-    current_ = it->second;
-    return layers_[current_];
-  }
-  const Device device_;
-  std::vector<LayerTimes::Layer> layers_;  // in the order of forward, their parameters apart
-  std::map<std::string, std::size_t> place_;
-  std::vector<LayerTimes::Parameter> parameters_;  // by place in the arena
-  std::size_t current_ = 0;
-  Clock::time_point mark_;
-};
-
-/// The median of each figure over steps.
-LayerTimes medians(const std::vector<LayerTimes>& steps) {
-  const auto middle = [&](const auto& figure) {
-    std::vector<double> values;
-    for (const LayerTimes& step : steps) values.push_back(figure(step));
-    return median(values).value;
-  };
-  LayerTimes result = steps.back();
-  result.step_ms = middle([](const LayerTimes& step) { return step.step_ms; });
-  for (std::size_t i = 0; i < result.layers.size(); ++i) {
-    LayerTimes::Layer& l = result.layers[i];
-    l.forward_ms = middle([i](const LayerTimes& step) { return step.layers[i].forward_ms; });
-    l.backward_ms = middle([i](const LayerTimes& step) { return step.layers[i].backward_ms; });
-    for (std::size_t j = 0; j < l.parameters.size(); ++j) {
-      const auto of = [i, j](const LayerTimes& step) { return step.layers[i].parameters[j]; };
-      l.parameters[j].ready_ms =
-          std::min(l.backward_ms, middle([&](const LayerTimes& step) { return of(step).ready_ms; }));
-      l.parameters[j].update_ms = middle([&](const LayerTimes& step) { return of(step).update_ms; });
-    }
-  }
-  return result;
-}
 
 std::shared_ptr<Module> on(Device device, std::shared_ptr<Module> model) {
   model->initialize(0);
@@ -115,7 +25,7 @@ std::shared_ptr<Module> on(Device device, std::shared_ptr<Module> model) {
   return model;
 }
 
-Cells figures(const LayerTimes::Layer& l, bool is_sum) {
+Cells figures(const dist::LayerTimes::Layer& l, bool is_sum) {
   double update = 0, ready = 0;
   std::int64_t elements = 0;
   int chunks = 0;
@@ -156,8 +66,8 @@ SyntheticTraining::SyntheticTraining(const ModelInfo& info, std::int64_t batch, 
   y = below_classes({batch});
 }
 
-LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int threads, int steps,
-                          const std::string& plan_json, int classes, Device device) {
+dist::LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int threads, int steps,
+                                const std::string& plan_json, int classes, Device device) {
   ModelInfo info = model_info(model_name);
   if (classes > 0) info.classes = classes;
   set_kernel_threads(threads);
@@ -167,16 +77,8 @@ LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int
     for (const auto& p : t.arena.parameters()) p->set_chunk_rows(plan.chunk_rows(p->info.index));
   }
 
-  Stopwatch watch(t.arena);
-  t.model->set_watch(&watch.forward_watch);
-  t.arena.set_listener(&watch);
-  set_backward_watch(&watch);
-  struct Restore {  // on the way out, whichever it is
-    ~Restore() { set_backward_watch(nullptr), t.model->set_watch(nullptr), t.arena.set_listener(nullptr); }
-    SyntheticTraining& t;
-  } restore{t};
-
-  std::vector<LayerTimes> measured;
+  LayerStopwatch watch(*t.model, t.arena);
+  std::vector<dist::LayerTimes> measured;
   constexpr int kWarmUp = 3;
   for (int step = 0; step < kWarmUp + steps; ++step) {
     const auto start = Clock::now();
@@ -192,12 +94,12 @@ LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int
       const auto begin = Clock::now();
       t.sgd->update(*p, 1e-3);
       synchronize(device);
-      watch.of(*p).update_ms = 1e3 * seconds_since(begin);
+      watch.updated(*p, seconds_since(begin));
     }
     const double step_ms = 1e3 * seconds_since(start);
-    if (step >= kWarmUp) measured.push_back(watch.times(step_ms, model_name));
+    if (step >= kWarmUp) measured.push_back(watch.times(step_ms));
   }
-  return medians(measured);
+  return dist::medians(measured);
 }
 
 int bench_layers(const std::vector<std::string>& arguments) {
@@ -222,11 +124,11 @@ int bench_layers(const std::vector<std::string>& arguments) {
     for (std::string line; std::getline(in, line);) plan_json = line;  // the last
     require<DataError>(!plan_json.empty(), plan, " could not be read or is empty (--plan): check the path");
   }
-  const LayerTimes times = measure_layers(model, batch, threads, steps, plan_json, classes, bench.device);
+  const dist::LayerTimes times = measure_layers(model, batch, threads, steps, plan_json, classes, bench.device);
   bench.say(fmt::format("{}\n{}, batch {}, {}: {:.3f} ms a step (medians of {} steps)", machine(bench.device), model,
                         batch, bench.computed_by(threads, precision), times.step_ms, steps));
   ResultTable table(bench.markdown);
-  LayerTimes::Layer sum{"sum", 0, 0, {}};
+  dist::LayerTimes::Layer sum{"sum", 0, 0, {}};
   for (const auto& l : times.layers) {
     table.add(figures(l, false));
     sum.forward_ms += l.forward_ms, sum.backward_ms += l.backward_ms;

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "apps/layer_times.h"
+#include "dist/planner/layer_times.h"
 #include "layers/models/zoo.h"
 #include "optim/optimizer.h"
 
@@ -25,7 +25,7 @@ struct SyntheticTraining {
 ///   classes   the model's outputs, of a language model its vocabulary; 0: the model's own
 ///   device    of a CUDA device each part is waited for: they add up to more than a step in which nothing is
 /// throws UsageError for an unknown model, DataError for a plan of another one
-LayerTimes measure_layers(const std::string& model, std::int64_t batch, int threads, int steps,
-                          const std::string& plan = "", int classes = 0, Device device = kCpu);
+dist::LayerTimes measure_layers(const std::string& model, std::int64_t batch, int threads, int steps,
+                                const std::string& plan = "", int classes = 0, Device device = kCpu);
 
 }  // namespace laconic

@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/child_process.h"
+#include "apps/compare/bound.h"
 #include "apps/compare/learning.h"
-#include "apps/compare/replay.h"
 #include "apps/compare/table.h"
 #include "apps/launch.h"
 #include "apps/machine.h"
@@ -278,7 +278,7 @@ class Comparison {
     return SetPlan{text, json["computing"].dump()};
   }
 
-  std::optional<LayerTimes> layers(const Trial& trial, std::size_t s, const std::vector<std::string>& words) {
+  std::optional<dist::LayerTimes> layers(const Trial& trial, std::size_t s, const std::vector<std::string>& words) {
     std::vector<std::string> command{self_, "bench", "layers", "--json", "--steps", "8"};
     for (const auto& [option, value] : {std::pair{"--model", trial.model},
                                         {"--batch", std::to_string(trial.batch)},
@@ -293,7 +293,7 @@ class Comparison {
     command.insert(command.end(), {"--plan", plan_path(s)});
     const std::string out = folder_ / "layers.json";
     if (run_to_files(command, out, folder_ / "layers.err", [] { return !interrupted.load(); }) == 0)
-      it->second = layer_times_from(last_line(out), "bench layers: its answer");
+      it->second = dist::layer_times_from(last_line(out), "bench layers: its answer");
     return it->second;
   }
 
@@ -315,7 +315,7 @@ class Comparison {
   std::vector<std::vector<Trial>> trials_;                   // [set][run]
   std::vector<std::optional<SetPlan>> plans_;                // by set
   std::map<std::string, std::vector<Trial>> computing_;      // by its options
-  std::map<std::string, std::optional<LayerTimes>> layers_;  // by how they are measured
+  std::map<std::string, std::optional<dist::LayerTimes>> layers_;  // by how they are measured
 };
 
 }  // namespace

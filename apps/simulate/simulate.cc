@@ -5,10 +5,12 @@
 #include "apps/bench/layers.h"
 #include "apps/machine.h"
 #include "apps/result_table.h"
-#include "apps/simulate/training.h"
+#include "apps/simulate/model_facts.h"
 #include "apps/subcommand.h"
 #include "apps/tools.h"
 #include "core/parse.h"
+#include "dist/planner/calibration.h"
+#include "dist/planner/simulation.h"
 
 namespace laconic {
 namespace {
@@ -25,7 +27,7 @@ struct SimulateOptions {
   std::string model = "resnet50", compute = "measured", workers = "1..64", link = "1gbit,100us";
   std::string allreduce = "ring", codec = "none", fusion, chunk, overlap = "forward", message = "5us";
   int classes = 0, batch = 32, threads = 1;
-  bool json = false, markdown = false;
+  bool codec_feedback = false, json = false, markdown = false;
 };
 
 /// "1,2,8": these; "1..64": 1, 2, 4, ... and 64.
@@ -52,7 +54,7 @@ std::vector<int> numbers_of_workers(const std::string& text) {
   return all;
 }
 
-LayerTimes times_of(const SimulateOptions& o) {
+dist::LayerTimes times_of(const SimulateOptions& o) {
   if (o.compute == "measured") return measure_layers(o.model, o.batch, o.threads, 15, "", o.classes);
   if (o.compute.rfind("gflops:", 0) == 0) {
     const auto rate = number_from<double>(o.compute.substr(7));
@@ -66,21 +68,19 @@ LayerTimes times_of(const SimulateOptions& o) {
   require<DataError>(!last.empty(), o.compute,
                      " could not be read or is empty (--compute): give measured, gflops:X, or a file of laconic bench "
                      "layers --json");
-  return layer_times_from(last, o.compute + " (--compute)");
+  return dist::layer_times_from(last, o.compute + " (--compute)");
 }
 
-SimulatedTraining training_of(const SimulateOptions& o) {
-  SimulatedTraining training{.model = o.model, .classes = o.classes};
-  model_info(o.model);  // throws if there is none
-  dist::set_allreduce(training.plan, o.allreduce);
-  dist::set_codec(training.plan, o.codec);
-  if (!o.fusion.empty()) dist::set_fusion(training.plan, o.fusion);
-  if (!o.chunk.empty()) dist::set_chunk(training.plan, o.chunk);
-  training.overlap = dist::overlap_named(o.overlap);
+dist::PlanOptions plan_options_of(const SimulateOptions& o) {
+  dist::PlanOptions plan;
+  dist::set_allreduce(plan, o.allreduce);
+  dist::set_codec(plan, o.codec);
+  if (!o.fusion.empty()) dist::set_fusion(plan, o.fusion);
+  if (!o.chunk.empty()) dist::set_chunk(plan, o.chunk);
   if (const auto found = dist::find_allreduce(o.allreduce))
     require<UsageError>(found->kind.carrier == dist::Carrier::messages, "--allreduce ", o.allreduce,
                         " is not ours, and nobody here knows what it sends: take one of ours, as ring");
-  return training;
+  return plan;
 }
 
 /// "10us", as a link's latency is written.
@@ -114,6 +114,7 @@ int simulate(const std::vector<std::string>& arguments) {
   text("--message-time", o.message, "TIME", "of a core, to send or take a message, as 10us [5us]");
   text("--allreduce", o.allreduce, "A", "as of a training program [ring]");
   text("--codec", o.codec, "C", "as of a training program [none]");
+  app.add_flag("--codec-feedback", o.codec_feedback, "what a codec loses is added later: more work");
   text("--fusion", o.fusion, "F", "as of a training program [lazy:1MiB]");
   text("--chunk", o.chunk, "SIZE", "as of a training program [4MiB]");
   text("--overlap", o.overlap, "WHAT", "none, backward or forward [forward]");
@@ -122,23 +123,32 @@ int simulate(const std::vector<std::string>& arguments) {
   if (const auto done = parse_tool(app, arguments)) return *done;
 
   const std::vector<int> workers = numbers_of_workers(o.workers);
-  SimulatedTraining training = training_of(o);
+  const GhostModel ghost(model_info(o.model).name, o.classes);
+  const dist::PlanOptions options = plan_options_of(o);
+  dist::SimulatedTraining training{.parameters = ghost.parameters(), .overlap = dist::overlap_named(o.overlap)};
   dist::VirtualNetwork network{.links = {.all = dist::LinkSpec::parse(o.link, "--link")}};
   const std::string cable = network.links.all.to_string();
   network.links.all.bits_per_second =
       static_cast<std::int64_t>(kPayload * static_cast<double>(network.links.all.bits_per_second));
   const double message = seconds_in(o.message, "--message-time");
+  std::vector<dist::Plan> plans;
   std::vector<bool> mirrored;
   for (const int n : workers) {
     network.ranks = n;
-    mirrored.push_back(n > 1 && is_alike(training, network));
+    dist::PlanOptions own = options;
+    if (n == 1) own.chunk_bytes = 0;  // nothing travels, nothing is hidden
+    plans.push_back(dist::make_plan(ghost.arena.parameters(), own, n));
+    mirrored.push_back(n > 1 && dist::is_alike(plans.back(), network));
     require<UsageError>(mirrored.back() || n <= kMostWhole, n, " workers do not all do the same with --allreduce ",
                         o.allreduce, network.links.all.jitter.count() > 0 ? " and the jitter of --link" : "",
                         ", and only ", kMostWhole,
                         " can be simulated one by one (--workers): take fewer, or ring without jitter");
   }
+  training.codec_feedback = o.codec_feedback;
   training.times = times_of(o);
-  network.work = measure_work(o.codec);
+  network.work = dist::measure_sums();
+  const dist::CodecSpeed codec = dist::measure_codec(o.codec);
+  network.work.per_encoded_element = codec.encode, network.work.per_decoded_element = codec.decode;
   network.work.per_message = message;
 
   ResultTable table(o.markdown);
@@ -146,7 +156,8 @@ int simulate(const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < workers.size(); ++i) {
     network.ranks = workers[i];
     network.mirrored = mirrored[i];
-    const SimulatedStep step = simulate_step(training, network);
+    training.plan = plans[i];
+    const dist::SimulatedStep step = dist::simulate_step(training, network);
     table.add({{"workers", "workers", workers[i]},
                {"ms a step", "step_ms", 1e3 * step.seconds, "{:.1f}"},
                {"computing", "compute_ms", 1e3 * step.compute_seconds, "{:.1f}"},
@@ -155,8 +166,8 @@ int simulate(const std::vector<std::string>& arguments) {
                {"of ideal", "efficiency", step.compute_seconds / step.seconds, "{:.1f} %", 100},
                {"MB sent a worker", "bytes_sent", step.bytes_sent, "{:.1f}", 1e-6}});
   }
-  const std::string what = fmt::format("{}, batch {}, {}; {}; {}", o.model, o.batch, dist::to_string(training.plan),
-                                       cable, to_string(training.overlap));
+  const std::string what = fmt::format("{}, batch {}, {}; {}; {}", o.model, o.batch, dist::to_string(options), cable,
+                                       to_string(training.overlap));
   if (o.json) {
     fmt::print("{}\n",
                nlohmann::ordered_json{{"what", what}, {"compute", o.compute}, {"rows", table.objects()}}.dump());

@@ -36,8 +36,10 @@ std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int
                 "\ndropout=", o.dropout, "\nsync=", method.name(), "\nmean=", o.mean, "\non-nan=", o.skip_nan,
                 "\nmethod=", method.name(), " ", method.fingerprint(),
                 served ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
-                "\ncodec-feedback=", o.codec_feedback && !compress::traits_of(o.plan.codec).remembers,
-                "\nplan=", o.plan_file.empty() ? dist::to_string(o.plan) : "of a file",
+                "\ncodec-feedback=", o.codec_feedback && !compress::traits_of(o.plan.codec).remembers, "\nplan=",
+                o.plan_file.empty()         ? dist::to_string(o.plan)
+                : o.plan_file == kAutomatic ? kAutomatic
+                                            : "of a file",
                 "\nprecision=", to_string(matmul_precision()));
 }
 
@@ -83,6 +85,7 @@ RunInfo Trainer::info() const {
   info.total_steps = last_step();
   info.first_step = step_;
   info.bytes_counted = bytes_counted();
+  info.receipt = receipt_;
   return info;
 }
 
@@ -139,7 +142,9 @@ std::string Trainer::description() const {
       : plan_.has(dist::Carrier::nccl) ? "not counted, NCCL moves them"
                                        : "not counted, MPI's own allreduce moves them",
       !is_.joins || is_.servers ? 0.0 : static_cast<double>(plan_.copied_bytes(arena_->parameters())) / 1e6,
-      is_.joins ? plan_.table() : "no exchange (--sync " + method_->name() + ")\n");
+      receipt_    ? receipt_->text()
+      : is_.joins ? plan_.table()
+                  : "no exchange (--sync " + method_->name() + ")\n");
 }
 
 }  // namespace laconic

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dist/method/ledger.h"
+#include "dist/planner/receipt.h"
 
 namespace laconic {
 
@@ -31,6 +32,7 @@ struct RunInfo {
   std::int64_t first_step = 0;   ///< updates made before (a resumed run), else 0
   /// False where MPI's own allreduce moves gradients: what was sent is then not known, here and in all reports.
   bool bytes_counted = true;
+  std::optional<dist::Receipt> receipt{};  ///< why what travels how, if that was chosen here
 };
 
 /// One step, as rank 0 saw it. What each figure counts: docs/architecture.md, "Log".

@@ -97,9 +97,12 @@ void Trainer::agree_on_plan() {
   if (worker_.engine.size() == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
   const auto& resumed = checkpoints_->resumed();
   if (resumed) checkpoints_->require_same_training(fingerprint(), processor());
-  std::string text;
-  if (worker_.rank == 0) {
-    if (o_.plan_file.empty()) {
+  const bool chooses = o_.plan_file == kAutomatic;
+  require<UsageError>(!chooses || is_.plan_is_all, "`plan` ", kAutomatic, " chooses for `sync` allreduce, and this is ",
+                      method_->name(), ": leave one of the two out");
+  std::string text = chooses && worker_.size > 1 && !resumed ? choose_plan() : "";
+  if (worker_.rank == 0 && text.empty()) {
+    if (o_.plan_file.empty() || chooses) {
       text = dist::make_plan(arena_->parameters(), options, worker_.size).json();
     } else {
       std::ifstream in(o_.plan_file, std::ios::binary);
@@ -111,7 +114,7 @@ void Trainer::agree_on_plan() {
     if (resumed) {
       const std::string& folder = checkpoints_->folder();
       const std::string stored = dist::Plan::from_json(resumed->plan, arena_->parameters(), folder).json();
-      if (stored != text && is_.joins)
+      if (stored != text && is_.joins && !chooses)
         fmt::print(stderr,
                    "laconic: note: messages travel by the plan that is stored in {}, not by the one of these options\n",
                    folder);
@@ -131,7 +134,7 @@ void Trainer::make_strategy() {
   require<UsageError>(plan_.codec == "none" || is_.codec, "sums of `sync` ", method_->name(),
                       " pass through no codec, and the plan's is ", plan_.codec,
                       " (`codec`): leave it out, or take `sync` allreduce");
-  require<UsageError>(plan_.codec != "none" || !o_.codec_feedback,
+  require<UsageError>(plan_.codec != "none" || !o_.codec_feedback || o_.plan_file == kAutomatic,
                       "without a codec nothing is lost (`codec-feedback`): add `codec`, or leave it out");
   dist::WorkerSide side{.facts = facts_, .arena = *arena_, .engine = worker_.engine, .plan = plan_};
   side.update = [this](Parameter& p, Rows rows, const dist::StepContext& context) { apply(p, rows, context); };

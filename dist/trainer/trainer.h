@@ -7,6 +7,7 @@
 
 #include "core/trace.h"
 #include "dist/method/method.h"
+#include "dist/planner/planner.h"
 #include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/report.h"
 #include "dist/trainer/step_figures.h"
@@ -24,6 +25,9 @@ struct Every {
   std::int64_t count = 0;
   bool in_steps = false;
 };
+
+/// The plan file that is none: ranks, network and layers are measured first, and the planner chooses.
+inline constexpr const char* kAutomatic = "auto";
 
 /// How to train. The same on every rank.
 struct TrainerOptions {
@@ -44,7 +48,8 @@ struct TrainerOptions {
   bool checkpoint_activations = false;  ///< Module::checkpoint_activations: less memory, more work, the same bits
   std::int64_t ledger_every = 0;        ///< measure where the bytes go every so many steps, if the method can; 0: never
   dist::PlanOptions plan{};
-  std::string plan_file{};      ///< what travels how, instead of by `plan` (JSON, as plan().json())
+  std::string plan_file{};      ///< what travels how, instead of by `plan` (JSON, as plan().json()); kAutomatic
+  dist::Allowed allowed{};      ///< what a plan of kAutomatic may do
   bool codec_feedback = false;  ///< what a rank's encoding loses it adds when it encodes the element again
   std::optional<double> latency_seconds{}, seconds_per_byte{};  ///< of the network, where they are known
   dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
@@ -130,6 +135,8 @@ class Trainer {
  private:
   class Spans;
   void agree_on_plan();
+  std::string choose_plan();
+  dist::LayerTimes measure_layers();
   void make_strategy();
   void make_equal();
   void restore();
@@ -175,6 +182,7 @@ class Trainer {
   std::unique_ptr<ParameterArena> arena_;
   std::unique_ptr<Optimizer> optimizer_;  // null: a parameter server has it
   dist::Plan plan_;
+  std::optional<dist::Receipt> receipt_;  // rank 0's
   std::unique_ptr<Checkpointing> checkpoints_;
   std::unique_ptr<Servers> servers_;  // from construction on, whether or not the method has servers
   std::unique_ptr<dist::Strategy> strategy_;

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace laconic {
+namespace laconic::dist {
 
 /// Where the time of a training step goes, layer by layer, in the order of forward. What belongs to no layer (the loss)
 /// stands last, under its operation's name.
@@ -24,9 +24,12 @@ struct LayerTimes {
   double step_ms = 0;  ///< forward, backward and updates
 };
 
+/// The median of each figure over steps of one model; of an even number of steps the upper one.
+LayerTimes medians(const std::vector<LayerTimes>& steps);
+
 /// {"step_ms":...,"layers":[{"name":...,"forward_ms":...,"parameters":[...]}, ...]}, and back.
 std::string to_json(const LayerTimes& times);
 /// throws DataError, which names `source`, if the text is not what to_json() writes
 LayerTimes layer_times_from(const std::string& json, const std::string& source);
 
-}  // namespace laconic
+}  // namespace laconic::dist

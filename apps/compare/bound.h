@@ -1,0 +1,30 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dist/planner/layer_times.h"
+#include "dist/planner/replay.h"
+#include "dist/transport/link.h"
+
+namespace laconic {
+
+/// How gradients travel, as an app's command line says it.
+struct Exchange {
+  int workers = 1;
+  std::optional<dist::LinkSpec> link;  ///< the slowest of all workers
+  dist::Overlap overlap = dist::Overlap::forward;
+};
+/// Reads --overlap, --link and --link-of; what is not there has the app's default. `rate`: the link where
+/// --link is not there.
+Exchange exchange_of(const std::vector<std::string>& words, int workers, const std::optional<dist::LinkSpec>& rate);
+
+/// The schedule's bound of a training step (dist::replay). The layers' times are scaled so that a step without
+/// exchange takes `compute_seconds`: measured with all workers at work, which the layers were not.
+///   plan   JSON as --dry-run --json of an app prints it: what travels, and by what plan
+/// Nothing if the link is not known, or for a way of exchanging that has no replay. throws DataError if the plan cannot
+/// be read or is for other layers
+std::optional<dist::Replay> bound_of(const dist::LayerTimes& times, const std::string& plan, const Exchange& exchange,
+                                     double compute_seconds);
+
+}  // namespace laconic

@@ -1,0 +1,25 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/parameter.h"
+#include "dist/planner/layer_times.h"
+#include "layers/module.h"
+
+namespace laconic {
+
+/// A model of the zoo without memory.   classes : 0 for the model's own
+struct GhostModel {
+  GhostModel(const std::string& name, int classes);
+  const std::shared_ptr<Module> model;
+  const ParameterArena arena;
+  /// Describes its parameters, in the order of the arena.
+  std::vector<ParameterInfo> parameters() const;
+};
+
+/// Times each layer at a rate of so many FLOP a second: two for each multiply-add, backward twice as many as forward,
+/// and four for each parameter that is updated.   batch : samples, of a language model streams
+dist::LayerTimes layer_times_at(double flop_per_second, const std::string& model, int classes, std::int64_t batch);
+
+}  // namespace laconic

@@ -1,0 +1,31 @@
+#pragma once
+#include <string>
+#include <vector>
+
+namespace laconic::dist {
+
+/// Tells why what travels how, for people and for logs.
+struct Receipt {
+  struct Line {
+    std::string bucket;  ///< its name; of a weight in chunks all of them
+    double bytes = 0;
+    double ready_ms = 0, needed_ms = 0;  ///< since the step began, in the step's computing: the second in the next step
+    std::string choice, runner_up;       ///< algorithms
+    double waits_ms = 0;                 ///< the compute thread stands still for it
+    double behind_ms = 0;                ///< the step would take so much longer with the runner-up
+  };
+  struct Candidate {
+    std::string plan;  ///< in words: "butterfly, lazy:1MiB, ..."
+    double step_ms = 0;
+  };
+  std::string group;                   ///< Calibration::to_string()
+  double compute_ms = 0, step_ms = 0;  ///< without exchange, and with the chosen plan, predicted
+  std::vector<Candidate> candidates;   ///< the best of each kind, the chosen one first
+  std::vector<Line> lines;             ///< in the order of forward
+  double search_ms = 0;
+
+  std::string text() const;
+  std::string json() const;
+};
+
+}  // namespace laconic::dist

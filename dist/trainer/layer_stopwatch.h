@@ -1,0 +1,57 @@
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/autograd.h"
+#include "core/clock.h"
+#include "core/parameter.h"
+#include "dist/planner/layer_times.h"
+#include "layers/module.h"
+
+namespace laconic {
+
+/// Gives every moment of a step to the layer that is at work, as the hooks of forward, backward and arena tell. While
+/// it lives it listens to the arena, and nobody else does. Both must outlive it.
+///
+///   watch.begin_step();  loss = model(x);  watch.end_forward();  arena.backward(loss);  watch.end_backward();
+class LayerStopwatch final : public BackwardWatch, public ParameterListener {
+ public:
+  LayerStopwatch(Module& model, ParameterArena& arena);
+  ~LayerStopwatch() override;
+  LayerStopwatch(const LayerStopwatch&) = delete;
+  LayerStopwatch& operator=(const LayerStopwatch&) = delete;
+
+  void begin_step();
+  /// What came after the last layer is the loss.
+  void end_forward() { layer("loss").forward_ms += lap(); }
+  void end_backward() { layers_[current_].backward_ms += lap(); }
+  void updated(const Parameter& p, double seconds) { of(p).update_ms = 1e3 * seconds; }
+  /// What the last step took.
+  dist::LayerTimes times(double step_ms) const;
+
+  void before(const char* operation, const std::string& layer) override;
+  void after() override {}
+  void gradient_ready(Parameter& p, Rows rows) override;
+  void before_forward(Parameter& p, Rows rows) override;
+
+ private:
+  static constexpr std::size_t kUnknown = static_cast<std::size_t>(-1);
+  dist::LayerTimes::Parameter& of(const Parameter& p) { return parameters_[static_cast<std::size_t>(p.info.index)]; }
+  double lap();
+  dist::LayerTimes::Layer& layer(const std::string& name);
+
+  Module& model_;
+  ParameterArena& arena_;
+  const Device device_;
+  ForwardWatch forward_watch_;
+  std::vector<dist::LayerTimes::Layer> layers_;  // in the order of forward, their parameters apart
+  std::map<std::string, std::size_t> place_;
+  std::vector<dist::LayerTimes::Parameter> parameters_;  // by place in the arena
+  std::vector<std::size_t> owner_;                       // likewise: the first layer that ended after it was read
+  std::vector<std::size_t> read_;                        // parameters, since a layer ended
+  std::size_t current_ = 0;
+  Clock::time_point mark_;
+};
+
+}  // namespace laconic
