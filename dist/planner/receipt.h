@@ -10,7 +10,7 @@ struct Receipt {
     std::string bucket;  ///< its name; of a weight in chunks all of them
     double bytes = 0;
     double ready_ms = 0, needed_ms = 0;  ///< since the step began, in the step's computing: the second in the next step
-    std::string choice, runner_up;       ///< algorithms
+    std::string choice{}, runner_up{};   ///< algorithms
     double waits_ms = 0;                 ///< the compute thread stands still for it
     double behind_ms = 0;                ///< the step would take so much longer with the runner-up
   };
