@@ -168,7 +168,10 @@ JsonLog::JsonLog(std::string path, bool append, std::string run)
 
 void JsonLog::on_start(const RunInfo& info) {
   shorten(info);
-  if (info.receipt) line(Json{{"plan", Json::parse(info.receipt->json())}}.dump(), true);
+  if (!info.receipt) return;
+  Json plan = Json::parse(info.receipt->json());
+  plan["batch"] = info.batch;
+  line(Json{{"plan", std::move(plan)}}.dump(), true);
 }
 
 /// Takes away the lines of steps that will be made again.
@@ -211,7 +214,8 @@ void JsonLog::on_test(const EvalReport& report) { line(to_json(report, "test"), 
 void JsonLog::on_ledger(const LedgerReport& report) { line(to_json(report), true); }
 void JsonLog::on_end(const RunSummary& s) {
   if (s.memory_bytes_peak && s.activation_bytes_peak)
-    line(Json{{"memory", {{"memory_bytes_peak", *s.memory_bytes_peak}, {"activation_bytes_peak", *s.activation_bytes_peak}}}}
+    line(Json{{"memory",
+               {{"memory_bytes_peak", *s.memory_bytes_peak}, {"activation_bytes_peak", *s.activation_bytes_peak}}}}
              .dump(),
          true);
   require<DataError>(std::fflush(file_.get()) == 0, path_, ": the log could not be written: ", std::strerror(errno),

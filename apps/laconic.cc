@@ -35,6 +35,7 @@ constexpr Tool kTools[] = {
     {"inspect", "inspect select|codec|checkpoint|trace ...",
      "what a method makes of values, whether checkpoints are whole, where a trace's time went"},
     {"simulate", "simulate --model M --workers N,..", "a training step on a network that is not there"},
+    {"explain", "explain LOG", "where a training's time went, and what would shorten a step"},
     {"plot", "plot trace FILE -o PICTURE.svg", "a picture of some steps of a recorded training"},
 };
 

@@ -11,6 +11,7 @@
 
 #include "apps/command_line.h"
 #include "apps/device_options.h"
+#include "apps/exchange_settings.h"
 #include "apps/text.h"
 #include "apps/version.h"
 #include "compress/codecs.h"
@@ -43,35 +44,6 @@ std::string option_in(const std::string& text) {
   const auto at = text.find("--");
   if (at == std::string::npos) return "command line";
   return text.substr(at, text.find_first_of(" :,=", at) - at);
-}
-
-/// The first method that has such a setting; "" if none has.
-std::string method_with(const std::string& setting) {
-  for (const std::string& name : dist::methods().names()) {
-    Settings own;
-    const std::unique_ptr<dist::Method> method = dist::methods().make(name);
-    method->settings(own);
-    if (own.find(setting) != nullptr) return name;
-  }
-  return "";
-}
-
-/// Makes the method, and refuses what it has no use for.
-void settle_method(const Settings& s, TrainOptions& o) {
-  const std::shared_ptr<dist::Method> method = dist::methods().make(o.sync);
-  o.method = method;
-  Settings own;
-  method->settings(own);
-  for (const auto& [name, text] : o.method_settings)
-    if (Setting* const setting = own.find(name)) setting->set(text);
-  for (const Setting& setting : s.all()) {
-    if (!setting.given || own.find(setting.name) != nullptr) continue;
-    if (const std::string other = method_with(setting.name); !other.empty())
-      refuse("`sync` " + o.sync + " has no use for it", setting.quoted(), "leave it out, or take `sync` " + other);
-    if (setting.name == "codec") continue;  // settle_codec
-    if (const auto refusal = o.method->refuses(setting.name)) refuse(refusal->what, setting.quoted(), refusal->advice);
-  }
-  if (o.method->traits().servers && !o.servers) o.servers = 1;
 }
 
 /// Returns what words of a command line give; nothing if that was all (--help and --version print and are done).
@@ -246,11 +218,12 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
   o.model_given = settings.given("model");
   if (const auto alias = program.aliases.find(o.model); alias != program.aliases.end()) o.model = alias->second;
   for (const Setting& setting : settings.all())
-    if (setting.scope == Scope::model && setting.given && setting.name != "steps" &&
-        setting.name != "epochs" && setting.name != "timeout" && setting.name != "alone")
+    if (setting.scope == Scope::model && setting.given && setting.name != "steps" && setting.name != "epochs" &&
+        setting.name != "timeout" && setting.name != "alone")
       o.computing += concat(setting.name, "=", setting.given_as, "\n");
 
-  settle_method(settings, o);
+  o.method = make_method(settings, o.sync, o.method_settings);
+  if (o.method->traits().servers && !o.servers) o.servers = 1;
   settle_codec(o);
   require_bearable(o);
   refuse_idle(settings, o);

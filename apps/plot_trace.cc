@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "apps/subcommand.h"
+#include "apps/svg.h"
 #include "apps/text.h"
 #include "apps/tools.h"
 #include "apps/trace_file.h"
@@ -38,43 +39,6 @@ const Kind* kind_of(const std::string& category) {
   const auto found = std::ranges::find_if(kKinds, [&](const Kind& k) { return k.category == category; });
   return found == std::end(kKinds) ? nullptr : found;
 }
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text)
-    result += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
-  return result;
-}
-
-/// A picture that grows downwards.
-class Svg {
- public:
-  double y = 8;  ///< where the next thing goes
-
-  template <class... Arguments>
-  void add(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    lines_ += fmt::format(format, std::forward<Arguments>(arguments)...) + "\n";
-  }
-  void text(double x, double at, const std::string& words, int size = 11, const char* anchor = "start",
-            const char* colour = "#222", const char* weight = "normal") {
-    add(R"(<text x="{:.1f}" y="{:.1f}" font-size="{}" text-anchor="{}" fill="{}" font-weight="{}">{}</text>)", x, at,
-        size, anchor, colour, weight, escaped(words));
-  }
-  void bar(double x, double top, double width, double height, const char* colour, const std::string& title) {
-    add(R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{}" fill="{}"><title>{}</title></rect>)", x, top,
-        std::max(width, 0.6), height, colour, escaped(title));
-  }
-  std::string whole() const {
-    return fmt::format(
-        R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1:.0f}" viewBox="0 0 {0} {1:.0f}" font-family="Helvetica, Arial, sans-serif"><rect width="100%" height="100%" fill="#fff"/>
-{2}</svg>
-)",
-        kLeft + kWidth + 20, y + 8, lines_);
-  }
-
- private:
-  std::string lines_;
-};
 
 /// From where a message was handed to the network to where it came.
 struct Message {
@@ -295,7 +259,7 @@ int plot_trace(const std::vector<std::string>& arguments) {
   if (app.get_option("--ranks")->empty())
     std::erase_if(ranks, [&](int rank) { return rank > 0 && !all[0].trace.computing(rank); });
 
-  Svg svg;
+  Svg svg(kLeft + kWidth + 20);
   legend(svg, all);
   for (const Drawn& d : all) Drawing(svg, d, longest).draw(ranks);
   AtomicFile file(output);

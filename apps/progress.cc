@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/result_table.h"
+#include "apps/statistics.h"
 #include "apps/text.h"
 #include "core/clock.h"
 
@@ -51,10 +52,9 @@ int terminal_columns() {
 std::string render(const ProgressLine& line, int width, bool with_bar, bool utf8) {
   const int digits = static_cast<int>(fmt::formatted_size("{}", line.epochs));
   const std::string head = fmt::format("epoch {:>{}}/{}", line.epoch, digits, line.epochs);
-  std::vector<std::string> figures = {fmt::format("{:3.0f} %", std::floor(100 * line.done)),
-                                      fmt::format("loss {:.3f}", line.loss),
-                                      fmt::format("{}{}{}/s", human_count(line.samples_per_s),
-                                                  line.unit.empty() ? "" : " ", line.unit)};
+  std::vector<std::string> figures = {
+      fmt::format("{:3.0f} %", std::floor(100 * line.done)), fmt::format("loss {:.3f}", line.loss),
+      fmt::format("{}{}{}/s", human_count(line.samples_per_s), line.unit.empty() ? "" : " ", line.unit)};
   if (line.seconds_left > 0) figures.push_back(human_seconds(line.seconds_left) + " left");
   if (line.communicates) {
     if (line.bytes_per_step >= 0) figures.push_back(human_bytes(line.bytes_per_step) + "/step");
@@ -124,7 +124,26 @@ void Progress::on_step(const StepReport& step) {
   sum_.exposed_ms += step.exposed_ms;
   all_ms_ += step.step_ms, ++all_steps_;
   sum_.busy_ms += step.forward_ms + step.backward_ms + step.select_ms + step.update_ms;
+  compare_with_plan(step);
   if (options_.seconds() - shown_ >= (options_.terminal ? kRedrawSeconds : kPlainSeconds)) show(step);
+}
+
+/// Says once if steps take much more or less than the plan was chosen by.
+void Progress::compare_with_plan(const StepReport& step) {
+  constexpr std::int64_t kWarmUp = 10;
+  constexpr std::size_t kCompared = 50;
+  constexpr double kFar = 0.2;
+  if (!info_.receipt || step.step - info_.first_step <= kWarmUp || compared_ms_.size() == kCompared) return;
+  compared_ms_.push_back(step.step_ms);
+  if (compared_ms_.size() < kCompared) return;
+  const double ms = median(compared_ms_).value, predicted = info_.receipt->step_ms;
+  if (std::abs(ms - predicted) <= kFar * predicted) return;
+  clear();
+  out_ << fmt::format(
+              "A step takes {:.3g} ms, and the plan was chosen for {:.3g}: ranks or network are not as they were "
+              "measured. A new start with --plan auto measures them again.\n",
+              ms, predicted)
+       << std::flush;
 }
 
 void Progress::show(const StepReport& last) {

@@ -64,6 +64,17 @@ std::string with_seed(const std::string& name, std::uint64_t seed) {
   return fmt::format("{}-seed{}{}", path.substr(0, at), seed, path.substr(at));
 }
 
+std::string wrapped(const std::vector<std::string>& words) {
+  std::string text;
+  std::size_t line = 0;
+  for (const auto& word : words) {
+    if (!text.empty()) text += line + word.size() > 48 ? (line = 0, ",\n") : ", ";
+    text += word;
+    line += word.size() + 2;
+  }
+  return text;
+}
+
 std::string shell_word(const std::string& word) {
   if (!word.empty() &&
       word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%") ==

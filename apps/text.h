@@ -15,6 +15,8 @@ std::string plural(std::int64_t n, const std::string& what);
 
 /// "a, b, c"
 std::string join(const std::vector<std::string>& words, const char* separator);
+/// "a, b, c", broken into lines that fit beside the names of options in --help.
+std::string wrapped(const std::vector<std::string>& words);
 
 /// "A:B" or "A": the first and the last step, from 1. Throws UsageError in the name of `where`.
 std::pair<std::int64_t, std::int64_t> step_range(const std::string& text, const std::string& where);

@@ -3,20 +3,19 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 #include <tuple>
 
 #include "apps/device_options.h"
+#include "apps/exchange_settings.h"
 #include "apps/options.h"
-#include "compress/codecs.h"
+#include "apps/text.h"
 #include "data/image_dataset.h"
 
 namespace laconic {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
-constexpr auto kModelGroup = "Model and data", kTrainGroup = "Training", kNetGroup = "Workers and network",
-               kSaveGroup = "Saving", kOutputGroup = "Output";
+constexpr auto kModelGroup = "Model and data", kTrainGroup = "Training", kSaveGroup = "Saving", kOutputGroup = "Output";
 
 Every every(const std::string& text, const std::string& where) {
   const bool in_steps = text.size() > 2 && text.compare(text.size() - 2, 2, "it") == 0;
@@ -35,37 +34,6 @@ int type_of_service(const std::string& text, const std::string& option) {
   if (result.ec != std::errc() || result.ptr != end || value < 0 || value > 255)
     refuse("'" + text + "' is no type of service", option, "give a byte, as 0x28, or none");
   return value;
-}
-
-/// "a, b, c", broken into lines that fit beside the options' names.
-std::string wrapped(const std::vector<std::string>& words) {
-  std::string text;
-  std::size_t line = 0;
-  for (const auto& word : words) {
-    if (!text.empty()) text += line + word.size() > 48 ? (line = 0, ",\n") : ", ";
-    text += word;
-    line += word.size() + 2;
-  }
-  return text;
-}
-
-/// Adds the settings of all methods, for the one that `sync` will name. Methods share a setting of one name.
-void add_method_settings(Settings& s, TrainOptions& o) {
-  std::set<std::string> known;
-  for (const std::string& name : dist::methods().names()) {
-    const std::unique_ptr<dist::Method> method = dist::methods().make(name);
-    Settings own;
-    method->settings(own);
-    for (const Setting& setting : own.all()) {
-      if (!known.insert(setting.name).second) continue;
-      s.group(setting.group.empty() ? name : setting.group, Scope::exchange);
-      Setting& option = s.value(setting.name, setting.type, setting.help,
-                                [&o, name = setting.name](const std::string& text, const std::string&) {
-                                  o.method_settings.emplace_back(name, text);
-                                });
-      option.takes = setting.takes, option.hidden = setting.hidden;
-    }
-  }
 }
 
 void add_photo_settings(Settings& s, TrainOptions& o) {
@@ -231,29 +199,15 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
          "what computing takes alone: each worker by itself, and\nnothing kept but a log; options of the exchange have "
          "no\neffect");
   s.group(kNetGroup, Scope::exchange);
-  const std::vector<std::string> syncs = dist::methods().names();
-  const auto named = [](const std::string& name, const std::string& summary) {
-    return fmt::format("\n{:<19}{}", name, summary);
-  };
-  std::string ways = "how gradients are joined [" + o.sync + "]";
-  for (const std::string& name : syncs) ways += named(name, dist::methods().make(name)->summary());
-  s.value("sync", "NAME", ways,
-          [&o, syncs](const std::string& text, const std::string& where) { o.sync = one_of(text, where, syncs); });
-  std::string sums = "how sums travel [ring]";
-  for (const dist::AllreduceKind& kind : dist::allreduces()) sums += named(kind.form(), kind.summary);
-  sums += named("hybrid", "butterfly for convolutions and small ones");
-  sums += named("hybrid-printed", "the other way round, as its paper prints it");
-  s.value("allreduce", "NAME", sums,
-          [&o](const std::string& text, const std::string&) { dist::set_allreduce(o.trainer.plan, text); });
-  s.value("overlap", "none|backward|forward",
-          "sums travel after backward, during it, or also\nduring the next forward [forward]",
-          [&o](const std::string& text, const std::string&) { o.trainer.overlap = dist::overlap_named(text); });
-  s.value("fusion", "none|copy:SIZE|lazy:SIZE", "small neighbours travel together, copied or not\n[lazy:1MiB]",
-          [&o](const std::string& text, const std::string&) { dist::set_fusion(o.trainer.plan, text); });
-  s.value("chunk", "none|SIZE",
-          "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; 2MiB with ps; whole with\n"
-          "redsync and its neighbours]",
-          [&o](const std::string& text, const std::string&) { dist::set_chunk(o.trainer.plan, text); });
+  add_exchange_settings(s, {.sync = o.sync,
+                            .method_settings = o.method_settings,
+                            .plan = o.trainer.plan,
+                            .overlap = o.trainer.overlap,
+                            .codec_feedback = o.trainer.codec_feedback,
+                            .servers = o.servers,
+                            .link = o.link,
+                            .link_of = o.link_of});
+  s.group(kNetGroup, Scope::exchange);
   s.text("plan", "FILE|auto", o.trainer.plan_file,
          "what travels how, instead of by these options;\n--dry-run --json writes one; auto: network and layers are\n"
          "measured, and the fastest is taken");
@@ -288,40 +242,13 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
             o.trainer.ledger_every = text.empty() ? 100 : whole<std::int64_t>(text, where, 1);
           })
       .takes = Setting::Takes::maybe;
-  s.value("link", "RATE,LATENCY[,JITTER]", "emulate a network between the workers, as 100mbit,1ms",
-          [&o](const std::string& text, const std::string& where) { o.link = dist::LinkSpec::parse(text, where); });
-  s.value("link-of", "RANK=RATE,LATENCY", "another link for this worker; may be given again",
-          [&o](const std::string& text, const std::string& where) {
-            const auto equals = text.find('=');
-            const auto rank = number_from<int>(text.substr(0, equals));
-            if (equals == std::string::npos || !rank || *rank < 0)
-              refuse("'" + text + "' names no worker", where, "give RANK=RATE,LATENCY, as 2=10mbit,5ms");
-            o.link_of[*rank] = dist::LinkSpec::parse(text.substr(equals + 1), where);
-          })
-      .takes = Setting::Takes::repeated;
   s.group(kNetGroup, Scope::model);
   s.real_number("timeout", "S", o.timeout, 0.001, 1e9, "300", "seconds until a silent worker counts as lost");
 
-  s.group("Codecs (--sync allreduce, ps, layerdrop, slimdp)", Scope::exchange);
-  std::vector<std::string> codecs{"none"};
-  for (const compress::CodecKind& kind : compress::codecs()) codecs.push_back(kind.form);
-  s.value("codec", "NAME",
-          "what sums pass through on every hop, or what goes up to\nservers and comes down: " + wrapped(codecs) +
-              "\n(BITS of trunc are cut off, 2^E of inceptionn is the error\nbound, onebit has feedback) [none]",
-          [&o](const std::string& text, const std::string&) { dist::set_codec(o.trainer.plan, text); });
-  s.flag("codec-feedback", o.trainer.codec_feedback, "what encoding loses is added when it encodes again");
+  s.group(kCodecGroup, Scope::exchange);
   s.value(
       "tos", "none|BYTE", "IP type of service of the packets between MPI processes\n[none; with --codec 0x28]",
       [&o](const std::string& text, const std::string& where) { o.type_of_service = type_of_service(text, where); });
-  s.group("Parameter servers (--sync ps, layerdrop, slimdp)", Scope::exchange);
-  s.value("servers", "K|colocated", "further ranks that serve and train nothing, or every\nworker serves a part [1]",
-          [&o](const std::string& text, const std::string& where) {
-            const auto count = number_from<int>(text);
-            if (text != "colocated" && (!count || *count < 1))
-              refuse("'" + text + "' is no number of servers", where, "give one, as " + where + " 1, or colocated");
-            o.servers = count.value_or(0);
-          });
-  add_method_settings(s, o);
 
   s.group(kSaveGroup, Scope::output);
   s.text("save", "DIR", o.trainer.save, "write weights and a checkpoint there at the end");

@@ -15,6 +15,12 @@ namespace {
 
 constexpr std::int64_t kStateVersion = 2;
 
+/// k of n elements that are not there: as far from each other as can be, with values of 0.
+void choose_evenly(std::size_t k, std::size_t n, Selection& out) {
+  out.indices.resize(k), out.values.assign(k, 0.0f);
+  for (std::size_t j = 0; j < k; ++j) out.indices[j] = static_cast<std::uint32_t>(j * n / k);
+}
+
 }  // namespace
 
 std::vector<SelectorKind>& selectors() {
@@ -70,6 +76,11 @@ void Selector::select(const SelectionInput& in, Selection& out) {
   Memory& memory = memory_[static_cast<int>(in.sign)];
   Offer offer{.in = in, .stats = {}, .turn = memory.turn++, .memory = memory};
   if (n == 0 || (k == 0 && traits_.by_k)) return;
+  if (in.values.device() == kGhost) {
+    require<Error>(traits_.by_k, "selection: how many elements ", name_,
+                   " chooses depends on values; ghosts have none.");
+    return choose_evenly(k, n, out);
+  }
   const Trace::Span span("select", "select", static_cast<std::int64_t>(in.values.size_bytes()));
   on_device(
       in.values.device(),

@@ -29,7 +29,8 @@ enum class Purpose : std::uint32_t {
   test,
   selection,
   generate,
-  split
+  split,
+  straggling
 };
 
 /// A stream of random numbers keyed by (seed, purpose, a, b), for example a = epoch, b = sample.

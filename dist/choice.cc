@@ -7,9 +7,6 @@
 namespace laconic::dist {
 namespace {
 
-// Momentum, residual and filter read and write about five arrays: measured 0.3 to 1 ns a value on one core.
-constexpr double kSelectSecondsPerElement = 1e-9;
-
 /// Whether it takes less time to select, exchange and add up k of n elements than to reduce all n in a ring together
 /// with neighbours, whose messages cost their latency anyway.
 ///   sparse   T_select + ceil(lg N) a + (N-1) w k b        w: 8 bytes for index and value, 4 for an index alone
@@ -18,7 +15,7 @@ constexpr double kSelectSecondsPerElement = 1e-9;
 bool sparse_is_faster(std::int64_t elements, bool quantised, const Dispatch& d, int workers) {
   const double n = static_cast<double>(elements), k = static_cast<double>(elements_to_send(elements, d.density)),
                steps = std::bit_width(static_cast<unsigned>(workers - 1));
-  const double sparse = kSelectSecondsPerElement * n + steps * d.latency_seconds +
+  const double sparse = d.residual_seconds * n + steps * d.latency_seconds +
                         (workers - 1) * k * (quantised ? 4 : 8) * d.seconds_per_byte;
   return sparse < 2.0 * (workers - 1) / workers * 4 * n * d.seconds_per_byte;
 }

@@ -32,6 +32,8 @@ struct Dispatch {
   std::int64_t dense_below = 128 << 10;  ///< bytes: smaller parameters travel whole, fused with their neighbours
   double latency_seconds = 50e-6;        ///< of the network, for `automatic`
   double seconds_per_byte = 8e-9;        ///< likewise: 1 Gbit/s
+  /// Likewise, for an element: gathering it and choosing from it, which read and write about five arrays.
+  double residual_seconds = 1e-9;
 };
 
 /// recurrent : the model has recurrent layers

@@ -8,7 +8,7 @@ namespace laconic::dist {
 thread_local GhostWork* GhostWork::current = nullptr;
 
 void GhostCodec::encode(Slice<const float> x, const compress::Key&, compress::Bytes& payload) const {
-  GhostWork::tell(&GhostWork::encoded, x.size());
+  GhostWork::tell(Work::encoding, x.size());
   const auto expected = static_cast<std::size_t>(std::llround(real_.expected_bytes(x.size())));
   payload.append(std::min(expected, real_.max_bytes(x.size())));
 }
@@ -16,18 +16,18 @@ void GhostCodec::encode(Slice<const float> x, const compress::Key&, compress::By
 void GhostCodec::encode_and_decode(Slice<const float> x, const compress::Key& key, compress::Bytes& payload,
                                    Slice<float>) const {
   encode(x, key, payload);
-  GhostWork::tell(&GhostWork::decoded, x.size());
+  GhostWork::tell(Work::decoding, x.size());
 }
 
 void GhostCodec::encode_with_feedback(Slice<float> x, Slice<float>, const compress::Key& key, compress::Bytes& payload,
                                       bool) const {
-  GhostWork::tell(&GhostWork::added, x.size_bytes());
+  GhostWork::tell(Work::adding, x.size_bytes());
   encode(x, key, payload);
-  GhostWork::tell(&GhostWork::decoded, x.size());
+  GhostWork::tell(Work::decoding, x.size());
 }
 
 void GhostCodec::decode(Slice<const std::byte>, Slice<float> x) const {
-  GhostWork::tell(&GhostWork::decoded, x.size());
+  GhostWork::tell(Work::decoding, x.size());
 }
 
 void GhostCodec::decode_add_encode(Slice<const std::byte> payload, Slice<float> x, const compress::Key& key,

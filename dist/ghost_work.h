@@ -1,20 +1,37 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 
 #include "compress/codec.h"
 
 namespace laconic::dist {
 
-/// Hears what collectives would do to memory that is not there (Device::Kind::ghost), so that it can take virtual time.
+/// What a rank does to memory. Amounts are elements, but for sums, which are bytes.
+enum class Work : std::uint8_t {
+  adding,  ///< so many bytes and as many others
+  encoding,
+  decoding,    ///< by the plan's codec
+  gathering,   ///< a residual takes up so much of a gradient
+  selecting,   ///< so much of a residual is chosen from
+  scattering,  ///< so many chosen elements are added where they belong
+  updating,    ///< by a server's optimiser
+};
+
+/// Hears what strategies and collectives would do to memory that is not there (Device::Kind::ghost), so that it can
+/// take virtual time.
 class GhostWork {
  public:
-  virtual void added(std::size_t bytes) = 0;  ///< a sum of so many bytes and as many others
-  virtual void encoded(std::size_t elements) = 0;
-  virtual void decoded(std::size_t elements) = 0;
+  virtual void did(Work work, std::size_t amount) = 0;
 
   /// Tells the one that this thread works for, if there is one.
-  static void tell(void (GhostWork::*what)(std::size_t), std::size_t amount) {
-    if (current != nullptr) (current->*what)(amount);
+  static void tell(Work work, std::size_t amount) {
+    if (current != nullptr) current->did(work, amount);
+  }
+  /// Likewise, where the memory is a ghost's.
+  static void tell(Device device, Work work, std::size_t amount) {
+    if (device == kGhost) [[unlikely]]
+      tell(work, amount);
   }
   static thread_local GhostWork* current;
 
@@ -42,5 +59,10 @@ class GhostCodec final : public compress::Codec {
  private:
   const compress::Codec& real_;
 };
+
+/// Returns the codec, or, for a ghost's memory, its stand-in, which lives in `place`. Null stays null.
+inline const compress::Codec* codec_for(Device device, const compress::Codec* codec, std::optional<GhostCodec>& place) {
+  return codec != nullptr && device == kGhost ? &place.emplace(*codec) : codec;
+}
 
 }  // namespace laconic::dist

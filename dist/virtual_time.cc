@@ -11,8 +11,6 @@
 #include <tuple>
 #include <utility>
 
-#include "dist/ghost_work.h"
-
 namespace laconic::dist {
 namespace {
 
@@ -196,6 +194,11 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
 
   // ---- the world's ----
 
+  /// The compute thread, from start to end.
+  void run_body(const std::function<void(VirtualEngine&)>& body) {
+    OnComputeThread work(*this);
+    body(*this);
+  }
   bool waits() const { return waits_ && waits_(); }
   LinkTime computed_to() const { return computed_to_; }
   bool ended = false;
@@ -242,9 +245,23 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
   }
 
  private:
-  void added(std::size_t bytes) override { charge(world_.network().work.per_added_byte, bytes); }
-  void encoded(std::size_t elements) override { charge(world_.network().work.per_encoded_element, elements); }
-  void decoded(std::size_t elements) override { charge(world_.network().work.per_decoded_element, elements); }
+  /// While it lives, work on ghosts takes the compute thread's time.
+  class OnComputeThread final : public GhostWork {
+   public:
+    explicit OnComputeThread(VirtualRank& rank) : rank_(rank), before_(std::exchange(current, this)) {}
+    ~OnComputeThread() { current = before_; }
+    OnComputeThread(const OnComputeThread&) = delete;
+    OnComputeThread& operator=(const OnComputeThread&) = delete;
+    void did(Work work, std::size_t amount) override {
+      rank_.compute(rank_.world_.network().work.of(work) * static_cast<double>(amount));
+    }
+
+   private:
+    VirtualRank& rank_;
+    GhostWork* const before_;
+  };
+
+  void did(Work work, std::size_t amount) override { charge(world_.network().work.of(work), amount); }
   void charge(double each, std::size_t amount) {
     const double seconds = each * static_cast<double>(amount);
     now_ += nanoseconds(seconds);
@@ -384,7 +401,7 @@ void VirtualWorld::deliver(Flights::iterator found) {
   if (flight.dropped) return;
   Request& to = *flight.to.request;
   const std::size_t longer = std::max(flight.bytes, to.size), shorter = std::min(flight.bytes, to.size);
-  const bool as_long = network_.mirrored && longer - shorter <= kUnevenBytes;
+  const bool as_long = network_.mirrored && to.device == kGhost && longer - shorter <= kUnevenBytes;
   const std::size_t bytes = as_long ? to.size : flight.bytes;
   std::exception_ptr error;
   if (bytes > to.size)
@@ -486,7 +503,7 @@ std::string VirtualWorld::standstill() const {
 }
 
 void VirtualWorld::run(const std::function<void(VirtualEngine&)>& body) {
-  if (ranks_.size() == 1) return body(*ranks_[0]);
+  if (ranks_.size() == 1) return ranks_[0]->run_body(body);
   runs_ = ranks_[0].get();
   std::vector<std::thread> threads;
   for (const auto& each : ranks_)
@@ -497,7 +514,7 @@ void VirtualWorld::run(const std::function<void(VirtualEngine&)>& body) {
       }
       try {
         require_going_on();
-        body(*rank);
+        rank->run_body(body);
       } catch (...) {
         fail(std::current_exception());
       }
@@ -509,6 +526,26 @@ void VirtualWorld::run(const std::function<void(VirtualEngine&)>& body) {
 }
 
 }  // namespace
+
+double WorkCosts::of(Work work) const {
+  switch (work) {
+    case Work::adding:
+      return per_added_byte;
+    case Work::encoding:
+      return per_encoded_element;
+    case Work::decoding:
+      return per_decoded_element;
+    case Work::gathering:
+      return per_gathered_element;
+    case Work::selecting:
+      return per_selected_element;
+    case Work::scattering:
+      return per_scattered_element;
+    case Work::updating:
+      return per_updated_element;
+  }
+  return 0;
+}
 
 void run_in_virtual_time(const VirtualNetwork& network, const std::function<void(VirtualEngine&)>& body) {
   VirtualWorld(network).run(body);

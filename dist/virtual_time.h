@@ -2,19 +2,25 @@
 #include <functional>
 
 #include "dist/engine.h"
+#include "dist/ghost_work.h"
 #include "dist/transport/link.h"
 
 namespace laconic::dist {
 
-/// Seconds that a communication thread's work takes. Only work on ghosts takes any: other memory is really worked on,
-/// in no time.
+/// Seconds that work takes. Only work on ghosts takes any: other memory is really worked on, in no time.
 struct WorkCosts {
   double per_added_byte = 0;
   double per_encoded_element = 0, per_decoded_element = 0;
+  double per_gathered_element = 0, per_selected_element = 0, per_scattered_element = 0;
+  double per_updated_element = 0;
   double per_message = 0;  ///< handing one over, or taking one, whatever memory it is of
   double per_byte = 0;     ///< of messages, likewise
-  /// The part of that work, 0 to 1, that is done on the cores that compute, and so stops them for as long.
+  /// The part of the communication thread's work, 0 to 1, that is done on the cores that compute, and so stops them for
+  /// as long.
   double taken_from_computing = 0;
+
+  /// Returns the seconds for each unit of this work.
+  double of(Work work) const;
 };
 
 /// Ranks on a network, neither of which is there.
@@ -28,7 +34,8 @@ struct VirtualNetwork {
 };
 
 /// One rank in virtual time: the operations, coroutines, priorities and pieces of a ThreadEngine, over SwitchModel's
-/// network, with time that passes only where somebody says so.
+/// network, with time that passes only where somebody says so. Work on ghosts takes the time of the thread that does
+/// it.
 class VirtualEngine : public Engine {
  public:
   /// Seconds since the beginning, of this rank's compute thread.

@@ -327,6 +327,26 @@ TEST(StoredPlan, AResumedAutomaticOneIsNotChosenAgain) {
   EXPECT_TRUE(same_bits(train(recipe).parameters[0], train(straight).parameters[0]));
 }
 
+/// Nobody says what the network is like: it is measured.
+TEST(StoredPlan, WhatIsChosenAutomaticallyFollowsTheNetwork) {
+  const auto some_are_chosen = [](dist::LinkSpec link) {
+    TempFolder folder;
+    Recipe recipe = recipe_of(2, "ring", "lazy:1MiB", "none");
+    choose_some(recipe, "redsync", {{"selector", "auto"}});
+    recipe.link = dist::LinkOptions{.all = link};
+    recipe.trainer.save = folder.path();
+    recipe.trainer.steps = 1;
+    train(recipe);
+    std::ifstream in(manifest_in(folder.path()));
+    const std::string manifest((std::istreambuf_iterator<char>(in)), {});
+    return manifest.find("exact") != std::string::npos;
+  };
+  using namespace std::chrono_literals;
+  EXPECT_TRUE(some_are_chosen({.bits_per_second = 10'000'000}));
+  EXPECT_FALSE(some_are_chosen({.bits_per_second = 10'000'000'000, .latency = 20ms}))
+      << "a message costs more than bytes";
+}
+
 TEST(StoredPlan, OnlyAllreduceIsPlannedAutomatically) {
   Recipe recipe = recipe_of(2, "ring", "lazy:1MiB", "none");
   recipe.trainer.plan_file = kAutomatic;

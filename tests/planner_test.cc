@@ -32,8 +32,9 @@ PlanningFacts facts_of(const GhostModel& ghost, const std::string& model, Calibr
 
 double simulated(const PlanningFacts& facts, const Plan& plan) {
   VirtualNetwork network = facts.group.network(plan.codec);
-  network.mirrored = is_alike(plan, network);
-  SimulatedTraining training{.times = facts.times, .plan = plan, .overlap = facts.overlap};
+  SimulatedTraining training{.times = facts.times, .plan = plan};
+  training.facts = {.workers = network.ranks, .overlap = facts.overlap};
+  network.mirrored = is_alike(training, network);
   for (const auto& p : facts.parameters) training.parameters.push_back(p->info);
   return simulate_step(training, network).seconds;
 }

@@ -152,21 +152,22 @@ Outcome train(const Recipe& recipe) {
   Recorder recorder(outcome);
   const dist::Watchdog watchdog(120);
   const std::shared_ptr<const dist::Method> method = recipe.method();
-  dist::run_workers(
-      {.workers = recipe.workers, .servers = recipe.servers, .timeout_seconds = 60}, [&](dist::Worker& worker) {
-        TrainerOptions options = recipe.trainer;
-        if (recipe.per_rank) recipe.per_rank(options, worker.rank);
-        if (worker.serves()) return serve(worker, *method, options);
-        std::unique_ptr<Workload> task =
-            std::make_unique<ImageClassification>(recipe.model(), recipe.data, worker.rank, worker.size, recipe.task);
-        if (recipe.wrap) task = recipe.wrap(std::move(task), worker);
-        Trainer trainer(worker, *task, method, options, &recorder);
-        const RunSummary summary = trainer.run();
-        const auto r = static_cast<std::size_t>(worker.rank);
-        if (r == 0) outcome.summary = summary;
-        outcome.parameters[r] = parameters_of(trainer);
-        for (const auto& [name, tensor] : task->model().named_buffers()) outcome.buffers[r][name] = tensor.to_vector();
-      });
+  dist::run_workers({.workers = recipe.workers, .servers = recipe.servers, .timeout_seconds = 60, .link = recipe.link},
+                    [&](dist::Worker& worker) {
+                      TrainerOptions options = recipe.trainer;
+                      if (recipe.per_rank) recipe.per_rank(options, worker.rank);
+                      if (worker.serves()) return serve(worker, *method, options);
+                      std::unique_ptr<Workload> task = std::make_unique<ImageClassification>(
+                          recipe.model(), recipe.data, worker.rank, worker.size, recipe.task);
+                      if (recipe.wrap) task = recipe.wrap(std::move(task), worker);
+                      Trainer trainer(worker, *task, method, options, &recorder);
+                      const RunSummary summary = trainer.run();
+                      const auto r = static_cast<std::size_t>(worker.rank);
+                      if (r == 0) outcome.summary = summary;
+                      outcome.parameters[r] = parameters_of(trainer);
+                      for (const auto& [name, tensor] : task->model().named_buffers())
+                        outcome.buffers[r][name] = tensor.to_vector();
+                    });
   return outcome;
 }
 

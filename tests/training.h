@@ -41,7 +41,8 @@ struct Recipe {
 
   std::function<std::shared_ptr<Module>()> model;
   int workers;
-  int servers = 0;  ///< dedicated ones
+  int servers = 0;                          ///< dedicated ones
+  std::optional<dist::LinkOptions> link{};  ///< emulated between the workers, which are not told
   std::shared_ptr<const ImageDataset> data;
   ImageClassification::Options task;
   std::string sync = "allreduce";                             ///< a name of dist::methods()

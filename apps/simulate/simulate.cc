@@ -1,12 +1,15 @@
 // laconic simulate: what a training step would take on a network that is not there.
-#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
 #include <fstream>
+#include <tuple>
 
 #include "apps/bench/layers.h"
 #include "apps/machine.h"
 #include "apps/result_table.h"
+#include "apps/simulate/curves.h"
 #include "apps/simulate/model_facts.h"
-#include "apps/subcommand.h"
+#include "apps/simulate/options.h"
 #include "apps/tools.h"
 #include "core/parse.h"
 #include "dist/planner/calibration.h"
@@ -18,164 +21,184 @@ namespace {
 constexpr int kMostWhole = 64;              // ranks that are simulated one by one
 constexpr double kPayload = 1448.0 / 1514;  // of a full Ethernet frame of TCP over IPv4, with time stamps
 
-constexpr const char* kWhat =
-    "What a training step takes with more workers, or on another network. Plan, operations, their order and their "
-    "messages are those of a training with --sync allreduce. Each worker has a core for its messages beside those that "
-    "compute.";
+/// What several sets share is measured once.
+class Measured {
+ public:
+  const dist::LayerTimes& times(const SimulateOptions& o) {
+    if (o.replayed) return o.replayed->times;
+    auto& kept = times_[{o.model, o.compute, o.classes, o.batch, o.threads}];
+    if (kept.layers.empty()) kept = times_of(o);
+    return kept;
+  }
+  double added_byte() {
+    return kept(sums_, "", [] { return dist::measure_sums().per_added_byte; });
+  }
+  dist::CodecSpeed codec(const std::string& name) {
+    return kept(codecs_, name, [&] { return dist::measure_codec(name); });
+  }
+  dist::ResidualSpeed residual(const dist::Choice& choice) {
+    return kept(residuals_, dist::to_string(choice), [&] { return dist::measure_residual(choice); });
+  }
 
-struct SimulateOptions {
-  std::string model = "resnet50", compute = "measured", workers = "1..64", link = "1gbit,100us";
-  std::string allreduce = "ring", codec = "none", fusion, chunk, overlap = "forward", message = "5us";
-  int classes = 0, batch = 32, threads = 1;
-  bool codec_feedback = false, json = false, markdown = false;
+ private:
+  template <class T, class F>
+  static T kept(std::map<std::string, T>& all, const std::string& name, F measure) {
+    const auto found = all.find(name);
+    return found != all.end() ? found->second : all[name] = measure();
+  }
+  static dist::LayerTimes times_of(const SimulateOptions& o) {
+    if (o.compute == "measured") return measure_layers(o.model, o.batch, o.threads, 15, "", o.classes);
+    if (o.compute.rfind("gflops:", 0) == 0) {
+      const auto rate = number_from<double>(o.compute.substr(7));
+      require<UsageError>(rate && *rate > 0, "'", o.compute,
+                          "' is no rate of computing (--compute): give gflops:X, as gflops:50");
+      return layer_times_at(1e9 * *rate, o.model, o.classes, o.batch);
+    }
+    std::ifstream in(o.compute);
+    std::string last;
+    for (std::string line; std::getline(in, line);) last = line;
+    require<DataError>(!last.empty(), o.compute,
+                       " could not be read or is empty (--compute): give measured, gflops:X, or a file of laconic "
+                       "bench layers --json");
+    return dist::layer_times_from(last, o.compute + " (--compute)");
+  }
+
+  std::map<std::tuple<std::string, std::string, int, int, int>, dist::LayerTimes> times_;
+  std::map<std::string, double> sums_;
+  std::map<std::string, dist::CodecSpeed> codecs_;
+  std::map<std::string, dist::ResidualSpeed> residuals_;
 };
 
-/// "1,2,8": these; "1..64": 1, 2, 4, ... and 64.
-std::vector<int> numbers_of_workers(const std::string& text) {
-  const auto number = [&](const std::string& word) {
-    const auto n = number_from<int>(word);
-    require<UsageError>(n && *n >= 1 && *n <= 65536, "'", word,
-                        "' is no number of workers (--workers): give 1 to 65536, as 2,4,8 or 2..1024");
-    return *n;
+/// One set on one number of workers.
+struct Run {
+  dist::SimulatedTraining training;
+  dist::VirtualNetwork network;
+};
+
+Run run_of(const SimulateOptions& o, const GhostModel& ghost, int workers) {
+  Run run;
+  dist::TrainingFacts& facts = run.training.facts;
+  facts = {.workers = workers, .servers = o.servers.value_or(0), .momentum = 0.9, .overlap = o.overlap};
+  facts.plan = o.plan, facts.codec_feedback = o.codec_feedback;
+  facts.latency_seconds = std::chrono::duration<double>(o.link->latency).count();
+  facts.seconds_per_byte = 8.0 / static_cast<double>(o.link->bits_per_second);
+  o.method->check(facts);
+  dist::PlanOptions options = o.plan;
+  o.method->shape(options, facts);
+  run.network = {.ranks = workers + facts.servers, .links = {.all = *o.link, .of = o.link_of}};
+  if (run.network.ranks == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
+  for (const auto& [rank, link] : o.link_of)
+    require<UsageError>(rank < run.network.ranks, "there is no rank ", rank, " among ", run.network.ranks,
+                        " (--link-of): ranks are 0 to ", run.network.ranks - 1);
+  const auto payload = [](dist::LinkSpec& link) {
+    link.bits_per_second = static_cast<std::int64_t>(kPayload * static_cast<double>(link.bits_per_second));
   };
-  std::vector<int> all;
-  if (const auto dots = text.find(".."); dots != std::string::npos) {
-    const int first = number(text.substr(0, dots)), last = number(text.substr(dots + 2));
-    require<UsageError>(first <= last, "'", text, "' ends before it begins (--workers): give 2..1024");
-    for (int n = first; n < last; n *= 2) all.push_back(n);
-    all.push_back(last);
-    return all;
-  }
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    all.push_back(number(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return all;
+  if (o.own_link) payload(run.network.links.all);
+  for (auto& [rank, link] : run.network.links.of) payload(link);
+  run.training.parameters = ghost.parameters(), run.training.method = o.method, run.training.straggling = o.straggling;
+  run.training.plan = dist::make_plan(ghost.arena.parameters(), options, workers);
+  run.network.mirrored = workers > 1 && dist::is_alike(run.training, run.network);
+  require<UsageError>(run.network.mirrored || run.network.ranks <= kMostWhole, run.network.ranks,
+                      " ranks do not all do the same here, and only ", kMostWhole,
+                      " can be simulated one by one (--workers): take fewer, or a ring without jitter, stragglers, "
+                      "servers and exceptions");
+  return run;
 }
 
-dist::LayerTimes times_of(const SimulateOptions& o) {
-  if (o.compute == "measured") return measure_layers(o.model, o.batch, o.threads, 15, "", o.classes);
-  if (o.compute.rfind("gflops:", 0) == 0) {
-    const auto rate = number_from<double>(o.compute.substr(7));
-    require<UsageError>(rate && *rate > 0, "'", o.compute,
-                        "' is no rate of computing (--compute): give gflops:X, as gflops:50");
-    return layer_times_at(1e9 * *rate, o.model, o.classes, o.batch);
-  }
-  std::ifstream in(o.compute);
-  std::string last;
-  for (std::string line; std::getline(in, line);) last = line;
-  require<DataError>(!last.empty(), o.compute,
-                     " could not be read or is empty (--compute): give measured, gflops:X, or a file of laconic bench "
-                     "layers --json");
-  return dist::layer_times_from(last, o.compute + " (--compute)");
+/// The choice by which most elements are sent; nothing where all of each gradient travels.
+std::optional<dist::Choice> main_choice(const dist::Plan& plan) {
+  const dist::Bucket* most = nullptr;
+  for (const dist::Bucket& b : plan.buckets)
+    if (b.sparse() && (most == nullptr || b.elements > most->elements)) most = &b;
+  return most ? std::optional(most->choice) : std::nullopt;
 }
 
-dist::PlanOptions plan_options_of(const SimulateOptions& o) {
-  dist::PlanOptions plan;
-  dist::set_allreduce(plan, o.allreduce);
-  dist::set_codec(plan, o.codec);
-  if (!o.fusion.empty()) dist::set_fusion(plan, o.fusion);
-  if (!o.chunk.empty()) dist::set_chunk(plan, o.chunk);
-  if (const auto found = dist::find_allreduce(o.allreduce))
-    require<UsageError>(found->kind.carrier == dist::Carrier::messages, "--allreduce ", o.allreduce,
-                        " is not ours, and nobody here knows what it sends: take one of ours, as ring");
-  return plan;
+dist::WorkCosts costs_of(const SimulateOptions& o, const Run& run, Measured& measured) {
+  dist::WorkCosts work{.per_message = 5e-6};
+  if (o.replayed)
+    work = o.replayed->group.work;
+  else
+    work.per_added_byte = measured.added_byte();
+  if (o.message_seconds) work.per_message = *o.message_seconds;
+  if (o.shares_cores) work.taken_from_computing = *o.shares_cores ? 1 : 0;
+  if (run.training.plan.codec != "none") {
+    const std::string& name = run.training.plan.codec;
+    const bool known = o.replayed && o.replayed->group.codecs.contains(name);
+    const dist::CodecSpeed codec = known ? o.replayed->group.codecs.at(name) : measured.codec(name);
+    work.per_encoded_element = codec.encode, work.per_decoded_element = codec.decode;
+  }
+  if (const auto choice = main_choice(run.training.plan)) {
+    const dist::ResidualSpeed residual = measured.residual(*choice);
+    work.per_gathered_element = residual.gather, work.per_selected_element = residual.select;
+    work.per_scattered_element = residual.scatter;
+  }
+  double update_ms = 0, elements = 0;
+  for (const auto& layer : run.training.times.layers)
+    for (const auto& p : layer.parameters) update_ms += p.update_ms, elements += static_cast<double>(p.elements);
+  work.per_updated_element = 1e-3 * update_ms / std::max(1.0, elements);
+  return work;
 }
 
-/// "10us", as a link's latency is written.
-double seconds_in(const std::string& time, const char* option) {
-  try {
-    return std::chrono::duration<double>(dist::LinkSpec::parse("1gbit," + time, option).latency).count();
-  } catch (const UsageError&) {
-    throw UsageError(concat("'", time, "' is no time (", option, "): give a number and its unit, as 10us or 1ms"));
-  }
+/// "resnet50, batch 32, ring, ...; 1 Gbit/s, 100 us; forward"
+std::string in_words(const SimulateOptions& o, const dist::TrainingFacts& facts) {
+  std::string way = o.method->describe(facts);
+  if (o.method->traits().plan_is_all) way = dist::to_string(o.plan);
+  return fmt::format("{}, batch {}, {}; {}; {}", o.model, o.batch, way, o.link->to_string(), to_string(o.overlap));
 }
 
 }  // namespace
 
 int simulate(const std::vector<std::string>& arguments) {
-  SimulateOptions o;
-  CLI::App app(kWhat, "laconic simulate");
-  const auto text = [&](const char* name, std::string& target, const char* type, const char* help) {
-    app.add_option(name, target, help)->type_name(type);
-  };
-  text("--model", o.model, "M", "a model of the zoo [resnet50]");
-  app.add_option("--classes", o.classes, "outputs [the model's own]")->check(CLI::Range(1, 1 << 24))->type_name("K");
-  app.add_option("--batch", o.batch, "samples of a worker [32]")->check(CLI::Range(1, 1 << 20))->type_name("B");
-  app.add_option("--threads", o.threads, "of a worker, where computing is measured [1]")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("T");
-  text("--compute", o.compute, "HOW",
-       "measured: here, now; gflops:X; or FILE, of laconic bench layers --json [measured]");
-  text("--workers", o.workers, "N,..", "as 2,4,8, or 2..1024 by twos [1..64]");
-  text("--link", o.link, "RATE,LATENCY",
-       "of each worker's cable, as 10gbit,20us; headers of TCP take\n4 % of it [1gbit,100us]");
-  text("--message-time", o.message, "TIME", "of a core, to send or take a message, as 10us [5us]");
-  text("--allreduce", o.allreduce, "A", "as of a training program [ring]");
-  text("--codec", o.codec, "C", "as of a training program [none]");
-  app.add_flag("--codec-feedback", o.codec_feedback, "what a codec loses is added later: more work");
-  text("--fusion", o.fusion, "F", "as of a training program [lazy:1MiB]");
-  text("--chunk", o.chunk, "SIZE", "as of a training program [4MiB]");
-  text("--overlap", o.overlap, "WHAT", "none, backward or forward [forward]");
-  app.add_flag("--json", o.json, "one object, on the last line");
-  app.add_flag("--markdown", o.markdown, "a table for docs");
-  if (const auto done = parse_tool(app, arguments)) return *done;
-
-  const std::vector<int> workers = numbers_of_workers(o.workers);
-  const GhostModel ghost(model_info(o.model).name, o.classes);
-  const dist::PlanOptions options = plan_options_of(o);
-  dist::SimulatedTraining training{.parameters = ghost.parameters(), .overlap = dist::overlap_named(o.overlap)};
-  dist::VirtualNetwork network{.links = {.all = dist::LinkSpec::parse(o.link, "--link")}};
-  const std::string cable = network.links.all.to_string();
-  network.links.all.bits_per_second =
-      static_cast<std::int64_t>(kPayload * static_cast<double>(network.links.all.bits_per_second));
-  const double message = seconds_in(o.message, "--message-time");
-  std::vector<dist::Plan> plans;
-  std::vector<bool> mirrored;
-  for (const int n : workers) {
-    network.ranks = n;
-    dist::PlanOptions own = options;
-    if (n == 1) own.chunk_bytes = 0;  // nothing travels, nothing is hidden
-    plans.push_back(dist::make_plan(ghost.arena.parameters(), own, n));
-    mirrored.push_back(n > 1 && dist::is_alike(plans.back(), network));
-    require<UsageError>(mirrored.back() || n <= kMostWhole, n, " workers do not all do the same with --allreduce ",
-                        o.allreduce, network.links.all.jitter.count() > 0 ? " and the jitter of --link" : "",
-                        ", and only ", kMostWhole,
-                        " can be simulated one by one (--workers): take fewer, or ring without jitter");
+  const std::vector<SimulateOptions> sets = simulate_options(arguments);
+  if (sets.empty()) return 0;
+  const SimulateOptions& first = sets[0];
+  // What makes no sense is found before anything is measured.
+  std::vector<std::vector<Run>> all;
+  std::string what;
+  for (const SimulateOptions& o : sets) {
+    const GhostModel ghost(model_info(o.model).name, o.classes);
+    for (const int workers : o.workers) {
+      if (workers == o.workers[0]) all.emplace_back();
+      all.back().push_back(run_of(o, ghost, workers));
+    }
+    what += (what.empty() ? "" : "\n") + (o.label.empty() ? "" : o.label + ": ") +
+            in_words(o, all.back().back().training.facts);
   }
-  training.codec_feedback = o.codec_feedback;
-  training.times = times_of(o);
-  network.work = dist::measure_sums();
-  const dist::CodecSpeed codec = dist::measure_codec(o.codec);
-  network.work.per_encoded_element = codec.encode, network.work.per_decoded_element = codec.decode;
-  network.work.per_message = message;
-
-  ResultTable table(o.markdown);
+  Measured measured;
+  ResultTable table(first.markdown);
   table.title("");
-  for (std::size_t i = 0; i < workers.size(); ++i) {
-    network.ranks = workers[i];
-    network.mirrored = mirrored[i];
-    training.plan = plans[i];
-    const dist::SimulatedStep step = dist::simulate_step(training, network);
-    table.add({{"workers", "workers", workers[i]},
-               {"ms a step", "step_ms", 1e3 * step.seconds, "{:.1f}"},
-               {"computing", "compute_ms", 1e3 * step.compute_seconds, "{:.1f}"},
-               {"exposed", "exposed_ms", 1e3 * step.exposed_seconds, "{:.1f}"},
-               {"samples a second", "samples_per_second", workers[i] * o.batch / step.seconds, "{:.0f}"},
-               {"of ideal", "efficiency", step.compute_seconds / step.seconds, "{:.1f} %", 100},
-               {"MB sent a worker", "bytes_sent", step.bytes_sent, "{:.1f}", 1e-6}});
+  std::vector<Curve> curves;
+  for (std::size_t s = 0; s < sets.size(); ++s) {
+    const SimulateOptions& o = sets[s];
+    curves.push_back({o.label.empty() ? o.sync : o.label, {}});
+    for (Run& run : all[s]) {
+      run.training.times = measured.times(o);
+      run.network.work = costs_of(o, run, measured);
+      const dist::SimulatedStep step = dist::simulate_step(run.training, run.network);
+      const int workers = run.training.facts.workers;
+      const double rate = workers * o.batch / step.seconds;
+      Cells row;
+      if (!o.label.empty()) row.push_back({"set", "set", o.label});
+      row.insert(row.end(), {{"workers", "workers", workers},
+                             {"ms a step", "step_ms", 1e3 * step.seconds, "{:.1f}"},
+                             {"computing", "compute_ms", 1e3 * step.compute_seconds, "{:.1f}"},
+                             {"exposed", "exposed_ms", 1e3 * step.exposed_seconds, "{:.1f}"},
+                             {"samples a second", "samples_per_second", rate, "{:.0f}"},
+                             {"of ideal", "efficiency", step.compute_seconds / step.seconds, "{:.1f} %", 100},
+                             {"MB sent a worker", "bytes_sent", step.bytes_sent, "{:.1f}", 1e-6}});
+      table.add(row);
+      curves.back().points.push_back({workers, rate, o.batch / step.compute_seconds});
+    }
   }
-  const std::string what = fmt::format("{}, batch {}, {}; {}; {}", o.model, o.batch, dist::to_string(options), cable,
-                                       to_string(training.overlap));
-  if (o.json) {
+  if (!first.svg.empty()) draw_curves(curves, what, first.svg);
+  if (first.json) {
     fmt::print("{}\n",
-               nlohmann::ordered_json{{"what", what}, {"compute", o.compute}, {"rows", table.objects()}}.dump());
+               nlohmann::ordered_json{{"what", what}, {"compute", first.compute}, {"rows", table.objects()}}.dump());
     return 0;
   }
-  fmt::print("{}\n{}\n{}\nSimulated: nothing was sent.\n",
-             o.compute == "measured" ? machine() + "; computing measured here" : "computing: " + o.compute, what,
-             table.text());
+  fmt::print("{}\n{}\n{}\nSimulated: nothing was sent.{}\n",
+             first.compute == "measured" ? machine() + "; computing measured here" : "computing: " + first.compute,
+             what, table.text(), first.svg.empty() ? "" : " Curves: " + first.svg);
   return 0;
 }
 

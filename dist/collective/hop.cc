@@ -19,7 +19,7 @@ double wire_bytes(const compress::Codec* codec, double bytes, int blocks) {
 Hop::Hop(Endpoint& comm, const Hops& hops, std::size_t most_elements, Device device)
     : comm_(comm), hops_(hops), out_(device), in_(device), next_(device) {
   if (hops_.codec == nullptr) return;
-  if (device == kGhost) hops_.codec = &ghosts_.emplace(*hops_.codec);
+  hops_.codec = codec_for(device, hops_.codec, ghosts_);
   room_ = hops_.codec->max_bytes(most_elements);
   out_.reserve(room_);
   in_.reserve(room_);

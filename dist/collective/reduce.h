@@ -12,7 +12,7 @@ namespace laconic::dist {
 /// sum[i] += addend[i]. Both of the same length, on the same device. For ghosts it tells GhostWork.
 inline void add_in_place(Slice<float> sum, Slice<const float> addend) {
   if (sum.device() == kGhost) [[unlikely]]
-    return GhostWork::tell(&GhostWork::added, sum.size_bytes());
+    return GhostWork::tell(Work::adding, sum.size_bytes());
   raw::add_into(sum, addend);
 }
 

@@ -45,6 +45,8 @@ struct TrainingFacts {
   std::int64_t steps_per_epoch = 1;
   std::int64_t ledger_every = 0;                            ///< steps; 0: no ledger
   std::optional<double> latency_seconds{}, seconds_per_byte{};  ///< of the network, where they are known
+  /// For an element of a residual: gathering it and choosing from it exactly. Where it is known.
+  std::optional<double> residual_seconds{};
 };
 
 /// The parts that a worker's half is made of. Those that are references outlive it.
@@ -89,6 +91,8 @@ class Method {
     bool chooses = false;         ///< the plan may say that a choice of a parameter's elements travels
     bool limits_norm = false;     ///< it limits the gradient's length itself; else the trainer does
     bool plan_is_all = false;     ///< what travels is the plan's buckets, each by its collective, and nothing else
+    bool asks_network = false;    ///< its plan goes by latency_seconds and its like: they are measured if nobody says
+    bool on_ghosts = false;       ///< how much travels does not depend on values: it can be simulated
     int arenas = 0;               ///< memory besides, in copies of the parameters, on each worker
     const char* arenas_are = "";  ///< "residual"
   };

@@ -15,6 +15,7 @@
 #include "core/raw.h"
 #include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
+#include "dist/method/redsync/residual_tensor.h"
 
 namespace laconic::dist {
 
@@ -147,6 +148,42 @@ CodecSpeed measure_codec(const std::string& name) {
   return {encode / kElements, least_seconds([&] { codec->decode(payload.slice(), slice(y)); }) / kElements};
 }
 
+ResidualSpeed measure_residual(const Choice& choice) {
+  constexpr std::int64_t kResidual = 1 << 21;  // elements: more than caches hold
+  constexpr int kWarmUp = 4, kSteps = 8;       // a selector's floor for candidates settles
+  const auto p = std::make_shared<Parameter>(Shape{kResidual}, Role::linear);
+  const ParameterArena arena({p});
+  const Tensor velocity = arena.make_state(), residual = arena.make_state();
+  Random random(0, Purpose::test);
+  for (float& x : p->grad().slice()) x = 0.01f * random.normal();
+  const SparseOptions options;
+  ResidualTensor tensor(*p, choice, options, 0, {.momentum = 0.9f}, velocity, residual);
+  ResidualSpeed least{1, 1, 1};
+  compress::Bytes message;
+  std::vector<compress::SparseView> views;
+  const auto time = [](double& least, double elements, const auto& run) {
+    const auto begin = Clock::now();
+    run();
+    least = std::min(least, seconds_since(begin) / elements);
+  };
+  for (int step = 0; step < kWarmUp + kSteps; ++step) {
+    if (step == kWarmUp) least = {1, 1, 1};
+    tensor.begin(options.density);
+    time(least.gather, kResidual, [&] { tensor.gather(p->all_rows(), 1); });
+    message.clear();
+    time(least.select, kResidual, [&] {
+      tensor.choose(step);
+      tensor.wire().encode(tensor.indices(), tensor.values(), tensor.elements(), message);
+    });
+    const auto chosen = static_cast<double>(std::max<std::size_t>(1, tensor.indices().size()));
+    time(least.scatter, chosen, [&] {
+      views.resize(tensor.wire().read(message.slice(), tensor.elements(), views, 0));
+      compress::scatter_add(views, -1e-3f, p->value().slice());
+    });
+  }
+  return least;
+}
+
 VirtualNetwork Calibration::network(const std::string& codec) const {
   VirtualNetwork n{.ranks = workers, .work = work};
   n.links.all.bits_per_second = std::max<std::int64_t>(1000, std::llround(8 * bytes_per_second));
@@ -181,9 +218,19 @@ std::vector<Calibration> calibrate(const Worker& worker, int threads, const std:
   const double left = std::max(0, cores() - computing);
   mine.work.taken_from_computing = std::max(0.0, 1 - left / std::max(1, neighbours));
   std::vector<Calibration> all;
-  for (const std::string& text : meet("calibration", nlohmann::json(mine).dump()))
-    all.push_back(nlohmann::json::parse(text).get<Calibration>());
+  for (const std::string& text : meet("calibration", to_json(mine)))
+    all.push_back(calibration_from(text, "what a rank has measured"));
   return all;
+}
+
+std::string to_json(const Calibration& figures) { return nlohmann::json(figures).dump(); }
+
+Calibration calibration_from(const std::string& json, const std::string& source) {
+  try {
+    return nlohmann::json::parse(json).get<Calibration>();
+  } catch (const nlohmann::json::exception& e) {
+    throw DataError(concat(source, " has no figures of a group of ranks (", e.what(), ")"));
+  }
 }
 
 Calibration slowest(const std::vector<Calibration>& ranks) {

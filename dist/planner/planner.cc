@@ -207,10 +207,11 @@ std::string in_words(const Option& o) {
 /// Nothing where the group is too large for it.
 std::optional<double> simulated(const PlanningFacts& facts, const Plan& plan) {
   VirtualNetwork network = facts.group.network(plan.codec);
-  network.mirrored = is_alike(plan, network);
+  SimulatedTraining training{.times = facts.times, .plan = plan};
+  training.facts = {.workers = network.ranks, .overlap = facts.overlap};
+  training.facts.codec_feedback = facts.codec_feedback && plan.codec != "none";
+  network.mirrored = is_alike(training, network);
   if (network.ranks > (network.mirrored ? kMostRanksSimulated : kMostRanksOneByOne)) return std::nullopt;
-  SimulatedTraining training{
-      .times = facts.times, .plan = plan, .overlap = facts.overlap, .codec_feedback = facts.codec_feedback};
   for (const auto& p : facts.parameters) training.parameters.push_back(p->info);
   return simulate_step(training, network).seconds;
 }
@@ -302,7 +303,8 @@ Planned make_best_plan(const PlanningFacts& facts) {
 
   Planned planned{.plan = best[0].plan, .receipt = {}};
   Receipt& r = planned.receipt;
-  r.group = facts.group.to_string();
+  r.group = facts.group.to_string(), r.measured = facts.group, r.layers = facts.times;
+  r.plan = planned.plan.json(), r.codec_feedback = facts.codec_feedback && planned.plan.codec != "none";
   r.compute_ms = 1e3 * Schedule(facts, best[0].plan).run().compute_seconds, r.step_ms = 1e3 * best[0].seconds;
   for (const Option& o : best)
     if (std::none_of(r.candidates.begin(), r.candidates.end(), [&](const auto& c) { return c.plan == in_words(o); }))

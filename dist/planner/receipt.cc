@@ -34,6 +34,9 @@ std::string Receipt::json() const {
                             {"choice", l.choice},
                             {"runner_up", l.runner_up},
                             {"behind_ms", l.behind_ms}});
+  j["plan"] = nlohmann::ordered_json::parse(plan), j["codec_feedback"] = codec_feedback;
+  j["measured"] = nlohmann::ordered_json::parse(to_json(measured));
+  j["layers"] = nlohmann::ordered_json::parse(to_json(layers));
   return j.dump();
 }
 

@@ -2,6 +2,9 @@
 #include <string>
 #include <vector>
 
+#include "dist/planner/calibration.h"
+#include "dist/planner/layer_times.h"
+
 namespace laconic::dist {
 
 /// Tells why what travels how, for people and for logs.
@@ -23,6 +26,10 @@ struct Receipt {
   std::vector<Candidate> candidates;   ///< the best of each kind, the chosen one first
   std::vector<Line> lines;             ///< in the order of forward
   double search_ms = 0;
+  std::string plan{};           ///< Plan::json() of the chosen one
+  bool codec_feedback = false;  ///< what its codec loses is added later
+  Calibration measured{};       ///< what it was chosen by
+  LayerTimes layers{};          ///< likewise, of the slowest worker
 
   std::string text() const;
   std::string json() const;

@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <utility>
+
+#include "core/random.h"
+#include "dist/server/control.h"
+#include "dist/server/server.h"
 
 namespace laconic::dist {
 namespace {
@@ -33,29 +38,69 @@ std::vector<std::shared_ptr<Parameter>> ghosts_of(const std::vector<ParameterInf
   return ghosts;
 }
 
-/// The compute thread of one rank.
+/// A rank's means to serve, as ServerHalf of a training.
+class SimulatedServer {
+ public:
+  SimulatedServer(const Method& method, const SimulatedTraining& training, const std::vector<int>& owner, int server)
+      : shard_(training.plan, training.parameters, owner, server, kGhost) {
+    ServerSide side{.facts = training.facts, .codec = training.plan.codec, .shard = shard_};
+    if (!method.traits().workers_update)
+      side.update = [](Parameter& p, Rows, const StepContext&) {
+        GhostWork::tell(Work::updating, static_cast<std::size_t>(p.info.elements));
+      };
+    server_ = method.server(std::move(side));
+  }
+  ParameterServer& operator*() { return *server_; }
+
+ private:
+  Shard shard_;
+  std::unique_ptr<ParameterServer> server_;
+};
+
+/// A dedicated server, from the first command to the last.
+void serve(const Method& method, const SimulatedTraining& training, VirtualEngine& engine) {
+  const int workers = training.facts.workers, buckets = static_cast<int>(training.plan.buckets.size());
+  SimulatedServer server(method, training, servers_of(training.plan, training.facts.servers), engine.rank() - workers);
+  ServerControl control(engine, workers);
+  const int first_slot = engine.reserve_slots(buckets + 1);
+  Rounds rounds(engine, *server, first_slot, first_slot + buckets);
+  for (Command command = control.next(true); command.kind != Command::Kind::end; command = control.next(true))
+    rounds.begin({.step = command.step, .lr = command.lr, .gradient_scale = command.scale});
+  rounds.wait();
+}
+
+/// The compute thread of one worker.
 class Simulation {
  public:
-  Simulation(const SimulatedTraining& training, VirtualEngine& engine)
+  Simulation(const Method& method, const SimulatedTraining& training, VirtualEngine& engine)
       : engine_(engine),
+        training_(training),
         times_(training.times.layers),
-        arena_(ghosts_of(training.parameters), kGhost),
-        plan_(training.plan) {
-    facts_.workers = engine.size();
-    facts_.overlap = training.overlap;
-    facts_.codec_feedback = training.codec_feedback && plan_.codec != "none";
-    method_ = methods().make("allreduce");
-    WorkerSide side{.facts = facts_, .arena = arena_, .engine = engine_, .plan = plan_};
+        arena_(ghosts_of(training.parameters), kGhost) {
+    const TrainingFacts& facts = training.facts;
+    WorkerSide side{.facts = facts, .arena = arena_, .engine = engine_, .plan = training.plan};
     side.update = [this](Parameter& p, Rows rows, const StepContext&) {
-      engine_.compute(update_seconds_.at(&p) * static_cast<double>(rows.count) /
-                      static_cast<double>(p.all_rows().count));
+      compute(update_seconds_.at(&p) * static_cast<double>(rows.count) / static_cast<double>(p.all_rows().count));
     };
-    strategy_ = method_->worker(side);
-    find_moments();
+    if (facts.momentum != 0) side.velocity = arena_.make_state();
+    if (method.traits().servers) {
+      side.server_rank = servers_of(training.plan, facts.servers > 0 ? facts.servers : facts.workers);
+      if (facts.servers > 0) {
+        side.control = &control_.emplace(engine, facts.workers);
+      } else {
+        server_ = std::make_unique<SimulatedServer>(method, training, side.server_rank, engine.rank());
+        side.own = &**server_;
+      }
+      for (int& rank : side.server_rank) rank += facts.servers > 0 ? facts.workers : 0;
+    }
+    find_moments(method.traits().workers_update);
+    strategy_ = method.worker(std::move(side));
   }
 
   void step() {
-    strategy_->begin_step({.step = ++steps_});
+    ++steps_;
+    factor_ = 1 + training_.straggling * drawn_delay();
+    strategy_->begin_step({.step = kPastWarmUp + steps_});
     for (std::size_t l = 0; l < times_.size(); ++l)
       pass(times_[l].forward_ms, needed_[l], [&](const Moment& m) { strategy_->before_forward(*m.parameter, m.rows); });
     for (std::size_t l = times_.size(); l-- > 0;)
@@ -63,22 +108,38 @@ class Simulation {
            [&](const Moment& m) { strategy_->gradient_ready(*m.parameter, m.rows); });
     strategy_->end_step();
   }
-  void flush() { strategy_->flush(); }
+  void end() {
+    strategy_->flush();
+    if (control_) control_->tell({.kind = Command::Kind::end});
+    engine_.drain();
+  }
   double compute_seconds() const { return compute_seconds_; }
 
  private:
+  static constexpr std::int64_t kPastWarmUp = 1'000'000'000;  // steps: no method's first epochs
+
+  void compute(double seconds) { engine_.compute(factor_ * seconds); }
+  /// Of an exponential distribution with a mean of 1, for this rank and step.
+  double drawn_delay() const {
+    if (training_.straggling == 0) return 0;
+    Random random(training_.facts.seed, Purpose::straggling, static_cast<std::uint64_t>(engine_.rank()),
+                  static_cast<std::uint64_t>(steps_));
+    return -std::log1p(-static_cast<double>(random.uniform()));
+  }
+
   template <class F>
   void pass(double milliseconds, const std::vector<Moment>& moments, F happens) {
     double done = 0;
     for (const Moment& m : moments) {
-      engine_.compute(m.at - done);
+      compute(m.at - done);
       done = m.at;
       happens(m);
     }
-    engine_.compute(std::max(0.0, 1e-3 * milliseconds - done));
+    compute(std::max(0.0, 1e-3 * milliseconds - done));
   }
 
-  void find_moments() {
+  /// updates : the time that they take is the worker's
+  void find_moments(bool updates) {
     std::map<std::string, Parameter*> parameters;
     for (const auto& p : arena_.parameters()) parameters[p->info.name] = p.get();
     needed_.resize(times_.size()), finished_.resize(times_.size());
@@ -94,7 +155,7 @@ class Simulation {
         Parameter& p = *found->second;
         parameters.erase(found);
         update_seconds_[&p] = 1e-3 * of.update_ms;
-        compute_seconds_ += 1e-3 * of.update_ms;
+        if (updates) compute_seconds_ += 1e-3 * of.update_ms;
         const Rows all = p.all_rows();
         const std::int64_t rows = p.chunk_rows() > 0 ? p.chunk_rows() : all.count;
         for (std::int64_t first = 0; first < all.count; first += rows) {
@@ -116,34 +177,48 @@ class Simulation {
   }
 
   VirtualEngine& engine_;
+  const SimulatedTraining& training_;
   const std::vector<LayerTimes::Layer>& times_;
   ParameterArena arena_;
-  TrainingFacts facts_;
-  const Plan plan_;
-  std::unique_ptr<Method> method_;
+  std::optional<ServerControl> control_;     // of dedicated servers
+  std::unique_ptr<SimulatedServer> server_;  // of a worker that serves too
   std::unique_ptr<Strategy> strategy_;
   std::map<const Parameter*, double> update_seconds_;
   std::vector<std::vector<Moment>> needed_, finished_;  // by layer
-  double compute_seconds_ = 0;
+  double compute_seconds_ = 0, factor_ = 1;
   std::int64_t steps_ = 0;
 };
 
 }  // namespace
 
-bool is_alike(const Plan& plan, const VirtualNetwork& network) {
-  if (!network.links.of.empty() || network.links.all.jitter.count() > 0) return false;
-  return std::all_of(plan.buckets.begin(), plan.buckets.end(), [&](const Bucket& b) {
+bool is_alike(const SimulatedTraining& training, const VirtualNetwork& network) {
+  if (!network.links.of.empty() || network.links.all.jitter.count() > 0 || training.straggling > 0) return false;
+  if (training.method && training.method->traits().servers) return false;
+  const std::vector<Bucket>& buckets = training.plan.buckets;
+  return std::all_of(buckets.begin(), buckets.end(), [&](const Bucket& b) {
     const auto alike = allreduce_named(b.allreduce).kind.alike;
     return alike != nullptr && alike(network.ranks);
   });
 }
 
+void require_on_ghosts(const Method& method) {
+  require<UsageError>(method.traits().on_ghosts, "what `sync` ", method.name(),
+                      " sends depends on the gradients' values, and a simulation has none (`sync`): take allreduce, ps "
+                      "or redsync");
+}
+
 SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetwork& network) {
   constexpr int kWarmUpSteps = 4;
   constexpr double kEqual = 1e-4;
+  const std::shared_ptr<const Method> method = training.method ? training.method : methods().make("allreduce");
+  require_on_ghosts(*method);
+  require<UsageError>(network.ranks == training.facts.workers + training.facts.servers, "simulate: a training of ",
+                      training.facts.workers, " workers and ", training.facts.servers, " servers on a network of ",
+                      network.ranks, " ranks. Give it so many.");
   SimulatedStep step;
   run_in_virtual_time(network, [&](VirtualEngine& engine) {
-    Simulation simulation(training, engine);
+    if (engine.rank() >= training.facts.workers) return serve(*method, training, engine);
+    Simulation simulation(*method, training, engine);
     // One rank alone may stop as soon as steps are equal.
     const bool alone = network.mirrored || network.ranks == 1;
     double took = 0;
@@ -155,15 +230,15 @@ SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetw
     }
     const double began = engine.now();
     const EngineCounters before = engine.counters();
-    const int kSteps = alone ? 1 : 5;
-    for (int i = 0; i < kSteps; ++i) simulation.step();
+    const int steps = alone ? 1 : training.straggling > 0 ? 30 : 5;
+    for (int i = 0; i < steps; ++i) simulation.step();
     if (engine.rank() == 0) {
       const EngineCounters after = engine.counters();
-      step = {(engine.now() - began) / kSteps, simulation.compute_seconds(),
-              (after.exposed_seconds - before.exposed_seconds) / kSteps,
-              static_cast<double>(after.sent.bytes - before.sent.bytes) / kSteps};
+      step = {(engine.now() - began) / steps, simulation.compute_seconds(),
+              (after.exposed_seconds - before.exposed_seconds) / steps,
+              static_cast<double>(after.sent.bytes - before.sent.bytes) / steps};
     }
-    simulation.flush();
+    simulation.end();
   });
   return step;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/dispatch.h"
+#include "dist/ghost_work.h"
 
 namespace laconic::dist {
 namespace {
@@ -49,6 +50,8 @@ Task<> send_parts(Communicator& comm, const std::vector<int>& ranks, const std::
 
 Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<const float> x, Leg leg) {
   const std::size_t count = pieces_of(x.size());
+  std::optional<GhostCodec> ghost;
+  leg.codec = codec_for(x.device(), leg.codec, ghost);
   compress::Bytes payload(x.device());
   std::vector<Slice<const std::byte>> parts;
   for (std::size_t i = 0; i < count; ++i) parts.push_back(piece(x, i).bytes());
@@ -89,6 +92,8 @@ Task<> recv_floats(Communicator& comm, int from, Slice<float> x, Leg leg) {
 
 Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> x, Leg leg) {
   const std::size_t count = pieces_of(x.size());
+  std::optional<GhostCodec> ghost;
+  leg.codec = codec_for(x.device(), leg.codec, ghost);
   const std::size_t room =
       leg.codec == nullptr ? std::min(x.size(), kPieceElements) * sizeof(float) : room_for(leg, x.size());
   const std::size_t first_buffered = leg.codec == nullptr ? 1 : 0;  // plain: the first part comes straight to its place

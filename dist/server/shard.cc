@@ -33,7 +33,7 @@ Shard::Shard(const Plan& plan, const std::vector<ParameterInfo>& all, const std:
       const ParameterInfo& info = all[static_cast<std::size_t>(i)];
       Shape shape = info.shape;
       if (bucket.chunk()) shape = Shape{bucket.rows.count, info.elements / info.shape[0]};
-      mine.push_back(std::make_shared<Parameter>(shape, info.role));
+      mine.push_back(std::make_shared<Parameter>(shape, info.role, device == kGhost ? kGhost : kCpu));
       mine.back()->info.name = bucket.chunk() ? bucket.name : info.name;
       mine.back()->info.output = info.output;
       unit.parameters.push_back(mine.back().get());

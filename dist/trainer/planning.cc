@@ -69,6 +69,14 @@ dist::LayerTimes Trainer::measure_layers() {
   return times;
 }
 
+/// Sets what the method's plan goes by. All ranks find the same figures of the network.
+void Trainer::measure_network() {
+  const dist::Calibration group = dist::slowest(dist::calibrate(worker_, o_.threads, {}));
+  facts_.latency_seconds = group.latency_seconds, facts_.seconds_per_byte = 1 / group.bytes_per_second;
+  const dist::ResidualSpeed residual = dist::measure_residual({.selector = "exact"});
+  facts_.residual_seconds = residual.gather + residual.select;
+}
+
 /// Returns the plan of rank 0, as JSON, there; elsewhere any text that is not empty.
 std::string Trainer::choose_plan() {
   const std::vector<dist::Calibration> group = dist::calibrate(worker_, o_.threads, o_.allowed.codecs());

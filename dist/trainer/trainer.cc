@@ -92,10 +92,11 @@ Trainer::~Trainer() {
 
 /// Rank 0 decides what travels how: as the checkpoint says that is resumed, or a file, or the options.
 void Trainer::agree_on_plan() {
+  const auto& resumed = checkpoints_->resumed();
+  if (is_.asks_network && !facts_.latency_seconds && worker_.size > 1 && !resumed) measure_network();
   dist::PlanOptions options = o_.plan;
   method_->shape(options, facts_);
   if (worker_.engine.size() == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
-  const auto& resumed = checkpoints_->resumed();
   if (resumed) checkpoints_->require_same_training(fingerprint(), processor());
   const bool chooses = o_.plan_file == kAutomatic;
   require<UsageError>(!chooses || is_.plan_is_all, "`plan` ", kAutomatic, " chooses for `sync` allreduce, and this is ",

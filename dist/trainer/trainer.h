@@ -136,6 +136,7 @@ class Trainer {
   class Spans;
   void agree_on_plan();
   std::string choose_plan();
+  void measure_network();
   dist::LayerTimes measure_layers();
   void make_strategy();
   void make_equal();
@@ -175,7 +176,7 @@ class Trainer {
   const std::shared_ptr<const dist::Method> method_;
   const dist::Method::Traits is_;
   TrainerOptions o_;
-  const dist::TrainingFacts facts_;
+  dist::TrainingFacts facts_;  // after agree_on_plan() they do not change
   StepLosses losses_;  // empty on the CPU
   Observer* observer_;
   ForwardContext context_;

@@ -10,7 +10,7 @@ class DenseAllreduce final : public Method {
  public:
   std::string name() const override { return "allreduce"; }
   std::string summary() const override { return "the sum of all gradients, by a collective"; }
-  Traits traits() const override { return {.codec = true, .plan_is_all = true}; }
+  Traits traits() const override { return {.codec = true, .plan_is_all = true, .on_ghosts = true}; }
 
   void check(const TrainingFacts& facts) const override {
     const std::string by = facts.plan.allreduce, &codec = facts.plan.codec;

@@ -10,7 +10,7 @@ class NoExchange final : public Method {
  public:
   std::string name() const override { return "none"; }
   std::string summary() const override { return "each worker trains by itself"; }
-  Traits traits() const override { return {.joins = false, .same_bits = false}; }
+  Traits traits() const override { return {.joins = false, .same_bits = false, .on_ghosts = true}; }
   std::unique_ptr<Strategy> worker(WorkerSide side) const override {
     return std::make_unique<NoSync>(side.arena, std::move(side.update));
   }

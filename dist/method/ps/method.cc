@@ -132,6 +132,11 @@ class Ps final : public ServedMethod {
  public:
   std::string name() const override { return "ps"; }
   std::string summary() const override { return "gradients to parameter servers, parameters back"; }
+  Traits traits() const override {
+    Traits traits = ServedMethod::traits();
+    traits.on_ghosts = true;
+    return traits;
+  }
   /// Finer chunks than an allreduce has: the way down is idle until the first sum is whole, the way up when the last
   /// is.
   void shape(PlanOptions& plan, const TrainingFacts&) const override {

@@ -105,6 +105,7 @@ Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o) {
       .kind = Dispatch::Kind::fixed, .quantised = o.quantised, .density = o.density, .dense_below = o.dense_below};
   if (o.latency_seconds) d.latency_seconds = *o.latency_seconds;
   if (o.seconds_per_byte) d.seconds_per_byte = *o.seconds_per_byte;
+  if (o.residual_seconds) d.residual_seconds = *o.residual_seconds;
   if (!by_setting(m)) {
     d.selector = m.selector;
   } else if (o.selector == "paper") {
@@ -202,10 +203,21 @@ void SparseExchange::check(const TrainingFacts& f) const {
                       d.selector, " sends no indices to split by (`sparse-reduce` split): take allgather");
 }
 
+Method::Traits SparseExchange::traits() const {
+  // Where ranges are summed, it counts which elements ranks choose alike; without a density, how large they are.
+  return {.chooses = true,
+          .limits_norm = true,
+          .asks_network = by_setting(variant_) && options.selector == "auto",
+          .on_ghosts = variant_.has_density && !options.split,
+          .arenas = 1,
+          .arenas_are = "residual"};
+}
+
 SparseOptions SparseExchange::with_network(const TrainingFacts& facts) const {
   SparseOptions o = options;
   if (facts.latency_seconds) o.latency_seconds = facts.latency_seconds;
   if (facts.seconds_per_byte) o.seconds_per_byte = facts.seconds_per_byte;
+  if (facts.residual_seconds) o.residual_seconds = facts.residual_seconds;
   return o;
 }
 

@@ -58,6 +58,7 @@ struct SparseOptions {
   double threshold = 0;                  ///< of strom
   /// The network's, where they are known. `selector` auto goes by them, and so does the coding of indices.
   std::optional<double> latency_seconds{}, seconds_per_byte{};
+  std::optional<double> residual_seconds{};  ///< likewise, of TrainingFacts
 
   compress::IndexCoding coding() const;
 };
@@ -78,9 +79,7 @@ class SparseExchange final : public Method {
   explicit SparseExchange(const SparseMethod& variant) : variant_(variant) {}
   std::string name() const override { return variant_.name; }
   std::string summary() const override { return variant_.summary; }
-  Traits traits() const override {
-    return {.chooses = true, .limits_norm = true, .arenas = 1, .arenas_are = "residual"};
-  }
+  Traits traits() const override;
   void settings(Settings& settings) override;
   void check(const TrainingFacts& facts) const override;
   void shape(PlanOptions& plan, const TrainingFacts& facts) const override;

@@ -9,6 +9,7 @@
 #include "core/trace.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/cuda/nccl_collectives.h"
+#include "dist/ghost_work.h"
 
 namespace laconic::dist {
 namespace {
@@ -273,9 +274,10 @@ void RedSync::before_forward(Parameter& p, Rows rows) {
 void RedSync::await(Layer& layer) {
   constexpr double kWorthNothing = 3e-4;
   constexpr std::int64_t kHurriedSteps = 50;
-  const auto begin = Clock::now();
+  const double before = engine_.counters().exposed_seconds;
   engine_.wait(layer.ticket);
-  if (seconds_since(begin) > kWorthNothing) layer.hurried_until = layer.context.step + kHurriedSteps;
+  if (engine_.counters().exposed_seconds - before > kWorthNothing)
+    layer.hurried_until = layer.context.step + kHurriedSteps;
 }
 
 void RedSync::apply(Layer& layer) {
@@ -302,6 +304,7 @@ void RedSync::add_received(Layer& layer, float factor, Slice<float> dense) {
   ResidualTensor& tensor = layer.tensor;
   if (shares_indices(tensor)) {
     if (layer.account.measuring()) layer.account.received(tensor.k());
+    GhostWork::tell(dense.device(), Work::scattering, tensor.k());
     return compress::scatter_add(tensor.indices(), tensor.values(), factor, dense);
   }
   const Gathered& all = layer.split ? layer.split->all() : layer.gathered;
@@ -316,6 +319,7 @@ void RedSync::add_received(Layer& layer, float factor, Slice<float> dense) {
     }
   }
   views_.resize(views);
+  for (const compress::SparseView& view : views_) GhostWork::tell(dense.device(), Work::scattering, view.size());
   compress::scatter_add(views_, factor, dense);
   if (layer.account.measuring()) layer.account.received(compress::united(views_));
   if (!layer.split) return;

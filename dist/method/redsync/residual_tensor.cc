@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/stream.h"
+#include "dist/ghost_work.h"
 
 namespace laconic::dist {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 using compress::Sign;
 
 constexpr std::size_t kHeader = sizeof(std::uint32_t);  // of two messages
-constexpr std::size_t kConvBin = 50, kOtherBin = 500;  // AdaComp's
+constexpr std::size_t kConvBin = 50, kOtherBin = 500;   // AdaComp's
 
 SparseWire wire_of(const Choice& choice, const SparseOptions& options) {
   const bool both = compress::selector_kind(choice.selector).traits.one_magnitude;
@@ -101,6 +102,7 @@ void ResidualTensor::gather(Rows rows, float factor) {
                                         .residual = part(residual_),
                                         .first = static_cast<std::uint32_t>(begin)};
   compress::accumulate_residual(elements, rule_, factor, &candidates_, stats_);
+  GhostWork::tell(residual_.device(), Work::gathering, count);
   gathered_ += rows.count * row;
 }
 
@@ -126,6 +128,7 @@ void ResidualTensor::choose(std::int64_t step) {
   input.key = {.seed = seed_,
                .step = static_cast<std::uint64_t>(step),
                .operation = static_cast<std::uint32_t>(parameter_.info.index)};
+  GhostWork::tell(residual_.device(), Work::selecting, elements());
   try {
     selector_->select(input, chosen_);
   } catch (const compress::NotANumber& e) {

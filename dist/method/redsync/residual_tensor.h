@@ -59,7 +59,9 @@ class ResidualTensor {
   Slice<const std::uint32_t> indices() const { return chosen_.all_indices(); }
   Slice<const float> values() const;
   /// Where all ranks choose the same places: to be summed over ranks in place.
-  Slice<float> shared_values() { return chosen_.all_values(); }
+  Slice<float> shared_values() {
+    return residual_.device() == kGhost ? residual().first(chosen_.size()) : chosen_.all_values();
+  }
 
   const compress::SelectorTraits& traits() const { return selector_->traits(); }
   const SparseWire& wire() const { return wire_; }

@@ -1,0 +1,17 @@
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace laconic {
+
+/// What --log has written, as far as tools ask for it. Fields: docs/architecture.md, "Log".
+struct LogFile {
+  nlohmann::json run{}, plan{};         ///< the last of each; null if there is none
+  std::vector<nlohmann::json> steps{};  ///< of all runs that the log is of
+
+  /// throws DataError if the file cannot be read, or is no log
+  static LogFile read(const std::string& path);
+};
+
+}  // namespace laconic
