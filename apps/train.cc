@@ -47,7 +47,6 @@ void listen_to_signals() {
   action.sa_handler = on_interrupt;
   for (const int s : {SIGINT, SIGTERM, SIGUSR1}) sigaction(s, &action, nullptr);
   if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
-  signal(SIGXFSZ, SIG_IGN);  // a file that would become too large: write() says so
 }
 
 /// throws DataError if no file can be made in `folder`, or in what is there of its path
@@ -237,7 +236,8 @@ void warn_of_tasks_that_do_not_meet(const TrainOptions& o) {
 /// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the
 /// training short, after all has been saved (under mpirun rank 0 alone; the others 0). Throws Error.
 int run_training(const TrainOptions& options, Task& task) {
-  listen_to_signals();
+  if (!options.eval_only) listen_to_signals();  // else there is nothing to save, and a signal ends it
+  signal(SIGXFSZ, SIG_IGN);                     // a file that would become too large: write() says so
   set_matmul_precision(checked_precision(options.precision, options.device, "--precision"));
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";

@@ -467,9 +467,9 @@ TEST(Checkpoint, AFolderIsForOneRunAtATime) {
     struct Nested final : Passing {
       Nested(std::unique_ptr<Workload> inner, std::function<void()> then)
           : Passing(std::move(inner)), then(std::move(then)) {}
-      EvalSums evaluate() override {
+      EvalSums evaluate(const Stop& stop) override {
         then();
-        return Passing::evaluate();
+        return Passing::evaluate(stop);
       }
       std::function<void()> then;
     };

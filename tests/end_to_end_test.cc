@@ -188,6 +188,25 @@ TEST(HowTrainingsEnd, AnInterruptEndsInOrderAndCanBeResumed) {
   EXPECT_EQ(losses_in(log), losses_in(dir.path() + "/u.jsonl"));
 }
 
+TEST(HowTrainingsEnd, AnInterruptDoesNotWaitForAnEvaluation) {
+  TempFolder dir;
+  const std::string log = dir / "log.jsonl";
+  // An epoch has four steps, and its evaluation takes hundreds of times as long.
+  Background training(
+      "mnist --data synthetic:64,100000 --workers 2 --batch 8 --threads 1 --epochs 100 --save-every 1it "
+      "--save " +
+      (dir / "s") + " --log " + log);
+  ASSERT_TRUE(eventually([&] { return fs::exists(dir / "s/checkpoint-000000000003/manifest.json"); }));
+  ::usleep(200'000);
+  training.signal(SIGTERM);
+  const Result r = training.wait();
+  EXPECT_EQ(r.exit_code, 128 + SIGTERM) << r.err;
+  EXPECT_TRUE(has(r.out, "stopped: interrupted")) << r.out;
+  EXPECT_FALSE(has(text_of(log), "{\"eval\":"));
+  EXPECT_EQ(losses_in(log).rbegin()->first, 4);
+  EXPECT_TRUE(fs::exists(dir / "s/checkpoint-000000000004"));
+}
+
 TEST(EndToEnd, StepsZeroWritesTheInitialWeights) {
   TempFolder dir;
   const auto write = [&](const std::string& name, const std::string& more) {

@@ -1,6 +1,7 @@
 // Language models in the trainer: streams over workers, the hidden state, evaluation, and strategies.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -20,6 +21,8 @@ std::shared_ptr<const TextDataset> text() {
   static const auto data = std::make_shared<const TextDataset>(synthetic_text(700, 20));
   return data;
 }
+
+const Stop goes_on = [] { return false; };
 
 /// A recipe that trains a small language model instead of its images.
 struct Language {
@@ -127,7 +130,7 @@ TEST(LanguageModelling, PerplexityIsOfAllWordsWhateverTheNumberOfWorkers) {
           models::LanguageModel::Options{.vocabulary = text()->vocabulary.size(), .hidden = 8, .range = 0.5f});
       model->initialize(1);
       LanguageModelling task(model, text(), rank, workers, {.batch = 2, .bptt = 5, .eval_rows = 4});
-      const EvalSums sums = task.evaluate();
+      const EvalSums sums = task.evaluate(goes_on);
       words += sums.samples, sum += sums.loss;
       EXPECT_TRUE(model->training());
     }
@@ -137,13 +140,36 @@ TEST(LanguageModelling, PerplexityIsOfAllWordsWhateverTheNumberOfWorkers) {
   }
 }
 
+TEST(LanguageModelling, AStopLeavesOutTheTestAtTheEnd) {
+  std::atomic<bool> asked = false;
+  struct Stopping final : Passing {
+    Stopping(std::unique_ptr<Workload> inner, std::atomic<bool>& its) : Passing(std::move(inner)), ask(its) {}
+    EvalSums evaluate_at_the_end(const Stop& stop) override {
+      ask = true;
+      const EvalSums sums = Passing::evaluate_at_the_end(stop);
+      EXPECT_EQ(sums.samples, 0);
+      return sums;
+    }
+    std::atomic<bool>& ask;
+  };
+  Recipe recipe = recipe_of({}, 2);
+  recipe.wrap = [&, make = recipe.wrap](std::unique_ptr<Workload> images, const dist::Worker& worker) {
+    return std::make_unique<Stopping>(make(std::move(images), worker), asked);
+  };
+  recipe.trainer.stop_requested = [&] { return asked.load(); };
+  const Outcome outcome = train(recipe);
+  EXPECT_EQ(outcome.summary.stopped, "interrupted");
+  EXPECT_EQ(outcome.evals.size(), 2u);
+  EXPECT_FALSE(outcome.summary.test);
+}
+
 TEST(LanguageModelling, EvaluationLeavesTheTrainingStateAlone) {
   Recipe with = recipe_of({}, 2), without = recipe_of({}, 2);
   const auto make = with.wrap;
   struct Evaluating final : Passing {
     using Passing::Passing;
     Share load() override {
-      evaluate();
+      evaluate(goes_on);
       return Passing::load();
     }
   };

@@ -305,7 +305,8 @@ TEST(Resume, AfterAnInterrupt) {
   TempFolder folder;
   recipe.trainer.save = folder.path();
   recipe.per_rank = [](TrainerOptions& options, int rank) {
-    if (rank == 1) options.stop_requested = [calls = 0]() mutable { return ++calls >= 6; };
+    // Asked after five steps, before the one batch of an evaluation, and after steps again.
+    if (rank == 1) options.stop_requested = [calls = 0]() mutable { return ++calls >= 8; };
   };
   const Outcome interrupted = train(recipe);
   EXPECT_EQ(interrupted.summary.stopped, "interrupted");
@@ -317,6 +318,34 @@ TEST(Resume, AfterAnInterrupt) {
   EXPECT_EQ(resumed.summary.stopped, "");
   expect_same_steps(undisturbed.steps, resumed.steps, interrupted.steps.size());
   EXPECT_TRUE(same_bits(resumed.parameters[0], undisturbed.parameters[0]));
+}
+
+TEST(Resume, AnEvaluationThatAStopPutOffIsMadeFirst) {
+  for (const int epochs : {1, 3})
+    for (const int asked : {5, 7}) {  // after the last step of the first epoch, and before its second batch of two
+      SCOPED_TRACE(concat(epochs, " epochs, stopped when asked ", asked, " times"));
+      Recipe recipe = recipe_of(kResumeCases[2], 3);  // whose rate goes by evaluations
+      recipe.trainer.epochs = epochs, recipe.task.eval_batch = 5;
+      const Outcome undisturbed = train(recipe);
+      TempFolder folder;
+      recipe.trainer.save = folder.path();
+      recipe.per_rank = [asked](TrainerOptions& options, int rank) {
+        if (rank == 1) options.stop_requested = [asked, calls = 0]() mutable { return ++calls >= asked; };
+      };
+      const Outcome interrupted = train(recipe);
+      EXPECT_EQ(interrupted.summary.stopped, "interrupted");
+      EXPECT_EQ(interrupted.steps.size(), 5u);
+      EXPECT_TRUE(interrupted.evals.empty());
+      recipe.per_rank = {};
+      recipe.trainer.resume = folder.path();
+      const Outcome resumed = train(recipe);
+      EXPECT_EQ(resumed.summary.stopped, "");
+      expect_same_steps(undisturbed.steps, resumed.steps, 5);
+      EXPECT_TRUE(same_bits(resumed.parameters[0], undisturbed.parameters[0]));
+      ASSERT_EQ(resumed.evals.size(), undisturbed.evals.size());
+      for (std::size_t i = 0; i < resumed.evals.size(); ++i)
+        EXPECT_EQ(resumed.evals[i].loss, undisturbed.evals[i].loss) << i;
+    }
 }
 
 TEST(Resume, ARunThatIsCompleteStaysAsItIs) {

@@ -73,6 +73,16 @@ TEST(Supervised, AnyNumberOfWorkersAndDataThreadsSeesTheSameSamples) {
   EXPECT_NEAR(one.summary.last_eval->metrics[0].second, three.summary.last_eval->metrics[0].second, 1e-3);
 }
 
+TEST(Supervised, AStopEndsAnEvaluation) {
+  dist::run_workers({.workers = 1}, [&](dist::Worker& worker) {
+    Supervised task(std::make_shared<Perceptron>(), std::make_shared<Surface>(), std::make_shared<Surface>(), MSE(),
+                    worker, {.batch = 9, .eval_batch = 7});
+    int asked = 0;
+    EXPECT_EQ(task.evaluate([&] { return ++asked > 2; }).samples, 14);
+    EXPECT_TRUE(task.model().training());
+  });
+}
+
 struct Uneven final : Dataset {
   std::int64_t size() const override { return 4; }
   Example get(std::int64_t i, Random&) const override { return {Tensor::zeros({i == 2 ? 4 : 3}), Tensor::zeros({1})}; }

@@ -294,7 +294,7 @@ TEST(Trainer, ParametersThatAreNoNumbersAreNamed) {
 TEST(Trainer, AnEvaluationThatIsNoNumberIsAnError) {
   struct Spoilt final : Passing {
     using Passing::Passing;
-    EvalSums evaluate() override { return {.samples = 1, .loss = std::numeric_limits<double>::quiet_NaN()}; }
+    EvalSums evaluate(const Stop&) override { return {.samples = 1, .loss = std::numeric_limits<double>::quiet_NaN()}; }
   };
   Recipe recipe(perceptron, 2);
   recipe.trainer.steps = 3;
@@ -327,10 +327,10 @@ TEST(Trainer, WeightsThatAreNoNumbersReplaceNone) {
   recipe.wrap = [](std::unique_ptr<Workload> task, const dist::Worker&) -> std::unique_ptr<Workload> {
     struct Spoiling final : Passing {
       using Passing::Passing;
-      EvalSums evaluate() override {
+      EvalSums evaluate(const Stop& stop) override {
         for (const auto& [name, tensor] : model().named_buffers())
           if (tensor.dtype() == DType::f32) tensor.data<float>()[0] = std::numeric_limits<float>::infinity();
-        return Passing::evaluate();
+        return Passing::evaluate(stop);
       }
     };
     return std::make_unique<Spoiling>(std::move(task));
@@ -477,6 +477,21 @@ TEST(Trainer, AloneAStopRequestEndsAtOnceWithEveryStrategy) {
     recipe.trainer.stop_requested = [calls = 0]() mutable { return ++calls >= 3; };
     EXPECT_LE(train(recipe).summary.steps, 5) << sync;
   }
+}
+
+TEST(Trainer, WorkersThatJoinNothingHearOfAStopBetweenEvaluations) {
+  const TempFolder folder;
+  Recipe recipe(perceptron, 3);
+  recipe.sync = "none", recipe.trainer.save = folder.path();
+  recipe.trainer.epochs = 100000, recipe.trainer.eval_every = 0;
+  recipe.per_rank = [](TrainerOptions& options, int rank) {
+    if (rank == 2) options.stop_requested = [calls = 0]() mutable { return ++calls >= 4; };
+  };
+  const Outcome outcome = train(recipe);
+  EXPECT_EQ(outcome.summary.stopped, "interrupted");
+  EXPECT_LE(outcome.summary.steps, 7) << "after 1, 3 and 7 steps they meet, or more often";
+  EXPECT_EQ(outcome.summary.bytes_sent_total, 0) << "their meetings are no part of a step";
+  EXPECT_TRUE(std::filesystem::exists(folder / "weights.safetensors"));
 }
 
 /// None if there is no such file.

@@ -81,11 +81,11 @@ class Passing : public Workload {
   Share load() override { return inner_->load(); }
   Tensor loss() override { return inner_->loss(); }
   void pass_over() override { inner_->pass_over(); }
-  EvalSums evaluate() override { return inner_->evaluate(); }
+  EvalSums evaluate(const Stop& stop) override { return inner_->evaluate(stop); }
   bool has_top5() const override { return inner_->has_top5(); }
   bool measures_perplexity() const override { return inner_->measures_perplexity(); }
   bool has_test_for_the_end() const override { return inner_->has_test_for_the_end(); }
-  EvalSums evaluate_at_the_end() override { return inner_->evaluate_at_the_end(); }
+  EvalSums evaluate_at_the_end(const Stop& stop) override { return inner_->evaluate_at_the_end(stop); }
   std::string fingerprint() const override { return inner_->fingerprint(); }
   void describe(RunInfo& info) const override { inner_->describe(info); }
   void save(StateDict& state) const override { inner_->save(state); }

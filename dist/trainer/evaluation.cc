@@ -46,23 +46,28 @@ EvaluatedModel::~EvaluatedModel() {
   strategy_.hide_joint_model();
 }
 
-EvalReport Evaluation::measure(bool at_the_end) {
+std::optional<EvalReport> Evaluation::measure(bool at_the_end, const Stop& stop) {
+  // No worker waits for another before all have ended, so each may leave its share when it hears of a stop.
+  bool left = false;
+  const Stop leaves = [&] { return left = left || (stop && stop()); };
   EvalSums sums;
   std::optional<double> drift;
   {
     const EvaluatedModel model(worker_, workload_.model(), strategy_);
     drift = strategy_.drift();
-    sums = at_the_end ? workload_.evaluate_at_the_end() : workload_.evaluate();
+    sums = at_the_end ? workload_.evaluate_at_the_end(leaves) : workload_.evaluate(leaves);
   }
-  std::vector<double> all{
-      sums.samples,     sums.loss, sums.wrong_top1, sums.wrong_top5, asked_to_stop_ && asked_to_stop_() ? 1.0 : 0.0,
-      drift.value_or(0)};
+  std::vector<double> all{sums.samples,    sums.loss,        sums.wrong_top1,
+                          sums.wrong_top5, left ? 1.0 : 0.0, drift.value_or(0)};
   const std::vector<std::string> names = workload_.metrics();
   const std::size_t first_metric = all.size();
   sums.metrics.resize(names.size());
   all.insert(all.end(), sums.metrics.begin(), sums.metrics.end());
   sum_over_workers(worker_, "sum of the evaluation", all);
-  stop_ |= all[4] > 0;
+  if (all[4] > 0) {
+    stop_ = true;
+    return std::nullopt;
+  }
   RunInfo info;
   workload_.describe(info);
   require<DataError>(all[0] > 0 || info.test_samples == 0, info.data,

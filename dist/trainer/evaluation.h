@@ -1,5 +1,4 @@
 #pragma once
-#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -43,23 +42,23 @@ class EvaluatedModel {
 /// Evaluates on all workers, each a share; the figures are the same on every worker.
 class Evaluation {
  public:
-  /// asked_to_stop : of this worker; may be null. What is a reference outlives this.
-  Evaluation(const dist::Worker& worker, Workload& workload, dist::Strategy& strategy,
-             std::function<bool()> asked_to_stop)
-      : worker_(worker), workload_(workload), strategy_(strategy), asked_to_stop_(std::move(asked_to_stop)) {}
+  /// What is a reference outlives this.
+  Evaluation(const dist::Worker& worker, Workload& workload, dist::Strategy& strategy)
+      : worker_(worker), workload_(workload), strategy_(strategy) {}
 
-  /// Returns loss, errors or perplexity, and drift. All workers call it at once, after a flush.
+  /// Returns loss, errors or perplexity, and drift; nothing, on all workers, if a worker left its share for a stop. All
+  /// workers call it at once, after a flush.
   ///   at_the_end : on the test set that the workload keeps for the end
+  ///   stop       : of this worker; may be null
   ///   throws DataError  nothing could be read
-  EvalReport measure(bool at_the_end);
-  /// Says whether some worker had been asked to stop when an evaluation ended.
+  std::optional<EvalReport> measure(bool at_the_end, const Stop& stop);
+  /// Says whether an evaluation ended early.
   bool stop_requested() const { return stop_; }
 
  private:
   const dist::Worker& worker_;
   Workload& workload_;
   dist::Strategy& strategy_;
-  const std::function<bool()> asked_to_stop_;
   bool stop_ = false;
 };
 

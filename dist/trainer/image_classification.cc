@@ -53,10 +53,10 @@ std::function<Tensor()> ImageClassification::ghost_loss(std::int64_t samples) {
   };
 }
 
-EvalSums ImageClassification::evaluate() {
+EvalSums ImageClassification::evaluate(const Stop& stop) {
   EvalSums sums;
   batches_.test(*model_, reader_of_images(samples_.image, samples_.test), samples_.test_size, o_.eval_batch,
-                /*drop_left_out=*/true, [&](const Batch& batch) {
+                /*drop_left_out=*/true, stop, [&](const Batch& batch) {
                   const Tensor logits = (*model_)(batch.x);
                   sums.samples += static_cast<double>(batch.samples);
                   sums.loss += ops::sum_of_cross_entropy(logits, batch.y);

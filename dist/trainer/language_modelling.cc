@@ -82,7 +82,7 @@ std::function<Tensor()> LanguageModelling::ghost_loss(std::int64_t streams) {
       [this, batch = ghost_batch({o_.bptt}, streams)] { return classification_loss(*model_, batch.x, batch.labels); };
 }
 
-EvalSums LanguageModelling::evaluate(const std::vector<std::int32_t>& text) const {
+EvalSums LanguageModelling::evaluate(const std::vector<std::int32_t>& text, const Stop& stop) const {
   const NoGrad no_grad;
   const bool was_training = model_->training();
   model_->eval();
@@ -90,7 +90,7 @@ EvalSums LanguageModelling::evaluate(const std::vector<std::int32_t>& text) cons
   EvalSums sums;
   LSTM::State state;
   Upload upload(device_);
-  for (std::int64_t from = 0; from < streams.length(); from += o_.bptt) {
+  for (std::int64_t from = 0; from < streams.length() && !stop(); from += o_.bptt) {
     const auto segment = on_device(streams.segment(from, std::min(o_.bptt, streams.length() - from)), upload);
     const Tensor logits = (*model_)(segment.words, state);
     if (segment.counted == 0) continue;

@@ -38,9 +38,9 @@ class LanguageModelling final : public Workload {
   Tensor loss() override;
   std::function<Tensor()> ghost_loss(std::int64_t streams) override;
   void pass_over() override { state_ = before_; }
-  EvalSums evaluate() override { return evaluate(data_->valid); }
+  EvalSums evaluate(const Stop& stop) override { return evaluate(data_->valid, stop); }
   bool has_test_for_the_end() const override { return true; }
-  EvalSums evaluate_at_the_end() override { return evaluate(data_->test); }
+  EvalSums evaluate_at_the_end(const Stop& stop) override { return evaluate(data_->test, stop); }
   bool measures_perplexity() const override { return true; }
   std::string fingerprint() const override;
   void describe(RunInfo& info) const override;
@@ -48,7 +48,7 @@ class LanguageModelling final : public Workload {
   void restore(const StateDict& state) override;
 
  private:
-  EvalSums evaluate(const std::vector<std::int32_t>& text) const;
+  EvalSums evaluate(const std::vector<std::int32_t>& text, const Stop& stop) const;
   std::shared_ptr<models::LanguageModel> model_;
   std::shared_ptr<const TextDataset> data_;
   int rank_, workers_;

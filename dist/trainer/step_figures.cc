@@ -1,10 +1,12 @@
 #include "dist/trainer/step_figures.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "core/trace.h"
 #include "dist/collective/meeting.h"
+#include "dist/trainer/evaluation.h"
 
 namespace laconic {
 
@@ -61,7 +63,24 @@ dist::Ticket submit_figures(dist::Engine& engine, int slot, std::vector<double>&
 
 void StepFigures::send() {
   any_ = true;
-  if (is_.joins) ticket_ = submit_figures(worker_.engine, slot_, sums_);
+  if (is_.joins)
+    ticket_ = submit_figures(worker_.engine, slot_, sums_);
+  else if (worker_.size > 1)
+    meet();
+}
+
+/// No figures go from worker to worker where nothing is joined. So that all hear of a stop after the same step, and
+/// soon, they meet about once a second, and agree on the step of their next meeting.
+void StepFigures::meet() {
+  since_meeting_ += report_seconds_;
+  if (--steps_to_meeting_ > 0) return;
+  const Outside outside(*this);
+  std::vector<double> sums{sums_[kStop], std::exchange(since_meeting_, 0)};
+  sum_over_workers(worker_, "whether to stop", sums);
+  stop_ |= sums[0] > 0;
+  steps_between_ = sums[1] < worker_.size ? 2 * steps_between_ : std::max<std::int64_t>(1, steps_between_ / 2);
+  steps_to_meeting_ = steps_between_;
+  restart_clock();
 }
 
 void StepFigures::finish() {
@@ -73,7 +92,7 @@ void StepFigures::finish() {
   r.loss = sums_[kSamples] > 0 ? sums_[kLoss] / sums_[kSamples] : 0;
   if (sums_[kSkipped] > 0) r.loss = std::numeric_limits<double>::quiet_NaN();
   r.bytes_sent_sum = static_cast<std::int64_t>(sums_[kBytes]);
-  if (sums_[kStop] > 0 && (is_.joins || worker_.size == 1)) stop_ = true;  // else: all stop after an evaluation
+  if (sums_[kStop] > 0 && (is_.joins || worker_.size == 1)) stop_ = true;  // else they meet
   if (is_.servers) {
     r.bytes_up_sum = static_cast<std::int64_t>(sums_[kUp]);
     r.bytes_down_sum = static_cast<std::int64_t>(sums_[kDown]);

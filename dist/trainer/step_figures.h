@@ -44,7 +44,7 @@ class StepFigures {
   void begin_step() { exposed_before_ = worker_.engine.counters().exposed_seconds; }
   /// The step has ended: finishes the one before.
   void close(const Step& step);
-  /// Sends the figures of the step that was closed last.
+  /// Sends the figures of the step that was closed last; workers that join nothing meet if it is time.
   void send();
   /// Awaits the figures that are under way, if any, and tells the observer.
   void finish();
@@ -73,6 +73,7 @@ class StepFigures {
   };
 
  private:
+  void meet();
   dist::Worker& worker_;
   const dist::Method::Traits& is_;
   RunSummary& summary_;
@@ -85,6 +86,8 @@ class StepFigures {
   dist::Costs costs_;             // likewise of the strategy
   double seconds_ = 0, exposed_seconds_ = 0, data_seconds_ = 0, samples_ = 0;  // of all steps
   bool stop_ = false;
+  double since_meeting_ = 0;  // seconds of the steps since then, where nothing is joined
+  std::int64_t steps_to_meeting_ = 1, steps_between_ = 1;
   // About the step whose figures travel.
   bool any_ = false;
   StepReport report_;

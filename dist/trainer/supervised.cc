@@ -32,11 +32,11 @@ std::function<Tensor()> Supervised::ghost_loss(std::int64_t samples) {
           y = Tensor::zeros(reader.y.batch(samples), reader.y_type)] { return loss_((*model_)(x), y); };
 }
 
-EvalSums Supervised::evaluate() {
+EvalSums Supervised::evaluate(const Stop& stop) {
   EvalSums sums;
   sums.metrics.resize(o_.metrics.size());
   if (!test_) return sums;
-  batches_.test(*model_, reader_of(test_, ~o_.seed), test_->size(), o_.eval_batch, /*drop_left_out=*/false,
+  batches_.test(*model_, reader_of(test_, ~o_.seed), test_->size(), o_.eval_batch, /*drop_left_out=*/false, stop,
                 [&](const Batch& batch) {
                   const Tensor prediction = (*model_)(batch.x);
                   const auto n = static_cast<double>(batch.samples);

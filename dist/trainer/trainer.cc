@@ -148,7 +148,7 @@ void Trainer::make_strategy() {
   servers_ = std::make_unique<Servers>(worker_, plan_, *arena_);
   if (is_.servers) servers_->join(side, *method_, o_);
   strategy_ = method_->worker(std::move(side));
-  evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_, o_.stop_requested);
+  evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_);
 }
 
 /// Rank 0's parameters and buffers on every rank.
@@ -196,43 +196,38 @@ RunSummary Trainer::run() {
   if (observer_) observer_->on_start(info());
   if (step_ < end) workload_.start(step_ / per_epoch, step_ % per_epoch * o_.accumulate);
   run_start_ = Clock::now();
+  const bool unfinished = step_ < end || evaluation_due_;
+  evaluate_if_due();  // a stop has put it off
   figures_.restart_clock();
   if (worker_.rank == 0) memory_.begin();
-  const std::int64_t began = step_;
-  bool evaluated = false;
   while (step_ < end && !stopping()) {
     if (o_.trace && o_.trace_steps)
       o_.trace->record(worker_.rank, step_ + 1 >= o_.trace_steps->first && step_ <= o_.trace_steps->second);
     train_step();
-    evaluated = false;
     const bool epoch_ends = step_ % per_epoch == 0;
     if (epoch_ends && o_.epoch_steps && step_ < end) workload_.start(step_ / per_epoch, 0);
     const bool save_now =
         o_.save_every && (o_.save_every->in_steps ? step_ % o_.save_every->count == 0
                                                   : epoch_ends && step_ / per_epoch % o_.save_every->count == 0);
-    if (epoch_ends && o_.eval_every > 0 && step_ / per_epoch % o_.eval_every == 0) {
-      const EvalReport report = evaluate();
-      o_.schedule.end_epoch(report.loss);
-      evaluated = true;
-    }
+    evaluation_due_ = o_.eval_every > 0 && (step_ == end || (epoch_ends && step_ / per_epoch % o_.eval_every == 0));
+    evaluate_if_due();
     if (save_now && step_ < end) save();
     if (!epoch_ends && !save_now) continue;
     figures_.restart_clock();
     if (worker_.rank == 0) memory_.begin();
   }
   flush();
-  const bool cut_short = stopping() && step_ < end;
-  // Who ends a run may kill it soon: saving does not wait for an evaluation.
-  if (o_.eval_every > 0 && !evaluated && step_ > began && !cut_short) evaluate();
   if (checkpoints_->saves() && checkpoints_->saved_step() != step_) save();
-  if (o_.eval_every > 0 && step_ > began && step_ == end) evaluate_at_the_end();
+  bool complete = step_ >= end && !evaluation_due_;
+  if (complete && unfinished && o_.eval_every > 0 && workload_.has_test_for_the_end())
+    complete = evaluate(true, true).has_value();
   std::vector<double> network{static_cast<double>(worker_.engine.counters().sent.bytes - bytes_before_)};
   servers_->tell({.kind = dist::Command::Kind::total});
   worker_.engine.run("sum of all bytes",
                      [&](dist::Communicator& comm) { return dist::sum_over_ranks(comm, slice(network)); });
   summary_.bytes_network_total = static_cast<std::int64_t>(network[0]);
   servers_->tell({.kind = dist::Command::Kind::end});
-  if (cut_short) summary_.stopped = "interrupted";
+  if (!complete) summary_.stopped = "interrupted";
   synchronize(o_.device);  // other threads may read the model now
   if (memory_.peak_bytes() > 0) {
     const int here = dist::ranks_under_mpirun() > 0 ? 1 : worker_.size;
@@ -247,41 +242,47 @@ RunSummary Trainer::run() {
   return summary_;
 }
 
-EvalReport Trainer::evaluate() {
-  const EvalReport report = measure(false);
-  summary_.last_eval = report;
-  if (observer_) {
-    observer_->on_eval(report);
+void Trainer::evaluate_if_due() {
+  if (!evaluation_due_) return;
+  const std::optional<EvalReport> report = evaluate(false, true);
+  evaluation_due_ = !report;
+  if (report && step_ % steps_per_epoch() == 0) o_.schedule.end_epoch(report->loss);
+}
+
+std::optional<EvalReport> Trainer::evaluate(bool at_the_end, bool may_stop) {
+  if (at_the_end && !workload_.has_test_for_the_end()) return std::nullopt;
+  std::optional<EvalReport> report = measure(at_the_end, may_stop);
+  if (!report) return report;
+  (at_the_end ? summary_.test : summary_.last_eval) = report;
+  if (observer_ && at_the_end) observer_->on_test(*report);
+  if (observer_ && !at_the_end) {
+    observer_->on_eval(*report);
     if (const auto rows = strategy_->ledger(); !rows.empty())
       observer_->on_ledger({.step = step_, .form = method_->ledger(), .rows = rows});
   }
   return report;
 }
 
-std::optional<EvalReport> Trainer::evaluate_at_the_end() {
-  if (!workload_.has_test_for_the_end()) return std::nullopt;
-  summary_.test = measure(true);
-  if (observer_) observer_->on_test(*summary_.test);
-  return summary_.test;
-}
-
-EvalReport Trainer::measure(bool at_the_end) {
+std::optional<EvalReport> Trainer::measure(bool at_the_end, bool may_stop) {
   flush();
+  if (may_stop && stopping()) return std::nullopt;  // who ends a run may kill it soon: it is to be saved first
   if (!o_.skip_nan) require_finite_weights();
   const StepFigures::Outside outside(figures_);
   const Trace::Span span("evaluation", "evaluation");
   if (spans_) spans_->draw_layers(false);  // one span for all of it
   servers_->tell({.kind = dist::Command::Kind::rest});
-  EvalReport report = evaluation_->measure(at_the_end);
+  const Stop never;
+  std::optional<EvalReport> report = evaluation_->measure(at_the_end, may_stop ? o_.stop_requested : never);
   if (spans_) spans_->draw_layers(true);
   if (worker_.rank == 0) memory_.between_steps();
-  require<Error>(o_.skip_nan || std::isfinite(report.loss), "evaluation: the loss is ",
-                 std::isnan(report.loss) ? "not a number" : "infinite", " after step ", step_,
+  if (!report) return report;
+  require<Error>(o_.skip_nan || std::isfinite(report->loss), "evaluation: the loss is ",
+                 std::isnan(report->loss) ? "not a number" : "infinite", " after step ", step_,
                  ". Lower `lr`, clip gradients (`clip` norm:5), or go on all the same (`on-nan` skip).");
-  report.epoch = (step_ + steps_per_epoch() - 1) / std::max<std::int64_t>(1, steps_per_epoch());
-  report.seconds = seconds();
-  report.bytes_sent_total = summary_.bytes_sent_total;
-  report.bytes_counted = bytes_counted();
+  report->epoch = (step_ + steps_per_epoch() - 1) / std::max<std::int64_t>(1, steps_per_epoch());
+  report->seconds = seconds();
+  report->bytes_sent_total = summary_.bytes_sent_total;
+  report->bytes_counted = bytes_counted();
   return report;
 }
 
@@ -311,6 +312,7 @@ void Trainer::save() {
   state.save("workload/", workload_);
   state.set_numbers("run/bytes", std::array{summary_.bytes_sent_total, summary_.bytes_dense_total});
   state.set_text("run/seconds", fmt::format("{:.6f}", seconds()));
+  if (evaluation_due_) state.set_text("run/evaluation", "due");
   checkpoints_->write(state, std::move(manifest));
 }
 
@@ -333,6 +335,7 @@ void Trainer::restore() {
       state.numbers("run/bytes", 2, "the sum of bytes in " + checkpoints_->folder());
   summary_.bytes_sent_total = bytes[0], summary_.bytes_dense_total = bytes[1];
   seconds_before_ = std::atof(state.text("run/seconds").c_str());
+  evaluation_due_ = o_.eval_every > 0 && state.texts().contains("run/evaluation");
   step_ = checkpoints_->resumed()->step;
   // Also a meeting: nobody writes, or removes what is old, while others still read.
   dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_));

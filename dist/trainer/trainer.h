@@ -76,7 +76,9 @@ struct TrainerOptions {
   std::optional<std::pair<std::int64_t, std::int64_t>> trace_steps{};
   /// More that all ranks must have been told alike, each line behind a "\n"; no part of checkpoints.
   std::string told_alike{};
-  std::function<bool()> stop_requested{};  ///< asked once a step; all ranks then stop after the same step, and save
+  /// Asked after each step, and before each batch of an evaluation. All ranks then stop after the same step, and save;
+  /// an evaluation that this puts off is made when the training is resumed.
+  Stop stop_requested{};
 };
 
 /// Tells a method about a training with these options.
@@ -117,9 +119,9 @@ class Trainer {
   /// Trains to the end, evaluates in between, and saves. May be called once.
   RunSummary run();
   /// Flushes and evaluates on all ranks; the figures are the same on every rank.
-  EvalReport evaluate();
+  EvalReport evaluate() { return *evaluate(false, false); }
   /// Evaluates on the test set, if the workload keeps one for the end.
-  std::optional<EvalReport> evaluate_at_the_end();
+  std::optional<EvalReport> evaluate_at_the_end() { return evaluate(true, false); }
   /// Writes weights and a checkpoint of the present state. All ranks call it.
   void save();
   StateDict weights() const;
@@ -168,7 +170,10 @@ class Trainer {
   void apply_clipped();
   void flush();
   void audit();
-  EvalReport measure(bool at_the_end);
+  /// Returns nothing if there is no such set, or if a stop came where the evaluation `may_stop`.
+  std::optional<EvalReport> evaluate(bool at_the_end, bool may_stop);
+  std::optional<EvalReport> measure(bool at_the_end, bool may_stop);
+  void evaluate_if_due();
   double seconds() const;  ///< since the start of training
 
   dist::Worker& worker_;
@@ -191,6 +196,7 @@ class Trainer {
   std::unique_ptr<GradientDump> dump_;  // between the arena and the strategy; null: nothing is
 
   std::int64_t step_ = 0;
+  bool evaluation_due_ = false;  // this step ends an epoch that is to be evaluated, or the training
   std::vector<std::pair<Parameter*, Rows>> arrived_;  // with --clip norm: sums that wait for their common norm
   dist::StepContext arrived_context_;
 

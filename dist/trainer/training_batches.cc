@@ -24,7 +24,8 @@ Share TrainingBatches::load() {
 }
 
 void TrainingBatches::test(Module& model, const SampleReader& reader, std::int64_t samples, std::int64_t eval_batch,
-                           bool drop_left_out, const std::function<void(const Batch& batch)>& f) const {
+                           bool drop_left_out, const Stop& stop,
+                           const std::function<void(const Batch& batch)>& f) const {
   if (samples == 0) return;
   const NoGrad no_grad;
   const bool was_training = model.training();
@@ -40,7 +41,7 @@ void TrainingBatches::test(Module& model, const SampleReader& reader, std::int64
   options.epochs = 1;
   BatchUpload loader(std::make_unique<DataLoader>(reader, options),
                      {.device = device_, .drop_left_out = drop_left_out});
-  for (Batch batch; loader.next(batch); batch = {})
+  for (Batch batch; loader.next(batch) && !stop(); batch = {})
     if (batch.samples > 0) f(batch);
   model.train(was_training);
 }

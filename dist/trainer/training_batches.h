@@ -23,10 +23,10 @@ class TrainingBatches {
   const SampleReader& reader() const { return reader_; }
   const Batch& loaded() const { return batch_; }
   /// Goes over this worker's share of a test set, `eval_batch` samples at a time, in the model's evaluation mode and
-  /// without recording. Calls f with every batch that has samples.
+  /// without recording. Calls f with every batch that has samples, until `stop` says true.
   ///   drop_left_out : samples that could not be read are in no batch
   void test(Module& model, const SampleReader& reader, std::int64_t samples, std::int64_t eval_batch,
-            bool drop_left_out, const std::function<void(const Batch& batch)>& f) const;
+            bool drop_left_out, const Stop& stop, const std::function<void(const Batch& batch)>& f) const;
 
  private:
   SampleReader reader_;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct EvalSums {
   double samples = 0, loss = 0, wrong_top1 = 0, wrong_top5 = 0;
   std::vector<double> metrics{};  ///< of Workload::metrics()
 };
+
+/// Asked before each batch of an evaluation. Once it says true the evaluation ends, and nobody uses its sums.
+using Stop = std::function<bool()>;
 
 /// The thing that a trainer trains: a model, where its batches come from, what their loss is, and how well it does. One
 /// object per worker: image_classification.h, language_modelling.h.
@@ -51,13 +55,13 @@ class Workload {
   virtual void pass_over() {}
   /// Evaluates this worker's share of the test set with the model as it is, in evaluation mode; of a validation set if
   /// the test set is kept for the end.
-  virtual EvalSums evaluate() = 0;
+  virtual EvalSums evaluate(const Stop& stop) = 0;
   virtual bool has_top5() const { return false; }
   virtual bool measures_perplexity() const { return false; }  ///< instead of errors
   /// Names of its own measures, which it has instead of errors.
   virtual std::vector<std::string> metrics() const { return {}; }
   virtual bool has_test_for_the_end() const { return false; }
-  virtual EvalSums evaluate_at_the_end() { return {}; }
+  virtual EvalSums evaluate_at_the_end(const Stop&) { return {}; }
   /// Names data and options that all workers must agree on, one a line.
   virtual std::string fingerprint() const = 0;
   /// Fills in what a run's log says of the data: its name, how many samples, words per step, words not seen.
