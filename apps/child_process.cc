@@ -49,7 +49,7 @@ constexpr int kToWrite = O_WRONLY | O_CREAT | O_TRUNC;
 
 bool is_for_others(std::string_view entry) {
   return entry.starts_with("OPENBLAS_") || entry.starts_with("OMP_") || entry.starts_with("GOMP_") ||
-         entry.starts_with("OMPI_") || entry.starts_with("PMIX_");
+         entry.starts_with("KMP_") || entry.starts_with("OMPI_") || entry.starts_with("PMIX_");
 }
 
 int start_program(ProgramStart start, int* pid) {

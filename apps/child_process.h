@@ -8,7 +8,7 @@
 namespace laconic {
 
 /// Whether an entry of an environment, "NAME=value", was meant for another program or another run of MPI: OPENBLAS_*,
-/// OMP_*, GOMP_*, OMPI_* and PMIX_*. None of them is handed down to the programs that are started here.
+/// OMP_*, GOMP_*, KMP_*, OMPI_* and PMIX_*. None of them is handed down to the programs that are started here.
 bool is_for_others(std::string_view entry);
 
 /// A program as it is started here: without a shell, with what is_for_others taken out of its environment.

@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <set>
 
+#include "apps/text.h"
+
 namespace laconic {
 
 void bind(CLI::App& app, const Settings& settings, Texts& texts) {
@@ -78,24 +80,15 @@ void add_config_file(CLI::App& app, const char* group) {
   app.config_formatter(std::make_shared<Toml>(app));
 }
 
-namespace {
-
-constexpr std::size_t kLine = 100;  // columns
-
-/// Breaks lines at blanks, where they are longer.
-std::string broken(const std::string& text, std::size_t width) {
-  std::string out;
-  std::size_t line = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find_first_of(" \n", at + 1), text.size());
-    if (line > 0 && text[at] == ' ' && line + (end - at) > width) out += '\n', line = 0, ++at;
-    line = text[at] == '\n' ? end - at - 1 : line + end - at;
-    out.append(text, at, end - at), at = end;
-  }
-  return out;
+void refuse_option(const CLI::App& app, const std::string& word, const std::string& where) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  const std::string name = word.substr(0, word.find('='));
+  const std::string close = nearest(name, names);
+  refuse("unknown option '" + name + "'", where,
+         close.empty() ? "see --help" : "did you mean " + close + "? See --help");
 }
-
-}  // namespace
 
 void format_help(CLI::App& app, int column_width) {
   struct Plain final : CLI::Formatter {
@@ -107,10 +100,10 @@ void format_help(CLI::App& app, int column_width) {
     }
     std::string make_option_desc(const CLI::Option* option) const override {
       const bool required = option->get_required() && !option->get_positional();
-      return broken(option->get_description() + (required ? " (required)" : ""), kLine - get_column_width());
+      return broken(option->get_description() + (required ? " (required)" : ""), kHelpColumns - get_column_width());
     }
     std::string make_description(const CLI::App* app) const override {
-      return broken(CLI::Formatter::make_description(app), kLine);
+      return broken(CLI::Formatter::make_description(app), kHelpColumns);
     }
   };
   const auto formatter = std::make_shared<Plain>();

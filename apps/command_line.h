@@ -21,6 +21,10 @@ void bind(CLI::App& app, const Settings& settings, Texts& texts);
 /// Throws UsageError from parse(): an empty list, several values for one option, a name that stands twice, a byte 0.
 void add_config_file(CLI::App& app, const char* group);
 
+/// Refuses a word of a command line that looks like an option and is none of `app`'s. Throws UsageError naming the
+/// nearest one.
+[[noreturn]] void refuse_option(const CLI::App& app, const std::string& word, const std::string& where);
+
 /// Makes --help say of options what they take, in columns of this width. CLI11 alone would add how it checks values.
 void format_help(CLI::App& app, int column_width);
 

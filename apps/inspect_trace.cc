@@ -109,6 +109,15 @@ std::vector<std::string> categories_of(const std::vector<TraceSummary>& ranks) {
   return ordered;
 }
 
+/// The path and what is said of it, in a line of at most 100 columns: a long path loses its beginning.
+std::string titled(const std::string& path, const std::string& what) {
+  const std::size_t room = 100 - what.size();
+  if (path.size() <= room) return path + what;
+  std::size_t from = path.size() - room + 1;
+  while ((path[from] & 0xC0) == 0x80) ++from;  // inside of a letter
+  return "…" + path.substr(from) + what;
+}
+
 }  // namespace
 
 int inspect_trace(const std::vector<std::string>& arguments) {
@@ -130,7 +139,7 @@ int inspect_trace(const std::vector<std::string>& arguments) {
     return 0;
   }
   ResultTable table(markdown);
-  table.title(concat(file, ": ms a step, the median over ", ranks[0].steps, " steps"));
+  table.title(titled(file, concat(": ms a step, the median over ", ranks[0].steps, " steps")));
   const auto add = [&](const std::string& what, const auto& of) {
     Cells row{{"ms", "", what}};
     std::vector<double> values;

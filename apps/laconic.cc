@@ -5,12 +5,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "apps/compare/compare.h"
 #include "apps/launch.h"
 #include "apps/main.h"
+#include "apps/text.h"
 #include "apps/version.h"
 #include "core/error.h"
 
@@ -32,31 +34,34 @@ constexpr Tool kTools[] = {
     {"models", "models [--layers NAME]", "the zoo: parameters and work of each model, or of its layers"},
     {"codec", "codec encode|decode ... IN OUT", "files of float32 with few bits a value"},
     {"pack", "pack DATA OUT [--size S]", "photographs of a data set in one file"},
-    {"inspect", "inspect select|codec|checkpoint|trace ...",
+    {"inspect", "inspect NAME ...",
      "what a method makes of values, whether checkpoints are whole, where a trace's time went"},
     {"simulate", "simulate --model M --workers N,..", "a training step on a network that is not there"},
     {"explain", "explain LOG", "where a training's time went, and what would shorten a step"},
     {"plot", "plot trace FILE -o PICTURE.svg", "a picture of some steps of a recorded training"},
 };
 
+void print_line(const char* head, const char* what) { std::printf("%s", laconic::help_line(head, what, 39).c_str()); }
+
 int help() {
   std::printf("laconic %s: tools for training together.\n\nUsage: laconic TOOL ...\n\n", laconic::version());
-  for (const Tool& tool : kTools) std::printf("  %-36s %s\n", tool.usage, tool.what);
-  std::printf(
-      "\nlaunch:\n"
-      "  -n N                                 processes in all\n"
-      "  --hosts A,B                          machines, filled one after the other, as many ranks on each [this one]\n"
-      "  --hosts A:4,B:2                      so many ranks on each\n"
-      "  --hostfile FILE                      the same from a file, with a line NAME slots=K for each\n"
-      "  --mca NAME VALUE                     a setting of Open MPI\n"
-      "  --dry-run                            print the command that would run, and leave\n"
-      "\nExit codes:\n"
-      "  0                                    done\n"
-      "  1                                    an error\n"
-      "  2                                    a wrong command line\n"
-      "  3                                    a rank was lost\n"
-      "  130, 143, 129                        SIGINT, SIGTERM or SIGHUP ended the training, after it had saved\n"
-      "\nThe training programs: mnist, cifar10, imagenet, ptb; each tells its options with --help.\n");
+  for (const Tool& tool : kTools) print_line(tool.usage, tool.what);
+  std::printf("\nlaunch:\n");
+  print_line("-n N", "processes in all");
+  print_line("--hosts A,B", "machines, filled one after the other, as many ranks on each [this one]");
+  print_line("--hosts A:4,B:2", "so many ranks on each");
+  print_line("--hostfile FILE", "the same from a file, with a line NAME slots=K for each");
+  print_line("--mca NAME VALUE", "a setting of Open MPI");
+  print_line("--dry-run", "print the command that would run, and leave");
+  print_line("-h,--help", "this text");
+  std::printf("\nExit codes:\n");
+  print_line("0", "done");
+  print_line("1", "an error");
+  print_line("2", "a wrong command line");
+  print_line("3", "a rank was lost");
+  print_line("130, 143, 129", "SIGINT, SIGTERM or SIGHUP ended the training, after it had saved");
+  std::printf("\nThe training programs: %s; each tells its options with --help.\n",
+              laconic::join({std::begin(laconic::kPrograms), std::end(laconic::kPrograms)}, ", ").c_str());
   return 0;
 }
 

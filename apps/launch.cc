@@ -70,6 +70,22 @@ std::vector<Host> read_hostfile(const std::string& path) {
 /// Where a scheduler says on which machines mpirun is to start ranks without --hosts.
 constexpr const char* kHostsOfAScheduler[] = {"SLURM_JOB_NODELIST=", "PBS_NODEFILE=", "LSB_HOSTS=", "PE_HOSTFILE="};
 
+/// The number that the environment gives by that name; 0: none.
+int number_in(const std::vector<std::string>& environment, const std::string& name) {
+  for (const std::string& entry : environment)
+    if (entry.starts_with(name + "=")) return number_from<int>(entry.substr(name.size() + 1)).value_or(0);
+  return 0;
+}
+
+/// How many of the ranks mpirun starts on one machine, without --hosts: in a Slurm job it fills each with as many as
+/// the job has tasks there.
+int ranks_on_a_machine(int ranks, const std::vector<std::string>& environment) {
+  const int nodes =
+      std::max({1, number_in(environment, "SLURM_JOB_NUM_NODES"), number_in(environment, "SLURM_NNODES")});
+  const int tasks = std::max(ranks, number_in(environment, "SLURM_NTASKS"));
+  return std::min(ranks, (tasks + nodes - 1) / nodes);
+}
+
 int available_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -101,7 +117,7 @@ std::string find_app(const std::string& app, const std::string& tool) {
   if (!error && is_program(beside / app)) return beside / app;
   if (const std::string found = in_path(app); !found.empty()) return found;
   std::vector<std::string> names;
-  for (const char* name : {"mnist", "cifar10", "ptb"})
+  for (const char* name : kPrograms)
     if (is_program(beside / name)) names.push_back(name);
   const std::string close = nearest(app, names);
   throw UsageError(
@@ -174,7 +190,7 @@ LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path
   }
 
   const std::vector<Host> hosts = placed(o.hosts, o.ranks);
-  int on_a_host = hosts.empty() ? o.ranks : 0;
+  int on_a_host = hosts.empty() ? ranks_on_a_machine(o.ranks, environment) : 0;
   std::vector<std::string> places;
   for (const Host& host : hosts) {
     on_a_host = std::max(on_a_host, host.slots);

@@ -42,7 +42,8 @@ struct LaunchCommand {
 };
 /// What suits the machine: as many kernel threads per rank as there are cores for it; no binding to cores; ranks that
 /// share cores give way while they wait; root is let in. Without hosts, from --hosts or a scheduler, ranks talk through
-/// shared memory alone and open no port. What is_for_others of the caller's environment is dropped.
+/// shared memory alone and open no port. The machines of a Slurm job share the ranks as they share its tasks. What
+/// is_for_others of the caller's environment is dropped.
 ///   cores        of one host
 ///   columns      of the terminal that mpirun writes to, 0 if it is none: mpirun gives every rank a terminal of its
 ///                own, so that the ranks cannot tell (LACONIC_COLUMNS)
@@ -59,6 +60,9 @@ LaunchCommand launch_command(const LaunchOptions& options, const std::string& ap
 /// that came here has cut the run short. Throws Error if mpirun cannot be started, DataError if the folders cannot be
 /// made.
 int supervise(const LaunchCommand& command);
+
+/// The training programs that come with laconic.
+inline constexpr const char* kPrograms[] = {"mnist", "cifar10", "imagenet", "ptb"};
 
 /// The path of APP: a path, or the name of a program beside this one or in PATH. Throws UsageError in the name of
 /// `tool`.

@@ -23,20 +23,10 @@ namespace {
 /// INCEPTIONN's network card knows by it that packets are compressed (its section VI-B).
 constexpr int kCodecTypeOfService = 0x28;
 
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  return names;
-}
-
 [[noreturn]] void unknown(const CLI::App& app, const std::string& word, const std::string& where) {
   if (word.rfind('-', 0) != 0)
     refuse("'" + word + "' belongs to no option", where, "options look like --epochs 3; see --help");
-  const std::string name = word.substr(0, word.find('='));
-  const std::string close = nearest(name, option_names(app));
-  refuse("unknown option '" + name + "'", where,
-         close.empty() ? "see --help" : "did you mean " + close + "? See --help");
+  refuse_option(app, word, where);
 }
 
 /// The option that a message of CLI11 speaks of.

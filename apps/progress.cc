@@ -1,5 +1,6 @@
 #include "apps/progress.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -40,6 +41,16 @@ std::string quality(const EvalReport& eval, const char* of) {
                          : fmt::format("test accuracy {:.2f} %", 100 - eval.top1_error);
 }
 
+/// Columns of the terminal that started this process, whatever its standard output is; `otherwise` if there is none.
+int columns_of_session(int otherwise) {
+  const int terminal = ::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+  if (terminal < 0) return otherwise;
+  winsize size{};
+  const bool known = ::ioctl(terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  ::close(terminal);
+  return known ? size.ws_col : otherwise;
+}
+
 }  // namespace
 
 int terminal_columns() {
@@ -77,7 +88,10 @@ Progress::Options Progress::for_stdout() {
   if (std::getenv("OMPI_COMM_WORLD_RANK")) {
     const char* said = std::getenv("LACONIC_COLUMNS");
     const int columns = said ? std::atoi(said) : 0;
-    return {.terminal = columns > 0, .utf8 = utf8_locale(), .width = [columns] { return columns; }, .seconds = {}};
+    return {.terminal = columns > 0,
+            .utf8 = utf8_locale(),
+            .width = [columns] { return columns_of_session(columns); },
+            .seconds = {}};
   }
   return {.terminal = terminal_columns() > 0,
           .utf8 = utf8_locale(),

@@ -23,8 +23,9 @@ class Progress final : public Observer {
     std::function<int()> width;       ///< columns of the terminal, asked before each redraw; default 80
     std::function<double()> seconds;  ///< a clock; default the steady one
   };
-  /// What fits standard output: a terminal or not, its present width, the locale's encoding. Under mpirun it is what
-  /// `laconic launch` says in LACONIC_COLUMNS; without that, plain lines.
+  /// What fits standard output: a terminal or not, its present width, the locale's encoding. Under mpirun standard
+  /// output is one of mpirun's own: whether it ends in a terminal `laconic launch` says in LACONIC_COLUMNS (without
+  /// that, plain lines), and the width is that of the terminal where all was started, or LACONIC_COLUMNS elsewhere.
   static Options for_stdout();
 
   Progress(std::ostream& out, Options options);

@@ -7,7 +7,7 @@
 
 #include "apps/command_line.h"
 #include "apps/text.h"
-#include "core/error.h"
+#include "core/parse.h"
 
 namespace laconic {
 
@@ -30,21 +30,36 @@ int run_subcommand(const std::string& tool, std::span<const Subcommand> all,
                           join(names, ", ")));
 }
 
+namespace {
+
+/// Refuses what no option has taken, if there is any.
+void refuse_extras(const CLI::App& app) {
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) return;
+  if (extras[0].starts_with('-')) refuse_option(app, extras[0], app.get_name());
+  refuse("'" + extras[0] + "' is one word too many", app.get_name(), "see --help");
+}
+
+}  // namespace
+
 std::optional<int> parse_tool(CLI::App& app, const std::vector<std::string>& arguments) {
   format_help(app, 28);
   app.set_help_flag("-h,--help", "this text");
+  app.allow_extras();  // refused with a suggestion
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
-    return std::nullopt;
   } catch (const CLI::CallForHelp&) {
     std::cout << help_text(app);
     return 0;
   } catch (const CLI::Success& done) {
     return app.exit(done, std::cout, std::cerr);
   } catch (const CLI::ParseError& e) {
+    refuse_extras(app);  // what is misspelt may be what is missing
     throw UsageError(concat(e.what(), " (", app.get_name(), "): see --help"));
   }
+  refuse_extras(app);
+  return std::nullopt;
 }
 
 }  // namespace laconic

@@ -47,6 +47,24 @@ std::string join(const std::vector<std::string>& words, const char* separator) {
   return text;
 }
 
+std::string broken(const std::string& text, std::size_t width) {
+  std::string out;
+  std::size_t line = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" \n", at + 1), text.size());
+    if (line > 0 && text[at] == ' ' && line + (end - at) > width) out += '\n', line = 0, ++at;
+    line = text[at] == '\n' ? end - at - 1 : line + end - at;
+    out.append(text, at, end - at), at = end;
+  }
+  return out;
+}
+
+std::string help_line(const std::string& head, const std::string& text, std::size_t column) {
+  std::string lines = broken(text, kHelpColumns - column);
+  for (std::size_t at = 0; (at = lines.find('\n', at)) != std::string::npos;) lines.insert(++at, column, ' ');
+  return fmt::format("  {:<{}} {}\n", head, column - 3, lines);
+}
+
 std::pair<std::int64_t, std::int64_t> step_range(const std::string& text, const std::string& where) {
   const auto colon = text.find(':');
   const auto first = number_from<std::int64_t>(text.substr(0, colon));

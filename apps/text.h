@@ -18,6 +18,13 @@ std::string join(const std::vector<std::string>& words, const char* separator);
 /// "a, b, c", broken into lines that fit beside the names of options in --help.
 std::string wrapped(const std::vector<std::string>& words);
 
+/// Breaks lines at blanks, where they are longer.
+std::string broken(const std::string& text, std::size_t width);
+
+inline constexpr std::size_t kHelpColumns = 100;  ///< no line of --help is longer
+/// Returns a line of --help, "  HEAD    TEXT" with its end; or several, with the text in the same column, from 0.
+std::string help_line(const std::string& head, const std::string& text, std::size_t column);
+
 /// "A:B" or "A": the first and the last step, from 1. Throws UsageError in the name of `where`.
 std::pair<std::int64_t, std::int64_t> step_range(const std::string& text, const std::string& where);
 

@@ -224,13 +224,16 @@ Quality quality(const EvalReport& r) {
 
 /// A scheduler that was asked for several tasks starts each of them alone, unless MPI brings them together.
 void warn_of_tasks_that_do_not_meet(const TrainOptions& o) {
-  if (o.workers || dist::ranks_under_mpirun() > 0) return;
+  if (o.workers == 1 || dist::ranks_under_mpirun() > 0) return;
   const char *tasks = std::getenv("SLURM_NTASKS"), *which = std::getenv("SLURM_PROCID");
   if (!tasks || std::atoi(tasks) < 2 || (which && std::atoi(which) > 0)) return;
-  fmt::print(stderr,
-             "laconic: warning: Slurm gives this job {0} tasks (SLURM_NTASKS), and this process trains alone. "
-             "For one training of all of them: laconic launch -n {0} PROGRAM ...; --workers 1 if one is meant.\n",
-             tasks);
+  fmt::print(
+      stderr,
+      "laconic: warning: Slurm gives this job {0} tasks (SLURM_NTASKS), and this process trains {1}. "
+      "For one training of all of them: laconic launch -n {0} PROGRAM ...{2}.\n",
+      tasks,
+      o.workers ? fmt::format("with {} workers of its own, as does each that srun has started", *o.workers) : "alone",
+      o.workers ? ", without --workers" : "; --workers 1 if one is meant");
 }
 
 /// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the

@@ -100,18 +100,28 @@ TEST(CommandLine, HelpListsItsGroupsInOrder) {
 }
 
 TEST(CommandLine, HelpOfToolsSaysWhatOptionsTakeAndNoMore) {
-  std::vector<std::string> tools{"models",         "codec encode",  "pack",
-                                 "inspect select", "inspect codec", "inspect checkpoint",
-                                 "inspect trace",  "plot trace",    "simulate"};
+  std::vector<std::string> tools{"",
+                                 "launch",
+                                 "compare",
+                                 "models",
+                                 "codec encode",
+                                 "pack",
+                                 "inspect select",
+                                 "inspect codec",
+                                 "inspect checkpoint",
+                                 "inspect trace",
+                                 "plot trace",
+                                 "simulate",
+                                 "explain"};
   std::istringstream benches(run("laconic bench --help").out);
   for (std::string line; std::getline(benches, line);)
     if (line.rfind("  ", 0) == 0) tools.push_back("bench " + line.substr(2, line.find(' ', 2) - 2));
-  EXPECT_GT(tools.size(), 14u);
+  EXPECT_GT(tools.size(), 18u);
   for (const std::string& tool : tools) {
     const Result r = run("laconic " + tool + " --help");
     EXPECT_EQ(r.exit_code, 0) << tool;
     EXPECT_TRUE(has(r.out, "  -h,--help")) << tool;
-    for (const char* check : {",.. ...", "REQUIRED", "Needs:", "Excludes:", "INT", "POSITIVE", "Print this help"})
+    for (const char* check : {",.. ...", "REQUIRED", "Needs:", "Excludes:", " INT", "POSITIVE", "Print this help"})
       EXPECT_FALSE(has(r.out, check)) << tool << ": " << r.out;
     expect_lines_fit(r.out);
   }
@@ -169,6 +179,17 @@ TEST(CommandLine, AWrongOptionIsOneSentenceAndExitCode2) {
   EXPECT_EQ(r.exit_code, 2);
   EXPECT_EQ(r.out, "");
   EXPECT_EQ(r.err, "laconic: error: unknown option '--modl' (command line): did you mean --model? See --help\n");
+}
+
+TEST(CommandLine, AWrongOptionOfAToolNamesTheNearest) {
+  for (const char* file : {"", " trace.json"}) {
+    const Result r = run(std::string("laconic inspect trace --jso") + file);
+    EXPECT_EQ(r.exit_code, 2);
+    EXPECT_EQ(r.err,
+              "laconic: error: unknown option '--jso' (laconic inspect trace): did you mean --json? See --help\n");
+  }
+  EXPECT_EQ(run("laconic models resnet20").err,
+            "laconic: error: 'resnet20' is one word too many (laconic models): see --help\n");
 }
 
 TEST(CommandLine, AWrongModelNamesTheNearest) {
@@ -230,6 +251,7 @@ TEST(CommandLine, LaunchSaysWhenThereIsNoSuchApp) {
   const Result r = run("laconic launch -n 3 mnits");
   EXPECT_EQ(r.exit_code, 2);
   EXPECT_EQ(r.err, "laconic: error: there is no program 'mnits' (launch): did you mean mnist?\n");
+  EXPECT_TRUE(has(run("laconic launch -n 3 imagenett").err, "did you mean imagenet?"));
 }
 
 TEST(CommandLine, LaunchSaysWhenMpirunIsMissing) {

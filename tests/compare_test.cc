@@ -104,6 +104,8 @@ TEST(CompareOptions, SayWhatIsWrong) {
   EXPECT_EQ(error_in({}).rfind("the program is missing (compare): ", 0), 0u);
   EXPECT_EQ(error_in({"mnist"}).rfind("there is nothing to compare (compare): ", 0), 0u);
   EXPECT_EQ(error_in({"--bogus", "mnist"}).rfind("unknown option '--bogus' (compare): ", 0), 0u);
+  EXPECT_EQ(error_in({"--repet", "2", "mnist"}).rfind("unknown option '--repet' (compare): did you mean --repeat? ", 0),
+            0u);
   EXPECT_EQ(error_in({"mnist", "--vs", "--log x"}).rfind("--log has no place here (--vs '--log x'): ", 0), 0u);
   EXPECT_EQ(error_in({"mnist", "--vs", "a: --seed 3"}).rfind("--seed has no place here (--vs a): ", 0), 0u);
   EXPECT_EQ(error_in({"mnist", "--vs", "a: --lr 1", "--vs", "a: --lr 2"}).rfind("two sets are called 'a' (--vs): ", 0),
@@ -492,10 +494,24 @@ TEST(Compare, PrintsOneTableAndNamesTheSetThatFailed) {
   EXPECT_NE(r.out.find("\nalone "), std::string::npos);
   EXPECT_NE(r.out.find("\nwrong failed: unknown value 'rung' (--allreduce): did you mean ring?"), std::string::npos)
       << r.out;
-  EXPECT_NE(r.out.find("\nAgain: laconic compare mnist --data synthetic:1000,100"), std::string::npos);
+  EXPECT_NE(r.out.find("\nAgain: " LACONIC_APPS "/laconic compare mnist --data synthetic:1000,100"), std::string::npos);
   EXPECT_EQ(r.out.find("bound"), std::string::npos) << "no link is known";
   EXPECT_NE(r.err.find("[1/6] ring, seed 0: 12 steps, "), std::string::npos) << r.err;
   EXPECT_NE(r.err.find(", seed 1: 12 steps, "), std::string::npos) << r.err;
+}
+
+TEST(Compare, PrintsCsvOrLatexForOthersToRead) {
+  const auto printed = [](const std::string& form) {
+    const Result r = run(kRun + ("--quiet --vs 'a_b: --lr 0.1' --vs 'c: --lr 0.2' " + form));
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    return r.out;
+  };
+  const std::string csv = printed("--csv"), latex = printed("--latex");
+  EXPECT_EQ(csv.rfind("label,options,runs,", 0), 0u) << csv;
+  EXPECT_TRUE(has(csv, "\na_b,--lr 0.1,1,")) << csv;
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3) << csv;
+  EXPECT_EQ(latex.rfind("\\begin{tabular}{l", 0), 0u) << latex;
+  EXPECT_TRUE(has(latex, "\na\\_b & ")) << latex;
 }
 
 TEST(Compare, JsonIsTheLastLineAndHoldsTheBound) {

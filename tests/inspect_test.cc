@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "apps/trace_file.h"
 #include "core/state.h"
@@ -135,16 +136,20 @@ TEST(BenchSelect, RefusesWhatItDoesNotKnow) {
 
 // ------------------------------------------------------------------------------------------------------ inspect trace
 
-/// One rank: three steps of 10, 20 and 30 ms; an update inside of each forward; an evaluation behind the second; messages
-/// that overlap one another and the computing.
-std::string small_trace() {
-  auto events = nlohmann::json::array();
+/// A rank: three steps of 10, 20 and 30 `unit`s; an update inside of each forward; an evaluation behind the second;
+/// messages that overlap one another and the computing.
+void add_rank(nlohmann::json& events, int rank, double unit_ms) {
   const auto line = [&](int tid, const char* name) {
-    events.push_back({{"ph", "M"}, {"name", "thread_name"}, {"pid", 0}, {"tid", tid}, {"args", {{"name", name}}}});
+    events.push_back({{"ph", "M"}, {"name", "thread_name"}, {"pid", rank}, {"tid", tid}, {"args", {{"name", name}}}});
   };
-  const auto span = [&](int tid, const char* name, const char* category, double begin_ms, double end_ms) {
-    events.push_back({{"ph", "X"}, {"name", name}, {"cat", category}, {"pid", 0}, {"tid", tid}, {"ts", 1e3 * begin_ms},
-                      {"dur", 1e3 * (end_ms - begin_ms)}});
+  const auto span = [&](int tid, const char* name, const char* category, double begin, double end) {
+    events.push_back({{"ph", "X"},
+                      {"name", name},
+                      {"cat", category},
+                      {"pid", rank},
+                      {"tid", tid},
+                      {"ts", 1e3 * unit_ms * begin},
+                      {"dur", 1e3 * unit_ms * (end - begin)}});
   };
   line(1, "compute"), line(2, "messages"), line(3, "messages");
   double at = 100;
@@ -162,6 +167,11 @@ std::string small_trace() {
     at += length;
   }
   span(1, "flush", "wait", at - 1, at);
+}
+
+std::string small_trace(int ranks = 1, double unit_ms = 1) {
+  auto events = nlohmann::json::array();
+  for (int rank = 0; rank < ranks; ++rank) add_rank(events, rank, unit_ms);
   return nlohmann::json{{"traceEvents", events}}.dump();
 }
 
@@ -178,6 +188,21 @@ TEST(InspectTrace, CountsWhatRunsInsideOnceAndLeavesEvaluationOut) {
   EXPECT_NEAR(r.ms.at("other"), 13, 1e-6);
   EXPECT_NEAR(r.messages_ms, 3.5, 1e-6);
   EXPECT_FALSE(r.ms.contains("evaluation"));
+}
+
+TEST(InspectTrace, FitsAHundredColumns) {
+  const TempFolder dir;
+  const std::string folder = dir / ("a-long-name-" + std::string(120, 'x')), file = folder + "/ä.json";
+  std::filesystem::create_directory(folder);
+  for (const int ranks : {1, 6, 7}) {
+    std::ofstream(file) << small_trace(ranks, 12345);
+    const Result r = run("laconic inspect trace " + file);
+    ASSERT_EQ(r.exit_code, 0) << r.err;
+    EXPECT_TRUE(has(r.out, "x/ä.json: ms a step, the median over 3 steps\n")) << r.out;
+    std::istringstream lines(r.out);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(std::ranges::count_if(line, [](char c) { return (c & 0xC0) != 0x80; }), 100) << line;
+  }
 }
 
 TEST(InspectTrace, ReadsWhatATrainingWrote) {

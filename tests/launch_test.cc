@@ -64,6 +64,20 @@ TEST(Launch, CoresAreSharedAmongTheRanksOfAHost) {
   EXPECT_EQ(c.set.at("OMP_NUM_THREADS"), "2");
 }
 
+TEST(Launch, MachinesOfASlurmJobShareItsRanks) {
+  const auto with = [](const char* ranks, std::vector<std::string> environment) {
+    environment.push_back("SLURM_JOB_NODELIST=a,b");
+    return launch_command(parse_launch({"-n", ranks, "mnist"}), "/bin/mnist", 4, 0, false, environment);
+  };
+  LaunchCommand c = with("8", {"SLURM_JOB_NUM_NODES=2", "SLURM_NTASKS=8"});
+  EXPECT_EQ(line(c), "mpirun -n 8 --bind-to none /bin/mnist");
+  EXPECT_EQ(c.set.at("OMP_NUM_THREADS"), "1");
+  EXPECT_EQ(with("2", {"SLURM_NNODES=2"}).set.at("OMP_NUM_THREADS"), "4");
+  EXPECT_EQ(with("2", {"SLURM_NNODES=2", "SLURM_NTASKS=4"}).set.at("OMP_NUM_THREADS"), "2") << "both on the first";
+  c = with("8", {});
+  EXPECT_EQ(line(c), "mpirun -n 8 --bind-to none --oversubscribe /bin/mnist");
+}
+
 TEST(Launch, RanksFillOneHostAfterAnother) {
   using Hosts = std::vector<Host>;
   EXPECT_EQ(placed({{"a"}, {"b"}}, 4), (Hosts{{"a", 2}, {"b", 2}}));
@@ -104,11 +118,12 @@ TEST(Launch, RanksOfOneMachineOpenNoPort) {
 }
 
 TEST(Launch, SettingsOfTheCallerForOtherProgramsAreDropped) {
-  const LaunchCommand c = launch_command(parse_launch({"-n", "1", "mnist"}), "mnist", 1, 77, true,
-                                         {"OMP_NUM_THREADS=7", "OPENBLAS_CORETYPE=Haswell", "OMPI_COMM_WORLD_RANK=1",
-                                          "PATH=/bin", "COMPILER=x", "PMIX_RANK=0", "GOMP_SPINCOUNT=3000"});
+  const LaunchCommand c =
+      launch_command(parse_launch({"-n", "1", "mnist"}), "mnist", 1, 77, true,
+                     {"OMP_NUM_THREADS=7", "OPENBLAS_CORETYPE=Haswell", "OMPI_COMM_WORLD_RANK=1", "PATH=/bin",
+                      "COMPILER=x", "PMIX_RANK=0", "GOMP_SPINCOUNT=3000", "KMP_BLOCKTIME=1"});
   EXPECT_EQ(c.unset, (std::vector<std::string>{"OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "OMPI_COMM_WORLD_RANK",
-                                               "PMIX_RANK", "GOMP_SPINCOUNT"}));
+                                               "PMIX_RANK", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}));
   EXPECT_EQ(c.set.at("LACONIC_COLUMNS"), "77");
   EXPECT_EQ(c.set.at("OMPI_ALLOW_RUN_AS_ROOT"), "1");
   EXPECT_EQ(c.set.at("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1");

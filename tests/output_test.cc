@@ -116,6 +116,7 @@ TEST(Output, ALogBeginsWithWhatItIsOf) {
   const auto lines = log_of(log);
   const auto& first = lines.at(0).at("run");
   EXPECT_EQ(first.at("version"), LACONIC_VERSION);
+  EXPECT_TRUE(has(run("laconic --version").out, "(commit " + first.at("commit").get<std::string>() + ")")) << first;
   EXPECT_EQ(first.at("seed"), 7);
   EXPECT_FALSE(first.at("model").get<std::string>().empty());
   EXPECT_TRUE(has(first.at("command"), "--workers 2 --seed 7 --log " + log)) << first;
@@ -126,7 +127,9 @@ TEST(Output, ATaskOfASchedulerThatTrainsAloneSaysSo) {
   const std::string warning = "Slurm gives this job 4 tasks";
   EXPECT_TRUE(has(run(kTraining, "SLURM_NTASKS=4 SLURM_PROCID=0").err, warning));
   EXPECT_FALSE(has(run(kTraining, "SLURM_NTASKS=4 SLURM_PROCID=1").err, warning)) << "once";
-  EXPECT_FALSE(has(run(kTraining + "--workers 2", "SLURM_NTASKS=4").err, warning));
+  EXPECT_FALSE(has(run(kTraining + "--workers 1", "SLURM_NTASKS=4").err, warning));
+  const std::string two = run(kTraining + "--workers 2", "SLURM_NTASKS=4").err;
+  EXPECT_TRUE(has(two, "this process trains with 2 workers of its own")) << two;
   EXPECT_FALSE(has(run(kTraining, "SLURM_NTASKS=1").err, warning));
 }
 

@@ -1,8 +1,14 @@
 #include "apps/progress.h"
 
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <sstream>
+#include <vector>
 
 #include "apps/text.h"
 
@@ -61,6 +67,36 @@ TEST(ProgressLine, FitsEveryWidth) {
         line.seconds_left = left;
         EXPECT_LE(columns(render(line, width, true, utf8)), width) << width;
       }
+}
+
+/// The widths that a rank finds in the child. Before each but the first its terminal is made 47 columns wide.
+void expect_widths(pid_t child, const std::vector<int>& widths) {
+  if (child == 0) {
+    ::setenv("OMPI_COMM_WORLD_RANK", "0", 1), ::setenv("LACONIC_COLUMNS", "90", 1);
+    const Progress::Options options = Progress::for_stdout();
+    bool right = options.terminal;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      const winsize narrow{.ws_row = 24, .ws_col = 47, .ws_xpixel = 0, .ws_ypixel = 0};
+      if (i > 0) ::ioctl(STDOUT_FILENO, TIOCSWINSZ, &narrow);
+      right = right && options.width() == widths[i];
+    }
+    ::_exit(right ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(ProgressOptions, UnderMpirunTheWidthIsThatOfTheTerminalWhereAllWasStarted) {
+  int master = -1;
+  const winsize size{.ws_row = 24, .ws_col = 61, .ws_xpixel = 0, .ws_ypixel = 0};
+  const pid_t here = ::forkpty(&master, nullptr, nullptr, &size);
+  if (here < 0) GTEST_SKIP() << "no terminal can be made here";
+  expect_widths(here, {61, 47});
+  ::close(master);
+  const pid_t elsewhere = ::fork();
+  if (elsewhere == 0) ::setsid();  // leaves the terminal
+  expect_widths(elsewhere, {90});
 }
 
 class ProgressTest : public ::testing::Test {

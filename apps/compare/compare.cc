@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -340,7 +341,7 @@ int compare(const std::vector<std::string>& arguments) {
   action.sa_handler = on_compare_interrupt;
   for (const int s : {SIGINT, SIGTERM}) sigaction(s, &action, nullptr);
   if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
-  return Comparison(o, app, self).run("laconic compare " + shell_line(arguments));
+  return Comparison(o, app, self).run(shell_word(program_invocation_name) + " compare " + shell_line(arguments));
 }
 
 }  // namespace laconic

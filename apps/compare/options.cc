@@ -84,11 +84,11 @@ std::vector<Own> own_options(CompareOptions& o) {
        "a set: options of APP after the common ones; the first is what others are compared with",
        [&o](const std::string& text) { o.sets.push_back(option_set(text)); }},
       {"--peer", "\"LABEL: COMMAND\"",
-       "a set that another program trains, as PyTorch in tests/netns/ddp_train.py: it takes the common\n"
+       "a set that another program trains, as PyTorch in tests/netns/ddp_train.py: it takes the common "
        "options and writes a log as APP does",
        [&o](const std::string& text) { o.sets.push_back(peer_set(text)); }},
       {"--preset", "NAME,..",
-       "a set for each of WA, WA+C, INC, INC+C (INCEPTIONN's Fig. 12); the hyper-parameters of\n"
+       "a set for each of WA, WA+C, INC, INC+C (INCEPTIONN's Fig. 12); the hyper-parameters of "
        "inceptionn-alexnet, -hdc, -resnet, -vgg (its Table I) are options for all",
        [&o](const std::string& text) {
          for (const Preset* preset : presets_named(text, "--preset"))
@@ -105,11 +105,11 @@ std::vector<Own> own_options(CompareOptions& o) {
       {"--launch", "N", "run APP as N processes under laconic launch, instead of --workers N of APP",
        count(o.launch, "--launch", 1)},
       {"--learn", "K",
-       "time to the first set's accuracy: train each set without --launch, --through and --link, then\n"
+       "time to the first set's accuracy: train each set without --launch, --through and --link, then "
        "time it with them in epochs of K steps",
        count(o.learn, "--learn", 2)},
       {"--through", "\"WORDS\"",
-       "put these in front of every command, such as a script that shapes a network; {ranks} in them\n"
+       "put these in front of every command, such as a script that shapes a network; {ranks} in them "
        "stands for the workers and servers of the set",
        [&o](const std::string& text) { o.through = shell_words(text, "--through"); }},
       {"--rate", "RATE[,LATENCY]", "of the workers' link where --link of APP does not say it, for the bound",
@@ -207,8 +207,12 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
     } else if (!o.app.empty()) {
       o.common.push_back(arguments[i]);
     } else {
+      std::vector<std::string> names;
+      for (const Own& one : own) names.push_back(one.name);
+      const std::string close = nearest(option, names);
       require<UsageError>(option.rfind('-', 0) != 0, "unknown option '", option,
-                          "' (compare): options of the app come after its name, ", kUsage);
+                          "' (compare): ", close.empty() ? "" : "did you mean " + close + "? ",
+                          "Options of the app come after its name, ", kUsage);
       o.app = arguments[i];
     }
   }
@@ -232,14 +236,10 @@ std::string compare_help() {
       "Trains with several option sets on the same data and seeds, in turns, and prints one table.\n\n"
       "Usage: laconic compare APP [options of APP for all] --vs \"[LABEL: ]OPTIONS\" --vs ... [options]\n\n";
   CompareOptions unused;
-  for (const Own& own : own_options(unused)) {
-    std::string help = own.help;
-    if (const auto end = help.find('\n'); end != std::string::npos) help.insert(end + 1, 29, ' ');
-    text += fmt::format("  {:<25}  {}\n", own.name + " " + own.type, help);
-  }
-  return text +
-         "\nExample:\n  laconic compare mnist --workers 4 --epochs 2 --repeat 3 --vs \"ring: --allreduce ring\" "
-         "--vs \"butterfly: --allreduce butterfly\"\n";
+  for (const Own& own : own_options(unused)) text += help_line(own.name + " " + own.type, own.help, 29);
+  return text + help_line("-h,--help", "this text", 29) +
+         "\nExample:\n  laconic compare mnist --workers 4 --epochs 2 --repeat 3 \\\n"
+         "    --vs \"ring: --allreduce ring\" --vs \"butterfly: --allreduce butterfly\"\n";
 }
 
 std::vector<std::string> command_of(const CompareOptions& o, const OptionSet& set, const std::string& app_path,
