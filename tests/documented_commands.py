@@ -3,9 +3,18 @@
 
     documented_commands.py BUILD/apps
 
-Commands are the lines of code blocks that begin with one of our programs or scripts. A training program is run with
---dry-run on synthetic data. What `laconic compare` and compare_ddp.py would run is checked alike. Another tool must
-name each option in its --help, a script in its text.
+Commands are the lines of code blocks that begin with one of our programs or scripts, and what stands in a loop, `for x
+in A B; do COMMAND; done`, with each of its words. A training program is run with --dry-run on synthetic data, the
+smallest model and two workers; `laconic launch` and `compare` and compare_ddp.py with --dry-run, and what they would
+run is checked alike. Another tool must name each option in its --help, a script in its text.
+
+Not tried:
+  READERS_OWN       options that need files, machines or devices of the reader's: --help must name them
+  values of tools   models, bench, inspect, codec, pack, simulate, explain and plot have no --dry-run
+  `...` and `…`     commands that are cut short
+  APP, [options]    what a command looks like, and not one
+  bash SCRIPT       what those in docs/tables run is tried as if it stood in a document
+  other programs    ssh, tar, meson and their like
 """
 import os
 import pathlib
@@ -22,17 +31,23 @@ TRAINING = {'mnist': 'lenet', 'cifar10': 'resnet20', 'imagenet': 'resnet18', 'pt
 DATA = {'mnist': 'synthetic:4000,100', 'cifar10': 'synthetic:4000,100', 'imagenet': 'synthetic:400,100,10', 'ptb': 'synthetic:20000,300'}
 # Options that name what a reader has and this test does not, or go with those; and whether a value follows.
 READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device': True, '--precision': True, '--save': True, '--save-every': True,
-               '--trace': True, '--dump-gradients': True, '--log': True, '--config': True, '--hosts': True,
+               '--trace': True, '--dump-gradients': True, '--log': True, '--config': True,
                '--new-head': False, '--eval-only': False}
+# Tools, and whether another word says which of them it is.
+TOOLS = {'compare': False, 'launch': False, 'models': False, 'pack': False, 'simulate': False, 'explain': False,
+         'bench': True, 'inspect': True, 'codec': True, 'plot': True}
+# How many words follow an option of launch.
+OF_LAUNCH = {'-n': 1, '-np': 1, '--workers': 1, '--hosts': 1, '--hostfile': 1, '--mca': 2, '--dry-run': 0}
+SET_BY_SLURM = {'$SLURM_NTASKS': '8'}
 
-checked, failures = set(), []
+checked, failures, helps = set(), [], {}
 
 
 def lines_of(path):
     """Of its code blocks, with what a backslash continues, and without comments."""
     fenced, before = False, ''
     for line in path.read_text().splitlines():
-        if line.startswith('```'):
+        if line.lstrip().startswith('```'):
             fenced = not fenced
             continue
         if not fenced and not line.startswith('    '):
@@ -43,7 +58,16 @@ def lines_of(path):
         if line.endswith('\\'):
             before = line[:-1] + ' '
         else:
-            yield line
+            yield from commands_in(line)
+
+
+def commands_in(line):
+    """The line, or if it is a loop what it does with each of the words."""
+    loop = re.fullmatch(r'for (\w+) in (.*?); do (.*?); done', line)
+    if not loop:
+        return [line.removeprefix('Again: ')]
+    name, values, body = loop.groups()
+    return [body.replace('$' + name, value) for value in values.split()]
 
 
 def words_of(line):
@@ -53,7 +77,7 @@ def words_of(line):
         return []
     while words and re.fullmatch(r'[A-Z_]+=\S*', words[0]):
         words.pop(0)
-    return words
+    return [SET_BY_SLURM.get(word, word) for word in words]
 
 
 def name_of(word):
@@ -69,6 +93,21 @@ def fail(line, why):
     failures.append(f'{line}\n    {why.strip()}')
 
 
+def help_of(tool, line):
+    """The text of --help of a program, or of a tool."""
+    if tuple(tool) not in helps:
+        code, text, err = output_of([*tool, '--help'])
+        if code:
+            fail(line, f'{shlex.join(tool)} --help: {err or text}')
+        helps[tuple(tool)] = text
+    return helps[tuple(tool)]
+
+
+def check_named(option, tool, text, line):
+    if not re.search(r'(?<![a-z-])' + re.escape(option) + r'(?![a-z-])', text):
+        fail(line, f'{shlex.join(tool)} has no option {option}')
+
+
 def check_training(words, line):
     name = name_of(words[0])
     data = ['--data', DATA[name]]
@@ -77,6 +116,8 @@ def check_training(words, line):
     for word in rest:
         option, _, value = word.partition('=')
         if option in READERS_OWN:
+            program = [f'{apps}/{name}']
+            check_named(option, program, help_of(program, line), line)
             if READERS_OWN[option] and not value:
                 next(rest, None)
         elif option == '--data':
@@ -109,13 +150,24 @@ def check_options(words, line):
     if words[0].endswith('.py'):
         tool, text = [words[0]], (SOURCE / words[0]).read_text()
     else:
-        tool = [f'{apps}/laconic', *words[1:3 if words[1] in ('bench', 'inspect', 'codec') else 2]]
-        code, text, err = output_of([*tool, '--help'])
-        if code:
-            fail(line, f'{shlex.join(tool)} --help: {err or text}')
+        tool = [f'{apps}/laconic', *words[1:3 if TOOLS[words[1]] else 2]]
+        text = help_of(tool, line)
     for word in words[1:]:
-        if re.fullmatch(r'--[a-z][a-z-]*(=.*)?', word) and not re.search(re.escape(word.split('=')[0]) + r'(?![a-z-])', text):
-            fail(line, f'{shlex.join(tool)} has no option {word}')
+        if re.fullmatch(r'-[a-z]|--[a-z][a-z-]*(=.*)?', word):
+            check_named(word.split('=')[0], tool, text, line)
+
+
+def check_launch(words, line):
+    """Its own options by its --dry-run, what follows as a command of its own."""
+    at = 2
+    while at < len(words) and words[at].startswith('-'):
+        at += 1 + OF_LAUNCH.get(words[at], 0)
+    own = [name_of(word) if name_of(word) in (*TRAINING, 'laconic') else 'true' for word in words[at:at + 1]]
+    launch = [f'{apps}/laconic', 'launch', '--dry-run', *words[2:at], *own]
+    code, out, err = output_of(launch)
+    if code:
+        fail(line, f'{shlex.join(launch)}: {err}')
+    check(words[at:], line)
 
 
 def check(words, line):
@@ -130,10 +182,7 @@ def check(words, line):
     elif name in TRAINING:
         check_training(words, line)
     elif name == 'laconic' and len(words) > 1 and words[1] == 'launch':
-        rest = words[2:]
-        while rest and rest[0].startswith('-'):
-            del rest[:2]
-        check(rest, line)
+        check_launch(words, line)
     elif name == 'compare_ddp.py' or (name == 'laconic' and len(words) > 1 and words[1] == 'compare'):
         if name == 'laconic':
             words = [f'{apps}/laconic', *words[1:]]
@@ -144,7 +193,7 @@ def check(words, line):
             fail(line, f'{shlex.join(words)} --dry-run: {err}')
         for made in out.splitlines():
             check(shlex.split(made), line)
-    elif name == 'laconic' and len(words) > 1 and re.fullmatch('[a-z]+', words[1]):
+    elif name == 'laconic' and len(words) > 1 and words[1] in TOOLS:
         check_options(words, line)
     elif words[0].startswith('tests/') and name.endswith('.py') and name != 'make_data.py':
         check_options(words, line)
@@ -172,7 +221,8 @@ def main():
 def commands_of(script):
     """What a script runs: it is run with a python3 that only says so. If it takes arguments, its lines are taken."""
     if '${1' in script.read_text():
-        return re.sub(r'\\\n\s*', ' ', script.read_text()).splitlines()
+        return [command for line in re.sub(r'\\\n\s*', ' ', script.read_text()).splitlines()
+                for command in commands_in(line)]
     with tempfile.TemporaryDirectory() as folder:
         says = pathlib.Path(folder) / 'python3'
         says.write_text(f'#!{sys.executable}\nimport shlex, sys\nprint("python3", shlex.join(sys.argv[1:]))\n')
@@ -189,9 +239,6 @@ def known(words):
     name = name_of(words[0])
     return name in TRAINING or name in ('netns.sh', 'python3') or (
         name == 'laconic' and len(words) > 2 and words[1] in TOOLS and (words[1] != 'compare' or words[2] in TRAINING))
-
-
-TOOLS = {'compare', 'launch', 'bench', 'inspect', 'codec', 'pack', 'models'}
 
 if __name__ == '__main__':
     main()
