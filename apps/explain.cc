@@ -37,7 +37,7 @@ constexpr StepPart kStepParts[] = {{"forward", "forward_ms"},       {"backward",
                                    {"updates", "update_ms"},        {"choosing what to send", "select_ms"},
                                    {"waiting for data", "data_ms"}, {"waiting for gradients", "exposed_ms"}};
 
-/// "three of the longest waits": the buckets for which the plan expects most of the waiting.
+/// Names up to three buckets for which the plan expects the longest waits.
 std::string longest_waits(const nlohmann::json& plan) {
   std::vector<std::pair<double, std::string>> waits;
   for (const auto& bucket : plan.value("buckets", nlohmann::json::array()))
@@ -65,7 +65,7 @@ class WhatIfs {
         path_(path),
         group_(dist::calibration_from(log.plan["measured"].dump(), path)),
         times_(dist::layer_times_from(log.plan["layers"].dump(), path)),
-        ghost_(log.run.value("model", ""), 0) {}
+        ghost_(log.run.value("model", ""), log.plan.value("classes", 0)) {}
 
   std::vector<WhatIf> all() {
     std::vector<WhatIf> found;
@@ -180,7 +180,8 @@ int explain(const std::vector<std::string>& arguments) {
   table.title("");
   for (const StepPart& part : kStepParts)
     if (const double ms = of_steps(steps, part.figure).value; ms > 0)
-      table.add({{"part", "", part.what}, {"ms", "", ms, "{:.2f}"}, {"of a step", "", ms / step.value, "{:.1f} %", 100}});
+      table.add(
+          {{"part", "", part.what}, {"ms", "", ms, "{:.2f}"}, {"of a step", "", ms / step.value, "{:.1f} %", 100}});
   fmt::print("\n{}", table.text());
   if (!planned) {
     fmt::print("\nThe log has no measured plan: with --plan auto it would tell what would shorten a step.\n");

@@ -170,7 +170,7 @@ void JsonLog::on_start(const RunInfo& info) {
   shorten(info);
   if (!info.receipt) return;
   Json plan = Json::parse(info.receipt->json());
-  plan["batch"] = info.batch;
+  plan["batch"] = info.batch, plan["classes"] = info.classes;
   line(Json{{"plan", std::move(plan)}}.dump(), true);
 }
 

@@ -93,6 +93,11 @@ const ResumeCase kResumeCases[] = {
      },
      1},
     {"1-bit SGD", mixed, [](Recipe& r) { r.trainer.plan.codec = "onebit", r.trainer.lr = 0.03; }},
+    {"a relative bound, with feedback", mixed,
+     [](Recipe& r) {
+       r.trainer.optimizer.momentum = 0.9, r.trainer.lr = 0.02;
+       r.trainer.plan.codec = "inceptionn:rel:2^0", r.trainer.codec_feedback = true;
+     }},
     {"1-bit SGD by servers among the workers", mixed,
      [](Recipe& r) { r.sync = "ps", r.trainer.plan.codec = "onebit", r.trainer.lr = 0.03; }},
     {"servers that limit the length of the gradient", mixed,
@@ -101,6 +106,12 @@ const ResumeCase kResumeCases[] = {
      [](Recipe& r) {
        r.sync = "layerdrop", r.trainer.optimizer.momentum = 0.9, r.trainer.lr = 0.02;
        r.settings = {{"drop-ratio", "0.5"}, {"threshold-every", "3"}, {"local-aggregate", "2"}};
+     },
+     1},
+    {"layer dropping by rows", mixed,
+     [](Recipe& r) {
+       r.sync = "layerdrop", r.trainer.optimizer.momentum = 0.9, r.trainer.lr = 0.02;
+       r.settings = {{"drop-ratio", "0.5"}, {"threshold-every", "3"}, {"layerdrop-unit", "rows"}};
      },
      1},
     {"quantised weights", mixed, [](Recipe& r) { r.sync = "ps", r.trainer.plan.codec = "qsgd:8:512"; }},

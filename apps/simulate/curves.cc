@@ -14,7 +14,7 @@ namespace {
 
 // The colours of Okabe and Ito, which are told apart by those who do not see all colours.
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000"};
-// Of the picture, in pixels: figures of the axis stand at the left, names of curves at the right.
+// Pixels: figures of the axis stand at the left, names of curves at the right.
 constexpr double kLeft = 70, kPlot = 560, kRight = 190, kHeight = 360;
 
 /// A range of one axis, from a power of `base` to another.

@@ -57,7 +57,8 @@ void replay(SimulateOptions& o, const std::string& path) {
   const auto replayed = std::make_shared<SimulateOptions::Replayed>();
   replayed->times = dist::layer_times_from(log.plan["layers"].dump(), path);
   replayed->group = dist::calibration_from(log.plan["measured"].dump(), path);
-  o.model = log.run.value("model", o.model), o.batch = log.plan.value("batch", o.batch);
+  o.model = log.run.value("model", o.model), o.classes = log.plan.value("classes", 0);
+  o.batch = log.plan.value("batch", o.batch);
   o.link = replayed->group.network("none").links.all, o.own_link = false;
   o.workers = {replayed->group.workers};
   o.compute = "that of " + path;
@@ -115,11 +116,14 @@ std::optional<SimulateOptions> parsed(const std::vector<std::string>& words) {
   add_settings(settings, o, replayed);
   CLI::App app(kWhat, "laconic simulate");
   Texts texts;
-  laconic::bind(app, settings, texts);  // std::bind would be a better match
+  laconic::bind(app, settings, texts);  // unqualified, std::bind would match better
   if (parse_tool(app, words)) return std::nullopt;
   for (const auto& [name, text] : texts)
     if (name == "replay") replay(o, text);  // the others differ from it
-  for (const auto& [name, text] : texts) settings.set(name, text);
+  for (const auto& [name, text] : texts) {
+    if (name == "model") o.classes = 0;
+    settings.set(name, text);
+  }
   if (settings.given("link")) o.own_link = true;
   if (settings.given("compute")) o.replayed.reset();
   for (const char* name : {"model", "classes", "batch", "threads"})

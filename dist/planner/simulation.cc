@@ -119,7 +119,7 @@ class Simulation {
   static constexpr std::int64_t kPastWarmUp = 1'000'000'000;  // steps: no method's first epochs
 
   void compute(double seconds) { engine_.compute(factor_ * seconds); }
-  /// Of an exponential distribution with a mean of 1, for this rank and step.
+  /// Draws from an exponential distribution with a mean of 1, for this rank and step.
   double drawn_delay() const {
     if (training_.straggling == 0) return 0;
     Random random(training_.facts.seed, Purpose::straggling, static_cast<std::uint64_t>(engine_.rank()),
