@@ -148,7 +148,7 @@ void print_what_ifs(const LogFile& log, const std::string& path) {
                {"ms a step", "", w.step_ms, "{:.1f}"},
                {"time a sample", "", &w == &all[0] ? "" : fmt::format("{:+.0f} %", 100 * per_sample)}});
   }
-  fmt::print("\n{}\nNothing of this says what would be learned: laconic compare does.\n", table.text());
+  fmt::print("{}\nNothing of this says what would be learned: laconic compare does.\n", table.text());
 }
 
 }  // namespace

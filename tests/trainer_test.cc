@@ -69,6 +69,13 @@ TEST(Trainer, DropoutIsNotTheSameWithoutIt) {  // or the test above would prove 
   EXPECT_GT(relative_difference(with.parameters[0], train(recipe).parameters[0]), 1e-3);
 }
 
+TEST(Trainer, TellsTheMemoryOfActivationsWithoutAnEvaluation) {
+  Recipe recipe(convolutional, 2);
+  recipe.trainer.eval_every = 0;
+  const RunSummary summary = train(recipe).summary;
+  if (summary.memory_bytes_peak) EXPECT_GT(*summary.activation_bytes_peak, 0);  // a sanitizer's allocator tells neither
+}
+
 TEST(Trainer, FourTimesSixteenLenetIsOnceSixtyFour) {
   Recipe recipe([] { return make_model("lenet"); });
   recipe.data = std::make_shared<const ImageDataset>(load_mnist("synthetic:150,20"));
