@@ -5,7 +5,7 @@
 
 Commands are the lines of code blocks that begin with one of our programs or scripts, and what stands in a loop, `for x
 in A B; do COMMAND; done`, with each of its words. A training program is run with --dry-run on synthetic data, the
-smallest model and two workers; `laconic launch` and `compare` and compare_ddp.py with --dry-run, and what they would
+smallest model and two workers; `laconic launch`, `compare` and the scripts of tests/netns with --dry-run, and what they would
 run is checked alike. Another tool must name each option in its --help, a script in its text.
 
 Not tried:
@@ -183,7 +183,7 @@ def check(words, line):
         check_training(words, line)
     elif name == 'laconic' and len(words) > 1 and words[1] == 'launch':
         check_launch(words, line)
-    elif name == 'compare_ddp.py' or (name == 'laconic' and len(words) > 1 and words[1] == 'compare'):
+    elif name in ('compare_ddp.py', 'compare_simulated.py') or (name == 'laconic' and len(words) > 1 and words[1] == 'compare'):
         if name == 'laconic':
             words = [f'{apps}/laconic', *words[1:]]
         else:
