@@ -5,7 +5,7 @@
 
 namespace laconic {
 
-/// What --log has written, as far as tools ask for it. Fields: docs/architecture.md, "Log".
+/// Holds what --log has written, as far as tools ask for it. docs/architecture.md, "Log", explains the fields.
 struct LogFile {
   nlohmann::json run{}, plan{};         ///< the last of each; null if there is none
   std::vector<nlohmann::json> steps{};  ///< of all runs that the log is of

@@ -11,7 +11,7 @@
 
 namespace laconic {
 
-/// What `laconic simulate` is told of one set.
+/// Holds what `laconic simulate` is told of one set.
 struct SimulateOptions {
   std::string label{};  ///< of --vs; empty: the only one
   std::string model = "resnet50", compute = "measured";
@@ -22,7 +22,7 @@ struct SimulateOptions {
   std::optional<bool> shares_cores{};       ///< messages are worked on by the cores that compute
   double straggling = 0;                    ///< mean share by which a worker's step is longer
 
-  /// What a training has measured, from its log: --replay.
+  /// Holds what a training has measured, from its log (--replay).
   struct Replayed {
     dist::Calibration group;
     dist::LayerTimes times;

@@ -21,7 +21,7 @@ namespace {
 constexpr int kMostWhole = 64;              // ranks that are simulated one by one
 constexpr double kPayload = 1448.0 / 1514;  // of a full Ethernet frame of TCP over IPv4, with time stamps
 
-/// What several sets share is measured once.
+/// Measures once what several sets share.
 class Measured {
  public:
   const dist::LayerTimes& times(const SimulateOptions& o) {
@@ -152,7 +152,7 @@ int simulate(const std::vector<std::string>& arguments) {
   const std::vector<SimulateOptions> sets = simulate_options(arguments);
   if (sets.empty()) return 0;
   const SimulateOptions& first = sets[0];
-  // What makes no sense is found before anything is measured.
+  // Options that make no sense are refused before anything is measured.
   std::vector<std::vector<Run>> all;
   std::string what;
   for (const SimulateOptions& o : sets) {
