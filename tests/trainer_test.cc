@@ -73,7 +73,9 @@ TEST(Trainer, TellsTheMemoryOfActivationsWithoutAnEvaluation) {
   Recipe recipe(convolutional, 2);
   recipe.trainer.eval_every = 0;
   const RunSummary summary = train(recipe).summary;
-  if (summary.memory_bytes_peak) EXPECT_GT(*summary.activation_bytes_peak, 0);  // a sanitizer's allocator tells neither
+  if (summary.memory_bytes_peak) {  // a sanitizer's allocator tells neither
+    EXPECT_GT(*summary.activation_bytes_peak, 0);
+  }
 }
 
 TEST(Trainer, FourTimesSixteenLenetIsOnceSixtyFour) {
