@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace laconic {
@@ -57,14 +58,29 @@ inline std::vector<std::vector<std::size_t>> each_once(const std::vector<std::si
   return rows;
 }
 
-/// Returns the rows that a sweep tries: pairwise(). Sanitizers are slow, and look at how results come about and not at
-/// what they are: under one it is each_once().
-inline std::vector<std::vector<std::size_t>> combinations(const std::vector<std::size_t>& counts) {
+/// True in a build for a sanitizer. Sanitizers are slow, and look at how results come about and not at what they are.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return each_once(counts);
+inline constexpr bool kSanitized = true;
 #else
-  return pairwise(counts);
+inline constexpr bool kSanitized = false;
 #endif
+
+/// Returns the rows that a sweep tries: pairwise(), under a sanitizer each_once().
+inline std::vector<std::vector<std::size_t>> combinations(const std::vector<std::size_t>& counts) {
+  return kSanitized ? each_once(counts) : pairwise(counts);
+}
+
+/// Returns the rows of a sweep that has to be whole: all combinations, under a sanitizer each_once().
+inline std::vector<std::vector<std::size_t>> all_combinations(const std::vector<std::size_t>& counts) {
+  if (kSanitized) return each_once(counts);
+  std::vector<std::vector<std::size_t>> rows{{}};
+  for (const std::size_t count : counts) {
+    std::vector<std::vector<std::size_t>> longer;
+    for (const auto& row : rows)
+      for (std::size_t v = 0; v < count; ++v) longer.push_back(row), longer.back().push_back(v);
+    rows = std::move(longer);
+  }
+  return rows;
 }
 
 }  // namespace laconic

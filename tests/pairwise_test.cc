@@ -32,6 +32,16 @@ TEST(Pairwise, AnyTwoValuesOfTwoChoicesMeetInFewRows) {
   }
 }
 
+TEST(Pairwise, AllCombinationsAreTheProduct) {
+  const auto rows = all_combinations({2, 3, 4});
+  const std::set<std::vector<std::size_t>> different(rows.begin(), rows.end());
+  EXPECT_EQ(different.size(), kSanitized ? 4u : 24u);
+  for (const auto& row : rows) {
+    ASSERT_EQ(row.size(), 3u);
+    EXPECT_TRUE(row[0] < 2 && row[1] < 3 && row[2] < 4);
+  }
+}
+
 TEST(Pairwise, EachOnceHasEveryValue) {
   const std::vector<std::size_t> counts = {4, 6, 5, 2, 7, 7, 1, 2};
   const auto rows = each_once(counts);

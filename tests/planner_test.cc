@@ -10,6 +10,7 @@
 #include "dist/planner/simulation.h"
 #include "tests/error_of.h"
 #include "tests/on_ranks.h"
+#include "tests/pairwise.h"
 
 namespace laconic::dist {
 namespace {
@@ -41,21 +42,22 @@ double simulated(const PlanningFacts& facts, const Plan& plan) {
 
 /// The schedule alone leaves out how hops of one message wait for each other.
 TEST(Planner, PredictsWhatTheCollectivesTake) {
+  const char* const allreduces[] = {"ring", "doubling", "butterfly"};
   for (const char* model : {"lenet", "resnet20", "alexnet-32"}) {
     const GhostModel ghost(model, 0);
-    for (const int workers : {2, 4})
-      for (const double rate : {1e8, 1e9})
-        for (const char* allreduce : {"ring", "doubling", "butterfly"})
-          for (const char* codec : {"none", "bf16"})
-            for (const double taken : {0.0, 1.0}) {
-              PlanningFacts facts = facts_of(ghost, model, group(workers, rate, 100e-6, taken));
-              PlanOptions options;
-              set_allreduce(options, allreduce), set_codec(options, codec);
-              const Plan plan = make_plan(facts.parameters, options, workers);
-              const double whole = simulated(facts, plan);
-              EXPECT_NEAR(predict_step(facts, plan), whole, 0.12 * whole)
-                  << model << " " << workers << " " << rate << " " << allreduce << " " << codec << " " << taken;
-            }
+    for (const auto& row : all_combinations({2, 2, std::size(allreduces), 2, 2})) {
+      const int workers = row[0] == 0 ? 2 : 4;
+      const double rate = row[1] == 0 ? 1e8 : 1e9, taken = static_cast<double>(row[4]);
+      const char* const allreduce = allreduces[row[2]];
+      const char* const codec = row[3] == 0 ? "none" : "bf16";
+      PlanningFacts facts = facts_of(ghost, model, group(workers, rate, 100e-6, taken));
+      PlanOptions options;
+      set_allreduce(options, allreduce), set_codec(options, codec);
+      const Plan plan = make_plan(facts.parameters, options, workers);
+      const double whole = simulated(facts, plan);
+      EXPECT_NEAR(predict_step(facts, plan), whole, 0.12 * whole)
+          << model << " " << workers << " " << rate << " " << allreduce << " " << codec << " " << taken;
+    }
   }
 }
 

@@ -16,6 +16,12 @@ using namespace winograd;
 
 // -------------------------------------------------------------------------------------------------------- products
 
+// Under a sanitizer products are functions of their own: compiled into each place that calls them they take a minute.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LACONIC_ONCE __attribute__((noinline))
+#else
+#define LACONIC_ONCE
+#endif
 #define LACONIC_ISA Anywhere
 #define LACONIC_TARGET
 #define LACONIC_VECTOR HalfLanes

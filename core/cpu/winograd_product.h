@@ -13,8 +13,9 @@ struct LACONIC_ISA {
   ///     a[b a_block + i kStep + r kRow] u[k u_block + (b n + i) 16 + column]
   /// where m's blocks lie m_block apart.
   template <int K, int R, int kStep, int kRow>
-  LACONIC_TARGET static void product(float* m, std::int64_t m_block, bool add, const float* a, std::int64_t a_block,
-                                     const float* u, std::int64_t u_block, std::int64_t blocks, std::int64_t n) {
+  LACONIC_TARGET LACONIC_ONCE static void product(float* m, std::int64_t m_block, bool add, const float* a,
+                                                  std::int64_t a_block, const float* u, std::int64_t u_block,
+                                                  std::int64_t blocks, std::int64_t n) {
     constexpr int kLanes = sizeof(Vector) / sizeof(float), kOfBlock = kBlock / kLanes, kParts = K * kOfBlock;
     typedef LACONIC_VECTOR InMemory __attribute__((aligned(1), may_alias));
     Vector sums[R][kParts];
