@@ -74,7 +74,7 @@ TEST(EndToEnd, ALinkUnderMpiIsRefused) {
 TEST(EndToEnd, ThreadsAndProcessesGiveTheSameBits) {
   NEEDS_MPIRUN();
   TempFolder dir;
-  const int images = kSanitized ? 29 : 101, steps = kSanitized ? 9 : 30;  // two whole epochs, three audits
+  const int images = kSanitized ? 29 : 101, steps = kSanitized ? 9 : 30;  // two whole epochs or more, three audits
   const std::string common = concat(" --data synthetic:", images, ",20 --batch 2 --steps ", steps,
                                     " --threads 1 --audit ", steps / 3, " --quiet");
   const Result threads =
