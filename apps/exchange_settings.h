@@ -13,7 +13,7 @@
 namespace laconic {
 
 inline constexpr auto kNetGroup = "Workers and network",
-                      kCodecGroup = "Codecs (--sync allreduce, ps, layerdrop, slimdp)";
+                      kCodecGroup = "Codecs (--sync allreduce, ps, layerdrop, slimdp, rounds)";
 
 /// Settings of methods, by name: those of one method, or of all of them.
 using MethodSettings = std::vector<std::pair<std::string, std::string>>;

@@ -19,7 +19,7 @@ std::vector<std::pair<std::string, std::string>> for_small_models(const std::str
   method->settings(known);
   std::vector<std::pair<std::string, std::string>> settings;
   for (const auto& [setting, text] :
-       {std::pair{"dense-below", "1024"}, {"density", "0.2"}, {"warmup", "none"}, {"threshold", "0.05"}})
+       {std::pair{"dense-below", "1024"}, {"density", "0.2"}, {"warmup", "none"}, {"threshold", "0.05"}, {"every", "4"}})
     if (known.find(setting) != nullptr) settings.emplace_back(setting, text);
   return settings;
 }
@@ -31,6 +31,11 @@ INSTANTIATE_TEST_SUITE_P(Methods, EveryMethod, testing::ValuesIn(dist::methods()
   std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
   return name;
 });
+
+TEST(Rounds, KeepTheirPromisesWithTheSettingsOfTheirPapers) {
+  EXPECT_NO_THROW(check_method("rounds", {{"every", "6"}, {"outer", "nesterov"}}));
+  EXPECT_NO_THROW(check_method("rounds", {{"every", "6"}, {"outer", "nesterov"}, {"fragments", "2"}, {"delay", "2"}}));
+}
 
 /// Breaks one promise.
 class Broken final : public dist::Method {

@@ -142,6 +142,22 @@ const ResumeCase kResumeCases[] = {
                      {"slim-scope", "model"},
                      {"slim-residual", ""}};
      }},
+    {"rounds, momentum, batch norm", normalized,
+     [](Recipe& r) {
+       r.sync = "rounds", r.trainer.optimizer.momentum = 0.9, r.trainer.lr = 0.02;
+       r.settings = {{"every", "4"}, {"outer", "nesterov"}};
+     }},
+    {"rounds in fragments that arrive late, adam, in the first epoch dense", mixed,
+     [](Recipe& r) {
+       r.sync = "rounds", r.trainer.optimizer.name = "adam", r.trainer.lr = 0.005;
+       r.settings = {{"every", "4"}, {"fragments", "3"}, {"delay", "3"}, {"outer", "momentum"}, {"warmup", "dense:1"}};
+     }},
+    {"rounds, clipped, in few bits, with feedback", mixed,
+     [](Recipe& r) {
+       r.sync = "rounds", r.trainer.clip = Clip::parse("norm:0.5"), r.trainer.lr = 0.03;
+       r.trainer.plan.codec = "qsgd:4:100", r.trainer.codec_feedback = true;
+       r.settings = {{"every", "3"}, {"delay", "1"}};
+     }},
     {"no exchange", normalized, [](Recipe& r) { r.sync = "none", r.trainer.optimizer.momentum = 0.9; }},
 };
 
@@ -213,7 +229,8 @@ Outcome expect_goes_on(Recipe recipe, std::initializer_list<std::size_t> stops) 
       EXPECT_EQ(second.buffers[r], straight.buffers[r]) << "rank " << r;
     }
     EXPECT_EQ(second.evals.back().loss, straight.evals.back().loss);
-    if (recipe.sync == "layerdrop" || recipe.sync == "slimdp" || recipe.trainer.plan.codec != "none") {
+    if (recipe.sync == "layerdrop" || recipe.sync == "slimdp" || recipe.sync == "rounds" ||
+        recipe.trainer.plan.codec != "none") {
       EXPECT_EQ(second.summary.bytes_sent_total > 0, recipe.workers + recipe.servers > 1);
     } else if (!dist::methods().make(recipe.sync)->traits().chooses) {
       EXPECT_GE(second.summary.bytes_sent_total, second.summary.bytes_dense_total);

@@ -16,6 +16,7 @@ std::unique_ptr<Method> make_allreduce();
 std::unique_ptr<Method> make_ps();
 std::unique_ptr<Method> make_layer_drop();
 std::unique_ptr<Method> make_slim();
+std::unique_ptr<Method> make_rounds();
 
 namespace {
 
@@ -41,6 +42,7 @@ Catalogue<Method>& methods() {
     list.emplace_back("ps", make_ps);
     list.emplace_back("layerdrop", make_layer_drop);
     list.emplace_back("slimdp", make_slim);
+    list.emplace_back("rounds", make_rounds);
     return list;
   }());
   return all;

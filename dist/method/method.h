@@ -93,6 +93,7 @@ class Method {
     bool plan_is_all = false;     ///< what travels is the plan's buckets, each by its collective, and nothing else
     bool asks_network = false;    ///< its plan goes by latency_seconds and its like: they are measured if nobody says
     bool on_ghosts = false;       ///< how much travels does not depend on values: it can be simulated
+    std::int64_t period = 1;      ///< steps after which messages are the same again
     int arenas = 0;               ///< memory besides, in copies of the parameters, on each worker
     const char* arenas_are = "";  ///< "residual"
   };

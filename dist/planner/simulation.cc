@@ -205,10 +205,13 @@ void require_on_ghosts(const Method& method) {
   require<UsageError>(method.traits().on_ghosts, "what `sync` ", method.name(),
                       " sends depends on the gradients' values, and a simulation has none (`sync`): take allreduce, ps "
                       "or redsync");
+  constexpr std::int64_t kMostSteps = 10'000;
+  require<UsageError>(method.traits().period <= kMostSteps, "a step's mean is over ", method.traits().period,
+                      " steps, of which a simulation goes through at most ", kMostSteps, " (`every`): give a smaller one");
 }
 
 SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetwork& network) {
-  constexpr int kWarmUpSteps = 4;
+  constexpr std::int64_t kWarmUpSteps = 4;
   constexpr double kEqual = 1e-4;
   const std::shared_ptr<const Method> method = training.method ? training.method : methods().make("allreduce");
   require_on_ghosts(*method);
@@ -221,22 +224,25 @@ SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetw
     Simulation simulation(*method, training, engine);
     // One rank alone may stop as soon as steps are equal.
     const bool alone = network.mirrored || network.ranks == 1;
+    const std::int64_t period = method->traits().period;
+    const auto periods_of = [period](std::int64_t steps) { return (steps + period - 1) / period; };
     double took = 0;
-    for (int i = 0; i < kWarmUpSteps; ++i) {
+    for (std::int64_t i = 0; i < periods_of(kWarmUpSteps); ++i) {
       const double began = engine.now(), before = std::exchange(took, 0);
-      simulation.step();
+      for (std::int64_t s = 0; s < period; ++s) simulation.step();
       took = engine.now() - began;
       if (alone && i > 0 && std::abs(took - before) <= kEqual * took) break;
     }
     const double began = engine.now();
     const EngineCounters before = engine.counters();
-    const int steps = alone ? 1 : training.straggling > 0 ? 30 : 5;
-    for (int i = 0; i < steps; ++i) simulation.step();
+    const std::int64_t steps = period * periods_of(alone ? 1 : training.straggling > 0 ? 30 : 5);
+    for (std::int64_t i = 0; i < steps; ++i) simulation.step();
     if (engine.rank() == 0) {
       const EngineCounters after = engine.counters();
-      step = {(engine.now() - began) / steps, simulation.compute_seconds(),
-              (after.exposed_seconds - before.exposed_seconds) / steps,
-              static_cast<double>(after.sent.bytes - before.sent.bytes) / steps};
+      const auto all = static_cast<double>(steps);
+      step = {(engine.now() - began) / all, simulation.compute_seconds(),
+              (after.exposed_seconds - before.exposed_seconds) / all,
+              static_cast<double>(after.sent.bytes - before.sent.bytes) / all};
     }
     simulation.end();
   });

@@ -88,8 +88,8 @@ void Trainer::train_step() {
     step.loss_sum += static_cast<double>(loss) * static_cast<double>(samples);
   });
   if (clips_norm() && !step.skipped) apply_clipped();
-  if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one
   strategy_->end_step();
+  if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one
   ++step_;
 
   step.costs = strategy_->costs();

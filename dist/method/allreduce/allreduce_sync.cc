@@ -17,6 +17,15 @@ Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const
   return ring_allreduce(comm, x);  // of one rank: nothing
 }
 
+void require_codec_fits(const PlanOptions& plan) {
+  if (compress::traits_of(plan.codec).remembers && plan.allreduce == "doubling")
+    refuse("with doubling several ranks must come to the same bytes, and " + plan.codec +
+               " adds what each has lost by itself",
+           "`codec`", "take `allreduce` ring");
+  if (plan.codec != "none" && plan.allreduce == "mpi")
+    refuse("MPI's own allreduce adds floats, and knows no codec", "`codec`", "leave it out, or take `allreduce` ring");
+}
+
 std::optional<double> bytes_of_step(const Plan& plan, int N) {
   if (N == 1) return 0;
   const auto codec = compress::make_codec(plan.codec);

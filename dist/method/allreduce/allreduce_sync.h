@@ -16,6 +16,9 @@ namespace laconic::dist {
 /// The sum over ranks, as the plan has it for this bucket.
 Task<> allreduce(Communicator& comm, Slice<float> x, const Bucket& bucket, const Hops& hops);
 
+/// throws UsageError if these allreduces do not bear this codec
+void require_codec_fits(const PlanOptions& plan);
+
 /// Bytes that a step's gradients are on the network, the mean over N ranks; an estimate with a codec. Returns nothing
 /// if MPI's own allreduce or NCCL moves some.   throws UsageError if the plan's codec is not in this build
 std::optional<double> bytes_of_step(const Plan& plan, int N);

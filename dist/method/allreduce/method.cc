@@ -1,4 +1,3 @@
-#include "compress/codecs.h"
 #include "dist/method/allreduce/allreduce_sync.h"
 
 namespace laconic::dist {
@@ -12,16 +11,7 @@ class DenseAllreduce final : public Method {
   std::string summary() const override { return "the sum of all gradients, by a collective"; }
   Traits traits() const override { return {.codec = true, .plan_is_all = true, .on_ghosts = true}; }
 
-  void check(const TrainingFacts& facts) const override {
-    const std::string by = facts.plan.allreduce, &codec = facts.plan.codec;
-    if (compress::traits_of(codec).remembers && by == "doubling")
-      refuse("with doubling several ranks must come to the same bytes, and " + codec +
-                 " adds what each has lost by itself",
-             "`codec`", "take `allreduce` ring");
-    if (codec != "none" && by == "mpi")
-      refuse("MPI's own allreduce adds floats, and knows no codec", "`codec`",
-             "leave it out, or take `allreduce` ring");
-  }
+  void check(const TrainingFacts& facts) const override { require_codec_fits(facts.plan); }
 
   std::unique_ptr<Strategy> worker(WorkerSide side) const override {
     return std::make_unique<AllreduceSync>(side.arena, side.engine, side.plan, std::move(side.update), side.facts);

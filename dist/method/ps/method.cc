@@ -16,7 +16,7 @@ void ServedMethod::settings(Settings& s) {
 }
 
 void ServedMethod::add_truncation(Settings& s) {
-  s.group("Codecs (`sync` allreduce, ps, layerdrop, slimdp)", Scope::exchange);
+  s.group("Codecs (`sync` allreduce, ps, layerdrop, slimdp, rounds)", Scope::exchange);
   s.whole_number<int>("truncate-weights", "BITS", truncate_weights, 0,
                       "low bits that parameters lose between servers and\nworkers, 1 to 31; 0: none");
   begin_group(s);

@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <utility>
+
+#include "dist/method/redsync/method.h"
+#include "dist/method/rounds/rounds_sync.h"
+
+namespace laconic::dist {
+namespace {
+
+/// Local steps, and the mean of what they have changed (rounds_sync.h).
+class LocalRounds final : public Method {
+ public:
+  std::string name() const override { return "rounds"; }
+  std::string summary() const override { return "own steps, then what they changed (local SGD, DiLoCo)"; }
+  Traits traits() const override {
+    return {.same_bits = false,
+            .codec = true,
+            .on_ghosts = true,
+            .period = rules_.every,
+            .arenas = momentum() > 0 ? 3 : 2,
+            .arenas_are = "outer model"};
+  }
+
+  void settings(Settings& s) override {
+    s.group("Rounds of own steps (`sync` rounds)", Scope::exchange);
+    s.whole_number<std::int64_t>("every", "H", rules_.every, 1, "steps of each worker from exchange to exchange");
+    s.choice("outer", outer_, {"sgd", "momentum", "nesterov"},
+             "how the mean of what workers changed is applied\n[sgd: local SGD; nesterov: DiLoCo]");
+    number(s, "outer-lr", "LR", lr_, 1e3, "0.7", "its rate [1; nesterov: 0.7]", [this] { return lr(); });
+    number(s, "outer-momentum", "M", momentum_, 1, "0.9", "its momentum [0.9; sgd: none]",
+           [this] { return momentum(); });
+    s.whole_number<std::int64_t>("fragments", "P", rules_.fragments, 1,
+                                 "parts of the model that end their rounds one after\nthe other");
+    s.whole_number<std::int64_t>("delay", "TAU", rules_.delay, 0,
+                                 "steps that go on while an exchange is under way");
+    number(s, "mix", "ALPHA", mix_, 1, "0.5", "share of its own values that a worker keeps when one\narrives [0; with delay: 0.5]",
+           [this] { return mix(); });
+    s.value(
+        "warmup", "none|dense:E", "in the first E epochs dense gradients [none]",
+        [this](const std::string& text, const std::string& where) { warmup_ = Warmup::parse(text, where); },
+        [this] { return warmup_.to_string(); });
+  }
+
+  void check(const TrainingFacts& facts) const override {
+    require_codec_fits(facts.plan);
+    if (rules_.delay >= rules_.every)
+      refuse(concat("an exchange would begin before the last one has arrived, ", rules_.delay, " steps late"), "`delay`",
+             concat("give less than `every`, which is ", rules_.every));
+    if (mix() == 1) refuse("what workers have learned would never be taken over", "`mix` 1", "give less, as 0.5");
+    if (lr() == 0) refuse("what workers have learned would never be used", "`outer-lr` 0", "give more, as 0.7");
+    if (momentum() == 1) refuse("no change would ever be forgotten", "`outer-momentum` 1", "give less, as 0.9");
+    if (outer_ == "sgd" && momentum() > 0)
+      refuse("`outer` sgd has none", "`outer-momentum`", "leave it out, or take `outer` momentum or nesterov");
+    if (warmup_.kind == Warmup::Kind::ramp)
+      refuse("rounds have no density that could fall", "`warmup` ramp", "take `warmup` dense:E");
+  }
+
+  std::optional<Refusal> refuses(const std::string& setting) const override {
+    if (setting == "fusion" && rules_.fragments > 1)
+      return Refusal{"`fragments` are made of layers, and each layer travels as one message", "leave one of the two out"};
+    return Method::refuses(setting);
+  }
+
+  void shape(PlanOptions& plan, const TrainingFacts&) const override {
+    if (rules_.fragments > 1) plan.fusion = PlanOptions::Fusion::module;
+  }
+
+  std::unique_ptr<Strategy> worker(WorkerSide side) const override {
+    RoundsSync::Rules rules = rules_;
+    rules.lr = lr(), rules.momentum = momentum(), rules.nesterov = outer_ == "nesterov", rules.mix = mix();
+    if (warmup_.kind == Warmup::Kind::dense) rules.dense_steps = warmup_.epochs * side.facts.steps_per_epoch;
+    return std::make_unique<RoundsSync>(std::move(side), rules);
+  }
+
+  /// Counts the steps after a warm-up.
+  std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>&,
+                                       const TrainingFacts& facts) const override {
+    const std::optional<double> bytes = bytes_of_step(plan, facts.workers);
+    return bytes ? std::optional(*bytes / static_cast<double>(rules_.every)) : std::nullopt;
+  }
+
+  std::string describe(const TrainingFacts& facts) const override {
+    std::string text = concat("rounds of ", rules_.every, rules_.every == 1 ? " step, " : " steps, ", outer_);
+    if (rules_.fragments > 1) text += concat(", ", rules_.fragments, " fragments");
+    if (rules_.delay > 0) text += concat(", ", rules_.delay, " late");
+    return text + ", " + (facts.plan_file.empty() ? facts.plan.allreduce : "by " + facts.plan_file);
+  }
+
+ private:
+  static void number(Settings& s, const char* name, const char* type, std::optional<double>& target, double most,
+                     const char* example, const char* help, std::function<double()> now) {
+    s.value(
+        name, type, help,
+        [&target, most, example](const std::string& text, const std::string& where) {
+          target = real(text, where, 0, most, example);
+        },
+        [now = std::move(now)] { return number_text(now()); });
+  }
+  double lr() const { return lr_.value_or(outer_ == "nesterov" ? 0.7 : 1); }
+  double momentum() const { return momentum_.value_or(outer_ == "sgd" ? 0 : 0.9); }
+  double mix() const { return mix_.value_or(rules_.delay > 0 ? 0.5 : 0); }
+
+  RoundsSync::Rules rules_{};  // every, fragments, delay
+  std::string outer_ = "sgd";
+  std::optional<double> lr_, momentum_, mix_;  // nothing: by the other settings
+  Warmup warmup_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Method> make_rounds() { return std::make_unique<LocalRounds>(); }
+
+}  // namespace laconic::dist

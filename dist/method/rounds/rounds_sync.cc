@@ -1,0 +1,232 @@
+#include "dist/method/rounds/rounds_sync.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/raw.h"
+#include "core/trace.h"
+#include "dist/collective/ring_allreduce.h"
+#include "dist/ghost_work.h"
+
+namespace laconic::dist {
+namespace {
+
+/// Parameters of the same shapes, in the order in which they are registered.
+std::vector<std::shared_ptr<Parameter>> twins_of(const ParameterArena& arena) {
+  std::vector<std::shared_ptr<Parameter>> twins;
+  const bool ghosts = arena.values().device() == kGhost;
+  for (auto p = arena.parameters().rbegin(); p != arena.parameters().rend(); ++p) {
+    twins.push_back(std::make_shared<Parameter>((*p)->info.shape, (*p)->info.role, ghosts ? kGhost : kCpu));
+    twins.back()->info.name = (*p)->info.name;
+    twins.back()->info.output = (*p)->info.output;
+  }
+  return twins;
+}
+
+/// These rows of a parameter, in what is laid out like the arena.
+Tensor rows_in(const Tensor& state, const Parameter& p, Rows rows) {
+  const std::int64_t row = p.info.elements / p.all_rows().count;
+  return state.range(p.info.offset + rows.first * row, rows.count * row);
+}
+
+}  // namespace
+
+RoundsSync::RoundsSync(WorkerSide side, const Rules& rules)
+    : rules_(rules),
+      arena_(side.arena),
+      engine_(side.engine),
+      outer_(twins_of(side.arena), side.arena.values().device()),
+      velocity_(rules.momentum > 0 ? outer_.make_state() : Tensor()),
+      exchange_(
+          outer_, side.engine, side.plan,
+          [this](Parameter& p, Rows rows, const StepContext& context) { outer_step(p, rows, context.gradient_scale); },
+          side.facts),
+      own_(side.arena, side.update),
+      arriving_(side.arena, [this](Parameter& p, Rows rows, const StepContext&) { take_over(p, rows); }),
+      joint_(side.arena) {
+  if (rules.dense_steps > 0) dense_.emplace(side.arena, side.engine, side.plan, side.update, side.facts);
+  divide();
+}
+
+/// Neighbours in the arena, of about equal size. A message belongs to one fragment; so does a parameter that travels in
+/// several.
+void RoundsSync::divide() {
+  const Plan& plan = exchange_.plan();
+  std::vector<std::pair<int, std::int64_t>> units;  // parameters that travel together: the first place, elements
+  for (const Bucket& b : plan.buckets) {
+    if (units.empty() || units.back().first != b.first) units.emplace_back(b.first, 0);
+    units.back().second += b.elements;
+  }
+  const auto count = static_cast<std::size_t>(rules_.fragments);
+  require<UsageError>(count <= units.size(), "the model travels in ", units.size(), " messages, which are not enough for ",
+                      count, " fragments (`fragments`): give at most ", units.size());
+  due_.resize(count);
+  const auto all = static_cast<double>(outer_.size());
+  double before = 0;
+  std::size_t fragment = 0;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const auto elements = static_cast<double>(units[u].second);
+    const bool full = before + elements / 2 >= all * static_cast<double>(fragment + 1) / static_cast<double>(count);
+    const bool must = units.size() - u == count - fragment - 1;  // one each for those that have none yet
+    if (u > 0 && fragment + 1 < count && (full || must)) ++fragment;
+    const int end = u + 1 < units.size() ? units[u + 1].first : static_cast<int>(outer_.parameters().size());
+    fragments_.resize(static_cast<std::size_t>(end), fragment);
+    before += elements;
+  }
+}
+
+void RoundsSync::begin_step(const StepContext& context) {
+  context_ = context;
+  if (dense()) return dense_->begin_step(context);
+  if (context.step == rules_.dense_steps + 1) {  // all workers are equal
+    if (dense_) dense_->flush();
+    outer_.values().copy_from(arena_.values());
+  }
+  own_.begin_step(context);
+}
+
+void RoundsSync::gradient_ready(Parameter& p, Rows rows) {
+  dense() ? dense_->gradient_ready(p, rows) : own_.gradient_ready(p, rows);
+}
+
+void RoundsSync::before_forward(Parameter& p, Rows rows) {
+  if (dense()) return dense_->before_forward(p, rows);
+  own_.before_forward(p, rows);
+  if (due_[fragment_of(p)] > done_) return;
+  exchange_.before_forward(outer_of(p), rows);
+  arriving_.before_forward(p, rows);
+}
+
+bool RoundsSync::ends_round(std::size_t fragment) const {
+  const std::int64_t ahead = static_cast<std::int64_t>(fragment) * rules_.every / rules_.fragments;
+  return (context_.step - rules_.dense_steps + ahead) % rules_.every == 0;
+}
+
+void RoundsSync::end_step() {
+  if (dense())
+    dense_->end_step();
+  else
+    for (std::size_t f = 0; f < due_.size(); ++f)
+      if (ends_round(f)) send(f);
+  done_ = context_.step;
+}
+
+/// What the next forward needs first goes first.
+void RoundsSync::send(std::size_t fragment) {
+  const Trace::Span span("end of a round", "update");
+  exchange_.begin_step(context_);
+  arriving_.begin_step(context_);
+  const std::vector<Bucket>& buckets = exchange_.plan().buckets;
+  for (std::size_t b = buckets.size(); b-- > 0;) {
+    const Bucket& bucket = buckets[b];
+    if (fragments_[static_cast<std::size_t>(bucket.first)] != fragment) {
+      if (exchange_.nccl() != nullptr && bucket.carrier() == Carrier::nccl) exchange_.in_turn(b, nullptr);
+      continue;
+    }
+    const auto each = [&](auto f) {
+      for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
+        Parameter& p = *arena_.parameters()[static_cast<std::size_t>(i)];
+        f(p, rows_of(bucket, p));
+      }
+    };
+    each([&](Parameter& p, Rows rows) { before_forward(p, rows); });  // this step's update
+    const Tensor difference = outer_.gradients().range(bucket.offset, bucket.elements);
+    difference.copy_from(outer_.values().range(bucket.offset, bucket.elements));
+    raw::axpy(difference, -1.0f, arena_.values().range(bucket.offset, bucket.elements));
+    GhostWork::tell(difference.device(), Work::adding, difference.bytes());
+    each([&](Parameter& p, Rows rows) {
+      arriving_.gradient_ready(p, rows);
+      exchange_.gradient_ready(outer_of(p), rows);
+    });
+  }
+  exchange_.end_step();
+  due_[fragment] = context_.step + rules_.delay;
+}
+
+/// What came is a sum over the workers; `scale` makes a mean of it.
+void RoundsSync::outer_step(const Parameter& p, Rows rows, double scale) {
+  const Tensor x = rows_in(outer_.values(), p, rows), sum = rows_in(outer_.gradients(), p, rows);
+  GhostWork::tell(x.device(), Work::adding, x.bytes());
+  const auto lr = static_cast<float>(rules_.lr), m = static_cast<float>(rules_.momentum);
+  const auto scaled_lr = static_cast<float>(rules_.lr * scale);
+  if (!velocity_.defined()) return raw::axpy(x, -scaled_lr, sum);
+  const Tensor v = rows_in(velocity_, p, rows);
+  raw::scale(v, m);
+  raw::axpy(v, static_cast<float>(scale), sum);
+  if (rules_.nesterov) raw::axpy(x, -scaled_lr, sum);
+  raw::axpy(x, rules_.nesterov ? -lr * m : -lr, v);
+}
+
+void RoundsSync::take_over(const Parameter& p, Rows rows) {
+  const Tensor w = rows_in(arena_.values(), p, rows), x = rows_in(outer_.values(), p, rows);
+  if (rules_.mix == 0) {
+    w.copy_from(x);
+  } else {
+    raw::scale(w, static_cast<float>(rules_.mix));
+    raw::axpy(w, static_cast<float>(1 - rules_.mix), x);
+  }
+  GhostWork::tell(w.device(), Work::adding, w.bytes());
+  arena_.changed(p.info.index, 1);
+}
+
+void RoundsSync::flush() {
+  if (dense()) return dense_->flush();
+  own_.flush();
+  if (done_ < context_.step) return;
+  exchange_.flush();
+  for (const auto& p : arena_.parameters()) before_forward(*p, p->all_rows());
+}
+
+Costs RoundsSync::costs() const {
+  Costs costs = exchange_.costs();
+  costs.update_seconds += own_.costs().update_seconds + arriving_.costs().update_seconds;
+  if (dense_) {
+    const Costs of_dense = dense_->costs();
+    costs.update_seconds += of_dense.update_seconds;
+    costs.buffer_bytes = std::max(costs.buffer_bytes, of_dense.buffer_bytes);
+  }
+  return costs;
+}
+
+void RoundsSync::show_joint_model() {
+  const Tensor mean = arena_.gradients();
+  mean.copy_from(arena_.values());
+  if (engine_.size() > 1) {
+    engine_.run(
+        "mean of the workers' models", [&](Communicator& comm) { return ring_allreduce(comm, mean.slice()); },
+        mean.device());
+    raw::scale(mean, 1.0f / static_cast<float>(engine_.size()));
+  }
+  joint_.show();
+}
+
+void RoundsSync::save(StateDict& state) const {
+  state.set("rounds/outer", outer_.values());
+  if (velocity_.defined()) state.set("rounds/velocity", velocity_);
+  std::vector<std::int64_t> numbers{done_};
+  numbers.insert(numbers.end(), due_.begin(), due_.end());
+  state.set_numbers("rounds/steps", numbers);
+  state.save("rounds/exchange/", exchange_);
+  if (dense_) state.save("rounds/dense/", *dense_);
+}
+
+void RoundsSync::load(const StateDict& state) {
+  const StateDict mine = state.part("rounds/");
+  const auto take = [&](const char* name, const Tensor& to) {
+    const Tensor& stored = mine.at(name);
+    require<DataError>(stored.dtype() == DType::f32 && stored.shape() == to.shape(),
+                       "resume: the state of rounds is not of this model. Give the same options.");
+    to.copy_from(stored);
+  };
+  take("outer", outer_.values());
+  if (velocity_.defined()) take("velocity", velocity_);
+  const std::vector<std::int64_t> numbers = mine.numbers("steps", 1 + due_.size(), "the state of rounds");
+  done_ = numbers[0];
+  due_.assign(numbers.begin() + 1, numbers.end());
+  for (const auto& p : arena_.parameters())
+    if (due_[fragment_of(*p)] > done_) arriving_.gradient_ready(*p, p->all_rows());
+  exchange_.load(mine.part("exchange/"));
+  if (dense_) dense_->load(mine.part("dense/"));
+}
+
+}  // namespace laconic::dist

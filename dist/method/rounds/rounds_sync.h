@@ -1,0 +1,93 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/method/none/no_sync.h"
+
+namespace laconic::dist {
+
+/// Rounds of local steps: every worker trains by itself, and now and then all join what they have learned since. Each
+/// worker has the outer model x besides its own, w. They begin alike; x has the same bits on all workers always.
+///
+///     every step                 w = the worker's own update of w, by its own gradient
+///     after H steps              d = x - w starts on its way: the pseudo-gradient, summed by AllreduceSync
+///     TAU steps later            D = mean of d over the workers,  v = m v + D
+///                                x -= lr D  (sgd),  lr v  (momentum),  lr (D + m v)  (nesterov)
+///                                w = ALPHA w + (1 - ALPHA) x
+///
+/// The parameters may be divided into fragments, neighbours of about equal size that end their rounds one after the
+/// other, H / P steps apart. No exchange sees another's, so that P fragments and a delay spread one round's bytes over
+/// all its steps. The state of the workers' optimisers stays where it is and is not joined.
+///
+/// Values are taken over before the parameter's next forward, at a step that is fixed beforehand, whenever the messages
+/// have come: neither overlap, nor a flush, nor a stop changes a bit. The joint model, which is evaluated and saved, is
+/// the mean of the workers' models as they are at that step. So nothing that they have learned in a round that has not
+/// ended is left out.
+///
+///   cost    of memory: x, d, and v if there is momentum, each a copy of the parameters. Of time: when a round ends,
+///           d is computed (3 passes over it), and when it comes, x and w (2 to 7 passes)
+///   throws  what AllreduceSync throws; UsageError if there are more fragments than the plan has messages
+///   source  Stich 2019 (local SGD: sgd, lr 1), Lin et al. 2020 (post-local SGD: dense steps first), Wang et al. 2020
+///           (SlowMo: momentum; the same while the inner rate is constant), Douillard et al. 2023 (DiLoCo: nesterov, lr
+///           0.7, m 0.9) and 2025 (Streaming DiLoCo: fragments, TAU, ALPHA; its Algorithm 2)
+class RoundsSync final : public Strategy {
+ public:
+  struct Rules {
+    std::int64_t every = 8;        ///< H
+    std::int64_t fragments = 1;    ///< P
+    std::int64_t delay = 0;        ///< TAU, less than H
+    double mix = 0;                ///< ALPHA, the share of its own values that a worker keeps
+    double lr = 1, momentum = 0;   ///< of the outer model
+    bool nesterov = false;
+    std::int64_t dense_steps = 0;  ///< at the beginning: every step's gradients are joined
+  };
+  /// side.update : the worker's own, also of dense steps
+  RoundsSync(WorkerSide side, const Rules& rules);
+
+  void begin_step(const StepContext& context) override;
+  void gradient_ready(Parameter& parameter, Rows rows) override;
+  void before_forward(Parameter& parameter, Rows rows) override;
+  void end_step() override;
+  /// Waits for all messages. Values whose step has not come yet are not taken over. Between begin_step and end_step
+  /// only the worker's own updates are made: the trainer may ask for them before it limits the gradient's length.
+  void flush() override;
+  Costs costs() const override;
+  void show_joint_model() override;
+  void hide_joint_model() override { joint_.hide(); }
+  std::optional<double> drift() const override { return joint_.drift(); }
+
+  /// "rounds/outer", "rounds/velocity", when fragments are taken over, and what encoding has lost.
+  void save(StateDict& state) const override;
+  void load(const StateDict& state) override;
+
+ private:
+  bool dense() const { return context_.step <= rules_.dense_steps; }
+  void divide();
+  bool ends_round(std::size_t fragment) const;
+  void send(std::size_t fragment);
+  void outer_step(const Parameter& outer, Rows rows, double scale);
+  void take_over(const Parameter& own, Rows rows);
+  Parameter& outer_of(const Parameter& own) const {
+    return *outer_.parameters()[static_cast<std::size_t>(own.info.index)];
+  }
+  std::size_t fragment_of(const Parameter& p) const { return fragments_[static_cast<std::size_t>(p.info.index)]; }
+
+  const Rules rules_;
+  const ParameterArena& arena_;
+  Engine& engine_;
+  const ParameterArena outer_;          // x, and in the place of gradients d
+  const Tensor velocity_;               // v; undefined without momentum
+  std::optional<AllreduceSync> dense_;  // the exchange of dense steps, if there are any
+  AllreduceSync exchange_;              // of d; its update is the outer step
+  NoSync own_;                          // the workers' own updates
+  NoSync arriving_;                     // sent, and not taken over yet
+  JointModel joint_;
+  std::vector<std::size_t> fragments_;  // by place in the arena
+  std::vector<std::int64_t> due_;       // by fragment: after this step it is taken over; 0: never sent
+  StepContext context_;
+  std::int64_t done_ = 0;               // the last step that has ended
+};
+
+}  // namespace laconic::dist
