@@ -379,6 +379,23 @@ TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
     expect_sentence(run("laconic launch -n 2 mnist --sync ps --servers 2 --data synthetic:60,20"), 2, {"--servers"});
 }
 
+TEST(EndToEnd, RoundsGiveTheSameBitsOverThreadsAndProcesses) {
+  TempFolder dir;
+  const auto weights = [&](const std::string& command, const std::string& name) {
+    const std::string to = dir.path() + "/" + name;
+    const Result r = run(command + " --data synthetic:60,20 --batch 5 --steps 9 --threads 1 --audit --quiet --sync rounds" +
+                         " --every 4 --outer nesterov --fragments 2 --delay 2 --save " + to + " --log " + to + ".jsonl");
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    EXPECT_TRUE(has(text_of(to + ".jsonl"), "\"drift\""));
+    return text_of(to + "/weights.safetensors");
+  };
+  const std::string threads = weights("mnist --workers 3", "threads");
+  EXPECT_EQ(weights("mnist --workers 3 --overlap none --link 1gbit,100us", "link"), threads);
+  if (mpirun_is_there()) {
+    EXPECT_EQ(weights("laconic launch -n 3 mnist", "mpi"), threads);
+  }
+}
+
 TEST(EndToEnd, MpisOwnAllreduceTrainsToo) {
   if (!mpirun_is_there()) GTEST_SKIP() << "no mpirun";
   const std::string command =

@@ -108,7 +108,7 @@ TEST(Rounds, OfOneStepAreDenseStepsForEveryAllreduce) {
 const Rules kRules[] = {
     {.every = 4},
     {.every = 3, .lr = 0.7, .momentum = 0.9, .nesterov = true},
-    {.every = 5, .lr = 0.8, .momentum = 0.5, .dense_steps = 3},
+    {.every = 5, .lr = 0.8, .momentum = 0.5, .dense_steps = 2},
     {.every = 4, .delay = 3, .mix = 0.5, .lr = 0.7, .momentum = 0.9, .nesterov = true},
     {.every = 6, .fragments = 8, .delay = 2, .mix = 0.25, .lr = 0.9},
     {.every = 3, .fragments = 8, .delay = 1, .lr = 0.7, .momentum = 0.9, .nesterov = true, .dense_steps = 2},

@@ -281,6 +281,7 @@ TEST(Simulate, WhatMakesNoSenseIsOneSentence) {
         {"--model lenet --sync redsync --sparse-reduce split", "a simulation has none (--sync)"},
         {"--model lenet --sync redsync --codec bf16", "adds up nothing that could pass through it"},
         {"--model lenet --density 0.1", "--sync allreduce has no use for it (--density)"},
+        {"--model lenet --sync rounds --every 20000", "goes through at most 10000 (--every)"},
         {"--model lenet --workers 2 --link-of 2=1mbit,1ms", "there is no rank 2 among 2"},
         {"--model lenet --codec-feedback", "without a codec nothing is lost (--codec-feedback)"},
         {"--model lenet --workers 2 --svg /tmp/x.svg --compute gflops:1",

@@ -160,6 +160,40 @@ TEST(Options, OfParameterServers) {
       parse({"--sync", "ps", "--link", "1gbit,1ms", "--link-of", "1=10mbit,1ms"}).link);  // one worker, one server
 }
 
+TEST(Options, OfRoundsGoByOneAnother) {
+  const auto decided = [](std::vector<const char*> words) {
+    words.insert(words.begin(), {"--sync", "rounds"});
+    return parse(words).method->fingerprint();
+  };
+  EXPECT_EQ(decided({}), "every=8 outer=sgd outer-lr=1 outer-momentum=0 fragments=1 delay=0 mix=0 warmup=none");
+  EXPECT_EQ(decided({"--every", "30", "--outer", "nesterov", "--fragments", "4", "--delay", "5", "--warmup", "dense:2"}),
+            "every=30 outer=nesterov outer-lr=0.7 outer-momentum=0.9 fragments=4 delay=5 mix=0.5 warmup=dense:2");
+  EXPECT_EQ(decided({"--outer", "momentum", "--outer-lr", "0.8", "--outer-momentum", "0.6", "--mix", "0.25"}),
+            "every=8 outer=momentum outer-lr=0.8 outer-momentum=0.6 fragments=1 delay=0 mix=0.25 warmup=none");
+}
+
+TEST(Options, ThatMakeNoSenseOfRoundsAreRefused) {
+  const auto refused = [](std::vector<const char*> words, const std::string& sentence) {
+    words.insert(words.begin(), {"--sync", "rounds"});
+    expect_refused(words, sentence);
+  };
+  refused({"--delay", "8"},
+          "the next exchange would begin before the last one has arrived (--delay 8): give less than --every, which is 8");
+  refused({"--mix", "1"}, "what workers have learned would never be taken over (--mix 1): give less, as 0.5");
+  refused({"--outer-lr", "0"}, "what workers have learned would never be used (--outer-lr 0): give more, as 0.7");
+  refused({"--outer", "momentum", "--outer-momentum", "1"},
+          "no change would ever be forgotten (--outer-momentum 1): give less, as 0.9");
+  refused({"--outer-momentum", "0.9"},
+          "--outer sgd has none (--outer-momentum): leave it out, or take --outer momentum or nesterov");
+  refused({"--warmup", "ramp:2"}, "rounds have no density that could fall (--warmup ramp): take --warmup dense:E");
+  refused({"--fragments", "2", "--fusion", "none"},
+          "--fragments are made of layers, and each layer travels as one message (--fusion): leave one of the two out");
+  refused({"--codec", "onebit", "--allreduce", "doubling"},
+          "with doubling several ranks must come to the same bytes, and onebit adds what each has lost by itself "
+          "(--codec): take --allreduce ring");
+  refused({"--servers", "1"}, "--sync rounds has no use for it (--servers): leave it out, or take --sync ps");
+}
+
 TEST(Options, ThatServersHaveNoUseForAreRefused) {
   expect_refused({"--servers", "2"}, "--sync allreduce has no use for it (--servers): leave it out, or take --sync ps");
   expect_refused({"--sync", "ps", "--servers", "0"},

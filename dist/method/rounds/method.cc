@@ -44,7 +44,7 @@ class LocalRounds final : public Method {
   void check(const TrainingFacts& facts) const override {
     require_codec_fits(facts.plan);
     if (rules_.delay >= rules_.every)
-      refuse(concat("an exchange would begin before the last one has arrived, ", rules_.delay, " steps late"), "`delay`",
+      refuse("the next exchange would begin before the last one has arrived", concat("`delay` ", rules_.delay),
              concat("give less than `every`, which is ", rules_.every));
     if (mix() == 1) refuse("what workers have learned would never be taken over", "`mix` 1", "give less, as 0.5");
     if (lr() == 0) refuse("what workers have learned would never be used", "`outer-lr` 0", "give more, as 0.7");
