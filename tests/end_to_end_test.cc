@@ -383,8 +383,9 @@ TEST(EndToEnd, RoundsGiveTheSameBitsOverThreadsAndProcesses) {
   TempFolder dir;
   const auto weights = [&](const std::string& command, const std::string& name) {
     const std::string to = dir.path() + "/" + name;
-    const Result r = run(command + " --data synthetic:60,20 --batch 5 --steps 9 --threads 1 --audit --quiet --sync rounds" +
-                         " --every 4 --outer nesterov --fragments 2 --delay 2 --save " + to + " --log " + to + ".jsonl");
+    const Result r = run(command + " --data synthetic:60,20 --batch 5 --steps 9 --threads 1 --audit --quiet" +
+                         " --sync rounds --every 4 --outer nesterov --fragments 2 --delay 2" + " --save " + to +
+                         " --log " + to + ".jsonl");
     EXPECT_EQ(r.exit_code, 0) << r.err;
     EXPECT_TRUE(has(text_of(to + ".jsonl"), "\"drift\""));
     return text_of(to + "/weights.safetensors");

@@ -1,5 +1,5 @@
-#include "dist/method/rounds/rounds_sync.h"
 #include "dist/method/method.h"
+#include "dist/method/rounds/rounds_sync.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"
 #include "tests/on_ranks.h"
@@ -99,7 +99,8 @@ TEST(Rounds, OfOneStepAreDenseStepsForEveryAllreduce) {
         const ParameterArena arena(some_parameters());
         dense = dense_training::oracle(arena, N, 5, N);
       }
-      const Outcome rounds = run({.workers = N, .rules = {.every = 1}, .plan = plan_options(allreduce, "copy:10KiB", 0)}, 5);
+      const Outcome rounds =
+          run({.workers = N, .rules = {.every = 1}, .plan = plan_options(allreduce, "copy:10KiB", 0)}, 5);
       expect_near(rounds.values, std::vector(static_cast<std::size_t>(N), dense));
       EXPECT_LT(rounds.drift, 1e-6);
     }

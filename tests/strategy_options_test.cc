@@ -166,8 +166,9 @@ TEST(Options, OfRoundsGoByOneAnother) {
     return parse(words).method->fingerprint();
   };
   EXPECT_EQ(decided({}), "every=8 outer=sgd outer-lr=1 outer-momentum=0 fragments=1 delay=0 mix=0 warmup=none");
-  EXPECT_EQ(decided({"--every", "30", "--outer", "nesterov", "--fragments", "4", "--delay", "5", "--warmup", "dense:2"}),
-            "every=30 outer=nesterov outer-lr=0.7 outer-momentum=0.9 fragments=4 delay=5 mix=0.5 warmup=dense:2");
+  EXPECT_EQ(
+      decided({"--every", "30", "--outer", "nesterov", "--fragments", "4", "--delay", "5", "--warmup", "dense:2"}),
+      "every=30 outer=nesterov outer-lr=0.7 outer-momentum=0.9 fragments=4 delay=5 mix=0.5 warmup=dense:2");
   EXPECT_EQ(decided({"--outer", "momentum", "--outer-lr", "0.8", "--outer-momentum", "0.6", "--mix", "0.25"}),
             "every=8 outer=momentum outer-lr=0.8 outer-momentum=0.6 fragments=1 delay=0 mix=0.25 warmup=none");
 }
@@ -177,8 +178,11 @@ TEST(Options, ThatMakeNoSenseOfRoundsAreRefused) {
     words.insert(words.begin(), {"--sync", "rounds"});
     expect_refused(words, sentence);
   };
-  refused({"--delay", "8"},
-          "the next exchange would begin before the last one has arrived (--delay 8): give less than --every, which is 8");
+  refused({"--every", "9000000000000000000"},
+          "such a round would never end (--every 9000000000000000000): give at most 1000000000");
+  refused(
+      {"--delay", "8"},
+      "the next exchange would begin before the last one has arrived (--delay 8): give less than --every, which is 8");
   refused({"--mix", "1"}, "what workers have learned would never be taken over (--mix 1): give less, as 0.5");
   refused({"--outer-lr", "0"}, "what workers have learned would never be used (--outer-lr 0): give more, as 0.7");
   refused({"--outer", "momentum", "--outer-momentum", "1"},

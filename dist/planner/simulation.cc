@@ -207,7 +207,8 @@ void require_on_ghosts(const Method& method) {
                       "or redsync");
   constexpr std::int64_t kMostSteps = 10'000;
   require<UsageError>(method.traits().period <= kMostSteps, "a step's mean is over ", method.traits().period,
-                      " steps, of which a simulation goes through at most ", kMostSteps, " (`every`): give a smaller one");
+                      " steps, of which a simulation goes through at most ", kMostSteps,
+                      " (`every`): give a smaller one");
 }
 
 SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetwork& network) {

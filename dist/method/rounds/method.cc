@@ -1,7 +1,8 @@
+#include "dist/method/redsync/method.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "dist/method/redsync/method.h"
 #include "dist/method/rounds/rounds_sync.h"
 
 namespace laconic::dist {
@@ -31,9 +32,9 @@ class LocalRounds final : public Method {
            [this] { return momentum(); });
     s.whole_number<std::int64_t>("fragments", "P", rules_.fragments, 1,
                                  "parts of the model that end their rounds one after\nthe other");
-    s.whole_number<std::int64_t>("delay", "TAU", rules_.delay, 0,
-                                 "steps that go on while an exchange is under way");
-    number(s, "mix", "ALPHA", mix_, 1, "0.5", "share of its own values that a worker keeps when one\narrives [0; with delay: 0.5]",
+    s.whole_number<std::int64_t>("delay", "TAU", rules_.delay, 0, "steps that go on while an exchange is under way");
+    number(s, "mix", "ALPHA", mix_, 1, "0.5",
+           "share of its own values that a worker keeps when one\narrives [0; with delay: 0.5]",
            [this] { return mix(); });
     s.value(
         "warmup", "none|dense:E", "in the first E epochs dense gradients [none]",
@@ -43,6 +44,9 @@ class LocalRounds final : public Method {
 
   void check(const TrainingFacts& facts) const override {
     require_codec_fits(facts.plan);
+    constexpr std::int64_t kMostSteps = 1'000'000'000;
+    if (rules_.every > kMostSteps)
+      refuse("such a round would never end", concat("`every` ", rules_.every), concat("give at most ", kMostSteps));
     if (rules_.delay >= rules_.every)
       refuse("the next exchange would begin before the last one has arrived", concat("`delay` ", rules_.delay),
              concat("give less than `every`, which is ", rules_.every));
@@ -57,7 +61,8 @@ class LocalRounds final : public Method {
 
   std::optional<Refusal> refuses(const std::string& setting) const override {
     if (setting == "fusion" && rules_.fragments > 1)
-      return Refusal{"`fragments` are made of layers, and each layer travels as one message", "leave one of the two out"};
+      return Refusal{"`fragments` are made of layers, and each layer travels as one message",
+                     "leave one of the two out"};
     return Method::refuses(setting);
   }
 

@@ -58,8 +58,9 @@ void RoundsSync::divide() {
     units.back().second += b.elements;
   }
   const auto count = static_cast<std::size_t>(rules_.fragments);
-  require<UsageError>(count <= units.size(), "the model travels in ", units.size(), " messages, which are not enough for ",
-                      count, " fragments (`fragments`): give at most ", units.size());
+  require<UsageError>(count <= units.size(), "the model travels in ", units.size(),
+                      " messages, which are not enough for ", count, " fragments (`fragments`): give at most ",
+                      units.size());
   due_.resize(count);
   const auto all = static_cast<double>(outer_.size());
   double before = 0;

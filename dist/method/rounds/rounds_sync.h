@@ -35,11 +35,11 @@ namespace laconic::dist {
 class RoundsSync final : public Strategy {
  public:
   struct Rules {
-    std::int64_t every = 8;        ///< H
-    std::int64_t fragments = 1;    ///< P
-    std::int64_t delay = 0;        ///< TAU, less than H
-    double mix = 0;                ///< ALPHA, the share of its own values that a worker keeps
-    double lr = 1, momentum = 0;   ///< of the outer model
+    std::int64_t every = 8;       ///< H
+    std::int64_t fragments = 1;   ///< P
+    std::int64_t delay = 0;       ///< TAU, less than H
+    double mix = 0;               ///< ALPHA, the share of its own values that a worker keeps
+    double lr = 1, momentum = 0;  ///< of the outer model
     bool nesterov = false;
     std::int64_t dense_steps = 0;  ///< at the beginning: every step's gradients are joined
   };
@@ -87,7 +87,7 @@ class RoundsSync final : public Strategy {
   std::vector<std::size_t> fragments_;  // by place in the arena
   std::vector<std::int64_t> due_;       // by fragment: after this step it is taken over; 0: never sent
   StepContext context_;
-  std::int64_t done_ = 0;               // the last step that has ended
+  std::int64_t done_ = 0;  // the last step that has ended
 };
 
 }  // namespace laconic::dist
