@@ -2,6 +2,7 @@
 // by a line in kResumeCases.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "dist/trainer/checkpoint.h"
@@ -381,13 +382,14 @@ TEST(Resume, OtherNumbersOfWorkersTrainEachSampleOncePerEpoch) {
     std::vector<int> counts(100);
     std::mutex mutex;
     Recipe recipe = recipe_of(kResumeCases[1], 4);
-    recipe.trainer.accumulate = accumulate;
+    recipe.trainer.accumulate = accumulate, recipe.trainer.epochs = 3 * accumulate;
     recipe.wrap = [&](std::unique_ptr<Workload> inner, const dist::Worker&) {
       return std::make_unique<Counting>(std::move(inner), counts, mutex);
     };
     const TempFolder folder;
     recipe.trainer.save = folder.path();
-    std::int64_t step = 0, evaluations = 0;
+    std::int64_t step = 0;
+    std::vector<std::int64_t> evaluated;
     double lr = 1;
     for (const int workers : {4, 3, 1, 1, 2, 4}) {  // within an epoch, and beyond its end
       recipe.workers = workers;
@@ -401,11 +403,13 @@ TEST(Resume, OtherNumbersOfWorkersTrainEachSampleOncePerEpoch) {
         EXPECT_LE(part.steps.front().lr, lr) << "a cosine that goes on";
       }
       lr = part.steps.back().lr;
-      for (const EvalReport& report : part.evals) evaluations += report.epoch > 0 ? 1 : 0;
+      for (const EvalReport& report : part.evals) evaluated.push_back(report.epoch);
       recipe.trainer.resume = folder.path();
     }
-    EXPECT_EQ(counts, std::vector<int>(100, 3));
-    EXPECT_GE(evaluations, 3);
+    EXPECT_EQ(counts, std::vector<int>(100, 3 * accumulate));
+    EXPECT_EQ(evaluated.back(), 3 * accumulate);
+    for (std::int64_t epoch = 1; epoch <= 3 * accumulate; ++epoch)
+      EXPECT_TRUE(std::count(evaluated.begin(), evaluated.end(), epoch) >= 1) << epoch;
   }
 }
 

@@ -10,13 +10,13 @@ namespace {
 
 constexpr std::array<const char*, 5> kJoins{"sum", "mean", "equal", "own", "anew"};
 
-std::string key(const std::string& name) { return name + ":join"; }
+std::string join_key(const std::string& name) { return name + ":join"; }
 
 }  // namespace
 
 void RankState::set(const std::string& name, Tensor tensor, Join join) {
   StateDict::set(name, std::move(tensor));
-  set_text(key(name), kJoins[static_cast<std::size_t>(join)]);
+  set_text(join_key(name), kJoins[static_cast<std::size_t>(join)]);
 }
 
 void RankState::set_sum(const std::string& name, Tensor tensor, Holders holders) {
@@ -26,9 +26,9 @@ void RankState::set_sum(const std::string& name, Tensor tensor, Holders holders)
 
 void RankState::set_sum_in(const std::string& name, Tensor tensor, std::span<const Range> ranges) {
   set(name, std::move(tensor), ranges.empty() ? Join::equal : Join::sum);
-  std::string text = this->text(key(name));
+  std::string text = this->text(join_key(name));
   for (const auto& [offset, count] : ranges) text += concat(" ", offset, "+", count);
-  set_text(key(name), text);
+  set_text(join_key(name), text);
 }
 
 void RankState::set_numbers(const std::string& name, std::span<const std::int64_t> numbers, Join join) {
@@ -41,7 +41,7 @@ Holders RankState::holders(const std::string& name) const {
 }
 
 Joined joined_from(const StateDict& state, const std::string& name) {
-  const auto said = state.texts().find(key(name));
+  const auto said = state.texts().find(join_key(name));
   require<DataError>(said != state.texts().end(), "resume: nothing says how '", name,
                      "' of several workers is joined: the checkpoint is of an earlier version. Start as many workers.");
   const std::string& text = said->second;

@@ -58,6 +58,7 @@ class RankState : public StateDict {
     for (auto& [name, holders] : own.holders_) holders_[prefix + name] = holders;
   }
 
+  int workers() const { return all_.count; }
   /// Who holds a share of this sum.
   Holders holders(const std::string& name) const;
 

@@ -340,8 +340,10 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
       m.position.emplace().epoch = position.at("epoch");
       for (const auto& t : position.at("trained"))
         m.position->trained.push_back({t.at(0).get<int>(), t.at(1).get<std::int64_t>()});
-      bool sensible = m.position->epoch >= 0;
-      for (const Trained& t : m.position->trained) sensible = sensible && t.workers >= 1 && t.batches >= 1;
+      constexpr std::int64_t kMost = std::int64_t{1} << 31;
+      bool sensible = m.position->epoch >= 0 && m.position->epoch < kMost;
+      for (const Trained& t : m.position->trained)
+        sensible = sensible && t.workers >= 1 && t.workers < (1 << 20) && t.batches >= 1 && t.batches < kMost;
       require<DataError>(sensible, "resume: ", path, " tells a place in the data that cannot be. Use an older checkpoint.");
     }
     require<DataError>(m.step >= 0 && m.workers >= 1, "resume: ", path, " holds step ", m.step, " of ", m.workers,

@@ -52,7 +52,9 @@ StateDict rejoined(const dist::RankState& fresh, const std::string& checkpoint, 
   std::map<std::string, Sum> sums;
   std::map<std::string, Tensor> mine;
   std::map<std::string, std::string> texts = fresh.texts();
+  const bool as_many = manifest.workers == fresh.workers();
   for (int r = 0; r < manifest.workers; ++r) {
+    if (as_many && r != rank) continue;
     const StateDict state = CheckpointStore::read_rank(checkpoint, r);
     if (r == rank % manifest.workers)
       for (const auto& [name, text] : state.texts())
@@ -62,7 +64,7 @@ StateDict rejoined(const dist::RankState& fresh, const std::string& checkpoint, 
       if (there == nullptr || there->shape() != like.shape() || there->dtype() != like.dtype()) continue;
       const Joined joined = dist::joined_from(state, name);
       if (r == rank % manifest.workers && joined.join != Join::anew) mine[name] = *there;
-      if (joined.join != Join::sum && joined.join != Join::mean) continue;
+      if (as_many || (joined.join != Join::sum && joined.join != Join::mean)) continue;
       if (there->dtype() != DType::f32) continue;
       auto [at, first] = sums.try_emplace(name);
       if (first) at->second = {joined, std::vector<double>(static_cast<std::size_t>(like.elements()))};

@@ -398,8 +398,9 @@ void Trainer::tell_of_other_ranks() const {
     const std::string more = servers == 0 ? "" : fmt::format(" and {} server{}", servers, servers == 1 ? "" : "s");
     return fmt::format("{} worker{}{}", workers, workers == 1 ? "" : "s", more);
   };
-  fmt::print(stderr, "laconic: note: resumes a checkpoint of {} with {}: what they had put by is shared out anew{}\n",
+  fmt::print(stderr, "laconic: note: resumes a checkpoint of {} with {}: what {} had put by is shared out anew{}\n",
              all(m.workers, m.files() - m.workers), all(worker_.size, worker_.servers()),
+             m.workers == worker_.size ? "servers" : "they",
              rest_.position.epoch < 0 ? "" : fmt::format(", and so is the rest of epoch {}", rest_.position.epoch + 1));
 }
 
