@@ -187,7 +187,7 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
                           restarts ? 0 : 1, " (", option, "): give one, as --restarts 3 --min-workers 2");
       (restarts ? o.restarts : o.min_workers) = *number;
     } else {
-      const std::vector<std::string> known = {"-n",        "--hosts",    "--hostfile",    "--mca",
+      const std::vector<std::string> known = {"-n",        "--hosts",    "--hostfile",   "--mca",
                                               "--dry-run", "--restarts", "--min-workers"};
       const std::string close = nearest(option, known);
       throw UsageError(concat("unknown option '", option,
@@ -220,8 +220,8 @@ LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool
     return true;
   });
   const int least = options.min_workers > 0 ? options.min_workers : options.ranks;
-  require<UsageError>(next.ranks >= least, join(gone, ", "), gone.size() == 1 ? " does" : " do",
-                      " not answer, and ", next.ranks, " of ", options.ranks,
+  require<UsageError>(next.ranks >= least, join(gone, ", "), gone.size() == 1 ? " does" : " do", " not answer, and ",
+                      next.ranks, " of ", options.ranks,
                       " processes have a host (--min-workers): mend it, or let fewer go on");
   const auto save = value_of("save", options.app_arguments);
   if (save && !holds_checkpoint(*save)) return next;  // it begins as it did

@@ -72,10 +72,10 @@ struct Ending {
 /// as MpirunNotes does. The first Ctrl-C, SIGTERM or SIGHUP asks the ranks for an orderly end (SIGUSR1); the next one
 /// ends mpirun. mpirun is also ended 3 s after a verdict of a rank, if it still runs: it waits for ever for a machine
 /// that is gone. Processes that outlive it are killed. Where all ranks are here, Open MPI writes into folders of this
-/// run, which go at its end even if this process is killed. The code is the first exit code of a rank that is not 0, else
-/// 0; 3 if a signal ended a rank, or if mpirun had to be ended after a verdict; 128 and the number of the signal if one
-/// that came here has cut the run short. Throws Error if mpirun cannot be started, DataError if the folders cannot be
-/// made.
+/// run, which go at its end even if this process is killed. The code is the first exit code of a rank that is not 0,
+/// else 0; 3 if a signal ended a rank, or if mpirun had to be ended after a verdict; 128 and the number of the signal
+/// if one that came here has cut the run short. Throws Error if mpirun cannot be started, DataError if the folders
+/// cannot be made.
 Ending supervise(const LaunchCommand& command);
 
 /// The training programs that come with laconic.
@@ -85,8 +85,9 @@ inline constexpr const char* kPrograms[] = {"mnist", "cifar10", "imagenet", "ptb
 /// `tool`.
 std::string find_app(const std::string& app, const std::string& tool);
 
-/// Finds APP (a path, or the name of a program next to this one) and runs it under mpirun, as supervise() does; again, up
-/// to `restarts` times, where that has failed. Returns the code of the last run. Throws UsageError, or Error if mpirun is missing or cannot be started.
+/// Finds APP (a path, or the name of a program next to this one) and runs it under mpirun, as supervise() does; again,
+/// up to `restarts` times, where that has failed. Returns the code of the last run. Throws UsageError, or Error if
+/// mpirun is missing or cannot be started.
 int launch(const std::vector<std::string>& arguments);
 
 }  // namespace laconic

@@ -584,8 +584,8 @@ TEST(HowTrainingsEnd, AKilledProcessEndsTheOthers) {
 /// A program for `laconic launch`: one rank is killed, each time or once there is a checkpoint.
 std::string killed_app(const TempFolder& dir, const std::string& when) {
   std::string app = dir / "app";
-  std::ofstream(app) << "#!/bin/sh\nif [ $OMPI_COMM_WORLD_RANK = 1 ]; then\n" << when
-                     << "\nfi\nexec " LACONIC_APPS "/mnist \"$@\"\n";
+  std::ofstream(app) << "#!/bin/sh\nif [ $OMPI_COMM_WORLD_RANK = 1 ]; then\n"
+                     << when << "\nfi\nexec " LACONIC_APPS "/mnist \"$@\"\n";
   fs::permissions(app, fs::perms::owner_all);
   return app;
 }
@@ -598,8 +598,8 @@ TEST(HowTrainingsEnd, WhatBeginsAgainAfterAKilledProcessEndsWithTheSameBits) {
                           "/s/checkpoint-*/manifest.json >/dev/null 2>&1; do sleep 0.02; done; touch " + dir.path() +
                           "/killed; kill -9 $$) &");
   const std::string options = " --data synthetic:200,20 --batch 8 --schedule const --steps 800 --eval-every 0 --quiet";
-  const Result r = run("laconic launch -n 2 --restarts 1 " + app + options + " --save " + dir.path() +
-                       "/s --save-every 20it");
+  const Result r =
+      run("laconic launch -n 2 --restarts 1 " + app + options + " --save " + dir.path() + "/s --save-every 20it");
   EXPECT_EQ(r.exit_code, 0) << r.err;
   EXPECT_TRUE(has(r.err, "laconic: error: rank 1 was ended by signal 9")) << r.err;
   EXPECT_TRUE(has(r.err, "laconic: note: begins again with 2 processes, restart 1 of 1")) << r.err;

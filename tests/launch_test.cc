@@ -31,22 +31,22 @@ TEST(Launch, WhatFollowsTheAppBelongsToTheApp) {
 }
 
 TEST(Launch, WhatIsWrongIsAUsageError) {
-  const std::vector<std::vector<std::string>> wrong = {{},
-                                                       {"mnist"},
-                                                       {"-n"},
-                                                       {"-n", "0", "mnist"},
-                                                       {"-n", "4x", "mnist"},
-                                                       {"-n", "4"},
-                                                       {"--host", "a", "-n", "2", "mnist"},
-                                                       {"-n", "2", "--hosts", "a,,b", "mnist"},
-                                                       {"-n", "2", "--hosts", "a:0,b", "mnist"},
-                                                       {"-n", "2", "--hosts", "a:x", "mnist"},
-                                                       {"-n", "2", "--mca", "btl"},
-                                                       {"-n", "2", "--restarts", "x", "mnist", "--save", "s"},
-                                                       {"-n", "2", "--restarts", "1", "mnist"},
-                                                       {"-n", "2", "--min-workers", "1", "mnist", "--save", "s"},
-                                                       {"-n", "2", "--restarts", "1", "--min-workers", "3", "mnist",
-                                                        "--save", "s"}};
+  const std::vector<std::vector<std::string>> wrong = {
+      {},
+      {"mnist"},
+      {"-n"},
+      {"-n", "0", "mnist"},
+      {"-n", "4x", "mnist"},
+      {"-n", "4"},
+      {"--host", "a", "-n", "2", "mnist"},
+      {"-n", "2", "--hosts", "a,,b", "mnist"},
+      {"-n", "2", "--hosts", "a:0,b", "mnist"},
+      {"-n", "2", "--hosts", "a:x", "mnist"},
+      {"-n", "2", "--mca", "btl"},
+      {"-n", "2", "--restarts", "x", "mnist", "--save", "s"},
+      {"-n", "2", "--restarts", "1", "mnist"},
+      {"-n", "2", "--min-workers", "1", "mnist", "--save", "s"},
+      {"-n", "2", "--restarts", "1", "--min-workers", "3", "mnist", "--save", "s"}};
   for (const auto& arguments : wrong) EXPECT_THROW(parse_launch(arguments), UsageError) << arguments.size();
 }
 
@@ -154,8 +154,7 @@ TEST(Launch, HostsThatAreGoneTakeTheirProcessesWithThem) {
   EXPECT_EQ(next.hosts, (std::vector<Host>{{"a", 4}}));
   EXPECT_EQ(left({"-n", "4", "--hosts", "a,b"}, "none").ranks, 4);
   for (const std::vector<std::string>& options :
-       {std::vector<std::string>{"-n", "4", "--hosts", "a,b"},
-        {"-n", "4", "--hosts", "a,b", "--min-workers", "3"}})
+       {std::vector<std::string>{"-n", "4", "--hosts", "a,b"}, {"-n", "4", "--hosts", "a,b", "--min-workers", "3"}})
     expect_error<UsageError>([&] { left(options, "a"); }, {"a does not answer", "2 of 4 processes have a host"});
 }
 

@@ -87,7 +87,8 @@ void ParameterServer::save(StateDict& state) const {
     for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
       const Parameter* const p = unit.parameters[i];
       state.set("values/" + p->info.name, p->value());
-      state.set_text(place_of("values/" + p->info.name), concat(unit.workers_offset[i], " ", p->info.offset, " ", p->info.index));
+      state.set_text(place_of("values/" + p->info.name),
+                     concat(unit.workers_offset[i], " ", p->info.offset, " ", p->info.index));
       if (held_.defined()) state.set("held/" + p->info.name, held_.range(p->info.offset, p->info.elements));
     }
   state.set_numbers("versions", versions_);

@@ -78,7 +78,8 @@ class ParameterServer {
 
   /// Values, what the workers hold if that travels as differences, and how often each bucket was updated; the optimiser
   /// is the caller's. While no round is under way. A text says of each value where its elements lie (Place): by
-  /// that other servers, or as many of other workers, get the values and the optimiser. Everything else begins anew then.
+  /// that other servers, or as many of other workers, get the values and the optimiser. Everything else begins anew
+  /// then.
   virtual void save(StateDict& state) const;
   /// throws DataError if these are not of this shard
   virtual void load(const StateDict& state);

@@ -344,7 +344,8 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
       bool sensible = m.position->epoch >= 0 && m.position->epoch < kMost;
       for (const Trained& t : m.position->trained)
         sensible = sensible && t.workers >= 1 && t.workers < (1 << 20) && t.batches >= 1 && t.batches < kMost;
-      require<DataError>(sensible, "resume: ", path, " tells a place in the data that cannot be. Use an older checkpoint.");
+      require<DataError>(sensible, "resume: ", path,
+                         " tells a place in the data that cannot be. Use an older checkpoint.");
     }
     require<DataError>(m.step >= 0 && m.workers >= 1, "resume: ", path, " holds step ", m.step, " of ", m.workers,
                        " workers.");

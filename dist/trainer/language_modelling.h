@@ -13,7 +13,8 @@ namespace laconic {
 /// worker, T = `bptt`, and its loss is the mean cross entropy of the words that follow them. Samples are words.
 ///   hidden state  goes from step to step, zero at the start of an epoch; of each worker, part of checkpoints
 ///   other numbers of workers (deal_rest): what their streams have not read, one after the other, is a text that is cut
-///                 anew for the rest of the epoch; words that the cut leaves over at its end are not read, as in any epoch
+///                 anew for the rest of the epoch; words that the cut leaves over at its end are not read, as in any
+///                 epoch
 ///   evaluation    sums over all words of valid but its first, read as `eval_rows` streams whatever the number of
 ///                 workers; perplexity is exp of their mean. test likewise, at the end
 ///   source        Zaremba et al. 2014, section 4.1

@@ -80,9 +80,9 @@ StateDict rejoined(const dist::RankState& fresh, const std::string& checkpoint, 
       continue;
     }
     const auto sum = sums.find(name);
-    out.set(name, sum == sums.end() ? taken->second
-                                    : shared_out(sum->second, like, fresh.holders(name), manifest.workers,
-                                                 taken->second));
+    out.set(name, sum == sums.end()
+                      ? taken->second
+                      : shared_out(sum->second, like, fresh.holders(name), manifest.workers, taken->second));
   }
   for (const auto& [name, text] : texts) out.set_text(name, text);
   return out;

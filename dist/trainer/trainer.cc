@@ -253,9 +253,8 @@ RunSummary Trainer::run() {
     const std::int64_t epochs = epoch_of(step_);  // that are done
     const bool epoch_ends = (step_ + facts_.steps_ahead) % per_epoch == 0;
     if (epoch_ends && o_.epoch_steps && step_ < end) workload_.start(epochs, 0);
-    const bool save_now =
-        o_.save_every && (o_.save_every->in_steps ? step_ % o_.save_every->count == 0
-                                                  : epoch_ends && epochs % o_.save_every->count == 0);
+    const bool save_now = o_.save_every && (o_.save_every->in_steps ? step_ % o_.save_every->count == 0
+                                                                    : epoch_ends && epochs % o_.save_every->count == 0);
     evaluation_due_ = o_.eval_every > 0 && (step_ == end || (epoch_ends && epochs % o_.eval_every == 0));
     evaluate_if_due();
     if (save_now && step_ < end) save();
@@ -407,8 +406,8 @@ void Trainer::tell_of_other_ranks() const {
 void Trainer::restore() {
   const Manifest& manifest = *checkpoints_->resumed();
   const bool same_ranks = checkpoints_->same_ranks();
-  const StateDict state = same_ranks ? checkpoints_->state()
-                                     : rejoined(this->state(), checkpoints_->folder(), manifest, worker_.rank);
+  const StateDict state =
+      same_ranks ? checkpoints_->state() : rejoined(this->state(), checkpoints_->folder(), manifest, worker_.rank);
   load_weights(workload_.model(), state.part("model/"), checkpoints_->folder(), o_.model_name);
   if (optimizer_) optimizer_->load(state.part("optimizer/"));
   if (same_ranks && servers_->half()) servers_->half()->load(state.part("server/"));

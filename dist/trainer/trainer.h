@@ -66,7 +66,7 @@ struct TrainerOptions {
   std::string save{};            ///< directory for weights and checkpoints; empty: none
   bool overwrite = false;        ///< what another training has saved there
   std::optional<Every> save_every{};
-  int keep = 2;                  ///< checkpoints that stay in `save`: the newest ones
+  int keep = 2;  ///< checkpoints that stay in `save`: the newest ones
   /// A directory for rank 0's own gradients, and what has been gathered when elements are chosen, at steps 1, 10,
   /// 100, …
   std::string dump_gradients{};
@@ -156,9 +156,7 @@ class Trainer {
     return epoch == rest_.position.epoch ? rest_.batches : workload_.batches_per_epoch();
   }
   /// Number in its epoch of the first update that these workers make there.
-  std::int64_t first_update(std::int64_t epoch) const {
-    return epoch == rest_.position.epoch ? rest_.first_update : 0;
-  }
+  std::int64_t first_update(std::int64_t epoch) const { return epoch == rest_.position.epoch ? rest_.first_update : 0; }
   std::int64_t epoch_of(std::int64_t step) const {
     return (step + facts_.steps_ahead) / std::max<std::int64_t>(1, steps_per_epoch());
   }
@@ -217,8 +215,8 @@ class Trainer {
   std::unique_ptr<GradientDump> dump_;  // between the arena and the strategy; null: nothing is
 
   std::int64_t step_ = 0;
-  /// An epoch that other numbers of workers have begun, and what of it these workers train. Epochs have as many updates as
-  /// if these workers had made all: those that are missing in this one come before its first.
+  /// An epoch that other numbers of workers have begun, and what of it these workers train. Epochs have as many updates
+  /// as if these workers had made all: those that are missing in this one come before its first.
   struct Rest {
     DataPosition position{.epoch = -1};  // without what these workers have trained; -1: there is none
     std::int64_t batches = 0, first_update = 0;

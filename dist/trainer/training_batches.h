@@ -35,7 +35,7 @@ class TrainingBatches {
 
   SampleReader reader_;
   ShardedSampler sampler_;
-  std::optional<ShardedSampler> rest_;  // of one epoch that other numbers of workers have begun
+  std::optional<ShardedSampler> rest_;            // of one epoch that other numbers of workers have begun
   std::int64_t rest_epoch_ = 0, next_epoch_ = 0;  // next_epoch_: after the loader's last one
   int data_threads_;
   Device device_ = kCpu;

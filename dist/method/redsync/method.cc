@@ -121,8 +121,9 @@ Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o) {
 Density density_of(const SparseMethod& m, const SparseOptions& o, std::int64_t steps_per_epoch,
                    std::int64_t steps_ahead) {
   return [warmup = warmup_of(m, o), density = o.density, steps_ahead,
-          per_epoch = std::max<std::int64_t>(1, steps_per_epoch)](
-             std::int64_t step) { return warmup.density_in((step - 1 + steps_ahead) / per_epoch, density); };
+          per_epoch = std::max<std::int64_t>(1, steps_per_epoch)](std::int64_t step) {
+    return warmup.density_in((step - 1 + steps_ahead) / per_epoch, density);
+  };
 }
 
 void SparseExchange::settings(Settings& s) {

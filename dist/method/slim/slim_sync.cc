@@ -124,7 +124,7 @@ void SlimSync::save(RankState& state) const {
       for (const double n : {s.bytes.core, s.bytes.explorer, s.bytes.keys}) bytes.push_back(std::llround(n));
     state.set_numbers("slimdp/bytes", bytes, Join::anew);
   }
-  for (std::size_t b = 0; b < states_.size(); ++b) 
+  for (std::size_t b = 0; b < states_.size(); ++b)
     state.save("slimdp/" + bucket(b).name + "/", states_[b].set, Join::anew);
 }
 
