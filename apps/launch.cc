@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "apps/child_process.h"
+#include "apps/compare/compare.h"
 #include "apps/progress.h"
 #include "apps/text.h"
 #include "core/parse.h"
@@ -128,16 +129,6 @@ std::string find_app(const std::string& app, const std::string& tool) {
 
 namespace {
 
-/// What an option of the app is given, as --NAME VALUE or --NAME=VALUE; the last one counts.
-std::optional<std::string> value_of(const std::string& name, const std::vector<std::string>& words) {
-  std::optional<std::string> value;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "--" + name && i + 1 < words.size()) value = words[i + 1];
-    if (words[i].starts_with("--" + name + "=")) value = words[i].substr(name.size() + 3);
-  }
-  return value;
-}
-
 /// Whether training could go on from there.
 bool holds_checkpoint(const std::string& folder) {
   std::error_code error;
@@ -203,7 +194,7 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
                       "nothing begins again with fewer processes (--min-workers): add --restarts R");
   require<UsageError>(o.min_workers <= o.ranks, o.min_workers, " processes at least, and there are ", o.ranks,
                       " (--min-workers): give at most as many as -n");
-  require<UsageError>(o.restarts == 0 || value_of("save", o.app_arguments) || value_of("config", o.app_arguments),
+  require<UsageError>(o.restarts == 0 || value_of(o.app_arguments, "--save") || value_of(o.app_arguments, "--config"),
                       "there would be no checkpoint to begin again from (--restarts): add --save DIR behind ", o.app,
                       ", and --save-every K");
   return o;
@@ -223,7 +214,7 @@ LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool
   require<UsageError>(next.ranks >= least, join(gone, ", "), gone.size() == 1 ? " does" : " do", " not answer, and ",
                       next.ranks, " of ", options.ranks,
                       " processes have a host (--min-workers): mend it, or let fewer go on");
-  const auto save = value_of("save", options.app_arguments);
+  const auto save = value_of(options.app_arguments, "--save");
   if (save && !holds_checkpoint(*save)) return next;  // it begins as it did
   auto& words = next.app_arguments;
   words.clear();
