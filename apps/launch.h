@@ -56,7 +56,7 @@ LaunchCommand launch_command(const LaunchOptions& options, const std::string& ap
 
 /// What a run that begins again is told: by its options, on the hosts that answer.
 ///   answers  whether a host can be reached
-///   throws UsageError if fewer than min_workers processes have a host
+///   throws LostRank if fewer than min_workers processes have a host
 LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool(const std::string& host)>& answers);
 
 /// How a run under mpirun has ended.

@@ -155,7 +155,7 @@ TEST(Launch, HostsThatAreGoneTakeTheirProcessesWithThem) {
   EXPECT_EQ(left({"-n", "4", "--hosts", "a,b"}, "none").ranks, 4);
   for (const std::vector<std::string>& options :
        {std::vector<std::string>{"-n", "4", "--hosts", "a,b"}, {"-n", "4", "--hosts", "a,b", "--min-workers", "3"}})
-    expect_error<UsageError>([&] { left(options, "a"); }, {"a does not answer", "2 of 4 processes have a host"});
+    expect_error<LostRank>([&] { left(options, "a"); }, {"a does not answer", "2 of 4 processes have a host"});
 }
 
 TEST(Launch, SettingsOfTheCallerForOtherProgramsAreDropped) {
