@@ -52,6 +52,8 @@ int help() {
   print_line("--hosts A:4,B:2", "so many ranks on each");
   print_line("--hostfile FILE", "the same from a file, with a line NAME slots=K for each");
   print_line("--mca NAME VALUE", "a setting of Open MPI");
+  print_line("--restarts R", "begin again from the last checkpoint when a rank is lost, R times");
+  print_line("--min-workers M", "then with at least M processes, if hosts are gone [all]");
   print_line("--dry-run", "print the command that would run, and leave");
   print_line("-h,--help", "this text");
   std::printf("\nExit codes:\n");

@@ -8,9 +8,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include "apps/child_process.h"
+#include "apps/compare/compare.h"
 #include "apps/progress.h"
 #include "apps/text.h"
 #include "core/parse.h"
@@ -125,6 +127,26 @@ std::string find_app(const std::string& app, const std::string& tool) {
              close.empty() ? "give a path, or the name of a program beside laconic" : "did you mean " + close + "?"));
 }
 
+namespace {
+
+/// Whether training could go on from there.
+bool holds_checkpoint(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (std::filesystem::exists(entry.path() / "manifest.json", error)) return true;
+  return false;
+}
+
+/// Whether ranks could be started there: mpirun would use ssh too.
+bool host_answers(const std::string& name) {
+  char here[256] = "";
+  ::gethostname(here, sizeof here - 1);
+  return name == "localhost" || name == here ||
+         succeeds({"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", name, "true"});
+}
+
+}  // namespace
+
 LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
   LaunchOptions o;
   std::size_t i = 0;
@@ -148,8 +170,16 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
       o.mca.emplace_back(name, value(option));
     } else if (option == "--dry-run") {
       o.dry_run = true;
+    } else if (option == "--restarts" || option == "--min-workers") {
+      const std::string text = value(option);
+      const bool restarts = option == "--restarts";
+      const std::optional<int> number = number_from<int>(text);
+      require<UsageError>(number && *number >= (restarts ? 0 : 1), "'", text, "' is not a whole number of at least ",
+                          restarts ? 0 : 1, " (", option, "): give one, as --restarts 3 --min-workers 2");
+      (restarts ? o.restarts : o.min_workers) = *number;
     } else {
-      const std::vector<std::string> known = {"-n", "--hosts", "--hostfile", "--mca", "--dry-run"};
+      const std::vector<std::string> known = {"-n",        "--hosts",    "--hostfile",   "--mca",
+                                              "--dry-run", "--restarts", "--min-workers"};
       const std::string close = nearest(option, known);
       throw UsageError(concat("unknown option '", option,
                               "' (launch): ", close.empty() ? "" : "did you mean " + close + "? ",
@@ -160,7 +190,46 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
   require<UsageError>(i < arguments.size(), "the program is missing (launch): give it, ", kUsage);
   o.app = arguments[i];
   o.app_arguments.assign(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
+  require<UsageError>(o.min_workers == 0 || o.restarts > 0,
+                      "nothing begins again with fewer processes (--min-workers): add --restarts R");
+  require<UsageError>(o.min_workers <= o.ranks, o.min_workers, " processes at least, and there are ", o.ranks,
+                      " (--min-workers): give at most as many as -n");
+  require<UsageError>(o.restarts == 0 || value_of(o.app_arguments, "--save") || value_of(o.app_arguments, "--config"),
+                      "there would be no checkpoint to begin again from (--restarts): add --save DIR behind ", o.app,
+                      ", and --save-every K");
   return o;
+}
+
+LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool(const std::string& host)>& answers) {
+  LaunchOptions next = options;
+  next.hosts = placed(options.hosts, options.ranks);
+  std::vector<std::string> gone;
+  std::erase_if(next.hosts, [&](const Host& host) {
+    if (answers(host.name)) return false;
+    gone.push_back(host.name);
+    next.ranks -= host.slots;
+    return true;
+  });
+  const int least = options.min_workers > 0 ? options.min_workers : options.ranks;
+  require<LostRank>(next.ranks >= least, join(gone, ", "), gone.size() == 1 ? " does" : " do", " not answer, and ",
+                      next.ranks, " of ", options.ranks,
+                      " processes have a host (--min-workers): mend it, or let fewer go on");
+  const auto save = value_of(options.app_arguments, "--save");
+  if (save && !holds_checkpoint(*save)) return next;  // it begins as it did
+  auto& words = next.app_arguments;
+  words.clear();
+  for (std::size_t i = 0; i < options.app_arguments.size(); ++i) {
+    const std::string& word = options.app_arguments[i];
+    const bool weights = word == "--init";
+    if (weights || word == "--resume") {
+      const bool more = i + 1 < options.app_arguments.size() && !options.app_arguments[i + 1].starts_with("-");
+      i += weights || more ? 1 : 0;
+    } else if (!word.starts_with("--init=") && !word.starts_with("--resume=") && word != "--new-head") {
+      words.push_back(word);
+    }
+  }
+  words.emplace_back("--resume");
+  return next;
 }
 
 std::vector<Host> placed(std::vector<Host> hosts, int ranks) {
@@ -220,12 +289,14 @@ LaunchCommand launch_command(const LaunchOptions& o, const std::string& app_path
 }
 
 int launch(const std::vector<std::string>& arguments) {
-  const LaunchOptions options = parse_launch(arguments);
+  LaunchOptions options = parse_launch(arguments);
   const std::string app = find_app(options.app, "launch");
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
-  const LaunchCommand command =
-      launch_command(options, app, available_cores(), terminal_columns(), ::geteuid() == 0, environment);
+  const auto command_of = [&](const LaunchOptions& o) {
+    return launch_command(o, app, available_cores(), terminal_columns(), ::geteuid() == 0, environment);
+  };
+  const LaunchCommand command = command_of(options);
 
   if (options.dry_run) {
     std::string line = "env";
@@ -240,7 +311,22 @@ int launch(const std::vector<std::string>& arguments) {
       "launch: mpirun is not installed. Install Open MPI (Debian: apt-get install openmpi-bin), or train with "
       "threads of one process: ",
       options.app, " --workers ", options.ranks, ".");
-  return supervise(command);
+  Ending ending = supervise(command);
+  std::vector<std::string> reasons;
+  while (options.restarts > 0 && ending.failed()) {
+    reasons.push_back(ending.why.empty() ? concat("a rank ended with exit code ", ending.code) : ending.why);
+    const int run = static_cast<int>(reasons.size());
+    if (run > options.restarts) {
+      fmt::print(stderr, "laconic: error: {} runs have failed (--restarts {}):\n", run, options.restarts);
+      for (int i = 0; i < run; ++i) fmt::print(stderr, "  run {}: {}\n", i + 1, reasons[static_cast<std::size_t>(i)]);
+      break;
+    }
+    const LaunchOptions next = begun_again(options, host_answers);
+    fmt::print(stderr, "laconic: note: begins again with {} processes, restart {} of {}\n", next.ranks, run,
+               options.restarts);
+    ending = supervise(command_of(next));
+  }
+  return ending.code;
 }
 
 }  // namespace laconic

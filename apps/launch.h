@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct LaunchOptions {
   std::vector<Host> hosts;                               ///< empty: this machine
   std::vector<std::pair<std::string, std::string>> mca;  ///< settings for Open MPI, --mca NAME VALUE
   bool dry_run = false;                                  ///< print the command line, and leave
+  int restarts = 0;     ///< how often it begins again from its last checkpoint after a rank was lost
+  int min_workers = 0;  ///< it goes on with as few processes if hosts are gone; 0: with all or not at all
   std::string app;
   std::vector<std::string> app_arguments;
 };
@@ -51,15 +54,29 @@ struct LaunchCommand {
 LaunchCommand launch_command(const LaunchOptions& options, const std::string& app_path, int cores, int columns,
                              bool root, const std::vector<std::string>& environment);
 
+/// What a run that begins again is told: by its options, on the hosts that answer.
+///   answers  whether a host can be reached
+///   throws LostRank if fewer than min_workers processes have a host
+LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool(const std::string& host)>& answers);
+
+/// How a run under mpirun has ended.
+struct Ending {
+  int code = 0;
+  bool interrupted = false;  ///< by a signal that came here
+  std::string why{};         ///< the first sentence about an error; empty: there was none
+  /// A rank was lost, or ended without a word. An error that it could name would come again.
+  bool failed() const { return !interrupted && code > 2; }
+};
+
 /// Runs mpirun to its end, in a process group of its own, which no signal of the terminal reaches. Its notes are told
 /// as MpirunNotes does. The first Ctrl-C, SIGTERM or SIGHUP asks the ranks for an orderly end (SIGUSR1); the next one
-/// ends mpirun. mpirun is also ended 10 s after a verdict of a rank, if it still runs: it waits for ever for a machine
+/// ends mpirun. mpirun is also ended 3 s after a verdict of a rank, if it still runs: it waits for ever for a machine
 /// that is gone. Processes that outlive it are killed. Where all ranks are here, Open MPI writes into folders of this
-/// run, which go at its end even if this process is killed. Returns the first exit code of a rank that is not 0, else
-/// 0; 3 if a signal ended a rank, or if mpirun had to be ended after a verdict; 128 and the number of the signal if one
-/// that came here has cut the run short. Throws Error if mpirun cannot be started, DataError if the folders cannot be
-/// made.
-int supervise(const LaunchCommand& command);
+/// run, which go at its end even if this process is killed. The code is the first exit code of a rank that is not 0,
+/// else 0; 3 if a signal ended a rank, or if mpirun had to be ended after a verdict; 128 and the number of the signal
+/// if one that came here has cut the run short. Throws Error if mpirun cannot be started, DataError if the folders
+/// cannot be made.
+Ending supervise(const LaunchCommand& command);
 
 /// The training programs that come with laconic.
 inline constexpr const char* kPrograms[] = {"mnist", "cifar10", "imagenet", "ptb"};
@@ -68,8 +85,9 @@ inline constexpr const char* kPrograms[] = {"mnist", "cifar10", "imagenet", "ptb
 /// `tool`.
 std::string find_app(const std::string& app, const std::string& tool);
 
-/// Finds APP (a path, or the name of a program next to this one) and runs it under mpirun, as supervise() does. Returns
-/// what that does. Throws UsageError, or Error if mpirun is missing or cannot be started.
+/// Finds APP (a path, or the name of a program next to this one) and runs it under mpirun, as supervise() does; again,
+/// up to `restarts` times, where that has failed. Returns the code of the last run. Throws UsageError, or Error if
+/// mpirun is missing or cannot be started.
 int launch(const std::vector<std::string>& arguments);
 
 }  // namespace laconic

@@ -241,7 +241,9 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
     refuse("a head that has learned nothing says nothing", "--new-head", "train first, or leave it out");
   if (o.resume && !t.init.empty())
     refuse("weights come from a checkpoint or from a file", "--resume and --init", "leave one of them out");
-  for (const auto& [needs, name] : {std::pair{t.save_every.has_value(), "--save-every"}, {t.overwrite, "--overwrite"}})
+  for (const auto& [needs, name] : {std::pair{t.save_every.has_value(), "--save-every"},
+                                    {t.overwrite, "--overwrite"},
+                                    {t.keep != TrainerOptions().keep, "--keep"}})
     if (needs && t.save.empty()) refuse("there is no place to save to", name, "add --save DIR");
   for (const auto& [needs, name, what] :
        {std::tuple{o.eval_only, "--eval-only", "measure"}, {!o.predict.empty(), "--predict", "predict by"}})

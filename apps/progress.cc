@@ -163,11 +163,11 @@ void Progress::compare_with_plan(const StepReport& step) {
 void Progress::show(const StepReport& last) {
   const auto n = static_cast<double>(sum_.steps);
   const std::int64_t per_epoch = std::max<std::int64_t>(info_.steps_per_epoch, 1);
-  const std::int64_t in_epoch = last.step - (last.epoch - 1) * per_epoch;
+  const std::int64_t in_epoch = last.step + info_.steps_ahead - (last.epoch - 1) * per_epoch;
   const double total_ms = sum_.busy_ms + sum_.exposed_ms;
   const ProgressLine line{
       .epoch = last.epoch,
-      .epochs = std::max((info_.total_steps + per_epoch - 1) / per_epoch, last.epoch),
+      .epochs = std::max((info_.total_steps + info_.steps_ahead + per_epoch - 1) / per_epoch, last.epoch),
       .done = std::clamp(static_cast<double>(in_epoch) / static_cast<double>(per_epoch), 0.0, 1.0),
       .loss = sum_.loss / n,
       .samples_per_s = sum_.samples_per_s / n,

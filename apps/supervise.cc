@@ -25,7 +25,7 @@
 namespace laconic {
 namespace {
 
-constexpr std::chrono::seconds kAfterVerdict{10}, kAfterSigterm{2};
+constexpr std::chrono::seconds kAfterVerdict{3}, kAfterSigterm{2};
 
 /// Folders for what Open MPI writes: its sessions, and the memory that the ranks share. A process of its own removes
 /// them when this one has ended, however it ends.
@@ -118,7 +118,15 @@ class Supervisor {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
   }
 
-  int run(const LaunchCommand& command) {
+  ~Supervisor() {
+    for (const int fd : {signal_fd_, from_mpirun_})
+      if (fd >= 0) ::close(fd);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  Ending run(const LaunchCommand& command) {
     begin(command);
     while (!status_) {
       pollfd watched[] = {{signal_fd_, POLLIN, 0}, {from_mpirun_, POLLIN, 0}};
@@ -131,10 +139,13 @@ class Supervisor {
     take_lines();
     if (!line_.empty()) print_line(line_);
     const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
-    print_error(notes_.end(code));
+    tell(notes_.end(code));
     end_descendants();
-    if (interrupt_ && (cut_short_ || code == 128 + SIGUSR1)) return 128 + *interrupt_;
-    return notes_.lost() || ended_ ? exit_code_of(LostRank("")) : code;
+    Ending ending{.code = notes_.lost() || ended_ ? exit_code_of(LostRank("")) : code,
+                  .interrupted = interrupt_.has_value(),
+                  .why = why_};
+    if (interrupt_ && (cut_short_ || code == 128 + SIGUSR1)) ending.code = 128 + *interrupt_;
+    return ending;
   }
 
  private:
@@ -203,7 +214,17 @@ class Supervisor {
 
   /// mpirun's own words after it was ended are about that.
   void print_line(const std::string& line) {
-    if (!ended_ || line.starts_with("laconic: ")) print_error(notes_.take(line));
+    if (!ended_ || line.starts_with("laconic: ")) tell(notes_.take(line));
+  }
+
+  void tell(const std::string& text) {
+    print_error(text);
+    constexpr std::string_view kError = "laconic: error: ";
+    const auto at = text.find(kError);
+    if (why_.empty() && at != text.npos && (at == 0 || text[at - 1] == '\n')) {
+      const auto from = at + kError.size();
+      why_ = text.substr(from, text.find('\n', from) - from);
+    }
   }
 
   /// mpirun had its time: SIGTERM, and after that SIGKILL to its group.
@@ -235,6 +256,7 @@ class Supervisor {
   sigset_t signals_, before_;
   int signal_fd_ = -1, from_mpirun_ = -1;
   pid_t mpirun_ = -1;
+  std::string why_;                         // the first error's sentence
   std::string line_;                        // of mpirun's stderr, without its end
   std::optional<int> status_;               // how mpirun ended
   std::optional<int> interrupt_;            // the first signal that came here
@@ -245,6 +267,6 @@ class Supervisor {
 
 }  // namespace
 
-int supervise(const LaunchCommand& command) { return Supervisor(command.here).run(command); }
+Ending supervise(const LaunchCommand& command) { return Supervisor(command.here).run(command); }
 
 }  // namespace laconic

@@ -255,6 +255,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.flag("overwrite", o.trainer.overwrite, "also if that holds another training's");
   s.value("save-every", "K[it]", "and every K epochs, or K steps",
           [&o](const std::string& text, const std::string& where) { o.trainer.save_every = every(text, where); });
+  s.whole_number<int>("keep", "M", o.trainer.keep, 1, "checkpoints that stay there, the newest");
   s.value("resume", "[PATH]", "go on from this checkpoint, or from the newest in --save",
           [&o](const std::string& text, const std::string&) { o.resume = true, o.resume_path = text; })
       .takes = Setting::Takes::maybe;

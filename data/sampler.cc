@@ -18,7 +18,9 @@ ShardedSampler::ShardedSampler(const Options& options) : o_(options) {
                       "sampler: ", o_.samples, " samples, at most 4,294,967,295 can be numbered.");
   // The global batch must not overflow, and one longer than the samples is the same as one of just all samples.
   o_.batch = std::min(o_.batch, std::max<std::int64_t>(o_.samples, 1));
-  end_ = o_.samples;
+  require<UsageError>(o_.begin >= 0 && o_.begin <= o_.samples, "sampler: begin is ", o_.begin, " of ", o_.samples,
+                      " samples.");
+  begin_ = o_.begin, end_ = o_.samples;
   if (o_.share) {
     const std::int64_t base = o_.samples / o_.ranks, longer = o_.samples % o_.ranks;
     begin_ = o_.rank * base + std::min<std::int64_t>(o_.rank, longer);

@@ -22,6 +22,7 @@ class ShardedSampler {
     bool shuffle = true;     ///< else positions are sample numbers
     std::uint64_t seed = 0;
     bool share = false;
+    std::int64_t begin = 0;  ///< training: positions before this one are left out
   };
   /// throws UsageError if a number makes no sense (batch < 1, rank not in 0 … ranks-1)
   explicit ShardedSampler(const Options& options);

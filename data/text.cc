@@ -204,6 +204,15 @@ TextStreams TextStreams::training(const std::vector<std::int32_t>& text, std::in
   return s;
 }
 
+std::vector<std::int32_t> TextStreams::unread(const std::vector<std::int32_t>& text, std::int64_t streams,
+                                              std::int64_t words) {
+  std::vector<std::int32_t> rest;
+  const std::int64_t each = static_cast<std::int64_t>(text.size()) / streams;
+  for (std::int64_t s = 0; s < streams && words < each; ++s)
+    rest.insert(rest.end(), text.begin() + s * each + words, text.begin() + (s + 1) * each);
+  return rest;
+}
+
 TextStreams TextStreams::evaluation(const std::vector<std::int32_t>& text, std::int64_t rows, int ranks, int rank) {
   TextStreams s(text);
   const std::int64_t foretold = std::max<std::int64_t>(static_cast<std::int64_t>(text.size()) - 1, 0);

@@ -72,6 +72,11 @@ class TextStreams {
   /// none.
   static TextStreams evaluation(const std::vector<std::int32_t>& text, std::int64_t rows, int ranks, int rank);
 
+  /// What `streams` training streams of a text have not read once each has read `words` words, one stream after the
+  /// other. What the cut into them left over is not in it.
+  static std::vector<std::int32_t> unread(const std::vector<std::int32_t>& text, std::int64_t streams,
+                                          std::int64_t words);
+
   std::int64_t streams() const { return static_cast<std::int64_t>(starts_.size()); }
   std::int64_t length() const { return length_; }  ///< words that the longest of them foretells; 0 without streams
 

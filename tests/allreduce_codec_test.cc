@@ -70,7 +70,7 @@ TEST(AllreduceSync, WhatWasLostIsSavedAndResumed) {
         AllreduceSync sync(arena, w.engine, plan, sgd, feedback);
         train(sync, arena, w.rank, 1, 6);
       } else {
-        StateDict state;
+        RankState state;
         {
           AllreduceSync sync(arena, w.engine, plan, sgd, feedback);
           train(sync, arena, w.rank, 1, 3);

@@ -138,11 +138,28 @@ TEST(Checkpoint, ADamagedOrMissingFileOfARankIsSaid) {
   EXPECT_TRUE(has(refusal(resuming_from(folder)), file));
 }
 
-TEST(Checkpoint, AnotherNumberOfWorkersIsRefused) {
+TEST(Checkpoint, ARanksFileThatIsMissingIsNamedToAnyNumberOfWorkers) {
   TempFolder folder;
   train(saving_in(folder));
+  const std::string file = folder / "checkpoint-000000000002/rank-1.safetensors";
+  fs::remove(file);
+  for (const int workers : {1, 2, 3}) {
+    const std::string error = refusal(resuming_from(folder, workers));
+    EXPECT_TRUE(has(error, file)) << error;
+  }
+}
+
+TEST(Checkpoint, OfAnEarlierVersionIsForAsManyWorkers) {
+  TempFolder folder;
+  train(saving_in(folder));
+  const std::string path = CheckpointStore::newest(folder.path());
+  Manifest m = CheckpointStore::read_manifest(path);
+  m.position.reset();
+  CheckpointStore(folder.path()).complete(m, 2);
   const std::string error = refusal(resuming_from(folder, 3));
-  EXPECT_TRUE(has(error, "is of 2 workers, this run has 3")) << error;
+  EXPECT_TRUE(has(error, "is of an earlier version")) << error;
+  EXPECT_TRUE(has(error, "Start 2 workers")) << error;
+  EXPECT_NO_THROW(train(resuming_from(folder)));
 }
 
 TEST(Checkpoint, OtherOptionsAreRefusedAndNamed) {
@@ -200,7 +217,7 @@ TEST(Checkpoint, WeightsThatAreNotFiniteAreNamed) {
   spoil(weights, "fc2.bias");
   Manifest manifest = CheckpointStore::read_manifest(checkpoint);
   manifest.ranks[1] = spoil(checkpoint + "/rank-1.safetensors", "model/fc2.bias");
-  CheckpointStore(folder.path()).complete(manifest);  // no damage of the file
+  CheckpointStore(folder.path()).complete(manifest, 2);  // no damage of the file
   Recipe recipe = saving_in(folder);
   recipe.trainer.init = weights;
   EXPECT_EQ(refusal(recipe), weights +
@@ -363,7 +380,7 @@ TEST(Checkpoint, RanksThatWentOnFromDifferentWeightsAreFound) {
   state.at("model/fc1.bias").data<float>()[0] += 1;
   const CheckpointStore store(folder.path());
   m.ranks[1] = store.write_rank(m.run, 2, 1, state);
-  store.complete(m);  // with checksums that are right
+  store.complete(m, 2);  // with checksums that are right
   const std::string error = error_of<CommError>([&] { train(resuming_from(folder)); });
   EXPECT_TRUE(has(error, "rank 1 has 'parameters after step 2=")) << error;
 }
@@ -384,7 +401,7 @@ TEST(Checkpoint, AnOlderOneWhoseMethodHasOtherLinesIsLoadedWithANote) {
   };
   EXPECT_TRUE(has(refusal(resumed("0.2")), "density=0.1"));
   m.fingerprint.replace(at, 8, "\nsparse=");
-  CheckpointStore(folder.path()).complete(m);
+  CheckpointStore(folder.path()).complete(m, 2);
   ::testing::internal::CaptureStderr();
   train(resumed("0.1"));
   const std::string said = ::testing::internal::GetCapturedStderr();
@@ -403,7 +420,6 @@ TEST(Checkpoint, AnotherTrainingsFolderIsRefusedWithoutOverwrite) {
             folder.path() +
                 " is of another training, with lr=0.1 where this one has lr=0.2 (`save`): choose another "
                 "folder, or add `overwrite`");
-  EXPECT_TRUE(has(refusal(saving_in(folder, 3)), "workers=2 where this one has workers=3"));
   fs::remove(folder / "run.json");  // then the checkpoint tells
   EXPECT_TRUE(has(refusal(other), "lr=0.1 where this one has lr=0.2"));
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"checkpoint-000000000002", "weights.safetensors"}));
@@ -503,7 +519,7 @@ TEST(Checkpoint, ARecordThatCannotBeOpenedIsSaid) {
 
 TEST(Checkpoint, AFolderThatIsOnlyClaimedStaysAsItWas) {
   TempFolder folder;
-  CheckpointStore(folder / "a/b").claim(0, "model=x", 1, false);
+  CheckpointStore(folder / "a/b").claim(0, "model=x", false);
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 

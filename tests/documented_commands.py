@@ -30,14 +30,14 @@ TRAINING = {'mnist': 'lenet', 'cifar10': 'resnet20', 'imagenet': 'resnet18', 'pt
 # Data that is made up in no time.
 DATA = {'mnist': 'synthetic:4000,100', 'cifar10': 'synthetic:4000,100', 'imagenet': 'synthetic:400,100,10', 'ptb': 'synthetic:20000,300'}
 # Options that name what a reader has and this test does not, or go with those; and whether a value follows.
-READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device': True, '--precision': True, '--save': True, '--save-every': True,
+READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device': True, '--precision': True, '--save': True, '--save-every': True, '--keep': True,
                '--trace': True, '--dump-gradients': True, '--log': True, '--config': True,
                '--new-head': False, '--eval-only': False}
 # Tools, and whether another word says which of them it is.
 TOOLS = {'compare': False, 'launch': False, 'models': False, 'pack': False, 'simulate': False, 'explain': False,
          'bench': True, 'inspect': True, 'codec': True, 'plot': True}
 # How many words follow an option of launch.
-OF_LAUNCH = {'-n': 1, '-np': 1, '--workers': 1, '--hosts': 1, '--hostfile': 1, '--mca': 2, '--dry-run': 0}
+OF_LAUNCH = {'-n': 1, '-np': 1, '--workers': 1, '--hosts': 1, '--hostfile': 1, '--mca': 2, '--restarts': 1, '--min-workers': 1, '--dry-run': 0}
 SET_BY_SLURM = {'$SLURM_NTASKS': '8'}
 
 checked, failures, helps = set(), [], {}
@@ -163,7 +163,7 @@ def check_launch(words, line):
     while at < len(words) and words[at].startswith('-'):
         at += 1 + OF_LAUNCH.get(words[at], 0)
     own = [name_of(word) if name_of(word) in (*TRAINING, 'laconic') else 'true' for word in words[at:at + 1]]
-    launch = [f'{apps}/laconic', 'launch', '--dry-run', *words[2:at], *own]
+    launch = [f'{apps}/laconic', 'launch', '--dry-run', *words[2:at], *own, *(['--save', 'x'] if '--restarts' in words else [])]
     code, out, err = output_of(launch)
     if code:
         fail(line, f'{shlex.join(launch)}: {err}')

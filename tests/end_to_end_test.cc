@@ -602,6 +602,44 @@ TEST(HowTrainingsEnd, AKilledProcessEndsTheOthers) {
   launched.expect_nothing_left();
 }
 
+/// A program for `laconic launch`: one rank is killed, each time or once there is a checkpoint.
+std::string killed_app(const TempFolder& dir, const std::string& when) {
+  std::string app = dir / "app";
+  std::ofstream(app) << "#!/bin/sh\nif [ $OMPI_COMM_WORLD_RANK = 1 ]; then\n"
+                     << when << "\nfi\nexec " LACONIC_APPS "/mnist \"$@\"\n";
+  fs::permissions(app, fs::perms::owner_all);
+  return app;
+}
+
+TEST(HowTrainingsEnd, WhatBeginsAgainAfterAKilledProcessEndsWithTheSameBits) {
+  NEEDS_MPIRUN();
+  const TempFolder dir;
+  const std::string app =
+      killed_app(dir, "[ -e " + dir.path() + "/killed ] || (until ls " + dir.path() +
+                          "/s/checkpoint-*/manifest.json >/dev/null 2>&1; do sleep 0.02; done; touch " + dir.path() +
+                          "/killed; kill -9 $$) &");
+  const std::string options = " --data synthetic:200,20 --batch 8 --schedule const --steps 800 --eval-every 0 --quiet";
+  const Result r =
+      run("laconic launch -n 2 --restarts 1 " + app + options + " --save " + dir.path() + "/s --save-every 20it");
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_TRUE(has(r.err, "laconic: error: rank 1 was ended by signal 9")) << r.err;
+  EXPECT_TRUE(has(r.err, "laconic: note: begins again with 2 processes, restart 1 of 1")) << r.err;
+  const Result undisturbed = run("laconic launch -n 2 mnist" + options + " --save " + dir.path() + "/u");
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
+  EXPECT_TRUE(text_of(dir / "s/weights.safetensors") == text_of(dir / "u/weights.safetensors"));
+}
+
+TEST(HowTrainingsEnd, AfterTheLastRestartItIsSaidWhyEachRunFailed) {
+  NEEDS_MPIRUN();
+  const TempFolder dir;
+  const Result r = run("laconic launch -n 2 --restarts 1 " + killed_app(dir, "kill -9 $$") +
+                       " --data synthetic:200,20 --quiet --save " + dir.path() + "/s");
+  EXPECT_EQ(r.exit_code, 3);
+  EXPECT_TRUE(has(r.err, "laconic: error: 2 runs have failed (--restarts 1):\n  run 1: rank 1 was ended by signal 9"))
+      << r.err;
+  EXPECT_TRUE(has(r.err, "  run 2: rank 1 was ended by signal 9")) << r.err;
+}
+
 TEST(HowTrainingsEnd, AStoppedProcessIsLostToMpisOwnAllreduceToo) {
   NEEDS_MPIRUN();
   for (const std::string allreduce : {"ring", "mpi"}) {

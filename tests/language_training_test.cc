@@ -117,7 +117,7 @@ TEST(LanguageModelling, DropoutCountsTheStreamsOfEachBatchAnew) {
         models::LanguageModel::Options{.vocabulary = text()->vocabulary.size(), .hidden = 4});
     const LanguageModelling task(model, text(), rank, 2, {.batch = 6, .bptt = 5});
     for (std::int64_t batch = 0; batch < task.batches_per_epoch(); ++batch)
-      for (std::int64_t b = 0; b < 6; ++b) EXPECT_TRUE(counted.insert(task.share(batch).first_sample + b).second);
+      for (std::int64_t b = 0; b < 6; ++b) EXPECT_TRUE(counted.insert(task.share(0, batch).first_sample + b).second);
   }
 }
 
@@ -283,7 +283,7 @@ TEST(LanguageModelling, ACheckpointHoldsTheHiddenStateOfEachWorker) {
   const CheckpointStore store(folder.path());
   Manifest manifest = CheckpointStore::read_manifest(checkpoint);
   manifest.ranks[0] = store.write_rank(manifest.run, 3, 0, damaged);
-  store.complete(manifest);
+  store.complete(manifest, 2);
   recipe.trainer.steps = 4;
   recipe.trainer.resume = folder.path();
   const std::string error = error_of<DataError>([&] { train(recipe); });

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 
 #include "apps/mpirun_notes.h"
 #include "core/error.h"
+#include "tests/error_of.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {
@@ -29,17 +31,22 @@ TEST(Launch, WhatFollowsTheAppBelongsToTheApp) {
 }
 
 TEST(Launch, WhatIsWrongIsAUsageError) {
-  const std::vector<std::vector<std::string>> wrong = {{},
-                                                       {"mnist"},
-                                                       {"-n"},
-                                                       {"-n", "0", "mnist"},
-                                                       {"-n", "4x", "mnist"},
-                                                       {"-n", "4"},
-                                                       {"--host", "a", "-n", "2", "mnist"},
-                                                       {"-n", "2", "--hosts", "a,,b", "mnist"},
-                                                       {"-n", "2", "--hosts", "a:0,b", "mnist"},
-                                                       {"-n", "2", "--hosts", "a:x", "mnist"},
-                                                       {"-n", "2", "--mca", "btl"}};
+  const std::vector<std::vector<std::string>> wrong = {
+      {},
+      {"mnist"},
+      {"-n"},
+      {"-n", "0", "mnist"},
+      {"-n", "4x", "mnist"},
+      {"-n", "4"},
+      {"--host", "a", "-n", "2", "mnist"},
+      {"-n", "2", "--hosts", "a,,b", "mnist"},
+      {"-n", "2", "--hosts", "a:0,b", "mnist"},
+      {"-n", "2", "--hosts", "a:x", "mnist"},
+      {"-n", "2", "--mca", "btl"},
+      {"-n", "2", "--restarts", "x", "mnist", "--save", "s"},
+      {"-n", "2", "--restarts", "1", "mnist"},
+      {"-n", "2", "--min-workers", "1", "mnist", "--save", "s"},
+      {"-n", "2", "--restarts", "1", "--min-workers", "3", "mnist", "--save", "s"}};
   for (const auto& arguments : wrong) EXPECT_THROW(parse_launch(arguments), UsageError) << arguments.size();
 }
 
@@ -115,6 +122,40 @@ TEST(Launch, RanksOfOneMachineOpenNoPort) {
     EXPECT_FALSE(far.here);
     EXPECT_EQ(far.set.count("OMPI_MCA_btl") + far.set.count("PMIX_MCA_ptl_base_if_include"), 0u);
   }
+}
+
+TEST(Launch, WhatBeginsAgainGoesOnFromTheLastCheckpoint) {
+  const TempFolder dir;
+  const auto again = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"-n", "2", "--restarts", "1", "mnist", "--save", dir.path()};
+    words.insert(words.end(), more.begin(), more.end());
+    const LaunchOptions next = begun_again(parse_launch(words), [](const std::string&) { return true; });
+    EXPECT_EQ(next.ranks, 2);
+    return std::vector<std::string>(next.app_arguments.begin() + 2, next.app_arguments.end());
+  };
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(again({"--init", "f", "--new-head"}), (Words{"--init", "f", "--new-head"})) << "there is none yet";
+  std::filesystem::create_directory(dir / "checkpoint-000000000007");
+  dir.write("checkpoint-000000000007/manifest.json", {});
+  EXPECT_EQ(again({}), Words{"--resume"});
+  EXPECT_EQ(again({"--resume", "--quiet"}), (Words{"--quiet", "--resume"}));
+  EXPECT_EQ(again({"--resume", "other", "--lr", "1"}), (Words{"--lr", "1", "--resume"}));
+  EXPECT_EQ(again({"--resume=other", "--init", "f", "--init=g", "--new-head"}), Words{"--resume"});
+}
+
+TEST(Launch, HostsThatAreGoneTakeTheirProcessesWithThem) {
+  const TempFolder dir;
+  const auto left = [&](std::vector<std::string> options, const std::string& gone) {
+    options.insert(options.end(), {"--restarts", "1", "mnist", "--save", dir.path()});
+    return begun_again(parse_launch(options), [&](const std::string& host) { return host != gone; });
+  };
+  const LaunchOptions next = left({"-n", "5", "--hosts", "a:4,b", "--min-workers", "4"}, "b");
+  EXPECT_EQ(next.ranks, 4);
+  EXPECT_EQ(next.hosts, (std::vector<Host>{{"a", 4}}));
+  EXPECT_EQ(left({"-n", "4", "--hosts", "a,b"}, "none").ranks, 4);
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"-n", "4", "--hosts", "a,b"}, {"-n", "4", "--hosts", "a,b", "--min-workers", "3"}})
+    expect_error<LostRank>([&] { left(options, "a"); }, {"a does not answer", "2 of 4 processes have a host"});
 }
 
 TEST(Launch, SettingsOfTheCallerForOtherProgramsAreDropped) {

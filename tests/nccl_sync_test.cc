@@ -31,7 +31,7 @@ Outcome train_coded(const std::string& allreduce, const std::string& codec, int 
     const Traffic before = w.engine.counters().sent;
     dense_training::train(sync, arena, w.rank, 1, kSteps);
     o.values[r] = arena.values().to_vector();
-    StateDict state;
+    RankState state;
     sync.save(state);
     if (const Tensor* lost = state.find("codec.lost")) o.lost[r] = lost->to_vector();
     if (w.rank > 0) return;

@@ -131,7 +131,7 @@ TEST(RedSync, ALedgerBeginsAnewWhereTheCheckpointHasNoneAndRefusesAnother) {
   Settings without, with;
   with.ledger_every = 2;
   on_ranks(1, [&](Worker& w) {
-    StateDict state, none;
+    RankState state, none;
     Training one(w, with), other(w, without);
     one.steps(1, 4), other.steps(1, 4);
     one.sync->save(state), other.sync->save(none);

@@ -183,10 +183,10 @@ TEST(RedSync, APhaseThatHasBegunIsNotBegunAgainAfterResuming) {
 TEST(RedSync, RefusesAStateThatIsNotItsOwn) {
   on_ranks(1, [&](Worker& w) {
     Training t(w, {});
-    StateDict state;
+    RankState state;
     EXPECT_THROW(t.sync->load(state), DataError);
     t.sync->save(state);
-    state.set("redsync/residual", Tensor::zeros({3}));
+    state.set("redsync/residual", Tensor::zeros({3}), Join::sum);
     EXPECT_THROW(t.sync->load(state), DataError);
   });
 }

@@ -157,7 +157,7 @@ inline std::vector<std::vector<float>> train(int N, const Settings& s, int steps
 
 /// A worker that has made steps 1 to `stop`, has saved, has begun anew from that, and has gone on to step `last`.
 inline std::unique_ptr<Training> resumed(Worker& w, const Settings& s, int stop, int last) {
-  StateDict state;
+  RankState state;
   std::vector<float> values, velocity;
   {
     Training t(w, s);

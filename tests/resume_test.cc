@@ -2,6 +2,9 @@
 // by a line in kResumeCases.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <mutex>
+
 #include "dist/trainer/checkpoint.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"
@@ -374,6 +377,89 @@ TEST(Resume, AnEvaluationThatAStopPutOffIsMadeFirst) {
       for (std::size_t i = 0; i < resumed.evals.size(); ++i)
         EXPECT_EQ(resumed.evals[i].loss, undisturbed.evals[i].loss) << i;
     }
+}
+
+/// Counts how often each position in the order of epochs is trained.
+struct Counting final : Passing {
+  Counting(std::unique_ptr<Workload> inner, std::vector<int>& counts, std::mutex& mutex)
+      : Passing(std::move(inner)), counts(counts), mutex(mutex) {}
+  Share load() override {
+    const Share share = Passing::load();
+    const std::lock_guard lock(mutex);
+    for (std::int64_t i = 0; i < share.samples; ++i) ++counts[static_cast<std::size_t>(share.first_sample + i)];
+    return share;
+  }
+  std::vector<int>& counts;
+  std::mutex& mutex;
+};
+
+TEST(Resume, OtherNumbersOfWorkersTrainEachSampleOncePerEpoch) {
+  for (const int accumulate : {1, 2}) {
+    SCOPED_TRACE(accumulate);
+    std::vector<int> counts(100);
+    std::mutex mutex;
+    Recipe recipe = recipe_of(kResumeCases[1], 4);
+    recipe.trainer.accumulate = accumulate, recipe.trainer.epochs = 3 * accumulate;
+    recipe.wrap = [&](std::unique_ptr<Workload> inner, const dist::Worker&) {
+      return std::make_unique<Counting>(std::move(inner), counts, mutex);
+    };
+    const TempFolder folder;
+    recipe.trainer.save = folder.path();
+    std::int64_t step = 0;
+    std::vector<std::int64_t> evaluated;
+    double lr = 1;
+    for (const int workers : {4, 3, 1, 1, 2, 4}) {  // within an epoch, and beyond its end
+      recipe.workers = workers;
+      recipe.trainer.steps = step += 3;
+      if (workers == 4 && step > 3) recipe.trainer.steps.reset();
+      const Outcome part = train(recipe);
+      for (std::size_t r = 1; r < part.parameters.size(); ++r) {
+        EXPECT_TRUE(same_bits(part.parameters[r], part.parameters[0]));
+      }
+      if (step > 6) {
+        EXPECT_LE(part.steps.front().lr, lr) << "a cosine that goes on";
+      }
+      lr = part.steps.back().lr;
+      for (const EvalReport& report : part.evals) evaluated.push_back(report.epoch);
+      recipe.trainer.resume = folder.path();
+    }
+    EXPECT_EQ(counts, std::vector<int>(100, 3 * accumulate));
+    EXPECT_EQ(evaluated.back(), 3 * accumulate);
+    for (std::int64_t epoch = 1; epoch <= 3 * accumulate; ++epoch)
+      EXPECT_TRUE(std::count(evaluated.begin(), evaluated.end(), epoch) >= 1) << epoch;
+  }
+}
+
+TEST(Resume, OtherWorkersGoOnWithTheMeanOfStatistics) {
+  const TempFolder folder;
+  Recipe recipe = recipe_of(kResumeCases[1], 4);
+  recipe.trainer.save = folder.path(), recipe.trainer.steps = 3;
+  const Outcome four = train(recipe);
+  recipe.workers = 3, recipe.trainer.resume = folder.path();
+  const Outcome three = train(recipe);
+  for (const auto& [name, values] : four.buffers[0])
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      double sum = 0;
+      for (const auto& rank : four.buffers) sum += double{rank.at(name)[i]};
+      for (const auto& rank : three.buffers) {
+        EXPECT_EQ(rank.at(name)[i], static_cast<float>(sum / 4)) << name;
+      }
+    }
+  EXPECT_TRUE(same_bits(three.parameters[2], four.parameters[0]));
+}
+
+TEST(Resume, OnlyTheNewestCheckpointsAreKept) {
+  for (const int keep : {1, 3}) {
+    const TempFolder folder;
+    Recipe recipe = recipe_of(kResumeCases[0], 2);
+    recipe.trainer.save = folder.path(), recipe.trainer.keep = keep;
+    recipe.trainer.save_every = Every{2, true}, recipe.trainer.steps = 10;
+    train(recipe);
+    const std::vector<std::string> all = CheckpointStore::all_in(folder.path());
+    ASSERT_EQ(all.size(), static_cast<std::size_t>(keep));
+    for (int i = 0; i < keep; ++i)
+      EXPECT_EQ(CheckpointStore::read_manifest(all[static_cast<std::size_t>(i)]).step, 10 - 2 * i);
+  }
 }
 
 TEST(Resume, ARunThatIsCompleteStaysAsItIs) {

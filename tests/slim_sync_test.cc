@@ -181,7 +181,7 @@ TEST(SlimSync, AForgottenCoreIsSentAgainAndChangesNoBit) {
     setting.watch = [](PsSync& sync, int rank, int step) {
       sync.flush();
       if (rank != 1 || step != 3) return;
-      StateDict state;
+      RankState state;
       sync.save(state);
       sync.load(state);  // forgets the server's core
     };

@@ -9,6 +9,21 @@
 namespace laconic {
 namespace {
 
+TEST(TextStreams, WhatStreamsHaveNotReadIsThereOnce) {
+  std::vector<std::int32_t> text(100);
+  std::iota(text.begin(), text.end(), 0);
+  for (const std::int64_t streams : {1, 6, 9})
+    for (const std::int64_t read : {0, 4, 10, 200}) {
+      std::vector<std::int32_t> seen = TextStreams::unread(text, streams, read);
+      const std::int64_t each = 100 / streams, words = std::min(read, each);
+      EXPECT_EQ(std::ssize(seen), streams * (each - words));
+      for (std::int64_t s = 0; s < streams; ++s)
+        for (std::int64_t w = 0; w < words; ++w) seen.push_back(text[static_cast<std::size_t>(s * each + w)]);
+      std::sort(seen.begin(), seen.end());
+      EXPECT_TRUE(std::equal(seen.begin(), seen.end(), text.begin())) << streams << " " << read;
+    }
+}
+
 /// Word i is the number i, so that a word tells its place.
 std::vector<std::int32_t> places(std::int64_t n) {
   std::vector<std::int32_t> text(static_cast<std::size_t>(n));

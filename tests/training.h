@@ -76,7 +76,8 @@ class Passing : public Workload {
   std::function<Tensor()> ghost_loss(std::int64_t samples) override { return inner_->ghost_loss(samples); }
   std::int64_t batch() const override { return inner_->batch(); }
   std::int64_t batches_per_epoch() const override { return inner_->batches_per_epoch(); }
-  Share share(std::int64_t batch) const override { return inner_->share(batch); }
+  Share share(std::int64_t epoch, std::int64_t batch) const override { return inner_->share(epoch, batch); }
+  std::int64_t deal_rest(const DataPosition& position) override { return inner_->deal_rest(position); }
   void start(std::int64_t epoch, std::int64_t batch) override { inner_->start(epoch, batch); }
   Share load() override { return inner_->load(); }
   Tensor loss() override { return inner_->loss(); }

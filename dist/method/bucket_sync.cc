@@ -135,8 +135,12 @@ void BucketSync::flush() {
     if (states_[b].phase == State::Phase::under_way) finish(b);
 }
 
-void BucketSync::save_losses(StateDict& state, const Tensor& lost) {
-  if (lost.defined()) state.set("codec.lost", lost);
+void BucketSync::save_losses(RankState& state, const Tensor& lost, std::optional<Holders> holders) {
+  if (!lost.defined()) return;
+  if (holders)
+    state.set_sum("codec.lost", lost, *holders);
+  else
+    state.set("codec.lost", lost, Join::sum);
 }
 
 void BucketSync::load_losses(const StateDict& state, const Tensor& lost) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,7 +47,8 @@ class BucketSync : public Strategy {
 
   /// Save and load "codec.lost": what encoding has lost so far, laid out like the arena. Nothing if that is undefined.
   /// load_losses throws DataError if the state has none, or one of another model.
-  static void save_losses(StateDict& state, const Tensor& lost);
+  ///   holders : the workers that encode
+  static void save_losses(RankState& state, const Tensor& lost, std::optional<Holders> holders = {});
   static void load_losses(const StateDict& state, const Tensor& lost);
 
   /// Halts the engine if anything is under way, because an exception passes: it must not work in memory that goes. For

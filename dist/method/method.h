@@ -43,6 +43,9 @@ struct TrainingFacts {
   std::string plan_file{};      ///< where what travels how comes from, instead of from `plan`
   bool codec_feedback = false;  ///< what a rank's encoding loses it adds when it encodes the element again
   std::int64_t steps_per_epoch = 1;
+  /// Other numbers of workers made more or fewer updates in the epochs before: step + steps_ahead is the update that it
+  /// would be if these workers had made all.
+  std::int64_t steps_ahead = 0;
   std::int64_t ledger_every = 0;                            ///< steps; 0: no ledger
   std::optional<double> latency_seconds{}, seconds_per_byte{};  ///< of the network, where they are known
   /// For an element of a residual: gathering it and choosing from it exactly. Where it is known.

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/state.h"
 #include "dist/method/ledger.h"
+#include "dist/method/rank_state.h"
 #include "dist/update.h"
 
 namespace laconic::dist {
@@ -53,9 +53,13 @@ class Strategy : public ParameterListener {
   virtual std::optional<double> drift() const { return {}; }
 
   /// Save and load the state that a checkpoint needs besides parameters and optimiser. Called after a flush. Names
-  /// begin with the strategy's.
-  virtual void save(StateDict&) const {}
+  /// begin with the strategy's. What is saved says how it goes over to another number of workers (Join); load() is
+  /// given as much of this worker's in any case.
+  virtual void save(RankState&) const {}
   virtual void load(const StateDict&) {}
+  /// The elements of WorkerSide::velocity that are this worker's own, after a flush: their sum over workers counts, as
+  /// of Join::sum. Elsewhere all workers hold the same.
+  virtual std::vector<RankState::Range> own_velocity() const { return {}; }
 };
 
 /// The model that is evaluated and saved where workers hold different parameters. A strategy brings it into the place

@@ -1,10 +1,17 @@
 #include "dist/server/server.h"
 
+#include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "core/raw.h"
 
 namespace laconic::dist {
+namespace {
+
+std::string place_of(const std::string& name) { return name + ":place"; }
+
+}  // namespace
 
 void ParameterServer::begin_round(const Shard::Unit& unit, const StepContext& context) {
   std::int64_t& last = steps_[place(unit)];
@@ -77,12 +84,30 @@ Task<> ParameterServer::show(Communicator& comm, const Shard::Unit& unit) {
 
 void ParameterServer::save(StateDict& state) const {
   for (const Shard::Unit& unit : shard_.units())
-    for (const Parameter* p : unit.parameters) {
+    for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
+      const Parameter* const p = unit.parameters[i];
       state.set("values/" + p->info.name, p->value());
+      state.set_text(place_of("values/" + p->info.name),
+                     concat(unit.workers_offset[i], " ", p->info.offset, " ", p->info.index));
       if (held_.defined()) state.set("held/" + p->info.name, held_.range(p->info.offset, p->info.elements));
     }
   state.set_numbers("versions", versions_);
   state.set_numbers("steps", steps_);
+}
+
+std::vector<Place> places_in(const StateDict& server) {
+  std::vector<Place> places;
+  for (const auto& [name, values] : server) {
+    if (!name.starts_with("values/")) continue;
+    Place place{.elements = values.elements(), .values = values};
+    std::istringstream in(server.text(place_of(name)));
+    in >> place.workers_offset >> place.offset >> place.index;
+    require<DataError>(!in.fail() && in.eof() && std::min({place.workers_offset, place.offset, place.index}) >= 0 &&
+                           values.dtype() == DType::f32,
+                       "resume: what a server says of ", name, " is damaged. Use an older checkpoint.");
+    places.push_back(std::move(place));
+  }
+  return places;
 }
 
 void ParameterServer::load(const StateDict& state) {

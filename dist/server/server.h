@@ -12,6 +12,17 @@
 
 namespace laconic::dist {
 
+/// Where a parameter, or some rows of it, lies that a server has.
+struct Place {
+  std::int64_t workers_offset = 0;  ///< in the workers' arena
+  std::int64_t offset = 0;          ///< in the server's arena
+  std::int64_t index = 0;           ///< among the server's parameters
+  std::int64_t elements = 0;
+  Tensor values{};
+};
+/// The places that a server's state tells of. throws DataError if a text is none
+std::vector<Place> places_in(const StateDict& server);
+
 /// The serving half of a parameter server ("Plump-DP", INCEPTIONN's worker-aggregator): values, optimiser and sums of
 /// some buckets. The other half is the workers' strategy (dist/method/ps/ps_sync.h). Once a step, bucket by bucket,
 /// each in a slot of its own, beside all others:
@@ -66,7 +77,9 @@ class ParameterServer {
   JointNorm* norm() const { return o_.norm.get(); }
 
   /// Values, what the workers hold if that travels as differences, and how often each bucket was updated; the optimiser
-  /// is the caller's. While no round is under way.
+  /// is the caller's. While no round is under way. A text says of each value where its elements lie (Place): by
+  /// that other servers, or as many of other workers, get the values and the optimiser. Everything else begins anew
+  /// then.
   virtual void save(StateDict& state) const;
   /// throws DataError if these are not of this shard
   virtual void load(const StateDict& state);

@@ -37,6 +37,7 @@ Shard::Shard(const Plan& plan, const std::vector<ParameterInfo>& all, const std:
       mine.back()->info.name = bucket.chunk() ? bucket.name : info.name;
       mine.back()->info.output = info.output;
       unit.parameters.push_back(mine.back().get());
+      unit.workers_offset.push_back(info.offset + (bucket.chunk() ? bucket.rows.first * shape[1] : 0));
     }
     units_.push_back(std::move(unit));
   }

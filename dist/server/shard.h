@@ -28,6 +28,7 @@ class Shard {
     std::string name{};
     std::vector<Parameter*> parameters{};
     std::int64_t offset = 0, elements = 0;  ///< in this arena, padding between parameters included
+    std::vector<std::int64_t> workers_offset{};  ///< by parameter: where it begins in the workers' arena
   };
   const std::vector<Unit>& units() const { return units_; }  ///< ascending by bucket
   const Unit* unit_of(std::size_t bucket) const;             ///< null: another server has it

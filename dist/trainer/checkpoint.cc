@@ -71,9 +71,6 @@ std::string owner(const std::string& run, std::int64_t step, int rank) {
   return fmt::format("rank {} after step {} of run {}", rank, step, run);
 }
 
-/// Says whose folder it is.
-std::string training_of(const Manifest& m) { return concat(m.fingerprint, "\nworkers=", m.workers); }
-
 /// The checksum of a manifest, computed without its field of that name.
 std::string checksum_of(const nlohmann::json& manifest) {
   FileSum sum;
@@ -125,7 +122,7 @@ std::optional<std::pair<std::string, std::string>> other_training(const std::str
   for (std::string line; std::getline(before, line);) {
     const auto same = lines.find(key(line));
     if (same == lines.end() || same->second == line) continue;  // versions may tell more, or less
-    if (same->first != "plan" && same->first != "precision") return {{line, same->second}};
+    if (same->first != "plan" && same->first != "precision" && same->first != "servers") return {{line, same->second}};
   }
   return std::nullopt;
 }
@@ -143,8 +140,8 @@ CheckpointStore::~CheckpointStore() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-void CheckpointStore::claim(int rank, const std::string& training, int workers, bool overwrite) {
-  training_ = concat(training, "\nworkers=", workers);
+void CheckpointStore::claim(int rank, const std::string& training, bool overwrite) {
+  training_ = training;
   std::error_code error;
   for (fs::path at = directory_; !at.empty() && !fs::exists(at, error); at = at.parent_path())
     made_.insert(made_.begin(), at.string());
@@ -187,7 +184,7 @@ void CheckpointStore::refuse_foreign() const {
   const auto found = all_in(directory_);
   for (std::size_t i = 0; theirs.empty() && i < found.size(); ++i) {
     try {
-      theirs = training_of(read_manifest(found[i]));
+      theirs = read_manifest(found[i]).fingerprint;
     } catch (const DataError&) {  // the next one may tell
     }
   }
@@ -244,7 +241,7 @@ FileSum CheckpointStore::write_rank(const std::string& run, std::int64_t step, i
   return save_safetensors(state, file_of_rank(folder(step), rank));
 }
 
-void CheckpointStore::complete(const Manifest& m) const {
+void CheckpointStore::complete(const Manifest& m, int keep) const {
   nlohmann::json j = {{"format", 2},
                       {"run", m.run},
                       {"step", m.step},
@@ -256,24 +253,28 @@ void CheckpointStore::complete(const Manifest& m) const {
                       {"weights", m.weights.text()},
                       {"ranks", nlohmann::json::array()}};
   for (const FileSum& sum : m.ranks) j["ranks"].push_back(sum.text());
+  if (m.position) {
+    j["position"] = {{"epoch", m.position->epoch}, {"trained", nlohmann::json::array()}};
+    for (const Trained& t : m.position->trained) j["position"]["trained"].push_back({t.workers, t.batches});
+  }
   j["checksum"] = checksum_of(j);
   AtomicFile file(folder(m.step) + kManifest);
   file.write(j.dump(2) + "\n");
   file.commit();
 
-  bool one_before = false;
+  int kept = 1;
   const fs::path mine = fs::path(folder(m.step)).filename();  // names sort by step
   for (const std::string& checkpoint : checkpoints_in(directory_)) {
     const fs::path name = fs::path(checkpoint).filename();
     if (name == mine) continue;
-    bool keep = !one_before && name < mine && is_complete(checkpoint);
+    bool stays = kept < keep && name < mine && is_complete(checkpoint);
     try {
-      keep = keep && !other_training(training_of(read_manifest(checkpoint)), training_of(m));
+      stays = stays && !other_training(read_manifest(checkpoint).fingerprint, m.fingerprint);
     } catch (const DataError&) {
-      keep = false;
+      stays = false;
     }
-    one_before |= keep;
-    if (!keep) remove(checkpoint);
+    kept += stays ? 1 : 0;
+    if (!stays) remove(checkpoint);
   }
 }
 
@@ -334,6 +335,18 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
     j.at("instruction_set").get_to(m.instruction_set);
     j.at("fingerprint").get_to(m.fingerprint);
     m.plan = j.at("plan").dump();
+    if (j.contains("position")) {
+      const nlohmann::json& position = j.at("position");
+      m.position.emplace().epoch = position.at("epoch");
+      for (const auto& t : position.at("trained"))
+        m.position->trained.push_back({t.at(0).get<int>(), t.at(1).get<std::int64_t>()});
+      constexpr std::int64_t kMost = std::int64_t{1} << 31;
+      bool sensible = m.position->epoch >= 0 && m.position->epoch < kMost;
+      for (const Trained& t : m.position->trained)
+        sensible = sensible && t.workers >= 1 && t.workers < (1 << 20) && t.batches >= 1 && t.batches < kMost;
+      require<DataError>(sensible, "resume: ", path,
+                         " tells a place in the data that cannot be. Use an older checkpoint.");
+    }
     require<DataError>(m.step >= 0 && m.workers >= 1, "resume: ", path, " holds step ", m.step, " of ", m.workers,
                        " workers.");
     return m;

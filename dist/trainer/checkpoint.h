@@ -6,6 +6,7 @@
 
 #include "core/atomic_file.h"
 #include "core/state.h"
+#include "dist/trainer/workload.h"
 #include "layers/module.h"
 
 namespace laconic {
@@ -33,13 +34,17 @@ struct Manifest {
   std::string instruction_set{};  ///< likewise
   std::string fingerprint{};      ///< model, data and options that must not change
   std::string plan{};             ///< what travels how (JSON); a resumed run uses it again
+  /// Where in the data it is. Nothing: written by an earlier version; the step tells it for as many workers.
+  std::optional<DataPosition> position{};
   std::string run{};              ///< a number drawn when the training began, which resumed runs keep
   std::vector<FileSum> ranks{};   ///< of each rank's file, servers' last; empty: written before there were checksums
   FileSum weights{};              ///< of weights.safetensors as it was when this was the newest checkpoint
+  int files() const { return ranks.empty() ? workers : static_cast<int>(ranks.size()); }  ///< of ranks
 };
 
 /// The first lines in which two fingerprints tell different trainings apart, {then, now}; nothing if they tell of one.
-/// Lines that may change between runs of one training (how messages travel, the precision of products) are passed over.
+/// Lines that may change between runs of one training (how messages travel, the precision of products, how many servers
+/// there are) are passed over.
 std::optional<std::pair<std::string, std::string>> other_training(const std::string& then, const std::string& now);
 
 /// The part of one directory that a trainer writes to and resumes from. All file names are made here, and nothing is
@@ -55,7 +60,7 @@ class CheckpointStore {
   /// lives (flock). Nothing stays behind unless begin() follows.
   /// throws UsageError  another run saves here now; or what is here is of another training, and not `overwrite`
   ///        DataError   the directory cannot be made, or written to
-  void claim(int rank, const std::string& fingerprint, int workers, bool overwrite);
+  void claim(int rank, const std::string& fingerprint, bool overwrite);
   /// From now on this is the folder of the training that has claimed it. On rank 0.
   void begin();
 
@@ -77,9 +82,9 @@ class CheckpointStore {
   void prepare(std::int64_t step) const;
   /// Writes a rank's file, which says whose it is. `state` gets that as a text.
   FileSum write_rank(const std::string& run, std::int64_t step, int rank, StateDict& state) const;
-  /// Completes the checkpoint of this step and removes all but the two newest of this training, those of later steps
-  /// (they are of a training that this one has replaced) and what killed runs left. After all ranks have written.
-  void complete(const Manifest& manifest) const;
+  /// Completes the checkpoint of this step. Then removes all but the `keep` newest of this training, those of later
+  /// steps (they are of a training that this one has replaced) and what killed runs left. After all ranks have written.
+  void complete(const Manifest& manifest, int keep) const;
 
   /// The complete checkpoints in `path`, the newest first, or `path` itself if it is one: their folders.
   static std::vector<std::string> all_in(const std::string& path);
@@ -101,7 +106,7 @@ class CheckpointStore {
   static void remove(const std::string& checkpoint);
 
   std::string directory_;
-  std::string training_;           // that has claimed it: fingerprint and number of workers
+  std::string training_;           // that has claimed it: its fingerprint
   std::vector<std::string> made_;  // directories, the outermost first: they go again unless begun
   int lock_ = -1;                  // the open record
   bool made_record_ = false, begun_ = false;

@@ -32,7 +32,8 @@ Checkpointing::Checkpointing(dist::Worker& worker, const TrainerOptions& options
     if (i < found.size()) {
       try {
         manifest = CheckpointStore::read_manifest(found[i]);
-        CheckpointStore::verify(found[i], manifest, worker.rank);
+        for (int file = worker.rank; file < manifest.files(); file += worker.engine.size())
+          CheckpointStore::verify(found[i], manifest, file);
         mine = kWhole + found[i];
       } catch (const DataError& e) {
         mine = e.what();
@@ -66,10 +67,14 @@ Checkpointing::Checkpointing(dist::Worker& worker, const TrainerOptions& options
   }
 }
 
+bool Checkpointing::same_ranks() const {
+  const Manifest& m = *resumed_;
+  const bool knows_servers = !m.ranks.empty();
+  return m.workers == worker_.size && (!knows_servers || m.files() == worker_.engine.size());
+}
+
 void Checkpointing::require_same_training(const std::string& fingerprint, const std::string& processor) const {
   const Manifest& m = *resumed_;
-  require<DataError>(m.workers == worker_.size, "resume: ", folder_, " is of ", m.workers, " workers, this run has ",
-                     worker_.size, ". Start as many.");
   if (const auto other = other_training(m.fingerprint, fingerprint))
     throw DataError(concat("resume: ", folder_, " was trained with ", other->first, ", this run has ", other->second,
                            ". Give the same options."));
@@ -99,11 +104,11 @@ void Checkpointing::claim(const std::string& fingerprint) {
   if (o_.save.empty()) return;
   store_.emplace(o_.save);
   if (worker_.serves()) {
-    store_->claim(worker_.rank, "", worker_.size, false);  // can it write?
+    store_->claim(worker_.rank, "", false);  // can it write?
     return require_one_folder();
   }
   const auto claim = [&] {
-    store_->claim(worker_.rank, fingerprint, worker_.size, o_.overwrite || (resumed_ && o_.resume == o_.save));
+    store_->claim(worker_.rank, fingerprint, o_.overwrite || (resumed_ && o_.resume == o_.save));
   };
   if (worker_.rank == 0) claim();
   dist::check_fingerprint(worker_, concat("save=", o_.save));
@@ -132,7 +137,7 @@ void Checkpointing::write(StateDict& state, Manifest manifest) {
   const FileSum written = store_->write_rank(manifest.run, manifest.step, worker_.rank, state);
   for (const std::string& sum : meet(worker_.engine, "meeting in a checkpoint", written.text()))
     manifest.ranks.push_back(FileSum::parse(sum));
-  if (worker_.rank == 0) store_->complete(manifest);  // every rank has written: now it may count
+  if (worker_.rank == 0) store_->complete(manifest, o_.keep);  // every rank has written: now it may count
   meet(worker_.engine, "meeting after a checkpoint", "");
   saved_step_ = manifest.step;
 }

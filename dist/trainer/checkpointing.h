@@ -14,12 +14,15 @@ struct TrainerOptions;
 class Checkpointing {
  public:
   /// Looks for the checkpoint to go on from: the newest in options.resume that every rank finds whole. One that is
-  /// damaged is passed over with a warning, unless it is the one that options.resume names. The options outlive this.
+  /// damaged is passed over with a warning, unless it is the one that options.resume names. Its files are shared out to
+  /// be looked at, where it is of other ranks. The options outlive this.
   /// throws DataError  there is none, and not options.resume_if_any; or none is whole: the sentence is the newest one's
   Checkpointing(dist::Worker& worker, const TrainerOptions& options);
 
   /// What the checkpoint says that the run goes on from. Nothing: a training begins.
   const std::optional<Manifest>& resumed() const { return resumed_; }
+  /// It is of as many workers and servers: each rank goes on with its own file.
+  bool same_ranks() const;
   const std::string& folder() const { return folder_; }  ///< of that
   StateDict state() const { return CheckpointStore::read_rank(folder_, worker_.rank); }
   /// Compares it with a run of this fingerprint on this processor; tells on rank 0 what may differ.

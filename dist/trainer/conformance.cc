@@ -1,10 +1,14 @@
 #include "dist/trainer/conformance.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <map>
 #include <numeric>
 
 #include "core/scratch_folder.h"
 #include "data/synthetic.h"
+#include "dist/trainer/checkpoint.h"
 #include "dist/trainer/image_classification.h"
 #include "dist/trainer/servers.h"
 #include "dist/trainer/trainer.h"
@@ -36,6 +40,7 @@ class Check {
       const int servers = is_.servers && workers == 2 ? 2 : 0;
       training(workers, servers);
     }
+    other_numbers();
   }
 
  private:
@@ -116,6 +121,67 @@ class Check {
     part.resume = folder.path();
     require_that(train(workers, servers, part).parameters == first.parameters,
                  "a training that was stopped and resumed ends elsewhere", workers);
+  }
+
+  /// The sum over workers of what they have saved and share, by name; outside of ranges that a file names it stays 0.
+  using Sums = std::map<std::string, std::vector<double>>;
+
+  /// Also: what is said to be equal is equal.
+  Sums sums_in(const std::string& folder, int workers) const {
+    const std::string checkpoint = CheckpointStore::newest(folder);
+    Sums sums;
+    const StateDict first = CheckpointStore::read_rank(checkpoint, 0);
+    for (int r = 0; r < workers; ++r) {
+      const StateDict state = CheckpointStore::read_rank(checkpoint, r);
+      for (const auto& [name, tensor] : state) {
+        if (name.starts_with("server/")) continue;
+        const auto [join, ranges] = dist::joined_from(state, name);
+        if (join == dist::Join::equal)
+          require_that(tensor.bytes() == first.at(name).bytes() &&
+                           std::memcmp(tensor.raw_data(), first.at(name).raw_data(), tensor.bytes()) == 0,
+                       concat("it says that ", name, " is equal on all, and it is not"), workers);
+        if (join != dist::Join::sum) continue;
+        std::vector<double>& sum = sums[name];
+        sum.resize(static_cast<std::size_t>(tensor.elements()));
+        const std::vector<float> values = tensor.to_vector();
+        for (std::size_t i = 0; i < sum.size(); ++i) {
+          const auto inside = [at = static_cast<std::int64_t>(i)](const auto& range) {
+            return at >= range.first && at < range.first + range.second;
+          };
+          if (ranges.empty() || std::any_of(ranges.begin(), ranges.end(), inside)) sum[i] += double{values[i]};
+        }
+      }
+    }
+    return sums;
+  }
+
+  /// 4 workers, then 3, then 4: what they share is all there each time, and training goes on.
+  void other_numbers() const {
+    const ScratchFolder a("conformance"), b("conformance"), c("conformance"), d("conformance");
+    const auto servers = [&](int k) { return is_.servers ? k : 0; };
+    TrainerOptions options;
+    options.steps = kSteps / 2 + 1, options.audit_every = 1;
+    options.save = a.path();
+    const Result begun = train(4, servers(2), options);
+    const auto resume = [&](int workers, int k, const std::string& from, const std::string& to, std::int64_t steps) {
+      options.resume = from, options.save = to, options.steps = steps;
+      return train(workers, servers(k), options);
+    };
+    resume(3, 1, a.path(), b.path(), *options.steps);
+    resume(4, 0, b.path(), c.path(), *options.steps);
+    const Sums before = sums_in(a.path(), 4);
+    for (const auto& [folder, workers] : {std::pair{b.path(), 3}, {c.path(), 4}}) {
+      const Sums after = sums_in(folder, workers);
+      require_that(after.size() == before.size(), "other workers share other sums", workers);
+      for (const auto& [name, sum] : before)
+        for (std::size_t i = 0; i < sum.size(); ++i)
+          require_that(std::abs(after.at(name)[i] - sum[i]) <= 0x1p-23 * std::abs(sum[i]) + 0x1p-126,
+                       concat("element ", i, " of ", name, " was ", sum[i], ", and is ", after.at(name)[i]), workers);
+    }
+    resume(3, 2, c.path(), d.path(), kSteps - 4);
+    const Result ended = resume(4, 1, d.path(), "", kSteps + 8);
+    require_that(ended.losses.size() == 12, "it made another number of steps after others had begun", 4);
+    require_that(mean(ended.losses, 4) < 0.98 * mean(begun.losses, 0), "it does not learn after others have begun", 4);
   }
 
   void check_settings() const {

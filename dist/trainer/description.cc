@@ -47,7 +47,7 @@ std::string run_fingerprint(const TrainerOptions& o) {
   const auto given = [](bool yes) { return yes ? "given" : "not given"; };
   return concat(
       "\nsteps=", o.steps ? concat(*o.steps) : "by epochs", "\nepochs=", o.epochs, "\neval-every=", o.eval_every,
-      "\nsave=", given(!o.save.empty()),
+      "\nsave=", given(!o.save.empty()), "\nkeep=", o.keep,
       "\nsave-every=", o.save_every ? concat(o.save_every->count, o.save_every->in_steps ? "it" : "") : "the end",
       "\nresume=", given(!o.resume.empty()), "\naudit=", o.audit_every, "\nledger=", o.ledger_every,
       "\ntrace=", given(o.trace != nullptr), "\ndump-gradients=", given(!o.dump_gradients.empty()), o.told_alike);
@@ -83,7 +83,7 @@ RunInfo Trainer::info() const {
   info.batch = static_cast<int>(workload_.batch());
   info.steps_per_epoch = steps_per_epoch();
   info.total_steps = last_step();
-  info.first_step = step_;
+  info.first_step = step_, info.steps_ahead = facts_.steps_ahead;
   info.bytes_counted = bytes_counted();
   info.receipt = receipt_;
   return info;

@@ -49,27 +49,41 @@ void LanguageModelling::set_device(Device device) {
   upload_ = std::make_unique<Upload>(device);
 }
 
-std::int64_t LanguageModelling::batches_per_epoch() const { return (streams_.length() + o_.bptt - 1) / o_.bptt; }
+std::int64_t LanguageModelling::batches_per_epoch() const { return batches_of(streams_); }
 
-Share LanguageModelling::share(std::int64_t batch) const {
-  const std::int64_t words = std::min(o_.bptt, streams_.length() - batch * o_.bptt), streams = workers_ * o_.batch;
+std::int64_t LanguageModelling::deal_rest(const DataPosition& position) {
+  std::vector<std::int32_t> words = data_->train;
+  for (const Trained& t : position.trained) {
+    const std::int64_t most = std::ssize(words) / o_.bptt + 1;  // batches of any stream
+    words = TextStreams::unread(words, t.workers * o_.batch, std::min(t.batches, most) * o_.bptt);
+  }
+  rest_words_ = std::move(words);
+  rest_epoch_ = position.epoch;
+  return batches_of(rest_.emplace(TextStreams::training(rest_words_, o_.batch, workers_, rank_)));
+}
+
+Share LanguageModelling::share(std::int64_t epoch, std::int64_t batch) const {
+  const std::int64_t words = std::min(o_.bptt, this->streams(epoch).length() - batch * o_.bptt);
+  const std::int64_t streams = workers_ * o_.batch;
   // Streams are what dropout counts: those of each batch of an epoch are others, so that micro-batches differ.
   return {.samples = o_.batch * words,
           .global_samples = streams * words,
           .first_sample = batch * streams + rank_ * o_.batch};
 }
 
-void LanguageModelling::start(std::int64_t, std::int64_t batch) {
-  next_ = batch % batches_per_epoch();
+void LanguageModelling::start(std::int64_t epoch, std::int64_t batch) {
+  const bool ends = batch >= batches_of(streams(epoch));
+  epoch_ = ends ? epoch + 1 : epoch, next_ = ends ? 0 : batch;
   segment_ = {};
   if (next_ == 0) state_ = {};
 }
 
 Share LanguageModelling::load() {
-  if (next_ == batches_per_epoch()) start(0, 0);
+  if (next_ == batches_of(streams(epoch_))) start(epoch_ + 1, 0);
   const std::int64_t from = next_ * o_.bptt;
-  segment_ = on_device(streams_.segment(from, std::min(o_.bptt, streams_.length() - from)), *upload_);
-  return share(next_++);
+  const TextStreams& here = streams(epoch_);
+  segment_ = on_device(here.segment(from, std::min(o_.bptt, here.length() - from)), *upload_);
+  return share(epoch_, next_++);
 }
 
 Tensor LanguageModelling::loss() {

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "data/text.h"
 #include "dist/trainer/upload.h"
@@ -11,6 +12,9 @@ namespace laconic {
 /// Trains a language model by truncated backpropagation through time: a step reads the next T words of B streams per
 /// worker, T = `bptt`, and its loss is the mean cross entropy of the words that follow them. Samples are words.
 ///   hidden state  goes from step to step, zero at the start of an epoch; of each worker, part of checkpoints
+///   other numbers of workers (deal_rest): what their streams have not read, one after the other, is a text that is cut
+///                 anew for the rest of the epoch; words that the cut leaves over at its end are not read, as in any
+///                 epoch
 ///   evaluation    sums over all words of valid but its first, read as `eval_rows` streams whatever the number of
 ///                 workers; perplexity is exp of their mean. test likewise, at the end
 ///   source        Zaremba et al. 2014, section 4.1
@@ -32,7 +36,8 @@ class LanguageModelling final : public Workload {
   void set_device(Device device) override;
   std::int64_t batch() const override { return o_.batch; }
   std::int64_t batches_per_epoch() const override;
-  Share share(std::int64_t batch) const override;
+  Share share(std::int64_t epoch, std::int64_t batch) const override;
+  std::int64_t deal_rest(const DataPosition& position) override;
   void start(std::int64_t epoch, std::int64_t batch) override;
   Share load() override;
   Tensor loss() override;
@@ -49,12 +54,18 @@ class LanguageModelling final : public Workload {
 
  private:
   EvalSums evaluate(const std::vector<std::int32_t>& text, const Stop& stop) const;
+  const TextStreams& streams(std::int64_t epoch) const { return rest_ && epoch == rest_epoch_ ? *rest_ : streams_; }
+  std::int64_t batches_of(const TextStreams& streams) const { return (streams.length() + o_.bptt - 1) / o_.bptt; }
+
   std::shared_ptr<models::LanguageModel> model_;
   std::shared_ptr<const TextDataset> data_;
   int rank_, workers_;
   Options o_;
   std::uint64_t data_fingerprint_;
   TextStreams streams_;
+  std::vector<std::int32_t> rest_words_;
+  std::optional<TextStreams> rest_;  // of rest_words_, in one epoch
+  std::int64_t rest_epoch_ = 0, epoch_ = 0;
   Device device_ = kCpu;
   std::unique_ptr<Upload> upload_;
   std::int64_t next_ = 0;  // batch of the epoch that load() gives

@@ -119,9 +119,9 @@ void serve(dist::Worker& worker, const dist::Method& method, const TrainerOption
   ServerHalf half(method, facts, options, plan, dist::infos_of(parameters), dist::servers_of(plan, worker.servers()),
                   worker.rank - worker.size);
   ServerLoop loop(worker, half, checkpoints, static_cast<int>(plan.buckets.size()));
-  if (checkpoints.resumed()) {
+  const bool resumed = checkpoints.resumed().has_value(), same_ranks = resumed && checkpoints.same_ranks();
+  if (same_ranks) {
     half.load(checkpoints.state().part("server/"));
-    dist::check_fingerprint(worker.engine, concat("resumed after step ", checkpoints.resumed()->step));
   } else {
     for (const dist::Shard::Unit& unit : half.shard().units()) {
       const Slice<float> x = half.shard().values(unit);
@@ -129,7 +129,9 @@ void serve(dist::Worker& worker, const dist::Method& method, const TrainerOption
           "receiving values", [&](dist::Communicator& comm) { return dist::recv_floats(comm, 0, x, dist::Leg{}); },
           x.device());
     }
+    if (resumed) half.rejoin(checkpoints.folder(), *checkpoints.resumed());
   }
+  if (resumed) dist::check_fingerprint(worker.engine, concat("resumed after step ", checkpoints.resumed()->step));
   loop.run(bytes_before);
 }
 

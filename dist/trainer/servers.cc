@@ -1,10 +1,13 @@
 #include "dist/trainer/servers.h"
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
 
 #include "core/host_copy.h"
 #include "dist/trainer/checkpointing.h"
+#include "dist/trainer/rejoin.h"
 
 namespace laconic {
 
@@ -48,6 +51,63 @@ void ServerHalf::save(StateDict& state) const {
 void ServerHalf::load(const StateDict& state) {
   server_->load(state);
   if (optimizer_) optimizer_->load(state.part("optimizer/"));
+}
+
+void ServerHalf::rejoin(const std::string& checkpoint, const Manifest& manifest) {
+  if (!optimizer_) return;
+  StateDict state;
+  optimizer_->save(state);
+  std::map<std::string, Tensor> joined;
+  for (const auto& [name, tensor] : state) {
+    joined[name] = Tensor::zeros(tensor.shape(), tensor.dtype());
+    state.set(name, joined[name]);
+  }
+  std::int64_t missing = 0;
+  for (const dist::Shard::Unit& unit : shard_->units())
+    for (const Parameter* p : unit.parameters) missing += p->info.elements;
+  const auto take = [&](const StateDict& theirs, const dist::Place& place) {
+    for (const dist::Shard::Unit& unit : shard_->units())
+      for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
+        const ParameterInfo& info = unit.parameters[i]->info;
+        const std::int64_t begin = std::max(place.workers_offset, unit.workers_offset[i]);
+        const std::int64_t end =
+            std::min(place.workers_offset + place.elements, unit.workers_offset[i] + info.elements);
+        if (begin >= end) continue;
+        missing -= end - begin;
+        for (auto& [name, to] : joined) {
+          const Tensor& from = theirs.at(name);
+          const bool counts = name == "updates";  // one for each parameter
+          const std::int64_t there = counts ? place.index : place.offset + begin - place.workers_offset;
+          const std::int64_t here = counts ? info.index : info.offset + begin - unit.workers_offset[i];
+          const std::int64_t n = counts ? 1 : end - begin;
+          require<DataError>(from.dtype() == to.dtype() && from.shape().rank() == 1 && there + n <= from.elements(),
+                             "resume: the state of a server in ", checkpoint, " is damaged. Use an older checkpoint.");
+          to.range(here, n).copy_from(from.range(there, n));
+        }
+      }
+  };
+  each_server(checkpoint, manifest, [&](const StateDict& server) {
+    const StateDict theirs = server.part("optimizer/");
+    for (const dist::Place& place : dist::places_in(server)) take(theirs, place);
+  });
+  require<DataError>(missing == 0, "resume: the servers in ", checkpoint, " do not know the whole model. Use an older ",
+                     "checkpoint.");
+  optimizer_->load(state);
+}
+
+void Servers::take_values(const std::string& checkpoint, const Manifest& manifest) const {
+  std::int64_t missing = arena_.elements();
+  each_server(checkpoint, manifest, [&](const StateDict& server) {
+    for (const dist::Place& place : dist::places_in(server)) {
+      require<DataError>(place.workers_offset + place.elements <= arena_.values().elements(), "resume: a server in ",
+                         checkpoint, " has parameters that this model has not. Use an older checkpoint.");
+      arena_.values().range(place.workers_offset, place.elements).copy_from(place.values.view({-1}));
+      missing -= place.elements;
+    }
+  });
+  require<DataError>(missing == 0, "resume: the servers in ", checkpoint, " do not hold the whole model. Use an older ",
+                     "checkpoint.");
+  arena_.changed();
 }
 
 void Servers::join(dist::WorkerSide& side, const dist::Method& method, const TrainerOptions& options) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dist/server/control.h"
+#include "dist/trainer/checkpoint.h"
 #include "dist/trainer/trainer.h"
 
 namespace laconic {
@@ -24,6 +25,10 @@ class ServerHalf {
   void save(StateDict& state) const;
   /// throws DataError if that is another server's
   void load(const StateDict& state);
+  /// Takes over what the servers of a checkpoint with another number of them, or of workers, have of the optimiser.
+  /// Values come from the workers (Servers::give_values); everything else begins anew.
+  /// throws DataError if there is less than this server has to know
+  void rejoin(const std::string& checkpoint, const Manifest& manifest);
 
  private:
   std::unique_ptr<dist::Shard> shard_;
@@ -45,6 +50,8 @@ class Servers {
   void join(dist::WorkerSide& side, const dist::Method& method, const TrainerOptions& options);
   /// All workers hold rank 0's parameters: now the servers get theirs.
   void give_values() const;
+  /// The values that the servers of a checkpoint hold, into this worker's arena. throws DataError if some are missing
+  void take_values(const std::string& checkpoint, const Manifest& manifest) const;
   void tell(const dist::Command& command) {
     if (control_) control_->tell(command);
   }

@@ -47,15 +47,17 @@ bool Trainer::train_micro_batch(const Share& share, double weight, bool last, St
 }
 
 void Trainer::train_step() {
-  const std::int64_t per_epoch = steps_per_epoch(), first_batch = step_ % per_epoch * o_.accumulate;
-  const std::int64_t micro_batches = std::min(o_.accumulate, workload_.batches_per_epoch() - first_batch);
+  const std::int64_t per_epoch = steps_per_epoch(), epoch = epoch_of(step_), first_batch = batch_at(step_);
+  const std::int64_t micro_batches = std::min(o_.accumulate, batches_in(epoch) - first_batch);
   StepFigures::Step step;
-  step.report.step = step_ + 1, step.report.epoch = step_ / per_epoch + 1;
+  step.report.step = step_ + 1, step.report.epoch = epoch + 1;
   const double lr = step.report.lr =
-      o_.lr * o_.schedule.factor(step_, {per_epoch, o_.steps && o_.epochs == 0 ? *o_.steps : o_.epochs * per_epoch});
+      o_.lr * o_.schedule.factor(
+                  step_ + facts_.steps_ahead,
+                  {per_epoch, o_.steps && o_.epochs == 0 ? *o_.steps + facts_.steps_ahead : o_.epochs * per_epoch});
   std::int64_t own = 0;
   for (std::int64_t m = 0; m < micro_batches; ++m) {
-    const Share share = workload_.share(first_batch + m);
+    const Share share = workload_.share(epoch, first_batch + m);
     step.samples += share.global_samples, own += share.samples;
   }
   // n_k N / n: the mean over the global batch, however unevenly a short batch is spread (workers add up, then / N).

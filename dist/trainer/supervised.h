@@ -42,7 +42,8 @@ class Supervised final : public Workload {
   void set_device(Device device) override { batches_.set_device(device); }
   std::int64_t batch() const override { return o_.batch; }
   std::int64_t batches_per_epoch() const override { return batches_.per_epoch(); }
-  Share share(std::int64_t batch) const override { return batches_.share(batch); }
+  Share share(std::int64_t epoch, std::int64_t batch) const override { return batches_.share(epoch, batch); }
+  std::int64_t deal_rest(const DataPosition& position) override { return batches_.deal_rest(position); }
   void start(std::int64_t epoch, std::int64_t batch) override { batches_.start(epoch, batch); }
   Share load() override { return batches_.load(); }
   Tensor loss() override { return loss_((*model_)(batches_.loaded().x), batches_.loaded().y); }

@@ -13,6 +13,7 @@
 #include "dist/collective/meeting.h"
 #include "dist/trainer/checkpointing.h"
 #include "dist/trainer/evaluation.h"
+#include "dist/trainer/rejoin.h"
 #include "dist/trainer/servers.h"
 #include "dist/trainer/spans.h"
 #include "dist/world.h"
@@ -93,15 +94,19 @@ Trainer::~Trainer() {
 /// Rank 0 decides what travels how: as the checkpoint says that is resumed, or a file, or the options.
 void Trainer::agree_on_plan() {
   const auto& resumed = checkpoints_->resumed();
-  if (is_.asks_network && !facts_.latency_seconds && worker_.size > 1 && !resumed) measure_network();
+  const bool goes_on = resumed && checkpoints_->same_ranks();  // else the plan was for others
+  if (is_.asks_network && !facts_.latency_seconds && worker_.size > 1 && !goes_on) measure_network();
   dist::PlanOptions options = o_.plan;
   method_->shape(options, facts_);
   if (worker_.engine.size() == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
-  if (resumed) checkpoints_->require_same_training(fingerprint(), processor());
+  if (resumed) {
+    checkpoints_->require_same_training(fingerprint(), processor());
+    find_position();
+  }
   const bool chooses = o_.plan_file == kAutomatic;
   require<UsageError>(!chooses || is_.plan_is_all, "`plan` ", kAutomatic, " chooses for `sync` allreduce, and this is ",
                       method_->name(), ": leave one of the two out");
-  std::string text = chooses && worker_.size > 1 && !resumed ? choose_plan() : "";
+  std::string text = chooses && worker_.size > 1 && !goes_on ? choose_plan() : "";
   if (worker_.rank == 0 && text.empty()) {
     if (o_.plan_file.empty() || chooses) {
       text = dist::make_plan(arena_->parameters(), options, worker_.size).json();
@@ -112,7 +117,7 @@ void Trainer::agree_on_plan() {
       require<DataError>(in.good() && read.good(), "plan: cannot read ", o_.plan_file, " (`plan`). Check the path.");
       text = dist::Plan::from_json(read.str(), arena_->parameters(), o_.plan_file).json();
     }
-    if (resumed) {
+    if (goes_on) {
       const std::string& folder = checkpoints_->folder();
       const std::string stored = dist::Plan::from_json(resumed->plan, arena_->parameters(), folder).json();
       if (stored != text && is_.joins && !chooses)
@@ -174,7 +179,48 @@ std::int64_t Trainer::steps_per_epoch() const {
   return o_.epoch_steps ? std::min(all, *o_.epoch_steps) : all;
 }
 
-std::int64_t Trainer::last_step() const { return o_.steps ? *o_.steps : o_.epochs * steps_per_epoch(); }
+std::int64_t Trainer::last_step() const {
+  return o_.steps ? *o_.steps : o_.epochs * steps_per_epoch() - facts_.steps_ahead;
+}
+
+/// What of the data is left to train, and how many updates that takes these workers.
+void Trainer::find_position() {
+  const Manifest& m = *checkpoints_->resumed();
+  if (!m.position) {
+    require<DataError>(checkpoints_->same_ranks(), "resume: ", checkpoints_->folder(),
+                       " is of an earlier version, which resumes with as many ranks only. Start ", m.workers,
+                       " workers.");
+    return;
+  }
+  DataPosition others = *m.position;
+  std::int64_t own = 0;
+  if (!others.trained.empty() && others.trained.back().workers == worker_.size) {
+    own = others.trained.back().batches;
+    others.trained.pop_back();
+  }
+  const auto updates = [&](std::int64_t batches) { return (batches + o_.accumulate - 1) / o_.accumulate; };
+  const std::int64_t per_epoch = steps_per_epoch(), epoch = others.epoch;
+  if (!others.trained.empty()) {
+    rest_.batches = workload_.deal_rest(others);
+    std::int64_t left = std::min(updates(rest_.batches), per_epoch);
+    if (o_.epoch_steps) {
+      std::int64_t may = *o_.epoch_steps;
+      for (const Trained& t : others.trained) may -= updates(t.batches);
+      left = std::clamp<std::int64_t>(may, 0, left);
+    }
+    rest_.first_update = per_epoch - left;
+    rest_.position = std::move(others);
+  }
+  facts_.steps_ahead = epoch * per_epoch + first_update(epoch) + updates(own) - m.step;
+}
+
+DataPosition Trainer::position() const {
+  DataPosition p{.epoch = epoch_of(step_)};
+  if (p.epoch == rest_.position.epoch) p.trained = rest_.position.trained;
+  const std::int64_t own = std::min(batch_at(step_), batches_in(p.epoch));
+  if (own > 0) p.trained.push_back({worker_.size, own});
+  return p;
+}
 
 ParameterListener* Trainer::listener() const {
   return dump_ ? static_cast<ParameterListener*>(dump_.get()) : strategy_.get();
@@ -194,7 +240,7 @@ RunSummary Trainer::run() {
   }
   checkpoints_->begin();
   if (observer_) observer_->on_start(info());
-  if (step_ < end) workload_.start(step_ / per_epoch, step_ % per_epoch * o_.accumulate);
+  if (step_ < end) workload_.start(epoch_of(step_), batch_at(step_));
   run_start_ = Clock::now();
   const bool unfinished = step_ < end || evaluation_due_;
   evaluate_if_due();  // a stop has put it off
@@ -204,12 +250,12 @@ RunSummary Trainer::run() {
     if (o_.trace && o_.trace_steps)
       o_.trace->record(worker_.rank, step_ + 1 >= o_.trace_steps->first && step_ <= o_.trace_steps->second);
     train_step();
-    const bool epoch_ends = step_ % per_epoch == 0;
-    if (epoch_ends && o_.epoch_steps && step_ < end) workload_.start(step_ / per_epoch, 0);
-    const bool save_now =
-        o_.save_every && (o_.save_every->in_steps ? step_ % o_.save_every->count == 0
-                                                  : epoch_ends && step_ / per_epoch % o_.save_every->count == 0);
-    evaluation_due_ = o_.eval_every > 0 && (step_ == end || (epoch_ends && step_ / per_epoch % o_.eval_every == 0));
+    const std::int64_t epochs = epoch_of(step_);  // that are done
+    const bool epoch_ends = (step_ + facts_.steps_ahead) % per_epoch == 0;
+    if (epoch_ends && o_.epoch_steps && step_ < end) workload_.start(epochs, 0);
+    const bool save_now = o_.save_every && (o_.save_every->in_steps ? step_ % o_.save_every->count == 0
+                                                                    : epoch_ends && epochs % o_.save_every->count == 0);
+    evaluation_due_ = o_.eval_every > 0 && (step_ == end || (epoch_ends && epochs % o_.eval_every == 0));
     evaluate_if_due();
     if (save_now && step_ < end) save();
     if (!epoch_ends && !save_now) continue;
@@ -247,7 +293,7 @@ void Trainer::evaluate_if_due() {
   if (!evaluation_due_) return;
   const std::optional<EvalReport> report = evaluate(false, true);
   evaluation_due_ = !report;
-  if (report && step_ % steps_per_epoch() == 0) o_.schedule.end_epoch(report->loss);
+  if (report && (step_ + facts_.steps_ahead) % steps_per_epoch() == 0) o_.schedule.end_epoch(report->loss);
 }
 
 std::optional<EvalReport> Trainer::evaluate(bool at_the_end, bool may_stop) {
@@ -280,7 +326,7 @@ std::optional<EvalReport> Trainer::measure(bool at_the_end, bool may_stop) {
   require<Error>(o_.skip_nan || std::isfinite(report->loss), "evaluation: the loss is ",
                  std::isnan(report->loss) ? "not a number" : "infinite", " after step ", step_,
                  ". Lower `lr`, clip gradients (`clip` norm:5), or go on all the same (`on-nan` skip).");
-  report->epoch = (step_ + steps_per_epoch() - 1) / std::max<std::int64_t>(1, steps_per_epoch());
+  report->epoch = (step_ + facts_.steps_ahead + steps_per_epoch() - 1) / std::max<std::int64_t>(1, steps_per_epoch());
   report->seconds = seconds();
   report->bytes_sent_total = summary_.bytes_sent_total;
   report->bytes_counted = bytes_counted();
@@ -296,7 +342,8 @@ void Trainer::save() {
                     .threads = o_.threads,
                     .instruction_set = processor(),
                     .fingerprint = fingerprint(),
-                    .plan = plan_.json()};
+                    .plan = plan_.json(),
+                    .position = position()};
   checkpoints_->prepare(step_);
   servers_->tell({.kind = dist::Command::Kind::rest});  // rank 0's disk may be slow
   {
@@ -304,17 +351,37 @@ void Trainer::save() {
     if (worker_.rank == 0) manifest.weights = save_safetensors(weights(), checkpoints_->weights_path());
   }
   servers_->tell({.kind = dist::Command::Kind::save, .step = step_});  // they take part in all the meetings
-  StateDict state;
-  state.merge(weights(), "model/");
-  if (optimizer_) state.save("optimizer/", *optimizer_);
-  if (servers_->half()) state.save("server/", *servers_->half());
-  state.save("schedule/", o_.schedule);
+  dist::RankState state = this->state();
+  if (servers_->half()) static_cast<StateDict&>(state).save("server/", *servers_->half());
+  checkpoints_->write(state, std::move(manifest));
+}
+
+/// What this worker goes on with, its servers apart.
+dist::RankState Trainer::state() const {
+  using dist::Join;
+  dist::RankState state(dist::Holders{worker_.rank, worker_.size});
+  const Join each = is_.same_bits ? Join::equal : Join::own;
+  const StateDict weights = this->weights();
+  for (const auto& [name, tensor] : weights) state.set("model/" + name, tensor, each);
+  for (const auto& [name, text] : weights.texts()) state.set_text("model/" + name, text);
+  for (const auto& [name, tensor] : workload_.model().named_buffers())
+    if (is_.joins && weights.contains(name)) state.set("model/" + name, tensor, Join::mean);  // statistics
+  if (optimizer_) {
+    state.save("optimizer/", *optimizer_, each);
+    const Tensor velocity = optimizer_->momentum();
+    StateDict arenas;
+    optimizer_->save(arenas);
+    for (const auto& [name, tensor] : arenas)
+      if (is_.same_bits && velocity.defined() && tensor.raw_data() == velocity.raw_data())
+        state.set_sum_in("optimizer/" + name, tensor, strategy_->own_velocity());
+  }
+  state.save("schedule/", o_.schedule, Join::equal);
   state.save("strategy/", *strategy_);
-  state.save("workload/", workload_);
-  state.set_numbers("run/bytes", std::array{summary_.bytes_sent_total, summary_.bytes_dense_total});
+  state.save("workload/", workload_, Join::anew);
+  state.set_numbers("run/bytes", std::array{summary_.bytes_sent_total, summary_.bytes_dense_total}, Join::own);
   state.set_text("run/seconds", fmt::format("{:.6f}", seconds()));
   if (evaluation_due_) state.set_text("run/evaluation", "due");
-  checkpoints_->write(state, std::move(manifest));
+  return state;
 }
 
 StateDict Trainer::weights() const {
@@ -324,11 +391,31 @@ StateDict Trainer::weights() const {
   return weights;
 }
 
+void Trainer::tell_of_other_ranks() const {
+  const Manifest& m = *checkpoints_->resumed();
+  const auto all = [](int workers, int servers) {
+    const std::string more = servers == 0 ? "" : fmt::format(" and {} server{}", servers, servers == 1 ? "" : "s");
+    return fmt::format("{} worker{}{}", workers, workers == 1 ? "" : "s", more);
+  };
+  fmt::print(stderr, "laconic: note: resumes a checkpoint of {} with {}: what {} had put by is shared out anew{}\n",
+             all(m.workers, m.files() - m.workers), all(worker_.size, worker_.servers()),
+             m.workers == worker_.size ? "servers" : "they",
+             rest_.position.epoch < 0 ? "" : fmt::format(", and so is the rest of epoch {}", rest_.position.epoch + 1));
+}
+
 void Trainer::restore() {
-  const StateDict state = checkpoints_->state();
+  const Manifest& manifest = *checkpoints_->resumed();
+  const bool same_ranks = checkpoints_->same_ranks();
+  const StateDict state =
+      same_ranks ? checkpoints_->state() : rejoined(this->state(), checkpoints_->folder(), manifest, worker_.rank);
   load_weights(workload_.model(), state.part("model/"), checkpoints_->folder(), o_.model_name);
   if (optimizer_) optimizer_->load(state.part("optimizer/"));
-  if (servers_->half()) servers_->half()->load(state.part("server/"));
+  if (same_ranks && servers_->half()) servers_->half()->load(state.part("server/"));
+  if (!same_ranks && is_.servers) {
+    servers_->take_values(checkpoints_->folder(), manifest);
+    servers_->give_values();
+    if (servers_->half()) servers_->half()->rejoin(checkpoints_->folder(), manifest);
+  }
   o_.schedule.load(state.part("schedule/"));
   strategy_->load(state.part("strategy/"));
   workload_.restore(state.part("workload/"));
@@ -337,7 +424,10 @@ void Trainer::restore() {
   summary_.bytes_sent_total = bytes[0], summary_.bytes_dense_total = bytes[1];
   seconds_before_ = std::atof(state.text("run/seconds").c_str());
   evaluation_due_ = o_.eval_every > 0 && state.texts().contains("run/evaluation");
-  step_ = checkpoints_->resumed()->step;
+  step_ = manifest.step;
+  if (rest_.position.epoch >= 0 && rest_.first_update == steps_per_epoch())  // too little was left for an update
+    evaluation_due_ |= o_.eval_every > 0 && (rest_.position.epoch + 1) % o_.eval_every == 0;
+  if (!same_ranks && worker_.rank == 0) tell_of_other_ranks();
   // Also a meeting: nobody writes, or removes what is old, while others still read.
   dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_));
   audit();

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -65,6 +66,7 @@ struct TrainerOptions {
   std::string save{};            ///< directory for weights and checkpoints; empty: none
   bool overwrite = false;        ///< what another training has saved there
   std::optional<Every> save_every{};
+  int keep = 2;  ///< checkpoints that stay in `save`: the newest ones
   /// A directory for rank 0's own gradients, and what has been gathered when elements are chosen, at steps 1, 10,
   /// 100, …
   std::string dump_gradients{};
@@ -143,9 +145,26 @@ class Trainer {
   void make_strategy();
   void make_equal();
   void restore();
+  dist::RankState state() const;
+  void find_position();
+  void tell_of_other_ranks() const;
   std::string fingerprint() const;
   std::int64_t steps_per_epoch() const;
   std::int64_t last_step() const;
+  DataPosition position() const;
+  std::int64_t batches_in(std::int64_t epoch) const {
+    return epoch == rest_.position.epoch ? rest_.batches : workload_.batches_per_epoch();
+  }
+  /// Number in its epoch of the first update that these workers make there.
+  std::int64_t first_update(std::int64_t epoch) const { return epoch == rest_.position.epoch ? rest_.first_update : 0; }
+  std::int64_t epoch_of(std::int64_t step) const {
+    return (step + facts_.steps_ahead) / std::max<std::int64_t>(1, steps_per_epoch());
+  }
+  /// Batch of that epoch with which the update after `step` begins.
+  std::int64_t batch_at(std::int64_t step) const {
+    const std::int64_t update = (step + facts_.steps_ahead) % std::max<std::int64_t>(1, steps_per_epoch());
+    return (update - first_update(epoch_of(step))) * o_.accumulate;
+  }
   std::string processor() const;
   /// Memory that one worker needs, in bytes. activations: of a full micro-batch, peak_activation_bytes() of
   /// layers/summary.h.
@@ -196,6 +215,13 @@ class Trainer {
   std::unique_ptr<GradientDump> dump_;  // between the arena and the strategy; null: nothing is
 
   std::int64_t step_ = 0;
+  /// An epoch that other numbers of workers have begun, and what of it these workers train. Epochs have as many updates
+  /// as if these workers had made all: those that are missing in this one come before its first.
+  struct Rest {
+    DataPosition position{.epoch = -1};  // without what these workers have trained; -1: there is none
+    std::int64_t batches = 0, first_update = 0;
+  };
+  Rest rest_;
   bool evaluation_due_ = false;  // this step ends an epoch that is to be evaluated, or the training
   std::vector<std::pair<Parameter*, Rows>> arrived_;  // with --clip norm: sums that wait for their common norm
   dist::StepContext arrived_context_;

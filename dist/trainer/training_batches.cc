@@ -1,16 +1,34 @@
 #include "dist/trainer/training_batches.h"
 
+#include <algorithm>
+
 namespace laconic {
 
-Share TrainingBatches::share(std::int64_t batch) const {
-  const ShardedSampler::Part part = sampler_.part(batch);
+Share TrainingBatches::share(std::int64_t epoch, std::int64_t batch) const {
+  const ShardedSampler::Part part = sampler(epoch).part(batch);
   return {part.count, part.global_count, part.first};
+}
+
+std::int64_t TrainingBatches::deal_rest(const DataPosition& position) {
+  ShardedSampler::Options rest = sampler_.options();
+  for (const Trained& t : position.trained) {
+    const std::int64_t left = rest.samples - rest.begin;
+    const std::int64_t each = t.workers * std::min(rest.batch, (left + t.workers - 1) / t.workers);
+    rest.begin += t.batches * 1.0 * each < left ? t.batches * each : left;
+  }
+  rest_epoch_ = position.epoch;
+  return rest_.emplace(rest).steps_per_epoch();
 }
 
 void TrainingBatches::start(std::int64_t epoch, std::int64_t batch) {
   const DataLoader::Options options{
-      .sampler = sampler_.options(), .threads = data_threads_, .first_epoch = epoch, .first_step = batch};
+      .sampler = sampler(epoch).options(),
+      .threads = data_threads_,
+      .first_epoch = epoch,
+      .first_step = batch,
+      .epochs = rest_ && epoch <= rest_epoch_ ? rest_epoch_ + (epoch < rest_epoch_ ? 0 : 1) - epoch : -1};
   batch_ = {};
+  next_epoch_ = rest_ && epoch < rest_epoch_ ? rest_epoch_ : epoch + 1;
   loader_.reset();
   loader_ = std::make_unique<BatchUpload>(std::make_unique<DataLoader>(reader_, options),
                                           BatchUpload::Options{.device = device_});
@@ -19,7 +37,10 @@ void TrainingBatches::start(std::int64_t epoch, std::int64_t batch) {
 Share TrainingBatches::load() {
   if (!loader_) start(0, 0);
   batch_ = {};  // its buffer may be used again
-  require<Error>(loader_->next(batch_), "training data: no further batch.");
+  if (!loader_->next(batch_)) {  // the rest of an epoch has ended
+    start(next_epoch_, 0);
+    require<Error>(loader_->next(batch_), "training data: no further batch.");
+  }
   return {batch_.samples, batch_.global_samples, batch_.first_global_position};
 }
 

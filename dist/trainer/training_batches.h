@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "dist/trainer/upload.h"
 #include "dist/trainer/workload.h"
@@ -16,7 +17,8 @@ class TrainingBatches {
 
   // As Workload has them.
   std::int64_t per_epoch() const { return sampler_.steps_per_epoch(); }
-  Share share(std::int64_t batch) const;
+  Share share(std::int64_t epoch, std::int64_t batch) const;
+  std::int64_t deal_rest(const DataPosition& position);
   void start(std::int64_t epoch, std::int64_t batch);
   Share load();
 
@@ -29,8 +31,12 @@ class TrainingBatches {
             bool drop_left_out, const Stop& stop, const std::function<void(const Batch& batch)>& f) const;
 
  private:
+  const ShardedSampler& sampler(std::int64_t epoch) const { return rest_ && epoch == rest_epoch_ ? *rest_ : sampler_; }
+
   SampleReader reader_;
   ShardedSampler sampler_;
+  std::optional<ShardedSampler> rest_;            // of one epoch that other numbers of workers have begun
+  std::int64_t rest_epoch_ = 0, next_epoch_ = 0;  // next_epoch_: after the loader's last one
   int data_threads_;
   Device device_ = kCpu;
   std::unique_ptr<BatchUpload> loader_;

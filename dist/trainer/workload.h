@@ -11,6 +11,19 @@
 
 namespace laconic {
 
+/// Some batches of an epoch that so many workers have trained.
+struct Trained {
+  int workers = 1;
+  std::int64_t batches = 0;
+  bool operator==(const Trained&) const = default;
+};
+
+/// Where a training is in its data, whatever the number of workers that go on.
+struct DataPosition {
+  std::int64_t epoch = 0;          ///< from 0
+  std::vector<Trained> trained{};  ///< of that epoch, in this order; those of a number go on where the one before left
+};
+
 /// One worker's part of one micro-batch. Samples are images, or words of a text.
 struct Share {
   std::int64_t samples = 0;         ///< of this worker; may be 0 in the last step of an epoch
@@ -39,8 +52,12 @@ class Workload {
   virtual void set_device(Device) {}
   virtual std::int64_t batch() const = 0;              ///< samples per worker and micro-batch, but for short ones
   virtual std::int64_t batches_per_epoch() const = 0;  ///< the same on every worker
-  /// How batch `batch` of an epoch is shared out.
-  virtual Share share(std::int64_t batch) const = 0;
+  /// How batch `batch` of that epoch is shared out.
+  virtual Share share(std::int64_t epoch, std::int64_t batch) const = 0;
+  /// Other numbers of workers have trained a part of an epoch: its rest is dealt out to this number. In that epoch
+  /// share() and start() count batches of the rest. Returns how many there are; no sample of the epoch is in them that
+  /// was trained, and none is missing. Comes before start().
+  virtual std::int64_t deal_rest(const DataPosition& position) = 0;
   /// Positions the data: the next load() gives batch `batch` of `epoch` (both from 0; batch may be the epoch's number
   /// of batches: the next epoch's first).
   virtual void start(std::int64_t epoch, std::int64_t batch) = 0;

@@ -162,7 +162,7 @@ Costs AllreduceSync::costs() const {
   return costs;
 }
 
-void AllreduceSync::save(StateDict& state) const { save_losses(state, lost_); }
+void AllreduceSync::save(RankState& state) const { save_losses(state, lost_); }
 
 void AllreduceSync::load(const StateDict& state) { load_losses(state, lost_); }
 

@@ -52,7 +52,7 @@ class AllreduceSync final : public BucketSync {
   void begin_step(const StepContext& context) override;
   Costs costs() const override;
   /// With feedback: codec.lost, this rank's losses in arena order.
-  void save(StateDict& state) const override;
+  void save(RankState& state) const override;
   /// throws DataError if it holds no such tensor
   void load(const StateDict& state) override;
 

@@ -8,6 +8,7 @@
 
 #include "compress/residual.h"
 #include "core/clock.h"
+#include "core/raw.h"
 #include "core/trace.h"
 #include "dist/collective/meeting.h"
 
@@ -132,16 +133,21 @@ void LayerDropSync::account(std::size_t b, LedgerRow& row) const {
   row.oldest = layer.age;
 }
 
-void LayerDropSync::save(StateDict& state) const {
+void LayerDropSync::save(RankState& state) const {
   PsSync::save(state);
-  state.set("layerdrop/kept", accumulated_);
+  Tensor kept = Tensor::zeros(accumulated_.shape(), DType::f32, accumulated_.device());
+  for (std::size_t b = 0; b < layers_.size(); ++b)
+    if (layers_[b].keeps)
+      kept.range(bucket(b).offset, bucket(b).elements)
+          .copy_from(accumulated_.range(bucket(b).offset, bucket(b).elements));
+  state.set_sum("layerdrop/kept", std::move(kept), leaders());
   std::vector<std::int64_t> numbers;
   for (const Layer& l : layers_)
     for (const std::int64_t n : {std::int64_t{l.keeps}, l.age, l.version, l.times_sent, l.times_received})
       numbers.push_back(n);
   const auto count = static_cast<std::int64_t>(layers_.size());
-  state.set("layerdrop/layers", Tensor::of({count, kNumbers}, std::span<const std::int64_t>(numbers)));
-  state.set_numbers("layerdrop/steps", std::array{threshold_step_, steps_});
+  state.set("layerdrop/layers", Tensor::of({count, kNumbers}, std::span<const std::int64_t>(numbers)), Join::anew);
+  state.set_numbers("layerdrop/steps", std::array{threshold_step_, steps_}, Join::anew);
   char text[64];
   std::snprintf(text, sizeof text, "%a %a", threshold_, threshold_lr_);
   state.set_text("layerdrop/threshold", text);
@@ -164,8 +170,10 @@ void LayerDropSync::load(const StateDict& state) {
   steps_ = steps.data<std::int64_t>()[1];
   accumulated_.copy_from(kept);
   const std::int64_t* n = layers.data<std::int64_t>();
-  for (Layer& l : layers_) {
-    l.keeps = n[0] != 0;
+  for (std::size_t b = 0; b < layers_.size(); ++b) {
+    Layer& l = layers_[b];
+    // A worker that was not there before keeps what others have shared out to it.
+    l.keeps = n[0] != 0 || raw::sum_of_squares(accumulated_.range(bucket(b).offset, bucket(b).elements)) > 0;
     l.age = n[1], l.version = n[2], l.times_sent = n[3], l.times_received = n[4];
     n += kNumbers;
   }

@@ -51,7 +51,7 @@ class LayerDropSync final : public PsSync {
 
   void end_step() override;
   Costs costs() const override;
-  void save(StateDict& state) const override;
+  void save(RankState& state) const override;
   void load(const StateDict& state) override;
 
   /// The sums that are kept at home, laid out like the arena. Undefined for a layer that keeps nothing. For audits and

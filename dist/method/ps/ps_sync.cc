@@ -214,14 +214,19 @@ std::vector<LedgerRow> PsSync::ledger() const {
   return rows;
 }
 
-void PsSync::save(StateDict& state) const {
+Holders PsSync::leaders() const {
+  const int group = std::max(1, o_.group);
+  return {.place = leads() ? engine().rank() / group : -1, .count = (side_.facts.workers + group - 1) / group};
+}
+
+void PsSync::save(RankState& state) const {
   if (accounts()) {
     std::vector<std::int64_t> numbers{exchanges_};
     for (const auto* leg : {&up_, &down_})
       for (const auto& bytes : *leg) numbers.push_back(static_cast<std::int64_t>(bytes.load()));
-    state.set_numbers("servers/ledger", numbers);
+    state.set_numbers("servers/ledger", numbers, Join::anew);  // it goes by the plan
   }
-  save_losses(state, owed_);
+  save_losses(state, owed_, leaders());
 }
 
 void PsSync::load(const StateDict& state) {

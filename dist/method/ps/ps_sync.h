@@ -46,7 +46,7 @@ class PsSync : public BucketSync {
   void hide_joint_model() override;
   std::optional<double> drift() const override;
   std::vector<LedgerRow> ledger() const override;
-  void save(StateDict& state) const override;
+  void save(RankState& state) const override;
   void load(const StateDict& state) override;
 
  protected:
@@ -59,6 +59,8 @@ class PsSync : public BucketSync {
   /// Whether others of this worker's group are joined with it, and whether it is the one that talks to servers.
   bool grouped() const { return members_.size() > 1; }
   bool leads() const { return members_.front() == engine().rank(); }
+  /// Those that talk to servers, and which of them this worker is.
+  Holders leaders() const;
   /// Sends on to the group what its first member has heard. All members call it.
   virtual Task<> spread(Communicator& group, std::size_t bucket);
   /// The worker's half of one round, of one that leads; on the communication thread.

@@ -118,9 +118,12 @@ Dispatch dispatch_of(const SparseMethod& m, const SparseOptions& o) {
   return d;
 }
 
-Density density_of(const SparseMethod& m, const SparseOptions& o, std::int64_t steps_per_epoch) {
-  return [warmup = warmup_of(m, o), density = o.density, per_epoch = std::max<std::int64_t>(1, steps_per_epoch)](
-             std::int64_t step) { return warmup.density_in((step - 1) / per_epoch, density); };
+Density density_of(const SparseMethod& m, const SparseOptions& o, std::int64_t steps_per_epoch,
+                   std::int64_t steps_ahead) {
+  return [warmup = warmup_of(m, o), density = o.density, steps_ahead,
+          per_epoch = std::max<std::int64_t>(1, steps_per_epoch)](std::int64_t step) {
+    return warmup.density_in((step - 1 + steps_ahead) / per_epoch, density);
+  };
 }
 
 void SparseExchange::settings(Settings& s) {
@@ -231,7 +234,7 @@ std::unique_ptr<Strategy> SparseExchange::worker(WorkerSide side) const {
                         dist::to_string(bucket.choice), "', which is not for `sync` ", variant_.name,
                         " (`plan`): make the plan for this strategy");
   const SparseOptions o = with_network(side.facts);
-  Density density = density_of(variant_, o, side.facts.steps_per_epoch);
+  Density density = density_of(variant_, o, side.facts.steps_per_epoch, side.facts.steps_ahead);
   return std::make_unique<RedSync>(std::move(side), variant_, o, std::move(density));
 }
 

@@ -71,7 +71,8 @@ Dispatch dispatch_of(const SparseMethod& method, const SparseOptions& options);
 
 /// Returns the share of elements to send in a step (first 1); nothing: that step is dense.
 using Density = std::function<std::optional<double>(std::int64_t step)>;
-Density density_of(const SparseMethod& method, const SparseOptions& options, std::int64_t steps_per_epoch);
+Density density_of(const SparseMethod& method, const SparseOptions& options, std::int64_t steps_per_epoch,
+                   std::int64_t steps_ahead = 0);
 
 /// One of sparse_methods() as a method.
 class SparseExchange final : public Method {

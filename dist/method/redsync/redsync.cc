@@ -369,17 +369,25 @@ void RedSync::flush() {
   dense_.flush();
 }
 
-void RedSync::save(StateDict& state) const {
-  state.set(prefix() + "residual", residual_);
+void RedSync::save(RankState& state) const {
+  state.set(prefix() + "residual", residual_, Join::sum);
   const std::int64_t phase = was_sparse_ ? 1 : 0, whole = std::bit_cast<std::int64_t>(dense_bytes_);
-  state.set_numbers(prefix() + "sparse", {&phase, 1});
-  if (side_.facts.ledger_every > 0) state.set_numbers(prefix() + "dense_bytes", {&whole, 1});
+  state.set_numbers(prefix() + "sparse", {&phase, 1}, Join::equal);
+  if (side_.facts.ledger_every > 0) state.set_numbers(prefix() + "dense_bytes", {&whole, 1}, Join::own);
   for (const auto& layer : layers_) {
     if (!layer) continue;
     const std::string name = prefix() + layer->parameter.info.name + "/";
     state.save(name, layer->tensor);
-    state.save(name, layer->account);
+    state.save(name, layer->account, Join::own);
   }
+}
+
+std::vector<RankState::Range> RedSync::own_velocity() const {
+  std::vector<RankState::Range> own;
+  for (const auto& layer : layers_)
+    if (layer && velocity_.defined() && was_sparse_)
+      own.emplace_back(layer->parameter.info.offset, layer->parameter.info.elements);
+  return own;
 }
 
 void RedSync::load(const StateDict& state) {

@@ -64,8 +64,9 @@ class RedSync final : public Strategy {
 
   /// "residual"; the turn of signs, the selector and the ledger of every parameter; whether the last phase was dense.
   /// (U is in the optimiser.)
-  void save(StateDict& state) const override;
+  void save(RankState& state) const override;
   void load(const StateDict& state) override;
+  std::vector<RankState::Range> own_velocity() const override;
 
   /// V, laid out like the arena; between steps.
   const Tensor& residual() const { return residual_; }

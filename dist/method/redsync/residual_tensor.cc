@@ -157,9 +157,9 @@ void ResidualTensor::choose(std::int64_t step) {
   }
 }
 
-void ResidualTensor::save(StateDict& state) const {
-  selector_->save(state);
-  state.set_numbers("turn", {&turn_, 1});
+void ResidualTensor::save(RankState& state) const {
+  state.save("", *selector_, Join::own);
+  state.set_numbers("turn", {&turn_, 1}, Join::equal);
 }
 
 void ResidualTensor::load(const StateDict& state) {

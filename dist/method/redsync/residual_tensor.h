@@ -8,6 +8,7 @@
 #include "compress/residual.h"
 #include "compress/selector.h"
 #include "compress/sparse_message.h"
+#include "dist/method/rank_state.h"
 #include "dist/method/redsync/method.h"
 
 namespace laconic::dist {
@@ -74,7 +75,7 @@ class ResidualTensor {
   Slice<float> velocity() const { return velocity_.defined() ? velocity_.slice() : Slice<float>(); }
 
   /// Turn of signs and what the selector remembers.
-  void save(StateDict& state) const;
+  void save(RankState& state) const;
   void load(const StateDict& state);
 
  private:

@@ -115,16 +115,17 @@ Costs SlimSync::costs() const {
   return costs;
 }
 
-void SlimSync::save(StateDict& state) const {
+void SlimSync::save(RankState& state) const {
   PsSync::save(state);
-  state.set("slimdp/delta", delta_);
+  state.set("slimdp/delta", delta_, Join::sum);
   if (accounts()) {
     std::vector<std::int64_t> bytes;
     for (const State& s : states_)
       for (const double n : {s.bytes.core, s.bytes.explorer, s.bytes.keys}) bytes.push_back(std::llround(n));
-    state.set_numbers("slimdp/bytes", bytes);
+    state.set_numbers("slimdp/bytes", bytes, Join::anew);
   }
-  for (std::size_t b = 0; b < states_.size(); ++b) state.save("slimdp/" + bucket(b).name + "/", states_[b].set);
+  for (std::size_t b = 0; b < states_.size(); ++b)
+    state.save("slimdp/" + bucket(b).name + "/", states_[b].set, Join::anew);
 }
 
 void SlimSync::load(const StateDict& state) {

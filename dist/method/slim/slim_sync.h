@@ -33,7 +33,7 @@ class SlimSync final : public PsSync {
   ~SlimSync() override { halt_what_is_under_way(); }
 
   Costs costs() const override;
-  void save(StateDict& state) const override;
+  void save(RankState& state) const override;
   void load(const StateDict& state) override;
 
  private:

@@ -1,0 +1,65 @@
+#include "dist/method/rank_state.h"
+
+#include <array>
+#include <sstream>
+
+#include "core/error.h"
+
+namespace laconic::dist {
+namespace {
+
+constexpr std::array<const char*, 5> kJoins{"sum", "mean", "equal", "own", "anew"};
+
+std::string join_key(const std::string& name) { return name + ":join"; }
+
+}  // namespace
+
+void RankState::set(const std::string& name, Tensor tensor, Join join) {
+  StateDict::set(name, std::move(tensor));
+  set_text(join_key(name), kJoins[static_cast<std::size_t>(join)]);
+}
+
+void RankState::set_sum(const std::string& name, Tensor tensor, Holders holders) {
+  set(name, std::move(tensor), Join::sum);
+  holders_[name] = holders;
+}
+
+void RankState::set_sum_in(const std::string& name, Tensor tensor, std::span<const Range> ranges) {
+  set(name, std::move(tensor), ranges.empty() ? Join::equal : Join::sum);
+  std::string text = this->text(join_key(name));
+  for (const auto& [offset, count] : ranges) text += concat(" ", offset, "+", count);
+  set_text(join_key(name), text);
+}
+
+void RankState::set_numbers(const std::string& name, std::span<const std::int64_t> numbers, Join join) {
+  set(name, Tensor::of({static_cast<std::int64_t>(numbers.size())}, numbers), join);
+}
+
+Holders RankState::holders(const std::string& name) const {
+  const auto found = holders_.find(name);
+  return found == holders_.end() ? all_ : found->second;
+}
+
+Joined joined_from(const StateDict& state, const std::string& name) {
+  const auto said = state.texts().find(join_key(name));
+  require<DataError>(said != state.texts().end(), "resume: nothing says how '", name,
+                     "' of several workers is joined: the checkpoint is of an earlier version. Start as many workers.");
+  const std::string& text = said->second;
+  std::istringstream in(text);
+  std::string word;
+  in >> word;
+  Joined joined;
+  bool known = false;
+  for (std::size_t i = 0; i < kJoins.size(); ++i)
+    if (word == kJoins[i]) joined.join = static_cast<Join>(i), known = true;
+  RankState::Range range;
+  for (char plus = 0; known && in >> range.first >> plus >> range.second;) {
+    known = plus == '+' && range.first >= 0 && range.second >= 0;
+    joined.ranges.push_back(range);
+  }
+  require<DataError>(known && in.eof(), "resume: '", name, "' is said to be joined by '", text.substr(0, 60),
+                     "', which this version does not know. Start as many workers.");
+  return joined;
+}
+
+}  // namespace laconic::dist
