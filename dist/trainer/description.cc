@@ -40,6 +40,7 @@ std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int
                 o.plan_file.empty()         ? dist::to_string(o.plan)
                 : o.plan_file == kAutomatic ? kAutomatic
                                             : "of a file",
+                o.allowed.sparse ? concat("\nallow-sparse=", o.allowed.sparse->fingerprint()) : "",
                 "\nprecision=", to_string(matmul_precision()));
 }
 
@@ -86,6 +87,7 @@ RunInfo Trainer::info() const {
   info.first_step = step_;
   info.bytes_counted = bytes_counted();
   info.receipt = receipt_;
+  info.replans = o_.replan;
   return info;
 }
 
