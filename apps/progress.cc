@@ -142,10 +142,11 @@ void Progress::on_step(const StepReport& step) {
 
 void Progress::on_contradiction(const Contradiction& c) {
   clear();
+  const char* const then = info_.replans
+                               ? "Another plan is made at the next checkpoint or the end of the epoch."
+                               : "A new start with --plan auto measures them again; --replan does so while it trains.";
   out_ << fmt::format("A step takes {:.3g} ms, and {:.3g} were expected: ranks or network are not as they were. {}\n",
-                      c.step_ms, c.expected_ms,
-                      info_.replans ? "Another plan is made at the next checkpoint or the end of the epoch."
-                                    : "A new start with --plan auto measures them again; --replan does so while it trains.")
+                      c.step_ms, c.expected_ms, then)
        << std::flush;
 }
 

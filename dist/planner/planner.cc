@@ -390,8 +390,8 @@ Planned make_best_plan(const PlanningFacts& facts) {
   std::stable_sort(all.begin(), all.end(), faster);
   const Option usual = *std::find_if(all.begin(), all.end(), [&](const Option& o) {
     const PlanOptions usual;
-    return o.kind() == (facts.sparse_alone ? kSparse : usual.codec) && o.allreduces == usual.allreduce && o.sizes.bucket_bytes == usual.bucket_bytes &&
-           o.sizes.chunk_bytes == usual.chunk_bytes;
+    return o.kind() == (facts.sparse_alone ? kSparse : usual.codec) && o.allreduces == usual.allreduce &&
+           o.sizes.bucket_bytes == usual.bucket_bytes && o.sizes.chunk_bytes == usual.chunk_bytes;
   });
   std::vector<Option> best = best_of(all, kSimulated);
   for (Option& o : best) search.improve(o);

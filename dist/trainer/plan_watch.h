@@ -9,8 +9,8 @@
 
 namespace laconic {
 
-/// Holds measured steps against what was expected of them. The first ten do not count; then the median of every fifty is
-/// compared. If it is more than a fifth away, that contradicts the expectation, and the watch ends.
+/// Holds measured steps against what was expected of them. The first ten do not count; then the median of every fifty
+/// is compared. If it is more than a fifth away, that contradicts the expectation, and the watch ends.
 class PlanWatch {
  public:
   /// expected_ms : of a step. Nothing: what the first fifty take

@@ -43,8 +43,8 @@ class StepFigures {
   /// Times the next step from now on. Called after evaluation, a checkpoint and the like.
   /// Another strategy, whose costs begin at nothing, makes the steps from now on.
   void restart_costs() { costs_ = {}; }
-  /// Holds further steps against what was expected of them, and tells the observer of a contradiction. It outlives this,
-  /// or is taken away before.
+  /// Holds further steps against what was expected of them, and tells the observer of a contradiction. It outlives
+  /// this.
   void watch(PlanWatch& watch) { watch_ = &watch; }
   void restart_clock() { step_start_ = Clock::now(); }
   void begin_step() { exposed_before_ = worker_.engine.counters().exposed_seconds; }
