@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 
 #include "apps/simulate/model_facts.h"
 #include "dist/planner/simulation.h"
@@ -71,7 +72,7 @@ TEST(Planner, PredictsWhatAChoiceOfElementsTakes) {
           facts.allowed = Allowed::parse(allowed, "--allow");
           const Plan plan = make_plan(facts.parameters, facts.allowed.sparse_options(workers), workers);
           const double whole = simulated(facts, plan);
-          EXPECT_NEAR(predict_step(facts, plan), whole, 0.15 * whole)
+          EXPECT_NEAR(predict_step(facts, plan), whole, 0.2 * whole)
               << model << " " << workers << " " << rate << " " << allowed;
         }
   }
@@ -103,7 +104,8 @@ struct Layered {
   explicit Layered(const std::vector<std::int64_t>& rows) : arena(parameters(rows), kGhost) {
     for (std::size_t l = 0; l < rows.size(); ++l) {
       const std::string name = concat("layer", l);
-      times.layers.push_back({name, 1, 2, {{name + ".weight", 64 * rows[l], 2, 1e-6 * 64 * static_cast<double>(rows[l])}}});
+      const double update_ms = 1e-6 * 64 * static_cast<double>(rows[l]);
+      times.layers.push_back({name, 1, 2, {{name + ".weight", 64 * rows[l], 2, update_ms}}});
       times.step_ms += 3;
     }
   }
@@ -192,8 +194,7 @@ TEST(Planner, TwoHundredLayersArePlannedByFewPredictions) {
   facts.allowed = Allowed::parse("16bit,sparse", "--allow");
   const Receipt receipt = make_best_plan(facts).receipt;
   EXPECT_GT(receipt.predictions, 100);
-  EXPECT_LE(receipt.predictions, 1500);
-  std::printf("%d predictions in %f ms\n", receipt.predictions, receipt.search_ms);
+  EXPECT_LE(receipt.predictions, 400);
 }
 
 /// Every assignment of an allreduce to each bucket of a small model.
@@ -254,7 +255,8 @@ TEST(Planner, AllowsWhatIsNamed) {
             (std::vector<std::string>{"none", "bf16", "inceptionn:2^-10"}));
   EXPECT_EQ(Allowed::parse("sparse", "--allow").sparse_options(2).sparse.density, 1e-3);
   EXPECT_EQ(Allowed::parse("16bit,sparse:0.5", "--allow").sparse_options(2).sparse.density, 0.5);
-  for (const char* wrong : {"", "sparse:", "sparse:0", "sparse:2", "sparse:x", "16bit,", "bounded:", "bounded:3", "8bit"})
+  for (const char* wrong :
+       {"", "sparse:", "sparse:0", "sparse:2", "sparse:x", "16bit,", "bounded:", "bounded:3", "8bit"})
     expect_error<UsageError>([&] { Allowed::parse(wrong, "--allow"); }, {"--allow"});
 }
 

@@ -46,8 +46,8 @@ std::shared_ptr<const dist::Method> small_redsync() {
   return dist::method("redsync", {{"density", "0.02"}, {"dense-below", "1KiB"}});
 }
 
-/// Measures of a cable that is so slow that a choice takes much less time than sums.
-dist::LinkOptions slow_cable() { return {.all = {.bits_per_second = 2'000'000}}; }
+/// A cable over which a choice takes much less time than sums, if both wait for it (Overlap::none).
+dist::LinkOptions slow_cable() { return {.all = {.bits_per_second = 10'000'000}}; }
 
 std::string plan_in(const std::string& checkpoint) { return CheckpointStore::read_manifest(checkpoint).plan; }
 
@@ -96,7 +96,7 @@ TEST(Replan, ATrainingThatIsPlannedAnewResumesAsIfItHadNotStopped) {
 TEST(Replan, AMethodThatWasChosenStays) {
   Recipe recipe = automatic();
   recipe.trainer.allowed.sparse = small_redsync();
-  recipe.link = slow_cable();
+  recipe.link = slow_cable(), recipe.trainer.overlap = dist::Overlap::none;
   expect_a_replanned_training_resumes(recipe, "redsync");
 }
 
@@ -130,7 +130,7 @@ TEST(Replan, TheMedianOfFiftyStepsContradicts) {
 TEST(AllowedChoice, GivesTheBitsOfItsMethodAndResumes) {
   TempFolder folder;
   Recipe recipe = automatic();
-  recipe.link = slow_cable();
+  recipe.link = slow_cable(), recipe.trainer.overlap = dist::Overlap::none;
   recipe.trainer.allowed.sparse = small_redsync();
   recipe.trainer.save = folder.path();
   recipe.trainer.epochs = 3;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "compress/codecs.h"
@@ -23,7 +24,7 @@ constexpr int kMostRanksSimulated = 64;  // beyond, a step's simulation takes lo
 constexpr int kMostRanksOneByOne = 8;
 constexpr double kWorthAnother = 0.999;  // a bucket's allreduce is exchanged for one with which the step is so short
 constexpr int kPasses = 3;               // through all buckets
-constexpr int kMostChanges = 400;        // of single buckets that are tried for a candidate
+constexpr int kMostChanges = 100;        // of single buckets that are tried for a candidate
 constexpr int kMostRunnersUp = 400;      // that are predicted for the receipt
 constexpr double kAsFast = 1.01;
 
@@ -223,15 +224,18 @@ class Search {
     return all;
   }
 
-  /// Exchanges one bucket's allreduce for another as long as the step becomes shorter.
+  /// Exchanges one bucket's allreduce for another as long as the step becomes shorter. Those that are waited for
+  /// longest come first, as not all changes of many buckets are tried.
   void improve(Option& o) {
     const std::vector<std::string> names = allreduces_for(facts_, o.plan.codec);
+    const std::vector<std::size_t> order = by_waits(o.plan);
     int left = kMostChanges;
     bool improved = true;
     for (int pass = 0; improved && pass < kPasses; ++pass) {
       improved = false;
-      for (Bucket& b : o.plan.buckets)
+      for (const std::size_t place : order)
         for (const std::string& name : names) {
+          Bucket& b = o.plan.buckets[place];
           if (name == b.allreduce || b.sparse() || left-- <= 0) continue;
           const std::string before = std::exchange(b.allreduce, name);
           const double seconds = predict(o.plan);
@@ -246,6 +250,23 @@ class Search {
   }
 
  private:
+  /// The plan's buckets, the one first for which the compute thread stands still longest.
+  std::vector<std::size_t> by_waits(const Plan& plan) {
+    ++predictions_;
+    const std::vector<double> waits = Schedule(facts_, plan).run().waits;
+    std::vector<double> of_bucket;
+    std::size_t message = 0;
+    for (const Bucket& b : plan.buckets) {
+      if (!b.chunk() || b.rows.first == 0) ++message;
+      of_bucket.push_back(waits[message - 1]);
+    }
+    std::vector<std::size_t> order(plan.buckets.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return of_bucket[a] > of_bucket[b]; });
+    return order;
+  }
+
   /// Each codec that is allowed, and a choice of elements, if that is, and any parameter is large enough for one.
   std::vector<PlanOptions> kinds() const {
     std::vector<PlanOptions> all;
@@ -397,6 +418,7 @@ Planned make_best_plan(const PlanningFacts& facts) {
   for (Option& o : best) search.improve(o);
   best.push_back(usual);
   const double search_ms = 1e3 * seconds_since(begin);
+  const int predictions = search.predictions();
   for (Option& o : best)
     if (const auto seconds = simulated(facts, o.plan)) o.seconds = *seconds;
   std::stable_sort(best.begin(), best.end(), faster);
@@ -415,9 +437,8 @@ Planned make_best_plan(const PlanningFacts& facts) {
     if (const std::string words = in_words(facts, o);
         std::none_of(r.candidates.begin(), r.candidates.end(), [&](const auto& c) { return c.plan == words; }))
       r.candidates.push_back({words, 1e3 * o.seconds});
-  r.search_ms = search_ms;
+  r.search_ms = search_ms, r.predictions = predictions;
   add_lines(facts, search, best[0], r);
-  r.predictions = search.predictions();
   return planned;
 }
 

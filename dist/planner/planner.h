@@ -55,8 +55,8 @@ double predict_step(const PlanningFacts& facts, const Plan& plan);
 /// those that are allowed; or one for allowed.sparse, which then takes the place of allreduce (Plan::sparse).
 /// Candidates are compared by predict_step(); the best few of them are then simulated with the real collectives
 /// (simulate_step), and the first of these wins.
-///   cost     O(sizes x codecs) predictions, at most 400 for single buckets of each of two candidates, and as many for
-///            the receipt; some simulated steps
+///   cost     O(sizes x codecs) predictions, and at most 100 for single buckets of each of two candidates; as many as
+///            there are buckets, at most 400, for the receipt; some simulated steps
 Planned make_best_plan(const PlanningFacts& facts);
 
 }  // namespace laconic::dist

@@ -27,7 +27,7 @@ struct Receipt {
   std::vector<Candidate> candidates;   ///< the best of each kind, the chosen one first
   std::vector<Line> lines;             ///< in the order of forward
   double search_ms = 0;                ///< comparing plans by prediction; simulations come on top
-  int predictions = 0;                 ///< of a step, in all
+  int predictions = 0;                 ///< of a step, while they were compared
   std::string plan{};           ///< Plan::json() of the chosen one
   bool codec_feedback = false;  ///< what its codec loses is added later
   Calibration measured{};       ///< what it was chosen by

@@ -50,7 +50,8 @@ std::string run_fingerprint(const TrainerOptions& o) {
       "\nsteps=", o.steps ? concat(*o.steps) : "by epochs", "\nepochs=", o.epochs, "\neval-every=", o.eval_every,
       "\nsave=", given(!o.save.empty()),
       "\nsave-every=", o.save_every ? concat(o.save_every->count, o.save_every->in_steps ? "it" : "") : "the end",
-      "\nresume=", given(!o.resume.empty()), "\naudit=", o.audit_every, "\nledger=", o.ledger_every,
+      "\nresume=", given(!o.resume.empty()), "\nreplan=", given(o.replan), "\naudit=", o.audit_every,
+      "\nledger=", o.ledger_every,
       "\ntrace=", given(o.trace != nullptr), "\ndump-gradients=", given(!o.dump_gradients.empty()), o.told_alike);
 }
 
