@@ -12,6 +12,7 @@
 #include "apps/text.h"
 #include "apps/tools.h"
 #include "core/error.h"
+#include "core/parse.h"
 #include "dist/planner/calibration.h"
 #include "dist/planner/simulation.h"
 #include "layers/models/zoo.h"
@@ -91,8 +92,13 @@ class WhatIfs {
   double step(const Change& change) {
     dist::SimulatedTraining training{.parameters = ghost_.parameters(), .times = times_};
     using Settings = std::vector<std::pair<std::string, std::string>>;
-    const bool sparse = change.sync == "redsync";
-    training.method = dist::method(change.sync, sparse ? Settings{{"density", "0.01"}, {"no-mask", ""}} : Settings{});
+    const std::string sync = change.own_plan ? plan_.value("sync", "allreduce") : change.sync;
+    Settings settings;
+    if (change.own_plan && plan_.contains("density"))
+      settings = {{"density", number_text(plan_["density"].get<double>())}};
+    else if (sync == "redsync")
+      settings = {{"density", "0.01"}, {"no-mask", ""}};
+    training.method = dist::method(sync, settings);
     training.facts = {.workers = group_.workers, .momentum = 0.9};
     if (change.own_plan) {
       training.plan = dist::Plan::from_json(plan_.at("plan").dump(), ghost_.arena.parameters(), path_);
@@ -162,6 +168,12 @@ int explain(const std::vector<std::string>& arguments) {
   LogFile log = LogFile::read(path);
   std::vector<nlohmann::json>& steps = log.steps;
   require<DataError>(!steps.empty(), path, " has no steps: let the training run for some.");
+  // A training with --replan may have had other plans before.
+  if (log.plan.is_object())
+    std::erase_if(steps, [planned_after = log.plan.value("step", std::int64_t{0})](const nlohmann::json& step) {
+      return step.value("step", planned_after + 1) <= planned_after;
+    });
+  require<DataError>(!steps.empty(), path, " has no steps after its last plan: let the training run for some.");
   const std::size_t left_out = steps.size() > 2 * kWarmUp ? kWarmUp : 0;
   steps.erase(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(left_out));
   const Median step = of_steps(steps, "step_ms");

@@ -168,9 +168,13 @@ JsonLog::JsonLog(std::string path, bool append, std::string run)
 
 void JsonLog::on_start(const RunInfo& info) {
   shorten(info);
-  if (!info.receipt) return;
-  Json plan = Json::parse(info.receipt->json());
-  plan["batch"] = info.batch, plan["classes"] = info.classes;
+  batch_ = info.batch, classes_ = info.classes;
+  if (info.receipt) on_plan(*info.receipt);
+}
+
+void JsonLog::on_plan(const dist::Receipt& receipt) {
+  Json plan = Json::parse(receipt.json());
+  plan["batch"] = batch_, plan["classes"] = classes_;
   line(Json{{"plan", std::move(plan)}}.dump(), true);
 }
 

@@ -48,6 +48,7 @@ class JsonLog final : public Observer {
   void on_step(const StepReport& report) override;
   void on_eval(const EvalReport& report) override;
   void on_test(const EvalReport& report) override;
+  void on_plan(const dist::Receipt& receipt) override;
   void on_ledger(const LedgerReport& report) override;
   void on_end(const RunSummary& summary) override;
 
@@ -61,6 +62,8 @@ class JsonLog final : public Observer {
   bool append_;
   std::string head_;  // a line to be written before all others
   std::unique_ptr<std::FILE, Close> file_;
+  int batch_ = 0;             // of a worker
+  std::int64_t classes_ = 0;  // of the model
   Clock::time_point flushed_ = Clock::now();
 };
 

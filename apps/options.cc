@@ -164,7 +164,7 @@ void refuse_idle(const Settings& settings, const TrainOptions& o) {
   if (!o.trainer.plan_file.empty())
     refuse_given({"allreduce", "fusion", "chunk", "codec"}, "a plan says what travels how", "leave it out, or --plan");
   if (o.trainer.plan_file != kAutomatic)
-    refuse_given({"allow"}, "only --plan auto chooses", "leave it out, or add --plan auto");
+    refuse_given({"allow", "replan"}, "only --plan auto chooses", "leave it out, or add --plan auto");
   if (o.no_augment) refuse_given({"color-jitter"}, "--no-augment leaves colours alone", "leave one of the two out");
   if (!o.trainer.dropout) refuse_given({"dropout"}, "--no-dropout drops nothing", "leave one of the two out");
   if (o.eval_only)
@@ -220,7 +220,8 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
   checked_precision(o.precision, o.device, "--precision");
   settle_learning_rate(settings, o);  // now the number of servers is known, and so that of workers
   const int servers = o.servers.value_or(0), started = dist::ranks_under_mpirun() - servers;
-  o.method->check(facts_of(trainer_options(o), o.workers.value_or(std::max(1, started)), servers));
+  const dist::TrainingFacts facts = facts_of(trainer_options(o), o.workers.value_or(std::max(1, started)), servers);
+  o.method->check(facts), o.trainer.allowed.check(facts);
   if (o.link_of.size() > 0 && !o.link)
     refuse("there is no link to make an exception from", "--link-of", "add --link, as --link 100mbit,1ms");
   if (o.link && dist::ranks_under_mpirun() > 0)

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "apps/result_table.h"
-#include "apps/statistics.h"
 #include "apps/text.h"
 #include "core/clock.h"
 
@@ -138,26 +137,22 @@ void Progress::on_step(const StepReport& step) {
   sum_.exposed_ms += step.exposed_ms;
   all_ms_ += step.step_ms, ++all_steps_;
   sum_.busy_ms += step.forward_ms + step.backward_ms + step.select_ms + step.update_ms;
-  compare_with_plan(step);
   if (options_.seconds() - shown_ >= (options_.terminal ? kRedrawSeconds : kPlainSeconds)) show(step);
 }
 
-/// Says once if steps take much more or less than the plan was chosen by.
-void Progress::compare_with_plan(const StepReport& step) {
-  constexpr std::int64_t kWarmUp = 10;
-  constexpr std::size_t kCompared = 50;
-  constexpr double kFar = 0.2;
-  if (!info_.receipt || step.step - info_.first_step <= kWarmUp || compared_ms_.size() == kCompared) return;
-  compared_ms_.push_back(step.step_ms);
-  if (compared_ms_.size() < kCompared) return;
-  const double ms = median(compared_ms_).value, predicted = info_.receipt->step_ms;
-  if (std::abs(ms - predicted) <= kFar * predicted) return;
+void Progress::on_contradiction(const Contradiction& c) {
   clear();
-  out_ << fmt::format(
-              "A step takes {:.3g} ms, and the plan was chosen for {:.3g}: ranks or network are not as they were "
-              "measured. A new start with --plan auto measures them again.\n",
-              ms, predicted)
+  const char* const then = info_.replans
+                               ? "Another plan is made at the next checkpoint or the end of the epoch."
+                               : "A new start with --plan auto measures them again; --replan does so while it trains.";
+  out_ << fmt::format("A step takes {:.3g} ms, and {:.3g} were expected: ranks or network are not as they were. {}\n",
+                      c.step_ms, c.expected_ms, then)
        << std::flush;
+}
+
+void Progress::on_plan(const dist::Receipt& receipt) {
+  clear();
+  out_ << receipt.text() << std::flush;
 }
 
 void Progress::show(const StepReport& last) {

@@ -35,6 +35,8 @@ class Progress final : public Observer {
   void on_step(const StepReport& report) override;
   void on_eval(const EvalReport& report) override;
   void on_test(const EvalReport& report) override;
+  void on_contradiction(const Contradiction& contradiction) override;
+  void on_plan(const dist::Receipt& receipt) override;
   void on_end(const RunSummary& summary) override;
 
  private:
@@ -44,14 +46,12 @@ class Progress final : public Observer {
   };
   const char* samples() const { return info_.words_per_step > 0 ? "tokens" : info_.unit.c_str(); }
   void show(const StepReport& last);
-  void compare_with_plan(const StepReport& step);
   void clear();
   std::ostream& out_;
   Options options_;
   RunInfo info_;
   Sum sum_;
-  std::vector<double> compared_ms_;  // of steps with which the plan's prediction is compared
-  double all_ms_ = 0;                // that all steps took so far
+  double all_ms_ = 0;  // that all steps took so far
   std::int64_t all_steps_ = 0;
   double shown_ = 0;        // when, s
   bool line_open_ = false;  // a redrawn line is on the screen

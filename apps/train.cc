@@ -63,6 +63,8 @@ class Observers final : public Observer {
   void on_eval(const EvalReport& r) override { tell(&Observer::on_eval, r); }
   void on_test(const EvalReport& r) override { tell(&Observer::on_test, r); }
   void on_ledger(const LedgerReport& r) override { tell(&Observer::on_ledger, r); }
+  void on_contradiction(const Contradiction& c) override { tell(&Observer::on_contradiction, c); }
+  void on_plan(const dist::Receipt& r) override { tell(&Observer::on_plan, r); }
   void on_end(const RunSummary& s) override { tell(&Observer::on_end, s); }
   const RunInfo& info() const { return info_; }
 
@@ -183,7 +185,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
     if (o.dry_run) {
       if (worker.rank == 0) fmt::print("{}", trainer.description());
       if (worker.rank == 0 && o.json)
-        fmt::print("{}\n", plan_to_json(trainer.plan().json(), travels(o.method->traits()), o.computing));
+        fmt::print("{}\n", plan_to_json(trainer.plan().json(), travels(trainer.method().traits()), o.computing));
       return;
     }
     if (o.eval_only) {

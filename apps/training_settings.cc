@@ -211,10 +211,14 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.text("plan", "FILE|auto", o.trainer.plan_file,
          "what travels how, instead of by these options;\n--dry-run --json writes one; auto: network and layers are\n"
          "measured, and the fastest is taken");
-  s.value("allow", "WHAT,..", "what --plan auto may do to sums: exact, 16bit,\nbounded:2^-10 [exact]",
+  s.value("allow", "WHAT,..",
+          "what --plan auto may do to sums: exact, 16bit,\nbounded:2^-10; sparse: or take --sync redsync instead,\n"
+          "sparse:D with this --density [exact]",
           [&o](const std::string& text, const std::string& where) {
             o.trainer.allowed = dist::Allowed::parse(text, where);
           });
+  s.flag("replan", o.trainer.replan,
+         "--plan auto measures again, and chooses again, where\nsteps take much more or less time than expected");
   s.value("reduce", "mean|sum", "of the workers' gradients [mean]",
           [&o](const std::string& text, const std::string& where) {
             o.trainer.mean = one_of(text, where, {"mean", "sum"}) == "mean";

@@ -272,29 +272,19 @@ TEST_F(ProgressTest, AnInterruptedLineIsEnded) {
   EXPECT_EQ(out_.str().back(), '\n');
 }
 
-TEST(Progress, SaysOnceWhereStepsAreNotWhatThePlanWasChosenFor) {
-  const auto said = [](double step_ms) {
+TEST(Progress, SaysWhatComesOfStepsThatWereNotExpected) {
+  const auto said = [](bool replans) {
     std::ostringstream out;
     Progress progress(out, {});
     RunInfo info;
-    info.workers = 2;
-    info.receipt.emplace().step_ms = 10;
+    info.replans = replans;
     progress.on_start(info);
-    for (int step = 1; step <= 200; ++step) {
-      StepReport report;
-      report.step = step;
-      report.step_ms = step <= 10 ? 1000 : step_ms;  // beginnings do not count
-      progress.on_step(report);
-    }
-    const std::string text = out.str();
-    int times = 0;
-    for (std::size_t at = 0; (at = text.find("the plan was chosen for 10", at)) != std::string::npos; ++at) ++times;
-    return times;
+    progress.on_contradiction({.step_ms = 13, .expected_ms = 10});
+    return out.str();
   };
-  EXPECT_EQ(said(10.5), 0);
-  EXPECT_EQ(said(8.1), 0);
-  EXPECT_EQ(said(13), 1);
-  EXPECT_EQ(said(5), 1);
+  EXPECT_NE(said(false).find("A step takes 13 ms, and 10 were expected"), std::string::npos);
+  EXPECT_NE(said(false).find("--replan"), std::string::npos);
+  EXPECT_NE(said(true).find("Another plan is made at the next checkpoint"), std::string::npos);
 }
 
 }  // namespace

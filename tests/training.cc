@@ -143,6 +143,11 @@ Outcome train(const Recipe& recipe) {
     explicit Recorder(Outcome& o) : outcome(o) {}
     void on_step(const StepReport& r) override { outcome.steps.push_back(r); }
     void on_eval(const EvalReport& r) override { outcome.evals.push_back(r); }
+    void on_start(const RunInfo& info) override {
+      if (info.receipt) outcome.plans.push_back(*info.receipt);
+    }
+    void on_contradiction(const Contradiction& c) override { outcome.contradictions.push_back(c); }
+    void on_plan(const dist::Receipt& r) override { outcome.plans.push_back(r); }
     Outcome& outcome;
   };
   Outcome outcome;

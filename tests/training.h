@@ -58,6 +58,8 @@ struct Outcome {
   std::vector<std::map<std::string, std::vector<float>>> buffers;  ///< by rank
   std::vector<StepReport> steps;
   std::vector<EvalReport> evals;
+  std::vector<Contradiction> contradictions;
+  std::vector<dist::Receipt> plans;  ///< the first, if it was chosen, and those that took its place
   RunSummary summary;
 };
 

@@ -7,7 +7,8 @@
 namespace laconic::dist {
 
 std::string Receipt::text() const {
-  std::string text = fmt::format("plan: {}\n{:<44} {:>8} {:>9} {:>9} {:>8}  {:<10} {}\n", group, "bucket", "MB",
+  std::string text = reason.empty() ? "" : fmt::format("another plan after step {}: {}\n", step, reason);
+  text += fmt::format("plan: {}\n{:<44} {:>8} {:>9} {:>9} {:>8}  {:<10} {}\n", group, "bucket", "MB",
                                  "ready ms", "needed ms", "waits ms", "travels by", "else");
   for (const Line& l : lines)
     text += fmt::format("{:<44} {:>8.3f} {:>9.1f} {:>9.1f} {:>8.1f}  {:<10} {}\n", l.bucket, 1e-6 * l.bytes, l.ready_ms,
@@ -18,12 +19,15 @@ std::string Receipt::text() const {
   text += fmt::format("predicted: {:.1f} ms a step, {:.1f} of it computing\n", step_ms, compute_ms);
   for (const Candidate& c : candidates)
     text += fmt::format("  {:>8.1f} ms  {}{}\n", c.step_ms, c.plan, &c == &candidates[0] ? "  (taken)" : "");
-  return text;
+  return text + fmt::format("{} plans compared in {:.1f} ms\n", predictions, search_ms);
 }
 
 std::string Receipt::json() const {
-  nlohmann::ordered_json j{
-      {"group", group}, {"step_ms", step_ms}, {"compute_ms", compute_ms}, {"search_ms", search_ms}};
+  nlohmann::ordered_json j{{"group", group},           {"step", step},           {"step_ms", step_ms},
+                           {"compute_ms", compute_ms}, {"search_ms", search_ms}, {"predictions", predictions},
+                           {"sync", sync}};
+  if (density > 0) j["density"] = density;
+  if (!reason.empty()) j["reason"] = reason;
   for (const Candidate& c : candidates) j["candidates"].push_back({{"plan", c.plan}, {"step_ms", c.step_ms}});
   for (const Line& l : lines)
     j["buckets"].push_back({{"bucket", l.bucket},

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,16 @@ struct Receipt {
   double compute_ms = 0, step_ms = 0;  ///< without exchange, and with the chosen plan, predicted
   std::vector<Candidate> candidates;   ///< the best of each kind, the chosen one first
   std::vector<Line> lines;             ///< in the order of forward
-  double search_ms = 0;
+  double search_ms = 0;                ///< comparing plans by prediction; simulations come on top
+  int predictions = 0;                 ///< of a step, while they were compared
   std::string plan{};           ///< Plan::json() of the chosen one
   bool codec_feedback = false;  ///< what its codec loses is added later
   Calibration measured{};       ///< what it was chosen by
   LayerTimes layers{};          ///< likewise, of the slowest worker
+  std::string sync = "allreduce";  ///< the method that was chosen with the plan
+  double density = 0;              ///< of one that sends a choice
+  std::int64_t step = 0;           ///< after so many updates
+  std::string reason{};            ///< why there is another plan than at the start
 
   std::string text() const;
   std::string json() const;

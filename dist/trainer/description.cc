@@ -40,6 +40,7 @@ std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int
                 o.plan_file.empty()         ? dist::to_string(o.plan)
                 : o.plan_file == kAutomatic ? kAutomatic
                                             : "of a file",
+                o.allowed.sparse ? concat("\nallow-sparse=", o.allowed.sparse->fingerprint()) : "",
                 "\nprecision=", to_string(matmul_precision()));
 }
 
@@ -49,7 +50,8 @@ std::string run_fingerprint(const TrainerOptions& o) {
       "\nsteps=", o.steps ? concat(*o.steps) : "by epochs", "\nepochs=", o.epochs, "\neval-every=", o.eval_every,
       "\nsave=", given(!o.save.empty()), "\nkeep=", o.keep,
       "\nsave-every=", o.save_every ? concat(o.save_every->count, o.save_every->in_steps ? "it" : "") : "the end",
-      "\nresume=", given(!o.resume.empty()), "\naudit=", o.audit_every, "\nledger=", o.ledger_every,
+      "\nresume=", given(!o.resume.empty()), "\nreplan=", given(o.replan), "\naudit=", o.audit_every,
+      "\nledger=", o.ledger_every,
       "\ntrace=", given(o.trace != nullptr), "\ndump-gradients=", given(!o.dump_gradients.empty()), o.told_alike);
 }
 
@@ -86,6 +88,7 @@ RunInfo Trainer::info() const {
   info.first_step = step_, info.steps_ahead = facts_.steps_ahead;
   info.bytes_counted = bytes_counted();
   info.receipt = receipt_;
+  info.replans = o_.replan;
   return info;
 }
 

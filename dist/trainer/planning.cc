@@ -1,9 +1,14 @@
 // A training measures itself and its ranks, and chooses what travels how.
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
+#include "core/parse.h"
 #include "dist/trainer/checkpointing.h"
 #include "dist/trainer/evaluation.h"
 #include "dist/trainer/layer_stopwatch.h"
+#include "dist/trainer/spans.h"
 #include "dist/trainer/trainer.h"
 
 namespace laconic {
@@ -26,6 +31,14 @@ double update_cost(const OptimizerOptions& options, Device device, std::int64_t 
     least = std::min(least, seconds_since(begin));
   }
   return least / static_cast<double>(elements);
+}
+
+/// The choice that a plan makes of its largest parameter that sends one; all of it if none does.
+dist::Choice largest_choice(const dist::Plan& plan) {
+  const dist::Bucket* largest = nullptr;
+  for (const dist::Bucket& b : plan.buckets)
+    if (b.sparse() && (largest == nullptr || b.elements > largest->elements)) largest = &b;
+  return largest == nullptr ? dist::Choice() : largest->choice;
 }
 
 }  // namespace
@@ -77,9 +90,30 @@ void Trainer::measure_network() {
   facts_.residual_seconds = residual.gather + residual.select;
 }
 
-/// Returns the plan of rank 0, as JSON, there; elsewhere any text that is not empty.
-std::string Trainer::choose_plan() {
-  const std::vector<dist::Calibration> group = dist::calibrate(worker_, o_.threads, o_.allowed.codecs());
+/// Adds what choosing from residuals takes, of the slowest worker, if the plan may do that. All measure at once.
+void Trainer::measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& work) {
+  if (!allowed.sparse) return;
+  const dist::PlanOptions options = allowed.sparse_options(worker_.size);
+  const dist::Choice choice = largest_choice(dist::make_plan(arena_->parameters(), options, worker_.size));
+  if (choice == dist::Choice()) return;
+  const dist::ResidualSpeed mine = dist::measure_residual(choice);
+  const std::string text = fmt::format("{} {} {}", mine.gather, mine.select, mine.scatter);
+  for (const std::string& rank : meet(worker_.engine, "times of residuals", text)) {
+    std::istringstream words(rank);
+    for (double dist::WorkCosts::*cost :
+         {&dist::WorkCosts::per_gathered_element, &dist::WorkCosts::per_selected_element,
+          &dist::WorkCosts::per_scattered_element}) {
+      double seconds = 0;
+      words >> seconds;
+      work.*cost = std::max(work.*cost, seconds);
+    }
+  }
+}
+
+/// Measures, and returns the plan of rank 0, as JSON, there; elsewhere any text that is not empty.
+std::string Trainer::choose_plan(const dist::Allowed& allowed, bool sparse_alone) {
+  dist::Calibration group = dist::slowest(dist::calibrate(worker_, o_.threads, allowed.codecs()));
+  measure_choosing(allowed, group.work);
   const std::vector<std::string> all = meet(worker_.engine, "times of layers", to_json(measure_layers()));
   if (worker_.rank > 0) return "of rank 0";
   dist::LayerTimes slowest;
@@ -89,12 +123,50 @@ std::string Trainer::choose_plan() {
   }
   dist::Planned planned = dist::make_best_plan({.parameters = arena_->parameters(),
                                                 .times = slowest,
-                                                .group = dist::slowest(group),
+                                                .group = group,
                                                 .overlap = o_.overlap,
-                                                .allowed = o_.allowed,
-                                                .codec_feedback = o_.codec_feedback});
+                                                .allowed = allowed,
+                                                .codec_feedback = o_.codec_feedback,
+                                                .momentum = o_.optimizer.momentum,
+                                                .sparse_alone = sparse_alone});
   receipt_ = std::move(planned.receipt);
   return planned.plan.json();
+}
+
+/// Rank 0 decides. The strategy, the place in the data and the model's state between batches are then those of a run
+/// that is resumed here with the new plan.
+void Trainer::plan_anew_if_due() {
+  if (!o_.replan || worker_.size == 1 || stopping()) return;
+  flush();
+  const StepFigures::Outside outside(figures_);
+  std::string reason;
+  if (watch_ && watch_->contradiction())
+    reason = fmt::format("a step takes {:.3g} ms where {:.3g} were expected", watch_->contradiction()->step_ms,
+                         watch_->contradiction()->expected_ms);
+  reason = meet(worker_.engine, "whether to make another plan", reason)[0];
+  if (reason.empty()) return;
+  if (spans_) spans_->draw_layers(false);
+  if (worker_.rank == 0) memory_.between_steps();
+  StateDict state;
+  state.save("strategy/", *strategy_);
+  state.save("workload/", workload_);
+  arena_->set_listener(nullptr);
+  dump_.reset(), evaluation_.reset(), strategy_.reset();
+  // Residuals and what each worker keeps of the momentum cannot be taken along: the method stays.
+  dist::Allowed allowed = o_.allowed;
+  if (!plan_.sparse()) allowed.sparse.reset();
+  take_plan(meet(worker_.engine, "agreement on another plan", choose_plan(allowed, plan_.sparse()))[0]);
+  make_strategy();
+  arena_->set_listener(listener());
+  if (plan_.codec == "none" || state.find("strategy/codec.lost")) strategy_->load(state.part("strategy/"));
+  workload_.restore(state.part("workload/"));
+  workload_.start(epoch_of(step_), batch_at(step_));
+  figures_.restart_costs();
+  if (spans_) spans_->draw_layers(true);
+  if (worker_.rank > 0) return;
+  receipt_->step = step_, receipt_->reason = reason;
+  watch_.emplace(std::nullopt);  // measuring again would say what it has just said
+  if (observer_) observer_->on_plan(*receipt_);
 }
 
 }  // namespace laconic

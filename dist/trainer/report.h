@@ -34,6 +34,7 @@ struct RunInfo {
   /// False where MPI's own allreduce moves gradients: what was sent is then not known, here and in all reports.
   bool bytes_counted = true;
   std::optional<dist::Receipt> receipt{};  ///< why what travels how, if that was chosen here
+  bool replans = false;                    ///< a contradiction leads to another plan
 };
 
 /// One step, as rank 0 saw it. What each figure counts: docs/architecture.md, "Log".
@@ -111,6 +112,11 @@ struct RunSummary {
   std::string stopped;  ///< why it ended early; empty if it did not
 };
 
+/// Steps that take much longer or shorter than expected.
+struct Contradiction {
+  double step_ms = 0, expected_ms = 0;
+};
+
 /// Watches a run: a progress bar, a log. The trainer calls it on rank 0, from one thread.
 class Observer {
  public:
@@ -120,6 +126,8 @@ class Observer {
   virtual void on_eval(const EvalReport&) {}
   virtual void on_test(const EvalReport&) {}  ///< once, at the end, where a test set is kept for that
   virtual void on_ledger(const LedgerReport&) {}  ///< with --ledger, after every evaluation
+  virtual void on_contradiction(const Contradiction&) {}  ///< of a plan that was chosen automatically; once for each
+  virtual void on_plan(const dist::Receipt&) {}           ///< another plan takes the place of the one before
   virtual void on_end(const RunSummary&) {}
 };
 

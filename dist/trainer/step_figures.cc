@@ -106,6 +106,9 @@ void StepFigures::finish() {
   summary_.bytes_sent_total += r.bytes_sent_sum;
   summary_.bytes_dense_total += r.bytes_dense * worker_.size;
   if (observer_) observer_->on_step(r);
+  if (watch_ == nullptr) return;
+  const std::optional<Contradiction> contradiction = watch_->add(r.step_ms);
+  if (contradiction && observer_) observer_->on_contradiction(*contradiction);
 }
 
 void StepFigures::extend(Clock::time_point since, double exposed_before) {

@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "dist/engine.h"
 #include "dist/method/method.h"
+#include "dist/trainer/plan_watch.h"
 #include "dist/trainer/report.h"
 #include "dist/world.h"
 
@@ -40,6 +41,11 @@ class StepFigures {
   /// Counts from now on: what was sent so far belongs to no step, and neither do these costs of the strategy.
   void count_from_now(const dist::Costs& costs);
   /// Times the next step from now on. Called after evaluation, a checkpoint and the like.
+  /// Another strategy, whose costs begin at nothing, makes the steps from now on.
+  void restart_costs() { costs_ = {}; }
+  /// Holds further steps against what was expected of them, and tells the observer of a contradiction. It outlives
+  /// this.
+  void watch(PlanWatch& watch) { watch_ = &watch; }
   void restart_clock() { step_start_ = Clock::now(); }
   void begin_step() { exposed_before_ = worker_.engine.counters().exposed_seconds; }
   /// The step has ended: finishes the one before.
@@ -78,6 +84,7 @@ class StepFigures {
   const dist::Method::Traits& is_;
   RunSummary& summary_;
   Observer* const observer_;
+  PlanWatch* watch_ = nullptr;
   int slot_ = 0;
   Clock::time_point step_start_ = Clock::now();
   double exposed_before_ = 0;

@@ -39,6 +39,9 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
       memory_(o_.device),
       bytes_before_(worker.engine.counters().sent.bytes) {
   method_->check(facts_);
+  o_.allowed.check(facts_);
+  require<UsageError>(!o_.replan || o_.plan_file == kAutomatic, "only `plan` ", kAutomatic,
+                      " chooses another plan (`replan`): leave it out, or add `plan` ", kAutomatic);
   require<UsageError>(o_.eval_every == 1 || !o_.schedule.needs_metric(), "`schedule` ", o_.schedule.text(),
                       " goes by the loss of every epoch: leave `eval-every` at 1.");
   require_use_for_servers(*method_, worker_.servers());
@@ -60,16 +63,15 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   workload_.set_device(o_.device);
   model.checkpoint_activations(o_.checkpoint_activations);
   if (is_.workers_update) optimizer_ = make_optimizer(*arena_, o_.optimizer);
+  fingerprint_ = fingerprint();
   const std::string run = run_fingerprint(o_);
   if (worker_.servers() > 0)
     dist::check_fingerprint(worker_.engine, laconic::fingerprint(*method_, o_, worker_.servers()) + run, true);
-  dist::check_fingerprint(worker_, fingerprint() + run, true);
+  dist::check_fingerprint(worker_, fingerprint_ + run, true);
   checkpoints_ = std::make_unique<Checkpointing>(worker_, o_);
-  checkpoints_->claim(fingerprint());
+  checkpoints_->claim(fingerprint_);
   agree_on_plan();
   make_strategy();
-  if (!o_.dump_gradients.empty() && worker_.rank == 0)
-    dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
   arena_->set_listener(listener());
   if (o_.memory > 0 && (worker_.rank == 0 || dist::ranks_under_mpirun() > 0)) require_memory(memory_need().total());
   figures_.reserve_slot();
@@ -100,13 +102,22 @@ void Trainer::agree_on_plan() {
   method_->shape(options, facts_);
   if (worker_.engine.size() == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
   if (resumed) {
-    checkpoints_->require_same_training(fingerprint(), processor());
+    checkpoints_->require_same_training(fingerprint_, processor());
     find_position();
   }
   const bool chooses = o_.plan_file == kAutomatic;
   require<UsageError>(!chooses || is_.plan_is_all, "`plan` ", kAutomatic, " chooses for `sync` allreduce, and this is ",
                       method_->name(), ": leave one of the two out");
-  std::string text = chooses && worker_.size > 1 && !goes_on ? choose_plan() : "";
+  std::string text;
+  if (chooses && !goes_on) {
+    dist::Allowed allowed = o_.allowed;
+    const bool sparse = resumed && dist::Plan::from_json(resumed->plan, arena_->parameters(), o_.resume).sparse();
+    if (resumed && !sparse) allowed.sparse.reset();  // the method stays, with what its workers keep
+    if (worker_.size > 1)
+      text = choose_plan(allowed, sparse);
+    else if (sparse)
+      options = allowed.sparse_options(1);
+  }
   if (worker_.rank == 0 && text.empty()) {
     if (o_.plan_file.empty() || chooses) {
       text = dist::make_plan(arena_->parameters(), options, worker_.size).json();
@@ -127,8 +138,15 @@ void Trainer::agree_on_plan() {
       text = stored;
     }
   }
-  text = meet(worker_.engine, "agreement on the plan", text)[0];
+  take_plan(meet(worker_.engine, "agreement on the plan", text)[0]);
+  if (worker_.rank == 0 && worker_.size > 1 && (receipt_ || o_.replan))
+    watch_.emplace(receipt_ ? std::optional(receipt_->step_ms) : std::nullopt), figures_.watch(*watch_);
+}
+
+void Trainer::take_plan(const std::string& text) {
   plan_ = dist::Plan::from_json(text, arena_->parameters(), "the plan of rank 0");
+  if (o_.plan_file == kAutomatic && o_.allowed.sparse && plan_.sparse())
+    method_ = o_.allowed.sparse, is_ = method_->traits();
   require<UsageError>(!plan_.has(dist::Carrier::mpi) || !is_.joins || dist::ranks_under_mpirun() > 0,
                       "the algorithm mpi needs ranks that MPI has started (`allreduce`): start them with laconic "
                       "launch -n N, or use ring");
@@ -153,6 +171,8 @@ void Trainer::make_strategy() {
   servers_ = std::make_unique<Servers>(worker_, plan_, *arena_);
   if (is_.servers) servers_->join(side, *method_, o_);
   strategy_ = method_->worker(std::move(side));
+  if (!o_.dump_gradients.empty() && worker_.rank == 0)
+    dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
   evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_);
 }
 
@@ -257,6 +277,7 @@ RunSummary Trainer::run() {
                                                                     : epoch_ends && epochs % o_.save_every->count == 0);
     evaluation_due_ = o_.eval_every > 0 && (step_ == end || (epoch_ends && epochs % o_.eval_every == 0));
     evaluate_if_due();
+    if ((epoch_ends || save_now) && step_ < end) plan_anew_if_due();
     if (save_now && step_ < end) save();
     if (!epoch_ends && !save_now) continue;
     figures_.restart_clock();
@@ -341,7 +362,7 @@ void Trainer::save() {
                     .workers = worker_.size,
                     .threads = o_.threads,
                     .instruction_set = processor(),
-                    .fingerprint = fingerprint(),
+                    .fingerprint = fingerprint_,
                     .plan = plan_.json(),
                     .position = position()};
   checkpoints_->prepare(step_);

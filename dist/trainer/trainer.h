@@ -10,6 +10,7 @@
 #include "dist/method/method.h"
 #include "dist/planner/planner.h"
 #include "dist/trainer/gradient_dump.h"
+#include "dist/trainer/plan_watch.h"
 #include "dist/trainer/report.h"
 #include "dist/trainer/step_figures.h"
 #include "dist/trainer/step_losses.h"
@@ -51,6 +52,9 @@ struct TrainerOptions {
   dist::PlanOptions plan{};
   std::string plan_file{};      ///< what travels how, instead of by `plan` (JSON, as plan().json()); kAutomatic
   dist::Allowed allowed{};      ///< what a plan of kAutomatic may do
+  /// With kAutomatic: steps that take much longer or shorter than expected lead to another plan, by a fresh
+  /// measurement, before the next checkpoint or at the end of the epoch, whichever comes first.
+  bool replan = false;
   bool codec_feedback = false;  ///< what a rank's encoding loses it adds when it encodes the element again
   std::optional<double> latency_seconds{}, seconds_per_byte{};  ///< of the network, where they are known
   dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
@@ -131,6 +135,8 @@ class Trainer {
   std::int64_t step() const { return step_; }  ///< updates made since the start of training
   const ParameterArena& arena() const { return *arena_; }
   const dist::Plan& plan() const { return plan_; }
+  /// The one that was given, or what was chosen with the plan (TrainerOptions::allowed).
+  const dist::Method& method() const { return *method_; }
   bool bytes_counted() const;  ///< see RunInfo
   RunInfo info() const;
   /// Describes what travels how, memory, and bytes per step, for --dry-run.
@@ -139,7 +145,10 @@ class Trainer {
  private:
   class Spans;
   void agree_on_plan();
-  std::string choose_plan();
+  void take_plan(const std::string& text);
+  std::string choose_plan(const dist::Allowed& allowed, bool sparse_alone);
+  void measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& work);
+  void plan_anew_if_due();
   void measure_network();
   dist::LayerTimes measure_layers();
   void make_strategy();
@@ -197,17 +206,19 @@ class Trainer {
 
   dist::Worker& worker_;
   Workload& workload_;
-  const std::shared_ptr<const dist::Method> method_;
-  const dist::Method::Traits is_;
+  std::shared_ptr<const dist::Method> method_;  // after agree_on_plan() it does not change
+  dist::Method::Traits is_;
   TrainerOptions o_;
   dist::TrainingFacts facts_;  // after agree_on_plan() they do not change
   StepLosses losses_;  // empty on the CPU
   Observer* observer_;
   ForwardContext context_;
   std::unique_ptr<ParameterArena> arena_;
+  std::string fingerprint_;  // of the options, whatever is chosen by them
   std::unique_ptr<Optimizer> optimizer_;  // null: a parameter server has it
   dist::Plan plan_;
   std::optional<dist::Receipt> receipt_;  // rank 0's
+  std::optional<PlanWatch> watch_;        // rank 0's, of an automatic plan
   std::unique_ptr<Checkpointing> checkpoints_;
   std::unique_ptr<Servers> servers_;  // from construction on, whether or not the method has servers
   std::unique_ptr<dist::Strategy> strategy_;
