@@ -15,6 +15,7 @@
 #include "apps/progress.h"
 #include "apps/task.h"
 #include "apps/text.h"
+#include "apps/version.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "dist/collective/meeting.h"
@@ -75,11 +76,13 @@ class Observers final : public Observer {
   RunInfo info_;
 };
 
-int default_threads(int workers) {
-  const int cores = std::max(1u, std::thread::hardware_concurrency());
-  const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-  const int here = local ? std::max(1, std::atoi(local)) : workers;
-  return std::max(1, cores / here);
+/// What a calibration of the network is of: messages of MPI, of threads, or of an emulated link.
+std::string network_text(const TrainOptions& o) {
+  if (dist::ranks_under_mpirun() > 0) return "MPI";
+  if (!o.link) return "threads";
+  std::string text = o.link->to_string();
+  for (const auto& [rank, link] : o.link_of) text += fmt::format(", {}: {}", rank, link.to_string());
+  return text;
 }
 
 TrainerOptions trainer_options(const TrainOptions& o, int workers) {
@@ -87,6 +90,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers) {
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
   static const std::uint64_t memory = memory_available();  // before any of it is taken
   if (t.device == kCpu && !o.dry_run && !o.eval_only) t.memory = memory;
+  t.calibration.here = concat(version(), " ", commit(), "; ", machine(), "; ", network_text(o));
   t.stop_requested = [] { return interrupt_came(); };
   return t;
 }

@@ -71,7 +71,8 @@ dist::LayerTimes Trainer::measure_layers() {
 
 /// Sets what the method's plan goes by. All ranks find the same figures of the network.
 void Trainer::measure_network() {
-  const dist::Calibration group = dist::slowest(dist::calibrate(worker_, o_.threads, {}));
+  const dist::CalibrationOptions wanted{.threads = o_.threads};
+  const dist::Calibration group = dist::slowest(dist::calibrated(worker_, wanted, o_.calibration).ranks);
   facts_.latency_seconds = group.latency_seconds, facts_.seconds_per_byte = 1 / group.bytes_per_second;
   const dist::ResidualSpeed residual = dist::measure_residual({.selector = "exact"});
   facts_.residual_seconds = residual.gather + residual.select;
@@ -79,21 +80,20 @@ void Trainer::measure_network() {
 
 /// Returns the plan of rank 0, as JSON, there; elsewhere any text that is not empty.
 std::string Trainer::choose_plan() {
-  const std::vector<dist::Calibration> group = dist::calibrate(worker_, o_.threads, o_.allowed.codecs());
+  const dist::CalibrationOptions wanted{.threads = o_.threads, .codecs = o_.allowed.codecs()};
+  const dist::Calibrated group = dist::calibrated(worker_, wanted, o_.calibration);
   const std::vector<std::string> all = meet(worker_.engine, "times of layers", to_json(measure_layers()));
   if (worker_.rank > 0) return "of rank 0";
-  dist::LayerTimes slowest;
-  for (const std::string& text : all) {
-    const dist::LayerTimes times = dist::layer_times_from(text, "the times of a rank");
-    if (times.step_ms > slowest.step_ms) slowest = times;
-  }
+  std::vector<dist::LayerTimes> times;
+  for (const std::string& text : all) times.push_back(dist::layer_times_from(text, "the times of a rank"));
   dist::Planned planned = dist::make_best_plan({.parameters = arena_->parameters(),
-                                                .times = slowest,
-                                                .group = dist::slowest(group),
+                                                .times = dist::slowest(times),
+                                                .group = dist::slowest(group.ranks),
                                                 .overlap = o_.overlap,
                                                 .allowed = o_.allowed,
                                                 .codec_feedback = o_.codec_feedback});
   receipt_ = std::move(planned.receipt);
+  if (!group.from.empty()) receipt_->group += " (from " + group.from + ")";
   return planned.plan.json();
 }
 

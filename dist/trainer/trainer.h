@@ -7,6 +7,7 @@
 
 #include "core/trace.h"
 #include "dist/method/method.h"
+#include "dist/planner/calibration_file.h"
 #include "dist/planner/planner.h"
 #include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/report.h"
@@ -50,6 +51,7 @@ struct TrainerOptions {
   dist::PlanOptions plan{};
   std::string plan_file{};      ///< what travels how, instead of by `plan` (JSON, as plan().json()); kAutomatic
   dist::Allowed allowed{};      ///< what a plan of kAutomatic may do
+  dist::CalibrationSource calibration{};  ///< of the figures of the network, where a plan goes by them
   bool codec_feedback = false;  ///< what a rank's encoding loses it adds when it encodes the element again
   std::optional<double> latency_seconds{}, seconds_per_byte{};  ///< of the network, where they are known
   dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
