@@ -132,7 +132,8 @@ void calibrate_on(dist::Worker& worker, const CalibrateOptions& o) {
   file.of = dist::identities(worker, threads, concat(version(), " ", commit(), "; ", machine(), "; ", network));
   file.time = std::time(nullptr);
   file.ranks = dist::calibrate(
-      worker, {.threads = threads, .codecs = o.codecs, .one_way = true, .sizes = o.sizes, .choice = {.selector = "exact"}});
+      worker,
+      {.threads = threads, .codecs = o.codecs, .one_way = true, .sizes = o.sizes, .choice = {.selector = "exact"}});
   if (!o.model.empty()) {
     file.model = model_info(o.model).name, file.classes = o.classes, file.batch = o.batch;
     const std::string mine = to_json(measure_layers(o.model, o.batch, threads, o.steps, "", o.classes));

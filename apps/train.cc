@@ -165,9 +165,8 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
   if (!o.trace.empty()) observers.add(std::make_unique<TraceKeeper>(trace, o.trace));
   RunSummary summary;
   std::unique_ptr<Workload> trained;  // rank 0's
-  dist::WorldOptions world{.workers = o.workers.value_or(ranks > 0 ? 0 : 1),
-                           .servers = o.servers.value_or(0),
-                           .timeout_seconds = o.timeout};
+  dist::WorldOptions world{
+      .workers = o.workers.value_or(ranks > 0 ? 0 : 1), .servers = o.servers.value_or(0), .timeout_seconds = o.timeout};
   world.type_of_service = o.type_of_service;
   if (o.link) world.link = dist::LinkOptions{.all = *o.link, .of = o.link_of};
   const auto train = [&](dist::Worker& worker) {

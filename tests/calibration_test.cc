@@ -47,11 +47,13 @@ TEST(StreamRate, NeitherBurstNorLatencyNorLateReadersChangeIt) {
     for (const double latency : {10e-6, 1e-3, 50e-3})
       for (const double bucket : {0.0, 32e3, 150e3}) {
         Cable cable{.bytes_per_second = bits / 8, .latency = latency, .bucket = bucket};
-        StreamSize stream = kFirstStream;
-        std::vector<double> times = cable.arrivals(stream);
-        for (int i = 1; i < 4 && !long_enough(stream, times); ++i) {
-          stream = stream_for(rate_of(stream, times));
+        StreamSize stream;
+        std::vector<double> times;
+        std::optional<StreamSize> next = kFirstStream;
+        for (int number = 1; next; ++number) {
+          stream = *next;
           times = cable.arrivals(stream);
+          next = next_stream(number, stream, rate_of(stream, times), long_enough(stream, times));
         }
         EXPECT_NEAR(8 * rate_of(stream, times) / bits, 1, 0.01) << bits << " " << latency << " " << bucket;
         EXPECT_TRUE(long_enough(stream, times)) << bits << " " << latency << " " << bucket;
@@ -72,14 +74,22 @@ TEST(StreamRate, StreamsAreNeitherShorterThanTheFirstNorLongerThanMemoryBears) {
   EXPECT_THROW(rate_of(kFirstStream, std::vector<double>(3)), Error);
 }
 
+TEST(StreamRate, TheFirstStreamIsFollowedUnlessItTakesVeryLong) {
+  EXPECT_FALSE(next_stream(1, kFirstStream, 1e5, true));
+  for (const double rate : {1e6, 1e9}) EXPECT_TRUE(next_stream(1, kFirstStream, rate, true)) << rate;
+  EXPECT_FALSE(next_stream(2, stream_for(1e6), 1e6, false)) << "it cannot become longer";
+  EXPECT_FALSE(next_stream(2, stream_for(1e8), 1e9, true));
+  EXPECT_TRUE(next_stream(2, stream_for(1e8), 1e9, false));
+  EXPECT_FALSE(next_stream(kMostStreams, stream_for(1e8), 1e9, false));
+}
+
 /// Rates are measured on what an emulated link keeps exactly, latency includes the threads' own work.
 TEST(Calibration, FindsTheLink) {
   WorldOptions world{.workers = 3};
   world.link = LinkOptions{.all = {.bits_per_second = 100'000'000, .latency = 2ms}};
   world.link->of[1] = {.bits_per_second = 40'000'000, .latency = 5ms};
   run_workers(world, [](Worker& worker) {
-    const std::vector<Calibration> all =
-        calibrate(worker, {.codecs = {"bf16"}, .one_way = true, .sizes = {1000}});
+    const std::vector<Calibration> all = calibrate(worker, {.codecs = {"bf16"}, .one_way = true, .sizes = {1000}});
     ASSERT_EQ(all.size(), 3u);
     const Calibration worst = slowest(all);
     EXPECT_EQ(worst.workers, 3);
@@ -98,7 +108,8 @@ TEST(Calibration, FindsTheLink) {
 }
 
 Calibration figures(int workers, double rate) {
-  Calibration c{.workers = workers, .bytes_per_second = rate, .one_way_bytes_per_second = 2 * rate, .latency_seconds = 1e-4};
+  Calibration c{
+      .workers = workers, .bytes_per_second = rate, .one_way_bytes_per_second = 2 * rate, .latency_seconds = 1e-4};
   c.work = {.per_added_byte = 1e-10, .per_message = 2e-6, .per_byte = 1e-10, .taken_from_computing = 0.5};
   c.codecs["bf16"] = {.encode = 3e-10, .decode = 2e-10};
   c.sizes = {{.elements = 16384, .residual = {1e-9, 2e-9, 3e-9}, .codecs = c.codecs}};
@@ -137,7 +148,8 @@ TEST(CalibrationFile, WhatIsNoneIsOneSentence) {
     write(path, text);
     return error_of<DataError>([&] { CalibrationFile::read(path); });
   };
-  EXPECT_THAT(error_of<DataError>([&] { CalibrationFile::read(folder / "nowhere"); }), testing::HasSubstr("cannot be read"));
+  EXPECT_THAT(error_of<DataError>([&] { CalibrationFile::read(folder / "nowhere"); }),
+              testing::HasSubstr("cannot be read"));
   EXPECT_THAT(error_of<DataError>([&] { CalibrationFile::read(folder.path()); }), testing::HasSubstr("cannot be read"));
   for (const char* text : {"", "hello", "{}", "[]", "{\"calibration\":3}", "{\"calibration\":{\"of\":[1],\"time\":0}}"})
     EXPECT_THAT(broken(text), testing::HasSubstr("file.json is no calibration")) << text;
@@ -251,8 +263,10 @@ TEST_F(CalibrationCache, ANamedFileIsTakenAsItIs) {
 TEST(Calibrate, SavesWhatSimulationsAndPlansGoBy) {
   const TempFolder folder;
   const std::string file = folder / "here.json";
-  const std::string command = "laconic calibrate --workers 2 --link 100mbit,1ms --threads 1 --codecs bf16 --sizes 1000,2000 "
-                              "--model lenet --batch 4 --steps 1 --save " + file;
+  const std::string command =
+      "laconic calibrate --workers 2 --link 100mbit,1ms --threads 1 --codecs bf16 --sizes 1000,2000 "
+      "--model lenet --batch 4 --steps 1 --save " +
+      file;
   const Result told = run(command);
   ASSERT_EQ(told.exit_code, 0) << told.err;
   for (const char* part : {"2 workers, 1 thread each", "Mbit/s both ways", "gather into the residual", "encode bf16",
@@ -277,14 +291,24 @@ TEST(Calibrate, SavesWhatSimulationsAndPlansGoBy) {
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, testing::HasSubstr("computing is that of the calibration (--batch)"));
 
-  const std::string train = "mnist --data synthetic:64,64 --threads 1 --batch 4 --steps 1 --eval-every 0 --plan auto "
-                            "--calibration " + file + " --workers ";
+  const std::string train =
+      "mnist --data synthetic:64,64 --threads 1 --batch 4 --steps 1 --eval-every 0 --plan auto "
+      "--calibration " +
+      file + " --workers ";
   const Result trained = run(train + "2");
   EXPECT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_THAT(trained.out, testing::HasSubstr("(from " + file + ")"));
-  const Result three = run(train + "3");
-  EXPECT_EQ(three.exit_code, 1);
-  EXPECT_THAT(three.err, testing::HasSubstr("has figures of 2 workers, and these are 3 (--calibration)"));
+  // So does a method whose plan asks what the network is like.
+  const std::string choose =
+      "mnist --data synthetic:64,64 --threads 1 --batch 4 --steps 1 --eval-every 0 --sync redsync "
+      "--selector auto --calibration " +
+      file + " --workers ";
+  EXPECT_EQ(run(choose + "2").exit_code, 0);
+  for (const std::string& by : {train, choose}) {
+    const Result three = run(by + "3");
+    EXPECT_EQ(three.exit_code, 1) << by;
+    EXPECT_THAT(three.err, testing::HasSubstr("has figures of 2 workers, and these are 3 (--calibration)")) << by;
+  }
 }
 
 TEST(Calibrate, WhatMakesNoSenseIsOneSentence) {
@@ -298,7 +322,8 @@ TEST(Calibrate, WhatMakesNoSenseIsOneSentence) {
         {"laconic calibrate --batch 8", "without a model no layers are timed (--batch)"},
         {"laconic calibrate --model lenett", "unknown model 'lenett'"},
         {"laconic simulate --replay a --calibration b", ""},
-        {"mnist --data synthetic --calibration cache", "only --plan auto goes by what the network is like (--calibration)"}}) {
+        {"mnist --data synthetic --calibration cache",
+         "only --plan auto goes by what the network is like (--calibration)"}}) {
     const Result result = run(command);
     EXPECT_THAT(result.exit_code, testing::AnyOf(1, 2)) << command;
     EXPECT_THAT(result.err, testing::HasSubstr(sentence)) << command;

@@ -49,7 +49,6 @@ namespace {
 constexpr std::size_t kSummed = 1 << 18;  // elements
 constexpr int kHops = 8, kWarmUpHops = 3;
 constexpr std::size_t kReceiving = 16;  // receives that are posted ahead
-constexpr int kMostStreams = 4;
 
 /// The least time of a few runs, in seconds.
 template <class F>
@@ -174,21 +173,21 @@ void measure_network(const Worker& worker, bool one_way, Calibration& mine) {
   mine.latency_seconds = hop.seconds;
   mine.work.per_message = std::min(hop.cpu_seconds / here, hop.seconds) / 2;  // sending one, and taking one
   Streams streams(worker);
-  StreamSize size = kFirstStream;
-  for (int i = 1;; ++i) {
+  StreamSize size;
+  std::optional<StreamSize> next = kFirstStream;
+  for (int number = 1; next; ++number) {
+    size = *next;
     const Streamed done = streams.run(size, {});
     mine.bytes_per_second = rate_of(size, done.arrivals);
     const auto counted = static_cast<double>(size.messages - size.first_counted() - 1);
     const double seconds = done.arrivals.back() - done.arrivals[size.first_counted()];
     const double cpu = std::min(done.cpu_seconds / here, seconds);
-    mine.work.per_byte = std::max(0.0, cpu - 2 * counted * mine.work.per_message) /
-                         (2 * counted * static_cast<double>(size.bytes));
+    mine.work.per_byte =
+        std::max(0.0, cpu - 2 * counted * mine.work.per_message) / (2 * counted * static_cast<double>(size.bytes));
     std::vector<double> all{mine.bytes_per_second, long_enough(size, done.arrivals) ? 1.0 : 0.0};
     worker.run("calibration, whether that is enough",
                [&](Communicator& comm) { return sum_over_ranks(comm, slice(all)); });
-    const StreamSize next = stream_for(all[0] / worker.size);
-    if (all[1] == worker.size || next.total() <= size.total() || i == kMostStreams) break;
-    size = next;
+    next = next_stream(number, size, all[0] / worker.size, all[1] == worker.size);
   }
   if (one_way) mine.one_way_bytes_per_second = streams.one_way(size);
 }

@@ -65,8 +65,8 @@ struct CalibrationOptions {
 /// Measures between the workers: latency, and rate with both directions busy, on a ring; sums and codecs on all of them
 /// at the same time; the cores that are left to messages. All workers call it, and all of them return the figures of
 /// all.
-///   cost     11 round trips, and streams of about 0.4 s (stream_rate.h), of 512 KiB at least: below 10 Mbit/s they take
-///            longer. As much again for each direction alone; some 0.1 s for each codec, and size
+///   cost     11 round trips, and streams of about 0.4 s in all (stream_rate.h), two of 512 KiB at least: they take
+///            longer below 20 Mbit/s. 0.3 s for each direction alone; some 0.1 s for each codec, and size
 std::vector<Calibration> calibrate(const Worker& worker, const CalibrationOptions& options);
 
 /// One object with these figures, and back.

@@ -77,14 +77,13 @@ CalibrationFile file_from(const std::string& text, const std::string& source) {
       j.at("model").get_to(file.model), j.at("classes").get_to(file.classes), j.at("batch").get_to(file.batch);
       file.layers = layer_times_from(j.at("layers").dump(), source);
     }
-    require<DataError>(!file.ranks.empty() && file.of.size() == file.ranks.size() && file.classes >= 0 &&
-                           (file.model.empty() || file.batch >= 1) &&
-                           std::ranges::all_of(file.ranks,
-                                               [&](const Calibration& c) {
-                                                 return c.workers == static_cast<int>(file.ranks.size());
-                                               }),
-                       source, " has figures that do not belong together: ", file.ranks.size(), " ranks' and ",
-                       file.of.size(), " names. Measure again.");
+    require<DataError>(
+        !file.ranks.empty() && file.of.size() == file.ranks.size() && file.classes >= 0 &&
+            (file.model.empty() || file.batch >= 1) &&
+            std::ranges::all_of(file.ranks,
+                                [&](const Calibration& c) { return c.workers == static_cast<int>(file.ranks.size()); }),
+        source, " has figures that do not belong together: ", file.ranks.size(), " ranks' and ", file.of.size(),
+        " names. Measure again.");
     return file;
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat(source, " is no calibration as laconic calibrate --save writes it (", e.what(), ")."));
@@ -118,7 +117,8 @@ CalibrationFile CalibrationFile::read(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::string text(kMostFileBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  require<DataError>(in.eof() && !in.bad(), path, in.gcount() > 0 ? " is too long for a calibration." : " cannot be read.",
+  require<DataError>(in.eof() && !in.bad(), path,
+                     in.gcount() > 0 ? " is too long for a calibration." : " cannot be read.",
                      " Name a file of laconic calibrate --save.");
   text.resize(static_cast<std::size_t>(in.gcount()));
   return file_from(text, path);

@@ -33,6 +33,13 @@ bool long_enough(const StreamSize& stream, std::span<const double> arrivals) {
   return times.back() - times.front() >= kEnoughSeconds;
 }
 
+std::optional<StreamSize> next_stream(int number, const StreamSize& last, double rate, bool enough) {
+  const StreamSize next = stream_for(rate);
+  const bool slow = static_cast<double>(last.total()) > rate;
+  if (number == 1) return slow ? std::nullopt : std::optional(next);
+  return enough || number == kMostStreams || next.total() <= last.total() ? std::nullopt : std::optional(next);
+}
+
 double rate_of(const StreamSize& stream, std::span<const double> arrivals) {
   const std::span<const double> times = counted(stream, arrivals);
   const auto n = static_cast<double>(times.size());
