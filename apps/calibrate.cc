@@ -41,6 +41,7 @@ void each_word(const std::string& text, F use) {
 }
 
 void add_calibrate_settings(Settings& s, CalibrateOptions& o) {
+  s.group("Ranks and network", Scope::exchange);
   s.value("workers", "N", "threads that measure together [1]; processes: laconic launch",
           [&o](const std::string& text, const std::string& where) {
             o.workers = whole<int>(text, where, 1);
@@ -50,6 +51,7 @@ void add_calibrate_settings(Settings& s, CalibrateOptions& o) {
   s.value("link", "RATE,LATENCY", "emulated between them, as 100mbit,1ms",
           [&o](const std::string& text, const std::string& where) { o.link = dist::LinkSpec::parse(text, where); });
   s.whole_number<int>("threads", "T", o.threads, 1, "that compute, of each [cores / workers here]", false);
+  s.group("Work", Scope::model);
   s.value("codecs", "C,..", "[" + join(o.codecs, ",") + "]", [&o](const std::string& text, const std::string& where) {
     o.codecs.clear();
     each_word(text, [&](const std::string& name) {
@@ -70,6 +72,7 @@ void add_calibrate_settings(Settings& s, CalibrateOptions& o) {
   s.whole_number<int>("batch", "B", o.batch, 1, "its samples of a worker");
   s.whole_number<int>("classes", "K", o.classes, 1, "its outputs [the model's own]", false);
   s.whole_number<int>("steps", "S", o.steps, 1, "that are timed of it, after 3 more");
+  s.group("Output", Scope::output);
   s.text("save", "FILE", o.save, "for --calibration FILE of a training, or of laconic simulate");
   s.flag("json", o.json, "the object that --save writes, as the only line");
   s.flag("markdown", o.markdown, "tables for docs");

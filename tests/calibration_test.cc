@@ -311,6 +311,13 @@ TEST(Calibrate, SavesWhatSimulationsAndPlansGoBy) {
   }
 }
 
+TEST(Calibrate, HelpNamesItsOptions) {
+  const std::string help = run("laconic calibrate --help").out;
+  for (const char* option : {"--workers", "--link", "--threads", "--codecs", "--sizes", "--model", "--batch",
+                             "--classes", "--steps", "--save", "--json", "--markdown"})
+    EXPECT_THAT(help, testing::HasSubstr(option));
+}
+
 TEST(Calibrate, WhatMakesNoSenseIsOneSentence) {
   for (const auto& [command, sentence] :
        {std::pair{"laconic calibrate --workers 0", "(--workers)"},
