@@ -14,6 +14,7 @@ constexpr laconic::Subcommand kTools[] = {
     {"pack", "see laconic pack --help", laconic::pack},
     {"inspect", "see laconic inspect --help", laconic::inspect},
     {"simulate", "see laconic simulate --help", laconic::simulate},
+    {"calibrate", "see laconic calibrate --help", laconic::calibrate},
     {"explain", "see laconic explain --help", laconic::explain},
     {"plot", "see laconic plot --help", laconic::plot},
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -24,6 +25,13 @@ std::string machine(Device device) {
   if (device.kind == Device::Kind::cuda) cpu = cuda_device_name(device.index) + "; " + cpu;
   return fmt::format("{}, {} cores, {}; g++ {}", cpu, std::thread::hardware_concurrency(), instruction_set(),
                      __VERSION__);
+}
+
+int default_threads(int workers) {
+  const int cores = std::max(1u, std::thread::hardware_concurrency());
+  const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  const int here = local ? std::max(1, std::atoi(local)) : workers;
+  return std::max(1, cores / here);
 }
 
 std::uint64_t memory_available() {

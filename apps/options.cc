@@ -165,6 +165,9 @@ void refuse_idle(const Settings& settings, const TrainOptions& o) {
     refuse_given({"allreduce", "fusion", "chunk", "codec"}, "a plan says what travels how", "leave it out, or --plan");
   if (o.trainer.plan_file != kAutomatic)
     refuse_given({"allow", "replan"}, "only --plan auto chooses", "leave it out, or add --plan auto");
+  if (o.trainer.plan_file != kAutomatic && (!o.method->traits().asks_network || o.link))
+    refuse_given({"calibration"}, "only --plan auto goes by what the network is like",
+                 "leave it out, or add --plan auto");
   if (o.no_augment) refuse_given({"color-jitter"}, "--no-augment leaves colours alone", "leave one of the two out");
   if (!o.trainer.dropout) refuse_given({"dropout"}, "--no-dropout drops nothing", "leave one of the two out");
   if (o.eval_only)

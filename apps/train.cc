@@ -15,6 +15,7 @@
 #include "apps/progress.h"
 #include "apps/task.h"
 #include "apps/text.h"
+#include "apps/version.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "dist/collective/meeting.h"
@@ -77,11 +78,13 @@ class Observers final : public Observer {
   RunInfo info_;
 };
 
-int default_threads(int workers) {
-  const int cores = std::max(1u, std::thread::hardware_concurrency());
-  const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-  const int here = local ? std::max(1, std::atoi(local)) : workers;
-  return std::max(1, cores / here);
+/// What a calibration of the network is of: messages of MPI, of threads, or of an emulated link.
+std::string network_text(const TrainOptions& o) {
+  if (dist::ranks_under_mpirun() > 0) return "MPI";
+  if (!o.link) return "threads";
+  std::string text = o.link->to_string();
+  for (const auto& [rank, link] : o.link_of) text += fmt::format(", {}: {}", rank, link.to_string());
+  return text;
 }
 
 TrainerOptions trainer_options(const TrainOptions& o, int workers) {
@@ -89,6 +92,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers) {
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
   static const std::uint64_t memory = memory_available();  // before any of it is taken
   if (t.device == kCpu && !o.dry_run && !o.eval_only) t.memory = memory;
+  t.calibration.here = concat(version(), " ", commit(), "; ", machine(), "; ", network_text(o));
   t.stop_requested = [] { return interrupt_came(); };
   return t;
 }
@@ -163,9 +167,8 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
   if (!o.trace.empty()) observers.add(std::make_unique<TraceKeeper>(trace, o.trace));
   RunSummary summary;
   std::unique_ptr<Workload> trained;  // rank 0's
-  dist::WorldOptions world{.workers = o.workers.value_or(ranks > 0 ? 0 : 1),
-                           .servers = o.servers.value_or(0),
-                           .timeout_seconds = o.timeout};
+  dist::WorldOptions world{
+      .workers = o.workers.value_or(ranks > 0 ? 0 : 1), .servers = o.servers.value_or(0), .timeout_seconds = o.timeout};
   world.type_of_service = o.type_of_service;
   if (o.link) world.link = dist::LinkOptions{.all = *o.link, .of = o.link_of};
   const auto train = [&](dist::Worker& worker) {

@@ -219,6 +219,9 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
           });
   s.flag("replan", o.trainer.replan,
          "--plan auto measures again, and chooses again, where\nsteps take much more or less time than expected");
+  s.text("calibration", "measure|cache|FILE", o.trainer.calibration.from,
+          "where --plan auto has the network's figures from: measured\nnow, or in the last 24 hours and kept in "
+          "~/.cache/laconic;\nor FILE, of laconic calibrate --save [measure]");
   s.value("reduce", "mean|sum", "of the workers' gradients [mean]",
           [&o](const std::string& text, const std::string& where) {
             o.trainer.mean = one_of(text, where, {"mean", "sum"}) == "mean";

@@ -112,6 +112,7 @@ TEST(CommandLine, HelpOfToolsSaysWhatOptionsTakeAndNoMore) {
                                  "inspect trace",
                                  "plot trace",
                                  "simulate",
+                                 "calibrate",
                                  "explain"};
   std::istringstream benches(run("laconic bench --help").out);
   for (std::string line; std::getline(benches, line);)

@@ -10,7 +10,8 @@ run is checked alike. Another tool must name each option in its --help, a script
 
 Not tried:
   READERS_OWN       options that need files, machines or devices of the reader's: --help must name them
-  values of tools   models, bench, inspect, codec, pack, simulate, explain and plot have no --dry-run
+  values of tools   models, bench, inspect, codec, pack, simulate, calibrate, explain and plot have no
+                    --dry-run
   `...` and `…`     commands that are cut short
   APP, [options]    what a command looks like, and not one
   bash SCRIPT       what those in docs/tables run is tried as if it stood in a document
@@ -34,7 +35,7 @@ READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device':
                '--trace': True, '--dump-gradients': True, '--log': True, '--config': True,
                '--new-head': False, '--eval-only': False}
 # Tools, and whether another word says which of them it is.
-TOOLS = {'compare': False, 'launch': False, 'models': False, 'pack': False, 'simulate': False, 'explain': False,
+TOOLS = {'compare': False, 'launch': False, 'models': False, 'pack': False, 'simulate': False, 'calibrate': False, 'explain': False,
          'bench': True, 'inspect': True, 'codec': True, 'plot': True}
 # How many words follow an option of launch.
 OF_LAUNCH = {'-n': 1, '-np': 1, '--workers': 1, '--hosts': 1, '--hostfile': 1, '--mca': 2, '--restarts': 1, '--min-workers': 1, '--dry-run': 0}

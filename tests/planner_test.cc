@@ -16,8 +16,6 @@
 namespace laconic::dist {
 namespace {
 
-using namespace std::chrono_literals;
-
 Calibration group(int workers, double bits_per_second, double latency_seconds, double taken = 0) {
   Calibration c{.workers = workers, .bytes_per_second = bits_per_second / 8, .latency_seconds = latency_seconds};
   c.work = {.per_added_byte = 1e-10, .per_message = 2e-6, .per_byte = 1e-10, .taken_from_computing = taken};
@@ -260,25 +258,6 @@ TEST(Planner, AllowsWhatIsNamed) {
   for (const char* wrong :
        {"", "sparse:", "sparse:0", "sparse:2", "sparse:x", "16bit,", "bounded:", "bounded:3", "8bit"})
     expect_error<UsageError>([&] { Allowed::parse(wrong, "--allow"); }, {"--allow"});
-}
-
-/// Rates are measured on what an emulated link keeps exactly, latency includes the threads' own work.
-TEST(Planner, CalibrationFindsTheLink) {
-  WorldOptions world{.workers = 3};
-  world.link = LinkOptions{.all = {.bits_per_second = 50'000'000, .latency = 2ms}};
-  world.link->of[1] = {.bits_per_second = 20'000'000, .latency = 5ms};
-  run_workers(world, [](Worker& worker) {
-    const std::vector<Calibration> all = calibrate(worker, 1, {"bf16"});
-    ASSERT_EQ(all.size(), 3u);
-    const Calibration worst = slowest(all);
-    EXPECT_EQ(worst.workers, 3);
-    EXPECT_NEAR(8 * worst.bytes_per_second, 20e6, 2e6);
-    EXPECT_GE(worst.latency_seconds, 2e-3);
-    EXPECT_GT(worst.work.per_added_byte, 0);
-    EXPECT_GT(worst.codecs.at("bf16").encode, 0);
-    EXPECT_GE(worst.work.taken_from_computing, 0);
-    EXPECT_LE(worst.work.taken_from_computing, 1);
-  });
 }
 
 }  // namespace

@@ -66,6 +66,16 @@ SyntheticTraining::SyntheticTraining(const ModelInfo& info, std::int64_t batch, 
   y = below_classes({batch});
 }
 
+void add_layers(ResultTable& table, const dist::LayerTimes& times) {
+  dist::LayerTimes::Layer sum{"sum", 0, 0, {}};
+  for (const auto& l : times.layers) {
+    table.add(figures(l, false));
+    sum.forward_ms += l.forward_ms, sum.backward_ms += l.backward_ms;
+    sum.parameters.insert(sum.parameters.end(), l.parameters.begin(), l.parameters.end());
+  }
+  table.add(figures(sum, true));
+}
+
 dist::LayerTimes measure_layers(const std::string& model_name, std::int64_t batch, int threads, int steps,
                                 const std::string& plan_json, int classes, Device device) {
   ModelInfo info = model_info(model_name);
@@ -128,13 +138,7 @@ int bench_layers(const std::vector<std::string>& arguments) {
   bench.say(fmt::format("{}\n{}, batch {}, {}: {:.3f} ms a step (medians of {} steps)", machine(bench.device), model,
                         batch, bench.computed_by(threads, precision), times.step_ms, steps));
   ResultTable table(bench.markdown);
-  dist::LayerTimes::Layer sum{"sum", 0, 0, {}};
-  for (const auto& l : times.layers) {
-    table.add(figures(l, false));
-    sum.forward_ms += l.forward_ms, sum.backward_ms += l.backward_ms;
-    sum.parameters.insert(sum.parameters.end(), l.parameters.begin(), l.parameters.end());
-  }
-  table.add(figures(sum, true));
+  add_layers(table, times);
   bench.show(table);
   return bench.finish(bench.json ? Bench::Json::parse(to_json(times)) : Bench::Json());
 }

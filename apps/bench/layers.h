@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string>
 
+#include "apps/result_table.h"
 #include "dist/planner/layer_times.h"
 #include "layers/models/zoo.h"
 #include "optim/optimizer.h"
@@ -27,5 +28,8 @@ struct SyntheticTraining {
 /// throws UsageError for an unknown model, DataError for a plan of another one
 dist::LayerTimes measure_layers(const std::string& model, std::int64_t batch, int threads, int steps,
                                 const std::string& plan = "", int classes = 0, Device device = kCpu);
+
+/// Adds a row for each layer, and their sum.
+void add_layers(ResultTable& table, const dist::LayerTimes& times);
 
 }  // namespace laconic

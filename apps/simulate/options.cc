@@ -7,6 +7,7 @@
 #include "apps/subcommand.h"
 #include "apps/text.h"
 #include "core/parse.h"
+#include "dist/planner/calibration_file.h"
 #include "dist/planner/simulation.h"
 
 namespace laconic {
@@ -49,23 +50,36 @@ double seconds_in(const std::string& time, const std::string& where) {
   }
 }
 
+/// Takes over network and computing, as far as they were measured.
+void take_over(SimulateOptions& o, SimulateOptions::Replayed measured, const std::string& path) {
+  if (measured.group.workers > 1) {  // else there was no network
+    o.workers = {measured.group.workers};
+    o.link = measured.group.network("none").links.all, o.own_link = false;
+  }
+  if (!measured.times.layers.empty()) o.compute = "that of " + path;
+  o.replayed = std::make_shared<SimulateOptions::Replayed>(std::move(measured));
+}
+
 /// Takes over what a log tells.
 void replay(SimulateOptions& o, const std::string& path) {
   const LogFile log = LogFile::read(path);
   require<DataError>(log.plan.is_object() && log.plan.contains("layers") && log.plan.contains("measured"), path,
                      " has no measured plan (--replay): train with --plan auto, more than one worker, and --log.");
-  const auto replayed = std::make_shared<SimulateOptions::Replayed>();
-  replayed->times = dist::layer_times_from(log.plan["layers"].dump(), path);
-  replayed->group = dist::calibration_from(log.plan["measured"].dump(), path);
+  SimulateOptions::Replayed replayed{dist::calibration_from(log.plan["measured"].dump(), path),
+                                     dist::layer_times_from(log.plan["layers"].dump(), path)};
   o.model = log.run.value("model", o.model), o.classes = log.plan.value("classes", 0);
   o.batch = log.plan.value("batch", o.batch);
-  o.link = replayed->group.network("none").links.all, o.own_link = false;
-  o.workers = {replayed->group.workers};
-  o.compute = "that of " + path;
-  o.replayed = replayed;
+  take_over(o, std::move(replayed), path);
 }
 
-void add_settings(Settings& s, SimulateOptions& o, std::string& replayed) {
+/// Takes over what a file of laconic calibrate tells.
+void replay_calibration(SimulateOptions& o, const std::string& path) {
+  dist::CalibrationFile file = dist::CalibrationFile::read(path);
+  if (!file.model.empty()) o.model = file.model, o.classes = file.classes, o.batch = file.batch;
+  take_over(o, {dist::slowest(file.ranks), std::move(file.layers)}, path);
+}
+
+void add_settings(Settings& s, SimulateOptions& o, std::string& replayed, std::string& calibration) {
   s.group("What is trained", Scope::model);
   s.text("model", "NAME", o.model, "a model of the zoo [" + o.model + "]");
   s.whole_number<int>("classes", "K", o.classes, 1, "outputs [the model's own]", false);
@@ -86,6 +100,8 @@ void add_settings(Settings& s, SimulateOptions& o, std::string& replayed) {
           });
   s.text("replay", "LOG", replayed,
          "model, batch, computing, cores and network are those of a\ntraining with --plan auto --log LOG");
+  s.text("calibration", "FILE", calibration,
+         "cores and network are those that laconic calibrate --save\nhas measured, and the model, if it was told one");
   add_exchange_settings(s, {.sync = o.sync,
                             .method_settings = o.method_settings,
                             .plan = o.plan,
@@ -112,23 +128,29 @@ std::optional<SimulateOptions> parsed(const std::vector<std::string>& words) {
   o.workers = numbers_of_workers("1..64", "`workers`");
   o.link = dist::LinkSpec::parse("1gbit,100us", "`link`");
   Settings settings;
-  std::string replayed;
-  add_settings(settings, o, replayed);
+  std::string replayed, calibration;
+  add_settings(settings, o, replayed, calibration);
   CLI::App app(kWhat, "laconic simulate");
   Texts texts;
   laconic::bind(app, settings, texts);  // unqualified, std::bind would match better
   if (parse_tool(app, words)) return std::nullopt;
-  for (const auto& [name, text] : texts)
-    if (name == "replay") replay(o, text);  // the others differ from it
+  for (const auto& [name, text] : texts) {  // the others differ from it
+    if (name == "replay") replay(o, text);
+    if (name == "calibration") replay_calibration(o, text);
+  }
   for (const auto& [name, text] : texts) {
     if (name == "model") o.classes = 0;
     settings.set(name, text);
   }
   if (settings.given("link")) o.own_link = true;
-  if (settings.given("compute")) o.replayed.reset();
+  if (settings.given("replay") && settings.given("calibration"))
+    refuse("both say what was measured", "`replay` and `calibration`", "leave one of them out");
+  if (o.replayed && settings.given("compute"))
+    o.replayed = std::make_shared<SimulateOptions::Replayed>(SimulateOptions::Replayed{o.replayed->group, {}});
   for (const char* name : {"model", "classes", "batch", "threads"})
-    if (o.replayed && settings.given(name))
-      refuse("computing is that of the log", concat("`", name, "`"), "leave it out, or give `compute` too");
+    if (o.replayed && !o.replayed->times.layers.empty() && settings.given(name))
+      refuse(settings.given("replay") ? "computing is that of the log" : "computing is that of the calibration",
+             concat("`", name, "`"), "leave it out, or give `compute` too");
   o.method = make_method(settings, o.sync, o.method_settings);
   dist::require_on_ghosts(*o.method);
   if (const auto refusal = o.method->refuses("codec"); o.plan.codec != "none" && refusal)

@@ -22,10 +22,10 @@ struct SimulateOptions {
   std::optional<bool> shares_cores{};       ///< messages are worked on by the cores that compute
   double straggling = 0;                    ///< mean share by which a worker's step is longer
 
-  /// Holds what a training has measured, from its log (--replay).
+  /// Holds what was measured before: by a training, from its log (--replay), or by laconic calibrate (--calibration).
   struct Replayed {
     dist::Calibration group;
-    dist::LayerTimes times;
+    dist::LayerTimes times;  ///< without layers: computing was not measured
   };
   std::shared_ptr<const Replayed> replayed{};
   bool own_link = true;  ///< `link` is a cable's; false: what was measured behind all headers

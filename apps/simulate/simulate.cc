@@ -25,7 +25,7 @@ constexpr double kPayload = 1448.0 / 1514;  // of a full Ethernet frame of TCP o
 class Measured {
  public:
   const dist::LayerTimes& times(const SimulateOptions& o) {
-    if (o.replayed) return o.replayed->times;
+    if (o.replayed && !o.replayed->times.layers.empty()) return o.replayed->times;
     auto& kept = times_[{o.model, o.compute, o.classes, o.batch, o.threads}];
     if (kept.layers.empty()) kept = times_of(o);
     return kept;

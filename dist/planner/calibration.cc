@@ -16,6 +16,7 @@
 #include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
 #include "dist/method/redsync/residual_tensor.h"
+#include "dist/planner/stream_rate.h"
 
 namespace laconic::dist {
 
@@ -23,15 +24,31 @@ namespace laconic::dist {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CodecSpeed, encode, decode)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkCosts, per_added_byte, per_encoded_element, per_decoded_element, per_message,
                                    per_byte, taken_from_computing)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Calibration, workers, bytes_per_second, latency_seconds, work, codecs)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ResidualSpeed, gather, select, scatter)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SpeedAtSize, elements, residual, codecs)
+
+void to_json(nlohmann::json& j, const Calibration& c) {
+  j = {{"workers", c.workers},
+       {"bytes_per_second", c.bytes_per_second},
+       {"latency_seconds", c.latency_seconds},
+       {"work", c.work},
+       {"codecs", c.codecs}};
+  if (c.one_way_bytes_per_second > 0) j["one_way_bytes_per_second"] = c.one_way_bytes_per_second;
+  if (!c.sizes.empty()) j["sizes"] = c.sizes;
+}
+
+void from_json(const nlohmann::json& j, Calibration& c) {
+  j.at("workers").get_to(c.workers), j.at("bytes_per_second").get_to(c.bytes_per_second);
+  j.at("latency_seconds").get_to(c.latency_seconds), j.at("work").get_to(c.work), j.at("codecs").get_to(c.codecs);
+  c.one_way_bytes_per_second = j.value("one_way_bytes_per_second", 0.0);
+  if (j.contains("sizes")) j.at("sizes").get_to(c.sizes);
+}
 
 namespace {
 
-constexpr std::size_t kElements = 1 << 18;  // whose sums and codecs are timed
+constexpr std::size_t kSummed = 1 << 18;  // elements
 constexpr int kHops = 8, kWarmUpHops = 3;
-constexpr std::size_t kMessageBytes = 256 << 10;  // as pieces of collectives (pieces_of)
-constexpr int kMostMessages = 32;
-constexpr double kEnoughSeconds = 0.05;
+constexpr std::size_t kReceiving = 16;  // receives that are posted ahead
 
 /// The least time of a few runs, in seconds.
 template <class F>
@@ -45,8 +62,8 @@ double least_seconds(F run) {
   return least;
 }
 
-std::vector<float> normal_values() {
-  std::vector<float> x(kElements);
+std::vector<float> normal_values(std::size_t elements) {
+  std::vector<float> x(elements);
   Random random(0, Purpose::test);
   for (float& v : x) v = 0.01f * random.normal();
   return x;
@@ -70,24 +87,39 @@ Task<> hops(Communicator& comm, Stopped& one) {
   one = {seconds_since(begin) / kHops, (process_cpu_seconds() - cpu) / kHops};
 }
 
-/// Every rank sends so many messages to the right at once. The first half fills buffers on the way, and uses up what a
-/// shaped link lets pass at once: the second is timed.
-Task<> stream(Communicator& comm, Slice<std::byte> out, Slice<std::byte> in, int messages, Stopped& half) {
+/// A rank's part in a stream from some ranks to the next ones.
+struct Part {
+  bool sends = true, receives = true;
+};
+
+struct Streamed {
+  std::vector<double> arrivals;  // in seconds
+  double cpu_seconds = 0;        // of the ranks of this process, while what counts arrived
+};
+
+/// All messages are handed over at once, and come one after the other.   out : [bytes]   in : [kReceiving bytes]
+Task<> stream(Communicator& comm, StreamSize size, Part part, Slice<std::byte> out, Slice<std::byte> in,
+              Streamed& done) {
   const int left = (comm.rank() + comm.size() - 1) % comm.size(), right = (comm.rank() + 1) % comm.size();
-  co_await barrier(comm);
-  const auto part = [](Slice<std::byte> all, int i) {
-    return all.sub(static_cast<std::size_t>(i) * kMessageBytes, kMessageBytes);
-  };
   std::vector<Transfer> receiving, sending;
-  for (int i = 0; i < messages; ++i) receiving.push_back(comm.recv(left, part(in, i)));
-  for (int i = 0; i < messages; ++i) sending.push_back(comm.send(right, part(out, i)));
-  Clock::time_point begin;
+  const auto receive_next = [&] {
+    const std::size_t i = receiving.size();
+    if (i < size.messages) receiving.push_back(comm.recv(left, in.sub(i % kReceiving * size.bytes, size.bytes)));
+  };
+  co_await barrier(comm);
+  if (part.receives)
+    for (std::size_t i = 0; i < kReceiving; ++i) receive_next();
+  const auto begin = Clock::now();
+  if (part.sends)
+    for (std::size_t i = 0; i < size.messages; ++i) sending.push_back(comm.send(right, out.first(size.bytes)));
   double cpu = 0;
-  for (int i = 0; i < messages; ++i) {
-    co_await all_of(comm, receiving[static_cast<std::size_t>(i)], left, kMessageBytes);
-    if (i + 1 == messages / 2) begin = Clock::now(), cpu = process_cpu_seconds();
+  for (std::size_t i = 0; i < receiving.size(); ++i) {
+    co_await all_of(comm, receiving[i], left, size.bytes);
+    done.arrivals.push_back(seconds_since(begin));
+    if (i == size.first_counted()) cpu = process_cpu_seconds();
+    receive_next();
   }
-  half = {seconds_since(begin), process_cpu_seconds() - cpu};
+  done.cpu_seconds = process_cpu_seconds() - cpu;
   for (const Transfer& each : sending) co_await each;
 }
 
@@ -104,54 +136,89 @@ std::string machine_id() {
   return id;
 }
 
-void measure_network(const Worker& worker, Calibration& mine) {
+/// Streams between workers, from memory that lives as long as this.
+class Streams {
+ public:
+  explicit Streams(const Worker& worker) : worker_(worker) {}
+
+  Streamed run(const StreamSize& size, Part part) {
+    out_.resize(std::max(out_.size(), size.bytes)), in_.resize(std::max(in_.size(), kReceiving * size.bytes));
+    Streamed done;
+    worker_.run("calibration of the rate",
+                [&](Communicator& comm) { return stream(comm, size, part, slice(out_), slice(in_), done); });
+    return done;
+  }
+  /// The rate while nothing comes the other way. Neighbours in the ring take turns: no rank sends and receives at once.
+  double one_way(const StreamSize& size) {
+    const int N = worker_.size, left = (worker_.rank + N - 1) % N;
+    const auto turn_of = [N](int rank) { return N % 2 == 1 && rank == N - 1 ? 2 : rank % 2; };
+    double rate = 0;
+    for (int turn = 0; turn < 2 + N % 2; ++turn) {
+      const Part part{.sends = turn_of(worker_.rank) == turn, .receives = turn_of(left) == turn};
+      const Streamed done = run(size, part);
+      if (part.receives) rate = rate_of(size, done.arrivals);
+    }
+    return rate;
+  }
+
+ private:
+  const Worker& worker_;
+  std::vector<std::byte> out_, in_;
+};
+
+void measure_network(const Worker& worker, bool one_way, Calibration& mine) {
   const int here = ranks_under_mpirun() > 0 ? 1 : worker.size;  // whose work the CPU time is
   Stopped hop;
   worker.run("calibration of latency", [&](Communicator& comm) { return hops(comm, hop); });
   mine.latency_seconds = hop.seconds;
   mine.work.per_message = std::min(hop.cpu_seconds / here, hop.seconds) / 2;  // sending one, and taking one
-  std::vector<std::byte> out(kMostMessages * kMessageBytes), in(out.size());
-  for (int messages = 2; messages <= kMostMessages; messages *= 4) {
-    Stopped half;
-    worker.run("calibration of the rate",
-               [&](Communicator& comm) { return stream(comm, slice(out), slice(in), messages, half); });
-    const double bytes = messages / 2 * static_cast<double>(kMessageBytes);
-    mine.bytes_per_second = bytes / std::max(1e-9, half.seconds);
-    const double cpu = std::min(half.cpu_seconds / here, half.seconds);
-    mine.work.per_byte = std::max(0.0, cpu - messages * mine.work.per_message) / (2 * bytes);
-    std::vector<double> all{half.seconds};
+  Streams streams(worker);
+  StreamSize size;
+  std::optional<StreamSize> next = kFirstStream;
+  for (int number = 1; next; ++number) {
+    size = *next;
+    const Streamed done = streams.run(size, {});
+    mine.bytes_per_second = rate_of(size, done.arrivals);
+    const auto counted = static_cast<double>(size.messages - size.first_counted() - 1);
+    const double seconds = done.arrivals.back() - done.arrivals[size.first_counted()];
+    const double cpu = std::min(done.cpu_seconds / here, seconds);
+    mine.work.per_byte =
+        std::max(0.0, cpu - 2 * counted * mine.work.per_message) / (2 * counted * static_cast<double>(size.bytes));
+    std::vector<double> all{mine.bytes_per_second, long_enough(size, done.arrivals) ? 1.0 : 0.0};
     worker.run("calibration, whether that is enough",
                [&](Communicator& comm) { return sum_over_ranks(comm, slice(all)); });
-    if (all[0] >= kEnoughSeconds * worker.size) break;
+    next = next_stream(number, size, all[0] / worker.size, all[1] == worker.size);
   }
+  if (one_way) mine.one_way_bytes_per_second = streams.one_way(size);
 }
 
 }  // namespace
 
 WorkCosts measure_sums() {
-  const std::vector<float> x = normal_values();
-  std::vector<float> y(kElements, 0.5f);
-  return {.per_added_byte = least_seconds([&] { raw::add_into(slice(y), slice(x)); }) / (4.0 * kElements)};
+  const std::vector<float> x = normal_values(kSummed);
+  std::vector<float> y(kSummed, 0.5f);
+  return {.per_added_byte = least_seconds([&] { raw::add_into(slice(y), slice(x)); }) / (4.0 * kSummed)};
 }
 
-CodecSpeed measure_codec(const std::string& name) {
+CodecSpeed measure_codec(const std::string& name, std::int64_t elements) {
   const auto codec = compress::make_codec(name);
   if (!codec) return {};
-  const std::vector<float> x = normal_values();
-  std::vector<float> y(kElements);
+  const std::vector<float> x = normal_values(static_cast<std::size_t>(elements));
+  std::vector<float> y(x.size());
   compress::Bytes payload;
   const compress::Key key{};
   const double encode = least_seconds([&] {
     payload.clear();
     codec->encode(slice(x), key, payload);
   });
-  return {encode / kElements, least_seconds([&] { codec->decode(payload.slice(), slice(y)); }) / kElements};
+  const double decode = least_seconds([&] { codec->decode(payload.slice(), slice(y)); });
+  return {encode / static_cast<double>(elements), decode / static_cast<double>(elements)};
 }
 
-ResidualSpeed measure_residual(const Choice& choice) {
-  constexpr std::int64_t kResidual = 1 << 21;  // elements: more than caches hold
-  constexpr int kWarmUp = 4, kSteps = 8;       // a selector's floor for candidates settles
-  const auto p = std::make_shared<Parameter>(Shape{kResidual}, Role::linear);
+ResidualSpeed measure_residual(const Choice& choice, std::int64_t elements) {
+  constexpr int kWarmUp = 4, kSteps = 8;  // a selector's floor for candidates settles
+  const auto all = static_cast<double>(elements);
+  const auto p = std::make_shared<Parameter>(Shape{elements}, Role::linear);
   const ParameterArena arena({p});
   const Tensor velocity = arena.make_state(), residual = arena.make_state();
   Random random(0, Purpose::test);
@@ -161,17 +228,17 @@ ResidualSpeed measure_residual(const Choice& choice) {
   ResidualSpeed least{1, 1, 1};
   compress::Bytes message;
   std::vector<compress::SparseView> views;
-  const auto time = [](double& least, double elements, const auto& run) {
+  const auto time = [](double& least, double count, const auto& run) {
     const auto begin = Clock::now();
     run();
-    least = std::min(least, seconds_since(begin) / elements);
+    least = std::min(least, seconds_since(begin) / count);
   };
   for (int step = 0; step < kWarmUp + kSteps; ++step) {
     if (step == kWarmUp) least = {1, 1, 1};
     tensor.begin(options.density);
-    time(least.gather, kResidual, [&] { tensor.gather(p->all_rows(), 1); });
+    time(least.gather, all, [&] { tensor.gather(p->all_rows(), 1); });
     message.clear();
-    time(least.select, kResidual, [&] {
+    time(least.select, all, [&] {
       tensor.choose(step);
       tensor.wire().encode(tensor.indices(), tensor.values(), tensor.elements(), message);
     });
@@ -199,9 +266,9 @@ std::string Calibration::to_string() const {
                      8e-6 * bytes_per_second, 1e6 * latency_seconds, 1e-9 / work.per_added_byte);
 }
 
-std::vector<Calibration> calibrate(const Worker& worker, int threads, const std::vector<std::string>& codecs) {
+std::vector<Calibration> calibrate(const Worker& worker, const CalibrationOptions& options) {
   Calibration mine{.workers = worker.size};
-  if (worker.size > 1) measure_network(worker, mine);
+  if (worker.size > 1) measure_network(worker, options.one_way, mine);
   const auto meet = [&](const char* what, const std::string& text) {
     std::vector<std::string> all;
     worker.run(what, [&](Communicator& comm) { return allgather_blobs(comm, text, all); });
@@ -209,9 +276,14 @@ std::vector<Calibration> calibrate(const Worker& worker, int threads, const std:
   };
   // They measure at the same time: they share memory, and perhaps cores.
   const std::string id = concat(machine_id(), " ");
-  const std::vector<std::string> places = meet("calibration of machines", concat(id, threads));
+  const std::vector<std::string> places = meet("calibration of machines", concat(id, options.threads));
   mine.work.per_added_byte = measure_sums().per_added_byte;
-  for (const std::string& codec : codecs) mine.codecs[codec] = measure_codec(codec);
+  for (const std::string& codec : options.codecs) mine.codecs[codec] = measure_codec(codec);
+  for (const std::int64_t elements : options.sizes) {
+    SpeedAtSize speed{.elements = elements, .residual = measure_residual(options.choice, elements)};
+    for (const std::string& codec : options.codecs) speed.codecs[codec] = measure_codec(codec, elements);
+    mine.sizes.push_back(std::move(speed));
+  }
   int computing = 0, neighbours = 0;
   for (const std::string& place : places)
     if (place.rfind(id, 0) == 0) ++neighbours, computing += std::atoi(place.c_str() + id.size());
@@ -226,24 +298,64 @@ std::vector<Calibration> calibrate(const Worker& worker, int threads, const std:
 std::string to_json(const Calibration& figures) { return nlohmann::json(figures).dump(); }
 
 Calibration calibration_from(const std::string& json, const std::string& source) {
+  Calibration c;
   try {
-    return nlohmann::json::parse(json).get<Calibration>();
+    c = nlohmann::json::parse(json).get<Calibration>();
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat(source, " has no figures of a group of ranks (", e.what(), ")"));
   }
+  const auto require_figure = [&](const char* name, double value, double least, double most) {
+    require<DataError>(value >= least && value <= most, source, " says that ", name, " is ", value,
+                       ", and it lies between ", least, " and ", most, ". Measure again.");
+  };
+  constexpr double kMostSeconds = 1e6;
+  require_figure("workers", c.workers, 1, 1 << 20);
+  require_figure("bytes_per_second", c.bytes_per_second, c.workers > 1 ? 1 : 0, 1e15);
+  require_figure("one_way_bytes_per_second", c.one_way_bytes_per_second, 0, 1e15);
+  require_figure("latency_seconds", c.latency_seconds, 0, kMostSeconds);
+  require_figure("taken_from_computing", c.work.taken_from_computing, 0, 1);
+  for (const double cost : {c.work.per_added_byte, c.work.per_encoded_element, c.work.per_decoded_element,
+                            c.work.per_message, c.work.per_byte})
+    require_figure("a cost of work", cost, 0, kMostSeconds);
+  const auto require_codecs = [&](const std::map<std::string, CodecSpeed>& codecs) {
+    for (const auto& [name, speed] : codecs)
+      for (const double seconds : {speed.encode, speed.decode}) require_figure(name.c_str(), seconds, 0, kMostSeconds);
+  };
+  require_codecs(c.codecs);
+  for (const SpeedAtSize& size : c.sizes) {
+    require_figure("elements", static_cast<double>(size.elements), 1, 1e12);
+    for (const double seconds : {size.residual.gather, size.residual.select, size.residual.scatter})
+      require_figure("a cost of selection", seconds, 0, kMostSeconds);
+    require_codecs(size.codecs);
+  }
+  return c;
 }
+
+namespace {
+
+void slow_down(std::map<std::string, CodecSpeed>& worst, const std::map<std::string, CodecSpeed>& codecs) {
+  for (const auto& [name, speed] : codecs) {
+    CodecSpeed& w = worst[name];
+    w = {std::max(w.encode, speed.encode), std::max(w.decode, speed.decode)};
+  }
+}
+
+}  // namespace
 
 Calibration slowest(const std::vector<Calibration>& ranks) {
   Calibration worst = ranks.front();
   for (const Calibration& c : ranks) {
     worst.bytes_per_second = std::min(worst.bytes_per_second, c.bytes_per_second);
+    worst.one_way_bytes_per_second = std::min(worst.one_way_bytes_per_second, c.one_way_bytes_per_second);
     worst.latency_seconds = std::max(worst.latency_seconds, c.latency_seconds);
     for (double WorkCosts::*cost :
          {&WorkCosts::per_added_byte, &WorkCosts::per_message, &WorkCosts::per_byte, &WorkCosts::taken_from_computing})
       worst.work.*cost = std::max(worst.work.*cost, c.work.*cost);
-    for (const auto& [name, speed] : c.codecs) {
-      CodecSpeed& w = worst.codecs[name];
-      w = {std::max(w.encode, speed.encode), std::max(w.decode, speed.decode)};
+    slow_down(worst.codecs, c.codecs);
+    for (std::size_t i = 0; i < std::min(worst.sizes.size(), c.sizes.size()); ++i) {
+      for (double ResidualSpeed::*cost : {&ResidualSpeed::gather, &ResidualSpeed::select, &ResidualSpeed::scatter})
+        worst.sizes[i].residual.*cost = std::max(worst.sizes[i].residual.*cost, c.sizes[i].residual.*cost);
+      slow_down(worst.sizes[i].codecs, c.sizes[i].codecs);
     }
   }
   return worst;

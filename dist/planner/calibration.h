@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,13 +15,29 @@ struct CodecSpeed {
   double encode = 0, decode = 0;
 };
 
+/// Seconds that residual compression takes, on one thread.
+struct ResidualSpeed {
+  double gather = 0;   ///< for an element: with momentum, into the residual
+  double select = 0;   ///< for an element of the residual that is chosen from, with packing the message
+  double scatter = 0;  ///< for a chosen element that comes: reading the message, adding it where it belongs
+};
+
+/// How fast it goes with so many values at once.
+struct SpeedAtSize {
+  std::int64_t elements = 0;
+  ResidualSpeed residual{};
+  std::map<std::string, CodecSpeed> codecs{};
+};
+
 /// The figures of a group of ranks that planning goes by. Where ranks differ, those of the slowest.
 struct Calibration {
   int workers = 1;
-  double bytes_per_second = 0;  ///< through a rank's port, while as much comes the other way
-  double latency_seconds = 0;   ///< of a small message, from one rank's thread to the next one's, work included
-  WorkCosts work{};             ///< without a codec
+  double bytes_per_second = 0;          ///< through a rank's port, while as much comes the other way
+  double one_way_bytes_per_second = 0;  ///< while nothing does; 0: not measured
+  double latency_seconds = 0;           ///< of a small message, from one rank's thread to the next one's, work included
+  WorkCosts work{};                     ///< without a codec
   std::map<std::string, CodecSpeed> codecs{};  ///< those that were asked for, by name
+  std::vector<SpeedAtSize> sizes{};            ///< likewise
 
   /// The network with these figures, with the work of this codec.
   VirtualNetwork network(const std::string& codec) const;
@@ -28,27 +45,32 @@ struct Calibration {
   std::string to_string() const;
 };
 
-/// Measures how long this machine takes to add floats and to run codecs, on one thread. Takes about 0.05 s for each.
+/// Measures how long this machine takes to add floats and to run codecs, on one thread. Takes about 0.05 s for each of
+/// the usual size.
 WorkCosts measure_sums();
-CodecSpeed measure_codec(const std::string& name);
+CodecSpeed measure_codec(const std::string& name, std::int64_t elements = 1 << 18);
+/// Measures residual compression as RedSync does it, at a density of 0.1 %. Takes about 0.1 s for the usual size, which
+/// is more than caches hold.
+ResidualSpeed measure_residual(const Choice& choice, std::int64_t elements = 1 << 21);
 
-/// Seconds that residual compression takes, on one thread.
-struct ResidualSpeed {
-  double gather = 0;   ///< for an element: with momentum, into the residual
-  double select = 0;   ///< for an element of the residual that is chosen from, with packing the message
-  double scatter = 0;  ///< for a chosen element that comes: reading the message, adding it where it belongs
+/// What calibrate() is asked for.
+struct CalibrationOptions {
+  int threads = 1;                     ///< that compute, of each worker
+  std::vector<std::string> codecs{};   ///< names; "none" takes no time
+  bool one_way = false;                ///< the rate in one direction too
+  std::vector<std::int64_t> sizes{};   ///< with so many values at once selection and these codecs are timed too
+  Choice choice{.selector = "exact"};  ///< by which is selected then
 };
-/// Measures it as RedSync does it, at a density of 0.1 %. Takes about 0.1 s.
-ResidualSpeed measure_residual(const Choice& choice);
 
 /// Measures between the workers: latency, and rate with both directions busy, on a ring; sums and codecs on all of them
-/// at the same time; the cores that are left to messages beside `threads` computing threads of each worker. All workers
-/// call it, and all of them return the figures of all.
-///   codecs   names, without "none"
-///   cost     8 round trips, and 0.5 to 8 MiB a worker until 50 ms are over
-std::vector<Calibration> calibrate(const Worker& worker, int threads, const std::vector<std::string>& codecs);
+/// at the same time; the cores that are left to messages. All workers call it, and all of them return the figures of
+/// all.
+///   cost     11 round trips, and streams of about 0.4 s in all (stream_rate.h), two of 512 KiB at least: they take
+///            longer below 20 Mbit/s. 0.3 s for each direction alone; some 0.1 s for each codec, and size
+std::vector<Calibration> calibrate(const Worker& worker, const CalibrationOptions& options);
 
-/// One object with these figures, and back.   throws DataError, which names `source`, if the text is none
+/// One object with these figures, and back.
+/// throws DataError, which names `source`, if the text is none, or a figure is none that a machine can have
 std::string to_json(const Calibration& figures);
 Calibration calibration_from(const std::string& json, const std::string& source);
 

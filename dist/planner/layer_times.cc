@@ -34,6 +34,10 @@ LayerTimes medians(const std::vector<LayerTimes>& steps) {
   return result;
 }
 
+LayerTimes slowest(const std::vector<LayerTimes>& ranks) {
+  return *std::ranges::max_element(ranks, {}, &LayerTimes::step_ms);
+}
+
 std::string to_json(const LayerTimes& times) { return nlohmann::json(times).dump(); }
 
 LayerTimes layer_times_from(const std::string& text, const std::string& source) {

@@ -27,6 +27,9 @@ struct LayerTimes {
 /// The median of each figure over steps of one model; of an even number of steps the upper one.
 LayerTimes medians(const std::vector<LayerTimes>& steps);
 
+/// Those of the rank whose step takes longest.
+LayerTimes slowest(const std::vector<LayerTimes>& ranks);
+
 /// {"step_ms":...,"layers":[{"name":...,"forward_ms":...,"parameters":[...]}, ...]}, and back.
 std::string to_json(const LayerTimes& times);
 /// throws DataError, which names `source`, if the text is not what to_json() writes

@@ -84,7 +84,8 @@ dist::LayerTimes Trainer::measure_layers() {
 
 /// Sets what the method's plan goes by. All ranks find the same figures of the network.
 void Trainer::measure_network() {
-  const dist::Calibration group = dist::slowest(dist::calibrate(worker_, o_.threads, {}));
+  const dist::CalibrationOptions wanted{.threads = o_.threads};
+  const dist::Calibration group = dist::slowest(dist::calibrated(worker_, wanted, o_.calibration).ranks);
   facts_.latency_seconds = group.latency_seconds, facts_.seconds_per_byte = 1 / group.bytes_per_second;
   const dist::ResidualSpeed residual = dist::measure_residual({.selector = "exact"});
   facts_.residual_seconds = residual.gather + residual.select;
@@ -110,19 +111,19 @@ void Trainer::measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& wo
   }
 }
 
-/// Measures, and returns the plan of rank 0, as JSON, there; elsewhere any text that is not empty.
-std::string Trainer::choose_plan(const dist::Allowed& allowed, bool sparse_alone) {
-  dist::Calibration group = dist::slowest(dist::calibrate(worker_, o_.threads, allowed.codecs()));
+/// Returns the plan of rank 0, as JSON, there; elsewhere any text that is not empty.
+///   again : another plan has turned out wrong, so nothing of an earlier measurement counts
+std::string Trainer::choose_plan(const dist::Allowed& allowed, bool sparse_alone, bool again) {
+  const dist::CalibrationOptions wanted{.threads = o_.threads, .codecs = allowed.codecs()};
+  const dist::Calibrated ranks = dist::calibrated(worker_, wanted, again ? dist::CalibrationSource{} : o_.calibration);
+  dist::Calibration group = dist::slowest(ranks.ranks);
   measure_choosing(allowed, group.work);
   const std::vector<std::string> all = meet(worker_.engine, "times of layers", to_json(measure_layers()));
   if (worker_.rank > 0) return "of rank 0";
-  dist::LayerTimes slowest;
-  for (const std::string& text : all) {
-    const dist::LayerTimes times = dist::layer_times_from(text, "the times of a rank");
-    if (times.step_ms > slowest.step_ms) slowest = times;
-  }
+  std::vector<dist::LayerTimes> times;
+  for (const std::string& text : all) times.push_back(dist::layer_times_from(text, "the times of a rank"));
   dist::Planned planned = dist::make_best_plan({.parameters = arena_->parameters(),
-                                                .times = slowest,
+                                                .times = dist::slowest(times),
                                                 .group = group,
                                                 .overlap = o_.overlap,
                                                 .allowed = allowed,
@@ -130,6 +131,7 @@ std::string Trainer::choose_plan(const dist::Allowed& allowed, bool sparse_alone
                                                 .momentum = o_.optimizer.momentum,
                                                 .sparse_alone = sparse_alone});
   receipt_ = std::move(planned.receipt);
+  if (!ranks.from.empty()) receipt_->group += " (from " + ranks.from + ")";
   return planned.plan.json();
 }
 
@@ -155,7 +157,7 @@ void Trainer::plan_anew_if_due() {
   // Residuals and what each worker keeps of the momentum cannot be taken along: the method stays.
   dist::Allowed allowed = o_.allowed;
   if (!plan_.sparse()) allowed.sparse.reset();
-  take_plan(meet(worker_.engine, "agreement on another plan", choose_plan(allowed, plan_.sparse()))[0]);
+  take_plan(meet(worker_.engine, "agreement on another plan", choose_plan(allowed, plan_.sparse(), true))[0]);
   make_strategy();
   arena_->set_listener(listener());
   if (plan_.codec == "none" || state.find("strategy/codec.lost")) strategy_->load(state.part("strategy/"));

@@ -8,6 +8,7 @@
 
 #include "core/trace.h"
 #include "dist/method/method.h"
+#include "dist/planner/calibration_file.h"
 #include "dist/planner/planner.h"
 #include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/plan_watch.h"
@@ -50,17 +51,18 @@ struct TrainerOptions {
   bool checkpoint_activations = false;  ///< Module::checkpoint_activations: less memory, more work, the same bits
   std::int64_t ledger_every = 0;        ///< measure where the bytes go every so many steps, if the method can; 0: never
   dist::PlanOptions plan{};
-  std::string plan_file{};      ///< what travels how, instead of by `plan` (JSON, as plan().json()); kAutomatic
-  dist::Allowed allowed{};      ///< what a plan of kAutomatic may do
+  std::string plan_file{};  ///< what travels how, instead of by `plan` (JSON, as plan().json()); kAutomatic
+  dist::Allowed allowed{};  ///< what a plan of kAutomatic may do
   /// With kAutomatic: steps that take much longer or shorter than expected lead to another plan, by a fresh
   /// measurement, before the next checkpoint or at the end of the epoch, whichever comes first.
   bool replan = false;
-  bool codec_feedback = false;  ///< what a rank's encoding loses it adds when it encodes the element again
+  dist::CalibrationSource calibration{};  ///< of the figures of the network, where a plan goes by them
+  bool codec_feedback = false;            ///< what a rank's encoding loses it adds when it encodes the element again
   std::optional<double> latency_seconds{}, seconds_per_byte{};  ///< of the network, where they are known
-  dist::Overlap overlap = dist::Overlap::forward;  ///< changes no bit, so a resumed run may change it
-  bool mean = true;                                ///< gradients are divided by the number of workers
-  int threads = 1;                                 ///< kernel threads of this worker
-  Device device = kCpu;                            ///< of the model, its state and what is computed
+  dist::Overlap overlap = dist::Overlap::forward;               ///< changes no bit, so a resumed run may change it
+  bool mean = true;                                             ///< gradients are divided by the number of workers
+  int threads = 1;                                              ///< kernel threads of this worker
+  Device device = kCpu;                                         ///< of the model, its state and what is computed
   std::uint64_t memory = 0;  ///< bytes that the workers of this process may take together; 0: as many as there are
   /// --on-nan skip: neither update nor new running statistics if a loss is not finite on any rank
   bool skip_nan = false;
@@ -146,7 +148,7 @@ class Trainer {
   class Spans;
   void agree_on_plan();
   void take_plan(const std::string& text);
-  std::string choose_plan(const dist::Allowed& allowed, bool sparse_alone);
+  std::string choose_plan(const dist::Allowed& allowed, bool sparse_alone, bool again = false);
   void measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& work);
   void plan_anew_if_due();
   void measure_network();
@@ -210,7 +212,7 @@ class Trainer {
   dist::Method::Traits is_;
   TrainerOptions o_;
   dist::TrainingFacts facts_;  // after agree_on_plan() they do not change
-  StepLosses losses_;  // empty on the CPU
+  StepLosses losses_;          // empty on the CPU
   Observer* observer_;
   ForwardContext context_;
   std::unique_ptr<ParameterArena> arena_;
