@@ -92,7 +92,8 @@ class Method {
     bool limits_norm = false;     ///< it limits the gradient's length itself; else the trainer does
     bool plan_is_all = false;     ///< what travels is the plan's buckets, each by its collective, and nothing else
     bool asks_network = false;    ///< its plan goes by latency_seconds and its like: they are measured if nobody says
-    bool on_ghosts = false;       ///< how much travels does not depend on values: it can be simulated
+    bool on_ghosts = false;       ///< how much travels is known without values, or is taken to be: it can be simulated
+    const char* chooses_by = "";  ///< the selector that it chooses elements by, where the plan says of none
     int arenas = 0;               ///< memory besides, in copies of the parameters, on each worker
     const char* arenas_are = "";  ///< "residual"
   };
@@ -127,6 +128,8 @@ class Method {
   }
   /// Names the columns of its account of each parameter (Strategy::ledger).
   virtual LedgerForm ledger() const { return {}; }
+  /// Over so many steps a simulation takes the mean, or over a multiple: then all has travelled as often as it will.
+  virtual std::int64_t steps_on_ghosts() const { return 1; }
   /// Describes itself with its settings in a few words: "redsync, 0.1 % by paper".
   virtual std::string describe(const TrainingFacts&) const { return name(); }
 

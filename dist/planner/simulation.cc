@@ -192,7 +192,8 @@ class Simulation {
 }  // namespace
 
 bool is_alike(const SimulatedTraining& training, const VirtualNetwork& network) {
-  if (!network.links.of.empty() || network.links.all.jitter.count() > 0 || training.straggling > 0) return false;
+  const LinkOptions& links = network.links;
+  if (!links.of.empty() || links.per_host > 0 || links.all.jitter.count() > 0 || training.straggling > 0) return false;
   if (training.method && training.method->traits().servers) return false;
   const std::vector<Bucket>& buckets = training.plan.buckets;
   return std::all_of(buckets.begin(), buckets.end(), [&](const Bucket& b) {
@@ -203,8 +204,8 @@ bool is_alike(const SimulatedTraining& training, const VirtualNetwork& network) 
 
 void require_on_ghosts(const Method& method) {
   require<UsageError>(method.traits().on_ghosts, "what `sync` ", method.name(),
-                      " sends depends on the gradients' values, and a simulation has none (`sync`): take allreduce, ps "
-                      "or redsync");
+                      " sends depends on the gradients' values, and a simulation has none (`sync`): take allreduce, ps, "
+                      "layerdrop, slimdp or redsync");
 }
 
 SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetwork& network) {
@@ -230,13 +231,15 @@ SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetw
     }
     const double began = engine.now();
     const EngineCounters before = engine.counters();
-    const int steps = alone ? 1 : training.straggling > 0 ? 30 : 5;
-    for (int i = 0; i < steps; ++i) simulation.step();
+    const std::int64_t least = alone ? 1 : training.straggling > 0 ? 30 : 5, period = method->steps_on_ghosts();
+    const std::int64_t steps = (least + period - 1) / period * period;
+    for (std::int64_t i = 0; i < steps; ++i) simulation.step();
     if (engine.rank() == 0) {
       const EngineCounters after = engine.counters();
-      step = {(engine.now() - began) / steps, simulation.compute_seconds(),
-              (after.exposed_seconds - before.exposed_seconds) / steps,
-              static_cast<double>(after.sent.bytes - before.sent.bytes) / steps};
+      const auto count = static_cast<double>(steps);
+      step = {(engine.now() - began) / count, simulation.compute_seconds(),
+              (after.exposed_seconds - before.exposed_seconds) / count,
+              static_cast<double>(after.sent.bytes - before.sent.bytes) / count};
     }
     simulation.end();
   });

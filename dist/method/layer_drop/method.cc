@@ -13,7 +13,20 @@ class LayerDrop final : public ServedMethod {
   Traits traits() const override {
     Traits traits = ServedMethod::traits();
     traits.arenas = 1, traits.arenas_are = "kept layers";
+    traits.on_ghosts = true;
     return traits;
+  }
+  /// A layer's turns fall into these steps as often as its share says, up to a hundredth.
+  std::int64_t steps_on_ghosts() const override {
+    constexpr std::int64_t kMost = 1000;
+    const double share = 1 - rules_.drop_ratio;
+    const auto off = [&](std::int64_t steps) {
+      const double turns = share * static_cast<double>(steps);
+      return std::abs(turns - std::max(1.0, std::round(turns))) / turns;
+    };
+    std::int64_t steps = 1;
+    while (steps < kMost && off(steps) > 0.01) ++steps;
+    return steps;
   }
 
   void settings(Settings& s) override {

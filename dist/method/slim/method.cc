@@ -18,8 +18,11 @@ class Slim final : public ServedMethod {
     Traits traits = ServedMethod::traits();
     traits.workers_update = true, traits.same_bits = false;
     traits.arenas = 2, traits.arenas_are = "changes";
+    traits.on_ghosts = true, traits.chooses_by = "exact";
     return traits;
   }
+
+  std::int64_t steps_on_ghosts() const override { return rules_.local_steps * rules_.chosen.core_every; }
 
   void settings(Settings& s) override {
     begin_group(s);
