@@ -132,6 +132,45 @@ TEST(Simulate, LayersTakeTurnsByTheDropRatio) {
   EXPECT_NEAR(simulate_step(aged, kPair).bytes_sent - headers, 0.5 * dense, 0.05 * dense) << "at least every other step";
 }
 
+/// Where shares are known each layer is sent as often as they say, and workers that choose apart make more come.
+TEST(Simulate, LayersTravelAsOftenAsMeasured) {
+  dist::SimulatedTraining training = of_method("lenet", "layerdrop", 4);
+  training.facts.servers = 1;
+  const dist::VirtualNetwork network{.ranks = 5, .links = {.all = {.bits_per_second = 10'000'000'000}}};
+  const auto step = [&](double sent, double came) {
+    for (const dist::Bucket& b : training.plan.buckets) training.facts.layer_shares[b.name] = {sent, came};
+    return simulate_step(training, network);
+  };
+  const double n = 4.0 * static_cast<double>(GhostModel("lenet", 0).arena.elements());
+  for (const double share : {0.05, 0.25, 1.0}) EXPECT_NEAR(step(share, share).bytes_sent, share * n, 0.03 * share * n + 200);
+  EXPECT_LT(step(0, 0).bytes_sent, 200) << "headers";
+  training.facts.overlap = dist::Overlap::none;
+  EXPECT_GT(step(0.05, 0.2).exposed_seconds, 1.5 * step(0.05, 0.05).exposed_seconds);
+}
+
+/// A log of layer dropping tells how often layers travel.
+TEST(Simulate, SharesOfLayersComeFromALog) {
+  const TempFolder folder;
+  const std::string log = folder / "log.jsonl";
+  const Result training = run("mnist --data synthetic:256,16 --workers 2 --threads 1 --batch 8 --steps 16 --sync layerdrop --drop-ratio 0.5 "
+                              "--ledger --quiet --log " + log);
+  ASSERT_EQ(training.exit_code, 0) << training.err;
+  const std::string common = "laconic simulate --workers 2 --compute gflops:10 --sum-rate 8 --json --layer-shares " + log;
+  const Result r = run(common + " --model lenet --sync layerdrop");
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_GT(nlohmann::json::parse(r.out)["rows"][0]["bytes_sent"], 0.2 * 4 * 61'706);
+  const Result other = run(common + " --model hdc --sync layerdrop"), unused = run(common + " --model lenet --sync ps");
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_TRUE(has(other.err, "the log tells nothing of the layer ")) << other.err;
+  EXPECT_EQ(unused.exit_code, 2);
+  EXPECT_TRUE(has(unused.err, "--sync ps has no use for it (--layer-shares)")) << unused.err;
+  const std::string line = R"({"run":{"model":"lenet"}})";
+  folder.write("none", std::vector<std::uint8_t>(line.begin(), line.end()));
+  const Result none = run("laconic simulate --model lenet --sync layerdrop --layer-shares " + (folder / "none"));
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_TRUE(has(none.err, "does not tell how often layers were sent")) << none.err;
+}
+
 /// A ghost's message has the length of a real one, in rounds with keys and in rounds without.
 TEST(Simulate, SlimMessagesHaveTheirLength) {
   const std::int64_t n = 5001;

@@ -85,6 +85,25 @@ void replay(SimulateOptions& o, const std::string& path) {
   o.replayed = replayed;
 }
 
+/// How often each layer has travelled, from a log's last ledger.
+std::map<std::string, dist::LayerShare> layer_shares(const std::string& path, const std::string& where) {
+  const LogFile log = LogFile::read(path);
+  std::map<std::string, dist::LayerShare> shares;
+  try {
+    for (const nlohmann::json& row : log.ledger.at("parameters")) {
+      const double steps = row.at("exchanges"), sent = row.at("times_sent"), came = row.at("times_received");
+      if (!(steps > 0 && sent >= 0 && sent <= steps && came >= 0 && came <= steps))
+        throw DataError(concat(path, " counts more of a layer's messages than there were steps (", where,
+                               "): name a file that --log has written."));
+      shares[row.at("parameter")] = {sent / steps, came / steps};
+    }
+  } catch (const nlohmann::json::exception&) {
+    throw DataError(concat(path, " does not tell how often layers were sent (", where,
+                           "): train with --sync layerdrop, --ledger and --log."));
+  }
+  return shares;
+}
+
 void add_settings(Settings& s, SimulateOptions& o, std::string& replayed) {
   s.group("What is trained", Scope::model);
   s.text("model", "NAME", o.model, "a model of the zoo [" + o.model + "]");
@@ -133,6 +152,9 @@ void add_settings(Settings& s, SimulateOptions& o, std::string& replayed) {
           [&o](const std::string& text, const std::string& where) {
             o.in_card = one_of(text, where, {"none", "inceptionn"}) == "inceptionn";
           });
+  s.group("Parameter servers (--sync ps, layerdrop, slimdp)", Scope::exchange);
+  s.value("layer-shares", "LOG", "layers travel as often as a training with --sync layerdrop\n--ledger --log LOG has sent them [1 - R]",
+          [&o](const std::string& text, const std::string& where) { o.layer_shares = layer_shares(text, where); });
   s.group(kCodecGroup, Scope::exchange);
   s.value("payload-bits", "B", "of each value behind the codec, as laconic inspect codec\nmeasures them [what the codec expects]",
           [&o](const std::string& text, const std::string& where) {

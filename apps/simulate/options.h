@@ -28,6 +28,7 @@ struct SimulateOptions {
     dist::LayerTimes times;
   };
   std::shared_ptr<const Replayed> replayed{};
+  std::map<std::string, dist::LayerShare> layer_shares{};  ///< from the log of a training with layerdrop
   bool own_link = true;  ///< `link` is a cable's; false: what was measured behind all headers
 
   std::string sync = "allreduce";

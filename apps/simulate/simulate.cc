@@ -80,7 +80,7 @@ Run run_of(const SimulateOptions& o, const GhostModel& ghost) {
   const int workers = o.workers[0];
   dist::TrainingFacts& facts = run.training.facts;
   facts = {.workers = workers, .servers = o.servers.value_or(0), .momentum = 0.9, .overlap = o.overlap};
-  facts.plan = o.plan, facts.codec_feedback = o.codec_feedback;
+  facts.plan = o.plan, facts.codec_feedback = o.codec_feedback, facts.layer_shares = o.layer_shares;
   const dist::LinkSpec& slower = o.link_between.value_or(*o.link);
   facts.latency_seconds = std::chrono::duration<double>(slower.latency).count();
   facts.seconds_per_byte = 8.0 / static_cast<double>(slower.bits_per_second);
@@ -104,6 +104,9 @@ Run run_of(const SimulateOptions& o, const GhostModel& ghost) {
     run.network.payloads.card_bytes_per_second = static_cast<double>(run.network.links.all.bits_per_second) / 8;
   run.training.parameters = ghost.parameters(), run.training.method = o.method, run.training.straggling = o.straggling;
   run.training.plan = dist::make_plan(ghost.arena.parameters(), options, workers);
+  for (const dist::Bucket& b : run.training.plan.buckets)
+    require<DataError>(o.layer_shares.empty() || o.layer_shares.contains(b.name), "the log tells nothing of the layer ",
+                       b.name, " of ", o.model, " (--layer-shares): name one of this model and --layerdrop-unit.");
   run.network.mirrored = workers > 1 && dist::is_alike(run.training, run.network);
   require<UsageError>(run.network.mirrored || run.network.ranks <= kMostWhole, run.network.ranks,
                       " ranks do not all do the same here, and only ", kMostWhole,

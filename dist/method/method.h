@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,11 @@ const char* to_string(Overlap overlap);
 /// throws UsageError (suggests the nearest)
 Overlap overlap_named(const std::string& name);
 
+/// How often a layer travels: in what share of the steps one worker sends it, and in what share it comes to the workers.
+struct LayerShare {
+  double sent = 0, came = 0;
+};
+
 /// The training that a method is part of, as far as it is the method's business. Equal on all ranks.
 struct TrainingFacts {
   int workers = 1;
@@ -45,6 +51,7 @@ struct TrainingFacts {
   std::int64_t steps_per_epoch = 1;
   std::int64_t ledger_every = 0;                            ///< steps; 0: no ledger
   std::optional<double> latency_seconds{}, seconds_per_byte{};  ///< of the network, where they are known
+  std::map<std::string, LayerShare> layer_shares{};  ///< of a simulated one, by bucket, where they were measured
   /// For an element of a residual: gathering it and choosing from it exactly. Where it is known.
   std::optional<double> residual_seconds{};
 };
@@ -129,7 +136,7 @@ class Method {
   /// Names the columns of its account of each parameter (Strategy::ledger).
   virtual LedgerForm ledger() const { return {}; }
   /// Over so many steps a simulation takes the mean, or over a multiple: then all has travelled as often as it will.
-  virtual std::int64_t steps_on_ghosts() const { return 1; }
+  virtual std::int64_t steps_on_ghosts(const TrainingFacts&) const { return 1; }
   /// Describes itself with its settings in a few words: "redsync, 0.1 % by paper".
   virtual std::string describe(const TrainingFacts&) const { return name(); }
 

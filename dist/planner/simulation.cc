@@ -210,6 +210,7 @@ void require_on_ghosts(const Method& method) {
 
 SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetwork& network) {
   constexpr int kWarmUpSteps = 4;
+  constexpr std::int64_t kMostSteps = 1000;
   constexpr double kEqual = 1e-4;
   const std::shared_ptr<const Method> method = training.method ? training.method : methods().make("allreduce");
   require_on_ghosts(*method);
@@ -231,7 +232,8 @@ SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetw
     }
     const double began = engine.now();
     const EngineCounters before = engine.counters();
-    const std::int64_t least = alone ? 1 : training.straggling > 0 ? 30 : 5, period = method->steps_on_ghosts();
+    const std::int64_t least = alone ? 1 : training.straggling > 0 ? 30 : 5,
+                       period = std::min(method->steps_on_ghosts(training.facts), kMostSteps);
     const std::int64_t steps = (least + period - 1) / period * period;
     for (std::int64_t i = 0; i < steps; ++i) simulation.step();
     if (engine.rank() == 0) {

@@ -1,5 +1,6 @@
 #include "dist/method/layer_drop/layer_drop_sync.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -37,7 +38,14 @@ void LayerDropSync::filled(std::size_t b) {
 
 bool LayerDropSync::has_turn(std::size_t b) const {
   constexpr double kGoldenRatio = 0.6180339887498949;  // its multiples fall far from one another
-  const double share = 1 - rules_.drop_ratio, phase = std::fmod((static_cast<double>(b) + 0.5) * kGoldenRatio, 1);
+  double share = 1 - rules_.drop_ratio, phase = std::fmod((static_cast<double>(b) + 0.5) * kGoldenRatio, 1);
+  const auto& measured = side().facts.layer_shares;
+  if (const auto found = measured.find(bucket(b).name); found != measured.end()) {
+    share = found->second.sent;
+    const double apart = share > 0 ? std::round(found->second.came / share) : 1;
+    const int groups = static_cast<int>(std::clamp<double>(apart, 1, side().facts.workers));
+    phase += static_cast<double>(engine().rank() % groups) / groups;
+  }
   const auto turns = [&](std::int64_t step) { return std::floor(phase + share * static_cast<double>(step)); };
   return turns(steps_ + 1) > turns(steps_);
 }

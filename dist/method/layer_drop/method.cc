@@ -17,8 +17,9 @@ class LayerDrop final : public ServedMethod {
     return traits;
   }
   /// A layer's turns fall into these steps as often as its share says, up to a hundredth.
-  std::int64_t steps_on_ghosts() const override {
-    constexpr std::int64_t kMost = 1000;
+  std::int64_t steps_on_ghosts(const TrainingFacts& facts) const override {
+    constexpr std::int64_t kMost = 1000, kMeasured = 200;  // with measured shares each layer has another one
+    if (!facts.layer_shares.empty()) return kMeasured;
     const double share = 1 - rules_.drop_ratio;
     const auto off = [&](std::int64_t steps) {
       const double turns = share * static_cast<double>(steps);
@@ -56,6 +57,7 @@ class LayerDrop final : public ServedMethod {
   }
 
   std::optional<Refusal> refuses(const std::string& setting) const override {
+    if (setting == "layer-shares") return std::nullopt;
     if (setting == "fusion" || (setting == "chunk" && unit_ != "rows"))
       return Refusal{"`sync` layerdrop has no use for it", "leave it out: a layer travels as a whole, or not at all"};
     return ServedMethod::refuses(setting);

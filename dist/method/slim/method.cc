@@ -1,5 +1,6 @@
 #include "dist/method/ps/method.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -22,7 +23,11 @@ class Slim final : public ServedMethod {
     return traits;
   }
 
-  std::int64_t steps_on_ghosts() const override { return rules_.local_steps * rules_.chosen.core_every; }
+  /// Until the core is chosen anew.
+  std::int64_t steps_on_ghosts(const TrainingFacts&) const override {
+    constexpr std::int64_t kMany = 1'000'000;
+    return std::min(rules_.local_steps, kMany) * std::min(rules_.chosen.core_every, kMany);
+  }
 
   void settings(Settings& s) override {
     begin_group(s);
