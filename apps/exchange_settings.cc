@@ -81,10 +81,9 @@ void add_exchange_settings(Settings& s, const ExchangeTargets& o) {
       .takes = Setting::Takes::repeated;
   s.value("ranks-per-host", "G", "so many ranks share a host: --link is inside it, and\n--link-between joins hosts",
           [o](const std::string& text, const std::string& where) { o.per_host = whole<int>(text, where, 1); });
-  s.value("link-between", "RATE,LATENCY[,JITTER]", "the port that all ranks of a host share, to other hosts",
-          [o](const std::string& text, const std::string& where) {
-            o.link_between = dist::LinkSpec::parse(text, where);
-          });
+  s.value(
+      "link-between", "RATE,LATENCY[,JITTER]", "the port that all ranks of a host share, to other hosts",
+      [o](const std::string& text, const std::string& where) { o.link_between = dist::LinkSpec::parse(text, where); });
   s.group(kCodecGroup, Scope::exchange);
   std::vector<std::string> codecs{"none"};
   for (const compress::CodecKind& kind : compress::codecs()) codecs.push_back(kind.form);

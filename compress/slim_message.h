@@ -18,8 +18,8 @@ namespace laconic::compress {
 ///                                 explorer keys          likewise
 ///                                 values                 of core and explorer, in this order: float32, or a codec's
 ///
-/// So while a core stays the same 16 bytes stand for its keys, and for the explorer's the generator. In a ghost's memory
-/// a message has its length alone.
+/// So while a core stays the same 16 bytes stand for its keys, and for the explorer's the generator. In a ghost's
+/// memory a message has its length alone.
 struct SlimFormat {
   SlimRules rules{};
   std::size_t n = 0;             ///< elements of the tensor

@@ -80,8 +80,7 @@ TEST(LinkOptions, AnExceptionMustNameAWorkerThatIsThere) {
 
 /// Two hosts of two ranks and one of a single one. 8 Mbit/s inside, 4 Mbit/s and another latency between them.
 TEST(LinkOptions, RanksOfAHostShareItsPortToOtherHosts) {
-  const LinkOptions options{
-      .all = kSlow, .per_host = 2, .between = {.bits_per_second = 4'000'000, .latency = 300us}};
+  const LinkOptions options{.all = kSlow, .per_host = 2, .between = {.bits_per_second = 4'000'000, .latency = 300us}};
   Told link(options.model(5));
   const auto inside = link.model.send(0, 1, 1000, at(0us));  // leaves by its own port
   const auto first = link.model.send(0, 2, 1000, at(0us)), second = link.model.send(1, 4, 1000, at(0us));

@@ -113,7 +113,8 @@ TEST(Simulate, EveryMethodSendsWhatItExpectsOrIsRefused) {
 
 /// Each layer travels in its share of the steps, both ways, with a header in all.
 TEST(Simulate, LayersTakeTurnsByTheDropRatio) {
-  const dist::SimulatedTraining all = of_method("resnet20", "layerdrop", 2, dist::Overlap::forward, {{"drop-ratio", "0"}});
+  const dist::SimulatedTraining all =
+      of_method("resnet20", "layerdrop", 2, dist::Overlap::forward, {{"drop-ratio", "0"}});
   const double headers = 2 * 12 * static_cast<double>(all.plan.buckets.size()) / 2;  // half of them to oneself
   const double dense = simulate_step(all, kPair).bytes_sent - headers;
   EXPECT_NEAR(dense, 4.0 * static_cast<double>(GhostModel("resnet20", 0).arena.elements()), 0.05 * dense);
@@ -127,9 +128,10 @@ TEST(Simulate, LayersTakeTurnsByTheDropRatio) {
   half.facts.servers = 1;
   const dist::VirtualNetwork three{.ranks = 3, .links = kPair.links};
   EXPECT_NEAR(simulate_step(half, three).bytes_sent, dense / 2, 0.05 * dense);
-  const auto aged =
-      of_method("resnet20", "layerdrop", 2, dist::Overlap::forward, {{"drop-ratio", "0.97"}, {"layerdrop-max-age", "2"}});
-  EXPECT_NEAR(simulate_step(aged, kPair).bytes_sent - headers, 0.5 * dense, 0.05 * dense) << "at least every other step";
+  const auto aged = of_method("resnet20", "layerdrop", 2, dist::Overlap::forward,
+                              {{"drop-ratio", "0.97"}, {"layerdrop-max-age", "2"}});
+  EXPECT_NEAR(simulate_step(aged, kPair).bytes_sent - headers, 0.5 * dense, 0.05 * dense)
+      << "at least every other step";
 }
 
 /// Where shares are known each layer is sent as often as they say, and workers that choose apart make more come.
@@ -142,7 +144,8 @@ TEST(Simulate, LayersTravelAsOftenAsMeasured) {
     return simulate_step(training, network);
   };
   const double n = 4.0 * static_cast<double>(GhostModel("lenet", 0).arena.elements());
-  for (const double share : {0.05, 0.25, 1.0}) EXPECT_NEAR(step(share, share).bytes_sent, share * n, 0.03 * share * n + 200);
+  for (const double share : {0.05, 0.25, 1.0})
+    EXPECT_NEAR(step(share, share).bytes_sent, share * n, 0.03 * share * n + 200);
   EXPECT_LT(step(0, 0).bytes_sent, 200) << "headers";
   training.facts.overlap = dist::Overlap::none;
   EXPECT_GT(step(0.05, 0.2).exposed_seconds, 1.5 * step(0.05, 0.05).exposed_seconds);
@@ -152,10 +155,13 @@ TEST(Simulate, LayersTravelAsOftenAsMeasured) {
 TEST(Simulate, SharesOfLayersComeFromALog) {
   const TempFolder folder;
   const std::string log = folder / "log.jsonl";
-  const Result training = run("mnist --data synthetic:256,16 --workers 2 --threads 1 --batch 8 --steps 16 --sync layerdrop --drop-ratio 0.5 "
-                              "--ledger --quiet --log " + log);
+  const Result training = run(
+      "mnist --data synthetic:256,16 --workers 2 --threads 1 --batch 8 --steps 16 --sync layerdrop --drop-ratio 0.5 "
+      "--ledger --quiet --log " +
+      log);
   ASSERT_EQ(training.exit_code, 0) << training.err;
-  const std::string common = "laconic simulate --workers 2 --compute gflops:10 --sum-rate 8 --json --layer-shares " + log;
+  const std::string common =
+      "laconic simulate --workers 2 --compute gflops:10 --sum-rate 8 --json --layer-shares " + log;
   const Result r = run(common + " --model lenet --sync layerdrop");
   ASSERT_EQ(r.exit_code, 0) << r.err;
   EXPECT_GT(nlohmann::json::parse(r.out)["rows"][0]["bytes_sent"], 0.2 * 4 * 61'706);
@@ -181,7 +187,8 @@ TEST(Simulate, SlimMessagesHaveTheirLength) {
     const Tensor real = Tensor::zeros({n}), ghost = Tensor::empty({n}, DType::f32, kGhost);
     compress::SlimSet real_set, ghost_set;
     for (std::uint64_t round = 0; round < 4; ++round) {
-      for (std::int64_t i = 0; i < n; ++i) real.slice()[static_cast<std::size_t>(i)] = static_cast<float>((i * (round + 7)) % 101);
+      for (std::int64_t i = 0; i < n; ++i)
+        real.slice()[static_cast<std::size_t>(i)] = static_cast<float>((i * (round + 7)) % 101);
       const compress::SlimKey key{.round = round};
       real_set.choose(format.rules, real.slice(), key), ghost_set.choose(format.rules, ghost.slice(), key);
       EXPECT_EQ(real_set.core_is_new(), ghost_set.core_is_new()) << round;
@@ -211,8 +218,8 @@ TEST(Simulate, HostsHaveAPortOfTheirOwn) {
   EXPECT_NEAR(seconds("ring", {.all = slow, .per_host = 4, .between = fast}), slow_ring, 1e-6) << "one host alone";
   EXPECT_NEAR(seconds("ring", {.all = fast, .per_host = 1, .between = slow}), slow_ring, 1e-6) << "nothing is inside";
   EXPECT_NEAR(seconds("ring", {.all = fast, .per_host = 2, .between = slow}), slow_ring, 0.02 * slow_ring);
-  // By hand, n bytes. Four ranks in a ring send 3/2 n each over the slow port. In groups of two they swap halves and sum
-  // (n inside), one of each swaps all with the other (n between), and passes it on (n inside).
+  // By hand, n bytes. Four ranks in a ring send 3/2 n each over the slow port. In groups of two they swap halves and
+  // sum (n inside), one of each swaps all with the other (n between), and passes it on (n inside).
   const double n = 4 * 61'706.0, wire = 8 * n / 1e8;
   EXPECT_NEAR(slow_ring, 1.5 * wire, 0.03 * wire);
   const double groups = seconds("hierarchical:2", {.all = fast, .per_host = 2, .between = slow});
@@ -253,7 +260,8 @@ TEST(Simulate, ACodecInTheCardTakesTheCardsTime) {
   EXPECT_NEAR(in_card.bytes_sent, 1448.0 / 1538 * (n / 2 + 90 * n / 362), 0.02 * n);
   EXPECT_NEAR(in_card.exposed_seconds, in_card.bytes_sent / rate, 0.01 * in_card.seconds);
   network.work.per_added_byte = 1e-8;  // half of the values come to be added
-  EXPECT_NEAR(simulate_step(training, network).exposed_seconds - in_card.exposed_seconds, 1e-8 * 2 * n, 0.3 * 1e-8 * 2 * n);
+  EXPECT_NEAR(simulate_step(training, network).exposed_seconds - in_card.exposed_seconds, 1e-8 * 2 * n,
+              0.3 * 1e-8 * 2 * n);
   // A link of 100 Gb/s waits for the engines: 8 floats a cycle.
   network.links.all.bits_per_second = 100'000'000'000;
   network.payloads.card_bytes_per_second = 100e9 / 8, network.work = {};
@@ -342,7 +350,8 @@ TEST(Simulate, TheToolPrintsATableOrOneObject) {
 
 TEST(Simulate, AnySettingCanBeSwept) {
   const auto rows = [](const std::string& options) {
-    const Result r = run("laconic simulate --model lenet --compute gflops:10 --sum-rate 8 --workers 4 --json " + options);
+    const Result r =
+        run("laconic simulate --model lenet --compute gflops:10 --sum-rate 8 --workers 4 --json " + options);
     EXPECT_EQ(r.exit_code, 0) << options << ": " << r.err;
     return r.exit_code == 0 ? nlohmann::json::parse(r.out)["rows"] : nlohmann::json::array();
   };
@@ -368,8 +377,7 @@ TEST(Simulate, AnySettingCanBeSwept) {
   const auto densities = rows("--sync redsync --dense-below 4KiB --sweep density=0.001,0.01,0.1 --svg " + file);
   ASSERT_EQ(densities.size(), 3u);
   EXPECT_LT(densities[0]["bytes_sent"], densities[2]["bytes_sent"]);
-  for (const char* part : {">density</text>", "density 0.01: ", "ideal"})
-    EXPECT_TRUE(has(text_of(file), part)) << part;
+  for (const char* part : {">density</text>", "density 0.01: ", "ideal"}) EXPECT_TRUE(has(text_of(file), part)) << part;
   EXPECT_EQ(rows("--sweep allreduce=ring,butterfly --svg " + file).size(), 2u);
   EXPECT_TRUE(has(text_of(file), ">butterfly</text>"));
 }
@@ -473,7 +481,8 @@ TEST(Simulate, WhatMakesNoSenseIsOneSentence) {
         {"--model lenet --sweep batch=8,16", "there are several numbers of workers (--sweep)"},
         {"--model lenet --workers 2 --sweep batch=8,-1", "'-1' is not a whole number of at least 1 (--batch)"},
         {"--model lenet --workers 2 --sweep density=0.1,0.2", "--sync allreduce has no use for it (--density)"},
-        {"--model lenet --workers 2 --sweep batch=8,16 --vs 'one: --batch 4'", "the set 'one' gives what is swept (--batch)"},
+        {"--model lenet --workers 2 --sweep batch=8,16 --vs 'one: --batch 4'",
+         "the set 'one' gives what is swept (--batch)"},
         {"--model lenet --workers 2 --sweep batch=8 --svg /tmp/x.svg --compute gflops:1 --sum-rate 8",
          "one value makes no curve (--svg)"},
         {"--model lenet --rate 1gbit,1ms", "is no rate of a link (--rate)"},

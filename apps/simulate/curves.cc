@@ -69,8 +69,7 @@ void draw_curves(const std::vector<Curve>& curves, const std::string& axis, cons
   std::size_t longest = 0;
   for (const Curve& c : curves) {
     longest = std::max(longest, c.points.size());
-    for (const Curve::Point& p : c.points)
-      least = std::min(least, p.rate), most = std::max(most, p.workers * p.alone);
+    for (const Curve::Point& p : c.points) least = std::min(least, p.rate), most = std::max(most, p.workers * p.alone);
   }
   if (axis == "workers")
     require<UsageError>(longest > 1, "one number of workers makes no curve (--svg): give more, as --workers 1..1024");

@@ -21,11 +21,12 @@ constexpr const char* kWhat =
 /// "1,2,8": these; "1..64": 1, 2, 4, ... and 64; "a,b;c,d": what stands between semicolons.
 std::vector<std::string> values_in(const std::string& list, const std::string& where) {
   if (const auto dots = list.find(".."); dots != std::string::npos) {
-    const auto first = number_from<std::int64_t>(list.substr(0, dots)), last = number_from<std::int64_t>(list.substr(dots + 2));
+    const auto first = number_from<std::int64_t>(list.substr(0, dots)),
+               last = number_from<std::int64_t>(list.substr(dots + 2));
     if (first && last && *first >= 1) {
       require<UsageError>(*first <= *last, "'", list, "' ends before it begins (", where, "): give 2..1024");
       std::vector<std::string> all;
-      for (std::int64_t n = *first; n < *last; n = n > *last / 2 ? *last : 2 * n) all.push_back(std::to_string(n));
+      for (std::int64_t n = *first; n<*last; n = n> * last / 2 ? *last : 2 * n) all.push_back(std::to_string(n));
       all.push_back(std::to_string(*last));
       return all;
     }
@@ -153,17 +154,20 @@ void add_settings(Settings& s, SimulateOptions& o, std::string& replayed) {
             o.in_card = one_of(text, where, {"none", "inceptionn"}) == "inceptionn";
           });
   s.group("Parameter servers (--sync ps, layerdrop, slimdp)", Scope::exchange);
-  s.value("layer-shares", "LOG", "layers travel as often as a training with --sync layerdrop\n--ledger --log LOG has sent them [1 - R]",
+  s.value("layer-shares", "LOG",
+          "layers travel as often as a training with --sync layerdrop\n--ledger --log LOG has sent them [1 - R]",
           [&o](const std::string& text, const std::string& where) { o.layer_shares = layer_shares(text, where); });
   s.group(kCodecGroup, Scope::exchange);
-  s.value("payload-bits", "B", "of each value behind the codec, as laconic inspect codec\nmeasures them [what the codec expects]",
+  s.value("payload-bits", "B",
+          "of each value behind the codec, as laconic inspect codec\nmeasures them [what the codec expects]",
           [&o](const std::string& text, const std::string& where) {
             o.payload_bits = real(text, where, 0, 34, "5.7");
             if (*o.payload_bits == 0) refuse("a codec of no bits sends nothing", where, "give more than 0, as 5.7");
           });
   s.group("Output", Scope::output);
   s.text("sweep", "NAME=LIST", o.sweep,
-         "a row for each value of a setting, as density=0.001,0.01;\nsemicolons part values with commas; workers=2..1024 is\nwhat --workers does");
+         "a row for each value of a setting, as density=0.001,0.01;\nsemicolons part values with commas; "
+         "workers=2..1024 is\nwhat --workers does");
   s.value("vs", "\"LABEL: OPTIONS\"", "a set: these options behind the others; may be given again",
           [&o](const std::string& text, const std::string&) { o.sets.push_back(text); })
       .takes = Setting::Takes::repeated;
@@ -258,16 +262,17 @@ std::pair<std::string, std::vector<std::string>> swept(const Words& common) {
       if (can_be(s)) names.push_back(s.name);
     refuse_unknown("setting", name, "`sweep`", names);
   }
-  if (!can_be(*setting)) refuse("`" + name + "` has no values to go through", "`sweep`", "take one that has, as density");
+  if (!can_be(*setting))
+    refuse("`" + name + "` has no values to go through", "`sweep`", "take one that has, as density");
   if (name != "workers" && common.options.workers.size() != 1)
-    refuse("a table has one axis, and there are several numbers of workers", "`sweep`", "add `workers` with one number, as 16");
+    refuse("a table has one axis, and there are several numbers of workers", "`sweep`",
+           "add `workers` with one number, as 16");
   return {name, values_in(text.substr(equals + 1), "`sweep`")};
 }
 
 bool gives(const std::vector<std::string>& words, const std::string& option) {
-  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
-    return word == option || word.rfind(option + "=", 0) == 0;
-  });
+  return std::any_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return word == option || word.rfind(option + "=", 0) == 0; });
 }
 
 }  // namespace

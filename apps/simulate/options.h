@@ -16,7 +16,7 @@ struct SimulateOptions {
   std::string model = "resnet50", compute = "measured";
   int classes = 0;  ///< 0: the model's own
   int batch = 32, threads = 1;
-  std::vector<int> workers{};  ///< each is another training; in Simulations::Set one
+  std::vector<int> workers{};               ///< each is another training; in Simulations::Set one
   std::optional<double> message_seconds{};  ///< 5 us, or what was measured
   std::optional<double> bytes_added_a_second{};  ///< by a core; nothing: what was measured
   std::optional<bool> shares_cores{};       ///< messages are worked on by the cores that compute

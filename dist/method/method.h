@@ -29,7 +29,8 @@ const char* to_string(Overlap overlap);
 /// throws UsageError (suggests the nearest)
 Overlap overlap_named(const std::string& name);
 
-/// How often a layer travels: in what share of the steps one worker sends it, and in what share it comes to the workers.
+/// How often a layer travels: in what share of the steps one worker sends it, and in what share it comes to the
+/// workers.
 struct LayerShare {
   double sent = 0, came = 0;
 };

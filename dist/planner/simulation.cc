@@ -203,9 +203,10 @@ bool is_alike(const SimulatedTraining& training, const VirtualNetwork& network) 
 }
 
 void require_on_ghosts(const Method& method) {
-  require<UsageError>(method.traits().on_ghosts, "what `sync` ", method.name(),
-                      " sends depends on the gradients' values, and a simulation has none (`sync`): take allreduce, ps, "
-                      "layerdrop, slimdp or redsync");
+  require<UsageError>(
+      method.traits().on_ghosts, "what `sync` ", method.name(),
+      " sends depends on the gradients' values, and a simulation has none (`sync`): take allreduce, ps, "
+      "layerdrop, slimdp or redsync");
 }
 
 SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetwork& network) {
@@ -232,7 +233,9 @@ SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetw
     }
     const double began = engine.now();
     const EngineCounters before = engine.counters();
-    const std::int64_t least = alone ? 1 : training.straggling > 0 ? 30 : 5,
+    const std::int64_t least = alone                     ? 1
+                               : training.straggling > 0 ? 30
+                                                         : 5,
                        period = std::min(method->steps_on_ghosts(training.facts), kMostSteps);
     const std::int64_t steps = (least + period - 1) / period * period;
     for (std::int64_t i = 0; i < steps; ++i) simulation.step();

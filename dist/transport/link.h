@@ -46,9 +46,10 @@ struct LinkOptions {
 /// What N ports connected by a perfect switch do with messages: pure arithmetic on explicit points in time.
 ///
 ///   A worker has one port. Where there are hosts it serves what stays on the worker's host; a host has one more, which
-///   alone serves what goes to other hosts or comes from them. A port is full duplex: what it sends and what it receives do not disturb each other. Each direction
-///   serialises, in segments (what the port sends in 250 us, 1,500 bytes … 64 KiB): messages that are on the wire
-///   together take turns, so a small one is not stuck behind a large one.
+///   alone serves what goes to other hosts or comes from them. A port is full duplex: what it sends and what it
+///   receives do not disturb each other. Each direction serialises, in segments (what the port sends in 250 us, 1,500
+///   bytes … 64 KiB): messages that are on the wire together take turns, so a small one is not stuck behind a large
+///   one.
 ///     a message starts          at max(its stamp, port free), or at its turn
 ///     its segments reach        the receiver's port after the latency of the slower end, and the message's own jitter
 ///     they are served there     in order of arrival, bytes / rate each; never before their last byte has left the
@@ -92,8 +93,8 @@ class SwitchModel {
     std::deque<Id> turns;  // messages with bytes to send, the next one first
   };
   struct Message {
-    int from, to;         // ranks
-    std::size_t out, in;  // ports
+    int from, to;                   // ranks
+    std::size_t out, in;            // ports
     std::size_t unsent, unarrived;  // bytes
     LinkTime stamp;
     LinkDuration delay;

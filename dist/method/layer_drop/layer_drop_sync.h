@@ -35,8 +35,8 @@ static_assert(sizeof(LayerHeader) == 12);
 ///
 /// A ghost's layer has no value, and takes turns: each is sent in a share of 1 - R of the steps, by all workers in the
 /// same ones, different layers in different ones. So the way down is as short as the way up, as it is where workers
-/// choose alike. Where shares were measured (TrainingFacts::layer_shares) these hold. Then as many groups of workers send
-/// a layer in different steps as make the way down longer than the way up.
+/// choose alike. Where shares were measured (TrainingFacts::layer_shares) these hold. Then as many groups of workers
+/// send a layer in different steps as make the way down longer than the way up.
 ///
 /// Per element, what was sent and what is kept add up to what was accumulated. With a ratio of 0 the bits are those of
 /// PsSync. After a flush all workers hold the same bits, which are the server's.

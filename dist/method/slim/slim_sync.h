@@ -78,7 +78,8 @@ std::unique_ptr<ParameterServer> make_slim_server(Shard& shard, ParameterServer:
 /// Where messages about this memory are put together: in the host's; of a ghost they are ghosts too.
 inline Device device_of_messages(Device device) { return device == kGhost ? kGhost : kCpu; }
 
-/// Tells GhostWork of choosing: a new core from all elements; then, for each element that travels, its draw and its copy.
+/// Tells GhostWork of choosing: a new core from all elements; then, for each element that travels, its draw and its
+/// copy.
 void tell_choice(Device device, const compress::SlimFormat& format, bool of_core);
 
 /// One number each way: whether a message was understood. Bytes that are no such number: CommError.
