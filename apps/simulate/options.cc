@@ -26,8 +26,9 @@ std::vector<std::string> values_in(const std::string& list, const std::string& w
     if (first && last && *first >= 1) {
       require<UsageError>(*first <= *last, "'", list, "' ends before it begins (", where, "): give 2..1024");
       std::vector<std::string> all;
-      for (std::int64_t n = *first; n<*last; n = n> * last / 2 ? *last : 2 * n) all.push_back(std::to_string(n));
-      all.push_back(std::to_string(*last));
+      const std::int64_t end = *last;
+      for (std::int64_t n = *first; n < end; n = n > end / 2 ? end : 2 * n) all.push_back(std::to_string(n));
+      all.push_back(std::to_string(end));
       return all;
     }
   }
