@@ -160,7 +160,7 @@ void add_settings(Settings& s, SimulateOptions& o, std::string& replayed) {
           [&o](const std::string& text, const std::string& where) { o.layer_shares = layer_shares(text, where); });
   s.group(kCodecGroup, Scope::exchange);
   s.value("payload-bits", "B",
-          "of each value behind the codec, as laconic inspect codec\nmeasures them [what the codec expects]",
+          "of each value behind the codec, 32 over the ratio of\nlaconic inspect codec [what the codec expects]",
           [&o](const std::string& text, const std::string& where) {
             o.payload_bits = real(text, where, 0, 34, "5.7");
             if (*o.payload_bits == 0) refuse("a codec of no bits sends nothing", where, "give more than 0, as 5.7");
