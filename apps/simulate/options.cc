@@ -177,9 +177,9 @@ void add_settings(Settings& s, SimulateOptions& o, std::string& replayed) {
   s.flag("markdown", o.markdown, "a table for docs");
 }
 
-/// A command line, read but not yet checked.
+/// A command line that has been read, value by value. Whether they go together is for checked() to say.
 struct Words {
-  /// `words` alone say what is read, `done`: that was all.
+  /// throws UsageError for a value that its setting refuses; DataError for a log that cannot be read
   explicit Words(const std::vector<std::string>& words) {
     options.workers = numbers_of_workers("1..64", "`workers`");
     options.link = dist::LinkSpec::parse("1gbit,100us", "`link`");
@@ -202,7 +202,7 @@ struct Words {
 
   SimulateOptions options{};
   Settings settings{};
-  bool done = false;
+  bool done = false;  ///< that was all (--help)
 };
 
 void check_codec(const SimulateOptions& o) {
@@ -221,7 +221,7 @@ void check_codec(const SimulateOptions& o) {
     refuse("what stays on a host passes no network card", "`nic` with `ranks-per-host`", "leave one of them out");
 }
 
-SimulateOptions checked(Words& words) {
+SimulateOptions checked(const Words& words) {
   SimulateOptions o = words.options;
   const Settings& settings = words.settings;
   if (settings.given("link") || o.rate) o.own_link = true;
@@ -265,9 +265,6 @@ std::pair<std::string, std::vector<std::string>> swept(const Words& common) {
   }
   if (!can_be(*setting))
     refuse("`" + name + "` has no values to go through", "`sweep`", "take one that has, as density");
-  if (name != "workers" && common.options.workers.size() != 1)
-    refuse("a table has one axis, and there are several numbers of workers", "`sweep`",
-           "add `workers` with one number, as 16");
   return {name, values_in(text.substr(equals + 1), "`sweep`")};
 }
 
@@ -291,14 +288,18 @@ Simulations simulate_options(const std::vector<std::string>& arguments) try {
     all.sets.emplace_back();
     if (!set.empty()) {
       const auto [label, more] = labelled(set);
-      const std::string option = "--" + all.axis;
-      if (sweeps && gives(more, option))
-        refuse("the set '" + label + "' gives what is swept", option, "leave it out of the set");
+      if (sweeps && gives(more, "--" + all.axis))
+        refuse("the set '" + label + "' gives what is swept", "--" + all.axis, "leave it out of the set");
+      for (const char* option : {"--sweep", "--vs", "--help"})
+        if (gives(more, option)) refuse("a set cannot have it", option, "give it beside the sets");
       words.insert(words.end(), more.begin(), more.end());
       all.sets.back().label = label;
     }
-    const auto add = [&](Words&& at) {
+    const auto add = [&](const Words& at) {
       const SimulateOptions o = checked(at);
+      if (sweeps && all.axis != "workers" && o.workers.size() != 1)
+        refuse("a table has one axis, and there are several numbers of workers", "`sweep`",
+               "add `workers` with one number, as 16");
       for (const int workers : o.workers) {
         all.sets.back().points.push_back(o);
         all.sets.back().points.back().workers = {workers};
