@@ -79,6 +79,11 @@ void add_exchange_settings(Settings& s, const ExchangeTargets& o) {
             o.link_of[*rank] = dist::LinkSpec::parse(text.substr(equals + 1), where);
           })
       .takes = Setting::Takes::repeated;
+  s.value("ranks-per-host", "G", "so many ranks share a host: --link is inside it, and\n--link-between joins hosts",
+          [o](const std::string& text, const std::string& where) { o.per_host = whole<int>(text, where, 1); });
+  s.value(
+      "link-between", "RATE,LATENCY[,JITTER]", "the port that all ranks of a host share, to other hosts",
+      [o](const std::string& text, const std::string& where) { o.link_between = dist::LinkSpec::parse(text, where); });
   s.group(kCodecGroup, Scope::exchange);
   std::vector<std::string> codecs{"none"};
   for (const compress::CodecKind& kind : compress::codecs()) codecs.push_back(kind.form);
@@ -96,6 +101,15 @@ void add_exchange_settings(Settings& s, const ExchangeTargets& o) {
             o.servers = count.value_or(0);
           });
   add_method_settings(s, o.method_settings);
+}
+
+dist::LinkOptions link_options(const dist::LinkSpec& link, const std::map<int, dist::LinkSpec>& link_of, int per_host,
+                               const std::optional<dist::LinkSpec>& link_between) {
+  if (per_host > 0 && !link_between)
+    refuse("nothing joins the hosts", "`ranks-per-host`", "add `link-between` RATE,LATENCY, as 1gbit,50us");
+  if (link_between && per_host == 0)
+    refuse("there are no hosts to join", "`link-between`", "add `ranks-per-host` G, as 4");
+  return {.all = link, .of = link_of, .per_host = per_host, .between = link_between.value_or(dist::LinkSpec{})};
 }
 
 std::shared_ptr<const dist::Method> make_method(const Settings& given, const std::string& sync,

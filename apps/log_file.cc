@@ -18,6 +18,7 @@ LogFile LogFile::read(const std::string& path) {
     require<DataError>(j.is_object(), path, ":", number, " is no line of a log: name a file that --log has written.");
     if (j.contains("run")) log.run = std::move(j["run"]);
     if (j.contains("plan")) log.plan = std::move(j["plan"]);
+    if (j.contains("ledger")) log.ledger = std::move(j["ledger"]);
     if (j.contains("step")) log.steps.push_back(std::move(j));
   }
   require<DataError>(log.run.is_object(), path, " says of no run: name a file that --log has written.");

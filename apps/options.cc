@@ -227,6 +227,10 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
   o.method->check(facts), o.trainer.allowed.check(facts);
   if (o.link_of.size() > 0 && !o.link)
     refuse("there is no link to make an exception from", "--link-of", "add --link, as --link 100mbit,1ms");
+  if ((o.per_host > 0 || o.link_between) && !o.link)
+    refuse("no network is emulated inside the hosts", "--ranks-per-host and --link-between",
+           "add --link, as --link 100gbit,2us");
+  if (o.link) link_options(*o.link, o.link_of, o.per_host, o.link_between);  // checks them
   if (o.link && dist::ranks_under_mpirun() > 0)
     refuse("a link is emulated between threads only, and these are MPI processes", "--link",
            "use --workers without mpirun, or a real network");
@@ -269,8 +273,9 @@ TrainerOptions trainer_options(const TrainOptions& o) {
   t.optimizer.momentum = optimizer_kind(t.optimizer.name).has_momentum ? o.momentum : 0.0;
   t.optimizer.decay.weight_decay = o.weight_decay;
   if (o.link) {
-    t.latency_seconds = std::chrono::duration<double>(o.link->latency).count();
-    t.seconds_per_byte = 8.0 / static_cast<double>(o.link->bits_per_second);
+    const dist::LinkSpec& slower = o.link_between.value_or(*o.link);
+    t.latency_seconds = std::chrono::duration<double>(slower.latency).count();
+    t.seconds_per_byte = 8.0 / static_cast<double>(slower.bits_per_second);
   }
   t.device = device_named(o.device);
   if (o.resume) t.resume = o.resume_path.empty() ? t.save : o.resume_path;

@@ -65,6 +65,8 @@ struct TrainOptions {
   double timeout = 300;                   ///< s
   std::optional<dist::LinkSpec> link;     ///< emulated between the workers
   std::map<int, dist::LinkSpec> link_of;  ///< exceptions, by rank
+  int per_host = 0;                       ///< ranks of an emulated host; 0: there are none
+  std::optional<dist::LinkSpec> link_between;  ///< hosts
 
   // Saving
   bool resume = false;

@@ -30,6 +30,13 @@ class Svg {
     add(R"(<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="{}" stroke-dasharray="{}"/>)", x1, y1, x2, y2,
         colour, dashes);
   }
+  /// Text as it may stand in a picture.
+  static std::string escaped(const std::string& text) {
+    std::string result;
+    for (const char c : text)
+      result += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+    return result;
+  }
   std::string whole() const {
     return fmt::format(
         R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1:.0f}" viewBox="0 0 {0} {1:.0f}" font-family="Helvetica, Arial, sans-serif"><rect width="100%" height="100%" fill="#fff"/>
@@ -39,13 +46,6 @@ class Svg {
   }
 
  private:
-  static std::string escaped(const std::string& text) {
-    std::string result;
-    for (const char c : text)
-      result += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
-    return result;
-  }
-
   const double width_;
   std::string lines_;
 };

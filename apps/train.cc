@@ -137,8 +137,9 @@ void write_trace(Trace& trace, dist::Worker& worker, const std::string& path) {
 /// What the emulated network was, and whether it was what limited the run.
 void print_link(const TrainOptions& o, const dist::LinkUse& use) {
   if (!o.quiet)
-    fmt::print("link: {} (emulated), {} messages, {:.1f} % of them late by more than 2 ms\n", o.link->to_string(),
-               use.deliveries, 100 * use.late_share());
+    fmt::print("link: {}{} (emulated), {} messages, {:.1f} % of them late by more than 2 ms\n", o.link->to_string(),
+               o.link_between ? "; between hosts " + o.link_between->to_string() : "", use.deliveries,
+               100 * use.late_share());
   if (use.late_share() > 0.05)
     fmt::print(stderr,
                "laconic: warning: {:.0f} % of the messages were taken more than 2 ms after the emulated link had "
@@ -170,7 +171,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
   dist::WorldOptions world{
       .workers = o.workers.value_or(ranks > 0 ? 0 : 1), .servers = o.servers.value_or(0), .timeout_seconds = o.timeout};
   world.type_of_service = o.type_of_service;
-  if (o.link) world.link = dist::LinkOptions{.all = *o.link, .of = o.link_of};
+  if (o.link) world.link = link_options(*o.link, o.link_of, o.per_host, o.link_between);
   const auto train = [&](dist::Worker& worker) {
     TrainerOptions options = trainer_options(o, worker.engine.size());
     if (!o.trace.empty()) {

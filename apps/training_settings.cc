@@ -206,7 +206,9 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
                             .codec_feedback = o.trainer.codec_feedback,
                             .servers = o.servers,
                             .link = o.link,
-                            .link_of = o.link_of});
+                            .link_of = o.link_of,
+                            .per_host = o.per_host,
+                            .link_between = o.link_between});
   s.group(kNetGroup, Scope::exchange);
   s.text("plan", "FILE|auto", o.trainer.plan_file,
          "what travels how, instead of by these options;\n--dry-run --json writes one; auto: network and layers are\n"

@@ -43,6 +43,11 @@ std::uint64_t signature_of(Slice<const std::uint32_t> keys) {
 
 void SlimSet::choose(const SlimRules& rules, Slice<const float> by, const SlimKey& key) {
   const std::size_t n = by.size();
+  if (by.device() == kGhost) {
+    new_ = new_ || due(rules, key);
+    chosen_ = true;
+    return;
+  }
   if (due(rules, key)) {
     selector_->select({.values = by, .k = core_elements(rules, n)}, found_);
     const Slice<const std::uint32_t> keys = found_.all_indices();

@@ -30,7 +30,9 @@ Header header_of(Slice<const std::byte> message) {
 }
 
 void append(Bytes& message, const void* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(message.append(bytes).data(), from, bytes);
+  if (bytes == 0) return;
+  const Slice<std::byte> to = message.append(bytes);
+  if (message.device() != kGhost) std::memcpy(to.data(), from, bytes);
 }
 
 /// `count` keys that stand at `at`, ascending and below n.
@@ -63,13 +65,16 @@ std::size_t SlimFormat::max_bytes() const {
 
 void write_slim(const SlimFormat& format, const SlimSet& set, bool with_keys, std::uint32_t round,
                 Slice<const float> values, const Key& key, Bytes& message) {
-  require<ShapeError>(values.size() == set.core().size() + set.explorer().size(), "slim: ", values.size(),
-                      " values for ", set.core().size(), " and ", set.explorer().size(), " keys");
+  const bool ghost = message.device() == kGhost;
+  const std::size_t core = ghost ? core_elements(format.rules, format.n) : set.core().size(),
+                    explorer = ghost ? explorer_elements(format.rules, format.n) : set.explorer().size();
+  require<ShapeError>(values.size() == core + explorer, "slim: ", values.size(), " values for ", core, " and ",
+                      explorer, " keys");
   const Header header{round, (with_keys ? kCoreKeys : 0) | (format.rules.keys_sent ? kExplorerKeys : 0),
                       set.signature()};
   append(message, &header, sizeof header);
-  if (with_keys) append(message, set.core().data(), set.core().size() * sizeof(std::uint32_t));
-  if (format.rules.keys_sent) append(message, set.explorer().data(), set.explorer().size() * sizeof(std::uint32_t));
+  if (with_keys) append(message, set.core().data(), core * sizeof(std::uint32_t));
+  if (format.rules.keys_sent) append(message, set.explorer().data(), explorer * sizeof(std::uint32_t));
   if (format.codec != nullptr)
     format.codec->encode(values, key, message);
   else
@@ -95,6 +100,7 @@ void SlimReader::expect(const SlimFormat& format, const SlimKey& key) {
 }
 
 bool SlimReader::read(const SlimFormat& format, Slice<const std::byte> message, const SlimKey& key) {
+  if (message.device() == kGhost) return true;
   const Header header = header_of(message);
   const std::uint32_t sent = format.rules.keys_sent ? kExplorerKeys : 0;
   require<DataError>(header.round == static_cast<std::uint32_t>(key.round) && (header.what & ~kCoreKeys) == sent,

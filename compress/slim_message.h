@@ -18,7 +18,8 @@ namespace laconic::compress {
 ///                                 explorer keys          likewise
 ///                                 values                 of core and explorer, in this order: float32, or a codec's
 ///
-/// So while a core stays the same 16 bytes stand for its keys, and for the explorer's the generator.
+/// So while a core stays the same 16 bytes stand for its keys, and for the explorer's the generator. In a ghost's
+/// memory a message has its length alone.
 struct SlimFormat {
   SlimRules rules{};
   std::size_t n = 0;             ///< elements of the tensor
@@ -27,7 +28,8 @@ struct SlimFormat {
   std::size_t max_bytes() const;
 };
 
-/// Appends. values : of the core, then of the explorer.   with_keys : the core's keys travel
+/// Appends. values : of the core, then of the explorer; for a ghost's message as many of a ghost
+/// with_keys : the core's keys travel
 void write_slim(const SlimFormat& format, const SlimSet& set, bool with_keys, std::uint32_t round,
                 Slice<const float> values, const Key& key, Bytes& message);
 
@@ -44,7 +46,7 @@ class SlimReader {
   /// known here, so that read() with this key need not. Changes no result.
   void expect(const SlimFormat& format, const SlimKey& key);
   /// False: the core that the signature speaks of is not known here; the sender has to send its keys. Else indices()
-  /// and values() are those of the message. `key`: what the sender draws by.
+  /// and values() are those of the message, and of a ghost's there are none. `key`: what the sender draws by.
   /// throws DataError if this is no such message; nothing is read outside of it
   bool read(const SlimFormat& format, Slice<const std::byte> message, const SlimKey& key);
   void forget() { known_ = false; }

@@ -252,6 +252,7 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
     ~OnComputeThread() { current = before_; }
     OnComputeThread(const OnComputeThread&) = delete;
     OnComputeThread& operator=(const OnComputeThread&) = delete;
+    GhostPayloads payloads() const override { return rank_.payloads(); }
     void did(Work work, std::size_t amount) override {
       rank_.compute(rank_.world_.network().work.of(work) * static_cast<double>(amount));
     }
@@ -261,6 +262,7 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
     GhostWork* const before_;
   };
 
+  GhostPayloads payloads() const override { return world_.network().payloads; }
   void did(Work work, std::size_t amount) override { charge(world_.network().work.of(work), amount); }
   void charge(double each, std::size_t amount) {
     const double seconds = each * static_cast<double>(amount);
@@ -355,7 +357,7 @@ int VirtualTransport::poll() {
 // ---- world ----
 
 VirtualWorld::VirtualWorld(const VirtualNetwork& network)
-    : network_(network), model_(network.links.ports(network.mirrored ? 2 : network.ranks)) {
+    : network_(network), model_(network.links.model(network.mirrored ? 2 : network.ranks)) {
   require<UsageError>(network.ranks >= 1, "virtual time: ", network.ranks, " ranks make no group. Ask for at least 1.");
   for (int r = 0; r < (network.mirrored ? 1 : network.ranks); ++r)
     ranks_.push_back(std::make_unique<VirtualRank>(*this, r));

@@ -28,6 +28,7 @@ struct VirtualNetwork {
   int ranks = 1;
   LinkOptions links{};
   WorkCosts work{};
+  GhostPayloads payloads{};
   /// Simulates rank 0 alone: what it sends at any moment, it receives from its neighbours as they send it. That is
   /// right where all ranks do the same at the same time (AllreduceKind::alike) over equal links without jitter.
   bool mirrored = false;

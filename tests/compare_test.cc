@@ -426,6 +426,9 @@ TEST(CompareBound, ASlowWorkerSetsThePaceOfTheRing) {
 
 TEST(CompareBound, IsSilentWhereItKnowsNoLinkOrNoFormula) {
   EXPECT_FALSE(bound_of(one_layer(), plan("ring"), exchange({}), 0.060));
+  EXPECT_FALSE(bound_of(one_layer(), plan("ring"),
+                        exchange({"--link", "1gbit,0s", "--ranks-per-host", "2", "--link-between", "1mbit,0s"}),
+                        0.060));
   EXPECT_FALSE(bound_of(one_layer(), plan("mpi"), exchange({"--link", "1gbit,1ms"}), 0.060));
   for (const char* algorithm : {"ring", "butterfly", "doubling", "hierarchical:2", "ring-tree:2", "tree:2"})
     EXPECT_TRUE(bound_of(one_layer(), plan(algorithm), exchange_of({}, 4, dist::LinkSpec{}), 0.060)) << algorithm;

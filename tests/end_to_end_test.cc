@@ -53,13 +53,16 @@ TEST(EndToEnd, AnEmulatedLinkChangesNoBit) {
       "mnist --model lenet --data synthetic:101,20 --batch 2 --steps 20 --threads 1 --workers 3 ";
   const Result plain = run(common + "--quiet --save " + dir.path() + "/a");
   ASSERT_EQ(plain.exit_code, 0) << plain.err;
-  const Result linked =
-      run(common + "--link 1gbit,100us,200us --link-of 2=500mbit,1ms --json --save " + dir.path() + "/b");
+  const Result linked = run(
+      common +
+      "--link 1gbit,100us,200us --link-of 2=500mbit,1ms --ranks-per-host 2 --link-between 300mbit,1ms --json --save " +
+      dir.path() + "/b");
   ASSERT_EQ(linked.exit_code, 0) << linked.err;
   const std::string weights = text_of(dir.path() + "/a/weights.safetensors");
   EXPECT_GT(weights.size(), 4u * 61706);
   EXPECT_TRUE(weights == text_of(dir.path() + "/b/weights.safetensors"));
-  EXPECT_TRUE(has(linked.out, "link: 1 Gbit/s, 100 us + 0 to 200 us (emulated), ")) << linked.out;
+  EXPECT_TRUE(has(linked.out, "link: 1 Gbit/s, 100 us + 0 to 200 us; between hosts 300 Mbit/s, 1 ms (emulated), "))
+      << linked.out;
   const double late = nlohmann::json::parse(lines_of(linked.out).back()).at("link_late_share").get<double>();
   EXPECT_TRUE(late >= 0 && late <= 1) << linked.out;
 }

@@ -16,7 +16,8 @@ LinkTime at(LinkDuration d) { return LinkTime(1000s) + d; }
 
 /// A model, and what it has told.
 struct Told {
-  explicit Told(std::vector<LinkSpec> ports) : model(std::move(ports)) {}
+  explicit Told(const std::vector<LinkSpec>& ports) : model(ports) {}
+  explicit Told(SwitchModel given) : model(std::move(given)) {}
   void advance(LinkDuration to) { model.advance(at(to), events); }
   LinkDuration when(SwitchModel::Id id, Kind kind) const {
     for (const auto& e : events)
@@ -69,10 +70,50 @@ TEST(LinkSpec, WhatIsNoLinkIsRefusedWithAnExample) {
 
 TEST(LinkOptions, AnExceptionMustNameAWorkerThatIsThere) {
   LinkOptions options{.all = kSlow, .of = {{2, {.bits_per_second = 1'000'000}}}};
-  const auto ports = options.ports(3);
-  EXPECT_EQ(ports[1], kSlow);
-  EXPECT_EQ(ports[2].bits_per_second, 1'000'000);
-  EXPECT_THROW(options.ports(2), UsageError);
+  Told link(options.model(3));
+  const auto quick = link.model.send(0, 1, 100, at(0us)), slow = link.model.send(2, 1, 100, at(0us));
+  link.advance(1s);
+  EXPECT_EQ(link.sent(quick), 100us);
+  EXPECT_EQ(link.sent(slow), 800us);
+  EXPECT_THROW(options.model(2), UsageError);
+}
+
+/// Two hosts of two ranks and one of a single one. 8 Mbit/s inside, 4 Mbit/s and another latency between them.
+TEST(LinkOptions, RanksOfAHostShareItsPortToOtherHosts) {
+  const LinkOptions options{.all = kSlow, .per_host = 2, .between = {.bits_per_second = 4'000'000, .latency = 300us}};
+  Told link(options.model(5));
+  const auto inside = link.model.send(0, 1, 1000, at(0us));  // leaves by its own port
+  const auto first = link.model.send(0, 2, 1000, at(0us)), second = link.model.send(1, 4, 1000, at(0us));
+  const auto back = link.model.send(2, 0, 500, at(0us));
+  link.advance(1s);
+  EXPECT_EQ(link.sent(inside), 1000us);
+  EXPECT_EQ(link.due(inside), 1100us);
+  EXPECT_EQ(link.sent(first), 2000us);
+  EXPECT_EQ(link.due(first), 2300us);
+  EXPECT_EQ(link.sent(second), 4000us) << "the second rank's message waits for the port that both share";
+  EXPECT_EQ(link.due(second), 4300us);
+  EXPECT_EQ(link.due(back), 1300us) << "both directions at once";
+}
+
+/// With one rank a host nothing is inside.
+TEST(LinkOptions, HostsOfOneRankAreCables) {
+  const LinkSpec other{.bits_per_second = 1'000'000, .latency = 5ms};
+  const LinkOptions hosts{.all = other, .per_host = 1, .between = kSlow}, cables{.all = kSlow};
+  std::mt19937 random(3);
+  Told one(hosts.model(4)), two(cables.model(4));
+  for (int i = 0; i < 200; ++i) {
+    const int from = static_cast<int>(random() % 4), to = static_cast<int>((from + 1 + random() % 3) % 4);
+    const std::size_t bytes = random() % 5000;
+    const LinkTime stamp = at(std::chrono::microseconds(random() % 20000));
+    one.model.send(from, to, bytes, stamp), two.model.send(from, to, bytes, stamp);
+  }
+  one.advance(10s), two.advance(10s);
+  ASSERT_EQ(one.events.size(), two.events.size());
+  ASSERT_EQ(one.events.size(), 400u);
+  for (std::size_t i = 0; i < one.events.size(); ++i) {
+    EXPECT_EQ(one.events[i].message, two.events[i].message);
+    EXPECT_EQ(one.events[i].at, two.events[i].at);
+  }
 }
 
 TEST(SwitchModel, AMessageAloneIsSentAfterItsBytesAndDueALatencyLater) {

@@ -4,18 +4,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "compress/nic.h"
 #include "core/slice.h"
 #include "tests/inceptionn_steps.h"
 
-/// INCEPTIONN's network card in software: its engines burst by burst, bit for bit what the codec writes, with the clock
-/// cycles that they take. A burst is 256 bits, what the card's bus delivers in a cycle: 8 floats. The engines are
-/// pipelines; what is counted is their throughput, not the few cycles from first input to first output, which the paper
-/// does not tell.
-/// source: INCEPTIONN section VI-A, Figs. 9 and 10
+/// INCEPTIONN's network card (compress/nic.h) in software: its engines burst by burst, bit for bit what the codec
+/// writes, with the clock cycles that they take. The engines are pipelines; what is counted is their throughput, not
+/// the few cycles from first input to first output, which the paper does not tell. source: INCEPTIONN section VI-A,
+/// Figs. 9 and 10
 namespace laconic::compress {
-
-inline constexpr std::size_t kBurstBytes = 32;
-inline constexpr double kNicHertz = 100e6;
 
 /// Up to 32 bytes on the bus; only the last of a packet has fewer.
 struct Burst {
@@ -78,10 +75,6 @@ struct NicPackets {
   std::uint64_t compress_cycles = 0;
   double compress_seconds() const { return static_cast<double>(compress_cycles) / kNicHertz; }
 };
-
-/// TCP over Ethernet: 1448 bytes of payload in a packet of 1500; 52 bytes of IP and TCP headers with time stamps, 38 of
-/// Ethernet, its preamble and the gap.
-inline constexpr std::size_t kPacketPayload = 1448, kPacketOverhead = 52 + 38;
 
 /// throws UsageError unless the packets' payload is a whole number of floats, at least one
 NicPackets nic_packets(InceptionnMode mode, int exponent, Slice<const float> message,

@@ -111,6 +111,23 @@ TEST(Nic, RefusesWhatIsNoPacketOfItsLength) {
   }
 }
 
+/// What a simulation goes by is what the engines do, burst by burst, as long as every group shrinks.
+TEST(Nic, CostsAreThoseOfTheEngines) {
+  for (const std::size_t n : {1u, 8u, 9u, 361u, 362u, 363u, 5000u}) {
+    std::vector<float> x(n, 1e-3f);
+    for (std::size_t i = 0; i < n; i += 3) x[i] = 0;
+    const NicPackets p = nic_packets(Mode::bounded, -10, slice(x));
+    EXPECT_DOUBLE_EQ(nic_seconds(n), p.compress_seconds()) << n;
+    const double payload = static_cast<double>(p.compressed_bytes - p.packets * kPacketOverhead);
+    EXPECT_DOUBLE_EQ(nic_wire_bytes(n, payload), static_cast<double>(p.compressed_bytes)) << n;
+    // A slow link is busy with the bytes, a fast one with the engine.
+    const double share = 1448.0 / 1538;
+    EXPECT_DOUBLE_EQ(nic_link_bytes(n, payload, 1e6), share * static_cast<double>(p.compressed_bytes)) << n;
+    EXPECT_DOUBLE_EQ(nic_link_bytes(n, payload, 1e11), 1e11 * p.compress_seconds()) << n;
+  }
+  EXPECT_DOUBLE_EQ(nic_link_bytes(362 * 100, 144800, 1e6), 144800) << "nothing saved, nothing lost";
+}
+
 TEST(Nic, PacketsKeepTheirNumberAndOnlyPayloadShrinks) {
   const std::vector<float> zeros(3620, 0.0f);  // ten packets of 362 floats
   const NicPackets p = nic_packets(Mode::bounded, -10, slice(zeros));

@@ -472,6 +472,13 @@ TEST(Options, CombinationsThatMakeNoSenseAreRefused) {
                  "'1gbit,50us' names no worker (--link-of): give RANK=RATE,LATENCY, as 2=10mbit,5ms");
   expect_refused({"--workers", "4", "--link", "1gbit,1ms", "--link-of", "4=1gbit,50us"},
                  "there is no worker 4 (--link-of): ranks are 0 to 3");
+  expect_refused({"--workers", "4", "--ranks-per-host", "2", "--link-between", "1gbit,50us"},
+                 "no network is emulated inside the hosts (--ranks-per-host and --link-between): add --link, as --link "
+                 "100gbit,2us");
+  expect_refused({"--workers", "4", "--link", "1gbit,1ms", "--ranks-per-host", "2"},
+                 "nothing joins the hosts (--ranks-per-host): add --link-between RATE,LATENCY, as 1gbit,50us");
+  expect_refused({"--workers", "4", "--link", "1gbit,1ms", "--link-between", "1gbit,50us"},
+                 "there are no hosts to join (--link-between): add --ranks-per-host G, as 4");
   expect_refused({"--eval-only"}, "there are no weights to measure (--eval-only): add --init FILE or --resume PATH");
   expect_refused({"--resume", "a", "--init", "b"},
                  "weights come from a checkpoint or from a file (--resume and --init): leave one of them out");

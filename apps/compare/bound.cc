@@ -19,6 +19,7 @@ Exchange exchange_of(const std::vector<std::string>& words, int workers, const s
     e.link->bits_per_second = std::min(e.link->bits_per_second, slow.bits_per_second);
     e.link->latency = std::max(e.link->latency, slow.latency);
   }
+  if (value_of(words, "--ranks-per-host")) e.link.reset();  // who shares a host's port, no replay knows
   if (const auto overlap = value_of(words, "--overlap")) e.overlap = dist::overlap_named(*overlap);
   return e;
 }

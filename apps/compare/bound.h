@@ -16,7 +16,7 @@ struct Exchange {
   dist::Overlap overlap = dist::Overlap::forward;
 };
 /// Reads --overlap, --link and --link-of; what is not there has the app's default. `rate`: the link where
-/// --link is not there.
+/// --link is not there. Links of two kinds, inside hosts and between them, are taken for not known.
 Exchange exchange_of(const std::vector<std::string>& words, int workers, const std::optional<dist::LinkSpec>& rate);
 
 /// The schedule's bound of a training step (dist::replay). The layers' times are scaled so that a step without

@@ -152,7 +152,7 @@ std::vector<std::string> without_link(const std::vector<std::string>& words) {
   std::vector<std::string> rest;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string option = words[i].substr(0, words[i].find('='));
-    if (option != "--link" && option != "--link-of")
+    if (option != "--link" && option != "--link-of" && option != "--link-between" && option != "--ranks-per-host")
       rest.push_back(words[i]);
     else if (option == words[i])
       ++i;  // its value

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <sstream>
+#include <utility>
 
 #include "apps/svg.h"
 #include "apps/text.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace laconic {
 namespace {
@@ -18,33 +21,66 @@ constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", 
 constexpr double kLeft = 70, kPlot = 560, kRight = 190, kHeight = 360;
 
 /// A range of one axis, from a power of `base` to another.
-struct Axis {
-  Axis(double base, double least, double most)
+struct Range {
+  Range(double base, double least, double most)
       : base(base), low(std::floor(log(least) + 1e-9)), high(std::max(std::ceil(log(most) - 1e-9), low + 1)) {}
   double log(double value) const { return std::log(value) / std::log(base); }
   double part(double value) const { return (log(value) - low) / (high - low); }
   double base, low, high;
 };
 
+/// The axis of a setting's values: where each stands, as a part of the axis, and the marks below it.
+class Across {
+ public:
+  explicit Across(const std::vector<Curve>& curves) {
+    std::vector<std::string> values;
+    for (const Curve& c : curves)
+      for (const Curve::Point& p : c.points)
+        if (std::find(values.begin(), values.end(), p.at) == values.end()) values.push_back(p.at);
+    std::vector<double> numbers;
+    for (const std::string& value : values)
+      if (const auto number = number_from<double>(value); number && *number > 0) numbers.push_back(*number);
+    if (numbers.size() < values.size()) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        parts_[values[i]] = (static_cast<double>(i) + 0.5) / static_cast<double>(values.size());
+        marks.emplace_back(parts_[values[i]], values[i]);
+      }
+      return;
+    }
+    const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
+    const Range range(*least >= 1 ? 2 : 10, *least, *most);
+    for (std::size_t i = 0; i < values.size(); ++i) parts_[values[i]] = range.part(numbers[i]);
+    const double each = std::ceil((range.high - range.low) / 16);  // they must not touch one another
+    for (double e = range.low; e <= range.high; e += each)
+      marks.emplace_back(range.part(std::pow(range.base, e)), fmt::format("{:g}", std::pow(range.base, e)));
+  }
+  double part(const std::string& value) const { return parts_.at(value); }
+  std::vector<std::pair<double, std::string>> marks{};
+
+ private:
+  std::map<std::string, double> parts_{};
+};
+
 }  // namespace
 
-void draw_curves(const std::vector<Curve>& curves, const std::string& caption, const std::string& file) {
-  double few = 1e9, many = 0, least = 1e300, most = 0;
+void draw_curves(const std::vector<Curve>& curves, const std::string& axis, const std::string& caption,
+                 const std::string& file) {
+  double least = 1e300, most = 0;
   std::size_t longest = 0;
   for (const Curve& c : curves) {
     longest = std::max(longest, c.points.size());
-    for (const Curve::Point& p : c.points) {
-      few = std::min<double>(few, p.workers), many = std::max<double>(many, p.workers);
-      least = std::min(least, p.rate), most = std::max(most, p.workers * p.alone);
-    }
+    for (const Curve::Point& p : c.points) least = std::min(least, p.rate), most = std::max(most, p.workers * p.alone);
   }
-  require<UsageError>(longest > 1, "one number of workers makes no curve (--svg): give more, as --workers 1..1024");
-  const Axis across(2, few, many), up(10, least, most);
+  if (axis == "workers")
+    require<UsageError>(longest > 1, "one number of workers makes no curve (--svg): give more, as --workers 1..1024");
+  require<UsageError>(longest > 1, "one value makes no curve (--svg): give --sweep more of them");
+  const Across across(curves);
+  const Range up(10, least, most);
   Svg svg(kLeft + kPlot + kRight);
   std::istringstream lines(caption);
   for (std::string line; std::getline(lines, line); svg.y += 15) svg.text(8, svg.y + 12, line, 12);
   const double top = svg.y + 24, bottom = top + kHeight;
-  const auto x = [&](double workers) { return kLeft + kPlot * across.part(workers); };
+  const auto x = [&](const Curve::Point& p) { return kLeft + kPlot * across.part(p.at); };
   const auto y = [&](double rate) { return bottom - kHeight * up.part(rate); };
   svg.text(8, top - 10, "samples a second", 12);
   for (double e = up.low; e <= up.high; ++e) {
@@ -52,30 +88,38 @@ void draw_curves(const std::vector<Curve>& curves, const std::string& caption, c
     svg.line(kLeft, y(rate), kLeft + kPlot, y(rate), "#ddd");
     svg.text(kLeft - 6, y(rate) + 4, human_count(rate), 11, "end");
   }
-  for (double e = across.low; e <= across.high; ++e) {
-    const double workers = std::exp2(e);
-    svg.line(x(workers), top, x(workers), bottom, "#eee");
-    svg.text(x(workers), bottom + 16, fmt::format("{:.0f}", workers), 11, "middle");
+  for (const auto& [part, label] : across.marks) {
+    const double at = kLeft + kPlot * part;
+    svg.line(at, top, at, bottom, "#eee");
+    svg.text(at, bottom + 16, label, 11, "middle");
   }
-  svg.text(kLeft + kPlot / 2, bottom + 34, "workers", 12, "middle");
-  const double alone = curves[0].points[0].alone;
-  svg.line(x(few), y(few * alone), x(many), y(many * alone), "#888", "5 4");
-  svg.text(kLeft + kPlot + 8, y(many * alone) + 4, "ideal", 11, "start", "#888");
+  svg.text(kLeft + kPlot / 2, bottom + 34, axis, 12, "middle");
+  const auto path = [&](const Curve& curve, auto height) {
+    std::string points;
+    for (const Curve::Point& p : curve.points)
+      points += fmt::format("{}{:.1f},{:.1f}", points.empty() ? "" : " ", x(p), y(height(p)));
+    return points;
+  };
+  const auto value_of = [&](const Curve::Point& p) {
+    return axis == "workers" ? p.at + " workers" : Svg::escaped(axis + " " + p.at);
+  };
+  const auto ideal = [](const Curve::Point& p) { return p.workers * p.alone; };
+  svg.add(R"(<path d="M{}" fill="none" stroke="#888" stroke-dasharray="5 4"/>)", path(curves[0], ideal));
+  const double ideal_end = y(ideal(curves[0].points.back()));
+  svg.text(kLeft + kPlot + 8, ideal_end + 4, "ideal", 11, "start", "#888");
   std::vector<std::pair<double, std::size_t>> names;  // where each curve ends
   for (std::size_t c = 0; c < curves.size(); ++c) {
     const char* const colour = kColours[c % std::size(kColours)];
-    std::string path;
-    for (const Curve::Point& p : curves[c].points)
-      path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "" : " ", x(p.workers), y(p.rate));
-    svg.add(R"(<polyline points="{}" fill="none" stroke="{}" stroke-width="2"/>)", path, colour);
+    svg.add(R"(<polyline points="{}" fill="none" stroke="{}" stroke-width="2"/>)",
+            path(curves[c], [](const Curve::Point& p) { return p.rate; }), colour);
     for (const Curve::Point& p : curves[c].points)
       svg.add(
-          R"(<circle cx="{:.1f}" cy="{:.1f}" r="3" fill="{}"><title>{} workers: {} samples a second, {:.0f} % of ideal</title></circle>)",
-          x(p.workers), y(p.rate), colour, p.workers, human_count(p.rate), 100 * p.rate / (p.workers * p.alone));
+          R"(<circle cx="{:.1f}" cy="{:.1f}" r="3" fill="{}"><title>{}: {} samples a second, {:.0f} % of ideal</title></circle>)",
+          x(p), y(p.rate), colour, value_of(p), human_count(p.rate), 100 * p.rate / ideal(p));
     names.emplace_back(y(curves[c].points.back().rate), c);
   }
   std::sort(names.begin(), names.end());
-  double free = y(many * alone) + 16;  // below the last name
+  double free = ideal_end + 16;  // below the last name
   for (const auto& [at, c] : names) {
     const double here = std::max(at + 4, free);
     svg.text(kLeft + kPlot + 8, here, curves[c].label, 12, "start", kColours[c % std::size(kColours)], "bold");

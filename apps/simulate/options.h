@@ -11,14 +11,14 @@
 
 namespace laconic {
 
-/// Holds what `laconic simulate` is told of one set.
+/// Holds what `laconic simulate` is told of one training.
 struct SimulateOptions {
-  std::string label{};  ///< of --vs; empty: the only one
   std::string model = "resnet50", compute = "measured";
   int classes = 0;  ///< 0: the model's own
   int batch = 32, threads = 1;
-  std::vector<int> workers{};
+  std::vector<int> workers{};               ///< each is another training; in Simulations::Set one
   std::optional<double> message_seconds{};  ///< 5 us, or what was measured
+  std::optional<double> bytes_added_a_second{};  ///< by a core; nothing: what was measured
   std::optional<bool> shares_cores{};       ///< messages are worked on by the cores that compute
   double straggling = 0;                    ///< mean share by which a worker's step is longer
 
@@ -28,6 +28,7 @@ struct SimulateOptions {
     dist::LayerTimes times;  ///< without layers: computing was not measured
   };
   std::shared_ptr<const Replayed> replayed{};
+  std::map<std::string, dist::LayerShare> layer_shares{};  ///< from the log of a training with layerdrop
   bool own_link = true;  ///< `link` is a cable's; false: what was measured behind all headers
 
   std::string sync = "allreduce";
@@ -36,17 +37,34 @@ struct SimulateOptions {
   dist::PlanOptions plan{};
   dist::Overlap overlap = dist::Overlap::forward;
   bool codec_feedback = false;
+  std::optional<double> payload_bits{};  ///< of a value that went through the codec; nothing: what the codec expects
+  bool in_card = false;                  ///< the codec runs in INCEPTIONN's network card
   std::optional<int> servers{};
   std::optional<dist::LinkSpec> link{};
+  std::optional<dist::LinkSpec> rate{};  ///< its rate is the link's
   std::map<int, dist::LinkSpec> link_of{};
+  int per_host = 0;  ///< 0: there are no hosts
+  std::optional<dist::LinkSpec> link_between{};
 
   bool json = false, markdown = false;
   std::string svg{};
+  std::string sweep{};              ///< "density=0.001,0.01"
   std::vector<std::string> sets{};  ///< "label: options", of the others
 };
 
-/// Parses a command line. Returns one set for each --vs, or the only one; nothing if that was all (--help).
+/// Holds what `laconic simulate` is asked: sets of options, each at the same values of one setting.
+struct Simulations {
+  struct Set {
+    std::string label{};  ///< of --vs; empty: the only one
+    std::vector<SimulateOptions> points{};
+  };
+  std::string axis = "workers";       ///< the setting
+  std::vector<std::string> values{};  ///< of it
+  std::vector<Set> sets{};
+};
+
+/// Parses a command line. Returns no set if that was all (--help).
 /// throws UsageError that names options
-std::vector<SimulateOptions> simulate_options(const std::vector<std::string>& arguments);
+Simulations simulate_options(const std::vector<std::string>& arguments);
 
 }  // namespace laconic

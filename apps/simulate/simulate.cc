@@ -69,23 +69,26 @@ class Measured {
   std::map<std::string, dist::ResidualSpeed> residuals_;
 };
 
-/// One set on one number of workers.
+/// One training.
 struct Run {
   dist::SimulatedTraining training;
   dist::VirtualNetwork network;
 };
 
-Run run_of(const SimulateOptions& o, const GhostModel& ghost, int workers) {
+Run run_of(const SimulateOptions& o, const GhostModel& ghost) {
   Run run;
+  const int workers = o.workers[0];
   dist::TrainingFacts& facts = run.training.facts;
   facts = {.workers = workers, .servers = o.servers.value_or(0), .momentum = 0.9, .overlap = o.overlap};
-  facts.plan = o.plan, facts.codec_feedback = o.codec_feedback;
-  facts.latency_seconds = std::chrono::duration<double>(o.link->latency).count();
-  facts.seconds_per_byte = 8.0 / static_cast<double>(o.link->bits_per_second);
+  facts.plan = o.plan, facts.codec_feedback = o.codec_feedback, facts.layer_shares = o.layer_shares;
+  const dist::LinkSpec& slower = o.link_between.value_or(*o.link);
+  facts.latency_seconds = std::chrono::duration<double>(slower.latency).count();
+  facts.seconds_per_byte = 8.0 / static_cast<double>(slower.bits_per_second);
   o.method->check(facts);
   dist::PlanOptions options = o.plan;
   o.method->shape(options, facts);
-  run.network = {.ranks = workers + facts.servers, .links = {.all = *o.link, .of = o.link_of}};
+  run.network = {.ranks = workers + facts.servers,
+                 .links = link_options(*o.link, o.link_of, o.per_host, o.link_between)};
   if (run.network.ranks == 1) options.chunk_bytes = 0;  // nothing travels, nothing is hidden
   for (const auto& [rank, link] : o.link_of)
     require<UsageError>(rank < run.network.ranks, "there is no rank ", rank, " among ", run.network.ranks,
@@ -94,40 +97,50 @@ Run run_of(const SimulateOptions& o, const GhostModel& ghost, int workers) {
     link.bits_per_second = static_cast<std::int64_t>(kPayload * static_cast<double>(link.bits_per_second));
   };
   if (o.own_link) payload(run.network.links.all);
+  payload(run.network.links.between);
   for (auto& [rank, link] : run.network.links.of) payload(link);
+  run.network.payloads.bits_per_value = o.payload_bits;
+  if (o.in_card)
+    run.network.payloads.card_bytes_per_second = static_cast<double>(run.network.links.all.bits_per_second) / 8;
   run.training.parameters = ghost.parameters(), run.training.method = o.method, run.training.straggling = o.straggling;
   run.training.plan = dist::make_plan(ghost.arena.parameters(), options, workers);
+  for (const dist::Bucket& b : run.training.plan.buckets)
+    require<DataError>(o.layer_shares.empty() || o.layer_shares.contains(b.name), "the log tells nothing of the layer ",
+                       b.name, " of ", o.model, " (--layer-shares): name one of this model and --layerdrop-unit.");
   run.network.mirrored = workers > 1 && dist::is_alike(run.training, run.network);
   require<UsageError>(run.network.mirrored || run.network.ranks <= kMostWhole, run.network.ranks,
                       " ranks do not all do the same here, and only ", kMostWhole,
                       " can be simulated one by one (--workers): take fewer, or a ring without jitter, stragglers, "
-                      "servers and exceptions");
+                      "servers, hosts and exceptions");
   return run;
 }
 
 /// The choice by which most elements are sent; nothing where all of each gradient travels.
-std::optional<dist::Choice> main_choice(const dist::Plan& plan) {
+std::optional<dist::Choice> main_choice(const dist::SimulatedTraining& training) {
   const dist::Bucket* most = nullptr;
-  for (const dist::Bucket& b : plan.buckets)
+  for (const dist::Bucket& b : training.plan.buckets)
     if (b.sparse() && (most == nullptr || b.elements > most->elements)) most = &b;
-  return most ? std::optional(most->choice) : std::nullopt;
+  if (most != nullptr) return most->choice;
+  const std::string own = training.method->traits().chooses_by;
+  return own.empty() ? std::nullopt : std::optional(dist::Choice{.selector = own});
 }
 
 dist::WorkCosts costs_of(const SimulateOptions& o, const Run& run, Measured& measured) {
   dist::WorkCosts work{.per_message = 5e-6};
-  if (o.replayed)
-    work = o.replayed->group.work;
-  else
+  if (o.replayed) work = o.replayed->group.work;
+  if (o.bytes_added_a_second)
+    work.per_added_byte = 1 / *o.bytes_added_a_second;
+  else if (!o.replayed)
     work.per_added_byte = measured.added_byte();
   if (o.message_seconds) work.per_message = *o.message_seconds;
   if (o.shares_cores) work.taken_from_computing = *o.shares_cores ? 1 : 0;
-  if (run.training.plan.codec != "none") {
+  if (run.training.plan.codec != "none" && !o.in_card) {
     const std::string& name = run.training.plan.codec;
     const bool known = o.replayed && o.replayed->group.codecs.contains(name);
     const dist::CodecSpeed codec = known ? o.replayed->group.codecs.at(name) : measured.codec(name);
     work.per_encoded_element = codec.encode, work.per_decoded_element = codec.decode;
   }
-  if (const auto choice = main_choice(run.training.plan)) {
+  if (const auto choice = main_choice(run.training)) {
     const dist::ResidualSpeed residual = measured.residual(*choice);
     work.per_gathered_element = residual.gather, work.per_selected_element = residual.select;
     work.per_scattered_element = residual.scatter;
@@ -143,42 +156,57 @@ dist::WorkCosts costs_of(const SimulateOptions& o, const Run& run, Measured& mea
 std::string in_words(const SimulateOptions& o, const dist::TrainingFacts& facts) {
   std::string way = o.method->describe(facts);
   if (o.method->traits().plan_is_all) way = dist::to_string(o.plan);
-  return fmt::format("{}, batch {}, {}; {}; {}", o.model, o.batch, way, o.link->to_string(), to_string(o.overlap));
+  if (o.in_card) way += " in the network card";
+  std::string link = o.link->to_string();
+  if (o.per_host > 0) link += fmt::format(" in hosts of {}, {} between them", o.per_host, o.link_between->to_string());
+  return fmt::format("{}, batch {}, {}; {}; {}", o.model, o.batch, way, link, to_string(o.overlap));
+}
+
+/// What is swept, as a number where it is one.
+Cell cell_of(const std::string& axis, const std::string& value) {
+  const auto number = number_from<double>(value);
+  return {axis, axis, number ? Cell::Json(*number) : Cell::Json(value), value};
 }
 
 }  // namespace
 
 int simulate(const std::vector<std::string>& arguments) {
-  const std::vector<SimulateOptions> sets = simulate_options(arguments);
-  if (sets.empty()) return 0;
-  const SimulateOptions& first = sets[0];
+  const Simulations asked = simulate_options(arguments);
+  if (asked.sets.empty()) return 0;
+  const SimulateOptions& first = asked.sets[0].points[0];
+  const bool over_workers = asked.axis == "workers";
   // Options that make no sense are refused before anything is measured.
   std::vector<std::vector<Run>> all;
   std::string what;
-  for (const SimulateOptions& o : sets) {
-    const GhostModel ghost(model_info(o.model).name, o.classes);
-    for (const int workers : o.workers) {
-      if (workers == o.workers[0]) all.emplace_back();
-      all.back().push_back(run_of(o, ghost, workers));
+  std::map<std::pair<std::string, int>, GhostModel> models;
+  for (const Simulations::Set& set : asked.sets) {
+    all.emplace_back();
+    for (const SimulateOptions& o : set.points) {
+      const std::string& model = model_info(o.model).name;
+      all.back().push_back(run_of(o, models.try_emplace({model, o.classes}, model, o.classes).first->second));
     }
-    what += (what.empty() ? "" : "\n") + (o.label.empty() ? "" : o.label + ": ") +
-            in_words(o, all.back().back().training.facts);
+    what += (what.empty() ? "" : "\n") + (set.label.empty() ? "" : set.label + ": ") +
+            in_words(set.points.back(), all.back().back().training.facts);
+    if (!over_workers) what += fmt::format("; {} {}", asked.axis, asked.values.back());
   }
   Measured measured;
   ResultTable table(first.markdown);
   table.title("");
   std::vector<Curve> curves;
-  for (std::size_t s = 0; s < sets.size(); ++s) {
-    const SimulateOptions& o = sets[s];
-    curves.push_back({o.label.empty() ? o.sync : o.label, {}});
-    for (Run& run : all[s]) {
+  for (std::size_t s = 0; s < all.size(); ++s) {
+    const Simulations::Set& set = asked.sets[s];
+    curves.push_back({set.label.empty() ? set.points[0].sync : set.label, {}});
+    for (std::size_t p = 0; p < all[s].size(); ++p) {
+      const SimulateOptions& o = set.points[p];
+      Run& run = all[s][p];
       run.training.times = measured.times(o);
       run.network.work = costs_of(o, run, measured);
       const dist::SimulatedStep step = dist::simulate_step(run.training, run.network);
       const int workers = run.training.facts.workers;
       const double rate = workers * o.batch / step.seconds;
       Cells row;
-      if (!o.label.empty()) row.push_back({"set", "set", o.label});
+      if (!set.label.empty()) row.push_back({"set", "set", set.label});
+      if (!over_workers) row.push_back(cell_of(asked.axis, asked.values[p]));
       row.insert(row.end(), {{"workers", "workers", workers},
                              {"ms a step", "step_ms", 1e3 * step.seconds, "{:.1f}"},
                              {"computing", "compute_ms", 1e3 * step.compute_seconds, "{:.1f}"},
@@ -187,10 +215,11 @@ int simulate(const std::vector<std::string>& arguments) {
                              {"of ideal", "efficiency", step.compute_seconds / step.seconds, "{:.1f} %", 100},
                              {"MB sent a worker", "bytes_sent", step.bytes_sent, "{:.1f}", 1e-6}});
       table.add(row);
-      curves.back().points.push_back({workers, rate, o.batch / step.compute_seconds});
+      const std::string at = over_workers ? std::to_string(workers) : asked.values[p];
+      curves.back().points.push_back({at, workers, rate, o.batch / step.compute_seconds});
     }
   }
-  if (!first.svg.empty()) draw_curves(curves, what, first.svg);
+  if (!first.svg.empty()) draw_curves(curves, asked.axis, what, first.svg);
   if (first.json) {
     fmt::print("{}\n",
                nlohmann::ordered_json{{"what", what}, {"compute", first.compute}, {"rows", table.objects()}}.dump());

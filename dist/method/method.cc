@@ -70,6 +70,7 @@ std::optional<Method::Refusal> Method::refuses(const std::string& setting) const
   if (!t.joins && is({"allreduce", "overlap", "fusion", "chunk", "plan", "reduce", "audit"}))
     return Refusal{no_use, "leave it out, or take `sync` allreduce"};
   if (!t.servers && is({"servers"})) return Refusal{no_use, "leave it out, or take `sync` ps"};
+  if (is({"layer-shares"})) return Refusal{no_use, "leave it out, or take `sync` layerdrop"};
   if (ledger().columns.empty() && is({"ledger"})) return Refusal{no_use, "leave it out, or take `sync` redsync"};
   if (!t.codec && is({"codec", "codec-feedback"}))
     return Refusal{"`sync` " + name() + " adds up nothing that could pass through it",

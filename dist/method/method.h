@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,12 @@ const char* to_string(Overlap overlap);
 /// throws UsageError (suggests the nearest)
 Overlap overlap_named(const std::string& name);
 
+/// How often a layer travels: in what share of the steps one worker sends it, and in what share it comes to the
+/// workers.
+struct LayerShare {
+  double sent = 0, came = 0;
+};
+
 /// The training that a method is part of, as far as it is the method's business. Equal on all ranks.
 struct TrainingFacts {
   int workers = 1;
@@ -48,6 +55,7 @@ struct TrainingFacts {
   std::int64_t steps_ahead = 0;
   std::int64_t ledger_every = 0;                            ///< steps; 0: no ledger
   std::optional<double> latency_seconds{}, seconds_per_byte{};  ///< of the network, where they are known
+  std::map<std::string, LayerShare> layer_shares{};  ///< of a simulated one, by bucket, where they were measured
   /// For an element of a residual: gathering it and choosing from it exactly. Where it is known.
   std::optional<double> residual_seconds{};
 };
@@ -95,8 +103,8 @@ class Method {
     bool limits_norm = false;     ///< it limits the gradient's length itself; else the trainer does
     bool plan_is_all = false;     ///< what travels is the plan's buckets, each by its collective, and nothing else
     bool asks_network = false;    ///< its plan goes by latency_seconds and its like: they are measured if nobody says
-    bool on_ghosts = false;       ///< how much travels does not depend on values: it can be simulated
-    std::int64_t period = 1;      ///< steps after which messages are the same again
+    bool on_ghosts = false;       ///< how much travels is known without values, or is taken to be: it can be simulated
+    const char* chooses_by = "";  ///< the selector that it chooses elements by, where the plan says of none
     int arenas = 0;               ///< memory besides, in copies of the parameters, on each worker
     const char* arenas_are = "";  ///< "residual"
   };
@@ -131,6 +139,8 @@ class Method {
   }
   /// Names the columns of its account of each parameter (Strategy::ledger).
   virtual LedgerForm ledger() const { return {}; }
+  /// Over so many steps a simulation takes the mean, or over a multiple: then all has travelled as often as it will.
+  virtual std::int64_t steps_on_ghosts(const TrainingFacts&) const { return 1; }
   /// Describes itself with its settings in a few words: "redsync, 0.1 % by paper".
   virtual std::string describe(const TrainingFacts&) const { return name(); }
 

@@ -192,7 +192,8 @@ class Simulation {
 }  // namespace
 
 bool is_alike(const SimulatedTraining& training, const VirtualNetwork& network) {
-  if (!network.links.of.empty() || network.links.all.jitter.count() > 0 || training.straggling > 0) return false;
+  const LinkOptions& links = network.links;
+  if (!links.of.empty() || links.per_host > 0 || links.all.jitter.count() > 0 || training.straggling > 0) return false;
   if (training.method && training.method->traits().servers) return false;
   const std::vector<Bucket>& buckets = training.plan.buckets;
   return std::all_of(buckets.begin(), buckets.end(), [&](const Bucket& b) {
@@ -202,11 +203,13 @@ bool is_alike(const SimulatedTraining& training, const VirtualNetwork& network) 
 }
 
 void require_on_ghosts(const Method& method) {
-  require<UsageError>(method.traits().on_ghosts, "what `sync` ", method.name(),
-                      " sends depends on the gradients' values, and a simulation has none (`sync`): take allreduce, ps "
-                      "or redsync");
+  require<UsageError>(
+      method.traits().on_ghosts, "what `sync` ", method.name(),
+      " sends depends on the gradients' values, and a simulation has none (`sync`): take allreduce, ps, "
+      "layerdrop, slimdp or redsync");
   constexpr std::int64_t kMostSteps = 10'000;
-  require<UsageError>(method.traits().period <= kMostSteps, "a step's mean is over ", method.traits().period,
+  const std::int64_t period = method.steps_on_ghosts({});
+  require<UsageError>(period <= kMostSteps, "a step's mean is over ", period,
                       " steps, of which a simulation goes through at most ", kMostSteps,
                       " (`every`): give a smaller one");
 }
@@ -225,25 +228,25 @@ SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetw
     Simulation simulation(*method, training, engine);
     // One rank alone may stop as soon as steps are equal.
     const bool alone = network.mirrored || network.ranks == 1;
-    const std::int64_t period = method->traits().period;
-    const auto periods_of = [period](std::int64_t steps) { return (steps + period - 1) / period; };
+    const std::int64_t period = method->steps_on_ghosts(training.facts);
     double took = 0;
-    for (std::int64_t i = 0; i < periods_of(kWarmUpSteps); ++i) {
+    for (std::int64_t i = 0; i < std::max(kWarmUpSteps, period); ++i) {
       const double began = engine.now(), before = std::exchange(took, 0);
-      for (std::int64_t s = 0; s < period; ++s) simulation.step();
+      simulation.step();
       took = engine.now() - began;
-      if (alone && i > 0 && std::abs(took - before) <= kEqual * took) break;
+      if (alone && period == 1 && i > 0 && std::abs(took - before) <= kEqual * took) break;
     }
     const double began = engine.now();
     const EngineCounters before = engine.counters();
-    const std::int64_t steps = period * periods_of(alone ? 1 : training.straggling > 0 ? 30 : 5);
+    const std::int64_t least = alone ? 1 : training.straggling > 0 ? 30 : 5;
+    const std::int64_t steps = (least + period - 1) / period * period;
     for (std::int64_t i = 0; i < steps; ++i) simulation.step();
     if (engine.rank() == 0) {
       const EngineCounters after = engine.counters();
-      const auto all = static_cast<double>(steps);
-      step = {(engine.now() - began) / all, simulation.compute_seconds(),
-              (after.exposed_seconds - before.exposed_seconds) / all,
-              static_cast<double>(after.sent.bytes - before.sent.bytes) / all};
+      const auto count = static_cast<double>(steps);
+      step = {(engine.now() - began) / count, simulation.compute_seconds(),
+              (after.exposed_seconds - before.exposed_seconds) / count,
+              static_cast<double>(after.sent.bytes - before.sent.bytes) / count};
     }
     simulation.end();
   });

@@ -83,26 +83,38 @@ std::string LinkSpec::to_string() const {
   return text;
 }
 
-std::vector<LinkSpec> LinkOptions::ports(int workers) const {
-  std::vector<LinkSpec> ports(static_cast<std::size_t>(workers), all);
+SwitchModel LinkOptions::model(int ranks) const {
+  std::vector<LinkSpec> ports(static_cast<std::size_t>(ranks), all), hosts;
   for (const auto& [rank, spec] : of) {
-    require<UsageError>(rank >= 0 && rank < workers, "there is no worker ", rank, " (`link-of`): ranks are 0 to ",
-                        workers - 1);
+    require<UsageError>(rank >= 0 && rank < ranks, "there is no worker ", rank, " (`link-of`): ranks are 0 to ",
+                        ranks - 1);
     ports[static_cast<std::size_t>(rank)] = spec;
   }
-  return ports;
+  if (per_host > 0) hosts.assign(static_cast<std::size_t>((ranks + per_host - 1) / per_host), between);
+  return SwitchModel(ports, hosts, per_host);
 }
 
-SwitchModel::SwitchModel(std::vector<LinkSpec> ports) {
-  for (LinkSpec& spec : ports) {
-    const std::int64_t segment = std::clamp<std::int64_t>(spec.bits_per_second / 8 / 4000, 1500, 64 << 10);
-    ports_.push_back(
-        {.spec = spec, .segment = static_cast<std::size_t>(segment), .send_free = {}, .receive_free = {}, .turns = {}});
-  }
+SwitchModel::SwitchModel(const std::vector<LinkSpec>& ports, const std::vector<LinkSpec>& hosts, int per_host)
+    : ranks_(static_cast<int>(ports.size())), per_host_(per_host) {
+  for (const auto* specs : {&ports, &hosts})
+    for (const LinkSpec& spec : *specs) {
+      const std::int64_t segment = std::clamp<std::int64_t>(spec.bits_per_second / 8 / 4000, 1500, 64 << 10);
+      ports_.push_back({.spec = spec,
+                        .segment = static_cast<std::size_t>(segment),
+                        .send_free = {},
+                        .receive_free = {},
+                        .turns = {}});
+    }
+}
+
+/// Where a rank's messages to and from that peer pass.
+std::size_t SwitchModel::port_of(int rank, int peer) const {
+  const bool outside = per_host_ > 0 && rank / per_host_ != peer / per_host_;
+  return static_cast<std::size_t>(outside ? ranks_ + rank / per_host_ : rank);
 }
 
 LinkDuration SwitchModel::delay(int from, int to) {
-  const LinkSpec &a = ports_[static_cast<std::size_t>(from)].spec, &b = ports_[static_cast<std::size_t>(to)].spec;
+  const LinkSpec &a = ports_[port_of(from, to)].spec, &b = ports_[port_of(to, from)].spec;
   const LinkDuration latency = std::max(a.latency, b.latency), jitter = std::max(a.jitter, b.jitter);
   if (jitter.count() == 0) return latency;
   const std::uint64_t number = count_[{from, to}]++;  // the draw depends on nothing else
@@ -119,10 +131,16 @@ SwitchModel::Id SwitchModel::send(int from, int to, std::size_t bytes, LinkTime 
     at_once_.push_back({id, Event::Kind::due, stamp});
     return id;
   }
-  Message message{
-      .from = from, .to = to, .unsent = bytes, .unarrived = bytes, .stamp = stamp, .delay = delay(from, to)};
+  const Message message{.from = from,
+                        .to = to,
+                        .out = port_of(from, to),
+                        .in = port_of(to, from),
+                        .unsent = bytes,
+                        .unarrived = bytes,
+                        .stamp = stamp,
+                        .delay = delay(from, to)};
   messages_.emplace(id, message);
-  ports_[static_cast<std::size_t>(from)].turns.push_back(id);
+  ports_[message.out].turns.push_back(id);
   return id;
 }
 
@@ -130,7 +148,7 @@ void SwitchModel::cancel(Id message) {
   std::erase_if(at_once_, [&](const Event& e) { return e.message == message; });
   const auto found = messages_.find(message);
   if (found == messages_.end()) return;
-  std::erase(ports_[static_cast<std::size_t>(found->second.from)].turns, message);
+  std::erase(ports_[found->second.out].turns, message);
   messages_.erase(found);
 }
 
@@ -155,7 +173,7 @@ void SwitchModel::start_segment(Port& port, LinkTime at, std::vector<Event>& eve
                   .tail = port.send_free + m.delay,
                   .number = next_number_++,
                   .message = id,
-                  .to = m.to,
+                  .in = m.in,
                   .bytes = bytes,
                   .last = m.left});
   if (!m.started) m.first_head = at + m.delay;
@@ -170,7 +188,7 @@ void SwitchModel::start_segment(Port& port, LinkTime at, std::vector<Event>& eve
 }
 
 void SwitchModel::arrive(const Arrival& segment, std::vector<Event>& events) {
-  Port& port = ports_[static_cast<std::size_t>(segment.to)];
+  Port& port = ports_[segment.in];
   port.receive_free =
       std::max(port.receive_free, segment.head) + LinkDuration(segment_ns(segment.bytes, port.spec.bits_per_second));
   const auto found = messages_.find(segment.message);
@@ -214,12 +232,12 @@ void SwitchModel::advance(LinkTime now, std::vector<Event>& events) {
 }
 
 LinkTime SwitchModel::earliest_sent(const Message& m) const {
-  const Port& port = ports_[static_cast<std::size_t>(m.from)];
+  const Port& port = ports_[m.out];
   return std::max(port.send_free, m.stamp) + wire_time(m.unsent, port.segment, port.spec.bits_per_second);
 }
 
 LinkTime SwitchModel::earliest_due(const Message& m) const {
-  const Port &from = ports_[static_cast<std::size_t>(m.from)], &to = ports_[static_cast<std::size_t>(m.to)];
+  const Port &from = ports_[m.out], &to = ports_[m.in];
   const auto service = [&](std::size_t bytes) { return wire_time(bytes, from.segment, to.spec.bits_per_second); };
   const LinkTime head = m.started ? m.first_head : std::max(from.send_free, m.stamp) + m.delay;
   const LinkTime served = std::max(to.receive_free, head) + service(m.unarrived);

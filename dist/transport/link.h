@@ -28,20 +28,28 @@ struct LinkSpec {
   bool operator==(const LinkSpec&) const = default;
 };
 
-/// The network of a whole run: one kind of link, and exceptions.
+class SwitchModel;
+
+/// The network of a whole run: one kind of link, and exceptions; or two kinds, inside hosts and between them.
 struct LinkOptions {
   LinkSpec all;
   std::map<int, LinkSpec> of{};  ///< by rank
+  /// So many ranks share a host, from rank 0 on; the last host may have fewer. 0: each has a cable of its own, and
+  /// `between` has no meaning.
+  int per_host = 0;
+  LinkSpec between{};  ///< the port that all ranks of a host share, for what leaves it or comes from another
 
-  /// One specification per rank. Throws UsageError if an exception names a rank that is not there.
-  std::vector<LinkSpec> ports(int workers) const;
+  /// The ports of so many ranks. Throws UsageError if an exception names a rank that is not there.
+  SwitchModel model(int ranks) const;
 };
 
 /// What N ports connected by a perfect switch do with messages: pure arithmetic on explicit points in time.
 ///
-///   A worker has one port, full duplex: what it sends and what it receives do not disturb each other. Each direction
-///   serialises, in segments (what the port sends in 250 us, 1,500 bytes … 64 KiB): messages that are on the wire
-///   together take turns, so a small one is not stuck behind a large one.
+///   A worker has one port. Where there are hosts it serves what stays on the worker's host; a host has one more, which
+///   alone serves what goes to other hosts or comes from them. A port is full duplex: what it sends and what it
+///   receives do not disturb each other. Each direction serialises, in segments (what the port sends in 250 us, 1,500
+///   bytes … 64 KiB): messages that are on the wire together take turns, so a small one is not stuck behind a large
+///   one.
 ///     a message starts          at max(its stamp, port free), or at its turn
 ///     its segments reach        the receiver's port after the latency of the slower end, and the message's own jitter
 ///     they are served there     in order of arrival, bytes / rate each; never before their last byte has left the
@@ -61,7 +69,8 @@ class SwitchModel {
     LinkTime at;
   };
 
-  explicit SwitchModel(std::vector<LinkSpec> ports);
+  /// ports : by rank.   hosts : one more port each, of so many ranks; none: each rank is on a host of its own
+  explicit SwitchModel(const std::vector<LinkSpec>& ports, const std::vector<LinkSpec>& hosts = {}, int per_host = 0);
 
   Id send(int from, int to, std::size_t bytes, LinkTime stamp);
   /// What has not left stays; no more events. What has left still takes its share of the receiver's port.
@@ -84,7 +93,8 @@ class SwitchModel {
     std::deque<Id> turns;  // messages with bytes to send, the next one first
   };
   struct Message {
-    int from, to;
+    int from, to;                   // ranks
+    std::size_t out, in;            // ports
     std::size_t unsent, unarrived;  // bytes
     LinkTime stamp;
     LinkDuration delay;
@@ -96,12 +106,13 @@ class SwitchModel {
     LinkTime head, tail;
     std::uint64_t number;
     Id message;
-    int to;
+    std::size_t in;
     std::size_t bytes;
     bool last;
     bool operator>(const Arrival& o) const { return std::pair(head, number) > std::pair(o.head, o.number); }
   };
 
+  std::size_t port_of(int rank, int peer) const;
   LinkDuration delay(int from, int to);
   std::optional<LinkTime> next_start(const Port& port) const;
   LinkTime earliest_sent(const Message& m) const;
@@ -109,7 +120,8 @@ class SwitchModel {
   void start_segment(Port& port, LinkTime at, std::vector<Event>& events);
   void arrive(const Arrival& segment, std::vector<Event>& events);
 
-  std::vector<Port> ports_;
+  std::vector<Port> ports_;  // of the ranks, then of the hosts
+  const int ranks_, per_host_;
   std::map<Id, Message> messages_;
   std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> arrivals_;
   std::vector<Event> at_once_;  // of messages to oneself

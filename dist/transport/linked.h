@@ -53,7 +53,7 @@ struct LinkedRank {
 /// the model says so: a send when the port has sent it, a receive when it is due.
 class LinkedHub : public ThreadHub<LinkedRank> {
  public:
-  LinkedHub(const LinkOptions& options, int size) : ThreadHub(size), model_(options.ports(size)) {}
+  LinkedHub(const LinkOptions& options, int size) : ThreadHub(size), model_(options.model(size)) {}
   LinkUse use() const;
 
  private:

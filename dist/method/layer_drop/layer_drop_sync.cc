@@ -1,5 +1,6 @@
 #include "dist/method/layer_drop/layer_drop_sync.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include "core/raw.h"
 #include "core/trace.h"
 #include "dist/collective/meeting.h"
+#include "dist/ghost_work.h"
 
 namespace laconic::dist {
 namespace {
@@ -35,6 +37,20 @@ void LayerDropSync::filled(std::size_t b) {
   if (!decides_late()) decide(b);
 }
 
+bool LayerDropSync::has_turn(std::size_t b) const {
+  constexpr double kGoldenRatio = 0.6180339887498949;  // its multiples fall far from one another
+  double share = 1 - rules_.drop_ratio, phase = std::fmod((static_cast<double>(b) + 0.5) * kGoldenRatio, 1);
+  const auto& measured = side().facts.layer_shares;
+  if (const auto found = measured.find(bucket(b).name); found != measured.end()) {
+    share = found->second.sent;
+    const double apart = share > 0 ? std::round(found->second.came / share) : 1;
+    const int groups = static_cast<int>(std::clamp<double>(apart, 1, side().facts.workers));
+    phase += static_cast<double>(engine().rank() % groups) / groups;
+  }
+  const auto turns = [&](std::int64_t step) { return std::floor(phase + share * static_cast<double>(step)); };
+  return turns(steps_ + 1) > turns(steps_);
+}
+
 void LayerDropSync::decide(std::size_t b) {
   const Trace::Span span(bucket(b).name, "select");
   const auto begin = Clock::now();
@@ -43,7 +59,9 @@ void LayerDropSync::decide(std::size_t b) {
   const double total = compress::accumulate_layer(gradients_of(b), layer.keeps ? sum : Slice<float>{}, rules_.norm);
   layer.value = compress::layer_value(total, elements_in(bucket(b)), rules_.norm);
   ++layer.age;
-  layer.sends = !(layer.value < threshold_) || (rules_.max_age > 0 && layer.age >= rules_.max_age);
+  const bool reaches = sum.device() == kGhost ? has_turn(b) : !(layer.value < threshold_);
+  layer.sends = reaches || (rules_.max_age > 0 && layer.age >= rules_.max_age);
+  GhostWork::tell(sum.device(), Work::adding, sum.size_bytes());
   if ((!layer.sends || rules_.keeps_losses) &&
       !layer.keeps) {  // begins to be kept: a copy, since the gradients' place is needed
     const Bucket& here = bucket(b);

@@ -33,6 +33,11 @@ static_assert(sizeof(LayerHeader) == 12);
 /// sum is there, and so all layers' values are known at the end of a step only: steps that find a threshold wait for
 /// them.
 ///
+/// A ghost's layer has no value, and takes turns: each is sent in a share of 1 - R of the steps, by all workers in the
+/// same ones, different layers in different ones. So the way down is as short as the way up, as it is where workers
+/// choose alike. Where shares were measured (TrainingFacts::layer_shares) these hold. Then as many groups of workers
+/// send a layer in different steps as make the way down longer than the way up.
+///
 /// Per element, what was sent and what is kept add up to what was accumulated. With a ratio of 0 the bits are those of
 /// PsSync. After a flush all workers hold the same bits, which are the server's.
 /// source  LayerDrop, sections 4 and 5, Algorithm 1 (settled: R is the share that stays at home; as printed it would be
@@ -73,6 +78,8 @@ class LayerDropSync final : public PsSync {
   /// for the device, which backward must not have.
   bool decides_late() const { return grouped() || accumulated_.device().kind == Device::Kind::cuda; }
   void decide(std::size_t bucket);
+  /// Whether it is the turn of a ghost's layer.
+  bool has_turn(std::size_t bucket) const;
   void filled(std::size_t bucket) override;
   Task<> spread(Communicator& group, std::size_t bucket) override;
   Task<> talk(Communicator& comm, std::size_t bucket, StepContext context) override;

@@ -13,7 +13,21 @@ class LayerDrop final : public ServedMethod {
   Traits traits() const override {
     Traits traits = ServedMethod::traits();
     traits.arenas = 1, traits.arenas_are = "kept layers";
+    traits.on_ghosts = true;
     return traits;
+  }
+  /// A layer's turns fall into these steps as often as its share says, up to a hundredth.
+  std::int64_t steps_on_ghosts(const TrainingFacts& facts) const override {
+    constexpr std::int64_t kMost = 1000, kMeasured = 200;  // with measured shares each layer has another one
+    if (!facts.layer_shares.empty()) return kMeasured;
+    const double share = 1 - rules_.drop_ratio;
+    const auto off = [&](std::int64_t steps) {
+      const double turns = share * static_cast<double>(steps);
+      return std::abs(turns - std::max(1.0, std::round(turns))) / turns;
+    };
+    std::int64_t steps = 1;
+    while (steps < kMost && off(steps) > 0.01) ++steps;
+    return steps;
   }
 
   void settings(Settings& s) override {
@@ -43,6 +57,7 @@ class LayerDrop final : public ServedMethod {
   }
 
   std::optional<Refusal> refuses(const std::string& setting) const override {
+    if (setting == "layer-shares") return std::nullopt;
     if (setting == "fusion" || (setting == "chunk" && unit_ != "rows"))
       return Refusal{"`sync` layerdrop has no use for it", "leave it out: a layer travels as a whole, or not at all"};
     return ServedMethod::refuses(setting);

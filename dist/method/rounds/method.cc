@@ -17,10 +17,11 @@ class LocalRounds final : public Method {
     return {.same_bits = false,
             .codec = true,
             .on_ghosts = true,
-            .period = rules_.every,
             .arenas = momentum() > 0 ? 3 : 2,
             .arenas_are = "outer model"};
   }
+
+  std::int64_t steps_on_ghosts(const TrainingFacts&) const override { return rules_.every; }
 
   void settings(Settings& s) override {
     s.group("Rounds of own steps (`sync` rounds)", Scope::exchange);

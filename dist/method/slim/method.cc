@@ -1,5 +1,6 @@
 #include "dist/method/ps/method.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -18,7 +19,14 @@ class Slim final : public ServedMethod {
     Traits traits = ServedMethod::traits();
     traits.workers_update = true, traits.same_bits = false;
     traits.arenas = 2, traits.arenas_are = "changes";
+    traits.on_ghosts = true, traits.chooses_by = "exact";
     return traits;
+  }
+
+  /// Until the core is chosen anew.
+  std::int64_t steps_on_ghosts(const TrainingFacts&) const override {
+    constexpr std::int64_t kMost = 1000;
+    return std::min(std::min(rules_.local_steps, kMost) * std::min(rules_.chosen.core_every, kMost), kMost);
   }
 
   void settings(Settings& s) override {

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "dist/ghost_work.h"
 #include "dist/method/slim/slim_sync.h"
 
 namespace laconic::dist {
@@ -63,13 +64,16 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
   Layer& layer = layers_[place(unit)];
   const auto round = static_cast<std::uint64_t>(context.step / rules_.local_steps - 1);
   const auto id = static_cast<std::uint32_t>(unit.bucket);
-  const compress::SlimFormat format{
-      .rules = rules_.chosen, .n = static_cast<std::size_t>(unit.elements), .codec = legs().up.get()};
+  const Slice<float> w = shard().values(unit);
+  const Device of_messages = device_of_messages(w.device());
+  std::optional<GhostCodec> ghost_up, ghost_down;
+  const compress::SlimFormat format{.rules = rules_.chosen,
+                                    .n = static_cast<std::size_t>(unit.elements),
+                                    .codec = codec_for(w.device(), legs().up.get(), ghost_up)};
   const std::size_t room = format.max_bytes(), N = workers().size();
   const Leg down = legs().downward(unit.bucket, context.step, &sent());
-  const Slice<float> w = shard().values(unit);
   {
-    const Scratch<std::byte> inboxes(comm, N * room, kCpu);
+    const Scratch<std::byte> inboxes(comm, N * room, of_messages);
     std::vector<Transfer> coming;
     for (std::size_t i = 0; i < N; ++i) coming.push_back(comm.recv(workers()[i], inboxes.slice().sub(i * room, room)));
     const auto key_of = [&](int rank) {
@@ -96,6 +100,8 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
         if (understood) break;
       }
       layer.readers[i].add_to(static_cast<float>(context.gradient_scale), w);
+      if (format.codec != nullptr) GhostWork::tell(w.device(), Work::decoding, format.count());
+      GhostWork::tell(w.device(), Work::scattering, format.count());
     }
   }
   ++version(unit);
@@ -103,13 +109,15 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
   layer.set.choose(rules_.chosen, w, {legs().seed, round, id, 0});
   std::vector<float> values;
   layer.set.gather(w, values);
+  tell_choice(w.device(), format, layer.set.core_is_new());
   compress::SlimFormat out = format;
-  out.codec = legs().down.get();
+  out.codec = codec_for(w.device(), legs().down.get(), ghost_down);
+  const Slice<const float> chosen =
+      w.device() == kGhost ? Slice<const float>(w.first(format.count())) : slice(std::as_const(values));
   const auto pack = [&](bool with_keys, compress::Bytes& message) {
-    compress::write_slim(out, layer.set, with_keys, static_cast<std::uint32_t>(round), slice(std::as_const(values)),
-                         down.key, message);
+    compress::write_slim(out, layer.set, with_keys, static_cast<std::uint32_t>(round), chosen, down.key, message);
   };
-  compress::Bytes message, with_keys;
+  compress::Bytes message(of_messages), with_keys(of_messages);
   pack(layer.set.core_is_new(), message);
   layer.set.core_was_sent();
   const Slice<const std::byte> bytes = message.slice();

@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "core/raw.h"
 #include "core/trace.h"
+#include "dist/ghost_work.h"
 
 namespace laconic::dist {
 
@@ -15,6 +16,11 @@ SlimSync::SlimSync(WorkerSide side, Options options, const Rules& rules)
       next_(arena().make_state()),
       delta_(arena().make_state()),
       states_(plan().buckets.size()) {}
+
+void tell_choice(Device device, const compress::SlimFormat& format, bool of_core) {
+  if (of_core) GhostWork::tell(device, Work::selecting, format.n);
+  GhostWork::tell(device, Work::scattering, format.count());
+}
 
 /// The gradient is complete, but the rest of backward still needs the old values: the update is made and put by.
 void SlimSync::filled(std::size_t b) {
@@ -28,6 +34,7 @@ void SlimSync::filled(std::size_t b) {
     side().update(parameter(i), rows_of(here, parameter(i)), own);
   const Slice<float> delta = part(delta_, here);
   compress::put_step_by(part(arena().values(), here), part(next_, here), delta);
+  GhostWork::tell(delta.device(), Work::adding, 2 * delta.size_bytes());  // three vectors, each read and written
   arena().changed(here.first, here.count);
   own_update_seconds_ += seconds_since(begin);
 
@@ -37,6 +44,7 @@ void SlimSync::filled(std::size_t b) {
   begin = Clock::now();
   state.set.choose(rules_.chosen, delta, key_of(b, round_of(context_of(b))));
   state.set.gather(delta, state.values);
+  tell_choice(delta.device(), format(b, nullptr), state.set.core_is_new());
   if (rules_.residual) {
     for (const auto* keys : {&state.set.core(), &state.set.explorer()})
       compress::clear_sent({}, delta, slice(*keys), false);
@@ -53,14 +61,17 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   const auto round = static_cast<std::uint32_t>(round_of(context));
   const Leg up = legs().upward(b, context.step, comm.rank(), &this->up(b)), down{.moved = &this->down(b)};
   const auto note = [&](const compress::SlimFormat& form, Slice<const std::byte> message) {
-    if (server[0] == comm.rank()) return;
+    if (server[0] == comm.rank() || message.device() == kGhost) return;
     const compress::SlimBytes bytes = compress::bytes_of(form, message);
     state.bytes.core += bytes.core, state.bytes.explorer += bytes.explorer, state.bytes.keys += bytes.keys;
   };
-  const compress::SlimFormat out = format(b, legs().up.get()), in = format(b, legs().down.get());
+  const Device device = delta_.device(), of_messages = device_of_messages(device);
+  std::optional<GhostCodec> ghost_up, ghost_down;
+  const compress::SlimFormat out = format(b, codec_for(device, legs().up.get(), ghost_up)),
+                             in = format(b, codec_for(device, legs().down.get(), ghost_down));
   for (bool with_keys = state.set.core_is_new();; with_keys = true) {
-    compress::Bytes message;
-    compress::write_slim(out, state.set, with_keys, round, slice(std::as_const(state.values)), up.key, message);
+    compress::Bytes message(of_messages);
+    compress::write_slim(out, state.set, with_keys, round, chosen(b), up.key, message);
     const Slice<const std::byte> bytes = message.slice();
     note(out, bytes);
     co_await send_bytes(comm, server, bytes, up);
@@ -71,7 +82,7 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
   }
   state.set.core_was_sent();
   const compress::SlimKey key{legs().seed, round, static_cast<std::uint32_t>(b), 0};
-  const Scratch<std::byte> inbox(comm, in.max_bytes(), kCpu);
+  const Scratch<std::byte> inbox(comm, in.max_bytes(), of_messages);
   for (bool again = false;; again = true) {
     const Slice<std::byte> room = inbox.slice();
     const Transfer transfer = comm.recv(server[0], room);
@@ -91,13 +102,17 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
     note(in, room.first(came));
     if (understood) break;
   }
+  if (in.codec != nullptr) GhostWork::tell(device, Work::decoding, in.count());
 }
 
 void SlimSync::arrived(std::size_t b) {
   const Bucket& here = bucket(b);
   const Tensor values = arena().values().range(here.offset, here.elements);
   values.copy_from(next_.range(here.offset, here.elements));
-  if (std::exchange(states_[b].exchanged, false)) states_[b].reader.overwrite(part(arena().values(), here));
+  if (std::exchange(states_[b].exchanged, false)) {
+    states_[b].reader.overwrite(part(arena().values(), here));
+    GhostWork::tell(values.device(), Work::scattering, format(b, nullptr).count());
+  }
   arena().changed(here.first, here.count);
 }
 

@@ -56,6 +56,11 @@ class SlimSync final : public PsSync {
   Task<> talk(Communicator& comm, std::size_t bucket, StepContext context) override;
   void arrived(std::size_t bucket) override;
   void account(std::size_t bucket, LedgerRow& row) const override;
+  /// What was chosen of the changes; of a ghost's as many elements.
+  Slice<const float> chosen(std::size_t b) const {
+    if (delta_.device() == kGhost) return part(delta_, bucket(b)).first(format(b, nullptr).count());
+    return slice(states_[b].values);
+  }
   compress::SlimFormat format(std::size_t b, const compress::Codec* codec) const {
     return {.rules = rules_.chosen, .n = static_cast<std::size_t>(bucket(b).elements), .codec = codec};
   }
@@ -69,6 +74,13 @@ class SlimSync final : public PsSync {
 /// The servers' half.
 std::unique_ptr<ParameterServer> make_slim_server(Shard& shard, ParameterServer::Options options,
                                                   const SlimSync::Rules& rules);
+
+/// Where messages about this memory are put together: in the host's; of a ghost they are ghosts too.
+inline Device device_of_messages(Device device) { return device == kGhost ? kGhost : kCpu; }
+
+/// Tells GhostWork of choosing: a new core from all elements; then, for each element that travels, its draw and its
+/// copy.
+void tell_choice(Device device, const compress::SlimFormat& format, bool of_core);
 
 /// One number each way: whether a message was understood. Bytes that are no such number: CommError.
 Task<> send_answer(Communicator& comm, int to, bool wants_keys, Leg leg);
