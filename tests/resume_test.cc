@@ -68,6 +68,11 @@ const ResumeCase kResumeCases[] = {
      [](Recipe& r) { sends_little(r, "randomk"), r.trainer.optimizer.momentum = 0.9, r.trainer.lr = 0.02; }},
     {"gradient dropping", mixed, [](Recipe& r) { sends_little(r, "gradient-dropping"); }},
     {"adacomp, accumulated", mixed, [](Recipe& r) { sends_little(r, "adacomp"), r.trainer.accumulate = 2; }},
+    {"powersgd, momentum, in the first epoch dense", mixed,
+     [](Recipe& r) {
+       r.sync = "powersgd", r.settings = {{"rank", "1"}, {"warmup", "dense:1"}};
+       r.trainer.optimizer.momentum = 0.9, r.trainer.lr = 0.02;
+     }},
     {"a parameter server, momentum, batch norm", normalized,
      [](Recipe& r) {
        r.sync = "ps", r.trainer.optimizer.momentum = 0.9, r.trainer.schedule = Schedule::parse("cosine");

@@ -93,6 +93,18 @@ TEST(Options, OfStrategiesThatSendLittleAreRead) {
   EXPECT_EQ(parse({"--sync", "dgc", "--ledger", "7"}).trainer.ledger_every, 7);
 }
 
+TEST(Options, OfLowRank) {
+  EXPECT_EQ(parse({"--sync", "powersgd", "--rank", "3", "--warmup", "dense:2"}).method->fingerprint(),
+            "rank=3 warmup=dense:2");
+  expect_refused({"--sync", "powersgd", "--warmup", "ramp:3"},
+                 "powersgd has no density to begin with (--warmup): give dense:E, as dense:1");
+  expect_refused({"--sync", "redsync", "--rank", "3"},
+                 "--sync redsync has no use for it (--rank): leave it out, or take --sync powersgd");
+  expect_refused({"--sync", "powersgd", "--codec", "fp16"},
+                 "--sync powersgd adds up nothing that could pass through it (--codec): leave it out, or take --sync "
+                 "allreduce");
+}
+
 TEST(Options, WhatIsSentLittleTravelsByNcclToo) {
   EXPECT_EQ(parse({"--sync", "redsync", "--allreduce", "nccl"}).trainer.plan.allreduce, "nccl");
   expect_refused({"--sync", "redsync", "--allreduce", "nccl", "--sparse-reduce", "split"},

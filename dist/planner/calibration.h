@@ -32,13 +32,14 @@ struct Calibration {
 WorkCosts measure_sums();
 CodecSpeed measure_codec(const std::string& name);
 
-/// Seconds that residual compression takes, on one thread.
+/// Seconds that what sends a choice of a parameter takes, on one thread.
 struct ResidualSpeed {
-  double gather = 0;   ///< for an element: with momentum, into the residual
-  double select = 0;   ///< for an element of the residual that is chosen from, with packing the message
-  double scatter = 0;  ///< for a chosen element that comes: reading the message, adding it where it belongs
+  double gather = 0;   ///< for an element: with momentum, into the residual; of low rank with the product for P
+  double select = 0;   ///< for an element of the residual that is chosen from, with packing the message; product for Q
+  double scatter = 0;  ///< for a chosen element that comes: reading the message, adding it where it belongs; of low
+                       ///< rank for an element of the approximation
 };
-/// Measures it as RedSync does it, at a density of 0.1 %. Takes about 0.1 s.
+/// Measures it as RedSync does it, at a density of 0.1 %; a choice of low rank as PowerSGD. Takes about 0.1 s.
 ResidualSpeed measure_residual(const Choice& choice);
 
 /// Measures between the workers: latency, and rate with both directions busy, on a ring; sums and codecs on all of them
