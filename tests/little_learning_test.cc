@@ -26,7 +26,9 @@ double last_loss(const LittleCase& c) {
 TEST(WhatSendsLittle, LearnsAsDenseTraining) {
   const double dense = last_loss({"allreduce", {}, "none"});
   EXPECT_LT(dense, 0.5) << "or this would prove nothing";
-  for (const LittleCase& c : {LittleCase{"powersgd", {{"rank", "2"}}, "none"}, {"redsync", {{"density", "0.1"}}, "none"}})
+  for (const LittleCase& c : {LittleCase{"powersgd", {{"rank", "2"}}, "none"},
+                              {"signsgd", {}, "none"},
+                              {"allreduce", {}, "natural"}})
     EXPECT_LT(last_loss(c), 1.5 * dense + 0.1) << c.sync << ", " << c.codec << ", where dense ends at " << dense;
 }
 

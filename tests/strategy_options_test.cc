@@ -105,6 +105,14 @@ TEST(Options, OfLowRank) {
                  "allreduce");
 }
 
+TEST(Options, OfVotesOfSigns) {
+  EXPECT_EQ(parse({"--sync", "signsgd", "--sign-scale", "none"}).method->fingerprint(), "sign-scale=none");
+  expect_refused({"--sync", "signsgd", "--allreduce", "ring"},
+                 "every worker of --sync signsgd counts a part of the votes (--allreduce): leave it out");
+  expect_refused({"--sync", "signsgd", "--reduce", "sum"},
+                 "a vote of signs is neither sum nor mean (--reduce): leave it out");
+}
+
 TEST(Options, WhatIsSentLittleTravelsByNcclToo) {
   EXPECT_EQ(parse({"--sync", "redsync", "--allreduce", "nccl"}).trainer.plan.allreduce, "nccl");
   expect_refused({"--sync", "redsync", "--allreduce", "nccl", "--sparse-reduce", "split"},
