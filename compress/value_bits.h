@@ -33,6 +33,15 @@ constexpr std::uint16_t bf16_of(std::uint32_t bits) {
   return static_cast<std::uint16_t>((bits & 0x7FFFFFFF) > 0x7F800000u ? nan : rounded);
 }
 
+/// Sign and exponent, 9 bits, of a float (as its bits) that `random` rounds to one of the powers of two beside it: the
+/// mantissa is the probability that the exponent grows. NaN becomes infinity.
+///   random : uniform over 32 bits
+constexpr std::uint32_t natural_of(std::uint32_t bits, std::uint32_t random) {
+  constexpr std::uint32_t kInfinity = 0x7F800000u;
+  const std::uint32_t magnitude = bits & 0x7FFFFFFF, rounded = magnitude + (random >> 9);
+  return (magnitude >= kInfinity ? kInfinity : rounded) >> 23 | bits >> 31 << 8;
+}
+
 /// Sign and level, of `bits` bits together, of a value that `random` rounds to one of the two levels beside it.
 ///   per_one : levels of a magnitude of 1.   levels : the largest.   random : uniform over 32 bits
 constexpr std::uint32_t level_of(float v, float per_one, std::int32_t levels, unsigned bits, std::uint32_t random) {

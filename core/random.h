@@ -30,7 +30,8 @@ enum class Purpose : std::uint32_t {
   selection,
   generate,
   split,
-  straggling
+  straggling,
+  low_rank
 };
 
 /// A stream of random numbers keyed by (seed, purpose, a, b), for example a = epoch, b = sample.

@@ -20,10 +20,24 @@ bool sparse_is_faster(std::int64_t elements, bool quantised, const Dispatch& d, 
   return sparse < 2.0 * (workers - 1) / workers * 4 * n * d.seconds_per_byte;
 }
 
+/// The rank of an approximation whose two matrices have less than half of the parameter's numbers; else 0. Two
+/// exchanges and three products are to save more than they cost. PyTorch's hook has the same rule and factor.
+int rank_of(const ParameterInfo& p, int rank) {
+  const auto [n, m] = matrix_size(p.shape);
+  const std::int64_t r = std::min({n, m, static_cast<std::int64_t>(rank)});
+  return 2 * r * (n + m) < p.elements ? static_cast<int>(r) : 0;
+}
+
 }  // namespace
 
+MatrixSize matrix_size(const Shape& shape) {
+  const std::int64_t rows = shape.rank() > 0 ? shape[0] : 1;
+  return {rows, rows > 0 ? shape.elements() / rows : 0};
+}
+
 std::string to_string(const Choice& choice) {
-  if (choice.selector.empty()) return "all";
+  if (choice.all()) return "all";
+  if (choice.rank > 0) return concat("rank ", choice.rank);
   return concat(choice.selector, choice.quantised ? ", signs" : "");
 }
 
@@ -32,6 +46,7 @@ Choice choice_of(const ParameterInfo& p, bool recurrent, const Dispatch& d, int 
   if (d.kind == Dispatch::Kind::dense || p.elements == 0) return {};
   if (d.kind == Dispatch::Kind::automatic)
     return sparse_is_faster(p.elements, quantised, d, workers) ? Choice{"exact", quantised} : Choice{};
+  if (d.kind == Dispatch::Kind::low_rank) return {.rank = rank_of(p, d.rank)};
   if (p.elements * 4 < d.dense_below) return {};
   if (d.kind == Dispatch::Kind::fixed) return {d.selector, quantised};
   const bool sampled = recurrent && (p.role == Role::recurrent || p.role == Role::embedding || p.output);

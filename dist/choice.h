@@ -7,14 +7,19 @@
 
 namespace laconic::dist {
 
-/// Says what one parameter sends: all of its gradient, or elements of a residual that collects all gradients
-/// (dist/method/redsync/redsync.h), chosen by a selector (compress/selector.h).
+/// Says what one parameter sends: all of its gradient; elements of a residual that collects all gradients
+/// (dist/method/redsync/redsync.h), chosen by a selector (compress/selector.h); or two thin matrices whose product
+/// comes near it (dist/method/powersgd/powersgd.h).
 struct Choice {
-  std::string selector{};  ///< the name of one of compress::selectors(); empty: all of it, by an allreduce
+  std::string selector{};  ///< the name of one of compress::selectors(); empty: no elements are chosen
   bool quantised = false;  ///< one sign at a time, all by one value (qRGC)
+  int rank = 0;            ///< columns of the thin matrices; 0: there are none
+
+  /// All of it travels, by an allreduce.
+  bool all() const { return selector.empty() && rank == 0; }
   bool operator==(const Choice&) const = default;
 };
-/// "trimmed", "trimmed, signs"; "all".
+/// "trimmed", "trimmed, signs"; "rank 2"; "all".
 std::string to_string(const Choice& choice);
 
 /// How the parameters of a model are to be dealt with.
@@ -24,7 +29,8 @@ struct Dispatch {
   ///   paper      RedSync's: from dense_below on; trimmed, but in models with recurrent layers the sampled search for
   ///              recurrent weights, embeddings and the output layer, unsampled where quantised
   ///   automatic  exact, for every parameter for which the model below says that it takes less time than all of it
-  enum class Kind : std::uint8_t { dense, fixed, paper, automatic };
+  ///   low_rank   a product of two matrices of `rank` columns, for every matrix of which that saves half or more
+  enum class Kind : std::uint8_t { dense, fixed, paper, automatic, low_rank };
   Kind kind = Kind::dense;
   std::string selector = "exact";
   bool quantised = false;                ///< where it may be: never the output layer
@@ -34,7 +40,14 @@ struct Dispatch {
   double seconds_per_byte = 8e-9;        ///< likewise: 1 Gbit/s
   /// Likewise, for an element: gathering it and choosing from it, which read and write about five arrays.
   double residual_seconds = 1e-9;
+  int rank = 2;  ///< for `low_rank`
 };
+
+/// A parameter as a matrix: its first dimension by all others. A vector, or a number, is one column.
+struct MatrixSize {
+  std::int64_t rows = 0, columns = 0;
+};
+MatrixSize matrix_size(const Shape& shape);
 
 /// recurrent : the model has recurrent layers
 /// source   RedSync 2.2 and 3 (dispatch), settled: "below 128 KB" is 131,072 bytes

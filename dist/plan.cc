@@ -172,7 +172,7 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
     const Choice choice = choice_of(info, recurrent, options.sparse, workers);
     require<Error>(info.index == i && info.offset >= 0, "plan: parameter ", info.name,
                    " is not in the arena that the plan is made for. Make the arena first.");
-    const bool whole = !choice.selector.empty() && !options.chunk_sparse;
+    const bool whole = !choice.all() && !options.chunk_sparse;
     if (!whole && chunk_limit > 0 && comes_in_rows(info) && info.elements > chunk_limit) {
       const std::int64_t all = info.shape[0], row = info.elements / all;
       const std::int64_t rows = std::max(kRowMultiple, chunk_limit / row / kRowMultiple * kRowMultiple);
@@ -183,7 +183,7 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
         continue;
       }
     }
-    if (!choice.selector.empty()) {
+    if (!choice.all()) {
       plan.buckets.push_back({.first = i, .count = 1, .choice = choice});
       continue;
     }
@@ -250,8 +250,9 @@ std::string Plan::json() const {
     j["algorithm"] = b.allreduce;
     j["pieces"] = b.pieces;
     if (b.copied) j["copied"] = true;
-    if (b.sparse()) j["choice"] = b.choice.selector;
+    if (!b.choice.selector.empty()) j["choice"] = b.choice.selector;
     if (b.choice.quantised) j["quantised"] = true;
+    if (b.choice.rank > 0) j["rank"] = b.choice.rank;
     list.push_back(std::move(j));
   }
   Json j{{"format", 1}};
@@ -306,11 +307,18 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
             kMaxPieces, " are possible");
       bucket.copied = entry.value("copied", false);
       check(!bucket.copied || !bucket.chunk(), "rows cannot be copied; leave 'copied' out");
-      if (entry.contains("choice")) {
-        bucket.choice = {compress::selector_kind(entry.at("choice").get<std::string>(), where).name,
-                         entry.value("quantised", false)};
-        check(bucket.count == 1 && !bucket.copied, "a choice is made of one parameter, and not copied");
+      if (entry.contains("choice"))
+        bucket.choice = {.selector = compress::selector_kind(entry.at("choice").get<std::string>(), where).name,
+                         .quantised = entry.value("quantised", false)};
+      if (entry.contains("rank")) {
+        const auto rank = entry.at("rank").get<std::int64_t>();
+        const auto [n, m] = matrix_size(info.shape);
+        check(bucket.choice.all() && rank >= 1 && rank <= std::min(n, m), info.name, " is ", n, " x ", m,
+              ", and can have no rank of ", rank);
+        bucket.choice.rank = static_cast<int>(rank);
       }
+      check(!bucket.sparse() || (bucket.count == 1 && !bucket.copied),
+            "a choice is made of one parameter, and not copied");
       const bool goes_on = bucket.rows.first > 0;
       check(!goes_on || plan.buckets.back().choice == bucket.choice, "the rows of ", info.name,
             " differ in their choice");

@@ -61,7 +61,7 @@ struct Bucket {
   std::string name{};  ///< "conv1.weight", "bn2.weight..conv1.weight" or "fc2.weight[256:512]"
 
   bool chunk() const { return rows.count > 0; }
-  bool sparse() const { return !choice.selector.empty(); }
+  bool sparse() const { return !choice.all(); }
   Carrier carrier() const { return allreduce_named(allreduce).kind.carrier; }
 };
 
@@ -87,8 +87,8 @@ struct Plan {
 
   /// One line a bucket: name, parameters, bytes, algorithm or choice, pieces.
   std::string table() const;
-  /// For checkpoints, --plan FILE, and the other ranks, with `codec`, `rows`, `copied`, `choice` and `quantised` only
-  /// where there is one:
+  /// For checkpoints, --plan FILE, and the other ranks, with `codec`, `rows`, `copied`, `choice`, `quantised` and
+  /// `rank` only where there is one:
   ///   {"format": 1, "codec": "fp16", "buckets": [{"parameters": ["fc.weight"], "rows": [first, count],
   ///    "algorithm": "ring", "pieces": 1, "copied": true, "choice": "trimmed", "quantised": true}, ...]}
   std::string json() const;

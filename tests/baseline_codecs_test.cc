@@ -198,7 +198,7 @@ TEST(Codecs, SameKeySameBytesAndOthersOnlyWhereTheyDrawAtRandom) {
   const std::vector<float> x = values_of(1, 1000);
   const Key keys[] = {{.seed = 1}, {.step = 1}, {.operation = 1}, {.hop = 1}, {.rank = 1}};
   for (const std::string& name : all_codecs()) {
-    const bool random = name.rfind("qsgd", 0) == 0 || name == "terngrad";
+    const bool random = name.rfind("qsgd", 0) == 0 || name == "terngrad" || name == "natural";
     const std::vector<float> first = through(name, x);
     EXPECT_EQ(first, through(name, x)) << name;
     for (const Key& key : keys) EXPECT_EQ(first != through(name, x, key), random) << name;
@@ -404,6 +404,33 @@ TEST(Draws, ArePhiloxByKeyAndIndex) {
   }
 }
 
+TEST(Natural, IsSignAndExponentAndOnAverageTheValue) {
+  const std::vector<float> x{1.5f, -0.3f, 0x1p-126f, 0x1.8p-127f, 0.0f, -1024.0f, 3.9f, 0x1.1p100f};
+  std::vector<double> sum(x.size());
+  constexpr int kDraws = 20000;
+  for (int d = 0; d < kDraws; ++d) {
+    const std::vector<float> y = through("natural", x, {.step = static_cast<std::uint64_t>(d)});
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float below = std::abs(x[i]) < 0x1p-126f ? 0 : std::exp2(std::floor(std::log2(std::abs(x[i]))));
+      const float above = below == 0 ? 0x1p-126f : 2 * below;
+      ASSERT_EQ(std::signbit(y[i]), std::signbit(x[i]));
+      if (x[i] == 0) { ASSERT_EQ(y[i], 0); }
+      ASSERT_TRUE(std::abs(y[i]) == below || std::abs(y[i]) == above) << x[i] << " became " << y[i];
+      sum[i] += static_cast<double>(y[i]);
+    }
+  }
+  for (const std::size_t exact : {2, 4, 5}) EXPECT_EQ(sum[exact], double{x[exact]} * kDraws);
+  for (std::size_t i = 0; i < x.size(); ++i)  // five deviations
+    EXPECT_NEAR(sum[i] / kDraws, x[i], 5 * 0.5 * std::max(std::abs(double{x[i]}), 0x1p-126) / std::sqrt(kDraws));
+  Bytes payload;
+  make_codec("natural")->encode(slice(std::vector<float>{1.0f, -2.0f}), {}, payload);
+  const unsigned char bytes[] = {0x7F, 0x00, 0x03};  // 127, then 256 + 128, 9 bits each
+  ASSERT_EQ(payload.size(), sizeof bytes);
+  EXPECT_EQ(std::memcmp(payload.data(), bytes, sizeof bytes), 0);
+  EXPECT_EQ(through("natural", {-kInf, kInf}), (std::vector<float>{-kInf, kInf}));
+  EXPECT_TRUE(std::isinf(through("natural", {kNan})[0])) << "is not hidden";
+}
+
 // ------------------------------------------------------------------------------------------------------------- by name
 
 TEST(MakeCodec, SaysWhatIsWrongWithAName) {
@@ -412,7 +439,7 @@ TEST(MakeCodec, SaysWhatIsWrongWithAName) {
   EXPECT_EQ(says("inceptoin:2^-10"),
             "unknown value 'inceptoin:2^-10' (`codec`): did you mean inceptionn? There are none, identity, fp16, bf16, "
             "trunc:BITS, inceptionn:2^E, inceptionn-published:2^E, inceptionn:rel:2^E, "
-            "qsgd:BITS:BUCKET, terngrad, onebit, snappy, lz4, zfp:TOLERANCE.");
+            "qsgd:BITS:BUCKET, terngrad, natural, onebit, snappy, lz4, zfp:TOLERANCE.");
   EXPECT_EQ(says("inceptionn:10"),
             "unknown value 'inceptionn:10' (`codec`): give the error bound as a power of two, as inceptionn:2^-10");
   EXPECT_EQ(says("inceptionn-published"),

@@ -44,7 +44,8 @@ constexpr const char* kReaders[] = {"file",
                                     "lz4",
                                     "onebit",
                                     "inceptionn:rel:2^0",
-                                    "zfp:0.001"};
+                                    "zfp:0.001",
+                                    "natural"};
 
 struct Reader {
   bool file = false;

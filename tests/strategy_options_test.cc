@@ -93,6 +93,26 @@ TEST(Options, OfStrategiesThatSendLittleAreRead) {
   EXPECT_EQ(parse({"--sync", "dgc", "--ledger", "7"}).trainer.ledger_every, 7);
 }
 
+TEST(Options, OfLowRank) {
+  EXPECT_EQ(parse({"--sync", "powersgd", "--rank", "3", "--warmup", "dense:2"}).method->fingerprint(),
+            "rank=3 warmup=dense:2");
+  expect_refused({"--sync", "powersgd", "--warmup", "ramp:3"},
+                 "powersgd has no density to begin with (--warmup): give dense:E, as dense:1");
+  expect_refused({"--sync", "redsync", "--rank", "3"},
+                 "--sync redsync has no use for it (--rank): leave it out, or take --sync powersgd");
+  expect_refused({"--sync", "powersgd", "--codec", "fp16"},
+                 "--sync powersgd adds up nothing that could pass through it (--codec): leave it out, or take --sync "
+                 "allreduce");
+}
+
+TEST(Options, OfVotesOfSigns) {
+  EXPECT_EQ(parse({"--sync", "signsgd", "--sign-scale", "none"}).method->fingerprint(), "sign-scale=none");
+  expect_refused({"--sync", "signsgd", "--allreduce", "ring"},
+                 "every worker of --sync signsgd counts a part of the votes (--allreduce): leave it out");
+  expect_refused({"--sync", "signsgd", "--reduce", "sum"},
+                 "a vote of signs is neither sum nor mean (--reduce): leave it out");
+}
+
 TEST(Options, WhatIsSentLittleTravelsByNcclToo) {
   EXPECT_EQ(parse({"--sync", "redsync", "--allreduce", "nccl"}).trainer.plan.allreduce, "nccl");
   expect_refused({"--sync", "redsync", "--allreduce", "nccl", "--sparse-reduce", "split"},

@@ -15,6 +15,7 @@
 #include "core/raw.h"
 #include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
+#include "dist/method/powersgd/low_rank.h"
 #include "dist/method/redsync/residual_tensor.h"
 #include "dist/planner/stream_rate.h"
 
@@ -216,30 +217,46 @@ CodecSpeed measure_codec(const std::string& name, std::int64_t elements) {
 }
 
 ResidualSpeed measure_residual(const Choice& choice, std::int64_t elements) {
+  constexpr std::int64_t kRows = 1 << 10;
   constexpr int kWarmUp = 4, kSteps = 8;  // a selector's floor for candidates settles
+  const Shape shape = choice.rank > 0 ? Shape{kRows, elements / kRows} : Shape{elements};
+  const auto p = std::make_shared<Parameter>(shape, Role::linear);
   const auto all = static_cast<double>(elements);
-  const auto p = std::make_shared<Parameter>(Shape{elements}, Role::linear);
   const ParameterArena arena({p});
   const Tensor velocity = arena.make_state(), residual = arena.make_state();
   Random random(0, Purpose::test);
   for (float& x : p->grad().slice()) x = 0.01f * random.normal();
-  const SparseOptions options;
-  ResidualTensor tensor(*p, choice, options, 0, {.momentum = 0.9f}, velocity, residual);
   ResidualSpeed least{1, 1, 1};
-  compress::Bytes message;
-  std::vector<compress::SparseView> views;
   const auto time = [](double& least, double count, const auto& run) {
     const auto begin = Clock::now();
     run();
     least = std::min(least, seconds_since(begin) / count);
   };
-  for (int step = 0; step < kWarmUp + kSteps; ++step) {
-    if (step == kWarmUp) least = {1, 1, 1};
+  const auto steps = [&](const auto& step) {
+    for (int s = 0; s < kWarmUp + kSteps; ++s) {
+      if (s == kWarmUp) least = {1, 1, 1};
+      step(s);
+    }
+  };
+  if (choice.rank > 0) {
+    LowRank matrix(*p, choice.rank, residual, 0);
+    steps([&](int s) {
+      time(least.gather, all, [&] { matrix.gather(p->all_rows()), matrix.project(s); });
+      time(least.select, all, [&] { matrix.fit(); });
+      time(least.scatter, all, [&] { matrix.approximate(1); });
+    });
+    return least;
+  }
+  const SparseOptions options;
+  ResidualTensor tensor(*p, choice, options, 0, {.momentum = 0.9f}, velocity, residual);
+  compress::Bytes message;
+  std::vector<compress::SparseView> views;
+  steps([&](int s) {
     tensor.begin(options.density);
     time(least.gather, all, [&] { tensor.gather(p->all_rows(), 1); });
     message.clear();
     time(least.select, all, [&] {
-      tensor.choose(step);
+      tensor.choose(s);
       tensor.wire().encode(tensor.indices(), tensor.values(), tensor.elements(), message);
     });
     const auto chosen = static_cast<double>(std::max<std::size_t>(1, tensor.indices().size()));
@@ -247,7 +264,7 @@ ResidualSpeed measure_residual(const Choice& choice, std::int64_t elements) {
       views.resize(tensor.wire().read(message.slice(), tensor.elements(), views, 0));
       compress::scatter_add(views, -1e-3f, p->value().slice());
     });
-  }
+  });
   return least;
 }
 

@@ -15,11 +15,12 @@ struct CodecSpeed {
   double encode = 0, decode = 0;
 };
 
-/// Seconds that residual compression takes, on one thread.
+/// Seconds that what sends a choice of a parameter takes, on one thread.
 struct ResidualSpeed {
-  double gather = 0;   ///< for an element: with momentum, into the residual
-  double select = 0;   ///< for an element of the residual that is chosen from, with packing the message
-  double scatter = 0;  ///< for a chosen element that comes: reading the message, adding it where it belongs
+  double gather = 0;   ///< for an element: with momentum, into the residual; of low rank with the product for P
+  double select = 0;   ///< for an element of the residual that is chosen from, with packing the message; product for Q
+  double scatter = 0;  ///< for a chosen element that comes: reading the message, adding it where it belongs; of low
+                       ///< rank for an element of the approximation
 };
 
 /// How fast it goes with so many values at once.
@@ -49,8 +50,8 @@ struct Calibration {
 /// the usual size.
 WorkCosts measure_sums();
 CodecSpeed measure_codec(const std::string& name, std::int64_t elements = 1 << 18);
-/// Measures residual compression as RedSync does it, at a density of 0.1 %. Takes about 0.1 s for the usual size, which
-/// is more than caches hold.
+/// Measures residual compression as RedSync does it, at a density of 0.1 %; a choice of low rank as PowerSGD, in 1,024
+/// rows. Takes about 0.1 s for the usual size, which is more than caches hold.
 ResidualSpeed measure_residual(const Choice& choice, std::int64_t elements = 1 << 21);
 
 /// What calibrate() is asked for.

@@ -126,6 +126,13 @@ void AllreduceSync::in_turn(std::size_t b, std::function<void()> hand_over) {
   }
 }
 
+void AllreduceSync::in_turn_of(const Parameter& p, std::function<void()> hand_over) {
+  const int place = p.info.index;
+  auto b = static_cast<std::size_t>(plan().bucket_of[static_cast<std::size_t>(place)]);
+  in_turn(b, std::move(hand_over));
+  while (++b < plan().buckets.size() && plan().buckets[b].first == place) in_turn(b, {});
+}
+
 void AllreduceSync::hand_over(std::size_t b) {
   if (nccl_ == nullptr || bucket(b).carrier() != Carrier::nccl) return submit(b);
   in_turn(b, [this, b] { submit(b); });

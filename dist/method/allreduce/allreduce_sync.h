@@ -48,6 +48,9 @@ class AllreduceSync final : public BucketSync {
   /// what ranks ask for by order alone, and a rank whose share of a batch is empty has its gradients ready in another
   /// order than those that ran a backward. Each bucket has one turn a step; a null function only takes it.
   void in_turn(std::size_t bucket, std::function<void()> hand_over);
+  /// Likewise for a parameter that has something else sent by NCCL: when its first bucket has its turn. The others take
+  /// theirs.
+  void in_turn_of(const Parameter& parameter, std::function<void()> hand_over);
 
   void begin_step(const StepContext& context) override;
   Costs costs() const override;

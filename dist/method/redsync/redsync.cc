@@ -197,13 +197,9 @@ double RedSync::gathered_bytes(const Layer& layer) const {
   return 2 * others / engine_.size() * 4 * static_cast<double>(layer.tensor.indices().size());
 }
 
-/// By NCCL when its turn comes, which is that of its first bucket; the others of its rows have none.
 void RedSync::hand_over(Layer& layer) {
   if (!layer.by_nccl) return submit(layer);
-  const int place = layer.parameter.info.index;
-  auto b = static_cast<std::size_t>(plan().bucket_of[static_cast<std::size_t>(place)]);
-  dense_.in_turn(b, [this, &layer] { submit(layer); });
-  while (++b < plan().buckets.size() && plan().buckets[b].first == place) dense_.in_turn(b, {});
+  dense_.in_turn_of(layer.parameter, [this, &layer] { submit(layer); });
 }
 
 void RedSync::submit(Layer& layer) {

@@ -1,0 +1,166 @@
+#include "dist/method/signsgd/sign_sgd.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "compress/ordered_sum.h"
+#include "core/clock.h"
+#include "core/dispatch.h"
+#include "core/host_copy.h"
+#include "core/trace.h"
+
+namespace laconic::dist {
+namespace {
+
+std::size_t bytes_of_bits(std::int64_t n) { return static_cast<std::size_t>((n + 7) / 8); }
+
+/// zero : the bit of what is neither above nor below
+void write_signs(Slice<const float> x, bool zero, std::byte* bits) {
+  for (std::size_t i = 0; i < x.size(); i += 8) {
+    unsigned byte = 0;
+    for (std::size_t j = 0; j < std::min<std::size_t>(8, x.size() - i); ++j) {
+      const float v = x[i + j];
+      byte |= (v < 0 || (v == 0 && zero) ? 1u : 0u) << j;
+    }
+    bits[i / 8] = static_cast<std::byte>(byte);
+  }
+}
+
+float mean_magnitude(Slice<const float> x) {
+  const double sum = compress::ordered_sums<1>(x.size(), [=](std::size_t i, std::size_t lane, auto& sums) {
+    sums[0][lane] += std::abs(static_cast<double>(x[i]));
+  })[0];
+  return x.empty() ? 0 : static_cast<float>(sum / static_cast<double>(x.size()));
+}
+
+}  // namespace
+
+SignSgd::SignSgd(WorkerSide side, bool scaled)
+    : BucketSync(side.arena, side.engine, side.plan, "signsgd", side.facts, side.engine.size()),
+      update_(std::move(side.update)),
+      scaled_(scaled),
+      votes_(plan().buckets.size()) {}
+
+template <class F>
+void SignSgd::for_parameters(std::size_t b, F f) const {
+  const Bucket& here = bucket(b);
+  if (here.chunk()) return f(std::size_t{0}, std::size_t{0}, static_cast<std::size_t>(here.elements));
+  for (std::size_t i = 0; i < static_cast<std::size_t>(here.count); ++i) {
+    const ParameterInfo& info = parameter(here.first + static_cast<int>(i)).info;
+    f(i, static_cast<std::size_t>(info.offset - here.offset), static_cast<std::size_t>(info.elements));
+  }
+}
+
+Slice<const std::byte> SignSgd::range(Slice<const std::byte> bits, int r) const {
+  return bits.part(static_cast<std::size_t>(r), static_cast<std::size_t>(engine().size()));
+}
+
+Operation SignSgd::exchange(std::size_t b) {
+  const auto begin = Clock::now();
+  const Trace::Span span(bucket(b).name, "signs");
+  Vote& vote = votes_[b];
+  const Slice<float> x = part(arena().gradients(), bucket(b));
+  const HostCopy<float> here{Slice<const float>(x)};
+  std::vector<std::byte> bits(bytes_of_bits(bucket(b).elements));
+  write_signs(here.slice(), context_of(b).step % 2 == 0, bits.data());
+  vote.scales.assign(header(b) / sizeof(float), 0.0f);
+  if (scaled_)
+    for_parameters(b, [&](std::size_t i, std::size_t first, std::size_t n) {
+      vote.scales[i] = mean_magnitude(here.slice().sub(first, n));
+    });
+  vote.parts.resize(static_cast<std::size_t>(engine().size()));
+  for (int r = 0; r < engine().size(); ++r) {
+    const Slice<const std::byte> theirs = range(slice(std::as_const(bits)), r);
+    compress::Bytes& to = vote.parts[static_cast<std::size_t>(r)];
+    to.clear();
+    std::byte* const at = to.append(header(b) + theirs.size()).data();
+    std::copy_n(reinterpret_cast<const std::byte*>(vote.scales.data()), header(b), at);
+    std::copy(theirs.begin(), theirs.end(), at + header(b));
+  }
+  select_seconds_ += seconds_since(begin);
+  return {.name = "vote on " + bucket(b).name, .body = [this, b](Communicator& comm) { return this->vote(comm, b); }};
+}
+
+Task<> SignSgd::vote(Communicator& comm, std::size_t b) {
+  Vote& vote = votes_[b];
+  const std::size_t most = bytes_of_bits(bucket(b).elements) / static_cast<std::size_t>(comm.size()) + 1;
+  co_await alltoallv(comm, vote.parts, header(b) + most, vote.votes);
+  count(b, comm.rank());
+  co_await allgatherv(comm, vote.counted.slice(), most, vote.majority);
+}
+
+/// On the communication thread.
+void SignSgd::count(std::size_t b, int rank) {
+  Vote& vote = votes_[b];
+  const int N = vote.votes.size();
+  const std::size_t own = vote.parts[static_cast<std::size_t>(rank)].size();
+  std::vector<double> scales(vote.scales.size());
+  std::vector<const std::byte*> bits;
+  for (int r = 0; r < N; ++r) {
+    const Slice<const std::byte> theirs = vote.votes[r];
+    require<CommError>(theirs.size() == own, "signsgd: rank ", r, " sent ", theirs.size(), " bytes of ", bucket(b).name,
+                       " to be counted, and not ", own, ". Do all ranks run the same program?");
+    for (std::size_t i = 0; i < scales.size(); ++i) {
+      float scale;
+      std::memcpy(&scale, theirs.data() + i * sizeof scale, sizeof scale);
+      scales[i] += static_cast<double>(scale);
+    }
+    bits.push_back(theirs.data() + header(b));
+  }
+  for (std::size_t i = 0; i < scales.size(); ++i) vote.scales[i] = static_cast<float>(scales[i] / N);
+  vote.counted.clear();
+  std::byte* const to = vote.counted.append(own - header(b)).data();
+  for (std::size_t k = 0; k < own - header(b); ++k) {
+    std::array<int, 8> below{};
+    for (const std::byte* const theirs : bits)
+      for (unsigned j = 0; j < 8; ++j) below[j] += static_cast<unsigned>(theirs[k]) >> j & 1;
+    unsigned byte = 0;
+    const auto mine = static_cast<unsigned>(bits[static_cast<std::size_t>(rank)][k]);
+    for (unsigned j = 0; j < 8; ++j) byte |= (2 * below[j] == N ? mine >> j & 1 : 2 * below[j] > N ? 1u : 0u) << j;
+    to[k] = static_cast<std::byte>(byte);
+  }
+}
+
+void SignSgd::arrived(std::size_t b) {
+  const Vote& vote = votes_[b];
+  const Slice<float> x = part(arena().gradients(), bucket(b));
+  const std::vector<std::byte> whole(bytes_of_bits(bucket(b).elements));
+  std::vector<std::byte> bits;
+  for (int r = 0; r < engine().size(); ++r) {
+    const Slice<const std::byte> theirs = vote.majority[r];
+    require<CommError>(theirs.size() == range(slice(whole), r).size(), "signsgd: rank ", r, " counted ", theirs.size(),
+                       " bytes of ", bucket(b).name, ". Do all ranks run the same program?");
+    bits.insert(bits.end(), theirs.begin(), theirs.end());
+  }
+  const auto write = [&](float* to) {
+    for_parameters(b, [&](std::size_t i, std::size_t first, std::size_t n) {
+      const float s = scaled_ ? vote.scales[i] : 1.0f;
+      for (std::size_t k = first; k < first + n; ++k)
+        to[k] = static_cast<unsigned>(bits[k / 8]) >> k % 8 & 1 ? -s : s;
+    });
+  };
+  if (x.device().kind == Device::Kind::cuda) {
+    std::vector<float> values(x.size());
+    write(values.data());
+    copy_bytes(x.data(), x.device(), values.data(), kCpu, x.size_bytes());
+  } else {
+    on_device(x.device(), [&] { write(x.data()); });
+  }
+  StepContext context = context_of(b);
+  context.gradient_scale = 1;  // a vote is no sum
+  for (int i = bucket(b).first; i < bucket(b).first + bucket(b).count; ++i)
+    update_(parameter(i), rows_of(bucket(b), parameter(i)), context);
+}
+
+Costs SignSgd::costs() const {
+  Costs costs = BucketSync::costs();
+  costs.select_seconds = select_seconds_;
+  for (const Vote& vote : votes_)
+    costs.buffer_bytes += vote.votes.capacity() + vote.majority.capacity() + vote.counted.size();
+  return costs;
+}
+
+}  // namespace laconic::dist

@@ -1,0 +1,43 @@
+#include "dist/method/warmup.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace laconic::dist {
+
+Warmup Warmup::parse(const std::string& text, const std::string& option) {
+  constexpr std::int64_t kMostEpochs = 1'000'000;
+  if (text == "none") return {};
+  const auto colon = text.find(':');
+  const std::string kind = text.substr(0, colon);
+  std::int64_t epochs = 0;
+  const char *begin = text.data() + (colon == std::string::npos ? text.size() : colon + 1),
+             *end = text.data() + text.size();
+  const auto [next, error] = std::from_chars(begin, end, epochs);
+  require<UsageError>((kind == "dense" || kind == "ramp") && error == std::errc() && next == end && epochs >= 1 &&
+                          epochs <= kMostEpochs,
+                      "'", text, "' is no warm-up (", option,
+                      "): give none, dense:E or ramp:E with E epochs, as ramp:4");
+  return {kind == "dense" ? Kind::dense : Kind::ramp, epochs};
+}
+
+std::string Warmup::to_string() const {
+  if (kind == Kind::none) return "none";
+  return concat(kind == Kind::dense ? "dense:" : "ramp:", epochs);
+}
+
+std::optional<double> Warmup::density_in(std::int64_t epoch, double density) const {
+  if (epoch >= epochs || kind == Kind::none) return density;
+  if (kind == Kind::dense) return std::nullopt;
+  const double steps = static_cast<double>(epoch + 1) * 4 / static_cast<double>(epochs);
+  return std::max(density, std::pow(0.25, steps));
+}
+
+bool Warmup::dense_in_step(std::int64_t step, std::int64_t steps_per_epoch) const {
+  return kind == Kind::dense && (step - 1) / std::max<std::int64_t>(1, steps_per_epoch) < epochs;
+}
+
+}  // namespace laconic::dist

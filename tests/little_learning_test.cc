@@ -1,0 +1,36 @@
+// What sends little learns about as much as dense training: LeNet on generated digits.
+#include "data/synthetic.h"
+#include "layers/models/models.h"
+#include "tests/training.h"
+
+namespace laconic {
+namespace {
+
+struct LittleCase {
+  const char* sync;
+  std::vector<std::pair<std::string, std::string>> settings;
+  const char* codec;
+};
+
+double last_loss(const LittleCase& c) {
+  Recipe recipe([] { return lenet(10); }, 2);
+  recipe.data = std::make_shared<const ImageDataset>(synthetic_mnist({640, 200}));
+  recipe.trainer.audit_every = 0;
+  recipe.trainer.epochs = 3;
+  recipe.trainer.lr = 0.02;
+  recipe.trainer.optimizer.momentum = 0.9;
+  recipe.sync = c.sync, recipe.settings = c.settings, recipe.trainer.plan.codec = c.codec;
+  return train(recipe).evals.back().loss;
+}
+
+TEST(WhatSendsLittle, LearnsAsDenseTraining) {
+  const double dense = last_loss({"allreduce", {}, "none"});
+  EXPECT_LT(dense, 0.5) << "or this would prove nothing";
+  for (const LittleCase& c : {LittleCase{"powersgd", {{"rank", "2"}}, "none"},
+                              {"signsgd", {}, "none"},
+                              {"allreduce", {}, "natural"}})
+    EXPECT_LT(last_loss(c), 1.5 * dense + 0.1) << c.sync << ", " << c.codec << ", where dense ends at " << dense;
+}
+
+}  // namespace
+}  // namespace laconic
