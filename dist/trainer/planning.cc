@@ -149,9 +149,9 @@ void Trainer::plan_anew_if_due() {
   if (reason.empty()) return;
   if (spans_) spans_->draw_layers(false);
   if (worker_.rank == 0) memory_.between_steps();
-  StateDict state;
+  dist::RankState state(dist::Holders{worker_.rank, worker_.size});
   state.save("strategy/", *strategy_);
-  state.save("workload/", workload_);
+  state.save("workload/", workload_, dist::Join::own);
   arena_->set_listener(nullptr);
   dump_.reset(), evaluation_.reset(), strategy_.reset();
   // Residuals and what each worker keeps of the momentum cannot be taken along: the method stays.

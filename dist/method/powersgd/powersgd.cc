@@ -214,17 +214,18 @@ std::vector<LedgerRow> PowerSgd::ledger() const {
   return rows;
 }
 
-void PowerSgd::save(StateDict& state) const {
-  state.set(kState + "errors", errors_);
+void PowerSgd::save(RankState& state) const {
+  state.set(kState + "errors", errors_, Join::sum);
   for_matrices([&](const Matrix& m) {
     const std::string name = kState + m.parameter.info.name + "/";
-    state.save(name, m.low_rank);
+    state.save(name, m.low_rank, Join::equal);
     if (side_.facts.ledger_every > 0)
       state.set_numbers(name + "ledger",
-                        std::array{m.row.exchanges, m.row.measured, std::bit_cast<std::int64_t>(m.row.energy_held)});
+                        std::array{m.row.exchanges, m.row.measured, std::bit_cast<std::int64_t>(m.row.energy_held)},
+                        Join::own);
   });
   if (side_.facts.ledger_every > 0)
-    state.set_numbers(kState + "dense_bytes", std::array{std::bit_cast<std::int64_t>(dense_bytes_)});
+    state.set_numbers(kState + "dense_bytes", std::array{std::bit_cast<std::int64_t>(dense_bytes_)}, Join::own);
 }
 
 void PowerSgd::load(const StateDict& state) {

@@ -44,7 +44,7 @@ class PowerSgd final : public Strategy {
   std::vector<LedgerRow> ledger() const override;
 
   /// "powersgd/errors", and Q and the ledger of every matrix.
-  void save(StateDict& state) const override;
+  void save(RankState& state) const override;
   /// throws DataError if that is of another model or rank
   void load(const StateDict& state) override;
 

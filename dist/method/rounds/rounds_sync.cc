@@ -201,12 +201,12 @@ void RoundsSync::show_joint_model() {
   joint_.show();
 }
 
-void RoundsSync::save(StateDict& state) const {
-  state.set("rounds/outer", outer_.values());
-  if (velocity_.defined()) state.set("rounds/velocity", velocity_);
+void RoundsSync::save(RankState& state) const {
+  state.set("rounds/outer", outer_.values(), Join::equal);
+  if (velocity_.defined()) state.set("rounds/velocity", velocity_, Join::equal);
   std::vector<std::int64_t> numbers{done_};
   numbers.insert(numbers.end(), due_.begin(), due_.end());
-  state.set_numbers("rounds/steps", numbers);
+  state.set_numbers("rounds/steps", numbers, Join::equal);
   state.save("rounds/exchange/", exchange_);
   if (dense_) state.save("rounds/dense/", *dense_);
 }

@@ -59,7 +59,7 @@ class RoundsSync final : public Strategy {
   std::optional<double> drift() const override { return joint_.drift(); }
 
   /// "rounds/outer", "rounds/velocity", when fragments are taken over, and what encoding has lost.
-  void save(StateDict& state) const override;
+  void save(RankState& state) const override;
   void load(const StateDict& state) override;
 
  private:
