@@ -1,9 +1,8 @@
-#include "dist/method/redsync/method.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "dist/method/rounds/rounds_sync.h"
+#include "dist/method/warmup.h"
 
 namespace laconic::dist {
 namespace {
