@@ -212,8 +212,8 @@ LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool
   });
   const int least = options.min_workers > 0 ? options.min_workers : options.ranks;
   require<LostRank>(next.ranks >= least, join(gone, ", "), gone.size() == 1 ? " does" : " do", " not answer, and ",
-                      next.ranks, " of ", options.ranks,
-                      " processes have a host (--min-workers): mend it, or let fewer go on");
+                    next.ranks, " of ", options.ranks,
+                    " processes have a host (--min-workers): mend it, or let fewer go on");
   const auto save = value_of(options.app_arguments, "--save");
   if (save && !holds_checkpoint(*save)) return next;  // it begins as it did
   auto& words = next.app_arguments;

@@ -103,10 +103,11 @@ TEST(Simulate, EveryMethodSendsWhatItExpectsOrIsRefused) {
     }
     const auto expected = training.method->expected_bytes(training.plan, ghost.arena.parameters(), training.facts);
     const dist::SimulatedStep step = simulate_step(training, kPair);
-    if (name == "layerdrop")  // see below
+    if (name == "layerdrop") {  // see below
       EXPECT_FALSE(expected);
-    else
+    } else {
       EXPECT_NEAR(step.bytes_sent, expected.value(), 0.02 * *expected + 64) << name;
+    }
     EXPECT_GE(step.seconds, step.compute_seconds) << name;
   }
 }

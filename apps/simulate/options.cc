@@ -24,11 +24,11 @@ std::vector<std::string> values_in(const std::string& list, const std::string& w
   if (const auto dots = list.find(".."); dots != std::string::npos) {
     const auto first = number_from<std::int64_t>(list.substr(0, dots)),
                last = number_from<std::int64_t>(list.substr(dots + 2));
-    if (first && last && *first >= 1) {
+    if (first && last && *first >= 1 && *last <= std::int64_t{1} << 60) {
       require<UsageError>(*first <= *last, "'", list, "' ends before it begins (", where, "): give 2..1024");
       std::vector<std::string> all;
       const std::int64_t end = *last;
-      for (std::int64_t n = *first; n < end; n = n > end / 2 ? end : 2 * n) all.push_back(std::to_string(n));
+      for (std::int64_t n = *first; n < end; n = std::min(end, 2 * n)) all.push_back(std::to_string(n));
       all.push_back(std::to_string(end));
       return all;
     }

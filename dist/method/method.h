@@ -104,6 +104,7 @@ class Method {
     bool plan_is_all = false;     ///< what travels is the plan's buckets, each by its collective, and nothing else
     bool asks_network = false;    ///< its plan goes by latency_seconds and its like: they are measured if nobody says
     bool on_ghosts = false;       ///< how much travels is known without values, or is taken to be: it can be simulated
+    std::int64_t period = 1;      ///< steps after which messages are the same again
     const char* chooses_by = "";  ///< the selector that it chooses elements by, where the plan says of none
     int arenas = 0;               ///< memory besides, in copies of the parameters, on each worker
     const char* arenas_are = "";  ///< "residual"
@@ -139,8 +140,6 @@ class Method {
   }
   /// Names the columns of its account of each parameter (Strategy::ledger).
   virtual LedgerForm ledger() const { return {}; }
-  /// Over so many steps a simulation takes the mean, or over a multiple: then all has travelled as often as it will.
-  virtual std::int64_t steps_on_ghosts(const TrainingFacts&) const { return 1; }
   /// Describes itself with its settings in a few words: "redsync, 0.1 % by paper".
   virtual std::string describe(const TrainingFacts&) const { return name(); }
 

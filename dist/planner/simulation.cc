@@ -203,19 +203,17 @@ bool is_alike(const SimulatedTraining& training, const VirtualNetwork& network) 
 }
 
 void require_on_ghosts(const Method& method) {
-  require<UsageError>(
-      method.traits().on_ghosts, "what `sync` ", method.name(),
-      " sends depends on the gradients' values, and a simulation has none (`sync`): take allreduce, ps, "
-      "layerdrop, slimdp or redsync");
+  require<UsageError>(method.traits().on_ghosts, "what `sync` ", method.name(),
+                      " sends depends on the gradients' values, and a simulation has none (`sync`): take allreduce, "
+                      "ps, layerdrop, slimdp or redsync");
   constexpr std::int64_t kMostSteps = 10'000;
-  const std::int64_t period = method.steps_on_ghosts({});
-  require<UsageError>(period <= kMostSteps, "a step's mean is over ", period,
+  require<UsageError>(method.traits().period <= kMostSteps, "a step's mean is over ", method.traits().period,
                       " steps, of which a simulation goes through at most ", kMostSteps,
                       " (`every`): give a smaller one");
 }
 
 SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetwork& network) {
-  constexpr std::int64_t kWarmUpSteps = 4;
+  constexpr std::int64_t kWarmUpSteps = 4, kStepsOfShares = 200;  // with measured shares each layer has another period
   constexpr double kEqual = 1e-4;
   const std::shared_ptr<const Method> method = training.method ? training.method : methods().make("allreduce");
   require_on_ghosts(*method);
@@ -228,25 +226,26 @@ SimulatedStep simulate_step(const SimulatedTraining& training, const VirtualNetw
     Simulation simulation(*method, training, engine);
     // One rank alone may stop as soon as steps are equal.
     const bool alone = network.mirrored || network.ranks == 1;
-    const std::int64_t period = method->steps_on_ghosts(training.facts);
+    const bool shares = !training.facts.layer_shares.empty();
+    const std::int64_t period = shares ? kStepsOfShares : method->traits().period;
+    const auto periods_of = [period](std::int64_t steps) { return (steps + period - 1) / period; };
     double took = 0;
-    for (std::int64_t i = 0; i < std::max(kWarmUpSteps, period); ++i) {
+    for (std::int64_t i = 0; i < periods_of(kWarmUpSteps); ++i) {
       const double began = engine.now(), before = std::exchange(took, 0);
-      simulation.step();
+      for (std::int64_t s = 0; s < period; ++s) simulation.step();
       took = engine.now() - began;
-      if (alone && period == 1 && i > 0 && std::abs(took - before) <= kEqual * took) break;
+      if (alone && i > 0 && std::abs(took - before) <= kEqual * took) break;
     }
     const double began = engine.now();
     const EngineCounters before = engine.counters();
-    const std::int64_t least = alone ? 1 : training.straggling > 0 ? 30 : 5;
-    const std::int64_t steps = (least + period - 1) / period * period;
+    const std::int64_t steps = period * periods_of(alone ? 1 : training.straggling > 0 ? 30 : 5);
     for (std::int64_t i = 0; i < steps; ++i) simulation.step();
     if (engine.rank() == 0) {
       const EngineCounters after = engine.counters();
-      const auto count = static_cast<double>(steps);
-      step = {(engine.now() - began) / count, simulation.compute_seconds(),
-              (after.exposed_seconds - before.exposed_seconds) / count,
-              static_cast<double>(after.sent.bytes - before.sent.bytes) / count};
+      const auto all = static_cast<double>(steps);
+      step = {(engine.now() - began) / all, simulation.compute_seconds(),
+              (after.exposed_seconds - before.exposed_seconds) / all,
+              static_cast<double>(after.sent.bytes - before.sent.bytes) / all};
     }
     simulation.end();
   });

@@ -18,7 +18,7 @@ struct SimulatedTraining {
   double straggling = 0;  ///< each step of a worker takes longer by a share, drawn exponentially with this mean
 };
 
-/// One step in the steady state, on rank 0, a worker; the mean of a period where steps differ (Method::steps_on_ghosts).
+/// One step in the steady state, on rank 0, a worker; the mean of a period where steps differ (Traits::period).
 struct SimulatedStep {
   double seconds = 0;
   double compute_seconds = 0;  ///< layers and updates: a step without exchange

@@ -382,10 +382,9 @@ dist::RankState Trainer::state() const {
   using dist::Join;
   dist::RankState state(dist::Holders{worker_.rank, worker_.size});
   const Join each = is_.same_bits ? Join::equal : Join::own;
-  // Without servers the mean of the workers' models is the joint one.
-  const Join of_model = !is_.same_bits && is_.joins && !is_.servers ? Join::mean : each;
+  const Join model = is_.same_bits || !is_.joins ? each : Join::mean;  // nothing that they have learned is left out
   const StateDict weights = this->weights();
-  for (const auto& [name, tensor] : weights) state.set("model/" + name, tensor, of_model);
+  for (const auto& [name, tensor] : weights) state.set("model/" + name, tensor, model);
   for (const auto& [name, text] : weights.texts()) state.set_text("model/" + name, text);
   for (const auto& [name, tensor] : workload_.model().named_buffers())
     if (is_.joins && weights.contains(name)) state.set("model/" + name, tensor, Join::mean);  // statistics

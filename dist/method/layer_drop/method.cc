@@ -13,23 +13,9 @@ class LayerDrop final : public ServedMethod {
   Traits traits() const override {
     Traits traits = ServedMethod::traits();
     traits.arenas = 1, traits.arenas_are = "kept layers";
-    traits.on_ghosts = true;
+    traits.on_ghosts = true, traits.period = steps_of_turns();
     return traits;
   }
-  /// A layer's turns fall into these steps as often as its share says, up to a hundredth.
-  std::int64_t steps_on_ghosts(const TrainingFacts& facts) const override {
-    constexpr std::int64_t kMost = 1000, kMeasured = 200;  // with measured shares each layer has another one
-    if (!facts.layer_shares.empty()) return kMeasured;
-    const double share = 1 - rules_.drop_ratio;
-    const auto off = [&](std::int64_t steps) {
-      const double turns = share * static_cast<double>(steps);
-      return std::abs(turns - std::max(1.0, std::round(turns))) / turns;
-    };
-    std::int64_t steps = 1;
-    while (steps < kMost && off(steps) > 0.01) ++steps;
-    return steps;
-  }
-
   void settings(Settings& s) override {
     ServedMethod::settings(s);
     s.value(
@@ -103,6 +89,19 @@ class LayerDrop final : public ServedMethod {
   std::optional<double> bytes_of_round(const Bucket&, const Legs&) const override { return std::nullopt; }
 
  private:
+  /// A ghost's layer has its turns in so many steps as often as its share says, up to a hundredth.
+  std::int64_t steps_of_turns() const {
+    constexpr std::int64_t kMost = 1000;
+    const double share = 1 - rules_.drop_ratio;
+    const auto off = [&](std::int64_t steps) {
+      const double turns = share * static_cast<double>(steps);
+      return std::abs(turns - std::max(1.0, std::round(turns))) / turns;
+    };
+    std::int64_t steps = 1;
+    while (steps < kMost && off(steps) > 0.01) ++steps;
+    return steps;
+  }
+
   LayerDropSync::Rules rules_{};
   std::string unit_ = "module";
 };

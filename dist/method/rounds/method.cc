@@ -16,11 +16,10 @@ class LocalRounds final : public Method {
     return {.same_bits = false,
             .codec = true,
             .on_ghosts = true,
+            .period = rules_.every,
             .arenas = momentum() > 0 ? 3 : 2,
             .arenas_are = "outer model"};
   }
-
-  std::int64_t steps_on_ghosts(const TrainingFacts&) const override { return rules_.every; }
 
   void settings(Settings& s) override {
     s.group("Rounds of own steps (`sync` rounds)", Scope::exchange);
@@ -73,7 +72,9 @@ class LocalRounds final : public Method {
   std::unique_ptr<Strategy> worker(WorkerSide side) const override {
     RoundsSync::Rules rules = rules_;
     rules.lr = lr(), rules.momentum = momentum(), rules.nesterov = outer_ == "nesterov", rules.mix = mix();
-    if (warmup_.kind == Warmup::Kind::dense) rules.dense_steps = warmup_.epochs * side.facts.steps_per_epoch;
+    if (warmup_.kind == Warmup::Kind::dense)
+      rules.dense_steps =
+          std::max<std::int64_t>(0, warmup_.epochs * side.facts.steps_per_epoch - side.facts.steps_ahead);
     return std::make_unique<RoundsSync>(std::move(side), rules);
   }
 

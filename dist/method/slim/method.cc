@@ -20,13 +20,9 @@ class Slim final : public ServedMethod {
     traits.workers_update = true, traits.same_bits = false;
     traits.arenas = 2, traits.arenas_are = "changes";
     traits.on_ghosts = true, traits.chooses_by = "exact";
-    return traits;
-  }
-
-  /// Until the core is chosen anew.
-  std::int64_t steps_on_ghosts(const TrainingFacts&) const override {
     constexpr std::int64_t kMost = 1000;
-    return std::min(std::min(rules_.local_steps, kMost) * std::min(rules_.chosen.core_every, kMost), kMost);
+    traits.period = std::min(kMost, std::min(rules_.local_steps, kMost) * std::min(rules_.chosen.core_every, kMost));
+    return traits;
   }
 
   void settings(Settings& s) override {
