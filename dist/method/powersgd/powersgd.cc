@@ -55,7 +55,7 @@ PowerSgd::~PowerSgd() {
 void PowerSgd::begin_step(const StepContext& context) {
   context_ = context;
   context_.gradient_scale = side_.facts.mean ? 1.0 / engine_.size() : 1.0;
-  const bool dense = warmup_.dense_in_step(context.step, side_.facts.steps_per_epoch);
+  const bool dense = warmup_.dense_in_step(context.step + side_.facts.steps_ahead, side_.facts.steps_per_epoch);
   if (dense != dense_phase_) flush();
   dense_phase_ = dense;
   dense_.begin_step(context);
