@@ -1,6 +1,6 @@
 // What sends little learns about as much as dense training: LeNet on generated digits.
 #include "data/synthetic.h"
-#include "layers/models/models.h"
+#include "layers/models/zoo.h"
 #include "tests/training.h"
 
 namespace laconic {
@@ -13,7 +13,7 @@ struct LittleCase {
 };
 
 double last_loss(const LittleCase& c) {
-  Recipe recipe([] { return lenet(10); }, 2);
+  Recipe recipe([] { return make_model("lenet"); }, 2);
   recipe.data = std::make_shared<const ImageDataset>(synthetic_mnist({640, 200}));
   recipe.trainer.audit_every = 0;
   recipe.trainer.epochs = 3;

@@ -205,7 +205,7 @@ TEST(PowerSgd, DoesWhatTheSlowOneDoes) {
       SCOPED_TRACE(concat(N, " ranks, rank ", rank));
       const auto method = of_rank(rank);
       std::vector<float> values;
-      StateDict start;
+      RankState start;
       on_ranks(N, [&](Worker& w) {
         LowRankTraining t(w, *method);
         if (w.rank == 0) {
@@ -214,7 +214,7 @@ TEST(PowerSgd, DoesWhatTheSlowOneDoes) {
             if (const Tensor* q = start.find("powersgd/" + p->info.name + "/q")) {
               Tensor copy = Tensor::empty(q->shape());
               copy.copy_from(*q);
-              start.set("powersgd/" + p->info.name + "/q", copy);
+              start.set("powersgd/" + p->info.name + "/q", copy, Join::equal);
             }
         }
         t.steps(1, kSteps);
@@ -311,8 +311,8 @@ TEST(PowerSgd, GradientsOfZeroAndOfLowerRankAreNoTrouble) {
     for (const auto& p : t.arena.parameters())
       for (const float v : p->value().to_vector()) ASSERT_NEAR(v, -0.1 * sum, 1e-4) << p->info.name;
     for (const float e : t.errors()) ASSERT_NEAR(e, 0, 1e-4);
-    // SlowColumns of Q that have nothing to tell come back when there is something.
-    StateDict before, after;
+    // Columns of Q that have nothing to tell come back when there is something.
+    RankState before, after;
     const auto second = [](const StateDict& state) { return state.at("powersgd/fc/q").rows(1, 1).to_vector(); };
     t.sync->save(before);
     EXPECT_EQ(second(before), std::vector<float>(30));
