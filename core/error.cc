@@ -30,10 +30,14 @@ int exit_code_of(const std::exception& error) {
 
 std::string nearest(const std::string& word, const char* const* candidates, std::size_t count) {
   std::string best;
-  std::size_t best_distance = word.size() / 2 + 1;
+  std::size_t best_distance = word.size() / 2 + 1, best_start = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t d = edit_distance(word, candidates[i]);
-    if (d < best_distance) best = candidates[i], best_distance = d;
+    const std::string candidate = candidates[i];
+    const std::size_t d = edit_distance(word, candidate);
+    const auto start = static_cast<std::size_t>(
+        std::mismatch(word.begin(), word.end(), candidate.begin(), candidate.end()).first - word.begin());
+    if (d < best_distance || (d == best_distance && !best.empty() && start > best_start))
+      best = candidate, best_distance = d, best_start = start;
   }
   return best;
 }

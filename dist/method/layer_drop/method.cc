@@ -89,7 +89,7 @@ class LayerDrop final : public ServedMethod {
   std::optional<double> bytes_of_round(const Bucket&, const Legs&) const override { return std::nullopt; }
 
  private:
-  /// A ghost's layer has its turns in so many steps as often as its share says, up to a hundredth.
+  /// A ghost's layer has its turns in so many steps as often as its share says.
   std::int64_t steps_of_turns() const {
     constexpr std::int64_t kMost = 1000;
     const double share = 1 - rules_.drop_ratio;
@@ -98,7 +98,7 @@ class LayerDrop final : public ServedMethod {
       return std::abs(turns - std::max(1.0, std::round(turns))) / turns;
     };
     std::int64_t steps = 1;
-    while (steps < kMost && off(steps) > 0.01) ++steps;
+    while (steps < kMost && off(steps) > 1e-6) ++steps;
     return steps;
   }
 
