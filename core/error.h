@@ -65,8 +65,7 @@ void require(bool ok, const Parts&... parts) {
 }
 
 /// The candidate that is nearest to `word` by edit distance, among equals the one that begins like it for longer; or ""
-/// if none is near (more than half of the word
-/// differs).
+/// if none is near (more than half of the word differs).
 std::string nearest(const std::string& word, const char* const* candidates, std::size_t count);
 template <class Container>
 std::string nearest(const std::string& word, const Container& candidates) {

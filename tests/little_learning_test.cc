@@ -16,8 +16,8 @@ double last_loss(const LittleCase& c) {
   Recipe recipe([] { return make_model("lenet"); }, 2);
   recipe.data = std::make_shared<const ImageDataset>(synthetic_mnist({640, 200}));
   recipe.trainer.audit_every = 0;
-  recipe.trainer.epochs = 6;
-  recipe.trainer.lr = 0.05;
+  recipe.trainer.epochs = 8;
+  recipe.trainer.lr = 0.02;
   recipe.trainer.optimizer.momentum = 0.9;
   recipe.sync = c.sync, recipe.settings = c.settings, recipe.trainer.plan.codec = c.codec;
   return train(recipe).evals.back().loss;
@@ -25,11 +25,11 @@ double last_loss(const LittleCase& c) {
 
 TEST(WhatSendsLittle, LearnsAsDenseTraining) {
   const double dense = last_loss({"allreduce", {}, "none"});
-  EXPECT_LT(dense, 0.5) << "or this would prove nothing";
+  EXPECT_LT(dense, 0.3) << "or this would prove nothing";
   for (const LittleCase& c : {LittleCase{"powersgd", {{"rank", "2"}}, "none"},
                               {"signsgd", {}, "none"},
                               {"allreduce", {}, "natural"}})
-    EXPECT_LT(last_loss(c), 1.5 * dense + 0.1) << c.sync << ", " << c.codec << ", where dense ends at " << dense;
+    EXPECT_LT(last_loss(c), 2 * dense + 0.2) << c.sync << ", " << c.codec << ", where dense ends at " << dense;
 }
 
 }  // namespace
