@@ -125,7 +125,8 @@ void SignSgd::count(std::size_t b, int rank) {
 }
 
 void SignSgd::arrived(std::size_t b) {
-  const Vote& vote = votes_[b];
+  Vote& vote = votes_[b];
+  vote.buffer_bytes = vote.votes.capacity() + vote.majority.capacity() + vote.counted.size();
   const Slice<float> x = part(arena().gradients(), bucket(b));
   const std::vector<std::byte> whole(bytes_of_bits(bucket(b).elements));
   std::vector<std::byte> bits;
@@ -158,8 +159,7 @@ void SignSgd::arrived(std::size_t b) {
 Costs SignSgd::costs() const {
   Costs costs = BucketSync::costs();
   costs.select_seconds = select_seconds_;
-  for (const Vote& vote : votes_)
-    costs.buffer_bytes += vote.votes.capacity() + vote.majority.capacity() + vote.counted.size();
+  for (const Vote& vote : votes_) costs.buffer_bytes += vote.buffer_bytes;
   return costs;
 }
 

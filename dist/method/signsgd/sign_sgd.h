@@ -38,6 +38,7 @@ class SignSgd final : public BucketSync {
     Gathered votes, majority;
     compress::Bytes counted;
     std::vector<float> scales;  // of the bucket's parameters
+    std::size_t buffer_bytes = 0;  // when it last arrived: the communication thread has the buffers in between
   };
   Operation exchange(std::size_t bucket) override;
   void arrived(std::size_t bucket) override;
