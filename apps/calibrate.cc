@@ -11,7 +11,6 @@
 #include "apps/subcommand.h"
 #include "apps/text.h"
 #include "apps/tools.h"
-#include "apps/version.h"
 #include "compress/codecs.h"
 #include "core/settings.h"
 #include "dist/collective/meeting.h"
@@ -30,14 +29,8 @@ struct CalibrateOptions {
   bool json = false, markdown = false;
 };
 
-/// Calls `use` with each word of "a,b,c".
-template <class F>
-void each_word(const std::string& text, F use) {
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    use(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+std::optional<dist::LinkOptions> emulated_link(const CalibrateOptions& o) {
+  return o.link ? std::optional(dist::LinkOptions{.all = *o.link}) : std::nullopt;
 }
 
 void add_calibrate_settings(Settings& s, CalibrateOptions& o) {
@@ -54,19 +47,19 @@ void add_calibrate_settings(Settings& s, CalibrateOptions& o) {
   s.group("Work", Scope::model);
   s.value("codecs", "C,..", "[" + join(o.codecs, ",") + "]", [&o](const std::string& text, const std::string& where) {
     o.codecs.clear();
-    each_word(text, [&](const std::string& name) {
+    for (const std::string& name : split(text, ',')) {
       compress::make_codec(name, where);
       if (name != "none") o.codecs.push_back(name);
-    });
+    }
   });
   s.value("sizes", "N,..", "values at once, of selection and codecs\n[16384,262144,4194304]",
           [&o](const std::string& text, const std::string& where) {
             o.sizes.clear();
-            each_word(text, [&](const std::string& n) {
+            for (const std::string& n : split(text, ',')) {
               o.sizes.push_back(whole<std::int64_t>(n, where, 16));
               require<UsageError>(o.sizes.back() <= 1 << 28, "'", n, "' values are too many (", where,
                                   "): give at most 268435456");
-            });
+            }
           });
   s.text("model", "NAME", o.model, "of the zoo: each layer's time too, on made-up data");
   s.whole_number<int>("batch", "B", o.batch, 1, "its samples of a worker");
@@ -130,9 +123,8 @@ void print_calibration(const CalibrateOptions& o, int threads, const dist::Calib
 
 void calibrate_on(dist::Worker& worker, const CalibrateOptions& o) {
   const int threads = o.threads > 0 ? o.threads : default_threads(worker.size);
-  const std::string network = dist::ranks_under_mpirun() > 0 ? "MPI" : o.link ? o.link->to_string() : "threads";
   dist::CalibrationFile file;
-  file.of = dist::identities(worker, threads, concat(version(), " ", commit(), "; ", machine(), "; ", network));
+  file.of = dist::identities(worker, threads, calibrated_here(emulated_link(o)));
   file.time = std::time(nullptr);
   file.ranks = dist::calibrate(
       worker,
@@ -175,7 +167,7 @@ int calibrate(const std::vector<std::string>& arguments) try {
   if (!o.model.empty()) model_info(o.model);
   const int ranks = dist::ranks_under_mpirun();
   dist::WorldOptions world{.workers = o.workers.value_or(ranks > 0 ? 0 : 1)};
-  if (o.link) world.link = dist::LinkOptions{.all = *o.link};
+  world.link = emulated_link(o);
   dist::run_workers(world, [&](dist::Worker& worker) { calibrate_on(worker, o); });
   return 0;
 } catch (const UsageError& e) {

@@ -24,17 +24,6 @@ namespace {
 
 constexpr const char* kUsage = "as laconic launch -n 4 mnist --epochs 1";
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::size_t from = 0;
-  while (true) {
-    const auto to = text.find(separator, from);
-    parts.push_back(text.substr(from, to - from));
-    if (to == std::string::npos) return parts;
-    from = to + 1;
-  }
-}
-
 /// NAME or NAME:SLOTS.   what : the option, for errors
 Host host_from(const std::string& text, const char* what) {
   const auto colon = text.find(':');

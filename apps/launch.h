@@ -54,7 +54,7 @@ struct LaunchCommand {
 LaunchCommand launch_command(const LaunchOptions& options, const std::string& app_path, int cores, int columns,
                              bool root, const std::vector<std::string>& environment);
 
-/// What a run that begins again is told: by its options, on the hosts that answer.
+/// Returns the options of the next run: on the hosts that answer, with --resume if there is a checkpoint.
 ///   answers  whether a host can be reached
 ///   throws LostRank if fewer than min_workers processes have a host
 LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool(const std::string& host)>& answers);

@@ -9,8 +9,10 @@
 #include <fstream>
 #include <thread>
 
+#include "apps/version.h"
 #include "core/stream.h"
 #include "dist/trainer/checkpoint.h"
+#include "dist/world.h"
 
 namespace laconic {
 
@@ -25,6 +27,11 @@ std::string machine(Device device) {
   if (device.kind == Device::Kind::cuda) cpu = cuda_device_name(device.index) + "; " + cpu;
   return fmt::format("{}, {} cores, {}; g++ {}", cpu, std::thread::hardware_concurrency(), instruction_set(),
                      __VERSION__);
+}
+
+std::string calibrated_here(const std::optional<dist::LinkOptions>& emulated) {
+  const std::string network = dist::ranks_under_mpirun() > 0 ? "MPI" : emulated ? emulated->to_string() : "threads";
+  return fmt::format("{} {}; {}; {}", version(), commit(), machine(), network);
 }
 
 int default_threads(int workers) {

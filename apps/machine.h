@@ -1,13 +1,19 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/device.h"
+#include "dist/transport/link.h"
 
 namespace laconic {
 
 /// Where a figure was measured: "AMD EPYC 9005, 2 cores, avx512; g++ 12.2.0"; on a GPU its name stands in front.
 std::string machine(Device device = kCpu);
+
+/// What figures that are measured now hold for: this build, this processor, and the network.
+///   emulated : between threads; nothing: messages go from thread to thread, or are MPI's
+std::string calibrated_here(const std::optional<dist::LinkOptions>& emulated);
 
 /// How many kernel threads each of so many workers has unless it is told: the cores, shared among those that are here.
 int default_threads(int workers);

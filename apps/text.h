@@ -15,6 +15,8 @@ std::string plural(std::int64_t n, const std::string& what);
 
 /// "a, b, c"
 std::string join(const std::vector<std::string>& words, const char* separator);
+/// The words between separators, empty ones too; at least one.
+std::vector<std::string> split(const std::string& text, char separator);
 /// "a, b, c", broken into lines that fit beside the names of options in --help.
 std::string wrapped(const std::vector<std::string>& words);
 

@@ -15,7 +15,6 @@
 #include "apps/progress.h"
 #include "apps/task.h"
 #include "apps/text.h"
-#include "apps/version.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
 #include "dist/collective/meeting.h"
@@ -78,13 +77,9 @@ class Observers final : public Observer {
   RunInfo info_;
 };
 
-/// What a calibration of the network is of: messages of MPI, of threads, or of an emulated link.
-std::string network_text(const TrainOptions& o) {
-  if (dist::ranks_under_mpirun() > 0) return "MPI";
-  if (!o.link) return "threads";
-  std::string text = o.link->to_string();
-  for (const auto& [rank, link] : o.link_of) text += fmt::format(", {}: {}", rank, link.to_string());
-  return text;
+/// The network that is emulated, if one is.
+std::optional<dist::LinkOptions> emulated_link(const TrainOptions& o) {
+  return o.link ? std::optional(link_options(*o.link, o.link_of, o.per_host, o.link_between)) : std::nullopt;
 }
 
 TrainerOptions trainer_options(const TrainOptions& o, int workers) {
@@ -92,7 +87,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers) {
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
   static const std::uint64_t memory = memory_available();  // before any of it is taken
   if (t.device == kCpu && !o.dry_run && !o.eval_only) t.memory = memory;
-  t.calibration.here = concat(version(), " ", commit(), "; ", machine(), "; ", network_text(o));
+  t.calibration.here = calibrated_here(emulated_link(o));
   t.stop_requested = [] { return interrupt_came(); };
   return t;
 }
@@ -171,7 +166,7 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
   dist::WorldOptions world{
       .workers = o.workers.value_or(ranks > 0 ? 0 : 1), .servers = o.servers.value_or(0), .timeout_seconds = o.timeout};
   world.type_of_service = o.type_of_service;
-  if (o.link) world.link = link_options(*o.link, o.link_of, o.per_host, o.link_between);
+  world.link = emulated_link(o);
   const auto train = [&](dist::Worker& worker) {
     TrainerOptions options = trainer_options(o, worker.engine.size());
     if (!o.trace.empty()) {

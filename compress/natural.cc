@@ -64,14 +64,7 @@ class Natural final : public SizedCodec {
   }
   void read(Slice<const std::byte> payload, Slice<float> x) const override {
     const auto on_host = [&] {
-      const std::byte* from = payload.data();
-      std::uint32_t numbers[kBlock];
-      for (std::size_t i = 0; i < x.size(); i += kBlock) {
-        const std::size_t count = std::min(kBlock, x.size() - i);
-        cpu::unpack(from, payload.end(), kNaturalBits, count, numbers);
-        for (std::size_t j = 0; j < count; ++j) x[i + j] = std::bit_cast<float>(numbers[j] << kMantissaBits);
-        from += (count * kNaturalBits + 7) / 8;
-      }
+      cpu::from_upper_bits(payload.data(), payload.end(), kMantissaBits, x.size(), x.data());
     };
     on_device(x.device(), on_host, [&] { cuda::from_upper_bits(payload.data(), x.size(), kMantissaBits, x.data()); });
   }

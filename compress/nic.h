@@ -17,8 +17,8 @@ inline constexpr std::size_t kPacketPayload = 1448, kPacketOverhead = 52 + 38;
 /// Bytes that pass over the wire for so many floats, whose payload is so many bytes. Packets keep their number.
 double nic_wire_bytes(std::size_t floats, double payload);
 
-/// Seconds that the compressing engine takes: a cycle for each burst, and one a packet for what is left. So does the
-/// decompressing one, but for those.
+/// Seconds that the compressing engine takes: a cycle for each burst, and one more for each packet, whose last bits are
+/// left over. The decompressing engine takes the first alone.
 double nic_seconds(std::size_t floats);
 
 /// The bytes in full packets, without their headers, that keep a link busy for as long as such a message does: while

@@ -156,16 +156,9 @@ class UpperBits final : public SizedCodec {
   }
   void read(Slice<const std::byte> payload, Slice<float> x) const override {
     const auto on_host = [&] {
-      const std::byte* from = payload.data();
-      if (cut_ == 16) return restore16(from, x.size(), x.data());
-      if (cut_ == 24) return restore24(from, x.size(), x.data());
-      std::uint32_t numbers[kBlock];
-      for (std::size_t i = 0; i < x.size(); i += kBlock) {
-        const std::size_t count = std::min(kBlock, x.size() - i);
-        cpu::unpack(from, payload.end(), width_, count, numbers);
-        for (std::size_t j = 0; j < count; ++j) x[i + j] = std::bit_cast<float>(numbers[j] << cut_);
-        from += (count * width_ + 7) / 8;
-      }
+      if (cut_ == 16) return restore16(payload.data(), x.size(), x.data());
+      if (cut_ == 24) return restore24(payload.data(), x.size(), x.data());
+      cpu::from_upper_bits(payload.data(), payload.end(), cut_, x.size(), x.data());
     };
     on_device(x.device(), on_host, [&] { cuda::from_upper_bits(payload.data(), x.size(), cut_, x.data()); });
   }

@@ -30,14 +30,14 @@ int exit_code_of(const std::exception& error) {
 
 std::string nearest(const std::string& word, const char* const* candidates, std::size_t count) {
   std::string best;
-  std::size_t best_distance = word.size() / 2 + 1, best_start = 0;
+  double least = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::string candidate = candidates[i];
-    const std::size_t d = edit_distance(word, candidate);
-    const auto start = static_cast<std::size_t>(
-        std::mismatch(word.begin(), word.end(), candidate.begin(), candidate.end()).first - word.begin());
-    if (d < best_distance || (d == best_distance && !best.empty() && start > best_start))
-      best = candidate, best_distance = d, best_start = start;
+    const std::size_t edits = edit_distance(word, candidate);
+    if (edits > word.size() / 2) continue;
+    const auto start = std::mismatch(word.begin(), word.end(), candidate.begin(), candidate.end()).first - word.begin();
+    const double distance = static_cast<double>(edits) * (1 - 0.1 * std::min<double>(4, static_cast<double>(start)));
+    if (best.empty() || distance < least) best = candidate, least = distance;
   }
   return best;
 }

@@ -64,8 +64,8 @@ void require(bool ok, const Parts&... parts) {
     throw E(concat(parts...));
 }
 
-/// The candidate that is nearest to `word` by edit distance, among equals the one that begins like it for longer; or ""
-/// if none is near (more than half of the word differs).
+/// The candidate that is nearest to `word`, or "" if none is near (more than half of the word differs). Edit distance, a
+/// tenth less for each of the first four letters that are the same (as Winkler 1990 weighs a common beginning).
 std::string nearest(const std::string& word, const char* const* candidates, std::size_t count);
 template <class Container>
 std::string nearest(const std::string& word, const Container& candidates) {

@@ -72,8 +72,8 @@ class TextStreams {
   /// none.
   static TextStreams evaluation(const std::vector<std::int32_t>& text, std::int64_t rows, int ranks, int rank);
 
-  /// What `streams` training streams of a text have not read once each has read `words` words, one stream after the
-  /// other. What the cut into them left over is not in it.
+  /// Returns the words that are left of a text once each of `streams` training streams has read `words` of its own: the
+  /// rest of the first stream, then that of the second, and so on. What the cut into streams left over is not in it.
   static std::vector<std::int32_t> unread(const std::vector<std::int32_t>& text, std::int64_t streams,
                                           std::int64_t words);
 

@@ -328,7 +328,7 @@ TEST(Calibrate, WhatMakesNoSenseIsOneSentence) {
         {"laconic calibrate --sizes 999999999999", "are too many (--sizes)"},
         {"laconic calibrate --batch 8", "without a model no layers are timed (--batch)"},
         {"laconic calibrate --model lenett", "unknown model 'lenett'"},
-        {"laconic simulate --replay a --calibration b", ""},
+        {"laconic simulate --replay a --calibration b", "both say what was measured (--replay and --calibration)"},
         {"mnist --data synthetic --calibration cache",
          "only --plan auto goes by what the network is like (--calibration)"}}) {
     const Result result = run(command);

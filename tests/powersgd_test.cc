@@ -23,7 +23,7 @@ double slow_dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-/// What the column spans, without what those before it do.
+/// As a textbook has it: each column loses its shares of those before it, and is scaled to length 1.
 void slow_gram_schmidt(SlowColumns& columns) {
   for (std::size_t i = 0; i < columns.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
@@ -90,7 +90,7 @@ std::unique_ptr<Method> of_rank(const std::string& rank, const std::string& warm
 }
 
 Plan low_rank_plan(const ParameterArena& arena, const Method& method, int N, std::size_t chunk = 0,
-             const std::string& allreduce = "ring") {
+                   const std::string& allreduce = "ring") {
   PlanOptions options{.chunk_bytes = chunk, .chunk_sparse = true};
   set_allreduce(options, allreduce);
   method.shape(options, {});

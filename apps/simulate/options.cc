@@ -33,14 +33,7 @@ std::vector<std::string> values_in(const std::string& list, const std::string& w
       return all;
     }
   }
-  const char separator = list.find(';') == std::string::npos ? ',' : ';';
-  std::vector<std::string> all;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(separator, begin), list.size());
-    all.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return all;
+  return split(list, list.find(';') == std::string::npos ? ',' : ';');
 }
 
 std::vector<int> numbers_of_workers(const std::string& text, const std::string& where) {
@@ -206,6 +199,11 @@ struct Words {
     laconic::bind(app, settings, texts);  // unqualified, std::bind would match better
     done = parse_tool(app, words).has_value();
     if (done) return;
+    const auto given = [&](const char* name) {
+      return std::ranges::any_of(texts, [name](const auto& setting) { return setting.first == name; });
+    };
+    if (given("replay") && given("calibration"))
+      refuse("both say what was measured", "`replay` and `calibration`", "leave one of them out");
     for (const auto& [name, text] : texts) {  // the others differ from it
       if (name == "replay") replay(options, text);
       if (name == "calibration") replay_calibration(options, text);
@@ -244,8 +242,6 @@ SimulateOptions checked(const Words& words) {
   const Settings& settings = words.settings;
   if (settings.given("link") || o.rate) o.own_link = true;
   if (o.rate) o.link->bits_per_second = o.rate->bits_per_second;
-  if (settings.given("replay") && settings.given("calibration"))
-    refuse("both say what was measured", "`replay` and `calibration`", "leave one of them out");
   if (o.replayed && settings.given("compute"))
     o.replayed = std::make_shared<SimulateOptions::Replayed>(SimulateOptions::Replayed{o.replayed->group, {}});
   for (const char* name : {"model", "classes", "batch", "threads"})
@@ -270,7 +266,7 @@ std::pair<std::string, std::vector<std::string>> labelled(const std::string& tex
   return {has ? text.substr(0, colon) : text, shell_words(has ? text.substr(colon + 1) : text, "--vs")};
 }
 
-/// What --sweep asks for: the setting's name, and its values.
+/// Returns the name of the setting that --sweep names, and its values.
 std::pair<std::string, std::vector<std::string>> swept(const Words& common) {
   const std::string& text = common.options.sweep;
   const auto equals = text.find('=');

@@ -162,7 +162,7 @@ std::string in_words(const SimulateOptions& o, const dist::TrainingFacts& facts)
   return fmt::format("{}, batch {}, {}; {}; {}", o.model, o.batch, way, link, to_string(o.overlap));
 }
 
-/// What is swept, as a number where it is one.
+/// A cell for a value of the axis. In JSON it is a number where it is one.
 Cell cell_of(const std::string& axis, const std::string& value) {
   const auto number = number_from<double>(value);
   return {axis, axis, number ? Cell::Json(*number) : Cell::Json(value), value};

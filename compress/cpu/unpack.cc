@@ -1,6 +1,7 @@
 #include "compress/cpu/unpack.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "compress/cpu/avx512.h"
@@ -117,6 +118,17 @@ void unpack(const std::byte* from, [[maybe_unused]] const std::byte* end, unsign
   if (use_avx512() && width <= kWidest) return unpack_avx512(from, end, width, count, numbers);
 #endif
   unpack_portable(from, width, count, numbers);
+}
+
+void from_upper_bits(const std::byte* from, const std::byte* end, unsigned cut, std::size_t n, float* x) {
+  const unsigned width = 32 - cut;
+  std::uint32_t numbers[kBlock];
+  for (std::size_t i = 0; i < n; i += kBlock) {
+    const std::size_t count = std::min(kBlock, n - i);
+    unpack(from, end, width, count, numbers);
+    for (std::size_t j = 0; j < count; ++j) x[i + j] = std::bit_cast<float>(numbers[j] << cut);
+    from += (count * width + 7) / 8;
+  }
 }
 
 std::uint64_t unpack_indices(const std::byte* from, const std::byte* end, unsigned width, std::size_t count,

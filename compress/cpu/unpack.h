@@ -20,6 +20,9 @@ std::byte* pack(const std::uint32_t* numbers, std::size_t count, unsigned width,
 /// and nothing at or after `end`; writes 128 numbers, those after `count` undefined.
 void unpack(const std::byte* from, const std::byte* end, unsigned width, std::size_t count, std::uint32_t* numbers);
 
+/// Floats of which the upper 32 - `cut` bits were packed, in blocks of kBlock; their other bits are 0.   x : [n]
+void from_upper_bits(const std::byte* from, const std::byte* end, unsigned cut, std::size_t n, float* x);
+
 /// Numbers that are gaps, as indices: index j = next + gap j, next = index j + 1. Otherwise as unpack. Returns next,
 /// which does not wrap at 32 bits as the indices do.
 std::uint64_t unpack_indices(const std::byte* from, const std::byte* end, unsigned width, std::size_t count,

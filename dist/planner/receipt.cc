@@ -9,7 +9,7 @@ namespace laconic::dist {
 std::string Receipt::text() const {
   std::string text = reason.empty() ? "" : fmt::format("another plan after step {}: {}\n", step, reason);
   text += fmt::format("plan: {}\n{:<44} {:>8} {:>9} {:>9} {:>8}  {:<10} {}\n", group, "bucket", "MB",
-                                 "ready ms", "needed ms", "waits ms", "travels by", "else");
+                      "ready ms", "needed ms", "waits ms", "travels by", "else");
   for (const Line& l : lines)
     text += fmt::format("{:<44} {:>8.3f} {:>9.1f} {:>9.1f} {:>8.1f}  {:<10} {}\n", l.bucket, 1e-6 * l.bytes, l.ready_ms,
                         l.needed_ms, l.waits_ms, l.choice,

@@ -203,9 +203,14 @@ bool is_alike(const SimulatedTraining& training, const VirtualNetwork& network) 
 }
 
 void require_on_ghosts(const Method& method) {
-  require<UsageError>(method.traits().on_ghosts, "what `sync` ", method.name(),
-                      " sends depends on the gradients' values, and a simulation has none (`sync`): take allreduce, "
-                      "ps, layerdrop, slimdp or redsync");
+  if (!method.traits().on_ghosts) {
+    std::string others;
+    for (const std::string& name : methods().names())
+      if (methods().make(name)->traits().on_ghosts) others += (others.empty() ? "" : ", ") + name;
+    throw UsageError(concat("what `sync` ", method.name(),
+                            " sends depends on the gradients' values, and a simulation has none (`sync`): take one of ",
+                            others));
+  }
   constexpr std::int64_t kMostSteps = 10'000;
   require<UsageError>(method.traits().period <= kMostSteps, "a step's mean is over ", method.traits().period,
                       " steps, of which a simulation goes through at most ", kMostSteps,

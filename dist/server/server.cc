@@ -102,8 +102,9 @@ std::vector<Place> places_in(const StateDict& server) {
     Place place{.elements = values.elements(), .values = values};
     std::istringstream in(server.text(place_of(name)));
     in >> place.workers_offset >> place.offset >> place.index;
-    require<DataError>(!in.fail() && in.eof() && std::min({place.workers_offset, place.offset, place.index}) >= 0 &&
-                           values.dtype() == DType::f32,
+    constexpr std::int64_t kMost = std::int64_t{1} << 48;  // so that places and lengths can be added up
+    const auto [least, most] = std::minmax({place.workers_offset, place.offset, place.index});
+    require<DataError>(!in.fail() && in.eof() && least >= 0 && most <= kMost && values.dtype() == DType::f32,
                        "resume: what a server says of ", name, " is damaged. Use an older checkpoint.");
     places.push_back(std::move(place));
   }

@@ -77,9 +77,8 @@ class ParameterServer {
   JointNorm* norm() const { return o_.norm.get(); }
 
   /// Values, what the workers hold if that travels as differences, and how often each bucket was updated; the optimiser
-  /// is the caller's. While no round is under way. A text says of each value where its elements lie (Place): by
-  /// that other servers, or as many of other workers, get the values and the optimiser. Everything else begins anew
-  /// then.
+  /// is the caller's. While no round is under way. A text says of each value where its elements lie (Place). So
+  /// other servers, or those of other workers, find values and the optimiser's state. Everything else begins anew then.
   virtual void save(StateDict& state) const;
   /// throws DataError if these are not of this shard
   virtual void load(const StateDict& state);

@@ -38,8 +38,8 @@ Tensor shared_out(const Sum& sum, const Tensor& like, Holders holders, int worke
   else
     out.copy_from(mine);  // elsewhere equal
   for (const auto& [offset, count] : ranges) {
-    require<DataError>(offset + count <= n, "resume: a checkpoint names elements up to ", offset + count,
-                       " of a tensor of ", n, ". Use an older checkpoint.");
+    require<DataError>(offset <= n && count <= n - offset, "resume: a checkpoint names ", count, " elements from ",
+                       offset, " on, of a tensor of ", n, ". Use an older checkpoint.");
     for (std::int64_t i = offset; i < offset + count; ++i)
       to[i] = share_of(sum.values[static_cast<std::size_t>(i)], holders);
   }

@@ -40,12 +40,12 @@ class StepFigures {
   void reserve_slot() { slot_ = worker_.engine.reserve_slots(1); }
   /// Counts from now on: what was sent so far belongs to no step, and neither do these costs of the strategy.
   void count_from_now(const dist::Costs& costs);
-  /// Times the next step from now on. Called after evaluation, a checkpoint and the like.
   /// Another strategy, whose costs begin at nothing, makes the steps from now on.
   void restart_costs() { costs_ = {}; }
   /// Holds further steps against what was expected of them, and tells the observer of a contradiction. It outlives
   /// this.
   void watch(PlanWatch& watch) { watch_ = &watch; }
+  /// Times the next step from now on. Called after evaluation, a checkpoint and the like.
   void restart_clock() { step_start_ = Clock::now(); }
   void begin_step() { exposed_before_ = worker_.engine.counters().exposed_seconds; }
   /// The step has ended: finishes the one before.

@@ -14,7 +14,7 @@ std::int64_t TrainingBatches::deal_rest(const DataPosition& position) {
   for (const Trained& t : position.trained) {
     const std::int64_t left = rest.samples - rest.begin;
     const std::int64_t each = t.workers * std::min(rest.batch, (left + t.workers - 1) / t.workers);
-    rest.begin += t.batches * 1.0 * each < left ? t.batches * each : left;
+    rest.begin += t.batches <= left / std::max<std::int64_t>(1, each) ? t.batches * each : left;
   }
   rest_epoch_ = position.epoch;
   return rest_.emplace(rest).steps_per_epoch();

@@ -83,6 +83,13 @@ std::string LinkSpec::to_string() const {
   return text;
 }
 
+std::string LinkOptions::to_string() const {
+  std::string text = all.to_string();
+  for (const auto& [rank, link] : of) text += fmt::format(", {}: {}", rank, link.to_string());
+  if (per_host > 0) text += fmt::format(" in hosts of {}, {} between them", per_host, between.to_string());
+  return text;
+}
+
 SwitchModel LinkOptions::model(int ranks) const {
   std::vector<LinkSpec> ports(static_cast<std::size_t>(ranks), all), hosts;
   for (const auto& [rank, spec] : of) {

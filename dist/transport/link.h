@@ -39,6 +39,7 @@ struct LinkOptions {
   int per_host = 0;
   LinkSpec between{};  ///< the port that all ranks of a host share, for what leaves it or comes from another
 
+  std::string to_string() const;  ///< "100 Mbit/s, 1 ms", exceptions and hosts behind it
   /// The ports of so many ranks. Throws UsageError if an exception names a rank that is not there.
   SwitchModel model(int ranks) const;
 };

@@ -16,6 +16,7 @@ class LayerDrop final : public ServedMethod {
     traits.on_ghosts = true, traits.period = steps_of_turns();
     return traits;
   }
+
   void settings(Settings& s) override {
     ServedMethod::settings(s);
     s.value(

@@ -112,7 +112,7 @@ void RoundsSync::end_step() {
   done_ = context_.step;
 }
 
-/// What the next forward needs first goes first.
+/// The layers that the next forward needs first are sent first.
 void RoundsSync::send(std::size_t fragment) {
   const Trace::Span span("end of a round", "update");
   exchange_.begin_step(context_);
