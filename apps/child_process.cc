@@ -137,21 +137,38 @@ bool succeeds(const std::vector<std::string>& command) {
   return !failed && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
-                 const std::function<bool()>& watch) {
+BackgroundProgram::BackgroundProgram(const std::vector<std::string>& command, const std::string& out_path,
+                                     const std::string& err_path) {
   const auto into_files = [&] {
     return becomes_file(0, "/dev/null", O_RDONLY) && becomes_file(1, out_path.c_str(), kToWrite) &&
            becomes_file(2, err_path.c_str(), kToWrite);
   };
-  int pid = -1, status = 0;
-  const int failed = start_program({command, {}, SIGKILL, into_files}, &pid);
+  const int failed = start_program({command, {}, SIGKILL, into_files}, &pid_);
   require<Error>(!failed, "cannot start ", command[0], " (", std::strerror(failed), ").");
+}
+
+BackgroundProgram::~BackgroundProgram() {
+  if (ended()) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+std::optional<int> BackgroundProgram::ended() {
+  int status = 0;
+  if (!ended_ && waitpid(pid_, &status, WNOHANG) == pid_)
+    ended_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ended_;
+}
+
+int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
+                 const std::function<bool()>& watch) {
+  BackgroundProgram program(command, out_path, err_path);
   bool asked = false;
-  for (int rounds = 0; waitpid(pid, &status, WNOHANG) == 0; ++rounds) {
+  for (int rounds = 0; !program.ended(); ++rounds) {
     usleep(20'000);
-    if (rounds % 10 == 9 && !watch() && !std::exchange(asked, true)) kill(pid, SIGTERM);
+    if (rounds % 10 == 9 && !watch() && !std::exchange(asked, true)) kill(program.pid(), SIGTERM);
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return *program.ended();
 }
 
 }  // namespace laconic

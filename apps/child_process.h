@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,6 +50,25 @@ class ChildProcess {
 
 /// Runs a command to its end with the same cleaned environment and tells whether it succeeded; output thrown away.
 bool succeeds(const std::vector<std::string>& command);
+
+/// A program that runs beside this one with the same cleaned environment, its output in files. Killed if this process
+/// ends before it, and when the object goes.
+class BackgroundProgram {
+ public:
+  /// throws Error if it cannot be started
+  BackgroundProgram(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path);
+  ~BackgroundProgram();
+  BackgroundProgram(const BackgroundProgram&) = delete;
+  BackgroundProgram& operator=(const BackgroundProgram&) = delete;
+
+  int pid() const { return pid_; }
+  /// The exit code, or 128 and the signal that ended it; nothing while it runs.
+  std::optional<int> ended();
+
+ private:
+  int pid_ = -1;
+  std::optional<int> ended_;
+};
 
 /// Runs a command to its end with the same cleaned environment and its output in files. `watch` is called five times a
 /// second; once it returns false, the command is asked to stop (SIGTERM) and waited for. Killed if this process ends

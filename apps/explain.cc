@@ -94,9 +94,9 @@ class WhatIfs {
     using Settings = std::vector<std::pair<std::string, std::string>>;
     const std::string sync = change.own_plan ? plan_.value("sync", "allreduce") : change.sync;
     Settings settings;
-    if (change.own_plan && plan_.contains("density"))
-      settings = {{"density", number_text(plan_["density"].get<double>())}};
-    else if (sync == "redsync")
+    if (change.own_plan && plan_.contains("settings"))
+      for (const auto& [name, text] : plan_["settings"].items()) settings.emplace_back(name, text.get<std::string>());
+    else if (!change.own_plan && sync == "redsync")
       settings = {{"density", "0.01"}, {"no-mask", ""}};
     training.method = dist::method(sync, settings);
     training.facts = {.workers = group_.workers, .momentum = 0.9};

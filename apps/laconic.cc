@@ -38,6 +38,7 @@ constexpr Tool kTools[] = {
      "what a method makes of values, whether checkpoints are whole, where a trace's time went"},
     {"simulate", "simulate --model M --workers N,..", "a training step on a network that is not there"},
     {"calibrate", "calibrate --workers N", "what ranks, network, codecs and layers take here, for plans"},
+    {"chaos", "chaos PROGRAM ...", "faults at random moments, and whether a training goes on to the same weights"},
     {"explain", "explain LOG", "where a training's time went, and what would shorten a step"},
     {"plot", "plot trace FILE -o PICTURE.svg", "a picture of some steps of a recorded training"},
 };

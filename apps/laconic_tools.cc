@@ -15,6 +15,7 @@ constexpr laconic::Subcommand kTools[] = {
     {"inspect", "see laconic inspect --help", laconic::inspect},
     {"simulate", "see laconic simulate --help", laconic::simulate},
     {"calibrate", "see laconic calibrate --help", laconic::calibrate},
+    {"chaos", "see laconic chaos --help", laconic::chaos},
     {"explain", "see laconic explain --help", laconic::explain},
     {"plot", "see laconic plot --help", laconic::plot},
 };

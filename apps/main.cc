@@ -86,6 +86,7 @@ __attribute__((section(".preinit_array"), used)) void (*const kBeforeAll)(int, c
 
 int run_main(const std::function<int()>& body) {
   if (ignores_hangup()) std::signal(SIGHUP, SIG_IGN);  // a library may have set a handler since
+  std::signal(SIGXFSZ, SIG_IGN);                       // a file may grow no more: whoever writes it says so
   try {
     return body();
   } catch (const UsageError& e) {

@@ -14,6 +14,7 @@ int inspect_checkpoint(const std::vector<std::string>& arguments);  ///< laconic
 int inspect_trace(const std::vector<std::string>& arguments);       ///< laconic inspect trace
 int simulate(const std::vector<std::string>& arguments);            ///< laconic simulate
 int calibrate(const std::vector<std::string>& arguments);           ///< laconic calibrate
+int chaos(const std::vector<std::string>& arguments);               ///< laconic chaos
 int explain(const std::vector<std::string>& arguments);             ///< laconic explain
 int plot(const std::vector<std::string>& arguments);                ///< laconic plot WHAT
 

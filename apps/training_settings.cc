@@ -214,8 +214,8 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
          "what travels how, instead of by these options;\n--dry-run --json writes one; auto: network and layers are\n"
          "measured, and the fastest is taken");
   s.value("allow", "WHAT,..",
-          "what --plan auto may do to sums: exact, 16bit,\nbounded:2^-10; sparse: or take --sync redsync instead,\n"
-          "sparse:D with this --density [exact]",
+          "what --plan auto may do to sums: exact, 16bit,\nbounded:2^-10; or take instead of them sparse[:D]:\n"
+          "--sync redsync with this --density, rounds[:H]: --sync\nrounds with this --every [exact]",
           [&o](const std::string& text, const std::string& where) {
             o.trainer.allowed = dist::Allowed::parse(text, where);
           });

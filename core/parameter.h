@@ -18,6 +18,7 @@ const char* to_string(Role role);
 /// Rows [first, first + count) of a parameter's outermost dimension.
 struct Rows {
   std::int64_t first = 0, count = 0;
+  bool operator==(const Rows&) const = default;
 };
 
 /// A description that travels without the memory.

@@ -31,7 +31,8 @@ enum class Purpose : std::uint32_t {
   generate,
   split,
   straggling,
-  low_rank
+  low_rank,
+  faults
 };
 
 /// A stream of random numbers keyed by (seed, purpose, a, b), for example a = epoch, b = sample.

@@ -257,6 +257,7 @@ std::string Plan::json() const {
   }
   Json j{{"format", 1}};
   if (codec != "none") j["codec"] = codec;
+  if (!sync.empty()) j["sync"] = sync;
   j["buckets"] = std::move(list);
   return j.dump();
 }
@@ -274,6 +275,7 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
     check(j.at("buckets").is_array() && j.at("buckets").size() <= 1000000, "'buckets' is no list");
     plan.codec = j.value("codec", "none");
     compress::make_codec(plan.codec, where);
+    plan.sync = j.value("sync", "");
     int next = 0;               // the first parameter that no bucket holds yet
     std::int64_t next_row = 0;  // of it
     for (const Json& entry : j.at("buckets")) {

@@ -63,6 +63,7 @@ struct Bucket {
   bool chunk() const { return rows.count > 0; }
   bool sparse() const { return !choice.all(); }
   Carrier carrier() const { return allreduce_named(allreduce).kind.carrier; }
+  bool operator==(const Bucket&) const = default;
 };
 
 /// How every parameter of a model travels. Fixed before step 1, by sizes and never by timing, and equal on all ranks:
@@ -72,6 +73,7 @@ struct Plan {
   std::vector<int> bucket_of;   ///< the first bucket of a parameter, by its place in the arena
 
   std::string codec = "none";  ///< of what is summed, on every hop, as in --codec
+  std::string sync{};          ///< the only method that it is for, if a planner chose that too; else empty
 
   /// Rows of a parameter in its first chunk; 0 if it travels whole.
   std::int64_t chunk_rows(int place) const;
@@ -87,7 +89,7 @@ struct Plan {
 
   /// One line a bucket: name, parameters, bytes, algorithm or choice, pieces.
   std::string table() const;
-  /// For checkpoints, --plan FILE, and the other ranks, with `codec`, `rows`, `copied`, `choice`, `quantised` and
+  /// For checkpoints, --plan FILE, and the other ranks, with `codec`, `sync`, `rows`, `copied`, `choice`, `quantised` and
   /// `rank` only where there is one:
   ///   {"format": 1, "codec": "fp16", "buckets": [{"parameters": ["fc.weight"], "rows": [first, count],
   ///    "algorithm": "ring", "pieces": 1, "copied": true, "choice": "trimmed", "quantised": true}, ...]}
@@ -97,6 +99,8 @@ struct Plan {
                         const std::string& where);
 
   std::vector<std::string> parameter_names{};  ///< by place in the arena
+
+  bool operator==(const Plan&) const = default;
 };
 
 /// Buckets of arena neighbours. A parameter above bucket_bytes travels alone, or with little that comes before it (its

@@ -35,7 +35,7 @@ READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device':
                '--trace': True, '--dump-gradients': True, '--log': True, '--config': True,
                '--new-head': False, '--eval-only': False}
 # Tools, and whether another word says which of them it is.
-TOOLS = {'compare': False, 'launch': False, 'models': False, 'pack': False, 'simulate': False, 'calibrate': False, 'explain': False,
+TOOLS = {'compare': False, 'launch': False, 'models': False, 'pack': False, 'simulate': False, 'calibrate': False, 'explain': False, 'chaos': False,
          'bench': True, 'inspect': True, 'codec': True, 'plot': True}
 # How many words follow an option of launch.
 OF_LAUNCH = {'-n': 1, '-np': 1, '--workers': 1, '--hosts': 1, '--hostfile': 1, '--mca': 2, '--restarts': 1, '--min-workers': 1, '--dry-run': 0}

@@ -205,18 +205,19 @@ TEST(Options, ThatOthersLeaveWithoutEffectAreRefused) {
     expect_refused({"--plan", "p.json", name, value},
                    concat("a plan says what travels how (", name, "): leave it out, or --plan"));
   EXPECT_TRUE(parse({"--plan", "auto", "--allow", "16bit"}).trainer.allowed.sixteen_bits);
-  EXPECT_EQ(parse({"--plan", "auto", "--allow", "sparse:0.02,16bit"}).trainer.allowed.sparse->name(), "redsync");
+  EXPECT_EQ(parse({"--plan", "auto", "--allow", "sparse:0.02,16bit"}).trainer.allowed.methods[0].method->name(), "redsync");
   EXPECT_TRUE(parse({"--plan", "auto", "--replan"}).trainer.replan);
   expect_refused({"--replan"}, "only --plan auto chooses (--replan): leave it out, or add --plan auto");
   expect_refused({"--plan", "auto", "--allow", "sparse", "--optimizer", "adam"},
-                 "--allow sparse may take --sync redsync, and --sync redsync corrects the momentum of sgd on every "
+                 "--allow may take --sync redsync, and --sync redsync corrects the momentum of sgd on every "
                  "worker, adam has none of that kind (--optimizer): take --optimizer sgd, or --sync topk");
   expect_refused({"--plan", "auto", "--allow", "sparse:0"},
                  "no elements are nothing to send (--allow): give a share, as sparse:0.001");
   expect_refused({"--plan", "p.json", "--allow", "16bit"},
                  "only --plan auto chooses (--allow): leave it out, or add --plan auto");
-  expect_refused({"--plan", "auto", "--allow", "rounds"},
-                 "'rounds' is nothing that a plan may do (--allow): give exact, or 16bit, bounded:2^-E and sparse with commas");
+  expect_refused({"--plan", "auto", "--allow", "servers"},
+                 "'servers' is nothing that a plan may do (--allow): give exact, or 16bit, bounded:2^-E, sparse and rounds "
+                 "with commas");
   for (const auto& words : {std::vector{"--trace", "t"}, {"--dump-gradients", "d"}}) {
     std::vector<const char*> all{"--eval-only", "--init", "w"};
     all.insert(all.end(), words.begin(), words.end());

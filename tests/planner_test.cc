@@ -35,7 +35,7 @@ double simulated(const PlanningFacts& facts, const Plan& plan) {
   VirtualNetwork network = facts.group.network(plan.codec);
   SimulatedTraining training{.times = facts.times, .plan = plan};
   training.facts = {.workers = network.ranks, .momentum = 0.9, .overlap = facts.overlap};
-  if (plan.sparse()) training.method = facts.allowed.sparse;
+  if (const MethodChoice* choice = facts.allowed.find(plan.sync)) training.method = choice->method;
   network.mirrored = is_alike(training, network);
   for (const auto& p : facts.parameters) training.parameters.push_back(p->info);
   return simulate_step(training, network).seconds;
@@ -70,7 +70,9 @@ TEST(Planner, PredictsWhatAChoiceOfElementsTakes) {
         for (const char* allowed : {"sparse", "sparse:0.02"}) {
           PlanningFacts facts = facts_of(ghost, model, group(workers, rate, 100e-6));
           facts.allowed = Allowed::parse(allowed, "--allow");
-          const Plan plan = make_plan(facts.parameters, facts.allowed.sparse_options(workers), workers);
+          const MethodChoice& choice = facts.allowed.methods.at(0);
+          Plan plan = make_plan(facts.parameters, choice.options(workers), workers);
+          plan.sync = choice.method->name();
           const double whole = simulated(facts, plan);
           EXPECT_NEAR(predict_step(facts, plan), whole, 0.2 * whole)
               << model << " " << workers << " " << rate << " " << allowed;
@@ -80,23 +82,58 @@ TEST(Planner, PredictsWhatAChoiceOfElementsTakes) {
 
 TEST(Planner, AChoiceOfElementsIsForSlowLinks) {
   const GhostModel ghost("alexnet-32", 0);
-  const auto planned = [&](double rate, const char* allowed, bool alone = false) {
+  const auto planned = [&](double rate, const char* allowed, const char* only = "") {
     PlanningFacts facts = facts_of(ghost, "alexnet-32", group(4, rate, 50e-6));
-    facts.allowed = Allowed::parse(allowed, "--allow"), facts.momentum = 0.9, facts.sparse_alone = alone;
+    facts.allowed = Allowed::parse(allowed, "--allow"), facts.momentum = 0.9, facts.only = only;
     return make_best_plan(facts);
   };
   const Planned slow = planned(1e8, "sparse:0.01,16bit");
   EXPECT_TRUE(slow.plan.sparse());
   EXPECT_EQ(slow.receipt.sync, "redsync");
-  EXPECT_EQ(slow.receipt.density, 0.01);
-  EXPECT_NE(slow.receipt.json().find("\"density\":0.01"), std::string::npos);
+  EXPECT_NE(slow.receipt.json().find("\"settings\":{\"density\":\"0.01\"}"), std::string::npos);
   ASSERT_GE(slow.receipt.candidates.size(), 2u);
   EXPECT_NE(slow.receipt.candidates[0].plan.find("redsync, 1 %"), std::string::npos);
   EXPECT_NE(slow.receipt.candidates[1].plan.find("bf16"), std::string::npos) << "the runner-up is of another kind";
   const Planned fast = planned(1e12, "sparse:0.01");
   EXPECT_FALSE(fast.plan.sparse());
   EXPECT_EQ(fast.receipt.sync, "allreduce");
-  EXPECT_TRUE(planned(1e12, "sparse:0.01", true).plan.sparse());
+  EXPECT_TRUE(planned(1e12, "sparse:0.01", "redsync").plan.sparse());
+}
+
+/// A round's exchange is simulated with the method itself, step by step.
+TEST(Planner, PredictsTheMeanStepOfARound) {
+  for (const char* model : {"lenet", "alexnet-32"}) {
+    const GhostModel ghost(model, 0);
+    for (const auto& row : all_combinations({2, 2, 2})) {
+      const int workers = row[0] == 0 ? 2 : 4;
+      const double rate = row[1] == 0 ? 1e8 : 1e9;
+      PlanningFacts facts = facts_of(ghost, model, group(workers, rate, 100e-6));
+      facts.allowed = Allowed::parse(row[2] == 0 ? "rounds" : "rounds:3", "--allow");
+      Plan plan = make_plan(facts.parameters, {}, workers);
+      plan.sync = "rounds";
+      const double whole = simulated(facts, plan);
+      EXPECT_NEAR(predict_step(facts, plan), whole, 0.12 * whole) << model << " " << workers << " " << rate;
+    }
+  }
+}
+
+TEST(Planner, RoundsAreForSlowLinks) {
+  const GhostModel ghost("alexnet-32", 0);
+  const auto planned = [&](double rate, const char* allowed, const char* only = "") {
+    PlanningFacts facts = facts_of(ghost, "alexnet-32", group(4, rate, 50e-6));
+    facts.allowed = Allowed::parse(allowed, "--allow"), facts.only = only;
+    return make_best_plan(facts);
+  };
+  const Planned slow = planned(1e8, "rounds:20,16bit");
+  EXPECT_EQ(slow.plan.sync, "rounds");
+  EXPECT_EQ(slow.plan.codec, "bf16") << "what workers changed may travel in 16 bits too";
+  EXPECT_EQ(slow.receipt.sync, "rounds");
+  EXPECT_NE(slow.receipt.json().find("\"settings\":{\"every\":\"20\"}"), std::string::npos);
+  EXPECT_EQ(slow.receipt.candidates[0].plan.find("rounds of 20 steps, sgd, "), 0u);
+  EXPECT_LT(slow.receipt.step_ms, planned(1e8, "16bit").receipt.step_ms / 5);
+  EXPECT_EQ(planned(1e12, "rounds:20").plan.sync, "") << "nothing waits";
+  EXPECT_EQ(planned(1e8, "rounds:1").plan.sync, "") << "as many messages as sums have";
+  EXPECT_EQ(planned(1e12, "rounds:20", "rounds").plan.sync, "rounds");
 }
 
 /// A model of linear layers that each compute for 1 ms, and then for 2.
@@ -191,7 +228,7 @@ TEST(Planner, RegretIsSmall) {
 TEST(Planner, TwoHundredLayersArePlannedByFewPredictions) {
   const Layered model(std::vector<std::int64_t>(200, 512));
   PlanningFacts facts = model.facts(group(4, 1e9, 50e-6));
-  facts.allowed = Allowed::parse("16bit,sparse", "--allow");
+  facts.allowed = Allowed::parse("16bit,sparse,rounds", "--allow");
   const Receipt receipt = make_best_plan(facts).receipt;
   EXPECT_GT(receipt.predictions, 100);
   EXPECT_LE(receipt.predictions, 400);
@@ -253,10 +290,15 @@ TEST(Planner, AllowsWhatIsNamed) {
   EXPECT_EQ(Allowed::parse("exact", "--allow").codecs(), std::vector<std::string>{"none"});
   EXPECT_EQ(Allowed::parse("16bit,bounded:2^-10", "--allow").codecs(),
             (std::vector<std::string>{"none", "bf16", "inceptionn:2^-10"}));
-  EXPECT_EQ(Allowed::parse("sparse", "--allow").sparse_options(2).sparse.density, 1e-3);
-  EXPECT_EQ(Allowed::parse("16bit,sparse:0.5", "--allow").sparse_options(2).sparse.density, 0.5);
+  const auto only = [](const char* text) { return Allowed::parse(text, "--allow").methods.at(0); };
+  EXPECT_EQ(only("sparse").options(2).sparse.density, 1e-3);
+  EXPECT_EQ(only("16bit,sparse:0.5").options(2).sparse.density, 0.5);
+  EXPECT_EQ(only("rounds").method->traits().period, 8);
+  EXPECT_EQ(only("rounds:20").method->traits().period, 20);
+  EXPECT_EQ(Allowed::parse("rounds,sparse", "--allow").methods.size(), 2u);
   for (const char* wrong :
-       {"", "sparse:", "sparse:0", "sparse:2", "sparse:x", "16bit,", "bounded:", "bounded:3", "8bit"})
+       {"", "sparse:", "sparse:0", "sparse:2", "sparse:x", "16bit,", "bounded:", "bounded:3", "8bit", "rounds:",
+        "rounds:0", "rounds:1.5", "rounds,rounds:3", "sparse,rounds,sparse:0.1"})
     expect_error<UsageError>([&] { Allowed::parse(wrong, "--allow"); }, {"--allow"});
 }
 

@@ -1,4 +1,5 @@
 // Automatic plans of a training: residual compression instead of sums, and another plan while it trains.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -42,23 +43,23 @@ Recipe automatic() {
   return recipe;
 }
 
-std::shared_ptr<const dist::Method> small_redsync() {
-  return dist::method("redsync", {{"density", "0.02"}, {"dense-below", "1KiB"}});
-}
+dist::MethodChoice small_redsync() { return {"redsync", {{"density", "0.02"}, {"dense-below", "1KiB"}}}; }
+dist::MethodChoice short_rounds() { return {"rounds", {{"every", "3"}}}; }
 
 /// A cable over which a choice takes much less time than sums, if both wait for it (Overlap::none).
 dist::LinkOptions slow_cable() { return {.all = {.bits_per_second = 10'000'000}}; }
 
 std::string plan_in(const std::string& checkpoint) { return CheckpointStore::read_manifest(checkpoint).plan; }
 
-/// A plan is replaced after step 60, and the checkpoint of that step has the new one: who resumes from it goes the way
-/// of who did not stop.
-void expect_a_replanned_training_resumes(Recipe recipe, const std::string& sync) {
+/// A plan is replaced after ten steps and fifty periods, and the checkpoint of that step has the new one: who resumes
+/// from it goes the way of who did not stop.
+void expect_a_replanned_training_resumes(Recipe recipe, const std::string& sync, int period = 1) {
+  const int replaced = 10 + 50 * period, last = replaced + 8;
   TempFolder folder;
   recipe.trainer.replan = true;
   recipe.trainer.save = folder.path();
   recipe.trainer.save_every = Every{20, true};
-  recipe.trainer.epochs = 17;
+  recipe.trainer.steps = last;
   Recipe straight = recipe;
   straight.wrap = [](std::unique_ptr<Workload> task, const dist::Worker&) {
     return std::make_unique<SlowAtFirst>(std::move(task));
@@ -67,11 +68,12 @@ void expect_a_replanned_training_resumes(Recipe recipe, const std::string& sync)
   ASSERT_EQ(replanned.contradictions.size(), 1u);
   EXPECT_LT(replanned.contradictions[0].step_ms, replanned.contradictions[0].expected_ms);
   ASSERT_EQ(replanned.plans.size(), 2u);
-  EXPECT_EQ(replanned.plans[1].step, 60);
+  EXPECT_EQ(replanned.plans[1].step, replaced);
   EXPECT_NE(replanned.plans[1].reason, "");
   for (const dist::Receipt& plan : replanned.plans) EXPECT_EQ(plan.sync, sync);
-  const std::string checkpoint = folder / "checkpoint-000000000060";
-  EXPECT_EQ(plan_in(checkpoint), plan_in(folder / "checkpoint-000000000068"));
+  const auto checkpoint_of = [&](int step) { return folder / fmt::format("checkpoint-{:012}", step); };
+  const std::string checkpoint = checkpoint_of(replaced);
+  EXPECT_EQ(plan_in(checkpoint), plan_in(checkpoint_of(last)));
 
   recipe.trainer.resume = checkpoint;
   recipe.trainer.save.clear(), recipe.trainer.save_every.reset();
@@ -88,16 +90,22 @@ TEST(Replan, ATrainingThatIsPlannedAnewResumesAsIfItHadNotStopped) {
   recipe.trainer.allowed = dist::Allowed::parse("16bit,bounded:rel:2^0", "allow");
   recipe.trainer.codec_feedback = true;
   recipe.trainer.accumulate = 2;  // two steps an epoch
-  recipe.trainer.epochs = 34;
-  recipe.trainer.steps = 68;
   expect_a_replanned_training_resumes(recipe, "allreduce");
 }
 
 TEST(Replan, AMethodThatWasChosenStays) {
   Recipe recipe = automatic();
-  recipe.trainer.allowed.sparse = small_redsync();
+  recipe.trainer.allowed.methods = {small_redsync()};
   recipe.link = slow_cable(), recipe.trainer.overlap = dist::Overlap::none;
   expect_a_replanned_training_resumes(recipe, "redsync");
+}
+
+/// The checkpoint with the new plan is of the middle of a round.
+TEST(Replan, ARoundGoesOnUnderAnotherPlan) {
+  Recipe recipe = automatic();
+  recipe.trainer.allowed.methods = {short_rounds()};
+  recipe.link = {.all = {.bits_per_second = 40'000'000}}, recipe.trainer.overlap = dist::Overlap::none;
+  expect_a_replanned_training_resumes(recipe, "rounds", 3);
 }
 
 TEST(Replan, OnlyAnAutomaticPlanIsReplaced) {
@@ -108,8 +116,8 @@ TEST(Replan, OnlyAnAutomaticPlanIsReplaced) {
 }
 
 TEST(Replan, TheMedianOfFiftyStepsContradicts) {
-  const auto contradicted_at = [](std::optional<double> expected, auto step_ms) {
-    PlanWatch watch(expected);
+  const auto contradicted_at = [](std::optional<double> expected, auto step_ms, std::int64_t period = 1) {
+    PlanWatch watch(expected, period);
     for (int step = 1; step <= 300; ++step)
       if (watch.add(step_ms(step))) return step;
     return 0;
@@ -122,47 +130,54 @@ TEST(Replan, TheMedianOfFiftyStepsContradicts) {
   EXPECT_EQ(contradicted_at(10, [](int step) { return step % 50 < 20 ? 100.0 : 10.0; }), 0) << "the median";
   EXPECT_EQ(contradicted_at({}, always(13)), 0) << "what they take is what is expected";
   EXPECT_EQ(contradicted_at({}, [](int step) { return step <= 60 ? 10.0 : 20.0; }), 110);
+  const auto exchange = [](double ms) { return [ms](int step) { return step % 4 == 0 ? ms : 1.0; }; };
+  EXPECT_EQ(contradicted_at(10, exchange(37), 4), 0) << "the mean of a period";
+  EXPECT_EQ(contradicted_at(10, exchange(67), 4), 210);
   PlanWatch watch(10);
   for (int step = 1; step <= 300; ++step) EXPECT_EQ(watch.add(20).has_value(), step == 60) << "once";
 }
 
 /// As if the method, its settings and the plan had been given by hand.
 TEST(AllowedChoice, GivesTheBitsOfItsMethodAndResumes) {
-  TempFolder folder;
-  Recipe recipe = automatic();
-  recipe.link = slow_cable(), recipe.trainer.overlap = dist::Overlap::none;
-  recipe.trainer.allowed.sparse = small_redsync();
-  recipe.trainer.save = folder.path();
-  recipe.trainer.epochs = 3;
-  const Outcome chosen = train(recipe);
-  ASSERT_EQ(chosen.plans.size(), 1u);
-  EXPECT_EQ(chosen.plans[0].sync, "redsync");
-  EXPECT_EQ(chosen.plans[0].density, 0.02);
-  EXPECT_GE(chosen.plans[0].candidates.size(), 2u);
+  for (const dist::MethodChoice& choice : {small_redsync(), short_rounds()}) {
+    SCOPED_TRACE(choice.method->name());
+    TempFolder folder;
+    Recipe recipe = automatic();
+    recipe.link = slow_cable(), recipe.trainer.overlap = dist::Overlap::none;
+    recipe.trainer.allowed.methods = {choice};
+    recipe.trainer.save = folder.path();
+    recipe.trainer.steps = 10;  // not the end of a round
+    const Outcome chosen = train(recipe);
+    ASSERT_EQ(chosen.plans.size(), 1u);
+    EXPECT_EQ(chosen.plans[0].sync, choice.method->name());
+    EXPECT_EQ(chosen.plans[0].settings, choice.settings);
+    EXPECT_GE(chosen.plans[0].candidates.size(), 2u);
 
-  Recipe by_hand = recipe;
-  by_hand.link.reset();
-  by_hand.trainer.save.clear(), by_hand.trainer.allowed = {};
-  by_hand.trainer.plan_file = folder / "checkpoint-000000000012/manifest.json";
-  by_hand.sync = "redsync", by_hand.settings = {{"density", "0.02"}, {"dense-below", "1KiB"}};
-  EXPECT_TRUE(same_bits(train(by_hand).parameters[0], chosen.parameters[0]));
+    Recipe by_hand = recipe;
+    by_hand.link.reset();
+    by_hand.trainer.save.clear(), by_hand.trainer.allowed = {};
+    by_hand.trainer.plan_file = folder / "checkpoint-000000000010/manifest.json";
+    expect_error<UsageError>([&] { train(by_hand); }, {"was made for `sync` " + choice.method->name()});
+    by_hand.sync = choice.method->name(), by_hand.settings = choice.settings;
+    EXPECT_TRUE(same_bits(train(by_hand).parameters[0], chosen.parameters[0]));
 
-  Recipe resumed = recipe;
-  resumed.trainer.epochs = 5, resumed.trainer.resume = folder.path(), resumed.trainer.save.clear();
-  const Outcome went_on = train(resumed);
-  EXPECT_TRUE(went_on.plans.empty());
-  by_hand.trainer.epochs = 5;
-  EXPECT_TRUE(same_bits(train(by_hand).parameters[0], went_on.parameters[0]));
+    Recipe resumed = recipe;
+    resumed.trainer.steps = 20, resumed.trainer.resume = folder.path(), resumed.trainer.save.clear();
+    const Outcome went_on = train(resumed);
+    EXPECT_TRUE(went_on.plans.empty());
+    by_hand.trainer.steps = 20;
+    EXPECT_TRUE(same_bits(train(by_hand).parameters[0], went_on.parameters[0]));
 
-  resumed.trainer.allowed.sparse = dist::method("redsync", {{"density", "0.5"}, {"dense-below", "1KiB"}});
-  expect_error<DataError>([&] { train(resumed); }, {"allow-sparse="});
+    resumed.trainer.allowed.methods = {choice.method->name() == "rounds" ? small_redsync() : short_rounds()};
+    expect_error<DataError>([&] { train(resumed); }, {"allow=sums, " + choice.method->name()});
+  }
 }
 
 TEST(AllowedChoice, IsHeldAgainstTheTraining) {
   Recipe recipe = automatic();
-  recipe.trainer.allowed.sparse = small_redsync();
+  recipe.trainer.allowed.methods = {small_redsync()};
   recipe.trainer.optimizer.name = "adam";
-  expect_error<UsageError>([&] { train(recipe); }, {"`allow` sparse may take `sync` redsync", "`optimizer`"});
+  expect_error<UsageError>([&] { train(recipe); }, {"`allow` may take `sync` redsync", "`optimizer`"});
 }
 
 }  // namespace

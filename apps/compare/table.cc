@@ -141,7 +141,10 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
       runs = std::max(runs, trials[s].size());
       auto& steps = counted[s].emplace_back();
       if (!t.error.empty() || t.steps.empty()) continue;
-      steps.assign(t.steps.begin() + static_cast<std::ptrdiff_t>(warm_up_of(t.steps.size(), warm_up)), t.steps.end());
+      const std::size_t first = warm_up_of(t.steps.size(), warm_up);
+      steps.assign(t.steps.begin() + static_cast<std::ptrdiff_t>(first), t.steps.end());
+      // The last step waits for its own messages too; without the first ones there would be more messages than steps.
+      if (first > 0 && steps.size() > 1) steps.pop_back();
       fewest = std::min(fewest, steps.size());
     }
   const std::size_t wanted = runs >= kRunsForInterval || runs == 0 ? 1 : (kBlocks + runs - 1) / runs;

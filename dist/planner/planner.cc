@@ -28,21 +28,61 @@ constexpr int kMostChanges = 100;        // of single buckets that are tried for
 constexpr int kMostRunnersUp = 400;      // that are predicted for the receipt
 constexpr double kAsFast = 1.01;
 
+/// What all plans of a model are made of: its layers, and where each parameter's gradient comes.
+class Timings {
+ public:
+  explicit Timings(const PlanningFacts& facts) : facts(facts) {
+    std::map<std::string, Place> by_name;
+    for (const LayerTimes::Layer& l : facts.times.layers) {
+      for (const LayerTimes::Parameter& p : l.parameters)
+        by_name[p.name] = {static_cast<int>(layers.size()), 1e-3 * p.ready_ms, 1e-3 * p.update_ms};
+      layers.push_back({l.name, 1e-3 * l.forward_ms, 1e-3 * l.backward_ms});
+    }
+    for (const auto& p : facts.parameters) {
+      const auto found = by_name.find(p->info.name);
+      require<DataError>(found != by_name.end(), "plan: there is no time for parameter ", p->info.name,
+                         ". Measure this model.");
+      places.push_back(found->second);
+    }
+  }
+
+  struct Place {
+    int layer = 0;
+    double ready_seconds = 0, update_seconds = 0;
+  };
+  struct Coding {
+    std::unique_ptr<const compress::Codec> codec;
+    WorkCosts work{};
+  };
+  const Coding& coding(const std::string& codec) {
+    Coding& c = codings_[codec];
+    if (c.work.per_message == 0) c = {compress::make_codec(codec), facts.group.network(codec).work};
+    return c;
+  }
+
+  const PlanningFacts& facts;
+  std::vector<ReplayLayer> layers;
+  std::vector<Place> places;  // by the parameter's place in the arena
+
+ private:
+  std::map<std::string, Coding> codings_;
+};
+
 /// The layers and messages of a step, for replay(): what a plan makes of the times.
 class Schedule {
  public:
-  Schedule(const PlanningFacts& facts, const Plan& plan) : facts_(facts), codec_(compress::make_codec(plan.codec)) {
-    for (const LayerTimes::Layer& l : facts.times.layers) {
-      for (const LayerTimes::Parameter& p : l.parameters) places_[p.name] = {static_cast<int>(layers_.size()), &p};
-      layers_.push_back({l.name, 1e-3 * l.forward_ms, 1e-3 * l.backward_ms});
+  Schedule(Timings& timings, const Plan& plan)
+      : facts_(timings.facts),
+        codec_(timings.coding(plan.codec).codec.get()),
+        speed_(timings.coding(plan.codec).work),
+        layers_(timings.layers) {
+    if (const MethodChoice* choice = method_of(plan)) {
+      period_ = static_cast<double>(choice->method->traits().period);
+      if (plan.sparse()) density_ = choice->options(facts_.group.workers).sparse.density;
     }
-    speed_ = facts.group.network(plan.codec).work;
-    if (plan.sparse()) {
-      require<Error>(facts.allowed.sparse != nullptr, "plan: it sends a choice, and no method that does is allowed.");
-      density_ = facts.allowed.sparse_options(facts.group.workers).sparse.density;
-    }
+    messages_.reserve(plan.buckets.size());
     for (const Bucket& b : plan.buckets) {
-      const ParameterInfo& first = facts.parameters[static_cast<std::size_t>(b.first)]->info;
+      const ParameterInfo& first = facts_.parameters[static_cast<std::size_t>(b.first)]->info;
       if (b.chunk() && b.rows.first > 0) {  // chunks of one weight are one message
         ++messages_.back().chunks;
         add_travel(messages_.back(), b);
@@ -50,27 +90,24 @@ class Schedule {
       }
       ReplayMessage m{.name = b.chunk() ? first.name : b.name, .layer = static_cast<int>(layers_.size())};
       for (int i = b.first; i < b.first + b.count; ++i) {
-        const std::string& name = facts.parameters[static_cast<std::size_t>(i)]->info.name;
-        const auto found = places_.find(name);
-        require<DataError>(found != places_.end(), "plan: there is no time for parameter ", name,
-                           ". Measure this model.");
-        const auto& [layer, times] = found->second;
-        if (layer < m.layer) m.layer = layer, m.ready_seconds = 0;
-        if (layer == m.layer)
-          m.ready_seconds = std::min(std::max(m.ready_seconds, 1e-3 * times->ready_ms),
-                                     layers_[static_cast<std::size_t>(layer)].backward_seconds);
-        m.update_seconds += 1e-3 * times->update_ms;
+        const Timings::Place& place = timings.places[static_cast<std::size_t>(i)];
+        if (place.layer < m.layer) m.layer = place.layer, m.ready_seconds = 0;
+        if (place.layer == m.layer)
+          m.ready_seconds = std::min(std::max(m.ready_seconds, place.ready_seconds),
+                                     layers_[static_cast<std::size_t>(place.layer)].backward_seconds);
+        m.update_seconds += place.update_seconds;
       }
       m.pieces = b.pieces;
       if (b.sparse())
         add_choice(m, b);
       else
         add_travel(m, b);
-      messages_.push_back(m);
+      messages_.push_back(std::move(m));
     }
   }
 
-  Replay run() {
+  /// One step in which all messages travel.
+  Replay run() const {
     Replay result = replay(layers_, messages_, facts_.overlap);
     double work = 0;
     for (const ReplayMessage& m : messages_) work += m.core_seconds;
@@ -94,6 +131,14 @@ class Schedule {
     return result;
   }
 
+  /// The mean of a period in which they travel once; `with` : the step in which they do.
+  double mean_step(double with, double without) const { return (with + (period_ - 1) * without) / period_; }
+  double mean_step() const {
+    const Replay r = run();
+    return mean_step(r.step_seconds, r.compute_seconds);
+  }
+  double period() const { return period_; }
+
   const std::vector<ReplayLayer>& layers() const { return layers_; }
   const std::vector<ReplayMessage>& messages() const { return messages_; }
 
@@ -101,7 +146,7 @@ class Schedule {
   void add_travel(ReplayMessage& m, const Bucket& b) const {
     const int N = facts_.group.workers;
     const double elements = static_cast<double>(b.elements), bytes = 4 * elements;
-    const auto cost = N > 1 ? allreduce_cost(b.allreduce, N, bytes, 1, codec_.get()) : std::nullopt;
+    const auto cost = N > 1 ? allreduce_cost(b.allreduce, N, bytes, 1, codec_) : std::nullopt;
     if (!cost) return;
     const double messages = cost->messages * std::max(1.0, static_cast<double>(b.pieces));
     m.link_seconds += cost->bytes / facts_.group.bytes_per_second;
@@ -114,6 +159,13 @@ class Schedule {
                         elements * (speed_.per_decoded_element + speed_.per_encoded_element / N);
     else
       m.core_seconds += cost->bytes_added * speed_.per_added_byte;
+  }
+
+  const MethodChoice* method_of(const Plan& plan) const {
+    const MethodChoice* choice = facts_.allowed.find(plan.sync);
+    require<Error>(choice != nullptr || (plan.sync.empty() && !plan.sparse()), "plan: it is for `sync` ", plan.sync,
+                   ", which is not allowed.");
+    return choice;
   }
 
   /// All send all their choice, and each adds up those of all. The compute thread chooses when backward has passed.
@@ -134,15 +186,11 @@ class Schedule {
 
   static constexpr double kBytesOfChoice = 8, kHeaderBytes = 8;  // an index and a value; of a message
 
-  struct Place {
-    int layer = 0;
-    const LayerTimes::Parameter* times = nullptr;
-  };
   const PlanningFacts& facts_;
-  std::unique_ptr<const compress::Codec> codec_;
-  WorkCosts speed_;
-  double density_ = 1;  // of a sparse plan
-  std::map<std::string, Place> places_;
+  const compress::Codec* const codec_;
+  const WorkCosts speed_;
+  double density_ = 1;  // of a plan that sends a choice
+  double period_ = 1;   // steps from exchange to exchange
   std::vector<ReplayLayer> layers_;
   std::vector<ReplayMessage> messages_;
 };
@@ -174,8 +222,6 @@ std::string soonest(const PlanningFacts& facts, const Plan& plan, const Bucket& 
   return best;
 }
 
-constexpr const char* kSparse = "sparse";
-
 struct Option {
   PlanOptions sizes;
   std::string allreduces;  // "ring", or "each the soonest"
@@ -183,7 +229,7 @@ struct Option {
   double seconds = 0;
 
   /// Options of one kind differ in sizes and in allreduces.
-  std::string kind() const { return plan.sparse() ? kSparse : sizes.codec; }
+  std::string kind() const { return plan.sync + " " + sizes.codec; }
 };
 
 constexpr const char* kSoonest = "each bucket the soonest";
@@ -191,36 +237,43 @@ constexpr const char* kSoonest = "each bucket the soonest";
 /// Makes plans and compares them by prediction.
 class Search {
  public:
-  explicit Search(const PlanningFacts& facts) : facts_(facts) {}
+  explicit Search(const PlanningFacts& facts) : facts_(facts), timings_(facts) {}
 
-  double predict(const Plan& plan) {
+  Schedule schedule(const Plan& plan) {
     ++predictions_;
-    return predict_step(facts_, plan);
+    return Schedule(timings_, plan);
   }
+  double predict(const Plan& plan) { return schedule(plan).mean_step(); }
   int predictions() const { return predictions_; }
 
   /// All uniform plans, and for each size the one in which every bucket travels as it alone would soonest.
   std::vector<Option> options() {
     std::vector<Option> all;
-    for (const PlanOptions& kind : kinds()) {
+    for (const auto& [sync, kind] : kinds()) {
       std::vector<std::string> names = allreduces_for(facts_, kind.codec), ways = names;
       ways.emplace_back(kSoonest);
-      std::set<std::string> known;  // a small model has the same messages by several sizes
+      std::vector<Plan> known;  // a small model has the same messages by several sizes
       for (const std::size_t bucket : kBucketBytes)
         for (const std::size_t chunk : kChunkBytes) {
           PlanOptions sizes = kind;
           sizes.bucket_bytes = bucket, sizes.chunk_bytes = chunk;
-          const Plan plan = make_plan(facts_.parameters, sizes, facts_.group.workers);
+          Plan plan = make_plan(facts_.parameters, sizes, facts_.group.workers);
+          plan.sync = sync;
           const bool is_usual = bucket == PlanOptions().bucket_bytes && chunk == PlanOptions().chunk_bytes;
-          if (!known.insert(plan.json()).second && !is_usual) continue;
+          if (std::find(known.begin(), known.end(), plan) != known.end() && !is_usual) continue;
+          known.push_back(plan);
           for (const std::string& way : ways) {
             all.push_back({sizes, way, plan});
             for (Bucket& b : all.back().plan.buckets)
               b.allreduce = way == kSoonest ? soonest(facts_, plan, b, names) : way;
-            all.back().seconds = predict(all.back().plan);
+            const Schedule step = schedule(all.back().plan);
+            const Replay replay = step.run();
+            all.back().seconds = step.mean_step(replay.step_seconds, replay.compute_seconds);
+            if (sync.empty()) add_rounds(all, replay);
           }
         }
     }
+    if (!facts_.only.empty()) std::erase_if(all, [&](const Option& o) { return o.plan.sync != facts_.only; });
     return all;
   }
 
@@ -250,10 +303,21 @@ class Search {
   }
 
  private:
+  /// The last of `all` as the plan of each method that sends what it sends, but once in a period.
+  void add_rounds(std::vector<Option>& all, const Replay& replay) {
+    const std::size_t last = all.size() - 1;
+    for (const MethodChoice& choice : facts_.allowed.methods) {
+      if (choice.method->traits().chooses) continue;
+      Option o = all[last];
+      o.plan.sync = choice.method->name();
+      o.seconds = Schedule(timings_, o.plan).mean_step(replay.step_seconds, replay.compute_seconds);
+      all.push_back(std::move(o));
+    }
+  }
+
   /// The plan's buckets, the one first for which the compute thread stands still longest.
   std::vector<std::size_t> by_waits(const Plan& plan) {
-    ++predictions_;
-    const std::vector<double> waits = Schedule(facts_, plan).run().waits;
+    const std::vector<double> waits = schedule(plan).run().waits;
     std::vector<double> of_bucket;
     std::size_t message = 0;
     for (const Bucket& b : plan.buckets) {
@@ -267,18 +331,25 @@ class Search {
     return order;
   }
 
+  struct Kind {
+    std::string sync;  // as Plan::sync
+    PlanOptions options;
+  };
   /// Each codec that is allowed, and a choice of elements, if that is, and any parameter is large enough for one.
-  std::vector<PlanOptions> kinds() const {
-    std::vector<PlanOptions> all;
-    if (!facts_.sparse_alone)
-      for (const std::string& codec : facts_.allowed.codecs()) all.push_back({.codec = codec});
-    if (!facts_.allowed.sparse || facts_.group.workers == 1) return all;
-    const PlanOptions sparse = facts_.allowed.sparse_options(facts_.group.workers);
-    if (make_plan(facts_.parameters, sparse, facts_.group.workers).sparse()) all.push_back(sparse);
+  std::vector<Kind> kinds() const {
+    std::vector<Kind> all;
+    for (const std::string& codec : facts_.allowed.codecs()) all.push_back({"", {.codec = codec}});
+    if (facts_.group.workers == 1) return all;
+    for (const MethodChoice& choice : facts_.allowed.methods) {
+      const PlanOptions options = choice.options(facts_.group.workers);
+      if (make_plan(facts_.parameters, options, facts_.group.workers).sparse())
+        all.push_back({choice.method->name(), options});
+    }
     return all;
   }
 
   const PlanningFacts& facts_;
+  Timings timings_;
   int predictions_ = 0;
 };
 
@@ -300,27 +371,33 @@ std::string in_words(const PlanningFacts& facts, const Option& o) {
   for (const Bucket& b : o.plan.buckets) used.insert(b.allreduce);
   if (used.size() == 1) p.allreduce = *used.begin();
   std::string text = to_string(p);
-  if (used.size() > 1) text.replace(0, p.allreduce.size(), fmt::format("{}", fmt::join(used, " and ")));
-  if (!o.plan.sparse()) return text;
-  return facts.allowed.sparse->describe({.workers = facts.group.workers}) + ", the rest " + text;
+  const std::string allreduce = fmt::format("{}", fmt::join(used, " and "));
+  if (used.size() > 1) text.replace(0, p.allreduce.size(), allreduce);
+  const MethodChoice* choice = facts.allowed.find(o.plan.sync);
+  if (choice == nullptr) return text;
+  if (o.plan.sparse()) return choice->method->describe({.workers = facts.group.workers}) + ", the rest " + text;
+  p.allreduce = allreduce;  // with which the description ends
+  return choice->method->describe({.workers = facts.group.workers, .plan = p}) + text.substr(allreduce.size());
 }
 
-/// Nothing where the group is too large for it.
-std::optional<double> simulated(const PlanningFacts& facts, const Plan& plan) {
+/// Nothing where the group is too large for it. What sends once in a period is simulated as if each step were so.
+std::optional<SimulatedStep> simulated(const PlanningFacts& facts, const Plan& plan) {
   VirtualNetwork network = facts.group.network(plan.codec);
   SimulatedTraining training{.times = facts.times, .plan = plan};
   training.facts = {.workers = network.ranks, .momentum = facts.momentum, .overlap = facts.overlap};
-  if (plan.sparse()) training.method = facts.allowed.sparse;
+  if (plan.sparse()) training.method = facts.allowed.find(plan.sync)->method;
   training.facts.codec_feedback = facts.codec_feedback && plan.codec != "none";
   network.mirrored = is_alike(training, network);
   if (network.ranks > (network.mirrored ? kMostRanksSimulated : kMostRanksOneByOne)) return std::nullopt;
   for (const auto& p : facts.parameters) training.parameters.push_back(p->info);
-  return simulate_step(training, network).seconds;
+  return simulate_step(training, network);
 }
 
 void add_lines(const PlanningFacts& facts, Search& search, const Option& o, Receipt& receipt) {
-  Schedule schedule(facts, o.plan);
+  const Schedule schedule = search.schedule(o.plan);
   const Replay replayed = schedule.run();
+  const double step_seconds = schedule.mean_step(replayed.step_seconds, replayed.compute_seconds);
+  receipt.compute_ms = 1e3 * replayed.compute_seconds;
   double forward = 0, backward_after = 0;
   std::vector<double> begins;  // of each layer in forward
   for (const ReplayLayer& l : schedule.layers()) begins.push_back(forward), forward += l.forward_seconds;
@@ -341,12 +418,12 @@ void add_lines(const PlanningFacts& facts, Search& search, const Option& o, Rece
     line.ready_ms = 1e3 * (backward_begins[layer] + message.ready_seconds), line.needed_ms = 1e3 * begins[layer];
     const Bucket& bucket = o.plan.buckets[b];
     line.choice = bucket.sparse() ? to_string(bucket.choice) : bucket.allreduce;
-    line.waits_ms = 1e3 * replayed.waits[m];
+    line.waits_ms = 1e3 * replayed.waits[m] / schedule.period();
     for (const std::string& name : names) {
       if (name == line.choice || bucket.sparse() || search.predictions() >= most) continue;
       Plan other = o.plan;
       for (std::size_t i = b; i < end; ++i) other.buckets[i].allreduce = name;
-      const double behind = 1e3 * (search.predict(other) - replayed.step_seconds);
+      const double behind = 1e3 * (search.predict(other) - step_seconds);
       if (line.runner_up.empty() || behind < line.behind_ms) line.runner_up = name, line.behind_ms = behind;
     }
     receipt.lines.push_back(line);
@@ -357,6 +434,11 @@ void add_lines(const PlanningFacts& facts, Search& search, const Option& o, Rece
 
 Allowed Allowed::parse(const std::string& text, const std::string& where) {
   Allowed a;
+  const auto add = [&](MethodChoice choice) {
+    require<UsageError>(a.find(choice.method->name()) == nullptr, "'", text, "' names ", choice.method->name(),
+                        " twice (", where, "): leave one of them out");
+    a.methods.push_back(std::move(choice));
+  };
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string word = text.substr(begin, end - begin);
@@ -366,31 +448,43 @@ Allowed Allowed::parse(const std::string& text, const std::string& where) {
     } else if (word.starts_with("bounded:")) {
       a.bounded = word.substr(8), compress::make_codec("inceptionn:" + *a.bounded, where);
     } else if (word == "sparse") {
-      a.sparse = method("redsync");
+      add({"redsync", {}});
     } else if (word.starts_with("sparse:")) {
       const double density = real(word.substr(7), where, 0, 1, "sparse:0.001");
       require<UsageError>(density > 0, "no elements are nothing to send (", where, "): give a share, as sparse:0.001");
-      a.sparse = method("redsync", {{"density", number_text(density)}});
+      add({"redsync", {{"density", number_text(density)}}});
+    } else if (word == "rounds") {
+      add({"rounds", {}});
+    } else if (word.starts_with("rounds:")) {
+      const auto steps = whole<std::int64_t>(word.substr(7), where, 1);
+      add({"rounds", {{"every", std::to_string(steps)}}});
     } else {
       require<UsageError>(word == "exact", "'", word, "' is nothing that a plan may do (", where,
-                          "): give exact, or 16bit, bounded:2^-E and sparse with commas");
+                          "): give exact, or 16bit, bounded:2^-E, sparse and rounds with commas");
     }
   }
   return a;
 }
 
 void Allowed::check(const TrainingFacts& facts) const {
-  if (!sparse) return;
-  try {
-    sparse->check(facts);
-  } catch (const UsageError& e) {
-    throw UsageError(concat("`allow` sparse may take `sync` ", sparse->name(), ", and ", e.what()));
+  for (const MethodChoice& choice : methods) {
+    try {
+      choice.method->check(facts);
+    } catch (const UsageError& e) {
+      throw UsageError(concat("`allow` may take `sync` ", choice.method->name(), ", and ", e.what()));
+    }
   }
 }
 
-PlanOptions Allowed::sparse_options(int workers) const {
+const MethodChoice* Allowed::find(const std::string& name) const {
+  for (const MethodChoice& choice : methods)
+    if (choice.method->name() == name) return &choice;
+  return nullptr;
+}
+
+PlanOptions MethodChoice::options(int workers) const {
   PlanOptions options;
-  sparse->shape(options, {.workers = workers});
+  method->shape(options, {.workers = workers});
   return options;
 }
 
@@ -401,7 +495,10 @@ std::vector<std::string> Allowed::codecs() const {
   return names;
 }
 
-double predict_step(const PlanningFacts& facts, const Plan& plan) { return Schedule(facts, plan).run().step_seconds; }
+double predict_step(const PlanningFacts& facts, const Plan& plan) {
+  Timings timings(facts);
+  return Schedule(timings, plan).mean_step();
+}
 
 Planned make_best_plan(const PlanningFacts& facts) {
   const auto begin = Clock::now();
@@ -411,7 +508,7 @@ Planned make_best_plan(const PlanningFacts& facts) {
   std::stable_sort(all.begin(), all.end(), faster);
   const Option usual = *std::find_if(all.begin(), all.end(), [&](const Option& o) {
     const PlanOptions usual;
-    return o.kind() == (facts.sparse_alone ? kSparse : usual.codec) && o.allreduces == usual.allreduce &&
+    return o.plan.sync == facts.only && o.sizes.codec == usual.codec && o.allreduces == usual.allreduce &&
            o.sizes.bucket_bytes == usual.bucket_bytes && o.sizes.chunk_bytes == usual.chunk_bytes;
   });
   std::vector<Option> best = best_of(all, kSimulated);
@@ -420,19 +517,21 @@ Planned make_best_plan(const PlanningFacts& facts) {
   const double search_ms = 1e3 * seconds_since(begin);
   const int predictions = search.predictions();
   for (Option& o : best)
-    if (const auto seconds = simulated(facts, o.plan)) o.seconds = *seconds;
+    if (const auto step = simulated(facts, o.plan))
+      o.seconds = search.schedule(o.plan).mean_step(step->seconds, step->compute_seconds);
   std::stable_sort(best.begin(), best.end(), faster);
   // What is as fast as the usual plan is not worth another one.
   const auto the_usual =
-      std::find_if(best.begin(), best.end(), [&](const Option& o) { return o.plan.json() == usual.plan.json(); });
+      std::find_if(best.begin(), best.end(), [&](const Option& o) { return o.plan == usual.plan; });
   if (the_usual->seconds <= kAsFast * best[0].seconds) std::rotate(best.begin(), the_usual, the_usual + 1);
 
   Planned planned{.plan = best[0].plan, .receipt = {}};
   Receipt& r = planned.receipt;
   r.group = facts.group.to_string(), r.measured = facts.group, r.layers = facts.times;
   r.plan = planned.plan.json(), r.codec_feedback = facts.codec_feedback && planned.plan.codec != "none";
-  if (planned.plan.sparse()) r.sync = facts.allowed.sparse->name(), r.density = best[0].sizes.sparse.density;
-  r.compute_ms = 1e3 * Schedule(facts, best[0].plan).run().compute_seconds, r.step_ms = 1e3 * best[0].seconds;
+  if (const MethodChoice* choice = facts.allowed.find(planned.plan.sync))
+    r.sync = choice->method->name(), r.settings = choice->settings;
+  r.step_ms = 1e3 * best[0].seconds;
   for (const Option& o : best)
     if (const std::string words = in_words(facts, o);
         std::none_of(r.candidates.begin(), r.candidates.end(), [&](const auto& c) { return c.plan == words; }))

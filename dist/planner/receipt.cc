@@ -26,7 +26,7 @@ std::string Receipt::json() const {
   nlohmann::ordered_json j{{"group", group},           {"step", step},           {"step_ms", step_ms},
                            {"compute_ms", compute_ms}, {"search_ms", search_ms}, {"predictions", predictions},
                            {"sync", sync}};
-  if (density > 0) j["density"] = density;
+  for (const auto& [name, text] : settings) j["settings"][name] = text;
   if (!reason.empty()) j["reason"] = reason;
   for (const Candidate& c : candidates) j["candidates"].push_back({{"plan", c.plan}, {"step_ms", c.step_ms}});
   for (const Line& l : lines)

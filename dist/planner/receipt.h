@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dist/planner/calibration.h"
@@ -33,7 +34,7 @@ struct Receipt {
   Calibration measured{};       ///< what it was chosen by
   LayerTimes layers{};          ///< likewise, of the slowest worker
   std::string sync = "allreduce";  ///< the method that was chosen with the plan
-  double density = 0;              ///< of one that sends a choice
+  std::vector<std::pair<std::string, std::string>> settings{};  ///< its own, names and texts
   std::int64_t step = 0;           ///< after so many updates
   std::string reason{};            ///< why there is another plan than at the start
 

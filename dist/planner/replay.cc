@@ -19,7 +19,7 @@ class Link {
  public:
   /// A chunk in `pieces` parts; a smaller `need` is more urgent. Times of calls do not decrease.
   void submit(int id, double ready, double need, int pieces, double seconds, double work) {
-    queue_.push_back({id, ready, need, seconds / pieces, work / pieces, pieces});
+    coming_.push_back({id, static_cast<int>(coming_.size()), ready, need, seconds / pieces, work / pieces, pieces});
     if (ended_.size() <= static_cast<std::size_t>(id)) ended_.resize(static_cast<std::size_t>(id) + 1);
     ended_[static_cast<std::size_t>(id)].reset();
   }
@@ -32,28 +32,36 @@ class Link {
 
  private:
   struct Chunk {
-    int id;
+    int id, order;
     double ready;
     double need;
     double seconds, work;  // of a piece
     int pieces_left;
   };
+  /// Of equal need what was ready first is more urgent.
+  static bool less_urgent(const Chunk& a, const Chunk& b) {
+    return a.need != b.need ? a.need > b.need : a.order > b.order;
+  }
 
   void serve() {
-    // Chunks stand in the order of being ready; of equal need the first wins.
-    auto best = queue_.begin();
-    free_ = std::max(free_, best->ready);
-    for (auto it = best; it != queue_.end() && it->ready <= free_; ++it)
-      if (it->need < best->need) best = it;
-    free_ += best->seconds;
-    if (best->work > 0) worked_ = std::max(worked_, free_) + best->work;
-    if (--best->pieces_left > 0) return;
-    ended_[static_cast<std::size_t>(best->id)] = best->work > 0 ? worked_ : free_;
-    queue_.erase(best);
+    if (waiting_.empty()) free_ = std::max(free_, coming_[come_].ready);
+    for (; come_ < coming_.size() && coming_[come_].ready <= free_; ++come_) {
+      waiting_.push_back(coming_[come_]);
+      std::push_heap(waiting_.begin(), waiting_.end(), less_urgent);
+    }
+    Chunk& best = waiting_.front();
+    free_ += best.seconds;
+    if (best.work > 0) worked_ = std::max(worked_, free_) + best.work;
+    if (--best.pieces_left > 0) return;
+    ended_[static_cast<std::size_t>(best.id)] = best.work > 0 ? worked_ : free_;
+    std::pop_heap(waiting_.begin(), waiting_.end(), less_urgent);
+    waiting_.pop_back();
   }
 
   double free_ = 0, worked_ = 0;
-  std::vector<Chunk> queue_;
+  std::vector<Chunk> coming_;   // in the order of being ready; those before come_ have come
+  std::size_t come_ = 0;
+  std::vector<Chunk> waiting_;  // a heap, the most urgent first
   std::vector<std::optional<double>> ended_;  // by chunk
 };
 

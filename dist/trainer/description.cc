@@ -27,6 +27,9 @@ dist::TrainingFacts facts_of(const TrainerOptions& o, int workers, int servers, 
 }
 
 std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int servers) {
+  std::string allowed = "\nallow=sums";
+  for (const dist::MethodChoice& choice : o.allowed.methods)
+    allowed += concat(", ", choice.method->name(), " ", choice.method->fingerprint());
   const OptimizerOptions& opt = o.optimizer;
   const bool served = method.traits().servers;
   return concat("seed=", o.seed, "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov,
@@ -40,8 +43,7 @@ std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int
                 o.plan_file.empty()         ? dist::to_string(o.plan)
                 : o.plan_file == kAutomatic ? kAutomatic
                                             : "of a file",
-                o.allowed.sparse ? concat("\nallow-sparse=", o.allowed.sparse->fingerprint()) : "",
-                "\nprecision=", to_string(matmul_precision()));
+                allowed, "\nprecision=", to_string(matmul_precision()));
 }
 
 std::string run_fingerprint(const TrainerOptions& o) {

@@ -94,27 +94,28 @@ void Trainer::measure_network() {
 
 /// Adds what choosing from residuals takes, of the slowest worker, if the plan may do that. All measure at once.
 void Trainer::measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& work) {
-  if (!allowed.sparse) return;
-  const dist::PlanOptions options = allowed.sparse_options(worker_.size);
-  const dist::Choice choice = largest_choice(dist::make_plan(arena_->parameters(), options, worker_.size));
-  if (choice == dist::Choice()) return;
-  const dist::ResidualSpeed mine = dist::measure_residual(choice);
-  const std::string text = fmt::format("{} {} {}", mine.gather, mine.select, mine.scatter);
-  for (const std::string& rank : meet(worker_.engine, "times of residuals", text)) {
-    std::istringstream words(rank);
-    for (double dist::WorkCosts::*cost :
-         {&dist::WorkCosts::per_gathered_element, &dist::WorkCosts::per_selected_element,
-          &dist::WorkCosts::per_scattered_element}) {
-      double seconds = 0;
-      words >> seconds;
-      work.*cost = std::max(work.*cost, seconds);
+  for (const dist::MethodChoice& method : allowed.methods) {
+    const dist::PlanOptions options = method.options(worker_.size);
+    const dist::Choice choice = largest_choice(dist::make_plan(arena_->parameters(), options, worker_.size));
+    if (choice == dist::Choice()) continue;
+    const dist::ResidualSpeed mine = dist::measure_residual(choice);
+    const std::string text = fmt::format("{} {} {}", mine.gather, mine.select, mine.scatter);
+    for (const std::string& rank : meet(worker_.engine, "times of residuals", text)) {
+      std::istringstream words(rank);
+      for (double dist::WorkCosts::*cost :
+           {&dist::WorkCosts::per_gathered_element, &dist::WorkCosts::per_selected_element,
+            &dist::WorkCosts::per_scattered_element}) {
+        double seconds = 0;
+        words >> seconds;
+        work.*cost = std::max(work.*cost, seconds);
+      }
     }
   }
 }
 
 /// Returns the plan of rank 0, as JSON, there; elsewhere any text that is not empty.
 ///   again : another plan has turned out wrong, so nothing of an earlier measurement counts
-std::string Trainer::choose_plan(const dist::Allowed& allowed, bool sparse_alone, bool again) {
+std::string Trainer::choose_plan(const dist::Allowed& allowed, const std::string& only, bool again) {
   const dist::CalibrationOptions wanted{.threads = o_.threads, .codecs = allowed.codecs()};
   const dist::Calibrated ranks = dist::calibrated(worker_, wanted, again ? dist::CalibrationSource{} : o_.calibration);
   dist::Calibration group = dist::slowest(ranks.ranks);
@@ -130,7 +131,7 @@ std::string Trainer::choose_plan(const dist::Allowed& allowed, bool sparse_alone
                                                 .allowed = allowed,
                                                 .codec_feedback = o_.codec_feedback,
                                                 .momentum = o_.optimizer.momentum,
-                                                .sparse_alone = sparse_alone});
+                                                .only = only});
   receipt_ = std::move(planned.receipt);
   if (!ranks.from.empty()) receipt_->group += " (from " + ranks.from + ")";
   return planned.plan.json();
@@ -157,8 +158,8 @@ void Trainer::plan_anew_if_due() {
   dump_.reset(), evaluation_.reset(), strategy_.reset();
   // Residuals and what each worker keeps of the momentum cannot be taken along: the method stays.
   dist::Allowed allowed = o_.allowed;
-  if (!plan_.sparse()) allowed.sparse.reset();
-  take_plan(meet(worker_.engine, "agreement on another plan", choose_plan(allowed, plan_.sparse(), true))[0]);
+  if (plan_.sync.empty()) allowed.methods.clear();
+  take_plan(meet(worker_.engine, "agreement on another plan", choose_plan(allowed, plan_.sync, true))[0]);
   make_strategy();
   arena_->set_listener(listener());
   if (plan_.codec == "none" || state.find("strategy/codec.lost")) strategy_->load(state.part("strategy/"));
@@ -168,7 +169,7 @@ void Trainer::plan_anew_if_due() {
   if (spans_) spans_->draw_layers(true);
   if (worker_.rank > 0) return;
   receipt_->step = step_, receipt_->reason = reason;
-  watch_.emplace(std::nullopt);  // measuring again would say what it has just said
+  watch_.emplace(std::nullopt, is_.period);  // measuring again would say what it has just said
   if (observer_) observer_->on_plan(*receipt_);
 }
 

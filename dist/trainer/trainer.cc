@@ -111,12 +111,15 @@ void Trainer::agree_on_plan() {
   std::string text;
   if (chooses && !goes_on) {
     dist::Allowed allowed = o_.allowed;
-    const bool sparse = resumed && dist::Plan::from_json(resumed->plan, arena_->parameters(), o_.resume).sparse();
-    if (resumed && !sparse) allowed.sparse.reset();  // the method stays, with what its workers keep
-    if (worker_.size > 1)
-      text = choose_plan(allowed, sparse);
-    else if (sparse)
-      options = allowed.sparse_options(1);
+    const std::string taken =
+        resumed ? dist::Plan::from_json(resumed->plan, arena_->parameters(), o_.resume).sync : "";
+    if (resumed && taken.empty()) allowed.methods.clear();  // the method stays, with what its workers keep
+    if (worker_.size > 1) {
+      text = choose_plan(allowed, taken);
+    } else if (const dist::MethodChoice* choice = allowed.find(taken)) {
+      dist::Plan plan = dist::make_plan(arena_->parameters(), choice->options(1));
+      plan.sync = taken, text = plan.json();
+    }
   }
   if (worker_.rank == 0 && text.empty()) {
     if (o_.plan_file.empty() || chooses) {
@@ -140,19 +143,21 @@ void Trainer::agree_on_plan() {
   }
   take_plan(meet(worker_.engine, "agreement on the plan", text)[0]);
   if (worker_.rank == 0 && worker_.size > 1 && (receipt_ || o_.replan))
-    watch_.emplace(receipt_ ? std::optional(receipt_->step_ms) : std::nullopt), figures_.watch(*watch_);
+    watch_.emplace(receipt_ ? std::optional(receipt_->step_ms) : std::nullopt, is_.period), figures_.watch(*watch_);
 }
 
 void Trainer::take_plan(const std::string& text) {
   plan_ = dist::Plan::from_json(text, arena_->parameters(), "the plan of rank 0");
-  if (o_.plan_file == kAutomatic && o_.allowed.sparse && plan_.sparse())
-    method_ = o_.allowed.sparse, is_ = method_->traits();
+  if (const dist::MethodChoice* choice = o_.allowed.find(plan_.sync); o_.plan_file == kAutomatic && choice)
+    method_ = choice->method, is_ = method_->traits();
   require<UsageError>(!plan_.has(dist::Carrier::mpi) || !is_.joins || dist::ranks_under_mpirun() > 0,
                       "the algorithm mpi needs ranks that MPI has started (`allreduce`): start them with laconic "
                       "launch -n N, or use ring");
 }
 
 void Trainer::make_strategy() {
+  require<UsageError>(plan_.sync.empty() || plan_.sync == method_->name(), "the plan was made for `sync` ", plan_.sync,
+                      ", and this is ", method_->name(), " (`plan`): take `sync` ", plan_.sync);
   require<UsageError>(is_.chooses || !plan_.sparse(), "the plan sends a choice of some parameters, and `sync` ",
                       method_->name(), " sends all of them (`plan`): take the strategy that it was made for");
   require<UsageError>(plan_.codec == "none" || is_.codec, "sums of `sync` ", method_->name(),

@@ -148,7 +148,7 @@ class Trainer {
   class Spans;
   void agree_on_plan();
   void take_plan(const std::string& text);
-  std::string choose_plan(const dist::Allowed& allowed, bool sparse_alone, bool again = false);
+  std::string choose_plan(const dist::Allowed& allowed, const std::string& only, bool again = false);
   void measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& work);
   void plan_anew_if_due();
   void measure_network();

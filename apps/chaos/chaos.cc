@@ -1,0 +1,201 @@
+// laconic chaos: faults at random moments of a training, and whether it goes on to the same weights.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "apps/chaos/faults.h"
+#include "apps/launch.h"
+#include "apps/result_table.h"
+#include "apps/statistics.h"
+#include "apps/subcommand.h"
+#include "apps/text.h"
+#include "apps/tools.h"
+#include "core/error.h"
+#include "core/parse.h"
+#include "dist/method/method.h"
+
+namespace laconic {
+namespace {
+
+constexpr int kAttempts = 5;  // at a fault that comes too late
+
+struct ChaosOptions {
+  int faults = 20, launch = 0;
+  std::uint64_t seed = 0;
+  double timeout = 0;
+  std::string program, kinds, methods, keep;
+  bool markdown = false, json = false;
+};
+
+std::vector<FaultKind> kinds_named(const std::string& text) {
+  std::vector<FaultKind> chosen;
+  std::vector<std::string> names;
+  for (const FaultKind& kind : fault_kinds()) names.emplace_back(kind.name);
+  for (const std::string& word : text.empty() ? names : split(text, ',')) {
+    const auto found = std::find(names.begin(), names.end(), word);
+    const std::string close = nearest(word, names);
+    require<UsageError>(found != names.end(), "there is no fault '", word, "' (--kinds): ",
+                        close.empty() ? "" : "did you mean " + close + "? ", "There are ", join(names, ", "));
+    chosen.push_back(fault_kinds()[static_cast<std::size_t>(found - names.begin())]);
+  }
+  return chosen;
+}
+
+std::vector<std::string> methods_named(const std::string& text) {
+  if (text.empty()) return {""};
+  if (text == "all") return dist::methods().names();
+  for (const std::string& name : split(text, ',')) dist::methods().make(name);  // or it says which there are
+  return split(text, ',');
+}
+
+/// A method and its training without a fault, made when it is needed first.
+struct Subject {
+  std::string label;
+  Victim victim;
+  std::optional<Undisturbed> undisturbed{};
+};
+
+struct Tally {
+  int faults = 0, same = 0, differ = 0, hung = 0, failed = 0;
+  std::vector<double> again;
+};
+
+void add(Tally& tally, const Outcome& outcome) {
+  ++tally.faults;
+  ++(outcome.hung ? tally.hung : outcome.differs ? tally.differ : outcome.problem.empty() ? tally.same : tally.failed);
+  if (outcome.again_seconds >= 0) tally.again.push_back(outcome.again_seconds);
+}
+
+class Chaos {
+ public:
+  Chaos(ChaosOptions options, const std::vector<std::string>& words)
+      : o_(std::move(options)), kinds_(kinds_named(o_.kinds)) {
+    for (const std::string& method : methods_named(o_.methods)) {
+      Subject subject{method.empty() ? "as given" : method,
+                      {find_app("laconic", "chaos"), find_app(o_.program, "chaos"), words, o_.launch, o_.timeout}};
+      if (!method.empty()) subject.victim.words.insert(subject.victim.words.end(), {"--sync", method});
+      subjects_.push_back(std::move(subject));
+    }
+    if (o_.keep.empty()) {
+      own_ = std::filesystem::temp_directory_path() / "laconic-chaos-XXXXXX";
+      require<DataError>(mkdtemp(own_.data()) != nullptr, "chaos: no temporary folder could be made: set TMPDIR");
+    }
+    folder_ = o_.keep.empty() ? own_ : o_.keep;
+  }
+  ~Chaos() {
+    std::error_code ignored;
+    if (!own_.empty()) std::filesystem::remove_all(own_, ignored);
+  }
+  Chaos(const Chaos&) = delete;
+  Chaos& operator=(const Chaos&) = delete;
+
+  /// Returns the exit code.
+  int run() {
+    for (int i = 0; i < o_.faults; ++i) {
+      Subject& subject = subjects_[static_cast<std::size_t>(i) % subjects_.size()];
+      const FaultKind& kind = kinds_[static_cast<std::size_t>(i) / subjects_.size() % kinds_.size()];
+      strike_until_struck(i, subject, kind);
+    }
+    print();
+    return problems_ > 0 ? 1 : 0;
+  }
+
+ private:
+  void strike_until_struck(int number, Subject& subject, const FaultKind& kind) {
+    const std::string folder = folder_ + "/" + subject.label;
+    if (!subject.undisturbed) subject.undisturbed = train_undisturbed(subject.victim, folder + "-undisturbed");
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      Random random(o_.seed, Purpose::faults, static_cast<std::uint64_t>(number), static_cast<std::uint64_t>(attempt));
+      const std::string here = fmt::format("{}-{}", folder, number);
+      const Outcome outcome = strike(subject.victim, kind.fault, *subject.undisturbed, here, random);
+      if (outcome.problem.empty()) std::filesystem::remove_all(here);
+      if (!outcome.struck) continue;
+      add(tallies_[{subject.label, kind.name}], outcome);
+      fmt::print(stderr, "[{}/{}] {}: {} after {:.2f} s: {}\n", number + 1, o_.faults, subject.label, kind.name,
+                 outcome.after_seconds, outcome.problem.empty() ? "the same weights" : outcome.problem);
+      problems_ += !outcome.problem.empty();
+      return;
+    }
+    fmt::print(stderr, "[{}/{}] {}: {} came too late {} times, or found nothing to damage\n", number + 1, o_.faults,
+               subject.label, kind.name, kAttempts);
+  }
+
+  void print() {
+    ResultTable table(o_.markdown);
+    for (const Subject& subject : subjects_)
+      for (const FaultKind& kind : kinds_) {
+        const auto found = tallies_.find({subject.label, kind.name});
+        if (found == tallies_.end()) continue;
+        const Tally& t = found->second;
+        Cells row{{"method", "method", subject.label},
+                  {"fault", "fault", kind.name},
+                  {"faults", "faults", t.faults},
+                  {"same weights", "same", t.same},
+                  {"other weights", "differ", t.differ},
+                  {"hung", "hung", t.hung},
+                  {"failed", "failed", t.failed}};
+        if (!t.again.empty()) row.push_back({"began again after, s", "again_seconds", median(t.again)});
+        table.add(std::move(row));
+      }
+    if (o_.json)
+      fmt::print("{}\n", table.objects().dump());
+    else
+      fmt::print("{}", table.text());
+  }
+
+  const ChaosOptions o_;
+  const std::vector<FaultKind> kinds_;
+  std::vector<Subject> subjects_;
+  std::string own_, folder_;
+  std::map<std::pair<std::string, std::string>, Tally> tallies_;
+  int problems_ = 0;
+};
+
+}  // namespace
+
+int chaos(const std::vector<std::string>& arguments) {
+  ChaosOptions o;
+  std::string kinds = "faults, with commas:";
+  for (const FaultKind& kind : fault_kinds()) kinds += fmt::format("\n{}: {}", kind.name, kind.what);
+  CLI::App app(
+      "Trains again and again with PROGRAM, does something to it at a random moment, lets it go on, and holds its "
+      "weights against those of an undisturbed training. Exit code 1: they differed, or it did not go on.",
+      "laconic chaos");
+  app.add_option("program", o.program, "a training program; what follows it are its own options")
+      ->required()
+      ->type_name("PROGRAM ...");
+  app.add_option("--faults", o.faults, "how many [20]")->type_name("N")->check(CLI::Range(1, 1'000'000));
+  app.add_option("--kinds", o.kinds, kinds + "\n[all of them]")->type_name("LIST");
+  app.add_option("--methods", o.methods, "all, or names with commas: in turns with each --sync [as PROGRAM's options say]")
+      ->type_name("LIST");
+  app.add_option("--launch", o.launch, "processes, over MPI, with --restarts 2 [threads of one process]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--moments", o.seed, "another number gives other moments [0]")->type_name("SEED");
+  app.add_option("--timeout", o.timeout, "a training that takes longer hangs [20 and ten times as long as undisturbed]")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--keep", o.keep, "a folder for what went wrong [thrown away]")->type_name("DIR");
+  app.add_flag("--markdown", o.markdown, "the table for documents");
+  app.add_flag("--json", o.json, "its rows as JSON");
+  // What follows the program's name is the program's.
+  std::size_t at = 0;
+  while (at < arguments.size() && arguments[at].starts_with('-')) {
+    const CLI::Option* option = app.get_option_no_throw(arguments[at]);
+    at += option != nullptr && option->get_items_expected_max() > 0 ? 2 : 1;
+  }
+  const auto words = arguments.begin() + static_cast<std::ptrdiff_t>(std::min(at + 1, arguments.size()));
+  if (const auto done = parse_tool(app, {arguments.begin(), words})) return *done;
+  for (auto word = words; word != arguments.end(); ++word)
+    for (const std::string own : {"--save", "--resume", "--overwrite", "--sync"})
+      require<UsageError>((*word != own && !word->starts_with(own + "=")) || (own == "--sync" && o.methods.empty()),
+                          "chaos has ", own, " of its own (", own, "): leave it out");
+  return Chaos(o, {words, arguments.end()}).run();
+}
+
+}  // namespace laconic

@@ -1,0 +1,292 @@
+// One fault: started, struck, and trained on to the end.
+#include "apps/chaos/faults.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "apps/child_process.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "dist/trainer/checkpoint.h"
+
+namespace laconic {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr FaultKind kFaults[] = {
+    {Fault::kill, "kill", "SIGKILL to the process, or to one of several"},
+    {Fault::kill_saving, "kill-saving", "the same while a checkpoint is written"},
+    {Fault::stop, "stop", "SIGSTOP, and SIGCONT half a second later"},
+    {Fault::end, "end", "SIGTERM"},
+    {Fault::full_disk, "full-disk", "no file can grow beyond 16 KiB any more"},
+    {Fault::cut_file, "cut-file", "killed, and a file of the newest checkpoint ends early"},
+    {Fault::flip_bit, "flip-bit", "killed, and a bit of the newest checkpoint is another one"},
+};
+constexpr rlim_t kFullDisk = 16 << 10;
+constexpr const char* kWeights = "weights.safetensors";
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// The program's sentence, or its last words.
+std::string said(const fs::path& errors) {
+  constexpr std::string_view kError = "laconic: error: ";
+  std::istringstream lines(text_of(errors));
+  std::string last = "nothing was said";
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kError)) return line.substr(kError.size());
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+/// A training that runs, its words in files of the folder.
+class Running {
+ public:
+  Running(const Victim& victim, const std::string& folder, bool resume)
+      : alone_(victim.ranks == 0),
+        program_(fs::canonical(victim.program)),
+        errors_(folder + (resume ? "/again.err" : "/first.err")),
+        process_(victim.command(folder, resume), folder + "/out", errors_) {}
+
+  std::optional<int> ended() { return process_.ended(); }
+  std::string said() const { return laconic::said(errors_); }
+  double seconds() const { return seconds_since(began_); }
+  bool wait_until(double seconds) {
+    while (!ended() && this->seconds() < seconds) std::this_thread::sleep_for(1ms);
+    return !ended();
+  }
+
+  /// The processes that train: this one, or those below it.
+  std::vector<pid_t> ranks() const {
+    if (alone_) return {process_.pid()};
+    std::map<pid_t, pid_t> parent;
+    std::vector<pid_t> found;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename();
+      pid_t pid = 0;
+      if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
+      std::string stat = text_of(entry.path() / "stat");
+      stat.erase(0, stat.rfind(')') + 1);  // the name before may hold anything
+      std::istringstream words(stat);
+      char state = 0;
+      pid_t above = 0;
+      if (words >> state >> above && state != 'Z') parent[pid] = above;
+    }
+    for (const auto& [pid, above] : parent) {
+      std::error_code gone;
+      if (fs::read_symlink("/proc/" + std::to_string(pid) + "/exe", gone) != program_) continue;
+      pid_t of = pid;
+      while (of > 1 && of != process_.pid()) of = parent.contains(of) ? parent[of] : 0;
+      if (of == process_.pid()) found.push_back(pid);
+    }
+    return found;
+  }
+
+  void signal(int number) const { ::kill(process_.pid(), number); }
+  void kill_all() {
+    const std::vector<pid_t> all = ranks();
+    signal(SIGKILL);
+    for (const pid_t pid : all) ::kill(pid, SIGKILL);
+    while (!ended()) std::this_thread::sleep_for(1ms);
+    for (const pid_t pid : all)
+      while (::kill(pid, 0) == 0 && text_of("/proc/" + std::to_string(pid) + "/stat").find(") Z") == std::string::npos)
+        std::this_thread::sleep_for(1ms);
+  }
+
+ private:
+  const bool alone_;
+  const fs::path program_;
+  const std::string errors_;
+  const Clock::time_point began_ = Clock::now();
+  BackgroundProgram process_;
+};
+
+/// Whether a checkpoint has been begun and is not complete.
+bool is_saving(const std::string& folder) {
+  std::error_code gone;
+  for (const auto& entry : fs::directory_iterator(folder, gone))
+    if (entry.path().filename().string().starts_with("checkpoint-") && !fs::exists(entry.path() / "manifest.json", gone))
+      return true;
+  return false;
+}
+
+/// One file of the newest checkpoint, if there is another one to go back to.
+std::optional<fs::path> file_to_damage(const std::string& folder, Random& random) {
+  const std::vector<std::string> checkpoints = CheckpointStore::all_in(folder);
+  if (checkpoints.size() < 2) return std::nullopt;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(checkpoints[0])) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files[random.below(static_cast<std::uint32_t>(files.size()))];
+}
+
+void flip_bit(const fs::path& path, Random& random) {
+  std::string text = text_of(path);
+  const auto at = random.below(static_cast<std::uint32_t>(text.size()));
+  text[at] = static_cast<char>(text[at] ^ (1 << random.below(8)));
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+/// Does it. Returns whether there was something to do it to.
+bool inflict(Fault fault, Running& run, const std::string& folder, Random& random) {
+  const std::vector<pid_t> ranks = run.ranks();
+  if (ranks.empty() || run.ended()) return false;
+  const pid_t one = ranks[random.below(static_cast<std::uint32_t>(ranks.size()))];
+  switch (fault) {
+    case Fault::kill:
+    case Fault::kill_saving:
+      return ::kill(one, SIGKILL) == 0;
+    case Fault::stop:
+      if (::kill(one, SIGSTOP) != 0) return false;
+      std::this_thread::sleep_for(500ms);
+      return ::kill(one, SIGCONT) == 0;
+    case Fault::end:
+      run.signal(SIGTERM);
+      return true;
+    case Fault::full_disk: {
+      const rlimit limit{kFullDisk, kFullDisk};
+      return std::all_of(ranks.begin(), ranks.end(),
+                         [&](pid_t pid) { return prlimit(pid, RLIMIT_FSIZE, &limit, nullptr) == 0; });
+    }
+    case Fault::cut_file:
+    case Fault::flip_bit:
+      run.kill_all();
+      const auto file = file_to_damage(folder, random);
+      if (!file) return false;
+      if (fault == Fault::flip_bit)
+        flip_bit(*file, random);
+      else
+        fs::resize_file(*file, random.below(static_cast<std::uint32_t>(fs::file_size(*file))));
+      return true;
+  }
+  return false;
+}
+
+/// Seconds until all ranks are processes that have begun since; less than 0 if the run ends first.
+double until_again(Running& run, const std::vector<pid_t>& before, const Victim& victim, double most) {
+  const double began = run.seconds();
+  while (!run.ended() && run.seconds() - began < most) {
+    const std::vector<pid_t> now = run.ranks();
+    if (static_cast<int>(now.size()) == victim.ranks && std::none_of(now.begin(), now.end(), [&](pid_t pid) {
+          return std::find(before.begin(), before.end(), pid) != before.end();
+        }))
+      return run.seconds() - began;
+    std::this_thread::sleep_for(5ms);
+  }
+  return -1;
+}
+
+/// What is wrong with the way in which the struck run ended; "" if nothing is.
+std::string wrong_end(Fault fault, int code, bool alone, const std::string& words) {
+  const auto expected = [&](std::initializer_list<int> codes) {
+    return std::find(codes.begin(), codes.end(), code) != codes.end();
+  };
+  bool right = true;
+  switch (fault) {
+    case Fault::kill:
+    case Fault::kill_saving:
+      right = expected({alone ? 128 + SIGKILL : 0});
+      break;
+    case Fault::stop:
+      right = expected({0});
+      break;
+    case Fault::end:
+      right = expected({0, 128 + SIGTERM});
+      break;
+    case Fault::full_disk:
+      right = expected({0, 1});
+      break;
+    case Fault::cut_file:
+    case Fault::flip_bit:
+      break;  // killed here
+  }
+  return right ? "" : fmt::format("exit code {}: {}", code, words);
+}
+
+}  // namespace
+
+std::span<const FaultKind> fault_kinds() { return kFaults; }
+
+std::vector<std::string> Victim::command(const std::string& folder, bool resume) const {
+  std::vector<std::string> all;
+  if (ranks > 0) all = {laconic, "launch", "-n", std::to_string(ranks), "--restarts", "2"};
+  all.push_back(program);
+  all.insert(all.end(), words.begin(), words.end());
+  all.insert(all.end(), {"--save", folder, "--quiet"});
+  if (resume) all.emplace_back("--resume");
+  return all;
+}
+
+Undisturbed train_undisturbed(const Victim& victim, const std::string& folder) {
+  fs::create_directories(folder);
+  Running run(victim, folder, false);
+  while (!run.ended()) std::this_thread::sleep_for(1ms);
+  require<Error>(*run.ended() == 0, "chaos: without a fault the training ends with exit code ", *run.ended(), ": ",
+                 run.said());
+  const Undisturbed done{run.seconds(), folder + "/" + kWeights};
+  require<Error>(fs::exists(done.weights), "chaos: the training has left no ", done.weights,
+                 ": is it a training program of laconic?");
+  return done;
+}
+
+Outcome strike(const Victim& victim, Fault fault, const Undisturbed& undisturbed, const std::string& folder,
+               Random& random) {
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const double longest = victim.timeout > 0 ? victim.timeout : 20 + 10 * undisturbed.seconds;
+  Outcome outcome;
+  const auto ends_in_time = [&](Running& run) {
+    if (!run.wait_until(run.seconds() + longest)) return true;
+    run.kill_all();
+    outcome.hung = true, outcome.problem = fmt::format("hung for {:.3g} s", longest);
+    return false;
+  };
+  const auto compare = [&] {
+    outcome.differs = text_of(folder + "/" + kWeights) != text_of(undisturbed.weights);
+    if (outcome.differs) outcome.problem = "other weights than without a fault";
+  };
+
+  {
+    Running run(victim, folder, false);
+    if (!run.wait_until(undisturbed.seconds * (0.02 + 0.95 * static_cast<double>(random.uniform())))) return outcome;
+    while (fault == Fault::kill_saving && !is_saving(folder))
+      if (run.ended()) return outcome;
+    const std::vector<pid_t> before = run.ranks();
+    outcome.after_seconds = run.seconds();
+    if (!inflict(fault, run, folder, random)) return run.kill_all(), outcome;
+    outcome.struck = true;
+    if (victim.ranks > 0 && (fault == Fault::kill || fault == Fault::kill_saving))
+      outcome.again_seconds = until_again(run, before, victim, longest);
+    if (!ends_in_time(run)) return outcome;
+    outcome.problem = wrong_end(fault, *run.ended(), victim.ranks == 0, run.said());
+    if (!outcome.problem.empty()) return outcome;
+    if (*run.ended() == 0) return compare(), outcome;
+  }
+  Running again(victim, folder, true);
+  if (!ends_in_time(again)) return outcome;
+  if (*again.ended() != 0)
+    outcome.problem = fmt::format("resumed, and exit code {}: {}", *again.ended(), again.said());
+  else
+    compare();
+  return outcome;
+}
+
+}  // namespace laconic
