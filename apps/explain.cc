@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 
 #include "apps/log_file.h"
 #include "apps/result_table.h"
@@ -100,13 +101,13 @@ class WhatIfs {
       settings = {{"density", "0.01"}, {"no-mask", ""}};
     training.method = dist::method(sync, settings);
     training.facts = {.workers = group_.workers, .momentum = 0.9};
+    dist::PlanOptions options;
+    dist::set_codec(options, change.codec);
+    training.method->shape(options, training.facts);
     if (change.own_plan) {
       training.plan = dist::Plan::from_json(plan_.at("plan").dump(), ghost_.arena.parameters(), path_);
       training.facts.codec_feedback = plan_.value("codec_feedback", false);
     } else {
-      dist::PlanOptions options;
-      dist::set_codec(options, change.codec);
-      training.method->shape(options, training.facts);
       training.plan = dist::make_plan(ghost_.arena.parameters(), options, group_.workers);
     }
     const std::string& codec = training.plan.codec;
@@ -117,9 +118,11 @@ class WhatIfs {
     if (codec != "none" && !group_.codecs.contains(codec)) group_.codecs[codec] = dist::measure_codec(codec);
     dist::VirtualNetwork network = group_.network(codec);
     if (training.plan.sparse()) {
-      if (!residual_) residual_ = dist::measure_residual({.selector = "trimmed"});
-      network.work.per_gathered_element = residual_->gather, network.work.per_selected_element = residual_->select;
-      network.work.per_scattered_element = residual_->scatter;
+      const double density = options.sparse.density;
+      if (!residuals_.contains(density)) residuals_[density] = dist::measure_residual({.selector = "trimmed"}, density);
+      const dist::ResidualSpeed& residual = residuals_[density];
+      network.work.per_gathered_element = residual.gather, network.work.per_selected_element = residual.select;
+      network.work.per_scattered_element = residual.scatter;
     }
     dist::LinkSpec& link = network.links.all;
     link.bits_per_second = static_cast<std::int64_t>(change.rate * static_cast<double>(link.bits_per_second));
@@ -133,7 +136,7 @@ class WhatIfs {
   dist::Calibration group_;
   const dist::LayerTimes times_;
   const GhostModel ghost_;
-  std::optional<dist::ResidualSpeed> residual_;
+  std::map<double, dist::ResidualSpeed> residuals_;  // by density
 };
 
 bool is_of_zoo(const std::string& model) {

@@ -80,9 +80,10 @@ TEST(Chaos, SaysInOneSentenceWhatItCannotDo) {
   EXPECT_TRUE(has(sentence("--kinds kil mnist"), "there is no fault 'kil' (--kinds): did you mean kill?"));
   EXPECT_TRUE(has(sentence("mnist --save x"), "chaos has --save of its own (--save): leave it out"));
   EXPECT_TRUE(has(sentence("--methods redsnc mnist"), "redsync"));
+  EXPECT_TRUE(has(sentence("--faults 1 --methods strom mnist --data synthetic:20,10 --steps 3"), "(--threshold)"));
   const Result bad = run("laconic chaos --faults 1 mnist --data nowhere --steps 3");
   EXPECT_EQ(bad.exit_code, 1);
-  EXPECT_TRUE(has(bad.err, "chaos: without a fault the training ends with exit code")) << bad.err;
+  EXPECT_TRUE(has(bad.err, "chaos: without a fault the training ends with exit code 1: ")) << bad.err;
 }
 
 }  // namespace

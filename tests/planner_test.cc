@@ -225,6 +225,26 @@ TEST(Planner, RegretIsSmall) {
   EXPECT_LE(sum / count, 0.01);
 }
 
+TEST(LayerTimes, TogetherTheyAreTheMedianStep) {
+  std::vector<LayerTimes> steps;
+  for (int slow = 0; slow < 5; ++slow) {  // in each step another process stops another layer for 8 ms
+    LayerTimes step;
+    for (int l = 0; l < 4; ++l)
+      step.layers.push_back({concat("layer", l), l == slow ? 9.0 : 1, 2, {{concat("p", l), 1, 1, 0, 1}}});
+    step.step_ms = slow < 4 ? 20 : 12;
+    steps.push_back(step);
+  }
+  const LayerTimes times = medians(steps);
+  EXPECT_EQ(times.step_ms, 20);
+  double sum = 0;
+  for (const LayerTimes::Layer& l : times.layers) {
+    sum += l.forward_ms + l.backward_ms;
+    EXPECT_NEAR(l.backward_ms, 2 * l.forward_ms, 1e-12);
+    EXPECT_NEAR(l.parameters[0].ready_ms, l.backward_ms / 2, 1e-12);
+  }
+  EXPECT_NEAR(sum, 20, 1e-12);
+}
+
 TEST(Planner, TwoHundredLayersArePlannedByFewPredictions) {
   const Layered model(std::vector<std::int64_t>(200, 512));
   PlanningFacts facts = model.facts(group(4, 1e9, 50e-6));

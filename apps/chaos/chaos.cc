@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <optional>
 
 #include "apps/chaos/faults.h"
 #include "apps/launch.h"
@@ -22,6 +21,7 @@
 namespace laconic {
 namespace {
 
+constexpr const char* kAll = "all";
 constexpr int kAttempts = 5;  // at a fault that comes too late
 
 struct ChaosOptions {
@@ -48,16 +48,16 @@ std::vector<FaultKind> kinds_named(const std::string& text) {
 
 std::vector<std::string> methods_named(const std::string& text) {
   if (text.empty()) return {""};
-  if (text == "all") return dist::methods().names();
+  if (text == kAll) return dist::methods().names();
   for (const std::string& name : split(text, ',')) dist::methods().make(name);  // or it says which there are
   return split(text, ',');
 }
 
-/// A method and its training without a fault, made when it is needed first.
+/// A method and its training without a fault.
 struct Subject {
   std::string label;
   Victim victim;
-  std::optional<Undisturbed> undisturbed{};
+  Undisturbed undisturbed{};
 };
 
 struct Tally {
@@ -96,8 +96,9 @@ class Chaos {
 
   /// Returns the exit code.
   int run() {
+    train_all_undisturbed();
     for (int i = 0; i < o_.faults; ++i) {
-      Subject& subject = subjects_[static_cast<std::size_t>(i) % subjects_.size()];
+      const Subject& subject = subjects_[static_cast<std::size_t>(i) % subjects_.size()];
       const FaultKind& kind = kinds_[static_cast<std::size_t>(i) / subjects_.size() % kinds_.size()];
       strike_until_struck(i, subject, kind);
     }
@@ -106,13 +107,27 @@ class Chaos {
   }
 
  private:
-  void strike_until_struck(int number, Subject& subject, const FaultKind& kind) {
+  /// Of all methods those are left out that refuse the program's options.
+  void train_all_undisturbed() {
+    std::erase_if(subjects_, [&](Subject& subject) {
+      try {
+        subject.undisturbed = train_undisturbed(subject.victim, folder_ + "/" + subject.label + "-undisturbed");
+        return false;
+      } catch (const UsageError& e) {
+        if (o_.methods != kAll) throw;
+        fmt::print(stderr, "laconic: note: without {}: {}\n", subject.label, e.what());
+        return true;
+      }
+    });
+    require<UsageError>(!subjects_.empty(), "no method takes these options (--methods): see the notes above");
+  }
+
+  void strike_until_struck(int number, const Subject& subject, const FaultKind& kind) {
     const std::string folder = folder_ + "/" + subject.label;
-    if (!subject.undisturbed) subject.undisturbed = train_undisturbed(subject.victim, folder + "-undisturbed");
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       Random random(o_.seed, Purpose::faults, static_cast<std::uint64_t>(number), static_cast<std::uint64_t>(attempt));
       const std::string here = fmt::format("{}-{}", folder, number);
-      const Outcome outcome = strike(subject.victim, kind.fault, *subject.undisturbed, here, random);
+      const Outcome outcome = strike(subject.victim, kind.fault, subject.undisturbed, here, random);
       if (outcome.problem.empty()) std::filesystem::remove_all(here);
       if (!outcome.struck) continue;
       add(tallies_[{subject.label, kind.name}], outcome);
@@ -125,27 +140,35 @@ class Chaos {
                subject.label, kind.name, kAttempts);
   }
 
-  void print() {
-    ResultTable table(o_.markdown);
-    for (const Subject& subject : subjects_)
+  /// An object for each method and fault; of the table a row for each method.
+  void print() const {
+    ResultTable objects(false), table(o_.markdown, "-");
+    for (const Subject& subject : subjects_) {
+      Cells row{{"method", "", subject.label}};
+      Tally all;
       for (const FaultKind& kind : kinds_) {
         const auto found = tallies_.find({subject.label, kind.name});
         if (found == tallies_.end()) continue;
         const Tally& t = found->second;
-        Cells row{{"method", "method", subject.label},
-                  {"fault", "fault", kind.name},
-                  {"faults", "faults", t.faults},
-                  {"same weights", "same", t.same},
-                  {"other weights", "differ", t.differ},
-                  {"hung", "hung", t.hung},
-                  {"failed", "failed", t.failed}};
-        if (!t.again.empty()) row.push_back({"began again after, s", "again_seconds", median(t.again)});
-        table.add(std::move(row));
+        Cells object{{"", "method", subject.label}, {"", "fault", kind.name}, {"", "faults", t.faults},
+                     {"", "same", t.same},          {"", "differ", t.differ}, {"", "hung", t.hung},
+                     {"", "failed", t.failed}};
+        if (!t.again.empty()) object.push_back({"", "again_seconds", median(t.again)});
+        objects.add(std::move(object));
+        row.push_back({kind.name, "", t.faults, t.same == t.faults ? std::to_string(t.same)
+                                                                    : fmt::format("{} of {}", t.same, t.faults)});
+        all.differ += t.differ, all.hung += t.hung, all.failed += t.failed;
+        all.again.insert(all.again.end(), t.again.begin(), t.again.end());
       }
-    if (o_.json)
-      fmt::print("{}\n", table.objects().dump());
-    else
-      fmt::print("{}", table.text());
+      if (row.size() == 1) continue;
+      row.push_back({"other weights", "", all.differ});
+      row.push_back({"hung", "", all.hung});
+      row.push_back({"failed", "", all.failed});
+      if (!all.again.empty()) row.push_back({"began again after, s", "", median(all.again)});
+      table.add(std::move(row));
+    }
+    if (o_.json) return fmt::print("{}\n", objects.objects().dump());
+    fmt::print("{}\nFaults after which the training went on to the same weights; N of M where not after all.\n", table.text());
   }
 
   const ChaosOptions o_;

@@ -239,8 +239,9 @@ Undisturbed train_undisturbed(const Victim& victim, const std::string& folder) {
   fs::create_directories(folder);
   Running run(victim, folder, false);
   while (!run.ended()) std::this_thread::sleep_for(1ms);
-  require<Error>(*run.ended() == 0, "chaos: without a fault the training ends with exit code ", *run.ended(), ": ",
-                 run.said());
+  const int code = *run.ended();
+  require<UsageError>(code != exit_code_of(UsageError("")), run.said());
+  require<Error>(code == 0, "chaos: without a fault the training ends with exit code ", code, ": ", run.said());
   const Undisturbed done{run.seconds(), folder + "/" + kWeights};
   require<Error>(fs::exists(done.weights), "chaos: the training has left no ", done.weights,
                  ": is it a training program of laconic?");

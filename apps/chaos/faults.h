@@ -33,7 +33,7 @@ struct Undisturbed {
   std::string weights;  ///< path of the file that it has left
 };
 /// Trains in a new folder.
-/// throws Error with the program's own sentence if it fails, or has saved nothing
+/// throws UsageError with the program's own sentence if it takes other options; Error if it fails, or has saved nothing
 Undisturbed train_undisturbed(const Victim& victim, const std::string& folder);
 
 /// How a training went that a fault was done to.

@@ -36,8 +36,9 @@ class Measured {
   dist::CodecSpeed codec(const std::string& name) {
     return kept(codecs_, name, [&] { return dist::measure_codec(name); });
   }
-  dist::ResidualSpeed residual(const dist::Choice& choice) {
-    return kept(residuals_, dist::to_string(choice), [&] { return dist::measure_residual(choice); });
+  dist::ResidualSpeed residual(const dist::Choice& choice, double density) {
+    return kept(residuals_, concat(dist::to_string(choice), " ", density),
+                [&] { return dist::measure_residual(choice, density); });
   }
 
  private:
@@ -141,7 +142,9 @@ dist::WorkCosts costs_of(const SimulateOptions& o, const Run& run, Measured& mea
     work.per_encoded_element = codec.encode, work.per_decoded_element = codec.decode;
   }
   if (const auto choice = main_choice(run.training)) {
-    const dist::ResidualSpeed residual = measured.residual(*choice);
+    dist::PlanOptions options;
+    run.training.method->shape(options, run.training.facts);
+    const dist::ResidualSpeed residual = measured.residual(*choice, options.sparse.density);
     work.per_gathered_element = residual.gather, work.per_selected_element = residual.select;
     work.per_scattered_element = residual.scatter;
   }

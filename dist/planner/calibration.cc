@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "compress/codecs.h"
 #include "core/clock.h"
@@ -93,14 +94,27 @@ struct Part {
   bool sends = true, receives = true;
 };
 
-struct Streamed {
-  std::vector<double> arrivals;  // in seconds
-  double cpu_seconds = 0;        // of the ranks of this process, while what counts arrived
-};
+/// Every rank sends two messages to the right, sleeps until those from the left must have come, and takes them: so no
+/// CPU time is spent on waiting, of which a slow link has far more than of work. They are fewer bytes than a socket
+/// holds.   cpu : of the ranks of this process
+Task<> two_at_rest(Communicator& comm, std::chrono::duration<double> rest, Slice<std::byte> out, Slice<std::byte> in,
+                   double& cpu) {
+  const int left = (comm.rank() + comm.size() - 1) % comm.size(), right = (comm.rank() + 1) % comm.size();
+  const std::size_t bytes = out.size();
+  co_await barrier(comm);
+  const double begin = process_cpu_seconds();
+  Transfer receiving[] = {comm.recv(left, in.first(bytes)), comm.recv(left, in.sub(bytes, bytes))};
+  Transfer sending[] = {comm.send(right, out), comm.send(right, out)};
+  std::this_thread::sleep_for(rest);
+  for (Transfer& each : receiving) co_await all_of(comm, each, left, bytes);
+  for (Transfer& each : sending) co_await each;
+  cpu = process_cpu_seconds() - begin;
+}
 
 /// All messages are handed over at once, and come one after the other.   out : [bytes]   in : [kReceiving bytes]
+///   arrivals : in seconds
 Task<> stream(Communicator& comm, StreamSize size, Part part, Slice<std::byte> out, Slice<std::byte> in,
-              Streamed& done) {
+              std::vector<double>& arrivals) {
   const int left = (comm.rank() + comm.size() - 1) % comm.size(), right = (comm.rank() + 1) % comm.size();
   std::vector<Transfer> receiving, sending;
   const auto receive_next = [&] {
@@ -113,14 +127,11 @@ Task<> stream(Communicator& comm, StreamSize size, Part part, Slice<std::byte> o
   const auto begin = Clock::now();
   if (part.sends)
     for (std::size_t i = 0; i < size.messages; ++i) sending.push_back(comm.send(right, out.first(size.bytes)));
-  double cpu = 0;
   for (std::size_t i = 0; i < receiving.size(); ++i) {
     co_await all_of(comm, receiving[i], left, size.bytes);
-    done.arrivals.push_back(seconds_since(begin));
-    if (i == size.first_counted()) cpu = process_cpu_seconds();
+    arrivals.push_back(seconds_since(begin));
     receive_next();
   }
-  done.cpu_seconds = process_cpu_seconds() - cpu;
   for (const Transfer& each : sending) co_await each;
 }
 
@@ -137,17 +148,38 @@ std::string machine_id() {
   return id;
 }
 
+/// CPU seconds that a byte takes to be sent, and as many to be taken: what larger messages cost more than small ones.
+///   rate : of the link, equal on all ranks
+double work_per_byte(const Worker& worker, double rate, double latency, int ranks_here) {
+  constexpr std::size_t kSmall = 16, kLarge = 16 << 10;
+  constexpr int kRounds = 5;
+  constexpr double kLongest = 0.2;  // seconds of a rest: below 1.3 Mbit/s a part of the waiting counts
+  std::vector<std::byte> out(kLarge), in(2 * kLarge);
+  const auto median_cpu = [&](std::size_t bytes) {
+    const double rest = std::min(kLongest, 2e-3 + 2 * latency + 3 * static_cast<double>(bytes) / rate);
+    std::vector<double> cpu(kRounds);
+    for (double& round : cpu)
+      worker.run("calibration of a byte's work", [&](Communicator& comm) {
+        return two_at_rest(comm, std::chrono::duration<double>(rest), slice(out).first(bytes), slice(in), round);
+      });
+    std::nth_element(cpu.begin(), cpu.begin() + kRounds / 2, cpu.end());
+    return cpu[kRounds / 2] / ranks_here;
+  };
+  return std::max(0.0, median_cpu(kLarge) - median_cpu(kSmall)) / (4.0 * (kLarge - kSmall));
+}
+
 /// Streams between workers, from memory that lives as long as this.
 class Streams {
  public:
   explicit Streams(const Worker& worker) : worker_(worker) {}
 
-  Streamed run(const StreamSize& size, Part part) {
+  /// When each message has come.
+  std::vector<double> run(const StreamSize& size, Part part) {
     out_.resize(std::max(out_.size(), size.bytes)), in_.resize(std::max(in_.size(), kReceiving * size.bytes));
-    Streamed done;
+    std::vector<double> arrivals;
     worker_.run("calibration of the rate",
-                [&](Communicator& comm) { return stream(comm, size, part, slice(out_), slice(in_), done); });
-    return done;
+                [&](Communicator& comm) { return stream(comm, size, part, slice(out_), slice(in_), arrivals); });
+    return arrivals;
   }
   /// The rate while nothing comes the other way. Neighbours in the ring take turns: no rank sends and receives at once.
   double one_way(const StreamSize& size) {
@@ -156,8 +188,8 @@ class Streams {
     double rate = 0;
     for (int turn = 0; turn < 2 + N % 2; ++turn) {
       const Part part{.sends = turn_of(worker_.rank) == turn, .receives = turn_of(left) == turn};
-      const Streamed done = run(size, part);
-      if (part.receives) rate = rate_of(size, done.arrivals);
+      const std::vector<double> arrivals = run(size, part);
+      if (part.receives) rate = rate_of(size, arrivals);
     }
     return rate;
   }
@@ -175,21 +207,21 @@ void measure_network(const Worker& worker, bool one_way, Calibration& mine) {
   mine.work.per_message = std::min(hop.cpu_seconds / here, hop.seconds) / 2;  // sending one, and taking one
   Streams streams(worker);
   StreamSize size;
+  double rate = 0;  // the mean over ranks
   std::optional<StreamSize> next = kFirstStream;
   for (int number = 1; next; ++number) {
     size = *next;
-    const Streamed done = streams.run(size, {});
-    mine.bytes_per_second = rate_of(size, done.arrivals);
-    const auto counted = static_cast<double>(size.messages - size.first_counted() - 1);
-    const double seconds = done.arrivals.back() - done.arrivals[size.first_counted()];
-    const double cpu = std::min(done.cpu_seconds / here, seconds);
-    mine.work.per_byte =
-        std::max(0.0, cpu - 2 * counted * mine.work.per_message) / (2 * counted * static_cast<double>(size.bytes));
-    std::vector<double> all{mine.bytes_per_second, long_enough(size, done.arrivals) ? 1.0 : 0.0};
+    const std::vector<double> arrivals = streams.run(size, {});
+    mine.bytes_per_second = rate_of(size, arrivals);
+    std::vector<double> all{mine.bytes_per_second, long_enough(size, arrivals) ? 1.0 : 0.0};
     worker.run("calibration, whether that is enough",
                [&](Communicator& comm) { return sum_over_ranks(comm, slice(all)); });
-    next = next_stream(number, size, all[0] / worker.size, all[1] == worker.size);
+    rate = all[0] / worker.size;
+    next = next_stream(number, size, rate, all[1] == worker.size);
   }
+  std::vector<double> latency{hop.seconds};
+  worker.run("calibration, the mean latency", [&](Communicator& comm) { return sum_over_ranks(comm, slice(latency)); });
+  mine.work.per_byte = work_per_byte(worker, rate, latency[0] / worker.size, here);
   if (one_way) mine.one_way_bytes_per_second = streams.one_way(size);
 }
 
@@ -216,7 +248,7 @@ CodecSpeed measure_codec(const std::string& name, std::int64_t elements) {
   return {encode / static_cast<double>(elements), decode / static_cast<double>(elements)};
 }
 
-ResidualSpeed measure_residual(const Choice& choice, std::int64_t elements) {
+ResidualSpeed measure_residual(const Choice& choice, double density, std::int64_t elements) {
   constexpr std::int64_t kRows = 1 << 10;
   constexpr int kWarmUp = 4, kSteps = 8;  // a selector's floor for candidates settles
   const Shape shape = choice.rank > 0 ? Shape{kRows, elements / kRows} : Shape{elements};
@@ -247,12 +279,12 @@ ResidualSpeed measure_residual(const Choice& choice, std::int64_t elements) {
     });
     return least;
   }
-  const SparseOptions options;
+  const SparseOptions options;  // which it refers to
   ResidualTensor tensor(*p, choice, options, 0, {.momentum = 0.9f}, velocity, residual);
   compress::Bytes message;
   std::vector<compress::SparseView> views;
   steps([&](int s) {
-    tensor.begin(options.density);
+    tensor.begin(density);
     time(least.gather, all, [&] { tensor.gather(p->all_rows(), 1); });
     message.clear();
     time(least.select, all, [&] {
@@ -297,7 +329,7 @@ std::vector<Calibration> calibrate(const Worker& worker, const CalibrationOption
   mine.work.per_added_byte = measure_sums().per_added_byte;
   for (const std::string& codec : options.codecs) mine.codecs[codec] = measure_codec(codec);
   for (const std::int64_t elements : options.sizes) {
-    SpeedAtSize speed{.elements = elements, .residual = measure_residual(options.choice, elements)};
+    SpeedAtSize speed{.elements = elements, .residual = measure_residual(options.choice, Dispatch().density, elements)};
     for (const std::string& codec : options.codecs) speed.codecs[codec] = measure_codec(codec, elements);
     mine.sizes.push_back(std::move(speed));
   }

@@ -50,9 +50,10 @@ struct Calibration {
 /// the usual size.
 WorkCosts measure_sums();
 CodecSpeed measure_codec(const std::string& name, std::int64_t elements = 1 << 18);
-/// Measures residual compression as RedSync does it, at a density of 0.1 %; a choice of low rank as PowerSGD, in 1,024
-/// rows. Takes about 0.1 s for the usual size, which is more than caches hold.
-ResidualSpeed measure_residual(const Choice& choice, std::int64_t elements = 1 << 21);
+/// Measures residual compression as RedSync does it; a choice of low rank as PowerSGD, in 1,024 rows. Takes about 0.3 s
+/// for the usual size, which is more than caches hold.
+ResidualSpeed measure_residual(const Choice& choice, double density = Dispatch().density,
+                               std::int64_t elements = 1 << 22);
 
 /// What calibrate() is asked for.
 struct CalibrationOptions {

@@ -31,6 +31,19 @@ LayerTimes medians(const std::vector<LayerTimes>& steps) {
       l.parameters[j].update_ms = middle([&](const LayerTimes& step) { return of(step).update_ms; });
     }
   }
+  double sum = 0;
+  const auto each = [&](const auto& figure) {
+    for (LayerTimes::Layer& l : result.layers) {
+      figure(l.forward_ms), figure(l.backward_ms);
+      for (LayerTimes::Parameter& p : l.parameters) figure(p.update_ms);
+    }
+  };
+  each([&](double ms) { sum += ms; });
+  if (sum <= 0 || result.step_ms <= 0) return result;
+  const double factor = result.step_ms / sum;
+  each([&](double& ms) { ms *= factor; });
+  for (LayerTimes::Layer& l : result.layers)
+    for (LayerTimes::Parameter& p : l.parameters) p.ready_ms = std::min(l.backward_ms, factor * p.ready_ms);
   return result;
 }
 

@@ -24,7 +24,9 @@ struct LayerTimes {
   double step_ms = 0;  ///< forward, backward and updates
 };
 
-/// The median of each figure over steps of one model; of an even number of steps the upper one.
+/// The median of each figure over steps of one model; of an even number of steps the upper one. Then all are stretched
+/// alike, so that together they are the median step: what now and then stops one layer or another, as a process that
+/// takes the core, is in no layer's median.
 LayerTimes medians(const std::vector<LayerTimes>& steps);
 
 /// Those of the rank whose step takes longest.

@@ -98,7 +98,7 @@ void Trainer::measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& wo
     const dist::PlanOptions options = method.options(worker_.size);
     const dist::Choice choice = largest_choice(dist::make_plan(arena_->parameters(), options, worker_.size));
     if (choice == dist::Choice()) continue;
-    const dist::ResidualSpeed mine = dist::measure_residual(choice);
+    const dist::ResidualSpeed mine = dist::measure_residual(choice, options.sparse.density);
     const std::string text = fmt::format("{} {} {}", mine.gather, mine.select, mine.scatter);
     for (const std::string& rank : meet(worker_.engine, "times of residuals", text)) {
       std::istringstream words(rank);
