@@ -55,9 +55,9 @@ class Timings {
     WorkCosts work{};
   };
   const Coding& coding(const std::string& codec) {
-    Coding& c = codings_[codec];
-    if (c.work.per_message == 0) c = {compress::make_codec(codec), facts.group.network(codec).work};
-    return c;
+    const auto [place, is_new] = codings_.try_emplace(codec);
+    if (is_new) place->second = {compress::make_codec(codec), facts.group.network(codec).work};
+    return place->second;
   }
 
   const PlanningFacts& facts;
