@@ -10,8 +10,8 @@ run is checked alike. Another tool must name each option in its --help, a script
 
 Not tried:
   READERS_OWN       options that need files, machines or devices of the reader's: --help must name them
-  values of tools   models, bench, inspect, codec, pack, simulate, calibrate, explain and plot have no
-                    --dry-run
+  values of tools   models, bench, inspect, codec, pack, simulate, calibrate, explain, plot and chaos
+                    have no --dry-run
   `...` and `…`     commands that are cut short
   APP, [options]    what a command looks like, and not one
   bash SCRIPT       what those in docs/tables run is tried as if it stood in a document
@@ -194,6 +194,10 @@ def check(words, line):
             fail(line, f'{shlex.join(words)} --dry-run: {err}')
         for made in out.splitlines():
             check(shlex.split(made), line)
+    elif name == 'laconic' and len(words) > 1 and words[1] == 'chaos':  # its own options stand before the program's
+        at = next(i for i, word in enumerate(words) if word in TRAINING)
+        check_options(words[:at], line)
+        check(words[at:], line)
     elif name == 'laconic' and len(words) > 1 and words[1] in TOOLS:
         check_options(words, line)
     elif words[0].startswith('tests/') and name.endswith('.py') and name != 'make_data.py':
