@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -23,6 +25,9 @@ namespace {
 
 constexpr const char* kAll = "all";
 constexpr int kAttempts = 5;  // at a fault that comes too late
+
+std::atomic<int> chaos_interrupted{0};  // the signal that came, or 0
+extern "C" void on_chaos_interrupt(int signal_number) { chaos_interrupted = signal_number; }
 
 struct ChaosOptions {
   int faults = 20, launch = 0;
@@ -94,20 +99,25 @@ class Chaos {
   Chaos(const Chaos&) = delete;
   Chaos& operator=(const Chaos&) = delete;
 
-  /// Returns the exit code.
+  /// Returns the exit code. A signal ends it after the fault that is under way.
   int run() {
+    for (const int s : {SIGINT, SIGTERM}) std::signal(s, on_chaos_interrupt);
     train_all_undisturbed();
-    for (int i = 0; i < o_.faults; ++i) {
+    for (int i = 0; i < o_.faults && !chaos_interrupted; ++i) {
       const Subject& subject = subjects_[static_cast<std::size_t>(i) % subjects_.size()];
       const FaultKind& kind = kinds_[static_cast<std::size_t>(i) / subjects_.size() % kinds_.size()];
       strike_until_struck(i, subject, kind);
     }
     print();
+    if (chaos_interrupted) {
+      fmt::print(stderr, "laconic: error: chaos was interrupted: the table has the faults until then\n");
+      return 128 + chaos_interrupted;
+    }
     return problems_ > 0 ? 1 : 0;
   }
 
  private:
-  /// Of all methods those are left out that refuse the program's options.
+  /// Where all methods were asked for, those are left out that refuse the program's options.
   void train_all_undisturbed() {
     std::erase_if(subjects_, [&](Subject& subject) {
       try {
@@ -128,6 +138,7 @@ class Chaos {
       Random random(o_.seed, Purpose::faults, static_cast<std::uint64_t>(number), static_cast<std::uint64_t>(attempt));
       const std::string here = fmt::format("{}-{}", folder, number);
       const Outcome outcome = strike(subject.victim, kind.fault, subject.undisturbed, here, random);
+      if (chaos_interrupted) return;  // the training may have ended by the signal
       if (outcome.problem.empty()) std::filesystem::remove_all(here);
       if (!outcome.struck) continue;
       add(tallies_[{subject.label, kind.name}], outcome);
@@ -168,7 +179,8 @@ class Chaos {
       table.add(std::move(row));
     }
     if (o_.json) return fmt::print("{}\n", objects.objects().dump());
-    fmt::print("{}\nFaults after which the training went on to the same weights; N of M where not after all.\n", table.text());
+    fmt::print("{}\nFaults after which the training went on to the same weights; N of M where not after all.\n",
+               table.text());
   }
 
   const ChaosOptions o_;
@@ -194,7 +206,8 @@ int chaos(const std::vector<std::string>& arguments) {
       ->type_name("PROGRAM ...");
   app.add_option("--faults", o.faults, "how many [20]")->type_name("N")->check(CLI::Range(1, 1'000'000));
   app.add_option("--kinds", o.kinds, kinds + "\n[all of them]")->type_name("LIST");
-  app.add_option("--methods", o.methods, "all, or names with commas: in turns with each --sync [as PROGRAM's options say]")
+  app.add_option("--methods", o.methods,
+                 "all, or names with commas: in turns with each --sync [as PROGRAM's options say]")
       ->type_name("LIST");
   app.add_option("--launch", o.launch, "processes, over MPI, with --restarts 2 [threads of one process]")
       ->type_name("N")

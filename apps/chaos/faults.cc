@@ -123,7 +123,8 @@ class Running {
 bool is_saving(const std::string& folder) {
   std::error_code gone;
   for (const auto& entry : fs::directory_iterator(folder, gone))
-    if (entry.path().filename().string().starts_with("checkpoint-") && !fs::exists(entry.path() / "manifest.json", gone))
+    if (entry.path().filename().string().starts_with("checkpoint-") &&
+        !fs::exists(entry.path() / "manifest.json", gone))
       return true;
   return false;
 }
@@ -133,7 +134,9 @@ std::optional<fs::path> file_to_damage(const std::string& folder, Random& random
   const std::vector<std::string> checkpoints = CheckpointStore::all_in(folder);
   if (checkpoints.size() < 2) return std::nullopt;
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(checkpoints[0])) files.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(checkpoints[0]))
+    if (entry.file_size() > 0) files.push_back(entry.path());
+  if (files.empty()) return std::nullopt;
   std::sort(files.begin(), files.end());
   return files[random.below(static_cast<std::uint32_t>(files.size()))];
 }
@@ -189,7 +192,7 @@ double until_again(Running& run, const std::vector<pid_t>& before, const Victim&
           return std::find(before.begin(), before.end(), pid) != before.end();
         }))
       return run.seconds() - began;
-    std::this_thread::sleep_for(5ms);
+    std::this_thread::sleep_for(20ms);  // all processes of the machine are looked at
   }
   return -1;
 }
@@ -268,8 +271,10 @@ Outcome strike(const Victim& victim, Fault fault, const Undisturbed& undisturbed
   {
     Running run(victim, folder, false);
     if (!run.wait_until(undisturbed.seconds * (0.02 + 0.95 * static_cast<double>(random.uniform())))) return outcome;
-    while (fault == Fault::kill_saving && !is_saving(folder))
+    while (fault == Fault::kill_saving && !is_saving(folder)) {
       if (run.ended()) return outcome;
+      std::this_thread::sleep_for(200us);  // a save takes longer
+    }
     const std::vector<pid_t> before = run.ranks();
     outcome.after_seconds = run.seconds();
     if (!inflict(fault, run, folder, random)) return run.kill_all(), outcome;
