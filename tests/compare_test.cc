@@ -149,6 +149,8 @@ TEST(CompareTable, TheFirstStepsDoNotCount) {
   EXPECT_EQ(summarise({{trial(ms)}}, 0, std::nullopt)[0].step_ms.high, 1000);
   EXPECT_EQ(summarise({{trial({1000, 10, 10, 10, 10})}}, std::nullopt, std::nullopt)[0].step_ms.high, 10) << "a fifth";
   EXPECT_EQ(summarise({{trial({5})}}, 100, std::nullopt)[0].step_ms.value, 5) << "at least one step counts";
+  // The first step waits for nothing, the last for its own messages and for those of the step before.
+  EXPECT_EQ(summarise({{trial({1, 10, 30})}}, 1, std::nullopt)[0].step_ms.value, 10);
 }
 
 TEST(CompareTable, AccuraciesAreMeanAndSpreadOverSeedsAndTimesToATargetMedians) {
