@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 
 #include "core/error.h"
@@ -169,6 +170,17 @@ int run_to_files(const std::vector<std::string>& command, const std::string& out
     if (rounds % 10 == 9 && !watch() && !std::exchange(asked, true)) kill(program.pid(), SIGTERM);
   }
   return *program.ended();
+}
+
+LastWords last_words(const std::string& err_path) {
+  constexpr std::string_view kError = "laconic: error: ";
+  std::ifstream in(err_path);
+  LastWords last;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(kError)) return {line.substr(kError.size()), true};
+    if (!line.empty()) last.text = line;
+  }
+  return last;
 }
 
 }  // namespace laconic

@@ -76,4 +76,12 @@ class BackgroundProgram {
 int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
                  const std::function<bool()>& watch);
 
+/// What a program said last of all.
+struct LastWords {
+  std::string text{};     ///< its error's sentence if it has one, else its last line; "": it said nothing
+  bool is_error = false;  ///< of ours: "laconic: error: TEXT"
+};
+/// Reads them from the file that its stderr went into.
+LastWords last_words(const std::string& err_path);
+
 }  // namespace laconic

@@ -42,7 +42,7 @@ TEST(Chaos, ARankThatIsKilledBeginsAgainUnderLaunch) {
 }
 
 /// A program that saves weights after a third of a second; `resumed` is what it does when it goes on.
-Result chaos_of(const std::string& resumed) {
+Result chaos_of(const std::string& resumed, const std::string& options = "") {
   const TempFolder folder;
   const std::string script = folder / "trains";
   std::ofstream(script) << "#!/bin/sh\n"
@@ -51,7 +51,7 @@ Result chaos_of(const std::string& resumed) {
                            "  [ \"$1\" = --resume ] && { "
                         << resumed << "; }\n  shift\ndone\nsleep 0.3\necho weights > $folder/weights.safetensors\n";
   ::chmod(script.c_str(), 0700);
-  return run("laconic chaos --faults 1 --kinds kill --timeout 1.5 --json " + script);
+  return run("laconic chaos --faults 1 --kinds kill --json " + options + " " + script);
 }
 
 TEST(Chaos, OtherWeightsAreNoticed) {
@@ -63,7 +63,7 @@ TEST(Chaos, OtherWeightsAreNoticed) {
 }
 
 TEST(Chaos, WhatHangsOrDoesNotGoOnIsNoticed) {
-  const Result hangs = chaos_of("exec sleep 100");
+  const Result hangs = chaos_of("exec sleep 100", "--timeout 1");
   EXPECT_EQ(hangs.exit_code, 1);
   EXPECT_EQ(rows_of(hangs)[0]["hung"], 1) << hangs.out;
   const Result fails = chaos_of("echo 'laconic: error: it is gone' >&2; exit 1");

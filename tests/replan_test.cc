@@ -170,6 +170,10 @@ TEST(AllowedChoice, GivesTheBitsOfItsMethodAndResumes) {
 
     resumed.trainer.allowed.methods = {choice.method->name() == "rounds" ? small_redsync() : short_rounds()};
     expect_error<DataError>([&] { train(resumed); }, {"allow=sums, " + choice.method->name()});
+    dist::MethodChoice::Settings others = choice.settings;
+    others[0].second = "1";  // the density, the steps of a round
+    resumed.trainer.allowed.methods = {{choice.method->name(), others}};
+    expect_error<DataError>([&] { train(resumed); }, {"allow=sums, " + choice.method->name()});
   }
 }
 

@@ -219,7 +219,7 @@ int chaos(const std::vector<std::string>& arguments) {
   app.add_option("--keep", o.keep, "a folder for what went wrong [thrown away]")->type_name("DIR");
   app.add_flag("--markdown", o.markdown, "the table for documents");
   app.add_flag("--json", o.json, "its rows as JSON");
-  // What follows the program's name is the program's.
+  // Options behind the program's name are the program's own.
   std::size_t at = 0;
   while (at < arguments.size() && arguments[at].starts_with('-')) {
     const CLI::Option* option = app.get_option_no_throw(arguments[at]);

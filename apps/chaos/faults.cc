@@ -38,23 +38,10 @@ constexpr FaultKind kFaults[] = {
     {Fault::flip_bit, "flip-bit", "killed, and a bit of the newest checkpoint is another one"},
 };
 constexpr rlim_t kFullDisk = 16 << 10;
-constexpr const char* kWeights = "weights.safetensors";
 
 std::string text_of(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// The program's sentence, or its last words.
-std::string said(const fs::path& errors) {
-  constexpr std::string_view kError = "laconic: error: ";
-  std::istringstream lines(text_of(errors));
-  std::string last = "nothing was said";
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(kError)) return line.substr(kError.size());
-    if (!line.empty()) last = line;
-  }
-  return last;
 }
 
 /// A training that runs, its words in files of the folder.
@@ -67,7 +54,10 @@ class Running {
         process_(victim.command(folder, resume), folder + "/out", errors_) {}
 
   std::optional<int> ended() { return process_.ended(); }
-  std::string said() const { return laconic::said(errors_); }
+  std::string said() const {
+    const std::string text = last_words(errors_).text;
+    return text.empty() ? "nothing was said" : text;
+  }
   double seconds() const { return seconds_since(began_); }
   bool wait_until(double seconds) {
     while (!ended() && this->seconds() < seconds) std::this_thread::sleep_for(1ms);
@@ -197,7 +187,7 @@ double until_again(Running& run, const std::vector<pid_t>& before, const Victim&
   return -1;
 }
 
-/// What is wrong with the way in which the struck run ended; "" if nothing is.
+/// Says what is wrong with the way in which the struck run ended, or "".
 std::string wrong_end(Fault fault, int code, bool alone, const std::string& words) {
   const auto expected = [&](std::initializer_list<int> codes) {
     return std::find(codes.begin(), codes.end(), code) != codes.end();
@@ -245,7 +235,7 @@ Undisturbed train_undisturbed(const Victim& victim, const std::string& folder) {
   const int code = *run.ended();
   require<UsageError>(code != exit_code_of(UsageError("")), run.said());
   require<Error>(code == 0, "chaos: without a fault the training ends with exit code ", code, ": ", run.said());
-  const Undisturbed done{run.seconds(), folder + "/" + kWeights};
+  const Undisturbed done{run.seconds(), CheckpointStore(folder).weights_path()};
   require<Error>(fs::exists(done.weights), "chaos: the training has left no ", done.weights,
                  ": is it a training program of laconic?");
   return done;
@@ -264,7 +254,7 @@ Outcome strike(const Victim& victim, Fault fault, const Undisturbed& undisturbed
     return false;
   };
   const auto compare = [&] {
-    outcome.differs = text_of(folder + "/" + kWeights) != text_of(undisturbed.weights);
+    outcome.differs = text_of(CheckpointStore(folder).weights_path()) != text_of(undisturbed.weights);
     if (outcome.differs) outcome.problem = "other weights than without a fault";
   };
 

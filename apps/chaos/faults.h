@@ -8,7 +8,7 @@
 
 namespace laconic {
 
-/// What can happen to a training that runs.
+/// Names the things that can happen to a training.
 enum class Fault : std::uint8_t { kill, kill_saving, stop, end, full_disk, cut_file, flip_bit };
 struct FaultKind {
   Fault fault;

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/child_process.h"
 #include "apps/compare/table.h"
 
 namespace laconic {
@@ -28,11 +29,9 @@ double number(const nlohmann::json& object, const char* key) { return if_number(
 
 /// What went wrong in one line: our sentence if there is one, else the last words.
 std::string error_in(const std::string& err, int exit_code) {
-  const std::string prefix = "laconic: error: ";
-  const auto lines = lines_of(err);
-  for (const auto& line : lines)
-    if (line.rfind(prefix, 0) == 0) return line.substr(prefix.size());
-  if (!lines.empty()) return fmt::format("exit code {}: {}", exit_code, lines.back());
+  const LastWords last = last_words(err);
+  if (last.is_error) return last.text;
+  if (!last.text.empty()) return fmt::format("exit code {}: {}", exit_code, last.text);
   return fmt::format("it ended with exit code {} and said nothing", exit_code);
 }
 

@@ -28,7 +28,7 @@ constexpr int kMostChanges = 100;        // of single buckets that are tried for
 constexpr int kMostRunnersUp = 400;      // that are predicted for the receipt
 constexpr double kAsFast = 1.01;
 
-/// What all plans of a model are made of: its layers, and where each parameter's gradient comes.
+/// Holds what all plans of a model share: its layers, and where in them each parameter's gradient comes.
 class Timings {
  public:
   explicit Timings(const PlanningFacts& facts) : facts(facts) {

@@ -38,7 +38,7 @@ class Link {
     double seconds, work;  // of a piece
     int pieces_left;
   };
-  /// Of equal need what was ready first is more urgent.
+  /// If two are needed equally soon, the one that was ready first is more urgent.
   static bool less_urgent(const Chunk& a, const Chunk& b) {
     return a.need != b.need ? a.need > b.need : a.order > b.order;
   }
