@@ -106,6 +106,7 @@ constexpr Subcommand kInspections[] = {
     {"select", "what a selector chooses of given values", inspect_select},
     {"codec", "what INCEPTIONN's codec makes of them", inspect_codec},
     {"checkpoint", "whether what --save wrote is whole", inspect_checkpoint},
+    {"flight", "what each rank was at when a training broke off", inspect_flight},
     {"trace", "where the time of a recorded training went", inspect_trace},
 };
 

@@ -25,7 +25,7 @@
 namespace laconic {
 namespace {
 
-constexpr std::chrono::seconds kAfterVerdict{3}, kAfterSigterm{2};
+constexpr std::chrono::seconds kAfterVerdict{10}, kAfterSigterm{2};
 
 /// Folders for what Open MPI writes: its sessions, and the memory that the ranks share. A process of its own removes
 /// them when this one has ended, however it ends.

@@ -11,6 +11,7 @@ int pack(const std::vector<std::string>& arguments);                ///< laconic
 int inspect(const std::vector<std::string>& arguments);             ///< laconic inspect WHAT
 int inspect_codec(const std::vector<std::string>& arguments);       ///< laconic inspect codec
 int inspect_checkpoint(const std::vector<std::string>& arguments);  ///< laconic inspect checkpoint
+int inspect_flight(const std::vector<std::string>& arguments);      ///< laconic inspect flight
 int inspect_trace(const std::vector<std::string>& arguments);       ///< laconic inspect trace
 int simulate(const std::vector<std::string>& arguments);            ///< laconic simulate
 int calibrate(const std::vector<std::string>& arguments);           ///< laconic calibrate

@@ -71,18 +71,22 @@ class RequestPool {
     return r;
   }
   void give_back(Request& r) {
-    (r.kind == Request::Kind::recv ? received_bytes_ : sent_bytes_) += r.moved;
+    const bool came = r.kind == Request::Kind::recv;
+    (came ? received_bytes_ : sent_bytes_) += r.moved;
+    ++(came ? received_ : sent_);
     std::erase(live_, &r);
     free_.push_back(&r);
   }
   std::span<Request* const> live() const { return live_; }  ///< posted and not yet awaited to the end
   std::size_t sent_bytes() const { return sent_bytes_; }
   std::size_t received_bytes() const { return received_bytes_; }
+  std::size_t sent() const { return sent_; }  ///< messages
+  std::size_t received() const { return received_; }
 
  private:
   std::deque<Request> requests_;
   std::vector<Request*> free_, live_;
-  std::size_t sent_bytes_ = 0, received_bytes_ = 0;
+  std::size_t sent_bytes_ = 0, received_bytes_ = 0, sent_ = 0, received_ = 0;
 };
 
 /// Returned by send and recv: co_await it once. It yields the bytes that were moved, or throws CommError.

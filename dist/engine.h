@@ -91,6 +91,9 @@ class Engine {
   virtual void at(Phase, const std::string& /*name*/) {}
   virtual void forget_place() {}
 
+  /// From now on what happens is recorded there too. Called once.
+  virtual void record(std::shared_ptr<FlightRecorder> /*flight*/) {}
+
   /// From now on operations are drawn there; null: nowhere. The row must outlive the engine's work.
   virtual void set_trace(Trace::Row* row) = 0;
 

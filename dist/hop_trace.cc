@@ -16,6 +16,8 @@ void HopTrace::posted(Request& request) {
   }
   request.hops = this;
   request.number = ++count_[{static_cast<int>(request.kind), request.peer}];
+  if (flight_ && request.kind == Request::Kind::recv)
+    flight_->communication(FlightEvent::Kind::expects, name_, request.peer, request.size, request.number, run_);
 }
 
 std::uint64_t HopTrace::arrow(const Request& request) const {
@@ -26,12 +28,18 @@ std::uint64_t HopTrace::arrow(const Request& request) const {
 }
 
 void HopTrace::handed_over(const Request& request) {
+  if (flight_)
+    flight_->communication(FlightEvent::Kind::sends, name_, request.peer, request.size, request.number, run_);
+  if (!traced_) return;
   event_.arrows.push_back({arrow(request), Trace::Clock::now(), Trace::Arrow::Kind::leaves});
   event_.bytes += static_cast<std::int64_t>(request.size);
 }
 
 void HopTrace::completed(const Request& request) {
   if (request.kind == Request::Kind::send || request.error) return;
+  if (flight_)
+    flight_->communication(FlightEvent::Kind::came, name_, request.peer, request.moved, request.number, run_);
+  if (!traced_) return;
   const auto now = Trace::Clock::now();
   Trace::Event hop{.name = concat("from rank ", request.peer), .category = "hop", .begin = now, .end = now};
   hop.bytes = static_cast<std::int64_t>(request.moved);

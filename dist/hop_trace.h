@@ -5,24 +5,29 @@
 #include <utility>
 
 #include "core/trace.h"
+#include "dist/flight.h"
 
 namespace laconic::dist {
 
 struct Request;
 
-/// What one operation sends and receives, for a trace. A hop is what an operation did until a message came: since it
-/// began, or since the message before. An arrow leads there from where the sender handed the message to the network.
-/// Messages of one operation between two ranks keep their order, so both sides number them alike and nothing about the
-/// trace travels.
+/// What one operation sends and receives, for a trace and for the flight recorder. A hop is what an operation did until
+/// a message came: since it began, or since the message before. An arrow leads there from where the sender handed the
+/// message to the network. Messages of one operation between two ranks keep their order, so both sides number them
+/// alike and nothing about the trace travels.
 class HopTrace {
  public:
-  /// `run`: how many operations of that slot were traced, this one included; the same on every rank.
-  HopTrace(int rank, int slot, std::uint64_t run) : rank_(rank), slot_(slot), run_(run) {}
+  /// `run`: how many operations that slot has had, this one included; the same on every rank. `flight` may be null;
+  /// `name` is the operation's, and outlives this.
+  HopTrace(int rank, int slot, std::uint32_t run, bool traced, FlightRecorder* flight, const std::string& name)
+      : rank_(rank), slot_(slot), run_(run), traced_(traced), flight_(flight), name_(name) {}
 
   void posted(Request& request);             ///< numbers it
   void handed_over(const Request& request);  ///< a send that goes to the network now
   void completed(const Request& request);
 
+  bool traced() const { return traced_; }
+  std::uint32_t run() const { return run_; }
   /// The whole operation, which ends now. `arrow`: of the gradients it carries, or 0.
   Trace::Event event(std::string name, Trace::Clock::time_point begin, std::uint64_t arrow);
 
@@ -30,7 +35,10 @@ class HopTrace {
   std::uint64_t arrow(const Request& request) const;
 
   const int rank_, slot_;
-  const std::uint64_t run_;
+  const std::uint32_t run_;
+  const bool traced_;
+  FlightRecorder* const flight_;
+  const std::string& name_;
   std::map<std::pair<int, int>, std::uint32_t> count_;  // by direction and peer
   Trace::Event event_{.category = "message", .bytes = 0, .overlapping = true};
 };

@@ -33,7 +33,7 @@ struct Running {
   Operation operation;
   std::uint64_t arrow = 0;                        // of a trace; 0: none
   Event ready{}, ended{};                         // what its device had to do before it, and at its end
-  std::unique_ptr<HopTrace> hops{};               // while a trace is drawn
+  std::unique_ptr<HopTrace> hops{};               // while somebody is told of them
   std::unique_ptr<TransportCommunicator> comm{};  // while it is under way
   Task<> task{};
   std::exception_ptr error{};

@@ -77,6 +77,8 @@ Ticket ThreadEngine::submit(Operation operation) {
     running->arrow = Trace::arrow_id({static_cast<std::uint64_t>(rank_), ++arrows_});
     row->arrow_leaves(running->arrow);
   }
+  if (FlightRecorder* const flight = flight_.load())
+    flight->compute(FlightEvent::Kind::submits, running->operation.name);
   if (size_ == 1)
     run_here(*running);
   else
@@ -120,6 +122,7 @@ void ThreadEngine::wait_for(const Ticket& ticket, bool exposed, bool patiently) 
   if (!ticket.valid()) return;
   const Running& awaited = *running_of(ticket);
   const Clock::time_point begin = Clock::now();
+  if (FlightRecorder* const flight = flight_.load()) flight->compute(FlightEvent::Kind::waits, awaited.operation.name);
   const bool blocked = queue_.wait(&awaited, exposed, patiently);
   if (Trace::Row* row = Trace::current(); row && awaited.arrow) {
     const Clock::time_point end = Clock::now();
@@ -133,6 +136,12 @@ void ThreadEngine::wait_for(const Ticket& ticket, bool exposed, bool patiently) 
   }
   awaited.ended.wait();
   if (awaited.error) std::rethrow_exception(awaited.error);
+}
+
+void ThreadEngine::at(Phase phase, const std::string& name) {
+  watch_.at(phase, name);
+  if (FlightRecorder* const flight = flight_.load())
+    flight->compute(phase == Phase::forward ? FlightEvent::Kind::forward : FlightEvent::Kind::backward, name);
 }
 
 void ThreadEngine::abort(const std::string& reason, int exit_code) noexcept {
@@ -199,7 +208,11 @@ void ThreadEngine::start_ready() {
 
 void ThreadEngine::begin(Running& running, Scheduler& scheduler, std::vector<Running*>& finished) {
   const Operation& o = running.operation;
-  if (size_ > 1 && trace_.load()) running.hops = std::make_unique<HopTrace>(rank_, o.slot, ++traced_runs_[o.slot]);
+  const bool traced = trace_.load() != nullptr;
+  FlightRecorder* const flight = flight_.load();
+  const std::uint32_t run = ++runs_[o.slot];
+  if (size_ > 1 && (traced || flight))
+    running.hops = std::make_unique<HopTrace>(rank_, o.slot, run, traced, flight, o.name);
   running.comm = std::make_unique<TransportCommunicator>(*transport_, o.slot, o.priority, o.device, running.hops.get());
   running.task = supervise(running, finished);
   running.task.start(scheduler);
@@ -207,14 +220,20 @@ void ThreadEngine::begin(Running& running, Scheduler& scheduler, std::vector<Run
 
 Task<> ThreadEngine::supervise(Running& running, std::vector<Running*>& finished) {
   const auto begin = Clock::now();
+  const std::string& name = running.operation.name;
   entered_ = &running;
+  const std::uint32_t run = running.hops ? running.hops->run() : 0;
+  if (FlightRecorder* const flight = flight_.load())
+    flight->communication(FlightEvent::Kind::begins, name, -1, 0, 0, run);
   try {
     co_await running.operation.body(*running.comm);
   } catch (...) {
     running.error = std::current_exception();
   }
-  if (Trace::Row* row = trace_.load(); row && running.hops)
-    row->add(running.hops->event(running.operation.name, begin, running.arrow));
+  if (Trace::Row* row = trace_.load(); row && running.hops && running.hops->traced())
+    row->add(running.hops->event(name, begin, running.arrow));
+  if (FlightRecorder* const flight = flight_.load())
+    flight->communication(FlightEvent::Kind::ends, name, -1, 0, 0, run);
   finished.push_back(&running);
 }
 
@@ -270,6 +289,13 @@ std::vector<WaitWatch::Waiting> ThreadEngine::waiting() const {
 }
 
 void ThreadEngine::fail(std::exception_ptr error) {
+  if (FlightRecorder* const flight = flight_.load(); flight && error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+      flight->communication(FlightEvent::Kind::fails, e.what());
+    }
+  }
   scheduler_.clear();
   for (auto& [slot, queue] : slots_)
     for (const auto& running : queue) running->release();

@@ -62,9 +62,13 @@ class ThreadEngine final : public Engine {
   void count_sent(Traffic more) override { transport_->count_sent(more); }
   void at_failure(std::function<void()> f) override;
   EngineCounters counters() const override;
-  void at(Phase phase, const std::string& name) override { watch_.at(phase, name); }
+  void at(Phase phase, const std::string& name) override;
   void forget_place() override { watch_.forget_place(); }
   void set_trace(Trace::Row* row) override { trace_ = row; }
+  void record(std::shared_ptr<FlightRecorder> flight) override {
+    kept_flight_ = std::move(flight);
+    flight_ = kept_flight_.get();
+  }
 
  private:
   void run_here(Running& running);
@@ -80,6 +84,8 @@ class ThreadEngine final : public Engine {
 
   std::uint64_t arrows_ = 0;  // the compute thread's
   std::atomic<Trace::Row*> trace_{nullptr};
+  std::shared_ptr<FlightRecorder> kept_flight_;
+  std::atomic<FlightRecorder*> flight_{nullptr};
   OperationQueue queue_;
   std::mutex at_failure_mutex_;  // while it is called
   std::function<void()> at_failure_;
@@ -94,7 +100,7 @@ class ThreadEngine final : public Engine {
   const Running* standing_ = nullptr;         // in wait_for_device()
   std::string stands_for_;                    // what that one waits for
   const Running* entered_ = nullptr;          // the last that has begun
-  std::map<int, std::uint64_t> traced_runs_;  // by slot
+  std::map<int, std::uint32_t> runs_;         // by slot: how many have begun
 
   std::thread thread_;
 };

@@ -92,7 +92,8 @@ std::optional<int> WaitWatch::silent_rank() const {
 /// then one that is somewhere else.
 std::string WaitWatch::verdict() const {
   if (const std::optional<int> r = silent_rank())
-    return concat("There is no sign of life from rank ", *r, " since ", std::lround(silent_seconds(*r)), " s. ");
+    return concat("There is no sign of life from rank ", *r, " since ", std::lround(silent_seconds(*r)), " s. ",
+                  transport_->network_says());
   const std::string mine = waiting_().front().operation;
   std::string computing, elsewhere;
   for (int r = 0; r < transport_->size(); ++r) {

@@ -291,7 +291,9 @@ TEST(Calibrate, SavesWhatSimulationsAndPlansGoBy) {
   ASSERT_EQ(simulated.exit_code, 0) << simulated.err;
   const nlohmann::json row = nlohmann::json::parse(simulated.out)["rows"][0];
   EXPECT_EQ(row["workers"], 2);
-  EXPECT_GT(row["step_ms"], 8e3 * 4 * 61'706 / 105e6) << "the wire alone";
+  double rate = 0;  // the largest that was found: a reader that comes late finds too much
+  for (const nlohmann::json& rank : j["ranks"]) rate = std::max(rate, rank["bytes_per_second"].get<double>());
+  EXPECT_GT(row["step_ms"], 1e3 * 4 * 61'706 / (1.05 * rate)) << "the wire alone";
   const Result other = run("laconic simulate --json --model hdc --compute gflops:10 --calibration " + file);
   EXPECT_EQ(other.exit_code, 0) << other.err;
   const Result refused = run("laconic simulate --batch 8 --calibration " + file);

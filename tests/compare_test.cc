@@ -582,9 +582,14 @@ TEST(Compare, RunsDoNotOutliveIt) {
 }
 
 TEST(Compare, AnInterruptStopsTheRunAndShowsWhatThereIs) {
+  const TempFolder kept;
   const Background compare(
-      "laconic compare mnist --data synthetic:1000,100 --epochs 100000 --vs 'a: --lr 0.1' --vs 'b: --lr 0.2'");
-  ::sleep(2);
+      "laconic compare mnist --data synthetic:1000,100 --epochs 100000 --vs 'a: --lr 0.1' --vs 'b: --lr 0.2' --keep " +
+      kept.path());
+  ASSERT_TRUE(eventually([&] {  // a training runs
+    const std::filesystem::directory_iterator logs(kept.path());
+    return std::any_of(begin(logs), end(logs), [](const auto& log) { return log.file_size() > 0; });
+  }));
   compare.signal(SIGTERM);
   const Result r = const_cast<Background&>(compare).wait();
   EXPECT_EQ(r.exit_code, 128 + SIGTERM);

@@ -621,7 +621,8 @@ TEST(HowTrainingsEnd, WhatBeginsAgainAfterAKilledProcessEndsWithTheSameBits) {
       killed_app(dir, "[ -e " + dir.path() + "/killed ] || (until ls " + dir.path() +
                           "/s/checkpoint-*/manifest.json >/dev/null 2>&1; do sleep 0.02; done; touch " + dir.path() +
                           "/killed; kill -9 $$) &");
-  const std::string options = " --data synthetic:200,20 --batch 8 --schedule const --steps 800 --eval-every 0 --quiet";
+  const std::string options = " --data synthetic:200,20 --batch 8 --schedule const --eval-every 0 --quiet --steps " +
+                              std::string(kSanitized ? "800" : "4000");
   const Result r =
       run("laconic launch -n 2 --restarts 1 " + app + options + " --save " + dir.path() + "/s --save-every 20it");
   EXPECT_EQ(r.exit_code, 0) << r.err;
@@ -650,11 +651,15 @@ TEST(HowTrainingsEnd, AfterTheLastRestartItIsSaidWhyEachRunFailed) {
 TEST(HowTrainingsEnd, AStoppedProcessIsLostToMpisOwnAllreduceToo) {
   NEEDS_MPIRUN();
   for (const std::string allreduce : {"ring", "mpi"}) {
-    Launched launched(" --quiet --timeout 4 --allreduce " + allreduce);
+    const TempFolder saved;
+    Launched launched(" --quiet --timeout 8 --allreduce " + allreduce + " --save " + saved.path());
     ::kill(launched.ranks()[2], SIGSTOP);
     const Result r = launched.program().wait();
-    expect_sentence(r, 3, {"saw nothing move for 4 s", "no sign of life from rank 2"});
+    expect_sentence(r, 3, {"saw nothing move for 8 s", "no sign of life from rank 2"});
     launched.expect_nothing_left();
+    const Result told = run("laconic inspect flight --events 5 " + saved.path());
+    EXPECT_EQ(told.exit_code, 0) << told.err;
+    EXPECT_TRUE(has(told.out, "\nRank 2 keeps the others waiting: step ")) << told.out;
   }
 }
 

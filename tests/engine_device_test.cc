@@ -25,7 +25,7 @@ class EngineOnDevice : public ::testing::TestWithParam<std::optional<LinkOptions
  protected:
   void SetUp() override { NEEDS_CUDA(); }
   void on_ranks(int N, const std::function<void(Worker&)>& f, double timeout_seconds = 60) {
-    Watchdog watchdog(120);
+    Watchdog watchdog(600);
     run_workers({.workers = N, .timeout_seconds = timeout_seconds, .link = GetParam()}, f);
   }
 };

@@ -91,7 +91,7 @@ TEST(InspectSelect, SaysWhatIsWrongInOneSentence) {
     EXPECT_EQ(r.err.rfind("laconic: error: ", 0), 0u) << r.err;
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
   };
-  fails("everything", 2, "there are select, codec, checkpoint, trace");
+  fails("everything", 2, "there are select, codec, checkpoint, flight, trace");
   fails("select", 2, "file is required");
   fails("select --method serch " + file, 2, "did you mean search?");
   fails("select --method adacomp " + file, 2, "last gradient");

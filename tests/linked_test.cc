@@ -22,7 +22,7 @@ const LinkOptions kFast{.all = {.bits_per_second = 10'000'000'000, .latency = 20
 
 void on_linked_ranks(int N, const LinkOptions& link, const std::function<void(Worker&)>& f,
                      double timeout_seconds = 60) {
-  Watchdog watchdog(120);
+  Watchdog watchdog(600);
   run_workers({.workers = N, .timeout_seconds = timeout_seconds, .link = link}, f);
 }
 

@@ -46,9 +46,9 @@ class Watchdog {
 /// Numbers of ranks: alone, all small ones, and one more than a power of two that is not small.
 inline constexpr int kRanks[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17};
 
-/// Runs f on N ranks that are threads of this process; fails the test program if that takes more than two minutes.
+/// Runs f on N ranks that are threads of this process; fails the test program if that takes more than ten minutes.
 inline void on_ranks(int N, const std::function<void(Worker&)>& f, double timeout_seconds = 60) {
-  Watchdog watchdog(120);
+  Watchdog watchdog(600);
   run_workers({.workers = N, .timeout_seconds = timeout_seconds}, f);
 }
 

@@ -35,20 +35,21 @@ inline std::string environment_of(const std::string& command) {
   return command.find("launch") != std::string::npos ? "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" " : "";
 }
 
-/// Runs PROGRAM ARGUMENTS of this build through the shell; no longer than a minute. `before` stands in front of it:
+/// Runs PROGRAM ARGUMENTS of this build through the shell; no longer than ten minutes, of which a
+/// machine with other things to do may take many. `before` stands in front of it:
 /// "VARIABLE=value ", "cd somewhere; ".
 inline Result run(const std::string& command, const std::string& before = "") {
   const TempFolder dir;
   const std::string out = dir.path() + "/out", err = dir.path() + "/err";
-  const std::string line = "{ " + before + " " + environment_of(command) + "timeout 60 " LACONIC_APPS "/" + command +
+  const std::string line = "{ " + before + " " + environment_of(command) + "timeout 600 " LACONIC_APPS "/" + command +
                            "; } >" + out + " 2>" + err + " </dev/null";
   const int status = std::system(line.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), text_of(err)};
 }
 
-/// Waits until it is true, up to half a minute.
+/// Waits until it is true, up to five minutes.
 inline bool eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 30000; ++i) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

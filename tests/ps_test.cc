@@ -381,10 +381,10 @@ TEST(PsSync, AWorkerThatFallsSilentIsNamed) {
     const auto stuck = [&] {
       run({.workers = 2,
            .servers = K,
-           .timeout_seconds = 1,
+           .timeout_seconds = 4,
            .watch =
                [](PsSync&, int rank, int step) {
-                 if (rank == 1 && step == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+                 if (rank == 1 && step == 1) std::this_thread::sleep_for(std::chrono::milliseconds(6000));
                }},
           3);
     };

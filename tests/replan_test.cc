@@ -24,7 +24,7 @@ class SlowAtFirst final : public Passing {
   using Passing::Passing;
   Tensor loss() override {
     constexpr int kMeasured = 7;
-    if (++losses_ <= kMeasured) std::this_thread::sleep_for(60ms);
+    if (++losses_ <= kMeasured) std::this_thread::sleep_for(300ms);
     return Passing::loss();
   }
 

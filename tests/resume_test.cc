@@ -1,9 +1,15 @@
 // Stop + resume = no stop, bit for bit; and on a CUDA device what is computed on the CPU. A strategy that is new joins
 // by a line in kResumeCases.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "dist/trainer/checkpoint.h"
 #include "tests/cuda_devices.h"
@@ -467,6 +473,81 @@ TEST(Resume, OnlyTheNewestCheckpointsAreKept) {
     ASSERT_EQ(all.size(), static_cast<std::size_t>(keep));
     for (int i = 0; i < keep; ++i)
       EXPECT_EQ(CheckpointStore::read_manifest(all[static_cast<std::size_t>(i)]).step, 10 - 2 * i);
+  }
+}
+
+/// Says when this worker has come to its seventh loss.
+class SaysAtSeven final : public Passing {
+ public:
+  SaysAtSeven(std::unique_ptr<Workload> inner, std::atomic<bool>& said) : Passing(std::move(inner)), said_(said) {}
+  Tensor loss() override {
+    if (++losses_ == 7) said_ = true;
+    return Passing::loss();
+  }
+
+ private:
+  std::atomic<bool>& said_;
+  int losses_ = 0;
+};
+
+/// The weights go into a pipe that nobody reads until the training has gone on for three steps.
+TEST(Resume, TheTrainingGoesOnWhileACheckpointIsWritten) {
+  const TempFolder folder;
+  const std::string pipe = folder / "weights.safetensors";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int fd = ::open(pipe.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  ASSERT_GT(::fcntl(fd, F_SETPIPE_SZ, 4096), 0);  // less than the weights
+  Recipe recipe = recipe_of(kResumeCases[0], 2);
+  recipe.trainer.save = folder.path(), recipe.trainer.overwrite = true, recipe.trainer.keep = 3;
+  recipe.trainer.save_every = Every{4, true}, recipe.trainer.steps = 12, recipe.trainer.eval_every = 0;
+  std::atomic<bool> went_on{false};
+  recipe.wrap = [&](std::unique_ptr<Workload> task, const dist::Worker& w) -> std::unique_ptr<Workload> {
+    if (w.rank != 0) return task;
+    return std::make_unique<SaysAtSeven>(std::move(task), went_on);
+  };
+  std::atomic<bool> over{false};
+  bool in_time = false;
+  std::size_t counted = 0, bytes = 0;
+  std::thread reader([&] {
+    for (int i = 0; i < 60'000 && !went_on && !over; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    in_time = went_on;
+    counted = CheckpointStore::all_in(folder.path()).size();
+    for (char some[4096]; !over; std::this_thread::sleep_for(std::chrono::milliseconds(1)))
+      for (ssize_t n = 0; (n = ::read(fd, some, sizeof some)) > 0;) bytes += static_cast<std::size_t>(n);
+  });
+  EXPECT_EQ(error_of<Error>([&] { train(recipe); }), "");
+  over = true;
+  reader.join();
+  ::close(fd);
+  EXPECT_GT(bytes, 3 * 4096u);
+  EXPECT_TRUE(in_time);
+  EXPECT_EQ(counted, 0u) << "it counts before all of it is written";
+  EXPECT_EQ(CheckpointStore::all_in(folder.path()).size(), 3u);
+}
+
+/// Steps tell each other that all parts are written: a checkpoint does not wait for the next one, or for the end.
+TEST(Resume, ACheckpointCountsWhileTheTrainingGoesOn) {
+  for (const int servers : {0, 1}) {
+    const TempFolder folder;
+    Recipe recipe = recipe_of(kResumeCases[0], 2);
+    if (servers > 0) recipe.sync = "ps", recipe.servers = servers;
+    recipe.trainer.save = folder.path(), recipe.trainer.save_every = Every{100, true};
+    recipe.trainer.steps = 200, recipe.trainer.eval_every = 0, recipe.trainer.audit_every = 0;
+    std::atomic<int> asked{0};
+    std::atomic<bool> counts{false};
+    recipe.trainer.stop_requested = [&] {
+      if (++asked <= 2 * 100) return false;
+      if (!CheckpointStore::all_in(folder.path()).empty()) counts = true;
+      if (!counts) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return counts.load();
+    };
+    train(recipe);
+    EXPECT_TRUE(counts);
+    const std::vector<std::string> all = CheckpointStore::all_in(folder.path());
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_EQ(CheckpointStore::read_manifest(all[1]).step, 100);
+    EXPECT_LT(CheckpointStore::read_manifest(all[0]).step, 200);
   }
 }
 

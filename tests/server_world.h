@@ -206,7 +206,7 @@ inline std::vector<int> ranks_from(int first, int count) {
 }
 
 inline Result run(const Setting& setting, int steps) {
-  Watchdog watchdog(120);
+  Watchdog watchdog(600);
   const int N = setting.workers, K = setting.servers;
   Result result;
   result.values.resize(static_cast<std::size_t>(N));

@@ -100,7 +100,7 @@ def main():
         try:
             for name, command in cases.items():
                 print(name, flush=True)
-                subprocess.run(command, check=True, timeout=200)
+                subprocess.run(command, check=True, timeout=800)
                 check(path, RANKS)
         finally:
             if len(sys.argv) > 2:

@@ -358,7 +358,7 @@ TEST(Trainer, AWorkerThatThrowsEndsAllWithItsSentence) {
     int calls = 0;
   };
   for (const char* sync : {"allreduce", "none"}) {
-    dist::Watchdog watchdog(30);  // far below the time-out of a lost rank
+    dist::Watchdog watchdog(50);  // far below the time-out of a lost rank
     Recipe recipe(perceptron, 4);
     recipe.sync = sync;
     recipe.wrap = [](std::unique_ptr<Workload> task, const dist::Worker& worker) -> std::unique_ptr<Workload> {
@@ -395,7 +395,7 @@ TEST(Trainer, RanksThatWereToldOtherwiseWhatThisRunDoesAreRefused) {
                                      {[&](auto& o) { o.trace = &trace; }, "trace=given"},
                                      {[&](auto& o) { o.dump_gradients = folder.path(); }, "dump-gradients=given"},
                                      {[](auto& o) { o.told_alike = "\ndry-run=1"; }, "dry-run=1"}}) {
-    dist::Watchdog watchdog(30);  // far below the time-out of a rank that waits in vain
+    dist::Watchdog watchdog(50);  // far below the time-out of a rank that waits in vain
     Recipe recipe(perceptron, 2);
     recipe.per_rank = [&change = change](TrainerOptions& options, int rank) {
       if (rank == 1) change(options);

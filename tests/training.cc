@@ -155,7 +155,7 @@ Outcome train(const Recipe& recipe) {
   outcome.parameters.resize(ranks);
   outcome.buffers.resize(ranks);
   Recorder recorder(outcome);
-  const dist::Watchdog watchdog(120);
+  const dist::Watchdog watchdog(600);
   const std::shared_ptr<const dist::Method> method = recipe.method();
   dist::run_workers({.workers = recipe.workers, .servers = recipe.servers, .timeout_seconds = 60, .link = recipe.link},
                     [&](dist::Worker& worker) {

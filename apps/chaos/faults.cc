@@ -258,11 +258,17 @@ Outcome strike(const Victim& victim, Fault fault, const Undisturbed& undisturbed
     if (outcome.differs) outcome.problem = "other weights than without a fault";
   };
 
+  const auto too_late = [&](const Running& run) {
+    outcome.after_seconds = run.seconds();
+    return outcome;
+  };
+
   {
     Running run(victim, folder, false);
-    if (!run.wait_until(undisturbed.seconds * (0.02 + 0.95 * static_cast<double>(random.uniform())))) return outcome;
+    if (!run.wait_until(undisturbed.seconds * (0.02 + 0.95 * static_cast<double>(random.uniform()))))
+      return too_late(run);
     while (fault == Fault::kill_saving && !is_saving(folder)) {
-      if (run.ended()) return outcome;
+      if (run.ended()) return too_late(run);
       std::this_thread::sleep_for(200us);  // a save takes longer
     }
     const std::vector<pid_t> before = run.ranks();

@@ -39,7 +39,7 @@ Undisturbed train_undisturbed(const Victim& victim, const std::string& folder);
 /// How a training went that a fault was done to.
 struct Outcome {
   bool struck = false;        ///< it still ran, and there was what the fault needs
-  double after_seconds = 0;   ///< since the training began
+  double after_seconds = 0;   ///< since the training began; if it was not struck, until it ended
   std::string problem{};      ///< "": it went on to the same bits
   bool hung = false, differs = false;
   double again_seconds = -1;  ///< from the fault until `launch` had begun again; less than 0: it did not have to

@@ -62,19 +62,21 @@ Task<> allgather_blobs(Communicator& comm, const std::string& mine, std::vector<
 }
 
 Task<> sum_over_ranks(Communicator& comm, Slice<double> x) {
-  if (comm.size() == 1) co_return;
+  std::vector<std::vector<double>> all;
+  co_await sum_over_ranks(comm, x, all);
+}
+
+Task<> sum_over_ranks(Communicator& comm, Slice<double> x, std::vector<std::vector<double>>& all) {
   const std::string mine(reinterpret_cast<const char*>(x.data()), x.size_bytes());
-  std::vector<std::string> all;
-  co_await allgather_blobs(comm, mine, all);
+  std::vector<std::string> blobs;
+  co_await allgather_blobs(comm, mine, blobs);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0;
-  for (const std::string& theirs : all) {
-    require<CommError>(theirs.size() == x.size_bytes(), "sum_over_ranks: ", theirs.size(), " bytes came where ",
+  all.assign(blobs.size(), std::vector<double>(x.size()));
+  for (std::size_t r = 0; r < blobs.size(); ++r) {
+    require<CommError>(blobs[r].size() == x.size_bytes(), "sum_over_ranks: ", blobs[r].size(), " bytes came where ",
                        x.size_bytes(), " were expected. Do all ranks run the same program?");
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      double value;
-      std::memcpy(&value, theirs.data() + i * sizeof(double), sizeof(double));
-      x[i] += value;
-    }
+    std::memcpy(all[r].data(), blobs[r].data(), x.size_bytes());
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += all[r][i];
   }
 }
 

@@ -17,7 +17,8 @@ struct Command {
     show,     ///< send all of every bucket to all workers
     audit,    ///< send a checksum of what is held
     rest,     ///< nothing follows for as long as it may take (an evaluation)
-    save,     ///< write a part of the checkpoint of this step
+    save,     ///< begin to write a part of the checkpoint of this step
+    saved,    ///< wait until that counts
     total,    ///< join the sum of all bytes
     end,      ///< leave
   };

@@ -23,7 +23,8 @@ std::string model_of(const StateDict& weights);
 /// Says what a checkpoint is a checkpoint of. It is written last: a checkpoint without a manifest does not count.
 ///
 ///   DIR/run.json                       whose folder it is: the lines of Manifest::fingerprint that must not change
-///   DIR/weights.safetensors            the model alone (running statistics averaged over ranks)
+///   DIR/flight/                        what happened last, while a training runs and where it broke off
+///   (dist/flight.h) DIR/weights.safetensors            the model alone (running statistics averaged over ranks)
 ///   DIR/checkpoint-000000001200/       after 1200 steps
 ///       rank-0.safetensors …           parameters, buffers, optimiser, schedule and strategy of each rank
 ///       manifest.json                  the fields below, and a checksum of itself
@@ -78,6 +79,7 @@ class CheckpointStore {
   bool has_sign(const std::string& name) const;
 
   std::string weights_path() const { return directory_ + "/weights.safetensors"; }
+  std::string flight_folder() const { return directory_ + "/flight"; }
   /// Makes the directories; a checkpoint of this step that is there no longer counts. throws DataError
   void prepare(std::int64_t step) const;
   /// Writes a rank's file, which says whose it is. `state` gets that as a text.

@@ -1,9 +1,11 @@
 #include "dist/trainer/checkpointing.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <random>
 
 #include "dist/collective/meeting.h"
@@ -11,6 +13,12 @@
 #include "dist/world.h"
 
 namespace laconic {
+namespace {
+
+/// This thread lets others compute first. Linux knows that of single threads.
+void step_aside() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10); }
+
+}  // namespace
 
 std::vector<std::string> meet(dist::Engine& engine, const std::string& what, const std::string& mine) {
   std::vector<std::string> all;
@@ -131,15 +139,85 @@ void Checkpointing::require_one_folder() {
                         "share");
 }
 
-void Checkpointing::write(StateDict& state, Manifest manifest) {
+void Checkpointing::begin() {
+  if (!store_) return;
+  if (worker_.rank == 0) store_->begin();
+  flight_ = dist::FlightRecorder::open(store_->flight_folder(), worker_.rank, worker_.engine.size());
+  worker_.engine.record(flight_);
+}
+
+void Checkpointing::begin_write(StateDict state, Manifest manifest, StateDict weights) {
+  finish();
+  store_->prepare(manifest.step);
   // An older one of this step no longer counts while its files are replaced.
   manifest.run = meet(worker_.engine, "meeting before a checkpoint", run_)[0];
-  const FileSum written = store_->write_rank(manifest.run, manifest.step, worker_.rank, state);
-  for (const std::string& sum : meet(worker_.engine, "meeting in a checkpoint", written.text()))
-    manifest.ranks.push_back(FileSum::parse(sum));
-  if (worker_.rank == 0) store_->complete(manifest, o_.keep);  // every rank has written: now it may count
-  meet(worker_.engine, "meeting after a checkpoint", "");
   saved_step_ = manifest.step;
+  unfinished_ = true;
+  begun_.emplace(Begun{std::move(manifest), {}});
+  begun_->writing = std::async(std::launch::async, [this, run = begun_->manifest.run, step = saved_step_,
+                                                    state = std::move(state), weights = std::move(weights)]() mutable {
+    step_aside();
+    StateDict own = std::move(state);  // given back when it has been written, not when somebody asks
+    const StateDict model = std::move(weights);
+    Sums sums;
+    if (!model.empty()) sums.weights = save_safetensors(model, store_->weights_path());
+    sums.part = store_->write_rank(run, step, worker_.rank, own);
+    return sums;
+  });
+}
+
+const Checkpointing::Sums& Checkpointing::await_sums() {
+  if (!begun_->sums) begun_->sums = begun_->writing.get();
+  return *begun_->sums;
+}
+
+FileSum Checkpointing::written() {
+  const auto ended = [](const auto& future) {
+    return future.valid() && future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  };
+  if (ended(completing_)) completing_.get();
+  if (!begun_ || !(begun_->sums || ended(begun_->writing))) return {};
+  return await_sums().part;
+}
+
+void Checkpointing::count(const std::vector<FileSum>& files, std::int64_t at) {
+  if (begun_ && !files.empty() && at > begun_->manifest.step) complete(files);
+}
+
+void Checkpointing::complete(std::vector<FileSum> files) {
+  if (worker_.rank == 0) {
+    Manifest manifest = std::move(begun_->manifest);
+    manifest.weights = await_sums().weights, manifest.ranks = std::move(files);
+    completing_ = std::async(std::launch::async, [this, manifest = std::move(manifest)] {
+      step_aside();
+      store_->complete(manifest, o_.keep);
+    });
+  }
+  begun_.reset();
+}
+
+void Checkpointing::finish() {
+  if (!unfinished_) return;
+  if (begun_) {
+    std::vector<FileSum> files;
+    for (const std::string& sum : meet(worker_.engine, "meeting in a checkpoint", await_sums().part.text()))
+      files.push_back(FileSum::parse(sum));
+    complete(std::move(files));
+  }
+  if (completing_.valid()) completing_.get();
+  meet(worker_.engine, "meeting after a checkpoint", "");
+  unfinished_ = false;
+}
+
+StateDict copy_of(const StateDict& state) {
+  StateDict copy;
+  for (const auto& [name, tensor] : state) {
+    const Tensor own = Tensor::empty(tensor.shape(), tensor.dtype());
+    own.copy_from(tensor);
+    copy.set(name, own);
+  }
+  for (const auto& [name, text] : state.texts()) copy.set_text(name, text);
+  return copy;
 }
 
 }  // namespace laconic

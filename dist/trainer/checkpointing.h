@@ -1,7 +1,11 @@
 #pragma once
+#include <future>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "dist/flight.h"
 #include "dist/trainer/checkpoint.h"
 #include "dist/world.h"
 
@@ -11,6 +15,10 @@ struct TrainerOptions;
 
 /// Saving and resuming, as one rank, worker or server, takes part in it. All ranks call the same at once. Their
 /// meetings wait as long as all of them live, for a disk may be slow.
+///
+/// A checkpoint is written while the training goes on: begin_write() starts a thread on each rank, written() says when
+/// that has come to its end, ranks tell each other with the figures of their steps, and count() makes it one that
+/// counts. finish() waits for all of that.
 class Checkpointing {
  public:
   /// Looks for the checkpoint to go on from: the newest in options.resume that every rank finds whole. One that is
@@ -33,28 +41,57 @@ class Checkpointing {
   /// throws UsageError  another run saves there, or ranks on other machines do not see it
   void claim(const std::string& fingerprint);
   bool saves() const { return store_.has_value(); }
-  /// From now on the folder is this training's.
-  void begin() {
-    if (store_ && worker_.rank == 0) store_->begin();
+  /// From now on the folder is this training's, and the last that happens on a rank is recorded there.
+  void begin();
+  /// For the compute thread; null where nothing is recorded.
+  dist::FlightRecorder* flight() const { return flight_.get(); }
+  /// The training ends in order.
+  void end() {
+    if (flight_) flight_->forget();
   }
-  std::string weights_path() const { return store_->weights_path(); }
-  void prepare(std::int64_t step) const { store_->prepare(step); }
-  /// Writes this rank's part of a checkpoint, which then counts. manifest : rank 0's, without files and run; of others
-  /// only its step is read
-  void write(StateDict& state, Manifest manifest);
-  std::int64_t saved_step() const { return saved_step_; }  ///< of the last checkpoint; -1: none
+  /// Finishes the checkpoint before, and begins to write this rank's part of another. Nobody changes these tensors
+  /// until finish().
+  ///   manifest : rank 0's, without files and run; of others only its step is read
+  ///   weights  : rank 0's, for a file of their own; may be empty
+  void begin_write(StateDict state, Manifest manifest, StateDict weights = {});
+  /// This rank's part, if it has been written and does not count yet. throws DataError as writing did
+  FileSum written();
+  /// If these are all parts of the checkpoint that was begun, rank 0 completes it, on a thread.
+  ///   at : the step whose figures told them: those up to the checkpoint's own tell of the one before
+  void count(const std::vector<FileSum>& files, std::int64_t at);
+  /// Returns when the checkpoint that was begun last counts. throws DataError as writing did
+  void finish();
+  bool unfinished() const { return unfinished_; }  ///< there is something to finish; the same on all ranks
+  std::int64_t saved_step() const { return saved_step_; }  ///< of the checkpoint that was begun last; -1: none
 
  private:
+  struct Sums {
+    FileSum part, weights;
+  };
+  struct Begun {
+    Manifest manifest;
+    std::future<Sums> writing;
+    std::optional<Sums> sums{};  // once it has been written
+  };
+  const Sums& await_sums();
+  void complete(std::vector<FileSum> files);
   void require_one_folder();
 
   dist::Worker& worker_;
   const TrainerOptions& o_;
+  std::shared_ptr<dist::FlightRecorder> flight_;
   std::optional<CheckpointStore> store_;  // where there is a place to save to
   std::optional<Manifest> resumed_;
   std::string folder_;
   std::string run_;  // of a training: in all of its checkpoints; rank 0's counts
   std::int64_t saved_step_ = -1;
+  bool unfinished_ = false;       // a checkpoint may not count yet; the same on all ranks
+  std::optional<Begun> begun_{};  // while parts of it may be missing
+  std::future<void> completing_;  // rank 0's
 };
+
+/// A state in memory of its own, which goes on to say what it says now.
+StateDict copy_of(const StateDict& state);
 
 /// Everybody's texts, by rank, servers included: a meeting of all ranks.
 std::vector<std::string> meet(dist::Engine& engine, const std::string& what, const std::string& mine);

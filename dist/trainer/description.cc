@@ -108,6 +108,8 @@ Trainer::MemoryNeed Trainer::memory_need() const {
     for (const auto& [name, tensor] : served) need.state += static_cast<double>(tensor.bytes());
   }
   need.method = bytes * is_.arenas;
+  if (o_.save_every && !o_.save.empty() && o_.device.kind != Device::Kind::cuda)
+    need.saved = need.parameters + need.state + need.method;
   arena_->set_listener(nullptr);  // nothing is computed, and nobody is to be told of gradients
   const std::int64_t most = (info().train_samples + worker_.size - 1) / worker_.size;
   const std::int64_t samples = std::clamp<std::int64_t>(most, 1, workload_.batch());
@@ -136,12 +138,13 @@ std::string Trainer::description() const {
   const std::string more = need.method > 0 ? fmt::format(", {} {:.1f} MiB", is_.arenas_are, need.method * mib) : "";
   return fmt::format(
       "{}: {} parameters, {} worker{}, {} steps per epoch, {} steps\n"
-      "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, {} {:.1f} MiB{}, activations {:.1f} MiB{}\n"
+      "memory per worker: parameters {:.1f} MiB, gradients {:.1f} MiB, {} {:.1f} MiB{}, activations {:.1f} MiB{}{}\n"
       "bytes sent per worker and step: {}\n"
       "buffers that messages are copied into: {:.2f} MB\n{}",
       o_.model_name, arena_->elements(), worker_.size, worker_.size == 1 ? "" : "s", steps_per_epoch(), last_step(),
       need.parameters * mib, need.gradients * mib, is_.workers_update ? "optimiser" : "server", need.state * mib, more,
       need.activations * mib, o_.checkpoint_activations ? " (recomputed in backward)" : "",
+      need.saved > 0 ? fmt::format(", a copy to save {:.1f} MiB", need.saved * mib) : "",
       sent                             ? fmt::format("about {:.2f} MB", *sent / 1e6)
       : bytes_counted()                ? "as the gradients come"
       : plan_.has(dist::Carrier::nccl) ? "not counted, NCCL moves them"

@@ -20,7 +20,7 @@ class ServerLoop {
         rounds_(engine_, half.server(), first_slot_, first_slot_ + buckets),
         figures_slot_(engine_.reserve_slots(1)) {}
   ~ServerLoop() {
-    if (figures_.valid()) engine_.halt();  // it must not write into sums_ any more
+    if (figures_.valid()) engine_.halt();  // it must not write into figures_of_ any more
   }
 
   void run(std::uint64_t bytes_before) {
@@ -29,13 +29,14 @@ class ServerLoop {
     while (true) {
       const dist::Command command = control_.next(patiently);
       using Kind = dist::Command::Kind;
-      patiently = command.kind == Kind::rest || command.kind == Kind::save || (patiently && command.kind == Kind::show);
+      patiently = command.kind == Kind::rest || command.kind == Kind::save || command.kind == Kind::saved ||
+                  (patiently && command.kind == Kind::show);
       switch (command.kind) {
         case Kind::step:
           rounds_.begin({.step = command.step, .lr = command.lr, .gradient_scale = command.scale});
           continue;  // what it sends belongs to the step
         case Kind::figures:
-          figures();
+          figures(command.step);
           continue;
         case Kind::show:
           rounds_.show();
@@ -50,12 +51,14 @@ class ServerLoop {
         case Kind::rest:
           break;
         case Kind::save: {  // this rank's part of Trainer::save
-          checkpoints_.prepare(command.step);
           StateDict state;
           state.save("server/", half_);
-          checkpoints_.write(state, {.step = command.step});
+          checkpoints_.begin_write(copy_of(state), {.step = command.step});
           break;
         }
+        case Kind::saved:
+          checkpoints_.finish();
+          break;
         case Kind::total: {
           std::vector<double> network{static_cast<double>(engine_.counters().sent.bytes - bytes_before)};
           engine_.run("sum of all bytes",
@@ -77,16 +80,18 @@ class ServerLoop {
   }
 
   /// All of the step was handed over: when it has ended, this server's share of its bytes is known.
-  void figures() {
+  void figures(std::int64_t step) {
     rounds_.wait();
     engine_.wait(std::exchange(figures_, {}));  // of the step before
     const std::uint64_t sent = engine_.counters().sent.bytes, down = half_.server().bytes_down();
-    sums_.assign(kFigures, 0.0);
-    sums_[kBytes] = static_cast<double>(sent - std::exchange(counted_, sent));
-    sums_[kDown] = static_cast<double>(down - std::exchange(seen_down_, down));
+    checkpoints_.count(figures_of_.files(), std::exchange(figures_at_, step));
+    figures_of_.sums.assign(kFigures, 0.0);
+    figures_of_.sums[kBytes] = static_cast<double>(sent - std::exchange(counted_, sent));
+    figures_of_.sums[kDown] = static_cast<double>(down - std::exchange(seen_down_, down));
     const double cpu = process_cpu_seconds();
-    sums_[kServerCpuSeconds] = cpu - std::exchange(counted_cpu_, cpu);
-    figures_ = submit_figures(engine_, figures_slot_, sums_);
+    figures_of_.sums[kServerCpuSeconds] = cpu - std::exchange(counted_cpu_, cpu);
+    figures_of_.set_file(checkpoints_.written());
+    figures_ = submit_figures(engine_, figures_slot_, figures_of_);
   }
 
   dist::Engine& engine_;
@@ -97,7 +102,8 @@ class ServerLoop {
   dist::Rounds rounds_;
   const int figures_slot_;
   dist::Ticket figures_;
-  std::vector<double> sums_;
+  SharedFigures figures_of_;
+  std::int64_t figures_at_ = 0;
   std::uint64_t counted_ = 0, seen_down_ = 0;
   double counted_cpu_ = 0;  // seconds of this process
 };
@@ -132,7 +138,9 @@ void serve(dist::Worker& worker, const dist::Method& method, const TrainerOption
     if (resumed) half.rejoin(checkpoints.folder(), *checkpoints.resumed());
   }
   if (resumed) dist::check_fingerprint(worker.engine, concat("resumed after step ", checkpoints.resumed()->step));
+  checkpoints.begin();
   loop.run(bytes_before);
+  checkpoints.end();
 }
 
 }  // namespace laconic

@@ -2,6 +2,7 @@
 
 #include "core/raw.h"
 #include "dist/collective/ring_allreduce.h"
+#include "dist/trainer/checkpointing.h"
 #include "dist/trainer/evaluation.h"
 #include "dist/trainer/servers.h"
 #include "dist/trainer/spans.h"
@@ -69,6 +70,8 @@ void Trainer::train_step() {
   std::optional<KeptBuffers> before;
   if (o_.skip_nan) before.emplace(workload_.model());
 
+  if (dist::FlightRecorder* const flight = checkpoints_->flight())
+    flight->compute(dist::FlightEvent::Kind::step, "", static_cast<std::uint32_t>(step_ + 1));
   figures_.begin_step();
   strategy_->begin_step({.step = step_ + 1, .lr = lr});
   if (dump_) dump_->begin_step(step_ + 1);
@@ -100,8 +103,10 @@ void Trainer::train_step() {
   if (is_.joins)
     step.report.bytes_dense = static_cast<std::int64_t>(
         dist::ring_allreduce_cost(worker_.size, static_cast<double>(arena_->elements()) * sizeof(float)).bytes);
+  step.file = checkpoints_->written();
   figures_.close(step);
-  servers_->tell({.kind = dist::Command::Kind::figures});
+  checkpoints_->count(figures_.files(), figures_.files_at());
+  servers_->tell({.kind = dist::Command::Kind::figures, .step = step_});
   figures_.send();
   if (o_.audit_every > 0 && step_ % o_.audit_every == 0) audit();
 }

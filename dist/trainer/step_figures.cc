@@ -42,29 +42,40 @@ void StepFigures::close(const Step& s) {
   data_seconds_ += r.data_ms / 1e3;
   samples_ += static_cast<double>(s.samples);
 
-  sums_.assign(kFigures, 0.0);
-  sums_[kLoss] = s.loss_sum;
-  sums_[kSamples] = static_cast<double>(s.own_samples);
-  sums_[kBytes] = static_cast<double>(r.bytes_sent);
-  sums_[kUp] = static_cast<double>(s.costs.bytes_up - before.bytes_up);
-  sums_[kDown] = static_cast<double>(s.costs.bytes_down - before.bytes_down);
-  sums_[kCpuSeconds] = cpu - std::exchange(counted_cpu_, cpu);
-  sums_[kStop] = s.stop_requested ? 1 : 0;
-  sums_[kSkipped] = s.skipped ? 1 : 0;
+  shared_.sums.assign(kFigures, 0.0);
+  std::vector<double>& sums = shared_.sums;
+  sums[kLoss] = s.loss_sum;
+  sums[kSamples] = static_cast<double>(s.own_samples);
+  sums[kBytes] = static_cast<double>(r.bytes_sent);
+  sums[kUp] = static_cast<double>(s.costs.bytes_up - before.bytes_up);
+  sums[kDown] = static_cast<double>(s.costs.bytes_down - before.bytes_down);
+  sums[kCpuSeconds] = cpu - std::exchange(counted_cpu_, cpu);
+  sums[kStop] = s.stop_requested ? 1 : 0;
+  sums[kSkipped] = s.skipped ? 1 : 0;
+  shared_.set_file(s.file);
   report_seconds_ = seconds;
 }
 
-dist::Ticket submit_figures(dist::Engine& engine, int slot, std::vector<double>& sums) {
+std::vector<FileSum> SharedFigures::files() const {
+  std::vector<FileSum> files;
+  for (const std::vector<double>& row : all)
+    if (row[kFileBytes] > 0)
+      files.push_back({static_cast<std::uint64_t>(row[kFileBytes]), static_cast<std::uint32_t>(row[kFileCrc])});
+  if (files.size() != all.size()) files.clear();
+  return files;
+}
+
+dist::Ticket submit_figures(dist::Engine& engine, int slot, SharedFigures& figures) {
   return engine.submit(
-      {.name = "figures of a step", .slot = slot, .priority = 1 << 30, .body = [&sums](dist::Communicator& comm) {
-         return dist::sum_over_ranks(comm, slice(sums));
+      {.name = "figures of a step", .slot = slot, .priority = 1 << 30, .body = [&figures](dist::Communicator& comm) {
+         return dist::sum_over_ranks(comm, slice(figures.sums), figures.all);
        }});
 }
 
 void StepFigures::send() {
   any_ = true;
   if (is_.joins)
-    ticket_ = submit_figures(worker_.engine, slot_, sums_);
+    ticket_ = submit_figures(worker_.engine, slot_, shared_);
   else if (worker_.size > 1)
     meet();
 }
@@ -75,7 +86,7 @@ void StepFigures::meet() {
   since_meeting_ += report_seconds_;
   if (--steps_to_meeting_ > 0) return;
   const Outside outside(*this);
-  std::vector<double> sums{sums_[kStop], std::exchange(since_meeting_, 0)};
+  std::vector<double> sums{shared_.sums[kStop], std::exchange(since_meeting_, 0)};
   sum_over_workers(worker_, "whether to stop", sums);
   stop_ |= sums[0] > 0;
   steps_between_ = sums[1] < worker_.size ? 2 * steps_between_ : std::max<std::int64_t>(1, steps_between_ / 2);
@@ -89,19 +100,21 @@ void StepFigures::finish() {
   if (Trace::Row* row = Trace::current()) row->forget_arrows();
   any_ = false;
   StepReport& r = report_;
-  r.loss = sums_[kSamples] > 0 ? sums_[kLoss] / sums_[kSamples] : 0;
-  if (sums_[kSkipped] > 0) r.loss = std::numeric_limits<double>::quiet_NaN();
-  r.bytes_sent_sum = static_cast<std::int64_t>(sums_[kBytes]);
-  if (sums_[kStop] > 0 && (is_.joins || worker_.size == 1)) stop_ = true;  // else they meet
+  const std::vector<double>& sums = shared_.sums;
+  files_ = is_.joins ? shared_.files() : std::vector<FileSum>(), files_at_ = r.step;
+  r.loss = sums[kSamples] > 0 ? sums[kLoss] / sums[kSamples] : 0;
+  if (sums[kSkipped] > 0) r.loss = std::numeric_limits<double>::quiet_NaN();
+  r.bytes_sent_sum = static_cast<std::int64_t>(sums[kBytes]);
+  if (sums[kStop] > 0 && (is_.joins || worker_.size == 1)) stop_ = true;  // else they meet
   if (is_.servers) {
-    r.bytes_up_sum = static_cast<std::int64_t>(sums_[kUp]);
-    r.bytes_down_sum = static_cast<std::int64_t>(sums_[kDown]);
+    r.bytes_up_sum = static_cast<std::int64_t>(sums[kUp]);
+    r.bytes_down_sum = static_cast<std::int64_t>(sums[kDown]);
     summary_.bytes_up_total = summary_.bytes_up_total.value_or(0) + *r.bytes_up_sum;
     summary_.bytes_down_total = summary_.bytes_down_total.value_or(0) + *r.bytes_down_sum;
   }
   if (dist::ranks_under_mpirun() > 0) {
-    r.cpu_ms = 1e3 * sums_[kCpuSeconds] / (is_.joins ? worker_.size : 1);
-    if (worker_.servers() > 0) r.server_cpu_ms = 1e3 * sums_[kServerCpuSeconds] / worker_.servers();
+    r.cpu_ms = 1e3 * sums[kCpuSeconds] / (is_.joins ? worker_.size : 1);
+    if (worker_.servers() > 0) r.server_cpu_ms = 1e3 * sums[kServerCpuSeconds] / worker_.servers();
   }
   summary_.bytes_sent_total += r.bytes_sent_sum;
   summary_.bytes_dense_total += r.bytes_dense * worker_.size;

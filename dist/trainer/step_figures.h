@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/atomic_file.h"
 #include "core/clock.h"
 #include "dist/engine.h"
 #include "dist/method/method.h"
@@ -11,10 +12,35 @@
 
 namespace laconic {
 
-/// Numbers in each step's message of figures, summed over ranks, servers included.
-enum Figure { kLoss, kSamples, kBytes, kUp, kDown, kCpuSeconds, kServerCpuSeconds, kStop, kSkipped, kFigures };
-/// Begins to sum them; they are left alone until the ticket was waited for.
-dist::Ticket submit_figures(dist::Engine& engine, int slot, std::vector<double>& sums);
+/// Numbers in each step's message of figures, summed over ranks, servers included. Those of a file are of the part of a
+/// checkpoint that the rank has written since (Checkpointing), 0 where there is none.
+enum Figure {
+  kLoss,
+  kSamples,
+  kBytes,
+  kUp,
+  kDown,
+  kCpuSeconds,
+  kServerCpuSeconds,
+  kStop,
+  kSkipped,
+  kFileBytes,
+  kFileCrc,
+  kFigures
+};
+/// What ranks tell each other of a step.
+struct SharedFigures {
+  std::vector<double> sums{};              ///< at first this rank's
+  std::vector<std::vector<double>> all{};  ///< by rank
+
+  void set_file(const FileSum& file) {
+    sums[kFileBytes] = static_cast<double>(file.bytes), sums[kFileCrc] = file.crc32;
+  }
+  /// All ranks' files; nothing while one is missing.
+  std::vector<FileSum> files() const;
+};
+/// Begins to share them; they are left alone until the ticket was waited for.
+dist::Ticket submit_figures(dist::Engine& engine, int slot, SharedFigures& figures);
 
 /// What steps took and sent. The figures of a step are summed over ranks while the next one runs, and then told to the
 /// observer; totals of all steps go to the run's summary. Where nothing is joined each worker reports of itself.
@@ -27,6 +53,7 @@ class StepFigures {
     double loss_sum = 0;                        ///< over its own samples
     bool skipped = false;                       ///< --on-nan skip: no update was made
     bool stop_requested = false;                ///< of this worker
+    FileSum file{};                             ///< of this worker's part of a checkpoint, where it has been written
     dist::Costs costs{};                        ///< of the strategy, up to the step's end
   };
 
@@ -56,6 +83,9 @@ class StepFigures {
   void finish();
   /// Adds the time since `since` to the step that was closed last: a flush waits and updates for that step.
   void extend(Clock::time_point since, double exposed_before);
+  /// All ranks' parts of a checkpoint, if all had been written by the end of the step `files_at()`; else nothing.
+  const std::vector<FileSum>& files() const { return files_; }
+  std::int64_t files_at() const { return files_at_; }
   /// Says whether some worker was asked to stop.
   bool stop_requested() const { return stop_; }
   /// Halts the engine if figures are under way (an exception passes): it must not write into them any more.
@@ -93,13 +123,15 @@ class StepFigures {
   dist::Costs costs_;             // likewise of the strategy
   double seconds_ = 0, exposed_seconds_ = 0, data_seconds_ = 0, samples_ = 0;  // of all steps
   bool stop_ = false;
+  std::vector<FileSum> files_;
+  std::int64_t files_at_ = 0;
   double since_meeting_ = 0;  // seconds of the steps since then, where nothing is joined
   std::int64_t steps_to_meeting_ = 1, steps_between_ = 1;
   // About the step whose figures travel.
   bool any_ = false;
   StepReport report_;
   double report_seconds_ = 0;
-  std::vector<double> sums_;
+  SharedFigures shared_;
   dist::Ticket ticket_;
 };
 

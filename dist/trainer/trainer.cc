@@ -283,13 +283,14 @@ RunSummary Trainer::run() {
     evaluation_due_ = o_.eval_every > 0 && (step_ == end || (epoch_ends && epochs % o_.eval_every == 0));
     evaluate_if_due();
     if ((epoch_ends || save_now) && step_ < end) plan_anew_if_due();
-    if (save_now && step_ < end) save();
+    // Where nothing is joined no step tells the others that a part has been written.
+    if (save_now && step_ < end) is_.joins ? begin_save(true) : save();
     if (!epoch_ends && !save_now) continue;
     figures_.restart_clock();
     if (worker_.rank == 0) memory_.begin();
   }
   flush();
-  if (checkpoints_->saves() && checkpoints_->saved_step() != step_) save();
+  if (checkpoints_->saves()) save();
   bool complete = step_ >= end && !evaluation_due_;
   if (complete && unfinished && o_.eval_every > 0 && workload_.has_test_for_the_end())
     complete = evaluate(true, true).has_value();
@@ -311,6 +312,7 @@ RunSummary Trainer::run() {
   summary_.steps = step_;
   summary_.seconds = seconds();
   figures_.summarise();
+  checkpoints_->end();
   if (observer_) observer_->on_end(summary_);
   return summary_;
 }
@@ -338,6 +340,7 @@ std::optional<EvalReport> Trainer::evaluate(bool at_the_end, bool may_stop) {
 
 std::optional<EvalReport> Trainer::measure(bool at_the_end, bool may_stop) {
   flush();
+  finish_saving();  // no step would say for long that all parts are written
   if (may_stop && stopping()) return std::nullopt;  // who ends a run may kill it soon: it is to be saved first
   if (!o_.skip_nan) require_finite_weights();
   const StepFigures::Outside outside(figures_);
@@ -360,6 +363,18 @@ std::optional<EvalReport> Trainer::measure(bool at_the_end, bool may_stop) {
 }
 
 void Trainer::save() {
+  if (checkpoints_->saved_step() != step_) begin_save(false);
+  finish_saving();
+}
+
+void Trainer::finish_saving() {
+  if (!checkpoints_->unfinished()) return;
+  const StepFigures::Outside outside(figures_);
+  servers_->tell({.kind = dist::Command::Kind::saved});
+  checkpoints_->finish();
+}
+
+void Trainer::begin_save(bool while_training) {
   flush();
   require_finite_weights();
   const StepFigures::Outside outside(figures_);
@@ -370,16 +385,15 @@ void Trainer::save() {
                     .fingerprint = fingerprint_,
                     .plan = plan_.json(),
                     .position = position()};
-  checkpoints_->prepare(step_);
-  servers_->tell({.kind = dist::Command::Kind::rest});  // rank 0's disk may be slow
+  StateDict weights;
   {
     const EvaluatedModel model(worker_, workload_.model(), *strategy_);
-    if (worker_.rank == 0) manifest.weights = save_safetensors(weights(), checkpoints_->weights_path());
+    if (worker_.rank == 0) weights = copy_of(this->weights());
   }
   servers_->tell({.kind = dist::Command::Kind::save, .step = step_});  // they take part in all the meetings
   dist::RankState state = this->state();
   if (servers_->half()) static_cast<StateDict&>(state).save("server/", *servers_->half());
-  checkpoints_->write(state, std::move(manifest));
+  checkpoints_->begin_write(while_training ? copy_of(state) : state, std::move(manifest), std::move(weights));
 }
 
 /// What this worker goes on with, its servers apart.

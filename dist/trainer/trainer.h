@@ -157,6 +157,8 @@ class Trainer {
   void make_equal();
   void restore();
   dist::RankState state() const;
+  void begin_save(bool while_training);
+  void finish_saving();
   void find_position();
   void tell_of_other_ranks() const;
   std::string fingerprint() const;
@@ -178,10 +180,11 @@ class Trainer {
   }
   std::string processor() const;
   /// Memory that one worker needs, in bytes. activations: of a full micro-batch, peak_activation_bytes() of
-  /// layers/summary.h.
+  /// layers/summary.h. saved: of what a checkpoint is written from while the training goes on; a
+  /// device has none of that.
   struct MemoryNeed {
-    double parameters = 0, gradients = 0, state = 0, method = 0, activations = 0;
-    double total() const { return parameters + gradients + state + method + activations; }
+    double parameters = 0, gradients = 0, state = 0, method = 0, activations = 0, saved = 0;
+    double total() const { return parameters + gradients + state + method + activations + saved; }
   };
   MemoryNeed memory_need() const;
   void require_memory(double bytes_per_worker) const;

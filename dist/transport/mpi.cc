@@ -251,6 +251,14 @@ class MpiTransport final : public Transport {
     watch_->wake();
   }
 
+  /// Ranks that wait have sent each other notes.
+  std::string network_says() const override {
+    if (!all_over_tcp_) return "";
+    const std::vector<std::string> cut = watch_->unacknowledged(kUnacknowledgedSeconds);
+    if (cut.empty()) return "Its machine takes what is sent to it: the process is stopped, or stuck. ";
+    return concat(cut[0], " acknowledges nothing: that machine or its cable is gone. ");
+  }
+
   std::optional<Note> hear() override {
     int there = 0, length = 0;
     MPI_Status status;
@@ -284,6 +292,8 @@ class MpiTransport final : public Transport {
   static constexpr int kPassesBeforeSleep = 4;     // small messages over an idle network come back sooner than a sleep
   static constexpr std::size_t kNoteBytes = 2000;  // goes out at once: below every eager limit
   static constexpr double kSafetySeconds = 1e-3;   // an edge that was missed is made up for
+  static constexpr double kUnacknowledgedSeconds =
+      1;  // a kernel that is there acknowledges within 0.2 s and a round trip
 
   /// False if another rank that the same daemon of mpirun started on this machine says this sentence. A name in the
   /// system's memory tells: it is gone when that rank is.

@@ -108,9 +108,21 @@ int SocketWatch::look() {
     epoll_event event{};
     event.events = EPOLLIN | EPOLLOUT | EPOLLET;
     event.data.fd = fd;
-    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0) ++watched_;
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0) watched_.push_back(fd);
   }
-  return watched_;
+  return static_cast<int>(watched_.size());
+}
+
+std::vector<std::string> SocketWatch::unacknowledged(double seconds) const {
+  std::vector<std::string> found;
+  for (const int fd : watched_) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_unacked == 0) continue;
+    const auto peer = peer_of(fd);
+    if (peer && info.tcpi_retransmits > 0 && info.tcpi_last_ack_recv > 1e3 * seconds) found.push_back(peer->ip);
+  }
+  return found;
 }
 
 void SocketWatch::sleep(double at_most_seconds) {

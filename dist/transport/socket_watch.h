@@ -37,13 +37,16 @@ class SocketWatch {
   int look();
   /// Sleeps until an edge or a wake(), at most so long. The kernel counts in milliseconds: rounded up.
   void sleep(double at_most_seconds);
+  /// The other ends, as inet_ntop writes them, that have not acknowledged for so long what was sent to them: a process
+  /// that is stopped still acknowledges, by its kernel.
+  std::vector<std::string> unacknowledged(double seconds) const;
   void wake();  ///< ends the next sleep. From any thread.
 
  private:
   const std::optional<int> type_of_service_;
   int epoll_ = -1, event_ = -1;
-  std::vector<int> known_;  // sorted: descriptors seen, watched or not
-  int watched_ = 0;
+  std::vector<int> known_;    // sorted: descriptors seen, watched or not
+  std::vector<int> watched_;  // those of them
 };
 
 }  // namespace laconic::dist

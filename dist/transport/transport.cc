@@ -195,7 +195,8 @@ std::string TransportCommunicator::waits_for() const {
   }
   if (count == 0) return "";
   return concat(first, count > 1 ? concat(" and ", count - 1, " more transfers") : "", "; ",
-                shared_->pool.received_bytes(), " bytes came and ", shared_->pool.sent_bytes(), " went so far");
+                shared_->pool.received_bytes(), " bytes came and ", shared_->pool.sent_bytes(), " went so far, in ",
+                shared_->pool.received(), " and ", shared_->pool.sent(), " messages");
 }
 
 }  // namespace laconic::dist

@@ -90,6 +90,8 @@ class Transport {
     start_tell(rank, note);
   }
   virtual std::optional<Note> hear() = 0;  ///< one that came, or none
+  /// What the network itself tells of ranks that do not answer, in a sentence; "": nothing.
+  virtual std::string network_says() const { return ""; }
 
   static constexpr double kForever = std::numeric_limits<double>::infinity();
   /// How long a thread sleeps that waits for a device: it is not woken.
@@ -168,8 +170,8 @@ class TransportCommunicator final : public Communicator {
   void prepare_sums(int first, int count, const std::string& algorithm);
   Transfer sum(Slice<float> x);
 
-  /// "waits for rank 3 (up to 4096 bytes to come) and 2 more transfers; 8192 bytes came and 0 went so far"; "" if no
-  /// transfer is under way.
+  /// "waits for rank 3 (up to 4096 bytes to come) and 2 more transfers; 8192 bytes came and 0 went so far, in 2
+  /// and 0 messages"; "" if no transfer is under way.
   std::string waits_for() const;
 
  private:

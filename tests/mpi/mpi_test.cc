@@ -401,7 +401,7 @@ int main(int argc, char** argv) {
   setenv("OMPI_MCA_coll_tuned_use_dynamic_rules", "1", 1);  // so that MPI's algorithms can be chosen
   try {
     int rank = 0;
-    const double timeout = name == "timeout" ? 1.0 : name == "stopped" || name == "native" ? 3.0 : 60.0;
+    const double timeout = name == "timeout" ? 4.0 : name == "stopped" || name == "native" ? 3.0 : 60.0;
     const auto play = [&](const std::string& scene) {
       run_workers({.workers = 0, .timeout_seconds = timeout}, [&](Worker& w) {
         rank = w.rank;

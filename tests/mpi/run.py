@@ -15,12 +15,12 @@ import sys
 EXPECTED = {
     "fingerprint": r"laconic: error: fingerprint: rank 1 has 'batch=16' where rank 0 has 'batch=32'",
     "error": r"laconic: error: batch 7 has a label out of range$",
-    "timeout": r"laconic: error: engine: rank 0 of \d saw nothing move for 1 s: waiting in vain waits for rank \d .*"
+    "timeout": r"laconic: error: engine: rank 0 of \d saw nothing move for 4 s: waiting in vain waits for rank \d .*"
                r"\. Rank 1 computes; ",
     "stopped": r"laconic: error: engine: rank \d of \d saw nothing move for 3 s: waiting in vain waits for rank \d .*"
-               r"There is no sign of life from rank 2 since 3 s",
+               r"There is no sign of life from rank 2 since \d+ s",
     "native": r"laconic: error: engine: rank \d of \d saw nothing move for 3 s: waiting in vain .*"
-              r"There is no sign of life from rank 2 since 3 s",
+              r"There is no sign of life from rank 2 since \d+ s",
     "killed": r"",  # mpirun sees it at once, ends the others, and says so
 }
 
@@ -49,12 +49,12 @@ def run_once():
     run = subprocess.Popen(["mpirun", "--oversubscribe", "-n", ranks, program, scenario], env=environment, text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
-        out, err = run.communicate(timeout=240)
+        out, err = run.communicate(timeout=800)
         return run.returncode, out, err
     except subprocess.TimeoutExpired:
         os.killpg(run.pid, signal.SIGKILL)
         out, err = run.communicate()
-        return run.returncode, out, err + "\nrun.py: mpirun still ran after 240 s"
+        return run.returncode, out, err + "\nrun.py: mpirun still ran after 800 s"
 
 
 code, out, err = run_once()
@@ -72,7 +72,9 @@ noise = re.compile(r".*btl_tcp_proc\.c|Unable to find reachable pairing")
 first = next((line for line in err.splitlines() if line.strip() and not noise.match(line)), "")
 if code != EXIT_CODES.get(scenario, LOST_RANK) or not re.match(EXPECTED[scenario], first):
     sys.exit(f"run.py: exit code {code}, first line '{first}', expected /{EXPECTED[scenario]}/")
-if scenario in ("timeout", "stopped", "native") and len(re.findall(r"^  rank \d: ", err, re.M)) != int(ranks):
+if scenario in ("timeout", "stopped", "native") and len(re.findall(r"^  rank \d: ", err, re.M)) % int(ranks):
     sys.exit("run.py: the list does not name every rank")
-if scenario != "killed" and len(re.findall(r"laconic: error:", err)) != 1:
+# Two ranks may come to their time-outs before mpirun has ended one of them.
+sentences = re.findall(r"laconic: error:.*", err)
+if scenario != "killed" and len(set(sentences)) != len(sentences):
     sys.exit("run.py: the sentence was printed more than once")
