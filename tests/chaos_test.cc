@@ -31,15 +31,17 @@ TEST(Chaos, AStruckTrainingGoesOnToTheSameWeights) {
   EXPECT_GE(same, kSanitized ? 1 : 5) << r.err;  // a fault that came too late five times is none
 }
 
-TEST(Chaos, ARankThatIsKilledBeginsAgainUnderLaunch) {
+TEST(Chaos, ARankThatIsKilledOrStoppedBeginsAgainUnderLaunch) {
   const Result r =
-      run("laconic chaos --faults 1 --kinds kill --launch 2 --json mnist --data synthetic:400,50 --threads 1 --batch 4 "
-          "--save-every 10it --eval-every 0 --steps " +
+      run("laconic chaos --faults 2 --kinds kill,freeze --launch 2 --json mnist --data synthetic:400,50 --threads 1 "
+          "--batch 4 --save-every 10it --eval-every 0 --steps " +
           std::string(kSanitized ? "200" : "600"));
   EXPECT_EQ(r.exit_code, 0) << r.err;
   const json rows = rows_of(r);
-  ASSERT_EQ(rows.size(), 1u) << r.err;
-  EXPECT_EQ(rows[0]["same"], 1);
+  ASSERT_EQ(rows.size(), 2u) << r.err;
+  for (const json& row : rows) EXPECT_EQ(row["same"], 1) << r.err;
+  EXPECT_EQ(rows[1]["fault"], "freeze");
+  EXPECT_EQ(rows[1]["named"], 1) << r.err;
 }
 
 /// A program that saves weights after a third of a second; `resumed` is what it does when it goes on.
@@ -81,6 +83,8 @@ TEST(Chaos, SaysInOneSentenceWhatItCannotDo) {
   };
   EXPECT_TRUE(has(sentence("--faults 3"), "program is required (laconic chaos)"));
   EXPECT_TRUE(has(sentence("--kinds kil mnist"), "there is no fault 'kil' (--kinds): did you mean kill?"));
+  EXPECT_TRUE(
+      has(sentence("--kinds freeze mnist"), "freeze needs other processes that notice it (--kinds): add --launch"));
   EXPECT_TRUE(has(sentence("mnist --save x"), "chaos has --save of its own (--save): leave it out"));
   EXPECT_TRUE(has(sentence("--methods redsnc mnist"), "redsync"));
   EXPECT_TRUE(has(sentence("--faults 1 --methods strom mnist --data synthetic:20,10 --steps 3"), "(--threshold)"));

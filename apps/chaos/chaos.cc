@@ -37,7 +37,7 @@ struct ChaosOptions {
   bool markdown = false, json = false;
 };
 
-std::vector<FaultKind> kinds_named(const std::string& text) {
+std::vector<FaultKind> kinds_named(const std::string& text, bool several) {
   std::vector<FaultKind> chosen;
   std::vector<std::string> names;
   for (const FaultKind& kind : fault_kinds()) names.emplace_back(kind.name);
@@ -46,7 +46,10 @@ std::vector<FaultKind> kinds_named(const std::string& text) {
     const std::string close = nearest(word, names);
     require<UsageError>(found != names.end(), "there is no fault '", word, "' (--kinds): ",
                         close.empty() ? "" : "did you mean " + close + "? ", "There are ", join(names, ", "));
-    chosen.push_back(fault_kinds()[static_cast<std::size_t>(found - names.begin())]);
+    const FaultKind& kind = fault_kinds()[static_cast<std::size_t>(found - names.begin())];
+    require<UsageError>(!kind.of_ranks || several || text.empty(), word,
+                        " needs other processes that notice it (--kinds): add --launch N");
+    if (!kind.of_ranks || several) chosen.push_back(kind);
   }
   return chosen;
 }
@@ -67,19 +70,21 @@ struct Subject {
 
 struct Tally {
   int faults = 0, same = 0, differ = 0, hung = 0, failed = 0;
+  int lost = 0, named = 0;  // ranks, and those of them that what was said names
   std::vector<double> again;
 };
 
 void add(Tally& tally, const Outcome& outcome) {
   ++tally.faults;
   ++(outcome.hung ? tally.hung : outcome.differs ? tally.differ : outcome.problem.empty() ? tally.same : tally.failed);
+  if (outcome.named) ++tally.lost, tally.named += *outcome.named;
   if (outcome.again_seconds >= 0) tally.again.push_back(outcome.again_seconds);
 }
 
 class Chaos {
  public:
   Chaos(ChaosOptions options, const std::vector<std::string>& words)
-      : o_(std::move(options)), kinds_(kinds_named(o_.kinds)) {
+      : o_(std::move(options)), kinds_(kinds_named(o_.kinds, o_.launch > 1)) {
     for (const std::string& method : methods_named(o_.methods)) {
       Subject subject{method.empty() ? "as given" : method,
                       {find_app("laconic", "chaos"), find_app(o_.program, "chaos"), words, o_.launch, o_.timeout}};
@@ -168,17 +173,20 @@ class Chaos {
         Cells object{{"", "method", subject.label}, {"", "fault", kind.name}, {"", "faults", t.faults},
                      {"", "same", t.same},          {"", "differ", t.differ}, {"", "hung", t.hung},
                      {"", "failed", t.failed}};
+        if (t.lost > 0) object.push_back({"", "lost", t.lost}), object.push_back({"", "named", t.named});
         if (!t.again.empty()) object.push_back({"", "again_seconds", median(t.again)});
         objects.add(std::move(object));
         row.push_back({kind.name, "", t.faults, t.same == t.faults ? std::to_string(t.same)
                                                                     : fmt::format("{} of {}", t.same, t.faults)});
         all.differ += t.differ, all.hung += t.hung, all.failed += t.failed;
+        all.lost += t.lost, all.named += t.named;
         all.again.insert(all.again.end(), t.again.begin(), t.again.end());
       }
       if (row.size() == 1) continue;
       row.push_back({"other weights", "", all.differ});
       row.push_back({"hung", "", all.hung});
       row.push_back({"failed", "", all.failed});
+      if (all.lost > 0) row.push_back({"lost rank named", "", fmt::format("{} of {}", all.named, all.lost)});
       if (!all.again.empty()) row.push_back({"began again after, s", "", median(all.again)});
       table.add(std::move(row));
     }

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <regex>
 #include <sstream>
 #include <thread>
 
@@ -32,12 +33,15 @@ constexpr FaultKind kFaults[] = {
     {Fault::kill, "kill", "SIGKILL to the process, or to one of several"},
     {Fault::kill_saving, "kill-saving", "the same while a checkpoint is written"},
     {Fault::stop, "stop", "SIGSTOP, and SIGCONT half a second later"},
+    {Fault::freeze, "freeze", "SIGSTOP for good once the ranks have met, with --launch; they give it up after 8 s",
+     true},
     {Fault::end, "end", "SIGTERM"},
     {Fault::full_disk, "full-disk", "no file can grow beyond 16 KiB any more"},
     {Fault::cut_file, "cut-file", "killed, and a file of the newest checkpoint ends early"},
     {Fault::flip_bit, "flip-bit", "killed, and a bit of the newest checkpoint is another one"},
 };
 constexpr rlim_t kFullDisk = 16 << 10;
+constexpr double kFrozenSeconds = 8;
 
 std::string text_of(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -47,17 +51,18 @@ std::string text_of(const fs::path& path) {
 /// A training that runs, its words in files of the folder.
 class Running {
  public:
-  Running(const Victim& victim, const std::string& folder, bool resume)
+  Running(const Victim& victim, const std::string& folder, bool resume, double notices_after = 0)
       : alone_(victim.ranks == 0),
         program_(fs::canonical(victim.program)),
         errors_(folder + (resume ? "/again.err" : "/first.err")),
-        process_(victim.command(folder, resume), folder + "/out", errors_) {}
+        process_(victim.command(folder, resume, notices_after), folder + "/out", errors_) {}
 
   std::optional<int> ended() { return process_.ended(); }
   std::string said() const {
     const std::string text = last_words(errors_).text;
     return text.empty() ? "nothing was said" : text;
   }
+  std::string said_so_far() const { return text_of(errors_); }
   double seconds() const { return seconds_since(began_); }
   bool wait_until(double seconds) {
     while (!ended() && this->seconds() < seconds) std::this_thread::sleep_for(1ms);
@@ -139,14 +144,14 @@ void flip_bit(const fs::path& path, Random& random) {
 }
 
 /// Does it. Returns whether there was something to do it to.
-bool inflict(Fault fault, Running& run, const std::string& folder, Random& random) {
-  const std::vector<pid_t> ranks = run.ranks();
-  if (ranks.empty() || run.ended()) return false;
-  const pid_t one = ranks[random.below(static_cast<std::uint32_t>(ranks.size()))];
+bool inflict(Fault fault, Running& run, const std::vector<pid_t>& ranks, pid_t one, const std::string& folder,
+             Random& random) {
   switch (fault) {
     case Fault::kill:
     case Fault::kill_saving:
       return ::kill(one, SIGKILL) == 0;
+    case Fault::freeze:
+      return ::kill(one, SIGSTOP) == 0;
     case Fault::stop:
       if (::kill(one, SIGSTOP) != 0) return false;
       std::this_thread::sleep_for(500ms);
@@ -187,6 +192,23 @@ double until_again(Running& run, const std::vector<pid_t>& before, const Victim&
   return -1;
 }
 
+/// The rank of one of several processes, as mpirun has told it; nothing if it has not.
+std::optional<std::string> rank_of(pid_t pid) {
+  std::istringstream variables(text_of("/proc/" + std::to_string(pid) + "/environ"));
+  for (std::string variable; std::getline(variables, variable, '\0');)
+    if (const std::string name = "OMPI_COMM_WORLD_RANK="; variable.starts_with(name))
+      return variable.substr(name.size());
+  return std::nullopt;
+}
+
+/// The rank that a sentence names as lost; nothing where none does.
+std::optional<std::string> named_rank(const std::string& said) {
+  static const std::regex lost("no sign of life from rank ([0-9]+)|rank ([0-9]+) was ended by signal 9");
+  std::smatch found;
+  if (!std::regex_search(said, found, lost)) return std::nullopt;
+  return found[1].matched ? found[1].str() : found[2].str();
+}
+
 /// Says what is wrong with the way in which the struck run ended, or "".
 std::string wrong_end(Fault fault, int code, bool alone, const std::string& words) {
   const auto expected = [&](std::initializer_list<int> codes) {
@@ -196,6 +218,7 @@ std::string wrong_end(Fault fault, int code, bool alone, const std::string& word
   switch (fault) {
     case Fault::kill:
     case Fault::kill_saving:
+    case Fault::freeze:
       right = expected({alone ? 128 + SIGKILL : 0});
       break;
     case Fault::stop:
@@ -218,13 +241,14 @@ std::string wrong_end(Fault fault, int code, bool alone, const std::string& word
 
 std::span<const FaultKind> fault_kinds() { return kFaults; }
 
-std::vector<std::string> Victim::command(const std::string& folder, bool resume) const {
+std::vector<std::string> Victim::command(const std::string& folder, bool resume, double notices_after) const {
   std::vector<std::string> all;
   if (ranks > 0) all = {laconic, "launch", "-n", std::to_string(ranks), "--restarts", "2"};
   all.push_back(program);
   all.insert(all.end(), words.begin(), words.end());
   all.insert(all.end(), {"--save", folder, "--quiet"});
   if (resume) all.emplace_back("--resume");
+  if (notices_after > 0) all.insert(all.end(), {"--timeout", fmt::format("{}", notices_after)});
   return all;
 }
 
@@ -264,21 +288,36 @@ Outcome strike(const Victim& victim, Fault fault, const Undisturbed& undisturbed
   };
 
   {
-    Running run(victim, folder, false);
+    Running run(victim, folder, false, fault == Fault::freeze ? kFrozenSeconds : 0);
     if (!run.wait_until(undisturbed.seconds * (0.02 + 0.95 * static_cast<double>(random.uniform()))))
       return too_late(run);
-    while (fault == Fault::kill_saving && !is_saving(folder)) {
+    // Ranks that have not met yet wait for one another in MPI, without a time-out.
+    const auto is_there = [&] {
+      return fault == Fault::kill_saving ? is_saving(folder)
+             : fault == Fault::freeze    ? fs::exists(CheckpointStore(folder).flight_folder())
+                                         : true;
+    };
+    while (!is_there()) {
       if (run.ended()) return too_late(run);
       std::this_thread::sleep_for(200us);  // a save takes longer
     }
     const std::vector<pid_t> before = run.ranks();
     outcome.after_seconds = run.seconds();
-    if (!inflict(fault, run, folder, random)) return run.kill_all(), outcome;
+    if (before.empty() || run.ended()) return run.kill_all(), outcome;
+    const pid_t one = before[random.below(static_cast<std::uint32_t>(before.size()))];
+    const std::optional<std::string> rank = rank_of(one);
+    if (!inflict(fault, run, before, one, folder, random)) return run.kill_all(), outcome;
     outcome.struck = true;
-    if (victim.ranks > 0 && (fault == Fault::kill || fault == Fault::kill_saving))
-      outcome.again_seconds = until_again(run, before, victim, longest);
+    const bool is_lost = fault == Fault::kill || fault == Fault::kill_saving || fault == Fault::freeze;
+    if (victim.ranks > 0 && is_lost) outcome.again_seconds = until_again(run, before, victim, longest);
     if (!ends_in_time(run)) return outcome;
     outcome.problem = wrong_end(fault, *run.ended(), victim.ranks == 0, run.said());
+    if (victim.ranks > 0 && is_lost && rank) {
+      const std::optional<std::string> named = named_rank(run.said_so_far());
+      outcome.named = named == rank;
+      if (named && named != rank)
+        outcome.problem = fmt::format("rank {} was lost, and rank {} is named", *rank, *named);
+    }
     if (!outcome.problem.empty()) return outcome;
     if (*run.ended() == 0) return compare(), outcome;
   }

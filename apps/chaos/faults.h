@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,11 +10,12 @@
 namespace laconic {
 
 /// Names the things that can happen to a training.
-enum class Fault : std::uint8_t { kill, kill_saving, stop, end, full_disk, cut_file, flip_bit };
+enum class Fault : std::uint8_t { kill, kill_saving, stop, freeze, end, full_disk, cut_file, flip_bit };
 struct FaultKind {
   Fault fault;
   const char* name;
   const char* what;
+  bool of_ranks = false;  ///< there have to be other processes that notice
 };
 std::span<const FaultKind> fault_kinds();
 
@@ -24,7 +26,8 @@ struct Victim {
   int ranks = 0;                   ///< processes, under `laconic launch --restarts`; 0: one process, as threads
   double timeout = 0;              ///< seconds; 0: twenty and ten times what the undisturbed training took
 
-  std::vector<std::string> command(const std::string& folder, bool resume) const;
+  /// notices_after : seconds after which the ranks give up one that is silent; 0: as the words say
+  std::vector<std::string> command(const std::string& folder, bool resume, double notices_after = 0) const;
 };
 
 /// How an undisturbed training went.
@@ -38,11 +41,12 @@ Undisturbed train_undisturbed(const Victim& victim, const std::string& folder);
 
 /// How a training went that a fault was done to.
 struct Outcome {
-  bool struck = false;        ///< it still ran, and there was what the fault needs
-  double after_seconds = 0;   ///< since the training began; if it was not struck, until it ended
-  std::string problem{};      ///< "": it went on to the same bits
+  bool struck = false;       ///< it still ran, and there was what the fault needs
+  double after_seconds = 0;  ///< since the training began; if it was not struck, until it ended
+  std::string problem{};     ///< "": it went on to the same bits
   bool hung = false, differs = false;
-  double again_seconds = -1;  ///< from the fault until `launch` had begun again; less than 0: it did not have to
+  std::optional<bool> named{};  ///< under `launch`: whether what was said names the rank that was killed or stopped
+  double again_seconds = -1;    ///< from the fault until `launch` had begun again; less than 0: it did not have to
 };
 /// Trains in a new folder, does this to it at a random moment, and trains on until the end.
 ///   hung     longer than the timeout, before or after it is resumed
