@@ -8,6 +8,7 @@
 #   netns.sh all CMD ...        CMD on every host, with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; the
 #                               first that fails ends the others, and its status is ours
 #   netns.sh rate RATE          another rate, while things run
+#   netns.sh cable K out|in     pulls host K's cable out of the switch, or puts it in again, while things run
 #   netns.sh counters           bytes that each host has sent so far, one number a line
 #   netns.sh status             hosts and rates
 #   netns.sh down               ends what runs on the hosts and removes them; repeating it does no harm
@@ -76,6 +77,16 @@ rate() {
   for k in $(numbers); do
     shape "$NET-$k" eth0 "$1" && shape "$SWITCH" "port$k" "$1" || return 1
   done
+}
+
+cable() {  # host, out or in
+  require_up
+  numbers | grep -qx "$1" || fail "there is no host '$1' (netns.sh status)"
+  case $2 in
+  out) ip -n "$SWITCH" link set "port$1" down ;;
+  in) ip -n "$SWITCH" link set "port$1" up ;;
+  *) fail "a cable is out or in, not '$2'" ;;
+  esac
 }
 
 up() {
@@ -188,7 +199,7 @@ command=${1:-help}
 [ $# -gt 0 ] && shift
 case $command:$# in
 help:* | -h:* | --help:*) usage; exit 0 ;;
-up:2 | rate:1 | down:0 | counters:0 | status:0) ;;
+up:2 | cable:2 | rate:1 | down:0 | counters:0 | status:0) ;;
 run:[1-9]* | all:[1-9]*) ;;
 exec:[2-9]* | exec:1[0-9]* | on:[2-9]* | on:1[0-9]*) ;;
 *) usage >&2; fail "wrong arguments: $command $*" ;;
