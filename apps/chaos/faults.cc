@@ -302,12 +302,14 @@ Outcome strike(const Victim& victim, Fault fault, const Undisturbed& undisturbed
       std::this_thread::sleep_for(200us);  // a save takes longer
     }
     const std::vector<pid_t> before = run.ranks();
-    outcome.after_seconds = run.seconds();
-    if (before.empty() || run.ended()) return run.kill_all(), outcome;
+    if (run.ended()) return too_late(run);
+    if (before.empty()) return run.kill_all(), outcome;  // too early
     const pid_t one = before[random.below(static_cast<std::uint32_t>(before.size()))];
     const std::optional<std::string> rank = rank_of(one);
+    const double struck_at = run.seconds();
     if (!inflict(fault, run, before, one, folder, random)) return run.kill_all(), outcome;
     outcome.struck = true;
+    outcome.after_seconds = struck_at;
     const bool is_lost = fault == Fault::kill || fault == Fault::kill_saving || fault == Fault::freeze;
     if (victim.ranks > 0 && is_lost) outcome.again_seconds = until_again(run, before, victim, longest);
     if (!ends_in_time(run)) return outcome;

@@ -42,7 +42,7 @@ Undisturbed train_undisturbed(const Victim& victim, const std::string& folder);
 /// How a training went that a fault was done to.
 struct Outcome {
   bool struck = false;       ///< it still ran, and there was what the fault needs
-  double after_seconds = 0;  ///< since the training began; if it was not struck, until it ended
+  double after_seconds = 0;  ///< since the training began; if it ended before it was struck, until then
   std::string problem{};     ///< "": it went on to the same bits
   bool hung = false, differs = false;
   std::optional<bool> named{};  ///< under `launch`: whether what was said names the rank that was killed or stopped
