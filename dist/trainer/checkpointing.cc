@@ -16,7 +16,10 @@ namespace laconic {
 namespace {
 
 /// This thread lets others compute first. Linux knows that of single threads.
-void step_aside() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10); }
+void step_aside() {
+  const auto self = static_cast<id_t>(::gettid());
+  ::setpriority(PRIO_PROCESS, self, ::getpriority(PRIO_PROCESS, self) + 10);
+}
 
 }  // namespace
 
