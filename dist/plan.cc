@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compress/codecs.h"
+#include "core/json.h"
 #include "core/parse.h"
 #include "core/raw.h"
 #include "dist/collective/pieces.h"
@@ -267,7 +268,7 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
   const auto check = [&](bool ok, const auto&... what) { require<DataError>(ok, "plan: ", where, ": ", what..., "."); };
   Plan plan;
   try {
-    Json j = Json::parse(text);
+    Json j = Json::parse(text, shallow("plan: " + where));
     if (j.is_object() && j.contains("plan")) j = Json(j["plan"]);  // of --dry-run --json, or of a checkpoint's manifest
     check(j.is_object() && j.contains("format") && j.contains("buckets"),
           "this is no plan. Let --dry-run --json write one");

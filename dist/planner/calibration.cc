@@ -12,6 +12,7 @@
 
 #include "compress/codecs.h"
 #include "core/clock.h"
+#include "core/json.h"
 #include "core/random.h"
 #include "core/raw.h"
 #include "dist/collective/meeting.h"
@@ -349,7 +350,7 @@ std::string to_json(const Calibration& figures) { return nlohmann::json(figures)
 Calibration calibration_from(const std::string& json, const std::string& source) {
   Calibration c;
   try {
-    c = nlohmann::json::parse(json).get<Calibration>();
+    c = nlohmann::json::parse(json, shallow(source)).get<Calibration>();
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat(source, " has no figures of a group of ranks (", e.what(), ")"));
   }

@@ -12,6 +12,7 @@
 
 #include "core/atomic_file.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "dist/collective/meeting.h"
 
 namespace laconic::dist {
@@ -67,9 +68,21 @@ std::string path_in_cache(const std::vector<std::string>& of) try {
   return "";
 }
 
-CalibrationFile file_from(const std::string& text, const std::string& source) {
+}  // namespace
+
+std::string CalibrationFile::json() const {
+  nlohmann::ordered_json j{{"of", of}, {"time", time}};
+  for (const Calibration& rank : ranks) j["ranks"].push_back(nlohmann::ordered_json::parse(to_json(rank)));
+  if (!model.empty()) {
+    j["model"] = model, j["classes"] = classes, j["batch"] = batch;
+    j["layers"] = nlohmann::ordered_json::parse(to_json(layers));
+  }
+  return nlohmann::ordered_json{{"calibration", std::move(j)}}.dump();
+}
+
+CalibrationFile CalibrationFile::from(const std::string& text, const std::string& source) {
   try {
-    const nlohmann::json j = nlohmann::json::parse(text).at("calibration");
+    const nlohmann::json j = nlohmann::json::parse(text, shallow(source)).at("calibration");
     CalibrationFile file;
     j.at("of").get_to(file.of), j.at("time").get_to(file.time);
     for (const nlohmann::json& rank : j.at("ranks")) file.ranks.push_back(calibration_from(rank.dump(), source));
@@ -88,18 +101,6 @@ CalibrationFile file_from(const std::string& text, const std::string& source) {
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat(source, " is no calibration as laconic calibrate --save writes it (", e.what(), ")."));
   }
-}
-
-}  // namespace
-
-std::string CalibrationFile::json() const {
-  nlohmann::ordered_json j{{"of", of}, {"time", time}};
-  for (const Calibration& rank : ranks) j["ranks"].push_back(nlohmann::ordered_json::parse(to_json(rank)));
-  if (!model.empty()) {
-    j["model"] = model, j["classes"] = classes, j["batch"] = batch;
-    j["layers"] = nlohmann::ordered_json::parse(to_json(layers));
-  }
-  return nlohmann::ordered_json{{"calibration", std::move(j)}}.dump();
 }
 
 void CalibrationFile::save(const std::string& path) const {
@@ -121,7 +122,7 @@ CalibrationFile CalibrationFile::read(const std::string& path) {
                      in.gcount() > 0 ? " is too long for a calibration." : " cannot be read.",
                      " Name a file of laconic calibrate --save.");
   text.resize(static_cast<std::size_t>(in.gcount()));
-  return file_from(text, path);
+  return from(text, path);
 }
 
 std::string cached_calibration_path(const std::vector<std::string>& of) {
@@ -162,7 +163,7 @@ Calibrated calibrated(const Worker& worker, const CalibrationOptions& options, c
     if (!path.empty()) keep({.of = of, .time = seconds_since_1970(), .ranks = measured.ranks}, path);
     return measured;
   }
-  Calibrated read{file_from(known, "what rank 0 has read").ranks, path};
+  Calibrated read{CalibrationFile::from(known, "what rank 0 has read").ranks, path};
   for (const std::string& codec : options.codecs) {
     if (std::ranges::all_of(read.ranks, [&](const Calibration& c) { return c.codecs.contains(codec); })) continue;
     const CodecSpeed speed = measure_codec(codec);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace laconic::dist {
 
@@ -55,7 +56,7 @@ std::string to_json(const LayerTimes& times) { return nlohmann::json(times).dump
 
 LayerTimes layer_times_from(const std::string& text, const std::string& source) {
   try {
-    return nlohmann::json::parse(text).get<LayerTimes>();
+    return nlohmann::json::parse(text, shallow(source)).get<LayerTimes>();
   } catch (const nlohmann::json::exception& e) {
     throw DataError(
         concat(source, " has no times of layers as laconic bench layers --json prints them (", e.what(), ")"));

@@ -20,6 +20,7 @@
 #include <sstream>
 
 #include "core/atomic_file.h"
+#include "core/json.h"
 #include "core/parallel.h"
 #include "core/raw.h"
 
@@ -315,7 +316,7 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
   std::ifstream in(path);
   require<DataError>(in.good(), "resume: cannot read ", path, ".");
   try {
-    nlohmann::json j = nlohmann::json::parse(in);
+    nlohmann::json j = nlohmann::json::parse(in, shallow("resume: " + path));
     const auto& format = j.at("format");
     require<DataError>(format == 1 || format == 2, "resume: ", path, " has format ", format.dump(),
                        ", this version reads 1 and 2.");
