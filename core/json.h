@@ -1,5 +1,7 @@
 #pragma once
+#include <cstdint>
 #include <string>
+#include <utility>
 
 #include "core/error.h"
 
@@ -15,6 +17,17 @@ inline auto shallow(const std::string& where) {
                        " levels deep, and nothing of laconic does. Is it another file?");
     return true;
   };
+}
+
+/// A value as a whole number. nlohmann's get() cuts a number down to what T can hold; of a float that is undefined.
+/// throws nlohmann's type_error, as get() does for what is no number
+template <class T, class Json>
+T whole_in(const Json& value) {
+  if (value.is_number_unsigned() && std::in_range<T>(value.template get<std::uint64_t>()))
+    return value.template get<T>();
+  if (value.is_number_integer() && !value.is_number_unsigned() && std::in_range<T>(value.template get<std::int64_t>()))
+    return value.template get<T>();
+  throw Json::type_error::create(302, concat("there is ", value.dump(), " where a whole number belongs"), &value);
 }
 
 }  // namespace laconic

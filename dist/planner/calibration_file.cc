@@ -84,14 +84,15 @@ CalibrationFile CalibrationFile::from(const std::string& text, const std::string
   try {
     const nlohmann::json j = nlohmann::json::parse(text, shallow(source)).at("calibration");
     CalibrationFile file;
-    j.at("of").get_to(file.of), j.at("time").get_to(file.time);
+    j.at("of").get_to(file.of), file.time = whole_in<std::int64_t>(j.at("time"));
     for (const nlohmann::json& rank : j.at("ranks")) file.ranks.push_back(calibration_from(rank.dump(), source));
     if (j.contains("model")) {
-      j.at("model").get_to(file.model), j.at("classes").get_to(file.classes), j.at("batch").get_to(file.batch);
+      j.at("model").get_to(file.model);
+      file.classes = whole_in<int>(j.at("classes")), file.batch = whole_in<int>(j.at("batch"));
       file.layers = layer_times_from(j.at("layers").dump(), source);
     }
     require<DataError>(
-        !file.ranks.empty() && file.of.size() == file.ranks.size() && file.classes >= 0 &&
+        !file.ranks.empty() && file.of.size() == file.ranks.size() && file.time >= 0 && file.classes >= 0 &&
             (file.model.empty() || file.batch >= 1) &&
             std::ranges::all_of(file.ranks,
                                 [&](const Calibration& c) { return c.workers == static_cast<int>(file.ranks.size()); }),

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "core/json.h"
+
 namespace laconic::dist {
 
 std::vector<int> servers_of(const Plan& plan, int servers) {
@@ -90,8 +92,9 @@ std::vector<std::shared_ptr<Parameter>> parameters_from_json(const std::string& 
                        *kAdvice = "). Start all ranks with the same program.";
   std::vector<std::shared_ptr<Parameter>> all;
   try {
-    for (const Json& entry : Json::parse(text)) {
-      const auto dimensions = entry.at("shape").get<std::vector<std::int64_t>>();
+    for (const Json& entry : Json::parse(text, shallow("server: what rank 0 says"))) {
+      std::vector<std::int64_t> dimensions;
+      for (const Json& extent : entry.at("shape")) dimensions.push_back(whole_in<std::int64_t>(extent));
       require<DataError>(dimensions.size() <= Shape::kMaxRank, kWhose, "a shape has ", dimensions.size(), " dimensions",
                          kAdvice);
       constexpr std::int64_t kMost = std::int64_t{1} << 40;  // so that places and lengths can be added up
@@ -110,7 +113,7 @@ std::vector<std::shared_ptr<Parameter>> parameters_from_json(const std::string& 
       ParameterInfo& info = all.back()->info;
       info.name = entry.at("name").get<std::string>();
       info.output = entry.at("output").get<bool>();
-      info.offset = entry.at("offset").get<std::int64_t>();
+      info.offset = whole_in<std::int64_t>(entry.at("offset"));
       require<DataError>(info.offset >= -1 && info.offset <= kMost, kWhose, info.name, " lies at ", info.offset,
                          kAdvice);
       info.index = static_cast<int>(all.size()) - 1;

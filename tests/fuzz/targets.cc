@@ -266,28 +266,29 @@ bool table(FuzzInput input) {
 
 // -------------------------------------------------------------------------------------------------- words and settings
 
-bool parsed(const std::vector<std::string>& words) {
-  const Program programs[] = {{.name = "mnist",
+bool parsed(const std::vector<std::string>& words, const Program& program) {
+  std::vector<const char*> arguments{program.name.c_str()};
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  return taken([&] { parse_options(static_cast<int>(arguments.size()), arguments.data(), program); });
+}
+const Program& image_program() {
+  static const Program program{.name = "mnist",
                                .summary = "",
                                .options = "--data synthetic --epochs 1 --batch 8 --lr 0.1",
-                               .models = {"lenet", "hdc"}},
-                              language_program()};
-  bool any = false;
-  for (const Program& program : programs) {
-    std::vector<const char*> arguments{program.name.c_str()};
-    for (const std::string& word : words) arguments.push_back(word.c_str());
-    any |= taken([&] { parse_options(static_cast<int>(arguments.size()), arguments.data(), program); });
-  }
-  return any;
+                               .models = {"lenet", "hdc"}};
+  return program;
 }
 
-bool config(FuzzInput input) { return parsed({"--config", on_disk(input)}); }
+bool config(FuzzInput input) { return parsed({"--config", on_disk(input)}, image_program()); }
 
-/// A word a line; --config would read what it names.
+/// A word a line, the first of them what is trained; --config would read what it names.
 bool options(FuzzInput input) {
   std::vector<std::string> words = split(text_of(input), '\n');
   for (std::string& word : words) word = word.substr(0, word.find('\0'));
-  return std::ranges::none_of(words, [](const std::string& w) { return w.starts_with("--config"); }) && parsed(words);
+  const bool texts = words[0] == "texts";
+  words.erase(words.begin());
+  if (std::ranges::any_of(words, [](const std::string& w) { return w.starts_with("--config"); })) return false;
+  return parsed(words, texts ? language_program() : image_program());
 }
 
 bool schedule(FuzzInput input) {
@@ -356,11 +357,14 @@ bool trace(FuzzInput input) {
 
 bool log(FuzzInput input) {
   const std::string path = on_disk(input);
-  const bool read = taken([&] { LogFile::read(path); });
-  taken([&] { explain({path}); });
-  taken([&] { simulate_options({"--replay", path}); });
-  taken([&] { simulate_options({"--sync", "layerdrop", "--layer-shares", path}); });
-  taken([&] { simulate_options({"--calibration", path}); });
+  LogFile file;
+  const bool read = taken([&] { file = LogFile::read(path); });
+  // What would shorten a step of a model that is known takes seconds to simulate.
+  const std::string model = read ? file.run.value("model", "") : "";
+  if (read && std::ranges::none_of(models_of_zoo(), [&](const ModelInfo& m) { return m.name == model; }))
+    taken([&] { explain({path}); });
+  if (!file.plan.is_null()) taken([&] { simulate_options({"--replay", path}); });
+  if (!file.ledger.is_null()) taken([&] { simulate_options({"--sync", "layerdrop", "--layer-shares", path}); });
   read_trial(path, path, path, 0);
   last_step(path);
   taken([&] {
