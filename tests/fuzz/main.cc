@@ -28,7 +28,11 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
       if (std::strcmp((*argv)[i], "--list") == 0) std::puts(t.name);
       if (std::strncmp((*argv)[i], "--target=", 9) == 0 && std::strcmp((*argv)[i] + 9, t.name) == 0) target = &t;
     }
-  if (target == nullptr) std::exit(*argc == 2 && std::strcmp((*argv)[1], "--list") == 0 ? 0 : 2);
+  if (target == nullptr) {
+    const bool lists = *argc == 2 && std::strcmp((*argv)[1], "--list") == 0;
+    if (!lists) std::fputs("give --target=NAME, a name of --list\n", stderr);
+    std::exit(lists ? 0 : 2);
+  }
   return 0;
 }
 

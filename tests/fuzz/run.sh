@@ -1,16 +1,16 @@
 #!/bin/bash
 # Feeds each fuzz target for so many seconds, starting from what is kept of it in tests/corpus and in BUILD/fuzzed.
-#   bash tests/fuzz/run.sh SECONDS [TARGET ...]       BUILD=build-fuzz is made if it is not there, CXX=clang++
-# One line a target. What went wrong lies in BUILD/fuzzed/crashes: mend it, and keep the input in tests/corpus/TARGET,
-# which tests/corpus_test.cc reads. MINIMIZE=1 prints nothing new, and leaves in BUILD/fuzzed what adds to coverage.
+#   bash tests/fuzz/run.sh SECONDS [TARGET ...]
+# BUILD=build-fuzz is made if it is not there, by CXX=clang++ and with SETUP_ARGS. One line a target. What went wrong lies
+# in BUILD/fuzzed/crashes: mend it, and keep its input in tests/corpus/TARGET, which tests/corpus_test.cc reads.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-[ $# -gt 0 ] || { sed -n '2,5s/^# //p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,6s/^# //p' "$0"; exit 2; }
 seconds=$1 build=$(realpath -m "${BUILD:-build-fuzz}")
 shift
 if [ ! -d "$build" ]; then
   CXX=${CXX:-clang++} meson setup "$build" -Dfuzz=true -Dcuda=disabled -Db_sanitize=address,undefined -Db_lundef=false \
-    --buildtype=plain -Doptimization=1 || exit 1
+    --buildtype=plain -Doptimization=1 ${SETUP_ARGS:-} || exit 1
 fi
 ninja -C "$build" tests/fuzz || exit 1
 fuzz=$build/tests/fuzz
