@@ -32,17 +32,13 @@ std::string named(int signal) {
   const char* name = sigabbrev_np(signal);
   std::string text = name ? concat("SIG", name) : "which has no name";
   switch (signal) {
-    case SIGKILL:
-      return text + " (out of memory?)";
-    case SIGBUS:
-      return text + " (is /dev/shm full?)";
+    case SIGKILL: return text + " (out of memory?)";
+    case SIGBUS: return text + " (is /dev/shm full?)";
     case SIGSEGV:
     case SIGILL:
     case SIGFPE:
-    case SIGABRT:
-      return text + " (a defect: report it with what stands above)";
-    default:
-      return text;
+    case SIGABRT: return text + " (a defect: report it with what stands above)";
+    default: return text;
   }
 }
 
