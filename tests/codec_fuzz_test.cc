@@ -35,7 +35,7 @@ constexpr const char *kFile = "file", *kPayload = "inceptionn:2^-10, one payload
 struct Reader {
   bool file = false;
   bool adds_alike = false;  ///< its sums are those of decode and an addition to the bit, also encoded again
-  std::unique_ptr<const Codec> codec;
+  std::unique_ptr<const Codec> codec{};
 };
 
 /// By the name of its codec. Neither file nor codec: there is none, or not in this build.
@@ -51,7 +51,7 @@ Reader reader_named(const std::string& name) {
 }
 
 struct Input {
-  std::string reader;
+  std::string reader{};
   std::size_t values = 0;
   Message message{};
 };
