@@ -11,6 +11,7 @@
 #include "apps/machine.h"
 #include "apps/version.h"
 #include "core/error.h"
+#include "core/json.h"
 
 namespace laconic {
 namespace {
@@ -185,7 +186,7 @@ void JsonLog::shorten(const RunInfo& info) {
   std::ifstream in(path_);
   std::uint64_t keep = 0;
   for (std::string text; std::getline(in, text); keep += text.size() + 1) {
-    const Json object = Json::parse(text, nullptr, false);
+    const Json object = Json::parse(text, shallow(path_), false);
     require<UsageError>(keep > 0 || is_line_of_log(object) || (in.eof() && begins_line_of_log(text)), path_,
                         " is no log of a training, and would be shortened (--log): name another file");
     if (object.is_discarded() || in.eof()) break;  // cut off in the middle of a line

@@ -1,10 +1,47 @@
 #include "apps/log_file.h"
 
 #include <fstream>
+#include <utility>
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace laconic {
+namespace {
+
+/// Calls check(value) if the object has such a field.
+template <class F>
+void if_there(const nlohmann::json& object, const char* key, F check) {
+  if (const auto found = object.find(key); found != object.end()) check(*found);
+}
+
+/// Throws nlohmann's exception if a field is there, and of another kind than tools take it for.
+void check_fields(const LogFile& log) {
+  const auto text = [](const nlohmann::json& value) { value.get_ref<const std::string&>(); };
+  const auto number = [](const nlohmann::json& value) { value.get<double>(); };
+  const auto whole = [](const nlohmann::json& value) {
+    if (whole_in<int>(value) < 0)
+      throw nlohmann::json::type_error::create(302, concat("there is ", value.dump()), &value);
+  };
+  const auto of_step = [](const nlohmann::json& value) { whole_in<std::int64_t>(value); };
+  if_there(log.run, "model", text);
+  for (const nlohmann::json& step : log.steps) if_there(step, "step", of_step);
+  if (!log.plan.is_object()) return;
+  for (const char* key : {"classes", "batch"}) if_there(log.plan, key, whole);
+  if_there(log.plan, "step", of_step), if_there(log.plan, "sync", text), if_there(log.plan, "step_ms", number);
+  if_there(log.plan, "codec_feedback", [](const nlohmann::json& value) { value.get<bool>(); });
+  if_there(log.plan, "settings", [&](const nlohmann::json& settings) {
+    for (const auto& [name, setting] : settings.items()) text(setting);
+  });
+  if_there(log.plan, "buckets", [&](const nlohmann::json& buckets) {
+    for (const nlohmann::json& bucket : buckets) {
+      bucket.get_ref<const nlohmann::json::object_t&>();
+      if_there(bucket, "bucket", text), if_there(bucket, "waits_ms", number);
+    }
+  });
+}
+
+}  // namespace
 
 LogFile LogFile::read(const std::string& path) {
   std::ifstream in(path);
@@ -13,7 +50,7 @@ LogFile LogFile::read(const std::string& path) {
   std::size_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
-    nlohmann::json j = nlohmann::json::parse(line, nullptr, false);
+    nlohmann::json j = nlohmann::json::parse(line, shallow(concat(path, ":", number)), false);
     if (j.is_discarded() && in.eof()) break;  // cut off while it was written
     require<DataError>(j.is_object(), path, ":", number, " is no line of a log: name a file that --log has written.");
     if (j.contains("run")) log.run = std::move(j["run"]);
@@ -22,6 +59,11 @@ LogFile LogFile::read(const std::string& path) {
     if (j.contains("step")) log.steps.push_back(std::move(j));
   }
   require<DataError>(log.run.is_object(), path, " says of no run: name a file that --log has written.");
+  try {
+    check_fields(log);
+  } catch (const nlohmann::json::exception& e) {
+    throw DataError(concat(path, " is no log as --log writes it (", e.what(), "): name another, or mend it."));
+  }
   return log;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/parse.h"
 
 namespace laconic {
 namespace {
@@ -14,6 +15,9 @@ namespace {
 constexpr const char* kAboutRanks[] = {" noticed that process rank ", "terminated normally, but ",
                                        "detected that one or more processes exited with non-zero status",
                                        "MPI_ABORT was invoked on rank ", " has exited due to process rank "};
+
+/// What is longer is none of mpirun's, and std::regex goes as deep on the stack as its text is long.
+constexpr std::size_t kLongestNote = 2000;
 
 bool is_dashes(const std::string& line) { return line.size() > 60 && line.find_first_not_of('-') == line.npos; }
 
@@ -50,12 +54,12 @@ std::string MpirunNotes::take(const std::string& line) {
   if (!note_.empty() && !ours) {
     if (is_dashes(line)) return close(line);
     note_ += line + "\n";
-    return "";
+    return note_.size() > kLongestNote ? std::exchange(note_, "") : "";
   }
   if (is_dashes(line)) return std::exchange(dashes_, line + "\n");
   if (line.find("run: Forwarding signal ") != line.npos) return "";  // asked for from here
   if (!dashes_.empty() && line.empty()) return dashes_ += "\n", "";  // Open MPI 6 begins its notes so
-  if (!dashes_.empty() && is_about_ranks(line)) {
+  if (!dashes_.empty() && is_about_ranks(line) && line.size() < kLongestNote) {
     note_ = std::exchange(dashes_, "") + line + "\n";
     return "";
   }
@@ -87,7 +91,7 @@ std::string MpirunNotes::close(const std::string& end) {
   const std::string note = std::exchange(note_, "");
   std::smatch parts;
   if (std::regex_search(note, parts, signal)) {
-    const int number = std::stoi(parts[3]);
+    const int number = number_from<int>(parts[3].str()).value_or(0);
     if (expected_.contains(number)) return "";
     return lose(concat("rank ", parts[1].str(), several_hosts_ ? " on " + parts[2].str() : ""), number);
   }

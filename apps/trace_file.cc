@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "data/input_file.h"
 
 namespace laconic {
@@ -51,9 +52,9 @@ const TraceFile::Span* TraceFile::at(const Point& point, std::string_view catego
 TraceFile parse_trace(std::string_view text) {
   TraceFile trace;
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto json = nlohmann::json::parse(text, shallow("this"));
     for (const auto& event : json.at("traceEvents")) {
-      const int rank = event.at("pid"), number = event.at("tid");
+      const int rank = whole_in<int>(event.at("pid")), number = whole_in<int>(event.at("tid"));
       TraceFile::Line& line = trace.ranks[rank][number];
       const auto& kind = event.at("ph").get_ref<const std::string&>();
       const auto& name = event.at("name").get_ref<const std::string&>();
@@ -63,7 +64,7 @@ TraceFile parse_trace(std::string_view text) {
         const double begin = event.at("ts"), length = event.at("dur");
         TraceFile::Span span{.name = name, .category = event.at("cat"), .begin = begin, .end = begin + length};
         if (const auto arguments = event.find("args"); arguments != event.end())
-          span.bytes = arguments->value("bytes", std::int64_t{-1});
+          if (arguments->contains("bytes")) span.bytes = whole_in<std::int64_t>(arguments->at("bytes"));
         line.spans.push_back(std::move(span));
       } else if (kind == "s" || kind == "t" || kind == "f") {
         auto& arrows = name == "message" ? trace.messages : trace.gradients;

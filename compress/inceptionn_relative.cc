@@ -21,7 +21,8 @@ constexpr std::size_t kScaledBlock = kSumChunk;
 std::size_t scaled_blocks(std::size_t elements) { return (elements + kScaledBlock - 1) / kScaledBlock; }
 
 /// The sum of magnitudes of at most kScaledBlock values: value i goes to lane i modulo kSumLanes, lanes are added up in
-/// their order. (Written for vectors: g++ takes a loop over lanes in an array apart.)
+/// their order. (Written for vectors: g++ takes a loop over lanes in an array apart. Made as Magnitudes{}: clang forgets
+/// a constructor that only versions of a function call.)
 struct Magnitudes {
   HalfLanes low{}, high{};
 
@@ -40,7 +41,7 @@ struct Magnitudes {
 };
 
 LACONIC_MULTIVERSION float sum_of_magnitudes(const float* x, std::size_t n) {
-  Magnitudes sums;
+  Magnitudes sums{};
   std::size_t i = 0;
   for (; i + kSumLanes <= n; i += kSumLanes) {
     HalfLanes a, b;
@@ -52,7 +53,7 @@ LACONIC_MULTIVERSION float sum_of_magnitudes(const float* x, std::size_t n) {
 
 /// y += x. Returns the sum of its magnitudes.
 LACONIC_MULTIVERSION float add_values(float* y, const float* x, std::size_t n) {
-  Magnitudes sums;
+  Magnitudes sums{};
   std::size_t i = 0;
   for (; i + kSumLanes <= n; i += kSumLanes) {
     HalfLanes a, b, c, d;

@@ -19,6 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::int32_t kMostClasses = 100'000;  // a list may leave most of them out, and each gets a name
+
 /// A million paths in one piece of memory.
 class Files final : public ImageSource {
  public:
@@ -169,6 +171,8 @@ Listing list_of_files(const std::string& path) {
     require<DataError>(!numbered || *numbered == label.has_value(), path, " has a line ", number,
                        label ? " with" : " without", " a label, unlike those before. Give all of them one, or none.");
     numbered = label.has_value();
+    require<DataError>(label.value_or(0) < kMostClasses, path, " has label ", label.value_or(0), " in line ", number,
+                       ", and at most ", kMostClasses, " classes are possible. Correct the line.");
     if (!label) {
       const std::string folder = fs::path(line).parent_path().filename().string();
       require<DataError>(!folder.empty(), path, " has neither a label nor a folder in line ", number, ", '", line,

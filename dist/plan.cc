@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compress/codecs.h"
+#include "core/json.h"
 #include "core/parse.h"
 #include "core/raw.h"
 #include "dist/collective/pieces.h"
@@ -267,7 +268,7 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
   const auto check = [&](bool ok, const auto&... what) { require<DataError>(ok, "plan: ", where, ": ", what..., "."); };
   Plan plan;
   try {
-    Json j = Json::parse(text);
+    Json j = Json::parse(text, shallow("plan: " + where));
     if (j.is_object() && j.contains("plan")) j = Json(j["plan"]);  // of --dry-run --json, or of a checkpoint's manifest
     check(j.is_object() && j.contains("format") && j.contains("buckets"),
           "this is no plan. Let --dry-run --json write one");
@@ -290,7 +291,8 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
               "' there. Make the plan for this model, in the order that --dry-run shows");
       const ParameterInfo& info = info_of(parameters, next);
       if (entry.contains("rows")) {
-        const auto rows = entry.at("rows").get<std::vector<std::int64_t>>();
+        std::vector<std::int64_t> rows;
+        for (const Json& number : entry.at("rows")) rows.push_back(whole_in<std::int64_t>(number));
         const std::int64_t all = info.shape.rank() > 0 ? info.shape[0] : 1;
         check(bucket.count == 1 && rows.size() == 2, "rows belong to one parameter, as [first, count]");
         check(rows[0] == next_row && rows[1] >= 1 && rows[1] <= all - next_row, "the rows of ", info.name,
@@ -304,7 +306,7 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
       }
       bucket.allreduce = entry.at("algorithm").get<std::string>();
       check(find_allreduce(bucket.allreduce).has_value(), "there is no algorithm ", entry.at("algorithm").dump());
-      bucket.pieces = entry.value("pieces", 1);
+      bucket.pieces = entry.contains("pieces") ? whole_in<int>(entry.at("pieces")) : 1;
       check(bucket.pieces >= 1 && bucket.pieces <= kMaxPieces, "a bucket has ", bucket.pieces, " pieces, 1 to ",
             kMaxPieces, " are possible");
       bucket.copied = entry.value("copied", false);
@@ -313,7 +315,7 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
         bucket.choice = {.selector = compress::selector_kind(entry.at("choice").get<std::string>(), where).name,
                          .quantised = entry.value("quantised", false)};
       if (entry.contains("rank")) {
-        const auto rank = entry.at("rank").get<std::int64_t>();
+        const auto rank = whole_in<std::int64_t>(entry.at("rank"));
         const auto [n, m] = matrix_size(info.shape);
         check(bucket.choice.all() && rank >= 1 && rank <= std::min(n, m), info.name, " is ", n, " x ", m,
               ", and can have no rank of ", rank);

@@ -11,6 +11,7 @@
 namespace laconic {
 namespace {
 
+constexpr double kMostWhole = 1e15;  // of epochs or iterations: an int64_t, and a double without a fraction
 constexpr double kThreshold = 1e-4;  // PyTorch's default for plateau, relative
 
 std::vector<std::string> split(std::string_view text) {
@@ -109,8 +110,8 @@ Schedule Schedule::parse(const std::string& text) {
     require<UsageError>(!(c.iterations && kind.needs_metric), "`schedule`: ", text,
                         ": the patience of plateau is in epochs, not iterations. Leave out 'it'.");
     const bool whole = kind.needs_metric || c.iterations;
-    require<UsageError>(!whole || c.value == std::floor(c.value), "`schedule`: ", text, ": ", arguments[i],
-                        " must be a whole number.");
+    require<UsageError>(!whole || (c.value == std::floor(c.value) && c.value <= kMostWhole), "`schedule`: ", text, ": ",
+                        arguments[i], " must be a whole number of at most 1e15.");
     require<UsageError>(
         s.counts_.empty() || (s.counts_.back().iterations == c.iterations && s.counts_.back().value < c.value),
         "`schedule`: ", text, ": ", arguments[i],

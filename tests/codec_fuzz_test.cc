@@ -1,8 +1,9 @@
 // What comes from the network or a file may be anything: kept inputs, and damaged ones made of them, go through the
-// readers of every codec. `LACONIC_FUZZ_SECONDS=300 compress_test --gtest_filter='CodecFuzz.*'` goes on for so long.
+// readers of every codec. `LACONIC_FUZZ_SECONDS=300 fuzz_test --gtest_filter='CodecFuzz.*'` goes on for so long.
 //
-// tests/corpus/codec/ holds the inputs: [reader : u8 | values : u16, little-endian | message]. What once went wrong
-// belongs there too. `compress_test --gtest_also_run_disabled_tests --gtest_filter='*WriteTheCorpus*'` writes the rest.
+// tests/corpus/codec/ holds the inputs: [codec's name | "\n" | values : u16, little-endian | message]. What once went
+// wrong belongs there too. `fuzz_test --gtest_also_run_disabled_tests --gtest_filter='*WriteTheCorpus*'` writes the
+// rest.
 #include <algorithm>
 #include <bit>
 #include <cctype>
@@ -12,12 +13,15 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "compress/codecs.h"
 #include "compress/inceptionn.h"
 #include "compress/lacc.h"
 #include "tests/each_isa.h"
 #include "tests/fuzz.h"
+#include "tests/fuzz/targets.h"
 #include "tests/values_of.h"
 
 namespace laconic::compress {
@@ -25,69 +29,52 @@ namespace {
 
 using Message = std::vector<std::byte>;
 
-/// In the order of the corpus: new ones go to the end. The first reads files, the second single payloads.
-constexpr const char* kReaders[] = {"file",
-                                    "inceptionn:2^-10, one payload",
-                                    "inceptionn:2^-10",
-                                    "inceptionn-published:2^-8",
-                                    "inceptionn:2^3",
-                                    "fp16",
-                                    "bf16",
-                                    "trunc:16",
-                                    "trunc:22",
-                                    "trunc:24",
-                                    "qsgd:8:512",
-                                    "qsgd:3:64",
-                                    "terngrad",
-                                    "identity",
-                                    "snappy",
-                                    "lz4",
-                                    "onebit",
-                                    "inceptionn:rel:2^0",
-                                    "zfp:0.001",
-                                    "natural"};
+/// Two that no codec's name stands for: a file of INCEPTIONN's, and one payload of it.
+constexpr const char *kFile = "file", *kPayload = "inceptionn:2^-10, one payload";
 
 struct Reader {
   bool file = false;
   bool adds_alike = false;  ///< its sums are those of decode and an addition to the bit, also encoded again
-  std::unique_ptr<const Codec> codec;
+  std::unique_ptr<const Codec> codec{};
 };
 
-/// Without those that this build does not have.
-const std::vector<Reader>& readers() {
-  static const std::vector<Reader> all = [] {
-    std::vector<Reader> made(std::size(kReaders));
-    made[0].file = true;
-    made[1].codec = std::make_unique<Inceptionn>(InceptionnMode::bounded, -10);
-    made[1].adds_alike = true;
-    for (std::size_t i = 2; i < made.size(); ++i) try {
-        made[i].codec = make_codec(kReaders[i]);
-        made[i].adds_alike = std::string(kReaders[i]).rfind("inceptionn", 0) == 0;
-      } catch (const UsageError&) {
-      }
-    return made;
-  }();
-  return all;
+/// By the name of its codec. Neither file nor codec: there is none, or not in this build.
+Reader reader_named(const std::string& name) {
+  Reader reader{.file = name == kFile, .adds_alike = name.starts_with("inceptionn")};
+  if (name == kPayload) reader.codec = std::make_unique<Inceptionn>(InceptionnMode::bounded, -10);
+  if (reader.file || reader.codec) return reader;
+  try {
+    reader.codec = make_codec(name);
+  } catch (const UsageError&) {
+  }
+  return reader;
 }
 
 struct Input {
-  std::size_t reader, values;
-  Message message;
+  std::string reader{};
+  std::size_t values = 0;
+  Message message{};
 };
+
+/// Empty if it does not begin like one.
+std::optional<Input> input_from(FuzzInput bytes) {
+  const auto end = std::find(bytes.begin(), bytes.end(), std::byte{'\n'});
+  if (bytes.end() - end < 3) return std::nullopt;
+  Input input{.message = Message(end + 3, bytes.end())};
+  for (auto at = bytes.begin(); at != end; ++at) input.reader += static_cast<char>(*at);
+  input.values = std::to_integer<std::size_t>(end[1]) | std::to_integer<std::size_t>(end[2]) << 8;
+  return input;
+}
 
 std::vector<Input> corpus() {
   std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(LACONIC_CORPUS)) paths.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(LACONIC_CORPUS "/codec")) paths.push_back(entry.path());
   std::sort(paths.begin(), paths.end());
   std::vector<Input> all;
   for (const auto& path : paths) {
     std::ifstream in(path, std::ios::binary);
     const std::string bytes(std::istreambuf_iterator<char>(in), {});
-    if (bytes.size() < 3) continue;
-    const auto at = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(bytes[i])); };
-    Input input{at(0) % std::size(kReaders), at(1) | at(2) << 8, Message(bytes.size() - 3)};
-    if (!input.message.empty()) std::memcpy(input.message.data(), bytes.data() + 3, input.message.size());
-    all.push_back(std::move(input));
+    if (auto input = input_from(std::as_bytes(std::span(bytes)))) all.push_back(std::move(*input));
   }
   return all;
 }
@@ -121,7 +108,7 @@ Decoded values_of_file(const Message& message) {
 
 /// Reads an input with all kernels, and everything that reads it another way. Whether it is a message.
 bool read(const Input& input) {
-  const Reader& reader = readers()[input.reader];
+  const Reader reader = reader_named(input.reader);
   if (!reader.file && !reader.codec) return false;
   const auto decoded = [&] {
     return reader.file ? values_of_file(input.message) : values_of(*reader.codec, input.message, input.values);
@@ -178,7 +165,7 @@ TEST(CodecFuzz, AMessageIsReadAlikeByAllOrRefusedByAll) {
   fuzz(20'000, [&](Random& random) {
     Input input = kept[random.below(static_cast<std::uint32_t>(kept.size()))];
     if (random.below(8) == 0) input.values = random.below(1500);
-    if (random.below(16) == 0) input.reader = random.below(std::size(kReaders));
+    if (random.below(16) == 0) input.reader = kept[random.below(static_cast<std::uint32_t>(kept.size()))].reader;
     input.message = damaged(std::move(input.message), random);
     read(input) ? ++taken : ++refused;
   });
@@ -187,9 +174,13 @@ TEST(CodecFuzz, AMessageIsReadAlikeByAllOrRefusedByAll) {
 }
 
 TEST(DISABLED_CodecFuzz, WriteTheCorpus) {
-  std::filesystem::create_directories(LACONIC_CORPUS);
+  std::filesystem::create_directories(LACONIC_CORPUS "/codec");
   Random random(1, Purpose::test);
-  for (std::size_t r = 0; r < std::size(kReaders); ++r)
+  // The examples of all codecs, and other bounds and widths.
+  std::vector<std::string> names{kFile,      kPayload,   "inceptionn-published:2^-8", "inceptionn:2^3", "trunc:22",
+                                 "trunc:24", "qsgd:3:64"};
+  for (const CodecKind& kind : codecs()) names.push_back(kind.example);
+  for (const std::string& name : names)
     for (const std::size_t n : {0, 1, 9, 77, 600, 1100}) {
       std::vector<float> x(n);
       const std::uint32_t kind = random.below(3);  // small ones, some of every class, some that are no numbers
@@ -198,22 +189,28 @@ TEST(DISABLED_CodecFuzz, WriteTheCorpus) {
         if (kind == 2 && random.below(20) == 0) v = std::bit_cast<float>(random.bits());
       }
       Bytes message;
-      if (r == 0)
+      const Reader reader = reader_named(name);
+      if (reader.file)
         encode_lacc(Inceptionn(n % 2 ? InceptionnMode::bounded : InceptionnMode::published, -10), slice(x), message);
-      else if (readers()[r].codec)
-        readers()[r].codec->encode(slice(x), {.seed = 1}, message);
+      else if (reader.codec)
+        reader.codec->encode(slice(x), {.seed = 1}, message);
       else
         continue;
-      const unsigned char head[] = {static_cast<unsigned char>(r), static_cast<unsigned char>(n),
-                                    static_cast<unsigned char>(n >> 8)};
-      std::string name = kReaders[r];
+      const char values[] = {static_cast<char>(n), static_cast<char>(n >> 8)};
+      std::string file = name;
       std::replace_if(
-          name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '-');
-      std::ofstream out(concat(LACONIC_CORPUS, "/", name, ".", n), std::ios::binary);
-      out.write(reinterpret_cast<const char*>(head), sizeof head);
+          file.begin(), file.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '-');
+      std::ofstream out(concat(LACONIC_CORPUS "/codec/", file, ".", n), std::ios::binary);
+      out << name << '\n';
+      out.write(values, sizeof values);
       out.write(reinterpret_cast<const char*>(message.data()), static_cast<std::streamsize>(message.size()));
     }
 }
 
 }  // namespace
 }  // namespace laconic::compress
+
+bool laconic::read_codec_message(FuzzInput input) {
+  const auto message = compress::input_from(input);
+  return message && compress::read(*message);
+}

@@ -1,5 +1,5 @@
 // Files of images come from anywhere: kept ones, and damaged ones made of them, go through both decoders and all that
-// training does with a picture. `LACONIC_FUZZ_SECONDS=300 data_test --gtest_filter='ImageFuzz.*'` goes on for so long.
+// training does with a picture. `LACONIC_FUZZ_SECONDS=300 fuzz_test --gtest_filter='ImageFuzz.*'` goes on for so long.
 //
 // tests/corpus/images/ holds files; what once went wrong belongs there too.
 #include <zlib.h>
@@ -10,6 +10,7 @@
 
 #include "data/photo_transform.h"
 #include "tests/fuzz.h"
+#include "tests/fuzz/targets.h"
 #include "tests/image_files.h"
 
 namespace laconic {
@@ -85,4 +86,13 @@ TEST(ImageFuzz, AFileIsReadOrRefusedByItsName) {
 }
 
 }  // namespace
+
+/// The file.
+bool read_image(FuzzInput input) {
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(input.data());
+  File file(bytes, bytes + input.size());
+  if (file.size() > 8 && file[1] == 'P') mend_png(file);
+  return read(file, 0) > 0;
+}
+
 }  // namespace laconic

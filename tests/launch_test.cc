@@ -236,6 +236,16 @@ TEST(MpirunNotes, ARankThatFailsInSilenceIsToldEvenIfMpirunSaysNothing) {
   EXPECT_EQ(told(well, "", 0), "");
 }
 
+TEST(MpirunNotes, WhatIsMuchLongerThanANotePassesAsItIs) {
+  for (const std::size_t blanks : {3'000, 300'000}) {
+    MpirunNotes one(false), two(false);
+    const std::string head = "mpirun noticed that process rank 2 with PID 0", tail = "on node vm exited on signal 9.\n",
+                      gap(blanks, ' ');
+    EXPECT_EQ(told(one, kDashes + head + gap + tail + kDashes, 0), kDashes + head + gap + tail + kDashes);
+    EXPECT_EQ(told(two, kDashes + head + "\n" + gap + tail + kDashes, 0), kDashes + head + "\n" + gap + tail + kDashes);
+  }
+}
+
 TEST(MpirunNotes, OfRanksThatWaitForTheSameOneTheFirstIsEnough) {
   MpirunNotes notes(false);
   const std::string first =

@@ -1,11 +1,12 @@
 // What comes from the network may be anything: damaged messages go through the readers of sparse messages, and through
-// both exchanges of them. `LACONIC_FUZZ_SECONDS=300 dist_test --gtest_filter='SparseFuzz.*'` goes on for so long each.
+// both exchanges of them. `LACONIC_FUZZ_SECONDS=300 fuzz_test --gtest_filter='SparseFuzz.*'` goes on for so long each.
 #include <algorithm>
 #include <cstring>
-#include <deque>
 
 #include "dist/method/redsync/split_exchange.h"
 #include "tests/fuzz.h"
+#include "tests/fuzz/targets.h"
+#include "tests/scripted_ranks.h"
 
 namespace laconic::dist {
 namespace {
@@ -72,70 +73,31 @@ void expect_sound(const std::vector<compress::SparseView>& views, std::size_t co
   }
 }
 
+/// Whether it is one.
+bool read(const SparseWire& wire, std::size_t n, const Message& message) {
+  static std::vector<compress::SparseView> views;
+  std::size_t count = 0;
+  try {
+    count = wire.read(slice(message), n, views, 0);
+  } catch (const DataError& e) {
+    EXPECT_EQ(dynamic_cast<const UsageError*>(&e), nullptr) << e.what();
+    return false;
+  }
+  expect_sound(views, count, wire, n);
+  return true;
+}
+
 TEST(SparseFuzz, AMessageIsReadOrRefused) {
-  std::vector<compress::SparseView> views;
-  std::uint64_t read = 0, refused = 0;
+  std::uint64_t taken = 0, refused = 0;
   fuzz(10'000, [&](Random& random) {
     const SparseWire wire = any_wire(random);
     const std::size_t n = 1 + random.below(random.below(2) == 0 ? 300 : 70'000);
     Message message = encoded(wire, some_of(0, n, random.below(4) == 0 ? 400 : 20, wire, random), n);
     if (random.below(8) > 0) message = damaged(std::move(message), random);
-    try {
-      const std::size_t count = wire.read(slice(std::as_const(message)), n, views, 0);
-      ++read;
-      expect_sound(views, count, wire, n);
-    } catch (const DataError&) {
-      ++refused;
-    }
+    read(wire, n, message) ? ++taken : ++refused;
   });
-  EXPECT_GT(read, 100u);
+  EXPECT_GT(taken, 100u);
   EXPECT_GT(refused, 100u);
-}
-
-/// One rank of N; what the others send is given beforehand, and comes at once.
-class Script final : public Communicator {
- public:
-  Script(int rank, int size) : rank_(rank), size_(size) {}
-  std::deque<Message> messages;  ///< in the order in which they are received
-
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  Transfer post(Request::Kind kind, int peer, Slice<std::byte> room) override {
-    Request& request = pool_.take(kind, peer, 0, room);
-    if (kind == Request::Kind::send) {
-      request.complete(room.size());
-      return Transfer(request);
-    }
-    const Message message = std::move(messages.front());
-    messages.pop_front();
-    if (message.size() > room.size()) {  // as transports do
-      request.complete(0, std::make_exception_ptr(CommError("a message is longer than there is room")));
-      return Transfer(request);
-    }
-    std::copy(message.begin(), message.end(), room.begin());
-    request.complete(message.size());
-    return Transfer(request);
-  }
-  std::unique_ptr<Communicator> subgroup(std::span<const int>) override { return nullptr; }
-  std::unique_ptr<Communicator> channel(int) override { return nullptr; }
-  void end(std::exception_ptr) override {}
-  void count_buffer(std::ptrdiff_t) override {}
-  void cancel() override {
-    const std::vector<Request*> live(pool_.live().begin(), pool_.live().end());
-    for (Request* r : live) pool_.give_back(*r);
-  }
-
- private:
-  int rank_, size_;
-  RequestPool pool_;
-};
-
-void run(Task<> task) {
-  Scheduler scheduler;
-  task.start(scheduler);
-  scheduler.run();
-  ASSERT_TRUE(task.done());
-  task.result();
 }
 
 /// What comes in an allgatherv, message by message: parts behind their lengths.
@@ -144,7 +106,7 @@ void add_gathered(Script& comm, const std::function<Message()>& part, bool damag
     Bytes message;
     for (int j = have; j < std::min(2 * have, comm.size()); ++j) append_part(message, slice(part()));
     Message bytes = to_message(message);
-    comm.messages.push_back(damages && random.below(2) == 0 ? damaged(std::move(bytes), random) : bytes);
+    comm.messages().push_back(damages && random.below(2) == 0 ? damaged(std::move(bytes), random) : bytes);
   }
 }
 
@@ -171,14 +133,14 @@ TEST(SparseFuzz, AnExchangeEndsWithMessagesOrARankThatSentNone) {
     try {
       if (split) {
         exchange.load(slice(std::as_const(own.indices)), slice(std::as_const(own.values)), k, most);
-        for (int s = 1; s < N; ++s) comm.messages.push_back(part(wire, range(rank), range(rank + 1), most));
+        for (int s = 1; s < N; ++s) comm.messages().push_back(part(wire, range(rank), range(rank + 1), most));
         add_gathered(
             comm, [&] { return part(exchange.wire(), 0, n, k / static_cast<std::size_t>(N)); }, damages, random);
-        run(exchange.run(comm));
+        run_alone(exchange.run(comm));
       } else {
         add_gathered(
             comm, [&] { return part(wire, 0, n, most); }, damages, random);
-        run(allgatherv(comm, slice(mine), wire.max_bytes(most, n), gathered));
+        run_alone(allgatherv(comm, slice(mine), wire.max_bytes(most, n), gathered));
       }
       const Gathered& all = split ? exchange.all() : gathered;
       const SparseWire& read = split ? exchange.wire() : wire;
@@ -204,3 +166,13 @@ TEST(SparseFuzz, AnExchangeEndsWithMessagesOrARankThatSentNone) {
 
 }  // namespace
 }  // namespace laconic::dist
+
+/// [how it is written : u8 | elements of the tensor, less one : u16, little-endian | message]
+bool laconic::read_sparse_message(FuzzInput input) {
+  if (input.size() < 3) return false;
+  const auto at = [&](std::size_t i) { return static_cast<unsigned>(input[i]); };
+  const dist::SparseWire wire{
+      .format = {.coding = static_cast<compress::IndexCoding>(at(0) % 3), .one_value = (at(0) & 12u) != 0},
+      .both_signs = (at(0) & 8u) != 0};
+  return dist::read(wire, 1 + at(1) + 256 * at(2), dist::Message(input.begin() + 3, input.end()));
+}

@@ -6,6 +6,7 @@
 
 #include "apps/child_process.h"
 #include "apps/compare/table.h"
+#include "core/json.h"
 
 namespace laconic {
 namespace {
@@ -26,6 +27,22 @@ std::optional<double> if_number(const nlohmann::json& object, const char* key) {
 }
 
 double number(const nlohmann::json& object, const char* key) { return if_number(object, key).value_or(0); }
+
+/// A number that counts something; 0 where there is none, or none that can be counted.
+template <class T>
+T count(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  try {
+    return found != object.end() ? whole_in<T>(*found) : 0;
+  } catch (const nlohmann::json::exception&) {
+    return 0;
+  }
+}
+
+std::string text(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
 
 /// What went wrong in one line: our sentence if there is one, else the last words.
 std::string error_in(const std::string& err, int exit_code) {
@@ -48,10 +65,10 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
   for (const auto& line : lines_of(out)) {
     const auto summary = parsed(line);
     if (!summary.is_object() || !summary.contains("model")) continue;
-    t.model = summary.value("model", "");
-    t.workers = summary.value("workers", 0), t.threads = summary.value("threads", 0),
-    t.batch = summary.value("batch", 0), t.classes = summary.value("classes", 0);
-    if (summary.contains("stopped")) t.error = "stopped early: " + summary["stopped"].get<std::string>();
+    t.model = text(summary, "model");
+    t.workers = count<int>(summary, "workers"), t.threads = count<int>(summary, "threads"),
+    t.batch = count<int>(summary, "batch"), t.classes = count<int>(summary, "classes");
+    if (summary.contains("stopped")) t.error = "stopped early: " + text(summary, "stopped");
   }
   for (const auto& line : lines_of(log)) {
     const auto entry = parsed(line);
@@ -59,15 +76,15 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
     if (entry.contains("eval")) {
       const auto& eval = entry["eval"];
       t.evaluations.push_back({number(eval, "seconds"), std::nullopt, if_number(eval, "loss"),
-                               if_number(eval, "perplexity"), static_cast<std::int64_t>(number(eval, "epoch")),
-                               static_cast<std::int64_t>(number(eval, "samples"))});
+                               if_number(eval, "perplexity"), count<std::int64_t>(eval, "epoch"),
+                               count<std::int64_t>(eval, "samples")});
       if (!eval.contains("perplexity")) t.evaluations.back().accuracy = 100 - number(eval, "top1_error");
     } else if (entry.contains("step")) {
       t.steps.push_back({number(entry, "step_ms"), number(entry, "exposed_ms"),
                          entry.contains("bytes_sent") && entry["bytes_sent"].is_null()
                              ? std::nullopt
                              : std::optional(number(entry, "bytes_sent")),
-                         number(entry, "bytes_dense"), static_cast<std::int64_t>(number(entry, "epoch"))});
+                         number(entry, "bytes_dense"), count<std::int64_t>(entry, "epoch")});
     }
   }
   if (t.error.empty() && t.model.empty())
@@ -83,7 +100,7 @@ std::optional<LastStep> last_step(const std::string& log) {
   std::optional<LastStep> last;
   for (std::string line; std::getline(in, line) && !in.eof();)  // the last line is still written
     if (const auto entry = parsed(line); entry.is_object() && entry.contains("step"))
-      last = {static_cast<long long>(number(entry, "step")), number(entry, "step_ms")};
+      last = {count<long long>(entry, "step"), number(entry, "step_ms")};
   return last;
 }
 

@@ -12,6 +12,7 @@
 
 #include "compress/codecs.h"
 #include "core/clock.h"
+#include "core/json.h"
 #include "core/random.h"
 #include "core/raw.h"
 #include "dist/collective/meeting.h"
@@ -27,7 +28,13 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CodecSpeed, encode, decode)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkCosts, per_added_byte, per_encoded_element, per_decoded_element, per_message,
                                    per_byte, taken_from_computing)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ResidualSpeed, gather, select, scatter)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SpeedAtSize, elements, residual, codecs)
+void to_json(nlohmann::json& j, const SpeedAtSize& s) {
+  j = {{"elements", s.elements}, {"residual", s.residual}, {"codecs", s.codecs}};
+}
+void from_json(const nlohmann::json& j, SpeedAtSize& s) {
+  s.elements = whole_in<std::int64_t>(j.at("elements"));
+  j.at("residual").get_to(s.residual), j.at("codecs").get_to(s.codecs);
+}
 
 void to_json(nlohmann::json& j, const Calibration& c) {
   j = {{"workers", c.workers},
@@ -40,7 +47,7 @@ void to_json(nlohmann::json& j, const Calibration& c) {
 }
 
 void from_json(const nlohmann::json& j, Calibration& c) {
-  j.at("workers").get_to(c.workers), j.at("bytes_per_second").get_to(c.bytes_per_second);
+  c.workers = whole_in<int>(j.at("workers")), j.at("bytes_per_second").get_to(c.bytes_per_second);
   j.at("latency_seconds").get_to(c.latency_seconds), j.at("work").get_to(c.work), j.at("codecs").get_to(c.codecs);
   c.one_way_bytes_per_second = j.value("one_way_bytes_per_second", 0.0);
   if (j.contains("sizes")) j.at("sizes").get_to(c.sizes);
@@ -349,7 +356,7 @@ std::string to_json(const Calibration& figures) { return nlohmann::json(figures)
 Calibration calibration_from(const std::string& json, const std::string& source) {
   Calibration c;
   try {
-    c = nlohmann::json::parse(json).get<Calibration>();
+    c = nlohmann::json::parse(json, shallow(source)).get<Calibration>();
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat(source, " has no figures of a group of ranks (", e.what(), ")"));
   }

@@ -12,6 +12,7 @@
 
 #include "core/atomic_file.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "dist/collective/meeting.h"
 
 namespace laconic::dist {
@@ -67,29 +68,6 @@ std::string path_in_cache(const std::vector<std::string>& of) try {
   return "";
 }
 
-CalibrationFile file_from(const std::string& text, const std::string& source) {
-  try {
-    const nlohmann::json j = nlohmann::json::parse(text).at("calibration");
-    CalibrationFile file;
-    j.at("of").get_to(file.of), j.at("time").get_to(file.time);
-    for (const nlohmann::json& rank : j.at("ranks")) file.ranks.push_back(calibration_from(rank.dump(), source));
-    if (j.contains("model")) {
-      j.at("model").get_to(file.model), j.at("classes").get_to(file.classes), j.at("batch").get_to(file.batch);
-      file.layers = layer_times_from(j.at("layers").dump(), source);
-    }
-    require<DataError>(
-        !file.ranks.empty() && file.of.size() == file.ranks.size() && file.classes >= 0 &&
-            (file.model.empty() || file.batch >= 1) &&
-            std::ranges::all_of(file.ranks,
-                                [&](const Calibration& c) { return c.workers == static_cast<int>(file.ranks.size()); }),
-        source, " has figures that do not belong together: ", file.ranks.size(), " ranks' and ", file.of.size(),
-        " names. Measure again.");
-    return file;
-  } catch (const nlohmann::json::exception& e) {
-    throw DataError(concat(source, " is no calibration as laconic calibrate --save writes it (", e.what(), ")."));
-  }
-}
-
 }  // namespace
 
 std::string CalibrationFile::json() const {
@@ -100,6 +78,30 @@ std::string CalibrationFile::json() const {
     j["layers"] = nlohmann::ordered_json::parse(to_json(layers));
   }
   return nlohmann::ordered_json{{"calibration", std::move(j)}}.dump();
+}
+
+CalibrationFile CalibrationFile::from(const std::string& text, const std::string& source) {
+  try {
+    const nlohmann::json j = nlohmann::json::parse(text, shallow(source)).at("calibration");
+    CalibrationFile file;
+    j.at("of").get_to(file.of), file.time = whole_in<std::int64_t>(j.at("time"));
+    for (const nlohmann::json& rank : j.at("ranks")) file.ranks.push_back(calibration_from(rank.dump(), source));
+    if (j.contains("model")) {
+      j.at("model").get_to(file.model);
+      file.classes = whole_in<int>(j.at("classes")), file.batch = whole_in<int>(j.at("batch"));
+      file.layers = layer_times_from(j.at("layers").dump(), source);
+    }
+    require<DataError>(
+        !file.ranks.empty() && file.of.size() == file.ranks.size() && file.time >= 0 && file.classes >= 0 &&
+            (file.model.empty() || file.batch >= 1) &&
+            std::ranges::all_of(file.ranks,
+                                [&](const Calibration& c) { return c.workers == static_cast<int>(file.ranks.size()); }),
+        source, " has figures that do not belong together: ", file.ranks.size(), " ranks' and ", file.of.size(),
+        " names. Measure again.");
+    return file;
+  } catch (const nlohmann::json::exception& e) {
+    throw DataError(concat(source, " is no calibration as laconic calibrate --save writes it (", e.what(), ")."));
+  }
 }
 
 void CalibrationFile::save(const std::string& path) const {
@@ -121,7 +123,7 @@ CalibrationFile CalibrationFile::read(const std::string& path) {
                      in.gcount() > 0 ? " is too long for a calibration." : " cannot be read.",
                      " Name a file of laconic calibrate --save.");
   text.resize(static_cast<std::size_t>(in.gcount()));
-  return file_from(text, path);
+  return from(text, path);
 }
 
 std::string cached_calibration_path(const std::vector<std::string>& of) {
@@ -162,7 +164,7 @@ Calibrated calibrated(const Worker& worker, const CalibrationOptions& options, c
     if (!path.empty()) keep({.of = of, .time = seconds_since_1970(), .ranks = measured.ranks}, path);
     return measured;
   }
-  Calibrated read{file_from(known, "what rank 0 has read").ranks, path};
+  Calibrated read{CalibrationFile::from(known, "what rank 0 has read").ranks, path};
   for (const std::string& codec : options.codecs) {
     if (std::ranges::all_of(read.ranks, [&](const Calibration& c) { return c.codecs.contains(codec); })) continue;
     const CodecSpeed speed = measure_codec(codec);

@@ -20,6 +20,8 @@ struct CalibrationFile {
   LayerTimes layers{};         ///< of the slowest worker
 
   std::string json() const;
+  /// Reads such a text. throws DataError, which names `source`, if it is none
+  static CalibrationFile from(const std::string& text, const std::string& source);
   /// Writes it whole or not at all, and makes its folder.   throws DataError
   void save(const std::string& path) const;
   /// throws DataError, which names the path, if it cannot be read, is longer than any (16 MiB), or is none

@@ -4,10 +4,21 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace laconic::dist {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LayerTimes::Parameter, name, elements, ready_ms, update_ms, chunks)
+void to_json(nlohmann::json& j, const LayerTimes::Parameter& p) {
+  j = {{"name", p.name},
+       {"elements", p.elements},
+       {"ready_ms", p.ready_ms},
+       {"update_ms", p.update_ms},
+       {"chunks", p.chunks}};
+}
+void from_json(const nlohmann::json& j, LayerTimes::Parameter& p) {
+  j.at("name").get_to(p.name), j.at("ready_ms").get_to(p.ready_ms), j.at("update_ms").get_to(p.update_ms);
+  p.elements = whole_in<std::int64_t>(j.at("elements")), p.chunks = whole_in<int>(j.at("chunks"));
+}
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LayerTimes::Layer, name, forward_ms, backward_ms, parameters)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LayerTimes, step_ms, layers)
 
@@ -54,12 +65,28 @@ LayerTimes slowest(const std::vector<LayerTimes>& ranks) {
 std::string to_json(const LayerTimes& times) { return nlohmann::json(times).dump(); }
 
 LayerTimes layer_times_from(const std::string& text, const std::string& source) {
+  LayerTimes times;
   try {
-    return nlohmann::json::parse(text).get<LayerTimes>();
+    times = nlohmann::json::parse(text, shallow(source)).get<LayerTimes>();
   } catch (const nlohmann::json::exception& e) {
     throw DataError(
         concat(source, " has no times of layers as laconic bench layers --json prints them (", e.what(), ")"));
   }
+  const auto require_figure = [&](const std::string& of, double value, double least, double most) {
+    require<DataError>(value >= least && value <= most, source, " has ", value, " among the figures of ", of,
+                       ", and they lie between ", least, " and ", most, ". Measure again.");
+  };
+  constexpr double kMostMs = 1e9, kMostElements = 1e12, kMostChunks = 1e6;
+  require_figure("the step", times.step_ms, 0, kMostMs);
+  for (const LayerTimes::Layer& l : times.layers) {
+    for (const double ms : {l.forward_ms, l.backward_ms}) require_figure(l.name, ms, 0, kMostMs);
+    for (const LayerTimes::Parameter& p : l.parameters) {
+      for (const double ms : {p.ready_ms, p.update_ms}) require_figure(p.name, ms, 0, kMostMs);
+      require_figure(p.name, static_cast<double>(p.elements), 0, kMostElements);
+      require_figure(p.name, p.chunks, 0, kMostChunks);
+    }
+  }
+  return times;
 }
 
 }  // namespace laconic::dist

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "core/json.h"
+
 namespace laconic::dist {
 
 std::vector<int> servers_of(const Plan& plan, int servers) {
@@ -86,26 +88,38 @@ std::string to_json(const std::vector<ParameterInfo>& all) {
 }
 
 std::vector<std::shared_ptr<Parameter>> parameters_from_json(const std::string& text) {
+  constexpr const char *kWhose = "server: what rank 0 says of the parameters is not readable (",
+                       *kAdvice = "). Start all ranks with the same program.";
   std::vector<std::shared_ptr<Parameter>> all;
   try {
-    for (const Json& entry : Json::parse(text)) {
-      const auto dimensions = entry.at("shape").get<std::vector<std::int64_t>>();
-      require<DataError>(dimensions.size() <= Shape::kMaxRank, "a shape has ", dimensions.size(), " dimensions");
+    for (const Json& entry : Json::parse(text, shallow("server: what rank 0 says"))) {
+      std::vector<std::int64_t> dimensions;
+      for (const Json& extent : entry.at("shape")) dimensions.push_back(whole_in<std::int64_t>(extent));
+      require<DataError>(dimensions.size() <= Shape::kMaxRank, kWhose, "a shape has ", dimensions.size(), " dimensions",
+                         kAdvice);
+      constexpr std::int64_t kMost = std::int64_t{1} << 40;  // so that places and lengths can be added up
+      std::int64_t elements = 1;
+      for (const std::int64_t extent : dimensions) {
+        require<DataError>(extent >= 1 && extent <= kMost / elements, kWhose, "an extent of ", extent,
+                           " is none that a parameter has", kAdvice);
+        elements *= extent;
+      }
       const Shape shape = Shape{std::span<const std::int64_t>(dimensions)};
       const std::string role = entry.at("role").get<std::string>();
       const auto* const found =
           std::find_if(std::begin(kRoles), std::end(kRoles), [&](Role r) { return role == to_string(r); });
-      require<DataError>(found != std::end(kRoles), "there is no role '", role, "'");
-      all.push_back(std::make_shared<Parameter>(shape, *found));
+      require<DataError>(found != std::end(kRoles), kWhose, "there is no role '", role, "'", kAdvice);
+      all.push_back(std::make_shared<Parameter>(shape, *found, kGhost));
       ParameterInfo& info = all.back()->info;
       info.name = entry.at("name").get<std::string>();
       info.output = entry.at("output").get<bool>();
-      info.offset = entry.at("offset").get<std::int64_t>();
+      info.offset = whole_in<std::int64_t>(entry.at("offset"));
+      require<DataError>(info.offset >= -1 && info.offset <= kMost, kWhose, info.name, " lies at ", info.offset,
+                         kAdvice);
       info.index = static_cast<int>(all.size()) - 1;
     }
   } catch (const nlohmann::json::exception& e) {
-    throw DataError(concat("server: what rank 0 says of the parameters is not readable (", e.what(),
-                           "). Start all ranks with the same program."));
+    throw DataError(concat(kWhose, e.what(), kAdvice));
   }
   return all;
 }

@@ -20,6 +20,7 @@
 #include <sstream>
 
 #include "core/atomic_file.h"
+#include "core/json.h"
 #include "core/parallel.h"
 #include "core/raw.h"
 
@@ -315,7 +316,7 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
   std::ifstream in(path);
   require<DataError>(in.good(), "resume: cannot read ", path, ".");
   try {
-    nlohmann::json j = nlohmann::json::parse(in);
+    nlohmann::json j = nlohmann::json::parse(in, shallow("resume: " + path));
     const auto& format = j.at("format");
     require<DataError>(format == 1 || format == 2, "resume: ", path, " has format ", format.dump(),
                        ", this version reads 1 and 2.");
@@ -329,17 +330,16 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
       m.weights = FileSum::parse(j.at("weights"));
       for (const auto& sum : j.at("ranks")) m.ranks.push_back(FileSum::parse(sum));
     }
-    j.at("step").get_to(m.step);
-    j.at("workers").get_to(m.workers);
-    j.at("threads").get_to(m.threads);
+    m.step = whole_in<std::int64_t>(j.at("step"));
+    m.workers = whole_in<int>(j.at("workers")), m.threads = whole_in<int>(j.at("threads"));
     j.at("instruction_set").get_to(m.instruction_set);
     j.at("fingerprint").get_to(m.fingerprint);
     m.plan = j.at("plan").dump();
     if (j.contains("position")) {
       const nlohmann::json& position = j.at("position");
-      m.position.emplace().epoch = position.at("epoch");
+      m.position.emplace().epoch = whole_in<std::int64_t>(position.at("epoch"));
       for (const auto& t : position.at("trained"))
-        m.position->trained.push_back({t.at(0).get<int>(), t.at(1).get<std::int64_t>()});
+        m.position->trained.push_back({whole_in<int>(t.at(0)), whole_in<std::int64_t>(t.at(1))});
       constexpr std::int64_t kMost = std::int64_t{1} << 31;
       bool sensible = m.position->epoch >= 0 && m.position->epoch < kMost;
       for (const Trained& t : m.position->trained)
