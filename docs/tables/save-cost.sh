@@ -33,6 +33,6 @@ def ms_a_step(every):
     return 1e3 * statistics.median(seconds) / (steps - 10)
 plain, saved = ms_a_step('1000000it'), ms_a_step('60it')
 size = max(sum(f.stat().st_size for f in c.iterdir()) for c in (folder / 'save').glob('checkpoint-*'))
-print(f'| {model} | {size / 1e6:.1f} | {plain:.1f} | {saved:.1f} | {(saved - plain) * (steps - 10) / 4:.0f} |')
+print(f'| {model} | {size / 1e6:.1f} | {plain:.1f} | {saved:.1f} | {(saved - plain) * (steps - 10) / ((steps - 1) // 60):.0f} |')
 PYTHON
 done
