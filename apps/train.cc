@@ -223,18 +223,24 @@ Quality quality(const EvalReport& r) {
   return {"accuracy", " %", 100 - r.top1_error};
 }
 
-/// A scheduler that was asked for several tasks starts each of them alone, unless MPI brings them together.
+/// Who was asked for several tasks starts each of them alone, unless MPI brings them together.
 void warn_of_tasks_that_do_not_meet(const TrainOptions& o) {
+  static constexpr struct {
+    const char *name, *starter, *tasks, *which;  // the last two: variables
+  } kStarters[] = {{"Slurm", "srun", "SLURM_NTASKS", "SLURM_PROCID"}, {"torchrun", "torchrun", "WORLD_SIZE", "RANK"}};
   if (o.workers == 1 || dist::ranks_under_mpirun() > 0) return;
-  const char *tasks = std::getenv("SLURM_NTASKS"), *which = std::getenv("SLURM_PROCID");
-  if (!tasks || std::atoi(tasks) < 2 || (which && std::atoi(which) > 0)) return;
-  fmt::print(
-      stderr,
-      "laconic: warning: Slurm gives this job {0} tasks (SLURM_NTASKS), and this process trains {1}. "
-      "For one training of all of them: laconic launch -n {0} PROGRAM ...{2}.\n",
-      tasks,
-      o.workers ? fmt::format("with {} workers of its own, as does each that srun has started", *o.workers) : "alone",
-      o.workers ? ", without --workers" : "; --workers 1 if one is meant");
+  for (const auto& by : kStarters) {
+    const char *tasks = std::getenv(by.tasks), *which = std::getenv(by.which);
+    if (!tasks || std::atoi(tasks) < 2 || (which && std::atoi(which) > 0)) continue;
+    fmt::print(
+        stderr,
+        "laconic: warning: {0} gives this job {1} tasks ({2}), and this process trains {3}. "
+        "For one training of all of them: laconic launch -n {1} PROGRAM ...{4}.\n",
+        by.name, tasks, by.tasks,
+        o.workers ? fmt::format("with {} workers of its own, as does each that {} has started", *o.workers, by.starter)
+                  : "alone",
+        o.workers ? ", without --workers" : "; --workers 1 if one is meant");
+  }
 }
 
 /// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 
 #include "core/error.h"
 
@@ -20,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::size_t kThreads = 2;
-constexpr std::size_t kFileBytes = sizeof(FlightHeader) + kThreads * kFlightEvents * sizeof(FlightEvent);
 constexpr const char* kFile = "rank-";
+constexpr std::int32_t kMostRanks = 1 << 16;
 
 std::int64_t now_ns() {
   timespec t{};
@@ -29,32 +30,18 @@ std::int64_t now_ns() {
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-Flight read_flight(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  Flight flight;
-  FlightHeader& h = flight.header;
-  const FlightHeader own;
-  require<DataError>(bytes.size() == kFileBytes, path, ": ", bytes.size(), " bytes, and a flight recorder's file has ",
-                     kFileBytes, ".");
-  std::memcpy(&h, bytes.data(), sizeof h);
-  require<DataError>(std::memcmp(h.magic, own.magic, sizeof h.magic) == 0 && h.event_bytes == own.event_bytes &&
-                         h.events == own.events && h.ranks >= 1 && h.rank >= 0 && h.rank < h.ranks,
-                     path, ": is no file of a flight recorder of this version.");
-  h.host[sizeof h.host - 1] = '\0';
-  for (std::size_t thread = 0; thread < kThreads; ++thread) {
-    std::vector<FlightEvent>& events = thread == 0 ? flight.compute : flight.communication;
-    const std::uint64_t count = h.counts[thread], kept = std::min<std::uint64_t>(count, kFlightEvents);
-    for (std::uint64_t i = count - kept; i < count; ++i) {
-      FlightEvent& e = events.emplace_back();
-      std::memcpy(&e, bytes.data() + sizeof h + (thread * kFlightEvents + i % kFlightEvents) * sizeof e, sizeof e);
-      if (e.kind > FlightEvent::Kind::fails) events.pop_back();
-    }
-  }
-  return flight;
+/// Text of a file that may be damaged, for a terminal.
+void make_printable(char* text, std::size_t size) {
+  for (char& c : std::span(text, size))
+    if (c != '\0' && (c < ' ' || c > '~')) c = '?';
 }
 
-/// The times of training's last events.
+std::string contents_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// When the last of its events was.
 std::int64_t last_ns(const Flight& flight) {
   std::int64_t last = 0;
   for (const auto* events : {&flight.compute, &flight.communication})
@@ -63,6 +50,32 @@ std::int64_t last_ns(const Flight& flight) {
 }
 
 }  // namespace
+
+Flight flight_from(std::string_view bytes, const std::string& path) {
+  Flight flight;
+  FlightHeader& h = flight.header;
+  const FlightHeader own;
+  require<DataError>(bytes.size() == kFlightFileBytes, path, ": ", bytes.size(),
+                     " bytes, and a flight recorder's file has ", kFlightFileBytes, ".");
+  std::memcpy(&h, bytes.data(), sizeof h);
+  require<DataError>(std::memcmp(h.magic, own.magic, sizeof h.magic) == 0 && h.event_bytes == own.event_bytes &&
+                         h.events == own.events && h.ranks >= 1 && h.ranks <= kMostRanks && h.rank >= 0 &&
+                         h.rank < h.ranks,
+                     path, ": is no file of a flight recorder of this version.");
+  h.host[sizeof h.host - 1] = '\0';
+  make_printable(h.host, sizeof h.host);
+  for (std::size_t thread = 0; thread < kThreads; ++thread) {
+    std::vector<FlightEvent>& events = thread == 0 ? flight.compute : flight.communication;
+    const std::uint64_t count = h.counts[thread], kept = std::min<std::uint64_t>(count, kFlightEvents);
+    for (std::uint64_t i = count - kept; i < count; ++i) {
+      FlightEvent& e = events.emplace_back();
+      std::memcpy(&e, bytes.data() + sizeof h + (thread * kFlightEvents + i % kFlightEvents) * sizeof e, sizeof e);
+      make_printable(e.name, sizeof e.name);
+      if (e.kind > FlightEvent::Kind::fails) events.pop_back();
+    }
+  }
+  return flight;
+}
 
 std::string_view FlightEvent::text() const { return {name, ::strnlen(name, sizeof name)}; }
 
@@ -79,8 +92,8 @@ std::shared_ptr<FlightRecorder> FlightRecorder::open(const std::string& folder, 
   if (fd < 0) return nullptr;
   // All of it now: a write into a mapped file for which there is no room would end the process.
   void* memory = MAP_FAILED;
-  if (::posix_fallocate(fd, 0, kFileBytes) == 0)
-    memory = ::mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (::posix_fallocate(fd, 0, kFlightFileBytes) == 0)
+    memory = ::mmap(nullptr, kFlightFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   ::close(fd);
   if (memory == MAP_FAILED) {
     ::unlink(path.c_str());
@@ -93,7 +106,7 @@ std::shared_ptr<FlightRecorder> FlightRecorder::open(const std::string& folder, 
   return std::shared_ptr<FlightRecorder>(new FlightRecorder(path, memory));
 }
 
-FlightRecorder::~FlightRecorder() { ::munmap(memory_, kFileBytes); }
+FlightRecorder::~FlightRecorder() { ::munmap(memory_, kFlightFileBytes); }
 
 void FlightRecorder::forget() noexcept {
   ::unlink(path_.c_str());
@@ -121,7 +134,7 @@ std::vector<Flight> read_flights(const std::string& folder) {
     for (const auto& entry : fs::directory_iterator(folder + below, none))
       if (entry.path().filename().string().starts_with(kFile) && entry.path().extension().empty() &&
           entry.is_regular_file(none))
-        flights.push_back(read_flight(entry.path()));
+        flights.push_back(flight_from(contents_of(entry.path()), entry.path()));
     if (!flights.empty()) break;
   }
   require<DataError>(!flights.empty(), folder,

@@ -84,9 +84,12 @@ struct Flight {
   FlightHeader header{};
   std::vector<FlightEvent> compute{}, communication{};  ///< in order
 };
+inline constexpr std::size_t kFlightFileBytes = sizeof(FlightHeader) + 2 * kFlightEvents * sizeof(FlightEvent);
+/// Takes the contents of a file. throws DataError, which names `path`, if it is none; lengths are checked before use
+Flight flight_from(std::string_view contents, const std::string& path);
 /// Reads DIR/rank-K of all ranks that have one; or those in DIR/flight, or else in DIR/flight/before. By rank, of the
 /// training that ended last.
-/// throws DataError if there is none, or if one is damaged: lengths are checked before they are used
+/// throws DataError if there is none, or if one is damaged
 std::vector<Flight> read_flights(const std::string& folder);
 
 /// What a rank was at, as its events tell.

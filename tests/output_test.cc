@@ -127,6 +127,7 @@ TEST(Output, ATaskOfASchedulerThatTrainsAloneSaysSo) {
   const std::string warning = "Slurm gives this job 4 tasks";
   EXPECT_TRUE(has(run(kTraining, "SLURM_NTASKS=4 SLURM_PROCID=0").err, warning));
   EXPECT_FALSE(has(run(kTraining, "SLURM_NTASKS=4 SLURM_PROCID=1").err, warning)) << "once";
+  EXPECT_TRUE(has(run(kTraining, "WORLD_SIZE=4 RANK=0").err, "torchrun gives this job 4 tasks (WORLD_SIZE)"));
   EXPECT_FALSE(has(run(kTraining + "--workers 1", "SLURM_NTASKS=4").err, warning));
   const std::string two = run(kTraining + "--workers 2", "SLURM_NTASKS=4").err;
   EXPECT_TRUE(has(two, "this process trains with 2 workers of its own")) << two;

@@ -38,6 +38,7 @@
 #include "dist/collective/allreduce.h"
 #include "dist/collective/alltoallv.h"
 #include "dist/collective/meeting.h"
+#include "dist/flight.h"
 #include "dist/method/rank_state.h"
 #include "dist/method/redsync/split_exchange.h"
 #include "dist/method/warmup.h"
@@ -491,6 +492,16 @@ bool collective(FuzzInput input) {
   });
 }
 
+/// What a flight recorder has left: a file's first bytes, and zeros behind them.
+bool flight(FuzzInput input) {
+  std::string bytes = text_of(input);
+  bytes.resize(dist::kFlightFileBytes);
+  return taken([&] {
+    const dist::Flight read = dist::flight_from(bytes, "this");
+    dist::has_sent(read, {}, static_cast<int>(dist::state_of(read).step), 0);
+  });
+}
+
 }  // namespace
 
 const std::vector<FuzzTarget>& fuzz_targets() {
@@ -512,6 +523,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
                                            {"method", method},
                                            {"trace", trace},
                                            {"log", log},
+                                           {"flight", flight},
                                            {"launch_notes", launch_notes},
                                            {"codec", read_codec_message},
                                            {"sparse", read_sparse_message},
