@@ -60,10 +60,10 @@ struct Witness {
   }
 };
 
-/// What has not been sent to a rank, as far as the others' files tell.
+/// A message that a rank waits for and the sender has not sent, as far as the files tell.
 struct Missing {
-  int rank = 0, from = 0;
-  std::uint32_t number = 0;
+  int rank = 0;
+  FlightState::Message message{};
   const FlightState::Operation* operation = nullptr;
 };
 
@@ -71,11 +71,10 @@ std::vector<Missing> missing_messages(const std::vector<Witness>& all) {
   std::vector<Missing> missing;
   for (const Witness& w : all)
     for (const FlightState::Operation& o : w.state.under_way)
-      for (const auto& [from, number] : o.awaited) {
-        const auto sender =
-            std::find_if(all.begin(), all.end(), [from = from](const Witness& x) { return x.rank() == from; });
-        if (sender == all.end() || !has_sent(sender->flight, o, w.rank(), number))
-          missing.push_back({w.rank(), from, number, &o});
+      for (const FlightState::Message& m : o.awaited) {
+        const auto sender = std::find_if(all.begin(), all.end(), [&](const Witness& x) { return x.rank() == m.peer; });
+        if (sender == all.end() || has_sent(sender->flight, w.rank(), o, m) == false)
+          missing.push_back({w.rank(), m, &o});
       }
   return missing;
 }
@@ -97,9 +96,10 @@ std::vector<std::string> conclusions(const std::vector<Witness>& all, const Sile
   std::set<int> awaited, waiting;
   std::set<std::pair<int, int>> told_of;
   for (const Missing& m : missing_messages(all)) {
-    awaited.insert(m.from), waiting.insert(m.rank);
-    if (told_of.insert({m.rank, m.from}).second)
-      sentences.push_back(concat("Rank ", m.rank, " waits for message ", m.number, " of rank ", m.from, " in ",
+    const int from = m.message.peer;
+    awaited.insert(from), waiting.insert(m.rank);
+    if (told_of.insert({m.rank, from}).second)
+      sentences.push_back(concat("Rank ", m.rank, " waits for message ", m.message.number, " of rank ", from, " in ",
                                  m.operation->name, "."));
   }
   for (int r = 0; r < all[0].flight.header.ranks; ++r) {
@@ -113,6 +113,12 @@ std::vector<std::string> conclusions(const std::vector<Witness>& all, const Sile
   }
   if (awaited.empty()) sentences.emplace_back("No rank waits for a message that was not sent.");
   return sentences;
+}
+
+nlohmann::ordered_json awaited_in(const FlightState::Operation& operation) {
+  auto all = nlohmann::ordered_json::array();
+  for (const FlightState::Message& m : operation.awaited) all.push_back({{"rank", m.peer}, {"message", m.number}});
+  return all;
 }
 
 void print_events(const std::vector<Flight>& all, std::int64_t newest, std::size_t count) {
@@ -154,11 +160,14 @@ int inspect_flight(const std::vector<std::string>& arguments) {
   app.add_option("--events", events, "the last N events of all ranks besides, by time [0]")->type_name("N");
   app.add_flag("--json", json, "one object");
   if (const auto done = parse_tool(app, arguments)) return *done;
-  const std::vector<Flight> flights = dist::read_flights(folder);
+  const dist::Flights found = dist::read_flights(folder);
+  const std::vector<Flight>& flights = found.ranks;
+  for (const std::string& sentence : found.unreadable) fmt::print(stderr, "laconic: note: passed over: {}\n", sentence);
   const Silence silence = last_silence(flights);
   std::vector<Witness> all;
   for (const Flight& flight : flights) {
     Flight until_then = until(flight, silence.begins_ns);
+    if (until_then.compute.empty() && until_then.communication.empty()) until_then = flight;  // another clock
     FlightState state = dist::state_of(until_then);
     state.failure = dist::state_of(flight).failure;
     const double before = static_cast<double>(silence.begins_ns - state.last_ns) / 1e9;
@@ -171,7 +180,7 @@ int inspect_flight(const std::vector<std::string>& arguments) {
     auto under_way = nlohmann::ordered_json::array();
     for (const FlightState::Operation& o : w.state.under_way)
       under_way.push_back(
-          {{"operation", o.name}, {"messages", o.messages}, {"bytes", o.bytes}, {"awaited", o.awaited}});
+          {{"operation", o.name}, {"messages", o.messages}, {"bytes", o.bytes}, {"awaited", awaited_in(o)}});
     ranks.push_back({{"rank", w.rank()},
                      {"host", w.flight.header.host},
                      {"before_seconds", w.before_seconds},
@@ -187,13 +196,14 @@ int inspect_flight(const std::vector<std::string>& arguments) {
   }
   const std::vector<std::string> sentences = conclusions(all, silence);
   if (json) {
-    fmt::print(
-        "{}\n",
-        nlohmann::ordered_json{{"silence_seconds", silence.seconds}, {"ranks", ranks}, {"conclusions", sentences}}
-            .dump());
+    fmt::print("{}\n", nlohmann::ordered_json{{"folder", found.folder},
+                                              {"silence_seconds", silence.seconds},
+                                              {"ranks", ranks},
+                                              {"conclusions", sentences}}
+                           .dump());
     return 0;
   }
-  fmt::print("{}\n", table.text());
+  fmt::print("{}:\n{}\n", found.folder, table.text());
   for (const std::string& sentence : sentences) fmt::print("{}\n", sentence);
   if (events > 0) print_events(flights, silence.begins_ns, events);
   return 0;

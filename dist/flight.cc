@@ -1,20 +1,23 @@
 #include "dist/flight.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <span>
 
 #include "core/error.h"
+#include "dist/transport/transport.h"
 
 namespace laconic::dist {
 namespace {
@@ -23,6 +26,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kThreads = 2;
 constexpr const char* kFile = "rank-";
 constexpr std::int32_t kMostRanks = 1 << 16;
+constexpr std::int64_t kLastTime = std::int64_t{1} << 62;  // in the year 2116: so that differences can be taken
+constexpr std::int64_t kStartsTogether = 1'000'000'000;    // ns: ranks begin one training when they have met
 
 std::int64_t now_ns() {
   timespec t{};
@@ -36,10 +41,38 @@ void make_printable(char* text, std::size_t size) {
     if (c != '\0' && (c < ' ' || c > '~')) c = '?';
 }
 
+/// As much of a file as a recorder's can have, and a byte.
 std::string contents_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::string text(kFlightFileBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return text;
 }
+
+bool is_remote(const std::string& folder) {
+  constexpr long kRemote[] = {0x6969 /* NFS */,
+                              0x65735546 /* FUSE */,
+                              0xFF534D42 /* CIFS */,
+                              0xFE534D42L /* SMB2 */,
+                              0x0BD00BD0 /* Lustre */,
+                              0x47504653 /* GPFS */,
+                              0x00C36400 /* Ceph */,
+                              0x5346414F /* AFS */,
+                              0x01021997 /* 9P */,
+                              0x7461636F /* OCFS2 */,
+                              0x19830326 /* BeeGFS */};
+  struct statfs of = {};
+  return ::statfs(folder.c_str(), &of) == 0 &&
+         std::find(std::begin(kRemote), std::end(kRemote), static_cast<long>(of.f_type)) != std::end(kRemote);
+}
+
+/// A file of this machine for a file of a folder that is not: the same each time.
+std::string local_place(const std::string& path) {
+  return fmt::format("/dev/shm/laconic-flight-{}-{:016x}", ::getuid(), std::hash<std::string>()(path));
+}
+
+int operation_of(int message_slot) { return message_slot / TransportCommunicator::kSlotsPerOperation; }
 
 /// When the last of its events was.
 std::int64_t last_ns(const Flight& flight) {
@@ -67,11 +100,12 @@ Flight flight_from(std::string_view bytes, const std::string& path) {
   for (std::size_t thread = 0; thread < kThreads; ++thread) {
     std::vector<FlightEvent>& events = thread == 0 ? flight.compute : flight.communication;
     const std::uint64_t count = h.counts[thread], kept = std::min<std::uint64_t>(count, kFlightEvents);
-    for (std::uint64_t i = count - kept; i < count; ++i) {
+    // Of a full ring the oldest may be half overwritten.
+    for (std::uint64_t i = count - kept + (count > kFlightEvents ? 1 : 0); i < count; ++i) {
       FlightEvent& e = events.emplace_back();
       std::memcpy(&e, bytes.data() + sizeof h + (thread * kFlightEvents + i % kFlightEvents) * sizeof e, sizeof e);
       make_printable(e.name, sizeof e.name);
-      if (e.kind > FlightEvent::Kind::fails) events.pop_back();
+      if (e.kind > FlightEvent::Kind::fails || e.time_ns < 0 || e.time_ns > kLastTime) events.pop_back();
     }
   }
   return flight;
@@ -79,28 +113,36 @@ Flight flight_from(std::string_view bytes, const std::string& path) {
 
 std::string_view FlightEvent::text() const { return {name, ::strnlen(name, sizeof name)}; }
 
-std::shared_ptr<FlightRecorder> FlightRecorder::open(const std::string& folder, int rank, int ranks) {
+std::shared_ptr<FlightRecorder> FlightRecorder::open(const std::string& folder, int rank, int ranks,
+                                                     std::optional<bool> remote) {
   std::error_code error;
   fs::create_directories(folder, error);
-  const std::string path = concat(folder, "/", kFile, rank);
-  if (fs::exists(path, error)) {
+  const std::string path = fmt::format("{}/{}{}", folder, kFile, rank);
+  if (const std::string last = contents_of(path); !last.empty()) {
     const std::string before = folder + "/before";
     fs::create_directories(before, error);
-    fs::rename(path, concat(before, "/", kFile, rank), error);
+    std::ofstream(fmt::format("{}/{}{}", before, kFile, rank), std::ios::binary) << last;
   }
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return nullptr;
+  ::unlink(path.c_str());
+  std::string place = path;
+  if (remote.value_or(is_remote(folder))) {
+    place = local_place(fs::absolute(path, error));
+    ::unlink(place.c_str());
+    if (::symlink(place.c_str(), path.c_str()) != 0) return nullptr;
+  }
+  const int fd = ::open(place.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   // All of it now: a write into a mapped file for which there is no room would end the process.
   void* memory = MAP_FAILED;
-  if (::posix_fallocate(fd, 0, kFlightFileBytes) == 0)
+  if (fd >= 0 && ::posix_fallocate(fd, 0, kFlightFileBytes) == 0)
     memory = ::mmap(nullptr, kFlightFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  ::close(fd);
+  if (fd >= 0) ::close(fd);
   if (memory == MAP_FAILED) {
-    ::unlink(path.c_str());
+    if (fd >= 0) ::unlink(place.c_str());
+    if (place != path) ::unlink(path.c_str());
     return nullptr;
   }
   FlightHeader header;
-  header.rank = rank, header.ranks = ranks, header.pid = ::getpid();
+  header.rank = rank, header.ranks = ranks, header.begun_ns = now_ns();
   ::gethostname(header.host, sizeof header.host - 1);
   std::memcpy(memory, &header, sizeof header);
   return std::shared_ptr<FlightRecorder>(new FlightRecorder(path, memory));
@@ -109,44 +151,59 @@ std::shared_ptr<FlightRecorder> FlightRecorder::open(const std::string& folder, 
 FlightRecorder::~FlightRecorder() { ::munmap(memory_, kFlightFileBytes); }
 
 void FlightRecorder::forget() noexcept {
-  ::unlink(path_.c_str());
-  const std::string folder = fs::path(path_).parent_path();
-  ::rmdir(folder.c_str());  // the last of them does
+  std::error_code ignored;
+  if (const fs::path place = fs::read_symlink(path_, ignored); !place.empty()) fs::remove(place, ignored);
+  const fs::path folder = fs::path(path_).parent_path(), name = fs::path(path_).filename();
+  fs::remove(path_, ignored);
+  fs::remove(folder / "before" / name, ignored);
+  fs::remove(folder / "before", ignored);  // the last of the ranks does
+  fs::remove(folder, ignored);
 }
 
-void FlightRecorder::add(int thread, FlightEvent::Kind kind, std::string_view name, int peer, std::uint64_t bytes,
-                         std::uint32_t number, std::uint32_t run) {
+void FlightRecorder::add(int thread, FlightEvent event, std::string_view name) {
   auto& header = *static_cast<FlightHeader*>(memory_);
   std::uint64_t& count = header.counts[thread];
   auto* const events = reinterpret_cast<FlightEvent*>(static_cast<std::byte*>(memory_) + sizeof(FlightHeader));
-  FlightEvent& e = events[static_cast<std::size_t>(thread) * kFlightEvents + count % kFlightEvents];
-  e.time_ns = now_ns(), e.bytes = bytes, e.peer = peer, e.number = number, e.run = run, e.kind = kind;
-  const std::size_t length = std::min(name.size(), sizeof e.name);
-  std::memcpy(e.name, name.data(), length);
-  if (length < sizeof e.name) e.name[length] = '\0';
+  event.time_ns = now_ns();
+  std::memcpy(event.name, name.data(), std::min(name.size(), sizeof event.name));
+  events[static_cast<std::size_t>(thread) * kFlightEvents + count % kFlightEvents] = event;
   std::atomic_ref(count).store(count + 1, std::memory_order_release);  // whoever reads the file finds it whole
 }
 
-std::vector<Flight> read_flights(const std::string& folder) {
-  std::vector<Flight> flights;
+Flights read_flights(const std::string& folder) {
+  Flights found;
+  std::vector<Flight>& ranks = found.ranks;
   for (const char* const below : {"/flight", "", "/flight/before"}) {
     std::error_code none;
-    for (const auto& entry : fs::directory_iterator(folder + below, none))
-      if (entry.path().filename().string().starts_with(kFile) && entry.path().extension().empty() &&
-          entry.is_regular_file(none))
-        flights.push_back(flight_from(contents_of(entry.path()), entry.path()));
-    if (!flights.empty()) break;
+    found.folder = folder + below;
+    for (const auto& entry : fs::directory_iterator(found.folder, none)) {
+      const fs::path& path = entry.path();
+      if (!path.filename().string().starts_with(kFile) || !path.extension().empty()) continue;
+      try {
+        ranks.push_back(flight_from(contents_of(path), path));
+      } catch (const DataError& e) {
+        const fs::path place = fs::read_symlink(path, none);
+        found.unreadable.push_back(place.empty() || fs::exists(place, none)
+                                       ? e.what()
+                                       : concat(path.string(), " is on another machine, in ", place.string()));
+      }
+    }
+    if (!ranks.empty()) break;
   }
-  require<DataError>(!flights.empty(), folder,
-                     ": no flight recorder has left anything here. A training with `save` "
-                     "that ends in order takes its files away.");
-  // Files of a rank that the last training had no more are of an earlier one.
-  const auto last = std::max_element(flights.begin(), flights.end(),
-                                     [](const Flight& a, const Flight& b) { return last_ns(a) < last_ns(b); });
-  std::erase_if(flights, [ranks = last->header.ranks](const Flight& f) { return f.header.ranks != ranks; });
-  std::sort(flights.begin(), flights.end(),
-            [](const Flight& a, const Flight& b) { return a.header.rank < b.header.rank; });
-  return flights;
+  require<DataError>(!ranks.empty(), found.unreadable.empty()
+                                         ? concat(folder,
+                                                  ": no flight recorder has left anything here. A training "
+                                                  "with `save` that ends in order takes its files away.")
+                                         : found.unreadable[0]);
+  // What ended before the last training began is of an earlier one.
+  const auto last = std::max_element(ranks.begin(), ranks.end(), [](const Flight& a, const Flight& b) {
+    return a.header.begun_ns < b.header.begun_ns;
+  });
+  std::erase_if(ranks, [begun = last->header.begun_ns, count = last->header.ranks](const Flight& f) {
+    return f.header.ranks != count || std::max(last_ns(f), f.header.begun_ns) < begun - kStartsTogether;
+  });
+  std::sort(ranks.begin(), ranks.end(), [](const Flight& a, const Flight& b) { return a.header.rank < b.header.rank; });
+  return found;
 }
 
 FlightState state_of(const Flight& flight) {
@@ -163,27 +220,41 @@ FlightState state_of(const Flight& flight) {
   }
   for (const FlightEvent& e : flight.communication) {
     state.last_ns = std::max(state.last_ns, e.time_ns);
-    const auto at =
-        std::find_if(open.begin(), open.end(), [&](const auto& o) { return o.name == e.text() && o.run == e.run; });
     if (e.kind == Kind::fails) state.failure = e.text();
-    if (e.kind == Kind::begins && at == open.end()) open.push_back({.name = std::string(e.text()), .run = e.run});
-    if (at == open.end()) continue;
-    if (e.kind == Kind::expects) at->awaited.emplace_back(e.peer, e.number);
+    if (e.slot < 0) continue;
+    const bool message = e.kind == Kind::expects || e.kind == Kind::came || e.kind == Kind::sends;
+    const int slot = message ? operation_of(e.slot) : e.slot;
+    auto at = std::find_if(open.begin(), open.end(), [&](const auto& o) { return o.slot == slot && o.run == e.run; });
+    if (at == open.end()) {  // its beginning may be too long ago
+      if (e.kind == Kind::ends) continue;
+      open.push_back({.name = std::string(e.text()), .slot = slot, .run = e.run});
+      at = std::prev(open.end());
+    }
+    if (e.kind == Kind::expects) at->awaited.push_back({e.peer, e.slot, e.number});
     if (e.kind == Kind::came) {
-      std::erase(at->awaited, std::pair(int{e.peer}, e.number));
+      std::erase_if(at->awaited,
+                    [&](const auto& m) { return m.peer == e.peer && m.slot == e.slot && m.number == e.number; });
       ++at->messages, at->bytes += e.bytes;
     }
     if (e.kind == Kind::ends) open.erase(at);
   }
-  for (FlightState::Operation& o : open) std::sort(o.awaited.begin(), o.awaited.end());
   return state;
 }
 
-bool has_sent(const Flight& flight, const FlightState::Operation& operation, int to, std::uint32_t number) {
-  return std::any_of(flight.communication.begin(), flight.communication.end(), [&](const FlightEvent& e) {
-    return e.kind == FlightEvent::Kind::sends && e.peer == to && e.number == number && e.run == operation.run &&
-           e.text() == operation.name;
-  });
+std::optional<bool> has_sent(const Flight& sender, int to, const FlightState::Operation& operation,
+                             const FlightState::Message& message) {
+  using Kind = FlightEvent::Kind;
+  bool begun = sender.header.counts[1] <= kFlightEvents;  // nothing of it is lost
+  for (const FlightEvent& e : sender.communication) {
+    if (e.run != operation.run) {
+      begun |= e.kind == Kind::begins && e.slot == operation.slot && e.run < operation.run;
+      continue;
+    }
+    begun |= e.kind == Kind::begins && e.slot == operation.slot;
+    if (e.kind == Kind::sends && e.slot == message.slot && e.peer == to && e.number == message.number) return true;
+  }
+  if (!begun) return std::nullopt;
+  return false;
 }
 
 }  // namespace laconic::dist

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,7 +11,7 @@ namespace laconic::dist {
 
 /// What happened last on one rank, in a file that outlives the process however that ends: a time-out, SIGKILL, a crash.
 /// The file is mapped into memory, so an event costs about 50 ns and no system call, and the kernel writes it out. It
-/// has a ring of the last kFlightEvents events for each of the rank's two threads. What is read back is a Flight.
+/// has a ring of the last events of each of the rank's two threads. What is read back is a Flight.
 struct FlightEvent {
   enum class Kind : std::uint8_t {
     none,
@@ -26,55 +27,58 @@ struct FlightEvent {
     ends,      ///< an operation
     fails      ///< by the error that its name begins to say
   };
-  static constexpr std::size_t kNameBytes = 59;
+  static constexpr std::size_t kNameBytes = 55;
 
   std::int64_t time_ns = 0;  ///< of the system's clock, so that ranks on other machines can be compared
   std::uint64_t bytes = 0;
   std::int32_t peer = -1;
   std::uint32_t number = 0;
-  std::uint32_t run = 0;  ///< of an operation: how many its slot has had, this one included; the same on every rank
+  std::int32_t slot = -1;  ///< of an operation; of a message the one it matches by, which tells its channel too
+  std::uint32_t run = 0;  ///< how many operations that slot has had, this one included; the same on every rank, but for
+                          ///< slot 0 where there are servers
   Kind kind = Kind::none;
   char name[kNameBytes] = "";  ///< cut, and ends with a 0 where there is room
 
   std::string_view text() const;  ///< the name
 };
 static_assert(sizeof(FlightEvent) == 88);
-inline constexpr std::size_t kFlightEvents = 1024;  ///< of each thread
+inline constexpr std::size_t kFlightEvents = 4096;  ///< of each thread
 
 /// Whose events they are.
 struct FlightHeader {
-  char magic[8] = {'l', 'a', 'c', 'F', 'L', 'Y', '1', '\0'};
+  char magic[8] = {'l', 'a', 'c', 'F', 'L', 'Y', '2', '\0'};
   std::uint32_t event_bytes = sizeof(FlightEvent), events = kFlightEvents;
   std::int32_t rank = 0, ranks = 1;
-  std::int64_t pid = 0;
+  std::int64_t begun_ns = 0;  ///< when the recorder was opened
   char host[64] = "";
   std::uint64_t counts[2] = {};  ///< events so far: of the compute thread, of the communication thread
 };
 
 class FlightRecorder {
  public:
-  /// Makes the folder and DIR/rank-K; one that is there goes to DIR/before. Returns null where that is not possible (no
-  /// room, no such mapping): a training does not need it.
-  static std::shared_ptr<FlightRecorder> open(const std::string& folder, int rank, int ranks);
+  /// Makes the folder and DIR/rank-K; one that is there goes to DIR/before. On a file system of other machines that is
+  /// a link to a file in /dev/shm, for a page of a mapped file must never wait for a network.
+  ///   remote : says that DIR is on one; nothing: the kernel is asked
+  /// Returns null where that is not possible (no room, no such mapping): a training does not need it.
+  static std::shared_ptr<FlightRecorder> open(const std::string& folder, int rank, int ranks,
+                                              std::optional<bool> remote = {});
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
   ~FlightRecorder();
-  /// The training has ended in order: the file goes.
+  /// The training has ended in order: the file goes, and so does the one before.
   void forget() noexcept;
 
   /// One thread at a time each: the compute thread, and whoever does the communication thread's work.
   void compute(FlightEvent::Kind kind, std::string_view name, std::uint32_t number = 0) {
-    add(0, kind, name, -1, 0, number);
+    FlightEvent event;
+    event.kind = kind, event.number = number;
+    add(0, event, name);
   }
-  void communication(FlightEvent::Kind kind, std::string_view name, int peer = -1, std::uint64_t bytes = 0,
-                     std::uint32_t number = 0, std::uint32_t run = 0) {
-    add(1, kind, name, peer, bytes, number, run);
-  }
+  void communication(const FlightEvent& event, std::string_view name) { add(1, event, name); }
 
  private:
   FlightRecorder(std::string path, void* memory) : path_(std::move(path)), memory_(memory) {}
-  void add(int thread, FlightEvent::Kind kind, std::string_view name, int peer, std::uint64_t bytes,
-           std::uint32_t number, std::uint32_t run = 0);
+  void add(int thread, FlightEvent event, std::string_view name);
   const std::string path_;
   void* const memory_;
 };
@@ -87,29 +91,41 @@ struct Flight {
 inline constexpr std::size_t kFlightFileBytes = sizeof(FlightHeader) + 2 * kFlightEvents * sizeof(FlightEvent);
 /// Takes the contents of a file. throws DataError, which names `path`, if it is none; lengths are checked before use
 Flight flight_from(std::string_view contents, const std::string& path);
-/// Reads DIR/rank-K of all ranks that have one; or those in DIR/flight, or else in DIR/flight/before. By rank, of the
-/// training that ended last.
-/// throws DataError if there is none, or if one is damaged
-std::vector<Flight> read_flights(const std::string& folder);
+/// The files of one training that can be read, by rank, and those that cannot.
+struct Flights {
+  std::string folder{};
+  std::vector<Flight> ranks{};
+  std::vector<std::string> unreadable{};  ///< a sentence each
+};
+/// Reads DIR/rank-K of all ranks that have one; or those in DIR/flight, or else in DIR/flight/before.
+/// throws DataError if there is none that can be read
+Flights read_flights(const std::string& folder);
 
 /// What a rank was at, as its events tell.
 struct FlightState {
   std::int64_t last_ns = 0;  ///< its last event
   std::uint32_t step = 0;    ///< 0: none of its events tells
   std::string computes{};    ///< "in backward at conv3.weight", "waits for allreduce conv1.weight"; or ""
+  struct Message {
+    int peer = 0, slot = 0;
+    std::uint32_t number = 0;
+  };
   struct Operation {
     std::string name{};
-    std::uint32_t messages = 0;  ///< that came
-    std::uint64_t bytes = 0;     ///< of those
+    int slot = 0;
     std::uint32_t run = 0;
-    std::vector<std::pair<int, std::uint32_t>> awaited{};  ///< missing messages: peer and number, sorted
+    std::uint32_t messages = 0;  ///< that came, as far as the events reach back
+    std::uint64_t bytes = 0;     ///< of those
+    std::vector<Message> awaited{};
   };
   std::vector<Operation> under_way{};
   std::string failure{};  ///< what ended it, or ""
 };
 FlightState state_of(const Flight& flight);
 
-/// Whether that rank has handed this message of its operation to the network.
-bool has_sent(const Flight& flight, const FlightState::Operation& operation, int to, std::uint32_t number);
+/// Whether that rank has handed this message of an operation to the network. Nothing: its events do not reach back so
+/// far.
+std::optional<bool> has_sent(const Flight& sender, int to, const FlightState::Operation& operation,
+                             const FlightState::Message& message);
 
 }  // namespace laconic::dist

@@ -15,21 +15,27 @@ void HopTrace::posted(Request& request) {
     return;
   }
   request.hops = this;
-  request.number = ++count_[{static_cast<int>(request.kind), request.peer}];
-  if (flight_ && request.kind == Request::Kind::recv)
-    flight_->communication(FlightEvent::Kind::expects, name_, request.peer, request.size, request.number, run_);
+  request.number = ++count_[{static_cast<int>(request.kind), request.peer, request.slot}];
+  if (request.kind == Request::Kind::recv) record(FlightEvent::Kind::expects, request, request.size);
+}
+
+void HopTrace::record(FlightEvent::Kind kind, const Request& request, std::size_t bytes) {
+  if (flight_ == nullptr) return;
+  FlightEvent event;
+  event.kind = kind, event.bytes = bytes, event.peer = request.peer;
+  event.number = request.number, event.slot = request.slot, event.run = run_;
+  flight_->communication(event, name_);
 }
 
 std::uint64_t HopTrace::arrow(const Request& request) const {
   const bool sent = request.kind == Request::Kind::send;
   const int from = sent ? rank_ : request.peer, to = sent ? request.peer : rank_;
-  return Trace::arrow_id({0x6d657373u, static_cast<std::uint64_t>(slot_), run_, static_cast<std::uint64_t>(from),
+  return Trace::arrow_id({0x6d657373u, static_cast<std::uint64_t>(request.slot), run_, static_cast<std::uint64_t>(from),
                           static_cast<std::uint64_t>(to), request.number});
 }
 
 void HopTrace::handed_over(const Request& request) {
-  if (flight_)
-    flight_->communication(FlightEvent::Kind::sends, name_, request.peer, request.size, request.number, run_);
+  record(FlightEvent::Kind::sends, request, request.size);
   if (!traced_) return;
   event_.arrows.push_back({arrow(request), Trace::Clock::now(), Trace::Arrow::Kind::leaves});
   event_.bytes += static_cast<std::int64_t>(request.size);
@@ -37,8 +43,7 @@ void HopTrace::handed_over(const Request& request) {
 
 void HopTrace::completed(const Request& request) {
   if (request.kind == Request::Kind::send || request.error) return;
-  if (flight_)
-    flight_->communication(FlightEvent::Kind::came, name_, request.peer, request.moved, request.number, run_);
+  record(FlightEvent::Kind::came, request, request.moved);
   if (!traced_) return;
   const auto now = Trace::Clock::now();
   Trace::Event hop{.name = concat("from rank ", request.peer), .category = "hop", .begin = now, .end = now};

@@ -211,8 +211,7 @@ void ThreadEngine::begin(Running& running, Scheduler& scheduler, std::vector<Run
   const bool traced = trace_.load() != nullptr;
   FlightRecorder* const flight = flight_.load();
   const std::uint32_t run = ++runs_[o.slot];
-  if (size_ > 1 && (traced || flight))
-    running.hops = std::make_unique<HopTrace>(rank_, o.slot, run, traced, flight, o.name);
+  if (size_ > 1 && (traced || flight)) running.hops = std::make_unique<HopTrace>(rank_, run, traced, flight, o.name);
   running.comm = std::make_unique<TransportCommunicator>(*transport_, o.slot, o.priority, o.device, running.hops.get());
   running.task = supervise(running, finished);
   running.task.start(scheduler);
@@ -222,9 +221,13 @@ Task<> ThreadEngine::supervise(Running& running, std::vector<Running*>& finished
   const auto begin = Clock::now();
   const std::string& name = running.operation.name;
   entered_ = &running;
-  const std::uint32_t run = running.hops ? running.hops->run() : 0;
-  if (FlightRecorder* const flight = flight_.load())
-    flight->communication(FlightEvent::Kind::begins, name, -1, 0, 0, run);
+  FlightEvent event;
+  event.slot = running.operation.slot, event.run = running.hops ? running.hops->run() : 0;
+  const auto tell = [&](FlightEvent::Kind kind) {
+    event.kind = kind;
+    if (FlightRecorder* const flight = flight_.load()) flight->communication(event, name);
+  };
+  tell(FlightEvent::Kind::begins);
   try {
     co_await running.operation.body(*running.comm);
   } catch (...) {
@@ -232,8 +235,7 @@ Task<> ThreadEngine::supervise(Running& running, std::vector<Running*>& finished
   }
   if (Trace::Row* row = trace_.load(); row && running.hops && running.hops->traced())
     row->add(running.hops->event(name, begin, running.arrow));
-  if (FlightRecorder* const flight = flight_.load())
-    flight->communication(FlightEvent::Kind::ends, name, -1, 0, 0, run);
+  tell(FlightEvent::Kind::ends);
   finished.push_back(&running);
 }
 
@@ -290,10 +292,13 @@ std::vector<WaitWatch::Waiting> ThreadEngine::waiting() const {
 
 void ThreadEngine::fail(std::exception_ptr error) {
   if (FlightRecorder* const flight = flight_.load(); flight && error) {
+    FlightEvent event;
+    event.kind = FlightEvent::Kind::fails;
     try {
       std::rethrow_exception(error);
     } catch (const std::exception& e) {
-      flight->communication(FlightEvent::Kind::fails, e.what());
+      flight->communication(event, e.what());
+    } catch (...) {  // nothing can be said of it
     }
   }
   scheduler_.clear();

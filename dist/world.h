@@ -14,6 +14,9 @@ struct Worker {
   int rank;  ///< 0 .. size-1 of a worker; size .. engine.size()-1 of a server
   int size;  ///< workers N
   Engine& engine;
+  /// Goes after the body has ended, and after all ranks have been told if it ended by an exception: what may take long
+  /// to come to its end (a file that is written) does not hold up the news.
+  std::shared_ptr<void> outlives{};
 
   int servers() const { return engine.size() - size; }  ///< dedicated ones
   bool serves() const { return rank >= size; }

@@ -14,7 +14,7 @@ Not tried:
                     have no --dry-run
   `...` and `…`     commands that are cut short
   APP, [options]    what a command looks like, and not one
-  bash SCRIPT       what those in docs/tables run is tried as if it stood in a document
+  bash SCRIPT       what those in docs/tables run is tried as if it stood in a document; with variables, its options' names
   other programs    ssh, tar, meson and their like
 """
 import os
@@ -111,6 +111,11 @@ def check_named(option, tool, text, line):
 
 def check_training(words, line):
     name = name_of(words[0])
+    if any('$' in word for word in words):  # of a script with arguments: there are names of options to try
+        program = [f'{apps}/{name}']
+        for option in (word.partition('=')[0] for word in words if word.startswith('--')):
+            check_named(option, program, help_of(program, line), line)
+        return
     data = ['--data', DATA[name]]
     command = [f'{apps}/{name}', *data]
     rest, model = iter(words[1:]), None

@@ -35,8 +35,7 @@ inline std::string environment_of(const std::string& command) {
   return command.find("launch") != std::string::npos ? "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" " : "";
 }
 
-/// Runs PROGRAM ARGUMENTS of this build through the shell; no longer than ten minutes, of which a
-/// machine with other things to do may take many. `before` stands in front of it:
+/// Runs PROGRAM ARGUMENTS of this build through the shell; no longer than ten minutes. `before` stands in front of it:
 /// "VARIABLE=value ", "cd somewhere; ".
 inline Result run(const std::string& command, const std::string& before = "") {
   const TempFolder dir;

@@ -221,7 +221,7 @@ int chaos(const std::vector<std::string>& arguments) {
   app.add_option("--methods", o.methods,
                  "all, or names with commas: in turns with each --sync [as PROGRAM's options say]")
       ->type_name("LIST");
-  app.add_option("--launch", o.launch, "processes, over MPI, with --restarts 2 [threads of one process]")
+  app.add_option("--launch", o.launch, "processes, over MPI, with --restarts 5 [threads of one process]")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
   app.add_option("--moments", o.seed, "another number gives other moments [0]")->type_name("SEED");

@@ -243,7 +243,7 @@ std::span<const FaultKind> fault_kinds() { return kFaults; }
 
 std::vector<std::string> Victim::command(const std::string& folder, bool resume, double notices_after) const {
   std::vector<std::string> all;
-  if (ranks > 0) all = {laconic, "launch", "-n", std::to_string(ranks), "--restarts", "2"};
+  if (ranks > 0) all = {laconic, "launch", "-n", std::to_string(ranks), "--restarts", "5"};
   all.push_back(program);
   all.insert(all.end(), words.begin(), words.end());
   all.insert(all.end(), {"--save", folder, "--quiet"});

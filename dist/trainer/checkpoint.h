@@ -24,7 +24,7 @@ std::string model_of(const StateDict& weights);
 ///
 ///   DIR/run.json                       whose folder it is: the lines of Manifest::fingerprint that must not change
 ///   DIR/flight/                        what happened last, while a training runs and where it broke off
-///   (dist/flight.h) DIR/weights.safetensors            the model alone (running statistics averaged over ranks)
+///   DIR/weights.safetensors            the model alone (running statistics averaged over ranks)
 ///   DIR/checkpoint-000000001200/       after 1200 steps
 ///       rank-0.safetensors …           parameters, buffers, optimiser, schedule and strategy of each rank
 ///       manifest.json                  the fields below, and a checksum of itself

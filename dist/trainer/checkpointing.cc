@@ -113,7 +113,7 @@ void Checkpointing::require_same_training(const std::string& fingerprint, const 
 /// Rank 0 first: it finds out whose folder it is. What is resumed from is compared by itself.
 void Checkpointing::claim(const std::string& fingerprint) {
   if (o_.save.empty()) return;
-  store_.emplace(o_.save);
+  store_ = std::make_shared<CheckpointStore>(o_.save);
   if (worker_.serves()) {
     store_->claim(worker_.rank, "", false);  // can it write?
     return require_one_folder();
@@ -157,28 +157,30 @@ void Checkpointing::begin_write(StateDict state, Manifest manifest, StateDict we
   saved_step_ = manifest.step;
   unfinished_ = true;
   begun_.emplace(Begun{std::move(manifest), {}});
-  begun_->writing = std::async(std::launch::async, [this, run = begun_->manifest.run, step = saved_step_,
-                                                    state = std::move(state), weights = std::move(weights)]() mutable {
-    step_aside();
-    StateDict own = std::move(state);  // given back when it has been written, not when somebody asks
-    const StateDict model = std::move(weights);
-    Sums sums;
-    if (!model.empty()) sums.weights = save_safetensors(model, store_->weights_path());
-    sums.part = store_->write_rank(run, step, worker_.rank, own);
-    return sums;
-  });
+  begun_->writing = std::make_shared<std::future<Sums>>(std::async(
+      std::launch::async, [store = store_, run = begun_->manifest.run, step = saved_step_, rank = worker_.rank,
+                           state = std::move(state), weights = std::move(weights)]() mutable {
+        step_aside();
+        StateDict own = std::move(state);  // given back when it has been written, not when somebody asks
+        const StateDict model = std::move(weights);
+        Sums sums;
+        if (!model.empty()) sums.weights = save_safetensors(model, store->weights_path());
+        sums.part = store->write_rank(run, step, rank, own);
+        return sums;
+      }));
+  worker_.outlives = begun_->writing;
 }
 
 const Checkpointing::Sums& Checkpointing::await_sums() {
-  if (!begun_->sums) begun_->sums = begun_->writing.get();
+  if (!begun_->sums) begun_->sums = begun_->writing->get();
   return *begun_->sums;
 }
 
 FileSum Checkpointing::written() {
   const auto ended = [](const auto& future) {
-    return future.valid() && future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    return future && future->wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   };
-  if (ended(completing_)) completing_.get();
+  if (ended(completing_)) std::exchange(completing_, nullptr)->get();
   if (!begun_ || !(begun_->sums || ended(begun_->writing))) return {};
   return await_sums().part;
 }
@@ -191,10 +193,12 @@ void Checkpointing::complete(std::vector<FileSum> files) {
   if (worker_.rank == 0) {
     Manifest manifest = std::move(begun_->manifest);
     manifest.weights = await_sums().weights, manifest.ranks = std::move(files);
-    completing_ = std::async(std::launch::async, [this, manifest = std::move(manifest)] {
-      step_aside();
-      store_->complete(manifest, o_.keep);
-    });
+    completing_ = std::make_shared<std::future<void>>(
+        std::async(std::launch::async, [store = store_, keep = o_.keep, manifest = std::move(manifest)] {
+          step_aside();
+          store->complete(manifest, keep);
+        }));
+    worker_.outlives = completing_;
   }
   begun_.reset();
 }
@@ -207,7 +211,7 @@ void Checkpointing::finish() {
       files.push_back(FileSum::parse(sum));
     complete(std::move(files));
   }
-  if (completing_.valid()) completing_.get();
+  if (completing_) std::exchange(completing_, nullptr)->get();
   meet(worker_.engine, "meeting after a checkpoint", "");
   unfinished_ = false;
 }

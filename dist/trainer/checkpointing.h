@@ -40,7 +40,7 @@ class Checkpointing {
   /// Makes sure that there is a place to save to, the same one for all ranks. fingerprint : of the training
   /// throws UsageError  another run saves there, or ranks on other machines do not see it
   void claim(const std::string& fingerprint);
-  bool saves() const { return store_.has_value(); }
+  bool saves() const { return store_ != nullptr; }
   /// From now on the folder is this training's, and the last that happens on a rank is recorded there.
   void begin();
   /// For the compute thread; null where nothing is recorded.
@@ -57,7 +57,7 @@ class Checkpointing {
   /// This rank's part, if it has been written and does not count yet. throws DataError as writing did
   FileSum written();
   /// If these are all parts of the checkpoint that was begun, rank 0 completes it, on a thread.
-  ///   at : the step whose figures told them: those up to the checkpoint's own tell of the one before
+  ///   at : the step whose figures told them. Figures up to the checkpoint's own step may still tell of the one before.
   void count(const std::vector<FileSum>& files, std::int64_t at);
   /// Returns when the checkpoint that was begun last counts. throws DataError as writing did
   void finish();
@@ -70,7 +70,7 @@ class Checkpointing {
   };
   struct Begun {
     Manifest manifest;
-    std::future<Sums> writing;
+    std::shared_ptr<std::future<Sums>> writing;
     std::optional<Sums> sums{};  // once it has been written
   };
   const Sums& await_sums();
@@ -80,14 +80,14 @@ class Checkpointing {
   dist::Worker& worker_;
   const TrainerOptions& o_;
   std::shared_ptr<dist::FlightRecorder> flight_;
-  std::optional<CheckpointStore> store_;  // where there is a place to save to
+  std::shared_ptr<CheckpointStore> store_;  // where there is a place to save to
   std::optional<Manifest> resumed_;
   std::string folder_;
   std::string run_;  // of a training: in all of its checkpoints; rank 0's counts
   std::int64_t saved_step_ = -1;
   bool unfinished_ = false;       // a checkpoint may not count yet; the same on all ranks
   std::optional<Begun> begun_{};  // while parts of it may be missing
-  std::future<void> completing_;  // rank 0's
+  std::shared_ptr<std::future<void>> completing_;  // rank 0's
 };
 
 /// A state in memory of its own, which goes on to say what it says now.

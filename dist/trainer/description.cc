@@ -109,7 +109,7 @@ Trainer::MemoryNeed Trainer::memory_need() const {
   }
   need.method = bytes * is_.arenas;
   if (o_.save_every && !o_.save.empty() && o_.device.kind != Device::Kind::cuda)
-    need.saved = need.parameters + need.state + need.method;
+    need.saved = 2 * need.parameters + need.state + need.method;  // rank 0's weights have a file of their own
   arena_->set_listener(nullptr);  // nothing is computed, and nobody is to be told of gradients
   const std::int64_t most = (info().train_samples + worker_.size - 1) / worker_.size;
   const std::int64_t samples = std::clamp<std::int64_t>(most, 1, workload_.batch());

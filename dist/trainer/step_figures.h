@@ -12,8 +12,8 @@
 
 namespace laconic {
 
-/// Numbers in each step's message of figures, summed over ranks, servers included. Those of a file are of the part of a
-/// checkpoint that the rank has written since (Checkpointing), 0 where there is none.
+/// Numbers in each step's message of figures, summed over ranks, servers included. Those of a file are of the rank's
+/// part of a checkpoint, once that has been written and until it counts (Checkpointing); else 0.
 enum Figure {
   kLoss,
   kSamples,

@@ -376,6 +376,7 @@ void Trainer::finish_saving() {
 
 void Trainer::begin_save(bool while_training) {
   flush();
+  finish_saving();  // its copies go before there are others
   require_finite_weights();
   const StepFigures::Outside outside(figures_);
   Manifest manifest{.step = step_,
@@ -393,6 +394,7 @@ void Trainer::begin_save(bool while_training) {
   servers_->tell({.kind = dist::Command::Kind::save, .step = step_});  // they take part in all the meetings
   dist::RankState state = this->state();
   if (servers_->half()) static_cast<StateDict&>(state).save("server/", *servers_->half());
+  synchronize(o_.device);  // a thread with a stream of its own may read these
   checkpoints_->begin_write(while_training ? copy_of(state) : state, std::move(manifest), std::move(weights));
 }
 

@@ -180,8 +180,8 @@ class Trainer {
   }
   std::string processor() const;
   /// Memory that one worker needs, in bytes. activations: of a full micro-batch, peak_activation_bytes() of
-  /// layers/summary.h. saved: of what a checkpoint is written from while the training goes on; a
-  /// device has none of that.
+  /// layers/summary.h. saved: of what a checkpoint is written from while the training goes on; not on
+  /// a device.
   struct MemoryNeed {
     double parameters = 0, gradients = 0, state = 0, method = 0, activations = 0, saved = 0;
     double total() const { return parameters + gradients + state + method + activations + saved; }

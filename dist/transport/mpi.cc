@@ -254,9 +254,12 @@ class MpiTransport final : public Transport {
   /// Ranks that wait have sent each other notes.
   std::string network_says() const override {
     if (!all_over_tcp_) return "";
-    const std::vector<std::string> cut = watch_->unacknowledged(kUnacknowledgedSeconds);
-    if (cut.empty()) return "Its machine takes what is sent to it: the process is stopped, or stuck. ";
-    return concat(cut[0], " acknowledges nothing: that machine or its cable is gone. ");
+    const SocketWatch::Silent silent = watch_->unacknowledged(kUnacknowledgedSeconds);
+    if (silent.machines.empty()) return "Its machine takes what is sent to it: the process is stopped, or stuck. ";
+    if (silent.all) return "No machine acknowledges anything: this one's own cable may be out. ";
+    std::string names;
+    for (const std::string& ip : silent.machines) names += (names.empty() ? "" : ", ") + ip;
+    return concat(names, " acknowledges nothing: that machine or its cable is gone. ");
   }
 
   std::optional<Note> hear() override {

@@ -13,6 +13,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <set>
 #include <string_view>
 
 namespace laconic::dist {
@@ -113,16 +114,18 @@ int SocketWatch::look() {
   return static_cast<int>(watched_.size());
 }
 
-std::vector<std::string> SocketWatch::unacknowledged(double seconds) const {
-  std::vector<std::string> found;
+SocketWatch::Silent SocketWatch::unacknowledged(double seconds) const {
+  std::set<std::string> machines, silent;
   for (const int fd : watched_) {
     tcp_info info{};
     socklen_t size = sizeof info;
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_unacked == 0) continue;
     const auto peer = peer_of(fd);
-    if (peer && info.tcpi_retransmits > 0 && info.tcpi_last_ack_recv > 1e3 * seconds) found.push_back(peer->ip);
+    if (!peer || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) continue;
+    machines.insert(peer->ip);
+    if (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0 && info.tcpi_last_ack_recv > 1e3 * seconds)
+      silent.insert(peer->ip);
   }
-  return found;
+  return {{silent.begin(), silent.end()}, machines.size() > 1 && silent == machines};
 }
 
 void SocketWatch::sleep(double at_most_seconds) {

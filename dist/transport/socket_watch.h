@@ -37,9 +37,13 @@ class SocketWatch {
   int look();
   /// Sleeps until an edge or a wake(), at most so long. The kernel counts in milliseconds: rounded up.
   void sleep(double at_most_seconds);
-  /// The other ends, as inet_ntop writes them, that have not acknowledged for so long what was sent to them: a process
-  /// that is stopped still acknowledges, by its kernel.
-  std::vector<std::string> unacknowledged(double seconds) const;
+  /// Other ends, as inet_ntop writes them.
+  struct Silent {
+    std::vector<std::string> machines{};  ///< that have not acknowledged for so long what was sent to them
+    bool all = false;                     ///< there are several, and none has
+  };
+  /// A process that is stopped still acknowledges, by its kernel.
+  Silent unacknowledged(double seconds) const;
   void wake();  ///< ends the next sleep. From any thread.
 
  private:

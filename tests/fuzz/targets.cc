@@ -492,13 +492,22 @@ bool collective(FuzzInput input) {
   });
 }
 
-/// What a flight recorder has left: a file's first bytes, and zeros behind them.
+/// What a flight recorder has left: its head, four events of the compute thread, and those of the other one. All behind
+/// them are zeros.
 bool flight(FuzzInput input) {
-  std::string bytes = text_of(input);
-  bytes.resize(dist::kFlightFileBytes);
+  Front front(input);
+  std::string bytes(dist::kFlightFileBytes, '\0');
+  constexpr std::size_t kHead = sizeof(dist::FlightHeader), kEvent = sizeof(dist::FlightEvent);
+  const auto put = [&](std::size_t at, std::size_t most) {
+    const std::string part = text_of(front.take(most));
+    bytes.replace(at, part.size(), part);
+  };
+  put(0, kHead), put(kHead, 4 * kEvent), put(kHead + dist::kFlightEvents * kEvent, dist::kFlightEvents * kEvent);
   return taken([&] {
     const dist::Flight read = dist::flight_from(bytes, "this");
-    dist::has_sent(read, {}, static_cast<int>(dist::state_of(read).step), 0);
+    const dist::FlightState state = dist::state_of(read);
+    for (const auto& o : state.under_way)
+      for (const auto& m : o.awaited) dist::has_sent(read, read.header.rank, o, m);
   });
 }
 
