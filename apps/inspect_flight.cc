@@ -124,6 +124,7 @@ nlohmann::ordered_json awaited_in(const FlightState::Operation& operation) {
 void print_events(const std::vector<Flight>& all, std::int64_t newest, std::size_t count) {
   static constexpr const char* kKinds[] = {"",       "step",    "forward", "backward", "submits", "waits for",
                                            "begins", "expects", "came",    "sends",    "ends",    "fails"};
+  static_assert(std::size(kKinds) == static_cast<std::size_t>(FlightEvent::Kind::fails) + 1);
   struct Line {
     std::int64_t time;
     int rank;

@@ -16,7 +16,7 @@ constexpr const char* kAboutRanks[] = {" noticed that process rank ", "terminate
                                        "detected that one or more processes exited with non-zero status",
                                        "MPI_ABORT was invoked on rank ", " has exited due to process rank "};
 
-/// What is longer is none of mpirun's, and std::regex goes as deep on the stack as its text is long.
+/// A longer text is none of mpirun's. std::regex goes as deep on the stack as its text is long.
 constexpr std::size_t kLongestNote = 2000;
 
 bool is_dashes(const std::string& line) { return line.size() > 60 && line.find_first_not_of('-') == line.npos; }

@@ -100,7 +100,7 @@ Flight flight_from(std::string_view bytes, const std::string& path) {
   for (std::size_t thread = 0; thread < kThreads; ++thread) {
     std::vector<FlightEvent>& events = thread == 0 ? flight.compute : flight.communication;
     const std::uint64_t count = h.counts[thread], kept = std::min<std::uint64_t>(count, kFlightEvents);
-    // Of a full ring the oldest may be half overwritten.
+    // The oldest event of a full ring may be half overwritten.
     for (std::uint64_t i = count - kept + (count > kFlightEvents ? 1 : 0); i < count; ++i) {
       FlightEvent& e = events.emplace_back();
       std::memcpy(&e, bytes.data() + sizeof h + (thread * kFlightEvents + i % kFlightEvents) * sizeof e, sizeof e);
@@ -195,7 +195,7 @@ Flights read_flights(const std::string& folder) {
                                                   ": no flight recorder has left anything here. A training "
                                                   "with `save` that ends in order takes its files away.")
                                          : found.unreadable[0]);
-  // What ended before the last training began is of an earlier one.
+  // A file that ended before the last training began is of an earlier one.
   const auto last = std::max_element(ranks.begin(), ranks.end(), [](const Flight& a, const Flight& b) {
     return a.header.begun_ns < b.header.begun_ns;
   });

@@ -4,14 +4,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace laconic::dist {
 
-/// What happened last on one rank, in a file that outlives the process however that ends: a time-out, SIGKILL, a crash.
-/// The file is mapped into memory, so an event costs about 50 ns and no system call, and the kernel writes it out. It
-/// has a ring of the last events of each of the rank's two threads. What is read back is a Flight.
+/// One thing that happened on a rank, as it stands in a recorder's file.
 struct FlightEvent {
   enum class Kind : std::uint8_t {
     none,
@@ -44,7 +41,7 @@ struct FlightEvent {
 static_assert(sizeof(FlightEvent) == 88);
 inline constexpr std::size_t kFlightEvents = 4096;  ///< of each thread
 
-/// Whose events they are.
+/// The head of such a file: it says whose events follow.
 struct FlightHeader {
   char magic[8] = {'l', 'a', 'c', 'F', 'L', 'Y', '2', '\0'};
   std::uint32_t event_bytes = sizeof(FlightEvent), events = kFlightEvents;
@@ -54,6 +51,9 @@ struct FlightHeader {
   std::uint64_t counts[2] = {};  ///< events so far: of the compute thread, of the communication thread
 };
 
+/// Keeps the last events of one rank in a file that outlives the process however that ends: a time-out, SIGKILL, a
+/// crash. The file is mapped into memory, so an event costs about 50 ns and no system call, and the kernel writes it
+/// out. It has a ring of kFlightEvents for each of the rank's two threads, 0.7 MB in all. It is read back as a Flight.
 class FlightRecorder {
  public:
   /// Makes the folder and DIR/rank-K; one that is there goes to DIR/before. On a file system of other machines that is
@@ -83,7 +83,7 @@ class FlightRecorder {
   void* const memory_;
 };
 
-/// What a file of a recorder holds.
+/// The contents of a recorder's file.
 struct Flight {
   FlightHeader header{};
   std::vector<FlightEvent> compute{}, communication{};  ///< in order
@@ -101,7 +101,7 @@ struct Flights {
 /// throws DataError if there is none that can be read
 Flights read_flights(const std::string& folder);
 
-/// What a rank was at, as its events tell.
+/// The state of a rank, as its events tell.
 struct FlightState {
   std::int64_t last_ns = 0;  ///< its last event
   std::uint32_t step = 0;    ///< 0: none of its events tells

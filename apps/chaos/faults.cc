@@ -248,7 +248,9 @@ std::vector<std::string> Victim::command(const std::string& folder, bool resume,
   all.insert(all.end(), words.begin(), words.end());
   all.insert(all.end(), {"--save", folder, "--quiet"});
   if (resume) all.emplace_back("--resume");
-  if (notices_after > 0) all.insert(all.end(), {"--timeout", fmt::format("{}", notices_after)});
+  const bool own =
+      std::any_of(words.begin(), words.end(), [](const auto& word) { return word.starts_with("--timeout"); });
+  if (notices_after > 0 && !own) all.insert(all.end(), {"--timeout", fmt::format("{}", notices_after)});
   return all;
 }
 

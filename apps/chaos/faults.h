@@ -26,7 +26,7 @@ struct Victim {
   int ranks = 0;                   ///< processes, under `laconic launch --restarts`; 0: one process, as threads
   double timeout = 0;              ///< seconds; 0: twenty and ten times what the undisturbed training took
 
-  /// notices_after : seconds after which the ranks give up one that is silent; 0: as the words say
+  /// notices_after : seconds after which the ranks give up one that is silent, unless the words say; 0: not said
   std::vector<std::string> command(const std::string& folder, bool resume, double notices_after = 0) const;
 };
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# What a checkpoint costs a training: two workers of 32 images, a checkpoint every 60 steps, against none. From the project's folder:
+# What a checkpoint costs a training: workers of 32 images, a checkpoint every 60 steps, against none. From the project's folder:
 #
-#   bash docs/tables/save-cost.sh [MODELS [TURNS]] [options of cifar10]
+#   bash docs/tables/save-cost.sh [MODELS [TURNS [WORKERS]]] [options of cifar10]
 #
 # MODELS is one word or several in quotes (resnet20 and alexnet-32 if it is empty). Turns alternate; the table has the medians of their means.
+# WORKERS: 2 without it, each with one thread.
 set -euo pipefail
 models=${1:-resnet20 alexnet-32}
-turns=${2:-5}
-shift $(($# < 2 ? $# : 2))
+turns=${2:-5} workers=${3:-2}
+shift $(($# < 3 ? $# : 3))
 steps=260
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
@@ -17,7 +18,7 @@ for model in $models; do
   for turn in $(seq "$turns"); do
     for every in 1000000it 60it; do
       rm -rf "$folder/save"
-      build/apps/cifar10 --data synthetic:20000,20 --model "$model" --workers 2 --threads 1 --batch 32 --momentum 0.9 --lr 0.001 \
+      build/apps/cifar10 --data synthetic:20000,20 --model "$model" --workers "$workers" --threads 1 --batch 32 --momentum 0.9 --lr 0.001 \
         --no-augment --steps "$steps" --log "$folder/$model-$every-$turn.jsonl" --save "$folder/save" --save-every "$every" --quiet "$@"
     done
   done
