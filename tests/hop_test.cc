@@ -35,8 +35,8 @@ TEST(Hop, IdentityCodecGivesTheSameBitsAsNone) {
 
 TEST(Hop, IdentityCodecGivesTheSameBitsAsNoneAlsoWhereALargeOperationIsCut) {
   const auto identity = compress::make_codec("identity");
-  const std::size_t n = 600'011;  // of a butterfly 5 pieces, of a ring of leaders and of a tree 10
-  const char* const names[] = {"butterfly", "hierarchical:2", "ring-tree:2", "tree:2"};
+  const std::size_t n = 600'011;  // of a butterfly 5 pieces, of doubling, of a ring of leaders and of a tree 10
+  const char* const names[] = {"butterfly", "doubling", "hierarchical:2", "ring-tree:2", "tree:2"};
   for (const auto& row : combinations({std::size(names), 3})) {
     const char* const name = names[row[0]];
     const int N = 3 + static_cast<int>(row[1]);
@@ -149,6 +149,7 @@ TEST(Hop, EveryBlockThatIsDoneIsEncodedOnceAndNoTwoMessagesHaveTheSameKey) {
   }
   EXPECT_EQ(noting(3, 300'000, named("butterfly")), 3u * (1 + 2 + 2));  // pieces of at most 512 KiB
   EXPECT_EQ(noting(4, 300'000, named("tree:2")), 5u * 4);               // of 256 KiB
+  EXPECT_EQ(noting(2, 300'000, named("doubling")), 5u * 2);             // likewise
 }
 
 TEST(Hop, ReduceScatterCarriesAtMostNMinusOneErrorsOfItsCodec) {

@@ -13,13 +13,6 @@
 namespace laconic::dist {
 namespace {
 
-/// Large messages in both directions between two ranks lose 25 to 45 % of a TCP link; messages of this size do not.
-constexpr std::size_t kMessageBytes = 256 << 10;
-
-std::size_t messages_of(std::size_t bytes) {
-  return std::max<std::size_t>(1, (bytes + kMessageBytes - 1) / kMessageBytes);
-}
-
 /// Tells which ranks work together, and on which blocks.
 struct Halving : PowerOfTwo {
   using PowerOfTwo::PowerOfTwo;
@@ -143,7 +136,7 @@ Task<> coded_butterfly(Communicator& comm, Slice<float> x, Hops hops) {
   }
 }
 
-/// So that no message of a swap is longer than kMessageBytes before it is encoded.
+/// So that a swap's message is one of messages_of() before it is encoded.
 int coded_pieces(std::size_t bytes) { return static_cast<int>(messages_of((bytes + 1) / 2)); }
 
 }  // namespace
@@ -168,7 +161,7 @@ Cost butterfly_allreduce_cost(int N, double bytes, const compress::Codec* codec)
   const double p = power, extra = N - power, folded = extra > 0 ? 1 : 0;
   const double added = (p - 1) / p * bytes + folded * bytes;
   if (codec == nullptr) {
-    const auto messages = [](double n) { return std::max(1.0, std::ceil(n / static_cast<double>(kMessageBytes))); };
+    const auto messages = [](double n) { return static_cast<double>(messages_of(static_cast<std::size_t>(n))); };
     double steps = 0;  // messages of one loop
     for (int half = power / 2; half >= 1; half /= 2) steps += messages(bytes * half / p);
     return {.messages = 2 * steps + 2 * folded * messages(bytes),

@@ -17,8 +17,8 @@ namespace laconic::dist {
 ///   its right neighbour's, sits out, and gets the result at the end. With a codec both partners add what both have
 ///   sent: own values are replaced by what the other one decodes, and ranks that hold the same encode with the same
 ///   key, so that all come to the same bits.
-///   cost     lg p (alpha + n beta + n gamma);  if e > 0 also 2 alpha + 2 n beta + n gamma
-///            n bytes; beta as wire_bytes with a codec
+///   cost     lg p (P alpha + n beta + n gamma);  if e > 0 also 2 P alpha + 2 n beta + n gamma
+///            n bytes in P = messages_of(n) pieces; beta as wire_bytes with a codec
 ///   instead  butterfly_allreduce or ring_allreduce once n beta counts: here every step carries all of x
 ///   source   Thakur, Rabenseifner & Gropp 2005; HybridAR's butterfly where it "sends the whole message at each step"
 ///   throws   CommError if a partner is lost, sends another length, or what is no payload of the codec

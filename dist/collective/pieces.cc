@@ -27,6 +27,11 @@ int pieces_of(std::size_t bytes, int N) {
   return std::max(1, static_cast<int>((bytes + piece - 1) / piece));
 }
 
+std::size_t messages_of(std::size_t bytes) {
+  constexpr std::size_t message = 256 << 10;
+  return std::max<std::size_t>(1, (bytes + message - 1) / message);
+}
+
 Task<> in_pieces(Communicator& comm, int count, std::function<Task<>(Communicator&, int)> body) {
   if (count == 1) {
     co_await body(comm, 0);

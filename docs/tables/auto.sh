@@ -52,9 +52,6 @@ table() {  # model rate number allowance
 more=("$@")
 for number in $numbers; do
   for rate in $rates; do
-    # What may pass at full speed after a pause: 1.2 ms of the rate, as a step pauses too.
-    case $rate in 1gbit) burst=150kb ;; 500mbit) burst=75kb ;; 100mbit) burst=15kb ;; 10mbit) burst=10kb ;; *) burst=1mb ;; esac
-    export LACONIC_NET_BURST=$burst
     tests/netns/netns.sh up "$number" "$rate"
     for model in $models; do
       for allowance in $allowances; do table "$model" "$rate" "$number" "$allowance"; done

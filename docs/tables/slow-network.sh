@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # AlexNet-32 on two machines and a cable of 1 Gb/s: README's table, and the first two of docs/performance.md. As root, from the
 # project's folder, with a Python that has torch in LACONIC_PYTHON; twelve minutes.
-export LACONIC_NET_BURST=150kb
 measure() { python3 tests/netns/compare_ddp.py build/apps --model alexnet-32 --ranks 2 --rate 1gbit --steps 12 --warmup 4 --markdown "$@"; }
 measure --batch 16 --turns 3 --hook none,fp16,powersgd \
   --vs "dense: --sync allreduce" --vs "dense, 16 bits: --codec bf16" --vs "relative bound 2^0, feedback: --codec inceptionn:rel:2^0 --codec-feedback" \

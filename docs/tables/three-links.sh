@@ -27,9 +27,7 @@ for rate in 10gbit 1gbit 50mbit; do
     threads) start=("build/apps/$app") link=(--workers 2 --link "$rate,100us") through=() ;;
     namespaces)
       tests/netns/netns.sh down
-      # What may pass at full speed after a pause: 1.2 ms of the rate, as a step pauses too.
-      case $rate in 10gbit) burst=1500kb ;; 1gbit) burst=150kb ;; *) burst=10kb ;; esac
-      LACONIC_NET_BURST=$burst tests/netns/netns.sh up 2 "$rate"
+      tests/netns/netns.sh up 2 "$rate"
       start=(tests/netns/netns.sh run -n 2 "build/apps/$app") link=() through=(--workers 2 --no-bound --through "tests/netns/netns.sh run -n {ranks}")
       ;;
     *) echo "three-links: $where: give threads or namespaces" >&2 && exit 2 ;;

@@ -28,7 +28,6 @@ if [ "$app" != ptb ]; then
     --vs "layer dropping 0.9: --sync layerdrop --layerdrop-unit rows --drop-ratio 0.9"
     --peer "DDP: $peer" --peer "DDP, PowerSGD: $peer --hook powersgd --rank 4")
 fi
-export LACONIC_NET_BURST=150kb
 tests/netns/netns.sh up 5 "$rate"
 trap 'tests/netns/netns.sh down' EXIT
 build/apps/laconic compare "$app" --model "$model" --data "$data" --workers 4 --threads 1 "${common[@]}" --keep "$keep" \

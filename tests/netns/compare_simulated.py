@@ -26,12 +26,6 @@ from netns import SCRIPT, call, down, named, netns
 named('lacsim')
 
 
-def bucket_of(rate):
-    """Bytes that may pass at full speed after a pause: what 1.2 ms take, since a step pauses too; 10 kB at least."""
-    unit = next((u for u in ('gbit', 'mbit', 'kbit') if rate.endswith(u)), None)
-    return int(max(10e3, 0.15e-3 * float(rate[:-4]) * {'gbit': 1e9, 'mbit': 1e6, 'kbit': 1e3}[unit])) if unit else 1_000_000
-
-
 def predicted(o, model, batch, rate):
     """Seconds a step, by set."""
     case = Case(o, model, batch, rate)
@@ -99,7 +93,6 @@ def main():
                 print('|' + '---|' * len(header), flush=True)
         for model, rate, o.ranks, o.steps, o.warmup, o.turns in cases:
             netns('down', timeout=60)
-            os.environ['LACONIC_NET_BURST'] = f'{bucket_of(rate)}'
             netns('up', str(o.ranks), rate, timeout=60)
             before, after = predicted(o, model, o.batch, rate), measured(o, model, o.batch, rate)
             middle = {}

@@ -19,7 +19,8 @@
 # that is skipped); other errors end with 1.
 #
 # Reading times taken here:
-#  - After a pause a cable lets its bucket (LACONIC_NET_BURST, 1mb) pass at full speed: time many steps in a row.
+#  - After a pause a cable lets its bucket pass at full speed: what 1.2 ms of its rate take, 10 kB at least, since a step
+#    pauses too (LACONIC_NET_BURST=150kb sets another one). Time many steps in a row.
 #  - The hosts share the machine's cores. One thread a rank (--threads 1) where ranks are as many as cores or more.
 #  - TCP's congestion control is cubic or, where hosts may not choose it, reno (LACONIC_NET_CONTROL names others). BBR,
 #    some machines' own, lets every connection nearly rest for 200 ms every 10 s, and with it the whole ring.
@@ -28,7 +29,6 @@ set -uo pipefail
 
 NET=${LACONIC_NET:-lacnet}
 PREFIX=10.41.0
-BURST=${LACONIC_NET_BURST:-1mb}
 CONTROL=${LACONIC_NET_CONTROL:-cubic reno}
 SWITCH=$NET-switch
 AGENT=/run/$NET-agent
@@ -63,12 +63,20 @@ clean_environment() {  # number of ranks
   export OMPI_MCA_btl_tcp_if_include=$PREFIX.0/24 OMPI_MCA_oob_tcp_if_include=$PREFIX.0/24
 }
 
+bucket() {  # rate: the bytes of its bucket
+  awk -v rate="$1" 'BEGIN {
+    bits = rate + 0
+    if (rate ~ /gbit$/) bits *= 1e9; else if (rate ~ /mbit$/) bits *= 1e6; else if (rate ~ /kbit$/) bits *= 1e3
+    bytes = bits / 8 * 1.2e-3
+    printf "%.0f", (bytes > 10000 ? bytes : 10000) }'
+}
+
 shape() {  # namespace, device, rate
   if [ "$3" = none ]; then
     ip netns exec "$1" tc qdisc del dev "$2" root 2>/dev/null
     return 0
   fi
-  ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3" burst "$BURST" latency 50ms
+  ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3" burst "${LACONIC_NET_BURST:-$(bucket "$3")}" latency 50ms
 }
 
 rate() {
