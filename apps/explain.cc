@@ -21,24 +21,6 @@
 namespace laconic {
 namespace {
 
-constexpr std::size_t kWarmUp = 10;  // steps that do not count, of more than twice as many
-
-/// The median of a figure over the steps.
-Median of_steps(const std::vector<nlohmann::json>& steps, const char* figure) {
-  std::vector<double> values;
-  for (const auto& step : steps)
-    if (const auto found = step.find(figure); found != step.end() && found->is_number())
-      values.push_back(found->get<double>());
-  return values.empty() ? Median{} : median(std::move(values));
-}
-
-struct StepPart {
-  const char *what, *figure;
-};
-constexpr StepPart kStepParts[] = {{"forward", "forward_ms"},       {"backward", "backward_ms"},
-                                   {"updates", "update_ms"},        {"choosing what to send", "select_ms"},
-                                   {"waiting for data", "data_ms"}, {"waiting for gradients", "exposed_ms"}};
-
 /// Names up to three buckets for which the plan expects the longest waits.
 std::string longest_waits(const nlohmann::json& plan) {
   std::vector<std::pair<double, std::string>> waits;
@@ -177,9 +159,10 @@ int explain(const std::vector<std::string>& arguments) {
       return step.value("step", planned_after + 1) <= planned_after;
     });
   require<DataError>(!steps.empty(), path, " has no steps after its last plan: let the training run for some.");
-  const std::size_t left_out = steps.size() > 2 * kWarmUp ? kWarmUp : 0;
-  steps.erase(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(left_out));
-  const Median step = of_steps(steps, "step_ms");
+  const std::size_t all = steps.size();
+  steps = without_warm_up(std::move(steps));
+  const std::size_t left_out = all - steps.size();
+  const Median step = median_of_steps(steps, "step_ms");
   require<DataError>(step.value > 0, path, " has no times of steps: name a file that --log has written.");
 
   fmt::print("{}, {} counted{}.\n", log.run.value("model", "a model"),
@@ -194,7 +177,7 @@ int explain(const std::vector<std::string>& arguments) {
   ResultTable table(false);
   table.title("");
   for (const StepPart& part : kStepParts)
-    if (const double ms = of_steps(steps, part.figure).value; ms > 0)
+    if (const double ms = median_of_steps(steps, part.figure).value; ms > 0)
       table.add(
           {{"part", "", part.what}, {"ms", "", ms, "{:.2f}"}, {"of a step", "", ms / step.value, "{:.1f} %", 100}});
   fmt::print("\n{}", table.text());

@@ -40,6 +40,7 @@ constexpr Tool kTools[] = {
     {"calibrate", "calibrate --workers N", "what ranks, network, codecs and layers take here, for plans"},
     {"chaos", "chaos PROGRAM ...", "faults at random moments, and whether a training goes on to the same weights"},
     {"explain", "explain LOG", "where a training's time went, and what would shorten a step"},
+    {"report", "report LOG... -o PAGE.html", "curves, tables and a timeline of trainings, in one page"},
     {"plot", "plot trace FILE -o PICTURE.svg", "a picture of some steps of a recorded training"},
 };
 

@@ -17,6 +17,7 @@ constexpr laconic::Subcommand kTools[] = {
     {"calibrate", "see laconic calibrate --help", laconic::calibrate},
     {"chaos", "see laconic chaos --help", laconic::chaos},
     {"explain", "see laconic explain --help", laconic::explain},
+    {"report", "see laconic report --help", laconic::report},
     {"plot", "see laconic plot --help", laconic::plot},
 };
 

@@ -56,6 +56,7 @@ LogFile LogFile::read(const std::string& path) {
     if (j.contains("run")) log.run = std::move(j["run"]);
     if (j.contains("plan")) log.plan = std::move(j["plan"]);
     if (j.contains("ledger")) log.ledger = std::move(j["ledger"]);
+    if (j.contains("eval") && j["eval"].is_object()) log.evals.emplace_back(log.steps.size(), std::move(j["eval"]));
     if (j.contains("step")) log.steps.push_back(std::move(j));
   }
   require<DataError>(log.run.is_object(), path, " says of no run: name a file that --log has written.");
@@ -65,6 +66,19 @@ LogFile LogFile::read(const std::string& path) {
     throw DataError(concat(path, " is no log as --log writes it (", e.what(), "): name another, or mend it."));
   }
   return log;
+}
+
+std::vector<nlohmann::json> without_warm_up(std::vector<nlohmann::json> steps) {
+  if (steps.size() > 2 * kWarmUpSteps) steps.erase(steps.begin(), steps.begin() + kWarmUpSteps);
+  return steps;
+}
+
+Median median_of_steps(const std::vector<nlohmann::json>& steps, const char* figure) {
+  std::vector<double> values;
+  for (const auto& step : steps)
+    if (const auto found = step.find(figure); found != step.end() && found->is_number())
+      values.push_back(found->get<double>());
+  return values.empty() ? Median{} : median(std::move(values));
 }
 
 }  // namespace laconic

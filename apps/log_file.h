@@ -1,7 +1,11 @@
 #pragma once
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "apps/statistics.h"
 
 namespace laconic {
 
@@ -9,9 +13,26 @@ namespace laconic {
 struct LogFile {
   nlohmann::json run{}, plan{}, ledger{};  ///< the last of each; null if there is none
   std::vector<nlohmann::json> steps{};  ///< of all runs that the log is of
+  std::vector<std::pair<std::size_t, nlohmann::json>> evals{};  ///< evaluations, each after so many of the steps
 
   /// throws DataError if the file cannot be read, or is no log
   static LogFile read(const std::string& path);
 };
+
+/// A part of a step's time, and its field in a step's line.
+struct StepPart {
+  const char *what, *figure;
+};
+inline constexpr StepPart kStepParts[] = {{"forward", "forward_ms"},       {"backward", "backward_ms"},
+                                          {"updates", "update_ms"},        {"choosing what to send", "select_ms"},
+                                          {"waiting for data", "data_ms"}, {"waiting for gradients", "exposed_ms"}};
+
+constexpr std::size_t kWarmUpSteps = 10;  ///< that do not count, of more than twice as many
+
+/// The steps that count.
+std::vector<nlohmann::json> without_warm_up(std::vector<nlohmann::json> steps);
+
+/// The median of a figure over the steps that have it; 0: none has.
+Median median_of_steps(const std::vector<nlohmann::json>& steps, const char* figure);
 
 }  // namespace laconic

@@ -77,7 +77,7 @@ struct TrainOptions {
   std::string own_settings;  ///< those of the program itself, with their values
 
   // Output
-  std::string log, trace;
+  std::string log, trace, report;
   bool quiet = false, json = false, dry_run = false;
 };
 

@@ -17,6 +17,7 @@ int simulate(const std::vector<std::string>& arguments);            ///< laconic
 int calibrate(const std::vector<std::string>& arguments);           ///< laconic calibrate
 int chaos(const std::vector<std::string>& arguments);               ///< laconic chaos
 int explain(const std::vector<std::string>& arguments);             ///< laconic explain
+int report(const std::vector<std::string>& arguments);              ///< laconic report
 int plot(const std::vector<std::string>& arguments);                ///< laconic plot WHAT
 
 }  // namespace laconic

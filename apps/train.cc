@@ -10,13 +10,16 @@
 
 #include "apps/device_options.h"
 #include "apps/json_log.h"
+#include "apps/log_file.h"
 #include "apps/machine.h"
 #include "apps/main.h"
 #include "apps/progress.h"
+#include "apps/report/report.h"
 #include "apps/task.h"
 #include "apps/text.h"
 #include "core/atomic_file.h"
 #include "core/clock.h"
+#include "core/scratch_folder.h"
 #include "dist/collective/meeting.h"
 #include "dist/trainer/servers.h"
 
@@ -243,6 +246,16 @@ void warn_of_tasks_that_do_not_meet(const TrainOptions& o) {
   }
 }
 
+/// Writes the page of --report, and says where it is.
+void make_report(const TrainOptions& o, const std::string& log) {
+  if (LogFile::read(log).steps.empty()) {  // a training that was at its end already
+    if (!o.quiet) fmt::print("report: none, for no step was made\n");
+    return;
+  }
+  write_report({{.title = o.model, .log = log, .trace = o.trace}}, o.report);
+  if (!o.quiet) fmt::print("report: {}\n", o.report);
+}
+
 /// Trains (or evaluates) as the options say. Returns the exit code: 0, or 128 and the number of the signal that cut the
 /// training short, after all has been saved (under mpirun rank 0 alone; the others 0). Throws Error.
 int run_training(const TrainOptions& options, Task& task) {
@@ -259,18 +272,21 @@ int run_training(const TrainOptions& options, Task& task) {
     TrainOptions o = options;
     o.trainer.seed += static_cast<std::uint64_t>(run);
     if (options.repeat > 1)
-      for (std::string* path : {&o.trainer.save, &o.log, &o.trace, &o.trainer.dump_gradients})
+      for (std::string* path : {&o.trainer.save, &o.log, &o.trace, &o.report, &o.trainer.dump_gradients})
         if (!path->empty()) *path = with_seed(*path, o.trainer.seed);
     if (speaks && !o.eval_only) {
       // Whether they can be written is to be known before hours of training.
-      for (const std::string& path : {o.log, o.trace})
+      for (const std::string& path : {o.log, o.trace, o.report})
         if (!path.empty()) const AtomicFile probe(path);
       if (!o.trainer.dump_gradients.empty()) try_folder(o.trainer.dump_gradients);
     }
     Observers observers;
     if (speaks && !o.quiet && !o.dry_run) observers.add(std::make_unique<Progress>(std::cout, Progress::for_stdout()));
-    if (speaks && !o.log.empty() && !o.dry_run)
-      observers.add(std::make_unique<JsonLog>(o.log, o.resume, run_to_json(o.model, o.trainer.seed, o.command)));
+    std::optional<ScratchFolder> scratch;  // a page is made of a log
+    std::string log = o.log;
+    if (speaks && log.empty() && !o.report.empty() && !o.dry_run) log = scratch.emplace("report").path() + "/log.jsonl";
+    if (speaks && !log.empty() && !o.dry_run)
+      observers.add(std::make_unique<JsonLog>(log, o.resume, run_to_json(o.model, o.trainer.seed, o.command)));
     const RunSummary summary = train_once(o, task, observers, interrupted);
     stopped = !summary.stopped.empty() || (interrupted && run + 1 < options.repeat);
     if (summary.test)
@@ -282,6 +298,7 @@ int run_training(const TrainOptions& options, Task& task) {
     if (speaks && !o.dry_run && !o.quiet && !o.log.empty() && !o.eval_only) fmt::print("log: {}\n", o.log);
     if (speaks && !o.dry_run && !o.quiet && !o.trace.empty())
       fmt::print("trace: {} (laconic plot trace draws it; ui.perfetto.dev opens it)\n", o.trace);
+    if (speaks && !o.dry_run && !o.report.empty()) make_report(o, log);
     if (speaks && o.json && !o.dry_run) fmt::print("{}\n", to_json(observers.info(), summary));
     std::fflush(stdout);
   }

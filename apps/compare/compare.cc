@@ -20,7 +20,9 @@
 #include "apps/launch.h"
 #include "apps/machine.h"
 #include "apps/main.h"
+#include "apps/report/report.h"
 #include "apps/text.h"
+#include "core/atomic_file.h"
 #include "core/error.h"
 #include "core/scratch_folder.h"
 
@@ -114,6 +116,7 @@ class Comparison {
     std::filesystem::create_directories(folder_, failed);
     require<DataError>(!failed, "compare: the folder ", folder_.string(), " could not be made: ", failed.message(),
                        ". Check the path of --keep.");
+    if (!o_.report.empty()) const AtomicFile probe(o_.report);  // whether it can be written is known before the runs
   }
 
   int run(const std::string& again) { return o_.learn > 0 ? run_learning(again) : run_whole(again); }
@@ -138,6 +141,7 @@ class Comparison {
     progress_.clear();
     const TableHead head{place, what(), again, o_.target_accuracy, o_.repeat, o_.seed};
     if (!o_.json || o_.form != TableForm::text) fmt::print("{}", table_text(head, rows, o_.form));
+    if (!o_.report.empty()) report();
     if (o_.json) fmt::print("{}\n", table_json(head, rows));
     return exit_code(rows);
   }
@@ -154,8 +158,7 @@ class Comparison {
         for (std::size_t i = 0; i < n; ++i) {
           const std::size_t s = (i + r) % n;
           const bool learns = what == RunKind::learning;
-          const Turn turn{o_.sets[s],
-                          fmt::format("{}-{}-{}", s + 1, file_name(o_.sets[s].label), learns ? "learning" : "timing"),
+          const Turn turn{o_.sets[s], set_name(s) + (learns ? "-learning" : "-timing"),
                           learns ? &trials_[s] : &timed[s], what};
           const std::uint64_t seed = o_.seed + r;
           turn.trials->push_back(run_one(turn, seed,
@@ -170,6 +173,23 @@ class Comparison {
     if (!o_.json || o_.form != TableForm::text) fmt::print("{}", learning_text(head, learning, o_.form));
     if (o_.json) fmt::print("{}\n", learning_json(head, learning));
     return exit_code(learning.rows);
+  }
+
+  /// Writes the page of --report: of each set its first run, if that has come to its end.
+  void report() {
+    std::vector<ReportedRun> runs;
+    for (std::size_t s = 0; s < o_.sets.size(); ++s)
+      if (!trials_[s].empty() && trials_[s][0].error.empty())
+        runs.push_back({.title = o_.sets[s].label, .log = base_of(set_name(s), o_.seed) + ".jsonl"});
+    if (runs.empty()) return;
+    write_report(runs, o_.report);
+    if (!o_.quiet && !o_.json) fmt::print("report: {}\n", o_.report);
+  }
+
+  std::string set_name(std::size_t s) const { return fmt::format("{}-{}", s + 1, file_name(o_.sets[s].label)); }
+  /// What the names of a run's files begin with.
+  std::string base_of(const std::string& name, std::uint64_t seed) const {
+    return folder_ / fmt::format("{}-seed{}", name, seed);
   }
 
   /// Returns the words that this set alone has.
@@ -192,8 +212,7 @@ class Comparison {
 
   std::vector<Turn> all_turns() {
     std::vector<Turn> turns;
-    for (std::size_t s = 0; s < o_.sets.size(); ++s)
-      turns.push_back({o_.sets[s], fmt::format("{}-{}", s + 1, file_name(o_.sets[s].label)), &trials_[s]});
+    for (std::size_t s = 0; s < o_.sets.size(); ++s) turns.push_back({o_.sets[s], set_name(s), &trials_[s]});
     for (std::size_t s = 0; s < o_.sets.size(); ++s) {
       const std::vector<std::string> words = joined(o_.common, o_.sets[s].words);
       plans_.push_back(o_.bound && o_.sets[s].peer.empty() && (o_.rate || value_of(words, "--link")) ? plan_of(s)
@@ -217,7 +236,7 @@ class Comparison {
       return none;
     }
     progress_.show(name);
-    const std::string base = folder_ / fmt::format("{}-seed{}", turn.name, seed), log = base + ".jsonl";
+    const std::string base = base_of(turn.name, seed), log = base + ".jsonl";
     const auto command = command_of(o_, turn.set, app_, self_, seed, log, turn.run);
     if (turn.run == RunKind::learning && last_line(base + ".command") == shell_line(command)) {
       Trial kept = read_trial(log, base + ".out", base + ".err", 0);

@@ -20,6 +20,7 @@ import math
 import os
 import pathlib
 import random
+import shlex
 import sys
 import time
 
@@ -174,6 +175,9 @@ def train(rank, options, port=None):
     per_epoch = min(-(-samples // together), options.epoch_steps or samples)
     total = options.steps or options.epochs * per_epoch
     log = open(options.log, 'w') if options.log and rank == 0 else None
+    if log:
+        run = {'model': options.model, 'seed': options.seed, 'command': shlex.join(sys.argv), 'version': 'PyTorch ' + torch.__version__}
+        log.write(json.dumps({'run': run}) + '\n')
 
     def write(line):
         if log:

@@ -1,0 +1,269 @@
+#include "apps/report/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "apps/log_file.h"
+#include "apps/trace_file.h"
+#include "core/atomic_file.h"
+#include "core/error.h"
+#include "report_page_source.h"
+
+namespace laconic {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostPoints = 600, kMostSpans = 40'000;
+
+/// null where the field is missing or no number.
+Json number_or_null(const nlohmann::json& object, const char* field) {
+  const auto found = object.find(field);
+  return found != object.end() && found->is_number() ? Json(found->get<double>()) : Json();
+}
+
+double number_or(const nlohmann::json& object, const char* field, double otherwise) {
+  const auto found = object.find(field);
+  return found != object.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+
+std::string text_or(const nlohmann::json& object, const char* field, const std::string& otherwise = "") {
+  const auto found = object.find(field);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : otherwise;
+}
+
+/// Where a run is after each of its steps.
+struct Positions {
+  std::vector<double> step, seconds,
+      bytes;  ///< updates made; since the first one; sent by all workers, NaN: not counted
+};
+
+Positions positions_of(const std::vector<nlohmann::json>& steps) {
+  Positions p;
+  double seconds = 0, bytes = 0;
+  for (const nlohmann::json& s : steps) {
+    seconds += 1e-3 * number_or(s, "step_ms", 0);
+    bytes += number_or(s, "bytes_sent_sum", std::numeric_limits<double>::quiet_NaN());
+    p.step.push_back(number_or(s, "step", 0)), p.seconds.push_back(seconds), p.bytes.push_back(bytes);
+  }
+  return p;
+}
+
+Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+/// Neighbouring steps as one point, at the last of them.
+Json curves(const std::vector<nlohmann::json>& steps, const Positions& at) {
+  Json c = {{"step", Json::array()},
+            {"seconds", Json::array()},
+            {"bytes", Json::array()},
+            {"loss", Json::array()},
+            {"ms", Json::array()}};
+  const std::size_t width = (steps.size() + kMostPoints - 1) / kMostPoints;
+  for (std::size_t begin = 0; begin < steps.size(); begin += width) {
+    const std::size_t end = std::min(begin + width, steps.size());
+    double sum = 0;
+    int count = 0;
+    std::vector<nlohmann::json> group(steps.begin() + static_cast<std::ptrdiff_t>(begin),
+                                      steps.begin() + static_cast<std::ptrdiff_t>(end));
+    for (const nlohmann::json& s : group)
+      if (const double loss = number_or(s, "loss", std::nan("")); std::isfinite(loss)) sum += loss, ++count;
+    c["step"].push_back(at.step[end - 1]), c["seconds"].push_back(at.seconds[end - 1]);
+    c["bytes"].push_back(finite(at.bytes[end - 1]));
+    c["loss"].push_back(count > 0 ? Json(sum / count) : Json());
+    const Median ms = median_of_steps(group, "step_ms");
+    c["ms"].push_back(ms.value > 0 ? Json(ms.value) : Json());
+  }
+  return c;
+}
+
+/// What a run is judged by, in one evaluation.
+struct Judged {
+  std::string by, unit;
+  Json value;
+};
+
+Judged quality_of(const nlohmann::json& eval) {
+  if (eval.contains("perplexity")) return {"perplexity", "", number_or_null(eval, "perplexity")};
+  if (const auto metrics = eval.find("metrics"); metrics != eval.end() && metrics->is_object() && !metrics->empty())
+    return {metrics->begin().key(), "", metrics->begin()->is_number() ? Json(metrics->begin()->get<double>()) : Json()};
+  if (const Json error = number_or_null(eval, "top1_error"); error.is_number())
+    return {"accuracy", " %", 100 - error.get<double>()};
+  return {"loss", "", number_or_null(eval, "loss")};
+}
+
+Json evaluations(const LogFile& log, const Positions& at, Judged& judged) {
+  Json all = {{"step", Json::array()}, {"seconds", Json::array()}, {"bytes", Json::array()}, {"value", Json::array()}};
+  for (const auto& [after, eval] : log.evals) {
+    judged = quality_of(eval);
+    const std::size_t i = std::min(after, log.steps.size());
+    all["step"].push_back(i == 0 ? 0 : at.step[i - 1]), all["seconds"].push_back(i == 0 ? 0 : at.seconds[i - 1]);
+    all["bytes"].push_back(i == 0 ? Json(0) : finite(at.bytes[i - 1]));
+    all["value"].push_back(judged.value);
+  }
+  return all;
+}
+
+struct PartKind {
+  const char *figure, *kind;  // of kStepParts; how the page colours it
+};
+constexpr PartKind kPartKinds[] = {{"forward_ms", "forward"}, {"backward_ms", "backward"}, {"update_ms", "update"},
+                                   {"select_ms", "select"},   {"data_ms", "data"},         {"exposed_ms", "wait"}};
+
+Json parts_of(const std::vector<nlohmann::json>& counted) {
+  Json parts = Json::array();
+  for (const StepPart& part : kStepParts) {
+    const double ms = median_of_steps(counted, part.figure).value;
+    const auto* const kind =
+        std::ranges::find_if(kPartKinds, [&](const PartKind& k) { return std::string(k.figure) == part.figure; });
+    if (ms > 0) parts.push_back({{"what", part.what}, {"kind", kind->kind}, {"ms", ms}});
+  }
+  return parts;
+}
+
+Json buckets_of(const nlohmann::json& plan) {
+  Json all = Json::array();
+  if (!plan.is_object() || !plan.contains("buckets") || !plan["buckets"].is_array()) return all;
+  for (const nlohmann::json& b : plan["buckets"]) {
+    if (!b.is_object()) continue;
+    Json line = {
+        {"bucket", text_or(b, "bucket")}, {"choice", text_or(b, "choice")}, {"runner_up", text_or(b, "runner_up")}};
+    for (const char* figure : {"bytes", "ready_ms", "needed_ms", "waits_ms", "behind_ms"})
+      line[figure] = number_or_null(b, figure);
+    all.push_back(std::move(line));
+  }
+  return all;
+}
+
+/// The columns are those of the first row; a cell is a number, a text or null.
+Json ledger_of(const nlohmann::json& ledger) {
+  Json all = {{"columns", Json::array()}, {"rows", Json::array()}};
+  if (!ledger.is_object() || !ledger.contains("parameters") || !ledger["parameters"].is_array()) return all;
+  std::vector<std::string> columns{"parameter", "choice", "elements"};
+  for (const nlohmann::json& row : ledger["parameters"])
+    if (row.is_object())
+      for (const auto& [name, value] : row.items())
+        if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
+  for (const std::string& name : columns) {
+    std::string words = name;
+    std::ranges::replace(words, '_', ' ');
+    all["columns"].push_back(words);
+  }
+  for (const nlohmann::json& row : ledger["parameters"]) {
+    if (!row.is_object()) continue;
+    Json cells = Json::array();
+    for (const std::string& name : columns) {
+      const auto found = row.find(name);
+      cells.push_back(found == row.end()   ? Json()
+                      : found->is_number() ? Json(found->get<double>())
+                      : found->is_string() ? Json(found->get<std::string>())
+                                           : Json());
+    }
+    all["rows"].push_back(std::move(cells));
+  }
+  return all;
+}
+
+/// Steps 3 and 4, or what there is, of all ranks and threads. Times are in ms.
+Json timeline_of(const TraceFile& trace, const std::string& path) {
+  const TraceFile::Line* const computing = trace.computing(0);
+  require<DataError>(computing, path, ": rank 0 has not computed in this trace");
+  const std::vector<double> starts = step_starts(*computing);
+  require<DataError>(starts.size() >= 2, path, ": there is no whole step in this trace: train some");
+  const std::size_t whole = starts.size() - 1, first = std::min<std::size_t>(3, whole) - 1;
+  const double begin = starts[first], end = starts[std::min(first + 2, whole)];
+  const auto ms = [&](double time) { return std::round((time - begin) * 10) / 1e4; };
+  Json rows = Json::array();
+  std::map<std::pair<int, int>, int> row_of;
+  std::size_t spans = 0;
+  for (const auto& [rank, lines] : trace.ranks)
+    for (const auto& [number, line] : lines) {
+      Json row = {{"name", concat("rank ", rank, " ", line.name)},
+                  {"short", concat(rank, " ", line.name.substr(0, 7))},
+                  {"spans", Json::array()}};
+      for (const TraceFile::Span& s : line.spans) {
+        if (s.end < begin || s.begin > end || spans++ > kMostSpans) continue;
+        int depth = 0;
+        for (int i = s.around; i >= 0; i = line.spans[static_cast<std::size_t>(i)].around) ++depth;
+        row["spans"].push_back(Json::array({ms(s.begin), ms(s.end), s.category, s.name, s.bytes, depth}));
+      }
+      if (row["spans"].empty()) continue;
+      row_of[{rank, number}] = static_cast<int>(rows.size());
+      rows.push_back(std::move(row));
+    }
+  Json arrows = Json::array();
+  for (const auto* paths : {&trace.gradients, &trace.messages})
+    for (const auto& [id, points] : *paths) {
+      Json arrow = Json::array();
+      bool inside = false;
+      for (const TraceFile::Point& p : points) {
+        const auto row = row_of.find({p.rank, p.line});
+        if (row == row_of.end()) continue;
+        inside |= p.time >= begin && p.time <= end;
+        arrow.push_back(Json::array({row->second, ms(p.time)}));
+      }
+      if (inside && arrow.size() >= 2 && spans++ <= kMostSpans) arrows.push_back(std::move(arrow));
+    }
+  return {{"begin", 0}, {"end", ms(end)}, {"rows", std::move(rows)}, {"arrows", std::move(arrows)}};
+}
+
+Json object(const ReportedRun& run) {
+  const LogFile log = LogFile::read(run.log);
+  require<DataError>(!log.steps.empty(), run.log, " has no steps: let the training run for some.");
+  const std::vector<nlohmann::json> counted = without_warm_up(log.steps);
+  const Positions at = positions_of(log.steps);
+  const Median ms = median_of_steps(counted, "step_ms");
+  const double exposed = median_of_steps(counted, "exposed_ms").value;
+  Judged judged;
+  Json evals = evaluations(log, at, judged);
+  const Json steps = curves(log.steps, at);
+  const double sent = at.bytes.back() / static_cast<double>(log.steps.size());
+  const bool planned = log.plan.is_object();
+  Json all = {{"title", run.title},
+              {"model", text_or(log.run, "model")},
+              {"machine", text_or(log.run, "machine")},
+              {"version", text_or(log.run, "version")},
+              {"commit", text_or(log.run, "commit")},
+              {"command", text_or(log.run, "command")},
+              {"last_step", at.step.back()},
+              {"step_ms", {ms.value, ms.low, ms.high}},
+              {"exposed", ms.value > 0 ? Json(exposed / ms.value) : Json()},
+              {"bytes_a_step", finite(sent)},
+              {"seconds", at.seconds.back()},
+              {"last_loss", steps["loss"].back()},
+              {"measure", judged.by},
+              {"unit", judged.unit},
+              {"steps", steps},
+              {"evals", std::move(evals)},
+              {"parts", parts_of(counted)},
+              {"buckets", buckets_of(log.plan)},
+              {"group", planned ? text_or(log.plan, "group") : ""},
+              {"predicted_ms", planned ? number_or_null(log.plan, "step_ms") : Json()},
+              {"ledger", ledger_of(log.ledger)},
+              {"timeline", run.trace.empty() ? Json() : timeline_of(read_trace(run.trace), run.trace)}};
+  return all;
+}
+
+}  // namespace
+
+std::string report_page(const std::vector<ReportedRun>& runs) {
+  Json all = Json::array();
+  for (const ReportedRun& run : runs) all.push_back(object(run));
+  std::string data = all.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (std::size_t i = 0; (i = data.find('<', i)) != std::string::npos;) data.replace(i, 1, "\\u003c");  // no </script>
+  std::string page = kReportPageSource;
+  static constexpr char kHere[] = "/*RUNS*/";
+  page.replace(page.find(kHere), sizeof kHere - 1, data);
+  return page;
+}
+
+void write_report(const std::vector<ReportedRun>& runs, const std::string& path) {
+  AtomicFile file(path);
+  file.write(report_page(runs));
+  file.commit();
+}
+
+}  // namespace laconic

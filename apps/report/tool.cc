@@ -1,0 +1,61 @@
+// laconic report: a page about trainings, from what they have logged.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+
+#include "apps/report/report.h"
+#include "apps/subcommand.h"
+#include "apps/text.h"
+#include "apps/tools.h"
+#include "core/error.h"
+
+namespace laconic {
+namespace {
+
+/// TITLE=FILE, or FILE, which then is its own title. A file whose name has a '=' is found too.
+std::pair<std::string, std::string> titled(const std::string& argument) {
+  const auto equals = argument.find('=');
+  std::error_code no_matter;
+  if (equals == std::string::npos || std::filesystem::exists(argument, no_matter))
+    return {std::filesystem::path(argument).stem().string(), argument};
+  return {argument.substr(0, equals), argument.substr(equals + 1)};
+}
+
+}  // namespace
+
+int report(const std::vector<std::string>& arguments) {
+  std::vector<std::string> logs, traces;
+  std::string output;
+  CLI::App app(
+      "One page about one or several trainings: figures, curves of loss and accuracy over steps,\n"
+      "seconds and bytes, where a step's time goes, the plan, the ledger, a timeline of some steps.\n"
+      "It needs nothing but a browser.",
+      "laconic report");
+  app.add_option("logs", logs, "what --log has written; TITLE= before it names the run")
+      ->required()
+      ->type_name("[TITLE=]LOG...");
+  app.add_option("--trace", traces, "what --trace has written of the first of them, or of TITLE")
+      ->type_name("[TITLE=]FILE");
+  app.add_option("-o,--output", output, "the page")->required()->type_name("FILE.html");
+  if (const auto done = parse_tool(app, arguments)) return *done;
+  std::vector<ReportedRun> runs;
+  for (const std::string& argument : logs) {
+    const auto [title, path] = titled(argument);
+    runs.push_back({title, path});
+  }
+  for (const std::string& argument : traces) {
+    const auto [title, path] = titled(argument);
+    const bool named = path != argument;
+    const auto run = named ? std::ranges::find(runs, title, &ReportedRun::title) : runs.begin();
+    require<UsageError>(run != runs.end(), "there is no log with the title '", title, "' (--trace ", argument,
+                        "): give one of theirs");
+    run->trace = path;
+  }
+  write_report(runs, output);
+  fmt::print("report: {}\n", output);
+  return 0;
+}
+
+}  // namespace laconic

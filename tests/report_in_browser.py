@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""Whether a page of `laconic report` draws itself in a browser: report_in_browser.py APPS CHROMIUM
+
+Trains LeNet for some steps, makes a page with a plan, a ledger and a timeline, and lets Chromium show it in a wide and a
+narrow window, light and dark. Each part must be drawn, nothing may be said on the console, and nothing may be wider than
+a narrow window."""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+apps, chromium = pathlib.Path(sys.argv[1]), sys.argv[2]
+with tempfile.TemporaryDirectory() as folder:
+    page = pathlib.Path(folder) / 'page.html'
+    train = [apps / 'mnist', '--data', 'synthetic:400,100', '--workers', '2', '--batch', '10', '--quiet']
+    subprocess.run(train + ['--epochs', '2', '--plan', 'auto', '--log', f'{folder}/dense.jsonl', '--trace', f'{folder}/trace'], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(train + ['--epochs', '2', '--sync', 'redsync', '--dense-below', '1KiB', '--ledger', '--log', f'{folder}/redsync.jsonl'], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([apps / 'laconic', 'report', f'dense={folder}/dense.jsonl', f'RedSync={folder}/redsync.jsonl', '--trace', f'dense={folder}/trace', '-o', page], check=True, stdout=subprocess.DEVNULL)
+    # What does not fit is told in the page's title, which --dump-dom shows.
+    wide = "<script>document.title += document.documentElement.scrollWidth > innerWidth ? ' TOO WIDE' : ' fits'</script></body>"
+    page.write_text(page.read_text().replace('</body>', wide))
+    for size, dark in (('1200,900', False), ('500,900', True)):
+        shown = subprocess.run([chromium, '--headless=new', '--no-sandbox', '--disable-gpu', f'--user-data-dir={folder}/profile',
+                                '--enable-logging=stderr', f'--window-size={size}', '--dump-dom', f'file://{page}']
+                               + (['--force-dark-mode', '--blink-settings=preferredColorScheme=0'] if dark else []),
+                               capture_output=True, text=True, timeout=120)
+        said = re.findall(r'.*CONSOLE.*', shown.stderr)
+        assert not said, f'on the console: {said}'
+        dom = shown.stdout
+        assert ' fits</title>' in dom, 'wider than its window: ' + re.search(r'<title>.*?</title>', dom)[0]
+        for what, least in (('<path', 6), ('<rect', 30), ('<td', 60), ('<svg', 6)):
+            assert dom.count(what) >= least, f'{dom.count(what)} of {what} in a window of {size}'
+        for part in ('Training loss', 'accuracy', 'waiting for gradients', 'The plan: what travels how', 'Ledger', 'A timeline of all ranks'):
+            assert part in dom, f'{part} is not shown'
+print('the page draws itself')
