@@ -171,8 +171,8 @@ void refuse_idle(const Settings& settings, const TrainOptions& o) {
   if (o.no_augment) refuse_given({"color-jitter"}, "--no-augment leaves colours alone", "leave one of the two out");
   if (!o.trainer.dropout) refuse_given({"dropout"}, "--no-dropout drops nothing", "leave one of the two out");
   if (o.eval_only)
-    refuse_given({"trace", "trace-steps", "report", "dump-gradients", "save-every"}, "--eval-only makes no step",
-                 "leave one of the two out");
+    refuse_given({"trace", "trace-steps", "report", "tensorboard", "dump-gradients", "save-every"},
+                 "--eval-only makes no step", "leave one of the two out");
   if (o.type_of_service && dist::ranks_under_mpirun() == 0)
     refuse_given({"tos"}, "messages between threads are no packets",
                  "start processes with `laconic launch`, or leave it out");

@@ -77,7 +77,7 @@ struct TrainOptions {
   std::string own_settings;  ///< those of the program itself, with their values
 
   // Output
-  std::string log, trace, report;
+  std::string log, trace, report, tensorboard;
   bool quiet = false, json = false, dry_run = false;
 };
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "apps/device_options.h"
+#include "apps/event_file.h"
 #include "apps/json_log.h"
 #include "apps/log_file.h"
 #include "apps/machine.h"
@@ -272,7 +273,8 @@ int run_training(const TrainOptions& options, Task& task) {
     TrainOptions o = options;
     o.trainer.seed += static_cast<std::uint64_t>(run);
     if (options.repeat > 1)
-      for (std::string* path : {&o.trainer.save, &o.log, &o.trace, &o.report, &o.trainer.dump_gradients})
+      for (std::string* path :
+           {&o.trainer.save, &o.log, &o.trace, &o.report, &o.tensorboard, &o.trainer.dump_gradients})
         if (!path->empty()) *path = with_seed(*path, o.trainer.seed);
     if (speaks && !o.eval_only) {
       // Whether they can be written is to be known before hours of training.
@@ -287,6 +289,7 @@ int run_training(const TrainOptions& options, Task& task) {
     if (speaks && log.empty() && !o.report.empty() && !o.dry_run) log = scratch.emplace("report").path() + "/log.jsonl";
     if (speaks && !log.empty() && !o.dry_run)
       observers.add(std::make_unique<JsonLog>(log, o.resume, run_to_json(o.model, o.trainer.seed, o.command)));
+    if (speaks && !o.tensorboard.empty() && !o.dry_run) observers.add(std::make_unique<EventFile>(o.tensorboard));
     const RunSummary summary = train_once(o, task, observers, interrupted);
     stopped = !summary.stopped.empty() || (interrupted && run + 1 < options.repeat);
     if (summary.test)

@@ -273,6 +273,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.group(kOutputGroup, Scope::output);
   s.text("log", "FILE", o.log, "one line of JSON per step");
   s.text("trace", "FILE", o.trace, "what ran when, for `laconic plot trace` and ui.perfetto.dev");
+  s.text("tensorboard", "DIR", o.tensorboard, "figures of steps and evaluations for TensorBoard");
   s.text("report", "FILE.html", o.report, "a page about the training, with --log's and --trace's figures");
   s.value("trace-steps", "A:B", "only of the steps A to B, and of the one after",
           [&o](const std::string& text, const std::string& where) { o.trainer.trace_steps = step_range(text, where); });
