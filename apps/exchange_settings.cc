@@ -66,7 +66,7 @@ void add_exchange_settings(Settings& s, const ExchangeTargets& o) {
           [o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
   s.value("chunk", "none|SIZE",
           "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; 2MiB with ps; whole with\n"
-          "redsync, its neighbours and powersgd]",
+          "redsync, its neighbours, powersgd and demo]",
           [o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
   s.value("link", "RATE,LATENCY[,JITTER]", "emulate a network between the workers, as 100mbit,1ms",
           [o](const std::string& text, const std::string& where) { o.link = dist::LinkSpec::parse(text, where); });

@@ -29,6 +29,7 @@ std::vector<CodecKind>& codecs() {
                                     inceptionn_relative_codec(),
                                     qsgd_codec(),
                                     terngrad_codec(),
+                                    groupq_codec(),
                                     natural_codec(),
                                     onebit_codec(),
                                     snappy_codec(),

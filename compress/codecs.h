@@ -45,6 +45,7 @@ CodecKind fp16_codec(), bf16_codec(), truncation_codec();    ///< short_floats.c
 CodecKind inceptionn_codec(), inceptionn_published_codec();  ///< inceptionn.cc
 CodecKind inceptionn_relative_codec();                       ///< inceptionn_relative.cc
 CodecKind qsgd_codec(), terngrad_codec();                    ///< stochastic.cc
+CodecKind groupq_codec();                                    ///< group_quantiser.cc
 CodecKind natural_codec();                                   ///< natural.cc
 CodecKind onebit_codec();                                    ///< onebit.cc
 CodecKind snappy_codec(), lz4_codec();                       ///< lossless.cc

@@ -10,6 +10,7 @@ struct LittleCase {
   const char* sync;
   std::vector<std::pair<std::string, std::string>> settings;
   const char* codec;
+  double lr = 0.02, momentum = 0.9;
 };
 
 double last_loss(const LittleCase& c) {
@@ -17,8 +18,8 @@ double last_loss(const LittleCase& c) {
   recipe.data = std::make_shared<const ImageDataset>(synthetic_mnist({640, 200}));
   recipe.trainer.audit_every = 0;
   recipe.trainer.epochs = 8;
-  recipe.trainer.lr = 0.02;
-  recipe.trainer.optimizer.momentum = 0.9;
+  recipe.trainer.lr = c.lr;
+  recipe.trainer.optimizer.momentum = c.momentum;
   recipe.sync = c.sync, recipe.settings = c.settings, recipe.trainer.plan.codec = c.codec;
   return train(recipe).evals.back().loss;
 }
@@ -28,7 +29,9 @@ TEST(WhatSendsLittle, LearnsAsDenseTraining) {
   EXPECT_LT(dense, 0.3) << "or this would prove nothing";
   for (const LittleCase& c : {LittleCase{"powersgd", {{"rank", "2"}}, "none"},
                               {"signsgd", {}, "none"},
-                              {"allreduce", {}, "natural"}})
+                              {"demo", {}, "none", 0.002, 0},
+                              {"allreduce", {}, "natural"},
+                              {"allreduce", {}, "groupq:5:32"}})
     EXPECT_LT(last_loss(c), 2 * dense + 0.2) << c.sync << ", " << c.codec << ", where dense ends at " << dense;
 }
 

@@ -12,14 +12,18 @@
 namespace laconic {
 namespace {
 
-/// So that small parameters send a choice too, and as many elements in each step.
+/// So that small parameters send a choice too, as many elements in each step, and rates fit all methods.
 std::vector<std::pair<std::string, std::string>> for_small_models(const std::string& name) {
   Settings known;
   const std::unique_ptr<dist::Method> method = dist::methods().make(name);
   method->settings(known);
   std::vector<std::pair<std::string, std::string>> settings;
-  for (const auto& [setting, text] :
-       {std::pair{"dense-below", "1024"}, {"density", "0.2"}, {"warmup", "none"}, {"threshold", "0.05"}, {"every", "4"}})
+  for (const auto& [setting, text] : {std::pair{"dense-below", "1024"},
+                                      {"density", "0.2"},
+                                      {"warmup", "none"},
+                                      {"threshold", "0.05"},
+                                      {"every", "4"},
+                                      {"demo-update", "sum"}})
     if (known.find(setting) != nullptr) settings.emplace_back(setting, text);
   return settings;
 }

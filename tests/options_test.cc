@@ -410,7 +410,7 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   expect_refused(
       {"--sync", "redsink"},
       "unknown value 'redsink' (--sync): did you mean redsync? There are none, allreduce, redsync, dgc, topk, "
-      "gradient-dropping, adacomp, strom, randomk, powersgd, signsgd, ps, layerdrop, slimdp, rounds.");
+      "gradient-dropping, adacomp, strom, randomk, powersgd, signsgd, demo, ps, layerdrop, slimdp, rounds.");
   expect_refused({"--batch", "0"}, "'0' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "4.5"}, "'4.5' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "99999999999"},

@@ -113,6 +113,20 @@ TEST(Options, OfVotesOfSigns) {
                  "a vote of signs is neither sum nor mean (--reduce): leave it out");
 }
 
+TEST(Options, OfDecoupledMomentum) {
+  EXPECT_EQ(
+      parse({"--sync", "demo", "--demo-topk", "8", "--demo-chunk", "32", "--demo-decay", "0.9"}).method->fingerprint(),
+      "demo-topk=8 demo-chunk=32 demo-decay=0.9 demo-update=sign");
+  expect_refused({"--sync", "demo", "--demo-chunk", "257"},
+                 "a place in such a chunk has more than 16 bits (--demo-chunk 257): give at most 256");
+  expect_refused({"--sync", "demo", "--demo-decay", "1"},
+                 "no gradient would ever be forgotten (--demo-decay 1): give less, as 0.999");
+  expect_refused({"--sync", "demo", "--reduce", "sum"},
+                 "a sign is neither sum nor mean (--reduce): leave it out, or take --demo-update sum");
+  expect_refused({"--sync", "demo", "--allreduce", "ring"},
+                 "what --sync demo sends goes from all to all (--allreduce): leave it out");
+}
+
 TEST(Options, WhatIsSentLittleTravelsByNcclToo) {
   EXPECT_EQ(parse({"--sync", "redsync", "--allreduce", "nccl"}).trainer.plan.allreduce, "nccl");
   expect_refused({"--sync", "redsync", "--allreduce", "nccl", "--sparse-reduce", "split"},

@@ -9,6 +9,7 @@
 #include "compress/inceptionn.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/raw.h"
 #include "core/stream.h"
 #ifdef LACONIC_ZSTD
 #include <zstd.h>
@@ -68,11 +69,12 @@ struct Line {
   Bytes payload, again;
   std::size_t first = 0;  ///< of the contenders: encode, decode, and perhaps decode-add, decode-add-encode
 
-  /// INCEPTIONN's codecs are for hops, which add on the way.
-  bool adds() const { return name.starts_with("inceptionn"); }
+  /// Some codecs are for hops, which add on the way.
+  bool adds() const { return name.starts_with("inceptionn") || name.starts_with("groupq"); }
 };
 
-std::vector<std::unique_ptr<Line>> lines(Device device) {
+/// only : the codecs that are asked for; none: all
+std::vector<std::unique_ptr<Line>> lines(Device device, const std::vector<std::string>& only) {
   std::vector<std::unique_ptr<Line>> all;
   const auto add = [&](const std::string& name, std::shared_ptr<const compress::Codec> codec, Isa isa = Isa::best) {
     if (device == kCpu || isa == Isa::best)
@@ -84,6 +86,8 @@ std::vector<std::unique_ptr<Line>> lines(Device device) {
     } catch (const UsageError&) {  // not in this build
     }
   };
+  for (const std::string& name : only) add(name, compress::make_codec(name, "--codecs"));
+  if (!only.empty()) return all;
   for (const char* name :
        {"inceptionn:2^-10", "inceptionn-published:2^-10", "inceptionn:2^-8", "inceptionn:2^-6", "inceptionn:rel:2^0"})
     named(name);
@@ -101,7 +105,8 @@ std::vector<std::unique_ptr<Line>> lines(Device device) {
   return all;
 }
 
-Bench::Json bench_data(const Bench& bench, const std::string& data, std::int64_t elements, int rounds) {
+Bench::Json bench_data(const Bench& bench, const std::string& data, std::int64_t elements, int rounds,
+                       const std::vector<std::string>& only) {
   const Device device = bench.device;
   const std::vector<std::string> drawn{"alexnet", "hdc", "whole"};
   const bool is_file = std::find(drawn.begin(), drawn.end(), data) == drawn.end();
@@ -118,7 +123,7 @@ Bench::Json bench_data(const Bench& bench, const std::string& data, std::int64_t
   reset();
 
   std::vector<Contender> all;
-  const auto lines = laconic::lines(device);
+  const auto lines = laconic::lines(device, only);
   for (const auto& line : lines) {
     Line& l = *line;
     constexpr int kFew = 3;
@@ -172,6 +177,9 @@ Bench::Json bench_data(const Bench& bench, const std::string& data, std::int64_t
       row.emplace_back("decode-add", "decode_add_gb_s", speed(all[l.first + 2]), "{:.1f}");
       row.emplace_back("decode-add-encode", "decode_add_encode_gb_s", speed(all[l.first + 3]), "{:.1f}");
     }
+    l.codec->decode(l.payload.slice(), out);
+    raw::axpy(y, -1.0f, x);
+    row.emplace_back("error", "error", raw::sum_of_squares(y) / raw::sum_of_squares(x), "{:.2g}");
     add_share(row, all[l.first], bytes + bytes / smaller);
     table.add(row);
   }
@@ -182,13 +190,17 @@ Bench::Json bench_data(const Bench& bench, const std::string& data, std::int64_t
 }  // namespace
 
 int bench_codec(const std::vector<std::string>& arguments) {
-  std::vector<std::string> data{"alexnet"};
+  std::vector<std::string> data{"alexnet"}, codecs;
   double mib = 64;
   int rounds = 9;
-  Bench bench("codec", "How fast codecs are on one core, in turns with memcpy, and how much smaller their payloads.");
+  Bench bench(
+      "codec",
+      "How fast codecs are on one core, in turns with memcpy, how much smaller their payloads, and their error:\n"
+      "the square of what is lost, as a share of that of the values.");
   bench.option("--data", data, "X",
                "alexnet, hdc (by the shares of INCEPTIONN's Table III), whole (nothing shrinks), a file of float32,\n"
                "FILE.safetensors:TENSOR, or a folder of --dump-gradients, DIR/step-000100 [alexnet]");
+  bench.option("--codecs", codecs, "X", "which ones, as --codec names them [all]");
   bench.add_device("cpu, or cuda[:I], there in turns with a copy [cpu]");
   bench.option("--mib", mib, "M", "of drawn values [64]", CLI::Range(0.01, 1024.0));
   bench.option("--rounds", rounds, "R", "turns; what is slow takes 3 [9]", CLI::Range(1, 100000));
@@ -197,7 +209,7 @@ int bench_codec(const std::vector<std::string>& arguments) {
   const auto elements = static_cast<std::int64_t>(mib * (1 << 20) / sizeof(float));
   bench.say(machine(bench.device));
   auto all = Bench::Json::array();
-  for (const std::string& d : data) all.push_back(bench_data(bench, d, elements, rounds));
+  for (const std::string& d : data) all.push_back(bench_data(bench, d, elements, rounds, codecs));
   return bench.finish({{"results", all}});
 }
 

@@ -148,6 +148,7 @@ dist::WorkCosts costs_of(const SimulateOptions& o, const Run& run, Measured& mea
     work.per_gathered_element = residual.gather, work.per_selected_element = residual.select;
     work.per_scattered_element = residual.scatter;
   }
+  run.training.method->measure(work);
   double update_ms = 0, elements = 0;
   for (const auto& layer : run.training.times.layers)
     for (const auto& p : layer.parameters) update_ms += p.update_ms, elements += static_cast<double>(p.elements);

@@ -15,6 +15,7 @@ std::unique_ptr<Method> make_none();
 std::unique_ptr<Method> make_allreduce();
 std::unique_ptr<Method> make_power_sgd();
 std::unique_ptr<Method> make_sign_sgd();
+std::unique_ptr<Method> make_demo();
 std::unique_ptr<Method> make_ps();
 std::unique_ptr<Method> make_layer_drop();
 std::unique_ptr<Method> make_slim();
@@ -43,6 +44,7 @@ Catalogue<Method>& methods() {
       list.emplace_back(variant.name, [&variant] { return std::make_unique<SparseExchange>(variant); });
     list.emplace_back("powersgd", make_power_sgd);
     list.emplace_back("signsgd", make_sign_sgd);
+    list.emplace_back("demo", make_demo);
     list.emplace_back("ps", make_ps);
     list.emplace_back("layerdrop", make_layer_drop);
     list.emplace_back("slimdp", make_slim);

@@ -19,6 +19,7 @@ class JointNorm;
 class ParameterServer;
 class ServerControl;
 class Shard;
+struct WorkCosts;
 
 /// When gradients travel and updates are made. It changes no bit: the messages are the plan's.
 ///   none      all after the whole backward
@@ -138,6 +139,8 @@ class Method {
                                                const TrainingFacts&) const {
     return std::nullopt;
   }
+  /// Measures what its own work takes on this machine, for simulations: what is none of a plan's choices.
+  virtual void measure(WorkCosts&) const {}
   /// Names the columns of its account of each parameter (Strategy::ledger).
   virtual LedgerForm ledger() const { return {}; }
   /// Describes itself with its settings in a few words: "redsync, 0.1 % by paper".

@@ -1,0 +1,194 @@
+#include "dist/method/demo/demo.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/dispatch.h"
+#include "core/host_copy.h"
+#include "core/raw.h"
+#include "core/trace.h"
+#include "dist/ghost_work.h"
+
+namespace laconic::dist {
+namespace {
+
+const std::string kPrefix = "demo/";
+
+float sign_of(float v) { return v > 0 ? 1.0f : v < 0 ? -1.0f : v; }
+
+}  // namespace
+
+Shape shape_in(const Bucket& bucket, const Parameter& p) {
+  if (p.info.shape.rank() == 0) return {1};
+  return bucket.chunk() ? Shape{bucket.rows.count, p.info.elements / p.info.shape[0]} : p.info.shape;
+}
+
+Demo::Demo(WorkerSide side, DemoRules rules)
+    : BucketSync(side.arena, side.engine, side.plan, "demo", side.facts, side.engine.size()),
+      side_(std::move(side)),
+      rules_(rules),
+      momentum_(arena().gradients().device().kind == Device::Kind::cuda ? Tensor::zeros({arena().size()})
+                                                                        : arena().make_state()),
+      messages_(plan().buckets.size()) {
+  for (std::size_t b = 0; b < messages_.size(); ++b)
+    for (int i = bucket(b).first; i < bucket(b).first + bucket(b).count; ++i) {
+      Parameter& p = parameter(i);
+      const Shape shape = shape_in(bucket(b), p);
+      const auto first = bucket(b).chunk() ? 0 : static_cast<std::size_t>(p.info.offset - bucket(b).offset);
+      Message& message = messages_[b];
+      message.parts.push_back({p,
+                               first,
+                               shape.elements(),
+                               Chunks(shape, rules.side, rules.most),
+                               {.parameter = p.info.name, .choice = "chunks", .elements = shape.elements()}});
+      message.bytes += message.parts.back().chunks.message_bytes();
+    }
+}
+
+bool Demo::measures(std::size_t b) const {
+  return side_.facts.ledger_every > 0 && context_of(b).step % side_.facts.ledger_every == 0;
+}
+
+Operation Demo::exchange(std::size_t b) {
+  const auto begin = Clock::now();
+  Message& message = messages_[b];
+  message.packet.clear();
+  message.packet.append(message.bytes);
+  {
+    const Trace::Span span(bucket(b).name, "extract");
+    extract(b);
+  }
+  select_seconds_ += seconds_since(begin);
+  return {.name = "coefficients of " + bucket(b).name, .body = [&message](Communicator& comm) {
+            return allgatherv(comm, message.packet.slice(), message.bytes, message.all);
+          }};
+}
+
+void Demo::extract(std::size_t b) {
+  Message& message = messages_[b];
+  const Slice<float> g = part(arena().gradients(), bucket(b)), m = part(momentum_, bucket(b));
+  if (g.device() == kGhost) {
+    std::memset(message.packet.data(), 0, message.bytes);
+    GhostWork::tell(Work::gathering, g.size());
+    return GhostWork::tell(Work::selecting, g.size());
+  }
+  const HostCopy<float> here{Slice<const float>(g)};
+  const auto beta = static_cast<float>(rules_.decay);
+  for (std::size_t i = 0; i < g.size(); ++i) m[i] = beta * m[i] + here.data()[i];
+  std::byte* to = message.packet.data();
+  for (Part& p : message.parts) {
+    const Slice<float> own = m.sub(p.first, static_cast<std::size_t>(p.elements));
+    if (side_.watch && !bucket(b).chunk()) side_.watch(p.parameter, own);
+    const Tensor all = momentum_.range(bucket(b).offset + static_cast<std::int64_t>(p.first), p.elements);
+    const double square = measures(b) ? raw::sum_of_squares(all) : 0;
+    p.chunks.extract(own.data(), to);
+    to += p.chunks.message_bytes();
+    ++p.row.exchanges;
+    if (!measures(b)) continue;
+    ++p.row.measured;
+    p.row.energy_held += square > 0 ? raw::sum_of_squares(all) / square : 0;
+  }
+}
+
+void Demo::arrived(std::size_t b) {
+  Message& message = messages_[b];
+  message.buffer_bytes = message.all.capacity() + message.packet.size();
+  const Slice<float> g = part(arena().gradients(), bucket(b));
+  if (g.device() == kGhost) {
+    GhostWork::tell(Work::scattering, g.size());
+  } else if (g.device().kind == Device::Kind::cuda) {
+    std::vector<float> values(g.size());
+    combine(b, values.data());
+    copy_bytes(g.data(), g.device(), values.data(), kCpu, g.size_bytes());
+  } else {
+    on_device(g.device(), [&] { combine(b, g.data()); });
+  }
+  StepContext context = context_of(b);
+  if (rules_.sign) context.gradient_scale = 1;  // a sign is no sum
+  for (const Part& p : message.parts) side_.update(p.parameter, rows_of(bucket(b), p.parameter), context);
+}
+
+/// gradients : of the bucket
+void Demo::combine(std::size_t b, float* gradients) {
+  const Message& message = messages_[b];
+  std::size_t at = 0;
+  for (int r = 0; r < engine().size(); ++r)
+    require<CommError>(message.all[r].size() == message.bytes, "demo: rank ", r, " sent ", message.all[r].size(),
+                       " bytes of ", bucket(b).name, ", and not ", message.bytes,
+                       ". Do all ranks run the same program?");
+  for (const Part& p : message.parts) {
+    std::vector<const std::byte*> theirs;
+    for (int r = 0; r < engine().size(); ++r) {
+      const Slice<const std::byte> one = message.all[r].sub(at, p.chunks.message_bytes());
+      try {
+        p.chunks.check(one);
+      } catch (const DataError& e) {
+        throw CommError(
+            concat("demo: what rank ", r, " sent of ", p.parameter.info.name, " is no message: ", e.what()));
+      }
+      theirs.push_back(one.data());
+    }
+    float* const q = gradients + p.first;
+    p.chunks.combine(theirs, q);
+    if (rules_.sign)
+      for (std::int64_t i = 0; i < p.elements; ++i) q[i] = sign_of(q[i]);
+    at += p.chunks.message_bytes();
+  }
+}
+
+Costs Demo::costs() const {
+  Costs costs = BucketSync::costs();
+  costs.select_seconds = select_seconds_;
+  for (const Message& message : messages_) costs.buffer_bytes += message.buffer_bytes;
+  return costs;
+}
+
+std::vector<LedgerRow> Demo::ledger() const {
+  std::vector<LedgerRow> rows;
+  if (side_.facts.ledger_every == 0) return rows;
+  for (std::size_t b = messages_.size(); b-- > 0;)  // as forward reaches them
+    for (std::size_t i = messages_[b].parts.size(); i-- > 0;) {
+      const Part& p = messages_[b].parts[i];
+      LedgerRow row = p.row;
+      row.sent = static_cast<double>(p.chunks.kept());
+      row.bytes =
+          static_cast<double>(row.exchanges) * (engine().size() - 1) * static_cast<double>(p.chunks.message_bytes());
+      row.energy_held /= std::max<double>(1, static_cast<double>(row.measured));
+      rows.push_back(row);
+    }
+  return rows;
+}
+
+void Demo::save(RankState& state) const {
+  state.set(kPrefix + "momentum", momentum_, Join::sum);
+  if (side_.facts.ledger_every == 0) return;
+  std::vector<std::int64_t> numbers;
+  for (const Message& message : messages_)
+    for (const Part& p : message.parts)
+      numbers.insert(numbers.end(), {p.row.exchanges, p.row.measured, std::bit_cast<std::int64_t>(p.row.energy_held)});
+  state.set_numbers(kPrefix + "ledger", numbers, Join::own);
+}
+
+void Demo::load(const StateDict& state) {
+  const StateDict mine = state.part(kPrefix);
+  const Tensor& momentum = mine.at("momentum");
+  require<DataError>(momentum.dtype() == DType::f32 && momentum.shape() == momentum_.shape(),
+                     "resume: the momentum is ", momentum.shape(), ", this model has ", momentum_.shape(),
+                     ". Give the same options.");
+  momentum_.copy_from(momentum);
+  if (side_.facts.ledger_every == 0 || !mine.contains("ledger")) return;
+  std::size_t parts = 0, i = 0;
+  for (const Message& message : messages_) parts += message.parts.size();
+  const std::vector<std::int64_t> numbers = mine.numbers("ledger", 3 * parts, "the ledger of demo");
+  for (Message& message : messages_)
+    for (Part& p : message.parts) {
+      p.row.exchanges = numbers[i], p.row.measured = numbers[i + 1];
+      p.row.energy_held = std::bit_cast<double>(numbers[i + 2]);
+      i += 3;
+    }
+}
+
+}  // namespace laconic::dist
