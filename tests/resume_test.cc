@@ -179,6 +179,10 @@ const ResumeCase kResumeCases[] = {
        r.trainer.plan.codec = "qsgd:4:100", r.trainer.codec_feedback = true;
        r.settings = {{"every", "3"}, {"delay", "1"}};
      }},
+    {"rounds, the largest elements, late", mixed,
+     [](Recipe& r) {
+       r.sync = "rounds", r.settings = {{"every", "3"}, {"delay", "2"}, {"density", "0.1"}, {"outer-feedback", "0.9"}};
+     }},
     {"no exchange", normalized, [](Recipe& r) { r.sync = "none", r.trainer.optimizer.momentum = 0.9; }},
 };
 

@@ -38,6 +38,8 @@ dist::SimulatedTraining of_method(const std::string& model, const std::string& s
   return training;
 }
 
+const MethodSetting kSparseRounds{{"every", "4"}, {"density", "0.03"}};
+
 const dist::VirtualNetwork kPair{.ranks = 2, .links = {.all = {.bits_per_second = 100'000'000}}};
 
 TEST(Simulate, ComputingAloneIsTheSumOfItsParts) {
@@ -72,7 +74,8 @@ TEST(Simulate, OverlapHidesWhatItCan) {
 
 TEST(Simulate, OneRankStandsForAllWhereTheyAreAlike) {
   dist::VirtualNetwork network{.ranks = 4, .links = {.all = {.bits_per_second = 100'000'000, .latency = 100us}}};
-  std::vector<dist::SimulatedTraining> trainings{of_method("hdc", "redsync", 4), of_method("hdc", "randomk", 4)};
+  std::vector<dist::SimulatedTraining> trainings{of_method("hdc", "redsync", 4), of_method("hdc", "randomk", 4),
+                                                 of_method("hdc", "rounds", 4, dist::Overlap::forward, kSparseRounds)};
   for (const char* allreduce : {"ring", "butterfly", "doubling"})
     trainings.push_back(lenet(dist::Overlap::forward, 4, allreduce));
   for (const dist::SimulatedTraining& training : trainings) {
@@ -95,8 +98,10 @@ TEST(Simulate, OneRankStandsForAllWhereTheyAreAlike) {
 /// All methods, each either simulated or refused; what they send is what they expect to send, where they know.
 TEST(Simulate, EveryMethodSendsWhatItExpectsOrIsRefused) {
   const GhostModel ghost("hdc", 0);
-  for (const std::string& name : dist::methods().names()) {
-    dist::SimulatedTraining training = of_method("hdc", name, 2);
+  std::vector<std::pair<std::string, MethodSetting>> ways{{"rounds", kSparseRounds}};
+  for (const std::string& name : dist::methods().names()) ways.emplace_back(name, MethodSetting());
+  for (const auto& [name, settings] : ways) {
+    const dist::SimulatedTraining training = of_method("hdc", name, 2, dist::Overlap::forward, settings);
     if (!training.method->traits().on_ghosts) {
       expect_error<UsageError>([&] { simulate_step(training, kPair); }, {"`sync` " + name, "a simulation has none"});
       continue;

@@ -199,12 +199,20 @@ TEST(Options, OfRoundsGoByOneAnother) {
     words.insert(words.begin(), {"--sync", "rounds"});
     return parse(words).method->fingerprint();
   };
-  EXPECT_EQ(decided({}), "every=8 outer=sgd outer-lr=1 outer-momentum=0 fragments=1 delay=0 mix=0 warmup=none");
+  EXPECT_EQ(decided({}),
+            "every=8 outer=sgd outer-lr=1 outer-momentum=0 fragments=1 delay=0 mix=0 density=none outer-feedback=0.95 "
+            "value-bits=2 "
+            "warmup=none");
   EXPECT_EQ(
       decided({"--every", "30", "--outer", "nesterov", "--fragments", "4", "--delay", "5", "--warmup", "dense:2"}),
-      "every=30 outer=nesterov outer-lr=0.7 outer-momentum=0.9 fragments=4 delay=5 mix=0.5 warmup=dense:2");
+      "every=30 outer=nesterov outer-lr=0.7 outer-momentum=0.9 fragments=4 delay=5 mix=0.5 density=none "
+      "outer-feedback=0.95 value-bits=2 warmup=dense:2");
   EXPECT_EQ(decided({"--outer", "momentum", "--outer-lr", "0.8", "--outer-momentum", "0.6", "--mix", "0.25"}),
-            "every=8 outer=momentum outer-lr=0.8 outer-momentum=0.6 fragments=1 delay=0 mix=0.25 warmup=none");
+            "every=8 outer=momentum outer-lr=0.8 outer-momentum=0.6 fragments=1 delay=0 mix=0.25 density=none "
+            "outer-feedback=0.95 value-bits=2 warmup=none");
+  EXPECT_EQ(decided({"--density", "0.03", "--outer-feedback", "0.9", "--value-bits", "32"}),
+            "every=8 outer=sgd outer-lr=1 outer-momentum=0 fragments=1 delay=0 mix=0 density=0.03 outer-feedback=0.9 "
+            "value-bits=32 warmup=none");
 }
 
 TEST(Options, ThatMakeNoSenseOfRoundsAreRefused) {
@@ -229,6 +237,14 @@ TEST(Options, ThatMakeNoSenseOfRoundsAreRefused) {
   refused({"--codec", "onebit", "--allreduce", "doubling"},
           "with doubling several ranks must come to the same bytes, and onebit adds what each has lost by itself "
           "(--codec): take --allreduce ring");
+  refused({"--density", "0"}, "nothing would ever be sent (--density 0): give more, as 0.03");
+  refused({"--outer-feedback", "0.9"},
+          "all is sent, and nothing kept (--outer-feedback): leave it out, or add --density");
+  refused({"--value-bits", "2"}, "sums have --codec instead (--value-bits): leave it out, or add --density");
+  refused({"--density", "0.03", "--codec", "bf16"},
+          "what is chosen (--density) has --value-bits (--codec): leave one of the two out");
+  refused({"--density", "0.03", "--allreduce", "tree:2"},
+          "what is chosen (--density) goes from each worker to all (--allreduce): leave one of the two out");
   refused({"--servers", "1"}, "--sync rounds has no use for it (--servers): leave it out, or take --sync ps");
 }
 

@@ -19,4 +19,5 @@ build/apps/laconic compare "$app" --model "$model" --data "$data" --workers 4 --
   --vs "RedSync 1 %: --sync redsync --density 0.01 --no-mask --warmup dense:1" \
   --vs "local SGD, 16 steps: --sync rounds --every 16 --warmup dense:1" \
   --vs "DiLoCo, 16 steps: --sync rounds --every 16 --outer nesterov --warmup dense:1" \
-  --vs "Streaming DiLoCo: --sync rounds --every 16 --outer nesterov --fragments 4 --delay 3 --warmup dense:1" "$@"
+  --vs "Streaming DiLoCo: --sync rounds --every 16 --outer nesterov --fragments 4 --delay 3 --warmup dense:1" \
+  --vs "SparseLoCo, 3 %, 16 steps: --sync rounds --every 16 --density 0.03 --warmup dense:1" "$@"

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -14,10 +16,10 @@ class LocalRounds final : public Method {
   std::string summary() const override { return "own steps, then what they changed (local SGD, DiLoCo)"; }
   Traits traits() const override {
     return {.same_bits = false,
-            .codec = true,
+            .codec = !density_,
             .on_ghosts = true,
             .period = rules_.every,
-            .arenas = momentum() > 0 ? 3 : 2,
+            .arenas = 2 + (momentum() > 0 ? 1 : 0) + (density_ ? 1 : 0),
             .arenas_are = "outer model"};
   }
 
@@ -35,6 +37,22 @@ class LocalRounds final : public Method {
     number(s, "mix", "ALPHA", mix_, 1, "0.5",
            "share of its own values that a worker keeps when one\narrives [0; with delay: 0.5]",
            [this] { return mix(); });
+    s.value(
+        "density", "D",
+        "share of what was changed that is sent, the largest of\neach 4096 neighbours (SparseLoCo) [none: all]",
+        [this](const std::string& text, const std::string& where) {
+          density_.reset();
+          if (text != "none") density_ = real(text, where, 0, 1, "0.03");
+        },
+        [this] { return density_ ? number_text(*density_) : "none"; });
+    number(s, "outer-feedback", "BETA", beta_, 1, "0.95", "what was not sent is added next time, times BETA [0.95]",
+           [this] { return beta(); });
+    s.value(
+        "value-bits", "2|32", "of a value that is sent [2: its sign, and one of two\nmagnitudes of its neighbours]",
+        [this](const std::string& text, const std::string& where) {
+          bits_ = one_of(text, where, {"2", "32"});
+        },
+        [this] { return bits(); });
     s.value(
         "warmup", "none|dense:E", "in the first E epochs dense gradients [none]",
         [this](const std::string& text, const std::string& where) { warmup_ = Warmup::parse(text, where); },
@@ -54,6 +72,10 @@ class LocalRounds final : public Method {
     if (momentum() == 1) refuse("no change would ever be forgotten", "`outer-momentum` 1", "give less, as 0.9");
     if (outer_ == "sgd" && momentum() > 0)
       refuse("`outer` sgd has none", "`outer-momentum`", "leave it out, or take `outer` momentum or nesterov");
+    if (density_ == 0.0) refuse("nothing would ever be sent", "`density` 0", "give more, as 0.03");
+    if (beta_ && !density_)
+      refuse("all is sent, and nothing kept", "`outer-feedback`", "leave it out, or add `density`");
+    if (bits_ && !density_) refuse("sums have `codec` instead", "`value-bits`", "leave it out, or add `density`");
     if (warmup_.kind == Warmup::Kind::ramp)
       refuse("rounds have no density that could fall", "`warmup` ramp", "take `warmup` dense:E");
   }
@@ -62,16 +84,22 @@ class LocalRounds final : public Method {
     if (setting == "fusion" && rules_.fragments > 1)
       return Refusal{"`fragments` are made of layers, and each layer travels as one message",
                      "leave one of the two out"};
+    if (setting == "allreduce" && density_)
+      return Refusal{"what is chosen (`density`) goes from each worker to all", "leave one of the two out"};
+    if ((setting == "codec" || setting == "codec-feedback") && density_)
+      return Refusal{"what is chosen (`density`) has `value-bits`", "leave one of the two out"};
     return Method::refuses(setting);
   }
 
   void shape(PlanOptions& plan, const TrainingFacts&) const override {
     if (rules_.fragments > 1) plan.fusion = PlanOptions::Fusion::module;
+    if (density_ && plan.fusion == PlanOptions::Fusion::copy) plan.fusion = PlanOptions::Fusion::lazy;
   }
 
   std::unique_ptr<Strategy> worker(WorkerSide side) const override {
     RoundsSync::Rules rules = rules_;
     rules.lr = lr(), rules.momentum = momentum(), rules.nesterov = outer_ == "nesterov", rules.mix = mix();
+    rules.chosen = wire(), rules.feedback = beta();
     if (warmup_.kind == Warmup::Kind::dense)
       rules.dense_steps =
           std::max<std::int64_t>(0, warmup_.epochs * side.facts.steps_per_epoch - side.facts.steps_ahead);
@@ -79,9 +107,10 @@ class LocalRounds final : public Method {
   }
 
   /// Counts the steps after a warm-up.
-  std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>&,
+  std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
                                        const TrainingFacts& facts) const override {
-    const std::optional<double> bytes = bytes_of_step(plan, facts.workers);
+    const std::optional<double> bytes = density_ ? TopKSync::expected_bytes(plan, parameters, *wire(), facts.workers)
+                                                 : bytes_of_step(plan, facts.workers);
     return bytes ? std::optional(*bytes / static_cast<double>(rules_.every)) : std::nullopt;
   }
 
@@ -89,6 +118,7 @@ class LocalRounds final : public Method {
     std::string text = concat("rounds of ", rules_.every, rules_.every == 1 ? " step, " : " steps, ", outer_);
     if (rules_.fragments > 1) text += concat(", ", rules_.fragments, " fragments");
     if (rules_.delay > 0) text += concat(", ", rules_.delay, " late");
+    if (density_) return text + fmt::format(", the largest {:g} % in {} bits", 100 * *density_, bits());
     return text + ", " + (facts.plan_file.empty() ? facts.plan.allreduce : "by " + facts.plan_file);
   }
 
@@ -104,11 +134,19 @@ class LocalRounds final : public Method {
   }
   double lr() const { return lr_.value_or(outer_ == "nesterov" ? 0.7 : 1); }
   double momentum() const { return momentum_.value_or(outer_ == "sgd" ? 0 : 0.9); }
+  std::string bits() const { return bits_.value_or("2"); }
+  double beta() const { return beta_.value_or(0.95); }
+  std::optional<TopKWire> wire() const {
+    return density_ ? std::optional(TopKWire{.density = *density_, .two_bits = bits() == "2"}) : std::nullopt;
+  }
   double mix() const { return mix_.value_or(rules_.delay > 0 ? 0.5 : 0); }
 
   RoundsSync::Rules rules_{};  // every, fragments, delay
   std::string outer_ = "sgd";
   std::optional<double> lr_, momentum_, mix_;  // nothing: by the other settings
+  std::optional<double> density_;              // nothing: all
+  std::optional<double> beta_;
+  std::optional<std::string> bits_;
   Warmup warmup_{};
 };
 

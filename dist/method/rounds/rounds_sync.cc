@@ -37,10 +37,7 @@ RoundsSync::RoundsSync(WorkerSide side, const Rules& rules)
       engine_(side.engine),
       outer_(twins_of(side.arena), side.arena.values().device()),
       velocity_(rules.momentum > 0 ? outer_.make_state() : Tensor()),
-      exchange_(
-          outer_, side.engine, side.plan,
-          [this](Parameter& p, Rows rows, const StepContext& context) { outer_step(p, rows, context.gradient_scale); },
-          side.facts),
+      exchange_(make_exchange(side)),
       own_(side.arena, side.update),
       arriving_(side.arena, [this](Parameter& p, Rows rows, const StepContext&) { take_over(p, rows); }),
       joint_(side.arena) {
@@ -48,10 +45,20 @@ RoundsSync::RoundsSync(WorkerSide side, const Rules& rules)
   divide();
 }
 
+std::unique_ptr<BucketSync> RoundsSync::make_exchange(const WorkerSide& side) {
+  const Update step = [this](Parameter& p, Rows rows, const StepContext& context) {
+    outer_step(p, rows, context.gradient_scale);
+  };
+  if (rules_.chosen)
+    return std::make_unique<TopKSync>(outer_, side.engine, side.plan, step, side.facts, *rules_.chosen,
+                                      rules_.feedback);
+  return std::make_unique<AllreduceSync>(outer_, side.engine, side.plan, step, side.facts);
+}
+
 /// Neighbours in the arena, of about equal size. A message belongs to one fragment; so does a parameter that travels in
 /// several.
 void RoundsSync::divide() {
-  const Plan& plan = exchange_.plan();
+  const Plan& plan = exchange_->plan();
   std::vector<std::pair<int, std::int64_t>> units;  // parameters that travel together: the first place, elements
   for (const Bucket& b : plan.buckets) {
     if (units.empty() || units.back().first != b.first) units.emplace_back(b.first, 0);
@@ -94,7 +101,7 @@ void RoundsSync::before_forward(Parameter& p, Rows rows) {
   if (dense()) return dense_->before_forward(p, rows);
   own_.before_forward(p, rows);
   if (due_[fragment_of(p)] > done_) return;
-  exchange_.before_forward(outer_of(p), rows);
+  exchange_->before_forward(outer_of(p), rows);
   arriving_.before_forward(p, rows);
 }
 
@@ -115,13 +122,14 @@ void RoundsSync::end_step() {
 /// The layers that the next forward needs first are sent first.
 void RoundsSync::send(std::size_t fragment) {
   const Trace::Span span("end of a round", "update");
-  exchange_.begin_step(context_);
+  exchange_->begin_step(context_);
   arriving_.begin_step(context_);
-  const std::vector<Bucket>& buckets = exchange_.plan().buckets;
+  auto* const sums = dynamic_cast<AllreduceSync*>(exchange_.get());
+  const std::vector<Bucket>& buckets = exchange_->plan().buckets;
   for (std::size_t b = buckets.size(); b-- > 0;) {
     const Bucket& bucket = buckets[b];
     if (fragments_[static_cast<std::size_t>(bucket.first)] != fragment) {
-      if (exchange_.nccl() != nullptr && bucket.carrier() == Carrier::nccl) exchange_.in_turn(b, nullptr);
+      if (sums != nullptr && sums->nccl() != nullptr && bucket.carrier() == Carrier::nccl) sums->in_turn(b, nullptr);
       continue;
     }
     const auto each = [&](auto f) {
@@ -137,10 +145,10 @@ void RoundsSync::send(std::size_t fragment) {
     GhostWork::tell(difference.device(), Work::adding, difference.bytes());
     each([&](Parameter& p, Rows rows) {
       arriving_.gradient_ready(p, rows);
-      exchange_.gradient_ready(outer_of(p), rows);
+      exchange_->gradient_ready(outer_of(p), rows);
     });
   }
-  exchange_.end_step();
+  exchange_->end_step();
   due_[fragment] = context_.step + rules_.delay;
 }
 
@@ -174,12 +182,12 @@ void RoundsSync::flush() {
   if (dense()) return dense_->flush();
   own_.flush();
   if (done_ < context_.step) return;
-  exchange_.flush();
+  exchange_->flush();
   for (const auto& p : arena_.parameters()) before_forward(*p, p->all_rows());
 }
 
 Costs RoundsSync::costs() const {
-  Costs costs = exchange_.costs();
+  Costs costs = exchange_->costs();
   costs.update_seconds += own_.costs().update_seconds + arriving_.costs().update_seconds;
   if (dense_) {
     const Costs of_dense = dense_->costs();
@@ -207,7 +215,7 @@ void RoundsSync::save(RankState& state) const {
   std::vector<std::int64_t> numbers{done_};
   numbers.insert(numbers.end(), due_.begin(), due_.end());
   state.set_numbers("rounds/steps", numbers, Join::equal);
-  state.save("rounds/exchange/", exchange_);
+  state.save("rounds/exchange/", *exchange_);
   if (dense_) state.save("rounds/dense/", *dense_);
 }
 
@@ -226,7 +234,7 @@ void RoundsSync::load(const StateDict& state) {
   due_.assign(numbers.begin() + 1, numbers.end());
   for (const auto& p : arena_.parameters())
     if (due_[fragment_of(*p)] > done_) arriving_.gradient_ready(*p, p->all_rows());
-  exchange_.load(mine.part("exchange/"));
+  exchange_->load(mine.part("exchange/"));
   if (dense_) dense_->load(mine.part("dense/"));
 }
 

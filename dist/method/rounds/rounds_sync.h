@@ -1,10 +1,12 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "dist/method/allreduce/allreduce_sync.h"
 #include "dist/method/none/no_sync.h"
+#include "dist/method/rounds/top_k_sync.h"
 
 namespace laconic::dist {
 
@@ -12,7 +14,8 @@ namespace laconic::dist {
 /// worker has the outer model x besides its own, w. They begin alike; x has the same bits on all workers always.
 ///
 ///     every step                 w = the worker's own update of w, by its own gradient
-///     after H steps              d = x - w starts on its way: the pseudo-gradient, summed by AllreduceSync
+///     after H steps              d = x - w starts on its way: the pseudo-gradient, summed by AllreduceSync; or the
+///                                largest elements of it and of what is left of earlier ones, summed by TopKSync
 ///     TAU steps later            D = mean of d over the workers,  v = m v + D
 ///                                x -= lr D  (sgd),  lr v  (momentum),  lr (D + m v)  (nesterov)
 ///                                w = ALPHA w + (1 - ALPHA) x
@@ -28,10 +31,11 @@ namespace laconic::dist {
 ///
 ///   cost    of memory: x, d, and v if there is momentum, each a copy of the parameters. Of time: when a round ends,
 ///           d is computed (3 passes over it), and when it comes, x and w (2 to 7 passes)
-///   throws  what AllreduceSync throws; UsageError if there are more fragments than the plan has messages
+///   throws  what AllreduceSync and TopKSync throw; UsageError if there are more fragments than the plan has messages
 ///   source  Stich 2019 (local SGD: sgd, lr 1), Lin et al. 2020 (post-local SGD: dense steps first), Wang et al. 2020
 ///           (SlowMo: momentum; the same while the inner rate is constant), Douillard et al. 2023 (DiLoCo: nesterov, lr
-///           0.7, m 0.9) and 2025 (Streaming DiLoCo: fragments, TAU, ALPHA; its Algorithm 2)
+///           0.7, m 0.9) and 2025 (Streaming DiLoCo: fragments, TAU, ALPHA; its Algorithm 2), Sarfi et al. 2025
+///           (SparseLoCo: chosen)
 class RoundsSync final : public Strategy {
  public:
   struct Rules {
@@ -42,6 +46,8 @@ class RoundsSync final : public Strategy {
     double lr = 1, momentum = 0;  ///< of the outer model
     bool nesterov = false;
     std::int64_t dense_steps = 0;  ///< at the beginning: every step's gradients are joined
+    std::optional<TopKWire> chosen{};  ///< what is sent of d; nothing: all
+    double feedback = 0;               ///< BETA, by which what was not sent shrinks from round to round
   };
   /// side.update : the worker's own, also of dense steps
   RoundsSync(WorkerSide side, const Rules& rules);
@@ -64,6 +70,7 @@ class RoundsSync final : public Strategy {
 
  private:
   bool dense() const { return context_.step <= rules_.dense_steps; }
+  std::unique_ptr<BucketSync> make_exchange(const WorkerSide& side);
   void divide();
   bool ends_round(std::size_t fragment) const;
   void send(std::size_t fragment);
@@ -80,7 +87,7 @@ class RoundsSync final : public Strategy {
   const ParameterArena outer_;          // x, and in the place of gradients d
   const Tensor velocity_;               // v; undefined without momentum
   std::optional<AllreduceSync> dense_;  // the exchange of dense steps, if there are any
-  AllreduceSync exchange_;              // of d; its update is the outer step
+  const std::unique_ptr<BucketSync> exchange_;  // of d; its update is the outer step
   NoSync own_;                          // the workers' own updates
   NoSync arriving_;                     // sent, and not taken over yet
   JointModel joint_;
