@@ -54,11 +54,11 @@ std::uint16_t bf16_above(std::uint32_t magnitude) {
 ///
 /// A partial sum is scaled and rounded anew on every hop. decode_add_encode does that in one pass over memory. A super
 /// group with NaN or infinity decodes to NaN; one below 2^-100 to 0.
-///   cost    a quarter of a random number a value; b + 8/GROUP + 1/16 bits a value; a GPU's values are encoded on the
-///   host source  DynamiQ (Han et al. 2026): groups in super groups with scales of two kinds, levels that are not
-///   uniform, one
-///           fused kernel for a hop. Settled: levels of two spacings; no bits that vary between super groups, and no
-///           rounding that is correlated between ranks
+///   cost    a quarter of a random number a value; b + 8/GROUP + 1/16 bits a value. A GPU's values are encoded on the
+///           host
+///   source  DynamiQ (Han et al. 2026): groups in super groups with scales of two kinds, levels that are not uniform,
+///           one fused kernel for a hop. Settled: levels of two spacings; no bits that vary between super groups, and
+///           no rounding that is correlated between ranks
 class GroupQuantiser final : public SizedCodec {
  public:
   GroupQuantiser(unsigned bits, std::size_t group)

@@ -32,11 +32,11 @@ TRAINING = {'mnist': 'lenet', 'cifar10': 'resnet20', 'imagenet': 'resnet18', 'pt
 DATA = {'mnist': 'synthetic:4000,100', 'cifar10': 'synthetic:4000,100', 'imagenet': 'synthetic:400,100,10', 'ptb': 'synthetic:20000,300'}
 # Options that name what a reader has and this test does not, or go with those; and whether a value follows.
 READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device': True, '--precision': True, '--save': True, '--save-every': True, '--keep': True,
-               '--trace': True, '--dump-gradients': True, '--log': True, '--config': True,
+               '--trace': True, '--trace-steps': True, '--dump-gradients': True, '--log': True, '--config': True,
                '--new-head': False, '--eval-only': False}
 # Tools, and whether another word says which of them it is.
 TOOLS = {'compare': False, 'launch': False, 'models': False, 'pack': False, 'simulate': False, 'calibrate': False, 'explain': False, 'chaos': False,
-         'bench': True, 'inspect': True, 'codec': True, 'plot': True}
+         'report': False, 'bench': True, 'inspect': True, 'codec': True, 'plot': True}
 # How many words follow an option of launch.
 OF_LAUNCH = {'-n': 1, '-np': 1, '--workers': 1, '--hosts': 1, '--hostfile': 1, '--mca': 2, '--restarts': 1, '--min-workers': 1, '--dry-run': 0}
 SET_BY_SLURM = {'$SLURM_NTASKS': '8'}
