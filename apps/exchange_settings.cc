@@ -66,7 +66,7 @@ void add_exchange_settings(Settings& s, const ExchangeTargets& o) {
           [o](const std::string& text, const std::string&) { dist::set_fusion(o.plan, text); });
   s.value("chunk", "none|SIZE",
           "larger weights, except of convolutions, travel\nin chunks of rows [4MiB; 2MiB with ps; whole with\n"
-          "redsync, its neighbours, powersgd and demo]",
+          "redsync, its neighbours, powersgd, demo and ef21]",
           [o](const std::string& text, const std::string&) { dist::set_chunk(o.plan, text); });
   s.value("link", "RATE,LATENCY[,JITTER]", "emulate a network between the workers, as 100mbit,1ms",
           [o](const std::string& text, const std::string& where) { o.link = dist::LinkSpec::parse(text, where); });
@@ -87,10 +87,11 @@ void add_exchange_settings(Settings& s, const ExchangeTargets& o) {
   s.group(kCodecGroup, Scope::exchange);
   std::vector<std::string> codecs{"none"};
   for (const compress::CodecKind& kind : compress::codecs()) codecs.push_back(kind.form);
-  s.value("codec", "NAME",
-          "what sums pass through on every hop, or what goes up to\nservers and comes down: " + wrapped(codecs) +
-              "\n(BITS of trunc are cut off, 2^E of inceptionn is the error\nbound, onebit has feedback) [none]",
-          [o](const std::string& text, const std::string&) { dist::set_codec(o.plan, text); });
+  s.value(
+      "codec", "NAME",
+      "what sums pass through on every hop, or what goes up to\nservers and comes down: " + wrapped(codecs) +
+          "\n(BITS of trunc are cut off, 2^E of inceptionn is the error\nbound, onebit and signs have feedback) [none]",
+      [o](const std::string& text, const std::string&) { dist::set_codec(o.plan, text); });
   s.flag("codec-feedback", o.codec_feedback, "what encoding loses is added when it encodes again");
   s.group("Parameter servers (--sync ps, layerdrop, slimdp)", Scope::exchange);
   s.value("servers", "K|colocated", "further ranks that serve and train nothing, or every\nworker serves a part [1]",

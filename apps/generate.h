@@ -1,23 +1,35 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "data/text.h"
+#include "layers/models/gpt.h"
 #include "layers/models/language_model.h"
 
 namespace laconic {
 
 /// How to let a language model write.
 struct GenerateOptions {
-  std::int64_t words = 0;  ///< how many to write, line ends among them
-  double temperature = 1;  ///< word k has the chance softmax(logits / temperature)[k]; 0: always the likeliest one
-  std::string prompt{};    ///< what it goes on from: words between blanks; empty: the beginning of a line
+  std::int64_t words = 0;  ///< how many tokens to write, line ends among them
+  double temperature = 1;  ///< token k has the chance softmax(logits / temperature)[k]; 0: always the likeliest one
+  std::string prompt{};    ///< what it goes on from; empty: the beginning of a line
   std::uint64_t seed = 0;
 };
 
-/// Writes `words` words behind the prompt, with blanks between and line breaks for <eos>. A word of the prompt that the
-/// vocabulary lacks is read as <unk>; <unk> itself is never written unless there is no other word. The same seed writes
-/// the same text on one kind of processor. The model is left in evaluation mode.
-std::string generate(models::LanguageModel& model, const Vocabulary& vocabulary, const GenerateOptions& options);
+/// Reads one token more, and returns the logits of the one behind it.
+using ReadToken = std::function<std::vector<float>(std::int64_t token)>;
+/// The model must outlive it, and is left in evaluation mode.
+ReadToken reader(models::LanguageModel& model);
+/// It sees at most the last block of tokens. Cost: a forward pass over all of them for each.
+ReadToken reader(models::GPT& model);
+
+/// Writes `words` tokens behind the prompt. The same seed writes the same text on one kind of processor.
+///   words              with blanks between them and line breaks for <eos>. A word of the prompt that the vocabulary
+///                      lacks is read as <unk>; <unk> itself is never written unless there is no other word
+///   characters, pairs  as they are
+/// throws DataError: a character of the prompt is not in the vocabulary
+std::string generate(const ReadToken& read, const TextDataset& text, const GenerateOptions& options);
 
 }  // namespace laconic

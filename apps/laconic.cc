@@ -39,8 +39,10 @@ constexpr Tool kTools[] = {
     {"simulate", "simulate --model M --workers N,..", "a training step on a network that is not there"},
     {"calibrate", "calibrate --workers N", "what ranks, network, codecs and layers take here, for plans"},
     {"chaos", "chaos PROGRAM ...", "faults at random moments, and whether a training goes on to the same weights"},
+    {"doctor", "doctor [--hosts A,B]", "what this machine has, what is slow or missing for training, and the mend"},
     {"explain", "explain LOG", "where a training's time went, and what would shorten a step"},
     {"report", "report LOG... -o PAGE.html", "curves, tables and a timeline of trainings, in one page"},
+    {"reproduce", "reproduce [PAPER [TABLE]]", "the five papers' tables, made again and beside their own"},
     {"plot", "plot trace FILE -o PICTURE.svg", "a picture of some steps of a recorded training"},
 };
 

@@ -16,7 +16,9 @@ constexpr laconic::Subcommand kTools[] = {
     {"simulate", "see laconic simulate --help", laconic::simulate},
     {"calibrate", "see laconic calibrate --help", laconic::calibrate},
     {"chaos", "see laconic chaos --help", laconic::chaos},
+    {"doctor", "see laconic doctor --help", laconic::doctor},
     {"explain", "see laconic explain --help", laconic::explain},
+    {"reproduce", "see laconic reproduce --help", laconic::reproduce},
     {"report", "see laconic report --help", laconic::report},
     {"plot", "see laconic plot --help", laconic::plot},
 };

@@ -1,81 +1,52 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-#include <sstream>
-
 #include "apps/task.h"
+#include "apps/text.h"
 #include "core/parallel.h"
-#include "core/random.h"
+#include "core/state.h"
 #include "data/synthetic.h"
+#include "dist/trainer/block_language_modelling.h"
 #include "dist/trainer/language_modelling.h"
 
 namespace laconic {
 namespace {
 
-/// One word's number by its chance; `left_out` has none.
-std::int64_t draw(const std::vector<float>& logits, double temperature, std::int64_t left_out, Random& random) {
-  std::int64_t best = -1;
-  for (std::size_t k = 0; k < logits.size(); ++k)
-    if (static_cast<std::int64_t>(k) != left_out && (best < 0 || logits[k] > logits[static_cast<std::size_t>(best)]))
-      best = static_cast<std::int64_t>(k);
-  if (best < 0) return left_out;
-  if (temperature == 0) return best;
-  const double highest = static_cast<double>(logits[static_cast<std::size_t>(best)]);
-  std::vector<double> chances(logits.size());
-  for (std::size_t k = 0; k < logits.size(); ++k)
-    if (static_cast<std::int64_t>(k) != left_out)
-      chances[k] = std::exp((static_cast<double>(logits[k]) - highest) / temperature);
-  double rest = std::accumulate(chances.begin(), chances.end(), 0.0) * static_cast<double>(random.uniform());
-  for (std::size_t k = 0; k < chances.size(); ++k)
-    if ((rest -= chances[k]) < 0) return static_cast<std::int64_t>(k);
-  return best;  // rounding
+Tokens tokens_of(const TrainOptions& o) {
+  const bool words = o.tokens.empty() && (models::gpt_recipe(o.model) == nullptr || is_synthetic(o.data));
+  const Tokens tokens = words ? Tokens{} : Tokens::parse(o.tokens.empty() ? "chars" : o.tokens);
+  if (is_synthetic(o.data) && tokens.kind != Tokens::Kind::words)
+    refuse("synthetic text is made of words", "--tokens " + o.tokens, "leave it out, or give a text with --data");
+  return tokens;
 }
-
-}  // namespace
-
-std::string generate(models::LanguageModel& model, const Vocabulary& vocabulary, const GenerateOptions& o) {
-  const NoGrad no_grad;
-  model.eval();
-  const std::int64_t unknown = vocabulary.find(Vocabulary::kUnknown).value_or(-1);
-  const std::int64_t end = vocabulary.find(Vocabulary::kEnd).value_or(-1);
-  const Device device = model.parameters().front()->value().device();
-  LSTM::State state;
-  Tensor logits;
-  const auto read = [&](std::int64_t word) {
-    logits = model(Tensor::of({1, 1}, std::span<const std::int64_t>(&word, 1), device), state);
-  };
-  read(std::max<std::int64_t>(end, 0));
-  std::istringstream prompt(o.prompt);
-  std::string text;
-  const auto write = [&](const std::string& word) { text += (text.empty() || text.back() == '\n' ? "" : " ") + word; };
-  for (std::string word; prompt >> word;) {
-    const auto known = vocabulary.find(word);
-    read(known.value_or(static_cast<std::int32_t>(std::max<std::int64_t>(unknown, 0))));
-    write(word);
-  }
-  for (std::int64_t i = 0; i < o.words; ++i) {
-    Random random(o.seed, Purpose::generate, static_cast<std::uint64_t>(i));
-    const std::int64_t word = draw(logits.to_vector(), o.temperature, unknown, random);
-    if (word == end)
-      text += '\n';
-    else
-      write(vocabulary.word(static_cast<std::int32_t>(word)));
-    if (i + 1 < o.words) read(word);
-  }
-  if (!text.empty() && text.back() != '\n') text += '\n';
-  return text;
-}
-
-namespace {
 
 class LanguageTask final : public Task {
  public:
-  explicit LanguageTask(const std::string& data)
-      : data_(once([data] { return is_synthetic(data) ? synthetic_text_named(data) : load_text(data); })) {}
+  explicit LanguageTask(const TrainOptions& o)
+      : data_(once([data = o.data, tokens = tokens_of(o)] {
+          return is_synthetic(data) ? synthetic_text_named(data) : load_text(data, tokens);
+        })) {}
 
   std::unique_ptr<Workload> workload(const TrainOptions& o, const dist::Worker& worker) override {
+    const models::GptRecipe* const gpt = models::gpt_recipe(o.model);
+    return gpt ? of_blocks(o, gpt->model, worker) : of_streams(o, worker);
+  }
+
+  void finish(const TrainOptions& o, Workload& workload) override {
+    auto* const gpt = dynamic_cast<models::GPT*>(&workload.model());
+    if (!o.export_path.empty()) {
+      save_safetensors(models::for_hugging_face(*gpt), o.export_path);
+      if (!o.quiet) fmt::print("weights for Hugging Face: {}\n", o.export_path);
+    }
+    if (o.generate.words == 0) return;
+    set_kernel_threads(1);  // one word at a time has no work for more, and the text is then the same for any --threads
+    GenerateOptions options = o.generate;
+    options.seed = o.trainer.seed;
+    const ReadToken read = gpt ? reader(*gpt) : reader(dynamic_cast<models::LanguageModel&>(workload.model()));
+    fmt::print("{}{}", o.quiet ? "" : "\n", generate(read, *data_.get(), options));
+  }
+
+ private:
+  std::unique_ptr<Workload> of_streams(const TrainOptions& o, const dist::Worker& worker) {
     const std::shared_ptr<const TextDataset> data = data_.get();
     models::LanguageModel::Options model = models::language_recipe(o.model)->model;
     model.vocabulary = data->vocabulary.size();
@@ -86,16 +57,26 @@ class LanguageTask final : public Task {
                                                LanguageModelling::Options{.batch = o.batch, .bptt = o.bptt});
   }
 
-  void finish(const TrainOptions& o, Workload& workload) override {
-    if (o.generate.words == 0) return;
-    set_kernel_threads(1);  // one word at a time has no work for more, and the text is then the same for any --threads
-    GenerateOptions options = o.generate;
-    options.seed = o.trainer.seed;
-    fmt::print("{}{}", o.quiet ? "" : "\n",
-               generate(dynamic_cast<models::LanguageModel&>(workload.model()), data_.get()->vocabulary, options));
+  std::unique_ptr<Workload> of_blocks(const TrainOptions& o, models::GPT::Options model, const dist::Worker& worker) {
+    const std::shared_ptr<const TextDataset> data = data_.get();
+    model.vocabulary = data->vocabulary.size();
+    for (const auto& [given, its] : {std::pair{o.layers, &model.layers}, std::pair{o.heads, &model.heads},
+                                     std::pair{o.width, &model.width}, std::pair{o.block, &model.block}})
+      if (given > 0) *its = given;
+    if (o.dropout) model.dropout = *o.dropout;
+    if (model.width % model.heads != 0)
+      refuse(fmt::format("{} heads cannot share {} numbers", model.heads, model.width), "--heads and --width",
+             "give a width that is a multiple of the heads");
+    return std::make_unique<BlockLanguageModelling>(
+        std::make_shared<models::GPT>(model), data, worker.rank, worker.size,
+        BlockLanguageModelling::Options{.batch = o.batch,
+                                        .block = model.block,
+                                        .shuffle = o.images.shuffle,
+                                        .seed = o.trainer.seed,
+                                        .model = fmt::format("{}, heads {}, width {}, dropout {}", model.layers,
+                                                             model.heads, model.width, model.dropout)});
   }
 
- private:
   Once<TextDataset> data_;
 };
 
@@ -119,9 +100,17 @@ void use_published_recipe(TrainOptions& o) {
       Schedule::parse(r->decay > 0 ? divided_every_epoch(r->full_epochs, r->epochs, r->decay) : "plateau:0,0.25");
 }
 
+/// nanoGPT's: "config/train_shakespeare_char.py", and what its README takes on a computer without GPU.
+void use_nanogpt_recipe(TrainOptions& o) {
+  const bool small = o.model == "gpt-4x128", large = o.model == "gpt2";
+  o.batch = small ? 12 : large ? 4 : 64;
+  o.trainer.steps = small ? 2000 : 5000;
+  o.trainer.epochs = 0;  // the schedule ends with the steps
+}
+
 }  // namespace
 
-std::unique_ptr<Task> make_language_task(const TrainOptions& o) { return std::make_unique<LanguageTask>(o.data); }
+std::unique_ptr<Task> make_language_task(const TrainOptions& o) { return std::make_unique<LanguageTask>(o); }
 
 Program language_program() {
   Program program{
@@ -139,6 +128,26 @@ Program language_program() {
       .reads = Program::Reads::text,
       .of_model = use_published_recipe};
   for (const auto& recipe : models::language_recipes()) program.models.push_back(recipe.name);
+  return program;
+}
+
+Program gpt_program() {
+  Program program{.name = "gpt",
+                  .summary = "Trains a small GPT on a text: its characters, words, or pairs of bytes.",
+                  .examples =
+                      "Examples:\n"
+                      "  gpt --data input.txt --generate 500               nanoGPT's small model, then 500 characters\n"
+                      "  gpt --preset shakespeare-char --data input.txt    nanoGPT's larger one\n"
+                      "  gpt --data book.txt --tokens bpe:1000 --layers 6 --width 192 --heads 6\n"
+                      "  gpt --data input.txt --workers 4 --batch 3 --link 100mbit,1ms --sync rounds --every 20\n"
+                      "  laconic launch -n 4 gpt --data input.txt --batch 3",
+                  .options =
+                      "--data data/tinyshakespeare.txt --optimizer adamw --betas 0.9,0.99 --weight-decay 0.1 "
+                      "--no-decay-norm-bias --clip norm:1 --schedule warmup:100it+cosine:0.1",
+                  .models = {},
+                  .reads = Program::Reads::blocks,
+                  .of_model = use_nanogpt_recipe};
+  for (const auto& recipe : models::gpt_recipes()) program.models.push_back(recipe.name);
   return program;
 }
 

@@ -41,25 +41,55 @@ int default_threads(int workers) {
   return std::max(1, cores / here);
 }
 
-std::uint64_t memory_available() {
-  std::uint64_t least = 0;
-  const auto limit = [&](std::uint64_t bytes) { least = least == 0 ? bytes : std::min(least, bytes); };
+namespace {
+
+/// Calls visit(folder, version 2?) for the control groups that the process is in by a controller, and those around
+/// them.
+template <class Visit>
+void for_groups(const std::string& root, const std::string& controller, Visit visit) {
   std::string line;
-  for (std::ifstream in("/proc/meminfo"); std::getline(in, line);)
-    if (std::uint64_t kib = 0; std::sscanf(line.c_str(), "MemAvailable: %" SCNu64, &kib) == 1) limit(kib << 10);
-  for (std::ifstream in("/proc/self/cgroup"); std::getline(in, line);) {  // number:controllers:path; none: version 2
+  for (std::ifstream in(root + "/proc/self/cgroup");
+       std::getline(in, line);) {  // number:controllers:path; none: version 2
     const auto first = line.find(':'), second = line.find(':', first + 1);
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (second == std::string::npos || (!controllers.empty() && controllers != "memory")) continue;
-    const std::string root = controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    const char* const name = controllers.empty() ? "/memory.max" : "/memory.limit_in_bytes";
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool unified = controllers == ",,";
+    if (!unified && controllers.find("," + controller + ",") == std::string::npos) continue;
+    const std::string top = root + (unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/" + controller);
     std::string path = line.substr(second + 1);
-    for (std::size_t slash = 0; slash != std::string::npos;) {  // the group, and those that it is in
-      if (std::uint64_t bytes = 0; std::ifstream(root + path + name) >> bytes) limit(bytes);
+    for (std::size_t slash = 0; slash != std::string::npos;) {
+      visit(top + path, unified);
       slash = path.rfind('/');
       path.resize(std::min(slash, path.size()));
     }
   }
+}
+
+}  // namespace
+
+std::uint64_t memory_available(const std::string& root) {
+  std::uint64_t least = 0;
+  const auto limit = [&](std::uint64_t bytes) { least = least == 0 ? bytes : std::min(least, bytes); };
+  std::string line;
+  for (std::ifstream in(root + "/proc/meminfo"); std::getline(in, line);)
+    if (std::uint64_t kib = 0; std::sscanf(line.c_str(), "MemAvailable: %" SCNu64, &kib) == 1) limit(kib << 10);
+  for_groups(root, "memory", [&](const std::string& group, bool unified) {
+    std::uint64_t bytes = 0;
+    if (std::ifstream(group + (unified ? "/memory.max" : "/memory.limit_in_bytes")) >> bytes) limit(bytes);
+  });
+  return least;
+}
+
+double cores_of_groups(const std::string& root) {
+  double least = 0;
+  for_groups(root, "cpu", [&](const std::string& group, bool unified) {
+    double quota = 0, period = 0;  // us of all cores together; without a limit the quota is the word max, or -1
+    if (unified)
+      std::ifstream(group + "/cpu.max") >> quota >> period;
+    else
+      std::ifstream(group + "/cpu.cfs_quota_us") >> quota, std::ifstream(group + "/cpu.cfs_period_us") >> period;
+    if (quota > 0 && period > 0) least = least == 0 ? quota / period : std::min(least, quota / period);
+  });
   return least;
 }
 

@@ -20,6 +20,10 @@ int default_threads(int workers);
 
 /// Bytes of memory that this process can still have: what the system calls available, or, where that is less, the
 /// limit of a control group that the process is in. 0 where the system does not say.
-std::uint64_t memory_available();
+///   root  stands in front of /proc and /sys: a test's folder
+std::uint64_t memory_available(const std::string& root = "");
+
+/// How many cores' time the control groups leave to this process, as 1.5; 0: they do not limit it. `root`: as above.
+double cores_of_groups(const std::string& root = "");
 
 }  // namespace laconic

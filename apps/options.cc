@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <iostream>
 #include <thread>
 #include <tuple>
@@ -161,6 +162,9 @@ void refuse_idle(const Settings& settings, const TrainOptions& o) {
   if (!optimizer_kind(o.trainer.optimizer.name).has_momentum)
     refuse_given({"momentum", "nesterov"}, "--optimizer " + o.trainer.optimizer.name + " has no use for it",
                  "leave it out, or take --optimizer sgd");
+  if (!optimizer_kind(o.trainer.optimizer.name).has_betas)
+    refuse_given({"betas"}, "--optimizer " + o.trainer.optimizer.name + " has no use for them",
+                 "leave them out, or take --optimizer adam");
   if (!o.trainer.plan_file.empty())
     refuse_given({"allreduce", "fusion", "chunk", "codec"}, "a plan says what travels how", "leave it out, or --plan");
   if (o.trainer.plan_file != kAutomatic)
@@ -171,7 +175,7 @@ void refuse_idle(const Settings& settings, const TrainOptions& o) {
   if (o.no_augment) refuse_given({"color-jitter"}, "--no-augment leaves colours alone", "leave one of the two out");
   if (!o.trainer.dropout) refuse_given({"dropout"}, "--no-dropout drops nothing", "leave one of the two out");
   if (o.eval_only)
-    refuse_given({"trace", "trace-steps", "report", "tensorboard", "dump-gradients", "save-every"},
+    refuse_given({"trace", "trace-steps", "report", "live", "tensorboard", "dump-gradients", "save-every"},
                  "--eval-only makes no step", "leave one of the two out");
   if (o.type_of_service && dist::ranks_under_mpirun() == 0)
     refuse_given({"tos"}, "messages between threads are no packets",
@@ -193,15 +197,18 @@ void settle_learning_rate(const Settings& settings, TrainOptions& o) {
   }
 }
 
-void settle_texts(const Settings& settings, const TrainOptions& o) {
-  if (settings.given("tied") && settings.given("untied"))
+void settle_texts(const Settings& settings, const TrainOptions& o, bool gpt) {
+  if (!gpt && settings.given("tied") && settings.given("untied"))
     refuse("the two contradict each other", "--tied and --untied", "leave one of them out");
-  if (o.trainer.checkpoint_activations)
+  if (o.trainer.checkpoint_activations && !gpt)
     refuse("a language model has no segments to compute again: its step is one LSTM's and the logits, which are kept",
            "--checkpoint-activations", "less --bptt or --batch takes less memory");
   for (const char* name : {"temperature", "prompt"})
     if (settings.given(name) && o.generate.words == 0)
       refuse("nothing is to be written", std::string("--") + name, "add --generate 200");
+  const std::filesystem::path folder = std::filesystem::path(o.export_path).parent_path();
+  if (!o.export_path.empty() && !folder.empty() && !std::filesystem::is_directory(folder))
+    refuse("there is no folder " + folder.string(), "--export", "make it, or name another file");
 }
 
 /// Sets what follows from what was given, and refuses what makes no sense together.
@@ -261,7 +268,8 @@ void settle(const Settings& settings, TrainOptions& o, const Program& program) {
     refuse("one process says it all", "--predict", "start the program without `laconic launch` or mpirun");
   if (program.reads == Program::Reads::images && !o.labels.empty() && o.predict.empty())
     refuse("names are asked for in predictions only", "--labels", "add --predict IMAGE, or leave it out");
-  if (program.reads == Program::Reads::text && !program.task) settle_texts(settings, o);
+  const bool gpt = program.reads == Program::Reads::blocks;
+  if ((gpt || program.reads == Program::Reads::text) && !program.task) settle_texts(settings, o, gpt);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "apps/generate.h"
 #include "apps/presets.h"
 #include "apps/programs.h"
+#include "apps/report/live.h"
 #include "data/photo_transform.h"
 #include "dist/trainer/image_classification.h"
 #include "dist/trainer/trainer.h"
@@ -39,9 +40,12 @@ struct TrainOptions {
   std::vector<std::string> predict;  ///< files to name instead of training
 
   // Language models
-  std::int64_t bptt = 0;         ///< words of each stream in one step
-  std::optional<bool> tied;      ///< the model's own, unless given
-  std::optional<float> dropout;  ///< likewise
+  std::string tokens;                               ///< what texts are cut into; empty: as the program does
+  std::int64_t bptt = 0;                            ///< words of each stream in one step
+  int layers = 0, heads = 0, width = 0, block = 0;  ///< of a GPT; 0: the model's own
+  std::optional<bool> tied;                         ///< the model's own, unless given
+  std::optional<float> dropout;                     ///< likewise
+  std::string export_path;                          ///< weights for Hugging Face
   GenerateOptions generate{};
 
   // Training
@@ -78,6 +82,7 @@ struct TrainOptions {
 
   // Output
   std::string log, trace, report, tensorboard;
+  std::optional<LiveAddress> live;
   bool quiet = false, json = false, dry_run = false;
 };
 

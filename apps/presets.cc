@@ -27,7 +27,9 @@ const std::vector<Preset>& presets() {
        "resnet56"},
       {"inceptionn-vgg",
        {"--model", "vgg16", "--batch", "64", "--lr", "0.01", "--schedule", "step:100000it,0.1", "--momentum", "0.9",
-        "--weight-decay", "5e-5", "--steps", "370000"}}};
+        "--weight-decay", "5e-5", "--steps", "370000"}},
+      {"shakespeare-char-cpu", {"--model", "gpt-4x128"}},
+      {"shakespeare-char", {"--model", "gpt-6x384"}}};
   return all;
 }
 

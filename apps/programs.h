@@ -20,7 +20,7 @@ struct OwnTaskOptions : Supervised::Options {
 
 /// A training program: what it has of its own.
 struct Program {
-  enum class Reads : std::uint8_t { images, photographs, text };
+  enum class Reads : std::uint8_t { images, photographs, text, blocks };
 
   std::string name;        ///< "cifar10"
   std::string summary;     ///< the first line of --help
@@ -28,7 +28,9 @@ struct Program {
   std::string options{};   ///< where its options start from, as on a command line: "--epochs 10 --lr 0.05"
   std::vector<std::string> models{"lenet"};      ///< of models_of_zoo(); the first one unless options name another
   std::map<std::string, std::string> aliases{};  ///< other names of models, as the program takes them
-  Reads reads = Reads::images;                   ///< images are in memory, photographs in files (data/image_source.h)
+  /// Images are in memory, photographs in files (data/image_source.h); a text is read from its beginning to its end, or
+  /// in blocks from anywhere.
+  Reads reads = Reads::images;
   std::string images = "fashion-mnist";          ///< of image_datasets(): what lies in the folder that --data names
   std::function<void(TrainOptions&)> of_model{};  ///< sets what else options start from, by options.model
 
@@ -53,5 +55,7 @@ int run_program(int argc, char** argv, const Program& program);
 
 /// `ptb`, which trains language models: its options start from what lstm-small was published with.
 Program language_program();
+/// `gpt`, which trains transformers: its options start from nanoGPT's for a computer without GPU.
+Program gpt_program();
 
 }  // namespace laconic

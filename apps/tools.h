@@ -16,7 +16,9 @@ int inspect_trace(const std::vector<std::string>& arguments);       ///< laconic
 int simulate(const std::vector<std::string>& arguments);            ///< laconic simulate
 int calibrate(const std::vector<std::string>& arguments);           ///< laconic calibrate
 int chaos(const std::vector<std::string>& arguments);               ///< laconic chaos
+int doctor(const std::vector<std::string>& arguments);              ///< laconic doctor
 int explain(const std::vector<std::string>& arguments);             ///< laconic explain
+int reproduce(const std::vector<std::string>& arguments);           ///< laconic reproduce
 int report(const std::vector<std::string>& arguments);              ///< laconic report
 int plot(const std::vector<std::string>& arguments);                ///< laconic plot WHAT
 

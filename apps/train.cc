@@ -15,6 +15,7 @@
 #include "apps/machine.h"
 #include "apps/main.h"
 #include "apps/progress.h"
+#include "apps/report/live.h"
 #include "apps/report/report.h"
 #include "apps/task.h"
 #include "apps/text.h"
@@ -290,6 +291,12 @@ int run_training(const TrainOptions& options, Task& task) {
     if (speaks && !log.empty() && !o.dry_run)
       observers.add(std::make_unique<JsonLog>(log, o.resume, run_to_json(o.model, o.trainer.seed, o.command)));
     if (speaks && !o.tensorboard.empty() && !o.dry_run) observers.add(std::make_unique<EventFile>(o.tensorboard));
+    if (speaks && o.live && !o.dry_run) {
+      auto live = std::make_unique<LivePage>(*o.live, o.model, run_to_json(o.model, o.trainer.seed, o.command));
+      if (!o.quiet || o.live->port == 0) fmt::print("live: {}\n", live->url());
+      std::fflush(stdout);
+      observers.add(std::move(live));
+    }
     const RunSummary summary = train_once(o, task, observers, interrupted);
     stopped = !summary.stopped.empty() || (interrupted && run + 1 < options.repeat);
     if (summary.test)
@@ -340,6 +347,7 @@ std::unique_ptr<Task> make_task(const Program& program, const TrainOptions& opti
     case Program::Reads::photographs:
       return make_photo_task(options);
     case Program::Reads::text:
+    case Program::Reads::blocks:
       return make_language_task(options);
     default:
       return make_image_task(program, options);

@@ -62,25 +62,43 @@ void add_prediction_settings(Settings& s, TrainOptions& o) {
       .takes = Setting::Takes::words;
 }
 
-void add_text_settings(Settings& s, TrainOptions& o) {
-  s.whole_number<std::int64_t>("bptt", "T", o.bptt, 1, "words of each stream in one step");
-  for (const auto& [name, help, tied] :
-       {std::tuple{"tied", "the decoder's weight is the embedding's", true}, {"untied", "it is one of its own", false}})
-    s.value(name, "", help, [&o, tied = tied](const std::string&, const std::string&) { o.tied = tied; }).takes =
-        Setting::Takes::nothing;
+void add_text_settings(Settings& s, TrainOptions& o, bool gpt) {
+  s.value(
+      "tokens", "KIND",
+      std::string("words, chars, bpe:SIZE (byte pairs, trained on the text) or\nbpe:DIR (vocab.json, merges.txt) [") +
+          (gpt ? "chars]" : "words]"),
+      [&o](const std::string& text, const std::string&) { o.tokens = Tokens::parse(text).text(); });
+  if (gpt) {
+    for (const auto& [name, value, help] :
+         {std::tuple{"layers", &o.layers, "of attention and what follows it [the model's own]"},
+          {"heads", &o.heads, "of each attention [the model's own]"},
+          {"width", &o.width, "numbers by which a token is known [the model's own]"},
+          {"block", &o.block, "tokens of a block, the most that it looks back\n[the model's own]"}})
+      s.value(name, "N", help,
+              [to = value](const std::string& text, const std::string& where) { *to = whole<int>(text, where, 1); });
+    s.flag("no-shuffle", o.images.shuffle, "read the blocks in the text's order", false);
+    s.text("export", "FILE", o.export_path, "at the end write GPT-2's weights as Hugging Face has them\n(safetensors)");
+  } else {
+    s.whole_number<std::int64_t>("bptt", "T", o.bptt, 1, "words of each stream in one step");
+    for (const auto& [name, help, tied] : {std::tuple{"tied", "the decoder's weight is the embedding's", true},
+                                           {"untied", "it is one of its own", false}})
+      s.value(name, "", help, [&o, tied = tied](const std::string&, const std::string&) { o.tied = tied; }).takes =
+          Setting::Takes::nothing;
+  }
   s.value("dropout", "P", "chance of dropping an activation [the model's own]",
           [&o](const std::string& text, const std::string& where) {
             o.dropout = static_cast<float>(real(text, where, 0, 0.99, "0.5"));
           });
-  s.whole_number<std::int64_t>("generate", "N", o.generate.words, 0, "write so many words at the end", false);
-  s.real_number("temperature", "X", o.generate.temperature, 0, inf, "0.8", "of that; 0 writes the likeliest words");
-  s.text("prompt", "TEXT", o.generate.prompt, "it goes on from these words");
+  s.whole_number<std::int64_t>("generate", "N", o.generate.words, 0, "write so many tokens at the end", false);
+  s.real_number("temperature", "X", o.generate.temperature, 0, inf, "0.8", "of that; 0 writes the likeliest tokens");
+  s.text("prompt", "TEXT", o.generate.prompt, "it goes on from this");
 }
 
 }  // namespace
 
 void add_settings(Settings& s, TrainOptions& o, const Program& program) {
-  const bool own = program.task != nullptr, reads_text = !own && program.reads == Program::Reads::text,
+  const bool own = program.task != nullptr, gpt = !own && program.reads == Program::Reads::blocks,
+             reads_text = gpt || (!own && program.reads == Program::Reads::text),
              reads_photos = !own && program.reads == Program::Reads::photographs;
 
   s.group(kModelGroup, Scope::model);
@@ -110,7 +128,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
                : "; synthetic: made up here\n[" + o.data + "]"));
   s.text("init", "FILE", o.trainer.init, "start from these weights (safetensors)");
   if (reads_text) {
-    add_text_settings(s, o);
+    add_text_settings(s, o, gpt);
   } else {
     s.flag("no-shuffle", o.images.shuffle, "read the samples in the order of the file", false);
     if (!own) s.flag("no-augment", o.no_augment, "do not crop and flip images");
@@ -146,7 +164,9 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.whole_number<std::int64_t>("eval-every", "E", o.trainer.eval_every, 0,
                                "evaluate after every E epochs, and at the end;\n0: never");
   s.whole_number<int>("batch", "B", o.batch, 1,
-                      reads_text ? "streams of text per worker" : "samples per worker and step");
+                      gpt          ? "blocks of text per worker and step"
+                      : reads_text ? "streams of text per worker"
+                                   : "samples per worker and step");
   std::vector<std::string> optimizer_names;
   for (const OptimizerKind& kind : optimizers()) optimizer_names.push_back(kind.name);
   s.choice("optimizer", o.trainer.optimizer.name, optimizer_names, "update rule");
@@ -165,6 +185,15 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
           });
   s.real_number("momentum", "X", o.momentum, 0, 1, "0.9", "of sgd's velocity");
   s.flag("nesterov", o.trainer.optimizer.nesterov, "look ahead along the momentum");
+  s.value("betas", "B1,B2",
+          fmt::format("of adam and adamw: what a step leaves of the moments\n[{:g},{:g}]", o.trainer.optimizer.beta1,
+                      o.trainer.optimizer.beta2),
+          [&o](const std::string& text, const std::string& where) {
+            const std::size_t comma = text.find(',');
+            if (comma == std::string::npos) refuse("'" + text + "' is one number", where, "give two, as 0.9,0.99");
+            o.trainer.optimizer.beta1 = real(text.substr(0, comma), where, 0, 1, "0.9,0.99");
+            o.trainer.optimizer.beta2 = real(text.substr(comma + 1), where, 0, 1, "0.9,0.99");
+          });
   s.real_number("weight-decay", "X", o.weight_decay, 0, inf, "5e-4", "pull of the weights to zero");
   s.flag("no-decay-norm-bias", o.trainer.optimizer.decay.norm_and_bias, "no weight decay on biases and normalisation",
          false);
@@ -184,7 +213,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.whole_number<std::int64_t>("accumulate", "K", o.trainer.accumulate, 1, "micro-batches per update");
   s.flag("checkpoint-activations", o.trainer.checkpoint_activations,
          "keep fewer activations and compute them again in\nbackward: larger batches fit; the same bits")
-      .hidden = reads_text;  // settle_texts() says why not
+      .hidden = reads_text && !gpt;  // settle_texts() says why not
   s.whole_number<std::uint64_t>("seed", "N", o.trainer.seed, 0, "of all random numbers");
   s.value("on-nan", "stop|skip", "when the loss is not a number [stop]",
           [&o](const std::string& text, const std::string& where) {
@@ -275,6 +304,10 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   s.text("trace", "FILE", o.trace, "what ran when, for `laconic plot trace` and ui.perfetto.dev");
   s.text("tensorboard", "DIR", o.tensorboard, "figures of steps and evaluations for TensorBoard");
   s.text("report", "FILE.html", o.report, "a page about the training, with --log's and --trace's figures");
+  s.value("live", "[HOST:]PORT",
+          "that page while it trains, at http://127.0.0.1:PORT/;\n0: any free port; 0.0.0.0:PORT: to be seen from "
+          "elsewhere",
+          [&o](const std::string& text, const std::string& where) { o.live = LiveAddress::parse(text, where); });
   s.value("trace-steps", "A:B", "only of the steps A to B, and of the one after",
           [&o](const std::string& text, const std::string& where) { o.trainer.trace_steps = step_range(text, where); });
   s.text("dump-gradients", "DIR", o.trainer.dump_gradients,

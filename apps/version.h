@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 namespace laconic {
 
@@ -10,5 +11,7 @@ const char* version();
 const char* commit();
 /// What --version prints: version, commit, compiler, and what the build has of what it can do without.
 std::string version_text();
+/// Names of what it can do without and has not: "libjpeg-turbo", "Snappy", ...
+std::vector<std::string> built_without();
 
 }  // namespace laconic

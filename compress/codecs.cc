@@ -32,6 +32,7 @@ std::vector<CodecKind>& codecs() {
                                     groupq_codec(),
                                     natural_codec(),
                                     onebit_codec(),
+                                    signs_codec(),
                                     snappy_codec(),
                                     lz4_codec(),
                                     zfp_codec()};

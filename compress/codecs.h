@@ -47,7 +47,7 @@ CodecKind inceptionn_relative_codec();                       ///< inceptionn_rel
 CodecKind qsgd_codec(), terngrad_codec();                    ///< stochastic.cc
 CodecKind groupq_codec();                                    ///< group_quantiser.cc
 CodecKind natural_codec();                                   ///< natural.cc
-CodecKind onebit_codec();                                    ///< onebit.cc
+CodecKind onebit_codec(), signs_codec();                     ///< onebit.cc
 CodecKind snappy_codec(), lz4_codec();                       ///< lossless.cc
 CodecKind zfp_codec();                                       ///< zfp.cc
 

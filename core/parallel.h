@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 namespace laconic {
@@ -8,6 +9,13 @@ namespace laconic {
 /// 1. oneDNN obeys too.
 int kernel_threads();
 void set_kernel_threads(int threads);
+
+/// The oneDNN that this process has loaded.
+struct OnednnVersion {
+  std::string number;  ///< "3.1.1"
+  bool openmp;         ///< it computes on OpenMP's threads; else set_kernel_threads() is nothing to it
+};
+OnednnVersion onednn_version();
 
 namespace detail {
 void run_parallel(int parts, void (*body)(void*, int), void* context);

@@ -32,7 +32,9 @@ enum class Purpose : std::uint32_t {
   split,
   straggling,
   low_rank,
-  faults
+  faults,
+  blocks,
+  pairing
 };
 
 /// A stream of random numbers keyed by (seed, purpose, a, b), for example a = epoch, b = sample.

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <set>
 
 #include "core/error.h"
+#include "core/parse.h"
+#include "data/bpe.h"
 #include "data/digest.h"
 #include "data/input_file.h"
+#include "data/utf8.h"
 
 namespace laconic {
 namespace fs = std::filesystem;
@@ -14,28 +18,30 @@ namespace {
 
 constexpr std::size_t kLongestWord = 4096;  // bytes; longer ones are no words, and this file is no text
 constexpr std::int64_t kFewestLines = 20;   // of one file that is split: 18, 1, 1
+constexpr std::int64_t kFewestCharacters = 20;  // 18, 2
+constexpr std::string_view kPairs = "bpe:";
 constexpr std::array<const char*, 3> kParts = {"train", "valid", "test"};
 
 bool blank(std::uint8_t c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/// Whether this is UTF-8: no overlong forms, no surrogates, at most U+10FFFF (Unicode 15, table 3-7).
-bool is_utf8(std::string_view s) {
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(s[i]); };
-  for (std::size_t i = 0; i < s.size();) {
-    const std::uint8_t lead = byte(i++);
-    if (lead < 0x80) continue;
-    if (lead < 0xC2 || lead > 0xF4) return false;
-    const std::size_t more = lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
-    std::uint8_t low = 0x80, high = 0xBF;  // of the second byte
-    if (lead == 0xE0) low = 0xA0;
-    if (lead == 0xED) high = 0x9F;
-    if (lead == 0xF0) low = 0x90;
-    if (lead == 0xF4) high = 0x8F;
-    if (i + more > s.size()) return false;
-    for (std::size_t k = 0; k < more; ++k, ++i, low = 0x80, high = 0xBF)
-      if (byte(i) < low || byte(i) > high) return false;
+/// The bytes in front of the first that is not UTF-8: text.size() if all of them are.
+std::size_t well_formed(std::string_view text) {
+  std::size_t i = 0;
+  while (i < text.size()) {
+    const std::size_t bytes = utf8_bytes(text, i);
+    if (bytes == 0) break;
+    i += bytes;
   }
-  return true;
+  return i;
+}
+
+/// Whether `bytes`, a file's first ones, begin with a byte order mark.
+bool has_mark(const std::vector<std::uint8_t>& bytes) {
+  return bytes.size() >= 3 && bytes[0] == 0xEF && bytes[1] == 0xBB && bytes[2] == 0xBF;
+}
+
+void require_utf8(bool ok, const std::string& path, std::uint64_t line) {
+  require<DataError>(ok, path, ", line ", grouped(line), ": not UTF-8. Convert the file, as with iconv -t UTF-8.");
 }
 
 /// Calls word(text) for each word of a file and end_of_line() behind each line; memory does not grow with either.
@@ -47,18 +53,13 @@ void read_words(const std::string& path, Word word, EndOfLine end_of_line) {
   bool begun = false;  // the line has bytes
   const auto finish = [&] {
     if (open.empty()) return;
-    require<DataError>(is_utf8(open), path, ", line ", grouped(line),
-                       ": not UTF-8. Convert the file, as with iconv -t UTF-8.");
+    require_utf8(well_formed(open) == open.size(), path, line);
     word(std::string_view(open));
     open.clear();
     ++words;
   };
   for (std::vector<std::uint8_t> bytes = file.read(1 << 20); !bytes.empty(); bytes = file.read(1 << 20)) {
-    std::size_t i = 0;
-    if (file.bytes_read() == bytes.size() && bytes.size() >= 3 && bytes[0] == 0xEF && bytes[1] == 0xBB &&
-        bytes[2] == 0xBF)
-      i = 3;  // a byte order mark
-    for (; i < bytes.size(); ++i) {
+    for (std::size_t i = file.bytes_read() == bytes.size() && has_mark(bytes) ? 3 : 0; i < bytes.size(); ++i) {
       const std::uint8_t c = bytes[i];
       if (blank(c)) {
         finish();
@@ -75,6 +76,19 @@ void read_words(const std::string& path, Word word, EndOfLine end_of_line) {
   finish();
   if (begun) end_of_line();
   require<DataError>(words > 0, path, " is empty: it has no words. Give a file with text.");
+}
+
+/// All of a file's text.
+std::string read_text(const std::string& path) {
+  InputFile file(path);
+  std::string text;
+  for (std::vector<std::uint8_t> bytes = file.read(1 << 20); !bytes.empty(); bytes = file.read(1 << 20))
+    text.append(bytes.begin() + (text.empty() && has_mark(bytes) ? 3 : 0), bytes.end());
+  require<DataError>(!text.empty(), path, " is empty: it has no characters. Give a file with text.");
+  const std::size_t good = well_formed(text);
+  const auto lines = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(good), '\n');
+  require_utf8(good == text.size(), path, static_cast<std::uint64_t>(lines) + 1);
+  return text;
 }
 
 /// Whether `name` is one of a part's file: see load_text.
@@ -110,10 +124,15 @@ std::string file_of(const std::string& folder, const char* part) {
   return (fs::path(folder) / names[0]).string();
 }
 
-TextDataset load_folder(const std::string& folder) {
-  TextDataset data;
+std::array<std::string, 3> files_of(const std::string& folder) {
   std::array<std::string, 3> paths;
   for (std::size_t i = 0; i < 3; ++i) paths[i] = file_of(folder, kParts[i]);
+  return paths;
+}
+
+TextDataset load_folder(const std::string& folder) {
+  TextDataset data;
+  const std::array<std::string, 3> paths = files_of(folder);
   std::array<std::vector<std::int32_t>*, 3> parts = {&data.train, &data.valid, &data.test};
   std::int32_t known = 0;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -152,7 +171,82 @@ TextDataset load_file(const std::string& path) {
   return data;
 }
 
+/// Train, valid and test as texts. The last is empty if they come from one file.
+std::array<std::string, 3> read_parts(const std::string& path, bool is_folder) {
+  std::array<std::string, 3> parts;
+  if (is_folder) {
+    const std::array<std::string, 3> paths = files_of(path);
+    for (std::size_t i = 0; i < 3; ++i) parts[i] = read_text(paths[i]);
+    return parts;
+  }
+  std::string text = read_text(path);
+  std::int64_t characters = 0;
+  for (std::size_t i = 0; i < text.size(); i += utf8_bytes(text, i)) ++characters;
+  require<DataError>(
+      characters >= kFewestCharacters, path, " has ", characters, characters == 1 ? " character" : " characters",
+      ", and one file is split, 90 % for training and the rest for validation: at least ", kFewestCharacters,
+      ". Give a longer text, or a folder with train.txt, valid.txt and test.txt (`data`).");
+  std::size_t cut = 0;
+  for (std::int64_t i = 0; i < characters * 9 / 10; ++i) cut += utf8_bytes(text, cut);
+  parts[1] = text.substr(cut);
+  text.resize(cut);
+  parts[0] = std::move(text);
+  return parts;
+}
+
+/// The different characters of some texts, sorted: UTF-8 sorts as code points do.
+Vocabulary alphabet_of(const std::array<std::string, 3>& parts) {
+  std::set<std::string_view> different;
+  for (const std::string_view text : parts)
+    for (std::size_t i = 0, bytes = 0; i < text.size(); i += bytes)
+      different.insert(text.substr(i, bytes = utf8_bytes(text, i)));
+  Vocabulary alphabet;
+  for (const std::string_view character : different) alphabet.add(character);
+  return alphabet;
+}
+
+TextDataset load_without_words(const std::string& path, bool is_folder, const Tokens& tokens) {
+  const std::array<std::string, 3> parts = read_parts(path, is_folder);
+  TextDataset data;
+  data.name = path;
+  data.tokens = tokens;
+  if (tokens.kind == Tokens::Kind::pairs) {
+    data.pairs = std::make_shared<BytePairs>(tokens.size > 0 ? BytePairs::train(parts[0], tokens.size)
+                                                             : BytePairs::load(tokens.folder));
+    for (std::int32_t i = 0; i < data.pairs->size(); ++i) data.vocabulary.add(data.pairs->token(i));
+  } else {
+    data.vocabulary = alphabet_of(parts);
+  }
+  const std::array<std::vector<std::int32_t>*, 3> numbers = {&data.train, &data.valid, &data.test};
+  for (std::size_t i = 0; i < 3; ++i) {
+    *numbers[i] = data.encode(parts[i]);
+    require<DataError>(numbers[i]->size() >= 2 || parts[i].empty(), path, ": its ", kParts[i],
+                       " text is one token, and nothing can be foretold. Give a longer text (`data`).");
+  }
+  return data;
+}
+
 }  // namespace
+
+Tokens Tokens::parse(const std::string& text) {
+  if (text == "words") return {};
+  if (text == "chars") return {.kind = Kind::characters};
+  if (!text.starts_with(kPairs) || text.size() == kPairs.size())
+    refuse(concat("'", text, "' is no kind of tokens"), "`tokens`",
+           "give words, chars, bpe:SIZE or bpe:FOLDER, as bpe:1000");
+  const std::string how = text.substr(kPairs.size());
+  if (how.find_first_not_of("0123456789") != std::string::npos) return {.kind = Kind::pairs, .folder = how};
+  const auto size = number_from<std::int32_t>(how);
+  if (!size || *size < 256 || *size > 1000000)
+    refuse(concat("a vocabulary of ", how, " tokens"), "`tokens`", "give 256, the bytes alone, to 1,000,000");
+  return {.kind = Kind::pairs, .size = *size};
+}
+
+std::string Tokens::text() const {
+  if (kind == Kind::words) return "words";
+  if (kind == Kind::characters) return "chars";
+  return concat(kPairs, size > 0 ? std::to_string(size) : folder);
+}
 
 std::int32_t Vocabulary::add(std::string_view word) {
   if (const auto known = numbers_.find(word); known != numbers_.end()) return known->second;
@@ -178,11 +272,63 @@ void TextDataset::close_vocabulary(std::int32_t known) {
       if (word >= known) word = unknown, ++unseen;
 }
 
-TextDataset load_text(const std::string& path) {
+std::vector<std::int32_t> TextDataset::encode(std::string_view text) const {
+  if (pairs) return pairs->encode(text);
+  std::vector<std::int32_t> numbers;
+  if (tokens.kind == Tokens::Kind::characters) {
+    for (std::size_t i = 0, bytes = 0; i < text.size(); i += bytes) {
+      bytes = utf8_bytes(text, i);
+      require<DataError>(bytes > 0, name, ": a text that is not UTF-8 cannot be read as its characters.");
+      const std::string_view character = text.substr(i, bytes);
+      const auto number = vocabulary.find(character);
+      require<DataError>(number.has_value(), name, " does not have the character '", character,
+                         "', so it is not in the vocabulary. Leave it out.");
+      numbers.push_back(*number);
+    }
+    return numbers;
+  }
+  const auto add = [&](std::string_view word) {
+    auto number = vocabulary.find(word);
+    if (!number) number = vocabulary.find(Vocabulary::kUnknown);
+    require<DataError>(number.has_value(), name, ": the vocabulary has neither '", word, "' nor ", Vocabulary::kUnknown,
+                       ".");
+    numbers.push_back(*number);
+  };
+  for (std::size_t i = 0, end = 0; i < text.size(); i = end) {
+    end = i;
+    while (end < text.size() && !blank(static_cast<std::uint8_t>(text[end]))) ++end;
+    if (end > i)
+      add(text.substr(i, end - i));
+    else if (text[end++] == '\n')
+      add(Vocabulary::kEnd);
+  }
+  return numbers;
+}
+
+std::string TextDataset::decode(std::span<const std::int32_t> numbers) const {
+  std::string text;
+  for (const std::int32_t number : numbers) {
+    require<DataError>(number >= 0 && number < vocabulary.size(), name, ": there is no token ", number,
+                       " in a vocabulary of ", vocabulary.size(), ".");
+    const std::string& token = vocabulary.word(number);
+    if (tokens.kind != Tokens::Kind::words)
+      text += token;
+    else if (token == Vocabulary::kEnd)
+      text += '\n';
+    else
+      text += (text.empty() || text.back() == '\n' ? "" : " ") + token;
+  }
+  return text;
+}
+
+TextDataset load_text(const std::string& path, const Tokens& tokens) {
   std::error_code error;
   require<DataError>(fs::exists(path, error), path,
                      " does not exist. Give a folder with train, valid and test text, or a text file (`data`).");
-  TextDataset data = fs::is_directory(path, error) ? load_folder(path) : load_file(path);
+  const bool is_folder = fs::is_directory(path, error);
+  TextDataset data = tokens.kind != Tokens::Kind::words ? load_without_words(path, is_folder, tokens)
+                     : is_folder                        ? load_folder(path)
+                                                        : load_file(path);
   data.name = path;
   return data;
 }

@@ -18,4 +18,15 @@ struct StepContext {
 /// every row once. Runs on the compute thread. Made by the trainer from an optimiser.
 using Update = std::function<void(Parameter&, Rows, const StepContext&)>;
 
+/// An update in two halves, between which Adam's first moment m travels instead of the gradient; the second one, v, is
+/// frozen. Made by the trainer from an optimiser that has moments; else all are null. Compute thread.
+struct MomentUpdate {
+  /// parameter.grad() becomes what m would become by it; of each update every row once.
+  std::function<void(Parameter&, Rows)> form;
+  /// m becomes what stands in parameter.grad(), and the value follows. v has seen `updates_of_v` gradients.
+  std::function<void(Parameter&, Rows, const StepContext&, std::int64_t updates_of_v)> take;
+  /// Before the first of these: v is not to change any more. To say it again changes nothing.
+  std::function<void()> freeze;
+};
+
 }  // namespace laconic::dist

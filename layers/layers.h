@@ -2,11 +2,14 @@
 
 /// Every layer, loss and operation: what a program that defines its own model includes.
 #include "core/function.h"
+#include "core/ops/attention.h"
 #include "core/ops/functions.h"
 #include "core/ops/losses.h"
 #include "core/ops/matmul.h"
+#include "core/ops/normalize.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reshape.h"
+#include "layers/attention.h"
 #include "layers/loss.h"
 #include "layers/metrics.h"
 #include "layers/recurrent.h"

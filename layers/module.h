@@ -90,6 +90,9 @@ class Module {
   /// Throws DataError naming the first mismatch, expected and found shapes.
   void load_state_dict(const StateDict& state, bool strict = true, const std::string& where = "the state",
                        const std::string& what = "the model");
+  /// Weights that another program saved, under this model's names and in its order. What is its own, or unknown, stays
+  /// as it is.
+  virtual StateDict translated(const StateDict& weights) const { return weights; }
   bool composite() const { return !children_.empty(); }
   std::int64_t parameter_count() const;  ///< numbers in all parameters, shared ones once
 

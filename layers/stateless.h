@@ -25,9 +25,19 @@ class Sigmoid final : public Module {
   Tensor forward(const Tensor& x) override { return ops::sigmoid(x); }
 };
 
-/// y = x Phi(x), Phi the normal distribution function.   source: Hendrycks & Gimpel 2016
+/// y = x Phi(x), Phi the normal distribution function; with `tanh` the approximation that GPT-2 was trained with,
+/// y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).   source: Hendrycks & Gimpel 2016
 class GELU final : public Module {
-  Tensor forward(const Tensor& x) override { return ops::gelu(x); }
+ public:
+  struct Options {
+    bool tanh = false;
+  };
+  GELU() = default;
+  explicit GELU(Options o) : o_(o) {}
+
+ private:
+  Tensor forward(const Tensor& x) override { return o_.tanh ? ops::gelu_tanh(x) : ops::gelu(x); }
+  Options o_;
 };
 
 /// y = x / (1 + exp(-x)).   source: Elfwing et al. 2018

@@ -4,6 +4,7 @@
 #include "core/ops/embedding.h"
 #include "core/ops/functions.h"
 #include "core/ops/linear.h"
+#include "core/ops/normalize.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reshape.h"
 #include "core/raw.h"
@@ -99,8 +100,14 @@ LayerNorm::LayerNorm(Options o)
 Tensor LayerNorm::forward(const Tensor& x) {
   require<ShapeError>(x.rank() >= 1 && x.dim(-1) == o_.dim, "LayerNorm: x is ", x.shape(), ", not [..., ", o_.dim,
                       "].");
-  const Tensor centred = x - ops::mean(x, {-1}, true), variance = ops::mean(centred * centred, {-1}, true);
-  return centred / sqrt(variance + o_.epsilon) * gamma_->fresh() + beta_->fresh();
+  return ops::layer_norm(x, gamma_->fresh(), beta_->fresh(), o_.epsilon);
+}
+
+RMSNorm::RMSNorm(Options o) : o_(o), gamma_(parameter("weight", {o.dim}, Role::norm, init::constant(1))) {}
+
+Tensor RMSNorm::forward(const Tensor& x) {
+  require<ShapeError>(x.rank() >= 1 && x.dim(-1) == o_.dim, "RMSNorm: x is ", x.shape(), ", not [..., ", o_.dim, "].");
+  return ops::rms_norm(x, gamma_->fresh(), o_.epsilon);
 }
 
 BatchNorm::BatchNorm(Options o, int rank)

@@ -141,6 +141,26 @@ class LayerNorm final : public Module {
   std::shared_ptr<Parameter> gamma_, beta_;
 };
 
+/// Normalisation by the root of the mean square: as LayerNorm, but no mean is taken out, and there is no offset.
+///   y = weight x / sqrt(mean(x^2) + epsilon),   the mean over the last dimension
+///   x : [..., dim]   ->   y : [..., dim]
+///   weight : [dim] 1
+///   source   Zhang & Sennrich 2019
+/// Throws ShapeError if x's last extent is not dim.
+class RMSNorm final : public Module {
+ public:
+  struct Options {
+    int dim = 0;
+    float epsilon = 1e-5f;
+  };
+  explicit RMSNorm(Options o);
+
+ private:
+  Tensor forward(const Tensor& x) override;
+  Options o_;
+  std::shared_ptr<Parameter> gamma_;
+};
+
 /// Batch normalisation, over [N, C] (BatchNorm1d) or [N, C, H, W] (BatchNorm2d).
 ///   y = weight (x - mean) / sqrt(var + epsilon) + bias,   per channel
 ///   Training: mean and (biased) var of this batch, and running <- (1 - momentum) running + momentum batch (unbiased

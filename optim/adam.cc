@@ -1,12 +1,13 @@
 #include <cmath>
 
+#include "core/raw.h"
 #include "core/update.h"
 #include "optim/optimizer.h"
 
 namespace laconic {
 namespace {
 
-constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEps = 1e-8;
+constexpr double kEps = 1e-8;
 
 /// Adam, and AdamW, whose decay is decoupled.
 ///   Adam    d = g + weight_decay w            AdamW   d = g,  w = w (1 - lr weight_decay) first
@@ -19,8 +20,12 @@ class Adam final : public Optimizer {
       : Optimizer(arena, o.name),
         decay_(o.decay),
         decoupled_(o.name == "adamw"),
+        beta1_(o.beta1),
+        beta2_(o.beta2),
         first_(arena.make_state()),
         second_(arena.make_state()) {}
+
+  bool has_moments() const override { return true; }
 
  private:
   void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) override {
@@ -28,19 +33,41 @@ class Adam final : public Optimizer {
     raw::adam(part.value, part.gradient, part.of(first_), part.of(second_),
               {.gradient_scale = static_cast<float>(gradient_scale),
                .weight_decay = decoupled_ ? 0.0f : static_cast<float>(decay),
-               .beta1 = static_cast<float>(kBeta1),
-               .beta2 = static_cast<float>(kBeta2),
+               .beta1 = static_cast<float>(beta1_),
+               .beta2 = static_cast<float>(beta2_),
                .eps = static_cast<float>(kEps),
-               .step_size = static_cast<float>(lr / (1 - std::pow(kBeta1, static_cast<double>(t)))),
-               .root_correction = static_cast<float>(std::sqrt(1 - std::pow(kBeta2, static_cast<double>(t)))),
+               .step_size = static_cast<float>(lr / (1 - std::pow(beta1_, static_cast<double>(t)))),
+               .root_correction = static_cast<float>(std::sqrt(1 - std::pow(beta2_, static_cast<double>(t)))),
                .keep = decoupled_ ? static_cast<float>(1 - lr * decay) : 1.0f});
   }
+  /// g = beta1 m + (1 - beta1) d
+  void form(const Part& part) override {
+    const double decay = decoupled_ ? 0.0 : decay_.of(part.info);
+    if (decay > 0) raw::axpy(part.gradient, static_cast<float>(decay), part.value);
+    raw::scale(part.gradient, static_cast<float>(1 - beta1_));
+    raw::axpy(part.gradient, static_cast<float>(beta1_), part.of(first_));
+  }
+  /// m = g, and the step by it: Adam's update where beta1 is 0 and beta2 is 1.
+  void take(const Part& part, double lr, std::int64_t t, std::int64_t updates_of_v) override {
+    raw::adam(
+        part.value, part.gradient, part.of(first_), part.of(second_),
+        {.gradient_scale = 1,
+         .weight_decay = 0,
+         .beta1 = 0,
+         .beta2 = 1,
+         .eps = static_cast<float>(kEps),
+         .step_size = static_cast<float>(lr / (1 - std::pow(beta1_, static_cast<double>(t)))),
+         .root_correction = static_cast<float>(std::sqrt(1 - std::pow(beta2_, static_cast<double>(updates_of_v)))),
+         .keep = decoupled_ ? static_cast<float>(1 - lr * decay_.of(part.info)) : 1.0f});
+  }
+  Tensor second_moment() const override { return second_; }
   std::vector<StateDict::Entry> arenas() const override {
     return {{"first_moment", first_}, {"second_moment", second_}};
   }
 
   const Decay decay_;
   const bool decoupled_;
+  const double beta1_, beta2_;
   Tensor first_, second_;
 };
 

@@ -2,10 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/catalogue.h"
 
 namespace laconic {
+namespace {
+
+/// Of the largest v of a parameter: what a frozen one has at least.
+constexpr float kLeastShare = 1e-4f;
+
+}  // namespace
 
 Optimizer::Optimizer(const ParameterArena& arena, std::string name)
     : arena_(arena),
@@ -34,14 +41,50 @@ std::int64_t Optimizer::begin_update(const Parameter& parameter, std::int64_t ro
   return count;
 }
 
+Optimizer::Part Optimizer::part_of(Parameter& parameter, Rows rows) const {
+  const std::int64_t row = parameter.info.elements / std::max<std::int64_t>(1, parameter.all_rows().count);
+  const auto part = [&](const Tensor& x) { return x.view({-1}).range(rows.first * row, rows.count * row); };
+  return {parameter.info, part(parameter.value()), part(parameter.grad()), parameter.info.offset + rows.first * row};
+}
+
 void Optimizer::update(Parameter& parameter, Rows rows, double lr, double gradient_scale) {
   require_mine(parameter);
-  const std::int64_t row = parameter.info.elements / std::max<std::int64_t>(1, parameter.all_rows().count);
   const std::int64_t t = begin_update(parameter, rows.count);
-  const auto part = [&](const Tensor& x) { return x.view({-1}).range(rows.first * row, rows.count * row); };
-  apply({parameter.info, part(parameter.value()), part(parameter.grad()), parameter.info.offset + rows.first * row}, lr,
-        gradient_scale, t);
+  apply(part_of(parameter, rows), lr, gradient_scale, t);
   parameter.value().bump_version();
+}
+
+void Optimizer::form_moment(Parameter& parameter, Rows rows) {
+  require_mine(parameter);
+  form(part_of(parameter, rows));
+}
+
+void Optimizer::take_moment(Parameter& parameter, Rows rows, double lr, std::int64_t updates_of_v) {
+  require_mine(parameter);
+  const std::int64_t t = begin_update(parameter, rows.count);
+  take(part_of(parameter, rows), lr, t, updates_of_v);
+  parameter.value().bump_version();
+}
+
+void Optimizer::freeze_second_moment() {
+  const Tensor v = second_moment();
+  require<Error>(v.defined(), name_, " has no second moment that could be frozen.");
+  std::vector<float> values = v.to_vector();
+  for (const auto& p : arena_.parameters()) {
+    const auto first = values.begin() + p->info.offset, last = first + p->info.elements;
+    float largest = 0;
+    std::for_each(first, last, [&](float x) { largest = std::isfinite(x) ? std::max(largest, x) : largest; });
+    std::for_each(first, last, [&](float& x) {
+      x = x == 0 ? std::numeric_limits<float>::infinity() : std::max(x, kLeastShare * largest);
+    });
+  }
+  v.copy_from(Tensor::of(v.shape(), values));
+}
+
+void Optimizer::form(const Part&) { throw Error(concat(name_, " has no moments that could travel.")); }
+
+void Optimizer::take(const Part&, double, std::int64_t, std::int64_t) {
+  throw Error(concat(name_, " has no moments that could travel."));
 }
 
 void Optimizer::update_all(double lr, double gradient_scale) {
@@ -70,9 +113,10 @@ std::unique_ptr<Optimizer> make_sgd(const ParameterArena& arena, const Optimizer
 std::unique_ptr<Optimizer> make_adam(const ParameterArena& arena, const OptimizerOptions& options);
 
 std::vector<OptimizerKind>& optimizers() {
-  static std::vector<OptimizerKind> all{{.name = "sgd", .has_momentum = true, .arenas = 1, .make = make_sgd},
-                                        {.name = "adam", .arenas = 2, .lr = 0.001, .make = make_adam},
-                                        {.name = "adamw", .arenas = 2, .lr = 0.001, .make = make_adam}};
+  static std::vector<OptimizerKind> all{
+      {.name = "sgd", .has_momentum = true, .arenas = 1, .make = make_sgd},
+      {.name = "adam", .has_betas = true, .arenas = 2, .lr = 0.001, .make = make_adam},
+      {.name = "adamw", .has_betas = true, .arenas = 2, .lr = 0.001, .make = make_adam}};
   return all;
 }
 
@@ -91,6 +135,8 @@ std::unique_ptr<Optimizer> make_optimizer(const ParameterArena& arena, const Opt
                       " has no momentum, dampening or nesterov. Leave these options out, or take sgd.");
   require<UsageError>(o.decay.weight_decay >= 0 && std::isfinite(o.decay.weight_decay), o.name, ": weight decay is ",
                       o.decay.weight_decay, ", it must be 0 or more. Correct `weight-decay`.");
+  require<UsageError>(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, o.name, ": its betas are ", o.beta1,
+                      " and ", o.beta2, ", they must be at least 0 and below 1. Correct `betas`.");
   return kind.make(arena, o);
 }
 

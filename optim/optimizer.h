@@ -45,6 +45,19 @@ class Optimizer {
   /// Its velocity, laid out like the arena, for strategies that correct momentum. Undefined: it has none.
   virtual Tensor momentum() const { return {}; }
 
+  /// Whether it has Adam's two moments, m and v. Then an update can be made in two halves, between which m travels, and
+  /// v stays as it is (1-bit Adam).
+  virtual bool has_moments() const { return false; }
+  /// The gradient of these rows becomes what m would become by it; m itself stays.
+  void form_moment(Parameter& parameter, Rows rows);
+  /// m becomes what stands in the place of the gradient, and the value follows: this is an update of these rows.
+  ///   updates_of_v : how many gradients v has seen, for its bias correction
+  void take_moment(Parameter& parameter, Rows rows, double lr, std::int64_t updates_of_v);
+  /// v is not to change any more. Elements that no gradient has ever reached tell no size for a step, and rest from now
+  /// on: their v becomes infinite. Others get at least 1e-4 of the largest v of their parameter: what travels has one
+  /// size for all, and an element of which v says that its gradients are tiny would leap. Twice is as good as once.
+  void freeze_second_moment();
+
  protected:
   /// Some neighbouring elements of a parameter.
   struct Part {
@@ -58,12 +71,17 @@ class Optimizer {
   Optimizer(const ParameterArena& arena, std::string name);
   /// t : the number of this update of the parameter, first 1
   virtual void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) = 0;
+  /// The halves of an update, where there are moments.
+  virtual void form(const Part& part);
+  virtual void take(const Part& part, double lr, std::int64_t t, std::int64_t updates_of_v);
+  virtual Tensor second_moment() const { return {}; }
   /// What the method remembers, under its names; sharing memory.
   virtual std::vector<StateDict::Entry> arenas() const = 0;
 
  private:
   void require_mine(const Parameter& parameter) const;
   std::int64_t begin_update(const Parameter& parameter, std::int64_t rows);
+  Part part_of(Parameter& parameter, Rows rows) const;
 
   const ParameterArena& arena_;
   const std::string name_;
@@ -77,6 +95,7 @@ struct OptimizerOptions {
   double momentum = 0;       ///< only where OptimizerKind::has_momentum, as dampening and nesterov
   double dampening = 0;
   bool nesterov = false;
+  double beta1 = 0.9, beta2 = 0.999;  ///< of adam and adamw: what a step leaves of the two moments
   Optimizer::Decay decay{};
 
   int arenas() const;  ///< of state that it keeps
@@ -86,6 +105,7 @@ struct OptimizerOptions {
 struct OptimizerKind {
   std::string name;            ///< "sgd"
   bool has_momentum = false;   ///< `momentum`, `dampening` and `nesterov` have an effect
+  bool has_betas = false;      ///< `betas` has
   int arenas = 0;              ///< copies of the parameters that its state takes; with momentum 0 it takes none
   std::optional<double> lr{};  ///< to start from; nothing: the program's
   std::function<std::unique_ptr<Optimizer>(const ParameterArena& arena, const OptimizerOptions& options)> make;

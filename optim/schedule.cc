@@ -68,12 +68,13 @@ std::vector<Schedule::Kind>& schedules() {
          return std::pow(m.factor.value, static_cast<double>(m.iteration / each));
        },
        true},
-      {"cosine", "cosine", "", 0, 0,
+      {"cosine", "cosine[:LOW]", "cosine:0.1", 0, 1,
        [](const Moment& m) {
          const double length = static_cast<double>(m.horizon.total_steps) - m.warmup;
          const double past = static_cast<double>(m.iteration) - m.warmup;
          const double done = length > 0 ? std::clamp(past / length, 0.0, 1.0) : 0.0;
-         return (1 + std::cos(std::numbers::pi * done)) / 2;
+         const double low = m.factor.value;
+         return low + (1 - low) * (1 + std::cos(std::numbers::pi * done)) / 2;
        }},
       {"plateau", "plateau:PATIENCE,FACTOR", "plateau:5,0.5", 2, 2,
        [](const Moment& m) { return std::pow(m.factor.value, static_cast<double>(m.reductions)); }, false, true}};

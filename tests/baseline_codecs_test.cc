@@ -93,9 +93,64 @@ class Silent final : public Codec {
 };
 
 TEST(OneBit, FedBackItNeverLagsFarBehind) {
-  const auto codec = make_codec("onebit");
-  for (const int steps : {50, 200, 800}) EXPECT_LT(lag_of(*codec, steps), 20) << steps;
+  for (const char* codec : {"onebit", "signs:512"})
+    for (const int steps : {50, 200, 800}) EXPECT_LT(lag_of(*make_codec(codec), steps), 20) << codec << ", " << steps;
   for (const int steps : {50, 200, 800}) EXPECT_GT(lag_of(Silent(), steps), 0.9 * steps) << steps;  // it can be seen
+}
+
+TEST(Signs, ABucketIsAMeanMagnitudeAndABitAValue) {
+  const std::vector<float> x{1, -2, 3, 0, -4, -0.0f, 2, 0, -6, 4};
+  Bytes payload;
+  make_codec("signs:8")->encode(slice(x), {}, payload);
+  const unsigned char bytes[] = {0, 0, 0xC0, 0x3F, 0x12, 0, 0, 0xA0, 0x40, 0x01};  // 12/8, places 1, 4; 5, place 8
+  ASSERT_EQ(payload.size(), sizeof bytes);
+  EXPECT_EQ(std::memcmp(payload.data(), bytes, sizeof bytes), 0);
+  const std::vector<float> y = through("signs:8", x);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i], (x[i] < 0 ? -1 : 1) * (i < 8 ? 1.5f : 5.0f)) << i;
+}
+
+/// EF-signSGD, Algorithm 1, of several workers whose mean counts: p = lr g + e, delta = mean |p| sign(p), e = p -
+/// delta. The rate and the number of workers are powers of two, so that it makes no difference whether e holds the rate
+/// or not.
+TEST(Signs, WithFeedbackDoWhatEfSignSgdSaysBitByBit) {
+  constexpr std::size_t n = 700, N = 4, bucket = 256;
+  constexpr float lr = 0.125f;
+  const auto codec = make_codec("signs:256");
+  std::vector<float> x = values_of(1, n), slow = x;
+  std::vector<std::vector<float>> lost(N, std::vector<float>(n)), e = lost;
+  for (unsigned step = 0; step < 30; ++step) {
+    std::vector<float> sum(n), slow_sum(n);
+    for (unsigned r = 0; r < N; ++r) {
+      const std::vector<float> noise = values_of(10 + step * N + r, n);
+      std::vector<float> g(n), p(n);
+      for (std::size_t i = 0; i < n; ++i) g[i] = x[i] + noise[i], p[i] = lr * (slow[i] + noise[i]) + e[r][i];
+      Bytes payload;
+      codec->encode_with_feedback(slice(g), slice(lost[r]), {}, payload, false);
+      codec->decode_add(payload.slice(), slice(sum));
+      for (std::size_t b = 0; b < n; b += bucket) {
+        const std::size_t end = std::min(n, b + bucket);
+        double magnitudes = 0;
+        for (std::size_t i = b; i < end; ++i) magnitudes += std::abs(double{p[i]});
+        const auto mean = static_cast<float>(magnitudes / static_cast<double>(end - b));
+        for (std::size_t i = b; i < end; ++i) {
+          const float delta = p[i] < 0 ? -mean : mean;
+          e[r][i] = p[i] - delta, slow_sum[i] += delta;
+        }
+      }
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      x[i] -= lr / N * sum[i], slow[i] -= slow_sum[i] / N;
+      ASSERT_EQ(x[i], slow[i]) << "step " << step << ", " << i;
+    }
+  }
+  double left = 0;
+  for (const float v : lost[0]) left = std::max(left, std::abs(double{v}));
+  EXPECT_GT(left, 0.5) << "nothing was lost, the test tests nothing";
+}
+
+TEST(Signs, SayWhatABucketMayBe) {
+  expect_error<UsageError>([] { make_codec("signs"); }, {"give values per bucket, as signs:512"});
+  expect_error<UsageError>([] { make_codec("signs:0"); }, {"1 to 2^30 values"});
 }
 
 TEST(Codecs, KeepTheirPromisesOnLengths) {
@@ -437,10 +492,11 @@ TEST(Natural, IsSignAndExponentAndOnAverageTheValue) {
 TEST(MakeCodec, SaysWhatIsWrongWithAName) {
   const auto says = [](const std::string& text) { return error_of<UsageError>([&] { make_codec(text); }); };
   EXPECT_EQ(make_codec("none"), nullptr);
-  EXPECT_EQ(says("inceptoin:2^-10"),
-            "unknown value 'inceptoin:2^-10' (`codec`): did you mean inceptionn? There are none, identity, fp16, bf16, "
-            "trunc:BITS, inceptionn:2^E, inceptionn-published:2^E, inceptionn:rel:2^E, "
-            "qsgd:BITS:BUCKET, terngrad, groupq:BITS:GROUP, natural, onebit, snappy, lz4, zfp:TOLERANCE.");
+  EXPECT_EQ(
+      says("inceptoin:2^-10"),
+      "unknown value 'inceptoin:2^-10' (`codec`): did you mean inceptionn? There are none, identity, fp16, bf16, "
+      "trunc:BITS, inceptionn:2^E, inceptionn-published:2^E, inceptionn:rel:2^E, "
+      "qsgd:BITS:BUCKET, terngrad, groupq:BITS:GROUP, natural, onebit, signs:BUCKET, snappy, lz4, zfp:TOLERANCE.");
   EXPECT_EQ(says("inceptionn:10"),
             "unknown value 'inceptionn:10' (`codec`): give the error bound as a power of two, as inceptionn:2^-10");
   EXPECT_EQ(says("inceptionn-published"),

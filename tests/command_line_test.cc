@@ -113,6 +113,7 @@ TEST(CommandLine, HelpOfToolsSaysWhatOptionsTakeAndNoMore) {
                                  "plot trace",
                                  "simulate",
                                  "calibrate",
+                                 "doctor",
                                  "explain"};
   std::istringstream benches(run("laconic bench --help").out);
   for (std::string line; std::getline(benches, line);)

@@ -5,13 +5,13 @@
 
 Commands are the lines of code blocks that begin with one of our programs or scripts, and what stands in a loop, `for x
 in A B; do COMMAND; done`, with each of its words. A training program is run with --dry-run on synthetic data, the
-smallest model and two workers; `laconic launch`, `compare` and the scripts of tests/netns with --dry-run, and what they would
+smallest model and two workers, and `lab N train` likewise; `laconic launch`, `compare` and the scripts of tests/netns with --dry-run, and what they would
 run is checked alike. Another tool must name each option in its --help, a script in its text.
 
 Not tried:
   READERS_OWN       options that need files, machines or devices of the reader's: --help must name them
-  values of tools   models, bench, inspect, codec, pack, simulate, calibrate, explain, plot and chaos
-                    have no --dry-run
+  values of tools   models, bench, inspect, codec, pack, simulate, calibrate, doctor, explain, plot,
+                    chaos and reproduce have no --dry-run
   `...` and `…`     commands that are cut short
   APP, [options]    what a command looks like, and not one
   bash SCRIPT       what those in docs/tables run is tried as if it stood in a document; with variables, its options' names
@@ -27,15 +27,16 @@ import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 # The smallest model of each program: a model's name is tried once, and options with this one.
-TRAINING = {'mnist': 'lenet', 'cifar10': 'resnet20', 'imagenet': 'resnet18', 'ptb': 'lstm-small'}
+TRAINING = {'mnist': 'lenet', 'cifar10': 'resnet20', 'imagenet': 'resnet18', 'ptb': 'lstm-small', 'gpt': 'gpt-4x128'}
 # Data that is made up in no time.
-DATA = {'mnist': 'synthetic:4000,100', 'cifar10': 'synthetic:4000,100', 'imagenet': 'synthetic:400,100,10', 'ptb': 'synthetic:20000,300'}
+DATA = {'mnist': 'synthetic:4000,100', 'cifar10': 'synthetic:4000,100', 'imagenet': 'synthetic:400,100,10', 'ptb': 'synthetic:20000,300',
+        'gpt': 'synthetic:20000,300'}
 # Options that name what a reader has and this test does not, or go with those; and whether a value follows.
-READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device': True, '--precision': True, '--save': True, '--save-every': True, '--keep': True,
-               '--trace': True, '--trace-steps': True, '--dump-gradients': True, '--log': True, '--config': True,
+READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device': True, '--precision': True, '--save': True, '--overwrite': False, '--save-every': True, '--keep': True,
+               '--tokens': True, '--export': True, '--trace': True, '--trace-steps': True, '--dump-gradients': True, '--log': True, '--config': True,
                '--new-head': False, '--eval-only': False}
 # Tools, and whether another word says which of them it is.
-TOOLS = {'compare': False, 'launch': False, 'models': False, 'pack': False, 'simulate': False, 'calibrate': False, 'explain': False, 'chaos': False,
+TOOLS = {'compare': False, 'launch': False, 'models': False, 'pack': False, 'simulate': False, 'calibrate': False, 'doctor': False, 'explain': False, 'chaos': False, 'reproduce': False,
          'report': False, 'bench': True, 'inspect': True, 'codec': True, 'plot': True}
 # How many words follow an option of launch.
 OF_LAUNCH = {'-n': 1, '-np': 1, '--workers': 1, '--hosts': 1, '--hostfile': 1, '--mca': 2, '--restarts': 1, '--min-workers': 1, '--dry-run': 0}
@@ -110,19 +111,20 @@ def check_named(option, tool, text, line):
 
 
 def check_training(words, line):
-    name = name_of(words[0])
+    name, program = name_of(words[0]), [f'{apps}/{name_of(words[0])}']
+    if name not in TRAINING:  # lab N train
+        program = [f'{apps}/examples/labs/{name}', *words[1:3]]
+        words = words[2:]
     if any('$' in word for word in words):  # of a script with arguments: there are names of options to try
-        program = [f'{apps}/{name}']
         for option in (word.partition('=')[0] for word in words if word.startswith('--')):
             check_named(option, program, help_of(program, line), line)
         return
-    data = ['--data', DATA[name]]
-    command = [f'{apps}/{name}', *data]
+    data = ['--data', DATA.get(name, DATA['mnist'])]
+    command = [*program, *data]
     rest, model = iter(words[1:]), None
     for word in rest:
         option, _, value = word.partition('=')
         if option in READERS_OWN:
-            program = [f'{apps}/{name}']
             check_named(option, program, help_of(program, line), line)
             if READERS_OWN[option] and not value:
                 next(rest, None)
@@ -138,7 +140,7 @@ def check_training(words, line):
         elif not value:
             next(rest, None)
     if model and model != TRAINING[name]:
-        try_once([f'{apps}/{name}', *data, '--model', model], line)
+        try_once([*program, *data, '--model', model], line)
     try_once(command + (['--model', TRAINING[name]] if model else []), line)
 
 
@@ -187,6 +189,11 @@ def check(words, line):
         check(words[1:], line)
     elif name in TRAINING:
         check_training(words, line)
+    elif name in ('lab', 'lab-solved'):  # without `train` tests/labs.py runs it
+        if words[2:3] == ['train']:
+            check_training(words, line)
+        elif not re.fullmatch('[1-5]', ' '.join(words[1:])):
+            fail(line, 'there is no such lab')
     elif name == 'laconic' and len(words) > 1 and words[1] == 'launch':
         check_launch(words, line)
     elif name in ('compare_ddp.py', 'compare_simulated.py') or (name == 'laconic' and len(words) > 1 and words[1] == 'compare'):
@@ -247,7 +254,7 @@ def known(words):
     if any(re.fullmatch(r'\[.*|.*\]|APP|\|', w) for w in words) or words[-1].endswith('|'):
         return False
     name = name_of(words[0])
-    return name in TRAINING or name in ('netns.sh', 'python3') or (
+    return name in TRAINING or name in ('netns.sh', 'python3') or (name in ('lab', 'lab-solved') and len(words) > 1) or (
         name == 'laconic' and len(words) > 2 and words[1] in TOOLS and (words[1] != 'compare' or words[2] in TRAINING))
 
 if __name__ == '__main__':

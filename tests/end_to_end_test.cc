@@ -384,19 +384,21 @@ TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
 
 TEST(EndToEnd, RoundsGiveTheSameBitsOverThreadsAndProcesses) {
   TempFolder dir;
-  const auto weights = [&](const std::string& command, const std::string& name) {
-    const std::string to = dir.path() + "/" + name;
-    const Result r = run(command + " --data synthetic:60,20 --batch 5 --steps 9 --threads 1 --audit --quiet" +
-                         " --sync rounds --every 4 --outer nesterov --fragments 2 --delay 2" + " --save " + to +
-                         " --log " + to + ".jsonl");
-    EXPECT_EQ(r.exit_code, 0) << r.err;
-    EXPECT_TRUE(has(text_of(to + ".jsonl"), "\"drift\""));
-    return text_of(to + "/weights.safetensors");
-  };
-  const std::string threads = weights("mnist --workers 3", "threads");
-  EXPECT_EQ(weights("mnist --workers 3 --overlap none --link 1gbit,100us", "link"), threads);
-  if (mpirun_is_there()) {
-    EXPECT_EQ(weights("laconic launch -n 3 mnist", "mpi"), threads);
+  for (const std::string outer : {"nesterov", "momentum --pairs"}) {
+    const auto weights = [&](const std::string& command, const std::string& name) {
+      const std::string to = dir.path() + "/" + outer.substr(0, 8) + name;
+      const Result r = run(command + " --data synthetic:60,20 --batch 5 --steps 9 --threads 1 --audit --quiet" +
+                           " --sync rounds --every 4 --outer " + outer + " --fragments 2 --delay 2" + " --save " + to +
+                           " --log " + to + ".jsonl");
+      EXPECT_EQ(r.exit_code, 0) << r.err;
+      EXPECT_TRUE(has(text_of(to + ".jsonl"), "\"drift\""));
+      return text_of(to + "/weights.safetensors");
+    };
+    const std::string threads = weights("mnist --workers 3", "threads");
+    EXPECT_EQ(weights("mnist --workers 3 --overlap none --link 1gbit,100us", "link"), threads) << outer;
+    if (mpirun_is_there()) {
+      EXPECT_EQ(weights("laconic launch -n 3 mnist", "mpi"), threads) << outer;
+    }
   }
 }
 

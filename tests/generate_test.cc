@@ -17,6 +17,12 @@ Vocabulary words(const std::vector<const char*>& all) {
   return v;
 }
 
+std::string generate(models::LanguageModel& model, const Vocabulary& vocabulary, const GenerateOptions& options) {
+  TextDataset text;
+  for (std::int32_t i = 0; i < vocabulary.size(); ++i) text.vocabulary.add(vocabulary.word(i));
+  return laconic::generate(reader(model), text, options);
+}
+
 /// Its logits are the decoder's bias, whatever it has read.
 models::LanguageModel& with_logits(models::LanguageModel& m, const std::vector<float>& logits) {
   m.initialize(1);
@@ -83,6 +89,39 @@ TEST(Generate, IsAFunctionOfTheSeedAndThePrompt) {
   EXPECT_GT(texts.size(), 1u);
   // What it writes does not depend on how much it is asked for.
   EXPECT_EQ(text.rfind(generate(m, v, {.words = 10, .prompt = "a b", .seed = 3}).substr(0, 12), 0), 0u);
+}
+
+TextDataset characters(const std::string& all) {
+  TextDataset text;
+  text.tokens.kind = Tokens::Kind::characters;
+  for (const char c : all) text.vocabulary.add(std::string(1, c));
+  return text;
+}
+
+TEST(Generate, WritesCharactersAsTheyAre) {
+  const TextDataset text = characters("\n abc");
+  std::vector<std::int64_t> read;
+  const ReadToken next = [&](std::int64_t token) {  // c follows a, blank follows c, a all others
+    read.push_back(token);
+    std::vector<float> logits(5, -9.0f);
+    logits[token == 2 ? 4 : token == 4 ? 1 : 2] = 9;
+    return logits;
+  };
+  EXPECT_EQ(laconic::generate(next, text, {.words = 4, .temperature = 0}), "ac a\n");
+  EXPECT_EQ(read, (std::vector<std::int64_t>{0, 2, 4, 1})) << "a line begins, and the last one is not read";
+  EXPECT_EQ(laconic::generate(next, text, {.words = 2, .temperature = 0, .prompt = "b c"}), "b c a\n");
+  EXPECT_THROW(laconic::generate(next, text, {.words = 2, .prompt = "z"}), DataError);
+}
+
+TEST(Generate, AGptSeesItsLastBlock) {
+  models::GPT model({.vocabulary = 7, .layers = 1, .heads = 2, .width = 8, .block = 3});
+  model.initialize(4);
+  const std::vector<std::int64_t> tokens{1, 6, 2, 2, 5};
+  std::vector<float> last;
+  ReadToken read = reader(model);
+  for (const std::int64_t token : tokens) last = read(token);
+  const Tensor whole = model(Tensor::of({3, 1}, std::span<const std::int64_t>(tokens).last(3)));
+  EXPECT_EQ(last, whole.rows(2, 1).to_vector());
 }
 
 }  // namespace

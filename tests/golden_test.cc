@@ -60,11 +60,14 @@ std::shared_ptr<Module> build(const std::string& layer, const json& o) {
   if (layer == "Tanh") return make<Tanh>();
   if (layer == "Sigmoid") return make<Sigmoid>();
   if (layer == "Flatten") return make<Flatten>();
-  if (layer == "GELU") return make<GELU>();
+  if (layer == "GELU") return make<GELU>({.tanh = o.value("tanh", false)});
   if (layer == "SiLU") return make<SiLU>();
   if (layer == "LeakyReLU") return make<LeakyReLU>({.slope = real("slope", 0)});
   if (layer == "Softmax") return make<Softmax>({.dim = o.at("dim")});
   if (layer == "LayerNorm") return make<LayerNorm>({.dim = o.at("dim"), .epsilon = real("epsilon", 0)});
+  if (layer == "RMSNorm") return make<RMSNorm>({.dim = o.at("dim"), .epsilon = real("epsilon", 0)});
+  if (layer == "CausalSelfAttention")
+    return make<CausalSelfAttention>({.dim = o.at("dim"), .heads = o.at("heads"), .bias = o.at("bias")});
   if (layer == "ConvTranspose2d")
     return make<ConvTranspose2d>({.in = o.at("in"),
                                   .out = o.at("out"),
@@ -161,8 +164,9 @@ TEST_F(Golden, Linear) { run({"Linear"}); }
 TEST_F(Golden, BatchNorm) { run({"BatchNorm1d", "BatchNorm2d"}, 5e-5f); }
 TEST_F(Golden, MaxPoolAlsoAmongEqualValues) { run({"MaxPool2d"}, 1e-6f); }
 TEST_F(Golden, AveragePools) { run({"AvgPool2d", "AdaptiveAvgPool2d"}, 1e-6f); }
-TEST_F(Golden, Activations) { run({"ReLU", "Tanh", "Sigmoid", "GELU", "SiLU", "LeakyReLU", "Softmax"}, 1e-6f); }
-TEST_F(Golden, LayerNorm) { run({"LayerNorm"}); }
+TEST_F(Golden, Activations) { run({"ReLU", "Tanh", "Sigmoid", "GELU", "SiLU", "LeakyReLU", "Softmax"}, 2e-6f); }
+TEST_F(Golden, LayerNorm) { run({"LayerNorm", "RMSNorm"}); }
+TEST_F(Golden, Attention) { run({"CausalSelfAttention"}); }
 TEST_F(Golden, TransposedConvolution) { run({"ConvTranspose2d"}, 2e-4f); }
 TEST_F(Golden, Upsample) { run({"Upsample"}, 2e-6f); }
 TEST_F(Golden, Flatten) { run({"Flatten"}, 0); }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/function.h"
+#include "core/ops/attention.h"
 #include "core/ops/batch_norm.h"
 #include "core/ops/conv2d.h"
 #include "core/ops/dropout.h"
@@ -18,6 +19,7 @@
 #include "core/ops/local_response_norm.h"
 #include "core/ops/losses.h"
 #include "core/ops/matmul.h"
+#include "core/ops/normalize.h"
 #include "core/ops/pool.h"
 #include "core/ops/recurrent.h"
 #include "core/ops/reduce.h"
@@ -260,11 +262,34 @@ TEST(Gradient, ArithmeticOfImages) {
   check_layouts("x y + z", [](const auto& t) { return t[0] * t[1] + t[2]; },
                 {random_tensor({2, 16, 2, 3}, 1), random_tensor({2, 16, 2, 3}, 2), random_tensor({16, 1, 1}, 3)});
   check_layouts("gelu", [](const auto& t) { return gelu(t[0]); }, {x});
+  check_layouts("gelu_tanh", [](const auto& t) { return gelu_tanh(t[0]); }, {x});
   check_layouts("max", [](const auto& t) { return max(t[0], 1); }, {x});
   check_layouts("mean", [](const auto& t) { return mean(t[0], {2, 3}); }, {x});
   check_layouts("permute", [](const auto& t) { return permute(t[0], {0, 2, 3, 1}); }, {x});
   check_layouts("where", [](const auto& t) { return where(t[0] > 0.0f, t[0] * 2.0f, t[1]); },
                 {x, random_tensor({2, 16, 2, 3}, 2)});
+}
+
+TEST(Gradient, Attention) {
+  for (const float p : {0.0f, 0.4f})
+    for (const auto& [shape, heads] : {std::pair{Shape{2, 5, 18}, 2}, {Shape{1, 18, 12}, 1}, {Shape{1, 1, 6}, 2}})
+      check("causal_attention",
+            [heads = heads, p](const auto& t) {
+              return ops::causal_attention(t[0], heads, p, {.seed = 3, .layer = 2, .step = 1, .first_sample = 4});
+            },
+            {random_tensor(shape, 1)});
+}
+
+TEST(Gradient, NormalisationOfVectors) {
+  for (const Shape& shape : {Shape{3, 5}, Shape{2, 3, 37}}) {
+    const Shape dim{shape[shape.rank() - 1]};
+    const Tensor x = random_tensor(shape, 1), gamma = random_tensor(dim, 2), beta = random_tensor(dim, 3);
+    check("layer_norm", [](const auto& t) { return ops::layer_norm(t[0], t[1], t[2]); }, {x, gamma, beta});
+    check("rms_norm", [](const auto& t) { return ops::rms_norm(t[0], t[1]); }, {x, gamma});
+  }
+  const Tensor image = random_tensor({2, 16, 2, 3}, 1);
+  check_layouts("layer_norm of images", [](const auto& t) { return ops::layer_norm(t[0], t[1], t[2]); },
+                {image, random_tensor({3}, 2), random_tensor({3}, 3)});
 }
 
 TEST(Gradient, LossesAndSums) {

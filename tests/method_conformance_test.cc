@@ -24,7 +24,8 @@ std::vector<std::pair<std::string, std::string>> for_small_models(const std::str
                                       {"warmup", "none"},
                                       {"threshold", "0.05"},
                                       {"every", "4"},
-                                      {"demo-update", "sum"}})
+                                      {"demo-update", "sum"},
+                                      {"onebit-warmup", "10"}})
     if (const Setting* const there = known.find(setting); there != nullptr && there->text() != "none")
       settings.emplace_back(setting, text);
   return settings;
@@ -42,6 +43,7 @@ TEST(Rounds, KeepTheirPromisesWithTheSettingsOfTheirPapers) {
   EXPECT_NO_THROW(check_method("rounds", {{"every", "6"}, {"outer", "nesterov"}}));
   EXPECT_NO_THROW(check_method("rounds", {{"every", "6"}, {"outer", "nesterov"}, {"fragments", "2"}, {"delay", "2"}}));
   EXPECT_NO_THROW(check_method("rounds", {{"every", "6"}, {"density", "0.03"}, {"fragments", "2"}, {"delay", "2"}}));
+  EXPECT_NO_THROW(check_method("rounds", {{"every", "4"}, {"pairs", ""}, {"outer", "momentum"}}));
 }
 
 /// Breaks one promise.

@@ -19,16 +19,34 @@ namespace laconic {
 namespace {
 
 TEST(Zoo, HasTheParameterCountsOfItsPapers) {
-  const std::vector<std::pair<std::string, std::int64_t>> expected = {
-      {"lenet", 61706},         {"hdc", 1149010},       {"hdc-2.5mb", 648010},
-      {"alexnet-32", 23272266}, {"vgg16-32", 15253578}, {"resnet20", 269722},
-      {"resnet32", 464154},     {"resnet44", 658586},   {"resnet56", 853018},
-      {"alexnet", 61100840},    {"alexnet-original", 60965224}, {"alexnet-ungrouped", 62378344},
-      {"vgg16", 138357544},     {"vgg16_bn", 138365992}, {"resnet18", 11689512},
-      {"resnet34", 21797672},   {"resnet50", 25557032}, {"resnet101", 44549160},
-      {"googlenet", 6998552},   {"googlenet-torchvision", 6624904},
-      {"lstm-small", 4653200},  {"lstm-medium", 19780400}, {"lstm-large", 66034000},
-      {"lstm-650", 13280400},   {"lstm-1500", 51034000}};
+  const std::vector<std::pair<std::string, std::int64_t>> expected = {{"lenet", 61706},
+                                                                      {"hdc", 1149010},
+                                                                      {"hdc-2.5mb", 648010},
+                                                                      {"alexnet-32", 23272266},
+                                                                      {"vgg16-32", 15253578},
+                                                                      {"resnet20", 269722},
+                                                                      {"resnet32", 464154},
+                                                                      {"resnet44", 658586},
+                                                                      {"resnet56", 853018},
+                                                                      {"alexnet", 61100840},
+                                                                      {"alexnet-original", 60965224},
+                                                                      {"alexnet-ungrouped", 62378344},
+                                                                      {"vgg16", 138357544},
+                                                                      {"vgg16_bn", 138365992},
+                                                                      {"resnet18", 11689512},
+                                                                      {"resnet34", 21797672},
+                                                                      {"resnet50", 25557032},
+                                                                      {"resnet101", 44549160},
+                                                                      {"googlenet", 6998552},
+                                                                      {"googlenet-torchvision", 6624904},
+                                                                      {"lstm-small", 4653200},
+                                                                      {"lstm-medium", 19780400},
+                                                                      {"lstm-large", 66034000},
+                                                                      {"lstm-650", 13280400},
+                                                                      {"lstm-1500", 51034000},
+                                                                      {"gpt-4x128", 809856},
+                                                                      {"gpt-6x384", 10770816},
+                                                                      {"gpt2", 124439808}};
   ASSERT_EQ(models_of_zoo().size(), expected.size());
   for (const auto& [name, count] : expected) EXPECT_EQ(make_model(name)->parameter_count(), count) << name;
   EXPECT_EQ(make_model("lstm-1500", {.classes = 33278})->parameter_count(), 85974278);

@@ -12,6 +12,7 @@
 #include "core/ops/matmul.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reshape.h"
+#include "core/raw.h"
 #include "core/state.h"
 #include "tests/on_both.h"
 

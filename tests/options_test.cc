@@ -143,7 +143,8 @@ TEST(Options, APresetIsOnlyDefaults) {
       "another program");
   expect_refused({"--preset", "INC-C"},
                  "unknown preset 'INC-C' (--preset): did you mean INC+C? There are WA, WA+C, INC, INC+C, "
-                 "inceptionn-alexnet, inceptionn-hdc, inceptionn-resnet, inceptionn-vgg.");
+                 "inceptionn-alexnet, inceptionn-hdc, inceptionn-resnet, inceptionn-vgg, shakespeare-char-cpu, "
+                 "shakespeare-char.");
 }
 
 TEST(Options, ACodecIsForAllreducesOfOurOwn) {
@@ -410,7 +411,8 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   expect_refused(
       {"--sync", "redsink"},
       "unknown value 'redsink' (--sync): did you mean redsync? There are none, allreduce, redsync, dgc, topk, "
-      "gradient-dropping, adacomp, strom, randomk, powersgd, signsgd, demo, ps, layerdrop, slimdp, rounds.");
+      "gradient-dropping, adacomp, strom, randomk, powersgd, signsgd, demo, onebit-adam, ef21, ps, layerdrop, slimdp, "
+      "rounds.");
   expect_refused({"--batch", "0"}, "'0' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "4.5"}, "'4.5' is not a whole number of at least 1 (--batch): give one, as --batch 4");
   expect_refused({"--batch", "99999999999"},

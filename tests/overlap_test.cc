@@ -92,6 +92,11 @@ const Extra kExtras[] = {
      [](Recipe& r) {
        choose_some(r, "strom", {{"threshold", "0.01"}});
      }},
+    {"ef21 of sums, clipped, accumulated",
+     [](Recipe& r) {
+       choose_some(r, "ef21");
+       r.trainer.mean = false, r.trainer.clip = Clip::parse("norm:0.5"), r.trainer.accumulate = 2;
+     }},
     {"sum", [](Recipe& r) { r.trainer.mean = false, r.trainer.lr = 0.02; }},
 };
 

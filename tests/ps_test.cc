@@ -301,7 +301,8 @@ struct CodecCase {
 const CodecCase kCodecCases[] = {
     {"qsgd:8:512"},     {"qsgd:4:100", true}, {"terngrad"},           {"terngrad", true},
     {"fp16"},           {"bf16", true},       {"inceptionn:2^-10"},   {"inceptionn:rel:2^0", true},
-    {"trunc:22", true}, {"none", false, 16},  {"trunc:16", true, 12}, {"onebit"}};
+    {"trunc:22", true}, {"none", false, 16},  {"trunc:16", true, 12}, {"onebit"},
+    {"signs:100"}};
 
 TEST(PsSync, ThroughACodecAllWorkersSeeTheSameBitsWhichAreThoseOfOneThread) {
   for (const auto& row : combinations({std::size(kCodecCases), 2, 3, 2, 2})) {
@@ -321,7 +322,7 @@ TEST(PsSync, ThroughACodecAllWorkersSeeTheSameBitsWhichAreThoseOfOneThread) {
 }
 
 TEST(PsSync, WithFeedbackWhatWasSentAndWhatIsOwedIsWhatWasMade) {
-  for (const char* codec : {"onebit", "terngrad", "qsgd:2:64", "inceptionn:2^-3", "trunc:24"}) {
+  for (const char* codec : {"onebit", "signs:64", "terngrad", "qsgd:2:64", "inceptionn:2^-3", "trunc:24"}) {
     const CodecOracle oracle(setting_of(3, 1, "ps", legs_of("ps", codec, true)), 6);
     double scale = 0, owed = 0;
     for (const double m : oracle.made) scale = std::max(scale, std::abs(m));

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "dist/method/method.h"
+#include "dist/method/rounds/pair_sync.h"
 #include "dist/method/rounds/rounds_sync.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"
@@ -178,6 +179,7 @@ TEST(Rounds, SendOnlyWhenOneEndsAndAsMuchAsTheySay) {
   expect_bytes_as_said(2, {{"every", "4"}}, 0.02);
   expect_bytes_as_said(3, {{"every", "4"}, {"density", "0.03"}}, 0.1);
   expect_bytes_as_said(2, {{"every", "4"}, {"density", "0.03"}, {"value-bits", "32"}}, 0.1);
+  expect_bytes_as_said(4, {{"every", "4"}, {"pairs", ""}, {"outer", "momentum"}}, 0.02);
 }
 
 // SparseLoCo.
@@ -367,6 +369,131 @@ TEST(SparseRounds, NameWhatHasNoNumber) {
   };
   Setting setting{.workers = 2, .rules = kSparseRules[0], .update = spoil};
   expect_error<Error>([&] { run(setting, 8); }, {"what was changed of p4 until step 4", "`clip`"});
+}
+
+// NoLoCo.
+
+TEST(Pairs, AreAPerfectMatchingThatAllDrawAlike) {
+  for (const int N : {1, 2, 3, 4, 7, 10})
+    for (std::int64_t step = 1; step < 20; ++step) {
+      int alone = 0;
+      for (int rank = 0; rank < N; ++rank) {
+        const std::optional<int> other = partner_of(rank, N, 5, step);
+        if (!other) {
+          ++alone;
+          continue;
+        }
+        EXPECT_NE(*other, rank);
+        EXPECT_EQ(partner_of(*other, N, 5, step), rank);
+      }
+      EXPECT_EQ(alone, N % 2);
+    }
+}
+
+/// Each of the others a fifth of the time, and otherwise with another seed.
+TEST(Pairs, AreDrawnEvenly) {
+  std::vector<int> met(6);
+  bool seeds_differ = false;
+  for (std::int64_t step = 1; step <= 1000; ++step) {
+    ++met[static_cast<std::size_t>(partner_of(0, 6, 1, step).value())];
+    seeds_differ |= partner_of(0, 6, 1, step) != partner_of(0, 6, 2, step);
+  }
+  for (int other = 1; other < 6; ++other) EXPECT_NEAR(met[static_cast<std::size_t>(other)], 200, 50) << other;
+  EXPECT_TRUE(seeds_differ);
+}
+
+/// NoLoCo in the paper's letters, element by element, in one thread and double. Every parameter is a fragment, or all
+/// are one. The one that is left over is a group of its own.
+std::vector<std::vector<double>> pairs_oracle(int N, const Rules& rules, int steps) {
+  const double alpha = rules.momentum, beta = rules.lr, gamma = rules.pull;
+  const ParameterArena arena(some_parameters());
+  const std::vector<float> start = arena.values().to_vector();
+  const auto workers = static_cast<std::size_t>(N);
+  std::vector<std::vector<double>> theta(workers, {start.begin(), start.end()});
+  for (const auto& p : arena.parameters()) {
+    const std::int64_t ahead = rules.fragments == 1 ? 0 : p->info.index * rules.every / rules.fragments;
+    std::vector<std::size_t> others(workers);
+    for (std::int64_t e = p->info.offset; e < p->info.offset + p->info.elements; ++e) {
+      const auto i = static_cast<std::size_t>(e);
+      std::vector<double> phi(workers, start[i]), delta(workers), next(workers);
+      std::int64_t due = 0;
+      for (int step = 1; step <= steps; ++step) {
+        for (std::size_t r = 0; r < workers; ++r)
+          theta[r][i] -= lr_of(step) * gradient_at(static_cast<int>(r), step, i, static_cast<float>(theta[r][i]));
+        if ((step + ahead) % rules.every == 0) {
+          for (std::size_t r = 0; r < workers; ++r) {
+            const int rank = static_cast<int>(r);
+            const auto o = static_cast<std::size_t>(partner_of(rank, N, 0, step).value_or(rank));
+            const double change = (theta[r][i] - phi[r] + theta[o][i] - phi[o]) / 2, mean = (phi[r] + phi[o]) / 2;
+            next[r] = alpha * delta[r] + beta * change - gamma * (phi[r] - mean);
+          }
+          due = step + rules.delay;
+        }
+        if (due != step) continue;
+        for (std::size_t r = 0; r < workers; ++r) {
+          delta[r] = next[r];
+          phi[r] += delta[r];
+          theta[r][i] = rules.mix * theta[r][i] + (1 - rules.mix) * phi[r];
+        }
+      }
+    }
+  }
+  return theta;
+}
+
+const Rules kPairRules[] = {
+    {.every = 3, .lr = 0.7, .momentum = 0.5, .pairs = true, .pull = 0.7},
+    {.every = 2, .pairs = true, .pull = 1},
+    {.every = 6, .fragments = 8, .delay = 2, .mix = 0.25, .lr = 0.9, .momentum = 0.3, .pairs = true, .pull = 1.2},
+};
+
+TEST(Pairs, DoWhatTheFormulaSaysAndNeitherOverlapNorAFlushChangesABit) {
+  for (const Rules& rules : kPairRules)
+    for (const int N : {1, 2, 3, 4}) {
+      SCOPED_TRACE(concat(N, " workers, H = ", rules.every, ", P = ", rules.fragments, ", TAU = ", rules.delay));
+      Setting setting{.workers = N, .rules = rules, .plan = {.bucket_bytes = 0, .chunk_bytes = 7000}};
+      const Outcome first = run(setting, 13);
+      expect_near(first.values, pairs_oracle(N, rules, 13));
+      for (const Overlap overlap : {Overlap::none, Overlap::backward, Overlap::forward}) {
+        setting.overlap = overlap, setting.flushes = overlap != Overlap::backward;
+        const Outcome other = run(setting, 13);
+        for (std::size_t r = 0; r < first.values.size(); ++r)
+          EXPECT_TRUE(same_bits(other.values[r], first.values[r])) << to_string(overlap);
+      }
+      for (const auto& joint : first.joint) EXPECT_TRUE(same_bits(joint, first.joint[0]));
+      for (std::size_t i = 0; i < first.joint[0].size(); ++i) {
+        double mean = 0;
+        for (const auto& values : first.values) mean += values[i] / N;
+        ASSERT_NEAR(first.joint[0][i], mean, 1e-5 * (1 + std::abs(mean)));
+      }
+      EXPECT_EQ(first.drift > 1e-6, N > 1);
+    }
+}
+
+/// Two workers are all: without a pull bit by bit. With one they stay alike too, and it has nothing to do.
+TEST(Pairs, OfTwoAreRoundsOfAll) {
+  const Rules all{.every = 4, .lr = 0.7, .momentum = 0.5};
+  Rules pairs = all;
+  pairs.pairs = true;
+  const Outcome expected = run({.workers = 2, .rules = all}, 12), without = run({.workers = 2, .rules = pairs}, 12);
+  for (std::size_t r = 0; r < 2; ++r) EXPECT_TRUE(same_bits(without.values[r], expected.values[r]));
+  pairs.pull = 0.7;
+  const Outcome with = run({.workers = 2, .rules = pairs}, 12);
+  EXPECT_TRUE(same_bits(with.values[0], with.values[1]));
+  expect_near(with.values, oracle(2, all, 12));
+}
+
+/// Workers learn in the first step alone, each something else.
+TEST(Pairs, PullWorkersTogether) {
+  const auto once = [](Parameter& p, Rows rows, const StepContext& context) {
+    if (context.step == 1) sgd(p, rows, context);
+  };
+  for (const int N : {4, 5}) {
+    Setting setting{.workers = N, .rules = {.every = 1, .lr = 0.7, .momentum = 0.5, .pairs = true}, .update = once};
+    const double apart = run(setting, 40).drift;
+    setting.rules.pull = 0.7;
+    EXPECT_LT(run(setting, 40).drift, 1e-2 * apart) << N;
+  }
 }
 
 TEST(Rounds, HaveNoMoreFragmentsThanMessages) {

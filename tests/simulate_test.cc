@@ -39,6 +39,7 @@ dist::SimulatedTraining of_method(const std::string& model, const std::string& s
 }
 
 const MethodSetting kSparseRounds{{"every", "4"}, {"density", "0.03"}};
+const MethodSetting kPairRounds{{"every", "4"}, {"pairs", ""}, {"outer", "momentum"}};
 
 const dist::VirtualNetwork kPair{.ranks = 2, .links = {.all = {.bits_per_second = 100'000'000}}};
 
@@ -75,6 +76,7 @@ TEST(Simulate, OverlapHidesWhatItCan) {
 TEST(Simulate, OneRankStandsForAllWhereTheyAreAlike) {
   dist::VirtualNetwork network{.ranks = 4, .links = {.all = {.bits_per_second = 100'000'000, .latency = 100us}}};
   std::vector<dist::SimulatedTraining> trainings{of_method("hdc", "redsync", 4), of_method("hdc", "randomk", 4),
+                                                 of_method("hdc", "onebit-adam", 4),
                                                  of_method("hdc", "rounds", 4, dist::Overlap::forward, kSparseRounds)};
   for (const char* allreduce : {"ring", "butterfly", "doubling"})
     trainings.push_back(lenet(dist::Overlap::forward, 4, allreduce));
@@ -93,12 +95,14 @@ TEST(Simulate, OneRankStandsForAllWhereTheyAreAlike) {
   EXPECT_FALSE(is_alike(lenet(dist::Overlap::forward, 3, "doubling"), network)) << "doubling among three";
   network.ranks = 4;
   EXPECT_FALSE(is_alike(lenet(dist::Overlap::forward, 4, "tree:2"), network));
+  EXPECT_FALSE(is_alike(of_method("hdc", "rounds", 4, dist::Overlap::forward, kPairRounds), network))
+      << "one may be left over";
 }
 
 /// All methods, each either simulated or refused; what they send is what they expect to send, where they know.
 TEST(Simulate, EveryMethodSendsWhatItExpectsOrIsRefused) {
   const GhostModel ghost("hdc", 0);
-  std::vector<std::pair<std::string, MethodSetting>> ways{{"rounds", kSparseRounds}};
+  std::vector<std::pair<std::string, MethodSetting>> ways{{"rounds", kSparseRounds}, {"rounds", kPairRounds}};
   for (const std::string& name : dist::methods().names()) ways.emplace_back(name, MethodSetting());
   for (const auto& [name, settings] : ways) {
     const dist::SimulatedTraining training = of_method("hdc", name, 2, dist::Overlap::forward, settings);

@@ -113,6 +113,21 @@ TEST(Options, OfVotesOfSigns) {
                  "a vote of signs is neither sum nor mean (--reduce): leave it out");
 }
 
+TEST(Options, OfSignsOfMomentum) {
+  EXPECT_EQ(parse({"--sync", "onebit-adam", "--optimizer", "adamw", "--onebit-warmup", "7"}).method->fingerprint(),
+            "onebit-warmup=7");
+  expect_refused({"--sync", "onebit-adam"},
+                 "--sync onebit-adam sends the momentum of Adam, and this is sgd (--optimizer): take --optimizer adam "
+                 "or adamw");
+  expect_refused({"--sync", "onebit-adam", "--optimizer", "adam", "--clip", "norm:1"},
+                 "--sync onebit-adam joins momentum, and nobody knows the joined gradient (--clip): leave it out, or "
+                 "take --sync allreduce");
+  expect_refused({"--sync", "onebit-adam", "--optimizer", "adam", "--reduce", "sum"},
+                 "what is sent is the mean of all workers' momentum (--reduce): leave it out");
+  expect_refused({"--sync", "demo", "--onebit-warmup", "7"},
+                 "--sync demo has no use for it (--onebit-warmup): leave it out, or take --sync onebit-adam");
+}
+
 TEST(Options, OfDecoupledMomentum) {
   EXPECT_EQ(
       parse({"--sync", "demo", "--demo-topk", "8", "--demo-chunk", "32", "--demo-decay", "0.9"}).method->fingerprint(),
@@ -125,6 +140,20 @@ TEST(Options, OfDecoupledMomentum) {
                  "a sign is neither sum nor mean (--reduce): leave it out, or take --demo-update sum");
   expect_refused({"--sync", "demo", "--allreduce", "ring"},
                  "what --sync demo sends goes from all to all (--allreduce): leave it out");
+}
+
+TEST(Options, OfErrorFeedbackOfMomentum) {
+  EXPECT_EQ(parse({"--sync", "ef21"}).method->fingerprint(), "density=0.001 selector=exact ef21-eta=0.1");
+  EXPECT_EQ(
+      parse({"--sync", "ef21", "--density", "0.02", "--selector", "search", "--ef21-eta", "1"}).method->fingerprint(),
+      "density=0.02 selector=search ef21-eta=1");
+  expect_refused({"--sync", "ef21", "--density", "0"}, "nothing would ever be sent (--density 0): give more, as 0.001");
+  expect_refused({"--sync", "ef21", "--ef21-eta", "0"},
+                 "no gradient would ever count but the first (--ef21-eta 0): give more, as 0.1");
+  expect_refused({"--sync", "ef21", "--allreduce", "ring"},
+                 "what --sync ef21 sends goes from all to all (--allreduce): leave it out");
+  expect_refused({"--sync", "ef21", "--qrgc"},
+                 "--sync ef21 has no use for it (--qrgc): leave it out, or take --sync redsync");
 }
 
 TEST(Options, WhatIsSentLittleTravelsByNcclToo) {
@@ -200,19 +229,26 @@ TEST(Options, OfRoundsGoByOneAnother) {
     return parse(words).method->fingerprint();
   };
   EXPECT_EQ(decided({}),
-            "every=8 outer=sgd outer-lr=1 outer-momentum=0 fragments=1 delay=0 mix=0 density=none outer-feedback=0.95 "
+            "every=8 outer=sgd outer-lr=1 outer-momentum=0 pairs=0 pull=1 fragments=1 delay=0 mix=0 density=none "
+            "outer-feedback=0.95 "
             "value-bits=2 "
             "warmup=none");
   EXPECT_EQ(
       decided({"--every", "30", "--outer", "nesterov", "--fragments", "4", "--delay", "5", "--warmup", "dense:2"}),
-      "every=30 outer=nesterov outer-lr=0.7 outer-momentum=0.9 fragments=4 delay=5 mix=0.5 density=none "
+      "every=30 outer=nesterov outer-lr=0.7 outer-momentum=0.9 pairs=0 pull=0.7 fragments=4 delay=5 mix=0.5 "
+      "density=none "
       "outer-feedback=0.95 value-bits=2 warmup=dense:2");
   EXPECT_EQ(decided({"--outer", "momentum", "--outer-lr", "0.8", "--outer-momentum", "0.6", "--mix", "0.25"}),
-            "every=8 outer=momentum outer-lr=0.8 outer-momentum=0.6 fragments=1 delay=0 mix=0.25 density=none "
+            "every=8 outer=momentum outer-lr=0.8 outer-momentum=0.6 pairs=0 pull=0.8 fragments=1 delay=0 mix=0.25 "
+            "density=none "
             "outer-feedback=0.95 value-bits=2 warmup=none");
   EXPECT_EQ(decided({"--density", "0.03", "--outer-feedback", "0.9", "--value-bits", "32"}),
-            "every=8 outer=sgd outer-lr=1 outer-momentum=0 fragments=1 delay=0 mix=0 density=0.03 outer-feedback=0.9 "
+            "every=8 outer=sgd outer-lr=1 outer-momentum=0 pairs=0 pull=1 fragments=1 delay=0 mix=0 density=0.03 "
+            "outer-feedback=0.9 "
             "value-bits=32 warmup=none");
+  EXPECT_EQ(decided({"--pairs", "--outer", "momentum"}),
+            "every=8 outer=momentum outer-lr=0.7 outer-momentum=0.5 pairs=1 pull=0.7 fragments=1 delay=0 mix=0 "
+            "density=none outer-feedback=0.95 value-bits=2 warmup=none");
 }
 
 TEST(Options, ThatMakeNoSenseOfRoundsAreRefused) {
@@ -245,6 +281,22 @@ TEST(Options, ThatMakeNoSenseOfRoundsAreRefused) {
           "what is chosen (--density) has --value-bits (--codec): leave one of the two out");
   refused({"--density", "0.03", "--allreduce", "tree:2"},
           "what is chosen (--density) goes from each worker to all (--allreduce): leave one of the two out");
+  refused({"--pull", "0.5"}, "all workers have one outer model (--pull): leave it out, or add --pairs");
+  refused(
+      {"--pairs", "--outer", "nesterov"},
+      "the pull of --pairs is known to hold workers together without looking ahead (--outer nesterov): take --outer "
+      "momentum");
+  refused({"--pairs", "--density", "0.03"},
+          "what is chosen (--density) goes from each worker to all (--pairs): leave one of the two out");
+  refused({"--pairs", "--reduce", "sum"}, "a pair takes its mean (--pairs) (--reduce sum): leave one of the two out");
+  refused({"--pairs", "--allreduce", "ring"},
+          "workers meet in --pairs, and nothing is added up over all (--allreduce): leave one of the two out");
+  refused({"--pairs", "--codec", "bf16"},
+          "what two workers send (--pairs) has their weights in it, which must not be rounded (--codec): leave one of "
+          "the two out");
+  refused({"--workers", "4", "--pairs", "--outer", "momentum", "--outer-momentum", "0.9"},
+          "pairs would drive workers further apart in every round (--pull 0.7): give less than 0.38, or a smaller "
+          "--outer-momentum");
   refused({"--servers", "1"}, "--sync rounds has no use for it (--servers): leave it out, or take --sync ps");
 }
 

@@ -191,6 +191,85 @@ TEST_F(Text, FingerprintSeesEveryWord) {
   EXPECT_NE(of("ab c c\n"), first);
 }
 
+TEST(TokensText, ReadsItsSpellings) {
+  for (const std::string text : {"words", "chars", "bpe:256", "bpe:1000000", "bpe:folder", "bpe:./1000", "bpe:-5"})
+    EXPECT_EQ(Tokens::parse(text).text(), text);
+  EXPECT_EQ(Tokens::parse("bpe:1000").size, 1000);
+  EXPECT_EQ(Tokens::parse("bpe:./1000").folder, "./1000");
+  for (const char* bad :
+       {"", "word", "characters", "bpe", "bpe:", "bpe:255", "bpe:1000001", "bpe:99999999999999999999"})
+    EXPECT_THROW(Tokens::parse(bad), UsageError) << bad;
+}
+
+TEST_F(Text, CutsAFileIntoItsCharactersAsNanoGPTDoes) {
+  const std::string text = "\xEF\xBB\xBFzb b\r\n\t\xC3\xA9" + std::string(10, 'a') + "\xF0\x9F\x98\x80 \xE2\x82\xAC";
+  const TextDataset data = load_text(write("book.txt", text), Tokens::parse("chars"));  // 21 characters behind the mark
+  EXPECT_THAT(data.vocabulary.size(), 10);
+  std::string sorted;
+  for (std::int32_t i = 0; i < 10; ++i) sorted += data.vocabulary.word(i);
+  EXPECT_EQ(sorted, "\t\n\r abz\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
+  EXPECT_EQ(data.train, (std::vector<std::int32_t>{6, 5, 3, 5, 2, 1, 0, 7, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4}));
+  EXPECT_EQ(data.valid, (std::vector<std::int32_t>{9, 3, 8}));
+  EXPECT_TRUE(data.test.empty());
+  EXPECT_EQ(data.unseen, 0);
+  EXPECT_EQ(data.decode(data.train) + data.decode(data.valid), text.substr(3));
+  EXPECT_EQ(data.encode("za\n"), (std::vector<std::int32_t>{6, 4, 1}));
+  EXPECT_THAT(error_of<DataError>([&] { data.encode("zoo"); }), HasSubstr("does not have the character 'o'"));
+  EXPECT_THAT(error_of<DataError>([&] { data.encode("z\xC3"); }), HasSubstr("not UTF-8"));
+  EXPECT_THAT(error_of<DataError>([&] { data.decode(std::vector<std::int32_t>{10}); }), HasSubstr("no token 10"));
+  EXPECT_THAT(error_of<DataError>([&] { data.decode(std::vector<std::int32_t>{-1}); }), HasSubstr("no token -1"));
+}
+
+TEST_F(Text, CutsAFoldersThreeFilesIntoCharactersOfOneAlphabet) {
+  write("train.txt", "ab\nab");
+  write("valid.txt", "cab");
+  write("test.txt", "\n\nb");
+  const TextDataset data = load_text(folder(), Tokens::parse("chars"));
+  EXPECT_EQ(data.vocabulary.size(), 4);
+  EXPECT_EQ(data.train, (std::vector<std::int32_t>{1, 2, 0, 1, 2}));
+  EXPECT_EQ(data.valid, (std::vector<std::int32_t>{3, 1, 2}));
+  EXPECT_EQ(data.test, (std::vector<std::int32_t>{0, 0, 2}));
+  EXPECT_EQ(data.name, folder());
+}
+
+TEST_F(Text, SaysWhatHasNoCharacters) {
+  const auto said = [&](const std::string& path) {
+    return error_of<DataError>([&] { load_text(path, Tokens::parse("chars")); });
+  };
+  EXPECT_THAT(said(folder_ / "nowhere"), HasSubstr("does not exist"));
+  EXPECT_THAT(said(write("short.txt", std::string(19, 'a'))), HasSubstr("has 19 characters"));
+  EXPECT_THAT(said(write("empty.txt", "")), HasSubstr("empty.txt is empty"));
+  EXPECT_THAT(said(write("mark.txt", "\xEF\xBB\xBF")), HasSubstr("mark.txt is empty"));
+  EXPECT_THAT(said(write("bytes.txt", "a\nb\n\n" + std::string(90, 'x') + "\xE2\x82")),
+              HasSubstr("bytes.txt, line 4: not UTF-8"));
+  EXPECT_THAT(said(folder()), HasSubstr("has no train text"));
+  write("train.txt", "ab");
+  write("valid.txt", "a");
+  write("test.txt", "ab");
+  EXPECT_THAT(said(folder()), HasSubstr("its valid text is one token"));
+}
+
+TEST_F(Text, ReadsCharactersOfAFileLongerThanAPiece) {
+  std::string text = "\xEF\xBB\xBF";
+  while (text.size() < (5u << 19)) text += "\xE2\x82\xAC";  // across the ends of pieces
+  const TextDataset data = load_text(write("long.txt", text), Tokens::parse("chars"));
+  EXPECT_EQ(data.train.size() + data.valid.size(), text.size() / 3 - 1);
+  EXPECT_EQ(data.train.size(), (text.size() / 3 - 1) * 9 / 10);
+  folder_.write("long.txt", gzip({text.begin(), text.end()}));
+  EXPECT_EQ(fingerprint(load_text(folder_ / "long.txt", Tokens::parse("chars"))), fingerprint(data));
+}
+
+TEST_F(Text, WordsGoBackAndForth) {
+  write("train.txt", "the cat sat\nthe dog\n");
+  write("valid.txt", "a\n");
+  write("test.txt", "a\n");
+  const TextDataset data = load_text(folder());
+  EXPECT_EQ(data.decode(data.train), "the cat sat\nthe dog\n");
+  EXPECT_EQ(data.encode("the cat sat\nthe dog\n"), data.train);
+  EXPECT_EQ(data.decode(data.encode(" the \t bird\n\n  dog")), "the <unk>\n\ndog");
+  EXPECT_EQ(data.encode(""), std::vector<std::int32_t>());
+}
+
 TEST(SyntheticText, IsALanguageThatCanBeLearned) {
   const TextDataset data = synthetic_text(20000, 50);
   EXPECT_EQ(data.train.size(), 20000u);

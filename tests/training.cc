@@ -122,11 +122,11 @@ Recipe::~Recipe() = default;
 void Recipe::choose(const char* name, const char* from, const char* density,
                     std::vector<std::pair<std::string, std::string>> more) {
   sync = name, settings = std::move(more);
-  settings.insert(settings.begin(), {"dense-below", from});
   Settings known;
   const std::unique_ptr<dist::Method> one = dist::methods().make(sync);
   one->settings(known);
-  if (known.find("density") != nullptr) settings.insert(settings.begin(), {"density", density});
+  for (const auto& [setting, text] : {std::pair{"dense-below", from}, {"density", density}})
+    if (known.find(setting) != nullptr) settings.insert(settings.begin(), {setting, text});
 }
 
 std::vector<float> parameters_of(const Trainer& trainer) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/cpu/simd.h"
 #include "core/parallel.h"
 #include "tests/pairwise.h"
 #include "tests/values_of.h"
@@ -121,9 +122,9 @@ const ConvSizes kWays[] = {sizes_of(2, 16, 16, 2, 2, 1),    sizes_of(1, 16, 16, 
 template <class F>
 void with_each_vector(F f) {
   struct Restore {
-    ~Restore() { limit_winograd_vectors(16); }
+    ~Restore() { most_floats = 16; }
   } restore;
-  for (const int floats : {16, 8, 0}) limit_winograd_vectors(floats), f(floats);
+  for (const int floats : {16, 8, 0}) most_floats = floats, f(floats);
 }
 
 TEST(Winograd, IsTheNaiveSumOnEveryWay) {

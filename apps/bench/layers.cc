@@ -14,6 +14,7 @@
 #include "core/stream.h"
 #include "dist/plan.h"
 #include "dist/trainer/layer_stopwatch.h"
+#include "layers/models/gpt.h"
 #include "optim/optimizer.h"
 
 namespace laconic {
@@ -43,12 +44,18 @@ Cells figures(const dist::LayerTimes::Layer& l, bool is_sum) {
   return row;
 }
 
+/// As the model's kind is usually trained.
+OptimizerOptions optimizer_of(const ModelInfo& info) {
+  if (models::gpt_recipe(info.name)) return {.name = "adamw"};
+  return {.momentum = info.reads_text() ? 0 : 0.9};
+}
+
 }  // namespace
 
 SyntheticTraining::SyntheticTraining(const ModelInfo& info, std::int64_t batch, Device device)
     : model(on(device, make_model(info.name, {.classes = info.classes}))),
       arena(model->parameters(), device),
-      sgd(make_optimizer(arena, {.momentum = info.reads_text() ? 0 : 0.9})) {
+      optimizer(make_optimizer(arena, optimizer_of(info))) {
   Random random(0, Purpose::test);
   const auto below_classes = [&](const Shape& shape) {
     std::vector<std::int64_t> values(static_cast<std::size_t>(shape.elements()));
@@ -102,7 +109,7 @@ dist::LayerTimes measure_layers(const std::string& model_name, std::int64_t batc
     watch.end_backward();
     for (const auto& p : t.arena.parameters()) {
       const auto begin = Clock::now();
-      t.sgd->update(*p, 1e-3);
+      t.optimizer->update(*p, 1e-3);
       synchronize(device);
       watch.updated(*p, seconds_since(begin));
     }

@@ -9,19 +9,19 @@
 
 namespace laconic {
 
-/// What benchmarks train: a model with SGD, on the same batch of noise always; images with momentum, texts without.
+/// What benchmarks train, on the same batch of noise always: a GPT with AdamW, others with SGD; images with momentum.
 struct SyntheticTraining {
   std::shared_ptr<Module> model;
   ParameterArena arena;
-  std::unique_ptr<Optimizer> sgd;
+  std::unique_ptr<Optimizer> optimizer;
   Tensor x;  ///< [batch, C, H, W], normal; for a language model words [T, batch], even over the vocabulary
   Tensor y;  ///< [batch], even over the model's classes; [T batch]
 
   SyntheticTraining(const ModelInfo& info, std::int64_t batch, Device device);
 };
 
-/// Trains a model of the zoo on one batch of noise, with SGD and momentum (a language model without), and takes the
-/// median of `steps` steps for each part. Sets the kernel threads.
+/// Trains a model of the zoo as SyntheticTraining does, and takes the median of `steps` steps for each part. Sets the
+/// kernel threads.
 ///   plan      JSON of a plan (--dry-run --json of an app) by whose chunks large weights are computed; empty: whole
 ///   classes   the model's outputs, of a language model its vocabulary; 0: the model's own
 ///   device    of a CUDA device each part is waited for: they add up to more than a step in which nothing is

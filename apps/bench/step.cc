@@ -128,8 +128,8 @@ int bench_step(const std::vector<std::string>& arguments) {
   double block_seconds = 0.4;
   bool compiled = false;
   Bench bench("step",
-              "Training throughput: forward, backward and SGD on one batch, again and again; images with momentum, "
-              "language models with clipping.");
+              "Training throughput: forward, backward and update on one batch, again and again: SGD, for images with "
+              "momentum, for LSTMs with clipping; AdamW with clipping for GPTs.");
   bench.option("--model", names, "M", "models of the zoo, with commas between");
   bench.option("--batch", batches, "B", "batch sizes [32]", CLI::Range(1, 1 << 20));
   bench.option("--threads", threads, "T", "kernel threads [1]", CLI::Range(1, 1024));
@@ -167,7 +167,8 @@ int bench_step_child(const std::vector<std::string>& arguments) {
   const Device device = device_named(arguments[3]);
   set_matmul_precision(checked_precision(arguments[4], arguments[3], "--precision"));
   SyntheticTraining t(info, batch, device);
-  const models::LanguageRecipe* recipe = models::language_recipe(info.name);
+  const models::LanguageRecipe* const lstm = models::language_recipe(info.name);
+  const double clip_norm = lstm ? lstm->clip_norm : info.reads_text() ? 1 : 0;
   StepMemory memory(device);
   std::cout << "{\"ready\": true}" << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
@@ -180,11 +181,11 @@ int bench_step_child(const std::vector<std::string>& arguments) {
       t.arena.backward(loss);
       t.arena.finish_gradients();
       double scale = 1;
-      if (recipe) {
+      if (clip_norm > 0) {
         const double norm = std::sqrt(raw::sum_of_squares(t.arena.gradients()));
-        scale = std::min(1.0, recipe->clip_norm / (norm + 1e-6));
+        scale = std::min(1.0, clip_norm / (norm + 1e-6));
       }
-      t.sgd->update_all(1e-3, scale);
+      t.optimizer->update_all(1e-3, scale);
       if (device == kCpu) loss.item();
     }
     synchronize(device);

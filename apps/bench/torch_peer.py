@@ -3,9 +3,10 @@
 As a program it answers commands on stdin, one JSON object a line on stdout:
     python3 torch_peer.py MODEL BATCH THREADS DEVICE PRECISION LAYOUT
         DEVICE: cpu | cuda[:I]    PRECISION: fp32 | tf32 | bf16 (autocast)    LAYOUT: contiguous | channels_last | compiled
-    run N     N training steps (forward, backward, SGD with momentum 0.9)   -> {"seconds": s, "memory_bytes": b}
+    run N     N training steps (forward, backward, update)   -> {"seconds": s, "memory_bytes": b}
 It begins with {"ready": true, ...}, or ends with {"error": "why"}.
-Language models are trained as they are published: SGD without momentum, the gradient's norm clipped.
+Language models are trained as they are published, the gradient's norm clipped: LSTMs by SGD without momentum, GPTs by
+AdamW.
 """
 import contextlib
 import json
@@ -254,6 +255,54 @@ class LanguageModel(nn.Module):
         return self.decoder(self.drop(y).flatten(0, 1))
 
 
+class Gpt(nn.Module):
+    """GPT-2 with tokens [T, B], as laconic's GPT has them."""
+
+    class Attention(nn.Module):
+        def __init__(self, heads, width, dropout):
+            super().__init__()
+            self.heads, self.dropout = heads, dropout
+            self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+        def forward(self, x):
+            B, T, width = x.shape
+            q, k, v = (t.view(B, T, self.heads, -1).transpose(1, 2) for t in self.c_attn(x).split(width, 2))
+            y = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0, is_causal=True)
+            return self.c_proj(y.transpose(1, 2).reshape(B, T, width))
+
+    class Mlp(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.c_fc, self.c_proj = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            return self.c_proj(F.gelu(self.c_fc(x), approximate='tanh'))
+
+    class Layer(nn.Module):
+        def __init__(self, heads, width, dropout):
+            super().__init__()
+            self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.attn, self.mlp = Gpt.Attention(heads, width, dropout), Gpt.Mlp(width)
+            self.drop = nn.Dropout(dropout)
+
+        def forward(self, x):
+            x = x + self.drop(self.attn(self.ln_1(x)))
+            return x + self.drop(self.mlp(self.ln_2(x)))
+
+    def __init__(self, layers, heads, width, block, dropout=0, vocabulary=65):
+        super().__init__()
+        self.wte, self.wpe, self.drop = nn.Embedding(vocabulary, width), nn.Embedding(block, width), nn.Dropout(dropout)
+        self.h = nn.ModuleList(Gpt.Layer(heads, width, dropout) for _ in range(layers))
+        self.ln_f, self.lm_head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+        self.lm_head.weight = self.wte.weight
+
+    def forward(self, x):
+        y = self.drop(self.wte(x.t()) + self.wpe.weight[:len(x)])
+        for layer in self.h:
+            y = layer(y)
+        return self.lm_head(self.ln_f(y)).transpose(0, 1).flatten(0, 1)
+
+
 MODELS = {
     'lenet': (LeNet, (1, 28, 28)),
     'hdc': (lambda: Hdc(4), (1, 28, 28)),
@@ -278,12 +327,15 @@ MODELS = {
                               (3, 224, 224)),
 }
 
-LANGUAGE_MODELS = {  # name: model, words per step, norm that the gradient is clipped to
-    'lstm-small': (lambda: LanguageModel(200, 0, False), 20, 0.25),
-    'lstm-medium': (lambda: LanguageModel(650, 0.5, False), 35, 0.143),
-    'lstm-large': (lambda: LanguageModel(1500, 0.65, False), 35, 0.286),
-    'lstm-650': (lambda: LanguageModel(650, 0.5, True), 35, 0.25),
-    'lstm-1500': (lambda: LanguageModel(1500, 0.65, True), 35, 0.25),
+LANGUAGE_MODELS = {  # name: model, vocabulary, words per step, norm that the gradient is clipped to
+    'lstm-small': (lambda: LanguageModel(200, 0, False), 10000, 20, 0.25),
+    'lstm-medium': (lambda: LanguageModel(650, 0.5, False), 10000, 35, 0.143),
+    'lstm-large': (lambda: LanguageModel(1500, 0.65, False), 10000, 35, 0.286),
+    'lstm-650': (lambda: LanguageModel(650, 0.5, True), 10000, 35, 0.25),
+    'lstm-1500': (lambda: LanguageModel(1500, 0.65, True), 10000, 35, 0.25),
+    'gpt-4x128': (lambda: Gpt(4, 4, 128, 64), 65, 64, 1),
+    'gpt-6x384': (lambda: Gpt(6, 6, 384, 256, 0.2), 65, 256, 1),
+    'gpt2': (lambda: Gpt(12, 12, 768, 1024, 0.1, 50257), 50257, 1024, 1),
 }
 
 
@@ -301,8 +353,8 @@ def main():
     torch.manual_seed(0)
     clip_norm = 0
     if name in LANGUAGE_MODELS:
-        make, words, clip_norm = LANGUAGE_MODELS[name]
-        model, x, y = make(), torch.randint(0, 10000, (words, batch)), torch.randint(0, 10000, (words * batch,))
+        make, vocabulary, words, clip_norm = LANGUAGE_MODELS[name]
+        model, x, y = make(), *(torch.randint(0, vocabulary, size) for size in [(words, batch), (words * batch,)])
     else:
         make, image = MODELS[name]
         try:
@@ -314,7 +366,10 @@ def main():
     if layout == 'channels_last':
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     model, x, y = model.to(device), x.to(device), y.to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0 if clip_norm else 0.9)
+    if isinstance(model, Gpt):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0 if clip_norm else 0.9)
     def step():
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast('cuda', torch.bfloat16) if precision == 'bf16' else contextlib.nullcontext():

@@ -88,7 +88,11 @@ class Chaos {
     for (const std::string& method : methods_named(o_.methods)) {
       Subject subject{method.empty() ? "as given" : method,
                       {find_app("laconic", "chaos"), find_app(o_.program, "chaos"), words, o_.launch, o_.timeout}};
-      if (!method.empty()) subject.victim.words.insert(subject.victim.words.end(), {"--sync", method});
+      std::vector<std::string>& all = subject.victim.words;
+      if (!method.empty()) all.insert(all.end(), {"--sync", method});
+      const std::string of = method.empty() ? "" : dist::methods().make(method)->traits().optimizer;
+      if (!of.empty() && std::find(words.begin(), words.end(), "--optimizer") == words.end())
+        all.insert(all.end(), {"--optimizer", of});
       subjects_.push_back(std::move(subject));
     }
     if (o_.keep.empty()) {

@@ -59,4 +59,4 @@ _laconic() {
   return 0
 }
 
-complete -o default -F _laconic laconic mnist cifar10 imagenet ptb
+complete -o default -F _laconic laconic mnist cifar10 imagenet ptb gpt

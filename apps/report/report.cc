@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "apps/log_file.h"
 #include "apps/trace_file.h"
@@ -38,25 +39,35 @@ std::string text_or(const nlohmann::json& object, const char* field, const std::
 
 /// Where a run is after each of its steps.
 struct Positions {
-  std::vector<double> step, seconds,
-      bytes;  ///< updates made; since the first one; sent by all workers, NaN: not counted
+  std::vector<double> seconds, bytes;  ///< since the first one; sent by all workers, NaN: not counted
 };
 
-Positions positions_of(const std::vector<nlohmann::json>& steps) {
+Positions positions_of(const std::vector<ReportedStep>& steps) {
   Positions p;
   double seconds = 0, bytes = 0;
-  for (const nlohmann::json& s : steps) {
-    seconds += 1e-3 * number_or(s, "step_ms", 0);
-    bytes += number_or(s, "bytes_sent_sum", std::numeric_limits<double>::quiet_NaN());
-    p.step.push_back(number_or(s, "step", 0)), p.seconds.push_back(seconds), p.bytes.push_back(bytes);
+  for (const ReportedStep& s : steps) {
+    seconds += std::isfinite(s.step_ms) ? 1e-3 * s.step_ms : 0;
+    bytes += s.bytes_sent_sum;
+    p.seconds.push_back(seconds), p.bytes.push_back(bytes);
   }
   return p;
 }
 
+/// The median over the steps that have the figure; 0: none has.
+template <class Figure>
+Median median_over(std::span<const ReportedStep> steps, Figure figure) {
+  std::vector<double> values;
+  for (const ReportedStep& s : steps)
+    if (const double value = figure(s); std::isfinite(value)) values.push_back(value);
+  return values.empty() ? Median{} : median(std::move(values));
+}
+
+double ms_of(const ReportedStep& s) { return s.step_ms; }
+
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 /// Neighbouring steps as one point, at the last of them.
-Json curves(const std::vector<nlohmann::json>& steps, const Positions& at) {
+Json curves(const std::vector<ReportedStep>& steps, const Positions& at) {
   Json c = {{"step", Json::array()},
             {"seconds", Json::array()},
             {"bytes", Json::array()},
@@ -65,16 +76,15 @@ Json curves(const std::vector<nlohmann::json>& steps, const Positions& at) {
   const std::size_t width = (steps.size() + kMostPoints - 1) / kMostPoints;
   for (std::size_t begin = 0; begin < steps.size(); begin += width) {
     const std::size_t end = std::min(begin + width, steps.size());
+    const std::span<const ReportedStep> group(&steps[begin], end - begin);
     double sum = 0;
     int count = 0;
-    std::vector<nlohmann::json> group(steps.begin() + static_cast<std::ptrdiff_t>(begin),
-                                      steps.begin() + static_cast<std::ptrdiff_t>(end));
-    for (const nlohmann::json& s : group)
-      if (const double loss = number_or(s, "loss", std::nan("")); std::isfinite(loss)) sum += loss, ++count;
-    c["step"].push_back(at.step[end - 1]), c["seconds"].push_back(at.seconds[end - 1]);
+    for (const ReportedStep& s : group)
+      if (std::isfinite(s.loss)) sum += s.loss, ++count;
+    c["step"].push_back(steps[end - 1].step), c["seconds"].push_back(at.seconds[end - 1]);
     c["bytes"].push_back(finite(at.bytes[end - 1]));
     c["loss"].push_back(count > 0 ? Json(sum / count) : Json());
-    const Median ms = median_of_steps(group, "step_ms");
+    const Median ms = median_over(group, ms_of);
     c["ms"].push_back(ms.value > 0 ? Json(ms.value) : Json());
   }
   return c;
@@ -95,12 +105,12 @@ Judged quality_of(const nlohmann::json& eval) {
   return {"loss", "", number_or_null(eval, "loss")};
 }
 
-Json evaluations(const LogFile& log, const Positions& at, Judged& judged) {
+Json evaluations(const RunFigures& run, const Positions& at, Judged& judged) {
   Json all = {{"step", Json::array()}, {"seconds", Json::array()}, {"bytes", Json::array()}, {"value", Json::array()}};
-  for (const auto& [after, eval] : log.evals) {
+  for (const auto& [after, eval] : run.evals) {
     judged = quality_of(eval);
-    const std::size_t i = std::min(after, log.steps.size());
-    all["step"].push_back(i == 0 ? 0 : at.step[i - 1]), all["seconds"].push_back(i == 0 ? 0 : at.seconds[i - 1]);
+    const std::size_t i = std::min(after, run.steps.size());
+    all["step"].push_back(i == 0 ? 0 : run.steps[i - 1].step), all["seconds"].push_back(i == 0 ? 0 : at.seconds[i - 1]);
     all["bytes"].push_back(i == 0 ? Json(0) : finite(at.bytes[i - 1]));
     all["value"].push_back(judged.value);
   }
@@ -113,10 +123,11 @@ struct PartKind {
 constexpr PartKind kPartKinds[] = {{"forward_ms", "forward"}, {"backward_ms", "backward"}, {"update_ms", "update"},
                                    {"select_ms", "select"},   {"data_ms", "data"},         {"exposed_ms", "wait"}};
 
-Json parts_of(const std::vector<nlohmann::json>& counted) {
+Json parts_of(std::span<const ReportedStep> counted) {
   Json parts = Json::array();
-  for (const StepPart& part : kStepParts) {
-    const double ms = median_of_steps(counted, part.figure).value;
+  for (std::size_t i = 0; i < std::size(kStepParts); ++i) {
+    const StepPart& part = kStepParts[i];
+    const double ms = median_over(counted, [&](const ReportedStep& s) { return s.parts[i]; }).value;
     const auto* const kind =
         std::ranges::find_if(kPartKinds, [&](const PartKind& k) { return std::string(k.figure) == part.figure; });
     if (ms > 0) parts.push_back({{"what", part.what}, {"kind", kind->kind}, {"ms", ms}});
@@ -210,54 +221,96 @@ Json timeline_of(const TraceFile& trace, const std::string& path) {
   return {{"begin", 0}, {"end", ms(end)}, {"rows", std::move(rows)}, {"arrows", std::move(arrows)}};
 }
 
-Json object(const ReportedRun& run) {
-  const LogFile log = LogFile::read(run.log);
-  require<DataError>(!log.steps.empty(), run.log, " has no steps: let the training run for some.");
-  const std::vector<nlohmann::json> counted = without_warm_up(log.steps);
-  const Positions at = positions_of(log.steps);
-  const Median ms = median_of_steps(counted, "step_ms");
-  const double exposed = median_of_steps(counted, "exposed_ms").value;
+ReportedStep figures_of_step(const nlohmann::json& line) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  ReportedStep s{number_or(line, "step", 0),
+                 number_or(line, "loss", unknown),
+                 number_or(line, "step_ms", unknown),
+                 number_or(line, "bytes_sent_sum", unknown),
+                 {}};
+  for (std::size_t i = 0; i < std::size(kStepParts); ++i) s.parts[i] = number_or(line, kStepParts[i].figure, unknown);
+  return s;
+}
+
+Json object(const RunFigures& run) {
+  const bool warms_up = run.steps.size() > 2 * kWarmUpSteps;
+  const auto counted = std::span(run.steps).subspan(warms_up ? kWarmUpSteps : 0);
+  const std::size_t waiting = std::size(kStepParts) - 1;
+  const Positions at = positions_of(run.steps);
+  const Median ms = median_over(counted, ms_of);
+  const double exposed = median_over(counted, [&](const ReportedStep& s) { return s.parts[waiting]; }).value;
   Judged judged;
-  Json evals = evaluations(log, at, judged);
-  const Json steps = curves(log.steps, at);
-  const double sent = at.bytes.back() / static_cast<double>(log.steps.size());
-  const bool planned = log.plan.is_object();
-  Json all = {{"title", run.title},
-              {"model", text_or(log.run, "model")},
-              {"machine", text_or(log.run, "machine")},
-              {"version", text_or(log.run, "version")},
-              {"commit", text_or(log.run, "commit")},
-              {"command", text_or(log.run, "command")},
-              {"last_step", at.step.back()},
-              {"step_ms", {ms.value, ms.low, ms.high}},
-              {"exposed", ms.value > 0 ? Json(exposed / ms.value) : Json()},
-              {"bytes_a_step", finite(sent)},
-              {"seconds", at.seconds.back()},
-              {"last_loss", steps["loss"].back()},
-              {"measure", judged.by},
-              {"unit", judged.unit},
-              {"steps", steps},
-              {"evals", std::move(evals)},
-              {"parts", parts_of(counted)},
-              {"buckets", buckets_of(log.plan)},
-              {"group", planned ? text_or(log.plan, "group") : ""},
-              {"predicted_ms", planned ? number_or_null(log.plan, "step_ms") : Json()},
-              {"ledger", ledger_of(log.ledger)},
-              {"timeline", run.trace.empty() ? Json() : timeline_of(read_trace(run.trace), run.trace)}};
+  Json evals = evaluations(run, at, judged);
+  const Json steps = curves(run.steps, at);
+  const double sent = at.bytes.back() / static_cast<double>(run.steps.size());
+  const bool planned = run.plan.is_object();
+  return {{"title", run.title},
+          {"model", text_or(run.run, "model")},
+          {"machine", text_or(run.run, "machine")},
+          {"version", text_or(run.run, "version")},
+          {"commit", text_or(run.run, "commit")},
+          {"command", text_or(run.run, "command")},
+          {"last_step", run.steps.back().step},
+          {"step_ms", {ms.value, ms.low, ms.high}},
+          {"exposed", ms.value > 0 ? Json(exposed / ms.value) : Json()},
+          {"bytes_a_step", finite(sent)},
+          {"seconds", at.seconds.back()},
+          {"last_loss", steps["loss"].back()},
+          {"measure", judged.by},
+          {"unit", judged.unit},
+          {"steps", steps},
+          {"evals", std::move(evals)},
+          {"parts", parts_of(counted)},
+          {"buckets", buckets_of(run.plan)},
+          {"group", planned ? text_or(run.plan, "group") : ""},
+          {"predicted_ms", planned ? number_or_null(run.plan, "step_ms") : Json()},
+          {"ledger", ledger_of(run.ledger)},
+          {"timeline", Json()}};
+}
+
+Json object(const ReportedRun& run) {
+  LogFile log = LogFile::read(run.log);
+  require<DataError>(!log.steps.empty(), run.log, " has no steps: let the training run for some.");
+  RunFigures figures{.title = run.title,
+                     .run = std::move(log.run),
+                     .plan = std::move(log.plan),
+                     .ledger = std::move(log.ledger),
+                     .evals = std::move(log.evals)};
+  for (const nlohmann::json& line : log.steps) figures.steps.push_back(figures_of_step(line));
+  Json all = object(figures);
+  if (!run.trace.empty()) all["timeline"] = timeline_of(read_trace(run.trace), run.trace);
   return all;
+}
+
+std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+/// The page with texts in the places that are kept for them.
+std::string page_with(const std::string& runs, const std::string& live) {
+  std::string page = kReportPageSource;
+  for (const auto& [place, text] : {std::pair<std::string, std::string>{"/*RUNS*/", runs}, {"/*LIVE*/", live}})
+    page.replace(page.find(place), place.size(), text);
+  return page;
 }
 
 }  // namespace
 
+void RunFigures::add(nlohmann::json line) {
+  for (auto [name, place] : {std::pair{"run", &run}, {"plan", &plan}, {"ledger", &ledger}})
+    if (line.contains(name)) *place = std::move(line[name]);
+  if (line.contains("eval")) evals.emplace_back(steps.size(), std::move(line["eval"]));
+  if (line.contains("step")) steps.push_back(figures_of_step(line));
+}
+
+std::string drawn_as_json(const RunFigures& run) { return dumped(object(run)); }
+
+std::string live_page() { return page_with("[]", "true"); }
+
 std::string report_page(const std::vector<ReportedRun>& runs) {
   Json all = Json::array();
   for (const ReportedRun& run : runs) all.push_back(object(run));
-  std::string data = all.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string data = dumped(all);
   for (std::size_t i = 0; (i = data.find('<', i)) != std::string::npos;) data.replace(i, 1, "\\u003c");  // no </script>
-  std::string page = kReportPageSource;
-  static constexpr char kHere[] = "/*RUNS*/";
-  page.replace(page.find(kHere), sizeof kHere - 1, data);
-  return page;
+  return page_with(data, "false");
 }
 
 void write_report(const std::vector<ReportedRun>& runs, const std::string& path) {

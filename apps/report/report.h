@@ -1,8 +1,38 @@
 #pragma once
+#include <array>
+#include <cstddef>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "apps/log_file.h"
+
 namespace laconic {
+
+/// What a page knows of a step; NaN: not known. Times are in ms.
+struct ReportedStep {
+  double step, loss, step_ms, bytes_sent_sum;
+  std::array<double, std::size(kStepParts)> parts;  ///< in the order of kStepParts
+};
+
+/// What a page knows of a training. The objects are those of a log (LogFile).
+struct RunFigures {
+  std::string title;
+  nlohmann::json run{}, plan{}, ledger{};
+  std::vector<ReportedStep> steps{};
+  std::vector<std::pair<std::size_t, nlohmann::json>> evals{};  ///< each after so many of the steps
+
+  /// Takes a line of a log.
+  void add(nlohmann::json line);
+};
+
+/// The JSON that a page draws a training from. Some 60 kB at most, but for plan and ledger. `run` has steps.
+std::string drawn_as_json(const RunFigures& run);
+
+/// The page that asks the server it came from for what it draws, again and again (apps/report/live.h).
+std::string live_page();
 
 /// A training on a page.
 struct ReportedRun {

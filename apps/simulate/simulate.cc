@@ -81,6 +81,7 @@ Run run_of(const SimulateOptions& o, const GhostModel& ghost) {
   const int workers = o.workers[0];
   dist::TrainingFacts& facts = run.training.facts;
   facts = {.workers = workers, .servers = o.servers.value_or(0), .momentum = 0.9, .overlap = o.overlap};
+  if (const std::string of = o.method->traits().optimizer; !of.empty()) facts.optimizer = of;
   facts.plan = o.plan, facts.codec_feedback = o.codec_feedback, facts.layer_shares = o.layer_shares;
   const dist::LinkSpec& slower = o.link_between.value_or(*o.link);
   facts.latency_seconds = std::chrono::duration<double>(slower.latency).count();

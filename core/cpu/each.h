@@ -195,5 +195,14 @@ LACONIC_INLINE float tanh_of(float x) { return fast_tanh(x); }
 LACONIC_INLINE float exp_of(float x) { return full_exp(x); }
 LACONIC_INLINE float log_of(float x) { return full_log(x); }
 LACONIC_INLINE float erf_of(float x) { return fast_erf(x); }
+/// The slope of gelu at x: both its terms have the same exponential.
+LACONIC_INLINE float gelu_slope(float x) {
+  const float e = bounded_exp(-0.5f * x * x);
+  return 0.5f + 0.5f * fast_erf(x * 0.70710678f, e) + x * 0.39894228f * e;
+}
+/// That of gelu_tanh, where its sigmoid is s.
+LACONIC_INLINE float gelu_tanh_slope(float x, float s) {
+  return s + x * s * (1.0f - s) * (1.59576912f + 0.21406444f * x * x);
+}
 
 }  // namespace laconic::cpu

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "core/cpu/scratch.h"
+#include "core/parallel.h"
 
 namespace laconic::cpu {
 namespace {
@@ -96,3 +97,12 @@ void reorder(const dnnl::memory::desc& from, const void* in, const dnnl::memory:
 const std::vector<OnednnImplementation>& onednn_implementations() { return implementations; }
 
 }  // namespace laconic::cpu
+
+namespace laconic {
+
+OnednnVersion onednn_version() {
+  const dnnl_version_t& v = *dnnl_version();
+  return {concat(v.major, ".", v.minor, ".", v.patch), v.cpu_runtime == DNNL_RUNTIME_OMP};
+}
+
+}  // namespace laconic

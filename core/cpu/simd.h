@@ -31,6 +31,10 @@ namespace laconic::cpu {
 bool has_avx512();
 bool has_avx2();
 
+/// Most floats of a vector in kernels that are written for each set of instructions (core/cpu/panels.h): 16, 8, or with
+/// 0 those that any processor has. Tests lower it, while no kernel runs.
+inline int most_floats = 16;
+
 /// 16 floats, a vector of the compiler: the same code for every instruction set. Where loops over plain arrays are
 /// compiled badly. Only as locals, never passed by value (how depends on the instruction set).
 typedef float Lanes __attribute__((vector_size(64)));

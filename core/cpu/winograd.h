@@ -34,8 +34,4 @@ void winograd_backward_data(float* dx, const float* dy, const float* w, const Co
 void winograd_backward_weights(float* dw, bool add_dw, float* db, bool add_db, const float* x, const float* dy,
                                const ConvSizes& sizes, Layout input, Layout output);
 
-/// Limits vectors to so many floats: 16, 8, or with 0 those that any processor has. For tests, and not while kernels
-/// run.
-void limit_winograd_vectors(int floats);
-
 }  // namespace laconic::cpu

@@ -2,14 +2,12 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/cpu/simd.h"
+#include "core/cpu/panels.h"
 #include "core/cpu/winograd_transforms.h"
 #include "core/kernels/products.h"
 
 /// Tiles of activations, and kernels, between where they lie and the points' domain (core/cpu/winograd.h).
 namespace laconic::cpu::winograd {
-
-inline constexpr std::int64_t kBlock = 16;  // channels that lie beside each other in every layout
 
 // --------------------------------------------------------------------------------------------------- images, tiles
 
@@ -42,12 +40,6 @@ Tiles tiles_of(std::int64_t n, std::int64_t h, std::int64_t w) {
   const std::int64_t down = (h + M - 1) / M, across = (w + M - 1) / M;
   return {down, across, n * down * across};
 }
-
-/// Blocks of 16 columns beside each other: where they lie, and how far apart.
-struct Columns {
-  float* data;
-  std::int64_t block;
-};
 
 /// Values in the points' domain, as [point][block of channels][row][16]. Rows are tiles, or the other channels of
 /// kernels. The stride of points is an odd number of cache lines: with a power of two all points would fall into few

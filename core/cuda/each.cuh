@@ -147,6 +147,14 @@ __device__ inline float log_of(float x) { return logf(x); }
 __device__ inline float erf_of(float x) { return erff(x); }
 __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline float tanh_of(float x) { return tanhf(x); }
+/// The slope of gelu at x.
+__device__ inline float gelu_slope(float x) {
+  return 0.5f + 0.5f * erff(x * 0.70710678f) + x * 0.39894228f * expf(-0.5f * x * x);
+}
+/// That of gelu_tanh, where its sigmoid is s.
+__device__ inline float gelu_tanh_slope(float x, float s) {
+  return s + x * s * (1.0f - s) * (1.59576912f + 0.21406444f * x * x);
+}
 
 /// total (if not null) = the sum of n doubles, y (if not null) = a times it, always in the same order.
 void add_up(double* total, float* y, double a, const double* values, std::int64_t n);

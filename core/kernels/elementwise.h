@@ -33,8 +33,9 @@ LACONIC_DECLARE(void relu(float* y, std::int64_t n));  ///< y = max(y, 0)
   X(tanh, 8, tanh_of(x), y, g * (1.0f - v * v))                                             \
   X(sigmoid, 8, sigmoid_of(x), y, g * v * (1.0f - v))                                       \
   X(silu, 8, x * sigmoid_of(x), x, g * sigmoid_of(v) * (1.0f + v * (1.0f - sigmoid_of(v)))) \
-  X(gelu, 16, x * (0.5f + 0.5f * erf_of(x * 0.70710678f)), x,                               \
-    g * (0.5f + 0.5f * erf_of(v * 0.70710678f) + v * 0.39894228f * exp_of(-0.5f * v * v)))
+  X(gelu, 16, x * (0.5f + 0.5f * erf_of(x * 0.70710678f)), x, g * gelu_slope(v))            \
+  X(gelu_tanh, 8, x * sigmoid_of(x * (1.59576912f + 0.07135481f * x * x)), x,               \
+    g * gelu_tanh_slope(v, sigmoid_of(v * (1.59576912f + 0.07135481f * v * v))))
 /// Functions of a number and a constant a: X(name, cost, y of x and a, dx of g = dy, v = x and a).
 #define LACONIC_FUNCTIONS_OF_CONSTANT(X)              \
   X(add_constant, 1, x + a, g)                        \
@@ -118,6 +119,9 @@ struct DropoutMask {
 namespace cpu {
 /// keep[n, e] for n < rows and e < per_row.
 void dropout_mask(std::uint8_t* keep, std::int64_t rows, std::int64_t per_row, const DropoutMask& mask);
+/// keep[e] = element first + e of one row, for e < count, on this thread. first: a multiple of 64
+void dropout_mask_part(std::uint8_t* keep, std::int64_t first, std::int64_t count, std::uint32_t row,
+                       const DropoutMask& mask);
 }  // namespace cpu
 namespace cuda {
 /// Where element e of sample n lies: n * sample + e / inner * outer_step + e % inner * inner_step.

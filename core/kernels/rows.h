@@ -57,6 +57,22 @@ LACONIC_DECLARE(void softmax_rows(float* y, const float* x, std::int64_t rows, s
 LACONIC_DECLARE(void softmax_rows_backward(float* dx, const float* dy, const float* y, std::int64_t rows,
                                            std::int64_t classes, bool logarithm));
 
+/// Each row of x [rows, dim] less its mean, divided by its deviation sqrt(var + epsilon), times gamma plus beta.
+/// With beta null the mean is not taken out: divided by sqrt(mean of squares + epsilon), times gamma.
+/// stats [2, rows] = the means (0), and one over what was divided by. y may be x.
+LACONIC_DECLARE(void normalize_rows(float* y, float* stats, const float* x, const float* gamma, const float* beta,
+                                    std::int64_t rows, std::int64_t dim, float epsilon));
+struct NormalizeGradients {
+  float* dx;                       ///< it may be dy
+  float *dgamma, *dbeta;           ///< [dim]; null: not wanted
+  bool add_to_gamma, add_to_beta;  ///< to what is there
+};
+/// centred: the mean was taken out. Sums over rows go by fixed chunks of them, floats within a chunk and doubles
+/// across.
+LACONIC_DECLARE(void normalize_rows_backward(const NormalizeGradients& to, const float* dy, const float* x,
+                                             const float* stats, const float* gamma, std::int64_t rows,
+                                             std::int64_t dim, bool centred));
+
 /// y[i] = w[index[i]] for n indices into `vocabulary` rows of `dim` floats. On the CPU all are inside; on a CUDA device
 /// one that is not is told to the host (core/cuda/report.h) and gives zeros.
 LACONIC_DECLARE(void embedding_forward(float* y, const float* w, const std::int64_t* index, std::int64_t n,

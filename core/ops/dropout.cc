@@ -19,21 +19,10 @@ void apply(const Tensor& y, const Tensor& x, const Tensor& mask, float scale) {
                    multiply(y.data<float>(), x.data<float>(), mask.data<float>(), StridedWalk(x.elements())));
 }
 
-DropoutMask mask_of(float p, const DropoutKey& key) {
-  const auto mixed = philox({static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32),
-                             static_cast<std::uint32_t>(Purpose::dropout), 0},
-                            {0x6C61636Fu, 0x6E696321u});
-  return {{mixed[0], mixed[1]},
-          static_cast<std::uint32_t>(static_cast<double>(p) * 4294967296.0),
-          static_cast<std::uint32_t>(key.step),
-          key.layer,
-          static_cast<std::uint32_t>(key.first_sample)};
-}
-
 /// Bytes for x in plain order.
 void draw(std::uint8_t* mask, const Tensor& x, float p, const DropoutKey& key) {
   const std::int64_t samples = x.dim(key.time_first ? 1 : 0), per_sample = x.elements() / samples;
-  const auto by_sample = [&](std::uint8_t* to) { cpu::dropout_mask(to, samples, per_sample, mask_of(p, key)); };
+  const auto by_sample = [&](std::uint8_t* to) { cpu::dropout_mask(to, samples, per_sample, dropout_mask_of(p, key)); };
   if (!key.time_first) return by_sample(mask);
   const Tensor drawn = Tensor::empty({samples, per_sample}, DType::u8);
   by_sample(drawn.data<std::uint8_t>());
@@ -70,12 +59,23 @@ Tensor forward_on_cuda(const Tensor& y, const Tensor& x, float p, float scale, c
       x.device(), [] {},
       [&] {
         cuda::dropout_forward(y.data<float>(), mask.data<std::uint8_t>(), x.data<float>(), scale, places, samples,
-                              per_sample, mask_of(p, key));
+                              per_sample, dropout_mask_of(p, key));
       });
   return mask;
 }
 
 }  // namespace
+
+DropoutMask dropout_mask_of(float p, const DropoutKey& key) {
+  const auto mixed = philox({static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32),
+                             static_cast<std::uint32_t>(Purpose::dropout), 0},
+                            {0x6C61636Fu, 0x6E696321u});
+  return {{mixed[0], mixed[1]},
+          static_cast<std::uint32_t>(static_cast<double>(p) * 4294967296.0),
+          static_cast<std::uint32_t>(key.step),
+          key.layer,
+          static_cast<std::uint32_t>(key.first_sample)};
+}
 
 Tensor dropout(const Tensor& x, float p, const DropoutKey& key) {
   require<ShapeError>(p >= 0 && p < 1, "dropout: p = ", p, " is not in [0, 1).");

@@ -3,7 +3,11 @@
 
 #include "core/autograd.h"
 
-namespace laconic::inline ops {
+namespace laconic {
+
+struct DropoutMask;  // core/kernels/elementwise.h
+
+inline namespace ops {
 
 /// What a dropout mask is a function of, besides the element's place in its sample.
 struct DropoutKey {
@@ -21,4 +25,8 @@ struct DropoutKey {
 /// Throws ShapeError unless 0 <= p < 1, or if time_first for less than two extents.
 Tensor dropout(const Tensor& x, float p, const DropoutKey& key);
 
-}  // namespace laconic::inline ops
+/// What kernels draw the mask from.
+DropoutMask dropout_mask_of(float p, const DropoutKey& key);
+
+}  // namespace ops
+}  // namespace laconic

@@ -16,6 +16,8 @@ Tensor tanh(const Tensor& x);
 Tensor sigmoid(const Tensor& x);  ///< 1 / (1 + e^-x)
 Tensor silu(const Tensor& x);     ///< x sigmoid(x)
 Tensor gelu(const Tensor& x);     ///< x Phi(x), with the error function itself
+/// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which is x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)).
+Tensor gelu_tanh(const Tensor& x);
 Tensor pow(const Tensor& x, float exponent);
 Tensor leaky_relu(const Tensor& x, float slope = 0.01f);  ///< slope x below 0
 /// x where it lies between the bounds, else the nearer one. Its gradient is 0 outside.

@@ -16,6 +16,8 @@ std::unique_ptr<Method> make_allreduce();
 std::unique_ptr<Method> make_power_sgd();
 std::unique_ptr<Method> make_sign_sgd();
 std::unique_ptr<Method> make_demo();
+std::unique_ptr<Method> make_onebit_adam();
+std::unique_ptr<Method> make_ef21();
 std::unique_ptr<Method> make_ps();
 std::unique_ptr<Method> make_layer_drop();
 std::unique_ptr<Method> make_slim();
@@ -37,18 +39,19 @@ Overlap overlap_named(const std::string& name) {
 
 Catalogue<Method>& methods() {
   static Catalogue<Method> all("method", "`sync`", [] {
-    std::vector<std::pair<std::string, Catalogue<Method>::Make>> list;
-    list.emplace_back("none", make_none);
-    list.emplace_back("allreduce", make_allreduce);
+    std::vector<std::pair<std::string, Catalogue<Method>::Make>> list{{"none", make_none},
+                                                                      {"allreduce", make_allreduce}};
     for (const SparseMethod& variant : sparse_methods())
       list.emplace_back(variant.name, [&variant] { return std::make_unique<SparseExchange>(variant); });
-    list.emplace_back("powersgd", make_power_sgd);
-    list.emplace_back("signsgd", make_sign_sgd);
-    list.emplace_back("demo", make_demo);
-    list.emplace_back("ps", make_ps);
-    list.emplace_back("layerdrop", make_layer_drop);
-    list.emplace_back("slimdp", make_slim);
-    list.emplace_back("rounds", make_rounds);
+    list.insert(list.end(), {{"powersgd", make_power_sgd},
+                             {"signsgd", make_sign_sgd},
+                             {"demo", make_demo},
+                             {"onebit-adam", make_onebit_adam},
+                             {"ef21", make_ef21},
+                             {"ps", make_ps},
+                             {"layerdrop", make_layer_drop},
+                             {"slimdp", make_slim},
+                             {"rounds", make_rounds}});
     return list;
   }());
   return all;

@@ -69,6 +69,7 @@ struct WorkerSide {
   const Plan& plan;
   Update update{};    ///< the optimiser's, on this worker
   Tensor velocity{};  ///< its momentum, laid out like the arena; undefined: it has none
+  MomentUpdate moments{};  ///< its update in two halves
   std::function<double(const ParameterInfo&)> weight_decay{};
   /// Told what has been gathered of a parameter when elements are about to be chosen from it. Null: nobody is.
   std::function<void(const Parameter&, Slice<const float>)> watch{};
@@ -104,9 +105,11 @@ class Method {
     bool limits_norm = false;     ///< it limits the gradient's length itself; else the trainer does
     bool plan_is_all = false;     ///< what travels is the plan's buckets, each by its collective, and nothing else
     bool asks_network = false;    ///< its plan goes by latency_seconds and its like: they are measured if nobody says
+    bool alike = true;            ///< workers send as much in the same steps, so that one may stand for all
     bool on_ghosts = false;       ///< how much travels is known without values, or is taken to be: it can be simulated
     std::int64_t period = 1;      ///< steps after which messages are the same again
     const char* chooses_by = "";  ///< the selector that it chooses elements by, where the plan says of none
+    const char* optimizer = "";   ///< the `optimizer` that it is a form of, where others are none
     int arenas = 0;               ///< memory besides, in copies of the parameters, on each worker
     const char* arenas_are = "";  ///< "residual"
   };

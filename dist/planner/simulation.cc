@@ -194,7 +194,7 @@ class Simulation {
 bool is_alike(const SimulatedTraining& training, const VirtualNetwork& network) {
   const LinkOptions& links = network.links;
   if (!links.of.empty() || links.per_host > 0 || links.all.jitter.count() > 0 || training.straggling > 0) return false;
-  if (training.method && training.method->traits().servers) return false;
+  if (training.method && (training.method->traits().servers || !training.method->traits().alike)) return false;
   const std::vector<Bucket>& buckets = training.plan.buckets;
   return std::all_of(buckets.begin(), buckets.end(), [&](const Bucket& b) {
     const auto alike = allreduce_named(b.allreduce).kind.alike;

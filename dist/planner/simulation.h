@@ -27,7 +27,7 @@ struct SimulatedStep {
 };
 
 /// Whether one rank can stand for all (VirtualNetwork::mirrored): the plan's collectives treat all alike, so do the
-/// links, and there is no server.
+/// method and the links, and there is no server.
 bool is_alike(const SimulatedTraining& training, const VirtualNetwork& network);
 
 /// throws UsageError for a method that does not run on ghosts

@@ -82,9 +82,10 @@ std::string checksum_of(const nlohmann::json& manifest) {
 
 }  // namespace
 
-void load_weights(Module& model, const StateDict& weights, const std::string& where, const std::string& what,
+void load_weights(Module& model, const StateDict& saved, const std::string& where, const std::string& what,
                   bool new_head) {
-  require_finite(weights, where);
+  require_finite(saved, where);
+  const StateDict weights = model.translated(saved);
   const StateDict own = model.state_dict();
   std::set<std::string> head;
   for (const auto& [name, parameter] : model.named_parameters())

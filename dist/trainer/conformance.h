@@ -11,7 +11,7 @@ namespace laconic {
 ///   bits       two runs, and every overlap, give the same ones
 ///   ranks      all workers hold the same parameters, if its traits say so
 ///   resume     a training that was stopped ends as one that was not
-///   bytes      it sends what it said that it would, within a quarter
+///   bytes      it sends what it said that it would, within a quarter, in the second half of 24 steps
 ///   settings   take the values that they show
 /// settings : as dist::method() takes them
 /// throws Error, or what the training throws, naming the promise that is broken

@@ -33,11 +33,12 @@ std::string fingerprint(const dist::Method& method, const TrainerOptions& o, int
   const OptimizerOptions& opt = o.optimizer;
   const bool served = method.traits().servers;
   return concat("seed=", o.seed, "\noptimizer=", opt.name, " momentum=", opt.momentum, " nesterov=", opt.nesterov,
-                " decay=", opt.decay.weight_decay, " ", opt.decay.norm_and_bias, "\nlr=", o.lr,
-                "\nschedule=", o.schedule.text(), "\nclip=", static_cast<int>(o.clip.kind), ":", o.clip.limit,
-                "\naccumulate=", o.accumulate, o.epoch_steps ? concat("\nepoch-steps=", *o.epoch_steps) : "",
-                "\ndropout=", o.dropout, "\nsync=", method.name(), "\nmean=", o.mean, "\non-nan=", o.skip_nan,
-                "\nmethod=", method.name(), " ", method.fingerprint(),
+                " decay=", opt.decay.weight_decay, " ", opt.decay.norm_and_bias, "\nbetas=", opt.beta1, " ", opt.beta2,
+                "\nlr=", o.lr, "\nschedule=", o.schedule.text(), "\nclip=", static_cast<int>(o.clip.kind), ":",
+                o.clip.limit, "\naccumulate=", o.accumulate,
+                o.epoch_steps ? concat("\nepoch-steps=", *o.epoch_steps) : "", "\ndropout=", o.dropout,
+                "\nsync=", method.name(), "\nmean=", o.mean, "\non-nan=", o.skip_nan, "\nmethod=", method.name(), " ",
+                method.fingerprint(),
                 served ? "\nservers=" + (servers > 0 ? std::to_string(servers) : std::string("colocated")) : "",
                 "\ncodec-feedback=", o.codec_feedback && !compress::traits_of(o.plan.codec).remembers, "\nplan=",
                 o.plan_file.empty()         ? dist::to_string(o.plan)

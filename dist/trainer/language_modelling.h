@@ -44,7 +44,7 @@ class LanguageModelling final : public Workload {
   std::function<Tensor()> ghost_loss(std::int64_t streams) override;
   void pass_over() override { state_ = before_; }
   EvalSums evaluate(const Stop& stop) override { return evaluate(data_->valid, stop); }
-  bool has_test_for_the_end() const override { return true; }
+  bool has_test_for_the_end() const override { return !data_->test.empty(); }
   EvalSums evaluate_at_the_end(const Stop& stop) override { return evaluate(data_->test, stop); }
   bool measures_perplexity() const override { return true; }
   std::string fingerprint() const override;

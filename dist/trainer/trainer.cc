@@ -168,6 +168,14 @@ void Trainer::make_strategy() {
   dist::WorkerSide side{.facts = facts_, .arena = *arena_, .engine = worker_.engine, .plan = plan_};
   side.update = [this](Parameter& p, Rows rows, const dist::StepContext& context) { apply(p, rows, context); };
   if (optimizer_) side.velocity = optimizer_->momentum();
+  if (optimizer_ && optimizer_->has_moments())
+    side.moments = {.form = [this](Parameter& p, Rows rows) { optimizer_->form_moment(p, rows); },
+                    .take =
+                        [this](Parameter& p, Rows rows, const dist::StepContext& context, std::int64_t updates_of_v) {
+                          const Trace::Span span(p.info.name, "update");
+                          optimizer_->take_moment(p, rows, context.lr, updates_of_v);
+                        },
+                    .freeze = [this] { optimizer_->freeze_second_moment(); }};
   side.weight_decay = [decay = o_.optimizer.decay](const ParameterInfo& p) { return decay.of(p); };
   if (!o_.dump_gradients.empty())
     side.watch = [this](const Parameter& p, Slice<const float> residual) {

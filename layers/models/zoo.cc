@@ -1,6 +1,7 @@
 #include "layers/models/zoo.h"
 
 #include "core/catalogue.h"
+#include "layers/models/gpt.h"
 #include "layers/models/language_model.h"
 #include "layers/models/models.h"
 
@@ -65,6 +66,12 @@ std::vector<ModelInfo> of_laconic() {
                      LanguageModel::Options model = published;
                      model.vocabulary = o.classes;
                      return std::make_shared<LanguageModel>(model);
+                   }});
+  for (const GptRecipe& r : gpt_recipes())
+    all.push_back({r.name, {r.model.block}, r.model.vocabulary, [published = r.model](auto& o) {
+                     GPT::Options model = published;
+                     model.vocabulary = o.classes;
+                     return std::make_shared<GPT>(model);
                    }});
   return all;
 }

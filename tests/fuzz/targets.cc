@@ -28,6 +28,7 @@
 #include "compress/slim_message.h"
 #include "core/json.h"
 #include "core/state.h"
+#include "data/bpe.h"
 #include "data/cifar.h"
 #include "data/image_pack.h"
 #include "data/image_source.h"
@@ -35,6 +36,7 @@
 #include "data/synthetic.h"
 #include "data/table.h"
 #include "data/text.h"
+#include "data/text_blocks.h"
 #include "dist/collective/allreduce.h"
 #include "dist/collective/alltoallv.h"
 #include "dist/collective/meeting.h"
@@ -239,7 +241,7 @@ bool photos(FuzzInput input) {
 
 bool text(FuzzInput input) {
   const std::string path = on_disk(input);
-  return taken([&] {
+  const bool words = taken([&] {
     const TextDataset data = load_text(path);
     fingerprint(data);
     for (const auto* part : {&data.train, &data.valid, &data.test})
@@ -248,6 +250,28 @@ bool text(FuzzInput input) {
              {TextStreams::training(*part, 3, 2, rank), TextStreams::evaluation(*part, 5, 2, rank)})
           if (streams.length() > 0 && streams.streams() > 0) streams.segment(0, streams.length());
     TextStreams::unread(data.train, 2, 1);
+  });
+  for (const char* tokens : {"chars", "bpe:300"})
+    taken([&] {
+      const TextDataset data = load_text(path, Tokens::parse(tokens));
+      const std::string train = data.decode(data.train);
+      EXPECT_EQ(data.encode(train), data.train);
+      TextBlocks::training(data.train, {.batch = 2, .length = 9}, 1).batch(3);
+      const auto blocks = TextBlocks::evaluation(data.valid, {.batch = 5, .length = 3});
+      for (std::int64_t i = 0; i < blocks.batches(); ++i) blocks.batch(i);
+    });
+  return words;
+}
+
+/// Both files of byte pairs, one behind the other: merges.txt begins with its "#version".
+bool bpe(FuzzInput input) {
+  const std::string bytes = text_of(input);
+  const std::size_t cut = std::min(bytes.find("#version"), bytes.size());
+  on_disk(bytes.substr(0, cut), "vocab.json");
+  on_disk(bytes.substr(cut), "merges.txt");
+  return taken([&] {
+    const BytePairs pairs = BytePairs::load(folder());
+    EXPECT_EQ(pairs.decode(pairs.encode(bytes)), bytes);
   });
 }
 
@@ -524,6 +548,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
                                            {"images", read_image},
                                            {"photos", photos},
                                            {"text", text},
+                                           {"bpe", bpe},
                                            {"table", table},
                                            {"config", config},
                                            {"options", options},

@@ -186,4 +186,31 @@ for shape in [(2, 3, 4, 5), (1, 16, 3, 2)]:
     for scale in (2, 3):
         case("Upsample", {"scale": scale, "bilinear": False}, shape, nn.Upsample(scale_factor=scale))
         case("Upsample", {"scale": scale, "bilinear": True}, shape, nn.Upsample(scale_factor=scale, mode="bilinear"))
+
+
+class CausalSelfAttention(nn.Module):
+    def __init__(self, dim, heads, bias):
+        super().__init__()
+        self.heads = heads
+        self.c_attn, self.c_proj = nn.Linear(dim, 3 * dim, bias=bias), nn.Linear(dim, dim, bias=bias)
+
+    def forward(self, x):
+        batch, steps, dim = x.shape
+        q, k, v = (t.view(batch, steps, self.heads, -1).transpose(1, 2) for t in self.c_attn(x).split(dim, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.c_proj(y.transpose(1, 2).reshape(batch, steps, dim))
+
+
+for shape, heads, bias in [((2, 5, 12), 3, True), ((1, 19, 32), 1, False), ((2, 1, 8), 2, True)]:
+    case("CausalSelfAttention", {"dim": shape[2], "heads": heads, "bias": bias}, shape,
+         CausalSelfAttention(shape[2], heads, bias))
+for shape in [(3, 7), (2, 3, 4, 5), (2, 16, 3, 3)]:
+    case("GELU", {"tanh": True}, shape, nn.GELU(approximate="tanh"))
+for shape in [(3, 7), (2, 5, 40), (2, 16, 3, 4)]:
+    m = nn.RMSNorm(shape[-1], eps=1e-4)
+    m.weight.data.copy_(torch.randn(shape[-1]))
+    case("RMSNorm", {"dim": shape[-1], "epsilon": 1e-4}, shape, m)
+    m = nn.LayerNorm(shape[-1], eps=1e-4)
+    m.weight.data.copy_(torch.randn(shape[-1])), m.bias.data.copy_(torch.randn(shape[-1]))
+    case("LayerNorm", {"dim": shape[-1], "epsilon": 1e-4}, shape, m)
 write("layers.safetensors")

@@ -18,6 +18,26 @@ LedgerAccount::LedgerAccount(std::string parameter, std::string choice, std::int
   row_.elements = elements;
 }
 
+LedgerForm LedgerAccount::form() {
+  using Unit = LedgerColumn::Unit;
+  using Row = const LedgerRow&;
+  static constexpr LedgerColumn columns[] = {
+      {"exchanges", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.exchanges); }},
+      {"sent", "sent", Unit::number, [](Row r) { return r.exchanges > 0 ? r.sent : kNoFigure; }},
+      {"bytes", "bytes", Unit::bytes, [](Row r) { return r.bytes; }},
+      {"measured", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.measured); }},
+      {"energy_sent", "energy %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_sent : kNoFigure; }},
+      {"energy_held", "held %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_held : kNoFigure; }},
+      {"union_density", "union %", Unit::share, [](Row r) { return r.measured > 0 ? r.union_density : kNoFigure; }},
+      {"oldest", "oldest", Unit::count,
+       [](Row r) { return r.measured > 0 ? static_cast<double>(r.oldest) : kNoFigure; }}};
+  return {
+      columns,
+      "sent: elements a step; bytes: of rank 0's messages, as often as they travel; energy: share of the residual's "
+      "squares that a step\nsends, held: keeps; union: elements that some rank sends; oldest: steps since an "
+      "element was last sent"};
+}
+
 void LedgerAccount::before_choice(std::int64_t step, const Tensor& residual) {
   step_ = step;
   measuring_ = kept() && step % every_ == 0;

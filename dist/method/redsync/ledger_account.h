@@ -16,6 +16,9 @@ class LedgerAccount {
   LedgerAccount() = default;
   LedgerAccount(std::string parameter, std::string choice, std::int64_t elements, std::int64_t every);
 
+  /// How such an account is shown.
+  static LedgerForm form();
+
   bool kept() const { return every_ > 0; }
   bool measuring() const { return measuring_; }  ///< this step's exchange
 

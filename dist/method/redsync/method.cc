@@ -106,7 +106,8 @@ void SparseExchange::settings(Settings& s) {
     s.real_number("density", "D", o.density, 0, 1, "0.001", "share of a tensor's elements that is sent");
   if (by_selector) {
     s.choice("selector", o.selector, selector_names(),
-             "how they are chosen; paper: by layer; auto: where it\ntakes less time than sending all");
+             "how they are chosen; paper: by layer; auto: where it\ntakes less time than sending all; ef21: exact, if "
+             "none\nis named");
     s.flag("qrgc", o.quantised, "one sign at a time, all by one value (not the output layer)");
     s.value("qrgc-feedback", "", "what that value leaves out is kept (the default)",
             [this](const std::string&, const std::string&) { options.feedback = feedback_given_ = true; })
@@ -208,26 +209,6 @@ std::unique_ptr<Strategy> SparseExchange::worker(WorkerSide side) const {
   const SparseOptions o = with_network(side.facts);
   Density density = density_of(variant_, o, side.facts.steps_per_epoch, side.facts.steps_ahead);
   return std::make_unique<RedSync>(std::move(side), variant_, o, std::move(density));
-}
-
-LedgerForm SparseExchange::ledger() const {
-  using Unit = LedgerColumn::Unit;
-  using Row = const LedgerRow&;
-  static constexpr LedgerColumn columns[] = {
-      {"exchanges", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.exchanges); }},
-      {"sent", "sent", Unit::number, [](Row r) { return r.exchanges > 0 ? r.sent : kNoFigure; }},
-      {"bytes", "bytes", Unit::bytes, [](Row r) { return r.bytes; }},
-      {"measured", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.measured); }},
-      {"energy_sent", "energy %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_sent : kNoFigure; }},
-      {"energy_held", "held %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_held : kNoFigure; }},
-      {"union_density", "union %", Unit::share, [](Row r) { return r.measured > 0 ? r.union_density : kNoFigure; }},
-      {"oldest", "oldest", Unit::count,
-       [](Row r) { return r.measured > 0 ? static_cast<double>(r.oldest) : kNoFigure; }}};
-  return {
-      columns,
-      "sent: elements a step; bytes: of rank 0's messages, as often as they travel; energy: share of the residual's "
-      "squares that a step\nsends, held: keeps; union: elements that some rank sends; oldest: steps since an "
-      "element was last sent"};
 }
 
 std::string SparseExchange::describe(const TrainingFacts&) const {

@@ -6,6 +6,7 @@
 
 #include "compress/sparse_message.h"
 #include "dist/method/method.h"
+#include "dist/method/redsync/ledger_account.h"
 #include "dist/method/warmup.h"
 
 namespace laconic::dist {
@@ -71,7 +72,7 @@ class SparseExchange final : public Method {
   /// Counts with the density that is kept after a warm-up. Returns nothing for a method without a density.
   std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
                                        const TrainingFacts& facts) const override;
-  LedgerForm ledger() const override;
+  LedgerForm ledger() const override { return LedgerAccount::form(); }
   std::string describe(const TrainingFacts& facts) const override;
 
   SparseOptions options{};

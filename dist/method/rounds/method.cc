@@ -16,10 +16,11 @@ class LocalRounds final : public Method {
   std::string summary() const override { return "own steps, then what they changed (local SGD, DiLoCo)"; }
   Traits traits() const override {
     return {.same_bits = false,
-            .codec = !density_,
+            .codec = !density_ && !pairs_,
+            .alike = !pairs_,
             .on_ghosts = true,
             .period = rules_.every,
-            .arenas = 2 + (momentum() > 0 ? 1 : 0) + (density_ ? 1 : 0),
+            .arenas = 2 + (momentum() > 0 ? 1 : 0) + (density_ || pairs_ ? 1 : 0),
             .arenas_are = "outer model"};
   }
 
@@ -28,9 +29,13 @@ class LocalRounds final : public Method {
     s.whole_number<std::int64_t>("every", "H", rules_.every, 1, "steps of each worker from exchange to exchange");
     s.choice("outer", outer_, {"sgd", "momentum", "nesterov"},
              "how the mean of what workers changed is applied\n[sgd: local SGD; nesterov: DiLoCo]");
-    number(s, "outer-lr", "LR", lr_, 1e3, "0.7", "its rate [1; nesterov: 0.7]", [this] { return lr(); });
-    number(s, "outer-momentum", "M", momentum_, 1, "0.9", "its momentum [0.9; sgd: none]",
+    number(s, "outer-lr", "LR", lr_, 1e3, "0.7", "its rate [1; nesterov, and momentum of pairs: 0.7]",
+           [this] { return lr(); });
+    number(s, "outer-momentum", "M", momentum_, 1, "0.9", "its momentum [0.9; pairs: 0.5; sgd: none]",
            [this] { return momentum(); });
+    s.flag("pairs", pairs_, "a worker meets one other, drawn anew each time (NoLoCo)");
+    number(s, "pull", "GAMMA", pull_, 1e3, "0.7", "of two workers' distance, to be made up for in a round\n[outer-lr]",
+           [this] { return pull(); });
     s.whole_number<std::int64_t>("fragments", "P", rules_.fragments, 1,
                                  "parts of the model that end their rounds one after\nthe other");
     s.whole_number<std::int64_t>("delay", "TAU", rules_.delay, 0, "steps that go on while an exchange is under way");
@@ -72,6 +77,8 @@ class LocalRounds final : public Method {
     if (momentum() == 1) refuse("no change would ever be forgotten", "`outer-momentum` 1", "give less, as 0.9");
     if (outer_ == "sgd" && momentum() > 0)
       refuse("`outer` sgd has none", "`outer-momentum`", "leave it out, or take `outer` momentum or nesterov");
+    if (pull_ && !pairs_) refuse("all workers have one outer model", "`pull`", "leave it out, or add `pairs`");
+    if (pairs_) check_pairs(facts);
     if (density_ == 0.0) refuse("nothing would ever be sent", "`density` 0", "give more, as 0.03");
     if (beta_ && !density_)
       refuse("all is sent, and nothing kept", "`outer-feedback`", "leave it out, or add `density`");
@@ -86,6 +93,11 @@ class LocalRounds final : public Method {
                      "leave one of the two out"};
     if (setting == "allreduce" && density_)
       return Refusal{"what is chosen (`density`) goes from each worker to all", "leave one of the two out"};
+    if (setting == "allreduce" && pairs_)
+      return Refusal{"workers meet in `pairs`, and nothing is added up over all", "leave one of the two out"};
+    if ((setting == "codec" || setting == "codec-feedback") && pairs_)
+      return Refusal{"what two workers send (`pairs`) has their weights in it, which must not be rounded",
+                     "leave one of the two out"};
     if ((setting == "codec" || setting == "codec-feedback") && density_)
       return Refusal{"what is chosen (`density`) has `value-bits`", "leave one of the two out"};
     return Method::refuses(setting);
@@ -93,13 +105,13 @@ class LocalRounds final : public Method {
 
   void shape(PlanOptions& plan, const TrainingFacts&) const override {
     if (rules_.fragments > 1) plan.fusion = PlanOptions::Fusion::module;
-    if (density_ && plan.fusion == PlanOptions::Fusion::copy) plan.fusion = PlanOptions::Fusion::lazy;
+    if ((density_ || pairs_) && plan.fusion == PlanOptions::Fusion::copy) plan.fusion = PlanOptions::Fusion::lazy;
   }
 
   std::unique_ptr<Strategy> worker(WorkerSide side) const override {
     RoundsSync::Rules rules = rules_;
     rules.lr = lr(), rules.momentum = momentum(), rules.nesterov = outer_ == "nesterov", rules.mix = mix();
-    rules.chosen = wire(), rules.feedback = beta();
+    rules.chosen = wire(), rules.feedback = beta(), rules.pairs = pairs_, rules.pull = pull();
     if (warmup_.kind == Warmup::Kind::dense)
       rules.dense_steps =
           std::max<std::int64_t>(0, warmup_.epochs * side.facts.steps_per_epoch - side.facts.steps_ahead);
@@ -109,8 +121,9 @@ class LocalRounds final : public Method {
   /// Counts the steps after a warm-up.
   std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
                                        const TrainingFacts& facts) const override {
-    const std::optional<double> bytes = density_ ? TopKSync::expected_bytes(plan, parameters, *wire(), facts.workers)
-                                                 : bytes_of_step(plan, facts.workers);
+    const std::optional<double> bytes = pairs_     ? PairSync::expected_bytes(plan, facts.workers)
+                                        : density_ ? TopKSync::expected_bytes(plan, parameters, *wire(), facts.workers)
+                                                   : bytes_of_step(plan, facts.workers);
     return bytes ? std::optional(*bytes / static_cast<double>(rules_.every)) : std::nullopt;
   }
 
@@ -118,6 +131,7 @@ class LocalRounds final : public Method {
     std::string text = concat("rounds of ", rules_.every, rules_.every == 1 ? " step, " : " steps, ", outer_);
     if (rules_.fragments > 1) text += concat(", ", rules_.fragments, " fragments");
     if (rules_.delay > 0) text += concat(", ", rules_.delay, " late");
+    if (pairs_) return text + ", in pairs";
     if (density_) return text + fmt::format(", the largest {:g} % in {} bits", 100 * *density_, bits());
     return text + ", " + (facts.plan_file.empty() ? facts.plan.allreduce : "by " + facts.plan_file);
   }
@@ -132,8 +146,21 @@ class LocalRounds final : public Method {
         },
         [now = std::move(now)] { return number_text(now()); });
   }
-  double lr() const { return lr_.value_or(outer_ == "nesterov" ? 0.7 : 1); }
-  double momentum() const { return momentum_.value_or(outer_ == "sgd" ? 0 : 0.9); }
+  void check_pairs(const TrainingFacts& facts) const {
+    if (density_)
+      refuse("what is chosen (`density`) goes from each worker to all", "`pairs`", "leave one of the two out");
+    if (outer_ == "nesterov")
+      refuse("the pull of `pairs` is known to hold workers together without looking ahead", "`outer` nesterov",
+             "take `outer` momentum");
+    if (!facts.mean) refuse("a pair takes its mean (`pairs`)", "`reduce` sum", "leave one of the two out");
+    const double most = 2 * (1 - momentum() * momentum());  // docs/rounds.md
+    if (facts.workers > 2 && pull() >= most)
+      refuse("pairs would drive workers further apart in every round", concat("`pull` ", number_text(pull())),
+             fmt::format("give less than {:.3g}, or a smaller `outer-momentum`", most));
+  }
+  double lr() const { return lr_.value_or(outer_ == "nesterov" || (pairs_ && outer_ == "momentum") ? 0.7 : 1); }
+  double momentum() const { return momentum_.value_or(outer_ == "sgd" ? 0 : pairs_ ? 0.5 : 0.9); }
+  double pull() const { return pull_.value_or(lr()); }
   std::string bits() const { return bits_.value_or("2"); }
   double beta() const { return beta_.value_or(0.95); }
   std::optional<TopKWire> wire() const {
@@ -144,7 +171,9 @@ class LocalRounds final : public Method {
   RoundsSync::Rules rules_{};  // every, fragments, delay
   std::string outer_ = "sgd";
   std::optional<double> lr_, momentum_, mix_;  // nothing: by the other settings
-  std::optional<double> density_;              // nothing: all
+  bool pairs_ = false;
+  std::optional<double> pull_;     // nothing: lr
+  std::optional<double> density_;  // nothing: all
   std::optional<double> beta_;
   std::optional<std::string> bits_;
   Warmup warmup_{};

@@ -49,6 +49,8 @@ std::unique_ptr<BucketSync> RoundsSync::make_exchange(const WorkerSide& side) {
   const Update step = [this](Parameter& p, Rows rows, const StepContext& context) {
     outer_step(p, rows, context.gradient_scale);
   };
+  if (rules_.pairs)
+    return std::make_unique<PairSync>(outer_, side.engine, side.plan, step, side.facts, rules_.pull / rules_.lr);
   if (rules_.chosen)
     return std::make_unique<TopKSync>(outer_, side.engine, side.plan, step, side.facts, *rules_.chosen,
                                       rules_.feedback);
@@ -152,7 +154,7 @@ void RoundsSync::send(std::size_t fragment) {
   due_[fragment] = context_.step + rules_.delay;
 }
 
-/// What came is a sum over the workers; `scale` makes a mean of it.
+/// What came is a sum over workers; `scale` makes a mean of it.
 void RoundsSync::outer_step(const Parameter& p, Rows rows, double scale) {
   const Tensor x = rows_in(outer_.values(), p, rows), sum = rows_in(outer_.gradients(), p, rows);
   GhostWork::tell(x.device(), Work::adding, x.bytes());
@@ -210,8 +212,9 @@ void RoundsSync::show_joint_model() {
 }
 
 void RoundsSync::save(RankState& state) const {
-  state.set("rounds/outer", outer_.values(), Join::equal);
-  if (velocity_.defined()) state.set("rounds/velocity", velocity_, Join::equal);
+  const Join joined = rules_.pairs ? Join::mean : Join::equal;  // as the parameters are
+  state.set("rounds/outer", outer_.values(), joined);
+  if (velocity_.defined()) state.set("rounds/velocity", velocity_, joined);
   std::vector<std::int64_t> numbers{done_};
   numbers.insert(numbers.end(), due_.begin(), due_.end());
   state.set_numbers("rounds/steps", numbers, Join::equal);

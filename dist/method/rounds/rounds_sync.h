@@ -6,17 +6,21 @@
 
 #include "dist/method/allreduce/allreduce_sync.h"
 #include "dist/method/none/no_sync.h"
+#include "dist/method/rounds/pair_sync.h"
 #include "dist/method/rounds/top_k_sync.h"
 
 namespace laconic::dist {
 
 /// Rounds of local steps: every worker trains by itself, and now and then all join what they have learned since. Each
-/// worker has the outer model x besides its own, w. They begin alike; x has the same bits on all workers always.
+/// worker has the outer model x besides its own, w. They begin alike; x has the same bits on all workers always, but
+/// with pairs.
 ///
 ///     every step                 w = the worker's own update of w, by its own gradient
 ///     after H steps              d = x - w starts on its way: the pseudo-gradient, summed by AllreduceSync; or the
-///                                largest elements of it and of what is left of earlier ones, summed by TopKSync
+///                                largest elements of it and of what is left of earlier ones, summed by TopKSync;
+///                                or it meets that of one other worker only, and the two x pull each other: PairSync
 ///     TAU steps later            D = mean of d over the workers,  v = m v + D
+///                                with pairs: mean over the pair, + (GAMMA / lr) (x - mean of x over the pair)
 ///                                x -= lr D  (sgd),  lr v  (momentum),  lr (D + m v)  (nesterov)
 ///                                w = ALPHA w + (1 - ALPHA) x
 ///
@@ -29,13 +33,13 @@ namespace laconic::dist {
 /// the mean of the workers' models as they are at that step. So nothing that they have learned in a round that has not
 /// ended is left out.
 ///
-///   cost    of memory: x, d, and v if there is momentum, each a copy of the parameters. Of time: when a round ends,
-///           d is computed (3 passes over it), and when it comes, x and w (2 to 7 passes)
+///   cost    of memory: x, d, v if there is momentum, and with pairs what comes, each a copy of the parameters. Of
+///           time: when a round ends, d is computed (3 passes over it), and when it comes, x and w (2 to 7 passes)
 ///   throws  what AllreduceSync and TopKSync throw; UsageError if there are more fragments than the plan has messages
 ///   source  Stich 2019 (local SGD: sgd, lr 1), Lin et al. 2020 (post-local SGD: dense steps first), Wang et al. 2020
 ///           (SlowMo: momentum; the same while the inner rate is constant), Douillard et al. 2023 (DiLoCo: nesterov, lr
 ///           0.7, m 0.9) and 2025 (Streaming DiLoCo: fragments, TAU, ALPHA; its Algorithm 2), Sarfi et al. 2025
-///           (SparseLoCo: chosen)
+///           (SparseLoCo: chosen), Kolehmainen et al. 2025 (NoLoCo: pairs)
 class RoundsSync final : public Strategy {
  public:
   struct Rules {
@@ -45,9 +49,11 @@ class RoundsSync final : public Strategy {
     double mix = 0;               ///< ALPHA, the share of its own values that a worker keeps
     double lr = 1, momentum = 0;  ///< of the outer model
     bool nesterov = false;
-    std::int64_t dense_steps = 0;  ///< at the beginning: every step's gradients are joined
+    std::int64_t dense_steps = 0;      ///< at the beginning: every step's gradients are joined
     std::optional<TopKWire> chosen{};  ///< what is sent of d; nothing: all
     double feedback = 0;               ///< BETA, by which what was not sent shrinks from round to round
+    bool pairs = false;  ///< D is of two workers, who change from round to round; nothing may be chosen then
+    double pull = 0;     ///< GAMMA: of the distance of x from its pair's mean so much is made up for in a round
   };
   /// side.update : the worker's own, also of dense steps
   RoundsSync(WorkerSide side, const Rules& rules);
@@ -84,12 +90,12 @@ class RoundsSync final : public Strategy {
   const Rules rules_;
   const ParameterArena& arena_;
   Engine& engine_;
-  const ParameterArena outer_;          // x, and in the place of gradients d
-  const Tensor velocity_;               // v; undefined without momentum
-  std::optional<AllreduceSync> dense_;  // the exchange of dense steps, if there are any
+  const ParameterArena outer_;                  // x, and in the place of gradients d
+  const Tensor velocity_;                       // v; undefined without momentum
+  std::optional<AllreduceSync> dense_;          // the exchange of dense steps, if there are any
   const std::unique_ptr<BucketSync> exchange_;  // of d; its update is the outer step
-  NoSync own_;                          // the workers' own updates
-  NoSync arriving_;                     // sent, and not taken over yet
+  NoSync own_;                                  // the workers' own updates
+  NoSync arriving_;                             // sent, and not taken over yet
   JointModel joint_;
   std::vector<std::size_t> fragments_;  // by place in the arena
   std::vector<std::int64_t> due_;       // by fragment: after this step it is taken over; 0: never sent

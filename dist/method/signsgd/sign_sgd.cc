@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
-#include "compress/ordered_sum.h"
+#include "compress/signs.h"
 #include "core/clock.h"
 #include "core/dispatch.h"
 #include "core/host_copy.h"
@@ -15,7 +14,7 @@
 namespace laconic::dist {
 namespace {
 
-std::size_t bytes_of_bits(std::int64_t n) { return static_cast<std::size_t>((n + 7) / 8); }
+std::size_t bytes_of_bits(std::int64_t n) { return compress::bytes_of_signs(static_cast<std::size_t>(n)); }
 
 /// zero : the bit of what is neither above nor below
 void write_signs(Slice<const float> x, bool zero, std::byte* bits) {
@@ -27,13 +26,6 @@ void write_signs(Slice<const float> x, bool zero, std::byte* bits) {
     }
     bits[i / 8] = static_cast<std::byte>(byte);
   }
-}
-
-float mean_magnitude(Slice<const float> x) {
-  const double sum = compress::ordered_sums<1>(x.size(), [=](std::size_t i, std::size_t lane, auto& sums) {
-    sums[0][lane] += std::abs(static_cast<double>(x[i]));
-  })[0];
-  return x.empty() ? 0 : static_cast<float>(sum / static_cast<double>(x.size()));
 }
 
 }  // namespace
@@ -69,7 +61,7 @@ Operation SignSgd::exchange(std::size_t b) {
   vote.scales.assign(header(b) / sizeof(float), 0.0f);
   if (scaled_)
     for_parameters(b, [&](std::size_t i, std::size_t first, std::size_t n) {
-      vote.scales[i] = mean_magnitude(here.slice().sub(first, n));
+      vote.scales[i] = compress::mean_magnitude(here.slice().sub(first, n));
     });
   vote.parts.resize(static_cast<std::size_t>(engine().size()));
   for (int r = 0; r < engine().size(); ++r) {

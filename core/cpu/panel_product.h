@@ -1,4 +1,4 @@
-// Included by winograd.cc for each set of instructions: LACONIC_ISA is its name, LACONIC_TARGET the attribute of its
+// Included by panels.h for each set of instructions: LACONIC_ISA is its name, LACONIC_TARGET the attribute of its
 // functions, LACONIC_VECTOR Lanes or HalfLanes. (A function that is inlined from one for any processor would have its
 // broadcasts as shuffles.)
 

@@ -1,0 +1,349 @@
+#include "apps/doctor/findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+
+#include "apps/machine.h"
+#include "apps/text.h"
+
+namespace laconic {
+namespace {
+
+using Verdict = Finding::Verdict;
+namespace fs = std::filesystem;
+
+std::string line_of(const std::string& path) {
+  std::string line;
+  std::getline(std::ifstream(path), line);
+  return line;
+}
+
+/// What stands behind the colon of the first line "NAME  : VALUE".
+std::string field_of(const std::string& path, const std::string& name) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(name)) continue;
+    const auto colon = line.find_first_not_of(" \t", name.size());
+    if (colon == line.npos || line[colon] != ':') continue;
+    const auto value = line.find_first_not_of(" \t", colon + 1);
+    return value == line.npos ? "" : line.substr(value);
+  }
+  return "";
+}
+
+/// How many numbers a list of the kernel's holds, as "0-3,8"; 0: it is none.
+int size_of_list(const std::string& list) {
+  int count = 0;
+  for (const std::string& range : split(list, ',')) {
+    int first = 0, last = 0;
+    const int read = std::sscanf(range.c_str(), "%d-%d", &first, &last);
+    if (read >= 1) count += read == 2 ? last - first + 1 : 1;
+  }
+  return count;
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code not_there;
+  for (const auto& entry : fs::directory_iterator(folder, not_there)) names.push_back(entry.path().filename());
+  std::ranges::sort(names);
+  return names;
+}
+
+/// Each function makes the findings of one topic.
+class Examination {
+ public:
+  explicit Examination(const Surroundings& here) : here_(here) {}
+  std::vector<Finding> take() { return std::move(all_); }
+
+  void build() {
+    good("build", here_.version.substr(0, here_.version.find('\n')));
+    if (here_.sanitized)
+      add(Verdict::slow, "build", "a sanitizer checks every access", "meson configure BUILD -Db_sanitize=none");
+    if (!here_.optimised)
+      add(Verdict::slow, "build", "not built as a release", "meson configure BUILD --buildtype=release");
+    if (here_.onednn_openmp)
+      good("oneDNN", here_.onednn + ", on OpenMP's threads");
+    else
+      add(Verdict::slow, "oneDNN",
+          here_.onednn + " does not compute on OpenMP's threads, so --threads is nothing to it",
+          "take Debian's libdnnl-dev, or build oneDNN with DNNL_CPU_RUNTIME=OMP");
+  }
+
+  void libraries() {
+    struct Library {
+      const char *name, *effect, *package;
+    };
+    static constexpr Library kLibraries[] = {
+        {"libjpeg-turbo", "stb_image decodes photographs, which is slower", "libjpeg62-turbo-dev"},
+        {"Snappy", "there is no --codec snappy", "libsnappy-dev"},
+        {"LZ4", "there is no --codec lz4", "liblz4-dev"},
+        {"zfp", "there is no --codec zfp", "libzfp-dev"}};
+    std::vector<std::string> there;
+    for (const Library& l : kLibraries)
+      if (lacks(l.name))
+        add(std::string(l.name) == "libjpeg-turbo" ? Verdict::slow : Verdict::missing, "libraries",
+            fmt::format("no {}: {}", l.name, l.effect), fmt::format("apt-get install {}, and build again", l.package));
+      else
+        there.push_back(l.name);
+    if (!there.empty()) good("libraries", join(there, ", "));
+  }
+
+  void processor() {
+    const std::string cpuinfo = here_.root + "/proc/cpuinfo", model = field_of(cpuinfo, "model name");
+    const std::vector<std::string> words = split(field_of(cpuinfo, "flags"), ' ');
+    const std::set<std::string> flags(words.begin(), words.end());
+    const auto has = [&](std::initializer_list<const char*> all) {
+      return std::ranges::all_of(all, [&](const char* flag) { return flags.contains(flag); });
+    };
+    const bool avx2 = has({"avx2", "fma", "bmi1", "bmi2"});
+    const bool avx512 = avx2 && has({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"});
+    const std::string name = model.empty() ? "unknown" : model;
+    if (flags.contains("fpu") && !avx2)  // another architecture has neither
+      add(Verdict::slow, "processor", name + " without AVX2: kernels compute with vectors of 128 bits",
+          "a newer processor; where this is a virtual machine, let it have the host's (QEMU: -cpu host)");
+    else
+      good("processor", name + (avx512 ? ", AVX-512" : avx2 ? ", AVX2" : ""));
+  }
+
+  void cores() {
+    const int online = size_of_list(line_of(here_.root + "/sys/devices/system/cpu/online"));
+    const int mine = size_of_list(field_of(here_.root + "/proc/self/status", "Cpus_allowed_list"));
+    const int cores = mine > 0 && online > 0 ? std::min(mine, online) : std::max({mine, online, 1});
+    if (cores < online)
+      add(Verdict::slow, "cores", fmt::format("{} of {} may be used", cores, online),
+          "whoever started this chose them: taskset, docker --cpuset-cpus, Slurm --cpus-per-task");
+    else
+      good("cores", fmt::format("{}, all may be used", cores));
+    if (const double limit = cores_of_groups(here_.root); limit > 0 && limit < cores)
+      add(Verdict::slow, "cores",
+          fmt::format("a control group leaves the time of {:.3g} of {} cores: threads are stopped", limit, cores),
+          fmt::format("give it more (docker --cpus), or train with --threads {}",
+                      std::max(1, static_cast<int>(limit))));
+    double load = 0;
+    std::ifstream(here_.root + "/proc/loadavg") >> load;
+    if (load > 0.5 * cores)
+      add(Verdict::slow, "cores",
+          fmt::format("other programs take them: {:.3g} threads wanted {} in the last minute", load,
+                      plural(cores, "core")),
+          "let them end first; `top` shows them");
+    governor();
+    threads(cores);
+  }
+
+  void memory() {
+    const std::uint64_t bytes = memory_available(here_.root);
+    if (bytes == 0) return;
+    const std::string size = human_bytes(static_cast<double>(bytes)) + " can be had";
+    if (bytes < 1'000'000'000)
+      add(Verdict::slow, "memory", size + ": large models and batches will not fit",
+          "end other programs, give the container more (docker --memory), or take a smaller --batch");
+    else
+      good("memory", size);
+  }
+
+  void shared_memory() {
+    const std::uint64_t bytes = here_.free_bytes(here_.root + "/dev/shm");
+    const char* const mend = "mount -o remount,size=1g /dev/shm, or docker run --shm-size=1g";
+    const std::string size = human_bytes(static_cast<double>(bytes)) + " free";
+    if (bytes == 0)
+      add(Verdict::broken, "/dev/shm", "not there, or full: processes cannot talk through shared memory", mend);
+    else if (bytes < 100'000'000)
+      add(Verdict::missing, "/dev/shm", size + ": many processes will not find room in it", mend);
+    else
+      good("/dev/shm", size);
+  }
+
+  void network() {
+    const std::string all = here_.root + "/sys/class/net/";
+    std::vector<std::string> up;
+    for (const std::string& name : names_in(all)) {
+      const std::string state = line_of(all + name + "/operstate");
+      if (name == "lo" || state == "down") continue;
+      const int mbit = std::atoi(line_of(all + name + "/speed").c_str());  // -1, or no number: it does not say
+      if (mbit > 0 && mbit < 1000)
+        add(Verdict::slow, "network", fmt::format("{} has {} Mbit/s", name, mbit),
+            "see to cable and switch (ethtool " + name + "), or let less travel: docs/planning.md");
+      else
+        up.push_back(mbit > 0 ? fmt::format("{} {:g} Gbit/s", name, mbit / 1000.0) : name + " (it tells no speed)");
+    }
+    if (!up.empty()) good("network", join(up, ", "));
+  }
+
+  void gpus() {
+    const auto names = names_in(here_.root + "/sys/bus/pci/devices");
+    const auto is_gpu = [&](const std::string& device) {
+      const std::string folder = here_.root + "/sys/bus/pci/devices/" + device;
+      return line_of(folder + "/vendor") == "0x10de" && line_of(folder + "/class").starts_with("0x03");
+    };
+    const auto count = std::ranges::count_if(names, is_gpu);
+    std::smatch number;
+    const std::string kernel_module = line_of(here_.root + "/proc/driver/nvidia/version");
+    const std::string driver =
+        std::regex_search(kernel_module, number, std::regex("\\b[0-9]+(\\.[0-9]+)+\\b")) ? number.str() : "";
+    const std::string said = plural(std::max<std::int64_t>(count, static_cast<std::int64_t>(here_.gpus.size())), "GPU");
+    if (!here_.gpus.empty()) {
+      good("GPUs", join(here_.gpus, ", ") + (driver.empty() ? "" : "; driver " + driver));
+      if (!here_.nccl.empty())
+        good("NCCL", here_.nccl);
+      else
+        add(Verdict::missing, "NCCL", "not found: there is no --allreduce nccl", "apt-get install libnccl2");
+    } else if (count == 0 && driver.empty()) {
+      good("GPUs", "none of NVIDIA's");
+    } else if (driver.empty()) {
+      add(Verdict::missing, "GPUs", said + " of NVIDIA without its driver", "apt-get install nvidia-driver");
+    } else if (!here_.cuda_built) {
+      add(Verdict::missing, "GPUs", said + " with driver " + driver + ", and this build has no CUDA",
+          "install nvcc, cuDNN and NCCL, and build again (docs/cuda.md)");
+    } else {
+      add(Verdict::broken, "GPUs", said + " with driver " + driver + ", which cannot be used: " + here_.why_no_gpu,
+          "see whether nvidia-smi runs, and docs/cuda.md");
+    }
+  }
+
+  void processes(const std::vector<std::string>& hosts, bool under_mpirun) {
+    if (lacks("Open MPI")) {
+      add(Verdict::missing, "Open MPI", "not in this build: it trains with threads of one process alone",
+          "apt-get install libopenmpi-dev openmpi-bin, and build again");
+      return;
+    }
+    const CommandResult mpirun = here_.run({"mpirun", "--version"});
+    if (mpirun.code != 0) {
+      add(Verdict::missing, "Open MPI", "there is no mpirun, so no laconic launch", "apt-get install openmpi-bin");
+      return;
+    }
+    const bool refuses_root = here_.root_user && here_.environment("OMPI_ALLOW_RUN_AS_ROOT").empty();
+    good("Open MPI", mpirun.out.substr(0, mpirun.out.find('\n')) +
+                         (refuses_root ? "; it refuses root, whom laconic launch lets in" : ""));
+    if (under_mpirun) return;
+    bool all_answer = true;
+    for (const std::string& host : hosts) all_answer &= reaches(host);
+    if (all_answer) two_ranks(hosts);
+  }
+
+ private:
+  void add(Verdict verdict, const std::string& topic, const std::string& found, const std::string& mend = "") {
+    all_.push_back({verdict, topic, found, mend});
+  }
+  void good(const std::string& topic, const std::string& found) { add(Verdict::good, topic, found); }
+  bool lacks(const std::string& name) const { return std::ranges::find(here_.without, name) != here_.without.end(); }
+
+  void governor() {
+    const std::string folder = here_.root + "/sys/devices/system/cpu/cpu0/cpufreq/";
+    const std::string is = line_of(folder + "scaling_governor"), driver = line_of(folder + "scaling_driver");
+    if (is.empty()) return;
+    // To these drivers the word means: as much as is needed. Another file tells what they prefer.
+    const bool chooses = driver == "intel_pstate" || driver == "amd-pstate-epp";
+    if (chooses && line_of(folder + "energy_performance_preference") == "power")
+      add(Verdict::slow, "cores", "the processor prefers to save power",
+          "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference");
+    else if (is == "powersave" && !chooses)
+      add(Verdict::slow, "cores", "the governor is powersave: the clock stays at its lowest",
+          "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
+    else
+      good("cores", "governor " + is);
+  }
+
+  /// What OpenMP reads of the environment, as far as it is more than --threads.
+  void threads(int cores) {
+    std::string wait = here_.environment("OMP_WAIT_POLICY");
+    for (char& c : wait) c = static_cast<char>(std::tolower(c));
+    if (wait == "active")
+      add(Verdict::slow, "threads",
+          "OMP_WAIT_POLICY=active is set: threads that wait take cores from those that compute",
+          "unset OMP_WAIT_POLICY");
+    std::string bound = here_.environment("OMP_PROC_BIND");
+    for (char& c : bound) c = static_cast<char>(std::tolower(c));
+    for (const char* name : {"OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "OMP_PLACES", "KMP_AFFINITY"})
+      if (const std::string value = here_.environment(name); !value.empty() && bound != "false")
+        add(Verdict::slow, "threads",
+            fmt::format("{}={} is set: workers that are threads may all be bound to one core", name, value),
+            fmt::format("unset {}", name));
+    if (const int most = std::atoi(here_.environment("OMP_THREAD_LIMIT").c_str()); most > 0 && most < cores)
+      add(Verdict::slow, "threads", fmt::format("{} and OMP_THREAD_LIMIT={} is set", plural(cores, "core"), most),
+          "unset OMP_THREAD_LIMIT");
+  }
+
+  /// Whether mpirun could start ranks there that fit ours.
+  bool reaches(const std::string& host) {
+    const CommandResult ssh = here_.run(
+        {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", host, shell_word(here_.laconic) + " --version"});
+    if (ssh.code == CommandResult::kNotStarted)
+      add(Verdict::broken, host, "there is no ssh here, by which mpirun starts ranks on other machines",
+          "apt-get install openssh-client");
+    else if (ssh.code == 126 || ssh.code == 127)
+      add(Verdict::broken, host, "answers, and has no " + here_.laconic,
+          "let the programs lie at the same path there (docs/clusters.md)");
+    else if (ssh.code != 0)
+      add(Verdict::broken, host, "ssh cannot reach it" + (ssh.why.empty() ? "" : " (" + ssh.why + ")"),
+          "ssh-copy-id " + host + ", until `ssh " + host + " true` asks nothing (docs/clusters.md)");
+    else if (ssh.out != here_.version)
+      add(Verdict::broken, host, "has another build of laconic", "copy this one: rsync -a (docs/clusters.md)");
+    else
+      good(host, "answers, and has the same laconic");
+    return all_.back().verdict == Verdict::good;
+  }
+
+  /// A training of two steps.
+  void two_ranks(const std::vector<std::string>& hosts) {
+    if (here_.laconic.empty()) return;
+    const std::size_t ranks = std::max<std::size_t>(2, hosts.size());
+    std::vector<std::string> command{here_.laconic, "launch", "-n", std::to_string(ranks)};
+    if (!hosts.empty()) command.insert(command.end(), {"--hosts", join(hosts, ",")});
+    command.insert(command.end(), {"mnist", "--data", "synthetic:80,20", "--batch", "4", "--steps", "2", "--threads",
+                                   "1", "--timeout", "20", "--quiet"});
+    const CommandResult training = here_.run(command);
+    const std::string who = fmt::format("{} ranks", ranks);
+    std::vector<std::string> words;
+    for (const std::string& word : command) words.push_back(shell_word(word));
+    if (training.code == 0)
+      good("mpirun", who + " train together" + (hosts.empty() ? "" : " on " + join(hosts, ", ")));
+    else if (training.code == 2)  // nothing was started
+      add(Verdict::missing, "mpirun", "not tried: " + training.why, "build apps/mnist");
+    else
+      add(Verdict::broken, "mpirun",
+          who + " cannot train together: " +
+              (training.code == CommandResult::kEndless ? "they do not end" : training.why),
+          "see what this says: " + join(words, " "));
+  }
+
+  const Surroundings& here_;
+  std::vector<Finding> all_;
+};
+
+}  // namespace
+
+const char* name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::good:
+      return "ok";
+    case Verdict::missing:
+      return "missing";
+    case Verdict::slow:
+      return "slow";
+    default:
+      return "broken";
+  }
+}
+
+std::vector<Finding> findings(const Surroundings& here, const std::vector<std::string>& hosts, bool under_mpirun) {
+  Examination examination(here);
+  examination.build();
+  examination.libraries();
+  examination.processor();
+  examination.cores();
+  examination.memory();
+  examination.shared_memory();
+  examination.gpus();
+  examination.network();
+  examination.processes(hosts, under_mpirun);
+  return examination.take();
+}
+
+}  // namespace laconic

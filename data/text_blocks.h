@@ -1,0 +1,53 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace laconic {
+
+/// One worker's blocks of a text: T tokens that lie one behind the other, each foretelling its next one. What a model
+/// reads that keeps no state from step to step. Reads a text that must outlive it; any batch can be asked for at any
+/// time.
+class TextBlocks {
+ public:
+  struct Options {
+    std::int64_t batch = 1;   ///< B, blocks of each worker in a batch
+    std::int64_t length = 1;  ///< T, tokens of a block
+    int ranks = 1, rank = 0;
+  };
+
+  /// Training: sample s of global batch i begins at a token that is drawn evenly from 0 … n - T - 1, keyed by
+  /// (seed, i, s). Worker k has the samples k B … (k+1) B - 1, so the global batch is the same for any number of
+  /// workers that have N B together. Blocks may overlap, and may come again.
+  /// throws UsageError  an option makes no sense
+  ///        DataError   the text has fewer than T + 1 tokens, or more than 4,294,967,295
+  static TextBlocks training(const std::vector<std::int32_t>& text, const Options& options, std::uint64_t seed);
+  /// Evaluation: block j begins at token j T, so that all of them together foretell every token but the text's first
+  /// exactly once. Worker k has the k-th of N nearly equal parts of the blocks, in order, B at a time, maybe none.
+  /// The last block of a text is filled up to T with its last token; what follows there is not counted.
+  /// throws UsageError  an option makes no sense
+  static TextBlocks evaluation(const std::vector<std::int32_t>& text, const Options& options);
+
+  /// Evaluation: this worker's batches. Training, where any number >= 0 is a batch: so many as foretell about as many
+  /// tokens as the text has, floor((n - 1) / (N B T)), at least 1; it may be called an epoch.
+  std::int64_t batches() const;
+
+  struct Batch {
+    Tensor x;                  ///< i64 [B, T]; the last batch of an evaluation may have fewer blocks
+    Tensor next;               ///< i64 [B * T], row b T + t: what follows x[b, t]
+    std::int64_t counted = 0;  ///< rows of `next`, the first ones, that belong to the text: all, but at its end
+  };
+  /// number >= 0, of an evaluation also < batches()
+  Batch batch(std::int64_t number) const;
+
+ private:
+  TextBlocks(const std::vector<std::int32_t>& text, const Options& options);
+  const std::vector<std::int32_t>* text_;
+  Options o_;
+  std::optional<std::uint64_t> seed_;   // of training
+  std::int64_t first_ = 0, count_ = 0;  // of evaluation: this worker's blocks
+};
+
+}  // namespace laconic

@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/random.h"
+#include "dist/method/onebit_adam/onebit_adam.h"
+#include "dist/virtual_time.h"
+
+namespace laconic::dist {
+namespace {
+
+/// Signs of Adam's momentum (onebit_adam.h).
+class SignsOfMomentum final : public Method {
+ public:
+  std::string name() const override { return "onebit-adam"; }
+  std::string summary() const override { return "signs of Adam's momentum (Tang et al. 2021)"; }
+  Traits traits() const override {
+    return {.on_ghosts = true, .optimizer = "adam", .arenas = 2, .arenas_are = "errors"};
+  }
+
+  void settings(Settings& s) override {
+    s.group("1-bit Adam (`sync` onebit-adam)", Scope::exchange);
+    s.whole_number<std::int64_t>("onebit-warmup", "STEPS", warmup_, 1,
+                                 "steps of dense Adam before its second moment is frozen and\nsigns travel; give a "
+                                 "sixth of all, if you know them");
+  }
+
+  void check(const TrainingFacts& facts) const override {
+    if (facts.optimizer != "adam" && facts.optimizer != "adamw")
+      refuse(concat("`sync` onebit-adam sends the momentum of Adam, and this is ", facts.optimizer), "`optimizer`",
+             "take `optimizer` adam or adamw");
+    if (facts.clip_norm > 0 || facts.clip_value > 0)
+      refuse("`sync` onebit-adam joins momentum, and nobody knows the joined gradient", "`clip`",
+             "leave it out, or take `sync` allreduce");
+  }
+
+  std::optional<Refusal> refuses(const std::string& setting) const override {
+    if (setting == "reduce") return Refusal{"what is sent is the mean of all workers' momentum", "leave it out"};
+    return Method::refuses(setting);
+  }
+
+  void shape(PlanOptions& plan, const TrainingFacts&) const override {
+    if (plan.fusion == PlanOptions::Fusion::copy) plan.fusion = PlanOptions::Fusion::lazy;  // bits are copies anyway
+  }
+
+  std::unique_ptr<Strategy> worker(WorkerSide side) const override {
+    return std::make_unique<OnebitAdam>(std::move(side), warmup_);
+  }
+
+  /// Counts what follows the warm-up.
+  std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
+                                       const TrainingFacts& facts) const override {
+    const int N = facts.workers;
+    double bytes = 0;
+    for (const Bucket& bucket : plan.buckets) {
+      compress::ScaledSigns all;
+      for (int r = 0; r < N; ++r)
+        for_averaged(bucket, parameters, r, N,
+                     [&](std::size_t, std::size_t first, std::size_t count) { all.add(first, count); });
+      bytes += (N - 1) * (2 * static_cast<double>(all.bytes()) / N + kPartHeader);
+    }
+    return bytes;
+  }
+
+  void measure(WorkCosts& work) const override {
+    constexpr std::size_t kElements = 1 << 20;
+    compress::ScaledSigns signs;
+    signs.add(0, kElements);
+    std::vector<float> x(kElements);
+    Random random(0, Purpose::test);
+    for (float& v : x) v = random.normal();
+    std::vector<std::byte> message(signs.bytes());
+    double extracting = 1, adding = 1;
+    for (int turn = 0; turn < 3; ++turn) {
+      auto begin = Clock::now();
+      signs.extract(x.data(), message.data());
+      extracting = std::min(extracting, seconds_since(begin));
+      begin = Clock::now();
+      signs.add_to(message.data(), 0.5f, x.data());
+      adding = std::min(adding, seconds_since(begin));
+    }
+    work.per_selected_element = extracting / kElements, work.per_scattered_element = adding / kElements;
+    work.per_gathered_element = 12 * work.per_added_byte / 2;  // reads two arrays, writes one, as an addition
+  }
+
+  LedgerForm ledger() const override {
+    using Unit = LedgerColumn::Unit;
+    using Row = const LedgerRow&;
+    static constexpr LedgerColumn columns[] = {
+        {"exchanges", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.exchanges); }},
+        {"bytes", "bytes", Unit::bytes, [](Row r) { return r.bytes; }},
+        {"measured", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.measured); }},
+        {"energy_held", "held %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_held : kNoFigure; }}};
+    return {columns,
+            "since the end of the warm-up; bytes: that rank 0 sent; held: share of the squares of momentum and error "
+            "that rank 0 keeps as\nits next error"};
+  }
+
+  std::string describe(const TrainingFacts&) const override {
+    return fmt::format("onebit-adam, after {} steps", warmup_);
+  }
+
+ private:
+  std::int64_t warmup_ = 100;
+};
+
+}  // namespace
+
+std::unique_ptr<Method> make_onebit_adam() { return std::make_unique<SignsOfMomentum>(); }
+
+}  // namespace laconic::dist
