@@ -49,7 +49,7 @@ LACONIC_MULTIVERSION void means_of(const float* LACONIC_RESTRICT x, std::size_t 
 ///     signs:BUCKET     one mean m, of all magnitudes, so that a value becomes m or -m. With feedback it is EF-signSGD
 ///
 /// What is no number makes the mean that it counts for none.
-/// cost    onebit: 9/8 bits a value; signs: 1 + 32/BUCKET. A GPU's values become signs on the host
+/// cost    onebit: 9/8 bits a value; signs: 1 + 32/BUCKET, and a GPU's values are encoded on the host
 /// source  1-bit SGD, Seide et al. 2014, sections 3.1 and 3.2 (threshold 0, means that keep the sum; settled: its means
 ///         are of columns of a weight matrix, these of 512 neighbours, since a message knows no shapes)
 ///         EF-signSGD, Karimireddy et al. 2019, Algorithm 1; buckets: Zheng, Huang, Kwok 2019 (settled: buckets are of

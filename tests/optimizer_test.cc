@@ -79,6 +79,7 @@ std::vector<Case> cases() {
   add("adam_decay", {.name = "adam", .decay = decay});
   add("adamw", {.name = "adamw", .decay = decay});
   add("adamw_no_decay_bias", {.name = "adamw", .decay = weights_only});
+  add("adamw_betas", {.name = "adamw", .beta1 = 0.8, .beta2 = 0.95, .decay = decay});
   return all;
 }
 
@@ -230,6 +231,29 @@ TEST(Optimizers, GiveTheSameBitsOnAnyNumberOfThreadsAndFollowTheSlowLoop) {
   }
 }
 
+TEST(Optimizers, AFrozenSecondMomentHasALeastValueAndMayBeFrozenTwice) {
+  Two m;
+  const auto adam = make_optimizer(m.arena, {.name = "adam"});
+  StateDict state;
+  adam->save(state);
+  const Tensor v = state.at("second_moment");
+  std::vector<float> values(static_cast<std::size_t>(v.elements()), 1e-9f);
+  const auto first = static_cast<std::size_t>(m.a->info.offset);
+  values[first] = 4, values[first + 1] = 0, values[first + 2] = 1;
+  v.copy_from(Tensor::of(v.shape(), values));
+  for (int times = 0; times < 2; ++times) {
+    adam->freeze_second_moment();
+    const std::vector<float> frozen = v.to_vector();
+    EXPECT_EQ(frozen[first], 4);
+    EXPECT_TRUE(std::isinf(frozen[first + 1])) << "no gradient has ever come";
+    EXPECT_EQ(frozen[first + 2], 1);
+    for (std::int64_t i = 3; i < m.a->info.elements; ++i)
+      EXPECT_FLOAT_EQ(frozen[first + static_cast<std::size_t>(i)], 4e-4f) << i;
+    EXPECT_EQ(frozen[static_cast<std::size_t>(m.b->info.offset)], 1e-9f) << "goes by its own parameter";
+  }
+  EXPECT_THROW(make_optimizer(m.arena, {})->freeze_second_moment(), Error);
+}
+
 TEST(Optimizers, RefuseWhatMakesNoSense) {
   Two m, other;
   EXPECT_THAT(error_of<UsageError>([&] { make_optimizer(m.arena, {.name = "adamv"}); }),
@@ -240,6 +264,7 @@ TEST(Optimizers, RefuseWhatMakesNoSense) {
   EXPECT_THROW(make_optimizer(m.arena, {.momentum = 0.9, .dampening = 0.1, .nesterov = true}), UsageError);
   EXPECT_THROW(make_optimizer(m.arena, {.decay = {.weight_decay = -1}}), UsageError);
   EXPECT_THROW(make_optimizer(m.arena, {.decay = {.weight_decay = kNan}}), UsageError);
+  EXPECT_THROW(make_optimizer(m.arena, {.name = "adam", .beta2 = 1}), UsageError);
   const auto sgd = make_optimizer(m.arena, {});
   EXPECT_THROW(sgd->update(*other.a, 0.1), Error);
 }

@@ -67,6 +67,13 @@ TEST(Schedule, CosineFallsFromTheEndOfWarmUpToTheEndOfTraining) {
   EXPECT_NEAR(s.factor(1000, kTwelveEpochs), 0, 1e-12);  // a run that goes on stays there
 }
 
+TEST(Schedule, CosineMayEndAboveZero) {
+  const Schedule s = Schedule::parse("warmup:4it+cosine:0.2");
+  EXPECT_DOUBLE_EQ(s.factor(4, kTwelveEpochs), 1);
+  EXPECT_NEAR(s.factor(44, kTwelveEpochs), 0.6, 1e-12);
+  EXPECT_NEAR(s.factor(84, kTwelveEpochs), 0.2, 1e-12);
+}
+
 TEST(Schedule, PlateauContinuesFromItsState) {
   const double metrics[] = {1, 2, 3, std::nan(""), 4, 0.5, 0.6, 0.7, 0.8};
   Schedule whole = Schedule::parse("plateau:1,0.5"), first = whole, second = whole;

@@ -68,6 +68,7 @@ def main():
             "adam_decay": run(lambda g: adam(g, lr=0.1), weight_decay=0.05),
             "adamw": run(lambda g: adamw(g, lr=0.1), weight_decay=0.05),
             "adamw_no_decay_bias": run(lambda g: adamw(g, lr=0.1), no_decay_bias=True, weight_decay=0.05),
+            "adamw_betas": run(lambda g: adamw(g, lr=0.1, betas=(0.8, 0.95)), weight_decay=0.05),
         },
         "schedules": {
             "step:3,0.5": rates(lambda o: s.StepLR(o, 3, 0.5)),

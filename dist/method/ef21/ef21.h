@@ -37,9 +37,9 @@ struct Ef21Rules {
 ///
 ///   memory  v, h and g; on the host, where the parameters are a GPU's
 ///   cost    (N-1) D n (4 + 12/8) bytes, or about that, sent by each of N ranks; selecting from n elements
-///   source  EF21-SGDM (Fatkhullin, Tyurin, Richtarik 2023), Algorithm 1, whose g_i is h here; EF21 (Richtarik,
-///   Sokolov,
-///           Fatkhullin 2021); settled: B_init is the batch of the first step, and C looks at each parameter by itself
+///   source  EF21-SGDM (Fatkhullin, Tyurin, Richtarik 2023), Algorithm 1, whose g_i is h here; EF21 (Richtarik, Sokolov
+///           and Fatkhullin 2021). Settled: B_init is the batch of the first step, and C looks at each parameter by
+///           itself
 ///   throws  Error naming the parameter if there is a NaN; CommError if a rank is lost, or naming the rank whose
 ///           message is none
 class Ef21 final : public BucketSync {

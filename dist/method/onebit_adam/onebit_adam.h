@@ -35,7 +35,8 @@ void for_averaged(const Bucket& bucket, const std::vector<std::shared_ptr<Parame
 ///     all                m = C(a),  w -= lr m / (sqrt(v) + eps)
 ///
 /// C (ScaledSigns) goes by the part of a parameter that lies in the N-th. m is the same on all workers. What both
-/// compressions leave out stays in e_i and e, and goes with what comes next. Where v is 0 an element rests.
+/// compressions leave out stays in e_i and e, and goes with what comes next. Where v is 0 an element rests; all
+/// other v are at least 1e-4 of the largest of their parameter (Optimizer::freeze_second_moment).
 /// Bias corrections are Adam's, but that of v stays as the warm-up leaves it; weight decay is the optimiser's: adam has
 /// it in g_i, adamw apart. After a flush all ranks hold the same bits, if they began with the same, whatever the
 /// overlap.
