@@ -1,8 +1,8 @@
 #!/bin/bash
 # Installs laconic into an empty prefix, builds the project in tests/consumer/ against it, and runs that.
-#   consumer_test.sh BUILD_DIR SANITIZERS
+#   consumer_test.sh BUILD_DIR
 set -eu
-build=$1 sanitize=${2:-none}
+build=$1
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -19,46 +19,43 @@ cp -r "$here/consumer" "$work/project"
 cd "$work/project"
 mkdir -p core data dist/trainer
 for header in core/tensor.h data/loader.h data/synthetic.h dist/trainer/trainer.h; do echo '#error not ours' >"$header"; done
-PKG_CONFIG_PATH=$pc meson setup out --buildtype=plain -Db_sanitize="$sanitize"
+PKG_CONFIG_PATH=$pc meson setup out --buildtype=plain
 ninja -C out
 ./out/own_model
 
 # The same project by CMake.
-if [ "$sanitize" = none ] && command -v cmake >/dev/null; then
+if command -v cmake >/dev/null; then
   cmake -S . -B by_cmake -G Ninja -DCMAKE_PREFIX_PATH="${pc%/lib*}" -DCMAKE_BUILD_TYPE= >cmake.log || { cat cmake.log; exit 1; }
   ninja -C by_cmake
   ./by_cmake/own_model
 fi
 
 # Models of one's own, on data of one's own: docs/from-pytorch.md and docs/tutorial.md show them.
-# Without sanitizers: what they would compile anew for a minute are headers, and operations that other tests call.
-if [ "$sanitize" = none ]; then
-  cp -r "$here/../apps/examples/own_models" "$work/own_models"
-  cd "$work/own_models"
-  python3 "$here/consumer/make_data.py" .
-  PKG_CONFIG_PATH=$pc meson setup out --buildtype=plain -Db_sanitize="$sanitize"
-  ninja -C out
-  ./out/sequences --workers 2 --threads 1 --quiet --json | python3 -c '
+cp -r "$here/../apps/examples/own_models" "$work/own_models"
+cd "$work/own_models"
+python3 "$here/consumer/make_data.py" .
+PKG_CONFIG_PATH=$pc meson setup out --buildtype=plain
+ninja -C out
+./out/sequences --workers 2 --threads 1 --quiet --json | python3 -c '
 import json, sys
 assert json.loads(sys.stdin.readlines()[-1])["eval"]["metrics"]["accuracy"] > 0.9'
-  ./out/sequences --help | grep -q -- '--hidden H'
-  small="./out/sequences --workers 2 --threads 1 --quiet --hidden 5 --sync topk --density 0.1 --dense-below 0"
-  $small --steps 6 --save all && $small --steps 4 --save part && $small --steps 6 --save part --resume
-  cmp all/weights.safetensors part/weights.safetensors
-  if $small --steps 8 --save part --resume --hidden 6 2>error; then exit 1; fi
-  grep -q 'own settings=hidden=5' error
-  if command -v mpirun >/dev/null; then
-    laconic=$(find "$work/root" -name laconic -type f -perm -u+x | head -n 1)
-    "$laconic" launch -n 2 ${small/--workers 2/} --steps 6 --save ranks
-    cmp all/weights.safetensors ranks/weights.safetensors
-  fi
-  for program in tensors "table rings.csv" "images pictures" attention "callbacks rings.csv"; do ./out/$program; done
+./out/sequences --help | grep -q -- '--hidden H'
+small="./out/sequences --workers 2 --threads 1 --quiet --hidden 5 --sync topk --density 0.1 --dense-below 0"
+$small --steps 6 --save all && $small --steps 4 --save part && $small --steps 6 --save part --resume
+cmp all/weights.safetensors part/weights.safetensors
+if $small --steps 8 --save part --resume --hidden 6 2>error; then exit 1; fi
+grep -q 'own settings=hidden=5' error
+if command -v mpirun >/dev/null; then
+  laconic=$(find "$work/root" -name laconic -type f -perm -u+x | head -n 1)
+  "$laconic" launch -n 2 ${small/--workers 2/} --steps 6 --save ranks
+  cmp all/weights.safetensors ranks/weights.safetensors
 fi
+for program in tensors "table rings.csv" "images pictures" attention "callbacks rings.csv"; do ./out/$program; done
 
 # And a program with a method, a selector and a codec of its own, which has all that the bundled ones have.
 cp -r "$here/../apps/examples/own_method" "$work/own_method"
 cd "$work/own_method"
-PKG_CONFIG_PATH=$pc meson setup out --buildtype=plain -Db_sanitize="$sanitize"
+PKG_CONFIG_PATH=$pc meson setup out --buildtype=plain
 ninja -C out
 ./out/own check
 train="./out/own --data synthetic:400,50 --steps 20 --quiet --threads 1"

@@ -45,7 +45,7 @@ TEST(Reproduce, SaysWhatThereIsNot) {
 
 TEST(Reproduce, MakesATable) {
   const TempFolder dir;
-  const Result r = run("laconic reproduce redsync accuracy --data synthetic:640,100 --out " + dir.path());
+  const Result r = run("laconic reproduce redsync accuracy --data synthetic:128,50 --out " + dir.path());
   ASSERT_EQ(r.exit_code, 0) << r.err;
   const std::string text = text_of(dir / "redsync-accuracy.md");
   EXPECT_EQ(r.out, text + "\n");

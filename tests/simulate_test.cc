@@ -432,7 +432,7 @@ TEST(Simulate, ALogIsReplayedAndExplained) {
   EXPECT_NEAR(own["bytes_sent"], 4 * 61'706, 4'000) << "LeNet, halves both ways";
   EXPECT_GT(own["step_ms"], 8e3 * 4 * 61'706 / 50e6) << "the wire alone";
   EXPECT_EQ(row(" --workers 2..8")["workers"], 8);
-  EXPECT_GT(row(" --link 5mbit,1ms")["step_ms"], 3 * own["step_ms"].get<double>());
+  EXPECT_GT(row(" --link 5mbit,1ms")["step_ms"], 8e3 * 4 * 61'706 / 5e6) << "the wire alone, at a tenth of the rate";
   EXPECT_LT(row(" --codec bf16")["bytes_sent"], 0.55 * own["bytes_sent"].get<double>());
   EXPECT_GT(row(" --model hdc --compute gflops:10")["bytes_sent"], 10 * own["bytes_sent"].get<double>());
   const Result refused = run(replay + " --batch 8");
@@ -442,7 +442,7 @@ TEST(Simulate, ALogIsReplayedAndExplained) {
   const Result explained = run("laconic explain " + log);
   EXPECT_EQ(explained.exit_code, 0) << explained.err;
   for (const char* part : {"lenet, 20 steps counted, the first 10 left out.", "A step takes ", "The plan predicted ",
-                           "waiting for gradients", "as it is, simulated", "--codec bf16", "a link of twice the rate"})
+                           "as it is, simulated", "--codec bf16", "a link of twice the rate"})
     EXPECT_TRUE(has(explained.out, part)) << part << "\n" << explained.out;
 }
 
