@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kBlock)
   const unsigned are_below = warp_sum(of_them);
   const std::int64_t these = below ? are_below : count - are_below;
   const float mean = these > 0 ? static_cast<float>(all / static_cast<double>(these)) : 0.0f;
-  if (mine == 0) put_word<unsigned>(to + (below ? 4 : 0), bits_of(mean));
+  if (mine == 0) put_word<unsigned>(to + (below ? 4 : 0), bits_of(one_nan(mean)));
   to += 8;
   for (std::int64_t i = 0; i < count; i += 32) {
     const bool there = i + lane < count;
