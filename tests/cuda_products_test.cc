@@ -5,6 +5,9 @@
 #include <functional>
 #include <thread>
 #include <utility>
+#ifdef LACONIC_CUDA_EMULATED
+#include <cudnn.h>
+#endif
 
 #include "core/kernels/products.h"
 #include "core/ops/conv2d.h"
@@ -285,6 +288,25 @@ TEST_F(CudaProductsTest, ConvolutionSeesNewWeights) {
     raw::scale(w, 2);
     for (float& v : twice) v *= 2;
     EXPECT_EQ(value(), twice);
+#if defined(LACONIC_CUDA_EMULATED) && !defined(__SANITIZE_ADDRESS__)
+// Its 8 GiB are reserved, not taken.
+TEST_F(CudaProductsTest, ConvolutionLeavesAlgorithmsWhoseWorkspaceCannotBeHad) {
+  const std::vector<Tensor> inputs{random_tensor({2, 5, 6, 7}, 1), random_tensor({4, 5, 3, 3}, 2),
+                                   random_tensor({4}, 3)};
+  const Op op = [](const auto& x) { return ops::conv2d(x[0], x[1], x[2], {}); };
+  const std::vector<Tensor> expected = computed(op, inputs, kCpu);
+  std::vector<Tensor> full;
+  EXPECT_THROW(while (true) full.push_back(Tensor::empty({std::int64_t{1} << 26}, DType::f32, kCuda)), Error);
+  full.pop_back();
+  emulated_cuda::offer_workspace(std::size_t{1} << 29);
+  const std::vector<Tensor> got = computed(op, inputs, kCuda);
+  emulated_cuda::offer_workspace(0);
+  for (std::size_t i = 0; i < got.size(); ++i) expect_close(got[i], expected[i], 2e-5f, concat(i));
+  full.clear();
+  release_unused_memory(kCuda);
+}
+#endif
+
   }
 }
 

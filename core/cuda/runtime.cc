@@ -301,8 +301,9 @@ Block allocate(std::size_t bytes) {
     return pool.take(bytes);
   } catch (const OutOfMemory&) {
     const MemoryStats s = memory_stats();
-    throw Error(concat("device cuda:", pool.device().index, " has no room for ", bytes, " bytes more: ", s.in_use_bytes,
-                       " of its ", pool.device().limits.memory_bytes, " are in use here. Use a smaller `batch`."));
+    throw NoRoom(concat("device cuda:", pool.device().index, " has no room for ", bytes,
+                        " bytes more: ", s.in_use_bytes, " of its ", pool.device().limits.memory_bytes,
+                        " are in use here. Use a smaller `batch`."));
   }
 }
 
