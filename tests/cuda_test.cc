@@ -139,6 +139,7 @@ TEST_F(CudaTest, AnEventIsReachedByWaitingOrAsking) {
   tests::add_index(a.data<float>(), 1000);
   const Event second = Event::now(kCuda);
   while (!second.reached()) std::this_thread::yield();
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "that it was not reached yet is no error";
   EXPECT_TRUE(Event().reached());
   EXPECT_TRUE(Event::now(kCpu).reached());
 }

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -257,6 +258,8 @@ void bring(cudaStream_t stream, std::uint64_t place) { work_some(*stream, place)
 using namespace emulated_cuda;
 
 static thread_local int current_device = 0;
+static thread_local cudaError_t last_error = cudaSuccess;
+static cudaError_t told(cudaError_t e) { return last_error = e; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = kDevices;
@@ -295,7 +298,7 @@ cudaError_t cudaDeviceSynchronize() {
   for (Stream* s : all) work(*s, kAll);
   return cudaSuccess;
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 const char* cudaGetErrorString(cudaError_t e) {
   switch (e) {
     case cudaSuccess:
@@ -321,7 +324,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   *p = memory().take(bytes);
-  return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+  return *p ? cudaSuccess : told(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFree(void* p) {
   if (!p) return cudaSuccess;
@@ -420,7 +423,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (broken) return cudaErrorLaunchFailure;
   if (reached(*event)) return cudaSuccess;
   work(*event->stream, event->at, true);  // who asks often enough gets there
-  return cudaErrorNotReady;
+  return told(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (broken) return cudaErrorLaunchFailure;
