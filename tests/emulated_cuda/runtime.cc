@@ -31,7 +31,7 @@ struct Stream {
 struct Event {
   Stream* stream = nullptr;
   std::uint64_t at = 0;  // done once the stream has done so many
-  std::chrono::steady_clock::time_point time;
+  std::shared_ptr<std::chrono::steady_clock::time_point> time{};  // when it was, if that is to be known
 };
 
 namespace {
@@ -402,8 +402,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     enqueue_when(stream, [e] { return work_some(*e.stream, e.at); });
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new Event;
+  if ((flags & cudaEventDisableTiming) == 0) (*event)->time = std::make_shared<std::chrono::steady_clock::time_point>();
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
@@ -414,7 +415,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (broken) return cudaErrorLaunchFailure;
   event->stream = stream;
-  event->time = std::chrono::steady_clock::now();
+  if (event->time) enqueue(stream, [time = event->time] { *time = std::chrono::steady_clock::now(); });
   std::lock_guard lock(stream->mutex);
   event->at = stream->asked;
   return cudaSuccess;
@@ -431,7 +432,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  if (!from->time || !to->time) return cudaErrorInvalidValue;
+  cudaEventSynchronize(from);
   cudaEventSynchronize(to);
-  *milliseconds = std::chrono::duration<float, std::milli>(to->time - from->time).count();
+  *milliseconds = std::chrono::duration<float, std::milli>(*to->time - *from->time).count();
   return cudaSuccess;
 }
