@@ -27,11 +27,22 @@ std::string checked_device(const std::string& text, const std::string& option) {
   return text;
 }
 
+/// Of the processes of this machine. A batch step of Slurm has a number too, and mpirun's ranks inherit it: it comes
+/// last.
+static int local_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK",  // Open MPI
+                           "MPI_LOCALRANKID",             // MPICH, Intel MPI
+                           "PMI_LOCAL_RANK",              // Cray MPICH
+                           "PMIX_LOCAL_RANK", "SLURM_LOCALID"})
+    if (const char* text = std::getenv(name))
+      if (const auto rank = number_from<int>(text); rank && *rank >= 0) return *rank;
+  return 0;
+}
+
 Device device_named(const std::string& text) {
   if (text == "cpu") return kCpu;
   if (text != "cuda") return {Device::Kind::cuda, number_from<int>(text.substr(5)).value_or(0)};
-  const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_RANK");
-  return {Device::Kind::cuda, local ? std::atoi(local) % std::max(1, cuda_devices()) : 0};
+  return {Device::Kind::cuda, local_rank() % std::max(1, cuda_devices())};
 }
 
 Precision checked_precision(const std::string& text, const std::string& device, const std::string& option) {

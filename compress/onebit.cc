@@ -6,6 +6,7 @@
 #include "compress/codecs.h"
 #include "compress/cuda/codecs.h"
 #include "compress/signs.h"
+#include "compress/value_bits.h"
 #include "core/cpu/simd.h"
 #include "core/dispatch.h"
 #include "core/host_copy.h"
@@ -34,7 +35,7 @@ LACONIC_MULTIVERSION void means_of(const float* LACONIC_RESTRICT x, std::size_t 
   std::size_t are_below = 0;
   for (std::size_t lane = 0; lane < kLanes; ++lane)
     sum_above += double{above[lane]}, sum_below += double{below[lane]}, are_below += count[lane];
-  means[0] = are_below < n ? static_cast<float>(sum_above / static_cast<double>(n - are_below)) : 0.0f;
+  means[0] = one_nan(are_below < n ? static_cast<float>(sum_above / static_cast<double>(n - are_below)) : 0.0f);
   means[1] = are_below > 0 ? static_cast<float>(sum_below / static_cast<double>(are_below)) : 0.0f;
 }
 

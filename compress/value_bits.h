@@ -8,6 +8,10 @@
 /// The formats of codecs, one value at a time, for every device.
 namespace laconic::compress {
 
+/// v, and one NaN for all: a GPU's arithmetic makes another than the CPU's, which keeps that of an operand. For what
+/// goes into payloads or comes out of them, where it was computed.
+constexpr float one_nan(float v) { return v == v ? v : std::bit_cast<float>(0x7FC00000u); }
+
 constexpr std::uint16_t fp16_of(float v) {
   const auto bits = std::bit_cast<std::uint32_t>(v);
   const std::uint32_t sign = bits >> 16 & 0x8000, a = bits & 0x7FFFFFFF;
@@ -55,7 +59,7 @@ constexpr std::uint32_t level_of(float v, float per_one, std::int32_t levels, un
 constexpr float value_of_level(std::uint32_t number, float step, unsigned bits) {
   const std::uint32_t level = number & ((1u << (bits - 1)) - 1);
   const float magnitude = static_cast<float>(static_cast<std::int32_t>(level)) * step;
-  return number >> (bits - 1) ? -magnitude : magnitude;
+  return one_nan(number >> (bits - 1) ? -magnitude : magnitude);
 }
 
 /// Returns the s with 2^-8 <= mean / 2^s < 2^-7, so that what is below 128 means ends below 1. s is from -92 to 108.

@@ -2,9 +2,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/trace.h"
 #include "dist/operation.h"
 #include "dist/wait_watch.h"
@@ -72,17 +74,29 @@ class Engine {
   /// threads it makes every wait on every rank throw CommError with it. From any thread.
   virtual void abort(const std::string& reason, int exit_code = 1) noexcept = 0;
 
-  /// For an operation that is `in_order`, which does not give way to others: returns when its device has come to this
-  /// point. `what` it waits for is said to whoever asks ("waits for ..."). Messages of other operations move meanwhile,
-  /// but none of them goes on. On the communication thread.
-  /// throws CommError after the time-out, or at once if the engine is to stop or another rank has aborted
-  virtual void wait_for_device(const Event& event, const std::string& what) = 0;
+  /// For an operation that does not give way to others (one that is `in_order`, or alone): returns when `reached` says
+  /// so, which is asked every few microseconds. `what` it waits for is said to whoever asks ("waits for ..."). Messages
+  /// of other operations move meanwhile, but none of them goes on. On the communication thread.
+  /// throws what `reached` throws; CommError after the time-out, or at once if the engine is to stop or another rank
+  /// has
+  ///        aborted
+  virtual void wait_until(const std::function<bool()>& reached, const std::string& what) = 0;
   /// So much was sent beside the transport. From any thread.
   virtual void count_sent(Traffic more) = 0;
 
-  /// `f` is called when this engine fails, before it waits for what its device still does: it ends what would wait for
-  /// other ranks. From any thread. One at a time; an empty one: none.
-  virtual void at_failure(std::function<void()> f) = 0;
+  /// What joins the ranks' devices beside the transport.
+  class Beside {
+   public:
+    virtual ~Beside() = default;
+    /// Since when it waits for other ranks, if it does: longer than the time-out ends the engine. Asked every beat, on
+    /// the communication thread.
+    /// throws what has failed there, which ends the engine too
+    virtual std::optional<Clock::time_point> waits_since() = 0;
+    /// The engine has failed, and will wait for what its device still does: that waits for no other rank any more.
+    virtual void stop() noexcept = 0;
+  };
+  /// From any thread. One at a time; null: none.
+  virtual void work_beside(Beside* beside) = 0;
 
   virtual EngineCounters counters() const = 0;
 

@@ -99,9 +99,9 @@ void ThreadEngine::run_here(Running& running) {
   running.done = true;
 }
 
-void ThreadEngine::at_failure(std::function<void()> f) {
-  const std::lock_guard lock(at_failure_mutex_);
-  at_failure_ = std::move(f);
+void ThreadEngine::work_beside(Beside* beside) {
+  const std::lock_guard lock(beside_mutex_);
+  beside_ = beside;
 }
 
 void ThreadEngine::run(std::string name, std::function<Task<>(Communicator&)> body, Device device, bool patiently) {
@@ -187,8 +187,9 @@ bool ThreadEngine::turn() {
   const bool moved = transport_->progress() > 0;
   if (moved) watch_.moved();
   if (watch_.due()) {
-    watch_.exchange_notes();
+    beat();
     if (const auto blocked = queue_.blocked()) watch_.require_in_time(blocked->since, blocked->patient);
+    if (beside_waits_since_) watch_.require_in_time(*beside_waits_since_, false);
   }
   scheduler_.run();
   finish();
@@ -258,7 +259,15 @@ void ThreadEngine::finish() {
   }
 }
 
-void ThreadEngine::wait_for_device(const Event& event, const std::string& what) {
+void ThreadEngine::beat() {
+  {
+    const std::lock_guard lock(beside_mutex_);
+    beside_waits_since_ = beside_ == nullptr ? std::nullopt : beside_->waits_since();
+  }
+  watch_.exchange_notes();
+}
+
+void ThreadEngine::wait_until(const std::function<bool()>& reached, const std::string& what) {
   struct Standing {
     ThreadEngine& engine;
     ~Standing() { engine.standing_ = nullptr; }
@@ -266,10 +275,10 @@ void ThreadEngine::wait_for_device(const Event& event, const std::string& what) 
   standing_ = entered_;
   stands_for_ = what;
   watch_.moved();
-  while (!event.reached()) {
+  while (!reached()) {
     queue_.require_going_on(what);
     transport_->progress();
-    if (watch_.due()) watch_.exchange_notes();
+    if (watch_.due()) beat();
     watch_.require_in_time({}, false);
     transport_->wait(std::min(watch_.beat_seconds(), Transport::kDevicePollSeconds));
   }
@@ -287,6 +296,8 @@ std::vector<WaitWatch::Waiting> ThreadEngine::waiting() const {
                                               : running->comm ? running->comm->waits_for()
                                                               : ""});
     }
+  if (all.empty() && beside_waits_since_)
+    all.push_back({"what was asked of a device last", "waits for other ranks to come to it"});
   return all;
 }
 
@@ -307,8 +318,8 @@ void ThreadEngine::fail(std::exception_ptr error) {
   slots_.clear();
   finished_.clear();
   {
-    const std::lock_guard lock(at_failure_mutex_);
-    if (at_failure_) at_failure_();
+    const std::lock_guard lock(beside_mutex_);
+    if (beside_ != nullptr) beside_->stop();
   }
   order_.abandon();  // nothing may be under way on memory that its owner now gives back
   queue_.fail(error);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -58,9 +59,9 @@ class ThreadEngine final : public Engine {
   void drain() override { queue_.wait(nullptr, false, false); }
   void halt() noexcept override { queue_.halt(); }
   void abort(const std::string& reason, int exit_code = 1) noexcept override;
-  void wait_for_device(const Event& event, const std::string& what) override;
+  void wait_until(const std::function<bool()>& reached, const std::string& what) override;
   void count_sent(Traffic more) override { transport_->count_sent(more); }
-  void at_failure(std::function<void()> f) override;
+  void work_beside(Beside* beside) override;
   EngineCounters counters() const override;
   void at(Phase phase, const std::string& name) override;
   void forget_place() override { watch_.forget_place(); }
@@ -78,6 +79,7 @@ class ThreadEngine final : public Engine {
   void begin(Running& running, Scheduler& scheduler, std::vector<Running*>& finished);
   Task<> supervise(Running& running, std::vector<Running*>& finished);
   void finish();
+  void beat();
   void fail(std::exception_ptr error);
   void wait_for(const Ticket& ticket, bool exposed, bool patiently);
   std::vector<WaitWatch::Waiting> waiting() const;
@@ -87,8 +89,8 @@ class ThreadEngine final : public Engine {
   std::shared_ptr<FlightRecorder> kept_flight_;
   std::atomic<FlightRecorder*> flight_{nullptr};
   OperationQueue queue_;
-  std::mutex at_failure_mutex_;  // while it is called
-  std::function<void()> at_failure_;
+  std::mutex beside_mutex_;  // while it is called
+  Beside* beside_ = nullptr;
 
   // The communication thread's own; the compute thread's while it has borrowed them.
   std::unique_ptr<Transport> transport_;
@@ -97,10 +99,11 @@ class ThreadEngine final : public Engine {
   DeviceOrder order_;
   WaitWatch watch_;
   std::vector<Running*> finished_;
-  const Running* standing_ = nullptr;         // in wait_for_device()
+  const Running* standing_ = nullptr;         // in wait_until()
   std::string stands_for_;                    // what that one waits for
   const Running* entered_ = nullptr;          // the last that has begun
   std::map<int, std::uint32_t> runs_;         // by slot: how many have begun
+  std::optional<Clock::time_point> beside_waits_since_;
 
   std::thread thread_;
 };

@@ -183,9 +183,9 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
     open_ = 0;
   }
   void abort(const std::string& reason, int exit_code) noexcept override { transport_.abort(reason, exit_code); }
-  void wait_for_device(const Event&, const std::string&) override {}
+  void wait_until(const std::function<bool()>&, const std::string&) override {}
   void count_sent(Traffic more) override { transport_.count_sent(more); }
-  void at_failure(std::function<void()>) override {}
+  void work_beside(Beside*) override {}
   EngineCounters counters() const override {
     const auto seconds = [](LinkDuration d) { return std::chrono::duration<double>(d).count(); };
     return {transport_.traffic(), seconds(busy_), seconds(exposed_), transport_.peak_buffer_bytes()};

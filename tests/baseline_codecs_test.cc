@@ -231,6 +231,36 @@ TEST_F(CodecsOnCuda, GiveTheBytesAndValuesOfTheCpu) {
   }
 }
 
+/// Arithmetic on a GPU makes the NaN 0x7FFFFFFF, the CPU's keeps its operand's or makes a negative one.
+TEST(Codecs, WhatTheyComputeIsOneNaN) {
+  const auto bits = [](float v) { return std::bit_cast<std::uint32_t>(v); };
+  for (const Device device : test_devices())
+    for (const char* name : {"onebit", "qsgd:8:10", "terngrad"}) {
+      SCOPED_TRACE(testing::Message() << name << " on " << device);
+      const auto codec = make_codec(name);
+      std::vector<std::byte> payloads[2];
+      for (const bool other : {false, true}) {
+        std::vector<float> x = values_of(1, 30);
+        x[12] = std::bit_cast<float>(other ? 0x7FFFFFFFu : 0x7FC00000u);
+        Bytes payload(device);
+        codec->encode(Placed(x, device), {}, payload);
+        payloads[other] = host_values(payload.slice());
+      }
+      EXPECT_EQ(payloads[0], payloads[1]);
+      if (name[0] == 'o') continue;  // its numbers come out as they are
+      for (const std::uint32_t scale : {0x7FFFFFFFu, 0x7FC00000u, 0xFFC00001u, 0x7F800000u}) {
+        std::vector<std::byte> payload = payloads[0];
+        std::memcpy(payload.data(), &scale, sizeof scale);
+        payload[4] = std::byte{0x80};  // a negative level 0
+        const std::vector<float> y(30);
+        const Placed<float> there(y, device);
+        codec->decode(Placed(payload, device), there);
+        for (const float v : host_values(there.slice()))
+          ASSERT_TRUE(!std::isnan(v) || bits(v) == 0x7FC00000u) << bits(v);
+      }
+    }
+}
+
 TEST(Codecs, SurviveRandomBytes) {
   std::mt19937 random(3);
   for (const std::string& name : all_codecs()) {

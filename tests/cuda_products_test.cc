@@ -5,6 +5,9 @@
 #include <functional>
 #include <thread>
 #include <utility>
+#ifdef LACONIC_CUDA_EMULATED
+#include <cudnn.h>
+#endif
 
 #include "core/kernels/products.h"
 #include "core/ops/conv2d.h"
@@ -56,6 +59,14 @@ void expect_same(const Op& op, const std::vector<Tensor>& inputs, float toleranc
       expect_close(got[i], expected[i], tolerance, concat(i == 0 ? "value" : concat("gradient ", i - 1), " add ", add));
   }
 }
+
+/// Whether products of tf32 are sure to round their operands: NVIDIA's libraries may do it, where they think it worth
+/// it.
+#ifdef LACONIC_CUDA_EMULATED
+constexpr bool kRounds = true;
+#else
+constexpr bool kRounds = false;
+#endif
 
 /// Values that bf16 holds, near those of x.
 Tensor rounded_to_bf16(const Tensor& x) {
@@ -112,10 +123,11 @@ TEST_F(CudaProductsTest, LinearByChunksOfRows) {
     const auto whole = computed([](const auto& t) { return ops::linear(t[0], t[1], t[2], true); }, {x, w, b}, kCuda);
     const auto leaf = std::make_shared<Leaf>();
     const Tensor y = ops::linear(with_gradient(copied(x, kCuda), leaf), parameter, copied(b, kCuda), true);
-    expect_close(y, whole[0], 0, "value");
+    // A library may add up in another order where a product is narrower.
+    expect_close(y, whole[0], 2e-6f, "value");
     with_upstream(y, copied(random_tensor(y.shape(), 99), kCuda)).backward();
-    expect_close(leaf->grad, whole[1], 0, "gradient of x");
-    expect_close(parameter.grad(), whole[2], 0, "gradient of w");
+    expect_close(leaf->grad, whole[1], 2e-6f, "gradient of x");
+    expect_close(parameter.grad(), whole[2], 2e-6f, "gradient of w");
   }
 }
 
@@ -160,14 +172,15 @@ TEST_F(CudaProductsTest, LinearSeesNewWeightsInBf16) {
 }
 
 TEST_F(CudaProductsTest, LinearInTf32) {
-  // Sizes that tensor cores take.
   const std::vector<Tensor> inputs{random_tensor({64, 64}, 1), random_tensor({64, 64}, 2), random_tensor({64}, 3)};
   const Op op = [](const auto& x) { return ops::linear(x[0], x[1], x[2]); };
   const std::vector<Tensor> expected = computed(op, inputs, kCpu);
   const Precise set(Precision::tf32);
   const std::vector<Tensor> got = computed(op, inputs, kCuda);
   for (std::size_t i = 0; i < got.size(); ++i) expect_close(got[i], expected[i], 2e-3f, concat(i));
-  EXPECT_GT(difference(got[0], expected[0]), 1e-5f) << "operands are rounded";
+  if (kRounds) {
+    EXPECT_GT(difference(got[0], expected[0]), 1e-5f) << "operands are rounded";
+  }
 }
 
 struct ConvCase {
@@ -252,7 +265,7 @@ TEST_F(CudaProductsTest, ConvolutionInTf32AndBf16) {
       const float about = precision == Precision::bf16 ? 1.5e-2f : 2e-3f;
       for (std::size_t i = 0; i < got.size(); ++i)
         expect_close(got[i], exact[i], about, concat(to_string(precision), " ", i));
-      if (aligned) {
+      if (aligned && (kRounds || precision == Precision::bf16)) {
         EXPECT_GT(difference(got[0], exact[0]), 1e-5f) << "operands are rounded";
       }
       EXPECT_EQ(got[3].to_vector(), in_fp32[3].to_vector()) << "the bias's gradient is float32's";
@@ -260,7 +273,7 @@ TEST_F(CudaProductsTest, ConvolutionInTf32AndBf16) {
       const std::vector<Tensor> added = computed(op, inputs, kCuda, true);
       for (std::size_t i = 1; i < got.size(); ++i) {
         raw::axpy(got[i], 1, Tensor::full(got[i].shape(), 0.5f));
-        expect_close(added[i], got[i], 1e-6f, concat(to_string(precision), " added to ", i));
+        expect_close(added[i], got[i], 2e-6f, concat(to_string(precision), " added to ", i));
       }
     }
     // With operands that bf16 holds only the results are rounded.
@@ -274,6 +287,25 @@ TEST_F(CudaProductsTest, ConvolutionInTf32AndBf16) {
     expect_close(copied(op(on_device), kCpu), expected, 4e-3f, "bf16 operands");
   }
 }
+
+#if defined(LACONIC_CUDA_EMULATED) && !defined(__SANITIZE_ADDRESS__)
+// Its 8 GiB are reserved, not taken.
+TEST_F(CudaProductsTest, ConvolutionLeavesAlgorithmsWhoseWorkspaceCannotBeHad) {
+  const std::vector<Tensor> inputs{random_tensor({2, 5, 6, 7}, 1), random_tensor({4, 5, 3, 3}, 2),
+                                   random_tensor({4}, 3)};
+  const Op op = [](const auto& x) { return ops::conv2d(x[0], x[1], x[2], {}); };
+  const std::vector<Tensor> expected = computed(op, inputs, kCpu);
+  std::vector<Tensor> full;
+  EXPECT_THROW(while (true) full.push_back(Tensor::empty({std::int64_t{1} << 26}, DType::f32, kCuda)), Error);
+  full.pop_back();
+  emulated_cuda::offer_workspace(std::size_t{1} << 29);
+  const std::vector<Tensor> got = computed(op, inputs, kCuda);
+  emulated_cuda::offer_workspace(0);
+  for (std::size_t i = 0; i < got.size(); ++i) expect_close(got[i], expected[i], 2e-5f, concat(i));
+  full.clear();
+  release_unused_memory(kCuda);
+}
+#endif
 
 TEST_F(CudaProductsTest, ConvolutionSeesNewWeights) {
   const Tensor x = copied(raw::to_layout(random_tensor({2, 3, 5, 5}, 1), Layout::channels_last), kCuda);

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <thread>
@@ -13,7 +16,9 @@
 #include "core/tensor.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"
+#include "tests/installed_library.h"
 #include "tests/launch_kernels.h"
+#include "tests/test_devices.h"
 
 namespace laconic {
 namespace {
@@ -44,6 +49,24 @@ TEST_F(CudaTest, MapReachesEveryElementOnce) {
     const Tensor t = Tensor::zeros({n}, DType::f32, kCuda);
     tests::add_index(t.data<float>(), n);
     EXPECT_EQ(t.to_vector(), counting(static_cast<std::size_t>(n))) << n;
+  }
+}
+
+TEST_F(CudaTest, DivisorsDivide) {
+  std::vector<std::int64_t> x;
+  for (const std::int64_t around :
+       {std::int64_t{2}, std::int64_t{1000}, std::int64_t{1} << 31, std::int64_t{1} << 32, std::int64_t{1} << 62})
+    for (int by = -2; by <= 2; ++by) x.push_back(around + by);
+  x.push_back(std::numeric_limits<std::int64_t>::max());
+  const auto n = static_cast<std::int64_t>(x.size());
+  const Placed<std::int64_t> there(x, kCuda), quotients(x, kCuda), rests(x, kCuda);
+  for (const std::int64_t d : std::vector<std::int64_t>{1, 2, 3, 7, 64, 641, (1 << 30) + 1, x[20], x.back()}) {
+    tests::divide(quotients.slice().data(), rests.slice().data(), there.slice().data(), n, d);
+    const auto got = host_values(quotients.slice()), left = host_values(rests.slice());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      EXPECT_EQ(got[i], x[i] / d) << x[i] << " by " << d;
+      EXPECT_EQ(left[i], x[i] % d) << x[i] << " by " << d;
+    }
   }
 }
 
@@ -139,6 +162,7 @@ TEST_F(CudaTest, AnEventIsReachedByWaitingOrAsking) {
   tests::add_index(a.data<float>(), 1000);
   const Event second = Event::now(kCuda);
   while (!second.reached()) std::this_thread::yield();
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "that it was not reached yet is no error";
   EXPECT_TRUE(Event().reached());
   EXPECT_TRUE(Event::now(kCpu).reached());
 }
@@ -265,6 +289,37 @@ TEST_F(CudaDeathTest, AWarpMustBeWholeToTalk) {
       },
       "emulated CUDA device: .*thread");
 }
+TEST_F(CudaDeathTest, AMissingBarrierShowsInAnotherOrder) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto wrong = [] {
+    const Tensor y = Tensor::zeros({64}, DType::f32, kCuda);
+    tests::without_barrier(y.data<float>());
+    std::vector<float> right = counting(64);
+    std::rotate(right.begin(), right.end() - 1, right.end());
+    right[0] = 0;
+    std::exit(y.to_vector() == right ? 0 : 7);
+  };
+  const char* const own = std::getenv("EMULATED_CUDA_ORDER");
+  const std::string kept = own == nullptr ? "ascending" : own;
+  for (const auto& [order, status] : {std::pair{"ascending", 0}, {"reversed", 7}, {"shuffled", 7}}) {
+    setenv("EMULATED_CUDA_ORDER", order, 1);
+    EXPECT_EXIT(wrong(), testing::ExitedWithCode(status), "") << order;
+  }
+  setenv("EMULATED_CUDA_ORDER", kept.c_str(), 1);
+}
+TEST_F(CudaDeathTest, WithoutTheCacheEveryBlockComesFromTheDriver) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fresh_blocks = [] {
+    const std::uint64_t before = memory_stats(kCuda).from_system;
+    for (int i = 0; i < 3; ++i) Tensor::zeros({100}, DType::f32, kCuda);
+    synchronize(kCuda);
+    std::exit(static_cast<int>(memory_stats(kCuda).from_system - before));
+  };
+  setenv("LACONIC_CUDA_NO_CACHE", "1", 1);
+  EXPECT_EXIT(fresh_blocks(), testing::ExitedWithCode(3), "");
+  unsetenv("LACONIC_CUDA_NO_CACHE");
+  EXPECT_EXIT(fresh_blocks(), testing::ExitedWithCode(1), "");
+}
 // Its 8 GiB are reserved, not taken.
 TEST_F(CudaTest, WhatIsKeptForLaterMakesRoomWhenTheDeviceIsFull) {
   release_unused_memory(kCuda);
@@ -323,6 +378,13 @@ TEST(CudaLibraries, OneThatIsMissingIsNamed) {
   EXPECT_EQ(error_of<Error>([&] { c.function("print_dots"); }),
             "libc: libc.so.6 has no print_dots: it is another version than this program was built for. Install that "
             "one.");
+}
+
+TEST(CudaLibraries, InstalledCublasHasWhatIsCalled) {
+  expect_functions_of("libcublas", {12, 13}, LACONIC_NAMES_OF(LACONIC_CUBLAS));
+}
+TEST(CudaLibraries, InstalledCudnnHasWhatIsCalled) {
+  expect_functions_of("libcudnn", {9}, LACONIC_NAMES_OF(LACONIC_CUDNN));
 }
 
 TEST(CudaLibraries, HaveWhatIsCalled) {

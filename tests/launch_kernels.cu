@@ -5,6 +5,14 @@ namespace laconic::tests {
 
 using namespace laconic::cuda;
 
+void divide(std::int64_t* quotients, std::int64_t* rests, const std::int64_t* x, std::int64_t n, std::int64_t d) {
+  const Divisor by(d);
+  map(n, [=] __device__(std::int64_t i) {
+    const auto [quotient, rest] = by(x[i]);
+    quotients[i] = quotient, rests[i] = rest;
+  });
+}
+
 void add_index(float* y, std::int64_t n) {
   map(n, [=] __device__(std::int64_t i) { y[i] += static_cast<float>(i); });
 }
@@ -64,5 +72,12 @@ __global__ void miss_barrier_kernel() {
   __shfl_sync(kAllLanes, 1, 0);
 }
 void miss_barrier() { launch(miss_barrier_kernel, 1, 64); }
+
+__global__ void without_barrier_kernel(float* y) {
+  __shared__ float shared[65];
+  shared[threadIdx.x] = static_cast<float>(threadIdx.x);
+  y[threadIdx.x] = threadIdx.x == 0 ? 0.0f : shared[threadIdx.x - 1];
+}
+void without_barrier(float* y) { launch(without_barrier_kernel, 1, 64, y); }
 
 }  // namespace laconic::tests

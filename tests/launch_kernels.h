@@ -18,5 +18,9 @@ void count_digits(unsigned* counts, const int* x, std::int64_t n);
 void report_from(const std::int64_t* x, std::int64_t n, std::int64_t limit);
 /// One thread of 64 goes home before the barrier: wrong, and the emulated device says so.
 void miss_barrier();
+/// x[i] / d and x[i] % d.
+void divide(std::int64_t* quotients, std::int64_t* rests, const std::int64_t* x, std::int64_t n, std::int64_t d);
+/// y [64], cleared: each thread takes what the one before it has left, if that came first: wrong.
+void without_barrier(float* y);
 
 }  // namespace laconic::tests

@@ -204,6 +204,12 @@ TEST_F(NcclTest, AnAllgatherRefusesAPartThatIsTooLongAndHostMemory) {
 
 #ifdef LACONIC_CUDA_EMULATED
 
+/// Waits as NCCL wants it for what does not block.
+void finish(ncclComm_t comm, ncclResult_t state) {
+  while (state == ncclInProgress) ASSERT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+  EXPECT_EQ(state, ncclSuccess);
+}
+
 /// Two ranks of NCCL itself; f asks for work in the stream, which is waited for.
 void two_ranks(const std::function<void(int rank, void* memory, ncclComm_t, cudaStream_t)>& f) {
   ncclUniqueId id;
@@ -213,7 +219,10 @@ void two_ranks(const std::function<void(int rank, void* memory, ncclComm_t, cuda
     threads.emplace_back([&, rank] {
       cudaSetDevice(rank);
       ncclComm_t comm = nullptr;
-      ASSERT_EQ(ncclCommInitRank(&comm, 2, id, rank), ncclSuccess);
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      const ncclResult_t begun = ncclCommInitRankConfig(&comm, 2, id, rank, &config);
+      finish(comm, begun);
       cudaStream_t stream = nullptr;
       cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
       void* memory = nullptr;
@@ -231,9 +240,9 @@ TEST(EmulatedNccl, SendsThatComeBeforeReceivesEndTheProgramUnlessTheyAreAGroup) 
   const auto both = [](bool grouped) {
     two_ranks([&](int rank, void* memory, ncclComm_t comm, cudaStream_t stream) {
       if (grouped) ncclGroupStart();
-      ncclSend(memory, 10, ncclUint8, 1 - rank, comm, stream);
-      ncclRecv(static_cast<std::byte*>(memory) + 50, 10, ncclUint8, 1 - rank, comm, stream);
-      if (grouped) ncclGroupEnd();
+      finish(comm, ncclSend(memory, 10, ncclUint8, 1 - rank, comm, stream));
+      finish(comm, ncclRecv(static_cast<std::byte*>(memory) + 50, 10, ncclUint8, 1 - rank, comm, stream));
+      if (grouped) finish(comm, ncclGroupEnd());
     });
   };
   both(true);
@@ -245,9 +254,9 @@ TEST(EmulatedNccl, ASendAndAReceiveOfAnotherSizeEndTheProgram) {
   const auto with = [](std::size_t room) {
     two_ranks([room](int rank, void* memory, ncclComm_t comm, cudaStream_t stream) {
       if (rank == 0)
-        ncclSend(memory, 10, ncclUint8, 1, comm, stream);
+        finish(comm, ncclSend(memory, 10, ncclUint8, 1, comm, stream));
       else
-        ncclRecv(memory, room, ncclUint8, 0, comm, stream);
+        finish(comm, ncclRecv(memory, room, ncclUint8, 0, comm, stream));
     });
   };
   with(10);

@@ -1,9 +1,18 @@
 #include "dist/cuda/nccl.h"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+#ifdef LACONIC_CUDA_EMULATED
+#include <nccl.h>
+#endif
+
 #include "core/raw.h"
 #include "dist/collective/reduce.h"
+#include "dist/cuda/nccl_functions.h"
 #include "dist/method/allreduce/allreduce_sync.h"
 #include "tests/error_of.h"
+#include "tests/installed_library.h"
 #include "tests/nccl_ranks.h"
 #include "tests/values_of.h"
 #include "tests/whole_forward.h"
@@ -125,6 +134,108 @@ TEST_F(NcclTest, ARankThatIsLostLeavesNoDeviceWaiting) {
   });
   EXPECT_NE(error.find("had enough"), std::string::npos) << error;
 }
+
+#ifdef LACONIC_CUDA_EMULATED
+
+class NcclFails : public NcclTest {
+ protected:
+  void TearDown() override { emulated_cuda::break_nccl(emulated_cuda::NcclFault::none); }
+  static void sum(NcclRank& rank, const Tensor& x) {
+    rank.ask([&](Communicator&) { rank.nccl->allreduce(x.slice()); });
+  }
+};
+
+TEST_F(NcclFails, StartingWithoutAllRanksEndsByTheTimeOut) {
+  emulated_cuda::break_nccl(emulated_cuda::NcclFault::never_joins);
+  expect_error<CommError>(
+      [] {
+        on_ranks(
+            2, [](Worker& w) { (void)Nccl::make(w.engine, own_device(w)); }, 2);
+      },
+      {"saw nothing move for 2 s", "starting NCCL waits for all ranks to start NCCL"});
+}
+
+TEST_F(NcclFails, RanksThatAreNeverJoinedEndTheFirstSumByTheTimeOut) {
+  expect_error<CommError>(
+      [] {
+        on_ranks(
+            2,
+            [](Worker& w) {
+              NcclRank rank(w);
+              emulated_cuda::break_nccl(emulated_cuda::NcclFault::never_joins);
+              sum(rank, Tensor::zeros({100}, DType::f32, own_device(w)));
+            },
+            2);
+      },
+      {"saw nothing move for 2 s", "what a test asks for waits for NCCL to join the ranks"});
+}
+
+TEST_F(NcclFails, ASumThatARankNeverComesToEndsByTheTimeOutThoughTheHostWaitsForItsDevice) {
+  std::atomic<bool> over{false};
+  expect_error<CommError>(
+      [&] {
+        on_ranks(
+            2,
+            [&](Worker& w) {
+              NcclRank rank(w);
+              if (w.rank == 1) {
+                while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                return;
+              }
+              const Tensor x = Tensor::zeros({100}, DType::f32, own_device(w));
+              sum(rank, x);
+              (void)x.to_vector();
+              over = true;
+              w.engine.drain();
+              sum(rank, x);
+            },
+            2);
+      },
+      {"rank 0 of 2 saw nothing move for 2 s", "was asked of a device last waits for other ranks to come to it"});
+}
+
+TEST_F(NcclFails, AnErrorThatNcclFindsLaterEndsTheEngine) {
+  std::atomic<bool> over{false};
+  expect_error<Error>(
+      [&] {
+        on_ranks(
+            2,
+            [&](Worker& w) {
+              NcclRank rank(w);
+              if (w.rank == 1) {
+                while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                return;
+              }
+              const Tensor x = Tensor::zeros({100}, DType::f32, own_device(w));
+              sum(rank, x);
+              emulated_cuda::break_nccl(emulated_cuda::NcclFault::fails);
+              (void)x.to_vector();  // long before the time-out
+              over = true;
+              sum(rank, x);
+            },
+            16);
+      },
+      {"nccl: exchanging with other ranks: remote process exited or there was a network error"});
+}
+
+TEST_F(NcclFails, ACallThatHangsIsAborted) {
+  const std::string error = error_of<Error>([] {
+    on_ranks(2, [](Worker& w) {
+      NcclRank rank(w);
+      emulated_cuda::break_nccl(emulated_cuda::NcclFault::hangs);
+      const Tensor x = Tensor::zeros({100}, DType::f32, own_device(w));
+      const Ticket ticket = rank.submit([&](Communicator&) { rank.nccl->allreduce(x.slice()); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      rank.nccl->stop();
+      w.engine.wait(ticket);
+    });
+  });
+  EXPECT_NE(error.find("nccl: "), std::string::npos) << error;
+}
+
+#endif
+
+TEST(Nccl, AnInstalledOneHasWhatIsCalled) { expect_functions_of("libnccl", {2}, LACONIC_NAMES_OF(LACONIC_NCCL)); }
 
 TEST(Nccl, RefusesWhatLiesOnNoGpu) {
   expect_error<UsageError>([] { on_ranks(2, [](Worker& w) { (void)Nccl::make(w.engine, kCpu); }); },

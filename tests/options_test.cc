@@ -453,12 +453,20 @@ TEST(Options, ProcessesTakeDevicesInTurnsAndWorkersOfOneShareTheFirst) {
   EXPECT_EQ(device_named(parse({"--device", "cuda"}).device), (Device{Device::Kind::cuda, 0}));
   EXPECT_EQ(device_named(parse({"--device", "cuda:0"}).device), (Device{Device::Kind::cuda, 0}));
   EXPECT_EQ(device_named(parse({}).device), kCpu);
-  for (int rank = 0; rank < 5; ++rank) {
-    setenv("OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank).c_str(), 1);
-    EXPECT_EQ(device_named("cuda"), (Device{Device::Kind::cuda, rank % cuda_devices()}));
-    EXPECT_EQ(device_named("cuda:0"), (Device{Device::Kind::cuda, 0}));
+  const char* const launchers[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "PMIX_LOCAL_RANK",
+                                   "SLURM_LOCALID"};
+  for (const char* launcher : launchers) {
+    for (int rank = 0; rank < 5; ++rank) {
+      setenv(launcher, std::to_string(rank).c_str(), 1);
+      EXPECT_EQ(device_named("cuda"), (Device{Device::Kind::cuda, rank % cuda_devices()})) << launcher;
+      EXPECT_EQ(device_named("cuda:0"), (Device{Device::Kind::cuda, 0}));
+    }
+    unsetenv(launcher);
   }
-  unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
+  setenv("SLURM_LOCALID", "0", 1);  // of the batch step, in which mpirun started ranks
+  setenv("OMPI_COMM_WORLD_LOCAL_RANK", "1", 1);
+  EXPECT_EQ(device_named("cuda"), (Device{Device::Kind::cuda, 1 % cuda_devices()}));
+  for (const char* launcher : launchers) unsetenv(launcher);
 }
 
 TEST(Options, CombinationsThatMakeNoSenseAreRefused) {

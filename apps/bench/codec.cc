@@ -146,7 +146,7 @@ Bench::Json bench_data(const Bench& bench, const std::string& data, std::int64_t
     add([&l, sum] { l.again.clear(), l.codec->decode_add_encode(l.payload.slice(), sum, {}, l.again); }, reset);
   }
   if (bench.on_gpu())
-    beside_a_copy(all, x.elements(), device);
+    beside_a_copy(all, x);
   else
     all.insert(all.begin(), {.name = "memcpy", .run = [&] { std::memcpy(out.data(), in.data(), in.size_bytes()); }});
   run_in_turns(all, rounds);

@@ -12,6 +12,7 @@
 #include "apps/result_table.h"
 #include "apps/text.h"
 #include "core/device.h"
+#include "core/tensor.h"
 
 namespace laconic {
 
@@ -92,9 +93,9 @@ std::function<double()> in_blocks(std::function<double(int runs)> time, double t
 /// What a took divided by what b took, by rounds side by side.
 Median ratio(const Contender& a, const Contender& b);
 
-/// Adds, in front, a copy of n floats on a device, whose bandwidth the others are compared with; and to all of them
-/// that they are waited for.
-void beside_a_copy(std::vector<Contender>& all, std::int64_t n, Device device);
+/// Adds, in front, a copy of values on a device, whose bandwidth the others are compared with: of those that are
+/// measured, since a device may move zeros faster. The device's clock times all of them.
+void beside_a_copy(std::vector<Contender>& all, const Tensor& values);
 /// How much of that copy's bandwidth something has that moves so many bytes. It is not told where the copy is so small
 /// that a cache holds it (below 2^24 floats): memory has another bandwidth.
 std::optional<double> share_of_bandwidth(const Contender& c, const Contender& copy, double bytes, double copied_bytes);

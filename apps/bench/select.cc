@@ -126,7 +126,7 @@ Bench::Json bench_selection(const SelectBench& bench, const std::string& data, s
                      return nlohmann::json::parse(torch->ask(fmt::format("run {}", k))).at("seconds").get<double>();
                    }});
   }
-  if (on_gpu) beside_a_copy(all, n, device);
+  if (on_gpu) beside_a_copy(all, v);
   run_in_turns(all, bench.rounds);
 #ifdef LACONIC_CUB
   if (cubs)

@@ -97,7 +97,7 @@ Bench::Json bench_residual(const SelectBench& bench, std::int64_t n) {
   all.push_back({.name = "the same, candidates emitted",
                  .run = [&] { pass(candidates, &candidates.candidates); },
                  .before = send});
-  if (bench.on_gpu()) beside_a_copy(all, n, bench.device);
+  if (bench.on_gpu()) beside_a_copy(all, first);
   run_in_turns(all, bench.rounds);
   if (!bench.on_gpu()) all.back().name += fmt::format(" ({} of them)", candidates.candidates.count());
   return result(bench, n, "residual", "residual",

@@ -83,10 +83,12 @@ void to_upper_bits(const float* x, std::size_t n, unsigned cut, bool rounds, std
     return to_16_bits(x, size(n), to, [] __device__(float v) { return static_cast<std::uint16_t>(bits_of(v) >> 16); });
   const unsigned width = 32 - cut;
   const std::int64_t whole = 16 * width, all = size(n);
+  const Divisor by_whole(whole);
   map(packed_bytes(all, width), [=] __device__(std::int64_t i) {
-    const std::int64_t first = i / whole * kPacked, left = all - first;
+    const auto [block_index, byte] = by_whole(i);
+    const std::int64_t first = block_index * kPacked, left = all - first;
     const float* const block = x + first;
-    to[i] = packed_byte(static_cast<unsigned>(i % whole), left < kPacked ? static_cast<unsigned>(left) : kPacked, width,
+    to[i] = packed_byte(static_cast<unsigned>(byte), left < kPacked ? static_cast<unsigned>(left) : kPacked, width,
                         [=](unsigned j) { return bits_of(block[j]) >> cut; });
   });
 }
@@ -135,7 +137,7 @@ __global__ void __launch_bounds__(kBlock)
   const unsigned are_below = warp_sum(of_them);
   const std::int64_t these = below ? are_below : count - are_below;
   const float mean = these > 0 ? static_cast<float>(all / static_cast<double>(these)) : 0.0f;
-  if (mine == 0) put_word<unsigned>(to + (below ? 4 : 0), bits_of(mean));
+  if (mine == 0) put_word<unsigned>(to + (below ? 4 : 0), bits_of(one_nan(mean)));
   to += 8;
   for (std::int64_t i = 0; i < count; i += 32) {
     const bool there = i + lane < count;
@@ -154,9 +156,11 @@ void to_onebit(const float* x, std::size_t n, std::size_t bucket, std::byte* to)
 
 void from_onebit(const std::byte* from, std::size_t n, std::size_t bucket_size, float* x) {
   const std::int64_t bucket = size(bucket_size);
+  const std::int64_t bytes = 8 + bucket / 8;
+  const Divisor by_bucket(bucket);
   map(size(n), [=] __device__(std::int64_t i) {
-    const std::byte* const begin = from + i / bucket * (8 + bucket / 8);
-    const std::int64_t j = i % bucket;
+    const auto [b, j] = by_bucket(i);
+    const std::byte* const begin = from + b * bytes;
     const bool below = static_cast<unsigned>(begin[8 + j / 8]) >> j % 8 & 1;
     x[i] = __uint_as_float(get_word<unsigned>(begin + (below ? 4 : 0)));
   });
@@ -284,21 +288,24 @@ void to_stochastic(const float* x, std::size_t n, std::size_t bucket, unsigned b
          static_cast<const float*>(scales), levels);
   const std::int64_t rest = all.n - (buckets - 1) * all.bucket,
                      bytes = (buckets - 1) * all.whole_bytes + 4 + packed_bytes(rest, bits);
+  const Divisor by_bucket(all.whole_bytes), by_block(16 * bits);
   map(bytes, [=] __device__(std::int64_t i) {
-    const std::int64_t b = i / all.whole_bytes, at = i % all.whole_bytes - 4, block_bytes = 16 * bits;
-    if (at < 0) return;
-    const std::int64_t within = at / block_bytes * kPacked, left = all.size_of(b) - within;
+    const auto [b, at] = by_bucket(i);
+    if (at < 4) return;
+    const auto [block_index, byte] = by_block(at - 4);
+    const std::int64_t within = block_index * kPacked, left = all.size_of(b) - within;
     const std::uint16_t* const block = levels + b * all.bucket + within;
-    to[i] = packed_byte(static_cast<unsigned>(at % block_bytes), left < kPacked ? static_cast<unsigned>(left) : kPacked,
-                        bits, [=](unsigned j) -> unsigned { return block[j]; });
+    to[i] = packed_byte(static_cast<unsigned>(byte), left < kPacked ? static_cast<unsigned>(left) : kPacked, bits,
+                        [=](unsigned j) -> unsigned { return block[j]; });
   });
 }
 
 void from_stochastic(const std::byte* from, std::size_t n, std::size_t bucket, unsigned bits, float* x) {
   const Buckets all = buckets_of(n, bucket, bits);
   const auto levels = static_cast<float>((1 << (bits - 1)) - 1);
+  const Divisor by_bucket(all.bucket);
   map(all.n, [=] __device__(std::int64_t i) {
-    const std::int64_t b = i / all.bucket, j = i % all.bucket;
+    const auto [b, j] = by_bucket(i);
     const std::byte* const begin = from + b * all.whole_bytes;
     const float step = __uint_as_float(get_word<unsigned>(begin)) / levels;
     const unsigned number =

@@ -37,11 +37,13 @@ __device__ Rows rows_of(const Rule& rule, std::int64_t first, std::int64_t n) {
   return rows;
 }
 
-/// A rule says Taken rule(i), and int64 rule.size(), which may be less than was launched for.
+/// A rule says Taken rule(i), and int64 rule.size(), which may be less than was launched for. Before, rule.begin()
+/// reads what is the same for all i.
 template <class Rule>
 __global__ void __launch_bounds__(kBlock) count_kernel(Rule rule, std::int64_t segments, Place* places) {
   const std::int64_t segment = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / kWarp;
   if (segment >= segments) return;  // the whole warp
+  rule.begin();
   const std::int64_t first = segment * kSegment, n = rule.size();
   Place sum{0, 0};
   if (first < n) {
@@ -88,6 +90,7 @@ __global__ void __launch_bounds__(kBlock)
   const Place next = segment + 1 < segments ? places[segment + 1] : *all;
   const unsigned ties = rule.ties();
   if (at.taken == next.taken && (at.ties == next.ties || at.ties >= ties)) return;  // nothing: not read again
+  rule.begin();
   const Rows rows = rows_of(rule, first, n);
   const unsigned below = (1u << threadIdx.x % kWarp) - 1;
   for (int r = 0; r < kSegmentRows; ++r) {

@@ -146,12 +146,29 @@ struct Way {
 };
 __device__ Way way(unsigned exit, unsigned groups) { return {exit | groups << 8}; }
 
+/// Room for so many segments and what their groups may reach over, in words of 16 bytes.
+constexpr int staged_words(int segments) { return (segments * kSegment + kLongest + 15) / 16; }
+
+template <class Word>
+__device__ void stage_by(const std::byte* from, std::int64_t left, uint4* to, int bytes, int thread, int threads) {
+  constexpr int kBytes = static_cast<int>(sizeof(Word));
+  const int whole = (left < bytes ? static_cast<int>(left) : bytes) / kBytes;
+  LACONIC_UNROLL(4)
+  for (int w = thread; w < whole; w += threads) reinterpret_cast<Word*>(to)[w] = reinterpret_cast<const Word*>(from)[w];
+  for (int b = whole * kBytes + thread; b < bytes; b += threads)
+    reinterpret_cast<unsigned char*>(to)[b] = b < left ? static_cast<unsigned char>(from[b]) : 0;
+}
 /// Bytes of the segments from `segment` on and what their groups may reach over, 0 after the end.
-__device__ void stage(const Payload& p, std::int64_t segment, int segments, unsigned char* to, int thread,
-                      int threads) {
-  const std::int64_t begin = segment * kSegment;
-  for (int i = thread; i < segments * kSegment + kLongest; i += threads)
-    to[i] = begin + i < p.bytes ? static_cast<unsigned char>(p.from[begin + i]) : 0;
+__device__ void stage(const Payload& p, std::int64_t segment, int segments, uint4* to, int thread, int threads) {
+  const std::byte* const from = p.from + segment * kSegment;
+  const std::int64_t left = p.bytes - segment * kSegment;
+  const int bytes = 16 * staged_words(segments);
+  if (aligned(from, 16))
+    stage_by<uint4>(from, left, to, bytes, thread, threads);
+  else if (aligned(from, 4))  // behind a header
+    stage_by<unsigned>(from, left, to, bytes, thread, threads);
+  else
+    stage_by<unsigned char>(from, left, to, bytes, thread, threads);
 }
 __device__ int length_of(const Payload& p, std::int64_t segment) {
   const std::int64_t left = p.bytes - segment * kSegment;
@@ -162,9 +179,10 @@ __device__ int next_group(const unsigned char* bytes, int at) {
 }
 
 __global__ void __launch_bounds__(kBlock) ways_kernel(Payload p, Way* ways) {
-  __shared__ unsigned char bytes[kWays * kSegment + kLongest];
+  __shared__ uint4 staged[staged_words(kWays)];
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(staged);
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kWays;
-  stage(p, first, kWays, bytes, threadIdx.x, kBlock);
+  stage(p, first, kWays, staged, threadIdx.x, kBlock);
   __syncthreads();
   const int mine = threadIdx.x / kEntries, entry = threadIdx.x % kEntries;
   if (mine >= kWays || first + mine >= p.segments) return;
@@ -261,13 +279,13 @@ __global__ void __launch_bounds__(kDecodeWarps* kWarp)
     decode_kernel(InceptionnRule rule, Payload p, const Entry* entries, std::int64_t n, std::int64_t groups,
                   std::int64_t second_half, const std::byte* header, const float* addend, float* x,
                   InceptionnFound* found) {
-  __shared__ unsigned char staged[kDecodeWarps][kSegment + kLongest];
+  __shared__ uint4 staged[kDecodeWarps][staged_words(1)];
   __shared__ unsigned short places[kDecodeWarps][kSegment / 2];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const std::int64_t segment = static_cast<std::int64_t>(blockIdx.x) * kDecodeWarps + warp;
   if (segment >= p.segments) return;  // the whole warp
-  unsigned char* const bytes = staged[warp];
-  stage(p, segment, 1, bytes, lane, kWarp);
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(staged[warp]);
+  stage(p, segment, 1, staged[warp], lane, kWarp);
   __syncwarp();
   const Entry entry = entries[segment];
   const int length = length_of(p, segment);

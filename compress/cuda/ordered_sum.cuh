@@ -27,14 +27,20 @@ __global__ void __launch_bounds__(kBlock) chunk_sums_kernel(Term term, std::int6
   if (mine == 0 && here > 0) chunks[halves] = all;
 }
 
-/// The chunks' sums in their order. One block of 32 threads, which fetch together what each of the first adds.
+/// The chunks' sums in their order. One block of 32 threads, which fetch together what each of the first adds: those
+/// that come next while these are added.
 template <int kSums>
 __global__ void add_chunks_kernel(const double* chunks, std::int64_t count, double* sums) {
-  double sum = 0;
+  double sum = 0, fetched[kSums];
+  const auto fetch = [&](std::int64_t first) {
+    for (int s = 0; s < kSums; ++s)
+      fetched[s] = first + threadIdx.x < count ? chunks[(first + threadIdx.x) * kSums + s] : 0.0;
+  };
+  fetch(0);
   for (std::int64_t first = 0; first < count; first += 32) {
     double next[kSums];
-    for (int s = 0; s < kSums; ++s)
-      next[s] = first + threadIdx.x < count ? chunks[(first + threadIdx.x) * kSums + s] : 0.0;
+    for (int s = 0; s < kSums; ++s) next[s] = fetched[s];
+    fetch(first + 32);
     const int here = count - first < 32 ? static_cast<int>(count - first) : 32;
     for (int s = 0; s < kSums; ++s)
       for (int l = 0; l < here; ++l) {

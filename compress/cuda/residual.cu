@@ -137,10 +137,12 @@ __global__ void __launch_bounds__(kBlock) chunk_kernel(const LaneSum* sums, cons
 
 /// The chunks in their order, by one warp whose lanes fetch them together.
 __global__ void finish_kernel(const ResidualStats* of_chunk, std::int64_t chunks, ResidualStats* all) {
-  ResidualStats part;
+  ResidualStats part, next;
+  if (threadIdx.x < chunks) next = of_chunk[threadIdx.x];
   for (std::int64_t first = 0; first < chunks; first += kWarp) {
-    ResidualStats mine;
-    if (first + threadIdx.x < chunks) mine = of_chunk[first + threadIdx.x];
+    const ResidualStats mine = next;
+    // On its way while these are added.
+    if (first + kWarp + threadIdx.x < chunks) next = of_chunk[first + kWarp + threadIdx.x];
     const int here = chunks - first < kWarp ? static_cast<int>(chunks - first) : kWarp;
     for (int l = 0; l < here; ++l)
       part += {__shfl_sync(kAllLanes, mine.elements, l),     __shfl_sync(kAllLanes, mine.sum_positive, l),

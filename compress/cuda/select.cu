@@ -36,6 +36,22 @@ class Run {
   unsigned length_ = 0;
 };
 
+/// f(value) for the values that fall to this thread of the grid. So many loads are under way at once: between what f
+/// does to shared memory the compiler would leave one.
+template <class F>
+__device__ void each_value(const float* values, std::int64_t n, F f) {
+  constexpr int kAhead = 8;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kBlock;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x; i < n; i += kAhead * stride) {
+    float v[kAhead];
+    LACONIC_UNROLL(8)
+    for (int k = 0; k < kAhead; ++k) v[k] = i + k * stride < n ? values[i + k * stride] : 0.0f;
+    LACONIC_UNROLL(8)
+    for (int k = 0; k < kAhead; ++k)
+      if (i + k * stride < n) f(v[k]);
+  }
+}
+
 /// bins[0 … 2048) += digits of the keys that share the upper bits of the cut, bins[2048 … 4096) of the floor.
 __global__ void __launch_bounds__(kBlock)
     digits_kernel(Source from, Sign sign, int round, SelectState* state, unsigned* bins) {
@@ -49,20 +65,17 @@ __global__ void __launch_bounds__(kBlock)
   const bool both = round > 0;
   Run of_cut, of_floor;
   bool nan = false;
-  const std::int64_t n = size_of(from), stride = static_cast<std::int64_t>(gridDim.x) * kBlock;
-  LACONIC_UNROLL(4)
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x; i < n; i += stride) {
-    const float v = from.values[i];
+  each_value(from.values, size_of(from), [&](float v) {
     const std::int32_t key = key_of(v, sign);
     nan = nan || v != v;
-    if (key < lowest) continue;
+    if (key < lowest) return;
     if (!both) {
       of_cut.add(mine, key >> shift);
     } else {
       if (key >> above == cut >> above) of_cut.add(mine, key >> shift & mask);
       if (key >> above == floor >> above) of_floor.add(mine + kBins, key >> shift & mask);
     }
-  }
+  });
   of_cut.flush(mine);
   of_floor.flush(mine + kBins);
   if (nan) state->cut.nan = 1;
@@ -148,14 +161,17 @@ struct ListRule {
   Source from;
   Sign sign;
   const SelectState* state;
+  __device__ void begin() {}
   __device__ std::int64_t size() const { return size_of(from); }
   __device__ unsigned ties() const { return 0; }
 };
 
 struct CutRule : ListRule {
+  std::int32_t cut = 0;
+  __device__ void begin() { cut = state->cut.key; }
   __device__ unsigned ties() const { return state->cut.equal; }
   __device__ Taken operator()(std::int64_t i) const {
-    const std::int32_t key = key_of(from.values[i], sign), cut = state->cut.key;
+    const std::int32_t key = key_of(from.values[i], sign);
     return key > cut ? Taken::yes : key == cut ? Taken::tie : Taken::no;
   }
 };
@@ -163,28 +179,48 @@ struct CutRule : ListRule {
 /// What has the digits of the cut so far, those above `shift`.
 struct PrefixRule : ListRule {
   int shift;
+  std::int32_t digits = 0;
+  __device__ void begin() { digits = state->cut.key >> shift; }
   __device__ Taken operator()(std::int64_t i) const {
     const std::int32_t key = key_of(from.values[i], sign);
-    return key >= lowest_key(sign) && key >> shift == state->cut.key >> shift ? Taken::yes : Taken::no;
+    return key >= lowest_key(sign) && key >> shift == digits ? Taken::yes : Taken::no;
   }
 };
 
 struct AboveRule : ListRule {
   Above above;
+  std::int32_t least = 0;
+  bool none = false;
+  __device__ void begin() {
+    least = above.key;
+    if (!above.bisected) return;
+    const float threshold = state->bisection.with_enough;
+    none = threshold < 0;
+    if (!none) least = key_above(threshold, sign);
+  }
   __device__ Taken operator()(std::int64_t i) const {
-    if (above.latest) {
-      const std::int32_t key = key_of(from.values[i] + above.latest[i], Sign::any);
-      return key >= above.largest[i / static_cast<std::int64_t>(above.bin)] ? Taken::yes : Taken::no;
-    }
-    std::int32_t least = above.key;
-    if (above.bisected) {
-      const float threshold = state->bisection.with_enough;
-      if (threshold < 0) return Taken::no;
-      least = key_above(threshold, sign);
-    }
-    return key_of(from.values[i], sign) >= least ? Taken::yes : Taken::no;
+    return !none && key_of(from.values[i], sign) >= least ? Taken::yes : Taken::no;
   }
 };
+/// With what came last each bin takes what reaches its largest. Places have 32 bits: 64-bit divisions take longer.
+struct BinRule : ListRule {
+  const float* latest;
+  const std::int32_t* largest;
+  std::uint32_t bin;
+  __device__ Taken operator()(std::int64_t i) const {
+    const std::int32_t key = key_of(from.values[i] + latest[i], Sign::any);
+    return key >= largest[static_cast<std::uint32_t>(i) / bin] ? Taken::yes : Taken::no;
+  }
+};
+/// f(rule) for the one that is meant.
+template <class F>
+void by_rule(const Source& from, Sign sign, const Above& above, SelectState* state, F f) {
+  const ListRule list{from, sign, state};
+  if (above.latest)
+    f(BinRule{list, above.latest, above.largest, static_cast<std::uint32_t>(std::min(above.bin, from.n))});
+  else
+    f(AboveRule{list, above});
+}
 
 // ------------------------------------------------------------------------------------------------------ bisection
 
@@ -248,16 +284,14 @@ __global__ void __launch_bounds__(kBlock) thresholds_kernel(Source from, Sign si
     keys[j] = state->bisection.keys[descend ? kThresholds - 1 - j : j];
   __syncthreads();
   Run run;
-  const std::int64_t n = size_of(from), stride = static_cast<std::int64_t>(gridDim.x) * kBlock;
-  LACONIC_UNROLL(4)
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x; i < n; i += stride) {
-    const std::int32_t key = key_of(from.values[i], sign);
-    if (key < keys[0]) continue;
+  each_value(from.values, size_of(from), [&](float v) {
+    const std::int32_t key = key_of(v, sign);
+    if (key < keys[0]) return;
     int below = 1;  // thresholds that it reaches
     for (int by = (kThresholds + 1) / 2; by > 0; by /= 2)
       if (below + by <= kThresholds && key >= keys[below + by - 1]) below += by;
     run.add(reached, below);
-  }
+  });
   run.flush(reached);
   __syncthreads();
   if (threadIdx.x < kThresholds) {
@@ -305,6 +339,7 @@ __global__ void __launch_bounds__(kBlock)
   if (first >= n) return;  // the whole warp
   const std::int64_t end = n < first + bin ? n : first + bin;
   std::int32_t most = 1;  // a bin of zeros sends nothing
+  LACONIC_UNROLL(8)
   for (std::int64_t i = first + threadIdx.x % kWarp; i < end; i += kWarp) {
     const std::int32_t key = key_of(values[i], Sign::any);
     most = key > most ? key : most;
@@ -386,15 +421,17 @@ std::size_t places(std::size_t n) {
 }
 
 void count_above(const Source& from, Sign sign, const Above& above, std::byte* places, SelectState* state) {
-  count_taken(AboveRule{{from, sign, state}, above}, static_cast<std::int64_t>(from.n),
-              reinterpret_cast<Place*>(places), &state->chosen);
+  by_rule(from, sign, above, state, [&](auto rule) {
+    count_taken(rule, static_cast<std::int64_t>(from.n), reinterpret_cast<Place*>(places), &state->chosen);
+  });
 }
 
 void take_above(const Source& from, Sign sign, const Above& above, const std::byte* places, std::size_t most,
                 SelectState* state, std::uint32_t* indices, float* values) {
-  emit_taken(AboveRule{{from, sign, state}, above}, static_cast<std::int64_t>(from.n),
-             reinterpret_cast<const Place*>(places), &state->chosen, static_cast<std::int64_t>(most),
-             Write{from, indices, values});
+  by_rule(from, sign, above, state, [&](auto rule) {
+    emit_taken(rule, static_cast<std::int64_t>(from.n), reinterpret_cast<const Place*>(places), &state->chosen,
+               static_cast<std::int64_t>(most), Write{from, indices, values});
+  });
 }
 
 void set_stats(const ResidualStats& stats, SelectState* state) {

@@ -146,11 +146,12 @@ class Convolution {
     std::vector<Perf> usable;
   };
   // cuDNN 9 has several codes of each kind, a thousand apart.
-  static bool refused(cudnnStatus_t status) { return status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000; }
+  static bool is(cudnnStatus_t kind, cudnnStatus_t status) { return status / 1000 == kind / 1000; }
+  static bool refused(cudnnStatus_t status) { return is(CUDNN_STATUS_NOT_SUPPORTED, status); }
   static bool failed(cudnnStatus_t status) { return status / 1000 > CUDNN_STATUS_NOT_SUPPORTED / 1000; }
 
-  /// Runs the first algorithm that cuDNN does not refuse after all, and keeps to it. One that fails is left if there is
-  /// another.
+  /// Runs the first algorithm that cuDNN does not refuse after all, and keeps to it. One that fails, or whose workspace
+  /// cannot be had, is left if there is another.
   template <class Perf, class Ask, class Start>
   bool run(const char* what, Algorithms<Perf>& algorithms, Ask&& ask, Start&& start) {
     std::vector<Perf>& usable = algorithms.usable;
@@ -159,7 +160,9 @@ class Convolution {
       int count = 0;
       check(cudnn().cudnnSetConvolutionMathType(conv_, math_), what);
       const cudnnStatus_t status = ask(16, &count, found);
-      if (!refused(status)) check(status, what);
+      // Asked for a layout that it has nothing for it may also find a parameter bad.
+      if (!refused(status) && !is(CUDNN_STATUS_BAD_PARAM, status)) check(status, what);
+      if (status != CUDNN_STATUS_SUCCESS) count = 0;
       for (int i = 0; i < count; ++i)
         if (found[i].status == CUDNN_STATUS_SUCCESS && found[i].determinism == CUDNN_DETERMINISTIC &&
             found[i].memory <= kMostWorkspace)
@@ -168,7 +171,9 @@ class Convolution {
     for (; !usable.empty(); usable.erase(usable.begin())) {
       const Perf& best = usable.front();
       if (math_ != CUDNN_FMA_MATH) check(cudnn().cudnnSetConvolutionMathType(conv_, best.mathType), what);
-      const cudnnStatus_t status = start(best.algo, workspace(best.memory), best.memory);
+      void* const memory = workspace(best.memory);
+      if (memory == nullptr && best.memory > 0) continue;
+      const cudnnStatus_t status = start(best.algo, memory, best.memory);
       if (refused(status) || (failed(status) && usable.size() > 1)) continue;
       check(status, what);
       return true;

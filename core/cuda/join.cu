@@ -8,8 +8,10 @@ template <int kWide, bool kAdd>
 void rows_by(float* to, std::int64_t to_stride, const float* from, std::int64_t from_stride, std::int64_t rows,
              std::int64_t width) {
   const std::int64_t groups = width / kWide;
+  const Divisor by_groups(groups);
   map(rows * groups, [=] __device__(std::int64_t at) {
-    const std::int64_t row = at / groups, column = at % groups * kWide;
+    const auto [row, group] = by_groups(at);
+    const std::int64_t column = group * kWide;
     Pack<float, kWide> p = load_pack<kWide>(from + row * from_stride + column);
     float* place = to + row * to_stride + column;
     if (kAdd) {
@@ -44,17 +46,23 @@ void add_rows(float* to, std::int64_t to_stride, const float* from, std::int64_t
 void shortcut_forward(float* y, const float* x, const ChannelView& out, const ChannelView& in, std::int64_t h,
                       std::int64_t w, std::int64_t shift) {
   const std::int64_t to = out.width, from = in.width, half_h = (h + 1) / 2, half_w = (w + 1) / 2;
+  const Divisor by_to(to), by_w(half_w), by_h(half_h);
   map(out.outer * out.rows * to, [=] __device__(std::int64_t at) {
-    const std::int64_t c = at % to - shift, j = at / to % half_w, i = at / (to * half_w) % half_h,
-                       n = at / (to * half_w * half_h);
+    const auto [pixel, channel] = by_to(at);
+    const auto [line, j] = by_w(pixel);
+    const auto [n, i] = by_h(line);
+    const std::int64_t c = channel - shift;
     y[at] = c >= 0 && c < from ? x[((n * h + 2 * i) * w + 2 * j) * from + c] : 0.0f;
   });
 }
 void shortcut_backward(float* dx, const float* dy, const ChannelView& out, const ChannelView& in, std::int64_t h,
                        std::int64_t w, std::int64_t shift) {
   const std::int64_t to = out.width, from = in.width, half_h = (h + 1) / 2, half_w = (w + 1) / 2;
+  const Divisor by_from(from), by_w(w), by_h(h);
   map(in.outer * in.rows * from, [=] __device__(std::int64_t at) {
-    const std::int64_t c = at % from, j = at / from % w, i = at / (from * w) % h, n = at / (from * w * h);
+    const auto [pixel, c] = by_from(at);
+    const auto [line, j] = by_w(pixel);
+    const auto [n, i] = by_h(line);
     dx[at] = i % 2 == 0 && j % 2 == 0 ? dy[((n * half_h + i / 2) * half_w + j / 2) * to + c + shift] : 0.0f;
   });
 }

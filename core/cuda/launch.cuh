@@ -44,6 +44,32 @@ inline unsigned blocks_for(std::int64_t n, int threads = kBlock, int waves = 8) 
   return static_cast<unsigned>(std::min(needed, most));
 }
 
+/// What all threads divide by, 1 or more: a multiplication and a shift, where a division of 64 bits would take thirty
+/// instructions and more.
+class Divisor {
+ public:
+  struct Divided {
+    std::int64_t quotient, rest;
+  };
+  explicit Divisor(std::int64_t d) : d_(std::max<std::int64_t>(1, d)) {
+    const auto by = static_cast<std::uint64_t>(d_);
+    while (std::uint64_t{1} << shift_ < by) ++shift_;
+    using Wide = unsigned __int128;
+    factor_ = static_cast<std::uint64_t>((Wide{(std::uint64_t{1} << shift_) - by} << 64) / by) + 1;
+  }
+  /// Of 0 <= i.
+  __device__ Divided operator()(std::int64_t i) const {
+    const auto n = static_cast<unsigned long long>(i);
+    const auto q = static_cast<std::int64_t>((__umul64hi(n, factor_) + n) >> shift_);
+    return {q, i - q * d_};
+  }
+
+ private:
+  std::int64_t d_;
+  std::uint64_t factor_;
+  unsigned shift_ = 0;
+};
+
 template <class F>
 __global__ void __launch_bounds__(kBlock) map_kernel(std::int64_t n, F f) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;

@@ -28,11 +28,14 @@ __global__ void __launch_bounds__(kTile* kTileRows)
 }
 
 void transpose(float* y, const float* x, std::int64_t n, std::int64_t rows, std::int64_t columns) {
-  if (rows < 8 || columns < 8)  // a tile would be almost empty; the few long runs share their lines in the cache
+  if (rows < 8 || columns < 8) {  // a tile would be almost empty; the few long runs share their lines in the cache
+    const Divisor by_rows(rows), by_columns(columns);
     return map(n * rows * columns, [=] __device__(std::int64_t at) {
-      const std::int64_t i = at % rows, j = at / rows % columns, image = at / (rows * columns);
+      const auto [column, i] = by_rows(at);
+      const auto [image, j] = by_columns(column);
       y[at] = x[(image * rows + i) * columns + j];
     });
+  }
   const std::int64_t tiles = n * ((rows + kTile - 1) / kTile) * ((columns + kTile - 1) / kTile);
   launch(transpose_kernel, static_cast<unsigned>(std::min<std::int64_t>(tiles, 1 << 20)), dim3(kTile, kTileRows), y, x,
          n, rows, columns);

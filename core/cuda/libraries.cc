@@ -90,7 +90,11 @@ void* workspace(std::size_t bytes) {
   Block& block = handles().workspace;
   if (bytes > block.capacity) {
     if (block.data) give_back(std::exchange(block, {}));
-    block = allocate(bytes);
+    try {
+      block = allocate(bytes);
+    } catch (const NoRoom&) {
+      return nullptr;
+    }
   }
   return block.data;
 }

@@ -91,7 +91,7 @@ cublasHandle_t cublas_handle();
 cudnnHandle_t cudnn_handle();
 
 /// Scratch memory of the calling thread's stream for one call of these: the next one's is the same memory, which only
-/// grows, so that layers of many sizes do not each keep some.
+/// grows, so that layers of many sizes do not each keep some. Null if the device has no room for it.
 void* workspace(std::size_t bytes);
 
 }  // namespace laconic::cuda

@@ -8,9 +8,12 @@ namespace {
 template <int kWide, class F>
 void for_pixels(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t width, F f) {
   const std::int64_t groups = width / kWide;
+  const Divisor by_groups(groups), by_w(w), by_h(h);
   map(images * h * w * groups, [=] __device__(std::int64_t at) {
-    const std::int64_t pixel = at / groups;
-    f(pixel / (w * h), pixel / w % h, pixel % w, at % groups * kWide);
+    const auto [pixel, group] = by_groups(at);
+    const auto [line, column] = by_w(pixel);
+    const auto [image, row] = by_h(line);
+    f(image, row, column, group * kWide);
   });
 }
 /// Runs a Kernel of these arguments for all pixels, four channels at a time where its arrays are aligned to them.

@@ -1,26 +1,39 @@
 #include "core/cuda/runtime.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/cuda/report.h"
-
-#if defined(LACONIC_CUDA_EMULATED) && defined(__SANITIZE_ADDRESS__)
-#define LACONIC_NO_CACHE 1  // a pool would hide from the sanitizer what a kernel does past the end of a block
-#endif
+#include "core/cuda/timing.h"
 
 namespace laconic::cuda {
 namespace {
 
 constexpr std::size_t kAlign = 256, kSlab = std::size_t{2} << 20;
 
+/// LACONIC_CUDA_NO_CACHE=1: every block comes from the driver and goes back to it. A pool would hide from a sanitizer
+/// what a kernel does past the end of a block.
+bool caches() {
+#if defined(LACONIC_CUDA_EMULATED) && defined(__SANITIZE_ADDRESS__)
+  return false;
+#else
+  static const bool wanted = [] {
+    const char* const value = std::getenv("LACONIC_CUDA_NO_CACHE");
+    return value == nullptr || std::string_view(value) != "1";
+  }();
+  return wanted;
+#endif
+}
+
 cudaEvent_t event_of(const Mark& mark) { return static_cast<cudaEvent_t>(mark.get()); }
-Mark mark_in(cudaStream_t stream) {
+Mark mark_in(cudaStream_t stream, bool timed = false) {
   cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
+  check(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming), "creating an event");
   const Mark mark(event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
   check(cudaEventRecord(event, stream), "recording an event");
   return mark;
@@ -67,15 +80,13 @@ class StreamPool {
 
   void put(const Block& block, cudaStream_t last_used) {
     const Mark after = last_used == stream_ ? nullptr : mark_in(last_used);
-#ifdef LACONIC_NO_CACHE
-    if (after) wait_in(stream_, after);
-    check(cudaFreeAsync(block.data, stream_), "freeing memory");
-#else
-    {
+    if (caches()) {
       std::lock_guard lock(mutex_);
       free_[block.capacity].push_back({block.data, after});
+    } else {
+      if (after) wait_in(stream_, after);
+      check(cudaFreeAsync(block.data, stream_), "freeing memory");
     }
-#endif
     std::lock_guard lock(device_.mutex);
     device_.stats.in_use_bytes -= block.capacity;
   }
@@ -100,7 +111,12 @@ class StreamPool {
 
   Block find_or_make(std::size_t bytes, bool& fresh) {
     const std::size_t size = size_class(std::max<std::size_t>(1, bytes), kAlign);
-#ifndef LACONIC_NO_CACHE
+    if (!caches()) {
+      fresh = true;
+      void* p = nullptr;
+      made_or_full(cudaMallocAsync(&p, bytes, stream_));
+      return {static_cast<std::byte*>(p), size, this};
+    }
     std::lock_guard lock(mutex_);
     for (auto it = free_.lower_bound(size); it != free_.end() && it->first <= size + size / 2; ++it) {
       if (it->second.empty()) continue;
@@ -117,12 +133,6 @@ class StreamPool {
       return {std::exchange(slab_next_, slab_next_ + size), size, this};
     }
     return {from_driver(size), size, this};
-#else
-    fresh = true;
-    void* p = nullptr;
-    made_or_full(cudaMallocAsync(&p, bytes, stream_));
-    return {static_cast<std::byte*>(p), size, this};
-#endif
   }
 
   /// The youngest of the last few blocks that nobody has to be waited for; else the youngest: what another thread gave
@@ -301,8 +311,9 @@ Block allocate(std::size_t bytes) {
     return pool.take(bytes);
   } catch (const OutOfMemory&) {
     const MemoryStats s = memory_stats();
-    throw Error(concat("device cuda:", pool.device().index, " has no room for ", bytes, " bytes more: ", s.in_use_bytes,
-                       " of its ", pool.device().limits.memory_bytes, " are in use here. Use a smaller `batch`."));
+    throw NoRoom(concat("device cuda:", pool.device().index, " has no room for ", bytes,
+                        " bytes more: ", s.in_use_bytes, " of its ", pool.device().limits.memory_bytes,
+                        " are in use here. Use a smaller `batch`."));
   }
 }
 
@@ -341,11 +352,21 @@ int compute_capability() { return device(selected()).limits.compute_capability; 
 void synchronize() { check(cudaStreamSynchronize(stream()), "waiting for the device"); }
 
 Mark mark() { return mark_in(stream()); }
+Mark timed_mark() { return mark_in(stream(), true); }
+double seconds_between(const Mark& earlier, const Mark& later) {
+  synchronize(later);
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, event_of(earlier), event_of(later)), "asking for the time between events");
+  return 1e-3 * static_cast<double>(milliseconds);
+}
 void wait(const Mark& mark) { wait_in(stream(), mark); }
 void synchronize(const Mark& mark) { check(cudaEventSynchronize(event_of(mark)), "waiting for an event"); }
 bool reached(const Mark& mark) {
   const cudaError_t status = cudaEventQuery(event_of(mark));
-  if (status != cudaErrorNotReady) check(status, "asking for an event");
+  if (status == cudaErrorNotReady)
+    cudaGetLastError();  // NVIDIA's libraries would take it for an error of their own
+  else
+    check(status, "asking for an event");
   return status == cudaSuccess;
 }
 

@@ -12,6 +12,12 @@ namespace laconic::cuda {
 /// Throws Error "cuda: WHAT: what CUDA says." unless the status is success.
 void check(cudaError_t status, const char* what);
 
+/// What allocate() throws.
+class NoRoom final : public Error {
+ public:
+  using Error::Error;
+};
+
 int selected();  ///< the calling thread's device: see select()
 
 /// The calling thread's stream on its device. Given back when the thread ends, for the next one to use.

@@ -3,6 +3,8 @@
 #include <nccl.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <fstream>
@@ -10,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "compress/bytes.h"
@@ -17,22 +20,12 @@
 #include "core/cuda/select.h"
 #include "core/stream.h"
 #include "dist/collective/meeting.h"
+#include "dist/cuda/nccl_functions.h"
 #include "dist/engine.h"
 
 namespace laconic::dist {
 namespace {
 
-#define LACONIC_NCCL(F) \
-  F(ncclGetErrorString) \
-  F(ncclGetUniqueId)    \
-  F(ncclCommInitRank)   \
-  F(ncclCommDestroy)    \
-  F(ncclCommAbort)      \
-  F(ncclAllReduce)      \
-  F(ncclSend)           \
-  F(ncclRecv)           \
-  F(ncclGroupStart)     \
-  F(ncclGroupEnd)
 struct Functions {
   LACONIC_NCCL(LACONIC_LIBRARY_POINTER)
 };
@@ -89,11 +82,12 @@ std::string senders_of(std::span<const Nccl::Incoming> in) {
   return (in.size() == 1 ? "rank " : "ranks ") + ranks;
 }
 
-class NcclOfRank final : public Nccl {
+/// The communicator does not block: where NCCL has to hear other ranks first, it does so in a thread of its own, and is
+/// asked how far it is within the engine's time-out.
+class NcclOfRank final : public Nccl, Engine::Beside {
  public:
-  NcclOfRank(Engine& engine, Device device, ncclComm_t comm)
-      : engine_(engine), device_(device), comm_(comm), lengths_there_(device) {
-    engine_.at_failure([this] { stop(); });
+  NcclOfRank(Engine& engine, Device device) : engine_(engine), device_(device), lengths_there_(device) {
+    engine_.work_beside(this);
   }
   ~NcclOfRank() override {
     if (std::uncaught_exceptions() > 0) stop();  // others may never come to what is under way
@@ -102,9 +96,23 @@ class NcclOfRank final : public Nccl {
     } catch (const std::exception&) {
       // Told to whoever waited before.
     }
-    engine_.at_failure({});
-    const std::lock_guard lock(mutex_);
-    if (comm_ != nullptr) nccl().ncclCommDestroy(comm_);
+    engine_.work_beside(nullptr);
+    end();
+  }
+
+  /// On the communication thread, all ranks together.
+  void start(const ncclUniqueId& id) {
+    stopping_if_it_throws([&] {
+      settle("starting", "all ranks to start NCCL", [&] {
+        laconic::cuda::select(device_.index);
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        ncclComm_t comm = nullptr;
+        const ncclResult_t result = nccl().ncclCommInitRankConfig(&comm, size(), id, rank(), &config);
+        comm_ = comm;
+        return result;
+      });
+    });
   }
 
   int rank() const override { return engine_.rank(); }
@@ -113,9 +121,9 @@ class NcclOfRank final : public Nccl {
 
   void allreduce(Slice<float> x) override {
     stopping_if_it_throws([&] {
-      asking([&](cudaStream_t stream) {
-        if (x.empty()) return;
-        check(nccl().ncclAllReduce(x.data(), x.data(), x.size(), ncclFloat32, ncclSum, comm_, stream), "summing");
+      asking("summing", [&](ncclComm_t comm, cudaStream_t stream) {
+        if (x.empty()) return ncclSuccess;
+        return nccl().ncclAllReduce(x.data(), x.data(), x.size(), ncclFloat32, ncclSum, comm, stream);
       });
     });
   }
@@ -141,12 +149,69 @@ class NcclOfRank final : public Nccl {
   }
 
   void stop() noexcept override {
-    const std::lock_guard lock(mutex_);
-    if (comm_ != nullptr) nccl().ncclCommAbort(std::exchange(comm_, nullptr));
+    // No call takes long, unless it hangs: then the abort is what ends it.
+    const std::unique_lock lock(mutex_, std::chrono::seconds(1));
+    if (const ncclComm_t comm = comm_.exchange(nullptr)) nccl().ncclCommAbort(comm);
   }
 
  private:
   using Length = std::uint64_t;
+
+  std::optional<Clock::time_point> waits_since() override {
+    const std::lock_guard lock(mutex_);
+    const ncclComm_t comm = comm_;
+    if (comm == nullptr) return std::nullopt;
+    state_of(comm, "exchanging with other ranks");
+    if (!last_) return std::nullopt;
+    laconic::cuda::select(device_.index);
+    if (last_->reached()) last_.reset();
+    return last_ ? std::optional(asked_) : std::nullopt;
+  }
+
+  /// Whether NCCL is done with what it was asked for last, here on the host. Throws what has failed.
+  bool state_of(ncclComm_t comm, const char* what) {
+    ncclResult_t state = ncclSuccess;
+    check(nccl().ncclCommGetAsyncError(comm, &state), what);
+    if (state != ncclInProgress) check(state, what);
+    return state == ncclSuccess;
+  }
+
+  /// f calls NCCL. Returns when that has done on the host what it was called for.
+  template <class F>
+  void settle(const char* what, const char* waits_for, F f) {
+    ncclResult_t result = ncclSuccess;
+    {
+      const std::lock_guard lock(mutex_);
+      result = f();
+    }
+    if (result != ncclInProgress) return check(result, what);
+    engine_.wait_until(
+        [&] {
+          const std::lock_guard lock(mutex_);
+          return state_of(running(), what);
+        },
+        waits_for);
+  }
+
+  /// With mutex_ held.
+  ncclComm_t running() const {
+    const ncclComm_t comm = comm_;
+    require<CommError>(comm != nullptr, "nccl: stopped, since a rank has failed.");
+    return comm;
+  }
+
+  /// What NCCL still has to send it sends, unless another rank is lost.
+  void end() noexcept {
+    const ncclComm_t comm = comm_.exchange(nullptr);
+    if (comm == nullptr) return;
+    constexpr int kMostMilliseconds = 10'000;
+    ncclResult_t state = nccl().ncclCommFinalize(comm);
+    for (int i = 0; state == ncclInProgress && i < kMostMilliseconds; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (nccl().ncclCommGetAsyncError(comm, &state) != ncclSuccess) break;
+    }
+    state == ncclSuccess ? nccl().ncclCommDestroy(comm) : nccl().ncclCommAbort(comm);
+  }
 
   template <class F>
   void stopping_if_it_throws(F f) {
@@ -165,16 +230,22 @@ class NcclOfRank final : public Nccl {
                    " cannot travel from and to ", device_, ".");
   }
 
-  /// f asks the device for something, in its order of the calling thread's work.
+  /// f asks the device for something, in its order of the calling thread's work. Returns when it is there: NCCL joins
+  /// ranks when they first exchange something.
   template <class F>
-  void asking(F f) {
+  void asking(const char* what, F f) {
+    settle(what, "NCCL to join the ranks", [&] {
+      const ncclComm_t comm = running();
+      laconic::cuda::select(device_.index);
+      return f(comm, laconic::cuda::stream());
+    });
     const std::lock_guard lock(mutex_);
-    require<CommError>(comm_ != nullptr, "nccl: stopped, since a rank has failed.");
-    laconic::cuda::select(device_.index);
-    f(laconic::cuda::stream());
+    asked_ = Clock::now();
+    last_ = Event::now(device_);
   }
   void require_running() {
-    asking([](cudaStream_t) {});
+    const std::lock_guard lock(mutex_);
+    running();
   }
 
   /// Afterwards it is known of all that is to come how long it is, not whether there is room for it.
@@ -196,8 +267,9 @@ class NcclOfRank final : public Nccl {
     group(sends, receives);
     copy_bytes_later(lengths_.data() + sent, kCpu, lengths_there_.data() + sent, device_, bytes - sent);
     // A rank that only sends waits too: its lengths are in memory that the next exchange writes.
-    engine_.wait_for_device(Event::now(device_), in.empty() ? "others to hear the length of what it sends"
-                                                            : concat("the length of what comes from ", senders_of(in)));
+    engine_.wait_until([event = Event::now(device_)] { return event.reached(); },
+                       in.empty() ? "others to hear the length of what it sends"
+                                  : concat("the length of what comes from ", senders_of(in)));
     require_running();  // else nothing came
     for (std::size_t i = 0; i < in.size(); ++i) {
       Length length = 0;
@@ -210,26 +282,30 @@ class NcclOfRank final : public Nccl {
   void group(std::span<const Outgoing> out, std::span<const Incoming> in) {
     if (out.empty() && in.empty()) return;
     std::uint64_t bytes = 0;
-    asking([&](cudaStream_t stream) {
+    asking("exchanging", [&](ncclComm_t comm, cudaStream_t stream) {
       check(nccl().ncclGroupStart(), "beginning a group");
       ncclResult_t result = ncclSuccess;  // of the first that fails: a group that was begun has to end
-      const auto also = [&](ncclResult_t next) { result = result == ncclSuccess ? next : result; };
+      const auto also = [&](ncclResult_t next) {
+        if (result == ncclSuccess || (result == ncclInProgress && next != ncclSuccess)) result = next;
+      };
       for (const Outgoing& message : out) {
         bytes += message.bytes.size();
-        also(nccl().ncclSend(message.bytes.data(), message.bytes.size(), ncclUint8, message.to, comm_, stream));
+        also(nccl().ncclSend(message.bytes.data(), message.bytes.size(), ncclUint8, message.to, comm, stream));
       }
       for (const Incoming& message : in)
-        also(nccl().ncclRecv(message.room.data(), message.room.size(), ncclUint8, message.from, comm_, stream));
+        also(nccl().ncclRecv(message.room.data(), message.room.size(), ncclUint8, message.from, comm, stream));
       also(nccl().ncclGroupEnd());
-      check(result, "exchanging");
+      return result;
     });
     engine_.count_sent({.messages = out.size(), .bytes = bytes});
   }
 
   Engine& engine_;
   const Device device_;
-  std::mutex mutex_;  // of comm_
-  ncclComm_t comm_;
+  std::timed_mutex mutex_;  // while NCCL is called; of what follows
+  std::atomic<ncclComm_t> comm_{nullptr};
+  std::optional<Event> last_;  // after all that was asked for, while the device may not have come to it
+  Clock::time_point asked_{};
   Pinned lengths_;  // of an exchange: what is sent, what comes
   compress::Bytes lengths_there_;
 };
@@ -245,10 +321,12 @@ std::shared_ptr<Nccl> Nccl::make(Engine& engine, Device device) {
   if (engine.rank() == 0) check(nccl().ncclGetUniqueId(&id), "starting");
   const Slice<std::byte> bytes(reinterpret_cast<std::byte*>(&id), sizeof id);
   engine.run("meeting for NCCL", [&](Communicator& comm) { return broadcast(comm, bytes); });
-  laconic::cuda::select(device.index);
-  ncclComm_t comm = nullptr;
-  check(nccl().ncclCommInitRank(&comm, engine.size(), id, engine.rank()), "starting");
-  return std::make_shared<NcclOfRank>(engine, device, comm);
+  auto made = std::make_shared<NcclOfRank>(engine, device);
+  engine.run("starting NCCL", [&](Communicator&) -> Task<> {
+    made->start(id);
+    co_return;
+  });
+  return made;
 }
 
 }  // namespace laconic::dist

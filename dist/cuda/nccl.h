@@ -24,8 +24,8 @@ class Nccl {
   virtual int size() const = 0;
   virtual Device device() const = 0;  ///< of this rank
 
-  /// x becomes the sum over ranks, on every rank the same bits. No host waits for another: a rank that is lost shows
-  /// only where a host waits for its device.
+  /// x becomes the sum over ranks, on every rank the same bits. No host waits for another, but for the first that NCCL
+  /// joins ranks for: a rank that is lost, or does not come within the engine's time-out, ends the engine.
   virtual void allreduce(Slice<float> x) = 0;
 
   /// Memory of the device, or nothing; all that an exchange moves stays as it is until the device has come to its end.

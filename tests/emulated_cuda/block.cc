@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -51,6 +52,31 @@ constexpr std::size_t kStack = 256 << 10;
 [[noreturn]] void fail(const char* what) {
   std::fprintf(stderr, "emulated CUDA device: %s.\n", what);
   std::abort();
+}
+
+enum class Order { ascending, reversed, shuffled };
+Order order() {
+  static const Order order = [] {
+    const char* const name = std::getenv("EMULATED_CUDA_ORDER");
+    if (name == nullptr || std::strcmp(name, "ascending") == 0) return Order::ascending;
+    if (std::strcmp(name, "reversed") == 0) return Order::reversed;
+    if (std::strcmp(name, "shuffled") == 0) return Order::shuffled;
+    fail("EMULATED_CUDA_ORDER is ascending, reversed or shuffled");
+  }();
+  return order;
+}
+/// Which of n comes as the i-th.   round : one shuffle or another
+std::uint64_t coming(std::uint64_t i, std::uint64_t n, std::uint64_t round) {
+  constexpr std::uint64_t kStride = 0x9E3779B1;  // a prime: of less than so many it reaches all
+  switch (order()) {
+    case Order::ascending:
+      break;
+    case Order::reversed:
+      return n - 1 - i;
+    case Order::shuffled:
+      return (kStride * i + round * 0x85EBCA77 % n) % n;
+  }
+  return i;
 }
 
 struct Fiber {
@@ -103,6 +129,7 @@ struct Machine {
 
   const std::function<void()>* body = nullptr;
   int threads = 0, next = 0, ended = 0;
+  std::uint64_t blocks = 0;  // that have run
   Ready ready;
   std::vector<Fiber*> at_barrier;
   int votes = 0, result = 0;
@@ -191,6 +218,7 @@ struct Machine {
     if (threads > 1024) fail("a block has more than 1,024 threads");
     warps.assign(static_cast<std::size_t>((threads + 31) / 32), Warp{});
     go_on(host);
+    ++blocks;
     if (ended != threads) fail("some threads wait at a barrier that others never reach");
   }
 };
@@ -205,7 +233,8 @@ void Machine::enter() {
   while (true) {
     Fiber& me = *m.current;
     while (m.next < m.threads) {
-      me.thread = m.next++;
+      me.thread = static_cast<int>(
+          coming(static_cast<std::uint64_t>(m.next++), static_cast<std::uint64_t>(m.threads), m.blocks));
       m.place(me.thread);
       (*m.body)();
       ++m.ended;
@@ -226,12 +255,13 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
   gridDim = grid;
   blockDim = block;
   Machine& m = machine();
-  for (unsigned z = 0; z < grid.z; ++z)
-    for (unsigned y = 0; y < grid.y; ++y)
-      for (unsigned x = 0; x < grid.x; ++x) {
-        blockIdx = {x, y, z};
-        m.run_block(thread);
-      }
+  const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z, round = m.blocks;
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    const std::uint64_t b = coming(i, blocks, round);
+    blockIdx = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
+                static_cast<unsigned>(b / grid.x / grid.y)};
+    m.run_block(thread);
+  }
 }
 
 int linear_thread() { return machine().current->thread; }

@@ -2,6 +2,10 @@
 // One thread block at a time in the whole program (the lock of runtime.cc sees to that), its threads as fibers of the
 // host thread that does the work: a thread runs until it comes to a barrier or its end. While none comes to a barrier
 // all of them run on one fiber, one after another: as cheap as a loop.
+//
+// Blocks and the threads of one come in their order; with EMULATED_CUDA_ORDER=reversed from the last to the first, with
+// EMULATED_CUDA_ORDER=shuffled across each other, every block in another order. A missing barrier shows where a thread
+// reads what one that comes later writes: in one order alone half of them would hide.
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,6 @@
 #include "cudnn.h"
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -102,8 +103,9 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t d, cudnnM
 
 namespace {
 
-constexpr int kRefused = 2, kUsable = 3;
+constexpr int kRefused = 2, kUsable = 3, kRoomy = 4;
 constexpr std::size_t kWorkspace = 1000;
+std::atomic<std::size_t> roomy{0};
 
 /// Everything that a convolution is, copied when it is asked for: descriptors may change afterwards.
 struct Problem {
@@ -111,9 +113,9 @@ struct Problem {
   cudnnFilterStruct w;
   cudnnConvolutionStruct conv;
 
+  bool strides_and_dilates() const { return x.format == CUDNN_TENSOR_NHWC && conv.dilation_h > 1 && conv.stride_h > 1; }
   cudnnStatus_t check() const {
-    if (x.format != y.format || x.format != w.format) return CUDNN_STATUS_NOT_SUPPORTED;
-    if (x.format == CUDNN_TENSOR_NHWC && conv.dilation_h > 1 && conv.stride_h > 1) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (x.format != y.format || x.format != w.format || strides_and_dilates()) return CUDNN_STATUS_NOT_SUPPORTED;
     if (x.type != y.type || x.type != w.type || conv.compute != CUDNN_DATA_FLOAT ||
         conv.mode != CUDNN_CROSS_CORRELATION)
       return CUDNN_STATUS_NOT_SUPPORTED;
@@ -192,12 +194,15 @@ struct Problem {
 
 template <class Perf>
 cudnnStatus_t offer(const Problem& problem, int asked, int* returned, Perf* results) {
+  if (problem.strides_and_dilates()) return CUDNN_STATUS_BAD_PARAM;
   if (const cudnnStatus_t bad = problem.check()) return bad;
   using Algorithm = decltype(results->algo);
   const Perf all[] = {
       {Algorithm(0), CUDNN_STATUS_SUCCESS, -1.0f, 0, CUDNN_NON_DETERMINISTIC, problem.conv.math},
       {Algorithm(1), CUDNN_STATUS_SUCCESS, -1.0f, std::size_t{1} << 40, CUDNN_DETERMINISTIC, problem.conv.math},
       {Algorithm(kRefused), CUDNN_STATUS_SUCCESS, -1.0f, 0, CUDNN_DETERMINISTIC, problem.conv.math},
+      {Algorithm(kRoomy), roomy > 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED, -1.0f, roomy,
+       CUDNN_DETERMINISTIC, problem.conv.math},
       {Algorithm(kUsable), CUDNN_STATUS_SUCCESS, -1.0f, kWorkspace, CUDNN_DETERMINISTIC, problem.conv.math}};
   *returned = 0;
   for (const Perf& p : all)
@@ -210,7 +215,8 @@ cudnnStatus_t start(cudnnHandle_t handle, const Problem& problem, int algorithm,
                     std::size_t bytes, F f) {
   if (const cudnnStatus_t bad = problem.check()) return bad;
   if (algorithm == kRefused) return CUDNN_STATUS_NOT_SUPPORTED;
-  if (algorithm != kUsable || bytes < kWorkspace || !workspace || reinterpret_cast<std::uintptr_t>(workspace) % 16)
+  const std::size_t wanted = algorithm == kRoomy ? roomy.load() : kWorkspace;
+  if (algorithm < kUsable || bytes < wanted || !workspace || reinterpret_cast<std::uintptr_t>(workspace) % 16)
     return CUDNN_STATUS_BAD_PARAM;
   emulated_cuda::enqueue(handle->stream, f);
   return CUDNN_STATUS_SUCCESS;
@@ -219,6 +225,8 @@ cudnnStatus_t start(cudnnHandle_t handle, const Problem& problem, int algorithm,
 float value(const void* p) { return *static_cast<const float*>(p); }
 
 }  // namespace
+
+void emulated_cuda::offer_workspace(std::size_t bytes) { roomy = bytes; }
 
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t x,
                                                      const cudnnFilterDescriptor_t w,

@@ -1,8 +1,8 @@
 #pragma once
 // cuDNN on the emulated device: only what laconic calls, with NVIDIA's names. Convolutions of plain or channels-last
-// tensors (of these none with both stride and dilation), all float32 or all bfloat16, summed in float32. Of the
-// algorithms offered the first is not deterministic and the second wants a large workspace: using either ends in an
-// error. The third is refused after all when it is used.
+// tensors (of these none with both stride and dilation: who asks for their algorithms is told of a bad parameter), all
+// float32 or all bfloat16, summed in float32. Of the algorithms offered the first is not deterministic and the second
+// wants a large workspace: using either ends in an error. The third is refused after all when it is used.
 #include <cstddef>
 
 #include "cuda_runtime.h"
@@ -41,6 +41,11 @@ struct cudnnEmulatedPerf {
 using cudnnConvolutionFwdAlgoPerf_t = cudnnEmulatedPerf<cudnnConvolutionFwdAlgo_t>;
 using cudnnConvolutionBwdDataAlgoPerf_t = cudnnEmulatedPerf<cudnnConvolutionBwdDataAlgo_t>;
 using cudnnConvolutionBwdFilterAlgoPerf_t = cudnnEmulatedPerf<cudnnConvolutionBwdFilterAlgo_t>;
+
+namespace emulated_cuda {
+/// From now on an algorithm is offered before all others that can be used and wants so much; 0: no longer.
+void offer_workspace(std::size_t bytes);
+}  // namespace emulated_cuda
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle);
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream);

@@ -2,13 +2,16 @@
 
 #include <unistd.h>
 
-#include <condition_variable>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -47,7 +50,6 @@ Side& other(const End& end) { return end.second ? end.first->receive : end.first
 struct Group {
   explicit Group(int ranks) : ranks(ranks), aborted(static_cast<std::size_t>(ranks)) {}
   std::mutex mutex;  // of what follows
-  std::condition_variable joined;
   const int ranks;
   std::set<int> devices;
   int came = 0;
@@ -68,6 +70,8 @@ std::map<std::uint64_t, std::shared_ptr<Group>>& groups() {
 struct Id {
   std::uint64_t process, number;
 };
+
+std::atomic<emulated_cuda::NcclFault> fault{emulated_cuda::NcclFault::none};
 
 void add_up(Operation& o) {
   for (std::size_t i = 0; i < o.count; ++i) {
@@ -134,6 +138,8 @@ struct ncclComm {
   int rank;
   std::uint64_t next = 0;
   std::map<int, std::uint64_t> sent{}, received{};  // messages, by the other rank
+  std::function<ncclResult_t()> in_progress{};
+  bool connected = false;
 };
 
 namespace {
@@ -148,13 +154,16 @@ struct Call {
 thread_local std::vector<Call> calls;  // of the group that is open
 thread_local int depth = 0;
 
-ncclResult_t close_group() {
-  const std::vector<Call> all = std::exchange(calls, {});
-  if (all.empty()) return ncclSuccess;
-  const ncclComm_t comm = all[0].comm;
-  const cudaStream_t stream = all[0].stream;
-  for (const Call& call : all)
-    if (call.comm != comm || call.stream != stream) return ncclInvalidUsage;
+/// f asks the stream for something: at once, or where it is the first, when the communicator has been asked twice how
+/// far it is.
+ncclResult_t connected(ncclComm_t comm, std::function<ncclResult_t()> f) {
+  if (comm->in_progress) return ncclInvalidUsage;
+  if (std::exchange(comm->connected, true)) return f();
+  comm->in_progress = [f = std::move(f), asked = 0]() mutable { return ++asked < 2 ? ncclInProgress : f(); };
+  return ncclInProgress;
+}
+
+ncclResult_t ask_for(ncclComm_t comm, cudaStream_t stream, const std::vector<Call>& all) {
   const std::shared_ptr<Group> group = comm->group;
   const int rank = comm->rank;
   std::lock_guard lock(group->mutex);
@@ -184,6 +193,16 @@ ncclResult_t close_group() {
   return ncclSuccess;
 }
 
+ncclResult_t close_group() {
+  const std::vector<Call> all = std::exchange(calls, {});
+  if (all.empty()) return ncclSuccess;
+  const ncclComm_t comm = all[0].comm;
+  const cudaStream_t stream = all[0].stream;
+  for (const Call& call : all)
+    if (call.comm != comm || call.stream != stream) return ncclInvalidUsage;
+  return connected(comm, [=] { return ask_for(comm, stream, all); });
+}
+
 ncclResult_t add_call(ncclDataType_t type, Call call) {
   if (type != ncclUint8 || call.peer < 0 || call.peer >= call.comm->group->ranks) return ncclInvalidArgument;
   calls.push_back(call);
@@ -202,6 +221,10 @@ const char* ncclGetErrorString(ncclResult_t result) {
       return "invalid argument";
     case ncclInvalidUsage:
       return "invalid usage";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
   }
   return "unknown error";
 }
@@ -215,7 +238,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  if (config->blocking != 0) return ncclInvalidArgument;
   Id made;
   std::memcpy(&made, id.internal, sizeof made);
   if (made.process != static_cast<std::uint64_t>(getpid())) return ncclSystemError;
@@ -229,13 +253,30 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
   }
   int device = 0;
   cudaGetDevice(&device);
-  std::unique_lock lock(group->mutex);
+  const std::lock_guard lock(group->mutex);
   group->devices.insert(device);
-  if (++group->came == ranks) group->joined.notify_all();
-  group->joined.wait(lock, [&] { return group->came >= ranks; });
-  if (static_cast<int>(group->devices.size()) != ranks) return ncclInvalidUsage;
+  ++group->came;
   *comm = new ncclComm{group, rank};
+  (*comm)->in_progress = [group] {
+    const std::lock_guard alone(group->mutex);
+    if (group->came < group->ranks) return ncclInProgress;
+    return static_cast<int>(group->devices.size()) == group->ranks ? ncclSuccess : ncclInvalidUsage;
+  };
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  *state = fault == emulated_cuda::NcclFault::fails ? ncclRemoteError : ncclSuccess;
+  if (*state != ncclSuccess || !comm->in_progress) return ncclSuccess;
+  *state = fault == emulated_cuda::NcclFault::never_joins ? ncclInProgress : comm->in_progress();
+  if (*state != ncclInProgress) comm->in_progress = nullptr;
   return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  if (comm->in_progress) return ncclInvalidUsage;
+  comm->in_progress = [] { return ncclSuccess; };
+  return ncclInProgress;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -257,13 +298,20 @@ ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDa
   if (depth > 0) return ncclInvalidUsage;
   const std::shared_ptr<Group> group = comm->group;
   const auto rank = static_cast<std::size_t>(comm->rank);
-  std::lock_guard lock(group->mutex);
-  auto& there = group->operations[comm->next++];
-  if (!there) there = std::make_shared<Operation>(static_cast<std::size_t>(group->ranks), count);
-  if (there->count != count) return ncclInvalidArgument;  // NCCL would hang, or worse
-  const auto at = emulated_cuda::enqueue_when(stream, [group, rank, o = there] { return come_to(*group, *o, rank); });
-  there->parts[rank] = {static_cast<const float*>(from), static_cast<float*>(to), stream, at, true, false};
-  return ncclSuccess;
+  while (fault == emulated_cuda::NcclFault::hangs) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const std::lock_guard lock(group->mutex);
+    if (group->aborted[rank]) return ncclInvalidUsage;
+  }
+  return connected(comm, [=] {
+    const std::lock_guard lock(group->mutex);
+    auto& there = group->operations[comm->next++];
+    if (!there) there = std::make_shared<Operation>(static_cast<std::size_t>(group->ranks), count);
+    if (there->count != count) return ncclInvalidArgument;  // NCCL would hang, or worse
+    const auto at = emulated_cuda::enqueue_when(stream, [group, rank, o = there] { return come_to(*group, *o, rank); });
+    there->parts[rank] = {static_cast<const float*>(from), static_cast<float*>(to), stream, at, true, false};
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
@@ -285,3 +333,5 @@ ncclResult_t ncclGroupEnd() {
   if (depth == 0) return ncclInvalidUsage;
   return --depth > 0 ? ncclSuccess : close_group();
 }
+
+void emulated_cuda::break_nccl(NcclFault now) { fault = now; }

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -30,7 +31,7 @@ struct Stream {
 struct Event {
   Stream* stream = nullptr;
   std::uint64_t at = 0;  // done once the stream has done so many
-  std::chrono::steady_clock::time_point time;
+  std::shared_ptr<std::chrono::steady_clock::time_point> time{};  // when it was, if that is to be known
 };
 
 namespace {
@@ -257,6 +258,8 @@ void bring(cudaStream_t stream, std::uint64_t place) { work_some(*stream, place)
 using namespace emulated_cuda;
 
 static thread_local int current_device = 0;
+static thread_local cudaError_t last_error = cudaSuccess;
+static cudaError_t told(cudaError_t e) { return last_error = e; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = kDevices;
@@ -295,7 +298,7 @@ cudaError_t cudaDeviceSynchronize() {
   for (Stream* s : all) work(*s, kAll);
   return cudaSuccess;
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 const char* cudaGetErrorString(cudaError_t e) {
   switch (e) {
     case cudaSuccess:
@@ -321,7 +324,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   *p = memory().take(bytes);
-  return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+  return *p ? cudaSuccess : told(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFree(void* p) {
   if (!p) return cudaSuccess;
@@ -399,8 +402,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     enqueue_when(stream, [e] { return work_some(*e.stream, e.at); });
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new Event;
+  if ((flags & cudaEventDisableTiming) == 0) (*event)->time = std::make_shared<std::chrono::steady_clock::time_point>();
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
@@ -411,7 +415,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (broken) return cudaErrorLaunchFailure;
   event->stream = stream;
-  event->time = std::chrono::steady_clock::now();
+  if (event->time) enqueue(stream, [time = event->time] { *time = std::chrono::steady_clock::now(); });
   std::lock_guard lock(stream->mutex);
   event->at = stream->asked;
   return cudaSuccess;
@@ -420,7 +424,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (broken) return cudaErrorLaunchFailure;
   if (reached(*event)) return cudaSuccess;
   work(*event->stream, event->at, true);  // who asks often enough gets there
-  return cudaErrorNotReady;
+  return told(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (broken) return cudaErrorLaunchFailure;
@@ -428,7 +432,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  if (!from->time || !to->time) return cudaErrorInvalidValue;
+  cudaEventSynchronize(from);
   cudaEventSynchronize(to);
-  *milliseconds = std::chrono::duration<float, std::milli>(to->time - from->time).count();
+  *milliseconds = std::chrono::duration<float, std::milli>(*to->time - *from->time).count();
   return cudaSuccess;
 }
