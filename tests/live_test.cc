@@ -67,7 +67,7 @@ int port_in(const std::string& url) { return std::atoi(url.c_str() + url.rfind('
 /// A page, and what a training tells it.
 struct Live {
   std::unique_ptr<LivePage> page =
-      std::make_unique<LivePage>(LiveAddress{}, "lenet", R"({"model":"lenet","command":"mnist </script>"})");
+      std::make_unique<LivePage>(LiveAddress{}, "lenet", R"({"model":"lenet","command":"mnist </script>"})", 0.02);
   int port = port_in(page->url());
   int steps = 0;
 
@@ -111,8 +111,9 @@ TEST(Live, AnswersWhenThereIsMoreAndAtTheEnd) {
   Caller last(live.port);
   last.say("GET /run?after=" + second["version"].dump() + " HTTP/1.1\r\n\r\n");
   live.page->on_eval(evaluation(25));
+  auto heard = std::async(std::launch::async, [&] { return last.hear(); });
   live.page.reset();
-  const auto end = body_of(last.hear());
+  const auto end = body_of(heard.get());
   EXPECT_EQ(end["run"]["evals"]["value"], nlohmann::json({75}));
   EXPECT_FALSE(Caller(live.port).connected()) << "it is served after its end";
 }
@@ -122,8 +123,9 @@ TEST(Live, TellsTheEndOfATrainingWithoutSteps) {
   Caller caller(live.port);
   caller.say("GET /run?after=0 HTTP/1.1\r\n\r\n");
   get(live.port, "/");  // so that it has come
+  auto heard = std::async(std::launch::async, [&] { return caller.hear(); });
   live.page.reset();
-  const auto end = body_of(caller.hear());
+  const auto end = body_of(heard.get());
   EXPECT_EQ(end["ended"], true);
   EXPECT_TRUE(end["run"].is_null());
 }

@@ -104,7 +104,7 @@ LiveAddress LiveAddress::parse(const std::string& text, const std::string& where
 
 class LivePage::Server {
  public:
-  Server(const LiveAddress& address, const std::string& title) : run_{.title = title} {
+  Server(const LiveAddress& address, const std::string& title, double pace) : run_{.title = title}, pace_(pace) {
     listen_at(address);
     wake_ = OwnDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     require<Error>(wake_ >= 0, "--live: ", std::strerror(errno));
@@ -183,18 +183,18 @@ class LivePage::Server {
       for (Connection& c : connections_) go_on(c, ended);
       std::erase_if(connections_, [](const Connection& c) { return c.state == State::over; });
       if (!ended) continue;
-      const bool a_page_asks_again = seconds_since(last_answer_) < 1 && seconds_since(end_) < 0.3;
+      const bool a_page_asks_again = seconds_since(last_answer_) < pace_ && seconds_since(end_) < 0.3 * pace_;
       if (seconds_since(end_) > 1 || (connections_.empty() && !a_page_asks_again)) return;
     }
   }
 
-  /// Until something comes, a second at most.
+  /// Until something comes, a second of the usual pace at most.
   void wait(bool ended) {
     std::vector<pollfd> all{{listener_, POLLIN, 0}, {wake_, static_cast<short>(ended ? 0 : POLLIN), 0}};
     for (const Connection& c : connections_)
       all.push_back({c.fd, static_cast<short>(c.state == State::writing ? POLLOUT : POLLIN), 0});
     const bool held = std::ranges::any_of(connections_, [](const Connection& c) { return c.state == State::held; });
-    ::poll(all.data(), all.size(), ended ? 50 : held ? 200 : 1000);
+    ::poll(all.data(), all.size(), static_cast<int>(pace_ * (ended ? 50 : held ? 200 : 1000)));
   }
 
   /// Makes the answer to those that are held. It takes longer the longer the run is: a twentieth of the time at most.
@@ -209,7 +209,8 @@ class LivePage::Server {
                    concat("{\"version\":", version_, ",\"ended\":", ended ? "true" : "false",
                           ",\"run\":", run_.steps.empty() ? "null" : drawn_as_json(run_), "}"));
     const auto end = Clock::now();
-    next_drawing_ = begin + std::max<Clock::duration>(std::chrono::seconds(1), 20 * (end - begin));
+    next_drawing_ = begin + std::max(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pace_)),
+                                     20 * (end - begin));
   }
 
   void accept() {
@@ -318,6 +319,7 @@ class LivePage::Server {
 
   // The thread's.
   RunFigures run_;
+  const double pace_;
   std::uint64_t version_ = 0, drawn_version_ = 0;  // lines that came; those that answer_ is of
   std::string answer_;
   bool last_drawn_ = false;
@@ -326,8 +328,8 @@ class LivePage::Server {
   std::thread thread_;
 };
 
-LivePage::LivePage(const LiveAddress& address, const std::string& title, const std::string& run)
-    : server_(std::make_unique<Server>(address, title)) {
+LivePage::LivePage(const LiveAddress& address, const std::string& title, const std::string& run, double pace)
+    : server_(std::make_unique<Server>(address, title, pace)) {
   server_->tell(concat("{\"run\":", run, "}"));
 }
 LivePage::~LivePage() = default;

@@ -26,8 +26,9 @@ class LivePage final : public Observer {
  public:
   ///   title  of the run
   ///   run    run_to_json()
+  ///   pace   seconds from one drawing to the next, at least
   /// throws Error if the port is taken, or the host is none of this machine
-  LivePage(const LiveAddress& address, const std::string& title, const std::string& run);
+  LivePage(const LiveAddress& address, const std::string& title, const std::string& run, double pace = 1);
   ~LivePage() override;
   LivePage(const LivePage&) = delete;
   LivePage& operator=(const LivePage&) = delete;
