@@ -69,6 +69,18 @@ Json object(const EvalReport& r) {
   return eval;
 }
 
+/// Of the exponents from the first to the last that occur.
+Json object(const GradientCounts& g) {
+  std::size_t first = 1, end = g.by_exponent.size();
+  while (end > first && g.by_exponent[end - 1] == 0) --end;
+  while (first < end && g.by_exponent[first] == 0) ++first;
+  return {{"parameter", g.parameter},
+          {"zeros", g.by_exponent[0]},
+          {"lowest", static_cast<int>(first) - 127},
+          {"counts", std::vector(g.by_exponent.begin() + static_cast<std::ptrdiff_t>(first),
+                                 g.by_exponent.begin() + static_cast<std::ptrdiff_t>(end))}};
+}
+
 Json array(const dist::LedgerForm& form, const std::vector<dist::LedgerRow>& rows) {
   Json list = Json::array();
   for (const dist::LedgerRow& r : rows) {
@@ -106,6 +118,7 @@ std::string to_json(const StepReport& r) {
   if (r.bytes_down_sum) step["bytes_down_sum"] = *r.bytes_down_sum;
   if (r.cpu_ms) step["cpu_ms"] = rounded(*r.cpu_ms);
   if (r.server_cpu_ms) step["server_cpu_ms"] = rounded(*r.server_cpu_ms);
+  for (const GradientCounts& g : r.gradients) step["gradients"].push_back(object(g));
   return step.dump();
 }
 

@@ -94,6 +94,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers) {
   if (t.device == kCpu && !o.dry_run && !o.eval_only) t.memory = memory;
   t.calibration.here = calibrated_here(emulated_link(o));
   t.stop_requested = [] { return interrupt_came(); };
+  t.count_gradients = !o.report.empty() || o.live || t.ledger_every > 0;
   return t;
 }
 

@@ -36,6 +36,16 @@ TEST(JsonLog, ServersAndProcessesAddFields) {
                             R"(,"bytes_up_sum":30,"bytes_down_sum":10,"cpu_ms":12.5,"server_cpu_ms":1.25})");
 }
 
+TEST(JsonLog, CountsOfGradientsBeginWithTheFirstPowerOfTwoThatOccurs) {
+  StepReport r = step(7);
+  r.gradients = {{.parameter = "b"}, {.parameter = "a"}};
+  auto& counts = r.gradients[0].by_exponent;
+  counts[0] = 5, counts[127 - 3] = 2, counts[127 - 1] = 4;
+  EXPECT_EQ(to_json(r), to_json(step(7)).substr(0, to_json(step(7)).size() - 1) +
+                            R"(,"gradients":[{"parameter":"b","zeros":5,"lowest":-3,"counts":[2,0,4]},)"
+                            R"({"parameter":"a","zeros":0,"lowest":-126,"counts":[]}]})");
+}
+
 TEST(JsonLog, AnEvaluationIsExactlyThisLine) {
   const EvalReport r{.epoch = 3,
                      .samples = 60,

@@ -19,22 +19,29 @@ with tempfile.TemporaryDirectory() as folder:
     subprocess.run(train + ['--epochs', '2', '--plan', 'auto', '--log', f'{folder}/dense.jsonl', '--trace', f'{folder}/trace'], check=True, stdout=subprocess.DEVNULL)
     subprocess.run(train + ['--epochs', '2', '--sync', 'redsync', '--dense-below', '1KiB', '--ledger', '--log', f'{folder}/redsync.jsonl'], check=True, stdout=subprocess.DEVNULL)
     subprocess.run([apps / 'laconic', 'report', f'dense={folder}/dense.jsonl', f'RedSync={folder}/redsync.jsonl', '--trace', f'dense={folder}/trace', '-o', page], check=True, stdout=subprocess.DEVNULL)
+    learned = pathlib.Path(folder) / 'learned.html'
+    subprocess.run([apps / 'laconic', 'compare', 'mnist', *train[1:-1], '--epochs', '2', '--learn', '3', '--repeat', '2', '--quiet', '--report', learned,
+                    '--vs', 'dense: ', '--vs', 'RedSync: --sync redsync'], check=True, stdout=subprocess.DEVNULL)
     # What does not fit is told in the page's title, which --dump-dom shows.
     wide = "<script>document.title += document.documentElement.scrollWidth > innerWidth ? ' TOO WIDE' : ' fits'</script></body>"
-    page.write_text(page.read_text().replace('</body>', wide))
-    for size, dark in (('1200,900', False), ('500,900', True)):
-        shown = subprocess.run([chromium, '--headless=new', '--no-sandbox', '--disable-gpu', f'--user-data-dir={folder}/profile',
-                                '--enable-logging=stderr', f'--window-size={size}', '--dump-dom', f'file://{page}']
-                               + (['--force-dark-mode', '--blink-settings=preferredColorScheme=0'] if dark else []),
-                               capture_output=True, text=True, timeout=120)
-        said = re.findall(r'.*CONSOLE.*', shown.stderr)
-        assert not said, f'on the console: {said}'
-        dom = shown.stdout
-        assert ' fits</title>' in dom, 'wider than its window: ' + re.search(r'<title>.*?</title>', dom)[0]
-        for what, least in (('<path', 6), ('<rect', 30), ('<td', 60), ('<svg', 6)):
-            assert dom.count(what) >= least, f'{dom.count(what)} of {what} in a window of {size}'
-        for part in ('Training loss', 'accuracy', 'waiting for gradients', 'The plan: what travels how', 'Ledger', 'A timeline of all ranks'):
-            assert part in dom, f'{part} is not shown'
+    common = ('Training loss', 'accuracy', 'waiting for gradients')
+    for shown, least, parts in (
+            (page, {'<path': 6, '<rect': 60, '<td': 60, '<svg': 6}, ('The plan: what travels how', 'Ledger', 'A timeline of all ranks', '2^-10', ' bits on average')),
+            (learned, {'<path': 8, '<rect': 6, '<td': 22, '<svg': 6}, ('s to the target', 'target ', 'means over 2 seeds', 'were timed on the network'))):
+        shown.write_text(shown.read_text().replace('</body>', wide))
+        for size, dark in (('1200,900', False), ('500,900', True)):
+            browser = subprocess.run([chromium, '--headless=new', '--no-sandbox', '--disable-gpu', f'--user-data-dir={folder}/profile',
+                                      '--enable-logging=stderr', f'--window-size={size}', '--dump-dom', f'file://{shown}']
+                                     + (['--force-dark-mode', '--blink-settings=preferredColorScheme=0'] if dark else []),
+                                     capture_output=True, text=True, timeout=120)
+            said = re.findall(r'.*CONSOLE.*', browser.stderr)
+            assert not said, f'on the console: {said}'
+            dom = browser.stdout.split('<script>')[0] + browser.stdout.split('</script>')[-1]  # what is drawn
+            assert ' fits</title>' in dom, 'wider than its window: ' + re.search(r'<title>.*?</title>', dom)[0]
+            for what, few in least.items():
+                assert dom.count(what) >= few, f'{dom.count(what)} of {what} in a window of {size}'
+            for part in common + parts:
+                assert part in dom, f'{part} is not shown'
 
     # The browser shows what it has when no answer is due any more: at the end of the training, which comes once it has asked.
     training = subprocess.Popen(train + ['--epochs', '100000', '--live', '0'], stdout=subprocess.PIPE, text=True)

@@ -87,14 +87,17 @@ TEST(Report, ManyStepsArePointsOfNeighbours) {
 
 TEST(Report, WhatWasNotCountedOrIsNoNumberIsLeftOut) {
   const TempFolder folder;
-  const std::string log = write(folder, "log",
-                                std::string(kRun) + R"({"step":1,"loss":null,"step_ms":2,"bytes_sent_sum":null})" +
-                                    "\n" + R"({"step":2,"loss":"much","step_ms":[],"bytes_sent_sum":3})" + "\n" +
-                                    R"({"eval":{"metrics":{}}})" + "\n" + R"({"plan":{"buckets":[{}]}})" + "\n" +
-                                    R"({"ledger":{"parameters":[{"parameter":"w","sent":null},3]}})" + "\n");
+  const std::string log =
+      write(folder, "log",
+            std::string(kRun) + R"({"step":1,"loss":null,"step_ms":2,"bytes_sent_sum":null})" + "\n" +
+                R"({"step":2,"loss":"much","step_ms":[],"bytes_sent_sum":3})" + "\n" + R"({"eval":{"metrics":{}}})" +
+                "\n" + R"({"plan":{"buckets":[{}]}})" + "\n" + R"({"step":3,"gradients":{"a":1}})" + "\n" +
+                R"({"step":4,"gradients":[3,{"counts":3},{"counts":["x"],"lowest":"y"}]})" + "\n" +
+                R"({"ledger":{"parameters":[{"parameter":"w","sent":null},3]}})" + "\n");
   const auto run = runs_on(report_page({{.title = "odd", .log = log}}))[0];
-  EXPECT_EQ(run["steps"]["loss"], nlohmann::json({nullptr, nullptr}));
-  EXPECT_EQ(run["steps"]["bytes"], nlohmann::json({nullptr, nullptr}));
+  EXPECT_EQ(run["steps"]["loss"], nlohmann::json({nullptr, nullptr, nullptr, nullptr}));
+  EXPECT_EQ(run["steps"]["bytes"], nlohmann::json({nullptr, nullptr, nullptr, nullptr}));
+  EXPECT_EQ(run["gradients"].dump(), R"([{"parameters":[["",0.0,0.0,[0.0]]],"step":4.0}])");
   EXPECT_EQ(run["buckets"].size(), 1u);
   EXPECT_EQ(run["ledger"]["rows"], nlohmann::json({{"w", nullptr, nullptr, nullptr}}));
 }
@@ -141,7 +144,99 @@ TEST(Report, CompareShowsTheFirstRunOfEachSet) {
   ASSERT_EQ(runs.size(), 2u);
   EXPECT_EQ(runs[0]["title"], "dense");
   EXPECT_EQ(runs[1]["title"], "16 bits");
+  EXPECT_EQ(runs[1]["seeds"], 2);
+  EXPECT_EQ(runs[1]["ratio"].size(), 3u) << "the table's";
   EXPECT_TRUE(has(runs[1]["command"].get<std::string>(), "--seed 0"));
+}
+
+TEST(Report, SeedsAreAMeanBetweenTheLowestAndTheHighest) {
+  const TempFolder folder;
+  const auto log = [&](const std::string& name, double error, int last) {
+    return write(folder, name,
+                 kRun + steps(1, last) + concat(R"({"eval":{"epoch":1,"loss":1,"top1_error":)", error, "}}\n"));
+  };
+  const auto run = runs_on(report_page({{.title = "three",
+                                         .log = log("a", 10, 4),
+                                         .seeds = {log("b", 40, 4), log("c", 25, 4)},
+                                         .step_ms = Median{7, 6, 8},
+                                         .ratio = Median{0.5, 0.25, 1}}}))[0];
+  EXPECT_EQ(run["evals"]["value"], nlohmann::json({75}));
+  EXPECT_EQ(run["evals"]["low"], nlohmann::json({60}));
+  EXPECT_EQ(run["evals"]["high"], nlohmann::json({90}));
+  EXPECT_EQ(run["seeds"], 3);
+  EXPECT_EQ(run["step_ms"], nlohmann::json({7, 6, 8}));
+  EXPECT_EQ(run["ratio"], nlohmann::json({0.5, 0.25, 1}));
+}
+
+TEST(Report, TimesOfStepsThatWereTimedApartTakeThePlaceOfTheirEpochs) {
+  const TempFolder folder;
+  const auto log = [&](const std::string& name, const std::vector<std::pair<int, double>>& epoch_and_ms) {
+    std::string text = kRun;
+    int step = 0;
+    for (const auto& [epoch, ms] : epoch_and_ms)
+      text += nlohmann::json{{"step", ++step}, {"epoch", epoch},       {"loss", step},
+                             {"step_ms", ms},  {"exposed_ms", ms / 2}, {"bytes_sent_sum", 1}}
+                  .dump() +
+              "\n";
+    return write(folder, name, text + R"({"eval":{"epoch":2,"loss":1,"top1_error":10}})" + "\n");
+  };
+  // The first step of an epoch does not count.
+  const std::string learned = log("learned", {{1, 1}, {1, 1}, {1, 1}, {2, 1}, {2, 1}}),
+                    once = log("once", {{1, 999}, {1, 100}, {1, 300}, {2, 999}, {2, 10}}),
+                    again = log("again", {{1, 999}, {1, 200}, {2, 999}, {2, 30}});
+  const auto run = runs_on(report_page({{.title = "dense",
+                                         .log = learned,
+                                         .timed = {once, again},
+                                         .further = {{"s to the target", "0.6"}},
+                                         .target = 80}}))[0];
+  EXPECT_EQ(run["steps"]["ms"], nlohmann::json({200, 200, 200, 20, 20}));
+  EXPECT_NEAR(run["evals"]["seconds"][0].get<double>(), 0.64, 1e-12);
+  EXPECT_EQ(run["step_ms"][0], 100);
+  EXPECT_EQ(run["parts"][0]["ms"], 50);
+  EXPECT_EQ(run["timed_apart"], true);
+  EXPECT_EQ(run["target"], 80);
+  EXPECT_EQ(run["further"]["s to the target"], "0.6");
+}
+
+TEST(Report, CompareShowsWhatWasLearnedByTheTimesOfTheNetwork) {
+  const TempFolder folder;
+  const Result r =
+      run("laconic compare mnist --data synthetic:100,20 --workers 2 --batch 10 --epochs 2 --link 10mbit,1ms --learn 3 "
+          "--repeat 2 --quiet --json --vs \"dense: \" --vs \"RedSync: --sync redsync --density 0.01\" --report " +
+          (folder / "page.html"));
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const auto table = nlohmann::json::parse(r.out), runs = runs_on(text_of(folder / "page.html"));
+  ASSERT_EQ(runs.size(), 2u);
+  for (const auto& run : runs) {
+    EXPECT_EQ(run["timed_apart"], true);
+    EXPECT_EQ(run["seeds"], 2);
+    EXPECT_EQ(run["last_step"], 10) << "of learning";
+    EXPECT_EQ(run["target"], table["target"]);
+    EXPECT_FALSE(has(run["command"].get<std::string>(), "--link")) << "it learns without the network";
+    ASSERT_EQ(run["evals"]["low"].size(), 2u);
+  }
+  EXPECT_GT(runs[0]["step_ms"][0], 150) << "a dense step sends 247 kB through 10 Mb/s";
+  EXPECT_GT(runs[0]["seconds"], 1.5);
+  EXPECT_TRUE(runs[0]["further"].contains("s to the target"));
+}
+
+TEST(Report, GradientsAreCountedWhereTheyAreShown) {
+  const TempFolder folder;
+  const std::string at = folder.path() + "/",
+                    train = "mnist --data synthetic:200,20 --workers 2 --batch 10 --steps 10 --quiet --log " + at;
+  ASSERT_EQ(run(train + "plain.jsonl").exit_code, 0);
+  EXPECT_FALSE(has(text_of(at + "plain.jsonl"), "gradients")) << "nobody has asked for a page";
+  ASSERT_EQ(run(train + "log.jsonl --report " + at + "page.html").exit_code, 0);
+  const auto gradients = runs_on(text_of(at + "page.html"))[0]["gradients"];
+  ASSERT_EQ(gradients.size(), 2u);
+  EXPECT_EQ(gradients[0]["step"], 1);
+  EXPECT_EQ(gradients[1]["step"], 10);
+  double all = 0;
+  for (const auto& parameter : gradients[1]["parameters"]) {
+    all += parameter[1].get<double>();
+    for (const auto& count : parameter[3]) all += count.get<double>();
+  }
+  EXPECT_EQ(all, 61'706) << "parameters of LeNet-5";
 }
 
 TEST(Report, WhatMakesNoPageIsOneSentence) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -521,12 +523,26 @@ TEST(Trainer, WritesItsOwnGradientsAtStepsOneTenAndSoOn) {
     if (recipe.sync == "redsync") recipe.settings = {{"dense-below", "1024"}};
     recipe.trainer.steps = 11;
     recipe.trainer.dump_gradients = folder / "deep/er";
+    recipe.trainer.count_gradients = true;
     const FirstStep alone = [] {
       Recipe one(mixed);  // worker 0's share of the first global batch
       dist::set_chunk(one.trainer.plan, "8KiB");
       return first_step(one);
     }();
-    train(recipe);
+    const Outcome outcome = train(recipe);
+    for (const StepReport& r : outcome.steps) {
+      EXPECT_EQ(r.gradients.empty(), r.step != 1 && r.step != 10) << r.step;
+      for (const GradientCounts& counted : r.gradients) {
+        std::array<std::int64_t, 256> by_exponent{};
+        for (const float value :
+             floats_in(folder / concat("deep/er/step-0000", r.step == 1 ? "01/" : "10/", counted.parameter, ".f32"))) {
+          int exponent = 0;
+          std::frexp(value, &exponent);  // of a half up to 1
+          ++by_exponent[value == 0 || exponent < -125 ? 0 : static_cast<std::size_t>(exponent + 126)];
+        }
+        EXPECT_EQ(counted.by_exponent, by_exponent) << counted.parameter;
+      }
+    }
     std::vector<float> dumped;
     dist::on_ranks(1, [&](dist::Worker& worker) {
       ImageClassification task(mixed(), recipe.data, 0, 1, recipe.task);
@@ -534,6 +550,7 @@ TEST(Trainer, WritesItsOwnGradientsAtStepsOneTenAndSoOn) {
       for (const auto& p : trainer.arena().parameters()) {
         const auto values = floats_in(folder / "deep/er/step-000001/" + p->info.name + ".f32");
         ASSERT_EQ(values.size(), static_cast<std::size_t>(p->info.elements)) << p->info.name;
+        EXPECT_EQ(std::ranges::count(outcome.steps[0].gradients, p->info.name, &GradientCounts::parameter), 1);
         dumped.insert(dumped.end(), values.begin(), values.end());
         const bool residual = std::string(sync) == "redsync" && p->info.elements >= 256;
         for (const char* step : {"step-000001", "step-000010"})

@@ -141,7 +141,7 @@ class Comparison {
     progress_.clear();
     const TableHead head{place, what(), again, o_.target_accuracy, o_.repeat, o_.seed};
     if (!o_.json || o_.form != TableForm::text) fmt::print("{}", table_text(head, rows, o_.form));
-    if (!o_.report.empty()) report();
+    if (!o_.report.empty()) report(rows);
     if (o_.json) fmt::print("{}\n", table_json(head, rows));
     return exit_code(rows);
   }
@@ -171,16 +171,55 @@ class Comparison {
     progress_.clear();
     const TableHead head{place, what(), again, std::nullopt, o_.repeat, o_.seed};
     if (!o_.json || o_.form != TableForm::text) fmt::print("{}", learning_text(head, learning, o_.form));
+    if (!o_.report.empty()) report(learning, timed);
     if (o_.json) fmt::print("{}\n", learning_json(head, learning));
     return exit_code(learning.rows);
   }
 
-  /// Writes the page of --report: of each set its first run, if that has come to its end.
-  void report() {
+  /// The logs of a set's runs that have come to their end.
+  std::vector<std::string> logs_of(const std::vector<Trial>& trials, const std::string& name) const {
+    std::vector<std::string> logs;
+    for (std::size_t r = 0; r < trials.size(); ++r)
+      if (trials[r].error.empty()) logs.push_back(base_of(name, o_.seed + r) + ".jsonl");
+    return logs;
+  }
+
+  /// A set on the page of --report, if one of its runs has come to its end.
+  std::optional<ReportedRun> reported(std::size_t s, const std::string& name) const {
+    std::vector<std::string> logs = logs_of(trials_[s], name);
+    if (logs.empty()) return std::nullopt;
+    return ReportedRun{.title = o_.sets[s].label, .log = logs[0], .seeds = {logs.begin() + 1, logs.end()}};
+  }
+
+  void report(const std::vector<Row>& rows) {
     std::vector<ReportedRun> runs;
-    for (std::size_t s = 0; s < o_.sets.size(); ++s)
-      if (!trials_[s].empty() && trials_[s][0].error.empty())
-        runs.push_back({.title = o_.sets[s].label, .log = base_of(set_name(s), o_.seed) + ".jsonl"});
+    for (std::size_t s = 0; s < rows.size(); ++s)
+      if (auto run = reported(s, set_name(s))) {
+        run->step_ms = rows[s].step_ms, run->ratio = rows[s].ratio;
+        runs.push_back(*run);
+      }
+    write(runs);
+  }
+
+  void report(const Learning& learning, const std::vector<std::vector<Trial>>& timed) {
+    std::vector<ReportedRun> runs;
+    for (std::size_t s = 0; s < timed.size(); ++s) {
+      const LearningRow& row = learning.rows[s];
+      auto run = reported(s, set_name(s) + "-learning");
+      if (!run) continue;
+      run->timed = logs_of(timed[s], set_name(s) + "-timing");
+      if (run->timed.empty()) continue;  // its own times are not the network's
+      run->target = learning.target;
+      run->further = {{"s to the target", row.seconds       ? with_interval(*row.seconds, "{:.4g}")
+                                          : row.epochs == 0 ? "not reached"
+                                                            : "not timed"}};
+      if (row.speedup) run->further.emplace_back("times as fast", with_interval(*row.speedup));
+      runs.push_back(*run);
+    }
+    write(runs);
+  }
+
+  void write(const std::vector<ReportedRun>& runs) const {
     if (runs.empty()) return;
     write_report(runs, o_.report);
     if (!o_.quiet && !o_.json) fmt::print("report: {}\n", o_.report);

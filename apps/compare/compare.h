@@ -38,7 +38,7 @@ struct CompareOptions {
   std::optional<int> warm_up;             ///< steps of each run that are not counted
   std::optional<dist::LinkSpec> rate;     ///< of the link that the workers have, where no --link tells it
   std::string keep;                       ///< a directory for the logs; empty: thrown away
-  std::string report;                     ///< a page about the runs with the first seed; empty: none
+  std::string report;                     ///< a page about the sets; empty: none
   TableForm form = TableForm::text;
   bool bound = true, json = false, quiet = false, dry_run = false, help = false;
 };

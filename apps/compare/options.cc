@@ -118,7 +118,7 @@ std::vector<Own> own_options(CompareOptions& o) {
        }},
       {"--no-bound", "", "do not measure computing alone and the layers, which the bound needs", flag(o.bound, false)},
       {"--keep", "DIR", "keep the log of every run there", [&o](const std::string& text) { o.keep = text; }},
-      {"--report", "FILE.html", "a page about the runs with the first seed, side by side",
+      {"--report", "FILE.html", "a page about the sets, side by side",
        [&o](const std::string& text) { o.report = text; }},
       {"--markdown", "", "the table for docs", [&o](const std::string&) { o.form = TableForm::markdown; }},
       {"--csv", "", "the figures alone, with their intervals in columns of their own",
@@ -223,8 +223,6 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
   refuse(o.common, "command line");
   require<UsageError>(o.learn == 0 || !o.target_accuracy,
                       "--learn has a target of its own (--target-accuracy): leave one of them out");
-  require<UsageError>(o.learn == 0 || o.report.empty(),
-                      "--learn times other runs than those that learn (--report): leave one of them out");
   for (const auto& set : o.sets) refuse(set.words, "--vs " + shell_word(set.label));
   for (std::size_t i = 0; i < o.sets.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <span>
 
@@ -222,6 +223,24 @@ Json timeline_of(const TraceFile& trace, const std::string& path) {
   return {{"begin", 0}, {"end", ms(end)}, {"rows", std::move(rows)}, {"arrows", std::move(arrows)}};
 }
 
+/// Of each step that has them: its parameters, each with its zeros, the exponent of the first count, and the counts.
+Json gradients_of(const RunFigures& run) {
+  Json all = Json::array();
+  for (const auto& [step, gradients] : run.gradients) {
+    Json parameters = Json::array();
+    if (!gradients.is_array()) continue;
+    for (const nlohmann::json& g : gradients) {
+      if (!g.is_object() || !g.contains("counts") || !g["counts"].is_array()) continue;
+      Json counts = Json::array();
+      for (const nlohmann::json& count : g["counts"]) counts.push_back(count.is_number() ? count.get<double>() : 0);
+      parameters.push_back(
+          {text_or(g, "parameter"), number_or(g, "zeros", 0), number_or(g, "lowest", 0), std::move(counts)});
+    }
+    if (!parameters.empty()) all.push_back({{"step", step}, {"parameters", std::move(parameters)}});
+  }
+  return all;
+}
+
 ReportedStep figures_of_step(const nlohmann::json& line) {
   constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
   ReportedStep s{number_or(line, "step", 0),
@@ -234,8 +253,9 @@ ReportedStep figures_of_step(const nlohmann::json& line) {
 }
 
 Json object(const RunFigures& run) {
-  const bool warms_up = run.steps.size() > 2 * kWarmUpSteps;
-  const auto counted = std::span(run.steps).subspan(warms_up ? kWarmUpSteps : 0);
+  const std::vector<ReportedStep>& timed = run.timed.empty() ? run.steps : run.timed;
+  const bool warms_up = timed.size() > 2 * kWarmUpSteps;
+  const auto counted = std::span(timed).subspan(warms_up ? kWarmUpSteps : 0);
   const std::size_t waiting = std::size(kStepParts) - 1;
   const Positions at = positions_of(run.steps);
   const Median ms = median_over(counted, ms_of);
@@ -266,19 +286,96 @@ Json object(const RunFigures& run) {
           {"group", planned ? text_or(run.plan, "group") : ""},
           {"predicted_ms", planned ? number_or_null(run.plan, "step_ms") : Json()},
           {"ledger", ledger_of(run.ledger)},
+          {"gradients", gradients_of(run)},
           {"timeline", Json()}};
 }
 
+/// A log's figures, and the epoch of each of its steps.
+struct ReadLog {
+  RunFigures figures;
+  std::vector<double> epochs{};
+};
+
+ReadLog read_log(const std::string& title, const std::string& path) {
+  LogFile log = LogFile::read(path);
+  require<DataError>(!log.steps.empty(), path, " has no steps: let the training run for some.");
+  ReadLog read{{.title = title,
+                .run = std::move(log.run),
+                .plan = std::move(log.plan),
+                .ledger = std::move(log.ledger),
+                .evals = std::move(log.evals)}};
+  for (nlohmann::json& line : log.steps) {
+    read.epochs.push_back(number_or(line, "epoch", 0));
+    read.figures.add(std::move(line));
+  }
+  return read;
+}
+
+/// Gives each step the mean time of its epoch's steps on the network, the first of an epoch left out.
+void take_times(const std::vector<std::string>& logs, const std::vector<double>& epochs, RunFigures& run) {
+  struct Sum {
+    double ms = 0, count = 0;
+  };
+  std::map<double, Sum> of_epoch;
+  for (const std::string& path : logs) {
+    const ReadLog timed = read_log("", path);
+    for (std::size_t i = 1; i < timed.epochs.size(); ++i) {
+      if (timed.epochs[i] != timed.epochs[i - 1]) continue;
+      run.timed.push_back(timed.figures.steps[i]);
+      Sum& sum = of_epoch[timed.epochs[i]];
+      sum.ms += run.timed.back().step_ms, ++sum.count;
+    }
+  }
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    const Sum sum = of_epoch[epochs[i]];
+    run.steps[i].step_ms = sum.ms / sum.count;  // NaN where nothing was timed
+  }
+}
+
+/// Puts means over seeds in the place of one run's losses.
+void take_mean_losses(const std::vector<RunFigures>& seeds, RunFigures& run) {
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    double sum = run.steps[i].loss, count = 1;
+    for (const RunFigures& other : seeds)
+      if (i < other.steps.size()) sum += other.steps[i].loss, ++count;
+    run.steps[i].loss = sum / count;
+  }
+}
+
+/// Puts means over seeds in the place of one run's evaluations, the lowest and the highest beside them.
+void take_mean_evals(const std::vector<RunFigures>& seeds, Json& evals) {
+  Json& values = evals["value"];
+  Json low = values, high = values;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::vector<double> of_all;
+    if (values[i].is_number()) of_all.push_back(values[i].get<double>());
+    for (const RunFigures& other : seeds)
+      if (i < other.evals.size())
+        if (const Json value = quality_of(other.evals[i].second).value; value.is_number())
+          of_all.push_back(value.get<double>());
+    if (of_all.empty()) continue;
+    low[i] = std::ranges::min(of_all), high[i] = std::ranges::max(of_all);
+    values[i] = std::accumulate(of_all.begin(), of_all.end(), 0.0) / static_cast<double>(of_all.size());
+  }
+  evals["low"] = std::move(low), evals["high"] = std::move(high);
+}
+
 Json object(const ReportedRun& run) {
-  LogFile log = LogFile::read(run.log);
-  require<DataError>(!log.steps.empty(), run.log, " has no steps: let the training run for some.");
-  RunFigures figures{.title = run.title,
-                     .run = std::move(log.run),
-                     .plan = std::move(log.plan),
-                     .ledger = std::move(log.ledger),
-                     .evals = std::move(log.evals)};
-  for (const nlohmann::json& line : log.steps) figures.steps.push_back(figures_of_step(line));
+  auto [figures, epochs] = read_log(run.title, run.log);
+  std::vector<RunFigures> seeds;
+  for (const std::string& path : run.seeds) seeds.push_back(read_log("", path).figures);
+  if (!run.timed.empty()) take_times(run.timed, epochs, figures);
+  take_mean_losses(seeds, figures);
   Json all = object(figures);
+  if (!seeds.empty()) {
+    take_mean_evals(seeds, all["evals"]);
+    all["seeds"] = 1 + seeds.size();
+  }
+  if (!run.timed.empty()) all["timed_apart"] = true;
+  if (run.step_ms) all["step_ms"] = {run.step_ms->value, run.step_ms->low, run.step_ms->high};
+  if (run.ratio) all["ratio"] = {run.ratio->value, run.ratio->low, run.ratio->high};
+  if (run.target) all["target"] = *run.target;
+  for (const auto& [column, cell] : run.further) all["further"][column] = cell;
   if (!run.trace.empty()) all["timeline"] = timeline_of(read_trace(run.trace), run.trace);
   return all;
 }
@@ -300,6 +397,8 @@ void RunFigures::add(nlohmann::json line) {
     if (line.contains(name)) *place = std::move(line[name]);
   if (line.contains("eval")) evals.emplace_back(steps.size(), std::move(line["eval"]));
   if (line.contains("step")) steps.push_back(figures_of_step(line));
+  if (line.contains("step") && line.contains("gradients"))
+    gradients.emplace_back(steps.back().step, std::move(line["gradients"]));
 }
 
 std::string drawn_as_json(const RunFigures& run) { return dumped(object(run)); }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,13 +23,15 @@ struct RunFigures {
   std::string title;
   nlohmann::json run{}, plan{}, ledger{};
   std::vector<ReportedStep> steps{};
+  std::vector<ReportedStep> timed{};  ///< those that times are taken from, where it is not `steps`
   std::vector<std::pair<std::size_t, nlohmann::json>> evals{};  ///< each after so many of the steps
+  std::vector<std::pair<double, nlohmann::json>> gradients{};   ///< by step: what it says of them
 
   /// Takes a line of a log.
   void add(nlohmann::json line);
 };
 
-/// The JSON that a page draws a training from. Some 60 kB at most, but for plan and ledger. `run` has steps.
+/// The JSON that a page draws a training from. Some 60 kB at most, but for plan, ledger and gradients. `run` has steps.
 std::string drawn_as_json(const RunFigures& run);
 
 /// The page that asks the server it came from for what it draws, again and again (apps/report/live.h).
@@ -38,6 +41,12 @@ std::string live_page();
 struct ReportedRun {
   std::string title, log;  ///< what it is called there; what --log has written
   std::string trace = "";  ///< what --trace has written; empty: no timeline
+  // What `compare` knows besides.
+  std::vector<std::string> seeds{};          ///< logs with other seeds: curves are means
+  std::vector<std::string> timed{};          ///< logs of its steps on a network, in short epochs: all times are theirs
+  std::optional<Median> step_ms{}, ratio{};  ///< of the table, where that has them
+  std::vector<std::pair<std::string, std::string>> further{};  ///< columns of the page's table, and its cells
+  std::optional<double> target{};                              ///< to be reached by what is evaluated
 };
 
 /// One page of HTML that needs nothing else: figures, curves, where a step's time goes, the plan and the ledger where

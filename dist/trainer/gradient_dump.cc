@@ -9,14 +9,10 @@
 #include <fstream>
 
 #include "core/host_copy.h"
+#include "dist/trainer/gradient_counts.h"
 
 namespace laconic {
 namespace {
-
-bool is_power_of_ten(std::int64_t step) {
-  while (step > 0 && step % 10 == 0) step /= 10;
-  return step == 1;
-}
 
 /// Writes into a file of `elements` floats from one of them on.
 void write_at(const std::string& path, Slice<const float> on_device, std::int64_t first, std::int64_t elements) {
@@ -36,7 +32,7 @@ void write_at(const std::string& path, Slice<const float> on_device, std::int64_
 
 void GradientDump::begin_step(std::int64_t step) {
   folder_.clear();
-  if (!is_power_of_ten(step)) return;
+  if (!looks_at_gradients(step)) return;
   folder_ = fmt::format("{}/step-{:06}", directory_, step);
   std::error_code error;
   std::filesystem::create_directories(folder_, error);

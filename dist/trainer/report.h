@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,6 +38,14 @@ struct RunInfo {
   bool replans = false;                    ///< a contradiction leads to another plan
 };
 
+/// How large the elements of a gradient are.
+struct GradientCounts {
+  std::string parameter;
+  /// By the exponent of the float: [e] has those from 2^(e-127) up to twice that, [0] zeros and what is below 2^-126,
+  /// [255] what is not finite.
+  std::array<std::int64_t, 256> by_exponent{};
+};
+
 /// One step, as rank 0 saw it. What each figure counts: docs/architecture.md, "Log".
 struct StepReport {
   std::int64_t step = 0;   ///< updates made so far, this one included: first 1
@@ -57,6 +66,7 @@ struct StepReport {
   double data_ms = 0;  ///< the compute thread waited for its batches
   double forward_ms = 0, backward_ms = 0, select_ms = 0, comm_ms = 0, update_ms = 0;
   double exposed_ms = 0;  ///< the compute thread was blocked by communication
+  std::vector<GradientCounts> gradients{};  ///< rank 0's own, in few of the steps (TrainerOptions::count_gradients)
 };
 
 /// One pass over the test set, or the validation set.

@@ -75,6 +75,7 @@ void Trainer::train_step() {
   figures_.begin_step();
   strategy_->begin_step({.step = step_ + 1, .lr = lr});
   if (dump_) dump_->begin_step(step_ + 1);
+  if (counter_) counter_->begin_step(step_ + 1);
   arena_->begin_step();
   context_.step = step_;
   for (std::int64_t m = 0; m < micro_batches; ++m) {
@@ -97,6 +98,7 @@ void Trainer::train_step() {
   if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one
   ++step_;
 
+  if (counter_) step.report.gradients = counter_->take();
   step.costs = strategy_->costs();
   step.stop_requested = o_.stop_requested && o_.stop_requested();
   step.report.bytes_counted = bytes_counted();

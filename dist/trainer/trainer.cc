@@ -186,6 +186,7 @@ void Trainer::make_strategy() {
   strategy_ = method_->worker(std::move(side));
   if (!o_.dump_gradients.empty() && worker_.rank == 0)
     dump_ = std::make_unique<GradientDump>(o_.dump_gradients, *strategy_);
+  if (o_.count_gradients && worker_.rank == 0) counter_ = std::make_unique<GradientCounter>(*listener());
   evaluation_ = std::make_unique<Evaluation>(worker_, workload_, *strategy_);
 }
 
@@ -256,6 +257,7 @@ DataPosition Trainer::position() const {
 }
 
 ParameterListener* Trainer::listener() const {
+  if (counter_) return counter_.get();
   return dump_ ? static_cast<ParameterListener*>(dump_.get()) : strategy_.get();
 }
 

@@ -10,6 +10,7 @@
 #include "dist/method/method.h"
 #include "dist/planner/calibration_file.h"
 #include "dist/planner/planner.h"
+#include "dist/trainer/gradient_counts.h"
 #include "dist/trainer/gradient_dump.h"
 #include "dist/trainer/plan_watch.h"
 #include "dist/trainer/report.h"
@@ -76,6 +77,7 @@ struct TrainerOptions {
   /// A directory for rank 0's own gradients, and what has been gathered when elements are chosen, at steps 1, 10,
   /// 100, …
   std::string dump_gradients{};
+  bool count_gradients = false;  ///< how large rank 0's own gradients are, at these steps: StepReport::gradients
   std::string resume{};        ///< checkpoint, or directory whose newest whole one is taken; empty: start anew
   bool resume_if_any = false;  ///< start anew, with a note, if there is none yet
   Trace* trace = nullptr;
@@ -228,7 +230,9 @@ class Trainer {
   std::unique_ptr<Servers> servers_;  // from construction on, whether or not the method has servers
   std::unique_ptr<dist::Strategy> strategy_;
   std::unique_ptr<Evaluation> evaluation_;
-  std::unique_ptr<GradientDump> dump_;  // between the arena and the strategy; null: nothing is
+  // Between the arena and the strategy, where they are asked for.
+  std::unique_ptr<GradientDump> dump_;
+  std::unique_ptr<GradientCounter> counter_;
 
   std::int64_t step_ = 0;
   /// An epoch that other numbers of workers have begun, and what of it these workers train. Epochs have as many updates
