@@ -5,11 +5,10 @@
 #include <filesystem>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/cuda/device_clock.h"
 #include "apps/device_options.h"
 #include "apps/subcommand.h"
 #include "core/clock.h"
-#include "core/cuda/timing.h"
-#include "core/dispatch.h"
 #include "core/error.h"
 #include "core/stream.h"
 #include "core/tensor.h"
@@ -36,18 +35,6 @@ double timed(const Contender& c) {
   const auto begin = Clock::now();
   c.run();
   return seconds_since(begin);
-}
-
-/// What the device takes for what f asks of it.
-double device_seconds(Device device, const std::function<void()>& f) {
-  double seconds = 0;
-  cuda_only([&] {
-    cuda::select(device.index);
-    const cuda::Mark begin = cuda::timed_mark();
-    f();
-    seconds = cuda::seconds_between(begin, cuda::timed_mark());
-  });
-  return seconds;
 }
 
 }  // namespace
