@@ -27,9 +27,11 @@ std::string checked_device(const std::string& text, const std::string& option) {
   return text;
 }
 
-/// Of the processes of this machine. A batch step of Slurm has a number too, and mpirun's ranks inherit it: it comes
-/// last.
-static int local_rank() {
+namespace {
+
+/// This process's number among those of its job on this machine; 0 where no launcher tells it. Slurm's comes last: a
+/// batch step has one too, and ranks that mpirun starts there inherit it.
+int local_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK",  // Open MPI
                            "MPI_LOCALRANKID",             // MPICH, Intel MPI
                            "PMI_LOCAL_RANK",              // Cray MPICH
@@ -38,6 +40,8 @@ static int local_rank() {
       if (const auto rank = number_from<int>(text); rank && *rank >= 0) return *rank;
   return 0;
 }
+
+}  // namespace
 
 Device device_named(const std::string& text) {
   if (text == "cpu") return kCpu;

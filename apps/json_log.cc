@@ -69,7 +69,7 @@ Json object(const EvalReport& r) {
   return eval;
 }
 
-/// Of the exponents from the first to the last that occur.
+/// Zeros, and the counts of the exponents from the first (`lowest`) to the last that occur.
 Json object(const GradientCounts& g) {
   std::size_t first = 1, end = g.by_exponent.size();
   while (end > first && g.by_exponent[end - 1] == 0) --end;

@@ -77,9 +77,9 @@ class Engine {
   /// For an operation that does not give way to others (one that is `in_order`, or alone): returns when `reached` says
   /// so, which is asked every few microseconds. `what` it waits for is said to whoever asks ("waits for ..."). Messages
   /// of other operations move meanwhile, but none of them goes on. On the communication thread.
-  /// throws what `reached` throws; CommError after the time-out, or at once if the engine is to stop or another rank
-  /// has
-  ///        aborted
+  /// throws what `reached` throws
+  /// throws CommError after the time-out, or at once if the engine is to stop or another rank
+  ///        has aborted
   virtual void wait_until(const std::function<bool()>& reached, const std::string& what) = 0;
   /// So much was sent beside the transport. From any thread.
   virtual void count_sent(Traffic more) = 0;

@@ -289,24 +289,6 @@ TEST_F(CudaDeathTest, AWarpMustBeWholeToTalk) {
       },
       "emulated CUDA device: .*thread");
 }
-TEST_F(CudaDeathTest, AMissingBarrierShowsInAnotherOrder) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto wrong = [] {
-    const Tensor y = Tensor::zeros({64}, DType::f32, kCuda);
-    tests::without_barrier(y.data<float>());
-    std::vector<float> right = counting(64);
-    std::rotate(right.begin(), right.end() - 1, right.end());
-    right[0] = 0;
-    std::exit(y.to_vector() == right ? 0 : 7);
-  };
-  const char* const own = std::getenv("EMULATED_CUDA_ORDER");
-  const std::string kept = own == nullptr ? "ascending" : own;
-  for (const auto& [order, status] : {std::pair{"ascending", 0}, {"reversed", 7}, {"shuffled", 7}}) {
-    setenv("EMULATED_CUDA_ORDER", order, 1);
-    EXPECT_EXIT(wrong(), testing::ExitedWithCode(status), "") << order;
-  }
-  setenv("EMULATED_CUDA_ORDER", kept.c_str(), 1);
-}
 TEST_F(CudaDeathTest, WithoutTheCacheEveryBlockComesFromTheDriver) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto fresh_blocks = [] {
@@ -338,6 +320,24 @@ TEST_F(CudaTest, WhatIsKeptForLaterMakesRoomWhenTheDeviceIsFull) {
 #endif
 
 #if defined(LACONIC_CUDA_EMULATED)
+TEST_F(CudaDeathTest, AMissingBarrierShowsInAnotherOrder) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto wrong = [] {
+    const Tensor y = Tensor::zeros({64}, DType::f32, kCuda);
+    tests::without_barrier(y.data<float>());
+    std::vector<float> right = counting(64);
+    std::rotate(right.begin(), right.end() - 1, right.end());
+    right[0] = 0;
+    std::exit(y.to_vector() == right ? 0 : 7);
+  };
+  const char* const own = std::getenv("EMULATED_CUDA_ORDER");
+  const std::string kept = own == nullptr ? "ascending" : own;
+  for (const auto& [order, status] : {std::pair{"ascending", 0}, {"reversed", 7}, {"shuffled", 7}}) {
+    setenv("EMULATED_CUDA_ORDER", order, 1);
+    EXPECT_EXIT(wrong(), testing::ExitedWithCode(status), "") << order;
+  }
+  setenv("EMULATED_CUDA_ORDER", kept.c_str(), 1);
+}
 TEST_F(CudaTest, NothingHappensUntilSomebodyWaits) {
   Pinned p(4, kCuda);
   std::memset(p.data(), 0, 4);

@@ -102,6 +102,32 @@ TEST(Report, WhatWasNotCountedOrIsNoNumberIsLeftOut) {
   EXPECT_EQ(run["ledger"]["rows"], nlohmann::json({{"w", nullptr, nullptr, nullptr}}));
 }
 
+/// The exchange of the first of the two steps that are shown begins late, and the next one not before they end.
+TEST(Report, ATimelineHasTwoWholeStepsWhereThereAreTwo) {
+  const TempFolder folder;
+  const std::string log = write(folder, "log", kRun + steps(1, 4));
+  const auto timeline_of = [&](int whole, int exchange) {
+    const auto named = [](int thread, const char* name) {
+      return nlohmann::json{
+          {"ph", "M"}, {"name", "thread_name"}, {"pid", 0}, {"tid", thread}, {"args", {{"name", name}}}};
+    };
+    const auto span = [](int thread, const char* name, const char* category, int begin, int length) {
+      return nlohmann::json{{"ph", "X"},     {"name", name}, {"cat", category}, {"pid", 0},
+                            {"tid", thread}, {"ts", begin},  {"dur", length}};
+    };
+    nlohmann::json events = {named(1, "compute"), named(2, "communication"),
+                             span(2, "w", "communication", exchange, 10)};
+    for (int step = 0; step <= whole; ++step) events.push_back(span(1, "conv1", "forward", 1000 * step, 500));
+    const std::string trace = write(folder, "trace", nlohmann::json{{"traceEvents", events}}.dump());
+    return runs_on(report_page({{.title = "late", .log = log, .trace = trace}}))[0]["timeline"];
+  };
+  for (const auto& [whole, first] : {std::pair{1, 0}, {2, 0}, {3, 1}, {4, 2}, {6, 2}}) {
+    const auto timeline = timeline_of(whole, 1000 * first + 600);
+    EXPECT_EQ(timeline["end"], whole == 1 ? 1 : 2) << whole;
+    EXPECT_EQ(timeline["rows"].size(), 2u) << whole;
+  }
+}
+
 TEST(Report, AProgramAndTheToolMakeTheSamePage) {
   const TempFolder folder;
   const std::string at = folder.path() + "/";

@@ -133,7 +133,7 @@ suites_of() {   # program, pattern of names: those that have tests for a device 
 }
 suite() {   # program, suite
   local log=$results/tests/$1-${2//\//-}.txt began=$SECONDS status tests p f s
-  limited "${SUITE_SECONDS:-120}" "$log" "$build/tests/$1_test" "--gtest_filter=$2.*:-DISABLED_*"
+  limited "${SUITE_SECONDS:-120}" "$log" "$build/tests/$1_test" "--gtest_filter=$2.*"
   status=$?
   [ $status != 125 ] || return
   p=$(grep -c '^\[       OK \]' "$log") f=$(grep -c '^\[  FAILED  \] .*ms)$' "$log") s=$(grep -c '^\[  SKIPPED \] .*ms)$' "$log")

@@ -432,7 +432,9 @@ TEST(Simulate, ALogIsReplayedAndExplained) {
   EXPECT_NEAR(own["bytes_sent"], 4 * 61'706, 4'000) << "LeNet, halves both ways";
   EXPECT_GT(own["step_ms"], 8e3 * 4 * 61'706 / 50e6) << "the wire alone";
   EXPECT_EQ(row(" --workers 2..8")["workers"], 8);
-  EXPECT_GT(row(" --link 5mbit,1ms")["step_ms"], 8e3 * 4 * 61'706 / 5e6) << "the wire alone, at a tenth of the rate";
+  // A busy machine computes for longer than the link takes: this computing takes some milliseconds everywhere.
+  const std::string computing = " --model lenet --compute gflops:10 --link ";
+  EXPECT_GT(row(computing + "5mbit,1ms")["step_ms"], 3 * row(computing + "50mbit,1ms")["step_ms"].get<double>());
   EXPECT_LT(row(" --codec bf16")["bytes_sent"], 0.55 * own["bytes_sent"].get<double>());
   EXPECT_GT(row(" --model hdc --compute gflops:10")["bytes_sent"], 10 * own["bytes_sent"].get<double>());
   const Result refused = run(replay + " --batch 8");
@@ -450,7 +452,8 @@ TEST(Simulate, WhatIsNoLogIsOneSentence) {
   const TempFolder folder;
   folder.write("none", {'h', 'a', 'l', 'l', 'o', '\n'});
   folder.write("empty", {});
-  const std::string run_line = R"({"run":{"model":"lenet"}})", step_line = R"({"step":1,"step_ms":2.5,"forward_ms":1})";
+  const std::string run_line = R"({"run":{"model":"lenet"}})",
+                    step_line = R"({"step":1,"step_ms":2.5,"forward_ms":1,"exposed_ms":0.5})";
   const auto file = [&](const std::string& name, const std::string& text) {
     folder.write(name, std::vector<std::uint8_t>(text.begin(), text.end()));
     return folder / name;
@@ -468,6 +471,7 @@ TEST(Simulate, WhatIsNoLogIsOneSentence) {
   const Result r = run("laconic explain '" + file("cut", run_line + "\n" + step_line + "\n{\"step\":2,\"st") + "'");
   EXPECT_EQ(r.exit_code, 0) << r.err;
   EXPECT_TRUE(has(r.out, "lenet, 1 step counted.\nA step takes 2.5 ms")) << r.out;
+  EXPECT_TRUE(has(r.out, "waiting for gradients")) << r.out;
   EXPECT_TRUE(has(r.out, "with --plan auto it would tell")) << r.out;
   EXPECT_TRUE(
       has(run("laconic simulate --replay '" + (folder / "no steps") + "'").err, "has no measured plan (--replay)"));

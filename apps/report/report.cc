@@ -179,14 +179,15 @@ Json ledger_of(const nlohmann::json& ledger) {
   return all;
 }
 
-/// Steps 3 and 4, or the last two, of all ranks and threads. Two, because the exchange of a step's gradients may begin
-/// as late as in the next step's forward. Times are in ms.
+/// Steps 3 and 4, or the last two, of all ranks and threads: the exchange of a step's gradients may begin as late as in
+/// the next step's forward. Times are in ms.
 Json timeline_of(const TraceFile& trace, const std::string& path) {
   const TraceFile::Line* const computing = trace.computing(0);
   require<DataError>(computing, path, ": rank 0 has not computed in this trace");
   const std::vector<double> starts = step_starts(*computing);
   require<DataError>(starts.size() >= 2, path, ": there is no whole step in this trace: train some");
-  const std::size_t whole = starts.size() - 1, first = std::min<std::size_t>(3, std::max<std::size_t>(whole, 2) - 1) - 1;
+  const std::size_t whole = starts.size() - 1,
+                    first = std::min<std::size_t>(3, std::max<std::size_t>(whole, 2) - 1) - 1;
   const double begin = starts[first], end = starts[std::min(first + 2, whole)];
   const auto ms = [&](double time) { return std::round((time - begin) * 10) / 1e4; };
   Json rows = Json::array();
@@ -223,7 +224,8 @@ Json timeline_of(const TraceFile& trace, const std::string& path) {
   return {{"begin", 0}, {"end", ms(end)}, {"rows", std::move(rows)}, {"arrows", std::move(arrows)}};
 }
 
-/// Of each step that has them: its parameters, each with its zeros, the exponent of the first count, and the counts.
+/// The steps that have counts of gradients. A parameter is its name, its zeros, the exponent of its first count, and
+/// the counts.
 Json gradients_of(const RunFigures& run) {
   Json all = Json::array();
   for (const auto& [step, gradients] : run.gradients) {

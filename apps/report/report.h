@@ -41,7 +41,7 @@ std::string live_page();
 struct ReportedRun {
   std::string title, log;  ///< what it is called there; what --log has written
   std::string trace = "";  ///< what --trace has written; empty: no timeline
-  // What `compare` knows besides.
+  // `compare` fills these in.
   std::vector<std::string> seeds{};          ///< logs with other seeds: curves are means
   std::vector<std::string> timed{};          ///< logs of its steps on a network, in short epochs: all times are theirs
   std::optional<Median> step_ms{}, ratio{};  ///< of the table, where that has them

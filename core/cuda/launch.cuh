@@ -44,8 +44,8 @@ inline unsigned blocks_for(std::int64_t n, int threads = kBlock, int waves = 8) 
   return static_cast<unsigned>(std::min(needed, most));
 }
 
-/// What all threads divide by, 1 or more: a multiplication and a shift, where a division of 64 bits would take thirty
-/// instructions and more.
+/// Divides by d >= 1, which all threads share, by a multiplication and a shift: a 64-bit division takes over thirty
+/// instructions (Granlund and Montgomery 1994, Division by Invariant Integers using Multiplication, Figure 4.1).
 class Divisor {
  public:
   struct Divided {
@@ -57,7 +57,7 @@ class Divisor {
     using Wide = unsigned __int128;
     factor_ = static_cast<std::uint64_t>((Wide{(std::uint64_t{1} << shift_) - by} << 64) / by) + 1;
   }
-  /// Of 0 <= i.
+  /// i / d and i % d. i >= 0.
   __device__ Divided operator()(std::int64_t i) const {
     const auto n = static_cast<unsigned long long>(i);
     const auto q = static_cast<std::int64_t>((__umul64hi(n, factor_) + n) >> shift_);
