@@ -16,7 +16,7 @@ namespace laconic::dist {
 namespace {
 
 /// All that messages of ours carry, as allreduces() names them, in groups of all sizes that matter: "tree:2".
-const std::vector<std::string> kAllreduces = [] {
+const std::vector<std::string> kAllreduceNames = [] {
   std::vector<std::string> all;
   for (const AllreduceKind& kind : allreduces()) {
     if (kind.carrier != Carrier::messages) continue;
@@ -83,7 +83,7 @@ TEST_P(EveryAllreduce, SendsExactlyWhatItsCostFormulaSays) {
 
 TEST(Allreduces, BusiestRankSendsTheBytesOfTheFormulaWhenBlocksAreEven) {
   int counted = 0;
-  for (const auto& allreduce : kAllreduces) {
+  for (const auto& allreduce : kAllreduceNames) {
     if (!counts_to_the_byte(allreduce)) continue;  // a leader's turns to receive count too: see the test of its own
     SCOPED_TRACE(allreduce);
     ++counted;
@@ -113,7 +113,7 @@ TEST_P(EveryAllreduce, RepeatsToTheSameBits) {
   EXPECT_TRUE(same_bits(first, second));
 }
 
-INSTANTIATE_TEST_SUITE_P(Collectives, EveryAllreduce, ::testing::ValuesIn(kAllreduces), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Collectives, EveryAllreduce, ::testing::ValuesIn(kAllreduceNames), [](const auto& info) {
   std::string name = info.param;
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
@@ -193,7 +193,7 @@ TEST(HierarchicalAllreduce, RefusesGroupsOfNobody) {
 }
 
 TEST(Allreduce, LengthsThatDifferBetweenRanksEndInASentenceAndNotInAHang) {
-  for (const std::string& algorithm : kAllreduces) try {
+  for (const std::string& algorithm : kAllreduceNames) try {
       on_ranks(2, [&](Worker& w) {
         std::vector<float> x(w.rank == 0 ? 100 : 200, 1.0f);
         w.engine.run("allreduce", [&](Communicator& comm) { return run(algorithm, comm, slice(x)); });

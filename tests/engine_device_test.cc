@@ -8,6 +8,7 @@
 #include "dist/collective/meeting.h"
 #include "dist/collective/reduce.h"
 #include "dist/collective/ring_allreduce.h"
+#include "tests/added_later.h"
 #include "tests/cuda_devices.h"
 #include "tests/error_of.h"
 #include "tests/on_ranks.h"
@@ -32,14 +33,6 @@ class EngineOnDevice : public ::testing::TestWithParam<std::optional<LinkOptions
 INSTANTIATE_TEST_SUITE_P(Transports, EngineOnDevice, ::testing::Values(std::nullopt, std::optional(kFastLink)),
                          [](const auto& info) { return info.param ? "Linked" : "Local"; });
 
-/// Zeros until the device comes to adding x, which it has not when this returns.
-Tensor added_later(const std::vector<float>& x) {
-  const Tensor values = Tensor::of({static_cast<std::int64_t>(x.size())}, std::span<const float>(x), kCuda);
-  const Tensor y = Tensor::zeros(values.shape(), DType::f32, kCuda);
-  add_in_place(y.slice(), values.slice());
-  return y;
-}
-
 std::vector<float> sum_of_values(int N, std::size_t n) {
   std::vector<std::vector<float>> all(static_cast<std::size_t>(N));
   dist::on_ranks(N, [&](Worker& w) {
@@ -55,7 +48,7 @@ TEST_P(EngineOnDevice, TakesWhatWasJustAskedForAndWhatIsAskedNextSeesTheSum) {
       const std::vector<float> expected = sum_of_values(N, n);
       on_ranks(N, [&](Worker& w) {
         const int slot = w.engine.reserve_slots(1);
-        const Tensor x = added_later(values_of(w.rank, n));
+        const Tensor x = added_later(values_of(w.rank, n), kCuda);
         const Ticket ticket =
             w.engine.submit({.name = "sum", .slot = slot, .device = kCuda, .body = [&](Communicator& comm) {
                                return ring_allreduce(comm, x.slice());
@@ -73,7 +66,7 @@ TEST_P(EngineOnDevice, RunsOnTheCallingThreadToo) {
   for (std::size_t n : {1, 1003}) {
     const std::vector<float> expected = sum_of_values(3, n);
     on_ranks(3, [&](Worker& w) {
-      const Tensor x = added_later(values_of(w.rank, n));
+      const Tensor x = added_later(values_of(w.rank, n), kCuda);
       w.engine.run(
           "sum", [&](Communicator& comm) { return ring_allreduce(comm, x.slice()); }, kCuda);
       EXPECT_TRUE(same_bits(x.to_vector(), expected));
@@ -94,7 +87,7 @@ TEST_P(EngineOnDevice, KeepsManyInFlightWhateverTheOrderOfSubmissionAndReusesThe
       for (int j = 0; j < kOperations; ++j) {
         const int i = (j * 7 + w.rank * 5) % kOperations;
         const Tensor& mine = x[static_cast<std::size_t>(i)] =
-            added_later(std::vector<float>(static_cast<std::size_t>(17 * i), static_cast<float>(i + w.rank)));
+            added_later(std::vector<float>(static_cast<std::size_t>(17 * i), static_cast<float>(i + w.rank)), kCuda);
         tickets[static_cast<std::size_t>(i)] = w.engine.submit({.name = "sum",
                                                                 .slot = slots + i,
                                                                 .priority = i * w.rank,
@@ -123,7 +116,7 @@ TEST_P(EngineOnDevice, KeepsManyInFlightWhateverTheOrderOfSubmissionAndReusesThe
 TEST_P(EngineOnDevice, MessagesOfHostAndDeviceKeepTheirOrder) {
   on_ranks(2, [&](Worker& w) {
     const int slot = w.engine.reserve_slots(1);
-    const Tensor x = w.rank == 0 ? added_later(values_of(5, 300)) : Tensor::zeros({300}, DType::f32, kCuda);
+    const Tensor x = w.rank == 0 ? added_later(values_of(5, 300), kCuda) : Tensor::zeros({300}, DType::f32, kCuda);
     std::vector<float> head{1, 2, 3}, tail{4};
     const auto body = [&](Communicator& comm) -> Task<> {
       const Slice<std::byte> first = slice(head).bytes(), middle = x.slice().bytes(), last = slice(tail).bytes();
@@ -163,7 +156,7 @@ TEST_P(EngineOnDevice, ARankThatLeavesByAnExceptionLeavesNoCopyBehind) {
       const int slots = w.engine.reserve_slots(8);
       std::vector<Tensor> x;
       const Guard guard{w.engine};
-      for (int i = 0; i < 8; ++i) x.push_back(added_later(values_of(i, 1000)));
+      for (int i = 0; i < 8; ++i) x.push_back(added_later(values_of(i, 1000), kCuda));
       std::vector<Ticket> tickets;
       for (int i = 0; i < (w.rank == 1 ? 4 : 8); ++i)
         tickets.push_back(w.engine.submit({.name = "sum",

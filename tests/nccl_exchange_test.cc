@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "dist/cuda/nccl_collectives.h"
+#include "tests/added_later.h"
 #include "tests/error_of.h"
 #include "tests/nccl_ranks.h"
 #ifdef LACONIC_CUDA_EMULATED

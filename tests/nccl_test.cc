@@ -12,6 +12,7 @@
 #include "dist/collective/reduce.h"
 #include "dist/cuda/nccl_functions.h"
 #include "dist/method/allreduce/allreduce_sync.h"
+#include "tests/added_later.h"
 #include "tests/error_of.h"
 #include "tests/installed_library.h"
 #include "tests/nccl_ranks.h"

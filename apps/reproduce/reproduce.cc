@@ -21,7 +21,6 @@ namespace laconic {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 volatile std::sig_atomic_t stop_signal = 0;
 
@@ -41,9 +40,9 @@ std::string shell_line(const std::vector<std::string>& words) {
 }
 
 /// A figure of a set, or of its median; nothing where there is none.
-std::optional<double> figure(const Json& set, const char* key) {
+std::optional<double> figure(const nlohmann::json& set, const char* key) {
   if (!set.contains(key)) return std::nullopt;
-  const Json& value = set[key].is_object() ? set[key].value("median", Json()) : set[key];
+  const nlohmann::json& value = set[key].is_object() ? set[key].value("median", nlohmann::json()) : set[key];
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
@@ -52,12 +51,12 @@ std::string text_of(std::optional<double> value, const char* form) {
 }
 
 /// Rows of the paper with ours beside them.   sets : of `laconic compare --json`, one for each row
-ResultTable side_by_side(const PaperTable& paper, const Json& sets, bool markdown) {
+ResultTable side_by_side(const PaperTable& paper, const nlohmann::json& sets, bool markdown) {
   ResultTable table(markdown, "–");
   table.title("");
   const std::optional<double> first = figure(sets.at(0), "exposed_ms");
   for (std::size_t i = 0; i < paper.rows.size(); ++i) {
-    const Json& set = sets.at(i);
+    const nlohmann::json& set = sets.at(i);
     Cells row{{"what", "", paper.rows[i].label}};
     for (std::size_t c = 0; c < paper.columns.size(); ++c)
       row.emplace_back("paper: " + paper.columns[c], "", paper.rows[i].printed[c]);
@@ -89,7 +88,7 @@ std::string reproduce(const PaperTable& table, bool full, const std::string& dat
   std::string line, last;
   while (std::getline(file, line))
     if (!line.empty()) last = line;
-  const Json result = Json::parse(last, nullptr, false);
+  const nlohmann::json result = nlohmann::json::parse(last, nullptr, false);
   require<Error>(
       code == 0 && result.is_object() && result.contains("sets") && result["sets"].size() == table.rows.size(),
       "reproduce: ", table.paper, " ", table.name, " failed: ", last_words(err).text, " It ran: ", shell_line(words));

@@ -1,26 +1,38 @@
 #!/usr/bin/env bash
-# Rounds of own steps beside other methods, on one axis of time, four workers on a link of 100 Mb/s (docs/rounds.md). From
-# the project's folder:
+# Rounds of own steps beside methods that send in every step, on one axis of time, four workers on an emulated link (docs/rounds.md).
+# From the project's folder:
 #
-#   bash docs/tables/rounds.sh MODEL DATA KEEP [options of compare]
+#   bash docs/tables/rounds.sh MODEL RATE DATA KEEP [options of compare]
 #
-# MODEL: lenet (DATA: Fashion-MNIST), resnet20 (CIFAR-10) or gpt (a text, as tinyshakespeare's). KEEP holds what was learned: a second call only times steps.
+# MODEL: lenet (DATA: Fashion-MNIST), resnet20 (CIFAR-10), lstm-small (the Penn Treebank) or gpt (a text, as tinyshakespeare's). RATE:
+# 10mbit, 100mbit or 1gbit. KEEP holds what was learned, which does not depend on the rate: a second call only times steps.
 set -euo pipefail
-model=${1:?MODEL} data=${2:?DATA} keep=${3:?KEEP}
-shift 3
-momentum="--momentum 0.9 --nesterov --weight-decay 5e-4 --schedule warmup:1+cosine"
-redsync="--sync redsync --density 0.01 --no-mask"  # corrects the momentum of SGD; with Adam residuals alone do
+longer="" rank=2 loco="" demo=""
+model=${1:?MODEL} rate=${2:?RATE} data=${3:?DATA} keep=${4:?KEEP}
+shift 4
+# Each method with the optimiser that it was published with, and the rate that a short search found best.
 case $model in
-  lenet) app=mnist common="--model lenet --batch 16 --epochs 10 --lr 0.05 $momentum" dense="--warmup dense:1" ;;
-  resnet20) app=cifar10 common="--model resnet20 --batch 32 --epochs 5 --lr 0.2 $momentum" dense="--warmup dense:1" ;;
-  gpt) app=gpt common="--model gpt-4x128 --batch 3" dense="" redsync="--sync topk --density 0.01" ;;
+  lenet)
+    app=mnist common="--model lenet --batch 16 --epochs 10 --schedule warmup:1+cosine" warm="--warmup dense:1"
+    sgd="--momentum 0.9 --nesterov --weight-decay 5e-4 --lr 0.05" adam="--optimizer adamw --weight-decay 0.05 --lr 0.003" demo="--lr 0.003" ;;
+  resnet20)
+    app=cifar10 common="--model resnet20 --batch 32 --epochs 5 --schedule warmup:1+cosine" warm="--warmup dense:1"
+    sgd="--momentum 0.9 --nesterov --weight-decay 5e-4 --lr 0.2" adam="--optimizer adamw --weight-decay 0.05 --lr 0.005" demo="--lr 0.003" ;;
+  lstm-small)
+    app=ptb common="--model lstm-small --batch 5 --epochs 5" warm="--warmup dense:1"
+    sgd="--lr 20" adam="--optimizer adamw --lr 0.003 --clip norm:1 --schedule cosine" demo="--lr 0.003 --schedule cosine" ;;
+  gpt)  # what loses something trains for twice as many steps, to a loss as good
+    app=gpt common="--model gpt-4x128 --batch 3 --epoch-steps 200" warm="" sgd="" adam="" longer="--steps 4000" rank=4 loco="--lr 0.002" ;;
   *) echo "rounds: no model $model here" >&2 && exit 2 ;;
 esac
-build/apps/laconic compare "$app" --data "$data" --workers 4 --threads 1 --link 100mbit,1ms $common --keep "$keep" --learn 20 --markdown \
-  --vs "dense: --sync allreduce" --vs "dense, 16 bits: --codec bf16" \
-  --vs "RedSync 1 %: $redsync $dense" \
-  --vs "PowerSGD, rank 2: --sync powersgd --rank 2 $dense" \
-  --vs "local SGD, 16 steps: --sync rounds --every 16 $dense" \
-  --vs "DiLoCo, 16 steps: --sync rounds --every 16 --outer nesterov $dense" \
-  --vs "Streaming DiLoCo: --sync rounds --every 16 --outer nesterov --fragments 4 --delay 3 $dense" \
-  --vs "SparseLoCo, 3 %, 16 steps: --sync rounds --every 16 --density 0.03 $dense" "$@"
+# RedSync corrects the momentum of SGD; with Adam residuals alone do.
+case $model in gpt) sparse="--sync topk --density 0.01 --dense-below 16KiB" ;; *) sparse="--sync redsync --density 0.01 --no-mask" ;; esac
+sets=(--vs "dense: $sgd" --vs "dense, 16 bits: $sgd --codec bf16" --vs "5 bits: $sgd --codec groupq:5:32"
+  --vs "RedSync, 1 %: $sgd $sparse $warm $longer" --vs "PowerSGD, rank $rank: $sgd --sync powersgd --rank $rank $warm $longer")
+[ "$model" = gpt ] || sets+=(--vs "DeMo: --sync demo --momentum 0 $demo" --vs "dense, AdamW: $adam" --vs "local SGD: $sgd --sync rounds --every 16 $warm")
+diloco="$adam --sync rounds --every 16 --outer nesterov"
+sets+=(--vs "DiLoCo: $diloco" --vs "Streaming DiLoCo: $diloco --fragments 4 --delay 3 --mix 0"
+  --vs "SparseLoCo, 3 %: $adam $loco --sync rounds --every 16 --density 0.03 $longer"
+  --vs "NoLoCo: $adam --sync rounds --every 16 --pairs --outer momentum $longer")
+build/apps/laconic compare "$app" --data "$data" --workers 4 --threads 1 --link "$rate,1ms" $common --keep "$keep" --learn 20 --markdown \
+  "${sets[@]}" "$@"
