@@ -22,7 +22,7 @@ case $model in
     app=ptb common="--model lstm-small --batch 5 --epochs 5" warm="--warmup dense:1"
     sgd="--lr 20" adam="--optimizer adamw --lr 0.003 --clip norm:1 --schedule cosine" demo="--lr 0.003 --schedule cosine" ;;
   gpt)  # what loses something trains for twice as many steps, to a loss as good
-    app=gpt common="--model gpt-4x128 --batch 3 --epoch-steps 200" warm="" sgd="" adam="" longer="--steps 4000" rank=4 loco="--lr 0.002" ;;
+    app=gpt common="--model gpt-4x128 --batch 3 --epochs 10 --epoch-steps 200" warm="" sgd="" adam="" longer="--epochs 20" rank=4 loco="--lr 0.002" ;;
   *) echo "rounds: no model $model here" >&2 && exit 2 ;;
 esac
 # RedSync corrects the momentum of SGD; with Adam residuals alone do.
