@@ -27,9 +27,9 @@ case $model in
   *) echo "rounds: no model $model here" >&2 && exit 2 ;;
 esac
 # RedSync corrects the momentum of SGD; with Adam residuals alone do.
-case $model in gpt) sparse="--sync topk --density 0.01 --dense-below 16KiB" ;; *) sparse="--sync redsync --density 0.01 --no-mask" ;; esac
+case $model in gpt) chosen="top-k" sparse="--sync topk --density 0.01 --dense-below 16KiB" ;; *) chosen="RedSync" sparse="--sync redsync --density 0.01 --no-mask" ;; esac
 sets=(--vs "dense: $sgd" --vs "dense, 16 bits: $sgd --codec bf16" --vs "5 bits: $sgd --codec groupq:5:32"
-  --vs "RedSync, 1 %: $sgd $sparse $warm $longer" --vs "PowerSGD, rank $rank: $sgd --sync powersgd --rank $rank $warm $longer")
+  --vs "$chosen, 1 %: $sgd $sparse $warm $longer" --vs "PowerSGD, rank $rank: $sgd --sync powersgd --rank $rank $warm $longer")
 [ "$model" = gpt ] || sets+=(--vs "DeMo: --sync demo --momentum 0 $demo" --vs "dense, AdamW: $adam" --vs "local SGD: $sgd --sync rounds --every 16 $warm")
 diloco="$adam --sync rounds --every 16 --outer nesterov"
 sets+=(--vs "DiLoCo: $diloco" --vs "Streaming DiLoCo: $diloco --fragments 4 --delay 3 --mix 0"
