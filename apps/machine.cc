@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "apps/version.h"
+#include "core/cpu/processor.h"
 #include "core/stream.h"
-#include "dist/trainer/checkpoint.h"
 #include "dist/world.h"
 
 namespace laconic {
@@ -25,7 +25,7 @@ std::string machine(Device device) {
       break;
     }
   if (device.kind == Device::Kind::cuda) cpu = cuda_device_name(device.index) + "; " + cpu;
-  return fmt::format("{}, {} cores, {}; g++ {}", cpu, std::thread::hardware_concurrency(), instruction_set(),
+  return fmt::format("{}, {} cores, {}; g++ {}", cpu, std::thread::hardware_concurrency(), cpu::instruction_set(),
                      __VERSION__);
 }
 

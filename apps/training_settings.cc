@@ -200,7 +200,7 @@ void add_settings(Settings& s, TrainOptions& o, const Program& program) {
   if (!own && !reads_text)
     s.real_number("label-smoothing", "X", o.images.label_smoothing, 0, 1, "0.1", "spread over the other classes");
   s.value(
-      "clip", "norm:X|value:X",
+      "clip", "norm:X|value:X|none",
       "limit the gradient's length, or each of its elements" +
           (o.trainer.clip.kind == Clip::Kind::norm ? fmt::format(" [norm:{:g}]", o.trainer.clip.limit) : std::string()),
       [&o](const std::string& text, const std::string& where) { o.trainer.clip = Clip::parse(text, where); });

@@ -20,11 +20,6 @@ namespace {
 using cpu::kBlock;
 
 #if defined(__x86_64__)
-bool use_f16c() {
-  static const bool has = __builtin_cpu_supports("f16c");
-  return has && cpu::use_avx2();
-}
-
 #define LACONIC_F16C __attribute__((target("avx2,f16c")))
 /// Both return how many values they have done: all but less than a vector.
 LACONIC_F16C std::size_t to_fp16_vectors(const float* x, std::size_t n, std::byte* to) {
@@ -55,7 +50,7 @@ class Fp16 final : public SizedCodec {
     const auto on_host = [&] {
       std::size_t i = 0;
 #if defined(__x86_64__)
-      if (use_f16c()) i = to_fp16_vectors(x.data(), x.size(), to);
+      if (cpu::use_avx2()) i = to_fp16_vectors(x.data(), x.size(), to);
 #endif
       for (; i < x.size(); ++i) {
         const std::uint16_t h = fp16_of(x[i]);
@@ -68,7 +63,7 @@ class Fp16 final : public SizedCodec {
     const auto on_host = [&] {
       std::size_t i = 0;
 #if defined(__x86_64__)
-      if (use_f16c()) i = from_fp16_vectors(payload.data(), x.size(), x.data());
+      if (cpu::use_avx2()) i = from_fp16_vectors(payload.data(), x.size(), x.data());
 #endif
       for (; i < x.size(); ++i) {
         std::uint16_t h;

@@ -195,6 +195,12 @@ std::size_t max_sparse_bytes(SparseFormat format, std::size_t count, std::size_t
   return head + padded(2 * blocks_of(count) + static_cast<std::size_t>(bits) / 8 + 2);
 }
 
+double expected_rice_bytes(std::size_t count, std::size_t n) {
+  const auto k = static_cast<double>(count);
+  const double gap = static_cast<double>(n) / k - 1, p = std::floor(std::log2(std::max(1.0, gap)));
+  return 4 + std::ceil(k / 128) + k * (p + 1 + gap / std::exp2(p)) / 8;
+}
+
 void encode_sparse(SparseFormat format, Slice<const std::uint32_t> indices, Slice<const float> values, std::size_t n,
                    Bytes& payload) {
   const std::size_t count = indices.size();

@@ -25,6 +25,9 @@ struct SparseFormat {
 /// No message of at most `count` elements of a tensor of n is longer: for a receiver to size its buffer.
 std::size_t max_sparse_bytes(SparseFormat format, std::size_t count, std::size_t n);
 
+/// Bytes of a message in Rice's coding about `count` of n elements that lie anywhere, without its values; an estimate.
+double expected_rice_bytes(std::size_t count, std::size_t n);
+
 /// Appends a message to payload. Its length is a multiple of 4; an empty selection takes 4 bytes (one_value: 8).
 ///
 ///     little-endian   count : u32 | value : f32 (one_value) | indices | 0 to 3 zero bytes | value : f32 count

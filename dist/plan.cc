@@ -212,6 +212,11 @@ Plan make_plan(const Parameters& parameters, const PlanOptions& options, int wor
   return plan;
 }
 
+Held held_by(const Bucket& bucket, const ParameterInfo& info) {
+  if (!bucket.chunk()) return {info.name, info.shape, info.offset, info.elements};
+  return {bucket.name, {bucket.rows.count, info.elements / info.shape[0]}, bucket.offset, bucket.elements};
+}
+
 std::int64_t Plan::chunk_rows(int place) const { return at(buckets, at(bucket_of, place)).rows.count; }
 
 bool Plan::sparse() const {

@@ -66,6 +66,15 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
+/// What a bucket holds of a parameter: all of it, or the bucket's rows. As if it were a parameter.
+struct Held {
+  std::string name;
+  Shape shape;                            ///< of rows: rows by elements of a row
+  std::int64_t offset = 0, elements = 0;  ///< in the arena
+};
+/// info : of one of its parameters
+Held held_by(const Bucket& bucket, const ParameterInfo& info);
+
 /// How every parameter of a model travels. Fixed before step 1, by sizes and never by timing, and equal on all ranks:
 /// block boundaries decide the order of additions, so an equal plan means equal bits.
 struct Plan {

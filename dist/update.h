@@ -27,6 +27,8 @@ struct MomentUpdate {
   std::function<void(Parameter&, Rows, const StepContext&, std::int64_t updates_of_v)> take;
   /// Before the first of these: v is not to change any more. To say it again changes nothing.
   std::function<void()> freeze;
+  /// Ordinary updates are to change v again, which has missed so many until now.
+  std::function<void(std::int64_t missed)> thaw;
 };
 
 }  // namespace laconic::dist

@@ -30,15 +30,16 @@ class Adam final : public Optimizer {
  private:
   void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) override {
     const double decay = decay_.of(part.info);
-    raw::adam(part.value, part.gradient, part.of(first_), part.of(second_),
-              {.gradient_scale = static_cast<float>(gradient_scale),
-               .weight_decay = decoupled_ ? 0.0f : static_cast<float>(decay),
-               .beta1 = static_cast<float>(beta1_),
-               .beta2 = static_cast<float>(beta2_),
-               .eps = static_cast<float>(kEps),
-               .step_size = static_cast<float>(lr / (1 - std::pow(beta1_, static_cast<double>(t)))),
-               .root_correction = static_cast<float>(std::sqrt(1 - std::pow(beta2_, static_cast<double>(t)))),
-               .keep = decoupled_ ? static_cast<float>(1 - lr * decay) : 1.0f});
+    raw::adam(
+        part.value, part.gradient, part.of(first_), part.of(second_),
+        {.gradient_scale = static_cast<float>(gradient_scale),
+         .weight_decay = decoupled_ ? 0.0f : static_cast<float>(decay),
+         .beta1 = static_cast<float>(beta1_),
+         .beta2 = static_cast<float>(beta2_),
+         .eps = static_cast<float>(kEps),
+         .step_size = static_cast<float>(lr / (1 - std::pow(beta1_, static_cast<double>(t)))),
+         .root_correction = static_cast<float>(std::sqrt(1 - std::pow(beta2_, static_cast<double>(t - missed())))),
+         .keep = decoupled_ ? static_cast<float>(1 - lr * decay) : 1.0f});
   }
   /// g = beta1 m + (1 - beta1) d
   void form(const Part& part) override {

@@ -14,7 +14,7 @@ Clip Clip::parse(const std::string& text, const std::string& where) {
   const std::string kind = text.substr(0, colon);
   const float limit = colon == std::string::npos ? 0 : number_from<float>(text.substr(colon + 1)).value_or(0);
   if ((kind != "norm" && kind != "value") || limit <= 0)
-    refuse("'" + text + "' is not a clipping rule", where, "give norm:X or value:X with X above 0, as norm:5");
+    refuse("'" + text + "' is not a clipping rule", where, "give norm:X or value:X with X above 0, as norm:5, or none");
   return {kind == "norm" ? Kind::norm : Kind::value, limit};
 }
 

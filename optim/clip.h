@@ -5,7 +5,7 @@
 
 namespace laconic {
 
-/// Bounds on the gradient of a step, `--clip norm:X` or `value:X`.
+/// Bounds on the gradient of a step, `--clip norm:X`, `value:X` or `none`.
 struct Clip {
   enum class Kind { none, norm, value };
   Kind kind = Kind::none;

@@ -81,6 +81,16 @@ void Optimizer::freeze_second_moment() {
   v.copy_from(Tensor::of(v.shape(), values));
 }
 
+void Optimizer::thaw_second_moment(std::int64_t missed) {
+  const Tensor v = second_moment();
+  require<Error>(v.defined(), name_, " has no second moment that could be thawed.");
+  std::vector<float> values = v.to_vector();
+  std::replace_if(
+      values.begin(), values.end(), [](float x) { return std::isinf(x); }, 0.0f);
+  v.copy_from(Tensor::of(v.shape(), values));
+  missed_ = missed;
+}
+
 void Optimizer::form(const Part&) { throw Error(concat(name_, " has no moments that could travel.")); }
 
 void Optimizer::take(const Part&, double, std::int64_t, std::int64_t) {

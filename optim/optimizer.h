@@ -57,6 +57,8 @@ class Optimizer {
   /// on: their v becomes infinite. Others get at least 1e-4 of the largest v of their parameter: what travels has one
   /// size for all, and an element of which v says that its gradients are tiny would leap. Twice is as good as once.
   void freeze_second_moment();
+  /// v changes again: what rested has a v of 0. Bias corrections know that v has missed so many updates until now.
+  void thaw_second_moment(std::int64_t missed);
 
  protected:
   /// Some neighbouring elements of a parameter.
@@ -75,6 +77,8 @@ class Optimizer {
   virtual void form(const Part& part);
   virtual void take(const Part& part, double lr, std::int64_t t, std::int64_t updates_of_v);
   virtual Tensor second_moment() const { return {}; }
+  /// Updates that v has not seen.
+  std::int64_t missed() const { return missed_; }
   /// What the method remembers, under its names; sharing memory.
   virtual std::vector<StateDict::Entry> arenas() const = 0;
 
@@ -86,6 +90,7 @@ class Optimizer {
   const ParameterArena& arena_;
   const std::string name_;
   Tensor updates_;
+  std::int64_t missed_ = 0;
   std::vector<std::int64_t> rows_updated_;  // of the update that a parameter is in; 0 between updates
 };
 

@@ -319,7 +319,25 @@ TEST_F(CudaTest, WhatIsKeptForLaterMakesRoomWhenTheDeviceIsFull) {
 }
 #endif
 
-#if defined(LACONIC_CUDA_EMULATED)
+#if defined(EMULATED_CUDA_RACES)
+TEST_F(CudaDeathTest, WhatNothingOrdersIsToldAsARace) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  using tests::Race;
+  const auto run = [](Race race) {
+    const Tensor y = Tensor::zeros({3}, DType::f32, kCuda);
+    tests::run_race(y.data<float>(), race);
+    synchronize(kCuda);
+    std::exit(0);
+  };
+  for (const auto& [race, what] : {std::pair{Race::warp, "reads shared memory .* has written"},
+                                   {Race::block, "reads shared memory .* has written"},
+                                   {Race::grid, "block [01] writes global memory .* of block [01] has written"},
+                                   {Race::read_first, "shared memory .* nothing orders the two"},
+                                   {Race::atomic, "global memory .* has changed by an atomic one"}})
+    EXPECT_DEATH(run(race), std::string("a race. .*") + what) << what;
+  EXPECT_EXIT(run(Race::none), testing::ExitedWithCode(0), "");
+}
+#elif defined(LACONIC_CUDA_EMULATED)
 TEST_F(CudaDeathTest, AMissingBarrierShowsInAnotherOrder) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto wrong = [] {
@@ -338,6 +356,9 @@ TEST_F(CudaDeathTest, AMissingBarrierShowsInAnotherOrder) {
   }
   setenv("EMULATED_CUDA_ORDER", kept.c_str(), 1);
 }
+#endif
+
+#if defined(LACONIC_CUDA_EMULATED)
 TEST_F(CudaTest, NothingHappensUntilSomebodyWaits) {
   Pinned p(4, kCuda);
   std::memset(p.data(), 0, 4);

@@ -80,4 +80,41 @@ __global__ void without_barrier_kernel(float* y) {
 }
 void without_barrier(float* y) { launch(without_barrier_kernel, 1, 64, y); }
 
+__global__ void race_kernel(float* y, Race race) {
+  __shared__ float shared[2];
+  const bool first = threadIdx.x == 0;
+  switch (race) {
+    case Race::none:
+      if (first) shared[0] = 1;
+      __syncwarp();
+      if (threadIdx.x == 1) shared[1] = shared[0];
+      __syncthreads();
+      if (threadIdx.x == 40) y[blockIdx.x + 1] = shared[1];
+      atomicAdd(y, 1.0f);
+      break;
+    case Race::warp:
+      if (first) shared[0] = 1;
+      __shfl_sync(kAllLanes, 1, 0);
+      if (threadIdx.x == 1) y[blockIdx.x + 1] = shared[0];
+      break;
+    case Race::block:
+      if (first) shared[0] = 1;
+      __syncwarp();
+      if (threadIdx.x == 40) y[blockIdx.x + 1] = shared[0];
+      break;
+    case Race::grid:
+      if (first) y[0] = 1;
+      break;
+    case Race::read_first:
+      if (threadIdx.x == 40) y[blockIdx.x + 1] = shared[0];
+      if (first) shared[0] = 1;
+      break;
+    case Race::atomic:
+      atomicAdd(y, 1.0f);
+      if (first) y[blockIdx.x + 1] = y[0];
+      break;
+  }
+}
+void run_race(float* y, Race race) { launch(race_kernel, 2, 64, y, race); }
+
 }  // namespace laconic::tests

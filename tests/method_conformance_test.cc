@@ -46,6 +46,10 @@ TEST(Rounds, KeepTheirPromisesWithTheSettingsOfTheirPapers) {
   EXPECT_NO_THROW(check_method("rounds", {{"every", "4"}, {"pairs", ""}, {"outer", "momentum"}}));
 }
 
+TEST(OnebitAdam, KeepsItsPromisesWhereDenseStepsCome) {
+  EXPECT_NO_THROW(check_method("onebit-adam", {{"onebit-warmup", "4"}, {"onebit-refresh", "2"}}));
+}
+
 /// Breaks one promise.
 class Broken final : public dist::Method {
  public:

@@ -2,6 +2,7 @@
 // says.
 #include "dist/method/onebit_adam/onebit_adam.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -19,6 +20,7 @@ namespace laconic::dist {
 namespace {
 
 constexpr std::int64_t kWarmup = 3;
+constexpr OnebitRules kRules{.warmup = kWarmup};
 constexpr double kRate = 0.01;
 
 std::vector<std::shared_ptr<Parameter>> onebit_parameters() {
@@ -42,6 +44,7 @@ float onebit_gradient(int rank, std::int64_t step, std::size_t i) {
 }
 
 struct OnebitRun {
+  OnebitRules rules = kRules;
   OptimizerOptions optimizer{.name = "adam"};
   Overlap overlap = Overlap::forward;
   int threads = 1;
@@ -73,8 +76,9 @@ std::vector<OnebitTrained> train_onebit(int N, int steps, const OnebitRun& run) 
                      .moments = {.form = [&](Parameter& p, Rows rows) { optimizer->form_moment(p, rows); },
                                  .take = [&](Parameter& p, Rows rows, const StepContext& c,
                                              std::int64_t seen) { optimizer->take_moment(p, rows, c.lr, seen); },
-                                 .freeze = [&] { optimizer->freeze_second_moment(); }}},
-                    kWarmup);
+                                 .freeze = [&] { optimizer->freeze_second_moment(); },
+                                 .thaw = [&](std::int64_t missed) { optimizer->thaw_second_moment(missed); }}},
+                    run.rules);
     OnebitTrained& mine = all[static_cast<std::size_t>(w.rank)];
     for (int step = 1; step <= steps; ++step) {
       if (step == steps) sync.flush();
@@ -122,6 +126,29 @@ SlowVector slow_signs(const SlowVector& x, std::size_t N) {
   return y;
 }
 
+/// Steps that are dense, by going through all.
+std::vector<bool> slow_dense_steps(const OnebitRules& rules, int steps) {
+  std::vector<bool> dense(static_cast<std::size_t>(steps) + 1);
+  for (std::int64_t t = 1; t <= std::min<std::int64_t>(steps, rules.warmup); ++t)
+    dense[static_cast<std::size_t>(t)] = true;
+  std::int64_t t = rules.warmup;
+  for (std::int64_t interval = 1; rules.refresh > 0 && t <= steps; interval *= 2)
+    for (std::int64_t i = 0; i < rules.refresh; ++i)
+      if ((t += interval) <= steps) dense[static_cast<std::size_t>(t)] = true;
+  return dense;
+}
+
+TEST(OnebitAdam, DenseStepsBecomeRare) {
+  for (const OnebitRules& rules : {OnebitRules{}, {.warmup = 1, .refresh = 1}, {.warmup = 5, .refresh = 3}}) {
+    const std::vector<bool> dense = slow_dense_steps(rules, 500);
+    for (std::int64_t t = 1, seen = 0; t <= 500; ++t) {
+      seen += dense[static_cast<std::size_t>(t)];
+      ASSERT_EQ(rules.dense(t), dense[static_cast<std::size_t>(t)]) << t;
+      ASSERT_EQ(rules.seen(t), seen) << t;
+    }
+  }
+}
+
 /// One parameter, as Algorithm 1 has it, with Adam's bias corrections and weight decay.
 struct SlowOnebit {
   std::size_t workers;
@@ -129,10 +156,12 @@ struct SlowOnebit {
   bool decoupled;
   SlowVector w, m, v, server;
   std::vector<SlowVector> errors{};  // by worker
+  int seen = 0;                      // gradients, by v
 
-  void step(int t, const std::vector<SlowVector>& g) {
+  void step(int t, bool dense, const std::vector<SlowVector>& g) {
     const std::size_t n = w.size();
-    if (t <= kWarmup)
+    seen += dense;
+    if (dense)
       for (std::size_t i = 0; i < n; ++i) {
         double mean = 0;
         for (const SlowVector& one : g) mean += one[i] / double(workers);
@@ -140,7 +169,9 @@ struct SlowOnebit {
         m[i] = 0.9 * m[i] + 0.1 * mean;
         v[i] = 0.999 * v[i] + 0.001 * mean * mean;
       }
-    if (t > kWarmup) {
+    if (!dense) {
+      const double largest = *std::max_element(v.begin(), v.end());
+      for (double& x : v) x = x > 0 ? std::max(x, 1e-4 * largest) : 0;  // 0: rests
       SlowVector average = server;
       for (std::size_t r = 0; r < workers; ++r) {
         SlowVector x(n);
@@ -154,18 +185,24 @@ struct SlowOnebit {
     }
     for (std::size_t i = 0; i < n; ++i) {
       if (decoupled) w[i] *= 1 - kRate * decay;
-      const double seen = std::min<double>(t, kWarmup), root = std::sqrt(v[i] / (1 - std::pow(0.999, seen)));
-      if (t <= kWarmup || v[i] > 0) w[i] -= kRate / (1 - std::pow(0.9, t)) * m[i] / (root + 1e-8);
+      const double root = std::sqrt(v[i] / (1 - std::pow(0.999, seen)));
+      if (dense || v[i] > 0) w[i] -= kRate / (1 - std::pow(0.9, t)) * m[i] / (root + 1e-8);
     }
   }
 };
 
 TEST(OnebitAdam, DoesWhatTheSlowOneDoes) {
   constexpr int kSteps = 9;
+  const OnebitRules refreshed{.warmup = kWarmup, .refresh = 1};  // 4, 6 and 10 are dense too
+  const auto dense = [&](const OnebitRules& rules) { return slow_dense_steps(rules, kSteps); };
+  using Case = std::tuple<const char*, double, OnebitRules>;
   for (const int N : {1, 3})
-    for (const auto& [name, decay] : {std::pair{"adam", 0.0}, {"adam", 0.1}, {"adamw", 0.1}}) {
-      SCOPED_TRACE(concat(N, " workers, ", name, ", decay ", decay));
-      const auto fast = train_onebit(N, kSteps, {.optimizer = {.name = name, .decay = {.weight_decay = decay}}});
+    for (const auto& [name, decay, rules] :
+         {Case{"adam", 0.0, kRules}, Case{"adam", 0.1, kRules}, Case{"adamw", 0.1, kRules},
+          Case{"adam", 0.1, refreshed}, Case{"adamw", 0.1, refreshed}}) {
+      SCOPED_TRACE(concat(N, " workers, ", name, ", decay ", decay, ", refreshed ", rules.refresh));
+      const auto fast =
+          train_onebit(N, kSteps, {.rules = rules, .optimizer = {.name = name, .decay = {.weight_decay = decay}}});
       const ParameterArena arena(onebit_parameters());
       const auto workers = static_cast<std::size_t>(N);
       int resting = 0;
@@ -178,7 +215,7 @@ TEST(OnebitAdam, DoesWhatTheSlowOneDoes) {
           std::vector<SlowVector> g(workers, zero);
           for (std::size_t r = 0; r < workers; ++r)
             for (std::size_t i = 0; i < n; ++i) g[r][i] = onebit_gradient(static_cast<int>(r), t, offset + i);
-          slow.step(t, g);
+          slow.step(t, dense(rules)[static_cast<std::size_t>(t)], g);
         }
         for (std::size_t i = 0; i < n; ++i) {
           SCOPED_TRACE(concat(p->info.name, ", ", i));
@@ -193,7 +230,8 @@ TEST(OnebitAdam, DoesWhatTheSlowOneDoes) {
           ASSERT_NEAR(server, slow.server[i], 1e-5);
         }
       }
-      EXPECT_EQ(resting > 50, decay == 0 || name == std::string("adamw")) << "without a gradient";
+      EXPECT_EQ(resting > 50, rules.refresh == 0 && (decay == 0 || name == std::string("adamw")))
+          << "without a gradient";
     }
 }
 
@@ -267,7 +305,7 @@ TEST(OnebitAdam, NeedsMoments) {
     const Plan plan = make_plan(arena.parameters(), {}, 1);
     const TrainingFacts facts{};
     EXPECT_EQ(error_of<UsageError>([&] {
-                const OnebitAdam sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan}, kWarmup);
+                const OnebitAdam sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan}, kRules);
               }),
               "what `sync` onebit-adam sends is Adam's momentum, and sgd has none (`optimizer`): take adam or adamw");
   });

@@ -421,7 +421,7 @@ TEST(Options, WhatIsWrongIsSaidWithWhereAndWhatToDo) {
   expect_refused({"--lr", "nan"}, "'nan' is not a number (--lr): give one, as --lr 0.1");
   expect_refused({"--momentum", "2"}, "2 is out of range (--momentum): give a number from 0 to 1, as --momentum 0.9");
   expect_refused({"--clip", "norm:0"},
-                 "'norm:0' is not a clipping rule (--clip): give norm:X or value:X with X above 0, as norm:5");
+                 "'norm:0' is not a clipping rule (--clip): give norm:X or value:X with X above 0, as norm:5, or none");
   expect_refused({"--save-every", "2ep", "--save", "x"},
                  "'2ep' is not a period (--save-every): give epochs, as 2, or steps, as 200it");
   for (const char* unknown : {"tpu", "cuda:", "cuda:-1", "cuda1"})

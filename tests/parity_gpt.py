@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
 """Do our GPTs train as PyTorch's do? Initial weights from our app, the same steps in PyTorch, loss by loss.
 
-    parity_gpt.py APPS [--model NAME]... [--data FILE] [--steps 20] [--batch B] [--lr 1e-3] [--yardstick]
+    parity_gpt.py APPS [--model NAME]... [--data FILE] [--steps 20] [--batch B] [--lr 1e-3] [--preset] [--yardstick]
 
 APPS is the folder of our programs (build/apps). AdamW with the gradient's norm clipped, as `gpt` has it, no dropout; a step reads the
-next blocks of the text (--no-shuffle). Without --data a text is generated. Exit code 0 if no loss differs by 1e-4 of itself, 77
+next blocks of the text (--no-shuffle). Without --data a text is generated. The rate is constant; with --preset these are the first steps
+of the model's preset: the rate rises for 100 steps, and then falls to a tenth by a cosine that ends with the preset. Exit code 0 if no loss differs by 1e-4 of itself, 77
 (skipped) if no Python with torch is found (tests/parity.py). With more than 20 steps both curves are printed too, as means over
 tenths of them: rounding errors grow with every step, and single losses part.
 """
 import argparse
 import json
+import math
 import pathlib
 import random
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import parity
 import torch
@@ -23,6 +27,8 @@ import torch_peer
 
 LIMIT = 1e-4
 MODELS = {'gpt-4x128': (4, 4, 128, 64), 'gpt-6x384': (6, 6, 384, 256)}
+PRESET_STEPS = {'gpt-4x128': 2000, 'gpt-6x384': 5000}
+WARM_UP = 100
 
 
 def generated(path, characters):
@@ -44,10 +50,34 @@ def numbers_of(path):
     return torch.tensor([numbers[c] for c in text[:len(text) * 9 // 10]]), len(numbers)
 
 
-def theirs(model, train, steps, batch, block, lr):
+def preset_factor(step, total):
+    """What the rate is multiplied by in a step from 0: warmup:100it+cosine:0.1."""
+    if step + 1 < WARM_UP:
+        return (step + 1) / WARM_UP
+    return 0.1 + 0.9 * (1 + math.cos(math.pi * max(step - WARM_UP, 0) / (total - WARM_UP))) / 2
+
+
+def first_losses(command, log, steps):
+    """The losses of the first steps of a run, which is ended then."""
+    run = subprocess.Popen([*command, '--log', str(log)])
+    losses = []
+    while len(losses) < steps and run.poll() is None:
+        time.sleep(0.1)
+        losses = losses_of(log)
+    run.send_signal(signal.SIGINT)
+    run.wait()
+    return losses_of(log)[:steps]
+
+
+def losses_of(log):
+    lines = log.read_text().split('\n')[:-1] if log.exists() else []
+    return [line['loss'] for line in map(json.loads, lines) if 'step' in line]
+
+
+def theirs(model, train, steps, batch, block, rates):
     matrices = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW([{'params': matrices, 'weight_decay': 0.1}, {'params': others, 'weight_decay': 0}], lr=lr,
+    optimizer = torch.optim.AdamW([{'params': matrices, 'weight_decay': 0.1}, {'params': others, 'weight_decay': 0}],
                                   betas=(0.9, 0.99))
     losses = []
     epoch = (len(train) - 1) // (batch * block)
@@ -55,6 +85,8 @@ def theirs(model, train, steps, batch, block, lr):
         first = step % epoch * batch * block
         x = train[first:first + batch * block].view(batch, block).t()
         y = train[first + 1:first + 1 + batch * block].view(batch, block).t()
+        for group in optimizer.param_groups:
+            group['lr'] = rates[step]
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(model(x), y.flatten())
         loss.backward()
@@ -72,6 +104,7 @@ def main():
     parser.add_argument('--steps', type=int, default=20)
     parser.add_argument('--batch', type=int, default=4)
     parser.add_argument('--lr', type=float, default=1e-3)
+    parser.add_argument('--preset', action='store_true', help="the rate of the preset's first steps")
     parser.add_argument('--yardstick', action='store_true', help="also PyTorch's difference from itself in double")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -84,16 +117,19 @@ def main():
             data = options.data or generated(folder / 'text.txt', 2 * (options.steps + 1) * options.batch * block)
             train, vocabulary = numbers_of(data)
             app = [str(options.apps / 'gpt'), '--model', name, '--data', str(data), '--batch', str(options.batch), '--dropout', '0', '--lr',
-                   str(options.lr), '--schedule', 'const', '--no-shuffle', '--threads', '1', '--eval-every', '0', '--quiet']
+                   str(options.lr), '--no-shuffle', '--threads', '1', '--eval-every', '0', '--quiet']
             subprocess.run([*app, '--steps', '0', '--save', str(folder / 'run')], check=True)
             weights = folder / 'run' / 'weights.safetensors'
-            subprocess.run([*app, '--steps', str(options.steps), '--init', str(weights), '--log', str(folder / 'log')], check=True)
-            mine = [line['loss'] for line in map(json.loads, (folder / 'log').read_text().splitlines()) if 'step' in line]
+            total = PRESET_STEPS[name] if options.preset else options.steps
+            schedule = f'warmup:{WARM_UP}it+cosine:0.1' if options.preset else 'const'
+            factors = [preset_factor(step, total) if options.preset else 1 for step in range(options.steps)]
+            rates = [options.lr * factor for factor in factors]
+            mine = first_losses([*app, '--schedule', schedule, '--steps', str(total), '--init', str(weights)], folder / 'log', options.steps)
             state = parity.read_safetensors(weights)
             state['lm_head.weight'] = state['wte.weight']
             model = torch_peer.Gpt(layers, heads, width, block, 0, vocabulary)
             model.load_state_dict(state)
-            peers = theirs(model, train, options.steps, options.batch, block, options.lr)
+            peers = theirs(model, train, options.steps, options.batch, block, rates)
             assert len(mine) == len(peers) == options.steps, f'{name}: {len(mine)} and {len(peers)} losses'
             difference = parity.largest_difference(mine, peers)
             worst = max(worst, difference if difference == difference else 1e9)
@@ -101,7 +137,7 @@ def main():
             if options.yardstick:
                 double = torch_peer.Gpt(layers, heads, width, block, 0, vocabulary)
                 double.load_state_dict(state)
-                exact = theirs(double.double(), train, options.steps, options.batch, block, options.lr)
+                exact = theirs(double.double(), train, options.steps, options.batch, block, rates)
                 print(f'; PyTorch from double {parity.largest_difference(peers, exact):.1e}, ours '
                       f'{parity.largest_difference(mine, exact):.1e}', end='')
             print(flush=True)

@@ -111,17 +111,21 @@ TEST(Options, OfVotesOfSigns) {
                  "every worker of --sync signsgd counts a part of the votes (--allreduce): leave it out");
   expect_refused({"--sync", "signsgd", "--reduce", "sum"},
                  "a vote of signs is neither sum nor mean (--reduce): leave it out");
+  expect_refused({"--sync", "signsgd", "--sign-scale", "none", "--clip", "value:1"},
+                 "a vote of signs is 1 or -1, whatever the gradient (--clip): give --clip none");
+  EXPECT_EQ(parse({"--sync", "signsgd", "--clip", "norm:1"}).trainer.clip.limit, 1)
+      << "the mean magnitude has a length";
 }
 
 TEST(Options, OfSignsOfMomentum) {
   EXPECT_EQ(parse({"--sync", "onebit-adam", "--optimizer", "adamw", "--onebit-warmup", "7"}).method->fingerprint(),
-            "onebit-warmup=7");
+            "onebit-warmup=7 onebit-refresh=0");
   expect_refused({"--sync", "onebit-adam"},
                  "--sync onebit-adam sends the momentum of Adam, and this is sgd (--optimizer): take --optimizer adam "
                  "or adamw");
   expect_refused({"--sync", "onebit-adam", "--optimizer", "adam", "--clip", "norm:1"},
-                 "--sync onebit-adam joins momentum, and nobody knows the joined gradient (--clip): leave it out, or "
-                 "take --sync allreduce");
+                 "--sync onebit-adam joins momentum, and nobody knows the joined gradient (--clip): give --clip none, "
+                 "or take --sync allreduce");
   expect_refused({"--sync", "onebit-adam", "--optimizer", "adam", "--reduce", "sum"},
                  "what is sent is the mean of all workers' momentum (--reduce): leave it out");
   expect_refused({"--sync", "demo", "--onebit-warmup", "7"},
@@ -140,6 +144,9 @@ TEST(Options, OfDecoupledMomentum) {
                  "a sign is neither sum nor mean (--reduce): leave it out, or take --demo-update sum");
   expect_refused({"--sync", "demo", "--allreduce", "ring"},
                  "what --sync demo sends goes from all to all (--allreduce): leave it out");
+  expect_refused({"--sync", "demo", "--clip", "norm:1"},
+                 "a sign is 1 or -1, whatever the gradient (--clip): give --clip none, or take --demo-update sum");
+  EXPECT_EQ(parse({"--sync", "demo", "--demo-update", "sum", "--clip", "norm:1"}).trainer.clip.limit, 1);
 }
 
 TEST(Options, OfErrorFeedbackOfMomentum) {

@@ -23,24 +23,6 @@ dnnl::stream& onednn_stream() {
   return stream;
 }
 
-#if defined(__x86_64__)
-bool has_avx2() {
-  static const bool yes = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-  return yes;
-}
-
-bool has_avx512() {
-  static const bool yes = has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                          __builtin_cpu_supports("avx512vl");
-  return yes;
-}
-#else
-bool has_avx2() { return false; }
-bool has_avx512() { return false; }
-#endif
-
 dnnl::primitive_attr onednn_attributes() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

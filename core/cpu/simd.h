@@ -1,4 +1,5 @@
 #pragma once
+#include "core/cpu/processor.h"
 
 // Functions marked LACONIC_MULTIVERSION are compiled for AVX-512, AVX2 and the baseline; the first call picks by CPU.
 // Their loops are plain C++ and rely on the compiler's vectoriser. Not under sanitizers: the resolvers run before the
@@ -26,10 +27,6 @@
 #define LACONIC_FLATTEN __attribute__((flatten))  // all that it calls is compiled into it
 
 namespace laconic::cpu {
-
-/// True on processors with AVX-512 (F, BW, CD, DQ, VL), with AVX2 (and FMA, BMI 1 and 2).
-bool has_avx512();
-bool has_avx2();
 
 /// Most floats of a vector in kernels that are written for each set of instructions (core/cpu/panels.h): 16, 8, or with
 /// 0 those that any processor has. Tests lower it, while no kernel runs.

@@ -108,11 +108,15 @@ void max_backward_avx512(float* dx, const float* dy, const std::uint8_t* index, 
 struct Holders {
   std::int64_t begin, end;
 };
-/// Those that hold input `at`, of `out` windows i * stride - pad … i * stride - pad + kernel.
+/// Those that hold input `at`, of `out` windows i * stride - pad … i * stride - pad + kernel. Sides of images have 31
+/// bits: a GPU divides by 64 bits in over thirty instructions.
 constexpr Holders holders_of(std::int64_t at, std::int64_t kernel, std::int64_t stride, std::int64_t pad,
                              std::int64_t out) {
-  const std::int64_t end = (at + pad) / stride + 1;
-  return {at + pad < kernel ? 0 : (at + pad - kernel) / stride + 1, end < out ? end : out};
+  const auto strides = [stride](std::int64_t x) -> std::int64_t {
+    return static_cast<std::uint32_t>(x) / static_cast<std::uint32_t>(stride);
+  };
+  const std::int64_t end = strides(at + pad) + 1;
+  return {at + pad < kernel ? 0 : strides(at + pad - kernel) + 1, end < out ? end : out};
 }
 
 /// The output coordinates of an averaging pool along one axis. kernel > 0: windows of a fixed size. kernel 0: `out`

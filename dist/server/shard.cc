@@ -33,13 +33,12 @@ Shard::Shard(const Plan& plan, const std::vector<ParameterInfo>& all, const std:
     Unit unit{.bucket = b, .priority = bucket.priority, .name = bucket.name};
     for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
       const ParameterInfo& info = all[static_cast<std::size_t>(i)];
-      Shape shape = info.shape;
-      if (bucket.chunk()) shape = Shape{bucket.rows.count, info.elements / info.shape[0]};
-      mine.push_back(std::make_shared<Parameter>(shape, info.role, device == kGhost ? kGhost : kCpu));
-      mine.back()->info.name = bucket.chunk() ? bucket.name : info.name;
+      const Held held = held_by(bucket, info);
+      mine.push_back(std::make_shared<Parameter>(held.shape, info.role, device == kGhost ? kGhost : kCpu));
+      mine.back()->info.name = held.name;
       mine.back()->info.output = info.output;
       unit.parameters.push_back(mine.back().get());
-      unit.workers_offset.push_back(info.offset + (bucket.chunk() ? bucket.rows.first * shape[1] : 0));
+      unit.workers_offset.push_back(held.offset);
     }
     units_.push_back(std::move(unit));
   }

@@ -378,13 +378,4 @@ StateDict CheckpointStore::read_rank(const std::string& checkpoint, int rank) {
   return load_safetensors(file_of_rank(checkpoint, rank));
 }
 
-std::string instruction_set() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f")) return "avx512";
-  if (__builtin_cpu_supports("avx2")) return "avx2";
-#endif
-  return "baseline";
-}
-
 }  // namespace laconic

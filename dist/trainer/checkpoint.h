@@ -114,7 +114,4 @@ class CheckpointStore {
   bool made_record_ = false, begun_ = false;
 };
 
-/// "avx512", "avx2" or "baseline": what the kernels run on.
-std::string instruction_set();
-
 }  // namespace laconic

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compress/codecs.h"
+#include "core/cpu/processor.h"
 #include "core/precision.h"
 #include "dist/trainer/servers.h"
 #include "dist/trainer/trainer.h"
@@ -96,7 +97,7 @@ RunInfo Trainer::info() const {
 }
 
 std::string Trainer::processor() const {
-  return o_.device.kind == Device::Kind::cuda ? cuda_device_name(o_.device.index) : instruction_set();
+  return o_.device.kind == Device::Kind::cuda ? cuda_device_name(o_.device.index) : cpu::instruction_set();
 }
 
 Trainer::MemoryNeed Trainer::memory_need() const {

@@ -175,7 +175,8 @@ void Trainer::make_strategy() {
                           const Trace::Span span(p.info.name, "update");
                           optimizer_->take_moment(p, rows, context.lr, updates_of_v);
                         },
-                    .freeze = [this] { optimizer_->freeze_second_moment(); }};
+                    .freeze = [this] { optimizer_->freeze_second_moment(); },
+                    .thaw = [this](std::int64_t missed) { optimizer_->thaw_second_moment(missed); }};
   side.weight_decay = [decay = o_.optimizer.decay](const ParameterInfo& p) { return decay.of(p); };
   if (!o_.dump_gradients.empty())
     side.watch = [this](const Parameter& p, Slice<const float> residual) {

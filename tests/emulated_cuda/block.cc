@@ -2,12 +2,16 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include "races.h"
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
@@ -46,8 +50,6 @@ emulated_cuda_switch:
 
 namespace emulated_cuda {
 namespace {
-
-constexpr std::size_t kStack = 256 << 10;
 
 [[noreturn]] void fail(const char* what) {
   std::fprintf(stderr, "emulated CUDA device: %s.\n", what);
@@ -138,6 +140,7 @@ struct Machine {
   void place(int thread) {
     const unsigned t = static_cast<unsigned>(thread);
     threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+    standing.thread = static_cast<std::uint16_t>(thread), standing.stack = current->stack;
   }
 
   // The address sanitizer is not told: it would take half of the time. A kernel throws nothing, and allocates nothing;
@@ -194,11 +197,11 @@ struct Machine {
     Fiber* to = &host;
     if (!ready.empty()) {
       to = ready.pop_front();
-      place(to->thread);
     } else if (next < threads) {
       to = &fresh();
     }
     current = to;
+    if (to->thread >= 0) place(to->thread);
     if (to != &from) change(from, *to);
   }
   void suspend() { go_on(*current); }
@@ -207,6 +210,7 @@ struct Machine {
   void look_at_barrier() {
     if (next < threads || at_barrier.empty() || static_cast<int>(at_barrier.size()) + ended < threads) return;
     result = std::exchange(votes, 0);
+    ++standing.barriers;
     for (Fiber* f : at_barrier) ready.push_back(f);
     at_barrier.clear();
   }
@@ -217,7 +221,11 @@ struct Machine {
     next = ended = votes = 0;
     if (threads > 1024) fail("a block has more than 1,024 threads");
     warps.assign(static_cast<std::size_t>((threads + 31) / 32), Warp{});
+    standing.barriers = 0;
+    std::fill(std::begin(standing.warp_barriers), std::end(standing.warp_barriers), std::uint16_t{0});
+    in_kernel = true;
     go_on(host);
+    in_kernel = false;
     ++blocks;
     if (ended != threads) fail("some threads wait at a barrier that others never reach");
   }
@@ -256,10 +264,12 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
   blockDim = block;
   Machine& m = machine();
   const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z, round = m.blocks;
+  ++standing.launch;
   for (std::uint64_t i = 0; i < blocks; ++i) {
     const std::uint64_t b = coming(i, blocks, round);
     blockIdx = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
                 static_cast<unsigned>(b / grid.x / grid.y)};
+    standing.block = static_cast<std::uint32_t>(b);
     m.run_block(thread);
   }
 }
@@ -305,6 +315,12 @@ std::pair<Warp&, int> meet(unsigned mask, const Put& put) {
 }
 
 }  // namespace
+
+void warp_barrier(unsigned mask) {
+  meet(mask, [](const Warp& warp, int, unsigned) {
+    if (warp.arrived == 31) ++standing.warp_barriers[linear_thread() / 32];  // this is the last one
+  });
+}
 
 std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, unsigned from) {
   const auto [w, round] = meet(mask, [&](Warp& warp, int now, unsigned lane) { warp.slots[now][lane] = value; });

@@ -31,9 +31,12 @@ int linear_thread();
 void block_barrier();
 /// A barrier; how many threads came with true.
 int block_count(bool predicate);
-/// A barrier of the warp's 32 threads. Returns what the thread of lane `from` came with.
+/// A barrier of the warp's 32 threads, which orders what they do to memory.
+void warp_barrier(unsigned mask);
+/// Waits for the warp's 32 threads; orders nothing but what they tell each other. Returns what the thread of lane
+/// `from` came with.
 std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, unsigned from);
-/// A barrier of the warp's 32 threads. Bit i says whether the thread of lane i came with true.
+/// Likewise. Bit i says whether the thread of lane i came with true.
 unsigned warp_ballot(unsigned mask, bool predicate);
 
 }  // namespace emulated_cuda

@@ -54,7 +54,7 @@ inline void __syncthreads() { emulated_cuda::block_barrier(); }
 inline int __syncthreads_count(int predicate) { return emulated_cuda::block_count(predicate != 0); }
 inline int __syncthreads_or(int predicate) { return emulated_cuda::block_count(predicate != 0) > 0; }
 inline int __syncthreads_and(int predicate) { return emulated_cuda::block_count(predicate == 0) == 0; }
-inline void __syncwarp(unsigned mask = 0xffffffffu) { emulated_cuda::warp_exchange(mask, 0, 0); }
+inline void __syncwarp(unsigned mask = 0xffffffffu) { emulated_cuda::warp_barrier(mask); }
 namespace emulated_cuda {
 template <class T>
 T shuffle(unsigned mask, T value, int from) {

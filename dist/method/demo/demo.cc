@@ -1,14 +1,11 @@
 #include "dist/method/demo/demo.h"
 
-#include <array>
-#include <bit>
 #include <cstring>
 #include <utility>
 
 #include "core/clock.h"
 #include "core/dispatch.h"
 #include "core/host_copy.h"
-#include "core/raw.h"
 #include "core/trace.h"
 #include "dist/ghost_work.h"
 
@@ -21,11 +18,6 @@ float sign_of(float v) { return v > 0 ? 1.0f : v < 0 ? -1.0f : v; }
 
 }  // namespace
 
-Shape shape_in(const Bucket& bucket, const Parameter& p) {
-  if (p.info.shape.rank() == 0) return {1};
-  return bucket.chunk() ? Shape{bucket.rows.count, p.info.elements / p.info.shape[0]} : p.info.shape;
-}
-
 Demo::Demo(WorkerSide side, DemoRules rules)
     : BucketSync(side.arena, side.engine, side.plan, "demo", side.facts, side.engine.size()),
       side_(std::move(side)),
@@ -36,20 +28,15 @@ Demo::Demo(WorkerSide side, DemoRules rules)
   for (std::size_t b = 0; b < messages_.size(); ++b)
     for (int i = bucket(b).first; i < bucket(b).first + bucket(b).count; ++i) {
       Parameter& p = parameter(i);
-      const Shape shape = shape_in(bucket(b), p);
-      const auto first = bucket(b).chunk() ? 0 : static_cast<std::size_t>(p.info.offset - bucket(b).offset);
+      const Held held = held_by(bucket(b), p.info);
       Message& message = messages_[b];
       message.parts.push_back({p,
-                               first,
-                               shape.elements(),
-                               Chunks(shape, rules.side, rules.most),
-                               {.parameter = p.info.name, .choice = "chunks", .elements = shape.elements()}});
+                               static_cast<std::size_t>(held.offset - bucket(b).offset),
+                               held.elements,
+                               Chunks(held.shape, rules.side, rules.most),
+                               {held.name, "chunks", held.elements, side_.facts.ledger_every}});
       message.bytes += message.parts.back().chunks.message_bytes();
     }
-}
-
-bool Demo::measures(std::size_t b) const {
-  return side_.facts.ledger_every > 0 && context_of(b).step % side_.facts.ledger_every == 0;
 }
 
 Operation Demo::exchange(std::size_t b) {
@@ -83,13 +70,10 @@ void Demo::extract(std::size_t b) {
     const Slice<float> own = m.sub(p.first, static_cast<std::size_t>(p.elements));
     if (side_.watch && !bucket(b).chunk()) side_.watch(p.parameter, own);
     const Tensor all = momentum_.range(bucket(b).offset + static_cast<std::int64_t>(p.first), p.elements);
-    const double square = measures(b) ? raw::sum_of_squares(all) : 0;
+    p.account.before(context_of(b).step, all);
     p.chunks.extract(own.data(), to);
     to += p.chunks.message_bytes();
-    ++p.row.exchanges;
-    if (!measures(b)) continue;
-    ++p.row.measured;
-    p.row.energy_held += square > 0 ? raw::sum_of_squares(all) / square : 0;
+    p.account.after(all);
   }
 }
 
@@ -148,28 +132,19 @@ Costs Demo::costs() const {
 
 std::vector<LedgerRow> Demo::ledger() const {
   std::vector<LedgerRow> rows;
-  if (side_.facts.ledger_every == 0) return rows;
   for (std::size_t b = messages_.size(); b-- > 0;)  // as forward reaches them
     for (std::size_t i = messages_[b].parts.size(); i-- > 0;) {
       const Part& p = messages_[b].parts[i];
-      LedgerRow row = p.row;
-      row.sent = static_cast<double>(p.chunks.kept());
-      row.bytes =
-          static_cast<double>(row.exchanges) * (engine().size() - 1) * static_cast<double>(p.chunks.message_bytes());
-      row.energy_held /= std::max<double>(1, static_cast<double>(row.measured));
-      rows.push_back(row);
+      p.account.add_row(rows, static_cast<double>(p.chunks.kept()),
+                        (engine().size() - 1) * static_cast<double>(p.chunks.message_bytes()));
     }
   return rows;
 }
 
 void Demo::save(RankState& state) const {
   state.set(kPrefix + "momentum", momentum_, Join::sum);
-  if (side_.facts.ledger_every == 0) return;
-  std::vector<std::int64_t> numbers;
   for (const Message& message : messages_)
-    for (const Part& p : message.parts)
-      numbers.insert(numbers.end(), {p.row.exchanges, p.row.measured, std::bit_cast<std::int64_t>(p.row.energy_held)});
-  state.set_numbers(kPrefix + "ledger", numbers, Join::own);
+    for (const Part& p : message.parts) state.save(kPrefix + p.account.name() + "/", p.account, Join::own);
 }
 
 void Demo::load(const StateDict& state) {
@@ -179,16 +154,8 @@ void Demo::load(const StateDict& state) {
                      "resume: the momentum is ", momentum.shape(), ", this model has ", momentum_.shape(),
                      ". Give the same options.");
   momentum_.copy_from(momentum);
-  if (side_.facts.ledger_every == 0 || !mine.contains("ledger")) return;
-  std::size_t parts = 0, i = 0;
-  for (const Message& message : messages_) parts += message.parts.size();
-  const std::vector<std::int64_t> numbers = mine.numbers("ledger", 3 * parts, "the ledger of demo");
   for (Message& message : messages_)
-    for (Part& p : message.parts) {
-      p.row.exchanges = numbers[i], p.row.measured = numbers[i + 1];
-      p.row.energy_held = std::bit_cast<double>(numbers[i + 2]);
-      i += 3;
-    }
+    for (Part& p : message.parts) p.account.load(mine.part(p.account.name() + "/"));
 }
 
 }  // namespace laconic::dist

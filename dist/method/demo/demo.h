@@ -4,6 +4,7 @@
 #include "dist/collective/allgatherv.h"
 #include "dist/method/bucket_sync.h"
 #include "dist/method/demo/chunks.h"
+#include "dist/method/ledger_account.h"
 
 namespace laconic::dist {
 
@@ -14,9 +15,6 @@ struct DemoRules {
   double decay = 0.999;    ///< beta
   bool sign = true;        ///< the update goes by the sign of what has come, else by its sum over workers
 };
-
-/// The shape of what a bucket holds of a parameter.
-Shape shape_in(const Bucket& bucket, const Parameter& parameter);
 
 /// Decoupled momentum. Each worker has a momentum m of its own. Of each chunk's cosine transform the largest
 /// coefficients travel, and leave the momentum; all others stay, and go on to grow.
@@ -56,7 +54,7 @@ class Demo final : public BucketSync {
     std::size_t first;  // element of the bucket
     std::int64_t elements;
     Chunks chunks;
-    LedgerRow row;  // sums
+    EnergyAccount account;
   };
   struct Message {  // of a bucket
     std::vector<Part> parts;
@@ -69,7 +67,6 @@ class Demo final : public BucketSync {
   void arrived(std::size_t bucket) override;
   void extract(std::size_t bucket);
   void combine(std::size_t bucket, float* gradients);
-  bool measures(std::size_t bucket) const;
 
   const WorkerSide side_;
   const DemoRules rules_;

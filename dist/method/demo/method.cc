@@ -32,12 +32,14 @@ class DecoupledMomentum final : public Method {
              "[sign]");
   }
 
-  void check(const TrainingFacts&) const override {
+  void check(const TrainingFacts& facts) const override {
     constexpr std::int64_t kMostSide = 256;  // places have 16 bits
     if (rules_.side > kMostSide)
       refuse("a place in such a chunk has more than 16 bits", concat("`demo-chunk` ", rules_.side),
              concat("give at most ", kMostSide));
     if (rules_.decay == 1) refuse("no gradient would ever be forgotten", "`demo-decay` 1", "give less, as 0.999");
+    if (!sum_ && (facts.clip_norm > 0 || facts.clip_value > 0))
+      refuse("a sign is 1 or -1, whatever the gradient", "`clip`", "give `clip` none, or take `demo-update` sum");
   }
 
   std::optional<Refusal> refuses(const std::string& setting) const override {
@@ -64,7 +66,7 @@ class DecoupledMomentum final : public Method {
       bytes += kPartHeader;
       for (int i = bucket.first; i < bucket.first + bucket.count; ++i)
         bytes += static_cast<double>(
-            Chunks(shape_in(bucket, *parameters[static_cast<std::size_t>(i)]), rules_.side, rules_.most)
+            Chunks(held_by(bucket, parameters[static_cast<std::size_t>(i)]->info).shape, rules_.side, rules_.most)
                 .message_bytes());
     }
     return (facts.workers - 1) * bytes;
@@ -91,17 +93,9 @@ class DecoupledMomentum final : public Method {
   }
 
   LedgerForm ledger() const override {
-    using Unit = LedgerColumn::Unit;
-    using Row = const LedgerRow&;
-    static constexpr LedgerColumn columns[] = {
-        {"exchanges", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.exchanges); }},
-        {"sent", "sent", Unit::number, [](Row r) { return r.exchanges > 0 ? r.sent : kNoFigure; }},
-        {"bytes", "bytes", Unit::bytes, [](Row r) { return r.bytes; }},
-        {"measured", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.measured); }},
-        {"energy_held", "held %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_held : kNoFigure; }}};
-    return {columns,
-            "sent: coefficients a step; bytes: of rank 0's messages, as often as they travel; held: share of the "
-            "squares of momentum\nthat a step leaves at home"};
+    return EnergyAccount::form(
+        "sent: coefficients a step; bytes: of rank 0's messages, as often as they travel; held: share of the "
+        "squares of momentum\nthat a step leaves at home");
   }
 
   std::string describe(const TrainingFacts&) const override {

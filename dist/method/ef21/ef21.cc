@@ -11,7 +11,6 @@
 #include "core/trace.h"
 #include "dist/collective/ring_allreduce.h"
 #include "dist/ghost_work.h"
-#include "dist/method/rounds/top_k_sync.h"
 
 namespace laconic::dist {
 namespace {
@@ -22,10 +21,9 @@ const std::string kEf21Prefix = "ef21/";
 /// A selector may choose more than k; the rest waits, so that a message is smaller than all of the gradient.
 std::size_t most_chosen(std::size_t k, std::size_t n) { return std::min(n, 2 * k); }
 
-/// Elements of the arena that a bucket holds of a parameter.
-std::pair<std::int64_t, std::int64_t> range_in(const Bucket& bucket, const Parameter& p) {
-  if (bucket.chunk()) return {bucket.offset, bucket.elements};
-  return {p.info.offset, p.info.elements};
+/// k of n elements and their values.
+double expected_part_bytes(std::size_t k, std::size_t n) {
+  return compress::expected_rice_bytes(k, n) + 4 * static_cast<double>(k);
 }
 
 Tensor state_like(const ParameterArena& arena) {
@@ -46,17 +44,18 @@ Ef21::Ef21(WorkerSide side, const Ef21Rules& rules)
   std::int64_t longest = 0;
   for (std::size_t b = 0; b < messages_.size(); ++b)
     for (const auto& p : parameters_of(bucket(b))) {
-      const auto [offset, n] = range_in(bucket(b), *p);
+      const Held held = held_by(bucket(b), p->info);
+      const std::int64_t offset = held.offset, n = held.elements;
       require<UsageError>(n < std::numeric_limits<std::uint32_t>::max(), p->info.name, " has ", n,
                           " elements: their indices have 32 bits. Let it travel in chunks (`chunk`).");
       const auto k = static_cast<std::size_t>(elements_to_send(n, rules.density));
-      const std::string name = bucket(b).chunk() ? bucket(b).name : p->info.name;
       const auto elements = static_cast<std::size_t>(n);
       Message& message = messages_[b];
-      message.runs.push_back({*p, name, arena().gradients().range(offset, n), v_.range(offset, n), h_.range(offset, n),
-                              g_.range(offset, n), k, max_sparse_bytes(kEf21Format, most_chosen(k, elements), elements),
+      message.runs.push_back({*p, held.name, arena().gradients().range(offset, n), v_.range(offset, n),
+                              h_.range(offset, n), g_.range(offset, n), k,
+                              max_sparse_bytes(kEf21Format, most_chosen(k, elements), elements),
                               compress::make_selector(rules.selector),
-                              LedgerAccount(name, rules.selector, n, side_.facts.ledger_every)});
+                              LedgerAccount(held.name, rules.selector, n, side_.facts.ledger_every)});
       message.most += kPartHeader + message.runs.back().most;
       longest = std::max(longest, n);
     }
@@ -69,9 +68,9 @@ double Ef21::expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<
   for (const Bucket& bucket : plan.buckets) {
     bytes += kPartHeader;
     for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
-      const std::int64_t n = range_in(bucket, *parameters[static_cast<std::size_t>(i)]).second;
+      const std::int64_t n = held_by(bucket, parameters[static_cast<std::size_t>(i)]->info).elements;
       const auto k = static_cast<std::size_t>(elements_to_send(n, rules.density));
-      bytes += kPartHeader + TopKWire().expected_bytes(k, 1, static_cast<std::size_t>(n));
+      bytes += kPartHeader + expected_part_bytes(k, static_cast<std::size_t>(n));
     }
   }
   return (workers - 1) * bytes;
@@ -90,9 +89,7 @@ Operation Ef21::exchange(std::size_t b) {
       choose(run, b);
   select_seconds_ += seconds_since(since);
   if (is_first(b)) {
-    const std::int64_t offset = range_in(bucket(b), message.runs.front().parameter).first;
-    const auto [last, n] = range_in(bucket(b), message.runs.back().parameter);
-    const Slice<float> sum = arena().gradients().range(offset, last + n - offset).slice();
+    const Slice<float> sum = part(arena().gradients(), bucket(b));
     return {.name = "sum of " + bucket(b).name,
             .body = [sum](Communicator& comm) { return ring_allreduce(comm, sum); }};
   }
@@ -116,7 +113,7 @@ void Ef21::choose(Run& run, std::size_t b) {
   if (run.v.device() == kGhost) {
     GhostWork::tell(Work::gathering, n);
     GhostWork::tell(Work::selecting, n);
-    const auto bytes = static_cast<std::size_t>(TopKWire().expected_bytes(run.k, 1, n));
+    const auto bytes = static_cast<std::size_t>(expected_part_bytes(run.k, n));
     std::memset(part_.append(bytes).data(), 0, bytes);
     return append_part(message.packet, part_.slice());
   }

@@ -7,7 +7,7 @@
 #include "compress/sparse_message.h"
 #include "dist/collective/allgatherv.h"
 #include "dist/method/bucket_sync.h"
-#include "dist/method/redsync/ledger_account.h"
+#include "dist/method/ledger_account.h"
 
 namespace laconic::dist {
 

@@ -22,9 +22,12 @@ class SignsOfMomentum final : public Method {
 
   void settings(Settings& s) override {
     s.group("1-bit Adam (`sync` onebit-adam)", Scope::exchange);
-    s.whole_number<std::int64_t>("onebit-warmup", "STEPS", warmup_, 1,
+    s.whole_number<std::int64_t>("onebit-warmup", "STEPS", rules_.warmup, 1,
                                  "steps of dense Adam before its second moment is frozen and\nsigns travel; give a "
                                  "sixth of all, if you know them");
+    s.whole_number<std::int64_t>("onebit-refresh", "K", rules_.refresh, 0,
+                                 "after that dense steps renew it: K after 1 step each, K after\n2, after 4, ... (0/1 "
+                                 "Adam); 0: none");
   }
 
   void check(const TrainingFacts& facts) const override {
@@ -33,7 +36,7 @@ class SignsOfMomentum final : public Method {
              "take `optimizer` adam or adamw");
     if (facts.clip_norm > 0 || facts.clip_value > 0)
       refuse("`sync` onebit-adam joins momentum, and nobody knows the joined gradient", "`clip`",
-             "leave it out, or take `sync` allreduce");
+             "give `clip` none, or take `sync` allreduce");
   }
 
   std::optional<Refusal> refuses(const std::string& setting) const override {
@@ -46,10 +49,10 @@ class SignsOfMomentum final : public Method {
   }
 
   std::unique_ptr<Strategy> worker(WorkerSide side) const override {
-    return std::make_unique<OnebitAdam>(std::move(side), warmup_);
+    return std::make_unique<OnebitAdam>(std::move(side), rules_);
   }
 
-  /// Counts what follows the warm-up.
+  /// Counts steps that are not dense.
   std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
                                        const TrainingFacts& facts) const override {
     const int N = facts.workers;
@@ -86,24 +89,19 @@ class SignsOfMomentum final : public Method {
   }
 
   LedgerForm ledger() const override {
-    using Unit = LedgerColumn::Unit;
-    using Row = const LedgerRow&;
-    static constexpr LedgerColumn columns[] = {
-        {"exchanges", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.exchanges); }},
-        {"bytes", "bytes", Unit::bytes, [](Row r) { return r.bytes; }},
-        {"measured", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.measured); }},
-        {"energy_held", "held %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_held : kNoFigure; }}};
-    return {columns,
-            "since the end of the warm-up; bytes: that rank 0 sent; held: share of the squares of momentum and error "
-            "that rank 0 keeps as\nits next error"};
+    return EnergyAccount::form(
+        "of steps that are not dense. sent: signs a step; bytes: that rank 0 sent; held: share of the squares of "
+        "momentum "
+        "and error that rank 0\nkeeps as its next error");
   }
 
   std::string describe(const TrainingFacts&) const override {
-    return fmt::format("onebit-adam, after {} steps", warmup_);
+    return fmt::format("onebit-adam, after {} steps{}", rules_.warmup,
+                       rules_.refresh > 0 ? fmt::format(", refreshed by {}", rules_.refresh) : "");
   }
 
  private:
-  std::int64_t warmup_ = 100;
+  OnebitRules rules_;
 };
 
 }  // namespace

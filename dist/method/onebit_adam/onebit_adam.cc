@@ -1,6 +1,6 @@
 #include "dist/method/onebit_adam/onebit_adam.h"
 
-#include <bit>
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -8,7 +8,6 @@
 #include "core/dispatch.h"
 #include "core/host_copy.h"
 #include "core/parallel.h"
-#include "core/raw.h"
 #include "core/trace.h"
 #include "dist/ghost_work.h"
 
@@ -24,10 +23,19 @@ Tensor error_state(const ParameterArena& arena) {
 
 }  // namespace
 
-OnebitAdam::OnebitAdam(WorkerSide side, std::int64_t warmup)
+std::int64_t OnebitRules::seen(std::int64_t step) const {
+  if (step <= warmup || refresh == 0) return std::min(step, warmup);
+  std::int64_t count = warmup, left = step - warmup, interval = 1;
+  for (; left > refresh * interval; interval *= 2) left -= refresh * interval, count += refresh;
+  return count + left / interval;
+}
+
+bool OnebitRules::dense(std::int64_t step) const { return seen(step) > seen(step - 1); }
+
+OnebitAdam::OnebitAdam(WorkerSide side, const OnebitRules& rules)
     : BucketSync(side.arena, side.engine, side.plan, "onebit-adam", side.facts, side.engine.size()),
       side_(std::move(side)),
-      warmup_(warmup),
+      rules_(rules),
       dense_(side_.arena, side_.engine, side_.plan, side_.update, side_.facts),
       errors_(error_state(arena())),
       server_errors_(error_state(arena())),
@@ -40,11 +48,11 @@ OnebitAdam::OnebitAdam(WorkerSide side, std::int64_t warmup)
     Message& message = messages_[b];
     for (int i = here.first; i < here.first + here.count; ++i) {
       Parameter& p = parameter(i);
-      const std::int64_t elements = here.chunk() ? here.elements : p.info.elements;
+      const Held held = held_by(here, p.info);
       message.parts.push_back({.parameter = p,
-                               .first = here.chunk() ? 0 : p.info.offset - here.offset,
-                               .elements = elements,
-                               .row = {.parameter = p.info.name, .choice = "signs", .elements = elements}});
+                               .first = held.offset - here.offset,
+                               .elements = held.elements,
+                               .account = {held.name, "signs", held.elements, side_.facts.ledger_every}});
     }
     message.ranges.resize(static_cast<std::size_t>(N));
     message.to.resize(static_cast<std::size_t>(N));
@@ -62,17 +70,19 @@ OnebitAdam::OnebitAdam(WorkerSide side, std::int64_t warmup)
 }
 
 void OnebitAdam::begin_step(const StepContext& context) {
-  const bool warming_up = context.step <= warmup_;
-  if (warming_up != warming_up_) flush();
-  if (warming_up_ && !warming_up) end_warmup();
-  warming_up_ = warming_up;
+  const bool dense = rules_.dense(context.step);
+  if (dense != dense_now_) flush();
+  if (dense_now_ && !dense) end_dense();
+  if (dense && context.step > rules_.warmup && !on_ghosts())
+    side_.moments.thaw(context.step - 1 - rules_.seen(context.step - 1));
+  dense_now_ = dense;
   dense_.begin_step(context);
   BucketSync::begin_step(context);
 }
 
-/// Also of a training that is resumed after its warm-up. Other numbers of workers average other elements: what this
+/// Also of a training that is resumed after it. Other numbers of workers average other elements: what this
 /// rank holds of an average's error where it averages nothing goes with its own error, N times, since that is one of N.
-void OnebitAdam::end_warmup() {
+void OnebitAdam::end_dense() {
   if (on_ghosts()) return;
   side_.moments.freeze();
   const int N = engine().size();
@@ -87,16 +97,16 @@ void OnebitAdam::end_warmup() {
 }
 
 void OnebitAdam::gradient_ready(Parameter& p, Rows rows) {
-  warming_up_ ? dense_.gradient_ready(p, rows) : BucketSync::gradient_ready(p, rows);
+  dense_now_ ? dense_.gradient_ready(p, rows) : BucketSync::gradient_ready(p, rows);
 }
 
 void OnebitAdam::before_forward(Parameter& p, Rows rows) {
-  warming_up_ ? dense_.before_forward(p, rows) : BucketSync::before_forward(p, rows);
+  dense_now_ ? dense_.before_forward(p, rows) : BucketSync::before_forward(p, rows);
 }
 
-void OnebitAdam::end_step() { warming_up_ ? dense_.end_step() : BucketSync::end_step(); }
+void OnebitAdam::end_step() { dense_now_ ? dense_.end_step() : BucketSync::end_step(); }
 
-void OnebitAdam::flush() { warming_up_ ? dense_.flush() : BucketSync::flush(); }
+void OnebitAdam::flush() { dense_now_ ? dense_.flush() : BucketSync::flush(); }
 
 Operation OnebitAdam::exchange(std::size_t b) {
   const auto begin = Clock::now();
@@ -123,17 +133,12 @@ void OnebitAdam::compress(std::size_t b) {
   }
   for (const Part& p : message.parts) side_.moments.form(p.parameter, rows_of(bucket(b), p.parameter));
   float* const e = part(errors_, bucket(b)).data();
-  const bool measures = side_.facts.ledger_every > 0 && context_of(b).step % side_.facts.ledger_every == 0;
-  const auto squares = [&](const Part& p) {
-    return raw::sum_of_squares(errors_.range(bucket(b).offset + p.first, p.elements));
-  };
-  std::vector<double> before;
+  const auto errors = [&](const Part& p) { return errors_.range(bucket(b).offset + p.first, p.elements); };
   {
     const HostCopy<float> m{Slice<const float>(g)};
     for (Part& p : message.parts) {
       for (std::int64_t k = p.first; k < p.first + p.elements; ++k) e[k] += m.data()[k];
-      ++p.row.exchanges;
-      if (measures) before.push_back(squares(p));
+      p.account.before(context_of(b).step, errors(p));
       if (side_.watch && !bucket(b).chunk())
         side_.watch(p.parameter, {e + p.first, static_cast<std::size_t>(p.elements)});
     }
@@ -142,11 +147,7 @@ void OnebitAdam::compress(std::size_t b) {
     for (auto r = static_cast<std::size_t>(begin); r < static_cast<std::size_t>(end); ++r)
       message.ranges[r].extract(e, message.to[r].data());
   });
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    LedgerRow& row = message.parts[i].row;
-    ++row.measured;
-    row.energy_held += before[i] > 0 ? squares(message.parts[i]) / before[i] : 0;
-  }
+  for (Part& p : message.parts) p.account.after(errors(p));
 }
 
 Task<> OnebitAdam::join(Communicator& comm, std::size_t b) {
@@ -208,7 +209,7 @@ void OnebitAdam::arrived(std::size_t b) {
     on_device(m.device(), [&] { read(b, m.data()); });
   }
   for (const Part& p : message.parts)
-    side_.moments.take(p.parameter, rows_of(bucket(b), p.parameter), context_of(b), warmup_);
+    side_.moments.take(p.parameter, rows_of(bucket(b), p.parameter), context_of(b), rules_.seen(context_of(b).step));
 }
 
 Costs OnebitAdam::costs() const {
@@ -221,14 +222,10 @@ Costs OnebitAdam::costs() const {
 
 std::vector<LedgerRow> OnebitAdam::ledger() const {
   std::vector<LedgerRow> rows;
-  if (side_.facts.ledger_every == 0) return rows;
   for (std::size_t b = messages_.size(); b-- > 0;)  // as forward reaches them
     for (std::size_t i = messages_[b].parts.size(); i-- > 0;) {
       const Part& p = messages_[b].parts[i];
-      LedgerRow row = p.row;
-      row.bytes = static_cast<double>(row.exchanges) * p.bytes;
-      row.energy_held /= std::max<double>(1, static_cast<double>(row.measured));
-      rows.push_back(row);
+      p.account.add_row(rows, static_cast<double>(p.elements), p.bytes);
     }
   return rows;
 }
@@ -236,12 +233,8 @@ std::vector<LedgerRow> OnebitAdam::ledger() const {
 void OnebitAdam::save(RankState& state) const {
   state.set(kOwnState + "errors", errors_, Join::mean);  // of which the mean over workers counts, as of gradients
   state.set(kOwnState + "server_errors", server_errors_, Join::sum);
-  if (side_.facts.ledger_every == 0) return;
-  std::vector<std::int64_t> numbers;
   for (const Message& message : messages_)
-    for (const Part& p : message.parts)
-      numbers.insert(numbers.end(), {p.row.exchanges, p.row.measured, std::bit_cast<std::int64_t>(p.row.energy_held)});
-  state.set_numbers(kOwnState + "ledger", numbers, Join::own);
+    for (const Part& p : message.parts) state.save(kOwnState + p.account.name() + "/", p.account, Join::own);
 }
 
 void OnebitAdam::load(const StateDict& state) {
@@ -252,16 +245,8 @@ void OnebitAdam::load(const StateDict& state) {
                        stored.shape(), ", this model has ", errors.shape(), ". Give the same options.");
     errors.copy_from(stored);
   }
-  if (side_.facts.ledger_every == 0 || !mine.contains("ledger")) return;
-  std::size_t parts = 0, i = 0;
-  for (const Message& message : messages_) parts += message.parts.size();
-  const std::vector<std::int64_t> numbers = mine.numbers("ledger", 3 * parts, "the ledger of onebit-adam");
   for (Message& message : messages_)
-    for (Part& p : message.parts) {
-      p.row.exchanges = numbers[i], p.row.measured = numbers[i + 1];
-      p.row.energy_held = std::bit_cast<double>(numbers[i + 2]);
-      i += 3;
-    }
+    for (Part& p : message.parts) p.account.load(mine.part(p.account.name() + "/"));
 }
 
 }  // namespace laconic::dist

@@ -60,17 +60,9 @@ class LowRankExchange final : public Method {
   }
 
   LedgerForm ledger() const override {
-    using Unit = LedgerColumn::Unit;
-    using Row = const LedgerRow&;
-    static constexpr LedgerColumn columns[] = {
-        {"exchanges", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.exchanges); }},
-        {"sent", "sent", Unit::number, [](Row r) { return r.exchanges > 0 ? r.sent : kNoFigure; }},
-        {"bytes", "bytes", Unit::bytes, [](Row r) { return r.bytes; }},
-        {"measured", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.measured); }},
-        {"energy_held", "held %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_held : kNoFigure; }}};
-    return {columns,
-            "sent: numbers a step, of both matrices; bytes: that rank 0 sent, as in a ring; held: share of the squares "
-            "of gradient and\nerror that rank 0 keeps as its next error"};
+    return EnergyAccount::form(
+        "sent: numbers a step, of both matrices; bytes: that rank 0 sent, as in a ring; held: share of the squares "
+        "of gradient and\nerror that rank 0 keeps as its next error");
   }
 
   std::string describe(const TrainingFacts&) const override { return fmt::format("powersgd, rank {}", rank_); }

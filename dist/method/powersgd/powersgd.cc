@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/clock.h"
-#include "core/raw.h"
 #include "core/trace.h"
 #include "dist/collective/pieces.h"
 #include "dist/collective/ring_allreduce.h"
@@ -34,7 +33,7 @@ PowerSgd::PowerSgd(WorkerSide side, Warmup warmup)
     const Bucket& bucket = plan.buckets[static_cast<std::size_t>(plan.bucket_of[place])];
     if (!bucket.sparse()) continue;
     auto& matrix = matrices_[place];
-    matrix = std::make_unique<Matrix>(*p, bucket.choice.rank, errors_, side_.facts.seed);
+    matrix = std::make_unique<Matrix>(*p, bucket.choice.rank, errors_, side_.facts);
     matrix->wire = bucket;
     matrix->by_nccl = dense_.nccl() != nullptr && bucket.carrier() == Carrier::nccl;
     ++count;
@@ -83,7 +82,7 @@ void PowerSgd::gradient_ready(Parameter& p, Rows rows) {
 void PowerSgd::project(Matrix& m) {
   const Trace::Span span(m.parameter.info.name, "project");
   if (side_.watch) side_.watch(m.parameter, m.low_rank.matrix().slice());
-  if (measures(m)) m.square = raw::sum_of_squares(m.low_rank.matrix());
+  m.account.before(m.context.step, m.low_rank.matrix());
   m.low_rank.project(m.context.step);
   m.phase = Matrix::Phase::projected;
 }
@@ -157,11 +156,7 @@ void PowerSgd::apply(Matrix& m) {
   const auto begin = Clock::now();
   const Trace::Span span(m.parameter.info.name, "update");
   m.low_rank.approximate(1.0f / static_cast<float>(engine_.size()));
-  ++m.row.exchanges;
-  if (measures(m)) {
-    ++m.row.measured;
-    m.row.energy_held += m.square > 0 ? raw::sum_of_squares(m.low_rank.matrix()) / m.square : 0;
-  }
+  m.account.after(m.low_rank.matrix());
   side_.update(m.parameter, m.parameter.all_rows(), m.context);
   costs_.update_seconds += seconds_since(begin);
 }
@@ -201,11 +196,9 @@ std::vector<LedgerRow> PowerSgd::ledger() const {
   if (side_.facts.ledger_every == 0) return rows;
   LedgerRow others{.parameter = "(others)", .choice = "all"};
   for_matrices([&](const Matrix& m) {
-    LedgerRow row = m.row;
-    row.sent = static_cast<double>(m.low_rank.rank() * (m.low_rank.matrix().dim(0) + m.low_rank.matrix().dim(1)));
-    row.bytes = ring_allreduce_cost(engine_.size(), row.sent * 4).bytes * static_cast<double>(row.exchanges);
-    row.energy_held /= std::max<double>(1, static_cast<double>(row.measured));
-    rows.push_back(row);
+    const Tensor& matrix = m.low_rank.matrix();
+    const auto sent = static_cast<double>(m.low_rank.rank() * (matrix.dim(0) + matrix.dim(1)));
+    m.account.add_row(rows, sent, ring_allreduce_cost(engine_.size(), sent * 4).bytes);
   });
   for (const auto& p : arena_.parameters())
     if (matrix_of(*p) == nullptr) others.elements += p->info.elements;
@@ -219,10 +212,7 @@ void PowerSgd::save(RankState& state) const {
   for_matrices([&](const Matrix& m) {
     const std::string name = kState + m.parameter.info.name + "/";
     state.save(name, m.low_rank, Join::equal);
-    if (side_.facts.ledger_every > 0)
-      state.set_numbers(name + "ledger",
-                        std::array{m.row.exchanges, m.row.measured, std::bit_cast<std::int64_t>(m.row.energy_held)},
-                        Join::own);
+    state.save(name, m.account, Join::own);
   });
   if (side_.facts.ledger_every > 0)
     state.set_numbers(kState + "dense_bytes", std::array{std::bit_cast<std::int64_t>(dense_bytes_)}, Join::own);
@@ -237,9 +227,7 @@ void PowerSgd::load(const StateDict& state) {
   for_matrices([&](Matrix& m) {
     const StateDict part = mine.part(m.parameter.info.name + "/");
     m.low_rank.load(part);
-    if (side_.facts.ledger_every == 0 || !part.contains("ledger")) return;
-    const std::vector<std::int64_t> n = part.numbers("ledger", 3, "the ledger of " + m.parameter.info.name);
-    m.row.exchanges = n[0], m.row.measured = n[1], m.row.energy_held = std::bit_cast<double>(n[2]);
+    m.account.load(part);
   });
   if (side_.facts.ledger_every > 0 && mine.contains("dense_bytes"))
     dense_bytes_ = std::bit_cast<double>(mine.numbers("dense_bytes", 1, "the ledger of powersgd")[0]);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "dist/method/allreduce/allreduce_sync.h"
+#include "dist/method/ledger_account.h"
 #include "dist/method/powersgd/low_rank.h"
 #include "dist/method/warmup.h"
 
@@ -54,10 +55,10 @@ class PowerSgd final : public Strategy {
  private:
   struct Matrix {  // a parameter of which P and Q travel
     enum class Phase : std::uint8_t { idle, gathering, projected, sums_p, sums_q };
-    Matrix(Parameter& p, int rank, const Tensor& errors, std::uint64_t seed)
+    Matrix(Parameter& p, int rank, const Tensor& errors, const TrainingFacts& facts)
         : parameter(p),
-          low_rank(p, rank, errors, seed),
-          row{.parameter = p.info.name, .choice = to_string({.rank = rank}), .elements = p.info.elements} {}
+          low_rank(p, rank, errors, facts.seed),
+          account(p.info.name, to_string({.rank = rank}), p.info.elements, facts.ledger_every) {}
     Parameter& parameter;
     LowRank low_rank;
     Phase phase = Phase::idle;
@@ -67,14 +68,10 @@ class PowerSgd final : public Strategy {
     bool by_nccl = false;
     Ticket ticket;
     std::atomic<bool> come = false;  // P has
-    LedgerRow row;                   // sums
-    double square = 0;               // of M, in a step that is measured
+    EnergyAccount account;
   };
 
   Matrix* matrix_of(const Parameter& p) const { return matrices_[static_cast<std::size_t>(p.info.index)].get(); }
-  bool measures(const Matrix& m) const {
-    return side_.facts.ledger_every > 0 && m.context.step % side_.facts.ledger_every == 0;
-  }
   void project(Matrix& matrix);
   void hand_over(Matrix& matrix);
   void sum(Matrix& matrix, Matrix::Phase phase);

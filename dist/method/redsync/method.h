@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "compress/sparse_message.h"
+#include "dist/method/ledger_account.h"
 #include "dist/method/method.h"
-#include "dist/method/redsync/ledger_account.h"
 #include "dist/method/warmup.h"
 
 namespace laconic::dist {

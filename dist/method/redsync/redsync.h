@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "dist/method/allreduce/allreduce_sync.h"
-#include "dist/method/redsync/ledger_account.h"
+#include "dist/method/ledger_account.h"
 #include "dist/method/redsync/residual_tensor.h"
 #include "dist/method/redsync/split_exchange.h"
 

@@ -28,8 +28,8 @@ std::vector<Run> runs_of(const Bucket& bucket, const std::vector<std::shared_ptr
   std::vector<Run> runs;
   for (int i = bucket.first; i < bucket.first + bucket.count; ++i) {
     const Parameter& p = *parameters[static_cast<std::size_t>(i)];
-    runs.push_back(
-        {&p, bucket.chunk() ? bucket.offset : p.info.offset, bucket.chunk() ? bucket.elements : p.info.elements});
+    const Held held = held_by(bucket, p.info);
+    runs.push_back({&p, held.offset, held.elements});
   }
   return runs;
 }
@@ -91,12 +91,9 @@ std::vector<std::size_t> TopKWire::counts(std::int64_t n) const {
 
 /// A gap takes as many bits as in a code with one parameter for all.
 double TopKWire::expected_bytes(std::size_t chosen, std::size_t chunks, std::size_t n) const {
-  const auto k = static_cast<double>(chosen);
-  const double gap = static_cast<double>(n) / k - 1, p = std::floor(std::log2(std::max(1.0, gap)));
-  const double bits = p + 1 + gap / std::exp2(p), blocks = std::ceil(k / 128);
-  const double indices = 4 + blocks + k * bits / 8;
+  const double indices = compress::expected_rice_bytes(chosen, n);
   return two_bits ? indices + 8 + 8 * static_cast<double>(chunks) + static_cast<double>(code_bytes(chosen))
-                  : indices + 4 * k;
+                  : indices + 4 * static_cast<double>(chosen);
 }
 
 std::size_t TopKWire::max_bytes(std::size_t chosen, std::size_t chunks, std::size_t n) const {

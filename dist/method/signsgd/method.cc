@@ -15,6 +15,11 @@ class SignVote final : public Method {
              "a vote counts as the mean magnitude of the parameter's\ngradients, or as 1, with a smaller rate [mean]");
   }
 
+  void check(const TrainingFacts& facts) const override {
+    if (bare_ && (facts.clip_norm > 0 || facts.clip_value > 0))
+      refuse("a vote of signs is 1 or -1, whatever the gradient", "`clip`", "give `clip` none");
+  }
+
   std::optional<Refusal> refuses(const std::string& setting) const override {
     if (setting == "allreduce")
       return Refusal{"every worker of `sync` signsgd counts a part of the votes", "leave it out"};

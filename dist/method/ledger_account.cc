@@ -1,4 +1,4 @@
-#include "dist/method/redsync/ledger_account.h"
+#include "dist/method/ledger_account.h"
 
 #include <algorithm>
 #include <array>
@@ -10,13 +10,67 @@
 #include "core/raw.h"
 
 namespace laconic::dist {
+namespace {
+
+LedgerRow row_of(std::string parameter, std::string choice, std::int64_t elements) {
+  return {.parameter = std::move(parameter), .choice = std::move(choice), .elements = elements};
+}
+
+/// What is left of some squares: all, where there were none.
+double share_held(const Tensor& left, double before) { return before > 0 ? raw::sum_of_squares(left) / before : 1; }
+
+}  // namespace
+
+EnergyAccount::EnergyAccount(std::string parameter, std::string choice, std::int64_t elements, std::int64_t every)
+    : row_(row_of(std::move(parameter), std::move(choice), elements)), every_(every) {}
+
+LedgerForm EnergyAccount::form(const char* note) {
+  using Unit = LedgerColumn::Unit;
+  using Row = const LedgerRow&;
+  static constexpr LedgerColumn columns[] = {
+      {"exchanges", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.exchanges); }},
+      {"sent", "sent", Unit::number, [](Row r) { return r.exchanges > 0 ? r.sent : kNoFigure; }},
+      {"bytes", "bytes", Unit::bytes, [](Row r) { return r.bytes; }},
+      {"measured", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.measured); }},
+      {"energy_held", "held %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_held : kNoFigure; }}};
+  return {columns, note};
+}
+
+void EnergyAccount::before(std::int64_t step, const Tensor& all) {
+  measuring_ = every_ > 0 && step % every_ == 0;
+  if (measuring_) before_ = raw::sum_of_squares(all);
+}
+
+void EnergyAccount::after(const Tensor& left) {
+  ++row_.exchanges;
+  if (!std::exchange(measuring_, false)) return;
+  ++row_.measured;
+  row_.energy_held += share_held(left, before_);
+}
+
+void EnergyAccount::add_row(std::vector<LedgerRow>& rows, double sent, double bytes) const {
+  if (every_ == 0) return;
+  LedgerRow row = row_;
+  row.sent = sent;
+  row.bytes = bytes * static_cast<double>(row.exchanges);
+  row.energy_held /= std::max<double>(1, static_cast<double>(row.measured));
+  rows.push_back(row);
+}
+
+void EnergyAccount::save(StateDict& state) const {
+  if (every_ > 0)
+    state.set_numbers("ledger",
+                      std::array{row_.exchanges, row_.measured, std::bit_cast<std::int64_t>(row_.energy_held)});
+}
+
+void EnergyAccount::load(const StateDict& state) {
+  if (every_ == 0 || !state.contains("ledger")) return;
+  const std::vector<std::int64_t> words = state.numbers("ledger", 3, "the ledger of " + row_.parameter);
+  row_.exchanges = words[0], row_.measured = words[1], row_.energy_held = std::bit_cast<double>(words[2]);
+}
 
 LedgerAccount::LedgerAccount(std::string parameter, std::string choice, std::int64_t elements, std::int64_t every)
-    : every_(every) {
-  row_.parameter = std::move(parameter);
-  row_.choice = std::move(choice);
-  row_.elements = elements;
-}
+    : row_(row_of(std::move(parameter), std::move(choice), elements)), every_(every) {}
 
 LedgerForm LedgerAccount::form() {
   using Unit = LedgerColumn::Unit;
@@ -58,7 +112,7 @@ void LedgerAccount::after_choice(Slice<const std::uint32_t> chosen, const Tensor
   row_.sent += static_cast<double>(chosen.size());
   if (!measuring_) return;
   ++row_.measured;
-  row_.energy_held += energy_before_ > 0 ? raw::sum_of_squares(residual) / energy_before_ : 1;
+  row_.energy_held += share_held(residual, energy_before_);
   row_.oldest = step - *std::min_element(last, last + row_.elements);
 }
 

@@ -1,12 +1,44 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/slice.h"
 #include "core/state.h"
 #include "dist/method/ledger.h"
 
 namespace laconic::dist {
+
+/// Keeps the ledger of one parameter of which an approximation travels: how often, and, every so many steps, the share
+/// of squares that stays at home. With `every` 0 there is no ledger, and the calls cost nothing.
+class EnergyAccount {
+ public:
+  EnergyAccount(std::string parameter, std::string choice, std::int64_t elements, std::int64_t every);
+
+  /// The parameter, or some rows of it.
+  const std::string& name() const { return row_.parameter; }
+  /// How such an account is shown.   note : what its heads mean
+  static LedgerForm form(const char* note);
+
+  /// all : what an approximation is about to be made of in this step, and what stayed at home before
+  void before(std::int64_t step, const Tensor& all);
+  /// left : what stays at home now
+  void after(const Tensor& left);
+
+  /// sent, bytes : elements and bytes that this rank sends in a step. Appends a row, unless there is no ledger.
+  void add_row(std::vector<LedgerRow>& rows, double sent, double bytes) const;
+
+  /// "ledger"; nothing without a ledger. load() of a state that has none begins anew.
+  void save(StateDict& state) const;
+  /// throws DataError naming the parameter if what is there is no ledger of it
+  void load(const StateDict& state);
+
+ private:
+  LedgerRow row_;  // sums
+  std::int64_t every_ = 0;
+  bool measuring_ = false;  // this step's
+  double before_ = 0;
+};
 
 /// Keeps the ledger of one parameter that sends a choice: two calls before and after choosing, one when the exchange
 /// has ended. Every so many steps it measures energy, union and age: three passes over the residual then, and

@@ -1,0 +1,16 @@
+#pragma once
+
+/// What instructions this processor has: the one place that asks it.
+namespace laconic::cpu {
+
+/// AVX2, and what came with it or before: FMA, BMI 1 and 2, F16C, POPCNT. Intel from Haswell on, AMD from Zen on.
+bool has_avx2();
+/// AVX-512 F, BW, CD, DQ and VL, and AVX2.
+bool has_avx512();
+/// VBMI and VBMI2 too. Intel from Ice Lake on, AMD from Zen 4 on.
+bool has_avx512_vbmi2();
+
+/// "avx512", "avx2", "baseline": what kernels are chosen by, for logs and checkpoints.
+const char* instruction_set();
+
+}  // namespace laconic::cpu
