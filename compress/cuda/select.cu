@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kBlock)
   });
   of_cut.flush(mine);
   of_floor.flush(mine + kBins);
-  if (nan) state->cut.nan = 1;
+  if (nan) atomicOr(&state->cut.nan, 1u);
   __syncthreads();
   for (int i = threadIdx.x; i < 2 * kBins; i += kBlock)
     if (mine[i] > 0) atomicAdd(&bins[i], mine[i]);

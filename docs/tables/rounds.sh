@@ -23,14 +23,15 @@ case $model in
     app=ptb common="--model lstm-small --batch 5 --epochs 5" warm="--warmup dense:1"
     sgd="--lr 20" adam="--optimizer adamw --lr 0.003 --clip norm:1 --schedule cosine" demo="--lr 0.003 --clip none --schedule cosine" ;;
   gpt)  # what loses something trains for twice as many steps, to a loss as good
-    app=gpt common="--model gpt-4x128 --batch 3 --epochs 10 --epoch-steps 200" warm="" sgd="" adam="" longer="--epochs 20" rank=4 loco="--lr 0.002" ;;
+    app=gpt common="--model gpt-4x128 --batch 3 --epochs 10 --epoch-steps 200" warm="" sgd="" adam="" longer="--epochs 20" rank=4 loco="--lr 0.002" demo="--optimizer sgd --clip none" ;;
   *) echo "rounds: no model $model here" >&2 && exit 2 ;;
 esac
 # RedSync corrects the momentum of SGD; with Adam residuals alone do.
 case $model in gpt) chosen="top-k" sparse="--sync topk --density 0.01 --dense-below 16KiB" ;; *) chosen="RedSync" sparse="--sync redsync --density 0.01 --no-mask" ;; esac
 sets=(--vs "dense: $sgd" --vs "dense, 16 bits: $sgd --codec bf16" --vs "5 bits: $sgd --codec groupq:5:32"
   --vs "$chosen, 1 %: $sgd $sparse $warm $longer" --vs "PowerSGD, rank $rank: $sgd --sync powersgd --rank $rank $warm $longer")
-[ "$model" = gpt ] || sets+=(--vs "DeMo: --sync demo --momentum 0 $demo" --vs "dense, AdamW: $adam" --vs "local SGD: $sgd --sync rounds --every 16 $warm")
+sets+=(--vs "DeMo: --sync demo --momentum 0 $demo $longer")
+[ "$model" = gpt ] || sets+=(--vs "dense, AdamW: $adam" --vs "local SGD: $sgd --sync rounds --every 16 $warm")
 diloco="$adam --sync rounds --every 16 --outer nesterov"
 sets+=(--vs "DiLoCo: $diloco" --vs "Streaming DiLoCo: $diloco --fragments 4 --delay 3 --mix 0"
   --vs "SparseLoCo, 3 %: $adam $loco --sync rounds --every 16 --density 0.03 $longer"

@@ -99,7 +99,7 @@ std::string line_of(const void* code) {
   std::snprintf(command, sizeof command, "addr2line -se '%s' %#zx 2>/dev/null", info.dli_fname, place - 1);
   std::string line;
   if (std::FILE* out = popen(command, "r")) {
-    for (int c; (c = std::fgetc(out)) != EOF && c != '\n';) line += static_cast<char>(c);
+    for (int c; (c = std::fgetc(out)) != EOF && c != '\n' && c != ' ';) line += static_cast<char>(c);
     pclose(out);
   }
   return line;
