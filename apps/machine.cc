@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "apps/version.h"
-#include "core/cpu/processor.h"
+#include "core/processor.h"
 #include "core/stream.h"
 #include "dist/world.h"
 

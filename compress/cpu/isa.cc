@@ -1,6 +1,6 @@
 #include "compress/cpu/isa.h"
 
-#include "core/cpu/processor.h"
+#include "core/processor.h"
 
 namespace laconic::compress::cpu {
 namespace {

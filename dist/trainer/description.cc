@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "compress/codecs.h"
-#include "core/cpu/processor.h"
 #include "core/precision.h"
+#include "core/processor.h"
 #include "dist/trainer/servers.h"
 #include "dist/trainer/trainer.h"
 #include "dist/world.h"

@@ -55,6 +55,7 @@ class SignsOfMomentum final : public Method {
   /// Counts steps that are not dense.
   std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
                                        const TrainingFacts& facts) const override {
+    if (rules_.refresh > 0) return std::nullopt;  // the longer the training, the fewer
     const int N = facts.workers;
     double bytes = 0;
     for (const Bucket& bucket : plan.buckets) {

@@ -1,4 +1,4 @@
-#include "core/cpu/processor.h"
+#include "core/processor.h"
 
 namespace laconic::cpu {
 
@@ -18,8 +18,7 @@ bool has_avx512() {
 }
 
 bool has_avx512_vbmi2() {
-  static const bool yes =
-      has_avx512() && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
+  static const bool yes = has_avx512() && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
   return yes;
 }
 #else
