@@ -19,7 +19,10 @@ def skip(why):
 
 def call(command, timeout=None, **options):
     """What a command prints; skips with its reason where it ends with 77."""
-    run = subprocess.run(command, text=True, capture_output=True, timeout=timeout, **options)
+    try:
+        run = subprocess.run(command, text=True, capture_output=True, timeout=timeout, **options)
+    except subprocess.TimeoutExpired:
+        sys.exit(f'{" ".join(command)} did not end within {timeout:g} s.')
     if run.returncode == 77:
         skip(run.stderr.strip())
     if run.returncode != 0:
