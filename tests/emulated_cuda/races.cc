@@ -129,7 +129,7 @@ void note(const volatile void* p, std::size_t bytes, Kind kind, const void* code
   in_kernel = true;
 }
 
-/// Of a type that has this size and lies on a multiple of it, or of 8 if it is larger: a GPU reads it in one piece, or
+/// The type has this size and lies on a multiple of it, or of 8 if it is larger. A GPU reads it in one piece, or
 /// faults.
 void note_aligned(const void* p, std::size_t bytes, Kind kind, const void* code) {
   if (in_kernel && reinterpret_cast<std::uintptr_t>(p) % std::min<std::size_t>(bytes, 8) != 0) {
