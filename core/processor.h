@@ -1,6 +1,6 @@
 #pragma once
 
-/// What instructions this processor has: the one place that asks it.
+/// The instructions that this processor has. Nobody else asks it.
 namespace laconic::cpu {
 
 /// AVX2, and what came with it or before: FMA, BMI 1 and 2, F16C, POPCNT. Intel from Haswell on, AMD from Zen on.

@@ -66,7 +66,7 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-/// What a bucket holds of a parameter: all of it, or the bucket's rows. As if it were a parameter.
+/// A bucket holds all of a parameter, or some rows of it. This describes them as if they were a parameter.
 struct Held {
   std::string name;
   Shape shape;                            ///< of rows: rows by elements of a row

@@ -5,7 +5,8 @@
 
 APPS is the folder of our programs (build/apps). AdamW with the gradient's norm clipped, as `gpt` has it, no dropout; a step reads the
 next blocks of the text (--no-shuffle). Without --data a text is generated. The rate is constant; with --preset these are the first steps
-of the model's preset: the rate rises for 100 steps, and then falls to a tenth by a cosine that ends with the preset. Exit code 0 if no loss differs by 1e-4 of itself, 77
+of the model's preset: the rate rises for 100 steps, and then falls to a tenth by a cosine that ends with the preset. Exit code 0 if no
+loss differs by 1e-4 of itself, 77
 (skipped) if no Python with torch is found (tests/parity.py). With more than 20 steps both curves are printed too, as means over
 tenths of them: rounding errors grow with every step, and single losses part.
 """
@@ -57,16 +58,13 @@ def preset_factor(step, total):
     return 0.1 + 0.9 * (1 + math.cos(math.pi * max(step - WARM_UP, 0) / (total - WARM_UP))) / 2
 
 
-def first_losses(command, log, steps):
-    """The losses of the first steps of a run, which is ended then."""
-    run = subprocess.Popen([*command, '--log', str(log)])
-    losses = []
-    while len(losses) < steps and run.poll() is None:
+def end_after(command, log, steps):
+    """Ends a run that is longer once its log has so many steps."""
+    run = subprocess.Popen(command)
+    while len(losses_of(log)) < steps and run.poll() is None:
         time.sleep(0.1)
-        losses = losses_of(log)
     run.send_signal(signal.SIGINT)
     run.wait()
-    return losses_of(log)[:steps]
 
 
 def losses_of(log):
@@ -124,7 +122,12 @@ def main():
             schedule = f'warmup:{WARM_UP}it+cosine:0.1' if options.preset else 'const'
             factors = [preset_factor(step, total) if options.preset else 1 for step in range(options.steps)]
             rates = [options.lr * factor for factor in factors]
-            mine = first_losses([*app, '--schedule', schedule, '--steps', str(total), '--init', str(weights)], folder / 'log', options.steps)
+            command = [*app, '--schedule', schedule, '--steps', str(total), '--init', str(weights), '--log', str(folder / 'log')]
+            if total > options.steps:
+                end_after(command, folder / 'log', options.steps)
+            else:
+                subprocess.run(command, check=True)
+            mine = losses_of(folder / 'log')[:options.steps]
             state = parity.read_safetensors(weights)
             state['lm_head.weight'] = state['wte.weight']
             model = torch_peer.Gpt(layers, heads, width, block, 0, vocabulary)

@@ -16,7 +16,18 @@ LedgerRow row_of(std::string parameter, std::string choice, std::int64_t element
   return {.parameter = std::move(parameter), .choice = std::move(choice), .elements = elements};
 }
 
-/// What is left of some squares: all, where there were none.
+using Unit = LedgerColumn::Unit;
+using Row = const LedgerRow&;
+constexpr LedgerColumn kExchanges{"exchanges", nullptr, Unit::count,
+                                  [](Row r) { return static_cast<double>(r.exchanges); }};
+constexpr LedgerColumn kSent{"sent", "sent", Unit::number, [](Row r) { return r.exchanges > 0 ? r.sent : kNoFigure; }};
+constexpr LedgerColumn kBytes{"bytes", "bytes", Unit::bytes, [](Row r) { return r.bytes; }};
+constexpr LedgerColumn kMeasured{"measured", nullptr, Unit::count,
+                                 [](Row r) { return static_cast<double>(r.measured); }};
+constexpr LedgerColumn kHeld{"energy_held", "held %", Unit::share,
+                             [](Row r) { return r.measured > 0 ? r.energy_held : kNoFigure; }};
+
+/// The share of some squares that is left: all, where there were none.
 double share_held(const Tensor& left, double before) { return before > 0 ? raw::sum_of_squares(left) / before : 1; }
 
 }  // namespace
@@ -25,14 +36,7 @@ EnergyAccount::EnergyAccount(std::string parameter, std::string choice, std::int
     : row_(row_of(std::move(parameter), std::move(choice), elements)), every_(every) {}
 
 LedgerForm EnergyAccount::form(const char* note) {
-  using Unit = LedgerColumn::Unit;
-  using Row = const LedgerRow&;
-  static constexpr LedgerColumn columns[] = {
-      {"exchanges", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.exchanges); }},
-      {"sent", "sent", Unit::number, [](Row r) { return r.exchanges > 0 ? r.sent : kNoFigure; }},
-      {"bytes", "bytes", Unit::bytes, [](Row r) { return r.bytes; }},
-      {"measured", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.measured); }},
-      {"energy_held", "held %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_held : kNoFigure; }}};
+  static constexpr LedgerColumn columns[] = {kExchanges, kSent, kBytes, kMeasured, kHeld};
   return {columns, note};
 }
 
@@ -73,15 +77,13 @@ LedgerAccount::LedgerAccount(std::string parameter, std::string choice, std::int
     : row_(row_of(std::move(parameter), std::move(choice), elements)), every_(every) {}
 
 LedgerForm LedgerAccount::form() {
-  using Unit = LedgerColumn::Unit;
-  using Row = const LedgerRow&;
   static constexpr LedgerColumn columns[] = {
-      {"exchanges", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.exchanges); }},
-      {"sent", "sent", Unit::number, [](Row r) { return r.exchanges > 0 ? r.sent : kNoFigure; }},
-      {"bytes", "bytes", Unit::bytes, [](Row r) { return r.bytes; }},
-      {"measured", nullptr, Unit::count, [](Row r) { return static_cast<double>(r.measured); }},
+      kExchanges,
+      kSent,
+      kBytes,
+      kMeasured,
       {"energy_sent", "energy %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_sent : kNoFigure; }},
-      {"energy_held", "held %", Unit::share, [](Row r) { return r.measured > 0 ? r.energy_held : kNoFigure; }},
+      kHeld,
       {"union_density", "union %", Unit::share, [](Row r) { return r.measured > 0 ? r.union_density : kNoFigure; }},
       {"oldest", "oldest", Unit::count,
        [](Row r) { return r.measured > 0 ? static_cast<double>(r.oldest) : kNoFigure; }}};

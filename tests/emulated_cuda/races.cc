@@ -143,7 +143,7 @@ void note_aligned(const void* p, std::size_t bytes, Kind kind, const void* code)
 }  // namespace
 }  // namespace emulated_cuda
 
-// What the compiler calls.
+// The compiler calls these.
 extern "C" {
 
 using emulated_cuda::Kind;

@@ -92,8 +92,7 @@ class SignsOfMomentum final : public Method {
   LedgerForm ledger() const override {
     return EnergyAccount::form(
         "of steps that are not dense. sent: signs a step; bytes: that rank 0 sent; held: share of the squares of "
-        "momentum "
-        "and error that rank 0\nkeeps as its next error");
+        "momentum and error that rank 0\nkeeps as its next error");
   }
 
   std::string describe(const TrainingFacts&) const override {

@@ -11,7 +11,7 @@ namespace laconic::dist {
 
 /// When gradients travel densely and change v: for `warmup` steps, at least 1; and then, if refresh > 0, so many times
 /// after 1 step each, so many times after 2, after 4, ...
-///   source   0/1 Adam (Lu et al. 2022), section 6: T_v, with kappa for refresh
+///   source   0/1 Adam (Lu et al. 2022): its steps T_v, refresh for kappa; settled: they begin after the warm-up
 struct OnebitRules {
   std::int64_t warmup = 100, refresh = 0;
 
