@@ -1,13 +1,14 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <thread>
+#include <vector>
 
 #include "apps/device_options.h"
 #include "apps/event_file.h"
@@ -48,20 +49,22 @@ extern "C" void on_interrupt(int signal_number) {
   }
 }
 
+/// Lets the handler run on a thread that does nothing else. On those that compute the stack pointer may point into the
+/// heap: oneDNN 2.6's products for AVX-512 address their workspace by it. A handler there overwrites what lies below.
 void listen_to_signals() {
-  // oneDNN 2.6's products for AVX-512 keep values below the stack pointer, which a handler on that stack would
-  // overwrite.
-  static std::array<std::byte, 64 << 10> own_stack;
-  stack_t stack = {};
-  if (sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE) != 0) {  // else a sanitizer's is there
-    stack = {.ss_sp = own_stack.data(), .ss_flags = 0, .ss_size = own_stack.size()};
-    sigaltstack(&stack, nullptr);
+  std::vector<int> numbers = {SIGINT, SIGTERM, SIGUSR1};
+  if (!ignores_hangup()) numbers.push_back(SIGHUP);
+  sigset_t ours;
+  sigemptyset(&ours);
+  for (const int s : numbers) {
+    sigaddset(&ours, s);
+    signal(s, on_interrupt);
   }
-  struct sigaction action = {};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = SA_ONSTACK;
-  for (const int s : {SIGINT, SIGTERM, SIGUSR1}) sigaction(s, &action, nullptr);
-  if (!ignores_hangup()) sigaction(SIGHUP, &action, nullptr);
+  pthread_sigmask(SIG_BLOCK, &ours, nullptr);  // threads take this from the one that starts them
+  std::thread([ours] {
+    pthread_sigmask(SIG_UNBLOCK, &ours, nullptr);
+    for (;;) pause();
+  }).detach();
 }
 
 /// throws DataError if no file can be made in `folder`, or in what is there of its path

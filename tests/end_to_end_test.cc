@@ -194,6 +194,26 @@ TEST(HowTrainingsEnd, AnInterruptEndsInOrderAndCanBeResumed) {
   EXPECT_EQ(losses_in(log), losses_in(dir.path() + "/u.jsonl"));
 }
 
+// A handler on such a thread could overwrite values of the heap (listen_to_signals of apps/train.cc).
+TEST(HowTrainingsEnd, AnInterruptReachesNoThreadThatComputes) {
+  TempFolder dir;
+  Background training("mnist --data synthetic:200,20 --workers 2 --batch 8 --epochs 100000 --threads 1 --quiet --log " +
+                      dir.path() + "/log");
+  ASSERT_TRUE(eventually([&] { return !text_of(dir.path() + "/log").empty(); }));
+  int threads = 0, reached = 0;
+  for (const auto& task : fs::directory_iterator("/proc/" + std::to_string(training.pid()) + "/task")) {
+    const std::string status = text_of(task.path() / "status"), key = "SigBlk:\t";
+    const std::uint64_t blocked = std::stoull(status.substr(status.find(key) + key.size()), nullptr, 16);
+    ++threads;
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1})
+      if ((blocked >> (signal - 1) & 1) == 0) ++reached;
+  }
+  EXPECT_GE(threads, 3);  // two workers and the one that waits
+  EXPECT_EQ(reached, 4);
+  training.signal(SIGINT);
+  EXPECT_EQ(training.wait().exit_code, 128 + SIGINT);
+}
+
 TEST(HowTrainingsEnd, AnInterruptDoesNotWaitForAnEvaluation) {
   TempFolder dir;
   const std::string log = dir / "log.jsonl";
