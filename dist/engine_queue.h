@@ -50,8 +50,10 @@ class OperationQueue {
     if (blocks) {
       const Clock::time_point begin = Clock::now();
       blocked_ = {begin, patiently};
+      awaited_ = one;
       changed_.wait(lock, [&] { return ended() || failure_; });  // the communication thread watches the time-out
       blocked_.reset();
+      awaited_ = nullptr;
       if (exposed) exposed_seconds_ += seconds_since(begin);
     }
     if (!ended()) std::rethrow_exception(failure_);
@@ -161,14 +163,18 @@ class OperationQueue {
     return blocked_;
   }
   void end(const RunningList& all) {
-    std::lock_guard lock(mutex_);
-    for (const auto& running : all) {
-      if (running->operation.device.kind == Device::Kind::cuda) ended_ = running->ended;
-      running->done = true;
+    bool awaited = false;
+    {
+      std::lock_guard lock(mutex_);
+      for (const auto& running : all) {
+        if (running->operation.device.kind == Device::Kind::cuda) ended_ = running->ended;
+        running->done = true;
+      }
+      open_ -= all.size();
+      if (open_ == 0) comm_seconds_ += seconds_since(busy_since_);
+      awaited = blocked_ && (awaited_ ? awaited_->done : open_ == 0);
     }
-    open_ -= all.size();
-    if (open_ == 0) comm_seconds_ += seconds_since(busy_since_);
-    changed_.notify_all();
+    if (awaited) changed_.notify_all();
   }
   /// Nothing goes on from here. The first error stays.
   void fail(std::exception_ptr error) {
@@ -219,6 +225,7 @@ class OperationQueue {
   std::optional<Abort> abort_;
   bool abort_done_ = false;
   std::optional<Blocked> blocked_;
+  const Running* awaited_ = nullptr;  // by the blocked compute thread; null: all of them
   double exposed_seconds_ = 0, comm_seconds_ = 0;
   Clock::time_point busy_since_;
   Event ended_;  // of the last operation on a CUDA device

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <optional>
+#include <semaphore>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -80,7 +79,7 @@ class VirtualWorld {
   bool step();
   std::pair<LinkTime, VirtualRank*> next_turn() const;
   VirtualRank* next_rank() const;
-  void pass_on(VirtualRank* from);
+  bool pass_on(VirtualRank* from);
   std::string standstill() const;
 
   const VirtualNetwork network_;
@@ -90,10 +89,6 @@ class VirtualWorld {
   std::map<std::tuple<int, int, int>, Channel> channels_;
   std::vector<std::unique_ptr<VirtualRank>> ranks_;
   std::exception_ptr failure_;
-
-  std::mutex mutex_;  // of these two
-  std::condition_variable changed_;
-  VirtualRank* runs_ = nullptr;  // the only one; null: all have ended
 };
 
 class VirtualTransport final : public Transport {
@@ -202,6 +197,7 @@ class VirtualRank final : public VirtualEngine, public GhostWork {
   bool waits() const { return waits_ && waits_(); }
   LinkTime computed_to() const { return computed_to_; }
   bool ended = false;
+  std::binary_semaphore may_run{0};  ///< one rank runs at a time
 
   /// When the communication thread has something to do.
   std::optional<LinkTime> next_turn() const {
@@ -475,25 +471,20 @@ VirtualRank* VirtualWorld::next_rank() const {
   return next;
 }
 
-/// `from` waits, or has ended: finds the one that runs now, and lets it.
-void VirtualWorld::pass_on(VirtualRank* from) {
+/// `from` waits, or has ended: finds the one that runs now, and lets it. Whether that is another.
+bool VirtualWorld::pass_on(VirtualRank* from) {
   VirtualRank* next = nullptr;
   while ((next = next_rank()) == nullptr) {
-    if (std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank->ended; })) break;
+    if (std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank->ended; })) return false;
     if (!step()) fail(std::make_exception_ptr(CommError(standstill())));
   }
-  if (next == from) return;
-  const std::lock_guard lock(mutex_);
-  runs_ = next;
-  changed_.notify_all();
+  if (next == from) return false;
+  next->may_run.release();
+  return true;
 }
 
 void VirtualWorld::wait(VirtualRank& rank) {
-  pass_on(&rank);
-  if (ranks_.size() > 1) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return runs_ == &rank; });
-  }
+  if (pass_on(&rank)) rank.may_run.acquire();
 }
 
 std::string VirtualWorld::standstill() const {
@@ -506,14 +497,11 @@ std::string VirtualWorld::standstill() const {
 
 void VirtualWorld::run(const std::function<void(VirtualEngine&)>& body) {
   if (ranks_.size() == 1) return ranks_[0]->run_body(body);
-  runs_ = ranks_[0].get();
+  ranks_[0]->may_run.release();
   std::vector<std::thread> threads;
   for (const auto& each : ranks_)
     threads.emplace_back([&, rank = each.get()] {
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return runs_ == rank; });
-      }
+      rank->may_run.acquire();
       try {
         require_going_on();
         rank->run_body(body);

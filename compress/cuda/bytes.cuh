@@ -8,6 +8,9 @@
 /// Words in payloads, which begin at any byte: a GPU moves only what is aligned.
 namespace laconic::compress::cuda {
 
+/// As kernels count.
+inline std::int64_t size(std::size_t n) { return static_cast<std::int64_t>(n); }
+
 inline __host__ __device__ bool aligned(const void* p, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
 }

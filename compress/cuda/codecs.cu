@@ -66,8 +66,6 @@ void from_16_bits(const std::byte* from, std::int64_t n, float* x, Convert conve
     x[i] = convert(get_word<std::uint16_t>(from + 2 * i));
   });
 }
-std::int64_t size(std::size_t n) { return static_cast<std::int64_t>(n); }
-
 }  // namespace
 
 void to_fp16(const float* x, std::size_t n, std::byte* to) {

@@ -66,13 +66,13 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) of_block[blockIdx.x] = size;
 }
 
-constexpr int kScanThreads = 1024;
+constexpr int kOffsetThreads = 1024;
 
 /// offsets[b] becomes the sum of all before b; found->bytes all of them, and the header. One block.
-__global__ void __launch_bounds__(kScanThreads)
+__global__ void __launch_bounds__(kOffsetThreads)
     offsets_kernel(std::uint64_t* offsets, std::int64_t count, std::uint64_t header, InceptionnFound* found) {
   std::uint64_t running = 0;
-  for (std::int64_t base = 0; base < count; base += kScanThreads) {
+  for (std::int64_t base = 0; base < count; base += kOffsetThreads) {
     const std::int64_t i = base + threadIdx.x;
     std::uint64_t all = 0;
     const std::uint64_t before = block_before(i < count ? offsets[i] : std::uint64_t{0}, &all);
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kBlock)
 // groups before can reach by 0 to 33 bytes: what a segment does is a map of these 34 entries to how far it reaches into
 // the next, and how many groups it holds. Maps are put together by hundreds; then every segment knows its entry.
 
-constexpr int kSegment = 1024, kEntries = kLongest;  // bytes; ways to enter
+constexpr int kSegmentBytes = 1024, kEntries = kLongest;  // ways to enter
 constexpr int kSegments = 256;                       // that are put together
 constexpr int kWays = 7;                             // segments that a block looks at: 7 x 34 threads
 
@@ -147,7 +147,7 @@ struct Way {
 __device__ Way way(unsigned exit, unsigned groups) { return {exit | groups << 8}; }
 
 /// Room for so many segments and what their groups may reach over, in words of 16 bytes.
-constexpr int staged_words(int segments) { return (segments * kSegment + kLongest + 15) / 16; }
+constexpr int staged_words(int segments) { return (segments * kSegmentBytes + kLongest + 15) / 16; }
 
 template <class Word>
 __device__ void stage_by(const std::byte* from, std::int64_t left, uint4* to, int bytes, int thread, int threads) {
@@ -160,8 +160,8 @@ __device__ void stage_by(const std::byte* from, std::int64_t left, uint4* to, in
 }
 /// Bytes of the segments from `segment` on and what their groups may reach over, 0 after the end.
 __device__ void stage(const Payload& p, std::int64_t segment, int segments, uint4* to, int thread, int threads) {
-  const std::byte* const from = p.from + segment * kSegment;
-  const std::int64_t left = p.bytes - segment * kSegment;
+  const std::byte* const from = p.from + segment * kSegmentBytes;
+  const std::int64_t left = p.bytes - segment * kSegmentBytes;
   const int bytes = 16 * staged_words(segments);
   if (aligned(from, 16))
     stage_by<uint4>(from, left, to, bytes, thread, threads);
@@ -171,8 +171,8 @@ __device__ void stage(const Payload& p, std::int64_t segment, int segments, uint
     stage_by<unsigned char>(from, left, to, bytes, thread, threads);
 }
 __device__ int length_of(const Payload& p, std::int64_t segment) {
-  const std::int64_t left = p.bytes - segment * kSegment;
-  return left < kSegment ? static_cast<int>(left) : kSegment;
+  const std::int64_t left = p.bytes - segment * kSegmentBytes;
+  return left < kSegmentBytes ? static_cast<int>(left) : kSegmentBytes;
 }
 __device__ int next_group(const unsigned char* bytes, int at) {
   return at + 2 + static_cast<int>(payload_bytes(bytes[at] | static_cast<unsigned>(bytes[at + 1]) << 8));
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kBlock) ways_kernel(Payload p, Way* ways) {
   const int length = length_of(p, first + mine);
   int at = entry;
   unsigned groups = 0;
-  for (; at < length; ++groups) at = next_group(bytes + mine * kSegment, at);
+  for (; at < length; ++groups) at = next_group(bytes + mine * kSegmentBytes, at);
   ways[(first + mine) * kEntries + entry] = way(static_cast<unsigned>(at - length), groups);
 }
 
@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(kDecodeWarps* kWarp)
                   std::int64_t second_half, const std::byte* header, const float* addend, float* x,
                   InceptionnFound* found) {
   __shared__ uint4 staged[kDecodeWarps][staged_words(1)];
-  __shared__ unsigned short places[kDecodeWarps][kSegment / 2];
+  __shared__ unsigned short places[kDecodeWarps][kSegmentBytes / 2];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const std::int64_t segment = static_cast<std::int64_t>(blockIdx.x) * kDecodeWarps + warp;
   if (segment >= p.segments) return;  // the whole warp
@@ -300,7 +300,7 @@ __global__ void __launch_bounds__(kDecodeWarps* kWarp)
     if (group >= groups) break;  // parts_kernel has told
     const int place = places[warp][g];
     if (second_half > 0 && group == second_half &&
-        static_cast<std::int64_t>(get_word<std::uint32_t>(header)) != segment * kSegment + place)
+        static_cast<std::int64_t>(get_word<std::uint32_t>(header)) != segment * kSegmentBytes + place)
       found->wrong = 1;
     const unsigned tags = bytes[place] | static_cast<unsigned>(bytes[place + 1]) << 8;
     const std::int64_t first = group * kGroup, left = n - first;
@@ -339,7 +339,7 @@ void encode_inceptionn(const InceptionnRule& rule, const float* x, std::size_t s
   const unsigned grid = blocks(groups, kBlock);
   Temporary<std::uint64_t> offsets(grid);
   launch(sizes_kernel, grid, kBlock, rule, x, n, groups, offsets.data());
-  launch(offsets_kernel, 1, kScanThreads, offsets.data(), static_cast<std::int64_t>(grid), h > 0 ? 4u : 0u, found);
+  launch(offsets_kernel, 1, kOffsetThreads, offsets.data(), static_cast<std::int64_t>(grid), h > 0 ? 4u : 0u, found);
   launch(write_kernel, grid, kBlock, rule, x, n, groups, offsets.data(), static_cast<std::int64_t>(h / kGroup), to);
 }
 
@@ -348,7 +348,7 @@ void decode_inceptionn(const InceptionnRule& rule, const std::byte* message, std
   const std::size_t header = h > 0 ? 4 : 0;
   const auto n = static_cast<std::int64_t>(size), groups = groups_of(size);
   const auto length = static_cast<std::int64_t>(bytes - header);
-  const Payload p{message + header, length, (length + kSegment - 1) / kSegment};
+  const Payload p{message + header, length, (length + kSegmentBytes - 1) / kSegmentBytes};
   const std::int64_t parts = (p.segments + kSegments - 1) / kSegments;
   Temporary<Way> ways(static_cast<std::size_t>(p.segments) * kEntries);
   Temporary<LongWay> long_ways(static_cast<std::size_t>(parts) * kEntries);

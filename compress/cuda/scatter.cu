@@ -5,8 +5,6 @@
 namespace laconic::compress::cuda {
 namespace {
 
-std::int64_t size(std::size_t n) { return static_cast<std::int64_t>(n); }
-
 /// f(j, index) for all indices.
 template <class F>
 void each(const std::uint32_t* indices, std::size_t count, std::size_t n, F f) {

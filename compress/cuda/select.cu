@@ -334,7 +334,7 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 __global__ void __launch_bounds__(kBlock)
-    largest_kernel(const float* values, std::int64_t n, std::int64_t bin, std::int32_t* largest) {
+    largest_of_bins_kernel(const float* values, std::int64_t n, std::int64_t bin, std::int32_t* largest) {
   const std::int64_t b = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / kWarp, first = b * bin;
   if (first >= n) return;  // the whole warp
   const std::int64_t end = n < first + bin ? n : first + bin;
@@ -445,7 +445,7 @@ void keep_signs(float* values, std::size_t n, float magnitude) {
 
 void largest_of_bins(const float* values, std::size_t n, std::size_t bin, std::int32_t* largest) {
   const std::size_t bins = (n + bin - 1) / bin;
-  launch(largest_kernel, static_cast<unsigned>((bins * kWarp + kBlock - 1) / kBlock), kBlock, values,
+  launch(largest_of_bins_kernel, static_cast<unsigned>((bins * kWarp + kBlock - 1) / kBlock), kBlock, values,
          static_cast<std::int64_t>(n), static_cast<std::int64_t>(bin), largest);
 }
 

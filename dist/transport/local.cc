@@ -36,12 +36,12 @@ void LocalTransport::start(Request& request) {
     } catch (...) {  // the device is broken; the other must not wait for ever
       error = std::current_exception();
     }
+  auto& peer = hub_->at(request.peer);
   {
     std::lock_guard lock(hub_->mutex);
-    auto& peer = hub_->at(request.peer);
     peer.completed.push_back({other.request, bytes, sending || !refused ? error : nullptr, std::move(copied)});
-    peer.changed.notify_all();
   }
+  peer.changed.notify_all();  // without the lock, which whoever wakes takes first
   request.complete(bytes, sending && refused ? nullptr : error);
 }
 

@@ -225,7 +225,11 @@ class MpiTransport final : public Transport {
     }
   }
 
-  int poll() override { return std::exchange(found_, 0) + test(); }
+  int poll() override {
+    const int found = std::exchange(found_, 0) + test();
+    if (found > 0) quiet_passes_ = 0;
+    return found;
+  }
 
   void sleep(double at_most_seconds) override {
     if (requests_.empty()) {
@@ -234,10 +238,14 @@ class MpiTransport final : public Transport {
       quiet_passes_ = 0;
     } else if (test_some(kTestsPerPass)) {
       quiet_passes_ = 0;
-    } else if (!all_over_tcp_ || ++quiet_passes_ < kPassesBeforeSleep) {
-      sched_yield();
     } else {
-      watch_->sleep(std::min(at_most_seconds, kSafetySeconds));
+      if (quiet_passes_++ == 0) quiet_since_ = Clock::now();
+      if (all_over_tcp_ && quiet_passes_ >= kPassesBeforeSleep)
+        watch_->sleep(std::min(at_most_seconds, kSafetySeconds));
+      else if (!all_over_tcp_ && seconds_since(quiet_since_) >= kYieldSeconds)
+        std::this_thread::sleep_for(kNap);
+      else
+        sched_yield();
     }
     woken_.store(false);
   }
@@ -290,8 +298,11 @@ class MpiTransport final : public Transport {
 
  private:
   // Open MPI looks at its sockets in every eighth progress call only. In shared memory a yield after every test
-  // costs 1.5 times on small messages, and timed sleeps cost the compute thread more.
+  // costs 1.5 times on small messages, and timed sleeps cost the compute thread more. But who waits for long there, as
+  // for a rank that computes, leaves the core to others.
   static constexpr int kTestsPerPass = 16;
+  static constexpr double kYieldSeconds = 0.01;
+  static constexpr std::chrono::microseconds kNap{200};
   static constexpr int kPassesBeforeSleep = 4;     // small messages over an idle network come back sooner than a sleep
   static constexpr std::size_t kNoteBytes = 2000;  // goes out at once: below every eager limit
   static constexpr double kSafetySeconds = 1e-3;   // an edge that was missed is made up for
@@ -395,7 +406,8 @@ class MpiTransport final : public Transport {
   int rank_ = 0, size_ = 1;
   std::unique_ptr<SocketWatch> watch_;
   bool all_over_tcp_ = false;
-  int quiet_passes_ = 0;
+  int quiet_passes_ = 0;  // in which nothing moved
+  Clock::time_point quiet_since_;
   int found_ = 0;                     // completed by wait(), not reported yet
   std::vector<MPI_Request> handles_;  // the same order as requests_
   std::vector<Request*> requests_;

@@ -54,8 +54,10 @@ class ThreadTransport : public Transport {
   int rank() const final { return rank_; }
   int size() const final { return hub_->size(); }
   void wake() final {
-    std::lock_guard lock(hub_->mutex);
-    own().woken = true;
+    {
+      std::lock_guard lock(hub_->mutex);
+      own().woken = true;
+    }
     own().changed.notify_all();
   }
   void abort(const std::string& reason, int) final { hub_->abort(reason); }
