@@ -111,13 +111,15 @@ struct AverageBackward {
   __device__ void operator()(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) const {
     const Holders down = rows.holders(h), across = columns.holders(w);
     Pack<float, kWide> sum{};
-    for (std::int64_t i = down.begin; i < down.end; ++i)
+    for (std::int64_t i = down.begin; i < down.end; ++i) {
+      const std::int64_t high = rows[i].extent;
       for (std::int64_t j = across.begin; j < across.end; ++j) {
-        const float factor = 1.0f / static_cast<float>(rows[i].extent * columns[j].extent);
+        const float factor = 1.0f / static_cast<float>(high * columns[j].extent);
         const Pack<float, kWide> d = load_pack<kWide>(dy + ((n * rows.out + i) * columns.out + j) * width + c);
 #pragma unroll
         for (int k = 0; k < kWide; ++k) sum.v[k] += d.v[k] * factor;
       }
+    }
     store_pack<kWide>(dx + ((n * rows.extent + h) * columns.extent + w) * width + c, sum);
   }
 };

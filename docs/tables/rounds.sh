@@ -10,7 +10,7 @@ set -euo pipefail
 longer="" rank=2 loco="" demo=""
 model=${1:?MODEL} rate=${2:?RATE} data=${3:?DATA} keep=${4:?KEEP}
 shift 4
-# Each method with the optimiser that it was published with. Rates of AdamW and DeMo: of LeNet the best of a short search, of ResNet-20 and
+# Each method with the optimiser that it was published with. Rates of AdamW and DeMo: of LeNet and ResNet-20 the best of a short search, of
 # lstm-small guesses.
 case $model in
   lenet)
@@ -18,7 +18,7 @@ case $model in
     sgd="--momentum 0.9 --nesterov --weight-decay 5e-4 --lr 0.05" adam="--optimizer adamw --weight-decay 0.05 --lr 0.003" demo="--lr 0.003" ;;
   resnet20)
     app=cifar10 common="--model resnet20 --batch 32 --epochs 5 --schedule warmup:1+cosine" warm="--warmup dense:1"
-    sgd="--momentum 0.9 --nesterov --weight-decay 5e-4 --lr 0.2" adam="--optimizer adamw --weight-decay 0.05 --lr 0.005" demo="--lr 0.003" ;;
+    sgd="--momentum 0.9 --nesterov --weight-decay 5e-4 --lr 0.2" adam="--optimizer adamw --weight-decay 0.05 --lr 0.02" demo="--lr 0.01" ;;
   lstm-small)
     app=ptb common="--model lstm-small --batch 5 --epochs 5" warm="--warmup dense:1"
     sgd="--lr 20" adam="--optimizer adamw --lr 0.003 --clip norm:1 --schedule cosine" demo="--lr 0.003 --clip none --schedule cosine" ;;

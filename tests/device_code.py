@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""What nvcc makes of the kernels that take most of a training's time, without a GPU.
+
+    device_code.py NVCC SOURCE UNIT...
+
+SOURCE is the folder of the sources, a UNIT a .cu file. In PTX, before the last compiler, such a kernel has loads or stores of 16 bytes and
+no division of 64-bit integers, which a GPU does in some hundred instructions. A grid-stride loop may have one before it begins: of the
+threads' share, once. Exit code 0 if all are so, 1 with a line for each that is not.
+"""
+import re
+import subprocess
+import sys
+import tempfile
+
+# Names as c++filt gives them, without namespaces; whether 16 bytes move at once; divisions of 64 bits that are allowed.
+HOT = [
+    (r'each_kernel<4, (?!increment)', True, 0),                    # element by element: additions, activations, updates
+    (r'(walk_columns|column_sums)_kernel<4, (Statistics|Apply|Sums|Data|Columns)', True, 0),   # batch norm, bias
+    (r'for_pixels<4, Max(Forward|Backward)<4>', True, 0),
+    (r'add_bias_kernel<unsigned', None, 0),
+    (r'tile_kernel<.*, true>\(', True, 0),                         # RedSync's residual pass
+    (r'(count|emit|digits|gather|choose|thresholds|scan|bisect)_kernel', None, 0),             # selection
+    (r'\b(sizes|write|ways|decode)_kernel', True, 0),              # INCEPTIONN
+    (r'(to|from)_16_bits', None, 1),
+    (r'(to|from)_stochastic', None, 1),
+]
+LEAST = 100  # kernels that must be found: else the names above are out of date
+
+
+def kernels(ptx):
+    """Yields name and text of each kernel."""
+    starts = [(m.start(), m.group(1)) for m in re.finditer(r'^\.(?:visible |weak )?\.?entry (\w+)', ptx, re.M)]
+    for (begin, name), end in zip(starts, [start for start, _ in starts[1:]] + [len(ptx)]):
+        yield name, ptx[begin:end]
+
+
+def main():
+    nvcc, source, *units = sys.argv[1:]
+    wrong, found, seen = [], 0, set()
+    for unit in units:
+        with tempfile.NamedTemporaryFile(suffix='.ptx') as ptx:
+            subprocess.run([nvcc, '-ptx', '-std=c++20', '-O3', '--extended-lambda', '--expt-relaxed-constexpr', '-DLACONIC_CUDA',
+                            f'-I{source}', '-arch=compute_75', unit, '-o', ptx.name], check=True)
+            all_kernels = list(kernels(open(ptx.name).read()))
+        names = subprocess.run(['c++filt'], input='\n'.join(name for name, _ in all_kernels), capture_output=True, text=True,
+                               check=True).stdout.split('\n')
+        for name, (_, text) in zip(names, all_kernels):
+            name = re.sub(r'laconic::|compress::|cuda::|cpu::|detail::|\(anonymous namespace\)::|^void ', '', name)
+            for pattern, wide, allowed in HOT:
+                if not re.search(pattern, name):
+                    continue
+                found += 1
+                seen.add(pattern)
+                divisions = len(re.findall(r'\b(?:div|rem)\.[us]64', text))
+                if divisions > allowed:
+                    wrong.append(f'{divisions} divisions of 64-bit integers, {allowed} allowed: {name}')
+                if wide and not re.search(r'(?:ld|st)\.global(?:\.\w+)*\.v4', text):
+                    wrong.append(f'no load or store of 16 bytes: {name}')
+                break
+    wrong += [f'no kernel is called {pattern}' for pattern, _, _ in HOT if pattern not in seen]
+    if found < LEAST:
+        wrong.append(f'{found} kernels found, at least {LEAST} expected')
+    print('\n'.join(line[:200] for line in wrong) or f'{found} kernels are as they should be')
+    sys.exit(bool(wrong))
+
+
+if __name__ == '__main__':
+    main()
