@@ -335,6 +335,7 @@ TEST_F(CudaDeathTest, WhatNothingOrdersIsToldAsARace) {
                                    {Race::read_first, "shared memory .* nothing orders the two"},
                                    {Race::atomic, "by an atomic .* nothing orders the two"}})
     EXPECT_DEATH(run(race), std::string("a race. .*") + what) << what;
+  EXPECT_DEATH(run(Race::misaligned), "thread 0 of block 0 reaches 8 bytes that are not aligned .*launch_kernels.cu");
   EXPECT_EXIT(run(Race::none), testing::ExitedWithCode(0), "");
 }
 #elif defined(LACONIC_CUDA_EMULATED)

@@ -24,8 +24,8 @@ void divide(std::int64_t* quotients, std::int64_t* rests, const std::int64_t* x,
 void without_barrier(float* y);
 /// Two blocks of 64 threads, of which one writes what another reaches with nothing that orders the two: in another lane
 /// after a shuffle, in another warp after the warp's barrier, in another block; after the other has read it; by an
-/// atomic operation. none: all is in order. y [3].
-enum class Race { none, warp, block, grid, read_first, atomic };
+/// atomic operation. misaligned: 8 bytes are written in the middle of two floats. none: all is in order. y [3].
+enum class Race { none, warp, block, grid, read_first, atomic, misaligned };
 void run_race(float* y, Race race);
 
 }  // namespace laconic::tests
