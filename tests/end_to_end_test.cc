@@ -203,6 +203,7 @@ TEST(HowTrainingsEnd, AnInterruptReachesNoThreadThatComputes) {
   int threads = 0, reached = 0;
   for (const auto& task : fs::directory_iterator("/proc/" + std::to_string(training.pid()) + "/task")) {
     const std::string status = text_of(task.path() / "status"), key = "SigBlk:\t";
+    if (status.empty()) continue;  // it ended since the folder was listed
     const std::uint64_t blocked = std::stoull(status.substr(status.find(key) + key.size()), nullptr, 16);
     ++threads;
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1})

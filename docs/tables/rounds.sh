@@ -7,7 +7,7 @@
 # MODEL: lenet (DATA: Fashion-MNIST), resnet20 (CIFAR-10), lstm-small (the Penn Treebank) or gpt (a text, as tinyshakespeare's). RATE:
 # 10mbit, 100mbit or 1gbit. KEEP holds what was learned, which does not depend on the rate: a second call only times steps.
 set -euo pipefail
-longer="" rank=2 loco="" demo=""
+longer="" rank=2 loco="" demo="" far=""
 model=${1:?MODEL} rate=${2:?RATE} data=${3:?DATA} keep=${4:?KEEP}
 shift 4
 # Each method with the optimiser that it was published with. Rates of AdamW and DeMo: of LeNet and ResNet-20 the best of a short search, of
@@ -18,7 +18,8 @@ case $model in
     sgd="--momentum 0.9 --nesterov --weight-decay 5e-4 --lr 0.05" adam="--optimizer adamw --weight-decay 0.05 --lr 0.003" demo="--lr 0.003" ;;
   resnet20)
     app=cifar10 common="--model resnet20 --batch 32 --epochs 5 --schedule warmup:1+cosine" warm="--warmup dense:1"
-    sgd="--momentum 0.9 --nesterov --weight-decay 5e-4 --lr 0.2" adam="--optimizer adamw --weight-decay 0.05 --lr 0.02" demo="--lr 0.01" ;;
+    sgd="--momentum 0.9 --nesterov --weight-decay 5e-4 --lr 0.2" adam="--optimizer adamw --weight-decay 0.05 --lr 0.02" demo="--lr 0.01"
+    far="--optimizer adamw --weight-decay 0.05 --lr 0.005" ;;  # for DiLoCo, which goes too far at dense's rate
   lstm-small)
     app=ptb common="--model lstm-small --batch 5 --epochs 5" warm="--warmup dense:1"
     sgd="--lr 20" adam="--optimizer adamw --lr 0.003 --clip norm:1 --schedule cosine" demo="--lr 0.003 --clip none --schedule cosine" ;;
@@ -32,7 +33,7 @@ sets=(--vs "dense: $sgd" --vs "dense, 16 bits: $sgd --codec bf16" --vs "5 bits: 
   --vs "$chosen, 1 %: $sgd $sparse $warm $longer" --vs "PowerSGD, rank $rank: $sgd --sync powersgd --rank $rank $warm $longer")
 sets+=(--vs "DeMo: --sync demo --momentum 0 $demo $longer")
 [ "$model" = gpt ] || sets+=(--vs "dense, AdamW: $adam" --vs "local SGD: $sgd --sync rounds --every 16 $warm")
-diloco="$adam --sync rounds --every 16 --outer nesterov"
+diloco="${far:-$adam} --sync rounds --every 16 --outer nesterov"
 sets+=(--vs "DiLoCo: $diloco" --vs "Streaming DiLoCo: $diloco --fragments 4 --delay 3 --mix 0"
   --vs "SparseLoCo, 3 %: $adam $loco --sync rounds --every 16 --density 0.03 $longer"
   --vs "NoLoCo: $adam --sync rounds --every 16 --pairs --outer momentum $longer")
