@@ -57,6 +57,16 @@ class Slice {
   Device device_{};
 };
 
+/// The T that these bytes hold, in place. Throws ShapeError if they are not aligned for it, or not a whole number of
+/// them.
+template <class T>
+Slice<const T> values_in(Slice<const std::byte> bytes) {
+  require<ShapeError>(reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(T) == 0 && bytes.size() % sizeof(T) == 0,
+                      bytes.size(), " bytes are no row of values of ", sizeof(T),
+                      " bytes, or begin between two of them");
+  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T), bytes.device()};
+}
+
 template <class T>
 Slice<T> slice(std::vector<T>& v) {
   return {v.data(), v.size()};

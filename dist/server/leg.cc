@@ -122,8 +122,7 @@ Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> 
         decode(leg, inbox(r).first(came), values, ranks[r]);
         if (r > 0) add_in_place(here, values);
       } else if (r > 0) {
-        const Slice<std::byte> bytes = inbox(r);
-        add_in_place(here, Slice<const float>(reinterpret_cast<const float*>(bytes.data()), here.size(), x.device()));
+        add_in_place(here, values_in<float>(inbox(r).first(came)));
       }
       if (i + 1 < count) coming[r] = post(r, i + 1);
     }
