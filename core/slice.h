@@ -57,8 +57,8 @@ class Slice {
   Device device_{};
 };
 
-/// The T that these bytes hold, in place. Throws ShapeError if they are not aligned for it, or not a whole number of
-/// them.
+/// The values of type T that these bytes hold, in place. Throws ShapeError if the address is not aligned for a T, or if
+/// the last T is cut off.
 template <class T>
 Slice<const T> values_in(Slice<const std::byte> bytes) {
   require<ShapeError>(reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(T) == 0 && bytes.size() % sizeof(T) == 0,
