@@ -33,7 +33,7 @@ std::string with_interval(const Median& m, const char* form, double unit) {
   const auto one = [&](double v) {
     return fmt::format(fmt::runtime(form ? form : m.value < 0.995 ? "{:.3f}" : "{:.2f}"), v * unit);
   };
-  return fmt::format("{} ({} … {})", one(m.value), one(m.low), one(m.high));
+  return m.count == 1 ? one(m.value) : fmt::format("{} ({} … {})", one(m.value), one(m.low), one(m.high));
 }
 
 nlohmann::ordered_json to_json(const Median& m) { return {{"median", m.value}, {"low", m.low}, {"high", m.high}}; }

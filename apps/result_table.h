@@ -12,7 +12,8 @@
 
 namespace laconic {
 
-/// "1.12 (1.10 … 1.15)". `form` is how each number is printed; without one with two decimals, below 1 with three.
+/// "1.12 (1.10 … 1.15)"; "1.12" where there was one value, which has no interval. `form` is how each number is printed;
+/// without one with two decimals, below 1 with three.
 std::string with_interval(const Median& m, const char* form = nullptr, double unit = 1);
 /// {"median": 1.12, "low": 1.10, "high": 1.15}
 nlohmann::ordered_json to_json(const Median& m);

@@ -16,7 +16,7 @@ Median median(std::vector<double> v) {
     term *= static_cast<double>(n - k) / static_cast<double>(k + 1);
   }
   const std::size_t rank = k == 0 ? 0 : k - 1;
-  return {n % 2 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]), v[rank], v[n - 1 - rank]};
+  return {n % 2 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]), v[rank], v[n - 1 - rank], n};
 }
 
 void mean_and_deviation(const std::vector<double>& values, std::optional<double>& mean,

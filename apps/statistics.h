@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -9,6 +10,7 @@ namespace laconic {
 /// 2 P(Binomial(n, 1/2) < k) <= 5 %; below 6 values it is the whole range.
 struct Median {
   double value = 0, low = 0, high = 0;
+  std::size_t count = 0;  ///< n; 0 where it is not told
 };
 Median median(std::vector<double> values);
 

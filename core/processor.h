@@ -3,6 +3,13 @@
 /// The instructions that this processor has. Nobody else asks it.
 namespace laconic::cpu {
 
+/// Built with -Dinstructions=avx2: all is computed as on a processor without AVX-512, by oneDNN too.
+#ifdef LACONIC_AVX2_AT_MOST
+inline constexpr bool kAvx2AtMost = true;
+#else
+inline constexpr bool kAvx2AtMost = false;
+#endif
+
 /// AVX2, and what came with it or before: FMA, BMI 1 and 2, F16C, POPCNT. Intel from Haswell on, AMD from Zen on.
 bool has_avx2();
 /// AVX-512 F, BW, CD, DQ and VL, and AVX2.

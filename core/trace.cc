@@ -173,21 +173,29 @@ class Trace::Writer {
 };
 
 std::string Trace::json(bool more_follows) {
+  struct Kept {
+    const Row& row;
+    std::vector<Event> events;
+    std::uint64_t dropped;
+  };
   Writer writer;
   int tid = 0;
   const std::lock_guard lock(mutex_);
+  // Copies, since threads go on recording: an arrow that comes after learn() would be in no chain.
+  std::vector<Kept> all;
   for (Row& row : rows_) {
     const std::lock_guard row_lock(row.mutex_);
     if (!more_follows)
       for (const Row::Leaving& l : std::exchange(row.leaving_, {}))
         if (l.before > 0 && l.before <= row.events_.size()) row.events_[l.before - 1].arrows.push_back(l.arrow);
-    for (const Event& event : row.events_) writer.learn(event);
+    all.push_back({row, row.events_, row.dropped_});
   }
-  for (Row& row : rows_) {
-    const std::lock_guard row_lock(row.mutex_);
+  for (const Kept& kept : all)
+    for (const Event& event : kept.events) writer.learn(event);
+  for (const auto& [row, events, spans_dropped] : all) {
     // Overlapping spans: each to the first line that is free when it begins.
     std::vector<const Event*> overlapping;
-    for (const Event& event : row.events_)
+    for (const Event& event : events)
       if (event.overlapping) overlapping.push_back(&event);
     std::stable_sort(overlapping.begin(), overlapping.end(),
                      [](const Event* a, const Event* b) { return a->begin < b->begin; });
@@ -198,11 +206,11 @@ std::string Trace::json(bool more_follows) {
       if (free == lines.end()) free = lines.emplace(lines.end());
       free->push_back(event);
     }
-    const bool plain = overlapping.size() < row.events_.size() || row.events_.empty();
-    const std::string dropped = row.dropped_ ? fmt::format(" ({} later spans not kept)", row.dropped_) : "";
+    const bool plain = overlapping.size() < events.size() || events.empty();
+    const std::string dropped = spans_dropped ? fmt::format(" ({} later spans not kept)", spans_dropped) : "";
     if (plain) {
       writer.name(row.rank_, ++tid, row.thread_ + dropped);
-      for (const Event& event : row.events_)
+      for (const Event& event : events)
         if (!event.overlapping) writer.span(row.rank_, tid, event);
     }
     for (std::size_t i = 0; i < lines.size(); ++i) {

@@ -125,6 +125,7 @@ class Trace {
   };
 
   /// {"traceEvents": [...]}; times in microseconds. `more_follows`: spans that are open now are to be asked for later.
+  /// Threads may record meanwhile. Copies all spans first.
   std::string json(bool more_follows = false);
   /// Writes json() under `path`, complete or not at all. Throws DataError.
   void write(const std::string& path, bool more_follows = false);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -228,6 +229,30 @@ TEST(Trace, ManyThreadsRecordWhileItIsWritten) {
     for (int i = 0; i < 5; ++i) EXPECT_TRUE(Json::accept(trace.json()));
   }
   EXPECT_EQ(events(trace, "X").size(), 2000u);
+}
+
+TEST(Trace, ArrowsComeWhileItIsWritten) {
+  Trace trace;
+  std::atomic<int> under_way = 0;
+  std::atomic<bool> written = false;
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, rank] {
+        Trace::Row& row = trace.row(rank, "compute");
+        Trace::Thread here(row);
+        for (std::uint64_t i = 0; !written; ++i) {
+          Trace::Span span("step", "forward");
+          row.arrow_leaves(i);  // from one rank to the other
+          if (i == 5000) ++under_way;
+          if (i >= 5000) std::this_thread::sleep_for(std::chrono::microseconds(20));
+        }
+      });
+    while (under_way < 2) std::this_thread::yield();
+    for (int i = 0; i < 10; ++i) EXPECT_NO_THROW(EXPECT_TRUE(Json::accept(trace.json(true))));
+    written = true;
+  }
+  EXPECT_FALSE(events(trace, "s").empty());
 }
 
 TEST(Trace, WritesItsJsonToAFile) {

@@ -10,6 +10,7 @@
 #include "apps/subcommand.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/processor.h"
 #include "core/stream.h"
 #include "core/tensor.h"
 
@@ -172,6 +173,9 @@ ChildProcess::Environment thread_environment(int threads) {
 ChildProcess::Environment torch_environment(int threads) {
   auto e = thread_environment(threads);
   e.insert(e.end(), {{"MALLOC_MMAP_THRESHOLD_", "1073741824"}, {"MALLOC_TRIM_THRESHOLD_", "8589934592"}});
+  if (cpu::kAvx2AtMost)
+    e.insert(e.end(),
+             {{"ATEN_CPU_CAPABILITY", "avx2"}, {"ONEDNN_MAX_CPU_ISA", "AVX2"}, {"MKL_ENABLE_INSTRUCTIONS", "AVX2"}});
   const std::string openblas = "/usr/lib/x86_64-linux-gnu/openblas-openmp";
   std::error_code ignored;
   if (std::filesystem::exists(openblas, ignored)) {

@@ -106,7 +106,8 @@ std::unique_ptr<ChildProcess> start_peer(const std::vector<std::string>& command
                                          const ChildProcess::Environment& environment);
 /// For a program that computes on so many threads.
 ChildProcess::Environment thread_environment(int threads);
-/// PyTorch at its best: blocks of memory kept instead of given back, OpenBLAS on OpenMP where it is installed.
+/// PyTorch at its best: blocks of memory kept instead of given back, OpenBLAS on OpenMP where it is installed. Where we
+/// are built for AVX2 at most, it uses no more either.
 ChildProcess::Environment torch_environment(int threads);
 
 // The benchmarks; each tells its options with --help, and returns the exit code.

@@ -58,7 +58,9 @@ LACONIC_FLATTEN __attribute__((target("arch=x86-64-v4"))) void run_v4(G g) {
 template <class G>
 void run_vectorised(G g) {
 #ifdef LACONIC_HAS_MULTIVERSION
-  (has_avx512() ? run_v4<G> : has_avx2() ? run_v3<G> : run_anywhere<G>)(g);
+  if constexpr (!kAvx2AtMost)
+    if (has_avx512()) return run_v4(g);
+  has_avx2() ? run_v3(g) : run_anywhere(g);
 #else
   run_anywhere(g);
 #endif

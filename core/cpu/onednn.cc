@@ -5,11 +5,16 @@
 
 #include "core/cpu/scratch.h"
 #include "core/parallel.h"
+#include "core/processor.h"
 
 namespace laconic::cpu {
 namespace {
 
 thread_local std::vector<OnednnImplementation> implementations;
+
+// As the program starts: oneDNN takes no limit any more once it has computed.
+[[maybe_unused]] const bool limited =
+    kAvx2AtMost && dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) == dnnl::status::success;
 
 }  // namespace
 

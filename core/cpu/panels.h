@@ -72,7 +72,8 @@ LACONIC_INLINE void product(Columns m, bool add, const float* a, std::int64_t a_
 template <class F>
 void with_vectors(const F& f) {
 #ifdef LACONIC_HAS_TARGETS
-  if (has_avx512() && most_floats >= 16) return detail::run_v4([&f] { f.template operator()<Avx512>(); });
+  if constexpr (!kAvx2AtMost)
+    if (has_avx512() && most_floats >= 16) return detail::run_v4([&f] { f.template operator()<Avx512>(); });
   if (has_avx2() && most_floats >= 8) return detail::run_v3([&f] { f.template operator()<Avx2>(); });
 #endif
   f.template operator()<Anywhere>();

@@ -9,7 +9,11 @@
 #endif
 #if defined(LACONIC_HAS_TARGETS) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LACONIC_HAS_MULTIVERSION 1
+#ifdef LACONIC_AVX2_AT_MOST
+#define LACONIC_MULTIVERSION __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
 #define LACONIC_MULTIVERSION __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
 #else
 #define LACONIC_MULTIVERSION
 #endif
