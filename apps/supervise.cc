@@ -144,7 +144,9 @@ class Supervisor {
     Ending ending{.code = notes_.lost() || ended_ ? exit_code_of(LostRank("")) : code,
                   .interrupted = interrupt_.has_value(),
                   .why = why_};
-    if (interrupt_ && (cut_short_ || code == 128 + SIGUSR1)) ending.code = 128 + *interrupt_;
+    // Rank 0 tells the signal that came to it, or SIGINT where it heard of another rank's first.
+    const bool stopped = code == 128 + SIGUSR1 || code == 128 + SIGINT;
+    if (interrupt_ && (cut_short_ || stopped)) ending.code = 128 + *interrupt_;
     return ending;
   }
 

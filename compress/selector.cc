@@ -30,8 +30,8 @@ std::vector<SelectorKind>& selectors() {
   return all;
 }
 
-const SelectorKind& selector_kind(const std::string& name, const std::string& where) {
-  return row_named(selectors(), name, "selector", where);
+const SelectorKind& selector_kind(std::string_view name, std::string_view where) {
+  return row_named(selectors(), std::string(name), "selector", std::string(where));
 }
 
 std::unique_ptr<Selector> SelectorKind::make(const SelectorOptions& options) const {

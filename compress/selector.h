@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compress/candidates.h"
@@ -148,7 +149,7 @@ SelectorKind random_selector();                      ///< random.cc
 std::vector<SelectorKind>& selectors();
 /// Finds a kind. The reference holds until the table changes.
 /// throws UsageError in the name of `where` with the nearest name, or with all
-const SelectorKind& selector_kind(const std::string& name, const std::string& where = "`selector`");
+const SelectorKind& selector_kind(std::string_view name, std::string_view where = "`selector`");
 /// Makes the selector of that name.
 std::unique_ptr<Selector> make_selector(const std::string& name, const SelectorOptions& options = {});
 

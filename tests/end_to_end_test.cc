@@ -713,6 +713,21 @@ TEST(HowTrainingsEnd, ALaunchThatIsKilledLeavesNothing) {
   launched.expect_nothing_left();
 }
 
+TEST(HowTrainingsEnd, TheLaunchersSignalCountsThoughRank0HeardOfAnotherRanksFirst) {
+  const TempFolder dir;
+  const std::string mpirun = dir / "mpirun";  // ends as it does when rank 0 does not know the signal
+  std::ofstream(mpirun) << "#!/bin/sh\ntrap 'exit 130' USR1\n: > '" << dir.path()
+                        << "/ready'\nwhile :; do sleep 0.05; done\n";
+  fs::permissions(mpirun, fs::perms::owner_all);
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", (dir.path() + ":" + path).c_str(), 1);
+  Background launched("laconic launch -n 2 mnist");
+  ::setenv("PATH", path.c_str(), 1);
+  ASSERT_TRUE(eventually([&] { return fs::exists(dir / "ready"); }));
+  launched.signal(SIGTERM);
+  EXPECT_EQ(launched.wait().exit_code, 128 + SIGTERM);
+}
+
 TEST(HowTrainingsEnd, TheExitCodeTellsTheSignalThatStoppedATraining) {
   std::signal(SIGHUP, SIG_DFL);  // nohup may have started these tests
   for (const int signal : {SIGTERM, SIGHUP}) {
