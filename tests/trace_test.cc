@@ -244,12 +244,12 @@ TEST(Trace, ArrowsComeWhileItIsWritten) {
         for (std::uint64_t i = 0; !written; ++i) {
           Trace::Span span("step", "forward");
           row.arrow_leaves(i);  // from one rank to the other
-          if (i == 5000) ++under_way;
-          if (i >= 5000) std::this_thread::sleep_for(std::chrono::microseconds(20));
+          if (i == 2000) ++under_way;
+          if (i >= 2000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
       });
     while (under_way < 2) std::this_thread::yield();
-    for (int i = 0; i < 10; ++i) EXPECT_NO_THROW(EXPECT_TRUE(Json::accept(trace.json(true))));
+    for (int i = 0; i < 4; ++i) EXPECT_NO_THROW(EXPECT_TRUE(Json::accept(trace.json(true))));
     written = true;
   }
   EXPECT_FALSE(events(trace, "s").empty());
