@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "core/cpu/simd.h"
 #include "core/parallel.h"
 #include "layers/layers.h"
+#include "tests/each_vector.h"
 #include "tests/error_of.h"
 #include "tests/on_both.h"
 
@@ -104,19 +104,7 @@ const Sizes kSizes[] = {{2, 1, 1, 16},  {1, 2, 3, 32},   {2, 7, 2, 5},    {1, 16
                         {2, 17, 1, 24}, {1, 48, 5, 16},  {1, 63, 6, 8},   {1, 64, 2, 32},
                         {1, 65, 3, 33}, {1, 130, 2, 64}, {1, 273, 1, 16}, {1, 529, 1, 4}};
 
-struct EachVector {
-  ~EachVector() { cpu::most_floats = 16; }
-  template <class F>
-  void operator()(F f) const {
-    for (const int floats : {16, 8, 0}) {
-      SCOPED_TRACE(floats);
-      cpu::most_floats = floats, f();
-    }
-  }
-};
-
 TEST(Attention, IsTheFormula) {
-  const EachVector each_vector;
   for (const Sizes& s : kSizes)
     for (const float p : {0.0f, 0.3f}) {
       SCOPED_TRACE(concat(s.batch, " x ", s.steps, ", ", s.heads, " heads of ", s.width, ", dropout ", p));
@@ -124,7 +112,7 @@ TEST(Attention, IsTheFormula) {
       const Tensor qkv = random_tensor({s.batch, s.steps, 3 * dim}, 1), dy = random_tensor({s.batch, s.steps, dim}, 2);
       const ops::DropoutKey key{.seed = 5, .layer = 3, .step = 7, .first_sample = 11};
       const Attended expected = reference(qkv, s.heads, dy, p, key);
-      each_vector([&] {
+      with_each_vector([&] {
         const Attended got = attend(qkv, s.heads, dy, p, key);
         expect_close(got.y, expected.y, 5e-6f, "y");
         expect_close(got.dqkv, expected.dqkv, 1e-5f, "dqkv");

@@ -80,7 +80,7 @@ TEST(MaxPool, IsWhatItsDefinitionSaysForEveryWidthAndLayout) {
         }
 }
 
-TEST(MaxPool, HasAFastVersionThatAgreesWithTheSimpleOneBitForBit) {
+TEST(MaxPool, HasTheSameBitsWithVectorsOfAnyProcessor) {
   Random random(3, Purpose::test);
   for (std::int64_t width : {1, 4, 6, 8, 11, 16, 40})
     for (const PoolShape& s : {PoolShape{3, 8, 10, 4, 5, width, 2, 2, 0},
@@ -94,8 +94,8 @@ TEST(MaxPool, HasAFastVersionThatAgreesWithTheSimpleOneBitForBit) {
       for (int i = 0; i < 2; ++i) y[i].resize(out), index[i].resize(out), dx[i].resize(in, NAN);
       cpu::max_pool_forward(y[0].data(), index[0].data(), x.data(), s);
       cpu::max_pool_backward(dx[0].data(), y[0].data(), index[0].data(), s);
-      cpu::max_forward_simple(y[1].data(), index[1].data(), x.data(), s, s.images);
-      cpu::max_backward_simple(dx[1].data(), y[1].data(), index[1].data(), s, s.images);
+      cpu::max_forward_lanes(y[1].data(), index[1].data(), x.data(), s, s.images);
+      cpu::max_backward_lanes(dx[1].data(), y[1].data(), index[1].data(), s, s.images);
       EXPECT_EQ(y[0], y[1]) << width;
       EXPECT_EQ(index[0], index[1]) << width;
       EXPECT_EQ(dx[0], dx[1]) << width;

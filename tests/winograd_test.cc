@@ -2,98 +2,30 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "core/cpu/simd.h"
-#include "core/parallel.h"
+#include "tests/convolution.h"
+#include "tests/each_vector.h"
 #include "tests/pairwise.h"
-#include "tests/values_of.h"
 
 namespace laconic::cpu {
 namespace {
 
-/// Where a pixel of a channel lies.
-struct Places {
-  Layout layout;
-  std::int64_t c, h, w;
-  std::size_t operator()(std::int64_t n, std::int64_t channel, std::int64_t i, std::int64_t j) const {
-    const std::int64_t at = layout == Layout::channels_last
-                                ? ((n * h + i) * w + j) * c + channel
-                                : (((n * (c / 16) + channel / 16) * h + i) * w + j) * 16 + channel % 16;
-    return static_cast<std::size_t>(at);
-  }
-};
+ConvSizes sizes_of(std::int64_t n, std::int64_t c, std::int64_t out, std::int64_t h, std::int64_t w, int pad) {
+  return {n, c, h, w, out, 3, 3, h + 2 * pad - 2, w + 2 * pad - 2, 1, pad, 1, 1};
+}
 
-struct Convolved {
-  std::vector<float> y, dx, dw, db;
-};
-
-struct Problem {
-  ConvSizes s;
-  Layout input, output;
-  std::vector<float> x, w, b, dy;
-
-  Problem(const ConvSizes& sizes, Layout in, Layout out) : s(sizes), input(in), output(out) {
-    const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-    x = values_of(1, size(s.n * s.c * s.h * s.w)), w = values_of(2, size(s.out * s.c * 9));
-    b = values_of(3, size(s.out)), dy = values_of(4, size(s.n * s.out * s.oh * s.ow));
-  }
-  Places in() const { return {input, s.c, s.h, s.w}; }
-  Places out() const { return {output, s.out, s.oh, s.ow}; }
-
-  /// dw and db are 1 before.
-  Convolved by_winograd(bool relu = false, bool add = true) const {
-    Convolved r{dy, x, std::vector<float>(w.size(), 1), std::vector<float>(b.size(), 1)};
-    winograd_forward(r.y.data(), x.data(), w.data(), b.data(), relu, s, input, output);
-    winograd_backward_data(r.dx.data(), dy.data(), w.data(), s, input, output);
-    winograd_backward_weights(r.dw.data(), add, r.db.data(), add, x.data(), dy.data(), s, input, output);
-    return r;
-  }
-};
-
-double error_of(const std::vector<float>& values, const std::vector<double>& exact) {
-  double most = 0, squares = 0;
-  for (std::size_t i = 0; i < exact.size(); ++i) {
-    const double error = std::abs(double{values[i]} - exact[i]);
-    most = std::isnan(error) ? HUGE_VAL : std::max(most, error);
-    squares += exact[i] * exact[i];
-  }
-  return most / std::sqrt(squares / static_cast<double>(exact.size()));
+Convolved by_winograd(const Problem& p, bool relu = false, bool add = true) {
+  Convolved r = p.before();
+  winograd_forward(r.y.data(), p.x.data(), p.w.data(), p.b.data(), relu, p.s, p.input, p.output);
+  winograd_backward_data(r.dx.data(), p.dy.data(), p.w.data(), p.s, p.input, p.output);
+  winograd_backward_weights(r.dw.data(), add, r.db.data(), add, p.x.data(), p.dy.data(), p.s, p.input, p.output);
+  return r;
 }
 
 void expect_near_the_naive_sums(const Problem& p) {
-  const ConvSizes& s = p.s;
-  const Places in = p.in(), out = p.out();
-  std::vector<double> y(p.dy.size()), dx(p.x.size()), dw(p.w.size(), 1), db(p.b.size(), 1);
-  for (std::int64_t n = 0; n < s.n; ++n)
-    for (std::int64_t o = 0; o < s.out; ++o)
-      for (std::int64_t i = 0; i < s.oh; ++i)
-        for (std::int64_t j = 0; j < s.ow; ++j) {
-          const double g = p.dy[out(n, o, i, j)];
-          double sum = p.b[static_cast<std::size_t>(o)];
-          db[static_cast<std::size_t>(o)] += g;
-          for (std::int64_t c = 0; c < s.c; ++c)
-            for (std::int64_t tap = 0; tap < 9; ++tap) {
-              const std::int64_t r = i + tap / 3 - s.pad, q = j + tap % 3 - s.pad;
-              if (r < 0 || q < 0 || r >= s.h || q >= s.w) continue;
-              const auto weight = static_cast<std::size_t>((o * s.c + c) * 9 + tap), from = in(n, c, r, q);
-              sum += double{p.x[from]} * p.w[weight];
-              dx[from] += g * p.w[weight];
-              dw[weight] += g * p.x[from];
-            }
-          y[out(n, o, i, j)] = sum;
-        }
-  const Convolved r = p.by_winograd();
-  EXPECT_LT(error_of(r.y, y), 3e-5);
-  EXPECT_LT(error_of(r.dx, dx), 3e-5);
-  EXPECT_LT(error_of(r.dw, dw), 5e-5);
-  EXPECT_LT(error_of(r.db, db), 1e-5);
-}
-
-ConvSizes sizes_of(std::int64_t n, std::int64_t c, std::int64_t out, std::int64_t h, std::int64_t w, int pad) {
-  return {n, c, h, w, out, 3, 3, h + 2 * pad - 2, w + 2 * pad - 2, 1, pad, 1, 1};
+  expect_near_the_naive_sums(p, by_winograd(p), {.results = 3e-5, .weights = 5e-5});
 }
 
 constexpr Layout kLayouts[] = {Layout::channels_last, Layout::blocked16};
@@ -118,15 +50,6 @@ const ConvSizes kWays[] = {sizes_of(2, 16, 16, 2, 2, 1),    sizes_of(1, 16, 16, 
                            sizes_of(9, 64, 32, 34, 33, 0),  sizes_of(70, 32, 16, 16, 16, 1),
                            sizes_of(2240, 16, 64, 1, 3, 1), sizes_of(260, 16, 272, 1, 3, 1)};
 
-/// Calls f with the vectors of this processor, then with shorter ones.
-template <class F>
-void with_each_vector(F f) {
-  struct Restore {
-    ~Restore() { most_floats = 16; }
-  } restore;
-  for (const int floats : {16, 8, 0}) most_floats = floats, f(floats);
-}
-
 TEST(Winograd, IsTheNaiveSumOnEveryWay) {
   for (const ConvSizes& s : kWays) {
     SCOPED_TRACE(testing::Message() << s.n << " images of " << s.c << " x " << s.h << " x " << s.w << " to " << s.out);
@@ -135,8 +58,7 @@ TEST(Winograd, IsTheNaiveSumOnEveryWay) {
 }
 
 TEST(Winograd, IsTheNaiveSumWithVectorsOfAnyLength) {
-  with_each_vector([](int floats) {
-    SCOPED_TRACE(testing::Message() << floats << " floats");
+  with_each_vector([] {
     expect_near_the_naive_sums({sizes_of(3, 48, 32, 9, 6, 1), Layout::channels_last, Layout::channels_last});
     expect_near_the_naive_sums({sizes_of(2, 144, 16, 2, 2, 1), Layout::blocked16, Layout::blocked16});
   });
@@ -146,7 +68,7 @@ TEST(Winograd, OfNoImagesGradientsAreZero) {
   for (const std::int64_t channels : {16, 64}) {
     const Problem p(sizes_of(0, channels, channels, 4, 4, 1), Layout::channels_last, Layout::channels_last);
     for (const bool add : {false, true}) {
-      const Convolved r = p.by_winograd(false, add);
+      const Convolved r = by_winograd(p, false, add);
       EXPECT_EQ(r.dw, std::vector<float>(p.w.size(), add ? 1.0f : 0.0f));
       EXPECT_EQ(r.db, std::vector<float>(p.b.size(), add ? 1.0f : 0.0f));
     }
@@ -154,23 +76,14 @@ TEST(Winograd, OfNoImagesGradientsAreZero) {
 }
 
 TEST(Winograd, HasTheSameBitsOnAnyNumberOfThreads) {
-  for (const ConvSizes& s : kWays) {
-    const Problem p(s, Layout::channels_last, Layout::channels_last);
-    const Convolved one = p.by_winograd();
-    for (const int threads : {2, 3}) {
-      set_kernel_threads(threads);
-      const Convolved several = p.by_winograd();
-      set_kernel_threads(1);
-      EXPECT_TRUE(same_bits(one.y, several.y) && same_bits(one.dx, several.dx) && same_bits(one.dw, several.dw) &&
-                  same_bits(one.db, several.db))
-          << threads << " threads, " << s.c << " x " << s.h << " to " << s.out;
-    }
-  }
+  for (const ConvSizes& s : kWays)
+    expect_the_same_bits_on_any_number_of_threads({s, Layout::channels_last, Layout::channels_last},
+                                                  [](const Problem& p) { return by_winograd(p); });
 }
 
 TEST(Winograd, AddsOrReplacesGradientsAndCutsOffBelowZero) {
   const Problem p(sizes_of(2, 16, 32, 5, 5, 1), Layout::channels_last, Layout::channels_last);
-  const Convolved added = p.by_winograd(), replaced = p.by_winograd(true, false);
+  const Convolved added = by_winograd(p), replaced = by_winograd(p, true, false);
   int cut = 0;
   for (std::size_t i = 0; i < added.y.size(); ++i) {
     EXPECT_EQ(replaced.y[i], added.y[i] < 0 ? 0.0f : added.y[i]);
@@ -190,7 +103,7 @@ TEST(Winograd, WhatIsNoNumberStaysSo) {
   Problem p(sizes_of(1, 16, 16, 4, 4, 1), Layout::channels_last, Layout::channels_last);
   p.x[0] = p.dy[0] = std::nanf("");
   for (const bool relu : {false, true}) {
-    const Convolved r = p.by_winograd(relu);
+    const Convolved r = by_winograd(p, relu);
     EXPECT_TRUE(std::isnan(r.y[0]) && std::isnan(r.dx[0]) && std::isnan(r.dw[0]) && std::isnan(r.db[0]));
   }
 }

@@ -1,8 +1,10 @@
 #include <map>
 
 #include "core/cpu/conv_weights.h"
+#include "core/cpu/direct_conv.h"
 #include "core/cpu/onednn.h"
 #include "core/cpu/onednn_versions.h"
+#include "core/cpu/pointwise.h"
 #include "core/cpu/winograd.h"
 #include "core/kept.h"
 #include "core/kernels/elementwise.h"
@@ -39,7 +41,11 @@ struct ConvWeights final : Derived {
 
 class Convolution {
  public:
-  explicit Convolution(const Geometry& g) : g_(g), winograd_(takes_winograd(g, g.input, g.output)) {
+  explicit Convolution(const Geometry& g)
+      : g_(g),
+        winograd_(takes_winograd(g, g.input, g.output)),
+        direct_(takes_direct(g, g.input, g.output)),
+        pointwise_(takes_pointwise(g, g.input, g.output)) {
     const memory::data_type f32 = memory::data_type::f32;
     x_ = memory::desc({g.n, g.c, g.h, g.w}, f32, tag_of(g.input));
     y_ = memory::desc({g.n, g.out, g.oh, g.ow}, f32, tag_of(g.output));
@@ -61,6 +67,9 @@ class Convolution {
     if (winograd_)
       return winograd_forward(y.data<float>(), x.data<float>(), w.data<float>(), g_.bias ? b.data<float>() : nullptr,
                               g_.relu, g_, g_.input, g_.output);
+    if (direct_)
+      return direct_forward(y.data<float>(), x.data<float>(), w.data<float>(), g_.bias ? b.data<float>() : nullptr,
+                            g_.relu, g_);
     if (!forward_.primitive) {
       dnnl::primitive_attr attributes = onednn_attributes();
       if (g_.relu) append_relu(attributes);
@@ -81,6 +90,7 @@ class Convolution {
   void backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w) {
     if (winograd_)
       return winograd_backward_data(dx.data<float>(), dy.data<float>(), w.data<float>(), g_, g_.input, g_.output);
+    if (direct_) return direct_backward_data(dx.data<float>(), dy.data<float>(), w.data<float>(), g_);
     if (!data_.primitive) {
       const auto description =
           describe_backward<dnnl::convolution_backward_data>(onednn_engine(), onednn_attributes(), hint(), kDirect, x_,
@@ -100,6 +110,12 @@ class Convolution {
     if (winograd_)
       return winograd_backward_weights(dw.data<float>(), add_dw, g_.bias ? db.data<float>() : nullptr, add_db,
                                        x.data<float>(), dy.data<float>(), g_, g_.input, g_.output);
+    if (direct_)
+      return direct_backward_weights(dw.data<float>(), add_dw, g_.bias ? db.data<float>() : nullptr, add_db,
+                                     x.data<float>(), dy.data<float>(), g_);
+    if (pointwise_)
+      return pointwise_backward_weights(dw.data<float>(), add_dw, g_.bias ? db.data<float>() : nullptr, add_db,
+                                        x.data<float>(), dy.data<float>(), g_);
     if (!weights_.primitive) {
       const auto with = [&](const auto&... tensors) {
         return describe_backward<dnnl::convolution_backward_weights>(onednn_engine(), onednn_attributes(), hint(),
@@ -170,7 +186,7 @@ class Convolution {
   }
 
   Geometry g_;
-  const bool winograd_;  // our own; else oneDNN's direct sums
+  const bool winograd_, direct_, pointwise_;  // our own; else oneDNN's direct sums
   memory::desc x_, y_, b_, w_plain_, w_any_;
   memory::desc w_16i16o_, w_16o16i_;  // the orders that we convert ourselves; empty where they do not apply
   memory::dims strides_, dilations_, padding_;

@@ -1,4 +1,5 @@
 #pragma once
+#include <type_traits>
 #include <utility>
 
 #include "core/cpu/each.h"
@@ -37,34 +38,46 @@ struct Columns {
 #endif
 
 /// The product of any number of rows with K blocks of columns, in nearly equal parts.
-template <int K, int kStep, int kRow, class Isa>
-LACONIC_INLINE void product_of(Columns m, bool add, const float* a, std::int64_t a_block, Columns u,
+template <int kWide, int K, class Isa, class Step, class Row>
+LACONIC_INLINE void product_of(Columns m, bool add, const float* a, std::int64_t a_block, Step step, Row row, Columns u,
                                std::int64_t blocks, std::int64_t n, std::int64_t rows) {
-  const std::int64_t parts = (rows + Isa::kMostRows - 1) / Isa::kMostRows;
+  constexpr int kMostRows = Isa::template kMostRows<kWide>;
+  const std::int64_t parts = (rows + kMostRows - 1) / kMostRows;
   for (std::int64_t part = 0; part < parts; ++part) {
     const std::int64_t from = rows * part / parts, count = rows * (part + 1) / parts - from;
-    float* const to = m.data + from * kBlock;
-    const float* const left = a + from * kRow;
+    float* const to = m.data + from * kWide;
+    const float* const left = a + from * row;
     [&]<int... r>(std::integer_sequence<int, r...>) {
-      static_cast<void>(((count == r + 1 && (Isa::template product<K, r + 1, kStep, kRow>(
-                                                 to, m.block, add, left, a_block, u.data, u.block, blocks, n),
-                                             true)) ||
-                         ...));
+      static_cast<void>(
+          ((count == r + 1 && (Isa::template product<kWide, K, r + 1>(to, m.block, add, left, a_block, step, row,
+                                                                      u.data, u.block, blocks, n),
+                               true)) ||
+           ...));
     }
-    (std::make_integer_sequence<int, Isa::kMostRows>());
+    (std::make_integer_sequence<int, kMostRows>());
   }
 }
 
-/// m [columns][rows][16] = or, with add, += a product with so many panels of columns u, as many at once as the
-/// registers take. Row r and term b n + i of the sum of what stands on the left lie at a[b a_block + i kStep + r kRow].
+/// m [columns][rows][kWide] = or, with add, += a product with so many panels of columns u, as many at once as the
+/// registers take. Row r and term b n + i of the sum of what stands on the left lie at a[b a_block + i step + r row].
+/// Panels are kWide columns here: 16, or 8.
+template <int kWide, class Isa, class Step, class Row>
+LACONIC_INLINE void product(Columns m, bool add, const float* a, std::int64_t a_block, Step step, Row row, Columns u,
+                            std::int64_t columns, std::int64_t blocks, std::int64_t n, std::int64_t rows) {
+  constexpr int kMostBlocks = Isa::template kMostBlocks<kWide>;
+  for (; columns >= kMostBlocks; columns -= kMostBlocks) {
+    product_of<kWide, kMostBlocks, Isa>(m, add, a, a_block, step, row, u, blocks, n, rows);
+    m.data += kMostBlocks * m.block, u.data += kMostBlocks * u.block;
+  }
+  if (columns > 0) product_of<kWide, 1, Isa>(m, add, a, a_block, step, row, u, blocks, n, rows);
+}
+
+/// Likewise, with panels of 16 columns and steps that the compiler knows.
 template <int kStep, int kRow, class Isa>
 LACONIC_INLINE void product(Columns m, bool add, const float* a, std::int64_t a_block, Columns u, std::int64_t columns,
                             std::int64_t blocks, std::int64_t n, std::int64_t rows) {
-  for (; columns >= Isa::kMostBlocks; columns -= Isa::kMostBlocks) {
-    product_of<Isa::kMostBlocks, kStep, kRow, Isa>(m, add, a, a_block, u, blocks, n, rows);
-    m.data += Isa::kMostBlocks * m.block, u.data += Isa::kMostBlocks * u.block;
-  }
-  if (columns > 0) product_of<1, kStep, kRow, Isa>(m, add, a, a_block, u, blocks, n, rows);
+  product<kBlock, Isa>(m, add, a, a_block, std::integral_constant<int, kStep>{}, std::integral_constant<int, kRow>{}, u,
+                       columns, blocks, n, rows);
 }
 
 /// f.template operator()<Isa>(), compiled for this processor with its vectors. Sanitizers may look on: nothing is

@@ -43,11 +43,6 @@ LACONIC_AVX512 inline __attribute__((always_inline)) __m512i load_index(__mmask1
   return _mm512_maskz_cvtepu8_epi32(m, _mm_maskz_loadu_epi8(m, index));
 }
 
-/// 2x2 windows that neither overlap nor leave the image: every dx is written once.
-bool disjoint(const PoolShape& s) {
-  return s.kernel == 2 && s.stride == 2 && s.pad == 0 && 2 * s.out_w <= s.w && 2 * s.out_h <= s.h;
-}
-
 // 2x2 windows over few channels (LeNet's 6): vectors that hold several pixels, permuted into place.
 
 /// `per` windows at once: their outputs fill one vector, their inputs two per row.
@@ -158,7 +153,7 @@ LACONIC_AVX512 void max_backward_disjoint(float* dx, const float* dy, const std:
 
 LACONIC_AVX512 void max_forward_avx512(float* y, std::uint8_t* index, const float* x, const PoolShape& s,
                                        std::int64_t images) {
-  if (disjoint(s) && s.width <= 8) return max_forward_narrow(y, index, x, s, images);
+  if (s.disjoint() && s.width <= 8) return max_forward_narrow(y, index, x, s, images);
   const std::int64_t row = s.w * s.width;
   for (std::int64_t n = 0; n < images; ++n, x += s.h * row)
     for (std::int64_t oh = 0; oh < s.out_h; ++oh) {
@@ -184,7 +179,7 @@ LACONIC_AVX512 void max_forward_avx512(float* y, std::uint8_t* index, const floa
 
 LACONIC_AVX512 void max_backward_avx512(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s,
                                         std::int64_t images) {
-  if (disjoint(s))
+  if (s.disjoint())
     return s.width <= 8 ? max_backward_narrow(dx, dy, index, s, images)
                         : max_backward_disjoint(dx, dy, index, s, images);
   const std::int64_t row = s.w * s.width;

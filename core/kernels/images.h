@@ -86,6 +86,8 @@ LACONIC_DECLARE(void batch_norm_backward_data(float* dx, const float* g, const f
 struct PoolShape {
   std::int64_t images, h, w, out_h, out_w, width;
   int kernel, stride, pad;
+  /// Whether windows are 2x2, do not overlap and do not leave the image: then each input is in one at most.
+  bool disjoint() const { return kernel == 2 && stride == 2 && pad == 0 && 2 * out_w <= w && 2 * out_h <= h; }
 };
 /// y = largest of each window; index (if not null) = its place kh * kernel + kw in the window, the first of equals.
 /// NaN counts as largest. kernel <= 16
@@ -94,11 +96,10 @@ LACONIC_DECLARE(void max_pool_forward(float* y, std::uint8_t* index, const float
 LACONIC_DECLARE(void max_pool_backward(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s));
 
 namespace cpu {
-/// Both for some images on one thread: the simple versions run without AVX-512. The others go 16 channels at a time,
-/// only where has_avx512(), and must agree with them.
-void max_forward_simple(float* y, std::uint8_t* index, const float* x, const PoolShape& s, std::int64_t images);
-void max_backward_simple(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s,
-                         std::int64_t images);
+/// Both for some images on one thread. Those of lanes go 8 channels at a time, on any processor. The others go 16 at a
+/// time, only where has_avx512(), and must agree with them.
+void max_forward_lanes(float* y, std::uint8_t* index, const float* x, const PoolShape& s, std::int64_t images);
+void max_backward_lanes(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s, std::int64_t images);
 void max_forward_avx512(float* y, std::uint8_t* index, const float* x, const PoolShape& s, std::int64_t images);
 void max_backward_avx512(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s,
                          std::int64_t images);
