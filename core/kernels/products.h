@@ -51,9 +51,9 @@ class PackedMatmul {
   Tensor packed_;
 };
 
-// 2-d convolution: our own where core/cpu/winograd.h takes it, else oneDNN's. Its primitives are made once per shape
-// and thread; weights are kept in oneDNN's own blocked order beside the parameter and refreshed when its version
-// changes (plain weights handed to a primitive fall to kernels that are 2 to 1000 times slower).
+// 2-d convolution: our own where core/cpu/winograd.h, direct_conv.h or pointwise.h takes it, else oneDNN's. Its primitives
+// are made once per shape and thread; weights are kept in oneDNN's own blocked order beside the parameter and refreshed
+// when its version changes (plain weights handed to a primitive fall to kernels that are 2 to 1000 times slower).
 
 /// The layout that a convolution of x gives, and the one that it wants x in.
 struct ConvLayouts {
