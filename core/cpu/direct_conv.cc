@@ -1,7 +1,6 @@
 #include "core/cpu/direct_conv.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/cpu/panels.h"
 #include "core/cpu/scratch.h"

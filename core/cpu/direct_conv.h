@@ -1,20 +1,21 @@
 #pragma once
 #include "core/kernels/products.h"
 
-/// Convolutions with few channels, of channels_last activations, by their plain sums. In this layout a row of a kernel
-/// reads kw C numbers that lie side by side, and the next pixel's begin stride C later. So a row of results is a product
-/// of panels (core/cpu/panels.h) whose left side are overlapping rows of the image:
+/// Convolutions of channels_last activations with stride 1, by their plain sums. In this layout a row of a kernel reads
+/// kw C numbers that lie side by side, and the next pixel's begin C later. So a row of results is a product of panels
+/// (core/cpu/panels.h) whose left side is rows of the image that overlap:
 ///
-///     forward             y[j][o] = sum over rows r and i < kw C of x[row r][j stride C + i] w[r i][o]
+///     forward             y[j][o] = sum over rows r and i < kw C of x[row r][j C + i] w[r i][o]
 ///     data gradient       forward of dy, with kernels rotated by 180 degrees and channels exchanged
-///     weights' gradient   dw[r i][o] = sum over rows and pixels j of x[row r][j stride C + i] dy[j][o]
+///     weights' gradient   dw[r i][o] = sum over rows and pixels j of x[row r][j C + i] dy[j][o]
 ///
 /// Bits depend on shapes and on the set of instructions, not on the number of threads.
-/// cost    scratch memory of the calling thread: one padded image a thread; for the weights' gradient also the kernels
-///         in float for every eight images
+/// cost    scratch memory of the calling thread: an image a thread, padded; for the weights' gradient also a copy of
+///         the kernels for each of at least four chunks of images, 8 MB or four copies at most
 namespace laconic::cpu {
 
-/// Whether these functions take a convolution: few channels, stride 1, no groups. By shape alone: ranks must agree.
+/// Whether these functions take a convolution: at most 16 channels, or at least 800 numbers in a sum and channels in
+/// sixteens; stride 1, no groups or dilation, less padding than kernel. By shape alone: ranks must agree.
 bool takes_direct(const ConvSizes& sizes, Layout input, Layout output);
 
 /// x, dx : [N, C, H, W]   y, dy : [N, O, H', W']   both channels_last   w, dw : [O][C][kh][kw]   b, db : [O] or null.
