@@ -186,7 +186,8 @@ class Convolution {
   }
 
   Geometry g_;
-  const bool winograd_, direct_, pointwise_;  // our own; else oneDNN's direct sums
+  // Our own: all passes, or with pointwise_ the weights' gradient; else oneDNN's direct sums.
+  const bool winograd_, direct_, pointwise_;
   memory::desc x_, y_, b_, w_plain_, w_any_;
   memory::desc w_16i16o_, w_16o16i_;  // the orders that we convert ourselves; empty where they do not apply
   memory::dims strides_, dilations_, padding_;

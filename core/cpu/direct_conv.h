@@ -9,13 +9,14 @@
 ///     data gradient       forward of dy, with kernels rotated by 180 degrees and channels exchanged
 ///     weights' gradient   dw[r i][o] = sum over rows and pixels j of x[row r][j C + i] dy[j][o]
 ///
-/// Bits depend on shapes and on the set of instructions, not on the number of threads.
-/// cost    scratch memory of the calling thread: an image a thread, padded; for the weights' gradient also a copy of
-///         the kernels for each of at least four chunks of images, 8 MB or four copies at most
+/// Bits depend on shapes and on the set of instructions, not on the number of threads. Sums are in float: against sums
+/// in double the largest error over the RMS of the result is below 1e-5. cost    scratch memory of the calling thread:
+/// an image a thread, padded; for the weights' gradient also a copy of
+///         the kernels for each chunk of images, 8 MB or four copies at most
 namespace laconic::cpu {
 
-/// Whether these functions take a convolution: at most 16 channels, or at least 800 numbers in a sum and channels in
-/// sixteens; stride 1, no groups or dilation, less padding than kernel. By shape alone: ranks must agree.
+/// Whether these functions take a convolution: at most 16 channels in and out, or at least 800 numbers in a sum and
+/// channels in sixteens; stride 1, no groups or dilation, less padding than kernel. By shape alone: ranks must agree.
 bool takes_direct(const ConvSizes& sizes, Layout input, Layout output);
 
 /// x, dx : [N, C, H, W]   y, dy : [N, O, H', W']   both channels_last   w, dw : [O][C][kh][kw]   b, db : [O] or null.
