@@ -22,7 +22,7 @@ extern char** environ;
 namespace laconic {
 namespace {
 
-constexpr const char* kUsage = "as laconic launch -n 4 mnist --epochs 1";
+constexpr const char* kLaunchUsage = "as laconic launch -n 4 mnist --epochs 1";
 
 /// NAME or NAME:SLOTS.   what : the option, for errors
 Host host_from(const std::string& text, const char* what) {
@@ -140,7 +140,7 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
   LaunchOptions o;
   std::size_t i = 0;
   const auto value = [&](const std::string& option) {
-    require<UsageError>(i + 1 < arguments.size(), "a value is missing (", option, "): give one, ", kUsage);
+    require<UsageError>(i + 1 < arguments.size(), "a value is missing (", option, "): give one, ", kLaunchUsage);
     return arguments[++i];
   };
   for (; i < arguments.size() && arguments[i].starts_with("-"); ++i) {
@@ -149,7 +149,7 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
       const std::string text = value(option);
       o.ranks = number_from<int>(text).value_or(0);
       require<UsageError>(o.ranks >= 1, "'", text, "' is not a whole number of at least 1 (", option,
-                          "): give the number of processes, ", kUsage);
+                          "): give the number of processes, ", kLaunchUsage);
     } else if (option == "--hosts") {
       for (const auto& host : split(value(option), ',')) o.hosts.push_back(host_from(host, "--hosts"));
     } else if (option == "--hostfile") {
@@ -172,11 +172,11 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
       const std::string close = nearest(option, known);
       throw UsageError(concat("unknown option '", option,
                               "' (launch): ", close.empty() ? "" : "did you mean " + close + "? ",
-                              "Options of the app come after its name, ", kUsage));
+                              "Options of the app come after its name, ", kLaunchUsage));
     }
   }
-  require<UsageError>(o.ranks > 0, "the number of processes is missing (launch): give it, ", kUsage);
-  require<UsageError>(i < arguments.size(), "the program is missing (launch): give it, ", kUsage);
+  require<UsageError>(o.ranks > 0, "the number of processes is missing (launch): give it, ", kLaunchUsage);
+  require<UsageError>(i < arguments.size(), "the program is missing (launch): give it, ", kLaunchUsage);
   o.app = arguments[i];
   o.app_arguments.assign(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
   require<UsageError>(o.min_workers == 0 || o.restarts > 0,

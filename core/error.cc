@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <sstream>
 
 namespace laconic {
 namespace {
@@ -22,6 +23,19 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+void TextPart::write(std::ostream& out) const {
+  if (write_)
+    write_(out, x_);
+  else
+    out << words_;
+}
+
+std::string text_of(std::initializer_list<TextPart> parts) {
+  std::ostringstream out;
+  for (const TextPart& part : parts) part.write(out);
+  return std::move(out).str();
+}
 
 int exit_code_of(const std::exception& error) {
   if (dynamic_cast<const UsageError*>(&error)) return 2;

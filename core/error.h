@@ -1,6 +1,7 @@
 #pragma once
 #include <exception>
-#include <sstream>
+#include <initializer_list>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -49,19 +50,42 @@ class LostRank : public CommError {
 /// What a program leaves with after this error: 2 for UsageError, 3 for LostRank, 1 for anything else.
 int exit_code_of(const std::exception& error);
 
-/// All arguments written one after another with operator<<.
+/// A part of a text: words, a number, or anything with operator<<, which this refers to and does not own. Made for
+/// concat() and require(): their hundreds of calls would each compile a stream's operators anew.
+class TextPart {
+ public:
+  explicit TextPart(const char* words) : words_(words) {}
+  explicit TextPart(std::string_view words) : words_(words) {}
+  explicit TextPart(const std::string& words) : words_(words) {}
+  template <class T>
+  explicit TextPart(const T& x)
+      : x_(&x), write_([](std::ostream& out, const void* it) { out << *static_cast<const T*>(it); }) {}
+
+  void write(std::ostream& out) const;
+
+ private:
+  std::string_view words_;
+  const void* x_ = nullptr;
+  void (*write_)(std::ostream&, const void*) = nullptr;
+};
+
+/// Parts written one after another with operator<<.
+std::string text_of(std::initializer_list<TextPart> parts);
 template <class... Parts>
 std::string concat(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return std::move(out).str();
+  return text_of({TextPart(parts)...});
+}
+
+template <class E>
+[[noreturn]] void throw_text(std::initializer_list<TextPart> parts) {
+  throw E(text_of(parts));
 }
 
 /// Throws E with the concatenated parts unless ok. The parts are only formatted on failure.
 template <class E, class... Parts>
 void require(bool ok, const Parts&... parts) {
   if (!ok) [[unlikely]]
-    throw E(concat(parts...));
+    throw_text<E>({TextPart(parts)...});
 }
 
 /// The candidate that is nearest to `word`, or "" if none is near (more than half of the word differs). Edit distance, a

@@ -486,11 +486,11 @@ TEST(BenchLayers, OfALanguageModelATiedWeightIsReadyInTheEmbedding) {
 
 // The program as a user meets it.
 
-constexpr const char* kRun = "laconic compare mnist --data synthetic:1000,100 --workers 2 --batch 16 --steps 12 ";
+constexpr const char* kCompare = "laconic compare mnist --data synthetic:1000,100 --workers 2 --batch 16 --steps 12 ";
 
 TEST(Compare, PrintsOneTableAndNamesTheSetThatFailed) {
   const Result r =
-      run(std::string(kRun) +
+      run(std::string(kCompare) +
           "--repeat 2 --vs 'ring: --allreduce ring' --vs 'wrong: --allreduce rung' --vs 'alone: --sync none'");
   EXPECT_EQ(r.exit_code, 1) << r.err;
   EXPECT_NE(r.out.find("mnist: lenet, 2 workers, "), std::string::npos) << r.out;
@@ -506,7 +506,7 @@ TEST(Compare, PrintsOneTableAndNamesTheSetThatFailed) {
 
 TEST(Compare, PrintsCsvOrLatexForOthersToRead) {
   const auto printed = [](const std::string& form) {
-    const Result r = run(kRun + ("--quiet --vs 'a_b: --lr 0.1' --vs 'c: --lr 0.2' " + form));
+    const Result r = run(kCompare + ("--quiet --vs 'a_b: --lr 0.1' --vs 'c: --lr 0.2' " + form));
     EXPECT_EQ(r.exit_code, 0) << r.err;
     return r.out;
   };
@@ -521,8 +521,8 @@ TEST(Compare, PrintsCsvOrLatexForOthersToRead) {
 TEST(Compare, JsonIsTheLastLineAndHoldsTheBound) {
   const TempFolder dir;
   // Every step hands over its own bytes before it ends.
-  const Result r = run(std::string(kRun) + "--json --quiet --overlap backward --rate 100mbit,1ms --keep " + dir.path() +
-                       "/kept --vs 'ring: --allreduce ring'");
+  const Result r = run(std::string(kCompare) + "--json --quiet --overlap backward --rate 100mbit,1ms --keep " +
+                       dir.path() + "/kept --vs 'ring: --allreduce ring'");
   EXPECT_EQ(r.exit_code, 0) << r.err;
   EXPECT_EQ(r.err, "");
   const auto json = nlohmann::json::parse(r.out);

@@ -103,7 +103,7 @@ float demo_gradient(int rank, std::int64_t step, std::size_t i) {
          std::sin(0.3f * static_cast<float>(i));
 }
 
-constexpr DemoRules kSmall{.side = 8, .most = 5, .decay = 0.9, .sign = false};
+constexpr DemoRules kRules{.side = 8, .most = 5, .decay = 0.9, .sign = false};
 
 struct Trained {
   std::vector<float> values, momentum;
@@ -184,8 +184,8 @@ std::vector<SlowResult> train_slowly(int N, int steps, const DemoRules& rules) {
 TEST(Demo, DoesWhatTheSlowOneDoes) {
   constexpr int kSteps = 6;
   for (const int N : {1, 3}) {
-    const std::vector<Trained> fast = train_demo(N, kSteps, kSmall);
-    for (const SlowResult& slow : train_slowly(N, kSteps, kSmall))
+    const std::vector<Trained> fast = train_demo(N, kSteps, kRules);
+    for (const SlowResult& slow : train_slowly(N, kSteps, kRules))
       for (std::size_t i = 0; i < slow.values.size(); ++i)
         for (std::size_t r = 0; r < fast.size(); ++r) {
           ASSERT_NEAR(fast[r].values[slow.offset + i], slow.values[i], 1e-4)
@@ -196,7 +196,7 @@ TEST(Demo, DoesWhatTheSlowOneDoes) {
 }
 
 TEST(Demo, UpdatesBySignsAsThePaperHasIt) {
-  DemoRules rules = kSmall;
+  DemoRules rules = kRules;
   rules.sign = true;
   const std::vector<Trained> fast = train_demo(3, 1, rules);
   int judged = 0;
@@ -211,7 +211,7 @@ TEST(Demo, UpdatesBySignsAsThePaperHasIt) {
 
 TEST(Demo, OverlapThreadsAndBucketsChangeNoBit) {
   for (const bool sign : {true, false}) {
-    DemoRules rules = kSmall;
+    DemoRules rules = kRules;
     rules.sign = sign;
     const std::vector<Trained> first = train_demo(3, 4, rules);
     for (const Trained& t : first) ASSERT_TRUE(same_bits(t.values, first[0].values));
@@ -223,11 +223,11 @@ TEST(Demo, OverlapThreadsAndBucketsChangeNoBit) {
 }
 
 TEST(Demo, WhatIsNotSentStays) {
-  DemoRules all = kSmall;
+  DemoRules all = kRules;
   all.most = 64;
   const std::vector<float> none = train_demo(2, 3, all)[0].momentum;
   for (const float v : none) ASSERT_NEAR(v, 0, 1e-5) << "all has been sent";
-  const std::vector<float> few = train_demo(2, 3, kSmall)[0].momentum;
+  const std::vector<float> few = train_demo(2, 3, kRules)[0].momentum;
   EXPECT_GT(std::count_if(few.begin(), few.end(), [](float v) { return std::abs(v) > 0.1f; }), 100);
 }
 

@@ -29,7 +29,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[1]
 # The smallest model of each program: a model's name is tried once, and options with this one.
 TRAINING = {'mnist': 'lenet', 'cifar10': 'resnet20', 'imagenet': 'resnet18', 'ptb': 'lstm-small', 'gpt': 'gpt-4x128'}
 # Data that is made up in no time.
-DATA = {'mnist': 'synthetic:4000,100', 'cifar10': 'synthetic:4000,100', 'imagenet': 'synthetic:400,100,10', 'ptb': 'synthetic:20000,300',
+DATA = {'mnist': 'synthetic:2000,100', 'cifar10': 'synthetic:2000,100', 'imagenet': 'synthetic:200,20,10', 'ptb': 'synthetic:20000,300',
         'gpt': 'synthetic:20000,300'}
 # Options that name what a reader has and this test does not, or go with those; and whether a value follows.
 READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device': True, '--precision': True, '--save': True, '--overwrite': False, '--save-every': True, '--keep': True,
@@ -139,9 +139,11 @@ def check_training(words, line):
             command.append(word)
         elif not value:
             next(rest, None)
-    if model and model != TRAINING[name]:
-        try_once([*program, *data, '--model', model], line)
-    try_once(command + (['--model', TRAINING[name]] if model else []), line)
+    smallest = ['--model', TRAINING[name]] if name in TRAINING else []  # a lab has one model
+    named = ['--model', model] if model else []
+    if named != smallest:
+        try_once([*program, *data, *named], line)
+    try_once(command + smallest, line)
 
 
 def try_once(command, line):

@@ -117,7 +117,7 @@ TEST(SparseOptions, AMethodFitsThePlansThatAreMadeForIt) {
 }
 
 /// conv 144 KiB, its norm, a large linear weight of 3 chunks, its bias, the output layer.
-ParameterArena some_model() {
+ParameterArena model_with_norm() {
   std::vector<std::shared_ptr<Parameter>> parameters;
   const std::vector<std::tuple<const char*, Shape, Role>> of = {
       {"conv", {64, 64, 3, 3}, Role::conv}, {"bn.weight", {64}, Role::norm},
@@ -133,7 +133,7 @@ ParameterArena some_model() {
 }
 
 TEST(SparsePlan, SaysOfEveryParameterHowItTravels) {
-  const ParameterArena arena = some_model();
+  const ParameterArena arena = model_with_norm();
   PlanOptions options{.sparse = dispatch_of(*sparse_method("redsync"), {.quantised = true})};
   const Plan whole = make_plan(arena.parameters(), options, 4);
   EXPECT_EQ(whole.chunk_rows(3), 0) << "its message is one anyway";

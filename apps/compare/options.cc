@@ -15,7 +15,7 @@
 namespace laconic {
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kCompareUsage =
     "as laconic compare mnist --workers 4 --steps 200 --vs \"--allreduce ring\" --vs \"--allreduce butterfly\"";
 
 template <class T>
@@ -204,7 +204,7 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
       found->read("");
     } else if (found != own.end()) {
       require<UsageError>(equals != std::string::npos || i + 1 < arguments.size(), "a value is missing (", option,
-                          "): give one, ", kUsage);
+                          "): give one, ", kCompareUsage);
       found->read(equals != std::string::npos ? arguments[i].substr(equals + 1) : arguments[++i]);
     } else if (!o.app.empty()) {
       o.common.push_back(arguments[i]);
@@ -214,12 +214,12 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
       const std::string close = nearest(option, names);
       require<UsageError>(option.rfind('-', 0) != 0, "unknown option '", option,
                           "' (compare): ", close.empty() ? "" : "did you mean " + close + "? ",
-                          "Options of the app come after its name, ", kUsage);
+                          "Options of the app come after its name, ", kCompareUsage);
       o.app = arguments[i];
     }
   }
-  require<UsageError>(!o.app.empty(), "the program is missing (compare): give it, ", kUsage);
-  require<UsageError>(!o.sets.empty(), "there is nothing to compare (compare): name sets of options, ", kUsage);
+  require<UsageError>(!o.app.empty(), "the program is missing (compare): give it, ", kCompareUsage);
+  require<UsageError>(!o.sets.empty(), "there is nothing to compare (compare): name sets of options, ", kCompareUsage);
   refuse(o.common, "command line");
   require<UsageError>(o.learn == 0 || !o.target_accuracy,
                       "--learn has a target of its own (--target-accuracy): leave one of them out");

@@ -18,7 +18,7 @@ namespace {
 // The colours of Okabe and Ito, which are told apart by those who do not see all colours.
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000"};
 // Pixels: figures of the axis stand at the left, names of curves at the right.
-constexpr double kLeft = 70, kPlot = 560, kRight = 190, kHeight = 360;
+constexpr double kLeftMargin = 70, kPlotWidth = 560, kRightMargin = 190, kPlotHeight = 360;
 
 /// A range of one axis, from a power of `base` to another.
 struct Range {
@@ -76,24 +76,24 @@ void draw_curves(const std::vector<Curve>& curves, const std::string& axis, cons
   require<UsageError>(longest > 1, "one value makes no curve (--svg): give --sweep more of them");
   const Across across(curves);
   const Range up(10, least, most);
-  Svg svg(kLeft + kPlot + kRight);
+  Svg svg(kLeftMargin + kPlotWidth + kRightMargin);
   std::istringstream lines(caption);
   for (std::string line; std::getline(lines, line); svg.y += 15) svg.text(8, svg.y + 12, line, 12);
-  const double top = svg.y + 24, bottom = top + kHeight;
-  const auto x = [&](const Curve::Point& p) { return kLeft + kPlot * across.part(p.at); };
-  const auto y = [&](double rate) { return bottom - kHeight * up.part(rate); };
+  const double top = svg.y + 24, bottom = top + kPlotHeight;
+  const auto x = [&](const Curve::Point& p) { return kLeftMargin + kPlotWidth * across.part(p.at); };
+  const auto y = [&](double rate) { return bottom - kPlotHeight * up.part(rate); };
   svg.text(8, top - 10, "samples a second", 12);
   for (double e = up.low; e <= up.high; ++e) {
     const double rate = std::pow(10, e);
-    svg.line(kLeft, y(rate), kLeft + kPlot, y(rate), "#ddd");
-    svg.text(kLeft - 6, y(rate) + 4, human_count(rate), 11, "end");
+    svg.line(kLeftMargin, y(rate), kLeftMargin + kPlotWidth, y(rate), "#ddd");
+    svg.text(kLeftMargin - 6, y(rate) + 4, human_count(rate), 11, "end");
   }
   for (const auto& [part, label] : across.marks) {
-    const double at = kLeft + kPlot * part;
+    const double at = kLeftMargin + kPlotWidth * part;
     svg.line(at, top, at, bottom, "#eee");
     svg.text(at, bottom + 16, label, 11, "middle");
   }
-  svg.text(kLeft + kPlot / 2, bottom + 34, axis, 12, "middle");
+  svg.text(kLeftMargin + kPlotWidth / 2, bottom + 34, axis, 12, "middle");
   const auto path = [&](const Curve& curve, auto height) {
     std::string points;
     for (const Curve::Point& p : curve.points)
@@ -106,7 +106,7 @@ void draw_curves(const std::vector<Curve>& curves, const std::string& axis, cons
   const auto ideal = [](const Curve::Point& p) { return p.workers * p.alone; };
   svg.add(R"(<path d="M{}" fill="none" stroke="#888" stroke-dasharray="5 4"/>)", path(curves[0], ideal));
   const double ideal_end = y(ideal(curves[0].points.back()));
-  svg.text(kLeft + kPlot + 8, ideal_end + 4, "ideal", 11, "start", "#888");
+  svg.text(kLeftMargin + kPlotWidth + 8, ideal_end + 4, "ideal", 11, "start", "#888");
   std::vector<std::pair<double, std::size_t>> names;  // where each curve ends
   for (std::size_t c = 0; c < curves.size(); ++c) {
     const char* const colour = kColours[c % std::size(kColours)];
@@ -122,7 +122,8 @@ void draw_curves(const std::vector<Curve>& curves, const std::string& axis, cons
   double free = ideal_end + 16;  // below the last name
   for (const auto& [at, c] : names) {
     const double here = std::max(at + 4, free);
-    svg.text(kLeft + kPlot + 8, here, curves[c].label, 12, "start", kColours[c % std::size(kColours)], "bold");
+    svg.text(kLeftMargin + kPlotWidth + 8, here, curves[c].label, 12, "start", kColours[c % std::size(kColours)],
+             "bold");
     free = here + 15;
   }
   svg.y = std::max(bottom + 44, free);

@@ -22,7 +22,7 @@ constexpr int kMostWhole = 64;              // ranks that are simulated one by o
 constexpr double kPayload = 1448.0 / 1514;  // of a full Ethernet frame of TCP over IPv4, with time stamps
 
 /// Measures once what several sets share.
-class Measured {
+class MeasuredWork {
  public:
   const dist::LayerTimes& times(const SimulateOptions& o) {
     if (o.replayed && !o.replayed->times.layers.empty()) return o.replayed->times;
@@ -127,7 +127,7 @@ std::optional<dist::Choice> main_choice(const dist::SimulatedTraining& training)
   return own.empty() ? std::nullopt : std::optional(dist::Choice{.selector = own});
 }
 
-dist::WorkCosts costs_of(const SimulateOptions& o, const Run& run, Measured& measured) {
+dist::WorkCosts costs_of(const SimulateOptions& o, const Run& run, MeasuredWork& measured) {
   dist::WorkCosts work{.per_message = 5e-6};
   if (o.replayed) work = o.replayed->group.work;
   if (o.bytes_added_a_second)
@@ -194,7 +194,7 @@ int simulate(const std::vector<std::string>& arguments) {
             in_words(set.points.back(), all.back().back().training.facts);
     if (!over_workers) what += fmt::format("; {} {}", asked.axis, asked.values.back());
   }
-  Measured measured;
+  MeasuredWork measured;
   ResultTable table(first.markdown);
   table.title("");
   std::vector<Curve> curves;

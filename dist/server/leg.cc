@@ -8,7 +8,7 @@
 namespace laconic::dist {
 namespace {
 
-std::size_t pieces_of(std::size_t elements) { return (elements + kPieceElements - 1) / kPieceElements; }
+std::size_t pieces_in(std::size_t elements) { return (elements + kPieceElements - 1) / kPieceElements; }
 
 template <class T>
 Slice<T> piece(Slice<T> x, std::size_t i) {
@@ -49,7 +49,7 @@ Task<> send_parts(Communicator& comm, const std::vector<int>& ranks, const std::
 }  // namespace
 
 Task<> send_floats(Communicator& comm, const std::vector<int>& ranks, Slice<const float> x, Leg leg) {
-  const std::size_t count = pieces_of(x.size());
+  const std::size_t count = pieces_in(x.size());
   std::optional<GhostCodec> ghost;
   leg.codec = codec_for(x.device(), leg.codec, ghost);
   compress::Bytes payload(x.device());
@@ -91,7 +91,7 @@ Task<> recv_floats(Communicator& comm, int from, Slice<float> x, Leg leg) {
 }
 
 Task<> recv_sum(Communicator& comm, const std::vector<int>& ranks, Slice<float> x, Leg leg) {
-  const std::size_t count = pieces_of(x.size());
+  const std::size_t count = pieces_in(x.size());
   std::optional<GhostCodec> ghost;
   leg.codec = codec_for(x.device(), leg.codec, ghost);
   const std::size_t room =

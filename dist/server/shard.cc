@@ -67,13 +67,12 @@ std::vector<ParameterInfo> infos_of(const std::vector<std::shared_ptr<Parameter>
 
 namespace {
 
-using Json = nlohmann::json;
 constexpr Role kRoles[] = {Role::conv, Role::linear, Role::recurrent, Role::embedding, Role::norm, Role::bias};
 
 }  // namespace
 
 std::string to_json(const std::vector<ParameterInfo>& all) {
-  Json list = Json::array();
+  nlohmann::json list = nlohmann::json::array();
   for (const ParameterInfo& info : all) {
     std::vector<std::int64_t> shape;
     for (int i = 0; i < info.shape.rank(); ++i) shape.push_back(info.shape[i]);
@@ -91,9 +90,9 @@ std::vector<std::shared_ptr<Parameter>> parameters_from_json(const std::string& 
                        *kAdvice = "). Start all ranks with the same program.";
   std::vector<std::shared_ptr<Parameter>> all;
   try {
-    for (const Json& entry : Json::parse(text, shallow("server: what rank 0 says"))) {
+    for (const nlohmann::json& entry : nlohmann::json::parse(text, shallow("server: what rank 0 says"))) {
       std::vector<std::int64_t> dimensions;
-      for (const Json& extent : entry.at("shape")) dimensions.push_back(whole_in<std::int64_t>(extent));
+      for (const nlohmann::json& extent : entry.at("shape")) dimensions.push_back(whole_in<std::int64_t>(extent));
       require<DataError>(dimensions.size() <= Shape::kMaxRank, kWhose, "a shape has ", dimensions.size(), " dimensions",
                          kAdvice);
       constexpr std::int64_t kMost = std::int64_t{1} << 40;  // so that places and lengths can be added up

@@ -13,17 +13,17 @@
 namespace laconic::dist {
 namespace {
 
-struct Unit {
+struct UnitName {
   const char* name;
   double factor;
 };
-using Units = std::initializer_list<Unit>;
+using UnitNames = std::initializer_list<UnitName>;
 
 /// A number and a unit. Nothing if it is not that.
-std::optional<double> with_unit(const std::string& text, Units units) {
+std::optional<double> with_unit(const std::string& text, UnitNames units) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789.+-e"), text.size());
   const auto value = number_from<double>(text.substr(0, digits));
-  for (const Unit& unit : units)
+  for (const UnitName& unit : units)
     if (value && *value >= 0 && text.substr(digits) == unit.name) return *value * unit.factor;
   return std::nullopt;
 }
@@ -70,12 +70,12 @@ LinkSpec LinkSpec::parse(const std::string& text, const std::string& where) {
 }
 
 std::string LinkSpec::to_string() const {
-  const auto scaled = [](double value, Units units) {
-    for (const Unit& u : units)
+  const auto scaled = [](double value, UnitNames units) {
+    for (const UnitName& u : units)
       if (value >= u.factor) return fmt::format("{:.4g} {}", value / u.factor, u.name);
     return fmt::format("{:.4g} {}", value, std::data(units)[units.size() - 1].name);
   };
-  const Units times{{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}};
+  const UnitNames times{{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}};
   std::string text =
       scaled(static_cast<double>(bits_per_second), {{"Gbit/s", 1e9}, {"Mbit/s", 1e6}, {"kbit/s", 1e3}, {"bit/s", 1}}) +
       ", " + scaled(static_cast<double>(latency.count()), times);
