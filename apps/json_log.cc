@@ -39,7 +39,7 @@ double shortest(double value) {
 
 constexpr const char* kKinds[] = {"run", "step", "eval", "test", "ledger", "memory", "plan"};
 
-bool is_line_of_log(const Json& line) {
+bool is_line_of_log(const nlohmann::json& line) {
   return line.is_object() &&
          std::any_of(std::begin(kKinds), std::end(kKinds), [&](auto k) { return line.contains(k); });
 }
@@ -187,7 +187,7 @@ void JsonLog::on_start(const RunInfo& info) {
 }
 
 void JsonLog::on_plan(const dist::Receipt& receipt) {
-  Json plan = Json::parse(receipt.json());
+  Json plan = ordered_json_from(receipt.json(), "a plan");
   plan["batch"] = batch_, plan["classes"] = classes_;
   line(Json{{"plan", std::move(plan)}}.dump(), true);
 }
@@ -199,7 +199,7 @@ void JsonLog::shorten(const RunInfo& info) {
   std::ifstream in(path_);
   std::uint64_t keep = 0;
   for (std::string text; std::getline(in, text); keep += text.size() + 1) {
-    const Json object = Json::parse(text, shallow(path_), false);
+    const nlohmann::json object = json_or_discarded(text, path_);
     require<UsageError>(keep > 0 || is_line_of_log(object) || (in.eof() && begins_line_of_log(text)), path_,
                         " is no log of a training, and would be shortened (--log): name another file");
     if (object.is_discarded() || in.eof()) break;  // cut off in the middle of a line

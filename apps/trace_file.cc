@@ -52,7 +52,7 @@ const TraceFile::Span* TraceFile::at(const Point& point, std::string_view catego
 TraceFile parse_trace(std::string_view text) {
   TraceFile trace;
   try {
-    const auto json = nlohmann::json::parse(text, shallow("this"));
+    const auto json = json_from(text, "this");
     for (const auto& event : json.at("traceEvents")) {
       const int rank = whole_in<int>(event.at("pid")), number = whole_in<int>(event.at("tid"));
       TraceFile::Line& line = trace.ranks[rank][number];

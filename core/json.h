@@ -1,23 +1,22 @@
 #pragma once
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
 
 namespace laconic {
 
-/// For nlohmann's parse(), beside a text from outside: refuses what nests deeper than anything of ours. Whoever copies
-/// or prints a value goes as deep on the stack: some kilobytes of brackets would end the program.
-/// throws DataError, which begins with `where`
-inline auto shallow(const std::string& where) {
-  return [where](int depth, auto, const auto&) {
-    constexpr int kMostNested = 64;
-    require<DataError>(depth <= kMostNested, where, " is JSON that nests more than ", kMostNested,
-                       " levels deep, and nothing of laconic does. Is it another file?");
-    return true;
-  };
-}
+/// The value that `text` spells. What nests deeper than anything of ours is refused: whoever copies or prints a value
+/// goes as deep on the stack, and some kilobytes of brackets would end the program.
+/// throws DataError, which begins with `where`, if it nests too deep; nlohmann's parse_error if it is no JSON
+nlohmann::json json_from(std::string_view text, const std::string& where);
+/// Its objects keep the order of their names.
+nlohmann::ordered_json ordered_json_from(std::string_view text, const std::string& where);
+/// Is discarded, as nlohmann calls it, if the text is no JSON.
+nlohmann::json json_or_discarded(std::string_view text, const std::string& where);
 
 /// A value as a whole number. nlohmann's get() cuts a number down to what T can hold; of a float that is undefined.
 /// throws nlohmann's type_error, as get() does for what is no number

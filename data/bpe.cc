@@ -279,7 +279,7 @@ BytePairs BytePairs::load(const std::string& folder) {
   const std::string merges = (std::filesystem::path(folder) / kMergesFile).string();
   nlohmann::json numbers;
   try {
-    numbers = nlohmann::json::parse(all_of(vocabulary), shallow(vocabulary));
+    numbers = json_from(all_of(vocabulary), vocabulary);
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat(vocabulary, " is not JSON: ", e.what(), ". Fetch it again."));
   }

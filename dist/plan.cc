@@ -273,7 +273,7 @@ Plan Plan::from_json(const std::string& text, const Parameters& parameters, cons
   const auto check = [&](bool ok, const auto&... what) { require<DataError>(ok, "plan: ", where, ": ", what..., "."); };
   Plan plan;
   try {
-    Json j = Json::parse(text, shallow("plan: " + where));
+    Json j = ordered_json_from(text, "plan: " + where);
     if (j.is_object() && j.contains("plan")) j = Json(j["plan"]);  // of --dry-run --json, or of a checkpoint's manifest
     check(j.is_object() && j.contains("format") && j.contains("buckets"),
           "this is no plan. Let --dry-run --json write one");

@@ -10,6 +10,7 @@
 #include "apps/subcommand.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/processor.h"
 #include "core/stream.h"
 #include "core/tensor.h"
@@ -159,7 +160,7 @@ std::optional<double> share_of_bandwidth(const Contender& c, const Contender& co
 std::unique_ptr<ChildProcess> start_peer(const std::vector<std::string>& command,
                                          const ChildProcess::Environment& environment) {
   auto process = std::make_unique<ChildProcess>(command, environment);
-  const auto ready = nlohmann::json::parse(process->receive());
+  const auto ready = json_from(process->receive(), "the peer's answer");
   require<DataError>(!ready.contains("error"), "bench: ", ready.value("error", ""), ".");
   return process;
 }

@@ -8,6 +8,7 @@
 #include "apps/machine.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/ops/losses.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -147,7 +148,7 @@ int bench_layers(const std::vector<std::string>& arguments) {
   ResultTable table(bench.markdown);
   add_layers(table, times);
   bench.show(table);
-  return bench.finish(bench.json ? Bench::Json::parse(to_json(times)) : Bench::Json());
+  return bench.finish(bench.json ? ordered_json_from(to_json(times), "a measurement") : Bench::Json());
 }
 
 }  // namespace laconic

@@ -4,6 +4,7 @@
 #include "apps/machine.h"
 #include "apps/torch_ops_source.h"
 #include "core/clock.h"
+#include "core/json.h"
 #include "core/ops/functions.h"
 #include "core/ops/matmul.h"
 #include "core/ops/reduce.h"
@@ -124,13 +125,14 @@ int bench_ops(const std::vector<std::string>& arguments) {
                                     kTurn, 1 << 20)}};
     if (torch) {
       torch->ask(fmt::format("set {} {} {} {}", tape, shape_text(shape), shape_text(y.shape()), op.expression));
-      all.push_back(
-          {.name = "torch",
-           .by_own_clock = in_blocks(
-               [&](int runs) {
-                 return nlohmann::json::parse(torch->ask(fmt::format("run {}", runs))).at("seconds").get<double>();
-               },
-               kTurn, 1 << 20)});
+      all.push_back({.name = "torch",
+                     .by_own_clock = in_blocks(
+                         [&](int runs) {
+                           return json_from(torch->ask(fmt::format("run {}", runs)), "the peer's answer")
+                               .at("seconds")
+                               .get<double>();
+                         },
+                         kTurn, 1 << 20)});
     }
     run_in_turns(all, rounds, /*least_seconds=*/0);  // a turn is a block
     const auto us = [tape](const Contender& c) { return 1e3 * c.milliseconds() / std::max(1, tape); };

@@ -14,6 +14,7 @@
 #include "apps/values.h"
 #include "compress/selector.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/parallel.h"
 #include "core/parse.h"
 #include "core/scratch_folder.h"
@@ -122,9 +123,10 @@ Bench::Json bench_selection(const SelectBench& bench, const std::string& data, s
     torch = start_peer({bench.with_torch, "-c", kTorchTopkSource, std::to_string(threads), to_string(device)},
                        torch_environment(threads));
     torch->ask("load " + file);
-    all.push_back({.name = "torch.topk", .most_rounds = 5, .by_own_clock = [&torch, k] {  // without the pipe between us
-                     return nlohmann::json::parse(torch->ask(fmt::format("run {}", k))).at("seconds").get<double>();
-                   }});
+    all.push_back(
+        {.name = "torch.topk", .most_rounds = 5, .by_own_clock = [&torch, k] {  // without the pipe between us
+           return json_from(torch->ask(fmt::format("run {}", k)), "the peer's answer").at("seconds").get<double>();
+         }});
   }
   if (on_gpu) beside_a_copy(all, v);
   run_in_turns(all, bench.rounds);

@@ -11,6 +11,7 @@
 #include "apps/machine.h"
 #include "apps/torch_peer_source.h"
 #include "core/clock.h"
+#include "core/json.h"
 #include "core/ops/losses.h"
 #include "core/parallel.h"
 #include "core/precision.h"
@@ -32,7 +33,7 @@ struct Program {
 
   /// Seconds of each of so many steps.
   double run(int steps) {
-    const auto answer = nlohmann::json::parse(process->ask(fmt::format("run {}", steps)));
+    const auto answer = json_from(process->ask(fmt::format("run {}", steps)), "the peer's answer");
     memory_bytes = answer.at("memory_bytes").get<double>();
     activation_bytes = answer.value("activation_bytes", 0.0);
     return answer.at("seconds").get<double>() / steps;

@@ -43,9 +43,11 @@ constexpr FaultKind kFaults[] = {
 constexpr rlim_t kFullDisk = 16 << 10;
 constexpr double kFrozenSeconds = 8;
 
+/// What a file holds; one in /proc whose process ends meanwhile, what was read before. (An iterator would throw then.)
 std::string text_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return std::move(text).str();
 }
 
 /// A training that runs, its words in files of the folder.

@@ -7,6 +7,7 @@
 #include "apps/compare/compare.h"
 #include "compress/codecs.h"
 #include "core/error.h"
+#include "core/json.h"
 
 namespace laconic {
 
@@ -49,7 +50,7 @@ std::optional<dist::Replay> bound_of(const dist::LayerTimes& times, const std::s
 
   std::vector<dist::ReplayMessage> messages;
   try {
-    auto json = nlohmann::json::parse(plan);
+    auto json = json_from(plan, "a plan");
     const std::string what = json.value("travels", "plan");
     if (what != "plan" && what != "nothing") return std::nullopt;
     const bool travels = what == "plan" && e.workers > 1;

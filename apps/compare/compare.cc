@@ -24,6 +24,7 @@
 #include "apps/text.h"
 #include "core/atomic_file.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/scratch_folder.h"
 
 namespace laconic {
@@ -332,7 +333,7 @@ class Comparison {
     command.push_back("--dry-run");
     if (run_to_files(command, plan_path(s), folder_ / "plan.err", [] { return !interrupted.load(); }) != 0) return {};
     const std::string text = last_line(plan_path(s));
-    const auto json = nlohmann::json::parse(text, nullptr, false);
+    const auto json = json_or_discarded(text, "a plan");
     if (!json.is_object() || !json.contains("plan") || !json.contains("computing")) return {};
     return SetPlan{text, json["computing"].dump()};
   }

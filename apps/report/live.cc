@@ -27,6 +27,7 @@
 #include "apps/report/report.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/parse.h"
 
 namespace laconic {
@@ -177,7 +178,7 @@ class LivePage::Server {
     for (bool ended = false;;) {
       wait(ended);
       if (!std::exchange(ended, ended_.load()) && ended) end_ = Clock::now();  // before the last lines are taken
-      for (const std::string& line : lines()) run_.add(nlohmann::json::parse(line)), ++version_;
+      for (const std::string& line : lines()) run_.add(json_from(line, "a line of a log")), ++version_;
       draw(ended);
       accept();
       for (Connection& c : connections_) go_on(c, ended);

@@ -356,7 +356,7 @@ std::string to_json(const Calibration& figures) { return nlohmann::json(figures)
 Calibration calibration_from(const std::string& json, const std::string& source) {
   Calibration c;
   try {
-    c = nlohmann::json::parse(json, shallow(source)).get<Calibration>();
+    c = json_from(json, source).get<Calibration>();
   } catch (const nlohmann::json::exception& e) {
     throw DataError(concat(source, " has no figures of a group of ranks (", e.what(), ")"));
   }

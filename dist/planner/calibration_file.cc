@@ -72,17 +72,17 @@ std::string path_in_cache(const std::vector<std::string>& of) try {
 
 std::string CalibrationFile::json() const {
   nlohmann::ordered_json j{{"of", of}, {"time", time}};
-  for (const Calibration& rank : ranks) j["ranks"].push_back(nlohmann::ordered_json::parse(to_json(rank)));
+  for (const Calibration& rank : ranks) j["ranks"].push_back(ordered_json_from(to_json(rank), "a calibration"));
   if (!model.empty()) {
     j["model"] = model, j["classes"] = classes, j["batch"] = batch;
-    j["layers"] = nlohmann::ordered_json::parse(to_json(layers));
+    j["layers"] = ordered_json_from(to_json(layers), "a calibration");
   }
   return nlohmann::ordered_json{{"calibration", std::move(j)}}.dump();
 }
 
 CalibrationFile CalibrationFile::from(const std::string& text, const std::string& source) {
   try {
-    const nlohmann::json j = nlohmann::json::parse(text, shallow(source)).at("calibration");
+    const nlohmann::json j = json_from(text, source).at("calibration");
     CalibrationFile file;
     j.at("of").get_to(file.of), file.time = whole_in<std::int64_t>(j.at("time"));
     for (const nlohmann::json& rank : j.at("ranks")) file.ranks.push_back(calibration_from(rank.dump(), source));

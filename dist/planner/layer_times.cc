@@ -67,7 +67,7 @@ std::string to_json(const LayerTimes& times) { return nlohmann::json(times).dump
 LayerTimes layer_times_from(const std::string& text, const std::string& source) {
   LayerTimes times;
   try {
-    times = nlohmann::json::parse(text, shallow(source)).get<LayerTimes>();
+    times = json_from(text, source).get<LayerTimes>();
   } catch (const nlohmann::json::exception& e) {
     throw DataError(
         concat(source, " has no times of layers as laconic bench layers --json prints them (", e.what(), ")"));

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
+
 namespace laconic::dist {
 
 std::string Receipt::text() const {
@@ -38,9 +40,9 @@ std::string Receipt::json() const {
                             {"choice", l.choice},
                             {"runner_up", l.runner_up},
                             {"behind_ms", l.behind_ms}});
-  j["plan"] = nlohmann::ordered_json::parse(plan), j["codec_feedback"] = codec_feedback;
-  j["measured"] = nlohmann::ordered_json::parse(to_json(measured));
-  j["layers"] = nlohmann::ordered_json::parse(to_json(layers));
+  j["plan"] = ordered_json_from(plan, "a plan"), j["codec_feedback"] = codec_feedback;
+  j["measured"] = ordered_json_from(to_json(measured), "a calibration");
+  j["layers"] = ordered_json_from(to_json(layers), "a calibration");
   return j.dump();
 }
 

@@ -90,7 +90,7 @@ std::vector<std::shared_ptr<Parameter>> parameters_from_json(const std::string& 
                        *kAdvice = "). Start all ranks with the same program.";
   std::vector<std::shared_ptr<Parameter>> all;
   try {
-    for (const nlohmann::json& entry : nlohmann::json::parse(text, shallow("server: what rank 0 says"))) {
+    for (const nlohmann::json& entry : json_from(text, "server: what rank 0 says")) {
       std::vector<std::int64_t> dimensions;
       for (const nlohmann::json& extent : entry.at("shape")) dimensions.push_back(whole_in<std::int64_t>(extent));
       require<DataError>(dimensions.size() <= Shape::kMaxRank, kWhose, "a shape has ", dimensions.size(), " dimensions",

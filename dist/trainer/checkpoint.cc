@@ -15,9 +15,9 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include "core/atomic_file.h"
 #include "core/json.h"
@@ -31,6 +31,12 @@ namespace fs = std::filesystem;
 constexpr const char* kManifest = "/manifest.json";
 constexpr const char* kOwner = "checkpoint/of";  // text in a rank's file
 
+std::string text_in(const std::istream& in) {
+  std::ostringstream text;
+  text << in.rdbuf();
+  return std::move(text).str();
+}
+
 void require_finite(const StateDict& weights, const std::string& where) {
   for (const auto& [name, tensor] : weights) {
     if (tensor.dtype() != DType::f32 || raw::all_finite(tensor)) continue;
@@ -41,12 +47,27 @@ void require_finite(const StateDict& weights, const std::string& where) {
   }
 }
 
+/// How many digits stand in `text` from `at` on.
+std::size_t digits_at(std::string_view text, std::size_t at) {
+  return std::min(text.find_first_not_of("0123456789", at), text.size()) - at;
+}
+
 /// checkpoint-000000001200, and a folder of its own.
 bool is_checkpoint(const fs::directory_entry& entry) {
-  static const std::regex name("checkpoint-[0-9]{12}");
+  constexpr std::string_view kBegin = "checkpoint-";
+  constexpr std::size_t kDigits = 12;
+  const std::string name = entry.path().filename().string();
   std::error_code error;
-  return std::regex_match(entry.path().filename().string(), name) && !entry.is_symlink(error) &&
-         entry.is_directory(error);
+  return name.starts_with(kBegin) && name.size() == kBegin.size() + kDigits &&
+         digits_at(name, kBegin.size()) == kDigits && !entry.is_symlink(error) && entry.is_directory(error);
+}
+
+/// The name of the rank's file that `name` is, or begins with as what a killed run left does; or "".
+std::string rank_file_in(const std::string& name) {
+  constexpr std::string_view kBegin = "rank-", kEnd = ".safetensors";
+  const std::size_t digits = name.starts_with(kBegin) ? digits_at(name, kBegin.size()) : 0,
+                    end = kBegin.size() + digits;
+  return digits > 0 && std::string_view(name).substr(end).starts_with(kEnd) ? name.substr(0, end + kEnd.size()) : "";
 }
 
 bool is_complete(const std::string& checkpoint) {
@@ -180,7 +201,7 @@ void CheckpointStore::lock() {
 void CheckpointStore::refuse_foreign() const {
   std::string theirs;
   if (std::ifstream in(record_path()); in) {
-    const auto j = nlohmann::json::parse(in, nullptr, false);
+    const auto j = json_or_discarded(text_in(in), record_path());
     if (j.is_object() && j.contains("training") && j["training"].is_string()) theirs = j["training"];
   }
   const auto found = all_in(directory_);
@@ -251,7 +272,7 @@ void CheckpointStore::complete(const Manifest& m, int keep) const {
                       {"threads", m.threads},
                       {"instruction_set", m.instruction_set},
                       {"fingerprint", m.fingerprint},
-                      {"plan", nlohmann::json::parse(m.plan)},
+                      {"plan", json_from(m.plan, "a plan")},
                       {"weights", m.weights.text()},
                       {"ranks", nlohmann::json::array()}};
   for (const FileSum& sum : m.ranks) j["ranks"].push_back(sum.text());
@@ -285,11 +306,10 @@ void CheckpointStore::remove(const std::string& checkpoint) {
   std::error_code ignored;
   fs::remove(checkpoint + kManifest, ignored);  // first: a half-removed checkpoint must not count
   AtomicFile::sweep(checkpoint, "manifest.json");
-  static const std::regex begin("^rank-[0-9]+\\.safetensors");  // what killed runs left has more behind it
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(checkpoint, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (std::smatch ours; std::regex_search(name, ours, begin)) names.insert(ours.str());
+    const std::string name = rank_file_in(entry.path().filename().string());
+    if (!name.empty()) names.insert(name);
   }
   for (const std::string& name : names) {
     AtomicFile::sweep(checkpoint, name);
@@ -317,7 +337,7 @@ Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
   std::ifstream in(path);
   require<DataError>(in.good(), "resume: cannot read ", path, ".");
   try {
-    nlohmann::json j = nlohmann::json::parse(in, shallow("resume: " + path));
+    nlohmann::json j = json_from(text_in(in), "resume: " + path);
     const auto& format = j.at("format");
     require<DataError>(format == 1 || format == 2, "resume: ", path, " has format ", format.dump(),
                        ", this version reads 1 and 2.");
