@@ -43,7 +43,8 @@ constexpr FaultKind kFaults[] = {
 constexpr rlim_t kFullDisk = 16 << 10;
 constexpr double kFrozenSeconds = 8;
 
-/// Reads a file. A process may end while its file in /proc is read: then this is what came before. (Iterators would throw.)
+/// Reads a file. A process may end while its file in /proc is read: then this is what came before. An iterator would
+/// throw.
 std::string text_of(const fs::path& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
