@@ -199,7 +199,7 @@ void JsonLog::shorten(const RunInfo& info) {
   std::ifstream in(path_);
   std::uint64_t keep = 0;
   for (std::string text; std::getline(in, text); keep += text.size() + 1) {
-    const nlohmann::json object = json_or_discarded(text, path_);
+    const nlohmann::json object = json_or_discarded(text);
     require<UsageError>(keep > 0 || is_line_of_log(object) || (in.eof() && begins_line_of_log(text)), path_,
                         " is no log of a training, and would be shortened (--log): name another file");
     if (object.is_discarded() || in.eof()) break;  // cut off in the middle of a line

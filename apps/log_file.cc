@@ -50,7 +50,7 @@ LogFile LogFile::read(const std::string& path) {
   std::size_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
-    nlohmann::json j = json_or_discarded(line, concat(path, ":", number));
+    nlohmann::json j = json_or_discarded(line);
     if (j.is_discarded() && in.eof()) break;  // cut off while it was written
     require<DataError>(j.is_object(), path, ":", number, " is no line of a log: name a file that --log has written.");
     if (j.contains("run")) log.run = std::move(j["run"]);

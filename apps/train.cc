@@ -105,6 +105,7 @@ TrainerOptions trainer_options(const TrainOptions& o, int workers) {
   t.threads = o.threads > 0 ? o.threads : default_threads(workers);
   static const std::uint64_t memory = memory_available();  // before any of it is taken
   if (t.device == kCpu && !o.dry_run && !o.eval_only) t.memory = memory;
+  t.describes_only = o.dry_run;
   t.calibration.here = calibrated_here(emulated_link(o));
   t.stop_requested = [] { return interrupt_came(); };
   t.count_gradients = !o.report.empty() || o.live || t.ledger_every > 0;

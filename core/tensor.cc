@@ -132,22 +132,27 @@ Tensor Tensor::relabelled(Layout layout) const {
 
 std::vector<float> Tensor::to_vector() const {
   const Tensor plain = layout() == Layout::plain ? value() : raw::to_layout(value(), Layout::plain);
-  std::vector<float> out(static_cast<std::size_t>(elements()));
   if (device().kind == Device::Kind::cuda) {
     const Tensor host = empty(shape(), dtype());
     host.copy_from(plain);
     return host.to_vector();
   }
+  std::vector<float> out;
   on_device(device(), [&] {
-    const auto convert = [&](auto* p) { std::copy(p, p + out.size(), out.begin()); };
+    const auto convert = [&](auto* p) { out.assign(p, p + elements()); };
     switch (dtype()) {
-      case DType::f32: return convert(plain.data<float>());
-      case DType::i32: return convert(plain.data<std::int32_t>());
-      case DType::i64: return convert(plain.data<std::int64_t>());
-      case DType::u8: return convert(plain.data<std::uint8_t>());
+      case DType::f32:
+        return convert(plain.data<float>());
+      case DType::i32:
+        return convert(plain.data<std::int32_t>());
+      case DType::i64:
+        return convert(plain.data<std::int64_t>());
+      case DType::u8:
+        return convert(plain.data<std::uint8_t>());
       case DType::bf16: {
         const BFloat16* from = plain.data<BFloat16>();
-        std::transform(from, from + out.size(), out.begin(), widened);
+        out.resize(static_cast<std::size_t>(elements()));
+        std::transform(from, from + elements(), out.begin(), widened);
       }
     }
   });

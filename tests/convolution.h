@@ -73,14 +73,17 @@ inline NaiveSums naive_sums(const Problem& p) {
           const double g = p.dy[out(n, o, i, j)];
           double sum = p.b[static_cast<std::size_t>(o)];
           db[static_cast<std::size_t>(o)] += g;
-          for (std::int64_t c = 0; c < s.c; ++c)
-            for (std::int64_t tap = 0; tap < p.taps(); ++tap) {
-              const std::int64_t r = i * s.stride + tap / s.kw - s.pad, q = j * s.stride + tap % s.kw - s.pad;
-              if (r < 0 || q < 0 || r >= s.h || q >= s.w) continue;
-              const auto weight = static_cast<std::size_t>((o * s.c + c) * p.taps() + tap), from = in(n, c, r, q);
-              sum += double{p.x[from]} * p.w[weight];
-              dx[from] += g * p.w[weight];
-              dw[weight] += g * p.x[from];
+          for (std::int64_t r = 0; r < s.kh; ++r)
+            for (std::int64_t q = 0; q < s.kw; ++q) {
+              const std::int64_t row = i * s.stride + r - s.pad, column = j * s.stride + q - s.pad;
+              if (row < 0 || column < 0 || row >= s.h || column >= s.w) continue;
+              for (std::int64_t c = 0; c < s.c; ++c) {
+                const auto weight = static_cast<std::size_t>(((o * s.c + c) * s.kh + r) * s.kw + q);
+                const std::size_t from = in(n, c, row, column);
+                sum += double{p.x[from]} * p.w[weight];
+                dx[from] += g * p.w[weight];
+                dw[weight] += g * p.x[from];
+              }
             }
           y[out(n, o, i, j)] = sum;
         }

@@ -9,6 +9,7 @@
 #include "core/random.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"
+#include "tests/on_host.h"
 #include "tests/on_ranks.h"
 
 namespace laconic::dist {

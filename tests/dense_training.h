@@ -1,13 +1,14 @@
 #pragma once
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/raw.h"
 #include "dist/method/strategy.h"
 #include "dist/plan.h"
-#include "tests/on_host.h"
+#include "tests/unwatched.h"
 #include "tests/whole_forward.h"
 
 /// A small training whose gradients are a formula, for strategies that send all of them.
@@ -27,16 +28,28 @@ inline std::vector<std::shared_ptr<Parameter>> some_parameters() {
 }
 
 /// What rank `rank` finds in step `step`: any function of place and value that tells ranks and steps apart.
-inline float gradient_at(int rank, int step, std::size_t i, float value) {
+LACONIC_UNWATCHED inline float gradient_at(int rank, int step, std::size_t i, float value) {
   return 0.1f * value +
          std::sin(static_cast<float>(i % 1000) + 10.0f * static_cast<float>(rank)) / static_cast<float>(step);
 }
+/// Makes n values their gradients; the first of them is value `first` of the arena.
+LACONIC_UNWATCHED inline void make_gradients(float* values, std::size_t n, int rank, int step, std::size_t first) {
+  for (std::size_t i = 0; i < n; ++i) values[i] = gradient_at(rank, step, first + i, values[i]);
+}
 
-inline void sgd(Parameter& p, Rows rows, const StepContext& context) {
-  const auto lr = static_cast<float>(context.lr * context.gradient_scale);
+LACONIC_UNWATCHED inline void descend(float* values, const float* gradient, std::size_t n, float lr) {
+  for (std::size_t i = 0; i < n; ++i) values[i] -= lr * gradient[i];
+}
+inline void sgd_by(Parameter& p, Rows rows, float lr) {
   // No other rows are touched: they may be under way.
-  OnHost value(p.value().rows(rows.first, rows.count)), grad(p.grad().rows(rows.first, rows.count));
-  for (std::int64_t i = 0; i < p.info.elements / p.all_rows().count * rows.count; ++i) value[i] -= lr * grad[i];
+  const Tensor here = p.value().rows(rows.first, rows.count);
+  std::vector<float> values = here.to_vector();
+  const std::vector<float> gradient = p.grad().rows(rows.first, rows.count).to_vector();
+  descend(values.data(), gradient.data(), values.size(), lr);
+  here.copy_from(Tensor::of(here.shape(), std::span<const float>(values)));
+}
+inline void sgd(Parameter& p, Rows rows, const StepContext& context) {
+  sgd_by(p, rows, static_cast<float>(context.lr * context.gradient_scale));
 }
 
 inline double lr_of(int step) { return 0.1 / step; }
@@ -49,11 +62,9 @@ inline void train(Strategy& sync, const ParameterArena& arena, int rank, int fro
     sync.begin_step({.step = step, .lr = lr_of(step)});
     whole_forward(sync, arena);
     for (const auto& p : parameters) {
-      {
-        OnHost value(p->value()), grad(p->grad());
-        for (std::int64_t i = 0; i < p->info.elements; ++i)
-          grad[i] = gradient_at(rank, step, static_cast<std::size_t>(p->info.offset + i), value[i]);
-      }
+      std::vector<float> gradient = p->value().to_vector();
+      make_gradients(gradient.data(), gradient.size(), rank, step, static_cast<std::size_t>(p->info.offset));
+      p->grad().copy_from(Tensor::of(p->info.shape, std::span<const float>(gradient)));
       const Rows all = p->all_rows();
       if (all.count > 1) sync.gradient_ready(*p, {0, all.count / 2});
       sync.gradient_ready(*p, {all.count > 1 ? all.count / 2 : 0, all.count - (all.count > 1 ? all.count / 2 : 0)});

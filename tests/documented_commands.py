@@ -29,7 +29,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[1]
 # The smallest model of each program: a model's name is tried once, and options with this one.
 TRAINING = {'mnist': 'lenet', 'cifar10': 'resnet20', 'imagenet': 'resnet18', 'ptb': 'lstm-small', 'gpt': 'gpt-4x128'}
 # Data that is made up in no time.
-DATA = {'mnist': 'synthetic:2000,100', 'cifar10': 'synthetic:2000,100', 'imagenet': 'synthetic:200,20,10', 'ptb': 'synthetic:20000,300',
+DATA = {'mnist': 'synthetic:1100,100', 'cifar10': 'synthetic:1100,100', 'imagenet': 'synthetic:200,20,10', 'ptb': 'synthetic:20000,300',
         'gpt': 'synthetic:20000,300'}
 # Options that name what a reader has and this test does not, or go with those; and whether a value follows.
 READERS_OWN = {'--init': True, '--predict': True, '--resume': False, '--device': True, '--precision': True, '--save': True, '--overwrite': False, '--save-every': True, '--keep': True,

@@ -10,6 +10,7 @@
 #include "dist/collective/meeting.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"
+#include "tests/on_host.h"
 #include "tests/on_ranks.h"
 
 namespace laconic::dist {
@@ -23,9 +24,7 @@ float coarse_gradient(int rank, int step, std::size_t i, float x) {
 
 /// Multiplies by powers of two alone: bits depend on no fused multiply-add.
 void eighth_of_mean(Parameter& p, Rows rows, const StepContext& context) {
-  const auto rate = 0.125f * static_cast<float>(context.gradient_scale);
-  OnHost value(p.value().rows(rows.first, rows.count)), grad(p.grad().rows(rows.first, rows.count));
-  for (std::int64_t i = 0; i < p.info.elements / p.all_rows().count * rows.count; ++i) value[i] -= rate * grad[i];
+  dense_training::sgd_by(p, rows, 0.125f * static_cast<float>(context.gradient_scale));
 }
 
 struct FeedbackCase {

@@ -198,26 +198,29 @@ TEST(LayerDropSync, ThroughACodecItIsStillOneThreadsAndWithARatioOfZeroTheDenseS
 }
 
 TEST(LayerDropSync, InGroupsItIsTheGroupThatDecides) {
-  for (const char* codec : {"none", "onebit"})
-    for (int N : {2, 5}) {
-      Setting setting = setting_of(N, 1, "layerdrop", legs_of("layerdrop", codec));
-      setting.rules.local_aggregate = 2;
-      setting.rules.layers = rules(0.7);
-      const Result first = run(setting, 7);
-      for (const auto& row : combinations({3, 2})) {
-        const int K = setting.servers = static_cast<int>(row[0]);
-        setting.overlap = row[1] == 0 ? Overlap::none : Overlap::forward;
-        for (const auto& v : run(setting, 7).values) EXPECT_TRUE(same_bits(v, first.values[0])) << K << " " << N;
-      }
-      setting.rules.layers.drop_ratio = 0;
-      Setting dense = setting_of(N, 1, "ps", legs_of("ps", codec));
-      dense.rules.local_aggregate = 2;
-      dense.plan.fusion = PlanOptions::Fusion::module;
-      dense.plan.chunk_bytes = 0;
-      const Result all = run(setting, 4);
-      EXPECT_TRUE(same_bits(run(dense, 4).values[0], all.values[0]));
-      EXPECT_LT(first.up, 7 * all.up / 4);
+  const char* const codecs[] = {"none", "onebit"};
+  const int workers[] = {2, 5};
+  for (const auto& chosen : combinations({std::size(codecs), std::size(workers)})) {
+    const char* const codec = codecs[chosen[0]];
+    const int N = workers[chosen[1]];
+    Setting setting = setting_of(N, 1, "layerdrop", legs_of("layerdrop", codec));
+    setting.rules.local_aggregate = 2;
+    setting.rules.layers = rules(0.7);
+    const Result first = run(setting, 7);
+    for (const auto& row : combinations({3, 2})) {
+      const int K = setting.servers = static_cast<int>(row[0]);
+      setting.overlap = row[1] == 0 ? Overlap::none : Overlap::forward;
+      for (const auto& v : run(setting, 7).values) EXPECT_TRUE(same_bits(v, first.values[0])) << K << " " << N;
     }
+    setting.rules.layers.drop_ratio = 0;
+    Setting dense = setting_of(N, 1, "ps", legs_of("ps", codec));
+    dense.rules.local_aggregate = 2;
+    dense.plan.fusion = PlanOptions::Fusion::module;
+    dense.plan.chunk_bytes = 0;
+    const Result all = run(setting, 4);
+    EXPECT_TRUE(same_bits(run(dense, 4).values[0], all.values[0]));
+    EXPECT_LT(first.up, 7 * all.up / 4);
+  }
 }
 
 TEST(LayerDropSync, ADroppedLayerCostsTwelveBytesEachWay) {

@@ -7,6 +7,7 @@
 #include "core/random.h"
 #include "core/raw.h"
 #include "tests/dense_training.h"
+#include "tests/on_host.h"
 #include "tests/on_ranks.h"
 #include "tests/pairwise.h"
 #include "tests/test_devices.h"

@@ -86,11 +86,13 @@ TEST_F(PsSyncOnDevice, GivesTheBitsOfTheCpuThroughACodecWithFeedback) {
 
 TEST(PsSync, AnyPlanGivesTheSameBits) {
   const std::vector<float> expected = oracle(3, 3);
-  for (const std::size_t bucket : {std::size_t{0}, std::size_t{10'000}, std::size_t{1} << 30})
-    for (const std::size_t chunk : {std::size_t{0}, std::size_t{7000}, std::size_t{300'000}})
-      for (int K : {0, 2})
-        for (const auto& v : run({.workers = 3, .servers = K, .plan = plan_options(bucket, chunk)}, 3).values)
-          EXPECT_TRUE(same_bits(v, expected)) << bucket << " " << chunk << " " << K;
+  const std::size_t buckets[] = {0, 10'000, std::size_t{1} << 30}, chunks[] = {0, 7000, 200'000};
+  for (const auto& row : combinations({std::size(buckets), std::size(chunks), 2})) {
+    const std::size_t bucket = buckets[row[0]], chunk = chunks[row[1]];
+    const int K = row[2] == 0 ? 0 : 2;
+    for (const auto& v : run({.workers = 3, .servers = K, .plan = plan_options(bucket, chunk)}, 3).values)
+      EXPECT_TRUE(same_bits(v, expected)) << bucket << " " << chunk << " " << K;
+  }
 }
 
 TEST(PsSync, LargeBucketsComeInTurnsAndGiveTheSameBits) {

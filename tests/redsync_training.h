@@ -13,6 +13,7 @@
 #include "core/raw.h"
 #include "dist/method/redsync/redsync.h"
 #include "tests/on_ranks.h"
+#include "tests/unwatched.h"
 #include "tests/whole_forward.h"
 
 namespace laconic::dist {
@@ -42,7 +43,7 @@ inline bool is_large(const ParameterInfo& info) { return info.elements >= 250; }
 
 /// What rank `rank` finds in step `step` at place i of the arena: heavy tails, other ones on every rank and in every
 /// step.
-inline float gradient_at(int rank, std::int64_t step, std::size_t i) {
+LACONIC_UNWATCHED inline float gradient_at(int rank, std::int64_t step, std::size_t i) {
   std::uint64_t x = (static_cast<std::uint64_t>(step) * 64 + static_cast<std::uint64_t>(rank)) << 32 | i;
   x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;  // splitmix64
   x = (x ^ x >> 27) * 0x94D049BB133111EBu;
@@ -95,17 +96,27 @@ struct Training {
                                      s.density ? s.density : density_of(method, s.sparse, 1'000'000));
   }
 
+  LACONIC_UNWATCHED static void step_of(const Settings& s, const StepContext& c, float* value, float* u,
+                                        const float* grad, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const float g = static_cast<float>(c.gradient_scale) * grad[i] + s.decay * value[i];
+      u[i] = s.momentum * u[i] + g;
+      value[i] -= static_cast<float>(c.lr) * (s.nesterov ? s.momentum * u[i] + g : u[i]);
+    }
+  }
+  /// Makes n values their gradients; the first of them is value `first` of the arena.
+  LACONIC_UNWATCHED static void make_gradients(float* values, std::size_t n, int rank, std::int64_t step,
+                                               std::size_t first, float pull) {
+    for (std::size_t i = 0; i < n; ++i) values[i] = gradient_at(rank, step, first + i) + pull * values[i];
+  }
+
   /// Dense momentum SGD.
   void update(Parameter& p, Rows rows, const StepContext& c) {
     const std::int64_t row = p.info.elements / p.all_rows().count, begin = rows.first * row, count = rows.count * row;
     const Tensor values = p.value().view({-1}).range(begin, count), us = velocity.range(p.info.offset + begin, count);
     std::vector<float> value = values.to_vector(), u = us.to_vector();
     const std::vector<float> grad = p.grad().view({-1}).range(begin, count).to_vector();
-    for (std::size_t i = 0; i < value.size(); ++i) {
-      const float g = static_cast<float>(c.gradient_scale) * grad[i] + s.decay * value[i];
-      u[i] = s.momentum * u[i] + g;
-      value[i] -= static_cast<float>(c.lr) * (s.nesterov ? s.momentum * u[i] + g : u[i]);
-    }
+    step_of(s, c, value.data(), u.data(), grad.data(), value.size());
     values.copy_from(Tensor::of({count}, std::span<const float>(value)));
     us.copy_from(Tensor::of({count}, std::span<const float>(u)));
     p.value().bump_version();
@@ -119,9 +130,8 @@ struct Training {
       if (s.reversed) std::reverse(as_ready.begin(), as_ready.end());
       for (const auto& p : as_ready) {
         std::vector<float> gradient = p->value().to_vector();
-        for (std::size_t i = 0; i < gradient.size(); ++i)
-          gradient[i] = gradient_at(worker.rank, step, static_cast<std::size_t>(p->info.offset) + i) +
-                        s.pull * gradient[i];
+        make_gradients(gradient.data(), gradient.size(), worker.rank, step, static_cast<std::size_t>(p->info.offset),
+                       s.pull);
         p->grad().copy_from(Tensor::of(p->info.shape, std::span<const float>(gradient)));
         const std::int64_t all = p->all_rows().count, chunk = p->chunk_rows() > 0 ? p->chunk_rows() : all;
         for (std::int64_t first = 0; first < all; first += chunk)

@@ -6,6 +6,7 @@
 #include "dist/method/rounds/rounds_sync.h"
 #include "tests/dense_training.h"
 #include "tests/error_of.h"
+#include "tests/on_host.h"
 #include "tests/on_ranks.h"
 #include "tests/pairwise.h"
 
@@ -186,10 +187,7 @@ TEST(Rounds, SendOnlyWhenOneEndsAndAsMuchAsTheySay) {
 
 /// Every number that it is multiplied by is a power of two: so no product rounds, and bits depend on no fused
 /// multiply-add.
-void eighth_sgd(Parameter& p, Rows rows, const StepContext&) {
-  OnHost value(p.value().rows(rows.first, rows.count)), grad(p.grad().rows(rows.first, rows.count));
-  for (std::int64_t i = 0; i < p.info.elements / p.all_rows().count * rows.count; ++i) value[i] -= 0.125f * grad[i];
-}
+void eighth_sgd(Parameter& p, Rows rows, const StepContext&) { sgd_by(p, rows, 0.125f); }
 
 /// What is sent of e, which keeps the rest. By sorting.
 std::vector<float> sent_of(float* e, std::size_t n, const TopKWire& wire) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,9 +14,9 @@
 #include "dist/method/ps/method.h"
 #include "dist/method/slim/slim_sync.h"
 #include "dist/server/control.h"
-#include "tests/on_host.h"
 #include "tests/on_ranks.h"
 #include "tests/test_devices.h"
+#include "tests/unwatched.h"
 #include "tests/whole_forward.h"
 
 /// Training with parameter servers without a model: workers that make gradients up, and servers beside or among them.
@@ -24,7 +25,7 @@ namespace laconic::dist::server_world {
 /// Parameters of all kinds of sizes; the largest takes several pieces. p0.weight and p0.bias are one module, ...
 inline std::vector<std::shared_ptr<Parameter>> some_parameters() {
   std::vector<std::shared_ptr<Parameter>> parameters;
-  const std::vector<Shape> shapes = {{3, 5}, {7}, {64, 100}, {1}, {300, 300}, {17}, {10, 33}, {10}};
+  const std::vector<Shape> shapes = {{3, 5}, {7}, {64, 100}, {1}, {257, 256}, {17}, {10, 33}, {10}};
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     auto p = std::make_shared<Parameter>(shapes[i], shapes[i].rank() == 1 ? Role::bias : Role::linear);
     p->info.name = concat("p", i / 2, i % 2 == 0 ? ".weight" : ".bias");
@@ -36,16 +37,27 @@ inline std::vector<std::shared_ptr<Parameter>> some_parameters() {
 
 /// Any function that tells ranks, steps, places and values apart; the parameters differ in size by powers of two, and
 /// by how they change from step to step.
-inline float gradient_at(int rank, std::int64_t step, std::int64_t i, float value) {
+LACONIC_UNWATCHED inline float gradient_at(int rank, std::int64_t step, std::int64_t i, float value) {
   const float grows = 1.0f + static_cast<float>((i / 7 + step * 3 + rank) % 5);
   return 0.1f * value +
          grows * std::sin(static_cast<float>(i % 1000) + 10.0f * static_cast<float>(rank)) / static_cast<float>(step);
 }
 
-/// The gradient of all of a parameter of the workers' arena.
-inline void make_gradient(const ParameterInfo& info, int rank, std::int64_t step, const float* value, float* gradient) {
+/// The gradient of all of a parameter of the workers' arena. They may lie in the same place as the values.
+LACONIC_UNWATCHED inline void make_gradient(const ParameterInfo& info, int rank, std::int64_t step, const float* value,
+                                            float* gradient) {
   for (std::int64_t i = 0; i < info.elements; ++i)
     gradient[i] = gradient_at(rank, step, info.offset + i, value[i]) / static_cast<float>(1 + info.index);
+}
+
+/// A step of n values, with the decay of weights.
+LACONIC_UNWATCHED inline void step_with_momentum(float* values, float* velocity, const float* gradient, std::size_t n,
+                                                 float scale, float lr) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float d = gradient[i] * scale + 0.01f * values[i];
+    velocity[i] = 0.9f * velocity[i] + d;
+    values[i] -= lr * velocity[i];
+  }
 }
 
 /// Momentum and weight decay, whose velocity is its own: by name, since a server's parameters lie elsewhere.
@@ -56,13 +68,12 @@ struct Momentum {
     v.resize(static_cast<std::size_t>(p.info.elements));
     const std::int64_t row = p.info.elements / p.all_rows().count;
     // No other rows are touched: they may be under way.
-    OnHost value(p.value().rows(rows.first, rows.count)), gradient(p.grad().rows(rows.first, rows.count));
-    for (std::int64_t i = 0; i < rows.count * row; ++i) {
-      float &w = value[i], &u = v[static_cast<std::size_t>(rows.first * row + i)];
-      const float d = gradient[i] * static_cast<float>(context.gradient_scale) + 0.01f * w;
-      u = 0.9f * u + d;
-      w -= static_cast<float>(context.lr) * u;
-    }
+    const Tensor here = p.value().rows(rows.first, rows.count);
+    std::vector<float> values = here.to_vector();
+    const std::vector<float> gradient = p.grad().rows(rows.first, rows.count).to_vector();
+    step_with_momentum(values.data(), v.data() + rows.first * row, gradient.data(), values.size(),
+                       static_cast<float>(context.gradient_scale), static_cast<float>(context.lr));
+    here.copy_from(Tensor::of(here.shape(), std::span<const float>(values)));
   }
 };
 
@@ -184,10 +195,9 @@ inline void train(const Setting& setting, PsSync& sync, const ParameterArena& ar
     sync.begin_step({.step = step, .lr = lr_of(step)});
     whole_forward(sync, arena);
     for (const auto& p : parameters) {
-      {
-        OnHost value(p->value()), gradient(p->grad());
-        make_gradient(p->info, rank, step, value.data(), gradient.data());
-      }
+      std::vector<float> gradient = p->value().to_vector();
+      make_gradient(p->info, rank, step, gradient.data(), gradient.data());
+      p->grad().copy_from(Tensor::of(p->info.shape, std::span<const float>(gradient)));
       const std::int64_t all = p->all_rows().count, half = all / 2;
       if (half > 0) sync.gradient_ready(*p, {0, half});
       sync.gradient_ready(*p, {half, all - half});

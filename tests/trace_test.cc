@@ -235,6 +235,7 @@ TEST(Trace, ArrowsComeWhileItIsWritten) {
   Trace trace;
   std::atomic<int> under_way = 0;
   std::atomic<bool> written = false;
+  constexpr std::uint64_t kMany = 500;
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < 2; ++rank)
@@ -244,8 +245,8 @@ TEST(Trace, ArrowsComeWhileItIsWritten) {
         for (std::uint64_t i = 0; !written; ++i) {
           Trace::Span span("step", "forward");
           row.arrow_leaves(i);  // from one rank to the other
-          if (i == 2000) ++under_way;
-          if (i >= 2000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          if (i == kMany) ++under_way;
+          if (i >= kMany) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
       });
     while (under_way < 2) std::this_thread::yield();

@@ -333,7 +333,7 @@ class Comparison {
     command.push_back("--dry-run");
     if (run_to_files(command, plan_path(s), folder_ / "plan.err", [] { return !interrupted.load(); }) != 0) return {};
     const std::string text = last_line(plan_path(s));
-    const auto json = json_or_discarded(text, "a plan");
+    const auto json = json_or_discarded(text);
     if (!json.is_object() || !json.contains("plan") || !json.contains("computing")) return {};
     return SetPlan{text, json["computing"].dump()};
   }

@@ -19,8 +19,6 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
-nlohmann::json parsed(const std::string& line) { return nlohmann::json::parse(line, nullptr, false); }
-
 std::optional<double> if_number(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
@@ -63,7 +61,7 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
     return t;
   }
   for (const auto& line : lines_of(out)) {
-    const auto summary = parsed(line);
+    const auto summary = json_or_discarded(line);
     if (!summary.is_object() || !summary.contains("model")) continue;
     t.model = text(summary, "model");
     t.workers = count<int>(summary, "workers"), t.threads = count<int>(summary, "threads"),
@@ -71,7 +69,7 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
     if (summary.contains("stopped")) t.error = "stopped early: " + text(summary, "stopped");
   }
   for (const auto& line : lines_of(log)) {
-    const auto entry = parsed(line);
+    const auto entry = json_or_discarded(line);
     if (!entry.is_object()) continue;
     if (entry.contains("eval")) {
       const auto& eval = entry["eval"];
@@ -99,7 +97,7 @@ std::optional<LastStep> last_step(const std::string& log) {
   in.seekg(std::max<std::streamoff>(0, in.tellg() - kTail));
   std::optional<LastStep> last;
   for (std::string line; std::getline(in, line) && !in.eof();)  // the last line is still written
-    if (const auto entry = parsed(line); entry.is_object() && entry.contains("step"))
+    if (const auto entry = json_or_discarded(line); entry.is_object() && entry.contains("step"))
       last = {count<long long>(entry, "step"), number(entry, "step_ms")};
   return last;
 }

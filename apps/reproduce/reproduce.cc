@@ -89,7 +89,7 @@ std::string reproduce(const PaperTable& table, bool full, const std::string& dat
   std::string line, last;
   while (std::getline(file, line))
     if (!line.empty()) last = line;
-  const nlohmann::json result = json_or_discarded(last, "a result");
+  const nlohmann::json result = json_or_discarded(last);
   require<Error>(
       code == 0 && result.is_object() && result.contains("sets") && result["sets"].size() == table.rows.size(),
       "reproduce: ", table.paper, " ", table.name, " failed: ", last_words(err).text, " It ran: ", shell_line(words));

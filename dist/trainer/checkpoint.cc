@@ -201,7 +201,7 @@ void CheckpointStore::lock() {
 void CheckpointStore::refuse_foreign() const {
   std::string theirs;
   if (std::ifstream in(record_path()); in) {
-    const auto j = json_or_discarded(text_in(in), record_path());
+    const auto j = json_or_discarded(text_in(in));
     if (j.is_object() && j.contains("training") && j["training"].is_string()) theirs = j["training"];
   }
   const auto found = all_in(directory_);

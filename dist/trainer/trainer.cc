@@ -54,7 +54,8 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   require_memory(weights * (2 + (is_.workers_update ? o_.optimizer.arenas() : 0)));  // before any of it is written
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
   model.set_context(&context_);
-  model.initialize(o_.seed);
+  // Others receive rank 0's (make_equal). Whoever measures layers needs numbers before that.
+  if (o_.plan_file == kAutomatic || (worker_.rank == 0 && !o_.describes_only)) model.initialize(o_.seed);
   if (!o_.init.empty() && worker_.rank == 0)
     load_weights(model, load_safetensors(o_.init), o_.init, o_.model_name, o_.new_head);
   arena_ = std::make_unique<ParameterArena>(model.parameters(), o_.device);

@@ -24,6 +24,7 @@
 #include "dist/thread_engine.h"
 #include "dist/transport/local.h"
 #include "dist/world.h"
+#include "tests/unwatched.h"
 #include "tests/values_of.h"
 
 namespace laconic::dist {
@@ -33,6 +34,44 @@ template <class... Parts>
 void expect(bool ok, const Parts&... what) {
   require<Error>(ok, what...);
 }
+
+template <class T>
+LACONIC_UNWATCHED bool all_are(T value, const T* x, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i)
+    if (x[i] != value) return false;
+  return true;
+}
+void expect_all(float value, const std::vector<float>& x, const std::string& what) {
+  expect(all_are(value, x.data(), x.size()), what, " does not hold ", value, " everywhere");
+}
+
+/// What the ranks' values_of() sum to, and what the sums of magnitudes are, by which errors are judged.
+class NaiveSums {
+ public:
+  NaiveSums(int ranks, std::size_t n) : sums_(n), magnitudes_(n) {
+    for (int r = 0; r < ranks; ++r) add(values_of(r, n).data());
+  }
+  void expect_near(const std::vector<float>& x, const char* what) const {
+    const std::size_t i = first_far(x.data());
+    expect(i == sums_.size(), what, " of ", sums_.size(), ": element ", i, " is ", i < x.size() ? x[i] : 0, " and not ",
+           i < x.size() ? sums_[i] : 0);
+  }
+
+ private:
+  LACONIC_UNWATCHED void add(const float* x) {
+    double *const sums = sums_.data(), *const magnitudes = magnitudes_.data();
+    for (std::size_t i = 0, n = sums_.size(); i < n; ++i) sums[i] += x[i], magnitudes[i] += std::abs(x[i]);
+  }
+  LACONIC_UNWATCHED std::size_t first_far(const float* x) const {
+    const double *const sums = sums_.data(), *const magnitudes = magnitudes_.data();
+    std::size_t i = 0;
+    for (const std::size_t n = sums_.size(); i < n; ++i)
+      if (!(std::abs(x[i] - sums[i]) <= 1e-6 * magnitudes[i])) break;
+    return i;
+  }
+
+  std::vector<double> sums_, magnitudes_;
+};
 
 using Allreduce = Task<> (*)(Communicator&, Slice<float>);
 struct Algorithm {
@@ -70,7 +109,7 @@ const Algorithm kCoded[] = {{"ring with a codec", through_a_codec<coded_ring>, n
                             {"groups below a tree with a codec", through_a_codec<coded_ring_tree>, nullptr},
                             {"tree with a codec", through_a_codec<coded_tree>, nullptr}};
 
-/// What rank 0 of N threads gets: the same algorithm over the other transport.
+/// What rank 0 of as many threads gets: the same algorithm over the other transport.
 std::vector<float> over_threads(int N, const Algorithm& algorithm, std::size_t n) {
   const auto hub = std::make_shared<LocalHub>(N);
   std::vector<float> result;
@@ -86,25 +125,25 @@ std::vector<float> over_threads(int N, const Algorithm& algorithm, std::size_t n
   return result;
 }
 
+/// Compares x with what threads get. Rank 0 lets them run, and tells the others.
+void expect_what_threads_get(Worker& w, const Algorithm& algorithm, const std::vector<float>& x) {
+  std::vector<float> threads(x.size());
+  if (w.rank == 0) threads = over_threads(w.size, algorithm, x.size());
+  w.engine.run("what threads get", [&](Communicator& comm) { return broadcast(comm, slice(threads).bytes()); });
+  expect(same_bits(x, threads), algorithm.name, " of ", x.size(), ": MPI and threads differ");
+}
+
 void allreduce_matches(Worker& w) {
-  for (const Algorithm& algorithm : kAlgorithms)
-    for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{7}, static_cast<std::size_t>(w.size - 1),
-                          std::size_t{1000}, std::size_t{1003}, std::size_t{300'001}}) {
-      std::vector<double> oracle(n, 0.0), scale(n, 0.0);
-      for (int r = 0; r < w.size; ++r) {
-        const auto x = values_of(r, n);
-        for (std::size_t i = 0; i < n; ++i) oracle[i] += x[i], scale[i] += std::abs(x[i]);
-      }
+  for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{7}, static_cast<std::size_t>(w.size - 1),
+                        std::size_t{1000}, std::size_t{1003}, std::size_t{300'001}}) {
+    const NaiveSums naive(w.size, n);
+    for (const Algorithm& algorithm : kAlgorithms) {
       std::vector<float> x = values_of(w.rank, n);
       const Traffic before = w.engine.counters().sent;
       w.engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
       const Traffic after = w.engine.counters().sent;
-      for (std::size_t i = 0; i < n; ++i)
-        expect(std::abs(x[i] - oracle[i]) <= 1e-6 * scale[i], algorithm.name, " of ", n, ": element ", i, " is ", x[i],
-               " not ", oracle[i]);
-      const std::vector<float> threads = over_threads(w.size, algorithm, n);
-      expect(n == 0 || std::memcmp(threads.data(), x.data(), n * sizeof(float)) == 0, algorithm.name, " of ", n,
-             ": MPI and threads differ");
+      naive.expect_near(x, algorithm.name);
+      expect_what_threads_get(w, algorithm, x);
       double sent[] = {static_cast<double>(after.messages - before.messages),
                        static_cast<double>(after.bytes - before.bytes)};
       w.engine.run("sum", [&](Communicator& comm) { return sum_over_ranks(comm, {sent, 2}); });
@@ -114,6 +153,7 @@ void allreduce_matches(Worker& w) {
       expect(sent[0] == cost.all_messages && std::abs(sent[1] - cost.all_bytes) <= slack, algorithm.name, " of ", n,
              ": sent ", sent[0], " messages and ", sent[1], " bytes, not ", cost.all_messages, " and ", cost.all_bytes);
     }
+  }
 }
 
 /// Payloads of a codec, over MPI and over threads: the same bits.
@@ -122,9 +162,7 @@ void codecs_match(Worker& w) {
     for (std::size_t n : {std::size_t{0}, std::size_t{7}, std::size_t{1003}, std::size_t{300'001}}) {
       std::vector<float> x = values_of(w.rank, n);
       w.engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
-      const std::vector<float> threads = over_threads(w.size, algorithm, n);
-      expect(n == 0 || std::memcmp(threads.data(), x.data(), n * sizeof(float)) == 0, algorithm.name, " of ", n,
-             ": MPI and threads differ");
+      expect_what_threads_get(w, algorithm, x);
     }
 }
 
@@ -144,8 +182,8 @@ void many_in_flight(Worker& w) {
     }
     w.engine.drain();
     for (int i = 0; i < kOperations; ++i)
-      for (float v : x[static_cast<std::size_t>(i)])
-        expect(v == static_cast<float>(w.size * i + w.size * (w.size - 1) / 2), "operation ", i, " holds ", v);
+      expect_all(static_cast<float>(w.size * i + w.size * (w.size - 1) / 2), x[static_cast<std::size_t>(i)],
+                 concat("operation ", i));
   }
 }
 
@@ -153,7 +191,7 @@ void small_collectives(Worker& w) {
   for (int root = 0; root < w.size; ++root) {
     std::vector<float> x(1000, static_cast<float>(w.rank));
     w.engine.run("broadcast", [&](Communicator& comm) { return broadcast(comm, slice(x).bytes(), root); });
-    for (float v : x) expect(v == static_cast<float>(root), "broadcast from ", root, " left ", v);
+    expect_all(static_cast<float>(root), x, concat("broadcast from ", root));
   }
   for (int i = 0; i < 10; ++i) w.engine.run("barrier", barrier);
   check_fingerprint(w.engine, "the same on all ranks");
@@ -162,22 +200,13 @@ void small_collectives(Worker& w) {
 void parts(Worker& w) {
   const auto rank = static_cast<std::size_t>(w.rank), size = static_cast<std::size_t>(w.size);
   for (std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{1003}, std::size_t{300'001}}) {
-    std::vector<double> oracle(n, 0.0), scale(n, 0.0);
-    for (int r = 0; r < w.size; ++r) {
-      const auto x = values_of(r, n);
-      for (std::size_t i = 0; i < n; ++i) oracle[i] += x[i], scale[i] += std::abs(x[i]);
-    }
-    const auto is_sum = [&](const std::vector<float>& x, const char* what) {
-      for (std::size_t i = 0; i < n; ++i)
-        expect(std::abs(x[i] - oracle[i]) <= 1e-6 * scale[i], what, " of ", n, ": element ", i, " is ", x[i]);
-    };
     std::vector<float> x = values_of(w.rank, n);
     w.engine.run("reduce-scatter", [&](Communicator& comm) { return reduce_scatter(comm, slice(x)); });
     std::vector<float> y(n, -1.0f);
     const Slice<float> from = slice(x).part(rank, size), to = slice(y).part(rank, size);
     std::copy(from.begin(), from.end(), to.begin());
     w.engine.run("allgather", [&](Communicator& comm) { return ring_allgather(comm, slice(y)); });
-    is_sum(y, "ring allgather");
+    NaiveSums(w.size, n).expect_near(y, "ring allgather");
   }
   for (const auto& algorithm : {allgatherv, ring_allgatherv})
     for (std::size_t step : {std::size_t{0}, std::size_t{7}, std::size_t{100'000}}) {
@@ -186,7 +215,7 @@ void parts(Worker& w) {
       w.engine.run("allgatherv", [&](Communicator& comm) { return algorithm(comm, slice(mine), size * step, all); });
       for (int r = 0; r < w.size; ++r) {
         expect(all[r].size() == static_cast<std::size_t>(r) * step, "allgatherv: rank ", r, " gave ", all[r].size());
-        for (std::byte b : all[r]) expect(b == static_cast<std::byte>(r), "allgatherv: wrong byte of rank ", r);
+        expect(all_are(static_cast<std::byte>(r), all[r].data(), all[r].size()), "allgatherv: wrong byte of rank ", r);
       }
     }
 }
@@ -212,9 +241,8 @@ void native(Worker& w) {
     }
     for (const Ticket& ticket : tickets) w.engine.wait(ticket);
     for (int i = 0; i < kOperations; ++i)
-      for (float v : x[static_cast<std::size_t>(i)])
-        expect(v == static_cast<float>(w.size * i + w.size * (w.size - 1) / 2), "MPI ", algorithm, " ", i, " holds ",
-               v);
+      expect_all(static_cast<float>(w.size * i + w.size * (w.size - 1) / 2), x[static_cast<std::size_t>(i)],
+                 concat("MPI ", algorithm, " ", i));
   }
   float one = 1;
   const Slice<float> x(&one, 1);
