@@ -15,7 +15,7 @@ namespace laconic {
 nlohmann::json json_from(std::string_view text, const std::string& where);
 /// Its objects keep the order of their names.
 nlohmann::ordered_json ordered_json_from(std::string_view text, const std::string& where);
-/// Is discarded, as nlohmann calls it, if the text is no JSON or nests too deep.
+/// The value is discarded, as nlohmann calls it, if the text is no JSON or nests too deep.
 nlohmann::json json_or_discarded(std::string_view text);
 
 /// A value as a whole number. nlohmann's get() cuts a number down to what T can hold; of a float that is undefined.

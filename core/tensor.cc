@@ -141,14 +141,10 @@ std::vector<float> Tensor::to_vector() const {
   on_device(device(), [&] {
     const auto convert = [&](auto* p) { out.assign(p, p + elements()); };
     switch (dtype()) {
-      case DType::f32:
-        return convert(plain.data<float>());
-      case DType::i32:
-        return convert(plain.data<std::int32_t>());
-      case DType::i64:
-        return convert(plain.data<std::int64_t>());
-      case DType::u8:
-        return convert(plain.data<std::uint8_t>());
+      case DType::f32: return convert(plain.data<float>());
+      case DType::i32: return convert(plain.data<std::int32_t>());
+      case DType::i64: return convert(plain.data<std::int64_t>());
+      case DType::u8: return convert(plain.data<std::uint8_t>());
       case DType::bf16: {
         const BFloat16* from = plain.data<BFloat16>();
         out.resize(static_cast<std::size_t>(elements()));

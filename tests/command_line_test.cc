@@ -7,8 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <sstream>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "dist/collective/allreduce.h"

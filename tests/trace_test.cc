@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "tests/pairwise.h"
 #include "tests/temp_folder.h"
 
 namespace laconic {
@@ -235,7 +236,7 @@ TEST(Trace, ArrowsComeWhileItIsWritten) {
   Trace trace;
   std::atomic<int> under_way = 0;
   std::atomic<bool> written = false;
-  constexpr std::uint64_t kMany = 500;
+  constexpr std::uint64_t kMany = kSanitized ? 500 : 2000;
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < 2; ++rank)

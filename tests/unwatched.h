@@ -1,5 +1,5 @@
 #pragma once
 
 /// For loops over a test's own numbers: the thread sanitizer does not follow them, which would take most of its time.
-/// What other threads may touch is copied before and after: that it follows.
+/// Copy what other threads may touch before the loop and after it: it follows copies.
 #define LACONIC_UNWATCHED __attribute__((no_sanitize("thread")))

@@ -70,7 +70,7 @@ struct TrainerOptions {
   std::int64_t audit_every = 0;  ///< compare all ranks' bits every so many steps; 0: never
   std::string init{};            ///< weights to start from (safetensors); empty: random ones
   bool new_head = false;         ///< but for the output layer, which begins with random ones: other classes
-  bool describes_only = false;   ///< description() and plan() are all that is asked for: weights need no values
+  bool describes_only = false;   ///< description() and plan() will be asked for, and no step: weights get no values
   std::string save{};            ///< directory for weights and checkpoints; empty: none
   bool overwrite = false;        ///< what another training has saved there
   std::optional<Every> save_every{};
