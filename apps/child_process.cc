@@ -172,6 +172,14 @@ int run_to_files(const std::vector<std::string>& command, const std::string& out
   return *program.ended();
 }
 
+std::string last_line_of(const std::string& path) {
+  std::ifstream in(path);
+  std::string last;
+  for (std::string line; std::getline(in, line);)
+    if (!line.empty()) last = line;
+  return last;
+}
+
 LastWords last_words(const std::string& err_path) {
   constexpr std::string_view kError = "laconic: error: ";
   std::ifstream in(err_path);

@@ -76,6 +76,9 @@ class BackgroundProgram {
 int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
                  const std::function<bool()>& watch);
 
+/// The last line of a file that is not empty; "": it has none, or cannot be read.
+std::string last_line_of(const std::string& path);
+
 /// What a program said last of all.
 struct LastWords {
   std::string text{};     ///< its error's sentence if it has one, else its last line; "": it said nothing

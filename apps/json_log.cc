@@ -171,9 +171,10 @@ std::string run_to_json(const std::string& model, std::uint64_t seed, const std:
   return run.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-JsonLog::JsonLog(std::string path, bool append, std::string run)
+JsonLog::JsonLog(std::string path, bool append, std::string run, bool trains)
     : path_(std::move(path)),
       append_(append),
+      trains_(trains),
       head_(run.empty() ? "" : concat("{\"run\":", run, "}\n")),
       file_(std::fopen(path_.c_str(), "ae")) {
   require<DataError>(file_ != nullptr, path_, ": the log could not be opened: ", std::strerror(errno),
@@ -192,7 +193,7 @@ void JsonLog::on_plan(const dist::Receipt& receipt) {
   line(Json{{"plan", std::move(plan)}}.dump(), true);
 }
 
-/// Takes away the lines of steps that will be made again.
+/// Takes away the lines of steps that will be made again, and a last line that was cut off.
 void JsonLog::shorten(const RunInfo& info) {
   std::error_code error;
   if (!append_ || !std::filesystem::is_regular_file(path_, error)) return;
@@ -203,7 +204,8 @@ void JsonLog::shorten(const RunInfo& info) {
     require<UsageError>(keep > 0 || is_line_of_log(object) || (in.eof() && begins_line_of_log(text)), path_,
                         " is no log of a training, and would be shortened (--log): name another file");
     if (object.is_discarded() || in.eof()) break;  // cut off in the middle of a line
-    if (object.contains("step") && object["step"].is_number_integer() && object["step"] > info.first_step) break;
+    const bool is_step = trains_ && object.contains("step") && object["step"].is_number_integer();
+    if (is_step && object["step"] > info.first_step) break;
   }
   in.close();
   std::filesystem::resize_file(path_, keep, error);

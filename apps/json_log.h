@@ -40,9 +40,10 @@ std::string plan_to_json(const std::string& plan, const std::string& travels, co
 /// Throws DataError if the file cannot be written.
 class JsonLog final : public Observer {
  public:
-  /// A resumed run appends; any other starts the file anew.
-  ///   run  an object that says what runs: {"run": RUN} is the first line
-  explicit JsonLog(std::string path, bool append = false, std::string run = "");
+  /// A resumed run and an evaluation append; any other starts the file anew.
+  ///   run     an object that says what runs: {"run": RUN} is the first line
+  ///   trains  false: no step is made
+  explicit JsonLog(std::string path, bool append = false, std::string run = "", bool trains = true);
   /// A resumed run goes on after the checkpoint's step: lines of later steps, of a run that was cut off, are dropped.
   void on_start(const RunInfo& info) override;
   void on_step(const StepReport& report) override;
@@ -59,7 +60,7 @@ class JsonLog final : public Observer {
   void shorten(const RunInfo& info);
   void line(std::string text, bool now);
   std::string path_;
-  bool append_;
+  bool append_, trains_;
   std::string head_;  // a line to be written before all others
   std::unique_ptr<std::FILE, Close> file_;
   int batch_ = 0;             // of a worker

@@ -92,7 +92,7 @@ int run_main(const std::function<int()>& body) {
   } catch (const UsageError& e) {
     return report(whose_error() + Settings::as_options(e.what()), exit_code_of(e));
   } catch (const std::bad_alloc&) {
-    return report("out of memory: use a smaller --batch, or fewer --workers", 1);
+    return report("out of memory: ask for less at a time; a training with a smaller --batch, or fewer --workers", 1);
   } catch (const Error& e) {
     return report(Settings::as_options(e.what()), exit_code_of(e));
   } catch (const std::exception& e) {

@@ -177,6 +177,10 @@ void refuse_idle(const Settings& settings, const TrainOptions& o) {
   if (o.eval_only)
     refuse_given({"trace", "trace-steps", "report", "live", "tensorboard", "dump-gradients", "save-every"},
                  "--eval-only makes no step", "leave one of the two out");
+  if (!o.predict.empty())
+    refuse_given({"eval-only", "log", "trace", "report", "live", "tensorboard", "dump-gradients", "save-every",
+                  "repeat", "dry-run", "link"},
+                 "--predict trains nothing", "leave one of the two out");
   if (o.type_of_service && dist::ranks_under_mpirun() == 0)
     refuse_given({"tos"}, "messages between threads are no packets",
                  "start processes with `laconic launch`, or leave it out");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 namespace laconic {
 
@@ -9,11 +10,12 @@ Median median(std::vector<double> v) {
   if (v.empty()) return {};
   std::sort(v.begin(), v.end());
   const std::size_t n = v.size();
-  double below = 0;  // P(Binomial(n, 1/2) < k)
+  double below = 0;                                               // P(Binomial(n, 1/2) < k)
+  double log_term = -static_cast<double>(n) * std::numbers::ln2;  // of k alone: 2^-n is 0 from 1,075 values on
   std::size_t k = 0;
-  for (double term = std::pow(0.5, static_cast<double>(n)); k < n / 2 && 2 * (below + term) <= 0.05; ++k) {
-    below += term;
-    term *= static_cast<double>(n - k) / static_cast<double>(k + 1);
+  for (; k < n / 2 && 2 * (below + std::exp(log_term)) <= 0.05; ++k) {
+    below += std::exp(log_term);
+    log_term += std::log(static_cast<double>(n - k) / static_cast<double>(k + 1));
   }
   const std::size_t rank = k == 0 ? 0 : k - 1;
   return {n % 2 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]), v[rank], v[n - 1 - rank], n};

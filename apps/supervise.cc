@@ -33,9 +33,11 @@ class Scratch {
  public:
   Scratch() {
     std::error_code error;
-    const std::string sessions = made(std::filesystem::temp_directory_path(error)), shared = made("/dev/shm");
-    require<DataError>(!sessions.empty(), "launch: no temporary folder could be made (", std::strerror(errno),
-                       "): set TMPDIR to a folder that can be written");
+    const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
+    const std::string sessions = error ? "" : made(temporary);
+    require<DataError>(!sessions.empty(), "launch: no temporary folder could be made (",
+                       error ? error.message() : std::strerror(errno), "): set TMPDIR to a folder that can be written");
+    const std::string shared = made("/dev/shm");
     for (const char* name : {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"})
       environment_.emplace_back(name, sessions);
     for (const char* name : {"OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory"})

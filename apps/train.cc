@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <thread>
@@ -12,6 +11,7 @@
 
 #include "apps/device_options.h"
 #include "apps/event_file.h"
+#include "apps/exchange_settings.h"
 #include "apps/json_log.h"
 #include "apps/log_file.h"
 #include "apps/machine.h"
@@ -19,6 +19,7 @@
 #include "apps/progress.h"
 #include "apps/report/live.h"
 #include "apps/report/report.h"
+#include "apps/statistics.h"
 #include "apps/task.h"
 #include "apps/text.h"
 #include "core/atomic_file.h"
@@ -233,14 +234,14 @@ RunSummary train_once(const TrainOptions& o, Task& task, Observers& observers, s
 
 /// The figure that runs with several seeds are compared by.
 struct Quality {
-  const char* what;
+  std::string what;  // as Progress calls it
   const char* unit;
   double value;
 };
-Quality quality(const EvalReport& r) {
-  if (r.perplexity) return {"perplexity", "", *r.perplexity};
-  if (!r.metrics.empty()) return {r.metrics[0].first.c_str(), "", r.metrics[0].second};
-  return {"accuracy", " %", 100 - r.top1_error};
+Quality quality(const std::string& of, const EvalReport& r) {
+  if (r.perplexity) return {of + " perplexity", "", *r.perplexity};
+  if (!r.metrics.empty()) return {of + " " + r.metrics[0].first, "", r.metrics[0].second};
+  return {"test accuracy", " %", 100 - r.top1_error};
 }
 
 /// Who was asked for several tasks starts each of them alone, unless MPI brings them together.
@@ -290,7 +291,7 @@ int run_training(const TrainOptions& options, Task& task) {
     o.trainer.seed += static_cast<std::uint64_t>(run);
     if (options.repeat > 1)
       for (std::string* path :
-           {&o.trainer.save, &o.log, &o.trace, &o.report, &o.tensorboard, &o.trainer.dump_gradients})
+           {&o.trainer.save, &o.log, &o.trace, &o.report, &o.tensorboard, &o.trainer.dump_gradients, &o.export_path})
         if (!path->empty()) *path = with_seed(*path, o.trainer.seed);
     if (speaks && !o.eval_only) {
       // Whether they can be written is to be known before hours of training.
@@ -304,7 +305,8 @@ int run_training(const TrainOptions& options, Task& task) {
     std::string log = o.log;
     if (speaks && log.empty() && !o.report.empty() && !o.dry_run) log = scratch.emplace("report").path() + "/log.jsonl";
     if (speaks && !log.empty() && !o.dry_run)
-      observers.add(std::make_unique<JsonLog>(log, o.resume, run_to_json(o.model, o.trainer.seed, o.command)));
+      observers.add(std::make_unique<JsonLog>(log, o.resume || o.eval_only,
+                                              run_to_json(o.model, o.trainer.seed, o.command), !o.eval_only));
     if (speaks && !o.tensorboard.empty() && !o.dry_run) observers.add(std::make_unique<EventFile>(o.tensorboard));
     if (speaks && o.live && !o.dry_run) {
       auto live = std::make_unique<LivePage>(*o.live, o.model, run_to_json(o.model, o.trainer.seed, o.command));
@@ -315,9 +317,9 @@ int run_training(const TrainOptions& options, Task& task) {
     const RunSummary summary = train_once(o, task, observers, interrupted);
     stopped = !summary.stopped.empty() || (interrupted && run + 1 < options.repeat);
     if (summary.test)
-      results.push_back(quality(*summary.test));
+      results.push_back(quality("test", *summary.test));
     else if (summary.last_eval)
-      results.push_back(quality(*summary.last_eval));
+      results.push_back(quality("validation", *summary.last_eval));
     if (speaks && !o.quiet && !summary.ledger.empty())
       fmt::print("{}", ledger_table(summary.ledger_form, summary.ledger));
     if (speaks && !o.dry_run && !o.quiet && !o.log.empty() && !o.eval_only) fmt::print("log: {}\n", o.log);
@@ -328,13 +330,12 @@ int run_training(const TrainOptions& options, Task& task) {
     std::fflush(stdout);
   }
   if (speaks && options.repeat > 1 && !options.quiet && !results.empty()) {
-    const auto n = static_cast<double>(results.size());
-    double mean = 0, squares = 0;
-    for (const Quality& q : results) mean += q.value / n;
-    for (const Quality& q : results) squares += (q.value - mean) * (q.value - mean);
-    const double spread = results.size() > 1 ? std::sqrt(squares / (n - 1)) : 0;
-    fmt::print("test {} over {} seeds: {:.2f}{} +- {:.2f}\n", results[0].what, results.size(), mean, results[0].unit,
-               spread);
+    std::vector<double> values;
+    for (const Quality& q : results) values.push_back(q.value);
+    std::optional<double> mean, deviation;
+    mean_and_deviation(values, mean, deviation);
+    fmt::print("{} over {} seeds: {:.2f}{} +- {:.2f}\n", results[0].what, results.size(), *mean, results[0].unit,
+               deviation.value_or(0));
   }
   // A rank that leaves with another code than 0 lets mpirun end the others, so one alone does.
   return stopped && speaks ? 128 + interrupted_by : 0;

@@ -83,10 +83,9 @@ class Inceptionn final : public Codec {
 /// is taken as the power of two below it. So one setting fits every layer and every stage of a training; an absolute
 /// bound drops all of a layer whose gradients lie below it.
 ///
-///     payload      exponent : i8 for each 4,096 values | the message of Inceptionn (bounded, cut at multiples of
-///     4,096)
-///                  with the bound 2^(E - 8), of the values divided by 2^exponent, which is exact: their mean is 2^-8
-///                  to 2^-7 then
+///     payload      exponent : i8 for each 4,096 values | the message of Inceptionn (bounded, cut at multiples
+///                  of 4,096) with the bound 2^(E - 8), of the values divided by 2^exponent, which is exact: their
+///                  mean is 2^-8 to 2^-7 then
 ///
 /// No finite value is further off than the bound. The exponent of values with an infinity or a NaN among them is 0, and
 /// of those whose sum is beyond a float's range.

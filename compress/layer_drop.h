@@ -14,8 +14,10 @@ const char* to_string(LayerNorm norm);
 LayerNorm layer_norm_named(const std::string& name, const std::string& where);
 
 /// Adds up what norms are made of, in double and in an order (compress/ordered_sum.h) that gives the same bits on every
-/// device. For a CUDA device the host waits. accumulated : afterwards += gradient; where it is empty, nothing had been
-/// put by and it is left alone source : LayerDrop eq 1 (accum += g). Cost: one pass
+/// device. For a CUDA device the host waits.
+///   accumulated  afterwards += gradient; where it is empty, nothing had been put by and it is left alone
+///   source       LayerDrop eq 1 (accum += g)
+///   cost         one pass
 double accumulate_layer(Slice<const float> gradient, Slice<float> accumulated, LayerNorm norm);
 
 /// The value of a layer, or of several slices of one whose sums are added: eq 2 (settled: with magnitudes).

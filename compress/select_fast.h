@@ -14,8 +14,8 @@
 /// found and thrown as DataError.
 namespace laconic::compress::fast {
 
-inline constexpr const char* kNaNSentence =
-    "selection: a value to choose from is not a number (NaN). Has the training diverged? Lower --lr, or see --on-nan";
+inline constexpr const char* kNaNSentence =  // whoever chooses says of what, and gives advice
+    "selection: a value to choose from is not a number (NaN). Has the training diverged?";
 
 /// Memory of a selector, kept from step to step.
 struct Scratch {

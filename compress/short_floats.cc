@@ -111,9 +111,8 @@ LACONIC_MULTIVERSION void restore24(const std::byte* from, std::size_t n, float*
 
 /// Leaves out the low bits of every float. What is left is packed as it is, lowest bits first, each 128 values filled
 /// up to a byte.
-///     bf16    the upper 16 bits, rounded to nearest, ties to even: 8 bits of the magnitude, all of its range. NaN
-///     stays
-///             NaN
+///     bf16    the upper 16 bits, rounded to nearest, ties to even: 8 bits of the magnitude, all of its range.
+///             NaN stays NaN
 ///     trunc   cuts off. Cut 16: sign, exponent, 7 bits of 23: what bf16 keeps, but towards zero
 ///             cut 22: sign, exponent, 1 bit: 0, 2^e or 1.5 2^e
 ///             cut 24: sign and 7 of the exponent's 8 bits: 0 or a power of 4, halved

@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -91,6 +92,17 @@ FileSum sum_of_file(const std::string& path) {
   require<DataError>(std::ferror(file.get()) == 0, path, ": could not be read: ", std::strerror(errno),
                      ". Is the disk all right?");
   return sum;
+}
+
+std::optional<std::string> text_of_file(const std::string& path, std::size_t most) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
+  if (!file) return std::nullopt;
+  std::string text;
+  std::array<char, 1 << 14> piece;
+  while (const std::size_t n = std::fread(piece.data(), 1, std::min(piece.size(), most - text.size()), file.get()))
+    text.append(piece.data(), n);
+  if (text.empty() && std::ferror(file.get())) return std::nullopt;  // a process that ends says no more in /proc
+  return text;
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +24,10 @@ struct FileSum {
 
 /// Reads a whole file. Throws DataError if it cannot be read.
 FileSum sum_of_file(const std::string& path);
+/// Returns what a file says: all of it, or its first `most` bytes. Nothing: it cannot be opened, or gives no byte but
+/// an error. A file in /proc may end early, with its process.
+std::optional<std::string> text_of_file(const std::string& path,
+                                        std::size_t most = std::numeric_limits<std::size_t>::max());
 
 /// A file that appears under its name complete, or not at all: it is written under a temporary name in the same
 /// directory (NAME.PID.NUMBER.tmp), and commit() syncs it, renames it over the old one and syncs the directory.

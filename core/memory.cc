@@ -208,7 +208,7 @@ Storage::~Storage() {
     pool(device_).give_back({data_, capacity_});
 }
 
-/// The device whose counters count a device's memory: a CUDA device has its own, all others share the host's.
+/// Where a device's memory is asked of: a CUDA device itself, else the host.
 static Device pooled(Device device) { return device.kind == Device::Kind::cuda ? device : kCpu; }
 
 MemoryStats memory_stats(Device device) {

@@ -34,18 +34,20 @@ void Parameter::to(Device device) {
   const Tensor moved = Tensor::empty(value_.shape(), DType::f32, device);
   moved.copy_from(value_);
   value_ = moved;
+  leaf_->grad = {}, leaf_->written = false;  // it was on the old device
 }
 
 void Parameter::ParameterLeaf::complete() {
-  if (owner->arena_) owner->arena_->announce(*owner);
+  // Where no use has put a gradient, last step's is there still: finish_gradients() zeroes it first.
+  if (owner && owner->arena_ && written) owner->arena_->announce(*owner);
 }
 
 std::int64_t Parameter::ParameterLeaf::chunk_rows() const {
-  return owner->arena_ && owner->arena_->last_ ? owner->chunk_rows_ : 0;
+  return owner && owner->arena_ && owner->arena_->last_ ? owner->chunk_rows_ : 0;
 }
 
 void Parameter::ParameterLeaf::complete_rows(std::int64_t first, std::int64_t count) {
-  if (owner->arena_) owner->arena_->announce(*owner, {first, count});
+  if (owner && owner->arena_) owner->arena_->announce(*owner, {first, count});
 }
 
 Tensor Parameter::fresh() {

@@ -50,6 +50,9 @@ class ParameterListener {
 class Parameter {
  public:
   Parameter(const Shape& shape, Role role, Device device = kCpu);
+  ~Parameter() { leaf_->owner = nullptr; }  // a graph may hold the leaf for longer
+  Parameter(const Parameter&) = delete;
+  Parameter& operator=(const Parameter&) = delete;
 
   ParameterInfo info;
   /// The value as a leaf of the tape: what operations take. Of a frozen parameter it is the value alone.
@@ -59,7 +62,7 @@ class Parameter {
   /// Throws Error if it is in an arena.
   void freeze(bool on = true);
   bool frozen() const { return frozen_; }
-  /// Moves the value to a device. Throws Error if it is in an arena on another one.
+  /// Moves the value to a device, and forgets the gradient. Throws Error if it is in an arena on another one.
   void to(Device device);
   /// The gradient of this step; undefined before the first backward unless in an arena.
   const Tensor& grad() const { return leaf_->grad; }
@@ -79,7 +82,7 @@ class Parameter {
  private:
   friend class ParameterArena;
   struct ParameterLeaf final : Leaf {
-    Parameter* owner = nullptr;
+    Parameter* owner = nullptr;  // null once it is gone
     void complete() override;
     std::int64_t chunk_rows() const override;
     void complete_rows(std::int64_t first, std::int64_t count) override;

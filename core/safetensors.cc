@@ -130,7 +130,7 @@ Place read_place(const std::string& name, const Json& entry, std::uint64_t data_
   require<DataError>(type.is_string(), where, ": \"dtype\" is not a string. The file is damaged; save it again.");
   const auto dtype = dtype_of(type.get<std::string>());
   require<DataError>(dtype.has_value(), where, " has dtype ", type.get<std::string>(),
-                     ", but only F32, I32, I64 and U8 are read here. Convert it where it was made.");
+                     ", but only F32, BF16, I32, I64 and U8 are read here. Convert it where it was made.");
   require<DataError>(dims.is_array() && dims.size() <= static_cast<std::size_t>(Shape::kMaxRank), where,
                      ": \"shape\" is not a list of at most ", Shape::kMaxRank, " extents.");
   std::vector<std::int64_t> extents;

@@ -67,7 +67,7 @@ class StateDict {
 ///               "data_offsets": [begin, end]}, ...}     offsets count from the end of the header
 ///      8 + n   the tensors, row-major, little-endian, one after another without gaps
 ///
-/// dtypes  F32, I32, I64, U8
+/// dtypes  F32, BF16, I32, I64, U8
 /// source  https://github.com/huggingface/safetensors, "Format"
 /// throws  DataError with the path: the disk is full, the directory is missing, a name is not UTF-8
 /// returns the file's length and checksum

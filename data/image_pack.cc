@@ -205,7 +205,7 @@ PackReport write_pack(const PhotoDataset& photos, const std::string& path, const
       const std::int64_t count = std::min(together, source->size() - begin);
       std::vector<Record> records(static_cast<std::size_t>(count));
       std::vector<std::string> wrong(static_cast<std::size_t>(count));
-      std::vector<std::thread> threads;
+      std::vector<std::jthread> threads;  // joined where one cannot be started, too
       const auto make = [&](std::int64_t first) {
         for (std::int64_t i = first; i < count; i += std::max(1, o.threads)) try {
             records[static_cast<std::size_t>(i)] = record_of(*source, begin + i, o);
@@ -215,7 +215,7 @@ PackReport write_pack(const PhotoDataset& photos, const std::string& path, const
       };
       for (int t = 1; t < o.threads; ++t) threads.emplace_back(make, t);
       make(0);
-      for (std::thread& t : threads) t.join();
+      threads.clear();
       for (std::int64_t i = 0; i < count; ++i) {
         const Record& record = records[static_cast<std::size_t>(i)];
         std::string name = source->name(begin + i);

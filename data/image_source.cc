@@ -136,7 +136,10 @@ Listing folder_of_classes(const std::string& folder) {
 
 std::vector<std::string> lines_of(const std::string& path) {
   InputFile file(path);
-  const std::vector<std::uint8_t> bytes = file.read(std::uint64_t{1} << 30);
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+  const std::vector<std::uint8_t> bytes = file.read(kMostBytes + 1);
+  require<DataError>(bytes.size() <= kMostBytes, path, " has more than ", grouped(kMostBytes),
+                     " bytes. Pack the images (laconic pack), or give a shorter list.");
   std::vector<std::string> lines;
   for (auto at = bytes.begin(); at != bytes.end();) {
     const auto end = std::find(at, bytes.end(), '\n');

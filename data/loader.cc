@@ -74,10 +74,10 @@ DataLoader::DataLoader(SampleReader read, const Options& options)
       read_(std::move(read)),
       end_epoch_(options.epochs < 0 ? -1 : options.first_epoch + options.epochs),
       epoch_(options.first_epoch),
-      step_(options.first_step),
-      slots_(static_cast<std::size_t>(options.threads) + 1) {
+      step_(options.first_step) {
   require<UsageError>(options.threads >= 0 && options.threads <= 1024, "loader: ", options.threads,
                       " data threads, expected 0 to 1024. Correct `data-threads`.");
+  slots_.resize(static_cast<std::size_t>(options.threads) + 1);
   require<ShapeError>(epoch_ >= 0 && step_ >= 0 && step_ <= steps_per_epoch(), "loader: cannot start at epoch ", epoch_,
                       ", step ", step_, ": an epoch has ", steps_per_epoch(), " steps.");
   for (std::size_t i = 0; i < slots_.size(); ++i) issue();

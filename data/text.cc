@@ -167,6 +167,9 @@ TextDataset load_file(const std::string& path) {
   data.train.assign(all.begin(), end_of(90));
   data.valid.assign(end_of(90), end_of(95));
   data.test.assign(end_of(95), all.end());
+  for (const auto* part : {&data.valid, &data.test})
+    require<DataError>(part->size() >= 2, path, ": its ", part == &data.valid ? "validation" : "test",
+                       " text is an empty line, so there is nothing to foretell. Give a longer text (`data`).");
   data.close_vocabulary(*std::max_element(data.train.begin(), data.train.end()) + 1);
   return data;
 }

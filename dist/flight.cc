@@ -16,6 +16,7 @@
 #include <iterator>
 #include <span>
 
+#include "core/atomic_file.h"
 #include "core/error.h"
 #include "dist/transport/transport.h"
 
@@ -42,13 +43,7 @@ void make_printable(char* text, std::size_t size) {
 }
 
 /// As much of a file as a recorder's can have, and a byte.
-std::string contents_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text(kFlightFileBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  return text;
-}
+std::string contents_of(const std::string& path) { return text_of_file(path, kFlightFileBytes + 1).value_or(""); }
 
 bool is_remote(const std::string& folder) {
   constexpr long kRemote[] = {0x6969 /* NFS */,

@@ -84,12 +84,17 @@ void run_threads(const std::shared_ptr<Hub>& hub, const WorldOptions& o, bool al
     }
   };
   std::vector<std::thread> threads;
-  for (int rank = all_anew ? 0 : 1; rank < hub->size(); ++rank)
-    threads.emplace_back([&rank_main, rank] {
-      pthread_setname_np(pthread_self(), concat("laconic-", rank).c_str());
-      rank_main(rank);
-    });
-  if (!all_anew) rank_main(0);
+  try {
+    for (int rank = all_anew ? 0 : 1; rank < hub->size(); ++rank)
+      threads.emplace_back([&rank_main, rank] {
+        pthread_setname_np(pthread_self(), concat("laconic-", rank).c_str());
+        rank_main(rank);
+      });
+    if (!all_anew) rank_main(0);
+  } catch (const std::exception& e) {  // no room for another thread
+    first.set(std::current_exception());
+    hub->abort(e.what());
+  }
   for (std::thread& t : threads) t.join();
   first.rethrow();
 }

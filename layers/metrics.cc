@@ -11,10 +11,8 @@ namespace laconic {
 
 Tensor predict(Module& model, const Tensor& sample) {
   const NoGrad no_grad;
-  const bool was_training = model.training();
-  model.eval();
+  const EvalMode eval(model);
   const Tensor y = model(sample.value().view(sample.shape().batch(1)));
-  model.train(was_training);
   return y.rank() >= 1 && y.dim(0) == 1 ? ops::squeeze(y, 0) : y;
 }
 

@@ -151,17 +151,28 @@ void Module::set_watch(const ForwardWatch* watch) {
 
 std::shared_ptr<Parameter> Module::parameter(const std::string& name, const Shape& shape, Role role,
                                              Initializer initializer) {
+  require_new(name);
   auto p = std::make_shared<Parameter>(shape, role);
   p->info.name = name;
   parameters_.push_back({name, p, std::move(initializer)});
   return p;
 }
 
+void Module::require_new(const std::string& name) const {
+  const auto has = [&](const auto& all) {
+    return std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.name == name; });
+  };
+  require<Error>(!has(parameters_) && !has(buffers_) && !has(children_), kind(), ": two parts are called '", name,
+                 "'. Rename one: a file of weights has a place for each name.");
+}
+
 void Module::share(const std::string& name, const std::shared_ptr<Parameter>& parameter) {
+  require_new(name);
   parameters_.push_back({name, parameter, nullptr});
 }
 
 const Tensor& Module::buffer(const std::string& name, const Tensor& initial) {
+  require_new(name);
   buffers_.push_back({name, initial});
   return buffers_.back().tensor;
 }

@@ -123,6 +123,7 @@ class Module {
  protected:
   virtual Tensor forward(const Tensor& x) = 0;
 
+  // A name of a parameter, a buffer or a child is used once in a module. Throws Error if it is taken.
   /// Registers a parameter of this module. `initializer` runs in initialize().
   std::shared_ptr<Parameter> parameter(const std::string& name, const Shape& shape, Role role, Initializer initializer);
   /// Registers a parameter that another module made (weight tying).
@@ -131,6 +132,7 @@ class Module {
   const Tensor& buffer(const std::string& name, const Tensor& initial);
   template <class M>
   Child<M> child(const std::string& name, std::shared_ptr<M> module) {
+    require_new(name);
     children_.push_back({name, module});
     return module;
   }
@@ -166,8 +168,10 @@ class Module {
     std::string name;
     std::shared_ptr<Module> module;
   };
+  friend class EvalMode;
   template <class F>
   void walk(const std::string& path, F&& f) const;  // f(module, path), parents first
+  void require_new(const std::string& name) const;
 
   std::vector<OwnParameter> parameters_;
   std::deque<NamedBuffer> buffers_;  // a deque: buffer() hands out references
@@ -178,6 +182,38 @@ class Module {
   bool segment_ = false;
   const ForwardContext* context_ = nullptr;
   const ForwardWatch* watch_ = nullptr;
+};
+
+/// While it lives a model is in evaluation mode. At its end those modules train again that did before: some may be
+/// meant not to, as a frozen batch norm.
+class EvalMode {
+ public:
+  explicit EvalMode(Module& model) {
+    model.apply([&](Module& m) {
+      if (m.training_) trained_.push_back(&m);
+    });
+    model.eval();
+  }
+  ~EvalMode() {
+    for (Module* m : trained_) m->training_ = true;
+  }
+  EvalMode(const EvalMode&) = delete;
+  EvalMode& operator=(const EvalMode&) = delete;
+
+ private:
+  std::vector<Module*> trained_;
+};
+
+/// While it lives a model shows its layers' outputs to a watch.
+class Watched {
+ public:
+  Watched(Module& model, const ForwardWatch& watch) : model_(model) { model.set_watch(&watch); }
+  ~Watched() { model_.set_watch(nullptr); }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+ private:
+  Module& model_;
 };
 
 /// A layer for a Sequential: make<Conv2d>({.in = 3, .out = 64, .pad = 1}), make<ReLU>().

@@ -40,21 +40,19 @@ std::vector<LayerSummary> summarize(Module& model, const Tensor& x) {
     const auto found = weights.find(path);
     const Weights w = found == weights.end() ? Weights{} : found->second;
     const std::int64_t width = y.dim(y.rank() == 4 ? 1 : -1);  // what one use of the weights gives
-    const double multiply_adds =
-        kinds[path] == "Embedding" ? 0 : static_cast<double>(w.matrices) * static_cast<double>(y.elements() / width);
+    const double multiply_adds = kinds[path].starts_with("Embedding")
+                                     ? 0
+                                     : static_cast<double>(w.matrices) * static_cast<double>(y.elements() / width);
     layers.push_back({path, kinds[path], y.shape(), w.own, 2 * multiply_adds});
   };
   const NoGrad no_grad;
-  const bool was_training = model.training();
-  model.eval();
-  model.set_watch(&watch);
+  const EvalMode eval(model);
+  const Watched watched(model, watch);
   const Tensor ghost = Tensor::empty(x.shape(), x.dtype(), kGhost);
   if (auto* heads = dynamic_cast<HasAuxiliaryHeads*>(&model))
     heads->outputs(ghost);
   else
     model(ghost);
-  model.set_watch(nullptr);
-  model.train(was_training);
   return layers;
 }
 

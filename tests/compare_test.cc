@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "apps/bench/layers.h"
 #include "apps/compare/bound.h"
 #include "apps/compare/learning.h"
 #include "apps/compare/table.h"
+#include "apps/statistics.h"
 #include "apps/text.h"
 #include "core/error.h"
 #include "tests/error_of.h"
@@ -113,6 +115,27 @@ TEST(CompareOptions, SayWhatIsWrong) {
   EXPECT_EQ(error_in({"mnist", "--vs", "butterfly"}).rfind("'butterfly' belongs to no option ", 0), 0u);
   EXPECT_EQ(error_in({"mnist", "--repeat", "0"}).rfind("'0' is not a number of at least 1 (--repeat): ", 0), 0u);
   EXPECT_EQ(error_in({"mnist", "--vs", "a: --data 'x"}).rfind("a quote is not closed", 0), 0u);
+  EXPECT_EQ(error_in({"mnist", "--json=no", "--vs", ""}).rfind("'--json=no' has a value, and --json takes none ", 0),
+            0u);
+  for (const char* idle : {"--warm-up=3", "--rate=1gbit", "--no-bound"})
+    EXPECT_EQ(error_in({"mnist", "--learn", "5", idle, "--vs", ""}).rfind("--learn times whole epochs ", 0), 0u)
+        << idle;
+}
+
+TEST(CompareOptions, EachSeedHasFilesOfItsOwn) {
+  const CompareOptions o =
+      parse_compare({"gpt", "--repeat", "2", "--trace=t.json", "--export", "w", "--vs", "--save s"});
+  EXPECT_EQ(join(command_of(o, o.sets[0], "gpt", "laconic", 3, "LOG"), " "),
+            "gpt --trace=t-seed3.json --export w-seed3 --save s-seed3 --seed 3 --log LOG --quiet --json");
+}
+
+TEST(Statistics, ThousandsOfValuesHaveAnInterval) {
+  std::vector<double> values(2000);
+  std::iota(values.begin(), values.end(), 0);
+  const Median m = median(values);  // 1.96 sqrt(2000) / 2 to either side
+  EXPECT_EQ(m.value, 999.5);
+  EXPECT_NEAR(m.low, 999.5 - 43.8, 2);
+  EXPECT_NEAR(m.high, 999.5 + 43.8, 2);
 }
 
 TEST(CompareTable, RatiosArePairedWithTheFirstSetSoThatADriftOfTheMachineCancels) {
@@ -293,6 +316,9 @@ TEST(CompareLearning, ARunThatFailsIsNamedAndTheOthersStand) {
   EXPECT_EQ(l.rows[1].error, "no such file");
   EXPECT_TRUE(l.rows[2].end);
   EXPECT_FALSE(l.rows[2].seconds);
+  const std::vector<Trial> twice{learned(80, 90), learned(80, 90)};
+  const Learning second = put_together({twice, twice}, {{failed, timed(20, 20)}, {timed(5, 5), timed(10, 10)}});
+  EXPECT_NEAR(second.rows[1].speedup->value, 2, 1e-9) << "the second turn of both";
   EXPECT_NE(learning_text({}, l, TableForm::markdown).find("no such file"), std::string::npos);
   EXPECT_NE(learning_text({}, put_together({{failed}}, {{failed}}), TableForm::text).find("no such file"),
             std::string::npos);

@@ -14,7 +14,6 @@
 #include "core/state.h"
 #include "core/stream.h"
 #include "tests/cuda_devices.h"
-#include "tests/pairwise.h"
 #include "tests/program.h"
 #include "tests/training_log.h"
 
@@ -77,9 +76,9 @@ TEST(EndToEnd, ALinkUnderMpiIsRefused) {
 TEST(EndToEnd, ThreadsAndProcessesGiveTheSameBits) {
   NEEDS_MPIRUN();
   TempFolder dir;
-  const int images = kSanitized ? 29 : 101, steps = kSanitized ? 9 : 30;  // two whole epochs or more, three audits
-  const std::string common = concat(" --data synthetic:", images, ",20 --batch 2 --steps ", steps,
-                                    " --threads 1 --audit ", steps / 3, " --quiet");
+  constexpr int steps = 30;  // two whole epochs or more, three audits
+  const std::string common =
+      concat(" --data synthetic:101,20 --batch 2 --steps ", steps, " --threads 1 --audit ", steps / 3, " --quiet");
   const Result threads =
       run("cifar10 --workers 4 --save " + dir.path() + "/a --log " + dir.path() + "/a.jsonl" + common);
   ASSERT_EQ(threads.exit_code, 0) << threads.err;
@@ -653,8 +652,7 @@ TEST(HowTrainingsEnd, WhatBeginsAgainAfterAKilledProcessEndsWithTheSameBits) {
       killed_app(dir, "[ -e " + dir.path() + "/killed ] || (until ls " + dir.path() +
                           "/s/checkpoint-*/manifest.json >/dev/null 2>&1; do sleep 0.02; done; touch " + dir.path() +
                           "/killed; kill -9 $$) &");
-  const std::string options = " --data synthetic:200,20 --batch 8 --schedule const --eval-every 0 --quiet --steps " +
-                              std::string(kSanitized ? "800" : "4000");
+  const std::string options = " --data synthetic:200,20 --batch 8 --schedule const --eval-every 0 --quiet --steps 4000";
   const Result r =
       run("laconic launch -n 2 --restarts 1 " + app + options + " --save " + dir.path() + "/s --save-every 20it");
   EXPECT_EQ(r.exit_code, 0) << r.err;

@@ -285,6 +285,9 @@ TEST(Gradient, NormalisationOfVectors) {
     const Shape dim{shape[shape.rank() - 1]};
     const Tensor x = random_tensor(shape, 1), gamma = random_tensor(dim, 2), beta = random_tensor(dim, 3);
     check("layer_norm", [](const auto& t) { return ops::layer_norm(t[0], t[1], t[2]); }, {x, gamma, beta});
+    check("layer_norm", [](const auto& t) { return ops::layer_norm(t[0], t[1], {}); }, {x, gamma});
+    EXPECT_EQ(ops::layer_norm(x, gamma, {}).to_vector(),
+              ops::layer_norm(x, gamma, Tensor::zeros(gamma.shape())).to_vector());
     check("rms_norm", [](const auto& t) { return ops::rms_norm(t[0], t[1]); }, {x, gamma});
   }
   const Tensor image = random_tensor({2, 16, 2, 3}, 1);

@@ -162,6 +162,15 @@ TEST(JsonLog, TheFileHasOneLineEach) {
   }
   ASSERT_EQ(lines().size(), 4u);
   EXPECT_EQ(lines()[3], to_json(step(3)));
+  {
+    JsonLog evaluation(path, true, "", false);
+    RunInfo info;
+    info.first_step = 1;
+    evaluation.on_start(info);
+    evaluation.on_eval({});
+  }
+  ASSERT_EQ(lines().size(), 5u) << "an evaluation of an older checkpoint makes no step again";
+  EXPECT_EQ(lines()[3], to_json(step(3)));
   { JsonLog(path).on_step(step(1)); }
   EXPECT_EQ(lines().size(), 1u);
 }

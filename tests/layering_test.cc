@@ -51,6 +51,7 @@ TEST(Layering, NoFolderIncludesOneAboveIt) {
       int number = 0;
       for (std::string line; std::getline(in, line);) {
         ++number;
+        if (line.find("include") == line.npos) continue;
         std::smatch match;
         if (!std::regex_search(line, match, include)) continue;
         const std::string used = folder_of(match[1].str());
@@ -79,7 +80,8 @@ TEST(Layering, OnlyCoreIncludesKernels) {
       const bool of_cuda = entry.path().parent_path().filename() == "cuda";
       std::ifstream in(entry.path());
       for (std::string line; std::getline(in, line);)
-        EXPECT_TRUE(!std::regex_search(line, include) || (of_cuda && std::regex_search(line, tools)))
+        EXPECT_TRUE(line.find("include") == line.npos || !std::regex_search(line, include) ||
+                    (of_cuda && std::regex_search(line, tools)))
             << entry.path() << ": " << line;
     }
   }

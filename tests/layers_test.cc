@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/ops/batch_norm.h"
 #include "core/raw.h"
 #include "layers/models/zoo.h"
 #include "tests/cuda_devices.h"
@@ -84,6 +85,66 @@ TEST(Module, SwitchesModesRecursively) {
   model->train();
   (*model)(x);
   EXPECT_EQ(tracked(), 2);
+}
+
+/// Batch norm that is kept as it is, for fine-tuning, stays so: an evaluation gives each module its own mode back.
+TEST(Module, AnEvaluationGivesEachModuleItsOwnModeBack) {
+  const auto bn = make<BatchNorm1d>({.channels = 3});
+  const auto fc = make<Linear>({.in = 3, .out = 2});
+  Sequential model({bn, fc});
+  model.initialize(1);
+  bn->eval();
+  predict(model, Tensor::zeros({3}));
+  EXPECT_TRUE(model.training() && fc->training());
+  EXPECT_FALSE(bn->training());
+  // Nor does what fails leave it in another mode, or watched.
+  expect_error<ShapeError>([&] { summarize(model, Tensor::zeros({2, 4})); }, {"[2, 4]"});
+  EXPECT_TRUE(model.training() && fc->training());
+  EXPECT_EQ(model(Tensor::zeros({2, 3})).shape(), (Shape{2, 2}));
+}
+
+TEST(Module, ANameIsUsedOnce) {
+  struct Twice final : Module {
+    Twice() {
+      child<Linear>("fc", {.in = 2, .out = 2});
+      child<Linear>("fc", {.in = 2, .out = 2});
+    }
+    Tensor forward(const Tensor& x) override { return x; }
+  };
+  expect_error<Error>([] { Twice(); }, {"Twice: two parts are called 'fc'"});
+}
+
+/// The graph may outlive the model.
+TEST(Module, BackwardMayComeWhenTheModelIsGone) {
+  Tensor loss;
+  {
+    Sequential model({make<Linear>({.in = 2, .out = 3}), make<Linear>({.in = 3, .out = 1})});
+    model.initialize(1);
+    loss = ops::sum(model(random_tensor({4, 2}, 2)));
+  }
+  loss.backward();
+}
+
+TEST(ParameterArena, AGradientThatNoUseHasWrittenIsAnnouncedAsZeros) {
+  const auto p = std::make_shared<Parameter>(Shape{2}, Role::linear);
+  p->value().copy_from(Tensor::of({2}, {1, 1}));
+  ParameterArena arena({p});
+  struct Listener final : ParameterListener {
+    void gradient_ready(Parameter& parameter, Rows) override { seen.push_back(parameter.grad().to_vector()); }
+    void before_forward(Parameter&, Rows) override {}
+    std::vector<std::vector<float>> seen;
+  } listener;
+  arena.set_listener(&listener);
+  for (const bool gives : {true, false}) {
+    arena.begin_step();
+    const Tensor x = p->fresh();
+    const Tensor y = record("some", Tensor::of({1}, {3}), {x}, [gives](const Tensor&, Grads& grads) {
+      if (gives) grads.put(0, Tensor::of({2}, {5, 5}));
+    });
+    arena.backward(y);
+    arena.finish_gradients();
+  }
+  EXPECT_EQ(listener.seen, (std::vector<std::vector<float>>{{5, 5}, {0, 0}}));
 }
 
 TEST(Module, ShowsEachLayersOutputToTheWatchWithItsPath) {
@@ -228,6 +289,18 @@ TEST(Errors, SayWhatDoesNotFitWithTheNumbers) {
   expect_error<ShapeError>([&] { (*make<MaxPool2d>({.kernel = 3, .pad = 2}))(image); }, {"pad 2"});
   expect_error<ShapeError>([&] { (*make<MaxPool2d>({}))(Tensor::zeros({2, 3})); }, {"[2, 3]", "[N, C, H, W]"});
   expect_error<ShapeError>([&] { make<Conv2d>({.in = 4, .out = 6, .groups = 4}); }, {"groups = 4"});
+  const Tensor w = Tensor::zeros({3, 3, 3, 3}), number = Tensor::full({}, 1);
+  expect_error<ShapeError>([&] { ops::conv2d(image, w, {}, {.stride = 0}); }, {"a stride of 0"});
+  expect_error<ShapeError>([&] { ops::conv2d(image, w, {}, {.pad = -1}); }, {"a pad of -1"});
+  expect_error<ShapeError>([&] { ops::conv_transpose2d(image, w, {}, 1); }, {"an output pad of 1"});
+  expect_error<ShapeError>([&] { ops::upsample2d(image, 0, false); }, {"a scale of 0"});
+  expect_error<ShapeError>([&] { ops::dropout(number, 0.5f, {}); }, {"[N, ...]"});
+  expect_error<ShapeError>([&] { ops::layer_norm(image, {}, {}); }, {"gamma"});
+  expect_error<ShapeError>(
+      [&] {
+        ops::batch_norm(image, Tensor::zeros({3}), Tensor::zeros({2}), Tensor::zeros({3}), Tensor::zeros({3}), {}, {});
+      },
+      {"gamma is [3]", "[2]"});
   expect_error<ShapeError>([&] { ops::add(image, Tensor::zeros({2, 3, 8, 7})); }, {"[2, 3, 8, 8]", "[2, 3, 8, 7]"});
   expect_error<ShapeError>([&] { ops::concat_channels({image, Tensor::zeros({2, 3, 8, 7})}); }, {"[2, 3, 8, 7]"});
   expect_error<ShapeError>([&] { ops::reshape(image, {5}); }, {"384", "5"});

@@ -2,6 +2,7 @@
 // here), and by finite differences; on the CPU, and on a CUDA device if there is one.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -229,6 +230,10 @@ TEST(Operations, SayWhatIsWrong) {
        },
        "permute: every dimension of x [2, 3] must be named once."},
       {[&] {
+         permute(x, {0, 1, 0, 1, 0, 1, 0});
+       },
+       "permute: every dimension of x [2, 3] must be named once."},
+      {[&] {
          expand(x, {3, 3});
        },
        "expand: [2, 3] and [3, 3] do not broadcast"},
@@ -308,6 +313,23 @@ TEST(Operations, SayWhatIsWrong) {
        "backward: input 1 of 'checkpoint' was written since the forward pass."},
   };
   for (const auto& [f, sentence] : wrong) EXPECT_EQ(refusal(f).substr(0, sentence.size()), sentence);
+}
+
+/// As PyTorch has it: x^0 stays 1 and 0^y stays 0, so nothing is divided by 0.
+TEST(Operations, PowersAtZeroHaveGradients) {
+  const auto gradients = [](const Tensor& a, const Tensor& b) {
+    const auto of_a = std::make_shared<Leaf>(), of_b = std::make_shared<Leaf>();
+    sum(pow(with_gradient(a, of_a), with_gradient(b, of_b))).backward();
+    return std::pair{of_a->grad.to_vector(), of_b->grad.to_vector()};
+  };
+  const auto [da, db] = gradients(Tensor::of({4}, {0, 0, 2, 0}), Tensor::of({4}, {0, 2, 0, 1}));
+  EXPECT_EQ(da, (std::vector<float>{0, 0, 0, 1}));
+  EXPECT_EQ(std::vector(db.begin(), db.begin() + 2), (std::vector<float>{0, 0}));
+  EXPECT_FLOAT_EQ(db[2], std::log(2.0f));
+  EXPECT_EQ(db[3], 0);
+  const auto leaf = std::make_shared<Leaf>();
+  sum(pow(with_gradient(Tensor::of({2}, {0, 3}), leaf), 0.0f)).backward();
+  EXPECT_EQ(leaf->grad.to_vector(), (std::vector<float>{0, 0}));
 }
 
 TEST(Operations, CopyWholeNumbersToo) {

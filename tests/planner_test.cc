@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 
@@ -65,18 +66,19 @@ TEST(Planner, PredictsWhatTheCollectivesTake) {
 TEST(Planner, PredictsWhatAChoiceOfElementsTakes) {
   for (const char* model : {"lenet", "resnet20", "alexnet-32", "hdc"}) {
     const GhostModel ghost(model, 0);
-    for (const int workers : {2, 3, 4, 8})
-      for (const double rate : {1e7, 1e8, 1e9})
-        for (const char* allowed : {"sparse", "sparse:0.02"}) {
-          PlanningFacts facts = facts_of(ghost, model, group(workers, rate, 100e-6));
-          facts.allowed = Allowed::parse(allowed, "--allow");
-          const MethodChoice& choice = facts.allowed.methods.at(0);
-          Plan plan = make_plan(facts.parameters, choice.options(workers), workers);
-          plan.sync = choice.method->name();
-          const double whole = simulated(facts, plan);
-          EXPECT_NEAR(predict_step(facts, plan), whole, 0.2 * whole)
-              << model << " " << workers << " " << rate << " " << allowed;
-        }
+    for (const auto& row : all_combinations({4, 3, 2})) {
+      const int workers = std::array{2, 3, 4, 8}[row[0]];
+      const double rate = std::array{1e7, 1e8, 1e9}[row[1]];
+      const char* const allowed = row[2] == 0 ? "sparse" : "sparse:0.02";
+      PlanningFacts facts = facts_of(ghost, model, group(workers, rate, 100e-6));
+      facts.allowed = Allowed::parse(allowed, "--allow");
+      const MethodChoice& choice = facts.allowed.methods.at(0);
+      Plan plan = make_plan(facts.parameters, choice.options(workers), workers);
+      plan.sync = choice.method->name();
+      const double whole = simulated(facts, plan);
+      EXPECT_NEAR(predict_step(facts, plan), whole, 0.2 * whole)
+          << model << " " << workers << " " << rate << " " << allowed;
+    }
   }
 }
 

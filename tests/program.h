@@ -19,7 +19,7 @@ namespace laconic {
 
 /// How a program ended, and what it wrote.
 struct Result {
-  int exit_code;  ///< -1: by a signal; 124: after a minute
+  int exit_code;  ///< -1: by a signal; 124: after ten minutes
   std::string out, err;
 };
 
@@ -77,7 +77,7 @@ class Background {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
-  /// Its end; after half a minute its exit code is 124.
+  /// Its end; after five minutes its exit code is 124.
   Result wait() {
     int status = 0;
     if (!eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; })) return {124, "", "still running"};

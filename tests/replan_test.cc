@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 
@@ -74,6 +75,10 @@ void expect_a_replanned_training_resumes(Recipe recipe, const std::string& sync,
   const auto checkpoint_of = [&](int step) { return folder / fmt::format("checkpoint-{:012}", step); };
   const std::string checkpoint = checkpoint_of(replaced);
   EXPECT_EQ(plan_in(checkpoint), plan_in(checkpoint_of(last)));
+  if (sync == "rounds") {  // what a round is measured against is not lost
+    const std::vector<float> outer = CheckpointStore::read_rank(checkpoint, 0).at("strategy/rounds/outer").to_vector();
+    EXPECT_TRUE(std::any_of(outer.begin(), outer.end(), [](float v) { return v != 0; }));
+  }
 
   recipe.trainer.resume = checkpoint;
   recipe.trainer.save.clear(), recipe.trainer.save_every.reset();
@@ -104,6 +109,15 @@ TEST(Replan, AMethodThatWasChosenStays) {
 TEST(Replan, ARoundGoesOnUnderAnotherPlan) {
   Recipe recipe = automatic();
   recipe.trainer.allowed.methods = {short_rounds()};
+  recipe.link = {.all = {.bits_per_second = 40'000'000}}, recipe.trainer.overlap = dist::Overlap::none;
+  expect_a_replanned_training_resumes(recipe, "rounds", 3);
+}
+
+TEST(Replan, ARoundThroughACodecGoesOnUnderAnotherPlan) {
+  Recipe recipe = automatic();
+  recipe.trainer.allowed = dist::Allowed::parse("16bit", "allow");
+  recipe.trainer.allowed.methods = {short_rounds()};
+  recipe.trainer.codec_feedback = true;
   recipe.link = {.all = {.bits_per_second = 40'000'000}}, recipe.trainer.overlap = dist::Overlap::none;
   expect_a_replanned_training_resumes(recipe, "rounds", 3);
 }

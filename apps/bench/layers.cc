@@ -1,9 +1,9 @@
 #include "apps/bench/layers.h"
 
-#include <fstream>
 #include <span>
 
 #include "apps/bench/harness.h"
+#include "apps/child_process.h"
 #include "apps/device_options.h"
 #include "apps/machine.h"
 #include "core/clock.h"
@@ -138,8 +138,7 @@ int bench_layers(const std::vector<std::string>& arguments) {
   set_matmul_precision(checked_precision(precision, bench.device_name, "--precision"));
   std::string plan_json;
   if (!plan.empty()) {
-    std::ifstream in(plan);
-    for (std::string line; std::getline(in, line);) plan_json = line;  // the last
+    plan_json = last_line_of(plan);
     require<DataError>(!plan_json.empty(), plan, " could not be read or is empty (--plan): check the path");
   }
   const dist::LayerTimes times = measure_layers(model, batch, threads, steps, plan_json, classes, bench.device);

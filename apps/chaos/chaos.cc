@@ -130,7 +130,9 @@ class Chaos {
   void train_all_undisturbed() {
     std::erase_if(subjects_, [&](Subject& subject) {
       try {
-        subject.undisturbed = train_undisturbed(subject.victim, folder_ + "/" + subject.label + "-undisturbed");
+        if (!chaos_interrupted)
+          subject.undisturbed = train_undisturbed(subject.victim, folder_ + "/" + subject.label + "-undisturbed",
+                                                  [] { return chaos_interrupted == 0; });
         return false;
       } catch (const UsageError& e) {
         if (o_.methods != kAll) throw;

@@ -11,7 +11,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <regex>
@@ -19,6 +18,7 @@
 #include <thread>
 
 #include "apps/child_process.h"
+#include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "dist/trainer/checkpoint.h"
@@ -43,13 +43,8 @@ constexpr FaultKind kFaults[] = {
 constexpr rlim_t kFullDisk = 16 << 10;
 constexpr double kFrozenSeconds = 8;
 
-/// Reads a file. A process may end while its file in /proc is read: then this is what came before. An iterator would
-/// throw.
-std::string text_of(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return std::move(text).str();
-}
+/// Reads a file. A process may end while its file in /proc is read: then this is what came before.
+std::string text_of(const fs::path& path) { return text_of_file(path).value_or(""); }
 
 /// A training that runs, its words in files of the folder.
 class Running {
@@ -257,10 +252,14 @@ std::vector<std::string> Victim::command(const std::string& folder, bool resume,
   return all;
 }
 
-Undisturbed train_undisturbed(const Victim& victim, const std::string& folder) {
+Undisturbed train_undisturbed(const Victim& victim, const std::string& folder, const std::function<bool()>& goes_on) {
   fs::create_directories(folder);
   Running run(victim, folder, false);
-  while (!run.ended()) std::this_thread::sleep_for(1ms);
+  while (!run.ended() && goes_on()) std::this_thread::sleep_for(1ms);
+  if (!goes_on()) {  // Ctrl-C has come to the training, too
+    if (!run.ended()) run.kill_all();
+    return {};
+  }
   const int code = *run.ended();
   require<UsageError>(code != exit_code_of(UsageError("")), run.said());
   require<Error>(code == 0, "chaos: without a fault the training ends with exit code ", code, ": ", run.said());

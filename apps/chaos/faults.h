@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,9 +36,9 @@ struct Undisturbed {
   double seconds = 0;
   std::string weights;  ///< path of the file that it has left
 };
-/// Trains in a new folder.
+/// Trains in a new folder. Once `goes_on` says no, the training is killed, and what is returned means nothing.
 /// throws UsageError with the program's own sentence if it takes other options; Error if it fails, or has saved nothing
-Undisturbed train_undisturbed(const Victim& victim, const std::string& folder);
+Undisturbed train_undisturbed(const Victim& victim, const std::string& folder, const std::function<bool()>& goes_on);
 
 /// How a training went that a fault was done to.
 struct Outcome {

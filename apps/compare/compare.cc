@@ -79,13 +79,6 @@ class ProgressOfRuns {
   bool quiet_, terminal_, open_ = false;
 };
 
-std::string last_line(const std::string& path) {
-  std::ifstream in(path);
-  std::string last;
-  for (std::string line; std::getline(in, line);) last = line;
-  return last;
-}
-
 /// As one types them in a shell.
 std::string shell_line(std::vector<std::string> words) {
   for (std::string& word : words) word = shell_word(word);
@@ -278,7 +271,7 @@ class Comparison {
     progress_.show(name);
     const std::string base = base_of(turn.name, seed), log = base + ".jsonl";
     const auto command = command_of(o_, turn.set, app_, self_, seed, log, turn.run);
-    if (turn.run == RunKind::learning && last_line(base + ".command") == shell_line(command)) {
+    if (turn.run == RunKind::learning && last_line_of(base + ".command") == shell_line(command)) {
       Trial kept = read_trial(log, base + ".out", base + ".err", 0);
       if (kept.error.empty()) {
         progress_.line(name + ": kept from before" + quality(kept));
@@ -332,7 +325,7 @@ class Comparison {
     auto command = command_of(o_, o_.sets[s], app_, self_, o_.seed, folder_ / "none.jsonl");
     command.push_back("--dry-run");
     if (run_to_files(command, plan_path(s), folder_ / "plan.err", [] { return !interrupted.load(); }) != 0) return {};
-    const std::string text = last_line(plan_path(s));
+    const std::string text = last_line_of(plan_path(s));
     const auto json = json_or_discarded(text);
     if (!json.is_object() || !json.contains("plan") || !json.contains("computing")) return {};
     return SetPlan{text, json["computing"].dump()};
@@ -353,7 +346,7 @@ class Comparison {
     command.insert(command.end(), {"--plan", plan_path(s)});
     const std::string out = folder_ / "layers.json";
     if (run_to_files(command, out, folder_ / "layers.err", [] { return !interrupted.load(); }) == 0)
-      it->second = dist::layer_times_from(last_line(out), "bench layers: its answer");
+      it->second = dist::layer_times_from(last_line_of(out), "bench layers: its answer");
     return it->second;
   }
 

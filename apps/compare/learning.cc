@@ -134,9 +134,9 @@ ResultTable learning_table(const Learning& all, bool markdown) {
 
 std::string learning_notes(const Learning& all) {
   if (!all.rows[0].end) return "";
-  std::string text = fmt::format("Target: {} {:.2f}, the end of {} less one standard error, {:.2f}",
+  std::string text = fmt::format("Target: {} {:.2f}, the end of {} {} one standard error, {:.2f}",
                                  all.perplexity ? "a perplexity of" : "an accuracy of", all.target, all.rows[0].label,
-                                 all.standard_error);
+                                 all.perplexity ? "plus" : "less", all.standard_error);
   text += all.perplexity ? " (the deviation over seeds)." : fmt::format(" (of {} test samples).", all.samples);
   text += " Over seeds means are taken. Seconds leave evaluation out.";
   for (const LearningRow& row : all.rows)
@@ -175,7 +175,7 @@ Learning put_together(const std::vector<std::vector<Trial>>& learned, const std:
                                          : 0;
   all.target = all.perplexity ? *first.end + all.standard_error : *first.end - all.standard_error;
 
-  std::vector<double> of_first;
+  std::vector<std::optional<double>> of_first(timed[0].size());  // seconds of each turn
   for (std::size_t s = 0; s < learned.size(); ++s) {
     LearningRow& row = all.rows[s];
     if (!row.end) continue;
@@ -196,8 +196,10 @@ Learning put_together(const std::vector<std::vector<Trial>>& learned, const std:
       const auto phases = phases_until(*runs[0], own, row.epochs);
       if (phases.empty()) continue;
       seconds.push_back(seconds_of(phases));
-      if (s == 0) of_first.push_back(seconds.back());
-      if (s > 0 && turn < of_first.size()) speedups.push_back(of_first[turn] / seconds.back());
+      if (s == 0)
+        of_first[turn] = seconds.back();
+      else if (turn < of_first.size() && of_first[turn])
+        speedups.push_back(*of_first[turn] / seconds.back());
     }
     row.phases = phases_until(*runs[0], of_all, row.epochs);
     if (row.phases.empty() || seconds.empty()) continue;

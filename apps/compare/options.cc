@@ -201,6 +201,8 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
       return o;
     }
     if (found != own.end() && found->type.empty()) {
+      require<UsageError>(equals == std::string::npos, "'", arguments[i], "' has a value, and ", option,
+                          " takes none (compare): leave it out");
       found->read("");
     } else if (found != own.end()) {
       require<UsageError>(equals != std::string::npos || i + 1 < arguments.size(), "a value is missing (", option,
@@ -223,6 +225,8 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
   refuse(o.common, "command line");
   require<UsageError>(o.learn == 0 || !o.target_accuracy,
                       "--learn has a target of its own (--target-accuracy): leave one of them out");
+  require<UsageError>(o.learn == 0 || (!o.warm_up && !o.rate && o.bound),
+                      "--learn times whole epochs and tells no bound (--warm-up, --rate, --no-bound): leave them out");
   for (const auto& set : o.sets) refuse(set.words, "--vs " + shell_word(set.label));
   for (std::size_t i = 0; i < o.sets.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
@@ -261,10 +265,14 @@ std::vector<std::string> command_of(const CompareOptions& o, const OptionSet& se
   words.insert(words.end(), app.begin(), app.end());
   if (run == RunKind::timing)
     words.insert(words.end(), {"--epoch-steps", std::to_string(o.learn), "--eval-every", "0"});
-  if (o.repeat > 1)
-    for (std::size_t i = 0; i + 1 < words.size(); ++i)
-      for (const char* option : {"--save", "--trace", "--dump-gradients"})
-        if (words[i] == option) words[i + 1] = with_seed(words[i + 1], seed);
+  if (o.repeat > 1) {
+    for (std::size_t i = 0; i < words.size(); ++i)
+      for (const std::string option : {"--save", "--trace", "--dump-gradients", "--export"}) {
+        if (words[i] == option && i + 1 < words.size()) words[i + 1] = with_seed(words[i + 1], seed);
+        if (words[i].starts_with(option + "="))
+          words[i] = option + "=" + with_seed(words[i].substr(option.size() + 1), seed);
+      }
+  }
   words.insert(words.end(), {"--seed", std::to_string(seed), "--log", log, "--quiet", "--json"});
   return words;
 }

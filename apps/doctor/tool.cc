@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "apps/child_process.h"
@@ -18,6 +16,7 @@
 #include "apps/text.h"
 #include "apps/tools.h"
 #include "apps/version.h"
+#include "core/atomic_file.h"
 #include "core/clock.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -38,10 +37,7 @@ CommandResult tried(const std::vector<std::string>& command) {
     BackgroundProgram program(command, out, err);
     const auto begin = Clock::now();
     while (!program.ended() && seconds_since(begin) < 60) ::usleep(10'000);
-    std::ifstream in(out);
-    return {program.ended().value_or(CommandResult::kEndless),
-            {std::istreambuf_iterator<char>(in), {}},
-            last_words(err).text};
+    return {program.ended().value_or(CommandResult::kEndless), text_of_file(out).value_or(""), last_words(err).text};
   } catch (const Error& e) {
     return {CommandResult::kNotStarted, "", e.what()};
   }

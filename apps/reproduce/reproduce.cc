@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 
 #include "apps/child_process.h"
 #include "apps/reproduce/tables.h"
@@ -85,11 +84,7 @@ std::string reproduce(const PaperTable& table, bool full, const std::string& dat
   const std::string out = folder.path() + "/out", err = folder.path() + "/err";
   const int code = run_to_files(command, out, err, [] { return stop_signal == 0; });
   if (stop_signal != 0) return "";
-  std::ifstream file(out);
-  std::string line, last;
-  while (std::getline(file, line))
-    if (!line.empty()) last = line;
-  const nlohmann::json result = json_or_discarded(last);
+  const nlohmann::json result = json_or_discarded(last_line_of(out));
   require<Error>(
       code == 0 && result.is_object() && result.contains("sets") && result["sets"].size() == table.rows.size(),
       "reproduce: ", table.paper, " ", table.name, " failed: ", last_words(err).text, " It ran: ", shell_line(words));

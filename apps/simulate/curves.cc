@@ -74,6 +74,8 @@ void draw_curves(const std::vector<Curve>& curves, const std::string& axis, cons
   if (axis == "workers")
     require<UsageError>(longest > 1, "one number of workers makes no curve (--svg): give more, as --workers 1..1024");
   require<UsageError>(longest > 1, "one value makes no curve (--svg): give --sweep more of them");
+  require<UsageError>(least > 0 && std::isfinite(least) && std::isfinite(most),
+                      "a step that takes no time has no rate to draw (--svg): give --compute times above 0");
   const Across across(curves);
   const Range up(10, least, most);
   Svg svg(kLeftMargin + kPlotWidth + kRightMargin);

@@ -1,10 +1,10 @@
 // laconic simulate: what a training step would take on a network that is not there.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <tuple>
 
 #include "apps/bench/layers.h"
+#include "apps/child_process.h"
 #include "apps/machine.h"
 #include "apps/result_table.h"
 #include "apps/simulate/curves.h"
@@ -55,9 +55,7 @@ class MeasuredWork {
                           "' is no rate of computing (--compute): give gflops:X, as gflops:50");
       return layer_times_at(1e9 * *rate, o.model, o.classes, o.batch);
     }
-    std::ifstream in(o.compute);
-    std::string last;
-    for (std::string line; std::getline(in, line);) last = line;
+    const std::string last = last_line_of(o.compute);
     require<DataError>(!last.empty(), o.compute,
                        " could not be read or is empty (--compute): give measured, gflops:X, or a file of laconic "
                        "bench layers --json");
@@ -208,7 +206,7 @@ int simulate(const std::vector<std::string>& arguments) {
       run.network.work = costs_of(o, run, measured);
       const dist::SimulatedStep step = dist::simulate_step(run.training, run.network);
       const int workers = run.training.facts.workers;
-      const double rate = workers * o.batch / step.seconds;
+      const double rate = static_cast<double>(workers) * o.batch / step.seconds;
       Cells row;
       if (!set.label.empty()) row.push_back({"set", "set", set.label});
       if (!over_workers) row.push_back(cell_of(asked.axis, asked.values[p]));

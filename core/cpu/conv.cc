@@ -219,7 +219,8 @@ void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Ten
   convolution(x, y, w.shape(), b.defined(), options).forward(y, x, w, b);
 }
 
-// The backward passes do not depend on the ReLU (its mask is already in dy), but share the forward's object.
+// The backward passes do not depend on the ReLU (its mask is already in dy). That of the weights shares the forward's
+// object.
 void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, const ops::Conv2dOptions& options) {
   convolution(dx, dy, w.shape(), false, options).backward_data(dx, dy, w);
 }

@@ -37,15 +37,15 @@ LACONIC_DECLARE(void relu(float* y, std::int64_t n));  ///< y = max(y, 0)
   X(gelu_tanh, 8, x * sigmoid_of(x * (1.59576912f + 0.07135481f * x * x)), x,               \
     g * gelu_tanh_slope(v, sigmoid_of(v * (1.59576912f + 0.07135481f * v * v))))
 /// Functions of a number and a constant a: X(name, cost, y of x and a, dx of g = dy, v = x and a).
-#define LACONIC_FUNCTIONS_OF_CONSTANT(X)              \
-  X(add_constant, 1, x + a, g)                        \
-  X(multiply_by, 1, x * a, g * a)                     \
-  X(divide_by, 1, x / a, g / a)                       \
-  X(subtract_from, 1, a - x, -g)                      \
-  X(divide_into, 1, a / x, -g * a / (v * v))          \
-  X(power, 16, powf(x, a), g * a * powf(v, a - 1.0f)) \
-  X(at_least, 1, x < a ? a : x, v < a ? 0.0f : g)     \
-  X(at_most, 1, x > a ? a : x, v > a ? 0.0f : g)      \
+#define LACONIC_FUNCTIONS_OF_CONSTANT(X)                                 \
+  X(add_constant, 1, x + a, g)                                           \
+  X(multiply_by, 1, x * a, g * a)                                        \
+  X(divide_by, 1, x / a, g / a)                                          \
+  X(subtract_from, 1, a - x, -g)                                         \
+  X(divide_into, 1, a / x, -g * a / (v * v))                             \
+  X(power, 16, powf(x, a), a == 0.0f ? 0.0f : g * a * powf(v, a - 1.0f)) \
+  X(at_least, 1, x < a ? a : x, v < a ? 0.0f : g)                        \
+  X(at_most, 1, x > a ? a : x, v > a ? 0.0f : g)                         \
   X(leak, 1, x < 0.0f ? a * x : x, v > 0.0f ? g : a * g)
 // clang-format on
 

@@ -1,15 +1,22 @@
 #include "core/ops/batch_norm.h"
 
+#include <functional>
+#include <initializer_list>
+
 #include "core/kernels/images.h"
 #include "core/ops/common.h"
 
 namespace laconic::inline ops {
 namespace {
 
-void check(const Tensor& x, const Tensor& gamma, const Tensor& residual) {
+void check(const Tensor& x, const Tensor& gamma, std::initializer_list<std::reference_wrapper<const Tensor>> others,
+           const Tensor& residual) {
   require<ShapeError>(x.rank() == 2 || x.rank() == 4, "batch_norm: x is ", x.shape(), ", not [N, C] or [N, C, H, W].");
-  require<ShapeError>(gamma.dim(0) == x.dim(1), "batch_norm: x is ", x.shape(), " but the layer has ", gamma.dim(0),
-                      " channels, not ", x.dim(1), ".");
+  require<ShapeError>(gamma.shape() == Shape{x.dim(1)}, "batch_norm: x is ", x.shape(), " but gamma is ", gamma.shape(),
+                      ", not ", Shape{x.dim(1)}, ".");
+  for (const Tensor& other : others)
+    require<ShapeError>(other.shape() == gamma.shape(), "batch_norm: gamma is ", gamma.shape(),
+                        " but beta or a running statistic is ", other.shape(), ".");
   require<ShapeError>(!residual.defined() || residual.shape() == x.shape(), "batch_norm: x is ", x.shape(),
                       " but what is added is ", residual.defined() ? residual.shape() : Shape{}, ".");
 }
@@ -18,7 +25,7 @@ void check(const Tensor& x, const Tensor& gamma, const Tensor& residual) {
 
 Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                   const Tensor& running_var, const BatchNormOptions& o, const Tensor& residual) {
-  check(x_in, gamma, residual);
+  check(x_in, gamma, {beta, running_mean, running_var}, residual);
   require_one_device("batch_norm", {{"x", x_in},
                                     {"gamma", gamma},
                                     {"beta", beta},

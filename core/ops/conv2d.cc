@@ -1,5 +1,7 @@
 #include "core/ops/conv2d.h"
 
+#include <algorithm>
+
 #include "core/kernels/elementwise.h"
 #include "core/kernels/products.h"
 #include "core/ops/common.h"
@@ -17,13 +19,21 @@ cpu::ConvLayouts layouts_for(const Tensor& x, std::int64_t out_channels, int gro
   return fastest.input != Layout::plain || !with_gradient ? fastest : channels_last;
 }
 
+void check_options(const char* what, const Conv2dOptions& o, int output_pad) {
+  require<ShapeError>(o.stride >= 1 && o.pad >= 0 && o.dilation >= 1 && o.groups >= 1 && output_pad >= 0 &&
+                          (output_pad == 0 || output_pad < std::max(o.stride, o.dilation)),
+                      what, ": a stride of ", o.stride, ", a pad of ", o.pad, ", a dilation of ", o.dilation, ", ",
+                      o.groups, " groups and an output pad of ", output_pad, " make no sense together.");
+}
+
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& o) {
+  check_options("conv2d", o, 0);
   require<ShapeError>(x.rank() == 4, "conv2d: x is ", x.shape(), ", but a convolution takes images [N, C, H, W].");
-  require<ShapeError>(w.rank() == 4 && o.groups >= 1 && w.dim(1) * o.groups == x.dim(1) && w.dim(0) % o.groups == 0,
-                      "conv2d: x is ", x.shape(), " but w is ", w.shape(), " with ", o.groups, " groups: x needs ",
-                      w.dim(1) * o.groups, " channels.");
+  require<ShapeError>(w.rank() == 4 && w.dim(1) * o.groups == x.dim(1) && w.dim(0) % o.groups == 0, "conv2d: x is ",
+                      x.shape(), " but w is ", w.shape(), " with ", o.groups, " groups: x needs ", w.dim(1) * o.groups,
+                      " channels.");
   require<ShapeError>(!b.defined() || (b.rank() == 1 && b.dim(0) == w.dim(0)), "conv2d: w is ", w.shape(), " but b is ",
                       b.defined() ? b.shape() : Shape{}, ": b needs ", w.dim(0), " elements.");
   require_one_device("conv2d", {{"x", x}, {"w", w}, {"b", b}});
@@ -68,10 +78,11 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOpt
 }
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Conv2dOptions& o, int output_pad) {
+  check_options("conv_transpose2d", o, output_pad);
   require_images("conv_transpose2d", x);
-  require<ShapeError>(w.rank() == 4 && o.groups >= 1 && w.dim(0) == x.dim(1) && w.dim(0) % o.groups == 0,
-                      "conv_transpose2d: x is ", x.shape(), " but w is ", w.shape(), " with ", o.groups,
-                      " groups: x needs ", w.rank() == 4 ? w.dim(0) : 0, " channels.");
+  require<ShapeError>(w.rank() == 4 && w.dim(0) == x.dim(1) && w.dim(0) % o.groups == 0, "conv_transpose2d: x is ",
+                      x.shape(), " but w is ", w.shape(), " with ", o.groups, " groups: x needs ",
+                      w.rank() == 4 ? w.dim(0) : 0, " channels.");
   require_one_device("conv_transpose2d", {{"x", x}, {"w", w}});
   const auto extent = [&](std::int64_t in, std::int64_t kernel) {
     const std::int64_t out = (in - 1) * o.stride - 2 * o.pad + o.dilation * (kernel - 1) + output_pad + 1;

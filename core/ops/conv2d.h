@@ -17,14 +17,14 @@ struct Conv2dOptions {
 /// come in plain), channels_last otherwise, and on CUDA devices. 3x3 stride-1 convolutions take
 /// Winograd's algorithm by a rule on shapes (core/cpu/winograd.h), and a CUDA device what cuDNN's heuristic says
 /// (core/kernels/products.h), never by timing, so that all ranks compute the same bits. Throws ShapeError if x is not
-/// 4-d, channels and groups do not fit, the kernel is larger than the padded image, or operands are on different
-/// devices.
+/// 4-d, channels and groups do not fit, the kernel is larger than the padded image, an option is out of its range, or
+/// operands are on different devices.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& options);
 
 /// The transposed convolution: y is what the gradient of a convolution's input would be if x were that of its output.
 ///   x : [N, C, H, W]   w : [C, out/groups, kh, kw]   ->   y : [N, out, H', W'],
 ///   H' = (H - 1) stride - 2 pad + dilation (kh - 1) + output_pad + 1; W' likewise
-/// Layouts and errors as of conv2d.
+/// output_pad is 0, or less than the stride or the dilation. Layouts and errors as of conv2d.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Conv2dOptions& options, int output_pad = 0);
 
 }  // namespace laconic::inline ops

@@ -79,7 +79,8 @@ DropoutMask dropout_mask_of(float p, const DropoutKey& key) {
 
 Tensor dropout(const Tensor& x, float p, const DropoutKey& key) {
   require<ShapeError>(p >= 0 && p < 1, "dropout: p = ", p, " is not in [0, 1).");
-  require<ShapeError>(!key.time_first || x.rank() >= 2, "dropout: x is ", x.shape(), ", not [T, B, ...].");
+  require<ShapeError>(x.rank() >= (key.time_first ? 2 : 1), "dropout: x is ", x.shape(),
+                      key.time_first ? ", not [T, B, ...]." : ", not [N, ...].");
   if (p == 0 || x.elements() == 0) return x;
   const float scale = 1.0f / (1.0f - p);
   const Tensor y = Tensor::like(x);

@@ -160,11 +160,12 @@ Tensor divide(const Tensor& a, const Tensor& b) {
 Tensor pow(const Tensor& a, const Tensor& b) {
   const Tensor y = pow_of(meet("pow", a, b));
   return record("pow", y, {a, b}, [y, a = a.value(), b = b.value()](const Tensor& dy, Grads& grads) {
-    if (grads.wants(0)) put_to(grads, 0, multiply(dy, multiply(b, pow(a, add(b, -1.0f)))), a.shape());
-    if (grads.wants(1)) {
-      // 0^b stays 0 when b changes, and 0 log 0 would be no number.
-      const Tensor zero = Tensor::full({1}, 0, a.device());
-      put_to(grads, 1, multiply(dy, where(equal(y, zero), zero, multiply(y, log(a)))), b.shape());
+    const Tensor zero = Tensor::full({1}, 0, a.device());
+    if (grads.wants(0))  // a^0 stays 1 when a changes, and 0 / 0 would be no number
+      put_to(grads, 0, multiply(dy, where(equal(b, zero), zero, multiply(b, pow(a, add(b, -1.0f))))), a.shape());
+    if (grads.wants(1)) {  // 0^b stays 0 when b grows, and so does a y of 0; 0 log 0 would be no number
+      const Tensor slope = where(equal(y, zero), zero, multiply(y, log(a)));
+      put_to(grads, 1, multiply(dy, where(equal(a, zero), where(less(b, zero), slope, zero), slope)), b.shape());
     }
   });
 }

@@ -10,7 +10,8 @@ namespace laconic::inline ops {
 Tensor columns(const Tensor& x, std::int64_t first, std::int64_t count);
 
 /// Channels of all inputs after one another.   x_i : [N, C_i] or [N, C_i, H, W]   ->   y : [N, sum C_i (, H, W)]
-/// blocked16 if all inputs are, else channels_last.   Throws ShapeError if N, H or W differ or nothing is given.
+/// Images come out blocked16 if all have channels in sixteens and most channels came so, else channels_last.
+/// Throws ShapeError if N, H or W differ or nothing is given.
 Tensor concat_channels(const std::vector<Tensor>& x);
 
 /// The identity shortcut where a residual network halves the image and widens it (option A): no parameters.

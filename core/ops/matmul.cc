@@ -72,6 +72,11 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   require<ShapeError>(a.dim(-1) == b.dim(-2), "matmul: a ", a.shape(), " and b ", b.shape(),
                       ": a's rows and b's columns differ in length.");
   require_one_device("matmul", {{"a", a}, {"b", b}});
+  if (b.rank() == 2 && a.rank() > 2) {  // one product of all rows, and one for the gradient of b
+    const Shape before = in_front(a.shape());
+    const Tensor rows = reshape(a, Shape{before.elements() * a.dim(-2), a.dim(-1)});
+    return reshape(matmul(rows, b), with_matrix(before, a.dim(-2), b.dim(-1)));
+  }
   const Shape front = broadcast_shape("matmul", in_front(a.shape()), in_front(b.shape()));
   // One matrix serves all; what broadcasts otherwise is repeated.
   const auto repeated = [&](const Tensor& x) {

@@ -9,9 +9,11 @@ namespace {
 /// beta undefined: by the root of the mean square alone.
 Tensor normalize(const char* what, const Tensor& x_in, const Tensor& gamma, const Tensor& beta, float epsilon) {
   require_float(what, x_in);
+  require<ShapeError>(gamma.defined() && gamma.rank() == 1 && (!beta.defined() || beta.shape() == gamma.shape()), what,
+                      ": gamma and beta are no vectors of one length.");
   const std::int64_t dim = gamma.dim(0);
-  require<ShapeError>(x_in.rank() >= 1 && x_in.dim(-1) == dim && (!beta.defined() || beta.dim(0) == dim), what,
-                      ": x is ", x_in.shape(), ", not [..., ", dim, "].");
+  require<ShapeError>(x_in.rank() >= 1 && x_in.dim(-1) == dim, what, ": x is ", x_in.shape(), ", not [..., ", dim,
+                      "].");
   require_one_device(what, {{"x", x_in}, {"gamma", gamma}, {"beta", beta}});
   const Tensor x = raw::to_layout(x_in.value(), Layout::plain), y = Tensor::like(x);
   const std::int64_t rows = x.elements() / std::max<std::int64_t>(dim, 1);
@@ -41,7 +43,9 @@ Tensor normalize(const char* what, const Tensor& x_in, const Tensor& gamma, cons
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, float epsilon) {
-  return normalize("layer_norm", x, gamma, beta, epsilon);
+  const bool centred = beta.defined() || !gamma.defined();
+  return normalize("layer_norm", x, gamma, centred ? beta : Tensor::zeros(gamma.shape(), DType::f32, gamma.device()),
+                   epsilon);
 }
 Tensor rms_norm(const Tensor& x, const Tensor& gamma, float epsilon) {
   return normalize("rms_norm", x, gamma, {}, epsilon);

@@ -5,7 +5,7 @@
 namespace laconic::inline ops {
 
 /// y = gamma (x - mean) / sqrt(var + epsilon) + beta,   mean and (biased) var over the last dimension
-///   x : [..., dim]   gamma, beta : [dim]
+///   x : [..., dim]   gamma : [dim]   beta : [dim] or undefined, which is 0
 /// Saves x and two numbers a vector.   source: Ba et al. 2016
 /// Throws ShapeError if extents do not fit.
 Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, float epsilon = 1e-5f);

@@ -93,6 +93,7 @@ Tensor adaptive_avg_pool2d(const Tensor& x, int out_h, int out_w) {
 
 Tensor upsample2d(const Tensor& x, int scale, bool bilinear) {
   require_images("upsample2d", x);
+  require<ShapeError>(scale >= 1, "upsample2d: a scale of ", scale, " is less than 1.");
   const std::int64_t n = x.dim(0), c = x.dim(1), h = x.dim(2), w = x.dim(3);
   if (bilinear)
     return matmul(matmul(weights_between(h, scale, x.device()), x),

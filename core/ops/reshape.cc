@@ -10,6 +10,7 @@
 #include "core/ops/embedding.h"
 #include "core/ops/functions.h"
 #include "core/raw.h"
+#include "core/stream.h"
 
 namespace laconic::inline ops {
 namespace {
@@ -139,19 +140,22 @@ Tensor squeeze(const Tensor& x, int dim) {
 }
 
 Tensor permute(const Tensor& x, const std::vector<int>& order) {
+  const auto refuse_unless = [&](bool good) {
+    require<ShapeError>(good, "permute: every dimension of x ", x.shape(), " must be named once.");
+  };
+  refuse_unless(static_cast<int>(order.size()) == x.rank());
   std::vector<int> back(order.size(), -1), normal;  // order with dimensions from the front
   std::vector<std::int64_t> dims;
   const StridedWalk::Strides own = strides_of(x.shape());
   StridedWalk::Strides strides{};
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto d = static_cast<std::size_t>(dimension("permute", x, order[i]));
-    if (d < back.size()) back[d] = static_cast<int>(i);
+    back[d] = static_cast<int>(i);
     normal.push_back(static_cast<int>(d));
     dims.push_back(x.dim(static_cast<int>(d)));
     strides[i] = own[d];
   }
-  require<ShapeError>(static_cast<int>(order.size()) == x.rank() && std::count(back.begin(), back.end(), -1) == 0,
-                      "permute: every dimension of x ", x.shape(), " must be named once.");
+  refuse_unless(std::count(back.begin(), back.end(), -1) == 0);
   const Tensor from = raw::to_layout(x.value(), Layout::plain);
   Tensor y = transposed(from, normal, shape_of(dims));
   if (!y.defined()) y = reordered("permute", from, shape_of(dims), strides);

@@ -7,8 +7,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/atomic_file.h"
 #include "core/error.h"
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kMostFileBytes = 16 << 20;
+constexpr std::size_t kMostFileBytes = 16 << 20;
 
 std::int64_t seconds_since_1970() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -116,14 +116,11 @@ void CalibrationFile::save(const std::string& path) const {
 }
 
 CalibrationFile CalibrationFile::read(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text(kMostFileBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  require<DataError>(in.eof() && !in.bad(), path,
-                     in.gcount() > 0 ? " is too long for a calibration." : " cannot be read.",
+  const auto text = text_of_file(path, kMostFileBytes + 1);
+  require<DataError>(text && text->size() <= kMostFileBytes, path,
+                     text ? " is too long for a calibration." : " cannot be read.",
                      " Name a file of laconic calibrate --save.");
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  return from(text, path);
+  return from(*text, path);
 }
 
 std::string cached_calibration_path(const std::vector<std::string>& of) {
@@ -167,8 +164,14 @@ Calibrated calibrated(const Worker& worker, const CalibrationOptions& options, c
   Calibrated read{CalibrationFile::from(known, "what rank 0 has read").ranks, path};
   for (const std::string& codec : options.codecs) {
     if (std::ranges::all_of(read.ranks, [&](const Calibration& c) { return c.codecs.contains(codec); })) continue;
-    const CodecSpeed speed = measure_codec(codec);
-    for (Calibration& c : read.ranks) c.codecs.try_emplace(codec, speed);
+    const CodecSpeed own = measure_codec(codec);
+    const std::vector<std::string> all =
+        texts_of_all(worker, "calibration of a codec", fmt::format("{} {}", own.encode, own.decode));
+    for (std::size_t r = 0; r < read.ranks.size(); ++r) {
+      CodecSpeed speed;
+      std::istringstream(all[r]) >> speed.encode >> speed.decode;
+      read.ranks[r].codecs.try_emplace(codec, speed);
+    }
   }
   return read;
 }

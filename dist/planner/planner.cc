@@ -84,6 +84,7 @@ class Schedule {
     for (const Bucket& b : plan.buckets) {
       const ParameterInfo& first = facts_.parameters[static_cast<std::size_t>(b.first)]->info;
       if (b.chunk() && b.rows.first > 0) {  // chunks of one weight are one message
+        if (b.sparse()) continue;
         ++messages_.back().chunks;
         add_travel(messages_.back(), b);
         continue;

@@ -16,7 +16,7 @@ Slice<T> piece(Slice<T> x, std::size_t i) {
   return x.sub(from, std::min(kPieceElements, x.size() - from));
 }
 
-/// Room for one piece on its way through a codec, and its key.
+/// Room for one piece on its way through a codec.
 std::size_t room_for(const Leg& leg, std::size_t elements) {
   return leg.codec->max_bytes(std::min(elements, kPieceElements));
 }

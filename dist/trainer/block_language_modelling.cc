@@ -91,8 +91,7 @@ std::function<Tensor()> BlockLanguageModelling::ghost_loss(std::int64_t blocks) 
 
 EvalSums BlockLanguageModelling::evaluate(const std::vector<std::int32_t>& text, const Stop& stop) const {
   const NoGrad no_grad;
-  const bool was_training = model_->training();
-  model_->eval();
+  const EvalMode eval(*model_);
   const TextBlocks blocks = TextBlocks::evaluation(text, this->blocks());
   EvalSums sums;
   Upload upload(device_);
@@ -107,7 +106,6 @@ EvalSums BlockLanguageModelling::evaluate(const std::vector<std::int32_t>& text,
     for (std::int64_t t = T - left_out; t < T; ++t)
       sums.loss -= ops::sum_of_cross_entropy(logits.rows(t * B + B - 1, 1), next.range(t * B + B - 1, 1));
   }
-  model_->train(was_training);
   return sums;
 }
 

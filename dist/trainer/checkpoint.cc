@@ -31,12 +31,6 @@ namespace fs = std::filesystem;
 constexpr const char* kManifest = "/manifest.json";
 constexpr const char* kOwner = "checkpoint/of";  // text in a rank's file
 
-std::string text_in(const std::istream& in) {
-  std::ostringstream text;
-  text << in.rdbuf();
-  return std::move(text).str();
-}
-
 void require_finite(const StateDict& weights, const std::string& where) {
   for (const auto& [name, tensor] : weights) {
     if (tensor.dtype() != DType::f32 || raw::all_finite(tensor)) continue;
@@ -200,8 +194,8 @@ void CheckpointStore::lock() {
 
 void CheckpointStore::refuse_foreign() const {
   std::string theirs;
-  if (std::ifstream in(record_path()); in) {
-    const auto j = json_or_discarded(text_in(in));
+  if (const auto record = text_of_file(record_path())) {
+    const auto j = json_or_discarded(*record);
     if (j.is_object() && j.contains("training") && j["training"].is_string()) theirs = j["training"];
   }
   const auto found = all_in(directory_);
@@ -334,10 +328,10 @@ std::string CheckpointStore::newest(const std::string& path) {
 
 Manifest CheckpointStore::read_manifest(const std::string& checkpoint) {
   const std::string path = checkpoint + kManifest;
-  std::ifstream in(path);
-  require<DataError>(in.good(), "resume: cannot read ", path, ".");
+  const auto text = text_of_file(path);
+  require<DataError>(text.has_value(), "resume: cannot read ", path, ".");
   try {
-    nlohmann::json j = json_from(text_in(in), "resume: " + path);
+    nlohmann::json j = json_from(*text, "resume: " + path);
     const auto& format = j.at("format");
     require<DataError>(format == 1 || format == 2, "resume: ", path, " has format ", format.dump(),
                        ", this version reads 1 and 2.");

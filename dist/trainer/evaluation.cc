@@ -41,9 +41,13 @@ EvaluatedModel::EvaluatedModel(const dist::Worker& worker, const Module& model, 
   }
 }
 
-EvaluatedModel::~EvaluatedModel() {
-  if (own_) own_->put_back();
-  strategy_.hide_joint_model();
+EvaluatedModel::~EvaluatedModel() noexcept(false) {
+  try {
+    if (own_) own_->put_back();
+    strategy_.hide_joint_model();
+  } catch (...) {
+    if (std::uncaught_exceptions() == errors_) throw;  // else the first error is the one to tell
+  }
 }
 
 std::optional<EvalReport> Evaluation::measure(bool at_the_end, const Stop& stop) {

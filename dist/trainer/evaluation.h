@@ -1,4 +1,5 @@
 #pragma once
+#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -30,13 +31,15 @@ class KeptBuffers {
 class EvaluatedModel {
  public:
   EvaluatedModel(const dist::Worker& worker, const Module& model, dist::Strategy& strategy);
-  ~EvaluatedModel();
+  /// throws where the model cannot be put back, unless an error is on its way already
+  ~EvaluatedModel() noexcept(false);
   EvaluatedModel(const EvaluatedModel&) = delete;
   EvaluatedModel& operator=(const EvaluatedModel&) = delete;
 
  private:
   dist::Strategy& strategy_;
   std::optional<KeptBuffers> own_;  // of this worker, where there are others
+  const int errors_ = std::uncaught_exceptions();
 };
 
 /// Evaluates on all workers, each a share; the figures are the same on every worker.

@@ -98,8 +98,7 @@ std::function<Tensor()> LanguageModelling::ghost_loss(std::int64_t streams) {
 
 EvalSums LanguageModelling::evaluate(const std::vector<std::int32_t>& text, const Stop& stop) const {
   const NoGrad no_grad;
-  const bool was_training = model_->training();
-  model_->eval();
+  const EvalMode eval(*model_);
   const TextStreams streams = TextStreams::evaluation(text, o_.eval_rows, workers_, rank_);
   EvalSums sums;
   LSTM::State state;
@@ -111,7 +110,6 @@ EvalSums LanguageModelling::evaluate(const std::vector<std::int32_t>& text, cons
     sums.samples += static_cast<double>(segment.counted);
     sums.loss += ops::sum_of_cross_entropy(logits.rows(0, segment.counted), segment.next.range(0, segment.counted));
   }
-  model_->train(was_training);
   return sums;
 }
 

@@ -149,7 +149,7 @@ void Trainer::plan_anew_if_due() {
                          watch_->contradiction()->expected_ms);
   reason = meet(worker_.engine, "whether to make another plan", reason)[0];
   if (reason.empty()) return;
-  if (spans_) spans_->draw_layers(false);
+  if (spans_) spans_->draw(false);
   if (worker_.rank == 0) memory_.between_steps();
   dist::RankState state(dist::Holders{worker_.rank, worker_.size});
   state.save("strategy/", *strategy_);
@@ -162,11 +162,14 @@ void Trainer::plan_anew_if_due() {
   take_plan(meet(worker_.engine, "agreement on another plan", choose_plan(allowed, plan_.sync, true))[0]);
   make_strategy();
   arena_->set_listener(listener());
-  if (plan_.codec == "none" || state.find("strategy/codec.lost")) strategy_->load(state.part("strategy/"));
+  // A plan may be the first one with a codec: then nothing is lost yet.
+  const std::string lost = concat("strategy/", plan_.sync.empty() ? "" : plan_.sync + "/exchange/", "codec.lost");
+  if (!state.find(lost)) state.set(lost, arena_->make_state(), dist::Join::sum);
+  strategy_->load(state.part("strategy/"));
   workload_.restore(state.part("workload/"));
   workload_.start(epoch_of(step_), batch_at(step_));
   figures_.restart_costs();
-  if (spans_) spans_->draw_layers(true);
+  if (spans_) spans_->draw(true);
   if (worker_.rank > 0) return;
   receipt_->step = step_, receipt_->reason = reason;
   watch_.emplace(std::nullopt, is_.period);  // measuring again would say what it has just said

@@ -133,11 +133,11 @@ void serve(dist::Worker& worker, const dist::Method& method, const TrainerOption
       const Slice<float> x = half.shard().values(unit);
       worker.engine.run(
           "receiving values", [&](dist::Communicator& comm) { return dist::recv_floats(comm, 0, x, dist::Leg{}); },
-          x.device());
+          x.device(), /*patiently=*/true);  // worker 0 may read files before
     }
     if (resumed) half.rejoin(checkpoints.folder(), *checkpoints.resumed());
   }
-  if (resumed) dist::check_fingerprint(worker.engine, concat("resumed after step ", checkpoints.resumed()->step));
+  if (resumed) dist::check_fingerprint(worker.engine, concat("resumed after step ", checkpoints.resumed()->step), true);
   checkpoints.begin();
   loop.run(bytes_before);
   checkpoints.end();

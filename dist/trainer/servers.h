@@ -71,7 +71,7 @@ class Servers {
   std::optional<dist::ServerControl> control_;  // where there are dedicated servers
 };
 
-/// FNV-1a over the bits of these values, going on from `hash`.
+/// As FNV-1a, but a word at a time, over the bits of these values, going on from `hash`.
 std::uint64_t checksum(Slice<const float> values, std::uint64_t hash = 1469598103934665603u);
 
 /// Lists what all ranks must have been told alike, one a line. `servers` are the dedicated ones. Checkpoints hold it.

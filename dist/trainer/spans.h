@@ -13,15 +13,17 @@ class Trainer::Spans final : BackwardWatch {
   /// `place` says meanwhile where it is.
   Spans(Module& model, Spans*& place) : model_(model), place_(place) {
     place_ = this;
-    set_backward_watch(this);
-    draw_layers(true);
+    draw(true);
   }
   ~Spans() {
     place_ = nullptr;
-    set_backward_watch(nullptr);
-    draw_layers(false);
+    draw(false);
   }
-  void draw_layers(bool yes) { model_.set_watch(yes ? &layers_ : nullptr); }
+  /// Meanwhile others may watch.
+  void draw(bool yes) {
+    set_backward_watch(yes ? this : nullptr);
+    model_.set_watch(yes ? &layers_ : nullptr);
+  }
   /// A forward begins: a layer's takes from the one before it, or from now on.
   void begin_forward() { last_ = Clock::now(); }
 

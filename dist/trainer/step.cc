@@ -132,14 +132,12 @@ void Trainer::report_non_finite(float loss) {
   const ForwardWatch watch = [&](const std::string& path, const Tensor& output) {
     if (first.empty() && output.dtype() == DType::f32 && !raw::all_finite(output)) first = path;
   };
-  Module& model = workload_.model();
-  model.set_watch(&watch);
   workload_.pass_over();
   {
+    const Watched watched(workload_.model(), watch);
     const NoGrad no_grad;
     workload_.loss();
   }
-  model.set_watch(nullptr);
   fail(first.empty() ? "every layer's output is finite, the loss itself is not"
                      : "it shows first in the output of layer " + first);
   std::abort();  // not reached

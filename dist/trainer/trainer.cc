@@ -6,9 +6,8 @@
 #include <array>
 #include <cmath>
 #include <exception>
-#include <fstream>
-#include <sstream>
 
+#include "core/atomic_file.h"
 #include "core/parallel.h"
 #include "dist/collective/meeting.h"
 #include "dist/trainer/checkpointing.h"
@@ -25,13 +24,20 @@ void require_use_for_servers(const dist::Method& method, int servers) {
                       " servers (`servers`): leave them out, or take `sync` ps");
 }
 
+static TrainerOptions checked(TrainerOptions o) {
+  require<UsageError>(
+      o.accumulate >= 1 && o.epoch_steps.value_or(1) >= 1 && (!o.save_every || o.save_every->count >= 1),
+      "`accumulate`, `epoch-steps` and `save-every` count from 1: give at least that");
+  return o;
+}
+
 Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const dist::Method> method,
                  TrainerOptions options, Observer* observer)
     : worker_(worker),
       workload_(workload),
       method_(std::move(method)),
       is_(method_->traits()),
-      o_(std::move(options)),
+      o_(checked(std::move(options))),
       facts_(facts_of(o_, worker.size, worker.servers(), steps_per_epoch())),
       losses_(o_.device),
       observer_(worker.rank == 0 ? observer : nullptr),
@@ -54,6 +60,7 @@ Trainer::Trainer(dist::Worker& worker, Workload& workload, std::shared_ptr<const
   require_memory(weights * (2 + (is_.workers_update ? o_.optimizer.arenas() : 0)));  // before any of it is written
   context_ = {.seed = o_.seed, .dropout = o_.dropout};
   model.set_context(&context_);
+  in_context_ = {&model, [](Module* m) { m->set_context(nullptr); }};
   // Others receive rank 0's (make_equal). Whoever measures layers needs numbers before that.
   if (o_.plan_file == kAutomatic || (worker_.rank == 0 && !o_.describes_only)) model.initialize(o_.seed);
   if (!o_.init.empty() && worker_.rank == 0)
@@ -88,10 +95,9 @@ Trainer::~Trainer() {
   if (std::uncaught_exceptions() == 0) {
     try {
       servers_->tell({.kind = dist::Command::Kind::end});
-    } catch (const Error&) {  // the engine has failed: they know
+    } catch (...) {  // the engine has failed: they know
     }
   }
-  workload_.model().set_context(nullptr);
 }
 
 /// Rank 0 decides what travels how: as the checkpoint says that is resumed, or a file, or the options.
@@ -126,11 +132,9 @@ void Trainer::agree_on_plan() {
     if (o_.plan_file.empty() || chooses) {
       text = dist::make_plan(arena_->parameters(), options, worker_.size).json();
     } else {
-      std::ifstream in(o_.plan_file, std::ios::binary);
-      std::ostringstream read;
-      read << in.rdbuf();
-      require<DataError>(in.good() && read.good(), "plan: cannot read ", o_.plan_file, " (`plan`). Check the path.");
-      text = dist::Plan::from_json(read.str(), arena_->parameters(), o_.plan_file).json();
+      const auto given = text_of_file(o_.plan_file);
+      require<DataError>(given.has_value(), "plan: cannot read ", o_.plan_file, " (`plan`). Check the path.");
+      text = dist::Plan::from_json(*given, arena_->parameters(), o_.plan_file).json();
     }
     if (goes_on) {
       const std::string& folder = checkpoints_->folder();
@@ -198,6 +202,7 @@ void Trainer::make_equal() {
     const Slice<std::byte> bytes(static_cast<std::byte*>(tensor.raw_data()), tensor.bytes(), tensor.device());
     worker_.run(
         what, [&](dist::Communicator& comm) { return dist::broadcast(comm, bytes); }, tensor.device());
+    tensor.bump_version();  // what kernels have made of it is of other values
   };
   if (worker_.size > 1) {
     send("broadcast of the weights", arena_->values());
@@ -357,11 +362,11 @@ std::optional<EvalReport> Trainer::measure(bool at_the_end, bool may_stop) {
   if (!o_.skip_nan) require_finite_weights();
   const StepFigures::Outside outside(figures_);
   const Trace::Span span("evaluation", "evaluation");
-  if (spans_) spans_->draw_layers(false);  // one span for all of it
+  if (spans_) spans_->draw(false);  // one span for all of it
   servers_->tell({.kind = dist::Command::Kind::rest});
   const Stop never;
   std::optional<EvalReport> report = evaluation_->measure(at_the_end, may_stop ? o_.stop_requested : never);
-  if (spans_) spans_->draw_layers(true);
+  if (spans_) spans_->draw(true);
   if (worker_.rank == 0) memory_.between_steps();
   if (!report) return report;
   require<Error>(o_.skip_nan || std::isfinite(report->loss), "evaluation: the loss is ",
@@ -484,7 +489,7 @@ void Trainer::restore() {
     evaluation_due_ |= o_.eval_every > 0 && (rest_.position.epoch + 1) % o_.eval_every == 0;
   if (!same_ranks && worker_.rank == 0) tell_of_other_ranks();
   // Also a meeting: nobody writes, or removes what is old, while others still read.
-  dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_));
+  dist::check_fingerprint(worker_.engine, concat("resumed after step ", step_), true);
   audit();
 }
 

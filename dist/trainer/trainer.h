@@ -26,7 +26,7 @@ namespace laconic {
 
 /// A period in epochs, or in steps: "2", "200it".
 struct Every {
-  std::int64_t count = 0;
+  std::int64_t count = 0;  ///< at least 1
   bool in_steps = false;
 };
 
@@ -39,14 +39,15 @@ struct TrainerOptions {
   std::string own_settings{};        ///< what ranks and resumed runs must have alike besides, in a line
   std::int64_t epochs = 1;
   std::optional<std::int64_t> steps{};  ///< stop after so many updates since the start of training
-  /// Ends an epoch after so many updates, although there is more data: to time all phases of a long training.
+  /// Ends an epoch after so many updates, at least 1, although there is more data: to time all phases of a long
+  /// training.
   std::optional<std::int64_t> epoch_steps{};
   std::int64_t eval_every = 1;  ///< evaluate after every so many epochs, and at the end; 0: never
   double lr = 0.1;
   OptimizerOptions optimizer = OptimizerOptions();
   Schedule schedule{};
   Clip clip{};
-  std::int64_t accumulate = 1;  ///< micro-batches per update
+  std::int64_t accumulate = 1;  ///< micro-batches per update, at least 1
   std::uint64_t seed = 0;       ///< of initial weights and dropout
   bool dropout = true;
   bool checkpoint_activations = false;  ///< Module::checkpoint_activations: less memory, more work, the same bits
@@ -221,6 +222,7 @@ class Trainer {
   StepLosses losses_;          // empty on the CPU
   Observer* observer_;
   ForwardContext context_;
+  std::shared_ptr<Module> in_context_;  // while it lives the model points to context_
   std::unique_ptr<ParameterArena> arena_;
   std::string fingerprint_;  // of the options, whatever is chosen by them
   std::unique_ptr<Optimizer> optimizer_;  // null: a parameter server has it

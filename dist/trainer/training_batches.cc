@@ -49,8 +49,7 @@ void TrainingBatches::test(Module& model, const SampleReader& reader, std::int64
                            const std::function<void(const Batch& batch)>& f) const {
   if (samples == 0) return;
   const NoGrad no_grad;
-  const bool was_training = model.training();
-  model.eval();
+  const EvalMode eval(model);
   DataLoader::Options options;
   options.sampler = {.samples = samples,
                      .ranks = sampler_.options().ranks,
@@ -64,7 +63,6 @@ void TrainingBatches::test(Module& model, const SampleReader& reader, std::int64
                      {.device = device_, .drop_left_out = drop_left_out});
   for (Batch batch; loader.next(batch) && !stop(); batch = {})
     if (batch.samples > 0) f(batch);
-  model.train(was_training);
 }
 
 }  // namespace laconic

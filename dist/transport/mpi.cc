@@ -82,7 +82,7 @@ class Setting {
   MPI_T_cvar_handle handle_ = MPI_T_CVAR_HANDLE_NULL;
 };
 
-/// MPI's own allreduce, for comparison (collective/native_allreduce.h names the algorithms). Every slot has an MPI
+/// MPI's own allreduce, for comparison (collective/allreduce.h names the algorithms). Every slot has an MPI
 /// communicator of its own: MPI matches collectives by the order in which they are called on one communicator, while
 /// operations of different slots may start in different orders on different ranks.
 class MpiNative {
@@ -216,9 +216,13 @@ class MpiTransport final : public Transport {
       if (requests_[i] != &request) continue;
       // Open MPI cancels receives only. A send that nobody takes, or MPI's own allreduce, is left to MPI: its memory
       // must stay, which holds because a failed rank ends the processes.
+      // So is a receive that a message has begun to fill: its sender may be the rank that is gone.
       if (request.kind == Request::Kind::recv) {
         MPI_Cancel(&handles_[i]);
-        MPI_Wait(&handles_[i], MPI_STATUS_IGNORE);
+        int ended = 0;
+        for (const auto begin = Clock::now(); ended == 0 && !waited_in_vain_ && seconds_since(begin) < 1;)
+          MPI_Test(&handles_[i], &ended, MPI_STATUS_IGNORE);
+        waited_in_vain_ |= ended == 0;
       }
       forget(i);
       return;
@@ -365,10 +369,14 @@ class MpiTransport final : public Transport {
       const auto at = static_cast<std::size_t>(indices_[i]);
       Request& request = *std::exchange(requests_[at], nullptr);
       const int error = code == MPI_ERR_IN_STATUS ? statuses_[i].MPI_ERROR : MPI_SUCCESS;
-      int bytes = static_cast<int>(request.size);
-      if (request.kind == Request::Kind::recv && error == MPI_SUCCESS) MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes);
+      std::size_t bytes = request.size;  // a sum's may be more than an int holds
+      if (request.kind == Request::Kind::recv && error == MPI_SUCCESS) {
+        int came = 0;
+        MPI_Get_count(&statuses_[i], MPI_BYTE, &came);
+        bytes = static_cast<std::size_t>(came);
+      }
       if (error == MPI_SUCCESS)
-        request.complete(static_cast<std::size_t>(bytes));
+        request.complete(bytes);
       else
         request.complete(0, failure(request, error));
     }
@@ -411,6 +419,7 @@ class MpiTransport final : public Transport {
   int found_ = 0;                     // completed by wait(), not reported yet
   std::vector<MPI_Request> handles_;  // the same order as requests_
   std::vector<Request*> requests_;
+  bool waited_in_vain_ = false;  // for a receive that has begun: one wait is enough for all of them
   std::vector<int> indices_;
   std::vector<MPI_Status> statuses_;
   std::mutex mutex_;

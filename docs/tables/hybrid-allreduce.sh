@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Ways of exchanging layer by layer: the tables of docs/papers/hybrid-allreduce.md. As root, from the project's folder, with
 # a Python that has torch in LACONIC_PYTHON; an hour.
+set -euo pipefail
 export LACONIC_NET_BURST=150kb
 measure() {
   python3 tests/netns/compare_ddp.py build/apps --markdown "$@"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # INCEPTIONN's four systems on cables: the tables "End to end" and "Compressing in software" of docs/papers/inceptionn.md.
 # As root, from the project's folder; a quarter of an hour.
+set -euo pipefail
 export LACONIC_NET_BURST=150kb
 measure() {
   python3 tests/netns/compare_ddp.py build/apps --phases --hook= --markdown "$@"

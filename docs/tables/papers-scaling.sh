@@ -2,6 +2,7 @@
 # What the papers measured, simulated from the times that they state: the tables "The papers' figures" of docs/simulate.md. From the
 # project's folder; half a minute. The rate of computing gives the paper's time for forward and backward, and --sum-rate its time for
 # adding. An argument stands in place of --markdown: --json prints objects.
+set -euo pipefail
 form=${1:---markdown}
 
 # INCEPTIONN, Table II and Fig. 12: four workers, with an aggregator or in a ring, 10 Gb/s; a value's bits are those of Table III.

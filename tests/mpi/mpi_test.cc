@@ -1,12 +1,14 @@
-// Run by mpirun with 2, 3, 4 ranks: every collective over MPI against the naive sums, and against threads bit for bit.
+// Run by mpirun with 1 to 4 ranks: every collective over MPI against the naive sums, and against threads bit for bit.
 // Prints one line and exits with 0 if all holds on this rank; anything else ends all ranks.
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "compress/codecs.h"
 #include "core/stream.h"
@@ -111,28 +113,39 @@ const Algorithm kCoded[] = {{"ring with a codec", through_a_codec<coded_ring>, n
                             {"groups below a tree with a codec", through_a_codec<coded_ring_tree>, nullptr},
                             {"tree with a codec", through_a_codec<coded_tree>, nullptr}};
 
-/// Runs the algorithm over the other transport, by N threads, and returns what the first of them gets.
-std::vector<float> over_threads(int N, const Algorithm& algorithm, std::size_t n) {
+using OnARank = std::function<std::vector<float>(Engine&)>;
+
+/// Runs it over the other transport, by N threads, and returns what the first of them gets.
+std::vector<float> over_threads(int N, const OnARank& body) {
   const auto hub = std::make_shared<LocalHub>(N);
   std::vector<float> result;
   std::vector<std::thread> threads;
   for (int r = 0; r < N; ++r)
     threads.emplace_back([&, r] {
       ThreadEngine engine([&] { return std::make_unique<LocalTransport>(hub, r); });
-      std::vector<float> x = values_of(r, n);
-      engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
-      if (r == 0) result = x;
+      std::vector<float> x = body(engine);
+      engine.drain();
+      if (r == 0) result = std::move(x);
     });
   for (auto& t : threads) t.join();
   return result;
 }
 
 /// Compares x with what threads get. Rank 0 lets them run, and tells the others.
-void expect_what_threads_get(Worker& w, const Algorithm& algorithm, const std::vector<float>& x) {
+void expect_what_threads_get(Worker& w, const std::string& what, const std::vector<float>& x, const OnARank& body) {
   std::vector<float> threads(x.size());
-  if (w.rank == 0) threads = over_threads(w.size, algorithm, x.size());
+  if (w.rank == 0) threads = over_threads(w.size, body);
+  require<Error>(threads.size() == x.size(), what, ": MPI gives ", x.size(), " values, threads ", threads.size());
   w.engine.run("what threads get", [&](Communicator& comm) { return broadcast(comm, slice(threads).bytes()); });
-  expect(same_bits(x, threads), algorithm.name, " of ", x.size(), ": MPI and threads differ");
+  expect(same_bits(x, threads), what, " of ", x.size(), ": MPI and threads differ");
+}
+
+OnARank allreduce_of(const Algorithm& algorithm, std::size_t n) {
+  return [&algorithm, n](Engine& engine) {
+    std::vector<float> x = values_of(engine.rank(), n);
+    engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
+    return x;
+  };
 }
 
 void allreduce_matches(Worker& w) {
@@ -140,12 +153,11 @@ void allreduce_matches(Worker& w) {
                         std::size_t{1000}, std::size_t{1003}, std::size_t{300'001}}) {
     const NaiveSums naive(w.size, n);
     for (const Algorithm& algorithm : kAlgorithms) {
-      std::vector<float> x = values_of(w.rank, n);
       const Traffic before = w.engine.counters().sent;
-      w.engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
+      const std::vector<float> x = allreduce_of(algorithm, n)(w.engine);
       const Traffic after = w.engine.counters().sent;
       naive.expect_near(x, algorithm.name);
-      expect_what_threads_get(w, algorithm, x);
+      expect_what_threads_get(w, algorithm.name, x, allreduce_of(algorithm, n));
       double sent[] = {static_cast<double>(after.messages - before.messages),
                        static_cast<double>(after.bytes - before.bytes)};
       w.engine.run("sum", [&](Communicator& comm) { return sum_over_ranks(comm, {sent, 2}); });
@@ -161,11 +173,8 @@ void allreduce_matches(Worker& w) {
 /// Payloads of a codec, over MPI and over threads: the same bits.
 void codecs_match(Worker& w) {
   for (const Algorithm& algorithm : kCoded)
-    for (std::size_t n : {std::size_t{0}, std::size_t{7}, std::size_t{1003}, std::size_t{300'001}}) {
-      std::vector<float> x = values_of(w.rank, n);
-      w.engine.run("allreduce", [&](Communicator& comm) { return algorithm.run(comm, slice(x)); });
-      expect_what_threads_get(w, algorithm, x);
-    }
+    for (std::size_t n : {std::size_t{0}, std::size_t{7}, std::size_t{1003}, std::size_t{300'001}})
+      expect_what_threads_get(w, algorithm.name, allreduce_of(algorithm, n)(w.engine), allreduce_of(algorithm, n));
 }
 
 void many_in_flight(Worker& w) {
@@ -296,20 +305,7 @@ void device_memory(Worker& w) {
     }
     return all;
   };
-  const std::vector<float> mine = summed(w.engine);
-  std::vector<float> local;
-  const auto hub = std::make_shared<LocalHub>(w.size);
-  std::vector<std::thread> threads;
-  for (int r = 0; r < w.size; ++r)
-    threads.emplace_back([&, r] {
-      ThreadEngine engine([&] { return std::make_unique<LocalTransport>(hub, r); });
-      const std::vector<float> values = summed(engine);
-      if (r == 0) local = values;
-      engine.drain();
-    });
-  for (auto& t : threads) t.join();
-  expect(local.size() == mine.size() && std::memcmp(local.data(), mine.data(), mine.size() * sizeof(float)) == 0,
-         "device memory: MPI and threads differ");
+  expect_what_threads_get(w, "device memory", summed(w.engine), summed);
 
   const std::vector<float> ones(5000, static_cast<float>(1 + w.rank));
   const Tensor x = Tensor::zeros({5000}, DType::f32, device);
@@ -367,20 +363,8 @@ void sparse_strategies(Worker& w) {
                                      {"dgc", plain},
                                      {"topk", split},
                                      {"randomk", plain}}) {
-    const std::vector<float> mine = trained(w.engine, sync, sparse);
-    std::vector<float> local;
-    const auto hub = std::make_shared<LocalHub>(w.size);
-    std::vector<std::thread> threads;
-    for (int r = 0; r < w.size; ++r)
-      threads.emplace_back([&, r, sync = sync, &sparse = sparse] {
-        ThreadEngine engine([&] { return std::make_unique<LocalTransport>(hub, r); });
-        const auto values = trained(engine, sync, sparse);
-        if (r == 0) local = values;
-        engine.drain();
-      });
-    for (auto& t : threads) t.join();
-    expect(local.size() == mine.size() && std::memcmp(local.data(), mine.data(), mine.size() * sizeof(float)) == 0,
-           sync, ": MPI and threads differ");
+    const OnARank body = [&, sync = sync, &sparse = sparse](Engine& engine) { return trained(engine, sync, sparse); };
+    expect_what_threads_get(w, sync, body(w.engine), body);
   }
 }
 

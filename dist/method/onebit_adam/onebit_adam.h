@@ -53,8 +53,9 @@ void for_averaged(const Bucket& bucket, const std::vector<std::shared_ptr<Parame
 ///   memory   e_i and e, both laid out like the arena, of e one N-th is used; on the host, where the parameters are a
 ///            GPU's
 ///   cost     2 (N-1)/N n/8 bytes sent by each of N ranks for n elements, and 8 bytes a parameter
-///   source   1-bit Adam (Tang et al. 2021), Algorithm 1; 0/1 Adam (Lu et al. 2022); settled:
-///   docs/papers/onebit-adam.md throws   CommError if a rank is lost, or sends what is no part
+///   source   1-bit Adam (Tang et al. 2021), Algorithm 1; 0/1 Adam (Lu et al. 2022); settled in
+///            docs/papers/onebit-adam.md
+///   throws   CommError if a rank is lost, or sends what is no part
 class OnebitAdam final : public BucketSync {
  public:
   /// throws UsageError if side.moments are null

@@ -44,9 +44,9 @@ class LowRankExchange final : public Method {
   std::optional<double> expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>& parameters,
                                        const TrainingFacts& facts) const override {
     const int N = facts.workers;
+    if (N == 1) return 0;
     double bytes = 0;
     for (const Bucket& b : plan.buckets) {
-      if (N == 1) return 0;
       if (b.sparse() && b.rows.first > 0) continue;  // a chunk of what was counted
       const auto [n, m] = matrix_size(parameters[static_cast<std::size_t>(b.first)]->info.shape);
       for (const std::int64_t count : b.sparse() ? std::vector{b.choice.rank * n, b.choice.rank * m}

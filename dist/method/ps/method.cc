@@ -83,7 +83,7 @@ std::optional<double> ServedMethod::bytes_of_round(const Bucket& bucket, const L
 
 std::optional<double> ServedMethod::expected_bytes(const Plan& plan, const std::vector<std::shared_ptr<Parameter>>&,
                                                    const TrainingFacts& f) const {
-  const Legs both = legs(plan.codec, false, 0);
+  const Legs both = legs(plan.codec, f.codec_feedback, 0);
   double bytes = 0;
   for (const Bucket& b : plan.buckets) {
     const std::optional<double> round = bytes_of_round(b, both);

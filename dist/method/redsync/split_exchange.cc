@@ -40,8 +40,7 @@ void SplitExchange::load(Slice<const std::uint32_t> chosen, Slice<const float> c
   most_sum_bytes_ = sums_.max_bytes(share_, n_);
   const std::uint32_t* from = indices.begin();
   for (int d = 0; d < workers_; ++d) {
-    const std::uint32_t* to =
-        std::lower_bound(from, const_cast<const std::uint32_t*>(indices.end()), range_begin(n_, d + 1, workers_));
+    const std::uint32_t* to = std::lower_bound(from, indices.end(), range_begin(n_, d + 1, workers_));
     const auto begin = static_cast<std::size_t>(from - indices.begin()), count = static_cast<std::size_t>(to - from);
     compress::Bytes& part = parts_[static_cast<std::size_t>(d)];
     part.clear();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -171,6 +172,8 @@ TopKSync::TopKSync(const ParameterArena& arena, Engine& engine, const Plan& plan
       e_(Tensor::zeros({arena.size()}, DType::f32, arena.values().device() == kGhost ? kGhost : kCpu)),
       messages_(plan.buckets.size()) {
   for (std::size_t b = 0; b < messages_.size(); ++b) {
+    require<UsageError>(bucket(b).elements < std::numeric_limits<std::uint32_t>::max(), bucket(b).name, " has ",
+                        bucket(b).elements, " elements: places have 32 bits. Let it travel in parts (`chunk`)");
     messages_[b].counts = counts_of(bucket(b), arena.parameters(), wire);
     messages_[b].chosen = sum_of(messages_[b].counts);
   }

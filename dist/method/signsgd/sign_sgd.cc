@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -59,10 +60,13 @@ Operation SignSgd::exchange(std::size_t b) {
   std::vector<std::byte> bits(bytes_of_bits(bucket(b).elements));
   write_signs(here.slice(), context_of(b).step % 2 == 0, bits.data());
   vote.scales.assign(header(b) / sizeof(float), 0.0f);
-  if (scaled_)
-    for_parameters(b, [&](std::size_t i, std::size_t first, std::size_t n) {
-      vote.scales[i] = compress::mean_magnitude(here.slice().sub(first, n));
-    });
+  for_parameters(b, [&](std::size_t i, std::size_t first, std::size_t n) {
+    const float scale = compress::mean_magnitude(here.slice().sub(first, n));
+    // Scales carry NaN to all. Signs alone would hide it.
+    require<Error>(scaled_ || !std::isnan(scale), "signsgd: a gradient of ", bucket(b).name, " at step ",
+                   context_of(b).step, " is not a number. Lower `lr`, or clip gradients (`clip` norm:5).");
+    if (scaled_) vote.scales[i] = scale;
+  });
   vote.parts.resize(static_cast<std::size_t>(engine().size()));
   for (int r = 0; r < engine().size(); ++r) {
     const Slice<const std::byte> theirs = range(slice(std::as_const(bits)), r);
