@@ -14,7 +14,7 @@
 /// found and thrown as DataError.
 namespace laconic::compress::fast {
 
-inline constexpr const char* kNaNSentence =  // whoever chooses says of what, and gives advice
+inline constexpr const char* kNaNSentence =  // the caller adds whose value it is, and advice
     "selection: a value to choose from is not a number (NaN). Has the training diverged?";
 
 /// Memory of a selector, kept from step to step.

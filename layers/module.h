@@ -123,7 +123,9 @@ class Module {
  protected:
   virtual Tensor forward(const Tensor& x) = 0;
 
-  // A name of a parameter, a buffer or a child is used once in a module. Throws Error if it is taken.
+  // Each of a module's parameters, buffers and children has a name of its own. What follows throws Error if it is
+  // taken.
+
   /// Registers a parameter of this module. `initializer` runs in initialize().
   std::shared_ptr<Parameter> parameter(const std::string& name, const Shape& shape, Role role, Initializer initializer);
   /// Registers a parameter that another module made (weight tying).
@@ -184,8 +186,8 @@ class Module {
   const ForwardWatch* watch_ = nullptr;
 };
 
-/// While it lives a model is in evaluation mode. At its end those modules train again that did before: some may be
-/// meant not to, as a frozen batch norm.
+/// While it lives a model is in evaluation mode. At its end each module has the mode that it had before: a batch
+/// norm that was kept from training stays so.
 class EvalMode {
  public:
   explicit EvalMode(Module& model) {

@@ -163,7 +163,7 @@ Tensor pow(const Tensor& a, const Tensor& b) {
     const Tensor zero = Tensor::full({1}, 0, a.device());
     if (grads.wants(0))  // a^0 stays 1 when a changes, and 0 / 0 would be no number
       put_to(grads, 0, multiply(dy, where(equal(b, zero), zero, multiply(b, pow(a, add(b, -1.0f))))), a.shape());
-    if (grads.wants(1)) {  // 0^b stays 0 when b grows, and so does a y of 0; 0 log 0 would be no number
+    if (grads.wants(1)) {  // 0^b stays 0 when b grows, and 0 log 0 would be no number
       const Tensor slope = where(equal(y, zero), zero, multiply(y, log(a)));
       put_to(grads, 1, multiply(dy, where(equal(a, zero), where(less(b, zero), slope, zero), slope)), b.shape());
     }

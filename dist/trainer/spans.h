@@ -19,7 +19,7 @@ class Trainer::Spans final : BackwardWatch {
     place_ = nullptr;
     draw(false);
   }
-  /// Meanwhile others may watch.
+  /// Begins to draw, or stops. While it does not draw, others may watch the model and backward.
   void draw(bool yes) {
     set_backward_watch(yes ? this : nullptr);
     model_.set_watch(yes ? &layers_ : nullptr);
