@@ -11,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +21,7 @@
 #include "tests/each_isa.h"
 #include "tests/fuzz.h"
 #include "tests/fuzz/targets.h"
+#include "tests/temp_folder.h"
 #include "tests/values_of.h"
 
 namespace laconic::compress {
@@ -72,8 +72,7 @@ std::vector<Input> corpus() {
   std::sort(paths.begin(), paths.end());
   std::vector<Input> all;
   for (const auto& path : paths) {
-    std::ifstream in(path, std::ios::binary);
-    const std::string bytes(std::istreambuf_iterator<char>(in), {});
+    const std::string bytes = text_of(path);
     if (auto input = input_from(std::as_bytes(std::span(bytes)))) all.push_back(std::move(*input));
   }
   return all;

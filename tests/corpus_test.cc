@@ -3,12 +3,11 @@
 // mended. `LACONIC_FUZZ_SECONDS=300 fuzz_test --gtest_filter='*Corpus*/plan'` goes on for so long.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "core/parallel.h"
 #include "tests/fuzz.h"
 #include "tests/fuzz/targets.h"
+#include "tests/temp_folder.h"
 
 namespace laconic {
 namespace {
@@ -18,8 +17,7 @@ using Message = std::vector<std::byte>;
 std::vector<std::pair<std::string, Message>> kept(const std::string& target) {
   std::vector<std::pair<std::string, Message>> all;
   for (const auto& entry : std::filesystem::directory_iterator(LACONIC_CORPUS "/" + target)) {
-    std::ifstream in(entry.path(), std::ios::binary);
-    const std::string bytes(std::istreambuf_iterator<char>(in), {});
+    const std::string bytes = text_of(entry.path());
     const auto* const data = reinterpret_cast<const std::byte*>(bytes.data());
     all.emplace_back(entry.path().filename().string(), Message(data, data + bytes.size()));
   }

@@ -354,8 +354,7 @@ TEST(EndToEnd, APlanThatADryRunWroteIsUsed) {
   const auto weights = [&](const std::string& options, const std::string& to) {
     const Result r = run(common + " " + options + " --save " + dir.path() + to);
     EXPECT_EQ(r.exit_code, 0) << r.err;
-    std::ifstream file(dir.path() + to + "/weights.safetensors", std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), {});
+    return text_of(dir.path() + to + "/weights.safetensors");
   };
   const std::string by_file = weights("--plan " + dir.path() + "/plan.json --overlap none", "/a");
   EXPECT_EQ(by_file, weights("--allreduce butterfly --fusion copy:20KiB --chunk 32KiB", "/b"));

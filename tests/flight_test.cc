@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "dist/collective/ring_allreduce.h"
 #include "tests/error_of.h"
@@ -18,11 +17,6 @@ namespace laconic::dist {
 namespace {
 
 using Happens = FlightEvent::Kind;
-
-std::string text_of_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 TEST(Flight, KeepsTheLastEventsOfEachThreadInOrder) {
   const TempFolder folder;
@@ -159,7 +153,7 @@ TEST(Flight, ADamagedFileIsAnErrorOrIsRead) {
     event.kind = i % 3 == 0 ? Happens::begins : i % 3 == 1 ? Happens::expects : Happens::sends, event.run = i / 3;
     recorder->communication(event, "allreduce");
   }
-  const std::string path = folder / "rank-0", whole = text_of_file(path);
+  const std::string path = folder / "rank-0", whole = text_of(path);
   fuzz(200, [&](Random& random) {
     std::string text = whole;
     switch (random.below(3)) {

@@ -307,9 +307,7 @@ TEST(StoredPlan, AnAutomaticOneGivesTheBitsOfItsFile) {
   recipe.trainer.plan_file = manifest_in(folder.path());
   recipe.trainer.codec_feedback = false;
   ASSERT_NE(recipe.trainer.plan_file, "");
-  std::ifstream in(recipe.trainer.plan_file);
-  const std::string plan((std::istreambuf_iterator<char>(in)), {});
-  recipe.trainer.codec_feedback = plan.find("\"codec\"") != std::string::npos;
+  recipe.trainer.codec_feedback = text_of(recipe.trainer.plan_file).find("\"codec\"") != std::string::npos;
   const Outcome by_file = train(recipe);
   EXPECT_TRUE(same_bits(chosen.parameters[0], by_file.parameters[0]));
   EXPECT_EQ(chosen.buffers[0], by_file.buffers[0]);
@@ -342,9 +340,7 @@ TEST(StoredPlan, WhatIsChosenAutomaticallyFollowsTheNetwork) {
     recipe.trainer.save = folder.path();
     recipe.trainer.steps = 1;
     train(recipe);
-    std::ifstream in(manifest_in(folder.path()));
-    const std::string manifest((std::istreambuf_iterator<char>(in)), {});
-    return manifest.find("exact") != std::string::npos;
+    return text_of(manifest_in(folder.path())).find("exact") != std::string::npos;
   };
   using namespace std::chrono_literals;
   EXPECT_TRUE(some_are_chosen({.bits_per_second = 10'000'000}));

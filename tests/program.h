@@ -7,9 +7,7 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <thread>
 
@@ -24,11 +22,6 @@ struct Result {
 };
 
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-inline std::string text_of(const std::string& path) {
-  std::ifstream in(path);
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
 
 /// Open MPI unloads its components before the leak checker looks: suppressions could not name what they left.
 inline std::string environment_of(const std::string& command) {

@@ -38,10 +38,7 @@ class Safetensors : public ::testing::Test {
   std::string path_ = dir_.path() + "/w.safetensors";
 
   void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
-  std::string read() const {
-    std::ifstream in(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string read() const { return text_of(path_); }
   /// Loading must fail with a sentence that holds both the path and `part`.
   void expect_refused(const std::string& bytes, const std::string& part) {
     write(bytes);

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "core/raw.h"
@@ -507,8 +506,7 @@ TEST(Trainer, WorkersThatJoinNothingHearOfAStopBetweenEvaluations) {
 
 /// None if there is no such file.
 std::vector<float> floats_in(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::vector<char> bytes(std::istreambuf_iterator<char>(in), {});
+  const std::string bytes = text_of(path);
   std::vector<float> values(bytes.size() / 4);
   if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * 4);
   return values;
