@@ -54,6 +54,14 @@ StateDict StateDict::part(const std::string& prefix) const {
   return found;
 }
 
+void StateDict::copy_to(const Tensor& to, const std::string& name, const std::string& what) const {
+  const Tensor& stored = at(name);
+  require<DataError>(stored.dtype() == to.dtype() && stored.shape() == to.shape(), "resume: ", what, " is ",
+                     stored.shape(), " of ", stored.dtype(), ", this model has ", to.shape(), " of ", to.dtype(),
+                     ". Give the same options.");
+  to.copy_from(stored);
+}
+
 std::vector<std::int64_t> StateDict::numbers(const std::string& name, std::size_t count,
                                              const std::string& what) const {
   const Tensor& stored = at(name);

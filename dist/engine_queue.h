@@ -58,6 +58,7 @@ class OperationQueue {
     }
     if (!ended()) std::rethrow_exception(failure_);
     if (one == nullptr) ended_.wait();
+    if (one != nullptr && one->error == untold_) untold_ = nullptr;
     return blocks;
   }
 
@@ -169,6 +170,7 @@ class OperationQueue {
       for (const auto& running : all) {
         if (running->operation.device.kind == Device::Kind::cuda) ended_ = running->ended;
         running->done = true;
+        if (!untold_) untold_ = running->error;
       }
       open_ -= all.size();
       if (open_ == 0) comm_seconds_ += seconds_since(busy_since_);
@@ -176,13 +178,14 @@ class OperationQueue {
     }
     if (awaited) changed_.notify_all();
   }
-  /// Nothing goes on from here. The first error stays.
+  /// Nothing goes on from here. The first error stays: an operation's that nobody has waited for is why others wait.
   void fail(std::exception_ptr error) {
     std::lock_guard lock(mutex_);
     for (const auto& running : submitted_) running->release();
     submitted_.clear();
     open_ = 0;
-    if (!failure_) failure_ = error ? error : std::make_exception_ptr(CommError("engine: stopped"));
+    if (!failure_ && error) failure_ = untold_ ? untold_ : error;
+    if (!failure_) failure_ = std::make_exception_ptr(CommError("engine: stopped"));
     changed_.notify_all();
   }
   /// After a failure only an abort is still of interest. Returns when the engine is to stop.
@@ -217,7 +220,7 @@ class OperationQueue {
   std::condition_variable asked_;    // requests: the communication thread looks again, if it sleeps here
   RunningList submitted_;
   std::size_t open_ = 0;  // submitted and not ended
-  std::exception_ptr failure_;
+  std::exception_ptr failure_, untold_;
   bool idle_ = false;      // the communication thread sleeps, with nothing under way
   bool borrowed_ = false;  // by the compute thread, which alone changes it
   bool stop_ = false;

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <semaphore>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -497,20 +498,26 @@ std::string VirtualWorld::standstill() const {
 
 void VirtualWorld::run(const std::function<void(VirtualEngine&)>& body) {
   if (ranks_.size() == 1) return ranks_[0]->run_body(body);
-  ranks_[0]->may_run.release();
   std::vector<std::thread> threads;
-  for (const auto& each : ranks_)
-    threads.emplace_back([&, rank = each.get()] {
-      rank->may_run.acquire();
-      try {
-        require_going_on();
-        rank->run_body(body);
-      } catch (...) {
-        fail(std::current_exception());
-      }
-      rank->ended = true;
-      pass_on(rank);
-    });
+  try {
+    for (const auto& each : ranks_)
+      threads.emplace_back([&, rank = each.get()] {
+        rank->may_run.acquire();
+        try {
+          require_going_on();
+          rank->run_body(body);
+        } catch (...) {
+          fail(std::current_exception());
+        }
+        rank->ended = true;
+        pass_on(rank);
+      });
+  } catch (const std::system_error& e) {
+    fail(std::make_exception_ptr(
+        Error(concat("virtual time: there is no room for the threads of ", ranks_.size(), " ranks: ", e.what()))));
+    for (std::size_t r = threads.size(); r < ranks_.size(); ++r) ranks_[r]->ended = true;
+  }
+  if (!threads.empty()) ranks_[0]->may_run.release();
   for (std::thread& thread : threads) thread.join();
   require_going_on();
 }

@@ -155,7 +155,7 @@ TEST(Gpt, ResumesAndTrainsOnProcessesWithTheSameBits) {
   ASSERT_EQ(run("gpt --steps 47 --workers 2" + common + (dir / "b")).exit_code, 0);
   const Result r = run("laconic launch -n 2 gpt --steps 50 --resume" + common + (dir / "b"));
   ASSERT_EQ(r.exit_code, 0) << r.err;
-  EXPECT_TRUE(text_of(dir / "a/weights.safetensors") == text_of(dir / "b/weights.safetensors"));
+  EXPECT_TRUE(file_text(dir / "a/weights.safetensors") == file_text(dir / "b/weights.safetensors"));
 }
 
 TEST(Gpt, SaysWhatIsWrongWithItsOptions) {

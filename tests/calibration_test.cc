@@ -284,7 +284,7 @@ TEST(Calibrate, SavesWhatSimulationsAndPlansGoBy) {
   const nlohmann::json j = nlohmann::json::parse(json.out)["calibration"];
   EXPECT_EQ(j["ranks"].size(), 2u);
   EXPECT_EQ(j["ranks"][0]["sizes"][1]["elements"], 2000);
-  EXPECT_EQ(text_of(file), json.out);
+  EXPECT_EQ(file_text(file), json.out);
 
   const Result simulated = run("laconic simulate --json --calibration " + file);
   ASSERT_EQ(simulated.exit_code, 0) << simulated.err;

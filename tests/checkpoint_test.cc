@@ -265,7 +265,7 @@ TEST(Checkpoint, EveryFlippedBitIsFound) {
   const Manifest whole = CheckpointStore::read_manifest(checkpoint);
   std::uint32_t random = 1;
   for (const char* name : {"/manifest.json", "/rank-0.safetensors", "/rank-1.safetensors"}) {
-    const std::string before = text_of(checkpoint + name);
+    const std::string before = file_text(checkpoint + name);
     for (int trial = 0; trial < 200; ++trial) {
       random = random * 1664525u + 1013904223u;
       std::string damaged = before;
@@ -292,17 +292,17 @@ TEST(Checkpoint, FilesOfAnotherRankOrStepAreFound) {
   TempFolder folder;
   train(saving_twice(folder));
   const std::string older = folder / "checkpoint-000000000001", newer = folder / "checkpoint-000000000002";
-  const std::string mine = text_of(newer + "/rank-0.safetensors");
-  write_bytes(newer + "/rank-0.safetensors", text_of(newer + "/rank-1.safetensors"));
+  const std::string mine = file_text(newer + "/rank-0.safetensors");
+  write_bytes(newer + "/rank-0.safetensors", file_text(newer + "/rank-1.safetensors"));
   const Manifest m = CheckpointStore::read_manifest(newer);
   std::string error = error_of<DataError>([&] { CheckpointStore::verify(newer, m, 0); });
   EXPECT_TRUE(has(error, "is of rank 1 after step 2 of run " + m.run + ", not of rank 0 after step 2")) << error;
-  write_bytes(newer + "/rank-0.safetensors", text_of(older + "/rank-0.safetensors"));
+  write_bytes(newer + "/rank-0.safetensors", file_text(older + "/rank-0.safetensors"));
   error = error_of<DataError>([&] { CheckpointStore::verify(newer, m, 0); });
   EXPECT_TRUE(has(error, "is of rank 0 after step 1 of run")) << error;
   write_bytes(newer + "/rank-0.safetensors", mine);
   EXPECT_EQ(error_of<DataError>([&] { CheckpointStore::verify(newer, m, 0); }), "");
-  write_bytes(newer + "/manifest.json", text_of(older + "/manifest.json"));
+  write_bytes(newer + "/manifest.json", file_text(older + "/manifest.json"));
   error = error_of<DataError>([&] { CheckpointStore::verify(newer, CheckpointStore::read_manifest(newer), 0); });
   EXPECT_TRUE(has(error, "is of rank 0 after step 2")) << error;
 }
@@ -312,7 +312,7 @@ TEST(Checkpoint, ADamagedOneIsPassedOverForTheOneBefore) {
   train(saving_twice(folder));
   const std::string newer = folder / "checkpoint-000000000002";
   for (const char* name : {"/rank-1.safetensors", "/manifest.json"}) {
-    const std::string before = text_of(newer + name);
+    const std::string before = file_text(newer + name);
     std::string damaged = before;
     damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 1);
     write_bytes(newer + name, damaged);
@@ -355,7 +355,7 @@ TEST(Checkpoint, OneOfFormat1StillLoadsWithANote) {
   const std::string manifest = folder / "checkpoint-000000000002/manifest.json";
   const Outcome straight = train(resuming_from(folder));
   fs::remove_all(folder / "checkpoint-000000000004");
-  auto j = nlohmann::json::parse(text_of(manifest));
+  auto j = nlohmann::json::parse(file_text(manifest));
   for (const char* later : {"run", "ranks", "weights", "checksum"}) j.erase(later);
   j["format"] = 1;
   write_bytes(manifest, j.dump());
@@ -407,7 +407,7 @@ TEST(Checkpoint, AnOlderOneWhoseMethodHasOtherLinesIsLoadedWithANote) {
 TEST(Checkpoint, AnotherTrainingsFolderIsRefusedWithoutOverwrite) {
   TempFolder folder;
   train(saving_in(folder));
-  const std::string weights = text_of(folder / "weights.safetensors");
+  const std::string weights = file_text(folder / "weights.safetensors");
   Recipe other = saving_in(folder);
   other.trainer.lr = 0.2;
   EXPECT_EQ(refusal(other),
@@ -417,7 +417,7 @@ TEST(Checkpoint, AnotherTrainingsFolderIsRefusedWithoutOverwrite) {
   fs::remove(folder / "run.json");  // then the checkpoint tells
   EXPECT_TRUE(has(refusal(other), "lr=0.1 where this one has lr=0.2"));
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"checkpoint-000000000002", "weights.safetensors"}));
-  EXPECT_EQ(text_of(folder / "weights.safetensors"), weights);
+  EXPECT_EQ(file_text(folder / "weights.safetensors"), weights);
   other.trainer.overwrite = true;
   other.trainer.steps = 1;
   train(other);
@@ -430,7 +430,7 @@ TEST(Checkpoint, WeightsOfUnknownOriginAreNotReplaced) {
   TempFolder folder;
   write_bytes(folder / "weights.safetensors", "mine");
   EXPECT_TRUE(has(refusal(saving_in(folder)), "may be of another training (`save`)"));
-  EXPECT_EQ(text_of(folder / "weights.safetensors"), "mine");
+  EXPECT_EQ(file_text(folder / "weights.safetensors"), "mine");
 }
 
 TEST(Checkpoint, NothingIsRemovedThatIsNotOurs) {
@@ -438,7 +438,7 @@ TEST(Checkpoint, NothingIsRemovedThatIsNotOurs) {
   train(saving_in(elsewhere));
   for (const char* mine : {"checkpoint-notes", "checkpoint-2", "checkpoint-0000000000010", "checkpoint-00000000001x"}) {
     fs::create_directory(folder / mine);
-    write_bytes(folder / mine + "/manifest.json", text_of(elsewhere / "checkpoint-000000000002/manifest.json"));
+    write_bytes(folder / mine + "/manifest.json", file_text(elsewhere / "checkpoint-000000000002/manifest.json"));
   }
   fs::create_directory_symlink(elsewhere / "checkpoint-000000000002", folder / "checkpoint-000000000009");
   fs::create_directory(folder / "checkpoint-000000000008");  // one of ours, by its name, with something else in it

@@ -72,7 +72,7 @@ std::vector<Input> corpus() {
   std::sort(paths.begin(), paths.end());
   std::vector<Input> all;
   for (const auto& path : paths) {
-    const std::string bytes = text_of(path);
+    const std::string bytes = file_text(path);
     if (auto input = input_from(std::as_bytes(std::span(bytes)))) all.push_back(std::move(*input));
   }
   return all;

@@ -290,7 +290,7 @@ std::string with_mpirun(const TempFolder& dir, const std::string& script) {
   return "export PATH=" + dir.path() + ":$PATH TMPDIR=" + dir.path() + ";";
 }
 
-bool is_alive(const std::string& pid_file) { return ::kill(std::stoi(text_of(pid_file)), 0) == 0; }
+bool is_alive(const std::string& pid_file) { return ::kill(std::stoi(file_text(pid_file)), 0) == 0; }
 
 TEST(CommandLine, AnMpirunThatDoesNotEndAfterAVerdictIsEnded) {
   TempFolder dir;

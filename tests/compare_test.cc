@@ -600,9 +600,9 @@ TEST(Compare, RunsDoNotOutliveIt) {
                              << "\nexec sleep 300\n";
   std::filesystem::permissions(dir / "app", std::filesystem::perms::owner_all);
   const Background compare("laconic compare " + (dir / "app") + " --vs '--lr 1' --keep " + (dir / "kept"));
-  ASSERT_TRUE(eventually([&] { return !text_of(dir / "pid").empty(); }));
+  ASSERT_TRUE(eventually([&] { return !file_text(dir / "pid").empty(); }));
   compare.signal(SIGKILL);
-  const pid_t pid = std::stoi(text_of(dir / "pid"));
+  const pid_t pid = std::stoi(file_text(dir / "pid"));
   EXPECT_TRUE(eventually([&] { return ::kill(pid, 0) != 0; }));
 }
 

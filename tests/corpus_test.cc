@@ -17,7 +17,7 @@ using Message = std::vector<std::byte>;
 std::vector<std::pair<std::string, Message>> kept(const std::string& target) {
   std::vector<std::pair<std::string, Message>> all;
   for (const auto& entry : std::filesystem::directory_iterator(LACONIC_CORPUS "/" + target)) {
-    const std::string bytes = text_of(entry.path());
+    const std::string bytes = file_text(entry.path());
     const auto* const data = reinterpret_cast<const std::byte*>(bytes.data());
     all.emplace_back(entry.path().filename().string(), Message(data, data + bytes.size()));
   }

@@ -57,9 +57,9 @@ TEST(EndToEnd, AnEmulatedLinkChangesNoBit) {
       "--link 1gbit,100us,200us --link-of 2=500mbit,1ms --ranks-per-host 2 --link-between 300mbit,1ms --json --save " +
       dir.path() + "/b");
   ASSERT_EQ(linked.exit_code, 0) << linked.err;
-  const std::string weights = text_of(dir.path() + "/a/weights.safetensors");
+  const std::string weights = file_text(dir.path() + "/a/weights.safetensors");
   EXPECT_GT(weights.size(), 4u * 61706);
-  EXPECT_TRUE(weights == text_of(dir.path() + "/b/weights.safetensors"));
+  EXPECT_TRUE(weights == file_text(dir.path() + "/b/weights.safetensors"));
   EXPECT_TRUE(has(linked.out, "link: 1 Gbit/s, 100 us + 0 to 200 us; between hosts 300 Mbit/s, 1 ms (emulated), "))
       << linked.out;
   const double late = nlohmann::json::parse(lines_of(linked.out).back()).at("link_late_share").get<double>();
@@ -86,9 +86,9 @@ TEST(EndToEnd, ThreadsAndProcessesGiveTheSameBits) {
       run("laconic launch -n 4 cifar10 --save " + dir.path() + "/b --log " + dir.path() + "/b.jsonl" + common);
   ASSERT_EQ(processes.exit_code, 0) << processes.err;
 
-  const std::string weights = text_of(dir.path() + "/a/weights.safetensors");
+  const std::string weights = file_text(dir.path() + "/a/weights.safetensors");
   EXPECT_GT(weights.size(), 4u * 269722);
-  EXPECT_TRUE(weights == text_of(dir.path() + "/b/weights.safetensors"));
+  EXPECT_TRUE(weights == file_text(dir.path() + "/b/weights.safetensors"));
   const auto losses = losses_in(dir.path() + "/a.jsonl");
   EXPECT_EQ(losses.size(), static_cast<std::size_t>(steps));
   EXPECT_EQ(losses, losses_in(dir.path() + "/b.jsonl"));
@@ -133,7 +133,7 @@ TEST(EndToEnd, OnACudaDeviceThreadsAndProcessesTrainToTheSameBits) {
   if (!mpirun_is_there()) return;
   const Result processes = run("laconic launch -n 2 mnist" + common + dir.path() + "/b");
   ASSERT_EQ(processes.exit_code, 0) << processes.err;
-  EXPECT_TRUE(text_of(dir / "a/weights.safetensors") == text_of(dir / "b/weights.safetensors"));
+  EXPECT_TRUE(file_text(dir / "a/weights.safetensors") == file_text(dir / "b/weights.safetensors"));
 }
 
 TEST(EndToEnd, EveryLogLineHasTheFieldsPromised) {
@@ -176,7 +176,7 @@ TEST(HowTrainingsEnd, AnInterruptEndsInOrderAndCanBeResumed) {
       "mnist --data synthetic:200,20 --workers 2 --batch 8 --schedule const --epochs 100000 --threads 1";
   const std::string log = dir.path() + "/log.jsonl", save = " --save " + dir.path() + "/s";
   Background training(common + save + " --log " + log);
-  ASSERT_TRUE(eventually([&] { return !text_of(log).empty(); }));
+  ASSERT_TRUE(eventually([&] { return !file_text(log).empty(); }));
   training.signal(SIGINT);
   training.signal(SIGINT);  // as a launcher does that passes on what the terminal has sent already
   const Result interrupted = training.wait();
@@ -189,7 +189,7 @@ TEST(HowTrainingsEnd, AnInterruptEndsInOrderAndCanBeResumed) {
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   const Result undisturbed = run(common + until + " --save " + dir.path() + "/u --log " + dir.path() + "/u.jsonl");
   ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
-  EXPECT_TRUE(text_of(dir.path() + "/s/weights.safetensors") == text_of(dir.path() + "/u/weights.safetensors"));
+  EXPECT_TRUE(file_text(dir.path() + "/s/weights.safetensors") == file_text(dir.path() + "/u/weights.safetensors"));
   EXPECT_EQ(losses_in(log), losses_in(dir.path() + "/u.jsonl"));
 }
 
@@ -198,10 +198,10 @@ TEST(HowTrainingsEnd, AnInterruptReachesNoThreadThatComputes) {
   TempFolder dir;
   Background training("mnist --data synthetic:200,20 --workers 2 --batch 8 --epochs 100000 --threads 1 --quiet --log " +
                       dir.path() + "/log");
-  ASSERT_TRUE(eventually([&] { return !text_of(dir.path() + "/log").empty(); }));
+  ASSERT_TRUE(eventually([&] { return !file_text(dir.path() + "/log").empty(); }));
   int threads = 0, handled = 0, reached = 0;
   for (const auto& task : fs::directory_iterator("/proc/" + std::to_string(training.pid()) + "/task")) {
-    const std::string status = text_of(task.path() / "status");
+    const std::string status = file_text(task.path() / "status");
     if (status.empty()) continue;  // it ended since the folder was listed
     const auto mask = [&](const std::string& key) {
       return std::stoull(status.substr(status.find(key) + key.size()), nullptr, 16);
@@ -237,7 +237,7 @@ TEST(HowTrainingsEnd, AnInterruptDoesNotWaitForAnEvaluation) {
   const Result r = training.wait();
   EXPECT_EQ(r.exit_code, 128 + SIGTERM) << r.err;
   EXPECT_TRUE(has(r.out, "stopped: interrupted")) << r.out;
-  EXPECT_FALSE(has(text_of(log), "{\"eval\":"));
+  EXPECT_FALSE(has(file_text(log), "{\"eval\":"));
   EXPECT_EQ(losses_in(log).rbegin()->first, 4);
   EXPECT_TRUE(fs::exists(dir / "s/checkpoint-000000000004"));
 }
@@ -310,13 +310,13 @@ TEST(EndToEnd, RecomputedActivationsTakeLessMemoryAndTrainToTheSameBits) {
   EXPECT_LT(activations("--checkpoint-activations"), 0.6 * activations(""));
   for (const std::string more : {"", "--checkpoint-activations"})
     ASSERT_EQ(run(command + more + " --epochs 1 --quiet --save " + dir.path() + "/s" + more).exit_code, 0);
-  const std::string weights = text_of(dir.path() + "/s/weights.safetensors");
+  const std::string weights = file_text(dir.path() + "/s/weights.safetensors");
   EXPECT_FALSE(weights.empty());
-  EXPECT_TRUE(weights == text_of(dir.path() + "/s--checkpoint-activations/weights.safetensors"));
+  EXPECT_TRUE(weights == file_text(dir.path() + "/s--checkpoint-activations/weights.safetensors"));
 }
 
 void expect_trace_of_two_ranks(const std::string& path) {
-  const Json trace = Json::parse(text_of(path));
+  const Json trace = Json::parse(file_text(path));
   std::map<std::pair<int, int>, std::string> threads;  // (process, thread) -> name
   for (const auto& event : trace["traceEvents"])
     if (event["ph"] == "M" && event["name"] == "thread_name")
@@ -354,7 +354,7 @@ TEST(EndToEnd, APlanThatADryRunWroteIsUsed) {
   const auto weights = [&](const std::string& options, const std::string& to) {
     const Result r = run(common + " " + options + " --save " + dir.path() + to);
     EXPECT_EQ(r.exit_code, 0) << r.err;
-    return text_of(dir.path() + to + "/weights.safetensors");
+    return file_text(dir.path() + to + "/weights.safetensors");
   };
   const std::string by_file = weights("--plan " + dir.path() + "/plan.json --overlap none", "/a");
   EXPECT_EQ(by_file, weights("--allreduce butterfly --fusion copy:20KiB --chunk 32KiB", "/b"));
@@ -377,7 +377,7 @@ TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
       const std::string to = dir.path() + "/" + name + number;
       const Result r = run(command + common + " --sync " + sync + " --save " + to + " --log " + to + ".jsonl");
       EXPECT_EQ(r.exit_code, 0) << command << sync << ": " << r.err;
-      return std::pair(text_of(to + "/weights.safetensors"), losses_in(to + ".jsonl"));
+      return std::pair(file_text(to + "/weights.safetensors"), losses_in(to + ".jsonl"));
     };
     const auto threads = trained("mnist --workers 3 --servers 1", "threads");
     EXPECT_EQ(threads.second.size(), 8u);
@@ -394,7 +394,7 @@ TEST(EndToEnd, ParameterServersGiveTheSameBitsOverThreadsAndProcesses) {
       EXPECT_EQ(trained("laconic launch -n 3 mnist --servers colocated", "mpi-colocated"), threads) << sync;
       continue;
     }
-    EXPECT_FALSE(has(text_of(dir.path() + "/threads" + number + ".jsonl"), "cpu_ms")) << "threads share one process";
+    EXPECT_FALSE(has(file_text(dir.path() + "/threads" + number + ".jsonl"), "cpu_ms")) << "threads share one process";
     EXPECT_EQ(trained("laconic launch -n 5 mnist --servers 2", "mpi"), threads) << sync;
     for (const char* field : {"cpu_ms", "server_cpu_ms"}) {
       const std::vector<double> ms = values_in(dir.path() + "/mpi" + number + ".jsonl", field);
@@ -419,8 +419,8 @@ TEST(EndToEnd, RoundsGiveTheSameBitsOverThreadsAndProcesses) {
                            " --sync rounds --every 4 --outer " + outer + " --fragments 2 --delay 2" + " --save " + to +
                            " --log " + to + ".jsonl");
       EXPECT_EQ(r.exit_code, 0) << r.err;
-      EXPECT_TRUE(has(text_of(to + ".jsonl"), "\"drift\""));
-      return text_of(to + "/weights.safetensors");
+      EXPECT_TRUE(has(file_text(to + ".jsonl"), "\"drift\""));
+      return file_text(to + "/weights.safetensors");
     };
     const std::string threads = weights("mnist --workers 3", "threads");
     EXPECT_EQ(weights("mnist --workers 3 --overlap none --link 1gbit,100us", "link"), threads) << outer;
@@ -569,9 +569,9 @@ TEST(EndToEnd, ADiskThatIsFullLeavesTheOldCheckpointAndNoHalfFile) {
   TempFolder dir;
   const std::string common = "mnist --data synthetic:40,10 --batch 10 --epochs 1 --quiet --save " + dir.path();
   ASSERT_EQ(run(common + " --steps 2").exit_code, 0);
-  const std::string before = text_of(dir.path() + "/weights.safetensors");
+  const std::string before = file_text(dir.path() + "/weights.safetensors");
   expect_sentence(run(common + " --resume --steps 4", "ulimit -f 200;"), 1, {dir.path(), "could not be written"});
-  EXPECT_TRUE(text_of(dir.path() + "/weights.safetensors") == before);
+  EXPECT_TRUE(file_text(dir.path() + "/weights.safetensors") == before);
   for (const auto& entry : fs::recursive_directory_iterator(dir.path()))
     EXPECT_FALSE(has(entry.path().string(), ".tmp")) << entry.path();
   EXPECT_EQ(run(common + " --resume --steps 4").exit_code, 0);
@@ -600,8 +600,8 @@ class Launched {
     program_.emplace("laconic launch -n 3 " + app +
                      " --data synthetic:100,20 --batch 4 --epochs 1000000 --schedule const --log " + log_ + options);
     ::unsetenv("TMPDIR");
-    EXPECT_TRUE(eventually([&] { return !text_of(log_).empty(); }));
-    for (int rank = 0; rank < 3; ++rank) ranks_.push_back(std::stoi(text_of(dir_ / ("pid." + std::to_string(rank)))));
+    EXPECT_TRUE(eventually([&] { return !file_text(log_).empty(); }));
+    for (int rank = 0; rank < 3; ++rank) ranks_.push_back(std::stoi(file_text(dir_ / ("pid." + std::to_string(rank)))));
   }
 
   Background& program() { return *program_; }
@@ -659,7 +659,7 @@ TEST(HowTrainingsEnd, WhatBeginsAgainAfterAKilledProcessEndsWithTheSameBits) {
   EXPECT_TRUE(has(r.err, "laconic: note: begins again with 2 processes, restart 1 of 1")) << r.err;
   const Result undisturbed = run("laconic launch -n 2 mnist" + options + " --save " + dir.path() + "/u");
   ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.err;
-  EXPECT_TRUE(text_of(dir / "s/weights.safetensors") == text_of(dir / "u/weights.safetensors"));
+  EXPECT_TRUE(file_text(dir / "s/weights.safetensors") == file_text(dir / "u/weights.safetensors"));
 }
 
 TEST(HowTrainingsEnd, AfterTheLastRestartItIsSaidWhyEachRunFailed) {
@@ -705,8 +705,8 @@ TEST(EndToEnd, ThreadsWaitForABoundedTimeUnlessTheEnvironmentSaysHow) {
     const Background training("mnist --data synthetic:200,20 --batch 8 --epochs 100000 --quiet --log " + dir.path() +
                               "/log.jsonl");
     ::unsetenv("OMP_WAIT_POLICY");
-    EXPECT_TRUE(eventually([&] { return !text_of(dir.path() + "/log.jsonl").empty(); }));
-    return text_of("/proc/" + std::to_string(training.pid()) + "/environ");
+    EXPECT_TRUE(eventually([&] { return !file_text(dir.path() + "/log.jsonl").empty(); }));
+    return file_text("/proc/" + std::to_string(training.pid()) + "/environ");
   };
   EXPECT_TRUE(has(environment_with(nullptr), setting));
   EXPECT_FALSE(has(environment_with("active"), setting));
@@ -740,7 +740,7 @@ TEST(HowTrainingsEnd, TheExitCodeTellsTheSignalThatStoppedATraining) {
     TempFolder dir;
     Background alone("mnist --data synthetic:200,20 --batch 8 --epochs 100000 --quiet --repeat 2 --save " + dir.path() +
                      "/s --log " + dir.path() + "/log.jsonl");
-    ASSERT_TRUE(eventually([&] { return !text_of(dir.path() + "/log-seed0.jsonl").empty(); }));
+    ASSERT_TRUE(eventually([&] { return !file_text(dir.path() + "/log-seed0.jsonl").empty(); }));
     alone.signal(signal);
     EXPECT_EQ(alone.wait().exit_code, 128 + signal);
     EXPECT_TRUE(fs::exists(dir.path() + "/s-seed0/weights.safetensors"));
@@ -767,10 +767,10 @@ TEST(HowTrainingsEnd, AHangUpIsNothingToWhatNohupStarted) {
     Background training(start + "mnist --data synthetic:200,20 --batch 8 --epochs 100000 --quiet --log " + dir.path() +
                         "/log");
     std::signal(SIGHUP, SIG_DFL);
-    ASSERT_TRUE(eventually([&] { return !text_of(dir.path() + "/log").empty(); }));
+    ASSERT_TRUE(eventually([&] { return !file_text(dir.path() + "/log").empty(); }));
     training.signal(SIGHUP);
-    const std::size_t steps = text_of(dir.path() + "/log").size();
-    EXPECT_TRUE(eventually([&] { return text_of(dir.path() + "/log").size() > steps + 10'000; }));
+    const std::size_t steps = file_text(dir.path() + "/log").size();
+    EXPECT_TRUE(eventually([&] { return file_text(dir.path() + "/log").size() > steps + 10'000; }));
     training.signal(SIGTERM);
     EXPECT_EQ(training.wait().exit_code, 128 + SIGTERM) << start;
   }
@@ -786,9 +786,9 @@ TEST(EndToEnd, SeveralSeedsUnderLaunchAreThoseOfThreads) {
   const Result ranks = run("laconic launch -n 2 mnist" + common + "/b");
   ASSERT_EQ(ranks.exit_code, 0) << ranks.err;
   for (const std::string seed : {"0", "1", "2"}) {
-    const std::string weights = text_of(dir.path() + "/a-seed" + seed + "/weights.safetensors");
+    const std::string weights = file_text(dir.path() + "/a-seed" + seed + "/weights.safetensors");
     EXPECT_FALSE(weights.empty());
-    EXPECT_TRUE(weights == text_of(dir.path() + "/b-seed" + seed + "/weights.safetensors")) << seed;
+    EXPECT_TRUE(weights == file_text(dir.path() + "/b-seed" + seed + "/weights.safetensors")) << seed;
   }
 }
 
@@ -800,7 +800,7 @@ int open_ports(pid_t pid, const std::string& file, const std::string& loopback) 
     own.insert(fs::read_symlink(fd.path(), gone).string());
   }
   int count = 0;
-  for (const std::string& line : lines_of(text_of("/proc/net/" + file))) {
+  for (const std::string& line : lines_of(file_text("/proc/net/" + file))) {
     std::istringstream in(line);
     std::vector<std::string> words;
     for (std::string word; in >> word;) words.push_back(word);
@@ -814,7 +814,7 @@ TEST(EndToEnd, ALaunchOnOneMachineListensToItAlone) {
   NEEDS_MPIRUN();
   Launched launched;
   std::vector<pid_t> processes = launched.ranks();
-  const std::string status = text_of("/proc/" + std::to_string(processes[0]) + "/status");
+  const std::string status = file_text("/proc/" + std::to_string(processes[0]) + "/status");
   const pid_t mpirun = std::stoi(status.substr(status.find("\nPPid:") + 6));
   for (const auto& [file, loopback] : {std::pair{"tcp", "0100007F:"}, {"tcp6", "00000000000000000000000001000000:"}}) {
     for (const pid_t pid : processes) EXPECT_EQ(open_ports(pid, file, loopback), 0) << file;

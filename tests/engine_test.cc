@@ -238,12 +238,14 @@ void stay_away(Worker& w) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
+struct HaltAtEnd {
+  Engine& engine;
+  ~HaltAtEnd() { engine.halt(); }
+};
+
 void reduce_one(Worker& w, int slot, const std::string& name) {
   std::vector<float> x(100, 1.0f);
-  struct Guard {
-    Engine& engine;
-    ~Guard() { engine.halt(); }
-  } guard{w.engine};
+  const HaltAtEnd halt{w.engine};
   const Ticket ticket = w.engine.submit({.name = name, .slot = slot, .priority = 0, .body = [&](Communicator& comm) {
                                            return ring_allreduce(comm, slice(x));
                                          }});
@@ -272,6 +274,29 @@ TEST(Engine, SaysAfterTheTimeOutWhatEveryRankWaitsForAndWhoIsMissing) {
   EXPECT_NE(sentence.find("\n  rank 1: computes"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("\n  rank 2: allreduce conv1.weight waits for rank 1 (up to"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find(" bytes came and "), std::string::npos) << sentence;
+}
+
+TEST(Engine, TellsTheErrorOfAnOperationForWhichAnotherWaits) {
+  const std::string sentence = error_of<DataError>([&] {
+    on_ranks(
+        2,
+        [](Worker& w) {
+          const int slots = w.engine.reserve_slots(2);
+          (void)w.engine.submit({.name = "serve", .slot = slots, .body = [](Communicator&) -> Task<> {
+                                   throw DataError("it holds another model");
+                                   co_return;
+                                 }});
+          std::vector<std::byte> answer(4);
+          const HaltAtEnd halt{w.engine};
+          const int server = 1 - w.rank;
+          w.engine.wait(w.engine.submit({.name = "push", .slot = slots + 1, .body = [&](Communicator& comm) -> Task<> {
+                                           const Slice<std::byte> here = slice(answer);
+                                           co_await comm.recv(server, here);
+                                         }}));
+        },
+        4.0);
+  });
+  EXPECT_EQ(sentence, "it holds another model");
 }
 
 TEST(Engine, WaitsPatientlyForARankThatLives) {

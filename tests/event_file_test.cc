@@ -91,7 +91,7 @@ TEST(EventFile, HasTheStepsAndEvaluationsOfATrainingAlsoAfterItGoesOn) {
   std::map<std::string, std::map<std::int64_t, float>> all;
   for (const std::string& file : files) {
     EXPECT_TRUE(has(file, "/events.out.tfevents."));
-    for (const auto& [tag, values] : read(text_of(file))) all[tag].insert(values.begin(), values.end());
+    for (const auto& [tag, values] : read(file_text(file))) all[tag].insert(values.begin(), values.end());
   }
   EXPECT_EQ(all["train/loss"].size(), 20u);
   EXPECT_EQ(all["time/step, ms"].size(), 20u);

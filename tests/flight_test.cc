@@ -153,7 +153,7 @@ TEST(Flight, ADamagedFileIsAnErrorOrIsRead) {
     event.kind = i % 3 == 0 ? Happens::begins : i % 3 == 1 ? Happens::expects : Happens::sends, event.run = i / 3;
     recorder->communication(event, "allreduce");
   }
-  const std::string path = folder / "rank-0", whole = text_of(path);
+  const std::string path = folder / "rank-0", whole = file_text(path);
   fuzz(200, [&](Random& random) {
     std::string text = whole;
     switch (random.below(3)) {

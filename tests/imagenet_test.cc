@@ -65,13 +65,13 @@ TEST(Imagenet, TrainsResumesAndPredicts) {
   EXPECT_EQ(summary["classes"], 2);
   EXPECT_EQ(summary["steps"], 12);
   EXPECT_GE(summary["data_share"].get<double>(), 0.0);
-  EXPECT_TRUE(has(text_of(p.dir / "log"), "\"data_ms\":"));
+  EXPECT_TRUE(has(file_text(p.dir / "log"), "\"data_ms\":"));
 
   ASSERT_EQ(run(common + (p.dir / "b") + " --epochs 3").exit_code, 0);
   const Result resumed = run(common + (p.dir / "b") + " --epochs 6 --resume");
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_TRUE(text_of(p.dir / "a/weights.safetensors") == text_of(p.dir / "b/weights.safetensors"));
-  EXPECT_EQ(text_of(p.dir / "a/labels.txt"), text_of(p.dir / "synsets.txt"));
+  EXPECT_TRUE(file_text(p.dir / "a/weights.safetensors") == file_text(p.dir / "b/weights.safetensors"));
+  EXPECT_EQ(file_text(p.dir / "a/labels.txt"), file_text(p.dir / "synsets.txt"));
 
   const std::string dog = (p.dir / "val/n02/13.JPEG") + " " + (p.dir / "val/n01/12.JPEG");
   for (const std::string& from : {"--init " + (p.dir / "a/weights.safetensors"), "--resume --save " + (p.dir / "b")}) {
@@ -280,7 +280,7 @@ TEST(Imagenet, FolderListAndPackAreOneDataSet) {
   for (const std::string& data : {p.dir.path(), (p.dir / "a.txt") + "," + (p.dir / "b.txt"), p.dir / "all.pack"}) {
     const Result r = run(kSmallPhotos + "--data " + data + " --batch 4 --epochs 1 --quiet --overwrite --save " + (p.dir / "out"));
     ASSERT_EQ(r.exit_code, 0) << r.err;
-    weights.push_back(text_of(p.dir / "out/weights.safetensors"));
+    weights.push_back(file_text(p.dir / "out/weights.safetensors"));
   }
   EXPECT_TRUE(weights[0] == weights[1]);
   EXPECT_TRUE(weights[0] == weights[2]);
@@ -313,7 +313,7 @@ TEST(Imagenet, FourWorkersLearnPicturesByHeartStoppedOrNot) {
     std::filesystem::remove_all(p.dir / "stopped");
     std::filesystem::remove(log);
     Background training(start + options + "--epochs 100000" + save);
-    ASSERT_TRUE(eventually([&] { return !text_of(log).empty(); }));
+    ASSERT_TRUE(eventually([&] { return !file_text(log).empty(); }));
     training.signal(SIGINT);
     const Result stopped = training.wait();
     ASSERT_EQ(stopped.exit_code, 128 + SIGINT) << stopped.err;
@@ -328,7 +328,7 @@ TEST(Imagenet, FourWorkersLearnPicturesByHeartStoppedOrNot) {
     const auto losses = losses_in(log);
     EXPECT_EQ(losses.size(), static_cast<std::size_t>(last));
     EXPECT_EQ(losses, losses_in(whole_log));
-    EXPECT_TRUE(text_of(p.dir / "stopped/weights.safetensors") == text_of(p.dir / "whole/weights.safetensors"));
+    EXPECT_TRUE(file_text(p.dir / "stopped/weights.safetensors") == file_text(p.dir / "whole/weights.safetensors"));
     EXPECT_LT(std::stod(losses.rbegin()->second), 0.1);
     // Processes compute what threads do, as far as both went.
     if (by_threads.empty()) by_threads = losses;

@@ -224,7 +224,7 @@ TEST(InspectTrace, ReadsWhatATrainingWrote) {
   const std::string picture = dir.path() + "/trace.svg";
   const Result drawn = run("laconic plot trace --steps 1:3 two=" + file + " " + file + " -o " + picture);
   ASSERT_EQ(drawn.exit_code, 0) << drawn.err;
-  const std::string svg = text_of(picture);
+  const std::string svg = file_text(picture);
   for (const char* part : {"<svg", "two: ", "rank 0 computes", "rank 1 sends", "waiting for", "#2e7d32", "</svg>"})
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   EXPECT_TRUE(
@@ -268,13 +268,13 @@ TEST(CodecTool, WritesWhatItReadsBackWithinTheBound) {
     const std::string mode = bounded ? "bounded" : "published";
     const Result encoded = run("laconic codec encode --mode " + mode + " --bound-exp -8 " + file + " " + lacc);
     ASSERT_EQ(encoded.exit_code, 0) << encoded.err;
-    const std::string bytes = text_of(lacc);
+    const std::string bytes = file_text(lacc);
     EXPECT_EQ(bytes.substr(0, 16), std::string("LACC\x01") + (bounded ? '\x01' : '\0') +
                                        std::string("\xF8\xFF\xEB\x03\0\0\0\0\0\0", 10));
     const Result decoded = run("laconic codec decode " + lacc + " " + back);
     ASSERT_EQ(decoded.exit_code, 0) << decoded.err;
     EXPECT_NE(decoded.out.find("1003 values, " + mode + " with a bound of 2^-8"), std::string::npos) << decoded.out;
-    const std::string y = text_of(back);
+    const std::string y = file_text(back);
     ASSERT_EQ(y.size(), 4 * x.size());
     for (std::size_t i = 0; i < x.size(); ++i) {
       float v;
@@ -307,7 +307,7 @@ TEST(CodecTool, SaysWhatIsWrongWithAFileOrAnOption) {
     EXPECT_FALSE(std::ifstream(out).good()) << "a file was left behind";
   };
   const auto damaged = [&](std::size_t at, const std::string& bytes, bool cut = false) {
-    std::string text = text_of(lacc);
+    std::string text = file_text(lacc);
     text.replace(at, bytes.size(), bytes);
     if (cut) text.resize(at);
     const std::string path = dir.path() + "/damaged.lacc";

@@ -223,8 +223,8 @@ TEST(Live, IsThereWhileAProgramTrains) {
   const std::string out = folder / "out";
   Background training(
       "mnist --data synthetic:400,20 --batch 10 --threads 1 --workers 2 --epochs 100000 --quiet --live 0 > " + out);
-  ASSERT_TRUE(eventually([&] { return has(text_of(out), "/\n"); })) << text_of(out);
-  const std::string said = text_of(out);
+  ASSERT_TRUE(eventually([&] { return has(file_text(out), "/\n"); })) << file_text(out);
+  const std::string said = file_text(out);
   EXPECT_TRUE(said.starts_with("live: http://127.0.0.1:")) << said;
   const int port = port_in(said);
   const auto first = body_of(get(port, "/run?after=0"));

@@ -28,7 +28,7 @@ TEST(Output, APlaceThatCannotBeWrittenToIsSaidBeforeTraining) {
       EXPECT_TRUE(has(r.err, "laconic: error: ")) << r.err;
       EXPECT_EQ(r.out, "") << "nothing was done";
     }
-  EXPECT_EQ(text_of(dir / "file"), "mine");
+  EXPECT_EQ(file_text(dir / "file"), "mine");
 }
 
 TEST(Output, ADryRunLeavesNothing) {
@@ -44,7 +44,7 @@ TEST(Output, LinksStayLinks) {
   fs::create_symlink("behind.json", dir / "link.json");
   EXPECT_EQ(run(kTraining + "--trace " + (dir / "link.json")).exit_code, 0);
   EXPECT_TRUE(fs::is_symlink(dir / "link.json"));
-  EXPECT_TRUE(has(text_of(dir / "behind.json"), "traceEvents"));
+  EXPECT_TRUE(has(file_text(dir / "behind.json"), "traceEvents"));
 }
 
 TEST(Output, DevicesStayDevices) {
@@ -66,7 +66,7 @@ TEST(Output, AFileThatIsNoLogIsNotShortened) {
     const Result r = run(kTraining + save + "--resume --steps 3 --log " + notes);
     EXPECT_EQ(r.exit_code, 2);
     EXPECT_TRUE(has(r.err, notes + " is no log of a training, and would be shortened (--log)")) << r.err;
-    EXPECT_EQ(text_of(notes), text);
+    EXPECT_EQ(file_text(notes), text);
   }
   std::ofstream(notes) << "{\"st";  // a log that was cut off in its first line
   EXPECT_EQ(run(kTraining + save + "--resume --steps 3 --log " + notes).exit_code, 0);
@@ -76,9 +76,9 @@ TEST(Output, ALogIsKeptWhereTheTrainingCannotBegin) {
   const TempFolder dir;
   const std::string log = " --log " + (dir / "log.jsonl"), save = "--save " + (dir / "run") + " ";
   ASSERT_EQ(run(kTraining + save + log).exit_code, 0);
-  const std::string before = text_of(dir / "log.jsonl");
+  const std::string before = file_text(dir / "log.jsonl");
   EXPECT_EQ(run(kTraining + save + log + " --lr 0.7").exit_code, 2);  // another training's folder
-  EXPECT_EQ(text_of(dir / "log.jsonl"), before);
+  EXPECT_EQ(file_text(dir / "log.jsonl"), before);
 }
 
 TEST(Output, InspectCheckpointReadsEveryByte) {
@@ -90,13 +90,13 @@ TEST(Output, InspectCheckpointReadsEveryByte) {
   EXPECT_TRUE(has(r.out, save + "/checkpoint-000000000002: step 2, 2 workers, whole; run ")) << r.out;
   EXPECT_TRUE(has(r.out, "checkpoint-000000000001: step 1")) << r.out;
   const std::string file = save + "/checkpoint-000000000002/rank-1.safetensors";
-  const std::string weights = text_of(save + "/weights.safetensors");
+  const std::string weights = file_text(save + "/weights.safetensors");
   std::ofstream(save + "/weights.safetensors", std::ios::binary) << weights << "x";
   r = run("laconic inspect checkpoint " + save);
   EXPECT_EQ(r.exit_code, 1);
   EXPECT_TRUE(has(r.out, save + "/weights.safetensors: not what the newest checkpoint lists: damaged, or")) << r.out;
   std::ofstream(save + "/weights.safetensors", std::ios::binary) << weights;
-  std::string bytes = text_of(file);
+  std::string bytes = file_text(file);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
   std::ofstream(file, std::ios::binary) << bytes;
   r = run("laconic inspect checkpoint " + save);

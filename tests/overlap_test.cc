@@ -307,7 +307,7 @@ TEST(StoredPlan, AnAutomaticOneGivesTheBitsOfItsFile) {
   recipe.trainer.plan_file = manifest_in(folder.path());
   recipe.trainer.codec_feedback = false;
   ASSERT_NE(recipe.trainer.plan_file, "");
-  recipe.trainer.codec_feedback = text_of(recipe.trainer.plan_file).find("\"codec\"") != std::string::npos;
+  recipe.trainer.codec_feedback = file_text(recipe.trainer.plan_file).find("\"codec\"") != std::string::npos;
   const Outcome by_file = train(recipe);
   EXPECT_TRUE(same_bits(chosen.parameters[0], by_file.parameters[0]));
   EXPECT_EQ(chosen.buffers[0], by_file.buffers[0]);
@@ -340,7 +340,7 @@ TEST(StoredPlan, WhatIsChosenAutomaticallyFollowsTheNetwork) {
     recipe.trainer.save = folder.path();
     recipe.trainer.steps = 1;
     train(recipe);
-    return text_of(manifest_in(folder.path())).find("exact") != std::string::npos;
+    return file_text(manifest_in(folder.path())).find("exact") != std::string::npos;
   };
   using namespace std::chrono_literals;
   EXPECT_TRUE(some_are_chosen({.bits_per_second = 10'000'000}));

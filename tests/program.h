@@ -36,7 +36,7 @@ inline Result run(const std::string& command, const std::string& before = "") {
   const std::string line = "{ " + before + " " + environment_of(command) + "timeout 600 " LACONIC_APPS "/" + command +
                            "; } >" + out + " 2>" + err + " </dev/null";
   const int status = std::system(line.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(out), text_of(err)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, file_text(out), file_text(err)};
 }
 
 /// Waits until it is true, up to five minutes.
@@ -75,7 +75,8 @@ class Background {
     int status = 0;
     if (!eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; })) return {124, "", "still running"};
     running_ = false;
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(dir_.path() + "/out"), text_of(dir_.path() + "/err")};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, file_text(dir_.path() + "/out"),
+            file_text(dir_.path() + "/err")};
   }
 
  private:

@@ -53,7 +53,7 @@ TEST(Ptb, ResumesInTheMiddleOfAnEpoch) {
   ASSERT_EQ(run(common + (dir / "b") + " --steps 17").exit_code, 0);
   const Result r = run(common + (dir / "b") + " --steps 30 --resume");
   ASSERT_EQ(r.exit_code, 0) << r.err;
-  EXPECT_TRUE(text_of(dir / "a/weights.safetensors") == text_of(dir / "b/weights.safetensors"));
+  EXPECT_TRUE(file_text(dir / "a/weights.safetensors") == file_text(dir / "b/weights.safetensors"));
 }
 
 TEST(Ptb, ThreadsAndProcessesGiveTheSameBits) {
@@ -63,7 +63,7 @@ TEST(Ptb, ThreadsAndProcessesGiveTheSameBits) {
   ASSERT_EQ(run("ptb --workers 3 --save " + (dir / "a") + common).exit_code, 0);
   const Result r = run("laconic launch -n 3 ptb --generate 5 --save " + (dir / "b") + common);
   ASSERT_EQ(r.exit_code, 0) << r.err;
-  EXPECT_TRUE(text_of(dir / "a/weights.safetensors") == text_of(dir / "b/weights.safetensors"));
+  EXPECT_TRUE(file_text(dir / "a/weights.safetensors") == file_text(dir / "b/weights.safetensors"));
 }
 
 TEST(Ptb, WritesTextThatFollowsFromTheSeed) {

@@ -138,8 +138,8 @@ TEST(Report, AProgramAndTheToolMakeTheSamePage) {
   const Result made = run("laconic report lenet=" + at + "lenet.jsonl --trace " + at + "trace -o " + at + "two.html");
   ASSERT_EQ(made.exit_code, 0) << made.err;
   EXPECT_EQ(made.out, "report: " + at + "two.html\n");
-  EXPECT_EQ(text_of(at + "one.html"), text_of(at + "two.html"));
-  const auto run_there = runs_on(text_of(at + "one.html"))[0];
+  EXPECT_EQ(file_text(at + "one.html"), file_text(at + "two.html"));
+  const auto run_there = runs_on(file_text(at + "one.html"))[0];
   EXPECT_EQ(run_there["last_step"], 20);
   const auto& timeline = run_there["timeline"];
   ASSERT_GE(timeline["rows"].size(), 4u) << "two threads of two ranks";
@@ -156,7 +156,7 @@ TEST(Report, WithoutALogAProgramKeepsNoneButThePage) {
   ASSERT_EQ(r.exit_code, 0) << r.err;
   EXPECT_TRUE(has(r.out, "report: page.html\n")) << r.out;
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
-  EXPECT_EQ(runs_on(text_of(folder / "page.html"))[0]["last_step"], 3);
+  EXPECT_EQ(runs_on(file_text(folder / "page.html"))[0]["last_step"], 3);
 }
 
 TEST(Report, CompareShowsTheFirstRunOfEachSet) {
@@ -166,7 +166,7 @@ TEST(Report, CompareShowsTheFirstRunOfEachSet) {
       "--vs \"dense: \" --vs \"16 bits: --codec bf16\" --report " +
       (folder / "page.html"));
   ASSERT_EQ(r.exit_code, 0) << r.err;
-  const auto runs = runs_on(text_of(folder / "page.html"));
+  const auto runs = runs_on(file_text(folder / "page.html"));
   ASSERT_EQ(runs.size(), 2u);
   EXPECT_EQ(runs[0]["title"], "dense");
   EXPECT_EQ(runs[1]["title"], "16 bits");
@@ -231,7 +231,7 @@ TEST(Report, CompareShowsWhatWasLearnedByTheTimesOfTheNetwork) {
           "--repeat 2 --quiet --json --vs \"dense: \" --vs \"RedSync: --sync redsync --density 0.01\" --report " +
           (folder / "page.html"));
   ASSERT_EQ(r.exit_code, 0) << r.err;
-  const auto table = nlohmann::json::parse(r.out), runs = runs_on(text_of(folder / "page.html"));
+  const auto table = nlohmann::json::parse(r.out), runs = runs_on(file_text(folder / "page.html"));
   ASSERT_EQ(runs.size(), 2u);
   for (const auto& run : runs) {
     EXPECT_EQ(run["timed_apart"], true);
@@ -251,9 +251,9 @@ TEST(Report, GradientsAreCountedWhereTheyAreShown) {
   const std::string at = folder.path() + "/",
                     train = "mnist --data synthetic:200,20 --workers 2 --batch 10 --steps 10 --quiet --log " + at;
   ASSERT_EQ(run(train + "plain.jsonl").exit_code, 0);
-  EXPECT_FALSE(has(text_of(at + "plain.jsonl"), "gradients")) << "nobody has asked for a page";
+  EXPECT_FALSE(has(file_text(at + "plain.jsonl"), "gradients")) << "nobody has asked for a page";
   ASSERT_EQ(run(train + "log.jsonl --report " + at + "page.html").exit_code, 0);
-  const auto gradients = runs_on(text_of(at + "page.html"))[0]["gradients"];
+  const auto gradients = runs_on(file_text(at + "page.html"))[0]["gradients"];
   ASSERT_EQ(gradients.size(), 2u);
   EXPECT_EQ(gradients[0]["step"], 1);
   EXPECT_EQ(gradients[1]["step"], 10);

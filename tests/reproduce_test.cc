@@ -47,7 +47,7 @@ TEST(Reproduce, MakesATable) {
   const TempFolder dir;
   const Result r = run("laconic reproduce redsync accuracy --data synthetic:128,50 --out " + dir.path());
   ASSERT_EQ(r.exit_code, 0) << r.err;
-  const std::string text = text_of(dir / "redsync-accuracy.md");
+  const std::string text = file_text(dir / "redsync-accuracy.md");
   EXPECT_EQ(r.out, text + "\n");
   for (const char* part : {"| SGD | 7.48 | ", "| qRGC | 7.87 | ", "test error %", "* 1 % of the gradients is sent",
                            "    laconic compare mnist --model lenet"})

@@ -387,9 +387,10 @@ TEST(Simulate, AnySettingCanBeSwept) {
   const auto densities = rows("--sync redsync --dense-below 4KiB --sweep density=0.001,0.01,0.1 --svg " + file);
   ASSERT_EQ(densities.size(), 3u);
   EXPECT_LT(densities[0]["bytes_sent"], densities[2]["bytes_sent"]);
-  for (const char* part : {">density</text>", "density 0.01: ", "ideal"}) EXPECT_TRUE(has(text_of(file), part)) << part;
+  for (const char* part : {">density</text>", "density 0.01: ", "ideal"})
+    EXPECT_TRUE(has(file_text(file), part)) << part;
   EXPECT_EQ(rows("--sweep allreduce=ring,butterfly --svg " + file).size(), 2u);
-  EXPECT_TRUE(has(text_of(file), ">butterfly</text>"));
+  EXPECT_TRUE(has(file_text(file), ">butterfly</text>"));
 }
 
 TEST(Simulate, SetsStandInOneTableAndOnePicture) {
@@ -403,7 +404,7 @@ TEST(Simulate, SetsStandInOneTableAndOnePicture) {
   ASSERT_EQ(rows.size(), 12u);
   EXPECT_EQ(rows[4]["set"], "few & large");
   EXPECT_LT(rows[7]["bytes_sent"], rows[3]["bytes_sent"]);
-  const std::string picture = text_of(file);
+  const std::string picture = file_text(file);
   for (const char* part : {"<svg ", "few &amp; large", "ideal", "8 workers: ", "</svg>"})
     EXPECT_NE(picture.find(part), std::string::npos) << part;
   std::size_t curves = 0;

@@ -38,7 +38,7 @@ class Safetensors : public ::testing::Test {
   std::string path_ = dir_.path() + "/w.safetensors";
 
   void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
-  std::string read() const { return text_of(path_); }
+  std::string read() const { return file_text(path_); }
   /// Loading must fail with a sentence that holds both the path and `part`.
   void expect_refused(const std::string& bytes, const std::string& part) {
     write(bytes);

@@ -12,7 +12,7 @@
 namespace laconic {
 
 /// All that a file says. Nothing: it is not there, or in /proc and its process has ended.
-inline std::string text_of(const std::string& path) { return text_of_file(path).value_or(""); }
+inline std::string file_text(const std::string& path) { return text_of_file(path).value_or(""); }
 
 /// A folder of its own for one test, removed with everything in it at the end.
 class TempFolder {

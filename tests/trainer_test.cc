@@ -506,7 +506,7 @@ TEST(Trainer, WorkersThatJoinNothingHearOfAStopBetweenEvaluations) {
 
 /// None if there is no such file.
 std::vector<float> floats_in(const std::string& path) {
-  const std::string bytes = text_of(path);
+  const std::string bytes = file_text(path);
   std::vector<float> values(bytes.size() / 4);
   if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * 4);
   return values;

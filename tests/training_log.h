@@ -25,7 +25,7 @@ inline nlohmann::json last_line(const std::string& out) {
 /// The lines of a file that --log wrote.
 inline std::vector<nlohmann::json> log_of(const std::string& path) {
   std::vector<nlohmann::json> log;
-  for (const auto& line : lines_of(text_of(path))) log.push_back(nlohmann::json::parse(line));
+  for (const auto& line : lines_of(file_text(path))) log.push_back(nlohmann::json::parse(line));
   return log;
 }
 

@@ -41,6 +41,7 @@ BucketSync::BucketSync(const ParameterArena& arena, Engine& engine, Plan plan, s
       name_(std::move(name)),
       overlap_(facts.overlap),
       scale_(facts.mean ? 1.0 / workers : 1.0),
+      put_by_(facts.put_by()),
       states_(plan_.buckets.size()),
       first_slot_(engine.reserve_slots(static_cast<int>(plan_.buckets.size()))) {
   require<Error>(plan_.bucket_of.size() == arena.parameters().size(), name_, ": the plan is for ",
@@ -135,21 +136,12 @@ void BucketSync::flush() {
     if (states_[b].phase == State::Phase::under_way) finish(b);
 }
 
-void BucketSync::save_losses(RankState& state, const Tensor& lost, std::optional<Holders> holders) {
-  if (!lost.defined()) return;
-  if (holders)
-    state.set_sum("codec.lost", lost, *holders);
-  else
-    state.set("codec.lost", lost, Join::sum);
+void BucketSync::save_losses(RankState& state, const Tensor& lost, std::optional<Holders> holders) const {
+  if (lost.defined()) state.set_of(holders.value_or(state.all()), "codec.lost", lost, put_by_);
 }
 
 void BucketSync::load_losses(const StateDict& state, const Tensor& lost) {
-  if (!lost.defined()) return;
-  const Tensor& stored = state.at("codec.lost");
-  require<DataError>(stored.dtype() == DType::f32 && stored.elements() == lost.elements(), "codec.lost holds ",
-                     stored.elements(), " values of ", stored.dtype(), " where the model has ", lost.elements(),
-                     " of f32 (`resume`): take a checkpoint of this model");
-  lost.copy_from(stored);
+  if (lost.defined()) state.copy_to(lost, "codec.lost", "what the codec has lost");
 }
 
 }  // namespace laconic::dist

@@ -47,8 +47,8 @@ class BucketSync : public Strategy {
 
   /// Save and load "codec.lost": what encoding has lost so far, laid out like the arena. Nothing if that is undefined.
   /// load_losses throws DataError if the state has none, or one of another model.
-  ///   holders : the workers that encode
-  static void save_losses(RankState& state, const Tensor& lost, std::optional<Holders> holders = {});
+  ///   holders : the workers that encode; nothing: all
+  void save_losses(RankState& state, const Tensor& lost, std::optional<Holders> holders = {}) const;
   static void load_losses(const StateDict& state, const Tensor& lost);
 
   /// Halts the engine if anything is under way, because an exception passes: it must not work in memory that goes. For
@@ -61,6 +61,7 @@ class BucketSync : public Strategy {
   const Bucket& bucket(std::size_t b) const { return plan_.buckets[b]; }
   const StepContext& context_of(std::size_t b) const { return states_[b].context; }
   const StepContext& context() const { return context_; }  ///< of the step that is under way
+  Join put_by() const { return put_by_; }                  ///< TrainingFacts::put_by
   int first_slot() const { return first_slot_; }
   std::span<const std::shared_ptr<Parameter>> parameters_of(const Bucket& bucket) const {
     return std::span(arena_.parameters())
@@ -90,6 +91,7 @@ class BucketSync : public Strategy {
   const std::string name_;
   const Overlap overlap_;
   const double scale_;
+  const Join put_by_;
   StepContext context_;
   std::vector<State> states_;  // by bucket
   int first_slot_;

@@ -45,6 +45,8 @@ struct TrainingFacts {
   bool nesterov = false;
   double clip_norm = 0, clip_value = 0;  ///< limits of the joined gradient's length, of its elements; 0: none
   bool mean = true;                      ///< `reduce` mean: the workers' gradients are averaged, else summed
+  /// How other workers go on with what each has put by of its gradients: what it will do to the weights stays.
+  Join put_by() const { return mean ? Join::mean : Join::sum; }
   Overlap overlap = Overlap::forward;
   std::uint64_t seed = 0;
   PlanOptions plan{};

@@ -19,13 +19,13 @@ void RankState::set(const std::string& name, Tensor tensor, Join join) {
   set_text(join_key(name), kJoins[static_cast<std::size_t>(join)]);
 }
 
-void RankState::set_sum(const std::string& name, Tensor tensor, Holders holders) {
-  set(name, std::move(tensor), Join::sum);
+void RankState::set_of(Holders holders, const std::string& name, Tensor tensor, Join join) {
+  set(name, std::move(tensor), join);
   holders_[name] = holders;
 }
 
-void RankState::set_sum_in(const std::string& name, Tensor tensor, std::span<const Range> ranges) {
-  set(name, std::move(tensor), ranges.empty() ? Join::equal : Join::sum);
+void RankState::set_in(std::span<const Range> ranges, const std::string& name, Tensor tensor, Join join) {
+  set(name, std::move(tensor), ranges.empty() ? Join::equal : join);
   std::string text = this->text(join_key(name));
   for (const auto& [offset, count] : ranges) text += concat(" ", offset, "+", count);
   set_text(join_key(name), text);

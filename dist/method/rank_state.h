@@ -14,14 +14,14 @@ namespace laconic::dist {
 enum class Join : std::uint8_t {
   sum,    ///< the sum over workers is what counts: it is formed in double and shared out evenly, the last rounding to
           ///< the first of them, so that the sum changes by at most one rounding of a float
-  mean,   ///< all go on with the mean, formed in double
+  mean,   ///< the mean over workers is what counts: it is formed in double, and all go on with it
   equal,  ///< all hold the same, and go on with it
   own,    ///< each its own: worker k goes on with that of worker k mod p, of p workers; where there is none, it begins
           ///< anew
   anew    ///< what a new training has
 };
 
-/// The workers that hold a share of a sum: place k of them; -1: this one holds none.
+/// The workers that hold a share of a sum or mean: place k of them; -1: this one holds none, and saves zeros.
 struct Holders {
   int place = 0, count = 1;
 };
@@ -35,11 +35,11 @@ class RankState : public StateDict {
   explicit RankState(Holders all) : all_(all) {}
 
   void set(const std::string& name, Tensor tensor, Join join);
-  /// A sum of which not all workers hold a share.
-  void set_sum(const std::string& name, Tensor tensor, Holders holders);
-  /// A sum in these elements, [offset, offset + count); elsewhere equal. Ascending; none: Join::equal
+  /// A sum or mean of which not all workers hold a share.
+  void set_of(Holders holders, const std::string& name, Tensor tensor, Join join);
+  /// Joined so in these elements, [offset, offset + count); elsewhere equal. Ascending; none: Join::equal
   using Range = std::pair<std::int64_t, std::int64_t>;
-  void set_sum_in(const std::string& name, Tensor tensor, std::span<const Range> ranges);
+  void set_in(std::span<const Range> ranges, const std::string& name, Tensor tensor, Join join);
   void set_numbers(const std::string& name, std::span<const std::int64_t> numbers, Join join);
   /// All that `part` saves, with `prefix` in front of its name. Texts begin anew.
   template <class Part>
@@ -59,7 +59,8 @@ class RankState : public StateDict {
   }
 
   int workers() const { return all_.count; }
-  /// Who holds a share of this sum.
+  Holders all() const { return all_; }
+  /// Who holds a share of it.
   Holders holders(const std::string& name) const;
 
  private:
@@ -70,7 +71,7 @@ class RankState : public StateDict {
 /// How a file says that a tensor is joined.
 struct Joined {
   Join join = Join::anew;
-  std::vector<RankState::Range> ranges{};  ///< of a sum; empty: everywhere
+  std::vector<RankState::Range> ranges{};  ///< of a sum or mean; empty: everywhere
 };
 /// throws DataError if it says nothing of that tensor, or nothing that is known
 Joined joined_from(const StateDict& state, const std::string& name);

@@ -57,8 +57,8 @@ class Strategy : public ParameterListener {
   /// given as much of this worker's in any case.
   virtual void save(RankState&) const {}
   virtual void load(const StateDict&) {}
-  /// The elements of WorkerSide::velocity that are this worker's own, after a flush: their sum over workers counts, as
-  /// of Join::sum. Elsewhere all workers hold the same.
+  /// The elements of WorkerSide::velocity that are this worker's own, after a flush: they are joined by
+  /// TrainingFacts::put_by. Elsewhere all workers hold the same.
   virtual std::vector<RankState::Range> own_velocity() const { return {}; }
 };
 

@@ -12,7 +12,8 @@ namespace laconic::dist {
 /// Decides which buckets the workers of a server may push: a few at a time, each as a whole, the most urgent of those
 /// that all workers have ready. So a sum is complete as soon as the server's link allows, and its answer fills the way
 /// down while others come up. If each worker chose by itself, the server would hold many parts of sums and could answer
-/// none. The communication thread alone uses it. A failed operation keeps its place: the engine has failed then.
+/// none. The communication thread alone uses it. A failed operation keeps its place: others wait until the time-out,
+/// which tells its error.
 class Turns {
  public:
   explicit Turns(std::size_t places) : free_(places) {}

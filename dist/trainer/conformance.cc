@@ -132,36 +132,40 @@ class Check {
                  "a training that was stopped and resumed ends elsewhere", workers);
   }
 
-  /// The sum over workers of what they have saved and share, by name; outside of ranges that a file names it stays 0.
-  using Sums = std::map<std::string, std::vector<double>>;
+  /// The sum or mean over workers of what they have saved and share, by name; outside of ranges that a file names it
+  /// stays 0.
+  using Shared = std::map<std::string, std::vector<double>>;
 
   /// Also: what is said to be equal is equal.
-  Sums sums_in(const std::string& folder, int workers) const {
+  Shared shared_in(const std::string& folder, int workers) const {
     const std::string checkpoint = CheckpointStore::newest(folder);
-    Sums sums;
+    Shared shared;
     const StateDict first = CheckpointStore::read_rank(checkpoint, 0);
     for (int r = 0; r < workers; ++r) {
       const StateDict state = CheckpointStore::read_rank(checkpoint, r);
       for (const auto& [name, tensor] : state) {
         if (name.starts_with("server/")) continue;
+        if (is_.servers && name.starts_with("model/")) continue;  // workers begin with the servers' values
         const auto [join, ranges] = dist::joined_from(state, name);
         if (join == dist::Join::equal)
           require_that(tensor.bytes() == first.at(name).bytes() &&
                            std::memcmp(tensor.raw_data(), first.at(name).raw_data(), tensor.bytes()) == 0,
                        concat("it says that ", name, " is equal on all, and it is not"), workers);
-        if (join != dist::Join::sum) continue;
-        std::vector<double>& sum = sums[name];
-        sum.resize(static_cast<std::size_t>(tensor.elements()));
+        const bool mean = join == dist::Join::mean;
+        if (!mean && join != dist::Join::sum) continue;
+        std::vector<double>& all = shared[name];
+        all.resize(static_cast<std::size_t>(tensor.elements()));
         const std::vector<float> values = tensor.to_vector();
-        for (std::size_t i = 0; i < sum.size(); ++i) {
+        for (std::size_t i = 0; i < all.size(); ++i) {
           const auto inside = [at = static_cast<std::int64_t>(i)](const auto& range) {
             return at >= range.first && at < range.first + range.second;
           };
-          if (ranges.empty() || std::any_of(ranges.begin(), ranges.end(), inside)) sum[i] += double{values[i]};
+          if (ranges.empty() || std::any_of(ranges.begin(), ranges.end(), inside))
+            all[i] += double{values[i]} / (mean ? workers : 1);
         }
       }
     }
-    return sums;
+    return shared;
   }
 
   /// 4 workers, then 3, then 4: what they share is all there each time, and training goes on.
@@ -178,14 +182,14 @@ class Check {
     };
     resume(3, 1, a.path(), b.path(), *options.steps);
     resume(4, 0, b.path(), c.path(), *options.steps);
-    const Sums before = sums_in(a.path(), 4);
+    const Shared before = shared_in(a.path(), 4);
     for (const auto& [folder, workers] : {std::pair{b.path(), 3}, {c.path(), 4}}) {
-      const Sums after = sums_in(folder, workers);
-      require_that(after.size() == before.size(), "other workers share other sums", workers);
-      for (const auto& [name, sum] : before)
-        for (std::size_t i = 0; i < sum.size(); ++i)
-          require_that(std::abs(after.at(name)[i] - sum[i]) <= 0x1p-23 * std::abs(sum[i]) + 0x1p-126,
-                       concat("element ", i, " of ", name, " was ", sum[i], ", and is ", after.at(name)[i]), workers);
+      const Shared after = shared_in(folder, workers);
+      require_that(after.size() == before.size(), "other workers share other tensors", workers);
+      for (const auto& [name, was] : before)
+        for (std::size_t i = 0; i < was.size(); ++i)
+          require_that(std::abs(after.at(name)[i] - was[i]) <= 0x1p-23 * std::abs(was[i]) + 0x1p-126,
+                       concat("element ", i, " of ", name, " was ", was[i], ", and is ", after.at(name)[i]), workers);
     }
     resume(3, 2, c.path(), d.path(), kSteps - 4);
     const Result ended = resume(4, 1, d.path(), "", kSteps + 8);

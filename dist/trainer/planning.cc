@@ -162,10 +162,10 @@ void Trainer::plan_anew_if_due() {
   take_plan(meet(worker_.engine, "agreement on another plan", choose_plan(allowed, plan_.sync, true))[0]);
   make_strategy();
   arena_->set_listener(listener());
-  // A plan may be the first one with a codec: then nothing is lost yet.
-  const std::string lost = concat("strategy/", plan_.sync.empty() ? "" : plan_.sync + "/exchange/", "codec.lost");
-  if (!state.find(lost)) state.set(lost, arena_->make_state(), dist::Join::sum);
-  strategy_->load(state.part("strategy/"));
+  dist::RankState known;
+  known.save("strategy/", *strategy_);  // a plan may be the first one with a codec: then nothing is lost yet
+  known.merge(state);
+  strategy_->load(known.part("strategy/"));
   workload_.restore(state.part("workload/"));
   workload_.start(epoch_of(step_), batch_at(step_));
   figures_.restart_costs();

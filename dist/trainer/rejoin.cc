@@ -10,7 +10,7 @@ using dist::Holders;
 using dist::Join;
 using dist::Joined;
 
-/// The sum over workers of one tensor.
+/// The sum over the workers that were of one tensor.
 struct Sum {
   Joined joined;
   std::vector<double> values;
@@ -24,14 +24,13 @@ float share_of(double sum, Holders holders) {
   return static_cast<float>(sum - static_cast<double>(holders.count - 1) * static_cast<double>(even));
 }
 
-Tensor shared_out(const Sum& sum, const Tensor& like, Holders holders, int workers, const Tensor& mine) {
+/// before, now : how many workers there were, and are
+Tensor shared_out(const Sum& sum, const Tensor& like, Holders holders, int before, int now, const Tensor& mine) {
   Tensor out = Tensor::empty(like.shape());
   float* const to = out.data<float>();
   const std::int64_t n = like.elements();
-  if (sum.joined.join == Join::mean) {
-    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(sum.values[static_cast<std::size_t>(i)] / workers);
-    return out;
-  }
+  const bool mean = sum.joined.join == Join::mean;
+  const double of_a_mean = holders.place < 0 ? 0 : static_cast<double>(now) / holders.count;  // 1 where all hold it
   std::vector<dist::RankState::Range> ranges = sum.joined.ranges;
   if (ranges.empty())
     ranges.emplace_back(0, n);
@@ -40,8 +39,10 @@ Tensor shared_out(const Sum& sum, const Tensor& like, Holders holders, int worke
   for (const auto& [offset, count] : ranges) {
     require<DataError>(offset <= n && count <= n - offset, "resume: a checkpoint names ", count, " elements from ",
                        offset, " on, of a tensor of ", n, ". Use an older checkpoint.");
-    for (std::int64_t i = offset; i < offset + count; ++i)
-      to[i] = share_of(sum.values[static_cast<std::size_t>(i)], holders);
+    for (std::int64_t i = offset; i < offset + count; ++i) {
+      const double all = sum.values[static_cast<std::size_t>(i)];
+      to[i] = mean ? static_cast<float>(all / before * of_a_mean) : share_of(all, holders);
+    }
   }
   return out;
 }
@@ -80,9 +81,9 @@ StateDict rejoined(const dist::RankState& fresh, const std::string& checkpoint, 
       continue;
     }
     const auto sum = sums.find(name);
-    out.set(name, sum == sums.end()
-                      ? taken->second
-                      : shared_out(sum->second, like, fresh.holders(name), manifest.workers, taken->second));
+    out.set(name, sum == sums.end() ? taken->second
+                                    : shared_out(sum->second, like, fresh.holders(name), manifest.workers,
+                                                 fresh.workers(), taken->second));
   }
   for (const auto& [name, text] : texts) out.set_text(name, text);
   return out;

@@ -433,7 +433,7 @@ dist::RankState Trainer::state() const {
     optimizer_->save(arenas);
     for (const auto& [name, tensor] : arenas)
       if (is_.same_bits && velocity.defined() && tensor.raw_data() == velocity.raw_data())
-        state.set_sum_in("optimizer/" + name, tensor, strategy_->own_velocity());
+        state.set_in(strategy_->own_velocity(), "optimizer/" + name, tensor, facts_.put_by());
   }
   state.save("schedule/", o_.schedule, Join::equal);
   state.save("strategy/", *strategy_);

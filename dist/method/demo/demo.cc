@@ -142,18 +142,14 @@ std::vector<LedgerRow> Demo::ledger() const {
 }
 
 void Demo::save(RankState& state) const {
-  state.set(kPrefix + "momentum", momentum_, Join::sum);
+  state.set(kPrefix + "momentum", momentum_, rules_.sign ? Join::mean : put_by());
   for (const Message& message : messages_)
     for (const Part& p : message.parts) state.save(kPrefix + p.account.name() + "/", p.account, Join::own);
 }
 
 void Demo::load(const StateDict& state) {
   const StateDict mine = state.part(kPrefix);
-  const Tensor& momentum = mine.at("momentum");
-  require<DataError>(momentum.dtype() == DType::f32 && momentum.shape() == momentum_.shape(),
-                     "resume: the momentum is ", momentum.shape(), ", this model has ", momentum_.shape(),
-                     ". Give the same options.");
-  momentum_.copy_from(momentum);
+  mine.copy_to(momentum_, "momentum", "the momentum of demo");
   for (Message& message : messages_)
     for (Part& p : message.parts) p.account.load(mine.part(p.account.name() + "/"));
 }

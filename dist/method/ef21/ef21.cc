@@ -225,13 +225,8 @@ void Ef21::save(RankState& state) const {
 
 void Ef21::load(const StateDict& state) {
   const StateDict mine = state.part(kEf21Prefix);
-  for (const auto& [name, target] : {std::pair{"v", &v_}, {"h", &h_}, {"g", &g_}}) {
-    const Tensor& stored = mine.at(name);
-    require<DataError>(stored.dtype() == DType::f32 && stored.shape() == target->shape(), "resume: ", name,
-                       " of ef21 is ", stored.shape(), ", this model has ", target->shape(),
-                       ". Give the same options.");
-    target->copy_from(stored);
-  }
+  for (const auto& [name, target] : {std::pair{"v", &v_}, {"h", &h_}, {"g", &g_}})
+    mine.copy_to(*target, name, concat(name, " of ef21"));
   for (Message& message : messages_)
     for (Run& run : message.runs) {
       const StateDict part = mine.part(run.name + "/");

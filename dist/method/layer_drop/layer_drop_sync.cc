@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 #include "compress/residual.h"
@@ -158,36 +157,29 @@ void LayerDropSync::save(RankState& state) const {
     if (layers_[b].keeps)
       kept.range(bucket(b).offset, bucket(b).elements)
           .copy_from(accumulated_.range(bucket(b).offset, bucket(b).elements));
-  state.set_sum("layerdrop/kept", std::move(kept), leaders());
+  state.set_of(leaders(), "layerdrop/kept", std::move(kept), put_by());
   std::vector<std::int64_t> numbers;
   for (const Layer& l : layers_)
     for (const std::int64_t n : {std::int64_t{l.keeps}, l.age, l.version, l.times_sent, l.times_received})
       numbers.push_back(n);
-  const auto count = static_cast<std::int64_t>(layers_.size());
-  state.set("layerdrop/layers", Tensor::of({count, kNumbers}, std::span<const std::int64_t>(numbers)), Join::anew);
-  state.set_numbers("layerdrop/steps", std::array{threshold_step_, steps_}, Join::anew);
-  char text[64];
-  std::snprintf(text, sizeof text, "%a %a", threshold_, threshold_lr_);
-  state.set_text("layerdrop/threshold", text);
+  state.set_numbers("layerdrop/layers", numbers, Join::anew);
+  state.set_numbers("layerdrop/steps", {&steps_, 1}, Join::anew);
+  // Else other workers would begin with all that they have, of all layers at once.
+  const std::array threshold{std::bit_cast<std::int64_t>(threshold_), std::bit_cast<std::int64_t>(threshold_lr_),
+                             threshold_step_};
+  state.set_numbers("layerdrop/threshold", threshold, Join::own);
 }
 
 void LayerDropSync::load(const StateDict& state) {
   PsSync::load(state);
   const StateDict mine = state.part("layerdrop/");
-  const Tensor &kept = mine.at("kept"), &layers = mine.at("layers"), &steps = mine.at("steps");
-  const auto count = static_cast<std::int64_t>(layers_.size());
-  require<DataError>(kept.dtype() == DType::f32 && kept.shape() == accumulated_.shape() &&
-                         layers.dtype() == DType::i64 && layers.shape() == Shape{count, kNumbers} &&
-                         steps.dtype() == DType::i64 && steps.elements() == 2,
-                     "resume: the state of layerdrop is not of this model and plan. Give the same options.");
-  const std::string& text = mine.text("threshold");
-  char* end = nullptr;
-  threshold_ = std::strtod(text.c_str(), &end);
-  threshold_lr_ = std::strtod(end, nullptr);
-  threshold_step_ = steps.data<std::int64_t>()[0];
-  steps_ = steps.data<std::int64_t>()[1];
-  accumulated_.copy_from(kept);
-  const std::int64_t* n = layers.data<std::int64_t>();
+  mine.copy_to(accumulated_, "kept", "what layerdrop keeps");
+  steps_ = mine.numbers("steps", 1, "the state of layerdrop")[0];
+  const auto threshold = mine.numbers("threshold", 3, "the threshold of layerdrop");
+  threshold_ = std::bit_cast<double>(threshold[0]), threshold_lr_ = std::bit_cast<double>(threshold[1]);
+  threshold_step_ = threshold[2];
+  const auto layers = mine.numbers("layers", kNumbers * layers_.size(), "the state of layerdrop's layers");
+  auto n = layers.begin();
   for (std::size_t b = 0; b < layers_.size(); ++b) {
     Layer& l = layers_[b];
     // A worker that was not there before keeps what others have shared out to it.

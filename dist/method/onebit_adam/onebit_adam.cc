@@ -239,12 +239,8 @@ void OnebitAdam::save(RankState& state) const {
 
 void OnebitAdam::load(const StateDict& state) {
   const StateDict mine = state.part(kOwnState);
-  for (const auto& [name, errors] : {std::pair{"errors", errors_}, {"server_errors", server_errors_}}) {
-    const Tensor& stored = mine.at(name);
-    require<DataError>(stored.dtype() == DType::f32 && stored.shape() == errors.shape(), "resume: '", name, "' are ",
-                       stored.shape(), ", this model has ", errors.shape(), ". Give the same options.");
-    errors.copy_from(stored);
-  }
+  mine.copy_to(errors_, "errors", "what onebit-adam has lost");
+  mine.copy_to(server_errors_, "server_errors", "what averages of onebit-adam have lost");
   for (Message& message : messages_)
     for (Part& p : message.parts) p.account.load(mine.part(p.account.name() + "/"));
 }

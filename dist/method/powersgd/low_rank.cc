@@ -121,11 +121,6 @@ void LowRank::approximate(float share) {
   GhostWork::tell(matrix_.device(), Work::scattering, static_cast<std::size_t>(matrix_.elements()));
 }
 
-void LowRank::load(const StateDict& state) {
-  const Tensor& q = state.at("q");
-  require<DataError>(q.dtype() == DType::f32 && q.shape() == q_.shape(), "resume: Q of ", parameter_.info.name, " is ",
-                     q.shape(), " in the checkpoint, and ", q_.shape(), " here. Give the same options.");
-  q_.copy_from(q);
-}
+void LowRank::load(const StateDict& state) { state.copy_to(q_, "q", "Q of " + parameter_.info.name); }
 
 }  // namespace laconic::dist

@@ -208,7 +208,7 @@ std::vector<LedgerRow> PowerSgd::ledger() const {
 }
 
 void PowerSgd::save(RankState& state) const {
-  state.set(kState + "errors", errors_, Join::sum);
+  state.set(kState + "errors", errors_, side_.facts.put_by());
   for_matrices([&](const Matrix& m) {
     const std::string name = kState + m.parameter.info.name + "/";
     state.save(name, m.low_rank, Join::equal);
@@ -220,10 +220,7 @@ void PowerSgd::save(RankState& state) const {
 
 void PowerSgd::load(const StateDict& state) {
   const StateDict mine = state.part(kState);
-  const Tensor& errors = mine.at("errors");
-  require<DataError>(errors.dtype() == DType::f32 && errors.shape() == errors_.shape(), "resume: the errors are ",
-                     errors.shape(), ", this model has ", errors_.shape(), ". Give the same options.");
-  errors_.copy_from(errors);
+  mine.copy_to(errors_, "errors", "what powersgd has left");
   for_matrices([&](Matrix& m) {
     const StateDict part = mine.part(m.parameter.info.name + "/");
     m.low_rank.load(part);

@@ -366,7 +366,7 @@ void RedSync::flush() {
 }
 
 void RedSync::save(RankState& state) const {
-  state.set(prefix() + "residual", residual_, Join::sum);
+  state.set(prefix() + "residual", residual_, side_.facts.put_by());
   const std::int64_t phase = was_sparse_ ? 1 : 0, whole = std::bit_cast<std::int64_t>(dense_bytes_);
   state.set_numbers(prefix() + "sparse", {&phase, 1}, Join::equal);
   if (side_.facts.ledger_every > 0) state.set_numbers(prefix() + "dense_bytes", {&whole, 1}, Join::own);
@@ -388,12 +388,8 @@ std::vector<RankState::Range> RedSync::own_velocity() const {
 
 void RedSync::load(const StateDict& state) {
   const StateDict mine = state.part(prefix());
-  const Tensor& residual = mine.at("residual");
-  require<DataError>(residual.dtype() == DType::f32 && residual.shape() == residual_.shape(),
-                     "resume: the residual is ", residual.shape(), ", this model has ", residual_.shape(),
-                     ". Give the same options.");
+  mine.copy_to(residual_, "residual", "the residual");
   was_sparse_ = mine.numbers("sparse", 1, concat("the state of ", method_.name))[0] != 0;
-  residual_.copy_from(residual);
   for (const auto& layer : layers_) {
     if (!layer) continue;
     const StateDict part = mine.part(layer->parameter.info.name + "/");

@@ -224,14 +224,8 @@ void RoundsSync::save(RankState& state) const {
 
 void RoundsSync::load(const StateDict& state) {
   const StateDict mine = state.part("rounds/");
-  const auto take = [&](const char* name, const Tensor& to) {
-    const Tensor& stored = mine.at(name);
-    require<DataError>(stored.dtype() == DType::f32 && stored.shape() == to.shape(),
-                       "resume: the state of rounds is not of this model. Give the same options.");
-    to.copy_from(stored);
-  };
-  take("outer", outer_.values());
-  if (velocity_.defined()) take("velocity", velocity_);
+  mine.copy_to(outer_.values(), "outer", "the outer model of rounds");
+  if (velocity_.defined()) mine.copy_to(velocity_, "velocity", "the outer momentum of rounds");
   const std::vector<std::int64_t> numbers = mine.numbers("steps", 1 + due_.size(), "the state of rounds");
   done_ = numbers[0];
   due_.assign(numbers.begin() + 1, numbers.end());

@@ -263,14 +263,8 @@ Costs TopKSync::costs() const {
   return costs;
 }
 
-void TopKSync::save(RankState& state) const { state.set("feedback", e_, Join::sum); }
+void TopKSync::save(RankState& state) const { state.set("feedback", e_, put_by()); }
 
-void TopKSync::load(const StateDict& state) {
-  const Tensor& stored = state.at("feedback");
-  require<DataError>(stored.dtype() == DType::f32 && stored.shape() == e_.shape(), "resume: what was not sent yet has ",
-                     stored.elements(), " values of ", stored.dtype(), " where the model has ", e_.elements(),
-                     " of f32. Give the same options.");
-  e_.copy_from(stored);
-}
+void TopKSync::load(const StateDict& state) { state.copy_to(e_, "feedback", "what was not sent yet"); }
 
 }  // namespace laconic::dist

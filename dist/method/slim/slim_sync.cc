@@ -132,7 +132,7 @@ Costs SlimSync::costs() const {
 
 void SlimSync::save(RankState& state) const {
   PsSync::save(state);
-  state.set("slimdp/delta", delta_, Join::sum);
+  state.set("slimdp/delta", delta_, put_by());
   if (accounts()) {
     std::vector<std::int64_t> bytes;
     for (const State& s : states_)
@@ -146,10 +146,7 @@ void SlimSync::save(RankState& state) const {
 void SlimSync::load(const StateDict& state) {
   PsSync::load(state);
   const StateDict mine = state.part("slimdp/");
-  const Tensor& delta = mine.at("delta");
-  require<DataError>(delta.dtype() == DType::f32 && delta.shape() == delta_.shape(),
-                     "resume: the state of slimdp is not of this model. Give the same options.");
-  delta_.copy_from(delta);
+  mine.copy_to(delta_, "delta", "what slimdp has not sent");
   if (accounts() && mine.contains("bytes")) {
     const auto saved = mine.numbers("bytes", 3 * states_.size(), "the ledger of slimdp");
     auto next = saved.begin();

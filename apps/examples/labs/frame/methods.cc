@@ -13,7 +13,11 @@ namespace {
 class TopK final : public Buckets {
  public:
   TopK(const WorkerSide& side, double density)
-      : Buckets(side), density_(density), residual_(side.arena.make_state()), travels_(buckets()) {}
+      : Buckets(side),
+        density_(density),
+        put_by_(side.facts.put_by()),
+        residual_(side.arena.make_state()),
+        travels_(buckets()) {}
   ~TopK() override { engine().halt(); }  // before its own memory goes
   void gradient_ready(Parameter& p, Rows) override {
     const std::size_t b = bucket_of(p), n = p.grad().slice().size();
@@ -39,7 +43,7 @@ class TopK final : public Buckets {
       update(b);
     }
   }
-  void save(RankState& state) const override { state.set("lab4.residual", residual_, Join::sum); }
+  void save(RankState& state) const override { state.set("lab4.residual", residual_, put_by_); }
   void load(const StateDict& state) override { residual_.copy_from(state.at("lab4.residual")); }
 
  private:
@@ -49,6 +53,7 @@ class TopK final : public Buckets {
     Ticket ticket;
   };
   const double density_;
+  const Join put_by_;
   const Tensor residual_;
   std::vector<Travelling> travels_;  // by bucket
 };
