@@ -38,7 +38,9 @@ namespace detail {
 template <class F>
 LACONIC_INLINE void loop(std::int64_t begin, std::int64_t end, F f) {
   LACONIC_INDEPENDENT
-  for (std::int64_t i = begin; i < end; ++i) f(i);
+  for (std::int64_t i = begin; i < end; ++i) {
+    LACONIC_INLINE_CALLS f(i);
+  }
 }
 template <class G>
 LACONIC_FLATTEN void run_anywhere(G g) {
@@ -186,7 +188,7 @@ void each_cell(std::int64_t batch, std::int64_t hidden, F f) {
   constexpr std::int64_t kCost = 32;  // of one element of a state: its exponentials
   parallel_for(batch, row_grain(hidden, kCost), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
-      const auto at = [=](std::int64_t j) { f(b, j); };
+      const auto at = [=](std::int64_t j) { LACONIC_INLINE_CALLS f(b, j); };
       detail::run_vectorised([=] { detail::loop(0, hidden, at); });
     }
   });

@@ -29,6 +29,12 @@
 
 #define LACONIC_INLINE inline __attribute__((always_inline))
 #define LACONIC_FLATTEN __attribute__((flatten))  // all that it calls is compiled into it
+// Before a statement: so are its calls. clang's flatten leaves out what the function does not call itself.
+#if defined(__clang__)
+#define LACONIC_INLINE_CALLS [[clang::always_inline]]
+#else
+#define LACONIC_INLINE_CALLS
+#endif
 
 namespace laconic::cpu {
 

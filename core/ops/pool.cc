@@ -1,7 +1,11 @@
 #include "core/ops/pool.h"
 
+#include <cmath>
+
 #include "core/kernels/images.h"
 #include "core/ops/common.h"
+#include "core/ops/matmul.h"
+#include "core/ops/reshape.h"
 
 namespace laconic::inline ops {
 namespace {

@@ -1,6 +1,7 @@
 #include "dist/planner/planner.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
