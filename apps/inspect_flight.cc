@@ -11,6 +11,7 @@
 #include "apps/subcommand.h"
 #include "apps/text.h"
 #include "apps/tools.h"
+#include "core/error.h"
 #include "dist/flight.h"
 
 namespace laconic {

@@ -1,5 +1,6 @@
 #include "apps/main.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -64,7 +65,7 @@ LACONIC_BEFORE_ALL void bound_waits(char** argv, char** envp) {
   for (; envp[count]; ++count)
     if (begins_with(envp[count], kSetting) || begins_with(envp[count], "OMP_WAIT_POLICY=")) return;
   char path[4096];
-  const long length = syscall(SYS_readlink, "/proc/self/exe", path, sizeof path - 1);
+  const long length = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path - 1);
   if (length <= 0) return;
   path[length] = 0;
   const char** const environment = static_cast<const char**>(__builtin_alloca((count + 2) * sizeof(char*)));
