@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <set>
 
 #include "apps/text.h"
@@ -92,6 +93,16 @@ void refuse_option(const CLI::App& app, const std::string& word, const std::stri
 
 void format_help(CLI::App& app, int column_width) {
   struct Plain final : CLI::Formatter {
+    // As CLI11 2.4 does. Later versions give long names a column of their own.
+    std::string make_option(const CLI::Option* option, bool positional) const override {
+      const std::string names = "  " + make_option_name(option, positional) + make_option_opts(option);
+      const std::size_t width = get_column_width();
+      const std::string beside = "\n" + std::string(width, ' '), about = make_option_desc(option);
+      std::string text = names + std::string(width - std::min(width, names.size()), ' ');
+      if (names.size() >= width && !about.empty()) text += beside;
+      for (const char c : about) text += c == '\n' ? beside : std::string(1, c);
+      return text + "\n";
+    }
     std::string make_option_opts(const CLI::Option* option) const override {
       if (option->get_type_size() == 0) return "";
       std::string type = option->get_type_name();

@@ -66,7 +66,7 @@ TEST(Flight, WhatEndsInOrderLeavesNothing) {
   other->forget();
   EXPECT_FALSE(std::filesystem::exists(save / "flight"));
   EXPECT_NE(
-      error_of<DataError>([&] { read_flights(save.path()).ranks; }).find("no flight recorder has left anything here"),
+      error_of<DataError>([&] { (void)read_flights(save.path()); }).find("no flight recorder has left anything here"),
       std::string::npos);
 }
 

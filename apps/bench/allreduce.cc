@@ -11,6 +11,7 @@
 #include "apps/bench/harness.h"
 #include "apps/machine.h"
 #include "apps/options.h"
+#include "apps/version.h"
 #include "core/clock.h"
 #include "core/parse.h"
 #include "dist/collective/meeting.h"

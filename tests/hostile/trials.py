@@ -100,9 +100,10 @@ def fresh(name):
 
 def strategies():
     """Options of every --sync that trains as it is, of which all checkpoints are made."""
-    lines = run(["mnist", "--help"]).out.split("--sync NAME", 1)[1].split("\n  --", 1)[0].splitlines()[1:]
+    after = run(["mnist", "--help"]).out.split("--sync NAME", 1)[1]
+    lines = re.split(r"\n +--", after, maxsplit=1)[0].splitlines()[1:]
     found = []
-    for name in [line.split()[0] for line in lines]:
+    for name in [line.split()[0] for line in lines if ")" not in line.split()[0]]:
         words = ["--sync", name, "--workers", "2"] + (["--threshold", "0.01"] if name == "strom" else [])
         if run(TRAINING + words + ["--steps", "1"]).code == 0:
             found.append(words)
