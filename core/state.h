@@ -42,7 +42,7 @@ class StateDict {
   void set_numbers(const std::string& name, std::span<const std::int64_t> numbers) {
     set(name, Tensor::of({static_cast<std::int64_t>(numbers.size())}, numbers));
   }
-  /// Copies a tensor into `to`. throws DataError if it is of another shape or type, naming `what` it is
+  /// Copies a tensor into `to`. throws DataError if there is none, or of another shape or type, naming `what` it is
   void copy_to(const Tensor& to, const std::string& name, const std::string& what) const;
   /// throws DataError unless there are so many of them, naming `what` they are
   std::vector<std::int64_t> numbers(const std::string& name, std::size_t count, const std::string& what) const;

@@ -220,7 +220,8 @@ class OperationQueue {
   std::condition_variable asked_;    // requests: the communication thread looks again, if it sleeps here
   RunningList submitted_;
   std::size_t open_ = 0;  // submitted and not ended
-  std::exception_ptr failure_, untold_;
+  std::exception_ptr failure_;
+  std::exception_ptr untold_;  // of the first failed operation that nobody has waited for
   bool idle_ = false;      // the communication thread sleeps, with nothing under way
   bool borrowed_ = false;  // by the compute thread, which alone changes it
   bool stop_ = false;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <mutex>
 #include <thread>
 
@@ -484,6 +485,48 @@ TEST(Resume, OtherWorkersGoOnWithTheMeanOfStatistics) {
       }
     }
   EXPECT_TRUE(same_bits(three.parameters[2], four.parameters[0]));
+}
+
+/// It changes the weights by its mean over workers, or with `reduce` sum by its sum.
+TEST(Resume, WhatOthersHavePutByMovesTheWeightsAsFar) {
+  for (const bool mean : {true, false})
+    for (const std::string method : {"redsync", "layerdrop"}) {
+      SCOPED_TRACE(concat(method, mean ? ", mean" : ", sum"));
+      const TempFolder four, three, one;
+      Recipe recipe = recipe_of(kResumeCases[0], 4);
+      recipe.model = mixed;
+      if (method == "redsync")
+        sends_little(recipe, "redsync");
+      else
+        recipe.sync = method, recipe.settings = {{"drop-ratio", "0.8"}};
+      recipe.trainer.mean = mean, recipe.trainer.lr = 0.002, recipe.trainer.steps = 3;
+      const auto moves = [&](const TempFolder& to, int workers) {
+        recipe.workers = workers, recipe.trainer.save = to.path();
+        train(recipe);
+        recipe.trainer.resume = to.path();
+        std::vector<double> all;
+        for (int r = 0; r < workers; ++r) {
+          const StateDict state = CheckpointStore::read_rank(CheckpointStore::newest(to.path()), r);
+          const std::vector<float> own =
+              state.at("strategy/" + method + (method == "redsync" ? "/residual" : "/kept")).to_vector();
+          all.resize(own.size());
+          for (std::size_t i = 0; i < own.size(); ++i) all[i] += double{own[i]} / (mean ? workers : 1);
+        }
+        return all;
+      };
+      const std::vector<double> before = moves(four, 4);
+      EXPECT_TRUE(std::any_of(before.begin(), before.end(), [](double x) { return x != 0; }));
+      for (const auto& after : {moves(three, 3), moves(one, 1)})
+        for (std::size_t i = 0; i < before.size(); ++i)
+          ASSERT_NEAR(after[i], before[i], 0x1p-22 * std::abs(before[i]) + 0x1p-126) << i;
+      if (method == "redsync") continue;
+      const auto threshold = [](const TempFolder& in, int rank) {
+        const StateDict state = CheckpointStore::read_rank(CheckpointStore::newest(in.path()), rank);
+        return state.numbers("strategy/layerdrop/threshold", 3, "the threshold");
+      };
+      EXPECT_NE(threshold(four, 1), threshold(four, 2)) << "each has its own";
+      for (int r = 0; r < 3; ++r) EXPECT_EQ(threshold(three, r), threshold(four, r));
+    }
 }
 
 TEST(Resume, OnlyTheNewestCheckpointsAreKept) {

@@ -29,7 +29,7 @@
 
 #define LACONIC_INLINE inline __attribute__((always_inline))
 #define LACONIC_FLATTEN __attribute__((flatten))  // all that it calls is compiled into it
-// Before a statement: so are its calls. clang's flatten leaves out what the function does not call itself.
+// Before a statement: its calls are compiled into it. clang's flatten does so for the function's own calls alone.
 #if defined(__clang__)
 #define LACONIC_INLINE_CALLS [[clang::always_inline]]
 #else

@@ -10,7 +10,7 @@ using dist::Holders;
 using dist::Join;
 using dist::Joined;
 
-/// The sum over the workers that were of one tensor.
+/// One tensor's sum over the workers of the checkpoint.
 struct Sum {
   Joined joined;
   std::vector<double> values;
@@ -24,7 +24,8 @@ float share_of(double sum, Holders holders) {
   return static_cast<float>(sum - static_cast<double>(holders.count - 1) * static_cast<double>(even));
 }
 
-/// before, now : how many workers there were, and are
+/// What a worker takes of a sum or mean.
+///   before, now : how many workers there were, and are
 Tensor shared_out(const Sum& sum, const Tensor& like, Holders holders, int before, int now, const Tensor& mine) {
   Tensor out = Tensor::empty(like.shape());
   float* const to = out.data<float>();

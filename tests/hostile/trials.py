@@ -103,7 +103,9 @@ def strategies():
     after = run(["mnist", "--help"]).out.split("--sync NAME", 1)[1]
     lines = re.split(r"\n +--", after, maxsplit=1)[0].splitlines()[1:]
     found = []
-    for name in [line.split()[0] for line in lines if ")" not in line.split()[0]]:
+    for name in [line.split()[0] for line in lines]:
+        if not re.fullmatch("[a-z-]+", name):
+            continue  # the rest of a summary
         words = ["--sync", name, "--workers", "2"] + (["--threshold", "0.01"] if name == "strom" else [])
         if run(TRAINING + words + ["--steps", "1"]).code == 0:
             found.append(words)

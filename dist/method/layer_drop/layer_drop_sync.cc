@@ -164,7 +164,7 @@ void LayerDropSync::save(RankState& state) const {
       numbers.push_back(n);
   state.set_numbers("layerdrop/layers", numbers, Join::anew);
   state.set_numbers("layerdrop/steps", {&steps_, 1}, Join::anew);
-  // Else other workers would begin with all that they have, of all layers at once.
+  // With a new threshold other workers would first send all that is kept, of all layers at once.
   const std::array threshold{std::bit_cast<std::int64_t>(threshold_), std::bit_cast<std::int64_t>(threshold_lr_),
                              threshold_step_};
   state.set_numbers("layerdrop/threshold", threshold, Join::own);
