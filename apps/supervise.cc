@@ -27,8 +27,9 @@ namespace {
 
 constexpr std::chrono::seconds kAfterVerdict{10}, kAfterSigterm{2};
 
-/// Folders for what Open MPI writes: its sessions, and the memory that the ranks share. A process of its own removes
-/// them when this one has ended, however it ends.
+/// Folders for what Open MPI writes: its sessions, and the memory that the ranks share. A process of its own, the
+/// keeper, removes them when this one and mpirun have ended, however they end. It is not to do so beside mpirun, which
+/// removes its own: of two that empty a folder at once, either may stop at what the other has just taken away.
 class Scratch {
  public:
   Scratch() {
@@ -68,6 +69,8 @@ class Scratch {
 
   const ChildProcess::Environment& environment() const { return environment_; }
   pid_t keeper() const { return keeper_; }
+  /// In the child that becomes mpirun: the keeper waits for its end too.
+  bool keep_for_mpirun() const { return fcntl(alive_, F_SETFD, 0) == 0; }
 
  private:
   /// A new folder, or "" where there can be none. Its name is short: Open MPI's sockets lie below it.
@@ -163,7 +166,7 @@ class Supervisor {
       setpgid(0, 0);
       const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);  // in the background nobody may read the terminal
       sigprocmask(SIG_SETMASK, &before_, nullptr);
-      return dup2(nothing, 0) == 0 && dup2(ends[1], 2) == 2;
+      return dup2(nothing, 0) == 0 && dup2(ends[1], 2) == 2 && (!scratch_ || scratch_->keep_for_mpirun());
     };
     const int failed = start_program({command.words, environment, SIGTERM, prepare}, &mpirun_);
     ::close(ends[1]);

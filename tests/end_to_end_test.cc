@@ -692,6 +692,14 @@ TEST(HowTrainingsEnd, AStoppedProcessIsLostToMpisOwnAllreduceToo) {
   }
 }
 
+TEST(HowTrainingsEnd, AProcessThatStopsBeforeItIsConnectedEndsTheOthers) {
+  NEEDS_MPIRUN();
+  const TempFolder dir;
+  const Result r =
+      run("laconic launch -n 2 " + killed_app(dir, "kill -STOP $$") + " --data synthetic:200,20 --quiet --timeout 1");
+  expect_sentence(r, 3, {"not all ranks are connected after 20 s"});
+}
+
 TEST(EndToEnd, ThreadsWaitForABoundedTimeUnlessTheEnvironmentSaysHow) {
 #ifdef __clang__
   const char* const setting = "KMP_BLOCKTIME";

@@ -140,7 +140,8 @@ TEST(LanguageModelling, PerplexityIsOfAllWordsWhateverTheNumberOfWorkers) {
   }
 }
 
-TEST(LanguageModelling, AStopLeavesOutTheTestAtTheEnd) {
+TEST(LanguageModelling, AStopLeavesOutTheTestAtTheEndUntilResumed) {
+  TempFolder folder;
   std::atomic<bool> asked = false;
   struct Stopping final : Passing {
     Stopping(std::unique_ptr<Workload> inner, std::atomic<bool>& its) : Passing(std::move(inner)), ask(its) {}
@@ -153,6 +154,9 @@ TEST(LanguageModelling, AStopLeavesOutTheTestAtTheEnd) {
     std::atomic<bool>& ask;
   };
   Recipe recipe = recipe_of({}, 2);
+  const Outcome undisturbed = train(recipe);
+  recipe.trainer.save = folder.path();
+  Recipe resumed = recipe;
   recipe.wrap = [&, make = recipe.wrap](std::unique_ptr<Workload> images, const dist::Worker& worker) {
     return std::make_unique<Stopping>(make(std::move(images), worker), asked);
   };
@@ -161,6 +165,12 @@ TEST(LanguageModelling, AStopLeavesOutTheTestAtTheEnd) {
   EXPECT_EQ(outcome.summary.stopped, "interrupted");
   EXPECT_EQ(outcome.evals.size(), 2u);
   EXPECT_FALSE(outcome.summary.test);
+  resumed.trainer.resume = folder.path();
+  const Outcome rest = train(resumed);
+  EXPECT_EQ(rest.summary.stopped, "");
+  EXPECT_TRUE(rest.steps.empty());
+  ASSERT_TRUE(rest.summary.test);
+  EXPECT_EQ(rest.summary.test->loss, undisturbed.summary.test->loss);
 }
 
 TEST(LanguageModelling, EvaluationLeavesTheTrainingStateAlone) {

@@ -284,7 +284,6 @@ RunSummary Trainer::run() {
   if (observer_) observer_->on_start(info());
   if (step_ < end) workload_.start(epoch_of(step_), batch_at(step_));
   run_start_ = Clock::now();
-  const bool unfinished = step_ < end || evaluation_due_;
   evaluate_if_due();  // a stop has put it off
   figures_.restart_clock();
   if (worker_.rank == 0) memory_.begin();
@@ -309,8 +308,8 @@ RunSummary Trainer::run() {
   flush();
   if (checkpoints_->saves()) save();
   bool complete = step_ >= end && !evaluation_due_;
-  if (complete && unfinished && o_.eval_every > 0 && workload_.has_test_for_the_end())
-    complete = evaluate(true, true).has_value();
+  // Also where nothing was left to train: a stop may have come during this test.
+  if (complete && o_.eval_every > 0 && workload_.has_test_for_the_end()) complete = evaluate(true, true).has_value();
   std::vector<double> network{static_cast<double>(worker_.engine.counters().sent.bytes - bytes_before_)};
   servers_->tell({.kind = dist::Command::Kind::total});
   worker_.engine.run("sum of all bytes",
