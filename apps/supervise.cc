@@ -28,8 +28,8 @@ namespace {
 constexpr std::chrono::seconds kAfterVerdict{10}, kAfterSigterm{2};
 
 /// Folders for what Open MPI writes: its sessions, and the memory that the ranks share. A process of its own, the
-/// keeper, removes them when this one and mpirun have ended, however they end. It is not to do so beside mpirun, which
-/// removes its own: of two that empty a folder at once, either may stop at what the other has just taken away.
+/// keeper, removes them when this one and mpirun have ended, however they end. It waits for mpirun because mpirun
+/// removes files there too: two that empty one folder at once may each stop at a file that the other has just removed.
 class Scratch {
  public:
   Scratch() {

@@ -62,11 +62,12 @@ void run_rank(Engine& engine, int servers, const std::function<void(Worker&)>& b
   }
 }
 
-/// To start processes may take longer than their messages do.
+/// Processes take longer to start than messages to travel: a short timeout is not meant for that.
 constexpr double kLeastSecondsToConnect = 20;
 
-/// Ends this process, as LostRank would, if it lives too long. Until all ranks are connected MPI's own calls wait for a
-/// process that is stopped, and nothing else ends them.
+/// Ends this process with a sentence and the exit code of LostRank, unless it is destroyed within `timeout_seconds` or
+/// kLeastSecondsToConnect, whichever is longer. Until all ranks are connected MPI's own calls wait for a process that
+/// is stopped, and nothing else ends them.
 class ConnectionWatch {
  public:
   explicit ConnectionWatch(double timeout_seconds) {

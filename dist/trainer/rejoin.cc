@@ -24,7 +24,7 @@ float share_of(double sum, Holders holders) {
   return static_cast<float>(sum - static_cast<double>(holders.count - 1) * static_cast<double>(even));
 }
 
-/// What a worker takes of a sum or mean.
+/// Gives a worker its part of a sum, or the mean.
 ///   before, now : how many workers there were, and are
 Tensor shared_out(const Sum& sum, const Tensor& like, Holders holders, int before, int now, const Tensor& mine) {
   Tensor out = Tensor::empty(like.shape());

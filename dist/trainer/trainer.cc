@@ -308,7 +308,7 @@ RunSummary Trainer::run() {
   flush();
   if (checkpoints_->saves()) save();
   bool complete = step_ >= end && !evaluation_due_;
-  // Also where nothing was left to train: a stop may have come during this test.
+  // A stop may have come during this test, so a resumed training makes it even where nothing was left to train.
   if (complete && o_.eval_every > 0 && workload_.has_test_for_the_end()) complete = evaluate(true, true).has_value();
   std::vector<double> network{static_cast<double>(worker_.engine.counters().sent.bytes - bytes_before_)};
   servers_->tell({.kind = dist::Command::Kind::total});
