@@ -25,7 +25,7 @@ ReadToken reader(models::LanguageModel& model);
 /// It sees at most the last block of tokens. Cost: a forward pass over all of them for each.
 ReadToken reader(models::GPT& model);
 
-/// Writes `words` tokens behind the prompt. The same seed writes the same text on one kind of processor.
+/// Writes `words` tokens behind the prompt. One seed writes one text on one kind of processor.
 ///   words              with blanks between them and line breaks for <eos>. A word of the prompt that the vocabulary
 ///                      lacks is read as <unk>; <unk> itself is never written unless there is no other word
 ///   characters, pairs  as they are

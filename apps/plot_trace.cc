@@ -19,7 +19,7 @@
 namespace laconic {
 namespace {
 
-// Of the picture, in pixels: the names of rows stand at the left, times in the rest.
+// The picture's layout in pixels: the names of rows stand at the left, times in the rest.
 constexpr double kLeft = 110, kWidth = 1100, kHeight = 22, kGap = 10;
 
 struct Kind {

@@ -8,7 +8,7 @@ namespace laconic {
 
 const std::vector<Preset>& presets() {
   // Table I prints its learning rates with a minus sign, and says by how much they are divided.
-  // Its ResNet has 50 layers. Of the models for small images resnet56 is the nearest.
+  // Its ResNet has 50 layers. The nearest of the models for small images is resnet56.
   static const std::vector<Preset> all{
       {"WA", {"--sync", "ps"}, true},
       {"WA+C", {"--sync", "ps", "--codec", "inceptionn:2^-10"}, true},

@@ -29,8 +29,8 @@ inline constexpr int kLeastExponent = -100, kMostExponent = 100;
 /// A magnitude of 0 with the sign bit decodes to -0. The bits do not depend on the processor.
 ///
 /// Files, and the model of the network card, have a single payload. Between ranks what a long message holds is cut in
-/// two, so that both halves are decoded beside each other. Of one payload the next group's place is known
-/// only from the last one's tags; of two, one is read while the other waits. What is decoded is bit for bit the same.
+/// two, so that both halves are decoded beside each other. In one payload the next group's place is known
+/// only from the last one's tags; with two, one is read while the other waits. What is decoded is bit for bit the same.
 ///
 ///     below 512 values   a payload; above 2^30 too, whose lengths are beyond 32 bits
 ///     else               offset 0   bytes of the first payload : u32, little-endian

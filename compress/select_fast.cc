@@ -29,7 +29,7 @@ std::int32_t key_of_rank(std::vector<std::int32_t>& keys, std::size_t r) {
 }
 
 /// A key that probably some more than `need` of the values reach, from lines of 16 neighbours spread over the tensor;
-/// the lowest key where they say nothing. Of the lines only the largest keys are ordered, and then what is above a
+/// the lowest key where they say nothing. Only the lines' largest keys are ordered, and then what is above a
 /// floor that these give: 16 times less than ordering all.
 std::int32_t sampled_floor(const Request& r, double aim, std::vector<std::int32_t>& keys) {
   const std::size_t n = r.values.size(), lines = n / kLine;

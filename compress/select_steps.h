@@ -50,7 +50,7 @@ inline float threshold_at(double ratio, Sign sign, const ResidualStats& stats) {
 /// settled: ratios l = 0, r = 1;
 ///          ratio = (l + r)/2, threshold = mean + ratio (max - mean), nnz = count(|x| > threshold);
 ///          nnz < k: r = ratio;  nnz > 2k: l = ratio;  else done. At r - l < 2^-20 the last threshold with nnz >= k is
-///          taken; if there is none, the exact top k. Of more than 2k the first 2k by index.
+///          taken; if there is none, the exact top k. Where there are more than 2k, the first 2k by index.
 template <class Count>
 float bisect(std::size_t k, Sign sign, const ResidualStats& stats, Count&& count) {
   double low = 0, high = 1;

@@ -73,7 +73,7 @@ class Selector {
 
   /// Chooses. One sign: only values of that sign, even if there are fewer than k of them, or none.
   /// 0 and the infinities are values like others.
-  /// Of a ghost's values, which are not there, it chooses k, evenly spread.
+  /// A ghost's values are not there: it chooses k of them, evenly spread.
   /// throws DataError if there is a NaN (of one sign: if the statistics say so); ShapeError: k > n, n >= 2^32, `latest`
   ///        of another length, or a sign that the selector does not know
   void select(const SelectionInput& input, Selection& out);

@@ -38,7 +38,7 @@ LACONIC_F16C std::size_t from_fp16_vectors(const std::byte* from, std::size_t n,
 #endif
 
 /// IEEE binary16, 2 bytes a value: 11 bits of the magnitude, 6e-8 to 65504; larger ones become infinity. Rounded to
-/// nearest, ties to even. NaN stays NaN. The same bits on every processor.
+/// nearest, ties to even. NaN stays NaN. Every processor gives the same bits.
 /// cost    one pass, 16 bits sent for 32
 class Fp16 final : public SizedCodec {
  public:

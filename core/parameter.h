@@ -55,7 +55,7 @@ class Parameter {
   Parameter& operator=(const Parameter&) = delete;
 
   ParameterInfo info;
-  /// The value as a leaf of the tape: what operations take. Of a frozen parameter it is the value alone.
+  /// The value as a leaf of the tape: what operations take. A frozen parameter gives its value alone.
   Tensor tensor() const { return frozen_ ? value_ : value_.with_node(leaf_); }
   const Tensor& value() const { return value_; }
   /// A frozen parameter is not trained: it has no gradient, nothing of it is sent, and arenas leave it out.

@@ -7,7 +7,7 @@
 
 namespace laconic {
 
-/// How much to generate, and from which key. The same options give the same bytes on every machine.
+/// How much to generate, and from which key. Equal options give the same bytes on every machine.
 struct SyntheticOptions {
   std::int64_t train = 60000, test = 10000;  ///< images
   std::uint64_t seed = 1;                    ///< not a run's --seed: repeats of a run see the same data

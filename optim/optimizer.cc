@@ -9,7 +9,7 @@
 namespace laconic {
 namespace {
 
-/// Of the largest v of a parameter: what a frozen one has at least.
+/// A frozen v has at least this share of the parameter's largest.
 constexpr float kLeastShare = 1e-4f;
 
 }  // namespace

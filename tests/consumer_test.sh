@@ -23,7 +23,7 @@ PKG_CONFIG_PATH=$pc meson setup out --buildtype=plain
 ninja -C out
 ./out/own_model
 
-# The same project by CMake.
+# That project by CMake.
 if command -v cmake >/dev/null; then
   cmake -S . -B by_cmake -G Ninja -DCMAKE_PREFIX_PATH="${pc%/lib*}" -DCMAKE_BUILD_TYPE= >cmake.log || { cat cmake.log; exit 1; }
   ninja -C by_cmake

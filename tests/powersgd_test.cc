@@ -305,7 +305,7 @@ TEST(PowerSgd, GradientsOfZeroAndOfLowerRankAreNoTrouble) {
     const auto zero = [](std::int64_t, std::size_t) { return 0.0f; };
     t.steps(1, 3, zero);
     for (const float v : t.arena.values().to_vector()) ASSERT_EQ(v, 0);
-    // Of rank 1 in every matrix: one number for all elements.
+    // Every matrix has rank 1: one number for all elements.
     t.steps(4, 9, [](std::int64_t step, std::size_t) { return static_cast<float>(step); });
     double sum = 0;
     for (int step = 4; step <= 9; ++step) sum += step;

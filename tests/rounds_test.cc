@@ -315,7 +315,7 @@ TEST(SparseRounds, ThatSendAllAndForgetNothingAreLocalSgd) {
   }
 }
 
-/// Of four chosen values of 8: 5 and -7 reach their mean magnitude of 4, 1 and -3 do not.
+/// Four values of 8 are chosen: 5 and -7 reach their mean magnitude of 4, 1 and -3 do not.
 TEST(SparseRounds, OfTwoBitsSendMeansOfMagnitudes) {
   const TopKWire wire{.density = 0.5, .two_bits = true};
   EXPECT_EQ(wire.counts(8), std::vector<std::size_t>{4});

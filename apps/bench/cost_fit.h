@@ -22,7 +22,7 @@ struct Timed {
 };
 
 /// The alpha, beta, gamma >= 0 with the least sum of squared RELATIVE errors, so that microseconds count as much as
-/// milliseconds. Where the measurements do not tell two of them apart, one may be 0. Of nothing: all 0.
+/// milliseconds. Where the measurements do not tell two of them apart, one may be 0. Without measurements all are 0.
 LinkModel fit_link(const std::vector<Timed>& measured);
 
 }  // namespace laconic

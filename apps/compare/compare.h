@@ -44,8 +44,8 @@ struct CompareOptions {
 };
 
 /// Reads what follows "compare": its own options may stand anywhere, everything else after APP is the app's. Throws
-/// UsageError. Of --preset NAME,.. a preset of how gradients travel is a set of its own; one of hyper-parameters stands
-/// before the options for all.
+/// UsageError. Each of --preset NAME,.. that says how gradients travel is a set of its own; one of hyper-parameters
+/// stands before the options for all.
 CompareOptions parse_compare(const std::vector<std::string>& arguments);
 /// The text of --help.
 std::string compare_help();

@@ -60,7 +60,7 @@ struct Row {
   int reached_target = 0;
   std::optional<double> seconds_to_target;  ///< median over the runs that reached it; only if all did
   std::optional<double> compute_ms, exchange_ms, bound_ms;
-  /// Of one run: its step, and what it ended with.
+  /// One run: its step, and what it ended with.
   struct Seed {
     std::size_t run;  ///< from 0
     double step_ms;

@@ -22,7 +22,7 @@ struct Place {
     const std::int64_t tiles = (s.steps + kTile - 1) / kTile, unit = blockIdx.x / tiles;
     tile = blockIdx.x % tiles * kTile, head = unit % s.heads, sample = unit / s.heads;
   }
-  /// Of q (0), k (1) or v (2), at a step.
+  /// Where q (0), k (1) or v (2) of a step begins.
   __device__ std::int64_t of_qkv(int which, std::int64_t step) const {
     return ((sample * steps + step) * 3 + which) * dim + head * width;
   }

@@ -12,7 +12,7 @@ namespace laconic::inline ops {
 /// operands are on different devices.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, bool relu = false);
 
-/// The same, awaiting the parameter w: while recording in chunks of w.chunk_rows(), each multiplied before the next is
+/// linear() that awaits a parameter w: while recording in chunks of w.chunk_rows(), each multiplied before the next is
 /// awaited (y[:, rows] = x w[rows]' + b[rows]), so that a step can begin before its last rows have arrived. Whether in
 /// chunks depends on the plan alone and never on what has arrived: other products may have other last bits.
 Tensor linear(const Tensor& x, Parameter& w, const Tensor& b, bool relu = false);

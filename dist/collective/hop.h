@@ -42,17 +42,16 @@ class Hop {
   /// x, and what was lost of it before, is what goes out next. With feedback x is undefined afterwards.
   ///   rank : goes into the key
   void load(Slice<float> x, int hop, int rank) { encode(x, hop, rank, false, false); }
-  /// The same, and x becomes what its receivers decode.
+  /// Loads x likewise, and x becomes what its receivers decode.
   ///   alike : the key's rank is that of others who must come to the same bytes. What was lost is left out then,
-  ///   because
-  ///           each has lost something else
+  ///           because each has lost something else
   void load_settled(Slice<float> x, int hop, int rank, bool alike = false) { encode(x, hop, rank, alike, true); }
   /// What was loaded goes to one rank while `x` comes from another.
   Task<> swap(int to, int from, Slice<float> x);
-  /// The same, but what comes is added to x. With a codec only.
+  /// Swaps likewise, but what comes is added to x. With a codec only.
   Task<> swap_add(int to, int from, Slice<float> x);
-  /// swap_add, and load of the sum: in one pass where the codec can. Of x nothing more is known until it is written
-  /// again. With a codec only.
+  /// swap_add, and load of the sum: in one pass where the codec can. x is undefined until it is written again. With a
+  /// codec only.
   Task<> swap_add_load(int to, int from, Slice<float> x, int hop, int rank);
   Task<> send(int to);
   Task<> recv(int from, Slice<float> x);

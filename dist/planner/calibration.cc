@@ -78,7 +78,7 @@ std::vector<float> normal_values(std::size_t elements) {
   return x;
 }
 
-/// Of the ranks of this process.
+/// The time that measuring took, of the ranks of this process.
 struct Stopped {
   double seconds = 0, cpu_seconds = 0;
 };

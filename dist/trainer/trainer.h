@@ -33,7 +33,7 @@ struct Every {
 /// The plan file that is none: ranks, network and layers are measured first, and the planner chooses.
 inline constexpr const char* kAutomatic = "auto";
 
-/// How to train. The same on every rank.
+/// How to train: every rank is told the same.
 struct TrainerOptions {
   std::string model_name = "model";  ///< for messages and checkpoints
   std::string own_settings{};        ///< what ranks and resumed runs must have alike besides, in a line

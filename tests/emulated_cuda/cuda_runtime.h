@@ -19,12 +19,7 @@
 #define __host__
 #define __shared__ static
 #define __launch_bounds__(...)
-#define __forceinline__ inline
-#define __grid_constant__
 
-struct float2 {
-  float x, y;
-};
 struct alignas(16) float4 {
   float x, y, z, w;
 };
@@ -34,26 +29,11 @@ struct alignas(8) uint2 {
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
-struct alignas(16) int4 {
-  int x, y, z, w;
-};
-struct alignas(4) uchar4 {
-  unsigned char x, y, z, w;
-};
-struct double2 {
-  double x, y;
-};
-inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
-inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
-inline uchar4 make_uchar4(unsigned char x, unsigned char y, unsigned char z, unsigned char w) { return {x, y, z, w}; }
 
 inline void __syncthreads() { emulated_cuda::block_barrier(); }
 inline int __syncthreads_count(int predicate) { return emulated_cuda::block_count(predicate != 0); }
-inline int __syncthreads_or(int predicate) { return emulated_cuda::block_count(predicate != 0) > 0; }
-inline int __syncthreads_and(int predicate) { return emulated_cuda::block_count(predicate == 0) == 0; }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { emulated_cuda::warp_barrier(mask); }
 namespace emulated_cuda {
 template <class T>
@@ -87,59 +67,15 @@ T __shfl_down_sync(unsigned mask, T value, unsigned by) {
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) { return emulated_cuda::warp_ballot(mask, predicate != 0); }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
-inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == 0xffffffffu; }
 
 inline int __popc(unsigned x) { return std::popcount(x); }
-inline int __popcll(unsigned long long x) { return std::popcount(x); }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1; }
-inline int __clz(int x) { return std::countl_zero(static_cast<unsigned>(x)); }
-inline unsigned __brev(unsigned x) {
-  unsigned y = 0;
-  for (int i = 0; i < 32; ++i) y |= (x >> i & 1u) << (31 - i);
-  return y;
-}
-inline unsigned __umulhi(unsigned a, unsigned b) {
-  return static_cast<unsigned>(static_cast<std::uint64_t>(a) * b >> 32);
-}
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
 }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
-inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
-inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
-inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
-inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fdiv_rn(float a, float b) { return a / b; }
-inline float __fsqrt_rn(float a) { return sqrtf(a); }
-inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-inline double __dadd_rn(double a, double b) { return a + b; }
-inline double __dmul_rn(double a, double b) { return a * b; }
-inline float __expf(float x) { return expf(x); }
-inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-template <class T>
-T __ldg(const T* p) {
-  return *p;
-}
-template <class T>
-T __ldcs(const T* p) {
-  return *p;
-}
-template <class T>
-void __stcs(T* p, T value) {
-  *p = value;
-}
-inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-inline void __threadfence_block() {}
-inline void __threadfence_system() {}
-inline void __trap() { std::abort(); }
 
-template <class T, class U>
-T atomicExch(T* p, U value) {
-  return __atomic_exchange_n(p, static_cast<T>(value), __ATOMIC_SEQ_CST);
-}
 template <class T, class U, class V>
 T atomicCAS(T* p, U expected, V value) {
   T old = static_cast<T>(expected);
@@ -165,16 +101,8 @@ T atomicMax(T* p, U x) {
   return emulated_cuda::atomic_update(p, [x](T old) { return old < static_cast<T>(x) ? static_cast<T>(x) : old; });
 }
 template <class T, class U>
-T atomicMin(T* p, U x) {
-  return emulated_cuda::atomic_update(p, [x](T old) { return static_cast<T>(x) < old ? static_cast<T>(x) : old; });
-}
-template <class T, class U>
 T atomicOr(T* p, U x) {
   return __atomic_fetch_or(p, static_cast<T>(x), __ATOMIC_SEQ_CST);
-}
-template <class T, class U>
-T atomicAnd(T* p, U x) {
-  return __atomic_fetch_and(p, static_cast<T>(x), __ATOMIC_SEQ_CST);
 }
 
 // --- the runtime
@@ -217,7 +145,7 @@ struct cudaLaunchConfig_t {
   unsigned numAttrs;
 };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2,
-                   cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
+                   cudaHostAllocDefault = 0, cudaHostAllocPortable = 1;
 
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
@@ -255,12 +183,11 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
 namespace emulated_cuda {
 /// Work at the end of a stream's queue; done on the CPU, with device memory open, when somebody waits.
 void enqueue(cudaStream_t stream, std::function<void()> work);
-/// The same, asked again until it says that it was done: meanwhile the stream stands, and the host of others goes on.
+/// Work that is asked again until it says that it was done: meanwhile the stream stands, and the host of others goes on.
 /// Its place in the stream, for bring().
 std::uint64_t enqueue_when(cudaStream_t stream, std::function<bool()> work);
 /// Within such work: does what another stream has to do up to a place, as far as that does not stand itself.
 void bring(cudaStream_t stream, std::uint64_t place);
-/// The device's own view of memory, for what the emulated libraries compute when they are called and not later.
 }  // namespace emulated_cuda
 
 template <class... Parameters, class... Arguments>

@@ -1,7 +1,7 @@
 #pragma once
 // cuDNN on the emulated device: only what laconic calls, with NVIDIA's names. Convolutions of plain or channels-last
 // tensors (of these none with both stride and dilation: who asks for their algorithms is told of a bad parameter), all
-// float32 or all bfloat16, summed in float32. Of the algorithms offered the first is not deterministic and the second
+// float32 or all bfloat16, summed in float32. The first of the algorithms offered is not deterministic, and the second
 // wants a large workspace: using either ends in an error. The third is refused after all when it is used.
 #include <cstddef>
 

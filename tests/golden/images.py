@@ -2,8 +2,8 @@
 """Writes tests/golden/images/: small pictures, and what Pillow and torchvision make of them.
 
 Run with any Pillow and torchvision:  python3 tests/golden/images.py tests/golden/images
-photo.png is 61 x 43: waves, an edge, and noise. Of each KIND.jpg (colours whole or at half the size,
-grey, progressive, CMYK) KIND.png is what Pillow decodes; of progressive.jpg that is half.png. resize_* and eval_* are photo.png resized, jitter_* with colours adjusted.
+photo.png is 61 x 43: waves, an edge, and noise. For each KIND.jpg (colours whole or at half the size,
+grey, progressive, CMYK) KIND.png is what Pillow decodes; for progressive.jpg that is half.png. resize_* and eval_* are photo.png resized, jitter_* with colours adjusted.
 """
 import math
 import os

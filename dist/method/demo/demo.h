@@ -16,8 +16,8 @@ struct DemoRules {
   bool sign = true;        ///< the update goes by the sign of what has come, else by its sum over workers
 };
 
-/// Decoupled momentum. Each worker has a momentum m of its own. Of each chunk's cosine transform the largest
-/// coefficients travel, and leave the momentum; all others stay, and go on to grow.
+/// Decoupled momentum. Each worker has a momentum m of its own. The largest coefficients of each chunk's cosine
+/// transform travel, and leave the momentum; all others stay, and go on to grow.
 ///
 ///     m = beta m + g
 ///     q = the k coefficients of each chunk of m that are largest,   m -= inverse DCT of q

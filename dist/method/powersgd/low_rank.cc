@@ -24,7 +24,7 @@ double dot(const float* a, const float* b, std::int64_t n) {
   })[0];
 }
 
-/// f(values of x in host memory), which are x's afterwards. Of a ghost there are none.
+/// f(values of x in host memory), which are x's afterwards. A ghost has none.
 template <class F>
 void on_the_host(const Tensor& x, F f) {
   if (x.device().kind != Device::Kind::cuda) return on_device(x.device(), [&] { f(x.data<float>()); });

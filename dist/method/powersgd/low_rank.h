@@ -8,8 +8,8 @@
 namespace laconic::dist {
 
 /// Makes rows orthonormal, each from what the rows before it have left, in an order that depends on sizes alone
-/// (modified Gram-Schmidt, each row freed of the others twice). Of a row that the others explain but for rounding zeros
-/// are left, and so of zeros. NaN stays NaN.
+/// (modified Gram-Schmidt, each row freed of the others twice). A row that the others explain
+/// but for rounding becomes zeros, as does one of zeros. NaN stays NaN.
 ///   x : [rows, n], in host memory
 void orthonormalise(float* x, std::int64_t rows, std::int64_t n);
 

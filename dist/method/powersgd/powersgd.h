@@ -10,7 +10,7 @@
 
 namespace laconic::dist {
 
-/// Low-rank gradient compression with error feedback. Of a matrix two thin ones travel, P and then Q, whose product
+/// Low-rank gradient compression with error feedback. Two thin matrices travel for each, P and then Q, whose product
 /// comes near the sum of all gradients and errors; what it leaves out is every worker's error, and goes with the next
 /// gradient (LowRank). The plan says for which parameters; all others travel densely, as AllreduceSync sends them.
 ///

@@ -38,7 +38,7 @@ struct TopKWire {
                   Slice<float> dense) const;
 };
 
-/// Of what each worker would have summed up it sends the largest elements, and keeps the rest for later:
+/// Each worker sends the largest elements of what it would have summed up, and keeps the rest for later:
 ///
 ///     e = BETA e + d;   S = the k largest |e| of each chunk;   q = what the message says of e[S];   e[S] -= q
 ///     D = sum over workers of q, in rank order                                                      allgatherv

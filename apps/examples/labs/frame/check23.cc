@@ -18,7 +18,7 @@ void one_exchange_a_bucket(const Training& training) {
                  rings, " exchanges, and not ", wanted);
 }
 
-/// The same steps with an exchange of the library's.
+/// These steps with an exchange of the library's.
 Training by_library(Training training, Overlap overlap) {
   training.make = of_library, training.overlap = overlap;
   return training;
