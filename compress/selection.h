@@ -18,8 +18,8 @@ struct NotANumber : DataError {
 enum class Sign : std::uint8_t { any, positive, negative };
 
 /// A communication-set: the elements of one tensor that are chosen to be sent. Memory is kept from one selection to the
-/// next. If the tensor is on a CUDA device they lie there too, and the vectors are empty; all_indices() and all_values() are
-/// those of either.
+/// next. If the tensor is on a CUDA device they lie there too, and the vectors are empty; all_indices() and
+/// all_values() are those of either.
 struct Selection {
   std::vector<std::uint32_t> indices;  ///< ascending
   std::vector<float> values;           ///< as long as indices: the tensor there

@@ -8,7 +8,8 @@
 namespace laconic {
 
 /// What training steps take of a device's memory beyond what is held between them, as the allocator hands it out
-/// (blocks are up to half larger than what is asked for). It counts all workers of a process together; one of them asks.
+/// (blocks are up to half larger than what is asked for). It counts all workers of a process together; one of them
+/// asks.
 class StepMemory {
  public:
   explicit StepMemory(Device device) : device_(device) {}
