@@ -10,9 +10,10 @@
 
 namespace laconic::dist {
 
-/// Low-rank gradient compression with error feedback. Two thin matrices travel for each, P and then Q, whose product
-/// comes near the sum of all gradients and errors; what it leaves out is every worker's error, and goes with the next
-/// gradient (LowRank). The plan says for which parameters; all others travel densely, as AllreduceSync sends them.
+/// Low-rank gradient compression with error feedback. Instead of a matrix two thin ones travel, P and then Q, whose
+/// product comes near the sum of all gradients and errors; what it leaves out is every worker's error, and goes with
+/// the next gradient (LowRank). The plan says for which parameters; all others travel densely, as AllreduceSync sends
+/// them.
 ///
 ///     when the gradient is ready          M = G + E, P = M Q; P is handed over
 ///     when P has come                     Q = M' P, with P orthonormal; Q is handed over
