@@ -21,8 +21,8 @@ case $model in
     sgd="--momentum 0.9 --nesterov --weight-decay 5e-4 --lr 0.2" adam="--optimizer adamw --weight-decay 0.05 --lr 0.02" demo="--lr 0.01"
     far="--optimizer adamw --weight-decay 0.05 --lr 0.005" ;;  # for DiLoCo, which goes too far at dense's rate
   lstm-small)
-    app=ptb common="--model lstm-small --batch 5 --epochs 6 --epoch-steps 800" warm="--warmup dense:1"
-    sgd="--lr 20" adam="--optimizer adamw --lr 0.003 --clip norm:1 --schedule cosine" demo="--lr 0.003 --clip none --schedule cosine" ;;
+    app=ptb common="--model lstm-small --batch 5 --epochs 2 --schedule cosine" warm=""
+    sgd="--lr 20" adam="--optimizer adamw --lr 0.003 --clip norm:1" demo="--lr 0.003 --clip none" ;;
   gpt)  # what loses something trains for twice as many steps, to a loss as good
     app=gpt common="--model gpt-4x128 --batch 3 --epochs 10 --epoch-steps 200" warm="" sgd="" adam="" longer="--epochs 20" rank=4 loco="--lr 0.002" demo="--optimizer sgd --clip none" ;;
   *) echo "rounds: no model $model here" >&2 && exit 2 ;;
