@@ -21,8 +21,8 @@ namespace laconic {
 /// or
 ///   a path      float32 values as they lie in the file, or the tensor TENSOR of FILE.safetensors as
 ///               FILE.safetensors:TENSOR (of one tensor without its name), or all files NAME.f32 of a folder
-/// Drawn values depend on (name, elements) alone. Elements 0 of a file: as many as it has. Runs on kernel_threads()
-/// threads.
+/// Drawn values depend on (name, elements) alone. With elements 0 a file gives as many as it has. Runs on
+/// kernel_threads() threads.
 /// throws UsageError: unknown name; DataError: the file cannot be read, has fewer elements, or none
 Tensor values_named(const std::string& name, std::int64_t elements, const std::vector<std::string>& distributions);
 /// "uniform", "normal", "laplace", "heavy"

@@ -92,7 +92,7 @@ class GroupQuantiser final : public SizedCodec {
 
  private:
   std::size_t groups_in(std::size_t n) const { return (n + group_ - 1) / group_; }
-  /// What a super group of n values takes.
+  /// The bytes of a super group of n values.
   std::size_t bytes_of(std::size_t n) const {
     return sizeof(std::uint16_t) + groups_in(n) + cpu::packed_bytes(n, levels_.bits);
   }

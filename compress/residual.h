@@ -91,7 +91,7 @@ struct ResidualPart {
 /// throws  ShapeError if lengths or devices differ, or something is missing that the rule needs
 void accumulate_residual(const ResidualPart& part, const MomentumRule& rule, float gradient_factor,
                          Candidates* candidates, StatsSum& stats);
-/// accumulate_residual() that gives the statistics of this part: for a CUDA device the host waits.
+/// Accumulates likewise, and returns the statistics of this part: for a CUDA device the host waits.
 ResidualStats accumulate_residual(const ResidualPart& part, const MomentumRule& rule, float gradient_factor = 1.0f,
                                   Candidates* candidates = nullptr);
 

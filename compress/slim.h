@@ -42,8 +42,8 @@ std::uint64_t signature_of(Slice<const std::uint32_t> keys);
 ///         on the server; re-chosen in rounds 0, q, 2q, ...)
 class SlimSet {
  public:
-  /// Chooses for this round. by : what is compared, n values without NaN (else DataError). No keys are chosen of
-  /// a ghost, and a core that is chosen anew is another one.
+  /// Chooses for this round. by : what is compared, n values without NaN (else DataError). A ghost chooses
+  /// no keys. A core that is chosen anew is another one.
   void choose(const SlimRules& rules, Slice<const float> by, const SlimKey& key);
   /// Draws the explorer of a later round now, so that choose() finds it there. Does nothing if the core will be another
   /// one then. The draw is that of choose().

@@ -17,7 +17,7 @@ class CausalSelfAttention final : public Module {
     int dim = 0, heads = 1;
     float dropout = 0;
     bool bias = true;  ///< of both layers
-    /// What their weights and both biases begin with, instead of Linear's default.
+    /// They fill the weights and both biases, instead of Linear's default.
     Initializer init = nullptr, init_projection = nullptr, init_bias = nullptr;
   };
   explicit CausalSelfAttention(Options o);

@@ -11,7 +11,6 @@
 #include "tests/error_of.h"
 #include "tests/fuzz.h"
 #include "tests/on_ranks.h"
-#include "tests/pairwise.h"
 #include "tests/temp_folder.h"
 
 namespace laconic::dist {
@@ -155,7 +154,7 @@ TEST(Flight, ADamagedFileIsAnErrorOrIsRead) {
     recorder->communication(event, "allreduce");
   }
   const std::string path = folder / "rank-0", whole = file_text(path);
-  fuzz(kSanitized ? 60 : 200, [&](Random& random) {
+  fuzz(200, [&](Random& random) {
     std::string text = whole;
     switch (random.below(3)) {
       case 0:

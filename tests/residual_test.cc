@@ -148,7 +148,7 @@ TEST(AccumulateResidual, GivesTheSameBitsOnOneThreadAndOnThree) {
 }
 
 TEST(AccumulateResidual, GivesTheSameBitsWithAndWithoutAvx512) {
-  if (!cpu::use_avx512()) GTEST_SKIP() << "without AVX-512 there is one way alone";
+  if (!cpu::use_avx512()) GTEST_SKIP() << "this processor has no AVX-512, so both ways are one";
   for (const std::size_t n : kSizes)
     for (const bool nesterov : {false, true})
       for (const bool decay : {false, true})

@@ -246,7 +246,7 @@ TEST(Selector, ChoosesAlikeOnAnyNumberOfThreads) {
 }
 
 TEST(Selector, ChoosesAlikeWithAndWithoutAvx512) {
-  if (!cpu::use_avx512()) GTEST_SKIP() << "without AVX-512 there is one way alone";
+  if (!cpu::use_avx512()) GTEST_SKIP() << "this processor has no AVX-512, so both ways are one";
   for (const std::size_t n : {100, 5000, 70'001})
     for (const auto& [name, x] : hostile(n))
       for (const char* method : {"exact", "search"})

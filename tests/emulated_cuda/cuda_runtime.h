@@ -184,7 +184,7 @@ namespace emulated_cuda {
 /// Work at the end of a stream's queue; done on the CPU, with device memory open, when somebody waits.
 void enqueue(cudaStream_t stream, std::function<void()> work);
 /// Work that is asked again until it says that it was done: meanwhile the stream stands, and the host of others goes
-/// on. Its place in the stream, for bring().
+/// on. Returns its place in the stream, for bring().
 std::uint64_t enqueue_when(cudaStream_t stream, std::function<bool()> work);
 /// Within such work: does what another stream has to do up to a place, as far as that does not stand itself.
 void bring(cudaStream_t stream, std::uint64_t place);

@@ -36,8 +36,8 @@ std::optional<double> bytes_of_step(const Plan& plan, int N);
 /// source  HybridAR (overlap through the next forward); PyTorch DDP (buckets)
 class AllreduceSync final : public BucketSync {
  public:
-  /// Arena and engine must outlive the strategy. All ranks of the engine are workers. Those facts count that
-  /// say how gradients are joined: `mean`, `overlap`, the codec's `seed` and feedback.
+  /// Arena and engine must outlive the strategy. All ranks of the engine are workers. It takes from the facts
+  /// how gradients are joined: `mean`, `overlap`, the codec's `seed` and feedback.
   AllreduceSync(const ParameterArena& arena, Engine& engine, Plan plan, Update update, const TrainingFacts& facts = {});
   /// Halts the engine if gradients are still under way (an exception passes): it must not work in a freed arena.
   ~AllreduceSync() override { halt_what_is_under_way(); }
