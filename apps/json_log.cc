@@ -140,6 +140,7 @@ std::string to_json(const RunInfo& info, const RunSummary& s) {
               {"threads", info.threads},
               {"batch", info.batch},
               {"steps", s.steps},
+              {"exchange_every", info.exchange_every},
               {"seconds", rounded(s.seconds)},
               {"samples_per_s", rounded(s.samples_per_s)},
               {"exposed_share", rounded(s.exposed_share)},

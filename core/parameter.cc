@@ -67,6 +67,8 @@ ParameterArena::ParameterArena(const std::vector<std::shared_ptr<Parameter>>& re
     if (std::find(std::next(it), registered.rend(), *it) != registered.rend()) continue;
     require<Error>((*it)->arena_ == nullptr, "arena: parameter ", (*it)->info.name,
                    " already belongs to another arena.");
+    require<Error>((*it)->info.elements > 0, "arena: parameter ", (*it)->info.name, " has no elements: its shape is ",
+                   (*it)->info.shape, ". Leave it out of the model.");
     parameters_.push_back(*it);
   }
   for (const auto& p : parameters_) {

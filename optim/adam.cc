@@ -61,6 +61,7 @@ class Adam final : public Optimizer {
          .root_correction = static_cast<float>(std::sqrt(1 - std::pow(beta2_, static_cast<double>(updates_of_v)))),
          .keep = decoupled_ ? static_cast<float>(1 - lr * decay_.of(part.info)) : 1.0f});
   }
+  Tensor first_moment() const override { return first_; }
   Tensor second_moment() const override { return second_; }
   std::vector<StateDict::Entry> arenas() const override {
     return {{"first_moment", first_}, {"second_moment", second_}};

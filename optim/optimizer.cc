@@ -84,10 +84,12 @@ void Optimizer::freeze_second_moment() {
 void Optimizer::thaw_second_moment(std::int64_t missed) {
   const Tensor v = second_moment();
   require<Error>(v.defined(), name_, " has no second moment that could be thawed.");
-  std::vector<float> values = v.to_vector();
-  std::replace_if(
-      values.begin(), values.end(), [](float x) { return std::isinf(x); }, 0.0f);
-  v.copy_from(Tensor::of(v.shape(), values));
+  const Tensor m = first_moment();
+  std::vector<float> of_m = m.to_vector(), of_v = v.to_vector();
+  for (std::size_t i = 0; i < of_v.size(); ++i)
+    if (std::isinf(of_v[i])) of_m[i] = of_v[i] = 0;
+  m.copy_from(Tensor::of(m.shape(), of_m));
+  v.copy_from(Tensor::of(v.shape(), of_v));
   missed_ = missed;
 }
 

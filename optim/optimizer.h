@@ -57,7 +57,8 @@ class Optimizer {
   /// on: their v becomes infinite. Others get at least 1e-4 of the largest v of their parameter: what travels has one
   /// size for all, and an element of which v says that its gradients are tiny would leap. Twice is as good as once.
   void freeze_second_moment();
-  /// v changes again: what rested has a v of 0. Bias corrections know that v has missed so many updates until now.
+  /// v changes again. What rested has an m and a v of 0, as if it began: what travelled wrote into its m, too, and a
+  /// step by m without a v would be huge. Bias corrections know that v has missed so many updates until now.
   void thaw_second_moment(std::int64_t missed);
 
  protected:
@@ -76,6 +77,7 @@ class Optimizer {
   /// The halves of an update, where there are moments.
   virtual void form(const Part& part);
   virtual void take(const Part& part, double lr, std::int64_t t, std::int64_t updates_of_v);
+  virtual Tensor first_moment() const { return {}; }
   virtual Tensor second_moment() const { return {}; }
   /// Updates that v has not seen.
   std::int64_t missed() const { return missed_; }

@@ -211,6 +211,11 @@ TEST(CompareOptions, LearningGoesWithoutTheNetworkAndTimingWithShortEpochs) {
         parse_compare({"mnist", "--learn", "5", "--target-accuracy", "80", "--vs", ""});
       },
       {"--learn", "--target-accuracy"});
+  expect_error<UsageError>(
+      [] {
+        parse_compare({"mnist", "--learn", "5", "--launch", "2", "--vs", ""});
+      },
+      {"--launch", "give --workers"});
 }
 
 TEST(CompareOptions, APeerTakesTheOptionsForAll) {
@@ -275,6 +280,28 @@ TEST(CompareLearning, SecondsAreStepsTimesTheTimeOfTheirPhase) {
   EXPECT_NEAR(json["sets"][1]["seconds"]["median"].get<double>(), 1.2, 1e-9);
 }
 
+// In steps 4, 7, 10, ... a worker waits for what was sent at the end of a round. Whatever the length of an epoch, as
+// long as it holds a round, that wait is shared out over three steps.
+TEST(CompareLearning, AWaitOnceInARoundCountsForTheWholeRound) {
+  for (const int steps : {4, 5, 6, 7, 9, 20}) {
+    Trial t;
+    t.exchange_every = 3;
+    for (int i = 0; i < 3 * steps; ++i)
+      t.steps.push_back({i % steps == 0 ? 1000.0 : i % 3 == 0 ? 31.0 : 1.0, 0, 10, 40, 1 + i / steps});
+    const Learning l = put_together({{learned(80, 90)}}, {{t}});
+    ASSERT_EQ(l.rows[0].phases.size(), 1u) << steps;
+    EXPECT_NEAR(l.rows[0].phases[0].ms, (31 + 1 + 1) / 3.0, 1e-9) << steps;
+    EXPECT_EQ(l.rows[0].caveat, "");
+  }
+  Trial few;
+  few.exchange_every = 3;
+  for (int i = 0; i < 6; ++i) few.steps.push_back({1, 0, 10, 40, 1 + i / 3});
+  const Learning l = put_together({{learned(80, 90)}}, {{few}});
+  EXPECT_NE(
+      learning_text({}, l, TableForm::text).find("exchanges once in 3 steps: its time is right from --learn 4 on"),
+      std::string::npos);
+}
+
 TEST(CompareLearning, OverSeedsTheMeanCounts) {
   const std::vector<Trial> dense{learned(80, 90), learned(80, 92), learned(80, 91)},
       ms{timed(10, 10), timed(20, 20), timed(30, 30)};
@@ -324,6 +351,35 @@ TEST(CompareLearning, ARunThatFailsIsNamedAndTheOthersStand) {
             std::string::npos);
 }
 
+TEST(CompareLearning, SaysWhereBuildsOrWorkersDifferAndWhereATrainingDidNotEndWell) {
+  Trial other = learned(80, 90), endless = learned(80, 90), two = timed(10, 10);
+  other.build = "0.1.0 abc", two.workers = 2;
+  endless.evaluations.back().accuracy.reset();
+  const Learning l = put_together({{learned(80, 90)}, {other}, {learned(80, 90)}, {endless, learned(80, 90)}},
+                                  {{timed(10, 10)}, {timed(10, 10)}, {two}, {timed(10, 10)}});
+  EXPECT_EQ(l.rows[0].caveat, "");
+  EXPECT_NE(l.rows[1].caveat.find("learned with 0.1.0 abc, and was timed with"), std::string::npos);
+  EXPECT_NE(l.rows[2].caveat.find("give --workers"), std::string::npos);
+  EXPECT_NE(l.rows[3].error.find("finite"), std::string::npos);
+}
+
+// Fifteen steps of 1 ms and one of 17: the median would be 1.
+TEST(CompareTable, StepsOfARoundAreTakenTogether) {
+  std::vector<double> ms(100, 1);
+  for (std::size_t i = 0; i < ms.size(); i += 16) ms[i] = 17;
+  Trial rounds = trial(ms), short_one = trial({1, 1, 17, 1});
+  rounds.exchange_every = short_one.exchange_every = 16;
+  const std::vector<Row> rows = summarise({{trial(std::vector<double>(100, 2))}, {rounds}}, 4, std::nullopt);
+  EXPECT_NEAR(rows[1].step_ms.value, 2, 1e-12);
+  EXPECT_NEAR(rows[1].exposed_ms, 1, 1e-12);
+  EXPECT_NEAR(*rows[1].bytes_sent, 1000, 1e-9);
+  EXPECT_EQ(rows[1].blocks, 5u) << "95 steps";
+  EXPECT_EQ(rows[0].blocks, 5u) << "so that they pair";
+  EXPECT_NEAR(rows[1].ratio->value, 1, 1e-12);
+  EXPECT_NEAR(summarise({{short_one}}, 0, std::nullopt)[0].step_ms.value, 5, 1e-12) << "less than a round";
+  EXPECT_NE(table_text({}, rows).find("exchanges once in 16 steps"), std::string::npos);
+}
+
 TEST(CompareTable, TheTestLossAtTheEndStandsBesideTheAccuracy) {
   std::vector<Row> rows = summarise({{trial({1}, 90, 0.25), trial({1}, 92, 0.75)},
                                      {trial({1}, 80, 0.125)},
@@ -353,15 +409,20 @@ TEST(CompareTable, TheTestLossAtTheEndStandsBesideTheAccuracy) {
 
 TEST(CompareTable, LossesAreReadFromTheLog) {
   const TempFolder dir;
-  dir.write("log", bytes_of("{\"step\":1,\"step_ms\":3.0}\n"
+  dir.write("log", bytes_of("{\"run\":{\"version\":\"0.1.0\",\"commit\":\"abc\"}}\n"
+                            "{\"step\":1,\"step_ms\":3.0}\n"
                             "{\"eval\":{\"loss\":0.5,\"top1_error\":20.0}}\n"
-                            "{\"eval\":{\"loss\":null,\"top1_error\":90.0}}\n"));
-  dir.write("out", bytes_of(R"({"model":"lenet"})"));
+                            "{\"eval\":{\"loss\":null}}\n"));
+  dir.write("out", bytes_of(R"({"model":"lenet","steps":2,"exchange_every":16})"));
   dir.write("err", {});
   const Trial t = read_trial(dir / "log", dir / "out", dir / "err", 0);
   ASSERT_EQ(t.evaluations.size(), 2u);
   EXPECT_EQ(t.evaluations[0].loss, 0.5);
   EXPECT_FALSE(t.evaluations[1].loss);
+  EXPECT_FALSE(t.evaluations[1].accuracy);
+  EXPECT_EQ(t.build, "0.1.0 abc");
+  EXPECT_EQ(t.exchange_every, 16);
+  EXPECT_EQ(t.steps_made, 2) << "so this log was cut";
 }
 
 TEST(CompareTable, LanguageModelsAreComparedByTheirPerplexity) {

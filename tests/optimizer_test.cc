@@ -267,6 +267,10 @@ TEST(Optimizers, RefuseWhatMakesNoSense) {
   EXPECT_THROW(make_optimizer(m.arena, {.name = "adam", .beta2 = 1}), UsageError);
   const auto sgd = make_optimizer(m.arena, {});
   EXPECT_THROW(sgd->update(*other.a, 0.1), Error);
+  EXPECT_THAT(error_of<Error>([] {
+                const ParameterArena a({std::make_shared<Parameter>(Shape{5, 0}, Role::linear)});
+              }),
+              HasSubstr("[5, 0]"));
 }
 
 TEST(Clip, ParsesItsTwoForms) {

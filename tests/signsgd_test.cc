@@ -1,8 +1,8 @@
 // Votes of signs, against counting them one by one.
-#include "dist/method/signsgd/sign_sgd.h"
-
 #include <cmath>
+#include <span>
 
+#include "dist/method/signsgd/sign_sgd.h"
 #include "tests/dense_training.h"
 #include "tests/on_ranks.h"
 
@@ -78,6 +78,51 @@ TEST(SignSgd, WhereVotesAreEvenOneOfTheTwoSignsIsTakenAlikeEverywhere) {
       }
     EXPECT_GT(even[0], 100);
     EXPECT_GT(even[1], 100);
+  }
+}
+
+// One of four has a gradient, another one in every third element alone: in two steps all of it goes their way, and what
+// nobody has a gradient for stays.
+TEST(SignSgd, WorkersWithoutAGradientDoNotOutvoteTheOthers) {
+  const std::vector<float> start = ParameterArena(dense_training::some_parameters()).values().to_vector();
+  for (const int busy : {0, 1, 3}) {
+    std::vector<float> values;
+    on_ranks(4, [&](Worker& w) {
+      const ParameterArena arena(dense_training::some_parameters());
+      const Plan plan = make_plan(arena.parameters(), {.chunk_bytes = 0}, 4);
+      const TrainingFacts facts{.workers = 4};
+      SignSgd sync({.facts = facts, .arena = arena, .engine = w.engine, .plan = plan, .update = dense_training::sgd},
+                   false);
+      for (int step = 1; step <= 2; ++step) {
+        sync.begin_step({.step = step, .lr = 0.5});
+        whole_forward(sync, arena);
+        for (const auto& p : arena.parameters()) {
+          std::vector<float> gradient(static_cast<std::size_t>(p->info.elements));
+          for (std::size_t i = 0; w.rank == busy && i < gradient.size(); ++i)
+            gradient[i] = i % 3 == 0 ? 1.0f : i % 3 == 1 ? -1.0f : 0.0f;
+          p->grad().copy_from(Tensor::of(p->info.shape, std::span<const float>(gradient)));
+          sync.gradient_ready(*p, p->all_rows());
+        }
+        sync.end_step();
+      }
+      sync.flush();
+      if (w.rank == busy) values = arena.values().to_vector();
+    });
+    const ParameterArena arena(dense_training::some_parameters());
+    double along = 0, elements = 0;
+    for (const auto& p : arena.parameters())
+      for (std::int64_t i = 0; i < p->info.elements; ++i) {
+        SCOPED_TRACE(concat(p->info.name, ", ", i));
+        const auto k = static_cast<std::size_t>(p->info.offset + i);
+        const float moved = values[k] - start[k];
+        if (i % 3 == 2) {
+          ASSERT_EQ(moved, 0) << "a step forth, and one back";
+        } else {
+          ASSERT_GE(i % 3 == 0 ? -moved : moved, 0);
+          along += std::abs(moved), ++elements;
+        }
+      }
+    EXPECT_GT(along, 0.4 * elements) << "of 1, in two steps";
   }
 }
 

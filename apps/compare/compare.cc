@@ -273,7 +273,8 @@ class Comparison {
     const auto command = command_of(o_, turn.set, app_, self_, seed, log, turn.run);
     if (turn.run == RunKind::learning && last_line_of(base + ".command") == shell_line(command)) {
       Trial kept = read_trial(log, base + ".out", base + ".err", 0);
-      if (kept.error.empty()) {
+      const auto made = kept.steps_made;  // a log that was cut does not have them all
+      if (kept.error.empty() && (!made || *made == static_cast<std::int64_t>(kept.steps.size()))) {
         progress_.line(name + ": kept from before" + quality(kept));
         return kept;
       }

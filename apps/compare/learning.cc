@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "apps/result_table.h"
 #include "apps/text.h"
@@ -25,15 +26,38 @@ std::optional<double> figure_of(const Trial::Evaluation& e, bool perplexity) {
 
 bool reaches(double figure, double target, bool perplexity) { return perplexity ? figure <= target : figure >= target; }
 
-/// The times of steps by epoch, but for its first, where the loading of data begins.
+/// The times of steps by epoch, but for its first, where the loading of data begins; of each round together.
 using EpochTimes = std::map<std::int64_t, std::vector<double>>;
 
 void add_times(const Trial& timed, EpochTimes& times) {
+  std::map<std::int64_t, std::vector<Trial::Step>> counted;
   std::int64_t before = 0;
-  for (const Trial::Step& step : timed.steps) {
-    if (step.epoch == before) times[step.epoch].push_back(step.ms);
-    before = step.epoch;
+  for (const Trial::Step& step : timed.steps)
+    if (std::exchange(before, step.epoch) == step.epoch) counted[step.epoch].push_back(step);
+  for (const auto& [epoch, steps] : counted)
+    for (const Trial::Step& round : in_rounds(steps, timed.exchange_every)) times[epoch].push_back(round.ms);
+}
+
+/// Why figures of a set may mislead; empty if nothing is known.
+std::string caveat_of(const std::vector<const Trial*>& learned, const std::vector<Trial>& timed) {
+  std::map<std::int64_t, std::int64_t> steps;  // of each timed epoch
+  for (const Trial& trial : timed) {
+    if (!trial.error.empty()) continue;
+    for (const Trial* run : learned) {
+      if (run->build != trial.build)
+        return fmt::format("learned with {}, and was timed with {}", run->build, trial.build);
+      if (run->workers != trial.workers)
+        return fmt::format("learned with {}, and was timed with {}: give --workers", plural(run->workers, "worker"),
+                           trial.workers);
+    }
+    steps.clear();
+    for (const Trial::Step& step : trial.steps) ++steps[step.epoch];
+    for (const auto& [epoch, count] : steps)
+      if (trial.exchange_every > 1 && count <= trial.exchange_every)
+        return fmt::format("exchanges once in {} steps: its time is right from --learn {} on", trial.exchange_every,
+                           trial.exchange_every + 1);
   }
+  return "";
 }
 
 double mean_of(const std::vector<double>& values) {
@@ -119,6 +143,7 @@ ResultTable learning_table(const Learning& all, bool markdown) {
     if (row.end && !is_first) cells.emplace_back("to the first", "behind", row.behind, behind_text(all, row));
     if (row.bytes) cells.emplace_back("MB a step", "bytes_sent", *row.bytes, "{:.3f}", 1e-6);
     cells.emplace_back("", "timed_bytes_sent", row.timed_bytes);
+    if (!row.caveat.empty()) cells.emplace_back("", "caveat", row.caveat);
     if (row.seconds) {
       cells.emplace_back("epochs", "epochs", row.epochs);
       cells.emplace_back("steps x time", "", arithmetic(row));
@@ -134,11 +159,17 @@ ResultTable learning_table(const Learning& all, bool markdown) {
 
 std::string learning_notes(const Learning& all) {
   if (!all.rows[0].end) return "";
-  std::string text = fmt::format("Target: {} {:.2f}, the end of {} {} one standard error, {:.2f}",
-                                 all.perplexity ? "a perplexity of" : "an accuracy of", all.target, all.rows[0].label,
-                                 all.perplexity ? "plus" : "less", all.standard_error);
-  text += all.perplexity ? " (the deviation over seeds)." : fmt::format(" (of {} test samples).", all.samples);
-  text += " Over seeds means are taken. Seconds leave evaluation out.";
+  std::string text =
+      all.perplexity
+          ? fmt::format("Target: a perplexity of {:.2f}, the end of {} plus its deviation over seeds, {:.2f}.",
+                        all.target, all.rows[0].label, all.standard_error)
+          : fmt::format(
+                "Target: an accuracy of {:.2f}, the end of {} less one standard error, {:.2f} (of {} test samples).",
+                all.target, all.rows[0].label, all.standard_error, all.samples);
+  text +=
+      " Over seeds means are taken. Seconds leave evaluation out. Their intervals are those of the steps' times alone.";
+  for (const LearningRow& row : all.rows)
+    if (!row.caveat.empty()) text += fmt::format(" {} {}.", row.label, row.caveat);
   for (const LearningRow& row : all.rows)
     if (row.bytes && row.timed_bytes && std::abs(*row.timed_bytes / *row.bytes - 1) > kOtherBytes)
       text += fmt::format(" {} sent {:.2f} times as much while learning as while it was timed.", row.label,
@@ -155,7 +186,7 @@ Learning put_together(const std::vector<std::vector<Trial>>& learned, const std:
   for (const Trial& trial : learned[0])
     if (usable(trial)) {
       const Trial::Evaluation& last = trial.evaluations.back();
-      all.perplexity = last.perplexity.has_value(), all.samples = last.samples;
+      all.perplexity |= last.perplexity.has_value(), all.samples = last.samples;
     }
   for (std::size_t s = 0; s < learned.size(); ++s) {
     LearningRow& row = all.rows[s];
@@ -163,8 +194,11 @@ Learning put_together(const std::vector<std::vector<Trial>>& learned, const std:
       for (const Trial& trial : *trials)
         if (row.error.empty()) row.error = trial.error;
     for (const Trial& trial : learned[s])
-      if (usable(trial))
-        if (const auto figure = figure_of(trial.evaluations.back(), all.perplexity)) row.ends.push_back(*figure);
+      if (usable(trial)) {
+        const auto figure = figure_of(trial.evaluations.back(), all.perplexity);
+        if (figure) row.ends.push_back(*figure);
+        if (!figure && row.error.empty()) row.error = "a training did not end at a finite result";
+      }
     mean_and_deviation(row.ends, row.end, row.end_spread);
     row.bytes = mean_bytes(learned[s]), row.timed_bytes = mean_bytes(timed[s]);
   }
@@ -184,6 +218,7 @@ Learning put_together(const std::vector<std::vector<Trial>>& learned, const std:
     for (const Trial& trial : learned[s])
       if (usable(trial)) runs.push_back(&trial);
     row.runs = static_cast<int>(runs.size());
+    row.caveat = caveat_of(runs, timed[s]);
     row.epochs = epoch_of(runs, all.target, all.perplexity);
     if (row.epochs == 0) continue;
     EpochTimes of_all;

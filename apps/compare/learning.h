@@ -31,6 +31,7 @@ struct LearningRow {
   std::optional<Median> seconds;             ///< the sum of the phases; its interval over turns
   std::optional<Median> speedup;             ///< seconds of the first set / its own, turn by turn
   std::optional<double> bytes, timed_bytes;  ///< that rank 0 sent in a step, while learning and on the network; means
+  std::string caveat;                        ///< why its figures may mislead, in a sentence; empty: nothing is known
 };
 
 struct Learning {
@@ -41,8 +42,9 @@ struct Learning {
   std::vector<LearningRow> rows;
 };
 
-/// Puts learned[set][seed] and timed[set][turn] together. A timed epoch's first step is left out. The standard error of
-/// an accuracy p over n test samples is sqrt(p (1 - p) / n). That of a perplexity is the deviation over seeds.
+/// Puts learned[set][seed] and timed[set][turn] together. A timed epoch's first step is left out, and where exchanges
+/// are some steps apart, what is more than whole rounds. The standard error of an accuracy p over n test samples is
+/// sqrt(p (1 - p) / n). For a perplexity the deviation over seeds stands for it.
 Learning put_together(const std::vector<std::vector<Trial>>& learned, const std::vector<std::vector<Trial>>& timed);
 
 std::string learning_text(const TableHead& head, const Learning& learning, TableForm form);

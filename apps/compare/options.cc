@@ -227,6 +227,8 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
                       "--learn has a target of its own (--target-accuracy): leave one of them out");
   require<UsageError>(o.learn == 0 || (!o.warm_up && !o.rate && o.bound),
                       "--learn times whole epochs and tells no bound (--warm-up, --rate, --no-bound): leave them out");
+  require<UsageError>(o.learn == 0 || o.launch == 0 || value_of(o.common, "--workers"),
+                      "--learn trains without --launch and does not know how many workers learn: give --workers too");
   for (const auto& set : o.sets) refuse(set.words, "--vs " + shell_word(set.label));
   for (std::size_t i = 0; i < o.sets.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)

@@ -105,6 +105,10 @@ std::string notes(const TableHead& head, const std::vector<Row>& rows) {
         "Intervals are over {} blocks of steps{}; whole runs may differ by more: --repeat {} or more shows it.", blocks,
         head.repeat > 1 ? fmt::format(" of {} runs of each set in turns", head.repeat) : " of one run of each set",
         kRunsForInterval);
+  for (const Row& r : rows)
+    if (r.exchange_every > 1)
+      text += fmt::format(" {} exchanges once in {} steps: as many count as one, by their mean.", r.label,
+                          r.exchange_every);
   if (std::any_of(rows.begin(), rows.end(), [](const Row& r) { return r.ratio && !resolved(r); }))
     text += fmt::format(
         " Not resolved: the interval holds 1 or is over fewer than {} blocks, so this table does not tell which is "
@@ -145,10 +149,11 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
       steps.assign(t.steps.begin() + static_cast<std::ptrdiff_t>(first), t.steps.end());
       // The last step waits for its own messages too; without the first ones there would be more messages than steps.
       if (first > 0 && steps.size() > 1) steps.pop_back();
-      fewest = std::min(fewest, steps.size());
+      steps = in_rounds(std::move(steps), t.exchange_every);
+      fewest = std::min(fewest, t.exchange_every > 1 ? steps.size() : steps.size() / kLeastSteps);
     }
   const std::size_t wanted = runs >= kRunsForInterval || runs == 0 ? 1 : (kBlocks + runs - 1) / runs;
-  const std::size_t parts = std::max<std::size_t>(1, std::min(wanted, fewest / kLeastSteps));
+  const std::size_t parts = std::max<std::size_t>(1, std::min(wanted, fewest));
 
   std::vector<Row> rows(trials.size());
   for (std::size_t s = 0; s < trials.size(); ++s) {
@@ -163,6 +168,7 @@ std::vector<Row> summarise(const std::vector<std::vector<Trial>>& trials, std::o
         continue;
       }
       ++row.runs;
+      row.exchange_every = std::max(row.exchange_every, trial.exchange_every);
       const auto own = parts_of(counted[s][r], parts);
       blocks.insert(blocks.end(), own.begin(), own.end());
       all.insert(all.end(), counted[s][r].begin(), counted[s][r].end());

@@ -15,6 +15,9 @@ struct Trial {
   std::string model;
   int workers = 0, threads = 0, batch = 0;
   int classes = 0;  ///< outputs of the model, of a language model its vocabulary; 0: the model's own
+  std::string build;                       ///< that ran: version and commit; of a peer its own words
+  std::int64_t exchange_every = 1;         ///< steps from exchange to exchange
+  std::optional<std::int64_t> steps_made;  ///< as its last line of output says
   struct Step {
     double ms = 0, exposed_ms = 0;
     std::optional<double> bytes_sent;  ///< none: not counted
@@ -37,6 +40,10 @@ struct Trial {
 /// sentence on stderr as `error`, without "laconic: error: ".
 Trial read_trial(const std::string& log, const std::string& out, const std::string& err, int exit_code);
 
+/// Means over as many steps in a row as there are from exchange to exchange: one by one, those with an exchange and
+/// those without do not compare. What is left over at the end does not count. Fewer steps than that are one mean.
+std::vector<Trial::Step> in_rounds(std::vector<Trial::Step> steps, std::int64_t every);
+
 /// The last step in a log that is still written: number and time; nothing before the first.
 struct LastStep {
   long long step = 0;
@@ -51,6 +58,7 @@ struct Row {
   int runs = 0;                      ///< that ended well
   std::size_t blocks = 0;            ///< that step_ms was taken over
   Median step_ms;                    ///< over blocks of steps, or over runs where there are at least kRunsForInterval
+  std::int64_t exchange_every = 1;   ///< steps that were taken together
   std::optional<Median> ratio;       ///< its step time / that of the first set, block by block or run by run
   std::optional<double> bytes_sent;  ///< mean of a step; none if it was not counted
   double bytes_dense = 0, exposed_ms = 0;           ///< median of a step

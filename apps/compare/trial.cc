@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -66,17 +67,21 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
     t.model = text(summary, "model");
     t.workers = count<int>(summary, "workers"), t.threads = count<int>(summary, "threads"),
     t.batch = count<int>(summary, "batch"), t.classes = count<int>(summary, "classes");
+    t.exchange_every = std::max<std::int64_t>(1, count<std::int64_t>(summary, "exchange_every"));
+    if (summary.contains("steps")) t.steps_made = count<std::int64_t>(summary, "steps");
     if (summary.contains("stopped")) t.error = "stopped early: " + text(summary, "stopped");
   }
   for (const auto& line : lines_of(log)) {
     const auto entry = json_or_discarded(line);
     if (!entry.is_object()) continue;
-    if (entry.contains("eval")) {
+    if (entry.contains("run")) {
+      t.build = text(entry["run"], "version") + " " + text(entry["run"], "commit");
+    } else if (entry.contains("eval")) {
       const auto& eval = entry["eval"];
       t.evaluations.push_back({number(eval, "seconds"), std::nullopt, if_number(eval, "loss"),
                                if_number(eval, "perplexity"), count<std::int64_t>(eval, "epoch"),
                                count<std::int64_t>(eval, "samples")});
-      if (!eval.contains("perplexity")) t.evaluations.back().accuracy = 100 - number(eval, "top1_error");
+      if (const auto error = if_number(eval, "top1_error")) t.evaluations.back().accuracy = 100 - *error;
     } else if (entry.contains("step")) {
       t.steps.push_back({number(entry, "step_ms"), number(entry, "exposed_ms"),
                          entry.contains("bytes_sent") && entry["bytes_sent"].is_null()
@@ -89,6 +94,25 @@ Trial read_trial(const std::string& log, const std::string& out, const std::stri
     t.error = "its output has no line of JSON at the end: is it a training program of laconic?";
   if (t.error.empty() && t.steps.empty()) t.error = "it made no step: give it --steps or --epochs";
   return t;
+}
+
+std::vector<Trial::Step> in_rounds(std::vector<Trial::Step> steps, std::int64_t every) {
+  if (every == 1 || steps.empty()) return steps;
+  const std::size_t n = std::min(static_cast<std::size_t>(every), steps.size());
+  const double share = 1 / static_cast<double>(n);
+  std::vector<Trial::Step> rounds;
+  for (std::size_t begin = 0; begin + n <= steps.size(); begin += n) {
+    Trial::Step& mean = rounds.emplace_back(Trial::Step{.bytes_sent = 0.0, .epoch = steps[begin].epoch});
+    for (std::size_t i = begin; i < begin + n; ++i) {
+      mean.ms += share * steps[i].ms, mean.exposed_ms += share * steps[i].exposed_ms;
+      mean.bytes_dense += share * steps[i].bytes_dense;
+      if (mean.bytes_sent && steps[i].bytes_sent)
+        *mean.bytes_sent += share * *steps[i].bytes_sent;
+      else
+        mean.bytes_sent.reset();
+    }
+  }
+  return rounds;
 }
 
 std::optional<LastStep> last_step(const std::string& log) {

@@ -109,7 +109,8 @@ class Method {
     bool asks_network = false;    ///< its plan goes by latency_seconds and its like: they are measured if nobody says
     bool alike = true;            ///< workers send as much in the same steps, so that one may stand for all
     bool on_ghosts = false;       ///< how much travels is known without values, or is taken to be: it can be simulated
-    std::int64_t period = 1;      ///< steps after which messages are the same again
+    std::int64_t every = 1;       ///< steps from exchange to exchange
+    std::int64_t period = 1;      ///< steps after which messages are the same again, a multiple of that
     const char* chooses_by = "";  ///< the selector that it chooses elements by, where the plan says of none
     const char* optimizer = "";   ///< the `optimizer` that it is a form of, where others are none
     int arenas = 0;               ///< memory besides, in copies of the parameters, on each worker

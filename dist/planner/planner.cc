@@ -78,7 +78,7 @@ class Schedule {
         speed_(timings.coding(plan.codec).work),
         layers_(timings.layers) {
     if (const MethodChoice* choice = method_of(plan)) {
-      period_ = static_cast<double>(choice->method->traits().period);
+      period_ = static_cast<double>(choice->method->traits().every);
       if (plan.sparse()) density_ = choice->options(facts_.group.workers).sparse.density;
     }
     messages_.reserve(plan.buckets.size());

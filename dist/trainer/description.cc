@@ -90,6 +90,7 @@ RunInfo Trainer::info() const {
   info.steps_per_epoch = steps_per_epoch();
   info.total_steps = last_step();
   info.first_step = step_, info.steps_ahead = facts_.steps_ahead;
+  info.exchange_every = is_.every;
   info.bytes_counted = bytes_counted();
   info.receipt = receipt_;
   info.replans = o_.replan;

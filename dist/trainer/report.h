@@ -32,6 +32,7 @@ struct RunInfo {
   std::int64_t total_steps = 0;  ///< counted from the start of training
   std::int64_t first_step = 0;   ///< updates made before (a resumed run), else 0
   std::int64_t steps_ahead = 0;  ///< dist::TrainingFacts
+  std::int64_t exchange_every = 1;  ///< steps from exchange to exchange
   /// False where MPI's own allreduce moves gradients: what was sent is then not known, here and in all reports.
   bool bytes_counted = true;
   std::optional<dist::Receipt> receipt{};  ///< why what travels how, if that was chosen here

@@ -37,5 +37,5 @@ diloco="${far:-$adam} --sync rounds --every 16 --outer nesterov"
 sets+=(--vs "DiLoCo: $diloco" --vs "Streaming DiLoCo: $diloco --fragments 4 --delay 3 --mix 0"
   --vs "SparseLoCo, 3 %: $adam $loco --sync rounds --every 16 --density 0.03 $longer"
   --vs "NoLoCo: $adam --sync rounds --every 16 --pairs --outer momentum $longer")
-build/apps/laconic compare "$app" --data "$data" --workers 4 --threads 1 --link "$rate,1ms" $common --keep "$keep" --learn 20 --markdown \
+build/apps/laconic compare "$app" --data "$data" --workers 4 --threads 1 --link "$rate,1ms" $common --keep "$keep" --learn 33 --markdown \
   "${sets[@]}" "$@"

@@ -26,6 +26,7 @@ choosing what to send, and waiting, against the first set's; CPU time of a worke
 to servers, and down. With --phases computing is divided into forward, backward and update, and MB are what a worker sends.
 """
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -127,15 +128,17 @@ class Case:
 
     layout, version = 'auto', ''
 
-    def turn(self):
+    def turn(self, number=0):
+        """Each of them once; another one begins in each turn, so that none always comes after the same."""
         extra = self.o.ours.split()
-        self.ours('alone', ['--sync', 'none'])
-        for overlap in self.o.overlaps:
-            self.ours(overlap, ['--overlap', overlap, *extra])
-        for name, options in self.o.vs:
-            self.ours(name, [*options.split(), *extra])
-        for hook in self.o.hook if not self.o.dry_run else []:
-            self.peer(hook)
+        sets = [('alone', ['--sync', 'none'])]
+        sets += [(overlap, ['--overlap', overlap, *extra]) for overlap in self.o.overlaps]
+        sets += [(name, [*options.split(), *extra]) for name, options in self.o.vs]
+        runs = [functools.partial(self.ours, *one) for one in sets]
+        runs += [functools.partial(self.peer, hook) for hook in self.o.hook if not self.o.dry_run]
+        first = number % len(runs)
+        for run in runs[first:] + runs[:first]:
+            run()
 
     def result(self):
         middle = {name: statistics.median(values) for name, values in self.seconds.items()}
@@ -314,7 +317,7 @@ def main():
             netns('rate', rate, timeout=60)
             case = Case(o, model, int(batch) // o.ranks if o.total else int(batch), rate)
             for turn in range(o.turns):
-                case.turn()
+                case.turn(turn)
                 print(f'{model} {batch} {rate}: turn {turn + 1} of {o.turns}', file=sys.stderr, flush=True)
             results.append(case.result())
             if o.json:

@@ -8,7 +8,7 @@ random images (of language models: SGD that clips the gradient's norm, on random
 of computing alone (no_sync) and of training alternate, so that both see the same machine. Rank 0 prints one JSON object:
 seconds per step of each turn, "alone" and "ddp".
 
-PyTorch at its best: gradients live in DDP's buckets, no broadcast of running statistics; the faster of plain
+PyTorch at its best: SGD in one pass, gradients live in DDP's buckets, no broadcast of running statistics; the faster of plain
 and channels-last layout, with --compile also of the compiled model, by a trial before (--layout auto). The environment (malloc, OpenBLAS) is the caller's: compare_ddp.py
 sets it.
 """
@@ -24,7 +24,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'apps' / 'bench'))
-from torch_peer import LANGUAGE_MODELS, MODELS  # noqa: E402
+from torch_peer import LANGUAGE_MODELS, MODELS, sgd  # noqa: E402
 
 
 LAYOUTS = ['contiguous', 'channels_last']
@@ -73,7 +73,7 @@ def build(options, layout):
         state = powerSGD_hook.PowerSGDState(process_group=None, matrix_approximation_rank=options.rank, start_powerSGD_iter=2)
         model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     rule = {} if language else {'momentum': 0.9, 'weight_decay': 5e-4}
-    return model, torch.optim.SGD(model.parameters(), lr=1e-3, **rule), x, y, clip[0] if clip else 0
+    return model, sgd(model, lr=1e-3, **rule), x, y, clip[0] if clip else 0
 
 
 def main():

@@ -10,10 +10,11 @@ files of CIFAR-10, on files in the form of MNIST's, or on `synthetic`. Data, ord
 crops, flips and the schedule follow ours; random numbers are PyTorch's own. The log's loss is that of rank 0's samples.
 
 Under mpirun (netns.sh run) and torchrun a process is a rank. Alone it starts --workers processes. PyTorch at its best:
-gradients live in DDP's buckets, no broadcast of running statistics, and the faster of plain and channels-last layout, by a
+large blocks of memory are kept, SGD in one pass, gradients live in DDP's buckets, no broadcast of running statistics, and the faster of plain and channels-last layout, by a
 trial before (--layout auto); --compile trains the compiled model.
 """
 import argparse
+import ctypes
 import gzip
 import json
 import math
@@ -30,7 +31,7 @@ import torch.multiprocessing as multiprocessing
 import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'apps' / 'bench'))
-from torch_peer import MODELS  # noqa: E402
+from torch_peer import MODELS, sgd  # noqa: E402
 
 
 def read(path):
@@ -80,7 +81,9 @@ class Images:
         x = (images.float() / 255 - self.mean) / self.std
         if not augment or not self.augments:
             return x
-        padded, (n, _, height, width) = F.pad(x, (4, 4, 4, 4)), x.shape
+        n, _, height, width = x.shape
+        black = -self.mean / self.std
+        padded = F.pad(x - black, (4, 4, 4, 4)) + black
         top, left, flip = torch.randint(0, 9, (n,)), torch.randint(0, 9, (n,)), torch.rand(n) < 0.5
         for i in range(n):
             crop = padded[i, :, top[i]:top[i] + height, left[i]:left[i] + width]
@@ -151,10 +154,19 @@ def evaluate(network, images, form, rank, size):
     return 100 * (sums[2] / sums[0]).item(), (sums[1] / sums[0]).item(), int(sums[0])
 
 
+def keep_large_blocks():
+    """As MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ would, which mpirun does not pass on to other hosts."""
+    mallopt = getattr(ctypes.CDLL(None), 'mallopt', None)
+    if mallopt:  # glibc's numbers of M_MMAP_THRESHOLD and M_TRIM_THRESHOLD
+        mallopt(-3, 1 << 30)
+        mallopt(-1, 2**31 - 1)
+
+
 def train(rank, options, port=None):
     if port is not None:
         os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(options.workers))
     torch.set_num_threads(options.threads)
+    keep_large_blocks()
     dist.init_process_group('gloo')
     rank, size = dist.get_rank(), dist.get_world_size()
     make, shape = MODELS[options.model]
@@ -167,8 +179,7 @@ def train(rank, options, port=None):
     model = wrapped(options, network)
     if options.compile:
         model = torch.compile(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=options.momentum, nesterov=options.nesterov,
-                                weight_decay=options.weight_decay)
+    optimizer = sgd(model, lr=options.lr, momentum=options.momentum, nesterov=options.nesterov, weight_decay=options.weight_decay)
     torch.manual_seed(1000 * (options.seed + 1) + rank)  # of crops and dropout
 
     samples, together = len(images.train[1]), options.batch * size

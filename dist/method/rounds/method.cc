@@ -19,6 +19,7 @@ class LocalRounds final : public Method {
             .codec = !density_ && !pairs_,
             .alike = !pairs_,
             .on_ghosts = true,
+            .every = rules_.every,
             .period = rules_.every,
             .arenas = 2 + (momentum() > 0 ? 1 : 0) + (density_ || pairs_ ? 1 : 0),
             .arenas_are = "outer model"};

@@ -58,7 +58,7 @@ Operation SignSgd::exchange(std::size_t b) {
   const Slice<float> x = part(arena().gradients(), bucket(b));
   const HostCopy<float> here{Slice<const float>(x)};
   std::vector<std::byte> bits(bytes_of_bits(bucket(b).elements));
-  write_signs(here.slice(), context_of(b).step % 2 == 0, bits.data());
+  write_signs(here.slice(), (context_of(b).step + engine().rank()) % 2 == 0, bits.data());
   vote.scales.assign(header(b) / sizeof(float), 0.0f);
   for_parameters(b, [&](std::size_t i, std::size_t first, std::size_t n) {
     const float scale = compress::mean_magnitude(here.slice().sub(first, n));

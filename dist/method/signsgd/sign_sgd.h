@@ -13,7 +13,8 @@ namespace laconic::dist {
 ///     majority of an N-th, to all                       allgatherv
 ///     g[i] = s or -s, and the ordinary update           s: mean over workers of the mean |g| of a parameter, or 1
 ///
-/// Zero has no sign: it counts as above in one step and as below in the next. Where votes are even, the worker who
+/// Zero has no sign: on every other worker it counts as above, on the others as below, and in the next step the other
+/// way round. So workers without a gradient hardly outvote those who have one. Where votes are even, the worker who
 /// counts them has the say.
 ///
 ///     part, little-endian     offset 0            4 P

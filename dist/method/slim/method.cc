@@ -21,6 +21,7 @@ class Slim final : public ServedMethod {
     traits.arenas = 2, traits.arenas_are = "changes";
     traits.on_ghosts = true, traits.chooses_by = "exact";
     constexpr std::int64_t kMost = 1000;
+    traits.every = rules_.local_steps;
     traits.period = std::min(kMost, std::min(rules_.local_steps, kMost) * std::min(rules_.chosen.core_every, kMost));
     return traits;
   }
