@@ -13,7 +13,6 @@
 #include "apps/tools.h"
 #include "compress/codecs.h"
 #include "core/settings.h"
-#include "dist/collective/meeting.h"
 #include "dist/planner/calibration_file.h"
 
 namespace laconic {
@@ -132,8 +131,7 @@ void calibrate_on(dist::Worker& worker, const CalibrateOptions& o) {
   if (!o.model.empty()) {
     file.model = model_info(o.model).name, file.classes = o.classes, file.batch = o.batch;
     const std::string mine = to_json(measure_layers(o.model, o.batch, threads, o.steps, "", o.classes));
-    std::vector<std::string> all;
-    worker.run("times of layers", [&](dist::Communicator& comm) { return allgather_blobs(comm, mine, all); });
+    const std::vector<std::string> all = dist::texts_of_all(worker, "times of layers", mine);
     std::vector<dist::LayerTimes> times;
     for (const std::string& text : all) times.push_back(dist::layer_times_from(text, "the times of a rank"));
     file.layers = dist::slowest(times);

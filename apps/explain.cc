@@ -16,6 +16,7 @@
 #include "core/parse.h"
 #include "dist/planner/calibration.h"
 #include "dist/planner/simulation.h"
+#include "dist/server/shard.h"
 #include "layers/models/zoo.h"
 
 namespace laconic {
@@ -73,7 +74,7 @@ class WhatIfs {
   };
 
   double step(const Change& change) {
-    dist::SimulatedTraining training{.parameters = ghost_.parameters(), .times = times_};
+    dist::SimulatedTraining training{.parameters = dist::infos_of(ghost_.arena.parameters()), .times = times_};
     using Settings = std::vector<std::pair<std::string, std::string>>;
     const std::string sync = change.own_plan ? plan_.value("sync", "allreduce") : change.sync;
     Settings settings;

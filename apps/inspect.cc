@@ -8,6 +8,7 @@
 #include "apps/bench/published_selectors.h"
 #include "apps/statistics.h"
 #include "apps/subcommand.h"
+#include "apps/text.h"
 #include "apps/tools.h"
 #include "apps/values.h"
 #include "compress/selector.h"
@@ -96,8 +97,8 @@ int inspect_select(const std::vector<std::string>& arguments) {
   fmt::print("  nnz        {:<14} chosen\n", s.size());
   fmt::print("  threshold  {:<14.6g} the smallest magnitude let in\n", s.threshold);
   fmt::print("  passes     {:<14} over all values\n", s.passes);
-  fmt::print("  time       {:<14} ms, nothing known before, {} thread{}\n", fmt::format("{:.3f}", time), threads,
-             threads == 1 ? "" : "s");
+  fmt::print("  time       {:<14} ms, nothing known before, {}\n", fmt::format("{:.3f}", time),
+             plural(threads, "thread"));
   fmt::print("  captured   {:<14} of the L2 norm\n", fmt::format("{:.2f} %", 100 * captured));
   return 0;
 }

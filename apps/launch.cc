@@ -1,7 +1,6 @@
 #include "apps/launch.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "apps/progress.h"
 #include "apps/text.h"
 #include "core/parse.h"
+#include "core/processor.h"
 
 extern char** environ;
 
@@ -75,12 +75,6 @@ int ranks_on_a_machine(int ranks, const std::vector<std::string>& environment) {
       std::max({1, number_in(environment, "SLURM_JOB_NUM_NODES"), number_in(environment, "SLURM_NNODES")});
   const int tasks = std::max(ranks, number_in(environment, "SLURM_NTASKS"));
   return std::min(ranks, (tasks + nodes - 1) / nodes);
-}
-
-int available_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
 }
 
 bool is_program(const std::filesystem::path& path) {
@@ -283,7 +277,7 @@ int launch(const std::vector<std::string>& arguments) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
   const auto command_of = [&](const LaunchOptions& o) {
-    return launch_command(o, app, available_cores(), terminal_columns(), ::geteuid() == 0, environment);
+    return launch_command(o, app, cpu::available_cores(), terminal_columns(), ::geteuid() == 0, environment);
   };
   const LaunchCommand command = command_of(options);
 

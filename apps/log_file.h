@@ -19,13 +19,14 @@ struct LogFile {
   static LogFile read(const std::string& path);
 };
 
-/// A part of a step's time, and its field in a step's line.
+/// A part of a step's time.
 struct StepPart {
-  const char *what, *figure;
+  const char *what, *figure, *kind;  ///< figure : its field in a step's line; kind : how the report's page colours it
 };
-inline constexpr StepPart kStepParts[] = {{"forward", "forward_ms"},       {"backward", "backward_ms"},
-                                          {"updates", "update_ms"},        {"choosing what to send", "select_ms"},
-                                          {"waiting for data", "data_ms"}, {"waiting for gradients", "exposed_ms"}};
+inline constexpr StepPart kStepParts[] = {
+    {"forward", "forward_ms", "forward"},    {"backward", "backward_ms", "backward"},
+    {"updates", "update_ms", "update"},      {"choosing what to send", "select_ms", "select"},
+    {"waiting for data", "data_ms", "data"}, {"waiting for gradients", "exposed_ms", "wait"}};
 
 constexpr std::size_t kWarmUpSteps = 10;  ///< that do not count, of more than twice as many
 

@@ -137,7 +137,7 @@ void settle_codec(TrainOptions& o) {
 /// Refuses numbers that many times the cores could not bear: the training would crash, or never end.
 void require_bearable(const TrainOptions& o) {
   const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const std::string these = fmt::format("{} core{}", cores, cores == 1 ? "" : "s");
+  const std::string these = plural(cores, "core");
   const std::int64_t threads = std::max<std::int64_t>(64, 4 * cores), ranks = std::max<std::int64_t>(64, 64 * cores);
   for (const auto& [name, count] : {std::pair{"--threads", o.threads}, {"--data-threads", o.images.data_threads}})
     if (count > threads)

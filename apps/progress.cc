@@ -115,16 +115,14 @@ void Progress::on_start(const RunInfo& info) {
   if (info.validation_samples > 0) out_ << info.validation_samples << " validation, ";
   out_ << fmt::format("{} test {})\n", info.test_samples, samples());
   if (info.unseen_words > 0)
-    out_ << fmt::format("{} word{} of validation and test {} not in the training text, and read as <unk>\n",
-                        info.unseen_words, info.unseen_words == 1 ? "" : "s", info.unseen_words == 1 ? "is" : "are");
+    out_ << fmt::format("{} of validation and test {} not in the training text, and read as <unk>\n",
+                        plural(info.unseen_words, "word"), info.unseen_words == 1 ? "is" : "are");
   const int batches = info.words_per_step > 0 ? 1 : info.accumulate;  // a text's streams go on in each
-  out_ << fmt::format("{} worker{} ({}), {} each a step{}, {}, {}\n", info.workers, info.workers == 1 ? "" : "s",
-                      info.transport,
+  out_ << fmt::format("{} ({}), {} each a step{}, {}, {}\n", plural(info.workers, "worker"), info.transport,
                       info.words_per_step > 0 ? fmt::format("{} streams of {} tokens", info.batch, info.words_per_step)
                                               : fmt::format("{} {}", info.batch * batches, info.unit),
                       info.workers > 1 ? fmt::format(" ({} in all)", info.workers * info.batch * batches) : "",
-                      info.device == "cpu" ? fmt::format("{} thread{} each", info.threads, info.threads == 1 ? "" : "s")
-                                           : "on " + info.device,
+                      info.device == "cpu" ? plural(info.threads, "thread") + " each" : "on " + info.device,
                       info.strategy);
   if (info.receipt) out_ << info.receipt->text();
   if (info.first_step > 0) out_ << fmt::format("going on after step {}\n", info.first_step);

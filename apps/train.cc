@@ -278,7 +278,6 @@ void make_report(const TrainOptions& o, const std::string& log) {
 /// training short, after all has been saved (under mpirun rank 0 alone; the others 0). Throws Error.
 int run_training(const TrainOptions& options, Task& task) {
   if (!options.eval_only) listen_to_signals();  // else there is nothing to save, and a signal ends it
-  signal(SIGXFSZ, SIG_IGN);                     // a file that would become too large: write() says so
   set_matmul_precision(checked_precision(options.precision, options.device, "--precision"));
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   const bool speaks = !rank || std::string(rank) == "0";

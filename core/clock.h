@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 
@@ -10,6 +11,18 @@ using Clock = std::chrono::steady_clock;
 /// From `begin` until now.
 inline double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// The least time of so many runs, in seconds; at most 1.
+template <class F>
+double least_seconds(int runs, F run) {
+  double least = 1;
+  for (int i = 0; i < runs; ++i) {
+    const auto begin = Clock::now();
+    run();
+    least = std::min(least, seconds_since(begin));
+  }
+  return least;
 }
 
 /// CPU time of all threads of this process so far. About 0.3 us.

@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include "core/dispatch.h"
 #include "core/memory.h"
 #include "core/slice.h"
 #include "core/stream.h"
@@ -33,5 +34,15 @@ class HostCopy {
   Slice<const T> values_;
   std::vector<T> copy_;
 };
+
+/// f(data) writes all of a slice's values by host code: in place where host code can reach them, for a CUDA device into
+/// memory that is then copied there. It is not called for a ghost's.
+template <class F>
+void write_on_host(Slice<float> x, F f) {
+  if (x.device().kind != Device::Kind::cuda) return on_device(x.device(), [&] { f(x.data()); });
+  std::vector<float> values(x.size());
+  f(values.data());
+  copy_bytes(x.data(), x.device(), values.data(), kCpu, x.size_bytes());
+}
 
 }  // namespace laconic

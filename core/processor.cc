@@ -1,5 +1,9 @@
 #include "core/processor.h"
 
+#include <sched.h>
+
+#include <algorithm>
+
 namespace laconic::cpu {
 
 #if defined(__x86_64__)
@@ -26,6 +30,12 @@ bool has_avx2() { return false; }
 bool has_avx512() { return false; }
 bool has_avx512_vbmi2() { return false; }
 #endif
+
+int available_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+}
 
 const char* instruction_set() { return has_avx512() ? "avx512" : has_avx2() ? "avx2" : "baseline"; }
 

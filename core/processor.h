@@ -1,6 +1,6 @@
 #pragma once
 
-/// The instructions that this processor has. Nobody else asks it.
+/// The instructions that this processor has (nobody else asks it), and how many processors there are.
 namespace laconic::cpu {
 
 /// Built with -Dinstructions=avx2: all is computed as on a processor without AVX-512, by oneDNN too.
@@ -19,5 +19,8 @@ bool has_avx512_vbmi2();
 
 /// "avx512", "avx2", "baseline": what kernels are chosen by, for logs and checkpoints.
 const char* instruction_set();
+
+/// The processors that this process may use; at least 1.
+int available_cores();
 
 }  // namespace laconic::cpu

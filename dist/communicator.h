@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "core/memory.h"
 #include "core/slice.h"
 #include "dist/task.h"
@@ -159,6 +160,16 @@ class Communicator : public Endpoint {
   /// communicator or views of it come to their end.
   virtual void end(std::exception_ptr error) = 0;
 };
+
+/// f() reads what a rank has sent, and its DataError becomes a CommError: "WHO is no message: ..."
+template <class F, class... Parts>
+auto reading(F f, const Parts&... who) {
+  try {
+    return f();
+  } catch (const DataError& e) {
+    throw CommError(concat(who..., " is no message: ", e.what()));
+  }
+}
 
 /// Memory for messages on their way, from the caching allocator, contents undefined. Cancels what its communicator has
 /// under way before it goes, so that a coroutine that ends by an exception never leaves a transfer behind that writes

@@ -223,6 +223,13 @@ bool Plan::sparse() const {
   return std::any_of(buckets.begin(), buckets.end(), [](const Bucket& b) { return b.sparse(); });
 }
 
+const Bucket* largest_sparse(const Plan& plan) {
+  const Bucket* largest = nullptr;
+  for (const Bucket& b : plan.buckets)
+    if (b.sparse() && (largest == nullptr || b.elements > largest->elements)) largest = &b;
+  return largest;
+}
+
 bool Plan::has(Carrier carrier) const {
   return std::any_of(buckets.begin(), buckets.end(), [&](const Bucket& b) { return b.carrier() == carrier; });
 }

@@ -112,6 +112,9 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+/// The largest bucket that sends a choice, of equal ones the first; null if none does.
+const Bucket* largest_sparse(const Plan& plan);
+
 /// Buckets of arena neighbours. A parameter above bucket_bytes travels alone, or with little that comes before it (its
 /// bias); a linear, recurrent or embedding weight above chunk_bytes in chunks of rows: a multiple of 16, so that
 /// vectors stay aligned. A parameter that sends a choice travels alone. The number of workers decides only how large

@@ -182,6 +182,12 @@ void Worker::run(std::string name, std::function<Task<>(Communicator&)> body, De
       std::move(name), [N = size, &body](Communicator& comm) { return among_first(comm, N, body); }, device, patiently);
 }
 
+std::vector<std::string> texts_of_all(const Worker& worker, const std::string& what, const std::string& mine) {
+  std::vector<std::string> all;
+  worker.run(what, [&](Communicator& comm) { return allgather_blobs(comm, mine, all); });
+  return all;
+}
+
 WorldReport run_workers(const WorldOptions& options, const std::function<void(Worker&)>& body) {
   const int ranks = ranks_under_mpirun(), servers = options.servers;
   const int workers = options.workers == 0 ? 1 : options.workers;

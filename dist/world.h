@@ -2,6 +2,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dist/engine.h"
 #include "dist/transport/linked.h"
@@ -24,6 +25,9 @@ struct Worker {
   void run(std::string name, std::function<Task<>(Communicator&)> body, Device device = kCpu,
            bool patiently = false) const;
 };
+
+/// A text of each worker, by rank. All of them call it, and no server.   what : names the operation
+std::vector<std::string> texts_of_all(const Worker& worker, const std::string& what, const std::string& mine);
 
 struct WorldOptions {
   int workers = 0;  ///< threads of this process; 0: as many as mpirun started (less the servers), else 1

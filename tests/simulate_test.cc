@@ -5,6 +5,7 @@
 #include "compress/slim_message.h"
 #include "dist/collective/reduce.h"
 #include "dist/planner/simulation.h"
+#include "dist/server/shard.h"
 #include "tests/error_of.h"
 #include "tests/program.h"
 
@@ -17,7 +18,7 @@ dist::SimulatedTraining lenet(dist::Overlap overlap, int workers = 2, const char
   const GhostModel ghost("lenet", 0);
   dist::PlanOptions options;
   dist::set_allreduce(options, allreduce);
-  return {.parameters = ghost.parameters(),
+  return {.parameters = dist::infos_of(ghost.arena.parameters()),
           .times = layer_times_at(1e10, "lenet", 0, 32),
           .plan = dist::make_plan(ghost.arena.parameters(), options, workers),
           .facts = {.workers = workers, .overlap = overlap}};
@@ -28,7 +29,7 @@ using MethodSetting = std::vector<std::pair<std::string, std::string>>;
 dist::SimulatedTraining of_method(const std::string& model, const std::string& sync, int workers,
                                   dist::Overlap overlap = dist::Overlap::forward, const MethodSetting& settings = {}) {
   const GhostModel ghost(model, 0);
-  dist::SimulatedTraining training{.parameters = ghost.parameters(),
+  dist::SimulatedTraining training{.parameters = dist::infos_of(ghost.arena.parameters()),
                                    .times = layer_times_at(1e10, model, 0, 32),
                                    .method = dist::method(sync, settings),
                                    .facts = {.workers = workers, .momentum = 0.9, .overlap = overlap}};

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "apps/chaos/faults.h"
 #include "apps/launch.h"
@@ -18,6 +18,7 @@
 #include "apps/tools.h"
 #include "core/error.h"
 #include "core/parse.h"
+#include "core/scratch_folder.h"
 #include "dist/method/method.h"
 
 namespace laconic {
@@ -95,18 +96,8 @@ class Chaos {
         all.insert(all.end(), {"--optimizer", of});
       subjects_.push_back(std::move(subject));
     }
-    if (o_.keep.empty()) {
-      own_ = std::filesystem::temp_directory_path() / "laconic-chaos-XXXXXX";
-      require<DataError>(mkdtemp(own_.data()) != nullptr, "chaos: no temporary folder could be made: set TMPDIR");
-    }
-    folder_ = o_.keep.empty() ? own_ : o_.keep;
+    folder_ = o_.keep.empty() ? scratch_.emplace("chaos", ", or give --keep DIR").path() : o_.keep;
   }
-  ~Chaos() {
-    std::error_code ignored;
-    if (!own_.empty()) std::filesystem::remove_all(own_, ignored);
-  }
-  Chaos(const Chaos&) = delete;
-  Chaos& operator=(const Chaos&) = delete;
 
   /// Returns the exit code. A signal ends it after the fault that is under way.
   int run() {
@@ -204,7 +195,8 @@ class Chaos {
   const ChaosOptions o_;
   const std::vector<FaultKind> kinds_;
   std::vector<Subject> subjects_;
-  std::string own_, folder_;
+  std::optional<ScratchFolder> scratch_;  // without --keep
+  std::string folder_;
   std::map<std::pair<std::string, std::string>, Tally> tallies_;
   int problems_ = 0;
 };

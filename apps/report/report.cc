@@ -118,20 +118,12 @@ Json evaluations(const RunFigures& run, const Positions& at, Judged& judged) {
   return all;
 }
 
-struct PartKind {
-  const char *figure, *kind;  // of kStepParts; how the page colours it
-};
-constexpr PartKind kPartKinds[] = {{"forward_ms", "forward"}, {"backward_ms", "backward"}, {"update_ms", "update"},
-                                   {"select_ms", "select"},   {"data_ms", "data"},         {"exposed_ms", "wait"}};
-
 Json parts_of(std::span<const ReportedStep> counted) {
   Json parts = Json::array();
   for (std::size_t i = 0; i < std::size(kStepParts); ++i) {
     const StepPart& part = kStepParts[i];
     const double ms = median_over(counted, [&](const ReportedStep& s) { return s.parts[i]; }).value;
-    const auto* const kind =
-        std::ranges::find_if(kPartKinds, [&](const PartKind& k) { return std::string(k.figure) == part.figure; });
-    if (ms > 0) parts.push_back({{"what", part.what}, {"kind", kind->kind}, {"ms", ms}});
+    if (ms > 0) parts.push_back({{"what", part.what}, {"kind", part.kind}, {"ms", ms}});
   }
   return parts;
 }

@@ -11,12 +11,6 @@ namespace laconic {
 GhostModel::GhostModel(const std::string& name, int classes)
     : model(make_model(name, {.classes = classes})), arena(model->parameters(), kGhost) {}
 
-std::vector<ParameterInfo> GhostModel::parameters() const {
-  std::vector<ParameterInfo> infos;
-  for (const auto& p : arena.parameters()) infos.push_back(p->info);
-  return infos;
-}
-
 dist::LayerTimes layer_times_at(double flop_per_second, const std::string& name, int classes, std::int64_t batch) {
   const GhostModel ghost(name, classes);
   const auto ms = [&](double flop) { return 1e3 * flop / flop_per_second; };

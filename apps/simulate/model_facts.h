@@ -1,7 +1,6 @@
 #pragma once
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "core/parameter.h"
 #include "dist/planner/layer_times.h"
@@ -14,8 +13,6 @@ struct GhostModel {
   GhostModel(const std::string& name, int classes);
   const std::shared_ptr<Module> model;
   const ParameterArena arena;
-  /// Describes its parameters, in the order of the arena.
-  std::vector<ParameterInfo> parameters() const;
 };
 
 /// Times each layer at a rate of so many FLOP a second: two for each multiply-add, backward twice as many as forward,

@@ -14,6 +14,7 @@
 #include "core/parse.h"
 #include "dist/planner/calibration.h"
 #include "dist/planner/simulation.h"
+#include "dist/server/shard.h"
 
 namespace laconic {
 namespace {
@@ -102,7 +103,8 @@ Run run_of(const SimulateOptions& o, const GhostModel& ghost) {
   run.network.payloads.bits_per_value = o.payload_bits;
   if (o.in_card)
     run.network.payloads.card_bytes_per_second = static_cast<double>(run.network.links.all.bits_per_second) / 8;
-  run.training.parameters = ghost.parameters(), run.training.method = o.method, run.training.straggling = o.straggling;
+  run.training.parameters = dist::infos_of(ghost.arena.parameters());
+  run.training.method = o.method, run.training.straggling = o.straggling;
   run.training.plan = dist::make_plan(ghost.arena.parameters(), options, workers);
   for (const dist::Bucket& b : run.training.plan.buckets)
     require<DataError>(o.layer_shares.empty() || o.layer_shares.contains(b.name), "the log tells nothing of the layer ",
@@ -117,10 +119,7 @@ Run run_of(const SimulateOptions& o, const GhostModel& ghost) {
 
 /// The choice by which most elements are sent; nothing where all of each gradient travels.
 std::optional<dist::Choice> main_choice(const dist::SimulatedTraining& training) {
-  const dist::Bucket* most = nullptr;
-  for (const dist::Bucket& b : training.plan.buckets)
-    if (b.sparse() && (most == nullptr || b.elements > most->elements)) most = &b;
-  if (most != nullptr) return most->choice;
+  if (const dist::Bucket* const most = dist::largest_sparse(training.plan)) return most->choice;
   const std::string own = training.method->traits().chooses_by;
   return own.empty() ? std::nullopt : std::optional(dist::Choice{.selector = own});
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "core/clock.h"
@@ -35,7 +36,8 @@ Slice<float> BucketSync::part(const Tensor& state, const Bucket& bucket) {
 
 BucketSync::BucketSync(const ParameterArena& arena, Engine& engine, Plan plan, std::string name,
                        const TrainingFacts& facts, int workers)
-    : arena_(arena),
+    : buffer_bytes_(plan.buckets.size()),
+      arena_(arena),
       engine_(engine),
       plan_(std::move(plan)),
       name_(std::move(name)),
@@ -134,6 +136,12 @@ void BucketSync::flush() {
       if (s.phase == State::Phase::under_way) engine_.wait(s.ticket);
   for (std::size_t b = states_.size(); b-- > 0;)
     if (states_[b].phase == State::Phase::under_way) finish(b);
+}
+
+Costs BucketSync::costs() const {
+  return {.select_seconds = select_seconds_,
+          .update_seconds = update_seconds_,
+          .buffer_bytes = std::accumulate(buffer_bytes_.begin(), buffer_bytes_.end(), std::uint64_t{0})};
 }
 
 void BucketSync::save_losses(RankState& state, const Tensor& lost, std::optional<Holders> holders) const {

@@ -27,7 +27,7 @@ class BucketSync : public Strategy {
   void before_forward(Parameter& parameter, Rows rows) override;
   void end_step() override;
   void flush() override;
-  Costs costs() const override { return {.update_seconds = update_seconds_}; }
+  Costs costs() const override;
 
  protected:
   /// Arena and engine must outlive the strategy. Takes one slot of the engine per bucket, and tells the parameters the
@@ -71,6 +71,10 @@ class BucketSync : public Strategy {
   std::int64_t elements_in(const Bucket& bucket) const;  ///< without padding
   /// The bucket's part of an arena, padding between its parameters included.
   static Slice<float> part(const Tensor& state, const Bucket& bucket);
+
+  double select_seconds_ = 0;
+  /// Memory of each bucket's messages when it last arrived; in between the communication thread has their buffers.
+  std::vector<std::size_t> buffer_bytes_;
 
  private:
   struct State {  // of one bucket

@@ -1,10 +1,9 @@
 #include "dist/method/warmup.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
-#include "core/error.h"
+#include "core/parse.h"
 
 namespace laconic::dist {
 
@@ -13,14 +12,9 @@ Warmup Warmup::parse(const std::string& text, const std::string& option) {
   if (text == "none") return {};
   const auto colon = text.find(':');
   const std::string kind = text.substr(0, colon);
-  std::int64_t epochs = 0;
-  const char *begin = text.data() + (colon == std::string::npos ? text.size() : colon + 1),
-             *end = text.data() + text.size();
-  const auto [next, error] = std::from_chars(begin, end, epochs);
-  require<UsageError>((kind == "dense" || kind == "ramp") && error == std::errc() && next == end && epochs >= 1 &&
-                          epochs <= kMostEpochs,
-                      "'", text, "' is no warm-up (", option,
-                      "): give none, dense:E or ramp:E with E epochs, as ramp:4");
+  const std::int64_t epochs = number_from<std::int64_t>(text.substr(colon + 1)).value_or(0);
+  require<UsageError>((kind == "dense" || kind == "ramp") && epochs >= 1 && epochs <= kMostEpochs, "'", text,
+                      "' is no warm-up (", option, "): give none, dense:E or ramp:E with E epochs, as ramp:4");
   return {kind == "dense" ? Kind::dense : Kind::ramp, epochs};
 }
 

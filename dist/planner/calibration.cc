@@ -1,7 +1,6 @@
 #include "dist/planner/calibration.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +12,7 @@
 #include "compress/codecs.h"
 #include "core/clock.h"
 #include "core/json.h"
+#include "core/processor.h"
 #include "core/random.h"
 #include "core/raw.h"
 #include "dist/collective/meeting.h"
@@ -56,20 +56,9 @@ void from_json(const nlohmann::json& j, Calibration& c) {
 namespace {
 
 constexpr std::size_t kSummed = 1 << 18;  // elements
+constexpr int kRuns = 7;
 constexpr int kHops = 8, kWarmUpHops = 3;
 constexpr std::size_t kReceiving = 16;  // receives that are posted ahead
-
-/// The least time of a few runs, in seconds.
-template <class F>
-double least_seconds(F run) {
-  double least = 1;
-  for (int i = 0; i < 7; ++i) {
-    const auto begin = Clock::now();
-    run();
-    least = std::min(least, seconds_since(begin));
-  }
-  return least;
-}
 
 std::vector<float> normal_values(std::size_t elements) {
   std::vector<float> x(elements);
@@ -140,12 +129,6 @@ Task<> stream(Communicator& comm, StreamSize size, Part part, Slice<std::byte> o
     receive_next();
   }
   for (const Transfer& each : sending) co_await each;
-}
-
-/// The processors that this process may use.
-int cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
 }
 
 /// What is the same in all processes of one machine, containers and network namespaces included.
@@ -237,7 +220,7 @@ void measure_network(const Worker& worker, bool one_way, Calibration& mine) {
 WorkCosts measure_sums() {
   const std::vector<float> x = normal_values(kSummed);
   std::vector<float> y(kSummed, 0.5f);
-  return {.per_added_byte = least_seconds([&] { raw::add_into(slice(y), slice(x)); }) / (4.0 * kSummed)};
+  return {.per_added_byte = least_seconds(kRuns, [&] { raw::add_into(slice(y), slice(x)); }) / (4.0 * kSummed)};
 }
 
 CodecSpeed measure_codec(const std::string& name, std::int64_t elements) {
@@ -247,11 +230,11 @@ CodecSpeed measure_codec(const std::string& name, std::int64_t elements) {
   std::vector<float> y(x.size());
   compress::Bytes payload;
   const compress::Key key{};
-  const double encode = least_seconds([&] {
+  const double encode = least_seconds(kRuns, [&] {
     payload.clear();
     codec->encode(slice(x), key, payload);
   });
-  const double decode = least_seconds([&] { codec->decode(payload.slice(), slice(y)); });
+  const double decode = least_seconds(kRuns, [&] { codec->decode(payload.slice(), slice(y)); });
   return {encode / static_cast<double>(elements), decode / static_cast<double>(elements)};
 }
 
@@ -325,14 +308,9 @@ std::string Calibration::to_string() const {
 std::vector<Calibration> calibrate(const Worker& worker, const CalibrationOptions& options) {
   Calibration mine{.workers = worker.size};
   if (worker.size > 1) measure_network(worker, options.one_way, mine);
-  const auto meet = [&](const char* what, const std::string& text) {
-    std::vector<std::string> all;
-    worker.run(what, [&](Communicator& comm) { return allgather_blobs(comm, text, all); });
-    return all;
-  };
   // They measure at the same time: they share memory, and perhaps cores.
   const std::string id = concat(machine_id(), " ");
-  const std::vector<std::string> places = meet("calibration of machines", concat(id, options.threads));
+  const std::vector<std::string> places = texts_of_all(worker, "calibration of machines", concat(id, options.threads));
   mine.work.per_added_byte = measure_sums().per_added_byte;
   for (const std::string& codec : options.codecs) mine.codecs[codec] = measure_codec(codec);
   for (const std::int64_t elements : options.sizes) {
@@ -343,10 +321,10 @@ std::vector<Calibration> calibrate(const Worker& worker, const CalibrationOption
   int computing = 0, neighbours = 0;
   for (const std::string& place : places)
     if (place.rfind(id, 0) == 0) ++neighbours, computing += std::atoi(place.c_str() + id.size());
-  const double left = std::max(0, cores() - computing);
+  const double left = std::max(0, cpu::available_cores() - computing);
   mine.work.taken_from_computing = std::max(0.0, 1 - left / std::max(1, neighbours));
   std::vector<Calibration> all;
-  for (const std::string& text : meet("calibration", to_json(mine)))
+  for (const std::string& text : texts_of_all(worker, "calibration", to_json(mine)))
     all.push_back(calibration_from(text, "what a rank has measured"));
   return all;
 }

@@ -13,7 +13,6 @@
 #include "core/atomic_file.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "dist/collective/meeting.h"
 
 namespace laconic::dist {
 namespace {
@@ -29,12 +28,6 @@ std::int64_t seconds_since_1970() {
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown host";
-}
-
-std::vector<std::string> texts_of_all(const Worker& worker, const char* what, const std::string& mine) {
-  std::vector<std::string> all;
-  worker.run(what, [&](Communicator& comm) { return allgather_blobs(comm, mine, all); });
-  return all;
 }
 
 bool knows(const CalibrationFile& file, const std::vector<std::string>& codecs) {

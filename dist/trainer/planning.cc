@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/parse.h"
 #include "dist/trainer/checkpointing.h"
 #include "dist/trainer/evaluation.h"
@@ -24,22 +25,11 @@ double update_cost(const OptimizerOptions& options, Device device, std::int64_t 
   const auto p = std::make_shared<Parameter>(Shape{elements}, Role::linear);
   ParameterArena arena({p}, device);
   const auto optimizer = make_optimizer(arena, options);
-  double least = 1;
-  for (int i = 0; i < 3; ++i) {
-    const auto begin = Clock::now();
+  const double seconds = least_seconds(3, [&] {
     optimizer->update(*p, 1e-3);
     synchronize(device);
-    least = std::min(least, seconds_since(begin));
-  }
-  return least / static_cast<double>(elements);
-}
-
-/// The choice that a plan makes of its largest parameter that sends one; all of it if none does.
-dist::Choice largest_choice(const dist::Plan& plan) {
-  const dist::Bucket* largest = nullptr;
-  for (const dist::Bucket& b : plan.buckets)
-    if (b.sparse() && (largest == nullptr || b.elements > largest->elements)) largest = &b;
-  return largest == nullptr ? dist::Choice() : largest->choice;
+  });
+  return seconds / static_cast<double>(elements);
 }
 
 }  // namespace
@@ -96,9 +86,10 @@ void Trainer::measure_network() {
 void Trainer::measure_choosing(const dist::Allowed& allowed, dist::WorkCosts& work) {
   for (const dist::MethodChoice& method : allowed.methods) {
     const dist::PlanOptions options = method.options(worker_.size);
-    const dist::Choice choice = largest_choice(dist::make_plan(arena_->parameters(), options, worker_.size));
-    if (choice == dist::Choice()) continue;
-    const dist::ResidualSpeed mine = dist::measure_residual(choice, options.sparse.density);
+    const dist::Plan plan = dist::make_plan(arena_->parameters(), options, worker_.size);
+    const dist::Bucket* const largest = dist::largest_sparse(plan);
+    if (largest == nullptr) continue;
+    const dist::ResidualSpeed mine = dist::measure_residual(largest->choice, options.sparse.density);
     const std::string text = fmt::format("{} {} {}", mine.gather, mine.select, mine.scatter);
     for (const std::string& rank : meet(worker_.engine, "times of residuals", text)) {
       std::istringstream words(rank);

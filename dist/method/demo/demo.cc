@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/clock.h"
-#include "core/dispatch.h"
 #include "core/host_copy.h"
 #include "core/trace.h"
 #include "dist/ghost_work.h"
@@ -79,17 +78,12 @@ void Demo::extract(std::size_t b) {
 
 void Demo::arrived(std::size_t b) {
   Message& message = messages_[b];
-  message.buffer_bytes = message.all.capacity() + message.packet.size();
+  buffer_bytes_[b] = message.all.capacity() + message.packet.size();
   const Slice<float> g = part(arena().gradients(), bucket(b));
-  if (g.device() == kGhost) {
+  if (g.device() == kGhost)
     GhostWork::tell(Work::scattering, g.size());
-  } else if (g.device().kind == Device::Kind::cuda) {
-    std::vector<float> values(g.size());
-    combine(b, values.data());
-    copy_bytes(g.data(), g.device(), values.data(), kCpu, g.size_bytes());
-  } else {
-    on_device(g.device(), [&] { combine(b, g.data()); });
-  }
+  else
+    write_on_host(g, [&](float* to) { combine(b, to); });
   StepContext context = context_of(b);
   if (rules_.sign) context.gradient_scale = 1;  // a sign is no sum
   for (const Part& p : message.parts) side_.update(p.parameter, rows_of(bucket(b), p.parameter), context);
@@ -107,12 +101,7 @@ void Demo::combine(std::size_t b, float* gradients) {
     std::vector<const std::byte*> theirs;
     for (int r = 0; r < engine().size(); ++r) {
       const Slice<const std::byte> one = message.all[r].sub(at, p.chunks.message_bytes());
-      try {
-        p.chunks.check(one);
-      } catch (const DataError& e) {
-        throw CommError(
-            concat("demo: what rank ", r, " sent of ", p.parameter.info.name, " is no message: ", e.what()));
-      }
+      reading([&] { p.chunks.check(one); }, "demo: what rank ", r, " sent of ", p.parameter.info.name);
       theirs.push_back(one.data());
     }
     float* const q = gradients + p.first;
@@ -121,13 +110,6 @@ void Demo::combine(std::size_t b, float* gradients) {
       for (std::int64_t i = 0; i < p.elements; ++i) q[i] = sign_of(q[i]);
     at += p.chunks.message_bytes();
   }
-}
-
-Costs Demo::costs() const {
-  Costs costs = BucketSync::costs();
-  costs.select_seconds = select_seconds_;
-  for (const Message& message : messages_) costs.buffer_bytes += message.buffer_bytes;
-  return costs;
 }
 
 std::vector<LedgerRow> Demo::ledger() const {

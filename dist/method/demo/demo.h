@@ -37,7 +37,6 @@ class Demo final : public BucketSync {
   Demo(WorkerSide side, DemoRules rules);
   ~Demo() override { halt_what_is_under_way(); }
 
-  Costs costs() const override;
   std::vector<LedgerRow> ledger() const override;
 
   /// "demo/momentum", and the ledger.
@@ -61,7 +60,6 @@ class Demo final : public BucketSync {
     std::size_t bytes = 0;
     compress::Bytes packet;
     Gathered all;
-    std::size_t buffer_bytes = 0;  // when it last arrived: the communication thread has the buffers in between
   };
   Operation exchange(std::size_t bucket) override;
   void arrived(std::size_t bucket) override;
@@ -72,7 +70,6 @@ class Demo final : public BucketSync {
   const DemoRules rules_;
   Tensor momentum_;
   std::vector<Message> messages_;  // by bucket
-  double select_seconds_ = 0;
 };
 
 }  // namespace laconic::dist

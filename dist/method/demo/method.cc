@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "core/clock.h"
@@ -79,16 +78,8 @@ class DecoupledMomentum final : public Method {
     Random random(0, Purpose::test);
     for (float& v : m) v = random.normal();
     std::vector<std::byte> message(chunks.message_bytes());
-    double extracting = 1, combining = 1;
-    for (int turn = 0; turn < 3; ++turn) {
-      auto begin = Clock::now();
-      chunks.extract(m.data(), message.data());
-      extracting = std::min(extracting, seconds_since(begin));
-      begin = Clock::now();
-      chunks.combine({message.data()}, q.data());
-      combining = std::min(combining, seconds_since(begin));
-    }
-    work.per_selected_element = extracting / kElements, work.per_scattered_element = combining / kElements;
+    work.per_selected_element = least_seconds(3, [&] { chunks.extract(m.data(), message.data()); }) / kElements;
+    work.per_scattered_element = least_seconds(3, [&] { chunks.combine({message.data()}, q.data()); }) / kElements;
     work.per_gathered_element = 12 * work.per_added_byte / 2;  // reads two arrays, writes one, as an addition
   }
 

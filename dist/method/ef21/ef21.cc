@@ -153,7 +153,7 @@ void Ef21::choose(Run& run, std::size_t b) {
 
 void Ef21::arrived(std::size_t b) {
   Message& message = messages_[b];
-  message.buffer_bytes = message.packet.size() + message.all.capacity();
+  buffer_bytes_[b] = message.packet.size() + message.all.capacity();
   if (!is_first(b)) add_received(b);
   StepContext context = context_of(b);
   context.gradient_scale *= engine().size();  // g is a mean
@@ -183,23 +183,12 @@ void Ef21::add_received(std::size_t b) {
   for (int r = 0; r < N; ++r) parts.push_back(parts_of(message.all[r], static_cast<int>(message.runs.size()), most, r));
   for (std::size_t i = 0; i < message.runs.size(); ++i) {
     Run& run = message.runs[i];
-    for (std::size_t r = 0; r < views_.size(); ++r) {
-      try {
-        views_[r].read(kEf21Format, parts[r][i], run.size());
-      } catch (const DataError& e) {
-        throw CommError(concat("ef21: what rank ", r, " sent of ", run.name, " is no message: ", e.what()));
-      }
-    }
+    for (std::size_t r = 0; r < views_.size(); ++r)
+      reading([&] { views_[r].read(kEf21Format, parts[r][i], run.size()); }, "ef21: what rank ", r, " sent of ",
+              run.name);
     scatter_add(views_, 1.0f / static_cast<float>(N), run.g.slice());
     if (run.account.measuring()) run.account.received(compress::united(views_));
   }
-}
-
-Costs Ef21::costs() const {
-  Costs costs = BucketSync::costs();
-  costs.select_seconds = select_seconds_;
-  for (const Message& message : messages_) costs.buffer_bytes += message.buffer_bytes;
-  return costs;
 }
 
 std::vector<LedgerRow> Ef21::ledger() const {

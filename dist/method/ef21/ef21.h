@@ -47,7 +47,6 @@ class Ef21 final : public BucketSync {
   Ef21(WorkerSide side, const Ef21Rules& rules);
   ~Ef21() override { halt_what_is_under_way(); }
 
-  Costs costs() const override;
   std::vector<LedgerRow> ledger() const override;
 
   /// "ef21/v", "ef21/h", "ef21/g"; the selector and the ledger of every parameter. Other numbers of workers go on with
@@ -79,7 +78,6 @@ class Ef21 final : public BucketSync {
     std::size_t most = 0;
     compress::Bytes packet;
     Gathered all;
-    std::size_t buffer_bytes = 0;  // when it last arrived: the communication thread has the buffers in between
   };
   bool is_first(std::size_t bucket) const { return context_of(bucket).step == 1; }
   Operation exchange(std::size_t bucket) override;
@@ -96,7 +94,6 @@ class Ef21 final : public BucketSync {
   compress::Selection chosen_;
   compress::Bytes part_;
   std::vector<compress::SparseView> views_;  // by rank
-  double select_seconds_ = 0;
 };
 
 }  // namespace laconic::dist

@@ -135,12 +135,6 @@ void LayerDropSync::end_step() {
   PsSync::end_step();
 }
 
-Costs LayerDropSync::costs() const {
-  Costs costs = PsSync::costs();
-  costs.select_seconds = select_seconds_;
-  return costs;
-}
-
 void LayerDropSync::account(std::size_t b, LedgerRow& row) const {
   const Layer& layer = layers_[b];
   row.choice = "layers";

@@ -55,7 +55,6 @@ class LayerDropSync final : public PsSync {
   ~LayerDropSync() override { halt_what_is_under_way(); }
 
   void end_step() override;
-  Costs costs() const override;
   void save(RankState& state) const override;
   void load(const StateDict& state) override;
 
@@ -94,7 +93,6 @@ class LayerDropSync final : public PsSync {
   std::int64_t threshold_step_ = 0;  // when it was found; 0: not yet
   double threshold_lr_ = 0;          // the learning rate then
   std::int64_t steps_ = 0;
-  double select_seconds_ = 0;
 };
 
 /// The servers' half.

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "core/clock.h"
@@ -76,16 +75,8 @@ class SignsOfMomentum final : public Method {
     Random random(0, Purpose::test);
     for (float& v : x) v = random.normal();
     std::vector<std::byte> message(signs.bytes());
-    double extracting = 1, adding = 1;
-    for (int turn = 0; turn < 3; ++turn) {
-      auto begin = Clock::now();
-      signs.extract(x.data(), message.data());
-      extracting = std::min(extracting, seconds_since(begin));
-      begin = Clock::now();
-      signs.add_to(message.data(), 0.5f, x.data());
-      adding = std::min(adding, seconds_since(begin));
-    }
-    work.per_selected_element = extracting / kElements, work.per_scattered_element = adding / kElements;
+    work.per_selected_element = least_seconds(3, [&] { signs.extract(x.data(), message.data()); }) / kElements;
+    work.per_scattered_element = least_seconds(3, [&] { signs.add_to(message.data(), 0.5f, x.data()); }) / kElements;
     work.per_gathered_element = 12 * work.per_added_byte / 2;  // reads two arrays, writes one, as an addition
   }
 

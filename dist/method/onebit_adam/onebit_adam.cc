@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/clock.h"
-#include "core/dispatch.h"
 #include "core/host_copy.h"
 #include "core/parallel.h"
 #include "core/trace.h"
@@ -193,30 +192,24 @@ void OnebitAdam::read(std::size_t b, float* momentum) const {
 
 void OnebitAdam::arrived(std::size_t b) {
   Message& message = messages_[b];
-  message.buffer_bytes = message.from.capacity() + message.averages.capacity() + message.average.size();
-  for (const compress::Bytes& to : message.to) message.buffer_bytes += to.size();
+  buffer_bytes_[b] = message.from.capacity() + message.averages.capacity() + message.average.size();
+  for (const compress::Bytes& to : message.to) buffer_bytes_[b] += to.size();
   const Slice<float> m = part(arena().gradients(), bucket(b));
   if (on_ghosts()) {
     GhostWork::tell(Work::scattering, m.size());
     for (const Part& p : message.parts) side_.update(p.parameter, rows_of(bucket(b), p.parameter), context_of(b));
     return;
   }
-  if (m.device().kind == Device::Kind::cuda) {
-    std::vector<float> values(m.size());
-    read(b, values.data());
-    copy_bytes(m.data(), m.device(), values.data(), kCpu, m.size_bytes());
-  } else {
-    on_device(m.device(), [&] { read(b, m.data()); });
-  }
+  write_on_host(m, [&](float* to) { read(b, to); });
   for (const Part& p : message.parts)
     side_.moments.take(p.parameter, rows_of(bucket(b), p.parameter), context_of(b), rules_.seen(context_of(b).step));
 }
 
 Costs OnebitAdam::costs() const {
   Costs costs = dense_.costs();
-  costs.update_seconds += BucketSync::costs().update_seconds;
-  costs.select_seconds += select_seconds_;
-  for (const Message& message : messages_) costs.buffer_bytes += message.buffer_bytes;
+  const Costs own = BucketSync::costs();
+  costs.select_seconds += own.select_seconds, costs.update_seconds += own.update_seconds;
+  costs.buffer_bytes += own.buffer_bytes;
   return costs;
 }
 

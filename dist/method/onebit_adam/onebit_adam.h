@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "compress/signs.h"
@@ -92,7 +93,6 @@ class OnebitAdam final : public BucketSync {
     std::vector<compress::Bytes> to;            // by rank
     Gathered from, averages;
     compress::Bytes average;
-    std::size_t buffer_bytes = 0;  // when it last arrived: the communication thread has the buffers in between
   };
   Operation exchange(std::size_t bucket) override;
   void arrived(std::size_t bucket) override;
@@ -109,7 +109,6 @@ class OnebitAdam final : public BucketSync {
   Tensor errors_, server_errors_;
   std::vector<Message> messages_;  // by bucket
   bool dense_now_ = true;          // this step; before the first: nothing is under way
-  double select_seconds_ = 0;
 };
 
 }  // namespace laconic::dist

@@ -306,14 +306,9 @@ void RedSync::add_received(Layer& layer, float factor, Slice<float> dense) {
   const Gathered& all = layer.split ? layer.split->all() : layer.gathered;
   const SparseWire& wire = layer.split ? layer.split->wire() : tensor.wire();
   std::size_t views = 0;
-  for (int r = 0; r < all.size(); ++r) {
-    try {
-      views = wire.read(all[r], tensor.elements(), views_, views);
-    } catch (const DataError& e) {
-      throw CommError(concat(method_.name, ": what rank ", r, " sent of ", layer.parameter.info.name,
-                             " is no message: ", e.what()));
-    }
-  }
+  for (int r = 0; r < all.size(); ++r)
+    views = reading([&] { return wire.read(all[r], tensor.elements(), views_, views); }, method_.name, ": what rank ",
+                    r, " sent of ", layer.parameter.info.name);
   views_.resize(views);
   for (const compress::SparseView& view : views_) GhostWork::tell(dense.device(), Work::scattering, view.size());
   compress::scatter_add(views_, factor, dense);

@@ -70,12 +70,8 @@ void SplitExchange::merge() {
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
   for (int r = 0; r < workers_; ++r) {
-    std::size_t views = 0;
-    try {
-      views = own_.read(received_[r], n_, views_, 0);
-    } catch (const DataError& e) {
-      throw CommError(concat("split exchange: what rank ", r, " sent is no message: ", e.what()));
-    }
+    const std::size_t views =
+        reading([&] { return own_.read(received_[r], n_, views_, 0); }, "split exchange: what rank ", r, " sent");
     for (std::size_t v = 0; v < views; ++v) {
       const compress::SparseView& view = views_[v];
       const Slice<const std::uint32_t> theirs = view.indices();

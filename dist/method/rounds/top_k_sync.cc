@@ -241,26 +241,16 @@ Operation TopKSync::exchange(std::size_t b) {
 
 void TopKSync::arrived(std::size_t b) {
   Message& m = messages_[b];
-  m.buffer_bytes = m.payload.size() + m.all.capacity();
+  buffer_bytes_[b] = m.payload.size() + m.all.capacity();
   const Tensor sum = arena().gradients().range(bucket(b).offset, bucket(b).elements);
   if (sum.device() != kGhost) raw::fill(sum, 0.0f);
   for (int r = 0; r < m.all.size(); ++r) {
     GhostWork::tell(sum.device(), Work::scattering, m.chosen);
     if (sum.device() == kGhost) continue;
-    try {
-      wire_.decode_add(m.all[r], m.counts, 1.0f, sum.slice());
-    } catch (const DataError& error) {
-      throw CommError(concat("rounds: what rank ", r, " sent of ", bucket(b).name, " is no message: ", error.what()));
-    }
+    reading([&] { wire_.decode_add(m.all[r], m.counts, 1.0f, sum.slice()); }, "rounds: what rank ", r, " sent of ",
+            bucket(b).name);
   }
   for (const auto& p : parameters_of(bucket(b))) update_(*p, rows_of(bucket(b), *p), context_of(b));
-}
-
-Costs TopKSync::costs() const {
-  Costs costs = BucketSync::costs();
-  costs.select_seconds = select_seconds_;
-  for (const Message& m : messages_) costs.buffer_bytes += m.buffer_bytes;
-  return costs;
 }
 
 void TopKSync::save(RankState& state) const { state.set("feedback", e_, put_by()); }

@@ -59,7 +59,6 @@ class TopKSync final : public BucketSync {
            const TopKWire& wire, double beta);
   ~TopKSync() override { halt_what_is_under_way(); }
 
-  Costs costs() const override;
   /// "feedback": e
   void save(RankState& state) const override;
   /// throws DataError if there is none of this model
@@ -75,7 +74,6 @@ class TopKSync final : public BucketSync {
     std::size_t chosen = 0;           // their sum
     compress::Bytes payload;
     Gathered all;
-    std::size_t buffer_bytes = 0;  // when it last arrived
   };
   Operation exchange(std::size_t bucket) override;
   void arrived(std::size_t bucket) override;
@@ -87,7 +85,6 @@ class TopKSync final : public BucketSync {
   const std::unique_ptr<compress::Selector> selector_;
   const Tensor e_;
   std::vector<Message> messages_;  // by bucket
-  double select_seconds_ = 0;
 };
 
 }  // namespace laconic::dist

@@ -8,7 +8,6 @@
 
 #include "compress/signs.h"
 #include "core/clock.h"
-#include "core/dispatch.h"
 #include "core/host_copy.h"
 #include "core/trace.h"
 
@@ -40,10 +39,9 @@ SignSgd::SignSgd(WorkerSide side, bool scaled)
 template <class F>
 void SignSgd::for_parameters(std::size_t b, F f) const {
   const Bucket& here = bucket(b);
-  if (here.chunk()) return f(std::size_t{0}, std::size_t{0}, static_cast<std::size_t>(here.elements));
   for (std::size_t i = 0; i < static_cast<std::size_t>(here.count); ++i) {
-    const ParameterInfo& info = parameter(here.first + static_cast<int>(i)).info;
-    f(i, static_cast<std::size_t>(info.offset - here.offset), static_cast<std::size_t>(info.elements));
+    const Held held = held_by(here, parameter(here.first + static_cast<int>(i)).info);
+    f(i, static_cast<std::size_t>(held.offset - here.offset), static_cast<std::size_t>(held.elements));
   }
 }
 
@@ -122,7 +120,7 @@ void SignSgd::count(std::size_t b, int rank) {
 
 void SignSgd::arrived(std::size_t b) {
   Vote& vote = votes_[b];
-  vote.buffer_bytes = vote.votes.capacity() + vote.majority.capacity() + vote.counted.size();
+  buffer_bytes_[b] = vote.votes.capacity() + vote.majority.capacity() + vote.counted.size();
   const Slice<float> x = part(arena().gradients(), bucket(b));
   const std::vector<std::byte> whole(bytes_of_bits(bucket(b).elements));
   std::vector<std::byte> bits;
@@ -132,31 +130,17 @@ void SignSgd::arrived(std::size_t b) {
                        " bytes of ", bucket(b).name, ". Do all ranks run the same program?");
     bits.insert(bits.end(), theirs.begin(), theirs.end());
   }
-  const auto write = [&](float* to) {
+  write_on_host(x, [&](float* to) {
     for_parameters(b, [&](std::size_t i, std::size_t first, std::size_t n) {
       const float s = scaled_ ? vote.scales[i] : 1.0f;
       for (std::size_t k = first; k < first + n; ++k)
         to[k] = static_cast<unsigned>(bits[k / 8]) >> k % 8 & 1 ? -s : s;
     });
-  };
-  if (x.device().kind == Device::Kind::cuda) {
-    std::vector<float> values(x.size());
-    write(values.data());
-    copy_bytes(x.data(), x.device(), values.data(), kCpu, x.size_bytes());
-  } else {
-    on_device(x.device(), [&] { write(x.data()); });
-  }
+  });
   StepContext context = context_of(b);
   context.gradient_scale = 1;  // a vote is no sum
   for (int i = bucket(b).first; i < bucket(b).first + bucket(b).count; ++i)
     update_(parameter(i), rows_of(bucket(b), parameter(i)), context);
-}
-
-Costs SignSgd::costs() const {
-  Costs costs = BucketSync::costs();
-  costs.select_seconds = select_seconds_;
-  for (const Vote& vote : votes_) costs.buffer_bytes += vote.buffer_bytes;
-  return costs;
 }
 
 }  // namespace laconic::dist

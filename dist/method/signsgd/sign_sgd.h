@@ -31,15 +31,12 @@ class SignSgd final : public BucketSync {
   SignSgd(WorkerSide side, bool scaled);
   ~SignSgd() override { halt_what_is_under_way(); }
 
-  Costs costs() const override;
-
  private:
   struct Vote {  // on one bucket
     std::vector<compress::Bytes> parts;  // by worker that counts them
     Gathered votes, majority;
     compress::Bytes counted;
     std::vector<float> scales;  // of the bucket's parameters
-    std::size_t buffer_bytes = 0;  // when it last arrived: the communication thread has the buffers in between
   };
   Operation exchange(std::size_t bucket) override;
   void arrived(std::size_t bucket) override;
@@ -57,7 +54,6 @@ class SignSgd final : public BucketSync {
   const Update update_;
   const bool scaled_;
   std::vector<Vote> votes_;  // by bucket
-  double select_seconds_ = 0;
 };
 
 }  // namespace laconic::dist

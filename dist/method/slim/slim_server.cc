@@ -87,12 +87,8 @@ Task<> SlimServer::serve(Communicator& comm, const Shard::Unit& unit, StepContex
       Transfer transfer = coming[i];
       for (bool again = false;; again = true) {
         const std::size_t came = co_await transfer;
-        bool understood = false;
-        try {
-          understood = layer.readers[i].read(format, inbox.first(came), key);
-        } catch (const DataError& e) {
-          throw CommError(concat("slimdp: what rank ", r, " sent of ", unit.name, " is no message: ", e.what()));
-        }
+        const bool understood = reading([&] { return layer.readers[i].read(format, inbox.first(came), key); },
+                                        "slimdp: what rank ", r, " sent of ", unit.name);
         require<CommError>(understood || !again, "slimdp: rank ", r, " was asked for the keys of ", unit.name,
                            " and did not send them.");
         if (!understood) transfer = comm.recv(r, inbox);

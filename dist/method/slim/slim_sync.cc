@@ -90,12 +90,8 @@ Task<> SlimSync::talk(Communicator& comm, std::size_t b, StepContext context) {
     state.set.draw_ahead(rules_.chosen, in.n, key_of(b, round_of(context) + 1));
     const std::size_t came = co_await transfer;
     if (server[0] != comm.rank()) *down.moved += came;
-    bool understood = false;
-    try {
-      understood = state.reader.read(in, room.first(came), key);
-    } catch (const DataError& e) {
-      throw CommError(concat("slimdp: what the server of ", bucket(b).name, " sent is no message: ", e.what()));
-    }
+    const bool understood = reading([&] { return state.reader.read(in, room.first(came), key); },
+                                    "slimdp: what the server of ", bucket(b).name, " sent");
     require<CommError>(understood || !again, "slimdp: the server was asked for the keys of ", bucket(b).name,
                        " and did not send them.");
     co_await send_answer(comm, server[0], !understood, up);
@@ -125,7 +121,6 @@ void SlimSync::account(std::size_t b, LedgerRow& row) const {
 
 Costs SlimSync::costs() const {
   Costs costs = PsSync::costs();
-  costs.select_seconds = select_seconds_;
   costs.update_seconds += own_update_seconds_;
   return costs;
 }

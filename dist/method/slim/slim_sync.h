@@ -68,7 +68,7 @@ class SlimSync final : public PsSync {
   const Rules rules_;
   Tensor next_, delta_;  // laid out like the arena: values after this step's own update; changes not sent yet
   std::vector<State> states_;
-  double select_seconds_ = 0, own_update_seconds_ = 0;
+  double own_update_seconds_ = 0;
 };
 
 /// The servers' half.
