@@ -40,7 +40,6 @@ void add_times(const Trial& timed, EpochTimes& times) {
 
 /// Why figures of a set may mislead; empty if nothing is known.
 std::string caveat_of(const std::vector<const Trial*>& learned, const std::vector<Trial>& timed) {
-  std::map<std::int64_t, std::int64_t> steps;  // of each timed epoch
   for (const Trial& trial : timed) {
     if (!trial.error.empty()) continue;
     for (const Trial* run : learned) {
@@ -50,7 +49,7 @@ std::string caveat_of(const std::vector<const Trial*>& learned, const std::vecto
         return fmt::format("learned with {}, and was timed with {}: give --workers", plural(run->workers, "worker"),
                            trial.workers);
     }
-    steps.clear();
+    std::map<std::int64_t, std::int64_t> steps;  // of each epoch
     for (const Trial::Step& step : trial.steps) ++steps[step.epoch];
     for (const auto& [epoch, count] : steps)
       if (trial.exchange_every > 1 && count <= trial.exchange_every)
