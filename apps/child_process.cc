@@ -11,6 +11,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "core/clock.h"
 #include "core/error.h"
 
 extern char** environ;
@@ -164,10 +165,13 @@ std::optional<int> BackgroundProgram::ended() {
 int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
                  const std::function<bool()>& watch) {
   BackgroundProgram program(command, out_path, err_path);
-  bool asked = false;
+  constexpr double kPatience = 30;  // seconds
+  std::optional<Clock::time_point> asked;
   for (int rounds = 0; !program.ended(); ++rounds) {
     usleep(20'000);
-    if (rounds % 10 == 9 && !watch() && !std::exchange(asked, true)) kill(program.pid(), SIGTERM);
+    if (rounds % 10 != 9 || watch()) continue;
+    if (asked && seconds_since(*asked) > kPatience) kill(program.pid(), SIGKILL);
+    if (!asked) asked = Clock::now(), kill(program.pid(), SIGTERM);
   }
   return *program.ended();
 }

@@ -71,8 +71,9 @@ class BackgroundProgram {
 };
 
 /// Runs a command to its end with the same cleaned environment and its output in files. `watch` is called five times a
-/// second; once it returns false, the command is asked to stop (SIGTERM) and waited for. Killed if this process ends
-/// before it. Returns the exit code, or 128 and the signal that ended it. throws Error if it cannot be started
+/// second; once it returns false, the command is asked to stop (SIGTERM), and killed half a minute later. Killed, too,
+/// if this process ends before it. Returns the exit code, or 128 and the signal that ended it. throws Error if it
+/// cannot be started
 int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
                  const std::function<bool()>& watch);
 

@@ -12,6 +12,7 @@
 #include "apps/version.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/parse.h"
 
 namespace laconic {
 namespace {
@@ -29,12 +30,7 @@ double rounded(double value) {
 double shortest(double value) {
   const float single = static_cast<float>(value);
   if (!std::isfinite(single) || static_cast<double>(single) != value) return value;
-  char text[32];
-  for (int digits = 6; digits <= 9; ++digits) {
-    std::snprintf(text, sizeof text, "%.*g", digits, value);
-    if (std::strtof(text, nullptr) == single) break;
-  }
-  return std::strtod(text, nullptr);
+  return std::stod(number_text(single));
 }
 
 constexpr const char* kKinds[] = {"run", "step", "eval", "test", "ledger", "memory", "plan"};

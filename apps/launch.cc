@@ -163,9 +163,7 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
     } else {
       const std::vector<std::string> known = {"-n",        "--hosts",    "--hostfile",   "--mca",
                                               "--dry-run", "--restarts", "--min-workers"};
-      const std::string close = nearest(option, known);
-      throw UsageError(concat("unknown option '", option,
-                              "' (launch): ", close.empty() ? "" : "did you mean " + close + "? ",
+      throw UsageError(concat("unknown option '", option, "' (launch): ", did_you_mean(option, known),
                               "Options of the app come after its name, ", kLaunchUsage));
     }
   }

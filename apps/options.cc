@@ -306,7 +306,7 @@ std::optional<TrainOptions> parse_options(int argc, const char* const* argv, con
   set_all(asked, *given, false);
   // Now the model, the presets and --alone are known, and with them what the other options start from.
   TrainOptions options = defaults_of(program, first.model, first.alone);
-  for (int i = 0; i < argc; ++i) options.command += (i > 0 ? " " : "") + shell_word(argv[i]);
+  options.command = shell_line({argv, argv + argc});
   apply_presets(options, program, first.presets, asked.given("model"), first.alone);
   Settings settings;
   add_settings(settings, options, program);

@@ -24,10 +24,8 @@ int run_subcommand(const std::string& tool, std::span<const Subcommand> all,
     if (arguments[0] == s.name) return s.run({arguments.begin() + 1, arguments.end()});
     if (s.what != nullptr) names.push_back(s.name);
   }
-  const std::string close = nearest(arguments[0], names);
-  throw UsageError(concat("unknown name '", arguments[0], "' (", tool,
-                          "): ", close.empty() ? "there" : concat("did you mean ", close, "? There"), " are ",
-                          join(names, ", ")));
+  throw UsageError(concat("unknown name '", arguments[0], "' (", tool, "): ", did_you_mean(arguments[0], names),
+                          "There are ", join(names, ", ")));
 }
 
 namespace {

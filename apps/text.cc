@@ -113,6 +113,12 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_word(word);
+  return line;
+}
+
 std::vector<std::string> shell_words(const std::string& text, const std::string& where) {
   std::vector<std::string> words;
   bool open = false;  // a word has begun

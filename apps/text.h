@@ -35,6 +35,7 @@ std::string with_seed(const std::string& name, std::uint64_t seed);
 
 /// The word as one types it in a shell: in quotes if it needs them.
 std::string shell_word(const std::string& word);
+std::string shell_line(const std::vector<std::string>& words);
 /// The words of a text as a shell would split it: at blanks, with '...', "..." and \ keeping them together.
 /// Throws UsageError in the name of `where` if a quote is not closed.
 std::vector<std::string> shell_words(const std::string& text, const std::string& where);

@@ -72,8 +72,7 @@ std::unique_ptr<const Codec> make_codec(const std::string& text, const std::stri
   std::vector<std::string> names{kNone};
   std::string forms = kNone;
   for (const CodecKind& kind : codecs()) names.push_back(kind.name), forms += ", " + kind.form;
-  const std::string near = nearest(text.substr(0, text.find(':')), names);
-  refuse(concat(near.empty() ? "" : concat("did you mean ", near, "? "), "There are ", forms, "."));
+  refuse(concat(did_you_mean(text.substr(0, text.find(':')), names), "There are ", forms, "."));
   return nullptr;  // not reached
 }
 

@@ -60,9 +60,8 @@ void refuse_unknown(const std::string& kind, const std::string& word, const std:
                     const std::vector<std::string>& choices) {
   std::string all;
   for (const std::string& choice : choices) all += (all.empty() ? "" : ", ") + choice;
-  const std::string close = nearest(word, choices);
-  throw UsageError(concat("unknown ", kind, " '", word, "' (", where,
-                          "): ", close.empty() ? "" : concat("did you mean ", close, "? "), "There are ", all, "."));
+  throw UsageError(
+      concat("unknown ", kind, " '", word, "' (", where, "): ", did_you_mean(word, choices), "There are ", all, "."));
 }
 
 }  // namespace laconic

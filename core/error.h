@@ -98,6 +98,13 @@ std::string nearest(const std::string& word, const Container& candidates) {
   return nearest(word, names.data(), names.size());
 }
 
+/// "did you mean NEAREST? ", or "" if none of the candidates is near.
+template <class Container>
+std::string did_you_mean(const std::string& word, const Container& candidates) {
+  const std::string close = nearest(word, candidates);
+  return close.empty() ? "" : "did you mean " + close + "? ";
+}
+
 /// Throws UsageError "unknown KIND 'WORD' (WHERE): did you mean NEAREST? There are A, B, C."; the question only if one
 /// of the choices is near.
 [[noreturn]] void refuse_unknown(const std::string& kind, const std::string& word, const std::string& where,

@@ -113,7 +113,7 @@ TEST(CompareOptions, SayWhatIsWrong) {
   EXPECT_EQ(error_in({"mnist", "--vs", "a: --lr 1", "--vs", "a: --lr 2"}).rfind("two sets are called 'a' (--vs): ", 0),
             0u);
   EXPECT_EQ(error_in({"mnist", "--vs", "butterfly"}).rfind("'butterfly' belongs to no option ", 0), 0u);
-  EXPECT_EQ(error_in({"mnist", "--repeat", "0"}).rfind("'0' is not a number of at least 1 (--repeat): ", 0), 0u);
+  EXPECT_EQ(error_in({"mnist", "--repeat", "0"}).rfind("'0' is not a whole number of at least 1 (--repeat): ", 0), 0u);
   EXPECT_EQ(error_in({"mnist", "--vs", "a: --data 'x"}).rfind("a quote is not closed", 0), 0u);
   EXPECT_EQ(error_in({"mnist", "--json=no", "--vs", ""}).rfind("'--json=no' has a value, and --json takes none ", 0),
             0u);

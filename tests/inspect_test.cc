@@ -91,7 +91,7 @@ TEST(InspectSelect, SaysWhatIsWrongInOneSentence) {
     EXPECT_EQ(r.err.rfind("laconic: error: ", 0), 0u) << r.err;
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
   };
-  fails("everything", 2, "there are select, codec, checkpoint, flight, trace");
+  fails("everything", 2, "There are select, codec, checkpoint, flight, trace");
   fails("select", 2, "file is required");
   fails("select --method serch " + file, 2, "did you mean search?");
   fails("select --method adacomp " + file, 2, "last gradient");
@@ -314,7 +314,7 @@ TEST(CodecTool, SaysWhatIsWrongWithAFileOrAnOption) {
     std::ofstream(path, std::ios::binary) << text;
     return "decode " + path + " " + out;
   };
-  fails("fold", 2, "there are encode, decode");
+  fails("fold", 2, "There are encode, decode");
   fails("encode " + file, 2, "out is required");
   fails("encode --bound-exp -200 " + file + " " + out, 2, "the bound 2^-200");
   fails("encode --mode exact " + file + " " + out, 2, "exact");

@@ -95,6 +95,8 @@ const Extra kExtras[] = {
     {"ef21 of sums, clipped, accumulated",
      [](Recipe& r) {
        choose_some(r, "ef21");
+       dist::PlanOptions& plan = r.trainer.plan;
+       if (plan.fusion == dist::PlanOptions::Fusion::copy) plan.fusion = dist::PlanOptions::Fusion::lazy;  // refused
        r.trainer.mean = false, r.trainer.clip = Clip::parse("norm:0.5"), r.trainer.accumulate = 2;
      }},
     {"sum", [](Recipe& r) { r.trainer.mean = false, r.trainer.lr = 0.02; }},

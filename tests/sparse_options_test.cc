@@ -52,6 +52,7 @@ TEST(Choice, SendsAtLeastOneElementAndNotMoreThanThereAre) {
   EXPECT_EQ(elements_to_send(1000, 0.001), 1);
   EXPECT_EQ(elements_to_send(1001, 0.001), 2);
   EXPECT_EQ(elements_to_send(7, 1), 7);
+  for (int percent = 1; percent <= 100; ++percent) EXPECT_EQ(elements_to_send(100, percent / 100.0), percent);
 }
 
 TEST(Warmup, FallsByEqualFactorsOrIsDense) {

@@ -117,6 +117,20 @@ TEST(Options, OfVotesOfSigns) {
       << "the mean magnitude has a length";
 }
 
+TEST(Options, NoFusionByCopyWhereMessagesAreCopies) {
+  for (const std::vector<const char*>& method : std::vector<std::vector<const char*>>{
+           {"signsgd"}, {"demo"}, {"ef21"}, {"onebit-adam", "--optimizer", "adam"}, {"rounds", "--density", "0.03"}}) {
+    std::vector<const char*> words{"--sync"};
+    words.insert(words.end(), method.begin(), method.end());
+    words.insert(words.end(), {"--fusion", "copy:1MiB"});
+    expect_refused(words,
+                   concat("every message of --sync ", method[0], " is a copy (--fusion copy): take lazy:SIZE or none"));
+    words.back() = "lazy:2MiB";
+    EXPECT_EQ(parse(words).trainer.plan.bucket_bytes, std::size_t{2} << 20);
+  }
+  EXPECT_EQ(parse({"--sync", "rounds", "--fusion", "copy:1MiB"}).trainer.plan.bucket_bytes, std::size_t{1} << 20);
+}
+
 TEST(Options, OfSignsOfMomentum) {
   EXPECT_EQ(parse({"--sync", "onebit-adam", "--optimizer", "adamw", "--onebit-warmup", "7"}).method->fingerprint(),
             "onebit-warmup=7 onebit-refresh=0");
@@ -288,6 +302,10 @@ TEST(Options, ThatMakeNoSenseOfRoundsAreRefused) {
           "what is chosen (--density) has --value-bits (--codec): leave one of the two out");
   refused({"--density", "0.03", "--allreduce", "tree:2"},
           "what is chosen (--density) goes from each worker to all (--allreduce): leave one of the two out");
+  for (const char* sparse : {"--density=0.03", "--pairs"})  // a dense epoch is added up
+    EXPECT_EQ(
+        parse({"--sync", "rounds", sparse, "--warmup", "dense:1", "--allreduce", "tree:2"}).trainer.plan.allreduce,
+        "tree:2");
   refused({"--pull", "0.5"}, "all workers have one outer model (--pull): leave it out, or add --pairs");
   refused(
       {"--pairs", "--outer", "nesterov"},

@@ -44,9 +44,8 @@ std::vector<FaultKind> kinds_named(const std::string& text, bool several) {
   for (const FaultKind& kind : fault_kinds()) names.emplace_back(kind.name);
   for (const std::string& word : text.empty() ? names : split(text, ',')) {
     const auto found = std::find(names.begin(), names.end(), word);
-    const std::string close = nearest(word, names);
-    require<UsageError>(found != names.end(), "there is no fault '", word, "' (--kinds): ",
-                        close.empty() ? "" : "did you mean " + close + "? ", "There are ", join(names, ", "));
+    require<UsageError>(found != names.end(), "there is no fault '", word, "' (--kinds): ", did_you_mean(word, names),
+                        "There are ", join(names, ", "));
     const FaultKind& kind = fault_kinds()[static_cast<std::size_t>(found - names.begin())];
     require<UsageError>(!kind.of_ranks || several || text.empty(), word,
                         " needs other processes that notice it (--kinds): add --launch N");

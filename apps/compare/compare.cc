@@ -79,12 +79,6 @@ class ProgressOfRuns {
   bool quiet_, terminal_, open_ = false;
 };
 
-/// As one types them in a shell.
-std::string shell_line(std::vector<std::string> words) {
-  for (std::string& word : words) word = shell_word(word);
-  return join(words, " ");
-}
-
 std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;

@@ -18,14 +18,6 @@ namespace {
 constexpr const char* kCompareUsage =
     "as laconic compare mnist --workers 4 --steps 200 --vs \"--allreduce ring\" --vs \"--allreduce butterfly\"";
 
-template <class T>
-T number(const std::string& text, const std::string& option, T least) {
-  const std::optional<T> value = number_from<T>(text);
-  require<UsageError>(value && *value >= least, "'", text, "' is not a number of at least ", least, " (", option,
-                      "): give one, as ", option, " 4");
-  return *value;
-}
-
 /// What presets stand for, in front of the other words.
 std::vector<std::string> with_presets(const std::vector<std::string>& words) {
   std::vector<std::string> all, others;
@@ -76,8 +68,8 @@ struct Own {
 
 std::vector<Own> own_options(CompareOptions& o) {
   const auto flag = [](bool& target, bool value) { return [&target, value](const std::string&) { target = value; }; };
-  const auto count = [](auto& target, const char* name, auto least) {
-    return [&target, name, least](const std::string& text) { target = number(text, name, least); };
+  const auto count = [](auto& target, const char* name, int least) {
+    return [&target, name, least](const std::string& text) { target = whole<int>(text, name, least); };
   };
   return {
       {"--vs", "\"LABEL: OPTIONS\"",
@@ -101,7 +93,7 @@ std::vector<Own> own_options(CompareOptions& o) {
        count(o.repeat, "--repeat", 1)},
       {"--warm-up", "K", "steps of each run that do not count [a fifth, at most 20]", count(o.warm_up, "--warm-up", 0)},
       {"--target-accuracy", "X", "also: seconds until the test accuracy is X %",
-       count(o.target_accuracy, "--target-accuracy", 0.0)},
+       [&o](const std::string& text) { o.target_accuracy = real(text, "--target-accuracy", 0, 100, "90"); }},
       {"--launch", "N", "run APP as N processes under laconic launch, instead of --workers N of APP",
        count(o.launch, "--launch", 1)},
       {"--learn", "K",
@@ -136,10 +128,10 @@ int ranks_of(const std::vector<std::string>& app) {
   const auto servers = value_of(app, "--servers");
   int count = 0;
   if (servers)
-    count = *servers == "colocated" ? 0 : number(*servers, "--servers", 0);
+    count = *servers == "colocated" ? 0 : whole(*servers, "--servers", 0);
   else
     count = dist::methods().make(sync)->traits().servers ? 1 : 0;
-  return number(value_of(app, "--workers").value_or("1"), "--workers", 1) + count;
+  return whole(value_of(app, "--workers").value_or("1"), "--workers", 1) + count;
 }
 
 /// Replaces "{ranks}" in the word by their number.
@@ -213,10 +205,9 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
     } else {
       std::vector<std::string> names;
       for (const Own& one : own) names.push_back(one.name);
-      const std::string close = nearest(option, names);
       require<UsageError>(option.rfind('-', 0) != 0, "unknown option '", option,
-                          "' (compare): ", close.empty() ? "" : "did you mean " + close + "? ",
-                          "Options of the app come after its name, ", kCompareUsage);
+                          "' (compare): ", did_you_mean(option, names), "Options of the app come after its name, ",
+                          kCompareUsage);
       o.app = arguments[i];
     }
   }
@@ -235,7 +226,7 @@ CompareOptions parse_compare(const std::vector<std::string>& arguments) {
       require<UsageError>(o.sets[i].label != o.sets[j].label, "two sets are called '", o.sets[i].label,
                           "' (--vs): give them labels, as --vs \"first: --allreduce ring\"");
   o.typed = std::exchange(o.common, with_presets(o.common));
-  if (const auto seed = value_of(o.common, "--seed")) o.seed = number<std::uint64_t>(*seed, "--seed", 0);
+  if (const auto seed = value_of(o.common, "--seed")) o.seed = whole<std::uint64_t>(*seed, "--seed", 0);
   return o;
 }
 

@@ -300,8 +300,6 @@ class Examination {
                                    "1", "--timeout", "20", "--quiet"});
     const CommandResult training = here_.run(command);
     const std::string who = fmt::format("{} ranks", ranks);
-    std::vector<std::string> words;
-    for (const std::string& word : command) words.push_back(shell_word(word));
     if (training.code == 0)
       good("mpirun", who + " train together" + (hosts.empty() ? "" : " on " + join(hosts, ", ")));
     else if (training.code == 2)  // nothing was started
@@ -310,7 +308,7 @@ class Examination {
       add(Verdict::broken, "mpirun",
           who + " cannot train together: " +
               (training.code == CommandResult::kEndless ? "they do not end" : training.why),
-          "see what this says: " + join(words, " "));
+          "see what this says: " + shell_line(command));
   }
 
   const Surroundings& here_;

@@ -33,12 +33,6 @@ std::vector<std::string> command_of(const PaperTable& table, bool full, const st
   return words;
 }
 
-std::string shell_line(const std::vector<std::string>& words) {
-  std::string line = "laconic";
-  for (const std::string& word : words) line += " " + shell_word(word);
-  return line;
-}
-
 /// A figure of a set, or of its median; nothing where there is none.
 std::optional<double> figure(const nlohmann::json& set, const char* key) {
   if (!set.contains(key)) return std::nullopt;
@@ -87,12 +81,13 @@ std::string reproduce(const PaperTable& table, bool full, const std::string& dat
   const nlohmann::json result = json_or_discarded(last_line_of(out));
   require<Error>(
       code == 0 && result.is_object() && result.contains("sets") && result["sets"].size() == table.rows.size(),
-      "reproduce: ", table.paper, " ", table.name, " failed: ", last_words(err).text, " It ran: ", shell_line(words));
+      "reproduce: ", table.paper, " ", table.name, " failed: ", last_words(err).text, " It ran: laconic ",
+      shell_line(words));
   std::string text = fmt::format("# {}: {}\n\n{}.\n\n", table.paper, table.name, table.title);
   text += side_by_side(table, result["sets"], true).text();
   text += "\nWhat differs:\n\n";
   for (const std::string& thought : split(table.differs, '\n')) text += "* " + thought + "\n";
-  text += "\n" + result.value("where", "") + "\n\n    " + shell_line(words) + "\n";
+  text += "\n" + result.value("where", "") + "\n\n    laconic " + shell_line(words) + "\n";
   return text;
 }
 
@@ -138,7 +133,7 @@ int reproduce(const std::vector<std::string>& arguments) {
   }
   const bool full = scale == "full";
   if (dry_run) {
-    for (const PaperTable* table : chosen) fmt::print("{}\n", shell_line(command_of(*table, full, data)));
+    for (const PaperTable* table : chosen) fmt::print("laconic {}\n", shell_line(command_of(*table, full, data)));
     return 0;
   }
   std::signal(SIGINT, [](int signal) { stop_signal = signal; });

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "core/parse.h"
 #include "core/raw.h"
 #include "dist/method/redsync/method.h"
 #include "dist/server/server.h"
@@ -91,6 +92,11 @@ std::string Method::fingerprint() const {
   Settings table;
   const_cast<Method*>(this)->settings(table);  // is only read
   return table.fingerprint();
+}
+
+void Method::refuse_copies(const TrainingFacts& facts) const {
+  if (facts.plan.fusion == PlanOptions::Fusion::copy)
+    refuse("every message of `sync` " + name() + " is a copy", "`fusion` copy", "take lazy:SIZE or none");
 }
 
 void JointModel::show() {

@@ -154,6 +154,10 @@ class Method {
 
   /// Lists its settings that decide bits, on one line.
   std::string fingerprint() const;
+
+ protected:
+  /// Says that messages of this method are copies, so that `fusion` copy has no use. throws UsageError if it is given
+  void refuse_copies(const TrainingFacts& facts) const;
 };
 
 /// All methods. Add your own before training begins.

@@ -10,8 +10,9 @@
 set -euo pipefail
 model=${1:?MODEL} rate=${2:?RATE} data=${3:?DATA} keep=${4:?KEEP}
 shift 4
+rows=256KiB  # of layer dropping's layers: LeNet's largest has 188
 case $model in
-  lenet) app=mnist lr=0.05 common=(--batch 16 --epochs 10 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
+  lenet) app=mnist lr=0.05 rows=8KiB common=(--batch 16 --epochs 10 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
   resnet20) app=cifar10 lr=0.2 common=(--batch 32 --epochs 5 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
   alexnet-32 | vgg16-32) app=cifar10 lr=0.04 common=(--batch 32 --epochs 5 --momentum 0.9 --nesterov --weight-decay 5e-4) ;;
   lstm-small) app=ptb lr=20 common=(--batch 5 --epochs 5) ;;
@@ -25,8 +26,8 @@ if [ "$app" != ptb ]; then
   peer="${LACONIC_PYTHON:-python3} tests/netns/ddp_train.py"
   common+=(--lr "$lr" --schedule warmup:1+cosine)
   sets+=(--vs "Quant-DP: --sync ps --codec qsgd:8:512" --vs "Slim-DP 0.3, 0.15: --sync slimdp --reduce sum --lr $half"
-    --vs "layer dropping 0.9: --sync layerdrop --layerdrop-unit rows --drop-ratio 0.9"
-    --peer "DDP: $peer" --peer "DDP, PowerSGD: $peer --hook powersgd --rank 4")
+    --vs "layer dropping 0.9: --sync layerdrop --layerdrop-unit rows --chunk $rows --drop-ratio 0.9"
+    --peer "DDP: $peer" --peer "DDP, 16 bits: $peer --hook fp16" --peer "DDP, PowerSGD of rank 4: $peer --hook powersgd --rank 4")
 fi
 tests/netns/netns.sh up 5 "$rate"
 trap 'tests/netns/netns.sh down' EXIT

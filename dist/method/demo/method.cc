@@ -32,6 +32,7 @@ class DecoupledMomentum final : public Method {
   }
 
   void check(const TrainingFacts& facts) const override {
+    refuse_copies(facts);
     constexpr std::int64_t kMostSide = 256;  // places have 16 bits
     if (rules_.side > kMostSide)
       refuse("a place in such a chunk has more than 16 bits", concat("`demo-chunk` ", rules_.side),
@@ -49,8 +50,6 @@ class DecoupledMomentum final : public Method {
   }
 
   void shape(PlanOptions& plan, const TrainingFacts&) const override {
-    if (plan.fusion == PlanOptions::Fusion::copy)
-      plan.fusion = PlanOptions::Fusion::lazy;  // messages are copies anyway
     if (plan.chunk_is_default()) plan.chunk_bytes = 0;
   }
 

@@ -30,7 +30,8 @@ class ErrorFeedback21 final : public Method {
     s.real_number("ef21-eta", "ETA", rules_.eta, 0, 1, "0.1", "weight of the newest gradient in the momentum");
   }
 
-  void check(const TrainingFacts&) const override {
+  void check(const TrainingFacts& facts) const override {
+    refuse_copies(facts);
     if (rules_.density == 0) refuse("nothing would ever be sent", "`density` 0", "give more, as 0.001");
     if (rules_.eta == 0) refuse("no gradient would ever count but the first", "`ef21-eta` 0", "give more, as 0.1");
   }
@@ -41,8 +42,6 @@ class ErrorFeedback21 final : public Method {
   }
 
   void shape(PlanOptions& plan, const TrainingFacts&) const override {
-    if (plan.fusion == PlanOptions::Fusion::copy)
-      plan.fusion = PlanOptions::Fusion::lazy;  // messages are copies anyway
     if (plan.chunk_is_default()) plan.chunk_bytes = 0;
   }
 

@@ -30,6 +30,7 @@ class SignsOfMomentum final : public Method {
   }
 
   void check(const TrainingFacts& facts) const override {
+    refuse_copies(facts);
     if (facts.optimizer != "adam" && facts.optimizer != "adamw")
       refuse(concat("`sync` onebit-adam sends the momentum of Adam, and this is ", facts.optimizer), "`optimizer`",
              "take `optimizer` adam or adamw");
@@ -41,10 +42,6 @@ class SignsOfMomentum final : public Method {
   std::optional<Refusal> refuses(const std::string& setting) const override {
     if (setting == "reduce") return Refusal{"what is sent is the mean of all workers' momentum", "leave it out"};
     return Method::refuses(setting);
-  }
-
-  void shape(PlanOptions& plan, const TrainingFacts&) const override {
-    if (plan.fusion == PlanOptions::Fusion::copy) plan.fusion = PlanOptions::Fusion::lazy;  // bits are copies anyway
   }
 
   std::unique_ptr<Strategy> worker(WorkerSide side) const override {

@@ -67,6 +67,7 @@ class LocalRounds final : public Method {
 
   void check(const TrainingFacts& facts) const override {
     require_codec_fits(facts.plan);
+    if (density_ || pairs_) refuse_copies(facts);
     constexpr std::int64_t kMostSteps = 1'000'000'000;
     if (rules_.every > kMostSteps)
       refuse("such a round would never end", concat("`every` ", rules_.every), concat("give at most ", kMostSteps));
@@ -92,9 +93,10 @@ class LocalRounds final : public Method {
     if (setting == "fusion" && rules_.fragments > 1)
       return Refusal{"`fragments` are made of layers, and each layer travels as one message",
                      "leave one of the two out"};
-    if (setting == "allreduce" && density_)
+    const bool sums_never = warmup_.kind == Warmup::Kind::none;
+    if (setting == "allreduce" && density_ && sums_never)
       return Refusal{"what is chosen (`density`) goes from each worker to all", "leave one of the two out"};
-    if (setting == "allreduce" && pairs_)
+    if (setting == "allreduce" && pairs_ && sums_never)
       return Refusal{"workers meet in `pairs`, and nothing is added up over all", "leave one of the two out"};
     if ((setting == "codec" || setting == "codec-feedback") && pairs_)
       return Refusal{"what two workers send (`pairs`) has their weights in it, which must not be rounded",
@@ -106,7 +108,6 @@ class LocalRounds final : public Method {
 
   void shape(PlanOptions& plan, const TrainingFacts&) const override {
     if (rules_.fragments > 1) plan.fusion = PlanOptions::Fusion::module;
-    if ((density_ || pairs_) && plan.fusion == PlanOptions::Fusion::copy) plan.fusion = PlanOptions::Fusion::lazy;
   }
 
   std::unique_ptr<Strategy> worker(WorkerSide side) const override {

@@ -16,6 +16,7 @@ class SignVote final : public Method {
   }
 
   void check(const TrainingFacts& facts) const override {
+    refuse_copies(facts);
     if (bare_ && (facts.clip_norm > 0 || facts.clip_value > 0))
       refuse("a vote of signs is 1 or -1, whatever the gradient", "`clip`", "give `clip` none");
   }
@@ -25,10 +26,6 @@ class SignVote final : public Method {
       return Refusal{"every worker of `sync` signsgd counts a part of the votes", "leave it out"};
     if (setting == "reduce") return Refusal{"a vote of signs is neither sum nor mean", "leave it out"};
     return Method::refuses(setting);
-  }
-
-  void shape(PlanOptions& plan, const TrainingFacts&) const override {
-    if (plan.fusion == PlanOptions::Fusion::copy) plan.fusion = PlanOptions::Fusion::lazy;  // bits are copies anyway
   }
 
   std::unique_ptr<Strategy> worker(WorkerSide side) const override {
