@@ -174,9 +174,12 @@ ChildProcess::Environment thread_environment(int threads) {
 ChildProcess::Environment torch_environment(int threads) {
   auto e = thread_environment(threads);
   e.insert(e.end(), {{"MALLOC_MMAP_THRESHOLD_", "1073741824"}, {"MALLOC_TRIM_THRESHOLD_", "8589934592"}});
-  if (cpu::kAvx2AtMost)
+  if (cpu::kAvx2AtMost)  // torch.compile would take kernels for AVX-512 from its cache, and they fail
     e.insert(e.end(),
-             {{"ATEN_CPU_CAPABILITY", "avx2"}, {"ONEDNN_MAX_CPU_ISA", "AVX2"}, {"MKL_ENABLE_INSTRUCTIONS", "AVX2"}});
+             {{"ATEN_CPU_CAPABILITY", "avx2"},
+              {"ONEDNN_MAX_CPU_ISA", "AVX2"},
+              {"MKL_ENABLE_INSTRUCTIONS", "AVX2"},
+              {"TORCHINDUCTOR_CACHE_DIR", (std::filesystem::temp_directory_path() / "torchinductor-avx2").string()}});
   const std::string openblas = "/usr/lib/x86_64-linux-gnu/openblas-openmp";
   std::error_code ignored;
   if (std::filesystem::exists(openblas, ignored)) {
