@@ -164,7 +164,8 @@ void send_without_asking() {
   const std::string bytes = std::to_string(kSentAtOnce);
   for (const char* name : {"eager_limit", "rndv_eager_limit", "max_send_size"})
     setenv(concat("OMPI_MCA_btl_tcp_", name).c_str(), bytes.c_str(), 0);
-  // In shared memory it asks from 4 KiB on, and an allreduce of 8 KiB takes twice as long. 32 KiB is the most it allows.
+  // In shared memory it asks from 4 KiB on, and an allreduce of 8 KiB takes twice as long. One of its fragments has
+  // 32 KiB.
   setenv(OMPI_MAJOR_VERSION < 5 ? "OMPI_MCA_btl_vader_eager_limit" : "OMPI_MCA_btl_sm_eager_limit", "32768", 0);
 }
 
