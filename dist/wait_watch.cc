@@ -17,6 +17,8 @@ void WaitWatch::connect(Transport& transport) {
 
 /// A note that begins with '?' asks for one that begins with '='.
 void WaitWatch::exchange_notes() {
+  // A process that was stopped for long (Ctrl-Z) has heard nobody meanwhile: the others have all their time again.
+  if (seconds_since(last_beat_) > timeout_seconds_ / 2) moved();
   last_beat_ = Clock::now();
   while (const std::optional<Note> note = transport_->hear()) {
     if (note->text.empty()) continue;

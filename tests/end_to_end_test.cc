@@ -677,6 +677,24 @@ TEST(HowTrainingsEnd, AfterTheLastRestartItIsSaidWhyEachRunFailed) {
   EXPECT_TRUE(has(r.err, "  run 2: rank 1 was ended by signal 9")) << r.err;
 }
 
+TEST(HowTrainingsEnd, OneThatWasStoppedForLongerThanTheTimeoutGoesOn) {
+  const TempFolder dir;
+  const std::string log = dir.path() + "/log.jsonl";
+  Background training("mnist --data synthetic:100,20 --workers 3 --batch 4 --epochs 1000000 --schedule const --quiet" +
+                      std::string(" --timeout 4 --log ") + log);
+  const auto steps_on = [&] {
+    return eventually([&, from = file_text(log).size()] { return file_text(log).size() > from; });
+  };
+  ASSERT_TRUE(steps_on());
+  training.signal(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(6));
+  training.signal(SIGCONT);
+  EXPECT_TRUE(steps_on());
+  training.signal(SIGINT);
+  const Result r = training.wait();
+  EXPECT_EQ(r.exit_code, 128 + SIGINT) << r.err;
+}
+
 TEST(HowTrainingsEnd, AStoppedProcessIsLostToMpisOwnAllreduceToo) {
   NEEDS_MPIRUN();
   for (const std::string allreduce : {"ring", "mpi"}) {

@@ -59,6 +59,8 @@ void convolve(const Image<float>& y, const Image<const float>& x, const Kernels&
   }
   const std::int64_t length = C <= 16 ? 96 : C <= 128 ? 24 : 48;  // tiles of a block
   constexpr std::int64_t kOut = 4;                                // blocks of outputs at once
+  // Where products are short they do not hide that the next block's pixels come from memory, so each fetches some.
+  const bool fetches = C <= 64;
   const std::int64_t blocks = (tiles.all + length - 1) / length, parts = std::min(threads, blocks);
   const std::int64_t u_point = Domain::stride(o_blocks, C), v_point = Domain::stride(c_blocks, length),
                      m_point = Domain::stride(kOut, length);
@@ -74,12 +76,17 @@ void convolve(const Image<float>& y, const Image<const float>& x, const Kernels&
     with_vectors([&]<class Isa>() {
       for (std::int64_t block = blocks * part / parts; block < blocks * (part + 1) / parts; ++block) {
         const std::int64_t first = block * length, count = std::min(length, tiles.all - first);
+        const std::int64_t next = first + count, ahead = std::min(length, tiles.all - next) * c_blocks;
         transform_tiles<Data<M>, M, typename Isa::Vector>(v, x, tiles, pad, first, count, 0, c_blocks);
         for (std::int64_t k0 = 0; k0 < o_blocks; k0 += kOut) {
           const std::int64_t k1 = std::min(o_blocks, k0 + kOut);
-          for (std::int64_t p = 0; p < kPoints; ++p)
+          for (std::int64_t p = 0; p < kPoints; ++p) {
+            if (fetches && k0 == 0)
+              for (std::int64_t i = ahead * p / kPoints; i < ahead * (p + 1) / kPoints; ++i)
+                fetch_tile<M>(x, tiles, 2 - pad, next + i / c_blocks, i % c_blocks);
             product<1, kBlock, Isa>(m.columns(p, 0), false, v.at(p, 0, 0), length * kBlock, u.columns(p, k0), k1 - k0,
                                     c_blocks, kBlock, count);
+          }
           for (std::int64_t k = k0; k < k1; ++k)
             write_outputs<M, typename Isa::Vector>(y, m, k - k0, tiles, first, count, k, bias, relu);
         }
@@ -163,11 +170,19 @@ void gradient_of_kernels(float* dw, bool add_dw, float* db, bool add_db, const I
       });
     else
       parallel_for(kPoints, 1, [&](std::int64_t p0, std::int64_t p1) {
+        // The thread that will transform them fetches most.
+        const std::int64_t next = first + count, of_block = std::min(length, tiles.all - next),
+                           ahead = of_block * (c_blocks + o_blocks);
         with_vectors([&]<class Isa>() {
-          for (std::int64_t p = p0; p < p1; ++p)
+          for (std::int64_t p = p0; p < p1; ++p) {
+            for (std::int64_t i = ahead * p / kPoints; i < ahead * (p + 1) / kPoints; ++i) {
+              const std::int64_t b = i / of_block, t = next + i % of_block;
+              b < c_blocks ? fetch_tile<M>(x, tiles, 2 - pad, t, b) : fetch_tile<M>(dy, tiles, 0, t, b - c_blocks);
+            }
             for (std::int64_t c = 0; c < c_blocks; ++c)
               product<kBlock, 1, Isa>({s + p * s_point + c * kBlock * kBlock, c_blocks * kBlock * kBlock}, first > 0,
                                       v.at(p, c, 0), 0, z.columns(p, 0), o_blocks, 1, count, kBlock);
+          }
         });
       });
     first += length;

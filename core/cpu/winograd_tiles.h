@@ -101,6 +101,19 @@ LACONIC_INLINE void transform_tiles(const Domain& to, const Image<const float>& 
     }
 }
 
+/// Has the processor fetch M x M pixels of block b, from `shift` beside tile t on. It does not see by itself that rows
+/// as short as a tile's will be read.
+template <int M>
+LACONIC_INLINE void fetch_tile(const Image<const float>& x, const Tiles& tiles, int shift, std::int64_t t,
+                               std::int64_t b) {
+  const Tiles::Place place = tiles[t];
+  const std::int64_t top = place.row * M + shift, left = place.column * M + shift;
+  const std::int64_t high = std::min<std::int64_t>(M, x.h - top), wide = std::min<std::int64_t>(M, x.w - left);
+  const float* const from = x.data + place.image * x.image + b * x.block + top * x.row + left * x.pixel;
+  for (std::int64_t i = 0; i < high; ++i)
+    for (std::int64_t j = 0; j < wide; ++j) __builtin_prefetch(from + i * x.row + j * x.pixel, 0, 2);
+}
+
 /// Outputs of tiles [first, first + count), rows of m, for block b.
 template <int M, class V>
 LACONIC_INLINE void write_outputs(const Image<float>& y, const Domain& m, std::int64_t block_of_m, const Tiles& tiles,
