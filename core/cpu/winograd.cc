@@ -1,6 +1,7 @@
 #include "core/cpu/winograd.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "core/cpu/panels.h"
 #include "core/cpu/scratch.h"
@@ -113,88 +114,141 @@ LACONIC_INLINE void sum_pixels(float* db, bool add, const Image<const float>& dy
   }
 }
 
+/// Where a gradient of kernels comes from, and goes.
+struct KernelGradient {
+  float* dw;
+  bool add;
+  Image<const float> x, dy;
+  Tiles tiles;  // of dy
+  std::int64_t C, O;
+  int pad;
+  std::int64_t c_blocks() const { return C / kBlock; }
+  std::int64_t o_blocks() const { return O / kBlock; }
+};
+
+/// Many channels: groups of them, whose sums stay in a near cache, over so many tiles at once.
 template <int M>
-void gradient_of_kernels(float* dw, bool add_dw, float* db, bool add_db, const Image<const float>& x,
-                         const Image<const float>& dy, std::int64_t n, std::int64_t C, std::int64_t O, int pad) {
+void by_groups(const KernelGradient& g, std::int64_t length) {
   constexpr std::int64_t kPoints = (M + 2) * (M + 2);
-  const std::int64_t c_blocks = C / kBlock, o_blocks = O / kBlock, pairs = c_blocks * o_blocks;
-  const Tiles tiles = tiles_of<M>(n, dy.h, dy.w);
-  // Many channels go by groups of them, whose sums stay in a near cache, over as many tiles as a far one holds. Few
-  // channels go by blocks of tiles that stay in a near cache, beside the sums of all.
-  constexpr std::int64_t kNear = (256 << 10) / sizeof(float), kFar = (10 << 20) / sizeof(float), kLeast = 24;
-  const std::int64_t of_tile = kPoints * (C + O);
-  const bool by_groups = pairs > 16 || (C + O > 64 && of_tile * tiles.all <= kFar / 2);
-  const std::int64_t length = std::clamp<std::int64_t>(by_groups ? kFar / of_tile : std::max(kLeast, kNear / of_tile),
-                                                       1, std::max<std::int64_t>(tiles.all, 1));
   constexpr std::int64_t kIn = 2, kOut = 4;  // blocks of a group
+  const std::int64_t c_blocks = g.c_blocks(), o_blocks = g.o_blocks();
   const std::int64_t groups_in = (c_blocks + kIn - 1) / kIn, groups = groups_in * ((o_blocks + kOut - 1) / kOut);
   const std::int64_t parts = std::min<std::int64_t>(kernel_threads(), groups);
   const std::int64_t v_point = Domain::stride(c_blocks, length), z_point = Domain::stride(o_blocks, length),
-                     s_point = Domain::stride(by_groups ? kIn * kOut : pairs, kBlock);
-  const std::int64_t s_size = kPoints * s_point * (by_groups ? parts : 1);
-  float* const memory = kernel_scratch(static_cast<std::size_t>(kPoints * (v_point + z_point) + s_size));
+                     s_point = Domain::stride(kIn * kOut, kBlock);
+  float* const memory = kernel_scratch(static_cast<std::size_t>(kPoints * (v_point + z_point + parts * s_point)));
   const Domain v{memory, length, v_point}, z{memory + kPoints * v_point, length, z_point};
-  float* const s = memory + kPoints * (v_point + z_point);
-
   std::int64_t first = 0;
   do {  // once also where there are no tiles
-    const std::int64_t count = std::min(length, tiles.all - first);
+    const std::int64_t count = std::min(length, g.tiles.all - first);
     parallel_for(c_blocks + o_blocks, 1, [&](std::int64_t b0, std::int64_t b1) {
       with_vectors([&]<class Isa>() {
         using V = typename Isa::Vector;
-        if (b0 < c_blocks) transform_tiles<Data<M>, M, V>(v, x, tiles, pad, first, count, b0, std::min(b1, c_blocks));
+        if (b0 < c_blocks)
+          transform_tiles<Data<M>, M, V>(v, g.x, g.tiles, g.pad, first, count, b0, std::min(b1, c_blocks));
         if (b1 > c_blocks)
-          transform_tiles<Output<M>, M, V>(z, dy, tiles, 0, first, count, std::max(b0, c_blocks) - c_blocks,
+          transform_tiles<Output<M>, M, V>(z, g.dy, g.tiles, 0, first, count, std::max(b0, c_blocks) - c_blocks,
                                            b1 - c_blocks);
       });
     });
-    if (by_groups)
-      in_parts(parts, [&](std::int64_t part) {
-        float* const mine = s + part * kPoints * s_point;
-        with_vectors([&]<class Isa>() {
-          for (std::int64_t g = groups * part / parts; g < groups * (part + 1) / parts; ++g) {
-            const std::int64_t c0 = g % groups_in * kIn, c1 = std::min(c_blocks, c0 + kIn);
-            const std::int64_t k0 = g / groups_in * kOut, k1 = std::min(o_blocks, k0 + kOut);
-            const auto sums = [&](std::int64_t c, std::int64_t k) {
-              return mine + ((k - k0) * kIn + c - c0) * kBlock * kBlock;
-            };
-            for (std::int64_t p = 0; p < kPoints; ++p)
-              for (std::int64_t c = c0; c < c1; ++c)
-                product<kBlock, 1, Isa>({sums(c, k0) + p * s_point, kIn * kBlock * kBlock}, false, v.at(p, c, 0), 0,
-                                        z.columns(p, k0), k1 - k0, 1, count, kBlock);
+    in_parts(parts, [&](std::int64_t part) {
+      float* const mine = memory + kPoints * (v_point + z_point + part * s_point);
+      with_vectors([&]<class Isa>() {
+        for (std::int64_t group = groups * part / parts; group < groups * (part + 1) / parts; ++group) {
+          const std::int64_t c0 = group % groups_in * kIn, c1 = std::min(c_blocks, c0 + kIn);
+          const std::int64_t k0 = group / groups_in * kOut, k1 = std::min(o_blocks, k0 + kOut);
+          const auto sums = [&](std::int64_t c, std::int64_t k) {
+            return mine + ((k - k0) * kIn + c - c0) * kBlock * kBlock;
+          };
+          for (std::int64_t p = 0; p < kPoints; ++p)
             for (std::int64_t c = c0; c < c1; ++c)
-              for (std::int64_t k = k0; k < k1; ++k)
-                write_gradient<M, typename Isa::Vector>(dw, add_dw || first > 0, sums(c, k), s_point, C, c, k);
-          }
-        });
+              product<kBlock, 1, Isa>({sums(c, k0) + p * s_point, kIn * kBlock * kBlock}, false, v.at(p, c, 0), 0,
+                                      z.columns(p, k0), k1 - k0, 1, count, kBlock);
+          for (std::int64_t c = c0; c < c1; ++c)
+            for (std::int64_t k = k0; k < k1; ++k)
+              write_gradient<M, typename Isa::Vector>(g.dw, g.add || first > 0, sums(c, k), s_point, g.C, c, k);
+        }
       });
-    else
-      parallel_for(kPoints, 1, [&](std::int64_t p0, std::int64_t p1) {
-        // The thread that will transform them fetches most.
-        const std::int64_t next = first + count, of_block = std::min(length, tiles.all - next),
-                           ahead = of_block * (c_blocks + o_blocks);
-        with_vectors([&]<class Isa>() {
-          for (std::int64_t p = p0; p < p1; ++p) {
+    });
+    first += length;
+  } while (first < g.tiles.all);
+}
+
+/// Few channels: the sums of all in a near cache, beside blocks of so many tiles. Chunks of tiles have sums of their
+/// own, as many whatever the number of threads, which then share nothing.
+template <int M>
+void by_chunks(const KernelGradient& g, std::int64_t length) {
+  constexpr std::int64_t kPoints = (M + 2) * (M + 2);
+  const std::int64_t c_blocks = g.c_blocks(), o_blocks = g.o_blocks(), pairs = c_blocks * o_blocks;
+  const std::int64_t blocks = std::max<std::int64_t>(1, (g.tiles.all + length - 1) / length);  // also without tiles
+  const auto chunks = static_cast<std::int64_t>(
+      std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(blocks / 4, 1, pairs <= 4 ? 16 : 8))));
+  const std::int64_t parts = std::min<std::int64_t>(kernel_threads(), chunks);
+  const std::int64_t v_point = Domain::stride(c_blocks, length), z_point = Domain::stride(o_blocks, length),
+                     s_point = Domain::stride(pairs, kBlock), of_chunk = kPoints * s_point;
+  float* const memory =
+      kernel_scratch(static_cast<std::size_t>(parts * kPoints * (v_point + z_point) + chunks * of_chunk));
+  float* const sums = memory + parts * kPoints * (v_point + z_point);
+  in_parts(parts, [&](std::int64_t part) {
+    float* const mine = memory + part * kPoints * (v_point + z_point);
+    const Domain v{mine, length, v_point}, z{mine + kPoints * v_point, length, z_point};
+    with_vectors([&]<class Isa>() {
+      using V = typename Isa::Vector;
+      const std::int64_t mine_end = chunks * (part + 1) / parts,
+                         tiles_end = std::min(g.tiles.all, blocks * mine_end / chunks * length);
+      for (std::int64_t chunk = chunks * part / parts; chunk < mine_end; ++chunk) {
+        const std::int64_t begin = blocks * chunk / chunks, end = blocks * (chunk + 1) / chunks;
+        for (std::int64_t block = begin; block < end; ++block) {
+          const std::int64_t first = block * length, count = std::min(length, g.tiles.all - first),
+                             next = first + count;
+          transform_tiles<Data<M>, M, V>(v, g.x, g.tiles, g.pad, first, count, 0, c_blocks);
+          transform_tiles<Output<M>, M, V>(z, g.dy, g.tiles, 0, first, count, 0, o_blocks);
+          const std::int64_t all = c_blocks + o_blocks, ahead = std::min(length, tiles_end - next) * all;
+          for (std::int64_t p = 0; p < kPoints; ++p) {
             for (std::int64_t i = ahead * p / kPoints; i < ahead * (p + 1) / kPoints; ++i) {
-              const std::int64_t b = i / of_block, t = next + i % of_block;
-              b < c_blocks ? fetch_tile<M>(x, tiles, 2 - pad, t, b) : fetch_tile<M>(dy, tiles, 0, t, b - c_blocks);
+              const std::int64_t t = next + i / all, b = i % all;
+              b < c_blocks ? fetch_tile<M>(g.x, g.tiles, 2 - g.pad, t, b)
+                           : fetch_tile<M>(g.dy, g.tiles, 0, t, b - c_blocks);
             }
             for (std::int64_t c = 0; c < c_blocks; ++c)
-              product<kBlock, 1, Isa>({s + p * s_point + c * kBlock * kBlock, c_blocks * kBlock * kBlock}, first > 0,
-                                      v.at(p, c, 0), 0, z.columns(p, 0), o_blocks, 1, count, kBlock);
+              product<kBlock, 1, Isa>(
+                  {sums + chunk * of_chunk + p * s_point + c * kBlock * kBlock, c_blocks * kBlock * kBlock},
+                  block > begin, v.at(p, c, 0), 0, z.columns(p, 0), o_blocks, 1, count, kBlock);
           }
-        });
-      });
-    first += length;
-  } while (first < tiles.all);
-  if (!by_groups)
-    with_vectors([&]<class Isa>() {
-      for (std::int64_t pair = 0; pair < pairs; ++pair)
-        write_gradient<M, typename Isa::Vector>(dw, add_dw, s + pair * kBlock * kBlock, s_point, C, pair % c_blocks,
-                                                pair / c_blocks);
+        }
+      }
     });
+  });
+  parallel_for(of_chunk / kBlock, 64, [&](std::int64_t from, std::int64_t to) {
+    with_vectors([&]<class Isa>() {
+      using V = typename Isa::Vector;
+      for (float* at = sums + from * kBlock; at < sums + to * kBlock; at += sizeof(V) / sizeof(float)) {
+        V sum, other;
+        load(sum, at);
+        for (std::int64_t chunk = 1; chunk < chunks; ++chunk) load(other, at + chunk * of_chunk), sum += other;
+        store(at, sum);
+      }
+    });
+  });
+  with_vectors([&]<class Isa>() {
+    for (std::int64_t pair = 0; pair < pairs; ++pair)
+      write_gradient<M, typename Isa::Vector>(g.dw, g.add, sums + pair * kBlock * kBlock, s_point, g.C, pair % c_blocks,
+                                              pair / c_blocks);
+  });
+}
+
+template <int M>
+void gradient_of_kernels(float* dw, bool add_dw, float* db, bool add_db, const Image<const float>& x,
+                         const Image<const float>& dy, std::int64_t n, std::int64_t C, std::int64_t O, int pad) {
+  const KernelGradient g{dw, add_dw, x, dy, tiles_of<M>(n, dy.h, dy.w), C, O, pad};
+  constexpr std::int64_t kNear = (256 << 10) / sizeof(float), kFar = (10 << 20) / sizeof(float), kLeast = 24;
+  const std::int64_t of_tile = (M + 2) * (M + 2) * (C + O), most = std::max<std::int64_t>(g.tiles.all, 1);
+  if (g.c_blocks() * g.o_blocks() > 16 || (C + O > 64 && of_tile * g.tiles.all <= kFar / 2))
+    by_groups<M>(g, std::clamp<std::int64_t>(kFar / of_tile, 1, most));
+  else
+    by_chunks<M>(g, std::clamp<std::int64_t>(std::max(kLeast, kNear / of_tile), 1, most));
   if (db == nullptr) return;
-  parallel_for(o_blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(O / kBlock, 1, [&](std::int64_t begin, std::int64_t end) {
     with_vectors([&]<class Isa>() {
       for (std::int64_t b = begin; b < end; ++b) sum_pixels<typename Isa::Vector>(db, add_db, dy, n, b);
     });
