@@ -43,7 +43,7 @@ TEST(Winograd, IsTheNaiveSumForEverySizeLayoutAndPadding) {
 }
 
 /// Every way through the blocks: kernels transformed where they are used or before, gradients by groups of channels, in
-/// one part or several, or by blocks of tiles.
+/// one part or several, or by chunks of tiles.
 const ConvSizes kWays[] = {sizes_of(2, 16, 16, 2, 2, 1),    sizes_of(1, 16, 16, 1, 1, 1),
                            sizes_of(5, 160, 32, 2, 2, 1),   sizes_of(2, 160, 80, 8, 8, 1),
                            sizes_of(41, 144, 16, 8, 8, 1),  sizes_of(3, 16, 32, 30, 30, 1),
