@@ -3,6 +3,8 @@
 
 #include "core/cpu/onednn.h"
 #include "core/cpu/onednn_versions.h"
+#include "core/cpu/scratch.h"
+#include "core/cpu/simd.h"
 #include "core/kept.h"
 #include "core/kernels/elementwise.h"
 #include "core/kernels/products.h"
@@ -86,8 +88,26 @@ void linear_forward(float* y, const float* x, const float* w, const float* b, st
   for (std::int64_t i = 0; i < rows; ++i) cpu::relu(y + i * stride, out);
 }
 
+// Of few rows oneDNN's AVX2 kernel reads w where it lies. Rows of w that are a multiple of 2 KiB apart fall into few
+// sets of the cache, so blocks of them are copied to where they are an odd number of cache lines apart: 99 instead of
+// 48 GFLOP/s for 128 rows and 4096 to 4096, 76 instead of 43 for 32 rows (Zen 4 limited to AVX2, whose peak is 117).
 void linear_backward_data(float* dx, bool add, const float* dy, const float* w, std::int64_t rows, std::int64_t in,
                           std::int64_t out) {
+  const bool is_avx2 = !(has_avx512() && most_floats >= 16);
+  if (is_avx2 && in % 512 == 0 && rows <= 256 && out > 0) {
+    constexpr std::int64_t kBlockRows = 256;
+    const std::int64_t stride = in + 16;
+    float* const copy = kernel_scratch(static_cast<std::size_t>(std::min(kBlockRows, out) * stride));
+    for (std::int64_t first = 0; first < out; first += kBlockRows) {
+      const std::int64_t count = std::min(kBlockRows, out - first);
+      parallel_for(count, 16, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) std::copy_n(w + (first + r) * in, in, copy + r * stride);
+      });
+      check(dnnl_sgemm('N', 'N', rows, in, count, 1.0f, dy + first, out, copy, stride, add || first > 0 ? 1.0f : 0.0f,
+                       dx, in));
+    }
+    return;
+  }
   check(dnnl_sgemm('N', 'N', rows, in, out, 1.0f, dy, out, w, in, add ? 1.0f : 0.0f, dx, in));
 }
 
