@@ -14,6 +14,7 @@ const std::vector<Preset>& presets() {
       {"WA+C", {"--sync", "ps", "--codec", "inceptionn:2^-10"}, true},
       {"INC", {"--sync", "allreduce", "--allreduce", "ring"}, true},
       {"INC+C", {"--sync", "allreduce", "--allreduce", "ring", "--codec", "inceptionn:2^-10"}, true},
+      {"redsync-alexnet", {"--sync", "redsync", "--density", "0.01", "--no-mask", "--warmup", "dense:1"}, true},
       {"inceptionn-alexnet",
        {"--model", "alexnet", "--batch", "64", "--lr", "0.01", "--schedule", "step:100000it,0.1", "--momentum", "0.9",
         "--weight-decay", "5e-5", "--steps", "320000"}},

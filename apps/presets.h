@@ -13,8 +13,9 @@ struct Preset {
   std::string small{};  ///< the model for programs of small images, where the one in `words` is of ImageNet's
 };
 
-/// INCEPTIONN's systems of Fig. 12 (WA, WA+C, INC, INC+C) and the hyper-parameters of its Table I; nanoGPT's two models
-/// of Shakespeare's characters.
+/// INCEPTIONN's systems of Fig. 12 (WA, WA+C, INC, INC+C) and the hyper-parameters of its Table I; RedSync as
+/// AlexNet-32 learns with it (docs/papers/redsync.md, "What it learns"); nanoGPT's two models of Shakespeare's
+/// characters.
 const std::vector<Preset>& presets();
 /// Those that a list like "WA,INC+C" names, in its order.
 /// throws UsageError naming `option`: unknown (suggests the nearest, lists all)

@@ -125,6 +125,7 @@ TEST(Options, APresetIsOnlyDefaults) {
   EXPECT_EQ(parse({"--preset", "INC+C", "--codec", "none"}).trainer.plan.codec, "none");
   EXPECT_EQ(parse({"--preset", "INC+C,inceptionn-hdc"}).batch, 25);
   EXPECT_EQ(parse({"--preset", "INC+C", "--preset", "inceptionn-hdc"}).trainer.plan.codec, "inceptionn:2^-10");
+  EXPECT_EQ(parse({"--preset", "redsync-alexnet"}).sync, "redsync");
   const TrainOptions server = parse({"--preset", "WA", "--workers", "2"});
   EXPECT_EQ(server.sync, "ps");
   EXPECT_EQ(server.servers, 1);
@@ -143,8 +144,8 @@ TEST(Options, APresetIsOnlyDefaults) {
       "another program");
   expect_refused({"--preset", "INC-C"},
                  "unknown preset 'INC-C' (--preset): did you mean INC+C? There are WA, WA+C, INC, INC+C, "
-                 "inceptionn-alexnet, inceptionn-hdc, inceptionn-resnet, inceptionn-vgg, shakespeare-char-cpu, "
-                 "shakespeare-char.");
+                 "redsync-alexnet, inceptionn-alexnet, inceptionn-hdc, inceptionn-resnet, inceptionn-vgg, "
+                 "shakespeare-char-cpu, shakespeare-char.");
 }
 
 TEST(Options, ACodecIsForAllreducesOfOurOwn) {
