@@ -51,6 +51,7 @@ void pointwise_backward_weights(float* dw, bool add_dw, float* db, bool add_db, 
   float* const bias = sums + c_blocks * o_blocks * square;  // [o block][its sums, and those of one block of pixels][16]
   float* const of_x = bias + 2 * o_blocks * kBlock;
   float* const of_dy = of_x + c_blocks * panel;
+  const std::int64_t parts = std::min<std::int64_t>(kernel_threads(), c_blocks);
   std::fill(bias, of_x, 0.0f);
   std::int64_t first = 0;
   do {  // once also where there are no pixels
@@ -59,15 +60,15 @@ void pointwise_backward_weights(float* dw, bool add_dw, float* db, bool add_db, 
       copy_pixels(of_x, panel, in, first, begin, end);
       copy_pixels(of_dy, panel, out, first, begin, end);
     });
-    parallel_for(c_blocks + o_blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+    in_parts(parts, [&](std::int64_t part) {
       with_vectors([&]<class Isa>() {
-        for (std::int64_t b = begin; b < std::min(end, c_blocks); ++b)
+        for (std::int64_t b = c_blocks * part / parts; b < c_blocks * (part + 1) / parts; ++b)
           product<kBlock, 1, Isa>({sums + b * o_blocks * square, square}, first > 0, of_x + b * panel, 0,
                                   {of_dy, panel}, o_blocks, 1, count, kBlock);
-        for (std::int64_t b = std::max(begin, c_blocks); db && b < end; ++b) {
-          float* const sum = bias + 2 * (b - c_blocks) * kBlock;
+        for (std::int64_t k = o_blocks * part / parts; db && k < o_blocks * (part + 1) / parts; ++k) {
+          float* const sum = bias + 2 * k * kBlock;
           const float one = 1;
-          product<0, 0, Isa>({sum + kBlock, kBlock}, false, &one, 0, {of_x + b * panel, panel}, 1, 1, count, 1);
+          product<0, 0, Isa>({sum + kBlock, kBlock}, false, &one, 0, {of_dy + k * panel, panel}, 1, 1, count, 1);
           for (std::int64_t i = 0; i < kBlock; ++i) sum[i] += sum[kBlock + i];
         }
       });
