@@ -163,14 +163,13 @@ std::optional<int> BackgroundProgram::ended() {
 }
 
 int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
-                 const std::function<bool()>& watch) {
+                 const std::function<bool()>& watch, double patience_seconds) {
   BackgroundProgram program(command, out_path, err_path);
-  constexpr double kPatience = 30;  // seconds
   std::optional<Clock::time_point> asked;
   for (int rounds = 0; !program.ended(); ++rounds) {
     usleep(20'000);
     if (rounds % 10 != 9 || watch()) continue;
-    if (asked && seconds_since(*asked) > kPatience) kill(program.pid(), SIGKILL);
+    if (asked && seconds_since(*asked) > patience_seconds) kill(program.pid(), SIGKILL);
     if (!asked) asked = Clock::now(), kill(program.pid(), SIGTERM);
   }
   return *program.ended();

@@ -71,11 +71,11 @@ class BackgroundProgram {
 };
 
 /// Runs a command to its end with the same cleaned environment and its output in files. `watch` is called five times a
-/// second; once it returns false, the command is asked to stop (SIGTERM), and killed half a minute later. Killed, too,
-/// if this process ends before it. Returns the exit code, or 128 and the signal that ended it. throws Error if it
+/// second; once it returns false, the command is asked to stop (SIGTERM), and killed after so many seconds. Killed,
+/// too, if this process ends before it. Returns the exit code, or 128 and the signal that ended it. throws Error if it
 /// cannot be started
 int run_to_files(const std::vector<std::string>& command, const std::string& out_path, const std::string& err_path,
-                 const std::function<bool()>& watch);
+                 const std::function<bool()>& watch, double patience_seconds = 30);
 
 /// The last line of a file that is not empty; "": it has none, or cannot be read.
 std::string last_line_of(const std::string& path);

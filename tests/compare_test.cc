@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "apps/bench/layers.h"
+#include "apps/child_process.h"
 #include "apps/compare/bound.h"
 #include "apps/compare/learning.h"
 #include "apps/compare/table.h"
@@ -665,6 +666,15 @@ TEST(Compare, RunsDoNotOutliveIt) {
   compare.signal(SIGKILL);
   const pid_t pid = std::stoi(file_text(dir / "pid"));
   EXPECT_TRUE(eventually([&] { return ::kill(pid, 0) != 0; }));
+}
+
+TEST(Compare, ARunThatDoesNotStopWhenAskedIsKilled) {
+  const TempFolder dir;
+  const std::string out = dir / "out";
+  const int code = run_to_files(
+      {"/bin/sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.05; done"}, out, dir / "err",
+      [&] { return file_text(out).empty(); }, 0.5);
+  EXPECT_EQ(code, 128 + SIGKILL);
 }
 
 TEST(Compare, AnInterruptStopsTheRunAndShowsWhatThereIs) {

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/processor.h"
+#include "core/scratch_folder.h"
 #include "core/stream.h"
 #include "core/tensor.h"
 
@@ -173,13 +174,14 @@ ChildProcess::Environment thread_environment(int threads) {
 
 ChildProcess::Environment torch_environment(int threads) {
   auto e = thread_environment(threads);
-  e.insert(e.end(), {{"MALLOC_MMAP_THRESHOLD_", "1073741824"}, {"MALLOC_TRIM_THRESHOLD_", "8589934592"}});
-  if (cpu::kAvx2AtMost)  // torch.compile would take kernels for AVX-512 from its cache, and they fail
+  // torch.compile would take kernels from its cache that are for other instructions, or half written, and they fail.
+  static const ScratchFolder compiled("bench");
+  e.insert(e.end(), {{"MALLOC_MMAP_THRESHOLD_", "1073741824"},
+                     {"MALLOC_TRIM_THRESHOLD_", "8589934592"},
+                     {"TORCHINDUCTOR_CACHE_DIR", compiled.path()}});
+  if (cpu::kAvx2AtMost)
     e.insert(e.end(),
-             {{"ATEN_CPU_CAPABILITY", "avx2"},
-              {"ONEDNN_MAX_CPU_ISA", "AVX2"},
-              {"MKL_ENABLE_INSTRUCTIONS", "AVX2"},
-              {"TORCHINDUCTOR_CACHE_DIR", (std::filesystem::temp_directory_path() / "torchinductor-avx2").string()}});
+             {{"ATEN_CPU_CAPABILITY", "avx2"}, {"ONEDNN_MAX_CPU_ISA", "AVX2"}, {"MKL_ENABLE_INSTRUCTIONS", "AVX2"}});
   const std::string openblas = "/usr/lib/x86_64-linux-gnu/openblas-openmp";
   std::error_code ignored;
   if (std::filesystem::exists(openblas, ignored)) {
