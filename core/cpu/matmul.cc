@@ -88,9 +88,10 @@ void linear_forward(float* y, const float* x, const float* w, const float* b, st
   for (std::int64_t i = 0; i < rows; ++i) cpu::relu(y + i * stride, out);
 }
 
-// Of few rows oneDNN's AVX2 kernel reads w where it lies. Rows of w that are a multiple of 2 KiB apart fall into few
-// sets of the cache, so blocks of them are copied to where they are an odd number of cache lines apart: 99 instead of
-// 48 GFLOP/s for 128 rows and 4096 to 4096, 76 instead of 43 for 32 rows (Zen 4 limited to AVX2, whose peak is 117).
+// Where rows are few, oneDNN's AVX2 kernel reads w where it lies. If the rows of w are a multiple of 2 KiB apart, they
+// fall into few sets of the cache. So blocks of them are copied to where they are an odd number of cache lines apart:
+// 99 instead of 48 GFLOP/s for 128 rows and 4096 to 4096, 76 instead of 43 for 32 rows (Zen 4 limited to AVX2, whose
+// peak is 117).
 void linear_backward_data(float* dx, bool add, const float* dy, const float* w, std::int64_t rows, std::int64_t in,
                           std::int64_t out) {
   const bool is_avx2 = !(has_avx512() && most_floats >= 16);
