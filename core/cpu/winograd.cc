@@ -181,6 +181,8 @@ void by_chunks(const KernelGradient& g, std::int64_t length) {
   constexpr std::int64_t kPoints = (M + 2) * (M + 2);
   const std::int64_t c_blocks = g.c_blocks(), o_blocks = g.o_blocks(), pairs = c_blocks * o_blocks;
   const std::int64_t blocks = std::max<std::int64_t>(1, (g.tiles.all + length - 1) / length);  // also without tiles
+  // A power of two, so that 2, 4 and 8 threads have equal shares; of four blocks or more, or adding up costs what it
+  // saves.
   const auto chunks = static_cast<std::int64_t>(
       std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(blocks / 4, 1, pairs <= 4 ? 16 : 8))));
   const std::int64_t parts = std::min<std::int64_t>(kernel_threads(), chunks);
@@ -241,6 +243,7 @@ template <int M>
 void gradient_of_kernels(float* dw, bool add_dw, float* db, bool add_db, const Image<const float>& x,
                          const Image<const float>& dy, std::int64_t n, std::int64_t C, std::int64_t O, int pad) {
   const KernelGradient g{dw, add_dw, x, dy, tiles_of<M>(n, dy.h, dy.w), C, O, pad};
+  // Floats of a near cache and of a far one, and fewest tiles of a block.
   constexpr std::int64_t kNear = (256 << 10) / sizeof(float), kFar = (10 << 20) / sizeof(float), kLeast = 24;
   const std::int64_t of_tile = (M + 2) * (M + 2) * (C + O), most = std::max<std::int64_t>(g.tiles.all, 1);
   if (g.c_blocks() * g.o_blocks() > 16 || (C + O > 64 && of_tile * g.tiles.all <= kFar / 2))

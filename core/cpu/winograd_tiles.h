@@ -101,8 +101,8 @@ LACONIC_INLINE void transform_tiles(const Domain& to, const Image<const float>& 
     }
 }
 
-/// Has the processor fetch M x M pixels of block b, from `shift` beside tile t on. It does not see by itself that rows
-/// as short as a tile's will be read.
+/// Tells the processor to fetch M x M pixels of block b. They begin `shift` rows and columns after tile t. The rows of
+/// a tile are too short for it to foresee them.
 template <int M>
 LACONIC_INLINE void fetch_tile(const Image<const float>& x, const Tiles& tiles, int shift, std::int64_t t,
                                std::int64_t b) {
