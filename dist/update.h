@@ -9,9 +9,13 @@ namespace laconic::dist {
 /// Facts that a step's updates need, captured when its gradients are handed over: with overlap the update happens
 /// when the next step has already begun.
 struct StepContext {
-  std::int64_t step = 1;  ///< of the update, first 1
+  std::int64_t step = 1;         ///< first 1
+  std::int64_t passed_over = 0;  ///< steps before it that made no update (`on-nan` skip)
   double lr = 0;
   double gradient_scale = 1;  ///< set by the strategy: 1/N where parameter.grad() holds a sum over ranks to be averaged
+
+  /// The number of its update, first 1.
+  std::int64_t update() const { return step - passed_over; }
 };
 
 /// Applies the gradient that stands in parameter.grad(), times context.gradient_scale, for these rows: of each update

@@ -469,6 +469,27 @@ TEST(Resume, OtherNumbersOfWorkersTrainEachSampleOncePerEpoch) {
   }
 }
 
+/// An epoch has other steps with other workers, and a dense beginning is as many epochs long; rounds that have begun
+/// end where they would have.
+TEST(Resume, OtherWorkersGoOnWithTheRoundThatIsUnderWay) {
+  Recipe recipe(perceptron, 2);
+  recipe.data = tiny_images(96, 16);  // 6 steps an epoch, and 3 of four workers
+  recipe.task.batch = 8;
+  recipe.sync = "rounds", recipe.settings = {{"every", "5"}, {"warmup", "dense:1"}};
+  recipe.trainer.epochs = 6;
+  const TempFolder folder;
+  recipe.trainer.save = folder.path();
+  recipe.trainer.steps = 12;
+  train(recipe);
+  recipe.workers = 4;
+  recipe.trainer.resume = folder.path(), recipe.trainer.save.clear();
+  for (const std::int64_t steps : {13, 14, 15, 16, 17}) {
+    recipe.trainer.steps = steps;
+    const Outcome outcome = train(recipe);
+    EXPECT_EQ(same_bits(outcome.parameters[0], outcome.parameters[3]), steps == 16) << steps;  // 6 + 2 times 5
+  }
+}
+
 TEST(Resume, OtherWorkersGoOnWithTheMeanOfStatistics) {
   const TempFolder folder;
   Recipe recipe = recipe_of(kResumeCases[1], 4);

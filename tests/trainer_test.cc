@@ -255,6 +255,69 @@ TEST(Trainer, OnNanSkipLeavesAllAsItWasOnEveryRank) {
     }
 }
 
+/// Methods that count updates count none that were not made: a training whose first steps are passed over is one that
+/// begins with the images after them.
+TEST(Trainer, StepsThatArePassedOverAreNotCountedAsUpdates) {
+  struct BeginsLater final : Passing {
+    BeginsLater(std::unique_ptr<Workload> inner, int left_out) : Passing(std::move(inner)), left_out_(left_out) {}
+    Share load() override {
+      for (; left_out_ > 0; --left_out_) Passing::load();
+      return Passing::load();
+    }
+    int left_out_;
+  };
+  struct Poisoned final : Passing {
+    Poisoned(std::unique_ptr<Workload> inner, int count) : Passing(std::move(inner)), left_(count) {}
+    Tensor loss() override {
+      Tensor loss = Passing::loss();
+      if (left_-- > 0) raw::fill(loss.value(), std::numeric_limits<float>::quiet_NaN());
+      return loss;
+    }
+    int left_;
+  };
+  struct Case {
+    std::string sync, optimizer;
+    std::vector<std::pair<std::string, std::string>> settings;
+  };
+  const Case cases[] = {
+      {"allreduce", "adam", {}},
+      {"onebit-adam", "adam", {{"onebit-warmup", "2"}, {"onebit-refresh", "1"}}},
+      {"ef21", "sgd", {{"density", "0.1"}}},
+  };
+  const auto without_dropout = [] {
+    return sequential({{"flatten", make<Flatten>()}, {"fc", make<Linear>({.in = 192, .out = 7})}});
+  };
+  for (const auto& [sync, optimizer, settings] : cases) {
+    SCOPED_TRACE(sync);
+    static constexpr int kPassedOver = 3, kUpdates = 6;
+    Recipe recipe(without_dropout, 2);  // whose masks are the step's
+    recipe.data = tiny_images(400, 20);
+    recipe.sync = sync, recipe.settings = settings;
+    recipe.trainer.optimizer.name = optimizer;
+    recipe.trainer.skip_nan = true;
+    recipe.trainer.lr = 0.01;
+    recipe.trainer.steps = kUpdates;
+    recipe.wrap = [](std::unique_ptr<Workload> task, const dist::Worker&) -> std::unique_ptr<Workload> {
+      return std::make_unique<BeginsLater>(std::move(task), kPassedOver);
+    };
+    const Outcome expected = train(recipe);
+    recipe.wrap = [](std::unique_ptr<Workload> task, const dist::Worker&) -> std::unique_ptr<Workload> {
+      return std::make_unique<Poisoned>(std::move(task), kPassedOver);
+    };
+    recipe.trainer.steps = kPassedOver + kUpdates;
+    EXPECT_TRUE(same_bits(train(recipe).parameters[0], expected.parameters[0]));
+
+    const TempFolder folder;  // and the count is in the checkpoint
+    recipe.trainer.save = folder.path();
+    recipe.trainer.steps = kPassedOver + 1;
+    train(recipe);
+    recipe.wrap = nullptr;
+    recipe.trainer.resume = folder.path();
+    recipe.trainer.steps = kPassedOver + kUpdates;
+    EXPECT_TRUE(same_bits(train(recipe).parameters[0], expected.parameters[0]));
+  }
+}
+
 /// Hands its input on, in step `at` (of updates made) with a value that is not finite.
 class Spoil final : public Module {
  public:

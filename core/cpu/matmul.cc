@@ -94,8 +94,7 @@ void linear_forward(float* y, const float* x, const float* w, const float* b, st
 // peak is 117).
 void linear_backward_data(float* dx, bool add, const float* dy, const float* w, std::int64_t rows, std::int64_t in,
                           std::int64_t out) {
-  const bool is_avx2 = !(has_avx512() && most_floats >= 16);
-  if (is_avx2 && in % 512 == 0 && rows <= 256 && out > 0) {
+  if (takes_avx2() && !takes_avx512() && in % 512 == 0 && rows <= 256 && out > 0) {
     constexpr std::int64_t kBlockRows = 256;
     const std::int64_t stride = in + 16;
     float* const copy = kernel_scratch(static_cast<std::size_t>(std::min(kBlockRows, out) * stride));

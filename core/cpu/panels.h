@@ -86,8 +86,8 @@ template <class F>
 void with_vectors(const F& f) {
 #ifdef LACONIC_HAS_TARGETS
   if constexpr (!kAvx2AtMost)
-    if (has_avx512() && most_floats >= 16) return detail::run_v4([&f] { f.template operator()<Avx512>(); });
-  if (has_avx2() && most_floats >= 8) return detail::run_v3([&f] { f.template operator()<Avx2>(); });
+    if (takes_avx512()) return detail::run_v4([&f] { f.template operator()<Avx512>(); });
+  if (takes_avx2()) return detail::run_v3([&f] { f.template operator()<Avx2>(); });
 #endif
   f.template operator()<Anywhere>();
 }

@@ -41,6 +41,9 @@ namespace laconic::cpu {
 /// Most floats of a vector in kernels that are written for each set of instructions (core/cpu/panels.h): 16, 8, or with
 /// 0 those that any processor has. Tests lower it, while no kernel runs.
 inline int most_floats = 16;
+/// Whether such kernels take AVX-512, or else AVX2, here and now.
+inline bool takes_avx512() { return has_avx512() && most_floats >= 16; }
+inline bool takes_avx2() { return has_avx2() && most_floats >= 8; }
 
 /// 16 floats, a vector of the compiler: the same code for every instruction set. Where loops over plain arrays are
 /// compiled badly. Only as locals, never passed by value (how depends on the instruction set).

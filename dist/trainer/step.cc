@@ -73,7 +73,7 @@ void Trainer::train_step() {
   if (dist::FlightRecorder* const flight = checkpoints_->flight())
     flight->compute(dist::FlightEvent::Kind::step, "", static_cast<std::uint32_t>(step_ + 1));
   figures_.begin_step();
-  strategy_->begin_step({.step = step_ + 1, .lr = lr});
+  strategy_->begin_step({.step = step_ + 1, .passed_over = passed_over_, .lr = lr});
   if (dump_) dump_->begin_step(step_ + 1);
   if (counter_) counter_->begin_step(step_ + 1);
   arena_->begin_step();
@@ -97,6 +97,7 @@ void Trainer::train_step() {
   strategy_->end_step();
   if (step_ + 1 == last_step()) strategy_->flush();  // its messages belong to this step: there is no later one
   ++step_;
+  passed_over_ += step.skipped ? 1 : 0;
 
   if (counter_) step.report.gradients = counter_->take();
   step.costs = strategy_->costs();

@@ -438,6 +438,7 @@ dist::RankState Trainer::state() const {
   state.save("strategy/", *strategy_);
   state.save("workload/", workload_, Join::anew);
   state.set_numbers("run/bytes", std::array{summary_.bytes_sent_total, summary_.bytes_dense_total}, Join::own);
+  state.set_numbers("run/passed_over", std::array{passed_over_}, is_.joins ? Join::equal : Join::own);
   state.set_text("run/seconds", fmt::format("{:.6f}", seconds()));
   if (evaluation_due_) state.set_text("run/evaluation", "due");
   return state;
@@ -481,6 +482,9 @@ void Trainer::restore() {
   const std::vector<std::int64_t> bytes =
       state.numbers("run/bytes", 2, "the sum of bytes in " + checkpoints_->folder());
   summary_.bytes_sent_total = bytes[0], summary_.bytes_dense_total = bytes[1];
+  if (state.contains("run/passed_over"))  // not of an earlier version
+    passed_over_ =
+        state.numbers("run/passed_over", 1, "the steps that were passed over in " + checkpoints_->folder())[0];
   seconds_before_ = std::atof(state.text("run/seconds").c_str());
   evaluation_due_ = o_.eval_every > 0 && state.texts().contains("run/evaluation");
   step_ = manifest.step;

@@ -238,6 +238,7 @@ class Trainer {
   std::unique_ptr<GradientCounter> counter_;
 
   std::int64_t step_ = 0;
+  std::int64_t passed_over_ = 0;  // of these: steps that made no update
   /// An epoch that other numbers of workers have begun, and what of it these workers train. Epochs have as many updates
   /// as if these workers had made all: those that are missing in this one come before its first.
   struct Rest {

@@ -79,7 +79,7 @@ class Ef21 final : public BucketSync {
     compress::Bytes packet;
     Gathered all;
   };
-  bool is_first(std::size_t bucket) const { return context_of(bucket).step == 1; }
+  bool is_first(std::size_t bucket) const { return context_of(bucket).update() == 1; }
   Operation exchange(std::size_t bucket) override;
   void arrived(std::size_t bucket) override;
   void begin(Run& run);

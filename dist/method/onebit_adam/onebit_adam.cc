@@ -69,11 +69,11 @@ OnebitAdam::OnebitAdam(WorkerSide side, const OnebitRules& rules)
 }
 
 void OnebitAdam::begin_step(const StepContext& context) {
-  const bool dense = rules_.dense(context.step);
+  const std::int64_t update = context.update();
+  const bool dense = rules_.dense(update);
   if (dense != dense_now_) flush();
   if (dense_now_ && !dense) end_dense();
-  if (dense && context.step > rules_.warmup && !on_ghosts())
-    side_.moments.thaw(context.step - 1 - rules_.seen(context.step - 1));
+  if (dense && update > rules_.warmup && !on_ghosts()) side_.moments.thaw(update - 1 - rules_.seen(update - 1));
   dense_now_ = dense;
   dense_.begin_step(context);
   BucketSync::begin_step(context);
@@ -202,7 +202,8 @@ void OnebitAdam::arrived(std::size_t b) {
   }
   write_on_host(m, [&](float* to) { read(b, to); });
   for (const Part& p : message.parts)
-    side_.moments.take(p.parameter, rows_of(bucket(b), p.parameter), context_of(b), rules_.seen(context_of(b).step));
+    side_.moments.take(p.parameter, rows_of(bucket(b), p.parameter), context_of(b),
+                       rules_.seen(context_of(b).update()));
 }
 
 Costs OnebitAdam::costs() const {

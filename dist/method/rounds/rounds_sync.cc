@@ -1,6 +1,7 @@
 #include "dist/method/rounds/rounds_sync.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/raw.h"
@@ -88,9 +89,10 @@ void RoundsSync::divide() {
 void RoundsSync::begin_step(const StepContext& context) {
   context_ = context;
   if (dense()) return dense_->begin_step(context);
-  if (context.step == rules_.dense_steps + 1) {  // all workers are equal
+  if (!began_) {  // all workers are equal
     if (dense_) dense_->flush();
-    outer_.values().copy_from(arena_.values());
+    if (context.step == rules_.dense_steps + 1) outer_.values().copy_from(arena_.values());
+    began_ = rules_.dense_steps;
   }
   own_.begin_step(context);
 }
@@ -109,7 +111,7 @@ void RoundsSync::before_forward(Parameter& p, Rows rows) {
 
 bool RoundsSync::ends_round(std::size_t fragment) const {
   const std::int64_t ahead = static_cast<std::int64_t>(fragment) * rules_.every / rules_.fragments;
-  return (context_.step - rules_.dense_steps + ahead) % rules_.every == 0;
+  return (context_.step - *began_ + ahead) % rules_.every == 0;
 }
 
 void RoundsSync::end_step() {
@@ -218,6 +220,7 @@ void RoundsSync::save(RankState& state) const {
   std::vector<std::int64_t> numbers{done_};
   numbers.insert(numbers.end(), due_.begin(), due_.end());
   state.set_numbers("rounds/steps", numbers, Join::equal);
+  state.set_numbers("rounds/began", std::array{began_.value_or(-1)}, Join::equal);
   state.save("rounds/exchange/", *exchange_);
   if (dense_) state.save("rounds/dense/", *dense_);
 }
@@ -229,6 +232,8 @@ void RoundsSync::load(const StateDict& state) {
   const std::vector<std::int64_t> numbers = mine.numbers("steps", 1 + due_.size(), "the state of rounds");
   done_ = numbers[0];
   due_.assign(numbers.begin() + 1, numbers.end());
+  if (mine.contains("began"))  // not of an earlier version
+    if (const std::int64_t began = mine.numbers("began", 1, "the state of rounds")[0]; began >= 0) began_ = began;
   for (const auto& p : arena_.parameters())
     if (due_[fragment_of(*p)] > done_) arriving_.gradient_ready(*p, p->all_rows());
   exchange_->load(mine.part("exchange/"));

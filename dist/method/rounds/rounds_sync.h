@@ -75,7 +75,7 @@ class RoundsSync final : public Strategy {
   void load(const StateDict& state) override;
 
  private:
-  bool dense() const { return context_.step <= rules_.dense_steps; }
+  bool dense() const { return !began_ && context_.step <= rules_.dense_steps; }
   std::unique_ptr<BucketSync> make_exchange(const WorkerSide& side);
   void divide();
   bool ends_round(std::size_t fragment) const;
@@ -101,6 +101,8 @@ class RoundsSync final : public Strategy {
   std::vector<std::int64_t> due_;       // by fragment: after this step it is taken over; 0: never sent
   StepContext context_;
   std::int64_t done_ = 0;  // the last step that has ended
+  /// The step after which rounds began. Other workers have other steps an epoch, but rounds go on where they were.
+  std::optional<std::int64_t> began_;
 };
 
 }  // namespace laconic::dist
