@@ -290,7 +290,7 @@ TEST(Trainer, StepsThatArePassedOverAreNotCountedAsUpdates) {
   for (const auto& [sync, optimizer, settings] : cases) {
     SCOPED_TRACE(sync);
     static constexpr int kPassedOver = 3, kUpdates = 6;
-    Recipe recipe(without_dropout, 2);  // whose masks are the step's
+    Recipe recipe(without_dropout, 2);  // dropout's masks are drawn by the step
     recipe.data = tiny_images(400, 20);
     recipe.sync = sync, recipe.settings = settings;
     recipe.trainer.optimizer.name = optimizer;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # AlexNet-32 on two machines and a cable of 1 Gb/s: the tables of README and of docs/performance.md, Methods on a slow network. As root, from the
-# project's folder, with a Python that has torch in LACONIC_PYTHON; twelve minutes.
+# project's folder, with a Python that has torch in LACONIC_PYTHON; a quarter of an hour.
 set -euo pipefail
 measure() { python3 tests/netns/compare_ddp.py build/apps --model alexnet-32 --ranks 2 --rate 1gbit --steps 12 --warmup 4 --markdown "$@"; }
 measure --batch 16 --turns 3 --hook none,fp16,powersgd \

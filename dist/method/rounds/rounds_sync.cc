@@ -89,8 +89,9 @@ void RoundsSync::divide() {
 void RoundsSync::begin_step(const StepContext& context) {
   context_ = context;
   if (dense()) return dense_->begin_step(context);
-  if (!began_) {  // all workers are equal
+  if (!began_) {
     if (dense_) dense_->flush();
+    // All workers are equal in that step. A simulation begins later, and so does a checkpoint that does not say when.
     if (context.step == rules_.dense_steps + 1) outer_.values().copy_from(arena_.values());
     began_ = rules_.dense_steps;
   }
