@@ -23,7 +23,7 @@ struct Segment {
 thread_local Segment* segment = nullptr;  // that runs on this thread
 
 Tensor copy_of(const Tensor& t, Layout layout) {
-  Tensor copy = Tensor::empty(t.shape(), DType::f32, t.device(), layout);
+  Tensor copy = Tensor::empty(t.shape(), t.dtype(), t.device(), layout);
   copy.copy_from(t);
   return copy;
 }
@@ -58,6 +58,7 @@ Grads::Target Grads::into(int i, const Shape& shape, Device device) {
     pending = Tensor::empty(shape, DType::f32, device);
     return {pending, false};
   }
+  pending = raw::cast(pending, DType::f32);
   if (!pending.sole_owner() || pending.layout() != Layout::plain) pending = copy_of(pending, Layout::plain);
   return {pending, true};
 }
@@ -70,7 +71,7 @@ void Grads::put(int i, Tensor gradient) {
     if (std::exchange(leaf.written, true)) {
       raw::add_into(leaf.grad, gradient);
     } else {
-      leaf.grad.copy_from(gradient);
+      leaf.grad.copy_from(raw::cast(gradient, leaf.grad.dtype()));
     }
     return;
   }
@@ -79,8 +80,9 @@ void Grads::put(int i, Tensor gradient) {
   } else if (target.takes_pair_ && !target.pending_second_.defined()) {
     target.pending_second_ = std::move(gradient);
   } else {
-    // The pending tensor may also be another input's gradient (an addition hands the same one to both): then it must
-    // not be written into.
+    // Sums are float32's. The pending tensor may also be another input's gradient (an addition hands the same one to
+    // both): then it must not be written into.
+    target.pending_ = raw::cast(target.pending_, DType::f32);
     if (!target.pending_.sole_owner()) target.pending_ = copy_of(target.pending_, target.pending_.layout());
     raw::add_into(target.pending_, gradient);
   }
@@ -107,6 +109,7 @@ class Tape {
     if (!is_recording || std::none_of(inputs.begin(), inputs.end(), wants)) return y;
     auto node = std::make_shared<Node>(operation);
     node->scope_ = layer;
+    node->dtype_ = y.dtype();
     for (const Tensor& t : inputs) node->inputs_.push_back({t.node(), TensorWatch(t)});
     node->backward_ = std::move(backward);
     node->takes_pair_ = takes_pair;
@@ -209,7 +212,12 @@ class Tape {
   }
 
   static void run(Node& node) {
-    const Tensor dy = std::exchange(node.pending_, {}), dy2 = std::exchange(node.pending_second_, {});
+    const auto taken = [&](Tensor& pending) {
+      Tensor gradient = std::exchange(pending, {});
+      if (gradient.defined()) gradient = raw::cast(gradient, node.dtype_);
+      return gradient;
+    };
+    const Tensor dy = taken(node.pending_), dy2 = taken(node.pending_second_);
     Grads grads(node);
     if (dy.defined()) {
       const Scoped<const std::string*> in_layer(layer, node.scope_ ? node.scope_ : &kNoLayer);

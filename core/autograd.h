@@ -29,6 +29,7 @@ class Node {
   const char* operation_;
   std::uint64_t sequence_;                      // made later = used later: descending order is a valid backward order
   const std::string* scope_ = nullptr;          // the layer that was running, for traces; owned by the module
+  DType dtype_ = DType::f32;                    // of the operation's result, and so of its gradient
   struct Input {
     std::shared_ptr<Node> node;  // null where no gradient is wanted
     TensorWatch value;           // which backward may need as it was
@@ -75,7 +76,7 @@ class Grads {
   /// Memory for the gradient of input i, for kernels that can write or add in place: a parameter's slice of the
   /// gradient arena. Throws ShapeError if the leaf's gradient has another shape.
   Target into(int i, const Shape& shape, Device device);
-  /// Hands over a gradient in memory of its own; kept without a copy where possible.
+  /// Hands over a gradient in memory of its own, float32 or bf16; kept without a copy where possible.
   void put(int i, Tensor gradient);
 
   /// Rows in which the gradient of input i is wanted, because it travels so; 0: as a whole, also at any use but the
@@ -101,8 +102,8 @@ struct NoGrad : Scoped<bool> {
 bool wants_gradient(std::initializer_list<std::reference_wrapper<const Tensor>> inputs);
 
 /// Declares y = operation(inputs) with its derivative: `backward(dy, grads)` puts dL/d(input i) for every i with
-/// grads.wants(i). It captures values (Tensor::value()), never nodes: one that holds its own output would never be
-/// freed. Returns y with its history, or plain y if no gradient is wanted.
+/// grads.wants(i). dy is bf16 if y is, else float32. It captures values (Tensor::value()), never nodes: one that holds
+/// its own output would never be freed. Returns y with its history, or plain y if no gradient is wanted.
 Tensor record(const char* operation, const Tensor& y,
               std::initializer_list<std::reference_wrapper<const Tensor>> inputs, Backward backward);
 Tensor record(const char* operation, const Tensor& y, const std::vector<Tensor>& inputs, Backward backward);

@@ -75,4 +75,33 @@ void cuda_only([[maybe_unused]] G&& kernel) {
   ::laconic::on_device(             \
       device, [&] { return cpu::__VA_ARGS__; }, [&] { return cuda::__VA_ARGS__; })
 
+/// Declares a kernel over arrays of Real: float on the CPU, a template for float and BFloat16 in cuda::, which computes
+/// in float whatever it reads and writes.
+///   LACONIC_DECLARE_REAL(void add(Real* y, const Real* x, std::int64_t n));
+#define LACONIC_DECLARE_REAL(...) \
+  namespace cpu {                 \
+  using Real = float;             \
+  __VA_ARGS__;                    \
+  }                               \
+  namespace cuda {                \
+  template <class Real>           \
+  __VA_ARGS__;                    \
+  }
+/// Calls such a kernel, where `tensor` lies and of its type.
+///   LACONIC_REAL_KERNEL(y, add(y.data<Real>(), x.data<Real>(), y.elements()));
+#define LACONIC_REAL_KERNEL(tensor, ...)                        \
+  ::laconic::on_device((tensor).device(),                       \
+                       [&] {                                    \
+                         using Real = float;                    \
+                         return cpu::__VA_ARGS__;               \
+                       },                                       \
+                       [&] {                                    \
+                         if ((tensor).dtype() == DType::bf16) { \
+                           using Real = BFloat16;               \
+                           return cuda::__VA_ARGS__;            \
+                         }                                      \
+                         using Real = float;                    \
+                         return cuda::__VA_ARGS__;              \
+                       })
+
 }  // namespace laconic

@@ -9,7 +9,8 @@
 namespace laconic {
 
 /// An operation with a derivative of one's own: a struct with a forward and a backward. What backward needs, forward
-/// keeps in members. Neither is recorded, so both may call any operation.
+/// keeps in members. Neither is recorded, so both may call any operation. With bf16 on a CUDA device x and dy may hold
+/// bfloat16 (core/precision.h), which all operations take.
 ///
 ///   struct Swish {
 ///     Tensor x;

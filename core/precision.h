@@ -2,14 +2,14 @@
 #include "core/tensor.h"
 
 /// With how many bits a CUDA device multiplies in matrix products, convolutions and recurrent layers. Sums are float32
-/// always, and so are results, parameters, gradients and all other arithmetic. The CPU knows fp32 alone.
+/// always, and so are parameters, their gradients and all other arithmetic. The CPU knows fp32 alone.
 namespace laconic {
 
 enum class Precision : std::uint8_t {
   fp32,  ///< float32 as it is: no tensor cores
   tf32,  ///< tensor cores read float32 with 10 bits of mantissa
   bf16,  ///< operands are rounded to bfloat16 (8 bits of exponent, 7 of mantissa): half the memory to read, the
-         ///< fastest; a convolution's result is rounded so too
+         ///< fastest; a convolution's result is rounded so too, and stays so until a layer computes in float32
 };
 const char* to_string(Precision precision);
 

@@ -14,8 +14,8 @@ void fill(const Tensor& y, float value) {
 
 void add_into(const Tensor& y, const Tensor& x) {
   require<ShapeError>(x.shape() == y.shape(), "add: ", x.shape(), " to ", y.shape(), ".");
-  const Tensor same = to_layout(x.value(), y.layout());
-  LACONIC_KERNEL(y.device(), add(y.data<float>(), same.data<float>(), y.elements()));
+  const Tensor same = to_layout(cast(x, y.dtype()), y.layout());
+  LACONIC_REAL_KERNEL(y, add(y.data<Real>(), same.data<Real>(), y.elements()));
   y.bump_version();
 }
 
@@ -43,29 +43,35 @@ Tensor add(const Tensor& a, const Tensor& b) {
   require<ShapeError>(a.shape() == b.shape(), "add: shapes ", a.shape(), " and ", b.shape(), " differ.");
   const Tensor same = to_layout(b.value(), a.layout());
   Tensor y = Tensor::like(a);
-  LACONIC_KERNEL(a.device(), add(y.data<float>(), a.data<float>(), same.data<float>(), y.elements()));
+  LACONIC_REAL_KERNEL(y, add(y.data<Real>(), a.data<Real>(), same.data<Real>(), y.elements()));
   return y;
 }
 
 Tensor to_layout(const Tensor& x, Layout layout) {
   if (x.layout() == layout) return x.value();
-  require<ShapeError>(x.rank() == 4 && x.dtype() == DType::f32,
+  require<ShapeError>(x.rank() == 4 && (x.dtype() == DType::f32 || x.dtype() == DType::bf16),
                       "layout: only float images [N, C, H, W] have layouts, not ", x.shape(), " ", x.dtype(), ".");
   const std::int64_t n = x.dim(0), c = x.dim(1), hw = x.dim(2) * x.dim(3);
   require<ShapeError>(layout != Layout::blocked16 || c % 16 == 0, "layout: ", c, " channels are not a multiple of 16.");
   const bool blocked = layout == Layout::blocked16 || x.layout() == Layout::blocked16;
   if (hw == 1 || (c == 1 && !blocked) || (c == 16 && layout != Layout::plain && x.layout() != Layout::plain))
     return x.relabelled(layout);
-  Tensor y = Tensor::empty(x.shape(), DType::f32, x.device(), layout);
-  LACONIC_KERNEL(x.device(), convert_layout(y.data<float>(), layout, x.data<float>(), x.layout(), n, c, hw));
+  if (x.dtype() == DType::bf16 && x.device().kind != Device::Kind::cuda)  // the CPU has kernels for floats alone
+    return cast(to_layout(cast(x, DType::f32), layout), DType::bf16);
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device(), layout);
+  LACONIC_REAL_KERNEL(x, convert_layout(y.data<Real>(), layout, x.data<Real>(), x.layout(), n, c, hw));
   return y;
 }
 
-Tensor rounded(const Tensor& x, DType dtype) {
+Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x.value();
-  require<ShapeError>(x.dtype() == DType::f32 && dtype == DType::bf16, "rounded: ", x.dtype(), " to ", dtype, ".");
+  const auto real = [](DType d) { return d == DType::f32 || d == DType::bf16; };
+  require<ShapeError>(real(x.dtype()) && real(dtype), "cast: ", x.dtype(), " to ", dtype, ".");
   Tensor y = Tensor::empty(x.shape(), dtype, x.device(), x.layout());
-  LACONIC_KERNEL(x.device(), to_bf16(y.data<BFloat16>(), x.data<float>(), x.elements()));
+  if (dtype == DType::bf16)
+    LACONIC_KERNEL(x.device(), cast(y.data<BFloat16>(), x.data<float>(), x.elements()));
+  else
+    LACONIC_KERNEL(x.device(), cast(y.data<float>(), x.data<BFloat16>(), x.elements()));
   return y;
 }
 
@@ -78,14 +84,17 @@ Tensor rounded_parameter(const Tensor& w, DType dtype) {
   if (!cache || cache->version != w.version()) {
     const auto made = std::make_shared<Rounded>();
     made->version = w.version();
-    made->value = rounded(w, dtype);
+    made->value = cast(w, dtype);
     w.derived() = made;
     cache = made.get();
   }
   return cache->value;
 }
 
-bool all_finite(const Tensor& x) { return LACONIC_KERNEL(x.device(), all_finite(x.data<float>(), x.elements())); }
+bool all_finite(const Tensor& x) {
+  const Tensor floats = cast(x, DType::f32);
+  return LACONIC_KERNEL(x.device(), all_finite(floats.data<float>(), x.elements()));
+}
 
 double sum_of_squares(const Tensor& x) {
   return LACONIC_KERNEL(x.device(), sum_of_squares(x.data<float>(), x.elements()));

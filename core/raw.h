@@ -8,23 +8,24 @@
 namespace laconic::raw {
 
 void fill(const Tensor& y, float value);               ///< y = value
-void add_into(const Tensor& y, const Tensor& x);       ///< y += x; any layouts, same shape
+void add_into(const Tensor& y, const Tensor& x);       ///< y += x; any layouts, f32 or bf16 each, same shape
 void add_into(Slice<float> y, Slice<const float> x);   ///< y += x; of one length, on one device
 void axpy(const Tensor& y, float a, const Tensor& x);  ///< y += a x; same layout
 void scale(const Tensor& y, float a);                  ///< y *= a
 void increment(const Tensor& counter);                 ///< counter += 1; int64 [1] or scalar
-Tensor add(const Tensor& a, const Tensor& b);          ///< in a's layout
+Tensor add(const Tensor& a, const Tensor& b);          ///< in a's layout; both f32, or both bf16
 
 /// x in another layout: x itself if it has that layout, a copy otherwise (free where both orders are the same memory:
 /// one channel, or 1x1 images). Throws ShapeError for blocked16 if the channels are not a multiple of 16.
 Tensor to_layout(const Tensor& x, Layout layout);
 
-/// x as f32 or bf16: x itself if it is that, a copy rounded to the nearest otherwise. Layouts stay.
-Tensor rounded(const Tensor& x, DType dtype);
-/// rounded() for a parameter: the copy is kept beside it (Tensor::derived()) while its value does not change.
+/// x as f32 or bf16: x itself if it is that, otherwise a copy, rounded to the nearest where bits are lost. Layouts
+/// stay.
+Tensor cast(const Tensor& x, DType dtype);
+/// cast() for a parameter: the copy is kept beside it (Tensor::derived()) while its value does not change.
 Tensor rounded_parameter(const Tensor& w, DType dtype);
 
-/// True if every element is finite. One pass. Waits for the device, as the sums do.
+/// True if every element is finite; f32 or bf16. One pass. Waits for the device, as the sums do.
 bool all_finite(const Tensor& x);
 
 /// sum of x[i]^2 in double, added in chunks of fixed size: the same for any number of threads.

@@ -12,7 +12,8 @@
 
 namespace laconic {
 
-/// bf16: bfloat16, the upper half of a float32, for what products on a CUDA device read (core/precision.h).
+/// bf16: bfloat16, the upper half of a float32, for what products on a CUDA device read and for activations between
+/// convolutions there (core/precision.h).
 enum class DType : std::uint8_t { f32, i32, i64, u8, bf16 };
 struct BFloat16 {
   std::uint16_t bits;
@@ -63,8 +64,11 @@ class Tensor {
 
   static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = kCpu,
                       Layout layout = Layout::plain);
-  /// Float32 of another's shape, device and layout.
-  static Tensor like(const Tensor& other) { return empty(other.shape(), DType::f32, other.device(), other.layout()); }
+  /// Of another's shape, device and layout: bf16 if it is that, else float32.
+  static Tensor like(const Tensor& other) {
+    return empty(other.shape(), other.dtype() == DType::bf16 ? DType::bf16 : DType::f32, other.device(),
+                 other.layout());
+  }
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = kCpu);
   static Tensor full(const Shape& shape, float value, Device device = kCpu);
   /// Copies host values. Throws ShapeError if there are not shape.elements() of them.

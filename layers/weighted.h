@@ -18,7 +18,7 @@ class FusesRelu : public Module {
   virtual Tensor run(const Tensor& x, bool relu) = 0;
 };
 
-/// 2-d convolution (cross-correlation), NCHW, float32.
+/// 2-d convolution (cross-correlation), NCHW.
 ///   y[n,o,i,j] = b[o] + sum_{c,u,v} w[o,c,u,v] * x[n, c, i*stride + u*dilation - pad, j*stride + v*dilation - pad]
 ///   x : [N, in, H, W]   ->   y : [N, out, H', W'],
 ///   H' = (H + 2 pad - dilation (kernel - 1) - 1) / stride + 1, rounded down

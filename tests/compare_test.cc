@@ -293,6 +293,12 @@ TEST(CompareLearning, AWaitOnceInARoundCountsForTheWholeRound) {
     ASSERT_EQ(l.rows[0].phases.size(), 1u) << steps;
     EXPECT_NEAR(l.rows[0].phases[0].ms, (31 + 1 + 1) / 3.0, 1e-9) << steps;
     EXPECT_EQ(l.rows[0].caveat, "");
+    // Another epoch that --steps has cut to less than a round changes nothing.
+    t.steps.resize(t.steps.size() + 2, {500, 0, 10, 40, 4});
+    const Learning cut = put_together({{learned(80, 90)}}, {{t}});
+    ASSERT_EQ(cut.rows[0].phases.size(), 1u) << steps;
+    EXPECT_NEAR(cut.rows[0].phases[0].ms, (31 + 1 + 1) / 3.0, 1e-9) << steps;
+    EXPECT_EQ(cut.rows[0].caveat, "");
   }
   Trial few;
   few.exchange_every = 3;

@@ -127,6 +127,23 @@ TEST_F(CudaModelsTest, LowerPrecisionsStayNear) {
   }
 }
 
+// Batch norm with and without an addition, pools of both kinds, joined channels, shortcuts: all that lies between
+// convolutions there.
+TEST_F(CudaModelsTest, ActivationsInBf16StayNear) {
+  for (const auto& [name, side] : {std::pair{"resnet20", 16}, {"googlenet", 64}}) {
+    SCOPED_TRACE(name);
+    const Step exact = train_on_images(name, kCuda, side, 2);
+    set_matmul_precision(Precision::bf16);
+    const Step got = train_on_images(name, kCuda, side, 2);
+    set_matmul_precision(Precision::fp32);
+    expect_close(got.found[0].second, exact.found[0].second, 3e-2f, "loss");
+    // The output's layer has seen all that was rounded on the way.
+    for (std::size_t i = 0; i < exact.found.size(); ++i)
+      if (exact.found[i].first.starts_with("fc."))
+        expect_close(got.found[i].second, exact.found[i].second, 5e-2f, exact.found[i].first);
+  }
+}
+
 Step train_on_text(bool tied, Device device) {
   constexpr std::int64_t kWords = 5, kStreams = 3;
   const auto model = std::make_shared<models::LanguageModel>(

@@ -31,8 +31,15 @@ struct Precise {
   ~Precise() { set_matmul_precision(Precision::fp32); }
 };
 
+/// Values that bf16 holds, near those of x.
+Tensor rounded_to_bf16(const Tensor& x) {
+  return Tensor::of(x.shape(), raw::cast(Tensor::of(x.shape(), x.to_vector()), DType::bf16).to_vector());
+}
+
 /// An operation's value and, after it, the gradient of each input; those that were there before are added to.
-std::vector<Tensor> computed(const Op& op, const std::vector<Tensor>& inputs, Device device, bool add = false) {
+/// upstream: bf16 if that shall hold the gradient which it starts from
+std::vector<Tensor> computed(const Op& op, const std::vector<Tensor>& inputs, Device device, bool add = false,
+                             DType upstream = DType::f32) {
   std::vector<std::shared_ptr<Leaf>> leaves;
   std::vector<Tensor> x;
   for (const Tensor& t : inputs) {
@@ -45,6 +52,7 @@ std::vector<Tensor> computed(const Op& op, const std::vector<Tensor>& inputs, De
   }
   const Tensor y = op(x);
   Tensor dy = random_tensor(y.shape(), 99);
+  if (upstream == DType::bf16) dy = rounded_to_bf16(dy);
   if (y.rank() == 4) dy = raw::to_layout(dy, y.layout());
   with_upstream(y, copied(dy, device)).backward();
   std::vector<Tensor> all{copied(y, kCpu)};
@@ -68,11 +76,6 @@ constexpr bool kRounds = true;
 constexpr bool kRounds = false;
 #endif
 
-/// Values that bf16 holds, near those of x.
-Tensor rounded_to_bf16(const Tensor& x) {
-  return Tensor::of(x.shape(), raw::rounded(Tensor::of(x.shape(), x.to_vector()), DType::bf16).to_vector());
-}
-
 TEST_F(CudaProductsTest, Rounding) {
   // Ties go to even; the largest float becomes infinity; NaN stays.
   const std::vector<float> x = {1.0f,    1.00390625f,   1.01171875f,
@@ -81,15 +84,15 @@ TEST_F(CudaProductsTest, Rounding) {
   const std::vector<float> y = {1.0f, 1.0f, 1.015625f, -1.0078125f, INFINITY, -INFINITY, 9.18355e-41f};
   const Tensor host = Tensor::of({9}, x), t = copied(host, kCuda);
   for (const Device device : {kCpu, kCuda}) {
-    const std::vector<float> got = raw::rounded(device == kCpu ? host : t, DType::bf16).to_vector();
+    const std::vector<float> got = raw::cast(device == kCpu ? host : t, DType::bf16).to_vector();
     for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(got[i], y[i]) << i;
     EXPECT_FLOAT_EQ(got[6], y[6]);
     EXPECT_TRUE(std::isnan(got[7]));
     EXPECT_TRUE(std::isnan(got[8]));
   }
   const Tensor long_one = random_tensor({1003}, 5);
-  EXPECT_EQ(raw::rounded(copied(long_one, kCuda).range(1, 1001), DType::bf16).to_vector(),
-            raw::rounded(long_one.range(1, 1001), DType::bf16).to_vector());
+  EXPECT_EQ(raw::cast(copied(long_one, kCuda).range(1, 1001), DType::bf16).to_vector(),
+            raw::cast(long_one.range(1, 1001), DType::bf16).to_vector());
 }
 
 TEST_F(CudaProductsTest, Linear) {
@@ -200,6 +203,7 @@ std::vector<ConvCase> conv_cases() {
           {{2, 8, 5, 4}, {4, 8, 1, 1}, {.stride = 2}},
           {{2, 8, 3, 3}, {4, 2, 1, 1}, {.groups = 4}},
           {{2, 16, 4, 4}, {16, 16, 3, 3}, {.pad = 1}},
+          {{2, 200, 2, 2}, {16, 200, 1, 1}, {}},
           {{5, 7, 1, 1}, {3, 7, 1, 1}, {}}};
 }
 std::vector<Tensor> conv_inputs(const ConvCase& c) {
@@ -257,34 +261,41 @@ TEST_F(CudaProductsTest, ConvolutionInTf32AndBf16) {
     SCOPED_TRACE(concat(c.x, " * ", c.w));
     const std::vector<Tensor> inputs = conv_inputs(c);
     const Op op = [&](const auto& x) { return ops::conv2d(x[0], x[1], x[2], c.o); };
-    const std::vector<Tensor> exact = computed(op, inputs, kCpu), in_fp32 = computed(op, inputs, kCuda);
+    const std::vector<Tensor> exact = computed(op, inputs, kCpu, false, DType::bf16),
+                              in_fp32 = computed(op, inputs, kCuda, false, DType::bf16);
     const bool aligned = c.o.groups == 1 && c.x[1] % 16 == 0 && c.w[0] % 16 == 0;  // sizes that tensor cores take
     for (const Precision precision : {Precision::tf32, Precision::bf16}) {
       const Precise set(precision);
-      const std::vector<Tensor> got = computed(op, inputs, kCuda);
+      const std::vector<Tensor> got = computed(op, inputs, kCuda, false, DType::bf16);
       const float about = precision == Precision::bf16 ? 1.5e-2f : 2e-3f;
       for (std::size_t i = 0; i < got.size(); ++i)
         expect_close(got[i], exact[i], about, concat(to_string(precision), " ", i));
       if (aligned && (kRounds || precision == Precision::bf16)) {
         EXPECT_GT(difference(got[0], exact[0]), 1e-5f) << "operands are rounded";
       }
-      EXPECT_EQ(got[3].to_vector(), in_fp32[3].to_vector()) << "the bias's gradient is float32's";
+      EXPECT_EQ(got[3].to_vector(), in_fp32[3].to_vector()) << "the bias's gradient is added up in float32";
       // What was there before is added to in float32.
-      const std::vector<Tensor> added = computed(op, inputs, kCuda, true);
+      const std::vector<Tensor> added = computed(op, inputs, kCuda, true, DType::bf16);
       for (std::size_t i = 1; i < got.size(); ++i) {
         raw::axpy(got[i], 1, Tensor::full(got[i].shape(), 0.5f));
         expect_close(added[i], got[i], 2e-6f, concat(to_string(precision), " added to ", i));
       }
     }
-    // With operands that bf16 holds only the results are rounded.
-    std::vector<Tensor> rounded;
-    for (const Tensor& t : inputs) rounded.push_back(raw::to_layout(rounded_to_bf16(t), t.layout()));
-    const Tensor expected = op(rounded);
+    // With operands that bf16 holds only the sums are rounded, and once more what is added to them.
+    std::vector<Tensor> rounded, on_device;
+    for (const Tensor& t : inputs) {
+      rounded.push_back(raw::to_layout(rounded_to_bf16(t), t.layout()));
+      on_device.push_back(copied(rounded.back(), kCuda));
+    }
+    ops::Conv2dOptions sums_alone = c.o;
+    sums_alone.relu = false;
+    const Tensor expected = ops::conv2d(rounded[0], rounded[1], {}, sums_alone);
     const Precise set(Precision::bf16);
-    std::vector<Tensor> on_device;
-    for (const Tensor& t : inputs) on_device.push_back(copied(t, kCuda));
-    on_device[2] = copied(rounded[2], kCuda);
-    expect_close(copied(op(on_device), kCpu), expected, 4e-3f, "bf16 operands");
+    const Tensor sums = ops::conv2d(on_device[0], on_device[1], {}, sums_alone), all = op(on_device);
+    EXPECT_EQ(all.dtype(), DType::bf16);
+    expect_close(sums, expected, 4e-3f, "bf16 operands");
+    const Tensor with_bias = ops::to_float(copied(sums, kCpu)) + ops::reshape(rounded[2], {1, -1, 1, 1});
+    EXPECT_EQ(all.to_vector(), rounded_to_bf16(c.o.relu ? ops::relu(with_bias) : with_bias).to_vector());
   }
 }
 

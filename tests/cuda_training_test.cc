@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "compress/cuda/select.h"
+#include "core/precision.h"
 #include "data/synthetic.h"
 #include "dist/trainer/language_modelling.h"
 #include "layers/models/zoo.h"
@@ -94,6 +95,22 @@ TEST_F(CudaTraining, RecomputedActivationsChangeNoBit) {
   const Outcome kept = on_cuda(recipe);
   recipe.trainer.checkpoint_activations = true;
   EXPECT_TRUE(same_bits(on_cuda(recipe).parameters[0], kept.parameters[0]));
+}
+
+TEST_F(CudaTraining, InBf16LossesAreNearAndRecomputingChangesNoBit) {
+  Recipe recipe = zoo_recipe("resnet20", 1, 2, 3);
+  const Outcome exact = on_cuda(recipe);
+  set_matmul_precision(Precision::bf16);
+  const Outcome kept = on_cuda(recipe);
+  recipe.trainer.checkpoint_activations = true;
+  const Outcome again = on_cuda(recipe);
+  set_matmul_precision(Precision::fp32);
+  EXPECT_TRUE(same_bits(again.parameters[0], kept.parameters[0]));
+  EXPECT_FALSE(same_bits(exact.parameters[0], kept.parameters[0]));
+  expect_losses_near(exact, kept, 3e-2);
+  if (exact.summary.activation_bytes_peak && kept.summary.activation_bytes_peak) {
+    EXPECT_LT(*kept.summary.activation_bytes_peak, 0.6 * static_cast<double>(*exact.summary.activation_bytes_peak));
+  }
 }
 
 TEST_F(CudaTraining, MicroBatchesAndClippingHaveTheLossesOfTheCpu) {

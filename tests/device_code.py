@@ -14,9 +14,9 @@ import tempfile
 
 # Names as c++filt gives them, without namespaces; whether 16 bytes move at once; divisions of 64 bits that are allowed.
 HOT = [
-    (r'each_kernel<4, (?!increment)', True, 0),                    # element by element: additions, activations, updates
-    (r'(walk_columns|column_sums)_kernel<4, (Statistics|Apply|Sums|Data|Columns)', True, 0),   # batch norm, bias
-    (r'for_pixels<4, Max(Forward|Backward)<4>', True, 0),
+    (r'each_kernel<[48], (?!increment)', True, 0),                 # element by element: additions, activations, updates
+    (r'(walk_columns|column_sums)_kernel<[48], (Statistics|Apply|Sums|Data|Columns)', True, 0), # batch norm, bias
+    (r'for_pixels<[48], Max(Forward|Backward)<', True, 0),
     (r'add_bias_kernel<unsigned', None, 0),
     (r'tile_kernel<.*, true>\(', True, 0),                         # RedSync's residual pass
     (r'(count|emit|digits|gather|choose|thresholds|scan|bisect)_kernel', None, 0),             # selection

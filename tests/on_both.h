@@ -3,10 +3,16 @@
 #include <memory>
 #include <vector>
 
+#include "core/raw.h"
 #include "tests/cuda_devices.h"
 #include "tests/tensors.h"
 
 namespace laconic {
+
+/// x rounded to bf16, recorded.
+inline Tensor rounding(const Tensor& x) {
+  return record("rounding", raw::cast(x, DType::bf16), {x}, [](const Tensor& dy, Grads& grads) { grads.put(0, dy); });
+}
 
 struct Derivatives {
   Tensor y;
@@ -33,6 +39,29 @@ inline Derivatives derivatives(const std::function<Tensor(const std::vector<Tens
   return d;
 }
 
+/// Expects that an operation takes activations in bf16 on a CUDA device, if there is one, and gives what it gives for
+/// these numbers in float32, but for rounding. Activations are the first input and those of its shape.
+inline void expect_near_in_bf16(const std::function<Tensor(const std::vector<Tensor>&)>& op,
+                                const std::vector<Tensor>& inputs, float least = 0) {
+  if (cuda_devices() == 0) return;
+  SCOPED_TRACE("bf16");
+  const auto is_activation = [&](const Tensor& t) { return t.shape() == inputs[0].shape(); };
+  std::vector<Tensor> rounded;
+  for (const Tensor& t : inputs)
+    rounded.push_back(is_activation(t) ? raw::cast(raw::cast(t, DType::bf16), DType::f32) : t);
+  const auto in_bf16 = [&](const std::vector<Tensor>& t) {
+    std::vector<Tensor> x;
+    for (const Tensor& v : t) x.push_back(is_activation(v) ? rounding(v) : v);
+    return op(x);
+  };
+  const Derivatives expected = derivatives(op, rounded, kCuda), got = derivatives(in_bf16, rounded, kCuda);
+  expect_close(got.y, expected.y, 2e-2f, "y", least);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    SCOPED_TRACE(concat("input ", i));
+    expect_close(got.of_inputs[i], expected.of_inputs[i], 2e-2f, "gradient", least);
+  }
+}
+
 /// Expects the values and gradients of a CUDA device, if there is one, within `tolerance` of the CPU's; `least` as
 /// expect_close takes it.
 inline void expect_same_on_cuda(const char* name, const std::function<Tensor(const std::vector<Tensor>&)>& op,
@@ -46,6 +75,7 @@ inline void expect_same_on_cuda(const char* name, const std::function<Tensor(con
     SCOPED_TRACE(concat("input ", i));
     expect_close(got.of_inputs[i], expected.of_inputs[i], tolerance, "gradient", least);
   }
+  expect_near_in_bf16(op, inputs, least);
 }
 
 }  // namespace laconic

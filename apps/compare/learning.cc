@@ -29,13 +29,24 @@ bool reaches(double figure, double target, bool perplexity) { return perplexity 
 /// The times of steps by epoch, but for its first, where the loading of data begins; of each round together.
 using EpochTimes = std::map<std::int64_t, std::vector<double>>;
 
+/// The steps of each epoch. A last epoch that --steps has cut to less than a round is left out: no wait of a whole
+/// round is in it.
+std::map<std::int64_t, std::vector<Trial::Step>> epochs_of(const Trial& timed) {
+  std::map<std::int64_t, std::vector<Trial::Step>> epochs;
+  for (const Trial::Step& step : timed.steps) epochs[step.epoch].push_back(step);
+  if (epochs.size() < 2 || timed.exchange_every == 1) return epochs;
+  const auto last = std::prev(epochs.end());
+  const std::size_t count = last->second.size();
+  if (count < std::prev(last)->second.size() && count <= static_cast<std::size_t>(timed.exchange_every))
+    epochs.erase(last);
+  return epochs;
+}
+
 void add_times(const Trial& timed, EpochTimes& times) {
-  std::map<std::int64_t, std::vector<Trial::Step>> counted;
-  std::int64_t before = 0;
-  for (const Trial::Step& step : timed.steps)
-    if (std::exchange(before, step.epoch) == step.epoch) counted[step.epoch].push_back(step);
-  for (const auto& [epoch, steps] : counted)
-    for (const Trial::Step& round : in_rounds(steps, timed.exchange_every)) times[epoch].push_back(round.ms);
+  for (auto& [epoch, steps] : epochs_of(timed)) {
+    const std::vector<Trial::Step> counted(std::next(steps.begin()), steps.end());
+    for (const Trial::Step& round : in_rounds(counted, timed.exchange_every)) times[epoch].push_back(round.ms);
+  }
 }
 
 /// Why figures of a set may mislead; empty if nothing is known.
@@ -49,10 +60,8 @@ std::string caveat_of(const std::vector<const Trial*>& learned, const std::vecto
         return fmt::format("learned with {}, and was timed with {}: give --workers", plural(run->workers, "worker"),
                            trial.workers);
     }
-    std::map<std::int64_t, std::int64_t> steps;  // of each epoch
-    for (const Trial::Step& step : trial.steps) ++steps[step.epoch];
-    for (const auto& [epoch, count] : steps)
-      if (trial.exchange_every > 1 && count <= trial.exchange_every)
+    for (const auto& [epoch, steps] : epochs_of(trial))
+      if (trial.exchange_every > 1 && static_cast<std::int64_t>(steps.size()) <= trial.exchange_every)
         return fmt::format("exchanges once in {} steps: its time is right from --learn {} on", trial.exchange_every,
                            trial.exchange_every + 1);
   }

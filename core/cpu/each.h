@@ -12,7 +12,8 @@
 /// How kernels go over arrays in host memory. each() and each_cell() have twins of their names in core/cuda/each.cuh,
 /// so that what is made of them alone is written once for both devices (core/kernels/*.cuh).
 #define LACONIC_DEVICE cpu
-#define __device__  // what CUDA's compiler must be told of a function that runs there
+#define LACONIC_REAL  // in front of what LACONIC_DECLARE_REAL has declared (core/dispatch.h)
+#define __device__    // what CUDA's compiler must be told of a function that runs there
 
 namespace laconic::cpu {
 

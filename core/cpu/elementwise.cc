@@ -66,6 +66,15 @@ double sum_of_chunks(const float* x, std::int64_t n, F f) {
 
 }  // namespace
 
+void cast(BFloat16* y, const float* x, std::int64_t n) {
+  each(
+      n, [](BFloat16& yi, float xi) { yi = rounded(xi); }, out(y), x);
+}
+void cast(float* y, const BFloat16* x, std::int64_t n) {
+  each(
+      n, [](float& yi, BFloat16 xi) { yi = widened(xi); }, out(y), x);
+}
+
 bool all_finite(const float* x, std::int64_t n) { return largest_exponent_part(x, n) < 0x7F800000u; }
 
 double sum_of_squares(const float* x, std::int64_t n) { return sum_of_chunks(x, n, sum_of_squares_part); }

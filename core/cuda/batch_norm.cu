@@ -10,12 +10,14 @@ namespace {
 // of its channels, once.
 
 /// d and d^2, d = x - shift.
+template <class Real>
 struct Statistics {
-  static constexpr int kSums = 2;
-  const float *x, *shift;
+  static constexpr int kSums = 2, kWide = kPerMove<Real>;
+  const Real* x;
+  const float* shift;
   template <int kWide>
   struct At {
-    const float* x;
+    const Real* x;
     Pack<float, kWide> shift;
     __device__ void operator()(std::int64_t i, float (&sums)[2][kWide]) const {
       const Pack<float, kWide> p = load_pack<kWide>(x + i);
@@ -34,10 +36,12 @@ struct Statistics {
 };
 
 /// y = x scale + offset (+ residual), then ReLU.
-template <bool kRelu, bool kResidual>
+template <class Real, bool kRelu, bool kResidual>
 struct Apply {
-  float* y;
-  const float *x, *scale, *offset, *residual;
+  static constexpr int kWide = kPerMove<Real>;
+  Real* y;
+  const Real *x, *residual;
+  const float *scale, *offset;
   template <int kWide>
   struct At {
     Apply a;
@@ -61,11 +65,12 @@ struct Apply {
 };
 
 /// g = (dy + dy2) where y > 0, written unless it is dy as it was; sums of g and g (x - mean).
-template <bool kPair, bool kRelu>
+template <class Real, bool kPair, bool kRelu>
 struct Sums {
-  static constexpr int kSums = 2;
-  float* g;
-  const float *dy, *dy2, *y, *x, *mean;
+  static constexpr int kSums = 2, kWide = kPerMove<Real>;
+  Real* g;
+  const Real *dy, *dy2, *y, *x;
+  const float* mean;
   template <int kWide>
   struct At {
     Sums s;
@@ -92,13 +97,16 @@ struct Sums {
 };
 
 /// dx = a g + (b x + d)
+template <class Real>
 struct Data {
-  float* dx;
-  const float *g, *x, *a, *b, *d;
+  static constexpr int kWide = kPerMove<Real>;
+  Real* dx;
+  const Real *g, *x;
+  const float *a, *b, *d;
   template <int kWide>
   struct At {
-    float* dx;
-    const float *g, *x;
+    Real* dx;
+    const Real *g, *x;
     Pack<float, kWide> a, b, d;
     __device__ void operator()(std::int64_t i) const {
       Pack<float, kWide> p = load_pack<kWide>(g + i);
@@ -116,35 +124,32 @@ struct Data {
 
 std::int64_t rows_of(const ChannelView& v) { return v.outer * v.rows; }
 
-template <class... P>
-bool all_aligned(const P*... p) {
-  return ((p == nullptr || aligned_for<4>(p)) && ...);
-}
-
-template <bool kRelu, bool kResidual>
-void apply(float* y, const float* x, const ChannelView& v, const float* scale, const float* offset,
-           const float* residual) {
-  walk_columns(rows_of(v), v.width, all_aligned(y, x, scale, offset, residual),
-               Apply<kRelu, kResidual>{y, x, scale, offset, residual});
+template <bool kRelu, bool kResidual, class Real>
+void apply(Real* y, const Real* x, const ChannelView& v, const float* scale, const float* offset,
+           const Real* residual) {
+  walk_columns(rows_of(v), v.width, aligned_for<kPerMove<Real>>(y, x, scale, offset, residual),
+               Apply<Real, kRelu, kResidual>{y, x, residual, scale, offset});
 }
 
 }  // namespace
 
-void batch_norm_statistics(float* stats, const float* x, const ChannelView& v, const BatchNormParameters& given) {
+template <class Real>
+void batch_norm_statistics(float* stats, const Real* x, const ChannelView& v, const BatchNormParameters& given) {
   const BatchNormParameters p = given;
   const std::int64_t channels = v.width, values = rows_of(v);
   if (!p.training || values == 0)
     return map(channels, [=] __device__(std::int64_t c) {
       finish_channel(stats, channels, c, p.running_mean[c], p.running_var[c], p);
     });
-  sum_columns(values, channels, all_aligned(x, p.running_mean), Statistics{x, p.running_mean},
+  sum_columns(values, channels, aligned_for<kPerMove<Real>>(x, p.running_mean), Statistics<Real>{x, p.running_mean},
               [=] __device__(std::int64_t c, const double* totals) {
                 finish_batch(stats, channels, c, totals[0], totals[1], values, p);
               });
 }
 
-void batch_norm_apply(float* y, const float* x, const ChannelView& v, const float* scale, const float* offset,
-                      const float* residual, bool relu) {
+template <class Real>
+void batch_norm_apply(Real* y, const Real* x, const ChannelView& v, const float* scale, const float* offset,
+                      const Real* residual, bool relu) {
   if (relu)
     residual ? apply<true, true>(y, x, v, scale, offset, residual)
              : apply<true, false>(y, x, v, scale, offset, residual);
@@ -153,8 +158,9 @@ void batch_norm_apply(float* y, const float* x, const ChannelView& v, const floa
              : apply<false, false>(y, x, v, scale, offset, residual);
 }
 
-void batch_norm_backward_sums(float* g, float* coefficients, const float* dy, const float* dy2, const float* y,
-                              const float* x, const ChannelView& v, const BatchNormBackward& given) {
+template <class Real>
+void batch_norm_backward_sums(Real* g, float* coefficients, const Real* dy, const Real* dy2, const Real* y,
+                              const Real* x, const ChannelView& v, const BatchNormBackward& given) {
   const BatchNormBackward b = given;
   const std::int64_t channels = v.width, values = rows_of(v);
   const float* mean = b.stats;
@@ -162,17 +168,28 @@ void batch_norm_backward_sums(float* g, float* coefficients, const float* dy, co
     finish_gradients(coefficients, channels, c, static_cast<float>(totals[0]), static_cast<float>(totals[1]), values,
                      b);
   };
-  const bool aligned = all_aligned(g, dy, dy2, y, x, mean);
-  if (dy2 && y) return sum_columns(values, channels, aligned, Sums<true, true>{g, dy, dy2, y, x, mean}, done);
-  if (dy2) return sum_columns(values, channels, aligned, Sums<true, false>{g, dy, dy2, y, x, mean}, done);
-  if (y) return sum_columns(values, channels, aligned, Sums<false, true>{g, dy, dy2, y, x, mean}, done);
-  sum_columns(values, channels, aligned, Sums<false, false>{g, dy, dy2, y, x, mean}, done);
+  const bool aligned = aligned_for<kPerMove<Real>>(g, dy, dy2, y, x, mean);
+  if (dy2 && y) return sum_columns(values, channels, aligned, Sums<Real, true, true>{g, dy, dy2, y, x, mean}, done);
+  if (dy2) return sum_columns(values, channels, aligned, Sums<Real, true, false>{g, dy, dy2, y, x, mean}, done);
+  if (y) return sum_columns(values, channels, aligned, Sums<Real, false, true>{g, dy, dy2, y, x, mean}, done);
+  sum_columns(values, channels, aligned, Sums<Real, false, false>{g, dy, dy2, y, x, mean}, done);
 }
 
-void batch_norm_backward_data(float* dx, const float* g, const float* x, const ChannelView& v,
-                              const float* coefficients) {
+template <class Real>
+void batch_norm_backward_data(Real* dx, const Real* g, const Real* x, const ChannelView& v, const float* coefficients) {
   const float *a = coefficients, *b = a + v.width, *d = b + v.width;
-  walk_columns(rows_of(v), v.width, all_aligned(dx, g, x, a), Data{dx, g, x, a, b, d});
+  walk_columns(rows_of(v), v.width, aligned_for<kPerMove<Real>>(dx, g, x, a), Data<Real>{dx, g, x, a, b, d});
 }
+
+#define LACONIC_INSTANTIATE(Real)                                                                                 \
+  template void batch_norm_statistics(float*, const Real*, const ChannelView&, const BatchNormParameters&);       \
+  template void batch_norm_apply(Real*, const Real*, const ChannelView&, const float*, const float*, const Real*, \
+                                 bool);                                                                           \
+  template void batch_norm_backward_sums(Real*, float*, const Real*, const Real*, const Real*, const Real*,       \
+                                         const ChannelView&, const BatchNormBackward&);                           \
+  template void batch_norm_backward_data(Real*, const Real*, const Real*, const ChannelView&, const float*);
+LACONIC_INSTANTIATE(float)
+LACONIC_INSTANTIATE(BFloat16)
+#undef LACONIC_INSTANTIATE
 
 }  // namespace laconic::cuda

@@ -49,12 +49,13 @@ __global__ void __launch_bounds__(kBlock) walk_columns_kernel(ColumnWalk w, F f)
 #pragma unroll 4
   for (std::int64_t row = thread.row; row < thread.end; row += w.down) g(row * w.columns + thread.column);
 }
+/// F::kWide columns at a time where the arrays are `aligned` to that many.
 template <class F>
 void walk_columns(std::int64_t rows, std::int64_t columns, bool aligned, const F& f) {
   if (rows * columns == 0) return;
-  const int wide = aligned && columns % 4 == 0 ? 4 : 1;
+  const int wide = aligned && columns % F::kWide == 0 ? F::kWide : 1;
   const ColumnWalk w(rows, columns, wide, 4096);
-  launch(wide == 4 ? walk_columns_kernel<4, F> : walk_columns_kernel<1, F>, w.grid(), kBlock, w, f);
+  launch(wide > 1 ? walk_columns_kernel<F::kWide, F> : walk_columns_kernel<1, F>, w.grid(), kBlock, w, f);
 }
 
 /// partial[k][chunk][column] = sum k of F::kSums over the rows of a chunk. f.at<kWide>(column) gives a function object
@@ -121,15 +122,14 @@ __global__ void __launch_bounds__(1024)
 }
 
 /// Sums over the rows by f, as in column_sums_kernel, then done(column, totals) for each column. Floats within a chunk
-/// and doubles across, in an order that depends on the shape and on
-/// `aligned`.
+/// and doubles across, in an order that depends on the shape and on `aligned` (to F::kWide elements).
 template <class F, class Done>
 void sum_columns(std::int64_t rows, std::int64_t columns, bool aligned, const F& f, const Done& done) {
   if (columns == 0) return;
-  const int wide = aligned && columns % 4 == 0 ? 4 : 1;
+  const int wide = aligned && columns % F::kWide == 0 ? F::kWide : 1;
   const ColumnWalk w(rows, columns, wide, 1024);
   const Temporary<float> partial(static_cast<std::size_t>(F::kSums * w.chunks * columns));
-  launch(wide == 4 ? column_sums_kernel<4, F> : column_sums_kernel<1, F>, w.grid(), kBlock, partial.data(), w, f);
+  launch(wide > 1 ? column_sums_kernel<F::kWide, F> : column_sums_kernel<1, F>, w.grid(), kBlock, partial.data(), w, f);
   unsigned down = 1;
   while (down < 32 && down < w.chunks) down *= 2;
   launch(finish_columns_kernel<F::kSums, Done>, static_cast<unsigned>((columns + kWarp - 1) / kWarp), dim3(kWarp, down),

@@ -199,11 +199,14 @@ Convolution& convolution(const Geometry& g) {
 // Where cuDNN has nothing for channels_last (some groups, strides and dilations), it has for plain order. What is bf16
 // is widened for it: exact, and such shapes are rare.
 
-Tensor in_plain_order(const Tensor& x) {
-  if (x.dtype() == DType::f32) return raw::to_layout(x, Layout::plain);
-  const Tensor wide = Tensor::empty(x.shape(), DType::f32, x.device(), x.layout());
-  add_bias(wide.data<float>(), x.data<BFloat16>(), nullptr, 1, x.elements(), x.elements(), false);
-  return raw::to_layout(wide, Layout::plain);
+Tensor in_plain_order(const Tensor& x) { return raw::to_layout(raw::cast(x, DType::f32), Layout::plain); }
+
+/// run(result) with memory in plain order, from which y is made.
+template <class F>
+void through_plain_order(const Tensor& y, F run) {
+  const Tensor plain = Tensor::empty(y.shape(), DType::f32, y.device());
+  run(plain);
+  y.copy_from(raw::cast(plain, y.dtype()));
 }
 
 /// Such a batch goes in two.
@@ -231,23 +234,17 @@ void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Ten
   const Geometry g = geometry(x, y, w.shape(), o, x.dtype());
   const Tensor weights = packed_weights(w, g);
   const float* bias = b.defined() ? b.data<float>() : nullptr;
-  float* to = y.data<float>();
   if (g.pointwise())
-    return linear_forward(to, false, Factor(x), Factor(weights), bias, g.pixels(), g.c, g.out, g.out, o.relu);
+    return linear_forward(Product(y), false, Factor(x), Factor(weights), bias, g.pixels(), g.c, g.out, g.out, o.relu);
   if (too_large(g, most_elements))
     return halves(g, [&](std::int64_t first, std::int64_t count) {
       conv2d_forward(y.rows(first, count), x.rows(first, count), w, b, o, most_elements);
     });
-  const bool rounded = g.type == DType::bf16;
-  const Tensor result = rounded ? Tensor::empty(y.shape(), DType::bf16, y.device()) : y;
-  if (convolution(g).forward(result.raw_data(), x.raw_data(), weights.raw_data())) {
-    if (rounded) return add_bias(to, result.data<BFloat16>(), bias, g.pixels(), g.out, g.out, o.relu);
-  } else {
-    const Tensor plain = Tensor::empty(y.shape(), DType::f32, y.device());
-    require_done(convolution(g.plain()).forward(plain.raw_data(), in_plain_order(x).raw_data(), w.raw_data()), g);
-    y.copy_from(plain);
-  }
-  if (bias || o.relu) add_bias(to, to, bias, g.pixels(), g.out, g.out, o.relu);
+  if (!convolution(g).forward(y.raw_data(), x.raw_data(), weights.raw_data()))
+    through_plain_order(y, [&](const Tensor& plain) {
+      require_done(convolution(g.plain()).forward(plain.raw_data(), in_plain_order(x).raw_data(), w.raw_data()), g);
+    });
+  if (bias || o.relu) add_bias(Product(y), Factor(y), bias, g.pixels(), g.out, g.out, o.relu);
 }
 
 void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, const ops::Conv2dOptions& o,
@@ -256,21 +253,16 @@ void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, c
   const Geometry g = geometry(dx, dy, w.shape(), o, dy.dtype());
   const Tensor weights = packed_weights(w, g);
   if (g.pointwise())
-    return linear_backward_data(dx.data<float>(), false, Factor(dy), Factor(weights), g.pixels(), g.c, g.out);
+    return linear_backward_data(Product(dx), false, Factor(dy), Factor(weights), g.pixels(), g.c, g.out);
   if (too_large(g, most_elements))
     return halves(g, [&](std::int64_t first, std::int64_t count) {
       conv2d_backward_data(dx.rows(first, count), dy.rows(first, count), w, o, most_elements);
     });
-  const bool rounded = g.type == DType::bf16;
-  const Tensor result = rounded ? Tensor::empty(dx.shape(), DType::bf16, dx.device()) : dx;
-  if (convolution(g).backward_data(result.raw_data(), dy.raw_data(), weights.raw_data())) {
-    if (rounded) add_bias(dx.data<float>(), result.data<BFloat16>(), nullptr, g.n * g.h * g.w, g.c, g.c, false);
-  } else {
-    const Tensor plain = Tensor::empty(dx.shape(), DType::f32, dx.device());
-    require_done(convolution(g.plain()).backward_data(plain.raw_data(), in_plain_order(dy).raw_data(), w.raw_data()),
-                 g);
-    dx.copy_from(plain);
-  }
+  if (!convolution(g).backward_data(dx.raw_data(), dy.raw_data(), weights.raw_data()))
+    through_plain_order(dx, [&](const Tensor& plain) {
+      require_done(convolution(g.plain()).backward_data(plain.raw_data(), in_plain_order(dy).raw_data(), w.raw_data()),
+                   g);
+    });
 }
 
 void conv2d_backward_weights(const Tensor& dw, bool add, const Tensor& x, const Tensor& dy, const ops::Conv2dOptions& o,

@@ -2,11 +2,14 @@
 #include "core/cuda/launch.cuh"
 #include "core/kernels/strided.h"
 #include "core/stream.h"
+#include "core/tensor.h"
 
-/// Loops over arrays that lie beside each other, four elements of each at a time where all of them are aligned to it.
+/// Loops over arrays that lie beside each other, four elements of each at a time (eight where all are bfloat16) where
+/// all of them are aligned to it.
 /// each() and each_cell() have twins of their names in core/cpu/each.h, so that what is made of them alone is written
 /// once for both devices (core/kernels/*.cuh).
 #define LACONIC_DEVICE cuda
+#define LACONIC_REAL template <class Real>  // in front of what LACONIC_DECLARE_REAL has declared (core/dispatch.h)
 
 namespace laconic::cuda {
 
@@ -20,23 +23,61 @@ Written<T> out(T* data) {
   return {data};
 }
 
-/// kWide elements that are moved by one instruction.
+/// What a thread computes with for an element of an array: bfloat16 is widened when it is read, and rounded when it is
+/// written.
+template <class T>
+struct Computed {
+  using type = T;
+  static __device__ T read(T x) { return x; }
+  static __device__ T written(T x) { return x; }
+};
+template <>
+struct Computed<BFloat16> {
+  using type = float;
+  static __device__ float read(BFloat16 x) { return widened(x); }
+  static __device__ BFloat16 written(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    BFloat16 y;  // one instruction
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+#else
+    return rounded(x);
+#endif
+  }
+};
+
+/// Where kWide elements have to begin, in bytes: one instruction moves 16 at most.
 template <class T, int kWide>
-struct alignas(sizeof(T) * kWide) Pack {
+inline constexpr std::size_t kPackAlignment = std::min<std::size_t>(16, sizeof(T) * kWide);
+
+/// kWide elements that are moved at once.
+template <class T, int kWide>
+struct alignas(kPackAlignment<T, kWide>) Pack {
   T v[kWide];
 };
 template <int kWide, class T>
-__device__ Pack<T, kWide> load_pack(const T* p) {
-  return *reinterpret_cast<const Pack<T, kWide>*>(p);
+__device__ Pack<typename Computed<T>::type, kWide> load_pack(const T* p) {
+  const Pack<T, kWide> in = *reinterpret_cast<const Pack<T, kWide>*>(p);
+  Pack<typename Computed<T>::type, kWide> pack;
+#pragma unroll
+  for (int k = 0; k < kWide; ++k) pack.v[k] = Computed<T>::read(in.v[k]);
+  return pack;
 }
 template <int kWide, class T>
-__device__ void store_pack(T* p, const Pack<T, kWide>& pack) {
-  *reinterpret_cast<Pack<T, kWide>*>(p) = pack;
+__device__ void store_pack(T* p, const Pack<typename Computed<T>::type, kWide>& pack) {
+  Pack<T, kWide> out;
+#pragma unroll
+  for (int k = 0; k < kWide; ++k) out.v[k] = Computed<T>::written(pack.v[k]);
+  *reinterpret_cast<Pack<T, kWide>*>(p) = out;
 }
-template <int kWide, class T>
-bool aligned_for(const T* p) {
-  return reinterpret_cast<std::uintptr_t>(p) % (sizeof(T) * kWide) == 0;
+/// Whether all of these can be moved kWide elements at a time. Null can.
+template <int kWide, class... T>
+bool aligned_for(const T*... p) {
+  return ((reinterpret_cast<std::uintptr_t>(p) % kPackAlignment<T, kWide> == 0) && ...);
 }
+/// How many elements of arrays of these types are moved at once: eight where all have two bytes, else four.
+template <class... T>
+inline constexpr int kPerMove = ((sizeof(T) == 2) && ...) ? 8 : 4;
 
 namespace detail {
 
@@ -45,19 +86,19 @@ template <class Array, int kWide>
 struct Held;
 template <class T, int kWide>
 struct Held<const T*, kWide> {
-  Pack<T, kWide> pack;
+  Pack<typename Computed<T>::type, kWide> pack;
   __device__ void load(const T* p, std::int64_t i) { pack = load_pack<kWide>(p + i); }
   __device__ void store(const T*, std::int64_t) {}
 };
 template <class T, int kWide>
 struct Held<T*, kWide> {
-  Pack<T, kWide> pack;
+  Pack<typename Computed<T>::type, kWide> pack;
   __device__ void load(T* p, std::int64_t i) { pack = load_pack<kWide>(p + i); }
   __device__ void store(T* p, std::int64_t i) { store_pack<kWide>(p + i, pack); }
 };
 template <class T, int kWide>
 struct Held<Written<T>, kWide> {
-  Pack<T, kWide> pack;
+  Pack<typename Computed<T>::type, kWide> pack;
   __device__ void load(Written<T>, std::int64_t) {}
   __device__ void store(Written<T> p, std::int64_t i) { store_pack<kWide>(p.data + i, pack); }
 };
@@ -88,6 +129,8 @@ template <class T>
 const T* start(Written<T> p) {
   return p.data;
 }
+template <class Array>
+using ElementOf = std::remove_pointer_t<decltype(start(std::declval<Array>()))>;
 
 }  // namespace detail
 
@@ -97,8 +140,9 @@ const T* start(Written<T> p) {
 template <int kCost = 1, class F, class... Array>
 void each(std::int64_t n, F f, Array... array) {
   if (n <= 0) return;
-  if ((aligned_for<4>(detail::start(array)) && ...))
-    launch(detail::each_kernel<4, F, Array...>, blocks_for((n + 3) / 4), kBlock, n, f, array...);
+  constexpr int kWide = kPerMove<detail::ElementOf<Array>...>;
+  if (aligned_for<kWide>(detail::start(array)...))
+    launch(detail::each_kernel<kWide, F, Array...>, blocks_for((n + kWide - 1) / kWide), kBlock, n, f, array...);
   else
     launch(detail::each_kernel<1, F, Array...>, blocks_for(n), kBlock, n, f, array...);
 }
@@ -112,7 +156,9 @@ __device__ void strided_at(const StridedWalk& w, std::int64_t i, const F& f, T* 
     ((offset[k] += at * w.stride[k][d]), ...);
     rest = outside;
   }
-  f(y[i], x[offset[k]]...);
+  typename Computed<T>::type value;
+  f(value, Computed<In>::read(x[offset[k]])...);
+  y[i] = Computed<T>::written(value);
 }
 template <class F, class T, class... In>
 __global__ void __launch_bounds__(kBlock) strided_kernel(StridedWalk w, F f, T* y, const In*... x) {

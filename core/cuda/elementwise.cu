@@ -90,12 +90,13 @@ double host_sum(std::span<const Slice<const float>> arrays, F f) {
 }
 
 /// Sums of the columns themselves.
+template <class Real>
 struct Columns {
-  static constexpr int kSums = 1;
-  const float* x;
+  static constexpr int kSums = 1, kWide = kPerMove<Real>;
+  const Real* x;
   template <int kWide>
   struct At {
-    const float* x;
+    const Real* x;
     __device__ void operator()(std::int64_t i, float (&sums)[1][kWide]) const {
       const Pack<float, kWide> p = load_pack<kWide>(x + i);
 #pragma unroll
@@ -146,10 +147,43 @@ bool all_finite(const float* x, std::int64_t n) {
   return host_value(flag) == 0;
 }
 
-void sum_rows(float* b, const float* x, std::int64_t rows, std::int64_t columns, bool add) {
-  sum_columns(rows, columns, aligned_for<4>(x), Columns{x}, [=] __device__(std::int64_t j, const double* total) {
-    b[j] = (add ? b[j] : 0.0f) + static_cast<float>(*total);
-  });
+template <class Real>
+void sum_rows(float* b, const Real* x, std::int64_t rows, std::int64_t columns, bool add) {
+  sum_columns(
+      rows, columns, aligned_for<kPerMove<Real>>(x), Columns<Real>{x},
+      [=] __device__(std::int64_t j, const double* total) { b[j] = (add ? b[j] : 0.0f) + static_cast<float>(*total); });
 }
+
+void cast(BFloat16* y, const float* x, std::int64_t n) {
+  each(
+      n, [] __device__(float& yi, float xi) { yi = xi; }, out(y), x);
+}
+void cast(float* y, const BFloat16* x, std::int64_t n) {
+  each(
+      n, [] __device__(float& yi, float xi) { yi = xi; }, out(y), x);
+}
+
+#define LACONIC_INSTANTIATE_FUNCTION(name, ...)                   \
+  template void name##_forward(Real*, const Real*, std::int64_t); \
+  template void name##_backward(Real*, const Real*, const Real*, std::int64_t);
+#define LACONIC_INSTANTIATE_FUNCTION_OF_CONSTANT(name, ...)              \
+  template void name##_forward(Real*, const Real*, float, std::int64_t); \
+  template void name##_backward(Real*, const Real*, const Real*, float, std::int64_t);
+#define LACONIC_INSTANTIATE_FUNCTION_OF_TWO(name, result) \
+  template void name(Real*, const Real*, const Real*, const StridedWalk&);
+#define LACONIC_INSTANTIATE                                                      \
+  template void add(Real*, const Real*, std::int64_t);                           \
+  template void add(Real*, const Real*, const Real*, std::int64_t);              \
+  template void sum_rows(float*, const Real*, std::int64_t, std::int64_t, bool); \
+  LACONIC_FUNCTIONS(LACONIC_INSTANTIATE_FUNCTION)                                \
+  LACONIC_FUNCTIONS_OF_CONSTANT(LACONIC_INSTANTIATE_FUNCTION_OF_CONSTANT)        \
+  LACONIC_FUNCTIONS_OF_TWO(LACONIC_INSTANTIATE_FUNCTION_OF_TWO)
+#define Real float
+LACONIC_INSTANTIATE
+#undef Real
+#define Real BFloat16
+LACONIC_INSTANTIATE
+#undef Real
+#undef LACONIC_INSTANTIATE
 
 }  // namespace laconic::cuda

@@ -56,13 +56,13 @@ __global__ void __launch_bounds__(kBlock)
 
 void embedding_forward(float* y, const float* w, const std::int64_t* index, std::int64_t n, std::int64_t vocabulary,
                        std::int64_t dim) {
-  const bool wide = dim % 4 == 0 && aligned_for<4>(y) && aligned_for<4>(w);
+  const bool wide = dim % 4 == 0 && aligned_for<4>(y, w);
   wide ? forward<4>(y, w, index, n, vocabulary, dim) : forward<1>(y, w, index, n, vocabulary, dim);
 }
 
 void embedding_backward(float* dw, const float* dy, const std::int64_t* index, std::int64_t n, std::int64_t first,
                         std::int64_t rows, std::int64_t dim) {
-  const int wide = dim % 4 == 0 && aligned_for<4>(dw) && aligned_for<4>(dy) ? 4 : 1;
+  const int wide = dim % 4 == 0 && aligned_for<4>(dw, dy) ? 4 : 1;
   const dim3 grid(static_cast<unsigned>((n + kBlock / kWarp - 1) / (kBlock / kWarp)),
                   static_cast<unsigned>((dim + kWarp * wide - 1) / (kWarp * wide)));
   launch(wide == 4 ? backward_kernel<4> : backward_kernel<1>, grid, kBlock, dw, dy, index, n, first, rows, dim);

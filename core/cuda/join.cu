@@ -25,8 +25,7 @@ void rows_by(float* to, std::int64_t to_stride, const float* from, std::int64_t 
 template <bool kAdd>
 void move_rows(float* to, std::int64_t to_stride, const float* from, std::int64_t from_stride, std::int64_t rows,
                std::int64_t width) {
-  const bool wide =
-      width % 4 == 0 && to_stride % 4 == 0 && from_stride % 4 == 0 && aligned_for<4>(to) && aligned_for<4>(from);
+  const bool wide = width % 4 == 0 && to_stride % 4 == 0 && from_stride % 4 == 0 && aligned_for<4>(to, from);
   wide ? rows_by<4, kAdd>(to, to_stride, from, from_stride, rows, width)
        : rows_by<1, kAdd>(to, to_stride, from, from_stride, rows, width);
 }
@@ -43,7 +42,8 @@ void add_rows(float* to, std::int64_t to_stride, const float* from, std::int64_t
 }
 
 // Images are channels_last here: [outer][rows][width].
-void shortcut_forward(float* y, const float* x, const ChannelView& out, const ChannelView& in, std::int64_t h,
+template <class Real>
+void shortcut_forward(Real* y, const Real* x, const ChannelView& out, const ChannelView& in, std::int64_t h,
                       std::int64_t w, std::int64_t shift) {
   const std::int64_t to = out.width, from = in.width, half_h = (h + 1) / 2, half_w = (w + 1) / 2;
   const Divisor by_to(to), by_w(half_w), by_h(half_h);
@@ -52,10 +52,11 @@ void shortcut_forward(float* y, const float* x, const ChannelView& out, const Ch
     const auto [line, j] = by_w(pixel);
     const auto [n, i] = by_h(line);
     const std::int64_t c = channel - shift;
-    y[at] = c >= 0 && c < from ? x[((n * h + 2 * i) * w + 2 * j) * from + c] : 0.0f;
+    y[at] = c >= 0 && c < from ? x[((n * h + 2 * i) * w + 2 * j) * from + c] : Real{};
   });
 }
-void shortcut_backward(float* dx, const float* dy, const ChannelView& out, const ChannelView& in, std::int64_t h,
+template <class Real>
+void shortcut_backward(Real* dx, const Real* dy, const ChannelView& out, const ChannelView& in, std::int64_t h,
                        std::int64_t w, std::int64_t shift) {
   const std::int64_t to = out.width, from = in.width, half_h = (h + 1) / 2, half_w = (w + 1) / 2;
   const Divisor by_from(from), by_w(w), by_h(h);
@@ -63,8 +64,17 @@ void shortcut_backward(float* dx, const float* dy, const ChannelView& out, const
     const auto [pixel, c] = by_from(at);
     const auto [line, j] = by_w(pixel);
     const auto [n, i] = by_h(line);
-    dx[at] = i % 2 == 0 && j % 2 == 0 ? dy[((n * half_h + i / 2) * half_w + j / 2) * to + c + shift] : 0.0f;
+    dx[at] = i % 2 == 0 && j % 2 == 0 ? dy[((n * half_h + i / 2) * half_w + j / 2) * to + c + shift] : Real{};
   });
 }
+
+#define LACONIC_INSTANTIATE(Real)                                                                           \
+  template void shortcut_forward(Real*, const Real*, const ChannelView&, const ChannelView&, std::int64_t,  \
+                                 std::int64_t, std::int64_t);                                               \
+  template void shortcut_backward(Real*, const Real*, const ChannelView&, const ChannelView&, std::int64_t, \
+                                  std::int64_t, std::int64_t);
+LACONIC_INSTANTIATE(float)
+LACONIC_INSTANTIATE(BFloat16)
+#undef LACONIC_INSTANTIATE
 
 }  // namespace laconic::cuda

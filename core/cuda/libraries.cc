@@ -82,7 +82,12 @@ Handle started(Handle& handle, Create create, Bind bind) {
 }  // namespace
 
 cublasHandle_t cublas_handle() {
-  return started(handles().blas, cublas().cublasCreate_v2, cublas().cublasSetStream_v2);
+  return started(handles().blas, cublas().cublasCreate_v2, [](cublasHandle_t made, cudaStream_t stream) {
+    // Sums that end as bfloat16 are to be float32 until then, also where cuBLAS adds them up in parts.
+    const cublasStatus_t status = cublas().cublasSetMathMode(
+        made, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
+    return status == CUBLAS_STATUS_SUCCESS ? cublas().cublasSetStream_v2(made, stream) : status;
+  });
 }
 cudnnHandle_t cudnn_handle() { return started(handles().dnn, cudnn().cudnnCreate, cudnn().cudnnSetStream); }
 

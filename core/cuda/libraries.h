@@ -48,6 +48,7 @@ class Library {
 #define LACONIC_CUBLAS(F) \
   F(cublasCreate_v2)      \
   F(cublasSetStream_v2)   \
+  F(cublasSetMathMode)    \
   F(cublasGemmEx_64)      \
   F(cublasGetStatusString)
 struct Cublas {

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kBlock)
 
 /// What the gradients of gamma and beta add: dy xhat, and dy.
 struct Parts {
-  static constexpr int kSums = 2;
+  static constexpr int kSums = 2, kWide = 4;
   const float *dy, *x, *stats;
   std::int64_t rows, dim;
   template <int kWide>
@@ -79,7 +79,7 @@ void normalize_rows_backward(const NormalizeGradients& given, const float* dy, c
                              const float* gamma, std::int64_t rows, std::int64_t dim, bool centred) {
   const NormalizeGradients to = given;
   if (to.dgamma || to.dbeta)  // first: dx may be dy
-    sum_columns(rows, dim, aligned_for<4>(dy) && aligned_for<4>(x), Parts{dy, x, stats, rows, dim},
+    sum_columns(rows, dim, aligned_for<4>(dy, x), Parts{dy, x, stats, rows, dim},
                 [=] __device__(std::int64_t c, const double* totals) {
                   if (to.dgamma) to.dgamma[c] = (to.add_to_gamma ? to.dgamma[c] : 0.0f) + static_cast<float>(totals[0]);
                   if (to.dbeta) to.dbeta[c] = (to.add_to_beta ? to.dbeta[c] : 0.0f) + static_cast<float>(totals[1]);

@@ -16,21 +16,23 @@ void for_pixels(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_
     f(image, row, column, group * kWide);
   });
 }
-/// Runs a Kernel of these arguments for all pixels, four channels at a time where its arrays are aligned to them.
-template <template <int> class Kernel, class... Arguments>
-void pool(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t width, bool aligned,
+/// Runs a Kernel of these arguments for all pixels, as many channels at a time as one move takes, where its arrays are
+/// aligned to them.
+template <template <class, int> class Kernel, class Real, class... Arguments>
+void pool(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t width, bool aligned, Real* to,
           Arguments... arguments) {
-  if (aligned && width % 4 == 0)
-    for_pixels<4>(images, h, w, width, Kernel<4>{arguments...});
+  constexpr int kWide = kPerMove<Real>;
+  if (aligned && width % kWide == 0)
+    for_pixels<kWide>(images, h, w, width, Kernel<Real, kWide>{to, arguments...});
   else
-    for_pixels<1>(images, h, w, width, Kernel<1>{arguments...});
+    for_pixels<1>(images, h, w, width, Kernel<Real, 1>{to, arguments...});
 }
 
-template <int kWide>
+template <class Real, int kWide>
 struct MaxForward {
-  float* y;
+  Real* y;
   std::uint8_t* index;
-  const float* x;
+  const Real* x;
   PoolShape s;
   __device__ void operator()(std::int64_t n, std::int64_t i, std::int64_t j, std::int64_t c) const {
     const std::int64_t top = i * s.stride - s.pad, left = j * s.stride - s.pad;
@@ -56,10 +58,10 @@ struct MaxForward {
   }
 };
 
-template <int kWide>
+template <class Real, int kWide>
 struct MaxBackward {
-  float* dx;
-  const float* dy;
+  Real* dx;
+  const Real* dy;
   const std::uint8_t* index;
   PoolShape s;
   __device__ void operator()(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) const {
@@ -79,10 +81,10 @@ struct MaxBackward {
   }
 };
 
-template <int kWide>
+template <class Real, int kWide>
 struct AverageForward {
-  float* y;
-  const float* x;
+  Real* y;
+  const Real* x;
   std::int64_t width;
   Averages rows, columns;
   __device__ void operator()(std::int64_t n, std::int64_t i, std::int64_t j, std::int64_t c) const {
@@ -102,10 +104,10 @@ struct AverageForward {
   }
 };
 
-template <int kWide>
+template <class Real, int kWide>
 struct AverageBackward {
-  float* dx;
-  const float* dy;
+  Real* dx;
+  const Real* dy;
   std::int64_t width;
   Averages rows, columns;
   __device__ void operator()(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) const {
@@ -126,23 +128,35 @@ struct AverageBackward {
 
 }  // namespace
 
-void max_pool_forward(float* y, std::uint8_t* index, const float* x, const PoolShape& s) {
-  pool<MaxForward>(s.images, s.out_h, s.out_w, s.width, aligned_for<4>(y) && aligned_for<4>(x) && aligned_for<4>(index),
-                   y, index, x, s);
+template <class Real>
+void max_pool_forward(Real* y, std::uint8_t* index, const Real* x, const PoolShape& s) {
+  pool<MaxForward>(s.images, s.out_h, s.out_w, s.width, aligned_for<kPerMove<Real>>(y, x, index), y, index, x, s);
 }
-void max_pool_backward(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s) {
-  pool<MaxBackward>(s.images, s.h, s.w, s.width, aligned_for<4>(dx) && aligned_for<4>(dy) && aligned_for<4>(index), dx,
-                    dy, index, s);
+template <class Real>
+void max_pool_backward(Real* dx, const Real* dy, const std::uint8_t* index, const PoolShape& s) {
+  pool<MaxBackward>(s.images, s.h, s.w, s.width, aligned_for<kPerMove<Real>>(dx, dy, index), dx, dy, index, s);
 }
-void average_pool_forward(float* y, const float* x, std::int64_t images, std::int64_t width, const Averages& rows,
+template <class Real>
+void average_pool_forward(Real* y, const Real* x, std::int64_t images, std::int64_t width, const Averages& rows,
                           const Averages& columns) {
-  pool<AverageForward>(images, rows.out, columns.out, width, aligned_for<4>(y) && aligned_for<4>(x), y, x, width, rows,
+  pool<AverageForward>(images, rows.out, columns.out, width, aligned_for<kPerMove<Real>>(y, x), y, x, width, rows,
                        columns);
 }
-void average_pool_backward(float* dx, const float* dy, std::int64_t images, std::int64_t width, const Averages& rows,
+template <class Real>
+void average_pool_backward(Real* dx, const Real* dy, std::int64_t images, std::int64_t width, const Averages& rows,
                            const Averages& columns) {
-  pool<AverageBackward>(images, rows.extent, columns.extent, width, aligned_for<4>(dx) && aligned_for<4>(dy), dx, dy,
-                        width, rows, columns);
+  pool<AverageBackward>(images, rows.extent, columns.extent, width, aligned_for<kPerMove<Real>>(dx, dy), dx, dy, width,
+                        rows, columns);
 }
+
+#define LACONIC_INSTANTIATE(Real)                                                                     \
+  template void max_pool_forward(Real*, std::uint8_t*, const Real*, const PoolShape&);                \
+  template void max_pool_backward(Real*, const Real*, const std::uint8_t*, const PoolShape&);         \
+  template void average_pool_forward(Real*, const Real*, std::int64_t, std::int64_t, const Averages&, \
+                                     const Averages&);                                                \
+  template void average_pool_backward(Real*, const Real*, std::int64_t, std::int64_t, const Averages&, const Averages&);
+LACONIC_INSTANTIATE(float)
+LACONIC_INSTANTIATE(BFloat16)
+#undef LACONIC_INSTANTIATE
 
 }  // namespace laconic::cuda

@@ -6,11 +6,11 @@ void fill(float* y, float value, std::int64_t n) {
   each(
       n, [=] __device__(float& yi) { yi = value; }, out(y));
 }
-void add(float* y, const float* x, std::int64_t n) {
+LACONIC_REAL void add(Real* y, const Real* x, std::int64_t n) {
   each(
       n, [] __device__(float& yi, float xi) { yi += xi; }, y, x);
 }
-void add(float* y, const float* a, const float* b, std::int64_t n) {
+LACONIC_REAL void add(Real* y, const Real* a, const Real* b, std::int64_t n) {
   each(
       n, [] __device__(float& yi, float ai, float bi) { yi = ai + bi; }, out(y), a, b);
 }
@@ -28,31 +28,32 @@ void relu(float* y, std::int64_t n) {
       n, [] __device__(float& yi) { yi = yi < 0.0f ? 0.0f : yi; }, y);
 }
 
-#define LACONIC_FUNCTION(name, cost, forward, kept, backward)                             \
-  void name##_forward(float* y, const float* in, std::int64_t n) {                        \
-    each<cost>(                                                                           \
-        n, [] __device__(float& yi, float x) { yi = forward; }, out(y), in);              \
-  }                                                                                       \
-  void name##_backward(float* dx, const float* dy, const float* of, std::int64_t n) {     \
-    each<cost>(                                                                           \
-        n, [] __device__(float& d, float g, float v) { d = backward; }, out(dx), dy, of); \
+#define LACONIC_FUNCTION(name, cost, forward, kept, backward)                                   \
+  LACONIC_REAL void name##_forward(Real* y, const Real* in, std::int64_t n) {                   \
+    each<cost>(                                                                                 \
+        n, [] __device__(float& yi, float x) { yi = forward; }, out(y), in);                    \
+  }                                                                                             \
+  LACONIC_REAL void name##_backward(Real* dx, const Real* dy, const Real* of, std::int64_t n) { \
+    each<cost>(                                                                                 \
+        n, [] __device__(float& d, float g, float v) { d = backward; }, out(dx), dy, of);       \
   }
 LACONIC_FUNCTIONS(LACONIC_FUNCTION)
-#define LACONIC_FUNCTION_OF_CONSTANT(name, cost, forward, backward)                                             \
-  void name##_forward(float* y, const float* in, float a, std::int64_t n) {                                     \
-    each<cost>(                                                                                                 \
-        n, [=] __device__(float& yi, float x) { yi = forward; }, out(y), in);                                   \
-  }                                                                                                             \
-  void name##_backward(float* dx, const float* dy, const float* of, [[maybe_unused]] float a, std::int64_t n) { \
-    each<cost>(                                                                                                 \
-        n, [=] __device__(float& d, float g, [[maybe_unused]] float v) { d = backward; }, out(dx), dy, of);     \
+#define LACONIC_FUNCTION_OF_CONSTANT(name, cost, forward, backward)                                         \
+  LACONIC_REAL void name##_forward(Real* y, const Real* in, float a, std::int64_t n) {                      \
+    each<cost>(                                                                                             \
+        n, [=] __device__(float& yi, float x) { yi = forward; }, out(y), in);                               \
+  }                                                                                                         \
+  LACONIC_REAL void name##_backward(Real* dx, const Real* dy, const Real* of, [[maybe_unused]] float a,     \
+                                    std::int64_t n) {                                                       \
+    each<cost>(                                                                                             \
+        n, [=] __device__(float& d, float g, [[maybe_unused]] float v) { d = backward; }, out(dx), dy, of); \
   }
 LACONIC_FUNCTIONS_OF_CONSTANT(LACONIC_FUNCTION_OF_CONSTANT)
 
-#define LACONIC_FUNCTION_OF_TWO(name, result)                                          \
-  void name(float* y, const float* as, const float* bs, const StridedWalk& walk) {     \
-    each_strided(                                                                      \
-        walk, [] __device__(float& yi, float a, float b) { yi = result; }, y, as, bs); \
+#define LACONIC_FUNCTION_OF_TWO(name, result)                                                \
+  LACONIC_REAL void name(Real* y, const Real* as, const Real* bs, const StridedWalk& walk) { \
+    each_strided(                                                                            \
+        walk, [] __device__(float& yi, float a, float b) { yi = result; }, y, as, bs);       \
   }
 LACONIC_FUNCTIONS_OF_TWO(LACONIC_FUNCTION_OF_TWO)
 #define LACONIC_COMPARISON(name, result)                                                      \
@@ -82,11 +83,6 @@ void scale_times(float* y, const float* x, float a, const float* b, std::int64_t
 void dropout_apply(float* y, const float* x, const std::uint8_t* keep, float scale, std::int64_t n) {
   each(
       n, [=] __device__(float& yi, float xi, std::uint8_t kept) { yi = kept ? scale * xi : 0.0f; }, out(y), x, keep);
-}
-
-void to_bf16(BFloat16* y, const float* x, std::int64_t n) {
-  each(
-      n, [] __device__(BFloat16 & yi, float xi) { yi = rounded(xi); }, out(y), x);
 }
 
 void increment(std::int64_t* counter) {

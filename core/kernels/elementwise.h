@@ -9,12 +9,13 @@
 #include "core/tensor.h"
 
 /// Loops over arrays in the memory of one device. On the CPU they are vectorised, and parallel over kernel_threads()
-/// where it pays; on a CUDA device they are asked for, and run later. Results depend on neither.
+/// where it pays; on a CUDA device they are asked for, and run later. Results depend on neither. Those over Real
+/// (core/dispatch.h) compute in float, and round once where they write bfloat16.
 namespace laconic {
 
 LACONIC_DECLARE(void fill(float* y, float value, std::int64_t n));
-LACONIC_DECLARE(void add(float* y, const float* x, std::int64_t n));                       ///< y += x
-LACONIC_DECLARE(void add(float* y, const float* a, const float* b, std::int64_t n));       ///< y = a + b
+LACONIC_DECLARE_REAL(void add(Real* y, const Real* x, std::int64_t n));                    ///< y += x
+LACONIC_DECLARE_REAL(void add(Real* y, const Real* a, const Real* b, std::int64_t n));     ///< y = a + b
 LACONIC_DECLARE(void axpy(float* y, float a, const float* x, std::int64_t n));             ///< y += a x
 LACONIC_DECLARE(void scale(float* y, float a, std::int64_t n));
 LACONIC_DECLARE(void relu(float* y, std::int64_t n));  ///< y = max(y, 0)
@@ -50,13 +51,13 @@ LACONIC_DECLARE(void relu(float* y, std::int64_t n));  ///< y = max(y, 0)
 // clang-format on
 
 /// y = f(x);  dx from dy and v. dx may be dy or v.
-#define LACONIC_DECLARE_FUNCTION(name, cost, forward, kept, backward)             \
-  LACONIC_DECLARE(void name##_forward(float* y, const float* x, std::int64_t n)); \
-  LACONIC_DECLARE(void name##_backward(float* dx, const float* dy, const float* v, std::int64_t n));
+#define LACONIC_DECLARE_FUNCTION(name, cost, forward, kept, backward)                \
+  LACONIC_DECLARE_REAL(void name##_forward(Real* y, const Real* x, std::int64_t n)); \
+  LACONIC_DECLARE_REAL(void name##_backward(Real* dx, const Real* dy, const Real* v, std::int64_t n));
 LACONIC_FUNCTIONS(LACONIC_DECLARE_FUNCTION)
-#define LACONIC_DECLARE_FUNCTION_OF_CONSTANT(name, cost, forward, backward)                \
-  LACONIC_DECLARE(void name##_forward(float* y, const float* x, float a, std::int64_t n)); \
-  LACONIC_DECLARE(void name##_backward(float* dx, const float* dy, const float* v, float a, std::int64_t n));
+#define LACONIC_DECLARE_FUNCTION_OF_CONSTANT(name, cost, forward, backward)                   \
+  LACONIC_DECLARE_REAL(void name##_forward(Real* y, const Real* x, float a, std::int64_t n)); \
+  LACONIC_DECLARE_REAL(void name##_backward(Real* dx, const Real* dy, const Real* v, float a, std::int64_t n));
 LACONIC_FUNCTIONS_OF_CONSTANT(LACONIC_DECLARE_FUNCTION_OF_CONSTANT)
 
 /// Functions of two numbers: X(name, y of a and b). Arrays meet as a walk says.
@@ -72,7 +73,7 @@ LACONIC_FUNCTIONS_OF_CONSTANT(LACONIC_DECLARE_FUNCTION_OF_CONSTANT)
 #define LACONIC_COMPARISONS(X) X(less, a < b) X(less_equal, a <= b) X(equal, a == b) X(not_equal, a != b)
 
 #define LACONIC_DECLARE_FUNCTION_OF_TWO(name, result) \
-  LACONIC_DECLARE(void name(float* y, const float* a, const float* b, const StridedWalk& walk));
+  LACONIC_DECLARE_REAL(void name(Real* y, const Real* a, const Real* b, const StridedWalk& walk));
 LACONIC_FUNCTIONS_OF_TWO(LACONIC_DECLARE_FUNCTION_OF_TWO)
 #define LACONIC_DECLARE_COMPARISON(name, result) \
   LACONIC_DECLARE(void name(std::uint8_t* y, const float* a, const float* b, const StridedWalk& walk));
@@ -86,7 +87,8 @@ LACONIC_DECLARE(void gather_strided(float* y, const float* x, const StridedWalk&
 LACONIC_DECLARE(void fill_times(float* y, float a, const float* b, std::int64_t n));
 LACONIC_DECLARE(void scale_times(float* y, const float* x, float a, const float* b, std::int64_t n));
 /// To the nearest, ties to even; NaN stays NaN.
-LACONIC_DECLARE(void to_bf16(BFloat16* y, const float* x, std::int64_t n));
+LACONIC_DECLARE(void cast(BFloat16* y, const float* x, std::int64_t n));
+LACONIC_DECLARE(void cast(float* y, const BFloat16* x, std::int64_t n));
 LACONIC_DECLARE(void increment(std::int64_t* counter));
 
 // Those that wait for the device. Sums are in double, by chunks of fixed size and in their order: the same for any
@@ -96,7 +98,7 @@ LACONIC_DECLARE(bool all_finite(const float* x, std::int64_t n));
 LACONIC_DECLARE(double sum(const float* x, std::int64_t n));
 LACONIC_DECLARE(double sum_of_squares(const float* x, std::int64_t n));
 /// b[j] (+)= sum_i x[i, j] for x [rows, columns]: the gradient of a bias.
-LACONIC_DECLARE(void sum_rows(float* b, const float* x, std::int64_t rows, std::int64_t columns, bool add));
+LACONIC_DECLARE_REAL(void sum_rows(float* b, const Real* x, std::int64_t rows, std::int64_t columns, bool add));
 
 namespace cuda {
 /// y[0] = a sum x[i],  a sum x[i]^2, on the device.

@@ -9,8 +9,8 @@ namespace laconic {
 
 /// Copies x [N, C, H, W] from one layout to another: every element moved once. blocked16 needs C a multiple of 16, and
 /// the CPU: on a CUDA device it throws ShapeError.
-LACONIC_DECLARE(void convert_layout(float* y, Layout to, const float* x, Layout from, std::int64_t n, std::int64_t c,
-                                    std::int64_t hw));
+LACONIC_DECLARE_REAL(void convert_layout(Real* y, Layout to, const Real* x, Layout from, std::int64_t n, std::int64_t c,
+                                         std::int64_t hw));
 
 /// An activation as kernels see it, whatever the layout: [outer][groups][rows][width], channels = groups * width, the
 /// channel varying fastest within `width`.   channels_last: groups 1, width C.   blocked16: groups C/16, width 16.
@@ -30,11 +30,11 @@ LACONIC_DECLARE(void add_rows(float* to, std::int64_t to_stride, const float* fr
 
 /// Every second pixel and `shift` channels later: y[n, c + shift, i, j] = x[n, c, 2i, 2j], 0 in the other channels.
 /// x is [N, C, h, w] as `in`, y is [N, C', (h + 1) / 2, (w + 1) / 2] as `out`.
-LACONIC_DECLARE(void shortcut_forward(float* y, const float* x, const ChannelView& out, const ChannelView& in,
-                                      std::int64_t h, std::int64_t w, std::int64_t shift));
+LACONIC_DECLARE_REAL(void shortcut_forward(Real* y, const Real* x, const ChannelView& out, const ChannelView& in,
+                                           std::int64_t h, std::int64_t w, std::int64_t shift));
 /// dx[n, c, 2i, 2j] = dy[n, c + shift, i, j], 0 elsewhere.
-LACONIC_DECLARE(void shortcut_backward(float* dx, const float* dy, const ChannelView& out, const ChannelView& in,
-                                       std::int64_t h, std::int64_t w, std::int64_t shift));
+LACONIC_DECLARE_REAL(void shortcut_backward(Real* dx, const Real* dy, const ChannelView& out, const ChannelView& in,
+                                            std::int64_t h, std::int64_t w, std::int64_t shift));
 
 struct LrnShape {
   int size;
@@ -58,12 +58,12 @@ struct BatchNormParameters {
 };
 /// stats [4, C] = mean, 1 / sqrt(variance + epsilon), and scale and offset for batch_norm_apply. The (biased) variance
 /// of the batch is computed around the running mean, against cancellation.
-LACONIC_DECLARE(void batch_norm_statistics(float* stats, const float* x, const ChannelView& v,
-                                           const BatchNormParameters& p));
+LACONIC_DECLARE_REAL(void batch_norm_statistics(float* stats, const Real* x, const ChannelView& v,
+                                                const BatchNormParameters& p));
 
 /// y = x * scale[c] + offset[c] (+ residual), then ReLU if asked. residual may be null. y may be x.
-LACONIC_DECLARE(void batch_norm_apply(float* y, const float* x, const ChannelView& v, const float* scale,
-                                      const float* offset, const float* residual, bool relu));
+LACONIC_DECLARE_REAL(void batch_norm_apply(Real* y, const Real* x, const ChannelView& v, const float* scale,
+                                           const float* offset, const Real* residual, bool relu));
 
 struct BatchNormBackward {
   const float *stats, *gamma;      ///< stats of the forward pass [4, C]
@@ -73,13 +73,13 @@ struct BatchNormBackward {
 };
 /// First backward pass: g = (dy + dy2) where y > 0 (y null: everywhere), dgamma and dbeta, and coefficients [3, C] for
 /// the second. dy2 may be null; g may be dy.
-LACONIC_DECLARE(void batch_norm_backward_sums(float* g, float* coefficients, const float* dy, const float* dy2,
-                                              const float* y, const float* x, const ChannelView& v,
-                                              const BatchNormBackward& b));
+LACONIC_DECLARE_REAL(void batch_norm_backward_sums(Real* g, float* coefficients, const Real* dy, const Real* dy2,
+                                                   const Real* y, const Real* x, const ChannelView& v,
+                                                   const BatchNormBackward& b));
 
 /// Second backward pass: dx = coefficients[0][c] * g + [1][c] * x + [2][c]. dx may be g.
-LACONIC_DECLARE(void batch_norm_backward_data(float* dx, const float* g, const float* x, const ChannelView& v,
-                                              const float* coefficients));
+LACONIC_DECLARE_REAL(void batch_norm_backward_data(Real* dx, const Real* g, const Real* x, const ChannelView& v,
+                                                   const float* coefficients));
 
 // Pooling goes over [images][h][w][width]: images = outer * groups of a ChannelView.
 
@@ -91,9 +91,9 @@ struct PoolShape {
 };
 /// y = largest of each window; index (if not null) = its place kh * kernel + kw in the window, the first of equals.
 /// NaN counts as largest. kernel <= 16
-LACONIC_DECLARE(void max_pool_forward(float* y, std::uint8_t* index, const float* x, const PoolShape& s));
+LACONIC_DECLARE_REAL(void max_pool_forward(Real* y, std::uint8_t* index, const Real* x, const PoolShape& s));
 /// dx[where the largest was] = dy (sums where windows overlap), 0 elsewhere.
-LACONIC_DECLARE(void max_pool_backward(float* dx, const float* dy, const std::uint8_t* index, const PoolShape& s));
+LACONIC_DECLARE_REAL(void max_pool_backward(Real* dx, const Real* dy, const std::uint8_t* index, const PoolShape& s));
 
 namespace cpu {
 /// Both for some images on one thread. Those of lanes go 8 channels at a time, on any processor. The others go 16 at a
@@ -147,9 +147,9 @@ struct Averages {
   }
 };
 /// y[i, j] = sum of x over rows[i] x columns[j], divided by the product of their extents.
-LACONIC_DECLARE(void average_pool_forward(float* y, const float* x, std::int64_t images, std::int64_t width,
-                                          const Averages& rows, const Averages& columns));
-LACONIC_DECLARE(void average_pool_backward(float* dx, const float* dy, std::int64_t images, std::int64_t width,
-                                           const Averages& rows, const Averages& columns));
+LACONIC_DECLARE_REAL(void average_pool_forward(Real* y, const Real* x, std::int64_t images, std::int64_t width,
+                                               const Averages& rows, const Averages& columns));
+LACONIC_DECLARE_REAL(void average_pool_backward(Real* dx, const Real* dy, std::int64_t images, std::int64_t width,
+                                                const Averages& rows, const Averages& columns));
 
 }  // namespace laconic

@@ -6,7 +6,7 @@
 #include "core/ops/conv2d.h"
 
 /// Matrix products of row-major matrices, and convolutions. The CPU has them of oneDNN, a CUDA device of cuBLAS and
-/// cuDNN, on the calling thread's stream. Results are float32.
+/// cuDNN, on the calling thread's stream.
 namespace laconic {
 
 /// The sizes of a convolution.
@@ -73,6 +73,15 @@ void conv2d_backward_weights(const Tensor& dw, bool add_dw, const Tensor& db, bo
 }  // namespace cpu
 namespace cuda {
 
+/// Where a product goes: float32, or bfloat16, to which its sums are rounded.
+struct Product {
+  void* data;
+  DType dtype;
+
+  Product(float* p) : data(p), dtype(DType::f32) {}
+  explicit Product(const Tensor& t) : data(t.raw_data()), dtype(t.dtype()) {}
+};
+
 /// A matrix that a product reads: float32 (multiplied as matmul_precision() says), or bfloat16. Both of a product are
 /// of one type. cuBLAS adds in an order that depends on shapes and the GPU's model only: the same bits every time and
 /// on every rank.
@@ -81,24 +90,23 @@ struct Factor {
   DType dtype;
 
   Factor(const float* p) : data(p), dtype(DType::f32) {}
+  explicit Factor(const Product& p) : data(p.data), dtype(p.dtype) {}
   /// `first`: the element that it begins with.
   explicit Factor(const Tensor& t, std::int64_t first = 0)
       : data(static_cast<const std::byte*>(t.raw_data()) + static_cast<std::size_t>(first) * size_of(t.dtype())),
         dtype(t.dtype()) {}
 };
-
 /// As the CPU's; with add y += x w' (b null, no ReLU).
-void linear_forward(float* y, bool add, Factor x, Factor w, const float* b, std::int64_t rows, std::int64_t in,
+void linear_forward(Product y, bool add, Factor x, Factor w, const float* b, std::int64_t rows, std::int64_t in,
                     std::int64_t out, std::int64_t stride, bool relu);
-void linear_backward_data(float* dx, bool add, Factor dy, Factor w, std::int64_t rows, std::int64_t in,
+void linear_backward_data(Product dx, bool add, Factor dy, Factor w, std::int64_t rows, std::int64_t in,
                           std::int64_t out);
 void linear_backward_weights(float* dw, bool add, Factor x, Factor dy, std::int64_t rows, std::int64_t in,
                              std::int64_t out, std::int64_t stride);
 
 /// What follows a product or a convolution of channels-last images: y = x + b, then ReLU if asked.
-///   x, y : [rows, columns], both with rows `stride` apart, x float or BFloat16   b : [columns] or null   x may be y.
-template <class From>
-void add_bias(float* y, const From* x, const float* b, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+///   x, y : [rows, columns], both with rows `stride` apart, of one type   b : [columns] or null   x may be y.
+void add_bias(Product y, Factor x, const float* b, std::int64_t rows, std::int64_t columns, std::int64_t stride,
               bool relu);
 
 // 2-d convolution: 1x1 ones of stride 1 are matrix products, all others cuDNN's. Activations are channels_last: as
@@ -107,16 +115,16 @@ void add_bias(float* y, const From* x, const float* b, std::int64_t rows, std::i
 // Algorithms are what cuDNN's heuristic ranks first for a shape among those that are deterministic and need at most
 // 1 GiB of workspace; never a timing, so that all ranks with one model of GPU compute the same bits. Where there is
 // none for channels_last, one for plain order in float32 takes its place. Operands are all f32, multiplied as
-// matmul_precision() says, or all bf16, but for the parameter, which is rounded here. cuDNN's bf16 convolutions have
-// bf16 results: those are rounded before they become float32.
+// matmul_precision() says, or all bf16, but for the parameter, which is rounded here. Activations and their gradients
+// are of their type.
 
 /// cuDNN describes no tensor of 2^31 elements or more: a batch whose input or output has more than this goes in two.
 inline constexpr std::int64_t kConvMostElements = std::numeric_limits<std::int32_t>::max();
 
-/// y = conv(x, w) + b, then ReLU if asked.   x : f32 or bf16   y : f32   w : plain, f32   b may be undefined
+/// y = conv(x, w) + b, then ReLU if asked.   x, y : both f32 or both bf16   w : plain, f32   b may be undefined
 void conv2d_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b,
                     const ops::Conv2dOptions& options, std::int64_t most_elements = kConvMostElements);
-/// dx = the gradient of the input.   dx : f32   dy : f32 or bf16
+/// dx = the gradient of the input.   dx, dy : both f32 or both bf16
 void conv2d_backward_data(const Tensor& dx, const Tensor& dy, const Tensor& w, const ops::Conv2dOptions& options,
                           std::int64_t most_elements = kConvMostElements);
 /// dw (+)= the gradient of the weights, in plain order.   x, dy : both f32 or both bf16

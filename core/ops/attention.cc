@@ -5,8 +5,8 @@
 
 namespace laconic::inline ops {
 
-Tensor causal_attention(const Tensor& qkv, int heads, float dropout_p, const DropoutKey& key) {
-  require_float("causal_attention", qkv);
+Tensor causal_attention(const Tensor& qkv0, int heads, float dropout_p, const DropoutKey& key) {
+  const Tensor qkv = floats("causal_attention", qkv0);
   require<ShapeError>(heads >= 1 && qkv.rank() == 3 && qkv.dim(2) % (3 * heads) == 0, "causal_attention: qkv is ",
                       qkv.shape(), ", not [B, T, 3 D] with D a multiple of ", heads, " heads.");
   require<ShapeError>(dropout_p >= 0 && dropout_p < 1, "causal_attention: dropout_p = ", dropout_p,
@@ -20,7 +20,7 @@ Tensor causal_attention(const Tensor& qkv, int heads, float dropout_p, const Dro
     LACONIC_KERNEL(qkv.device(),
                    causal_attention(y.data<float>(), log_sums.data<float>(), qkv.data<float>(), sizes, dropout));
   return record(
-      "causal_attention", y, {qkv}, [qkv = qkv.value(), y, log_sums, sizes, dropout](const Tensor& dy, Grads& grads) {
+      "causal_attention", y, {qkv0}, [qkv, y, log_sums, sizes, dropout](const Tensor& dy, Grads& grads) {
         const Tensor dqkv = Tensor::like(qkv);
         if (y.elements() > 0)
           LACONIC_KERNEL(qkv.device(),

@@ -23,8 +23,9 @@ void check(const Tensor& x, const Tensor& gamma, std::initializer_list<std::refe
 
 }  // namespace
 
-Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
+Tensor batch_norm(const Tensor& x_in, const Tensor& gamma_in, const Tensor& beta_in, const Tensor& running_mean,
                   const Tensor& running_var, const BatchNormOptions& o, const Tensor& residual) {
+  const Tensor gamma = floats("batch_norm", gamma_in), beta = floats("batch_norm", beta_in);
   check(x_in, gamma, {beta, running_mean, running_var}, residual);
   require_one_device("batch_norm", {{"x", x_in},
                                     {"gamma", gamma},
@@ -34,7 +35,7 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, c
                                     {"residual", residual}});
   const std::int64_t channels = gamma.dim(0);
   const Tensor x = channelwise(x_in);
-  const Tensor added = residual.defined() ? raw::to_layout(residual, x.layout()) : Tensor{};
+  const Tensor added = residual.defined() ? raw::to_layout(raw::cast(residual, x.dtype()), x.layout()) : Tensor{};
   const Tensor y = Tensor::like(x);
   const std::int64_t values = x.elements() / std::max<std::int64_t>(1, channels);  // per channel
   require<ShapeError>(!o.training || values != 1, "batch_norm: training on ", x.shape(),
@@ -47,16 +48,16 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, c
     const BatchNormParameters p{
         gamma.data<float>(), beta.data<float>(), running_mean.data<float>(), running_var.data<float>(), o.training,
         o.momentum,          o.epsilon};
-    LACONIC_KERNEL(x.device(), batch_norm_statistics(made.data<float>(), x.data<float>(), view, p));
+    LACONIC_REAL_KERNEL(x, batch_norm_statistics(made.data<float>(), x.data<Real>(), view, p));
     return made;
   });
   const float *scale = stats.data<float>() + 2 * channels, *offset = scale + channels;
-  LACONIC_KERNEL(x.device(), batch_norm_apply(y.data<float>(), x.data<float>(), view, scale, offset,
-                                              added.defined() ? added.data<float>() : nullptr, o.relu));
+  LACONIC_REAL_KERNEL(x, batch_norm_apply(y.data<Real>(), x.data<Real>(), view, scale, offset,
+                                          added.defined() ? added.data<Real>() : nullptr, o.relu));
 
   return record_pair(
-      "batch_norm", y, {x_in, gamma, beta, residual},
-      [x, gamma = gamma.value(), stats, y_relu = o.relu ? y : Tensor{}, training = o.training, channels, view](
+      "batch_norm", y, {x_in, gamma_in, beta_in, residual},
+      [x, gamma, stats, y_relu = o.relu ? y : Tensor{}, training = o.training, channels, view](
           const Tensor& dy_in, const Tensor& dy2_in, Grads& grads) {
         const Tensor dy2 = dy2_in.defined() ? raw::to_layout(dy2_in, x.layout()) : Tensor{};
         const bool wants_residual = grads.wants(3);
@@ -70,15 +71,15 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& gamma, const Tensor& beta, c
         aim(1, b.dgamma, b.add_to_gamma);
         aim(2, b.dbeta, b.add_to_beta);
         const Tensor g = elementwise_gradient(dy_in, x, [&](const Tensor& g0, const Tensor& dy) {
-          LACONIC_KERNEL(x.device(), batch_norm_backward_sums(
-                                         g0.data<float>(), coefficients.data<float>(), dy.data<float>(),
-                                         dy2.defined() ? dy2.data<float>() : nullptr,
-                                         y_relu.defined() ? y_relu.data<float>() : nullptr, x.data<float>(), view, b));
+          LACONIC_REAL_KERNEL(
+              x, batch_norm_backward_sums(g0.data<Real>(), coefficients.data<float>(), dy.data<Real>(),
+                                          dy2.defined() ? dy2.data<Real>() : nullptr,
+                                          y_relu.defined() ? y_relu.data<Real>() : nullptr, x.data<Real>(), view, b));
         });
         if (grads.wants(0)) {
           const Tensor dx = wants_residual ? Tensor::like(x) : g;
-          LACONIC_KERNEL(x.device(), batch_norm_backward_data(dx.data<float>(), g.data<float>(), x.data<float>(), view,
-                                                              coefficients.data<float>()));
+          LACONIC_REAL_KERNEL(x, batch_norm_backward_data(dx.data<Real>(), g.data<Real>(), x.data<Real>(), view,
+                                                          coefficients.data<float>()));
           grads.put(0, dx);
         }
         if (wants_residual) grads.put(3, g);

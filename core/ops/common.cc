@@ -18,9 +18,14 @@ void require_one_device(const char* what, std::initializer_list<NamedOperand> op
   }
 }
 
-void require_float(const char* what, const Tensor& x) {
-  require<ShapeError>(x.dtype() == DType::f32, what, ": x ", x.shape(), " is ", x.dtype(),
+void require_real(const char* what, const Tensor& x) {
+  require<ShapeError>(x.dtype() == DType::f32 || x.dtype() == DType::bf16, what, ": x ", x.shape(), " is ", x.dtype(),
                       ", and only float32 is computed with: to_float(x) makes it that.");
+}
+
+Tensor floats(const char* what, const Tensor& x) {
+  require_real(what, x);
+  return raw::cast(x, DType::f32);
 }
 
 void require_images(const char* what, const Tensor& x) {
@@ -33,7 +38,7 @@ Tensor channelwise(const Tensor& x) {
 
 Tensor relu_mask(const Tensor& gradient, const Tensor& y) {
   return elementwise_gradient(gradient, y, [&](const Tensor& dx, const Tensor& dy) {
-    LACONIC_KERNEL(y.device(), relu_backward(dx.data<float>(), dy.data<float>(), y.data<float>(), y.elements()));
+    LACONIC_REAL_KERNEL(y, relu_backward(dx.data<Real>(), dy.data<Real>(), y.data<Real>(), y.elements()));
   });
 }
 

@@ -28,8 +28,9 @@ void check_options(const char* what, const Conv2dOptions& o, int output_pad) {
 
 }  // namespace
 
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& o) {
+Tensor conv2d(const Tensor& x, const Tensor& w0, const Tensor& b0, const Conv2dOptions& o) {
   check_options("conv2d", o, 0);
+  const Tensor w = floats("conv2d", w0), b = b0.defined() ? floats("conv2d", b0) : b0;
   require<ShapeError>(x.rank() == 4, "conv2d: x is ", x.shape(), ", but a convolution takes images [N, C, H, W].");
   require<ShapeError>(w.rank() == 4 && w.dim(1) * o.groups == x.dim(1) && w.dim(0) % o.groups == 0, "conv2d: x is ",
                       x.shape(), " but w is ", w.shape(), " with ", o.groups, " groups: x needs ", w.dim(1) * o.groups,
@@ -45,16 +46,15 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOpt
   };
   const Shape shape{x.dim(0), w.dim(0), extent(x.dim(2), w.dim(2)), extent(x.dim(3), w.dim(3))};
   const cpu::ConvLayouts layouts = layouts_for(x, w.dim(0), o.groups, wants_gradient({x}));
-  const Tensor in = raw::rounded(raw::to_layout(x.value(), layouts.input), product_dtype(x.device()));
-  const Tensor y = Tensor::empty(shape, DType::f32, x.device(), layouts.output);
+  const Tensor in = raw::to_layout(raw::cast(x, product_dtype(x.device())), layouts.input);
+  const Tensor y = Tensor::empty(shape, in.dtype(), x.device(), layouts.output);
   if (y.elements() > 0) LACONIC_KERNEL(x.device(), conv2d_forward(y, in, w, b, o));
 
   return record(
-      "conv2d", y, {x, w, b},
-      [in, w = w.value(), y_relu = o.relu ? y : Tensor{}, layout = y.layout(), bias = b.defined(), o](
-          const Tensor& gradient, Grads& grads) {
+      "conv2d", y, {x, w0, b0},
+      [in, w, y_relu = o.relu ? y : Tensor{}, layout = y.layout(), bias = b.defined(), o](const Tensor& gradient,
+                                                                                          Grads& grads) {
         const Tensor dy = o.relu ? relu_mask(gradient, y_relu) : raw::to_layout(gradient, layout);
-        const Tensor factor = raw::rounded(dy, in.dtype());
         const bool wants_bias = bias && grads.wants(2);
         if (grads.wants(1) || wants_bias) {
           const Grads::Target dw = grads.wants(1)
@@ -64,20 +64,24 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOpt
           on_device(
               dy.device(), [&] { cpu::conv2d_backward_weights(dw.tensor, dw.add, db.tensor, db.add, in, dy, o); },
               [&] {
-                cuda::conv2d_backward_weights(dw.tensor, dw.add, in, factor, o);
-                if (wants_bias)
-                  cuda::sum_rows(db.tensor.data<float>(), dy.data<float>(), dy.elements() / w.dim(0), w.dim(0), db.add);
+                cuda::conv2d_backward_weights(dw.tensor, dw.add, in, dy, o);
+                if (!wants_bias) return;
+                const std::int64_t channels = w.dim(0), pixels = dy.elements() / channels;
+                dy.dtype() == DType::bf16
+                    ? cuda::sum_rows(db.tensor.data<float>(), dy.data<BFloat16>(), pixels, channels, db.add)
+                    : cuda::sum_rows(db.tensor.data<float>(), dy.data<float>(), pixels, channels, db.add);
               });
         }
         if (grads.wants(0)) {
-          const Tensor dx = Tensor::empty(in.shape(), DType::f32, in.device(), in.layout());
-          LACONIC_KERNEL(dy.device(), conv2d_backward_data(dx, factor, w, o));
+          const Tensor dx = Tensor::like(in);
+          LACONIC_KERNEL(dy.device(), conv2d_backward_data(dx, dy, w, o));
           grads.put(0, dx);
         }
       });
 }
 
-Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Conv2dOptions& o, int output_pad) {
+Tensor conv_transpose2d(const Tensor& x, const Tensor& w0, const Conv2dOptions& o, int output_pad) {
+  const Tensor w = floats("conv_transpose2d", w0);
   check_options("conv_transpose2d", o, output_pad);
   require_images("conv_transpose2d", x);
   require<ShapeError>(w.rank() == 4 && w.dim(0) == x.dim(1) && w.dim(0) % o.groups == 0, "conv_transpose2d: x is ",
@@ -93,13 +97,13 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Conv2dOptions& o
   // The convolution whose input is y and whose output is x.
   const cpu::ConvLayouts layouts =
       layouts_for(Tensor::empty(shape, DType::f32, x.device()), w.dim(0), o.groups, /*with_gradient=*/true);
-  const Tensor in = raw::rounded(raw::to_layout(x.value(), layouts.output), product_dtype(x.device()));
-  const Tensor y = Tensor::empty(shape, DType::f32, x.device(), layouts.input);
+  const Tensor in = raw::to_layout(raw::cast(x, product_dtype(x.device())), layouts.output);
+  const Tensor y = Tensor::empty(shape, in.dtype(), x.device(), layouts.input);
   if (y.elements() > 0) LACONIC_KERNEL(x.device(), conv2d_backward_data(y, in, w, o));
 
-  return record("conv_transpose2d", y, {x, w},
-                [in, w = w.value(), layout = y.layout(), o](const Tensor& gradient, Grads& grads) {
-                  const Tensor dy = raw::rounded(raw::to_layout(gradient, layout), in.dtype());
+  return record("conv_transpose2d", y, {x, w0},
+                [in, w, layout = y.layout(), o](const Tensor& gradient, Grads& grads) {
+                  const Tensor dy = raw::to_layout(gradient, layout);
                   if (grads.wants(1)) {
                     const Grads::Target dw = grads.into(1, w.shape(), w.device());
                     on_device(
@@ -107,7 +111,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Conv2dOptions& o
                         [&] { cuda::conv2d_backward_weights(dw.tensor, dw.add, dy, in, o); });
                   }
                   if (grads.wants(0)) {
-                    const Tensor dx = Tensor::empty(in.shape(), DType::f32, in.device(), in.layout());
+                    const Tensor dx = Tensor::like(in);
                     LACONIC_KERNEL(dy.device(), conv2d_forward(dx, dy, w, Tensor(), o));
                     grads.put(0, dx);
                   }

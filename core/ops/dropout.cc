@@ -77,16 +77,17 @@ DropoutMask dropout_mask_of(float p, const DropoutKey& key) {
           static_cast<std::uint32_t>(key.first_sample)};
 }
 
-Tensor dropout(const Tensor& x, float p, const DropoutKey& key) {
+Tensor dropout(const Tensor& x0, float p, const DropoutKey& key) {
   require<ShapeError>(p >= 0 && p < 1, "dropout: p = ", p, " is not in [0, 1).");
-  require<ShapeError>(x.rank() >= (key.time_first ? 2 : 1), "dropout: x is ", x.shape(),
+  require<ShapeError>(x0.rank() >= (key.time_first ? 2 : 1), "dropout: x is ", x0.shape(),
                       key.time_first ? ", not [T, B, ...]." : ", not [N, ...].");
-  if (p == 0 || x.elements() == 0) return x;
+  if (p == 0 || x0.elements() == 0) return x0;
+  const Tensor x = floats("dropout", x0);
   const float scale = 1.0f / (1.0f - p);
   const Tensor y = Tensor::like(x);
   const auto forward = x.device().kind == Device::Kind::cuda ? forward_on_cuda : forward_on_host;
   const Tensor mask = forward(y, x, p, scale, key);
-  return record("dropout", y, {x}, [mask, scale](const Tensor& gradient, Grads& grads) {
+  return record("dropout", y, {x0}, [mask, scale](const Tensor& gradient, Grads& grads) {
     grads.put(0, elementwise_gradient(gradient, mask,
                                       [&](const Tensor& dx, const Tensor& dy) { apply(dx, dy, mask, scale); }));
   });

@@ -26,8 +26,8 @@ Tensor embedding(const Tensor& index, const Tensor& w) {
   std::vector<std::int64_t> extents(index.shape().dims().begin(), index.shape().dims().end());
   extents.push_back(dim);
   const Tensor y = Tensor::empty(Shape(extents), DType::f32, index.device());
-  LACONIC_KERNEL(index.device(),
-                 embedding_forward(y.data<float>(), w.data<float>(), index.data<std::int64_t>(), n, vocabulary, dim));
+  LACONIC_KERNEL(index.device(), embedding_forward(y.data<float>(), floats("embedding", w).data<float>(),
+                                                   index.data<std::int64_t>(), n, vocabulary, dim));
   return record("embedding", y, {w}, [index = index.value(), n, shape = w.shape()](const Tensor& dy, Grads& grads) {
     each_chunk(grads, 0, shape, dy.device(), [&](const Grads::Target& dw, std::int64_t first, std::int64_t rows) {
       const Tensor part = dw.tensor.rows(first, rows);

@@ -31,16 +31,14 @@ StridedWalk::Strides broadcast_strides(const Shape& from, const Shape& to) {
 inline namespace ops {
 namespace {
 
-/// forward(y, x, n) and backward(dx, dy, v, n) where the memory lies; v is y or x.
+/// forward(y, x) and backward(dx, dy, v) where the memory lies; v is y or x.
 template <class Forward, class Backward>
 Tensor function_of(const char* what, const Tensor& x, bool keeps_y, Forward forward, Backward backward) {
-  require_float(what, x);
+  require_real(what, x);
   const Tensor y = Tensor::like(x);
-  forward(y.data<float>(), x.data<float>(), x.elements());
+  forward(y, x);
   return record(what, y, {x}, [v = keeps_y ? y : x.value(), backward](const Tensor& gradient, Grads& grads) {
-    grads.put(0, elementwise_gradient(gradient, v, [&](const Tensor& dx, const Tensor& dy) {
-                backward(dx.data<float>(), dy.data<float>(), v.data<float>(), v.elements());
-              }));
+    grads.put(0, elementwise_gradient(gradient, v, [&](const Tensor& dx, const Tensor& dy) { backward(dx, dy, v); }));
   });
 }
 
@@ -50,26 +48,19 @@ struct Met {
   Shape shape;
   StridedWalk walk;
 };
-Met meet(const char* what, const Tensor& a, const Tensor& b) {
-  require_float(what, a), require_float(what, b);
-  require_one_device(what, {{"a", a}, {"b", b}});
-  if (a.shape() == b.shape()) {
-    const Tensor same = raw::to_layout(b.value(), a.layout());
-    return {a.value(), same, a.shape(), StridedWalk(a.elements())};
-  }
+Met meet(const char* what, const Tensor& a0, const Tensor& b0) {
+  require_one_device(what, {{"a", a0}, {"b", b0}});
+  const bool alike = a0.shape() == b0.shape() && a0.dtype() == DType::bf16 && b0.dtype() == DType::bf16;
+  const Tensor a = alike ? a0.value() : floats(what, a0), b = alike ? b0.value() : floats(what, b0);
+  if (a.shape() == b.shape()) return {a, raw::to_layout(b, a.layout()), a.shape(), StridedWalk(a.elements())};
   const Shape shape = broadcast_shape(what, a.shape(), b.shape());
   const std::array strides{broadcast_strides(a.shape(), shape), broadcast_strides(b.shape(), shape)};
-  return {raw::to_layout(a.value(), Layout::plain), raw::to_layout(b.value(), Layout::plain), shape,
-          StridedWalk(shape, strides)};
+  return {raw::to_layout(a, Layout::plain), raw::to_layout(b, Layout::plain), shape, StridedWalk(shape, strides)};
 }
 
-/// kernel(y, a, b, walk) where the memory lies.
-template <class T, class Kernel>
-Tensor joined(const Met& m, Kernel kernel) {
-  const Tensor y =
-      Tensor::empty(m.shape, kDTypeOf<T>, m.a.device(), m.a.shape() == m.shape ? m.a.layout() : Layout::plain);
-  kernel(y.data<T>(), m.a.data<float>(), m.b.data<float>(), m.walk);
-  return y;
+/// For what they make.
+Tensor empty_for(const Met& m, DType dtype) {
+  return Tensor::empty(m.shape, dtype, m.a.device(), m.a.shape() == m.shape ? m.a.layout() : Layout::plain);
 }
 
 /// Hands `gradient`, which has the shape of the result, to input i of this shape.
@@ -79,30 +70,31 @@ void put_to(Grads& grads, int i, const Tensor& gradient, const Shape& shape) {
 
 }  // namespace
 
-#define LACONIC_OPERATION(operation, cost, formula, kept, gradient)                    \
-  Tensor operation(const Tensor& x) {                                                  \
-    return function_of(                                                                \
-        #operation, x, #kept[0] == 'y',                                                \
-        [d = x.device()](float* y, const float* a, std::int64_t n) {                   \
-          LACONIC_KERNEL(d, operation##_forward(y, a, n));                             \
-        },                                                                             \
-        [d = x.device()](float* dx, const float* dy, const float* v, std::int64_t n) { \
-          LACONIC_KERNEL(d, operation##_backward(dx, dy, v, n));                       \
-        });                                                                            \
+#define LACONIC_OPERATION(operation, cost, formula, kept, gradient)                                                  \
+  Tensor operation(const Tensor& x) {                                                                                \
+    return function_of(                                                                                              \
+        #operation, x, #kept[0] == 'y',                                                                              \
+        [](const Tensor& y, const Tensor& in) {                                                                      \
+          LACONIC_REAL_KERNEL(in, operation##_forward(y.data<Real>(), in.data<Real>(), in.elements()));              \
+        },                                                                                                           \
+        [](const Tensor& dx, const Tensor& dy, const Tensor& v) {                                                    \
+          LACONIC_REAL_KERNEL(v,                                                                                     \
+                              operation##_backward(dx.data<Real>(), dy.data<Real>(), v.data<Real>(), v.elements())); \
+        });                                                                                                          \
   }
 LACONIC_FUNCTIONS(LACONIC_OPERATION)
 
 /// name(x, a), for the functions below.
-#define LACONIC_OPERATION_OF_CONSTANT(name, cost, formula, gradient)                      \
-  static Tensor name(const Tensor& x, float c) {                                          \
-    return function_of(                                                                   \
-        #name, x, false,                                                                  \
-        [d = x.device(), c](float* y, const float* a, std::int64_t n) {                   \
-          LACONIC_KERNEL(d, name##_forward(y, a, c, n));                                  \
-        },                                                                                \
-        [d = x.device(), c](float* dx, const float* dy, const float* v, std::int64_t n) { \
-          LACONIC_KERNEL(d, name##_backward(dx, dy, v, c, n));                            \
-        });                                                                               \
+#define LACONIC_OPERATION_OF_CONSTANT(name, cost, formula, gradient)                                                  \
+  static Tensor name(const Tensor& x, float c) {                                                                      \
+    return function_of(                                                                                               \
+        #name, x, false,                                                                                              \
+        [c](const Tensor& y, const Tensor& in) {                                                                      \
+          LACONIC_REAL_KERNEL(in, name##_forward(y.data<Real>(), in.data<Real>(), c, in.elements()));                 \
+        },                                                                                                            \
+        [c](const Tensor& dx, const Tensor& dy, const Tensor& v) {                                                    \
+          LACONIC_REAL_KERNEL(v, name##_backward(dx.data<Real>(), dy.data<Real>(), v.data<Real>(), c, v.elements())); \
+        });                                                                                                           \
   }
 LACONIC_FUNCTIONS_OF_CONSTANT(LACONIC_OPERATION_OF_CONSTANT)
 
@@ -116,11 +108,11 @@ Tensor divide(const Tensor& a, float b) { return divide_by(a, b); }
 Tensor divide(float a, const Tensor& b) { return divide_into(b, a); }
 
 /// y of a and b, unrecorded.
-#define LACONIC_JOIN(name, result)                                                                   \
-  static Tensor name##_of(const Met& m) {                                                            \
-    return joined<float>(m, [&](float* y, const float* a, const float* b, const StridedWalk& walk) { \
-      LACONIC_KERNEL(m.a.device(), name(y, a, b, walk));                                             \
-    });                                                                                              \
+#define LACONIC_JOIN(name, result)                                                            \
+  static Tensor name##_of(const Met& m) {                                                     \
+    const Tensor y = empty_for(m, m.a.dtype());                                               \
+    LACONIC_REAL_KERNEL(y, name(y.data<Real>(), m.a.data<Real>(), m.b.data<Real>(), m.walk)); \
+    return y;                                                                                 \
   }
 LACONIC_FUNCTIONS_OF_TWO(LACONIC_JOIN)
 
@@ -181,12 +173,13 @@ static Tensor chosen(const char* what, const Tensor& y, const Tensor& a, const T
 Tensor maximum(const Tensor& a, const Tensor& b) { return chosen("maximum", maximum_of(meet("maximum", a, b)), a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b) { return chosen("minimum", minimum_of(meet("minimum", a, b)), a, b); }
 
-#define LACONIC_COMPARE(name, result)                                                                              \
-  Tensor name(const Tensor& a, const Tensor& b) {                                                                  \
-    const Met m = meet(#name, raw::to_layout(a.value(), Layout::plain), raw::to_layout(b.value(), Layout::plain)); \
-    return joined<std::uint8_t>(m, [&](std::uint8_t* y, const float* x, const float* z, const StridedWalk& walk) { \
-      LACONIC_KERNEL(m.a.device(), name(y, x, z, walk));                                                           \
-    });                                                                                                            \
+#define LACONIC_COMPARE(name, result)                                                                                  \
+  Tensor name(const Tensor& a, const Tensor& b) {                                                                      \
+    const Met m =                                                                                                      \
+        meet(#name, raw::to_layout(floats(#name, a), Layout::plain), raw::to_layout(floats(#name, b), Layout::plain)); \
+    const Tensor y = empty_for(m, DType::u8);                                                                          \
+    LACONIC_KERNEL(y.device(), name(y.data<std::uint8_t>(), m.a.data<float>(), m.b.data<float>(), m.walk));            \
+    return y;                                                                                                          \
   }
 LACONIC_COMPARISONS(LACONIC_COMPARE)
 
@@ -194,11 +187,11 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   require<ShapeError>(condition.dtype() == DType::u8, "where: the condition is ", condition.dtype(),
                       ", not what a comparison gives (uint8).");
   require_one_device("where", {{"condition", condition}, {"a", a}, {"b", b}});
-  require_float("where", a), require_float("where", b);
   const Shape shape = broadcast_shape("where", broadcast_shape("where", condition.shape(), a.shape()), b.shape());
   const std::array strides{broadcast_strides(condition.shape(), shape), broadcast_strides(a.shape(), shape),
                            broadcast_strides(b.shape(), shape)};
-  const Tensor if_true = raw::to_layout(a.value(), Layout::plain), if_false = raw::to_layout(b.value(), Layout::plain);
+  const Tensor if_true = raw::to_layout(floats("where", a), Layout::plain),
+               if_false = raw::to_layout(floats("where", b), Layout::plain);
   const Tensor y = Tensor::empty(shape, DType::f32, a.device());
   LACONIC_KERNEL(a.device(), where(y.data<float>(), condition.data<std::uint8_t>(), if_true.data<float>(),
                                    if_false.data<float>(), StridedWalk(shape, strides)));
@@ -211,6 +204,8 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
 
 Tensor to_float(const Tensor& x) {
   if (x.dtype() == DType::f32) return x;
+  if (x.dtype() == DType::bf16)
+    return record("to_float", raw::cast(x, DType::f32), {x}, [](const Tensor& dy, Grads& grads) { grads.put(0, dy); });
   if (x.dtype() != DType::u8) return Tensor::of(x.shape(), x.to_vector(), x.device());
   return where(x, Tensor::full({1}, 1, x.device()), Tensor::full({1}, 0, x.device()));
 }

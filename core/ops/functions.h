@@ -1,9 +1,10 @@
 #pragma once
 #include "core/autograd.h"
 
-/// Arithmetic: functions of the elements of one tensor, and of two that meet by NumPy's broadcasting. float32. Names
-/// and meanings are PyTorch's; none writes into its inputs. All throw ShapeError naming both shapes if they do not
-/// broadcast, or if one lies on a CUDA device and the other does not.
+/// Arithmetic: functions of the elements of one tensor, and of two that meet by NumPy's broadcasting. Names and meanings
+/// are PyTorch's; none writes into its inputs. Functions of one tensor give its type, functions of two bf16 where both
+/// are that and have one shape, else float32. All throw ShapeError naming both shapes if they do not broadcast, or if
+/// one lies on a CUDA device and the other does not.
 namespace laconic::inline ops {
 
 // Functions of one tensor keep its layout.
@@ -37,10 +38,10 @@ Tensor less(const Tensor& a, const Tensor& b);
 Tensor less_equal(const Tensor& a, const Tensor& b);
 Tensor equal(const Tensor& a, const Tensor& b);
 Tensor not_equal(const Tensor& a, const Tensor& b);
-/// a where the condition (u8) is not 0, else b.
+/// a where the condition (u8) is not 0, else b. float32.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
-/// u8 or i64 as float32; float32 is x itself.
+/// u8, i64 or bf16 as float32; float32 is x itself.
 Tensor to_float(const Tensor& x);
 
 /// y as the sum over all that was broadcast from `shape`. What goes backward through broadcasting.

@@ -8,13 +8,14 @@
 
 namespace laconic::inline ops {
 
-Tensor columns(const Tensor& x, std::int64_t first, std::int64_t count) {
+Tensor columns(const Tensor& x0, std::int64_t first, std::int64_t count) {
+  const Tensor x = floats("columns", x0);
   require<ShapeError>(x.rank() == 2 && first >= 0 && count >= 0 && first + count <= x.dim(1), "columns: [", first, ", ",
                       first, " + ", count, ") of ", x.shape(), ".");
   const std::int64_t rows = x.dim(0), width = x.dim(1);
   const Tensor y = Tensor::empty({rows, count}, DType::f32, x.device());
   LACONIC_KERNEL(x.device(), copy_rows(y.data<float>(), count, x.data<float>() + first, width, rows, count));
-  return record("columns", y, {x}, [=, shape = x.shape()](const Tensor& dy, Grads& grads) {
+  return record("columns", y, {x0}, [=, shape = x.shape()](const Tensor& dy, Grads& grads) {
     const Grads::Target dx = grads.into(0, shape, dy.device());
     if (!dx.add) raw::fill(dx.tensor, 0);
     LACONIC_KERNEL(dy.device(), add_rows(dx.tensor.data<float>() + first, width, dy.data<float>(), count, rows, count));
@@ -27,13 +28,14 @@ Tensor concat_channels(const std::vector<Tensor>& inputs) {
   require<ShapeError>(first.rank() == 2 || first.rank() == 4, "concat: ", first.shape(),
                       " is neither [N, C] nor [N, C, H, W].");
   std::int64_t channels = 0, in_blocks = 0;
-  bool can_block = true;
+  bool can_block = true, pairs = true;  // pairs: two numbers of bf16 are a word
   for (const Tensor& x : inputs) {
     require<ShapeError>(x.rank() == first.rank() && x.shape().with(1, 0) == first.shape().with(1, 0),
                         "concat: ", first.shape(), " and ", x.shape(), " differ in more than their channels.");
     require_one_device("concat", {{"the first", first}, {"another", x}});
     channels += x.dim(1);
     can_block &= x.dim(1) % 16 == 0;
+    pairs &= x.dtype() == DType::bf16 && x.dim(1) % 2 == 0 && reinterpret_cast<std::uintptr_t>(x.raw_data()) % 4 == 0;
     if (x.layout() == Layout::blocked16) in_blocks += x.dim(1);
   }
   // Most channels decide, so that one odd branch does not cost all that follows the faster kernels.
@@ -45,13 +47,15 @@ Tensor concat_channels(const std::vector<Tensor>& inputs) {
   const std::int64_t per_channel = layout == Layout::channels_last ? 1 : pixels;
   const std::int64_t stride = channels * per_channel;
 
-  const Tensor y = Tensor::empty(first.shape().with(1, channels), DType::f32, first.device(), layout);
+  const std::int64_t per_word = pairs ? 2 : 1, pitch = stride / per_word;
+  const Tensor y =
+      Tensor::empty(first.shape().with(1, channels), pairs ? DType::bf16 : DType::f32, first.device(), layout);
   std::vector<Shape> shapes;
   std::int64_t at = 0;
   for (const Tensor& x0 : inputs) {
-    const Tensor x = raw::to_layout(x0, layout);
-    const std::int64_t width = x.dim(1) * per_channel;
-    LACONIC_KERNEL(y.device(), copy_rows(y.data<float>() + at, stride, x.data<float>(), width, rows, width));
+    const Tensor x = raw::to_layout(pairs ? x0.value() : floats("concat", x0), layout);
+    const std::int64_t width = x.dim(1) * per_channel / per_word;
+    LACONIC_KERNEL(y.device(), copy_rows(words(y) + at, pitch, words(x), width, rows, width));
     at += width;
     shapes.push_back(x.shape());
   }
@@ -60,10 +64,10 @@ Tensor concat_channels(const std::vector<Tensor>& inputs) {
     std::int64_t from = 0;
     for (int i = 0; i < static_cast<int>(shapes.size()); ++i) {
       const Shape& shape = shapes[static_cast<std::size_t>(i)];
-      const std::int64_t width = shape[1] * per_channel;
+      const std::int64_t width = shape[1] * per_channel / per_word;
       if (grads.wants(i)) {
-        Tensor dx = Tensor::empty(shape, DType::f32, dy.device(), layout);
-        LACONIC_KERNEL(dy.device(), copy_rows(dx.data<float>(), width, dy.data<float>() + from, stride, rows, width));
+        Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device(), layout);
+        LACONIC_KERNEL(dy.device(), copy_rows(words(dx), width, words(dy) + from, pitch, rows, width));
         grads.put(i, std::move(dx));
       }
       from += width;
@@ -78,14 +82,14 @@ Tensor pad_shortcut(const Tensor& x0, std::int64_t channels) {
   const std::int64_t h = x.dim(2), w = x.dim(3), shift = (channels - x.dim(1)) / 2;
   const Layout layout =
       x.layout() == Layout::blocked16 && channels % 16 == 0 ? Layout::blocked16 : Layout::channels_last;
-  const Tensor y = Tensor::empty({x.dim(0), channels, (h + 1) / 2, (w + 1) / 2}, DType::f32, x.device(), layout);
+  const Tensor y = Tensor::empty({x.dim(0), channels, (h + 1) / 2, (w + 1) / 2}, x.dtype(), x.device(), layout);
   const ChannelView in = channel_view(x), out = channel_view(y);
-  LACONIC_KERNEL(x.device(), shortcut_forward(y.data<float>(), x.data<float>(), out, in, h, w, shift));
+  LACONIC_REAL_KERNEL(x, shortcut_forward(y.data<Real>(), x.data<Real>(), out, in, h, w, shift));
   return record(
       "pad_shortcut", y, {x0}, [=, shape = x.shape(), in_layout = x.layout()](const Tensor& dy0, Grads& grads) {
         const Tensor dy = raw::to_layout(dy0, layout);
-        Tensor dx = Tensor::empty(shape, DType::f32, dy.device(), in_layout);
-        LACONIC_KERNEL(dy.device(), shortcut_backward(dx.data<float>(), dy.data<float>(), out, in, h, w, shift));
+        Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device(), in_layout);
+        LACONIC_REAL_KERNEL(dy, shortcut_backward(dx.data<Real>(), dy.data<Real>(), out, in, h, w, shift));
         grads.put(0, std::move(dx));
       });
 }

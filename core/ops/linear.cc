@@ -25,7 +25,8 @@ void multiply(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b
   const std::int64_t rows = x.dim(0), in = x.dim(1), count = w.dim(0), out = y.dim(1);
   if (rows == 0) return;
   float* columns = y.data<float>() + first;
-  const float* bias = b.defined() ? b.data<float>() + first : nullptr;
+  const Tensor all = b.defined() ? floats("linear", b) : b;
+  const float* bias = b.defined() ? all.data<float>() + first : nullptr;
   on_device(
       x.device(),
       [&] { cpu::linear_forward(columns, x.data<float>(), w.data<float>(), bias, rows, in, count, out, relu); },
@@ -40,7 +41,7 @@ Tensor recorded(const Tensor& y, const Tensor& input, const Tensor& x, const Ten
       "linear", y, {input, w, b},
       [x, w = w.value(), y_relu = relu ? y : Tensor{}, bias = b.defined()](const Tensor& gradient, Grads& grads) {
         const Tensor dy = y_relu.defined() ? relu_mask(gradient, y_relu) : gradient.value();
-        const Tensor factor = raw::rounded(dy, x.dtype());
+        const Tensor factor = raw::cast(dy, x.dtype());
         const std::int64_t rows = x.dim(0), in = x.dim(1), out = w.dim(0);
         weight_gradient(grads, 1, x, factor, rows, in, out);
         if (bias && grads.wants(2)) {
@@ -66,7 +67,7 @@ Tensor recorded(const Tensor& y, const Tensor& input, const Tensor& x, const Ten
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, bool relu) {
   require_fit(x, w, b);
   const DType type = product_dtype(x.device());
-  const Tensor factor = raw::rounded(x, type);
+  const Tensor factor = raw::cast(x, type);
   const Tensor y = Tensor::empty({x.dim(0), w.dim(0)}, DType::f32, x.device());
   multiply(y, factor, raw::rounded_parameter(w, type), b, relu, 0);
   return recorded(y, x, factor, w, b, relu);
@@ -79,12 +80,12 @@ Tensor linear(const Tensor& x, Parameter& parameter, const Tensor& b, bool relu)
   require_fit(x, w, b);
   const std::int64_t out = w.dim(0);
   const DType type = product_dtype(x.device());
-  const Tensor factor = raw::rounded(x, type);
+  const Tensor factor = raw::cast(x, type);
   const Tensor y = Tensor::empty({x.dim(0), out}, DType::f32, x.device());
   for (std::int64_t first = 0; first < out; first += chunk) {
     const std::int64_t count = std::min(chunk, out - first);
     parameter.refresh({first, count});
-    multiply(y, factor, raw::rounded(w.value().rows(first, count), type), b, relu, first);
+    multiply(y, factor, raw::cast(w.value().rows(first, count), type), b, relu, first);
   }
   return recorded(y, x, factor, w, b, relu);
 }

@@ -10,7 +10,7 @@ Tensor local_response_norm(const Tensor& x0, const LocalResponseNormOptions& o) 
   require<ShapeError>(x0.rank() == 2 || x0.rank() == 4, "local_response_norm: x is ", x0.shape(),
                       ", not [N, C] or [N, C, H, W].");
   const LrnShape s{o.size, o.alpha, o.beta, o.k};
-  const Tensor x = channelwise(x0);
+  const Tensor x = channelwise(floats("local_response_norm", x0));
   const Tensor y = Tensor::like(x);
   LACONIC_KERNEL(x.device(), lrn_forward(y.data<float>(), x.data<float>(), channel_view(x), s));
   return record("local_response_norm", y, {x0}, [x, s](const Tensor& dy0, Grads& grads) {

@@ -38,6 +38,7 @@ double total_of(const std::vector<double>& losses) {
 }  // namespace
 
 Tensor cross_entropy(Tensor logits, const Tensor& labels, float s) {
+  if (logits.dtype() == DType::bf16) return cross_entropy(to_float(logits), labels, s);
   check("cross_entropy", logits, labels);
   require<ShapeError>(s >= 0 && s < 1, "cross_entropy: label smoothing ", s, " is not in [0, 1).");
   const std::int64_t n = logits.dim(0), k = logits.dim(1);
@@ -91,9 +92,9 @@ Tensor mse(const Tensor& a, const Tensor& b) {
   require<ShapeError>(a.shape() == b.shape() && a.elements() >= 1, "mse: shapes ", a.shape(), " and ", b.shape(),
                       " must be the same, and not empty.");
   require_one_device("mse", {{"a", a}, {"b", b}});
-  const Tensor difference = Tensor::like(a);
-  difference.copy_from(a);
-  raw::axpy(difference, -1.0f, raw::to_layout(b, a.layout()));
+  const Tensor minuend = floats("mse", a), difference = Tensor::like(minuend);
+  difference.copy_from(minuend);
+  raw::axpy(difference, -1.0f, raw::to_layout(floats("mse", b), a.layout()));
   const auto n = static_cast<double>(a.elements());
   const Tensor y = Tensor::empty({1}, DType::f32, a.device());
   on_device(
@@ -117,15 +118,16 @@ Tensor mse(const Tensor& a, const Tensor& b) {
 Tensor bce_with_logits(const Tensor& logits, const Tensor& targets) {
   require<ShapeError>(logits.shape() == targets.shape() && logits.elements() >= 1, "bce_with_logits: logits are ",
                       logits.shape(), " and targets ", targets.shape(), "; they must be the same, and not empty.");
-  const Tensor x = logits.value(), t = targets.value();
+  const Tensor x = floats("bce_with_logits", logits), t = floats("bce_with_logits", targets);
   const auto n = static_cast<float>(x.elements());
   const Tensor loss = mean(relu(x) - x * t + log(exp(-abs(x)) + 1.0f));
   return record("bce_with_logits", loss, {logits},
                 [x, t, n](const Tensor& dy, Grads& grads) { grads.put(0, (sigmoid(x) - t) * (dy / n)); });
 }
 
-double sum_of_cross_entropy(const Tensor& logits, const Tensor& labels) {
-  check("cross_entropy", logits, labels);
+double sum_of_cross_entropy(const Tensor& logits0, const Tensor& labels) {
+  check("cross_entropy", logits0, labels);
+  const Tensor logits = floats("cross_entropy", logits0);
   const std::int64_t n = logits.dim(0), k = logits.dim(1);
   return on_device(
       logits.device(),
@@ -140,8 +142,8 @@ double sum_of_cross_entropy(const Tensor& logits, const Tensor& labels) {
 
 std::int64_t count_correct(const Tensor& logits, const Tensor& labels, int k) {
   check("count_correct", logits, labels);
-  return LACONIC_KERNEL(logits.device(), count_correct(logits.data<float>(), labels.data<std::int64_t>(), logits.dim(0),
-                                                       logits.dim(1), k));
+  return LACONIC_KERNEL(logits.device(), count_correct(floats("count_correct", logits).data<float>(),
+                                                       labels.data<std::int64_t>(), logits.dim(0), logits.dim(1), k));
 }
 
 }  // namespace laconic::inline ops

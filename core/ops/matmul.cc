@@ -28,7 +28,7 @@ enum class Form { plain, b_transposed, a_transposed };
 /// y[i] = a[i] b[i] (a b', a' b) for all i; a and b plain, [batch, ., .] with one matrix for all where batch is 1.
 void multiply_each(const Tensor& y, const Tensor& a, const Tensor& b, Form form) {
   const DType type = product_dtype(y.device());
-  const Tensor x = raw::rounded(a, type), w = raw::rounded(b, type);
+  const Tensor x = raw::cast(a, type), w = raw::cast(b, type);
   const std::int64_t batch = y.dim(0), of_a = a.dim(1) * a.dim(2), of_b = b.dim(1) * b.dim(2),
                      of_y = y.dim(1) * y.dim(2);
   for (std::int64_t i = 0; i < batch && of_y > 0; ++i) {
@@ -64,7 +64,7 @@ Tensor product(const Tensor& a, const Tensor& b, const Shape& shape, Form form) 
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
-  require_float("matmul", a), require_float("matmul", b);
+  require_real("matmul", a), require_real("matmul", b);
   require<ShapeError>(a.rank() >= 1 && b.rank() >= 1, "matmul: a ", a.shape(), " and b ", b.shape(),
                       ": a number is no matrix.");
   if (a.rank() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.rank() == 1 ? 0 : -2);
@@ -80,7 +80,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   const Shape front = broadcast_shape("matmul", in_front(a.shape()), in_front(b.shape()));
   // One matrix serves all; what broadcasts otherwise is repeated.
   const auto repeated = [&](const Tensor& x) {
-    const Tensor plain = raw::to_layout(x.value(), Layout::plain);
+    const Tensor plain = raw::to_layout(floats("matmul", x), Layout::plain);
     return in_front(x.shape()).elements() == 1 ? plain : expand(plain, with_matrix(front, x.dim(-2), x.dim(-1)));
   };
   const Tensor left = repeated(a), right = repeated(b);

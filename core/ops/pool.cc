@@ -37,13 +37,12 @@ Tensor average(const char* what, const Tensor& x0, const Averages& rows, const A
   const Tensor x = channelwise(x0);
   const ChannelView v = channel_view(x);
   const std::int64_t images = v.outer * v.groups;
-  const Tensor y = Tensor::empty({x.dim(0), x.dim(1), rows.out, columns.out}, DType::f32, x.device(), x.layout());
-  LACONIC_KERNEL(x.device(), average_pool_forward(y.data<float>(), x.data<float>(), images, v.width, rows, columns));
+  const Tensor y = Tensor::empty({x.dim(0), x.dim(1), rows.out, columns.out}, x.dtype(), x.device(), x.layout());
+  LACONIC_REAL_KERNEL(x, average_pool_forward(y.data<Real>(), x.data<Real>(), images, v.width, rows, columns));
   return record(what, y, {x0}, [=, layout = x.layout(), in = x.shape()](const Tensor& dy0, Grads& grads) {
     const Tensor dy = raw::to_layout(dy0, layout);
-    Tensor dx = Tensor::empty(in, DType::f32, dy.device(), layout);
-    LACONIC_KERNEL(dy.device(),
-                   average_pool_backward(dx.data<float>(), dy.data<float>(), images, v.width, rows, columns));
+    Tensor dx = Tensor::empty(in, dy.dtype(), dy.device(), layout);
+    LACONIC_REAL_KERNEL(dy, average_pool_backward(dx.data<Real>(), dy.data<Real>(), images, v.width, rows, columns));
     grads.put(0, std::move(dx));
   });
 }
@@ -69,15 +68,15 @@ Tensor max_pool2d(const Tensor& x0, const PoolOptions& options) {
   const ChannelView v = channel_view(x);
   const PoolShape s{v.outer * v.groups, x.dim(2), x.dim(3), windows(x.dim(2), o), windows(x.dim(3), o), v.width,
                     o.kernel,           o.stride, o.pad};
-  const Tensor y = Tensor::empty({x.dim(0), x.dim(1), s.out_h, s.out_w}, DType::f32, x.device(), x.layout());
+  const Tensor y = Tensor::empty({x.dim(0), x.dim(1), s.out_h, s.out_w}, x.dtype(), x.device(), x.layout());
   const bool wanted = wants_gradient({x0});
   const Tensor index = wanted ? Tensor::empty(y.shape(), DType::u8, x.device(), x.layout()) : Tensor();
-  LACONIC_KERNEL(x.device(),
-                 max_pool_forward(y.data<float>(), wanted ? index.data<std::uint8_t>() : nullptr, x.data<float>(), s));
+  LACONIC_REAL_KERNEL(
+      x, max_pool_forward(y.data<Real>(), wanted ? index.data<std::uint8_t>() : nullptr, x.data<Real>(), s));
   return record("max_pool2d", y, {x0}, [index, s, in = x.shape()](const Tensor& dy0, Grads& grads) {
     const Tensor dy = raw::to_layout(dy0, index.layout());
-    Tensor dx = Tensor::empty(in, DType::f32, dy.device(), index.layout());
-    LACONIC_KERNEL(dy.device(), max_pool_backward(dx.data<float>(), dy.data<float>(), index.data<std::uint8_t>(), s));
+    Tensor dx = Tensor::empty(in, dy.dtype(), dy.device(), index.layout());
+    LACONIC_REAL_KERNEL(dy, max_pool_backward(dx.data<Real>(), dy.data<Real>(), index.data<std::uint8_t>(), s));
     grads.put(0, std::move(dx));
   });
 }

@@ -63,7 +63,7 @@ class RecurrentProduct {
     on_device(
         device_, [&] { packed_->run(y, x); },
         [&] {
-          if (x_.defined()) cuda::to_bf16(x_.data<BFloat16>(), x, rows_ * in_);
+          if (x_.defined()) cuda::cast(x_.data<BFloat16>(), x, rows_ * in_);
           const cuda::Factor factor = x_.defined() ? cuda::Factor(x_) : cuda::Factor(x), m(m_);
           if (transposed_)
             cuda::linear_forward(y, add_, factor, m, nullptr, rows_, in_, out_, out_, false);
@@ -81,8 +81,9 @@ class RecurrentProduct {
   Tensor x_;  ///< x rounded, if m is
 };
 
-/// The memory of `t` if nobody else holds it, so that it may be written into; else of a copy.
+/// The memory of `t` if nobody else holds it, so that it may be written into; else of a copy. bf16 is widened.
 Tensor own_memory(Tensor t) {
+  if (t.dtype() == DType::bf16) return raw::cast(t, DType::f32);
   if (t.sole_owner()) return t.value();
   const Tensor copy = Tensor::empty(t.shape(), DType::f32, t.device());
   copy.copy_from(t);
@@ -95,7 +96,7 @@ float* step(const Tensor& all, std::int64_t t) { return all.data<float>() + t * 
 /// Room for a state after each of so many steps, [steps + 1, B, H]: the first is the initial one.
 Tensor states_from(const Tensor& initial, std::int64_t steps, Device device) {
   const Tensor all = Tensor::empty({steps + 1, initial.dim(0), initial.dim(1)}, DType::f32, device);
-  all.rows(0, 1).view(initial.shape()).copy_from(initial);
+  all.rows(0, 1).view(initial.shape()).copy_from(raw::cast(initial, DType::f32));
   return all;
 }
 /// The last of them as [B, H], copied so that it does not keep the sequence.
@@ -135,8 +136,8 @@ void bias_gradients(Grads& grads, std::initializer_list<int> biases, const Tenso
 /// Those of W_hh and of the input part, after the biases'. drecurrent, dinput : of what was added to the gates
 void put_gradients(Grads& grads, const Tensor& h, const Tensor& drecurrent, const Tensor& dinput) {
   const DType type = product_dtype(h.device());
-  weight_gradient(grads, kWeightHh, raw::rounded(h, type), raw::rounded(drecurrent, type),
-                  dinput.dim(0) * dinput.dim(1), h.dim(2), dinput.dim(2));
+  weight_gradient(grads, kWeightHh, raw::cast(h, type), raw::cast(drecurrent, type), dinput.dim(0) * dinput.dim(1),
+                  h.dim(2), dinput.dim(2));
   if (grads.wants(kInputPart)) grads.put(kInputPart, dinput);
 }
 
@@ -212,7 +213,7 @@ Tensor rnn(const Tensor& input, const RecurrentWeights& w, Tensor& state, Nonlin
         for (std::int64_t row = 0; row < T * B; ++row)
           cpu::add(step(h, 1) + row * H, input.data<float>() + row * H, bias.data<float>(), H);
       },
-      [&] { cuda::add_bias(step(h, 1), input.data<float>(), bias.data<float>(), T * B, H, H, false); });
+      [&] { cuda::add_bias(step(h, 1), floats("rnn", input).data<float>(), bias.data<float>(), T * B, H, H, false); });
   const RecurrentProduct recurrent(device, weight, true, true, B);
   for (std::int64_t t = 1; t <= T; ++t) {
     recurrent.run(step(h, t), step(h, t - 1));

@@ -11,13 +11,13 @@
 namespace laconic::inline ops {
 namespace {
 
-Tensor scaled_sum(const char* what, const Tensor& x, float factor) {
-  require_float(what, x);
+Tensor scaled_sum(const char* what, const Tensor& x0, float factor) {
+  const Tensor x = floats(what, x0);
   const Tensor y = Tensor::empty({1}, DType::f32, x.device());
   on_device(
       x.device(), [&] { *y.data<float>() = static_cast<float>(cpu::sum(x.data<float>(), x.elements()) * factor); },
       [&] { cuda::sum(y.data<float>(), factor, x.data<float>(), x.elements()); });
-  return record(what, y, {x}, [=, shape = x.shape()](const Tensor& dy, Grads& grads) {
+  return record(what, y, {x0}, [=, shape = x.shape()](const Tensor& dy, Grads& grads) {
     Tensor dx = Tensor::empty(shape, DType::f32, dy.device());
     LACONIC_KERNEL(dy.device(), fill_times(dx.data<float>(), factor, dy.data<float>(), dx.elements()));
     grads.put(0, std::move(dx));
@@ -42,14 +42,13 @@ std::vector<int> dimensions(const char* what, const Tensor& x, std::vector<int> 
 }
 
 Tensor scaled_sum(const char* what, const Tensor& x, const std::vector<int>& named, bool keep, bool mean) {
-  require_float(what, x);
   const std::vector<int> dims = dimensions(what, x, named);
   std::int64_t n = 1;
   Shape kept = x.shape();
   for (const int d : dims) n *= x.dim(d), kept = kept.with(d, 1);
   require<ShapeError>(!mean || n > 0, what, ": x ", x.shape(), " has nothing to average there.");
   const float scale = mean ? 1.0f / static_cast<float>(n) : 1.0f;
-  Tensor y = raw::to_layout(x.value(), Layout::plain);
+  Tensor y = raw::to_layout(floats(what, x), Layout::plain);
   // Neighbours at a time, from the back.
   for (std::size_t last = dims.size(); last > 0;) {
     std::size_t first = last - 1;
@@ -71,11 +70,10 @@ Tensor scaled_sum(const char* what, const Tensor& x, const std::vector<int>& nam
 
 /// The extremes along one dimension and their places.
 std::pair<Tensor, Tensor> extremes(const char* what, const Tensor& x, int named, bool keep, bool largest) {
-  require_float(what, x);
   const int dim = dimension(what, x, named);
   require<ShapeError>(x.dim(dim) > 0, what, ": x ", x.shape(), " has nothing along dimension ", dim, ".");
   const Middle m(x.shape(), dim, dim);
-  const Tensor from = raw::to_layout(x.value(), Layout::plain);
+  const Tensor from = raw::to_layout(floats(what, x), Layout::plain);
   const Shape shape = keep ? x.shape().with(dim, 1) : without(x.shape(), {dim});
   const Tensor y = Tensor::empty(shape, DType::f32, x.device()), index = Tensor::empty(shape, DType::i64, x.device());
   LACONIC_KERNEL(x.device(), extreme_middle(y.data<float>(), index.data<std::int64_t>(), from.data<float>(), m.outer,
@@ -92,11 +90,11 @@ std::pair<Tensor, Tensor> extremes(const char* what, const Tensor& x, int named,
 }
 
 Tensor softmaxed(const char* what, const Tensor& x, int named, bool logarithm) {
-  require_float(what, x);
   const int dim = dimension(what, x, named), last = x.rank() - 1;
   if (dim != last) return transpose(softmaxed(what, transpose(x, dim, last), last, logarithm), dim, last);
   const std::int64_t classes = x.dim(last), rows = classes == 0 ? 0 : x.elements() / classes;
-  const Tensor from = raw::to_layout(x.value(), Layout::plain), y = Tensor::empty(x.shape(), DType::f32, x.device());
+  const Tensor from = raw::to_layout(floats(what, x), Layout::plain),
+               y = Tensor::empty(x.shape(), DType::f32, x.device());
   LACONIC_KERNEL(x.device(), softmax_rows(y.data<float>(), from.data<float>(), rows, classes, logarithm));
   return record(what, y, {x}, [=](const Tensor& gradient, Grads& grads) {
     grads.put(0, elementwise_gradient(gradient, y, [&](const Tensor& dx, const Tensor& dy) {

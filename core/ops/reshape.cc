@@ -24,7 +24,10 @@ std::int64_t words_of(const char* what, const Tensor& x) {
   require<ShapeError>(bytes % 4 == 0, what, ": x is ", x.dtype(), "; it takes float32, int32 and int64.");
   return static_cast<std::int64_t>(bytes / 4);
 }
-float* words(const Tensor& x) { return static_cast<float*>(x.raw_data()); }
+/// x's value in plain order. bf16 is widened.
+Tensor plain(const Tensor& x) {
+  return raw::to_layout(x.dtype() == DType::bf16 ? raw::cast(x, DType::f32) : x.value(), Layout::plain);
+}
 
 /// x's elements as a walk over `shape` takes them, by strides of its own, from element `first` on.
 Tensor reordered(const char* what, const Tensor& x, const Shape& shape, StridedWalk::Strides strides,
@@ -156,7 +159,7 @@ Tensor permute(const Tensor& x, const std::vector<int>& order) {
     strides[i] = own[d];
   }
   refuse_unless(std::count(back.begin(), back.end(), -1) == 0);
-  const Tensor from = raw::to_layout(x.value(), Layout::plain);
+  const Tensor from = plain(x);
   Tensor y = transposed(from, normal, shape_of(dims));
   if (!y.defined()) y = reordered("permute", from, shape_of(dims), strides);
   return record("permute", y, {x}, [back](const Tensor& dy, Grads& grads) { grads.put(0, permute(dy, back)); });
@@ -174,8 +177,7 @@ Tensor expand(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   require<ShapeError>(broadcast_shape("expand", x.shape(), shape) == shape, "expand: x ", x.shape(),
                       " does not broadcast to ", shape, ".");
-  const Tensor y =
-      reordered("expand", raw::to_layout(x.value(), Layout::plain), shape, broadcast_strides(x.shape(), shape));
+  const Tensor y = reordered("expand", plain(x), shape, broadcast_strides(x.shape(), shape));
   return record("expand", y, {x}, [of = x.shape()](const Tensor& dy, Grads& grads) { grads.put(0, sum_to(dy, of)); });
 }
 
@@ -183,10 +185,10 @@ Tensor slice(const Tensor& x, int named, std::int64_t first, std::int64_t last) 
   const int dim = dimension("slice", x, named);
   require<ShapeError>(first >= 0 && first <= last && last <= x.dim(dim), "slice: [", first, ", ", last,
                       ") is not inside dimension ", named, " of x ", x.shape(), ".");
-  const Along a(x.shape(), dim, words_of("slice", x));
+  const Tensor from = plain(x);
+  const Along a(x.shape(), dim, words_of("slice", from));
   const std::int64_t count = (last - first) * a.inner, pitch = x.dim(dim) * a.inner, begin = first * a.inner;
-  const Tensor from = raw::to_layout(x.value(), Layout::plain);
-  const Tensor y = Tensor::empty(x.shape().with(dim, last - first), x.dtype(), x.device());
+  const Tensor y = Tensor::empty(x.shape().with(dim, last - first), from.dtype(), x.device());
   LACONIC_KERNEL(x.device(), copy_rows(words(y), count, words(from) + begin, pitch, a.outer, count));
   return record("slice", y, {x}, [=, of = x.shape()](const Tensor& gradient, Grads& grads) {
     const Tensor dy = raw::to_layout(gradient, Layout::plain);
@@ -209,23 +211,24 @@ Tensor cat(const std::vector<Tensor>& parts, int named) {
   require<ShapeError>(!parts.empty(), "cat: nothing to join.");
   const Tensor& first = parts.front();
   const int dim = dimension("cat", first, named);
+  std::vector<Tensor> froms;
   std::int64_t all = 0;
   for (const Tensor& part : parts) {
     require<ShapeError>(part.rank() == first.rank() && part.shape().with(dim, 0) == first.shape().with(dim, 0),
                         "cat: ", first.shape(), " and ", part.shape(), " differ in more than dimension ", named, ".");
-    require<ShapeError>(part.dtype() == first.dtype(), "cat: ", first.dtype(), " and ", part.dtype(),
+    froms.push_back(plain(part));
+    require<ShapeError>(froms.back().dtype() == froms.front().dtype(), "cat: ", first.dtype(), " and ", part.dtype(),
                         " cannot stand in one tensor.");
     require_one_device("cat", {{"the first", first}, {"another", part}});
     all += part.dim(dim);
   }
-  const Along a(first.shape(), dim, words_of("cat", first));
-  const Tensor y = Tensor::empty(first.shape().with(dim, all), first.dtype(), first.device());
+  const Along a(first.shape(), dim, words_of("cat", froms.front()));
+  const Tensor y = Tensor::empty(first.shape().with(dim, all), froms.front().dtype(), first.device());
   std::vector<std::int64_t> begins{0};
-  for (const Tensor& part : parts) {
-    const std::int64_t count = part.dim(dim) * a.inner, begin = begins.back() * a.inner;
-    const Tensor from = raw::to_layout(part.value(), Layout::plain);
+  for (const Tensor& from : froms) {
+    const std::int64_t count = from.dim(dim) * a.inner, begin = begins.back() * a.inner;
     LACONIC_KERNEL(y.device(), copy_rows(words(y) + begin, all * a.inner, words(from), count, a.outer, count));
-    begins.push_back(begins.back() + part.dim(dim));
+    begins.push_back(begins.back() + from.dim(dim));
   }
   return record("cat", y, parts, [=](const Tensor& dy, Grads& grads) {
     for (std::size_t i = 0; i + 1 < begins.size(); ++i)
@@ -254,7 +257,7 @@ Tensor flip(const Tensor& x, int named) {
   std::int64_t& stride = strides[static_cast<std::size_t>(dim)];
   const std::int64_t last = x.elements() > 0 ? (x.dim(dim) - 1) * stride : 0;
   stride = -stride;
-  const Tensor y = reordered("flip", raw::to_layout(x.value(), Layout::plain), x.shape(), strides, last);
+  const Tensor y = reordered("flip", plain(x), x.shape(), strides, last);
   return record("flip", y, {x}, [dim](const Tensor& dy, Grads& grads) { grads.put(0, flip(dy, dim)); });
 }
 

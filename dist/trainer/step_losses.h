@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/raw.h"
 #include "core/stream.h"
 #include "core/tensor.h"
 
@@ -23,8 +24,9 @@ class StepLosses {
   StepLosses(const StepLosses&) = delete;
   StepLosses& operator=(const StepLosses&) = delete;
 
-  /// loss : [1], the mean over `samples`. Returns at once.
-  void add(const Tensor& loss, std::int64_t samples) {
+  /// mean : [1], the loss over `samples`. Returns at once.
+  void add(const Tensor& mean, std::int64_t samples) {
+    const Tensor loss = raw::cast(mean, DType::f32);
     under_way_.emplace_back(Pinned(sizeof(float), device_), samples);
     copy_bytes_later(under_way_.back().first.data(), kCpu, loss.raw_data(), device_, sizeof(float));
     last_ = Event::now(device_);

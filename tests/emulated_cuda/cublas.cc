@@ -7,6 +7,7 @@
 
 struct cublasContext {
   cudaStream_t stream = nullptr;
+  bool reduces_in_bf16 = true;
 };
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
@@ -15,6 +16,10 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
 }
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+  handle->reduces_in_bf16 = (mode & CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION) == 0;
   return CUBLAS_STATUS_SUCCESS;
 }
 const char* cublasGetStatusString(cublasStatus_t status) {
@@ -56,20 +61,32 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t transa, 
   if (m < 0 || n < 0 || k < 0 || !alpha || !beta || !A || !B || !C || ldc < least(m) ||
       lda < least(transa == CUBLAS_OP_N ? m : k) || ldb < least(transb == CUBLAS_OP_N ? k : n))
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (Ctype != CUDA_R_32F || Atype != Btype) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if ((Ctype != CUDA_R_32F && Ctype != Atype) || Atype != Btype) return CUBLAS_STATUS_NOT_SUPPORTED;
   const float a = *static_cast<const float*>(alpha), b = *static_cast<const float*>(beta);
+  const bool in_parts = Ctype == CUDA_R_16BF && handle->reduces_in_bf16;
   const bool tf32 = Atype == CUDA_R_32F && compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   emulated_cuda::enqueue(handle->stream, [=] {
     // C' = op(B)' op(A)': by rows, where the inner loop runs along memory.
     const std::vector<float> left = read(B, Btype, transb == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N, ldb, n, k, tf32);
     const std::vector<float> right = read(A, Atype, transa == CUBLAS_OP_N ? CUBLAS_OP_T : CUBLAS_OP_N, lda, k, m, tf32);
     std::vector<float> sums(static_cast<std::size_t>(m));
+    const std::int64_t part = in_parts ? 8 : std::max<std::int64_t>(k, 1);
     for (std::int64_t j = 0; j < n; ++j) {
       std::fill(sums.begin(), sums.end(), 0.0f);
-      emulated_cuda::add_rows(sums.data(), left.data() + j * k, right.data(), static_cast<std::size_t>(k), sums.size(),
-                              sums.size());
-      float* out = static_cast<float*>(C) + j * ldc;
-      for (std::size_t i = 0; i < sums.size(); ++i) out[i] = a * sums[i] + (b == 0.0f ? 0.0f : b * out[i]);
+      for (std::int64_t from = 0; from < k; from += part) {
+        emulated_cuda::add_rows(sums.data(), left.data() + j * k + from, right.data() + from * m,
+                                static_cast<std::size_t>(std::min(part, k - from)), sums.size(), sums.size());
+        if (in_parts)
+          for (float& sum : sums) sum = emulated_cuda::from_bf16(emulated_cuda::to_bf16(sum));
+      }
+      const auto put = [&](auto* out, auto from, auto to) {
+        for (std::size_t i = 0; i < sums.size(); ++i) out[i] = to(a * sums[i] + (b == 0.0f ? 0.0f : b * from(out[i])));
+      };
+      const auto same = [](float x) { return x; };
+      if (Ctype == CUDA_R_32F)
+        put(static_cast<float*>(C) + j * ldc, same, same);
+      else
+        put(static_cast<std::uint16_t*>(C) + j * ldc, emulated_cuda::from_bf16, emulated_cuda::to_bf16);
     }
   });
   return CUBLAS_STATUS_SUCCESS;
