@@ -49,8 +49,8 @@ Tensor add(const Tensor& a, const Tensor& b) {
 
 Tensor to_layout(const Tensor& x, Layout layout) {
   if (x.layout() == layout) return x.value();
-  require<ShapeError>(x.rank() == 4 && (x.dtype() == DType::f32 || x.dtype() == DType::bf16),
-                      "layout: only float images [N, C, H, W] have layouts, not ", x.shape(), " ", x.dtype(), ".");
+  require<ShapeError>(x.rank() == 4 && is_real(x.dtype()), "layout: only float images [N, C, H, W] have layouts, not ",
+                      x.shape(), " ", x.dtype(), ".");
   const std::int64_t n = x.dim(0), c = x.dim(1), hw = x.dim(2) * x.dim(3);
   require<ShapeError>(layout != Layout::blocked16 || c % 16 == 0, "layout: ", c, " channels are not a multiple of 16.");
   const bool blocked = layout == Layout::blocked16 || x.layout() == Layout::blocked16;
@@ -65,8 +65,7 @@ Tensor to_layout(const Tensor& x, Layout layout) {
 
 Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x.value();
-  const auto real = [](DType d) { return d == DType::f32 || d == DType::bf16; };
-  require<ShapeError>(real(x.dtype()) && real(dtype), "cast: ", x.dtype(), " to ", dtype, ".");
+  require<ShapeError>(is_real(x.dtype()) && is_real(dtype), "cast: ", x.dtype(), " to ", dtype, ".");
   Tensor y = Tensor::empty(x.shape(), dtype, x.device(), x.layout());
   if (dtype == DType::bf16)
     LACONIC_KERNEL(x.device(), cast(y.data<BFloat16>(), x.data<float>(), x.elements()));

@@ -25,6 +25,8 @@ constexpr BFloat16 rounded(float x) {
   return {static_cast<std::uint16_t>(nan ? u >> 16 | 0x40u : (u + 0x7fffu + (u >> 16 & 1u)) >> 16)};
 }
 constexpr float widened(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
+/// Says whether kernels over Real take it (core/dispatch.h).
+constexpr bool is_real(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
 std::size_t size_of(DType dtype);  ///< bytes of one element
 const char* to_string(DType dtype);
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
@@ -64,7 +66,7 @@ class Tensor {
 
   static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = kCpu,
                       Layout layout = Layout::plain);
-  /// Of another's shape, device and layout: bf16 if it is that, else float32.
+  /// Makes one of another's shape, device and layout. It is bf16 if the other is, else float32.
   static Tensor like(const Tensor& other) {
     return empty(other.shape(), other.dtype() == DType::bf16 ? DType::bf16 : DType::f32, other.device(),
                  other.layout());

@@ -16,6 +16,7 @@
 #include "core/ops/losses.h"
 #include "core/ops/pool.h"
 #include "core/ops/reduce.h"
+#include "core/ops/reshape.h"
 #include "core/raw.h"
 #include "core/update.h"
 #include "tests/error_of.h"
@@ -108,6 +109,7 @@ TEST_F(CudaKernels, ValuesThatAreNotFinite) {
   y.expect_same("relu backward");
   raw::clamp(x.host, 0.5f), raw::clamp(x.device, 0.5f);
   x.expect_same("clamp");
+  EXPECT_FALSE(raw::all_finite(Tensor::full({300}, kNan, kCuda)));
   for_sizes([](std::int64_t n, int offset) {
     const Both finite(n, 1, offset);
     EXPECT_TRUE(raw::all_finite(finite.device));
@@ -431,6 +433,41 @@ TEST_F(CudaKernels, Pools) {
             "adaptive", [&](const auto& t) { return ops::adaptive_avg_pool2d(t[0], out, 3); },
             {random_tensor(shape, 1)}, 1e-6f);
     }
+}
+
+// Between convolutions nothing becomes float32, in which it would take twice the memory.
+TEST_F(CudaKernels, WhatStaysInBf16) {
+  const Tensor image = raw::to_layout(random_tensor({2, 8, 4, 4}, 1), Layout::channels_last);
+  const auto norm = [](const Tensor& x, const Tensor& added) {
+    const Tensor zero = Tensor::zeros({8}, DType::f32, kCuda), one = Tensor::full({8}, 1, kCuda);
+    return ops::batch_norm(x, one, zero, copied(zero, kCuda), copied(one, kCuda), {.relu = true}, added);
+  };
+  const std::pair<const char*, std::function<Tensor(const Tensor&)>> operations[] = {
+      {"batch norm", [&](const Tensor& x) { return norm(x, {}); }},
+      {"batch norm and addition", [&](const Tensor& x) { return norm(x, x); }},
+      {"relu", [](const Tensor& x) { return ops::relu(x); }},
+      {"a constant", [](const Tensor& x) { return x * 0.5f; }},
+      {"addition", [](const Tensor& x) { return x + x; }},
+      {"largest", [](const Tensor& x) { return ops::max_pool2d(x, {.kernel = 2}); }},
+      {"average", [](const Tensor& x) { return ops::adaptive_avg_pool2d(x, 1, 1); }},
+      {"joined",
+       [](const Tensor& x) {
+         return ops::concat_channels({x, x});
+       }},
+      {"shortcut", [](const Tensor& x) { return ops::pad_shortcut(x, 16); }},
+      {"flattened", [](const Tensor& x) { return ops::flatten(x); }}};
+  for (const auto& [name, f] : operations) {
+    SCOPED_TRACE(name);
+    DType of_gradient = DType::f32;
+    const auto leaf = std::make_shared<Leaf>();
+    const Tensor before = with_gradient(raw::cast(copied(image, kCuda), DType::bf16), leaf);
+    const Tensor x =
+        record("watch", before.value(), {before}, [&](const Tensor& dy, Grads&) { of_gradient = dy.dtype(); });
+    const Tensor y = f(x);
+    EXPECT_EQ(y.dtype(), DType::bf16);
+    with_upstream(y, Tensor::full(y.shape(), 1, kCuda)).backward();
+    EXPECT_EQ(of_gradient, DType::bf16);
+  }
 }
 
 TEST_F(CudaKernels, LocalResponseNorm) {

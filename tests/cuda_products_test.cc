@@ -287,15 +287,18 @@ TEST_F(CudaProductsTest, ConvolutionInTf32AndBf16) {
       rounded.push_back(raw::to_layout(rounded_to_bf16(t), t.layout()));
       on_device.push_back(copied(rounded.back(), kCuda));
     }
-    ops::Conv2dOptions sums_alone = c.o;
-    sums_alone.relu = false;
-    const Tensor expected = ops::conv2d(rounded[0], rounded[1], {}, sums_alone);
+    const Tensor expected = ops::conv2d(rounded[0], rounded[1], {}, c.o);
     const Precise set(Precision::bf16);
-    const Tensor sums = ops::conv2d(on_device[0], on_device[1], {}, sums_alone), all = op(on_device);
-    EXPECT_EQ(all.dtype(), DType::bf16);
+    const Tensor sums = ops::conv2d(on_device[0], on_device[1], {}, c.o);
     expect_close(sums, expected, 4e-3f, "bf16 operands");
     const Tensor with_bias = ops::to_float(copied(sums, kCpu)) + ops::reshape(rounded[2], {1, -1, 1, 1});
-    EXPECT_EQ(all.to_vector(), rounded_to_bf16(c.o.relu ? ops::relu(with_bias) : with_bias).to_vector());
+    for (const bool relu : {false, true}) {
+      ops::Conv2dOptions o = c.o;
+      o.relu = relu;
+      const Tensor all = ops::conv2d(on_device[0], on_device[1], on_device[2], o);
+      EXPECT_EQ(all.dtype(), DType::bf16);
+      EXPECT_EQ(all.to_vector(), rounded_to_bf16(relu ? ops::relu(with_bias) : with_bias).to_vector());
+    }
   }
 }
 

@@ -23,8 +23,8 @@ Written<T> out(T* data) {
   return {data};
 }
 
-/// What a thread computes with for an element of an array: bfloat16 is widened when it is read, and rounded when it is
-/// written.
+/// Names the type in which a thread computes with elements of T. It widens bfloat16 when it reads it, and rounds what
+/// it writes.
 template <class T>
 struct Computed {
   using type = T;

@@ -141,7 +141,7 @@ bool all_finite(const float* x, std::int64_t n) {
   each(
       n,
       [=] __device__(float xi) {
-        if ((__float_as_uint(xi) & 0x7F800000u) == 0x7F800000u) *flag = 1;  // whoever writes, writes the same
+        if ((__float_as_uint(xi) & 0x7F800000u) == 0x7F800000u) atomicOr(flag, 1);
       },
       x);
   return host_value(flag) == 0;

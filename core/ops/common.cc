@@ -19,7 +19,7 @@ void require_one_device(const char* what, std::initializer_list<NamedOperand> op
 }
 
 void require_real(const char* what, const Tensor& x) {
-  require<ShapeError>(x.dtype() == DType::f32 || x.dtype() == DType::bf16, what, ": x ", x.shape(), " is ", x.dtype(),
+  require<ShapeError>(is_real(x.dtype()), what, ": x ", x.shape(), " is ", x.dtype(),
                       ", and only float32 is computed with: to_float(x) makes it that.");
 }
 

@@ -19,11 +19,11 @@ void require_one_device(const char* what, std::initializer_list<NamedOperand> op
 /// Throws ShapeError unless x is float32 or bf16, naming what it is.
 void require_real(const char* what, const Tensor& x);
 
-/// x's value for an operation that computes in float32 alone: bf16 is widened, anything else refused as above. The
-/// gradient of x may be float32 all the same (core/autograd.h).
+/// Returns x's value for an operation that computes in float32 alone: bf16 is widened, anything else refused as above.
+/// The operation may put a float32 gradient for x all the same (core/autograd.h).
 Tensor floats(const char* what, const Tensor& x);
 
-/// x's memory in words of 32 bits, for kernels that copy floats.
+/// Returns x's memory in words of 32 bits, for kernels that copy floats.
 inline float* words(const Tensor& x) { return static_cast<float*>(x.raw_data()); }
 
 /// Throws ShapeError unless x is [N, C, H, W].
@@ -33,8 +33,8 @@ void require_images(const char* what, const Tensor& x);
 /// channels_last.
 Tensor channelwise(const Tensor& x);
 
-/// Calls f(dx, dy) with `gradient` in y's layout, and with memory for what is made of it element by
-/// element, which it returns: the gradient's own if nobody else holds it.
+/// Calls f(dx, dy) with `gradient` in y's layout, and with memory for what is made of it element by element, which it
+/// returns: the gradient's own if nobody else holds it.
 template <class F>
 Tensor elementwise_gradient(const Tensor& gradient, const Tensor& y, F f) {
   const bool mine = gradient.sole_owner();
@@ -44,8 +44,8 @@ Tensor elementwise_gradient(const Tensor& gradient, const Tensor& y, F f) {
   return dx;
 }
 
-/// gradient where y > 0, else 0, in y's layout: the backward of a ReLU that some other operation applied to y. Both
-/// have one type.
+/// Returns the gradient where y > 0, else 0, in y's layout: the backward of a ReLU that some other operation applied to
+/// y. Both have one type.
 Tensor relu_mask(const Tensor& gradient, const Tensor& y);
 
 /// The gradient dy' x of a weight [width, in] that is input i of an operation y = x w', if it is wanted: as a whole, or

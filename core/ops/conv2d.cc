@@ -65,11 +65,9 @@ Tensor conv2d(const Tensor& x, const Tensor& w0, const Tensor& b0, const Conv2dO
               dy.device(), [&] { cpu::conv2d_backward_weights(dw.tensor, dw.add, db.tensor, db.add, in, dy, o); },
               [&] {
                 cuda::conv2d_backward_weights(dw.tensor, dw.add, in, dy, o);
-                if (!wants_bias) return;
-                const std::int64_t channels = w.dim(0), pixels = dy.elements() / channels;
-                dy.dtype() == DType::bf16
-                    ? cuda::sum_rows(db.tensor.data<float>(), dy.data<BFloat16>(), pixels, channels, db.add)
-                    : cuda::sum_rows(db.tensor.data<float>(), dy.data<float>(), pixels, channels, db.add);
+                if (wants_bias)
+                  LACONIC_REAL_KERNEL(dy, sum_rows(db.tensor.data<float>(), dy.data<Real>(), dy.elements() / w.dim(0),
+                                                   w.dim(0), db.add));
               });
         }
         if (grads.wants(0)) {

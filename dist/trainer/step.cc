@@ -131,8 +131,7 @@ void Trainer::report_non_finite(float loss) {
     if (!raw::all_finite((*it)->value())) fail(concat("the first parameter that is not finite is ", (*it)->info.name));
   std::string first;
   const ForwardWatch watch = [&](const std::string& path, const Tensor& output) {
-    const bool real = output.dtype() == DType::f32 || output.dtype() == DType::bf16;
-    if (first.empty() && real && !raw::all_finite(output)) first = path;
+    if (first.empty() && is_real(output.dtype()) && !raw::all_finite(output)) first = path;
   };
   workload_.pass_over();
   {
