@@ -309,6 +309,18 @@ TEST(CompareLearning, AWaitOnceInARoundCountsForTheWholeRound) {
       std::string::npos);
 }
 
+// It has its own exchange to wait for, where others wait for that of the step before.
+TEST(CompareLearning, TheLastStepOfARunIsNotCounted) {
+  Trial t = timed(10, 10);
+  t.steps.back().ms = 70;
+  const Learning l = put_together({{learned(80, 90)}}, {{t}});
+  ASSERT_EQ(l.rows[0].phases.size(), 1u);
+  EXPECT_NEAR(l.rows[0].phases[0].ms, 10, 1e-12);
+  t.steps.pop_back();  // two steps of the second epoch are left: the first is never counted, and one is needed
+  t.steps.back().ms = 70;
+  EXPECT_NEAR(put_together({{learned(80, 90)}}, {{t}}).rows[0].seconds->value, 100 * 10e-3 + 100 * 70e-3, 1e-12);
+}
+
 TEST(CompareLearning, OverSeedsTheMeanCounts) {
   const std::vector<Trial> dense{learned(80, 90), learned(80, 92), learned(80, 91)},
       ms{timed(10, 10), timed(20, 20), timed(30, 30)};

@@ -29,16 +29,19 @@ bool reaches(double figure, double target, bool perplexity) { return perplexity 
 /// The times of steps by epoch, but for its first, where the loading of data begins; of each round together.
 using EpochTimes = std::map<std::int64_t, std::vector<double>>;
 
-/// The steps of each epoch. A last epoch that --steps has cut to less than a round is left out: no wait of a whole
-/// round is in it.
+/// The steps of each epoch, without the last one of the run: it waits for its own messages too. A last epoch that
+/// --steps has cut to less than a round is left out: no wait of a whole round is in it.
 std::map<std::int64_t, std::vector<Trial::Step>> epochs_of(const Trial& timed) {
   std::map<std::int64_t, std::vector<Trial::Step>> epochs;
   for (const Trial::Step& step : timed.steps) epochs[step.epoch].push_back(step);
-  if (epochs.size() < 2 || timed.exchange_every == 1) return epochs;
+  if (epochs.empty()) return epochs;
+  const auto every = static_cast<std::size_t>(timed.exchange_every);
   const auto last = std::prev(epochs.end());
-  const std::size_t count = last->second.size();
-  if (count < std::prev(last)->second.size() && count <= static_cast<std::size_t>(timed.exchange_every))
+  std::vector<Trial::Step>& steps = last->second;
+  if (every > 1 && epochs.size() > 1 && steps.size() <= every && steps.size() < std::prev(last)->second.size())
     epochs.erase(last);
+  else if (steps.size() >= every + 2)  // a round remains, and the first step, which is not counted
+    steps.pop_back();
   return epochs;
 }
 

@@ -42,9 +42,10 @@ struct Learning {
   std::vector<LearningRow> rows;
 };
 
-/// Puts learned[set][seed] and timed[set][turn] together. A timed epoch's first step is left out, and where exchanges
-/// are some steps apart, what is more than whole rounds. The standard error of an accuracy p over n test samples is
-/// sqrt(p (1 - p) / n). For a perplexity the deviation over seeds stands for it.
+/// Puts learned[set][seed] and timed[set][turn] together. A timed epoch's first step is left out, and the
+/// last step of a run, if a round remains without it. Where exchanges are some steps apart, what is more than whole
+/// rounds is left out too. The standard error of an accuracy p over n test samples is sqrt(p (1 - p) / n). For a
+/// perplexity the deviation over seeds stands for it.
 Learning put_together(const std::vector<std::vector<Trial>>& learned, const std::vector<std::vector<Trial>>& timed);
 
 std::string learning_text(const TableHead& head, const Learning& learning, TableForm form);
