@@ -17,8 +17,7 @@ constexpr double kEps = 1e-8;
 class Adam final : public Optimizer {
  public:
   Adam(const ParameterArena& arena, const OptimizerOptions& o)
-      : Optimizer(arena, o.name),
-        decay_(o.decay),
+      : Optimizer(arena, o),
         decoupled_(o.name == "adamw"),
         beta1_(o.beta1),
         beta2_(o.beta2),
@@ -29,22 +28,21 @@ class Adam final : public Optimizer {
 
  private:
   void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) override {
-    const double decay = decay_.of(part.info);
     raw::adam(
         part.value, part.gradient, part.of(first_), part.of(second_),
         {.gradient_scale = static_cast<float>(gradient_scale),
-         .weight_decay = decoupled_ ? 0.0f : static_cast<float>(decay),
+         .weight_decay = decoupled_ ? 0.0f : static_cast<float>(part.weight_decay),
          .beta1 = static_cast<float>(beta1_),
          .beta2 = static_cast<float>(beta2_),
          .eps = static_cast<float>(kEps),
          .step_size = static_cast<float>(lr / (1 - std::pow(beta1_, static_cast<double>(t)))),
          .root_correction = static_cast<float>(std::sqrt(1 - std::pow(beta2_, static_cast<double>(t - missed())))),
-         .keep = decoupled_ ? static_cast<float>(1 - lr * decay) : 1.0f});
+         .keep = keep(lr, part)});
   }
   /// g = beta1 m + (1 - beta1) d
   void form(const Part& part) override {
-    const double decay = decoupled_ ? 0.0 : decay_.of(part.info);
-    if (decay > 0) raw::axpy(part.gradient, static_cast<float>(decay), part.value);
+    if (!decoupled_ && part.weight_decay > 0)
+      raw::axpy(part.gradient, static_cast<float>(part.weight_decay), part.value);
     raw::scale(part.gradient, static_cast<float>(1 - beta1_));
     raw::axpy(part.gradient, static_cast<float>(beta1_), part.of(first_));
   }
@@ -59,7 +57,11 @@ class Adam final : public Optimizer {
          .eps = static_cast<float>(kEps),
          .step_size = static_cast<float>(lr / (1 - std::pow(beta1_, static_cast<double>(t)))),
          .root_correction = static_cast<float>(std::sqrt(1 - std::pow(beta2_, static_cast<double>(updates_of_v)))),
-         .keep = decoupled_ ? static_cast<float>(1 - lr * decay_.of(part.info)) : 1.0f});
+         .keep = keep(lr, part)});
+  }
+  /// What a decoupled decay leaves of a weight.
+  float keep(double lr, const Part& part) const {
+    return decoupled_ ? static_cast<float>(1 - lr * part.weight_decay) : 1.0f;
   }
   Tensor first_moment() const override { return first_; }
   Tensor second_moment() const override { return second_; }
@@ -67,7 +69,6 @@ class Adam final : public Optimizer {
     return {{"first_moment", first_}, {"second_moment", second_}};
   }
 
-  const Decay decay_;
   const bool decoupled_;
   const double beta1_, beta2_;
   Tensor first_, second_;

@@ -14,9 +14,10 @@ constexpr float kLeastShare = 1e-4f;
 
 }  // namespace
 
-Optimizer::Optimizer(const ParameterArena& arena, std::string name)
+Optimizer::Optimizer(const ParameterArena& arena, const OptimizerOptions& options)
     : arena_(arena),
-      name_(std::move(name)),
+      name_(options.name),
+      decay_(options.decay),
       updates_(Tensor::zeros({static_cast<std::int64_t>(arena.parameters().size())}, DType::i64)),
       rows_updated_(arena.parameters().size()) {}
 
@@ -41,10 +42,11 @@ std::int64_t Optimizer::begin_update(const Parameter& parameter, std::int64_t ro
   return count;
 }
 
-Optimizer::Part Optimizer::part_of(Parameter& parameter, Rows rows) const {
+Optimizer::Part Optimizer::part_of(const Parameter& parameter, Rows rows) const {
   const std::int64_t row = parameter.info.elements / std::max<std::int64_t>(1, parameter.all_rows().count);
-  const auto part = [&](const Tensor& x) { return x.view({-1}).range(rows.first * row, rows.count * row); };
-  return {parameter.info, part(parameter.value()), part(parameter.grad()), parameter.info.offset + rows.first * row};
+  const std::int64_t offset = parameter.info.offset + rows.first * row, elements = rows.count * row;
+  return {decay_.of(parameter.info), offset, arena_.values().range(offset, elements),
+          arena_.gradients().range(offset, elements)};
 }
 
 void Optimizer::update(Parameter& parameter, Rows rows, double lr, double gradient_scale) {
@@ -52,6 +54,36 @@ void Optimizer::update(Parameter& parameter, Rows rows, double lr, double gradie
   const std::int64_t t = begin_update(parameter, rows.count);
   apply(part_of(parameter, rows), lr, gradient_scale, t);
   parameter.value().bump_version();
+}
+
+void Optimizer::update(std::vector<std::pair<Parameter*, Rows>> parts, double lr, double gradient_scale) {
+  for (const auto& [p, rows] : parts) require_mine(*p);
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first->info.index, a.second.first) < std::pair(b.first->info.index, b.second.first);
+  });
+  struct Run {
+    double weight_decay = 0;
+    std::int64_t begin = 0, end = 0, update = 0;
+  } run;
+  const auto apply_run = [&] {
+    const std::int64_t elements = run.end - run.begin;
+    if (elements == 0) return;
+    apply({run.weight_decay, run.begin, arena_.values().range(run.begin, elements),
+           arena_.gradients().range(run.begin, elements)},
+          lr, gradient_scale, run.update);
+  };
+  for (const auto& [p, rows] : parts) {
+    const Part part = part_of(*p, rows);
+    const std::int64_t t = begin_update(*p, rows.count), end = part.offset + part.value.elements();
+    if (run.end == part.offset && run.update == t && run.weight_decay == part.weight_decay) {
+      run.end = end;
+    } else {
+      apply_run();
+      run = {part.weight_decay, part.offset, end, t};
+    }
+  }
+  apply_run();
+  for (const auto& [p, rows] : parts) p->value().bump_version();
 }
 
 void Optimizer::form_moment(Parameter& parameter, Rows rows) {
@@ -100,7 +132,9 @@ void Optimizer::take(const Part&, double, std::int64_t, std::int64_t) {
 }
 
 void Optimizer::update_all(double lr, double gradient_scale) {
-  for (const auto& p : arena_.parameters()) update(*p, lr, gradient_scale);
+  std::vector<std::pair<Parameter*, Rows>> all;
+  for (const auto& p : arena_.parameters()) all.emplace_back(p.get(), p->all_rows());
+  update(std::move(all), lr, gradient_scale);
 }
 
 void Optimizer::save(StateDict& state) const {

@@ -3,12 +3,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/parameter.h"
 #include "core/state.h"
 
 namespace laconic {
+
+struct OptimizerOptions;
 
 /// Turns gradients into new values, one parameter at a time and in any order, as soon as its gradient has arrived. What
 /// is remembered lies in flat tensors laid out like the parameter arena. How many updates a parameter has had is
@@ -33,7 +36,10 @@ class Optimizer {
   /// These rows' share of one update. The parts of an update come in any order and hold each row once; they count as
   /// one update together, and give the bits of a whole one.
   void update(Parameter& parameter, Rows rows, double lr, double gradient_scale = 1);
-  /// Every parameter, in arena order.
+  /// These parts at once, with the bits of one update after another. Neighbours that have no padding between them, one
+  /// decay and one count of updates become one pass: on a GPU one launch.
+  void update(std::vector<std::pair<Parameter*, Rows>> parts, double lr, double gradient_scale = 1);
+  /// Every parameter.
   void update_all(double lr, double gradient_scale = 1);
 
   /// Everything that later updates depend on: always "updates" (int64, one count for each parameter in arena order),
@@ -62,16 +68,16 @@ class Optimizer {
   void thaw_second_moment(std::int64_t missed);
 
  protected:
-  /// Some neighbouring elements of a parameter.
+  /// Some neighbouring elements of the arena.
   struct Part {
-    const ParameterInfo& info;
-    Tensor value, gradient;
+    double weight_decay;
     std::int64_t offset;  ///< of the first one in the arena
+    Tensor value, gradient;
     Tensor of(const Tensor& state) const { return state.range(offset, value.elements()); }
   };
 
-  /// name : as in --optimizer, for errors
-  Optimizer(const ParameterArena& arena, std::string name);
+  /// options : its name, as in --optimizer, is for errors, and its decay is that of parts
+  Optimizer(const ParameterArena& arena, const OptimizerOptions& options);
   /// t : the number of this update of the parameter, first 1
   virtual void apply(const Part& part, double lr, double gradient_scale, std::int64_t t) = 0;
   /// The halves of an update, where there are moments.
@@ -87,10 +93,11 @@ class Optimizer {
  private:
   void require_mine(const Parameter& parameter) const;
   std::int64_t begin_update(const Parameter& parameter, std::int64_t rows);
-  Part part_of(Parameter& parameter, Rows rows) const;
+  Part part_of(const Parameter& parameter, Rows rows) const;
 
   const ParameterArena& arena_;
   const std::string name_;
+  const Decay decay_;
   Tensor updates_;
   std::int64_t missed_ = 0;
   std::vector<std::int64_t> rows_updated_;  // of the update that a parameter is in; 0 between updates

@@ -15,7 +15,7 @@ namespace {
 /// source: Sutskever et al. 2013, with PyTorch's meaning of lr, dampening and the first step. Cost: one pass.
 class Sgd final : public Optimizer {
  public:
-  Sgd(const ParameterArena& arena, const OptimizerOptions& o) : Optimizer(arena, o.name), o_(o) {
+  Sgd(const ParameterArena& arena, const OptimizerOptions& o) : Optimizer(arena, o), o_(o) {
     require<UsageError>(o.momentum >= 0 && o.momentum < 1, "sgd: momentum is ", o.momentum,
                         ", it must be from 0 up to but not 1. Correct `momentum`.");
     require<UsageError>(std::isfinite(o.dampening), "sgd: dampening is ", o.dampening, ", it must be finite.");
@@ -30,7 +30,7 @@ class Sgd final : public Optimizer {
     raw::sgd(part.value, part.gradient, momentum_.defined() ? part.of(momentum_) : Tensor(),
              {.lr = static_cast<float>(lr),
               .gradient_scale = static_cast<float>(gradient_scale),
-              .weight_decay = static_cast<float>(o_.decay.of(part.info)),
+              .weight_decay = static_cast<float>(part.weight_decay),
               .momentum = static_cast<float>(o_.momentum),
               .dampening = static_cast<float>(o_.dampening),
               .nesterov = o_.nesterov,

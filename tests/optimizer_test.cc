@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -310,6 +311,72 @@ TEST(Clip, ValueKeepsNaN) {
   const auto y = x.to_vector();
   EXPECT_EQ(std::vector<float>(y.begin(), y.begin() + 4), (std::vector<float>{-1, -0.5f, 0.5f, 1}));
   EXPECT_TRUE(std::isnan(y[4]));
+}
+
+/// Tells which runs of elements it was asked to update.
+struct Recorder : Optimizer {
+  explicit Recorder(const ParameterArena& arena)
+      : Optimizer(arena, {.name = "recorder", .decay = {.weight_decay = 1, .norm_and_bias = false}}) {}
+  void apply(const Part& part, double, double, std::int64_t t) override {
+    runs.push_back({part.offset, part.value.elements(), static_cast<std::int64_t>(part.weight_decay), t});
+  }
+  std::vector<StateDict::Entry> arenas() const override { return {}; }
+  std::vector<std::array<std::int64_t, 4>> runs;  // offset, elements, decay, number of the update
+};
+
+/// Parameters as they lie in an arena: two weights, a bias of as many elements as lines have, a weight with padding
+/// behind it, another.
+struct Five {
+  Five()
+      : arena({make({3, 16}, Role::linear), make({5}, Role::conv), make({16}, Role::bias), make({2, 32}, Role::conv),
+               make({32}, Role::linear)}) {}
+  static std::shared_ptr<Parameter> make(const Shape& shape, Role role) {
+    return std::make_shared<Parameter>(shape, role);
+  }
+  Parameter& at(std::size_t i) const { return *arena.parameters()[i]; }
+  ParameterArena arena;
+};
+
+TEST(Optimizer, UpdatesNeighboursAtOnceWhereNothingTellsThemApart) {
+  using Runs = std::vector<std::array<std::int64_t, 4>>;
+  const Five five;
+  Recorder recorder(five.arena);
+  recorder.update_all(0.1);
+  EXPECT_EQ(recorder.runs, (Runs{{0, 96, 1, 1}, {96, 16, 0, 1}, {112, 5, 1, 1}, {128, 48, 1, 1}}))
+      << "a bias is not decayed, and padding is left out";
+  recorder.runs.clear();
+  recorder.update(five.at(0), 0.1);
+  recorder.update_all(0.1);
+  EXPECT_EQ(recorder.runs,
+            (Runs{{0, 32, 1, 2}, {0, 32, 1, 3}, {32, 64, 1, 2}, {96, 16, 0, 2}, {112, 5, 1, 2}, {128, 48, 1, 2}}))
+      << "the first has had one more";
+  recorder.runs.clear();
+  // Rows in any order; one of them is missing, and comes on its own.
+  recorder.update({{&five.at(4), {2, 1}}, {&five.at(1), {0, 2}}, {&five.at(4), {0, 1}}}, 0.1, 1);
+  EXPECT_EQ(recorder.runs, (Runs{{32, 64, 1, 3}, {128, 16, 1, 3}, {160, 16, 1, 3}}));
+  recorder.runs.clear();
+  recorder.update(five.at(4), {1, 1}, 0.1);
+  EXPECT_EQ(recorder.runs, (Runs{{144, 16, 1, 3}}));
+  Five other;
+  EXPECT_THROW(recorder.update({{&other.at(0), {0, 32}}}, 0.1), Error);
+}
+
+TEST(Optimizers, UpdateAllAtOnceWithTheBitsOfOneAfterAnother) {
+  for (const Device device : with_cuda({kCpu}))
+    for (const Case& c : cases()) {
+      Five at_once, one_by_one;
+      const auto a = make_optimizer(at_once.arena, c.options), b = make_optimizer(one_by_one.arena, c.options);
+      for (int k = 1; k <= 3; ++k) {
+        for (const Five* five : {&at_once, &one_by_one})
+          for (const auto& p : five->arena.parameters())
+            Two::fill(p->grad(), 31 * k + 7 * p->info.index, [](int i) { return std::sin(0.7 * i); });
+        const std::uint64_t version = at_once.at(2).value().version();
+        a->update_all(0.1, 0.5);
+        EXPECT_GT(at_once.at(2).value().version(), version);
+        for (const auto& p : one_by_one.arena.parameters()) b->update(*p, 0.1, 0.5);
+        EXPECT_EQ(at_once.arena.values().to_vector(), one_by_one.arena.values().to_vector()) << c.name << device;
+      }
+    }
 }
 
 TEST(Optimizer, AnUpdateInPartsOfRowsIsOneUpdateBitForBit) {

@@ -174,7 +174,7 @@ void Trainer::apply_clipped() {
   strategy_->flush();
   const double mean = arrived_context_.gradient_scale;  // the arena holds sums
   const double scale = mean * clip_scale(mean * mean * gradient_sum_of_squares(*arena_), o_.clip.limit);
-  for (const auto& [p, rows] : std::exchange(arrived_, {})) optimizer_->update(*p, rows, arrived_context_.lr, scale);
+  optimizer_->update(std::exchange(arrived_, {}), arrived_context_.lr, scale);
 }
 
 void Trainer::flush() {
