@@ -79,7 +79,7 @@ struct Ending {
 Ending supervise(const LaunchCommand& command);
 
 /// The training programs that come with laconic.
-inline constexpr const char* kPrograms[] = {"mnist", "cifar10", "imagenet", "ptb"};
+inline constexpr const char* kPrograms[] = {"mnist", "cifar10", "imagenet", "ptb", "gpt"};
 
 /// The path of APP: a path, or the name of a program beside this one or in PATH. Throws UsageError in the name of
 /// `tool`.

@@ -81,7 +81,7 @@ std::vector<Own> own_options(CompareOptions& o) {
        [&o](const std::string& text) { o.sets.push_back(peer_set(text)); }},
       {"--preset", "NAME,..",
        "a set for each of WA, WA+C, INC, INC+C (INCEPTIONN's Fig. 12); the hyper-parameters of "
-       "inceptionn-alexnet, -hdc, -resnet, -vgg (its Table I) are options for all",
+       "inceptionn-alexnet, -hdc, -resnet, -vgg (its Table I) and redsync-alexnet are options for all",
        [&o](const std::string& text) {
          for (const Preset* preset : presets_named(text, "--preset"))
            if (preset->exchange)

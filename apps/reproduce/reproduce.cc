@@ -108,7 +108,7 @@ int reproduce(const std::vector<std::string>& arguments) {
   app.add_option("--scale", scale, "small: minutes on two cores; full: the paper's own size, hours to weeks [small]")
       ->check(CLI::IsMember({"small", "full"}));
   app.add_option("--data", data, "data of the training program instead of its own");
-  app.add_option("--out", out, "a folder for PAPER-TABLE.md, as docs/papers/tables");
+  app.add_option("--out", out, "a folder that exists, for PAPER-TABLE.md");
   app.add_flag("--list", list, "say which tables there are");
   app.add_flag("--dry-run", dry_run, "print the commands that would run");
   app.footer("Example: laconic reproduce inceptionn");

@@ -7,9 +7,8 @@ const std::vector<PaperTable>& paper_tables() {
   static const std::vector<PaperTable> all = {
       {.paper = "redsync",
        .name = "accuracy",
-       .title = "Test error of SGD, RGC and qRGC after equal epochs: ResNet-44 on CIFAR-10, 4 workers of 64 images, "
-                "0.1 % sent "
-                "(Fang et al. 2018)",
+       .title = "Test error of SGD, RGC and qRGC after equal epochs: ResNet-44 on CIFAR-10, 4 workers of 64 images "
+                "(Fang et al. 2018, who send 0.1 %)",
        .columns = {"test error %"},
        .rows = {{"SGD", {"7.48"}, ""},
                 {"RGC", {"7.17"}, "--sync redsync --density 0.01 --no-mask --warmup dense:1"},
