@@ -79,10 +79,11 @@ void Grads::put(int i, Tensor gradient) {
     target.pending_ = std::move(gradient);
   } else if (target.takes_pair_ && !target.pending_second_.defined()) {
     target.pending_second_ = std::move(gradient);
+  } else if (target.pending_.dtype() == DType::bf16) {
+    target.pending_ = raw::wide_sum(target.pending_, gradient);  // sums are float32's
   } else {
-    // Sums are float32's. The pending tensor may also be another input's gradient (an addition hands the same one to
-    // both): then it must not be written into.
-    target.pending_ = raw::cast(target.pending_, DType::f32);
+    // The pending tensor may also be another input's gradient (an addition hands the same one to both): then it must
+    // not be written into.
     if (!target.pending_.sole_owner()) target.pending_ = copy_of(target.pending_, target.pending_.layout());
     raw::add_into(target.pending_, gradient);
   }

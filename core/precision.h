@@ -9,7 +9,8 @@ enum class Precision : std::uint8_t {
   fp32,  ///< float32 as it is: no tensor cores
   tf32,  ///< tensor cores read float32 with 10 bits of mantissa
   bf16,  ///< operands are rounded to bfloat16 (8 bits of exponent, 7 of mantissa): half the memory to read, the
-         ///< fastest; a convolution's result is rounded so too, and stays so until a layer computes in float32
+         ///< fastest; a convolution's result is rounded so too, and stays so until a layer computes in float32. cuDNN
+         ///< also rounds what a batch adds to the gradient of a convolution's weights, once
 };
 const char* to_string(Precision precision);
 

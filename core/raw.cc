@@ -14,7 +14,12 @@ void fill(const Tensor& y, float value) {
 
 void add_into(const Tensor& y, const Tensor& x) {
   require<ShapeError>(x.shape() == y.shape(), "add: ", x.shape(), " to ", y.shape(), ".");
-  const Tensor same = to_layout(cast(x, y.dtype()), y.layout());
+  const bool widens = y.dtype() == DType::f32 && x.dtype() == DType::bf16 && y.device().kind == Device::Kind::cuda;
+  const Tensor same = to_layout(widens ? x : cast(x, y.dtype()), y.layout());
+  if (widens) {
+    cuda_only([&] { cuda::add(y.data<float>(), same.data<BFloat16>(), y.elements()); });
+    return y.bump_version();
+  }
   LACONIC_REAL_KERNEL(y, add(y.data<Real>(), same.data<Real>(), y.elements()));
   y.bump_version();
 }
@@ -37,6 +42,19 @@ void scale(const Tensor& y, float a) {
 void increment(const Tensor& counter) {
   LACONIC_KERNEL(counter.device(), increment(counter.data<std::int64_t>()));
   counter.bump_version();
+}
+
+Tensor wide_sum(const Tensor& a, const Tensor& b) {
+  if (b.dtype() == DType::bf16 && a.device().kind == Device::Kind::cuda) {
+    require<ShapeError>(a.shape() == b.shape(), "add: shapes ", a.shape(), " and ", b.shape(), " differ.");
+    const Tensor same = to_layout(b.value(), a.layout());
+    const Tensor y = Tensor::empty(a.shape(), DType::f32, a.device(), a.layout());
+    cuda_only([&] { cuda::add(y.data<float>(), a.data<BFloat16>(), same.data<BFloat16>(), y.elements()); });
+    return y;
+  }
+  const Tensor y = cast(a, DType::f32);
+  add_into(y, b);
+  return y;
 }
 
 Tensor add(const Tensor& a, const Tensor& b) {

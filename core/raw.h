@@ -14,6 +14,7 @@ void axpy(const Tensor& y, float a, const Tensor& x);  ///< y += a x; same layou
 void scale(const Tensor& y, float a);                  ///< y *= a
 void increment(const Tensor& counter);                 ///< counter += 1; int64 [1] or scalar
 Tensor add(const Tensor& a, const Tensor& b);          ///< in a's layout; both f32, or both bf16
+Tensor wide_sum(const Tensor& a, const Tensor& b);     ///< a + b in float32, in a's layout; a bf16, b either
 
 /// x in another layout: x itself if it has that layout, a copy otherwise (free where both orders are the same memory:
 /// one channel, or 1x1 images). Throws ShapeError for blocked16 if the channels are not a multiple of 16.

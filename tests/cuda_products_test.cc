@@ -302,6 +302,23 @@ TEST_F(CudaProductsTest, ConvolutionInTf32AndBf16) {
   }
 }
 
+TEST_F(CudaProductsTest, ConvolutionInBf16OfRowsThatBeginAnywhere) {
+  const Precise set(Precision::bf16);
+  const auto on_cuda = [](const Shape& shape, int seed) { return copied(random_tensor(shape, seed), kCuda); };
+  const ops::Conv2dOptions o{.pad = 1};
+  const Tensor all = ops::conv2d(on_cuda({4, 3, 3, 3}, 1), on_cuda({3, 3, 3, 3}, 2), {}, o),
+               w = on_cuda({5, 3, 3, 3}, 3);
+  ASSERT_EQ(all.dtype(), DType::bf16);
+  const Tensor part = all.rows(1, 2), apart = Tensor::like(part);  // an image has 54 bytes
+  apart.copy_from(part);
+  const Tensor y = ops::conv2d(part, w, {}, o);
+  EXPECT_EQ(y.to_vector(), ops::conv2d(apart, w, {}, o).to_vector());
+  const Tensor dw = Tensor::empty(w.shape(), DType::f32, kCuda), same = Tensor::like(dw);
+  cuda::conv2d_backward_weights(dw, false, part, y, o, cuda::kConvMostElements);
+  cuda::conv2d_backward_weights(same, false, apart, y, o, cuda::kConvMostElements);
+  EXPECT_EQ(dw.to_vector(), same.to_vector());
+}
+
 #if defined(LACONIC_CUDA_EMULATED) && !defined(__SANITIZE_ADDRESS__)
 // Its 8 GiB are reserved, not taken.
 TEST_F(CudaProductsTest, ConvolutionLeavesAlgorithmsWhoseWorkspaceCannotBeHad) {

@@ -3,24 +3,27 @@
 
     device_code.py NVCC SOURCE UNIT...
 
-SOURCE is the folder of the sources, a UNIT a .cu file. In PTX, before the last compiler, such a kernel has loads or stores of 16 bytes and
-no division of 64-bit integers, which a GPU does in some hundred instructions. A grid-stride loop may have one before it begins: of the
-threads' share, once. Exit code 0 if all are so, 1 with a line for each that is not.
+SOURCE is the folder of the sources, a UNIT a .cu file. In PTX, before the last compiler, such a kernel has loads or stores of 16 bytes (both where
+it writes as much as it reads) and no division of 64-bit integers, which a GPU does in some hundred instructions. A grid-stride loop may have
+one before it begins: of the threads' share, once. Exit code 0 if all are so, 1 with a line for each that is not.
 """
 import re
 import subprocess
 import sys
 import tempfile
 
-# Names as c++filt gives them, without namespaces; whether 16 bytes move at once; divisions of 64 bits that are allowed.
+# Names as c++filt gives them, without namespaces; what moves 16 bytes at once, a load or a store ('one') or both; divisions of 64 bits that
+# are allowed (None: any number).
 HOT = [
-    (r'each_kernel<[48], (?!increment)', True, 0),                 # element by element: additions, activations, updates
-    (r'(walk_columns|column_sums)_kernel<[48], (Statistics|Apply|Sums|Data|Columns)', True, 0), # batch norm, bias
-    (r'for_pixels<[48], Max(Forward|Backward)<', True, 0),
+    (r'each_kernel<[48], (?!increment)', 'one', 0),                # element by element: additions, activations, updates
+    (r'walk_columns_kernel<[48], (Apply|Data)', 'both', 0),        # batch norm
+    (r'column_sums_kernel<[48], (Statistics|Sums|Columns)', 'one', 0),                         # likewise, and bias
+    (r'for_pixels<[48], Max(Forward|Backward)<', 'both', 0),
+    (r'for_pixels<[48], Average(Forward|Backward)<', 'both', None),  # windows of adaptive pools are shares
     (r'add_bias_kernel<unsigned', None, 0),
-    (r'tile_kernel<.*, true>\(', True, 0),                         # RedSync's residual pass
+    (r'tile_kernel<.*, true>\(', 'one', 0),                        # RedSync's residual pass
     (r'(count|emit|digits|gather|choose|thresholds|scan|bisect)_kernel', None, 0),             # selection
-    (r'\b(sizes|write|ways|decode)_kernel', True, 0),              # INCEPTIONN
+    (r'\b(sizes|write|ways|decode)_kernel', 'one', 0),             # INCEPTIONN
     (r'(to|from)_16_bits', None, 1),
     (r'(to|from)_stochastic', None, 1),
 ]
@@ -52,10 +55,11 @@ def main():
                 found += 1
                 seen.add(pattern)
                 divisions = len(re.findall(r'\b(?:div|rem)\.[us]64', text))
-                if divisions > allowed:
+                if allowed is not None and divisions > allowed:
                     wrong.append(f'{divisions} divisions of 64-bit integers, {allowed} allowed: {name}')
-                if wide and not re.search(r'(?:ld|st)\.global(?:\.\w+)*\.v4', text):
-                    wrong.append(f'no load or store of 16 bytes: {name}')
+                moves = set(re.findall(r'\b(ld|st)\.global(?:\.\w+)*\.(?:v4\.[bfsu]32|v2\.[bfsu]64)', text))
+                if wide and not moves or wide == 'both' and len(moves) < 2:
+                    wrong.append(f'16 bytes are moved at once by {" and ".join(moves) or "nothing"} alone: {name}')
                 break
     wrong += [f'no kernel is called {pattern}' for pattern, _, _ in HOT if pattern not in seen]
     if found < LEAST:

@@ -12,6 +12,7 @@ namespace {
 /// d and d^2, d = x - shift.
 template <class Real>
 struct Statistics {
+  static constexpr bool kStores = false;
   static constexpr int kSums = 2, kWide = kPerMove<Real>;
   const Real* x;
   const float* shift;
@@ -67,6 +68,7 @@ struct Apply {
 /// g = (dy + dy2) where y > 0, written unless it is dy as it was; sums of g and g (x - mean).
 template <class Real, bool kPair, bool kRelu>
 struct Sums {
+  static constexpr bool kStores = true;
   static constexpr int kSums = 2, kWide = kPerMove<Real>;
   Real* g;
   const Real *dy, *dy2, *y, *x;

@@ -59,7 +59,8 @@ void walk_columns(std::int64_t rows, std::int64_t columns, bool aligned, const F
 }
 
 /// partial[k][chunk][column] = sum k of F::kSums over the rows of a chunk. f.at<kWide>(column) gives a function object
-/// that is called with the place of each kWide elements and the sums so far, float [kSums][kWide].
+/// that is called with the place of each kWide elements and the sums so far, float [kSums][kWide]. Where it writes
+/// nothing (not F::kStores), four rows are loaded before the first is added.
 template <int kWide, class F>
 __global__ void __launch_bounds__(kBlock) column_sums_kernel(float* partial, ColumnWalk w, F f) {
   constexpr int kSums = F::kSums;
@@ -68,8 +69,13 @@ __global__ void __launch_bounds__(kBlock) column_sums_kernel(float* partial, Col
   float sums[kSums][kWide] = {};
   if (thread.row < thread.end) {
     const auto g = f.template at<kWide>(thread.column);
+    std::int64_t row = thread.row;
+    if constexpr (!F::kStores)
+      for (; row + 3 * static_cast<std::int64_t>(w.down) < thread.end; row += 4 * static_cast<std::int64_t>(w.down))
+#pragma unroll
+        for (int u = 0; u < 4; ++u) g((row + u * w.down) * w.columns + thread.column, sums);
 #pragma unroll 4
-    for (std::int64_t row = thread.row; row < thread.end; row += w.down) g(row * w.columns + thread.column, sums);
+    for (; row < thread.end; row += w.down) g(row * w.columns + thread.column, sums);
   }
 #pragma unroll
   for (int s = 0; s < kSums; ++s)
@@ -97,13 +103,18 @@ __global__ void __launch_bounds__(kBlock) column_sums_kernel(float* partial, Col
             shared[s][threadIdx.x * kWide + k];
 }
 
-/// f(column, totals) with double totals[kSums], added over the chunks in a fixed order. Blocks are 32 columns wide.
+/// Columns of a block that finishes sums: 32 bytes, which a GPU reads at once. With few columns there still are some
+/// blocks.
+inline constexpr int kFinished = 8;
+
+/// f(column, totals) with double totals[kSums], added over the chunks in a fixed order. Blocks are kFinished columns
+/// wide and a power of two high.
 template <int kSums, class F>
 __global__ void __launch_bounds__(1024)
     finish_columns_kernel(const float* partial, unsigned chunks, std::int64_t columns, F f) {
   __shared__ double shared[kSums][1024];
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarp + threadIdx.x;
-  const int at = threadIdx.y * kWarp + threadIdx.x;
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kFinished + threadIdx.x;
+  const int at = threadIdx.y * kFinished + threadIdx.x;
   double totals[kSums] = {};
   if (column < columns)
 #pragma unroll 4
@@ -113,11 +124,15 @@ __global__ void __launch_bounds__(1024)
         totals[s] += partial[(static_cast<std::int64_t>(s) * chunks + i) * columns + column];
 #pragma unroll
   for (int s = 0; s < kSums; ++s) shared[s][at] = totals[s];
-  __syncthreads();
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y < half)
+#pragma unroll
+      for (int s = 0; s < kSums; ++s) shared[s][at] += shared[s][at + half * kFinished];
+  }
   if (threadIdx.y > 0 || column >= columns) return;
 #pragma unroll
-  for (int s = 0; s < kSums; ++s)
-    for (unsigned i = 1; i < blockDim.y; ++i) totals[s] += shared[s][i * kWarp + threadIdx.x];
+  for (int s = 0; s < kSums; ++s) totals[s] = shared[s][at];
   f(column, totals);
 }
 
@@ -131,9 +146,9 @@ void sum_columns(std::int64_t rows, std::int64_t columns, bool aligned, const F&
   const Temporary<float> partial(static_cast<std::size_t>(F::kSums * w.chunks * columns));
   launch(wide > 1 ? column_sums_kernel<F::kWide, F> : column_sums_kernel<1, F>, w.grid(), kBlock, partial.data(), w, f);
   unsigned down = 1;
-  while (down < 32 && down < w.chunks) down *= 2;
-  launch(finish_columns_kernel<F::kSums, Done>, static_cast<unsigned>((columns + kWarp - 1) / kWarp), dim3(kWarp, down),
-         partial.data(), w.chunks, columns, done);
+  while (down < 128 && down < w.chunks) down *= 2;
+  launch(finish_columns_kernel<F::kSums, Done>, static_cast<unsigned>((columns + kFinished - 1) / kFinished),
+         dim3(kFinished, down), partial.data(), w.chunks, columns, done);
 }
 
 }  // namespace laconic::cuda

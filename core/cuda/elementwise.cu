@@ -92,6 +92,7 @@ double host_sum(std::span<const Slice<const float>> arrays, F f) {
 /// Sums of the columns themselves.
 template <class Real>
 struct Columns {
+  static constexpr bool kStores = false;
   static constexpr int kSums = 1, kWide = kPerMove<Real>;
   const Real* x;
   template <int kWide>
@@ -110,6 +111,15 @@ struct Columns {
 };
 
 }  // namespace
+
+void add(float* y, const BFloat16* x, std::int64_t n) {
+  each(
+      n, [] __device__(float& yi, float xi) { yi += xi; }, y, x);
+}
+void add(float* y, const BFloat16* a, const BFloat16* b, std::int64_t n) {
+  each(
+      n, [] __device__(float& yi, float ai, float bi) { yi = ai + bi; }, out(y), a, b);
+}
 
 void add_up(double* total, float* y, double a, const double* values, std::int64_t n) {
   const auto threads = static_cast<int>(std::min<std::int64_t>(1024, (n + kWarp - 1) / kWarp * kWarp));

@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(kBlock)
 
 /// What the gradients of gamma and beta add: dy xhat, and dy.
 struct Parts {
+  static constexpr bool kStores = false;
   static constexpr int kSums = 2, kWide = 4;
   const float *dy, *x, *stats;
   std::int64_t rows, dim;

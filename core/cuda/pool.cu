@@ -28,6 +28,12 @@ void pool(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t widt
     for_pixels<1>(images, h, w, width, Kernel<Real, 1>{to, arguments...});
 }
 
+/// i, a multiple of kWide, in a form that tells the compiler so: else it stores one element at a time.
+template <int kWide>
+__device__ std::int64_t whole(std::int64_t i) {
+  return i / kWide * kWide;
+}
+
 template <class Real, int kWide>
 struct MaxForward {
   Real* y;
@@ -52,7 +58,7 @@ struct MaxForward {
             at.v[k] = static_cast<std::uint8_t>(a * s.kernel + b);
           }
       }
-    const std::int64_t to = ((n * s.out_h + i) * s.out_w + j) * s.width + c;
+    const std::int64_t to = whole<kWide>(((n * s.out_h + i) * s.out_w + j) * s.width + c);
     store_pack<kWide>(y + to, best);
     if (index) store_pack<kWide>(index + to, at);
   }
@@ -77,7 +83,7 @@ struct MaxBackward {
 #pragma unroll
         for (int k = 0; k < kWide; ++k) sum.v[k] += at.v[k] == here ? d.v[k] : 0.0f;
       }
-    store_pack<kWide>(dx + ((n * s.h + h) * s.w + w) * s.width + c, sum);
+    store_pack<kWide>(dx + whole<kWide>(((n * s.h + h) * s.w + w) * s.width + c), sum);
   }
 };
 
@@ -100,7 +106,7 @@ struct AverageForward {
     const float factor = 1.0f / static_cast<float>(down.extent * across.extent);
 #pragma unroll
     for (int k = 0; k < kWide; ++k) sum.v[k] *= factor;
-    store_pack<kWide>(y + ((n * rows.out + i) * columns.out + j) * width + c, sum);
+    store_pack<kWide>(y + whole<kWide>(((n * rows.out + i) * columns.out + j) * width + c), sum);
   }
 };
 
@@ -122,7 +128,7 @@ struct AverageBackward {
         for (int k = 0; k < kWide; ++k) sum.v[k] += d.v[k] * factor;
       }
     }
-    store_pack<kWide>(dx + ((n * rows.extent + h) * columns.extent + w) * width + c, sum);
+    store_pack<kWide>(dx + whole<kWide>(((n * rows.extent + h) * columns.extent + w) * width + c), sum);
   }
 };
 

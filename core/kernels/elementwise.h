@@ -16,6 +16,10 @@ namespace laconic {
 LACONIC_DECLARE(void fill(float* y, float value, std::int64_t n));
 LACONIC_DECLARE_REAL(void add(Real* y, const Real* x, std::int64_t n));                    ///< y += x
 LACONIC_DECLARE_REAL(void add(Real* y, const Real* a, const Real* b, std::int64_t n));     ///< y = a + b
+namespace cuda {
+void add(float* y, const BFloat16* x, std::int64_t n);  ///< likewise, in float32
+void add(float* y, const BFloat16* a, const BFloat16* b, std::int64_t n);
+}  // namespace cuda
 LACONIC_DECLARE(void axpy(float* y, float a, const float* x, std::int64_t n));             ///< y += a x
 LACONIC_DECLARE(void scale(float* y, float a, std::int64_t n));
 LACONIC_DECLARE(void relu(float* y, std::int64_t n));  ///< y = max(y, 0)

@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <vector>
 
 #include "arithmetic.h"
@@ -164,8 +166,15 @@ struct Problem {
     return (i / c / pixels * c + i % c) * pixels + i / c % pixels;
   }
 
+  /// Kernels for tensor cores move 16 bytes at once: on a GPU other addresses end the program.
+  void require_aligned(const void* p) const {
+    if (x.type == CUDNN_DATA_FLOAT || reinterpret_cast<std::uintptr_t>(p) % 16 == 0) return;
+    std::fputs("emulated cuDNN: a tensor does not begin on 16 bytes\n", stderr);
+    std::abort();
+  }
   /// Channels last.
   std::vector<float> read(const void* p, std::size_t n, int h, int width, int c) const {
+    require_aligned(p);
     const std::size_t pixels = static_cast<std::size_t>(h) * static_cast<std::size_t>(width);
     const bool tf32 = x.type == CUDNN_DATA_FLOAT && conv.math != CUDNN_FMA_MATH;
     std::vector<float> out(n);
@@ -178,6 +187,7 @@ struct Problem {
     return out;
   }
   void write(void* p, const std::vector<float>& sums, float alpha, float beta, int h, int width, int c) const {
+    require_aligned(p);
     const std::size_t pixels = static_cast<std::size_t>(h) * static_cast<std::size_t>(width);
     for (std::size_t i = 0; i < sums.size(); ++i) {
       const std::size_t at = place(i, pixels, static_cast<std::size_t>(c));
