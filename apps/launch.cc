@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -23,6 +24,22 @@ namespace laconic {
 namespace {
 
 constexpr const char* kLaunchUsage = "as laconic launch -n 4 mnist --epochs 1";
+
+/// What the file of APP's --config says of an option; nothing if there is none, or if APP will refuse it.
+std::optional<std::string> configured(const std::vector<std::string>& arguments, const std::string& name) try {
+  const auto file = value_of(arguments, "--config");
+  if (!file) return std::nullopt;
+  for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_file(*file))
+    if (item.parents.empty() && item.name == name) return item.inputs.empty() ? "" : item.inputs.front();
+  return std::nullopt;
+} catch (const CLI::Error&) {
+  return std::nullopt;
+}
+/// Where APP saves, as its command line says, else its --config.
+std::optional<std::string> save_of(const std::vector<std::string>& arguments) {
+  const auto save = value_of(arguments, "--save");
+  return save ? save : configured(arguments, "save");
+}
 
 /// NAME or NAME:SLOTS.   what : the option, for errors
 Host host_from(const std::string& text, const char* what) {
@@ -175,9 +192,13 @@ LaunchOptions parse_launch(const std::vector<std::string>& arguments) {
                       "nothing begins again with fewer processes (--min-workers): add --restarts R");
   require<UsageError>(o.min_workers <= o.ranks, o.min_workers, " processes at least, and there are ", o.ranks,
                       " (--min-workers): give at most as many as -n");
-  require<UsageError>(o.restarts == 0 || value_of(o.app_arguments, "--save") || value_of(o.app_arguments, "--config"),
+  require<UsageError>(o.restarts == 0 || save_of(o.app_arguments),
                       "there would be no checkpoint to begin again from (--restarts): add --save DIR behind ", o.app,
                       ", and --save-every K");
+  for (const char* weights : {"init", "new-head"})
+    require<UsageError>(o.restarts == 0 || !configured(o.app_arguments, weights), "what begins again goes on from a ",
+                        "checkpoint, not from weights ('", weights, "' in --config): give --", weights,
+                        " on the command line, where it can be left out");
   return o;
 }
 
@@ -195,8 +216,8 @@ LaunchOptions begun_again(const LaunchOptions& options, const std::function<bool
   require<LostRank>(next.ranks >= least, join(gone, ", "), gone.size() == 1 ? " does" : " do", " not answer, and ",
                     next.ranks, " of ", options.ranks,
                     " processes have a host (--min-workers): mend it, or let fewer go on");
-  const auto save = value_of(options.app_arguments, "--save");
-  if (save && !holds_checkpoint(*save)) return next;  // it begins as it did
+  const auto save = save_of(options.app_arguments);
+  if (!save || !holds_checkpoint(*save)) return next;  // it begins as it did
   auto& words = next.app_arguments;
   words.clear();
   for (std::size_t i = 0; i < options.app_arguments.size(); ++i) {

@@ -196,6 +196,7 @@ void settle_learning_rate(const Settings& settings, TrainOptions& o) {
     const int workers = o.workers.value_or(here > 0 ? here - o.servers.value_or(0) : 1);
     o.lr = *o.lr_per_256 * static_cast<float>(workers) * static_cast<float>(o.batch) *
            static_cast<float>(o.trainer.accumulate) / 256.0f;
+    o.trainer.lr_rule = concat(*o.lr_per_256, " per 256 samples");
   } else if (!given && own) {
     o.lr = static_cast<float>(*own);
   }

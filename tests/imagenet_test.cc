@@ -415,6 +415,13 @@ TEST(Imagenet, ScalesTheLearningRateToTheGlobalBatch) {
   EXPECT_NEAR(rate("--batch 16 --lr 0.3"), 0.3, 1e-7);
   EXPECT_NEAR(rate("--batch 16 --optimizer adam"), 0.001, 1e-9);
   expect_photo_sentence(run(kSmallPhotos + "--lr 1 --lr-per-256 1"), 2, {"--lr and --lr-per-256"});
+  // Another number of workers takes another rate, by the rule that the checkpoint names.
+  const std::string resumed = "--batch 4 --save " + (dir / "run") + " --workers ";
+  EXPECT_NEAR(rate(resumed + "2"), 0.1 * 8 / 256, 1e-7);
+  const std::string on = kSmallPhotos + "--data synthetic:40,10 --schedule const --quiet --resume --steps 2 ";
+  EXPECT_EQ(run(on + "--log " + (dir / "more") + " " + resumed + "1").exit_code, 0);
+  EXPECT_NEAR(log_of(dir / "more")[1]["lr"].get<double>(), 0.1 * 4 / 256, 1e-7);
+  expect_photo_sentence(run(on + "--lr-per-256 0.2 " + resumed + "2"), 1, {"lr=0.1 per 256 samples"});
 }
 
 TEST(Imagenet, ThePipelineIsMeasuredByDecoder) {

@@ -143,6 +143,27 @@ TEST(Launch, WhatBeginsAgainGoesOnFromTheLastCheckpoint) {
   EXPECT_EQ(again({"--resume=other", "--init", "f", "--init=g", "--new-head"}), Words{"--resume"});
 }
 
+TEST(Launch, WhatBeginsAgainSavesWhereItsConfigSays) {
+  const TempFolder dir;
+  const auto parsed = [&](const std::string& config) {
+    dir.write("config.toml", {config.begin(), config.end()});
+    return parse_launch({"-n", "2", "--restarts", "1", "mnist", "--config", dir / "config.toml", "--init", "f"});
+  };
+  using Words = std::vector<std::string>;
+  const LaunchOptions options = parsed("save = \"" + dir.path() + "\"\n");
+  const auto again = [&] {
+    const Words words = begun_again(options, [](const std::string&) { return true; }).app_arguments;
+    return Words(words.begin() + 2, words.end());
+  };
+  EXPECT_EQ(again(), (Words{"--init", "f"})) << "there is none yet";
+  std::filesystem::create_directory(dir / "checkpoint-000000000007");
+  dir.write("checkpoint-000000000007/manifest.json", {});
+  EXPECT_EQ(again(), Words{"--resume"});
+  expect_error<UsageError>([&] { parsed("lr = 1\n"); }, {"no checkpoint to begin again from"});
+  expect_error<UsageError>([&] { parsed("save = \"s\"\ninit = \"f\"\n"); }, {"'init' in --config"});
+  EXPECT_THROW(parse_launch({"-n", "2", "--restarts", "1", "mnist", "--config", dir / "none"}), UsageError);
+}
+
 TEST(Launch, HostsThatAreGoneTakeTheirProcessesWithThem) {
   const TempFolder dir;
   const auto left = [&](std::vector<std::string> options, const std::string& gone) {

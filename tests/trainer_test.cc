@@ -364,6 +364,21 @@ TEST(Trainer, ParametersThatAreNoNumbersAreNamed) {
   }
 }
 
+// Layers have no values in it from which a threshold could be found.
+TEST(Trainer, LayersAreDroppedAlsoIfTheFirstStepWasPassedOver) {
+  Recipe recipe(convolutional, 2);
+  recipe.sync = "layerdrop";
+  recipe.settings = {{"drop-ratio", "0.9"}, {"threshold-every", "0"}};
+  recipe.trainer.skip_nan = true;
+  recipe.trainer.steps = 6;
+  recipe.trainer.overlap = dist::Overlap::none;  // a step's bytes are sent in it
+  recipe.wrap = poison(1, 1);
+  const Outcome outcome = train(recipe);
+  ASSERT_EQ(outcome.steps.size(), 6u);
+  // The second step sends all: there is no threshold yet.
+  EXPECT_LT(outcome.steps[4].bytes_sent_sum, 0.7 * static_cast<double>(outcome.steps[1].bytes_sent_sum));
+}
+
 TEST(Trainer, AnEvaluationThatIsNoNumberIsAnError) {
   struct Spoilt final : Passing {
     using Passing::Passing;

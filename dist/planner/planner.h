@@ -66,9 +66,9 @@ struct Planned {
 double predict_step(const PlanningFacts& facts, const Plan& plan);
 
 /// Chooses a plan for `sync` allreduce: sizes of buckets and of chunks, an allreduce for each bucket, and a codec among
-/// those that are allowed; or one for a method of allowed.methods, which then takes the place of allreduce (Plan::sync).
-/// Candidates are compared by predict_step(); the best few of them are then simulated with the real collectives
-/// (simulate_step), and the first of these wins.
+/// those that are allowed; or one for a method of allowed.methods, which then takes the place of allreduce
+/// (Plan::sync). Candidates are compared as predict_step() predicts; the best few of them are then simulated with the
+/// real collectives (simulate_step), and the first of these wins.
 ///   cost     O(sizes x codecs) predictions, and at most 100 for single buckets of each of two candidates; as many as
 ///            there are buckets, at most 400, for the receipt; some simulated steps
 Planned make_best_plan(const PlanningFacts& facts);

@@ -10,7 +10,7 @@ namespace laconic {
 ///   learning   the loss falls
 ///   bits       two runs, and every overlap, give the same ones
 ///   ranks      all workers hold the same parameters, if its traits say so
-///   resume     a training that was stopped ends as one that was not
+///   resume     a training that was stopped ends as one that was not, and goes on with other numbers of workers
 ///   bytes      it sends what it said that it would, within a quarter, in the second half of 24 steps
 ///   settings   take the values that they show
 /// settings : as dist::method() takes them

@@ -138,9 +138,9 @@ void serve(dist::Worker& worker, const dist::Method& method, const TrainerOption
     if (resumed) half.rejoin(checkpoints.folder(), *checkpoints.resumed());
   }
   if (resumed) dist::check_fingerprint(worker.engine, concat("resumed after step ", checkpoints.resumed()->step), true);
-  checkpoints.begin();
+  if (!options.describes_only) checkpoints.begin();
   loop.run(bytes_before);
-  checkpoints.end();
+  if (!options.describes_only) checkpoints.end();
 }
 
 }  // namespace laconic

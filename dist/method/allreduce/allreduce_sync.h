@@ -54,7 +54,7 @@ class AllreduceSync final : public BucketSync {
 
   void begin_step(const StepContext& context) override;
   Costs costs() const override;
-  /// With feedback: codec.lost, this rank's losses in arena order.
+  /// With feedback: codec.lost, this rank's losses in arena order, of a copied bucket without padding.
   void save(RankState& state) const override;
   /// throws DataError if it holds no such tensor
   void load(const StateDict& state) override;

@@ -33,6 +33,7 @@ Slice<const float> LayerDropSync::kept(std::size_t b) const {
 }
 
 void LayerDropSync::filled(std::size_t b) {
+  valued_ = true;
   if (!decides_late()) decide(b);
 }
 
@@ -121,7 +122,7 @@ void LayerDropSync::end_step() {
   const StepContext& now = context();
   const bool due = threshold_step_ == 0 || std::abs(now.lr - threshold_lr_) > kOtherRate * threshold_lr_ ||
                    (rules_.threshold_every > 0 && now.step - threshold_step_ >= rules_.threshold_every);
-  if (due) {
+  if (std::exchange(valued_, false) && due) {  // a step that was passed over says nothing of layers
     if (decides_late()) flush();
     const auto begin = Clock::now();
     std::vector<compress::LayerSize> sizes;

@@ -93,6 +93,7 @@ class LayerDropSync final : public PsSync {
   std::int64_t threshold_step_ = 0;  // when it was found; 0: not yet
   double threshold_lr_ = 0;          // the learning rate then
   std::int64_t steps_ = 0;
+  bool valued_ = false;  // this step has gradients, and layers have its values by its end
 };
 
 /// The servers' half.
