@@ -38,6 +38,20 @@ std::string labels_for(const TrainOptions& o, const std::string& weights) {
                                                          : fs::path(o.data).parent_path().string());
 }
 
+/// The model that a checkpoint is evaluated as. Its workers may hold others: each has statistics of its own.
+StateDict weights_of(const std::string& checkpoint) {
+  const Manifest manifest = CheckpointStore::read_manifest(checkpoint);
+  const std::string joint = CheckpointStore(std::filesystem::path(checkpoint).parent_path()).weights_path();
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(joint, ignored) && sum_of_file(joint) == manifest.weights)
+    return load_safetensors(joint);
+  CheckpointStore::verify(checkpoint, manifest, 0);
+  if (manifest.workers > 1)
+    fmt::print(stderr, "laconic: note: {} is not this checkpoint's: predicts by what worker 0 of {} held\n", joint,
+               manifest.workers);
+  return CheckpointStore::read_rank(checkpoint, 0).part("model/");
+}
+
 }  // namespace
 
 int predict(const Program& program, const TrainOptions& options) {
@@ -47,8 +61,7 @@ int predict(const Program& program, const TrainOptions& options) {
   StateDict weights;
   if (o.resume) {
     where = CheckpointStore::newest(o.resume_path.empty() ? o.trainer.save : o.resume_path);
-    CheckpointStore::verify(where, CheckpointStore::read_manifest(where), 0);
-    weights = CheckpointStore::read_rank(where, 0).part("model/");
+    weights = weights_of(where);
     where += "/";  // a folder
   } else {
     weights = load_safetensors(where);

@@ -123,13 +123,16 @@ TEST(SmallImages, PredictNamesWhatEvaluationCounts) {
     const TempFolder dir;
     const std::string options =
         concat(program, " --threads 1 --data synthetic:", data.train.size(), ",", data.test.size(), " ");
-    const Result trained = run(options + "--batch 20 --epochs 2 --json --quiet --save " + (dir / "run"));
+    // Workers whose parameters differ: the server's are evaluated.
+    const Result trained =
+        run(options + "--workers 2 --sync slimdp --batch 10 --epochs 2 --json --quiet --save " + (dir / "run"));
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
     std::string pictures;
     for (std::int64_t i = 0; i < data.test.size(); ++i) {
       dir.write(concat(i, ".ppm"), picture_of(data, i));
       pictures += " " + (dir / concat(i, ".ppm"));
     }
+    std::set<std::string> answers;
     for (const std::string& from :
          {"--init " + (dir / "run/weights.safetensors"), "--resume --save " + (dir / "run")}) {
       const Result said = run(concat(program, " --threads 1 --data nowhere --json ", from, " --predict", pictures));
@@ -142,7 +145,14 @@ TEST(SmallImages, PredictNamesWhatEvaluationCounts) {
       }
       EXPECT_NEAR(100.0 * wrong / static_cast<double>(predictions.size()),
                   last_line(trained.out)["eval"]["top1_error"].get<double>(), 1e-3);
+      answers.insert(predictions.dump());
     }
+    EXPECT_EQ(answers.size(), 1u);
+    std::filesystem::remove(dir / "run/weights.safetensors");
+    const Result said =
+        run(concat(program, " --threads 1 --data nowhere --resume --save ", dir / "run", " --predict", pictures));
+    EXPECT_EQ(said.exit_code, 0);
+    EXPECT_NE(said.err.find("predicts by what worker 0 of 2 held"), std::string::npos) << said.err;
   }
 }
 

@@ -44,7 +44,7 @@ struct TrainerOptions {
   std::optional<std::int64_t> epoch_steps{};
   std::int64_t eval_every = 1;  ///< evaluate after every so many epochs, and at the end; 0: never
   double lr = 0.1;
-  std::string lr_rule;  ///< in words, where lr follows from other settings: checkpoints hold these instead of lr
+  std::string lr_rule{};  ///< in words, where lr follows from other settings: checkpoints hold these instead of lr
   OptimizerOptions optimizer = OptimizerOptions();
   Schedule schedule{};
   Clip clip{};
