@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kLaunchUsage = "as laconic launch -n 4 mnist --epochs 1";
 
-/// What the file of APP's --config says of an option; nothing if there is none, or if APP will refuse it.
+/// Returns an option's value in the file of APP's --config; nothing if there is none, or if APP will refuse the file.
 std::optional<std::string> configured(const std::vector<std::string>& arguments, const std::string& name) try {
   const auto file = value_of(arguments, "--config");
   if (!file) return std::nullopt;

@@ -59,7 +59,7 @@ class Adam final : public Optimizer {
          .root_correction = static_cast<float>(std::sqrt(1 - std::pow(beta2_, static_cast<double>(updates_of_v)))),
          .keep = keep(lr, part)});
   }
-  /// What a decoupled decay leaves of a weight.
+  /// A decoupled decay multiplies a weight by this.
   float keep(double lr, const Part& part) const {
     return decoupled_ ? static_cast<float>(1 - lr * part.weight_decay) : 1.0f;
   }
